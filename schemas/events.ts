@@ -1,0 +1,200 @@
+/**
+ * Every event of the control log: its data, its version, and whether a reader that does not know it must halt.
+ * Writers are strict (unknown fields refused), readers are loose (unknown fields ignored).
+ * To change an event: raise its version and add an up-caster from the version before; never change a meaning in place.
+ */
+import { z } from 'zod';
+import {
+  credentialNameSchema,
+  daySchema,
+  dialectSchema,
+  expiryChoiceSchema,
+  idSchema,
+  modelIdSchema,
+  momentSchema,
+  nameSchema,
+  nodeUrlSchema,
+  placeSchema,
+  roleSchema,
+  sha256HexSchema,
+  stackIdSchema,
+  surfaceSchema,
+  tierIdSchema,
+} from './names.ts';
+
+const limit = z.int().min(0).max(Number.MAX_SAFE_INTEGER);
+const modelSelection = z.union([z.literal('*'), z.array(modelIdSchema).max(10_000)]);
+/** Limits left out are unlimited. */
+const limits = {
+  requestsPerMinute: limit.optional(),
+  concurrency: limit.optional(),
+  contextTokens: limit.optional(),
+};
+const byId = { id: idSchema };
+const noFields = {};
+
+type Upcaster = (data: Record<string, unknown>) => Record<string, unknown>;
+interface EventType<Shape extends z.core.$ZodLooseShape> {
+  readonly version: number;
+  readonly critical: boolean;
+  readonly shape: Shape;
+  /** `upcasters[n]` turns data of version n into data of version n + 1. Pure. */
+  readonly upcasters?: Readonly<Record<number, Upcaster>>;
+}
+function event<Shape extends z.core.$ZodLooseShape>(shape: Shape, critical = true): EventType<Shape> {
+  return { version: 1, critical, shape };
+}
+
+export const eventTypes = {
+  'log.created': event({
+    log: idSchema,
+    /** Ed25519 public keys, SPKI DER in base64. Where present, every record must be signed by one. */
+    signers: z.array(z.string().max(200)).max(16).optional(),
+  }),
+  'tier.set': event({
+    id: tierIdSchema,
+    /** Order of the tiers, lowest first; the highest rank is the top tier. */
+    rank: z.int().min(0).max(1000),
+    ...limits,
+    monthlyTokens: limit.optional(),
+    models: modelSelection,
+  }),
+  'tier.removed': event({ id: tierIdSchema }),
+  'anonymous.set': event({ freeTurns: limit, ...limits, models: modelSelection }),
+  'model.set': event({
+    id: modelIdSchema,
+    family: nameSchema,
+    added: momentSchema,
+    /** What one request counts against the concurrency allowance. */
+    weight: z.int().min(1).max(1000),
+  }),
+  'model.removed': event({ id: modelIdSchema }),
+  'organisation.set': event({
+    ...byId,
+    name: nameSchema,
+    /** null: no inference entitlement. */
+    tier: tierIdSchema.nullable(),
+    /** First day of a billing period; later periods begin on the same day of the month. */
+    anchor: daySchema,
+  }),
+  'organisation.suspended': event({ ...byId, suspended: z.boolean() }),
+  'organisation.removed': event(byId),
+  'member.set': event({ organisation: idSchema, person: idSchema, role: roleSchema }),
+  'member.removed': event({ organisation: idSchema, person: idSchema }),
+  'key.created': event({
+    ...byId,
+    organisation: idSchema,
+    name: nameSchema,
+    /** SHA-256 of the key's text. */
+    hash: sha256HexSchema,
+    expires: expiryChoiceSchema,
+    expiresAt: momentSchema.nullable(),
+  }),
+  'key.revoked': event(byId),
+  'stack.created': event({ id: stackIdSchema, organisation: idSchema, surface: surfaceSchema }),
+  'stack.surface_set': event({ id: stackIdSchema, surface: surfaceSchema }),
+  'stack.removed': event({ id: stackIdSchema }),
+  'stack.model_installed': event({ stack: stackIdSchema, model: modelIdSchema }),
+  'stack.model_uninstalled': event({ stack: stackIdSchema, model: modelIdSchema }),
+  'pool.model_installed': event({ model: modelIdSchema }),
+  'pool.model_uninstalled': event({ model: modelIdSchema }),
+  'node.registered': event({
+    ...byId,
+    place: placeSchema,
+    url: nodeUrlSchema,
+    dialect: dialectSchema,
+    /** Name of the credential a gateway reads from its own environment. */
+    credential: credentialNameSchema.optional(),
+    /** Catalog id → the name under which the engine serves it, where the two differ. */
+    models: z.record(modelIdSchema, z.string().min(1).max(200)).optional(),
+    /** true: an agent reports its health. false: its owner probes it. */
+    agent: z.boolean(),
+  }),
+  'node.drained': event(byId),
+  'node.undrained': event(byId),
+  'node.removed': event(byId),
+  'node.token_created': event({ ...byId, node: idSchema, hash: sha256HexSchema }),
+  'node.token_revoked': event(byId),
+  'node.joined': event({ ...byId, owner: nameSchema, generation: z.int().min(1) }),
+  'node.health_changed': event({
+    ...byId,
+    owner: nameSchema,
+    generation: z.int().min(1),
+    up: z.boolean(),
+    /** Names as the engine reports them. */
+    models: z.array(z.string().min(1).max(200)).max(1000),
+    reason: nameSchema.optional(),
+  }),
+  'usage.adjusted': event({
+    organisation: idSchema,
+    /** First day of the period that is adjusted. */
+    period: daySchema,
+    /** Added to the period's tokens; negative gives allowance back. */
+    tokens: z.int().min(-Number.MAX_SAFE_INTEGER).max(Number.MAX_SAFE_INTEGER),
+  }),
+  /** Digests of the state right before this commit. */
+  checkpoint: event(
+    { foldVersion: z.int(), digests: z.record(z.string().max(64), z.string().max(64)) },
+    false,
+  ),
+  no_op: event(noFields, false),
+} as const;
+
+export type EventTypeName = keyof typeof eventTypes;
+type Data<Name extends EventTypeName> = z.infer<z.ZodObject<(typeof eventTypes)[Name]['shape']>>;
+
+/** An event of a known type, with data of its present version. */
+export type KnownEvent = {
+  [Name in EventTypeName]: { readonly type: Name; readonly data: Data<Name> };
+}[EventTypeName];
+export type EventData<Name extends EventTypeName> = Data<Name>;
+
+/** An event as it stands in a commit. */
+export interface StoredEvent {
+  readonly type: string;
+  readonly v: number;
+  readonly critical: boolean;
+  readonly data: unknown;
+}
+
+const readers = Object.fromEntries(
+  Object.entries(eventTypes).map(([type, definition]) => [type, z.object(definition.shape)]),
+);
+const writers = Object.fromEntries(
+  Object.entries(eventTypes).map(([type, definition]) => [type, z.strictObject(definition.shape)]),
+);
+
+/** The strict schema of an event type's data, as writers must obey it. */
+export function writerSchema(type: EventTypeName): z.ZodType {
+  return writers[type] as z.ZodType;
+}
+
+/** Prepares an event for the log. Throws a ZodError on data that breaks its schema: a fault of ours. */
+export function toStored(known: KnownEvent): StoredEvent {
+  const { version, critical } = eventTypes[known.type];
+  return { type: known.type, v: version, critical, data: writerSchema(known.type).parse(known.data) };
+}
+
+export type ReadEvent =
+  | { readonly outcome: 'known'; readonly event: KnownEvent }
+  /** A type or version that this build does not know. */
+  | { readonly outcome: 'unknown' }
+  /** A known type whose data cannot be what its version says. */
+  | { readonly outcome: 'malformed' };
+
+/** Reads an event as this build understands it; total: never throws. */
+export function readEvent(stored: StoredEvent): ReadEvent {
+  if (!Object.hasOwn(eventTypes, stored.type)) return { outcome: 'unknown' };
+  const type = stored.type as EventTypeName;
+  const definition: EventType<z.core.$ZodLooseShape> = eventTypes[type];
+  if (stored.v > definition.version) return { outcome: 'unknown' };
+  let data = stored.data;
+  for (let v = stored.v; v < definition.version; v++) {
+    const upcast = definition.upcasters?.[v];
+    if (!upcast || typeof data !== 'object' || data === null) return { outcome: 'malformed' };
+    data = upcast(data as Record<string, unknown>);
+  }
+  const parsed = (readers[type] as z.ZodType).safeParse(data);
+  if (!parsed.success) return { outcome: 'malformed' };
+  return { outcome: 'known', event: { type, data: parsed.data } as KnownEvent };
+}

@@ -1,0 +1,75 @@
+/**
+ * The vocabulary of names that cross a process border: their shapes and length limits.
+ * Every id is parsed by one of these at the edge; inside, no string is examined again.
+ */
+import { z } from 'zod';
+
+/** An opaque id of ours: organisation, person, key, node, token. At most 64 characters. */
+export const idSchema = z
+  .string()
+  .regex(/^[a-z0-9-]+$/, 'must be lowercase letters, digits and hyphens')
+  .max(64);
+
+/** A tier's id is the name that refusals show to callers, so capitals and spaces are allowed. */
+export const tierIdSchema = z
+  .string()
+  .regex(/^[A-Za-z0-9][A-Za-z0-9 ._-]*$/, 'must be letters, digits, spaces, dots, hyphens')
+  .max(64);
+
+export const modelIdSchema = z
+  .string()
+  .regex(/^[A-Za-z0-9._:/-]+$/, 'must be letters, digits and . _ : / -')
+  .max(200);
+
+/** Free text for people. Control characters would let one line pretend to be two. */
+export const nameSchema = z
+  .string()
+  .min(1)
+  .max(200)
+  .regex(/^\P{Cc}*$/u, 'must not contain control characters');
+
+/** `stk-<word>-<word>-<suffix>`, the first DNS label of the stack's host (Resources, Stack). */
+export const stackIdSchema = z
+  .string()
+  .regex(/^stk-[a-z]+-[a-z]+-[a-z0-9]+$/, 'must have the form stk-<word>-<word>-<suffix>')
+  .max(63);
+
+export const sha256HexSchema = z.string().regex(/^[0-9a-f]{64}$/, 'must be 64 hex digits');
+
+export const surfaceSchema = z.enum(['openai', 'anthropic']);
+export const dialectSchema = z.enum(['vllm', 'sglang', 'llamacpp', 'ollama']);
+export const roleSchema = z.enum(['owner', 'admin', 'approver', 'member', 'viewer']);
+export const expiryChoiceSchema = z.enum(['never', '30d', '90d', '1y']);
+
+/** A calendar day, `YYYY-MM-DD`, in UTC. */
+export const daySchema = z.iso.date();
+/** A moment, RFC 3339 in UTC. */
+export const momentSchema = z.iso.datetime();
+
+/** Base address of an inference server. Credentials in it would enter the log, so they are refused. */
+export const nodeUrlSchema = z
+  .string()
+  .max(500)
+  .refine((text) => {
+    const url = URL.canParse(text) ? new URL(text) : undefined;
+    return url !== undefined && /^https?:$/.test(url.protocol) && !url.username && !url.password;
+  }, 'must be an http or https URL without credentials');
+
+/** Names of node credentials are parts of environment variable names. */
+export const credentialNameSchema = z
+  .string()
+  .regex(/^[A-Z0-9_]+$/i, 'must be letters, digits and underscores')
+  .max(64);
+
+/** Where a node stands: the pool, a stack, or an organisation. */
+export const placeSchema = z.union([
+  z.object({ kind: z.literal('pool') }),
+  z.object({ kind: z.literal('stack'), id: stackIdSchema }),
+  z.object({ kind: z.literal('organisation'), id: idSchema }),
+]);
+
+export type Surface = z.infer<typeof surfaceSchema>;
+export type Dialect = z.infer<typeof dialectSchema>;
+export type Role = z.infer<typeof roleSchema>;
+export type ExpiryChoice = z.infer<typeof expiryChoiceSchema>;
+export type Place = z.infer<typeof placeSchema>;

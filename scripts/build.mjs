@@ -1,0 +1,9 @@
+// Compiles the sources to dist/. When a built package is installed without its sources there is nothing to do.
+import { spawnSync } from 'node:child_process';
+import { chmodSync, existsSync } from 'node:fs';
+
+if (existsSync('tsconfig.json') && existsSync('node_modules/typescript')) {
+  const run = spawnSync(process.execPath, ['node_modules/typescript/bin/tsc'], { stdio: 'inherit' });
+  if (run.status !== 0) process.exit(run.status ?? 1);
+  chmodSync('dist/cli/headgate.js', 0o755);
+}

@@ -1,0 +1,38 @@
+import { defineConfig } from 'vitest/config';
+
+const shared = { exclude: ['dist/**', 'node_modules/**'], testTimeout: 30_000, hookTimeout: 60_000 };
+
+export default defineConfig({
+  test: {
+    projects: [
+      {
+        test: {
+          ...shared,
+          name: 'unit',
+          include: ['**/*.test.ts'],
+          exclude: [...shared.exclude, '**/*.{process,kafka,engine}.test.ts'],
+        },
+      },
+      // Real processes of the built service, killed and restarted.
+      {
+        test: {
+          ...shared,
+          name: 'process',
+          include: ['**/*.process.test.ts'],
+          testTimeout: 120_000,
+          fileParallelism: false,
+        },
+      },
+      // A real Kafka broker, brought up by test/kafka/broker.ts.
+      {
+        test: {
+          ...shared,
+          name: 'kafka',
+          include: ['**/*.kafka.test.ts'],
+          testTimeout: 180_000,
+          fileParallelism: false,
+        },
+      },
+    ],
+  },
+});
