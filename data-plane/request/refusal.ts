@@ -1,0 +1,36 @@
+/**
+ * A refusal: what the client reads, and apart from it why the log thinks so.
+ * Anything a phase throws that is not a Refusal is a fault of ours and becomes InternalError.
+ */
+import { type ErrorEnvelope, type RefusalType, refusalKinds } from '../../schemas/refusals.ts';
+
+export interface RefusalOptions {
+  /** Why, for our own log and metrics; never shown to the client. */
+  readonly reason?: string;
+  /** Seconds for `Retry-After`; only the two 429 refusals carry it. */
+  readonly retryAfterSeconds?: number;
+}
+
+export class Refusal extends Error {
+  override readonly name = 'Refusal';
+  readonly type: RefusalType;
+  readonly reason: string;
+  readonly retryAfterSeconds: number | undefined;
+
+  constructor(type: RefusalType, message: string, options: RefusalOptions = {}) {
+    super(message);
+    this.type = type;
+    this.reason = options.reason ?? type;
+    this.retryAfterSeconds = options.retryAfterSeconds;
+  }
+
+  get status(): number {
+    return refusalKinds[this.type].status;
+  }
+
+  /** The one error envelope (Errors). `path` is the request's path without its query. */
+  envelope(path: string): ErrorEnvelope {
+    const { code, status } = refusalKinds[this.type];
+    return { error: { code, type: this.type, message: this.message, status, path } };
+  }
+}

@@ -1,0 +1,93 @@
+/**
+ * The only file that knows the SQLite driver: open, pragmas, transactions, and errors in words of ours.
+ * Everything else sees `Database` and prepared statements.
+ */
+import Driver from 'better-sqlite3';
+
+export type Database = Driver.Database;
+export type Statement<Parameters extends unknown[] = unknown[], Row = unknown> = Driver.Statement<
+  Parameters,
+  Row
+>;
+
+export interface OpenOptions {
+  /** `full`: a commit is on the disk when it returns. `normal`: it survives a crash of the process, not of the machine. */
+  readonly durability: 'full' | 'normal';
+  readonly readOnly?: boolean;
+  /** How long a statement may block on another process's lock, ms. 0 where an event loop must never wait. */
+  readonly busyTimeoutMs?: number;
+}
+
+/** The native part of the driver is not there or was built for another Node. */
+export class NativeModuleMissing extends Error {
+  override readonly name = 'NativeModuleMissing';
+}
+/** The file is not a database, or its pages contradict each other. */
+export class DatabaseCorrupt extends Error {
+  override readonly name = 'DatabaseCorrupt';
+}
+/** No room on the disk, or no right to write. Nothing of the transaction was kept. */
+export class DatabaseUnwritable extends Error {
+  override readonly name = 'DatabaseUnwritable';
+}
+/** Another process holds the lock. */
+export class DatabaseBusy extends Error {
+  override readonly name = 'DatabaseBusy';
+}
+
+/** Opens a database file in WAL mode (or `:memory:`). Throws one of the errors above. */
+export function openDatabase(path: string, options: OpenOptions): Database {
+  try {
+    const db = new Driver(path, {
+      readonly: options.readOnly ?? false,
+      timeout: options.busyTimeoutMs ?? 5000,
+    });
+    try {
+      if (!options.readOnly && path !== ':memory:') db.pragma('journal_mode = WAL');
+      db.pragma(`synchronous = ${options.durability === 'full' ? 'FULL' : 'NORMAL'}`);
+      db.pragma('temp_store = MEMORY');
+      return db;
+    } catch (error) {
+      db.close();
+      throw error;
+    }
+  } catch (error) {
+    throw inOurWords(error, path);
+  }
+}
+
+/** Takes an exclusive lock that the kernel releases when this process ends, however it ends. Throws DatabaseBusy. */
+export function lockFile(path: string): { release(): void } {
+  const db = openDatabase(path, { durability: 'normal', busyTimeoutMs: 0 });
+  try {
+    db.pragma('locking_mode = EXCLUSIVE');
+    db.exec('BEGIN EXCLUSIVE; CREATE TABLE IF NOT EXISTS lock (pid INTEGER); COMMIT');
+    db.exec(`BEGIN EXCLUSIVE; DELETE FROM lock; INSERT INTO lock VALUES (${process.pid}); COMMIT`);
+  } catch (error) {
+    db.close();
+    throw inOurWords(error, path);
+  }
+  return { release: () => db.close() };
+}
+
+/** Turns the driver's errors into ours; others pass unchanged. */
+export function inOurWords(error: unknown, path: string): unknown {
+  if (!(error instanceof Error)) return error;
+  const code = 'code' in error ? String(error.code) : '';
+  const options = { cause: error };
+  if (error.message.includes('Could not locate the bindings file') || code === 'ERR_DLOPEN_FAILED')
+    return new NativeModuleMissing(
+      'the SQLite module is not built for this Node; run: npm rebuild better-sqlite3',
+      options,
+    );
+  if (/^SQLITE_(CORRUPT|NOTADB)/.test(code))
+    return new DatabaseCorrupt(`${path} is damaged (${code})`, options);
+  if (/^SQLITE_(FULL|IOERR|READONLY|CANTOPEN|PERM)/.test(code))
+    return new DatabaseUnwritable(
+      `cannot write ${path} (${code}); free some disk space or check its permissions`,
+      options,
+    );
+  if (/^SQLITE_(BUSY|LOCKED)/.test(code))
+    return new DatabaseBusy(`${path} is in use by another process`, options);
+  return error;
+}
