@@ -21,12 +21,12 @@ export const modelIdSchema = z
   .regex(/^[A-Za-z0-9._:/-]+$/, 'must be letters, digits and . _ : / -')
   .max(200);
 
-/** Free text for people. Control characters would let one line pretend to be two. */
+/** Free text for people. Control characters would let one line pretend to be two; half surrogates have no UTF-8. */
 export const nameSchema = z
   .string()
   .min(1)
   .max(200)
-  .regex(/^\P{Cc}*$/u, 'must not contain control characters');
+  .regex(/^[^\p{Cc}\p{Cs}]*$/u, 'must not contain control characters');
 
 /** `stk-<word>-<word>-<suffix>`, the first DNS label of the stack's host (Resources, Stack). */
 export const stackIdSchema = z

@@ -1,0 +1,29 @@
+/**
+ * The fold: one event becomes changes of rows. Total and pure: it never throws, reads no clock and draws no random,
+ * and what it does depends on the rows and the event alone. Bulk replay, live tail and dry-run all call it.
+ * A reference to something missing is stored and joined when it is read; an event that contradicts the rows
+ * (a second creation of one id, a report of a node's former owner) is passed over, and its reason is returned.
+ */
+import type { KnownEvent } from '../../schemas/events.ts';
+import { capacityHandlers } from './fold-capacity.ts';
+import { tenantHandlers } from './fold-tenants.ts';
+import type { EventContext, Handlers, Outcome } from './fold-types.ts';
+import type { Tables } from './tables.ts';
+
+/** Raised with every change of what the fold makes of any event; a snapshot of another version is rebuilt. */
+export const foldVersion = 1;
+
+const handlers: Handlers = {
+  ...tenantHandlers,
+  ...capacityHandlers,
+  'log.created': () => undefined,
+  no_op: () => undefined,
+  // Compared by the snapshot, which holds the digests.
+  checkpoint: () => undefined,
+};
+
+/** Applies one event. Returns undefined, or why it was passed over. */
+export function applyEvent(tables: Tables, event: KnownEvent, context: EventContext): Outcome {
+  const handler = handlers[event.type] as (tables: Tables, data: unknown, context: EventContext) => Outcome;
+  return handler(tables, event.data, context);
+}
