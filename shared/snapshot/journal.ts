@@ -1,0 +1,89 @@
+/**
+ * What a snapshot remembers beside the state: which command made which commit (so that a repeat is recognised),
+ * the events this build could not read, and those the fold passed over. Outside the digests: bounded, and trimmed.
+ */
+import type { Commit } from '../../schemas/commit.ts';
+import type { StoredEvent } from '../../schemas/events.ts';
+import type { Database, Statement } from '../sqlite.ts';
+
+/** A repeated command is recognised for this many commits. */
+const commandsKept = 100_000;
+const anomaliesKept = 1_000;
+
+export const journalSql = `
+CREATE TABLE command (
+  seq INTEGER PRIMARY KEY,
+  id TEXT NOT NULL,       -- id of the command, from its Idempotency-Key
+  hash TEXT,              -- SHA-256 of the command's canonical text
+  subject TEXT            -- id of what its first event is about
+) STRICT;
+CREATE INDEX command_by_id ON command (id);
+CREATE TABLE unread_event (seq INTEGER, idx INTEGER, type TEXT, v INTEGER, outcome TEXT, data TEXT, PRIMARY KEY (seq, idx)) STRICT, WITHOUT ROWID;
+CREATE TABLE anomaly (seq INTEGER, idx INTEGER, type TEXT, reason TEXT, PRIMARY KEY (seq, idx)) STRICT, WITHOUT ROWID;
+`;
+
+export interface CommandRow {
+  readonly seq: number;
+  readonly id: string;
+  readonly hash: string | null;
+  readonly subject: string | null;
+}
+
+export class Journal {
+  readonly #insertCommand: Statement;
+  readonly #trimCommands: Statement;
+  readonly #insertUnread: Statement;
+  readonly #insertAnomaly: Statement;
+  readonly #trimAnomalies: Statement;
+  readonly #bySeq: Statement;
+  readonly #byId: Statement;
+
+  constructor(db: Database) {
+    this.#insertCommand = db.prepare('INSERT OR REPLACE INTO command VALUES (?, ?, ?, ?)');
+    this.#trimCommands = db.prepare('DELETE FROM command WHERE seq <= ?');
+    this.#insertUnread = db.prepare('INSERT OR REPLACE INTO unread_event VALUES (?, ?, ?, ?, ?, ?)');
+    this.#insertAnomaly = db.prepare('INSERT OR REPLACE INTO anomaly VALUES (?, ?, ?, ?)');
+    this.#trimAnomalies = db.prepare('DELETE FROM anomaly WHERE seq <= ?');
+    this.#bySeq = db.prepare('SELECT * FROM command WHERE seq = ?');
+    this.#byId = db.prepare('SELECT * FROM command WHERE id = ? ORDER BY seq LIMIT 1');
+  }
+
+  command(commit: Commit): void {
+    const first = commit.events[0]?.data;
+    const subject = typeof first === 'object' && first !== null && 'id' in first ? first.id : null;
+    this.#insertCommand.run(
+      commit.seq,
+      commit.id.toWellFormed(),
+      commit.command?.toWellFormed() ?? null,
+      typeof subject === 'string' ? subject.toWellFormed() : null,
+    );
+    if (commit.seq > commandsKept) this.#trimCommands.run(commit.seq - commandsKept);
+  }
+
+  commandAt(seq: number): CommandRow | undefined {
+    return this.#bySeq.get(seq) as CommandRow | undefined;
+  }
+
+  /** The first commit that this command made. */
+  commandOf(id: string): CommandRow | undefined {
+    return this.#byId.get(id) as CommandRow | undefined;
+  }
+
+  /** Stored as it came, so that a later build can say what it was. */
+  keepUnread(seq: number, index: number, stored: StoredEvent, outcome: 'unknown' | 'malformed'): void {
+    const data = JSON.stringify(stored.data ?? null);
+    this.#insertUnread.run(
+      seq,
+      index,
+      stored.type.toWellFormed(),
+      Math.min(stored.v, 2 ** 31),
+      outcome,
+      data,
+    );
+  }
+
+  passedOver(seq: number, index: number, type: string, reason: string): void {
+    this.#insertAnomaly.run(seq, index, type, reason);
+    this.#trimAnomalies.run(seq - anomaliesKept);
+  }
+}

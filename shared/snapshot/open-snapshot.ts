@@ -1,0 +1,98 @@
+/**
+ * Opens the snapshot of a data folder, or makes an empty one where there is none that can be trusted.
+ * A file that is damaged, of another fold version or of another log is put aside, never folded on.
+ */
+import { existsSync, mkdirSync, renameSync, rmSync } from 'node:fs';
+import { dirname } from 'node:path';
+import { type Database, DatabaseCorrupt, inOurWords, openDatabase } from '../sqlite.ts';
+import { foldVersion } from './fold.ts';
+import { journalSql } from './journal.ts';
+import { PositionStore, positionSql } from './position.ts';
+import { Snapshot } from './snapshot.ts';
+import { schemaSql } from './tables.ts';
+
+export interface OpenedSnapshot {
+  readonly snapshot: Snapshot;
+  /** Why an earlier file was put aside, if one was. */
+  readonly rebuiltBecause?: string;
+  /** False where the process before did not close it in good order. */
+  readonly wasClean: boolean;
+}
+
+/** Makes the tables of an empty snapshot. */
+export function createSchema(db: Database): void {
+  db.exec(`BEGIN; ${schemaSql()} ${positionSql} ${journalSql} COMMIT`);
+}
+
+/** An empty snapshot in memory, for dry runs, time travel and tests. */
+export function memorySnapshot(): Snapshot {
+  const db = openDatabase(':memory:', { durability: 'normal' });
+  createSchema(db);
+  return new Snapshot(db, ':memory:');
+}
+
+/** Opens `path` as it stands; throws DatabaseCorrupt, or an Error that says why it cannot be used. */
+export function openExisting(path: string, options: { readonly readOnly: boolean }): Snapshot {
+  if (!existsSync(path)) throw new Error(`there is no snapshot at ${path}`);
+  const db = openDatabase(path, { durability: 'normal', readOnly: options.readOnly });
+  try {
+    const version = readFoldVersion(db, path);
+    if (version !== foldVersion)
+      throw new Error(
+        `${path} was folded by version ${version} of the fold, this build has version ${foldVersion}`,
+      );
+    return new Snapshot(db, path);
+  } catch (error) {
+    db.close();
+    throw inOurWords(error, path);
+  }
+}
+
+function readFoldVersion(db: Database, path: string): number {
+  const tables = db.prepare(`SELECT count(*) AS n FROM sqlite_master WHERE name = 'position'`).get() as {
+    n: number;
+  };
+  if (tables.n === 0) throw new DatabaseCorrupt(`${path} is not a snapshot`);
+  return new PositionStore(db).read().foldVersion;
+}
+
+/** Opens `path`, or starts anew beside what was there. `log`, where given, is the id the snapshot must belong to. */
+export function openOrRebuild(path: string, log?: string): OpenedSnapshot {
+  mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
+  let rebuiltBecause: string | undefined;
+  if (existsSync(path)) {
+    try {
+      const snapshot = openExisting(path, { readOnly: false });
+      const wasClean = new PositionStore(snapshot.db).read().clean;
+      if (snapshot.divergedAt !== null)
+        rebuiltBecause = `it differed from the checkpoint at ${snapshot.divergedAt}`;
+      else if (log === undefined || snapshot.log === null || snapshot.log === log)
+        return { snapshot, wasClean };
+      else rebuiltBecause = `it belongs to log ${snapshot.log}, not ${log}`;
+      snapshot.db.close();
+    } catch (error) {
+      // Only what the file itself is guilty of leads to a rebuild; a full disk or a missing module does not.
+      if (!(error instanceof DatabaseCorrupt) && !isVersionFault(error)) throw error;
+      rebuiltBecause = error instanceof Error ? error.message : String(error);
+    }
+    putAside(path);
+  }
+  const db = openDatabase(path, { durability: 'normal' });
+  createSchema(db);
+  const snapshot = new Snapshot(db, path);
+  return rebuiltBecause === undefined
+    ? { snapshot, wasClean: true }
+    : { snapshot, wasClean: true, rebuiltBecause };
+}
+
+function isVersionFault(error: unknown): boolean {
+  return error instanceof Error && /folded by version/.test(error.message);
+}
+
+/** Keeps one earlier file for inspection; its write-ahead log would otherwise be replayed into the new one. */
+export function putAside(path: string): void {
+  for (const suffix of ['', '-wal', '-shm']) {
+    rmSync(`${path}.aside${suffix}`, { force: true });
+    if (existsSync(path + suffix)) renameSync(path + suffix, `${path}.aside${suffix}`);
+  }
+}

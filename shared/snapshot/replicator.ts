@@ -1,0 +1,209 @@
+/**
+ * Keeps a snapshot at the head of its log: tails, folds in slices that never hold the event loop for long, and proves
+ * how fresh the snapshot is. Both planes run this same road, at start and live.
+ * It retries what may pass (an unreachable log) with back-off, and stops for good at what cannot: a truncated or
+ * replaced log, a fold that must halt, a file that cannot be written. `fault` then says why, and freshness runs out.
+ */
+import type { Commit } from '../../schemas/commit.ts';
+import { type ControlLog, type LogBatch, LogUnavailable } from '../log/control-log.ts';
+import { Freshness } from './freshness.ts';
+import { checkIdentity } from './log-identity.ts';
+import type { Snapshot } from './snapshot.ts';
+
+/** The longest the fold may hold the event loop in one go. */
+const sliceBudgetMs = 6;
+const retryMsMin = 50;
+const retryMsMax = 1000;
+/** How often the log is asked for its end. */
+const probeIntervalMs = 2000;
+
+export interface ReplicatorOptions {
+  readonly snapshot: Snapshot;
+  readonly log: ControlLog;
+  /** Called after each folded slice that moved the position. */
+  readonly onCommits?: (commits: readonly Commit[]) => void;
+  /** Called once, when the replicator stops for good. */
+  readonly onFault?: (error: Error) => void;
+  /** Called when the log cannot be reached, and again when it can. */
+  readonly onReach?: (reachable: boolean, error?: Error) => void;
+}
+
+interface Waiter {
+  readonly seq: number;
+  readonly resolve: () => void;
+}
+
+export class Replicator {
+  readonly freshness = new Freshness();
+  readonly #options: ReplicatorOptions;
+  readonly #stop = new AbortController();
+  readonly #waiters = new Set<Waiter>();
+  #readOffset: number;
+  #running: Promise<void> | undefined;
+  #probing: Promise<void> | undefined;
+  #fault: Error | undefined;
+  #reachable = true;
+
+  constructor(options: ReplicatorOptions) {
+    this.#options = options;
+    this.#readOffset = options.snapshot.nextOffset;
+  }
+
+  /** Why it stopped for good. */
+  get fault(): Error | undefined {
+    return this.#fault;
+  }
+  get reachable(): boolean {
+    return this.#reachable;
+  }
+
+  /** Starts tailing and probing; returns at once. */
+  start(): void {
+    this.#running = this.#run();
+    this.#probing = this.#probe();
+  }
+
+  /** Resolves once everything that the log held when this was called is folded. Rejects on a fault or with LogUnavailable at the deadline. */
+  async caughtUp(timeoutMs: number): Promise<void> {
+    const until = performance.now() + timeoutMs;
+    const end = await this.#options.log.end();
+    while (this.#readOffset < end) {
+      if (this.#fault) throw this.#fault;
+      const left = until - performance.now();
+      if (left <= 0)
+        throw new LogUnavailable(`folded to offset ${this.#readOffset} of ${end} within ${timeoutMs} ms`);
+      await this.#moved(0, Math.min(left, 250));
+    }
+    if (this.#fault) throw this.#fault;
+  }
+
+  /** Resolves true once `seq` is folded, false at the deadline. */
+  async reached(seq: number, timeoutMs: number): Promise<boolean> {
+    const until = performance.now() + timeoutMs;
+    while (this.#options.snapshot.seq < seq) {
+      const left = until - performance.now();
+      if (left <= 0 || this.#fault) return false;
+      await this.#moved(seq, left);
+    }
+    return true;
+  }
+
+  async stop(): Promise<void> {
+    this.#stop.abort();
+    this.#wake(Number.POSITIVE_INFINITY);
+    await Promise.allSettled([this.#running, this.#probing]);
+  }
+
+  async #run(): Promise<void> {
+    const { snapshot, log } = this.#options;
+    let waitMs = retryMsMin;
+    while (!this.#stop.signal.aborted) {
+      try {
+        await checkIdentity(log, snapshot);
+        await this.#follow(() => {
+          waitMs = retryMsMin;
+        });
+      } catch (error) {
+        if (this.#stop.signal.aborted) return;
+        if (!(error instanceof LogUnavailable)) return this.#fail(error);
+        this.#reach(false, error);
+        await delay(waitMs * (0.5 + Math.random() / 2), this.#stop.signal);
+        waitMs = Math.min(waitMs * 2, retryMsMax);
+      }
+    }
+  }
+
+  /** Tails until the log ends it, which only happens when something went wrong. */
+  async #follow(onBatch: () => void): Promise<void> {
+    const { snapshot, log } = this.#options;
+    for await (const batch of log.tail({ from: this.#readOffset, signal: this.#stop.signal })) {
+      onBatch();
+      this.#reach(true);
+      await this.#fold(batch);
+      if (snapshot.halt)
+        throw new Error(`the fold halted at commit ${snapshot.halt.seq}: ${snapshot.halt.reason}`);
+    }
+    throw new LogUnavailable('the log ended its tail');
+  }
+
+  async #fold(batch: LogBatch): Promise<void> {
+    const { snapshot, onCommits } = this.#options;
+    let rest = batch.records;
+    while (rest.length > 0 && !this.#stop.signal.aborted) {
+      const { consumed, accepted } = snapshot.apply(rest, sliceBudgetMs);
+      if (snapshot.halt) return;
+      rest = rest.slice(consumed);
+      this.#readOffset = snapshot.nextOffset;
+      if (accepted.length > 0) onCommits?.(accepted);
+      this.#wake(snapshot.seq);
+      if (rest.length > 0) await new Promise((resolve) => setImmediate(resolve));
+    }
+    if (rest.length === 0) this.#readOffset = Math.max(this.#readOffset, batch.nextOffset);
+    this.#wake(snapshot.seq);
+  }
+
+  /** Read-index: only an end that was asked for after `m`, and that the fold then reached, proves freshness as of `m`. */
+  async #probe(): Promise<void> {
+    while (!this.#stop.signal.aborted && !this.#fault) {
+      const moment = this.freshness.now();
+      try {
+        const end = await this.#options.log.end();
+        const until = performance.now() + probeIntervalMs;
+        while (this.#readOffset < end && performance.now() < until && !this.#stop.signal.aborted)
+          await this.#moved(0, until - performance.now());
+        if (this.#readOffset >= end && !this.#fault && !this.#options.snapshot.halt)
+          this.freshness.prove(moment);
+      } catch (error) {
+        if (!(error instanceof LogUnavailable)) return this.#fail(error);
+        this.#reach(false, error);
+      }
+      await delay(this.freshness.proven ? probeIntervalMs : 100, this.#stop.signal);
+    }
+  }
+
+  #reach(reachable: boolean, error?: Error): void {
+    if (reachable === this.#reachable) return;
+    this.#reachable = reachable;
+    this.#options.onReach?.(reachable, error);
+  }
+
+  #fail(error: unknown): void {
+    if (this.#fault) return;
+    this.#fault = error instanceof Error ? error : new Error(String(error));
+    this.#stop.abort();
+    this.#wake(Number.POSITIVE_INFINITY);
+    this.#options.onFault?.(this.#fault);
+  }
+
+  /** Resolves when the position passes `seq` (0: at any move), or after `timeoutMs`. */
+  #moved(seq: number, timeoutMs: number): Promise<void> {
+    return new Promise((resolve) => {
+      const done = (): void => {
+        clearTimeout(timer);
+        this.#waiters.delete(waiter);
+        resolve();
+      };
+      const waiter: Waiter = { seq, resolve: done };
+      const timer = setTimeout(done, timeoutMs);
+      this.#waiters.add(waiter);
+    });
+  }
+
+  #wake(seq: number): void {
+    for (const waiter of this.#waiters) if (seq >= waiter.seq) waiter.resolve();
+  }
+}
+
+/** A wait that ends early when the signal aborts. */
+export function delay(ms: number, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    if (signal.aborted) return resolve();
+    const done = (): void => {
+      clearTimeout(timer);
+      signal.removeEventListener('abort', done);
+      resolve();
+    };
+    const timer = setTimeout(done, ms);
+    signal.addEventListener('abort', done, { once: true });
+  });
+}

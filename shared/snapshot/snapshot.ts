@@ -1,0 +1,267 @@
+/**
+ * A snapshot: the state of one log prefix in one SQLite file, with its position and digests.
+ * Position, rows and digests change in one transaction, so a crash between any two statements leaves a state that some
+ * prefix of the log had, and folding again from its position loses and repeats nothing.
+ * Derived and disposable: delete the file and it is rebuilt from the log.
+ */
+import type { Commit } from '../../schemas/commit.ts';
+import { type KnownEvent, readEvent } from '../../schemas/events.ts';
+import { emptyHead, type Head, judgeBatch } from '../log/chain.ts';
+import type { LogRecord } from '../log/control-log.ts';
+import { type Database, inOurWords } from '../sqlite.ts';
+import { applyEvent, foldVersion } from './fold.ts';
+import type { EventContext } from './fold-types.ts';
+import { Journal } from './journal.ts';
+import { type PositionRow, PositionStore } from './position.ts';
+import { Table, type TableName, type Tables, tableNames } from './tables.ts';
+
+export interface Applied {
+  /** Records consumed, accepted or skipped; fewer than given where the time ran out or the fold halted. */
+  readonly consumed: number;
+  /** The commits that extended the chain, in order. */
+  readonly accepted: readonly Commit[];
+}
+
+/** Why the fold stands still at its position. */
+export interface Halt {
+  readonly seq: number;
+  readonly reason: string;
+}
+
+/** Records folded between two looks at the clock. */
+const recordsBetweenLooks = 64;
+
+export class Snapshot {
+  readonly db: Database;
+  readonly path: string;
+  readonly #positions: PositionStore;
+  readonly #journal: Journal;
+  readonly #tables: Tables;
+  #head: Head;
+  #row: PositionRow;
+  #halt: Halt | undefined;
+
+  /** `db` must hold the schema of this fold version; see open-snapshot.ts. */
+  constructor(db: Database, path: string) {
+    this.db = db;
+    this.path = path;
+    this.#positions = new PositionStore(db);
+    this.#journal = new Journal(db);
+    this.#row = this.#positions.read();
+    this.#head = headOf(this.#row);
+    this.#tables = openTables(db, this.#positions.sums());
+  }
+
+  /** `seq` of the last commit folded; 0 before the first. */
+  get seq(): number {
+    return this.#head.seq;
+  }
+  /** The log's id, or null before `log.created` was folded. */
+  get log(): string | null {
+    return this.#head.log;
+  }
+  /** SHA-256 of the last accepted record, hex. */
+  get head(): Head {
+    return this.#head;
+  }
+  /** Where in the log to go on reading. */
+  get nextOffset(): number {
+    return this.#row.nextOffset;
+  }
+  /** Offset of the last accepted record; -1 before the first. */
+  get headOffset(): number {
+    return this.#row.headOffset;
+  }
+  /** Records that did not extend the chain, since the snapshot was built. */
+  get skipped(): number {
+    return this.#row.skipped;
+  }
+  get halt(): Halt | undefined {
+    return this.#halt;
+  }
+  /** `seq` of the checkpoint whose digests differ from ours, if one did. */
+  get divergedAt(): number | null {
+    return this.#row.divergedAt;
+  }
+  get journal(): Journal {
+    return this.#journal;
+  }
+
+  /**
+   * Folds records that follow `nextOffset`, in one transaction. Stops early after `budgetMs`, so that a caller that also
+   * serves can yield. Throws DatabaseUnwritable or DatabaseCorrupt, with nothing applied.
+   */
+  apply(records: readonly LogRecord[], budgetMs = Number.POSITIVE_INFINITY): Applied {
+    if (this.#halt || records.length === 0) return { consumed: 0, accepted: [] };
+    const until = performance.now() + budgetMs;
+    const accepted: Commit[] = [];
+    const before = this.#row;
+    const headBefore = this.#head;
+    this.#begin();
+    try {
+      const consumed = this.#foldRecords(records, until, accepted);
+      this.#store();
+      this.db.exec('COMMIT');
+      return { consumed, accepted };
+    } catch (error) {
+      this.#row = before;
+      this.#head = headBefore;
+      this.#rollback('ROLLBACK');
+      throw inOurWords(error, this.path);
+    }
+  }
+
+  /** What the fold would pass over in these events, were they the next commit: empty where it would apply them all. Changes nothing. */
+  dryRun(events: readonly KnownEvent[], context: EventContext): string[] {
+    this.db.exec('SAVEPOINT dry_run');
+    try {
+      const reasons = events.map((event) => applyEvent(this.#tables, event, context));
+      return reasons.filter((reason) => reason !== undefined);
+    } finally {
+      this.#rollback('ROLLBACK TO dry_run; RELEASE dry_run');
+    }
+  }
+
+  /** Runs `read` on the state as it would be after these events, and undoes them. */
+  preview<Result>(events: readonly KnownEvent[], context: EventContext, read: () => Result): Result {
+    this.db.exec('SAVEPOINT preview');
+    try {
+      for (const event of events) applyEvent(this.#tables, event, context);
+      return read();
+    } finally {
+      this.#rollback('ROLLBACK TO preview; RELEASE preview');
+    }
+  }
+
+  /** One digest a table, 32 hex digits each. */
+  digests(): Record<TableName, string> {
+    return Object.fromEntries(tableNames.map((name) => [name, hex128(this.#tables[name].sum)])) as Record<
+      TableName,
+      string
+    >;
+  }
+
+  /** Marks the file as closed in good order and releases it. */
+  close(): void {
+    if (!this.db.open) return;
+    if (!this.db.readonly) this.#positions.markClean();
+    this.db.close();
+  }
+
+  /** Returns how many records were consumed; the rest waits for the next slice, or for a build that knows the event. */
+  #foldRecords(records: readonly LogRecord[], until: number, accepted: Commit[]): number {
+    let consumed = 0;
+    while (consumed < records.length) {
+      const chunk = records.slice(consumed, consumed + recordsBetweenLooks);
+      const folded = this.#foldChunk(chunk, accepted);
+      consumed += folded;
+      if (folded < chunk.length || performance.now() > until) break;
+    }
+    return consumed;
+  }
+
+  #foldChunk(records: readonly LogRecord[], accepted: Commit[]): number {
+    for (const [index, judgement] of judgeBatch(this.#head, records).entries()) {
+      const record = records[index] as LogRecord;
+      if ('accepted' in judgement) {
+        if (!this.#foldCommit(judgement.accepted)) return index;
+        this.#head = judgement.head;
+        this.#row = { ...this.#row, headOffset: record.offset };
+        accepted.push(judgement.accepted);
+      }
+      const skipped = this.#row.skipped + ('skipped' in judgement ? 1 : 0);
+      this.#row = { ...this.#row, skipped, nextOffset: record.offset + 1 };
+    }
+    return records.length;
+  }
+
+  #begin(): void {
+    try {
+      this.db.exec('BEGIN IMMEDIATE');
+    } catch (error) {
+      throw inOurWords(error, this.path);
+    }
+  }
+
+  /** False where the commit holds an event this build must not pass over: nothing of it is folded then. */
+  #foldCommit(commit: Commit): boolean {
+    const events = commit.events.map((stored) => ({ stored, read: readEvent(stored) }));
+    const unknown = events.find(({ stored, read }) => read.outcome === 'unknown' && stored.critical);
+    if (unknown) {
+      this.#halt = {
+        seq: commit.seq,
+        reason: `event type ${printable(unknown.stored.type)} is not known to this build`,
+      };
+      return false;
+    }
+    const context = contextOf(commit);
+    for (const [index, { stored, read }] of events.entries()) {
+      if (read.outcome !== 'known') {
+        this.#journal.keepUnread(commit.seq, index, stored, read.outcome);
+        continue;
+      }
+      if (read.event.type === 'checkpoint') this.#compare(read.event.data, commit.seq);
+      const reason = applyEvent(this.#tables, read.event, context);
+      if (reason) this.#journal.passedOver(commit.seq, index, stored.type, reason);
+    }
+    this.#journal.command(commit);
+    return true;
+  }
+
+  #compare(
+    checkpoint: { readonly foldVersion: number; readonly digests: Readonly<Record<string, string>> },
+    seq: number,
+  ): void {
+    if (checkpoint.foldVersion !== foldVersion) return;
+    const ours: Record<string, string> = this.digests();
+    const differs = tableNames.some((name) => checkpoint.digests[name] !== ours[name]);
+    if (differs) this.#row = { ...this.#row, divergedAt: seq };
+  }
+
+  #store(): void {
+    const { log, seq, hash, signers } = this.#head;
+    this.#row = { ...this.#row, log, seq, hash, signers };
+    this.#positions.write(this.#row);
+    for (const name of tableNames) {
+      const sum = this.#tables[name].takeDirtySum();
+      if (sum !== undefined) this.#positions.writeSum(name, hex128(sum));
+    }
+  }
+
+  /** After an undone change the sums in memory follow the rows back. */
+  #rollback(statement: string): void {
+    if (this.db.inTransaction) this.db.exec(statement);
+    const sums = this.#positions.sums();
+    for (const name of tableNames) this.#tables[name].reset(sums[name] ?? 0n);
+  }
+}
+
+function headOf(row: PositionRow): Head {
+  const { log, seq, hash, signers } = row;
+  return seq === 0 ? emptyHead() : { log, seq, hash, signers };
+}
+
+function openTables(db: Database, sums: Readonly<Record<string, bigint>>): Tables {
+  return Object.fromEntries(
+    tableNames.map((name) => [name, new Table(db, name, sums[name] ?? 0n)]),
+  ) as unknown as Tables;
+}
+
+/** The context in which a commit's events are folded. */
+export function contextOf(commit: Pick<Commit, 'seq' | 'at' | 'by'>): EventContext {
+  const atMs = Date.parse(commit.at);
+  return {
+    seq: commit.seq,
+    atMs: Number.isSafeInteger(atMs) ? atMs : 0,
+    by: commit.by.toWellFormed().slice(0, 200),
+  };
+}
+
+export function hex128(sum: bigint): string {
+  return sum.toString(16).padStart(32, '0');
+}
+
+/** Text from the log, fit for a message: a type's name is not ours to trust. */
+function printable(text: string): string {
+  return /^[a-z0-9_.-]{1,64}$/i.test(text) ? text : '(unprintable)';
+}
