@@ -1,0 +1,91 @@
+/**
+ * Ed25519 signatures of the control log: where a log names signers, the right to write to its topic is not enough to be
+ * believed. A signature is made over a record's raw bytes and travels beside them.
+ * The private key stays inside `Signer`; no error text repeats anything of a key file but its path.
+ */
+import { createPrivateKey, createPublicKey, type KeyObject, sign, verify as verifyOne } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+
+/** Length of every Ed25519 signature. */
+export const signatureBytes = 64;
+
+export interface Signer {
+  /** SPKI DER in base64, as `log.created` names it. */
+  readonly publicKey: string;
+  /** The signature over a record's raw bytes. */
+  sign(raw: Uint8Array): Buffer;
+}
+
+/** The key file cannot be used; the message says what to do. */
+export class SigningKeyUnusable extends Error {
+  override readonly name = 'SigningKeyUnusable';
+}
+
+const howToMake = 'make one with: openssl genpkey -algorithm ed25519 -out FILE';
+
+/** Reads an unencrypted Ed25519 private key from a PEM file (HEADGATE_SIGNING_KEY). Throws SigningKeyUnusable. */
+export function loadSigner(path: string): Signer {
+  const key = parsePrivateKey(readPem(path), path);
+  if (key.asymmetricKeyType !== 'ed25519')
+    throw new SigningKeyUnusable(
+      `the signing key ${path} is of type ${key.asymmetricKeyType}, not ed25519; ${howToMake}`,
+    );
+  const publicKey = createPublicKey(key).export({ type: 'spki', format: 'der' }).toString('base64');
+  return { publicKey, sign: (raw) => sign(null, raw, key) };
+}
+
+function readPem(path: string): string {
+  try {
+    return readFileSync(path, 'utf8');
+  } catch (error) {
+    const code = error instanceof Error && 'code' in error ? error.code : 'unreadable';
+    const next = code === 'ENOENT' ? howToMake : 'check the path and its permissions';
+    throw new SigningKeyUnusable(`cannot read the signing key ${path} (${code}); ${next}`, { cause: error });
+  }
+}
+
+function parsePrivateKey(pem: string, path: string): KeyObject {
+  try {
+    return createPrivateKey(pem);
+  } catch (error) {
+    throw new SigningKeyUnusable(`the signing key ${path} ${whatIsWrong(pem)}`, { cause: error });
+  }
+}
+
+function whatIsWrong(pem: string): string {
+  if (/-----BEGIN ENCRYPTED |^Proc-Type: 4,ENCRYPTED/m.test(pem))
+    return 'is encrypted; decrypt it first with: openssl pkey -in FILE -out PLAIN-FILE';
+  if (pem.includes('-----BEGIN PUBLIC KEY')) return 'is a public key; the private one is needed';
+  return `holds no private key in PEM form; ${howToMake}`;
+}
+
+/** Parsed public keys; a log has few, and what a forged record names must not pile up. */
+const publicKeys = new Map<string, KeyObject | null>();
+const publicKeysMax = 64;
+
+/** Whether the signature over `raw` is by one of these keys. Never throws; a key that cannot be read signs nothing. */
+export function verify(signers: readonly string[], raw: Uint8Array, signature: Uint8Array | null): boolean {
+  if (signature?.length !== signatureBytes) return false;
+  return signers.some((signer) => {
+    const key = publicKeyOf(signer);
+    return key !== null && verifyOne(null, raw, key, signature);
+  });
+}
+
+function publicKeyOf(signer: string): KeyObject | null {
+  const known = publicKeys.get(signer);
+  if (known !== undefined) return known;
+  if (publicKeys.size >= publicKeysMax) publicKeys.clear();
+  const key = parsePublicKey(signer);
+  publicKeys.set(signer, key);
+  return key;
+}
+
+function parsePublicKey(signer: string): KeyObject | null {
+  try {
+    const key = createPublicKey({ key: Buffer.from(signer, 'base64'), format: 'der', type: 'spki' });
+    return key.asymmetricKeyType === 'ed25519' ? key : null;
+  } catch {
+    return null;
+  }
+}
