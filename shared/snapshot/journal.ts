@@ -15,7 +15,8 @@ CREATE TABLE command (
   seq INTEGER PRIMARY KEY,
   id TEXT NOT NULL,       -- id of the command, from its Idempotency-Key
   hash TEXT,              -- SHA-256 of the command's canonical text
-  subject TEXT            -- id of what its first event is about
+  subject TEXT,           -- id of what its first event is about
+  record TEXT NOT NULL    -- SHA-256 of the record, hex
 ) STRICT;
 CREATE INDEX command_by_id ON command (id);
 CREATE TABLE unread_event (seq INTEGER, idx INTEGER, type TEXT, v INTEGER, outcome TEXT, data TEXT, PRIMARY KEY (seq, idx)) STRICT, WITHOUT ROWID;
@@ -27,6 +28,7 @@ export interface CommandRow {
   readonly id: string;
   readonly hash: string | null;
   readonly subject: string | null;
+  readonly record: string;
 }
 
 export class Journal {
@@ -39,7 +41,7 @@ export class Journal {
   readonly #byId: Statement;
 
   constructor(db: Database) {
-    this.#insertCommand = db.prepare('INSERT OR REPLACE INTO command VALUES (?, ?, ?, ?)');
+    this.#insertCommand = db.prepare('INSERT OR REPLACE INTO command VALUES (?, ?, ?, ?, ?)');
     this.#trimCommands = db.prepare('DELETE FROM command WHERE seq <= ?');
     this.#insertUnread = db.prepare('INSERT OR REPLACE INTO unread_event VALUES (?, ?, ?, ?, ?, ?)');
     this.#insertAnomaly = db.prepare('INSERT OR REPLACE INTO anomaly VALUES (?, ?, ?, ?)');
@@ -48,7 +50,7 @@ export class Journal {
     this.#byId = db.prepare('SELECT * FROM command WHERE id = ? ORDER BY seq LIMIT 1');
   }
 
-  command(commit: Commit): void {
+  command(commit: Commit, recordHash: string): void {
     const first = commit.events[0]?.data;
     const subject = typeof first === 'object' && first !== null && 'id' in first ? first.id : null;
     this.#insertCommand.run(
@@ -56,6 +58,7 @@ export class Journal {
       commit.id.toWellFormed(),
       commit.command?.toWellFormed() ?? null,
       typeof subject === 'string' ? subject.toWellFormed() : null,
+      recordHash,
     );
     if (commit.seq > commandsKept) this.#trimCommands.run(commit.seq - commandsKept);
   }

@@ -2,8 +2,7 @@
  * Is this still the log that was folded? Asked at every start and after every reconnect or offset error, because a topic
  * that was re-created, truncated or restored answers reads as if nothing had happened.
  */
-import { createHash } from 'node:crypto';
-import { emptyHead, judge } from '../log/chain.ts';
+import { emptyHead, judge, recordHash } from '../log/chain.ts';
 import { type ControlLog, type LogRecord, LogReplaced, LogTruncated } from '../log/control-log.ts';
 
 /** Junk before the first valid record is skipped, but not without end. */
@@ -48,7 +47,7 @@ export async function checkIdentity(log: ControlLog, folded: Folded): Promise<vo
   if (folded.seq === 0) return;
   const record = await recordAt(log, folded.headOffset);
   if (!record) throw new LogTruncated(`the log ends before commit ${folded.seq}, which was folded from it`);
-  const hash = createHash('sha256').update(record.value).digest('hex');
+  const hash = recordHash(record.value);
   if (record.offset === folded.headOffset && hash === folded.head.hash) return;
   const id = await readLogId(log);
   throw id === folded.log

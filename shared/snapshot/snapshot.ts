@@ -164,7 +164,7 @@ export class Snapshot {
     for (const [index, judgement] of judgeBatch(this.#head, records).entries()) {
       const record = records[index] as LogRecord;
       if ('accepted' in judgement) {
-        if (!this.#foldCommit(judgement.accepted)) return index;
+        if (!this.#foldCommit(judgement.accepted, judgement.head.hash)) return index;
         this.#head = judgement.head;
         this.#row = { ...this.#row, headOffset: record.offset };
         accepted.push(judgement.accepted);
@@ -184,7 +184,7 @@ export class Snapshot {
   }
 
   /** False where the commit holds an event this build must not pass over: nothing of it is folded then. */
-  #foldCommit(commit: Commit): boolean {
+  #foldCommit(commit: Commit, recordHash: string): boolean {
     const events = commit.events.map((stored) => ({ stored, read: readEvent(stored) }));
     const unknown = events.find(({ stored, read }) => read.outcome === 'unknown' && stored.critical);
     if (unknown) {
@@ -204,7 +204,7 @@ export class Snapshot {
       const reason = applyEvent(this.#tables, read.event, context);
       if (reason) this.#journal.passedOver(commit.seq, index, stored.type, reason);
     }
-    this.#journal.command(commit);
+    this.#journal.command(commit, recordHash);
     return true;
   }
 

@@ -1,0 +1,75 @@
+/**
+ * The text of an API key: mint, parse, hash (Resources, API key; Authentication 3).
+ * `hg_`, 34 random base62 characters, then 6 that are the CRC-32 of all before them: a mistyped or truncated key is
+ * told from a real one without a look-up. The checksum is no secret and proves nothing but good typing.
+ * The text is shown once; everything that lasts holds its SHA-256 only.
+ */
+import { createHash } from 'node:crypto';
+import { crc32 } from 'node:zlib';
+
+/** Gives so many bytes that nobody can foretell. */
+export type RandomSource = (bytes: number) => Uint8Array;
+
+/** Text whose checksum is right. It may still be unknown, revoked or expired. */
+export type KeyText = string & { readonly __keyText: true };
+
+export const keyPrefix = 'hg';
+const base62 = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
+const base36 = '0123456789abcdefghijklmnopqrstuvwxyz';
+const randomLength = 34;
+const checksumLength = 6;
+const keyPattern = new RegExp(`^${keyPrefix}_[0-9A-Za-z]{${randomLength + checksumLength}}$`);
+
+/** Characters of `alphabet` (at most 256), each equally likely: bytes beyond its last whole multiple are drawn again. */
+export function randomText(random: RandomSource, alphabet: string, length: number): string {
+  const bound = 256 - (256 % alphabet.length);
+  let text = '';
+  while (text.length < length) {
+    for (const byte of random(length - text.length)) {
+      if (byte < bound) text += alphabet.charAt(byte % alphabet.length);
+    }
+  }
+  return text;
+}
+
+/** An id of 16 random characters, 82 bits: `key-…`, `tok-…`. It says nothing about the value it stands for. */
+export function mintId(random: RandomSource, kind: string): string {
+  return `${kind}-${randomText(random, base36, 16)}`;
+}
+
+export function mintKey(random: RandomSource): KeyText {
+  const body = `${keyPrefix}_${randomText(random, base62, randomLength)}`;
+  return (body + checksum(body)) as KeyText;
+}
+
+/** The key in a text, or undefined where form or checksum is wrong; for what reason is not told. */
+export function parseKey(text: string): KeyText | undefined {
+  if (!keyPattern.test(text)) return undefined;
+  const body = text.slice(0, -checksumLength);
+  return text.endsWith(checksum(body)) ? (text as KeyText) : undefined;
+}
+
+/** SHA-256 of the text, as it stands in the log and in the snapshot. 202 random bits need no salt. */
+export function hashKey(key: KeyText): Buffer {
+  return hashSecret(key);
+}
+
+/** A node agent's token: `ngt_` and 256 random bits in base64url. */
+export function mintNodeToken(random: RandomSource): string {
+  return `ngt_${Buffer.from(random(32)).toString('base64url')}`;
+}
+
+/** SHA-256 of a minted secret's text. Not for passwords: it has no salt and costs nothing. */
+export function hashSecret(text: string): Buffer {
+  return createHash('sha256').update(text).digest();
+}
+
+function checksum(body: string): string {
+  let rest = crc32(body);
+  let digits = '';
+  for (let place = 0; place < checksumLength; place++) {
+    digits = base62.charAt(rest % 62) + digits;
+    rest = Math.floor(rest / 62);
+  }
+  return digits;
+}

@@ -1,0 +1,174 @@
+/**
+ * The log in memory, for tests and simulations of one process. Every MemoryLog over one MemoryTopic is a client of the
+ * same log and keeps all promises of ControlLog, durability aside.
+ * Faults are the caller's choice, append by append, so that a seeded simulation can replay any run.
+ */
+import {
+  AppendUnknown,
+  type ControlLog,
+  type LogBatch,
+  type LogRecord,
+  LogReplaced,
+  LogTruncated,
+  LogUnavailable,
+  type TailOptions,
+} from './control-log.ts';
+import { Waiters } from './waiters.ts';
+
+/**
+ * What becomes of one append:
+ *  - `lost`: it never reaches the log, and the writer does not know;
+ *  - `duplicated`: it stands there twice;
+ *  - `delayed`: it reaches the log when `MemoryTopic.release` says so, and the writer does not know;
+ *  - `ack-lost`: it is in the log, and the writer does not know;
+ *  - `refused`: it never reaches the log, and the writer does know.
+ */
+export type AppendFault = 'none' | 'lost' | 'duplicated' | 'delayed' | 'ack-lost' | 'refused';
+
+const recordsMaxDefault = 500;
+const bytesMaxDefault = 1024 * 1024;
+
+/** What its clients share: the records, and the means to harm them. */
+export class MemoryTopic {
+  #records: LogRecord[] = [];
+  #delayed: LogRecord[] = [];
+  #generation = 0;
+  /** Woken at each change. */
+  readonly changes = new Waiters();
+
+  get generation(): number {
+    return this.#generation;
+  }
+  get end(): number {
+    return this.#records.length;
+  }
+  /** Appends that wait for `release`. */
+  get delayed(): number {
+    return this.#delayed.length;
+  }
+
+  /** Adds a record as if some client had appended it. Returns its offset. */
+  add(value: Uint8Array, signature: Uint8Array | null = null): number {
+    const offset = this.#records.length;
+    this.#records.push(copy(offset, value, signature));
+    this.changes.wake();
+    return offset;
+  }
+
+  delay(value: Uint8Array, signature: Uint8Array | null): void {
+    this.#delayed.push(copy(-1, value, signature));
+  }
+
+  /** Lets the delayed append of this index arrive now. */
+  release(index = 0): void {
+    for (const { value, signature } of this.#delayed.splice(index, 1)) this.add(value, signature);
+  }
+
+  /** Drops the records from this offset on, as an election of a lagging leader does. */
+  truncate(end: number): void {
+    this.#records.length = Math.min(end, this.#records.length);
+    this.changes.wake();
+  }
+
+  /** Puts an empty log in this one's place. */
+  replace(): void {
+    this.#records = [];
+    this.#generation++;
+    this.changes.wake();
+  }
+
+  read(from: number, recordsMax: number, bytesMax: number): LogRecord[] {
+    const records: LogRecord[] = [];
+    let bytes = 0;
+    for (let offset = from; offset < this.#records.length && records.length < recordsMax; offset++) {
+      const record = this.#records[offset] as LogRecord;
+      bytes += record.value.length;
+      if (records.length > 0 && bytes > bytesMax) break;
+      records.push(record);
+    }
+    return records;
+  }
+}
+
+function copy(offset: number, value: Uint8Array, signature: Uint8Array | null): LogRecord {
+  return { offset, value: Buffer.from(value), signature: signature && Buffer.from(signature) };
+}
+
+export interface MemoryLogOptions {
+  /** Asked once for each append. */
+  readonly fault?: (value: Uint8Array) => AppendFault;
+}
+
+export class MemoryLog implements ControlLog {
+  readonly #topic: MemoryTopic;
+  readonly #generation: number;
+  readonly #fault: (value: Uint8Array) => AppendFault;
+  #closed = false;
+
+  constructor(topic: MemoryTopic, options: MemoryLogOptions = {}) {
+    this.#topic = topic;
+    this.#generation = topic.generation;
+    this.#fault = options.fault ?? (() => 'none');
+  }
+
+  async append(value: Uint8Array, signature: Uint8Array | null = null): Promise<number> {
+    this.#check();
+    const fault = this.#fault(value);
+    switch (fault) {
+      case 'none':
+        return this.#topic.add(value, signature);
+      case 'duplicated':
+        this.#topic.add(value, signature);
+        return this.#topic.add(value, signature);
+      case 'refused':
+        throw new LogUnavailable('the log refused this append');
+      case 'ack-lost':
+        this.#topic.add(value, signature);
+        break;
+      case 'delayed':
+        this.#topic.delay(value, signature);
+        break;
+      case 'lost':
+        break;
+      default:
+        fault satisfies never;
+    }
+    throw new AppendUnknown('no answer came to this append');
+  }
+
+  async *tail(options: TailOptions): AsyncGenerator<LogBatch> {
+    const { signal, recordsMax = recordsMaxDefault, bytesMax = bytesMaxDefault } = options;
+    let next = options.from;
+    while (!this.#closed && !signal?.aborted) {
+      this.#checkPlace();
+      if (next > this.#topic.end)
+        throw new LogTruncated(`the log ends at offset ${this.#topic.end}, before ${next}`);
+      const records = this.#topic.read(next, recordsMax, bytesMax);
+      if (records.length === 0) {
+        await this.#topic.changes.next(signal);
+        continue;
+      }
+      next += records.length;
+      yield { records, nextOffset: next };
+    }
+  }
+
+  async end(): Promise<number> {
+    this.#check();
+    return this.#topic.end;
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true;
+    this.#topic.changes.wake();
+  }
+
+  #check(): void {
+    if (this.#closed) throw new LogUnavailable('the log is closed');
+    this.#checkPlace();
+  }
+
+  #checkPlace(): void {
+    if (this.#topic.generation !== this.#generation) throw new LogReplaced('the log was replaced');
+  }
+}

@@ -1,0 +1,30 @@
+/** Names the next step where a listener cannot be had. */
+
+export interface ListenAddress {
+  readonly host: string;
+  /** 0 takes a free one. */
+  readonly port: number;
+}
+
+/** Turns the system's error into one a person can act on; `flag` is how the port is chosen. */
+export function listenError(error: unknown, address: ListenAddress, flag: string): unknown {
+  const code = error instanceof Error && 'code' in error ? error.code : undefined;
+  const where = `${address.host}:${address.port}`;
+  if (code === 'EADDRINUSE')
+    return new Error(`${where} is taken by another process; free it, or choose another port with ${flag}`, {
+      cause: error,
+    });
+  if (code === 'EACCES')
+    return new Error(`no right to listen on ${where}; choose a port above 1023 with ${flag}`, {
+      cause: error,
+    });
+  if (code === 'EADDRNOTAVAIL')
+    return new Error(`${address.host} is not an address of this machine; see --bind`, { cause: error });
+  return error;
+}
+
+/** `http://host:port` as a client on this machine reaches it. */
+export function urlOf(address: { readonly address: string; readonly port: number }, tls = false): string {
+  const host = address.address.includes(':') ? `[${address.address}]` : address.address;
+  return `${tls ? 'https' : 'http'}://${host}:${address.port}`;
+}
