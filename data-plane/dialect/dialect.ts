@@ -1,0 +1,46 @@
+/**
+ * What is to be known of an engine: one table each, read by the functions beside it.
+ * A field that a table does not grant is refused by name, never dropped: engines ignore what they do not know.
+ * The facts are those of the captured frames in test/fixtures/captures and of the sources of the engines.
+ */
+import type { Dialect } from '../../schemas/names.ts';
+import type { ReasoningEffort } from '../../schemas/openai.ts';
+
+/** How a node counts the tokens of a prompt, where it can. */
+export interface TokenCounter {
+  /** POST here, below the node's base address. */
+  readonly path: string;
+  /** Fields of the body for a node that counting takes too. */
+  readonly fields: readonly string[];
+  /** The field of the answer that holds the number of tokens. */
+  readonly answer: string;
+}
+
+export interface DialectTable {
+  readonly name: Dialect;
+  /** GET answers 200 while the engine is well. */
+  readonly healthPath: string;
+  readonly tokenCounter: TokenCounter | undefined;
+  /** Texts of an error that mean: too long. A group, where there is one, is the window in tokens. */
+  readonly contextErrors: readonly RegExp[];
+
+  /** Takes `max_completion_tokens` too, and heeds it before `max_tokens`. */
+  readonly takesMaxCompletionTokens: boolean;
+  /** What a message calls the thoughts of the model. */
+  readonly reasoningField: 'reasoning' | 'reasoning_content';
+  readonly reasoningEfforts: readonly ReasoningEffort[];
+  readonly takesLogitBias: boolean;
+  readonly takesManyChoices: boolean;
+  /** Answers an image on a model without eyes with an error. Otherwise the caller must know that it has them. */
+  readonly refusesUnseenImages: boolean;
+  readonly toolChoices: readonly ('none' | 'auto' | 'required')[];
+  /** `as-required`: only that tool is sent, and some tool is required. */
+  readonly namedTool: 'carried' | 'as-required' | 'refused';
+  /** Heeds `parallel_tool_calls: false`. Otherwise the answer is trimmed to its first call. */
+  readonly takesSingleToolCall: boolean;
+  /** Fields by which it continues a last message of the assistant; undefined where it cannot. */
+  readonly prefill: Readonly<Record<string, boolean>> | undefined;
+  /** Whether an embedding may have fewer dimensions, and whether its input may be token ids. */
+  readonly takesDimensions: boolean;
+  readonly takesTokenInput: boolean;
+}

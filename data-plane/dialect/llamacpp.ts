@@ -1,0 +1,34 @@
+/**
+ * llama.cpp's server. Copies every unknown field into its sampling, so only known ones are ever sent.
+ * It counts the usage of one choice only, takes a named tool as none, ignores `dimensions`, and continues a last
+ * message of the assistant by itself.
+ */
+import { reasoningEfforts } from '../../schemas/openai.ts';
+import type { DialectTable } from './dialect.ts';
+
+export const llamacpp: DialectTable = {
+  name: 'llamacpp',
+  healthPath: '/health',
+  tokenCounter: {
+    path: '/v1/chat/completions/input_tokens',
+    fields: ['model', 'messages', 'tools', 'tool_choice', 'response_format', 'reasoning_effort'],
+    answer: 'input_tokens',
+  },
+  contextErrors: [
+    /exceeds the available context size \((\d+)/,
+    /is too large to process/,
+    /exceed_context_size_error/,
+  ],
+  takesMaxCompletionTokens: true,
+  reasoningField: 'reasoning_content',
+  reasoningEfforts,
+  takesLogitBias: true,
+  takesManyChoices: false,
+  refusesUnseenImages: true,
+  toolChoices: ['none', 'auto', 'required'],
+  namedTool: 'as-required',
+  takesSingleToolCall: false,
+  prefill: {},
+  takesDimensions: false,
+  takesTokenInput: true,
+};

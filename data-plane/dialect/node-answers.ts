@@ -1,0 +1,100 @@
+/**
+ * What a node says beside its completions: that a prompt is too long, how many tokens it has, which models it serves.
+ * Everything read here is untrusted: any shape may come, and none of its text goes further than this file.
+ */
+import type { Dialect } from '../../schemas/names.ts';
+import { dialects } from './dialects.ts';
+import type { NodeBody } from './to-node-body.ts';
+
+export interface ContextError {
+  /** The window of the model in tokens, where the node tells it. */
+  readonly windowTokens?: number;
+}
+
+export interface TokenCountRequest {
+  readonly path: string;
+  readonly body: NodeBody;
+}
+
+export interface ServedModel {
+  readonly name: string;
+  readonly windowTokens?: number;
+}
+
+/** The path of every dialect for the models that a node serves now. */
+export const modelsPath = '/v1/models';
+
+/** Whether an error, as parsed from the node's body or frame, means that the request has too many tokens. */
+export function contextErrorOf(dialect: Dialect, error: unknown): ContextError | undefined {
+  const text = errorText(error);
+  for (const pattern of dialects[dialect].contextErrors) {
+    const found = pattern.exec(text);
+    if (found === null) continue;
+    const windowTokens = positive(found[1] === undefined ? undefined : Number(found[1]));
+    return windowTokens === undefined ? {} : { windowTokens };
+  }
+  return undefined;
+}
+
+/** How to ask a node for the tokens of the prompt in `body`; undefined where its engine cannot tell. */
+export function tokenCountRequest(dialect: Dialect, body: NodeBody): TokenCountRequest | undefined {
+  const counter = dialects[dialect].tokenCounter;
+  if (counter === undefined) return undefined;
+  const asked: Record<string, unknown> = {};
+  for (const field of counter.fields) {
+    if (body[field] !== undefined) asked[field] = body[field];
+  }
+  return { path: counter.path, body: asked };
+}
+
+/** The number of tokens in the node's answer; undefined where it holds none. */
+export function tokenCountOf(dialect: Dialect, answer: unknown): number | undefined {
+  const counter = dialects[dialect].tokenCounter;
+  return counter === undefined ? undefined : positive(member(answer, counter.answer));
+}
+
+/** The models that a node has loaded, by the names it knows them by. Entries that make no sense are passed over. */
+export function servedModels(dialect: Dialect, answer: unknown): readonly ServedModel[] {
+  const entries = member(answer, 'data');
+  if (!Array.isArray(entries)) return [];
+  const models: ServedModel[] = [];
+  for (const entry of entries) {
+    const name = member(entry, 'id');
+    if (typeof name !== 'string' || name === '' || !isLoaded(entry)) continue;
+    const windowTokens = positive(member(entry, 'max_model_len') ?? member(member(entry, 'meta'), 'n_ctx'));
+    const model = windowTokens === undefined ? { name } : { name, windowTokens };
+    models.push(model);
+    // A tag that is left out means this one.
+    if (dialect === 'ollama' && name.endsWith(':latest')) {
+      models.push({ ...model, name: name.slice(0, -':latest'.length) });
+    }
+  }
+  return models;
+}
+
+/** A server of several models lists those that it has not loaded, too. */
+function isLoaded(entry: unknown): boolean {
+  const state = member(member(entry, 'status'), 'value');
+  return state === undefined || state === 'loaded';
+}
+
+/** Engines put the text of an error at three places, or answer with the text alone. */
+function errorText(error: unknown): string {
+  if (typeof error === 'string') return error;
+  const inner = member(error, 'error');
+  if (typeof inner === 'string') return inner;
+  const holder = inner ?? error;
+  const message = member(holder, 'message') ?? member(holder, 'detail');
+  const type = member(holder, 'type');
+  return `${typeof type === 'string' ? type : ''} ${typeof message === 'string' ? message : ''}`;
+}
+
+function member(value: unknown, name: string): unknown {
+  return typeof value === 'object' && value !== null
+    ? (value as Readonly<Record<string, unknown>>)[name]
+    : undefined;
+}
+
+function positive(value: unknown): number | undefined {
+  return typeof value === 'number' && Number.isSafeInteger(value) && value > 0 ? value : undefined;
+}

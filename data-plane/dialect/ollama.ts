@@ -1,0 +1,25 @@
+/**
+ * Ollama, by its OpenAI-compatible routes. It never says no: too long a prompt is cut, an image for a model without
+ * eyes is dropped, and without `max_tokens` it does not end. So most that differs is refused here, before it is sent.
+ * When its runner dies, it sends one empty chunk without a model and ends the body cleanly.
+ */
+import type { DialectTable } from './dialect.ts';
+
+export const ollama: DialectTable = {
+  name: 'ollama',
+  healthPath: '/api/version',
+  tokenCounter: undefined,
+  contextErrors: [/exceeds the context length/],
+  takesMaxCompletionTokens: false,
+  reasoningField: 'reasoning',
+  reasoningEfforts: ['none', 'low', 'medium', 'high'],
+  takesLogitBias: false,
+  takesManyChoices: false,
+  refusesUnseenImages: false,
+  toolChoices: ['auto'],
+  namedTool: 'refused',
+  takesSingleToolCall: false,
+  prefill: undefined,
+  takesDimensions: true,
+  takesTokenInput: false,
+};

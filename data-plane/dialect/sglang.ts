@@ -1,0 +1,29 @@
+/**
+ * SGLang. Honours nearly the whole shape, but answers 400 to a null, and takes a named tool as "some tool".
+ * Its errors are flat objects with `object: "error"`; in a stream they are nested, and `[DONE]` follows.
+ */
+import { reasoningEfforts } from '../../schemas/openai.ts';
+import type { DialectTable } from './dialect.ts';
+
+export const sglang: DialectTable = {
+  name: 'sglang',
+  healthPath: '/health',
+  tokenCounter: { path: '/tokenize', fields: ['model', 'messages', 'tools'], answer: 'count' },
+  contextErrors: [
+    /longer than the model's context length \((\d+)/,
+    /maximum context length of (\d+)/,
+    /max_completion_tokens is too large: \d+\. ?This model supports at most (\d+)/,
+  ],
+  takesMaxCompletionTokens: true,
+  reasoningField: 'reasoning_content',
+  reasoningEfforts,
+  takesLogitBias: true,
+  takesManyChoices: true,
+  refusesUnseenImages: true,
+  toolChoices: ['none', 'auto', 'required'],
+  namedTool: 'as-required',
+  takesSingleToolCall: true,
+  prefill: { continue_final_message: true },
+  takesDimensions: true,
+  takesTokenInput: true,
+};

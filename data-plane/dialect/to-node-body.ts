@@ -1,0 +1,142 @@
+/**
+ * A request in the words of the node that routing chose.
+ * The body is built anew from fields that the shape has checked: the served name, a limit of tokens always set, no
+ * nulls, usage always asked for. What the engine would ignore is refused by name, and the refusal tells nothing of
+ * engine or place.
+ */
+import type { Dialect } from '../../schemas/names.ts';
+import type { ChatMessage, FunctionTool, ToolChoice } from '../../schemas/openai-messages.ts';
+import type { ChatBody, ChatNeed, ChatRequest, EmbeddingsRequest } from '../request/shape.ts';
+import { shapeRefusal } from '../request/shape-faults.ts';
+import type { DialectTable } from './dialect.ts';
+import { dialects } from './dialects.ts';
+
+export interface NodeTarget {
+  /** What the node itself calls the model. */
+  readonly servedName: string;
+  /** Tokens of the answer at most, already clamped to the window; at least 1. Embeddings do not use it. */
+  readonly maxTokens: number;
+  /** The model is known to take images. */
+  readonly seesImages?: boolean;
+}
+
+export type NodeBody = Readonly<Record<string, unknown>>;
+
+const notForThisModel = 'is not supported for this model';
+
+/** Throws UnsupportedShapeError where the dialect cannot carry a field of the request. */
+export function toNodeBody(
+  request: ChatRequest | EmbeddingsRequest,
+  dialect: Dialect,
+  target: NodeTarget,
+): NodeBody {
+  const table = dialects[dialect];
+  return request.kind === 'chat'
+    ? chatBody(request, table, target)
+    : embeddingsBody(request, table, target.servedName);
+}
+
+function chatBody(request: ChatRequest, table: DialectTable, target: NodeTarget): NodeBody {
+  const { maxTokens, servedName } = target;
+  // An engine that gets no limit, or none that it understands, may generate for ever.
+  if (!Number.isInteger(maxTokens) || maxTokens < 1) throw new RangeError('maxTokens must be at least 1');
+  refuseUngranted(request, table, target);
+  const { messages, tools, tool_choice, ...plain } = request.body;
+  return {
+    ...plain,
+    model: servedName,
+    messages: messages.map((message) => nodeMessage(message, table)),
+    max_tokens: maxTokens,
+    ...(table.takesMaxCompletionTokens ? { max_completion_tokens: maxTokens } : {}),
+    stream: request.stream,
+    ...(request.stream ? { stream_options: { include_usage: true } } : {}),
+    ...(request.choices > 1 ? { n: request.choices } : {}),
+    ...(tools === undefined ? {} : toolFields(tools, tool_choice, table)),
+    ...(table.takesSingleToolCall && request.needs.includes('single_tool_call')
+      ? { parallel_tool_calls: false }
+      : {}),
+    ...(request.needs.includes('prefill') ? table.prefill : {}),
+  };
+}
+
+type Path = readonly PropertyKey[];
+
+/** For each feature, the path of the field that the dialect cannot carry; undefined where it can. */
+const ungranted: Readonly<
+  Record<ChatNeed, (request: ChatRequest, table: DialectTable, target: NodeTarget) => Path | undefined>
+> = {
+  images: ({ body }, table, { seesImages }) =>
+    table.refusesUnseenImages || seesImages === true ? undefined : pathOfImage(body),
+  logit_bias: (_, table) => (table.takesLogitBias ? undefined : ['logit_bias']),
+  many_choices: (_, table) => (table.takesManyChoices ? undefined : ['n']),
+  prefill: ({ body }, table) =>
+    table.prefill === undefined ? ['messages', body.messages.length - 1] : undefined,
+  reasoning_effort: ({ body: { reasoning_effort: effort } }, table) =>
+    effort === undefined || table.reasoningEfforts.includes(effort) ? undefined : ['reasoning_effort'],
+  tool_choice: ({ body }, table) => (takesChoice(body.tool_choice, table) ? undefined : ['tool_choice']),
+  single_tool_call: () => undefined,
+  tools: () => undefined,
+};
+
+function refuseUngranted(request: ChatRequest, table: DialectTable, target: NodeTarget): void {
+  for (const need of request.needs) {
+    const path = ungranted[need](request, table, target);
+    if (path !== undefined) throw shapeRefusal(path, notForThisModel);
+  }
+}
+
+function takesChoice(choice: ToolChoice | undefined, table: DialectTable): boolean {
+  if (choice === undefined) return true;
+  return typeof choice === 'string' ? table.toolChoices.includes(choice) : table.namedTool !== 'refused';
+}
+
+function pathOfImage({ messages }: ChatBody): Path {
+  for (const [index, { content }] of messages.entries()) {
+    if (!Array.isArray(content)) continue;
+    const part = content.findIndex(({ type }) => type === 'image_url');
+    if (part !== -1) return ['messages', index, 'content', part];
+  }
+  return ['messages'];
+}
+
+function nodeMessage(message: ChatMessage, table: DialectTable): object {
+  if (message.role === 'developer') return { ...message, role: 'system' };
+  if (message.role !== 'assistant') return message;
+  const { reasoning, reasoning_content, content, ...rest } = message;
+  const thoughts = reasoning_content ?? reasoning;
+  return {
+    ...rest,
+    // An answer without text comes back with null, which no engine needs to see.
+    ...(content === undefined && rest.tool_calls !== undefined ? {} : { content: content ?? '' }),
+    ...(thoughts === undefined ? {} : { [table.reasoningField]: thoughts }),
+  };
+}
+
+function toolFields(
+  tools: readonly FunctionTool[],
+  choice: ToolChoice | undefined,
+  table: DialectTable,
+): NodeBody {
+  if (choice === undefined) return { tools };
+  if (typeof choice === 'string') {
+    // An engine that knows no choice behaves as `auto` without being told.
+    return table.toolChoices.length > 1 ? { tools, tool_choice: choice } : { tools };
+  }
+  if (table.namedTool === 'carried') return { tools, tool_choice: choice };
+  return {
+    tools: tools.filter((tool) => tool.function.name === choice.function.name),
+    tool_choice: 'required',
+  };
+}
+
+function embeddingsBody(request: EmbeddingsRequest, table: DialectTable, servedName: string): NodeBody {
+  if (request.dimensions !== undefined && !table.takesDimensions)
+    throw shapeRefusal(['dimensions'], notForThisModel);
+  if (request.tokenInput && !table.takesTokenInput) throw shapeRefusal(['input'], notForThisModel);
+  return {
+    model: servedName,
+    input: request.body.input,
+    encoding_format: request.encoding,
+    ...(request.dimensions === undefined ? {} : { dimensions: request.dimensions }),
+  };
+}

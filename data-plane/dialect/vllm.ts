@@ -1,0 +1,30 @@
+/**
+ * vLLM. Honours nearly the whole shape; clamps nothing, so the limit of tokens is always set for it.
+ * It answers a fault after the status line with an error frame and then `[DONE]`, and a request that it gave up
+ * with the finish reason `abort`; told to stop, it freezes with its socket open.
+ */
+import { reasoningEfforts } from '../../schemas/openai.ts';
+import type { DialectTable } from './dialect.ts';
+
+export const vllm: DialectTable = {
+  name: 'vllm',
+  healthPath: '/health',
+  tokenCounter: {
+    path: '/tokenize',
+    fields: ['model', 'messages', 'tools', 'continue_final_message', 'add_generation_prompt'],
+    answer: 'count',
+  },
+  contextErrors: [/maximum context length is (\d+)/, /max_model_len ?= ?(\d+)/],
+  takesMaxCompletionTokens: true,
+  reasoningField: 'reasoning',
+  reasoningEfforts,
+  takesLogitBias: true,
+  takesManyChoices: true,
+  refusesUnseenImages: true,
+  toolChoices: ['none', 'auto', 'required'],
+  namedTool: 'carried',
+  takesSingleToolCall: true,
+  prefill: { continue_final_message: true, add_generation_prompt: false },
+  takesDimensions: true,
+  takesTokenInput: true,
+};

@@ -1,0 +1,30 @@
+/**
+ * A node's answer that cannot be passed on: broken, cut, or an error in the place of an answer.
+ * The caller decides what the client sees: a refusal before the first byte, a destroyed connection after it.
+ * Nothing of what the node wrote stands in its message, because that may hold prompts and completions.
+ */
+
+export type NodeFailureKind =
+  /** The node reported an error, as a body or as a frame. */
+  | 'error'
+  /** It ended before its terminator, or before every choice had finished. */
+  | 'cut'
+  /** It gave a finish reason that says the request was given up. */
+  | 'aborted'
+  /** It is not of the shape. */
+  | 'malformed'
+  /** One event is larger than is taken. */
+  | 'too_large';
+
+export class NodeFailure extends Error {
+  override readonly name = 'NodeFailure';
+  readonly kind: NodeFailureKind;
+  /** What the node gave as its error, for `contextErrorOf`; never to be logged or shown. */
+  readonly detail: unknown;
+
+  constructor(kind: NodeFailureKind, message: string, detail?: unknown) {
+    super(message);
+    this.kind = kind;
+    Object.defineProperty(this, 'detail', { value: detail, enumerable: false });
+  }
+}

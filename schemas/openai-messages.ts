@@ -1,0 +1,112 @@
+/**
+ * The messages and tools of a chat request: what each role may carry.
+ * Strict objects throughout: a field that is not named here is refused with its path.
+ * An image comes as a `data:` URL only, because a node would fetch any other address from inside the fleet.
+ */
+import { z } from 'zod';
+import { carried, freeObject, list, noOp, refused, required } from './openai-fields.ts';
+
+/** Names of functions: letters, digits, `_` and `-`, at most 64, as the shape defines them. */
+const functionNameSchema = z
+  .string()
+  .regex(/^[A-Za-z0-9_-]{1,64}$/, 'must be 1 to 64 letters, digits, _ or -');
+
+/** The start of an image given in place; the rest is base64 and is not examined here. */
+const imageDataUrl = /^data:image\/[a-z0-9.+-]{1,64};base64,/i;
+
+const textPartSchema = z.strictObject({
+  type: z.literal('text'),
+  text: z.string(),
+  prompt_cache_breakpoint: noOp(z.union([z.boolean(), freeObject])),
+});
+
+const imagePartSchema = z.strictObject({
+  type: z.literal('image_url'),
+  image_url: z.strictObject({
+    url: z
+      .string()
+      .regex(imageDataUrl, 'must be a data: URL of an image in base64; addresses are not fetched'),
+    detail: noOp(z.enum(['auto', 'low', 'high'])),
+  }),
+  prompt_cache_breakpoint: noOp(z.union([z.boolean(), freeObject])),
+});
+
+/** Parts of one message. */
+const partsMax = 1000;
+
+const textContent = z.union([z.string(), list(z.discriminatedUnion('type', [textPartSchema]), partsMax)]);
+const userContent = z.union([
+  z.string(),
+  list(z.discriminatedUnion('type', [textPartSchema, imagePartSchema]), partsMax),
+]);
+
+const toolCallSchema = z.strictObject({
+  id: z.string().min(1).max(200),
+  type: z.literal('function'),
+  function: z.strictObject({ name: functionNameSchema, arguments: z.string() }),
+  index: noOp(z.int()),
+});
+
+const name = carried(z.string().max(200));
+
+function instructionSchema<R extends 'system' | 'developer'>(role: R) {
+  return z.strictObject({ role: z.literal(role), content: required(textContent), name });
+}
+
+const userSchema = z.strictObject({ role: z.literal('user'), content: required(userContent), name });
+
+const toolSchema = z.strictObject({
+  role: z.literal('tool'),
+  content: required(textContent),
+  tool_call_id: z.string().min(1).max(200),
+  name,
+});
+
+/** `refusal`, `annotations`, `audio` and `function_call` are here because clients send our own answers back. */
+const assistantSchema = z
+  .strictObject({
+    role: z.literal('assistant'),
+    content: carried(textContent),
+    name,
+    tool_calls: carried(list(toolCallSchema, 128)),
+    reasoning_content: carried(z.string()),
+    reasoning: carried(z.string()),
+    refusal: refused(),
+    annotations: refused(),
+    audio: refused(),
+    function_call: refused(),
+  })
+  .refine((message) => message.reasoning === undefined || message.reasoning_content === undefined, {
+    path: ['reasoning'],
+    error: 'must not be given beside reasoning_content',
+  });
+
+export const messageSchema = z.discriminatedUnion('role', [
+  instructionSchema('system'),
+  instructionSchema('developer'),
+  userSchema,
+  assistantSchema,
+  toolSchema,
+]);
+
+export const functionToolSchema = z.strictObject({
+  type: z.literal('function'),
+  function: z.strictObject({
+    name: functionNameSchema,
+    description: carried(z.string()),
+    parameters: carried(freeObject),
+    strict: carried(z.boolean()),
+  }),
+});
+
+export const toolChoiceSchema = z.union([
+  z.enum(['none', 'auto', 'required']),
+  z.strictObject({
+    type: z.literal('function'),
+    function: z.strictObject({ name: functionNameSchema }),
+  }),
+]);
+
+export type ChatMessage = z.output<typeof messageSchema>;
+export type FunctionTool = z.output<typeof functionToolSchema>;
+export type ToolChoice = z.output<typeof toolChoiceSchema>;

@@ -1,0 +1,150 @@
+/**
+ * The strict request shapes of POST /v1/chat/completions and POST /v1/embeddings.
+ * Each field is carried to the node, accepted without effect (listed in `noOpFields`), or refused; a field that is
+ * not named here is refused too (Endpoints: "they are not silently dropped"). Parsing yields carried fields only.
+ * Whether the node that routing chose can honour a carried field is decided later, by its dialect.
+ */
+import { z } from 'zod';
+import { carried, freeObject, list, noOp, refused, required } from './openai-fields.ts';
+import { functionToolSchema, messageSchema, toolChoiceSchema } from './openai-messages.ts';
+
+export const reasoningEfforts = ['none', 'minimal', 'low', 'medium', 'high', 'xhigh', 'max'] as const;
+export type ReasoningEffort = (typeof reasoningEfforts)[number];
+
+/** A model is named by any short text; whether it exists is routing's answer, not the shape's. */
+const modelSchema = z.string().min(1).max(200);
+const tokensSchema = z.int().min(1);
+const hintText = z.string();
+
+const responseFormatSchema = z.discriminatedUnion('type', [
+  z.strictObject({ type: z.literal('text') }),
+  z.strictObject({ type: z.literal('json_object') }),
+  z.strictObject({
+    type: z.literal('json_schema'),
+    json_schema: z.strictObject({
+      name: z.string().regex(/^[A-Za-z0-9_-]{1,64}$/, 'must be 1 to 64 letters, digits, _ or -'),
+      description: carried(z.string()),
+      schema: carried(freeObject),
+      strict: carried(z.boolean()),
+    }),
+  }),
+]);
+
+function isLogitBias(value: unknown): boolean {
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) return false;
+  return Object.entries(value).every(
+    ([id, bias]) => /^\d{1,9}$/.test(id) && typeof bias === 'number' && Math.abs(bias) <= 100,
+  );
+}
+
+function isTokenList(value: unknown): boolean {
+  if (!Array.isArray(value) || value.length === 0 || value.length > entriesMax) return false;
+  return value.every((id) => Number.isSafeInteger(id) && id >= 0);
+}
+
+function isListOfTokenLists(value: unknown): boolean {
+  if (!Array.isArray(value) || value.length === 0 || value.length > entriesMax) return false;
+  return value.every(isTokenList);
+}
+
+const stopText = z.string().min(1);
+
+export const chatRequestSchema = z.strictObject({
+  model: modelSchema,
+  messages: required(list(messageSchema, 10_000)),
+  stream: carried(z.boolean()),
+  stream_options: carried(
+    z.strictObject({
+      include_usage: carried(z.boolean()),
+      include_obfuscation: noOp(z.boolean()),
+    }),
+  ),
+  max_completion_tokens: carried(tokensSchema),
+  max_tokens: carried(tokensSchema),
+  temperature: carried(z.number().min(0).max(2)),
+  top_p: carried(z.number().min(0).max(1)),
+  frequency_penalty: carried(z.number().min(-2).max(2)),
+  presence_penalty: carried(z.number().min(-2).max(2)),
+  stop: carried(z.union([stopText, list(stopText, 4)])),
+  seed: carried(z.int()),
+  n: carried(z.int().min(1).max(128)),
+  logprobs: carried(z.boolean()),
+  top_logprobs: carried(z.int().min(0).max(20)),
+  logit_bias: carried(
+    z.custom<Readonly<Record<string, number>>>(isLogitBias, 'must map token ids to -100 … 100'),
+  ),
+  response_format: carried(responseFormatSchema),
+  tools: carried(list(functionToolSchema, 128)),
+  tool_choice: carried(toolChoiceSchema),
+  parallel_tool_calls: carried(z.boolean()),
+  reasoning_effort: carried(z.enum(reasoningEfforts)),
+
+  user: noOp(hintText),
+  safety_identifier: noOp(hintText),
+  prompt_cache_key: noOp(hintText),
+  prompt_cache_retention: noOp(hintText),
+  prompt_cache_options: noOp(freeObject),
+  service_tier: noOp(z.enum(['auto', 'default'])),
+  store: noOp(z.literal(false)),
+  verbosity: noOp(z.literal('medium')),
+  modalities: noOp(z.tuple([z.literal('text')])),
+
+  metadata: refused(),
+  audio: refused(),
+  prediction: refused(),
+  web_search_options: refused(),
+  moderation: refused(),
+  functions: refused(),
+  function_call: refused(),
+});
+
+const inputText = z.string().min(1);
+const entriesMax = 2048;
+
+/** One text, several, one list of token ids, or several; at most 2048 entries in each list, none empty. */
+const inputSchema = z.union([
+  inputText,
+  list(inputText, entriesMax),
+  z.custom<readonly number[]>(isTokenList),
+  z.custom<readonly (readonly number[])[]>(isListOfTokenLists),
+]);
+
+export const embeddingsRequestSchema = z.strictObject({
+  model: modelSchema,
+  input: required(inputSchema),
+  encoding_format: carried(z.enum(['float', 'base64'])),
+  dimensions: carried(z.int().min(1)),
+  user: noOp(hintText),
+});
+
+export type ChatFields = z.output<typeof chatRequestSchema>;
+export type EmbeddingsFields = z.output<typeof embeddingsRequestSchema>;
+
+export interface NoOpField {
+  readonly path: string;
+  /** Which values are accepted, and why none has an effect. */
+  readonly text: string;
+}
+
+const noMarker = 'Any text. No identity is passed to a node.';
+const noCache = 'A hint to a prompt cache; nodes cache by content on their own.';
+
+/** Accepted; no effect here. The documentation of the API is generated from these lists. */
+export const noOpFields: Readonly<Record<'chat' | 'embeddings', readonly NoOpField[]>> = {
+  chat: [
+    { path: 'user', text: noMarker },
+    { path: 'safety_identifier', text: noMarker },
+    { path: 'prompt_cache_key', text: noCache },
+    { path: 'prompt_cache_retention', text: noCache },
+    { path: 'prompt_cache_options', text: noCache },
+    { path: 'service_tier', text: '`auto` or `default`: there is one class of service.' },
+    { path: 'store', text: '`false`: nothing is ever stored.' },
+    { path: 'verbosity', text: '`medium`, the default.' },
+    { path: 'modalities', text: '`["text"]`, the default.' },
+    { path: 'stream_options.include_obfuscation', text: 'No padding is added to a stream.' },
+    { path: 'messages[].content[].prompt_cache_breakpoint', text: noCache },
+    { path: 'messages[].content[].image_url.detail', text: 'The model decides how finely it looks.' },
+    { path: 'messages[].tool_calls[].index', text: 'The place in the list counts.' },
+  ],
+  embeddings: [{ path: 'user', text: noMarker }],
+};
