@@ -1,0 +1,64 @@
+/**
+ * Why a command of the admin API was not carried out, in words for the person who gave it.
+ * The one list of types and statuses. Anything else that is thrown is a fault of ours and becomes InternalError.
+ * Neither message nor details may hold the value of a key or a token.
+ */
+
+export const commandErrorKinds = {
+  Unauthorized: { status: 401, code: 'UNAUTHENTICATED' },
+  Forbidden: { status: 403, code: 'PERMISSION_DENIED' },
+  InvalidCommand: { status: 400, code: 'INVALID_ARGUMENT' },
+  NotFound: { status: 404, code: 'NOT_FOUND' },
+  /** It exists already, or its Idempotency-Key belongs to another command, or others were faster too often. */
+  Conflict: { status: 409, code: 'CONFLICT' },
+  /** `If-Match` names a position that is past. */
+  PositionMoved: { status: 409, code: 'CONFLICT' },
+  /** Allowed, but only with `force`. */
+  GuardRefused: { status: 409, code: 'FAILED_PRECONDITION' },
+  CommandTooLarge: { status: 413, code: 'OUT_OF_RANGE' },
+  OutcomeUnknown: { status: 503, code: 'UNAVAILABLE' },
+  LogUnavailable: { status: 503, code: 'UNAVAILABLE' },
+  InternalError: { status: 500, code: 'INTERNAL' },
+} as const;
+
+export type CommandErrorType = keyof typeof commandErrorKinds;
+
+export interface CommandErrorDetail {
+  /** JSON path in the body or the parameters, such as `fleet.tiers[0].id`. */
+  readonly path: string;
+  readonly message: string;
+}
+
+export interface CommandErrorOptions {
+  /** What to do about it. */
+  readonly next?: string;
+  readonly details?: readonly CommandErrorDetail[];
+  readonly cause?: unknown;
+}
+
+export class CommandError extends Error {
+  override readonly name = 'CommandError';
+  readonly type: CommandErrorType;
+  readonly next: string | undefined;
+  readonly details: readonly CommandErrorDetail[] | undefined;
+
+  constructor(type: CommandErrorType, message: string, options: CommandErrorOptions = {}) {
+    super(message, options.cause === undefined ? undefined : { cause: options.cause });
+    this.type = type;
+    this.next = options.next;
+    this.details = options.details;
+  }
+
+  get status(): number {
+    return commandErrorKinds[this.type].status;
+  }
+
+  /** The envelope of the admin API. `path` is the request's path without its query. */
+  envelope(path: string): { readonly error: Readonly<Record<string, unknown>> } {
+    const { code, status } = commandErrorKinds[this.type];
+    const { type, message, next, details } = this;
+    return {
+      error: { type, code, message, status, path, ...(next && { next }), ...(details && { details }) },
+    };
+  }
+}

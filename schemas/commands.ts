@@ -1,0 +1,86 @@
+/**
+ * The bodies and path parameters of the admin API's commands. Strict: a field that a command does not have is refused.
+ * Shapes only; whether what they name exists is decided against the state.
+ */
+import { z } from 'zod';
+import { fleetSchema } from './fleet.ts';
+import {
+  daySchema,
+  expiryChoiceSchema,
+  idSchema,
+  modelIdSchema,
+  momentSchema,
+  nameSchema,
+  roleSchema,
+  stackIdSchema,
+  surfaceSchema,
+} from './names.ts';
+import {
+  limitSchema,
+  limitsShape,
+  modelSelectionSchema,
+  nodeShape,
+  personSchema,
+  tierNameSchema,
+  weightSchema,
+} from './shapes.ts';
+
+const strictPlaceSchema = z.discriminatedUnion('kind', [
+  z.strictObject({ kind: z.literal('pool') }),
+  z.strictObject({ kind: z.literal('stack'), id: stackIdSchema }),
+  z.strictObject({ kind: z.literal('organisation'), id: idSchema }),
+]);
+
+/** Path parameters, by what they name. */
+export const pathSchemas = {
+  none: z.strictObject({}),
+  id: z.strictObject({ id: idSchema }),
+  tier: z.strictObject({ id: tierNameSchema }),
+  model: z.strictObject({ id: modelIdSchema }),
+  member: z.strictObject({ id: idSchema, person: personSchema }),
+  stack: z.strictObject({ id: stackIdSchema }),
+  stackModel: z.strictObject({ id: stackIdSchema, model: modelIdSchema }),
+  poolModel: z.strictObject({ model: modelIdSchema }),
+};
+
+export const bodySchemas = {
+  createOrganisation: z.strictObject({
+    id: idSchema,
+    name: nameSchema,
+    tier: tierNameSchema.nullable().optional(),
+    anchor: daySchema.optional(),
+  }),
+  updateOrganisation: z.strictObject({
+    name: nameSchema.optional(),
+    tier: tierNameSchema.nullable().optional(),
+    anchor: daySchema.optional(),
+    suspended: z.boolean().optional(),
+  }),
+  setMember: z.strictObject({ role: roleSchema }),
+  setTier: z.strictObject({
+    /** Left out: where it is, or above all others where it is new. */
+    rank: z.int().min(0).max(1000).optional(),
+    ...limitsShape,
+    monthlyTokens: limitSchema.optional(),
+    models: modelSelectionSchema,
+  }),
+  setAnonymous: z.strictObject({ freeTurns: limitSchema, ...limitsShape, models: modelSelectionSchema }),
+  setModel: z.strictObject({
+    family: nameSchema,
+    weight: weightSchema.optional(),
+    added: momentSchema.optional(),
+  }),
+  createKey: z.strictObject({ organisation: idSchema, name: nameSchema, expires: expiryChoiceSchema }),
+  createStack: z.strictObject({
+    organisation: idSchema,
+    id: stackIdSchema.optional(),
+    surface: surfaceSchema.optional(),
+  }),
+  setSurface: z.strictObject({ surface: surfaceSchema }),
+  registerNode: z.strictObject({ ...nodeShape, place: strictPlaceSchema }),
+  applyFleet: z.strictObject({
+    fleet: fleetSchema,
+    /** Remove what the file does not have. Keys are never in a file and go only with their organisation. */
+    prune: z.boolean().optional(),
+  }),
+};

@@ -1,0 +1,235 @@
+/**
+ * The fleet file: what an operator declares of models, tiers, visitors, the pool and organisations.
+ * A section that is left out is left as it is; a list that is there must agree with the others that are there.
+ * All faults are reported at once, each with its path, also where some part has the wrong shape. Keys are never in it.
+ */
+import { z } from 'zod';
+import {
+  daySchema,
+  idSchema,
+  modelIdSchema,
+  momentSchema,
+  nameSchema,
+  roleSchema,
+  stackIdSchema,
+  surfaceSchema,
+} from './names.ts';
+import {
+  limitSchema,
+  limitsShape,
+  modelSelectionSchema,
+  nodeShape,
+  personSchema,
+  tierNameSchema,
+  weightSchema,
+} from './shapes.ts';
+
+const fleetNodeSchema = z.strictObject(nodeShape);
+const installsSchema = z.array(modelIdSchema).max(10_000).optional();
+const nodesSchema = z.array(fleetNodeSchema).max(10_000).optional();
+
+const fleetModelSchema = z.strictObject({
+  id: modelIdSchema,
+  family: nameSchema,
+  /** What one request counts against the concurrency allowance; 1 where left out. */
+  weight: weightSchema.optional(),
+  /** Left out: the time at which it was first applied. */
+  added: momentSchema.optional(),
+});
+
+const fleetTierSchema = z.strictObject({
+  id: tierNameSchema,
+  ...limitsShape,
+  monthlyTokens: limitSchema.optional(),
+  models: modelSelectionSchema,
+});
+
+const fleetStackSchema = z.strictObject({
+  id: stackIdSchema,
+  /** openai where left out. */
+  surface: surfaceSchema.optional(),
+  models: installsSchema,
+  nodes: nodesSchema,
+});
+
+const fleetOrganisationSchema = z.strictObject({
+  id: idSchema,
+  name: nameSchema,
+  /** null or left out: no inference entitlement. */
+  tier: tierNameSchema.nullable().optional(),
+  /** First day of a billing period. Left out: as it is, or the day on which it was first applied. */
+  anchor: daySchema.optional(),
+  members: z
+    .array(z.strictObject({ person: personSchema, role: roleSchema }))
+    .max(10_000)
+    .optional(),
+  /** Nodes of the organisation itself: they answer it on the shared host. */
+  nodes: nodesSchema,
+  stacks: z.array(fleetStackSchema).max(1000).optional(),
+});
+
+/** The fleet document, as its file and the admin API carry it. */
+export const fleetSchema = z
+  .strictObject({
+    version: z.literal(1),
+    models: z.array(fleetModelSchema).max(10_000).optional(),
+    /** Lowest first; the last is the top tier. */
+    tiers: z.array(fleetTierSchema).max(100).optional(),
+    anonymous: z
+      .strictObject({ freeTurns: limitSchema, ...limitsShape, models: modelSelectionSchema })
+      .optional(),
+    pool: z.strictObject({ models: installsSchema, nodes: nodesSchema }).optional(),
+    organisations: z.array(fleetOrganisationSchema).max(10_000).optional(),
+  })
+  .superRefine(
+    (document, context) => {
+      for (const fault of crossFaults(document)) {
+        context.addIssue({ code: 'custom', path: [...fault.path], message: fault.message });
+      }
+    },
+    // Also where a part has the wrong shape, so that one run shows every fault.
+    { when: () => true },
+  );
+
+export type Fleet = z.infer<typeof fleetSchema>;
+export type FleetNode = z.infer<typeof fleetNodeSchema>;
+export type FleetStack = z.infer<typeof fleetStackSchema>;
+export type FleetOrganisation = z.infer<typeof fleetOrganisationSchema>;
+
+/** What the cross-checks look at, whatever shape the document has: positions in lists stay as they are. */
+const text = z.string().optional().catch(undefined);
+const texts = z.array(text).catch([]);
+const withId = z.object({ id: text }).catch({ id: undefined });
+const nodes = z.array(withId).catch([]);
+const emptyStack = { id: undefined, models: [], nodes: [] };
+const stack = z.object({ id: text, models: texts, nodes }).catch(emptyStack);
+const emptyPlan = { id: undefined, models: [] };
+const plan = z.object({ id: text, models: texts }).catch(emptyPlan);
+const member = z.object({ person: text }).catch({ person: undefined });
+const emptyOrganisation = { id: undefined, tier: undefined, members: [], nodes: [], stacks: [] };
+const organisation = z
+  .object({
+    id: text,
+    tier: text,
+    members: z.array(member).catch([]),
+    nodes,
+    stacks: z.array(stack).catch([]),
+  })
+  .catch(emptyOrganisation);
+const emptySkeleton = { anonymous: emptyPlan, pool: emptyStack, organisations: [] };
+const skeletonSchema = z
+  .object({
+    models: z.array(withId).optional().catch(undefined),
+    tiers: z.array(plan).optional().catch(undefined),
+    anonymous: plan,
+    pool: stack,
+    organisations: z.array(organisation).catch([]),
+  })
+  .catch(emptySkeleton);
+type Skeleton = z.infer<typeof skeletonSchema>;
+
+type Path = readonly (string | number)[];
+interface Fault {
+  readonly path: Path;
+  readonly message: string;
+}
+interface Named {
+  readonly path: Path;
+  readonly id: string | undefined;
+}
+
+function crossFaults(document: unknown): Fault[] {
+  const fleet = skeletonSchema.parse(document);
+  return [...duplicates(fleet), ...unknownModels(fleet), ...unknownTiers(fleet)];
+}
+
+function named(items: readonly { readonly id?: string | undefined }[], path: Path): Named[] {
+  return items.map(({ id }, index) => ({ path: [...path, index, 'id'], id }));
+}
+function listed(items: readonly (string | undefined)[], path: Path): Named[] {
+  return items.map((id, index) => ({ path: [...path, index], id }));
+}
+
+/** Every list in which an id may stand once. Nodes and stacks have one name space over all places. */
+function uniqueLists(fleet: Skeleton): [kind: string, ids: Named[]][] {
+  const stacks: Named[] = [];
+  const placed = named(fleet.pool.nodes, ['pool', 'nodes']);
+  const lists: [string, Named[]][] = [
+    ['model', named(fleet.models ?? [], ['models'])],
+    ['tier', named(fleet.tiers ?? [], ['tiers'])],
+    ['organisation', named(fleet.organisations, ['organisations'])],
+    ['stack', stacks],
+    ['node', placed],
+  ];
+  for (const [index, { members, nodes: own, stacks: theirs }] of fleet.organisations.entries()) {
+    const path = ['organisations', index];
+    const people = members.map(({ person }, at) => ({
+      path: [...path, 'members', at, 'person'],
+      id: person,
+    }));
+    lists.push(['member', people]);
+    placed.push(...named(own, [...path, 'nodes']));
+    stacks.push(...named(theirs, [...path, 'stacks']));
+    for (const [at, { nodes: inside }] of theirs.entries()) {
+      placed.push(...named(inside, [...path, 'stacks', at, 'nodes']));
+    }
+  }
+  for (const { path, ids } of modelLists(fleet)) lists.push(['model', listed(ids, path)]);
+  return lists;
+}
+
+function duplicates(fleet: Skeleton): Fault[] {
+  return uniqueLists(fleet).flatMap(([kind, ids]) => {
+    const first = new Map<string, Path>();
+    return ids.flatMap(({ id, path }) => {
+      if (id === undefined) return [];
+      const before = first.get(id);
+      if (before) return [{ path, message: `the ${kind} ${id} is already at ${pathText(before)}` }];
+      first.set(id, path);
+      return [];
+    });
+  });
+}
+
+/** Every list that names models of the catalog. */
+function modelLists(fleet: Skeleton): { path: Path; ids: (string | undefined)[] }[] {
+  return [
+    ...(fleet.tiers ?? []).map(({ models }, index) => ({ path: ['tiers', index, 'models'], ids: models })),
+    { path: ['anonymous', 'models'], ids: fleet.anonymous.models },
+    { path: ['pool', 'models'], ids: fleet.pool.models },
+    ...fleet.organisations.flatMap(({ stacks }, index) =>
+      stacks.map(({ models }, at) => ({
+        path: ['organisations', index, 'stacks', at, 'models'],
+        ids: models,
+      })),
+    ),
+  ];
+}
+
+function unknownModels(fleet: Skeleton): Fault[] {
+  if (!fleet.models) return [];
+  const catalog = new Set(fleet.models.map(({ id }) => id));
+  return modelLists(fleet).flatMap(({ path, ids }) =>
+    listed(ids, path)
+      .filter(({ id }) => id !== undefined && !catalog.has(id))
+      .map(({ id, path: at }) => ({ path: at, message: `the model ${id} is not in models` })),
+  );
+}
+
+function unknownTiers(fleet: Skeleton): Fault[] {
+  if (!fleet.tiers) return [];
+  const tiers = new Set(fleet.tiers.map(({ id }) => id));
+  return fleet.organisations.flatMap(({ tier }, index) =>
+    tier === undefined || tiers.has(tier)
+      ? []
+      : [{ path: ['organisations', index, 'tier'], message: `the tier ${tier} is not in tiers` }],
+  );
+}
+
+/** `organisations[0].nodes[1].id`, as messages show a path. */
+export function pathText(path: readonly PropertyKey[]): string {
+  return path
+    .map((part) => (typeof part === 'number' ? `[${part}]` : `.${String(part)}`))
+    .join('')
+    .replace(/^\./, '');
+}

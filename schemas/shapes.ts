@@ -1,0 +1,53 @@
+/**
+ * The shapes that commands and the fleet file have in common: limits, model selections, nodes, reserved names.
+ * Stricter than the events' shapes, because events also carry what earlier writers allowed.
+ */
+import { z } from 'zod';
+import {
+  credentialNameSchema,
+  dialectSchema,
+  idSchema,
+  modelIdSchema,
+  nodeUrlSchema,
+  tierIdSchema,
+} from './names.ts';
+
+/** In records the operator goes by this name, so no person may. */
+export const operatorName = 'operator';
+/** The visitors' limits stand under this id, so no tier may take it. */
+export const anonymousTierName = 'anonymous';
+
+export const personSchema = idSchema.refine(
+  (id) => id !== operatorName,
+  `${operatorName} is a reserved name`,
+);
+export const tierNameSchema = tierIdSchema.refine(
+  (id) => id !== anonymousTierName,
+  `${anonymousTierName} is a reserved name: visitors have a section of their own`,
+);
+
+export const limitSchema = z.int().min(0).max(Number.MAX_SAFE_INTEGER);
+export const weightSchema = z.int().min(1).max(1000);
+/** `*`: every model of the pool. */
+export const modelSelectionSchema = z.union([z.literal('*'), z.array(modelIdSchema).max(10_000)], {
+  error: 'must be "*" or a list of model ids',
+});
+
+/** Limits left out are unlimited. */
+export const limitsShape = {
+  requestsPerMinute: limitSchema.optional(),
+  concurrency: limitSchema.optional(),
+  contextTokens: limitSchema.optional(),
+};
+
+export const nodeShape = {
+  id: idSchema,
+  url: nodeUrlSchema,
+  dialect: dialectSchema,
+  /** Name under which gateways and control planes find the credential in their own environment. */
+  credential: credentialNameSchema.optional(),
+  /** Catalog id → the name under which the engine serves the model, where the two differ. */
+  models: z.record(modelIdSchema, z.string().min(1).max(200)).optional(),
+  /** true: an agent reports its health; false or left out: it is probed. */
+  agent: z.boolean().optional(),
+};
