@@ -123,6 +123,8 @@ export const eventTypes = {
     up: z.boolean(),
     /** Names as the engine reports them. */
     models: z.array(z.string().min(1).max(200)).max(1000),
+    /** Context window by engine's name, tokens, where the engine tells it. */
+    windows: z.record(z.string().min(1).max(200), z.int().min(1)).optional(),
     reason: nameSchema.optional(),
   }),
   'usage.adjusted': event({

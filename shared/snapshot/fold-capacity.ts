@@ -107,6 +107,7 @@ export const capacityHandlers: Pick<
       generation: before?.generation ?? 0,
       up: 0,
       loaded: '[]',
+      windows: '{}',
       reason: null,
       changed_at: null,
     };
@@ -146,7 +147,8 @@ export const capacityHandlers: Pick<
     if (!node) return 'no such node';
     if (node.owner !== data.owner || node.generation !== data.generation) return 'not the owner';
     const loaded = JSON.stringify([...new Set(data.models)].sort());
-    const health = { up: data.up ? 1 : 0, loaded, reason: data.reason ?? null, changed_at: atMs };
+    const windows = JSON.stringify(data.windows ?? {});
+    const health = { up: data.up ? 1 : 0, loaded, windows, reason: data.reason ?? null, changed_at: atMs };
     return changeNode(tables, data.id, health);
   },
 };

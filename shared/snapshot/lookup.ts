@@ -38,6 +38,8 @@ export interface Route {
   readonly dialect: Dialect;
   /** Name of the node's credential, if it wants one. */
   readonly credential: string | null;
+  /** Context window of the model at this node, tokens; null where the engine does not tell. */
+  readonly windowTokens: number | null;
 }
 
 export interface ListedModel {
@@ -114,7 +116,7 @@ export function createLookup(db: Database): Lookup {
     'SELECT organisation, surface FROM stack WHERE id = ?',
   );
   const routes = ask<Route, [string, string]>(
-    'SELECT node, served, url, dialect, credential FROM routes WHERE place = ? AND model = ?',
+    'SELECT node, served, url, dialect, credential, window_tokens AS windowTokens FROM routes WHERE place = ? AND model = ?',
   );
   const pooled = ask<unknown, [string]>('SELECT 1 FROM pool_model WHERE model = ?');
   const includes = ask<unknown, [string, string]>(

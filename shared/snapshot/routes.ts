@@ -3,7 +3,7 @@
  * A node serves a model iff it is up, not drained, reports the model loaded, and (at the pool or a stack) the model is
  * installed there. Derived by the fold, so that a request needs one read and no join.
  */
-import type { Tables } from './tables.ts';
+import type { RowOf, Tables } from './tables.ts';
 
 export interface RoutedNode {
   readonly id: string;
@@ -15,6 +15,7 @@ export interface RoutedNode {
   readonly drained: number;
   readonly up: number;
   readonly loaded: string;
+  readonly windows: string;
 }
 
 /** Catalog id → the engine's name, for all that the node has loaded. A declared name goes before the engine's own. */
@@ -45,15 +46,22 @@ export function refreshRoutes(tables: Tables, node: RoutedNode): void {
       if (isInstalled(tables, node.place, model)) wanted.set(model, served);
     }
   }
-  for (const route of tables.routes.where('node', node.id)) {
-    const model = String(route.model);
-    const same = route.place === node.place && route.url === node.url && route.dialect === node.dialect;
-    if (same && route.credential === node.credential && wanted.get(model) === route.served)
-      wanted.delete(model);
-    else tables.routes.remove(route);
+  const windows = JSON.parse(node.windows) as Record<string, number>;
+  const { place, url, dialect, credential } = node;
+  const after = new Map(
+    [...wanted].map(([model, served]) => {
+      const window_tokens = Object.hasOwn(windows, served) ? (windows[served] ?? null) : null;
+      return [model, { place, model, node: node.id, served, url, dialect, credential, window_tokens }];
+    }),
+  );
+  for (const before of tables.routes.where('node', node.id)) {
+    const row = after.get(String(before.model));
+    if (row && isSame(before, row)) after.delete(row.model);
+    else tables.routes.remove(before);
   }
-  for (const [model, served] of wanted) {
-    const { place, url, dialect, credential } = node;
-    tables.routes.put({ place, model, node: node.id, served, url, dialect, credential });
-  }
+  for (const row of after.values()) tables.routes.put(row);
+}
+
+function isSame(before: RowOf<'routes'>, row: RowOf<'routes'>): boolean {
+  return Object.entries(row).every(([column, value]) => before[column as keyof RowOf<'routes'>] === value);
 }

@@ -88,6 +88,7 @@ export const tableSpecs = {
       generation: 'INTEGER', // counts the claims
       up: 'INTEGER',
       loaded: 'TEXT', // JSON: names the engine reports
+      windows: 'TEXT', // JSON: context window by engine's name, tokens
       reason: 'TEXT',
       changed_at: 'INTEGER', // of the last change of health
     },
@@ -113,6 +114,7 @@ export const tableSpecs = {
       url: 'TEXT',
       dialect: 'TEXT',
       credential: 'TEXT',
+      window_tokens: 'INTEGER', // NULL: not told
     },
     key: ['place', 'model', 'node'],
     indexes: [['node']],

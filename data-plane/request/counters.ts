@@ -1,0 +1,86 @@
+/**
+ * What is counted while requests pass: requests of each subject's present minute, and weights in flight.
+ * Exact for this gateway. Other gateways' counters can be added behind the same `Counters` interface.
+ * A lease is taken once and released once, whatever happens to the request.
+ */
+import { type Counters, type Window, windowMs, windowStartMs } from './limits.ts';
+
+/** A request's place among those in flight. */
+export interface Lease {
+  /** Gives the place back; the second call does nothing. */
+  release(): void;
+}
+
+export interface UsageView {
+  poolTokens(organisation: string, anchor: string, nowMs: number): number;
+  freeTurns(visitor: string): number;
+}
+
+interface Minute {
+  startMs: number;
+  used: number;
+}
+
+export class LocalCounters implements Counters {
+  readonly #usage: UsageView;
+  readonly #minutes = new Map<string, Minute>();
+  readonly #inFlight = new Map<string, number>();
+  #sweptMs = 0;
+
+  constructor(usage: UsageView) {
+    this.#usage = usage;
+  }
+
+  window(subject: string, nowMs: number): Window {
+    const startMs = windowStartMs(subject, nowMs);
+    const minute = this.#minutes.get(subject);
+    return { used: minute?.startMs === startMs ? minute.used : 0, endsAtMs: startMs + windowMs };
+  }
+
+  inFlight(subject: string): number {
+    return this.#inFlight.get(subject) ?? 0;
+  }
+
+  poolTokens(organisation: string, anchor: string, nowMs: number): number {
+    return this.#usage.poolTokens(organisation, anchor, nowMs);
+  }
+
+  freeTurns(visitor: string): number {
+    return this.#usage.freeTurns(visitor);
+  }
+
+  /** Counts an admitted request against its minute and holds its weight until the lease is released. */
+  take(subject: string, weight: number, nowMs: number): Lease {
+    const startMs = windowStartMs(subject, nowMs);
+    const minute = this.#minutes.get(subject);
+    if (minute?.startMs === startMs) minute.used++;
+    else this.#minutes.set(subject, { startMs, used: 1 });
+    this.#inFlight.set(subject, this.inFlight(subject) + weight);
+    this.#sweep(nowMs);
+    let held = true;
+    return {
+      release: () => {
+        if (!held) return;
+        held = false;
+        const rest = this.inFlight(subject) - weight;
+        if (rest > 0) this.#inFlight.set(subject, rest);
+        else this.#inFlight.delete(subject);
+      },
+    };
+  }
+
+  /** Sum over all subjects, for the metrics. */
+  inFlightUnits(): number {
+    let sum = 0;
+    for (const weight of this.#inFlight.values()) sum += weight;
+    return sum;
+  }
+
+  /** Past minutes are forgotten, so that the map is bounded by who called within two of them. */
+  #sweep(nowMs: number): void {
+    if (nowMs - this.#sweptMs < windowMs) return;
+    this.#sweptMs = nowMs;
+    for (const [subject, { startMs }] of this.#minutes)
+      if (startMs + windowMs <= nowMs) this.#minutes.delete(subject);
+  }
+}
