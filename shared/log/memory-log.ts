@@ -34,7 +34,7 @@ export class MemoryTopic {
   #delayed: LogRecord[] = [];
   #generation = 0;
   /** Woken at each change. */
-  readonly changes = new Waiters();
+  readonly waiters = new Waiters();
 
   get generation(): number {
     return this.#generation;
@@ -51,7 +51,7 @@ export class MemoryTopic {
   add(value: Uint8Array, signature: Uint8Array | null = null): number {
     const offset = this.#records.length;
     this.#records.push(copy(offset, value, signature));
-    this.changes.wake();
+    this.waiters.wake();
     return offset;
   }
 
@@ -67,14 +67,14 @@ export class MemoryTopic {
   /** Drops the records from this offset on, as an election of a lagging leader does. */
   truncate(end: number): void {
     this.#records.length = Math.min(end, this.#records.length);
-    this.changes.wake();
+    this.waiters.wake();
   }
 
   /** Puts an empty log in this one's place. */
   replace(): void {
     this.#records = [];
     this.#generation++;
-    this.changes.wake();
+    this.waiters.wake();
   }
 
   read(from: number, recordsMax: number, bytesMax: number): LogRecord[] {
@@ -140,12 +140,13 @@ export class MemoryLog implements ControlLog {
     const { signal, recordsMax = recordsMaxDefault, bytesMax = bytesMaxDefault } = options;
     let next = options.from;
     while (!this.#closed && !signal?.aborted) {
+      const seen = this.#topic.waiters.changes;
       this.#checkPlace();
       if (next > this.#topic.end)
         throw new LogTruncated(`the log ends at offset ${this.#topic.end}, before ${next}`);
       const records = this.#topic.read(next, recordsMax, bytesMax);
       if (records.length === 0) {
-        await this.#topic.changes.next(signal);
+        await this.#topic.waiters.changedSince(seen, signal);
         continue;
       }
       next += records.length;
@@ -160,7 +161,7 @@ export class MemoryLog implements ControlLog {
 
   async close(): Promise<void> {
     this.#closed = true;
-    this.#topic.changes.wake();
+    this.#topic.waiters.wake();
   }
 
   #check(): void {

@@ -1,16 +1,23 @@
 /**
- * Tails that wait for a change. A waiter is registered in the same turn in which its reader saw nothing new, so no wake-up
- * falls between the two; each waits for one change at most and leaves nothing behind on its signal.
+ * Readers that wait for a change. A reader notes `changes` before it looks, and waits for a change since then, so none is
+ * missed between looking and waiting. Nothing stays behind on a reader's signal.
  */
 export class Waiters {
   readonly #waiting = new Set<() => void>();
+  #changes = 0;
 
+  /** How many changes there were. */
+  get changes(): number {
+    return this.#changes;
+  }
+  /** How many readers wait now. */
   get size(): number {
     return this.#waiting.size;
   }
 
-  /** Resolves at the next `wake`, or when `signal` aborts. */
-  next(signal?: AbortSignal): Promise<void> {
+  /** Resolves once there were more than `seen` changes, or when `signal` aborts. */
+  changedSince(seen: number, signal?: AbortSignal): Promise<void> {
+    if (this.#changes !== seen) return Promise.resolve();
     return new Promise((resolve) => {
       const done = () => {
         this.#waiting.delete(done);
@@ -22,8 +29,9 @@ export class Waiters {
     });
   }
 
-  /** Ends all waits of this moment, in the order in which they began. */
+  /** Tells of a change; the readers go on in the order in which they began to wait. */
   wake(): void {
+    this.#changes++;
     for (const done of [...this.#waiting]) done();
   }
 }

@@ -1,0 +1,81 @@
+/** Addresses of logs: what each text means, and that the wrong ones are refused without being repeated. */
+import { existsSync, mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { expect, test } from 'vitest';
+import { LogUrlInvalid, openLog, parseLogUrl } from './open-log.ts';
+
+test.each([
+  ['sqlite:./data/log', { kind: 'sqlite', folder: './data/log' }],
+  ['sqlite:data', { kind: 'sqlite', folder: 'data' }],
+  ['sqlite:/var/lib/headgate', { kind: 'sqlite', folder: '/var/lib/headgate' }],
+  ['sqlite:///var/lib/headgate', { kind: 'sqlite', folder: '/var/lib/headgate' }],
+  ['sqlite:/with: colon', { kind: 'sqlite', folder: '/with: colon' }],
+  ['memory:', { kind: 'memory', name: '' }],
+  ['memory:a', { kind: 'memory', name: 'a' }],
+  ['kafka://localhost:9092', { kind: 'kafka', brokers: ['localhost:9092'] }],
+  [
+    'kafka://a.example:1,10.0.0.1:2,[::1]:3',
+    { kind: 'kafka', brokers: ['a.example:1', '10.0.0.1:2', '[::1]:3'] },
+  ],
+])('%s is understood', (url, parsed) => {
+  expect(parseLogUrl(url)).toEqual(parsed);
+});
+
+test.each([
+  '',
+  'sqlite',
+  'sqlite:',
+  'sqlite: ',
+  'sqlite://secret/path',
+  'sqlite:a\0b',
+  '/secret',
+  'http://secret',
+  'kafka:secret:1',
+  'kafka://',
+  'kafka://secret',
+  'kafka://a:1,',
+  'kafka://user:secret@host:1',
+  'kafka://a:1/secret',
+])('%j is refused, and not repeated', (url) => {
+  expect(() => parseLogUrl(url)).toThrow(LogUrlInvalid);
+  expect(() => parseLogUrl(url)).not.toThrow(/secret/);
+});
+
+test('a folder is opened, absolute or relative', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'headgate-log-'));
+  const log = await openLog(`sqlite:${folder}/new`, { topic: 'headgate.gauges', partition: 2 });
+  await log.append(Buffer.from('x'));
+  await log.close();
+  expect(existsSync(join(folder, 'new', 'headgate.gauges-2.db'))).toBe(true);
+  rmSync(folder, { recursive: true });
+});
+
+test('logs in memory are one for each name, topic and partition', async () => {
+  const ends = [];
+  await (await openLog('memory:one', { topic: 'a' })).append(Buffer.from('x'));
+  for (const [url, topic, partition] of [
+    ['memory:one', 'a', 0],
+    ['memory:one', 'a', 1],
+    ['memory:one', 'b', 0],
+    ['memory:two', 'a', 0],
+  ] as const)
+    ends.push(await (await openLog(url, { topic, partition })).end());
+  expect(ends).toEqual([1, 0, 0, 0]);
+});
+
+test('a Kafka log is refused with what can be used', async () => {
+  await expect(openLog('kafka://localhost:9092', { topic: 'a' })).rejects.toThrow(/sqlite:FOLDER/);
+});
+
+test.each([
+  [{ topic: '' }],
+  [{ topic: '..' }],
+  [{ topic: '../other' }],
+  [{ topic: 'a/b' }],
+  [{ topic: 'a'.repeat(250) }],
+  [{ topic: 'a', partition: -1 }],
+  [{ topic: 'a', partition: 1.5 }],
+])('topic %j is refused before anything is opened', async (address) => {
+  await expect(openLog('memory:', address)).rejects.toThrow(LogUrlInvalid);
+});

@@ -1,0 +1,91 @@
+/**
+ * From the address of a log to its adapter. `HEADGATE_LOG` is read by the composition roots; what its text means is
+ * decided here and nowhere else. Texts of errors never repeat an address: it may hold a password.
+ */
+import type { ControlLog, TopicAddress } from './control-log.ts';
+import { type EmbeddedLogOptions, openEmbeddedLog } from './embedded-log.ts';
+import { MemoryLog, MemoryTopic } from './memory-log.ts';
+
+export type LogUrl =
+  /** One SQLite file a topic in this folder. */
+  | { readonly kind: 'sqlite'; readonly folder: string }
+  /** In this process's memory, for tests; one log for each name. */
+  | { readonly kind: 'memory'; readonly name: string }
+  /** `host:port` of the brokers to ask first. */
+  | { readonly kind: 'kafka'; readonly brokers: readonly string[] };
+
+/** The address of a log cannot be understood, or names what this build cannot open. */
+export class LogUrlInvalid extends Error {
+  override readonly name = 'LogUrlInvalid';
+}
+
+const supported = 'use sqlite:FOLDER, for example sqlite:./data/log';
+
+/** Understands `sqlite:FOLDER`, `memory:NAME` and `kafka://host:port,…`. Throws LogUrlInvalid. */
+export function parseLogUrl(url: string): LogUrl {
+  const separator = url.indexOf(':');
+  const rest = url.slice(separator + 1);
+  switch (url.slice(0, Math.max(separator, 0))) {
+    case 'sqlite':
+      return { kind: 'sqlite', folder: parseFolder(rest) };
+    case 'memory':
+      return { kind: 'memory', name: rest };
+    case 'kafka':
+      return { kind: 'kafka', brokers: parseBrokers(rest) };
+    default:
+      throw new LogUrlInvalid(`the address of the log is of no known kind; ${supported}`);
+  }
+}
+
+/** `sqlite://host/path` would name another machine's file; `sqlite:///path` is an absolute path. */
+function parseFolder(rest: string): string {
+  if (rest.trim() === '' || rest.includes('\0') || /^\/\/[^/]/.test(rest))
+    throw new LogUrlInvalid(`the address of the log names no folder; ${supported}`);
+  return rest.replace(/^\/\/\//, '/');
+}
+
+function parseBrokers(rest: string): string[] {
+  const brokers = rest.replace(/^\/\//, '').split(',');
+  const valid = rest.startsWith('//') && brokers.every((broker) => brokerPattern.test(broker));
+  if (!valid) throw new LogUrlInvalid('a Kafka log is written kafka://host:port,host:port');
+  return brokers;
+}
+
+/** A name or an IPv4 address, or an IPv6 address in brackets; and a port. */
+const brokerPattern = /^(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):\d{1,5}$/;
+
+/** Kafka's own rule for topics, which keeps a name from leaving its folder, too. */
+const topicPattern = /^(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}$/;
+
+export type OpenLogOptions = Omit<EmbeddedLogOptions, 'folder' | 'address'>;
+
+const memoryTopics = new Map<string, MemoryTopic>();
+
+/**
+ * Opens the log of one topic. The options are those of the embedded log; other kinds take what applies to them.
+ * Throws LogUrlInvalid, LogUnavailable or LogReplaced.
+ */
+export async function openLog(
+  url: string,
+  address: TopicAddress,
+  options: OpenLogOptions = {},
+): Promise<ControlLog> {
+  const { topic, partition = 0 } = address;
+  if (!topicPattern.test(topic) || !Number.isSafeInteger(partition) || partition < 0)
+    throw new LogUrlInvalid('a topic is named by letters, digits, dots, hyphens; partitions count from 0');
+  const parsed = parseLogUrl(url);
+  switch (parsed.kind) {
+    case 'sqlite':
+      return await openEmbeddedLog({ ...options, folder: parsed.folder, address });
+    case 'memory':
+      return new MemoryLog(memoryTopic(`${parsed.name}/${topic}/${partition}`));
+    case 'kafka':
+      throw new LogUrlInvalid(`this build cannot open a Kafka log; ${supported}`);
+  }
+}
+
+function memoryTopic(name: string): MemoryTopic {
+  const topic = memoryTopics.get(name) ?? new MemoryTopic();
+  memoryTopics.set(name, topic);
+  return topic;
+}
