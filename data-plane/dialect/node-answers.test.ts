@@ -1,0 +1,112 @@
+/** What nodes answer beside completions, held to captured bodies of the four engines. */
+import { readFileSync } from 'node:fs';
+import fc from 'fast-check';
+import { expect, test } from 'vitest';
+import type { Dialect } from '../../schemas/names.ts';
+import { contextErrorOf, servedModels, tokenCountOf, tokenCountRequest } from './node-answers.ts';
+
+const all: readonly Dialect[] = ['vllm', 'sglang', 'llamacpp', 'ollama'];
+
+const captured = (name: string): unknown =>
+  JSON.parse(readFileSync(new URL(`../../test/fixtures/captures/${name}.json`, import.meta.url), 'utf8'));
+
+test.each([
+  ['vllm', 'vllm/48-context-too-long', 1024],
+  ['vllm', 'vllm/47-max-tokens-over-window', 1024],
+  ['sglang', 'sglang/48-context-too-long', 1024],
+  ['sglang', 'sglang/47-max-tokens-over-window', 1024],
+  ['llamacpp', 'llamacpp/48-context-too-long', 4096],
+  ['llamacpp', 'llamacpp/37-embeddings-too-long', undefined],
+  ['ollama', 'ollama/208-context-too-long-truncate-false', undefined],
+] as [Dialect, string, number | undefined][])(
+  'Errors 8: %s says in %s that the context is too long, window %s',
+  (dialect, name, windowTokens) => {
+    expect(contextErrorOf(dialect, captured(name))).toEqual(
+      windowTokens === undefined ? {} : { windowTokens },
+    );
+  },
+);
+
+test.each([
+  ['vllm', { error: 'Unauthorized' }],
+  [
+    'vllm',
+    { error: { message: 'Grammar error: Invalid type: strange', type: 'BadRequestError', code: 400 } },
+  ],
+  ['sglang', { object: 'error', message: 'The model does not exist.' }],
+  ['sglang', 'Internal Server Error'],
+  ['llamacpp', { error: { code: 500, message: 'image input is not supported', type: 'server_error' } }],
+  ['ollama', { error: { message: 'invalid JSON schema in format', type: 'api_error', code: null } }],
+  ['vllm', { detail: 'Not Found' }],
+] as [Dialect, unknown][])('another error of %s is not one of context: %j', (dialect, error) => {
+  expect(contextErrorOf(dialect, error)).toBeUndefined();
+});
+
+test('nothing that a node may answer makes a reader throw', () => {
+  fc.assert(
+    fc.property(fc.constantFrom(...all), fc.jsonValue(), (dialect, answer) => {
+      contextErrorOf(dialect, answer);
+      tokenCountOf(dialect, answer);
+      servedModels(dialect, answer);
+      servedModels(dialect, { data: answer });
+      servedModels(dialect, { data: [answer] });
+    }),
+  );
+});
+
+const body = {
+  model: 'm',
+  messages: [],
+  tools: [],
+  max_tokens: 5,
+  stream: true,
+  continue_final_message: true,
+};
+
+test.each([
+  [
+    'vllm',
+    '/tokenize',
+    { model: 'm', messages: [], tools: [], continue_final_message: true },
+    'vllm/90-tokenize-messages',
+  ],
+  ['sglang', '/tokenize', { model: 'm', messages: [], tools: [] }, 'sglang/90-tokenize-messages'],
+  [
+    'llamacpp',
+    '/v1/chat/completions/input_tokens',
+    { model: 'm', messages: [], tools: [] },
+    'llamacpp/92-input-tokens-endpoint',
+  ],
+] as [Dialect, string, object, string][])('%s counts tokens at %s', (dialect, path, asked, answer) => {
+  expect(tokenCountRequest(dialect, body)).toEqual({ path, body: asked });
+  expect(tokenCountOf(dialect, captured(answer))).toBe(23);
+});
+
+test('Ollama cannot count tokens', () => {
+  expect(tokenCountRequest('ollama', body)).toBeUndefined();
+  expect(tokenCountOf('ollama', { count: 5 })).toBeUndefined();
+});
+
+test.each([{ count: -1 }, { count: '5' }, { count: 1.5 }, {}, null, []])(
+  '%j is no number of tokens',
+  (answer) => {
+    expect(tokenCountOf('vllm', answer)).toBeUndefined();
+  },
+);
+
+test.each([
+  ['vllm', [{ name: 'tiny', windowTokens: 1024 }]],
+  ['sglang', [{ name: 'tiny', windowTokens: 1024 }]],
+  ['llamacpp', [{ name: 'tiny', windowTokens: 4096 }]],
+  ['ollama', [{ name: 'tiny:latest' }, { name: 'tiny' }]],
+] as [Dialect, object[]][])('%s tells which models it serves', (dialect, models) => {
+  expect(servedModels(dialect, captured(`${dialect}/01-models`))).toEqual(models);
+});
+
+test('a model that a server lists but has not loaded is not served', () => {
+  const data = [
+    { id: 'a', status: { value: 'loaded' } },
+    { id: 'b', status: { value: 'unloaded' } },
+  ];
+  expect(servedModels('llamacpp', { data })).toEqual([{ name: 'a' }]);
+});

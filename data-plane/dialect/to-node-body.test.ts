@@ -1,0 +1,285 @@
+/** What each engine is sent: every field that engines differ on is honoured, mapped or refused, for all four. */
+import { expect, test } from 'vitest';
+import type { Dialect } from '../../schemas/names.ts';
+import { Refusal } from '../request/refusal.ts';
+import { shapeChat, shapeEmbeddings } from '../request/shape.ts';
+import { toNodeBody } from './to-node-body.ts';
+
+const all: readonly Dialect[] = ['vllm', 'sglang', 'llamacpp', 'ollama'];
+const user = { role: 'user', content: 'hi' };
+const tool = (name: string) => ({ type: 'function', function: { name } });
+const tools = [tool('get_time'), tool('set_unit')];
+const named = { type: 'function', function: { name: 'get_time' } };
+const image = {
+  role: 'user',
+  content: [{ type: 'image_url', image_url: { url: 'data:image/png;base64,AA==' } }],
+};
+
+const raw = (fields: object) => Buffer.from(JSON.stringify(fields));
+
+/** The body for a node as it goes over the wire. */
+function sent(dialect: Dialect, fields: object, target: object = {}): Record<string, unknown> {
+  const request = shapeChat(raw({ model: 'asked', messages: [user], ...fields }), 'application/json');
+  return JSON.parse(
+    JSON.stringify(toNodeBody(request, dialect, { servedName: 'served', maxTokens: 64, ...target })),
+  );
+}
+
+function sentEmbeddings(dialect: Dialect, fields: object): Record<string, unknown> {
+  const request = shapeEmbeddings(raw({ model: 'asked', input: 'hi', ...fields }), 'application/json');
+  return JSON.parse(JSON.stringify(toNodeBody(request, dialect, { servedName: 'served', maxTokens: 1 })));
+}
+
+const plain = { model: 'served', messages: [user], max_tokens: 64, stream: false };
+
+test.each(all)('%s is sent the served name and always a limit of tokens', (dialect) => {
+  const both = dialect === 'ollama' ? {} : { max_completion_tokens: 64 };
+  expect(sent(dialect, {})).toEqual({ ...plain, ...both });
+  expect(sent(dialect, { max_completion_tokens: 7 }, { maxTokens: 7 })).toMatchObject({ max_tokens: 7 });
+});
+
+test.each([0, -1, 1.5, Number.NaN, Number.POSITIVE_INFINITY])(
+  'a limit of %d tokens is a fault of ours',
+  (maxTokens) => {
+    expect(() => sent('ollama', {}, { maxTokens })).toThrow(RangeError);
+  },
+);
+
+test.each(all)('%s is always asked for usage in a stream, and only there', (dialect) => {
+  expect(sent(dialect, { stream: true })).toMatchObject({
+    stream: true,
+    stream_options: { include_usage: true },
+  });
+  expect(sent(dialect, {})).not.toHaveProperty('stream_options');
+});
+
+const carriedByAll: Readonly<Record<string, unknown>> = {
+  temperature: 0.5,
+  top_p: 0.5,
+  frequency_penalty: 1,
+  presence_penalty: 1,
+  stop: ['END'],
+  seed: 7,
+  logprobs: true,
+  response_format: { type: 'json_object' },
+  tools,
+  reasoning_effort: 'low',
+};
+
+test.each(all.flatMap((dialect) => Object.keys(carriedByAll).map((field) => ({ dialect, field }))))(
+  '$dialect is sent $field as it came',
+  ({ dialect, field }) => {
+    expect(sent(dialect, { [field]: carriedByAll[field] })[field]).toEqual(carriedByAll[field]);
+  },
+);
+
+type Expected = object | 'refused';
+
+/** For each feature: the request, and what a node is sent of it, or that it is refused, naming the path. */
+const rows: readonly {
+  readonly feature: string;
+  readonly fields: object;
+  readonly path: string;
+  readonly expected: Readonly<Record<Dialect, Expected>>;
+}[] = [
+  {
+    feature: 'logit_bias',
+    fields: { logit_bias: { '5': 1 } },
+    path: 'logit_bias',
+    expected: {
+      vllm: { logit_bias: { '5': 1 } },
+      sglang: { logit_bias: { '5': 1 } },
+      llamacpp: { logit_bias: { '5': 1 } },
+      ollama: 'refused',
+    },
+  },
+  {
+    feature: 'n above 1',
+    fields: { n: 2 },
+    path: 'n',
+    expected: { vllm: { n: 2 }, sglang: { n: 2 }, llamacpp: 'refused', ollama: 'refused' },
+  },
+  {
+    feature: 'tool_choice none',
+    fields: { tools, tool_choice: 'none' },
+    path: 'tool_choice',
+    expected: {
+      vllm: { tool_choice: 'none' },
+      sglang: { tool_choice: 'none' },
+      llamacpp: { tool_choice: 'none' },
+      ollama: 'refused',
+    },
+  },
+  {
+    feature: 'tool_choice required',
+    fields: { tools, tool_choice: 'required' },
+    path: 'tool_choice',
+    expected: {
+      vllm: { tools, tool_choice: 'required' },
+      sglang: { tools, tool_choice: 'required' },
+      llamacpp: { tools, tool_choice: 'required' },
+      ollama: 'refused',
+    },
+  },
+  {
+    feature: 'a named tool',
+    fields: { tools, tool_choice: named },
+    path: 'tool_choice',
+    expected: {
+      vllm: { tools, tool_choice: named },
+      sglang: { tools: [tool('get_time')], tool_choice: 'required' },
+      llamacpp: { tools: [tool('get_time')], tool_choice: 'required' },
+      ollama: 'refused',
+    },
+  },
+  {
+    feature: 'an image',
+    fields: { messages: [image] },
+    path: 'messages[0].content[0]',
+    expected: {
+      vllm: { messages: [image] },
+      sglang: { messages: [image] },
+      llamacpp: { messages: [image] },
+      ollama: 'refused',
+    },
+  },
+  {
+    feature: 'reasoning effort minimal',
+    fields: { reasoning_effort: 'minimal' },
+    path: 'reasoning_effort',
+    expected: {
+      vllm: { reasoning_effort: 'minimal' },
+      sglang: { reasoning_effort: 'minimal' },
+      llamacpp: { reasoning_effort: 'minimal' },
+      ollama: 'refused',
+    },
+  },
+  {
+    feature: 'a last message of the assistant',
+    fields: { messages: [user, { role: 'assistant', content: 'So' }] },
+    path: 'messages[1]',
+    expected: {
+      vllm: { continue_final_message: true, add_generation_prompt: false },
+      sglang: { continue_final_message: true },
+      llamacpp: { messages: [user, { role: 'assistant', content: 'So' }] },
+      ollama: 'refused',
+    },
+  },
+  {
+    feature: 'developer',
+    fields: { messages: [{ role: 'developer', content: 'x' }, user] },
+    path: '',
+    expected: {
+      vllm: { messages: [{ role: 'system', content: 'x' }, user] },
+      sglang: { messages: [{ role: 'system', content: 'x' }, user] },
+      llamacpp: { messages: [{ role: 'system', content: 'x' }, user] },
+      ollama: { messages: [{ role: 'system', content: 'x' }, user] },
+    },
+  },
+  ...['reasoning', 'reasoning_content'].map((name) => ({
+    feature: `thoughts named ${name}`,
+    fields: { messages: [user, { role: 'assistant', content: 'a', [name]: 'b' }, user] },
+    path: '',
+    expected: {
+      vllm: { messages: [user, { role: 'assistant', content: 'a', reasoning: 'b' }, user] },
+      sglang: { messages: [user, { role: 'assistant', content: 'a', reasoning_content: 'b' }, user] },
+      llamacpp: { messages: [user, { role: 'assistant', content: 'a', reasoning_content: 'b' }, user] },
+      ollama: { messages: [user, { role: 'assistant', content: 'a', reasoning: 'b' }, user] },
+    },
+  })),
+];
+
+test.each(
+  rows.flatMap((row) => all.map((dialect) => ({ ...row, dialect, expected: row.expected[dialect] }))),
+)(
+  'Errors 2: $feature on $dialect is honoured, mapped or refused: $expected',
+  ({ dialect, fields, path, expected }) => {
+    if (expected !== 'refused') {
+      expect(sent(dialect, fields)).toMatchObject(expected);
+      return;
+    }
+    try {
+      sent(dialect, fields);
+    } catch (error) {
+      expect(error).toBeInstanceOf(Refusal);
+      expect((error as Refusal).type).toBe('UnsupportedShapeError');
+      // Names the field, and nothing about engine or place.
+      expect((error as Refusal).message).toBe(`${path}: is not supported for this model`);
+      return;
+    }
+    expect.unreachable('was not refused');
+  },
+);
+
+test('only engines that heed parallel_tool_calls are sent it, and it is never true', () => {
+  const single = { tools, parallel_tool_calls: false };
+  expect(sent('vllm', single)).toMatchObject({ parallel_tool_calls: false });
+  expect(sent('sglang', single)).toMatchObject({ parallel_tool_calls: false });
+  expect(sent('llamacpp', single)).not.toHaveProperty('parallel_tool_calls');
+  expect(sent('ollama', single)).not.toHaveProperty('parallel_tool_calls');
+  expect(sent('vllm', { tools, parallel_tool_calls: true })).not.toHaveProperty('parallel_tool_calls');
+});
+
+test('an image goes to Ollama where the model is known to see', () => {
+  expect(sent('ollama', { messages: [image] }, { seesImages: true })['messages']).toEqual([image]);
+});
+
+test('the default choice of a tool is not sent to an engine that knows no choice', () => {
+  expect(sent('ollama', { tools, tool_choice: 'auto' })).not.toHaveProperty('tool_choice');
+  expect(sent('vllm', { tools, tool_choice: 'auto' })).toMatchObject({ tool_choice: 'auto' });
+});
+
+test.each(all)('%s is sent a continued message only where the client sent one', (dialect) => {
+  expect(sent(dialect, {})).not.toHaveProperty('continue_final_message');
+});
+
+test.each(all)('%s is sent no null and no field that the client left empty', (dialect) => {
+  const call = { id: 'c', type: 'function', function: { name: 'get_time', arguments: '{}' } };
+  const body = sent(dialect, {
+    n: null,
+    stop: null,
+    tools: [],
+    tool_choice: 'none',
+    response_format: null,
+    messages: [
+      user,
+      { role: 'assistant', content: null, refusal: null, tool_calls: [call], audio: null, name: null },
+      { role: 'tool', tool_call_id: 'c', content: 'x' },
+      { role: 'assistant', content: null, annotations: [] },
+      user,
+    ],
+  });
+  expect(JSON.stringify(body)).not.toContain('null');
+  expect(body).not.toHaveProperty('tools');
+  expect(body).not.toHaveProperty('tool_choice');
+  const messages = body['messages'] as unknown[];
+  expect(messages[1]).toEqual({ role: 'assistant', tool_calls: [call] });
+  expect(messages[3]).toEqual({ role: 'assistant', content: '' });
+});
+
+test.each([
+  ['vllm', { dimensions: 8 }, { dimensions: 8 }],
+  ['sglang', { dimensions: 8 }, { dimensions: 8 }],
+  ['llamacpp', { dimensions: 8 }, 'dimensions'],
+  ['ollama', { dimensions: 8 }, { dimensions: 8 }],
+  ['vllm', { input: [1, 2] }, { input: [1, 2] }],
+  ['sglang', { input: [[1], [2]] }, { input: [[1], [2]] }],
+  ['llamacpp', { input: [1, 2] }, { input: [1, 2] }],
+  ['ollama', { input: [1, 2] }, 'input'],
+  ['ollama', { input: ['a', 'b'], encoding_format: 'base64' }, { encoding_format: 'base64' }],
+] as [Dialect, object, object | string][])(
+  '%s is sent the embeddings field %j as %j',
+  (dialect, fields, expected) => {
+    if (typeof expected === 'string') {
+      expect(() => sentEmbeddings(dialect, fields)).toThrow(`${expected}: is not supported for this model`);
+    } else {
+      expect(sentEmbeddings(dialect, fields)).toEqual({
+        model: 'served',
+        input: 'hi',
+        encoding_format: 'float',
+        ...fields,
+        ...expected,
+      });
+    }
+  },
+);
