@@ -161,6 +161,10 @@ test.each([
   expect(refused(() => chat({ [field]: value }))).toContain(message);
 });
 
+test('the default choice of a tool is left out where there are no tools', () => {
+  for (const choice of ['auto', 'none']) expect(chat({ tool_choice: choice })).toEqual(chat({}));
+});
+
 test('Errors 2: a named tool must be among the tools', () => {
   const named = (name: string) => ({ tools: [tool], tool_choice: { type: 'function', function: { name } } });
   expect(chat(named('get_time')).needs).toContain('tool_choice');

@@ -103,6 +103,10 @@ test.each(['vllm/210-tools-truncated', 'llamacpp/209-tools-truncated'])(
 test('text before a call that was cut stays', () => {
   const cut = answer({ content: 'Sure. <tool_call>\n{"na' }, 'length');
   expect(messageOf(rebuildChat(cut, contextOf({ tools })).body).content).toBe('Sure. ');
+  const whole = answer({ content: 'A call begins with <tool_call>.' }, 'stop');
+  expect(messageOf(rebuildChat(whole, contextOf({ tools })).body).content).toBe(
+    'A call begins with <tool_call>.',
+  );
 });
 
 test('parallel calls are trimmed to the first where the client allows only one', () => {
@@ -136,6 +140,11 @@ test('choices come in their order, whatever order the node gave', () => {
   }));
   const { body } = rebuildChat({ choices, usage: {} }, contextOf({ n: 2 }));
   expect((body as { choices: { index: number }[] }).choices.map(({ index }) => index)).toEqual([0, 1]);
+});
+
+test('a choice that comes twice is a failure', () => {
+  const choices = [0, 0].map((index) => ({ index, message: { content: 'a' }, finish_reason: 'stop' }));
+  expect(() => rebuildChat({ choices }, contextOf({ n: 2 }))).toThrow(NodeFailure);
 });
 
 test('usage that the node does not tell is estimated and flagged', () => {

@@ -83,6 +83,7 @@ test.each([
   ['a number too large for a float', answer([1e300])],
   ['base64 of no whole floats', answer('AACA')],
   ['no base64', answer('***')],
+  ['base64 with something in between', answer('AACA*Pw==')],
   ['null', answer(null)],
 ])('an answer that does not fit is a failure of the node: %s', (_, given) => {
   expect(() => rebuildEmbeddings(given, context)).toThrow(NodeFailure);
