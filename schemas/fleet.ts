@@ -1,6 +1,6 @@
 /**
  * The fleet file: what an operator declares of models, tiers, visitors, the pool and organisations.
- * A section that is left out is left as it is; a list that is there must agree with the others that are there.
+ * Sections and lists that are left out are empty; models and tiers may then be named that the state has already.
  * All faults are reported at once, each with its path, also where some part has the wrong shape. Keys are never in it.
  */
 import { z } from 'zod';
@@ -31,7 +31,7 @@ const nodesSchema = z.array(fleetNodeSchema).max(10_000).optional();
 const fleetModelSchema = z.strictObject({
   id: modelIdSchema,
   family: nameSchema,
-  /** What one request counts against the concurrency allowance; 1 where left out. */
+  /** What one request counts against the concurrency allowance. Left out: as it is, or 1. */
   weight: weightSchema.optional(),
   /** Left out: the time at which it was first applied. */
   added: momentSchema.optional(),
@@ -46,7 +46,7 @@ const fleetTierSchema = z.strictObject({
 
 const fleetStackSchema = z.strictObject({
   id: stackIdSchema,
-  /** openai where left out. */
+  /** Left out: as it is, or openai. */
   surface: surfaceSchema.optional(),
   models: installsSchema,
   nodes: nodesSchema,
@@ -55,7 +55,7 @@ const fleetStackSchema = z.strictObject({
 const fleetOrganisationSchema = z.strictObject({
   id: idSchema,
   name: nameSchema,
-  /** null or left out: no inference entitlement. */
+  /** null: no inference entitlement. Left out: as it is, or null. */
   tier: tierNameSchema.nullable().optional(),
   /** First day of a billing period. Left out: as it is, or the day on which it was first applied. */
   anchor: daySchema.optional(),

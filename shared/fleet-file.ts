@@ -33,7 +33,12 @@ export function parseFleet(text: string, file: string): ParsedFleet {
   if (Buffer.byteLength(text) > fleetFileBytesMax)
     return { faults: [{ file, line: 1, column: 1, message: `is larger than ${fleetFileBytesMax} bytes` }] };
   try {
-    const document = parseDocument(text, { lineCounter: lines, prettyErrors: false });
+    const document = parseDocument(text, {
+      lineCounter: lines,
+      prettyErrors: false,
+      stringKeys: true,
+      logLevel: 'error',
+    });
     if (document.errors.length > 0) {
       return { faults: inOrder(document.errors.map(({ pos, message }) => at(pos[0], message))) };
     }

@@ -1,0 +1,23 @@
+/**
+ * The hash by which a repeated command is told from another one under the same Idempotency-Key.
+ * Taken over what was parsed, so spelling, order of members and defaults left out make no difference.
+ */
+import { createHash } from 'node:crypto';
+
+/** JSON with members in the order of their names and without those that are undefined. Only for plain, bounded values. */
+function canonical(value: unknown): string {
+  if (Array.isArray(value)) return `[${value.map((item) => canonical(item ?? null)).join(',')}]`;
+  if (typeof value !== 'object' || value === null) return JSON.stringify(value ?? null);
+  const members = Object.entries(value)
+    .filter(([, member]) => member !== undefined)
+    .sort(([a], [b]) => (a < b ? -1 : 1))
+    .map(([name, member]) => `${JSON.stringify(name)}:${canonical(member)}`);
+  return `{${members.join(',')}}`;
+}
+
+/** SHA-256, hex, of a command's canonical text. `params` and `body` must have passed their schemas. */
+export function commandHash(name: string, params: unknown, body: unknown): string {
+  return createHash('sha256')
+    .update(canonical([name, params, body]))
+    .digest('hex');
+}

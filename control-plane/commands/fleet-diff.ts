@@ -1,0 +1,148 @@
+/**
+ * Compares a fleet document with the state. Without pruning nothing is ever removed; with it, what the document does not
+ * have goes. Keys are never in a document: they stay, unless their organisation goes.
+ * Pure: the state, the document and the time decide.
+ */
+import type { EventData } from '../../schemas/events.ts';
+import type { Fleet, FleetNode, FleetOrganisation, FleetStack } from '../../schemas/fleet.ts';
+import type { Place } from '../../schemas/names.ts';
+import { anonymousTierName } from '../../schemas/shapes.ts';
+import type { Database } from '../../shared/sqlite.ts';
+import { CommandError } from '../command-error.ts';
+import { findNode, findPool, findStack } from '../state/capacity.ts';
+import { findAnonymous, findModel, listTiers } from '../state/catalog.ts';
+import { findMember, findOrganisation } from '../state/tenants.ts';
+import { FleetPlan } from './fleet-plan.ts';
+import { pruneFleet } from './fleet-prune.ts';
+import { checkReferences } from './fleet-references.ts';
+import { dayOf } from './organisations.ts';
+import { rankTiers } from './tier-ranks.ts';
+import { selection } from './tiers.ts';
+
+export interface FleetOptions {
+  readonly prune?: boolean | undefined;
+  /** Wall clock, ms since 1970: the day and moment of what is new. */
+  readonly nowMs: number;
+}
+
+/** Throws CommandError InvalidCommand or Conflict where the state cannot become what the document says. */
+export function diffFleet(db: Database, fleet: Fleet, options: FleetOptions): FleetPlan {
+  checkReferences(db, fleet, options.prune ?? false);
+  const plan = new FleetPlan();
+  planModels(db, fleet, plan, options.nowMs);
+  planTiers(db, fleet, plan, options.prune ?? false);
+  planAnonymous(db, fleet, plan);
+  for (const organisation of fleet.organisations ?? []) {
+    planOrganisation(db, organisation, plan, options.nowMs);
+  }
+  planPool(db, fleet, plan);
+  if (options.prune) pruneFleet(db, fleet, plan);
+  return plan;
+}
+
+function planModels(db: Database, fleet: Fleet, plan: FleetPlan, nowMs: number): void {
+  for (const { id, family, weight, added } of fleet.models ?? []) {
+    const before = findModel(db, id);
+    const after = {
+      id,
+      family,
+      weight: weight ?? before?.weight ?? 1,
+      added: new Date(added ?? before?.added ?? nowMs).toISOString(),
+    };
+    plan.put('model', id, before, after, { type: 'model.set', data: after });
+  }
+}
+
+function planTiers(db: Database, fleet: Fleet, plan: FleetPlan, prune: boolean): void {
+  const present = listTiers(db);
+  const listed = (fleet.tiers ?? []).map(({ id }) => id);
+  const ranks = rankTiers(prune ? present.filter(({ id }) => listed.includes(id)) : present, listed);
+  for (const tier of fleet.tiers ?? []) {
+    const after = { ...tier, rank: ranks.get(tier.id) ?? 0, models: selection(tier.models) };
+    const before = present.find(({ id }) => id === tier.id);
+    plan.put('tier', tier.id, before, after, { type: 'tier.set', data: after });
+  }
+  for (const before of present) {
+    if (listed.includes(before.id)) continue;
+    // Not in the file, but one that is has taken its rank.
+    const models = selection(before.models);
+    const after = { ...before, models, rank: ranks.get(before.id) ?? before.rank };
+    plan.put('tier', before.id, before, after, { type: 'tier.set', data: after });
+  }
+}
+
+function planAnonymous(db: Database, { anonymous }: Fleet, plan: FleetPlan): void {
+  if (!anonymous) return;
+  const after = { ...anonymous, models: selection(anonymous.models) };
+  plan.put('anonymous', anonymousTierName, findAnonymous(db), after, { type: 'anonymous.set', data: after });
+}
+
+function planPool(db: Database, { pool }: Fleet, plan: FleetPlan): void {
+  const installed = findPool(db).models;
+  for (const model of pool?.models ?? []) {
+    const before = installed.includes(model) ? {} : undefined;
+    plan.put('install', `pool/${model}`, before, {}, { type: 'pool.model_installed', data: { model } });
+  }
+  planNodes(db, pool?.nodes, { kind: 'pool' }, plan);
+}
+
+function planOrganisation(db: Database, wanted: FleetOrganisation, plan: FleetPlan, nowMs: number): void {
+  const { id, name } = wanted;
+  const found = findOrganisation(db, id);
+  const before = found && { id, name: found.name, tier: found.tier, anchor: found.anchor };
+  const tier = wanted.tier === undefined ? (before?.tier ?? null) : wanted.tier;
+  const after = { id, name, tier, anchor: wanted.anchor ?? before?.anchor ?? dayOf(nowMs) };
+  plan.put('organisation', id, before, after, { type: 'organisation.set', data: after });
+  for (const { person, role } of wanted.members ?? []) {
+    const data = { organisation: id, person, role };
+    const member = findMember(db, id, person);
+    plan.put('member', `${id}/${person}`, member, data, { type: 'member.set', data });
+  }
+  planNodes(db, wanted.nodes, { kind: 'organisation', id }, plan);
+  for (const stack of wanted.stacks ?? []) planStack(db, id, stack, plan);
+}
+
+function planStack(db: Database, organisation: string, wanted: FleetStack, plan: FleetPlan): void {
+  const { id } = wanted;
+  const found = findStack(db, id);
+  if (found && found.organisation !== organisation)
+    throw new CommandError('Conflict', `the stack ${id} belongs to ${found.organisation}`, {
+      next: `a stack cannot change hands: remove it first, or choose another id for ${organisation}`,
+    });
+  const surface = wanted.surface ?? found?.surface ?? 'openai';
+  plan.put(
+    'stack',
+    id,
+    found && { surface: found.surface },
+    { surface },
+    found
+      ? { type: 'stack.surface_set', data: { id, surface } }
+      : { type: 'stack.created', data: { id, organisation, surface } },
+  );
+  for (const model of wanted.models ?? []) {
+    const before = found?.models.includes(model) ? {} : undefined;
+    const data = { stack: id, model };
+    plan.put('install', `${id}/${model}`, before, {}, { type: 'stack.model_installed', data });
+  }
+  planNodes(db, wanted.nodes, { kind: 'stack', id }, plan);
+}
+
+function planNodes(
+  db: Database,
+  wanted: readonly FleetNode[] | undefined,
+  place: Place,
+  plan: FleetPlan,
+): void {
+  for (const node of wanted ?? []) {
+    const after = { ...node, place, agent: node.agent ?? false };
+    plan.put('node', node.id, registration(db, node.id), after, { type: 'node.registered', data: after });
+  }
+}
+
+/** What was registered of a node, without what was learnt of it since. */
+function registration(db: Database, id: string): EventData<'node.registered'> | undefined {
+  const node = findNode(db, id);
+  if (!node) return undefined;
+  const { place, url, dialect, credential, models, agent } = node;
+  return { id, place, url, dialect, credential, models, agent };
+}

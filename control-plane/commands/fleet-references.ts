@@ -1,0 +1,59 @@
+/**
+ * What a fleet document names but does not declare must be in the state, and must stay there: with pruning only what the
+ * document declares remains. All faults are told at once.
+ */
+import { type Fleet, pathText } from '../../schemas/fleet.ts';
+import type { Database } from '../../shared/sqlite.ts';
+import { CommandError, type CommandErrorDetail } from '../command-error.ts';
+import { findModel, findTier } from '../state/catalog.ts';
+import { findOrganisation } from '../state/tenants.ts';
+
+type Path = readonly (string | number)[];
+type Selection = '*' | readonly string[] | undefined;
+
+function modelSelections(fleet: Fleet): { readonly path: Path; readonly models: Selection }[] {
+  return [
+    ...(fleet.tiers ?? []).map(({ models }, index) => ({ path: ['tiers', index, 'models'], models })),
+    { path: ['anonymous', 'models'], models: fleet.anonymous?.models },
+    { path: ['pool', 'models'], models: fleet.pool?.models },
+    ...(fleet.organisations ?? []).flatMap(({ stacks }, index) =>
+      (stacks ?? []).map(({ models }, at) => ({
+        path: ['organisations', index, 'stacks', at, 'models'],
+        models,
+      })),
+    ),
+  ];
+}
+
+function unknownModels(db: Database, fleet: Fleet, prune: boolean): CommandErrorDetail[] {
+  const catalog = new Set(fleet.models?.map(({ id }) => id));
+  const isKnown = (id: string) => catalog.has(id) || (!prune && findModel(db, id) !== undefined);
+  return modelSelections(fleet).flatMap(({ path, models }) =>
+    models === undefined || models === '*'
+      ? []
+      : models.flatMap((model, index) =>
+          isKnown(model) ? [] : [{ path: pathText([...path, index]), message: `there is no model ${model}` }],
+        ),
+  );
+}
+
+function unknownTiers(db: Database, fleet: Fleet, prune: boolean): CommandErrorDetail[] {
+  const tiers = new Set(fleet.tiers?.map(({ id }) => id));
+  const isKnown = (id: string) => tiers.has(id) || (!prune && findTier(db, id) !== undefined);
+  return (fleet.organisations ?? []).flatMap(({ id, tier: wanted }, index) => {
+    const tier = wanted === undefined ? (findOrganisation(db, id)?.tier ?? null) : wanted;
+    if (tier === null || isKnown(tier)) return [];
+    return [{ path: `organisations[${index}].tier`, message: `there is no tier ${tier}` }];
+  });
+}
+
+/** Throws CommandError InvalidCommand that names every model and tier that would not be there. */
+export function checkReferences(db: Database, fleet: Fleet, prune: boolean): void {
+  const details = [...unknownModels(db, fleet, prune), ...unknownTiers(db, fleet, prune)];
+  const [first] = details;
+  if (first)
+    throw new CommandError('InvalidCommand', `${first.path}: ${first.message}`, {
+      next: 'declare in the file what it names',
+      details: details.slice(0, 200),
+    });
+}

@@ -1,0 +1,73 @@
+/**
+ * Deciders for API keys (Authentication 4 to 6). The value is minted here, is in the answer once, and reaches neither
+ * the log nor the state: they hold its SHA-256.
+ */
+import { bodySchemas, pathSchemas } from '../../schemas/commands.ts';
+import type { ExpiryChoice } from '../../schemas/names.ts';
+import { hashKey, mintId, mintKey } from '../../shared/api-key.ts';
+import { findKey, findOrganisation } from '../state/tenants.ts';
+import { keyRoles } from './authorise.ts';
+import { defineCommand } from './definition.ts';
+import { needKey, needOrganisation } from './needs.ts';
+
+const dayMs = 24 * 60 * 60 * 1000;
+
+/** When a key made at `nowMs` expires, ms since 1970; null: never. A year from 29 February ends on 1 March. */
+export function expiresAtMs(choice: ExpiryChoice, nowMs: number): number | null {
+  switch (choice) {
+    case 'never':
+      return null;
+    case '30d':
+      return nowMs + 30 * dayMs;
+    case '90d':
+      return nowMs + 90 * dayMs;
+    case '1y': {
+      const date = new Date(nowMs);
+      return date.setUTCFullYear(date.getUTCFullYear() + 1);
+    }
+  }
+}
+
+const createKey = defineCommand({
+  name: 'key.create',
+  method: 'POST',
+  path: '/keys',
+  summary: 'Create a key; its value is in this answer only',
+  params: pathSchemas.none,
+  body: bodySchemas.createKey,
+  roles: keyRoles,
+  organisationOf: (db, { body: { organisation } }) => findOrganisation(db, organisation)?.id,
+  decide: (db, { body: { organisation, name, expires } }, { nowMs, mint }) => {
+    needOrganisation(db, organisation);
+    const id = mintId(mint, 'key');
+    const value = mintKey(mint);
+    const ends = expiresAtMs(expires, nowMs);
+    const expiresAt = ends === null ? null : new Date(ends).toISOString();
+    const hash = hashKey(value).toString('hex');
+    return {
+      events: [{ type: 'key.created', data: { id, organisation, name, hash, expires, expiresAt } }],
+      subject: id,
+      secret: { value },
+    };
+  },
+  show: (db, _input, subject = '', nowMs) => findKey(db, subject, nowMs) ?? { id: subject },
+  repeatedNote: 'its value was shown once and cannot be shown again; revoke this key and create another one',
+});
+
+const revokeKey = defineCommand({
+  name: 'key.revoke',
+  method: 'POST',
+  path: '/keys/:id/revoke',
+  summary: 'Revoke a key, for ever',
+  params: pathSchemas.id,
+  body: undefined,
+  roles: keyRoles,
+  organisationOf: (db, { params: { id } }) => findKey(db, id, 0)?.organisation,
+  decide: (db, { params: { id } }, { nowMs }) =>
+    needKey(db, id, nowMs).state === 'revoked'
+      ? { events: [] }
+      : { events: [{ type: 'key.revoked', data: { id } }] },
+  show: (db, { params: { id } }, _subject, nowMs) => findKey(db, id, nowMs) ?? { id },
+});
+
+export const keyCommands = [createKey, revokeKey];

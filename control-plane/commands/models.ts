@@ -1,0 +1,78 @@
+/**
+ * Deciders for the catalog's models. A model that is named somewhere is removed only by force, which takes it out of
+ * every place that names it in the same commit: a reference never dangles.
+ */
+import { bodySchemas, pathSchemas } from '../../schemas/commands.ts';
+import type { KnownEvent } from '../../schemas/events.ts';
+import type { Database } from '../../shared/sqlite.ts';
+import { findAnonymous, findModel, type ModelUses, usesOfModel } from '../state/catalog.ts';
+import { defineCommand } from './definition.ts';
+import { needModel, needTier, needUnused, sameData } from './needs.ts';
+
+const setModel = defineCommand({
+  name: 'model.set',
+  method: 'PUT',
+  path: '/models/:id',
+  summary: 'Put a model into the catalog, or change its family or weight',
+  params: pathSchemas.model,
+  body: bodySchemas.setModel,
+  roles: 'operator',
+  decide: (db, { params: { id }, body: { family, weight, added } }, { nowMs }) => {
+    const before = findModel(db, id);
+    const after = {
+      id,
+      family,
+      weight: weight ?? before?.weight ?? 1,
+      added: new Date(added ?? before?.added ?? nowMs).toISOString(),
+    };
+    if (before && sameData(before, after)) return { events: [] };
+    return { events: [{ type: 'model.set', data: after }] };
+  },
+  show: (db, { params: { id } }) => findModel(db, id) ?? { id },
+});
+
+function namesOf({ pool, stacks, tiers, anonymous }: ModelUses): string[] {
+  return [
+    ...(pool ? ['the pool'] : []),
+    ...stacks.map((stack) => `stack ${stack}`),
+    ...tiers.map((tier) => `tier ${tier}`),
+    ...(anonymous ? ['anonymous visitors'] : []),
+  ];
+}
+
+function clearUses(db: Database, model: string, uses: ModelUses): KnownEvent[] {
+  const events: KnownEvent[] = [];
+  if (uses.pool) events.push({ type: 'pool.model_uninstalled', data: { model } });
+  for (const stack of uses.stacks) events.push({ type: 'stack.model_uninstalled', data: { stack, model } });
+  for (const id of uses.tiers) {
+    const tier = needTier(db, id);
+    events.push({ type: 'tier.set', data: { ...tier, models: without(tier.models, model) } });
+  }
+  const visitors = findAnonymous(db);
+  if (uses.anonymous && visitors)
+    events.push({ type: 'anonymous.set', data: { ...visitors, models: without(visitors.models, model) } });
+  return events;
+}
+
+function without(models: '*' | readonly string[], model: string): '*' | string[] {
+  return models === '*' ? '*' : models.filter((each) => each !== model);
+}
+
+const removeModel = defineCommand({
+  name: 'model.delete',
+  method: 'DELETE',
+  path: '/models/:id',
+  summary: 'Remove a model from the catalog; forced, also from the pool, stacks and tiers that name it',
+  params: pathSchemas.model,
+  body: undefined,
+  roles: 'operator',
+  decide: (db, { params: { id } }, { force }) => {
+    needModel(db, id);
+    const uses = usesOfModel(db, id);
+    needUnused(`the model ${id}`, namesOf(uses), force, 'uninstall it there first');
+    return { events: [...clearUses(db, id, uses), { type: 'model.removed', data: { id } }] };
+  },
+  show: (_db, { params: { id } }) => ({ id }),
+});
+
+export const modelCommands = [setModel, removeModel];

@@ -1,0 +1,19 @@
+/** Every command of the admin API. The server's routes, its description and the tests are made from this list. */
+import type { CommandDefinition } from './definition.ts';
+import { applyFleet } from './fleet.ts';
+import { keyCommands } from './keys.ts';
+import { modelCommands } from './models.ts';
+import { nodeCommands } from './nodes.ts';
+import { organisationCommands } from './organisations.ts';
+import { stackCommands } from './stacks.ts';
+import { tierCommands } from './tiers.ts';
+
+export const commands: readonly CommandDefinition[] = [
+  ...organisationCommands,
+  ...tierCommands,
+  ...modelCommands,
+  ...keyCommands,
+  ...stackCommands,
+  ...nodeCommands,
+  applyFleet,
+];

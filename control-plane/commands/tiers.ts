@@ -1,0 +1,91 @@
+/**
+ * Deciders for tiers and for the visitors' limits. The order of the tiers is their rank, lowest first; no two have the
+ * same, so that "the next tier" has one meaning for all.
+ */
+import { bodySchemas, pathSchemas } from '../../schemas/commands.ts';
+import type { KnownEvent } from '../../schemas/events.ts';
+import { CommandError } from '../command-error.ts';
+import { findAnonymous, findTier, listTiers } from '../state/catalog.ts';
+import { organisationsOnTier } from '../state/tenants.ts';
+import { defineCommand } from './definition.ts';
+import { needModels, needTier, needUnused, sameData } from './needs.ts';
+
+type Selection = '*' | readonly string[];
+
+/** A selection as the state keeps it: each model once, in order. */
+export function selection(models: Selection): '*' | string[] {
+  return models === '*' ? '*' : [...new Set(models)].sort();
+}
+
+const setTier = defineCommand({
+  name: 'tier.set',
+  method: 'PUT',
+  path: '/tiers/:id',
+  summary: 'Set the limits and models of a tier; limits left out are unlimited',
+  params: pathSchemas.tier,
+  body: bodySchemas.setTier,
+  roles: 'operator',
+  decide: (db, { params: { id }, body }) => {
+    const tiers = listTiers(db);
+    const before = tiers.find((tier) => tier.id === id);
+    const rank = body.rank ?? before?.rank ?? (tiers.at(-1)?.rank ?? -1) + 1;
+    const holder = tiers.find((tier) => tier.rank === rank && tier.id !== id);
+    if (holder)
+      throw new CommandError('Conflict', `rank ${rank} is the tier ${holder.id}'s`, {
+        next: 'choose another rank, or apply a fleet file, which orders all tiers at once',
+      });
+    if (rank > 1000) throw new CommandError('InvalidCommand', 'a rank is at most 1000');
+    needModels(db, body.models);
+    const after = { ...body, id, rank, models: selection(body.models) };
+    if (before && sameData(before, after)) return { events: [] };
+    return { events: [{ type: 'tier.set', data: after }] };
+  },
+  show: (db, { params: { id } }) => findTier(db, id) ?? { id },
+});
+
+const removeTier = defineCommand({
+  name: 'tier.delete',
+  method: 'DELETE',
+  path: '/tiers/:id',
+  summary: 'Remove a tier; forced, organisations on it are left without a plan',
+  params: pathSchemas.tier,
+  body: undefined,
+  roles: 'operator',
+  decide: (db, { params: { id } }, { force }) => {
+    needTier(db, id);
+    const users = organisationsOnTier(db, id);
+    needUnused(
+      `the tier ${id}`,
+      users.map((organisation) => organisation.id),
+      force,
+      'put these organisations on another tier first',
+    );
+    const clear = users.map(
+      ({ id: organisation, name, anchor }): KnownEvent => ({
+        type: 'organisation.set',
+        data: { id: organisation, name, tier: null, anchor },
+      }),
+    );
+    return { events: [...clear, { type: 'tier.removed', data: { id } }] };
+  },
+  show: (_db, { params: { id } }) => ({ id }),
+});
+
+const setAnonymous = defineCommand({
+  name: 'anonymous.set',
+  method: 'PUT',
+  path: '/anonymous',
+  summary: 'Set the limits and models of visitors who have not signed in',
+  params: pathSchemas.none,
+  body: bodySchemas.setAnonymous,
+  roles: 'operator',
+  decide: (db, { body }) => {
+    needModels(db, body.models);
+    const after = { ...body, models: selection(body.models) };
+    if (sameData(findAnonymous(db), after)) return { events: [] };
+    return { events: [{ type: 'anonymous.set', data: after }] };
+  },
+  show: (db) => findAnonymous(db) ?? {},
+});
+
+export const tierCommands = [setTier, removeTier, setAnonymous];

@@ -1,0 +1,164 @@
+/**
+ * What the state knows of stacks, the pool, nodes and their tokens, as the admin API shows it.
+ * A token's hash stays inside; its value was never here.
+ */
+import type { Dialect, Place, Surface } from '../../schemas/names.ts';
+import type { Database } from '../../shared/sqlite.ts';
+import { all, first, limitOf, moment, present } from './statements.ts';
+
+export interface Stack {
+  readonly id: string;
+  readonly organisation: string;
+  readonly surface: Surface;
+  readonly models: readonly string[];
+  /** Ids of the nodes that stand in it. */
+  readonly nodes: readonly string[];
+}
+export interface Pool {
+  readonly models: readonly string[];
+  readonly nodes: readonly string[];
+}
+export interface NodeThing {
+  readonly id: string;
+  readonly place: Place;
+  readonly url: string;
+  readonly dialect: Dialect;
+  readonly credential?: string;
+  /** Catalog id → the engine's name, where they differ. */
+  readonly models?: Readonly<Record<string, string>>;
+  readonly agent: boolean;
+  readonly drained: boolean;
+  readonly up: boolean;
+  readonly loaded: readonly string[];
+  readonly owner?: string;
+  readonly generation: number;
+  readonly reason?: string;
+  readonly changedAt?: string;
+}
+export interface NodeToken {
+  readonly id: string;
+  readonly node: string;
+  readonly createdAt: string | null;
+  readonly state: 'active' | 'revoked';
+}
+
+interface StackRow {
+  readonly id: string;
+  readonly organisation: string;
+  readonly surface: Surface;
+}
+interface NodeRow {
+  readonly id: string;
+  readonly place: string;
+  readonly url: string;
+  readonly dialect: Dialect;
+  readonly credential: string | null;
+  readonly models: string | null;
+  readonly agent: number;
+  readonly drained: number;
+  readonly owner: string | null;
+  readonly generation: number;
+  readonly up: number;
+  readonly loaded: string;
+  readonly reason: string | null;
+  readonly changed_at: number | null;
+}
+interface TokenRow {
+  readonly id: string;
+  readonly node: string;
+  readonly created_at: number;
+  readonly revoked_at: number | null;
+}
+
+function nodeIdsAt(db: Database, place: string): string[] {
+  const rows = all<{ id: string }>(db, 'SELECT id FROM node WHERE place = ? ORDER BY id', place);
+  return rows.map(({ id }) => id);
+}
+
+export function stackModels(db: Database, stack: string): string[] {
+  const sql = 'SELECT model FROM stack_model WHERE stack = ? ORDER BY model';
+  return all<{ model: string }>(db, sql, stack).map(({ model }) => model);
+}
+
+function toStack(db: Database, { id, organisation, surface }: StackRow): Stack {
+  return { id, organisation, surface, models: stackModels(db, id), nodes: nodeIdsAt(db, `stack:${id}`) };
+}
+
+/** Of one organisation, or of all where none is given. */
+export function listStacks(db: Database, organisation?: string, limit?: number): Stack[] {
+  const rows =
+    organisation === undefined
+      ? all<StackRow>(db, 'SELECT * FROM stack ORDER BY id LIMIT ?', limitOf(limit))
+      : all<StackRow>(
+          db,
+          'SELECT * FROM stack WHERE organisation = ? ORDER BY id LIMIT ?',
+          organisation,
+          limitOf(limit),
+        );
+  return rows.map((row) => toStack(db, row));
+}
+
+export function findStack(db: Database, id: string): Stack | undefined {
+  const row = first<StackRow>(db, 'SELECT * FROM stack WHERE id = ?', id);
+  return row && toStack(db, row);
+}
+
+export function findPool(db: Database): Pool {
+  const models = all<{ model: string }>(db, 'SELECT model FROM pool_model ORDER BY model');
+  return { models: models.map(({ model }) => model), nodes: nodeIdsAt(db, 'pool') };
+}
+
+/** A place as the state writes it: `pool`, `stack:<id>`, `organisation:<id>`. */
+function toPlace(text: string): Place {
+  const [kind, id = ''] = text.split(':', 2);
+  return kind === 'stack' || kind === 'organisation' ? { kind, id } : { kind: 'pool' };
+}
+
+function toNode(row: NodeRow): NodeThing {
+  const { id, url, dialect, generation } = row;
+  return {
+    id,
+    place: toPlace(row.place),
+    url,
+    dialect,
+    ...present({
+      credential: row.credential,
+      models: row.models === null ? null : (JSON.parse(row.models) as Record<string, string>),
+    }),
+    agent: row.agent === 1,
+    drained: row.drained === 1,
+    up: row.up === 1,
+    loaded: JSON.parse(row.loaded) as string[],
+    generation,
+    ...present({ owner: row.owner, reason: row.reason, changedAt: moment(row.changed_at) }),
+  };
+}
+
+export function listNodes(db: Database, limit?: number): NodeThing[] {
+  return all<NodeRow>(db, 'SELECT * FROM node ORDER BY id LIMIT ?', limitOf(limit)).map(toNode);
+}
+
+export function findNode(db: Database, id: string): NodeThing | undefined {
+  const row = first<NodeRow>(db, 'SELECT * FROM node WHERE id = ?', id);
+  return row && toNode(row);
+}
+
+function toToken(row: TokenRow): NodeToken {
+  const { id, node } = row;
+  return {
+    id,
+    node,
+    createdAt: moment(row.created_at),
+    state: row.revoked_at === null ? 'active' : 'revoked',
+  };
+}
+
+export function listTokens(db: Database, node: string, limit?: number): NodeToken[] {
+  const sql = 'SELECT * FROM node_token WHERE node = ? ORDER BY created_at, id LIMIT ?';
+  return all<TokenRow>(db, sql, node, limitOf(limit)).map(toToken);
+}
+
+export function findToken(db: Database, id: string): NodeToken | undefined {
+  const row = first<TokenRow>(db, 'SELECT * FROM node_token WHERE id = ?', id);
+  return row && toToken(row);
+}

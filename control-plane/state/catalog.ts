@@ -1,0 +1,120 @@
+/**
+ * What the state knows of models, tiers and the visitors' limits, as the admin API shows it.
+ * Reads only; a list is complete unless a limit is given.
+ */
+import type { Database } from '../../shared/sqlite.ts';
+import { all, first, limitOf, moment, present } from './statements.ts';
+
+export interface Model {
+  readonly id: string;
+  readonly family: string;
+  readonly added: string;
+  readonly weight: number;
+}
+export interface Limits {
+  readonly requestsPerMinute?: number;
+  readonly concurrency?: number;
+  readonly contextTokens?: number;
+}
+export interface Tier extends Limits {
+  readonly id: string;
+  readonly rank: number;
+  readonly monthlyTokens?: number;
+  readonly models: '*' | readonly string[];
+}
+export interface Anonymous extends Limits {
+  readonly freeTurns: number;
+  readonly models: '*' | readonly string[];
+}
+
+interface ModelRow {
+  readonly id: string;
+  readonly family: string;
+  readonly added: number;
+  readonly weight: number;
+}
+interface TierRow {
+  readonly id: string;
+  readonly rank: number;
+  readonly requests_per_minute: number | null;
+  readonly concurrency: number | null;
+  readonly context_tokens: number | null;
+  readonly monthly_tokens: number | null;
+  readonly free_turns: number | null;
+}
+
+function toModel(row: ModelRow): Model {
+  return { id: row.id, family: row.family, added: moment(row.added) ?? '', weight: row.weight };
+}
+
+export function listModels(db: Database, limit?: number): Model[] {
+  return all<ModelRow>(db, 'SELECT * FROM model ORDER BY id LIMIT ?', limitOf(limit)).map(toModel);
+}
+
+export function findModel(db: Database, id: string): Model | undefined {
+  const row = first<ModelRow>(db, 'SELECT * FROM model WHERE id = ?', id);
+  return row && toModel(row);
+}
+
+function tierModels(db: Database, tier: string): '*' | string[] {
+  const rows = all<{ model: string }>(db, 'SELECT model FROM tier_model WHERE tier = ? ORDER BY model', tier);
+  return rows.some(({ model }) => model === '*') ? '*' : rows.map(({ model }) => model);
+}
+
+function limitsOf(row: TierRow): Limits {
+  return present({
+    requestsPerMinute: row.requests_per_minute,
+    concurrency: row.concurrency,
+    contextTokens: row.context_tokens,
+  });
+}
+
+function toTier(db: Database, row: TierRow): Tier {
+  const { id, rank } = row;
+  const allowance = present({ monthlyTokens: row.monthly_tokens });
+  return { id, rank, ...limitsOf(row), ...allowance, models: tierModels(db, id) };
+}
+
+/** Lowest first. */
+export function listTiers(db: Database, limit?: number): Tier[] {
+  const sql = 'SELECT * FROM tier WHERE rank IS NOT NULL ORDER BY rank, id LIMIT ?';
+  return all<TierRow>(db, sql, limitOf(limit)).map((row) => toTier(db, row));
+}
+
+export function findTier(db: Database, id: string): Tier | undefined {
+  const row = first<TierRow>(db, 'SELECT * FROM tier WHERE id = ? AND rank IS NOT NULL', id);
+  return row && toTier(db, row);
+}
+
+/** undefined: visitors have no limits of their own, and are not served. */
+export function findAnonymous(db: Database): Anonymous | undefined {
+  const row = first<TierRow>(db, 'SELECT * FROM tier WHERE rank IS NULL');
+  return row && { freeTurns: row.free_turns ?? 0, ...limitsOf(row), models: tierModels(db, row.id) };
+}
+
+/** Where the model is named: every place that would dangle without it. */
+export interface ModelUses {
+  readonly pool: boolean;
+  readonly stacks: readonly string[];
+  readonly tiers: readonly string[];
+  readonly anonymous: boolean;
+}
+
+export function usesOfModel(db: Database, model: string): ModelUses {
+  const stacks = all<{ stack: string }>(
+    db,
+    'SELECT stack FROM stack_model WHERE model = ? ORDER BY stack',
+    model,
+  );
+  const tiers = all<{ id: string; rank: number | null }>(
+    db,
+    'SELECT id, rank FROM tier JOIN tier_model ON tier = id WHERE model = ? ORDER BY rank, id',
+    model,
+  );
+  return {
+    pool: first(db, 'SELECT 1 FROM pool_model WHERE model = ?', model) !== undefined,
+    stacks: stacks.map(({ stack }) => stack),
+    tiers: tiers.filter(({ rank }) => rank !== null).map(({ id }) => id),
+    anonymous: tiers.some(({ rank }) => rank === null),
+  };
+}

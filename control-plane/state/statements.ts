@@ -1,0 +1,51 @@
+/**
+ * Prepared reads over the database of a snapshot, made once a database and statement.
+ * State at a past position is another database, so nothing here is held for longer than its database lives.
+ */
+import type { Database, Statement } from '../../shared/sqlite.ts';
+
+export type SqlValue = string | number | Buffer | null;
+
+const caches = new WeakMap<Database, Map<string, Statement>>();
+
+function prepared(db: Database, sql: string): Statement {
+  const cache = caches.get(db) ?? new Map<string, Statement>();
+  if (!caches.has(db)) caches.set(db, cache);
+  const statement = cache.get(sql) ?? db.prepare(sql);
+  cache.set(sql, statement);
+  return statement;
+}
+
+/** `sql` must be one of a fixed set of texts: each is kept. Row is what its columns say. */
+export function all<Row>(db: Database, sql: string, ...values: SqlValue[]): Row[] {
+  return prepared(db, sql).all(...values) as Row[];
+}
+
+export function first<Row>(db: Database, sql: string, ...values: SqlValue[]): Row | undefined {
+  return prepared(db, sql).get(...values) as Row | undefined;
+}
+
+/** The one number of a `SELECT count(*)`. */
+export function count(db: Database, sql: string, ...values: SqlValue[]): number {
+  return Object.values(first<Record<string, number>>(db, sql, ...values) ?? {})[0] ?? 0;
+}
+
+/** SQLite's way to say "all". */
+export function limitOf(limit: number | undefined): number {
+  return limit ?? -1;
+}
+
+/** RFC 3339 in UTC; a moment outside what a date can hold, which only a hand-made event has, is null too. */
+export function moment(ms: number | null): string | null {
+  const date = new Date(ms ?? Number.NaN);
+  return Number.isNaN(date.getTime()) ? null : date.toISOString();
+}
+
+/** A copy without the members that are null: fields that are left out of a thing. */
+export function present<Fields extends Record<string, unknown>>(
+  fields: Fields,
+): { [Name in keyof Fields]?: NonNullable<Fields[Name]> } {
+  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== null)) as {
+    [Name in keyof Fields]?: NonNullable<Fields[Name]>;
+  };
+}

@@ -1,0 +1,115 @@
+/**
+ * What the state knows of organisations, members and keys, as the admin API shows it.
+ * A key's state is worked out when it is read: expiry is compared with the moment that the caller passes.
+ */
+import type { ExpiryChoice, Role } from '../../schemas/names.ts';
+import type { Database } from '../../shared/sqlite.ts';
+import { all, first, limitOf, moment, present } from './statements.ts';
+
+export interface Organisation {
+  readonly id: string;
+  readonly name: string;
+  readonly tier: string | null;
+  readonly anchor: string;
+  readonly suspended: boolean;
+}
+export interface Member {
+  readonly organisation: string;
+  readonly person: string;
+  readonly role: Role;
+}
+export type KeyState = 'active' | 'revoked' | 'expired';
+export interface ApiKey {
+  readonly id: string;
+  readonly organisation: string;
+  readonly name: string;
+  readonly expires: ExpiryChoice;
+  readonly expiresAt: string | null;
+  readonly createdAt: string | null;
+  readonly createdBy: string;
+  readonly state: KeyState;
+  readonly revokedAt?: string;
+  readonly revokedBy?: string;
+}
+
+interface OrganisationRow extends Omit<Organisation, 'suspended'> {
+  readonly suspended: number;
+}
+interface KeyRow {
+  readonly id: string;
+  readonly organisation: string;
+  readonly name: string;
+  readonly expires: ExpiryChoice;
+  readonly expires_at: number | null;
+  readonly created_at: number;
+  readonly created_by: string;
+  readonly revoked_at: number | null;
+  readonly revoked_by: string | null;
+}
+
+function toOrganisation({ id, name, tier, anchor, suspended }: OrganisationRow): Organisation {
+  return { id, name, tier, anchor, suspended: suspended === 1 };
+}
+
+export function listOrganisations(db: Database, limit?: number): Organisation[] {
+  const sql = 'SELECT * FROM organisation ORDER BY id LIMIT ?';
+  return all<OrganisationRow>(db, sql, limitOf(limit)).map(toOrganisation);
+}
+
+export function findOrganisation(db: Database, id: string): Organisation | undefined {
+  const row = first<OrganisationRow>(db, 'SELECT * FROM organisation WHERE id = ?', id);
+  return row && toOrganisation(row);
+}
+
+export function organisationsOnTier(db: Database, tier: string): Organisation[] {
+  const rows = all<OrganisationRow>(db, 'SELECT * FROM organisation WHERE tier = ? ORDER BY id', tier);
+  return rows.map(toOrganisation);
+}
+
+/** Of one organisation, or of all where none is given. */
+export function listMembers(db: Database, organisation?: string, limit?: number): Member[] {
+  const order = 'ORDER BY organisation, person LIMIT ?';
+  return organisation === undefined
+    ? all(db, `SELECT * FROM member ${order}`, limitOf(limit))
+    : all(db, `SELECT * FROM member WHERE organisation = ? ${order}`, organisation, limitOf(limit));
+}
+
+export function findMember(db: Database, organisation: string, person: string): Member | undefined {
+  return first(db, 'SELECT * FROM member WHERE organisation = ? AND person = ?', organisation, person);
+}
+
+function toKey(row: KeyRow, nowMs: number): ApiKey {
+  const expired = row.expires_at !== null && row.expires_at <= nowMs;
+  return {
+    id: row.id,
+    organisation: row.organisation,
+    name: row.name,
+    expires: row.expires,
+    expiresAt: moment(row.expires_at),
+    createdAt: moment(row.created_at),
+    createdBy: row.created_by,
+    state: row.revoked_at !== null ? 'revoked' : expired ? 'expired' : 'active',
+    ...present({ revokedAt: moment(row.revoked_at), revokedBy: row.revoked_by }),
+  };
+}
+
+// A row without a hash is a revocation whose key was never created: nothing that anybody could list.
+/** Oldest first; of one organisation, or of all where none is given. */
+export function listKeys(db: Database, nowMs: number, organisation?: string, limit?: number): ApiKey[] {
+  const order = 'ORDER BY created_at, id LIMIT ?';
+  const rows =
+    organisation === undefined
+      ? all<KeyRow>(db, `SELECT * FROM api_key WHERE hash IS NOT NULL ${order}`, limitOf(limit))
+      : all<KeyRow>(
+          db,
+          `SELECT * FROM api_key WHERE organisation = ? AND hash IS NOT NULL ${order}`,
+          organisation,
+          limitOf(limit),
+        );
+  return rows.map((row) => toKey(row, nowMs));
+}
+
+export function findKey(db: Database, id: string, nowMs: number): ApiKey | undefined {
+  const row = first<KeyRow>(db, 'SELECT * FROM api_key WHERE id = ? AND hash IS NOT NULL', id);
+  return row && toKey(row, nowMs);
+}
