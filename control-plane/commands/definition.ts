@@ -57,8 +57,6 @@ export interface CommandDefinition<Params = unknown, Body = unknown> {
   /** The organisation concerned, or undefined where what is named does not exist. Needed where members may. */
   organisationOf?(db: Database, input: CommandInput<Params, Body>): string | undefined;
   decide(db: Database, input: CommandInput<Params, Body>, context: CommandContext): Verdict;
-  /** What the answer to a repeat says besides, where the first one held what is shown once. */
-  readonly repeatedNote?: string;
   /** The thing as the state has it; its ids where it is gone. */
   show(db: Database, input: CommandInput<Params, Body>, subject: string | undefined, nowMs: number): object;
 }
@@ -100,8 +98,7 @@ export function prepareCommand(
     decide: (db, context) => decide(definition, db, input, context),
     repeated: (db, subject, context) => {
       authorise(db, context.actor, definition.roles, () => definition.organisationOf?.(db, input));
-      const thing = definition.show(db, input, subject ?? undefined, context.nowMs);
-      return definition.repeatedNote ? { ...thing, note: definition.repeatedNote } : thing;
+      return definition.show(db, input, subject ?? undefined, context.nowMs);
     },
   };
 }

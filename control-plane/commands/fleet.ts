@@ -1,7 +1,17 @@
-/** The decider that applies a fleet document: all its changes in one commit, or none. */
+/**
+ * The fleet as one document: applied in one commit, compared, and given out as the document that, applied, changes nothing.
+ * A document has neither keys nor tokens, no health, and nothing that is not a file's to say: suspension and draining.
+ */
+
 import { bodySchemas, pathSchemas } from '../../schemas/commands.ts';
+import type { Fleet, FleetNode, FleetOrganisation, FleetStack } from '../../schemas/fleet.ts';
+import type { Database } from '../../shared/sqlite.ts';
+import { findPool, listNodes, listStacks, type NodeThing } from '../state/capacity.ts';
+import { findAnonymous, listModels, listTiers } from '../state/catalog.ts';
+import { listMembers, listOrganisations } from '../state/tenants.ts';
 import { defineCommand } from './definition.ts';
 import { diffFleet } from './fleet-diff.ts';
+import { selection } from './tiers.ts';
 
 export const applyFleet = defineCommand({
   name: 'fleet.apply',
@@ -17,3 +27,62 @@ export const applyFleet = defineCommand({
   },
   show: () => ({ changes: [] }),
 });
+
+export function exportFleet(db: Database): Fleet {
+  const nodes = grouped(listNodes(db), placeOf);
+  const anonymous = findAnonymous(db);
+  return {
+    version: 1,
+    models: listModels(db),
+    tiers: listTiers(db).map(({ rank: _order, models, ...tier }) => ({ ...tier, models: selection(models) })),
+    ...(anonymous && { anonymous: { ...anonymous, models: selection(anonymous.models) } }),
+    pool: { models: [...findPool(db).models], nodes: exportNodes(nodes.get('pool')) },
+    organisations: exportOrganisations(db, nodes),
+  };
+}
+
+function exportOrganisations(db: Database, nodes: Map<string, NodeThing[]>): FleetOrganisation[] {
+  const members = grouped(listMembers(db), ({ organisation }) => organisation);
+  const stacks = grouped(listStacks(db), ({ organisation }) => organisation);
+  return listOrganisations(db).map(({ id, name, tier, anchor }) => ({
+    id,
+    name,
+    tier,
+    anchor,
+    members: (members.get(id) ?? []).map(({ person, role }) => ({ person, role })),
+    nodes: exportNodes(nodes.get(`organisation:${id}`)),
+    stacks: (stacks.get(id) ?? []).map(
+      (stack): FleetStack => ({
+        id: stack.id,
+        surface: stack.surface,
+        models: [...stack.models],
+        nodes: exportNodes(nodes.get(`stack:${stack.id}`)),
+      }),
+    ),
+  }));
+}
+
+function grouped<Thing>(things: readonly Thing[], keyOf: (thing: Thing) => string): Map<string, Thing[]> {
+  const groups = new Map<string, Thing[]>();
+  for (const thing of things) {
+    const group = groups.get(keyOf(thing));
+    if (group) group.push(thing);
+    else groups.set(keyOf(thing), [thing]);
+  }
+  return groups;
+}
+
+function placeOf({ place }: NodeThing): string {
+  return place.kind === 'pool' ? 'pool' : `${place.kind}:${place.id}`;
+}
+
+function exportNodes(nodes: readonly NodeThing[] = []): FleetNode[] {
+  return nodes.map(({ id, url, dialect, credential, models, agent }) => ({
+    id,
+    url,
+    dialect,
+    ...(credential !== undefined && { credential }),
+    ...(models && { models: { ...models } }),
+    ...(agent && { agent }),
+  }));
+}

@@ -51,7 +51,6 @@ const createKey = defineCommand({
     };
   },
   show: (db, _input, subject = '', nowMs) => findKey(db, subject, nowMs) ?? { id: subject },
-  repeatedNote: 'its value was shown once and cannot be shown again; revoke this key and create another one',
 });
 
 const revokeKey = defineCommand({

@@ -92,8 +92,6 @@ const createToken = defineCommand({
     };
   },
   show: (db, _input, subject = '') => findToken(db, subject) ?? { id: subject },
-  repeatedNote:
-    'its value was shown once and cannot be shown again; revoke this token and create another one',
 });
 
 const revokeToken = defineCommand({
