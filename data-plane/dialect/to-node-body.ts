@@ -6,10 +6,10 @@
  */
 import type { Dialect } from '../../schemas/names.ts';
 import type { ChatMessage, FunctionTool, ToolChoice } from '../../schemas/openai-messages.ts';
+import type { DialectTable, NodeBody } from '../../shared/dialect/dialect.ts';
+import { dialects } from '../../shared/dialect/dialects.ts';
 import type { ChatBody, ChatNeed, ChatRequest, EmbeddingsRequest } from '../request/shape.ts';
 import { shapeRefusal } from '../request/shape-faults.ts';
-import type { DialectTable } from './dialect.ts';
-import { dialects } from './dialects.ts';
 
 export interface NodeTarget {
   /** What the node itself calls the model. */
@@ -19,8 +19,6 @@ export interface NodeTarget {
   /** The model is known to take images. */
   readonly seesImages?: boolean;
 }
-
-export type NodeBody = Readonly<Record<string, unknown>>;
 
 const notForThisModel = 'is not supported for this model';
 

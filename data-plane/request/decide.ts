@@ -22,7 +22,8 @@ export interface RequestFacts {
 }
 
 export interface Verdict {
-  readonly placement: Placement;
+  /** Where it goes, or the router's refusal: the request counts against its limits either way. */
+  readonly placement: Placement | Refusal;
   readonly tier: Tier;
   /** What is counted while the request is in flight. */
   readonly subject: string;
@@ -60,7 +61,7 @@ function allowanceOf(facts: RequestFacts, counters: Counters, nowMs: number): Li
   return { kind: 'tokens', used: counters.poolTokens(organisation, anchor, nowMs) };
 }
 
-/** Throws the refusal that comes first; returns where the request may be sent. */
+/** Throws what plan and limits refuse; returns what routing found for a request that passed them. */
 export function decide(lookup: Lookup, counters: Counters, facts: RequestFacts, nowMs: number): Verdict {
   const { caller } = facts;
   const tier = tierOf(lookup, caller);
@@ -86,6 +87,5 @@ export function decide(lookup: Lookup, counters: Counters, facts: RequestFacts, 
     nextTier: tier.rank === null ? undefined : lookup.nextTier(tier.rank),
   };
   admit(limits, counters, nowMs);
-  if (placement instanceof Refusal) throw placement;
   return { placement, tier, subject, weight };
 }

@@ -4,7 +4,11 @@
  */
 
 export type Operation =
-  | { readonly kind: 'chat' | 'embeddings' | 'messages' | 'count-tokens' | 'models' | 'unknown' }
+  | { readonly kind: 'chat' | 'embeddings' | 'messages' | 'count-tokens' | 'unknown' }
+  | ListingOperation;
+
+export type ListingOperation =
+  | { readonly kind: 'models' }
   | { readonly kind: 'model'; readonly model: string };
 
 const posts = {

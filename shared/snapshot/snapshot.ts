@@ -4,6 +4,7 @@
  * prefix of the log had, and folding again from its position loses and repeats nothing.
  * Derived and disposable: delete the file and it is rebuilt from the log.
  */
+import { createHash } from 'node:crypto';
 import type { Commit } from '../../schemas/commit.ts';
 import { type KnownEvent, readEvent } from '../../schemas/events.ts';
 import { emptyHead, type Head, judgeBatch } from '../log/chain.ts';
@@ -139,6 +140,11 @@ export class Snapshot {
       TableName,
       string
     >;
+  }
+
+  /** All tables in one digest, 16 hex digits: what processes tell each other. */
+  digest(): string {
+    return createHash('sha256').update(JSON.stringify(this.digests())).digest('hex').slice(0, 16);
   }
 
   /** Marks the file as closed in good order and releases it. */

@@ -6,6 +6,9 @@
 import type { Dialect } from '../../schemas/names.ts';
 import type { ReasoningEffort } from '../../schemas/openai.ts';
 
+/** A body for a node, as JSON. */
+export type NodeBody = Readonly<Record<string, unknown>>;
+
 /** How a node counts the tokens of a prompt, where it can. */
 export interface TokenCounter {
   /** POST here, below the node's base address. */

@@ -3,8 +3,8 @@
  * Everything read here is untrusted: any shape may come, and none of its text goes further than this file.
  */
 import type { Dialect } from '../../schemas/names.ts';
+import type { NodeBody } from './dialect.ts';
 import { dialects } from './dialects.ts';
-import type { NodeBody } from './to-node-body.ts';
 
 export interface ContextError {
   /** The window of the model in tokens, where the node tells it. */

@@ -1,0 +1,50 @@
+/** Options that several processes share, each with its HEADGATE_* variable. */
+import { randomBytes } from 'node:crypto';
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { InvalidArgumentError, Option } from 'commander';
+
+/** A flag with a value; its variable is HEADGATE_ and the flag's name in capitals. */
+export function option(flags: string, description: string): Option {
+  const name = /--([a-z-]+)/.exec(flags)?.[1] ?? '';
+  return new Option(flags, description).env(`HEADGATE_${name.replaceAll('-', '_').toUpperCase()}`);
+}
+
+export function parsePort(text: string): number {
+  const port = Number(text);
+  if (!Number.isInteger(port) || port < 0 || port > 65_535)
+    throw new InvalidArgumentError('must be 0 to 65535');
+  return port;
+}
+
+export function parseSeconds(text: string): number {
+  const seconds = Number(/^(\d+(?:\.\d+)?)s?$/.exec(text)?.[1] ?? Number.NaN);
+  if (!(seconds >= 0 && seconds <= 86_400)) throw new InvalidArgumentError('must be seconds, 0 to 86400');
+  return seconds;
+}
+
+export function portOption(flags: string, description: string, port: number): Option {
+  return option(flags, description).argParser(parsePort).default(port);
+}
+
+export const bindOption = (): Option =>
+  option('--bind <address>', 'address to listen on').default('127.0.0.1');
+export const logOption = (): Option =>
+  option('--log <url>', 'control log: sqlite:FOLDER or kafka://host:port,…').makeOptionMandatory();
+export const readyFileOption = (): Option =>
+  option('--ready-file <path>', 'write one JSON document there once it serves');
+
+/** A secret from the environment; the error names the variable, never a value. */
+export function requiredSecret(variable: string): string {
+  const value = process.env[variable];
+  if (value === undefined || value.length < 16)
+    throw new Error(`set ${variable} to a random text of at least 16 characters`);
+  return value;
+}
+
+/** A token that lasts as long as the data folder, for its owner's eyes only. */
+export function persistentToken(path: string, prefix: string): string {
+  if (existsSync(path)) return readFileSync(path, 'utf8').trim();
+  const token = `${prefix}_${randomBytes(24).toString('base64url')}`;
+  writeFileSync(path, `${token}\n`, { mode: 0o600 });
+  return token;
+}

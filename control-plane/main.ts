@@ -1,0 +1,263 @@
+/**
+ * Composition root of a control-plane replica: any number of equal ones may run over one log.
+ * It folds the log, takes commands, looks after nodes, and tells the fleet how it is.
+ */
+import { randomUUID } from 'node:crypto';
+import type { AddressInfo } from 'node:net';
+import { join } from 'node:path';
+import type { ControlLog } from '../shared/log/control-log.ts';
+import { openLog } from '../shared/log/open-log.ts';
+import { loadSigner, type Signer } from '../shared/log/signing.ts';
+import { verifyInBackground } from '../shared/process/background-verify.ts';
+import { Closers } from '../shared/process/closers.ts';
+import { lockDataFolder } from '../shared/process/data-folder.ts';
+import { foldMetrics } from '../shared/process/fold-metrics.ts';
+import { type Check, startHealthServer } from '../shared/process/health-server.ts';
+import { listenError, urlOf } from '../shared/process/listener.ts';
+import type { Logger } from '../shared/process/logger.ts';
+import { nodeCredentials } from '../shared/process/node-credentials.ts';
+import { foldVersion } from '../shared/snapshot/fold.ts';
+import { readLogId } from '../shared/snapshot/log-identity.ts';
+import { openOrRebuild } from '../shared/snapshot/open-snapshot.ts';
+import { Replicator } from '../shared/snapshot/replicator.ts';
+import type { Snapshot } from '../shared/snapshot/snapshot.ts';
+import { StatusBoard } from '../shared/status/status-board.ts';
+import { StatusPublisher } from '../shared/status/status-publisher.ts';
+import { openUsage } from '../shared/usage/open-usage.ts';
+import { CommandPath, createLog } from './command-path.ts';
+import { NodeKeeper } from './nodes/node-keeper.ts';
+import { NodeReporter } from './nodes/node-reporter.ts';
+import { createAdminApp } from './server/app.ts';
+import { PastStates } from './state/past.ts';
+
+export interface ControlPlaneSettings {
+  readonly logUrl: string;
+  readonly dataDir: string;
+  readonly name: string;
+  readonly bind: string;
+  readonly port: number;
+  readonly metricsPort: number;
+  readonly operatorToken: string;
+  readonly gatewayToken: string;
+  /** PEM file with an Ed25519 private key; signs the log. */
+  readonly signingKeyFile?: string | undefined;
+  /** Folder with one file a node credential. */
+  readonly nodeCredentialsDir?: string | undefined;
+  readonly logger: Logger;
+}
+
+export interface ControlPlane {
+  /** Base address of the admin API, without its prefix. */
+  readonly admin: string;
+  readonly metrics: string;
+  close(): Promise<void>;
+}
+
+/** A digest of the whole state enters the log this often, commits. */
+const commitsPerCheckpoint = 1000;
+const startTimeoutMs = 60_000;
+
+export async function startControlPlane(settings: ControlPlaneSettings): Promise<ControlPlane> {
+  const { logger } = settings;
+  const closers = new Closers();
+  try {
+    const folder = lockDataFolder(settings.dataDir);
+    closers.add(() => folder.release());
+    const signer = settings.signingKeyFile === undefined ? undefined : loadSigner(settings.signingKeyFile);
+    const log = await openLog(settings.logUrl, { topic: 'headgate.control' });
+    closers.add(() => log.close());
+    const state = await openState(settings, log, signer);
+    closers.add(() => state.snapshot.close());
+    closers.add(() => state.replicator.stop());
+    const addresses = await serve(settings, log, state, closers);
+    logger.info({ ...addresses, position: state.snapshot.seq }, 'control plane serves');
+    return { ...addresses, close: () => closers.close() };
+  } catch (error) {
+    await closers.close();
+    throw error;
+  }
+}
+
+interface State {
+  readonly snapshot: Snapshot;
+  readonly replicator: Replicator;
+  readonly path: CommandPath;
+  readonly listeners: Set<() => void>;
+}
+
+async function openState(
+  settings: ControlPlaneSettings,
+  log: ControlLog,
+  signer: Signer | undefined,
+): Promise<State> {
+  const { logger } = settings;
+  const opened = openOrRebuild(join(settings.dataDir, 'state.db'), (await readLogId(log)) ?? undefined);
+  if (opened.rebuiltBecause !== undefined)
+    logger.warn({ because: opened.rebuiltBecause }, 'state.db was put aside and is rebuilt from the log');
+  const { snapshot } = opened;
+  const listeners = new Set<() => void>();
+  const replicator = new Replicator({
+    snapshot,
+    log,
+    onCommits: () => {
+      for (const listener of listeners) listener();
+    },
+    onFault: (error) => logger.fatal({ err: error }, 'the fold stopped; see docs/operate for the way back'),
+    onReach: (reachable, error) => logger.warn({ reachable, reason: error?.message }, 'control log'),
+  });
+  replicator.start();
+  try {
+    await createLog({ snapshot, replicator, log, signer }, `log-${randomUUID()}`, settings.name);
+    await replicator.caughtUp(startTimeoutMs);
+    const { signers } = snapshot.head;
+    if (signers.length > 0 && !(signer && signers.includes(signer.publicKey)))
+      throw new Error('this log is signed, and HEADGATE_SIGNING_KEY names no key of one of its signers');
+    return { snapshot, replicator, path: new CommandPath({ snapshot, replicator, log, signer }), listeners };
+  } catch (error) {
+    await replicator.stop();
+    snapshot.close();
+    throw error;
+  }
+}
+
+async function serve(
+  settings: ControlPlaneSettings,
+  log: ControlLog,
+  state: State,
+  closers: Closers,
+): Promise<{ admin: string; metrics: string }> {
+  const { logger, name } = settings;
+  const { snapshot, replicator, path } = state;
+  const statusLog = await openLog(settings.logUrl, { topic: 'headgate.status' });
+  closers.add(() => statusLog.close());
+  const board = new StatusBoard(statusLog);
+  board.start();
+  closers.add(() => board.stop());
+  const publisher = new StatusPublisher(statusLog, () => ({
+    v: 1,
+    name,
+    kind: 'control-plane',
+    at: new Date().toISOString(),
+    log: snapshot.log,
+    applied: snapshot.seq,
+    digest: snapshot.digest(),
+    foldVersion,
+    freshSeconds: Number.isFinite(replicator.freshness.ageSeconds())
+      ? replicator.freshness.ageSeconds()
+      : null,
+  }));
+  closers.add(() => publisher.stop());
+  const reporter = new NodeReporter(name, snapshot, path);
+  const credential = nodeCredentials(settings.nodeCredentialsDir);
+  const keeper = new NodeKeeper({ reporter, board, credential, logger });
+  keeper.start();
+  closers.add(() => keeper.stop());
+  watchCommits(state, board, logger);
+  startVerification(snapshot, closers, logger);
+  return {
+    admin: await listen(settings, log, state, board, closers),
+    metrics: await serveHealth(settings, state, closers),
+  };
+}
+
+async function listen(
+  settings: ControlPlaneSettings,
+  log: ControlLog,
+  state: State,
+  board: StatusBoard,
+  closers: Closers,
+): Promise<string> {
+  const { logger, operatorToken, gatewayToken } = settings;
+  const { snapshot, replicator, path } = state;
+  const usage = await openUsage({
+    logUrl: settings.logUrl,
+    dataDir: settings.dataDir,
+    keepRows: true,
+    logger,
+  });
+  closers.add(() => usage.close());
+  const past = new PastStates(log, snapshot);
+  const shared = { snapshot, replicator, log, path, past, board, usage: usage.reader, logger };
+  const app = await createAdminApp({ ...shared, replica: settings.name, operatorToken, gatewayToken });
+  const address = { host: settings.bind, port: settings.port };
+  await app.listen(address).catch((error: unknown) => {
+    throw listenError(error, address, '--port');
+  });
+  closers.add(() => app.close());
+  return urlOf(app.server.address() as AddressInfo);
+}
+
+async function serveHealth(settings: ControlPlaneSettings, state: State, closers: Closers): Promise<string> {
+  const metrics = foldMetrics(
+    () => state.snapshot,
+    () => state.replicator,
+  );
+  const health = await startHealthServer({
+    host: settings.bind,
+    port: settings.metricsPort,
+    checks: () => checks(state),
+    metrics: metrics.registry,
+    beforeScrape: metrics.update,
+  });
+  closers.add(() => health.close());
+  return health.url;
+}
+
+function checks({ snapshot, replicator }: State): Check[] {
+  const age = replicator.freshness.ageSeconds();
+  return [
+    {
+      name: 'log',
+      ok: replicator.reachable,
+      detail: replicator.reachable ? `at ${snapshot.seq}` : 'cannot be reached',
+    },
+    {
+      name: 'fold',
+      ok: !snapshot.halt && !replicator.fault,
+      detail: snapshot.halt?.reason ?? replicator.fault?.message ?? '',
+    },
+    { name: 'fresh', ok: age <= 30, detail: Number.isFinite(age) ? `${age.toFixed(1)} s` : 'not proven yet' },
+  ];
+}
+
+/** After each fold: our digest is remembered for comparison, and now and then written into the log. */
+function watchCommits(state: State, board: StatusBoard, logger: Logger): void {
+  const { snapshot, path } = state;
+  let checkpointAt = snapshot.seq + commitsPerCheckpoint;
+  state.listeners.add(() => {
+    board.remember(snapshot.seq, snapshot.digest());
+    if (snapshot.seq < checkpointAt) return;
+    checkpointAt = snapshot.seq + commitsPerCheckpoint;
+    const id = `checkpoint-${randomUUID()}`;
+    const decide = (): {
+      events: [{ type: 'checkpoint'; data: { foldVersion: number; digests: Record<string, string> } }];
+      result: () => void;
+    } => ({
+      events: [{ type: 'checkpoint', data: { foldVersion, digests: snapshot.digests() } }],
+      result: () => undefined,
+    });
+    path
+      .run({ id, hash: id, by: 'checkpoint', decide, repeated: () => undefined })
+      .catch((error: unknown) => logger.warn({ err: error }, 'no checkpoint was written'));
+  });
+  board.remember(snapshot.seq, snapshot.digest());
+}
+
+function startVerification(snapshot: Snapshot, closers: Closers, logger: Logger): void {
+  const stop = new AbortController();
+  const verifying = verifyInBackground(snapshot, stop.signal).then(
+    (verdict) => {
+      if (verdict && verdict.differing.length > 0)
+        logger.fatal(
+          { tables: verdict.differing },
+          'rows of state.db do not add up to their digest; stop this replica, delete its state.db and start it again',
+        );
+    },
+    (error: unknown) =>
+      logger.fatal({ err: error }, 'state.db cannot be read; stop this replica, delete it and start again'),
+  );
+  closers.add(async () => {
+    stop.abort();
+    await verifying;
+  });
+}

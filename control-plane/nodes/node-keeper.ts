@@ -1,0 +1,114 @@
+/**
+ * Looks after the nodes that have no agent: each is owned by one replica, which probes it every two seconds.
+ * Three misses are a down. A node whose owner has been silent for five seconds is claimed by whoever notices first.
+ */
+import type { Dialect } from '../../schemas/names.ts';
+import type { Logger } from '../../shared/process/logger.ts';
+import { delay } from '../../shared/snapshot/replicator.ts';
+import type { StatusBoard } from '../../shared/status/status-board.ts';
+import { type Damped, observe } from './damping.ts';
+import type { NodeReporter, NodeRow } from './node-reporter.ts';
+import { type Probed, probe } from './probe.ts';
+
+const probeIntervalMs = 2000;
+const missesUntilDown = 3;
+const ownerSilentSeconds = 5;
+const lookIntervalMs = 500;
+
+export interface KeeperOptions {
+  readonly reporter: NodeReporter;
+  readonly board: StatusBoard;
+  /** The node's own credential by its name; undefined where this replica was not given it. */
+  readonly credential: (name: string) => string | undefined;
+  readonly logger: Logger;
+}
+
+export class NodeKeeper {
+  readonly #options: KeeperOptions;
+  readonly #stop = new AbortController();
+  readonly #probed = new Map<string, Promise<void>>();
+  readonly #startedMs = performance.now();
+  #looking: Promise<void> | undefined;
+
+  constructor(options: KeeperOptions) {
+    this.#options = options;
+  }
+
+  start(): void {
+    this.#looking = this.#look();
+  }
+
+  async stop(): Promise<void> {
+    this.#stop.abort();
+    await this.#looking;
+    await Promise.allSettled(this.#probed.values());
+  }
+
+  async #look(): Promise<void> {
+    const { signal } = this.#stop;
+    while (!signal.aborted) {
+      for (const node of this.#options.reporter.nodes('probed')) {
+        const id = String(node.id);
+        if (this.#probed.has(id) || !this.#mayClaim(node)) continue;
+        const keeping = this.#keep(id).finally(() => this.#probed.delete(id));
+        this.#probed.set(id, keeping);
+      }
+      await delay(lookIntervalMs, signal);
+    }
+  }
+
+  #mayClaim(node: NodeRow): boolean {
+    const { reporter, board } = this.#options;
+    if (node.owner === null || node.owner === reporter.owner) return true;
+    const seen = board.controlPlanes().find(({ report }) => report.name === node.owner);
+    const silentSince = seen?.seenMs ?? this.#startedMs;
+    return (performance.now() - silentSince) / 1000 > ownerSilentSeconds;
+  }
+
+  /** Probes one node until it is gone or another replica owns it. */
+  async #keep(id: string): Promise<void> {
+    const { reporter, logger } = this.#options;
+    const { signal } = this.#stop;
+    let misses = 0;
+    let damped: Damped | undefined;
+    try {
+      if (!(await reporter.claim(id))) return;
+      while (!signal.aborted) {
+        const node = reporter.node(id);
+        if (node?.owner !== reporter.owner || node.agent === 1) return;
+        const answer = await probe(this.#target(node));
+        misses = answer.up ? 0 : misses + 1;
+        damped ??= {
+          told: node.changed_at === null ? undefined : node.up === 1,
+          dampSeconds: 0,
+          upSinceMs: undefined,
+        };
+        if (answer.up || misses >= missesUntilDown) {
+          damped = observe(damped, answer.up, performance.now());
+          await this.#tell(id, answer, damped);
+        }
+        await delay(probeIntervalMs, signal);
+      }
+    } catch (error) {
+      // The log is away, or others were faster: the next look begins anew.
+      logger.debug(
+        { node: id, reason: error instanceof Error ? error.message : 'unknown' },
+        'node not reported',
+      );
+    }
+  }
+
+  async #tell(id: string, answer: Probed, damped: Damped): Promise<void> {
+    const { reporter } = this.#options;
+    if (answer.up && damped.told === true)
+      await reporter.tell(id, { up: true, models: answer.models, windows: answer.windows });
+    else if (!answer.up)
+      await reporter.tell(id, { up: false, models: [], windows: {}, reason: answer.reason });
+  }
+
+  #target(node: NodeRow): { url: string; dialect: Dialect; credential: string | undefined } {
+    const name = node.credential;
+    const credential = name === null ? undefined : this.#options.credential(String(name));
+    return { url: String(node.url), dialect: node.dialect as Dialect, credential };
+  }
+}

@@ -1,0 +1,84 @@
+/**
+ * Asks one inference server how it is: its health route, then the models it serves.
+ * The node is untrusted: no redirect is followed, the answer's size and the wait are bounded, none of its text is kept
+ * but names of models that can be names.
+ */
+import { type Dispatcher, request } from 'undici';
+import type { Dialect } from '../../schemas/names.ts';
+import { dialects } from '../../shared/dialect/dialects.ts';
+import { modelsPath, servedModels } from '../../shared/dialect/node-answers.ts';
+
+export interface ProbeTarget {
+  readonly url: string;
+  readonly dialect: Dialect;
+  /** The node's own credential, where it wants one. */
+  readonly credential?: string | undefined;
+}
+
+export type Probed =
+  | {
+      readonly up: true;
+      readonly models: readonly string[];
+      readonly windows: Readonly<Record<string, number>>;
+    }
+  /** `reason` is fit for an event: ours, short, without the node's words. */
+  | { readonly up: false; readonly reason: string };
+
+const timeoutMs = 2000;
+const answerBytesMax = 1024 * 1024;
+const modelsMax = 1000;
+
+export async function probe(target: ProbeTarget): Promise<Probed> {
+  try {
+    const health = await ask(target, dialects[target.dialect].healthPath);
+    await health.body.dump();
+    if (health.statusCode !== 200) return { up: false, reason: `health answered ${health.statusCode}` };
+    const answer = await ask(target, modelsPath);
+    if (answer.statusCode !== 200) {
+      await answer.body.dump();
+      return { up: false, reason: `models answered ${answer.statusCode}` };
+    }
+    return modelsOf(target.dialect, JSON.parse(await boundedText(answer.body)));
+  } catch (error) {
+    return { up: false, reason: reasonOf(error) };
+  }
+}
+
+function modelsOf(dialect: Dialect, answer: unknown): Probed {
+  const served = servedModels(dialect, answer).slice(0, modelsMax);
+  const models = served.map(({ name }) => name).filter((name) => name.length <= 200);
+  const windows: Record<string, number> = {};
+  for (const { name, windowTokens } of served) if (windowTokens !== undefined) windows[name] = windowTokens;
+  return { up: true, models, windows };
+}
+
+function ask(target: ProbeTarget, path: string): Promise<Dispatcher.ResponseData> {
+  const base = target.url.endsWith('/') ? target.url.slice(0, -1) : target.url;
+  const headers = target.credential === undefined ? {} : { authorization: `Bearer ${target.credential}` };
+  return request(base + path, {
+    headers,
+    headersTimeout: timeoutMs,
+    bodyTimeout: timeoutMs,
+    signal: AbortSignal.timeout(timeoutMs),
+  });
+}
+
+async function boundedText(body: Dispatcher.ResponseData['body']): Promise<string> {
+  const chunks: Buffer[] = [];
+  let bytes = 0;
+  for await (const chunk of body as AsyncIterable<Buffer>) {
+    bytes += chunk.length;
+    if (bytes > answerBytesMax) throw new Error('the answer is too large');
+    chunks.push(chunk);
+  }
+  return Buffer.concat(chunks).toString('utf8');
+}
+
+function reasonOf(error: unknown): string {
+  if (error instanceof SyntaxError) return 'models answered no JSON';
+  const code = error instanceof Error && 'code' in error ? String(error.code) : '';
+  if (code === 'ECONNREFUSED') return 'connection refused';
+  if (/TIMEOUT|ABORT/.test(code) || (error instanceof Error && error.name === 'TimeoutError'))
+    return 'no answer in time';
+  return /^[A-Z_]{1,40}$/.test(code) ? `unreachable (${code})` : 'unreachable';
+}

@@ -1,0 +1,92 @@
+/**
+ * The admin API over HTTP: token, one error envelope, OpenAPI document. Routes come from the registries; no policy here.
+ * The API is for operators' networks: it listens on loopback unless told otherwise and takes no call without the token.
+ */
+import { createHash, timingSafeEqual } from 'node:crypto';
+import swagger from '@fastify/swagger';
+import websocket from '@fastify/websocket';
+import Fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify';
+import { jsonSchemaTransform } from 'fastify-type-provider-zod';
+import { CommandError } from '../command-error.ts';
+import { registerCommandRoutes } from './command-routes.ts';
+import type { AdminContext } from './context.ts';
+import { registerEventRoutes } from './event-routes.ts';
+import { registerFleetRoutes } from './fleet-routes.ts';
+import { registerReadRoutes } from './read-routes.ts';
+import { registerSnapshotRoute } from './snapshot-route.ts';
+
+const bodyBytesMax = 8 * 1024 * 1024;
+export const adminPrefix = '/admin/v1';
+/** Routes that gateways fetch with a token of their own. */
+const gatewayRoutes = new Set([`${adminPrefix}/snapshot`]);
+
+export async function createAdminApp(context: AdminContext): Promise<FastifyInstance> {
+  const app = Fastify({
+    logger: false,
+    bodyLimit: bodyBytesMax,
+    forceCloseConnections: true,
+    routerOptions: { maxParamLength: 400 },
+  });
+  await app.register(swagger, {
+    openapi: { openapi: '3.1.0', info: { title: 'Headgate admin API', version: '1' } },
+    transform: jsonSchemaTransform,
+  });
+  await app.register(websocket, { options: { maxPayload: 1024 * 1024 } });
+  app.addHook('onRequest', (request, _reply, done) => done(authorisationFault(request, context)));
+  app.setErrorHandler((error, request, reply) => answerError(error, request, reply, context));
+  app.setNotFoundHandler((request, reply) =>
+    answerError(new CommandError('NotFound', 'no such route in the admin API'), request, reply, context),
+  );
+  await app.register(
+    (routes, _options, done) => {
+      routes.get('/openapi.json', { schema: { hide: true } }, () => app.swagger());
+      registerCommandRoutes(routes, context);
+      registerReadRoutes(routes, context);
+      registerEventRoutes(routes, context);
+      registerFleetRoutes(routes, context);
+      registerSnapshotRoute(routes, context);
+      done();
+    },
+    { prefix: adminPrefix },
+  );
+  return app;
+}
+
+function authorisationFault(request: FastifyRequest, context: AdminContext): CommandError | undefined {
+  const path = request.url.split('?', 1)[0] ?? '';
+  if (path === `${adminPrefix}/openapi.json`) return undefined;
+  const token = /^bearer +(\S+)$/i.exec(request.headers.authorization ?? '')?.[1] ?? '';
+  if (isSame(token, context.operatorToken)) return undefined;
+  if (gatewayRoutes.has(path) && isSame(token, context.gatewayToken)) return undefined;
+  return new CommandError('Unauthorized', 'the operator token is missing or not valid', {
+    next: 'set HEADGATE_TOKEN, or run beside a service started with `npm start`',
+  });
+}
+
+/** Compares without telling by its time how much was right. */
+function isSame(given: string, wanted: string): boolean {
+  const digest = (text: string): Buffer => createHash('sha256').update(text).digest();
+  return timingSafeEqual(digest(given), digest(wanted));
+}
+
+function answerError(
+  error: unknown,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  context: AdminContext,
+): FastifyReply {
+  const path = request.url.split('?', 1)[0] ?? '/';
+  const refusal = asCommandError(error);
+  if (refusal.type === 'InternalError') context.logger.error({ err: error, path }, 'command failed');
+  return reply.code(refusal.status).send(refusal.envelope(path));
+}
+
+function asCommandError(error: unknown): CommandError {
+  if (error instanceof CommandError) return error;
+  const status = error instanceof Error && 'statusCode' in error ? Number(error.statusCode) : 500;
+  if (status === 413)
+    return new CommandError('CommandTooLarge', `the body is larger than ${bodyBytesMax} bytes`);
+  if (status >= 400 && status < 500)
+    return new CommandError('InvalidCommand', 'the request cannot be read: send JSON');
+  return new CommandError('InternalError', 'a fault of ours; the log of the control plane says more');
+}

@@ -1,0 +1,78 @@
+/** What the routes of the admin API work with, and how a request's common parts are read. */
+import type { FastifyRequest } from 'fastify';
+import { z } from 'zod';
+import { idSchema } from '../../schemas/names.ts';
+import type { ControlLog } from '../../shared/log/control-log.ts';
+import type { Logger } from '../../shared/process/logger.ts';
+import type { Replicator } from '../../shared/snapshot/replicator.ts';
+import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
+import type { StatusBoard } from '../../shared/status/status-board.ts';
+import type { UsageReader } from '../../shared/usage/usage-store.ts';
+import { CommandError } from '../command-error.ts';
+import type { CommandPath } from '../command-path.ts';
+import type { Actor } from '../commands/authorise.ts';
+import type { PastStates } from '../state/past.ts';
+
+export interface AdminContext {
+  readonly replica: string;
+  readonly snapshot: Snapshot;
+  readonly replicator: Replicator;
+  readonly log: ControlLog;
+  readonly path: CommandPath;
+  readonly past: PastStates;
+  readonly board: StatusBoard;
+  readonly usage: UsageReader;
+  readonly operatorToken: string;
+  readonly gatewayToken: string;
+  readonly logger: Logger;
+}
+
+const flag = z.enum(['true', 'false']).optional();
+export const commandQuerySchema = z.object({
+  why: z.string().max(500).optional(),
+  force: flag,
+  dryRun: flag,
+});
+export const readQuerySchema = z.object({
+  /** The state after this commit. */
+  at: z.coerce.number().int().min(1).optional(),
+  /** Wait until this commit is folded, so that a client reads its own writes. */
+  min: z.coerce.number().int().min(0).optional(),
+  limit: z.coerce.number().int().min(1).optional(),
+  organisation: idSchema.optional(),
+});
+
+const waitForMinMs = 10_000;
+
+/** Who acts: the operator, or a member in whose name the operator's token is used. */
+export function actorOf(request: FastifyRequest): Actor {
+  const person = request.headers['x-headgate-as'];
+  if (person === undefined) return {};
+  const parsed = idSchema.safeParse(person);
+  if (!parsed.success) throw new CommandError('Forbidden', 'x-headgate-as must name one person by id');
+  return { person: parsed.data };
+}
+
+/** The state a read is answered from: now, at a past position, or once a position is folded. */
+export async function stateFor(
+  context: AdminContext,
+  query: z.infer<typeof readQuerySchema>,
+): Promise<Snapshot> {
+  if (query.min !== undefined && !(await context.replicator.reached(query.min, waitForMinMs)))
+    throw new CommandError('LogUnavailable', `position ${query.min} was not folded in time`, {
+      next: 'try again',
+    });
+  return query.at === undefined ? context.snapshot : context.past.at(query.at);
+}
+
+/** Throws InvalidCommand with every fault. */
+export function parseQuery<Schema extends z.ZodType>(schema: Schema, query: unknown): z.output<Schema> {
+  const parsed = schema.safeParse(query);
+  if (parsed.success) return parsed.data;
+  const details = parsed.error.issues.map(({ path, message }) => ({ path: path.join('.'), message }));
+  throw new CommandError(
+    'InvalidCommand',
+    `the query cannot be used: ${details[0]?.path}: ${details[0]?.message}`,
+    { details },
+  );
+}

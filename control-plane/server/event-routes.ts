@@ -1,0 +1,153 @@
+/** Routes of events: a list, a live tail over WebSocket, and the raw log for export and replay. */
+import { Readable } from 'node:stream';
+import type { WebSocket } from '@fastify/websocket';
+import type { FastifyInstance, FastifyRequest } from 'fastify';
+import { z } from 'zod';
+import type { Commit } from '../../schemas/commit.ts';
+import { CommandError } from '../command-error.ts';
+import { authorise } from '../commands/authorise.ts';
+import { type AcceptedRecord, CommitReader } from '../state/commits.ts';
+import { type AdminContext, actorOf, parseQuery } from './context.ts';
+
+const querySchema = z.object({
+  from: z.coerce.number().int().min(1).default(1),
+  to: z.coerce.number().int().min(1).optional(),
+  type: z.string().max(100).optional(),
+  limit: z.coerce.number().int().min(1).optional(),
+});
+type Query = z.output<typeof querySchema>;
+
+/** Events in one answer at most; `nextFrom` says where to go on. */
+const eventsPerAnswerMax = 10_000;
+/** A tail whose client does not read is ended, not buffered without end. */
+const bufferedBytesMax = 4 * 1024 * 1024;
+
+export interface ListedEvent {
+  readonly position: number;
+  readonly index: number;
+  readonly type: string;
+  readonly v: number;
+  readonly data: unknown;
+  readonly at: string;
+  readonly by: string;
+  readonly why?: string;
+  readonly command: string;
+}
+
+function eventsOf(commit: Commit, type: string | undefined): ListedEvent[] {
+  const { seq, at, by, why, id } = commit;
+  return commit.events
+    .map((event, index) => ({
+      position: seq,
+      index,
+      type: event.type,
+      v: event.v,
+      data: event.data,
+      at,
+      by,
+      ...(why !== undefined && { why }),
+      command: id,
+    }))
+    .filter((event) => type === undefined || event.type === type);
+}
+
+async function list(context: AdminContext, query: Query): Promise<object> {
+  const { snapshot, log } = context;
+  const position = snapshot.seq;
+  const to = Math.min(query.to ?? position, position);
+  const max = Math.min(query.limit ?? eventsPerAnswerMax, eventsPerAnswerMax);
+  const items: ListedEvent[] = [];
+  let nextFrom: number | undefined;
+  for await (const batch of new CommitReader(log, snapshot.log).upTo(to)) {
+    nextFrom = collect(batch, query, max, items);
+    if (nextFrom !== undefined) break;
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+  if (query.limit !== undefined) return { items: items.slice(0, query.limit), position };
+  return { items, position, ...(nextFrom !== undefined && { nextFrom }) };
+}
+
+/** Adds whole commits until there are enough; then the `seq` to go on from. */
+function collect(
+  batch: readonly AcceptedRecord[],
+  query: Query,
+  max: number,
+  items: ListedEvent[],
+): number | undefined {
+  for (const { commit } of batch) {
+    if (items.length >= max) return commit.seq;
+    if (commit.seq >= query.from) items.push(...eventsOf(commit, query.type));
+  }
+  return undefined;
+}
+
+/** Sends what is there from `from`, then each commit as it is folded. */
+async function stream(context: AdminContext, query: Query, socket: WebSocket): Promise<void> {
+  let open = true;
+  const onEnd = (): void => {
+    open = false;
+  };
+  socket.on('close', onEnd).on('error', onEnd);
+  const reader = new CommitReader(context.log, context.snapshot.log);
+  while (open) {
+    for await (const batch of reader.upTo(context.snapshot.seq)) {
+      const wanted = batch.filter(({ commit }) => commit.seq >= query.from);
+      for (const event of wanted.flatMap(({ commit }) => eventsOf(commit, query.type)))
+        socket.send(JSON.stringify(event));
+      if (socket.bufferedAmount > bufferedBytesMax) {
+        socket.close(1013, 'too slow');
+        return;
+      }
+    }
+    // Wakes at the next commit; the time-out only bounds how long a closed socket is kept in mind.
+    await context.replicator.reached(reader.seq + 1, 1000);
+  }
+}
+
+async function* exportLines(context: AdminContext, from: number): AsyncIterable<string> {
+  const { log, snapshot } = context;
+  for await (const batch of new CommitReader(log, snapshot.log).upTo(snapshot.seq)) {
+    for (const { commit, record } of batch) {
+      if (commit.seq < from) continue;
+      const line = { offset: record.offset, value: record.value.toString('base64') };
+      const signature = record.signature?.toString('base64');
+      yield `${JSON.stringify(signature === undefined ? line : { ...line, signature })}\n`;
+    }
+  }
+}
+
+export function registerEventRoutes(app: FastifyInstance, context: AdminContext): void {
+  const operatorsOnly = (request: FastifyRequest): void =>
+    authorise(context.snapshot.db, actorOf(request), 'operator', () => undefined);
+  app.get('/events', { schema: { summary: 'List events' } }, (request) => {
+    operatorsOnly(request);
+    return list(context, parseQuery(querySchema, request.query));
+  });
+  app.get('/log', { schema: { summary: 'Export the accepted records of the log' } }, (request, reply) => {
+    operatorsOnly(request);
+    const { from } = parseQuery(querySchema, request.query);
+    return reply.type('application/x-ndjson').send(Readable.from(exportLines(context, from)));
+  });
+  app.get(
+    '/events/stream',
+    {
+      websocket: true,
+      schema: { hide: true },
+      preValidation: (request, _reply, done) => {
+        // A browser page of another site must not read the log with somebody's cookies or network position.
+        done(
+          request.headers.origin === undefined
+            ? undefined
+            : new CommandError('Forbidden', 'no Origin is served here'),
+        );
+      },
+    },
+    (socket, request) => {
+      operatorsOnly(request);
+      stream(context, parseQuery(querySchema, request.query), socket).catch((error) => {
+        context.logger.warn({ err: error }, 'event tail ended');
+        socket.close(1011, 'the log cannot be read now');
+      });
+    },
+  );
+}

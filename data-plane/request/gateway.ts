@@ -1,0 +1,31 @@
+/** What a request works with: handed to `handle` by the composition root, and no more than a request may touch. */
+import type { Logger } from '../../shared/process/logger.ts';
+import type { Lookup } from '../../shared/snapshot/lookup.ts';
+import type { NodeLoad } from '../upstream/load.ts';
+import type { NodePools } from '../upstream/node-pools.ts';
+import type { Meter } from '../usage/meter.ts';
+import type { BodyBudget } from './body.ts';
+import type { TokenCounter } from './context.ts';
+import type { LocalCounters } from './counters.ts';
+import type { ForwardSettings } from './forward.ts';
+import type { Exchange } from './handle.ts';
+import type { HostNames } from './host.ts';
+
+export interface Gateway {
+  readonly hosts: HostNames;
+  readonly lookup: Lookup;
+  readonly counters: LocalCounters;
+  readonly bodies: BodyBudget;
+  readonly pools: NodePools;
+  readonly load: NodeLoad;
+  readonly meter: Meter;
+  readonly forwarding: ForwardSettings;
+  readonly countTokens: TokenCounter;
+  readonly logger: Logger;
+  /** May no key be accepted, because the snapshot cannot be proven fresh enough? Asked within each request. */
+  fenced(): boolean;
+  /** Wall clock, ms since 1970. */
+  now(): number;
+  /** Told of every exchange at its end, for metrics and the access log. */
+  observe(exchange: Exchange): void;
+}

@@ -1,0 +1,176 @@
+/**
+ * The listeners of a gateway: from a socket to `handle`, and every refusal that the framework or the parser makes itself
+ * in the one envelope. No policy: which host, which key, which node is decided in request/.
+ */
+import {
+  createServer,
+  type IncomingMessage,
+  type Server,
+  type ServerResponse,
+  STATUS_CODES,
+} from 'node:http';
+import { createServer as createTlsServer, type Server as TlsServer } from 'node:https';
+import type { AddressInfo, Socket } from 'node:net';
+import Fastify, { type FastifyInstance } from 'fastify';
+import { type ListenAddress, listenError, urlOf } from '../../shared/process/listener.ts';
+import type { Target } from '../request/host.ts';
+import { Refusal } from '../request/refusal.ts';
+import { mintRequestId } from '../request/request-id.ts';
+
+/** Handles one exchange to its end; never rejects. `fixed` is set on a stack's own port, where the Host header is not read. */
+export type Handler = (
+  request: IncomingMessage,
+  response: ServerResponse,
+  fixed: Target | undefined,
+) => Promise<void>;
+
+export interface Tls {
+  readonly cert: Buffer;
+  readonly key: Buffer;
+}
+
+export interface ListenerOptions extends ListenAddress {
+  readonly handler: Handler;
+  /** The one stack that this port serves. */
+  readonly fixed?: Target;
+  readonly tls?: Tls | undefined;
+  /** Names the flag in the error of a taken port. */
+  readonly flag: string;
+}
+
+export interface Listener {
+  readonly url: string;
+  /** Takes a new certificate for the connections to come. */
+  renewTls(tls: Tls): void;
+  /** Stops accepting; idle connections are closed, those with a request are told to close after it. */
+  stopAccepting(): void;
+  /** Ends what is left. */
+  destroy(): void;
+}
+
+/** Largest header block, bytes: prompts belong in bodies. */
+const headerBytesMax = 16 * 1024;
+/** A client must have sent its headers within this. */
+const headersTimeoutMs = 30_000;
+/** A client must have sent its whole request within this. */
+const requestTimeoutMs = 300_000;
+
+export async function startListener(options: ListenerOptions): Promise<Listener> {
+  let server: Server | TlsServer | undefined;
+  const app = createApp(options, (created) => {
+    server = created;
+  });
+  try {
+    await app.listen({ host: options.host, port: options.port });
+  } catch (error) {
+    throw listenError(error, options, options.flag);
+  }
+  const listening = server as Server | TlsServer;
+  const sockets = trackSockets(listening);
+  return {
+    url: urlOf(listening.address() as AddressInfo, options.tls !== undefined),
+    renewTls: (tls) => {
+      if ('setSecureContext' in listening) listening.setSecureContext(tls);
+    },
+    stopAccepting: () => {
+      listening.close();
+      listening.closeIdleConnections();
+    },
+    destroy: () => {
+      for (const socket of sockets) socket.destroy();
+    },
+  };
+}
+
+function createApp(
+  options: ListenerOptions,
+  onServer: (server: Server | TlsServer) => void,
+): FastifyInstance {
+  const { handler, fixed } = options;
+  const app = Fastify({
+    logger: false,
+    disableRequestLogging: true,
+    exposeHeadRoutes: false,
+    return503OnClosing: false,
+    routerOptions: { ignoreTrailingSlash: false },
+    serverFactory: (listener) => {
+      const limits = {
+        maxHeaderSize: headerBytesMax,
+        headersTimeout: headersTimeoutMs,
+        requestTimeout: requestTimeoutMs,
+      };
+      const server = options.tls
+        ? createTlsServer({ ...limits, ...options.tls }, listener)
+        : createServer(limits, listener);
+      server.keepAliveTimeout = 75_000;
+      server.on('clientError', refuseGarbage);
+      // The body is asked for when it is read, after the key was looked at.
+      server.on('checkContinue', listener);
+      server.on('checkExpectation', listener);
+      server.on('connect', (_request: IncomingMessage, socket: Socket) =>
+        refuseGarbage(badRequest(), socket),
+      );
+      // Without a listener for it an `Upgrade` header is ignored, as HTTP allows (RFC 9110, 7.8).
+      onServer(server);
+      return server as Server;
+    },
+    // A path that cannot be decoded is still a request: it is refused by the same road.
+    frameworkErrors: (_error, request, reply) => {
+      reply.hijack();
+      void handler(request.raw, reply.raw, fixed);
+    },
+  });
+  // Bodies stay unread until the handler has looked at the key.
+  app.removeAllContentTypeParsers();
+  app.addContentTypeParser('*', (_request, _payload, done) => done(null));
+  app.addHook('onRequest', (request, reply) => {
+    reply.hijack();
+    return handler(request.raw, reply.raw, fixed);
+  });
+  app.all('/*', () => undefined);
+  app.setNotFoundHandler(() => undefined);
+  return app;
+}
+
+function trackSockets(server: Server): Set<Socket> {
+  const sockets = new Set<Socket>();
+  server.on('connection', (socket: Socket) => {
+    sockets.add(socket);
+    socket.on('close', () => sockets.delete(socket));
+  });
+  return sockets;
+}
+
+function badRequest(): Refusal {
+  return new Refusal('UnsupportedShapeError', 'The request is not well-formed HTTP.', { reason: 'bad http' });
+}
+
+/** Answers what the parser could not read, by the one envelope, and closes; its path cannot be known. */
+function refuseGarbage(
+  error: Error & { code?: string },
+  socket: Pick<Socket, 'writable' | 'end' | 'destroy'>,
+): void {
+  if (error.code === 'ECONNRESET' || !socket.writable) {
+    socket.destroy();
+    return;
+  }
+  const refusal =
+    error.code === 'HPE_HEADER_OVERFLOW'
+      ? new Refusal('PayloadTooLargeError', `The request's headers are larger than ${headerBytesMax} bytes.`)
+      : badRequest();
+  socket.end(rawAnswer(refusal));
+}
+
+function rawAnswer(refusal: Refusal): string {
+  const body = JSON.stringify(refusal.envelope('/'));
+  return [
+    `HTTP/1.1 ${refusal.status} ${STATUS_CODES[refusal.status]}`,
+    'content-type: application/json',
+    `content-length: ${Buffer.byteLength(body)}`,
+    `x-request-id: ${mintRequestId()}`,
+    'x-should-retry: false',
+    'connection: close',
+    '',
+    body,
+  ].join('\r\n');
+}
