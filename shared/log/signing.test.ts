@@ -1,0 +1,91 @@
+/** Signing keys: which files make a signer, what the refused ones are told, and which signatures are believed. */
+import { generateKeyPairSync, type KeyObject } from 'node:crypto';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, expect, test } from 'vitest';
+import { loadSigner, SigningKeyUnusable, verify } from './signing.ts';
+
+const folder = mkdtempSync(join(tmpdir(), 'headgate-key-'));
+afterAll(() => rmSync(folder, { recursive: true }));
+
+function fileOf(name: string, text: string | Buffer): string {
+  const path = join(folder, name);
+  writeFileSync(path, text);
+  return path;
+}
+function pem(key: KeyObject, passphrase?: string): string | Buffer {
+  if (key.type === 'public') return key.export({ type: 'spki', format: 'pem' });
+  return key.export({
+    type: 'pkcs8',
+    format: 'pem',
+    ...(passphrase ? { cipher: 'aes-256-cbc', passphrase } : {}),
+  });
+}
+
+const { privateKey, publicKey } = generateKeyPairSync('ed25519');
+const signer = loadSigner(fileOf('good.pem', pem(privateKey)));
+const raw = Buffer.from('record');
+
+test('a signer signs what its public key verifies', () => {
+  const signature = signer.sign(raw);
+  expect(signature).toHaveLength(64);
+  expect(signer.publicKey).toBe(publicKey.export({ type: 'spki', format: 'der' }).toString('base64'));
+  expect(verify([signer.publicKey], raw, signature)).toBe(true);
+});
+
+test('a signature by any one of the signers will do', () => {
+  const other = loadSigner(fileOf('other.pem', pem(generateKeyPairSync('ed25519').privateKey)));
+  expect(verify([other.publicKey, signer.publicKey], raw, signer.sign(raw))).toBe(true);
+  expect(verify([other.publicKey], raw, signer.sign(raw))).toBe(false);
+});
+
+const rsa = generateKeyPairSync('rsa', { modulusLength: 2048 });
+const rsaPublic = rsa.publicKey.export({ type: 'spki', format: 'der' }).toString('base64');
+
+test.each([
+  ['no signature', [signer.publicKey], raw, null],
+  ['an empty one', [signer.publicKey], raw, Buffer.alloc(0)],
+  ['one of zeros', [signer.publicKey], raw, Buffer.alloc(64)],
+  ['one that is too long', [signer.publicKey], raw, Buffer.concat([signer.sign(raw), Buffer.alloc(1)])],
+  ['one over other bytes', [signer.publicKey], Buffer.from('recorD'), signer.sign(raw)],
+  ['one where nobody may sign', [], raw, signer.sign(raw)],
+  ['one by a key that cannot be read', ['not a key', ''], raw, signer.sign(raw)],
+  ['one by a key of another type', [rsaPublic], raw, signer.sign(raw)],
+])('%s is not believed', (_, signers, bytes, signature) => {
+  expect(verify(signers, bytes, signature)).toBe(false);
+});
+
+test('a flood of keys does not make a good one unknown', () => {
+  const signature = signer.sign(raw);
+  for (let n = 0; n < 200; n++) expect(verify([`junk-${n}`], raw, signature)).toBe(false);
+  expect(verify([signer.publicKey], raw, signature)).toBe(true);
+});
+
+test.each([
+  ['missing', () => join(folder, 'missing.pem'), /cannot read.*ENOENT.*openssl genpkey/],
+  ['a folder', () => folder, /cannot read/],
+  ['encrypted', () => fileOf('encrypted.pem', pem(privateKey, 'passphrase')), /encrypted.*decrypt it/],
+  ['a public key', () => fileOf('public.pem', pem(publicKey)), /public key; the private one/],
+  ['of another type', () => fileOf('rsa.pem', pem(rsa.privateKey)), /type rsa, not ed25519/],
+  ['empty', () => fileOf('empty.pem', ''), /no private key in PEM form/],
+  ['not PEM', () => fileOf('raw.pem', 'SECRET'), /no private key in PEM form/],
+])('a key file that is %s is refused with what to do', (_, path, message) => {
+  expect(() => loadSigner(path())).toThrow(SigningKeyUnusable);
+  expect(() => loadSigner(path())).toThrow(message);
+});
+
+test('no error text repeats what stands in a key file', () => {
+  const path = fileOf('broken.pem', String(pem(privateKey)).replace('MC4', 'XXX'));
+  const secret = String(pem(privateKey)).split('\n')[1]!.slice(8, 24);
+  const error = (() => {
+    try {
+      return loadSigner(path);
+    } catch (thrown) {
+      return thrown;
+    }
+  })();
+  expect(error).toBeInstanceOf(SigningKeyUnusable);
+  const { message, stack, cause } = error as Error;
+  expect(`${message}${stack}${String(cause)}`).not.toContain(secret);
+});
