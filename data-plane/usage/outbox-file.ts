@@ -1,0 +1,257 @@
+/**
+ * The file behind the outbox: rows of usage not yet known to be on the log, by incarnation and number.
+ * Primary data: each transaction is on the disk when it returns. Numbers of an incarnation have no gaps, so first and
+ * last number and the shipped one say all about its rows without counting them.
+ */
+import { existsSync, mkdirSync, renameSync } from 'node:fs';
+import { dirname } from 'node:path';
+import {
+  type Database,
+  DatabaseCorrupt,
+  inOurWords,
+  openDatabase,
+  type Statement,
+} from '../../shared/sqlite.ts';
+
+const formatVersion = 1;
+/** Shipments removed by one transaction at most, so that none takes long. */
+const trimmedAtOnceMax = 10;
+
+const schemaSql = `
+CREATE TABLE incarnation (
+  ordinal INTEGER PRIMARY KEY,   -- order of the process starts
+  id TEXT NOT NULL UNIQUE
+) STRICT;
+CREATE TABLE row (
+  ordinal INTEGER NOT NULL,
+  n INTEGER NOT NULL,
+  body TEXT NOT NULL,            -- the row as JSON
+  PRIMARY KEY (ordinal, n)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE shipment (
+  id INTEGER PRIMARY KEY,        -- order of the acknowledgements
+  ordinal INTEGER NOT NULL,
+  upto_n INTEGER NOT NULL,       -- rows up to this number are on the log
+  at_ms INTEGER NOT NULL         -- when the log acknowledged them, ms since 1970
+) STRICT;
+PRAGMA user_version = ${formatVersion};
+`;
+
+/** Rows of one process start. */
+export interface Incarnation {
+  readonly ordinal: number;
+  readonly id: string;
+  /** Number of the first row still in the file. */
+  firstN: number;
+  /** Rows up to this number are on the log. */
+  shippedN: number;
+  /** Number of the last row in the file; 0 while there was none. */
+  lastN: number;
+}
+export interface NewRow {
+  readonly n: number;
+  readonly body: string;
+}
+export interface Shipped {
+  readonly incarnation: Incarnation;
+  readonly uptoN: number;
+  readonly atMs: number;
+}
+/** Rows on the log that were acknowledged before `sinceMs`, or that make more than `rowsMax`, need not be kept. */
+export interface Keep {
+  readonly sinceMs: number;
+  readonly rowsMax: number;
+}
+/** Tokens of the pool, or turns of a visitor, in rows of the file. */
+export interface PendingSum {
+  readonly organisation: string | null;
+  readonly period: string | null;
+  readonly visitor: string | null;
+  readonly tokens: number;
+  readonly turns: number;
+}
+
+export interface OpenedFile {
+  readonly file: OutboxFile;
+  /** Where a damaged file was moved: its rows that were not shipped are not on the log. */
+  readonly putAsideAs?: string;
+}
+
+/** Opens or makes the file. A damaged one is moved away, never written again. Throws the errors of shared/sqlite.ts. */
+export function openOutboxFile(path: string, nowMs: number): OpenedFile {
+  mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
+  try {
+    return { file: new OutboxFile(path) };
+  } catch (error) {
+    if (!(error instanceof DatabaseCorrupt)) throw error;
+    const putAsideAs = `${path}.damaged-${nowMs}`;
+    for (const suffix of ['', '-wal', '-shm'])
+      if (existsSync(path + suffix)) renameSync(path + suffix, putAsideAs + suffix);
+    return { file: new OutboxFile(path), putAsideAs };
+  }
+}
+
+export class OutboxFile {
+  /** Oldest first. */
+  readonly incarnations: Incarnation[];
+  readonly #path: string;
+  readonly #db: Database;
+  readonly #insert: Statement;
+  readonly #read: Statement;
+  readonly #ship: Statement;
+  readonly #oldest: Statement;
+  readonly #sums: Statement;
+
+  constructor(path: string) {
+    this.#path = path;
+    this.#db = openDatabase(path, { durability: 'full' });
+    try {
+      this.#migrate();
+      this.#insert = this.#db.prepare('INSERT INTO row VALUES (?, ?, ?)');
+      this.#read = this.#db
+        .prepare('SELECT body FROM row WHERE ordinal = ? AND n > ? ORDER BY n LIMIT ?')
+        .pluck();
+      this.#ship = this.#db.prepare('INSERT INTO shipment (ordinal, upto_n, at_ms) VALUES (?, ?, ?)');
+      this.#oldest = this.#db.prepare('SELECT * FROM shipment ORDER BY id LIMIT ?');
+      this.#sums = this.#db.prepare(sumsSql);
+      this.incarnations = this.#readIncarnations();
+    } catch (error) {
+      this.#db.close();
+      throw inOurWords(error, path);
+    }
+  }
+
+  /** Rows in the file, shipped or not. */
+  get rows(): number {
+    return this.incarnations.reduce((sum, { firstN, lastN }) => sum + lastN - firstN + 1, 0);
+  }
+  /** Rows not yet known to be on the log. */
+  get unshipped(): number {
+    return this.incarnations.reduce((sum, { shippedN, lastN }) => sum + lastN - shippedN, 0);
+  }
+
+  begin(id: string): Incarnation {
+    return this.#try(() => {
+      const { lastInsertRowid } = this.#db.prepare('INSERT INTO incarnation (id) VALUES (?)').run(id);
+      const incarnation = { ordinal: Number(lastInsertRowid), id, firstN: 1, shippedN: 0, lastN: 0 };
+      this.incarnations.push(incarnation);
+      return incarnation;
+    });
+  }
+
+  /**
+   * Writes new rows of an incarnation and what the log acknowledged, and removes what need not be kept, all or nothing;
+   * on return it is on the disk.
+   */
+  write(incarnation: Incarnation, rows: readonly NewRow[], shipped: readonly Shipped[], keep: Keep): void {
+    const removed = this.#try(() =>
+      this.#db
+        .transaction(() => {
+          for (const { n, body } of rows) this.#insert.run(incarnation.ordinal, n, body);
+          for (const { incarnation: of, uptoN, atMs } of shipped) this.#ship.run(of.ordinal, uptoN, atMs);
+          return this.#trim(keep);
+        })
+        .immediate(),
+    );
+    incarnation.lastN = rows.at(-1)?.n ?? incarnation.lastN;
+    for (const { ordinal, upto_n } of removed) this.#forget(ordinal, upto_n);
+  }
+
+  /** Bodies of the rows behind number `n`, in order. */
+  read({ ordinal }: Incarnation, n: number, rowsMax: number): string[] {
+    return this.#try(() => this.#read.all(ordinal, n, rowsMax) as string[]);
+  }
+
+  /** Takes back that rows from number `n` on are on the log. False where some of them are no longer in the file. */
+  unship(incarnation: Incarnation, n: number): boolean {
+    if (n < incarnation.firstN) return false;
+    this.#try(() =>
+      this.#db.prepare('DELETE FROM shipment WHERE ordinal = ? AND upto_n >= ?').run(incarnation.ordinal, n),
+    );
+    incarnation.shippedN = Math.min(incarnation.shippedN, n - 1);
+    return true;
+  }
+
+  /** What the rows behind number `n` add up to. */
+  sums({ ordinal }: Incarnation, n: number): PendingSum[] {
+    return this.#try(() => this.#sums.all(ordinal, n) as PendingSum[]);
+  }
+
+  close(): void {
+    this.#db.close();
+  }
+
+  /** Rows acknowledged long ago go, or the oldest acknowledged ones where there are too many. */
+  #trim({ sinceMs, rowsMax }: Keep): readonly ShipmentRow[] {
+    let excess = this.rows - rowsMax;
+    const oldest = this.#oldest.all(trimmedAtOnceMax) as ShipmentRow[];
+    const young = oldest.findIndex(({ at_ms, ordinal, upto_n }) => {
+      if (at_ms >= sinceMs && excess <= 0) return true;
+      excess -= this.#rowsUpTo(ordinal, upto_n);
+      return false;
+    });
+    const removed = young === -1 ? oldest : oldest.slice(0, young);
+    for (const { id, ordinal, upto_n } of removed) {
+      this.#db.prepare('DELETE FROM row WHERE ordinal = ? AND n <= ?').run(ordinal, upto_n);
+      this.#db.prepare('DELETE FROM shipment WHERE id = ?').run(id);
+    }
+    return removed;
+  }
+
+  #rowsUpTo(ordinal: number, uptoN: number): number {
+    const incarnation = this.incarnations.find((each) => each.ordinal === ordinal);
+    return incarnation ? Math.max(uptoN - incarnation.firstN + 1, 0) : 0;
+  }
+
+  #forget(ordinal: number, uptoN: number): void {
+    const index = this.incarnations.findIndex((each) => each.ordinal === ordinal);
+    const incarnation = this.incarnations[index];
+    if (!incarnation) return;
+    incarnation.firstN = Math.max(incarnation.firstN, uptoN + 1);
+    const isPast = index < this.incarnations.length - 1;
+    if (isPast && incarnation.firstN > incarnation.lastN) this.incarnations.splice(index, 1);
+  }
+
+  #migrate(): void {
+    const version = Number(this.#db.pragma('user_version', { simple: true }));
+    if (version > formatVersion)
+      throw new Error(`${this.#path} was written by a later version of Headgate (format ${version})`);
+    if (version < formatVersion) this.#db.exec(`BEGIN IMMEDIATE; ${schemaSql} COMMIT`);
+    // Process starts that left no row behind are not worth remembering.
+    this.#db.exec('DELETE FROM incarnation WHERE ordinal NOT IN (SELECT ordinal FROM row)');
+    this.#db.exec('DELETE FROM shipment WHERE ordinal NOT IN (SELECT ordinal FROM incarnation)');
+  }
+
+  #readIncarnations(): Incarnation[] {
+    const found = this.#db.prepare(incarnationsSql).all() as (Incarnation & { shippedN: number | null })[];
+    return found.map((row) => ({ ...row, shippedN: Math.max(row.shippedN ?? 0, row.firstN - 1) }));
+  }
+
+  #try<Result>(operation: () => Result): Result {
+    try {
+      return operation();
+    } catch (error) {
+      throw inOurWords(error, this.#path);
+    }
+  }
+}
+
+interface ShipmentRow {
+  readonly id: number;
+  readonly ordinal: number;
+  readonly upto_n: number;
+  readonly at_ms: number;
+}
+
+const incarnationsSql = `
+  SELECT ordinal, id,
+    (SELECT min(n) FROM row WHERE row.ordinal = incarnation.ordinal) AS firstN,
+    (SELECT max(n) FROM row WHERE row.ordinal = incarnation.ordinal) AS lastN,
+    (SELECT max(upto_n) FROM shipment WHERE shipment.ordinal = incarnation.ordinal) AS shippedN
+  FROM incarnation ORDER BY ordinal`;
+
+const sumsSql = `
+  SELECT body ->> 'organisation' AS organisation, body ->> 'period' AS period, body ->> 'visitor' AS visitor,
+    sum((body ->> 'promptTokens') + (body ->> 'completionTokens')) AS tokens, count(*) AS turns
+  FROM row WHERE ordinal = ? AND n > ? AND body ->> 'draw' = 'pool'
+  GROUP BY 1, 2, 3`;

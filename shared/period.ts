@@ -1,0 +1,35 @@
+/**
+ * Billing periods: from an organisation's anchor day to the same day of the next month, in UTC.
+ * Where a month has no such day, its last day takes its place (anchor 31: 28 or 29 February). Periods tile all time,
+ * before the anchor as well as after it: only the day of the month matters. Pure.
+ */
+
+export interface Period {
+  /** First day, `YYYY-MM-DD`. */
+  readonly start: string;
+  readonly startMs: number;
+  /** The first moment of the next period: when the allowance refills. */
+  readonly endMs: number;
+}
+
+/** The period of a moment (ms since 1970). `anchorDay` is a `YYYY-MM-DD` that was checked at the edge. */
+export function periodOf(anchorDay: string, atMs: number): Period {
+  const anchorDate = Number(anchorDay.slice(8, 10));
+  const at = new Date(atMs);
+  const month = at.getUTCFullYear() * 12 + at.getUTCMonth();
+  const thisMonth = startOf(month, anchorDate);
+  return atMs >= thisMonth
+    ? period(thisMonth, startOf(month + 1, anchorDate))
+    : period(startOf(month - 1, anchorDate), thisMonth);
+}
+
+/** Start of the period that begins in a month, counted from year 0. */
+function startOf(month: number, anchorDate: number): number {
+  const year = Math.floor(month / 12);
+  const lastDate = new Date(Date.UTC(year, (month % 12) + 1, 0)).getUTCDate();
+  return Date.UTC(year, month % 12, Math.min(anchorDate, lastDate));
+}
+
+function period(startMs: number, endMs: number): Period {
+  return { start: new Date(startMs).toISOString().slice(0, 10), startMs, endMs };
+}

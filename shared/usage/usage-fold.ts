@@ -1,0 +1,117 @@
+/**
+ * What one row of the usage log does to the totals. Pure over `FoldState`, total, and the same at start and live.
+ * Each incarnation's rows count once and in the order of their numbers, however often and in whatever order they come:
+ * the next one is applied, an earlier one is a repeat, a later one waits parked until the rows between have come.
+ */
+import type { ReadUsageRow, UsageRow } from '../../schemas/usage.ts';
+
+/** The last row of an incarnation that was applied. */
+export interface Mark {
+  readonly n: number;
+  /** SHA-256 of its text, hex; null where the row itself never came. */
+  readonly hash: string | null;
+}
+
+/** What the fold reads and changes; one transaction of the store. */
+export interface FoldState {
+  mark(incarnation: string): Mark | undefined;
+  setMark(incarnation: string, mark: Mark): void;
+  hash(text: string): string;
+  parked(incarnation: string, n: number): ReadUsageRow | undefined;
+  park(row: ReadUsageRow): void;
+  unpark(incarnation: string, n: number): void;
+  /** How many rows of an incarnation are parked, and the lowest number among them. */
+  parkedOf(incarnation: string): { readonly count: number; readonly lowest: number | null };
+  /** Adds a row to the totals. */
+  count(row: UsageRow): void;
+}
+
+/** What became of rows, since the store was opened. */
+export interface FoldCounts {
+  applied: number;
+  /** Rows that were there already. */
+  repeated: number;
+  /** Repeats that differ from the row they repeat: an alarm, two writers share an incarnation. */
+  differing: number;
+  /** Rows that came before the rows ahead of them: an alarm. */
+  parked: number;
+  /** Rows given up because too many behind them had come: an alarm, this usage is not counted. */
+  lost: number;
+  /** Rows of a version that this build does not know: an alarm, this usage is not counted. */
+  unread: number;
+  /** Things on the log that are no rows. */
+  junk: number;
+}
+
+export interface FoldOptions {
+  /** The log no longer has its first records: an unknown incarnation begins at its first row kept. */
+  readonly trimmedStart: boolean;
+  /** Rows of one incarnation that may be parked. */
+  readonly parkedMax: number;
+}
+
+export function foldRow(
+  state: FoldState,
+  row: ReadUsageRow,
+  options: FoldOptions,
+  counts: FoldCounts,
+): 'applied' | 'repeated' | 'parked' {
+  const { incarnation, n } = row;
+  const mark = state.mark(incarnation);
+  const next = mark ? mark.n + 1 : firstOf(state, row, options);
+  if (n < next) {
+    if (mark && n === mark.n && mark.hash !== null && mark.hash !== state.hash(row.text)) counts.differing++;
+    else counts.repeated++;
+    return 'repeated';
+  }
+  if (n > next) {
+    park(state, row, counts);
+    giveUp(state, incarnation, options, counts);
+    return 'parked';
+  }
+  apply(state, row, counts);
+  follow(state, incarnation, n + 1, counts);
+  return 'applied';
+}
+
+/** Where an unknown incarnation begins. What is parked already waits for the rows before it. */
+function firstOf(state: FoldState, { incarnation, n }: ReadUsageRow, options: FoldOptions): number {
+  return options.trimmedStart && state.parkedOf(incarnation).count === 0 ? n : 1;
+}
+
+function apply(state: FoldState, { incarnation, n, text, row }: ReadUsageRow, counts: FoldCounts): void {
+  if (row) {
+    state.count(row);
+    counts.applied++;
+  } else counts.unread++;
+  state.setMark(incarnation, { n, hash: state.hash(text) });
+}
+
+function park(state: FoldState, row: ReadUsageRow, counts: FoldCounts): void {
+  const there = state.parked(row.incarnation, row.n);
+  if (there === undefined) {
+    state.park(row);
+    counts.parked++;
+  } else if (there.text === row.text) counts.repeated++;
+  else counts.differing++;
+}
+
+/** Applies the parked rows from `n` on, up to the next gap. */
+function follow(state: FoldState, incarnation: string, n: number, counts: FoldCounts): void {
+  for (let at = n; state.parkedOf(incarnation).count > 0; at++) {
+    const row = state.parked(incarnation, at);
+    if (!row) return;
+    state.unpark(incarnation, at);
+    apply(state, row, counts);
+  }
+}
+
+/** Rows that never come must not hold up all later ones: what is given up stays uncounted, never counted twice. */
+function giveUp(state: FoldState, incarnation: string, { parkedMax }: FoldOptions, counts: FoldCounts): void {
+  const { count, lowest } = state.parkedOf(incarnation);
+  if (count <= parkedMax || lowest === null) return;
+  const before = state.mark(incarnation)?.n ?? 0;
+  counts.lost += lowest - before - 1;
+  state.setMark(incarnation, { n: lowest - 1, hash: null });
+  follow(state, incarnation, lowest, counts);
+}

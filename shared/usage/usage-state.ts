@@ -1,0 +1,106 @@
+/**
+ * The fold's view of `usage.db` within one transaction: reads through to the tables, gathers what changes, writes it once
+ * at the end. Nothing gathered here outlives a transaction that fails.
+ */
+import { hash as digest } from 'node:crypto';
+import { type ReadUsageRow, readUsageRow, type UsageRow } from '../../schemas/usage.ts';
+import type { FoldState, Mark } from './usage-fold.ts';
+import type { UsageStatements } from './usage-tables.ts';
+
+interface Sum {
+  readonly row: UsageRow & { readonly organisation: string; readonly period: string };
+  promptTokens: number;
+  completionTokens: number;
+  requests: number;
+}
+interface Turns {
+  turns: number;
+  lastAtMs: number;
+}
+
+export class UsageState implements FoldState {
+  /** Rows added to the totals, in the order of their application. */
+  readonly applied: UsageRow[] = [];
+  readonly #sql: UsageStatements;
+  readonly #keepRows: boolean;
+  readonly #marks = new Map<string, Mark>();
+  readonly #sums = new Map<string, Sum>();
+  readonly #turns = new Map<string, Turns>();
+  /** Rows parked, by incarnation. Shared with the store, which reads it anew when a transaction fails. */
+  readonly #parkedCounts: Map<string, number>;
+
+  constructor(sql: UsageStatements, parkedCounts: Map<string, number>, keepRows: boolean) {
+    this.#sql = sql;
+    this.#parkedCounts = parkedCounts;
+    this.#keepRows = keepRows;
+  }
+
+  mark(incarnation: string): Mark | undefined {
+    return this.#marks.get(incarnation) ?? this.#sql.mark.get(incarnation);
+  }
+
+  setMark(incarnation: string, mark: Mark): void {
+    this.#marks.set(incarnation, mark);
+  }
+
+  hash(text: string): string {
+    return digest('sha256', text, 'hex');
+  }
+
+  parked(incarnation: string, n: number): ReadUsageRow | undefined {
+    const found = this.#sql.parked.get(incarnation, n);
+    return found && readUsageRow(JSON.parse(found.body));
+  }
+
+  park({ incarnation, n, text }: ReadUsageRow): void {
+    this.#sql.park.run(incarnation, n, text);
+    this.#parkedCounts.set(incarnation, (this.#parkedCounts.get(incarnation) ?? 0) + 1);
+  }
+
+  unpark(incarnation: string, n: number): void {
+    this.#sql.unpark.run(incarnation, n);
+    const rest = (this.#parkedCounts.get(incarnation) ?? 0) - 1;
+    if (rest > 0) this.#parkedCounts.set(incarnation, rest);
+    else this.#parkedCounts.delete(incarnation);
+  }
+
+  parkedOf(incarnation: string): { count: number; lowest: number | null } {
+    const count = this.#parkedCounts.get(incarnation) ?? 0;
+    return { count, lowest: count > 0 ? (this.#sql.parkedLowest.get(incarnation)?.n ?? null) : null };
+  }
+
+  count(row: UsageRow): void {
+    this.applied.push(row);
+    const { organisation, period, visitor } = row;
+    if (organisation !== null && period !== null) this.#addTokens({ ...row, organisation, period });
+    else if (visitor !== undefined) this.#addTurn(visitor, Date.parse(row.at));
+    if (this.#keepRows) this.#sql.addRequest.run(organisation, period, JSON.stringify(row));
+  }
+
+  /** Writes what was gathered; the caller's transaction makes it one with the position. */
+  write(): void {
+    for (const [incarnation, { n, hash }] of this.#marks) this.#sql.setMark.run(incarnation, n, hash);
+    for (const { row, promptTokens, completionTokens, requests } of this.#sums.values()) {
+      const { organisation, period, draw, model } = row;
+      this.#sql.addTotal.run(organisation, period, draw, model, promptTokens, completionTokens, requests);
+    }
+    for (const [visitor, { turns, lastAtMs }] of this.#turns)
+      this.#sql.addTurns.run(visitor, turns, lastAtMs);
+  }
+
+  #addTokens(row: Sum['row']): void {
+    const key = `${row.organisation} ${row.period} ${row.draw} ${row.model}`;
+    const sum = this.#sums.get(key) ?? { row, promptTokens: 0, completionTokens: 0, requests: 0 };
+    sum.promptTokens += row.promptTokens;
+    sum.completionTokens += row.completionTokens;
+    sum.requests++;
+    this.#sums.set(key, sum);
+  }
+
+  #addTurn(visitor: string, atMs: number): void {
+    const turns = this.#turns.get(visitor) ?? { turns: 0, lastAtMs: 0 };
+    turns.turns++;
+    turns.lastAtMs = Math.max(turns.lastAtMs, atMs);
+    this.#turns.set(visitor, turns);
+  }
+}

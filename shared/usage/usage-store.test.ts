@@ -1,0 +1,303 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import fc from 'fast-check';
+import { afterEach, expect, test } from 'vitest';
+import type { LogRecord } from '../log/control-log.ts';
+import { openDatabase } from '../sqlite.ts';
+import { openUsageStore, type UsageStore, type UsageStoreOptions } from './usage-store.ts';
+
+const a = '0f8fad5b-d9cb-469f-a165-70867728950e';
+const b = '7c9e6679-7425-40de-944b-e07fc1f90ae7';
+const period = '2026-11-01';
+
+const open: UsageStore[] = [];
+const folders: string[] = [];
+function store(options: UsageStoreOptions = {}, path = ':memory:'): UsageStore {
+  const opened = openUsageStore(path, options);
+  open.push(opened);
+  return opened;
+}
+function folder(): string {
+  const made = mkdtempSync(join(tmpdir(), 'headgate-usage-'));
+  folders.push(made);
+  return made;
+}
+afterEach(() => {
+  for (const each of open.splice(0)) each.close();
+  for (const each of folders.splice(0)) rmSync(each, { recursive: true });
+});
+
+function row(incarnation: string, n: number, more: object = {}): object {
+  return {
+    v: 1,
+    incarnation,
+    n,
+    at: '2026-11-21T10:00:00.000Z',
+    organisation: 'acme',
+    period,
+    draw: 'pool',
+    model: 'echo-small',
+    promptTokens: n,
+    completionTokens: 1,
+    requestId: `r-${n}`,
+    ...more,
+  };
+}
+const turn = { organisation: null, period: null, visitor: 'v1' };
+
+/** Records of these rows, from an offset on. */
+function records(from: number, ...values: unknown[]): LogRecord[] {
+  return values.map((value, index) => ({
+    offset: from + index,
+    value: Buffer.isBuffer(value) ? value : Buffer.from(JSON.stringify(value)),
+    signature: null,
+  }));
+}
+
+test('Limits 4: totals sum pool, stacks and own nodes, the allowance only the pool', () => {
+  const usage = store();
+  usage.apply(
+    0,
+    records(0, [
+      row(a, 1),
+      row(a, 2, { draw: 'stack', stack: 'stk-a-b-c' }),
+      row(a, 3, { draw: 'own', model: 'echo-large' }),
+      row(a, 4, { organisation: 'other' }),
+      row(a, 5, { period: '2026-12-01' }),
+      row(a, 6),
+    ]),
+  );
+  expect(usage.totals('acme', period)).toEqual({
+    totalTokens: 2 + 3 + 4 + 7,
+    requests: 4,
+    models: [
+      { model: 'echo-large', promptTokens: 3, completionTokens: 1, totalTokens: 4, requests: 1 },
+      { model: 'echo-small', promptTokens: 1 + 2 + 6, completionTokens: 3, totalTokens: 12, requests: 3 },
+    ],
+  });
+  expect(usage.poolTokens('acme', period)).toBe(2 + 7);
+  expect(usage.poolTokens('acme', '2026-12-01')).toBe(6);
+  expect(usage.periods('acme')).toEqual([period, '2026-12-01']);
+  expect(usage.totals('nobody', period)).toEqual({ totalTokens: 0, requests: 0, models: [] });
+});
+
+test('Limits 4: the answer for the allowance follows each batch', () => {
+  const usage = store();
+  expect(usage.poolTokens('acme', period)).toBe(0);
+  usage.apply(0, records(0, [row(a, 1)]));
+  expect(usage.poolTokens('acme', period)).toBe(2);
+  usage.apply(0, records(1, [row(a, 2)]));
+  expect(usage.poolTokens('acme', period)).toBe(5);
+});
+
+test("Limits 4: a visitor's turns are counted by visitor, and forgotten after long absence", () => {
+  const usage = store();
+  usage.apply(0, records(0, [row(a, 1, turn), row(a, 2, turn), row(a, 3, { ...turn, visitor: 'v2' })]));
+  expect([usage.freeTurns('v1'), usage.freeTurns('v2'), usage.freeTurns('v3')]).toEqual([2, 1, 0]);
+  expect(usage.forgetVisitors(Date.parse('2026-11-21T10:00:00.000Z'))).toBe(0);
+  expect(usage.forgetVisitors(Date.parse('2026-11-21T10:00:00.001Z'))).toBe(2);
+  expect(usage.freeTurns('v1')).toBe(0);
+});
+
+test('a repeated row counts once, and one that differs from the last is an alarm', () => {
+  const usage = store();
+  const applied = usage.apply(0, records(0, [row(a, 1), row(a, 2)], [row(a, 1), row(a, 2)], [row(a, 2)]));
+  expect(applied).toMatchObject({ consumed: 3, gaps: [] });
+  expect(applied.rows.map(({ n }) => n)).toEqual([1, 2]);
+  expect(usage.counts).toMatchObject({ applied: 2, repeated: 3, differing: 0 });
+  usage.apply(0, records(3, [row(a, 2, { promptTokens: 99 })]));
+  expect(usage.counts).toMatchObject({ applied: 2, repeated: 3, differing: 1 });
+  expect(usage.poolTokens('acme', period)).toBe(2 + 3);
+});
+
+test('rows behind a gap wait, are told, and count once the missing ones come', () => {
+  const usage = store();
+  const gapped = usage.apply(0, records(0, [row(a, 1), row(a, 3), row(a, 5)], [row(b, 1)]));
+  expect(gapped.gaps).toEqual([{ incarnation: a, next: 2 }]);
+  expect(usage.poolTokens('acme', period)).toBe(2 + 2);
+  expect(usage.parkedRows).toBe(2);
+  usage.apply(0, records(2, [row(a, 3)], [row(a, 3, { promptTokens: 99 })]));
+  expect(usage.counts).toMatchObject({ parked: 2, repeated: 1, differing: 1 });
+  const closed = usage.apply(0, records(4, [row(a, 2)]));
+  expect(closed.rows.map(({ n }) => n)).toEqual([2, 3]);
+  expect(usage.apply(0, records(5, [row(a, 4)])).gaps).toEqual([]);
+  expect(usage.poolTokens('acme', period)).toBe(2 + 2 + 3 + 4 + 5 + 6);
+  expect(usage.parkedRows).toBe(0);
+  expect(usage.highWater(a)).toBe(5);
+});
+
+test('too many waiting rows give up the missing ones, which then never count', () => {
+  const usage = store({ parkedMax: 2 });
+  const applied = usage.apply(0, records(0, [row(a, 4), row(a, 5), row(a, 6), row(a, 3), row(a, 7)]));
+  expect(applied.rows.map(({ n }) => n)).toEqual([4, 5, 6, 7]);
+  expect(applied.gaps).toEqual([]);
+  expect(usage.counts).toMatchObject({ applied: 4, parked: 3, lost: 3, repeated: 1 });
+  expect(usage.parkedRows).toBe(0);
+});
+
+test('an unknown incarnation begins at 1 on a whole log, and at its first row kept on a trimmed one', () => {
+  const whole = store();
+  expect(whole.apply(0, records(0, [row(a, 7)])).gaps).toEqual([{ incarnation: a, next: 1 }]);
+  const trimmed = store();
+  expect(trimmed.apply(0, records(500, [row(a, 7)], [row(b, 3), row(b, 5)])).rows).toHaveLength(2);
+  expect(trimmed.apply(0, records(502, [row(b, 4)])).rows.map(({ n }) => n)).toEqual([4, 5]);
+  expect(trimmed.highWater(a)).toBe(7);
+});
+
+test('a row of a later version is stepped over, and junk changes nothing', () => {
+  const usage = store();
+  const junk = [Buffer.from([0xff, 0x00]), Buffer.from('{'), {}, [7, null, { incarnation: a, n: 1, v: 1 }]];
+  usage.apply(0, records(0, ...junk, [{ v: 2, incarnation: a, n: 1 }, row(a, 2)]));
+  expect(usage.counts).toMatchObject({ junk: 6, unread: 1, applied: 1, parked: 0 });
+  expect(usage.nextOffset(0)).toBe(5);
+});
+
+test('a slice ends when its time is up, after one record at least, and the next goes on behind it', () => {
+  const usage = store();
+  const all = records(0, [row(a, 1)], [row(a, 2)], [row(a, 3)]);
+  let rest = all;
+  for (const consumed of [1, 1, 1]) {
+    const applied = usage.apply(0, rest, 0);
+    expect(applied.consumed).toBe(consumed);
+    rest = rest.slice(applied.consumed);
+    expect(usage.nextOffset(0)).toBe(all.length - rest.length);
+  }
+  expect(usage.highWater(a)).toBe(3);
+});
+
+test('totals, marks, parked rows and position survive a restart together', () => {
+  const path = join(folder(), 'usage.db');
+  const before = store({}, path);
+  before.apply(3, records(0, [row(a, 1), row(a, 2), row(a, 4)]));
+  before.close();
+  open.length = 0;
+  const after = store({}, path);
+  expect([after.nextOffset(3), after.nextOffset(0), after.highWater(a), after.parkedRows]).toEqual([
+    1, 0, 2, 1,
+  ]);
+  expect(after.poolTokens('acme', period)).toBe(5);
+  after.restart(3);
+  after.apply(3, records(0, [row(a, 1), row(a, 2), row(a, 4)], [row(a, 3)]));
+  expect(after.poolTokens('acme', period)).toBe(2 + 3 + 4 + 5);
+});
+
+test('a transaction that fails changes nothing, neither in the file nor in memory', () => {
+  const path = join(folder(), 'usage.db');
+  const usage = store({}, path);
+  usage.apply(0, records(0, [row(a, 1)]));
+  expect(usage.poolTokens('acme', period)).toBe(2);
+  const saboteur = openDatabase(path, { durability: 'normal' });
+  saboteur.exec(`CREATE TRIGGER sabotage BEFORE INSERT ON total BEGIN SELECT raise(ABORT, 'no'); END`);
+  expect(() => usage.apply(0, records(1, [row(a, 2), row(a, 4)]))).toThrow('no');
+  expect([usage.highWater(a), usage.nextOffset(0), usage.parkedRows]).toEqual([1, 1, 0]);
+  expect(usage.counts).toMatchObject({ applied: 1, parked: 0 });
+  saboteur.exec('DROP TRIGGER sabotage');
+  saboteur.close();
+  usage.apply(0, records(1, [row(a, 2), row(a, 4)]));
+  expect(usage.poolTokens('acme', period)).toBe(5);
+});
+
+test('every row is kept for export where that is asked for, and pages go on behind the last', () => {
+  const usage = store({ keepRows: true });
+  usage.apply(
+    0,
+    records(0, [row(a, 1), row(a, 2, turn), row(a, 3), row(a, 1), row(a, 4, { period: '2026-12-01' })]),
+  );
+  const first = usage.requests({ limit: 2 });
+  expect(first.map((kept) => kept.row)).toEqual([row(a, 1), row(a, 2, turn)]);
+  expect(usage.requests({ limit: 9, afterId: first[1]!.id }).map((kept) => kept.row.n)).toEqual([3, 4]);
+  const mine = { organisation: 'acme', period, limit: 9 };
+  expect(usage.requests(mine).map((kept) => kept.row.n)).toEqual([1, 3]);
+  const plain = store();
+  plain.apply(0, records(0, [row(a, 1)]));
+  expect(plain.requests({ limit: 9 })).toEqual([]);
+});
+
+test.each<[claim: string, spoil: (path: string) => void]>([
+  ['a damaged file', (path) => writeFileSync(path, 'x'.repeat(8192))],
+  [
+    'a file of another format',
+    (path) => {
+      const db = openDatabase(path, { durability: 'normal' });
+      db.pragma('user_version = 99');
+      db.close();
+    },
+  ],
+])('%s is put aside where it can be folded anew, and refused where it is primary', (_claim, spoil) => {
+  const path = join(folder(), 'usage.db');
+  spoil(path);
+  expect(() => openUsageStore(path)).toThrow(path);
+  const usage = store({ rebuild: true }, path);
+  expect(usage.nextOffset(0)).toBe(0);
+});
+
+/** Rows of two incarnations, each on any of three partitions, each at least once, in any order. */
+const interleaving = fc
+  .record({ rowsOfA: fc.integer({ min: 0, max: 12 }), rowsOfB: fc.integer({ min: 0, max: 12 }) })
+  .chain(({ rowsOfA, rowsOfB }) => {
+    const numbers = (count: number): number[] => Array.from({ length: count }, (_, index) => index + 1);
+    const all = [
+      ...numbers(rowsOfA).map((n) => row(a, n)),
+      ...numbers(rowsOfB).map((n) => row(b, n, n % 3 === 0 ? turn : { draw: n % 2 ? 'pool' : 'own' })),
+    ];
+    const repeats = all.length === 0 ? fc.constant([]) : fc.array(fc.constantFrom(...all), { maxLength: 20 });
+    return repeats
+      .chain((again) => fc.shuffledSubarray([...all, ...again], { minLength: all.length + again.length }))
+      .chain((order) =>
+        fc.record({
+          all: fc.constant(all),
+          order: fc.constant(order),
+          partitions: fc.array(fc.nat(2), { minLength: order.length, maxLength: order.length }),
+        }),
+      );
+  });
+
+function answers(usage: UsageStore): unknown {
+  const marks = [usage.highWater(a), usage.highWater(b), usage.parkedRows];
+  return [usage.totals('acme', period), usage.poolTokens('acme', period), usage.freeTurns('v1'), marks];
+}
+
+test('any interleaving of rows, repeats and partitions gives the same totals', () => {
+  fc.assert(
+    fc.property(interleaving, ({ all, order, partitions }) => {
+      const expected = store();
+      expected.apply(0, records(0, all));
+      const usage = store();
+      const offsets = [0, 0, 0];
+      for (const [index, each] of order.entries()) {
+        const partition = partitions[index]!;
+        usage.apply(partition, records(offsets[partition]!++, [each]));
+      }
+      expect(answers(usage)).toEqual(answers(expected));
+      expect(usage.counts).toMatchObject({ applied: all.length, differing: 0, lost: 0 });
+      for (const each of open.splice(0)) each.close();
+    }),
+    { numRuns: 60 },
+  );
+});
+
+test('a prefix read twice, as after a crash, gives the same totals', () => {
+  fc.assert(
+    fc.property(fc.nat(20), fc.nat(20), (first, again) => {
+      const all = records(0, ...Array.from({ length: 20 }, (_, index) => [row(a, index + 1)]));
+      const usage = store();
+      usage.apply(0, all.slice(0, first));
+      usage.restart(0);
+      usage.apply(0, all.slice(0, again));
+      usage.apply(0, all.slice(again));
+      expect(usage.poolTokens('acme', period)).toBe((20 * 21) / 2 + 20);
+      for (const each of open.splice(0)) each.close();
+    }),
+    { numRuns: 30 },
+  );
+});
+
+test('the allowance is answered in microseconds', () => {
+  const usage = store();
+  usage.apply(0, records(0, [row(a, 1)]));
+  const rounds = 20_000;
+  const startMs = performance.now();
+  for (let round = 0; round < rounds; round++) usage.poolTokens('acme', period);
+  expect(((performance.now() - startMs) / rounds) * 1000).toBeLessThan(15);
+});

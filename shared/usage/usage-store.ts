@@ -1,0 +1,280 @@
+/**
+ * `usage.db`: the usage log folded into totals. Position, marks and totals change in one transaction, so that reading a
+ * record again changes nothing. On a gateway the file is derived and may be rebuilt from the log; a control plane's is
+ * primary data, because it knows periods that the log no longer holds.
+ */
+import { existsSync, mkdirSync } from 'node:fs';
+import { dirname } from 'node:path';
+import { readUsageRecord, type UsageRow } from '../../schemas/usage.ts';
+import type { LogRecord } from '../log/control-log.ts';
+import { putAside } from '../snapshot/open-snapshot.ts';
+import { type Database, DatabaseCorrupt, inOurWords, openDatabase } from '../sqlite.ts';
+import { type FoldCounts, foldRow } from './usage-fold.ts';
+import { UsageState } from './usage-state.ts';
+import { prepareUsage, type UsageStatements, usageFormatVersion, usageSql } from './usage-tables.ts';
+
+/** Rows of one incarnation that may wait for those before them. */
+const parkedMaxDefault = 10_000;
+const poolCacheMax = 10_000;
+const visitorsForgottenAtOnceMax = 1_000;
+
+export interface UsageStoreOptions {
+  /** Keeps every row for export, beside the totals. */
+  readonly keepRows?: boolean;
+  /** A damaged file, or one of another format, is put aside and the log folded anew. Not for a control plane. */
+  readonly rebuild?: boolean;
+  readonly parkedMax?: number;
+}
+
+export interface ModelUsage {
+  readonly model: string;
+  readonly promptTokens: number;
+  readonly completionTokens: number;
+  readonly totalTokens: number;
+  readonly requests: number;
+}
+export interface PeriodUsage {
+  readonly totalTokens: number;
+  readonly requests: number;
+  /** By model id. */
+  readonly models: readonly ModelUsage[];
+}
+
+/** Rows of an incarnation that are missing: the numbers from `next` on. */
+export interface UsageGap {
+  readonly incarnation: string;
+  readonly next: number;
+}
+export interface AppliedUsage {
+  /** Records whose every row is folded; the position stands behind them. */
+  readonly consumed: number;
+  readonly rows: readonly UsageRow[];
+  /** Gaps that these records showed and did not close. */
+  readonly gaps: readonly UsageGap[];
+}
+
+export interface KeptRequest {
+  /** Grows from row to row; where to go on. */
+  readonly id: number;
+  readonly row: UsageRow;
+}
+export interface RequestQuery {
+  readonly organisation?: string;
+  /** First day of the period; asked together with the organisation. */
+  readonly period?: string;
+  readonly afterId?: number;
+  readonly limit: number;
+}
+
+interface Position {
+  readonly nextOffset: number;
+  readonly trimmed: boolean;
+}
+const beginning: Position = { nextOffset: 0, trimmed: false };
+
+/** Opens `path` (or `:memory:`), or makes it. Throws the errors of shared/sqlite.ts, and an Error on a file of another format. */
+export function openUsageStore(path: string, options: UsageStoreOptions = {}): UsageStore {
+  if (path !== ':memory:') mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
+  try {
+    return new UsageStore(openUsageDatabase(path), path, options);
+  } catch (error) {
+    const mayRebuild = error instanceof DatabaseCorrupt || error instanceof OtherFormat;
+    if (!mayRebuild || !options.rebuild || !existsSync(path)) throw error;
+    putAside(path);
+    return new UsageStore(openUsageDatabase(path), path, options);
+  }
+}
+
+class OtherFormat extends Error {}
+
+function openUsageDatabase(path: string): Database {
+  const db = openDatabase(path, { durability: 'normal' });
+  try {
+    const version = Number(db.pragma('user_version', { simple: true }));
+    if (version === 0) db.exec(`BEGIN; ${usageSql} COMMIT`);
+    else if (version !== usageFormatVersion)
+      throw new OtherFormat(
+        `${path} has format ${version} of the usage totals, this build has ${usageFormatVersion}`,
+      );
+    return db;
+  } catch (error) {
+    db.close();
+    throw inOurWords(error, path);
+  }
+}
+
+export class UsageStore {
+  /** What became of rows since the store was opened. */
+  readonly counts: FoldCounts = {
+    applied: 0,
+    repeated: 0,
+    differing: 0,
+    parked: 0,
+    lost: 0,
+    unread: 0,
+    junk: 0,
+  };
+  readonly #db: Database;
+  readonly #path: string;
+  readonly #sql: UsageStatements;
+  readonly #options: UsageStoreOptions;
+  readonly #positions = new Map<number, Position>();
+  #parkedCounts = new Map<string, number>();
+  /** Tokens by organisation and period, read at first need. */
+  readonly #poolCache = new Map<string, number>();
+
+  constructor(db: Database, path: string, options: UsageStoreOptions) {
+    this.#db = db;
+    this.#path = path;
+    this.#options = options;
+    this.#sql = prepareUsage(db);
+    for (const row of this.#sql.positions.iterate())
+      this.#positions.set(row.partition, { nextOffset: row.next_offset, trimmed: row.trimmed === 1 });
+    this.#readParkedCounts();
+  }
+
+  /** Where to go on reading a partition. */
+  nextOffset(partition: number): number {
+    return (this.#positions.get(partition) ?? beginning).nextOffset;
+  }
+
+  /** Number of the last row of an incarnation that was applied; 0 before the first. */
+  highWater(incarnation: string): number {
+    return this.#sql.mark.get(incarnation)?.n ?? 0;
+  }
+
+  /** Rows that wait for those before them. */
+  get parkedRows(): number {
+    let sum = 0;
+    for (const count of this.#parkedCounts.values()) sum += count;
+    return sum;
+  }
+
+  /**
+   * Folds records of one partition, in their order, until all are or `budgetMs` has passed (but one at least).
+   * Never throws at what a record holds; throws the errors of shared/sqlite.ts where the file cannot be written, and
+   * then has changed nothing.
+   */
+  apply(partition: number, records: readonly LogRecord[], budgetMs = Number.POSITIVE_INFINITY): AppliedUsage {
+    const until = performance.now() + budgetMs;
+    const counts = { ...this.counts };
+    const state = new UsageState(this.#sql, this.#parkedCounts, this.#options.keepRows ?? false);
+    const gapped = new Set<string>();
+    let position = this.#positions.get(partition) ?? beginning;
+    let consumed = 0;
+    this.#transaction(() => {
+      for (const record of records) {
+        const trimmed = position.trimmed || record.offset > position.nextOffset;
+        position = { trimmed, nextOffset: record.offset + 1 };
+        this.#fold(record, trimmed, { state, counts, gapped });
+        consumed++;
+        if (performance.now() > until) break;
+      }
+      state.write();
+      this.#sql.setPosition.run(partition, position.nextOffset, position.trimmed ? 1 : 0);
+    });
+    Object.assign(this.counts, counts);
+    this.#positions.set(partition, position);
+    for (const { organisation, period } of state.applied) this.#poolCache.delete(`${organisation} ${period}`);
+    return { consumed, rows: state.applied, gaps: this.#gaps(gapped) };
+  }
+
+  /** Reads a partition from its beginning again: rows that are folded already are recognised as repeats. */
+  restart(partition: number): void {
+    this.#transaction(() => this.#sql.setPosition.run(partition, 0, 0));
+    this.#positions.set(partition, beginning);
+  }
+
+  /** Over all draws. */
+  totals(organisation: string, period: string): PeriodUsage {
+    const models = this.#sql.totals.all(organisation, period).map((row) => ({
+      model: row.model,
+      promptTokens: row.prompt_tokens,
+      completionTokens: row.completion_tokens,
+      totalTokens: row.prompt_tokens + row.completion_tokens,
+      requests: row.requests,
+    }));
+    return {
+      totalTokens: models.reduce((sum, { totalTokens }) => sum + totalTokens, 0),
+      requests: models.reduce((sum, { requests }) => sum + requests, 0),
+      models,
+    };
+  }
+
+  /** First days of the periods in which an organisation has usage, earliest first. */
+  periods(organisation: string): string[] {
+    return this.#sql.periods.all(organisation).map(({ period }) => period);
+  }
+
+  /** Tokens that count against the allowance. */
+  poolTokens(organisation: string, period: string): number {
+    const key = `${organisation} ${period}`;
+    const cached = this.#poolCache.get(key);
+    if (cached !== undefined) return cached;
+    const tokens = this.#sql.poolTokens.get(organisation, period)?.tokens ?? 0;
+    if (this.#poolCache.size >= poolCacheMax) this.#poolCache.clear();
+    this.#poolCache.set(key, tokens);
+    return tokens;
+  }
+
+  freeTurns(visitor: string): number {
+    return this.#sql.freeTurns.get(visitor)?.turns ?? 0;
+  }
+
+  /** Forgets visitors whose latest turn is older; at most a thousand at a time. Gives how many. */
+  forgetVisitors(beforeMs: number): number {
+    return this.#sql.forgetVisitors.run(beforeMs, visitorsForgottenAtOnceMax).changes;
+  }
+
+  /** Rows kept for export, in the order in which they were folded. */
+  requests(query: RequestQuery): KeptRequest[] {
+    const { organisation, period, afterId = 0, limit } = query;
+    const found =
+      organisation !== undefined && period !== undefined
+        ? this.#sql.requests.all(organisation, period, afterId, limit)
+        : this.#sql.allRequests.all(afterId, limit);
+    return found.map(({ id, body }) => ({ id, row: JSON.parse(body) as UsageRow }));
+  }
+
+  close(): void {
+    this.#db.close();
+  }
+
+  #fold(record: LogRecord, trimmedStart: boolean, into: FoldInto): void {
+    const { rows, junk } = readUsageRecord(record.value);
+    into.counts.junk += junk;
+    const options = { trimmedStart, parkedMax: this.#options.parkedMax ?? parkedMaxDefault };
+    for (const row of rows)
+      if (foldRow(into.state, row, options, into.counts) === 'parked') into.gapped.add(row.incarnation);
+  }
+
+  #gaps(gapped: ReadonlySet<string>): UsageGap[] {
+    return [...gapped]
+      .filter((incarnation) => this.#parkedCounts.has(incarnation))
+      .map((incarnation) => ({ incarnation, next: this.highWater(incarnation) + 1 }));
+  }
+
+  #transaction(change: () => void): void {
+    try {
+      this.#db.transaction(change).immediate();
+    } catch (error) {
+      this.#readParkedCounts();
+      throw inOurWords(error, this.#path);
+    }
+  }
+
+  #readParkedCounts(): void {
+    this.#parkedCounts = new Map();
+    for (const { incarnation, count } of this.#sql.parkedCounts.iterate())
+      this.#parkedCounts.set(incarnation, count);
+  }
+}
+
+/** What may be asked of the totals. */
+export type UsageReader = Pick<UsageStore, 'totals' | 'periods' | 'requests'>;
+
+interface FoldInto {
+  readonly state: UsageState;
+  readonly counts: FoldCounts;
+  readonly gapped: Set<string>;
+}
