@@ -1,0 +1,16 @@
+/**
+ * A process of its own that appends the present time to an embedded log, at a given pace, so that a reader elsewhere can
+ * tell how long a record was on its way. Arguments: folder, topic, count, pause in ms.
+ * The monotonic clock is one for all processes of a machine.
+ */
+import { setTimeout as pause } from 'node:timers/promises';
+import { openEmbeddedLog } from '../../shared/log/embedded-log.ts';
+
+const [folder = '', topic = '', count = '0', pauseMs = '10'] = process.argv.slice(2);
+
+const log = await openEmbeddedLog({ folder, address: { topic } });
+for (let n = 0; n < Number(count); n++) {
+  await log.append(Buffer.from(String(process.hrtime.bigint())));
+  await pause(Number(pauseMs));
+}
+await log.close();

@@ -1,0 +1,23 @@
+/**
+ * A process of its own that appends to an embedded log, to be killed or starved of disk by a test.
+ * Arguments: folder, topic, name, count, bytes. Each record is `name:n` padded to `bytes`. Each acknowledgement is one
+ * line on stdout, written synchronously after the append, so that a line that was read is an append that was acknowledged.
+ */
+import { writeSync } from 'node:fs';
+import { openEmbeddedLog } from '../../shared/log/embedded-log.ts';
+
+const [folder = '', topic = '', name = '', count = '0', bytes = '0'] = process.argv.slice(2);
+
+const log = await openEmbeddedLog({ folder, address: { topic } });
+writeSync(1, 'ready\n');
+for (let n = 0; n < Number(count); n++) {
+  const value = Buffer.from(`${name}:${n}`.padEnd(Number(bytes), '.'));
+  try {
+    const offset = await log.append(value);
+    writeSync(1, `ack ${n} ${offset}\n`);
+  } catch (error) {
+    writeSync(1, `error ${error instanceof Error ? `${error.name}: ${error.message}` : String(error)}\n`);
+    break;
+  }
+}
+await log.close();
