@@ -1,0 +1,137 @@
+/**
+ * What a simulated node answers to a chat request: the tokens of every choice, their ends and the usage.
+ * A pure function of the request: no clock, no chance. How it goes over the wire is chat-frames.ts.
+ */
+import type { Dialect } from '../../schemas/names.ts';
+import type { ChatRequest, Tool } from './chat-request.ts';
+import { sampleValue } from './json-sample.ts';
+import { cutAtStop, echo, pieces, promptTokens, wordsAsked } from './text.ts';
+
+/** Words thought before an answer when `reasoning_effort` asks for thought. */
+export const reasoningWords = 6;
+
+/** Characters of the last message in which a tool may be named. */
+const wordsReadMax = 4096;
+
+/** One token of an answer and where it belongs; `tool` is the index of the call. */
+export interface Token {
+  readonly kind: 'reasoning' | 'content' | 'tool';
+  readonly text: string;
+  readonly tool?: number;
+}
+
+export interface Choice {
+  readonly tokens: readonly Token[];
+  /** Names of the tools called, by index. */
+  readonly calls: readonly string[];
+  readonly finishReason: 'stop' | 'length' | 'tool_calls';
+  /** The stop sequence that ended it. */
+  readonly matchedStop: string | null;
+}
+
+export interface Usage {
+  readonly promptTokens: number;
+  readonly completionTokens: number;
+  readonly reasoningTokens: number;
+}
+
+export interface Answer {
+  readonly choices: readonly Choice[];
+  readonly usage: Usage;
+}
+
+export interface AnswerSettings {
+  readonly dialect: Dialect;
+  readonly contextTokens: number;
+  readonly answerWords: number;
+}
+
+/** The answer to a request that validate.ts lets pass. */
+export function answerTo(request: ChatRequest, settings: AnswerSettings): Answer {
+  const { contextTokens, dialect } = settings;
+  const prompt = Math.min(promptTokens(request.messages), contextTokens);
+  const room = Math.max(contextTokens - prompt, 1);
+  const budget = Math.min(request.tokensMax === undefined ? room : Math.max(request.tokensMax, 0), room);
+  const wanted = dialect === 'ollama' ? 1 : request.choices;
+  const calls = calledTools(request);
+  const choices = Array.from({ length: wanted }, (_, index) =>
+    choiceOf(request, calls, budget, index, settings),
+  );
+  // llama.cpp reports the tokens of one choice only.
+  const counted = dialect === 'llamacpp' ? choices.slice(0, 1) : choices;
+  const tokens = counted.flatMap((choice) => choice.tokens);
+  return {
+    choices,
+    usage: {
+      promptTokens: prompt,
+      completionTokens: tokens.length,
+      reasoningTokens: tokens.filter((token) => token.kind === 'reasoning').length,
+    },
+  };
+}
+
+/** The tools that the answer calls: forced, or named by the user's words `call NAME`. */
+function calledTools(request: ChatRequest): readonly Tool[] {
+  const { tools, toolChoice, lastText } = request;
+  if (tools.length === 0 || toolChoice === 'none') return [];
+  if (typeof toolChoice === 'object')
+    return tools.filter((tool) => tool.name === toolChoice.named).slice(0, 1);
+  const words = lastText.slice(0, wordsReadMax).split(/[^A-Za-z0-9_-]+/);
+  const named = tools.filter((tool) =>
+    words.some((word, at) => word === tool.name && words[at - 1]?.toLowerCase() === 'call'),
+  );
+  const called = named.length === 0 && toolChoice === 'required' ? tools.slice(0, 1) : named;
+  // The result of a tool must not call the tool again, or an agent would never end.
+  if (toolChoice === 'auto' && request.lastRole === 'tool') return [];
+  return request.parallelToolCalls ? called : called.slice(0, 1);
+}
+
+function choiceOf(
+  request: ChatRequest,
+  tools: readonly Tool[],
+  budget: number,
+  index: number,
+  settings: AnswerSettings,
+): Choice {
+  const thought = request.reasoning ? echo('thinking about it', reasoningWords, 1) : [];
+  const reasoning = thought.map((text): Token => ({ kind: 'reasoning', text }));
+  if (tools.length > 0) {
+    const spoken = tools.flatMap((tool, call) =>
+      pieces(JSON.stringify(sampleValue(tool.parameters))).map(
+        (text): Token => ({ kind: 'tool', text, tool: call }),
+      ),
+    );
+    // vLLM ends a forced named call with `stop`.
+    const forced = settings.dialect === 'vllm' && typeof request.toolChoice === 'object';
+    const calls = tools.map((tool) => tool.name);
+    return within(budget, [...reasoning, ...spoken], {
+      calls,
+      finishReason: forced ? 'stop' : 'tool_calls',
+      matchedStop: null,
+    });
+  }
+  const said = cutAtStop(spokenText(request, budget, index, settings), request.stops);
+  const spoken = said.tokens.map((text): Token => ({ kind: 'content', text }));
+  return within(budget, [...reasoning, ...spoken], {
+    calls: [],
+    finishReason: 'stop',
+    matchedStop: said.matched,
+  });
+}
+
+function spokenText(request: ChatRequest, budget: number, index: number, settings: AnswerSettings): string[] {
+  const format = request.responseFormat;
+  if (format === 'json_object') return pieces('{}');
+  if (format !== 'text') return pieces(JSON.stringify(sampleValue(format.schema)));
+  // One word above the budget is enough to know that the budget ended it.
+  return echo(
+    request.lastText,
+    Math.min(wordsAsked(request.lastText, settings.answerWords), budget + 1),
+    index,
+  );
+}
+
+function within(budget: number, tokens: readonly Token[], choice: Omit<Choice, 'tokens'>): Choice {
+  if (tokens.length <= budget) return { ...choice, tokens };
+  return { ...choice, tokens: tokens.slice(0, budget), finishReason: 'length', matchedStop: null };
+}

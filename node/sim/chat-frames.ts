@@ -1,0 +1,211 @@
+/**
+ * An answer on the wire: one JSON body, or the frames of an event stream, with the marks of its engine.
+ * A distortion makes the engine lie about the end or the usage; without one the answer is what the API promises.
+ */
+import type { Dialect } from '../../schemas/names.ts';
+import type { Answer, Choice, Token } from './answer.ts';
+import type { ChatRequest } from './chat-request.ts';
+import { doneFrame } from './plan.ts';
+
+/** Lies about an answer that is otherwise right. */
+export interface Distortion {
+  /** In place of the true finish reason of every choice. */
+  readonly finishReason?: string;
+  /** In place of the true usage; an undefined value leaves it out. */
+  readonly usage?: { readonly value: unknown };
+  /** Sends every finish frame twice. */
+  readonly repeatFinish?: boolean;
+}
+
+export interface FrameFacts {
+  readonly id: string;
+  /** Unix time, seconds. */
+  readonly created: number;
+  /** The name under which the engine says it answers. */
+  readonly model: string;
+  readonly dialect: Dialect;
+  readonly distortion: Distortion;
+}
+
+const answerMarks: Readonly<Record<Dialect, Readonly<Record<string, unknown>>>> = {
+  vllm: {
+    service_tier: null,
+    system_fingerprint: 'vllm-sim',
+    prompt_logprobs: null,
+    kv_transfer_params: null,
+  },
+  sglang: { metadata: { weight_version: 'default' } },
+  llamacpp: { system_fingerprint: 'b1-sim', timings: { predicted_ms: 1 } },
+  ollama: { system_fingerprint: 'fp_ollama' },
+};
+const frameMarks: Readonly<Record<Dialect, string>> = {
+  vllm: '',
+  sglang: '',
+  llamacpp: ',"system_fingerprint":"b1-sim"',
+  ollama: ',"system_fingerprint":"fp_ollama"',
+};
+
+/** The body of an answer that is not streamed. */
+export function chatBody(request: ChatRequest, answer: Answer, facts: FrameFacts): unknown {
+  const { id, created, model, dialect } = facts;
+  return {
+    id,
+    object: 'chat.completion',
+    created,
+    model,
+    choices: answer.choices.map((choice, index) => ({
+      index,
+      message: messageOf(choice, facts),
+      logprobs: logprobs(textTokens(choice), request.topLogprobs),
+      finish_reason: facts.distortion.finishReason ?? choice.finishReason,
+      ...stopMark(dialect, choice),
+    })),
+    usage: usageOf(answer, facts),
+    ...answerMarks[dialect],
+  };
+}
+
+/** The frames of a streamed answer, in the order of an engine that decodes all choices side by side. */
+export function* chatFrames(request: ChatRequest, answer: Answer, facts: FrameFacts): Generator<string> {
+  const { id, created, model, dialect } = facts;
+  const fixed = JSON.stringify({ id, object: 'chat.completion.chunk', created, model }).slice(0, -1);
+  const head = `data: ${fixed}${frameMarks[dialect]},"choices":[`;
+  let tokens = 0;
+  for (const choice of choiceFrames(request, answer, facts)) {
+    if (choice.token) tokens += 1;
+    const usage = request.continuousUsage ? `,"usage":${JSON.stringify(runningUsage(answer, tokens))}` : '';
+    yield `${head}${JSON.stringify(choice.frame)}]${usage}}\n\n`;
+  }
+  const usage = usageOf(answer, facts);
+  if (request.includeUsage && usage !== undefined) yield `${head}],"usage":${JSON.stringify(usage)}}\n\n`;
+  yield doneFrame;
+}
+
+/** What stands in `choices` of each frame; `token` marks the frames that carry one. */
+function* choiceFrames(
+  request: ChatRequest,
+  answer: Answer,
+  facts: FrameFacts,
+): Generator<{ frame: unknown; token: boolean }> {
+  const choices = [...answer.choices.entries()];
+  for (const [index] of choices)
+    yield {
+      frame: { index, delta: roleDelta(facts.dialect), logprobs: null, finish_reason: null },
+      token: false,
+    };
+  const longest = Math.max(...answer.choices.map((choice) => choice.tokens.length));
+  for (let at = 0; at < longest; at += 1) {
+    for (const [index, choice] of choices)
+      if (at < choice.tokens.length)
+        yield { frame: tokenFrame(choice, at, index, request, facts), token: true };
+  }
+  for (const [index, choice] of choices) {
+    const frame = finishFrame(choice, index, facts);
+    yield { frame, token: false };
+    if (facts.distortion.repeatFinish) yield { frame, token: false };
+  }
+}
+
+function tokenFrame(
+  choice: Choice,
+  at: number,
+  index: number,
+  request: ChatRequest,
+  facts: FrameFacts,
+): unknown {
+  const token = choice.tokens[at];
+  if (token === undefined) return null;
+  const opens = token.kind === 'tool' && choice.tokens[at - 1]?.tool !== token.tool;
+  const probabilities = token.kind === 'content' ? logprobs([token], request.topLogprobs) : null;
+  return { index, delta: deltaOf(token, opens, choice, facts), logprobs: probabilities, finish_reason: null };
+}
+
+function finishFrame(choice: Choice, index: number, facts: FrameFacts): unknown {
+  const reason = facts.distortion.finishReason ?? choice.finishReason;
+  return { index, delta: {}, logprobs: null, finish_reason: reason, ...stopMark(facts.dialect, choice) };
+}
+
+function messageOf(choice: Choice, facts: FrameFacts): Record<string, unknown> {
+  const reasoning = textOf(choice, 'reasoning');
+  const toolCalls = choice.calls.map((name, tool) => ({
+    id: toolCallId(facts, tool),
+    type: 'function',
+    function: { name, arguments: textOf(choice, 'tool', tool) },
+  }));
+  const content = textOf(choice, 'content');
+  return {
+    role: 'assistant',
+    content: choice.calls.length > 0 && facts.dialect !== 'vllm' ? null : content,
+    ...(facts.dialect === 'vllm'
+      ? { refusal: null, annotations: null, audio: null, function_call: null }
+      : {}),
+    ...(reasoning === '' ? {} : { [reasoningField(facts.dialect)]: reasoning }),
+    ...(toolCalls.length > 0 ? { tool_calls: toolCalls } : {}),
+  };
+}
+
+function deltaOf(token: Token, opens: boolean, choice: Choice, facts: FrameFacts): Record<string, unknown> {
+  const role = facts.dialect === 'ollama' ? { role: 'assistant' } : {};
+  if (token.kind === 'reasoning') return { ...role, [reasoningField(facts.dialect)]: token.text };
+  if (token.kind === 'content') return { ...role, content: token.text };
+  const index = token.tool ?? 0;
+  const named = { name: choice.calls[index], arguments: token.text };
+  const call = opens
+    ? { index, id: toolCallId(facts, index), type: 'function', function: named }
+    : { index, function: { arguments: token.text } };
+  return { ...role, tool_calls: [call] };
+}
+
+function roleDelta(dialect: Dialect): Record<string, unknown> {
+  return { role: 'assistant', content: dialect === 'llamacpp' ? null : '' };
+}
+
+/** The newer engines call it `reasoning`, the others as the first one did. */
+function reasoningField(dialect: Dialect): string {
+  return dialect === 'vllm' || dialect === 'ollama' ? 'reasoning' : 'reasoning_content';
+}
+
+function toolCallId(facts: FrameFacts, tool: number): string {
+  return `call_${facts.id.replace('chatcmpl-', '')}_${tool}`;
+}
+
+function stopMark(dialect: Dialect, choice: Choice): Record<string, unknown> {
+  if (dialect === 'vllm') return { stop_reason: choice.matchedStop };
+  return dialect === 'sglang' ? { matched_stop: choice.matchedStop } : {};
+}
+
+function textTokens(choice: Choice): Token[] {
+  return choice.tokens.filter((token) => token.kind === 'content');
+}
+
+function textOf(choice: Choice, kind: Token['kind'], tool?: number): string {
+  let text = '';
+  for (const token of choice.tokens) if (token.kind === kind && token.tool === tool) text += token.text;
+  return text;
+}
+
+function logprobs(tokens: readonly Token[], top: number | undefined): unknown {
+  if (top === undefined) return null;
+  const content = tokens.map((token) => {
+    const entry = { token: token.text, logprob: -0.25, bytes: [...Buffer.from(token.text)] };
+    return { ...entry, top_logprobs: Array.from({ length: Math.min(top, 20) }, () => entry) };
+  });
+  return { content };
+}
+
+function usageOf(answer: Answer, facts: FrameFacts): unknown {
+  if (facts.distortion.usage !== undefined) return facts.distortion.usage.value;
+  const { promptTokens, completionTokens, reasoningTokens } = answer.usage;
+  return {
+    prompt_tokens: promptTokens,
+    total_tokens: promptTokens + completionTokens,
+    completion_tokens: completionTokens,
+    prompt_tokens_details: null,
+    completion_tokens_details: reasoningTokens > 0 ? { reasoning_tokens: reasoningTokens } : null,
+  };
+}
+
+function runningUsage(answer: Answer, sent: number): unknown {
+  const { promptTokens } = answer.usage;
+  return { prompt_tokens: promptTokens, total_tokens: promptTokens + sent, completion_tokens: sent };
+}

@@ -1,0 +1,101 @@
+/**
+ * What a simulated node reads of a chat request. Real engines are loose readers and so is this one:
+ * fields of a wrong type count as absent, except those that validate.ts refuses as the engine does.
+ */
+import { integer, isRecord, type Loose } from './loose.ts';
+import { contentText } from './text.ts';
+
+/** A function that the caller offers. */
+export interface Tool {
+  readonly name: string;
+  readonly parameters: unknown;
+}
+
+/** A chat request, read once. */
+export interface ChatRequest {
+  /** The model as asked; empty where the request names none. */
+  readonly model: string;
+  readonly messages: readonly unknown[];
+  /** The text that the answer echoes: the last message of a user, or of a tool if that came after. */
+  readonly lastText: string;
+  readonly lastRole: string;
+  readonly stream: boolean;
+  readonly includeUsage: boolean;
+  readonly continuousUsage: boolean;
+  readonly choices: number;
+  /** Undefined: the engine's own bound. */
+  readonly tokensMax: number | undefined;
+  readonly stops: readonly string[];
+  readonly tools: readonly Tool[];
+  /** `named` forces one tool, `required` any, `none` forbids. */
+  readonly toolChoice: 'auto' | 'none' | 'required' | { readonly named: string };
+  readonly parallelToolCalls: boolean;
+  readonly responseFormat: 'text' | 'json_object' | { readonly schema: unknown };
+  readonly reasoning: boolean;
+  /** Undefined: no log probabilities wanted. */
+  readonly topLogprobs: number | undefined;
+}
+
+const choicesMax = 128;
+
+/** Reads a request body. `readsMaxCompletionTokens` is false for the engine that knows only `max_tokens`. */
+export function readChatRequest(body: Loose, readsMaxCompletionTokens: boolean): ChatRequest {
+  const messages = Array.isArray(body['messages']) ? body['messages'] : [];
+  const last = lastSpoken(messages);
+  const streamOptions = isRecord(body['stream_options']) ? body['stream_options'] : {};
+  const asked = readsMaxCompletionTokens ? integer(body['max_completion_tokens']) : undefined;
+  const effort = body['reasoning_effort'];
+  return {
+    model: typeof body.model === 'string' ? body.model : '',
+    messages,
+    lastText: contentText(last.content),
+    lastRole: typeof last.role === 'string' ? last.role : '',
+    stream: body['stream'] === true,
+    includeUsage: streamOptions['include_usage'] === true,
+    continuousUsage: streamOptions['continuous_usage_stats'] === true,
+    choices: Math.min(Math.max(integer(body['n']) ?? 1, 1), choicesMax),
+    tokensMax: asked ?? integer(body['max_tokens']),
+    stops: stopsOf(body['stop']),
+    tools: toolsOf(body['tools']),
+    toolChoice: toolChoiceOf(body['tool_choice']),
+    parallelToolCalls: body['parallel_tool_calls'] !== false,
+    responseFormat: formatOf(body['response_format']),
+    reasoning: typeof effort === 'string' && effort !== 'none',
+    topLogprobs: body['logprobs'] === true ? (integer(body['top_logprobs']) ?? 0) : undefined,
+  };
+}
+
+function lastSpoken(messages: readonly unknown[]): Loose {
+  const spoken = messages.findLast(
+    (message) => isRecord(message) && (message.role === 'user' || message.role === 'tool'),
+  );
+  return isRecord(spoken) ? spoken : {};
+}
+
+function stopsOf(stop: unknown): string[] {
+  if (typeof stop === 'string') return [stop];
+  return Array.isArray(stop) ? stop.filter((entry) => typeof entry === 'string') : [];
+}
+
+function toolsOf(tools: unknown): Tool[] {
+  if (!Array.isArray(tools)) return [];
+  return tools.flatMap((tool) => {
+    const described = isRecord(tool) ? tool.function : undefined;
+    if (!isRecord(described) || typeof described.name !== 'string') return [];
+    return [{ name: described.name, parameters: described['parameters'] }];
+  });
+}
+
+function toolChoiceOf(choice: unknown): ChatRequest['toolChoice'] {
+  if (choice === 'none' || choice === 'required') return choice;
+  const described = isRecord(choice) ? choice.function : undefined;
+  return isRecord(described) && typeof described.name === 'string' ? { named: described.name } : 'auto';
+}
+
+function formatOf(format: unknown): ChatRequest['responseFormat'] {
+  if (!isRecord(format)) return 'text';
+  if (format['type'] === 'json_object') return 'json_object';
+  if (format['type'] !== 'json_schema') return 'text';
+  const described = format['json_schema'];
+  return { schema: isRecord(described) ? described['schema'] : undefined };
+}

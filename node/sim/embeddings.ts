@@ -1,0 +1,85 @@
+/**
+ * Embeddings of a simulated node: unit vectors made from a hash of the input, the same for the same input.
+ * Floats or base64 of little-endian 32-bit floats, as asked.
+ */
+import { createHash } from 'node:crypto';
+import type { Dialect } from '../../schemas/names.ts';
+import { integer, type Loose } from './loose.ts';
+import { textTokens } from './text.ts';
+
+/** Length of a vector when the request asks for none. */
+export const dimensionsDefault = 64;
+const dimensionsMax = 8192;
+const inputsMax = 2048;
+
+export interface EmbeddingsRequest {
+  readonly inputs: readonly (string | readonly number[])[];
+  readonly dimensions: number;
+  readonly base64: boolean;
+}
+
+/** Reads a request; undefined where the input is missing, empty, of a wrong type or of more than 2048 texts. */
+export function readEmbeddingsRequest(body: Loose, dialect: Dialect): EmbeddingsRequest | undefined {
+  const inputs = inputsOf(body['input'], dialect);
+  if (inputs === undefined || inputs.length === 0 || inputs.length > inputsMax) return undefined;
+  // llama.cpp ignores `dimensions`.
+  const asked = dialect === 'llamacpp' ? undefined : integer(body['dimensions']);
+  const dimensions = Math.min(Math.max(asked ?? dimensionsDefault, 1), dimensionsMax);
+  return { inputs, dimensions, base64: body['encoding_format'] === 'base64' };
+}
+
+/** Tokens of all inputs: a quarter of the bytes of each text, rounded up; a token array counts its tokens. */
+export function embeddingTokens(inputs: EmbeddingsRequest['inputs']): number {
+  return inputs.reduce(
+    (sum, input) => sum + (typeof input === 'string' ? textTokens(input) : input.length),
+    0,
+  );
+}
+
+/** The body of the answer. */
+export function embeddingsBody(
+  request: EmbeddingsRequest,
+  id: string,
+  created: number,
+  model: string,
+): unknown {
+  const promptTokens = embeddingTokens(request.inputs);
+  return {
+    id,
+    object: 'list',
+    created,
+    model,
+    data: request.inputs.map((input, index) => {
+      const vector = unitVector(typeof input === 'string' ? input : input.join(','), request.dimensions);
+      const embedding = request.base64 ? Buffer.from(vector.buffer).toString('base64') : [...vector];
+      return { index, object: 'embedding', embedding };
+    }),
+    usage: { prompt_tokens: promptTokens, total_tokens: promptTokens, completion_tokens: 0 },
+  };
+}
+
+/** A vector of length 1: a xorshift sequence seeded by the SHA-256 of the text. */
+export function unitVector(text: string, dimensions: number): Float32Array {
+  let state = createHash('sha256').update(text).digest().readUInt32LE(0) || 1;
+  const raw = Float64Array.from({ length: dimensions }, () => {
+    state ^= state << 13;
+    state ^= state >>> 17;
+    state ^= state << 5;
+    return (state | 0) / 2 ** 31;
+  });
+  const norm = Math.sqrt(raw.reduce((sum, value) => sum + value * value, 0)) || 1;
+  return Float32Array.from(raw, (value) => value / norm);
+}
+
+function inputsOf(input: unknown, dialect: Dialect): EmbeddingsRequest['inputs'] | undefined {
+  if (typeof input === 'string') return input === '' ? undefined : [input];
+  if (!Array.isArray(input)) return undefined;
+  if (input.every((entry) => typeof entry === 'string')) return input;
+  if (dialect === 'ollama') return undefined;
+  if (isTokens(input)) return [input];
+  return input.every(isTokens) ? input : undefined;
+}
+
+function isTokens(value: unknown): value is number[] {
+  return Array.isArray(value) && value.length > 0 && value.every((entry) => integer(entry) !== undefined);
+}

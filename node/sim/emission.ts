@@ -1,0 +1,129 @@
+/**
+ * Carries a plan out on a connection: head, paced parts, end. Writes no faster than the client reads,
+ * stops as soon as the client is gone, and leaves no timer behind.
+ */
+import type { ServerResponse } from 'node:http';
+import type { Socket } from 'node:net';
+import type { Pacer } from './pacer.ts';
+import type { Plan } from './plan.ts';
+
+/** Text joined into one write where several parts are due at once, characters. */
+const writeCharactersMax = 16_384;
+/** A reset on the heels of the last bytes reads like a clean end on the other side. */
+const resetAfterMs = 20;
+const comment = ': still here\n\n';
+
+/** Starts the answer. `beforeEnd` runs when this side ends it, so that the end is not taken for the client's. */
+export function emit(plan: Plan, response: ServerResponse, pacer: Pacer, beforeEnd: () => void): void {
+  const { socket } = response;
+  if (socket === null || socket.destroyed) return;
+  if (!plan.raw && !plan.stream && plan.end === 'end') {
+    later(plan.firstPartMs, pacer, () => endWhole(plan, response, beforeEnd));
+    return;
+  }
+  if (!plan.raw) {
+    response.writeHead(plan.status, plan.headers);
+    if (plan.firstPartMs > 0 || plan.end !== 'end') response.flushHeaders();
+  }
+  new Emission(plan, response, socket, pacer, beforeEnd).step();
+}
+
+function later(waitMs: number, pacer: Pacer, step: () => void): void {
+  if (waitMs === 0) step();
+  else pacer.at(performance.now() + waitMs, step);
+}
+
+function endWhole(plan: Plan, response: ServerResponse, beforeEnd: () => void): void {
+  if (response.destroyed) return;
+  const body = [...plan.parts].join('');
+  beforeEnd();
+  response.writeHead(plan.status, { ...plan.headers, 'content-length': Buffer.byteLength(body) });
+  response.end(body);
+}
+
+class Emission {
+  readonly #plan: Plan;
+  readonly #response: ServerResponse;
+  readonly #socket: Socket;
+  readonly #pacer: Pacer;
+  readonly #beforeEnd: () => void;
+  readonly #parts: Iterator<string>;
+  #dueMs: number;
+
+  constructor(plan: Plan, response: ServerResponse, socket: Socket, pacer: Pacer, beforeEnd: () => void) {
+    this.#plan = plan;
+    this.#response = response;
+    this.#socket = socket;
+    this.#pacer = pacer;
+    this.#beforeEnd = beforeEnd;
+    this.#parts = plan.parts[Symbol.iterator]();
+    this.#dueMs = performance.now() + plan.firstPartMs;
+  }
+
+  /** Writes what is due, then waits for the time or for the client, or ends. */
+  readonly step = (): void => {
+    while (!this.#socket.destroyed) {
+      const { text, next } = this.#gather();
+      const flows = text === '' || this.#write(text);
+      if (next === 'end') {
+        this.#end();
+        return;
+      }
+      if (!flows) {
+        (this.#plan.raw ? this.#socket : this.#response).once('drain', this.step);
+        return;
+      }
+      if (next === 'wait') {
+        this.#pacer.at(this.#dueMs, this.step);
+        return;
+      }
+    }
+  };
+
+  /** The parts that are due, as far as they fit into one write. */
+  #gather(): { text: string; next: 'more' | 'wait' | 'end' } {
+    const now = performance.now();
+    let text = '';
+    while (text.length < writeCharactersMax) {
+      if (this.#dueMs > now) return { text, next: 'wait' };
+      const part = this.#parts.next();
+      if (part.done) return { text, next: 'end' };
+      this.#dueMs += this.#plan.gapMs;
+      text += part.value;
+    }
+    return { text, next: 'more' };
+  }
+
+  #write(text: string): boolean {
+    return this.#plan.raw ? this.#socket.write(text, 'latin1') : this.#response.write(text);
+  }
+
+  #end(): void {
+    const { end, commentEveryMs } = this.#plan;
+    if (end === 'hold') {
+      if (commentEveryMs !== undefined) this.#comment(commentEveryMs);
+      return;
+    }
+    this.#beforeEnd();
+    if (end === 'reset') this.#reset();
+    else if (end === 'cut' || this.#plan.raw) this.#socket.destroySoon();
+    else this.#response.end();
+  }
+
+  #reset(): void {
+    const socket = this.#socket;
+    if (socket.bytesWritten === 0) socket.resetAndDestroy();
+    else
+      socket.write('', () =>
+        this.#pacer.at(performance.now() + resetAfterMs, () => socket.resetAndDestroy()),
+      );
+  }
+
+  #comment(everyMs: number): void {
+    this.#pacer.at(performance.now() + everyMs, () => {
+      if (this.#socket.destroyed) return;
+      this.#response.write(comment);
+      this.#comment(everyMs);
+    });
+  }
+}

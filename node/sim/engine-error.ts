@@ -1,0 +1,43 @@
+/**
+ * How an engine says no: one fault in words, shaped by the dialect, in a body of its own or within a stream.
+ */
+import type { Dialect } from '../../schemas/names.ts';
+
+/** A refusal of the engine before any dialect has shaped it. */
+export interface EngineError {
+  readonly status: number;
+  readonly message: string;
+  /** The engine's own type name, where it has one. */
+  readonly type: string;
+  readonly param?: string;
+  /** Further fields beside the message; llama.cpp tells both token numbers. */
+  readonly details?: Readonly<Record<string, unknown>>;
+}
+
+/** The error as the body of an answer. */
+export function errorBody(dialect: Dialect, error: EngineError): unknown {
+  const { status, message, type, param = null } = error;
+  switch (dialect) {
+    case 'vllm':
+      return { error: { message, type, param, code: status } };
+    case 'sglang':
+      return { object: 'error', message, type, param, code: status };
+    case 'llamacpp':
+      return { error: { code: status, message, type, ...error.details } };
+    case 'ollama':
+      return { error: { message, type: 'api_error', param: null, code: null } };
+  }
+}
+
+/** The error as a frame within a stream that has begun. */
+export function errorFrame(dialect: Dialect, error: EngineError): unknown {
+  const body = errorBody(dialect, error);
+  return dialect === 'sglang' ? { error: body } : body;
+}
+
+/** What an engine says when its worker died under a running stream. */
+export const engineDied: EngineError = {
+  status: 500,
+  message: 'the engine encountered an issue',
+  type: 'InternalServerError',
+};

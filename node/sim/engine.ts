@@ -1,0 +1,190 @@
+/**
+ * The routes of a simulated node: from a request that has been read to the plan of its answer.
+ * Knows the paths, the listing and the manners of each dialect; knows no socket, no clock of its own and no fault but lies.
+ */
+import type { Dialect } from '../../schemas/names.ts';
+import { answerTo } from './answer.ts';
+import { chatBody, chatFrames, type Distortion, type FrameFacts } from './chat-frames.ts';
+import { readChatRequest } from './chat-request.ts';
+import { embeddingsBody, embeddingTokens, readEmbeddingsRequest } from './embeddings.ts';
+import { type EngineError, errorBody } from './engine-error.ts';
+import { isRecord, type Loose } from './loose.ts';
+import { bodyPlan, jsonPlan, type Plan, streamPlan } from './plan.ts';
+import { promptTokens, textTokens } from './text.ts';
+import { badRequest, chatFault, unknownModel } from './validate.ts';
+
+/** What the engine is at the moment of a request. */
+export interface Engine {
+  readonly dialect: Dialect;
+  readonly models: readonly string[];
+  readonly contextTokens: number;
+  /** 0: as fast as the client reads. */
+  readonly tokensPerSecond: number;
+  readonly answerWords: number;
+}
+
+/** What makes one answer differ from the next. */
+export interface Stamp {
+  /** Goes into the ids of the answer. */
+  readonly serial: string;
+  /** Unix time, seconds. */
+  readonly created: number;
+  readonly distortion: Distortion;
+}
+
+const owners: Readonly<Record<Dialect, string>> = {
+  vllm: 'vllm',
+  sglang: 'sglang',
+  llamacpp: 'llamacpp',
+  ollama: 'library',
+};
+/** Token numbers that `/tokenize` lists at most. */
+const tokensListedMax = 2 ** 20;
+/** Time at which the models were loaded, Unix seconds: 2026-01-01. */
+const loadedAt = 1_767_225_600;
+
+/** The answer to a GET. */
+export function answerGet(path: string, engine: Engine): Plan {
+  const { dialect } = engine;
+  if (path === '/v1/models') return jsonPlan(200, listing(engine));
+  const id = path.startsWith('/v1/models/') ? decoded(path.slice('/v1/models/'.length)) : undefined;
+  if (id !== undefined && engine.models.includes(id) && (dialect === 'sglang' || dialect === 'ollama'))
+    return jsonPlan(200, modelEntry(id, engine));
+  return statusAnswer(path, dialect) ?? notFound(path, dialect);
+}
+
+/** The answer to a POST whose body is an object. */
+export function answerPost(path: string, body: Loose, engine: Engine, stamp: Stamp): Plan {
+  const { dialect } = engine;
+  if (path === '/v1/chat/completions') return chat(body, engine, stamp);
+  if (path === '/v1/embeddings') return embeddings(body, engine, stamp);
+  if (path === '/tokenize' && dialect !== 'ollama') return tokenize(body, engine);
+  if (path === '/v1/chat/completions/input_tokens' && dialect === 'llamacpp')
+    return jsonPlan(200, { input_tokens: promptTokens(messagesOf(body)), object: 'response.input_tokens' });
+  return notFound(path, dialect);
+}
+
+/** The engine's refusal as an answer. */
+export function refuse(dialect: Dialect, error: EngineError): Plan {
+  return jsonPlan(error.status, errorBody(dialect, error));
+}
+
+function chat(body: Loose, engine: Engine, stamp: Stamp): Plan {
+  const { dialect } = engine;
+  const request = readChatRequest(body, dialect !== 'ollama');
+  const model = served(request.model, engine);
+  if (model === undefined) return refuse(dialect, unknownModel(dialect, request.model, engine.models));
+  const fault = chatFault(body, request, promptTokens(request.messages), engine);
+  if (fault !== undefined) return refuse(dialect, fault);
+  const answer = answerTo(request, engine);
+  const facts: FrameFacts = {
+    id: `chatcmpl-${stamp.serial}`,
+    created: stamp.created,
+    model,
+    dialect,
+    distortion: stamp.distortion,
+  };
+  const gapMs = engine.tokensPerSecond === 0 ? 0 : 1000 / engine.tokensPerSecond;
+  const { promptTokens: read, completionTokens } = answer.usage;
+  const work = { id: facts.id, promptTokens: read, completionTokens };
+  if (request.stream) return { ...streamPlan(chatFrames(request, answer, facts), gapMs), work };
+  return {
+    ...jsonPlan(200, chatBody(request, answer, facts)),
+    work,
+    firstPartMs: gapMs * completionTokens,
+  };
+}
+
+function embeddings(body: Loose, engine: Engine, stamp: Stamp): Plan {
+  const { dialect, contextTokens } = engine;
+  const asked = typeof body.model === 'string' ? body.model : '';
+  const model = served(asked, engine);
+  if (model === undefined) return refuse(dialect, unknownModel(dialect, asked, engine.models));
+  const request = readEmbeddingsRequest(body, dialect);
+  if (request === undefined) return refuse(dialect, badRequest('You must pass at least one prompt'));
+  const longest = Math.max(...request.inputs.map((input) => embeddingTokens([input])));
+  if (longest > contextTokens && dialect !== 'ollama') {
+    const fault = badRequest(
+      `This model's maximum context length is ${contextTokens} tokens.`,
+      'input_tokens',
+    );
+    // llama.cpp blames itself.
+    return refuse(dialect, dialect === 'llamacpp' ? { ...fault, status: 500 } : fault);
+  }
+  const id = `embd-${stamp.serial}`;
+  const work = { id, promptTokens: embeddingTokens(request.inputs), completionTokens: 0 };
+  return { ...jsonPlan(200, embeddingsBody(request, id, stamp.created, model)), work };
+}
+
+function tokenize(body: Loose, engine: Engine): Plan {
+  const text = engine.dialect === 'llamacpp' ? body.content : body['prompt'];
+  const count = typeof text === 'string' ? textTokens(text) : promptTokens(messagesOf(body));
+  const tokens = Array.from({ length: Math.min(count, tokensListedMax) }, (_, index) => index);
+  if (engine.dialect === 'llamacpp') return jsonPlan(200, { tokens });
+  return jsonPlan(200, { count, max_model_len: engine.contextTokens, tokens, token_strs: null });
+}
+
+/** The name under which the engine answers, or undefined where it refuses the model. */
+function served(asked: string, engine: Engine): string | undefined {
+  const { dialect, models } = engine;
+  const [first] = models;
+  if (first === undefined || models.includes(asked)) return first === undefined ? undefined : asked;
+  // SGLang and llama.cpp answer under any name.
+  if (dialect === 'llamacpp') return first;
+  if (dialect === 'sglang') return asked === '' ? first : asked;
+  return dialect === 'vllm' && asked === '' ? first : undefined;
+}
+
+function messagesOf(body: Loose): readonly unknown[] {
+  return Array.isArray(body['messages']) ? body['messages'].filter(isRecord) : [];
+}
+
+function listing(engine: Engine): unknown {
+  return { object: 'list', data: engine.models.map((id) => modelEntry(id, engine)) };
+}
+
+function modelEntry(id: string, engine: Engine): unknown {
+  const entry = { id, object: 'model', created: loadedAt, owned_by: owners[engine.dialect] };
+  if (engine.dialect === 'ollama') return entry;
+  if (engine.dialect === 'llamacpp') return { ...entry, meta: { n_ctx: engine.contextTokens } };
+  return { ...entry, root: id, parent: null, max_model_len: engine.contextTokens };
+}
+
+/** Health and greeting, where this engine has them. */
+function statusAnswer(path: string, dialect: Dialect): Plan | undefined {
+  switch (`${dialect} ${path}`) {
+    case 'vllm /health':
+    case 'sglang /health':
+      return bodyPlan(200, '', 'text/plain');
+    case 'llamacpp /health':
+      return jsonPlan(200, { status: 'ok' });
+    case 'vllm /version':
+      return jsonPlan(200, { version: '0.32.0' });
+    case 'sglang /':
+      return jsonPlan(200, 'SGLang is running');
+    case 'ollama /':
+      return bodyPlan(200, 'Ollama is running', 'text/plain; charset=utf-8');
+    case 'ollama /api/version':
+      return jsonPlan(200, { version: '0.0.0' });
+    default:
+      return undefined;
+  }
+}
+
+function notFound(path: string, dialect: Dialect): Plan {
+  if (dialect === 'ollama') return bodyPlan(404, '404 page not found', 'text/plain');
+  if (dialect === 'llamacpp')
+    return refuse(dialect, { status: 404, message: 'File Not Found', type: 'not_found_error' });
+  const wrongMethod = path === '/v1/chat/completions' || path === '/v1/embeddings' || path === '/tokenize';
+  return wrongMethod
+    ? jsonPlan(405, { detail: 'Method Not Allowed' }, { allow: 'POST' })
+    : jsonPlan(404, { detail: 'Not Found' });
+}
+
+function decoded(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}

@@ -1,0 +1,102 @@
+/**
+ * What an engine refuses before it generates: missing fields, impossible limits, prompts beyond its window.
+ * Each dialect refuses what the engine of that name was seen to refuse, and answers what it was seen to answer.
+ */
+import type { Dialect } from '../../schemas/names.ts';
+import type { ChatRequest } from './chat-request.ts';
+import type { EngineError } from './engine-error.ts';
+import type { Loose } from './loose.ts';
+
+export interface Window {
+  readonly dialect: Dialect;
+  /** Tokens of prompt and answer together. */
+  readonly contextTokens: number;
+}
+
+/** The refusal of a chat request, or undefined if the engine would answer it. */
+export function chatFault(
+  body: Loose,
+  request: ChatRequest,
+  promptTokens: number,
+  window: Window,
+): EngineError | undefined {
+  if (request.messages.length === 0) return badRequest('messages: Field required', 'messages');
+  if (window.dialect === 'vllm' || window.dialect === 'sglang') {
+    const fault = strictFault(body, request, window.dialect);
+    if (fault !== undefined) return fault;
+  }
+  return windowFault(request, promptTokens, window);
+}
+
+/** A refusal with status 400. */
+export function badRequest(message: string, param?: string): EngineError {
+  return { status: 400, message, type: 'BadRequestError', ...(param === undefined ? {} : { param }) };
+}
+
+/** A refusal with status 404, as the engines with a fixed set of models give it. */
+export function unknownModel(dialect: Dialect, model: string, models: readonly string[]): EngineError {
+  const message =
+    dialect === 'ollama'
+      ? `model '${model}' not found`
+      : `The model \`${model}\` does not exist. Valid aliases: ${models.join(', ')}.`;
+  return { status: 404, message, type: 'NotFoundError', param: 'model' };
+}
+
+function strictFault(body: Loose, request: ChatRequest, dialect: Dialect): EngineError | undefined {
+  const max = request.tokensMax;
+  if (max !== undefined && max < (dialect === 'vllm' ? 1 : 0))
+    return badRequest(`max_tokens must be at least 1, got ${max}. (parameter=max_tokens, value=${max})`);
+  if (dialect === 'sglang')
+    return body['n'] === null ? badRequest('n: Input should be a valid integer') : undefined;
+  if (Array.isArray(body['tools']) && body['tools'].length === 0)
+    return badRequest('`tools` must not be an empty array. (parameter=tools)', 'tools');
+  const choice = body['tool_choice'];
+  if (choice !== undefined && choice !== null && choice !== 'none' && request.tools.length === 0)
+    return badRequest(
+      'When using `tool_choice`, `tools` must be set. (parameter=tool_choice)',
+      'tool_choice',
+    );
+  if (body['stream_options'] && !request.stream)
+    return badRequest('Stream options can only be defined when `stream=True`.', 'stream_options');
+  return undefined;
+}
+
+function windowFault(request: ChatRequest, prompt: number, window: Window): EngineError | undefined {
+  const { dialect, contextTokens } = window;
+  // Ollama never says no: it cuts the prompt silently.
+  if (dialect === 'ollama') return undefined;
+  if (dialect === 'llamacpp')
+    return prompt >= contextTokens ? exceedsContext(prompt, contextTokens) : undefined;
+  const max = request.tokensMax ?? 0;
+  if (prompt + max <= contextTokens && prompt < contextTokens) return undefined;
+  if (dialect === 'sglang')
+    return badRequest(
+      prompt < contextTokens
+        ? `Requested token count exceeds the model's maximum context length of ${contextTokens} tokens.`
+        : `The input (${prompt} tokens) is longer than the model's context length (${contextTokens} tokens).`,
+    );
+  const limit = `This model's maximum context length is ${contextTokens} tokens.`;
+  if (prompt >= contextTokens)
+    return badRequest(
+      `${limit} However, your prompt contains at least ${prompt} input tokens. (parameter=input_tokens, value=${prompt})`,
+      'input_tokens',
+    );
+  if (max > contextTokens)
+    return badRequest(
+      `max_tokens=${max} cannot be greater than max_model_len=${contextTokens}. (parameter=max_tokens, value=${max})`,
+      'max_tokens',
+    );
+  return badRequest(
+    `max_tokens=${max} is too large. ${limit} Your request has ${prompt} input tokens. (parameter=max_tokens, value=${max})`,
+    'max_tokens',
+  );
+}
+
+function exceedsContext(prompt: number, contextTokens: number): EngineError {
+  return {
+    status: 400,
+    message: `request (${prompt} tokens) exceeds the available context size (${contextTokens} tokens)`,
+    type: 'exceed_context_size_error',
+    details: { n_prompt_tokens: prompt, n_ctx: contextTokens },
+  };
+}
