@@ -9,6 +9,8 @@ import type { Database, Statement } from '../sqlite.ts';
 /** A repeated command is recognised for this many commits. */
 const commandsKept = 100_000;
 const anomaliesKept = 1_000;
+const unreadKept = 10_000;
+const unreadCharactersMax = 16_384;
 
 export const journalSql = `
 CREATE TABLE command (
@@ -19,7 +21,12 @@ CREATE TABLE command (
   record TEXT NOT NULL    -- SHA-256 of the record, hex
 ) STRICT;
 CREATE INDEX command_by_id ON command (id);
-CREATE TABLE unread_event (seq INTEGER, idx INTEGER, type TEXT, v INTEGER, outcome TEXT, data TEXT, PRIMARY KEY (seq, idx)) STRICT, WITHOUT ROWID;
+CREATE TABLE unread_event (
+  seq INTEGER, idx INTEGER, type TEXT, v INTEGER,
+  outcome TEXT,           -- unknown | malformed
+  data TEXT,              -- JSON as it came, NULL where it is too long or too deep
+  PRIMARY KEY (seq, idx)
+) STRICT, WITHOUT ROWID;
 CREATE TABLE anomaly (seq INTEGER, idx INTEGER, type TEXT, reason TEXT, PRIMARY KEY (seq, idx)) STRICT, WITHOUT ROWID;
 `;
 
@@ -35,6 +42,7 @@ export class Journal {
   readonly #insertCommand: Statement;
   readonly #trimCommands: Statement;
   readonly #insertUnread: Statement;
+  readonly #trimUnread: Statement;
   readonly #insertAnomaly: Statement;
   readonly #trimAnomalies: Statement;
   readonly #bySeq: Statement;
@@ -44,6 +52,7 @@ export class Journal {
     this.#insertCommand = db.prepare('INSERT OR REPLACE INTO command VALUES (?, ?, ?, ?, ?)');
     this.#trimCommands = db.prepare('DELETE FROM command WHERE seq <= ?');
     this.#insertUnread = db.prepare('INSERT OR REPLACE INTO unread_event VALUES (?, ?, ?, ?, ?, ?)');
+    this.#trimUnread = db.prepare('DELETE FROM unread_event WHERE seq <= ?');
     this.#insertAnomaly = db.prepare('INSERT OR REPLACE INTO anomaly VALUES (?, ?, ?, ?)');
     this.#trimAnomalies = db.prepare('DELETE FROM anomaly WHERE seq <= ?');
     this.#bySeq = db.prepare('SELECT * FROM command WHERE seq = ?');
@@ -74,19 +83,23 @@ export class Journal {
 
   /** Stored as it came, so that a later build can say what it was. */
   keepUnread(seq: number, index: number, stored: StoredEvent, outcome: 'unknown' | 'malformed'): void {
-    const data = JSON.stringify(stored.data ?? null);
-    this.#insertUnread.run(
-      seq,
-      index,
-      stored.type.toWellFormed(),
-      Math.min(stored.v, 2 ** 31),
-      outcome,
-      data,
-    );
+    const type = stored.type.slice(0, 200).toWellFormed();
+    this.#insertUnread.run(seq, index, type, Math.min(stored.v, 2 ** 31), outcome, textOf(stored.data));
+    this.#trimUnread.run(seq - unreadKept);
   }
 
   passedOver(seq: number, index: number, type: string, reason: string): void {
     this.#insertAnomaly.run(seq, index, type, reason);
     this.#trimAnomalies.run(seq - anomaliesKept);
+  }
+}
+
+/** Data may be nested deeper than can be printed, though it could be parsed. */
+function textOf(data: unknown): string | null {
+  try {
+    const text = JSON.stringify(data ?? null);
+    return text.length > unreadCharactersMax ? null : text;
+  } catch {
+    return null;
   }
 }

@@ -46,11 +46,11 @@ export interface Folded {
 export async function checkIdentity(log: ControlLog, folded: Folded): Promise<void> {
   if (folded.seq === 0) return;
   const record = await recordAt(log, folded.headOffset);
-  if (!record) throw new LogTruncated(`the log ends before commit ${folded.seq}, which was folded from it`);
-  const hash = recordHash(record.value);
-  if (record.offset === folded.headOffset && hash === folded.head.hash) return;
+  if (record?.offset === folded.headOffset && recordHash(record.value) === folded.head.hash) return;
   const id = await readLogId(log);
-  throw id === folded.log
+  if (id !== folded.log)
+    throw new LogReplaced(`this is log ${id ?? '(empty)'}, but what was folded came from log ${folded.log}`);
+  throw record
     ? new LogTruncated(`the log no longer holds commit ${folded.seq} as it was folded from it`)
-    : new LogReplaced(`this is log ${id ?? '(empty)'}, but what was folded came from log ${folded.log}`);
+    : new LogTruncated(`the log ends before commit ${folded.seq}, which was folded from it`);
 }

@@ -4,7 +4,15 @@
  */
 import { existsSync, mkdirSync, renameSync, rmSync } from 'node:fs';
 import { dirname } from 'node:path';
-import { type Database, DatabaseCorrupt, inOurWords, openDatabase } from '../sqlite.ts';
+import {
+  type Database,
+  DatabaseBusy,
+  DatabaseCorrupt,
+  DatabaseUnwritable,
+  inOurWords,
+  NativeModuleMissing,
+  openDatabase,
+} from '../sqlite.ts';
 import { foldVersion } from './fold.ts';
 import { journalSql } from './journal.ts';
 import { PositionStore, positionSql } from './position.ts';
@@ -31,29 +39,45 @@ export function memorySnapshot(): Snapshot {
   return new Snapshot(db, ':memory:');
 }
 
-/** Opens `path` as it stands; throws DatabaseCorrupt, or an Error that says why it cannot be used. */
+/** The file was folded by another version of the fold. */
+export class OtherFoldVersion extends Error {
+  override readonly name = 'OtherFoldVersion';
+}
+
+/** Opens `path` as it stands; throws DatabaseCorrupt, OtherFoldVersion, or an Error that says why it cannot be used. */
 export function openExisting(path: string, options: { readonly readOnly: boolean }): Snapshot {
   if (!existsSync(path)) throw new Error(`there is no snapshot at ${path}`);
   const db = openDatabase(path, { durability: 'normal', readOnly: options.readOnly });
   try {
     const version = readFoldVersion(db, path);
     if (version !== foldVersion)
-      throw new Error(
+      throw new OtherFoldVersion(
         `${path} was folded by version ${version} of the fold, this build has version ${foldVersion}`,
       );
     return new Snapshot(db, path);
   } catch (error) {
     db.close();
-    throw inOurWords(error, path);
+    throw guiltOf(error, path);
   }
 }
 
+const notTheFilesFault = [OtherFoldVersion, NativeModuleMissing, DatabaseUnwritable, DatabaseBusy];
+
+/** A file that does not hold what a snapshot of this version holds is damaged, whatever it was that stumbled over it. */
+function guiltOf(error: unknown, path: string): unknown {
+  const ours = inOurWords(error, path);
+  if (ours instanceof DatabaseCorrupt || notTheFilesFault.some((kind) => ours instanceof kind)) return ours;
+  return new DatabaseCorrupt(`${path} is not a whole snapshot`, { cause: error });
+}
+
+/** Asked before anything else: the tables of another version may have other columns. */
 function readFoldVersion(db: Database, path: string): number {
   const tables = db.prepare(`SELECT count(*) AS n FROM sqlite_master WHERE name = 'position'`).get() as {
     n: number;
   };
   if (tables.n === 0) throw new DatabaseCorrupt(`${path} is not a snapshot`);
-  return new PositionStore(db).read().foldVersion;
+  const position = db.prepare('SELECT fold_version FROM position').get() as { fold_version: number };
+  return position.fold_version;
 }
 
 /** Opens `path`, or starts anew beside what was there. `log`, where given, is the id the snapshot must belong to. */
@@ -72,8 +96,8 @@ export function openOrRebuild(path: string, log?: string): OpenedSnapshot {
       snapshot.db.close();
     } catch (error) {
       // Only what the file itself is guilty of leads to a rebuild; a full disk or a missing module does not.
-      if (!(error instanceof DatabaseCorrupt) && !isVersionFault(error)) throw error;
-      rebuiltBecause = error instanceof Error ? error.message : String(error);
+      if (!(error instanceof DatabaseCorrupt || error instanceof OtherFoldVersion)) throw error;
+      rebuiltBecause = error.message;
     }
     putAside(path);
   }
@@ -83,10 +107,6 @@ export function openOrRebuild(path: string, log?: string): OpenedSnapshot {
   return rebuiltBecause === undefined
     ? { snapshot, wasClean: true }
     : { snapshot, wasClean: true, rebuiltBecause };
-}
-
-function isVersionFault(error: unknown): boolean {
-  return error instanceof Error && /folded by version/.test(error.message);
 }
 
 /** Keeps one earlier file for inspection; its write-ahead log would otherwise be replayed into the new one. */

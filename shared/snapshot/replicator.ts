@@ -131,34 +131,42 @@ export class Replicator {
     let rest = batch.records;
     while (rest.length > 0 && !this.#stop.signal.aborted) {
       const { consumed, accepted } = snapshot.apply(rest, sliceBudgetMs);
-      if (snapshot.halt) return;
       rest = rest.slice(consumed);
       this.#readOffset = snapshot.nextOffset;
       if (accepted.length > 0) onCommits?.(accepted);
       this.#wake(snapshot.seq);
-      if (rest.length > 0) await new Promise((resolve) => setImmediate(resolve));
+      if (snapshot.halt) return;
+      // After the last slice too: a tail with a long backlog hands out its next batch within the same turn.
+      await new Promise((resolve) => setImmediate(resolve));
     }
     if (rest.length === 0) this.#readOffset = Math.max(this.#readOffset, batch.nextOffset);
     this.#wake(snapshot.seq);
   }
 
-  /** Read-index: only an end that was asked for after `m`, and that the fold then reached, proves freshness as of `m`. */
   async #probe(): Promise<void> {
     while (!this.#stop.signal.aborted && !this.#fault) {
-      const moment = this.freshness.now();
       try {
-        const end = await this.#options.log.end();
-        const until = performance.now() + probeIntervalMs;
-        while (this.#readOffset < end && performance.now() < until && !this.#stop.signal.aborted)
-          await this.#moved(0, until - performance.now());
-        if (this.#readOffset >= end && !this.#fault && !this.#options.snapshot.halt)
-          this.freshness.prove(moment);
+        await this.#prove();
       } catch (error) {
         if (!(error instanceof LogUnavailable)) return this.#fail(error);
         this.#reach(false, error);
       }
       await delay(this.freshness.proven ? probeIntervalMs : 100, this.#stop.signal);
     }
+  }
+
+  /** Read-index: only an end that was asked for after `m`, and that the fold then reached, proves freshness as of `m`. */
+  async #prove(): Promise<void> {
+    const { snapshot, log } = this.#options;
+    const moment = this.freshness.now();
+    const readBefore = this.#readOffset;
+    const end = await log.end();
+    // A log that ends before what was read of it is not the one that was read: its end proves nothing.
+    if (end < readBefore) throw new LogUnavailable(`the log ends at ${end}, before offset ${readBefore}`);
+    const until = performance.now() + probeIntervalMs;
+    while (this.#readOffset < end && performance.now() < until && !this.#stop.signal.aborted)
+      await this.#moved(0, until - performance.now());
+    if (this.#readOffset >= end && !this.#fault && !snapshot.halt) this.freshness.prove(moment);
   }
 
   #reach(reachable: boolean, error?: Error): void {

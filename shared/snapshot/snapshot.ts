@@ -7,6 +7,7 @@
 import { createHash } from 'node:crypto';
 import type { Commit } from '../../schemas/commit.ts';
 import { type KnownEvent, readEvent } from '../../schemas/events.ts';
+import { momentSchema } from '../../schemas/names.ts';
 import { emptyHead, type Head, judgeBatch } from '../log/chain.ts';
 import type { LogRecord } from '../log/control-log.ts';
 import { type Database, inOurWords } from '../sqlite.ts';
@@ -29,8 +30,9 @@ export interface Halt {
   readonly reason: string;
 }
 
-/** Records folded between two looks at the clock. */
+/** Records folded between two looks at the clock, and bytes of them where they are large. */
 const recordsBetweenLooks = 64;
+const bytesBetweenLooks = 32 * 1024;
 
 export class Snapshot {
   readonly db: Database;
@@ -89,8 +91,8 @@ export class Snapshot {
   }
 
   /**
-   * Folds records that follow `nextOffset`, in one transaction. Stops early after `budgetMs`, so that a caller that also
-   * serves can yield. Throws DatabaseUnwritable or DatabaseCorrupt, with nothing applied.
+   * Folds records that follow `nextOffset`, in one transaction; those before it were consumed earlier and change nothing.
+   * Stops early after `budgetMs`, so that a caller that also serves can yield. Throws DatabaseUnwritable or DatabaseCorrupt, with nothing applied.
    */
   apply(records: readonly LogRecord[], budgetMs = Number.POSITIVE_INFINITY): Applied {
     if (this.#halt || records.length === 0) return { consumed: 0, accepted: [] };
@@ -98,6 +100,7 @@ export class Snapshot {
     const accepted: Commit[] = [];
     const before = this.#row;
     const headBefore = this.#head;
+    const sums = this.#sums();
     this.#begin();
     try {
       const consumed = this.#foldRecords(records, until, accepted);
@@ -107,30 +110,33 @@ export class Snapshot {
     } catch (error) {
       this.#row = before;
       this.#head = headBefore;
-      this.#rollback('ROLLBACK');
+      this.#halt = undefined;
+      this.#rollback('ROLLBACK', sums);
       throw inOurWords(error, this.path);
     }
   }
 
   /** What the fold would pass over in these events, were they the next commit: empty where it would apply them all. Changes nothing. */
   dryRun(events: readonly KnownEvent[], context: EventContext): string[] {
+    const sums = this.#sums();
     this.db.exec('SAVEPOINT dry_run');
     try {
       const reasons = events.map((event) => applyEvent(this.#tables, event, context));
       return reasons.filter((reason) => reason !== undefined);
     } finally {
-      this.#rollback('ROLLBACK TO dry_run; RELEASE dry_run');
+      this.#rollback('ROLLBACK TO dry_run; RELEASE dry_run', sums);
     }
   }
 
   /** Runs `read` on the state as it would be after these events, and undoes them. */
   preview<Result>(events: readonly KnownEvent[], context: EventContext, read: () => Result): Result {
+    const sums = this.#sums();
     this.db.exec('SAVEPOINT preview');
     try {
       for (const event of events) applyEvent(this.#tables, event, context);
       return read();
     } finally {
-      this.#rollback('ROLLBACK TO preview; RELEASE preview');
+      this.#rollback('ROLLBACK TO preview; RELEASE preview', sums);
     }
   }
 
@@ -150,15 +156,18 @@ export class Snapshot {
   /** Marks the file as closed in good order and releases it. */
   close(): void {
     if (!this.db.open) return;
-    if (!this.db.readonly) this.#positions.markClean();
-    this.db.close();
+    try {
+      if (!this.db.readonly) this.#positions.markClean();
+    } finally {
+      this.db.close();
+    }
   }
 
   /** Returns how many records were consumed; the rest waits for the next slice, or for a build that knows the event. */
   #foldRecords(records: readonly LogRecord[], until: number, accepted: Commit[]): number {
     let consumed = 0;
     while (consumed < records.length) {
-      const chunk = records.slice(consumed, consumed + recordsBetweenLooks);
+      const chunk = firstFew(records, consumed);
       const folded = this.#foldChunk(chunk, accepted);
       consumed += folded;
       if (folded < chunk.length || performance.now() > until) break;
@@ -169,6 +178,7 @@ export class Snapshot {
   #foldChunk(records: readonly LogRecord[], accepted: Commit[]): number {
     for (const [index, judgement] of judgeBatch(this.#head, records).entries()) {
       const record = records[index] as LogRecord;
+      if (record.offset < this.#row.nextOffset) continue;
       if ('accepted' in judgement) {
         if (!this.#foldCommit(judgement.accepted, judgement.head.hash)) return index;
         this.#head = judgement.head;
@@ -234,12 +244,24 @@ export class Snapshot {
     }
   }
 
-  /** After an undone change the sums in memory follow the rows back. */
-  #rollback(statement: string): void {
-    if (this.db.inTransaction) this.db.exec(statement);
-    const sums = this.#positions.sums();
-    for (const name of tableNames) this.#tables[name].reset(sums[name] ?? 0n);
+  #sums(): bigint[] {
+    return tableNames.map((name) => this.#tables[name].sum);
   }
+
+  /** After an undone change the sums in memory follow the rows back. */
+  #rollback(statement: string, sums: readonly bigint[]): void {
+    if (this.db.inTransaction) this.db.exec(statement);
+    for (const [index, name] of tableNames.entries()) this.#tables[name].reset(sums[index] ?? 0n);
+  }
+}
+
+/** The records from `start` on that may be folded without a look at the clock; at least one. */
+function firstFew(records: readonly LogRecord[], start: number): LogRecord[] {
+  let bytes = 0;
+  let end = start;
+  while (end < records.length && end - start < recordsBetweenLooks && bytes < bytesBetweenLooks)
+    bytes += records[end++]?.value.length ?? 0;
+  return records.slice(start, end);
 }
 
 function headOf(row: PositionRow): Head {
@@ -255,11 +277,11 @@ function openTables(db: Database, sums: Readonly<Record<string, bigint>>): Table
 
 /** The context in which a commit's events are folded. */
 export function contextOf(commit: Pick<Commit, 'seq' | 'at' | 'by'>): EventContext {
-  const atMs = Date.parse(commit.at);
   return {
     seq: commit.seq,
-    atMs: Number.isSafeInteger(atMs) ? atMs : 0,
-    by: commit.by.toWellFormed().slice(0, 200),
+    // Other forms of a time would be read in the time zone of this process.
+    atMs: momentSchema.safeParse(commit.at).success ? Date.parse(commit.at) : 0,
+    by: commit.by.slice(0, 200),
   };
 }
 

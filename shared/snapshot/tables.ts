@@ -160,6 +160,18 @@ export function addDigest(sum: bigint, row: bigint): bigint {
   return (sum + row) & sum128;
 }
 
+/** SQLite holds UTF-8, which has no half surrogates: the digest must be of what can be read back. */
+function wellFormed(row: Row): Row {
+  const isKept = Object.values(row).every((value) => typeof value !== 'string' || value.isWellFormed());
+  if (isKept) return row;
+  return Object.fromEntries(
+    Object.entries(row).map(([column, value]) => [
+      column,
+      typeof value === 'string' ? value.toWellFormed() : value,
+    ]),
+  );
+}
+
 /** One table's writer. Every change passes through `put` and `remove`, so digest and rows cannot part. */
 export class Table<Name extends TableName = TableName> {
   readonly name: Name;
@@ -203,7 +215,7 @@ export class Table<Name extends TableName = TableName> {
   }
 
   put(row: RowOf<Name>): void {
-    const values = row as Row;
+    const values = wellFormed(row as Row);
     const before = this.#get.get(this.#key.map((column) => values[column] ?? null)) as Row | undefined;
     if (before) this.#sum = (this.#sum - rowDigest(this.name, before)) & sum128;
     this.#put.run(this.#columns.map((column) => values[column] ?? null));
