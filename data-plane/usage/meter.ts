@@ -61,6 +61,11 @@ export class Meter {
     return this.#options.outbox.isFull;
   }
 
+  /** Rows not yet known to be on the usage log. */
+  get unshippedRows(): number {
+    return this.#options.outbox.unshipped;
+  }
+
   /** Records a request whose answer was delivered whole. Returns at once, never throws. */
   recordCompleted(request: CompletedRequest): void {
     const { owner, atMs, draw, model, stack, estimated, requestId } = request;

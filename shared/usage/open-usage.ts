@@ -16,7 +16,7 @@ import {
   type UsageStoreOptions,
 } from './usage-store.ts';
 
-/** A visitor who has not come back for as long as the log keeps records begins anew. */
+/** How often. A visitor who has not come back for as long as the log keeps records begins anew. */
 const forgetVisitorsEveryMs = 10 * 60_000;
 
 export interface UsageLogAddress {
@@ -31,29 +31,25 @@ export function usageLogAt(logUrl: string): UsageLogAddress {
   return { partitions, open: (partition) => openLog(logUrl, { topic: usageTopic, partition }, options) };
 }
 
-export interface OpenUsageOptions extends UsageStoreOptions {
+export interface FollowOptions {
+  readonly store: UsageStore;
   readonly logUrl: string;
-  /** The folder of `usage.db`. */
-  readonly dataDir: string;
   readonly logger: Logger;
+  /** Called in the same turn in which the store takes up the rows. */
   readonly onApplied?: (applied: AppliedUsage) => void;
 }
 
-export interface OpenedUsage {
-  readonly reader: UsageReader;
-  readonly store: UsageStore;
+export interface FollowedUsage {
   readonly replicator: UsageReplicator;
+  /** Ends the tail and closes the store. */
   close(): Promise<void>;
 }
 
-/** Opens the totals and begins to tail. Throws the errors of shared/sqlite.ts, and LogUrlInvalid. */
-export async function openUsage(options: OpenUsageOptions): Promise<OpenedUsage> {
-  const { logger, logUrl, dataDir, onApplied, ...storeOptions } = options;
-  const address = usageLogAt(logUrl);
-  const store = openUsageStore(join(dataDir, 'usage.db'), storeOptions);
+/** Begins to fold the usage log into a store. Throws LogUrlInvalid. */
+export function followUsage({ store, logUrl, logger, onApplied }: FollowOptions): FollowedUsage {
   const replicator = new UsageReplicator({
     store,
-    ...address,
+    ...usageLogAt(logUrl),
     onApplied: (applied) => {
       for (const { incarnation, next } of applied.gaps)
         logger.error({ incarnation, next }, 'rows of usage are missing; those behind them wait');
@@ -63,18 +59,49 @@ export async function openUsage(options: OpenUsageOptions): Promise<OpenedUsage>
     onFault: (error) => logger.fatal({ err: error }, 'usage.db is damaged; no more usage is folded'),
   });
   replicator.start();
-  const forget = () => {
-    try {
-      store.forgetVisitors(Date.now() - usageKeepSeconds * 1000);
-    } catch (error) {
-      logger.warn({ err: error }, 'old visitors were not forgotten');
-    }
-  };
-  const timer = setInterval(forget, forgetVisitorsEveryMs).unref();
+  const timer = setInterval(() => forgetVisitors(store, logger), forgetVisitorsEveryMs).unref();
   const close = async () => {
     clearInterval(timer);
     await replicator.stop();
     store.close();
   };
-  return { reader: store, store, replicator, close };
+  return { replicator, close };
+}
+
+function forgetVisitors(store: UsageStore, logger: Logger): void {
+  try {
+    store.forgetVisitors(Date.now() - usageKeepSeconds * 1000);
+  } catch (error) {
+    logger.warn({ err: error }, 'visitors of long ago could not be forgotten');
+  }
+}
+
+/** The totals of a data folder. Throws the errors of shared/sqlite.ts. */
+export function openUsageStoreIn(dataDir: string, options: UsageStoreOptions): UsageStore {
+  return openUsageStore(join(dataDir, 'usage.db'), options);
+}
+
+export interface OpenUsageOptions extends UsageStoreOptions {
+  readonly logUrl: string;
+  /** The folder of `usage.db`. */
+  readonly dataDir: string;
+  readonly logger: Logger;
+}
+
+export interface OpenedUsage {
+  readonly reader: UsageReader;
+  readonly replicator: UsageReplicator;
+  close(): Promise<void>;
+}
+
+/** Opens the totals for reading and begins to tail. Rejects with the errors of shared/sqlite.ts, and LogUrlInvalid. */
+export async function openUsage(options: OpenUsageOptions): Promise<OpenedUsage> {
+  const { logger, logUrl, dataDir, ...storeOptions } = options;
+  const store = openUsageStoreIn(dataDir, storeOptions);
+  try {
+    return { reader: store, ...followUsage({ store, logUrl, logger }) };
+  } catch (error) {
+    store.close();
+    throw error;
+  }
 }

@@ -120,7 +120,6 @@ export class UsageReplicator {
     for await (const batch of log.tail({ from: store.nextOffset(partition), signal })) {
       await this.#fold(partition, batch);
       onBatch();
-      this.#reach(partition);
     }
     if (!signal.aborted) throw new LogUnavailable('the usage log ended its tail');
   }
@@ -132,6 +131,7 @@ export class UsageReplicator {
       const applied = store.apply(partition, rest, sliceBudgetMs);
       rest = rest.slice(applied.consumed);
       onApplied?.(applied);
+      this.#reach(partition);
       this.#wake();
       await new Promise((resolve) => setImmediate(resolve));
     }

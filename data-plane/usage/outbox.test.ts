@@ -1,0 +1,336 @@
+import { mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import fc from 'fast-check';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { openDatabase } from '../../shared/sqlite.ts';
+import { type NewUsage, type Outbox, type OutboxOptions, openOutbox, type Shipment } from './outbox.ts';
+
+let folder: string;
+let path: string;
+let clockMs: number;
+const errors: string[] = [];
+const open: Outbox[] = [];
+
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'headgate-outbox-'));
+  path = join(folder, 'outbox.db');
+  clockMs = Date.parse('2026-11-21T10:00:00.000Z');
+  errors.length = 0;
+});
+afterEach(() => {
+  for (const each of open.splice(0)) each.close();
+  rmSync(folder, { recursive: true });
+});
+
+function outbox(options: Partial<OutboxOptions> = {}): Outbox {
+  const opened = openOutbox({
+    path,
+    now: () => clockMs,
+    onError: (error) => errors.push(error.message),
+    ...options,
+  });
+  open.push(opened);
+  return opened;
+}
+function usage(more: Partial<NewUsage> = {}): NewUsage {
+  return {
+    at: '2026-11-21T10:00:00.000Z',
+    organisation: 'acme',
+    period: '2026-11-01',
+    draw: 'pool',
+    model: 'echo-small',
+    promptTokens: 3,
+    completionTokens: 4,
+    requestId: 'r-1',
+    ...more,
+  };
+}
+function numbers(shipment: Shipment | undefined): number[] {
+  return (shipment?.bodies ?? []).map((body) => JSON.parse(body).n);
+}
+/** Ships all there is; gives the numbers by incarnation. */
+function shipAll(box: Outbox): Map<string, number[]> {
+  const shipped = new Map<string, number[]>();
+  for (let next = box.nextShipment(); next; next = box.nextShipment()) {
+    shipped.set(next.incarnation.id, [...(shipped.get(next.incarnation.id) ?? []), ...numbers(next)]);
+    box.shipped(next);
+  }
+  return shipped;
+}
+function rowsInFile(): number {
+  const db = openDatabase(path, { durability: 'normal', readOnly: true });
+  const count = db.prepare('SELECT count(*) FROM row').pluck().get() as number;
+  db.close();
+  return count;
+}
+/** Makes every new row fail until it is called off. */
+function sabotage(): () => void {
+  const db = openDatabase(path, { durability: 'normal' });
+  db.exec(`CREATE TRIGGER sabotage BEFORE INSERT ON row BEGIN SELECT raise(ABORT, 'no room'); END`);
+  return () => {
+    db.exec('DROP TRIGGER sabotage');
+    db.close();
+  };
+}
+
+test('a row is in the file within one short wait, with its number and incarnation', async () => {
+  const box = outbox();
+  const durable = new Promise<void>((resolve) => box.whenDurable(resolve));
+  expect(box.record(usage())).toBe(true);
+  expect(box.nextShipment()).toBeUndefined();
+  expect(box.unshipped).toBe(1);
+  await durable;
+  expect(JSON.parse(box.nextShipment()!.bodies[0]!)).toEqual({
+    v: 1,
+    incarnation: box.incarnation,
+    n: 1,
+    ...usage(),
+  });
+});
+
+test('rows recorded together share one transaction', async () => {
+  const box = outbox();
+  let transactions = 0;
+  const durable = new Promise<void>((resolve) =>
+    box.whenDurable(() => {
+      transactions++;
+      resolve();
+    }),
+  );
+  for (let count = 0; count < 250; count++) box.record(usage());
+  await durable;
+  expect(transactions).toBe(1);
+  expect(box.nextShipment()!.bodies).toHaveLength(100);
+  expect(shipAll(box).get(box.incarnation)).toEqual(Array.from({ length: 250 }, (_, index) => index + 1));
+  expect(box.unshipped).toBe(0);
+});
+
+test('a row that is not valid is refused and told, takes no number, and its values are not in the error', () => {
+  const box = outbox();
+  expect(box.record(usage({ model: 'secret prompt text' }))).toBe(false);
+  expect(box.record(usage({ promptTokens: Number.NaN }))).toBe(false);
+  expect(box.record(usage())).toBe(true);
+  box.flush();
+  expect(numbers(box.nextShipment())).toEqual([1]);
+  expect(box.dropped).toBe(2);
+  expect(errors).toEqual([
+    'a row of usage is not valid at model',
+    'a row of usage is not valid at promptTokens',
+  ]);
+});
+
+test('each start has an incarnation of its own, and older rows ship first and under theirs', () => {
+  const first = outbox();
+  first.record(usage());
+  first.record(usage());
+  first.close();
+  const second = outbox();
+  second.record(usage());
+  second.flush();
+  expect(second.incarnation).not.toBe(first.incarnation);
+  expect([...shipAll(second)]).toEqual([
+    [first.incarnation, [1, 2]],
+    [second.incarnation, [1]],
+  ]);
+});
+
+test('a deleted outbox begins a new incarnation at 1', () => {
+  const first = outbox();
+  first.record(usage());
+  first.close();
+  rmSync(path);
+  const second = outbox();
+  second.record(usage());
+  second.flush();
+  expect([...shipAll(second)]).toEqual([[second.incarnation, [1]]]);
+});
+
+test('what was shipped stays shipped after a restart, and goes again where that was not written', () => {
+  const first = outbox();
+  for (let count = 0; count < 3; count++) first.record(usage());
+  first.flush();
+  const shipment = first.nextShipment()!;
+  first.shipped({ ...shipment, bodies: shipment.bodies.slice(0, 2) });
+  first.close();
+  const second = outbox();
+  expect(numbers(second.nextShipment())).toEqual([3]);
+  expect(second.unshipped).toBe(1);
+});
+
+test('an acknowledgement of another part of the rows changes nothing', () => {
+  const box = outbox();
+  for (let count = 0; count < 3; count++) box.record(usage());
+  box.flush();
+  const shipment = box.nextShipment()!;
+  box.shipped({ ...shipment, firstN: 2 });
+  expect(numbers(box.nextShipment())).toEqual([1, 2, 3]);
+  box.shipped(shipment);
+  box.shipped(shipment);
+  expect(box.unshipped).toBe(0);
+});
+
+test('rows are kept a day after the log has them, then go, with the incarnations that are past', () => {
+  const first = outbox();
+  first.record(usage());
+  first.close();
+  const box = outbox();
+  box.record(usage());
+  box.flush();
+  shipAll(box);
+  box.flush();
+  clockMs += 24 * 3600 * 1000;
+  box.record(usage());
+  box.flush();
+  expect(rowsInFile()).toBe(3);
+  clockMs += 1;
+  box.record(usage());
+  box.flush();
+  expect(rowsInFile()).toBe(2);
+  expect(box.incarnations()).toEqual([box.incarnation]);
+  expect(shipAll(box).get(box.incarnation)).toEqual([2, 3]);
+});
+
+test('rows that were shipped give way to new ones where the file holds too many', () => {
+  const box = outbox({ rowsMax: 150 });
+  for (let round = 0; round < 6; round++) {
+    for (let count = 0; count < 100; count++) box.record(usage());
+    box.flush();
+    shipAll(box);
+    box.flush();
+  }
+  expect(rowsInFile()).toBeLessThanOrEqual(150);
+  expect(box.isFull).toBe(false);
+});
+
+test('the outbox is full while it holds as many unshipped rows as it may', () => {
+  const box = outbox({ rowsMax: 3 });
+  box.record(usage());
+  box.record(usage());
+  expect(box.isFull).toBe(false);
+  box.record(usage());
+  expect(box.isFull).toBe(true);
+  box.flush();
+  expect(box.isFull).toBe(true);
+  shipAll(box);
+  expect(box.isFull).toBe(false);
+});
+
+test('a disk that cannot be written fails no request: rows wait, it is full until they are written, numbers have no gap', async () => {
+  const box = outbox({ queueRowsMax: 3 });
+  const repair = sabotage();
+  expect(box.record(usage())).toBe(true);
+  expect(box.flush()).toBe(false);
+  expect([box.isFull, box.failures, errors]).toEqual([true, 1, ['no room']]);
+  box.record(usage());
+  box.record(usage());
+  expect(box.record(usage())).toBe(false);
+  expect(box.dropped).toBe(1);
+  expect(box.nextShipment()).toBeUndefined();
+  const durable = new Promise<void>((resolve) => box.whenDurable(resolve));
+  repair();
+  await durable;
+  expect(box.isFull).toBe(false);
+  box.record(usage());
+  box.flush();
+  expect(shipAll(box).get(box.incarnation)).toEqual([1, 2, 3, 4]);
+});
+
+test('rows that the log lost are shipped again while they are here', () => {
+  const box = outbox();
+  for (let count = 0; count < 5; count++) box.record(usage());
+  box.flush();
+  shipAll(box);
+  expect(box.shipAgain(box.incarnation, 6)).toBe(false);
+  expect(box.shipAgain('of-another-gateway', 1)).toBe(false);
+  expect(box.shipAgain(box.incarnation, 4)).toBe(true);
+  expect(box.unshipped).toBe(2);
+  expect(shipAll(box).get(box.incarnation)).toEqual([4, 5]);
+  box.close();
+  const after = outbox();
+  expect(after.unshipped).toBe(0);
+});
+
+test('what is not folded yet adds up to the tokens of the pool and the turns of visitors', () => {
+  const first = outbox();
+  for (let count = 0; count < 4; count++) first.record(usage());
+  first.close();
+  const box = outbox();
+  box.record(usage({ draw: 'own' }));
+  box.record(usage({ organisation: null, period: null, visitor: 'v1' }));
+  box.flush();
+  const sums = box.unfolded((incarnation) => (incarnation === first.incarnation ? 3 : 0));
+  expect(sums).toEqual([
+    { organisation: 'acme', period: '2026-11-01', visitor: null, tokens: 7, turns: 1 },
+    { organisation: null, period: null, visitor: 'v1', tokens: 7, turns: 1 },
+  ]);
+});
+
+test('a damaged outbox is moved away and told, and usage goes on in a new one', () => {
+  writeFileSync(path, 'x'.repeat(8192));
+  const box = outbox();
+  expect(errors).toEqual([expect.stringContaining(`${path}.damaged-${clockMs}`)]);
+  expect(readdirSync(folder)).toContain(`outbox.db.damaged-${clockMs}`);
+  expect(box.record(usage())).toBe(true);
+  expect(box.flush()).toBe(true);
+});
+
+test('a closed outbox takes no more rows', () => {
+  const box = outbox();
+  box.close();
+  expect(box.record(usage())).toBe(false);
+});
+
+type Step = 'record' | 'flush' | 'ship' | 'restart' | 'day' | 'again';
+
+test('whatever happens in whatever order, each recorded row is shipped, and numbers have no gap', () => {
+  const step = fc.constantFrom<Step>(
+    'record',
+    'record',
+    'record',
+    'flush',
+    'ship',
+    'restart',
+    'day',
+    'again',
+  );
+  fc.assert(
+    fc.property(fc.array(step, { maxLength: 40 }), (steps) => {
+      rmSync(path, { force: true });
+      let box = outbox();
+      let recorded = 0;
+      const shipped = new Map<string, Set<number>>();
+      const ship = (shipment: Shipment | undefined): void => {
+        if (!shipment) return;
+        const seen = shipped.get(shipment.incarnation.id) ?? new Set();
+        for (const n of numbers(shipment)) {
+          expect(n === 1 || seen.has(n - 1)).toBe(true);
+          seen.add(n);
+        }
+        shipped.set(shipment.incarnation.id, seen);
+        box.shipped(shipment);
+      };
+      const take: Record<Step, () => void> = {
+        record: () => {
+          if (box.record(usage())) recorded++;
+        },
+        flush: () => box.flush(),
+        ship: () => ship(box.nextShipment()),
+        day: () => {
+          clockMs += 25 * 3600 * 1000;
+        },
+        again: () => box.shipAgain(box.incarnation, 1),
+        restart: () => {
+          box.close();
+          box = outbox();
+        },
+      };
+      for (const each of steps) take[each]();
+      box.flush();
+      while (box.unshipped > 0) ship(box.nextShipment());
+      expect([...shipped.values()].reduce((sum, { size }) => sum + size, 0)).toBe(recorded);
+      for (const each of open.splice(0)) each.close();
+    }),
+    { numRuns: 40 },
+  );
+});

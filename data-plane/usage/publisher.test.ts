@@ -1,0 +1,162 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { usagePartitionOf } from '../../schemas/usage.ts';
+import type { ControlLog } from '../../shared/log/control-log.ts';
+import { type AppendFault, MemoryLog, MemoryTopic } from '../../shared/log/memory-log.ts';
+import { type NewUsage, type Outbox, openOutbox } from './outbox.ts';
+import { Publisher } from './publisher.ts';
+
+let folder: string;
+let outbox: Outbox;
+const running: Publisher[] = [];
+
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'headgate-publisher-'));
+  outbox = openOutbox({ path: join(folder, 'outbox.db') });
+});
+afterEach(async () => {
+  for (const each of running.splice(0)) await each.stop(0);
+  outbox.close();
+  rmSync(folder, { recursive: true });
+});
+
+const usage: NewUsage = {
+  at: '2026-11-21T10:00:00.000Z',
+  organisation: 'acme',
+  period: '2026-11-01',
+  draw: 'pool',
+  model: 'echo-small',
+  promptTokens: 3,
+  completionTokens: 4,
+  requestId: 'r-1',
+};
+function record(count: number): void {
+  for (let index = 0; index < count; index++) outbox.record(usage);
+}
+
+interface Published {
+  readonly incarnation: string;
+  readonly n: number;
+}
+function rowsOf(topic: MemoryTopic): Published[][] {
+  return topic.read(0, 1_000_000, Number.MAX_SAFE_INTEGER).map(({ value }) => JSON.parse(value.toString()));
+}
+/** Resolves once the topic holds this number of records. */
+async function recordsIn(topic: MemoryTopic, count: number): Promise<void> {
+  if (topic.end >= count) return;
+  for await (const batch of new MemoryLog(topic).tail({ from: 0 })) if (batch.nextOffset >= count) return;
+}
+function start(open: (partition: number) => Promise<ControlLog>, onReach = (_: boolean) => {}): Publisher {
+  const publisher = new Publisher({ outbox, partitions: 12, open, onReach });
+  running.push(publisher);
+  publisher.start();
+  return publisher;
+}
+
+test('rows go out in order, a hundred to a record, to the partition of their incarnation', async () => {
+  const topic = new MemoryTopic();
+  const opened: number[] = [];
+  start(async (partition) => {
+    opened.push(partition);
+    return new MemoryLog(topic);
+  });
+  record(250);
+  await recordsIn(topic, 3);
+  expect(rowsOf(topic).map((rows) => rows.length)).toEqual([100, 100, 50]);
+  expect(
+    rowsOf(topic)
+      .flat()
+      .map(({ n }) => n),
+  ).toEqual(Array.from({ length: 250 }, (_, index) => index + 1));
+  expect(opened).toEqual([usagePartitionOf(outbox.incarnation, 12)]);
+  record(1);
+  await recordsIn(topic, 4);
+  expect(rowsOf(topic)[3]).toEqual([expect.objectContaining({ n: 251, incarnation: outbox.incarnation })]);
+});
+
+test('rows that waited from an earlier start go out first', async () => {
+  record(2);
+  outbox.close();
+  const earlier = outbox.incarnation;
+  outbox = openOutbox({ path: join(folder, 'outbox.db') });
+  const topic = new MemoryTopic();
+  record(1);
+  start(async () => new MemoryLog(topic));
+  await recordsIn(topic, 2);
+  expect(rowsOf(topic).map((rows) => rows.map(({ incarnation, n }) => [incarnation, n]))).toEqual([
+    [
+      [earlier, 1],
+      [earlier, 2],
+    ],
+    [[outbox.incarnation, 1]],
+  ]);
+});
+
+test.each<[fault: AppendFault, copies: number]>([
+  ['lost', 1],
+  ['refused', 1],
+  ['ack-lost', 2],
+  ['duplicated', 2],
+])(
+  'an append that is %s is repeated until the log has it, and nothing overtakes it',
+  async (fault, copies) => {
+    const topic = new MemoryTopic();
+    let appends = 0;
+    start(async () => new MemoryLog(topic, { fault: () => (appends++ === 0 ? fault : 'none') }));
+    record(1);
+    await recordsIn(topic, copies);
+    record(1);
+    await recordsIn(topic, copies + 1);
+    expect(rowsOf(topic).map((rows) => rows.map(({ n }) => n))).toEqual([...Array(copies).fill([1]), [2]]);
+  },
+);
+
+test('a log that cannot be opened is told once, tried again, and told when it answers', async () => {
+  const topic = new MemoryTopic();
+  let opens = 0;
+  const told: boolean[] = [];
+  start(
+    async () => {
+      if (++opens < 3) throw new Error('no broker');
+      return new MemoryLog(topic);
+    },
+    (reachable) => told.push(reachable),
+  );
+  record(1);
+  await recordsIn(topic, 1);
+  record(1);
+  await recordsIn(topic, 2);
+  expect(told).toEqual([false, true]);
+});
+
+test('a log that was replaced is opened anew', async () => {
+  const topic = new MemoryTopic();
+  start(async () => new MemoryLog(topic));
+  record(1);
+  await recordsIn(topic, 1);
+  topic.replace();
+  record(1);
+  await recordsIn(topic, 1);
+  expect(rowsOf(topic)).toEqual([[expect.objectContaining({ n: 2 })]]);
+});
+
+test('stopping ships what is left where the log takes it', async () => {
+  const topic = new MemoryTopic();
+  const publisher = start(async () => new MemoryLog(topic));
+  record(3);
+  await publisher.stop(5_000);
+  expect(rowsOf(topic).flat()).toHaveLength(3);
+  expect(outbox.unshipped).toBe(0);
+});
+
+test('stopping is bounded where the log does not answer, and the rows stay', async () => {
+  const silent = { append: () => new Promise<number>(() => {}), close: async () => {} };
+  const publisher = start(async () => silent as unknown as ControlLog);
+  record(3);
+  const startMs = performance.now();
+  await publisher.stop(100);
+  expect(performance.now() - startMs).toBeLessThan(2_000);
+  expect(outbox.unshipped).toBe(3);
+});

@@ -1,0 +1,142 @@
+import { afterEach, expect, test } from 'vitest';
+import { type ControlLog, LogUnavailable } from '../log/control-log.ts';
+import { MemoryLog, MemoryTopic } from '../log/memory-log.ts';
+import { UsageReplicator, type UsageReplicatorOptions } from './usage-replicator.ts';
+import { type AppliedUsage, openUsageStore, type UsageStore } from './usage-store.ts';
+
+const a = '0f8fad5b-d9cb-469f-a165-70867728950e';
+const period = '2026-11-01';
+const closers: (() => Promise<void> | void)[] = [];
+afterEach(async () => {
+  for (const close of closers.splice(0).reverse()) await close();
+});
+
+function record(...numbers: number[]): Buffer {
+  return Buffer.from(
+    JSON.stringify(
+      numbers.map((n) => ({
+        v: 1,
+        incarnation: a,
+        n,
+        at: '2026-11-21T10:00:00.000Z',
+        organisation: 'acme',
+        period,
+        draw: 'pool',
+        model: 'echo-small',
+        promptTokens: n,
+        completionTokens: 0,
+        requestId: 'r',
+      })),
+    ),
+  );
+}
+function newStore(): UsageStore {
+  const store = openUsageStore(':memory:');
+  closers.push(() => store.close());
+  return store;
+}
+function start(options: Partial<UsageReplicatorOptions> & Pick<UsageReplicatorOptions, 'store' | 'open'>) {
+  const replicator = new UsageReplicator({ partitions: 1, ...options });
+  closers.push(() => replicator.stop());
+  replicator.start();
+  return replicator;
+}
+
+test('a store follows every partition, from the beginning and live', async () => {
+  const topics = [new MemoryTopic(), new MemoryTopic(), new MemoryTopic()];
+  topics[0]!.add(record(1));
+  topics[2]!.add(record(3));
+  const store = newStore();
+  const replicator = start({
+    store,
+    partitions: 3,
+    open: async (partition) => new MemoryLog(topics[partition]!),
+  });
+  expect(await replicator.caughtUp(5_000)).toBe(true);
+  expect([store.highWater(a), store.parkedRows]).toEqual([1, 1]);
+  topics[1]!.add(record(2));
+  expect(await replicator.caughtUp(5_000)).toBe(true);
+  expect(store.poolTokens('acme', period)).toBe(6);
+});
+
+test('what was applied is told in the turn in which the store took it up', async () => {
+  const topic = new MemoryTopic();
+  const store = newStore();
+  const told: [tokens: number, applied: AppliedUsage][] = [];
+  const replicator = start({
+    store,
+    open: async () => new MemoryLog(topic),
+    onApplied: (applied) => told.push([store.poolTokens('acme', period), applied]),
+  });
+  topic.add(record(1, 3));
+  await replicator.caughtUp(5_000);
+  expect(told).toHaveLength(1);
+  expect(told[0]![0]).toBe(1);
+  expect(told[0]![1]).toMatchObject({ rows: [{ n: 1 }], gaps: [{ incarnation: a, next: 2 }] });
+});
+
+test.each<[claim: string, harm: (topic: MemoryTopic) => void]>([
+  ['cut off', (topic) => topic.truncate(1)],
+  ['replaced', (topic) => topic.replace()],
+])('a log that was %s is read from its beginning, and nothing counts twice', async (_claim, harm) => {
+  const topic = new MemoryTopic();
+  const store = newStore();
+  const replicator = start({ store, open: async () => new MemoryLog(topic) });
+  for (const n of [1, 2, 3]) topic.add(record(n));
+  await replicator.caughtUp(5_000);
+  harm(topic);
+  for (const n of [2, 3, 4]) topic.add(record(n));
+  while (store.poolTokens('acme', period) !== 10) await new Promise((resolve) => setImmediate(resolve));
+  expect(store.counts).toMatchObject({ applied: 4, parked: 0 });
+});
+
+test('a log that cannot be reached is told once, tried again, and told when it answers', async () => {
+  const topic = new MemoryTopic();
+  topic.add(record(1));
+  const store = newStore();
+  const told: boolean[] = [];
+  let opens = 0;
+  const replicator = start({
+    store,
+    open: async () => {
+      if (++opens < 3) throw new LogUnavailable('no broker');
+      return new MemoryLog(topic);
+    },
+    onReach: (reachable) => told.push(reachable),
+  });
+  expect(await replicator.caughtUp(10)).toBe(false);
+  expect(await replicator.caughtUp(10_000)).toBe(true);
+  expect([told, replicator.reachable]).toEqual([[false, true], true]);
+});
+
+test('a partition that fails does not hold up the others', async () => {
+  const topic = new MemoryTopic();
+  topic.add(record(1));
+  const store = newStore();
+  start({
+    store,
+    partitions: 2,
+    open: async (partition) => {
+      if (partition === 0) throw new LogUnavailable('no leader');
+      return new MemoryLog(topic);
+    },
+  });
+  while (store.poolTokens('acme', period) !== 1) await new Promise((resolve) => setImmediate(resolve));
+  expect(store.nextOffset(0)).toBe(0);
+});
+
+test('stopping ends a wait at once and closes what was opened', async () => {
+  const topic = new MemoryTopic();
+  const opened: ControlLog[] = [];
+  const replicator = start({
+    store: newStore(),
+    open: async () => {
+      opened.push(new MemoryLog(topic));
+      return opened[0]!;
+    },
+  });
+  await replicator.caughtUp(5_000);
+  await replicator.stop();
+  await expect(opened[0]!.end()).rejects.toThrow(LogUnavailable);
+  expect(await replicator.caughtUp(5_000)).toBe(false);
+});
