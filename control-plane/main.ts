@@ -22,6 +22,7 @@ import { openOrRebuild } from '../shared/snapshot/open-snapshot.ts';
 import { Replicator } from '../shared/snapshot/replicator.ts';
 import type { Snapshot } from '../shared/snapshot/snapshot.ts';
 import { StatusBoard } from '../shared/status/status-board.ts';
+import { openStatusLog } from '../shared/status/status-log.ts';
 import { StatusPublisher } from '../shared/status/status-publisher.ts';
 import { openUsage } from '../shared/usage/open-usage.ts';
 import { CommandPath, createLog } from './command-path.ts';
@@ -128,7 +129,7 @@ async function serve(
 ): Promise<{ admin: string; metrics: string }> {
   const { logger, name } = settings;
   const { snapshot, replicator, path } = state;
-  const statusLog = await openLog(settings.logUrl, { topic: 'headgate.status' });
+  const statusLog = await openStatusLog(settings.logUrl);
   closers.add(() => statusLog.close());
   const board = new StatusBoard(statusLog);
   board.start();

@@ -2,10 +2,12 @@
 import { randomBytes, randomUUID } from 'node:crypto';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { z } from 'zod';
+import { bodySchemas } from '../../schemas/commands.ts';
 import { nameSchema } from '../../schemas/names.ts';
 import { CommandError } from '../command-error.ts';
-import { actorName } from '../commands/authorise.ts';
+import { actorName, authorise } from '../commands/authorise.ts';
 import { type CommandContext, type CommandDefinition, prepareCommand } from '../commands/definition.ts';
+import { diffFleet } from '../commands/fleet-diff.ts';
 import { commands } from '../commands/registry.ts';
 import { type AdminContext, actorOf, commandQuerySchema, parseQuery } from './context.ts';
 
@@ -89,4 +91,11 @@ export function registerCommandRoutes(app: FastifyInstance, context: AdminContex
       handler: (request) => run(context, definition, request),
     });
   }
+  app.post('/fleet/diff', { schema: { summary: 'What applying this fleet would change' } }, (request) => {
+    const { db, seq } = context.snapshot;
+    authorise(db, actorOf(request), 'operator', () => undefined);
+    const { fleet, prune } = parseQuery(bodySchemas.applyFleet, request.body);
+    const { changes } = diffFleet(db, fleet, { prune, nowMs: Date.now() });
+    return { changes, position: seq };
+  });
 }

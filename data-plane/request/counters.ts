@@ -12,7 +12,7 @@ export interface Lease {
 }
 
 export interface UsageView {
-  poolTokens(organisation: string, anchor: string, nowMs: number): number;
+  poolTokensAt(organisation: string, anchor: string, atMs: number): number;
   freeTurns(visitor: string): number;
 }
 
@@ -42,7 +42,7 @@ export class LocalCounters implements Counters {
   }
 
   poolTokens(organisation: string, anchor: string, nowMs: number): number {
-    return this.#usage.poolTokens(organisation, anchor, nowMs);
+    return this.#usage.poolTokensAt(organisation, anchor, nowMs);
   }
 
   freeTurns(visitor: string): number {

@@ -26,6 +26,8 @@ export interface Gateway {
   fenced(): boolean;
   /** Wall clock, ms since 1970. */
   now(): number;
+  /** Told of every exchange at its beginning. */
+  begin(): void;
   /** Told of every exchange at its end, for metrics and the access log. */
   observe(exchange: Exchange): void;
 }

@@ -56,6 +56,7 @@ export async function handle(
   const path = pathOf(request.url);
   const ids = { requestId: mintRequestId(), anthropicPath: path.startsWith('/v1/messages') };
   const exchange: Exchange = { request, response, ids, path, startMs: performance.now() };
+  gateway.begin();
   try {
     await pass(gateway, exchange, fixed);
   } catch (error) {
@@ -201,15 +202,18 @@ function send(
 function meter(gateway: Gateway, exchange: Exchange, placement: Placement): void {
   const { outcome, caller, target, ids } = exchange;
   if (outcome?.kind !== 'completed' || !caller || caller.kind === 'nobody') return;
+  const { promptTokens: prompt, completionTokens, estimated } = outcome.usage;
   gateway.meter.recordCompleted({
-    caller:
+    owner:
       caller.kind === 'key'
         ? { organisation: caller.owner.organisation, anchor: caller.owner.anchor }
         : { visitor: caller.visitor },
     draw: placement.draw,
     model: exchange.model ?? '',
     ...(target?.kind === 'stack' && { stack: target.stack }),
-    usage: outcome.usage,
+    promptTokens: prompt,
+    completionTokens,
+    ...(estimated && { estimated }),
     requestId: ids.requestId,
     atMs: gateway.now(),
   });

@@ -89,7 +89,6 @@ function createApp(
   const { handler, fixed } = options;
   const app = Fastify({
     logger: false,
-    disableRequestLogging: true,
     exposeHeadRoutes: false,
     return503OnClosing: false,
     routerOptions: { ignoreTrailingSlash: false },

@@ -1,0 +1,85 @@
+/** The few calls of the admin API that `headgate dev` makes of its own control plane. */
+import { randomUUID } from 'node:crypto';
+import type { Fleet } from '../../schemas/fleet.ts';
+
+export interface DevOrganisation {
+  readonly id: string;
+  readonly tier: string | null;
+}
+export interface DevStack {
+  readonly id: string;
+  readonly organisation: string;
+  readonly surface: string;
+  readonly models: readonly string[];
+}
+interface DevKey {
+  readonly id: string;
+  readonly value: string;
+}
+interface Listed<Thing> {
+  readonly items: readonly Thing[];
+}
+
+export class DevAdmin {
+  readonly #base: string;
+  readonly #token: string;
+
+  constructor(base: string, token: string) {
+    this.#base = `${base}/admin/v1`;
+    this.#token = token;
+  }
+
+  exportFleet(): Promise<Fleet> {
+    return this.#call<Fleet>('GET', '/fleet');
+  }
+
+  apply(fleet: Fleet): Promise<{ position: number }> {
+    return this.#call('POST', '/fleet/apply', { fleet });
+  }
+
+  async organisations(): Promise<readonly DevOrganisation[]> {
+    return (await this.#call<Listed<DevOrganisation>>('GET', '/organisations')).items;
+  }
+
+  async stacks(): Promise<readonly DevStack[]> {
+    return (await this.#call<Listed<DevStack>>('GET', '/stacks')).items;
+  }
+
+  async nodes(): Promise<readonly { id: string; url: string; up: boolean }[]> {
+    return (await this.#call<Listed<{ id: string; url: string; up: boolean }>>('GET', '/nodes')).items;
+  }
+
+  async activeKeys(): Promise<readonly string[]> {
+    const { items } = await this.#call<Listed<{ id: string; state: string }>>('GET', '/keys');
+    return items.filter(({ state }) => state === 'active').map(({ id }) => id);
+  }
+
+  createKey(organisation: string, name: string): Promise<DevKey> {
+    return this.#call<DevKey>('POST', '/keys', { organisation, name, expires: 'never' });
+  }
+
+  async position(): Promise<number> {
+    return (await this.#call<{ position: number }>('GET', '/status')).position;
+  }
+
+  /** Resolves once every gateway has the position in force, or after the time-out. */
+  confirmed(position: number, timeoutSeconds: number): Promise<{ complete: boolean }> {
+    return this.#call('GET', `/confirmations/${position}?timeoutSeconds=${timeoutSeconds}`);
+  }
+
+  async #call<Answer>(method: string, path: string, body?: unknown): Promise<Answer> {
+    const response = await fetch(this.#base + path, {
+      method,
+      headers: {
+        authorization: `Bearer ${this.#token}`,
+        'content-type': 'application/json',
+        'idempotency-key': randomUUID(),
+      },
+      ...(body !== undefined && { body: JSON.stringify(body) }),
+      signal: AbortSignal.timeout(70_000),
+    });
+    const answer = (await response.json()) as Answer & { error?: { message: string } };
+    if (!response.ok) throw new Error(`${method} ${path}: ${answer.error?.message ?? response.status}`);
+    return answer;
+  }
+}

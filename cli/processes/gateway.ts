@@ -1,0 +1,159 @@
+/** `headgate gateway`: one of any number of stateless gateways. */
+import { hostname } from 'node:os';
+import { type Command, InvalidArgumentError, Option } from 'commander';
+import {
+  bindOption,
+  logOption,
+  option,
+  parsePort,
+  parseSeconds,
+  portOption,
+  readyFileOption,
+} from './options.ts';
+
+interface StackPort {
+  readonly stack: string;
+  readonly port: number;
+}
+
+interface Options {
+  readonly log: string;
+  readonly data: string;
+  readonly name: string;
+  readonly bind: string;
+  readonly port: number;
+  readonly metricsPort: number;
+  readonly controlPlane: readonly string[];
+  readonly sharedHost: string;
+  readonly stackDomain: string;
+  readonly stackPort: readonly StackPort[];
+  readonly whenStale: 'fence' | 'serve';
+  readonly drainDelay: number;
+  readonly drainTimeout: number;
+  readonly connectTimeout: number;
+  readonly firstEventTimeout: number;
+  readonly idleTimeout: number;
+  readonly nodeCredentials?: string;
+  readonly tlsCert?: string;
+  readonly tlsKey?: string;
+  readonly readyFile?: string;
+}
+
+const list = (value: string, before: readonly string[]): string[] => [...before, ...value.split(',')];
+
+function stackPort(value: string, before: readonly StackPort[]): StackPort[] {
+  const [stack, port] = value.split('=');
+  if (stack === undefined || port === undefined) throw new InvalidArgumentError('must be STACK=PORT');
+  return [...before, { stack, port: parsePort(port) }];
+}
+
+export function gatewayCommand(program: Command): void {
+  program
+    .command('gateway')
+    .description('run a gateway')
+    .addOption(logOption())
+    .addOption(option('--data <folder>', 'data folder of this process alone').makeOptionMandatory())
+    .addOption(
+      option('--control-plane <url>', 'offers snapshots to start from; may be repeated')
+        .argParser(list)
+        .default([]),
+    )
+    .addOption(option('--name <name>', 'name of this gateway, unique in the fleet').default(hostname()))
+    .addOption(bindOption())
+    .addOption(portOption('--port <port>', 'port of the API', 8080))
+    .addOption(portOption('--metrics-port <port>', 'port of health and metrics', 9464))
+    .addOption(option('--shared-host <names>', 'names of the shared host').default('127.0.0.1,localhost'))
+    .addOption(option('--stack-domain <name>', 'stack hosts are STACK.<name>').default('localhost'))
+    .addOption(
+      new Option('--stack-port <stack=port>', 'a port that serves one stack; may be repeated')
+        .argParser(stackPort)
+        .default([]),
+    )
+    .addOption(
+      option('--when-stale <policy>', 'what to do with keys when freshness cannot be proven')
+        .choices(['fence', 'serve'])
+        .default('fence'),
+    )
+    .addOption(
+      option('--drain-delay <seconds>', 'between losing readiness and taking no new connections')
+        .argParser(parseSeconds)
+        .default(5),
+    )
+    .addOption(
+      option('--drain-timeout <seconds>', 'how long streams may go on at the end')
+        .argParser(parseSeconds)
+        .default(300),
+    )
+    .addOption(
+      option('--connect-timeout <seconds>', 'for a connection to a node').argParser(parseSeconds).default(2),
+    )
+    .addOption(
+      option('--first-event-timeout <seconds>', "for a node's first event")
+        .argParser(parseSeconds)
+        .default(300),
+    )
+    .addOption(
+      option('--idle-timeout <seconds>', "between a node's data events").argParser(parseSeconds).default(60),
+    )
+    .addOption(option('--node-credentials <folder>', 'folder with one file a node credential'))
+    .addOption(option('--tls-cert <file>', 'certificate chain, PEM; read again on SIGHUP'))
+    .addOption(option('--tls-key <file>', 'its private key, PEM'))
+    .addOption(readyFileOption())
+    .action(run);
+}
+
+async function run(options: Options): Promise<void> {
+  const { startGateway } = await import('../../data-plane/main.ts');
+  const { defaultForwardSettings } = await import('../../data-plane/request/forward.ts');
+  const { createLogger } = await import('../../shared/process/logger.ts');
+  const { writeJsonAtomically } = await import('../../shared/process/ready-file.ts');
+  const { closeOnSignal, closeWithParent } = await import('../../shared/process/shutdown.ts');
+  if ((options.tlsCert === undefined) !== (options.tlsKey === undefined))
+    throw new Error('--tls-cert and --tls-key go together');
+  const logger = createLogger('gateway');
+  const lower = (name: string): string => name.trim().toLowerCase();
+  const gateway = await startGateway({
+    logUrl: options.log,
+    dataDir: options.data,
+    name: options.name,
+    bind: options.bind,
+    port: options.port,
+    metricsPort: options.metricsPort,
+    hosts: {
+      shared: new Set(options.sharedHost.split(',').map(lower)),
+      stackDomain: lower(options.stackDomain),
+    },
+    stackPorts: options.stackPort,
+    whenStale: options.whenStale,
+    controlPlanes: options.controlPlane,
+    gatewayToken: process.env['HEADGATE_GATEWAY_TOKEN'] ?? process.env['HEADGATE_OPERATOR_TOKEN'],
+    nodeCredentialsDir: options.nodeCredentials,
+    connectMs: options.connectTimeout * 1000,
+    forwarding: {
+      ...defaultForwardSettings,
+      firstEventMs: options.firstEventTimeout * 1000,
+      wholeAnswerMs: options.firstEventTimeout * 1000,
+      betweenEventsMs: options.idleTimeout * 1000,
+      betweenBytesMs: options.idleTimeout * 1000,
+    },
+    drainDelaySeconds: options.drainDelay,
+    drainTimeoutSeconds: options.drainTimeout,
+    tlsFiles:
+      options.tlsCert !== undefined && options.tlsKey !== undefined
+        ? { cert: options.tlsCert, key: options.tlsKey }
+        : undefined,
+    logger,
+  });
+  closeOnSignal(logger, () => gateway.close());
+  closeWithParent(() => process.exit(0));
+  process.on('SIGHUP', () => gateway.renewTls());
+  const ready = {
+    api: gateway.api,
+    metrics: gateway.metrics,
+    stacks: gateway.stacks,
+    pid: process.pid,
+    name: options.name,
+  };
+  if (options.readyFile) writeJsonAtomically(options.readyFile, ready);
+  process.send?.(ready);
+}

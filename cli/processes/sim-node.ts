@@ -1,0 +1,63 @@
+/** `headgate sim-node`: a deterministic inference server for demo, tests and load. */
+import { readFileSync } from 'node:fs';
+import type { Command } from 'commander';
+import { bindOption, option, portOption, readyFileOption } from './options.ts';
+
+interface Options {
+  readonly bind: string;
+  readonly port: number;
+  readonly models: string;
+  readonly tokensPerSecond: string;
+  readonly behaviour?: string;
+  readonly dialect: 'vllm' | 'sglang' | 'llamacpp' | 'ollama';
+  readonly contextTokens: string;
+  readonly readyFile?: string;
+}
+
+export function simNodeCommand(program: Command): void {
+  program
+    .command('sim-node')
+    .description('run a simulated inference server')
+    .addOption(bindOption())
+    .addOption(portOption('--port <port>', 'port to listen on', 9001))
+    .addOption(option('--models <names>', 'models it serves').default('echo-small'))
+    .addOption(option('--tokens-per-second <n>', 'pace of a stream; 0 is as fast as it goes').default('200'))
+    .addOption(option('--behaviour <file>', 'JSON file with faults to show'))
+    .addOption(
+      option('--dialect <engine>', 'engine whose manners it has')
+        .choices(['vllm', 'sglang', 'llamacpp', 'ollama'])
+        .default('vllm'),
+    )
+    .addOption(option('--context-tokens <n>', 'context window').default('131072'))
+    .addOption(readyFileOption())
+    .action(run);
+}
+
+async function run(options: Options): Promise<void> {
+  const { startSimNode } = await import('../../node/sim-node.ts');
+  const { parseBehaviour } = await import('../../node/sim/behaviour.ts');
+  const { createLogger } = await import('../../shared/process/logger.ts');
+  const { writeJsonAtomically } = await import('../../shared/process/ready-file.ts');
+  const { closeOnSignal } = await import('../../shared/process/shutdown.ts');
+  const logger = createLogger('sim-node');
+  const node = await startSimNode({
+    bind: options.bind,
+    port: options.port,
+    models: options.models.split(','),
+    tokensPerSecond: Number(options.tokensPerSecond),
+    contextTokens: Number(options.contextTokens),
+    dialect: options.dialect,
+    ...(options.behaviour !== undefined && {
+      behaviour: parseBehaviour(JSON.parse(readFileSync(options.behaviour, 'utf8'))),
+    }),
+  });
+  closeOnSignal(logger, () => node.close());
+  logger.info({ url: node.url, models: options.models }, 'simulated node serves');
+  if (options.readyFile)
+    writeJsonAtomically(options.readyFile, {
+      api: `${node.url}/v1`,
+      metrics: node.url,
+      pid: process.pid,
+      name: 'sim-node',
+    });
+}

@@ -1,0 +1,220 @@
+/**
+ * Composition root of a gateway: it folds the log into its own snapshot and answers every request from that alone.
+ * Stateless but for usage not yet shipped: delete its state.db and it rebuilds.
+ */
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import type { StalePolicy } from '../schemas/status.ts';
+import { openLog } from '../shared/log/open-log.ts';
+import { Closers } from '../shared/process/closers.ts';
+import { lockDataFolder } from '../shared/process/data-folder.ts';
+import { foldMetrics } from '../shared/process/fold-metrics.ts';
+import { type Check, startHealthServer } from '../shared/process/health-server.ts';
+import type { Logger } from '../shared/process/logger.ts';
+import { nodeCredentials } from '../shared/process/node-credentials.ts';
+import { createLookup } from '../shared/snapshot/lookup.ts';
+import { BodyBudget } from './request/body.ts';
+import { LocalCounters } from './request/counters.ts';
+import type { ForwardSettings } from './request/forward.ts';
+import type { Gateway } from './request/gateway.ts';
+import { handle } from './request/handle.ts';
+import type { HostNames } from './request/host.ts';
+import { type Listener, startListener, type Tls } from './server/server.ts';
+import { Telemetry } from './server/telemetry.ts';
+import { followLog, type GatewayState } from './snapshot/follow-log.ts';
+import { createTokenCounter } from './upstream/count-tokens.ts';
+import { NodeLoad } from './upstream/load.ts';
+import { NodePools } from './upstream/node-pools.ts';
+import { openMeter } from './usage/open-meter.ts';
+
+export interface GatewaySettings {
+  readonly logUrl: string;
+  readonly dataDir: string;
+  readonly name: string;
+  readonly bind: string;
+  readonly port: number;
+  readonly metricsPort: number;
+  readonly hosts: HostNames;
+  /** Ports that serve one stack each, whatever the Host header says. */
+  readonly stackPorts: readonly { readonly stack: string; readonly port: number }[];
+  readonly whenStale: StalePolicy;
+  readonly controlPlanes: readonly string[];
+  readonly gatewayToken?: string | undefined;
+  readonly nodeCredentialsDir?: string | undefined;
+  /** For a connection to a node. */
+  readonly connectMs: number;
+  readonly forwarding: ForwardSettings;
+  /** Between the loss of readiness and the end of new connections, seconds. */
+  readonly drainDelaySeconds: number;
+  /** How long streams may go on after that, seconds. */
+  readonly drainTimeoutSeconds: number;
+  readonly tlsFiles?: { readonly cert: string; readonly key: string } | undefined;
+  readonly logger: Logger;
+}
+
+export interface RunningGateway {
+  /** Base address of the API, ending in /v1. */
+  readonly api: string;
+  readonly metrics: string;
+  readonly stacks: readonly { readonly stack: string; readonly url: string }[];
+  /** Reads the certificate again. */
+  renewTls(): void;
+  /** Drains, then closes. */
+  close(): Promise<void>;
+}
+
+export async function startGateway(settings: GatewaySettings): Promise<RunningGateway> {
+  const closers = new Closers();
+  try {
+    const folder = lockDataFolder(settings.dataDir);
+    closers.add(() => folder.release());
+    const log = await openLog(settings.logUrl, { topic: 'headgate.control' });
+    closers.add(() => log.close());
+    const state = await followLog(settings, log, closers);
+    return await serve(settings, state, closers);
+  } catch (error) {
+    await closers.close();
+    throw error;
+  }
+}
+
+async function serve(
+  settings: GatewaySettings,
+  state: GatewayState,
+  closers: Closers,
+): Promise<RunningGateway> {
+  const { logger } = settings;
+  const { registry, update } = foldMetrics(
+    () => state.snapshot,
+    () => state.replicator,
+  );
+  const { gateway, telemetry, inFlight } = await compose(settings, state, registry, closers);
+  const draining = { value: false };
+  const health = await startHealthServer({
+    host: settings.bind,
+    port: settings.metricsPort,
+    checks: () => [...state.checks(), drainCheck(draining.value)],
+    metrics: registry,
+    beforeScrape: () => {
+      update();
+      telemetry.update();
+    },
+  });
+  closers.add(() => health.close());
+  const listeners = await listen(settings, gateway);
+  closers.add(() => {
+    for (const { listener } of listeners) listener.destroy();
+  });
+  const api = `${(listeners[0] as Opened).listener.url}/v1`;
+  logger.info({ api, metrics: health.url, position: state.snapshot.seq }, 'gateway serves');
+  return {
+    api,
+    metrics: health.url,
+    stacks: listeners.flatMap(({ stack, listener }) =>
+      stack === undefined ? [] : [{ stack, url: `${listener.url}/v1` }],
+    ),
+    renewTls: () => {
+      const tls = readTls(settings);
+      if (tls) for (const { listener } of listeners) listener.renewTls(tls);
+    },
+    close: async () => {
+      draining.value = true;
+      await wait(settings.drainDelaySeconds);
+      for (const { listener } of listeners) listener.stopAccepting();
+      const until = performance.now() + settings.drainTimeoutSeconds * 1000;
+      while (inFlight() > 0 && performance.now() < until) await wait(0.02);
+      await closers.close();
+    },
+  };
+}
+
+async function compose(
+  settings: GatewaySettings,
+  state: GatewayState,
+  registry: ConstructorParameters<typeof Telemetry>[0],
+  closers: Closers,
+): Promise<{ gateway: Gateway; telemetry: Telemetry; inFlight: () => number }> {
+  const { logger } = settings;
+  const lookup = createLookup(state.snapshot.db);
+  const usage = await openMeter({ logUrl: settings.logUrl, dataDir: settings.dataDir, lookup, logger });
+  closers.add(() => usage.close());
+  const pools = new NodePools({
+    credential: nodeCredentials(settings.nodeCredentialsDir),
+    connectMs: settings.connectMs,
+  });
+  closers.add(() => pools.close());
+  const counters = new LocalCounters(usage.meter);
+  const telemetry = new Telemetry(registry, logger, {
+    isCatalogued: (model) => lookup.isCatalogued(model),
+    inFlightUnits: () => counters.inFlightUnits(),
+    outboxRows: () => usage.meter.unshippedRows,
+  });
+  let exchanges = 0;
+  const gateway: Gateway = {
+    hosts: settings.hosts,
+    lookup,
+    counters,
+    bodies: new BodyBudget(),
+    pools,
+    load: new NodeLoad(),
+    meter: usage.meter,
+    forwarding: settings.forwarding,
+    countTokens: createTokenCounter(pools),
+    logger,
+    fenced: () => state.fenced(),
+    now: Date.now,
+    begin: () => {
+      exchanges++;
+    },
+    observe: (exchange) => {
+      exchanges--;
+      telemetry.observe(exchange);
+    },
+  };
+  return { gateway, telemetry, inFlight: () => exchanges };
+}
+
+interface Opened {
+  readonly stack: string | undefined;
+  readonly listener: Listener;
+}
+
+async function listen(settings: GatewaySettings, gateway: Gateway): Promise<Opened[]> {
+  const tls = readTls(settings);
+  const handler = handle.bind(undefined, gateway);
+  const base = { host: settings.bind, handler, tls };
+  const opened: Opened[] = [];
+  try {
+    opened.push({
+      stack: undefined,
+      listener: await startListener({ ...base, port: settings.port, flag: '--port' }),
+    });
+    for (const { stack, port } of settings.stackPorts) {
+      const fixed = { kind: 'stack', stack } as const;
+      opened.push({ stack, listener: await startListener({ ...base, port, fixed, flag: '--stack-port' }) });
+    }
+    return opened;
+  } catch (error) {
+    for (const { listener } of opened) listener.destroy();
+    throw error;
+  }
+}
+
+function readTls({ tlsFiles }: GatewaySettings): Tls | undefined {
+  return tlsFiles && { cert: readFileSync(tlsFiles.cert), key: readFileSync(tlsFiles.key) };
+}
+
+function drainCheck(draining: boolean): Check {
+  return draining
+    ? { name: 'drain', ok: false, detail: 'this gateway is closing' }
+    : { name: 'drain', ok: true };
+}
+
+function wait(seconds: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, seconds * 1000));
+}
+
+/** Where a gateway keeps its snapshot. */
+export function statePath(dataDir: string): string {
+  return join(dataDir, 'state.db');
+}

@@ -1,0 +1,146 @@
+/**
+ * What a gateway tells of its traffic: one access-log line and a few metric updates an exchange.
+ * Labels are bounded: a model is named only if it is in the catalog, and no key, organisation or request id is a label.
+ */
+import { Counter, Gauge, Histogram, type Registry } from 'prom-client';
+import type { Logger } from '../../shared/process/logger.ts';
+import type { Exchange } from '../request/handle.ts';
+import type { Refusal } from '../request/refusal.ts';
+
+const durationBuckets = [
+  0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92,
+];
+const tokenBuckets = [
+  1, 4, 16, 64, 256, 1024, 4096, 16_384, 65_536, 262_144, 1_048_576, 4_194_304, 16_777_216, 67_108_864,
+];
+
+export interface TelemetrySources {
+  /** Is the model in the catalog, and so fit for a label? */
+  isCatalogued(model: string): boolean;
+  inFlightUnits(): number;
+  outboxRows(): number;
+}
+
+export class Telemetry {
+  readonly #logger: Logger;
+  readonly #sources: TelemetrySources;
+  readonly #requests: Counter;
+  readonly #refusals: Counter;
+  readonly #aborts: Counter;
+  readonly #tokens: Histogram;
+  readonly #duration: Histogram;
+  readonly #inFlight: Gauge;
+  readonly #outbox: Gauge;
+
+  constructor(registry: Registry, logger: Logger, sources: TelemetrySources) {
+    const registers = [registry];
+    this.#logger = logger;
+    this.#sources = sources;
+    this.#requests = new Counter({
+      name: 'headgate_requests_total',
+      help: 'requests by outcome: ok, aborted, or the refusal',
+      labelNames: ['host_kind', 'operation', 'model', 'outcome'],
+      registers,
+    });
+    this.#refusals = new Counter({
+      name: 'headgate_refusals_total',
+      help: 'refusals by type and our reason for them',
+      labelNames: ['type', 'cause'],
+      registers,
+    });
+    this.#aborts = new Counter({
+      name: 'headgate_stream_aborts_total',
+      help: 'answers that ended early, by who ended them',
+      labelNames: ['who'],
+      registers,
+    });
+    this.#tokens = new Histogram({
+      name: 'gen_ai_client_token_usage',
+      help: 'billable tokens of completed requests',
+      labelNames: ['gen_ai_token_type', 'model'],
+      buckets: tokenBuckets,
+      registers,
+    });
+    this.#duration = new Histogram({
+      name: 'gen_ai_server_request_duration_seconds',
+      help: 'from the request line to the end of the answer',
+      labelNames: ['gen_ai_operation_name', 'gen_ai_request_model', 'error_type'],
+      buckets: durationBuckets,
+      registers,
+    });
+    this.#inFlight = new Gauge({
+      name: 'headgate_limiter_in_flight_units',
+      help: 'sum of the weights of requests in flight',
+      registers,
+    });
+    this.#outbox = new Gauge({ name: 'headgate_outbox_rows', help: 'usage rows not yet shipped', registers });
+  }
+
+  update(): void {
+    this.#inFlight.set(this.#sources.inFlightUnits());
+    this.#outbox.set(this.#sources.outboxRows());
+  }
+
+  /** Takes note of one exchange at its end. */
+  observe(exchange: Exchange): void {
+    const { refusal, outcome } = exchange;
+    const operation = exchange.operation?.kind ?? 'none';
+    const model =
+      exchange.model !== undefined && this.#sources.isCatalogued(exchange.model) ? exchange.model : 'other';
+    const ended = outcome?.kind === 'ended-early' ? 'aborted' : 'ok';
+    const result = refusal?.type ?? ended;
+    const seconds = (performance.now() - exchange.startMs) / 1000;
+    this.#requests.inc({ host_kind: exchange.target?.kind ?? 'none', operation, model, outcome: result });
+    if (refusal) this.#refusals.inc({ type: refusal.type, cause: causeOf(refusal) });
+    if (outcome?.kind === 'ended-early') this.#aborts.inc({ who: outcome.by });
+    if (outcome)
+      this.#duration.observe(
+        {
+          gen_ai_operation_name: operation,
+          gen_ai_request_model: model,
+          error_type: ended === 'ok' ? '' : 'aborted',
+        },
+        seconds,
+      );
+    if (outcome?.kind === 'completed') {
+      this.#tokens.observe({ gen_ai_token_type: 'input', model }, outcome.usage.promptTokens);
+      this.#tokens.observe({ gen_ai_token_type: 'output', model }, outcome.usage.completionTokens);
+    }
+    this.#log(exchange, result, seconds);
+  }
+
+  #log(exchange: Exchange, result: string, seconds: number): void {
+    if (!this.#logger.isLevelEnabled('info')) return;
+    const { caller, target, outcome, verdict, refusal } = exchange;
+    const placement = verdict?.placement;
+    this.#logger.info(
+      {
+        req_id: exchange.ids.requestId,
+        host_kind: target?.kind,
+        stack: target?.kind === 'stack' ? target.stack : undefined,
+        method: exchange.request.method,
+        operation: exchange.operation?.kind,
+        status: refusal?.status ?? exchange.response.statusCode,
+        outcome: result,
+        cause: refusal?.reason,
+        org_id: caller?.kind === 'key' ? caller.owner.organisation : undefined,
+        key_id: caller?.kind === 'key' ? caller.owner.keyId : undefined,
+        model: exchange.model?.slice(0, 200),
+        stream: exchange.stream,
+        decision: placement && 'draw' in placement ? placement.draw : undefined,
+        node: outcome?.node,
+        finish: outcome?.kind === 'ended-early' ? `${outcome.by}: ${outcome.reason}` : outcome?.kind,
+        position: exchange.position,
+        duration_ms: Math.round(seconds * 1000),
+        tokens_in: outcome?.kind === 'completed' ? outcome.usage.promptTokens : undefined,
+        tokens_out: outcome?.kind === 'completed' ? outcome.usage.completionTokens : undefined,
+      },
+      'request',
+    );
+  }
+}
+
+/** Reasons are short texts of ours; anything longer is not fit for a label. */
+function causeOf(refusal: Refusal): string {
+  return refusal.reason.length <= 40 ? refusal.reason : 'other';
+}

@@ -1,0 +1,79 @@
+/**
+ * Which engine stands at this address, and what does it serve? Found by asking what only that engine answers.
+ * Used where a person names a URL and nothing else.
+ */
+import { request } from 'undici';
+import type { Dialect } from '../../schemas/names.ts';
+import { modelsPath, servedModels } from './node-answers.ts';
+
+export interface DetectedEngine {
+  readonly dialect: Dialect;
+  readonly models: readonly string[];
+}
+
+const timeoutMs = 5000;
+const answerBytesMax = 1024 * 1024;
+
+/** What each engine alone answers, asked in this order: the first match decides. */
+const marks: readonly {
+  readonly dialect: Dialect;
+  readonly path: string;
+  readonly isOurs: (answer: unknown) => boolean;
+}[] = [
+  { dialect: 'ollama', path: '/api/version', isOurs: (answer) => has(answer, 'version') },
+  {
+    dialect: 'llamacpp',
+    path: '/props',
+    isOurs: (answer) => has(answer, 'default_generation_settings') || has(answer, 'build_info'),
+  },
+  {
+    dialect: 'sglang',
+    path: '/get_server_info',
+    isOurs: (answer) => has(answer, 'internal_states') || has(answer, 'model_path'),
+  },
+  { dialect: 'vllm', path: '/version', isOurs: (answer) => has(answer, 'version') },
+];
+
+/** Throws an Error that says what was asked in vain. */
+export async function detectEngine(url: string): Promise<DetectedEngine> {
+  const base = url.replace(/\/(v1\/?)?$/, '');
+  for (const { dialect, path, isOurs } of marks) {
+    const answer = await ask(base + path);
+    if (answer !== undefined && isOurs(answer)) return { dialect, models: await modelsOf(base, dialect) };
+  }
+  throw new Error(
+    `no inference server that is known here answers at ${base}; start it, or check the address`,
+  );
+}
+
+async function modelsOf(base: string, dialect: Dialect): Promise<readonly string[]> {
+  const answer = await ask(base + modelsPath);
+  if (answer === undefined) throw new Error(`${base}${modelsPath} does not answer`);
+  const models = servedModels(dialect, answer).map(({ name }) => name);
+  if (models.length === 0) throw new Error(`${base} serves no model now; load one first`);
+  return [...new Set(models)];
+}
+
+async function ask(address: string): Promise<unknown> {
+  try {
+    const { statusCode, body } = await request(address, { signal: AbortSignal.timeout(timeoutMs) });
+    if (statusCode !== 200) {
+      await body.dump();
+      return undefined;
+    }
+    const chunks: Buffer[] = [];
+    let bytes = 0;
+    for await (const chunk of body as AsyncIterable<Buffer>) {
+      bytes += chunk.length;
+      if (bytes > answerBytesMax) return undefined;
+      chunks.push(chunk);
+    }
+    return JSON.parse(Buffer.concat(chunks).toString('utf8')) as unknown;
+  } catch {
+    return undefined;
+  }
+}
+
+function has(answer: unknown, member: string): boolean {
+  return typeof answer === 'object' && answer !== null && Object.hasOwn(answer, member);
+}
