@@ -1,0 +1,185 @@
+/**
+ * The client's side of an answer, over the raw response of the HTTP server.
+ * It promises: a complete answer goes out in one write; what a stream is given within one turn goes out in one write;
+ * `end` tells whether the end really left towards a client still connected; and an early end is never a clean one.
+ * A client that stops reading holds its node back, and is cut off after a bounded wait.
+ */
+import type { ServerResponse } from 'node:http';
+import type { Socket } from 'node:net';
+
+export interface ClientListener {
+  /** The connection is gone before the answer has ended. */
+  onGone(): void;
+  /** The client reads slower than it is given; hold back until `onDrained`. */
+  onBlocked(): void;
+  onDrained(): void;
+}
+
+export interface ClientResponseOptions {
+  /** On every answer. */
+  readonly headers: Readonly<Record<string, string>>;
+  /** A client that takes no byte for so long is cut off. */
+  readonly stallMs?: number;
+}
+
+/** What was delivered may still be on its way to a slow client when a stream ends early; for so long. */
+const lastBytesMs = 5000;
+
+export class ClientResponse {
+  readonly #response: ServerResponse;
+  readonly #socket: Socket;
+  readonly #headers: Readonly<Record<string, string>>;
+  readonly #stallMs: number;
+  #listener: ClientListener | undefined;
+  #settleEnd: ((handed: boolean) => void) | undefined;
+  #pending = '';
+  #flushPlanned = false;
+  #started = false;
+  #ended = false;
+  #gone: boolean;
+
+  constructor(response: ServerResponse, { headers, stallMs = 60_000 }: ClientResponseOptions) {
+    this.#response = response;
+    // Of the request, because a pipelined response has none of its own until its turn.
+    this.#socket = response.req.socket;
+    this.#headers = headers;
+    this.#stallMs = stallMs;
+    this.#gone = this.#socket.destroyed || response.destroyed;
+    this.#socket.on('close', this.#onClose);
+  }
+
+  /** The connection was lost before the answer had ended. */
+  get gone(): boolean {
+    return this.#gone;
+  }
+
+  /** A byte of an answer went out, or is about to. */
+  get started(): boolean {
+    return this.#started;
+  }
+
+  /** Replaces the listener. */
+  listen(listener: ClientListener | undefined): void {
+    this.#listener = listener;
+  }
+
+  /** A complete JSON answer with status 200. Resolves as `end` does. */
+  answer(body: string): Promise<boolean> {
+    this.#started = true;
+    if (this.#gone || this.#ended) return Promise.resolve(false);
+    this.#response.writeHead(200, {
+      'content-type': 'application/json',
+      'content-length': Buffer.byteLength(body),
+      ...this.#headers,
+    });
+    return this.#finish(body);
+  }
+
+  /** Chooses the status 200. The head goes out with the first bytes. */
+  startStream(): void {
+    this.#started = true;
+    if (this.#gone || this.#ended) return;
+    this.#socket.setNoDelay(true);
+    this.#response.on('drain', this.#onDrain);
+    this.#response.writeHead(200, {
+      'content-type': 'text/event-stream',
+      'cache-control': 'no-cache',
+      'x-accel-buffering': 'no',
+      ...this.#headers,
+    });
+  }
+
+  write(text: string): void {
+    if (this.#gone || this.#ended) return;
+    this.#pending += text;
+    if (this.#flushPlanned) return;
+    this.#flushPlanned = true;
+    queueMicrotask(this.#flush);
+  }
+
+  /**
+   * Ends a stream cleanly. Resolves when the last byte has been handed to the system for a client still connected, or
+   * with false when the connection went first.
+   */
+  end(): Promise<boolean> {
+    if (this.#gone || this.#ended) return Promise.resolve(false);
+    const rest = this.#pending;
+    this.#pending = '';
+    return this.#finish(rest);
+  }
+
+  /** An early end: what was delivered is still sent, then the connection is destroyed, without the end of the body. */
+  destroy(): void {
+    if (this.#gone || this.#ended) return;
+    this.#flush();
+    this.#ended = true;
+    this.#stallAfter(lastBytesMs);
+    this.#socket.destroySoon();
+  }
+
+  /** Lets go of a connection that was not answered here. */
+  release(): void {
+    this.#listener = undefined;
+    this.#socket.off('close', this.#onClose);
+    this.#response.off('drain', this.#onDrain);
+  }
+
+  #finish(text: string): Promise<boolean> {
+    this.#ended = true;
+    return new Promise((resolve) => {
+      this.#settleEnd = (handed) => {
+        this.#settleEnd = undefined;
+        this.#socket.off('timeout', this.#onStall);
+        this.release();
+        resolve(handed);
+      };
+      this.#response.end(text, this.#onFinish);
+      if (this.#settleEnd !== undefined && this.#socket.writableLength > 0) this.#stallAfter(this.#stallMs);
+    });
+  }
+
+  /** The server calls this also where the last write failed, so the socket is asked. */
+  readonly #onFinish = (): void => {
+    this.#settleEnd?.(!this.#socket.destroyed && this.#socket.errored === null);
+  };
+
+  readonly #onClose = (): void => {
+    this.#socket.setTimeout(0, this.#onStall);
+    this.#settleEnd?.(false);
+    if (this.#gone || this.#ended) {
+      this.release();
+      return;
+    }
+    this.#gone = true;
+    this.#pending = '';
+    const listener = this.#listener;
+    this.release();
+    listener?.onGone();
+  };
+
+  readonly #flush = (): void => {
+    this.#flushPlanned = false;
+    const text = this.#pending;
+    this.#pending = '';
+    if (text === '' || this.#gone || this.#ended) return;
+    if (this.#response.write(text)) return;
+    this.#stallAfter(this.#stallMs);
+    this.#listener?.onBlocked();
+  };
+
+  readonly #onDrain = (): void => {
+    if (this.#gone || this.#ended) return;
+    this.#socket.setTimeout(0, this.#onStall);
+    this.#listener?.onDrained();
+  };
+
+  readonly #onStall = (): void => {
+    this.#socket.destroy();
+  };
+
+  /** The socket's own timer counts only the time without progress, of large writes too. */
+  #stallAfter(ms: number): void {
+    this.#socket.setTimeout(0, this.#onStall);
+    this.#socket.setTimeout(ms, this.#onStall);
+  }
+}

@@ -1,0 +1,72 @@
+/**
+ * A streamed answer: the node's events become frames of ours as they come.
+ * The status is chosen only with the first good event, so that an early failure is still a proper refusal. Each data
+ * event renews the wait for the next; comments do not. After the terminator nothing of the node is read any more.
+ */
+import type { ChatContext } from '../response/chat-parts.ts';
+import { ChatStream } from '../response/chat-stream.ts';
+import { SseReader } from '../response/sse-reader.ts';
+import { type Attempt, type BodyReader, failureOf } from './forward-attempt.ts';
+
+export class StreamedBody implements BodyReader {
+  readonly #attempt: Attempt;
+  readonly #stream: ChatStream;
+  readonly #events: SseReader;
+  #over = false;
+
+  constructor(attempt: Attempt, context: ChatContext) {
+    this.#attempt = attempt;
+    this.#stream = new ChatStream(context);
+    this.#events = new SseReader({
+      onData: (data) => this.#take(data),
+      onFailure: (failure) => {
+        this.#stream.fail(failure);
+        this.#fail();
+      },
+    });
+    attempt.call.waitAtMost(attempt.bounds.firstEventMs, 'a first event');
+  }
+
+  accepts(contentType: string): boolean {
+    return /^text\/event-stream\s*(;|$)/i.test(contentType);
+  }
+
+  onHead(): void {
+    // The wait for the first event goes on.
+  }
+
+  onData(chunk: Buffer): void {
+    this.#events.push(chunk);
+  }
+
+  onEnd(): void {
+    this.#stream.end();
+    this.#fail();
+  }
+
+  release(): void {
+    this.#over = true;
+  }
+
+  #take(data: string): void {
+    if (this.#over) return;
+    const frames = this.#stream.push(data);
+    const { client, call, bounds } = this.#attempt;
+    const { state } = this.#stream;
+    if (state === 'failed') {
+      this.#fail();
+      return;
+    }
+    if (state === 'waiting') return;
+    if (!client.started) client.startStream();
+    for (const frame of frames) client.write(frame);
+    if (state === 'completed') this.#attempt.complete(this.#stream.usage, client.end());
+    else call.waitAtMost(bounds.betweenEventsMs, 'a further event');
+  }
+
+  #fail(): void {
+    const { failure } = this.#stream;
+    if (this.#over || failure === undefined) return;
+    this.#attempt.fail(failureOf(failure));
+  }
+}

@@ -1,0 +1,114 @@
+/**
+ * How busy each node is, as this gateway sees it, and which nodes are left aside for a while.
+ * A node is ejected when no connection to it can be had, or when it broke off several requests in a row; for a bounded
+ * time that doubles, until an answer succeeds. What a client does never counts against a node, nor does an error that a
+ * node answers properly, because a request can be its cause. Ejection orders candidates; it never empties their list.
+ */
+
+/** How an attempt ended, as far as it tells of the node. */
+export type Verdict =
+  /** A whole answer. */
+  | 'answered'
+  /** No connection. */
+  | 'unreached'
+  /** A connection lost, a wait that ran out, an answer that is none. */
+  | 'broken'
+  /** Says nothing of the node: the client left, or the node answered with an error. */
+  | 'neutral';
+
+export interface NodeLoadOptions {
+  /** Monotonic, ms. */
+  readonly now?: () => number;
+  /** From 0 up to 1. */
+  readonly random?: () => number;
+}
+
+interface NodeState {
+  inFlight: number;
+  /** Broken attempts since the last answer. */
+  broken: number;
+  /** Ejections since the last answer. */
+  ejections: number;
+  ejectedUntilMs: number;
+}
+
+const brokenInARowMax = 3;
+const ejectionFirstMs = 1000;
+const ejectionMaxMs = 30_000;
+
+export class NodeLoad {
+  readonly #nodes = new Map<string, NodeState>();
+  readonly #now: () => number;
+  readonly #random: () => number;
+
+  constructor({ now = () => performance.now(), random = Math.random }: NodeLoadOptions = {}) {
+    this.#now = now;
+    this.#random = random;
+  }
+
+  inFlight(node: string): number {
+    return this.#nodes.get(node)?.inFlight ?? 0;
+  }
+
+  /** Requests in flight at all nodes together. */
+  inFlightTotal(): number {
+    let sum = 0;
+    for (const { inFlight } of this.#nodes.values()) sum += inFlight;
+    return sum;
+  }
+
+  isEjected(node: string): boolean {
+    return (this.#nodes.get(node)?.ejectedUntilMs ?? 0) > this.#now();
+  }
+
+  /** The less loaded of two random candidates, among those not ejected where there are any. */
+  choose<Candidate extends { readonly node: string }>(
+    candidates: readonly Candidate[],
+  ): Candidate | undefined {
+    if (candidates.length <= 1) return candidates[0];
+    const open = candidates.filter(({ node }) => !this.isEjected(node));
+    const among = open.length > 0 ? open : candidates;
+    if (among.length === 1) return among[0];
+    const first = Math.floor(this.#random() * among.length);
+    const step = 1 + Math.floor(this.#random() * (among.length - 1));
+    const one = among[first] as Candidate;
+    const other = among[(first + step) % among.length] as Candidate;
+    return this.inFlight(other.node) < this.inFlight(one.node) ? other : one;
+  }
+
+  begin(node: string): void {
+    let state = this.#nodes.get(node);
+    if (state === undefined) {
+      state = { inFlight: 0, broken: 0, ejections: 0, ejectedUntilMs: 0 };
+      this.#nodes.set(node, state);
+    }
+    state.inFlight += 1;
+  }
+
+  /** Exactly once for each `begin`. */
+  end(node: string, verdict: Verdict): void {
+    const state = this.#nodes.get(node);
+    if (state === undefined) return;
+    state.inFlight -= 1;
+    if (verdict === 'answered') {
+      state.broken = 0;
+      state.ejections = 0;
+      state.ejectedUntilMs = 0;
+    } else if (verdict === 'broken') {
+      state.broken += 1;
+      if (state.broken >= brokenInARowMax) this.#eject(state);
+    } else if (verdict === 'unreached') {
+      this.#eject(state);
+    }
+    // Nothing is remembered of a node that is idle and well, so the map is bounded by those that are not.
+    if (state.inFlight === 0 && state.broken === 0 && state.ejections === 0) this.#nodes.delete(node);
+  }
+
+  #eject(state: NodeState): void {
+    // Requests that were under way when the node was ejected tell nothing new.
+    if (state.ejectedUntilMs > this.#now()) return;
+    state.ejectedUntilMs = this.#now() + Math.min(ejectionFirstMs * 2 ** state.ejections, ejectionMaxMs);
+    state.ejections += 1;
+    state.broken = 0;
+  }
+}

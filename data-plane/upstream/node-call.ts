@@ -1,0 +1,206 @@
+/**
+ * One request to one node over undici's lowest interface: head, body and end reach a reader as they come.
+ * It promises to tell the reader of exactly one end, and nothing after it; to know whether any byte of the request was
+ * sent; and to end every wait. Everything from the node is bounded: its head by the pool, early answers (1xx), the wait
+ * that the reader set, and what it sends after the reader has had enough.
+ */
+import type { IncomingHttpHeaders } from 'node:http';
+import type { Dispatcher } from 'undici';
+import type { NodePools } from './node-pools.ts';
+import type { Ticked, Ticker } from './ticker.ts';
+
+/** `unreached`: no byte of the request was sent. `timeout`: a wait ran out. `lost`: the rest. */
+export type CallFailureKind = 'unreached' | 'timeout' | 'lost';
+
+/** Why a call failed; its message is for the log and holds nothing that node or client wrote. */
+export class CallFailure extends Error {
+  override readonly name = 'CallFailure';
+  readonly kind: CallFailureKind;
+
+  constructor(kind: CallFailureKind, message: string) {
+    super(message);
+    this.kind = kind;
+  }
+}
+
+export interface CallReader {
+  onHead(status: number, contentType: string): void;
+  onData(chunk: Buffer): void;
+  /** The body ended as its framing says. */
+  onEnd(): void;
+  /** A CallFailure, or any other error where the fault is ours. */
+  onFailure(error: Error): void;
+}
+
+export interface NodeRequest {
+  /** Base address of the node. */
+  readonly url: string;
+  /** Below the base address, beginning with a slash. */
+  readonly path: string;
+  readonly body: string;
+  readonly accept: 'application/json' | 'text/event-stream';
+  /** Name of the node's credential; null where it wants none. */
+  readonly credential: string | null;
+}
+
+const interimAnswersMax = 8;
+/** What a node may still send, and how long it may take, after its answer was complete. */
+const restBytesMax = 64 * 1024;
+const restMs = 2000;
+
+const givenUp = new Error('given up');
+
+export class NodeCall implements Dispatcher.DispatchHandler, Ticked {
+  readonly #ticker: Ticker;
+  #reader: CallReader | undefined;
+  #controller: Dispatcher.DispatchController | undefined;
+  /** The exchange with the node is over, or nothing of it is wanted any more. */
+  #over = false;
+  #sent = false;
+  #paused = false;
+  #connectByMs = Number.POSITIVE_INFINITY;
+  #deadlineMs = Number.POSITIVE_INFINITY;
+  #awaited = '';
+  #interimAnswers = 0;
+  #restBytes = 0;
+
+  constructor(ticker: Ticker, reader: CallReader) {
+    this.#ticker = ticker;
+    this.#reader = reader;
+  }
+
+  /** Sends the request. The wait for its answer has to be set before; connecting has a shorter one of its own. */
+  start(pools: NodePools, request: NodeRequest): void {
+    const { url, path, body, accept, credential } = request;
+    const { pool, pathPrefix } = pools.upstream(url);
+    const headers = ['content-type', 'application/json', 'accept', accept];
+    if (credential !== null) {
+      const value = pools.credential(credential);
+      if (value === undefined) {
+        this.#fail(new CallFailure('unreached', 'the credential of the node is not known here'));
+        return;
+      }
+      headers.push('authorization', `Bearer ${value}`);
+    }
+    this.#connectByMs = performance.now() + pools.connectMs;
+    this.#ticker.add(this);
+    pool.dispatch({ method: 'POST', path: pathPrefix + path, headers, body }, this);
+  }
+
+  /** From now on; replaces the wait before. `awaited` completes the sentence "the node did not send …". */
+  waitAtMost(ms: number, awaited: string): void {
+    this.#deadlineMs = performance.now() + ms;
+    this.#awaited = awaited;
+  }
+
+  /** No wait runs while paused: it is not the node that is slow. */
+  pause(): void {
+    this.#paused = true;
+    this.#controller?.pause();
+  }
+
+  resume(): void {
+    this.#paused = false;
+    this.#controller?.resume();
+  }
+
+  /** Ends the request at the node at once. The reader hears nothing more. */
+  abort(): void {
+    this.#reader = undefined;
+    if (this.#over) return;
+    this.#finish();
+    this.#controller?.abort(givenUp);
+  }
+
+  /** The answer was complete; what is left of the body is read and dropped, so that the connection can be used again. */
+  dropRest(): void {
+    this.#reader = undefined;
+    if (this.#over) return;
+    this.waitAtMost(restMs, 'the end of its body');
+    this.#restBytes = 0;
+    if (this.#paused) this.resume();
+  }
+
+  tick(nowMs: number): void {
+    if (!this.#sent) {
+      if (nowMs >= this.#connectByMs) this.#giveUp('unreached', 'the node did not take a connection in time');
+    } else if (!this.#paused && nowMs >= this.#deadlineMs) {
+      this.#giveUp('timeout', `the node did not send ${this.#awaited} in time`);
+    }
+  }
+
+  onRequestStart(controller: Dispatcher.DispatchController): void {
+    this.#controller = controller;
+    if (this.#over) {
+      controller.abort(givenUp);
+      return;
+    }
+    this.#sent = true;
+  }
+
+  onResponseStart(
+    _controller: Dispatcher.DispatchController,
+    statusCode: number,
+    headers: IncomingHttpHeaders,
+  ): void {
+    if (this.#over) return;
+    if (statusCode < 200) {
+      this.#interimAnswers += 1;
+      if (this.#interimAnswers > interimAnswersMax)
+        this.#giveUp('lost', 'the node sent too many early answers');
+      return;
+    }
+    const contentType = headers['content-type'];
+    this.#reader?.onHead(statusCode, typeof contentType === 'string' ? contentType : '');
+  }
+
+  onResponseData(_controller: Dispatcher.DispatchController, chunk: Buffer): void {
+    if (this.#over) return;
+    if (this.#reader !== undefined) {
+      this.#reader.onData(chunk);
+      return;
+    }
+    this.#restBytes += chunk.length;
+    if (this.#restBytes > restBytesMax) this.abort();
+  }
+
+  onResponseEnd(): void {
+    if (this.#over) return;
+    this.#finish();
+    this.#take()?.onEnd();
+  }
+
+  onResponseError(_controller: Dispatcher.DispatchController, error: Error): void {
+    if (this.#over) return;
+    this.#fail(this.#explain(error));
+  }
+
+  #giveUp(kind: CallFailureKind, reason: string): void {
+    const reader = this.#reader;
+    this.abort();
+    reader?.onFailure(new CallFailure(kind, reason));
+  }
+
+  #fail(error: Error): void {
+    this.#finish();
+    this.#take()?.onFailure(error);
+  }
+
+  #take(): CallReader | undefined {
+    const reader = this.#reader;
+    this.#reader = undefined;
+    return reader;
+  }
+
+  #finish(): void {
+    this.#over = true;
+    this.#ticker.delete(this);
+  }
+
+  /** Errors of sockets and of undici have a code; their messages can hold what the node sent, so only the code is kept. */
+  #explain(error: Error): Error {
+    const code = 'code' in error && typeof error.code === 'string' ? error.code : undefined;
+    if (code === undefined) return error;
+    return new CallFailure(this.#sent ? 'lost' : 'unreached', `the connection to the node failed: ${code}`);
+  }
+}
