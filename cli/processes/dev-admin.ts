@@ -30,44 +30,45 @@ export class DevAdmin {
   }
 
   exportFleet(): Promise<Fleet> {
-    return this.#call<Fleet>('GET', '/fleet');
+    return this.call<Fleet>('GET', '/fleet');
   }
 
   apply(fleet: Fleet): Promise<{ position: number }> {
-    return this.#call('POST', '/fleet/apply', { fleet });
+    return this.call('POST', '/fleet/apply', { fleet });
   }
 
   async organisations(): Promise<readonly DevOrganisation[]> {
-    return (await this.#call<Listed<DevOrganisation>>('GET', '/organisations')).items;
+    return (await this.call<Listed<DevOrganisation>>('GET', '/organisations')).items;
   }
 
   async stacks(): Promise<readonly DevStack[]> {
-    return (await this.#call<Listed<DevStack>>('GET', '/stacks')).items;
+    return (await this.call<Listed<DevStack>>('GET', '/stacks')).items;
   }
 
   async nodes(): Promise<readonly { id: string; url: string; up: boolean }[]> {
-    return (await this.#call<Listed<{ id: string; url: string; up: boolean }>>('GET', '/nodes')).items;
+    return (await this.call<Listed<{ id: string; url: string; up: boolean }>>('GET', '/nodes')).items;
   }
 
   async activeKeys(): Promise<readonly string[]> {
-    const { items } = await this.#call<Listed<{ id: string; state: string }>>('GET', '/keys');
+    const { items } = await this.call<Listed<{ id: string; state: string }>>('GET', '/keys');
     return items.filter(({ state }) => state === 'active').map(({ id }) => id);
   }
 
   createKey(organisation: string, name: string): Promise<DevKey> {
-    return this.#call<DevKey>('POST', '/keys', { organisation, name, expires: 'never' });
+    return this.call<DevKey>('POST', '/keys', { organisation, name, expires: 'never' });
   }
 
   async position(): Promise<number> {
-    return (await this.#call<{ position: number }>('GET', '/status')).position;
+    return (await this.call<{ position: number }>('GET', '/status')).position;
   }
 
   /** Resolves once every gateway has the position in force, or after the time-out. */
   confirmed(position: number, timeoutSeconds: number): Promise<{ complete: boolean }> {
-    return this.#call('GET', `/confirmations/${position}?timeoutSeconds=${timeoutSeconds}`);
+    return this.call('GET', `/confirmations/${position}?timeoutSeconds=${timeoutSeconds}`);
   }
 
-  async #call<Answer>(method: string, path: string, body?: unknown): Promise<Answer> {
+  /** One call of the admin API; throws an Error that says what was refused. */
+  async call<Answer>(method: string, path: string, body?: unknown): Promise<Answer> {
     const response = await fetch(this.#base + path, {
       method,
       headers: {

@@ -27,11 +27,20 @@ export async function createAdminApp(context: AdminContext): Promise<FastifyInst
     forceCloseConnections: true,
     routerOptions: { maxParamLength: 400 },
   });
+  app.removeContentTypeParser('application/json');
   await app.register(swagger, {
     openapi: { openapi: '3.1.0', info: { title: 'Headgate admin API', version: '1' } },
     transform: jsonSchemaTransform,
   });
   await app.register(websocket, { options: { maxPayload: 1024 * 1024 } });
+  // Commands without a body may still name its type, as most clients do.
+  app.addContentTypeParser('application/json', { parseAs: 'string' }, (_request, text, done) => {
+    try {
+      done(null, text === '' ? undefined : JSON.parse(String(text)));
+    } catch {
+      done(new CommandError('InvalidCommand', 'the body is not JSON'));
+    }
+  });
   app.addHook('onRequest', (request, _reply, done) => done(authorisationFault(request, context)));
   app.setErrorHandler((error, request, reply) => answerError(error, request, reply, context));
   app.setNotFoundHandler((request, reply) =>

@@ -57,6 +57,7 @@ export interface Lookup {
   routes(place: string, model: string): Route[];
   isPooled(model: string): boolean;
   tierIncludes(tier: string, model: string): boolean;
+  isCatalogued(model: string): boolean;
   /** What one request of the model counts against the concurrency allowance. */
   weight(model: string): number;
   /** The id of the tier above, or undefined for the top one. */
@@ -154,6 +155,7 @@ export function createLookup(db: Database): Lookup {
     routes: (place, model) => routes.all(place, model),
     isPooled: (model) => pooled.get(model) !== undefined,
     tierIncludes: (tier, model) => includes.get(tier, model) !== undefined,
+    isCatalogued: (model) => weight.get(model) !== undefined,
     weight: (model) => weight.get(model)?.weight ?? 1,
     nextTier: (rank) => next.get(rank)?.id,
     listing: (place) => listing.all(place),

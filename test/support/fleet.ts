@@ -1,0 +1,148 @@
+/**
+ * A whole small fleet in one process, over an embedded log in a folder of its own: a control plane, gateways, simulated
+ * nodes. Real HTTP, real SQLite files, free ports. `settle` waits until all gateways have what was last commanded.
+ */
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { pino } from 'pino';
+import { type DemoNodeId, demoFleet, demoNodes } from '../../cli/processes/demo-fleet.ts';
+import { DevAdmin } from '../../cli/processes/dev-admin.ts';
+import { type ControlPlane, startControlPlane } from '../../control-plane/main.ts';
+import { type GatewaySettings, type RunningGateway, startGateway } from '../../data-plane/main.ts';
+import { defaultForwardSettings } from '../../data-plane/request/forward.ts';
+import { type SimNode, startSimNode } from '../../node/sim-node.ts';
+import type { Fleet } from '../../schemas/fleet.ts';
+
+/** Silent unless HEADGATE_LOG_LEVEL says otherwise. */
+export const quiet = pino({ level: process.env['HEADGATE_LOG_LEVEL'] ?? 'silent' });
+export const operatorToken = 'test-operator-token-0001';
+
+export interface TestFleetOptions {
+  /** Made from the simulated nodes' addresses; the demo's where none is given. */
+  readonly fleet?: (urls: Readonly<Record<DemoNodeId, string>>) => Fleet;
+  readonly gateways?: number;
+  readonly gateway?: Partial<GatewaySettings>;
+  readonly tokensPerSecond?: number;
+  readonly recordBodies?: boolean;
+}
+
+export interface TestFleet {
+  readonly admin: DevAdmin;
+  readonly controlPlane: ControlPlane;
+  readonly gateways: readonly RunningGateway[];
+  readonly nodes: Readonly<Record<DemoNodeId, SimNode>>;
+  readonly dir: string;
+  readonly logUrl: string;
+  /** Port of gateway n on loopback. */
+  port(gateway?: number): number;
+  /** A new key's id and value. */
+  key(organisation: string, expires?: string): Promise<{ id: string; value: string }>;
+  /** Waits until every gateway has everything commanded so far in force. */
+  settle(): Promise<void>;
+  /** Waits until the node is seen as wanted by the control plane and the gateways. */
+  seen(node: string, up: boolean): Promise<void>;
+  close(): Promise<void>;
+}
+
+export async function startFleet(options: TestFleetOptions = {}): Promise<TestFleet> {
+  const dir = mkdtempSync(join(tmpdir(), 'headgate-fleet-'));
+  const logUrl = `sqlite:${join(dir, 'log')}`;
+  const nodes = await startNodes(options);
+  const controlPlane = await startControlPlane({
+    logUrl,
+    dataDir: join(dir, 'control-plane'),
+    name: 'control-plane-1',
+    bind: '127.0.0.1',
+    port: 0,
+    metricsPort: 0,
+    operatorToken,
+    gatewayToken: operatorToken,
+    logger: quiet,
+  });
+  const admin = new DevAdmin(controlPlane.admin, operatorToken);
+  const urls = Object.fromEntries(Object.entries(nodes).map(([id, node]) => [id, node.url])) as Record<
+    DemoNodeId,
+    string
+  >;
+  await admin.apply((options.fleet ?? demoFleet)(urls));
+  const gateways = await Promise.all(
+    Array.from({ length: options.gateways ?? 1 }, (_, index) =>
+      startGateway(gatewaySettings({ dir, logUrl, index, controlPlane, options })),
+    ),
+  );
+  const fleet: TestFleet = {
+    admin,
+    controlPlane,
+    gateways,
+    nodes,
+    dir,
+    logUrl,
+    port: (gateway = 0) => Number(new URL(gateways[gateway]?.api ?? '').port),
+    key: (organisation, expires = 'never') =>
+      admin.call('POST', '/keys', { organisation, name: 'test', expires }),
+    settle: async () => {
+      const { complete } = await admin.confirmed(await admin.position(), 10);
+      if (!complete) throw new Error('the gateways did not settle in 10 s');
+    },
+    seen: async (node, up) => {
+      const until = performance.now() + 20_000;
+      while ((await admin.nodes()).find(({ id }) => id === node)?.up !== up) {
+        if (performance.now() > until)
+          throw new Error(`node ${node} was not seen ${up ? 'up' : 'down'} in 20 s`);
+        await new Promise((resolve) => setTimeout(resolve, 20));
+      }
+      await fleet.settle();
+    },
+    close: async () => {
+      await Promise.all(gateways.map((gateway) => gateway.close()));
+      await controlPlane.close();
+      await Promise.all(Object.values(nodes).map((node) => node.close()));
+      rmSync(dir, { recursive: true, force: true });
+    },
+  };
+  for (const { id } of await admin.nodes()) await fleet.seen(id, true);
+  return fleet;
+}
+
+async function startNodes({
+  tokensPerSecond = 0,
+  recordBodies = false,
+}: TestFleetOptions): Promise<Record<DemoNodeId, SimNode>> {
+  const started = await Promise.all(
+    demoNodes.map(
+      async ({ id, models }) => [id, await startSimNode({ models, tokensPerSecond, recordBodies })] as const,
+    ),
+  );
+  return Object.fromEntries(started) as Record<DemoNodeId, SimNode>;
+}
+
+interface GatewayPlan {
+  readonly dir: string;
+  readonly logUrl: string;
+  readonly index: number;
+  readonly controlPlane: ControlPlane;
+  readonly options: TestFleetOptions;
+}
+
+function gatewaySettings({ dir, logUrl, index, controlPlane, options }: GatewayPlan): GatewaySettings {
+  return {
+    logUrl,
+    dataDir: join(dir, `gateway-${index + 1}`),
+    name: `gateway-${index + 1}`,
+    bind: '127.0.0.1',
+    port: 0,
+    metricsPort: 0,
+    hosts: { shared: new Set(['127.0.0.1', 'localhost']), stackDomain: 'stacks.test' },
+    stackPorts: [],
+    whenStale: 'fence',
+    controlPlanes: [controlPlane.admin],
+    gatewayToken: operatorToken,
+    connectMs: 2000,
+    forwarding: defaultForwardSettings,
+    drainDelaySeconds: 0,
+    drainTimeoutSeconds: 2,
+    logger: quiet,
+    ...options.gateway,
+  };
+}
