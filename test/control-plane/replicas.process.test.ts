@@ -1,0 +1,159 @@
+// Goal: several replicas over one embedded log are safe at once, also when one is killed in the middle of its work.
+// Method: 1 000 commands that race for the same stack ids and keys, sent to three processes; one is killed with SIGKILL.
+// A command whose answer was lost is repeated elsewhere with its own Idempotency-Key, as the CLI does.
+import { randomUUID } from 'node:crypto';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, expect, test } from 'vitest';
+import { CommitReader } from '../../control-plane/state/commits.ts';
+import { openLog } from '../../shared/log/open-log.ts';
+import { type Started, startProcess } from '../support/processes.ts';
+
+const token = 'replicas-test-operator-token';
+const commandsWanted = 1000;
+const replicas = 3;
+
+interface Ready {
+  readonly admin: string;
+}
+type Replica = Started<Ready>;
+
+const dir = mkdtempSync(join(tmpdir(), 'headgate-replicas-'));
+const logUrl = `sqlite:${join(dir, 'log')}`;
+const running: Replica[] = [];
+afterAll(async () => {
+  await Promise.all(running.map((replica) => replica.end('SIGKILL')));
+  rmSync(dir, { recursive: true, force: true });
+});
+
+async function start(index: number): Promise<Replica> {
+  const replica = await startProcess<Ready>({
+    dir,
+    name: `replica-${index}`,
+    args: [
+      'control-plane',
+      '--log',
+      logUrl,
+      '--data',
+      join(dir, `cp-${index}`),
+      '--name',
+      `cp-${index}`,
+      '--port',
+      '0',
+      '--metrics-port',
+      '0',
+    ],
+    env: { HEADGATE_OPERATOR_TOKEN: token },
+  });
+  running.push(replica);
+  return replica;
+}
+
+interface Answer {
+  readonly status: number;
+  readonly body: Record<string, unknown>;
+}
+
+async function call(base: string, method: string, path: string, id: string, body?: unknown): Promise<Answer> {
+  const response = await fetch(`${base}/admin/v1${path}`, {
+    method,
+    headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json', 'idempotency-key': id },
+    ...(body !== undefined && { body: JSON.stringify(body) }),
+    signal: AbortSignal.timeout(30_000),
+  });
+  return { status: response.status, body: (await response.json()) as Record<string, unknown> };
+}
+
+test('an acknowledged command is in the chain exactly once, a refused one never, and all snapshots are equal', async () => {
+  const fleet = await Promise.all([0, 1, 2].map(start));
+  const alive = new Set([0, 1, 2]);
+  const base = (index: number): string => (fleet[index] as Replica).ready.admin;
+  expect(
+    (await call(base(0), 'POST', '/organisations', randomUUID(), { id: 'acme', name: 'Acme' })).status,
+  ).toBe(200);
+
+  const acknowledged = new Set<string>();
+  const unchanged = new Set<string>();
+  const refused = new Set<string>();
+  const keys: string[] = [];
+
+  /** Sends until it is answered; a lost answer is repeated at another replica with the same id. */
+  const decided = async (first: number, method: string, path: string, body?: unknown): Promise<Answer> => {
+    const id = randomUUID();
+    for (let attempt = 0; ; attempt++) {
+      const candidates = [...alive];
+      const index =
+        attempt === 0 && alive.has(first) ? first : (candidates[attempt % candidates.length] as number);
+      const answer = await call(base(index), method, path, id, body).catch(() => undefined);
+      if (!answer || answer.status === 503) {
+        if (attempt > 20) throw new Error('no replica answers');
+        continue;
+      }
+      if (answer.status !== 200) refused.add(id);
+      else if (answer.body['unchanged'] === true) unchanged.add(id);
+      else acknowledged.add(id);
+      return answer;
+    }
+  };
+  let sent = 0;
+  const work = async (worker: number): Promise<void> => {
+    while (sent < commandsWanted) {
+      const n = sent++;
+      if (n === Math.floor(commandsWanted / 2)) {
+        alive.delete(2);
+        await (fleet[2] as Replica).end('SIGKILL');
+      }
+      const first = worker % replicas;
+      if (n % 4 === 0) {
+        const answer = await decided(first, 'POST', '/keys', {
+          organisation: 'acme',
+          name: `key ${n}`,
+          expires: '30d',
+        });
+        if (typeof answer.body['id'] === 'string') keys.push(answer.body['id']);
+      } else if (n % 4 === 1 && keys.length > 0)
+        await decided(first, 'POST', `/keys/${keys[n % keys.length]}/revoke`);
+      else
+        await decided(first, 'POST', '/stacks', {
+          organisation: 'acme',
+          id: `stk-race-for-${Math.floor(n / 6)}`,
+        });
+    }
+  };
+  await Promise.all(Array.from({ length: 9 }, (_, worker) => work(worker)));
+
+  const again = await start(2);
+  const statuses = [];
+  const head = Math.max(
+    ...(await Promise.all(
+      [0, 1].map(async (index) =>
+        Number((await call(base(index), 'GET', '/status', randomUUID())).body['position']),
+      ),
+    )),
+  );
+  for (const address of [base(0), base(1), again.ready.admin])
+    statuses.push((await call(address, 'GET', `/status?min=${head}&at=${head}`, randomUUID())).body);
+  expect(
+    new Set(statuses.map((status) => JSON.stringify([status['position'], status['digests']]))).size,
+  ).toBe(1);
+
+  const log = await openLog(logUrl, { topic: 'headgate.control' });
+  const seen = new Map<string, number>();
+  const stacks = new Map<string, number>();
+  for await (const batch of new CommitReader(log, null).upTo(head)) {
+    for (const { commit } of batch) {
+      seen.set(commit.id, (seen.get(commit.id) ?? 0) + 1);
+      for (const { type, data } of commit.events) {
+        const id = (data as { id?: string }).id ?? '';
+        if (type === 'stack.created') stacks.set(id, (stacks.get(id) ?? 0) + 1);
+      }
+    }
+  }
+  await log.close();
+  expect([...acknowledged].filter((id) => seen.get(id) !== 1)).toEqual([]);
+  expect([...refused, ...unchanged].filter((id) => seen.has(id))).toEqual([]);
+  expect([...stacks.values()].every((times) => times === 1)).toBe(true);
+  expect(acknowledged.size + refused.size + unchanged.size).toBeGreaterThanOrEqual(commandsWanted);
+  process.stdout.write(`${acknowledged.size} done, ${refused.size} refused, ${unchanged.size} unchanged\n`);
+});

@@ -1,0 +1,59 @@
+/** Real processes of the built service, each with a ready file; ended by their pids when a test is over. */
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+
+const binary = new URL('../../dist/cli/headgate.js', import.meta.url).pathname;
+
+export interface Started<Ready> {
+  readonly child: ChildProcess;
+  readonly ready: Ready;
+  /** What it wrote to stderr so far. */
+  stderr(): string;
+  /** Sends the signal and waits until the process has ended. */
+  end(signal?: NodeJS.Signals): Promise<void>;
+}
+
+export interface StartOptions {
+  /** Folder for the ready file. */
+  readonly dir: string;
+  readonly name: string;
+  readonly args: readonly string[];
+  readonly env?: Readonly<Record<string, string>>;
+  readonly timeoutMs?: number;
+}
+
+/** Starts `headgate …` and resolves once its ready file is there. Rejects with its stderr where it ends first. */
+export async function startProcess<Ready>(options: StartOptions): Promise<Started<Ready>> {
+  const readyFile = join(options.dir, `${options.name}.${Math.random().toString(36).slice(2)}.ready.json`);
+  const child = spawn(process.execPath, [binary, ...options.args, '--ready-file', readyFile], {
+    env: { ...process.env, HEADGATE_LOG_LEVEL: 'warn', ...options.env },
+    stdio: ['ignore', 'ignore', 'pipe'],
+  });
+  let stderr = '';
+  child.stderr?.on('data', (chunk: Buffer) => {
+    stderr = (stderr + chunk.toString()).slice(-20_000);
+  });
+  const exited = once(child, 'exit');
+  const until = performance.now() + (options.timeoutMs ?? 30_000);
+  while (!existsSync(readyFile)) {
+    if (child.exitCode !== null || child.signalCode !== null)
+      throw new Error(`${options.name} ended before it served: ${stderr}`);
+    if (performance.now() > until) {
+      child.kill('SIGKILL');
+      throw new Error(`${options.name} did not serve in time: ${stderr}`);
+    }
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
+  return {
+    child,
+    ready: JSON.parse(readFileSync(readyFile, 'utf8')) as Ready,
+    stderr: () => stderr,
+    end: async (signal = 'SIGTERM') => {
+      if (child.exitCode !== null || child.signalCode !== null) return;
+      child.kill(signal);
+      await exited;
+    },
+  };
+}
