@@ -200,6 +200,7 @@ test('rows that were shipped give way to new ones where the file holds too many'
     box.flush();
   }
   expect(rowsInFile()).toBeLessThanOrEqual(150);
+  expect(rowsInFile()).toBeGreaterThanOrEqual(100);
   expect(box.isFull).toBe(false);
 });
 
@@ -234,6 +235,44 @@ test('a disk that cannot be written fails no request: rows wait, it is full unti
   box.record(usage());
   box.flush();
   expect(shipAll(box).get(box.incarnation)).toEqual([1, 2, 3, 4]);
+});
+
+test('a failed write is tried again without a further row', async () => {
+  const box = outbox();
+  const repair = sabotage();
+  box.record(usage());
+  expect(box.flush()).toBe(false);
+  const durable = new Promise<void>((resolve) => box.whenDurable(resolve));
+  repair();
+  await durable;
+  expect(numbers(box.nextShipment())).toEqual([1]);
+});
+
+test('rows that are no longer here cannot be shipped again, and do not count as unshipped', () => {
+  const box = outbox();
+  box.record(usage());
+  box.flush();
+  shipAll(box);
+  box.flush();
+  clockMs += 25 * 3600 * 1000;
+  box.record(usage());
+  box.flush();
+  expect(rowsInFile()).toBe(1);
+  expect(box.shipAgain(box.incarnation, 1)).toBe(false);
+  box.close();
+  const after = outbox();
+  expect(after.unshipped).toBe(1);
+  expect(numbers(after.nextShipment())).toEqual([2]);
+});
+
+test('rows to be shipped again are shipped again after a restart, too', () => {
+  const box = outbox();
+  for (let count = 0; count < 5; count++) box.record(usage());
+  box.flush();
+  shipAll(box);
+  box.shipAgain(box.incarnation, 4);
+  box.close();
+  expect(shipAll(outbox()).get(box.incarnation)).toEqual(expect.arrayContaining([4, 5]));
 });
 
 test('rows that the log lost are shipped again while they are here', () => {

@@ -81,13 +81,25 @@ test.each<[claim: string, harm: (topic: MemoryTopic) => void]>([
 ])('a log that was %s is read from its beginning, and nothing counts twice', async (_claim, harm) => {
   const topic = new MemoryTopic();
   const store = newStore();
-  const replicator = start({ store, open: async () => new MemoryLog(topic) });
+  const opened: ControlLog[] = [];
+  const open = async () => {
+    const log = new MemoryLog(topic);
+    opened.push(log);
+    return log;
+  };
+  let noticed = (): void => {};
+  const notice = new Promise<void>((resolve) => {
+    noticed = resolve;
+  });
+  const replicator = start({ store, open, onReach: noticed });
   for (const n of [1, 2, 3]) topic.add(record(n));
   await replicator.caughtUp(5_000);
   harm(topic);
+  await notice;
   for (const n of [2, 3, 4]) topic.add(record(n));
   while (store.poolTokens('acme', period) !== 10) await new Promise((resolve) => setImmediate(resolve));
   expect(store.counts).toMatchObject({ applied: 4, parked: 0 });
+  await expect(opened[0]!.end()).rejects.toThrow('closed');
 });
 
 test('a log that cannot be reached is told once, tried again, and told when it answers', async () => {

@@ -145,6 +145,20 @@ test('an unknown incarnation begins at 1 on a whole log, and at its first row ke
   expect(trimmed.highWater(a)).toBe(7);
 });
 
+test('an incarnation with waiting rows does not begin anew where the log was trimmed', () => {
+  const usage = store();
+  usage.apply(0, records(0, [row(a, 5)]));
+  expect(usage.apply(0, records(100, [row(a, 7)])).gaps).toEqual([{ incarnation: a, next: 1 }]);
+  usage.apply(
+    0,
+    records(
+      101,
+      [1, 2, 3, 4, 6].map((n) => row(a, n)),
+    ),
+  );
+  expect([usage.highWater(a), usage.parkedRows, usage.counts.applied]).toEqual([7, 0, 7]);
+});
+
 test('a row of a later version is stepped over, and junk changes nothing', () => {
   const usage = store();
   const junk = [Buffer.from([0xff, 0x00]), Buffer.from('{'), {}, [7, null, { incarnation: a, n: 1, v: 1 }]];

@@ -1,0 +1,193 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
+import { pathToFileURL } from 'node:url';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { readUsageRecord, usageTopic } from '../../schemas/usage.ts';
+import { openLog } from '../../shared/log/open-log.ts';
+import { openDatabase } from '../../shared/sqlite.ts';
+import { UsageReplicator } from '../../shared/usage/usage-replicator.ts';
+import { openUsageStore, type PeriodUsage } from '../../shared/usage/usage-store.ts';
+import { openOutbox } from './outbox.ts';
+import { Publisher } from './publisher.ts';
+
+const period = '2026-11-01';
+let folder: string;
+const children = new Set<ChildProcess>();
+
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'headgate-crash-'));
+});
+afterEach(() => {
+  for (const child of children) child.kill('SIGKILL');
+  children.clear();
+  rmSync(folder, { recursive: true });
+});
+
+function built(path: string): string {
+  return JSON.stringify(pathToFileURL(resolve('dist', path)).href);
+}
+
+/**
+ * A gateway's metering without its gateway. Before it records a row it says `r`, and once rows are durable it says how
+ * many of its own are: both in one write each, so that what was said was said before the kill.
+ */
+const program = `
+import { writeSync } from 'node:fs';
+import { openLog } from ${built('shared/log/open-log.js')};
+import { openOutbox } from ${built('data-plane/usage/outbox.js')};
+import { Publisher } from ${built('data-plane/usage/publisher.js')};
+const [folder, seed] = process.argv.slice(1);
+const outbox = openOutbox({ path: folder + '/outbox.db', onError: (error) => { throw error; } });
+const open = (partition) => openLog('sqlite:' + folder + '/log', { topic: 'headgate.usage', partition });
+const publisher = new Publisher({ outbox, partitions: 1, open });
+publisher.start();
+writeSync(1, 'incarnation ' + outbox.incarnation + '\\n');
+let recorded = 0;
+const usage = { at: '2026-11-21T10:00:00.000Z', organisation: 'acme', period: '${period}', draw: 'pool', model: 'echo-small', promptTokens: 1, completionTokens: 0 };
+setInterval(() => {
+  for (let count = 0; count < 20; count++) {
+    writeSync(1, 'recorded ' + ++recorded + '\\n');
+    outbox.record({ ...usage, requestId: seed + '-' + recorded });
+  }
+  if (recorded % 100 === 0 && outbox.flush()) writeSync(1, 'durable ' + recorded + '\\n');
+}, 1);
+`;
+
+interface Life {
+  readonly incarnation: string;
+  readonly recorded: number;
+  readonly durable: number;
+}
+
+/** Lets it run until it has recorded so many rows, then kills it; tells what it had said. */
+async function liveAndDie(seed: number, rowsMin: number): Promise<Life> {
+  const args = ['--input-type=module', '-e', program, folder, String(seed)];
+  const child = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'inherit'] });
+  children.add(child);
+  let said = '';
+  for await (const chunk of child.stdout) {
+    said += chunk;
+    const last = said.slice(0, said.lastIndexOf('\n')).split('\n').at(-1) ?? '';
+    if (child.exitCode === null && !child.killed && Number(last.split(' ')[1]) >= rowsMin)
+      child.kill('SIGKILL');
+  }
+  if (child.signalCode === null && child.exitCode === null) await once(child, 'exit');
+  expect(child.signalCode).toBe('SIGKILL');
+  children.delete(child);
+  const last = (what: string): string =>
+    said
+      .match(new RegExp(`^${what} (\\S+)$`, 'gm'))
+      ?.at(-1)
+      ?.split(' ')[1] ?? '0';
+  return {
+    incarnation: last('incarnation'),
+    recorded: Number(last('recorded')),
+    durable: Number(last('durable')),
+  };
+}
+
+const open = (partition: number) =>
+  openLog(`sqlite:${join(folder, 'log')}`, { topic: usageTopic, partition }, { allowTrimmed: true });
+
+/** Folds the log from nothing. */
+async function rebuild(name: string): Promise<{ totals: PeriodUsage; counts: object; parked: number }> {
+  const store = openUsageStore(join(folder, name));
+  const replicator = new UsageReplicator({ store, partitions: 1, open });
+  replicator.start();
+  expect(await replicator.caughtUp(30_000)).toBe(true);
+  const result = { totals: store.totals('acme', period), counts: store.counts, parked: store.parkedRows };
+  await replicator.stop();
+  store.close();
+  return result;
+}
+
+/** The numbers of each incarnation's rows on the log, in the log's order, repeats left out. */
+async function numbersOnLog(): Promise<Map<string, number[]>> {
+  const numbers = new Map<string, number[]>();
+  const log = await open(0);
+  const end = await log.end();
+  for await (const batch of log.tail({ from: 0 })) {
+    for (const { value } of batch.records)
+      for (const { incarnation, n } of readUsageRecord(value).rows) {
+        const seen = numbers.get(incarnation) ?? [];
+        if (n > (seen.at(-1) ?? 0)) seen.push(n);
+        numbers.set(incarnation, seen);
+      }
+    if (batch.nextOffset >= end) break;
+  }
+  await log.close();
+  return numbers;
+}
+
+test('Events: killed twenty-four times under load, it bills nothing twice, loses nothing durable, leaves no gap', async () => {
+  const lives: Life[] = [];
+  for (let seed = 0; seed < 24; seed++) lives.push(await liveAndDie(seed, 40 + ((seed * 137) % 900)));
+  // A last start without load ships what the killed ones left behind.
+  const outbox = openOutbox({ path: join(folder, 'outbox.db') });
+  const publisher = new Publisher({ outbox, partitions: 1, open });
+  publisher.start();
+  await publisher.stop(30_000);
+  expect(outbox.unshipped).toBe(0);
+  outbox.close();
+
+  const numbers = await numbersOnLog();
+  for (const { incarnation, recorded, durable } of lives) {
+    const shipped = numbers.get(incarnation) ?? [];
+    expect(shipped).toEqual(Array.from({ length: shipped.length }, (_, index) => index + 1));
+    expect(shipped.length).toBeGreaterThanOrEqual(durable);
+    expect(shipped.length).toBeLessThanOrEqual(recorded);
+  }
+  const all = [...numbers.values()].reduce((sum, { length }) => sum + length, 0);
+  const first = await rebuild('usage-1.db');
+  expect(first.totals).toMatchObject({ totalTokens: all, requests: all });
+  expect(first.counts).toMatchObject({ applied: all, differing: 0, lost: 0, junk: 0, parked: 0 });
+  expect(first.parked).toBe(0);
+  expect((await rebuild('usage-2.db')).totals).toEqual(first.totals);
+  expect(lives.some(({ durable }) => durable > 0)).toBe(true);
+});
+
+test('Events: a deleted outbox begins a new incarnation, and what was billed stays as it was', async () => {
+  const first = await liveAndDie(1, 200);
+  const before = await rebuild('usage-1.db');
+  for (const suffix of ['', '-wal', '-shm']) rmSync(join(folder, `outbox.db${suffix}`), { force: true });
+  const second = await liveAndDie(2, 200);
+  expect(second.incarnation).not.toBe(first.incarnation);
+  const after = await rebuild('usage-1.db');
+  expect(after.counts).toMatchObject({ differing: 0, parked: 0, lost: 0 });
+  expect(after.totals.requests).toBeGreaterThan(before.totals.requests);
+  expect(after.totals.requests).toBeLessThanOrEqual(first.recorded + second.recorded);
+});
+
+test('Events: a fold that is killed at any moment goes on to the same totals', async () => {
+  await liveAndDie(1, 900);
+  const folder2 = join(folder, 'usage.db');
+  const folding = `
+import { openLog } from ${built('shared/log/open-log.js')};
+import { openUsageStore } from ${built('shared/usage/usage-store.js')};
+const store = openUsageStore(process.argv[1]);
+const log = await openLog(process.argv[2], { topic: 'headgate.usage' });
+for await (const batch of log.tail({ from: store.nextOffset(0), recordsMax: 1 })) {
+  store.apply(0, batch.records);
+  process.stdout.write(batch.nextOffset + '\\n');
+}`;
+  for (let kills = 0; kills < 5; kills++) {
+    const args = ['--input-type=module', '-e', folding, folder2, `sqlite:${join(folder, 'log')}`];
+    const child = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'inherit'] });
+    children.add(child);
+    await Promise.race([once(child.stdout, 'data'), once(child, 'exit')]);
+    const exited = once(child, 'exit');
+    child.kill('SIGKILL');
+    await exited;
+    children.delete(child);
+  }
+  const db = openDatabase(folder2, { durability: 'normal' });
+  expect(db.prepare('SELECT next_offset FROM position').pluck().get()).toBeGreaterThan(0);
+  db.close();
+  const resumed = await rebuild('usage.db');
+  const anew = await rebuild('usage-anew.db');
+  expect(resumed.totals).toEqual(anew.totals);
+  expect(anew.totals.requests).toBeGreaterThan(0);
+});
