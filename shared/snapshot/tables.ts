@@ -11,7 +11,7 @@ import type { Database, Statement } from '../sqlite.ts';
 export type Value = string | number | Buffer | null;
 export type Row = Record<string, Value>;
 
-interface TableSpec {
+export interface TableSpec {
   /** Column name → declaration. The order is the canonical order of the digest. */
   readonly columns: Readonly<Record<string, string>>;
   readonly key: readonly string[];
@@ -125,6 +125,10 @@ export type TableName = keyof typeof tableSpecs;
 export const tableNames = Object.keys(tableSpecs) as TableName[];
 export type RowOf<Name extends TableName> = { [Column in keyof (typeof tableSpecs)[Name]['columns']]: Value };
 
+export function indexName(table: TableName, index: readonly string[]): string {
+  return `${table}_by_${index.join('_')}`;
+}
+
 /** SQL that makes the tables; WITHOUT ROWID keeps a look-up by key one descent of one tree. */
 export function schemaSql(): string {
   return tableNames
@@ -132,7 +136,7 @@ export function schemaSql(): string {
       const spec: TableSpec = tableSpecs[name];
       const columns = Object.entries(spec.columns).map(([column, type]) => `${column} ${type}`);
       const indexes = (spec.indexes ?? []).map(
-        (index) => `CREATE INDEX ${name}_by_${index.join('_')} ON ${name} (${index.join(', ')});`,
+        (index) => `CREATE INDEX ${indexName(name, index)} ON ${name} (${index.join(', ')});`,
       );
       return `CREATE TABLE ${name} (${columns.join(', ')}, PRIMARY KEY (${spec.key.join(', ')})) STRICT, WITHOUT ROWID;\n${indexes.join('\n')}`;
     })

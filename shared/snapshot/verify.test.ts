@@ -1,0 +1,138 @@
+/** What is recomputed from the rows: a change behind the fold's back is found, in whichever table, and named. */
+import { expect, test } from 'vitest';
+import { ChainWriter, fleetHistory, known, sha256 } from '../../test/support/commits.ts';
+import { memorySnapshot } from './open-snapshot.ts';
+import type { Snapshot } from './snapshot.ts';
+import { type TableName, type TableSpec, tableNames, tableSpecs } from './tables.ts';
+import { type Verdict, verify, verifySteps } from './verify.ts';
+
+/** A snapshot with rows in every table, and the writer of its log. */
+function filled(): { snapshot: Snapshot; writer: ChainWriter } {
+  const writer = new ChainWriter();
+  const snapshot = memorySnapshot();
+  snapshot.apply([writer.open(), ...fleetHistory(5, 300).map((events) => writer.add(events))]);
+  const id = 'node-extra';
+  snapshot.apply([
+    writer.add([
+      known('node.registered', {
+        id,
+        place: { kind: 'organisation', id: 'org-1' },
+        url: 'http://h',
+        dialect: 'vllm',
+        agent: true,
+      }),
+      known('pool.model_installed', { model: 'echo' }),
+      known('node.joined', { id, owner: 'c', generation: 1 }),
+      known('node.health_changed', { id, owner: 'c', generation: 1, up: true, models: ['echo'] }),
+      known('node.token_created', { id: 'token-extra', node: id, hash: sha256('t') }),
+    ]),
+  ]);
+  return { snapshot, writer };
+}
+
+const columns = tableNames.flatMap((table) =>
+  Object.entries((tableSpecs[table] as TableSpec).columns).map(
+    ([column, type]) => [table, column, type] as const,
+  ),
+);
+
+test.each(columns)('a change of %s.%s by hand is found, in that table alone', (table, column, type) => {
+  const { snapshot } = filled();
+  const { key } = tableSpecs[table] as TableSpec;
+  const first = `(${key.join(', ')}) = (SELECT ${key.join(', ')} FROM ${table} LIMIT 1)`;
+  const value = { TEXT: `'changed'`, INTEGER: '123456789', BLOB: `x'00ff'` }[type];
+  const { changes } = snapshot.db.prepare(`UPDATE ${table} SET ${column} = ${value} WHERE ${first}`).run();
+  expect(changes).toBe(1);
+  expect(verify(snapshot.db).differing).toEqual([table]);
+});
+
+test.each(tableNames)('a row taken from %s by hand is found, and so is one added', (table) => {
+  const { snapshot } = filled();
+  expect(verify(snapshot.db).differing).toEqual([]);
+  const { columns: all, key } = tableSpecs[table] as TableSpec;
+  snapshot.db.exec(`CREATE TEMP TABLE taken AS SELECT * FROM ${table} LIMIT 1`);
+  snapshot.db.exec(`DELETE FROM ${table} WHERE (${key.join(', ')}) IN (SELECT ${key.join(', ')} FROM taken)`);
+  expect(verify(snapshot.db).differing).toEqual([table]);
+  snapshot.db.exec(`INSERT INTO ${table} SELECT * FROM taken`);
+  expect(verify(snapshot.db).differing).toEqual([]);
+  const values = Object.values(all).map((type) => ({ TEXT: `'new'`, INTEGER: '1', BLOB: `x'00'` })[type]);
+  snapshot.db.exec(`INSERT INTO ${table} VALUES (${values.join(', ')})`);
+  expect(verify(snapshot.db).differing).toEqual([table]);
+});
+
+test('two rows that exchange their values are found, although their parts add up', () => {
+  const { snapshot } = filled();
+  snapshot.db.exec(`UPDATE api_key SET organisation = CASE organisation WHEN 'org-1' THEN 'org-2' ELSE 'org-1' END
+                    WHERE id IN (SELECT id FROM api_key WHERE hash IS NOT NULL LIMIT 2)`);
+  expect(verify(snapshot.db).differing).toEqual(['api_key']);
+});
+
+const indexes = tableNames.flatMap((table) =>
+  ((tableSpecs[table] as TableSpec).indexes ?? []).map((index) => [table, index.join('_')] as const),
+);
+
+test.each(indexes)('a row of %s missing from its index by %s is found', (table, index) => {
+  const { snapshot } = filled();
+  const { db } = snapshot;
+  // An index made partial forgets every row; the rows themselves stay whole.
+  db.unsafeMode(true);
+  db.pragma('writable_schema = ON');
+  db.exec(`UPDATE sqlite_master SET sql = sql || ' WHERE 1 = 0' WHERE name = '${table}_by_${index}'`);
+  db.pragma('writable_schema = RESET');
+  db.exec(`REINDEX ${table}_by_${index}`);
+  db.pragma('writable_schema = ON');
+  db.exec(
+    `UPDATE sqlite_master SET sql = replace(sql, ' WHERE 1 = 0', '') WHERE name = '${table}_by_${index}'`,
+  );
+  db.pragma('writable_schema = RESET');
+  expect(verify(db).differing).toEqual([table]);
+});
+
+function finish(steps: Generator<void, Verdict>, between: (step: number) => void): Verdict {
+  for (let step = 0; ; step++) {
+    const { done, value } = steps.next();
+    if (done) return value;
+    between(step);
+  }
+}
+
+test('commits folded between its steps are no difference', () => {
+  const { snapshot, writer } = filled();
+  const later = fleetHistory(6, 30);
+  const { differing } = finish(verifySteps(snapshot.db, 3), () => {
+    const events = later.pop();
+    if (events) snapshot.apply([writer.add(events)]);
+  });
+  expect(later).toEqual([]);
+  expect(differing).toEqual([]);
+});
+
+test('a change by hand is found although commits are folded at every step', () => {
+  const { snapshot, writer } = filled();
+  snapshot.db.exec(`UPDATE api_key SET organisation = 'mine' WHERE id = (SELECT max(id) FROM api_key)`);
+  const verdict = finish(verifySteps(snapshot.db, 3), () =>
+    snapshot.apply([writer.add([known('no_op', {})])]),
+  );
+  expect(verdict.differing).toEqual(['api_key']);
+});
+
+test('a step reads no more rows than it may', () => {
+  const { snapshot } = filled();
+  const total = verify(snapshot.db).rows;
+  let steps = 0;
+  finish(verifySteps(snapshot.db, 2), () => {
+    steps++;
+  });
+  expect(steps).toBeGreaterThanOrEqual(total / 2);
+});
+
+test('an empty snapshot is whole', () => {
+  expect(verify(memorySnapshot().db)).toEqual({ differing: [], rows: 0 });
+  expect(Object.values(memorySnapshot().digests()).every((sum) => /^0{32}$/.test(sum))).toBe(true);
+});
+
+test('every table of the filled snapshot has rows, or the tests above would prove nothing', () => {
+  const { snapshot } = filled();
+  const empty = tableNames.filter((name: TableName) => !snapshot.db.prepare(`SELECT 1 FROM ${name}`).get());
+  expect(empty).toEqual([]);
+});
