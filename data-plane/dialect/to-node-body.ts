@@ -54,6 +54,7 @@ function chatBody(request: ChatRequest, table: DialectTable, target: NodeTarget)
       ? { parallel_tool_calls: false }
       : {}),
     ...(request.needs.includes('prefill') ? table.prefill : {}),
+    ...engineFields(request, table),
   };
 }
 
@@ -73,13 +74,15 @@ const ungranted: Readonly<
     effort === undefined || table.reasoningEfforts.includes(effort) ? undefined : ['reasoning_effort'],
   tool_choice: ({ body }, table) => (takesChoice(body.tool_choice, table) ? undefined : ['tool_choice']),
   single_tool_call: () => undefined,
+  thinking_budget: (_, table) => (table.thinkingBudgetField === undefined ? ['thinking'] : undefined),
   tools: () => undefined,
+  top_k: (_, table) => (table.takesTopK ? undefined : ['top_k']),
 };
 
 function refuseUngranted(request: ChatRequest, table: DialectTable, target: NodeTarget): void {
   for (const need of request.needs) {
     const path = ungranted[need](request, table, target);
-    if (path !== undefined) throw shapeRefusal(path, notForThisModel);
+    if (path !== undefined) throw shapeRefusal(request.needPaths?.[need] ?? path, notForThisModel);
   }
 }
 
@@ -124,6 +127,17 @@ function toolFields(
   return {
     tools: tools.filter((tool) => tool.function.name === choice.function.name),
     tool_choice: 'required',
+  };
+}
+
+/** Fields that only some engines have; the dialect has granted them. */
+function engineFields({ topK, thinkingBudgetTokens }: ChatRequest, table: DialectTable): NodeBody {
+  const { thinkingBudgetField } = table;
+  return {
+    ...(topK === undefined ? {} : { top_k: topK }),
+    ...(thinkingBudgetTokens === undefined || thinkingBudgetField === undefined
+      ? {}
+      : { [thinkingBudgetField]: thinkingBudgetTokens }),
   };
 }
 

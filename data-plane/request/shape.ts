@@ -22,8 +22,10 @@ export type ChatNeed =
   | 'prefill'
   | 'reasoning_effort'
   | 'single_tool_call'
+  | 'thinking_budget'
   | 'tool_choice'
-  | 'tools';
+  | 'tools'
+  | 'top_k';
 
 /** Fields that reach a node much as they came. */
 const bodyFields = [
@@ -63,7 +65,12 @@ export interface ChatRequest extends PromptSize {
   /** Answers wanted (`n`). */
   readonly choices: number;
   readonly needs: readonly ChatNeed[];
+  /** Where the caller's own body, if it is of another shape, has what a need stands for. */
+  readonly needPaths?: Readonly<Partial<Record<ChatNeed, readonly PropertyKey[]>>>;
   readonly body: ChatBody;
+  /** Settings that this shape does not know, but some engines do. */
+  readonly topK?: number;
+  readonly thinkingBudgetTokens?: number;
 }
 
 export interface EmbeddingsRequest extends PromptSize {
@@ -118,7 +125,8 @@ export function shapeEmbeddings(raw: Buffer, contentType: string | undefined): E
   };
 }
 
-function parseBody(raw: Buffer, contentType: string | undefined): Record<string, unknown> {
+/** The object in a body of JSON. Throws UnsupportedShapeError. */
+export function parseBody(raw: Buffer, contentType: string | undefined): Record<string, unknown> {
   if (!isJson(contentType)) {
     throw new Refusal('UnsupportedShapeError', 'the content type must be application/json');
   }

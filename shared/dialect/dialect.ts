@@ -32,6 +32,10 @@ export interface DialectTable {
   /** What a message calls the thoughts of the model. */
   readonly reasoningField: 'reasoning' | 'reasoning_content';
   readonly reasoningEfforts: readonly ReasoningEffort[];
+  /** What it calls a limit of the tokens thought; undefined where it has none. */
+  readonly thinkingBudgetField: 'thinking_token_budget' | 'thinking_budget_tokens' | undefined;
+  /** Takes `top_k` beside the fields of the shape. */
+  readonly takesTopK: boolean;
   readonly takesLogitBias: boolean;
   readonly takesManyChoices: boolean;
   /** Answers an image on a model without eyes with an error. Otherwise the caller must know that it has them. */

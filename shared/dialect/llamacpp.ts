@@ -22,6 +22,8 @@ export const llamacpp: DialectTable = {
   takesMaxCompletionTokens: true,
   reasoningField: 'reasoning_content',
   reasoningEfforts,
+  thinkingBudgetField: 'thinking_budget_tokens',
+  takesTopK: true,
   takesLogitBias: true,
   takesManyChoices: false,
   refusesUnseenImages: true,

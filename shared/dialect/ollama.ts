@@ -13,6 +13,8 @@ export const ollama: DialectTable = {
   takesMaxCompletionTokens: false,
   reasoningField: 'reasoning',
   reasoningEfforts: ['none', 'low', 'medium', 'high'],
+  thinkingBudgetField: undefined,
+  takesTopK: false,
   takesLogitBias: false,
   takesManyChoices: false,
   refusesUnseenImages: false,

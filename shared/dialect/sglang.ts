@@ -17,6 +17,8 @@ export const sglang: DialectTable = {
   takesMaxCompletionTokens: true,
   reasoningField: 'reasoning_content',
   reasoningEfforts,
+  thinkingBudgetField: undefined,
+  takesTopK: true,
   takesLogitBias: true,
   takesManyChoices: true,
   refusesUnseenImages: true,

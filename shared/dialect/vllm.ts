@@ -18,6 +18,8 @@ export const vllm: DialectTable = {
   takesMaxCompletionTokens: true,
   reasoningField: 'reasoning',
   reasoningEfforts,
+  thinkingBudgetField: 'thinking_token_budget',
+  takesTopK: true,
   takesLogitBias: true,
   takesManyChoices: true,
   refusesUnseenImages: true,

@@ -1,0 +1,144 @@
+/**
+ * The strict request shapes of POST /v1/messages and POST /v1/messages/count_tokens.
+ * Each field is carried to the node, accepted without effect (listed in `anthropicNoOpFields`), or refused; a field
+ * that is not named here is refused too (Endpoints: "they are not silently dropped"). Two generations of the API are
+ * in use; the newer one has no sampling fields. Parsing yields carried fields only.
+ */
+import { z } from 'zod';
+import {
+  anthropicToolChoiceSchema,
+  cacheControl,
+  textContentSchema,
+  toolSchema,
+  turnSchema,
+} from './anthropic-messages.ts';
+import type { NoOpField } from './openai.ts';
+import { carried, freeObject, list, noOp, refused, required } from './openai-fields.ts';
+
+/** The generations of the API; the first is meant where a request names none. */
+export const anthropicVersions = ['2023-06-01', '2026-10-21'] as const;
+export type AnthropicVersion = (typeof anthropicVersions)[number];
+
+/** A model is named by any short text; whether it exists is routing's answer, not the shape's. */
+const modelSchema = z.string().min(1).max(200);
+
+/** `omitted` is done here; a summary of thoughts is not. */
+const display = carried(z.literal('omitted'));
+
+const thinkingSchema = z.discriminatedUnion('type', [
+  z.strictObject({ type: z.literal('disabled') }),
+  z.strictObject({ type: z.literal('adaptive'), display }),
+  z.strictObject({ type: z.literal('enabled'), budget_tokens: z.int().min(1), display }),
+]);
+
+const outputConfigSchema = z.strictObject({
+  effort: carried(z.enum(['low', 'medium', 'high', 'xhigh', 'max'])),
+  format: carried(z.strictObject({ type: z.literal('json_schema'), schema: freeObject })),
+});
+
+/** Edits that keep everything change nothing; others cannot be made here. */
+const contextManagement = noOp(
+  z.strictObject({
+    edits: carried(
+      list(
+        z.strictObject({
+          type: z.string().regex(/^clear_thinking_\d{8}$/, 'is not supported'),
+          keep: z.literal('all'),
+        }),
+        16,
+      ),
+    ),
+  }),
+);
+
+const threadAdvice =
+  'is not supported; set `thread: false` in the tool runner, so that it sends the whole conversation each turn';
+
+/** What a prompt is made of: the fields of both operations. */
+const promptShape = {
+  model: modelSchema,
+  messages: required(list(turnSchema, 10_000)),
+  system: carried(textContentSchema),
+  tools: carried(list(toolSchema, 1000)),
+  tool_choice: carried(anthropicToolChoiceSchema),
+  thinking: carried(thinkingSchema),
+  output_config: carried(outputConfigSchema),
+
+  cache_control: cacheControl,
+  context_management: contextManagement,
+  speed: noOp(z.literal('standard')),
+
+  mcp_servers: refused(),
+  thread: carried(z.never({ error: threadAdvice })),
+};
+
+/** −1 means unset to some clients. */
+const unset = z.literal(-1).transform((): undefined => undefined);
+
+const messagesShape = {
+  ...promptShape,
+  max_tokens: z.int().min(1),
+  stop_sequences: carried(list(z.string().min(1), 64)),
+  stream: carried(z.boolean()),
+
+  metadata: carried(z.strictObject({ user_id: noOp(z.string()) })),
+  service_tier: noOp(z.enum(['auto', 'standard_only'])),
+
+  diagnostics: refused(),
+  container: refused(),
+  inference_geo: refused(),
+  fallbacks: refused(),
+  billing_policy: refused(),
+};
+
+const removed = carried(z.never({ error: 'is not a field of this anthropic-version' }));
+
+/** The request of each generation. */
+export const messagesRequestSchemas = {
+  '2023-06-01': z.strictObject({
+    ...messagesShape,
+    temperature: carried(z.number().min(0).max(1)),
+    top_p: carried(z.union([unset, z.number().min(0).max(1)])),
+    top_k: carried(z.union([unset, z.int().min(1)])),
+  }),
+  '2026-10-21': z.strictObject({ ...messagesShape, temperature: removed, top_p: removed, top_k: removed }),
+} as const satisfies Record<AnthropicVersion, z.ZodType>;
+
+export const countTokensRequestSchema = z.strictObject(promptShape);
+
+export type MessagesFields = z.output<(typeof messagesRequestSchemas)['2023-06-01']>;
+export type PromptFields = z.output<typeof countTokensRequestSchema>;
+
+const noCache =
+  'A hint to a prompt cache; nodes cache by content on their own, and usage says what they found.';
+
+const promptNoOps: readonly NoOpField[] = [
+  { path: 'cache_control', text: noCache },
+  { path: 'system[].cache_control', text: noCache },
+  { path: 'messages[].content[].cache_control', text: noCache },
+  { path: 'messages[].content[].content[].cache_control', text: noCache },
+  { path: 'tools[].cache_control', text: noCache },
+  { path: 'messages[].content[].signature', text: 'Any text: thoughts are taken as they are.' },
+  { path: 'messages[].content[].caller', text: '`{"type":"direct"}`: the model itself made the call.' },
+  { path: 'tools[].eager_input_streaming', text: 'The input of a tool always streams as it comes.' },
+  { path: 'tools[].defer_loading', text: '`false`, the default.' },
+  { path: 'tools[].allowed_callers', text: '`["direct"]`, the default.' },
+  { path: 'context_management', text: 'No edits, or `clear_thinking` with `keep: "all"`: nothing changes.' },
+  {
+    path: 'output_config.effort',
+    text: 'Beside `thinking: {"type":"disabled"}` only: it has nothing to set.',
+  },
+  { path: 'speed', text: '`standard`: there is one speed.' },
+];
+
+/** Accepted; no effect here. The documentation of the API is generated from these lists. */
+export const anthropicNoOpFields: Readonly<Record<'messages' | 'count_tokens', readonly NoOpField[]>> = {
+  messages: [
+    ...promptNoOps,
+    { path: 'metadata.user_id', text: 'Any text. No identity is passed to a node.' },
+    { path: 'service_tier', text: '`auto` or `standard_only`: there is one class of service.' },
+    { path: 'top_k', text: '`-1`, which some clients send for unset.' },
+    { path: 'top_p', text: '`-1`, which some clients send for unset.' },
+  ],
+  count_tokens: promptNoOps,
+};
