@@ -81,8 +81,14 @@ export class Ledger {
     this.#counts.inFlight += 1;
     if (this.#byPath.size < 100 || this.#byPath.has(path))
       this.#byPath.set(path, (this.#byPath.get(path) ?? 0) + 1);
+    const { socket } = response;
+    let written = false;
+    // A response finishes, too, when its last write fails; the socket is gone by then.
+    response.prependOnceListener('finish', () => {
+      written = socket?.destroyed === false;
+    });
     response.once('close', () => {
-      this.#close(exchange, response.writableFinished);
+      this.#close(exchange, written);
       onClose();
     });
     return exchange;

@@ -2,7 +2,7 @@
  * Goal: a healthy simulated node answers as the engine it plays, the same each time, and counts what it did.
  */
 import { once } from 'node:events';
-import { connect } from 'node:net';
+import { connect, type Socket } from 'node:net';
 import { afterEach, expect, test, vi } from 'vitest';
 import { type SimNode, type SimNodeOptions, startSimNode } from '../sim-node.ts';
 import { parseBehaviour } from './behaviour.ts';
@@ -364,24 +364,46 @@ test('a client that goes in mid-stream is counted, and nothing more is done for 
   expect(node.stats().completionTokens).toBe(0);
 });
 
-test('a client that does not read stops the node from writing', async () => {
-  const node = await start();
-  const body = JSON.stringify({
-    model: 'm',
-    stream: true,
-    messages: [{ role: 'user', content: 'say 100000 words' }],
-  });
+/** A client that asks and reads nothing. */
+async function deaf(node: SimNode, body: object): Promise<Socket> {
+  const text = JSON.stringify(body);
   const socket = connect(node.port, '127.0.0.1');
   socket.pause();
   socket.write(
-    `POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: ${body.length}\r\n\r\n${body}`,
+    `POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: ${text.length}\r\n\r\n${text}`,
   );
   await vi.waitFor(() => expect(node.stats().inFlight).toBe(1));
-  await fetch(`${node.url}/health`);
-  expect(node.stats().terminated).toBe(0);
+  await fetch(`${node.url}/sim/stats`);
+  return socket;
+}
+
+test('a client that does not read stops the node from writing, until it reads', async () => {
+  const rules = [{ fault: { kind: 'huge-event', bytes: 100_000_000 } }];
+  const node = await start({ behaviour: parseBehaviour({ rules }) });
+  const body = { model: 'm', stream: true, messages: [{ role: 'user', content: 'hi' }] };
+  const before = process.memoryUsage().rss;
+  const socket = await deaf(node, body);
+  expect(process.memoryUsage().rss - before).toBeLessThan(60_000_000);
+  let bytes = 0;
+  socket.on('data', (chunk: Buffer) => {
+    bytes += chunk.length;
+  });
   socket.resume();
-  await vi.waitFor(() => expect(node.stats().terminated).toBe(1), 10_000);
+  await vi.waitFor(() => expect(node.stats().inFlight).toBe(0), 20_000);
+  await vi.waitFor(() => expect(bytes).toBeGreaterThan(100_000_000), 20_000);
   socket.destroy();
+});
+
+test('an answer that never left for a client that went is not completed', async () => {
+  const node = await start({ contextTokens: 10_000_000 });
+  const content = `say 300000 words ${'a'.repeat(200)}`;
+  const socket = await deaf(node, { model: 'm', messages: [{ role: 'user', content }] });
+  expect(node.stats().inFlight).toBe(1);
+  socket.destroy();
+  await vi.waitFor(() =>
+    expect(node.stats()).toMatchObject({ inFlight: 0, completed: 0, abortedByClient: 1 }),
+  );
+  expect(node.stats().completionTokens).toBe(0);
 });
 
 test('stats tell what was completed, and what it was worth', async () => {
@@ -424,11 +446,12 @@ test('beyond its slots requests wait in order, and one that goes frees its place
   await vi.waitFor(() => expect(node.stats().inFlight).toBe(1));
   const second = new AbortController();
   const given = fetch(url, { ...init, signal: second.signal }).catch(() => 'gone');
+  await vi.waitFor(() => expect(node.stats().inFlight).toBe(2));
   const third = fetch(url, init);
   await vi.waitFor(() => expect(node.stats().inFlight).toBe(3));
   second.abort();
   expect(await given).toBe('gone');
-  expect(node.stats().completed).toBe(0);
+  await vi.waitFor(() => expect(node.stats()).toMatchObject({ inFlight: 2, completed: 0 }));
   first.abort();
   expect(await stalled).toBe('gone');
   expect((await third).status).toBe(200);
@@ -478,12 +501,27 @@ test('reset: every connection is reset at once, until the behaviour is replaced'
 });
 
 test('a closed node has given its port back and left no timer', async () => {
-  const node = await start({ tokensPerSecond: 1, behaviour: parseBehaviour({}) });
+  const timers = () => process.getActiveResourcesInfo().filter((kind) => kind === 'Timeout').length;
+  const before = timers();
+  const rules = [{ fault: { kind: 'latency', firstTokenMs: 500_000 } }];
+  const node = await start({
+    behaviour: parseBehaviour({ rules, connections: { mode: 'reset', forMs: 1 } }),
+  });
+  await vi.waitFor(async () => expect((await fetch(`${node.url}/health`)).status).toBe(200));
   const hanging = chat(node).catch(() => 'gone');
   await vi.waitFor(() => expect(node.stats().inFlight).toBe(1));
   await node.close();
   await node.close();
   expect(await hanging).toBe('gone');
+  await vi.waitFor(() => expect(timers()).toBeLessThanOrEqual(before));
+  const other = await start({ port: node.port });
+  expect(other.port).toBe(node.port);
+});
+
+test('a node closed while it refuses connections does not come back', async () => {
+  const connections = { mode: 'refused', forMs: 20 };
+  const node = await start({ behaviour: parseBehaviour({ connections }) });
+  await node.close();
   const other = await start({ port: node.port });
   expect(other.port).toBe(node.port);
 });
