@@ -22,7 +22,7 @@ export interface ClientResponseOptions {
   readonly stallMs?: number;
 }
 
-/** What was delivered may still be on its way to a slow client when a stream ends early; for so long. */
+/** What was delivered may still be on its way to a slow client when a stream ends early; so long without progress. */
 const lastBytesMs = 5000;
 
 export class ClientResponse {
@@ -113,7 +113,7 @@ export class ClientResponse {
     if (this.#gone || this.#ended) return;
     this.#flush();
     this.#ended = true;
-    this.#stallAfter(lastBytesMs);
+    this.#stallAfter(Math.min(lastBytesMs, this.#stallMs));
     this.#socket.destroySoon();
   }
 
@@ -177,7 +177,7 @@ export class ClientResponse {
     this.#socket.destroy();
   };
 
-  /** The socket's own timer counts only the time without progress, of large writes too. */
+  /** The socket's own timer counts only the time without progress, of large writes too; it may take twice as long. */
   #stallAfter(ms: number): void {
     this.#socket.setTimeout(0, this.#onStall);
     this.#socket.setTimeout(ms, this.#onStall);

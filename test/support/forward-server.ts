@@ -2,8 +2,8 @@
  * A server that does nothing but shape and forward, over real sockets, for tests of forwarding.
  * It records how every exchange ended, and closes everything that it opened.
  */
-import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import { type Agent, type ClientRequest, createServer, request as httpRequest } from 'node:http';
+import type { AddressInfo, Socket } from 'node:net';
 import { sendRefusal } from '../../data-plane/request/answer.ts';
 import { BodyBudget, readBody } from '../../data-plane/request/body.ts';
 import { ClientResponse } from '../../data-plane/request/client-response.ts';
@@ -44,8 +44,10 @@ export interface ForwardServer {
   readonly pools: NodePools;
   /** How the exchanges ended, in the order of their ends; each is given once. */
   next(): Promise<Ended>;
-  /** Connections of clients open now. */
-  connections(): Promise<number>;
+  /** By the `x-test` header of the request. */
+  readonly endedByTest: ReadonlyMap<string, Ended>;
+  /** Connections of clients open now, on this side. */
+  readonly sockets: ReadonlySet<Socket>;
   close(): Promise<void>;
 }
 
@@ -61,13 +63,16 @@ export async function startForwardServer(options: ForwardServerOptions): Promise
   const settings = { ...defaultForwardSettings, ...options.settings };
   const ended: Ended[] = [];
   const waiting: ((value: Ended) => void)[] = [];
-  const record = (value: Ended): void => {
+  const endedByTest = new Map<string, Ended>();
+  const record = (value: Ended, test: unknown): void => {
+    if (typeof test === 'string') endedByTest.set(test, value);
     const waiter = waiting.shift();
     if (waiter) waiter(value);
     else ended.push(value);
   };
   const budget = new BodyBudget();
   const server = createServer(async (request, response) => {
+    const test = request.headers['x-test'];
     const ids = { requestId: 'req_test', anthropicPath: false };
     try {
       const body = await readBody(request, budget);
@@ -90,16 +95,23 @@ export async function startForwardServer(options: ForwardServerOptions): Promise
           load,
           onNodeFailure: unavailable,
         }),
+        test,
       );
     } catch (error) {
       if (!(error instanceof Refusal)) {
         response.destroy();
-        record({ kind: 'fault', error });
+        record({ kind: 'fault', error }, test);
         return;
       }
       sendRefusal(response, ids, error, request.url ?? '/');
-      record({ kind: 'refused', type: error.type, message: error.message, reason: error.reason });
+      const { type, message, reason } = error;
+      record({ kind: 'refused', type, message, reason }, test);
     }
+  });
+  const sockets = new Set<Socket>();
+  server.on('connection', (socket) => {
+    sockets.add(socket);
+    socket.on('close', () => sockets.delete(socket));
   });
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   const { port } = server.address() as AddressInfo;
@@ -112,11 +124,88 @@ export async function startForwardServer(options: ForwardServerOptions): Promise
       const first = ended.shift();
       return first ? Promise.resolve(first) : new Promise((resolve) => waiting.push(resolve));
     },
-    connections: () => new Promise((resolve) => server.getConnections((_error, count) => resolve(count))),
+    endedByTest,
+    sockets,
     close: async () => {
       server.closeAllConnections();
       await new Promise((resolve) => server.close(resolve));
       await pools.close();
     },
   };
+}
+
+export interface Answer {
+  /** 0 where none came. */
+  readonly status: number;
+  readonly headers: Readonly<Record<string, string | string[] | undefined>>;
+  readonly text: string;
+  /** The body ended as its framing says. */
+  readonly clean: boolean;
+}
+
+export interface Asked {
+  readonly request: ClientRequest;
+  readonly answer: Promise<Answer>;
+  /** Resolves with all that has come, once it holds `text`. */
+  until(text: string): Promise<string>;
+}
+
+/** Posts JSON over a socket of its own, or of the agent. An answer that is cut is an answer, not an error. */
+export function post(
+  url: string,
+  body: object,
+  more: { readonly agent?: Agent; readonly headers?: Record<string, string> } = {},
+): Asked {
+  let text = '';
+  let status = 0;
+  let headers: Answer['headers'] = {};
+  const watchers = new Set<() => void>();
+  const bytes = Buffer.from(JSON.stringify(body));
+  const request = httpRequest(url, {
+    method: 'POST',
+    agent: more.agent ?? false,
+    headers: { 'content-type': 'application/json', 'content-length': bytes.length, ...more.headers },
+  });
+  const answer = new Promise<Answer>((resolve) => {
+    const end = (clean: boolean): void => resolve({ status, headers, text, clean });
+    request.on('response', (response) => {
+      status = response.statusCode ?? 0;
+      headers = response.headers;
+      response.setEncoding('utf8');
+      response.on('data', (chunk: string) => {
+        text += chunk;
+        for (const watch of watchers) watch();
+      });
+      response.on('error', () => undefined);
+      response.on('close', () => end(response.complete));
+    });
+    request.on('error', () => end(false));
+    request.on('close', () => {
+      if (status === 0) end(false);
+    });
+  });
+  request.end(bytes);
+  return {
+    request,
+    answer,
+    until: (wanted) =>
+      new Promise((resolve) => {
+        const watch = (): void => {
+          if (!text.includes(wanted)) return;
+          watchers.delete(watch);
+          resolve(text);
+        };
+        watchers.add(watch);
+        watch();
+      }),
+  };
+}
+
+/** Waits, a turn of the event loop at a time, until something is so; fails after `ms`. */
+export async function eventually(isSo: () => boolean, ms = 5000): Promise<void> {
+  const until = performance.now() + ms;
+  while (!isSo()) {
+    if (performance.now() > until) throw new Error('it did not become so in time');
+    await new Promise((resolve) => setTimeout(resolve, 2));
+  }
 }

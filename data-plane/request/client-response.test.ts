@@ -1,0 +1,208 @@
+import { once } from 'node:events';
+import { createServer, type ServerResponse } from 'node:http';
+import { type AddressInfo, connect, type Socket } from 'node:net';
+import { afterEach, expect, test } from 'vitest';
+import { eventually } from '../../test/support/forward-server.ts';
+import { ClientResponse } from './client-response.ts';
+
+const closers: (() => void)[] = [];
+afterEach(() => {
+  for (const close of closers.splice(0)) close();
+});
+
+interface Exchange {
+  readonly client: ClientResponse;
+  readonly response: ServerResponse;
+  /** The client's end of the connection. */
+  readonly socket: Socket;
+  /** Writes to the system that the answer took. */
+  readonly writes: () => number;
+  readonly received: () => string;
+}
+
+const get = 'GET / HTTP/1.1\r\nhost: x\r\n\r\n';
+
+async function exchange(options: { stallMs?: number; asked?: string } = {}): Promise<Exchange> {
+  const server = createServer({ keepAliveTimeout: 60_000 });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const socket = connect((server.address() as AddressInfo).port, '127.0.0.1');
+  closers.push(() => {
+    socket.destroy();
+    server.closeAllConnections();
+    server.close();
+  });
+  let writes = 0;
+  server.on('connection', (accepted) => {
+    const counted = accepted as unknown as Record<'_write' | '_writev', (...args: unknown[]) => unknown>;
+    for (const name of ['_write', '_writev'] as const) {
+      const original = counted[name];
+      counted[name] = function (this: unknown, ...args) {
+        writes += 1;
+        return original.apply(this, args);
+      };
+    }
+  });
+  let received = '';
+  socket.on('data', (chunk) => {
+    received += chunk.toString();
+  });
+  socket.on('error', () => undefined);
+  socket.write(options.asked ?? get);
+  const [, response] = (await once(server, 'request')) as [unknown, ServerResponse];
+  const client = new ClientResponse(response, {
+    headers: { 'x-request-id': 'req_1' },
+    ...(options.stallMs === undefined ? {} : { stallMs: options.stallMs }),
+  });
+  return { client, response, socket, writes: () => writes, received: () => received };
+}
+
+function hears(client: ClientResponse): string[] {
+  const heard: string[] = [];
+  client.listen({
+    onGone: () => heard.push('gone'),
+    onBlocked: () => heard.push('blocked'),
+    onDrained: () => heard.push('drained'),
+  });
+  return heard;
+}
+
+test('a complete answer goes out in one write, head and body', async () => {
+  const { client, writes, received } = await exchange();
+  expect(await client.answer('{"a":"é"}')).toBe(true);
+  expect(writes()).toBe(1);
+  await eventually(() => received().includes('{"a":"é"}'));
+  expect(received()).toMatch(/^HTTP\/1.1 200 OK\r\n/);
+  expect(received()).toContain(
+    'content-type: application/json\r\ncontent-length: 10\r\nx-request-id: req_1\r\n',
+  );
+});
+
+test('what a stream is given within one turn goes out in one write, with the head in the first', async () => {
+  const { client, writes, received } = await exchange();
+  client.startStream();
+  for (const text of ['data: 1\n\n', 'data: 2\n\n', 'data: 3\n\n']) client.write(text);
+  await eventually(() => received().includes('data: 3'));
+  expect(writes()).toBe(1);
+  expect(received()).toContain('content-type: text/event-stream\r\n');
+  expect(received()).toContain('cache-control: no-cache\r\n');
+  expect(received()).toContain('x-accel-buffering: no\r\n');
+  expect(received()).toContain('x-request-id: req_1\r\n');
+  client.write('data: 4\n\n');
+  await eventually(() => received().includes('data: 4'));
+  expect(writes()).toBe(2);
+});
+
+test('a clean end has the end of the body and says that it was handed over', async () => {
+  const { client, received } = await exchange();
+  client.startStream();
+  client.write('data: 1\n\n');
+  expect(await client.end()).toBe(true);
+  await eventually(() => received().endsWith('0\r\n\r\n'));
+  expect(client.gone).toBe(false);
+});
+
+test('Events: an early end delivers what was written, then destroys the connection without the end of the body', async () => {
+  const { client, socket, received } = await exchange();
+  client.startStream();
+  client.write('data: 1\n\n');
+  client.destroy();
+  await once(socket, 'close');
+  expect(received()).toContain('data: 1\n\n');
+  expect(received()).not.toContain('0\r\n\r\n');
+});
+
+test('an early end waits only so long for a client that does not read', async () => {
+  const { client, response, socket } = await exchange({ stallMs: 200 });
+  socket.pause();
+  client.startStream();
+  client.write('x'.repeat(30_000_000));
+  client.destroy();
+  await new Promise((resolve) => setImmediate(resolve));
+  expect(response.req.socket.destroyed).toBe(false);
+  await eventually(() => response.destroyed);
+});
+
+test('a client that leaves is noticed at once, and nothing can be handed over then', async () => {
+  const { client, socket } = await exchange();
+  const heard = hears(client);
+  client.startStream();
+  client.write('data: 1\n\n');
+  socket.destroy();
+  await eventually(() => client.gone);
+  expect(heard).toEqual(['gone']);
+  client.write('data: 2\n\n');
+  expect(await client.end()).toBe(false);
+  expect(await client.answer('{}')).toBe(false);
+});
+
+test('a client that leaves before its turn on a pipelined connection is noticed too', async () => {
+  const { response } = await exchange();
+  const server = response.req.socket as Socket & { server: ReturnType<typeof createServer> };
+  const second = once(server.server, 'request');
+  const [, pipelined] = await Promise.all([
+    new Promise((resolve) => setImmediate(resolve)),
+    second,
+    new Promise<void>((resolve) => {
+      server.emit('data', Buffer.from(get));
+      resolve();
+    }),
+  ]);
+  const later = new ClientResponse((pipelined as [unknown, ServerResponse])[1], { headers: {} });
+  const heard = hears(later);
+  server.destroy();
+  await eventually(() => later.gone);
+  expect(heard).toEqual(['gone']);
+});
+
+test('an end that a client never read was not handed over', async () => {
+  const { client, socket } = await exchange();
+  socket.pause();
+  client.startStream();
+  client.write('x'.repeat(30_000_000));
+  const handed = client.end();
+  await new Promise((resolve) => setImmediate(resolve));
+  socket.destroy();
+  expect(await handed).toBe(false);
+});
+
+test('a slow reader blocks the stream, and is heard of when it reads on', async () => {
+  const { client, socket } = await exchange();
+  const heard = hears(client);
+  socket.pause();
+  client.startStream();
+  client.write('x'.repeat(30_000_000));
+  await eventually(() => heard.includes('blocked'));
+  expect(heard).toEqual(['blocked']);
+  socket.resume();
+  await eventually(() => heard.includes('drained'));
+  expect(await client.end()).toBe(true);
+});
+
+test('a client that takes no byte for the whole stall time is cut off; one that reads slowly is not', async () => {
+  const { client, socket, received } = await exchange({ stallMs: 200 });
+  const heard = hears(client);
+  socket.pause();
+  client.startStream();
+  client.write('x'.repeat(30_000_000));
+  const reading = setInterval(() => socket.read(200_000), 20);
+  await eventually(() => received().length > 4_000_000, 10_000);
+  expect(heard).toEqual(['blocked']);
+  clearInterval(reading);
+  socket.pause();
+  await eventually(() => client.gone, 10_000);
+  expect(heard).toEqual(['blocked', 'gone']);
+}, 25_000);
+
+test('a connection that is kept alive keeps no listener of an answer', async () => {
+  const { client, response, received, socket } = await exchange();
+  const accepted = response.req.socket;
+  const before = accepted.listenerCount('close');
+  client.startStream();
+  client.write('data: 1\n\n');
+  await client.end();
+  expect(accepted.listenerCount('close')).toBeLessThan(before);
+  expect(accepted.listenerCount('timeout')).toBe(1);
+  expect(socket.destroyed).toBe(false);
+  await eventually(() => received().includes('data: 1'));
+});

@@ -1,0 +1,75 @@
+import { afterEach, expect, test } from 'vitest';
+import type { Fault } from '../../node/sim/behaviour.ts';
+import { type SimNode, startSimNode } from '../../node/sim-node.ts';
+import type { Dialect } from '../../schemas/names.ts';
+import { routeTo } from '../../test/support/forward-server.ts';
+import { shapeChat, shapeEmbeddings } from '../request/shape.ts';
+import { createTokenCounter } from './count-tokens.ts';
+import { NodePools } from './node-pools.ts';
+
+const shaped = shapeChat(
+  Buffer.from(JSON.stringify({ model: 'm', messages: [{ role: 'user', content: 'a'.repeat(40) }] })),
+  'application/json',
+);
+const open: { close(): Promise<void> }[] = [];
+afterEach(async () => {
+  for (const one of open.splice(0)) await one.close();
+});
+
+async function sim(dialect: Dialect, ...faults: Fault[]): Promise<SimNode> {
+  const paths = ['/tokenize', '/v1/chat/completions/input_tokens'];
+  const rules = faults.flatMap((fault) => paths.map((path) => ({ match: { path }, fault })));
+  const node = await startSimNode({ models: ['m'], dialect, behaviour: { rules } });
+  open.push(node);
+  return node;
+}
+
+function pools(): NodePools {
+  const opened = new NodePools({ credential: () => undefined, tickMs: 5 });
+  open.push(opened);
+  return opened;
+}
+
+test.each<Dialect>(['vllm', 'sglang', 'llamacpp'])(
+  'the counter of %s tells the tokens of a prompt',
+  async (dialect) => {
+    const node = await sim(dialect);
+    // The simulated node counts a quarter of the bytes, and 3 for each message.
+    expect(await createTokenCounter(pools())(routeTo(node.url, { dialect }), shaped)).toBe(13);
+  },
+);
+
+test('an engine without a counter is not asked', async () => {
+  const node = await sim('ollama');
+  expect(await createTokenCounter(pools())(routeTo(node.url, { dialect: 'ollama' }), shaped)).toBeUndefined();
+  expect(node.stats().requests).toBe(0);
+});
+
+test('embeddings are not counted', async () => {
+  const node = await sim('vllm');
+  const embeddings = shapeEmbeddings(Buffer.from('{"model":"m","input":"a"}'), 'application/json');
+  expect(await createTokenCounter(pools())(routeTo(node.url), embeddings)).toBeUndefined();
+});
+
+test('a request that the dialect cannot carry is not counted; refusing it is the matter of forwarding', async () => {
+  const node = await sim('llamacpp');
+  const two = { ...shaped, choices: 2, needs: ['many_choices'] as const };
+  expect(await createTokenCounter(pools())(routeTo(node.url, { dialect: 'llamacpp' }), two)).toBeUndefined();
+});
+
+test.each<[string, Fault]>([
+  ['is silent', { kind: 'stall' }],
+  ['fails', { kind: 'status', status: 500 }],
+  ['redirects', { kind: 'redirect', location: 'http://127.0.0.1:1/' }],
+  ['answers no JSON', { kind: 'content-type', contentType: 'text/plain' }],
+  ['answers another JSON', { kind: 'status', status: 200, body: { count: 'many' } }],
+  ['resets the connection', { kind: 'refuse' }],
+])('a node that %s gives no count', async (_name, fault) => {
+  const node = await sim('vllm', fault);
+  const opened = pools();
+  const before = performance.now();
+  expect(await createTokenCounter(opened, { countMs: 100 })(routeTo(node.url), shaped)).toBeUndefined();
+  expect(performance.now() - before).toBeLessThan(1000);
+  expect(opened.answerBytes.usedBytes).toBe(0);
+  expect(opened.ticker.size).toBe(0);
+});

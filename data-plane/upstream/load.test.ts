@@ -1,0 +1,110 @@
+import fc from 'fast-check';
+import { expect, test } from 'vitest';
+import { NodeLoad, type Verdict } from './load.ts';
+
+const nodes = (...ids: string[]) => ids.map((node) => ({ node }));
+
+function loadAt(random: () => number = Math.random) {
+  const clock = { ms: 0 };
+  return { clock, load: new NodeLoad({ now: () => clock.ms, random }) };
+}
+
+function attempt(load: NodeLoad, node: string, verdict: Verdict, times = 1): void {
+  for (let i = 0; i < times; i += 1) {
+    load.begin(node);
+    load.end(node, verdict);
+  }
+}
+
+test('of two random nodes the one with less in flight is chosen', () => {
+  const { load } = loadAt();
+  load.begin('busy');
+  const chosen = Array.from({ length: 50 }, () => load.choose(nodes('busy', 'idle'))?.node);
+  expect(new Set(chosen)).toEqual(new Set(['idle']));
+});
+
+test('nodes that are equally loaded are all used', () => {
+  const { load } = loadAt();
+  const chosen = Array.from({ length: 300 }, () => load.choose(nodes('a', 'b', 'c'))?.node);
+  expect(new Set(chosen)).toEqual(new Set(['a', 'b', 'c']));
+});
+
+test('the two choices are never the same node', () => {
+  const { load } = loadAt(() => 0);
+  load.begin('a');
+  expect(load.choose(nodes('a', 'b', 'c'))?.node).toBe('b');
+});
+
+test('a node that takes no connection is left aside for 1 s, then twice as long each time, up to 30 s', () => {
+  const { load, clock } = loadAt();
+  for (const seconds of [1, 2, 4, 8, 16, 30, 30]) {
+    attempt(load, 'dead', 'unreached');
+    clock.ms += seconds * 1000 - 1;
+    expect(load.isEjected('dead')).toBe(true);
+    clock.ms += 1;
+    expect(load.isEjected('dead')).toBe(false);
+  }
+});
+
+test('a node that broke off three times in a row is left aside, and one success forgives all', () => {
+  const { load } = loadAt();
+  attempt(load, 'n', 'broken', 2);
+  attempt(load, 'n', 'answered');
+  attempt(load, 'n', 'broken', 2);
+  expect(load.isEjected('n')).toBe(false);
+  attempt(load, 'n', 'broken');
+  expect(load.isEjected('n')).toBe(true);
+  attempt(load, 'n', 'answered');
+  expect(load.isEjected('n')).toBe(false);
+});
+
+test('many requests that end together eject a node once', () => {
+  const { load, clock } = loadAt();
+  for (let i = 0; i < 20; i += 1) load.begin('n');
+  for (let i = 0; i < 20; i += 1) load.end('n', 'unreached');
+  clock.ms += 1000;
+  expect(load.isEjected('n')).toBe(false);
+});
+
+test('clients that leave, and errors that a node answers, never count against it', () => {
+  const { load } = loadAt();
+  attempt(load, 'n', 'neutral', 1000);
+  expect(load.isEjected('n')).toBe(false);
+});
+
+test('an ejected node is passed over, but the last candidates never are', () => {
+  const { load } = loadAt();
+  attempt(load, 'dead', 'unreached');
+  const chosen = Array.from({ length: 50 }, () => load.choose(nodes('dead', 'b', 'c'))?.node);
+  expect(chosen).not.toContain('dead');
+  attempt(load, 'b', 'unreached');
+  expect(load.choose(nodes('dead', 'b'))).toBeDefined();
+  expect(load.choose(nodes('dead'))?.node).toBe('dead');
+  expect(load.choose([])).toBeUndefined();
+});
+
+test('whatever happens, the counts come back to zero', () => {
+  const step = fc.record({
+    node: fc.constantFrom('a', 'b', 'c'),
+    verdict: fc.constantFrom<Verdict>('answered', 'unreached', 'broken', 'neutral'),
+    held: fc.nat(3),
+  });
+  fc.assert(
+    fc.property(fc.array(step, { maxLength: 60 }), (steps) => {
+      const { load, clock } = loadAt();
+      const open: { node: string; verdict: Verdict }[] = [];
+      for (const { node, verdict, held } of steps) {
+        clock.ms += 100;
+        load.begin(node);
+        open.push({ node, verdict });
+        expect(load.inFlightTotal()).toBe(open.length);
+        while (open.length > held) {
+          const ended = open.shift()!;
+          load.end(ended.node, ended.verdict);
+        }
+      }
+      for (const { node, verdict } of open) load.end(node, verdict);
+      expect(load.inFlightTotal()).toBe(0);
+    }),
+  );
+});

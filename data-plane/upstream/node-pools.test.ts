@@ -1,0 +1,199 @@
+import { once } from 'node:events';
+import { createServer, type Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { afterEach, expect, test } from 'vitest';
+import { eventually } from '../../test/support/forward-server.ts';
+import { type CallReader, NodeCall, type NodeRequest } from './node-call.ts';
+import { NodePools } from './node-pools.ts';
+import { Ticker } from './ticker.ts';
+
+const servers: Server[] = [];
+afterEach(() => {
+  for (const server of servers.splice(0)) {
+    server.closeAllConnections();
+    server.close();
+  }
+});
+
+async function node(listener: Parameters<typeof createServer>[1]): Promise<string> {
+  const server = createServer(listener as never);
+  servers.push(server);
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+}
+
+function pools(more: Partial<ConstructorParameters<typeof NodePools>[0]> = {}): NodePools {
+  return new NodePools({ credential: () => undefined, tickMs: 5, ...more });
+}
+
+/** One call to its end: what the reader heard. */
+function call(
+  opened: NodePools,
+  url: string,
+  more: Partial<NodeRequest> = {},
+): { call: NodeCall; end: Promise<string> } {
+  let made: NodeCall | undefined;
+  const end = new Promise<string>((resolve) => {
+    const reader: CallReader = {
+      onHead: () => undefined,
+      onData: () => undefined,
+      onEnd: () => resolve('end'),
+      onFailure: (error) => resolve(error.message),
+    };
+    made = new NodeCall(opened.ticker, reader);
+    made.waitAtMost(5000, 'its answer');
+    made.start(opened, {
+      url,
+      path: '/x',
+      body: '{}',
+      accept: 'application/json',
+      credential: null,
+      ...more,
+    });
+  });
+  return { call: made as NodeCall, end };
+}
+
+test('connections are kept alive and used again', async () => {
+  const ports = new Set<number | undefined>();
+  const url = await node((request, response) => {
+    ports.add(request.socket.remotePort);
+    response.end('{}');
+  });
+  const opened = pools();
+  for (let i = 0; i < 20; i += 1) expect(await call(opened, url).end).toBe('end');
+  // A connection rests for a turn of the event loop after its answer, so two take turns.
+  expect(ports.size).toBeLessThanOrEqual(2);
+  expect(opened.connections).toBe(ports.size);
+  await opened.close();
+});
+
+test('a request in flight never holds up another one', async () => {
+  let held = 0;
+  const url = await node(() => {
+    held += 1;
+  });
+  const opened = pools();
+  for (let i = 0; i < 100; i += 1) void call(opened, url).end;
+  await eventually(() => held === 100);
+  await opened.close();
+});
+
+test('a head larger than 16 KiB is a lost connection', async () => {
+  const url = await node((_request, response) => {
+    response.writeHead(200, { 'x-long': 'a'.repeat(17_000) }).end('{}');
+  });
+  const opened = pools();
+  expect(await call(opened, url).end).toBe('the connection to the node failed: UND_ERR_HEADERS_OVERFLOW');
+  await opened.close();
+});
+
+test('a credential is sent as a bearer token, and a changed one is not read with every request', async () => {
+  const seen: (string | undefined)[] = [];
+  const url = await node((request, response) => {
+    seen.push(request.headers.authorization);
+    response.end('{}');
+  });
+  let reads = 0;
+  const opened = pools({
+    credential: (name) => {
+      reads += 1;
+      return name === 'KNOWN' ? 'secret' : undefined;
+    },
+  });
+  for (let i = 0; i < 3; i += 1) await call(opened, url, { credential: 'KNOWN' }).end;
+  expect(seen).toEqual(['Bearer secret', 'Bearer secret', 'Bearer secret']);
+  expect(reads).toBe(1);
+  expect(await call(opened, url, { credential: 'OTHER' }).end).toBe(
+    'the credential of the node is not known here',
+  );
+  await opened.close();
+});
+
+test('a credential that cannot stand in a header fails the call and is not told', async () => {
+  const url = await node((_request, response) => response.end('{}'));
+  const opened = pools({ credential: () => 'two\r\nlines' });
+  const reason = await call(opened, url, { credential: 'X' }).end;
+  expect(reason).toBe('the connection to the node failed: UND_ERR_INVALID_ARG');
+  await opened.close();
+});
+
+test('a pool that nobody uses any more is closed; one with a request in flight is not', async () => {
+  let answer: (() => void) | undefined;
+  const slow = await node((_request, response) => {
+    answer = () => response.end('{}');
+  });
+  const quick = await node((_request, response) => response.end('{}'));
+  const opened = pools({ unusedMs: 50 });
+  const inFlight = call(opened, slow);
+  await call(opened, quick).end;
+  expect(opened.size).toBe(2);
+  await eventually(() => opened.size === 1);
+  await eventually(() => answer !== undefined);
+  answer?.();
+  expect(await inFlight.end).toBe('end');
+  await eventually(() => opened.size === 0);
+  await opened.close();
+});
+
+test('closing lets requests end within the grace and destroys the rest', async () => {
+  let answer: (() => void) | undefined;
+  const url = await node((_request, response) => {
+    answer = () => response.end('{}');
+  });
+  const graceful = pools();
+  const ends = call(graceful, url);
+  await eventually(() => answer !== undefined);
+  const closed = graceful.close(5000);
+  answer?.();
+  expect(await ends.end).toBe('end');
+  await closed;
+
+  answer = undefined;
+  const abrupt = pools();
+  const cut = call(abrupt, url);
+  await eventually(() => answer !== undefined);
+  await abrupt.close(20);
+  expect(await cut.end).toMatch(/^the connection to the node failed: /);
+});
+
+test('an error of ours within a call is not taken for a failure of the node', async () => {
+  const url = await node((_request, response) => response.end('{}'));
+  const opened = pools();
+  const heard = await new Promise<Error>((resolve) => {
+    const reader: CallReader = {
+      onHead: () => {
+        throw new TypeError('a fault');
+      },
+      onData: () => undefined,
+      onEnd: () => undefined,
+      onFailure: resolve,
+    };
+    const made = new NodeCall(opened.ticker, reader);
+    made.waitAtMost(1000, 'its answer');
+    made.start(opened, { url, path: '/x', body: '{}', accept: 'application/json', credential: null });
+  });
+  expect(heard).toBeInstanceOf(TypeError);
+  expect(opened.ticker.size).toBe(0);
+  await opened.close();
+});
+
+test('the clock ticks only while something waits', async () => {
+  const ticker = new Ticker(1);
+  let ticks = 0;
+  const waiting = {
+    tick: () => {
+      ticks += 1;
+    },
+  };
+  ticker.add(waiting);
+  await eventually(() => ticks > 2);
+  ticker.delete(waiting);
+  const after = ticks;
+  await new Promise((resolve) => setTimeout(resolve, 15));
+  expect(ticks).toBe(after);
+  ticker.add(waiting);
+  await eventually(() => ticks > after);
+  ticker.delete(waiting);
+});
