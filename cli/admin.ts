@@ -1,0 +1,33 @@
+/** All commands that speak to a control plane or look at its files: one line a family. */
+import type { Command } from 'commander';
+import { registerCapacity } from './commands/capacity.ts';
+import { registerCatalog } from './commands/catalog.ts';
+import { registerEvents } from './commands/events.ts';
+import { registerFleet } from './commands/fleet.ts';
+import { registerGateways } from './commands/gateways.ts';
+import { registerKeys } from './commands/keys.ts';
+import { registerNodes } from './commands/nodes.ts';
+import { registerReplay } from './commands/replay.ts';
+import { registerSnapshots } from './commands/snapshots.ts';
+import { registerTenants } from './commands/tenants.ts';
+import { registerUsage } from './commands/usage.ts';
+import { type Io, processIo } from './io.ts';
+
+const families = [
+  registerFleet,
+  registerTenants,
+  registerCatalog,
+  registerKeys,
+  registerCapacity,
+  registerNodes,
+  registerGateways,
+  registerEvents,
+  registerSnapshots,
+  registerUsage,
+  registerReplay,
+];
+
+/** Adds the admin commands. A command that is there already under the name of a noun gets that noun's verbs. */
+export function registerAdminCommands(program: Command, io: Io = processIo()): void {
+  for (const register of families) register(program, io);
+}

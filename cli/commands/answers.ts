@@ -1,0 +1,32 @@
+/** How commands show what a write or a list answered, the same in all of them. */
+import type { Query } from '../client.ts';
+import type { Thing, View } from '../render.ts';
+import type { Globals, Session } from '../session.ts';
+
+/** A write's answer: in a table one sentence, elsewhere the thing with its position. */
+export function wrote(session: Session, thing: Thing, what: string, id: string, done: string): Promise<void> {
+  return session.out.lines([`${what} ${id} ${outcome(session.globals, thing, done)}`], thing, id);
+}
+
+/** `created at position 12`, `unchanged`, or `would be created`. */
+export function outcome({ dryRun }: Globals, thing: Thing, done: string): string {
+  if (thing['unchanged'] === true) return 'unchanged';
+  return dryRun ? `would be ${done}` : `${done} at position ${String(thing['position'])}`;
+}
+
+/** Reads a list and shows it. */
+export async function showList(session: Session, path: string, view: View, query: Query = {}): Promise<void> {
+  const api = await session.api();
+  await session.out.list(await api.get(path, query), view);
+}
+
+/** Reads a single thing and shows it. */
+export async function showThing(session: Session, path: string, view: View): Promise<void> {
+  const api = await session.api();
+  await session.out.thing(await api.get(path), view);
+}
+
+/** The options of a list. */
+export interface ListOptions {
+  readonly limit?: number;
+}

@@ -1,0 +1,162 @@
+/**
+ * `headgate tier` and `headgate model`: what may be asked for, and within which limits.
+ * `set` changes what its options name and keeps the rest. The visitors' limits are the tier called `anonymous`.
+ */
+import type { Command } from 'commander';
+import { type AdminClient, route } from '../client.ts';
+import { confirmDestructive } from '../confirm.ts';
+import { CliError, usageError } from '../errors.ts';
+import type { Io } from '../io.ts';
+import { count, limit, selection } from '../options.ts';
+import { column, type Thing, type View } from '../render.ts';
+import { noun } from '../verbs.ts';
+import { type ListOptions, showList, showThing, wrote } from './answers.ts';
+
+const tierView: View = {
+  columns: [
+    column('ID', 'id'),
+    column('RANK', 'rank'),
+    column('REQ/MIN', 'requestsPerMinute'),
+    column('CONCURRENCY', 'concurrency'),
+    column('CONTEXT', 'contextTokens'),
+    column('TOKENS/MONTH', 'monthlyTokens'),
+    column('MODELS', 'models'),
+  ],
+  name: (thing) => thing['id'] ?? anonymous,
+};
+const modelView: View = {
+  columns: [
+    column('ID', 'id'),
+    column('FAMILY', 'family'),
+    column('WEIGHT', 'weight'),
+    column('ADDED', 'added'),
+  ],
+  name: (thing) => thing['id'],
+};
+
+const anonymous = 'anonymous';
+const tierPath = (id: string): string => (id === anonymous ? '/anonymous' : route`/tiers/${id}`);
+
+interface TierOptions {
+  readonly rank?: number | 'none';
+  readonly requestsPerMinute?: number | 'none';
+  readonly concurrency?: number | 'none';
+  readonly contextTokens?: number | 'none';
+  readonly monthlyTokens?: number | 'none';
+  readonly freeTurns?: number | 'none';
+  readonly models?: '*' | readonly string[];
+}
+const tierMembers = ['requestsPerMinute', 'concurrency', 'contextTokens', 'models'] as const;
+const tierOnlyMembers = ['rank', 'monthlyTokens'] as const;
+const visitorOnlyMembers = ['freeTurns'] as const;
+
+interface ModelOptions {
+  readonly family?: string;
+  readonly weight?: number;
+  readonly added?: string;
+}
+
+export function registerCatalog(program: Command, io: Io): void {
+  registerTiers(program, io);
+  registerModels(program, io);
+}
+
+function registerTiers(program: Command, io: Io): void {
+  const tier = noun(
+    program,
+    io,
+    'tier',
+    'plans: limits and included models',
+    'deployed',
+    'headgate tier list',
+  );
+  tier
+    .verb('list', 'list tiers, lowest first', 'headgate tier list')
+    .option('--limit <n>', 'at most so many', count)
+    .does<ListOptions>((session, { limit: most }) => showList(session, '/tiers', tierView, { limit: most }));
+  tier
+    .verb('get <id>', 'show one tier', 'headgate tier get Platinum', 'headgate tier get anonymous')
+    .does((session, _options, id) => showThing(session, tierPath(id), tierView));
+  tier
+    .verb(
+      'set <id>',
+      'create or change a tier; `none` lifts a limit',
+      'headgate tier set Pro --requests-per-minute 600 --models echo-small,echo-large',
+      'headgate tier set anonymous --free-turns 10',
+    )
+    .option('--rank <n>', 'its place among the tiers, lowest first', limit)
+    .option('--requests-per-minute <n>', 'requests in a minute', limit)
+    .option('--concurrency <n>', 'requests in flight', limit)
+    .option('--context-tokens <n>', 'tokens of one request', limit)
+    .option('--monthly-tokens <n>', 'tokens of one billing period', limit)
+    .option('--free-turns <n>', 'turns of a visitor; anonymous only', limit)
+    .option('--models <ids>', 'included models, separated by commas, or *', selection)
+    .does<TierOptions>(async (session, options, id) => {
+      const api = await session.api();
+      const path = tierPath(id);
+      const members = [...tierMembers, ...(id === anonymous ? visitorOnlyMembers : tierOnlyMembers)];
+      const body = merged(await present(api, path), members, options as unknown as Thing);
+      if (body['models'] === undefined)
+        throw usageError('a new tier needs --models', 'headgate tier set --help');
+      await wrote(session, await api.write('PUT', path, body), 'tier', id, 'set');
+    });
+  tier
+    .verb('delete <id>', 'delete a tier', 'headgate tier delete Starter --yes')
+    .does(async (session, _options, id) => {
+      await confirmDestructive(session, id, `delete the tier ${id}`);
+      const thing = await (await session.api()).write('DELETE', route`/tiers/${id}`);
+      await wrote(session, thing, 'tier', id, 'deleted');
+    });
+}
+
+function registerModels(program: Command, io: Io): void {
+  const model = noun(program, io, 'model', 'the catalog of models', 'deployed', 'headgate model list');
+  model
+    .verb('list', 'list the catalog', 'headgate model list')
+    .option('--limit <n>', 'at most so many', count)
+    .does<ListOptions>((session, { limit: most }) =>
+      showList(session, '/models', modelView, { limit: most }),
+    );
+  model
+    .verb('get <id>', 'show one model', 'headgate model get echo-small')
+    .does((session, _options, id) => showThing(session, route`/models/${id}`, modelView));
+  model
+    .verb('set <id>', 'add or change a model', 'headgate model set echo-large --family echo --weight 4')
+    .option('--family <text>', 'its family')
+    .option('--weight <n>', 'requests that one request counts for', count)
+    .option('--added <time>', 'when it was added, RFC 3339; now where left out')
+    .does<ModelOptions>(async (session, options, id) => {
+      const api = await session.api();
+      const path = route`/models/${id}`;
+      const members = ['family', 'weight', 'added'];
+      const body = merged(await present(api, path), members, options as unknown as Thing);
+      if (body['family'] === undefined)
+        throw usageError('a new model needs --family', `headgate model set ${id} --family NAME`);
+      await wrote(session, await api.write('PUT', path, body), 'model', id, 'set');
+    });
+  model
+    .verb('delete <id>', 'delete a model from the catalog', 'headgate model delete echo-large --yes')
+    .does(async (session, _options, id) => {
+      await confirmDestructive(session, id, `delete the model ${id}`);
+      const thing = await (await session.api()).write('DELETE', route`/models/${id}`);
+      await wrote(session, thing, 'model', id, 'deleted');
+    });
+}
+
+/** The thing as it is, or nothing where it is not there. */
+async function present(api: AdminClient, path: string): Promise<Thing> {
+  try {
+    return await api.get(path);
+  } catch (error) {
+    if (error instanceof CliError && error.exitCode === 3) return {};
+    throw error;
+  }
+}
+
+/** What is there, with the given options over it; `none` takes a member away. */
+function merged(before: Thing, members: readonly string[], options: Thing): Thing {
+  const body = members.map((member) => [member, options[member] ?? before[member]] as const);
+  return Object.fromEntries(
+    body.filter(([, value]) => value !== 'none' && value !== undefined && value !== null),
+  );
+}

@@ -1,0 +1,118 @@
+/**
+ * Waits until every gateway has confirmed a position, and says which did and how long each took.
+ * What was published stays published: a control plane that is lost while we wait is asked again until the deadline.
+ */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { type AdminClient, route } from '../client.ts';
+import { CliError, Exit, errorText, interrupted } from '../errors.ts';
+import type { Thing } from '../render.ts';
+import type { Session } from '../session.ts';
+
+export interface Confirmation {
+  readonly name: string;
+  readonly confirmed: boolean;
+  /** Since the wait began; for one that has not confirmed, how long it was waited for. */
+  readonly seconds: number;
+}
+
+/** Shows `thing` with its confirmations. Throws Exit 5 where some gateway did not confirm in time. */
+export async function waitUntilConfirmed(
+  session: Session,
+  thing: Thing,
+  waitSeconds: number,
+  what: string,
+): Promise<void> {
+  const { complete, gateways, lost } = await ask(session, Number(thing['position']), waitSeconds);
+  const lines = gateways.map(
+    ({ name, confirmed, seconds }) => `${name}  ${confirmed ? 'confirmed' : 'NOT CONFIRMED'}  ${seconds}s`,
+  );
+  const sentence = `${what} revoked at position ${String(thing['position'])}`;
+  await session.out.lines([sentence, ...lines], { ...thing, gateways }, thing['id']);
+  if (complete) return;
+  const missing = gateways.filter(({ confirmed }) => !confirmed).map(({ name }) => name);
+  const failure = new CliError(
+    missing.length > 0
+      ? `not confirmed within ${waitSeconds}s by ${missing.join(', ')}`
+      : `no gateway could be asked within ${waitSeconds}s`,
+    {
+      type: 'NotConfirmed',
+      exitCode: 5,
+      why: [
+        `it is revoked at position ${String(thing['position'])}; these gateways may still accept it`,
+        ...(lost ? [lost.message] : []),
+      ],
+      next: 'headgate gateway list, and stop a gateway that cannot catch up',
+    },
+  );
+  session.io.stderr.write(errorText(failure));
+  throw new Exit(5);
+}
+
+interface Outcome {
+  readonly complete: boolean;
+  readonly gateways: readonly Confirmation[];
+  /** The last failure to ask, where the deadline came without an answer after it. */
+  readonly lost?: CliError;
+}
+
+async function ask(session: Session, position: number, waitSeconds: number): Promise<Outcome> {
+  const api = await session.api();
+  const beganMs = performance.now();
+  const elapsed = (): number => (performance.now() - beganMs) / 1000;
+  // A person watches one line grow; a log gets a line every five seconds.
+  const stepSeconds = session.io.stderr.isTTY ? 1 : 5;
+  let last: Outcome = { complete: false, gateways: [] };
+  for (;;) {
+    const askedAt = elapsed();
+    const leftSeconds = Math.max(0, waitSeconds - askedAt);
+    try {
+      const answer = await confirmations(api, position, Math.min(stepSeconds, leftSeconds));
+      last = { complete: answer.complete, gateways: merge(last.gateways, answer.gateways, askedAt) };
+    } catch (error) {
+      if (session.signal.aborted) throw interrupted();
+      if (!(error instanceof CliError) || error.exitCode !== 7) throw error;
+      last = { ...last, complete: false, lost: error };
+      await sleep(Math.min(500, leftSeconds * 1000), undefined, { signal: session.signal }).catch(
+        () => undefined,
+      );
+    }
+    if (last.complete || elapsed() >= waitSeconds) return last;
+    tell(session, last.gateways, elapsed());
+  }
+}
+
+async function confirmations(api: AdminClient, position: number, timeoutSeconds: number): Promise<Outcome> {
+  const path = route`/confirmations/${String(position)}`;
+  const seconds = Math.round(timeoutSeconds * 1000) / 1000;
+  const answer = await api.get(path, { timeoutSeconds: seconds }, timeoutSeconds * 1000 + 10_000);
+  const gateways = (Array.isArray(answer['gateways']) ? answer['gateways'] : []) as Thing[];
+  return {
+    complete: answer['complete'] === true,
+    gateways: gateways.map(({ name, confirmed, seconds: took }) => ({
+      name: String(name),
+      confirmed: confirmed === true,
+      seconds: Number(took) || 0,
+    })),
+  };
+}
+
+/** Who had confirmed keeps the time it took; the others' times count from the beginning of the whole wait. */
+function merge(
+  before: readonly Confirmation[],
+  now: readonly Confirmation[],
+  askedAtSeconds: number,
+): Confirmation[] {
+  return now.map((gateway) => {
+    const earlier = before.find(({ name }) => name === gateway.name);
+    if (earlier?.confirmed && gateway.confirmed) return earlier;
+    return { ...gateway, seconds: Math.round((askedAtSeconds + gateway.seconds) * 1000) / 1000 };
+  });
+}
+
+function tell(session: Session, gateways: readonly Confirmation[], elapsedSeconds: number): void {
+  const waiting = gateways.filter(({ confirmed }) => !confirmed).map(({ name }) => name);
+  const done = gateways.length - waiting.length;
+  session.note(
+    `confirmed ${done}/${gateways.length} gateways  ${elapsedSeconds.toFixed(1)}s  waiting for ${waiting.join(', ') || 'the control plane'}`,
+  );
+}

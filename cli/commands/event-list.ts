@@ -1,0 +1,42 @@
+/** Events as lists and tails show them, and the reading of a list that takes several answers. */
+import type { AdminClient, Query } from '../client.ts';
+import { column, type Thing, type View } from '../render.ts';
+
+export const eventView: View = {
+  columns: [
+    column('POSITION', 'position'),
+    column('AT', 'at'),
+    column('TYPE', 'type'),
+    column('BY', 'by'),
+    column('DATA', 'data'),
+    column('WHY', 'why'),
+  ],
+  name: (thing) => thing['position'],
+};
+
+/** Which events are asked for. */
+export interface EventQuery {
+  readonly from?: number;
+  readonly to?: number;
+  readonly type?: string;
+  readonly limit?: number;
+}
+/** Events asked for in one answer at most; longer lists are read in pages. */
+const pageMax = 10_000;
+
+/** Every event asked for, however many answers it takes. */
+export async function allEvents(api: AdminClient, options: EventQuery): Promise<Thing> {
+  const { type, to, limit = Number.POSITIVE_INFINITY } = options;
+  const items: Thing[] = [];
+  let from = options.from;
+  for (;;) {
+    const left = limit - items.length;
+    const query: Query = { from, to, type, limit: left < pageMax ? left : undefined };
+    const answer = await api.get('/events', { ...query }, 120_000);
+    items.push(...((Array.isArray(answer['items']) ? answer['items'] : []) as Thing[]));
+    const next = answer['nextFrom'];
+    if (typeof next !== 'number' || next <= (from ?? 0) || items.length >= limit)
+      return { items: items.slice(0, limit), position: answer['position'] };
+    from = next;
+  }
+}

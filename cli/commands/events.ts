@@ -1,0 +1,74 @@
+/** `headgate events`: what happened, as a list, a live tail, or the raw log for replay elsewhere. */
+import { open } from 'node:fs/promises';
+import { resolve } from 'node:path';
+import type { Command } from 'commander';
+import { CliError } from '../errors.ts';
+import { type Io, writeAll } from '../io.ts';
+import { count, position } from '../options.ts';
+import type { Session } from '../session.ts';
+import { noun } from '../verbs.ts';
+import { allEvents, type EventQuery, eventView } from './event-list.ts';
+import type { TailOptions } from './tail.ts';
+
+export function registerEvents(program: Command, io: Io): void {
+  const events = noun(program, io, 'events', 'the control log', 'past', 'headgate events tail');
+  events
+    .verb('list', 'list events from position 1', 'headgate events list --type key.revoked -o jsonl')
+    .option('--from <position>', 'from this position', position)
+    .option('--to <position>', 'to this position', position)
+    .option('--type <type>', 'of this type only')
+    .option('--limit <n>', 'at most so many', count)
+    .does<EventQuery>(async (session, options) => {
+      const to = options.to ?? session.globals.at;
+      await session.out.list(
+        await allEvents(await session.api(), { ...options, ...(to !== undefined && { to }) }),
+        eventView,
+      );
+    });
+  events
+    .verb(
+      'tail',
+      'follow events as they happen',
+      'headgate events tail',
+      'headgate events tail --from 1 --until-end',
+    )
+    .option('--from <position>', 'from this position; from now on where left out', position)
+    .option('--type <type>', 'of this type only')
+    .option('--until-end', 'stop at the end of the log')
+    .does<TailOptions>(async (session, options) => {
+      const { tail } = await import('./tail.ts');
+      await tail(session, options);
+    });
+  events
+    .verb('export', 'write the raw log, a record a line', 'headgate events export --out log.jsonl')
+    .option('--from <position>', 'from this position', position)
+    .option('--out <file>', 'into a new file, mode 0600, instead of stdout')
+    .does<{ readonly from?: number; readonly out?: string }>(exportLog);
+}
+
+async function exportLog(
+  session: Session,
+  { from, out }: { readonly from?: number; readonly out?: string },
+): Promise<void> {
+  const { pieces } = await (await session.api()).open('/log', { from }, 120_000);
+  if (out === undefined) {
+    for await (const piece of pieces) await writeAll(session.io.stdout, piece);
+    return;
+  }
+  const target = await open(resolve(session.io.cwd, out), 'wx', 0o600).catch((error: unknown) => {
+    throw new CliError(`${out} cannot be made`, {
+      type: 'InvalidFile',
+      exitCode: 2,
+      why: (error as NodeJS.ErrnoException).code ?? '',
+      next: 'name another file with --out',
+      cause: error,
+    });
+  });
+  try {
+    for await (const piece of pieces) await target.writeFile(piece);
+    await target.sync();
+  } finally {
+    await target.close();
+  }
+  session.note(`written to ${out}`);
+}

@@ -1,0 +1,64 @@
+/** Reads an exported log: a line a record, `{"offset","value":BASE64,"signature"?:BASE64}`. Nothing in it is trusted. */
+import { createReadStream } from 'node:fs';
+import type { LogRecord } from '../../shared/log/control-log.ts';
+import { CliError } from '../errors.ts';
+
+/** More than the largest commit in base64. */
+const lineBytesMax = 4 * 1024 * 1024;
+
+/** Yields records in batches. Throws a CliError with exit 2 and the number of the line that is none. */
+export async function* exportedRecords(path: string, batchMax: number): AsyncIterable<readonly LogRecord[]> {
+  let batch: LogRecord[] = [];
+  let number = 0;
+  for await (const line of lines(path)) {
+    number++;
+    if (line.trim() === '') continue;
+    batch.push(recordOf(line, path, number));
+    if (batch.length < batchMax) continue;
+    yield batch;
+    batch = [];
+  }
+  if (batch.length > 0) yield batch;
+}
+
+async function* lines(path: string): AsyncIterable<string> {
+  let rest = Buffer.alloc(0);
+  try {
+    for await (const chunk of createReadStream(path, { highWaterMark: 256 * 1024 })) {
+      rest = Buffer.concat([rest, chunk as Buffer]);
+      for (let at = rest.indexOf(10); at >= 0; at = rest.indexOf(10)) {
+        yield rest.toString('utf8', 0, at);
+        rest = rest.subarray(at + 1);
+      }
+      if (rest.length > lineBytesMax) throw new Error(`a line has more than ${lineBytesMax} bytes`);
+    }
+  } catch (error) {
+    const { code, message } = error as NodeJS.ErrnoException;
+    throw new CliError(`${path} cannot be read`, {
+      type: 'InvalidFile',
+      exitCode: 2,
+      why: code ?? message,
+      cause: error,
+    });
+  }
+  if (rest.length > 0) yield rest.toString('utf8');
+}
+
+function recordOf(line: string, path: string, number: number): LogRecord {
+  try {
+    const { offset, value, signature } = JSON.parse(line) as Record<string, unknown>;
+    if (!Number.isSafeInteger(offset) || typeof value !== 'string') throw new Error('a member is missing');
+    return {
+      offset: offset as number,
+      value: Buffer.from(value, 'base64'),
+      signature: typeof signature === 'string' ? Buffer.from(signature, 'base64') : null,
+    };
+  } catch (error) {
+    throw new CliError(`${path}:${number}:1 is not a record of an exported log`, {
+      type: 'InvalidFile',
+      exitCode: 2,
+      next: 'headgate events export --out log.jsonl',
+      cause: error,
+    });
+  }
+}

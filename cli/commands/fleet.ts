@@ -1,0 +1,133 @@
+/** `apply`, `diff`, `export` and `validate`: the fleet as one file. Faults of a file are found without a control plane. */
+import type { Command } from 'commander';
+import type { Fleet } from '../../schemas/fleet.ts';
+import { confirmDestructive } from '../confirm.ts';
+import { asCliError, CliError, Exit } from '../errors.ts';
+import type { Io } from '../io.ts';
+import type { Thing } from '../render.ts';
+import type { Session } from '../session.ts';
+import { readInput } from '../settings.ts';
+import { printable } from '../text.ts';
+import { groups, verb } from '../verbs.ts';
+
+interface FileOptions {
+  readonly file: string;
+  readonly prune?: boolean;
+}
+
+export function registerFleet(program: Command, io: Io): void {
+  const fileFlag = ['-f, --file <file>', 'the fleet file; - reads stdin'] as const;
+  const pruneFlag = ['--prune', 'also remove what the file does not have'] as const;
+  verb(program, io, 'apply', 'make the fleet what a file says', [
+    'headgate apply -f fleet.yaml',
+    'headgate apply -f fleet.yaml --prune --yes --if-at 18240',
+  ])
+    .required(...fileFlag)
+    .option(...pruneFlag)
+    .does<FileOptions>(apply);
+  verb(program, io, 'diff', 'show what applying a file would change; exit 1 where it would', [
+    'headgate diff -f fleet.yaml',
+  ])
+    .required(...fileFlag)
+    .option(...pruneFlag)
+    .does<FileOptions>(diff);
+  verb(program, io, 'export', 'write the present fleet as a file', ['headgate export > fleet.yaml']).does(
+    async (session) => {
+      const fleet = await (await session.api()).get('/fleet');
+      const { format } = session.defaultFormat('yaml');
+      await session.defaultFormat(format === 'table' || format === 'name' ? 'yaml' : format).document(fleet);
+    },
+  );
+  verb(program, io, 'validate', 'check a fleet file, without a control plane', [
+    'headgate validate -f fleet.yaml',
+  ])
+    .required(...fileFlag)
+    .does<FileOptions>(async (session, { file }) => {
+      await readFleet(session, file);
+      await session.out.lines([`${file} is valid`], { file, valid: true }, file);
+    });
+  for (const command of program.commands) {
+    if (['apply', 'diff', 'export', 'validate'].includes(command.name())) command.helpGroup(groups.deployed);
+  }
+}
+
+/** The document of the file. Where it is invalid, tells every fault on stderr and throws Exit 2. */
+async function readFleet(session: Session, file: string): Promise<Fleet> {
+  const text = await readInput(session.io, file);
+  const { faultLine, parseFleet } = await import('../../shared/fleet-file.ts');
+  const read = parseFleet(text, file === '-' ? 'stdin' : file);
+  if ('fleet' in read) return read.fleet;
+  for (const fault of read.faults) session.io.stderr.write(`${printable(faultLine(fault))}\n`);
+  throw new Exit(2);
+}
+
+interface Change {
+  readonly action: string;
+  readonly kind: string;
+  readonly id: string;
+  readonly fields: readonly string[];
+}
+
+function changesOf(answer: Thing): Change[] {
+  const changes = (Array.isArray(answer['changes']) ? answer['changes'] : []) as Thing[];
+  return changes.map(({ action, kind, id, fields }) => ({
+    action: String(action),
+    kind: String(kind),
+    id: String(id),
+    fields: Array.isArray(fields) ? fields.map(String) : [],
+  }));
+}
+
+async function apply(session: Session, { file, prune }: FileOptions): Promise<void> {
+  const fleet = await readFleet(session, file);
+  const api = await session.api();
+  const body = { fleet, ...(prune && { prune }) };
+  // Only pruning removes.
+  if (prune && !session.globals.yes && !session.globals.dryRun) {
+    const removed = changesOf(await api.ask('/fleet/diff', body)).filter(({ action }) => action === 'remove');
+    for (const { kind, id } of removed) session.note(`- ${kind} ${id}`);
+    if (removed.length > 0) await confirmDestructive(session, 'remove', `remove ${removed.length} things`);
+  }
+  const answer = await api.write('POST', '/fleet/apply', body);
+  const changes = changesOf(answer);
+  if (changes.length === 0) return session.out.lines(['unchanged'], answer, 'unchanged');
+  const done: Record<string, string> = { create: 'created', change: 'changed', remove: 'removed' };
+  const would = session.globals.dryRun ? 'would be ' : '';
+  const lines = changes.map(
+    ({ action, kind, id, fields }) => `${kind} ${id} ${would}${done[action] ?? action}${listed(fields)}`,
+  );
+  await session.out.lines(lines, answer, changes.map(({ id }) => id).join(' '));
+  if (!session.globals.dryRun) session.note(`applied at position ${String(answer['position'])}`);
+}
+
+function listed(fields: readonly string[]): string {
+  return fields.length > 0 ? ` (${fields.join(', ')})` : '';
+}
+
+/** Exit 0: nothing would change; 1: something would; every error is 2 or more. */
+async function diff(session: Session, { file, prune }: FileOptions): Promise<void> {
+  let answer: Thing;
+  try {
+    const fleet = await readFleet(session, file);
+    answer = await (await session.api()).ask('/fleet/diff', { fleet, ...(prune && { prune }) });
+  } catch (error) {
+    throw neverOne(error);
+  }
+  const changes = changesOf(answer);
+  const signs: Record<string, string> = { create: '+', change: '~', remove: '-' };
+  const lines = changes.map(
+    ({ action, kind, id, fields }) => `${signs[action] ?? '?'} ${kind} ${id}${listed(fields)}`,
+  );
+  await session.out.lines(lines, answer, changes.map(({ id }) => id).join(' '));
+  if (changes.length === 0) return;
+  session.note(`compared at position ${String(answer['position'])}; apply with --if-at to hold it to that`);
+  throw new Exit(1);
+}
+
+function neverOne(error: unknown): unknown {
+  if (error instanceof Exit) return error;
+  const failure = asCliError(error);
+  const { type, message, why, next, exitCode } = failure;
+  if (exitCode !== 1) return failure;
+  return new CliError(message, { type, exitCode: 2, why, cause: error, ...(next !== undefined && { next }) });
+}

@@ -1,0 +1,107 @@
+/** `headgate gateway` and `headgate status`: how far every process is, and whether their states agree. */
+import { join, resolve } from 'node:path';
+import type { Command } from 'commander';
+import { route } from '../client.ts';
+import { CliError, Exit, usageError } from '../errors.ts';
+import type { Io } from '../io.ts';
+import { column, type Mood, type Thing, type View } from '../render.ts';
+import type { Session } from '../session.ts';
+import { readContext } from '../settings.ts';
+import { groups, noun, verb } from '../verbs.ts';
+import { showList, showThing } from './answers.ts';
+
+const moods: Readonly<Record<string, Mood>> = {
+  SYNCED: 'good',
+  LAGGING: 'warn',
+  STALE: 'bad',
+  DIVERGED: 'bad',
+};
+const seconds = (member: string) => (thing: Thing) =>
+  typeof thing[member] === 'number' ? `${thing[member].toFixed(1)}s` : undefined;
+
+const gatewayView: View = {
+  columns: [
+    column('NAME', 'name'),
+    { ...column('STATE', 'state'), mood: (thing) => moods[String(thing['state'])] },
+    column('APPLIED', 'applied'),
+    column('LAG-EV', 'lagEvents'),
+    { heading: 'FRESH', cell: seconds('freshSeconds') },
+    column('DIGEST', 'digest'),
+    { heading: 'SEEN', cell: seconds('seenSeconds') },
+    column('WHEN-STALE', 'stalePolicy'),
+    column('HALTED', 'halted'),
+  ],
+  name: (thing) => thing['name'],
+};
+const verdictView: View = {
+  columns: [
+    column('NAME', 'name'),
+    {
+      heading: 'VERDICT',
+      cell: (thing) => (thing['verified'] === true ? 'verified' : 'DIFFERS'),
+      mood: (thing) => (thing['verified'] === true ? 'good' : 'bad'),
+    },
+    column('POSITION', 'position'),
+    column('DIGEST', 'digest'),
+    column('ROWS', 'rows'),
+    column('DIFFERING', 'differing'),
+  ],
+  name: (thing) => thing['name'],
+};
+
+export function registerGateways(program: Command, io: Io): void {
+  const gateway = noun(program, io, 'gateway', 'gateways', 'healthy', 'headgate gateway list');
+  gateway
+    .verb('list', 'list gateways and how far each is', 'headgate gateway list')
+    .does((session) => showList(session, '/gateways', gatewayView));
+  gateway
+    .verb('get <name>', 'show one gateway', 'headgate gateway get gw-1')
+    .does((session, _options, name) => showThing(session, route`/gateways/${name}`, gatewayView));
+  gateway
+    .verb(
+      'verify [name]',
+      "recompute the digests of a gateway's state from its rows, on this machine",
+      'headgate gateway verify',
+      'headgate gateway verify gw-1 --data /var/lib/headgate/gw-1',
+    )
+    .option('--data <folder>', "the gateway's data folder; otherwise those of the context")
+    .does<{ readonly data?: string }>(verifyGateways);
+  verb(program, io, 'status', 'show the log and the replica that answers', ['headgate status']).does(
+    (session) => showThing(session, '/status', { columns: [], name: (thing) => thing['log'] }),
+  );
+  program.commands.find((command) => command.name() === 'status')?.helpGroup(groups.healthy);
+}
+
+async function verifyGateways(
+  session: Session,
+  { data }: { readonly data?: string },
+  name?: string,
+): Promise<void> {
+  const folders = foldersOf(session, name, data);
+  const { inspectState } = await import('./state-file.ts');
+  const verdicts: Thing[] = folders.map(({ name: gateway, folder }) => ({
+    name: gateway,
+    ...inspectState(join(folder, 'state.db')),
+  }));
+  const [only] = verdicts;
+  if (only && (name !== undefined || data !== undefined) && session.out.format !== 'table')
+    await session.out.thing(only, verdictView);
+  else await session.out.list({ items: verdicts }, verdictView);
+  if (verdicts.every(({ verified }) => verified === true)) return;
+  session.note('a state that differs is rebuilt when its gateway starts again');
+  throw new Exit(1);
+}
+
+function foldersOf(session: Session, name: string | undefined, data: string | undefined) {
+  if (data !== undefined) return [{ name: name ?? data, folder: resolve(session.io.cwd, data) }];
+  const known = readContext(session.io).gateways;
+  const wanted = known.filter((gateway) => name === undefined || gateway.name === name);
+  if (wanted.length > 0) return wanted.map((gateway) => ({ name: gateway.name, folder: gateway.dataDir }));
+  if (name === undefined || known.length === 0)
+    throw usageError('no gateway of this machine is known', 'headgate gateway verify --data FOLDER');
+  throw new CliError(`the context knows no gateway ${name}`, {
+    type: 'NotFound',
+    exitCode: 3,
+    next: 'headgate gateway verify --data FOLDER',
+  });
+}

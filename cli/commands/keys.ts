@@ -1,0 +1,95 @@
+/** `headgate key`: create, list, revoke, and the proof that a revocation is in force. */
+import type { Command } from 'commander';
+import { route } from '../client.ts';
+import { confirmDestructive } from '../confirm.ts';
+import type { Io } from '../io.ts';
+import { count, durationSeconds } from '../options.ts';
+import { column, type View } from '../render.ts';
+import { type Noun, noun } from '../verbs.ts';
+import { type ListOptions, outcome, showList, showThing } from './answers.ts';
+import { waitUntilConfirmed } from './confirmations.ts';
+import { secretPlace, showSecret, withSecret } from './secrets.ts';
+
+const keyView: View = {
+  columns: [
+    column('ID', 'id'),
+    column('ORGANISATION', 'organisation'),
+    column('NAME', 'name'),
+    {
+      ...column('STATE', 'state'),
+      mood: (thing) => (thing['state'] === 'active' ? 'good' : 'warn'),
+    },
+    column('EXPIRES', 'expiresAt'),
+    column('CREATED', 'createdAt'),
+    column('BY', 'createdBy'),
+  ],
+  name: (thing) => thing['id'],
+};
+
+interface CreateOptions {
+  readonly org: string;
+  readonly name: string;
+  readonly expires: string;
+  readonly out?: string;
+}
+
+export function registerKeys(program: Command, io: Io): void {
+  const key = noun(program, io, 'key', 'API keys', 'deployed', 'headgate key list --org acme');
+  registerCreate(key);
+  key
+    .verb('list', 'list keys, without their values', 'headgate key list --org acme')
+    .option('--org <id>', 'of this organisation only')
+    .option('--limit <n>', 'at most so many', count)
+    .does<ListOptions & { readonly org?: string }>((session, { org, limit }) =>
+      showList(session, '/keys', keyView, { organisation: org, limit }),
+    );
+  key
+    .verb('get <key-id>', 'show one key, without its value', 'headgate key get key-3k9…')
+    .does((session, _options, id) => showThing(session, route`/keys/${id}`, keyView));
+  registerRevoke(key);
+}
+
+function registerCreate(key: Noun): void {
+  key
+    .verb(
+      'create',
+      'create a key; its value is shown once, alone on stdout',
+      'headgate key create --org acme --name "billing job" --expires 90d',
+      'headgate key create --org acme --name ci --expires 1y --out ci.key',
+    )
+    .required('--org <id>', 'the organisation it belongs to')
+    .required('--name <text>', 'where it is used')
+    .required('--expires <choice>', 'never, 30d, 90d or 1y')
+    .option('--out <file>', 'write the value to a new file, mode 0600, instead of stdout')
+    .does<CreateOptions>(async (session, { org, name, expires, out }) => {
+      const api = await session.api();
+      const place = secretPlace(session, out);
+      const body = { organisation: org, name, expires };
+      const thing = await withSecret(place, () => api.write('POST', '/keys', body));
+      const id = String(thing['id']);
+      await showSecret(session, place, thing, {
+        summary: `key ${id} "${name}" of ${org}, expires: ${expires}`,
+        revoke: `headgate key revoke ${id}`,
+      });
+    });
+}
+
+function registerRevoke(key: Noun): void {
+  key
+    .verb(
+      'revoke <key-id>',
+      'revoke a key; with --wait, prove that every gateway refuses it',
+      'headgate key revoke key-3k9… --yes --wait --why leaked',
+    )
+    .option('--wait [duration]', 'wait until every gateway has confirmed it (60s)', (text) =>
+      durationSeconds(text),
+    )
+    .does<{ readonly wait?: number | true }>(async (session, { wait }, id) => {
+      const path = route`/keys/${id}/revoke`;
+      await confirmDestructive(session, id, `revoke the key ${id}`);
+      const thing = await (await session.api()).write('POST', path);
+      if (wait === undefined || session.globals.dryRun)
+        return session.out.lines([`key ${id} ${outcome(session.globals, thing, 'revoked')}`], thing, id);
+      await waitUntilConfirmed(session, thing, wait === true ? 60 : wait, `key ${id}`);
+    });
+}

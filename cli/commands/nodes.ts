@@ -1,0 +1,159 @@
+/** `headgate node`: inference servers, where they stand, and the tokens of their agents. */
+import type { Command } from 'commander';
+import { route } from '../client.ts';
+import { confirmDestructive } from '../confirm.ts';
+import { usageError } from '../errors.ts';
+import type { Io } from '../io.ts';
+import { count, place } from '../options.ts';
+import { column, type Mood, type Thing, type View } from '../render.ts';
+import { groups, type Noun, noun, verb, withExamples } from '../verbs.ts';
+import { type ListOptions, showList, showThing, wrote } from './answers.ts';
+import { secretPlace, showSecret, withSecret } from './secrets.ts';
+
+const nodeView: View = {
+  columns: [
+    column('ID', 'id'),
+    { heading: 'PLACE', cell: placeText },
+    { heading: 'STATE', cell: stateText, mood: stateMood },
+    column('LOADED', 'loaded'),
+    column('DIALECT', 'dialect'),
+    column('URL', 'url'),
+  ],
+  name: (thing) => thing['id'],
+};
+const tokenView: View = {
+  columns: [
+    column('ID', 'id'),
+    column('NODE', 'node'),
+    column('STATE', 'state'),
+    column('CREATED', 'createdAt'),
+  ],
+  name: (thing) => thing['id'],
+};
+
+function placeText(thing: Thing): string {
+  const { kind, id } = (thing['place'] ?? {}) as { readonly kind?: unknown; readonly id?: unknown };
+  return id === undefined ? String(kind) : `${String(kind)}:${String(id)}`;
+}
+function stateText(thing: Thing): string {
+  if (thing['drained'] === true) return 'drained';
+  return thing['up'] === true ? 'up' : 'down';
+}
+function stateMood(thing: Thing): Mood {
+  return ({ up: 'good', drained: 'warn', down: 'bad' } as const)[
+    stateText(thing) as 'up' | 'drained' | 'down'
+  ];
+}
+
+interface RegisterOptions {
+  readonly place: ReturnType<typeof place>;
+  readonly url: string;
+  readonly dialect: string;
+  readonly agent?: boolean;
+  readonly credential?: string;
+  readonly served?: readonly string[];
+}
+
+export function registerNodes(program: Command, io: Io): void {
+  const node = noun(program, io, 'node', 'inference servers', 'healthy', 'headgate node list');
+  node
+    .verb('list', 'list nodes', 'headgate node list')
+    .option('--limit <n>', 'at most so many', count)
+    .does<ListOptions>((session, { limit }) => showList(session, '/nodes', nodeView, { limit }));
+  node
+    .verb('get <id>', 'show one node', 'headgate node get pool-1')
+    .does((session, _options, id) => showThing(session, route`/nodes/${id}`, nodeView));
+  registerRegister(node);
+  for (const [name, done] of [
+    ['drain', 'drained'],
+    ['undrain', 'undrained'],
+  ] as const) {
+    const summary = name === 'drain' ? 'send it no new requests' : 'send it requests again';
+    node.verb(`${name} <id>`, summary, `headgate node ${name} pool-1`).does(async (session, _options, id) => {
+      const path = route`/nodes/${id}/${name}`;
+      await wrote(session, await (await session.api()).write('POST', path), 'node', id, done);
+    });
+  }
+  node
+    .verb('remove <id>', 'remove a node', 'headgate node remove pool-1 --yes')
+    .does(async (session, _options, id) => {
+      await confirmDestructive(session, id, `remove the node ${id}`);
+      const thing = await (await session.api()).write('DELETE', route`/nodes/${id}`);
+      await wrote(session, thing, 'node', id, 'removed');
+    });
+  const command = program.commands.find((known) => known.name() === 'node');
+  if (command) registerTokens(command, io);
+}
+
+function registerRegister(node: Noun): void {
+  const register = node
+    .verb(
+      'register <id>',
+      'register an inference server',
+      'headgate node register pool-1 --place pool --url http://10.0.0.5:8000 --dialect vllm',
+      'headgate node register a1 --place organisation:acme --url http://10.0.0.6:8080 --dialect llamacpp --agent',
+    )
+    .required('--url <url>', 'its base address')
+    .required('--dialect <dialect>', 'vllm, sglang, llamacpp or ollama')
+    .option('--agent', 'an agent beside it reports its health; otherwise it is probed')
+    .option('--credential <name>', 'name under which gateways find its credential')
+    .repeated('--served <model=name>', 'the name under which the engine knows a model; may be repeated');
+  register.command.requiredOption('--place <place>', 'pool, stack:ID or organisation:ID', place);
+  register.does<RegisterOptions>(async (session, options, id) => {
+    const { place: at, url, dialect, agent, credential, served } = options;
+    const body = {
+      id,
+      place: at,
+      url,
+      dialect,
+      ...(agent && { agent }),
+      ...(credential !== undefined && { credential }),
+      ...(served && { models: servedNames(served) }),
+    };
+    await wrote(session, await (await session.api()).write('POST', '/nodes', body), 'node', id, 'registered');
+  });
+}
+
+function servedNames(pairs: readonly string[]): Record<string, string> {
+  return Object.fromEntries(
+    pairs.map((pair) => {
+      const at = pair.indexOf('=');
+      if (at < 1 || at === pair.length - 1) throw usageError('--served is written MODEL=NAME');
+      return [pair.slice(0, at), pair.slice(at + 1)];
+    }),
+  );
+}
+
+function registerTokens(node: Command, io: Io): void {
+  const token = withExamples(
+    node.command('token').description('tokens of node agents').helpGroup(groups.healthy),
+    ['headgate node token list pool-1'],
+  );
+  verb(token, io, 'create <node>', 'create a token; its value is shown once, alone on stdout', [
+    'headgate node token create pool-1 --out pool-1.token',
+  ])
+    .option('--out <file>', 'write the value to a new file, mode 0600, instead of stdout')
+    .does<{ readonly out?: string }>(async (session, { out }, node_) => {
+      const api = await session.api();
+      const path = route`/nodes/${node_}/tokens`;
+      const secret = secretPlace(session, out);
+      const thing = await withSecret(secret, () => api.write('POST', path));
+      const id = String(thing['id']);
+      await showSecret(session, secret, thing, {
+        summary: `token ${id} of node ${node_}`,
+        revoke: `headgate node token revoke ${id}`,
+      });
+    });
+  verb(token, io, 'revoke <token-id>', 'revoke a token and end its session', [
+    'headgate node token revoke tok-1 --yes',
+  ]).does(async (session, _options, id) => {
+    const path = route`/tokens/${id}/revoke`;
+    await confirmDestructive(session, id, `revoke the token ${id}`);
+    await wrote(session, await (await session.api()).write('POST', path), 'token', id, 'revoked');
+  });
+  verb(token, io, 'list <node>', 'list the tokens of a node', ['headgate node token list pool-1'])
+    .option('--limit <n>', 'at most so many', count)
+    .does<ListOptions>((session, { limit }, node_) =>
+      showList(session, route`/nodes/${node_}/tokens`, tokenView, { limit }),
+    );
+}

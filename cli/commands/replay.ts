@@ -1,0 +1,132 @@
+/**
+ * `headgate replay`: folds a log in memory and shows where it leads, position and digests.
+ * Two machines that replay the same log must show the same digests; --verify adds the proof that rows and digests agree.
+ */
+import { existsSync } from 'node:fs';
+import { resolve } from 'node:path';
+import type { Command } from 'commander';
+import type { LogRecord } from '../../shared/log/control-log.ts';
+import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
+import { CliError, Exit, interrupted, usageError } from '../errors.ts';
+import type { Io } from '../io.ts';
+import { position } from '../options.ts';
+import type { Session } from '../session.ts';
+import { readContext } from '../settings.ts';
+import { groups, verb } from '../verbs.ts';
+
+interface Options {
+  readonly fromLog?: boolean;
+  readonly to?: number;
+  readonly verify?: boolean;
+}
+
+const batchRecords = 500;
+const topic = 'headgate.control';
+
+export function registerReplay(program: Command, io: Io): void {
+  const replay = verb(program, io, 'replay [file]', 'fold a log anew and show its digests', [
+    'headgate replay log.jsonl --verify',
+    'headgate replay --from-log --to 1000',
+  ]);
+  replay
+    .option('--from-log', 'read the control log itself: HEADGATE_LOG, or the one of the context')
+    .option('--to <position>', 'stop at this position', position)
+    .option('--verify', 'recompute the digests from the rows')
+    .command.helpGroup(groups.past);
+  replay.does<Options>((session, options, file?: string) => run(session, options, file));
+}
+
+async function run(session: Session, options: Options, file: string | undefined): Promise<void> {
+  if ((file === undefined) === (options.fromLog !== true))
+    throw usageError('name either a file or --from-log', 'headgate replay --help');
+  const { memorySnapshot } = await import('../../shared/snapshot/open-snapshot.ts');
+  const { verify } = await import('../../shared/snapshot/verify.ts');
+  const snapshot = memorySnapshot();
+  try {
+    const records = file === undefined ? recordsOfLog(session) : recordsOfFile(resolve(session.io.cwd, file));
+    await foldAll(session, snapshot, records, options.to);
+    if (snapshot.seq === 0) throw noLog();
+    const { log, seq, skipped, halt, divergedAt } = snapshot;
+    const differing = options.verify ? verify(snapshot.db).differing : [];
+    const thing = {
+      log,
+      position: seq,
+      digest: snapshot.digest(),
+      digests: snapshot.digests(),
+      skipped,
+      ...(options.verify && { verified: differing.length === 0 && divergedAt === null, differing }),
+      ...(divergedAt !== null && { divergedAt }),
+      ...(halt && { halted: `at position ${halt.seq}: ${halt.reason}` }),
+    };
+    await session.out.thing(thing, { name: () => log });
+    if (halt || divergedAt !== null || differing.length > 0) throw new Exit(1);
+    if (options.to !== undefined && seq < options.to)
+      throw new CliError(`the log ends at position ${seq}, before ${options.to}`, {
+        type: 'NotFound',
+        exitCode: 3,
+      });
+  } finally {
+    snapshot.close();
+  }
+}
+
+function noLog(): CliError {
+  return new CliError('no record of a control log is there', {
+    type: 'InvalidFile',
+    exitCode: 2,
+    next: 'headgate events export --out log.jsonl',
+  });
+}
+
+/** Folds record after record until the end, `to`, or a halt. */
+async function foldAll(
+  session: Session,
+  snapshot: Snapshot,
+  records: AsyncIterable<readonly LogRecord[]>,
+  to: number | undefined,
+): Promise<void> {
+  const { parseCommit } = await import('../../schemas/commit.ts');
+  let toldMs = performance.now();
+  for await (const batch of records) {
+    if (session.signal.aborted) throw interrupted();
+    // A record behind `to` cannot be the next one yet, so leaving it out changes nothing before it.
+    const wanted = batch.filter(({ value }) => to === undefined || (parseCommit(value)?.seq ?? 0) <= to);
+    snapshot.apply(wanted);
+    if (snapshot.halt || (to !== undefined && snapshot.seq >= to)) return;
+    if (performance.now() - toldMs > 5000) {
+      session.note(`position ${snapshot.seq}`);
+      toldMs = performance.now();
+    }
+  }
+}
+
+async function* recordsOfFile(path: string): AsyncIterable<readonly LogRecord[]> {
+  const { exportedRecords } = await import('./exported-log.ts');
+  yield* exportedRecords(path, batchRecords);
+}
+
+async function* recordsOfLog(session: Session): AsyncIterable<readonly LogRecord[]> {
+  const url = session.io.env['HEADGATE_LOG'] || readContext(session.io).log;
+  if (!url) throw usageError('no log is known', 'set HEADGATE_LOG, for example sqlite:./data/log');
+  const { openLog, parseLogUrl } = await import('../../shared/log/open-log.ts');
+  const { embeddedLogPath } = await import('../../shared/log/embedded-log.ts');
+  const parsed = parseLogUrl(url);
+  // Opening makes what is not there; a replay must leave no trace.
+  if (parsed.kind === 'sqlite' && !existsSync(embeddedLogPath(parsed.folder, { topic })))
+    throw new CliError('there is no control log at this address', {
+      type: 'Unreachable',
+      exitCode: 7,
+      next: 'check HEADGATE_LOG',
+    });
+  const log = await openLog(url, { topic });
+  try {
+    const end = await log.end();
+    if (end === 0) return;
+    for await (const { records, nextOffset } of log.tail({ from: 0, recordsMax: batchRecords })) {
+      yield records;
+      if (nextOffset >= end) return;
+    }
+  } finally {
+    await log.close();
+  }
+}

@@ -1,0 +1,73 @@
+/** `headgate snapshot`: the present state as one file, checked when it is saved and whenever it is looked at. */
+import { createHash, randomUUID } from 'node:crypto';
+import { open, rename, rm } from 'node:fs/promises';
+import { resolve } from 'node:path';
+import type { Command } from 'commander';
+import { CliError, Exit } from '../errors.ts';
+import type { Io } from '../io.ts';
+import type { Session } from '../session.ts';
+import { noun } from '../verbs.ts';
+
+export function registerSnapshots(program: Command, io: Io): void {
+  const snapshot = noun(program, io, 'snapshot', 'state files', 'past', 'headgate snapshot save backup.db');
+  snapshot
+    .verb('save <file>', 'save the present state', 'headgate snapshot save backup.db')
+    .does((session, _options, file) => save(session, file));
+  snapshot
+    .verb('inspect <file>', 'show and verify a saved state', 'headgate snapshot inspect backup.db')
+    .does(async (session, _options, file) => {
+      const { inspectState } = await import('./state-file.ts');
+      const found = inspectState(resolve(session.io.cwd, file));
+      await session.out.thing({ file, ...found }, { name: () => file });
+      if (!found.verified) throw new Exit(1);
+    });
+}
+
+/** The file is there whole and checked, or not at all. */
+async function save(session: Session, file: string): Promise<void> {
+  const api = await session.api();
+  const { headers, pieces } = await api.open('/snapshot', {}, 120_000);
+  const path = resolve(session.io.cwd, file);
+  const part = `${path}.${randomUUID().slice(0, 8)}.part`;
+  try {
+    const { sha256, bytes } = await download(pieces, part);
+    if (sha256 !== headers.get('x-headgate-sha256'))
+      throw new CliError('what arrived is not what was sent', {
+        type: 'DamagedSnapshot',
+        exitCode: 1,
+        why: 'its SHA-256 differs from the one in the answer',
+        next: 'try again',
+      });
+    await rename(part, path);
+    const position = Number(headers.get('x-headgate-position'));
+    const log = headers.get('x-headgate-log');
+    const digest = headers.get('x-headgate-digest');
+    const foldVersion = Number(headers.get('x-headgate-fold-version'));
+    const thing = { file, log, position, foldVersion, digest, sha256, bytes };
+    await session.out.lines([`saved and verified ${file} at position ${position}`], thing, file);
+  } catch (error) {
+    await rm(part, { force: true });
+    throw error;
+  }
+}
+
+async function download(
+  pieces: AsyncIterable<Uint8Array>,
+  path: string,
+): Promise<{ readonly sha256: string; readonly bytes: number }> {
+  const hash = createHash('sha256');
+  let bytes = 0;
+  // Organisations and people are named in it.
+  const target = await open(path, 'wx', 0o600);
+  try {
+    for await (const piece of pieces) {
+      hash.update(piece);
+      bytes += piece.length;
+      await target.writeFile(piece);
+    }
+    await target.sync();
+  } finally {
+    await target.close();
+  }
+  return { sha256: hash.digest('hex'), bytes };
+}

@@ -1,0 +1,56 @@
+/** Opens a state file beside whoever uses it, read-only, and recomputes its digests from its rows. */
+
+import { foldVersion } from '../../shared/snapshot/fold.ts';
+import { openExisting } from '../../shared/snapshot/open-snapshot.ts';
+import { verify } from '../../shared/snapshot/verify.ts';
+import { CliError } from '../errors.ts';
+
+export interface StateFile {
+  readonly log: string | null;
+  readonly position: number;
+  readonly foldVersion: number;
+  /** All tables in one digest, as processes report it. */
+  readonly digest: string;
+  readonly digests: Readonly<Record<string, string>>;
+  readonly rows: number;
+  /** The rows add up to the digests, and no checkpoint of the log differed. */
+  readonly verified: boolean;
+  /** Tables whose rows do not. */
+  readonly differing: readonly string[];
+  /** Position of the checkpoint that differed, if one did. */
+  readonly divergedAt?: number;
+}
+
+/** Throws a CliError with exit 2 where the file is not there, damaged, or of another fold version. */
+export function inspectState(path: string): StateFile {
+  try {
+    const snapshot = openExisting(path, { readOnly: true });
+    try {
+      // One moment of a file that its process goes on writing.
+      snapshot.db.exec('BEGIN');
+      const { differing, rows } = verify(snapshot.db);
+      const { log, seq, divergedAt } = snapshot;
+      return {
+        log,
+        position: seq,
+        foldVersion,
+        digest: snapshot.digest(),
+        digests: snapshot.digests(),
+        rows,
+        verified: differing.length === 0 && divergedAt === null,
+        differing,
+        ...(divergedAt !== null && { divergedAt }),
+      };
+    } finally {
+      snapshot.db.close();
+    }
+  } catch (error) {
+    throw new CliError(`${path} cannot be read as a state file`, {
+      type: 'InvalidFile',
+      exitCode: 2,
+      why: error instanceof Error ? error.message : String(error),
+      next: 'name the data folder of a gateway, or a file made by headgate snapshot save',
+      cause: error,
+    });
+  }
+}

@@ -1,0 +1,137 @@
+/** `headgate org` and `headgate member`: who is served, and who may act for them. */
+import type { Command } from 'commander';
+import { route } from '../client.ts';
+import { confirmDestructive } from '../confirm.ts';
+import { usageError } from '../errors.ts';
+import type { Io } from '../io.ts';
+import { count } from '../options.ts';
+import { column, type View } from '../render.ts';
+import { noun } from '../verbs.ts';
+import { type ListOptions, showList, showThing, wrote } from './answers.ts';
+
+const organisationView: View = {
+  columns: [
+    column('ID', 'id'),
+    column('NAME', 'name'),
+    column('TIER', 'tier'),
+    column('ANCHOR', 'anchor'),
+    {
+      ...column('SUSPENDED', 'suspended'),
+      mood: (thing) => (thing['suspended'] === true ? 'warn' : undefined),
+    },
+  ],
+  name: (thing) => thing['id'],
+};
+const memberView: View = {
+  columns: [column('ORGANISATION', 'organisation'), column('PERSON', 'person'), column('ROLE', 'role')],
+  name: (thing) => thing['person'],
+};
+
+interface OrganisationOptions {
+  readonly name?: string;
+  /** False with --no-tier. */
+  readonly tier?: string | false;
+  readonly anchor?: string;
+}
+
+export function registerTenants(program: Command, io: Io): void {
+  registerOrganisations(program, io);
+  registerMembers(program, io);
+}
+
+function registerOrganisations(program: Command, io: Io): void {
+  const org = noun(program, io, 'org', 'organisations', 'deployed', 'headgate org list');
+  org
+    .verb('create <id>', 'create an organisation', 'headgate org create acme --name Acme --tier Platinum')
+    .required('--name <text>', 'name for people')
+    .option('--tier <tier>', 'its plan; without one it has no inference entitlement')
+    .option('--anchor <day>', 'first day of a billing period, YYYY-MM-DD; today where left out')
+    .does<OrganisationOptions>(async (session, { name, tier, anchor }, id) => {
+      const body = { id, name, ...(tier && { tier }), ...(anchor && { anchor }) };
+      const thing = await (await session.api()).write('POST', '/organisations', body);
+      await wrote(session, thing, 'organisation', id, 'created');
+    });
+  org
+    .verb('list', 'list organisations', 'headgate org list', 'headgate org list -o name')
+    .option('--limit <n>', 'at most so many', count)
+    .does<ListOptions>((session, { limit }) =>
+      showList(session, '/organisations', organisationView, { limit }),
+    );
+  org
+    .verb('get <id>', 'show one organisation', 'headgate org get acme -o json')
+    .does((session, _options, id) => showThing(session, route`/organisations/${id}`, organisationView));
+  org
+    .verb('set <id>', 'change an organisation', 'headgate org set acme --tier Pro')
+    .option('--name <text>', 'name for people')
+    .option('--tier <tier>', 'its plan')
+    .option('--no-tier', 'take its plan away')
+    .option('--anchor <day>', 'first day of a billing period, YYYY-MM-DD')
+    .does<OrganisationOptions>(async (session, options, id) => {
+      const body = organisationChanges(options);
+      const thing = await (await session.api()).write('PATCH', route`/organisations/${id}`, body);
+      await wrote(session, thing, 'organisation', id, 'changed');
+    });
+  for (const [name, suspended, done] of [
+    ['suspend', true, 'suspended'],
+    ['resume', false, 'resumed'],
+  ] as const) {
+    org
+      .verb(`${name} <id>`, `${name} an organisation's access`, `headgate org ${name} acme --why "unpaid"`)
+      .does(async (session, _options, id) => {
+        const thing = await (await session.api()).write('PATCH', route`/organisations/${id}`, { suspended });
+        await wrote(session, thing, 'organisation', id, done);
+      });
+  }
+  org
+    .verb('delete <id>', 'delete an organisation, its keys and stacks', 'headgate org delete acme --yes')
+    .does(async (session, _options, id) => {
+      await confirmDestructive(session, id, `delete the organisation ${id}, its keys, stacks and members`);
+      const thing = await (await session.api()).write('DELETE', route`/organisations/${id}`);
+      await wrote(session, thing, 'organisation', id, 'deleted');
+    });
+}
+
+function organisationChanges({ name, tier, anchor }: OrganisationOptions): object {
+  const body = {
+    ...(name !== undefined && { name }),
+    ...(typeof tier === 'string' && { tier }),
+    ...(tier === false && { tier: null }),
+    ...(anchor !== undefined && { anchor }),
+  };
+  if (Object.keys(body).length === 0)
+    throw usageError('nothing to change was given', 'headgate org set --help');
+  return body;
+}
+
+function registerMembers(program: Command, io: Io): void {
+  const member = noun(program, io, 'member', 'people and their roles', 'deployed', 'headgate member list');
+  member
+    .verb('list', 'list members', 'headgate member list --org acme')
+    .option('--org <id>', 'of this organisation only')
+    .option('--limit <n>', 'at most so many', count)
+    .does<ListOptions & { readonly org?: string }>((session, { org, limit }) =>
+      showList(session, '/members', memberView, { organisation: org, limit }),
+    );
+  member
+    .verb('set <org> <person>', 'add a member or change a role', 'headgate member set acme ana --role owner')
+    .required('--role <role>', 'owner, admin, approver, member or viewer')
+    .does<{ readonly role: string }>(async (session, { role }, org, person) => {
+      const path = route`/organisations/${org}/members/${person}`;
+      const thing = await (await session.api()).write('PUT', path, { role });
+      await wrote(session, thing, 'member', person, `set as ${role} of ${org}`);
+    });
+  member
+    .verb(
+      'remove <org> <person>',
+      'remove a member; the keys this person made stay valid',
+      'headgate member remove acme ana --yes',
+    )
+    .does(async (session, _options, org, person) => {
+      await confirmDestructive(session, person, `remove ${person} from ${org}`);
+      const thing = await (await session.api()).write(
+        'DELETE',
+        route`/organisations/${org}/members/${person}`,
+      );
+      await wrote(session, thing, 'member', person, 'removed');
+    });
+}

@@ -1,0 +1,60 @@
+/** `headgate usage`: tokens of completed requests, for one organisation or as lines for a billing system. */
+import type { Command } from 'commander';
+import { type Io, writeAll } from '../io.ts';
+import { column, type Thing, type View } from '../render.ts';
+import type { Session } from '../session.ts';
+import { cellText } from '../text.ts';
+import { noun } from '../verbs.ts';
+
+const modelView: View = {
+  columns: [
+    column('MODEL', 'model'),
+    column('REQUESTS', 'requests'),
+    column('PROMPT', 'promptTokens'),
+    column('COMPLETION', 'completionTokens'),
+    column('TOTAL', 'totalTokens'),
+  ],
+  name: (thing) => thing['organisation'],
+};
+
+interface ShowOptions {
+  readonly org: string;
+  readonly period?: string;
+}
+interface ExportOptions {
+  readonly org?: string;
+  readonly from?: string;
+  readonly to?: string;
+}
+
+export function registerUsage(program: Command, io: Io): void {
+  const usage = noun(program, io, 'usage', 'what was used', 'past', 'headgate usage show --org acme');
+  usage
+    .verb('show', 'show the usage of a billing period', 'headgate usage show --org acme -o json')
+    .required('--org <id>', 'the organisation')
+    .option(
+      '--period <day>',
+      'the period that begins on this day, YYYY-MM-DD; the present one where left out',
+    )
+    .does<ShowOptions>(show);
+  usage
+    .verb('export', 'write usage as JSON lines', 'headgate usage export --org acme --from 2026-11-01')
+    .option('--org <id>', 'of this organisation only')
+    .option('--from <day>', 'from this day, YYYY-MM-DD')
+    .option('--to <day>', 'before this day, YYYY-MM-DD')
+    .does<ExportOptions>(async (session, { org, from, to }) => {
+      const api = await session.api();
+      const { pieces } = await api.open('/usage/export', { organisation: org, from, to });
+      for await (const piece of pieces) await writeAll(session.io.stdout, piece);
+    });
+}
+
+async function show(session: Session, { org, period }: ShowOptions): Promise<void> {
+  const answer = await (await session.api()).get('/usage', { organisation: org, period });
+  if (session.out.format !== 'table') return session.out.thing(answer, modelView);
+  const models = (Array.isArray(answer['models']) ? answer['models'] : []) as Thing[];
+  const total = { model: 'total', requests: answer['requests'], totalTokens: answer['totalTokens'] };
+  await session.out.list({ items: [...models, total] }, modelView);
+  const allowance = answer['allowance'] === null ? 'unlimited' : cellText(answer['allowance']);
+  session.note(`period from ${cellText(answer['period'])}, monthly tokens of the tier: ${allowance}`);
+}

@@ -1,0 +1,100 @@
+/**
+ * Errors of the command line: four lines on stderr and an exit code that scripts can rely on.
+ * The table of exit codes stands here and nowhere else. No text of an error repeats a key, a token or a password.
+ */
+import { printable } from './text.ts';
+
+export const exitCodes = {
+  0: 'done, or nothing to change',
+  1: 'failure; for diff: there are differences',
+  2: 'usage, invalid command or invalid file',
+  3: 'not found',
+  4: 'not allowed: no token, a wrong one, or a person without the role',
+  5: 'published, but not confirmed on every gateway before the deadline',
+  6: 'conflict: it exists already, the world has moved (--if-at), or a guard asks for --force',
+  7: 'control plane or log unreachable',
+  130: 'interrupted',
+} as const;
+export type ExitCode = keyof typeof exitCodes;
+
+export interface CliErrorOptions {
+  /** Stable name of the kind of error; scripts may switch on it. */
+  readonly type: string;
+  readonly exitCode: ExitCode;
+  readonly why?: string | readonly string[];
+  /** What to do: a command, where there is one. */
+  readonly next?: string;
+  readonly cause?: unknown;
+}
+
+/** A failure in words for the person at the terminal. */
+export class CliError extends Error {
+  override readonly name = 'CliError';
+  readonly type: string;
+  readonly exitCode: ExitCode;
+  readonly why: readonly string[];
+  readonly next: string | undefined;
+
+  constructor(message: string, options: CliErrorOptions) {
+    super(message, { cause: options.cause });
+    this.type = options.type;
+    this.exitCode = options.exitCode;
+    this.why = [options.why ?? []].flat();
+    this.next = options.next;
+  }
+}
+
+/** Ends the command with an exit code and no message: what there is to say has been said. */
+export class Exit extends Error {
+  override readonly name = 'Exit';
+  readonly exitCode: ExitCode;
+
+  constructor(exitCode: ExitCode) {
+    super(`exit ${exitCode}`);
+    this.exitCode = exitCode;
+  }
+}
+
+/** A wrong use of the command line; nothing was sent. */
+export function usageError(message: string, next = 'headgate help'): CliError {
+  return new CliError(message, { type: 'Usage', exitCode: 2, next });
+}
+
+/** What the person asked for by an interrupt. */
+export function interrupted(): CliError {
+  return new CliError('interrupted', { type: 'Interrupted', exitCode: 130 });
+}
+
+/** Errors of what the commands are built from that have an exit code of their own. */
+const exitCodeOfName: Readonly<Record<string, ExitCode>> = {
+  LogUnavailable: 7,
+  LogReplaced: 7,
+  LogTruncated: 7,
+  LogUrlInvalid: 2,
+};
+
+/** Any thrown value as a CliError; what nobody foresaw keeps its message and exits 1. */
+export function asCliError(thrown: unknown): CliError {
+  if (thrown instanceof CliError) return thrown;
+  const message = thrown instanceof Error ? thrown.message : String(thrown);
+  const exitCode = thrown instanceof Error ? exitCodeOfName[thrown.name] : undefined;
+  if (thrown instanceof Error && exitCode !== undefined)
+    return new CliError(message, { type: thrown.name, exitCode, cause: thrown });
+  return new CliError(message, { type: 'Failure', exitCode: 1, cause: thrown });
+}
+
+/** The four lines of an error; `why` may take several. */
+export function errorText(error: CliError): string {
+  const lines = [
+    `error[${error.type}]: ${error.message}`,
+    ...error.why.map((why) => `  why   ${why}`),
+    ...(error.next ? [`  next  ${error.next}`] : []),
+    `  more  headgate help exit-codes (this is ${error.exitCode})`,
+  ];
+  return `${lines.map((line) => withoutSecrets(printable(line))).join('\n')}\n`;
+}
+
+/** Keys and tokens that somebody pasted where they do not belong must not be shown again. */
+export function withoutSecrets(text: string): string {
+  return text.replace(/\b([a-z]{2,8})_[A-Za-z0-9_-]{30,}/g, '$1_…').replace(/(\/\/)[^/@\s]+@/g, '$1…@');
+}

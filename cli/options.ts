@@ -1,0 +1,48 @@
+/** Reads the values of options. Each refuses by commander's own error, which becomes exit 2. */
+import { InvalidArgumentError } from 'commander';
+
+/** A position of the log: a whole number from 1. */
+export function position(text: string): number {
+  return wholeNumber(text, 1);
+}
+
+/** A count from 1. */
+export function count(text: string): number {
+  return wholeNumber(text, 1);
+}
+
+/** A limit: a whole number from 0, or `none` for unlimited. */
+export function limit(text: string): number | 'none' {
+  return text === 'none' ? 'none' : wholeNumber(text, 0);
+}
+
+function wholeNumber(text: string, least: number): number {
+  const number = Number(text);
+  if (!/^\d+$/.test(text) || !Number.isSafeInteger(number) || number < least)
+    throw new InvalidArgumentError(`Write a whole number from ${least}.`);
+  return number;
+}
+
+const unitSeconds: Readonly<Record<string, number>> = { ms: 0.001, s: 1, m: 60 };
+
+/** `60s`, `500ms`, `2m` or seconds alone, in seconds; an hour at most. */
+export function durationSeconds(text: string): number {
+  const match = /^(\d{1,7}(?:\.\d{1,3})?)(ms|s|m)?$/.exec(text);
+  const seconds = Number(match?.[1]) * (unitSeconds[match?.[2] ?? 's'] ?? 1);
+  if (!match || seconds > 3600)
+    throw new InvalidArgumentError('Write a duration such as 60s, at most an hour.');
+  return seconds;
+}
+
+/** `a,b,c` as a list, `*` as it is. */
+export function selection(text: string): '*' | string[] {
+  return text === '*' ? '*' : text.split(',').filter((id) => id !== '');
+}
+
+/** `pool`, `stack:ID` or `organisation:ID`. */
+export function place(text: string): { readonly kind: string; readonly id?: string } {
+  if (text === 'pool') return { kind: 'pool' };
+  const match = /^(stack|organisation):(.+)$/.exec(text);
+  if (!match) throw new InvalidArgumentError('Write pool, stack:ID or organisation:ID.');
+  return { kind: match[1] as string, id: match[2] as string };
+}

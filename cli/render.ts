@@ -1,0 +1,132 @@
+/**
+ * How results are shown: tables for people, json, jsonl and yaml for scripts, name for shells.
+ * The JSON forms are a fixed point: lists `{"items":[…],"position":N}`, single things the thing itself.
+ */
+import { styleText } from 'node:util';
+import { type Io, writeAll } from './io.ts';
+import { cellText, printable, printableJson } from './text.ts';
+
+export const formats = ['table', 'json', 'jsonl', 'yaml', 'name'] as const;
+export type Format = (typeof formats)[number];
+
+/** Something the control plane answered with: JSON members by name, none of them trusted. */
+export type Thing = Readonly<Record<string, unknown>>;
+
+export interface Column {
+  readonly heading: string;
+  cell(thing: Thing): unknown;
+  /** Whether a value asks for attention; never the only sign of it. */
+  mood?(thing: Thing): Mood;
+}
+export type Mood = 'good' | 'warn' | 'bad' | undefined;
+
+/** How a kind of thing is shown. */
+export interface View {
+  readonly columns: readonly Column[];
+  /** The id, for `-o name`. */
+  name(thing: Thing): unknown;
+}
+
+/** A column that shows one member. */
+export function column(heading: string, member: string): Column {
+  return { heading, cell: (thing) => thing[member] };
+}
+
+export class Renderer {
+  readonly format: Format;
+  readonly #io: Io;
+  readonly #colour: boolean;
+
+  /** `colour` false turns it off; otherwise a terminal without NO_COLOR gets it. */
+  constructor(io: Io, format: Format, colour: boolean) {
+    this.format = format;
+    this.#io = io;
+    this.#colour = colour && io.stdout.isTTY === true && !io.env['NO_COLOR'];
+  }
+
+  /** A list answer. */
+  async list(answer: Thing, view: View): Promise<void> {
+    const items = (Array.isArray(answer['items']) ? answer['items'] : []) as Thing[];
+    switch (this.format) {
+      case 'table':
+        return this.#out(this.#table(items, view.columns));
+      case 'name':
+        return this.#out(items.map((item) => `${cellText(view.name(item))}\n`).join(''));
+      case 'jsonl':
+        for (const item of items) await this.#out(`${printableJson(item)}\n`);
+        return;
+      default:
+        return this.document(answer);
+    }
+  }
+
+  /** A single thing: in a table one line a member of it. */
+  async thing(thing: Thing, view: Pick<View, 'name'>): Promise<void> {
+    if (this.format === 'name') return this.#out(`${cellText(view.name(thing))}\n`);
+    if (this.format !== 'table') return this.document(thing);
+    const members = Object.entries(thing).filter(([, value]) => value !== undefined);
+    const width = Math.max(0, ...members.map(([member]) => member.length));
+    const lines = members.map(
+      ([member, value]) => `${printable(member).padEnd(width)}  ${cellText(value)}\n`,
+    );
+    return this.#out(lines.join(''));
+  }
+
+  /** Lines of a table's place: what people read; other formats get the document. */
+  async lines(lines: readonly string[], document: Thing, name: unknown): Promise<void> {
+    if (this.format === 'name') return this.#out(`${cellText(name)}\n`);
+    if (this.format !== 'table') return this.document(document);
+    return this.#out(lines.map((line) => `${printable(line)}\n`).join(''));
+  }
+
+  /** One document in the machine-readable format asked for; json where a table was. */
+  async document(value: unknown): Promise<void> {
+    if (this.format === 'yaml') return this.#out(await yamlText(value));
+    return this.#out(`${printableJson(value, this.format === 'jsonl' ? undefined : 2)}\n`);
+  }
+
+  #out(text: string): Promise<void> {
+    return writeAll(this.#io.stdout, text);
+  }
+
+  #table(items: readonly Thing[], columns: readonly Column[]): string {
+    const rows = items.map((item) => columns.map(({ cell }) => cellText(cell(item))));
+    const headings = columns.map(({ heading }) => heading);
+    const widths = headings.map((heading, at) =>
+      Math.max(heading.length, ...rows.map((row) => [...(row[at] ?? '')].length)),
+    );
+    const line = (cells: readonly string[], paint: (text: string, at: number) => string): string =>
+      cells
+        .map((cell, at) => {
+          const last = at === cells.length - 1;
+          const padding = last ? 0 : (widths[at] ?? 0) - [...cell].length + 2;
+          return paint(cell, at) + ' '.repeat(padding);
+        })
+        .join('');
+    const body = items.map((item, index) =>
+      line(rows[index] ?? [], (text, at) => this.#paint(text, columns[at]?.mood?.(item))),
+    );
+    return [line(headings, (text) => text), ...body].map((text) => `${text}\n`).join('');
+  }
+
+  #paint(text: string, mood: Mood): string {
+    if (!this.#colour || !mood) return text;
+    return styleText(({ good: 'green', warn: 'yellow', bad: 'red' } as const)[mood], text);
+  }
+}
+
+/** YAML in which every string with an unsafe character stands in double quotes, escaped. */
+export async function yamlText(value: unknown): Promise<string> {
+  const { Document, visit } = await import('yaml');
+  const document = new Document(value);
+  visit(document, {
+    Scalar(_key, node) {
+      if (typeof node.value === 'string' && printable(node.value) !== node.value) node.type = 'QUOTE_DOUBLE';
+    },
+  });
+  return document
+    .toString({ lineWidth: 0 })
+    .split('\n')
+    .map((line) => printable(line))
+    .join('\n');
+}

@@ -1,0 +1,96 @@
+/**
+ * One run of one command: its global options, its way to the control plane, its output.
+ * Everything that costs start-up time is made when it is first asked for.
+ */
+import type { Command } from 'commander';
+import { AdminClient } from './client.ts';
+import { asCliError } from './errors.ts';
+import type { Io } from './io.ts';
+import { type Format, Renderer } from './render.ts';
+import { resolveSettings } from './settings.ts';
+import { printable } from './text.ts';
+
+/** The options that every command takes. */
+export interface Globals {
+  readonly output?: Format;
+  readonly at?: number;
+  readonly ifAt?: number;
+  readonly yes?: boolean;
+  readonly dryRun?: boolean;
+  readonly why?: string;
+  readonly as?: string;
+  readonly force?: boolean;
+  readonly quiet?: boolean;
+  /** False with --no-color. */
+  readonly color?: boolean;
+  readonly admin?: string;
+  readonly tokenFile?: string;
+}
+
+export class Session {
+  readonly io: Io;
+  readonly globals: Globals;
+  readonly signal: AbortSignal;
+  readonly out: Renderer;
+  #client: Promise<AdminClient> | undefined;
+
+  constructor(io: Io, globals: Globals, signal: AbortSignal) {
+    this.io = io;
+    this.globals = globals;
+    this.signal = signal;
+    this.out = new Renderer(io, globals.output ?? 'table', globals.color !== false);
+  }
+
+  /** Throws a CliError where address or token are not known. */
+  api(): Promise<AdminClient> {
+    this.#client ??= resolveSettings(this.io, this.globals).then(
+      (settings) =>
+        new AdminClient(
+          settings,
+          {
+            person: this.globals.as,
+            at: this.globals.at,
+            ifAt: this.globals.ifAt,
+            why: this.globals.why,
+            force: this.globals.force,
+            dryRun: this.globals.dryRun,
+          },
+          this.signal,
+        ),
+    );
+    return this.#client;
+  }
+
+  /** A hint or progress on stderr; nothing with --quiet. */
+  note(text: string): void {
+    if (!this.globals.quiet) this.io.stderr.write(`${printable(text)}\n`);
+  }
+
+  /** Like this session, with another format where none was asked for. */
+  defaultFormat(format: Format): Renderer {
+    return new Renderer(this.io, this.globals.output ?? format, this.globals.color !== false);
+  }
+}
+
+/** A command's work; `options` are its own and the global ones, operands follow in their order. */
+export type Work<Options> = (
+  session: Session,
+  options: Options & Globals,
+  ...operands: string[]
+) => Promise<void>;
+
+/** Makes a commander action of `work`. An interrupt ends what is under way. */
+export function action<Options>(io: Io, work: Work<Options>): (...passed: unknown[]) => Promise<void> {
+  return async (...passed) => {
+    const command = passed.at(-1) as Command;
+    const options = command.optsWithGlobals<Options & Globals>();
+    const { signal, release } = io.interrupted();
+    try {
+      await work(new Session(io, options, signal), options, ...(passed.slice(0, -2) as string[]));
+    } catch (error) {
+      throw error instanceof Error && error.name === 'Exit' ? error : asCliError(error);
+    } finally {
+      release();
+    }
+  };
+}
