@@ -47,8 +47,9 @@ export class OtherFoldVersion extends Error {
 /** Opens `path` as it stands; throws DatabaseCorrupt, OtherFoldVersion, or an Error that says why it cannot be used. */
 export function openExisting(path: string, options: { readonly readOnly: boolean }): Snapshot {
   if (!existsSync(path)) throw new Error(`there is no snapshot at ${path}`);
-  const db = openDatabase(path, { durability: 'normal', readOnly: options.readOnly });
+  let db: Database | undefined;
   try {
+    db = openDatabase(path, { durability: 'normal', readOnly: options.readOnly });
     const version = readFoldVersion(db, path);
     if (version !== foldVersion)
       throw new OtherFoldVersion(
@@ -56,7 +57,7 @@ export function openExisting(path: string, options: { readonly readOnly: boolean
       );
     return new Snapshot(db, path);
   } catch (error) {
-    db.close();
+    db?.close();
     throw guiltOf(error, path);
   }
 }

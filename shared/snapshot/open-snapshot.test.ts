@@ -1,0 +1,280 @@
+/**
+ * A snapshot that cannot be trusted is put aside and begun anew with the reason; nothing that a file may hold keeps a
+ * process from starting. What only a full reading can find is found by verify.
+ */
+import {
+  copyFileSync,
+  existsSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import fc from 'fast-check';
+import { afterAll, expect, test } from 'vitest';
+import { ChainWriter, fleetHistory, known, seededRandom } from '../../test/support/commits.ts';
+import type { LogRecord } from '../log/control-log.ts';
+import { DatabaseCorrupt, inOurWords, openDatabase } from '../sqlite.ts';
+import { foldVersion } from './fold.ts';
+import { createLookup } from './lookup.ts';
+import { memorySnapshot, OtherFoldVersion, openExisting, openOrRebuild } from './open-snapshot.ts';
+import { tableNames } from './tables.ts';
+import { verify } from './verify.ts';
+
+const folder = mkdtempSync(join(tmpdir(), 'headgate-open-'));
+afterAll(() => rmSync(folder, { recursive: true }));
+
+function makeLog(log = 'test-log'): LogRecord[] {
+  const writer = new ChainWriter({ log });
+  return [writer.open(), ...fleetHistory(21, 120).map((events) => writer.add(events))];
+}
+const records = makeLog();
+const intact = join(folder, 'intact.db');
+const built = openOrRebuild(intact);
+built.snapshot.apply(records);
+const digests = built.snapshot.digests();
+built.snapshot.close();
+
+let copies = 0;
+/** A copy of the intact snapshot, to be harmed. */
+function copyOfIntact(): string {
+  const path = join(folder, `copy-${copies++}.db`);
+  copyFileSync(intact, path);
+  return path;
+}
+function overwrite(path: string, at: number, bytes: Buffer): void {
+  const content = readFileSync(path);
+  bytes.copy(content, at);
+  writeFileSync(path, content);
+}
+function run(path: string, sql: string): void {
+  const db = openDatabase(path, { durability: 'normal' });
+  db.exec(sql);
+  db.close();
+}
+
+test('a snapshot closed in good order is opened as it was', () => {
+  const { snapshot, wasClean, rebuiltBecause } = openOrRebuild(copyOfIntact(), 'test-log');
+  expect({ wasClean, rebuiltBecause }).toEqual({ wasClean: true, rebuiltBecause: undefined });
+  expect(snapshot.seq).toBe(records.length);
+  expect(snapshot.digests()).toEqual(digests);
+  expect(verify(snapshot.db).differing).toEqual([]);
+  snapshot.close();
+});
+
+test('a snapshot that was written to and not closed is opened, and said to be unclean', () => {
+  const path = join(folder, 'unclean.db');
+  const first = openOrRebuild(path);
+  first.snapshot.apply(records.slice(0, 9));
+  first.snapshot.db.close();
+  const second = openOrRebuild(path);
+  expect(second).toMatchObject({ wasClean: false });
+  expect(second.rebuiltBecause).toBeUndefined();
+  second.snapshot.apply(records.slice(9));
+  expect(second.snapshot.digests()).toEqual(digests);
+  second.snapshot.close();
+});
+
+const notASnapshot = /is not a snapshot$/;
+const notWhole = /is not a whole snapshot$/;
+const damaged = /is damaged \(SQLITE_/;
+const harms: [string, (path: string) => void, RegExp][] = [
+  ['a broken header', (path) => overwrite(path, 0, Buffer.from([0xff])), damaged],
+  ['a page size that cannot be', (path) => overwrite(path, 16, Buffer.from([0x03])), damaged],
+  ['a first page of noise', (path) => overwrite(path, 100, Buffer.alloc(3000, 0xa5)), damaged],
+  ['text instead of a database', (path) => writeFileSync(path, 'not a database, '.repeat(500)), damaged],
+  ['half of the file', (path) => truncateSync(path, readFileSync(path).length >> 1), damaged],
+  ['the file without its last page', (path) => truncateSync(path, readFileSync(path).length - 4096), damaged],
+  ['no bytes at all', (path) => truncateSync(path, 0), notASnapshot],
+  ['only its first bytes', (path) => truncateSync(path, 100), damaged],
+  ['another database', (path) => run(path, 'DROP TABLE position'), notASnapshot],
+  ['no position', (path) => run(path, 'DELETE FROM position'), notWhole],
+  ['a table missing', (path) => run(path, 'DROP TABLE api_key'), notWhole],
+  ['a column missing', (path) => run(path, 'ALTER TABLE tier DROP COLUMN free_turns'), notWhole],
+  [
+    'a digest that is no number',
+    (path) => run(path, `UPDATE digest SET sum = 'x' WHERE name = 'tier'`),
+    notWhole,
+  ],
+  ['signers that are no list', (path) => run(path, `UPDATE position SET signers = '['`), notWhole],
+  [
+    'another version of the fold',
+    (path) => run(path, 'UPDATE position SET fold_version = 99'),
+    new RegExp(`folded by version 99 of the fold, this build has version ${foldVersion}$`),
+  ],
+  [
+    'another version with other columns',
+    (path) => run(path, 'UPDATE position SET fold_version = 0; ALTER TABLE position DROP COLUMN diverged_at'),
+    /folded by version 0 of the fold/,
+  ],
+  [
+    'a divergence',
+    (path) => run(path, 'UPDATE position SET diverged_at = 7'),
+    /differed from the checkpoint at 7$/,
+  ],
+  [
+    'another log',
+    (path) => run(path, `UPDATE position SET log = 'other'`),
+    /belongs to log other, not test-log$/,
+  ],
+];
+
+test.each(harms)('a file with %s is put aside and rebuilt, with the reason', (_, harm, reason) => {
+  const path = copyOfIntact();
+  harm(path);
+  const harmed = readFileSync(path);
+  const { snapshot, rebuiltBecause } = openOrRebuild(path, 'test-log');
+  expect(rebuiltBecause).toMatch(reason);
+  // Looking at an empty file makes it a database.
+  if (harmed.length > 0) expect(readFileSync(`${path}.aside`)).toEqual(harmed);
+  expect(snapshot.seq).toBe(0);
+  snapshot.apply(records);
+  expect(snapshot.digests()).toEqual(digests);
+  snapshot.close();
+  expect(openOrRebuild(path, 'test-log').rebuiltBecause).toBeUndefined();
+});
+
+test('only one earlier file is kept aside', () => {
+  const path = copyOfIntact();
+  for (const text of ['first', 'second']) {
+    writeFileSync(path, text.repeat(500));
+    openOrRebuild(path).snapshot.close();
+  }
+  expect(readFileSync(`${path}.aside`, 'utf8')).toContain('second');
+});
+
+test('a file put aside takes its write-ahead log along', () => {
+  const path = join(folder, 'wal.db');
+  const first = openOrRebuild(path);
+  first.snapshot.apply(records);
+  // As a kill leaves them: both files, taken while the database is open.
+  const killed = join(folder, 'killed.db');
+  for (const suffix of ['', '-wal']) copyFileSync(path + suffix, killed + suffix);
+  first.snapshot.close();
+  const { snapshot, rebuiltBecause } = openOrRebuild(killed, 'another-log');
+  expect(rebuiltBecause).toMatch(/belongs to log test-log/);
+  expect(snapshot.seq).toBe(0);
+  expect(existsSync(`${killed}.aside`)).toBe(true);
+  snapshot.close();
+  expect(openOrRebuild(killed).snapshot.seq).toBe(0);
+});
+
+/** Everything a request could learn about keys and routes. */
+function answers(path: string): unknown {
+  const snapshot = openExisting(path, { readOnly: true });
+  try {
+    const lookup = createLookup(snapshot.db);
+    const hashes = records
+      .flatMap(({ value }) => JSON.parse(value.toString()).events)
+      .map(({ data }) => Buffer.from(data.hash ?? '', 'hex'));
+    const rows = tableNames.map((name) => snapshot.db.prepare(`SELECT * FROM ${name}`).all());
+    return { owners: hashes.map((hash) => lookup.keyOwner(hash)), rows };
+  } finally {
+    snapshot.db.close();
+  }
+}
+
+test('a bit flipped anywhere is found at opening or by verify, or changes no answer', () => {
+  const content = readFileSync(intact);
+  // Most of a small file is room that nothing stands in.
+  const used = [...content.keys()].filter((at) => content[at] !== 0);
+  const random = seededRandom(77);
+  const whole = answers(intact);
+  const outcomes: Record<string, number> = {};
+  for (let n = 0; n < 150; n++) {
+    const path = copyOfIntact();
+    const at = n < 50 ? n * 2 : (used[Math.floor(random() * used.length)] as number);
+    const byte = content[at] as number;
+    overwrite(path, at, Buffer.from([byte ^ (1 << Math.floor(random() * 8))]));
+    const outcome = outcomeOf(path);
+    if (outcome === 'not noticed') expect(answers(path), `byte ${at}`).toEqual(whole);
+    outcomes[outcome] = (outcomes[outcome] ?? 0) + 1;
+    for (const suffix of ['', '.aside']) rmSync(path + suffix, { force: true });
+  }
+  console.log('flipped bits:', outcomes);
+  for (const outcome of ['rebuilt', 'named by verify']) expect(outcomes[outcome]).toBeGreaterThan(0);
+});
+
+/** Anything but damage that is thrown fails the test. */
+function outcomeOf(path: string): string {
+  const { snapshot, rebuiltBecause } = openOrRebuild(path, 'test-log');
+  try {
+    if (rebuiltBecause !== undefined) return 'rebuilt';
+    return verify(snapshot.db).differing.length > 0 ? 'named by verify' : 'not noticed';
+  } catch (error) {
+    if (inOurWords(error, path) instanceof DatabaseCorrupt) return 'unreadable to verify';
+    throw error;
+  } finally {
+    snapshot.db.close();
+  }
+}
+
+test('a damaged page that the fold meets is reported as damage, and nothing is applied', () => {
+  const path = copyOfIntact();
+  const intactOne = openExisting(path, { readOnly: true });
+  const page = intactOne.db
+    .prepare(`SELECT rootpage FROM sqlite_master WHERE name = 'node'`)
+    .pluck()
+    .get() as number;
+  intactOne.db.close();
+  overwrite(path, (page - 1) * 4096, Buffer.alloc(4096, 0xa5));
+  const { snapshot, rebuiltBecause } = openOrRebuild(path, 'test-log');
+  expect(rebuiltBecause).toBeUndefined();
+  const writer = new ChainWriter();
+  writer.open();
+  for (const events of fleetHistory(21, 120)) writer.add(events);
+  const everything = fleetHistory(22, 200).flat();
+  const { seq } = snapshot;
+  expect(() => snapshot.apply([writer.add(everything)])).toThrow(DatabaseCorrupt);
+  expect(snapshot.seq).toBe(seq);
+  snapshot.db.close();
+});
+
+test('openExisting says why a file cannot be used', () => {
+  expect(() => openExisting(join(folder, 'nothing.db'), { readOnly: true })).toThrow(
+    /there is no snapshot at/,
+  );
+  const path = copyOfIntact();
+  run(path, 'UPDATE position SET fold_version = 99');
+  expect(() => openExisting(path, { readOnly: true })).toThrow(OtherFoldVersion);
+});
+
+test('a snapshot opened to be read only folds nothing and is not marked on closing', () => {
+  const path = copyOfIntact();
+  run(path, 'UPDATE position SET clean = 0');
+  const snapshot = openExisting(path, { readOnly: true });
+  expect(snapshot.digests()).toEqual(digests);
+  const writer = new ChainWriter();
+  expect(() => snapshot.apply([writer.open()])).toThrow();
+  snapshot.close();
+  expect(openOrRebuild(path)).toMatchObject({ wasClean: false });
+});
+
+test('closing twice is closing once', () => {
+  const snapshot = memorySnapshot();
+  snapshot.close();
+  snapshot.close();
+  expect(snapshot.db.open).toBe(false);
+});
+
+test('a snapshot in memory and one in a file give the same digests', () => {
+  fc.assert(
+    fc.property(fc.nat({ max: 500 }), (seed) => {
+      const writer = new ChainWriter();
+      const log = [
+        writer.open(),
+        ...fleetHistory(seed, 10).map((events) => writer.add(events)),
+        writer.add([known('no_op', {})]),
+      ];
+      const path = join(folder, `same-${seed}-${copies++}.db`);
+      const [inFile, inMemory] = [openOrRebuild(path).snapshot, memorySnapshot()];
+      for (const snapshot of [inFile, inMemory]) snapshot.apply(log);
+      expect(inFile.digests()).toEqual(inMemory.digests());
+      inFile.close();
+    }),
+    { numRuns: 10 },
+  );
+});
