@@ -47,6 +47,7 @@ export class MessagesStream {
   /** Takes the data of one event of the node, and gives the frames to write now. Never throws; look at `state`. */
   push(data: string): string[] {
     const before = this.#node.state;
+    if (before === 'completed' || before === 'failed') return [];
     try {
       const deltas = this.#node.push(data);
       for (const delta of deltas) this.#read(delta, data);
@@ -55,7 +56,7 @@ export class MessagesStream {
         this.#hasStarted = true;
         frames.unshift(eventFrame('message_start', { message: messageBody(this.#context) }));
       }
-      if (before !== 'completed' && this.#node.state === 'completed') frames.push(...this.#end());
+      if (this.#node.state === 'completed') frames.push(...this.#end());
       return frames;
     } catch (error) {
       this.fail(error instanceof NodeFailure ? error : malformed('a chunk cannot be read'));
