@@ -1,0 +1,75 @@
+/** Whether a log is still the one that was folded: a cut, exchanged or re-created log is told apart, with what to read. */
+import { expect, test } from 'vitest';
+import { ChainWriter, fleetHistory } from '../../test/support/commits.ts';
+import { type LogRecord, LogReplaced, LogTruncated } from '../log/control-log.ts';
+import { MemoryLog, MemoryTopic } from '../log/memory-log.ts';
+import { checkIdentity, readLogId, recordAt } from './log-identity.ts';
+import { memorySnapshot } from './open-snapshot.ts';
+import type { Snapshot } from './snapshot.ts';
+
+function chain(log: string, commits: number, seed = 1, writer = new ChainWriter({ log })): LogRecord[] {
+  return [writer.open(), ...fleetHistory(seed, commits).map((events) => writer.add(events))];
+}
+function logOf(records: readonly { value: Buffer }[]): MemoryLog {
+  const topic = new MemoryTopic();
+  for (const { value } of records) topic.add(value);
+  return new MemoryLog(topic);
+}
+function foldedFrom(records: readonly LogRecord[]): Snapshot {
+  const snapshot = memorySnapshot();
+  snapshot.apply(records);
+  return snapshot;
+}
+const ours = chain('ours', 10);
+const junk = { value: Buffer.from('junk') };
+
+test.each([
+  ['just what was folded', ours],
+  ['more than was folded', chain('ours', 15)],
+  ['junk behind what was folded', [...ours, junk]],
+])('a log that holds %s is ours', async (_, records) => {
+  await expect(checkIdentity(logOf(records), foldedFrom(ours))).resolves.toBeUndefined();
+});
+
+test.each([
+  ['a truncated log', ours.slice(0, 8), LogTruncated, /ends before commit 11, which was folded from it/],
+  ['a log cut to its first record', ours.slice(0, 1), LogTruncated, /ends before commit 11/],
+  [
+    'a truncated log that was written on',
+    chain('ours', 10, 2),
+    LogTruncated,
+    /no longer holds commit 11 as it was folded/,
+  ],
+  ['an empty log', [], LogReplaced, /this is log \(empty\), but what was folded came from log ours/],
+  ['a re-created log', chain('theirs', 3), LogReplaced, /this is log theirs, but .* came from log ours/],
+  ['a foreign log as long as ours', chain('theirs', 10), LogReplaced, /this is log theirs/],
+  ['a log of nothing but junk', Array.from({ length: 20 }, () => junk), LogReplaced, /this is log \(empty\)/],
+])('%s is refused and named', async (_, records, kind, message) => {
+  const check = checkIdentity(logOf(records), foldedFrom(ours));
+  await expect(check).rejects.toThrow(kind);
+  await expect(check).rejects.toThrow(message);
+});
+
+test('nothing folded fits any log', async () => {
+  for (const records of [[], ours, [junk]])
+    await expect(checkIdentity(logOf(records), memorySnapshot())).resolves.toBeUndefined();
+});
+
+test('the id of a log is that of its first valid record, behind junk and copies', async () => {
+  expect(await readLogId(logOf([junk, junk, ...ours, ...chain('theirs', 2)]))).toBe('ours');
+  expect(await readLogId(logOf([]))).toBeNull();
+  expect(await readLogId(logOf([junk]))).toBeNull();
+  expect(await readLogId(logOf(ours.slice(1)))).toBeNull();
+});
+
+test('junk before the first record is read through for a while, not for ever', async () => {
+  const lots = Array.from({ length: 10_200 }, () => junk);
+  expect(await readLogId(logOf([...lots.slice(0, 9_900), ...ours]))).toBe('ours');
+  expect(await readLogId(logOf([...lots, ...ours]))).toBeNull();
+});
+
+test('the record at an offset, or the next one, or none', async () => {
+  const log = logOf(ours);
+  expect((await recordAt(log, 4))?.value).toEqual(ours[4]?.value);
+  expect(await recordAt(log, ours.length)).toBeUndefined();
+});
