@@ -1,0 +1,158 @@
+import { expect, test } from 'vitest';
+import type { KnownEvent } from '../../schemas/events.ts';
+import { smallFleet, TestState, testNowMs } from '../../test/support/state.ts';
+import { cardinalityLimits, checkCardinality } from './limits.ts';
+
+function keys(organisation: string, count: number): KnownEvent[] {
+  return Array.from({ length: count }, (_, index) => ({
+    type: 'key.created',
+    data: {
+      id: `key-${organisation}-${index}`,
+      organisation,
+      name: 'k',
+      hash: Buffer.from(`${organisation}-${index}`).toString('hex').padStart(64, '0'),
+      expires: 'never',
+      expiresAt: null,
+    },
+  }));
+}
+
+function nodes(place: 'pool' | 'acme', count: number): KnownEvent[] {
+  return Array.from({ length: count }, (_, index) => ({
+    type: 'node.registered',
+    data: {
+      id: `${place}-n-${index}`,
+      place: place === 'pool' ? { kind: 'pool' } : { kind: 'stack', id: 'stk-amber-otter-9k2f' },
+      url: 'http://127.0.0.1:1',
+      dialect: 'vllm',
+      agent: false,
+    },
+  }));
+}
+
+// The small fleet has one key of each of two organisations, and one node at the pool.
+test.each<[claim: string, given: KnownEvent[], refused: boolean]>([
+  ['9 keys of 10', keys('acme', 8), false],
+  ['10 keys of 11', keys('acme', 9), true],
+  ['10 keys of 100', [...keys('acme', 9), ...keys('other', 89)], false],
+  ['10 keys of 99', [...keys('acme', 9), ...keys('other', 88)], true],
+  ['10 nodes of 11, inside its stack', nodes('acme', 10), true],
+  ['10 nodes of 100, inside its stack', [...nodes('acme', 10), ...nodes('pool', 89)], false],
+  ['9 nodes of 10, inside its stack', nodes('acme', 9), false],
+])('an organisation that takes %s along needs force: %s', (_claim, given, refused) => {
+  const state = new TestState().given(smallFleet).given(given);
+  const text = { params: { id: 'acme' } };
+  const decide = () => state.decide('organisation.delete', text);
+  if (refused) expect(decide).toThrow(expect.objectContaining({ type: 'GuardRefused', status: 409 }));
+  else expect(decide().events).toHaveLength(1);
+  expect(state.decide('organisation.delete', text, { force: true }).events).toHaveLength(1);
+});
+
+test('revoking one key never needs force, even the only one', () => {
+  const state = new TestState().given(smallFleet).given(keys('acme', 20));
+  for (let index = 0; index < 20; index++)
+    expect(state.when('key.revoke', { params: { id: `key-acme-${index}` } }).events).toHaveLength(1);
+});
+
+test('pruning that empties the fleet needs force', () => {
+  const state = new TestState().given(smallFleet).given(nodes('pool', 20));
+  const text = { body: { fleet: { version: 1 }, prune: true } };
+  expect(() => state.decide('fleet.apply', text)).toThrow(expect.objectContaining({ type: 'GuardRefused' }));
+  state.when('fleet.apply', text, { force: true });
+  for (const table of ['organisation', 'member', 'api_key', 'stack', 'node', 'model', 'tier', 'pool_model'])
+    expect(state.db.prepare(`SELECT * FROM ${table}`).all()).toEqual([]);
+});
+
+test('nodes that move out of what is removed are not counted as removed', () => {
+  const state = new TestState().given(smallFleet).given(nodes('acme', 20));
+  const moved = nodes('acme', 20).map(({ data }) => {
+    const { id, url, dialect } = data as { id: string; url: string; dialect: string };
+    return { id, url, dialect };
+  });
+  const fleet = { version: 1, pool: { nodes: moved } };
+  state.when('fleet.apply', { body: { fleet, prune: true } });
+  expect(state.db.prepare(`SELECT count(*) AS n FROM node WHERE place = 'pool'`).get()).toEqual({ n: 20 });
+});
+
+test.each<[limit: keyof typeof cardinalityLimits, fill: string, event: KnownEvent]>([
+  [
+    'organisations',
+    `INSERT INTO organisation (id, suspended) SELECT 'o-' || n, 0 FROM n`,
+    { type: 'organisation.set', data: { id: 'one-more', name: 'M', tier: null, anchor: '2026-11-01' } },
+  ],
+  [
+    'activeKeysPerOrganisation',
+    `INSERT INTO api_key (id, organisation) SELECT 'k-' || n, 'acme' FROM n`,
+    keys('acme', 1)[0]!,
+  ],
+  [
+    'nodes',
+    `INSERT INTO node (id, place, agent, drained, up, generation, loaded) SELECT 'n-' || n, 'pool', 0, 0, 0, 0, '[]' FROM n`,
+    nodes('pool', 1)[0]!,
+  ],
+  [
+    'stacksPerOrganisation',
+    `INSERT INTO stack (id, organisation) SELECT 's-' || n, 'acme' FROM n`,
+    { type: 'stack.created', data: { id: 'stk-a-b-c', organisation: 'acme', surface: 'openai' } },
+  ],
+  [
+    'models',
+    `INSERT INTO model (id) SELECT 'm-' || n FROM n`,
+    {
+      type: 'model.set',
+      data: { id: 'one-more', family: 'f', added: '2026-01-01T00:00:00.000Z', weight: 1 },
+    },
+  ],
+  [
+    'tiers',
+    `INSERT INTO tier (id, rank) SELECT 't-' || n, n FROM n`,
+    { type: 'tier.set', data: { id: 'one-more', rank: 999, models: '*' } },
+  ],
+  [
+    'membersPerOrganisation',
+    `INSERT INTO member (organisation, person) SELECT 'acme', 'p-' || n FROM n`,
+    { type: 'member.set', data: { organisation: 'acme', person: 'one-more', role: 'viewer' } },
+  ],
+  [
+    'tokensPerNode',
+    `INSERT INTO node_token (id, node) SELECT 't-' || n, 'pool-1' FROM n`,
+    { type: 'node.token_created', data: { id: 'tok-1', node: 'pool-1', hash: 'd'.repeat(64) } },
+  ],
+])('there is room for the last of %s, and for none beyond', (limit, fill, event) => {
+  const state = new TestState();
+  const series = `WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < ?)`;
+  // WITH stands before SELECT inside an INSERT.
+  const sql = fill.replace('SELECT', `${series} SELECT`);
+  state.db.prepare(sql).run(cardinalityLimits[limit] - 1);
+  checkCardinality(state.db, [event], testNowMs);
+  state.given([event]);
+  const another = JSON.parse(
+    JSON.stringify(event).replaceAll(/one-more|tok-1|stk-a-b-c|key-acme-0|pool-n-0/g, 'stk-x-y-z'),
+  );
+  expect(() => checkCardinality(state.db, [another], testNowMs)).toThrow(
+    expect.objectContaining({ type: 'Conflict', message: expect.stringContaining(limit) }),
+  );
+});
+
+test('several additions of one command are counted together', () => {
+  const state = new TestState().given(smallFleet);
+  const stacks = Array.from({ length: cardinalityLimits.stacksPerOrganisation }, (_, index) => ({
+    type: 'stack.created' as const,
+    data: { id: `stk-a-b-${index}`, organisation: 'acme', surface: 'openai' as const },
+  }));
+  expect(() => checkCardinality(state.db, stacks, testNowMs)).toThrow(/stacksPerOrganisation/);
+  checkCardinality(state.db, stacks.slice(1), testNowMs);
+});
+
+test('revoked and expired keys leave room for new ones of their organisation', () => {
+  const state = new TestState().given(smallFleet);
+  const series = 'WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 10000)';
+  state.db.exec(
+    `INSERT INTO api_key (id, organisation, expires_at) ${series} SELECT 'k-' || n, 'acme', ${testNowMs} FROM n`,
+  );
+  checkCardinality(state.db, keys('acme', 1), testNowMs);
+  const aMomentBefore = () => checkCardinality(state.db, keys('acme', 1), testNowMs - 1);
+  expect(aMomentBefore).toThrow(/activeKeysPerOrganisation/);
+  state.db.exec('UPDATE api_key SET revoked_at = 1');
+  expect(aMomentBefore).not.toThrow();
+});

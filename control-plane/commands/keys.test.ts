@@ -1,0 +1,157 @@
+import { expect, test } from 'vitest';
+import type { Role } from '../../schemas/names.ts';
+import { hashKey, parseKey } from '../../shared/api-key.ts';
+import { smallFleet, TestState, testContext, testNowMs } from '../../test/support/state.ts';
+import { listKeys } from '../state/tenants.ts';
+import { prepareCommand } from './definition.ts';
+import { expiresAtMs, keyCommands } from './keys.ts';
+
+const create = { body: { organisation: 'acme', name: 'laptop', expires: 'never' } };
+const revoke = { params: { id: 'key-acme' } };
+const pairs: [role: Role, command: string, text: object, allowed: boolean][] = [
+  ['owner', 'key.create', create, true],
+  ['admin', 'key.create', create, true],
+  ['approver', 'key.create', create, true],
+  ['member', 'key.create', create, true],
+  ['viewer', 'key.create', create, false],
+  ['owner', 'key.revoke', revoke, true],
+  ['admin', 'key.revoke', revoke, true],
+  ['approver', 'key.revoke', revoke, true],
+  ['member', 'key.revoke', revoke, true],
+  ['viewer', 'key.revoke', revoke, false],
+];
+
+test.each(pairs)('Authentication 5: %s gives %s', (role, command, text, allowed) => {
+  const state = new TestState().given(smallFleet);
+  state.given([{ type: 'member.set', data: { organisation: 'acme', person: 'bea', role } }]);
+  const decide = () => state.decide(command, text, { actor: { person: 'bea' } });
+  if (allowed) expect(decide().events).toHaveLength(1);
+  else expect(decide).toThrow(expect.objectContaining({ type: 'Forbidden', status: 403 }));
+});
+
+test.each([
+  ['zoe', 'the owner of another organisation'],
+  ['nobody', 'a person unknown to the state'],
+])('Authentication 6: %s, %s, may neither create nor revoke', (person) => {
+  const state = new TestState().given(smallFleet);
+  for (const [name, text] of [
+    ['key.create', create],
+    ['key.revoke', revoke],
+  ] as const) {
+    expect(() => state.decide(name, text, { actor: { person } })).toThrow(
+      expect.objectContaining({ type: 'Forbidden' }),
+    );
+  }
+});
+
+test('a key of another organisation and a key that does not exist are refused alike', () => {
+  const state = new TestState().given(smallFleet);
+  const said = ['key-other', 'key-nowhere'].map((id) => {
+    try {
+      state.decide('key.revoke', { params: { id } }, { actor: { person: 'ana' } });
+      return undefined;
+    } catch (error) {
+      return JSON.stringify((error as { envelope(path: string): object }).envelope('/'));
+    }
+  });
+  expect(said[0]).toBeDefined();
+  expect(said[0]).toBe(said[1]);
+});
+
+test('Authentication 6: removing a person revokes none of the keys they made', () => {
+  const state = new TestState().given(smallFleet);
+  const { answer } = state.when('key.create', create, { actor: { person: 'ana' } });
+  expect(answer['createdBy']).toBe('ana');
+  const { events } = state.when('member.remove', { params: { id: 'acme', person: 'ana' } });
+  expect(events.map(({ type }) => type)).toEqual(['member.removed']);
+  expect(listKeys(state.db, testNowMs, 'acme').map(({ state: is }) => is)).toEqual(['active', 'active']);
+});
+
+test('Authentication 4: the value is in the answer once, and the event holds its hash only', () => {
+  const state = new TestState().given(smallFleet);
+  const { events, answer } = state.when('key.create', create);
+  const value = parseKey(String(answer['value']));
+  expect(value).toBeDefined();
+  expect(JSON.stringify(events)).not.toContain(value);
+  expect(events[0]).toMatchObject({
+    type: 'key.created',
+    data: { hash: value && hashKey(value).toString('hex') },
+  });
+  expect(answer).toMatchObject({
+    id: expect.stringMatching(/^key-[0-9a-z]{16}$/),
+    name: 'laptop',
+    state: 'active',
+  });
+  expect(JSON.stringify(listKeys(state.db, testNowMs))).not.toContain(String(value));
+
+  const [definition] = keyCommands;
+  const repeated = prepareCommand(definition!, create).repeated(state.db, String(answer['id']), testContext);
+  expect(repeated).toMatchObject({ id: answer['id'] });
+  expect(repeated).not.toHaveProperty('value');
+});
+
+test('a dry run shows no value, because none will be valid', () => {
+  const state = new TestState().given(smallFleet);
+  expect(state.decide('key.create', create, { dryRun: true }).result()).not.toHaveProperty('value');
+});
+
+test('a repeat is answered only to one who may give the command', () => {
+  const state = new TestState().given(smallFleet);
+  const [definition] = keyCommands;
+  const repeat = () =>
+    prepareCommand(definition!, create).repeated(state.db, 'key-acme', {
+      ...testContext,
+      actor: { person: 'zoe' },
+    });
+  expect(repeat).toThrow(expect.objectContaining({ type: 'Forbidden' }));
+});
+
+test.each([
+  ['never', null],
+  ['30d', '2026-12-21T00:00:00.000Z'],
+  ['90d', '2027-02-19T00:00:00.000Z'],
+  ['1y', '2027-11-21T00:00:00.000Z'],
+])('Limits 6: a key with expiry %s made on 2026-11-21 expires at %s', (expires, expiresAt) => {
+  const state = new TestState().given(smallFleet);
+  const { answer } = state.when('key.create', { body: { ...create.body, expires } });
+  expect(answer).toMatchObject({ expires, expiresAt });
+});
+
+test.each(['1d', '', null, 30, undefined])('Limits 6: %j is no expiry choice', (expires) => {
+  const state = new TestState().given(smallFleet);
+  expect(() => state.decide('key.create', { body: { ...create.body, expires } })).toThrow(
+    expect.objectContaining({ type: 'InvalidCommand' }),
+  );
+});
+
+test('a year from 29 February ends on 1 March', () => {
+  expect(expiresAtMs('1y', Date.UTC(2028, 1, 29))).toBe(Date.UTC(2029, 2, 1));
+});
+
+test('a key is expired from the very moment it names, and revoked whatever the time', () => {
+  const state = new TestState().given(smallFleet);
+  const { answer } = state.when('key.create', { body: { ...create.body, expires: '30d' } });
+  const stateAt = (nowMs: number) =>
+    listKeys(state.db, nowMs, 'acme').find(({ id }) => id === answer['id'])?.state;
+  const ends = Date.parse(String(answer['expiresAt']));
+  expect(stateAt(ends - 1)).toBe('active');
+  expect(stateAt(ends)).toBe('expired');
+  state.when('key.revoke', { params: { id: answer['id'] } });
+  expect(stateAt(ends)).toBe('revoked');
+});
+
+test('revoking is for ever, and revoking again changes nothing', () => {
+  const state = new TestState().given(smallFleet);
+  const { answer } = state.when('key.revoke', revoke, { actor: { person: 'ana' } });
+  expect(answer).toMatchObject({ id: 'key-acme', state: 'revoked', revokedBy: 'ana' });
+  expect(answer['revokedAt']).toBe('2026-11-21T00:00:00.000Z');
+  expect(state.when('key.revoke', revoke).events).toEqual([]);
+});
+
+test.each([
+  ['key.create', { body: { ...create.body, organisation: 'nobody' } }],
+  ['key.revoke', { params: { id: 'key-nowhere' } }],
+])('%s of something that is not there is 404 for the operator', (name, text) => {
+  const state = new TestState().given(smallFleet);
+  expect(() => state.decide(name, text)).toThrow(expect.objectContaining({ type: 'NotFound', status: 404 }));
+});

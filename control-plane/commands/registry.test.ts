@@ -1,0 +1,94 @@
+import { expect, test } from 'vitest';
+import { z } from 'zod';
+import { smallFleet, TestState } from '../../test/support/state.ts';
+import { commandHash } from './command-hash.ts';
+import { prepareCommand } from './definition.ts';
+import { commands } from './registry.ts';
+
+test('no two commands have one name or one route', () => {
+  expect(new Set(commands.map(({ name }) => name)).size).toBe(commands.length);
+  expect(new Set(commands.map(({ method, path }) => `${method} ${path}`)).size).toBe(commands.length);
+});
+
+test.each(commands)('$name: its path has the parameters of its schema', ({ path, params }) => {
+  const named = [...path.matchAll(/:([a-z]+)/g)].map(([, name]) => name);
+  expect(Object.keys((params as z.ZodObject).shape)).toEqual(named);
+});
+
+test.each(commands.filter(({ roles }) => roles !== 'operator'))(
+  '$name: a command of members says whose organisation it concerns',
+  ({ organisationOf }) => {
+    expect(organisationOf).toBeDefined();
+  },
+);
+
+const texts: Record<string, { params?: object; body?: object }> = {
+  'member.set': { params: { id: 'acme', person: 'bea' }, body: { role: 'viewer' } },
+  'member.remove': { params: { id: 'acme', person: 'ana' } },
+  'key.create': { body: { organisation: 'acme', name: 'k', expires: 'never' } },
+  'key.revoke': { params: { id: 'key-acme' } },
+  'stack.set-surface': { params: { id: 'stk-amber-otter-9k2f' }, body: { surface: 'anthropic' } },
+  'stack.install': { params: { id: 'stk-amber-otter-9k2f', model: 'echo-small' } },
+  'stack.uninstall': { params: { id: 'stk-amber-otter-9k2f', model: 'echo-large' } },
+};
+const roles = ['owner', 'admin', 'approver', 'member', 'viewer'] as const;
+const byMembers = commands.filter((command) => command.roles !== 'operator');
+
+test('the commands of members are these and no others', () => {
+  expect(byMembers.map(({ name }) => name).sort()).toEqual(Object.keys(texts).sort());
+});
+
+test.each(byMembers.flatMap((command) => roles.map((role) => [command.name, role, command.roles] as const)))(
+  '%s by %s is decided by the role alone',
+  (name, role, allowed) => {
+    const state = new TestState().given(smallFleet);
+    state.given([{ type: 'member.set', data: { organisation: 'acme', person: 'bea', role } }]);
+    const decide = () => state.decide(name, texts[name], { actor: { person: 'bea' } });
+    if (allowed.includes(role)) expect(decide().events.length).toBeGreaterThan(0);
+    else expect(decide).toThrow(expect.objectContaining({ type: 'Forbidden' }));
+    // The same person in another organisation is a stranger here.
+    const stranger = () => state.decide(name, texts[name], { actor: { person: 'zoe' } });
+    expect(stranger).toThrow(expect.objectContaining({ type: 'Forbidden' }));
+  },
+);
+
+test.each(commands.filter((command) => command.roles === 'operator'))(
+  '$name is for operators only, whatever it is about',
+  (definition) => {
+    const state = new TestState().given(smallFleet);
+    // Refused before anything is looked at, so any input will do.
+    const prepared = prepareCommand({ ...definition, params: z.any(), body: z.any() }, {});
+    const decide = () =>
+      prepared.decide(state.db, { nowMs: 0, actor: { person: 'ana' }, mint: (n) => new Uint8Array(n) });
+    expect(decide).toThrow(expect.objectContaining({ type: 'Forbidden', status: 403 }));
+  },
+);
+
+test('every fault of a body is named with its path', () => {
+  const create = commands.find(({ name }) => name === 'key.create');
+  expect(() => prepareCommand(create!, { body: { organisation: 'A B', name: '', extra: 1 } })).toThrow(
+    expect.objectContaining({
+      type: 'InvalidCommand',
+      details: expect.arrayContaining([
+        expect.objectContaining({ path: 'organisation' }),
+        expect.objectContaining({ path: 'name' }),
+        expect.objectContaining({ path: 'expires' }),
+        expect.objectContaining({ message: expect.stringContaining('extra') }),
+      ]),
+    }),
+  );
+});
+
+test('one command has one hash, however it is written; another has another', () => {
+  const hash = commandHash('a', { x: 1, y: undefined }, { b: [1, { d: 1, c: 2 }], a: null });
+  expect(commandHash('a', { x: 1 }, { a: null, b: [1, { c: 2, d: 1 }] })).toBe(hash);
+  expect(hash).toMatch(/^[0-9a-f]{64}$/);
+  for (const other of [
+    commandHash('b', { x: 1 }, { a: null, b: [1, { c: 2, d: 1 }] }),
+    commandHash('a', { x: 2 }, { a: null, b: [1, { c: 2, d: 1 }] }),
+    commandHash('a', { x: 1 }, { b: [1, { c: 2, d: 1 }] }),
+    commandHash('a', { x: 1 }, { a: null, b: [{ c: 2, d: 1 }, 1] }),
+    commandHash('a', { x: 1 }, { a: null, b: ['1', { c: 2, d: 1 }] }),
+  ])
+    expect(other).not.toBe(hash);
+});

@@ -1,0 +1,121 @@
+/**
+ * A state in memory for tests of deciders: given(events), when(command), then look at events and things.
+ * Every event passes its writer's schema and must be accepted by the fold, exactly as on the way to the log.
+ */
+import { randomBytes } from 'node:crypto';
+import { actorName, operator } from '../../control-plane/commands/authorise.ts';
+import {
+  type CommandContext,
+  type Decision,
+  prepareCommand,
+} from '../../control-plane/commands/definition.ts';
+import { commands } from '../../control-plane/commands/registry.ts';
+import { type KnownEvent, toStored } from '../../schemas/events.ts';
+import { applyEvent } from '../../shared/snapshot/fold.ts';
+import { schemaSql, Table, type Tables, tableNames } from '../../shared/snapshot/tables.ts';
+import { type Database, openDatabase } from '../../shared/sqlite.ts';
+
+/** 2026-11-21T00:00:00Z. */
+export const testNowMs = Date.UTC(2026, 10, 21);
+
+export interface CommandText {
+  readonly params?: unknown;
+  readonly body?: unknown;
+}
+
+export class TestState {
+  readonly db: Database;
+  readonly tables: Tables;
+  #seq = 0;
+
+  constructor() {
+    this.db = openDatabase(':memory:', { durability: 'normal' });
+    this.db.exec(schemaSql());
+    this.tables = Object.fromEntries(
+      tableNames.map((name) => [name, new Table(this.db, name, 0n)]),
+    ) as unknown as Tables;
+  }
+
+  given(events: readonly KnownEvent[], by = 'operator', atMs = testNowMs): this {
+    this.#seq++;
+    for (const event of events) {
+      toStored(event);
+      const passedOver = applyEvent(this.tables, event, { seq: this.#seq, atMs, by });
+      if (passedOver !== undefined) throw new Error(`${event.type} was passed over: ${passedOver}`);
+    }
+    return this;
+  }
+
+  /** Decides without folding. */
+  decide(name: string, text: CommandText = {}, context: Partial<CommandContext> = {}): Decision {
+    const definition = commands.find((each) => each.name === name);
+    if (!definition) throw new Error(`there is no command ${name}`);
+    return prepareCommand(definition, text).decide(this.db, { ...testContext, ...context });
+  }
+
+  /** Decides, folds the events and gives the answer. */
+  when(
+    name: string,
+    text: CommandText = {},
+    context: Partial<CommandContext> = {},
+  ): { readonly events: readonly KnownEvent[]; readonly answer: Record<string, unknown> } {
+    const { events, result } = this.decide(name, text, context);
+    this.given(events, actorName(context.actor ?? operator), context.nowMs);
+    return { events, answer: result() as Record<string, unknown> };
+  }
+}
+
+export const testContext: CommandContext = { nowMs: testNowMs, actor: operator, mint: randomBytes };
+
+/** A small fleet that most tests begin with. */
+export const smallFleet: readonly KnownEvent[] = [
+  {
+    type: 'model.set',
+    data: { id: 'echo-small', family: 'echo', added: '2026-01-01T00:00:00.000Z', weight: 1 },
+  },
+  {
+    type: 'model.set',
+    data: { id: 'echo-large', family: 'echo', added: '2026-01-01T00:00:00.000Z', weight: 4 },
+  },
+  { type: 'tier.set', data: { id: 'Starter', rank: 0, requestsPerMinute: 60, models: ['echo-small'] } },
+  { type: 'tier.set', data: { id: 'Platinum', rank: 1, models: '*' } },
+  { type: 'organisation.set', data: { id: 'acme', name: 'Acme', tier: 'Platinum', anchor: '2026-11-01' } },
+  { type: 'organisation.set', data: { id: 'other', name: 'Other', tier: null, anchor: '2026-11-01' } },
+  { type: 'member.set', data: { organisation: 'acme', person: 'ana', role: 'owner' } },
+  { type: 'member.set', data: { organisation: 'other', person: 'zoe', role: 'owner' } },
+  { type: 'stack.created', data: { id: 'stk-amber-otter-9k2f', organisation: 'acme', surface: 'openai' } },
+  { type: 'stack.model_installed', data: { stack: 'stk-amber-otter-9k2f', model: 'echo-large' } },
+  { type: 'pool.model_installed', data: { model: 'echo-small' } },
+  {
+    type: 'node.registered',
+    data: {
+      id: 'pool-1',
+      place: { kind: 'pool' },
+      url: 'http://127.0.0.1:9001',
+      dialect: 'vllm',
+      agent: false,
+    },
+  },
+  {
+    type: 'key.created',
+    data: {
+      id: 'key-acme',
+      organisation: 'acme',
+      name: 'ci',
+      hash: 'a'.repeat(64),
+      expires: 'never',
+      expiresAt: null,
+    },
+  },
+  {
+    type: 'key.created',
+    data: {
+      id: 'key-other',
+      organisation: 'other',
+      name: 'ci',
+      hash: 'b'.repeat(64),
+      expires: 'never',
+      expiresAt: null,
+    },
+  },
+];
