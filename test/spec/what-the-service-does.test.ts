@@ -1,0 +1,137 @@
+/** Specification, "What the service does": operations, capacity, keys, hosts, one envelope. */
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { call, chat, chatBody, expectRefusal, refusalOf } from '../support/api.ts';
+import { startFleet, type TestFleet } from '../support/fleet.ts';
+import { specFleet, stackHost, stacks } from '../support/spec-fleet.ts';
+import { askedDuring, usageReaches } from '../support/witness.ts';
+
+let fleet: TestFleet;
+let port: number;
+let acme: string;
+let birch: string;
+beforeAll(async () => {
+  fleet = await startFleet({ fleet: specFleet });
+  port = fleet.port();
+  acme = (await fleet.key('acme')).value;
+  birch = (await fleet.key('birch')).value;
+  await fleet.settle();
+});
+afterAll(() => fleet.close());
+
+test('What the service does 1: a chat completion is answered for the model named', async () => {
+  const answer = await chat({ port, key: birch, model: 'echo-large' });
+  expect(answer.status).toBe(200);
+  const completion = JSON.parse(answer.content);
+  expect(completion).toMatchObject({ object: 'chat.completion', model: 'echo-large' });
+  expect(completion.choices[0].message.content).toContain('hello there');
+});
+
+test('What the service does 1: embeddings are answered for the model named', async () => {
+  const body = { model: 'echo-embed', input: ['one', 'two'] };
+  const answer = await call({ port, key: birch, method: 'POST', path: '/v1/embeddings', body });
+  expect(answer.status).toBe(200);
+  const embeddings = JSON.parse(answer.content);
+  expect(embeddings).toMatchObject({ object: 'list', model: 'echo-embed' });
+  expect(embeddings.data.map(({ index }: { index: number }) => index)).toEqual([0, 1]);
+});
+
+test.each([
+  { what: 'the pool', model: 'echo-large', host: '127.0.0.1', node: 'pool-1' },
+  { what: "the organisation's own node", model: 'echo-private', host: '127.0.0.1', node: 'acme-1' },
+  { what: 'the stack', model: 'echo-large', host: stackHost('otter'), node: 'acme-s1' },
+])('What the service does 2: a request lands on one node, of $what', async ({ model, host, node }) => {
+  const asked = await askedDuring(fleet, () => chat({ port, key: acme, model, host }));
+  expect(asked).toEqual({ [node]: 1 });
+});
+
+test('What the service does 3: what a key does is counted for its one organisation', async () => {
+  const elder = (await fleet.key('elder')).value;
+  await fleet.settle();
+  const answer = await chat({ port, key: elder, model: 'echo-small' });
+  const { total_tokens: tokens } = JSON.parse(answer.content).usage;
+  expect(await usageReaches(fleet, 'elder', 1)).toEqual({ totalTokens: tokens, requests: 1 });
+});
+
+test.each(['127.0.0.1', 'localhost', 'LOCALHOST', 'localhost.', 'localhost:443', '127.0.0.1:1'])(
+  'What the service does 4: %s is the shared host',
+  async (host) => {
+    expect((await call({ port, host })).status).toBe(200);
+  },
+);
+
+test.each([
+  `${stacks.otter}.stacks.test`,
+  `${stacks.otter}.stacks.test.`,
+  `${stacks.otter}.stacks.test:8443`,
+  `${stacks.otter.toUpperCase()}.STACKS.Test`,
+])('What the service does 4: %s is the host of a stack', async (host) => {
+  const asked = await askedDuring(fleet, async () => {
+    expect((await chat({ port, key: acme, model: 'echo-large', host })).status).toBe(200);
+  });
+  expect(asked).toEqual({ 'acme-s1': 1 });
+});
+
+test.each([
+  '',
+  'example.org',
+  'stacks.test',
+  '.stacks.test',
+  'otter.stacks.test',
+  `www.${stacks.otter}.stacks.test`,
+  `${stacks.otter}.stacks.test.example.org`,
+  `${stacks.otter}stacks.test`,
+  `${stacks.otter}.localhost`,
+  'localhost..',
+  '[::1]',
+  '127.0.0.1@example.org',
+  'locаlhost',
+])('What the service does 4: "%s" is no host of the service', async (host) => {
+  const error = expectRefusal(await call({ port, host, key: acme }), 'NotFoundError');
+  expect(error.path).toBe('/v1/models');
+});
+
+test.each([
+  'X-Forwarded-Host',
+  'X-Original-Host',
+  'X-Host',
+  'Forwarded',
+  'X-Forwarded-Server',
+  'X-HTTP-Host-Override',
+])('What the service does 4: %s does not choose the host', async (name) => {
+  const value = name === 'Forwarded' ? `host=${stackHost('otter')}` : stackHost('otter');
+  const asked = await askedDuring(fleet, () =>
+    chat({ port, key: acme, model: 'echo-large', headers: { [name]: value } }),
+  );
+  expect(asked).toEqual({ 'pool-1': 1 });
+});
+
+test('What the service does 4: the shared host speaks the OpenAI-style API only', async () => {
+  const body = chatBody('echo-large', { max_tokens: 5 });
+  const answer = await call({ port, key: acme, method: 'POST', path: '/v1/messages', body });
+  expectRefusal(answer, 'UnsupportedShapeError');
+});
+
+test('What the service does 5: refusals of every kind use one envelope', async () => {
+  const refused = [
+    await call({ port, host: 'example.org' }),
+    await call({ port, path: '/v1/nothing', key: acme }),
+    await chat({ port, model: 'echo-small' }),
+    await chat({ port, key: acme, model: 'echo-bare' }),
+    await chat({ port, key: acme, model: 'echo-idle' }),
+    await chat({ port, key: acme, model: 'echo-small', host: stackHost('otter') }),
+    await chat({ port, key: birch, model: 'echo-locked' }),
+    await call({ port, key: acme, method: 'POST', path: '/v1/chat/completions', body: '{' }),
+    await call({ port, path: '/v1/models', headers: { Expect: 'miracles' } }),
+  ].map(refusalOf);
+  expect(refused.map(({ type }) => type)).toEqual([
+    'NotFoundError',
+    'NotFoundError',
+    'Unauthorized',
+    'DedicatedOnlyModelError',
+    'InferenceUnavailableError',
+    'TargetNotServingError',
+    'ModelNotInPlanError',
+    'UnsupportedShapeError',
+    'UnsupportedShapeError',
+  ]);
+});

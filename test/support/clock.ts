@@ -1,0 +1,25 @@
+/**
+ * Moves the wall clock of this process forward, for tests of minutes, expiry and age. It goes on running meanwhile, and
+ * timers and the monotonic clock are left alone. Take it before a fleet is started: some hold on to `Date.now`.
+ */
+import { vi } from 'vitest';
+
+export interface TestClock {
+  /** The shifted time, ms since 1970. */
+  now(): number;
+  advanceMs(ms: number): void;
+  restore(): void;
+}
+
+export function takeClock(): TestClock {
+  const real = Date.now.bind(Date);
+  let skewMs = 0;
+  const spy = vi.spyOn(Date, 'now').mockImplementation(() => real() + skewMs);
+  return {
+    now: () => real() + skewMs,
+    advanceMs: (ms) => {
+      skewMs += ms;
+    },
+    restore: () => spy.mockRestore(),
+  };
+}

@@ -1,0 +1,85 @@
+/**
+ * The fleet of the specification tests: every situation that routing knows stands in it at once. Two nodes stand at
+ * several places under different ids, so that few simulated nodes suffice; limits are left out, so nothing is refused by chance.
+ */
+import type { DemoNodeId } from '../../cli/processes/demo-fleet.ts';
+import type { Fleet, FleetNode } from '../../schemas/fleet.ts';
+
+/** Of the pool, under a name with a slash, dots and a colon. */
+export const slashModel = 'team/echo:v1.0';
+
+export const stacks = {
+  /** Of acme; serves echo-large and echo-embed. */
+  otter: 'stk-amber-otter-9k2f',
+  /** Of acme; serves nothing. */
+  idle: 'stk-idle-otter-0aaa',
+  /** Of birch; serves echo-small. */
+  heron: 'stk-quiet-heron-4m7q',
+  /** Of dormant, which has no plan; serves echo-large. */
+  moth: 'stk-gentle-moth-1b1b',
+  /** Was never made. */
+  missing: 'stk-never-made-7zzz',
+} as const;
+
+export function stackHost(stack: keyof typeof stacks): string {
+  return `${stacks[stack]}.stacks.test`;
+}
+
+export function specFleet(urls: Readonly<Record<DemoNodeId, string>>): Fleet {
+  const node = (id: string, at: DemoNodeId): FleetNode => ({ id, url: urls[at], dialect: 'vllm' });
+  const model = (id: string, weight = 1, family = 'echo') => ({ id, family, weight });
+  const forAll = ['echo-small', 'echo-idle', slashModel];
+  return {
+    version: 1,
+    models: [
+      { ...model('echo-small'), added: '2026-01-02T03:04:05Z' },
+      model('echo-large', 4, 'echo-xl'),
+      model('echo-embed'),
+      model('echo-private'),
+      model(slashModel),
+      // Installed on the pool, loaded by no node.
+      model('echo-idle'),
+      model('echo-locked'),
+      // In the catalog, installed nowhere.
+      model('echo-bare'),
+    ],
+    tiers: [
+      { id: 'Starter', models: forAll },
+      { id: 'Pro', models: [...forAll, 'echo-large', 'echo-embed'] },
+      { id: 'Platinum', models: '*' },
+    ],
+    anonymous: { freeTurns: 10, models: ['echo-small'] },
+    pool: {
+      models: ['echo-small', 'echo-large', 'echo-embed', slashModel, 'echo-idle', 'echo-locked'],
+      nodes: [{ ...node('pool-1', 'pool-1'), models: { [slashModel]: 'echo-small' } }],
+    },
+    organisations: [
+      {
+        id: 'acme',
+        name: 'Acme',
+        tier: 'Platinum',
+        nodes: [node('acme-1', 'acme-1')],
+        stacks: [
+          { id: stacks.otter, models: ['echo-large', 'echo-embed'], nodes: [node('acme-s1', 'acme-s1')] },
+          { id: stacks.idle, models: ['echo-small'] },
+        ],
+      },
+      {
+        id: 'birch',
+        name: 'Birch',
+        tier: 'Pro',
+        stacks: [{ id: stacks.heron, models: ['echo-small'], nodes: [node('birch-s1', 'birch-s1')] }],
+      },
+      { id: 'cedar', name: 'Cedar', tier: 'Starter' },
+      // Own nodes, but a plan that does not include what they serve.
+      { id: 'elder', name: 'Elder', tier: 'Starter', nodes: [node('elder-1', 'acme-s1')] },
+      {
+        id: 'dormant',
+        name: 'Dormant',
+        tier: null,
+        nodes: [node('dormant-1', 'acme-1')],
+        stacks: [{ id: stacks.moth, models: ['echo-large'], nodes: [node('dormant-s1', 'acme-s1')] }],
+      },
+    ],
+  };
+}
