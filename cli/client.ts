@@ -209,8 +209,9 @@ export class AdminClient {
     });
   }
 
-  #inOurWords(error: unknown): CliError {
-    if (error instanceof CliError) return error;
+  /** Failures of the connection as CliErrors; anything else is a fault of ours and stays what it is. */
+  #inOurWords(error: unknown): unknown {
+    if (error instanceof CliError || !isNetworkFailure(error)) return error;
     if (this.#signal.aborted) return interrupted();
     const { admin } = this.settings;
     const code = networkCode(error);
@@ -237,8 +238,13 @@ export interface OpenAnswer {
 }
 
 /** Whether the same call may take effect or be answered now, when it is sent again. */
-function mayRepeat({ type }: CliError): boolean {
-  return type === 'ConnectionLost' || type === 'OutcomeUnknown';
+function mayRepeat(failure: unknown): boolean {
+  return failure instanceof CliError && /^(?:ConnectionLost|OutcomeUnknown)$/.test(failure.type);
+}
+
+function isNetworkFailure(error: unknown): boolean {
+  if (!(error instanceof Error)) return false;
+  return error.cause instanceof Error || error.name === 'TimeoutError' || error.name === 'AbortError';
 }
 
 function defaultNext(type: string): string | undefined {

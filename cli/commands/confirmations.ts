@@ -39,7 +39,7 @@ export async function waitUntilConfirmed(
       exitCode: 5,
       why: [
         `it is revoked at position ${String(thing['position'])}; these gateways may still accept it`,
-        ...(lost ? [lost.message] : []),
+        ...(lost ? [lost.message, ...lost.why] : []),
       ],
       next: 'headgate gateway list, and stop a gateway that cannot catch up',
     },
@@ -84,7 +84,7 @@ async function ask(session: Session, position: number, waitSeconds: number): Pro
 async function confirmations(api: AdminClient, position: number, timeoutSeconds: number): Promise<Outcome> {
   const path = route`/confirmations/${String(position)}`;
   const seconds = Math.round(timeoutSeconds * 1000) / 1000;
-  const answer = await api.get(path, { timeoutSeconds: seconds }, timeoutSeconds * 1000 + 10_000);
+  const answer = await api.get(path, { timeoutSeconds: seconds }, Math.ceil(seconds * 1000) + 10_000);
   const gateways = (Array.isArray(answer['gateways']) ? answer['gateways'] : []) as Thing[];
   return {
     complete: answer['complete'] === true,

@@ -1,0 +1,77 @@
+/** A control plane for tests of the command line: real HTTP on loopback, with answers that the test decides. */
+import { createServer, type IncomingHttpHeaders, type Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+
+export const testToken = 'operator-token-of-the-test';
+
+export interface SeenRequest {
+  readonly method: string;
+  /** Without the prefix of the API. */
+  readonly path: string;
+  readonly query: Readonly<Record<string, string>>;
+  readonly headers: IncomingHttpHeaders;
+  readonly body: unknown;
+}
+
+/** `hang-up`: the connection breaks before an answer. */
+export type TestAnswer =
+  | 'hang-up'
+  | {
+      readonly status?: number;
+      readonly body?: unknown;
+      readonly bytes?: Buffer;
+      readonly headers?: Readonly<Record<string, string>>;
+    };
+
+export interface AdminServer {
+  readonly url: string;
+  readonly http: Server;
+  readonly seen: SeenRequest[];
+  /** Answers from now on. */
+  answer: (request: SeenRequest) => TestAnswer;
+  close(): Promise<void>;
+}
+
+export function errorAnswer(status: number, type: string, more: object = {}): TestAnswer {
+  const error = { type, code: 'CODE', message: `${type} it is`, status, path: '/admin/v1/x', ...more };
+  return { status, body: { error } };
+}
+
+export async function startAdminServer(): Promise<AdminServer> {
+  const http = createServer((request, response) => {
+    const chunks: Buffer[] = [];
+    request.on('data', (chunk: Buffer) => chunks.push(chunk));
+    request.on('end', () => {
+      const url = new URL(request.url ?? '/', 'http://x');
+      const text = Buffer.concat(chunks).toString();
+      const seen: SeenRequest = {
+        method: request.method ?? '',
+        path: url.pathname.replace(/^\/admin\/v1/, ''),
+        query: Object.fromEntries(url.searchParams),
+        headers: request.headers,
+        body: text === '' ? undefined : JSON.parse(text),
+      };
+      server.seen.push(seen);
+      const answer = server.answer(seen);
+      if (answer === 'hang-up') {
+        request.socket.destroy();
+        return;
+      }
+      response.writeHead(answer.status ?? 200, { 'content-type': 'application/json', ...answer.headers });
+      response.end(answer.bytes ?? JSON.stringify(answer.body ?? {}));
+    });
+  });
+  const server: AdminServer = {
+    url: '',
+    http,
+    seen: [],
+    answer: () => ({ body: {} }),
+    close: () =>
+      new Promise((resolve) => {
+        http.close(() => resolve());
+        http.closeAllConnections();
+      }),
+  };
+  await new Promise<void>((resolve) => http.listen(0, '127.0.0.1', resolve));
+  return Object.assign(server, { url: `http://127.0.0.1:${(http.address() as AddressInfo).port}` });
+}
