@@ -20,16 +20,16 @@ export interface ClientResponseOptions {
   readonly headers: Readonly<Record<string, string>>;
   /** A client that takes no byte for so long is cut off. */
   readonly stallMs?: number;
+  /** The same after an early end, while what was delivered is still on its way; nobody waits for that client then. */
+  readonly lastBytesMs?: number;
 }
-
-/** What was delivered may still be on its way to a slow client when a stream ends early; so long without progress. */
-const lastBytesMs = 5000;
 
 export class ClientResponse {
   readonly #response: ServerResponse;
   readonly #socket: Socket;
   readonly #headers: Readonly<Record<string, string>>;
   readonly #stallMs: number;
+  readonly #lastBytesMs: number;
   #listener: ClientListener | undefined;
   #settleEnd: ((handed: boolean) => void) | undefined;
   #pending = '';
@@ -38,12 +38,14 @@ export class ClientResponse {
   #ended = false;
   #gone: boolean;
 
-  constructor(response: ServerResponse, { headers, stallMs = 60_000 }: ClientResponseOptions) {
+  constructor(response: ServerResponse, options: ClientResponseOptions) {
+    const { headers, stallMs = 60_000, lastBytesMs = 2500 } = options;
     this.#response = response;
     // Of the request, because a pipelined response has none of its own until its turn.
     this.#socket = response.req.socket;
     this.#headers = headers;
     this.#stallMs = stallMs;
+    this.#lastBytesMs = lastBytesMs;
     this.#gone = this.#socket.destroyed || response.destroyed;
     this.#socket.on('close', this.#onClose);
   }
@@ -113,7 +115,7 @@ export class ClientResponse {
     if (this.#gone || this.#ended) return;
     this.#flush();
     this.#ended = true;
-    this.#stallAfter(Math.min(lastBytesMs, this.#stallMs));
+    this.#stallAfter(this.#lastBytesMs);
     this.#socket.destroySoon();
   }
 

@@ -3,20 +3,31 @@
  * The status is chosen only with the first good event, so that an early failure is still a proper refusal. Each data
  * event renews the wait for the next; comments do not. After the terminator nothing of the node is read any more.
  */
-import type { ChatContext } from '../response/chat-parts.ts';
-import { ChatStream } from '../response/chat-stream.ts';
+import type { NodeFailure } from '../response/node-failure.ts';
+import type { StreamState } from '../response/node-stream.ts';
 import { SseReader } from '../response/sse-reader.ts';
+import type { Usage } from '../response/usage.ts';
 import { type Attempt, type BodyReader, failureOf } from './forward-attempt.ts';
+
+/** What a surface makes of a node's stream: ChatStream or MessagesStream. */
+export interface SurfaceStream {
+  readonly state: StreamState;
+  readonly failure: NodeFailure | undefined;
+  readonly usage: Usage;
+  push(data: string): string[];
+  end(): void;
+  fail(failure: NodeFailure): void;
+}
 
 export class StreamedBody implements BodyReader {
   readonly #attempt: Attempt;
-  readonly #stream: ChatStream;
+  readonly #stream: SurfaceStream;
   readonly #events: SseReader;
   #over = false;
 
-  constructor(attempt: Attempt, context: ChatContext) {
+  constructor(attempt: Attempt, stream: SurfaceStream) {
     this.#attempt = attempt;
-    this.#stream = new ChatStream(context);
+    this.#stream = stream;
     this.#events = new SseReader({
       onData: (data) => this.#take(data),
       onFailure: (failure) => {

@@ -175,6 +175,14 @@ const earlyWhole: [string, Fault][] = [
   ['sends a body that is too large', { kind: 'huge-event', bytes: 40_000_000 }],
   ['sends its body byte by byte', { kind: 'slow-loris', part: 'body', everyMs: 5 }],
   ['gives a finish reason that is none', { kind: 'finish-abort', finishReason: 'abort' }],
+  [
+    'answers 500 with what looks like an answer',
+    {
+      kind: 'status',
+      status: 500,
+      body: { choices: [{ index: 0, message: { content: 'x' }, finish_reason: 'stop' }] },
+    },
+  ],
   ['answers with an error', { kind: 'error-frame-no-done', afterEvents: 0 }],
 ];
 
@@ -291,6 +299,30 @@ test('a node that never stops after [DONE] is cut off, and its answer is complet
   await eventually(() => wasCut);
 });
 
+test('a node that says nothing more after [DONE], but does not end its body, is let go', async () => {
+  const node = await handMade((_request, response) => {
+    response.writeHead(200, { 'content-type': 'text/event-stream' });
+    const choice = { index: 0, delta: { content: 'x' }, finish_reason: 'stop' };
+    response.write(`data: ${JSON.stringify({ choices: [choice] })}\n\ndata: [DONE]\n\n`);
+  });
+  const server = await gateway({ candidates: [routeTo(node.url)] });
+  expect((await post(server.url + chatPath, streamed).answer).clean).toBe(true);
+  expect(server.load.inFlightTotal()).toBe(0);
+  await eventually(() => server.pools.ticker.size === 0);
+});
+
+test('a node that stops within a whole answer is waited for as long as between two pieces, not as for an answer', async () => {
+  const node = await sim({}, { kind: 'stall-after', afterEvents: 1 });
+  const server = await gateway({
+    candidates: [routeTo(node.url)],
+    settings: { wholeAnswerMs: 60_000, betweenBytesMs: 100 },
+  });
+  expect((await post(server.url + chatPath, chat).answer).status).toBe(503);
+  expect(await server.next()).toMatchObject({
+    reason: 'the node did not send the rest of its answer in time',
+  });
+});
+
 test('a node that sends early answers without end is cut off', async () => {
   const server = createTcpServer((socket) => {
     socket.on('error', () => undefined);
@@ -335,8 +367,10 @@ test('a node that does not take a connection in time is passed over for another 
     routeTo(`https://127.0.0.1:${await listens(silent)}`, { node: 'silent' }),
     routeTo(live.url, { node: 'live' }),
   ];
-  const server = await gateway({ candidates, connectMs: 100, random: () => 0 });
+  const server = await gateway({ candidates, connectMs: 1000, random: () => 0 });
+  const before = performance.now();
   expect((await post(server.url + chatPath, chat).answer).status).toBe(200);
+  expect(performance.now() - before).toBeLessThan(1800);
   expect(await server.next()).toMatchObject({ kind: 'completed', node: 'live' });
 });
 
@@ -439,6 +473,62 @@ test('a client that leaves while the node is being connected sends nothing to it
   asked.request.destroy();
   expect(await server.next()).toMatchObject({ kind: 'ended-early', node: 'silent', by: 'client' });
   expect(live.stats().requests).toBe(0);
+});
+
+test('a client that left before anything was sent costs no node a request', async () => {
+  const node = await sim();
+  const server = await gateway({
+    candidates: [routeTo(node.url)],
+    beforeForward: (socket) => once(socket, 'close'),
+  });
+  const asked = post(server.url + chatPath, chat);
+  await eventually(() => server.sockets.size === 1);
+  asked.request.destroy();
+  expect(await server.next()).toMatchObject({ kind: 'ended-early', by: 'client' });
+  expect(node.stats().requests).toBe(0);
+});
+
+test('Events: an answer that its client never took is not billed', async () => {
+  const node = await handMade((_request, response) => {
+    const message = { content: 'x'.repeat(25_000_000) };
+    response.setHeader('content-type', 'application/json');
+    response.end(JSON.stringify({ choices: [{ index: 0, message, finish_reason: 'stop' }] }));
+  });
+  const server = await gateway({ candidates: [routeTo(node.url)] });
+  const asked = post(server.url + chatPath, chat);
+  const [response] = await once(asked.request, 'response');
+  response.pause();
+  await eventually(() => server.pools.answerBytes.usedBytes === 0);
+  asked.request.destroy();
+  expect(await server.next()).toMatchObject({ kind: 'ended-early', by: 'client' });
+});
+
+const message = { model: 'asked', max_tokens: 100, messages: [{ role: 'user', content: 'say 8 words' }] };
+
+test('a message is answered in the form of its surface', async () => {
+  const node = await sim();
+  const server = await gateway({ candidates: [routeTo(node.url)] });
+  const { status, text } = await post(`${server.url}/v1/messages`, message).answer;
+  expect(status).toBe(200);
+  expect(JSON.parse(text)).toMatchObject({ type: 'message', stop_reason: 'end_turn', model: 'asked' });
+  expect(await server.next()).toMatchObject({ kind: 'completed', usage: { totalTokens: 14 } });
+});
+
+test('a streamed message ends with its own terminator, and not at all when the node breaks off', async () => {
+  const node = await sim();
+  const server = await gateway({ candidates: [routeTo(node.url)] });
+  const whole = await post(`${server.url}/v1/messages`, { ...message, stream: true }).answer;
+  expect(whole.clean).toBe(true);
+  expect(whole.text).toMatch(/^event: message_start\n/);
+  expect(whole.text).toMatch(/event: message_stop\ndata: .*\n\n$/);
+  expect(whole.text).not.toContain('[DONE]');
+  expect(await server.next()).toMatchObject({ kind: 'completed', usage: { totalTokens: 14 } });
+  node.setBehaviour({ rules: [{ match: {}, fault: { kind: 'cut', afterEvents: 3, reset: false } }] });
+  const cut = await post(`${server.url}/v1/messages`, { ...message, stream: true }).answer;
+  expect(cut.clean).toBe(false);
+  expect(cut.text).toContain('message_start');
+  expect(cut.text).not.toContain('message_stop');
+  expect(await server.next()).toMatchObject({ kind: 'ended-early', by: 'node' });
 });
 
 test('errors that a node answers do not leave it aside, but broken answers do', async () => {

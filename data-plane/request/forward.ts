@@ -8,8 +8,13 @@
 
 import { contextErrorOf } from '../../shared/dialect/node-answers.ts';
 import type { Route } from '../../shared/snapshot/lookup.ts';
+import { messagesContext } from '../anthropic/message-parts.ts';
+import { MessagesStream } from '../anthropic/messages-stream.ts';
+import { rebuildMessages } from '../anthropic/rebuild-messages.ts';
+import type { MessagesRequest } from '../anthropic/shape.ts';
 import { toNodeBody } from '../dialect/to-node-body.ts';
 import { chatContext } from '../response/chat-parts.ts';
+import { ChatStream } from '../response/chat-stream.ts';
 import { rebuildChat } from '../response/rebuild-chat.ts';
 import { rebuildEmbeddings } from '../response/rebuild-embeddings.ts';
 import type { Usage } from '../response/usage.ts';
@@ -39,8 +44,10 @@ export const defaultForwardSettings: ForwardSettings = {
   answerBytesMax: 32 * 1024 * 1024,
 };
 
+export type Forwarded = ChatRequest | EmbeddingsRequest | MessagesRequest;
+
 export interface ForwardOptions {
-  readonly request: ChatRequest | EmbeddingsRequest;
+  readonly request: Forwarded;
   /** Nodes of the one place that routing chose. */
   readonly candidates: readonly Route[];
   /** Tokens of the answer at most, clamped to the window; at least 1. Not asked for embeddings. */
@@ -105,9 +112,10 @@ async function search(options: ForwardOptions): Promise<ForwardOutcome> {
 
 /** The body for the node, or the refusal of a field that its dialect cannot carry. */
 function nodeBody({ request, maxTokensFor }: ForwardOptions, route: Route): string | Refusal {
-  const maxTokens = request.kind === 'chat' ? maxTokensFor(route) : 1;
+  const asked = request.kind === 'messages' ? request.chat : request;
+  const maxTokens = asked.kind === 'chat' ? maxTokensFor(route) : 1;
   try {
-    return JSON.stringify(toNodeBody(request, route.dialect, { servedName: route.served, maxTokens }));
+    return JSON.stringify(toNodeBody(asked, route.dialect, { servedName: route.served, maxTokens }));
   } catch (error) {
     if (error instanceof Refusal) return error;
     throw error;
@@ -118,8 +126,8 @@ async function attempt(options: ForwardOptions, route: Route, body: string): Pro
   const { client, load, pools, settings, request } = options;
   if (client.gone) return { kind: 'left' };
   const { node, url, credential } = route;
-  const isStream = request.kind === 'chat' && request.stream;
-  const path = request.kind === 'chat' ? '/v1/chat/completions' : '/v1/embeddings';
+  const isStream = request.kind !== 'embeddings' && request.stream;
+  const path = request.kind === 'embeddings' ? '/v1/embeddings' : '/v1/chat/completions';
   const accept = isStream ? 'text/event-stream' : 'application/json';
   let verdict: Verdict = 'neutral';
   load.begin(node);
@@ -134,12 +142,25 @@ async function attempt(options: ForwardOptions, route: Route, body: string): Pro
 }
 
 function bodyReader(one: Attempt, { request, ids }: ForwardOptions): BodyReader {
-  if (request.kind === 'embeddings')
-    return new WholeBody(one, (answer) => rebuildEmbeddings(answer, request));
-  const context = chatContext(request, ids.responseId, ids.createdSeconds);
-  return request.stream
-    ? new StreamedBody(one, context)
-    : new WholeBody(one, (answer) => rebuildChat(answer, context));
+  const { responseId, createdSeconds } = ids;
+  switch (request.kind) {
+    case 'embeddings':
+      return new WholeBody(one, (answer) => rebuildEmbeddings(answer, request));
+    case 'chat': {
+      const context = chatContext(request, responseId, createdSeconds);
+      return request.stream
+        ? new StreamedBody(one, new ChatStream(context))
+        : new WholeBody(one, (answer) => rebuildChat(answer, context));
+    }
+    case 'messages': {
+      const context = messagesContext(request, responseId, createdSeconds);
+      return request.stream
+        ? new StreamedBody(one, new MessagesStream(context))
+        : new WholeBody(one, (answer) => rebuildMessages(answer, context));
+    }
+    default:
+      return request satisfies never;
+  }
 }
 
 function verdictOf(result: AttemptResult): Verdict {

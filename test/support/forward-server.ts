@@ -4,11 +4,13 @@
  */
 import { type Agent, type ClientRequest, createServer, request as httpRequest } from 'node:http';
 import type { AddressInfo, Socket } from 'node:net';
+import { shapeMessages } from '../../data-plane/anthropic/shape.ts';
 import { sendRefusal } from '../../data-plane/request/answer.ts';
 import { BodyBudget, readBody } from '../../data-plane/request/body.ts';
 import { ClientResponse } from '../../data-plane/request/client-response.ts';
 import {
   defaultForwardSettings,
+  type Forwarded,
   type ForwardOutcome,
   type ForwardSettings,
   forward,
@@ -34,6 +36,8 @@ export interface ForwardServerOptions {
   readonly credential?: (name: string) => string | undefined;
   readonly random?: () => number;
   readonly maxTokens?: number;
+  /** Awaited before a request that was read is forwarded. */
+  readonly beforeForward?: (socket: Socket) => Promise<unknown>;
 }
 
 export interface ForwardServer {
@@ -54,6 +58,12 @@ export interface ForwardServer {
 export function routeTo(url: string, more: Partial<Route> = {}): Route {
   const dialect: Dialect = 'vllm';
   return { node: 'n1', served: 'm', url, dialect, credential: null, windowTokens: null, ...more };
+}
+
+function shape(path: string, bytes: Buffer, type: string | undefined): Forwarded {
+  if (path === '/v1/embeddings') return shapeEmbeddings(bytes, type);
+  if (path === '/v1/messages') return shapeMessages(bytes, type, { version: undefined, beta: undefined });
+  return shapeChat(bytes, type);
 }
 
 export async function startForwardServer(options: ForwardServerOptions): Promise<ForwardServer> {
@@ -78,8 +88,8 @@ export async function startForwardServer(options: ForwardServerOptions): Promise
       const body = await readBody(request, budget);
       body.release();
       const type = request.headers['content-type'];
-      const shaped =
-        request.url === '/v1/embeddings' ? shapeEmbeddings(body.bytes, type) : shapeChat(body.bytes, type);
+      const shaped = shape(request.url ?? '/', body.bytes, type);
+      await options.beforeForward?.(request.socket);
       record(
         await forward({
           request: shaped,
