@@ -3,9 +3,10 @@ import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import { anthropicNoOpFields } from '../../schemas/anthropic.ts';
 import type { Dialect } from '../../schemas/names.ts';
+import { tokenCountOf, tokenCountRequest } from '../../shared/dialect/node-answers.ts';
 import { toNodeBody } from '../dialect/to-node-body.ts';
 import { Refusal } from '../request/refusal.ts';
-import { type AnthropicHeaders, shapeCountTokens, shapeMessages } from './shape.ts';
+import { type AnthropicHeaders, countTokensBody, shapeCountTokens, shapeMessages } from './shape.ts';
 
 const json = 'application/json';
 const older: AnthropicHeaders = { version: '2023-06-01', beta: undefined };
@@ -184,6 +185,10 @@ test.each(['vllm', 'sglang', 'llamacpp', 'ollama'] as const)(
     expect(body).toMatchObject({ reasoning_effort: 'none' });
   },
 );
+
+test.each(['auto', 'none'])('without tools there is nothing to choose: %s', (type) => {
+  expect(shape({ tool_choice: { type } })).toEqual(shape({}));
+});
 
 test('a client that allows one call at a time is remembered', () => {
   const choice = { type: 'any', disable_parallel_tool_use: true };
@@ -604,6 +609,24 @@ test('counting takes what makes the prompt and nothing of the answer', () => {
     expect(refused(() => count({ [field]: 1 }))).toBe(`${field}: is not a supported field`);
   }
 });
+
+const capturedCount = (name: string): unknown =>
+  JSON.parse(readFileSync(new URL(`../../test/fixtures/captures/${name}.json`, import.meta.url), 'utf8'));
+
+test.each([
+  ['vllm', '90-tokenize-messages', ['messages', 'model', 'tools']],
+  ['sglang', '90-tokenize-messages', ['messages', 'model', 'tools']],
+  ['llamacpp', '92-input-tokens-endpoint', ['messages', 'model', 'reasoning_effort', 'tools']],
+] as const)(
+  'a count by the engine is that of its own endpoint for messages: %s',
+  (dialect, counter, fields) => {
+    const { chat } = count({ tools: [tool], output_config: { effort: 'low' } });
+    const body = toNodeBody(chat, dialect, { servedName: 'served', maxTokens: 1 });
+    expect(Object.keys(tokenCountRequest(dialect, body)?.body ?? {}).sort()).toEqual(fields);
+    const tokens = tokenCountOf(dialect, capturedCount(`${dialect}/${counter}`)) ?? 0;
+    expect(capturedCount(`${dialect}/89-count-tokens`)).toMatchObject(countTokensBody(tokens));
+  },
+);
 
 interface ClientBody {
   readonly client: string;
