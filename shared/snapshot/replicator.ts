@@ -11,7 +11,7 @@ import { checkIdentity } from './log-identity.ts';
 import type { Snapshot } from './snapshot.ts';
 
 /** The longest the fold may hold the event loop in one go. */
-const sliceBudgetMs = 6;
+const sliceBudgetMs = 5;
 const retryMsMin = 50;
 const retryMsMax = 1000;
 /** How often the log is asked for its end. */
