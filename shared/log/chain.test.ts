@@ -319,6 +319,16 @@ describe('in bulk', () => {
     expect(reasonOf(judgeOneByOne(emptyHead(), damaged)[1]!)).toBe('signature');
   });
 
+  test.each([
+    ['missing', null],
+    ['cut short', honest[1]!.signature!.subarray(0, 63)],
+  ])('a signature that is %s inside a batch is skipped as one by one', (_, signature) => {
+    const stripped = honest.map((one, index) => (index === 1 ? { ...one, signature } : one));
+    const judgements = judgeBatch(emptyHead(), stripped);
+    expect(judgements).toEqual(judgeOneByOne(emptyHead(), stripped));
+    expect(reasonOf(judgements[1]!)).toBe('signature');
+  });
+
   test('nothing gives nothing', () => {
     expect(judgeBatch(emptyHead(), [])).toEqual([]);
   });

@@ -95,9 +95,8 @@ export class EmbeddedFile {
     return this.#try(() => this.#statements.end.get() as number);
   }
 
-  /** Appends all of these or none; gives the offset of the first. On return they are as durable as the options say. */
+  /** Appends all of these or none; gives the offset of the first. On return they are in the file in place, as durable as the options say. */
   append(records: readonly NewRecord[], atMs: number): number {
-    this.checkInPlace();
     this.#try(() => this.#db.exec('BEGIN IMMEDIATE'));
     const first = this.#try(() => {
       const end = this.#statements.end.get() as number;
@@ -110,12 +109,11 @@ export class EmbeddedFile {
     return first;
   }
 
-  /** Removes records older than `beforeMs` from the front, up to the first younger one. The last record always stays. */
+  /** Removes the records before the first one that is not older than `beforeMs`; where all are older, none. */
   trim(beforeMs: number): void {
     this.#try(() => {
-      const last = (this.#statements.end.get() as number) - 1;
-      const keptFrom = (this.#statements.keptFrom.get(beforeMs) as number | undefined) ?? last;
-      this.#statements.trim.run(keptFrom, trimmedAtOnceMax);
+      const keptFrom = this.#statements.keptFrom.get(beforeMs) as number | undefined;
+      this.#statements.trim.run(keptFrom ?? 0, trimmedAtOnceMax);
     });
   }
 

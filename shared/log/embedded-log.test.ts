@@ -15,7 +15,7 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { controlLogContract, promptly, readRecords } from '../../test/contract/control-log.ts';
+import { controlLogContract, promptly, readRecords, waitingTail } from '../../test/contract/control-log.ts';
 import { openDatabase } from '../sqlite.ts';
 import { type ControlLog, LogReplaced, LogTruncated, LogUnavailable } from './control-log.ts';
 import { type EmbeddedLogOptions, embeddedLogPath, openEmbeddedLog } from './embedded-log.ts';
@@ -88,25 +88,20 @@ test.each([
   ['replaced', replaceFile],
 ])('a file that is %s under an open log is reported by append, end and a waiting tail', async (_, harm) => {
   const log = await logOf(2);
-  const tail = log.tail({ from: 0 })[Symbol.asyncIterator]();
-  await tail.next();
-  const waiting = tail.next();
-  waiting.catch(() => undefined);
+  const waiting = await waitingTail(log, await open());
   await harm();
+  await expect(promptly(waiting.ended, 'noticing')).rejects.toThrow(LogReplaced);
   await expect(log.append(Buffer.from('x'))).rejects.toThrow(LogReplaced);
   await expect(log.end()).rejects.toThrow(LogReplaced);
-  await expect(promptly(waiting, 'noticing')).rejects.toThrow(LogReplaced);
 });
 
 test('a log cut off before the position of a waiting tail is reported', async () => {
   const log = await logOf(5);
-  const tail = log.tail({ from: 0 })[Symbol.asyncIterator]();
-  await tail.next();
-  const waiting = tail.next();
+  const waiting = await waitingTail(log, await open());
   const db = openDatabase(path, { durability: 'normal' });
   db.exec('DELETE FROM record WHERE offset >= 2');
   db.close();
-  await expect(promptly(waiting, 'noticing')).rejects.toThrow(LogTruncated);
+  await expect(promptly(waiting.ended, 'noticing')).rejects.toThrow(LogTruncated);
 });
 
 test('a log whose first records are gone is reported, unless trimming is allowed', async () => {
@@ -116,7 +111,9 @@ test('a log whose first records are gone is reported, unless trimming is allowed
   db.close();
   await expect(readRecords(log, 1)).rejects.toThrow(LogTruncated);
   const tolerant = await open({ allowTrimmed: true });
-  expect((await readRecords(tolerant, 3)).map((record) => record.offset)).toEqual([2, 3, 4]);
+  expect((await readRecords(tolerant, 3, { recordsMax: 1 })).map((record) => record.offset)).toEqual([
+    2, 3, 4,
+  ]);
 });
 
 test('damaged pages are reported with what to do', async () => {
@@ -186,7 +183,7 @@ test('close refuses the appends that still wait for a lock', async () => {
   append.catch(() => undefined);
   await new Promise((resolve) => setImmediate(resolve));
   await promptly(log.close(), 'closing');
-  await expect(append).rejects.toThrow(LogUnavailable);
+  await expect(append).rejects.toThrow(/is closed/);
   lock.release();
   expect(await (await open()).end()).toBe(1);
 });

@@ -1,5 +1,5 @@
 /** Signing keys: which files make a signer, what the refused ones are told, and which signatures are believed. */
-import { generateKeyPairSync, type KeyObject } from 'node:crypto';
+import { generateKeyPairSync, type KeyObject, sign } from 'node:crypto';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -41,7 +41,13 @@ test('a signature by any one of the signers will do', () => {
 });
 
 const rsa = generateKeyPairSync('rsa', { modulusLength: 2048 });
-const rsaPublic = rsa.publicKey.export({ type: 'spki', format: 'der' }).toString('base64');
+
+function spki(key: KeyObject): string {
+  return key.export({ type: 'spki', format: 'der' }).toString('base64');
+}
+/** Its signatures are as long as those of Ed25519. */
+const shortRsa = generateKeyPairSync('rsa', { modulusLength: 512 });
+const x25519 = generateKeyPairSync('x25519');
 
 test.each([
   ['no signature', [signer.publicKey], raw, null],
@@ -51,7 +57,8 @@ test.each([
   ['one over other bytes', [signer.publicKey], Buffer.from('recorD'), signer.sign(raw)],
   ['one where nobody may sign', [], raw, signer.sign(raw)],
   ['one by a key that cannot be read', ['not a key', ''], raw, signer.sign(raw)],
-  ['one by a key of another type', [rsaPublic], raw, signer.sign(raw)],
+  ['one by a key of another type', [spki(shortRsa.publicKey)], raw, sign(null, raw, shortRsa.privateKey)],
+  ['one by a key that cannot sign', [spki(x25519.publicKey)], raw, signer.sign(raw)],
 ])('%s is not believed', (_, signers, bytes, signature) => {
   expect(verify(signers, bytes, signature)).toBe(false);
 });
