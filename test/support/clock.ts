@@ -3,6 +3,7 @@
  * timers and the monotonic clock are left alone. Take it before a fleet is started: some hold on to `Date.now`.
  */
 import { vi } from 'vitest';
+import type { TestFleet } from './fleet.ts';
 
 export interface TestClock {
   /** The shifted time, ms since 1970. */
@@ -22,4 +23,13 @@ export function takeClock(): TestClock {
     },
     restore: () => spy.mockRestore(),
   };
+}
+
+/** After a leap of the clock a gateway accepts keys again once it has proven its freshness anew; waits for all of them. */
+export async function untilReady(fleet: TestFleet): Promise<void> {
+  for (const { metrics } of fleet.gateways)
+    await vi.waitUntil(async () => (await fetch(new URL('/readyz', metrics))).ok, {
+      timeout: 15_000,
+      interval: 50,
+    });
 }
