@@ -1,0 +1,62 @@
+/**
+ * A program that folds a fixed history into a snapshot and kills itself before its n-th writing statement, counted from
+ * the first one that makes the file. It ends in good order, and says how many statements there were, where n is larger.
+ * Arguments: path of the snapshot, n.
+ */
+import Driver from 'better-sqlite3';
+import type { LogRecord } from '../../shared/log/control-log.ts';
+import { openOrRebuild } from '../../shared/snapshot/open-snapshot.ts';
+import { ChainWriter, fleetHistory, known } from './commits.ts';
+
+/** Records of one transaction: neither one nor all, so that kills meet both what is stored and what is not. */
+export const recordsPerApply = 7;
+
+/** The history, with what a reader skips in between. */
+export function crashHistory(): LogRecord[] {
+  const writer = new ChainWriter();
+  const records = [writer.junk('junk'), writer.open()];
+  for (const events of fleetHistory(51, 57)) records.push(writer.add(events));
+  const unread = { type: 'later.kind', v: 1, critical: false, data: {} };
+  records.push(writer.junk('junk'), writer.addStored([unread]), writer.add([known('no_op', {})]));
+  return records;
+}
+
+export function foldInPieces(path: string, records: readonly LogRecord[]): void {
+  const { snapshot } = openOrRebuild(path, 'test-log');
+  for (let rest = records.slice(); rest.length > 0; rest = rest.slice(recordsPerApply))
+    snapshot.apply(rest.slice(0, recordsPerApply));
+  snapshot.close();
+}
+
+type Run = (this: unknown, ...parameters: unknown[]) => unknown;
+
+/** Counts every statement that may write, those within one `exec` too, and ends the process before the n-th. */
+function killBefore(n: number): () => number {
+  let count = 0;
+  const step = (): void => {
+    count++;
+    if (count === n) process.kill(process.pid, 'SIGKILL');
+  };
+  const statement = Object.getPrototypeOf(new Driver(':memory:').prepare('SELECT 1')) as { run: Run };
+  const { run } = statement;
+  statement.run = function (...parameters) {
+    step();
+    return run.apply(this, parameters);
+  };
+  const { exec } = Driver.prototype;
+  Driver.prototype.exec = function (sql: string) {
+    for (const one of sql.split(';').filter((text) => text.trim() !== '')) {
+      step();
+      exec.call(this, one);
+    }
+    return this;
+  };
+  return () => count;
+}
+
+const [, program, path, n] = process.argv;
+if (path !== undefined && program?.endsWith('crash-fold.js')) {
+  const counted = killBefore(Number(n));
+  foldInPieces(path, crashHistory());
+  process.stdout.write(`${counted()}\n`);
+}
