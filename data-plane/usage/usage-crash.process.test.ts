@@ -52,7 +52,7 @@ setInterval(() => {
     writeSync(1, 'recorded ' + ++recorded + '\\n');
     outbox.record({ ...usage, requestId: seed + '-' + recorded });
   }
-  if (recorded % 100 === 0 && outbox.flush()) writeSync(1, 'durable ' + recorded + '\\n');
+  if (seed % 2 === 0 && outbox.flush()) writeSync(1, 'durable ' + recorded + '\\n');
 }, 1);
 `;
 
@@ -62,17 +62,24 @@ interface Life {
   readonly durable: number;
 }
 
-/** Lets it run until it has recorded so many rows, then kills it; tells what it had said. */
+/** Lets it run until it has recorded so many rows, then kills it at some moment of the next ten milliseconds; tells what it had said. */
 async function liveAndDie(seed: number, rowsMin: number): Promise<Life> {
   const args = ['--input-type=module', '-e', program, folder, String(seed)];
   const child = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'inherit'] });
   children.add(child);
   let said = '';
+  let doomed = false;
   for await (const chunk of child.stdout) {
     said += chunk;
-    const last = said.slice(0, said.lastIndexOf('\n')).split('\n').at(-1) ?? '';
-    if (child.exitCode === null && !child.killed && Number(last.split(' ')[1]) >= rowsMin)
-      child.kill('SIGKILL');
+    const recorded = Number(
+      said
+        .match(/^recorded (\d+)\n/gm)
+        ?.at(-1)
+        ?.split(' ')[1] ?? 0,
+    );
+    if (doomed || recorded < rowsMin) continue;
+    doomed = true;
+    setTimeout(() => child.kill('SIGKILL'), Math.random() * 10);
   }
   if (child.signalCode === null && child.exitCode === null) await once(child, 'exit');
   expect(child.signalCode).toBe('SIGKILL');
@@ -91,6 +98,16 @@ async function liveAndDie(seed: number, rowsMin: number): Promise<Life> {
 
 const open = (partition: number) =>
   openLog(`sqlite:${join(folder, 'log')}`, { topic: usageTopic, partition }, { allowTrimmed: true });
+
+/** A start without load, which ships what the killed ones left behind. */
+async function shipRest(): Promise<void> {
+  const outbox = openOutbox({ path: join(folder, 'outbox.db') });
+  const publisher = new Publisher({ outbox, partitions: 1, open });
+  publisher.start();
+  await publisher.stop(30_000);
+  expect(outbox.unshipped).toBe(0);
+  outbox.close();
+}
 
 /** Folds the log from nothing. */
 async function rebuild(name: string): Promise<{ totals: PeriodUsage; counts: object; parked: number }> {
@@ -125,14 +142,7 @@ async function numbersOnLog(): Promise<Map<string, number[]>> {
 test('Events: killed twenty-four times under load, it bills nothing twice, loses nothing durable, leaves no gap', async () => {
   const lives: Life[] = [];
   for (let seed = 0; seed < 24; seed++) lives.push(await liveAndDie(seed, 40 + ((seed * 137) % 900)));
-  // A last start without load ships what the killed ones left behind.
-  const outbox = openOutbox({ path: join(folder, 'outbox.db') });
-  const publisher = new Publisher({ outbox, partitions: 1, open });
-  publisher.start();
-  await publisher.stop(30_000);
-  expect(outbox.unshipped).toBe(0);
-  outbox.close();
-
+  await shipRest();
   const numbers = await numbersOnLog();
   for (const { incarnation, recorded, durable } of lives) {
     const shipped = numbers.get(incarnation) ?? [];
@@ -150,10 +160,12 @@ test('Events: killed twenty-four times under load, it bills nothing twice, loses
 });
 
 test('Events: a deleted outbox begins a new incarnation, and what was billed stays as it was', async () => {
-  const first = await liveAndDie(1, 200);
+  const first = await liveAndDie(2, 200);
+  await shipRest();
   const before = await rebuild('usage-1.db');
   for (const suffix of ['', '-wal', '-shm']) rmSync(join(folder, `outbox.db${suffix}`), { force: true });
-  const second = await liveAndDie(2, 200);
+  const second = await liveAndDie(4, 200);
+  await shipRest();
   expect(second.incarnation).not.toBe(first.incarnation);
   const after = await rebuild('usage-1.db');
   expect(after.counts).toMatchObject({ differing: 0, parked: 0, lost: 0 });
@@ -162,7 +174,8 @@ test('Events: a deleted outbox begins a new incarnation, and what was billed sta
 });
 
 test('Events: a fold that is killed at any moment goes on to the same totals', async () => {
-  await liveAndDie(1, 900);
+  await liveAndDie(2, 900);
+  await shipRest();
   const folder2 = join(folder, 'usage.db');
   const folding = `
 import { openLog } from ${built('shared/log/open-log.js')};
