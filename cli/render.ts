@@ -111,7 +111,9 @@ export class Renderer {
 
   #paint(text: string, mood: Mood): string {
     if (!this.#colour || !mood) return text;
-    return styleText(({ good: 'green', warn: 'yellow', bad: 'red' } as const)[mood], text);
+    const colour = ({ good: 'green', warn: 'yellow', bad: 'red' } as const)[mood];
+    // Decided already, for the stream that is really written to.
+    return styleText(colour, text, { validateStream: false });
   }
 }
 

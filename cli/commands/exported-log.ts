@@ -1,4 +1,7 @@
-/** Reads an exported log: a line a record, `{"offset","value":BASE64,"signature"?:BASE64}`. Nothing in it is trusted. */
+/**
+ * Reads an exported log: a line a record, `{"offset","value":BASE64,"signature"?:BASE64}`. Nothing in it is trusted.
+ * The order of the lines is the order of the log; offsets only told where the records stood where they came from.
+ */
 import { createReadStream } from 'node:fs';
 import type { LogRecord } from '../../shared/log/control-log.ts';
 import { CliError } from '../errors.ts';
@@ -49,7 +52,7 @@ function recordOf(line: string, path: string, number: number): LogRecord {
     const { offset, value, signature } = JSON.parse(line) as Record<string, unknown>;
     if (!Number.isSafeInteger(offset) || typeof value !== 'string') throw new Error('a member is missing');
     return {
-      offset: offset as number,
+      offset: number,
       value: Buffer.from(value, 'base64'),
       signature: typeof signature === 'string' ? Buffer.from(signature, 'base64') : null,
     };

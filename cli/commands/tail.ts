@@ -22,9 +22,11 @@ export interface TailOptions {
 
 const queueMax = 10_000;
 /** Attempts in a row without one event or an opened connection. */
-const failuresMax = 5;
+const failuresMax = 8;
+const backoffMsMax = 5000;
 
-export async function tail(session: Session, options: TailOptions): Promise<void> {
+/** Runs until the end that is asked for, or an interrupt. `backoffMs` is doubled at each failure in a row. */
+export async function tail(session: Session, options: TailOptions, backoffMs = 200): Promise<void> {
   const api = await session.api();
   const out = session.io.stdout.isTTY ? session.out : session.defaultFormat('jsonl');
   if (options.untilEnd) {
@@ -41,7 +43,7 @@ export async function tail(session: Session, options: TailOptions): Promise<void
     options.from ?? Number(status['position']) + 1,
     options.type,
   );
-  await follower.run();
+  await follower.run(backoffMs);
 }
 
 /** One line an event. */
@@ -78,7 +80,7 @@ class Follower {
     this.#type = type;
   }
 
-  async run(): Promise<void> {
+  async run(backoffMs: number): Promise<void> {
     const { signal } = this.#session;
     while (!signal.aborted) {
       await this.#connection();
@@ -91,7 +93,8 @@ class Follower {
           next: `headgate events tail --from ${this.#from}`,
         });
       this.#session.note(`connection lost; going on from position ${this.#from}`);
-      await sleep(200 * 2 ** this.#failures, undefined, { signal }).catch(() => undefined);
+      const pauseMs = Math.min(backoffMsMax, backoffMs * 2 ** this.#failures);
+      await sleep(pauseMs, undefined, { signal }).catch(() => undefined);
     }
     throw interrupted();
   }
@@ -112,8 +115,12 @@ class Follower {
       wake();
     };
     socket.addEventListener('message', ({ data }) => {
-      if (queue.push(String(data)) >= queueMax) socket.close();
-      wake();
+      if (!open) return;
+      if (queue.push(String(data)) < queueMax) wake();
+      else {
+        socket.close();
+        end();
+      }
     });
     socket.addEventListener('close', end);
     socket.addEventListener('error', end);

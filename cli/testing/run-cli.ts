@@ -15,8 +15,8 @@ export interface CliOptions {
   readonly stdoutIsTerminal?: boolean;
   readonly extras?: (program: Command) => void;
   readonly signal?: AbortSignal;
-  /** Called with everything written to stdout so far, at each write. */
-  readonly onStdout?: (text: string) => void;
+  /** Called with each piece that is written to stdout; the next one waits for what it gives back. */
+  readonly onStdout?: (text: string) => Promise<void> | void;
 }
 
 export interface CliRun {
@@ -28,17 +28,23 @@ export interface CliRun {
 /** A folder that does not exist, so that no context is found by accident. */
 const nowhere = '/nonexistent/headgate-test';
 
+/** Runs a command line to its end. */
 export async function runCli(argv: readonly string[], options: CliOptions = {}): Promise<CliRun> {
+  const { io, written } = testIo(options);
+  const code = await main(argv, options.extras, io);
+  return { code, ...written() };
+}
+
+/** Streams and settings of the test's own, and what has been written to them. */
+export function testIo(options: CliOptions): { io: Io; written(): { out: string; err: string } } {
   const { env = {}, cwd = nowhere, home = nowhere, typed, stdin = '', signal } = options;
-  let out = '';
-  let err = '';
+  const out: string[] = [];
+  const err: string[] = [];
   const stdout = collector((text) => {
-    out += text;
-    options.onStdout?.(out);
+    out.push(text);
+    return options.onStdout?.(text);
   });
-  const stderr = collector((text) => {
-    err += text;
-  });
+  const stderr = collector((text) => void err.push(text));
   const input = new PassThrough();
   input.end(typed ?? stdin);
   const terminal = { isTTY: typed !== undefined };
@@ -51,15 +57,13 @@ export async function runCli(argv: readonly string[], options: CliOptions = {}):
     home,
     interrupted: () => ({ signal: signal ?? new AbortController().signal, release: () => undefined }),
   };
-  const code = await main(argv, options.extras, io);
-  return { code, out, err };
+  return { io, written: () => ({ out: out.join(''), err: err.join('') }) };
 }
 
-function collector(keep: (text: string) => void): Writable {
+function collector(keep: (text: string) => Promise<void> | void): Writable {
   return new Writable({
     write(chunk: Buffer, _encoding, done) {
-      keep(chunk.toString());
-      done();
+      Promise.resolve(keep(chunk.toString())).then(() => done(), done);
     },
   });
 }

@@ -1,0 +1,198 @@
+/** What is told from files: state files, exported logs, embedded logs. Real files, made by the code that makes them. */
+
+import { createHash } from 'node:crypto';
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import type { LogRecord } from '../shared/log/control-log.ts';
+import { openLog } from '../shared/log/open-log.ts';
+import { memorySnapshot, openOrRebuild } from '../shared/snapshot/open-snapshot.ts';
+import { known, recordsOf } from '../test/support/commits.ts';
+import { type AdminServer, startAdminServer, testToken } from './testing/admin-server.ts';
+import { type CliRun, runCli } from './testing/run-cli.ts';
+
+const folder = mkdtempSync(join(tmpdir(), 'headgate-cli-'));
+const tier = (rank: number) => known('tier.set', { id: `T${rank}`, rank, models: '*' });
+const records = recordsOf([[tier(1)], [tier(2), tier(3)], [tier(4)]]);
+const lineOf = ({ offset, value, signature }: LogRecord): string =>
+  JSON.stringify({ offset, value: value.toString('base64'), signature: signature?.toString('base64') });
+const exported = join(folder, 'log.jsonl');
+const gatewayFolder = join(folder, 'gw-1');
+const stateFile = join(gatewayFolder, 'state.db');
+
+let server: AdminServer;
+beforeAll(async () => {
+  server = await startAdminServer();
+  writeFileSync(exported, `${records.map(lineOf).join('\n')}\n`);
+  const { snapshot } = openOrRebuild(stateFile);
+  snapshot.apply(records);
+  snapshot.close();
+});
+afterAll(() => server.close());
+
+function cli(argv: readonly string[], env: Record<string, string> = {}): Promise<CliRun> {
+  const settings = { HEADGATE_ADMIN: server.url, HEADGATE_TOKEN: testToken };
+  return runCli(argv, { cwd: folder, env: { ...settings, ...env } });
+}
+
+function digestAt(count: number): string {
+  const snapshot = memorySnapshot();
+  snapshot.apply(records.slice(0, count));
+  try {
+    return snapshot.digest();
+  } finally {
+    snapshot.close();
+  }
+}
+
+test('replay shows where an exported log leads', async () => {
+  const run = await cli(['replay', 'log.jsonl', '--verify', '-o', 'json']);
+  expect(run.code).toBe(0);
+  expect(JSON.parse(run.out)).toMatchObject({
+    log: 'test-log',
+    position: 4,
+    digest: digestAt(4),
+    skipped: 0,
+    verified: true,
+    differing: [],
+  });
+});
+
+test('replay --to stops at a position', async () => {
+  const run = await cli(['replay', 'log.jsonl', '--to', '2', '-o', 'json']);
+  expect(JSON.parse(run.out)).toMatchObject({ position: 2, digest: digestAt(2) });
+  expect((await cli(['replay', 'log.jsonl', '--to', '9'])).code).toBe(3);
+});
+
+test('replay counts what does not extend the chain', async () => {
+  const [first, second, ...rest] = records.map(lineOf);
+  const junk = lineOf({ offset: 1, value: Buffer.from('junk'), signature: null });
+  writeFileSync(join(folder, 'junk.jsonl'), [first, junk, second, second, ...rest].join('\n'));
+  const run = await cli(['replay', 'junk.jsonl', '-o', 'json']);
+  expect(JSON.parse(run.out)).toMatchObject({ position: 4, digest: digestAt(4), skipped: 2 });
+});
+
+test('replay of a log whose checkpoint differs exits 1', async () => {
+  const checkpoint = known('checkpoint', { foldVersion: 1, digests: { tier: 'f'.repeat(32) } });
+  const lines = recordsOf([[tier(1)], [checkpoint]]).map(lineOf);
+  writeFileSync(join(folder, 'diverged.jsonl'), lines.join('\n'));
+  const run = await cli(['replay', 'diverged.jsonl', '-o', 'json']);
+  expect(run.code).toBe(1);
+  expect(JSON.parse(run.out)).toMatchObject({ divergedAt: 3 });
+});
+
+test.each([
+  ['no record', '', /no record/],
+  ['a line that is none', `${lineOf(records[0]!)}\n{"offset":1}\n`, /broken\.jsonl:2:1/],
+  ['a line without end', 'x'.repeat(5 * 1024 * 1024), /cannot be read/],
+])('replay of a file with %s exits 2', async (_name, text, message) => {
+  writeFileSync(join(folder, 'broken.jsonl'), text);
+  const run = await cli(['replay', 'broken.jsonl']);
+  expect(run).toMatchObject({ code: 2, out: '' });
+  expect(run.err).toMatch(message);
+});
+
+test('replay --from-log reads the control log itself, of the environment or of the context', async () => {
+  const url = `sqlite:${join(folder, 'log')}`;
+  const log = await openLog(url, { topic: 'headgate.control' });
+  for (const { value } of records) await log.append(value);
+  await log.close();
+  const named = await cli(['replay', '--from-log', '-o', 'json'], { HEADGATE_LOG: url });
+  expect(JSON.parse(named.out)).toMatchObject({ position: 4, digest: digestAt(4) });
+  mkdirSync(join(folder, '.headgate'), { recursive: true });
+  writeFileSync(join(folder, '.headgate', 'context.json'), JSON.stringify({ log: url }));
+  const found = await cli(['replay', '--from-log', '--to', '3', '-o', 'json']);
+  expect(JSON.parse(found.out)).toMatchObject({ position: 3, digest: digestAt(3) });
+});
+
+test('replay --from-log makes no log where there is none', async () => {
+  const run = await cli(['replay', '--from-log'], { HEADGATE_LOG: `sqlite:${join(folder, 'nolog')}` });
+  expect(run.code).toBe(7);
+  expect(existsSync(join(folder, 'nolog'))).toBe(false);
+});
+
+test('gateway verify recomputes the digests of a state file, and leaves it as it is', async () => {
+  const before = readFileSync(stateFile);
+  const run = await cli(['gateway', 'verify', 'gw-1', '--data', 'gw-1', '-o', 'json']);
+  expect(run.code).toBe(0);
+  expect(JSON.parse(run.out)).toMatchObject({
+    name: 'gw-1',
+    verified: true,
+    position: 4,
+    digest: digestAt(4),
+  });
+  expect(readFileSync(stateFile).equals(before)).toBe(true);
+});
+
+test('gateway verify finds the folders in the context', async () => {
+  const context = join(folder, 'context.json');
+  writeFileSync(context, JSON.stringify({ gateways: [{ name: 'gw-1', dataDir: gatewayFolder }] }));
+  const env = { HEADGATE_CONTEXT: context };
+  expect((await cli(['gateway', 'verify'], env)).out).toMatch(/gw-1 +verified +4/);
+  expect((await cli(['gateway', 'verify', 'gw-2'], env)).code).toBe(3);
+});
+
+test('a state whose rows were changed is found out: exit 1, and the table is named', async () => {
+  const { snapshot } = openOrRebuild(join(folder, 'gw-2', 'state.db'));
+  snapshot.apply(records);
+  snapshot.db.exec('UPDATE tier SET rank = 9 WHERE rank = 1');
+  snapshot.close();
+  const run = await cli(['gateway', 'verify', '--data', 'gw-2', '-o', 'json']);
+  expect(run.code).toBe(1);
+  expect(JSON.parse(run.out)).toMatchObject({ verified: false, differing: ['tier'] });
+});
+
+test.each(['nothing.db', 'log.jsonl'])('snapshot inspect of %s, which is none, exits 2', async (file) => {
+  expect(await cli(['snapshot', 'inspect', file])).toMatchObject({ code: 2, out: '' });
+});
+
+function answerSnapshot(bytes: Buffer, sha256: string): void {
+  const headers = {
+    'x-headgate-log': 'test-log',
+    'x-headgate-position': '4',
+    'x-headgate-fold-version': '1',
+    'x-headgate-digest': digestAt(4),
+    'x-headgate-sha256': sha256,
+  };
+  server.answer = () => ({ bytes, headers });
+}
+const sha256 = (bytes: Buffer): string => createHash('sha256').update(bytes).digest('hex');
+
+test('snapshot save keeps what arrived whole, for its owner alone; inspect verifies it', async () => {
+  const bytes = readFileSync(stateFile);
+  answerSnapshot(bytes, sha256(bytes));
+  const saved = await cli(['snapshot', 'save', 'backup.db', '-o', 'json']);
+  expect(JSON.parse(saved.out)).toMatchObject({
+    file: 'backup.db',
+    position: 4,
+    digest: digestAt(4),
+    bytes: bytes.length,
+  });
+  expect(statSync(join(folder, 'backup.db')).mode & 0o777).toBe(0o600);
+  const inspected = await cli(['snapshot', 'inspect', 'backup.db', '-o', 'json']);
+  expect(JSON.parse(inspected.out)).toMatchObject({ log: 'test-log', position: 4, verified: true });
+});
+
+test('snapshot save keeps nothing of what arrived damaged', async () => {
+  answerSnapshot(readFileSync(stateFile).subarray(10), sha256(readFileSync(stateFile)));
+  expect((await cli(['snapshot', 'save', 'damaged.db'])).code).toBe(1);
+  expect(readdirSync(folder).filter((name) => name.startsWith('damaged'))).toEqual([]);
+});
+
+test('events export writes the raw log, and replay reads it', async () => {
+  server.answer = () => ({ bytes: readFileSync(exported) });
+  const run = await cli(['events', 'export', '--out', 'copy.jsonl', '--from', '1']);
+  expect(run).toMatchObject({ code: 0, out: '' });
+  expect(JSON.parse((await cli(['replay', 'copy.jsonl', '-o', 'json'])).out)).toMatchObject({ position: 4 });
+  expect((await cli(['events', 'export', '--out', 'copy.jsonl'])).code).toBe(2);
+  expect((await cli(['events', 'export'])).out).toBe(readFileSync(exported, 'utf8'));
+});

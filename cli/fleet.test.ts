@@ -1,0 +1,124 @@
+/** The fleet as a file: apply, diff, export, validate. */
+import { mkdtempSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
+import { parse } from 'yaml';
+import { type AdminServer, errorAnswer, startAdminServer, testToken } from './testing/admin-server.ts';
+import { type CliOptions, type CliRun, runCli } from './testing/run-cli.ts';
+
+let server: AdminServer;
+const folder = mkdtempSync(join(tmpdir(), 'headgate-cli-'));
+const fleet = { version: 1, models: [{ id: 'm1', family: 'echo', weight: 1 }] };
+beforeAll(async () => {
+  server = await startAdminServer();
+  writeFileSync(join(folder, 'fleet.yaml'), 'version: 1\nmodels: [{ id: m1, family: echo, weight: 1 }]\n');
+  writeFileSync(
+    join(folder, 'bad.yaml'),
+    'version: 1\nmodels:\n  - { id: "m 1", family: echo }\npool: { nods: [] }\n',
+  );
+});
+afterAll(() => server.close());
+beforeEach(() => {
+  server.seen.length = 0;
+});
+
+function cli(line: string, options: CliOptions = {}): Promise<CliRun> {
+  const env = { HEADGATE_ADMIN: server.url, HEADGATE_TOKEN: testToken };
+  return runCli(line.split(' '), { env, cwd: folder, ...options });
+}
+
+const changes = [
+  { action: 'create', kind: 'model', id: 'm1' },
+  { action: 'change', kind: 'tier', id: 'Pro', fields: ['concurrency', 'models'] },
+];
+const removal = { action: 'remove', kind: 'node', id: 'n1' };
+
+test('apply sends the document and tells each change', async () => {
+  server.answer = () => ({ body: { changes, position: 4 } });
+  const run = await cli('apply -f fleet.yaml --if-at 3');
+  expect(run).toMatchObject({ code: 0, out: 'model m1 created\ntier Pro changed (concurrency, models)\n' });
+  expect(run.err).toContain('position 4');
+  expect(server.seen).toHaveLength(1);
+  expect(server.seen[0]).toMatchObject({ method: 'POST', path: '/fleet/apply', body: { fleet } });
+  expect(server.seen[0]?.headers['if-match']).toBe('"3"');
+});
+
+test('apply reads stdin', async () => {
+  server.answer = () => ({ body: { changes: [], unchanged: true, position: 4 } });
+  await cli('apply -f -', { stdin: JSON.stringify(fleet) });
+  expect(server.seen[0]?.body).toEqual({ fleet });
+});
+
+test('design 12: apply without changes prints unchanged and exits 0', async () => {
+  const answer = { changes: [], unchanged: true, position: 4 };
+  server.answer = () => ({ body: answer });
+  expect(await cli('apply -f fleet.yaml')).toMatchObject({ code: 0, out: 'unchanged\n' });
+  expect(JSON.parse((await cli('apply -f fleet.yaml -o json')).out)).toEqual(answer);
+});
+
+test('design 12: apply needs --yes only where it removes', async () => {
+  server.answer = () => ({ body: { changes: [...changes, removal], position: 4 } });
+  const refused = await cli('apply -f fleet.yaml --prune');
+  expect(refused).toMatchObject({ code: 2, out: '' });
+  expect(refused.err).toContain('- node n1');
+  expect(refused.err).toContain('--yes');
+  expect(server.seen.map(({ path }) => path)).toEqual(['/fleet/diff']);
+  server.seen.length = 0;
+  expect((await cli('apply -f fleet.yaml --prune --yes')).out).toContain('node n1 removed');
+  expect(server.seen.map(({ path }) => path)).toEqual(['/fleet/apply']);
+  expect(server.seen[0]?.body).toEqual({ fleet, prune: true });
+  server.answer = () => ({ body: { changes, position: 4 } });
+  expect((await cli('apply -f fleet.yaml --prune')).code).toBe(0);
+});
+
+test('apply --dry-run says what would be', async () => {
+  server.answer = () => ({ body: { changes: [removal], position: 4 } });
+  expect((await cli('apply -f fleet.yaml --prune --dry-run')).out).toBe('node n1 would be removed\n');
+  expect(server.seen[0]?.query).toEqual({ dryRun: 'true' });
+});
+
+test('diff exits 0 where nothing would change, 1 where something would', async () => {
+  server.answer = () => ({ body: { changes: [], position: 4 } });
+  expect(await cli('diff -f fleet.yaml')).toMatchObject({ code: 0, out: '' });
+  server.answer = () => ({ body: { changes: [...changes, removal], position: 4 } });
+  expect(await cli('diff -f fleet.yaml --prune')).toMatchObject({
+    code: 1,
+    out: '+ model m1\n~ tier Pro (concurrency, models)\n- node n1\n',
+  });
+  expect(server.seen[1]).toMatchObject({ path: '/fleet/diff', body: { fleet, prune: true } });
+});
+
+test.each([
+  [500, 'InternalError', 2],
+  [401, 'Unauthorized', 4],
+  [503, 'LogUnavailable', 7],
+])('an error of diff is never taken for a difference: %i %s exits %i', async (status, type, code) => {
+  server.answer = () => errorAnswer(status, type);
+  expect(await cli('diff -f fleet.yaml')).toMatchObject({ code, out: '' });
+});
+
+test.each(['apply', 'diff', 'validate'])(
+  'design 12: %s tells every fault as FILE:LINE:COL and exits 2',
+  async (verb) => {
+    const run = await cli(`${verb} -f bad.yaml`);
+    expect(run).toMatchObject({ code: 2, out: '' });
+    expect(run.err).toMatch(/^bad\.yaml:3:11 .+\nbad\.yaml:4:\d+ .+\n/);
+    expect(server.seen).toEqual([]);
+  },
+);
+
+test('validate needs neither control plane nor token', async () => {
+  const run = await runCli(['validate', '-f', 'fleet.yaml'], { cwd: folder });
+  expect(run).toMatchObject({ code: 0, out: 'fleet.yaml is valid\n', err: '' });
+});
+
+test('export is YAML unless another format is asked for', async () => {
+  server.answer = () => ({ body: fleet });
+  const run = await cli('export --at 3');
+  expect(run.code).toBe(0);
+  expect(run.out).toMatch(/^version: 1\n/);
+  expect(parse(run.out)).toEqual(fleet);
+  expect(JSON.parse((await cli('export -o json')).out)).toEqual(fleet);
+  expect(server.seen[0]).toMatchObject({ path: '/fleet', query: { at: '3' } });
+});

@@ -1,0 +1,162 @@
+/** Secrets that are shown once, and the wait that proves a revocation (design: revocation confirmed). */
+import { existsSync, mkdtempSync, readFileSync, statSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
+import { type AdminServer, errorAnswer, startAdminServer, testToken } from './testing/admin-server.ts';
+import { type CliRun, runCli } from './testing/run-cli.ts';
+
+let server: AdminServer;
+const folder = mkdtempSync(join(tmpdir(), 'headgate-cli-'));
+beforeAll(async () => {
+  server = await startAdminServer();
+});
+afterAll(() => server.close());
+beforeEach(() => {
+  server.seen.length = 0;
+  server.answer = () => ({ body: key });
+});
+
+function cli(line: string, more: string[] = []): Promise<CliRun> {
+  const env = { HEADGATE_ADMIN: server.url, HEADGATE_TOKEN: testToken };
+  return runCli([...line.split(' '), ...more], { env, cwd: folder });
+}
+
+const value = `hg_${'Ab3'.repeat(13)}x`;
+const key = { id: 'key-1', organisation: 'acme', name: 'ci', expires: '30d', value, position: 9 };
+const create = 'key create --org acme --name ci --expires 30d';
+
+test('key create: the value stands alone on stdout, the rest on stderr', async () => {
+  const run = await cli(create);
+  expect(run).toMatchObject({ code: 0, out: `${value}\n` });
+  expect(run.err).toContain('key key-1 "ci" of acme, expires: 30d');
+  expect(run.err).not.toContain(value);
+  expect(server.seen[0]?.body).toEqual({ organisation: 'acme', name: 'ci', expires: '30d' });
+});
+
+test('key create -o json adds the value to the key', async () => {
+  expect(JSON.parse((await cli(create, ['-o', 'json'])).out)).toEqual(key);
+});
+
+test('key create -o name is refused before anything is sent: the value would be lost', async () => {
+  expect((await cli(create, ['-o', 'name'])).code).toBe(2);
+  expect(server.seen).toEqual([]);
+});
+
+test('--out puts the value into a new file for its owner alone, and nowhere else', async () => {
+  const run = await cli(create, ['--out', 'a.key', '-o', 'json']);
+  const path = join(folder, 'a.key');
+  expect(readFileSync(path, 'utf8')).toBe(`${value}\n`);
+  expect(statSync(path).mode & 0o777).toBe(0o600);
+  expect(run.out + run.err).not.toContain(value);
+  expect(JSON.parse(run.out)).toMatchObject({ id: 'key-1', position: 9 });
+  expect((await cli(create, ['--out', 'a.key'])).code).toBe(2);
+  expect(server.seen).toHaveLength(1);
+});
+
+test('where the key is not made, no file is left', async () => {
+  server.answer = () => errorAnswer(403, 'Forbidden');
+  expect((await cli(create, ['--out', 'b.key'])).code).toBe(4);
+  expect(existsSync(join(folder, 'b.key'))).toBe(false);
+});
+
+test('a repeated creation answers without the value: exit 1, and how to go on', async () => {
+  const { value: _lost, ...rest } = key;
+  server.answer = () => ({ body: rest });
+  const run = await cli(create, ['--out', 'c.key']);
+  expect(run).toMatchObject({ code: 1, out: '' });
+  expect(run.err).toContain('headgate key revoke key-1');
+  expect(existsSync(join(folder, 'c.key'))).toBe(false);
+});
+
+test('a dry run makes no value and is no failure', async () => {
+  const { value: _none, ...rest } = key;
+  server.answer = () => ({ body: rest });
+  expect((await cli(create, ['--dry-run'])).code).toBe(0);
+});
+
+test('node token create shows its value in the same way', async () => {
+  const token = `ngt_${'x'.repeat(43)}`;
+  server.answer = () => ({ body: { id: 'tok-1', node: 'n1', value: token, position: 9 } });
+  const run = await cli('node token create n1');
+  expect(run).toMatchObject({ code: 0, out: `${token}\n` });
+  expect(server.seen[0]).toMatchObject({ method: 'POST', path: '/nodes/n1/tokens' });
+});
+
+const revoked = { id: 'key-1', state: 'revoked', position: 9 };
+const gateway = (name: string, confirmed: boolean, seconds: number) => ({ name, confirmed, seconds });
+
+test('key revoke --wait: every gateway has confirmed, exit 0', async () => {
+  const gateways = [gateway('gw-1', true, 0.2), gateway('gw-2', true, 0.4)];
+  server.answer = ({ method }) => ({ body: method === 'POST' ? revoked : { complete: true, gateways } });
+  const run = await cli('key revoke key-1 --yes --wait -o json');
+  expect(run.code).toBe(0);
+  expect(JSON.parse(run.out)).toEqual({
+    ...revoked,
+    gateways: [expect.objectContaining({ name: 'gw-1' }), expect.objectContaining({ name: 'gw-2' })],
+  });
+  expect(server.seen.map(({ path }) => path)).toEqual(['/keys/key-1/revoke', '/confirmations/9']);
+});
+
+test.each([
+  '--wait key-1 --yes',
+  '--yes --wait=60s key-1',
+  'key-1 --wait 60s --yes',
+  '--wait 60 key-1 --yes',
+])('key revoke %s: the order of words does not matter', async (words) => {
+  server.answer = ({ method }) => ({
+    body: method === 'POST' ? revoked : { complete: true, gateways: [] },
+  });
+  expect((await cli(`key revoke ${words}`)).code).toBe(0);
+  expect(server.seen[0]?.path).toBe('/keys/key-1/revoke');
+  expect(Number(server.seen[1]?.query['timeoutSeconds'])).toBeLessThanOrEqual(60);
+});
+
+test('key revoke --wait: what did not confirm in time is named, exit 5, and the answer still stands on stdout', async () => {
+  const gateways = [gateway('gw-1', true, 0.01), gateway('gw-2', false, 0.02)];
+  server.answer = ({ method }) => ({ body: method === 'POST' ? revoked : { complete: false, gateways } });
+  const run = await cli('key revoke key-1 --yes --wait=100ms -o json');
+  expect(run.code).toBe(5);
+  expect(JSON.parse(run.out).gateways[1]).toMatchObject({ name: 'gw-2', confirmed: false });
+  expect(run.err).toContain('not confirmed within 0.1s by gw-2');
+  expect(run.err).not.toContain('by gw-1');
+});
+
+test('times count from the beginning of the wait, and who has confirmed keeps its own', async () => {
+  let asked = 0;
+  server.answer = ({ method }) => {
+    if (method === 'POST') return { body: revoked };
+    asked++;
+    const gateways = [gateway('gw-1', true, asked * 50), gateway('gw-2', asked === 3, 50)];
+    return { body: { complete: asked === 3, gateways } };
+  };
+  const { gateways } = JSON.parse((await cli('key revoke key-1 --yes --wait -o json')).out);
+  expect(gateways[0].seconds).toBeGreaterThanOrEqual(50);
+  expect(gateways[0].seconds).toBeLessThan(60);
+  expect(gateways[1].seconds).toBeGreaterThan(50);
+});
+
+test('a control plane that is lost while we wait is asked again', async () => {
+  server.answer = ({ method }) => {
+    if (method === 'POST') return { body: revoked };
+    if (server.seen.length < 3) return errorAnswer(503, 'LogUnavailable');
+    return { body: { complete: true, gateways: [gateway('gw-1', true, 0.1)] } };
+  };
+  const run = await cli('key revoke key-1 --yes --wait=30s -o json');
+  expect(run.code).toBe(0);
+  expect(JSON.parse(run.out).gateways).toHaveLength(1);
+});
+
+test('where nobody can be asked until the deadline, the revocation is unconfirmed: exit 5', async () => {
+  server.answer = ({ method }) =>
+    method === 'POST' ? { body: revoked } : errorAnswer(503, 'LogUnavailable');
+  const run = await cli('key revoke key-1 --yes --wait=200ms -o json');
+  expect(run.code).toBe(5);
+  expect(JSON.parse(run.out)).toEqual({ ...revoked, gateways: [] });
+});
+
+test('a key that cannot be revoked is not waited for', async () => {
+  server.answer = () => errorAnswer(404, 'NotFound');
+  expect((await cli('key revoke key-1 --yes --wait')).code).toBe(3);
+  expect(server.seen).toHaveLength(1);
+});

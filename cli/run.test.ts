@@ -1,0 +1,378 @@
+/** The command line's outer promises: exit codes, error texts, help, confirmation, and what never leaves it. */
+import { mkdtempSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Command } from 'commander';
+import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
+import { registerAdminCommands } from './admin.ts';
+import { exitCodes } from './errors.ts';
+import { processIo } from './io.ts';
+import { type AdminServer, errorAnswer, startAdminServer, testToken } from './testing/admin-server.ts';
+import { type CliOptions, type CliRun, runCli } from './testing/run-cli.ts';
+
+let server: AdminServer;
+beforeAll(async () => {
+  server = await startAdminServer();
+});
+afterAll(() => server.close());
+beforeEach(() => {
+  server.seen.length = 0;
+  server.answer = () => ({ body: { id: 'acme', position: 3 } });
+});
+
+function cli(argv: readonly string[], options: CliOptions = {}): Promise<CliRun> {
+  return runCli(argv, {
+    ...options,
+    env: { HEADGATE_ADMIN: server.url, HEADGATE_TOKEN: testToken, ...options.env },
+  });
+}
+
+/** A loopback port that nobody listens on. */
+async function closedPort(): Promise<number> {
+  const listener = createServer();
+  await new Promise<void>((resolve) => listener.listen(0, '127.0.0.1', resolve));
+  const { port } = listener.address() as { port: number };
+  await new Promise((resolve) => listener.close(resolve));
+  return port;
+}
+
+test.each([
+  [400, 'InvalidCommand', 2],
+  [401, 'Unauthorized', 4],
+  [403, 'Forbidden', 4],
+  [404, 'NotFound', 3],
+  [409, 'Conflict', 6],
+  [409, 'PositionMoved', 6],
+  [409, 'GuardRefused', 6],
+  [413, 'CommandTooLarge', 2],
+  [500, 'InternalError', 1],
+  [503, 'LogUnavailable', 7],
+])('design 12: status %i %s exits %i', async (status, type, code) => {
+  server.answer = () => errorAnswer(status, type, { next: 'do this' });
+  const run = await cli(['org', 'resume', 'acme']);
+  expect(run).toMatchObject({ code, out: '' });
+  expect(run.err).toBe(
+    `error[${type}]: ${type} it is\n` +
+      `  why   HTTP ${status} CODE at /admin/v1/x\n` +
+      `  next  do this\n` +
+      `  more  headgate help exit-codes (this is ${code})\n`,
+  );
+  expect(server.seen).toHaveLength(1);
+});
+
+test('every detail of a refusal is told', async () => {
+  server.answer = () =>
+    errorAnswer(400, 'InvalidCommand', {
+      details: [
+        { path: 'name', message: 'too long' },
+        { path: 'tier', message: 'unknown' },
+      ],
+    });
+  const { err } = await cli(['org', 'resume', 'acme']);
+  expect(err).toContain('  why   name: too long\n  why   tier: unknown\n');
+});
+
+test.each([
+  ['an unknown command', ['orgs', 'list']],
+  ['an unknown verb', ['org', 'lst']],
+  ['a noun without a verb', ['org']],
+  ['an unknown option', ['org', 'list', '--nope']],
+  ['a missing operand', ['org', 'get']],
+  ['one operand too many', ['org', 'get', 'a', 'b']],
+  ['a missing option', ['org', 'create', 'acme']],
+  ['an unknown format', ['org', 'list', '-o', 'xml']],
+  ['a position that is none', ['org', 'list', '--at', '0']],
+  ['a position on a write', ['org', 'resume', 'acme', '--at', '3']],
+  [
+    'a place that is none',
+    ['node', 'register', 'n', '--place', 'x', '--url', 'http://a', '--dialect', 'vllm'],
+  ],
+  [
+    'a served name that is none',
+    ['node', 'register', 'n', '--place', 'pool', '--url', 'u', '--dialect', 'd', '--served', 'm'],
+  ],
+  ['a duration that is none', ['key', 'revoke', 'k', '--yes', '--wait=soon']],
+  ['an empty id', ['org', 'get', '']],
+  ['an id that would leave its path', ['stack', 'install', '..', 'm']],
+  ['an address that is none', ['org', 'list', '--admin', 'ftp://x']],
+  ['a file that is not there', ['validate', '-f', '/nonexistent/f.yaml']],
+  ['help on nothing', ['help', 'nope']],
+  ['replay of two things', ['replay', 'f', '--from-log']],
+  ['replay of nothing', ['replay']],
+])('usage: %s exits 2 and sends nothing', async (_name, argv) => {
+  const run = await cli(argv);
+  expect(run).toMatchObject({ code: 2, out: '' });
+  expect(run.err).not.toBe('');
+  expect(server.seen).toEqual([]);
+});
+
+test('a misspelt verb is answered with the right one', async () => {
+  expect((await cli(['key', 'revok', 'k'])).err).toContain('Did you mean revoke?');
+});
+
+test('nobody listening exits 7 at once and says what to do', async () => {
+  const admin = `http://127.0.0.1:${await closedPort()}`;
+  const run = await cli(['org', 'list'], { env: { HEADGATE_ADMIN: admin } });
+  expect(run.code).toBe(7);
+  expect(run.err).toContain(`no control plane answers at ${admin}`);
+  expect(run.err).toContain('--admin');
+});
+
+test.each([
+  ['text', { bytes: Buffer.from('<html>') }],
+  ['a list', { body: [] }],
+  ['a foreign error', { status: 502, bytes: Buffer.from('bad gateway') }],
+  ['a redirection', { status: 302, headers: { location: 'http://127.0.0.1:1/' } }],
+])('something that answers with %s is no control plane: exit 7', async (_name, answer) => {
+  server.answer = () => answer;
+  expect((await cli(['org', 'list'])).code).toBe(7);
+});
+
+test.each([
+  ['the connection breaks', 'hang-up' as const],
+  ['the outcome is unknown', errorAnswer(503, 'OutcomeUnknown')],
+])('design 3: where %s, the command is repeated with the same Idempotency-Key', async (_name, failure) => {
+  server.answer = () => (server.seen.length < 3 ? failure : { body: { id: 'acme', position: 3 } });
+  expect((await cli(['org', 'resume', 'acme'])).code).toBe(0);
+  expect(server.seen).toHaveLength(3);
+  expect(new Set(server.seen.map(({ headers }) => headers['idempotency-key'])).size).toBe(1);
+});
+
+test('after three tries with an unknown outcome the command gives up with 7', async () => {
+  server.answer = () => errorAnswer(503, 'OutcomeUnknown');
+  expect((await cli(['org', 'resume', 'acme'])).code).toBe(7);
+  expect(server.seen).toHaveLength(3);
+});
+
+test('an interrupt exits 130', async () => {
+  const controller = new AbortController();
+  server.answer = () => {
+    controller.abort();
+    return { body: {} };
+  };
+  const run = await cli(['org', 'list'], { signal: controller.signal });
+  expect(run.code).toBe(130);
+});
+
+const destructive = [
+  ['org delete acme', 'acme'],
+  ['member remove acme ana', 'ana'],
+  ['tier delete Pro', 'Pro'],
+  ['model delete m1', 'm1'],
+  ['key revoke key-1', 'key-1'],
+  ['stack delete stk-a-b-1', 'stk-a-b-1'],
+  ['node remove n1', 'n1'],
+  ['node token revoke tok-1', 'tok-1'],
+] as const;
+
+test.each(destructive)('%s: without a terminal it needs --yes, and asks nothing', async (line) => {
+  const run = await cli(line.split(' '), { stdin: 'anything\n' });
+  expect(run.code).toBe(2);
+  expect(run.err).toContain('--yes');
+  expect(server.seen).toEqual([]);
+});
+
+test.each(destructive)('%s: on a terminal the name is to be typed', async (line, name) => {
+  const wrong = await cli(line.split(' '), { typed: 'yes\n' });
+  expect(wrong.code).toBe(2);
+  const gone = await cli(line.split(' '), { typed: '' });
+  expect(gone.code).toBe(2);
+  expect(server.seen).toEqual([]);
+  const right = await cli(line.split(' '), { typed: `${name}\n` });
+  expect(right).toMatchObject({ code: 0 });
+  expect(right.err).toContain(`type ${name} to `);
+  expect(server.seen).toHaveLength(1);
+});
+
+test.each(destructive)('%s --dry-run destroys nothing and so asks nothing', async (line) => {
+  expect((await cli([...line.split(' '), '--dry-run'])).code).toBe(0);
+  expect(server.seen[0]?.query).toMatchObject({ dryRun: 'true' });
+});
+
+const hostile = 'a\u001b[2J\u0007\u009b\u007f\u202e\u2028\r\nb\ud800';
+
+test.each(['table', 'json', 'jsonl', 'yaml', 'name'])(
+  'control characters in names never reach the terminal: -o %s',
+  async (format) => {
+    server.answer = () => ({ body: { items: [{ id: hostile, name: hostile, [hostile]: 1 }], position: 1 } });
+    const { out } = await cli(['org', 'list', '-o', format], { stdoutIsTerminal: true });
+    // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for
+    expect(out).not.toMatch(/[\u0000-\u0009\u000b-\u001f\u007f-\u009f\u202a-\u202e\u2028\ud800]/);
+    expect(out).toMatch(/u001b|\\e/);
+    if (format === 'table') expect(out.trimEnd().split('\n')).toHaveLength(2);
+  },
+);
+
+test('json and yaml keep the meaning of what they escape', async () => {
+  const { parse } = await import('yaml');
+  const name = hostile.replace('\ud800', '');
+  server.answer = () => ({ body: { id: 'a', name } });
+  expect(JSON.parse((await cli(['org', 'get', 'a', '-o', 'json'])).out)).toEqual({ id: 'a', name });
+  expect(parse((await cli(['org', 'get', 'a', '-o', 'yaml'])).out)).toEqual({ id: 'a', name });
+});
+
+test('control characters in errors never reach the terminal', async () => {
+  server.answer = () => errorAnswer(404, 'NotFound', { message: hostile, next: hostile });
+  const { err } = await cli(['org', 'get', 'a']);
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for
+  expect(err).not.toMatch(/[\u0000-\u0009\u000b-\u001f\u007f-\u009f\u202a-\u202e]/);
+  expect(err.trimEnd().split('\n')).toHaveLength(4);
+});
+
+const keyValue = `hg_${'0123456789'.repeat(4)}`;
+const tokenValue = `ngt_${'A_-4567890'.repeat(4)}abc`;
+
+test.each([
+  ['key', 'revoke', keyValue, '--yes'],
+  ['key', 'get', keyValue],
+  ['node', 'token', 'revoke', tokenValue, '--yes'],
+  ['org', 'get', keyValue],
+])('a key or token pasted for an id is not sent and not shown: %s %s', async (...argv) => {
+  const run = await cli(argv);
+  expect(run.code).toBe(2);
+  expect(run.out + run.err).not.toMatch(/0123456789|4567890/);
+  expect(server.seen).toEqual([]);
+});
+
+test('secrets never stand in an error, whoever wrote it', async () => {
+  server.answer = () =>
+    errorAnswer(400, 'InvalidCommand', { message: `no key ${keyValue}, no ${tokenValue}` });
+  const refused = await cli(['org', 'get', 'a']);
+  const unknown = await cli(['org', 'list', `--${keyValue}`]);
+  expect(refused.err + unknown.err).not.toMatch(/0123456789|4567890/);
+});
+
+test.each([
+  ['a token with a line feed', { HEADGATE_TOKEN: 'secret-part\nsecret-rest' }],
+  ['an address with a password', { HEADGATE_ADMIN: 'http://me:secret-part@127.0.0.1:1' }],
+])('%s is refused without being shown', async (_name, env) => {
+  const run = await cli(['org', 'list'], { env });
+  expect(run.code).toBe(2);
+  expect(run.err).not.toContain('secret');
+});
+
+test('colour is for terminals, without NO_COLOR and --no-color', async () => {
+  server.answer = () => ({ body: { items: [{ name: 'gw', state: 'STALE' }], position: 1 } });
+  const colours = async (argv: string[], options: CliOptions): Promise<boolean> =>
+    (await cli(['gateway', 'list', ...argv], options)).out.includes('\u001b[31mSTALE');
+  expect(await colours([], { stdoutIsTerminal: true })).toBe(true);
+  expect(await colours([], {})).toBe(false);
+  expect(await colours(['--no-color'], { stdoutIsTerminal: true })).toBe(false);
+  expect(await colours([], { stdoutIsTerminal: true, env: { NO_COLOR: '1' } })).toBe(false);
+});
+
+test('columns line up, colour or not', async () => {
+  const items = [
+    { name: 'gw', state: 'STALE', applied: 1 },
+    { name: 'gateway-2', state: 'SYNCED', applied: 2 },
+  ];
+  server.answer = () => ({ body: { items, position: 1 } });
+  const { out } = await cli(['gateway', 'list'], { stdoutIsTerminal: true });
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: colours are taken away
+  const rows = out.replace(/\u001b\[\d+m/g, '').split('\n');
+  expect(rows[1]?.indexOf('STALE')).toBe(rows[0]?.indexOf('STATE'));
+  expect(rows[2]?.indexOf('2  0')).toBe(-1);
+  expect(rows[2]?.indexOf('SYNCED')).toBe(rows[0]?.indexOf('STATE'));
+});
+
+test('--quiet leaves nothing on stderr but errors', async () => {
+  server.answer = () => ({ body: { id: 'key-1', value: keyValue, position: 1 } });
+  const argv = ['key', 'create', '--org', 'a', '--name', 'n', '--expires', 'never'];
+  expect((await cli([...argv, '-q'])).err).toBe('');
+  expect((await cli(argv)).err).not.toBe('');
+});
+
+function everyCommand(command: Command, words: string[] = []): string[][] {
+  return [words, ...command.commands.flatMap((inner) => everyCommand(inner, [...words, inner.name()]))];
+}
+
+test('every help starts with examples that name a command that is there', async () => {
+  const program = new Command('headgate');
+  registerAdminCommands(program, processIo());
+  const commands = everyCommand(program);
+  expect(commands.length).toBeGreaterThan(60);
+  for (const words of commands) {
+    const { out, code } = await cli([...words, '--help']);
+    expect(code, words.join(' ')).toBe(0);
+    expect(out, words.join(' ')).toMatch(/^Examples:\n {2}headgate \S/);
+    if (words.length > 1) expect(out).toContain(`  headgate ${words.join(' ')}`);
+  }
+});
+
+test('help exit-codes is the table of exit codes', async () => {
+  const { out, code } = await cli(['help', 'exit-codes']);
+  expect(code).toBe(0);
+  for (const [number, meaning] of Object.entries(exitCodes))
+    expect(out).toMatch(new RegExp(`^${number} +${meaning.slice(0, 10)}`, 'm'));
+  expect((await cli(['help', 'key', 'revoke'])).out).toContain('--wait');
+});
+
+test('a process that shares its name with a noun keeps its own options', async () => {
+  const started: unknown[] = [];
+  const extras = (program: Command): void => {
+    program
+      .command('gateway')
+      .requiredOption('--log <url>')
+      .option('--data <folder>')
+      .action((options) => void started.push(options));
+  };
+  server.answer = () => ({ body: { items: [], position: 1 } });
+  expect((await cli(['gateway', 'list'], { extras })).code).toBe(0);
+  expect((await cli(['gateway', '--data', 'd'], { extras })).code).toBe(2);
+  expect(started).toEqual([]);
+  expect((await cli(['gateway', '--log', 'sqlite:x'], { extras })).code).toBe(0);
+  expect(started).toEqual([{ log: 'sqlite:x' }]);
+  const verified = await cli(['gateway', 'verify', '--data', '/nonexistent/d'], { extras });
+  expect(verified.err).toContain('/nonexistent/d/state.db');
+});
+
+test('the settings come from flag, then environment, then context, and a context stays with its own address', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'headgate-cli-'));
+  const file = join(folder, 'context.json');
+  const context = (admin: string): void =>
+    writeFileSync(file, JSON.stringify({ admin, token: 'token-of-context', gateways: [], extra: 1 }));
+  const sent = (): string | undefined => server.seen.at(-1)?.headers.authorization;
+  const run = (argv: string[], env: Record<string, string>): Promise<CliRun> =>
+    runCli(['org', 'list', ...argv], { env: { HEADGATE_CONTEXT: file, ...env } });
+
+  context(`${server.url}/admin/v1/`);
+  expect((await run([], {})).code).toBe(0);
+  expect(sent()).toBe('Bearer token-of-context');
+  await run([], { HEADGATE_OPERATOR_TOKEN: 'operator' });
+  expect(sent()).toBe('Bearer operator');
+  await run([], { HEADGATE_OPERATOR_TOKEN: 'operator', HEADGATE_TOKEN: 'mine' });
+  expect(sent()).toBe('Bearer mine');
+  writeFileSync(join(folder, 'token'), 'of-file\n');
+  await run(['--token-file', join(folder, 'token')], { HEADGATE_TOKEN: 'mine' });
+  expect(sent()).toBe('Bearer of-file');
+  await runCli(['org', 'list', '--token-file', '-'], {
+    env: { HEADGATE_CONTEXT: file },
+    stdin: 'of-stdin\n',
+  });
+  expect(sent()).toBe('Bearer of-stdin');
+
+  context('http://127.0.0.1:1');
+  const before = server.seen.length;
+  expect(await run([], { HEADGATE_ADMIN: server.url })).toMatchObject({ code: 4, out: '' });
+  expect(await run(['--admin', server.url], {})).toMatchObject({ code: 4, out: '' });
+  expect(server.seen).toHaveLength(before);
+  expect((await run(['--admin', server.url], { HEADGATE_TOKEN: 'mine' })).code).toBe(0);
+
+  writeFileSync(file, 'not json with token-of-context');
+  const broken = await run([], {});
+  expect(broken.code).toBe(2);
+  expect(broken.err).not.toContain('token-of-context');
+});
+
+test('a context is found in the folder, above it, and at home', async () => {
+  const { mkdirSync } = await import('node:fs');
+  const root = mkdtempSync(join(tmpdir(), 'headgate-cli-'));
+  const deep = join(root, 'a', 'b');
+  mkdirSync(deep, { recursive: true });
+  mkdirSync(join(root, '.headgate'));
+  writeFileSync(join(root, '.headgate', 'context.json'), JSON.stringify({ admin: server.url, token: 't' }));
+  expect((await runCli(['org', 'list'], { cwd: deep })).code).toBe(0);
+  expect((await runCli(['org', 'list'], { home: root })).code).toBe(0);
+  expect((await runCli(['org', 'list'])).code).toBe(4);
+});

@@ -1,0 +1,134 @@
+/** The live tail over a real WebSocket: in order, nothing twice, nothing missed, and an end that is asked for. */
+import type { IncomingMessage } from 'node:http';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { type WebSocket, WebSocketServer } from 'ws';
+import { tail as follow } from './commands/tail.ts';
+import { Session } from './session.ts';
+import { type AdminServer, errorAnswer, startAdminServer, testToken } from './testing/admin-server.ts';
+import { type CliOptions, type CliRun, runCli, testIo } from './testing/run-cli.ts';
+
+let server: AdminServer;
+let sockets: WebSocketServer;
+beforeEach(async () => {
+  server = await startAdminServer();
+  server.answer = () => ({ body: { position: 4 } });
+  sockets = new WebSocketServer({ server: server.http, path: '/admin/v1/events/stream' });
+});
+afterEach(async () => {
+  for (const socket of sockets.clients) socket.terminate();
+  sockets.close();
+  await server.close();
+});
+
+function tail(argv: readonly string[], options: CliOptions = {}): Promise<CliRun> {
+  const env = { HEADGATE_ADMIN: server.url, HEADGATE_TOKEN: testToken };
+  return runCli(['events', 'tail', ...argv], { env, ...options });
+}
+
+const event = (position: number, index = 0) => ({
+  position,
+  index,
+  type: 'no_op',
+  data: {},
+  at: 't',
+  by: 'b',
+});
+const line = (position: number, index = 0): string => `${JSON.stringify(event(position, index))}\n`;
+
+/** Tails until `wanted` is on stdout, then interrupts. */
+async function tailUntil(wanted: string, argv: readonly string[], more: CliOptions = {}): Promise<CliRun> {
+  const controller = new AbortController();
+  const onStdout = (text: string): void => {
+    if (text === wanted) controller.abort();
+  };
+  return tail(argv, { ...more, onStdout, signal: controller.signal });
+}
+
+test('a tail begins behind the end, sends its token, and ends at an interrupt with 130', async () => {
+  const requests: IncomingMessage[] = [];
+  sockets.on('connection', (socket: WebSocket, request: IncomingMessage) => {
+    requests.push(request);
+    socket.send(JSON.stringify(event(5)));
+    socket.send(JSON.stringify(event(6)));
+  });
+  const run = await tailUntil(line(6), ['--type', 'no_op']);
+  expect(run).toMatchObject({ code: 130, out: line(5) + line(6) });
+  expect(requests[0]?.url).toBe('/admin/v1/events/stream?from=5&type=no_op');
+  expect(requests[0]?.headers.authorization).toBe(`Bearer ${testToken}`);
+  expect(requests[0]?.headers.origin).toBeUndefined();
+});
+
+test('a lost connection goes on in the middle of a commit: nothing twice, nothing missed', async () => {
+  const from: (string | undefined)[] = [];
+  sockets.on('connection', (socket: WebSocket, request: IncomingMessage) => {
+    from.push(request.url?.split('from=')[1]);
+    const all = [event(1), event(2, 0), event(2, 1), event(3)];
+    const shown = from.length === 1 ? all.slice(0, 2) : all.slice(1);
+    for (const sent of shown) socket.send(JSON.stringify(sent));
+    if (from.length === 1) socket.close();
+  });
+  const run = await tailUntil(line(3), ['--from', '1']);
+  expect(run.out).toBe(line(1) + line(2, 0) + line(2, 1) + line(3));
+  expect(run.err).toContain('going on from position 2');
+  expect(from).toEqual(['1', '2']);
+});
+
+test('more events than are held at once: the connection is dropped, made again, and all arrive', async () => {
+  const many = 12_000;
+  const from: number[] = [];
+  const dropped = new Promise<void>((resolve) => {
+    sockets.on('connection', (socket: WebSocket, request: IncomingMessage) => {
+      from.push(Number(request.url?.split('from=')[1]));
+      socket.once('close', () => resolve());
+      for (let position = from.at(-1) ?? 0; position <= many; position++) {
+        socket.send(JSON.stringify(event(position)));
+      }
+    });
+  });
+  const controller = new AbortController();
+  const run = await tail(['--from', '1', '-q'], {
+    signal: controller.signal,
+    onStdout: async (text) => {
+      // Whoever reads stdout does nothing until the events have become too many.
+      await dropped;
+      if (text === line(many)) controller.abort();
+    },
+  });
+  const positions = run.out
+    .trimEnd()
+    .split('\n')
+    .map((text) => JSON.parse(text).position);
+  expect(positions).toEqual(Array.from({ length: many }, (_, at) => at + 1));
+  expect(from).toHaveLength(2);
+});
+
+test('--until-end lists to the end without a live connection', async () => {
+  server.answer = () => ({ body: { items: [event(1), event(2)], position: 2 } });
+  expect(await tail(['--until-end'])).toMatchObject({ code: 0, out: line(1) + line(2) });
+  expect(server.seen.map(({ path }) => path)).toEqual(['/events']);
+});
+
+test.each([
+  ['table', '1  t  no_op  b  {}  -\n'],
+  ['name', '1\n'],
+  ['json', line(1)],
+])('on a terminal a tail in %s shows a line an event', async (format, text) => {
+  server.answer = () => ({ body: { items: [event(1)], position: 1 } });
+  const run = await tail(['--until-end', '-o', format], { stdoutIsTerminal: true });
+  expect(run.out).toBe(text);
+});
+
+test('a token that is not accepted exits 4 before a connection is tried', async () => {
+  server.answer = () => errorAnswer(401, 'Unauthorized');
+  expect((await tail([])).code).toBe(4);
+});
+
+test('a tail that cannot be made again gives up with 7 and says where to go on', async () => {
+  sockets.on('connection', (socket: WebSocket) => socket.terminate());
+  const { io } = testIo({ env: { HEADGATE_ADMIN: server.url, HEADGATE_TOKEN: testToken } });
+  const session = new Session(io, {}, new AbortController().signal);
+  await expect(follow(session, { from: 3 }, 1)).rejects.toMatchObject({
+    exitCode: 7,
+    next: 'headgate events tail --from 3',
+  });
+});
