@@ -1,0 +1,312 @@
+/** Specification, "Endpoints" and "Versioning": the operations, the listings of both kinds of host, strict shapes. */
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { type Answer, answerOf, call, chat, chatBody, expectRefusal, framesOf } from '../support/api.ts';
+import { startFleet, type TestFleet } from '../support/fleet.ts';
+import { rawRequest } from '../support/raw-http.ts';
+import { slashModel, specFleet, stackHost } from '../support/spec-fleet.ts';
+import { askedDuring } from '../support/witness.ts';
+
+const chatPath = '/v1/chat/completions';
+let fleet: TestFleet;
+let port: number;
+let acme: string;
+let birch: string;
+beforeAll(async () => {
+  fleet = await startFleet({ fleet: specFleet });
+  port = fleet.port();
+  acme = (await fleet.key('acme')).value;
+  birch = (await fleet.key('birch')).value;
+  await fleet.settle();
+});
+afterAll(() => fleet.close());
+
+const post = (path: string, body: unknown, headers: Record<string, string> = {}) =>
+  call({ port, key: acme, method: 'POST', path, body, headers });
+const idsOf = (answer: Answer): string[] =>
+  JSON.parse(answer.content).data.map(({ id }: { id: string }) => id);
+
+test('Endpoints 1: a chat completion takes a model and messages of role and content', async () => {
+  const answer = await post(chatPath, {
+    model: 'echo-small',
+    messages: [
+      { role: 'system', content: 'be brief' },
+      { role: 'user', content: 'ping pong' },
+    ],
+  });
+  expect(answer.status).toBe(200);
+  const { id, object, choices, usage } = JSON.parse(answer.content);
+  expect(id).toMatch(/^chatcmpl-/);
+  expect(object).toBe('chat.completion');
+  expect(choices).toHaveLength(1);
+  expect(choices[0]).toMatchObject({ index: 0, message: { role: 'assistant' } });
+  expect(choices[0].message.content).toContain('ping pong');
+  expect(usage.total_tokens).toBe(usage.prompt_tokens + usage.completion_tokens);
+});
+
+test('Endpoints 1: a streamed response is possible, and says the same words', async () => {
+  const whole = await chat({ port, key: acme, model: 'echo-small' });
+  const streamed = await chat({ port, key: acme, model: 'echo-small', more: { stream: true } });
+  expect(streamed.fields['content-type']).toBe('text/event-stream');
+  const frames = framesOf(streamed);
+  expect(frames.at(-1)).toBe('[DONE]');
+  const said = frames
+    .slice(0, -1)
+    .map((frame) => JSON.parse(frame).choices[0]?.delta.content ?? '')
+    .join('');
+  expect(said).toBe(JSON.parse(whole.content).choices[0].message.content);
+});
+
+test.each([
+  { missing: 'model', body: { messages: [{ role: 'user', content: 'a' }] } },
+  { missing: 'messages', body: { model: 'echo-small' } },
+  { missing: 'messages', body: { model: 'echo-small', messages: [] } },
+  { missing: 'model', body: { model: 7, messages: [{ role: 'user', content: 'a' }] } },
+  { missing: 'role', body: { model: 'echo-small', messages: [{ content: 'a' }] } },
+  { missing: 'content', body: { model: 'echo-small', messages: [{ role: 'user' }] } },
+])(
+  'Endpoints 1: a chat completion without a right $missing is refused ($body)',
+  async ({ missing, body }) => {
+    const { message } = expectRefusal(await post(chatPath, body), 'UnsupportedShapeError');
+    expect(message).toContain(missing);
+  },
+);
+
+test('Endpoints 2: the listing needs no key on the shared host, and one on a stack host', async () => {
+  expect((await call({ port })).status).toBe(200);
+  expectRefusal(await call({ port, host: stackHost('otter') }), 'Unauthorized');
+  expect((await call({ port, host: stackHost('otter'), key: acme })).status).toBe(200);
+});
+
+test('Endpoints 3, Endpoints rule 7: embeddings need a key and give one vector for each input, in order', async () => {
+  const path = '/v1/embeddings';
+  const body = { model: 'echo-embed', input: ['one', 'two', 'three'] };
+  expectRefusal(await call({ port, method: 'POST', path, body }), 'Unauthorized');
+  const { object, model, data, usage } = JSON.parse((await post(path, body)).content);
+  expect({ object, model }).toEqual({ object: 'list', model: 'echo-embed' });
+  expect(data.map(({ index }: { index: number }) => index)).toEqual([0, 1, 2]);
+  expect(usage.total_tokens).toBe(usage.prompt_tokens);
+  expectRefusal(await post(path, { ...body, messages: [] }), 'UnsupportedShapeError');
+});
+
+test.each(['application/json', 'application/json; charset=utf-8', 'APPLICATION/JSON;charset=UTF-8'])(
+  'Endpoints rule 1: a body of the type %s is read',
+  async (type) => {
+    const text = JSON.stringify(chatBody('echo-small'));
+    expect((await typed(type, text)).status).toBe(200);
+  },
+);
+
+test.each([
+  undefined,
+  'text/plain',
+  'application/x-www-form-urlencoded',
+  'multipart/form-data; boundary=x',
+  'application/jsonl',
+  'application/json; charset=utf-16',
+])('Endpoints rule 1: a body of the type %s is refused', async (type) => {
+  const text = JSON.stringify(chatBody('echo-small'));
+  expectRefusal(await typed(type, text), 'UnsupportedShapeError');
+});
+
+/** A chat completion whose type is said, or not said at all. */
+async function typed(type: string | undefined, text: string): Promise<Answer> {
+  const lines = [
+    `POST ${chatPath} HTTP/1.1`,
+    'Host: 127.0.0.1',
+    'Connection: close',
+    `Authorization: Bearer ${acme}`,
+    `Content-Length: ${text.length}`,
+    ...(type === undefined ? [] : [`Content-Type: ${type}`]),
+  ];
+  return answerOf(await rawRequest(port, `${lines.join('\r\n')}\r\n\r\n${text}`));
+}
+
+test('Endpoints rule 2: the shared listing has what the nodes of the pool have loaded, and nothing else', async () => {
+  // Not echo-idle and echo-locked, which no node has loaded, nor echo-private, which only an own node serves.
+  expect(idsOf(await call({ port })).sort()).toEqual(['echo-embed', 'echo-large', 'echo-small', slashModel]);
+});
+
+test('Endpoints rule 2: the shared listing follows the pool, and nothing that organisations have', async () => {
+  const before = await call({ port });
+  await fleet.admin.call('POST', '/nodes/acme-1/drain');
+  await fleet.admin.call('POST', '/nodes/acme-s1/drain');
+  await fleet.settle();
+  const without = await call({ port });
+  await fleet.admin.call('POST', '/nodes/pool-1/drain');
+  await fleet.settle();
+  const empty = await call({ port });
+  for (const node of ['acme-1', 'acme-s1', 'pool-1'])
+    await fleet.admin.call('POST', `/nodes/${node}/undrain`);
+  await fleet.settle();
+  expect(without.content).toBe(before.content);
+  expect(JSON.parse(empty.content)).toEqual({
+    object: 'list',
+    data: [],
+    has_more: false,
+    first_id: null,
+    last_id: null,
+  });
+});
+
+test('Endpoints rule 2: the shared listing shows no organisation, stack, node or address', async () => {
+  const { text } = await call({ port });
+  for (const secret of ['acme', 'birch', 'stk-', 'pool-1', '127.0.0.1:', 'private'])
+    expect(text).not.toContain(secret);
+});
+
+test.each(['echo-small', slashModel, encodeURIComponent(slashModel), 'team%2Fecho:v1.0'])(
+  'Endpoints rule 2: one entry of the listing is found by its id, as /v1/models/%s',
+  async (id) => {
+    const answer = await call({ port, path: `/v1/models/${id}` });
+    const entry = JSON.parse(answer.content);
+    expect(entry.id).toBe(decodeURIComponent(id));
+    expect(JSON.parse((await call({ port })).content).data).toContainEqual(entry);
+  },
+);
+
+test.each([
+  'echo-private',
+  'echo-idle',
+  'echo-bare',
+  'no-such-model',
+  'team',
+  'echo-small/',
+  '__proto__',
+  '%00',
+  '..%2f..%2fetc',
+])('Endpoints rule 2: the entry /v1/models/%s is not there, whatever it may be elsewhere', async (id) => {
+  const { message } = expectRefusal(
+    await call({ port, path: `/v1/models/${id}` }),
+    'DedicatedOnlyModelError',
+  );
+  expect(message).not.toContain(id);
+});
+
+test.each([
+  { stack: 'otter', models: ['echo-embed', 'echo-large'] },
+  { stack: 'idle', models: [] },
+] as const)(
+  'Endpoints rule 3: the listing of $stack is exactly what it answers',
+  async ({ stack, models }) => {
+    const host = stackHost(stack);
+    expect(idsOf(await call({ port, host, key: acme })).sort()).toEqual(models);
+    for (const model of ['echo-small', 'echo-large', 'echo-private', 'echo-bare']) {
+      const listed = (models as readonly string[]).includes(model);
+      expect((await chat({ port, host, key: acme, model })).status).toBe(listed ? 200 : 404);
+      expect((await call({ port, host, key: acme, path: `/v1/models/${model}` })).status).toBe(
+        listed ? 200 : 404,
+      );
+    }
+  },
+);
+
+test('Endpoints rule 3: the listing of an own stack answers without a plan, too', async () => {
+  const { value: key } = await fleet.key('dormant');
+  await fleet.settle();
+  expect(idsOf(await call({ port, host: stackHost('moth'), key }))).toEqual(['echo-large']);
+  expectRefusal(
+    await chat({ port, host: stackHost('moth'), key, model: 'echo-large' }),
+    'ModelNotInPlanError',
+  );
+});
+
+test("Endpoints rule 3: another organisation's listing is not to be had", async () => {
+  expectRefusal(await call({ port, host: stackHost('otter'), key: birch }), 'TargetNotServingError');
+});
+
+test('Endpoints rule 4: on a stack host the key comes before any other answer', async () => {
+  for (const stack of ['otter', 'missing'] as const)
+    for (const path of ['/v1/models', '/nothing', '/%zz', '/v1/chat/completions'])
+      expectRefusal(await call({ port, path, host: stackHost(stack) }), 'Unauthorized');
+});
+
+test.each([
+  'top_k',
+  'min_p',
+  'chat_template',
+  'priority',
+  'metadata_',
+  'functions',
+  'audio',
+  'ignore_eos',
+  'think',
+  'extra_body',
+  'input',
+  'constructor',
+])(
+  'Endpoints rule 5, Errors 2: the field %s, which the shape cannot hold, is refused and not dropped',
+  async (field) => {
+    const asked = await askedDuring(fleet, async () => {
+      const answer = await post(chatPath, { ...chatBody('echo-small'), [field]: 'secret value' });
+      const { message } = expectRefusal(answer, 'UnsupportedShapeError');
+      expect(message).toContain(field);
+      expect(message).not.toContain('secret');
+    });
+    expect(asked).toEqual({});
+  },
+);
+
+test('Endpoints rule 5: a field inside of a message is refused, too, by its path', async () => {
+  const messages = [{ role: 'user', content: 'a', nonsense: 1 }];
+  const { message } = expectRefusal(
+    await post(chatPath, { model: 'echo-small', messages }),
+    'UnsupportedShapeError',
+  );
+  expect(message).toContain('messages[0].nonsense');
+});
+
+test('Endpoints rule 6: further fields of the OpenAI-style shape are carried, and take effect', async () => {
+  const answer = await post(chatPath, {
+    ...chatBody('echo-small'),
+    max_tokens: 3,
+    temperature: 0,
+    seed: 1,
+    n: 2,
+  });
+  const { choices } = JSON.parse(answer.content);
+  expect(choices).toHaveLength(2);
+  for (const choice of choices) expect(choice.finish_reason).toBe('length');
+});
+
+test('Endpoints rule 8: no path of the Anthropic-style surface is answered where the OpenAI-style one is spoken', async () => {
+  const body = { ...chatBody('echo-large'), max_tokens: 5 };
+  const asked = await askedDuring(fleet, async () => {
+    for (const host of ['127.0.0.1', stackHost('otter')])
+      for (const path of ['/v1/messages', '/v1/messages/count_tokens'])
+        expectRefusal(
+          await call({ port, host, key: acme, method: 'POST', path, body }),
+          'UnsupportedShapeError',
+        );
+  });
+  expect(asked).toEqual({});
+});
+
+test.each([
+  ['POST', '/chat/completions'],
+  ['POST', '/v2/chat/completions'],
+  ['POST', '/V1/chat/completions'],
+  ['POST', '/v1/chat/completions/'],
+  ['POST', '//v1/chat/completions'],
+  ['POST', '/v1//chat/completions'],
+  ['POST', '/v1/./chat/completions'],
+  ['POST', '/v1/chat%2Fcompletions'],
+  ['POST', '/v1/completions'],
+  ['POST', '/v1/responses'],
+  ['GET', '/v1/chat/completions'],
+  ['GET', '/models'],
+  ['GET', '/v1/models/'],
+  ['PUT', '/v1/models'],
+  ['GET', '/v1'],
+  ['GET', '/metrics'],
+  ['GET', '/readyz'],
+  ['GET', '/admin/v1/status'],
+])('Versioning: %s %s is no path of the service', async (method, path) => {
+  const answer = await call({
+    port,
+    key: acme,
+    method,
+    path,
+    ...(method === 'POST' && { body: chatBody('echo-small') }),
+  });
+  expect(expectRefusal(answer, 'NotFoundError').path).toBe(path);
+});

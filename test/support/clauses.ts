@@ -1,0 +1,107 @@
+/**
+ * The clauses of the specification, and the clauses that tests cite. A numbered sentence goes by its chapter and number,
+ * a rule of a list by the list and its place, a table row by its table and place: `Errors 7`, `Routing rule 4`, `Endpoints 1`.
+ * A test cites at the start of its name: `Errors 6, Routing rule 4: …`.
+ */
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+
+/** What each list of a chapter is called in citations; a chapter that is not named here has no such list. */
+interface ChapterLists {
+  readonly numbered?: string;
+  readonly bullets?: string;
+  readonly rows?: string;
+  /** The whole chapter, or what begins so in it, is one clause. */
+  readonly whole?: string;
+}
+
+const chapters: Readonly<Record<string, ChapterLists>> = {
+  'What the service does': { numbered: 'What the service does' },
+  'Routing algorithm (shared host)': { numbered: 'Routing algorithm', bullets: 'Routing rule' },
+  Stack: { bullets: 'Stack' },
+  'API key': { bullets: 'API key' },
+  'Model listing entry': { bullets: 'Model listing entry' },
+  'Error envelope': { whole: 'Error envelope' },
+  'States and transitions': { bullets: 'States' },
+  Endpoints: { rows: 'Endpoints', bullets: 'Endpoints rule' },
+  Authentication: { numbered: 'Authentication' },
+  Events: { whole: 'Stream behaviour' },
+  Errors: { numbered: 'Errors', bullets: 'Errors further rule' },
+  Limits: { numbered: 'Limits' },
+  Versioning: { whole: 'Versioning' },
+};
+
+/** Every clause of the specification with its text. Throws where a chapter has a list that has no name here. */
+export function clausesOf(specification: string): Map<string, string> {
+  const clauses = new Map<string, string>();
+  let chapter = '';
+  let rows = 0;
+  let bullets = 0;
+  for (const line of specification.split('\n')) {
+    const heading = /^##+ (.+)$/.exec(line)?.[1];
+    if (heading !== undefined) {
+      chapter = heading;
+      rows = -1;
+      bullets = 0;
+      continue;
+    }
+    const lists = chapters[chapter] ?? {};
+    const [, number, sentence = ''] = /^(\d+)\. (.+)$/.exec(line) ?? [];
+    const bullet = /^- (.+)$/.exec(line)?.[1];
+    const row = /^\| (?!-)(.+)$/.exec(line)?.[1];
+    if (number !== undefined) clauses.set(`${named(lists.numbered, chapter)} ${number}`, sentence);
+    else if (bullet !== undefined) clauses.set(`${named(lists.bullets, chapter)} ${++bullets}`, bullet);
+    else if (row !== undefined && lists.rows !== undefined) {
+      // The first row is the table's head.
+      rows++;
+      if (rows > 0) clauses.set(`${lists.rows} ${rows}`, row);
+    } else if (lists.whole !== undefined && line !== '')
+      clauses.set(lists.whole, `${clauses.get(lists.whole) ?? ''}${line}\n`);
+  }
+  return clauses;
+}
+
+function named(name: string | undefined, chapter: string): string {
+  if (name === undefined) throw new Error(`the chapter "${chapter}" has a list that no citation names`);
+  return name;
+}
+
+export interface Citation {
+  readonly clause: string;
+  readonly file: string;
+  readonly name: string;
+}
+
+/** Names of tests as they stand in a source: the first text handed to `test`, `it`, or a table of either. */
+export function testNames(source: string): string[] {
+  const call =
+    /(?:\b(?:test|it)(?:\.(?:concurrent|sequential|fails))*|[\])`])\(\s*(?:'((?:[^'\\\n]|\\.)+)'|"((?:[^"\\\n]|\\.)+)"|`((?:[^`\\]|\\.)+)`)\s*,/g;
+  return [...source.matchAll(call)].map(([, single, double, template]) => single ?? double ?? template ?? '');
+}
+
+/** What a test's name cites; empty where it begins with no citation. */
+export function citationsIn(name: string): string[] {
+  const head = /^([A-Z][A-Za-z ]*(?: \d+)?(?:, [A-Z][A-Za-z ]*(?: \d+)?)*): /.exec(name)?.[1];
+  const parts = head?.split(', ') ?? [];
+  const isCitation = parts.some((part) => / \d+$/.test(part) || wholes.has(part));
+  return isCitation ? parts : [];
+}
+const wholes = new Set(Object.values(chapters).map(({ whole }) => whole));
+
+/** All citations of the test sources under `root`. */
+export function citationsUnder(root: string): Citation[] {
+  return testFiles(root).flatMap((file) =>
+    testNames(readFileSync(file, 'utf8')).flatMap((name) =>
+      citationsIn(name).map((clause) => ({ clause, file, name })),
+    ),
+  );
+}
+
+function testFiles(folder: string): string[] {
+  return readdirSync(folder, { withFileTypes: true }).flatMap((entry) => {
+    if (entry.name.startsWith('.') || entry.name === 'node_modules' || entry.name === 'dist') return [];
+    const path = join(folder, entry.name);
+    if (entry.isDirectory()) return testFiles(path);
+    return entry.name.endsWith('.test.ts') ? [path] : [];
+  });
+}
