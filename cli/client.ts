@@ -175,8 +175,8 @@ export class AdminClient {
         ...call.headers,
       },
       ...(call.body !== undefined && { body: JSON.stringify(call.body) }),
-      // The token is for this address alone.
-      redirect: 'error',
+      // The token is for this address alone; a redirection is answered as what it is, no answer of the admin API.
+      redirect: 'manual',
       signal,
     });
   }

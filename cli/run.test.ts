@@ -123,10 +123,18 @@ test.each([
   ['text', { bytes: Buffer.from('<html>') }],
   ['a list', { body: [] }],
   ['a foreign error', { status: 502, bytes: Buffer.from('bad gateway') }],
-  ['a redirection', { status: 302, headers: { location: 'http://127.0.0.1:1/' } }],
 ])('something that answers with %s is no control plane: exit 7', async (_name, answer) => {
   server.answer = () => answer;
   expect((await cli(['org', 'list'])).code).toBe(7);
+});
+
+test('a redirection is not followed: the token is for one address alone', async () => {
+  server.answer = ({ path }) =>
+    path === '/elsewhere'
+      ? { body: { items: [], position: 1 } }
+      : { status: 307, headers: { location: '/admin/v1/elsewhere' } };
+  expect((await cli(['org', 'list'])).code).toBe(7);
+  expect(server.seen).toHaveLength(1);
 });
 
 test.each([
@@ -204,13 +212,19 @@ test.each(['table', 'json', 'jsonl', 'yaml', 'name'])(
   },
 );
 
-test('json and yaml keep the meaning of what they escape', async () => {
-  const { parse } = await import('yaml');
-  const name = hostile.replace('\ud800', '');
-  server.answer = () => ({ body: { id: 'a', name } });
-  expect(JSON.parse((await cli(['org', 'get', 'a', '-o', 'json'])).out)).toEqual({ id: 'a', name });
-  expect(parse((await cli(['org', 'get', 'a', '-o', 'yaml'])).out)).toEqual({ id: 'a', name });
-});
+test.each([hostile.replace('\ud800', ''), 'a\u202eb', 'a\u007fb', 'a\u2028b', 'a\u00adb', ' x: "y" # z\n\n'])(
+  'json and yaml keep the meaning of what they escape: %j',
+  async (name) => {
+    const { parse } = await import('yaml');
+    server.answer = () => ({ body: { id: 'a', name, [name]: [name] } });
+    const [json, yaml] = [
+      await cli(['org', 'get', 'a', '-o', 'json']),
+      await cli(['org', 'get', 'a', '-o', 'yaml']),
+    ];
+    expect(JSON.parse(json.out)).toEqual({ id: 'a', name, [name]: [name] });
+    expect(parse(yaml.out)).toEqual({ id: 'a', name, [name]: [name] });
+  },
+);
 
 test('control characters in errors never reach the terminal', async () => {
   server.answer = () => errorAnswer(404, 'NotFound', { message: hostile, next: hostile });
@@ -245,7 +259,8 @@ test('secrets never stand in an error, whoever wrote it', async () => {
 
 test.each([
   ['a token with a line feed', { HEADGATE_TOKEN: 'secret-part\nsecret-rest' }],
-  ['an address with a password', { HEADGATE_ADMIN: 'http://me:secret-part@127.0.0.1:1' }],
+  ['an address with a password', { HEADGATE_ADMIN: 'http://:secret-part@127.0.0.1:1' }],
+  ['an address with a name', { HEADGATE_ADMIN: 'http://secret-part@127.0.0.1:1' }],
 ])('%s is refused without being shown', async (_name, env) => {
   const run = await cli(['org', 'list'], { env });
   expect(run.code).toBe(2);
