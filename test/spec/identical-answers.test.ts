@@ -7,7 +7,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { parseBehaviour } from '../../node/sim/behaviour.ts';
 import { mintKey } from '../../shared/api-key.ts';
 import { chatBody } from '../support/api.ts';
-import { takeClock, untilReady } from '../support/clock.ts';
+import { roomInMinute, takeClock } from '../support/clock.ts';
 import { startFleet, type TestFleet } from '../support/fleet.ts';
 import { comparable, type RequestParts, rawRequest, requestText } from '../support/raw-http.ts';
 import { specFleet, stackHost, stacks } from '../support/spec-fleet.ts';
@@ -25,6 +25,7 @@ let badKeys: Record<string, string | undefined>;
 
 beforeAll(async () => {
   fleet = await startFleet({
+    gateway: { whenStale: 'serve' },
     fleet: (urls) => ({
       ...specFleet(urls),
       tiers: [
@@ -51,7 +52,6 @@ beforeAll(async () => {
     revoked: revoked.value,
     expired,
   };
-  await untilReady(fleet);
 });
 afterAll(async () => {
   await fleet.close();
@@ -222,6 +222,7 @@ test('Errors 6: also where the minute is used up, alike', async () => {
     fleet.admin.call('PUT', '/tiers/Platinum', { models: '*', contextTokens: 2000, requestsPerMinute });
   await tier(1);
   await fleet.settle();
+  roomInMinute(clock, 'acme');
   const answers = new Set<string>();
   for (const [path, body] of [
     [chatPath, chatBody('echo-small')],

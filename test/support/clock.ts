@@ -3,6 +3,7 @@
  * timers and the monotonic clock are left alone. Take it before a fleet is started: some hold on to `Date.now`.
  */
 import { vi } from 'vitest';
+import { windowMs, windowStartMs } from '../../data-plane/request/limits.ts';
 import type { TestFleet } from './fleet.ts';
 
 export interface TestClock {
@@ -23,6 +24,12 @@ export function takeClock(): TestClock {
     },
     restore: () => spy.mockRestore(),
   };
+}
+
+/** Moves on to the organisation's next minute where little is left of the present one, so that a test stays within one. */
+export function roomInMinute(clock: TestClock, organisation: string): void {
+  const leftMs = windowStartMs(organisation, clock.now()) + windowMs - clock.now();
+  if (leftMs < 15_000) clock.advanceMs(leftMs);
 }
 
 /** After a leap of the clock a gateway accepts keys again once it has proven its freshness anew; waits for all of them. */

@@ -1,0 +1,402 @@
+/** Specification, "Errors": each condition, what its message holds, and which refusal comes first where several fit. */
+import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
+import { admit, type Counters } from '../../data-plane/request/limits.ts';
+import { Refusal } from '../../data-plane/request/refusal.ts';
+import { parseBehaviour } from '../../node/sim/behaviour.ts';
+import { type RefusalType, refusalKinds } from '../../schemas/refusals.ts';
+import type { Tier } from '../../shared/snapshot/lookup.ts';
+import { type Answer, call, chat, expectRefusal, refusalOf } from '../support/api.ts';
+import { roomInMinute, takeClock } from '../support/clock.ts';
+import { startFleet, type TestFleet } from '../support/fleet.ts';
+import { type Held, hold } from '../support/held.ts';
+import { specFleet, stackHost } from '../support/spec-fleet.ts';
+import { askedDuring } from '../support/witness.ts';
+
+const clock = takeClock();
+let fleet: TestFleet;
+let port: number;
+let acme: string;
+const healthy = parseBehaviour({});
+
+/** One tier a limit, and one with all of them; the second lowest and the top one have used-up allowances. */
+const tiers = [
+  { id: 'Narrow', contextTokens: 100 },
+  { id: 'Minutely', requestsPerMinute: 1 },
+  { id: 'Slim', concurrency: 4 },
+  { id: 'Thrifty', monthlyTokens: 1 },
+  { id: 'All', contextTokens: 100, monthlyTokens: 1, requestsPerMinute: 2, concurrency: 1 },
+] as const;
+type TierName = (typeof tiers)[number]['id'] | 'Platinum';
+
+beforeAll(async () => {
+  fleet = await startFleet({
+    gateway: { whenStale: 'serve' },
+    fleet: (urls) => ({
+      ...specFleet(urls),
+      tiers: [
+        { id: 'Starter', models: ['echo-small'] },
+        { id: 'Pro', models: ['echo-small', 'echo-large', 'echo-embed', 'echo-idle'] },
+        ...tiers.map((tier) => ({ ...tier, models: ['echo-small', 'echo-large', 'echo-idle'] })),
+        { id: 'Platinum', monthlyTokens: 1, models: '*' },
+      ],
+    }),
+  });
+  port = fleet.port();
+  acme = (await fleet.key('acme')).value;
+  await fleet.settle();
+});
+afterAll(async () => {
+  await fleet.close();
+  clock.restore();
+});
+afterEach(() => {
+  for (const node of Object.values(fleet.nodes)) node.setBehaviour(healthy);
+});
+
+let organisations = 0;
+/** A key of a new organisation on the tier, so that no other test's requests count. */
+async function keyOn(tier: TierName | 'Pro' | 'Starter'): Promise<string> {
+  const id = `caller-${++organisations}`;
+  await fleet.admin.call('POST', '/organisations', { id, name: id, tier });
+  const { value } = await fleet.key(id);
+  await fleet.settle();
+  roomInMinute(clock, id);
+  return value;
+}
+
+const ask = (key: string, model = 'echo-small', more = {}): Promise<Answer> =>
+  chat({ port, key, model, more });
+
+/** Takes the turn that uses the allowance of one token up. */
+async function useUp(key: string): Promise<void> {
+  expect((await ask(key)).status).toBe(200);
+}
+
+async function heldAt(key: string, model = 'echo-small'): Promise<Held> {
+  const node = fleet.nodes['pool-1'];
+  node.setBehaviour(parseBehaviour({ rules: [{ fault: { kind: 'stall' } }] }));
+  const held = await hold({ port, key, model, at: node });
+  node.setBehaviour(healthy);
+  return held;
+}
+
+const tooLong = { max_tokens: 101 };
+
+test('Errors 1: a key that is not accepted is 401, and is not to be retried', async () => {
+  expectRefusal(await ask('nonsense'), 'Unauthorized');
+});
+
+test('Errors 2: the refusal of a field names its path and not its value', async () => {
+  const more = { temperature: 'my secret prompt' };
+  const { message } = expectRefusal(await ask(acme, 'echo-small', more), 'UnsupportedShapeError');
+  expect(message).toContain('temperature');
+  expect(message).not.toContain('secret');
+});
+
+test('Errors 3: a pooled model of the plan that no node answers for is 503, without Retry-After', async () => {
+  const answer = await ask(await keyOn('Pro'), 'echo-idle');
+  expectRefusal(answer, 'InferenceUnavailableError');
+  expect(answer.fields).not.toHaveProperty('retry-after');
+  expect(answer.fields).not.toHaveProperty('x-should-retry');
+});
+
+test('Errors 3: the refusal is transient: once a node answers, so does the service', async () => {
+  const key = await keyOn('Pro');
+  const drain = async (how: string): Promise<void> => {
+    await fleet.admin.call('POST', `/nodes/pool-1/${how}`);
+    await fleet.settle();
+  };
+  await drain('drain');
+  const away = await ask(key);
+  await drain('undrain');
+  expectRefusal(away, 'InferenceUnavailableError');
+  expect((await ask(key)).status).toBe(200);
+});
+
+test('Errors 4: a plan without the pooled model is 403, also where no node answers for it', async () => {
+  const key = await keyOn('Starter');
+  for (const model of ['echo-large', 'echo-locked'])
+    expectRefusal(await ask(key, model), 'ModelNotInPlanError');
+});
+
+test.each([
+  ['a tier', 'echo-small'],
+  ['a tier, for a model of its own node', 'echo-private'],
+  ['a tier, for an unknown model', 'no-such-model'],
+])('Errors 4: an organisation without %s is 403', async (_what, model) => {
+  const { value } = await fleet.key('dormant');
+  await fleet.settle();
+  const answers = [
+    await ask(value, model),
+    await ask(value, model, { max_tokens: 1e9 }),
+    await chat({ port, key: value, model, host: stackHost('moth') }),
+    await chat({ port, key: value, model, host: stackHost('otter') }),
+  ];
+  const messages = answers.map((answer) => expectRefusal(answer, 'ModelNotInPlanError').message);
+  expect(new Set(messages).size).toBe(1);
+});
+
+test('Errors 5: a model of no pool is 404 on the shared host, the same whether it exists or not', async () => {
+  const key = await keyOn('Pro');
+  const answers = await Promise.all(
+    ['echo-bare', 'echo-private', 'no-such-model'].map((model) => ask(key, model)),
+  );
+  const errors = answers.map((answer) => expectRefusal(answer, 'DedicatedOnlyModelError'));
+  for (const error of errors) expect(error).toEqual(errors[0]);
+});
+
+test('Errors 5: a model of a stack only is reached at the hostname of that stack', async () => {
+  await fleet.admin.call('DELETE', '/pool/models/echo-embed');
+  await fleet.settle();
+  const embed = (host: string) =>
+    call({
+      port,
+      host,
+      key: acme,
+      method: 'POST',
+      path: '/v1/embeddings',
+      body: { model: 'echo-embed', input: 'a' },
+    });
+  const shared = await embed('127.0.0.1');
+  const listing = await call({ port });
+  const stack = await embed(stackHost('otter'));
+  await fleet.admin.call('PUT', '/pool/models/echo-embed');
+  await fleet.settle();
+  expectRefusal(shared, 'DedicatedOnlyModelError');
+  expect(listing.content).not.toContain('echo-embed');
+  expect(stack.status).toBe(200);
+});
+
+test('Errors 6: a stack host that does not answer for the model is 404, by the same message for every cause', async () => {
+  const messages = [];
+  for (const stack of ['idle', 'heron', 'missing'] as const) {
+    const answer = await chat({ port, key: acme, model: 'echo-small', host: stackHost(stack) });
+    messages.push(expectRefusal(answer, 'TargetNotServingError').message);
+  }
+  expect(new Set(messages).size).toBe(1);
+});
+
+test('Errors 7, Limits 4: a used-up allowance is 409, names tier and next tier, and no time', async () => {
+  const key = await keyOn('Thrifty');
+  await useUp(key);
+  const answer = await ask(key);
+  const { message } = expectRefusal(answer, 'InferenceUpsellError');
+  expect(message).toContain('Thrifty');
+  expect(message, 'the next tier in the order of the file').toContain('All tier');
+  expect(answer.fields).not.toHaveProperty('retry-after');
+});
+
+test('Errors 7, Limits 8: callers of the top tier are told to contact the operator', async () => {
+  const key = await keyOn('Platinum');
+  await useUp(key);
+  const { message } = expectRefusal(await ask(key), 'InferenceUpsellError');
+  expect(message).toMatch(/Platinum.*contact the service operator/i);
+});
+
+test('Errors 7, Limits 4: own nodes and stacks do not draw on the allowance, and go on where it is used up', async () => {
+  expect((await ask(acme, 'echo-large')).status).toBe(200);
+  expectRefusal(await ask(acme, 'echo-large'), 'InferenceUpsellError');
+  for (const [model, host] of [
+    ['echo-private', '127.0.0.1'],
+    ['echo-small', '127.0.0.1'],
+    ['echo-large', stackHost('otter')],
+  ] as const)
+    expect((await chat({ port, key: acme, model, host })).status).toBe(200);
+});
+
+const noUsage: Counters = {
+  window: () => ({ used: 0, endsAtMs: 0 }),
+  inFlight: () => 0,
+  poolTokens: () => 0,
+  freeTurns: () => 0,
+};
+
+test('Errors 7: a visitor whose free turns are used up is told to sign in', () => {
+  const tier: Tier = {
+    id: 'anonymous',
+    rank: null,
+    requestsPerMinute: null,
+    concurrency: null,
+    contextTokens: null,
+    monthlyTokens: null,
+    freeTurns: 3,
+  };
+  const turn = (used: number) => () =>
+    admit(
+      {
+        subject: 'visitor:one',
+        tier,
+        contextTokens: 1,
+        allowance: { kind: 'turns', used },
+        model: 'echo-small',
+        weight: 1,
+        nextTier: undefined,
+      },
+      noUsage,
+      0,
+    );
+  expect(turn(2)).not.toThrow();
+  expect(turn(3)).toThrow(Refusal);
+  expect(turn(3)).toThrow(/anonymous.*sign in/i);
+});
+
+test('Errors 8: more context than the tier allows is 413, names the tier and both numbers, and stays so', async () => {
+  const key = await keyOn('Narrow');
+  for (let i = 0; i < 2; i++) {
+    const answer = await ask(key, 'echo-small', tooLong);
+    const { message } = expectRefusal(answer, 'ContextWindowExceededError');
+    expect(message).toMatch(/\b1\d\d tokens.*Narrow.*\b100\b/);
+    expect(answer.fields).not.toHaveProperty('retry-after');
+  }
+});
+
+test('Errors 9: more requests in a minute than the tier carries is 429 with the seconds left', async () => {
+  const key = await keyOn('Minutely');
+  await ask(key);
+  const answer = await ask(key);
+  const { message } = expectRefusal(answer, 'InferenceRateLimitedError');
+  expect(message).toContain('Minutely');
+  const seconds = answer.fields['retry-after'] ?? '';
+  expect(seconds).toMatch(/^\d+$/);
+  expect(Number(seconds)).toBeGreaterThanOrEqual(1);
+  expect(Number(seconds)).toBeLessThanOrEqual(60);
+});
+
+test('Errors 10: as many in flight as the tier carries is 429 with one second, and says what a heavy model counts', async () => {
+  const key = await keyOn('Slim');
+  const held = [await heldAt(key), await heldAt(key), await heldAt(key)];
+  const heavy = await ask(key, 'echo-large');
+  const light = await ask(key);
+  held.push(await heldAt(key));
+  const full = await ask(key);
+  for (const one of held) one.leave();
+  expect(light.status).toBe(200);
+  for (const answer of [heavy, full]) expect(answer.fields['retry-after']).toBe('1');
+  const words = (answer: Answer): string => expectRefusal(answer, 'InferenceConcurrencyLimitedError').message;
+  expect(words(heavy)).toMatch(/Slim.*echo-large counts as 4/);
+  expect(words(full)).toContain('Slim');
+  expect(words(full)).not.toContain('counts as');
+});
+
+test.each([
+  ['Narrow', 'ContextWindowExceededError', 'echo-small'],
+  ['Thrifty', 'InferenceUpsellError', 'echo-small'],
+  ['Minutely', 'InferenceRateLimitedError', 'echo-small'],
+  ['Slim', 'InferenceConcurrencyLimitedError', 'echo-large'],
+] as const)(
+  'Errors further rule 1: on %s the gateway answers %s before routing, asks no node and names the tier',
+  async (tier, type, model) => {
+    const key = await keyOn(tier);
+    const held = tier === 'Slim' ? await heldAt(key) : undefined;
+    if (tier === 'Thrifty' || tier === 'Minutely') await useUp(key);
+    const asked = await askedDuring(fleet, async () => {
+      const more = tier === 'Narrow' ? tooLong : {};
+      expect(expectRefusal(await ask(key, model, more), type).message).toContain(tier);
+    });
+    held?.leave();
+    expect(asked).toEqual({});
+  },
+);
+
+test('Errors further rule 1: router refusals say nothing of tier, node, organisation or model', async () => {
+  const key = await keyOn('Pro');
+  const refusals = [
+    await ask(key, 'echo-idle'),
+    await ask(await keyOn('Starter'), 'echo-large'),
+    await ask(key, 'echo-private'),
+    await chat({ port, key, model: 'echo-small', host: stackHost('otter') }),
+  ].map(refusalOf);
+  expect(refusals.map(({ type }) => type)).toEqual([
+    'InferenceUnavailableError',
+    'ModelNotInPlanError',
+    'DedicatedOnlyModelError',
+    'TargetNotServingError',
+  ]);
+  for (const { message } of refusals)
+    expect(message).not.toMatch(/Starter|Pro\b|echo-|acme|caller-|pool-1|stk-|127\.0/);
+});
+
+test('Errors further rule 2: no answer has a header of limits, and only the two 429 have Retry-After', async () => {
+  const minutely = await keyOn('Minutely');
+  const thrifty = await keyOn('Thrifty');
+  const slim = await keyOn('Slim');
+  const held = await heldAt(slim);
+  const answers = [
+    await ask(minutely),
+    await ask(minutely),
+    await ask(thrifty),
+    await ask(thrifty),
+    await ask(slim, 'echo-large'),
+    await ask(await keyOn('Narrow'), 'echo-small', tooLong),
+    await ask(slim, 'echo-small', { stream: true }),
+    await ask('nonsense'),
+    await call({ port }),
+  ];
+  held.leave();
+  expect(answers.map(({ status }) => status)).toEqual([200, 429, 200, 409, 429, 413, 200, 401, 200]);
+  for (const { status, fields } of answers) {
+    expect(
+      Object.keys(fields).filter((name) => /limit|remaining|quota|reset|retry-after-ms/.test(name)),
+    ).toEqual([]);
+    expect(fields['retry-after'] !== undefined).toBe(status === 429);
+  }
+});
+
+/** The order of checks: each row fails everything from its own step on, and nothing before. */
+test('Errors 4, Errors 7, Errors 8, Errors 9, Errors 10: what waiting cannot cure is never hidden behind what it can', async () => {
+  const key = await keyOn('All');
+  const held = await heldAt(key);
+  const types: RefusalType[] = [];
+  const see = async (answer: Promise<Answer>): Promise<void> => {
+    types.push(refusalOf(await answer).type);
+  };
+  const bad = { ...tooLong, nonsense: 1 };
+  const elsewhere = (model: string, more = {}) =>
+    chat({ port, key, model, more, host: stackHost('missing') });
+  // In flight: 1 of 1; nothing else is used up.
+  await see(ask(key));
+  await see(ask(key, 'no-such-model'));
+  await see(elsewhere('echo-small'));
+  held.leave();
+  await expect.poll(async () => (await ask(key)).status, { interval: 20, timeout: 5000 }).toBe(200);
+  // Minute: 2 of 2; allowance: used up.
+  await see(ask(key, 'no-such-model'));
+  await see(elsewhere('echo-small'));
+  await see(ask(key));
+  await see(ask(key, 'echo-idle'));
+  await see(ask(key, 'echo-small', tooLong));
+  await see(elsewhere('echo-small', tooLong));
+  await see(ask(key, 'echo-small', bad));
+  await see(ask('nonsense', 'echo-small', bad));
+  expect(types).toEqual([
+    'InferenceConcurrencyLimitedError',
+    'InferenceConcurrencyLimitedError',
+    'InferenceConcurrencyLimitedError',
+    'InferenceRateLimitedError',
+    'InferenceRateLimitedError',
+    'InferenceUpsellError',
+    'InferenceUpsellError',
+    'ContextWindowExceededError',
+    'ContextWindowExceededError',
+    'UnsupportedShapeError',
+    'Unauthorized',
+  ]);
+});
+
+test('Errors 1, Errors 3: of the ten types of the specification, two may be retried after a time and one with backoff', () => {
+  const ten = Object.entries(refusalKinds).filter(
+    ([type]) => !['NotFoundError', 'PayloadTooLargeError', 'InternalError'].includes(type),
+  );
+  expect(Object.fromEntries(ten.map(([type, { status, retry }]) => [type, `${status} ${retry}`]))).toEqual({
+    Unauthorized: '401 never',
+    UnsupportedShapeError: '400 never',
+    InferenceUnavailableError: '503 backoff',
+    ModelNotInPlanError: '403 never',
+    DedicatedOnlyModelError: '404 never',
+    TargetNotServingError: '404 never',
+    InferenceUpsellError: '409 never',
+    ContextWindowExceededError: '413 never',
+    InferenceRateLimitedError: '429 retry-after',
+    InferenceConcurrencyLimitedError: '429 retry-after',
+  });
+});

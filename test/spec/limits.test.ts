@@ -1,0 +1,338 @@
+/** Specification, "Limits": each is exact, refills when it should, and is given back whatever becomes of a request. */
+import fc from 'fast-check';
+import { afterAll, afterEach, beforeAll, expect, test, vi } from 'vitest';
+import { windowMs, windowStartMs } from '../../data-plane/request/limits.ts';
+import { type Behaviour, parseBehaviour } from '../../node/sim/behaviour.ts';
+import { mintKey } from '../../shared/api-key.ts';
+import { type Answer, call, chat, expectRefusal } from '../support/api.ts';
+import { roomInMinute, takeClock, untilReady } from '../support/clock.ts';
+import { startFleet, type TestFleet } from '../support/fleet.ts';
+import { type Held, hold } from '../support/held.ts';
+import { comparable, rawRequest, requestText } from '../support/raw-http.ts';
+import { specFleet, stackHost } from '../support/spec-fleet.ts';
+
+const clock = takeClock();
+const dayMs = 24 * 60 * 60 * 1000;
+const models = ['echo-small', 'echo-large', 'echo-embed'];
+let fleet: TestFleet;
+let port: number;
+beforeAll(async () => {
+  fleet = await startFleet({
+    gateways: 2,
+    // The clock leaps here, and that is not what these tests are about.
+    gateway: { whenStale: 'serve' },
+    fleet: (urls) => ({
+      ...specFleet(urls),
+      tiers: [
+        { id: 'Starter', models },
+        { id: 'Pro', models },
+        { id: 'Minutely', requestsPerMinute: 3, models },
+        { id: 'Never', requestsPerMinute: 0, models },
+        { id: 'Slim', concurrency: 4, models },
+        { id: 'Narrow', contextTokens: 100, models },
+        { id: 'Thrifty', monthlyTokens: 50, models },
+        { id: 'Spare', models },
+        { id: 'Platinum', models: '*' },
+      ],
+    }),
+  });
+  port = fleet.port();
+});
+afterAll(async () => {
+  await fleet.close();
+  clock.restore();
+});
+const healthy = parseBehaviour({});
+const spoil = (fault: object): Behaviour => parseBehaviour({ rules: [{ fault }] });
+afterEach(() => {
+  fleet.nodes['pool-1'].setBehaviour(healthy);
+});
+
+let organisations = 0;
+async function callerOn(tier: string): Promise<{ id: string; key: string }> {
+  const id = `caller-${++organisations}`;
+  await fleet.admin.call('POST', '/organisations', { id, name: id, tier });
+  const { value: key } = await fleet.key(id);
+  await fleet.settle();
+  roomInMinute(clock, id);
+  return { id, key };
+}
+
+const ask = (key: string, model = 'echo-small', more = {}): Promise<Answer> =>
+  chat({ port, key, model, more });
+
+test('Limits 1: a minute carries as many requests as the tier says, however they come', async () => {
+  const { key } = await callerOn('Minutely');
+  const statuses = (await Promise.all(Array.from({ length: 20 }, () => ask(key)))).map(
+    ({ status }) => status,
+  );
+  expect(statuses.filter((status) => status === 200)).toHaveLength(3);
+  expect(statuses.filter((status) => status === 429)).toHaveLength(17);
+});
+
+test('Limits 1, Errors 9: Retry-After is the remainder of the window, to the second, and then it is open again', async () => {
+  const { id, key } = await callerOn('Minutely');
+  for (let i = 0; i < 3; i++) expect((await ask(key)).status).toBe(200);
+  const endMs = windowStartMs(id, clock.now()) + windowMs;
+  for (const leftMs of [endMs - clock.now(), 14_500, 1900, 900]) {
+    clock.advanceMs(endMs - leftMs - clock.now());
+    const most = Math.ceil((endMs - clock.now()) / 1000);
+    const answer = await ask(key);
+    const least = Math.ceil((endMs - clock.now()) / 1000);
+    expectRefusal(answer, 'InferenceRateLimitedError');
+    const seconds = Number(answer.fields['retry-after']);
+    expect(seconds).toBeLessThanOrEqual(most);
+    expect(seconds).toBeGreaterThanOrEqual(Math.max(1, least));
+  }
+  clock.advanceMs(endMs - clock.now());
+  for (let i = 0; i < 3; i++) expect((await ask(key)).status).toBe(200);
+  expectRefusal(await ask(key), 'InferenceRateLimitedError');
+});
+
+test('Limits 1: what is refused by a limit does not count, what routing refuses does', async () => {
+  const { key } = await callerOn('Minutely');
+  const statuses: number[] = [];
+  for (const request of [
+    () => ask(key, 'echo-small', { nonsense: 1 }),
+    () => ask('nonsense'),
+    () => ask(key, 'no-such-model'),
+    () => chat({ port, key, model: 'echo-small', host: stackHost('missing') }),
+    () => ask(key),
+    () => ask(key),
+  ])
+    statuses.push((await request()).status);
+  expect(statuses).toEqual([400, 401, 404, 404, 200, 429]);
+});
+
+test('Limits 1: the listing counts against nothing', async () => {
+  const { key } = await callerOn('Never');
+  for (let i = 0; i < 5; i++) expect((await call({ port, key })).status).toBe(200);
+  expectRefusal(await ask(key), 'InferenceRateLimitedError');
+});
+
+test("Limits 1: another organisation's requests do not count, another key's of the same do", async () => {
+  const { id, key } = await callerOn('Minutely');
+  const other = await callerOn('Minutely');
+  const { value: second } = await fleet.key(id);
+  await fleet.settle();
+  for (let i = 0; i < 3; i++) await ask(key);
+  expectRefusal(await ask(second), 'InferenceRateLimitedError');
+  expect((await ask(other.key)).status).toBe(200);
+});
+
+async function heldAt(key: string, model = 'echo-small', stream = false): Promise<Held> {
+  const node = fleet.nodes['pool-1'];
+  node.setBehaviour(spoil(stream ? { kind: 'stall-after', afterEvents: 2 } : { kind: 'stall' }));
+  const held = await hold({ port, key, model, more: { stream }, at: node });
+  node.setBehaviour(healthy);
+  return held;
+}
+
+/** Exactly nothing is in flight: the whole allowance is free, and it is no more than it should be. */
+async function expectFree(key: string): Promise<void> {
+  await expect
+    .poll(async () => (await ask(key, 'echo-large')).status, { interval: 10, timeout: 5000 })
+    .toBe(200);
+  const held = await heldAt(key, 'echo-large');
+  expectRefusal(await ask(key), 'InferenceConcurrencyLimitedError');
+  held.leave();
+}
+
+test('Limits 2: as many requests are in flight as the tier says, by their weights', async () => {
+  const { key } = await callerOn('Slim');
+  const held: Held[] = [];
+  for (let i = 0; i < 4; i++) held.push(await heldAt(key));
+  expectRefusal(await ask(key), 'InferenceConcurrencyLimitedError');
+  held.pop()?.leave();
+  await expect.poll(async () => (await ask(key)).status, { interval: 10, timeout: 5000 }).toBe(200);
+  expectRefusal(await ask(key, 'echo-large'), 'InferenceConcurrencyLimitedError');
+  for (const one of held) one.leave();
+  await expectFree(key);
+});
+
+/** Every way in which a request can end. */
+const endings: Readonly<Record<string, (key: string) => Promise<unknown>>> = {
+  answered: (key) => ask(key),
+  streamed: (key) => ask(key, 'echo-small', { stream: true }),
+  embedded: (key) =>
+    call({ port, key, method: 'POST', path: '/v1/embeddings', body: { model: 'echo-embed', input: 'a' } }),
+  'left before the answer': async (key) => (await heldAt(key)).leave(),
+  'left within the stream': async (key) => (await heldAt(key, 'echo-small', true)).leave(),
+  'spoilt by the node': (key) => spoiltBy(key, { kind: 'status', status: 500 }),
+  'cut by the node': (key) => spoiltBy(key, { kind: 'cut', afterEvents: 2 }),
+  'reset by the node': (key) => spoiltBy(key, { kind: 'refuse' }),
+  'refused by routing': (key) => ask(key, 'echo-bare'),
+  'refused by shape': (key) => ask(key, 'echo-small', { nonsense: 1 }),
+  'too heavy': async (key) => {
+    const held = await heldAt(key);
+    await ask(key, 'echo-large');
+    held.leave();
+  },
+};
+async function spoiltBy(key: string, fault: object): Promise<void> {
+  fleet.nodes['pool-1'].setBehaviour(spoil(fault));
+  await ask(key, 'echo-small', { stream: true });
+  fleet.nodes['pool-1'].setBehaviour(healthy);
+}
+
+test.each(Object.keys(endings))(
+  'Limits 2, Errors 10: a request that was %s gives back its place, once',
+  async (ending) => {
+    const { key } = await callerOn('Slim');
+    for (let i = 0; i < 5; i++) {
+      await endings[ending]?.(key);
+      await vi.waitUntil(() => fleet.nodes['pool-1'].stats().inFlight === 0, { interval: 2, timeout: 5000 });
+    }
+    await expectFree(key);
+  },
+);
+
+test('Limits 2: after any sequence of endings the allowance is whole', async () => {
+  const { key } = await callerOn('Slim');
+  await fc.assert(
+    fc.asyncProperty(
+      fc.array(fc.constantFrom(...Object.keys(endings)), { maxLength: 8 }),
+      async (sequence) => {
+        for (const ending of sequence) {
+          await endings[ending]?.(key);
+          await vi.waitUntil(() => fleet.nodes['pool-1'].stats().inFlight === 0, {
+            interval: 2,
+            timeout: 5000,
+          });
+        }
+        await expectFree(key);
+      },
+    ),
+    { numRuns: 10 },
+  );
+});
+
+/** 3 tokens for the message and one for each 4 bytes, as the simulated node counts. */
+const prompt = (tokens: number) => ({ messages: [{ role: 'user', content: 'abcd'.repeat(tokens - 3) }] });
+
+test.each([
+  { promptTokens: 50, max: 50, fits: true },
+  { promptTokens: 50, max: 51, fits: false },
+  { promptTokens: 99, max: undefined, fits: true },
+  { promptTokens: 100, max: undefined, fits: false },
+  { promptTokens: 99, max: 1, fits: true },
+  { promptTokens: 99, max: 2, fits: false },
+  { promptTokens: 10, max: 101, fits: false },
+])(
+  'Limits 3, Errors 8: of a context of 100 tokens, $promptTokens and $max asked fit: $fits',
+  async ({ promptTokens, max, fits }) => {
+    const { key } = await callerOn('Narrow');
+    const more = { ...prompt(promptTokens), ...(max !== undefined && { max_tokens: max }) };
+    const answer = await ask(key, 'echo-small', more);
+    if (fits) expect(answer.status).toBe(200);
+    else
+      expect(expectRefusal(answer, 'ContextWindowExceededError').message).toContain(
+        `${promptTokens + (max ?? 1)}`,
+      );
+  },
+);
+
+test('Limits 4: the allowance is used up by completed pool requests, and refills when the period rolls', async () => {
+  const { id, key } = await callerOn('Thrifty');
+  let used = 0;
+  while (used < 50) {
+    const answer = await ask(key);
+    expect(answer.status).toBe(200);
+    used += JSON.parse(answer.content).usage.total_tokens;
+  }
+  expectRefusal(await ask(key), 'InferenceUpsellError');
+  clock.advanceMs(32 * dayMs);
+  roomInMinute(clock, id);
+  expect((await ask(key)).status).toBe(200);
+});
+
+test('Limits 4: an unfinished request takes nothing of the allowance', async () => {
+  const { key } = await callerOn('Thrifty');
+  for (let i = 0; i < 10; i++) await endings['cut by the node']?.(key);
+  for (let i = 0; i < 3; i++) await endings['left within the stream']?.(key);
+  expect((await ask(key)).status).toBe(200);
+});
+
+test('Limits 4: the allowance holds over all gateways within a second', async () => {
+  const { key } = await callerOn('Thrifty');
+  for (let i = 0; i < 3; i++) await ask(key);
+  const startMs = performance.now();
+  await vi.waitUntil(
+    async () => (await chat({ port: fleet.port(1), key, model: 'echo-small' })).status === 409,
+    { interval: 20, timeout: 5000 },
+  );
+  expect(performance.now() - startMs).toBeLessThan(1500);
+});
+
+test('Limits 5: a revoked key is refused on every gateway, with the bytes of a key that never was', async () => {
+  const { id, value } = await fleet.key('acme');
+  await fleet.settle();
+  const list = (key: string, gateway: number) =>
+    rawRequest(
+      fleet.port(gateway),
+      requestText({ host: stackHost('otter'), headers: { Authorization: `Bearer ${key}` } }),
+    );
+  for (const gateway of [0, 1]) expect((await list(value, gateway)).status).toBe(200);
+  await fleet.admin.call('POST', `/keys/${id}/revoke`);
+  await fleet.settle();
+  const unknown = comparable(
+    await list(
+      mintKey((bytes) => Buffer.alloc(bytes, 3)),
+      0,
+    ),
+  );
+  expect(unknown).toContain('401 Unauthorized');
+  for (const gateway of [0, 1]) expect(comparable(await list(value, gateway))).toBe(unknown);
+});
+
+test('Limits 5: a gateway whose last proof of freshness is old accepts no key, and does again once it has a new one', async () => {
+  const cautious = await startFleet({ fleet: specFleet });
+  try {
+    const at = { port: cautious.port(), host: stackHost('otter') };
+    const { value: key } = await cautious.key('acme');
+    await cautious.settle();
+    const never = mintKey((bytes) => Buffer.alloc(bytes, 5));
+    const readiness = async () => {
+      const response = await fetch(new URL('/readyz?verbose', cautious.gateways[0]?.metrics));
+      return { ok: response.ok, text: await response.text() };
+    };
+    const onShared = { model: 'echo-small', port: at.port };
+    // Proofs come every 2 s: right after one there is time to look on before the next.
+    await vi.waitUntil(async () => /ready, 0\.[0-3]/.test((await readiness()).text), {
+      interval: 20,
+      timeout: 10_000,
+    });
+    expect((await call({ ...at, key })).status).toBe(200);
+    clock.advanceMs(46_000);
+    const fenced = await Promise.all([
+      chat({ ...onShared, key }),
+      chat({ ...onShared, key: never }),
+      call({ ...at, key }),
+      chat({ ...onShared, key: `${key}x` }),
+      chat({ ...onShared, key: 'nonsense' }),
+      chat(onShared),
+      call(at),
+      call({ port: at.port }),
+    ]);
+    expect((await readiness()).ok).toBe(false);
+    expect(fenced.map(({ status }) => status)).toEqual([503, 503, 503, 401, 401, 401, 401, 200]);
+    for (const answer of fenced.slice(0, 3)) expectRefusal(answer, 'InferenceUnavailableError');
+    for (const answer of fenced.slice(3, 7)) expectRefusal(answer, 'Unauthorized');
+    await untilReady(cautious);
+    expect((await call({ ...at, key })).status).toBe(200);
+    expectRefusal(await call({ ...at, key: never }), 'Unauthorized');
+  } finally {
+    await cautious.close();
+  }
+});
+
+test('Limits 8: the next tier is the one above in the order of tiers, which an operator may change', async () => {
+  const { key } = await callerOn('Thrifty');
+  for (let i = 0; i < 3; i++) await ask(key);
+  const before = expectRefusal(await ask(key), 'InferenceUpsellError').message;
+  await fleet.admin.call('DELETE', '/tiers/Spare');
+  await fleet.settle();
+  const after = expectRefusal(await ask(key), 'InferenceUpsellError').message;
+  expect(before).toMatch(/Thrifty.*Spare/);
+  expect(after).toMatch(/Thrifty.*Platinum/);
+});

@@ -1,0 +1,54 @@
+/** Requests that stay in flight until the test lets go of them: a node that stalls answers none. */
+import { connect, type Socket } from 'node:net';
+import { vi } from 'vitest';
+import type { SimNode } from '../../node/sim-node.ts';
+import { chatBody } from './api.ts';
+import { requestText } from './raw-http.ts';
+import { inferences } from './witness.ts';
+
+export interface Held {
+  /** Leaves without waiting for an answer. */
+  leave(): void;
+  /** What has come so far. */
+  readonly received: () => string;
+  /** Resolves once the connection is gone, whoever ended it. */
+  readonly closed: Promise<void>;
+}
+
+export interface HeldRequest {
+  readonly port: number;
+  readonly key: string;
+  readonly model: string;
+  readonly host?: string;
+  readonly more?: Readonly<Record<string, unknown>>;
+  /** The node at which it must have arrived before it counts as held. */
+  readonly at: SimNode;
+}
+
+/** Sends a chat completion and resolves once its node works on it. */
+export async function hold({ port, key, model, host, more, at }: HeldRequest): Promise<Held> {
+  const before = inferences(at);
+  const { socket, received } = open(
+    port,
+    requestText({
+      method: 'POST',
+      path: '/v1/chat/completions',
+      ...(host !== undefined && { host }),
+      headers: { Authorization: `Bearer ${key}` },
+      body: JSON.stringify(chatBody(model, more)),
+    }),
+  );
+  const closed = new Promise<void>((resolve) => socket.once('close', () => resolve()));
+  await vi.waitUntil(() => inferences(at) > before, { timeout: 10_000, interval: 2 });
+  return { leave: () => socket.destroy(), received, closed };
+}
+
+function open(port: number, text: string): { socket: Socket; received: () => string } {
+  let received = '';
+  const socket = connect(port, '127.0.0.1', () => socket.write(text));
+  socket.on('data', (chunk) => {
+    received += chunk.toString('latin1');
+  });
+  socket.on('error', () => undefined);
+  return { socket, received: () => received };
+}
