@@ -16,6 +16,13 @@ export function parsePort(text: string): number {
   return port;
 }
 
+export function parseCount(text: string): number {
+  const count = Number(text);
+  if (!Number.isSafeInteger(count) || count < 0)
+    throw new InvalidArgumentError('must be a whole number, 0 or more');
+  return count;
+}
+
 export function parseSeconds(text: string): number {
   const seconds = Number(/^(\d+(?:\.\d+)?)s?$/.exec(text)?.[1] ?? Number.NaN);
   if (!(seconds >= 0 && seconds <= 86_400)) throw new InvalidArgumentError('must be seconds, 0 to 86400');

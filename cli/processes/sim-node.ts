@@ -1,16 +1,17 @@
 /** `headgate sim-node`: a deterministic inference server for demo, tests and load. */
 import { readFileSync } from 'node:fs';
+import { dirname } from 'node:path';
 import type { Command } from 'commander';
-import { bindOption, option, portOption, readyFileOption } from './options.ts';
+import { bindOption, option, parseCount, portOption, readyFileOption } from './options.ts';
 
 interface Options {
   readonly bind: string;
   readonly port: number;
   readonly models: string;
-  readonly tokensPerSecond: string;
+  readonly tokensPerSecond: number;
   readonly behaviour?: string;
   readonly dialect: 'vllm' | 'sglang' | 'llamacpp' | 'ollama';
-  readonly contextTokens: string;
+  readonly contextTokens: number;
   readonly readyFile?: string;
 }
 
@@ -21,14 +22,18 @@ export function simNodeCommand(program: Command): void {
     .addOption(bindOption())
     .addOption(portOption('--port <port>', 'port to listen on', 9001))
     .addOption(option('--models <names>', 'models it serves').default('echo-small'))
-    .addOption(option('--tokens-per-second <n>', 'pace of a stream; 0 is as fast as it goes').default('200'))
+    .addOption(
+      option('--tokens-per-second <n>', 'pace of a stream; 0 is as fast as it goes')
+        .argParser(parseCount)
+        .default(200),
+    )
     .addOption(option('--behaviour <file>', 'JSON file with faults to show'))
     .addOption(
       option('--dialect <engine>', 'engine whose manners it has')
         .choices(['vllm', 'sglang', 'llamacpp', 'ollama'])
         .default('vllm'),
     )
-    .addOption(option('--context-tokens <n>', 'context window').default('131072'))
+    .addOption(option('--context-tokens <n>', 'context window').argParser(parseCount).default(131_072))
     .addOption(readyFileOption())
     .action(run);
 }
@@ -44,11 +49,11 @@ async function run(options: Options): Promise<void> {
     bind: options.bind,
     port: options.port,
     models: options.models.split(','),
-    tokensPerSecond: Number(options.tokensPerSecond),
-    contextTokens: Number(options.contextTokens),
+    tokensPerSecond: options.tokensPerSecond,
+    contextTokens: options.contextTokens,
     dialect: options.dialect,
     ...(options.behaviour !== undefined && {
-      behaviour: parseBehaviour(JSON.parse(readFileSync(options.behaviour, 'utf8'))),
+      behaviour: parseBehaviour(readFileSync(options.behaviour, 'utf8'), dirname(options.behaviour)),
     }),
   });
   closeOnSignal(logger, () => node.close());

@@ -4,7 +4,11 @@ import { once } from 'node:events';
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 
-const binary = new URL('../../dist/cli/headgate.js', import.meta.url).pathname;
+/** Tests run from their sources, benches from what was built. */
+const built = import.meta.url.includes('/dist/test/')
+  ? '../../cli/headgate.js'
+  : '../../dist/cli/headgate.js';
+const binary = new URL(built, import.meta.url).pathname;
 
 export interface Started<Ready> {
   readonly child: ChildProcess;
