@@ -52,10 +52,18 @@ function noRoom(): Refusal {
   return new Refusal('InferenceUnavailableError', message, { reason: 'body budget' });
 }
 
-/** Throws PayloadTooLargeError, or InferenceUnavailableError where memory for bodies has run out, or ClientGone. */
-export function readBody(request: IncomingMessage, budget: BodyBudget): Promise<Body> {
+/**
+ * Throws PayloadTooLargeError, or InferenceUnavailableError where memory for bodies has run out, or ClientGone.
+ * `onWanted` is called once, unless the body is refused by its declared length alone.
+ */
+export function readBody(
+  request: IncomingMessage,
+  budget: BodyBudget,
+  onWanted: () => void = () => undefined,
+): Promise<Body> {
   const declared = Number(request.headers['content-length'] ?? 0);
   if (declared > bodyBytesMax) return Promise.reject(tooLarge());
+  onWanted();
   return new Promise((resolve, reject) => {
     const chunks: Buffer[] = [];
     let bytes = 0;

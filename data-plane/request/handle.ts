@@ -81,7 +81,7 @@ async function pass(gateway: Gateway, exchange: Exchange, fixed: Target | undefi
     return sendJson(response, exchange.ids, 200, listModels(gateway.lookup, target, caller, operation));
   }
   if (caller.kind === 'nobody') throw unauthorized('missing');
-  const body = await readBody(request, gateway.bodies);
+  const body = await readBody(request, gateway.bodies, () => askForBody(request, response));
   try {
     const shaped = shape(operation, body.bytes, request.headers['content-type']);
     await serve(gateway, exchange, caller, shaped);
@@ -222,6 +222,7 @@ function meter(gateway: Gateway, exchange: Exchange, placement: Placement): void
 function refuse(gateway: Gateway, exchange: Exchange, error: unknown): void {
   const { request, response, ids, path } = exchange;
   if (error instanceof ClientGone) {
+    exchange.outcome = { kind: 'ended-early', node: '', by: 'client', reason: error.message };
     response.destroy();
     return;
   }
@@ -253,6 +254,11 @@ function discardRest(request: IncomingMessage): void {
   request.resume();
 }
 
+/** A client that waits with its body is told to send it, once its key was accepted and its size is known to fit. */
+function askForBody(request: IncomingMessage, response: ServerResponse): void {
+  if (request.headers.expect !== undefined && request.httpVersion === '1.1') response.writeContinue();
+}
+
 /** HTTP that could be read in two ways is refused before anything else (RFC 9112, 3.2). */
 function checkHttp(request: IncomingMessage): void {
   const bad = (message: string): Refusal =>
@@ -262,6 +268,9 @@ function checkHttp(request: IncomingMessage): void {
   for (let i = 0; i < request.rawHeaders.length; i += 2)
     if (request.rawHeaders[i]?.toLowerCase() === 'host') hosts++;
   if (hosts > 1) throw bad('The request has more than one Host header.');
+  const version = request.httpVersion;
+  if (version !== '1.1' && version !== '1.0') throw bad('This version of HTTP is not spoken here.');
+  if (version === '1.1' && hosts === 0) throw bad('The request has no Host header.');
   const expect = request.headers.expect;
   if (expect !== undefined && expect.toLowerCase() !== '100-continue')
     throw bad('The Expect header asks for what is not offered.');

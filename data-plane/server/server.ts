@@ -92,23 +92,29 @@ function createApp(
     exposeHeadRoutes: false,
     return503OnClosing: false,
     routerOptions: { ignoreTrailingSlash: false },
-    serverFactory: (listener) => {
+    serverFactory: (fastifyListener) => {
+      const answering = new Answering();
+      const listener = (request: IncomingMessage, response: ServerResponse): void => {
+        answering.add(request, response);
+        fastifyListener(request, response);
+      };
+      const refuse = (error: ParserError, socket: Socket): void => refuseGarbage(error, socket, answering);
       const limits = {
         maxHeaderSize: headerBytesMax,
         headersTimeout: headersTimeoutMs,
         requestTimeout: requestTimeoutMs,
+        // A missing Host header is refused by the handler, in the one envelope.
+        requireHostHeader: false,
       };
       const server = options.tls
         ? createTlsServer({ ...limits, ...options.tls }, listener)
         : createServer(limits, listener);
       server.keepAliveTimeout = 75_000;
-      server.on('clientError', refuseGarbage);
+      server.on('clientError', refuse);
       // The body is asked for when it is read, after the key was looked at.
       server.on('checkContinue', listener);
       server.on('checkExpectation', listener);
-      server.on('connect', (_request: IncomingMessage, socket: Socket) =>
-        refuseGarbage(badRequest(), socket),
-      );
+      server.on('connect', (_request: IncomingMessage, socket: Socket) => refuse(badRequest(), socket));
       // Without a listener for it an `Upgrade` header is ignored, as HTTP allows (RFC 9110, 7.8).
       onServer(server);
       return server as Server;
@@ -144,12 +150,30 @@ function badRequest(): Refusal {
   return new Refusal('UnsupportedShapeError', 'The request is not well-formed HTTP.', { reason: 'bad http' });
 }
 
+interface ParserError extends Error {
+  readonly code?: string;
+}
+
+/** Which answers are still owed on a connection, because a refusal must not be taken for one of them. */
+class Answering {
+  readonly #owed = new WeakMap<Socket, Set<ServerResponse>>();
+
+  add({ socket }: IncomingMessage, response: ServerResponse): void {
+    const owed = this.#owed.get(socket) ?? new Set();
+    this.#owed.set(socket, owed.add(response));
+    response.once('close', () => owed.delete(response));
+  }
+
+  /** May a refusal be written: is nothing owed, or only the answer to the very request whose body is broken? */
+  isFree(socket: Socket): boolean {
+    const [first, second] = this.#owed.get(socket) ?? [];
+    return first === undefined || (second === undefined && !first.headersSent && !first.req.complete);
+  }
+}
+
 /** Answers what the parser could not read, by the one envelope, and closes; its path cannot be known. */
-function refuseGarbage(
-  error: Error & { code?: string },
-  socket: Pick<Socket, 'writable' | 'end' | 'destroy'>,
-): void {
-  if (error.code === 'ECONNRESET' || !socket.writable) {
+function refuseGarbage(error: ParserError, socket: Socket, answering: Answering): void {
+  if (error.code === 'ECONNRESET' || !socket.writable || !answering.isFree(socket)) {
     socket.destroy();
     return;
   }

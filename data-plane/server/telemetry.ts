@@ -106,10 +106,13 @@ export class Telemetry {
       this.#tokens.observe({ gen_ai_token_type: 'input', model }, outcome.usage.promptTokens);
       this.#tokens.observe({ gen_ai_token_type: 'output', model }, outcome.usage.completionTokens);
     }
-    this.#log(exchange, result, seconds);
+    this.#log(exchange, { result, seconds, model });
   }
 
-  #log(exchange: Exchange, result: string, seconds: number): void {
+  #log(
+    exchange: Exchange,
+    { result, seconds, model }: { result: string; seconds: number; model: string },
+  ): void {
     if (!this.#logger.isLevelEnabled('info')) return;
     const { caller, target, outcome, verdict, refusal } = exchange;
     const placement = verdict?.placement;
@@ -125,10 +128,11 @@ export class Telemetry {
         cause: refusal?.reason,
         org_id: caller?.kind === 'key' ? caller.owner.organisation : undefined,
         key_id: caller?.kind === 'key' ? caller.owner.keyId : undefined,
-        model: exchange.model?.slice(0, 200),
+        // Only names of the catalog: anything else is a caller's text, and may be a prompt or a key in the wrong place.
+        model: exchange.model === undefined ? undefined : model,
         stream: exchange.stream,
         decision: placement && 'draw' in placement ? placement.draw : undefined,
-        node: outcome?.node,
+        node: outcome?.node || undefined,
         finish: outcome?.kind === 'ended-early' ? `${outcome.by}: ${outcome.reason}` : outcome?.kind,
         position: exchange.position,
         duration_ms: Math.round(seconds * 1000),
