@@ -124,7 +124,7 @@ export const tenantHandlers: Pick<
     const hash = Buffer.from(data.hash, 'hex');
     const there = tables.api_key.get(data.id);
     if (there?.hash || tables.api_key.where('hash', hash).length > 0) return 'the key is there already';
-    tables.api_key.put({
+    tables.api_key.replace(there, {
       id: data.id,
       hash,
       organisation: data.organisation,
@@ -151,7 +151,7 @@ export const tenantHandlers: Pick<
       revoked_at: null,
       revoked_by: null,
     };
-    tables.api_key.put({ ...row, revoked_at: atMs, revoked_by: by });
+    tables.api_key.replace(key, { ...row, revoked_at: atMs, revoked_by: by });
     return undefined;
   },
   'usage.adjusted': (tables, { organisation, period, tokens }) => {

@@ -8,6 +8,8 @@ import type { Database, Statement } from '../sqlite.ts';
 
 /** A repeated command is recognised for this many commits. */
 const commandsKept = 100_000;
+/** Trimmed in lots, which costs less than one by one. */
+const commandsTrimmedAtOnce = 64;
 const anomaliesKept = 1_000;
 const unreadKept = 10_000;
 const unreadCharactersMax = 16_384;
@@ -69,7 +71,7 @@ export class Journal {
       typeof subject === 'string' ? subject.toWellFormed() : null,
       recordHash,
     );
-    if (commit.seq > commandsKept) this.#trimCommands.run(commit.seq - commandsKept);
+    if (commit.seq % commandsTrimmedAtOnce === 0) this.#trimCommands.run(commit.seq - commandsKept);
   }
 
   commandAt(seq: number): CommandRow | undefined {

@@ -219,8 +219,13 @@ export class Table<Name extends TableName = TableName> {
   }
 
   put(row: RowOf<Name>): void {
+    const key = this.#key.map((column) => row[column as keyof RowOf<Name>]);
+    this.replace(this.get(...key), row);
+  }
+
+  /** As `put`, for who has read the row with this key: `before` as it stands, or undefined where there is none. */
+  replace(before: RowOf<Name> | undefined, row: RowOf<Name>): void {
     const values = wellFormed(row as Row);
-    const before = this.#get.get(this.#key.map((column) => values[column] ?? null)) as Row | undefined;
     if (before) this.#sum = (this.#sum - rowDigest(this.name, before)) & sum128;
     this.#put.run(this.#columns.map((column) => values[column] ?? null));
     this.#sum = addDigest(this.#sum, rowDigest(this.name, values));
@@ -229,7 +234,7 @@ export class Table<Name extends TableName = TableName> {
 
   /** Changes some columns of a row that is there. */
   update(row: RowOf<Name>, change: Partial<RowOf<Name>>): void {
-    this.put({ ...row, ...change });
+    this.replace(row, { ...row, ...change });
   }
 
   remove(row: RowOf<Name>): void {
