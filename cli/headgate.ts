@@ -1,11 +1,12 @@
 #!/usr/bin/env node
 /** The one binary: long-running processes and the admin CLI. */
-import { Command } from 'commander';
 import { controlPlaneCommand } from './processes/control-plane.ts';
 import { devCommand } from './processes/dev.ts';
 import { gatewayCommand } from './processes/gateway.ts';
 import { simNodeCommand } from './processes/sim-node.ts';
+import { main } from './run.ts';
 
-const program = new Command('headgate');
-for (const register of [devCommand, controlPlaneCommand, gatewayCommand, simNodeCommand]) register(program);
-await program.parseAsync();
+// Not process.exit: a process that was started goes on, and what was written is flushed.
+process.exitCode = await main(process.argv.slice(2), (program) => {
+  for (const register of [devCommand, controlPlaneCommand, gatewayCommand, simNodeCommand]) register(program);
+});

@@ -4,6 +4,8 @@
  * Whatever happens, the request is answered once or its connection destroyed, and its lease released once.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import { mintMessageId } from '../anthropic/message-parts.ts';
+import { countTokensBody } from '../anthropic/shape.ts';
 import { type AnswerIds, answerHeaders, sendJson, sendRefusal } from './answer.ts';
 import {
   authenticate,
@@ -16,16 +18,18 @@ import {
 import { ClientGone, readBody } from './body.ts';
 import { ClientResponse } from './client-response.ts';
 import { answerTokens, estimateTokens, promptTokens, smallerOf } from './context.ts';
+import type { Lease } from './counters.ts';
 import { decide, type RequestFacts, type Verdict } from './decide.ts';
-import { type ForwardOutcome, forward } from './forward.ts';
+import { type Forwarded, type ForwardOutcome, forward } from './forward.ts';
 import type { Gateway } from './gateway.ts';
 import { resolveHost, type Target } from './host.ts';
+import { askForBody, checkHttp, discardRest, oneHeader, pathOf } from './http-request.ts';
 import { listModels } from './models.ts';
 import { type Operation, resolveOperation } from './operation.ts';
 import { Refusal } from './refusal.ts';
 import { mintCompletionId, mintRequestId } from './request-id.ts';
 import { type Placement, targetNotServing, unavailable } from './route.ts';
-import { type ChatRequest, type EmbeddingsRequest, shapeChat, shapeEmbeddings } from './shape.ts';
+import { type Shaped, shapeOperation } from './shape-operation.ts';
 
 /** What is known of an exchange as it goes on; the access log and the metrics are made of it. */
 export interface Exchange {
@@ -83,7 +87,11 @@ async function pass(gateway: Gateway, exchange: Exchange, fixed: Target | undefi
   if (caller.kind === 'nobody') throw unauthorized('missing');
   const body = await readBody(request, gateway.bodies, () => askForBody(request, response));
   try {
-    const shaped = shape(operation, body.bytes, request.headers['content-type']);
+    const shaped = shapeOperation(operation, body.bytes, {
+      contentType: request.headers['content-type'],
+      version: oneHeader(request, 'anthropic-version'),
+      beta: oneHeader(request, 'anthropic-beta'),
+    });
     await serve(gateway, exchange, caller, shaped);
   } finally {
     body.release();
@@ -104,92 +112,83 @@ function identify(gateway: Gateway, target: Target, operation: Operation, reques
   return authenticate(gateway.lookup, target, credentials, gateway.now());
 }
 
-function shape(
-  operation: Operation,
-  bytes: Buffer,
-  contentType: string | undefined,
-): ChatRequest | EmbeddingsRequest {
-  if (operation.kind === 'chat') return shapeChat(bytes, contentType);
-  if (operation.kind === 'embeddings') return shapeEmbeddings(bytes, contentType);
-  throw new Refusal('UnsupportedShapeError', 'This host does not serve this API shape.', {
-    reason: 'wrong surface',
-  });
-}
-
 /** Limits, route, forward and meter of a shaped request. */
 async function serve(
   gateway: Gateway,
   exchange: Exchange,
   caller: RequestFacts['caller'],
-  shaped: ChatRequest | EmbeddingsRequest,
+  shaped: Shaped,
 ): Promise<void> {
+  const { model, stream, path, maxTokens, inner } = shaped;
+  exchange.model = model;
+  exchange.stream = stream;
   const target = exchange.target as Target;
-  exchange.model = shaped.model;
-  exchange.stream = shaped.kind === 'chat' && shaped.stream;
-  const asked = shaped.kind === 'chat' ? shaped.maxTokens : 0;
-  const facts: RequestFacts = {
-    target,
-    caller,
-    model: shaped.model,
-    path: shaped.kind === 'chat' ? 'openai' : 'every',
-    promptTokens: shaped.promptBytes,
-    maxTokens: asked,
-  };
-  const verdict = await judge(gateway, facts, shaped);
+  const facts = { target, caller, model, path, promptTokens: inner.promptBytes, maxTokens };
+  const { verdict, lease } = await admit(gateway, facts, inner);
   exchange.verdict = verdict;
   exchange.position = gateway.lookup.position();
-  const lease = gateway.counters.take(verdict.subject, verdict.weight, gateway.now());
   try {
     if (verdict.placement instanceof Refusal) throw verdict.placement;
-    exchange.outcome = await send(gateway, exchange, shaped, verdict, verdict.placement);
+    if (shaped.forwarded === undefined) {
+      const tokens = await promptTokens(gateway.lookup, facts, inner, gateway.countTokens);
+      return sendJson(exchange.response, exchange.ids, 200, JSON.stringify(countTokensBody(tokens)));
+    }
+    exchange.outcome = await send(gateway, exchange, shaped, shaped.forwarded, verdict, verdict.placement);
     meter(gateway, exchange, verdict.placement);
   } finally {
     lease.release();
   }
 }
 
-/** The verdict; where the bound of the prompt does not fit the tier, it is counted before it is refused. */
-async function judge(
-  gateway: Gateway,
-  facts: RequestFacts,
-  shaped: ChatRequest | EmbeddingsRequest,
-): Promise<Verdict> {
+interface Admitted {
+  readonly verdict: Verdict;
+  readonly lease: Lease;
+}
+
+/** The verdict, and the place it gives; where the bound of the prompt does not fit the tier, it is counted before it is refused. */
+async function admit(gateway: Gateway, facts: RequestFacts, inner: Shaped['inner']): Promise<Admitted> {
   try {
-    return verdictNow(gateway, facts);
+    return admitNow(gateway, facts);
   } catch (error) {
     if (!(error instanceof Refusal && error.type === 'ContextWindowExceededError')) throw error;
-    const counted = await promptTokens(gateway.lookup, facts, shaped, gateway.countTokens);
-    return verdictNow(gateway, { ...facts, promptTokens: counted });
+    const counted = await promptTokens(gateway.lookup, facts, inner, gateway.countTokens);
+    return admitNow(gateway, { ...facts, promptTokens: counted });
   }
 }
 
-function verdictNow(gateway: Gateway, facts: RequestFacts): Verdict {
+/** Decides and counts in one turn of the event loop, so that no other request comes between the two. */
+function admitNow(gateway: Gateway, facts: RequestFacts): Admitted {
   // Asked again: a body may have taken long, and a frozen process wakes up with an old snapshot.
   if (gateway.fenced()) throw unavailable('fenced');
   if (gateway.meter.isFull) throw unavailable('outbox full');
-  return decide(gateway.lookup, gateway.counters, facts, gateway.now());
+  const nowMs = gateway.now();
+  const verdict = decide(gateway.lookup, gateway.counters, facts, nowMs);
+  return { verdict, lease: gateway.counters.take(verdict.subject, verdict.weight, nowMs) };
 }
 
 function send(
   gateway: Gateway,
   exchange: Exchange,
-  shaped: ChatRequest | EmbeddingsRequest,
+  { inner, maxTokens, path }: Shaped,
+  forwarded: Forwarded,
   verdict: Verdict,
   placement: Placement,
 ): Promise<ForwardOutcome> {
-  const asked = shaped.kind === 'chat' ? shaped.maxTokens : 0;
-  const prompt = { promptBound: shaped.promptBytes, promptEstimate: estimateTokens(shaped) };
+  const prompt = { promptBound: inner.promptBytes, promptEstimate: estimateTokens(inner) };
   return forward({
-    request: shaped,
+    request: forwarded,
     candidates: placement.candidates,
     maxTokensFor: (route) =>
       answerTokens({
-        asked,
+        asked: maxTokens,
         windowTokens: smallerOf(verdict.tier.contextTokens, route.windowTokens),
         ...prompt,
       }),
     client: new ClientResponse(exchange.response, { headers: answerHeaders(exchange.ids) }),
-    ids: { responseId: mintCompletionId(), createdSeconds: Math.floor(gateway.now() / 1000) },
+    ids: {
+      responseId: path === 'anthropic' ? mintMessageId() : mintCompletionId(),
+      createdSeconds: Math.floor(gateway.now() / 1000),
+    },
     settings: gateway.forwarding,
     pools: gateway.pools,
     load: gateway.load,
@@ -239,50 +238,4 @@ function refuse(gateway: Gateway, exchange: Exchange, error: unknown): void {
   }
   sendRefusal(response, ids, refusal, path);
   discardRest(request);
-}
-
-/** Reads and drops what is left of a refused request's body, so that the client gets to read the refusal; bounded. */
-function discardRest(request: IncomingMessage): void {
-  if (request.complete) return;
-  const restBytesMax = 64 * 1024 * 1024;
-  let bytes = 0;
-  request.on('error', () => undefined);
-  request.on('data', (chunk: Buffer) => {
-    bytes += chunk.length;
-    if (bytes > restBytesMax) request.destroy();
-  });
-  request.resume();
-}
-
-/** A client that waits with its body is told to send it, once its key was accepted and its size is known to fit. */
-function askForBody(request: IncomingMessage, response: ServerResponse): void {
-  if (request.headers.expect !== undefined && request.httpVersion === '1.1') response.writeContinue();
-}
-
-/** HTTP that could be read in two ways is refused before anything else (RFC 9112, 3.2). */
-function checkHttp(request: IncomingMessage): void {
-  const bad = (message: string): Refusal =>
-    new Refusal('UnsupportedShapeError', message, { reason: 'bad http' });
-  if (!request.url?.startsWith('/')) throw bad('The request target must be a path.');
-  let hosts = 0;
-  for (let i = 0; i < request.rawHeaders.length; i += 2)
-    if (request.rawHeaders[i]?.toLowerCase() === 'host') hosts++;
-  if (hosts > 1) throw bad('The request has more than one Host header.');
-  const version = request.httpVersion;
-  if (version !== '1.1' && version !== '1.0') throw bad('This version of HTTP is not spoken here.');
-  if (version === '1.1' && hosts === 0) throw bad('The request has no Host header.');
-  const expect = request.headers.expect;
-  if (expect !== undefined && expect.toLowerCase() !== '100-continue')
-    throw bad('The Expect header asks for what is not offered.');
-}
-
-function pathOf(url: string | undefined): string {
-  if (!url?.startsWith('/')) return '/';
-  const query = url.indexOf('?');
-  return query === -1 ? url : url.slice(0, query);
-}
-
-function oneHeader(request: IncomingMessage, name: string): string | undefined {
-  const value = request.headers[name];
-  return Array.isArray(value) ? value.join(', ') : value;
 }

@@ -1,0 +1,51 @@
+/**
+ * What a request is as HTTP, before anything is decided of it: well-formed, its path, its headers, its unread body.
+ */
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import { Refusal } from './refusal.ts';
+
+/** Reads and drops what is left of a refused request's body, so that the client gets to read the refusal; bounded. */
+export function discardRest(request: IncomingMessage): void {
+  if (request.complete) return;
+  const restBytesMax = 64 * 1024 * 1024;
+  let bytes = 0;
+  request.on('error', () => undefined);
+  request.on('data', (chunk: Buffer) => {
+    bytes += chunk.length;
+    if (bytes > restBytesMax) request.destroy();
+  });
+  request.resume();
+}
+
+/** A client that waits with its body is told to send it, once its key was accepted and its size is known to fit. */
+export function askForBody(request: IncomingMessage, response: ServerResponse): void {
+  if (request.headers.expect !== undefined && request.httpVersion === '1.1') response.writeContinue();
+}
+
+/** HTTP that could be read in two ways is refused before anything else (RFC 9112, 3.2). */
+export function checkHttp(request: IncomingMessage): void {
+  const bad = (message: string): Refusal =>
+    new Refusal('UnsupportedShapeError', message, { reason: 'bad http' });
+  if (!request.url?.startsWith('/')) throw bad('The request target must be a path.');
+  let hosts = 0;
+  for (let i = 0; i < request.rawHeaders.length; i += 2)
+    if (request.rawHeaders[i]?.toLowerCase() === 'host') hosts++;
+  if (hosts > 1) throw bad('The request has more than one Host header.');
+  const version = request.httpVersion;
+  if (version !== '1.1' && version !== '1.0') throw bad('This version of HTTP is not spoken here.');
+  if (version === '1.1' && hosts === 0) throw bad('The request has no Host header.');
+  const expect = request.headers.expect;
+  if (expect !== undefined && expect.toLowerCase() !== '100-continue')
+    throw bad('The Expect header asks for what is not offered.');
+}
+
+export function pathOf(url: string | undefined): string {
+  if (!url?.startsWith('/')) return '/';
+  const query = url.indexOf('?');
+  return query === -1 ? url : url.slice(0, query);
+}
+
+export function oneHeader(request: IncomingMessage, name: string): string | undefined {
+  const value = request.headers[name];
+  return Array.isArray(value) ? value.join(', ') : value;
+}
