@@ -10,7 +10,10 @@ let port: number;
 let acme: string;
 let birch: string;
 beforeAll(async () => {
-  fleet = await startFleet({ fleet: specFleet });
+  fleet = await startFleet({
+    fleet: specFleet,
+    gateway: { stackPorts: [{ stack: stacks.otter, port: 0 }] },
+  });
   port = fleet.port();
   acme = (await fleet.key('acme')).value;
   birch = (await fleet.key('birch')).value;
@@ -104,6 +107,22 @@ test.each([
   );
   expect(asked).toEqual({ 'pool-1': 1 });
 });
+
+test.each(['localhost', 'example.org', stackHost('heron')])(
+  'What the service does 4: a port of a stack is that stack, even where the host is said to be %s',
+  async (host) => {
+    const own = Number(new URL(fleet.gateways[0]?.stacks[0]?.url ?? '').port);
+    expectRefusal(await call({ port: own, host }), 'Unauthorized');
+    const asked = await askedDuring(fleet, async () => {
+      expect((await chat({ port: own, host, key: acme, model: 'echo-large' })).status).toBe(200);
+      expectRefusal(
+        await chat({ port: own, host, key: birch, model: 'echo-large' }),
+        'TargetNotServingError',
+      );
+    });
+    expect(asked).toEqual({ 'acme-s1': 1 });
+  },
+);
 
 test('What the service does 4: the shared host speaks the OpenAI-style API only', async () => {
   const body = chatBody('echo-large', { max_tokens: 5 });
