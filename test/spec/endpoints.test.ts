@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { type Answer, answerOf, call, chat, chatBody, expectRefusal, framesOf } from '../support/api.ts';
 import { startFleet, type TestFleet } from '../support/fleet.ts';
 import { rawRequest } from '../support/raw-http.ts';
-import { slashModel, specFleet, stackHost } from '../support/spec-fleet.ts';
+import { slashModel, specFleet, stackHost, stacks } from '../support/spec-fleet.ts';
 import { askedDuring } from '../support/witness.ts';
 
 const chatPath = '/v1/chat/completions';
@@ -279,6 +279,28 @@ test('Endpoints rule 8: no path of the Anthropic-style surface is answered where
         );
   });
   expect(asked).toEqual({});
+});
+
+test('Endpoints rule 8: a switched stack answers the Anthropic-style paths, embeddings and its listing, and no chat', async () => {
+  const host = stackHost('otter');
+  const surface = async (to: string): Promise<void> => {
+    await fleet.admin.call('PUT', `/stacks/${stacks.otter}/surface`, { surface: to });
+    await fleet.settle();
+  };
+  const at = { port, host, headers: { 'x-api-key': acme }, method: 'POST' };
+  const question = chatBody('echo-large');
+  await surface('anthropic');
+  const messages = await call({ ...at, path: '/v1/messages', body: { ...question, max_tokens: 9 } });
+  const count = await call({ ...at, path: '/v1/messages/count_tokens', body: question });
+  const embeddings = await call({ ...at, path: '/v1/embeddings', body: { model: 'echo-embed', input: 'a' } });
+  const listing = await call({ ...at, method: 'GET', path: '/v1/models' });
+  const refused = await call({ ...at, path: chatPath, body: question });
+  await surface('openai');
+  expect([messages, count, embeddings, listing].map(({ status }) => status)).toEqual([200, 200, 200, 200]);
+  expect(JSON.parse(messages.content)).toMatchObject({ type: 'message', model: 'echo-large' });
+  expect(JSON.parse(count.content).input_tokens).toBeGreaterThan(0);
+  expect(messages.fields['request-id']).toBe(messages.fields['x-request-id']);
+  expectRefusal(refused, 'UnsupportedShapeError');
 });
 
 test.each([

@@ -246,3 +246,23 @@ test('Errors 6: the Anthropic-style paths tell nothing of a foreign stack', asyn
   const body = { ...chatBody('echo-small'), max_tokens: 5 };
   for (const path of ['/v1/messages', '/v1/messages/count_tokens']) await oneAnswer(post(path, body), hosts);
 });
+
+test('Errors 6: on the Anthropic-style paths an own stack not serving, a foreign and a missing one are alike', async () => {
+  await fleet.admin.call('PUT', `/stacks/${stacks.idle}/surface`, { surface: 'anthropic' });
+  await fleet.settle();
+  const body = { ...chatBody('echo-small'), max_tokens: 5 };
+  const answers = [
+    await oneAnswer(post('/v1/messages', body)),
+    await oneAnswer(post('/v1/messages', { ...body, stream: true })),
+    await oneAnswer(post('/v1/messages', { ...body, max_tokens: 3000 })),
+    await oneAnswer(post('/v1/messages/count_tokens', chatBody('echo-small'))),
+  ];
+  await fleet.admin.call('PUT', `/stacks/${stacks.idle}/surface`, { surface: 'openai' });
+  await fleet.settle();
+  expect(answers.map((answer) => /"type":"(\w+)"/.exec(answer)?.[1])).toEqual([
+    'TargetNotServingError',
+    'TargetNotServingError',
+    'ContextWindowExceededError',
+    'TargetNotServingError',
+  ]);
+});
