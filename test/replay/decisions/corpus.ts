@@ -1,0 +1,178 @@
+/**
+ * The golden decisions: one log, and requests at positions of it with the decision that each must give, in every build.
+ * `commits.jsonl` holds one commit a line, `decisions.jsonl` one request a line; both are only ever added to, and a line
+ * leaves out what `factsOf` fills in. `{name}` in a credential stands for a key of `keys.json`; they open nothing.
+ */
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import type { HostNames } from '../../../data-plane/request/host.ts';
+import type {
+  CounterFacts,
+  ReplayedDecision,
+  ReplayFacts,
+  replayDecision,
+} from '../../../data-plane/request/replay-decision.ts';
+import type { StoredEvent } from '../../../schemas/events.ts';
+import type { RefusalType } from '../../../schemas/refusals.ts';
+import { refusalKinds } from '../../../schemas/refusals.ts';
+import { createLookup, type Lookup } from '../../../shared/snapshot/lookup.ts';
+import { memorySnapshot } from '../../../shared/snapshot/open-snapshot.ts';
+import type { Snapshot } from '../../../shared/snapshot/snapshot.ts';
+import { ChainWriter } from '../../support/commits.ts';
+
+export const corpusHosts: HostNames = {
+  shared: new Set(['api.test', '127.0.0.1']),
+  stackDomain: 'stacks.test',
+};
+
+/** 2026-11-21T12:00:00Z. */
+export const corpusNowMs = Date.UTC(2026, 10, 21, 12);
+
+/** What must be decided; of a message only that it says these words, for its prose may be reworded. */
+export type GoldenDecision =
+  | {
+      readonly kind: 'refused';
+      readonly type: RefusalType;
+      readonly reason: string;
+      readonly counted: boolean;
+      readonly retryAfterSeconds?: number;
+      readonly says?: readonly string[];
+    }
+  | Extract<ReplayedDecision, { readonly kind: 'placed' }>
+  | { readonly kind: 'listed'; readonly models: readonly string[] };
+
+export interface GoldenCase
+  extends Partial<Omit<ReplayFacts, 'counters'>>,
+    Pick<Partial<Record<'counters', Partial<CounterFacts>>>, 'counters'> {
+  readonly name: string;
+  readonly clause: string;
+  /** `seq` of the last commit that the decision knows. */
+  readonly atSeq: number;
+  readonly decision: GoldenDecision;
+}
+
+function linesOf<Line>(name: string): Line[] {
+  const text = readFileSync(join(import.meta.dirname, name), 'utf8');
+  return text
+    .trimEnd()
+    .split('\n')
+    .map((line) => JSON.parse(line) as Line);
+}
+
+const keys = JSON.parse(readFileSync(join(import.meta.dirname, 'keys.json'), 'utf8')) as Record<
+  string,
+  string
+>;
+
+export const goldenCases: readonly GoldenCase[] = linesOf<GoldenCase>('decisions.jsonl');
+
+function credential(text: string | undefined): string | undefined {
+  return text?.replace(/\{(.+?)\}/g, (_, name: string) => {
+    const key = keys[name];
+    if (key === undefined) throw new Error(`there is no key ${name} in the corpus`);
+    return key;
+  });
+}
+
+/** The whole facts of a case. */
+export function factsOf({
+  name: _name,
+  clause: _clause,
+  atSeq: _atSeq,
+  decision: _decision,
+  ...facts
+}: GoldenCase): ReplayFacts {
+  return {
+    host: 'api.test',
+    method: 'POST',
+    path: '/v1/chat/completions',
+    model: '',
+    promptTokens: 10,
+    maxTokens: undefined,
+    nowMs: corpusNowMs,
+    ...facts,
+    authorization: credential(facts.authorization),
+    xApiKey: credential(facts.xApiKey),
+    counters: { windowUsed: 0, inFlight: 0, poolTokens: 0, freeTurns: 0, ...facts.counters },
+  };
+}
+
+export interface Corpus {
+  /** The look-up at a position that some case names. */
+  at(seq: number): Lookup;
+  close(): void;
+}
+
+/** Folds the log once, and keeps a snapshot of each position that a case names. */
+export function openCorpus(): Corpus {
+  const records = recordsOfCorpus();
+  const opened = new Map<number, { readonly snapshot: Snapshot; readonly lookup: Lookup }>();
+  return {
+    at(seq) {
+      const there = opened.get(seq);
+      if (there) return there.lookup;
+      const snapshot = memorySnapshot();
+      snapshot.apply(records.slice(0, seq));
+      const lookup = createLookup(snapshot.db);
+      if (lookup.position() !== seq) throw new Error(`the log of the corpus has no position ${seq}`);
+      opened.set(seq, { snapshot, lookup });
+      return lookup;
+    },
+    close() {
+      for (const { snapshot } of opened.values()) snapshot.db.close();
+      opened.clear();
+    },
+  };
+}
+
+/** The log as records: the events stand in the corpus, the chain follows from them. */
+export function recordsOfCorpus() {
+  const writer = new ChainWriter({ log: 'golden-decisions' });
+  const commits = linesOf<{ readonly seq: number; readonly events: readonly StoredEvent[] }>('commits.jsonl');
+  return [
+    writer.open(),
+    ...commits.map(({ seq, events }) => {
+      if (writer.head.seq + 1 !== seq) throw new Error(`commit ${seq} of the corpus is out of order`);
+      return writer.addStored(events);
+    }),
+  ];
+}
+
+/** What differs between a decision and what it must be; empty where nothing does. */
+export function differences(golden: GoldenDecision, decision: ReplayedDecision): string[] {
+  const { says, ...wanted } = golden.kind === 'refused' ? golden : { ...golden, says: undefined };
+  const { message, ...got } = comparable(decision);
+  const status = golden.kind === 'refused' ? { status: refusalKinds[golden.type].status } : {};
+  const found = [];
+  const [want, have] = [sorted({ ...wanted, ...status }), sorted(got)];
+  if (want !== have) found.push(`must be ${want}, is ${have}`);
+  for (const words of says ?? []) if (!message?.includes(words)) found.push(`"${message}" lacks "${words}"`);
+  return found;
+}
+
+function comparable(decision: ReplayedDecision): { readonly message?: string } & Record<string, unknown> {
+  if (decision.kind !== 'listed') return { ...decision };
+  const document = JSON.parse(decision.body) as { id: string; data?: { id: string }[] };
+  return { kind: 'listed', models: (document.data ?? [document]).map(({ id }) => id) };
+}
+
+function sorted(fields: object): string {
+  return JSON.stringify(Object.fromEntries(Object.entries(fields).sort(([a], [b]) => (a < b ? -1 : 1))));
+}
+
+/** Re-decides every case, or those given, and names the ones that come out otherwise, with how. A throw is a difference. */
+export function failingCases(
+  corpus: Corpus,
+  replay: typeof replayDecision,
+  cases: readonly GoldenCase[] = goldenCases,
+): string[] {
+  return cases.flatMap((each) => {
+    try {
+      return differences(each.decision, replay(corpus.at(each.atSeq), factsOf(each), corpusHosts)).map(
+        (difference) => `${each.name}: ${difference}`,
+      );
+    } catch (error) {
+      return [`${each.name}: threw ${String(error)}`];
+    }
+  });
+}
