@@ -10,9 +10,15 @@ export type Statement<Parameters extends unknown[] = unknown[], Row = unknown> =
   Row
 >;
 
+const synchronous = { full: 'FULL', normal: 'NORMAL', process: 'OFF' } as const;
+export type Durability = keyof typeof synchronous;
+
 export interface OpenOptions {
-  /** `full`: a commit is on the disk when it returns. `normal`: it survives a crash of the process, not of the machine. */
-  readonly durability: 'full' | 'normal';
+  /**
+   * `full`: a commit is on the disk when it returns. `normal`: the last commits may be lost with the machine, the file never.
+   * `process`: the file survives a crash of the process alone; after one of the machine it must be checked.
+   */
+  readonly durability: Durability;
   readonly readOnly?: boolean;
   /** How long a statement may block on another process's lock, ms. 0 where an event loop must never wait. */
   readonly busyTimeoutMs?: number;
@@ -44,7 +50,7 @@ export function openDatabase(path: string, options: OpenOptions): Database {
     });
     try {
       if (!options.readOnly && path !== ':memory:') db.pragma('journal_mode = WAL');
-      db.pragma(`synchronous = ${options.durability === 'full' ? 'FULL' : 'NORMAL'}`);
+      db.pragma(`synchronous = ${synchronous[options.durability]}`);
       db.pragma('temp_store = MEMORY');
       return db;
     } catch (error) {

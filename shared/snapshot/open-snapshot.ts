@@ -2,7 +2,7 @@
  * Opens the snapshot of a data folder, or makes an empty one where there is none that can be trusted.
  * A file that is damaged, of another fold version or of another log is put aside, never folded on.
  */
-import { existsSync, mkdirSync, renameSync, rmSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, renameSync, rmSync } from 'node:fs';
 import { dirname } from 'node:path';
 import {
   type Database,
@@ -15,16 +15,15 @@ import {
 } from '../sqlite.ts';
 import { foldVersion } from './fold.ts';
 import { journalSql } from './journal.ts';
-import { PositionStore, positionSql } from './position.ts';
+import { type PositionRow, PositionStore, positionSql } from './position.ts';
 import { Snapshot } from './snapshot.ts';
 import { schemaSql } from './tables.ts';
+import { verify } from './verify.ts';
 
 export interface OpenedSnapshot {
   readonly snapshot: Snapshot;
   /** Why an earlier file was put aside, if one was. */
   readonly rebuiltBecause?: string;
-  /** False where the process before did not close it in good order. */
-  readonly wasClean: boolean;
 }
 
 /** A longer write-ahead log means fewer waits for the disk while a long log is folded; 4 KB each. */
@@ -52,7 +51,7 @@ export function openExisting(path: string, options: { readonly readOnly: boolean
   if (!existsSync(path)) throw new Error(`there is no snapshot at ${path}`);
   let db: Database | undefined;
   try {
-    db = openDatabase(path, { durability: 'normal', readOnly: options.readOnly });
+    db = openDatabase(path, { durability, readOnly: options.readOnly });
     const version = readFoldVersion(db, path);
     if (version !== foldVersion)
       throw new OtherFoldVersion(
@@ -68,6 +67,31 @@ export function openExisting(path: string, options: { readonly readOnly: boolean
 function tuned(db: Database, path: string): Snapshot {
   db.pragma(`wal_autocheckpoint = ${walPages}`);
   return new Snapshot(db, path);
+}
+
+/** Which run of the machine this is; null where the system does not tell. */
+function bootId(): string | null {
+  try {
+    return readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim();
+  } catch {
+    return null;
+  }
+}
+
+const boot = bootId();
+/**
+ * Nothing here is lost with the machine that the log does not have, so no fold waits for the disk; a file that was open
+ * when the machine went down is recomputed before it is used. Where such a fall cannot be seen, the disk is waited for.
+ */
+const durability = boot === null ? 'normal' : 'process';
+
+/** Why a file that was not closed in good order cannot be trusted, if so. */
+function faultAfterFall(snapshot: Snapshot, position: PositionRow): string | undefined {
+  if (position.clean || position.boot === null || position.boot === boot) return undefined;
+  const { differing } = verify(snapshot.db);
+  return differing.length === 0
+    ? undefined
+    : `rows of ${differing.join(', ')} were lost when the machine went down`;
 }
 
 const notTheFilesFault = [OtherFoldVersion, NativeModuleMissing, DatabaseUnwritable, DatabaseBusy];
@@ -96,12 +120,12 @@ export function openOrRebuild(path: string, log?: string): OpenedSnapshot {
   if (existsSync(path)) {
     try {
       const snapshot = openExisting(path, { readOnly: false });
-      const wasClean = new PositionStore(snapshot.db).read().clean;
-      if (snapshot.divergedAt !== null)
-        rebuiltBecause = `it differed from the checkpoint at ${snapshot.divergedAt}`;
-      else if (log === undefined || snapshot.log === null || snapshot.log === log)
-        return { snapshot, wasClean };
-      else rebuiltBecause = `it belongs to log ${snapshot.log}, not ${log}`;
+      const positions = new PositionStore(snapshot.db);
+      rebuiltBecause = reasonAgainst(snapshot, positions.read(), log);
+      if (rebuiltBecause === undefined) {
+        positions.markOpen(boot);
+        return { snapshot };
+      }
       snapshot.db.close();
     } catch (error) {
       // Only what the file itself is guilty of leads to a rebuild; a full disk or a missing module does not.
@@ -110,12 +134,22 @@ export function openOrRebuild(path: string, log?: string): OpenedSnapshot {
     }
     putAside(path);
   }
-  const db = openDatabase(path, { durability: 'normal' });
+  const db = openDatabase(path, { durability });
   createSchema(db);
+  new PositionStore(db).markOpen(boot);
   const snapshot = tuned(db, path);
-  return rebuiltBecause === undefined
-    ? { snapshot, wasClean: true }
-    : { snapshot, wasClean: true, rebuiltBecause };
+  return rebuiltBecause === undefined ? { snapshot } : { snapshot, rebuiltBecause };
+}
+
+function reasonAgainst(
+  snapshot: Snapshot,
+  position: PositionRow,
+  log: string | undefined,
+): string | undefined {
+  if (snapshot.divergedAt !== null) return `it differed from the checkpoint at ${snapshot.divergedAt}`;
+  if (log !== undefined && snapshot.log !== null && snapshot.log !== log)
+    return `it belongs to log ${snapshot.log}, not ${log}`;
+  return faultAfterFall(snapshot, position);
 }
 
 /** Keeps one earlier file for inspection; its write-ahead log would otherwise be replayed into the new one. */

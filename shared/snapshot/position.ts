@@ -18,10 +18,11 @@ CREATE TABLE position (
   skipped INTEGER NOT NULL,      -- records that did not extend the chain
   diverged_at INTEGER,           -- seq of a checkpoint that differed, NULL: none
   fold_version INTEGER NOT NULL,
-  clean INTEGER NOT NULL         -- 1: closed in good order
+  clean INTEGER NOT NULL,        -- 1: closed in good order
+  boot TEXT                      -- the run of the machine in which it was last opened
 ) STRICT;
 CREATE TABLE digest (name TEXT PRIMARY KEY, sum TEXT NOT NULL) STRICT, WITHOUT ROWID;
-INSERT INTO position VALUES (1, NULL, 0, '${genesisPrev}', -1, 0, '[]', 0, NULL, ${foldVersion}, 0);
+INSERT INTO position VALUES (1, NULL, 0, '${genesisPrev}', -1, 0, '[]', 0, NULL, ${foldVersion}, 0, NULL);
 `;
 
 export interface PositionRow {
@@ -35,6 +36,7 @@ export interface PositionRow {
   readonly divergedAt: number | null;
   readonly foldVersion: number;
   readonly clean: boolean;
+  readonly boot: string | null;
 }
 
 interface Stored {
@@ -48,6 +50,7 @@ interface Stored {
   readonly diverged_at: number | null;
   readonly fold_version: number;
   readonly clean: number;
+  readonly boot: string | null;
 }
 
 export class PositionStore {
@@ -77,6 +80,7 @@ export class PositionStore {
       divergedAt: stored.diverged_at,
       foldVersion: stored.fold_version,
       clean: stored.clean === 1,
+      boot: stored.boot,
     };
   }
 
@@ -102,6 +106,11 @@ export class PositionStore {
 
   writeSum(name: string, sum: string): void {
     this.#writeSum.run(name, sum);
+  }
+
+  /** From here on the file is in use, in this run of the machine. */
+  markOpen(boot: string | null): void {
+    this.#db.prepare('UPDATE position SET clean = 0, boot = ?').run(boot);
   }
 
   markClean(): void {

@@ -157,10 +157,17 @@ export class Snapshot {
   close(): void {
     if (!this.db.open) return;
     try {
-      if (!this.db.readonly) this.#positions.markClean();
+      if (!this.db.readonly) this.#settle();
     } finally {
       this.db.close();
     }
+  }
+
+  /** Everything to the disk first, so that the mark of a clean close is never there without what it vouches for. */
+  #settle(): void {
+    this.db.pragma('synchronous = FULL');
+    this.db.pragma('wal_checkpoint(TRUNCATE)');
+    this.#positions.markClean();
   }
 
   /** Returns how many records were consumed; the rest waits for the next slice, or for a build that knows the event. */
