@@ -14,6 +14,7 @@ import { registerEventRoutes } from './event-routes.ts';
 import { registerFleetRoutes } from './fleet-routes.ts';
 import { registerReadRoutes } from './read-routes.ts';
 import { registerSnapshotRoute } from './snapshot-route.ts';
+import { registerUsageRoutes } from './usage-routes.ts';
 
 const bodyBytesMax = 8 * 1024 * 1024;
 export const adminPrefix = '/admin/v1';
@@ -53,6 +54,7 @@ export async function createAdminApp(context: AdminContext): Promise<FastifyInst
       registerReadRoutes(routes, context);
       registerEventRoutes(routes, context);
       registerFleetRoutes(routes, context);
+      registerUsageRoutes(routes, context);
       registerSnapshotRoute(routes, context);
       done();
     },

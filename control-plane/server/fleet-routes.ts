@@ -1,14 +1,10 @@
 /** Routes of the fleet itself: status, gateways and what each has confirmed, usage. */
 import type { FastifyInstance } from 'fastify';
 import { z } from 'zod';
-import { daySchema, idSchema } from '../../schemas/names.ts';
-import { periodOf } from '../../shared/period.ts';
 import { foldVersion } from '../../shared/snapshot/fold.ts';
 import type { Seen } from '../../shared/status/status-board.ts';
 import { CommandError } from '../command-error.ts';
-import { authorise, readingRoles } from '../commands/authorise.ts';
-import { findTier } from '../state/catalog.ts';
-import { findOrganisation } from '../state/tenants.ts';
+import { authorise } from '../commands/authorise.ts';
 import { type AdminContext, actorOf, parseQuery, readQuerySchema, stateFor } from './context.ts';
 
 const waitSecondsMax = 60;
@@ -16,7 +12,6 @@ const confirmationQuerySchema = z.object({
   timeoutSeconds: z.coerce.number().min(0).max(waitSecondsMax).default(waitSecondsMax),
 });
 const positionParamsSchema = z.object({ position: z.coerce.number().int().min(1) });
-const usageQuerySchema = z.object({ organisation: idSchema, period: daySchema.optional() });
 const nameParamsSchema = z.object({ name: z.string().min(1).max(200) });
 
 function gatewayOf(context: AdminContext, seen: Seen): object {
@@ -83,17 +78,6 @@ async function confirmations(
   return { complete: gateways.every(({ confirmed }) => confirmed), gateways };
 }
 
-function usage(context: AdminContext, query: z.output<typeof usageQuerySchema>): object {
-  const { db, seq } = context.snapshot;
-  const organisation = findOrganisation(db, query.organisation);
-  if (!organisation) throw new CommandError('NotFound', `there is no organisation ${query.organisation}`);
-  const period = query.period ?? periodOf(organisation.anchor, Date.now()).start;
-  const allowance =
-    organisation.tier === null ? null : (findTier(db, organisation.tier)?.monthlyTokens ?? null);
-  const totals = context.usage.totals(organisation.id, period);
-  return { organisation: organisation.id, period, ...totals, allowance, position: seq };
-}
-
 export function registerFleetRoutes(app: FastifyInstance, context: AdminContext): void {
   const { snapshot } = context;
   app.get('/status', { schema: { summary: 'This replica and the log' } }, async (request) => {
@@ -138,9 +122,4 @@ export function registerFleetRoutes(app: FastifyInstance, context: AdminContext)
       );
     },
   );
-  app.get('/usage', { schema: { summary: 'Usage of an organisation in a period' } }, (request) => {
-    const query = parseQuery(usageQuerySchema, request.query);
-    authorise(snapshot.db, actorOf(request), readingRoles, () => query.organisation);
-    return usage(context, query);
-  });
 }

@@ -134,6 +134,9 @@ async function answer(context: AdminContext, route: ReadRoute, request: FastifyR
   authorise(snapshot.db, actorOf(request), roles, () => organisationOf?.(snapshot.db, params, query));
   const found = route.read(snapshot.db, params, query);
   if (found === undefined)
-    throw new CommandError('NotFound', `there is no ${route.summary.toLowerCase()} under this id`);
+    throw new CommandError(
+      'NotFound',
+      `there is no ${route.summary.toLowerCase().replace(/^one /, '')} under this id`,
+    );
   return Array.isArray(found) ? { items: found, position: snapshot.seq } : found;
 }

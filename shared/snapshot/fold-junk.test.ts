@@ -14,8 +14,9 @@ import {
   seededRandom,
   sha256,
 } from '../../test/support/commits.ts';
+import { contextOf } from './fold-input.ts';
 import { memorySnapshot } from './open-snapshot.ts';
-import { contextOf, type Snapshot } from './snapshot.ts';
+import type { Snapshot } from './snapshot.ts';
 import { tableNames } from './tables.ts';
 import { verify } from './verify.ts';
 

@@ -9,8 +9,9 @@ import type { StoredEvent } from '../../schemas/events.ts';
 import { ChainWriter, fleetHistory, known, recordsOf, sha256 } from '../../test/support/commits.ts';
 import type { LogRecord } from '../log/control-log.ts';
 import { foldVersion } from './fold.ts';
+import { contextOf } from './fold-input.ts';
 import { memorySnapshot } from './open-snapshot.ts';
-import { contextOf, type Snapshot } from './snapshot.ts';
+import type { Snapshot } from './snapshot.ts';
 import { tableNames } from './tables.ts';
 import { verify } from './verify.ts';
 

@@ -7,11 +7,11 @@
 import { createHash } from 'node:crypto';
 import type { Commit } from '../../schemas/commit.ts';
 import { type KnownEvent, readEvent } from '../../schemas/events.ts';
-import { momentSchema } from '../../schemas/names.ts';
 import { emptyHead, type Head, judgeBatch } from '../log/chain.ts';
 import type { LogRecord } from '../log/control-log.ts';
 import { type Database, inOurWords } from '../sqlite.ts';
 import { applyEvent, foldVersion } from './fold.ts';
+import { contextOf, firstFew, growing, printable } from './fold-input.ts';
 import type { EventContext } from './fold-types.ts';
 import { Journal } from './journal.ts';
 import { type PositionRow, PositionStore } from './position.ts';
@@ -29,10 +29,6 @@ export interface Halt {
   readonly seq: number;
   readonly reason: string;
 }
-
-/** Records folded between two looks at the clock, and bytes of them where they are large. */
-const recordsBetweenLooks = 64;
-const bytesBetweenLooks = 32 * 1024;
 
 export class Snapshot {
   readonly db: Database;
@@ -183,11 +179,11 @@ export class Snapshot {
   }
 
   #foldChunk(records: readonly LogRecord[], accepted: Commit[]): number {
-    for (const [index, judgement] of judgeBatch(this.#head, records).entries()) {
-      const record = records[index] as LogRecord;
-      if (record.offset < this.#row.nextOffset) continue;
+    const fresh = growing(records, this.#row.nextOffset);
+    for (const [index, judgement] of judgeBatch(this.#head, fresh).entries()) {
+      const record = fresh[index] as LogRecord;
       if ('accepted' in judgement) {
-        if (!this.#foldCommit(judgement.accepted, judgement.head.hash)) return index;
+        if (!this.#foldCommit(judgement.accepted, judgement.head.hash)) return records.indexOf(record);
         this.#head = judgement.head;
         this.#row = { ...this.#row, headOffset: record.offset };
         accepted.push(judgement.accepted);
@@ -262,15 +258,6 @@ export class Snapshot {
   }
 }
 
-/** The records from `start` on that may be folded without a look at the clock; at least one. */
-function firstFew(records: readonly LogRecord[], start: number): LogRecord[] {
-  let bytes = 0;
-  let end = start;
-  while (end < records.length && end - start < recordsBetweenLooks && bytes < bytesBetweenLooks)
-    bytes += records[end++]?.value.length ?? 0;
-  return records.slice(start, end);
-}
-
 function headOf(row: PositionRow): Head {
   const { log, seq, hash, signers } = row;
   return seq === 0 ? emptyHead() : { log, seq, hash, signers };
@@ -282,21 +269,6 @@ function openTables(db: Database, sums: Readonly<Record<string, bigint>>): Table
   ) as unknown as Tables;
 }
 
-/** The context in which a commit's events are folded. */
-export function contextOf(commit: Pick<Commit, 'seq' | 'at' | 'by'>): EventContext {
-  return {
-    seq: commit.seq,
-    // Other forms of a time would be read in the time zone of this process.
-    atMs: momentSchema.safeParse(commit.at).success ? Date.parse(commit.at) : 0,
-    by: commit.by.slice(0, 200),
-  };
-}
-
 export function hex128(sum: bigint): string {
   return sum.toString(16).padStart(32, '0');
-}
-
-/** Text from the log, fit for a message: a type's name is not ours to trust. */
-function printable(text: string): string {
-  return /^[a-z0-9_.-]{1,64}$/i.test(text) ? text : '(unprintable)';
 }

@@ -1,0 +1,169 @@
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { chat } from '../../test/support/api.ts';
+import { operatorToken, startFleet, type TestFleet } from '../../test/support/fleet.ts';
+
+let fleet: TestFleet;
+beforeAll(async () => {
+  fleet = await startFleet();
+});
+afterAll(() => fleet.close());
+
+interface Answer {
+  readonly status: number;
+  readonly body: Record<string, unknown>;
+}
+async function admin(
+  method: string,
+  path: string,
+  options: { body?: unknown; headers?: Record<string, string>; token?: string } = {},
+): Promise<Answer> {
+  const { body, headers = {}, token = operatorToken } = options;
+  const response = await fetch(`${fleet.controlPlane.admin}/admin/v1${path}`, {
+    method,
+    headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json', ...headers },
+    ...(body !== undefined && { body: JSON.stringify(body) }),
+  });
+  return { status: response.status, body: (await response.json()) as Record<string, unknown> };
+}
+const errorType = ({ body }: Answer): unknown => (body['error'] as { type?: unknown } | undefined)?.type;
+
+test('nothing but the API document is told without the operator token', async () => {
+  expect((await admin('GET', '/openapi.json', { token: 'wrong' })).status).toBe(200);
+  for (const path of ['/status', '/keys', '/nowhere', '/snapshot', '/events', '/usage/export']) {
+    const answer = await admin('GET', path, { token: 'wrong' });
+    expect([path, answer.status, errorType(answer)]).toEqual([path, 401, 'Unauthorized']);
+  }
+});
+
+test('the API document names every command with its body', async () => {
+  const { body } = await admin('GET', '/openapi.json');
+  const paths = body['paths'] as Record<
+    string,
+    Record<string, { operationId?: string; requestBody?: unknown }>
+  >;
+  expect(paths['/admin/v1/keys']?.['post']).toMatchObject({ operationId: 'key.create', requestBody: {} });
+  expect(Object.keys(paths).length).toBeGreaterThan(30);
+});
+
+test('a repeat with one Idempotency-Key is one command, and shows the value only once', async () => {
+  const headers = { 'idempotency-key': 'repeat-of-a-key-1' };
+  const body = { organisation: 'acme', name: 'once', expires: 'never' };
+  const first = await admin('POST', '/keys', { body, headers });
+  const second = await admin('POST', '/keys', { body, headers });
+  expect(first.body['value']).toMatch(/^hg_/);
+  expect(second.body).toMatchObject({
+    id: first.body['id'],
+    repeated: true,
+    position: first.body['position'],
+  });
+  expect(second.body['value']).toBeUndefined();
+  const other = await admin('POST', '/keys', { body: { ...body, name: 'another' }, headers });
+  expect([other.status, errorType(other)]).toEqual([409, 'Conflict']);
+});
+
+test('If-Match refuses when the world has moved, and changes nothing', async () => {
+  const position = Number((await admin('GET', '/status')).body['position']);
+  const at = (n: number): Promise<Answer> =>
+    admin('PUT', '/organisations/acme/members/max', {
+      body: { role: 'member' },
+      headers: { 'if-match': `"${n}"` },
+    });
+  expect((await at(position)).status).toBe(200);
+  const moved = await admin('PUT', '/organisations/acme/members/max', {
+    body: { role: 'viewer' },
+    headers: { 'if-match': String(position) },
+  });
+  expect([moved.status, errorType(moved)]).toEqual([409, 'PositionMoved']);
+  const members = (await admin('GET', '/members?organisation=acme')).body['items'];
+  expect(members).toContainEqual({ organisation: 'acme', person: 'max', role: 'member' });
+});
+
+test('a dry run shows the outcome and appends nothing', async () => {
+  const before = (await admin('GET', '/status')).body['position'];
+  const answer = await admin('POST', '/stacks?dryRun=true', {
+    body: { organisation: 'cedar', id: 'stk-dry-run-1' },
+  });
+  expect(answer.body).toMatchObject({ id: 'stk-dry-run-1', organisation: 'cedar', dryRun: true });
+  expect((await admin('GET', '/status')).body['position']).toBe(before);
+  expect((await admin('GET', '/stacks/stk-dry-run-1')).status).toBe(404);
+});
+
+test('a read at a past position is answered from the state of then', async () => {
+  const { body } = await admin('POST', '/stacks', {
+    body: { organisation: 'cedar', id: 'stk-time-travel-1' },
+  });
+  const made = Number(body['position']);
+  expect((await admin('GET', `/stacks/stk-time-travel-1?at=${made}`)).status).toBe(200);
+  expect((await admin('GET', `/stacks/stk-time-travel-1?at=${made - 1}`)).status).toBe(404);
+  expect((await admin('GET', `/stacks?at=${made + 1000}`)).status).toBe(404);
+  const then = (await admin('GET', `/status?at=${made - 1}`)).body;
+  expect(then['position']).toBe(made - 1);
+});
+
+test('Authentication 5: a viewer may read keys and create none; a stranger may do neither', async () => {
+  const as = (person: string) => ({ headers: { 'x-headgate-as': person } });
+  const body = { organisation: 'acme', name: 'n', expires: '30d' };
+  expect((await admin('POST', '/keys', { body, ...as('ana') })).status).toBe(200);
+  expect((await admin('POST', '/keys', { body, ...as('vic') })).status).toBe(403);
+  expect((await admin('GET', '/keys?organisation=acme', as('vic'))).status).toBe(200);
+  expect((await admin('GET', '/keys?organisation=acme', as('ben'))).status).toBe(403);
+  expect((await admin('GET', '/keys', as('ana'))).status).toBe(403);
+});
+
+test('broken bodies and queries are refused by name, and no value is repeated', async () => {
+  const broken = await fetch(`${fleet.controlPlane.admin}/admin/v1/keys`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${operatorToken}`, 'content-type': 'application/json' },
+    body: '{"name": hg_secret',
+  });
+  expect(broken.status).toBe(400);
+  expect(await broken.text()).not.toContain('hg_secret');
+  const wrong = await admin('POST', '/keys', { body: { organisation: 'ACME!', name: '', expires: '2y' } });
+  const details = (wrong.body['error'] as { details: { path: string }[] }).details.map(({ path }) => path);
+  expect(details).toEqual(['organisation', 'name', 'expires']);
+  expect((await admin('GET', '/keys?limit=many')).status).toBe(400);
+});
+
+test('events are listed from the first commit on, with the id of what was made', async () => {
+  const { body } = await admin('GET', '/events');
+  const items = body['items'] as { position: number; type: string; data: { id?: string } }[];
+  expect(items[0]).toMatchObject({ position: 1, type: 'log.created' });
+  const { id } = await fleet.key('birch');
+  const created = (await admin('GET', '/events?type=key.created')).body['items'] as typeof items;
+  expect(created.at(-1)?.data.id).toBe(id);
+  expect(JSON.stringify(items)).not.toContain('hg_');
+});
+
+test('what was completed is exported one request a line, without its text', async () => {
+  const { value } = await fleet.key('birch');
+  await fleet.settle();
+  const said = 'words that must stay private';
+  await chat({
+    port: fleet.port(),
+    key: value,
+    model: 'echo-small',
+    more: { messages: [{ role: 'user', content: said }] },
+  });
+  await expect
+    .poll(
+      async () =>
+        (
+          await (
+            await fetch(`${fleet.controlPlane.admin}/admin/v1/usage/export?organisation=birch`, {
+              headers: { authorization: `Bearer ${operatorToken}` },
+            })
+          ).text()
+        )
+          .trim()
+          .split('\n').length,
+      { timeout: 5000 },
+    )
+    .toBe(1);
+  const text = await (
+    await fetch(`${fleet.controlPlane.admin}/admin/v1/usage/export?organisation=birch`, {
+      headers: { authorization: `Bearer ${operatorToken}` },
+    })
+  ).text();
+  expect(JSON.parse(text)).toMatchObject({ organisation: 'birch', model: 'echo-small', draw: 'pool' });
+  expect(text).not.toContain('private');
+});

@@ -1,0 +1,69 @@
+/** Routes of usage: an organisation's totals in a period, and every completed request as lines for a billing system. */
+import { Readable } from 'node:stream';
+import type { FastifyInstance } from 'fastify';
+import { z } from 'zod';
+import { daySchema, idSchema } from '../../schemas/names.ts';
+import { periodOf } from '../../shared/period.ts';
+import { CommandError } from '../command-error.ts';
+import { authorise, readingRoles } from '../commands/authorise.ts';
+import { findTier } from '../state/catalog.ts';
+import { findOrganisation } from '../state/tenants.ts';
+import { type AdminContext, actorOf, parseQuery } from './context.ts';
+
+const usageQuerySchema = z.object({ organisation: idSchema, period: daySchema.optional() });
+const exportQuerySchema = z.object({
+  organisation: idSchema.optional(),
+  /** First day of completion that is wanted, and the first that is not. */
+  from: daySchema.optional(),
+  to: daySchema.optional(),
+});
+const rowsPerRead = 500;
+
+function usage(context: AdminContext, query: z.output<typeof usageQuerySchema>): object {
+  const { db, seq } = context.snapshot;
+  const organisation = findOrganisation(db, query.organisation);
+  if (!organisation) throw new CommandError('NotFound', `there is no organisation ${query.organisation}`);
+  const period = query.period ?? periodOf(organisation.anchor, Date.now()).start;
+  const allowance =
+    organisation.tier === null ? null : (findTier(db, organisation.tier)?.monthlyTokens ?? null);
+  const totals = context.usage.totals(organisation.id, period);
+  return { organisation: organisation.id, period, ...totals, allowance, position: seq };
+}
+
+/** Reads in slices, so that a long export never holds the event loop, and only as fast as it is taken. */
+async function* lines(
+  context: AdminContext,
+  query: z.output<typeof exportQuerySchema>,
+): AsyncIterable<string> {
+  for (let afterId = 0; ; ) {
+    const read = context.usage.requests({ afterId, limit: rowsPerRead });
+    const wanted = read.filter(({ row }) => {
+      const day = row.at.slice(0, 10);
+      if (query.organisation !== undefined && row.organisation !== query.organisation) return false;
+      return (query.from === undefined || day >= query.from) && (query.to === undefined || day < query.to);
+    });
+    if (wanted.length > 0) yield wanted.map(({ row }) => `${JSON.stringify(row)}\n`).join('');
+    if (read.length < rowsPerRead) return;
+    afterId = read.at(-1)?.id ?? afterId;
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+}
+
+export function registerUsageRoutes(app: FastifyInstance, context: AdminContext): void {
+  const { db } = context.snapshot;
+  app.get('/usage', { schema: { summary: 'Usage of an organisation in a period' } }, (request) => {
+    const query = parseQuery(usageQuerySchema, request.query);
+    authorise(db, actorOf(request), readingRoles, () => query.organisation);
+    return usage(context, query);
+  });
+  app.get('/usage/export', { schema: { summary: 'Completed requests, one a line' } }, (request, reply) => {
+    const query = parseQuery(exportQuerySchema, request.query);
+    authorise(
+      db,
+      actorOf(request),
+      query.organisation === undefined ? 'operator' : readingRoles,
+      () => query.organisation,
+    );
+    return reply.type('application/x-ndjson').send(Readable.from(lines(context, query)));
+  });
+}
