@@ -14,7 +14,6 @@ import type {
 } from '../../../data-plane/request/replay-decision.ts';
 import type { StoredEvent } from '../../../schemas/events.ts';
 import type { RefusalType } from '../../../schemas/refusals.ts';
-import { refusalKinds } from '../../../schemas/refusals.ts';
 import { createLookup, type Lookup } from '../../../shared/snapshot/lookup.ts';
 import { memorySnapshot } from '../../../shared/snapshot/open-snapshot.ts';
 import type { Snapshot } from '../../../shared/snapshot/snapshot.ts';
@@ -33,6 +32,7 @@ export type GoldenDecision =
   | {
       readonly kind: 'refused';
       readonly type: RefusalType;
+      readonly status: number;
       readonly reason: string;
       readonly counted: boolean;
       readonly retryAfterSeconds?: number;
@@ -142,9 +142,8 @@ export function recordsOfCorpus() {
 export function differences(golden: GoldenDecision, decision: ReplayedDecision): string[] {
   const { says, ...wanted } = golden.kind === 'refused' ? golden : { ...golden, says: undefined };
   const { message, ...got } = comparable(decision);
-  const status = golden.kind === 'refused' ? { status: refusalKinds[golden.type].status } : {};
   const found = [];
-  const [want, have] = [sorted({ ...wanted, ...status }), sorted(got)];
+  const [want, have] = [sorted(wanted), sorted(got)];
   if (want !== have) found.push(`must be ${want}, is ${have}`);
   for (const words of says ?? []) if (!message?.includes(words)) found.push(`"${message}" lacks "${words}"`);
   return found;
@@ -158,6 +157,20 @@ function comparable(decision: ReplayedDecision): { readonly message?: string } &
 
 function sorted(fields: object): string {
   return JSON.stringify(Object.fromEntries(Object.entries(fields).sort(([a], [b]) => (a < b ? -1 : 1))));
+}
+
+const oneAnswer: readonly RefusalType[] = ['Unauthorized', 'TargetNotServingError'];
+
+/** The refusals whose causes must not be told apart, each with the answers that the cases' causes get: one, if all is well. */
+export function answersByType(corpus: Corpus, replay: typeof replayDecision): Map<RefusalType, Set<string>> {
+  const answers = new Map<RefusalType, Set<string>>(oneAnswer.map((type) => [type, new Set()]));
+  for (const each of goldenCases) {
+    if (each.decision.kind !== 'refused') continue;
+    const decided = replay(corpus.at(each.atSeq), factsOf(each), corpusHosts);
+    if (decided.kind === 'refused')
+      answers.get(each.decision.type)?.add(JSON.stringify([decided.type, decided.status, decided.message]));
+  }
+  return answers;
 }
 
 /** Re-decides every case, or those given, and names the ones that come out otherwise, with how. A throw is a difference. */

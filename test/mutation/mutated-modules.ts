@@ -1,0 +1,93 @@
+/**
+ * Builds of the deciding modules with one of their sources changed, without a change on the sources' own disk place:
+ * the changed module and those that import it are written to a private folder, and import everything else from where it is.
+ */
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join, relative, resolve } from 'node:path';
+import { fileURLToPath, pathToFileURL } from 'node:url';
+
+const root = fileURLToPath(new URL('../..', import.meta.url));
+
+/** The modules that decide, from the root of the tree. */
+export const decidingModules = [
+  'schemas/refusals.ts',
+  'data-plane/request/refusal.ts',
+  'data-plane/request/host.ts',
+  'data-plane/request/operation.ts',
+  'data-plane/request/authenticate.ts',
+  'data-plane/request/limits.ts',
+  'data-plane/request/route.ts',
+  'data-plane/request/models.ts',
+  'data-plane/request/decide.ts',
+  'data-plane/request/replay-decision.ts',
+] as const;
+
+export type DecidingModule = (typeof decidingModules)[number];
+
+/** One change of one source. */
+export interface Mutation {
+  /** The rule that it switches off, in the words of the design. */
+  readonly rule: string;
+  readonly module: DecidingModule;
+  /** Text that stands in the source exactly once. */
+  readonly from: string;
+  readonly to: string;
+}
+
+const sources = new Map<string, string>(
+  decidingModules.map((module) => [module, readFileSync(join(root, module), 'utf8')]),
+);
+
+/** The source with the change made. Throws where the text to be changed is not there exactly once. */
+export function mutate({ rule, module, from, to }: Mutation): string {
+  const parts = (sources.get(module) ?? '').split(from);
+  if (parts.length !== 2)
+    throw new Error(`${module}: "${from}" stands there ${parts.length - 1} times, not once (${rule})`);
+  return parts.join(to);
+}
+
+const importPath = /from '(\.{1,2}\/[^']+)'/g;
+
+function importsOf(module: string, source: string): string[] {
+  return [...source.matchAll(importPath)].map(([, path = '']) =>
+    relative(root, resolve(root, dirname(module), path)),
+  );
+}
+
+/** The changed module, and every one that reaches it by imports. */
+function reaching(changed: string): Set<string> {
+  const found = new Set([changed]);
+  for (let size = 0; size !== found.size; ) {
+    size = found.size;
+    for (const [module, source] of sources)
+      if (importsOf(module, source).some((path) => found.has(path))) found.add(module);
+  }
+  return found;
+}
+
+/** Folder of the private builds; removed on `close`. */
+export class MutatedModules {
+  readonly #folder = mkdtempSync(join(tmpdir(), 'headgate-mutation-'));
+  #built = 0;
+
+  /** Writes a build with this change, or with none, and gives the path of its `entry`. */
+  build(entry: DecidingModule, mutation?: Mutation): string {
+    const folder = join(this.#folder, String(this.#built++));
+    const own = reaching(mutation?.module ?? 'schemas/refusals.ts');
+    for (const module of own) {
+      const source = (module === mutation?.module && mutate(mutation)) || (sources.get(module) ?? '');
+      const linked = source.replace(importPath, (whole, path: string) => {
+        const target = resolve(root, dirname(module), path);
+        return own.has(relative(root, target)) ? whole : `from '${pathToFileURL(target).href}'`;
+      });
+      mkdirSync(dirname(join(folder, module)), { recursive: true });
+      writeFileSync(join(folder, module), linked);
+    }
+    return join(folder, entry);
+  }
+
+  close(): void {
+    rmSync(this.#folder, { recursive: true, force: true });
+  }
+}

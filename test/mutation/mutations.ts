@@ -1,0 +1,379 @@
+/**
+ * The changes that the golden decisions must notice: each switches off one refusal, one row of the tables of the design,
+ * one boundary or one place in an order. A change is a replacement of text, so it fails loudly where the source moved on.
+ */
+import type { DecidingModule, Mutation } from './mutated-modules.ts';
+
+type Change = readonly [rule: string, from: string, to: string];
+
+function of(module: DecidingModule, changes: readonly Change[]): Mutation[] {
+  return changes.map(([rule, from, to]) => ({ rule, module, from, to }));
+}
+
+const host: readonly Change[] = [
+  [
+    'host: an unknown host is refused',
+    "throw new Refusal('NotFoundError', 'No such host",
+    "return sharedTarget; ('No such host",
+  ],
+  ['host: the port is ignored', 'colon === -1 ? host : host.slice(0, colon)', 'host'],
+  ['host: case is ignored', '.toLowerCase();', ';'],
+  ['host: a last dot is ignored', "name.endsWith('.') ? name.slice(0, -1) : name", 'name'],
+  [
+    'host: only a label of stack shape names a stack',
+    'if (stackIdSchema.safeParse(label).success)',
+    'if (label)',
+  ],
+  ['host: the hostname selects the stack', "return { kind: 'stack', stack: label }", 'return sharedTarget'],
+];
+
+const operation: readonly Change[] = [
+  [
+    'operation: a method that a path does not take is refused',
+    "if (method === 'POST')",
+    'if (Object.hasOwn(posts, path))',
+  ],
+  [
+    'operation: a model id is decoded',
+    "decodeURIComponent(path.slice('/v1/models/'.length))",
+    "path.slice('/v1/models/'.length)",
+  ],
+];
+
+const authenticate: readonly Change[] = [
+  [
+    'authenticate: everything on a stack host needs a key',
+    "return target.kind === 'stack' || !(",
+    'return !(',
+  ],
+  [
+    'authenticate: the public listing needs none',
+    "!(operation.kind === 'models' || operation.kind === 'model')",
+    'true',
+  ],
+  [
+    'authenticate: one model of the public listing needs none',
+    "(operation.kind === 'models' || operation.kind === 'model')",
+    "(operation.kind === 'models')",
+  ],
+  [
+    'authenticate: completions on the shared host need a key',
+    "!(operation.kind === 'models' || operation.kind === 'model')",
+    'false',
+  ],
+  ['authenticate: the scheme has any case', '/^bearer +([^\\s]+) *$/i', '/^[Bb]earer +([^\\s]+) *$/'],
+  ['authenticate: the scheme is bearer', '/^bearer +([^\\s]+) *$/i', '/^[a-z]+ +([^\\s]+) *$/i'],
+  [
+    'authenticate: the checksum is checked before any look-up',
+    "if (parsed === undefined) return 'malformed';\n  const owner = lookup.keyOwner(hashKey(parsed))",
+    'const owner = lookup.keyOwner(hashKey(key as never))',
+  ],
+  ['authenticate: a revoked key is refused', "if (owner.revoked) return 'revoked';", ''],
+  [
+    'authenticate: an expired key is refused',
+    "if (owner.expiresAtMs !== null && owner.expiresAtMs <= nowMs) return 'expired';",
+    '',
+  ],
+  ['authenticate: a key ends at its moment', 'owner.expiresAtMs <= nowMs', 'owner.expiresAtMs < nowMs'],
+  [
+    'authenticate: a key holds until its moment',
+    'owner.expiresAtMs <= nowMs',
+    'owner.expiresAtMs - 1 <= nowMs',
+  ],
+  [
+    'authenticate: x-api-key counts on a switched stack',
+    ' ? owner : undefined;',
+    ' ? undefined : undefined;',
+  ],
+  [
+    'authenticate: x-api-key counts only on a switched stack',
+    "stack?.surface === 'anthropic' && ",
+    'stack && ',
+  ],
+  [
+    'authenticate: x-api-key counts only on a stack of its organisation',
+    ' && stack.organisation === owner.organisation ?',
+    ' ?',
+  ],
+  [
+    'authenticate: two different keys are refused',
+    "throw unauthorized('two different keys');",
+    "return { kind: 'key', owner: byHeader };",
+  ],
+  ['authenticate: the same key may be sent twice', 'bearer === credentials.xApiKey?.trim()', 'false'],
+  [
+    'authenticate: what does not count is as if absent',
+    'const byHeader = acceptXApiKey',
+    "if (credentials.xApiKey) throw unauthorized('x-api-key');\n  const byHeader = acceptXApiKey",
+  ],
+  [
+    'authenticate: all causes have one answer',
+    "new Refusal('Unauthorized', unauthorizedMessage,",
+    "new Refusal('Unauthorized', reason,",
+  ],
+  ['fenced: a mistyped key is refused as ever', 'return parseKey(bearer) !== undefined', 'return true'],
+  [
+    'fenced: a well-formed key is not told good from bad',
+    'return parseKey(bearer) !== undefined',
+    'return false',
+  ],
+  [
+    'fenced: x-api-key is a key on a stack host only',
+    "target.kind === 'stack' &&\n    credentials.xApiKey",
+    'credentials.xApiKey',
+  ],
+];
+
+const decide: readonly Change[] = [
+  [
+    'plan: a suspended organisation has none',
+    'caller.owner.suspended ? null : caller.owner.tier',
+    'caller.owner.tier',
+  ],
+  [
+    'plan: without one everything is refused',
+    'const tier = tierOf(lookup, caller);',
+    'const tier = tierOf(lookup, caller) ?? (lookup.anonymousTier() as Tier);',
+  ],
+  [
+    'context: what is asked for counts',
+    'return facts.promptTokens + (facts.maxTokens ?? 1)',
+    'return facts.promptTokens',
+  ],
+  ['context: one token where nothing is asked', 'facts.maxTokens ?? 1', 'facts.maxTokens ?? 0'],
+  ['allowance: pinned requests never draw on it', "if (facts.target.kind === 'stack') return false;", ''],
+  [
+    "allowance: an organisation's own nodes never draw on it",
+    "return placement.draw === 'pool'",
+    "return placement.draw !== 'stack'",
+  ],
+  ['allowance: it is asked where the pool would answer', "return placement.draw === 'pool'", 'return false'],
+  ['allowance: the path of the other surface never reaches the pool', "facts.path !== 'anthropic' && ", ''],
+  ['allowance: only a pooled model draws on it', 'lookup.isPooled(facts.model) && ', ''],
+  ['allowance: only a model of the plan draws on it', ' && lookup.tierIncludes(tier.id, facts.model)', ''],
+  [
+    'allowance: it is asked where nobody answers now',
+    "facts.path !== 'anthropic' && lookup",
+    'false && lookup',
+  ],
+  ['allowance: tokens are counted', 'used: counters.poolTokens(organisation, anchor, nowMs)', 'used: 0'],
+  ['allowance: free turns are counted', 'used: counters.freeTurns(facts.caller.visitor)', 'used: 0'],
+  [
+    'allowance: visitors have turns, not tokens',
+    "{ kind: 'turns', used: counters.freeTurns(facts.caller.visitor) }",
+    "{ kind: 'tokens', used: 0 }",
+  ],
+  [
+    'allowance: the next tier is named',
+    'tier.rank === null ? undefined : lookup.nextTier(tier.rank)',
+    'undefined',
+  ],
+  [
+    'limits: each organisation is counted alone',
+    "const subject = caller.kind === 'key' ?",
+    "const subject = facts ? 'all' : caller.kind === 'key' ?",
+  ],
+  ["limits: a model's weight counts", 'const weight = lookup.weight(facts.model)', 'const weight = 1'],
+  [
+    'limits: they act before routing refuses',
+    '  admit(limits, counters, nowMs);',
+    '  if (!(placement instanceof Refusal)) admit(limits, counters, nowMs);',
+  ],
+  [
+    'limits: they act where routing refuses nothing',
+    '  admit(limits, counters, nowMs);',
+    '  if (placement instanceof Refusal) admit(limits, counters, nowMs);',
+  ],
+  [
+    'limits: a request that is refused by routing counts',
+    '  return { placement, tier',
+    '  if (placement instanceof Refusal) throw placement;\n  return { placement, tier',
+  ],
+];
+
+const limits: readonly Change[] = [
+  ['ContextWindowExceededError', '  checkContext(facts);\n', ''],
+  ['InferenceUpsellError', '  checkAllowance(facts);\n', ''],
+  ['InferenceRateLimitedError', '  checkRate(facts, counters, nowMs);\n', ''],
+  ['InferenceConcurrencyLimitedError', '  checkConcurrency(facts, counters);\n', ''],
+  [
+    'order: context before allowance',
+    '  checkContext(facts);\n  checkAllowance(facts);',
+    '  checkAllowance(facts);\n  checkContext(facts);',
+  ],
+  [
+    'order: allowance before rate',
+    '  checkAllowance(facts);\n  checkRate(facts, counters, nowMs);',
+    '  checkRate(facts, counters, nowMs);\n  checkAllowance(facts);',
+  ],
+  [
+    'order: rate before concurrency',
+    '  checkRate(facts, counters, nowMs);\n  checkConcurrency(facts, counters);',
+    '  checkConcurrency(facts, counters);\n  checkRate(facts, counters, nowMs);',
+  ],
+  [
+    'context: what just fits passes',
+    'contextTokens <= tier.contextTokens',
+    'contextTokens < tier.contextTokens',
+  ],
+  [
+    'context: no limit is no limit',
+    'tier.contextTokens === null || contextTokens <= tier.contextTokens',
+    'contextTokens <= Number(tier.contextTokens)',
+  ],
+  ['context: the tier is named', '{tier.id} tier allows', "{''} tier allows"],
+  [
+    'allowance: used up at its number',
+    'allowance.used < tier.monthlyTokens',
+    'allowance.used <= tier.monthlyTokens',
+  ],
+  [
+    'allowance: not used up before',
+    'allowance.used < tier.monthlyTokens',
+    'allowance.used + 1 < tier.monthlyTokens',
+  ],
+  [
+    'allowance: free turns used up at their number',
+    'allowance.used >= tier.freeTurns',
+    'allowance.used > tier.freeTurns',
+  ],
+  [
+    'allowance: free turns not used up before',
+    'allowance.used >= tier.freeTurns',
+    'allowance.used + 1 >= tier.freeTurns',
+  ],
+  ['allowance: visitors are told to sign in', ' Sign in to continue.', ''],
+  [
+    'allowance: the top tier is told to contact the operator',
+    "'Contact the service operator for more.'",
+    "''",
+  ],
+  [
+    'rate: as many as the tier carries',
+    'window.used < tier.requestsPerMinute',
+    'window.used <= tier.requestsPerMinute',
+  ],
+  [
+    'rate: not fewer than the tier carries',
+    'window.used < tier.requestsPerMinute',
+    'window.used + 1 < tier.requestsPerMinute',
+  ],
+  ['rate: Retry-After is rounded up', 'Math.ceil((window.endsAtMs', 'Math.floor((window.endsAtMs'],
+  ['rate: Retry-After is the remainder of the window', '(window.endsAtMs - nowMs) / 1000', '60'],
+  ['rate: Retry-After is sent', '    { retryAfterSeconds },\n', ''],
+  ['concurrency: as many as the tier carries', '+ weight <= tier.concurrency', '+ weight < tier.concurrency'],
+  ['concurrency: weights count', 'counters.inFlight(subject) + weight', 'counters.inFlight(subject) + 1'],
+  ['concurrency: the message says what a model counts', 'weight > 1 ?', 'weight > 1000 ?'],
+  ['concurrency: Retry-After is one second', '{ retryAfterSeconds: 1 }', '{ retryAfterSeconds: 2 }'],
+  ['windows: each has a phase of its own', 'const offset = phase % windowMs', 'const offset = 0'],
+  ['windows: a minute', 'export const windowMs = 60_000', 'export const windowMs = 61_000'],
+];
+
+const route: readonly Change[] = [
+  ['stack host: a foreign stack is refused', '!stack || stack.organisation !== facts.organisation', '!stack'],
+  [
+    'stack host: a missing stack is as a foreign one',
+    "return targetNotServing(stack ? 'foreign stack' : 'no such stack')",
+    "return stack ? targetNotServing('foreign stack') : dedicatedOnly()",
+  ],
+  ['stack host: all causes have one answer', "'This stack does not serve the requested model.'", 'reason'],
+  [
+    'stack host: the path of the other surface is refused',
+    "if (facts.path !== 'every' && facts.path !== stack.surface) return wrongSurface();",
+    '',
+  ],
+  ['stack host: embeddings stand on every surface', "facts.path !== 'every' && ", ''],
+  [
+    'stack host: ownership before surface',
+    '  if (!stack || stack.organisation',
+    "  if (stack && facts.path !== 'every' && facts.path !== stack.surface) return wrongSurface();\n  if (!stack || stack.organisation",
+  ],
+  [
+    'stack host: surface before serving',
+    "if (facts.path !== 'every' && facts.path",
+    "if (lookup.routes('stack:' + stackId, facts.model).length > 0 && facts.path !== 'every' && facts.path",
+  ],
+  [
+    'stack host: never retried at the pool',
+    ": targetNotServing('not serving')",
+    ': routeShared(lookup, facts)',
+  ],
+  ['stack host: served by that stack', "{ draw: 'stack', candidates } :", 'routeShared(lookup, facts) :'],
+  ['shared host: messages are refused', "if (facts.path === 'anthropic') return wrongSurface();", ''],
+  [
+    'shared host: an own node wins',
+    'if (own.length > 0)',
+    'if (own.length > 0 && !lookup.isPooled(facts.model))',
+  ],
+  [
+    'shared host: an own node serves what no pool has',
+    'if (own.length > 0)',
+    'if (own.length > 0 && lookup.isPooled(facts.model))',
+  ],
+  [
+    'shared host: an own node is no matter of the plan',
+    'if (own.length > 0)',
+    'if (own.length > 0 && lookup.tierIncludes(String(facts.tier), facts.model))',
+  ],
+  [
+    "shared host: only the organisation's own nodes",
+    'lookup.routes(`organisation:$',
+    "lookup.routes('organisation:acme' || `organisation:$",
+  ],
+  ['DedicatedOnlyModelError', 'if (!lookup.isPooled(facts.model)) return dedicatedOnly();', ''],
+  [
+    'DedicatedOnlyModelError comes before the plan',
+    'if (!lookup.isPooled(facts.model)) return dedicatedOnly();',
+    'if (!lookup.isPooled(facts.model) && lookup.tierIncludes(String(facts.tier), facts.model)) return dedicatedOnly();',
+  ],
+  ['ModelNotInPlanError', "    return notInPlan('model not in plan');", '    void 0;'],
+  [
+    'ModelNotInPlanError comes before InferenceUnavailableError',
+    "    return notInPlan('model not in plan');",
+    "    return lookup.routes('pool', facts.model).length > 0 ? notInPlan('model not in plan') : unavailable('no node answers');",
+  ],
+  ['InferenceUnavailableError', ": unavailable('no node answers')", ': dedicatedOnly()'],
+];
+
+const models: readonly Change[] = [
+  ['listing: a foreign stack is refused', ' || stack.organisation !== caller.owner.organisation', ''],
+  ['listing: the shared host lists the pool', "return 'pool'", "return 'organisation:acme'"],
+  ['listing: a stack host lists that stack', 'return `stack:$', "return 'pool'; `stack:$"],
+  [
+    'listing: what is not there is refused in the words of its host',
+    "target.kind === 'shared' ? dedicatedOnly",
+    "target.kind === 'stack' ? dedicatedOnly",
+  ],
+];
+
+const statuses: readonly (readonly [type: string, status: number])[] = [
+  ['Unauthorized', 401],
+  ['UnsupportedShapeError', 400],
+  ['InferenceUnavailableError', 503],
+  ['ModelNotInPlanError', 403],
+  ['DedicatedOnlyModelError', 404],
+  ['TargetNotServingError', 404],
+  ['InferenceUpsellError', 409],
+  ['ContextWindowExceededError', 413],
+  ['InferenceRateLimitedError', 429],
+  ['InferenceConcurrencyLimitedError', 429],
+  ['NotFoundError', 404],
+];
+
+export const mutations: readonly Mutation[] = [
+  ...of('data-plane/request/host.ts', host),
+  ...of('data-plane/request/operation.ts', operation),
+  ...of('data-plane/request/authenticate.ts', authenticate),
+  ...of('data-plane/request/decide.ts', decide),
+  ...of('data-plane/request/limits.ts', limits),
+  ...of('data-plane/request/route.ts', route),
+  ...of('data-plane/request/models.ts', models),
+  ...of(
+    'schemas/refusals.ts',
+    statuses.map(([type, status]) => [
+      `registry: the status of ${type}`,
+      `${type}: { status: ${status}`,
+      `${type}: { status: ${status + 1}`,
+    ]),
+  ),
+];

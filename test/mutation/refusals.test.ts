@@ -1,0 +1,70 @@
+/**
+ * The golden decisions hold every rule: each refusal and each row of the design's tables is switched off in turn, and at
+ * least one golden decision must then come out otherwise. A rule whose loss nothing notices is a rule that nothing holds.
+ */
+import { afterAll, expect, test } from 'vitest';
+import { refusalKinds } from '../../schemas/refusals.ts';
+import { answersByType, failingCases, goldenCases, openCorpus } from '../replay/decisions/corpus.ts';
+import { decidingModules, MutatedModules, type Mutation, mutate } from './mutated-modules.ts';
+import { mutations } from './mutations.ts';
+
+type Replay = typeof import('../../data-plane/request/replay-decision.ts');
+
+const corpus = openCorpus();
+const modules = new MutatedModules();
+afterAll(() => {
+  corpus.close();
+  modules.close();
+});
+
+/** What the golden decisions say of a build. */
+async function findings(mutation?: Mutation): Promise<string[]> {
+  const path = modules.build('data-plane/request/replay-decision.ts', mutation);
+  const { replayDecision } = (await import(path)) as Replay;
+  const failing = failingCases(corpus, replayDecision);
+  if (failing.length > 0) return failing;
+  return [...answersByType(corpus, replayDecision)]
+    .filter(([, answers]) => answers.size !== 1)
+    .map(([type, answers]) => `${type} has ${answers.size} answers`);
+}
+
+test('a build without a change gives every golden decision', async () => {
+  expect(await findings()).toEqual([]);
+});
+
+test.each(mutations.map((mutation) => [mutation.rule, mutation] as const))(
+  'the golden decisions notice the loss of: %s',
+  async (_rule, mutation) => {
+    const found = await findings(mutation);
+    // A build that cannot decide at all would prove nothing of the rule.
+    expect(found.filter((finding) => !finding.includes(': threw '))).not.toEqual([]);
+    expect(found.length, found.slice(0, 3).join('\n')).toBeLessThan(goldenCases.length);
+  },
+);
+
+test('a change that means nothing is not noticed, so what is noticed is the rule', async () => {
+  const harmless: Mutation = {
+    rule: 'none',
+    module: 'data-plane/request/limits.ts',
+    from: 'tier.contextTokens === null ||',
+    to: 'null === tier.contextTokens ||',
+  };
+  expect(await findings(harmless)).toEqual([]);
+});
+
+test('a change whose text is not in its source, or not once, is a fault', () => {
+  const module = 'data-plane/request/limits.ts';
+  expect(() => mutate({ rule: 'r', module, from: 'no such text', to: '' })).toThrow('0 times');
+  expect(() => mutate({ rule: 'r', module, from: 'tier', to: '' })).toThrow('not once');
+});
+
+test('every deciding module and every refusal of the corpus is changed by some mutation', () => {
+  const changed = new Set(mutations.map(({ module }) => module));
+  // These two only hand on what the others decide.
+  const carriers = ['data-plane/request/refusal.ts', 'data-plane/request/replay-decision.ts'];
+  expect(decidingModules.filter((module) => !changed.has(module)).sort()).toEqual(carriers.sort());
+  expect(new Set(mutations.map(({ rule }) => rule)).size).toBe(mutations.length);
+  const registry = mutations.filter(({ module }) => module === 'schemas/refusals.ts');
+  // A body too large and a fault of ours are not decided from facts.
+  expect(registry.length).toBe(Object.keys(refusalKinds).length - 2);
+});
