@@ -1,0 +1,120 @@
+/**
+ * Three accounts of the same requests, held against each other: what clients received whole, what was billed, what nodes
+ * wrote in full. Clients ≤ rows ≤ nodes must hold for each client apart, and each difference must be explained by a
+ * request that its client left, that was under way when the gateway was killed, or that was given up in between.
+ */
+import type { UsageRow } from '../../schemas/usage.ts';
+import { promptTokensOf, type Seen } from './clients.ts';
+
+export interface Accounts {
+  readonly seen: readonly Seen[];
+  readonly rows: readonly UsageRow[];
+  /** Answers that nodes wrote in full, by model. */
+  readonly finished: ReadonlyMap<string, number>;
+  /** May the row of this completed request be missing? Told of each one that is. */
+  readonly mayBeMissing?: (seen: Seen) => boolean;
+  /** Did this request end because its gateway was killed? */
+  readonly wasKilled?: (seen: Seen) => boolean;
+}
+
+export interface Settled {
+  readonly clients: number;
+  readonly rows: number;
+  readonly nodes: number;
+  /** Billed, but not received whole: each is a request that its client did not wait for to the end. */
+  readonly billedNotReceived: number;
+  /** Finished by a node, but not billed: each is a request that its client did not receive whole. */
+  readonly finishedNotBilled: number;
+  /** Received whole, but not billed. */
+  readonly missing: number;
+  /** What no request explains. */
+  readonly faults: readonly string[];
+}
+
+const never = (): boolean => false;
+
+export function settle(accounts: Accounts): Settled {
+  const { seen, rows, finished, mayBeMissing = never, wasKilled = never } = accounts;
+  const faults: string[] = [];
+  const byModel = new Map<string, Book>();
+  const book = (model: string): Book => {
+    const known = byModel.get(model) ?? new Book();
+    byModel.set(model, known);
+    return known;
+  };
+  for (const one of seen) book(one.model).seen.push(one);
+  for (const row of rows) book(row.model).rows.push(row);
+  const total = { clients: 0, rows: rows.length, nodes: 0, billedNotReceived: 0, missing: 0 };
+  for (const [model, { seen: theirs, rows: billed }] of byModel) {
+    const nodes = finished.get(model) ?? 0;
+    const completed = theirs.filter((one) => one.completed);
+    const found = matchRows(theirs, billed, { mayBeMissing, wasKilled });
+    faults.push(...found.faults);
+    total.clients += completed.length;
+    total.nodes += nodes;
+    total.billedNotReceived += found.billedNotReceived;
+    total.missing += found.missing;
+    if (billed.length > nodes) faults.push(`${model}: ${billed.length} rows, but nodes finished ${nodes}`);
+    const notReceived = theirs.filter((one) => !one.completed && mayHaveReachedANode(one)).length;
+    const explained = notReceived - found.billedNotReceived + found.missing;
+    if (nodes - billed.length > explained)
+      faults.push(
+        `${model}: nodes finished ${nodes}, ${billed.length} rows, ${explained} requests to explain it`,
+      );
+  }
+  return { ...total, finishedNotBilled: total.nodes - total.rows, faults };
+}
+
+class Book {
+  readonly seen: Seen[] = [];
+  readonly rows: UsageRow[] = [];
+}
+
+/** A limit refuses before a node is asked; everything else that was not received may have been finished by a node. */
+function mayHaveReachedANode({ refusal }: Seen): boolean {
+  return refusal === undefined || refusal === 'InferenceUnavailableError';
+}
+
+/** One client's requests against its rows. */
+function matchRows(
+  seen: readonly Seen[],
+  rows: readonly UsageRow[],
+  { mayBeMissing, wasKilled }: Required<Pick<Accounts, 'mayBeMissing' | 'wasKilled'>>,
+): { faults: string[]; billedNotReceived: number; missing: number } {
+  const faults: string[] = [];
+  const left = new Map<string, UsageRow>();
+  for (const row of rows) {
+    if (left.has(row.requestId)) faults.push(`${row.requestId} was billed twice`);
+    left.set(row.requestId, row);
+  }
+  let missing = 0;
+  let billedNotReceived = 0;
+  for (const one of seen) {
+    const row = one.requestId === undefined ? undefined : left.get(one.requestId);
+    if (row !== undefined) left.delete(row.requestId);
+    if (row === undefined && one.completed) {
+      missing++;
+      if (!mayBeMissing(one)) faults.push(`${one.requestId} was received whole and not billed`);
+    }
+    if (row === undefined) continue;
+    if (!isOf(row, one)) faults.push(`${one.requestId} was billed with other tokens`);
+    if (one.completed) continue;
+    billedNotReceived++;
+    // A client that neither left nor lost its gateway must have received what was billed.
+    if (one.whole || !(one.left || wasKilled(one)))
+      faults.push(`${one.requestId} was billed and not delivered`);
+  }
+  // Of a request that was left before its head came the client knows no id: it is told by its tokens.
+  const nameless = seen.filter((one) => one.requestId === undefined && (one.left || wasKilled(one)));
+  for (const row of left.values()) {
+    const at = nameless.findIndex((one) => isOf(row, one));
+    if (at === -1) faults.push(`${row.requestId} was billed, but nobody asked for it`);
+    else nameless.splice(at, 1);
+    billedNotReceived++;
+  }
+  return { faults, billedNotReceived, missing };
+}
+
+function isOf(row: UsageRow, one: Seen): boolean {
+  return row.completionTokens === one.words && row.promptTokens === promptTokensOf(one);
+}

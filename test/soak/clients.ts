@@ -1,0 +1,180 @@
+/**
+ * Clients of a soak: many at once, some of which leave at a random moment. Each is a worker with a model of its own, so
+ * that what a node did and what was billed can be told apart by who asked. What they saw is the first of three accounts.
+ */
+import { Agent, type IncomingMessage, request } from 'node:http';
+import { setTimeout as pause } from 'node:timers/promises';
+
+/** Numbers from 0 up to 1, the same for the same seed. */
+export function randomFrom(seed: number): () => number {
+  let state = seed >>> 0;
+  return () => {
+    state = (state + 0x6d2b79f5) >>> 0;
+    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
+    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
+  };
+}
+
+/** One client: its key, and the model that nobody else asks for. */
+export interface Client {
+  readonly key: string;
+  readonly model: string;
+}
+
+export interface Wanted {
+  readonly kind: 'stream' | 'whole' | 'embeddings';
+  /** Of the answer; 0 for embeddings. */
+  readonly words: number;
+  /** The client leaves after so long, ms; undefined: it stays. */
+  readonly leavesMs: number | undefined;
+}
+
+export interface Seen extends Wanted {
+  readonly model: string;
+  /** Undefined where no head of an answer came. */
+  readonly requestId: string | undefined;
+  /** 0 where no head of an answer came. */
+  readonly status: number;
+  /** A 200 with its terminator, or with its whole body. */
+  readonly completed: boolean;
+  /** An answer that is whole, a refusal included. */
+  readonly whole: boolean;
+  /** The client ended it. */
+  readonly left: boolean;
+  readonly refusal: string | undefined;
+  /** Monotonic, ms. */
+  readonly endedMs: number;
+}
+
+export interface Asked {
+  readonly seen: Promise<Seen>;
+  /** Resolves with the status when the head is there, with 0 when none came. */
+  readonly head: Promise<number>;
+  leave(): void;
+}
+
+/** An answer that takes longer is a fault of its own. */
+const answerMsMax = 30_000;
+/** A client that was refused because too many are in flight asks again after this. */
+const pauseMs = 25;
+
+export function wantedFrom(random: () => number, leaving = 0.2): Wanted {
+  const kinds: readonly Wanted['kind'][] = ['stream', 'stream', 'stream', 'whole', 'whole', 'embeddings'];
+  const kind = kinds[Math.floor(random() * kinds.length)] ?? 'stream';
+  const words = 1 + Math.floor(random() * 60);
+  const leavesMs = random() < leaving ? Math.floor(random() * 80) : undefined;
+  return { kind, words: kind === 'embeddings' ? 0 : words, leavesMs };
+}
+
+/** Tokens of the prompt, as a simulated node counts them. */
+export function promptTokensOf({ kind, words }: Wanted): number {
+  const bytes = Buffer.byteLength(promptOf(words));
+  return kind === 'embeddings' ? Math.ceil(bytes / 4) : Math.ceil(bytes / 4) + 3;
+}
+
+function promptOf(words: number): string {
+  return `say ${words} words`;
+}
+
+function bodyOf(model: string, { kind, words }: Wanted): string {
+  if (kind === 'embeddings') return JSON.stringify({ model, input: promptOf(words) });
+  const messages = [{ role: 'user', content: promptOf(words) }];
+  return JSON.stringify({ model, messages, stream: kind === 'stream' });
+}
+
+/** Sends one request; what came of it never rejects. `api` ends in /v1. */
+export function ask(api: string, agent: Agent, client: Client, wanted: Wanted): Asked {
+  const body = bodyOf(client.model, wanted);
+  const path = wanted.kind === 'embeddings' ? '/embeddings' : '/chat/completions';
+  const outgoing = request(api + path, {
+    method: 'POST',
+    agent,
+    headers: {
+      authorization: `Bearer ${client.key}`,
+      'content-type': 'application/json',
+      'content-length': Buffer.byteLength(body),
+    },
+  });
+  let left = false;
+  const leave = (): void => {
+    left = true;
+    outgoing.destroy();
+  };
+  let onHead: (status: number) => void = () => undefined;
+  const head = new Promise<number>((resolve) => {
+    onHead = resolve;
+  });
+  const seen = new Promise<Seen>((resolve) => {
+    let answer: IncomingMessage | undefined;
+    let tail = '';
+    let endedMs: number | undefined;
+    const tooLong = setTimeout(() => outgoing.destroy(), answerMsMax);
+    const leaving = wanted.leavesMs === undefined ? undefined : setTimeout(leave, wanted.leavesMs);
+    outgoing.on('error', () => undefined);
+    outgoing.on('response', (incoming) => {
+      answer = incoming;
+      onHead(incoming.statusCode ?? 0);
+      incoming.setEncoding('latin1');
+      incoming.on('error', () => undefined);
+      incoming.on('data', (chunk: string) => {
+        tail = incoming.statusCode === 200 ? (tail + chunk).slice(-20) : tail + chunk;
+      });
+      incoming.on('end', () => {
+        endedMs = performance.now();
+      });
+    });
+    outgoing.on('close', () => {
+      clearTimeout(tooLong);
+      clearTimeout(leaving);
+      onHead(0);
+      const status = answer?.statusCode ?? 0;
+      const whole = endedMs !== undefined && answer?.complete === true;
+      const completed =
+        whole && status === 200 && (wanted.kind !== 'stream' || tail.endsWith('data: [DONE]\n\n'));
+      const id = answer?.headers['x-request-id'];
+      resolve({
+        ...wanted,
+        model: client.model,
+        requestId: typeof id === 'string' ? id : undefined,
+        status,
+        completed,
+        whole,
+        left: left && !whole,
+        refusal: whole && status >= 400 ? refusalIn(tail) : undefined,
+        endedMs: endedMs ?? performance.now(),
+      });
+    });
+    outgoing.end(body);
+  });
+  return { seen, head, leave };
+}
+
+function refusalIn(text: string): string {
+  return /"type":"(\w+)"/.exec(text)?.[1] ?? 'no envelope';
+}
+
+export interface LoadOptions {
+  readonly api: string;
+  readonly clients: readonly Client[];
+  /** Undefined: no more requests. Asked before each one. */
+  readonly next: () => Wanted | undefined;
+  readonly onSeen?: (seen: Seen) => void;
+}
+
+/** All clients ask one request after the other until there are no more. A gateway that is gone ends them too. */
+export async function load({ api, clients, next, onSeen }: LoadOptions): Promise<Seen[]> {
+  const agent = new Agent({ keepAlive: true });
+  const all: Seen[] = [];
+  const work = async (client: Client): Promise<void> => {
+    for (let wanted = next(); wanted !== undefined; wanted = next()) {
+      const seen = await ask(api, agent, client, wanted).seen;
+      all.push(seen);
+      onSeen?.(seen);
+      if (seen.refusal === 'InferenceConcurrencyLimitedError') await pause(pauseMs);
+    }
+  };
+  await Promise.all(clients.map(work));
+  agent.destroy();
+  return all;
+}

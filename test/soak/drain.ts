@@ -1,0 +1,105 @@
+/**
+ * Scenario 3: a gateway told to end while streams run. Readiness is lost at once, requests are taken until the drain
+ * delay is over, streams within the drain time end as if nothing had happened, longer ones are cut, and a second signal
+ * ends everything at once.
+ */
+import { Agent } from 'node:http';
+import { setTimeout as pause } from 'node:timers/promises';
+import { ask, type Seen } from './clients.ts';
+import { eventually, metric, type SoakFleet, type SoakGateway } from './fleet.ts';
+
+/** `short`: the streams fit into the drain time. `long`: they do not. `twice`: long ones, and a second signal. */
+export type DrainKind = 'short' | 'long' | 'twice';
+
+export interface DrainFigures {
+  readonly streams: number;
+  readonly completed: number;
+  /** Ended without a terminator. */
+  readonly cut: number;
+  readonly billed: number;
+  /** From the signal until readiness was seen lost. */
+  readonly unreadyMs: number;
+  /** A new connection was served after readiness was lost. */
+  readonly servedWhileUnready: boolean;
+  /** From the signal until the process had ended. */
+  readonly endedMs: number;
+  readonly exitCode: number | null;
+}
+
+const delaySeconds = 1;
+const timeoutSeconds = { short: 5, long: 1, twice: 60 } as const;
+/** The nodes say a thousand words a second. */
+const words = { short: 2500, long: 30_000, twice: 30_000 } as const;
+const secondSignalMs = 500;
+const streamCount = 30;
+
+export async function drain(fleet: SoakFleet, kind: DrainKind): Promise<DrainFigures> {
+  await fleet.healNodes();
+  const rowsBefore = (await fleet.usageRows()).length;
+  const times = ['--drain-delay', String(delaySeconds), '--drain-timeout', String(timeoutSeconds[kind])];
+  // Far above what a busy machine makes a node wait, so that only the drain ends a stream.
+  const waits = ['--first-event-timeout', '30', '--idle-timeout', '30'];
+  const gateway = await fleet.gateway(`drain-${kind}`, ...times, ...waits);
+  const clients = fleet.clients.filter((client) => !fleet.narrow.includes(client)).slice(0, streamCount);
+  const agent = new Agent({ keepAlive: true });
+  const wanted = { kind: 'stream', words: words[kind], leavesMs: undefined } as const;
+  const asked = clients.map((client) => ask(gateway.ready.api, agent, client, wanted));
+  await Promise.all(asked.map(({ head }) => head));
+  const signalledMs = performance.now();
+  let endedMs = 0;
+  const ended = gateway.end('SIGTERM').then(() => {
+    endedMs = performance.now() - signalledMs;
+  });
+  const { unreadyMs, served } = await whileDraining(fleet, gateway, kind);
+  if (kind === 'twice') {
+    await pause(Math.max(0, secondSignalMs - (performance.now() - signalledMs)));
+    gateway.child.kill('SIGTERM');
+  }
+  const seen = await Promise.all(asked.map((one) => one.seen));
+  await ended;
+  agent.destroy();
+  await shipRest(fleet, kind);
+  const ids = new Set(seen.map(({ requestId }) => requestId));
+  const rows = (await fleet.usageRows()).slice(rowsBefore);
+  return {
+    streams: seen.length,
+    completed: seen.filter(({ completed }) => completed).length,
+    cut: seen.filter(wasCut).length,
+    billed: rows.filter(({ requestId }) => ids.has(requestId)).length,
+    unreadyMs: Math.round(unreadyMs),
+    servedWhileUnready: served,
+    endedMs: Math.round(endedMs),
+    exitCode: gateway.child.exitCode,
+  };
+}
+
+/** How long readiness lasted after the signal, and whether a new connection is served after that. */
+async function whileDraining(
+  fleet: SoakFleet,
+  { ready }: SoakGateway,
+  kind: DrainKind,
+): Promise<{ unreadyMs: number; served: boolean }> {
+  const startMs = performance.now();
+  await eventually(async () => (await fetch(`${ready.metrics}/readyz`)).status === 503);
+  const unreadyMs = performance.now() - startMs;
+  const client = fleet.clients.at(-1);
+  if (client === undefined || kind !== 'short') return { unreadyMs, served: false };
+  const agent = new Agent({ keepAlive: false });
+  const { completed } = await ask(ready.api, agent, client, {
+    kind: 'whole',
+    words: 5,
+    leavesMs: undefined,
+  }).seen;
+  return { unreadyMs, served: completed };
+}
+
+/** A second start ships what the first one may have left behind. */
+async function shipRest(fleet: SoakFleet, kind: DrainKind): Promise<void> {
+  const again = await fleet.gateway(`drain-${kind}`);
+  await eventually(async () => (await metric(again, 'headgate_outbox_rows')) === 0);
+  await again.end();
+}
+
+function wasCut({ status, whole, left }: Seen): boolean {
+  return status === 200 && !whole && !left;
+}

@@ -1,0 +1,56 @@
+/**
+ * How the nodes of a soak fail: about every fifth request, each time in another way, and now and then a node that takes
+ * no connections at all. None of these answers may ever reach a client as a whole one.
+ */
+import type { Behaviour, Fault } from '../../node/sim/behaviour.ts';
+import type { SoakFleet } from './fleet.ts';
+
+const spoilt: readonly Fault[] = [
+  { kind: 'refuse' },
+  { kind: 'stall' },
+  { kind: 'stall-after', afterEvents: 2 },
+  { kind: 'stall-after', afterEvents: 2, commentEveryMs: 20 },
+  { kind: 'status', status: 500 },
+  { kind: 'error-frame-then-done', afterEvents: 2 },
+  { kind: 'finish-abort', finishReason: 'abort' },
+  { kind: 'cut', afterEvents: 3, reset: false },
+  { kind: 'cut', afterEvents: 3, reset: true },
+  { kind: 'clean-end-without-done', afterEvents: 3 },
+  { kind: 'garbage', afterEvents: 1 },
+];
+/** Right, but so late that the gateway may have given up; not counted as spoilt. */
+const late: Fault = { kind: 'latency', firstTokenMs: 300, betweenTokensMs: 5 };
+const everyNth = 60;
+const outageEveryMs = 2_000;
+const outageMs = 300;
+
+function failing(shift: number): Pick<Behaviour, 'rules'> {
+  const rules = [...spoilt, late].map((fault, index) => ({
+    match: {
+      afterRequests: index + shift,
+      everyNth,
+      // Embeddings have no finish that could be none.
+      ...(fault.kind === 'finish-abort' && { path: '/v1/chat/completions' }),
+    },
+    fault,
+  }));
+  return { rules };
+}
+
+/** Makes the nodes fail until the returned function is called; that one heals them and gives the number of outages. */
+export async function failNodes(fleet: SoakFleet): Promise<() => Promise<number>> {
+  await Promise.all(fleet.nodes.map((node, index) => node.behave(failing(index))));
+  let outages = 0;
+  let outage: Promise<unknown> = Promise.resolve();
+  const timer = setInterval(() => {
+    const at = outages++ % fleet.nodes.length;
+    const connections = { mode: 'refused', forMs: outageMs } as const;
+    outage = fleet.nodes[at]?.behave({ ...failing(at), connections }) ?? outage;
+  }, outageEveryMs);
+  return async () => {
+    clearInterval(timer);
+    await outage;
+    await fleet.healNodes();
+    return outages;
+  };
+}

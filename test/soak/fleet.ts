@@ -1,0 +1,224 @@
+/**
+ * The fleet of a soak, of real processes: an embedded log, a control plane, three simulated nodes, and gateways as the
+ * scenarios start them. It also reads the other two accounts: what the nodes finished, and what stands on the usage log.
+ */
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { DevAdmin } from '../../cli/processes/dev-admin.ts';
+import type { Behaviour } from '../../node/sim/behaviour.ts';
+import type { EndedExchange, SimStats } from '../../node/sim/ledger.ts';
+import type { UsageRow } from '../../schemas/usage.ts';
+import { usageLogAt } from '../../shared/usage/open-usage.ts';
+import { UsageReplicator } from '../../shared/usage/usage-replicator.ts';
+import { openUsageStore } from '../../shared/usage/usage-store.ts';
+import { type Started, startProcess } from '../support/processes.ts';
+import type { Client } from './clients.ts';
+
+const token = 'soak-test-operator-token';
+const nodeCount = 3;
+/** Every eighth client belongs to the organisation whose tier carries few requests at once. */
+export const clientCount = 64;
+/** In-flight units of the narrow tier. */
+export const narrowUnits = 8;
+const tokensPerSecond = 1000;
+
+export interface GatewayReady {
+  readonly api: string;
+  readonly metrics: string;
+  readonly pid: number;
+}
+export type SoakGateway = Started<GatewayReady>;
+
+export interface OrganisationTotals {
+  readonly totalTokens: number;
+  readonly requests: number;
+}
+
+/** One simulated node, and a list of all inference requests that it ended. */
+class SoakNode {
+  readonly url: string;
+  readonly ended: EndedExchange[] = [];
+  readonly #known = new Set<string>();
+
+  constructor(url: string) {
+    this.url = url;
+  }
+
+  async stats(): Promise<SimStats> {
+    return (await (await fetch(`${this.url}/sim/stats`)).json()) as SimStats;
+  }
+
+  /** Takes up what ended since the last call. Rejects where more had ended than a node keeps. */
+  async note(): Promise<void> {
+    const { exchanges } = await this.stats();
+    const fresh = exchanges.filter(({ id }) => id !== '' && !this.#known.has(id));
+    if (fresh.length >= 900) throw new Error('the node was asked too seldom what it did');
+    for (const exchange of fresh) {
+      this.#known.add(exchange.id);
+      this.ended.push(exchange);
+    }
+  }
+
+  /** False where the node takes no connections at the moment. */
+  async behave(behaviour: Partial<Behaviour>): Promise<boolean> {
+    const sent = await fetch(`${this.url}/sim/behaviour`, {
+      method: 'PUT',
+      body: JSON.stringify(behaviour),
+    }).catch(() => undefined);
+    return sent?.ok ?? false;
+  }
+}
+
+export class SoakFleet {
+  readonly dir = mkdtempSync(join(tmpdir(), 'headgate-soak-'));
+  readonly logUrl = `sqlite:${join(this.dir, 'log')}`;
+  readonly nodes: SoakNode[] = [];
+  /** Each with a model of its own; the narrow ones are every eighth. */
+  clients: Client[] = [];
+  narrow: Client[] = [];
+  #admin: DevAdmin | undefined;
+  readonly #running: Started<unknown>[] = [];
+  #files = 0;
+
+  static async start(): Promise<SoakFleet> {
+    const fleet = new SoakFleet();
+    try {
+      await fleet.#open();
+      return fleet;
+    } catch (error) {
+      await fleet.end();
+      throw error;
+    }
+  }
+
+  /** A gateway with short time-outs towards the nodes. The same name means the same data folder. */
+  async gateway(name: string, ...more: string[]): Promise<SoakGateway> {
+    const waits = ['--connect-timeout', '0.5', '--first-event-timeout', '0.4', '--idle-timeout', '0.4'];
+    const drain = ['--drain-delay', '0', '--drain-timeout', '5'];
+    const data = ['--data', join(this.dir, name), '--name', name];
+    return this.#start('gateway', name, [...this.#common, ...data, ...waits, ...drain, ...more]);
+  }
+
+  /** A further control plane, which folds the usage log from nothing. */
+  async controlPlane(name: string): Promise<DevAdmin> {
+    const args = [...this.#common, '--data', join(this.dir, name), '--name', name];
+    const { ready } = await this.#start<{ admin: string }>('control-plane', name, args);
+    return new DevAdmin(ready.admin, token);
+  }
+
+  /** What the control plane that has been there from the beginning says. */
+  totals(organisation: string, admin = this.#admin): Promise<OrganisationTotals> {
+    if (admin === undefined) throw new Error('the fleet has not started');
+    return admin.call('GET', `/usage?organisation=${organisation}`);
+  }
+
+  /** Every row that a fresh fold of the usage log gives, in the order of the log. */
+  async usageRows(): Promise<UsageRow[]> {
+    const store = openUsageStore(join(this.dir, `rows-${this.#files++}.db`), { keepRows: true });
+    const replicator = new UsageReplicator({ store, ...usageLogAt(this.logUrl) });
+    replicator.start();
+    try {
+      if (!(await replicator.caughtUp(60_000))) throw new Error('the usage log could not be read to its end');
+      if (store.parkedRows > 0) throw new Error(`${store.parkedRows} rows wait for others that are missing`);
+      const { repeated: _, applied, parked: __, ...wrong } = store.counts;
+      if (Object.values(wrong).some((count) => count > 0)) throw new Error(JSON.stringify(wrong));
+      return store.requests({ limit: applied + 1 }).map(({ row }) => row);
+    } finally {
+      await replicator.stop();
+      store.close();
+    }
+  }
+
+  async note(): Promise<void> {
+    // A node that takes no connections keeps what it did until it does again.
+    await Promise.all(this.nodes.map((node) => node.note().catch(ignoreUnreachable)));
+  }
+
+  /** By model, how many answers the nodes wrote in full. */
+  async finished(): Promise<Map<string, number>> {
+    await this.note();
+    const counts = new Map<string, number>();
+    for (const { ended } of this.nodes)
+      for (const { model, outcome } of ended)
+        if (outcome === 'completed') counts.set(model, (counts.get(model) ?? 0) + 1);
+    return counts;
+  }
+
+  async healNodes(): Promise<void> {
+    await eventually(async () =>
+      (await Promise.all(this.nodes.map((node) => node.behave({})))).every(Boolean),
+    );
+  }
+
+  async end(): Promise<void> {
+    await Promise.all(this.#running.map((one) => one.end('SIGKILL')));
+    rmSync(this.dir, { recursive: true, force: true });
+  }
+
+  get #common(): string[] {
+    return ['--log', this.logUrl, '--port', '0', '--metrics-port', '0'];
+  }
+
+  async #start<Ready>(kind: string, name: string, args: readonly string[]): Promise<Started<Ready>> {
+    const env = { HEADGATE_OPERATOR_TOKEN: token };
+    const started = await startProcess<Ready>({ dir: this.dir, name, args: [kind, ...args], env });
+    this.#running.push(started);
+    return started;
+  }
+
+  async #open(): Promise<void> {
+    const models = Array.from({ length: clientCount }, (_, index) => `m-${index}`);
+    const pace = ['--tokens-per-second', String(tokensPerSecond), '--models', models.join()];
+    for (let index = 0; index < nodeCount; index++) {
+      const args = ['--port', '0', ...pace];
+      const { ready } = await this.#start<{ metrics: string }>('sim-node', `node-${index}`, args);
+      this.nodes.push(new SoakNode(ready.metrics));
+    }
+    const admin = await this.controlPlane('control-plane');
+    this.#admin = admin;
+    await admin.apply({
+      version: 1,
+      // Half of the narrow organisation's clients ask for models that weigh more than one.
+      models: models.map((id, index) => ({ id, family: 'echo', weight: index % 16 === 0 ? 3 : 1 })),
+      tiers: [
+        { id: 'Narrow', concurrency: narrowUnits, models: '*' },
+        { id: 'Wide', models: '*' },
+      ],
+      pool: {
+        models,
+        nodes: this.nodes.map(({ url }, index) => ({ id: `pool-${index}`, url, dialect: 'vllm' })),
+      },
+      organisations: [
+        { id: 'narrow', name: 'Narrow', tier: 'Narrow' },
+        { id: 'wide', name: 'Wide', tier: 'Wide' },
+      ],
+    });
+    const { value: narrowKey } = await admin.createKey('narrow', 'soak');
+    const { value: wideKey } = await admin.createKey('wide', 'soak');
+    this.clients = models.map((model, index) => ({ model, key: index % 8 === 0 ? narrowKey : wideKey }));
+    this.narrow = this.clients.filter(({ key }) => key === narrowKey);
+    await eventually(async () => (await admin.nodes()).every(({ up }) => up), 30_000);
+  }
+}
+
+function ignoreUnreachable(error: unknown): void {
+  if (!(error instanceof TypeError)) throw error;
+}
+
+/** One metric of a gateway without labels. */
+export async function metric({ ready }: SoakGateway, name: string): Promise<number> {
+  const text = await (await fetch(`${ready.metrics}/metrics`)).text();
+  const value = new RegExp(`^${name} (\\S+)$`, 'm').exec(text)?.[1];
+  if (value === undefined) throw new Error(`there is no metric ${name}`);
+  return Number(value);
+}
+
+/** Asks until it is so; rejects after the time-out. */
+export async function eventually(isSo: () => Promise<boolean>, timeoutMs = 10_000): Promise<void> {
+  const until = performance.now() + timeoutMs;
+  while (!(await isSo())) {
+    if (performance.now() > until) throw new Error(`still not so after ${timeoutMs} ms: ${isSo}`);
+    await new Promise((resolve) => setTimeout(resolve, 25));
+  }
+}

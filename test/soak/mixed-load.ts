@@ -1,0 +1,124 @@
+/**
+ * Scenario 1: many requests with clients that leave, nodes that fail and waits that run out. Afterwards no slot is taken,
+ * the tier that carries few requests at once carries all of them, memory and descriptors are what they were after the
+ * warm-up, and the three accounts agree.
+ */
+import { readdirSync } from 'node:fs';
+import { Agent } from 'node:http';
+import { rssMegabytes } from '../../bench/support/cpu.ts';
+import { type Settled, settle } from './accounts.ts';
+import { ask, load, randomFrom, type Seen, wantedFrom } from './clients.ts';
+import { failNodes } from './faults.ts';
+import { eventually, metric, narrowUnits, type SoakFleet, type SoakGateway } from './fleet.ts';
+
+export interface MixedLoadOptions {
+  readonly requests: number;
+  readonly seed: number;
+  readonly say?: (progress: string) => void;
+}
+
+export interface MixedLoadFigures {
+  readonly settled: Settled;
+  readonly outcomes: Readonly<Record<string, number>>;
+  readonly outages: number;
+  readonly seconds: number;
+  /** Resident memory of the gateway after each twentieth of the requests, MB. */
+  readonly rssMegabytes: readonly number[];
+  readonly inFlightUnits: number;
+  /** Open files and sockets of the gateway before the load, and when it was over; connections to nodes are kept a while. */
+  readonly descriptors: readonly [number, number];
+  /** How many of one more than its tier carries were admitted of the narrow organisation, twice in a row. */
+  readonly admitted: readonly [number, number];
+}
+
+const sampleCount = 20;
+
+export async function mixedLoad(fleet: SoakFleet, options: MixedLoadOptions): Promise<MixedLoadFigures> {
+  const { requests, seed, say } = options;
+  const rowsBefore = (await fleet.usageRows()).length;
+  const finishedBefore = await fleet.finished();
+  const gateway = await fleet.gateway('mixed-load');
+  const descriptorsBefore = descriptors(gateway);
+  const random = randomFrom(seed);
+  const rss: number[] = [];
+  const started = performance.now();
+  let done = 0;
+  let left = requests;
+  const onSeen = (): void => {
+    if (++done % Math.ceil(requests / sampleCount) !== 0) return;
+    rss.push(Math.round(rssMegabytes(gateway.ready.pid)));
+    say?.(
+      `${done} of ${requests} requests, ${Math.round((performance.now() - started) / 1000)} s, ${rss.at(-1)} MB`,
+    );
+  };
+  const noting = setInterval(() => void fleet.note(), 250);
+  const heal = await failNodes(fleet);
+  const seen = await load({
+    api: gateway.ready.api,
+    clients: fleet.clients,
+    next: () => (left-- > 0 ? wantedFrom(random) : undefined),
+    onSeen,
+  });
+  const seconds = (performance.now() - started) / 1000;
+  clearInterval(noting);
+  const outages = await heal();
+  await eventually(async () => (await metric(gateway, 'headgate_limiter_in_flight_units')) === 0).catch(
+    () => undefined,
+  );
+  const inFlightUnits = await metric(gateway, 'headgate_limiter_in_flight_units');
+  await eventually(async () => (await metric(gateway, 'headgate_outbox_rows')) === 0);
+  const settled = settle({
+    seen,
+    rows: (await fleet.usageRows()).slice(rowsBefore),
+    finished: difference(await fleet.finished(), finishedBefore),
+  });
+  const admitted = [await admits(fleet, gateway), await admits(fleet, gateway)] as const;
+  const figures = {
+    settled,
+    outcomes: outcomesOf(seen),
+    outages,
+    seconds,
+    rssMegabytes: rss,
+    inFlightUnits,
+    descriptors: [descriptorsBefore, descriptors(gateway)] as const,
+    admitted,
+  };
+  await gateway.end();
+  return figures;
+}
+
+function descriptors({ ready }: SoakGateway): number {
+  return readdirSync(`/proc/${ready.pid}/fd`).length;
+}
+
+/** Sends one request more than the narrow tier carries, all of them long; how many of them are let in. */
+async function admits(fleet: SoakFleet, gateway: SoakGateway): Promise<number> {
+  const agent = new Agent({ keepAlive: false });
+  const light = fleet.narrow[1];
+  if (light === undefined) throw new Error('the narrow organisation has too few clients');
+  const asked = Array.from({ length: narrowUnits + 1 }, () =>
+    ask(gateway.ready.api, agent, light, { kind: 'stream', words: 20_000, leavesMs: undefined }),
+  );
+  const statuses = await Promise.all(asked.map(({ head }) => head));
+  for (const one of asked) one.leave();
+  await Promise.all(asked.map(({ seen }) => seen));
+  await eventually(async () => (await metric(gateway, 'headgate_limiter_in_flight_units')) === 0);
+  return statuses.filter((status) => status === 200).length;
+}
+
+function outcomesOf(seen: readonly Seen[]): Record<string, number> {
+  const counts: Record<string, number> = {};
+  for (const { completed, left, refusal } of seen) {
+    const outcome = completed ? 'completed' : left ? 'left by the client' : (refusal ?? 'cut');
+    counts[outcome] = (counts[outcome] ?? 0) + 1;
+  }
+  return counts;
+}
+
+/** What was counted since. */
+export function difference(
+  now: ReadonlyMap<string, number>,
+  before: ReadonlyMap<string, number>,
+): Map<string, number> {
+  return new Map([...now].map(([model, count]) => [model, count - (before.get(model) ?? 0)]));
+}

@@ -1,0 +1,70 @@
+// Goal: under clients that leave, nodes that fail and gateways that die nothing leaks and nothing is billed wrongly.
+// Method: the scenarios of `npm run soak` in their short form, against real processes. SEED repeats the clients' choices.
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { drain } from './drain.ts';
+import { clientCount, SoakFleet } from './fleet.ts';
+import { kills } from './kills.ts';
+import { mixedLoad } from './mixed-load.ts';
+
+const seed = Number(process.env['SEED'] ?? Date.now() % 1_000_000);
+const log = (figures: object): void => void process.stdout.write(`SEED=${seed} ${JSON.stringify(figures)}\n`);
+let fleet: SoakFleet;
+
+beforeAll(async () => {
+  fleet = await SoakFleet.start();
+});
+afterAll(() => fleet.end());
+
+test('Events: 3 000 requests with clients that leave and nodes that fail leak no slot and are billed as delivered', async () => {
+  const figures = await mixedLoad(fleet, { requests: 3000, seed });
+  log(figures);
+  const { settled, outcomes, admitted, descriptors } = figures;
+  expect(settled.faults).toEqual([]);
+  expect(settled.missing).toBe(0);
+  expect(settled.clients).toBeGreaterThan(1000);
+  expect(outcomes['left by the client']).toBeGreaterThan(100);
+  expect(outcomes['cut']).toBeGreaterThan(20);
+  expect(outcomes['InferenceUnavailableError']).toBeGreaterThan(20);
+  expect(outcomes['InferenceConcurrencyLimitedError']).toBeGreaterThan(0);
+  expect(figures.inFlightUnits).toBe(0);
+  expect(admitted).toEqual([8, 8]);
+  expect(descriptors[1] - descriptors[0]).toBeLessThan(2 * clientCount);
+});
+
+test('Events: a gateway killed eight times under load bills no more than was finished, and forgets only the last moments', async () => {
+  const figures = await kills(fleet, { kills: 8, seed });
+  log(figures);
+  const { settled, missingAgesMs, totals } = figures;
+  expect(settled.faults).toEqual([]);
+  expect(settled.rows).toBeLessThanOrEqual(settled.nodes);
+  expect(settled.rows).toBeGreaterThan(200);
+  // 10 ms, and what a busy machine adds to a timer and to what a client sees.
+  expect(missingAgesMs[0] ?? 0).toBeLessThan(60);
+  expect(totals[1]).toEqual(totals[0]);
+  expect(totals[2]).toEqual(totals[0]);
+});
+
+test('a gateway told to end loses readiness at once, serves on meanwhile, and cuts no stream within the drain time', async () => {
+  const figures = await drain(fleet, 'short');
+  log(figures);
+  expect(figures).toMatchObject({ cut: 0, completed: figures.streams, billed: figures.streams, exitCode: 0 });
+  expect(figures.unreadyMs).toBeLessThan(500);
+  expect(figures.servedWhileUnready).toBe(true);
+  // Streams are not waited for longer than they last.
+  expect(figures.endedMs).toBeLessThan(4500);
+});
+
+test('Events: streams longer than the drain time are cut without a terminator, and are not billed', async () => {
+  const figures = await drain(fleet, 'long');
+  log(figures);
+  expect(figures).toMatchObject({ cut: figures.streams, completed: 0, billed: 0, exitCode: 0 });
+  expect(figures.endedMs).toBeGreaterThan(1900);
+  expect(figures.endedMs).toBeLessThan(4500);
+});
+
+test('a second signal ends a gateway at once, its streams with it', async () => {
+  const figures = await drain(fleet, 'twice');
+  log(figures);
+  expect(figures).toMatchObject({ cut: figures.streams, completed: 0, billed: 0, exitCode: 130 });
+  expect(figures.endedMs).toBeLessThan(1400);
+});
