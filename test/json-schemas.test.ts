@@ -1,0 +1,32 @@
+import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { expect, test } from 'vitest';
+import { jsonSchemaFiles } from './support/json-schemas.ts';
+
+const folder = new URL('../schemas/json/', import.meta.url);
+const files = jsonSchemaFiles();
+
+// `HEADGATE_WRITE_SCHEMAS=1 npx vitest run test/json-schemas.test.ts` writes them anew after a schema was changed on purpose.
+if (process.env['HEADGATE_WRITE_SCHEMAS'] === '1') {
+  mkdirSync(folder, { recursive: true });
+  for (const [file, text] of Object.entries(files)) writeFileSync(new URL(file, folder), text);
+}
+
+test.each(Object.keys(files))('schemas/json/%s is what the zod schema gives', (file) => {
+  expect(readFileSync(new URL(file, folder), 'utf8')).toBe(files[file]);
+});
+
+test('schemas/json holds nothing else', () => {
+  expect(readdirSync(folder).sort()).toEqual(Object.keys(files).sort());
+});
+
+test('every event type is in the schema file, with its version', () => {
+  const events = JSON.parse(readFileSync(new URL('events.json', folder), 'utf8')) as Record<
+    string,
+    { version: number; data: object }
+  >;
+  expect(Object.keys(events)).toContain('key.revoked');
+  for (const [type, { version, data }] of Object.entries(events)) {
+    expect([type, version]).toEqual([type, expect.any(Number)]);
+    expect(data).toMatchObject({ type: 'object', additionalProperties: false });
+  }
+});

@@ -1,0 +1,34 @@
+/** The JSON Schema files of schemas/json, made from the zod schemas: one a document that crosses a process border. */
+import { z } from 'zod';
+import { bodySchemas } from '../../schemas/commands.ts';
+import { commitSchema } from '../../schemas/commit.ts';
+import { type EventTypeName, eventTypes, writerSchema } from '../../schemas/events.ts';
+import { fleetSchema } from '../../schemas/fleet.ts';
+import { refusalKinds } from '../../schemas/refusals.ts';
+import { statusSchema } from '../../schemas/status.ts';
+import { usageRowSchema } from '../../schemas/usage.ts';
+
+function schemaOf(schema: z.ZodType, title: string): object {
+  return { title, ...z.toJSONSchema(schema, { io: 'input', unrepresentable: 'any' }) };
+}
+
+/** File name → its text. */
+export function jsonSchemaFiles(): Record<string, string> {
+  const events = Object.entries(eventTypes).map(([type, { version, critical }]) => [
+    type,
+    { version, critical, data: schemaOf(writerSchema(type as EventTypeName), type) },
+  ]);
+  const commands = Object.entries(bodySchemas).map(([name, schema]) => [name, schemaOf(schema, name)]);
+  const documents: Record<string, object> = {
+    'commit.json': schemaOf(commitSchema, 'One record of the control log'),
+    'events.json': Object.fromEntries(events),
+    'commands.json': Object.fromEntries(commands),
+    'fleet.json': schemaOf(fleetSchema, 'The fleet file'),
+    'status.json': schemaOf(statusSchema, 'What a process reports of itself'),
+    'usage.json': schemaOf(usageRowSchema, 'Usage of one completed request'),
+    'refusals.json': refusalKinds,
+  };
+  return Object.fromEntries(
+    Object.entries(documents).map(([file, document]) => [file, `${JSON.stringify(document, null, 2)}\n`]),
+  );
+}
