@@ -10,7 +10,7 @@ export default defineConfig({
           ...shared,
           name: 'unit',
           include: ['**/*.test.ts'],
-          exclude: [...shared.exclude, '**/*.{process,kafka,engine}.test.ts'],
+          exclude: [...shared.exclude, '**/*.{process,kafka,engine,clients}.test.ts'],
         },
       },
       // Real processes of the built service, killed and restarted.
@@ -30,6 +30,16 @@ export default defineConfig({
           name: 'kafka',
           include: ['**/*.kafka.test.ts'],
           testTimeout: 180_000,
+          fileParallelism: false,
+        },
+      },
+      // Client libraries of many versions, installed apart by test/clients/install.mjs.
+      {
+        test: {
+          ...shared,
+          name: 'clients',
+          include: ['**/*.clients.test.ts'],
+          testTimeout: 120_000,
           fileParallelism: false,
         },
       },

@@ -1,0 +1,155 @@
+/**
+ * The fleet that real clients are tried against: the fleet of the specification tests, organisations that meet each refusal,
+ * a stack switched to the other surface, and a port of its own for the stacks. Everything is reached through counting wires.
+ */
+import { parseBehaviour } from '../../node/sim/behaviour.ts';
+import type { RefusalType } from '../../schemas/refusals.ts';
+import { chat } from '../support/api.ts';
+import { startFleet, type TestFleet } from '../support/fleet.ts';
+import { type Held, hold } from '../support/held.ts';
+import { specFleet, stacks } from '../support/spec-fleet.ts';
+import { openWire, type Wire } from './wire.ts';
+
+/** Of acme, on the Anthropic surface; serves echo-large. */
+export const switchedStack = 'stk-calm-otter-5c5c';
+
+/** Where a client is pointed and with which key. */
+export interface Target {
+  readonly url: string;
+  readonly key: string;
+}
+
+/** Sends a client into one refusal; `words` is how long its message must be. */
+export interface Trap extends Target {
+  readonly model: string;
+  readonly words: number;
+}
+
+export type TrappedType = Exclude<
+  RefusalType,
+  | 'InferenceRateLimitedError'
+  | 'NotFoundError'
+  | 'PayloadTooLargeError'
+  | 'InternalError'
+  | 'UnsupportedShapeError'
+>;
+
+export interface ClientFleet {
+  readonly fleet: TestFleet;
+  readonly shared: Wire;
+  /** The port of acme's stack. */
+  readonly stack: Wire;
+  /** The port of acme's stack on the Anthropic surface. */
+  readonly switched: Wire;
+  /** Of the organisation with a node and stacks of its own, on the top tier. */
+  readonly acme: string;
+  /** Of an organisation that has the pool alone. */
+  readonly pooled: string;
+  readonly traps: Readonly<Record<Exclude<TrappedType, 'InferenceConcurrencyLimitedError'>, Trap>>;
+  /** A key whose one slot is taken until `held` leaves. */
+  occupied(): Promise<{ key: string; held: Held }>;
+  /** A key of a new organisation on the tier. */
+  keyOn(tier: string): Promise<{ key: string; organisation: string }>;
+  /** Forgets what the wires saw, and heals the nodes. */
+  reset(): void;
+  close(): Promise<void>;
+}
+
+const healthy = parseBehaviour({});
+
+export async function startClientFleet(): Promise<ClientFleet> {
+  const fleet = await startFleet({
+    gateway: {
+      whenStale: 'serve',
+      stackPorts: [stacks.otter, switchedStack].map((stack) => ({ stack, port: 0 })),
+    },
+    fleet: fleetWithTiers,
+  });
+  const key = async (organisation: string): Promise<string> => (await fleet.key(organisation)).value;
+  const [acme, birch, cedar] = await Promise.all([key('acme'), key('birch'), key('cedar')]);
+  let organisations = 0;
+  const keyOn = async (tier: string): Promise<{ key: string; organisation: string }> => {
+    const id = `caller-${++organisations}`;
+    await fleet.admin.call('POST', '/organisations', { id, name: id, tier });
+    const value = await key(id);
+    await fleet.settle();
+    return { key: value, organisation: id };
+  };
+  const [thrifty, narrow, pooled] = [await keyOn('Thrifty'), await keyOn('Narrow'), await keyOn('Pro')];
+  const portOf = (stack: string): number =>
+    Number(new URL(fleet.gateways[0]?.stacks.find((at) => at.stack === stack)?.url ?? '').port);
+  const [shared, stack, switched] = (await Promise.all(
+    [fleet.port(), portOf(stacks.otter), portOf(switchedStack)].map(openWire),
+  )) as [Wire, Wire, Wire];
+  await chat({ port: fleet.port(), key: thrifty.key, model: 'echo-small' });
+  const at = (wire: Wire, as: string, model: string, words = 3): Trap => ({
+    url: wire.url,
+    key: as,
+    model,
+    words,
+  });
+  return {
+    fleet,
+    shared,
+    stack,
+    switched,
+    acme,
+    pooled: pooled.key,
+    traps: {
+      Unauthorized: at(shared, `${acme.slice(0, -1)}~`, 'echo-small'),
+      InferenceUnavailableError: at(shared, birch, 'echo-idle'),
+      ModelNotInPlanError: at(shared, cedar, 'echo-large'),
+      DedicatedOnlyModelError: at(shared, birch, 'echo-bare'),
+      TargetNotServingError: at(stack, birch, 'echo-large'),
+      InferenceUpsellError: at(shared, thrifty.key, 'echo-small'),
+      ContextWindowExceededError: at(shared, narrow.key, 'echo-small', 500),
+    },
+    keyOn,
+    occupied: async () => {
+      const one = await keyOn('Slim');
+      const node = fleet.nodes['pool-1'];
+      node.setBehaviour(parseBehaviour({ rules: [{ match: { times: 1 }, fault: { kind: 'stall' } }] }));
+      const held = await hold({ port: fleet.port(), key: one.key, model: 'echo-small', at: node });
+      return { key: one.key, held };
+    },
+    reset: () => {
+      for (const wire of [shared, stack, switched]) wire.restart();
+      for (const node of Object.values(fleet.nodes)) node.setBehaviour(healthy);
+    },
+    close: async () => {
+      await Promise.all([shared, stack, switched].map((wire) => wire.close()));
+      await fleet.close();
+    },
+  };
+}
+
+function fleetWithTiers(urls: Parameters<typeof specFleet>[0]): ReturnType<typeof specFleet> {
+  const base = specFleet(urls);
+  const models = ['echo-small'];
+  return {
+    ...base,
+    tiers: [
+      { id: 'Thrifty', monthlyTokens: 1, models },
+      { id: 'Narrow', contextTokens: 100, models },
+      { id: 'Slim', concurrency: 1, models },
+      { id: 'Minutely', requestsPerMinute: 1, models },
+      ...(base.tiers ?? []),
+    ],
+    organisations: (base.organisations ?? []).map((organisation) =>
+      organisation.id !== 'acme'
+        ? organisation
+        : {
+            ...organisation,
+            stacks: [
+              ...(organisation.stacks ?? []),
+              {
+                id: switchedStack,
+                surface: 'anthropic' as const,
+                models: ['echo-large'],
+                nodes: [{ id: 'acme-s2', url: urls['acme-s1'], dialect: 'vllm' as const }],
+              },
+            ],
+          },
+    ),
+  };
+}

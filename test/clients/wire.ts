@@ -1,0 +1,83 @@
+/**
+ * What a client really sends: a proxy of bytes in front of a port that notes each HTTP request that passes, and when.
+ * It changes nothing: ends and resets of a connection pass as they come. For one client at a time.
+ */
+import { once } from 'node:events';
+import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
+
+export interface Sighting {
+  readonly method: string;
+  readonly path: string;
+  /** Monotonic, ms. */
+  readonly atMs: number;
+}
+
+export interface Wire {
+  /** The base address of the API, through this wire. */
+  readonly url: string;
+  readonly sightings: readonly Sighting[];
+  /** Forgets what has passed, and gives the list that grows from here. */
+  restart(): void;
+  /** Calls back once, when an answer of this status passes. */
+  onAnswer(status: number, act: () => void): void;
+  close(): Promise<void>;
+}
+
+// On a kept connection it follows the last body without a line break.
+const requestLine = /(GET|POST|HEAD|PUT|DELETE|OPTIONS|PATCH) (\S+) HTTP\/1\.[01]\r\n/g;
+
+export async function openWire(port: number): Promise<Wire> {
+  let sightings: Sighting[] = [];
+  const waiting = new Map<string, () => void>();
+  const sockets = new Set<Socket>();
+  const note = (method = '', path = ''): void => {
+    sightings.push({ method, path, atMs: performance.now() });
+  };
+  const server = createServer((client) => {
+    const gateway = connect(port, '127.0.0.1');
+    join(client, gateway);
+    join(gateway, client);
+    for (const socket of [client, gateway]) sockets.add(socket.on('close', () => sockets.delete(socket)));
+    gateway.on('data', (chunk) => {
+      const status = /^HTTP\/1\.1 (\d{3}) /.exec(chunk.toString('latin1'))?.[1] ?? '';
+      waiting.get(status)?.();
+      waiting.delete(status);
+    });
+    let rest = '';
+    client.on('data', (chunk) => {
+      const text = rest + chunk.toString('latin1');
+      let seen = 0;
+      for (const match of text.matchAll(requestLine)) {
+        note(match[1], match[2]);
+        seen = match.index + match[0].length;
+      }
+      // A request line may come in two pieces.
+      rest = text.slice(Math.max(seen, text.length - 200));
+    });
+  }).listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  return {
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/v1`,
+    get sightings() {
+      return sightings;
+    },
+    restart: () => {
+      sightings = [];
+    },
+    onAnswer: (status, act) => {
+      waiting.set(String(status), act);
+    },
+    close: async () => {
+      for (const socket of sockets) socket.destroy();
+      server.close();
+      await once(server, 'close');
+    },
+  };
+}
+
+function join(from: Socket, to: Socket): void {
+  from.on('data', (chunk) => to.write(chunk));
+  from.on('end', () => to.end());
+  from.on('error', () => to.resetAndDestroy());
+  from.on('close', () => to.destroy());
+}
