@@ -8,7 +8,13 @@ import { randomUUID } from 'node:crypto';
 import { genesisPrev } from '../schemas/commit.ts';
 import { type KnownEvent, toStored } from '../schemas/events.ts';
 import { type CommitDraft, CommitTooLarge, composeCommit, recordHash } from '../shared/log/chain.ts';
-import { AppendUnknown, type ControlLog, LogUnavailable } from '../shared/log/control-log.ts';
+import {
+  AppendUnknown,
+  type ControlLog,
+  LogReplaced,
+  LogTruncated,
+  LogUnavailable,
+} from '../shared/log/control-log.ts';
 import type { Signer } from '../shared/log/signing.ts';
 import type { Replicator } from '../shared/snapshot/replicator.ts';
 import type { Snapshot } from '../shared/snapshot/snapshot.ts';
@@ -223,6 +229,10 @@ function asCommandError(error: unknown, id: string): unknown {
   if (error instanceof CommitTooLarge)
     return new CommandError('CommandTooLarge', error.message, { next: 'split it into smaller commands' });
   if (error instanceof AppendUnknown) return outcomeUnknown(id);
+  if (error instanceof LogTruncated || error instanceof LogReplaced)
+    return new CommandError('LogUnavailable', error.message, {
+      next: 'stop all control planes and restore the log: docs/operate.md, "The log was lost or cut"',
+    });
   if (error instanceof LogUnavailable)
     return new CommandError('LogUnavailable', `the control log cannot be reached: ${error.message}`, {
       next: 'try again when it is back; nothing was changed',

@@ -17,7 +17,7 @@ import { listenError, urlOf } from '../shared/process/listener.ts';
 import type { Logger } from '../shared/process/logger.ts';
 import { nodeCredentials } from '../shared/process/node-credentials.ts';
 import { foldVersion } from '../shared/snapshot/fold.ts';
-import { readLogId } from '../shared/snapshot/log-identity.ts';
+import { checkIdentity, readLogId } from '../shared/snapshot/log-identity.ts';
 import { openOrRebuild } from '../shared/snapshot/open-snapshot.ts';
 import { Replicator } from '../shared/snapshot/replicator.ts';
 import type { Snapshot } from '../shared/snapshot/snapshot.ts';
@@ -106,8 +106,9 @@ async function openState(
     onFault: (error) => logger.fatal({ err: error }, 'the fold stopped; see docs/operate for the way back'),
     onReach: (reachable, error) => logger.warn({ reachable, reason: error?.message }, 'control log'),
   });
-  replicator.start();
   try {
+    await checkIdentity(log, snapshot);
+    replicator.start();
     await createLog({ snapshot, replicator, log, signer }, `log-${randomUUID()}`, settings.name);
     await replicator.caughtUp(startTimeoutMs);
     const { signers } = snapshot.head;

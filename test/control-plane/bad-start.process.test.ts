@@ -1,0 +1,187 @@
+// Goal: what an operator gets wrong at start ends with an error that names the next step, and with nothing half done.
+import { spawnSync } from 'node:child_process';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { type AddressInfo, createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeEach, expect, test } from 'vitest';
+import { openLog } from '../../shared/log/open-log.ts';
+import { openDatabase } from '../../shared/sqlite.ts';
+import { startProcess } from '../support/processes.ts';
+
+const binary = new URL('../../dist/cli/headgate.js', import.meta.url).pathname;
+const root = mkdtempSync(join(tmpdir(), 'headgate-bad-start-'));
+afterAll(() => rmSync(root, { recursive: true, force: true }));
+const token = 'bad-start-operator-token';
+let dir: string;
+beforeEach(() => {
+  dir = mkdtempSync(join(root, 'case-'));
+});
+
+const plane = (): string[] => [
+  'control-plane',
+  '--log',
+  `sqlite:${dir}/log`,
+  '--data',
+  `${dir}/cp`,
+  '--name',
+  'cp',
+  '--port',
+  '0',
+  '--metrics-port',
+  '0',
+];
+const gateway = (): string[] => [
+  'gateway',
+  '--log',
+  `sqlite:${dir}/log`,
+  '--data',
+  `${dir}/gw`,
+  '--name',
+  'gw',
+  '--port',
+  '0',
+  '--metrics-port',
+  '0',
+];
+const env = { HEADGATE_OPERATOR_TOKEN: token };
+
+/** Runs to its end, which must come by itself. */
+function refused(
+  args: readonly string[],
+  more: Record<string, string> = {},
+): { status: number | null; stderr: string } {
+  const run = spawnSync(process.execPath, [binary, ...args], {
+    env: { ...process.env, ...env, HEADGATE_LOG_LEVEL: 'fatal', ...more },
+    timeout: 30_000,
+    encoding: 'utf8',
+  });
+  expect(run.signal).toBeNull();
+  return { status: run.status, stderr: run.stderr };
+}
+
+async function started(
+  args: readonly string[],
+): Promise<Awaited<ReturnType<typeof startProcess<{ admin: string }>>>> {
+  return startProcess<{ admin: string }>({ dir, name: 'process', args, env });
+}
+
+test('a taken port is named, with the flag that chooses another', async () => {
+  const server = createServer();
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const { port } = server.address() as AddressInfo;
+  const { status, stderr } = refused([...plane(), '--port', String(port)]);
+  expect(status).not.toBe(0);
+  expect(stderr).toContain(`127.0.0.1:${port} is taken`);
+  expect(stderr).toContain('--port');
+  server.close();
+});
+
+test('a data folder in use is refused, and free again once its process was killed', async () => {
+  const first = await started(plane());
+  const { status, stderr } = refused(plane());
+  expect(status).not.toBe(0);
+  expect(stderr).toMatch(/in use by another process.*--data/s);
+  await first.end('SIGKILL');
+  await (await started(plane())).end();
+});
+
+test('a missing operator token is asked for by the name of its variable', () => {
+  const { status, stderr } = refused(plane(), { HEADGATE_OPERATOR_TOKEN: '' });
+  expect(status).not.toBe(0);
+  expect(stderr).toContain('HEADGATE_OPERATOR_TOKEN');
+});
+
+test('an unwritable data folder is named', () => {
+  writeFileSync(join(dir, 'file'), '');
+  const args = plane().map((arg) => (arg === `${dir}/cp` ? join(dir, 'file', 'cp') : arg));
+  const { status, stderr } = refused(args);
+  expect(status).not.toBe(0);
+  expect(stderr).toMatch(/data folder .*--data/s);
+});
+
+test('a log that lost what was folded from it is refused by control plane and gateway, and nothing is served', async () => {
+  const first = await started(plane());
+  const call = (path: string, body: object): Promise<Response> =>
+    fetch(`${first.ready.admin}/admin/v1${path}`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' },
+      body: JSON.stringify(body),
+    });
+  expect((await call('/organisations', { id: 'acme', name: 'Acme' })).status).toBe(200);
+  const serving = await startProcess<{ api: string }>({
+    dir,
+    name: 'gateway',
+    args: [...gateway(), '--drain-delay', '0'],
+    env,
+  });
+  await serving.end();
+  await first.end();
+  const db = openDatabase(join(dir, 'log', 'headgate.control.db'), { durability: 'full' });
+  db.exec('DELETE FROM record WHERE "offset" = (SELECT max("offset") FROM record)');
+  db.close();
+  const { status, stderr } = refused(plane());
+  expect(status).not.toBe(0);
+  expect(stderr).toMatch(/log (ends before commit|no longer holds commit)/);
+});
+
+test('a log of junk and foreign records still gets its first commit, and skips the rest', async () => {
+  const log = await openLog(`sqlite:${dir}/log`, { topic: 'headgate.control' });
+  await log.append(Buffer.from('not a commit'));
+  await log.append(
+    Buffer.from(
+      JSON.stringify({
+        v: 1,
+        log: 'foreign',
+        seq: 7,
+        prev: '0'.repeat(64),
+        id: 'x',
+        at: '',
+        by: 'x',
+        events: [],
+      }),
+    ),
+  );
+  await log.close();
+  const first = await started(plane());
+  const status = (await (
+    await fetch(`${first.ready.admin}/admin/v1/status`, { headers: { authorization: `Bearer ${token}` } })
+  ).json()) as Record<string, unknown>;
+  expect(status).toMatchObject({ position: 1, skipped: 2 });
+  await first.end();
+});
+
+test('a damaged state.db is put aside and rebuilt from the log', async () => {
+  const first = await started(plane());
+  await fetch(`${first.ready.admin}/admin/v1/organisations`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' },
+    body: JSON.stringify({ id: 'acme', name: 'Acme' }),
+  });
+  await first.end();
+  writeFileSync(join(dir, 'cp', 'state.db'), 'these are not pages');
+  const again = await started(plane());
+  const organisation = await fetch(`${again.ready.admin}/admin/v1/organisations/acme`, {
+    headers: { authorization: `Bearer ${token}` },
+  });
+  expect(organisation.status).toBe(200);
+  expect(again.stderr()).toContain('put aside');
+  await again.end();
+});
+
+test('a fleet file with several faults is refused whole, each fault with its line and column', () => {
+  const file = join(dir, 'fleet.yaml');
+  writeFileSync(
+    file,
+    'version: 1\nmodels: [{ id: "a b", family: f }]\ntiers:\n  - { id: Gold, models: [ghost] }\norganisations:\n  - { id: ACME, name: x }\n',
+  );
+  const { status, stderr } = refused(['validate', '-f', file]);
+  expect(status).toBe(2);
+  for (const line of [2, 4, 6]) expect(stderr).toMatch(new RegExp(`fleet\\.yaml:${line}:\\d+ `));
+});
+
+test('an unknown kind of log is refused with what is supported', () => {
+  const { status, stderr } = refused(plane().map((arg) => (arg.startsWith('sqlite:') ? 'redis://x' : arg)));
+  expect(status).not.toBe(0);
+  expect(stderr).toContain('sqlite:FOLDER');
+});
