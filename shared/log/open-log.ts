@@ -4,6 +4,7 @@
  */
 import type { ControlLog, TopicAddress } from './control-log.ts';
 import { type EmbeddedLogOptions, openEmbeddedLog } from './embedded-log.ts';
+import type { KafkaPartitionOptions } from './kafka-partition-log.ts';
 import { MemoryLog, MemoryTopic } from './memory-log.ts';
 
 export type LogUrl =
@@ -19,7 +20,7 @@ export class LogUrlInvalid extends Error {
   override readonly name = 'LogUrlInvalid';
 }
 
-const supported = 'use sqlite:FOLDER, for example sqlite:./data/log';
+const supported = 'use sqlite:FOLDER, for example sqlite:./data/log, or kafka://host:port,host:port';
 
 /** Understands `sqlite:FOLDER`, `memory:NAME` and `kafka://host:port,…`. Throws LogUrlInvalid. */
 export function parseLogUrl(url: string): LogUrl {
@@ -80,8 +81,27 @@ export async function openLog(
     case 'memory':
       return new MemoryLog(memoryTopic(`${parsed.name}/${topic}/${partition}`));
     case 'kafka':
-      throw new LogUrlInvalid(`this build cannot open a Kafka log; ${supported}`);
+      return await openKafka(parsed.brokers, { topic, partition, ...trimming(options) });
   }
+}
+
+/** kafkajs is loaded only where a Kafka log is opened. */
+async function openKafka(brokers: readonly string[], options: KafkaPartitionOptions): Promise<ControlLog> {
+  const { kafkaSettingsFrom, KafkaSettingsInvalid } = await import('./kafka-settings.ts');
+  const { openKafkaLog } = await import('./kafka-log.ts');
+  try {
+    return await openKafkaLog(brokers, kafkaSettingsFrom(process.env), options);
+  } catch (error) {
+    if (error instanceof KafkaSettingsInvalid) throw new LogUrlInvalid(error.message, { cause: error });
+    throw error;
+  }
+}
+
+function trimming({ keepSeconds, allowTrimmed }: OpenLogOptions) {
+  return {
+    ...(keepSeconds === undefined ? {} : { keepSeconds }),
+    ...(allowTrimmed === undefined ? {} : { allowTrimmed }),
+  };
 }
 
 function memoryTopic(name: string): MemoryTopic {

@@ -1,0 +1,161 @@
+/**
+ * The brokers as one process sees them: who leads which partition, and one connection to each broker for short questions,
+ * shared by all logs of the process. Tails and writers take connections of their own, because a broker answers the
+ * requests of one connection in order, and a waiting fetch would hold up all behind it.
+ * Nothing here retries or waits beyond a connection's own bounds; who asks decides how long it is worth it.
+ */
+import type { Dial, KafkaConnection, Place, TopicMetadata } from './kafka-connection.ts';
+import { KafkaFault } from './kafka-errors.ts';
+import type { KafkaSettings } from './kafka-settings.ts';
+
+/** Who leads what is asked again after this long, though no error said so. */
+const metadataAgeMsMax = 10_000;
+
+interface Address {
+  readonly host: string;
+  readonly port: number;
+}
+
+export interface Leader extends Address {
+  /** How many replicas the partition has. */
+  readonly replicas: number;
+}
+
+const clusters = new Map<string, KafkaCluster>();
+
+/** The one cluster of this process for these brokers and settings. Its users call `use` and `release`. */
+export function clusterOf(brokers: readonly string[], settings: KafkaSettings, dial: Dial): KafkaCluster {
+  const name = JSON.stringify([brokers, settings]);
+  const known = clusters.get(name);
+  if (known) return known;
+  const cluster = new KafkaCluster(brokers.map(parseAddress), dial, () => clusters.delete(name));
+  clusters.set(name, cluster);
+  return cluster;
+}
+
+/** `host:port`, an IPv6 host in brackets. */
+function parseAddress(broker: string): Address {
+  const colon = broker.lastIndexOf(':');
+  const host = broker.slice(0, colon).replace(/^\[(.*)\]$/, '$1');
+  return { host, port: Number(broker.slice(colon + 1)) };
+}
+
+export class KafkaCluster {
+  /** Checks of topics under way or passed, by topic. */
+  readonly checkedTopics = new Map<string, Promise<void>>();
+  readonly #seeds: readonly Address[];
+  readonly #dial: Dial;
+  readonly #onUnused: () => void;
+  readonly #asking = new Map<string, Promise<KafkaConnection>>();
+  readonly #topics = new Map<string, { metadata: Promise<TopicMetadata>; atMs: number }>();
+  /** Brokers to ask first: the last that answered. */
+  #known: readonly Address[] = [];
+  #users = 0;
+  #released = false;
+
+  constructor(seeds: readonly Address[], dial: Dial, onUnused: () => void) {
+    this.#seeds = seeds;
+    this.#dial = dial;
+    this.#onUnused = onUnused;
+  }
+
+  use(): void {
+    this.#users++;
+  }
+
+  /** The last user takes all connections with it. */
+  release(): void {
+    this.#users--;
+    if (this.#users > 0 || this.#released) return;
+    this.#released = true;
+    this.#onUnused();
+    for (const connection of this.#asking.values())
+      connection.then(
+        (made) => made.destroy(),
+        () => undefined,
+      );
+    this.#asking.clear();
+  }
+
+  /** Asks whichever broker answers. Rejects with KafkaFault. */
+  async anyBroker(): Promise<KafkaConnection> {
+    let fault: unknown = new KafkaFault('NO_BROKER', { kind: 'unsent' });
+    const tried = new Set<string>();
+    for (const address of [...this.#known, ...this.#seeds]) {
+      const name = `${address.host}:${address.port}`;
+      if (tried.has(name)) continue;
+      tried.add(name);
+      try {
+        return await this.ask(address);
+      } catch (error) {
+        fault = error;
+      }
+    }
+    throw fault;
+  }
+
+  /** The shared connection to a broker. Rejects with KafkaFault. */
+  async ask(address: Address): Promise<KafkaConnection> {
+    const name = `${address.host}:${address.port}`;
+    const made = this.#asking.get(name);
+    if (made !== undefined) {
+      const connection = await made;
+      if (connection.isOpen) return connection;
+      if (this.#asking.get(name) === made) this.#asking.delete(name);
+      return this.ask(address);
+    }
+    if (this.#released) throw new KafkaFault('CLOSED', { kind: 'unsent' });
+    const making = this.#dial(address);
+    this.#asking.set(name, making);
+    try {
+      return await making;
+    } catch (error) {
+      if (this.#asking.get(name) === making) this.#asking.delete(name);
+      throw error;
+    }
+  }
+
+  /** A new connection to a broker, which its user destroys. Rejects with KafkaFault. */
+  dial(address: Address): Promise<KafkaConnection> {
+    return this.#dial(address);
+  }
+
+  /** What the brokers say of a topic, at most 10 s old. Rejects with KafkaFault. */
+  async metadata(topic: string): Promise<TopicMetadata> {
+    const known = this.#topics.get(topic);
+    if (known && performance.now() - known.atMs < metadataAgeMsMax) return await known.metadata;
+    const asked = { metadata: this.#askMetadata(topic), atMs: performance.now() };
+    this.#topics.set(topic, asked);
+    try {
+      return await asked.metadata;
+    } catch (error) {
+      if (this.#topics.get(topic) === asked) this.#topics.delete(topic);
+      throw error;
+    }
+  }
+
+  async #askMetadata(topic: string): Promise<TopicMetadata> {
+    const connection = await this.anyBroker();
+    const metadata = await connection.metadata(topic);
+    this.#known = metadata.brokers;
+    return metadata;
+  }
+
+  /** Asks anew the next time; called after any error. */
+  forget(topic: string): void {
+    this.#topics.delete(topic);
+  }
+
+  /** Rejects with KafkaFault, also where there is no leader now. */
+  async leader({ topic, partition }: Place): Promise<Leader> {
+    const { brokers, partitions, errorCode } = await this.metadata(topic);
+    const found = partitions.find(({ partitionId }) => partitionId === partition);
+    const broker = brokers.find(({ nodeId }) => nodeId === found?.leader);
+    if (found && broker) return { host: broker.host, port: broker.port, replicas: found.replicas.length };
+    this.forget(topic);
+    const missing = errorCode === 3 || (errorCode === 0 && !found);
+    throw new KafkaFault(missing ? 'UNKNOWN_TOPIC_OR_PARTITION' : 'LEADER_NOT_AVAILABLE', {
+      kind: 'answered',
+    });
+  }
+}

@@ -1,0 +1,54 @@
+/**
+ * Trying again for a while, and no longer. Every retry of the Kafka log goes through here, so that each has an end in
+ * time, a random pause, and stops at once when its log is closed.
+ */
+import { setTimeout as pause } from 'node:timers/promises';
+import { LogUnavailable } from './control-log.ts';
+import { isLasting, KafkaFault } from './kafka-errors.ts';
+
+const pauseMsMin = 20;
+const pauseMsMax = 500;
+
+export interface Patience {
+  /** What is being done, for the text of LogUnavailable. */
+  readonly what: string;
+  readonly deadlineMs: number;
+  readonly signal: AbortSignal;
+  /** Called after each fault. */
+  readonly onFault?: () => void;
+}
+
+/**
+ * Repeats a question that changes nothing until it is answered. Rejects with LogUnavailable at the deadline, when the
+ * signal aborts, or where waiting does not help; an error that is no KafkaFault passes through.
+ */
+export async function patiently<Answer>(ask: () => Promise<Answer>, patience: Patience): Promise<Answer> {
+  const untilMs = performance.now() + patience.deadlineMs;
+  for (let attempt = 0; ; attempt++) {
+    if (patience.signal.aborted) throw closedError(patience.what);
+    try {
+      return await ask();
+    } catch (error) {
+      if (!(error instanceof KafkaFault)) throw error;
+      patience.onFault?.();
+      if (patience.signal.aborted) throw closedError(patience.what);
+      if (isLasting(error) || performance.now() > untilMs) throw unavailable(patience.what, error);
+    }
+    await backOff(attempt, patience.signal);
+  }
+}
+
+/** A random pause that grows with the attempts; ends early, without an error, when the signal aborts. */
+export async function backOff(attempt: number, signal: AbortSignal): Promise<void> {
+  const longest = Math.min(pauseMsMin * 2 ** Math.min(attempt, 10), pauseMsMax);
+  const pausing = pause(longest * (0.5 + Math.random() / 2), undefined, { signal });
+  await pausing.catch(() => undefined);
+}
+
+export function closedError(what: string): LogUnavailable {
+  return new LogUnavailable(`${what}: the log is closed`);
+}
+
+export function unavailable(what: string, fault: KafkaFault): LogUnavailable {
+  return new LogUnavailable(`${what}: ${fault.message}`, { cause: fault });
+}

@@ -1,0 +1,266 @@
+/**
+ * A real Apache Kafka in KRaft mode for tests: one node or three, on loopback ports that were free, with its data in a
+ * temporary folder. Nodes are ended by their pids, and may be killed, frozen and started again on the same data.
+ * The jars come from Maven once, into .cache/kafka, together with an archive of loaded classes that makes a start three
+ * times as fast; a machine that has them needs no network. Needs Java 17 and, for the first run, Maven.
+ */
+import { type ChildProcess, execFile, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
+import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as pause } from 'node:timers/promises';
+import { promisify } from 'node:util';
+import { dialWith } from '../../shared/log/kafka-log.ts';
+
+const version = '4.3.1';
+const log4j = '2.25.4';
+const plugin = 'org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies';
+const clusterId = '4L6g3nShT-eMCtK--X86sw';
+const home = new URL(`../../.cache/kafka/${version}`, import.meta.url).pathname;
+const archive = join(home, 'classes.jsa');
+const run = promisify(execFile);
+
+const jvm = ['-Xms64m', '-Xmx384m', '-XX:+UseSerialGC', '-XX:TieredStopAtLevel=1'];
+const logging = join(home, 'log4j2.properties');
+
+export interface KafkaOptions {
+  readonly nodes?: 1 | 3;
+  /** Lines of server.properties to add. */
+  readonly properties?: readonly string[];
+}
+
+export interface Kafka {
+  /** `kafka://host:port,…` */
+  readonly url: string;
+  readonly brokers: readonly string[];
+  /** The listener of a node, counted from 1. */
+  port(node: number): number;
+  /** kill -9, and waits until it is gone. */
+  kill(node: number): Promise<void>;
+  /** Starts a node that was killed, on its data, and waits until it answers. */
+  restart(node: number): Promise<void>;
+  /** SIGSTOP and SIGCONT. */
+  freeze(node: number): void;
+  thaw(node: number): void;
+  /** Ends all nodes and removes their data. */
+  stop(): Promise<void>;
+}
+
+/** Starts Kafka and waits until every node answers. */
+export async function startKafka(options: KafkaOptions = {}): Promise<Kafka> {
+  await provideJars();
+  return await launch(options, existsSync(archive) ? [`-XX:SharedArchiveFile=${archive}`] : []);
+}
+
+async function launch(
+  { nodes = 1, properties = [] }: KafkaOptions,
+  flags: readonly string[],
+): Promise<Kafka> {
+  const folder = mkdtempSync(join(tmpdir(), 'headgate-kafka-'));
+  const ports = await freePorts(2 * nodes);
+  const port = (node: number) => ports[node - 1]!;
+  const ids = Array.from({ length: nodes }, (_, index) => index + 1);
+  const voters = ids.map((id) => `${id}@127.0.0.1:${ports[nodes + id - 1]}`).join(',');
+  const processes = new Map<number, ChildProcess>();
+  const start = (id: number) => {
+    const out = openSync(join(folder, `${id}.out`), 'a');
+    const args = [...jvm, ...flags, `-Dlog4j2.configurationFile=${logging}`, '-cp', classPath()];
+    const child = spawn('java', [...args, 'kafka.Kafka', join(folder, `${id}.properties`)], {
+      stdio: ['ignore', out, out],
+    });
+    processes.set(id, child);
+  };
+  const end = async (id: number, signal: NodeJS.Signals) => {
+    const child = processes.get(id);
+    if (!child || child.exitCode !== null || child.signalCode !== null) return;
+    const exited = once(child, 'exit');
+    child.kill(signal);
+    await exited;
+  };
+  const stop = async () => {
+    await Promise.all(ids.map((id) => endInTime(end(id, 'SIGTERM'), () => end(id, 'SIGKILL'))));
+    rmSync(folder, { recursive: true, force: true });
+  };
+  const ready = (id: number) => untilReady(port(id), nodes, () => lastWords(processes.get(id), folder, id));
+  try {
+    for (const id of ids) {
+      const file = join(folder, `${id}.properties`);
+      const own = serverProperties({
+        id,
+        nodes,
+        voters,
+        port: port(id),
+        controllerPort: ports[nodes + id - 1]!,
+      });
+      writeFileSync(file, [...own, `log.dirs=${join(folder, String(id))}`, ...properties].join('\n'));
+    }
+    await Promise.all(ids.map((id) => format(join(folder, `${id}.properties`))));
+    for (const id of ids) start(id);
+    await Promise.all(ids.map(ready));
+  } catch (error) {
+    await stop();
+    throw error;
+  }
+  const brokers = ids.map((id) => `127.0.0.1:${port(id)}`);
+  return {
+    url: `kafka://${brokers.join(',')}`,
+    brokers,
+    port,
+    kill: (node) => end(node, 'SIGKILL'),
+    restart: async (node) => {
+      start(node);
+      await ready(node);
+    },
+    freeze: (node) => void processes.get(node)?.kill('SIGSTOP'),
+    thaw: (node) => void processes.get(node)?.kill('SIGCONT'),
+    stop,
+  };
+}
+
+interface NodeParts {
+  readonly id: number;
+  readonly nodes: number;
+  readonly voters: string;
+  readonly port: number;
+  readonly controllerPort: number;
+}
+
+/** A killed node counts as gone after 1.5 s instead of 9, so that tests need not wait. */
+function serverProperties({ id, nodes, voters, port, controllerPort }: NodeParts): string[] {
+  const inSync = nodes > 1 ? 2 : 1;
+  return [
+    'process.roles=broker,controller',
+    `node.id=${id}`,
+    `controller.quorum.voters=${voters}`,
+    'controller.listener.names=CONTROLLER',
+    `listeners=PLAINTEXT://127.0.0.1:${port},CONTROLLER://127.0.0.1:${controllerPort}`,
+    `advertised.listeners=PLAINTEXT://127.0.0.1:${port}`,
+    'inter.broker.listener.name=PLAINTEXT',
+    'listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT',
+    'auto.create.topics.enable=false',
+    'broker.session.timeout.ms=1500',
+    'broker.heartbeat.interval.ms=250',
+    `default.replication.factor=${nodes}`,
+    `min.insync.replicas=${inSync}`,
+    'offsets.topic.num.partitions=1',
+    `offsets.topic.replication.factor=${nodes}`,
+    'transaction.state.log.num.partitions=1',
+    `transaction.state.log.replication.factor=${nodes}`,
+    `transaction.state.log.min.isr=${inSync}`,
+    'share.coordinator.state.topic.num.partitions=1',
+    `share.coordinator.state.topic.replication.factor=${nodes}`,
+    `share.coordinator.state.topic.min.isr=${inSync}`,
+    'log.cleaner.dedupe.buffer.size=8388608',
+  ];
+}
+
+async function format(file: string): Promise<void> {
+  const args = [...jvm, `-Dlog4j2.configurationFile=${logging}`, '-cp', classPath()];
+  await run('java', [...args, 'kafka.tools.StorageTool', 'format', '-g', '-t', clusterId, '-c', file]);
+}
+
+/** Ready: it answers, and the cluster has all its brokers. */
+async function untilReady(port: number, nodes: number, lastWords: () => string | null): Promise<void> {
+  const dial = dialWith({});
+  const untilMs = performance.now() + 60_000;
+  for (;;) {
+    try {
+      const connection = await dial({ host: '127.0.0.1', port });
+      const { brokers } = await connection.metadata('none').finally(() => connection.destroy());
+      if (brokers.length >= Math.min(nodes, 2) && brokers.some((broker) => broker.port === port)) return;
+    } catch {
+      // Not yet.
+    }
+    const words = lastWords();
+    if (words !== null) throw new Error(`Kafka ended: ${words}`);
+    if (performance.now() > untilMs) throw new Error('Kafka did not become ready in time');
+    await pause(50);
+  }
+}
+
+function lastWords(child: ChildProcess | undefined, folder: string, id: number): string | null {
+  if (!child || (child.exitCode === null && child.signalCode === null)) return null;
+  return readFileSync(join(folder, `${id}.out`), 'utf8').slice(-3000);
+}
+
+async function endInTime(ending: Promise<void>, force: () => Promise<void>): Promise<void> {
+  const timer = new AbortController();
+  const late = pause(20_000, 'late', { signal: timer.signal }).catch(() => 'ended');
+  if ((await Promise.race([ending, late])) === 'late') await force();
+  timer.abort();
+}
+
+/** Free now, and held together while they are looked for, so that they differ. */
+async function freePorts(count: number): Promise<number[]> {
+  const servers = Array.from({ length: count }, () => createServer().listen(0, '127.0.0.1'));
+  await Promise.all(servers.map((server) => once(server, 'listening')));
+  const ports = servers.map((server) => (server.address() as { port: number }).port);
+  await Promise.all(servers.map((server) => new Promise((closed) => server.close(closed))));
+  return ports;
+}
+
+/** The archive of classes holds for one class path in one order only. */
+function classPath(): string {
+  const jars = readdirSync(join(home, 'lib')).filter((name) => name.endsWith('.jar'));
+  return jars
+    .sort()
+    .map((name) => join(home, 'lib', name))
+    .join(':');
+}
+
+async function provideJars(): Promise<void> {
+  mkdirSync(home, { recursive: true });
+  if (!existsSync(logging)) {
+    const pattern = 'appender.o.layout.pattern=[%d] %p %m (%c)%n';
+    const appender = ['type=Console', 'name=O', 'layout.type=PatternLayout'].map(
+      (line) => `appender.o.${line}`,
+    );
+    const root = ['rootLogger.level=WARN', 'rootLogger.appenderRef.o.ref=O'];
+    writeFileSync(logging, [...root, ...appender, pattern].join('\n'));
+  }
+  if (!existsSync(join(home, 'lib', `kafka_2.13-${version}.jar`))) await download();
+  if (!existsSync(archive)) await writeArchive();
+}
+
+async function download(): Promise<void> {
+  const dependency = ([group, artifact, wanted]: readonly string[]) =>
+    `<dependency><groupId>${group}</groupId><artifactId>${artifact}</artifactId><version>${wanted}</version></dependency>`;
+  const dependencies = [
+    ['org.apache.kafka', 'kafka_2.13', version],
+    ['org.apache.logging.log4j', 'log4j-slf4j-impl', log4j],
+    ['org.apache.logging.log4j', 'log4j-core', log4j],
+  ].map(dependency);
+  writeFileSync(
+    join(home, 'pom.xml'),
+    '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>' +
+      '<groupId>local</groupId><artifactId>kafka-jars</artifactId><version>1</version><packaging>pom</packaging>' +
+      `<dependencies>${dependencies.join('')}</dependencies></project>`,
+  );
+  const folder = mkdtempSync(join(home, 'download-'));
+  await run('mvn', ['-B', '-q', plugin, '-DincludeScope=runtime', `-DoutputDirectory=${folder}`], {
+    cwd: home,
+  });
+  // All or nothing: a download that was cut off leaves no folder that looks complete.
+  rmSync(join(home, 'lib'), { recursive: true, force: true });
+  renameSync(folder, join(home, 'lib'));
+}
+
+/** Kafka writes the archive when a first, throw-away node ends. */
+async function writeArchive(): Promise<void> {
+  const draft = `${archive}.${process.pid}`;
+  const kafka = await launch({}, [`-XX:ArchiveClassesAtExit=${draft}`]);
+  await kafka.stop();
+  if (existsSync(draft)) renameSync(draft, archive);
+}
