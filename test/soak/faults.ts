@@ -29,8 +29,9 @@ function failing(shift: number): Pick<Behaviour, 'rules'> {
     match: {
       afterRequests: index + shift,
       everyNth,
-      // Embeddings have no finish that could be none.
+      // What has no events or no finish would not be spoilt by these.
       ...(fault.kind === 'finish-abort' && { path: '/v1/chat/completions' }),
+      ...(fault.kind === 'clean-end-without-done' && { stream: true }),
     },
     fault,
   }));

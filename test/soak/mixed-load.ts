@@ -13,6 +13,8 @@ import { eventually, metric, narrowUnits, type SoakFleet, type SoakGateway } fro
 
 export interface MixedLoadOptions {
   readonly requests: number;
+  /** No further request is sent after so long. */
+  readonly secondsMax?: number;
   readonly seed: number;
   readonly say?: (progress: string) => void;
 }
@@ -20,6 +22,7 @@ export interface MixedLoadOptions {
 export interface MixedLoadFigures {
   readonly settled: Settled;
   readonly outcomes: Readonly<Record<string, number>>;
+  readonly requests: number;
   readonly outages: number;
   readonly seconds: number;
   /** Resident memory of the gateway after each twentieth of the requests, MB. */
@@ -34,7 +37,7 @@ export interface MixedLoadFigures {
 const sampleCount = 20;
 
 export async function mixedLoad(fleet: SoakFleet, options: MixedLoadOptions): Promise<MixedLoadFigures> {
-  const { requests, seed, say } = options;
+  const { requests, secondsMax = Number.POSITIVE_INFINITY, seed, say } = options;
   const rowsBefore = (await fleet.usageRows()).length;
   const finishedBefore = await fleet.finished();
   const gateway = await fleet.gateway('mixed-load');
@@ -44,6 +47,7 @@ export async function mixedLoad(fleet: SoakFleet, options: MixedLoadOptions): Pr
   const started = performance.now();
   let done = 0;
   let left = requests;
+  const mayGoOn = (): boolean => left-- > 0 && performance.now() < started + secondsMax * 1000;
   const onSeen = (): void => {
     if (++done % Math.ceil(requests / sampleCount) !== 0) return;
     rss.push(Math.round(rssMegabytes(gateway.ready.pid)));
@@ -56,7 +60,7 @@ export async function mixedLoad(fleet: SoakFleet, options: MixedLoadOptions): Pr
   const seen = await load({
     api: gateway.ready.api,
     clients: fleet.clients,
-    next: () => (left-- > 0 ? wantedFrom(random) : undefined),
+    next: () => (mayGoOn() ? wantedFrom(random) : undefined),
     onSeen,
   });
   const seconds = (performance.now() - started) / 1000;
@@ -76,6 +80,7 @@ export async function mixedLoad(fleet: SoakFleet, options: MixedLoadOptions): Pr
   const figures = {
     settled,
     outcomes: outcomesOf(seen),
+    requests: seen.length,
     outages,
     seconds,
     rssMegabytes: rss,

@@ -3,7 +3,7 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { drain } from './drain.ts';
 import { clientCount, SoakFleet } from './fleet.ts';
-import { kills } from './kills.ts';
+import { forgottenMsMax, kills } from './kills.ts';
 import { mixedLoad } from './mixed-load.ts';
 
 const seed = Number(process.env['SEED'] ?? Date.now() % 1_000_000);
@@ -38,8 +38,7 @@ test('Events: a gateway killed eight times under load bills no more than was fin
   expect(settled.faults).toEqual([]);
   expect(settled.rows).toBeLessThanOrEqual(settled.nodes);
   expect(settled.rows).toBeGreaterThan(200);
-  // 10 ms, and what a busy machine adds to a timer and to what a client sees.
-  expect(missingAgesMs[0] ?? 0).toBeLessThan(60);
+  expect(missingAgesMs[0] ?? 0).toBeLessThan(forgottenMsMax);
   expect(totals[1]).toEqual(totals[0]);
   expect(totals[2]).toEqual(totals[0]);
 });
