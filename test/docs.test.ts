@@ -1,0 +1,37 @@
+import { readFileSync } from 'node:fs';
+import { expect, test } from 'vitest';
+import { anthropicNoOpFields } from '../schemas/anthropic.ts';
+import { noOpFields } from '../schemas/openai.ts';
+import { refusalKinds } from '../schemas/refusals.ts';
+
+const read = (name: string): string => readFileSync(new URL(`../${name}`, import.meta.url), 'utf8');
+
+test('the README lists every refusal with its status, and no other', () => {
+  const rows = [...read('README.md').matchAll(/^\| (\w+) \| (\d{3}) \| .* \|$/gm)].map(([, type, status]) => [
+    type,
+    Number(status),
+  ]);
+  expect(Object.fromEntries(rows)).toEqual(
+    Object.fromEntries(Object.entries(refusalKinds).map(([type, { status }]) => [type, status])),
+  );
+});
+
+test('docs/api.md lists every field that is accepted without effect, and no other', () => {
+  const listed = [...read('docs/api.md').matchAll(/^\| `([^`]+)` \| (.*) \|$/gm)].map(
+    ([, path, text]) => `${path}: ${text}`,
+  );
+  const known = [
+    ...noOpFields.chat,
+    ...noOpFields.embeddings,
+    ...anthropicNoOpFields.messages,
+    ...anthropicNoOpFields.count_tokens,
+  ];
+  expect(listed).toEqual(known.map(({ path, text }) => `${path}: ${text}`));
+});
+
+test('the README shows the two commands, and both are scripts of the package', () => {
+  const { scripts } = JSON.parse(read('package.json')) as { scripts: Record<string, string> };
+  expect(read('README.md')).toContain('npm ci && npm start');
+  expect(read('README.md')).toContain('npm ci && npm test');
+  expect(Object.keys(scripts)).toEqual(expect.arrayContaining(['start', 'test', 'check', 'bench']));
+});
