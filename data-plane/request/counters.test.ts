@@ -1,0 +1,81 @@
+import fc from 'fast-check';
+import { expect, test } from 'vitest';
+import { LocalCounters } from './counters.ts';
+import { windowMs, windowStartMs } from './limits.ts';
+
+const noUsage = { poolTokensAt: () => 0, freeTurns: () => 0 };
+const startMs = windowStartMs('acme', Date.UTC(2026, 10, 21));
+
+test('Limits 2: a place is given back once, however often and in whatever order leases are released', () => {
+  fc.assert(
+    fc.property(
+      fc.array(fc.integer({ min: 1, max: 1000 }), { maxLength: 30 }),
+      fc.array(fc.nat(), { maxLength: 90 }),
+      (weights, order) => {
+        const counters = new LocalCounters(noUsage);
+        const leases = weights.map((weight) => counters.take('acme', weight, startMs));
+        const held = new Set(weights.keys());
+        for (const each of order.map((index) => index % Math.max(1, weights.length))) {
+          leases[each]?.release();
+          held.delete(each);
+          const sum = [...held].reduce((total, index) => total + (weights[index] ?? 0), 0);
+          expect(counters.inFlight('acme')).toBe(sum);
+          expect(counters.inFlightUnits()).toBe(sum);
+        }
+      },
+    ),
+  );
+});
+
+test('Limits 1: a window counts what was taken in it, released or not, and the next begins at nothing', () => {
+  const counters = new LocalCounters(noUsage);
+  counters.take('acme', 4, startMs).release();
+  counters.take('acme', 1, startMs + windowMs - 1);
+  expect(counters.window('acme', startMs + windowMs - 1)).toEqual({ used: 2, endsAtMs: startMs + windowMs });
+  expect(counters.window('acme', startMs + windowMs)).toEqual({ used: 0, endsAtMs: startMs + 2 * windowMs });
+  counters.take('acme', 1, startMs + windowMs);
+  expect(counters.window('acme', startMs + windowMs).used).toBe(1);
+});
+
+test('looking counts nothing', () => {
+  const counters = new LocalCounters(noUsage);
+  for (let i = 0; i < 3; i++) {
+    expect(counters.window('acme', startMs).used).toBe(0);
+    expect(counters.inFlight('acme')).toBe(0);
+  }
+});
+
+test('subjects are counted apart: an organisation, another, and a visitor of the same name', () => {
+  const counters = new LocalCounters(noUsage);
+  counters.take('acme', 3, startMs);
+  counters.take('visitor:acme', 2, startMs);
+  expect([counters.inFlight('acme'), counters.inFlight('visitor:acme'), counters.inFlight('birch')]).toEqual([
+    3, 2, 0,
+  ]);
+  expect(counters.window('birch', startMs).used).toBe(0);
+  expect(counters.inFlightUnits()).toBe(5);
+});
+
+test('requests of many subjects in flight outlive the sweep of past minutes, and a present minute is not swept', () => {
+  const counters = new LocalCounters(noUsage);
+  const leases = Array.from({ length: 50 }, (_, n) => counters.take(`org-${n}`, 1, startMs));
+  const laterMs = startMs + 3 * windowMs;
+  counters.take('acme', 1, laterMs);
+  counters.take('birch', 1, laterMs + 1);
+  expect(counters.window('acme', laterMs).used).toBe(1);
+  expect(counters.window('org-7', startMs).used, 'the minute of long ago is forgotten').toBe(0);
+  expect(counters.inFlightUnits()).toBe(52);
+  for (const lease of leases) lease.release();
+  expect(counters.inFlightUnits()).toBe(2);
+});
+
+test('Limits 4: tokens and turns are asked of usage, with the period and the visitor as given', () => {
+  const asked: unknown[] = [];
+  const counters = new LocalCounters({
+    poolTokensAt: (...parts) => asked.push(parts) * 10,
+    freeTurns: (visitor) => asked.push(visitor) * 10,
+  });
+  expect(counters.poolTokens('acme', '2026-11-01', 5)).toBe(10);
+  expect(counters.freeTurns('v1')).toBe(20);
+  expect(asked).toEqual([['acme', '2026-11-01', 5], 'v1']);
+});
