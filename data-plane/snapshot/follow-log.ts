@@ -2,6 +2,7 @@
  * A gateway's side of an event: open the snapshot, follow the log, prove freshness, report status, and rebuild where the
  * snapshot cannot be trusted. Says whether keys may be accepted now (design: Freshness).
  */
+import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import type { StalePolicy } from '../../schemas/status.ts';
 import type { ControlLog } from '../../shared/log/control-log.ts';
@@ -17,12 +18,16 @@ import { Replicator } from '../../shared/snapshot/replicator.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import { openStatusLog } from '../../shared/status/status-log.ts';
 import { StatusPublisher } from '../../shared/status/status-publisher.ts';
+import { fetchSnapshot } from './fetch-snapshot.ts';
 
 export interface FollowSettings {
   readonly logUrl: string;
   readonly dataDir: string;
   readonly name: string;
   readonly whenStale: StalePolicy;
+  /** Offer a snapshot to start from. */
+  readonly controlPlanes: readonly string[];
+  readonly gatewayToken?: string | undefined;
   readonly logger: Logger;
 }
 
@@ -100,7 +105,9 @@ export async function followLog(
 }
 
 /** The id of the log decides which snapshot can be used; where the log is away, the one on disk will have to do. */
-async function openSnapshot({ dataDir, logger }: FollowSettings, log: ControlLog): Promise<Snapshot> {
+async function openSnapshot(settings: FollowSettings, log: ControlLog): Promise<Snapshot> {
+  const { dataDir, logger, controlPlanes, gatewayToken: token } = settings;
+  const path = join(dataDir, 'state.db');
   let logId: string | undefined;
   try {
     logId = (await readLogId(log)) ?? undefined;
@@ -111,7 +118,10 @@ async function openSnapshot({ dataDir, logger }: FollowSettings, log: ControlLog
       'the control log cannot be reached; starting from what is on disk',
     );
   }
-  const { snapshot, rebuiltBecause } = openOrRebuild(join(dataDir, 'state.db'), logId);
+  const fetched =
+    !existsSync(path) && (await fetchSnapshot({ path, controlPlanes, token, log: logId, logger }));
+  if (fetched) logger.info('started from the snapshot of a control plane');
+  const { snapshot, rebuiltBecause } = openOrRebuild(path, logId);
   if (rebuiltBecause !== undefined)
     logger.warn({ because: rebuiltBecause }, 'state.db was put aside and is rebuilt');
   return snapshot;

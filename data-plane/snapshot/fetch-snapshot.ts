@@ -1,0 +1,101 @@
+/**
+ * Starts a gateway from a control plane's snapshot instead of the log's first record. What comes is untrusted until it was
+ * checked: its size, its SHA-256, its fold version, its log, and its rows against their digests. Any fault only means
+ * that the log is replayed from its beginning.
+ */
+import { createHash } from 'node:crypto';
+import { createWriteStream, mkdirSync, renameSync, rmSync } from 'node:fs';
+import { dirname } from 'node:path';
+import { Transform } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
+import { request } from 'undici';
+import type { Logger } from '../../shared/process/logger.ts';
+import { openExisting } from '../../shared/snapshot/open-snapshot.ts';
+import { verify } from '../../shared/snapshot/verify.ts';
+
+export interface FetchOptions {
+  /** Where the snapshot is to stand. */
+  readonly path: string;
+  /** Base addresses of control planes, asked in a random order. */
+  readonly controlPlanes: readonly string[];
+  readonly token: string | undefined;
+  /** Id of the log, where it could be read. */
+  readonly log: string | undefined;
+  readonly logger: Logger;
+}
+
+const bytesMax = 64 * 1024 ** 3;
+const headersTimeoutMs = 60_000;
+const attemptsPerControlPlane = 2;
+/** A fleet that starts at once must not ask at once. */
+const jitterMs = 1000;
+
+/** True where a checked snapshot now stands at `path`. */
+export async function fetchSnapshot(options: FetchOptions): Promise<boolean> {
+  const { controlPlanes, path, token } = options;
+  if (token === undefined) return false;
+  mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
+  for (let attempt = 0; attempt < attemptsPerControlPlane; attempt++) {
+    for (const base of [...controlPlanes].sort(() => Math.random() - 0.5)) {
+      if (await fetchFrom(base, token, options)) return true;
+      await new Promise((resolve) => setTimeout(resolve, Math.random() * jitterMs));
+    }
+  }
+  return false;
+}
+
+async function fetchFrom(base: string, token: string, { path, log, logger }: FetchOptions): Promise<boolean> {
+  const part = `${path}.part`;
+  try {
+    await download(base, token, part);
+    check(part, log);
+    renameSync(part, path);
+    return true;
+  } catch (error) {
+    logger.warn(
+      { from: base, reason: error instanceof Error ? error.message : String(error) },
+      'no snapshot',
+    );
+    return false;
+  } finally {
+    for (const suffix of ['', '-wal', '-shm']) rmSync(part + suffix, { force: true });
+  }
+}
+
+async function download(base: string, token: string, part: string): Promise<void> {
+  const answer = await request(`${base}/admin/v1/snapshot`, {
+    headers: { authorization: `Bearer ${token}` },
+    headersTimeout: headersTimeoutMs,
+  });
+  if (answer.statusCode !== 200) {
+    await answer.body.dump();
+    throw new Error(`the control plane answered ${answer.statusCode}`);
+  }
+  const hash = createHash('sha256');
+  let bytes = 0;
+  const measure = new Transform({
+    transform: (chunk: Buffer, _encoding, done) => {
+      bytes += chunk.length;
+      hash.update(chunk);
+      done(bytes > bytesMax ? new Error('the snapshot is too large') : null, chunk);
+    },
+  });
+  await pipeline(answer.body, measure, createWriteStream(part, { mode: 0o600 }));
+  if (hash.digest('hex') !== answer.headers['x-headgate-sha256'])
+    throw new Error('the snapshot was damaged on its way');
+}
+
+/** Throws where the file is not a whole snapshot of this log and this fold. */
+function check(part: string, log: string | undefined): void {
+  const snapshot = openExisting(part, { readOnly: false });
+  try {
+    if (snapshot.seq === 0) throw new Error('the snapshot is empty');
+    if (log !== undefined && snapshot.log !== log)
+      throw new Error(`the snapshot is of log ${snapshot.log}, not ${log}`);
+    const { differing } = verify(snapshot.db);
+    if (differing.length > 0)
+      throw new Error(`rows of ${differing.join(', ')} do not add up to their digest`);
+  } finally {
+    snapshot.close();
+  }
+}
