@@ -1,0 +1,50 @@
+// Installs the client libraries of the client suite into .cache/clients: npm packages by the lock file beside this
+// script, Python packages into one environment a group. What stands there already in the right version is kept.
+import { spawnSync } from 'node:child_process';
+import { copyFileSync, existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { dirname, join, resolve } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+const here = dirname(fileURLToPath(import.meta.url));
+const cache = resolve(here, '../../.cache/clients');
+
+// openai 3 and the frameworks cannot share one: LangChain asks for openai below 3.
+const environments = {
+  'python-openai1': ['openai==1.109.1'],
+  'python-openai3': ['openai==3.52.0'],
+  'python-frameworks': [
+    'langchain-openai==1.7.3',
+    'llama-index-llms-openai-like==0.8.1',
+    'llama-index-embeddings-openai-like==0.4.0',
+  ],
+};
+
+function run(command, args, cwd = cache) {
+  const { status, error } = spawnSync(command, args, { cwd, stdio: 'inherit' });
+  if (status === 0) return;
+  process.stderr.write(`install: ${command} ${args.join(' ')} failed${error ? `: ${error.message}` : ''}\n`);
+  process.exit(1);
+}
+
+/** Calls `install` unless the note in `folder` says that exactly this stands there. */
+function keep(folder, wanted, install) {
+  const note = join(folder, '.installed');
+  if (existsSync(note) && readFileSync(note, 'utf8') === wanted) return;
+  mkdirSync(folder, { recursive: true });
+  install();
+  writeFileSync(note, wanted);
+}
+
+const npm = join(cache, 'npm');
+keep(npm, readFileSync(join(here, 'package-lock.json'), 'utf8'), () => {
+  for (const file of ['package.json', 'package-lock.json']) copyFileSync(join(here, file), join(npm, file));
+  // Some packages ask for Node 22 and run on 20 all the same, which is what the suite shows.
+  run('npm', ['ci', '--ignore-scripts', '--no-audit', '--no-fund', '--loglevel=error'], npm);
+});
+for (const [name, packages] of Object.entries(environments)) {
+  const folder = join(cache, name);
+  keep(folder, packages.join('\n'), () => {
+    run('python3', ['-m', 'venv', folder]);
+    run(join(folder, 'bin/pip'), ['install', '--quiet', '--disable-pip-version-check', ...packages]);
+  });
+}

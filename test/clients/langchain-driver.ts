@@ -1,0 +1,39 @@
+/** LangChain (JS) with its OpenAI package. It lists no models. */
+import { cachedModule } from './cache.ts';
+import { type Ask, type Client, failureOf, toolResult, weather } from './client.ts';
+
+export async function langchainClient(name: string): Promise<Client> {
+  const { ChatOpenAI, OpenAIEmbeddings } = await import(cachedModule('@langchain/openai', 'dist/index.js'));
+  const { HumanMessage, ToolMessage } = await import(
+    cachedModule('@langchain/core', 'dist/messages/index.js')
+  );
+  const open = ({ url, key, model, extra }: Ask) =>
+    new ChatOpenAI({
+      model,
+      apiKey: key,
+      configuration: { baseURL: url },
+      ...(extra && { modelKwargs: extra }),
+    });
+  return {
+    name,
+    chat: async (ask) => (await open(ask).invoke(ask.text)).content,
+    stream: async (ask) => {
+      let text = '';
+      for await (const chunk of await open(ask).stream(ask.text)) text += chunk.content;
+      return text;
+    },
+    tools: async (ask) => {
+      const bound = open(ask).bindTools([{ type: 'function', function: weather }]);
+      const asked = new HumanMessage(ask.text);
+      const answer = await bound.invoke([asked]);
+      const [call] = answer.tool_calls;
+      const result = new ToolMessage({ content: toolResult, tool_call_id: call.id });
+      return { input: call.args, text: (await bound.invoke([asked, answer, result])).content };
+    },
+    embed: ({ url, key, model }, texts) =>
+      new OpenAIEmbeddings({ model, apiKey: key, configuration: { baseURL: url } }).embedDocuments([
+        ...texts,
+      ]),
+    failure: failureOf,
+  };
+}

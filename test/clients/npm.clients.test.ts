@@ -1,0 +1,69 @@
+/**
+ * The npm libraries, in all the versions in use, with their defaults, against a whole fleet. They come from the folder that
+ * `node test/clients/install.mjs` fills. Those that ask for Node 22 run on Node 20 too.
+ */
+import { cachedModule } from './cache.ts';
+import { type Manners, openaiErrors, proveClient, useClientFleet } from './claims.ts';
+import { langchainClient } from './langchain-driver.ts';
+import { llamaIndexClient } from './llama-index-driver.ts';
+import { openaiClient } from './openai-driver.ts';
+import { type VercelPackages, vercelClient } from './vercel-driver.ts';
+
+useClientFleet();
+
+const official: Manners = { errors: openaiErrors, backoffMs: 350 };
+
+for (const [version, manners] of [
+  [4, official],
+  [5, official],
+  [6, official],
+  [7, official],
+] as const)
+  proveClient(`openai ${version}`, manners, async () =>
+    openaiClient(`openai ${version}`, (await import(cachedModule(`openai${version}`, 'index.mjs'))).default),
+  );
+
+const callError = Object.fromEntries(Object.keys(openaiErrors).map((type) => [type, 'AI_APICallError']));
+
+/** Knows one class of error, does not read `x-should-retry`, and repeats a 409 as it would a 503. */
+const vercel: Manners = {
+  errors: { ...(callError as Manners['errors']), 'early end': 'TypeError' },
+  requests: { InferenceUpsellError: 3 },
+  backoffMs: 1950,
+};
+
+const packages: Record<string, VercelPackages> = {
+  'AI SDK 5, openai-compatible': {
+    ai: cachedModule('ai5', 'dist/index.mjs'),
+    provider: cachedModule('ai5-openai-compatible', 'dist/index.mjs'),
+    kind: 'openai-compatible',
+  },
+  'AI SDK 5, openai.chat': {
+    ai: cachedModule('ai5', 'dist/index.mjs'),
+    provider: cachedModule('ai5-openai', 'dist/index.mjs'),
+    kind: 'openai.chat',
+  },
+  'AI SDK 7, openai-compatible': {
+    ai: cachedModule('ai', 'dist/index.js'),
+    provider: cachedModule('@ai-sdk/openai-compatible', 'dist/index.js'),
+    kind: 'openai-compatible',
+  },
+  'AI SDK 7, openai.chat': {
+    ai: cachedModule('ai', 'dist/index.js'),
+    provider: cachedModule('@ai-sdk/openai', 'dist/index.js'),
+    kind: 'openai.chat',
+  },
+};
+for (const [name, parts] of Object.entries(packages)) {
+  const manners = parts.kind === 'openai.chat' ? ({ ...vercel, fixedFields: true } as const) : vercel;
+  proveClient(name, manners, () => vercelClient(name, parts));
+}
+
+/** Waits by a way of its own, whatever Retry-After says. */
+proveClient(
+  'LangChain (JS)',
+  { errors: openaiErrors, backoffMs: 950, patient: true, ignoresRetryAfter: true },
+  () => langchainClient('LangChain (JS)'),
+);
+
+proveClient('LlamaIndex (JS)', { ...official, patient: true }, () => llamaIndexClient('LlamaIndex (JS)'));

@@ -1,0 +1,73 @@
+/**
+ * A Python library as a client of the tests: one process of `python/drive.py` a library, asked by a line of JSON and
+ * answering by one. `stop` ends the process.
+ */
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { createInterface } from 'node:readline';
+import { fileURLToPath } from 'node:url';
+import { type Client, type Failure, type ToolTurn, toolResult, weather } from './client.ts';
+
+const script = fileURLToPath(new URL('./python/drive.py', import.meta.url));
+
+/** What the library threw, in words of the library. */
+class PythonFailure extends Error {
+  override readonly name = 'PythonFailure';
+  readonly failure: Failure;
+
+  constructor(failure: Failure) {
+    super(failure.name);
+    this.failure = failure;
+  }
+}
+
+export interface PythonLibrary {
+  /** Names the module `with_<module>.py`. */
+  readonly module: string;
+  /** The interpreter of the environment that has the library. */
+  readonly python: string;
+  /** What the library has beside chats. */
+  readonly has: readonly ('embed' | 'models')[];
+}
+
+export interface PythonClient extends Client {
+  stop(): Promise<void>;
+}
+
+type Reply = { readonly value: unknown } | { readonly failure: Failure };
+
+/** Rejects where the process ends before it is ready: a package is missing. */
+export async function pythonClient({ module, python, has }: PythonLibrary): Promise<PythonClient> {
+  const child = spawn(python, ['-B', script, module], { stdio: ['pipe', 'pipe', 'inherit'] });
+  const ended = once(child, 'close');
+  const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
+  const read = async (): Promise<Reply> => {
+    const { value, done } = await lines.next();
+    if (done) throw new Error(`the Python driver of ${module} ended`);
+    return JSON.parse(value) as Reply;
+  };
+  await read();
+  const order = async <T>(what: string, parts: object): Promise<T> => {
+    child.stdin.write(`${JSON.stringify({ do: what, ...parts })}\n`);
+    const reply = await read();
+    if ('failure' in reply) throw new PythonFailure(reply.failure);
+    return reply.value as T;
+  };
+  return {
+    name: module,
+    chat: (ask) => order<string>('chat', ask),
+    stream: (ask) => order<string>('stream', ask),
+    tools: (ask) => order<ToolTurn>('tools', { ...ask, tool: weather, toolResult }),
+    ...(has.includes('embed') && { embed: (ask, texts) => order<number[][]>('embed', { ...ask, texts }) }),
+    ...(has.includes('models') && { models: (target) => order<string[]>('models', target) }),
+    failure: (error) => {
+      if (!(error instanceof PythonFailure)) throw error;
+      const { name, status, type } = error.failure;
+      return { name, status: status ?? undefined, type: type ?? undefined };
+    },
+    stop: async () => {
+      child.stdin.end();
+      await ended;
+    },
+  };
+}

@@ -1,0 +1,77 @@
+/**
+ * The AI SDK of Vercel with one of its two providers for this surface: openai-compatible, or `chat` of the OpenAI provider
+ * (whose default model speaks another surface).
+ */
+import { type Client, toolResult, weather } from './client.ts';
+import type { Target } from './client-fleet.ts';
+
+export interface VercelPackages {
+  /** Addresses to import from. */
+  readonly ai: string;
+  readonly provider: string;
+  readonly kind: 'openai-compatible' | 'openai.chat';
+}
+
+interface CallError {
+  readonly name: string;
+  readonly statusCode?: number;
+  readonly responseBody?: string;
+  /** Of a RetryError: that of the last try. */
+  readonly lastError?: CallError;
+}
+
+export async function vercelClient(name: string, { ai, provider, kind }: VercelPackages): Promise<Client> {
+  const sdk = await import(ai);
+  const made = await import(provider);
+  const open = ({ url, key }: Target) =>
+    kind === 'openai.chat'
+      ? made.createOpenAI({ baseURL: url, apiKey: key })
+      : made.createOpenAICompatible({ name: 'headgate', baseURL: url, apiKey: key });
+  const modelOf = ({ model, ...target }: Target & { model: string }) =>
+    kind === 'openai.chat' ? open(target).chat(model) : open(target)(model);
+  const steps = sdk.stepCountIs ?? sdk.isStepCount;
+  return {
+    name,
+    chat: async (ask) => {
+      const providerOptions = { headgate: ask.extra ?? {} };
+      return (await sdk.generateText({ model: modelOf(ask), prompt: ask.text, providerOptions })).text;
+    },
+    stream: async (ask) => {
+      let text = '';
+      const result = sdk.streamText({ model: modelOf(ask), prompt: ask.text, onError: () => undefined });
+      for await (const part of result.fullStream) {
+        if (part.type === 'error') throw part.error;
+        if (part.type === 'text-delta') text += part.text;
+      }
+      return text;
+    },
+    tools: async (ask) => {
+      let input: unknown;
+      const tool = sdk.tool({
+        description: weather.description,
+        inputSchema: sdk.jsonSchema(weather.parameters),
+        execute: (given: unknown) => {
+          input = given;
+          return toolResult;
+        },
+      });
+      const answer = await sdk.generateText({
+        model: modelOf(ask),
+        prompt: ask.text,
+        tools: { weather: tool },
+        stopWhen: steps(2),
+      });
+      return { input, text: answer.text };
+    },
+    embed: async ({ model, ...target }, texts) => {
+      const one = open(target);
+      const embedding = (one.embeddingModel ?? one.textEmbeddingModel).call(one, model);
+      return (await sdk.embedMany({ model: embedding, values: texts })).embeddings;
+    },
+    failure: (thrown) => {
+      const error = (thrown as CallError).lastError ?? (thrown as CallError);
+      const body = error.responseBody === undefined ? undefined : JSON.parse(error.responseBody);
+      return { name: error.name, status: error.statusCode, type: body?.error?.type };
+    },
+  };
+}
