@@ -30,6 +30,8 @@ interface Waiting {
 }
 
 interface Producing {
+  /** The partition's doubts when it was last compared. */
+  readonly doubts: number;
   readonly connection: KafkaConnection;
   readonly replicas: number;
 }
@@ -126,10 +128,12 @@ export class KafkaAppender {
 
   /** A connection to the leader of what was checked to be the same log. Rejects with LogUnavailable or LogReplaced. */
   async #connection(untilMs: number): Promise<Producing> {
-    if (this.#producing?.connection.isOpen) return this.#producing;
-    const { cluster, place } = this.#partition;
+    const { cluster, place, doubts } = this.#partition;
+    if (this.#producing?.connection.isOpen && this.#producing.doubts === doubts) return this.#producing;
+    this.#producing?.connection.destroy();
     const deadlineMs = Math.max(untilMs - performance.now(), 0);
     const dial = async () => {
+      const { doubts } = this.#partition;
       const leader = await cluster.leader(place);
       const connection = await cluster.dial(leader);
       try {
@@ -138,7 +142,7 @@ export class KafkaAppender {
         connection.destroy();
         throw error;
       }
-      return { connection, replicas: leader.replicas };
+      return { connection, replicas: leader.replicas, doubts };
     };
     const producing = await this.#partition.patiently(dial, { deadlineMs, signal: this.#signal });
     this.#producing = producing;

@@ -41,7 +41,7 @@ function parseAddress(broker: string): Address {
 }
 
 export class KafkaCluster {
-  /** Checks of topics under way or passed, by topic. */
+  /** Checks of topics under way or passed, by what was wanted of the topic. */
   readonly checkedTopics = new Map<string, Promise<void>>();
   readonly #seeds: readonly Address[];
   readonly #dial: Dial;

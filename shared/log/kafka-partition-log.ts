@@ -58,7 +58,11 @@ export class KafkaPartitionLog implements ControlLog {
 
   /** Checks the topic and remembers how the log begins. Rejects with TopicMisset. */
   async open(): Promise<void> {
-    const patience = { deadlineMs: this.#settings.openDeadlineMs, signal: this.#closing.signal };
+    const patience = {
+      deadlineMs: this.#settings.openDeadlineMs,
+      signal: this.#closing.signal,
+      strict: true,
+    };
     try {
       await this.#partition.patiently(() => this.#partition.end(), patience);
     } catch (error) {
@@ -87,7 +91,7 @@ export class KafkaPartitionLog implements ControlLog {
 
   async end(): Promise<number> {
     if (this.#closing.signal.aborted) throw closedError(this.#partition.name);
-    const patience = { deadlineMs: this.#settings.endDeadlineMs, signal: this.#closing.signal };
+    const patience = { deadlineMs: this.#settings.endDeadlineMs, signal: this.#closing.signal, strict: true };
     return await this.#partition.patiently(() => this.#partition.end(), patience);
   }
 

@@ -38,6 +38,9 @@ export class KafkaPartition {
   #endAcknowledged = 0;
   /** The connection on which this was last found to be the same log. */
   #checkedOn: KafkaConnection | undefined;
+  /** What is another log once stays another log for whoever opened the first. */
+  #replaced: LogReplaced | undefined;
+  #doubts = 0;
 
   constructor(cluster: KafkaCluster, place: Place, plan: TopicPlan) {
     this.cluster = cluster;
@@ -46,16 +49,21 @@ export class KafkaPartition {
     this.name = `${place.topic}/${place.partition}`;
   }
 
+  /** Grows with every fault; who has compared the log since need not do so again. */
+  get doubts(): number {
+    return this.#doubts;
+  }
+
   /** Creates the topic where it is missing, and checks it, once a process. Rejects with TopicMisset or KafkaFault. */
   async checkTopic(): Promise<void> {
     const { checkedTopics } = this.cluster;
-    const { topic } = this.place;
-    const checking = checkedTopics.get(topic) ?? this.#checkTopic();
-    checkedTopics.set(topic, checking);
+    const name = JSON.stringify(this.#plan);
+    const checking = checkedTopics.get(name) ?? this.#checkTopic();
+    checkedTopics.set(name, checking);
     try {
       await checking;
     } catch (error) {
-      if (checkedTopics.get(topic) === checking) checkedTopics.delete(topic);
+      if (checkedTopics.get(name) === checking) checkedTopics.delete(name);
       throw error;
     }
   }
@@ -77,6 +85,7 @@ export class KafkaPartition {
   patiently<Answer>(ask: () => Promise<Answer>, patience: Omit<Patience, 'what'>): Promise<Answer> {
     const onFault = () => this.suspect();
     const whole = async () => {
+      if (this.#replaced) throw this.#replaced;
       await this.checkTopic();
       return await ask();
     };
@@ -85,6 +94,7 @@ export class KafkaPartition {
 
   /** After a fault nothing is taken for granted. */
   suspect(): void {
+    this.#doubts++;
     this.cluster.forget(this.place.topic);
     this.#checkedOn = undefined;
   }
@@ -139,7 +149,7 @@ export class KafkaPartition {
     const found = { offset: Number(message.offset), hash: hashOf(message) };
     const was = this.#first;
     if (was && (found.offset < was.offset || (found.offset === was.offset && found.hash !== was.hash)))
-      throw new LogReplaced(`${this.name} on Kafka begins with another record than before`);
+      throw this.#other(`begins with another record than before`);
     this.#first = found;
   }
 
@@ -148,9 +158,13 @@ export class KafkaPartition {
   }
 
   #wentBack(end: number): LogReplaced {
-    return new LogReplaced(
-      `${this.name} on Kafka ends at offset ${end}, but had records up to ${this.#endSeen}`,
-    );
+    return this.#other(`ends at offset ${end}, but had records up to ${this.#endSeen}`);
+  }
+
+  #other(how: string): LogReplaced {
+    this.#doubts++;
+    this.#replaced = new LogReplaced(`${this.name} on Kafka ${how}`);
+    return this.#replaced;
   }
 }
 

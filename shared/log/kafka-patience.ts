@@ -16,6 +16,8 @@ export interface Patience {
   readonly signal: AbortSignal;
   /** Called after each fault. */
   readonly onFault?: () => void;
+  /** For what leaves nothing behind: an answer that is still awaited at the deadline is waited for no longer. */
+  readonly strict?: boolean;
 }
 
 /**
@@ -27,14 +29,35 @@ export async function patiently<Answer>(ask: () => Promise<Answer>, patience: Pa
   for (let attempt = 0; ; attempt++) {
     if (patience.signal.aborted) throw closedError(patience.what);
     try {
-      return await ask();
+      return await (patience.strict ? within(ask(), untilMs) : ask());
     } catch (error) {
-      if (!(error instanceof KafkaFault)) throw error;
+      const fault = faultOf(error);
       patience.onFault?.();
-      if (patience.signal.aborted) throw closedError(patience.what);
-      if (isLasting(error) || performance.now() > untilMs) throw unavailable(patience.what, error);
+      if (isLasting(fault) || performance.now() >= untilMs) throw unavailable(patience.what, fault);
     }
     await backOff(attempt, patience.signal);
+  }
+}
+
+/** Passes on what is no fault of Kafka. */
+function faultOf(error: unknown): KafkaFault {
+  if (error instanceof KafkaFault) return error;
+  throw error;
+}
+
+async function within<Answer>(asked: Promise<Answer>, untilMs: number): Promise<Answer> {
+  const timer = new AbortController();
+  const delayMs = Math.max(untilMs - performance.now(), 0);
+  const late = pause(delayMs, undefined, { signal: timer.signal }).then(() => {
+    throw new KafkaFault('TIMEOUT', { kind: 'lost' });
+  });
+  // Both may still reject once the other has decided.
+  late.catch(() => undefined);
+  asked.catch(() => undefined);
+  try {
+    return await Promise.race([asked, late]);
+  } finally {
+    timer.abort();
   }
 }
 

@@ -1,0 +1,266 @@
+/**
+ * What a broker that dies, freezes or loses its answers does to the log. Nothing that was acknowledged may be missing, no
+ * command may enter the chain twice, no tail may skip or repeat a record, and an outcome that is not known is said to be so.
+ */
+import { setTimeout as pause } from 'node:timers/promises';
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
+import { toStored } from '../../schemas/events.ts';
+import { composeCommit, emptyHead, type Head, judge } from '../../shared/log/chain.ts';
+import {
+  AppendUnknown,
+  type ControlLog,
+  type LogRecord,
+  LogUnavailable,
+} from '../../shared/log/control-log.ts';
+import { KafkaCluster } from '../../shared/log/kafka-cluster.ts';
+import { dialWith, openKafkaLog } from '../../shared/log/kafka-log.ts';
+import { KafkaPartitionLog, type KafkaPartitionOptions } from '../../shared/log/kafka-partition-log.ts';
+import { promptly, readRecords } from '../contract/control-log.ts';
+import { type Kafka, startKafka } from './broker.ts';
+import { startProxy, type TestProxy } from './proxy.ts';
+
+let kafka: Kafka;
+let topic: string;
+const opened: ControlLog[] = [];
+let proxy: TestProxy | undefined;
+let topics = 0;
+beforeAll(async () => {
+  kafka = await startKafka();
+});
+afterAll(() => kafka?.stop());
+beforeEach(() => {
+  topic = `faults-${topics++}`;
+});
+afterEach(async () => {
+  for (const log of opened.splice(0)) await log.close();
+  await proxy?.close();
+  proxy = undefined;
+});
+
+async function open(options: Partial<KafkaPartitionOptions> = {}): Promise<ControlLog> {
+  const log = await openKafkaLog(kafka.brokers, {}, { topic, partition: 0, ...options });
+  opened.push(log);
+  return log;
+}
+
+/** Opens the log through a proxy, whatever address the broker gives for itself. */
+async function openThroughProxy(): Promise<{ log: ControlLog; proxy: TestProxy }> {
+  const made = await startProxy(kafka.port(1));
+  proxy = made;
+  const dial = dialWith({});
+  const address = { host: '127.0.0.1', port: made.port };
+  const cluster = new KafkaCluster(
+    [address],
+    () => dial(address),
+    () => undefined,
+  );
+  const log = new KafkaPartitionLog(cluster, { topic, partition: 0 });
+  opened.push(log);
+  await log.open();
+  return { log, proxy: made };
+}
+
+/** Reads for ever, and goes on where it was after each LogUnavailable. Any other error ends it. */
+function follow(log: ControlLog, signal: AbortSignal, onRecord: (record: LogRecord) => void): Promise<void> {
+  let from = 0;
+  return (async () => {
+    while (!signal.aborted) {
+      try {
+        for await (const batch of log.tail({ from, signal })) {
+          for (const record of batch.records) onRecord(record);
+          from = batch.nextOffset;
+        }
+      } catch (error) {
+        if (!(error instanceof LogUnavailable)) throw error;
+      }
+    }
+  })();
+}
+
+/** A writer of commands that takes only its own fold's word for it. */
+class Writer {
+  readonly #log: ControlLog;
+  readonly accepted: string[] = [];
+  readonly offsets: number[] = [];
+  unknown = 0;
+  #head: Head = emptyHead();
+  #folded: () => void = () => undefined;
+
+  constructor(log: ControlLog) {
+    this.#log = log;
+  }
+
+  fold(record: LogRecord): void {
+    this.offsets.push(record.offset);
+    const judgement = judge(this.#head, record);
+    if (!('accepted' in judgement)) return;
+    this.#head = judgement.head;
+    this.accepted.push(judgement.accepted.id);
+    this.#folded();
+  }
+
+  /** Appends the same record until it is seen; the chain drops what comes twice. */
+  async submit(id: string): Promise<void> {
+    const event =
+      this.#head.seq === 0
+        ? toStored({ type: 'log.created', data: { log: 'main' } })
+        : toStored({ type: 'no_op', data: {} });
+    const head = this.#head.seq === 0 ? emptyHead('main') : this.#head;
+    const commit = composeCommit({ head, id, at: '2026-11-01T00:00:00.000Z', by: 'test', events: [event] });
+    while (this.#head.seq === head.seq) {
+      const seen = new Promise<void>((resolve) => {
+        this.#folded = resolve;
+      });
+      try {
+        await this.#log.append(commit);
+        await seen;
+      } catch (error) {
+        if (!(error instanceof AppendUnknown || error instanceof LogUnavailable)) throw error;
+        if (error instanceof AppendUnknown) this.unknown++;
+        await Promise.race([seen, pause(300)]);
+      }
+    }
+  }
+}
+
+test('a broker killed five times loses no acknowledged append, and no command enters the chain twice', async () => {
+  const [log, reader] = [await open(), await open()];
+  const ending = new AbortController();
+  const writer = new Writer(log);
+  const seen: string[] = [];
+  const following = [
+    follow(log, ending.signal, (record) => writer.fold(record)),
+    follow(reader, ending.signal, (record) => seen.push(`${record.offset}`)),
+  ];
+  const submitted: string[] = [];
+  let killing = true;
+  const submitting = (async () => {
+    for (let n = 0; killing || n < 50; n++) {
+      await writer.submit(`command-${n}`);
+      submitted.push(`command-${n}`);
+    }
+  })();
+  for (let kill = 0; kill < 5; kill++) {
+    const before = submitted.length;
+    while (submitted.length < before + 30) await pause(10);
+    await kafka.kill(1);
+    await kafka.restart(1);
+  }
+  killing = false;
+  await submitting;
+  const end = await log.end();
+  while (Number(seen.at(-1) ?? -1) < end - 1) await pause(10);
+  ending.abort();
+  await Promise.all(following);
+  console.log(JSON.stringify({ commands: submitted.length, records: end, unknown: writer.unknown }));
+  expect(writer.accepted).toEqual(submitted);
+  const offsets = Array.from({ length: end }, (_, offset) => offset);
+  expect(writer.offsets).toEqual(offsets);
+  expect(seen).toEqual(offsets.map(String));
+});
+
+test('an append whose answer is lost is unknown, and was written once', async () => {
+  const { log, proxy } = await openThroughProxy();
+  await log.append(Buffer.from('before'));
+  proxy.answers('drop');
+  await expect(log.append(Buffer.from('unanswered'))).rejects.toThrow(AppendUnknown);
+  proxy.answers('pass');
+  await log.append(Buffer.from('after'));
+  const records = await readRecords(await open(), 3);
+  expect(records.map(({ value }) => String(value))).toEqual(['before', 'unanswered', 'after']);
+});
+
+test('an append whose connection is cut before the answer is unknown at once', async () => {
+  const { log, proxy } = await openThroughProxy();
+  await log.append(Buffer.from('before'));
+  proxy.answers('hold');
+  const sent = proxy.sentBytes();
+  const appended = log.append(Buffer.from('cut off'));
+  appended.catch(() => undefined);
+  while (proxy.sentBytes() === sent) await pause(1);
+  proxy.cut();
+  await expect(promptly(appended, 'the error')).rejects.toThrow(AppendUnknown);
+});
+
+test('an answer that is late but comes is an acknowledgement', async () => {
+  const { log, proxy } = await openThroughProxy();
+  await log.append(Buffer.from('before'));
+  proxy.answers('hold');
+  const sent = proxy.sentBytes();
+  const appended = log.append(Buffer.from('late'));
+  while (proxy.sentBytes() === sent) await pause(1);
+  await pause(500);
+  proxy.answers('pass');
+  expect(await appended).toBe(1);
+});
+
+test('an append that could not be sent is unavailable, not unknown', async () => {
+  const { log, proxy } = await openThroughProxy();
+  await proxy.close();
+  await expect(log.append(Buffer.from('unsent'))).rejects.toThrow(LogUnavailable);
+  expect(await (await open()).end()).toBe(0);
+});
+
+test('a tail whose connection is cut again and again delivers each record once', async () => {
+  const { log, proxy } = await openThroughProxy();
+  const writer = await open();
+  const ending = new AbortController();
+  const seen: string[] = [];
+  const following = follow(log, ending.signal, (record) => seen.push(String(record.value)));
+  const values = Array.from({ length: 200 }, (_, n) => `r${n}`);
+  for (const [n, value] of values.entries()) {
+    await writer.append(Buffer.from(value));
+    if (n % 20 === 10) proxy.cut();
+  }
+  while (seen.length < values.length) await pause(10);
+  ending.abort();
+  await following;
+  expect(seen).toEqual(values);
+});
+
+test('a frozen broker makes questions fail in time, and close returns at once', async () => {
+  const log = await open({ endDeadlineMs: 500 });
+  const ending = new AbortController();
+  const following = follow(log, ending.signal, () => undefined);
+  await log.append(Buffer.from('before'));
+  kafka.freeze(1);
+  try {
+    await expect(promptly(log.end(), 'the end')).rejects.toThrow(LogUnavailable);
+    const appended = log.append(Buffer.from('frozen'));
+    appended.catch(() => undefined);
+    ending.abort();
+    await promptly(log.close(), 'closing');
+    await promptly(following, 'the end of the tail');
+    await expect(promptly(appended, 'the append')).rejects.toThrow();
+  } finally {
+    kafka.thaw(1);
+  }
+});
+
+test('a log is opened, asked and closed in time while its broker is down, and works once it is back', async () => {
+  const first = await open();
+  await first.append(Buffer.from('before'));
+  await kafka.kill(1);
+  try {
+    await promptly(first.close(), 'closing');
+    const log = await open({ openDeadlineMs: 300, endDeadlineMs: 300, tailPatienceMs: 300 });
+    await expect(promptly(log.end(), 'the end')).rejects.toThrow(LogUnavailable);
+    await expect(promptly(readRecords(log, 1), 'the tail')).rejects.toThrow(LogUnavailable);
+    await kafka.restart(1);
+    while ((await log.end().catch(() => 0)) === 0) await pause(20);
+    expect((await readRecords(log, 1)).map(({ value }) => String(value))).toEqual(['before']);
+  } finally {
+    if (!(await reachable())) await kafka.restart(1);
+  }
+});
+
+async function reachable(): Promise<boolean> {
+  const dialled = dialWith({})({ host: '127.0.0.1', port: kafka.port(1) });
+  return await dialled.then(
+    (connection) => {
+      connection.destroy();
+      return true;
+    },
+    () => false,
+  );
+}
