@@ -93,6 +93,7 @@ test.each([
 
 test.each([
   ['asked, no window known', { asked: 50, windowTokens: null }, 50],
+  ['asked nothing at all, no window known', { asked: 0, windowTokens: null }, 0],
   ['nothing asked, no window known', { asked: undefined, windowTokens: null }, 4096],
   ['asked and fits', { asked: 50, windowTokens: 1000 }, 50],
   ['asked more than there is', { asked: 5000, windowTokens: 1000 }, 900],

@@ -2,6 +2,7 @@
  * Golden decisions: recorded requests, re-decided at their positions of a recorded log, give the same decisions in every
  * build. The corpus is only ever added to: a line that no longer holds is a change of what the service promises.
  */
+import fc from 'fast-check';
 import { afterAll, expect, test } from 'vitest';
 import { replayDecision } from '../../data-plane/request/replay-decision.ts';
 import { type RefusalType, refusalKinds } from '../../schemas/refusals.ts';
@@ -18,6 +19,7 @@ import {
   openCorpus,
   recordsOfCorpus,
 } from './decisions/corpus.ts';
+import { serveLive } from './decisions/live.ts';
 
 const corpus = openCorpus();
 afterAll(() => corpus.close());
@@ -30,6 +32,18 @@ test.each(goldenCases.map((each) => [each.name, each.clause, each] as const))(
   },
 );
 
+// Visitors do not come by a host, and live serving counts the prompts itself.
+const live = goldenCases.filter((each) => each.visitor === undefined && each.promptTokens === undefined);
+
+test('live serving decides as replay does, host and headers and all', async () => {
+  for (const each of live) {
+    const facts = factsOf(each);
+    const served = await serveLive(corpus.at(each.atSeq), facts);
+    expect(served, each.name).toEqual(replayDecision(corpus.at(each.atSeq), facts, corpusHosts));
+  }
+  expect(live.length).toBeGreaterThan(150);
+});
+
 test('one snapshot that follows the log decides as snapshots of each position do', () => {
   const snapshot = memorySnapshot();
   const lookup = createLookup(snapshot.db);
@@ -40,6 +54,37 @@ test('one snapshot that follows the log decides as snapshots of each position do
   }
   expect(snapshot.skipped).toBe(0);
   snapshot.db.close();
+});
+
+test('any facts at any position give a decision, and nothing else is thrown', () => {
+  const positions = [...new Set(goldenCases.map(({ atSeq }) => atSeq))];
+  const text = fc.string({ unit: 'binary', maxLength: 40 });
+  const some = <Value>(values: readonly (Value | undefined)[]) =>
+    fc.constantFrom(...values.filter((value): value is Value => value !== undefined));
+  const whole = goldenCases.map(factsOf);
+  const maybe = <Value>(arbitrary: fc.Arbitrary<Value>) => fc.option(arbitrary, { nil: undefined });
+  const facts = fc.record({
+    host: maybe(fc.oneof(some(whole.map(({ host }) => host)), text)),
+    authorization: maybe(fc.oneof(some(whole.map(({ authorization }) => authorization)), text)),
+    xApiKey: maybe(fc.oneof(some(whole.map(({ xApiKey }) => xApiKey)), text)),
+    method: fc.oneof(fc.constantFrom('GET', 'POST'), text),
+    path: fc.oneof(some(whole.map(({ path }) => path)), text),
+    model: fc.oneof(some(whole.map(({ model }) => model)), text),
+    promptTokens: fc.nat(200_000),
+    maxTokens: maybe(fc.nat(200_000)),
+    counters: some(whole.map(({ counters }) => counters)),
+    nowMs: fc.integer({ min: 0, max: 4e12 }),
+    fenced: fc.boolean(),
+    outboxFull: fc.boolean(),
+  });
+  fc.assert(
+    fc.property(fc.constantFrom(...positions), facts, (seq, each) => {
+      expect(['refused', 'placed', 'listed']).toContain(
+        replayDecision(corpus.at(seq), each, corpusHosts).kind,
+      );
+    }),
+    { numRuns: 1000 },
+  );
 });
 
 test('the golden log is folded whole: no event of it is malformed, unknown or passed over by chance', () => {

@@ -1,0 +1,83 @@
+/**
+ * Live serving over the corpus: the parent of a request, with the look-up, counters and clock of one golden decision.
+ * It stops where it would call a node, so that what it decided can be compared with what replay decides.
+ */
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { BodyBudget } from '../../../data-plane/request/body.ts';
+import type { Gateway } from '../../../data-plane/request/gateway.ts';
+import { type Exchange, handle } from '../../../data-plane/request/handle.ts';
+import { windowMs, windowStartMs } from '../../../data-plane/request/limits.ts';
+import { Refusal } from '../../../data-plane/request/refusal.ts';
+import type { ReplayedDecision, ReplayFacts } from '../../../data-plane/request/replay-decision.ts';
+import type { Lookup } from '../../../shared/snapshot/lookup.ts';
+import { rawRequest, requestText } from '../../support/raw-http.ts';
+import { corpusHosts } from './corpus.ts';
+
+function gatewayOf(lookup: Lookup, facts: ReplayFacts, observe: (exchange: Exchange) => void): Gateway {
+  const { counters } = facts;
+  const parts = {
+    hosts: corpusHosts,
+    lookup,
+    counters: {
+      window: (subject: string, nowMs: number) => ({
+        used: counters.windowUsed,
+        endsAtMs: windowStartMs(subject, nowMs) + windowMs,
+      }),
+      inFlight: () => counters.inFlight,
+      poolTokens: () => counters.poolTokens,
+      freeTurns: () => counters.freeTurns,
+      take: () => ({ release: () => undefined }),
+    },
+    bodies: new BodyBudget(),
+    meter: { isFull: facts.outboxFull === true },
+    countTokens: async () => undefined,
+    logger: { error: () => undefined },
+    fenced: () => facts.fenced === true,
+    now: () => facts.nowMs,
+    begin: () => undefined,
+    observe,
+  };
+  return parts as unknown as Gateway;
+}
+
+function bodyOf({ path, model }: ReplayFacts): string {
+  if (path === '/v1/embeddings') return JSON.stringify({ model, input: 'a' });
+  const messages = [{ role: 'user', content: 'a' }];
+  return JSON.stringify({ model, messages, ...(path === '/v1/messages' && { max_tokens: 1 }) });
+}
+
+/** What live serving decides of the facts; it counts the prompt itself, so facts about its size must be left to it. */
+export async function serveLive(lookup: Lookup, facts: ReplayFacts): Promise<ReplayedDecision> {
+  let observed: Exchange | undefined;
+  const gateway = gatewayOf(lookup, facts, (exchange) => {
+    observed = exchange;
+  });
+  const server = createServer((request, response) => void handle(gateway, request, response, undefined));
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { host, method, path, authorization, xApiKey } = facts;
+  const headers = {
+    'anthropic-version': '2023-06-01',
+    ...(authorization !== undefined && { Authorization: authorization }),
+    ...(xApiKey !== undefined && { 'x-api-key': xApiKey }),
+  };
+  const body = method === 'POST' ? bodyOf(facts) : undefined;
+  const text = requestText({ method, path, host: host ?? '', headers, ...(body !== undefined && { body }) });
+  const answer = await rawRequest((server.address() as AddressInfo).port, text);
+  server.close();
+  return decisionOf(observed as Exchange, answer.body);
+}
+
+function decisionOf({ verdict, refusal }: Exchange, body: string): ReplayedDecision {
+  if (verdict && !(verdict.placement instanceof Refusal)) {
+    const { placement, tier, subject, weight } = verdict;
+    const nodes = placement.candidates.map(({ node }) => node).sort();
+    return { kind: 'placed', draw: placement.draw, nodes, tier: tier.id, subject, weight };
+  }
+  if (!refusal) return { kind: 'listed', body };
+  const { type, status, reason, message, retryAfterSeconds } = refusal;
+  const retry = retryAfterSeconds === undefined ? {} : { retryAfterSeconds };
+  return { kind: 'refused', type, status, reason, message, ...retry, counted: verdict !== undefined };
+}
