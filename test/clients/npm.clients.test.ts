@@ -13,8 +13,11 @@ useClientFleet();
 
 const official: Manners = { errors: openaiErrors, backoffMs: 350 };
 
+/** Sends by node-fetch, which has errors of its own and lets the caller set Host. */
+const oldest: Manners = { ...official, errors: { ...openaiErrors, 'early end': 'Error' }, setsHost: true };
+
 for (const [version, manners] of [
-  [4, official],
+  [4, oldest],
   [5, official],
   [6, official],
   [7, official],
@@ -27,7 +30,7 @@ const callError = Object.fromEntries(Object.keys(openaiErrors).map((type) => [ty
 
 /** Knows one class of error, does not read `x-should-retry`, and repeats a 409 as it would a 503. */
 const vercel: Manners = {
-  errors: { ...(callError as Manners['errors']), 'early end': 'TypeError' },
+  errors: callError as Manners['errors'],
   requests: { InferenceUpsellError: 3 },
   backoffMs: 1950,
 };
