@@ -135,7 +135,7 @@ async function compose(
   closers: Closers,
 ): Promise<{ gateway: Gateway; telemetry: Telemetry; inFlight: () => number }> {
   const { logger } = settings;
-  const lookup = createLookup(state.snapshot.db);
+  const lookup = { ...createLookup(state.reader.db), position: () => state.snapshot.seq };
   const usage = await openMeter({ logUrl: settings.logUrl, dataDir: settings.dataDir, lookup, logger });
   closers.add(() => usage.close());
   const pools = new NodePools({

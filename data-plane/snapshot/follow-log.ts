@@ -14,6 +14,7 @@ import type { Logger } from '../../shared/process/logger.ts';
 import { foldVersion } from '../../shared/snapshot/fold.ts';
 import { readLogId } from '../../shared/snapshot/log-identity.ts';
 import { openOrRebuild } from '../../shared/snapshot/open-snapshot.ts';
+import { SnapshotReader } from '../../shared/snapshot/reader.ts';
 import { Replicator } from '../../shared/snapshot/replicator.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import { openStatusLog } from '../../shared/status/status-log.ts';
@@ -33,6 +34,8 @@ export interface FollowSettings {
 
 export interface GatewayState {
   readonly snapshot: Snapshot;
+  /** What requests read: always at the position of the snapshot. */
+  readonly reader: SnapshotReader;
   readonly replicator: Replicator;
   /** May no key be accepted now? Worked out anew at each call, so that a thawed process refuses at once. */
   fenced(): boolean;
@@ -50,6 +53,8 @@ export async function followLog(
   const { logger, name, whenStale } = settings;
   const snapshot = await openSnapshot(settings, log);
   closers.add(() => snapshot.close());
+  const reader = new SnapshotReader(snapshot.path);
+  closers.add(() => reader.close());
   let quarantined: string | undefined;
   const quarantine = (reason: string): void => {
     quarantined ??= reason;
@@ -62,6 +67,7 @@ export async function followLog(
     snapshot,
     log,
     onCommits: () => {
+      reader.refresh();
       if (snapshot.divergedAt !== null)
         quarantine(`its digest differs from the checkpoint at ${snapshot.divergedAt}`);
       publisher?.publish();
@@ -98,6 +104,7 @@ export async function followLog(
   };
   return {
     snapshot,
+    reader,
     replicator,
     fenced: isFenced,
     checks: () => checks(replicator, snapshot, whenStale, quarantined),

@@ -8,6 +8,8 @@ import type { ControlLog } from '../../shared/log/control-log.ts';
 import { delay } from '../../shared/snapshot/replicator.ts';
 import type { Outbox, Shipment } from './outbox.ts';
 
+/** Rows that come within this of the first one share its record: one append and one fold for many. */
+const lingerMs = 50;
 const retryMsMin = 50;
 const retryMsMax = 5_000;
 
@@ -62,8 +64,10 @@ export class Publisher {
     while (!this.#stop.signal.aborted) {
       try {
         const shipment = this.#options.outbox.nextShipment();
-        if (!shipment) await this.#idle();
-        else {
+        if (!shipment) {
+          await this.#idle();
+          await delay(lingerMs, this.#stop.signal);
+        } else {
           await this.#ship(shipment);
           waitMs = retryMsMin;
           this.#reach(true);
