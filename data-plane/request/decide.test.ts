@@ -291,6 +291,9 @@ test('Errors 7: only what the pool would answer draws on the allowance', () => {
           : placement.draw === 'pool';
       const used = ask(0);
       expect(used instanceof Refusal && used.type === 'InferenceUpsellError').toBe(draws);
+      const counted = counters.poolTokens(caller.owner.organisation, caller.owner.anchor, 0);
+      expect(ask(counted) instanceof Refusal).toBe(draws);
+      expect(ask(counted + 1)).not.toBeInstanceOf(Refusal);
       if (!draws) expect((used as Verdict).placement instanceof Refusal).toBe(placement instanceof Refusal);
       seen.add(String(draws));
     }),

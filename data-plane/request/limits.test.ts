@@ -147,6 +147,10 @@ test('Errors 9: whatever end of the window a counter tells, Retry-After is 1 to 
   );
 });
 
+test('Limits 1: a window is a minute', () => {
+  expect(windowMs).toBe(60_000);
+});
+
 test('windows of one subject tile time: each moment is in one of them, and one follows the other', () => {
   fc.assert(
     fc.property(subjects, moments, (subject, nowMs) => {

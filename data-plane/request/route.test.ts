@@ -31,6 +31,22 @@ function answer(change: Partial<RoutingFacts>): string {
 test.each<[string, Partial<RoutingFacts>, string]>([
   ['Routing algorithm 1: an own node wins over the pool', { ...acme, model: 'echo-small' }, 'own: acme-own'],
   ['Routing algorithm 2: the pool answers where no own node does', acme, 'pool: pool-1'],
+  [
+    'Routing algorithm 1: an own node serves what no pool has',
+    { ...acme, model: 'own-only' },
+    'own: acme-own',
+  ],
+  [
+    'Routing algorithm 1: an own node is no matter of the plan',
+    { organisation: 'elder', model: 'echo-large' },
+    'own: elder-own',
+  ],
+  ['Errors 4: the plan excludes what nobody answers for', { model: 'locked-idle' }, 'ModelNotInPlanError'],
+  [
+    'What the service does 4: the wrong surface comes before what is not served',
+    { ...acme, model: 'no-such-model', target: lynx },
+    'UnsupportedShapeError',
+  ],
   ['Routing algorithm 3: nobody answers', { model: 'never-loaded' }, 'InferenceUnavailableError'],
   ['Errors 4: the plan does not include the model', { model: 'echo-large' }, 'ModelNotInPlanError'],
   ['Errors 4: there is no plan', { tier: null }, 'ModelNotInPlanError'],
