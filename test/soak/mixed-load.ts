@@ -101,14 +101,18 @@ async function admits(fleet: SoakFleet, gateway: SoakGateway): Promise<number> {
   const agent = new Agent({ keepAlive: false });
   const light = fleet.narrow[1];
   if (light === undefined) throw new Error('the narrow organisation has too few clients');
-  const asked = Array.from({ length: narrowUnits + 1 }, () =>
-    ask(gateway.ready.api, agent, light, { kind: 'stream', words: 20_000, leavesMs: undefined }),
-  );
-  const statuses = await Promise.all(asked.map(({ head }) => head));
-  for (const one of asked) one.leave();
-  await Promise.all(asked.map(({ seen }) => seen));
-  await eventually(async () => (await metric(gateway, 'headgate_limiter_in_flight_units')) === 0);
-  return statuses.filter((status) => status === 200).length;
+  for (let attempt = 0; ; attempt++) {
+    const asked = Array.from({ length: narrowUnits + 1 }, () =>
+      ask(gateway.ready.api, agent, light, { kind: 'stream', words: 20_000, leavesMs: undefined }),
+    );
+    const statuses = await Promise.all(asked.map(({ head }) => head));
+    for (const one of asked) one.leave();
+    await Promise.all(asked.map(({ seen }) => seen));
+    await eventually(async () => (await metric(gateway, 'headgate_limiter_in_flight_units')) === 0);
+    // On a busy machine a node may be late even when nothing is wrong with it; that says nothing of the limit.
+    if (attempt < 5 && statuses.includes(503)) continue;
+    return statuses.filter((status) => status === 200).length;
+  }
 }
 
 function outcomesOf(seen: readonly Seen[]): Record<string, number> {
