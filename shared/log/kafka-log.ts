@@ -48,7 +48,7 @@ RequestQueue.prototype.scheduleCheckPendingRequests = function (this: RequestQue
 /**
  * Opens one partition of a topic; creates the topic where it is missing and checks how it is set. Brokers that cannot be
  * reached are no error: the log opens, and everything asked of it rejects with LogUnavailable until they can be.
- * Rejects with TopicMisset (a LogUnavailable).
+ * Rejects with TopicMisset (a LogUnavailable), and with LogUnavailable where the brokers do not let us in.
  */
 export async function openKafkaLog(
   brokers: readonly string[],
@@ -95,7 +95,8 @@ class KafkajsConnection implements KafkaConnection {
       port,
       clientId: 'headgate',
       ssl: null,
-      sasl: settings.sasl ?? null,
+      // A copy: kafkajs writes into it what it made of the password.
+      sasl: settings.sasl ? { ...settings.sasl } : null,
       logger: silent,
       connectionTimeout: dialTimeoutMs,
       requestTimeout: requestTimeoutMs,

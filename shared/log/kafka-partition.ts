@@ -8,7 +8,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { LogReplaced, LogUnavailable } from './control-log.ts';
 import type { KafkaCluster } from './kafka-cluster.ts';
 import type { FetchedMessage, KafkaConnection, Place } from './kafka-connection.ts';
-import { KafkaFault, TopicMisset } from './kafka-errors.ts';
+import { isLasting, KafkaFault, TopicMisset } from './kafka-errors.ts';
 import { type Patience, patiently } from './kafka-patience.ts';
 import { checkTopic, createTopic, type TopicPlan } from './kafka-topics.ts';
 
@@ -176,9 +176,8 @@ function hashOf({ timestamp, value }: FetchedMessage): string {
     .digest('hex');
 }
 
-/** Whether a log that is opened now may be used later: it could not be reached, but nothing is wrong with it. */
+/** Whether a log that is opened now may be used later: it could not be reached, but nothing is known to be wrong. */
 export function mayOpenUnreached(error: unknown): boolean {
-  return (
-    error instanceof LogUnavailable && !(error instanceof TopicMisset) && error.cause instanceof KafkaFault
-  );
+  if (!(error instanceof LogUnavailable) || error instanceof TopicMisset) return false;
+  return error.cause instanceof KafkaFault && !isLasting(error.cause);
 }

@@ -23,6 +23,7 @@ import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { dialWith } from '../../shared/log/kafka-log.ts';
+import type { KafkaSettings } from '../../shared/log/kafka-settings.ts';
 
 const version = '4.3.1';
 const log4j = '2.25.4';
@@ -39,6 +40,10 @@ export interface KafkaOptions {
   readonly nodes?: 1 | 3;
   /** Lines of server.properties to add. */
   readonly properties?: readonly string[];
+  /** Further words for `StorageTool format`. */
+  readonly formatWords?: readonly string[];
+  /** How its listener wants to be spoken to. */
+  readonly settings?: KafkaSettings;
 }
 
 export interface Kafka {
@@ -64,10 +69,8 @@ export async function startKafka(options: KafkaOptions = {}): Promise<Kafka> {
   return await launch(options, existsSync(archive) ? [`-XX:SharedArchiveFile=${archive}`] : []);
 }
 
-async function launch(
-  { nodes = 1, properties = [] }: KafkaOptions,
-  flags: readonly string[],
-): Promise<Kafka> {
+async function launch(options: KafkaOptions, flags: readonly string[]): Promise<Kafka> {
+  const { nodes = 1, properties = [], formatWords = [], settings = {} } = options;
   const folder = mkdtempSync(join(tmpdir(), 'headgate-kafka-'));
   const ports = await freePorts(2 * nodes);
   const port = (node: number) => ports[node - 1]!;
@@ -93,7 +96,8 @@ async function launch(
     await Promise.all(ids.map((id) => endInTime(end(id, 'SIGTERM'), () => end(id, 'SIGKILL'))));
     rmSync(folder, { recursive: true, force: true });
   };
-  const ready = (id: number) => untilReady(port(id), nodes, () => lastWords(processes.get(id), folder, id));
+  const ready = (id: number) =>
+    untilReady(port(id), nodes, settings, () => lastWords(processes.get(id), folder, id));
   try {
     for (const id of ids) {
       const file = join(folder, `${id}.properties`);
@@ -106,7 +110,7 @@ async function launch(
       });
       writeFileSync(file, [...own, `log.dirs=${join(folder, String(id))}`, ...properties].join('\n'));
     }
-    await Promise.all(ids.map((id) => format(join(folder, `${id}.properties`))));
+    await Promise.all(ids.map((id) => format(join(folder, `${id}.properties`), formatWords)));
     for (const id of ids) start(id);
     await Promise.all(ids.map(ready));
   } catch (error) {
@@ -166,14 +170,29 @@ function serverProperties({ id, nodes, voters, port, controllerPort }: NodeParts
   ];
 }
 
-async function format(file: string): Promise<void> {
+async function format(file: string, words: readonly string[]): Promise<void> {
   const args = [...jvm, `-Dlog4j2.configurationFile=${logging}`, '-cp', classPath()];
-  await run('java', [...args, 'kafka.tools.StorageTool', 'format', '-g', '-t', clusterId, '-c', file]);
+  await run('java', [
+    ...args,
+    'kafka.tools.StorageTool',
+    'format',
+    '-g',
+    '-t',
+    clusterId,
+    '-c',
+    file,
+    ...words,
+  ]);
 }
 
 /** Ready: it answers, and the cluster has all its brokers. */
-async function untilReady(port: number, nodes: number, lastWords: () => string | null): Promise<void> {
-  const dial = dialWith({});
+async function untilReady(
+  port: number,
+  nodes: number,
+  settings: KafkaSettings,
+  lastWords: () => string | null,
+): Promise<void> {
+  const dial = dialWith(settings);
   const untilMs = performance.now() + 60_000;
   for (;;) {
     try {
