@@ -1,6 +1,10 @@
 import { defineConfig } from 'vitest/config';
 
-const shared = { exclude: ['dist/**', '**/node_modules/**', '.cache/**'], testTimeout: 30_000, hookTimeout: 60_000 };
+const shared = {
+  exclude: ['dist/**', '**/node_modules/**', '.cache/**'],
+  testTimeout: 30_000,
+  hookTimeout: 60_000,
+};
 
 export default defineConfig({
   test: {

@@ -23,7 +23,12 @@ if (!has('java', ['-version'])) kafkaMissing.push('Java 17');
 if (!has('mvn', ['-version'])) kafkaMissing.push('Maven');
 offer('kafka', existsSync('test/kafka'), kafkaMissing);
 
-const args = ['vitest', 'run', ...projects.flatMap((project) => ['--project', project]), ...process.argv.slice(2)];
+const args = [
+  'vitest',
+  'run',
+  ...projects.flatMap((project) => ['--project', project]),
+  ...process.argv.slice(2),
+];
 const run = spawnSync('npx', ['--no-install', ...args], { stdio: 'inherit' });
 for (const { project, why } of skipped) {
   console.error(`\n*** SKIPPED: the ${project} suite ${why} ***`);

@@ -103,6 +103,9 @@ export function admit(facts: LimitFacts, counters: Counters, nowMs: number): voi
 export function windowStartMs(subject: string, nowMs: number): number {
   let phase = 0;
   for (let i = 0; i < subject.length; i++) phase = (Math.imul(phase, 31) + subject.charCodeAt(i)) >>> 0;
-  const offset = phase % windowMs;
+  // Without mixing, ids that differ in a number at their end would share a second.
+  phase = Math.imul(phase ^ (phase >>> 16), 0x85ebca6b);
+  phase = Math.imul(phase ^ (phase >>> 13), 0xc2b2ae35);
+  const offset = ((phase ^ (phase >>> 16)) >>> 0) % windowMs;
   return Math.floor((nowMs - offset) / windowMs) * windowMs + offset;
 }

@@ -106,6 +106,8 @@ export class NodePools {
       connect: { timeout: 2 * this.connectMs },
       pipelining: 1,
       keepAliveTimeout: keepAliveMs,
+      // What a node hints in its own header is not taken for more.
+      keepAliveMaxTimeout: keepAliveMs,
       maxHeaderSize: headBytesMax,
       // Waits are kept by the ticker, which knows what counts as progress.
       headersTimeout: 0,

@@ -38,8 +38,6 @@ export class KafkaPartition {
   #endAcknowledged = 0;
   /** The connection on which this was last found to be the same log. */
   #checkedOn: KafkaConnection | undefined;
-  /** What is another log once stays another log for whoever opened the first. */
-  #replaced: LogReplaced | undefined;
   #doubts = 0;
 
   constructor(cluster: KafkaCluster, place: Place, plan: TopicPlan) {
@@ -85,7 +83,6 @@ export class KafkaPartition {
   patiently<Answer>(ask: () => Promise<Answer>, patience: Omit<Patience, 'what'>): Promise<Answer> {
     const onFault = () => this.suspect();
     const whole = async () => {
-      if (this.#replaced) throw this.#replaced;
       await this.checkTopic();
       return await ask();
     };
@@ -163,8 +160,7 @@ export class KafkaPartition {
 
   #other(how: string): LogReplaced {
     this.#doubts++;
-    this.#replaced = new LogReplaced(`${this.name} on Kafka ${how}`);
-    return this.#replaced;
+    return new LogReplaced(`${this.name} on Kafka ${how}`);
   }
 }
 

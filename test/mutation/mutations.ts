@@ -265,7 +265,11 @@ const limits: readonly Change[] = [
   ['concurrency: weights count', 'counters.inFlight(subject) + weight', 'counters.inFlight(subject) + 1'],
   ['concurrency: the message says what a model counts', 'weight > 1 ?', 'weight > 1000 ?'],
   ['concurrency: Retry-After is one second', '{ retryAfterSeconds: 1 }', '{ retryAfterSeconds: 2 }'],
-  ['windows: each has a phase of its own', 'const offset = phase % windowMs', 'const offset = 0'],
+  [
+    'windows: each has a phase of its own',
+    'const offset = ((phase ^ (phase >>> 16)) >>> 0) % windowMs',
+    'const offset = 0',
+  ],
   ['windows: a minute', 'export const windowMs = 60_000', 'export const windowMs = 61_000'],
 ];
 
