@@ -3,7 +3,7 @@
  * command may enter the chain twice, no tail may skip or repeat a record, and an outcome that is not known is said to be so.
  */
 import { setTimeout as pause } from 'node:timers/promises';
-import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test, vi } from 'vitest';
 import { toStored } from '../../schemas/events.ts';
 import { composeCommit, emptyHead, type Head, judge } from '../../shared/log/chain.ts';
 import {
@@ -216,6 +216,25 @@ test('a tail whose connection is cut again and again delivers each record once',
   ending.abort();
   await following;
   expect(seen).toEqual(values);
+}, 30_000);
+
+test('a log with nothing to do arms next to no timers', async () => {
+  const log = await open();
+  const ending = new AbortController();
+  let delivered: () => void = () => undefined;
+  const delivery = new Promise<void>((resolve) => {
+    delivered = resolve;
+  });
+  const following = follow(log, ending.signal, () => delivered());
+  await log.append(Buffer.from('before'));
+  await delivery;
+  const armed = vi.spyOn(globalThis, 'setTimeout');
+  await pause(1000);
+  const count = armed.mock.calls.length;
+  armed.mockRestore();
+  ending.abort();
+  await following;
+  expect(count).toBeLessThan(20);
 });
 
 test('a frozen broker makes questions fail in time, and close returns at once', async () => {

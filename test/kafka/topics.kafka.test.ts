@@ -177,4 +177,5 @@ test.each([
     await expect(log.append(Buffer.from('lost'))).rejects.toThrow(LogReplaced);
     expect(await other.end()).toBe(count);
   },
+  30_000,
 );
