@@ -100,7 +100,7 @@ export class StatusBoard {
         }
       } catch (error) {
         // Status is retold every two seconds: after any fault the present is all that matters.
-        if (!(error instanceof LogUnavailable)) from = await this.#log.end().catch(() => from);
+        if (!(error instanceof LogUnavailable)) from = await this.#log.end().catch(() => 0);
       }
       await delay(waitMs, this.#stop.signal);
       waitMs = Math.min(waitMs * 2, 2000);
