@@ -144,26 +144,13 @@ test('what was completed is exported one request a line, without its text', asyn
     model: 'echo-small',
     more: { messages: [{ role: 'user', content: said }] },
   });
-  await expect
-    .poll(
-      async () =>
-        (
-          await (
-            await fetch(`${fleet.controlPlane.admin}/admin/v1/usage/export?organisation=birch`, {
-              headers: { authorization: `Bearer ${operatorToken}` },
-            })
-          ).text()
-        )
-          .trim()
-          .split('\n').length,
-      { timeout: 5000 },
-    )
-    .toBe(1);
-  const text = await (
-    await fetch(`${fleet.controlPlane.admin}/admin/v1/usage/export?organisation=birch`, {
-      headers: { authorization: `Bearer ${operatorToken}` },
-    })
-  ).text();
+  const exported = async (): Promise<string> => {
+    const headers = { authorization: `Bearer ${operatorToken}` };
+    const url = `${fleet.controlPlane.admin}/admin/v1/usage/export?organisation=birch`;
+    return (await fetch(url, { headers })).text();
+  };
+  await expect.poll(exported, { timeout: 5000 }).not.toBe('');
+  const text = await exported();
   expect(JSON.parse(text)).toMatchObject({ organisation: 'birch', model: 'echo-small', draw: 'pool' });
   expect(text).not.toContain('private');
 });
