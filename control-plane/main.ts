@@ -5,7 +5,7 @@
 import { randomUUID } from 'node:crypto';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
-import type { ControlLog } from '../shared/log/control-log.ts';
+import { type ControlLog, LogReplaced, LogTruncated } from '../shared/log/control-log.ts';
 import { openLog } from '../shared/log/open-log.ts';
 import { loadSigner, type Signer } from '../shared/log/signing.ts';
 import { verifyInBackground } from '../shared/process/background-verify.ts';
@@ -107,7 +107,7 @@ async function openState(
     onReach: (reachable, error) => logger.warn({ reachable, reason: error?.message }, 'control log'),
   });
   try {
-    await checkIdentity(log, snapshot);
+    await checkIdentity(log, snapshot).catch(withNextStep);
     replicator.start();
     await createLog({ snapshot, replicator, log, signer }, `log-${randomUUID()}`, settings.name);
     await replicator.caughtUp(startTimeoutMs);
@@ -120,6 +120,13 @@ async function openState(
     snapshot.close();
     throw error;
   }
+}
+
+/** A log that lost commits is for a person to mend. */
+function withNextStep(error: unknown): never {
+  if (!(error instanceof LogTruncated || error instanceof LogReplaced)) throw error;
+  const next = 'put the log back from its last copy, see docs/operate.md';
+  throw new Error(`${error.message}; ${next}`, { cause: error });
 }
 
 async function serve(

@@ -123,6 +123,7 @@ test('a log that lost what was folded from it is refused by control plane and ga
   const { status, stderr } = refused(plane());
   expect(status).not.toBe(0);
   expect(stderr).toMatch(/log (ends before commit|no longer holds commit)/);
+  expect(stderr).toContain('docs/operate.md');
 });
 
 test('a log of junk and foreign records still gets its first commit, and skips the rest', async () => {
