@@ -44,6 +44,8 @@ export interface KafkaOptions {
   readonly formatWords?: readonly string[];
   /** How its listener wants to be spoken to. */
   readonly settings?: KafkaSettings;
+  /** Where the properties added make its one node listen. */
+  readonly listener?: { readonly host: string; readonly port: number };
 }
 
 export interface Kafka {
@@ -73,7 +75,8 @@ async function launch(options: KafkaOptions, flags: readonly string[]): Promise<
   const { nodes = 1, properties = [], formatWords = [], settings = {} } = options;
   const folder = mkdtempSync(join(tmpdir(), 'headgate-kafka-'));
   const ports = await freePorts(2 * nodes);
-  const port = (node: number) => ports[node - 1]!;
+  const host = options.listener?.host ?? '127.0.0.1';
+  const port = (node: number) => options.listener?.port ?? ports[node - 1]!;
   const ids = Array.from({ length: nodes }, (_, index) => index + 1);
   const voters = ids.map((id) => `${id}@127.0.0.1:${ports[nodes + id - 1]}`).join(',');
   const processes = new Map<number, ChildProcess>();
@@ -97,7 +100,7 @@ async function launch(options: KafkaOptions, flags: readonly string[]): Promise<
     rmSync(folder, { recursive: true, force: true });
   };
   const ready = (id: number) =>
-    untilReady(port(id), nodes, settings, () => lastWords(processes.get(id), folder, id));
+    untilReady({ host, port: port(id) }, nodes, settings, () => lastWords(processes.get(id), folder, id));
   try {
     for (const id of ids) {
       const file = join(folder, `${id}.properties`);
@@ -117,7 +120,7 @@ async function launch(options: KafkaOptions, flags: readonly string[]): Promise<
     await stop();
     throw error;
   }
-  const brokers = ids.map((id) => `127.0.0.1:${port(id)}`);
+  const brokers = ids.map((id) => `${host}:${port(id)}`);
   return {
     url: `kafka://${brokers.join(',')}`,
     brokers,
@@ -187,7 +190,7 @@ async function format(file: string, words: readonly string[]): Promise<void> {
 
 /** Ready: it answers, and the cluster has all its brokers. */
 async function untilReady(
-  port: number,
+  listener: { readonly host: string; readonly port: number },
   nodes: number,
   settings: KafkaSettings,
   lastWords: () => string | null,
@@ -196,9 +199,9 @@ async function untilReady(
   const untilMs = performance.now() + 60_000;
   for (;;) {
     try {
-      const connection = await dial({ host: '127.0.0.1', port });
+      const connection = await dial(listener);
       const { brokers } = await connection.metadata('none').finally(() => connection.destroy());
-      if (brokers.length >= Math.min(nodes, 2) && brokers.some((broker) => broker.port === port)) return;
+      if (brokers.length >= Math.min(nodes, 2) && brokers.some((broker) => broker.port === listener.port)) return;
     } catch {
       // Not yet.
     }

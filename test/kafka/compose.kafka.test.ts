@@ -1,0 +1,161 @@
+/**
+ * The services of docker-compose.yml, started without Docker from the parsed file: each on a loopback address of its own,
+ * which stands for its host name, so that every port, flag and variable is used as it is written there. What a container
+ * gives besides (its image, its volumes, its health check) is not claimed here.
+ */
+import { execFile } from 'node:child_process';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { request } from 'undici';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { parse } from 'yaml';
+import { type Started, startProcess } from '../support/processes.ts';
+import { type Kafka, startKafka } from './broker.ts';
+
+interface Service {
+  readonly command?: readonly string[];
+  readonly environment?: Readonly<Record<string, string | number>>;
+  readonly ports?: readonly string[];
+  readonly volumes?: readonly string[];
+}
+
+const operatorToken = 'a-token-of-more-than-sixteen-characters';
+const file = readFileSync(new URL('../../docker-compose.yml', import.meta.url), 'utf8').replace(
+  /\$\{HEADGATE_OPERATOR_TOKEN:\?[^}]*\}/,
+  operatorToken,
+);
+const { services, volumes } = parse(file, { merge: true }) as {
+  services: Readonly<Record<string, Service>>;
+  volumes: object;
+};
+const names = Object.keys(services);
+const addresses = new Map(names.map((name, index) => [name, `127.77.0.${index + 1}`]));
+const address = (name: string) => addresses.get(name)!;
+
+/** Host names become addresses; what listens on all of a container's addresses listens on the service's own. */
+function onLoopback(text: string, own: string): string {
+  let words = text.replaceAll('0.0.0.0', own).replaceAll(/:\/\/(localhost)?:/g, `://${own}:`);
+  for (const [name, host] of addresses)
+    words = words.replaceAll(new RegExp(`(?<=[/@])${name}(?=:)`, 'g'), host);
+  return words;
+}
+
+const dir = mkdtempSync(join(tmpdir(), 'headgate-compose-'));
+const started = new Map<string, Started<unknown>>();
+let kafka: Kafka | undefined;
+
+function startBroker(): Promise<Kafka> {
+  const { environment = {} } = services['kafka']!;
+  const properties = Object.entries(environment)
+    .filter(([name]) => name.startsWith('KAFKA_') && name !== 'KAFKA_LOG_DIRS')
+    .map(([name, value]) => [name.slice('KAFKA_'.length).toLowerCase().replaceAll('_', '.'), value])
+    .map(([name, value]) => `${name}=${onLoopback(String(value), address('kafka'))}`);
+  return startKafka({ properties, listener: { host: address('kafka'), port: 19092 } });
+}
+
+async function startService(name: string): Promise<void> {
+  const { command = [], environment = {} } = services[name]!;
+  const env = Object.entries(environment).map(([variable, value]) => [
+    variable,
+    variable === 'HEADGATE_DATA' ? join(dir, name) : onLoopback(String(value), address(name)),
+  ]);
+  const args = command.map((word) => onLoopback(word, address(name)));
+  started.set(name, await startProcess({ dir, name, args, env: Object.fromEntries(env), timeoutMs: 60_000 }));
+}
+
+beforeAll(async () => {
+  kafka = await startBroker();
+  // All of them settled, so that those which did start are ended where one did not.
+  const outcomes = await Promise.allSettled(names.filter((name) => name !== 'kafka').map(startService));
+  for (const outcome of outcomes) if (outcome.status === 'rejected') throw outcome.reason;
+}, 120_000);
+afterAll(async () => {
+  await Promise.all([...started.values()].map(({ end }) => end('SIGKILL')));
+  await kafka?.stop();
+  rmSync(dir, { recursive: true, force: true });
+});
+
+const run = promisify(execFile);
+const binary = new URL('../../dist/cli/headgate.js', import.meta.url).pathname;
+
+/** What `headgate …` prints as JSON, asked of one of the control planes. */
+async function cli(controlPlane: string, ...words: readonly string[]): Promise<Record<string, unknown>> {
+  const env = {
+    ...process.env,
+    HEADGATE_ADMIN: `http://${address(controlPlane)}:8081`,
+    HEADGATE_TOKEN: operatorToken,
+  };
+  const { stdout } = await run(process.execPath, [binary, ...words, '-o', 'json'], { env });
+  return JSON.parse(stdout);
+}
+
+/** The status of a completion, asked under the name that a caller on the publishing machine uses. */
+async function ask(gateway: string, key: unknown): Promise<number> {
+  const { statusCode, body } = await request(`http://${address(gateway)}:8080/v1/chat/completions`, {
+    method: 'POST',
+    headers: { host: '127.0.0.1', authorization: `Bearer ${key}`, 'content-type': 'application/json' },
+    body: JSON.stringify({ model: 'echo-small', messages: [{ role: 'user', content: 'hello' }] }),
+  });
+  await body.dump();
+  return statusCode;
+}
+
+test('every volume that a service of the file uses is declared', () => {
+  const used = Object.values(services).flatMap((service) =>
+    (service.volumes ?? []).map((it) => it.split(':')[0]),
+  );
+  expect(new Set(used)).toEqual(new Set(Object.keys(volumes)));
+});
+
+test('every published port of the file is one that its service listens on', async () => {
+  for (const [name, { ports = [] }] of Object.entries(services)) {
+    if (name === 'kafka') continue;
+    for (const port of ports) {
+      const answer = await fetch(`http://${address(name)}:${port.split(':').at(-1)}/`);
+      expect([name, port, answer.headers.get('content-type')]).toEqual([
+        name,
+        port,
+        expect.stringContaining('application/json'),
+      ]);
+      await answer.arrayBuffer();
+    }
+  }
+});
+
+test('a fleet applied at one control plane is served by both gateways, and a revocation is confirmed by both', async () => {
+  const fleet = join(dir, 'fleet.yaml');
+  writeFileSync(
+    fleet,
+    JSON.stringify({
+      version: 1,
+      models: [{ id: 'echo-small', family: 'echo', weight: 1 }],
+      tiers: [{ id: 'Platinum', models: '*' }],
+      pool: {
+        models: ['echo-small'],
+        nodes: [{ id: 'pool-1', url: onLoopback('http://node:9001', ''), dialect: 'vllm' }],
+      },
+      organisations: [{ id: 'acme', name: 'Acme', tier: 'Platinum' }],
+    }),
+  );
+  await cli('control-plane-1', 'apply', '-f', fleet);
+  const key = await cli(
+    'control-plane-2',
+    'key',
+    'create',
+    '--org',
+    'acme',
+    '--name',
+    'k',
+    '--expires',
+    'never',
+  );
+  for (const gateway of ['gateway-1', 'gateway-2'])
+    await expect.poll(() => ask(gateway, key['value']), { timeout: 30_000 }).toBe(200);
+  const revoked = await cli('control-plane-1', 'key', 'revoke', String(key['id']), '--yes', '--wait=30s');
+  expect(revoked['gateways']).toEqual(
+    ['gateway-1', 'gateway-2'].map((name) => expect.objectContaining({ name, confirmed: true })),
+  );
+  for (const gateway of ['gateway-1', 'gateway-2']) expect(await ask(gateway, key['value'])).toBe(401);
+});
