@@ -201,7 +201,8 @@ async function untilReady(
     try {
       const connection = await dial(listener);
       const { brokers } = await connection.metadata('none').finally(() => connection.destroy());
-      if (brokers.length >= Math.min(nodes, 2) && brokers.some((broker) => broker.port === listener.port)) return;
+      if (brokers.length >= Math.min(nodes, 2) && brokers.some((broker) => broker.port === listener.port))
+        return;
     } catch {
       // Not yet.
     }
