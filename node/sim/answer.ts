@@ -3,15 +3,13 @@
  * A pure function of the request: no clock, no chance. How it goes over the wire is chat-frames.ts.
  */
 import type { Dialect } from '../../schemas/names.ts';
+import { type AskedCall, callsAsked } from './asked-calls.ts';
 import type { ChatRequest, Tool } from './chat-request.ts';
 import { sampleValue } from './json-sample.ts';
 import { cutAtStop, echo, pieces, promptTokens, wordsAsked } from './text.ts';
 
 /** Words thought before an answer when `reasoning_effort` asks for thought. */
 export const reasoningWords = 6;
-
-/** Characters of the last message in which a tool may be named. */
-const wordsReadMax = 4096;
 
 /** One token of an answer and where it belongs; `tool` is the index of the call. */
 export interface Token {
@@ -53,7 +51,7 @@ export function answerTo(request: ChatRequest, settings: AnswerSettings): Answer
   const room = Math.max(contextTokens - prompt, 1);
   const budget = Math.min(request.tokensMax === undefined ? room : Math.max(request.tokensMax, 0), room);
   const wanted = dialect === 'ollama' ? 1 : request.choices;
-  const calls = calledTools(request);
+  const calls = callsOf(request);
   const choices = Array.from({ length: wanted }, (_, index) =>
     choiceOf(request, calls, budget, index, settings),
   );
@@ -70,40 +68,43 @@ export function answerTo(request: ChatRequest, settings: AnswerSettings): Answer
   };
 }
 
-/** The tools that the answer calls: forced, or named by the user's words `call NAME`. */
-function calledTools(request: ChatRequest): readonly Tool[] {
-  const { tools, toolChoice, lastText } = request;
-  if (tools.length === 0 || toolChoice === 'none') return [];
-  if (typeof toolChoice === 'object')
-    return tools.filter((tool) => tool.name === toolChoice.named).slice(0, 1);
-  const words = lastText.slice(0, wordsReadMax).split(/[^A-Za-z0-9_-]+/);
-  const named = tools.filter((tool) =>
-    words.some((word, at) => word === tool.name && words[at - 1]?.toLowerCase() === 'call'),
-  );
-  const called = named.length === 0 && toolChoice === 'required' ? tools.slice(0, 1) : named;
-  // The result of a tool must not call the tool again, or an agent would never end.
-  if (toolChoice === 'auto' && request.lastRole === 'tool') return [];
-  return request.parallelToolCalls ? called : called.slice(0, 1);
+/** The calls of the answer: forced, or asked for by the user's words. */
+function callsOf(request: ChatRequest): readonly AskedCall[] {
+  const { tools, toolChoice, userText, turnsSinceUser, parallelToolCalls } = request;
+  const [first] = tools;
+  if (first === undefined || toolChoice === 'none') return [];
+  // A turn asked for once is not taken again, or an agent would never end.
+  const asked = callsAsked(userText, tools)[turnsSinceUser] ?? [];
+  if (typeof toolChoice === 'object') {
+    const named = tools.find(({ name }) => name === toolChoice.named);
+    return named === undefined ? [] : [asked.find(({ tool }) => tool === named) ?? leastCall(named)];
+  }
+  const calls = asked.length === 0 && toolChoice === 'required' ? [leastCall(first)] : asked;
+  return parallelToolCalls ? calls : calls.slice(0, 1);
+}
+
+function leastCall(tool: Tool): AskedCall {
+  return { tool, input: undefined };
 }
 
 function choiceOf(
   request: ChatRequest,
-  tools: readonly Tool[],
+  asked: readonly AskedCall[],
   budget: number,
   index: number,
   settings: AnswerSettings,
 ): Choice {
   const thought = request.reasoning ? echo('thinking about it', reasoningWords, 1) : [];
   const reasoning = thought.map((text): Token => ({ kind: 'reasoning', text }));
-  if (tools.length > 0) {
-    const spoken = tools.flatMap((tool, call) =>
-      pieces(JSON.stringify(sampleValue(tool.parameters))).map(
+  if (asked.length > 0) {
+    const spoken = asked.flatMap(({ tool, input }, call) =>
+      pieces(JSON.stringify(input ?? sampleValue(tool.parameters))).map(
         (text): Token => ({ kind: 'tool', text, tool: call }),
       ),
     );
     // vLLM ends a forced named call with `stop`.
     const forced = settings.dialect === 'vllm' && typeof request.toolChoice === 'object';
-    const calls = tools.map((tool) => tool.name);
+    const calls = asked.map(({ tool }) => tool.name);
     return within(budget, [...reasoning, ...spoken], {
       calls,
       finishReason: forced ? 'stop' : 'tool_calls',

@@ -18,7 +18,10 @@ export interface ChatRequest {
   readonly messages: readonly unknown[];
   /** The text that the answer echoes: the last message of a user, or of a tool if that came after. */
   readonly lastText: string;
-  readonly lastRole: string;
+  /** What the user said last, whatever tools answered after it. */
+  readonly userText: string;
+  /** Turns of the model since then, where tools have answered. */
+  readonly turnsSinceUser: number;
   readonly stream: boolean;
   readonly includeUsage: boolean;
   readonly continuousUsage: boolean;
@@ -45,11 +48,12 @@ export function readChatRequest(body: Loose, readsMaxCompletionTokens: boolean):
   const streamOptions = isRecord(body['stream_options']) ? body['stream_options'] : {};
   const asked = readsMaxCompletionTokens ? integer(body['max_completion_tokens']) : undefined;
   const effort = body['reasoning_effort'];
+  const thoughtBudget = integer(body['thinking_token_budget'] ?? body['thinking_budget_tokens']) ?? 0;
   return {
     model: typeof body.model === 'string' ? body.model : '',
     messages,
     lastText: contentText(last.content),
-    lastRole: typeof last.role === 'string' ? last.role : '',
+    ...sinceUser(messages),
     stream: body['stream'] === true,
     includeUsage: streamOptions['include_usage'] === true,
     continuousUsage: streamOptions['continuous_usage_stats'] === true,
@@ -60,7 +64,7 @@ export function readChatRequest(body: Loose, readsMaxCompletionTokens: boolean):
     toolChoice: toolChoiceOf(body['tool_choice']),
     parallelToolCalls: body['parallel_tool_calls'] !== false,
     responseFormat: formatOf(body['response_format']),
-    reasoning: typeof effort === 'string' && effort !== 'none',
+    reasoning: (typeof effort === 'string' && effort !== 'none') || thoughtBudget > 0,
     topLogprobs: body['logprobs'] === true ? (integer(body['top_logprobs']) ?? 0) : undefined,
   };
 }
@@ -70,6 +74,19 @@ function lastSpoken(messages: readonly unknown[]): Loose {
     (message) => isRecord(message) && (message.role === 'user' || message.role === 'tool'),
   );
   return isRecord(spoken) ? spoken : {};
+}
+
+function sinceUser(messages: readonly unknown[]): Pick<ChatRequest, 'userText' | 'turnsSinceUser'> {
+  const at = messages.findLastIndex(
+    // What a tool shows stands in a message of the user too, without words.
+    (message) => isRecord(message) && message.role === 'user' && contentText(message.content) !== '',
+  );
+  const user = messages[at];
+  const roles = messages.slice(at + 1).map((message) => (isRecord(message) ? message.role : undefined));
+  return {
+    userText: isRecord(user) ? contentText(user.content) : '',
+    turnsSinceUser: roles.includes('tool') ? roles.filter((role) => role === 'assistant').length : 0,
+  };
 }
 
 function stopsOf(stop: unknown): string[] {

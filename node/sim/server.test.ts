@@ -153,6 +153,38 @@ test('the result of a tool is answered in words', async () => {
   expect(choice.message.content).toMatch(/^echo: call weather/);
 });
 
+test('each line with calls is a turn of its own, and an input that the user gives is the one of the call', async () => {
+  const node = await start();
+  const said = 'call weather with {"city":"{Oslo}"} and call weather with {"city":"Rome"}\nthen call time';
+  const turns: [name: string, input: string][][] = [];
+  const messages: object[] = [{ role: 'user', content: said }];
+  for (let round = 0; round < 3; round += 1) {
+    const { message } = (await chat(node, { messages, tools: [weather, time] })).choices[0];
+    const calls: { id: string; function: { name: string; arguments: string } }[] = message.tool_calls ?? [];
+    turns.push(calls.map(({ function: called }) => [called.name, called.arguments]));
+    messages.push(message, ...calls.map(({ id }) => ({ role: 'tool', tool_call_id: id, content: 'noon' })));
+    if (round === 0)
+      messages.push({ role: 'user', content: [{ type: 'image_url', image_url: { url: 'data:' } }] });
+  }
+  expect(turns).toEqual([
+    [
+      ['weather', '{"city":"{Oslo}"}'],
+      ['weather', '{"city":"Rome"}'],
+    ],
+    [['time', '{}']],
+    [],
+  ]);
+  expect(messages.at(-1)).toMatchObject({ content: expect.stringMatching(/^echo: noon/) });
+});
+
+test.each(['call weather with {"city":', 'call weather with {city}', 'call weather with [1]'])(
+  'an input that is no object is the least that the tool allows: %s',
+  async (text) => {
+    const { message } = (await chat(await start(), { tools: [weather] }, text)).choices[0];
+    expect(message.tool_calls[0].function.arguments).toBe(city);
+  },
+);
+
 test('a structured answer satisfies its schema', async () => {
   const node = await start();
   const schema = weather.function.parameters;

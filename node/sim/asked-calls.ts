@@ -1,0 +1,46 @@
+/**
+ * The calls of tools that a user's words ask a simulated node for: `call NAME`, or `call NAME with {…}` for an input of
+ * the user's own. Each line that asks for calls is one turn of the node; the next line's turn comes after their results.
+ * Only the end of a long text is read: agents put what the user said behind much of their own.
+ */
+import type { Tool } from './chat-request.ts';
+import { isRecord } from './loose.ts';
+
+export interface AskedCall {
+  readonly tool: Tool;
+  /** Undefined: the least input that the tool allows. */
+  readonly input: unknown;
+}
+
+/** Characters at the end of a text in which calls are looked for. */
+const readMax = 4096;
+
+/** The turns with calls, in order. Names of tools that were not offered ask for nothing. */
+export function callsAsked(text: string, tools: readonly Tool[]): readonly AskedCall[][] {
+  const lines = text.slice(-readMax).split('\n');
+  return lines.map((line) => callsIn(line, tools)).filter((calls) => calls.length > 0);
+}
+
+function callsIn(line: string, tools: readonly Tool[]): AskedCall[] {
+  const calls: AskedCall[] = [];
+  for (const match of line.matchAll(/\bcall[^A-Za-z0-9_-]+([A-Za-z0-9_-]+)( with (?=\{))?/gi)) {
+    const tool = tools.find(({ name }) => name === match[1]);
+    if (tool === undefined) continue;
+    const at = match.index + match[0].length;
+    calls.push({ tool, input: match[2] === undefined ? undefined : objectAtStart(line.slice(at)) });
+  }
+  return calls;
+}
+
+/** The JSON object with which a text begins. */
+function objectAtStart(text: string): unknown {
+  for (let end = text.indexOf('}'); end !== -1; end = text.indexOf('}', end + 1)) {
+    try {
+      const value: unknown = JSON.parse(text.slice(0, end + 1));
+      if (isRecord(value)) return value;
+    } catch {
+      // Not its end yet.
+    }
+  }
+  return undefined;
+}
