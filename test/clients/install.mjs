@@ -17,6 +17,8 @@ const environments = {
     'llama-index-llms-openai-like==0.8.1',
     'llama-index-embeddings-openai-like==0.4.0',
   ],
+  'python-anthropic0': ['anthropic==0.125.0'],
+  'python-anthropic2': ['anthropic==2.11.0', 'langchain-anthropic==1.7.7'],
 };
 
 function run(command, args, cwd = cache) {
