@@ -14,7 +14,7 @@ export default defineConfig({
           ...shared,
           name: 'unit',
           include: ['**/*.test.ts'],
-          exclude: [...shared.exclude, '**/*.{process,kafka,engine,clients}.test.ts'],
+          exclude: [...shared.exclude, '**/*.{process,kafka,llamacpp,engines,clients}.test.ts'],
         },
       },
       // Real processes of the built service, killed and restarted.
@@ -34,6 +34,25 @@ export default defineConfig({
           name: 'kafka',
           include: ['**/*.kafka.test.ts'],
           testTimeout: 180_000,
+          fileParallelism: false,
+        },
+      },
+      // A real llama.cpp server behind the built service.
+      {
+        test: {
+          ...shared,
+          name: 'llamacpp',
+          include: ['**/*.llamacpp.test.ts'],
+          testTimeout: 120_000,
+          maxWorkers: 3,
+        },
+      },
+      // The other engines, one after another: each takes gigabytes and minutes.
+      {
+        test: {
+          ...shared,
+          name: 'engines',
+          include: ['**/*.engines.test.ts'],
           fileParallelism: false,
         },
       },

@@ -1,5 +1,5 @@
 // The test command: all suites that this machine can run, and a loud word about those it cannot.
-// HEADGATE_REQUIRE=kafka,engine turns a skip into a failure. Arguments are handed to vitest.
+// HEADGATE_REQUIRE=kafka,llamacpp turns a skip into a failure. Arguments are handed to vitest.
 import { spawnSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
 
@@ -22,6 +22,16 @@ const kafkaMissing = [];
 if (!has('java', ['-version'])) kafkaMissing.push('Java 17');
 if (!has('mvn', ['-version'])) kafkaMissing.push('Maven');
 offer('kafka', existsSync('test/kafka'), kafkaMissing);
+
+offer('llamacpp', existsSync('test/engines'), llamacppMissing());
+
+/** Installed on the way: it is small, and stays in .cache. */
+function llamacppMissing() {
+  const options = { encoding: 'utf8' };
+  const { status, stderr } = spawnSync('node', ['test/engines/install.mjs', 'llamacpp'], options);
+  const why = stderr.trim().split('\n').pop();
+  return status === 0 ? [] : [why.replace(/^llamacpp: (needs )?/, '')];
+}
 
 const args = [
   'vitest',

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { afterAll, expect, test } from 'vitest';
 import { openCorpus } from '../../test/replay/decisions/corpus.ts';
-import { answerTokens, estimateTokens, promptTokens, smallerOf } from './context.ts';
+import { answerTokens, estimateTokens, isTight, promptTokens, smallerOf } from './context.ts';
 import type { RequestFacts } from './decide.ts';
 import { shapeChat } from './shape.ts';
 
@@ -105,6 +105,20 @@ test.each([
   ['a prompt larger than the window', { asked: undefined, windowTokens: 50 }, 1],
 ])('an answer may have: %s', (_name, room, tokens) => {
   expect(answerTokens({ ...room, promptBound: 300, promptEstimate: 100 })).toBe(tokens);
+});
+
+test.each([
+  ['no window known', { asked: 5000, windowTokens: null }, false],
+  ['asked and surely fits', { asked: 700, windowTokens: 1000 }, false],
+  ['asked one more', { asked: 701, windowTokens: 1000 }, true],
+  [
+    'nothing asked, and a quarter of the window is surely free',
+    { asked: undefined, windowTokens: 400 },
+    false,
+  ],
+  ['nothing asked, and it is not', { asked: undefined, windowTokens: 398 }, true],
+])('a prompt is counted before its answer is given a length: %s', (_name, room, tight) => {
+  expect(isTight({ ...room, promptBound: 300, promptEstimate: 100 })).toBe(tight);
 });
 
 test('an answer never has more than was asked, never more than what is likely free, and at least one token where any is asked', () => {

@@ -64,6 +64,12 @@ export function answerTokens({ asked, windowTokens, promptBound, promptEstimate 
   return Math.max(windowTokens - promptBound, Math.min(likely, Math.ceil(windowTokens / 4)));
 }
 
+/** Whether the bound may leave less room than there is, so that the prompt is to be counted before an answer is given its length. */
+export function isTight({ asked, windowTokens, promptBound }: AnswerRoom): boolean {
+  if (windowTokens === null) return false;
+  return promptBound + (asked ?? Math.ceil(windowTokens / 4)) > windowTokens;
+}
+
 /** The smaller of two limits, where null is none. */
 export function smallerOf(a: number | null, b: number | null): number | null {
   if (a === null || b === null) return a ?? b;

@@ -4,6 +4,7 @@
  * Whatever happens, the request is answered once or its connection destroyed, and its lease released once.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { Route } from '../../shared/snapshot/lookup.ts';
 import { mintMessageId } from '../anthropic/message-parts.ts';
 import { countTokensBody } from '../anthropic/shape.ts';
 import { type AnswerIds, answerHeaders, sendJson, sendRefusal } from './answer.ts';
@@ -17,7 +18,14 @@ import {
 } from './authenticate.ts';
 import { ClientGone, readBody } from './body.ts';
 import { ClientResponse } from './client-response.ts';
-import { answerTokens, estimateTokens, promptTokens, smallerOf } from './context.ts';
+import {
+  type AnswerRoom,
+  answerTokens,
+  estimateTokens,
+  isTight,
+  promptTokens,
+  smallerOf,
+} from './context.ts';
 import type { Lease } from './counters.ts';
 import { decide, type RequestFacts, type Verdict } from './decide.ts';
 import { type Forwarded, type ForwardOutcome, forward } from './forward.ts';
@@ -166,7 +174,7 @@ function admitNow(gateway: Gateway, facts: RequestFacts): Admitted {
   return { verdict, lease: gateway.counters.take(verdict.subject, verdict.weight, nowMs) };
 }
 
-function send(
+async function send(
   gateway: Gateway,
   exchange: Exchange,
   { inner, maxTokens, path }: Shaped,
@@ -174,16 +182,20 @@ function send(
   verdict: Verdict,
   placement: Placement,
 ): Promise<ForwardOutcome> {
-  const prompt = { promptBound: inner.promptBytes, promptEstimate: estimateTokens(inner) };
+  let prompt = { promptBound: inner.promptBytes, promptEstimate: estimateTokens(inner) };
+  const room = (route: Route): AnswerRoom => ({
+    asked: maxTokens,
+    windowTokens: smallerOf(verdict.tier.contextTokens, route.windowTokens),
+    ...prompt,
+  });
+  // Engines refuse a limit that does not fit beside the prompt, and an estimate may be too low.
+  const tight = placement.candidates.find((route) => isTight(room(route)));
+  const counted = tight && (await gateway.countTokens(tight, inner));
+  if (counted !== undefined) prompt = { promptBound: counted, promptEstimate: counted };
   return forward({
     request: forwarded,
     candidates: placement.candidates,
-    maxTokensFor: (route) =>
-      answerTokens({
-        asked: maxTokens,
-        windowTokens: smallerOf(verdict.tier.contextTokens, route.windowTokens),
-        ...prompt,
-      }),
+    maxTokensFor: (route) => answerTokens(room(route)),
     client: new ClientResponse(exchange.response, { headers: answerHeaders(exchange.ids) }),
     ids: {
       responseId: path === 'anthropic' ? mintMessageId() : mintCompletionId(),

@@ -1,0 +1,167 @@
+/** Claims about answers: whole and streamed, their usage, how long they may be, and what the engine is sent for them. */
+import type { ChatCompletionChunk } from 'openai/resources/chat/completions';
+import { expect } from 'vitest';
+import { dialects } from '../../shared/dialect/dialects.ts';
+import { call } from '../support/api.ts';
+import { type Bench, refusalFrom, turn } from './bench.ts';
+import type { Claim } from './claims.ts';
+
+interface ListedNode {
+  readonly dialect: string;
+  readonly models: readonly string[];
+}
+
+const found: Claim = {
+  name: 'is found by its address alone: which engine it is and what it serves',
+  run: async ({ engine, admin, client }) => {
+    const { items } = await admin.call<{ items: readonly ListedNode[] }>('GET', '/nodes');
+    expect(items.map(({ dialect }) => dialect)).toEqual(items.map(() => engine.dialect));
+    const ids: string[] = [];
+    for await (const { id } of client.models.list()) ids.push(id);
+    expect(ids).toEqual(expect.arrayContaining([engine.model, engine.embeddingModel]));
+  },
+};
+
+const whole: Claim = {
+  name: 'answers whole, in our words, and bills what the answer says',
+  run: async (bench) => {
+    const answer = await bench.client.chat.completions.create(turn(bench));
+    expect(Object.keys(answer).sort()).toEqual(['choices', 'created', 'id', 'model', 'object', 'usage']);
+    expect(answer).toMatchObject({
+      id: expect.stringMatching(/^chatcmpl-[0-9a-f]{32}$/),
+      object: 'chat.completion',
+      model: bench.engine.model,
+      choices: [{ index: 0, finish_reason: 'length', message: { role: 'assistant', refusal: null } }],
+      usage: { completion_tokens: 12 },
+    });
+    expect(answer.choices[0]?.message.content).toMatch(/[a-z ]{12,}/);
+    const { usage } = answer;
+    expect(usage?.prompt_tokens).toBeGreaterThan(10);
+    expect(usage?.total_tokens).toBe((usage?.prompt_tokens ?? 0) + 12);
+    expect(await bench.billed(1)).toBe(usage?.total_tokens);
+  },
+};
+
+const streamed: Claim = {
+  name: 'streams the text that it answers whole, with usage only where that is asked, and bills the same',
+  run: async (bench) => {
+    const answer = await bench.client.chat.completions.create(turn(bench));
+    const plain = await chunksOf(bench, {});
+    const asked = await chunksOf(bench, { stream_options: { include_usage: true } });
+    for (const chunks of [plain, asked]) {
+      expect(textOf(chunks)).toBe(answer.choices[0]?.message.content);
+      expect(new Set(chunks.map(({ id, created, model }) => `${id} ${created} ${model}`)).size).toBe(1);
+      expect(
+        chunks.flatMap(({ choices }) => choices.map((choice) => choice.finish_reason)).filter(Boolean),
+      ).toEqual(['length']);
+      const texts = chunks.filter(({ choices }) => choices[0]?.delta.content);
+      expect(texts.length, 'it came in pieces').toBeGreaterThan(3);
+    }
+    expect(plain.filter((chunk) => 'usage' in chunk)).toEqual([]);
+    expect(asked[asked.length - 1]).toMatchObject({ choices: [], usage: { completion_tokens: 12 } });
+    const total = asked[asked.length - 1]?.usage?.total_tokens ?? 0;
+    expect(await bench.billed(3)).toBe(3 * total);
+  },
+};
+
+async function chunksOf(bench: Bench, more: object): Promise<ChatCompletionChunk[]> {
+  const chunks: ChatCompletionChunk[] = [];
+  const stream = await bench.client.chat.completions.create({ ...turn(bench), ...more, stream: true });
+  for await (const chunk of stream) chunks.push(chunk);
+  return chunks;
+}
+
+function textOf(chunks: readonly ChatCompletionChunk[]): string {
+  return chunks.map(({ choices }) => choices[0]?.delta.content ?? '').join('');
+}
+
+const bounded: Claim = {
+  name: 'is always told how long an answer may be, and never more than its window holds',
+  run: async (bench) => {
+    const { client, engine, tap } = bench;
+    const stop = ['a', 'e', 'z'];
+    tap.take();
+    for (const asked of [undefined, 5, engine.windowTokens * 3]) {
+      const { max_tokens, ...rest } = turn(bench, { stop });
+      const limit = asked === undefined ? {} : { max_completion_tokens: asked };
+      // The library of some versions puts the older name first.
+      const answer = await client.chat.completions.create({ ...rest, ...limit });
+      expect(['stop', 'length']).toContain(answer.choices[0]?.finish_reason);
+      const [sent] = tap.take();
+      const room = engine.tellsWindow ? engine.windowTokens - (answer.usage?.prompt_tokens ?? 0) : Infinity;
+      expect(sent?.body['max_tokens']).toBeGreaterThanOrEqual(1);
+      expect(sent?.body['max_tokens']).toBeLessThanOrEqual(Math.min(asked ?? Infinity, room));
+    }
+  },
+};
+
+const tooLong: Claim = {
+  name: 'a prompt longer than its window is refused as that, streamed or not, and not billed',
+  run: async (bench) => {
+    const content = 'word '.repeat(bench.engine.windowTokens);
+    for (const stream of [false, true]) {
+      const body = { ...turn(bench), messages: [{ role: 'user' as const, content }], stream };
+      const { status, type } = await refusalFrom(bench.client.chat.completions.create(body));
+      expect({ status, type }).toEqual({ status: 413, type: 'ContextWindowExceededError' });
+    }
+    const answer = await bench.client.chat.completions.create(turn(bench));
+    expect(await bench.billed(1)).toBe(answer.usage?.total_tokens);
+  },
+};
+
+const hints = {
+  user: 'someone',
+  prompt_cache_key: 'k',
+  safety_identifier: 's',
+  service_tier: 'auto',
+  store: false,
+  verbosity: 'medium',
+  modalities: ['text'],
+};
+const carried = {
+  temperature: 0.5,
+  top_p: 0.9,
+  frequency_penalty: 0.1,
+  presence_penalty: 0.1,
+  stop: ['q'],
+  seed: 3,
+};
+const sentFields = [
+  ...['model', 'messages', 'max_tokens', 'max_completion_tokens', 'stream', 'stream_options'],
+  ...Object.keys(carried),
+];
+
+const allowed: Claim = {
+  name: 'is sent known fields alone, no null, no hint and no key of a client',
+  run: async (bench) => {
+    const { api, key, tap, engine } = bench;
+    const ask = (more: object): ReturnType<typeof call> =>
+      call({
+        port: Number(new URL(api).port),
+        path: '/v1/chat/completions',
+        method: 'POST',
+        key,
+        headers: { 'x-private': 'header', cookie: 'a=b' },
+        body: { ...turn(bench), ...more },
+      });
+    tap.take();
+    for (const unknown of [{ n_predict: 3 }, { options: { num_ctx: 9 } }, { ignore_eos: true }, { rid: 'x' }])
+      expect((await ask(unknown)).status, JSON.stringify(unknown)).toBe(400);
+    expect(tap.take()).toEqual([]);
+    const nulls = { tools: null, tool_choice: null, response_format: null, n: null, logit_bias: null };
+    expect((await ask({ ...hints, ...carried, ...nulls, stream: true })).status).toBe(200);
+    const [sent] = tap.take();
+    const fields = sentFields.filter(
+      (field) => field !== 'max_completion_tokens' || dialects[engine.dialect].takesMaxCompletionTokens,
+    );
+    expect(Object.keys(sent?.body ?? {}).sort()).toEqual(fields.sort());
+    expect(sent?.body).toMatchObject(carried);
+    expect(JSON.stringify(sent?.body)).not.toContain('null');
+    expect(Object.keys(sent?.headers ?? {}).sort()).toEqual(
+      ['accept', 'connection', 'content-length', 'content-type', 'host'].sort(),
+    );
+    expect(JSON.stringify(sent)).not.toContain(key);
+  },
+};
+
+export const answerClaims: readonly Claim[] = [found, whole, streamed, bounded, tooLong, allowed];

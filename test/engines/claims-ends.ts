@@ -1,0 +1,98 @@
+/** Claims about early ends: the client that leaves, the engine that is killed or told to stop. None of them is billed. */
+import type { ChatCompletionChunk } from 'openai/resources/chat/completions';
+import { expect } from 'vitest';
+import { type Bench, refusalFrom, turn } from './bench.ts';
+import type { Claim } from './claims.ts';
+
+interface Begun {
+  /** Reads on: true where the stream ended whole, else the error that the library threw. */
+  rest(): Promise<unknown>;
+  leave(): void;
+}
+
+/** A stream that would go on for long, once its first words are here. */
+async function begin(bench: Bench): Promise<Begun> {
+  const body = turn(bench, { max_tokens: bench.engine.windowTokens, temperature: 1 });
+  const stream = await bench.client.chat.completions.create({ ...body, stream: true });
+  const chunks = stream[Symbol.asyncIterator]();
+  for (let words = 0; words < 5; ) {
+    const { done, value } = await chunks.next();
+    if (done) expect.fail('the stream ended before it was long');
+    if (value.choices[0]?.delta.content) words += 1;
+  }
+  return { rest: () => restOf(chunks), leave: () => stream.controller.abort() };
+}
+
+async function restOf(chunks: AsyncIterator<ChatCompletionChunk>): Promise<unknown> {
+  let finished = false;
+  try {
+    for (;;) {
+      const { done, value } = await chunks.next();
+      if (done) return finished;
+      finished ||= value.choices[0]?.finish_reason != null;
+    }
+  } catch (error) {
+    return error;
+  }
+}
+
+/** One more answer, after which the totals hold it and nothing else. */
+async function onlyThisIsBilled(bench: Bench): Promise<void> {
+  const answer = await bench.client.chat.completions.create(turn(bench));
+  expect(await bench.billed(1)).toBe(answer.usage?.total_tokens);
+}
+
+const left: Claim = {
+  name: 'stops working for a client that has left, who is not billed',
+  run: async (bench) => {
+    const { busy } = bench.running;
+    bench.tap.take();
+    const begun = await begin(bench);
+    const [sent] = bench.tap.take();
+    expect(sent?.isOpen()).toBe(true);
+    if (busy) expect(await busy()).toBe(1);
+    begun.leave();
+    await expect.poll(() => sent?.isOpen(), { timeout: 5000, interval: 10 }).toBe(false);
+    if (busy) await expect.poll(busy, { timeout: 5000, interval: 10 }).toBe(0);
+    await onlyThisIsBilled(bench);
+  },
+};
+
+const killed: Claim = {
+  name: 'killed in the middle of a stream: the library raises, nothing is billed, and it is seen down and up again',
+  run: async (bench) => {
+    const begun = await begin(bench);
+    await bench.running.kill();
+    expect(await begun.rest()).toBeInstanceOf(Error);
+    await bench.seen(false);
+    expect(await refusalFrom(bench.client.chat.completions.create(turn(bench)))).toMatchObject({
+      status: 503,
+      type: 'InferenceUnavailableError',
+    });
+    await bench.running.restart();
+    await bench.seen(true);
+    await expect
+      .poll(async () => (await bench.client.models.list()).data.map(({ id }) => id), { timeout: 10_000 })
+      .toContain(bench.engine.model);
+    await onlyThisIsBilled(bench);
+  },
+};
+
+const told: Claim = {
+  name: 'told to stop in the middle of a stream: the stream ends whole, or the library raises and nothing is billed',
+  run: async (bench) => {
+    const begun = await begin(bench);
+    bench.running.terminate();
+    const rest = await begun.rest();
+    await bench.seen(false);
+    if (rest === true) expect(await bench.billed(1)).toBeGreaterThan(0);
+    else {
+      expect(rest).toBeInstanceOf(Error);
+      expect(await bench.billed(0)).toBe(0);
+    }
+  },
+};
+
+export const endClaims: readonly Claim[] = [left, killed];
+/** The last of an engine's claims: it does not come back. */
+export const stopClaims: readonly Claim[] = [told];

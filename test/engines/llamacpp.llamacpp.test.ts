@@ -1,0 +1,9 @@
+/** The claims of every engine, for a real llama.cpp server. */
+
+import { proveEngine } from './claims.ts';
+import { answerClaims } from './claims-answers.ts';
+import { endClaims } from './claims-ends.ts';
+import { featureClaims } from './claims-features.ts';
+import { llamacpp } from './llamacpp.ts';
+
+proveEngine(llamacpp, [...answerClaims, ...featureClaims, ...endClaims]);

@@ -1,0 +1,140 @@
+/**
+ * One real inference server as a process of its own: started as install.mjs noted, on a loopback port that was free,
+ * with its words in a file. Engines have helpers that outlive them, so a server leads a group, and the group is ended.
+ */
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync, openSync, readFileSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { join } from 'node:path';
+import { setTimeout as pause } from 'node:timers/promises';
+
+/** What install.mjs notes of an engine. */
+export interface Installed {
+  readonly command: readonly string[];
+  readonly env: Readonly<Record<string, string>>;
+}
+
+export interface ServerPlan extends Installed {
+  readonly args: readonly string[];
+  /** For its log. */
+  readonly dir: string;
+  readonly name: string;
+  readonly port: number;
+  /** GET answers 200 once it serves. */
+  readonly readyPath: string;
+  readonly startTimeoutMs: number;
+}
+
+const stopTimeoutMs = 20_000;
+
+/** Throws where the engine is not installed, and says how it comes there. */
+export function installed(name: string): Installed {
+  const note = new URL(`../../.cache/engines/${name}/server.json`, import.meta.url).pathname;
+  if (!existsSync(note))
+    throw new Error(`${name} is not installed: run node test/engines/install.mjs ${name}`);
+  return JSON.parse(readFileSync(note, 'utf8')) as Installed;
+}
+
+export class ServerProcess {
+  readonly #plan: ServerPlan;
+  #child: ChildProcess | undefined;
+
+  constructor(plan: ServerPlan) {
+    this.#plan = plan;
+  }
+
+  get url(): string {
+    return `http://127.0.0.1:${this.#plan.port}`;
+  }
+
+  get isRunning(): boolean {
+    return this.#child !== undefined && this.#child.exitCode === null && this.#child.signalCode === null;
+  }
+
+  /** Starts it, and waits until it serves. */
+  async start(): Promise<void> {
+    const { command, args, env, dir, name, readyPath, startTimeoutMs } = this.#plan;
+    const log = join(dir, `${name}.log`);
+    const out = openSync(log, 'a');
+    const [program = '', ...words] = [...command, ...args];
+    const child = spawn(program, words, {
+      env: { ...process.env, ...env },
+      stdio: ['ignore', out, out],
+      detached: true,
+    });
+    child.on('error', () => undefined);
+    this.#child = child;
+    process.once('exit', this.#leaveNothing);
+    const until = performance.now() + startTimeoutMs;
+    while (!(await answers(this.url + readyPath))) {
+      const late = performance.now() > until;
+      if (this.isRunning && child.pid !== undefined && !late) {
+        await pause(50);
+        continue;
+      }
+      await this.end();
+      throw new Error(
+        `${name} ${late ? 'did not serve in time' : 'ended'}: ${readFileSync(log, 'utf8').slice(-3000)}`,
+      );
+    }
+  }
+
+  /** To the server itself, as a supervisor would. */
+  signal(signal: NodeJS.Signals): void {
+    this.#child?.kill(signal);
+  }
+
+  /** Resolves once the server itself has ended. */
+  async ended(): Promise<void> {
+    if (this.#child !== undefined && this.isRunning) await once(this.#child, 'exit');
+  }
+
+  /** kill -9 to it and all its helpers at once. */
+  async kill(): Promise<void> {
+    this.#signalGroup('SIGKILL');
+    process.off('exit', this.#leaveNothing);
+    await this.ended();
+  }
+
+  /** Asks it to stop, then makes it. */
+  async end(): Promise<void> {
+    if (this.isRunning) this.signal('SIGTERM');
+    const waiting = new AbortController();
+    const late = pause(stopTimeoutMs, undefined, { signal: waiting.signal }).catch(() => undefined);
+    await Promise.race([this.ended(), late]);
+    waiting.abort();
+    await this.kill();
+  }
+
+  readonly #leaveNothing = (): void => this.#signalGroup('SIGKILL');
+
+  #signalGroup(signal: NodeJS.Signals): void {
+    const pid = this.#child?.pid;
+    if (pid === undefined) return;
+    try {
+      process.kill(-pid, signal);
+    } catch {
+      // All of the group have ended.
+    }
+  }
+}
+
+async function answers(url: string): Promise<boolean> {
+  try {
+    const response = await fetch(url, { signal: AbortSignal.timeout(5000) });
+    await response.body?.cancel();
+    return response.status === 200;
+  } catch {
+    return false;
+  }
+}
+
+export async function freePort(): Promise<number> {
+  const server = createServer().listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address() as { port: number };
+  server.close();
+  await once(server, 'close');
+  return port;
+}

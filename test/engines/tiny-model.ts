@@ -1,0 +1,175 @@
+/**
+ * A language model of half a megabyte that real engines load: two layers of the Llama architecture over a vocabulary of
+ * bytes. Its weights are random, with three habits built in, so that a test need not hope:
+ * it writes lower-case words; where only JSON is allowed it comes to an end; and offered tools, it calls one of them.
+ * The same seed gives the same bytes. `tiny-gguf.ts` and `tiny-hf.ts` write it in the formats of the engines.
+ */
+
+export interface Tensor {
+  /** As the format of llama.cpp names it; `tiny-hf.ts` knows the other names. */
+  readonly name: string;
+  /** Rows and columns, or one length. */
+  readonly shape: readonly number[];
+  readonly data: Float32Array;
+}
+
+export interface TinyModel {
+  readonly tokens: readonly string[];
+  readonly merges: readonly (readonly [string, string])[];
+  /** Recognised in a text before anything else. */
+  readonly added: Readonly<Record<AddedToken, number>>;
+  readonly tensors: readonly Tensor[];
+}
+
+type AddedToken = (typeof addedTokens)[number];
+
+export const sizes = { embedding: 64, layers: 2, heads: 2, feedForward: 128, epsilon: 1e-5 } as const;
+
+/** What the model calls when it is offered this tool, and with what. */
+export const habitualCall = { name: 'set_unit', input: { unit: 'c' } } as const;
+
+const addedTokens = [
+  '<|endoftext|>',
+  '<|im_start|>',
+  '<|im_end|>',
+  '<|offered|>',
+  '<tool_call>',
+  '</tool_call>',
+  '<think>',
+  '</think>',
+] as const;
+/** Never shown in an answer. */
+export const controlTokens: readonly string[] = addedTokens.slice(0, 4);
+
+const mergedPairs: readonly (readonly [string, string])[] = [
+  ['t', 'h'],
+  ['th', 'e'],
+  ['Ġ', 'a'],
+  ['Ġ', 'the'],
+  ['i', 'n'],
+  ['o', 'u'],
+  ['Ġ', 'w'],
+  ['e', 'r'],
+  ['l', 'l'],
+  ['Ġ', 'o'],
+];
+
+/** One after another they are a call; no merge leads to them, so no prompt holds one. */
+const callPieces = [
+  `\n{"name": "${habitualCall.name}"`,
+  ', "arguments": ',
+  '{"unit": ',
+  `"${habitualCall.input.unit}"`,
+  '}}\n',
+];
+
+/** Messages between marks; with tools at hand and no result of one at the end, the turn opens with a mark of its own. */
+export const chatTemplate = [
+  '{%- if tools -%}<|im_start|>system\n# Tools\n\nYou may call one or more functions.\n<tools>\n',
+  '{%- for tool in tools -%}{{ tool | tojson }}\n{% endfor -%}',
+  '</tools>\n\nFor each call return a JSON object within tags:\n<tool_call>\n',
+  '{"name": <function-name>, "arguments": <args-json-object>}\n</tool_call><|im_end|>\n{% endif -%}',
+  '{%- for message in messages -%}<|im_start|>{{ message.role }}\n',
+  '{%- if message.content -%}{{ message.content }}{%- endif -%}',
+  '{%- if message.tool_calls -%}{%- for call in message.tool_calls -%}',
+  '\n<tool_call>\n{"name": "{{ call.function.name }}", "arguments": {{ call.function.arguments | tojson }}}\n</tool_call>',
+  '{%- endfor -%}{%- endif -%}<|im_end|>\n{% endfor -%}',
+  '{%- if add_generation_prompt -%}<|im_start|>assistant\n',
+  '{%- if tools and messages[-1].role != "tool" -%}<|offered|>{%- endif -%}{%- endif -%}',
+].join('');
+
+/** Byte `index` of the list stands in the vocabulary as a printable character, as GPT-2 has it. */
+export function byteCharacters(): string[] {
+  const printable = (byte: number): boolean =>
+    (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174;
+  let next = 256;
+  return Array.from({ length: 256 }, (_, byte) => String.fromCodePoint(printable(byte) ? byte : next++));
+}
+
+export function tinyModel(seed = 7): TinyModel {
+  const bytes = byteCharacters();
+  const spelled = (text: string): string => [...Buffer.from(text)].map((byte) => bytes[byte]).join('');
+  const pieces = callPieces.map(spelled);
+  const tokens = [...bytes, ...mergedPairs.map((pair) => pair.join('')), ...pieces, ...addedTokens];
+  const idOf = (token: string): number => tokens.indexOf(token);
+  const added = Object.fromEntries(addedTokens.map((token) => [token, idOf(token)])) as TinyModel['added'];
+  const random = randomFrom(seed);
+  const embedding = matrix(random, tokens.length, sizes.embedding, 1);
+  const output = matrix(random, tokens.length, sizes.embedding, 0.9);
+  for (const [id, token] of tokens.entries()) {
+    // The first dimension is the same for all tokens, so that the output's weight there is a liking.
+    set(embedding, id, 0, 12);
+    set(output, id, 0, liking(token));
+  }
+  const call = ['<|offered|>', '<tool_call>', ...pieces, '</tool_call>', '<|im_end|>'].map(idOf);
+  for (const [step, from] of call.slice(0, -1).entries()) {
+    const dimension = step + 1;
+    for (const id of tokens.keys()) {
+      set(embedding, id, dimension, id === from ? 12 : 0);
+      set(output, id, dimension, id === call[step + 1] ? 4 : 0);
+    }
+  }
+  const tensors = [tensor('token_embd', embedding), ones('output_norm'), tensor('output', output)];
+  for (let layer = 0; layer < sizes.layers; layer += 1)
+    tensors.push(...layerTensors(`blk.${layer}.`, random));
+  return { tokens, merges: mergedPairs, added, tensors };
+}
+
+/** Words above the marks of JSON, those above an end, and an end above white space. */
+function liking(token: string): number {
+  if (token === '<|im_end|>') return 0.5;
+  if (/^[a-z]$/.test(token)) return 1.2;
+  if (mergedPairs.some((pair) => pair.join('') === token)) return 1.4;
+  if (/^["{}:,[\]]$/.test(token)) return 0.9;
+  if (/^[ĠĊĉč]$/.test(token)) return -0.5;
+  return /^[!-~]$/.test(token) ? 0.1 : -2;
+}
+
+interface Matrix {
+  readonly rows: number;
+  readonly columns: number;
+  readonly data: Float32Array;
+}
+
+function layerTensors(prefix: string, random: () => number): Tensor[] {
+  const { embedding, feedForward } = sizes;
+  const square = ['attn_q', 'attn_k', 'attn_v', 'attn_output'].map((name) =>
+    tensor(prefix + name, matrix(random, embedding, embedding, 0.2)),
+  );
+  return [
+    ones(`${prefix}attn_norm`),
+    ...square,
+    ones(`${prefix}ffn_norm`),
+    tensor(`${prefix}ffn_gate`, matrix(random, feedForward, embedding, 0.2)),
+    tensor(`${prefix}ffn_up`, matrix(random, feedForward, embedding, 0.2)),
+    tensor(`${prefix}ffn_down`, matrix(random, embedding, feedForward, 0.1)),
+  ];
+}
+
+function tensor(name: string, { rows, columns, data }: Matrix): Tensor {
+  return { name, shape: [rows, columns], data };
+}
+
+function ones(name: string): Tensor {
+  return { name, shape: [sizes.embedding], data: new Float32Array(sizes.embedding).fill(1) };
+}
+
+function matrix(random: () => number, rows: number, columns: number, scale: number): Matrix {
+  const data = Float32Array.from({ length: rows * columns }, () => (random() * 2 - 1) * scale);
+  return { rows, columns, data };
+}
+
+function set({ data, columns }: Matrix, row: number, column: number, value: number): void {
+  data[row * columns + column] = value;
+}
+
+/** Mulberry32: 0 to below 1. */
+function randomFrom(seed: number): () => number {
+  let state = seed;
+  return () => {
+    state = (state + 0x6d2b79f5) | 0;
+    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
+    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
+  };
+}
