@@ -15,7 +15,7 @@ import { foldVersion } from '../../shared/snapshot/fold.ts';
 import { readLogId } from '../../shared/snapshot/log-identity.ts';
 import { openOrRebuild } from '../../shared/snapshot/open-snapshot.ts';
 import { SnapshotReader } from '../../shared/snapshot/reader.ts';
-import { Replicator } from '../../shared/snapshot/replicator.ts';
+import { delay, Replicator } from '../../shared/snapshot/replicator.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import { openStatusLog } from '../../shared/status/status-log.ts';
 import { StatusPublisher } from '../../shared/status/status-publisher.ts';
@@ -44,6 +44,7 @@ export interface GatewayState {
 
 /** How long a start waits for the fold to reach the end that the log had then. */
 const catchUpTimeoutMs = 600_000;
+const firstProofTimeoutMs = 5000;
 
 export async function followLog(
   settings: FollowSettings,
@@ -72,6 +73,8 @@ export async function followLog(
         quarantine(`its digest differs from the checkpoint at ${snapshot.divergedAt}`);
       publisher?.publish();
     },
+    // On several brokers an end alone proves little: this gateway may be cut off together with an old leader.
+    mayProve: () => log.isReplicated !== true || publisher?.isHeard === true,
     onFault: (error) => quarantine(error.message),
     onReach: (reachable, error) => logger.warn({ reachable, reason: error?.message }, 'control log'),
   });
@@ -95,6 +98,7 @@ export async function followLog(
     };
   });
   closers.add(() => publisher?.stop());
+  if (log.isReplicated === true) await firstProof(replicator);
   watchRows(snapshot, quarantine, closers);
   const isFenced = (): boolean => {
     if (quarantined !== undefined) return true;
@@ -144,6 +148,12 @@ async function catchUp(replicator: Replicator, logger: Logger): Promise<void> {
       'not caught up with the log',
     );
   }
+}
+
+/** What was folded may be answered from once a proof stands; where none comes, the freshness rules decide. */
+async function firstProof({ freshness }: Replicator): Promise<void> {
+  const until = performance.now() + firstProofTimeoutMs;
+  while (!freshness.proven && performance.now() < until) await delay(20, new AbortController().signal);
 }
 
 function watchRows(snapshot: Snapshot, quarantine: (reason: string) => void, closers: Closers): void {

@@ -34,6 +34,11 @@ export interface TailOptions {
 }
 
 export interface ControlLog {
+  /**
+   * Whether several brokers hold the log, as far as `end` has shown. An end then proves little to a process that the
+   * other brokers no longer hear: it also has to know that its own writes are acknowledged. Absent: the log has one holder.
+   */
+  readonly isReplicated?: boolean;
   /** Appends one record and gives its offset once it is durable. Rejects with AppendUnknown, LogUnavailable or LogReplaced. */
   append(value: Uint8Array, signature?: Uint8Array | null): Promise<number>;
   /** Yields batches for ever, waiting for new records; ends when `signal` aborts or the log is closed. Throws LogUnavailable, LogTruncated or LogReplaced. */

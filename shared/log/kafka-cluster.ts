@@ -17,8 +17,19 @@ interface Address {
 }
 
 export interface Leader extends Address {
+  readonly nodeId: number;
   /** How many replicas the partition has. */
   readonly replicas: number;
+  /** The brokers that hold the other replicas, as far as they are known to be there. */
+  readonly others: readonly Address[];
+}
+
+/**
+ * How many of the other replicas must name the same leader. Whoever leads without this one needs two replicas in sync
+ * (one, where there are two in all), and at least one of them is among those asked and knows its new leader.
+ */
+function witnessesNeeded(replicas: number): number {
+  return replicas > 1 ? Math.max(1, replicas - 2) : 0;
 }
 
 const clusters = new Map<string, KafkaCluster>();
@@ -50,6 +61,8 @@ export class KafkaCluster {
   readonly #topics = new Map<string, { metadata: Promise<TopicMetadata>; atMs: number }>();
   /** Brokers to ask first: the last that answered. */
   #known: readonly Address[] = [];
+  /** Grows with every fault, so that the next question goes to another broker first. */
+  #turn = 0;
   #users = 0;
   #released = false;
 
@@ -81,7 +94,8 @@ export class KafkaCluster {
   async anyBroker(): Promise<KafkaConnection> {
     let fault: unknown = new KafkaFault('NO_BROKER', { kind: 'unsent' });
     const tried = new Set<string>();
-    for (const address of [...this.#known, ...this.#seeds]) {
+    const turn = this.#turn % Math.max(this.#known.length, 1);
+    for (const address of [...this.#known.slice(turn), ...this.#known.slice(0, turn), ...this.#seeds]) {
       const name = `${address.host}:${address.port}`;
       if (tried.has(name)) continue;
       tried.add(name);
@@ -137,13 +151,14 @@ export class KafkaCluster {
   async #askMetadata(topic: string): Promise<TopicMetadata> {
     const connection = await this.anyBroker();
     const metadata = await connection.metadata(topic);
-    this.#known = metadata.brokers;
+    this.#known = [...metadata.brokers].sort((a, b) => a.nodeId - b.nodeId);
     return metadata;
   }
 
-  /** Asks anew the next time; called after any error. */
+  /** Asks anew the next time, and another broker first; called after any error. */
   forget(topic: string): void {
     this.#topics.delete(topic);
+    this.#turn++;
   }
 
   /** Rejects with KafkaFault, also where there is no leader now. */
@@ -151,11 +166,41 @@ export class KafkaCluster {
     const { brokers, partitions, errorCode } = await this.metadata(topic);
     const found = partitions.find(({ partitionId }) => partitionId === partition);
     const broker = brokers.find(({ nodeId }) => nodeId === found?.leader);
-    if (found && broker) return { host: broker.host, port: broker.port, replicas: found.replicas.length };
+    if (found && broker) {
+      const others = brokers.filter(
+        ({ nodeId }) => nodeId !== broker.nodeId && found.replicas.includes(nodeId),
+      );
+      return { ...broker, replicas: found.replicas.length, others };
+    }
     this.forget(topic);
     const missing = errorCode === 3 || (errorCode === 0 && !found);
     throw new KafkaFault(missing ? 'UNKNOWN_TOPIC_OR_PARTITION' : 'LEADER_NOT_AVAILABLE', {
       kind: 'answered',
     });
   }
+
+  /** Resolves once enough of the other replicas, asked now, name the same leader. Rejects with KafkaFault. */
+  async confirm(leader: Leader, { topic, partition }: Place): Promise<void> {
+    const asked = leader.others.map(async (address) => {
+      const { partitions } = await (await this.ask(address)).metadata(topic);
+      const named = partitions.find(({ partitionId }) => partitionId === partition)?.leader;
+      if (named !== leader.nodeId) throw new KafkaFault('LEADER_DISPUTED', { kind: 'answered' });
+    });
+    await enoughOf(asked, witnessesNeeded(leader.replicas));
+  }
+}
+
+/** Resolves as soon as that many have; a broker that is slow or away holds nothing up where the others will do. */
+function enoughOf(asked: readonly Promise<void>[], needed: number): Promise<void> {
+  return new Promise((resolve, reject) => {
+    let agreed = 0;
+    let failed = 0;
+    if (needed === 0) resolve();
+    if (asked.length < needed) reject(new KafkaFault('NO_SECOND_BROKER', { kind: 'unsent' }));
+    for (const one of asked)
+      one.then(
+        () => ++agreed === needed && resolve(),
+        (error: unknown) => ++failed > asked.length - needed && reject(error),
+      );
+  });
 }

@@ -2,6 +2,7 @@
  * A partition on Kafka as a ControlLog: it brings together the appender, the tails and the questions for the end, and ends
  * all of them at once when it is closed, whether or not a broker answers.
  */
+import { setMaxListeners } from 'node:events';
 import type { ControlLog, LogBatch, TailOptions } from './control-log.ts';
 import { KafkaAppender } from './kafka-appender.ts';
 import type { KafkaCluster } from './kafka-cluster.ts';
@@ -53,7 +54,13 @@ export class KafkaPartitionLog implements ControlLog {
       this.#closing.signal,
       this.#settings.appendDeadlineMs,
     );
+    // Each question that waits for its next try listens; in an outage there are as many as there are askers.
+    setMaxListeners(0, this.#closing.signal);
     cluster.use();
+  }
+
+  get isReplicated(): boolean {
+    return this.#partition.isReplicated;
   }
 
   /** Checks the topic and remembers how the log begins. Rejects with TopicMisset. */
@@ -92,7 +99,7 @@ export class KafkaPartitionLog implements ControlLog {
   async end(): Promise<number> {
     if (this.#closing.signal.aborted) throw closedError(this.#partition.name);
     const patience = { deadlineMs: this.#settings.endDeadlineMs, signal: this.#closing.signal, strict: true };
-    return await this.#partition.patiently(() => this.#partition.end(), patience);
+    return await this.#partition.patiently(() => this.#partition.confirmedEnd(), patience);
   }
 
   async close(): Promise<void> {

@@ -6,7 +6,7 @@
 import { createHash } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
 import { LogReplaced, LogUnavailable } from './control-log.ts';
-import type { KafkaCluster } from './kafka-cluster.ts';
+import type { KafkaCluster, Leader } from './kafka-cluster.ts';
 import type { FetchedMessage, KafkaConnection, Place } from './kafka-connection.ts';
 import { isLasting, KafkaFault, TopicMisset } from './kafka-errors.ts';
 import { type Patience, patiently } from './kafka-patience.ts';
@@ -38,6 +38,9 @@ export class KafkaPartition {
   #endAcknowledged = 0;
   /** The connection on which this was last found to be the same log. */
   #checkedOn: KafkaConnection | undefined;
+  /** Who led when that was last confirmed; unknown after every fault. */
+  #leader: Leader | undefined;
+  #replicas = 1;
   #doubts = 0;
 
   constructor(cluster: KafkaCluster, place: Place, plan: TopicPlan) {
@@ -94,6 +97,7 @@ export class KafkaPartition {
     this.#doubts++;
     this.cluster.forget(this.place.topic);
     this.#checkedOn = undefined;
+    this.#leader = undefined;
   }
 
   /** Takes note of an acknowledged append. Throws LogReplaced where a log that only grows cannot have put it there. */
@@ -108,9 +112,34 @@ export class KafkaPartition {
     this.#endSeen = Math.max(this.#endSeen, nextOffset);
   }
 
-  /** The end, asked for now. Rejects with LogReplaced or KafkaFault. */
+  /** Whether other brokers hold replicas, too: one of them may lead without the leader of before knowing it. */
+  get isReplicated(): boolean {
+    return this.#replicas > 1;
+  }
+
+  /** Whether somebody else than this broker was last confirmed to lead. */
+  leadsElsewhere({ nodeId }: Leader): boolean {
+    return this.#leader !== undefined && this.#leader.nodeId !== nodeId;
+  }
+
+  /**
+   * The end, asked for now of a leader that a second broker names, too. Every append acknowledged before is below it, also
+   * where the leader is an old one that was cut off. Rejects with LogReplaced or KafkaFault.
+   */
+  async confirmedEnd(): Promise<number> {
+    const leader = await this.cluster.leader(this.place);
+    await this.cluster.confirm(leader, this.place);
+    this.#leader = leader;
+    this.#replicas = leader.replicas;
+    return await this.#endAt(await this.cluster.ask(leader));
+  }
+
+  /** The end as whoever is thought to lead tells it. Rejects with LogReplaced or KafkaFault. */
   async end(): Promise<number> {
-    const connection = await this.#askLeader();
+    return await this.#endAt(await this.#askLeader());
+  }
+
+  async #endAt(connection: KafkaConnection): Promise<number> {
     const end = await connection.offset(this.place, 'end');
     const known = this.#checkedOn === connection && (this.#first !== undefined || end === 0);
     if (!known || end < this.#endSeen) await this.check();

@@ -12,6 +12,7 @@ import {
   type TailOptions,
 } from './control-log.ts';
 import { signatureHeader } from './kafka-appender.ts';
+import type { Leader } from './kafka-cluster.ts';
 import type { FetchedMessage, FetchedPartition, KafkaConnection } from './kafka-connection.ts';
 import { KafkaFault } from './kafka-errors.ts';
 import type { KafkaPartition } from './kafka-partition.ts';
@@ -67,6 +68,7 @@ class Reader {
   readonly #options: KafkaTailOptions;
   readonly #close = () => this.close();
   #connection: KafkaConnection | undefined;
+  #leader: Leader | undefined;
   #fetchedMs = 0;
   #emptyAnswers = 0;
 
@@ -110,9 +112,12 @@ class Reader {
   async #connected(): Promise<KafkaConnection> {
     const { cluster, place } = this.#partition;
     const idleMs = performance.now() - this.#fetchedMs;
+    // An old leader that was cut off answers each fetch with nothing, for ever.
+    if (this.#leader && this.#partition.leadsElsewhere(this.#leader)) this.#drop();
     if (this.#connection?.isOpen && idleMs < idleMsMax) return this.#connection;
     if (!this.#connection?.isOpen) {
-      this.#connection = await cluster.dial(await cluster.leader(place));
+      this.#leader = await cluster.leader(place);
+      this.#connection = await cluster.dial(this.#leader);
       if (this.#options.signal.aborted) this.close();
     }
     const connection = this.#connection ?? failClosed();
@@ -139,6 +144,7 @@ class Reader {
   #drop(): void {
     this.#connection?.destroy();
     this.#connection = undefined;
+    this.#leader = undefined;
   }
 
   close(): void {

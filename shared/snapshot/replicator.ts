@@ -24,6 +24,8 @@ export interface ReplicatorOptions {
   readonly onCommits?: (commits: readonly Commit[]) => void;
   /** Called once, when the replicator stops for good. */
   readonly onFault?: (error: Error) => void;
+  /** Asked once the fold has reached an end of the log: only where it holds does that end prove freshness. */
+  readonly mayProve?: () => boolean;
   /** Called when the log cannot be reached, and again when it can. */
   readonly onReach?: (reachable: boolean, error?: Error) => void;
 }
@@ -157,7 +159,7 @@ export class Replicator {
 
   /** Read-index: only an end that was asked for after `m`, and that the fold then reached, proves freshness as of `m`. */
   async #prove(): Promise<void> {
-    const { snapshot, log } = this.#options;
+    const { snapshot, log, mayProve = () => true } = this.#options;
     const moment = this.freshness.now();
     const readBefore = this.#readOffset;
     const end = await log.end();
@@ -166,7 +168,8 @@ export class Replicator {
     const until = performance.now() + probeIntervalMs;
     while (this.#readOffset < end && performance.now() < until && !this.#stop.signal.aborted)
       await this.#moved(0, until - performance.now());
-    if (this.#readOffset >= end && !this.#fault && !snapshot.halt) this.freshness.prove(moment);
+    const reached = this.#readOffset >= end && !this.#fault && !snapshot.halt;
+    if (reached && mayProve()) this.freshness.prove(moment);
   }
 
   #reach(reachable: boolean, error?: Error): void {

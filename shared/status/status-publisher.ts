@@ -6,6 +6,8 @@ import type { StatusReport } from '../../schemas/status.ts';
 import { type ControlLog, LogUnavailable } from '../log/control-log.ts';
 
 const beatMs = 2000;
+/** How long an acknowledged report vouches for the way to the brokers. */
+const heardMs = 10_000;
 
 export class StatusPublisher {
   readonly #log: ControlLog;
@@ -14,8 +16,7 @@ export class StatusPublisher {
   #sending: Promise<void> | undefined;
   #again = false;
   #closed = false;
-  /** Monotonic time of the last acknowledged report, ms; undefined before the first. */
-  lastAcknowledgedMs: number | undefined;
+  #acknowledgedMs = Number.NEGATIVE_INFINITY;
 
   constructor(log: ControlLog, report: () => StatusReport) {
     this.#log = log;
@@ -23,6 +24,11 @@ export class StatusPublisher {
     this.#timer = setInterval(() => this.publish(), beatMs);
     this.#timer.unref();
     this.publish();
+  }
+
+  /** Are this process's own writes acknowledged by the log's brokers now? */
+  get isHeard(): boolean {
+    return performance.now() - this.#acknowledgedMs < heardMs;
   }
 
   /** Reports now, or as soon as the report under way is through. */
@@ -49,9 +55,10 @@ export class StatusPublisher {
   }
 
   async #send(report: StatusReport): Promise<void> {
+    const begunMs = performance.now();
     try {
       await this.#log.append(Buffer.from(JSON.stringify(report)));
-      this.lastAcknowledgedMs = performance.now();
+      this.#acknowledgedMs = begunMs;
     } catch (error) {
       // The next beat tries again; a report that is lost is replaced by a newer one.
       if (!(error instanceof Error) || error instanceof LogUnavailable) return;

@@ -42,10 +42,18 @@ export interface KafkaOptions {
   readonly properties?: readonly string[];
   /** Further words for `StorageTool format`. */
   readonly formatWords?: readonly string[];
+  /** Lines of one node's server.properties to add; its ports are known by then. */
+  readonly wire?: (node: number, ports: NodePorts) => readonly string[];
   /** How its listener wants to be spoken to. */
   readonly settings?: KafkaSettings;
   /** Where the properties added make its one node listen. */
   readonly listener?: { readonly host: string; readonly port: number };
+}
+
+/** Ports of a node, counted from 1. */
+export interface NodePorts {
+  client(node: number): number;
+  controller(node: number): number;
 }
 
 export interface Kafka {
@@ -72,13 +80,14 @@ export async function startKafka(options: KafkaOptions = {}): Promise<Kafka> {
 }
 
 async function launch(options: KafkaOptions, flags: readonly string[]): Promise<Kafka> {
-  const { nodes = 1, properties = [], formatWords = [], settings = {} } = options;
+  const { nodes = 1, properties = [], formatWords = [], settings = {}, wire = () => [] } = options;
   const folder = mkdtempSync(join(tmpdir(), 'headgate-kafka-'));
   const ports = await freePorts(2 * nodes);
   const host = options.listener?.host ?? '127.0.0.1';
   const port = (node: number) => options.listener?.port ?? ports[node - 1]!;
+  const controllerPort = (node: number) => ports[nodes + node - 1]!;
   const ids = Array.from({ length: nodes }, (_, index) => index + 1);
-  const voters = ids.map((id) => `${id}@127.0.0.1:${ports[nodes + id - 1]}`).join(',');
+  const voters = ids.map((id) => `${id}@127.0.0.1:${controllerPort(id)}`).join(',');
   const processes = new Map<number, ChildProcess>();
   const start = (id: number) => {
     const out = openSync(join(folder, `${id}.out`), 'a');
@@ -109,9 +118,11 @@ async function launch(options: KafkaOptions, flags: readonly string[]): Promise<
         nodes,
         voters,
         port: port(id),
-        controllerPort: ports[nodes + id - 1]!,
+        controllerPort: controllerPort(id),
       });
-      writeFileSync(file, [...own, `log.dirs=${join(folder, String(id))}`, ...properties].join('\n'));
+      const wired = wire(id, { client: port, controller: controllerPort });
+      const lines = [...own, `log.dirs=${join(folder, String(id))}`, ...properties, ...wired];
+      writeFileSync(file, lines.join('\n'));
     }
     await Promise.all(ids.map((id) => format(join(folder, `${id}.properties`), formatWords)));
     for (const id of ids) start(id);
@@ -226,7 +237,7 @@ async function endInTime(ending: Promise<void>, force: () => Promise<void>): Pro
 }
 
 /** Free now, and held together while they are looked for, so that they differ. */
-async function freePorts(count: number): Promise<number[]> {
+export async function freePorts(count: number): Promise<number[]> {
   const servers = Array.from({ length: count }, () => createServer().listen(0, '127.0.0.1'));
   await Promise.all(servers.map((server) => once(server, 'listening')));
   const ports = servers.map((server) => (server.address() as { port: number }).port);
