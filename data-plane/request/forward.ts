@@ -6,7 +6,8 @@
  * client still connected. Only that may be billed (Events).
  */
 
-import { contextErrorOf } from '../../shared/dialect/node-answers.ts';
+import type { Inability } from '../../shared/dialect/dialect.ts';
+import { contextErrorOf, inabilityOf } from '../../shared/dialect/node-answers.ts';
 import type { Route } from '../../shared/snapshot/lookup.ts';
 import { messagesContext } from '../anthropic/message-parts.ts';
 import { MessagesStream } from '../anthropic/messages-stream.ts';
@@ -201,7 +202,11 @@ function outcomeOf(
       return { kind: 'ended-early', node, by: timedOut ? 'deadline' : 'node', reason };
     }
     case 'failed':
-      throw contextRefusal(result.failure, route) ?? onNodeFailure(result.failure.reason);
+      throw (
+        contextRefusal(result.failure, route) ??
+        inabilityRefusal(result.failure, route) ??
+        onNodeFailure(result.failure.reason)
+      );
     default:
       return result satisfies never;
   }
@@ -218,4 +223,17 @@ function contextRefusal({ detail, reason }: AttemptFailure, route: Route): Refus
     `This request needs more context than the window of this model${window}.`,
     { reason },
   );
+}
+
+const unable: Readonly<Record<Inability, string>> = {
+  images: 'This model takes no images.',
+  schema: 'This model cannot be held to the JSON schema of this request.',
+  dimensions: 'This model has no embeddings of other dimensions than its own.',
+  thinking: 'This model has no reasoning_effort.',
+};
+
+/** The same request would fail for ever, so it must not be tried again. */
+function inabilityRefusal({ detail, reason }: AttemptFailure, route: Route): Refusal | undefined {
+  const found = inabilityOf(route.dialect, detail);
+  return found && new Refusal('UnsupportedShapeError', unable[found], { reason });
 }

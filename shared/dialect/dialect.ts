@@ -19,6 +19,9 @@ export interface TokenCounter {
   readonly answer: string;
 }
 
+/** What some models cannot do, and an engine says only when it is asked. */
+export type Inability = 'images' | 'schema' | 'dimensions' | 'thinking';
+
 export interface DialectTable {
   readonly name: Dialect;
   /** GET answers 200 while the engine is well. */
@@ -26,6 +29,8 @@ export interface DialectTable {
   readonly tokenCounter: TokenCounter | undefined;
   /** Texts of an error that mean: too long. A group, where there is one, is the window in tokens. */
   readonly contextErrors: readonly RegExp[];
+  /** Texts of an error that mean: this model cannot do what the request asks. What that is tells the key. */
+  readonly inabilities: Readonly<Partial<Record<Inability, RegExp>>>;
 
   /** Takes `max_completion_tokens` too, and heeds it before `max_tokens`. */
   readonly takesMaxCompletionTokens: boolean;

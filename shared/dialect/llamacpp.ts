@@ -19,6 +19,10 @@ export const llamacpp: DialectTable = {
     /is too large to process/,
     /exceed_context_size_error/,
   ],
+  inabilities: {
+    images: /(image|audio) input is not supported/,
+    schema: /JSON schema error|failed to parse grammar/i,
+  },
   takesMaxCompletionTokens: true,
   reasoningField: 'reasoning_content',
   reasoningEfforts,

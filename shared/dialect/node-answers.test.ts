@@ -3,7 +3,13 @@ import { readFileSync } from 'node:fs';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import type { Dialect } from '../../schemas/names.ts';
-import { contextErrorOf, servedModels, tokenCountOf, tokenCountRequest } from './node-answers.ts';
+import {
+  contextErrorOf,
+  inabilityOf,
+  servedModels,
+  tokenCountOf,
+  tokenCountRequest,
+} from './node-answers.ts';
 
 const all: readonly Dialect[] = ['vllm', 'sglang', 'llamacpp', 'ollama'];
 
@@ -42,10 +48,30 @@ test.each([
   expect(contextErrorOf(dialect, error)).toBeUndefined();
 });
 
+test.each([
+  ['vllm', 'images', { error: { message: 'tiny is not a multimodal model', type: 'BadRequestError' } }],
+  ['vllm', 'schema', { error: { message: 'Grammar error: Invalid type: strange', code: 400 } }],
+  ['vllm', 'dimensions', { error: { message: "Model 'm' does not support Matryoshka embeddings; …" } }],
+  ['sglang', 'images', { object: 'error', message: 'Model only supports text input; received …' }],
+  ['sglang', 'schema', { error: { object: 'error', message: 'Failed to compile json grammar: …' } }],
+  ['sglang', 'dimensions', { object: 'error', message: "Model 'm' does not support matryoshka …" }],
+  ['llamacpp', 'images', { error: { code: 500, message: 'image input is not supported - hint: …' } }],
+  ['llamacpp', 'schema', { error: { code: 400, message: 'Unable … JSON schema error at #: …' } }],
+  ['ollama', 'schema', { error: { message: 'invalid JSON schema in format', type: 'api_error' } }],
+  ['ollama', 'thinking', { error: { message: '"tiny" does not support thinking', type: 'api_error' } }],
+] as [Dialect, string, object][])(
+  'Errors 2: %s says that a model cannot do %s',
+  (dialect, inability, error) => {
+    expect(inabilityOf(dialect, error)).toBe(inability);
+    expect(inabilityOf(dialect, { error: { message: 'The engine is overloaded' } })).toBeUndefined();
+  },
+);
+
 test('nothing that a node may answer makes a reader throw', () => {
   fc.assert(
     fc.property(fc.constantFrom(...all), fc.jsonValue(), (dialect, answer) => {
       contextErrorOf(dialect, answer);
+      inabilityOf(dialect, answer);
       tokenCountOf(dialect, answer);
       servedModels(dialect, answer);
       servedModels(dialect, { data: answer });

@@ -3,7 +3,7 @@
  * Everything read here is untrusted: any shape may come, and none of its text goes further than this file.
  */
 import type { Dialect } from '../../schemas/names.ts';
-import type { NodeBody } from './dialect.ts';
+import type { Inability, NodeBody } from './dialect.ts';
 import { dialects } from './dialects.ts';
 
 export interface ContextError {
@@ -34,6 +34,13 @@ export function contextErrorOf(dialect: Dialect, error: unknown): ContextError |
     return windowTokens === undefined ? {} : { windowTokens };
   }
   return undefined;
+}
+
+/** What the model cannot do, where an error, as parsed from the node's body or frame, says that. */
+export function inabilityOf(dialect: Dialect, error: unknown): Inability | undefined {
+  const text = errorText(error);
+  const known = Object.entries(dialects[dialect].inabilities) as [Inability, RegExp][];
+  return known.find(([, pattern]) => pattern.test(text))?.[0];
 }
 
 /** How to ask a node for the tokens of the prompt in `body`; undefined where its engine cannot tell. */

@@ -10,6 +10,7 @@ export const ollama: DialectTable = {
   healthPath: '/api/version',
   tokenCounter: undefined,
   contextErrors: [/exceeds the context length/],
+  inabilities: { schema: /invalid JSON schema in format/, thinking: /does not support thinking/ },
   takesMaxCompletionTokens: false,
   reasoningField: 'reasoning',
   reasoningEfforts: ['none', 'low', 'medium', 'high'],

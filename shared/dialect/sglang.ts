@@ -14,6 +14,11 @@ export const sglang: DialectTable = {
     /maximum context length of (\d+)/,
     /max_completion_tokens is too large: \d+\. ?This model supports at most (\d+)/,
   ],
+  inabilities: {
+    images: /only supports text input/,
+    schema: /Failed to compile json grammar/,
+    dimensions: /does not support matryoshka/,
+  },
   takesMaxCompletionTokens: true,
   reasoningField: 'reasoning_content',
   reasoningEfforts,

@@ -15,6 +15,11 @@ export const vllm: DialectTable = {
     answer: 'count',
   },
   contextErrors: [/maximum context length is (\d+)/, /max_model_len ?= ?(\d+)/],
+  inabilities: {
+    images: /is not a multimodal model/,
+    schema: /^\S* ?Grammar error/,
+    dimensions: /does not support Matryoshka embeddings/,
+  },
   takesMaxCompletionTokens: true,
   reasoningField: 'reasoning',
   reasoningEfforts,

@@ -99,6 +99,21 @@ const schema: Claim = {
   },
 };
 
+const unfit: Claim = {
+  name: 'a schema that no grammar can be made of is refused as the fault of the request, streamed or not',
+  run: async (bench) => {
+    const properties = { unit: { $ref: '#/nowhere' } };
+    const body = turn(bench, {
+      response_format: {
+        type: 'json_schema',
+        json_schema: { name: 'answer', schema: { type: 'object', properties, required: ['unit'] } },
+      },
+    });
+    for (const stream of [false, true]) await refusedAsShape(bench, { ...body, stream });
+    expect(await bench.billed(0)).toBe(0);
+  },
+};
+
 const choices: Claim = {
   name: 'gives several choices and all of their usage, or the field is refused',
   run: async (bench) => {
@@ -150,8 +165,7 @@ const blind: Claim = {
       { type: 'image_url' as const, image_url: { url: pixel } },
     ];
     const body = turn(bench, { messages: [{ role: 'user', content }] });
-    const { status } = await refusalFrom(bench.client.chat.completions.create(body));
-    expect([400, 503]).toContain(status);
+    for (const stream of [false, true]) await refusedAsShape(bench, { ...body, stream });
   },
 };
 
@@ -224,6 +238,13 @@ function distance(one: readonly number[], other: readonly number[]): number {
   return Math.hypot(...one.map((value, at) => value - (other[at] ?? 0)));
 }
 
+type ChatBody = Parameters<Bench['client']['chat']['completions']['create']>[0];
+
+async function refusedAsShape(bench: Bench, body: ChatBody): Promise<void> {
+  const { status, type } = await refusalFrom(bench.client.chat.completions.create(body));
+  expect({ status, type }).toEqual({ status: 400, type: 'UnsupportedShapeError' });
+}
+
 async function refusedField(bench: Bench, body: ReturnType<typeof turn>, field: string): Promise<void> {
   bench.tap.take();
   const refusal = await refusalFrom(bench.client.chat.completions.create(body));
@@ -233,6 +254,6 @@ async function refusedField(bench: Bench, body: ReturnType<typeof turn>, field: 
 }
 
 export const featureClaims: readonly Claim[] = [
-  ...[habit, required, named, schema, choices, biased, likely],
+  ...[habit, required, named, schema, unfit, choices, biased, likely],
   ...[blind, prefilled, embedded, shortened],
 ];

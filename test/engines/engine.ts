@@ -10,8 +10,8 @@ export interface Engine {
   /** Tokens that the chat model holds; the engine tells them unless `tellsWindow` is false. */
   readonly windowTokens: number;
   readonly tellsWindow: boolean;
-  /** Longest wait for a first answer, for engines that load or compile then, ms. */
-  readonly firstAnswerMs: number;
+  /** Told to stop, it goes once its streams are done. */
+  readonly finishesWhenTold: boolean;
   /** Claims that do not hold for this engine, and why. */
   readonly skips: Readonly<Record<string, string>>;
   /** Starts servers in the folder, and waits until they serve. */

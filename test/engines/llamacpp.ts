@@ -14,7 +14,7 @@ export const llamacpp: Engine = {
   embeddingModel: 'tiny-embed',
   windowTokens,
   tellsWindow: true,
-  firstAnswerMs: 10_000,
+  finishesWhenTold: false,
   skips: {},
   start: async (dir) => {
     const chat = await llamaServer(dir, 'tiny-chat', [

@@ -106,7 +106,7 @@ export function tinyModel(seed = 7): TinyModel {
     const dimension = step + 1;
     for (const id of tokens.keys()) {
       set(embedding, id, dimension, id === from ? 12 : 0);
-      set(output, id, dimension, id === call[step + 1] ? 4 : 0);
+      set(output, id, dimension, id === call[step + 1] ? 8 : 0);
     }
   }
   const tensors = [tensor('token_embd', embedding), ones('output_norm'), tensor('output', output)];
