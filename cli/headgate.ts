@@ -3,10 +3,12 @@
 import { controlPlaneCommand } from './processes/control-plane.ts';
 import { devCommand } from './processes/dev.ts';
 import { gatewayCommand } from './processes/gateway.ts';
+import { nodeAgentCommand } from './processes/node-agent.ts';
 import { simNodeCommand } from './processes/sim-node.ts';
 import { main } from './run.ts';
 
 // Not process.exit: a process that was started goes on, and what was written is flushed.
 process.exitCode = await main(process.argv.slice(2), (program) => {
-  for (const register of [devCommand, controlPlaneCommand, gatewayCommand, simNodeCommand]) register(program);
+  for (const register of [devCommand, controlPlaneCommand, gatewayCommand, nodeAgentCommand, simNodeCommand])
+    register(program);
 });

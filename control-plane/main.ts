@@ -5,6 +5,8 @@
 import { randomUUID } from 'node:crypto';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
+import { Gauge } from 'prom-client';
+import type { Commit } from '../schemas/commit.ts';
 import { type ControlLog, LogReplaced, LogTruncated } from '../shared/log/control-log.ts';
 import { openLog } from '../shared/log/open-log.ts';
 import { loadSigner, type Signer } from '../shared/log/signing.ts';
@@ -15,7 +17,6 @@ import { foldMetrics } from '../shared/process/fold-metrics.ts';
 import { type Check, startHealthServer } from '../shared/process/health-server.ts';
 import { listenError, urlOf } from '../shared/process/listener.ts';
 import type { Logger } from '../shared/process/logger.ts';
-import { nodeCredentials } from '../shared/process/node-credentials.ts';
 import { foldVersion } from '../shared/snapshot/fold.ts';
 import { checkIdentity, readLogId } from '../shared/snapshot/log-identity.ts';
 import { openOrRebuild } from '../shared/snapshot/open-snapshot.ts';
@@ -26,9 +27,10 @@ import { openStatusLog } from '../shared/status/status-log.ts';
 import { StatusPublisher } from '../shared/status/status-publisher.ts';
 import { openUsage } from '../shared/usage/open-usage.ts';
 import { CommandPath, createLog } from './command-path.ts';
-import { NodeKeeper } from './nodes/node-keeper.ts';
-import { NodeReporter } from './nodes/node-reporter.ts';
+import type { AgentSessions } from './nodes/agent-sessions.ts';
+import { startNodeWatch } from './nodes/node-watch.ts';
 import { createAdminApp } from './server/app.ts';
+import type { AdminContext } from './server/context.ts';
 import { PastStates } from './state/past.ts';
 
 export interface ControlPlaneSettings {
@@ -83,7 +85,7 @@ interface State {
   readonly snapshot: Snapshot;
   readonly replicator: Replicator;
   readonly path: CommandPath;
-  readonly listeners: Set<() => void>;
+  readonly listeners: Set<(commits: readonly Commit[]) => void>;
 }
 
 async function openState(
@@ -96,12 +98,12 @@ async function openState(
   if (opened.rebuiltBecause !== undefined)
     logger.warn({ because: opened.rebuiltBecause }, 'state.db was put aside and is rebuilt from the log');
   const { snapshot } = opened;
-  const listeners = new Set<() => void>();
+  const listeners: State['listeners'] = new Set();
   const replicator = new Replicator({
     snapshot,
     log,
-    onCommits: () => {
-      for (const listener of listeners) listener();
+    onCommits: (commits) => {
+      for (const listener of listeners) listener(commits);
     },
     onFault: (error) => logger.fatal({ err: error }, 'the fold stopped; see docs/operate for the way back'),
     onReach: (reachable, error) => logger.warn({ reachable, reason: error?.message }, 'control log'),
@@ -142,6 +144,7 @@ async function serve(
   const board = new StatusBoard(statusLog);
   board.start();
   closers.add(() => board.stop());
+  let agents: AgentSessions | undefined;
   const publisher = new StatusPublisher(statusLog, () => ({
     v: 1,
     name,
@@ -154,26 +157,29 @@ async function serve(
     freshSeconds: Number.isFinite(replicator.freshness.ageSeconds())
       ? replicator.freshness.ageSeconds()
       : null,
+    ...(agents && { nodes: agents.report() }),
   }));
   closers.add(() => publisher.stop());
-  const reporter = new NodeReporter(name, snapshot, path);
-  const credential = nodeCredentials(settings.nodeCredentialsDir);
-  const keeper = new NodeKeeper({ reporter, board, credential, logger });
-  keeper.start();
-  closers.add(() => keeper.stop());
+  const nodes = startNodeWatch({
+    ...{ name, snapshot, path, board, publisher, logger },
+    nodeCredentialsDir: settings.nodeCredentialsDir,
+  });
+  agents = nodes.agents;
+  closers.add(() => nodes.stop());
+  state.listeners.add(nodes.onCommits);
   watchCommits(state, board, logger);
   startVerification(snapshot, closers, logger);
-  return {
-    admin: await listen(settings, log, state, board, closers),
-    metrics: await serveHealth(settings, state, closers),
-  };
+  const admin = await listen(settings, log, state, { board, ...nodes }, closers);
+  // Before the listener closes their sockets: an agent that is sent away is not lost.
+  closers.add(() => nodes.agents.stop());
+  return { admin, metrics: await serveHealth(settings, state, nodes.agents, closers) };
 }
 
 async function listen(
   settings: ControlPlaneSettings,
   log: ControlLog,
   state: State,
-  board: StatusBoard,
+  parts: Pick<AdminContext, 'board' | 'agents' | 'live'>,
   closers: Closers,
 ): Promise<string> {
   const { logger, operatorToken, gatewayToken } = settings;
@@ -186,7 +192,11 @@ async function listen(
   });
   closers.add(() => usage.close());
   const past = new PastStates(log, snapshot);
-  const shared = { snapshot, replicator, log, path, past, board, usage: usage.reader, logger };
+  const { board, agents, live } = parts;
+  const shared = {
+    ...{ snapshot, replicator, log, path, past, board, agents, live, logger },
+    usage: usage.reader,
+  };
   const app = await createAdminApp({ ...shared, replica: settings.name, operatorToken, gatewayToken });
   const address = { host: settings.bind, port: settings.port };
   await app.listen(address).catch((error: unknown) => {
@@ -196,11 +206,24 @@ async function listen(
   return urlOf(app.server.address() as AddressInfo);
 }
 
-async function serveHealth(settings: ControlPlaneSettings, state: State, closers: Closers): Promise<string> {
+async function serveHealth(
+  settings: ControlPlaneSettings,
+  state: State,
+  agents: AgentSessions,
+  closers: Closers,
+): Promise<string> {
   const metrics = foldMetrics(
     () => state.snapshot,
     () => state.replicator,
   );
+  new Gauge({
+    name: 'headgate_agent_sessions',
+    help: 'node agents attached to this replica',
+    registers: [metrics.registry],
+    collect() {
+      this.set(agents.count);
+    },
+  });
   const health = await startHealthServer({
     host: settings.bind,
     port: settings.metricsPort,

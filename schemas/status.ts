@@ -3,6 +3,7 @@
  * prove to be. The reader judges; a process never says of itself that it is well.
  */
 import { z } from 'zod';
+import { liveNodeSchema } from './node-messages.ts';
 
 export const statusSchema = z.object({
   v: z.literal(1),
@@ -19,6 +20,8 @@ export const statusSchema = z.object({
   freshSeconds: z.number().nullable(),
   stalePolicy: z.enum(['fence', 'serve']).optional(),
   halted: z.string().max(500).optional(),
+  /** Of a control plane: the nodes whose agents report to it. */
+  nodes: z.record(z.string().max(64), liveNodeSchema).optional(),
   /** The process ended in good order and is not to be waited for. */
   stopped: z.boolean().optional(),
 });

@@ -15,7 +15,13 @@ const nodeView: View = {
     column('ID', 'id'),
     { heading: 'PLACE', cell: placeText },
     { heading: 'STATE', cell: stateText, mood: stateMood },
+    { heading: 'AGE', cell: ({ changedAt }) => ageText(changedAt) },
+    column('REASON', 'reason'),
+    column('OWNER', 'owner'),
+    column('GEN', 'generation'),
+    column('IN-FLIGHT', 'inFlight'),
     column('LOADED', 'loaded'),
+    { heading: 'INSTALLING', cell: installsText },
     column('DIALECT', 'dialect'),
     column('URL', 'url'),
   ],
@@ -38,6 +44,24 @@ function placeText(thing: Thing): string {
 function stateText(thing: Thing): string {
   if (thing['drained'] === true) return 'drained';
   return thing['up'] === true ? 'up' : 'down';
+}
+/** How long it has been so; nothing where nobody has told yet. */
+function ageText(changedAt: unknown): string {
+  const seconds = Math.max(0, Math.floor((Date.now() - Date.parse(String(changedAt))) / 1000));
+  if (Number.isNaN(seconds)) return '';
+  if (seconds < 120) return `${seconds}s`;
+  if (seconds < 7200) return `${Math.floor(seconds / 60)}m`;
+  return seconds < 172_800 ? `${Math.floor(seconds / 3600)}h` : `${Math.floor(seconds / 86_400)}d`;
+}
+function installsText(thing: Thing): string {
+  const installs = Array.isArray(thing['installs']) ? (thing['installs'] as Thing[]) : [];
+  return installs
+    .map(({ model, state, percent, reason }) =>
+      state === 'failed'
+        ? `${String(model)} failed: ${String(reason)}`
+        : `${String(model)}${percent === undefined ? '' : ` ${String(percent)}%`}`,
+    )
+    .join(', ');
 }
 function stateMood(thing: Thing): Mood {
   return ({ up: 'good', drained: 'warn', down: 'bad' } as const)[

@@ -5,6 +5,7 @@ import {
   bindOption,
   logOption,
   option,
+  parseList,
   parsePort,
   parseSeconds,
   portOption,
@@ -39,8 +40,6 @@ interface Options {
   readonly readyFile?: string;
 }
 
-const list = (value: string, before: readonly string[]): string[] => [...before, ...value.split(',')];
-
 function stackPort(value: string, before: readonly StackPort[]): StackPort[] {
   const [stack, port] = value.split('=');
   if (stack === undefined || port === undefined) throw new InvalidArgumentError('must be STACK=PORT');
@@ -55,7 +54,7 @@ export function gatewayCommand(program: Command): void {
     .addOption(option('--data <folder>', 'data folder of this process alone').makeOptionMandatory())
     .addOption(
       option('--control-plane <url>', 'offers snapshots to start from; may be repeated')
-        .argParser(list)
+        .argParser(parseList)
         .default([]),
     )
     .addOption(option('--name <name>', 'name of this gateway, unique in the fleet').default(hostname()))

@@ -29,6 +29,11 @@ export function parseSeconds(text: string): number {
   return seconds;
 }
 
+/** A flag that may be repeated, and whose value may hold several, parted by commas. */
+export function parseList(value: string, before: readonly string[] = []): string[] {
+  return [...before, ...value.split(',')];
+}
+
 export function portOption(flags: string, description: string, port: number): Option {
   return option(flags, description).argParser(parsePort).default(port);
 }

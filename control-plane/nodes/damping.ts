@@ -17,7 +17,13 @@ export interface Damped {
   readonly upSinceMs: number | undefined;
 }
 
-export const undamped: Damped = { told: undefined, dampSeconds: 0, upSinceMs: undefined };
+/**
+ * Where a replica goes on that has not watched this node yet, from what stands in the log; `told` is undefined where
+ * nothing does. A node that was told down has to last like any other that fell.
+ */
+export function resumed(told: boolean | undefined): Damped {
+  return { told, dampSeconds: told === false ? dampSecondsMin : 0, upSinceMs: undefined };
+}
 
 /** Takes one observation; `told` of the answer is what should stand in the log. */
 export function observe(before: Damped, up: boolean, nowMs: number): Damped {

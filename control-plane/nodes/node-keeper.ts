@@ -3,21 +3,20 @@
  * Three misses are a down. A node whose owner has been silent for five seconds is claimed by whoever notices first.
  */
 import type { Dialect } from '../../schemas/names.ts';
+import { type Probed, probe } from '../../shared/dialect/probe.ts';
 import type { Logger } from '../../shared/process/logger.ts';
 import { delay } from '../../shared/snapshot/replicator.ts';
-import type { StatusBoard } from '../../shared/status/status-board.ts';
-import { type Damped, observe } from './damping.ts';
-import type { NodeReporter, NodeRow } from './node-reporter.ts';
-import { type Probed, probe } from './probe.ts';
+import { type Damped, observe, resumed } from './damping.ts';
+import { type NodeReporter, type NodeRow, toldOf } from './node-reporter.ts';
+import type { Owners } from './owners.ts';
 
 const probeIntervalMs = 2000;
 const missesUntilDown = 3;
-const ownerSilentSeconds = 5;
 const lookIntervalMs = 500;
 
 export interface KeeperOptions {
   readonly reporter: NodeReporter;
-  readonly board: StatusBoard;
+  readonly owners: Owners;
   /** The node's own credential by its name; undefined where this replica was not given it. */
   readonly credential: (name: string) => string | undefined;
   readonly logger: Logger;
@@ -27,7 +26,6 @@ export class NodeKeeper {
   readonly #options: KeeperOptions;
   readonly #stop = new AbortController();
   readonly #probed = new Map<string, Promise<void>>();
-  readonly #startedMs = performance.now();
   #looking: Promise<void> | undefined;
 
   constructor(options: KeeperOptions) {
@@ -47,22 +45,16 @@ export class NodeKeeper {
   async #look(): Promise<void> {
     const { signal } = this.#stop;
     while (!signal.aborted) {
-      for (const node of this.#options.reporter.nodes('probed')) {
+      const { reporter, owners } = this.#options;
+      const gone = owners.gone();
+      for (const node of reporter.nodes('probed')) {
         const id = String(node.id);
-        if (this.#probed.has(id) || !this.#mayClaim(node)) continue;
+        if (this.#probed.has(id) || !(node.owner === reporter.owner || gone(node.owner))) continue;
         const keeping = this.#keep(id).finally(() => this.#probed.delete(id));
         this.#probed.set(id, keeping);
       }
       await delay(lookIntervalMs, signal);
     }
-  }
-
-  #mayClaim(node: NodeRow): boolean {
-    const { reporter, board } = this.#options;
-    if (node.owner === null || node.owner === reporter.owner) return true;
-    const seen = board.controlPlanes().find(({ report }) => report.name === node.owner);
-    const silentSince = seen?.seenMs ?? this.#startedMs;
-    return (performance.now() - silentSince) / 1000 > ownerSilentSeconds;
   }
 
   /** Probes one node until it is gone or another replica owns it. */
@@ -78,11 +70,7 @@ export class NodeKeeper {
         if (node?.owner !== reporter.owner || node.agent === 1) return;
         const answer = await probe(this.#target(node));
         misses = answer.up ? 0 : misses + 1;
-        damped ??= {
-          told: node.changed_at === null ? undefined : node.up === 1,
-          dampSeconds: 0,
-          upSinceMs: undefined,
-        };
+        damped ??= resumed(toldOf(node));
         if (answer.up || misses >= missesUntilDown) {
           damped = observe(damped, answer.up, performance.now());
           await this.#tell(id, answer, damped);
@@ -100,10 +88,9 @@ export class NodeKeeper {
 
   async #tell(id: string, answer: Probed, damped: Damped): Promise<void> {
     const { reporter } = this.#options;
-    if (answer.up && damped.told === true)
-      await reporter.tell(id, { up: true, models: answer.models, windows: answer.windows });
-    else if (!answer.up)
-      await reporter.tell(id, { up: false, models: [], windows: {}, reason: answer.reason });
+    if (answer.up && damped.told !== true) return;
+    const health = answer.up ? answer : { up: false, models: [], windows: {}, reason: answer.reason };
+    if (reporter.differs(id, health)) await reporter.tell(id, health);
   }
 
   #target(node: NodeRow): { url: string; dialect: Dialect; credential: string | undefined } {

@@ -1,7 +1,8 @@
 /**
- * Brings what was observed of a node into the log: claims the node for this replica, and tells transitions only.
+ * Brings what was observed of nodes into the log: claims nodes for this replica, and tells transitions only.
  * A claim is unique by the chain (generation + 1); the fold ignores reports of anybody but the owner, so a replica that
- * lost a node without noticing can do no harm.
+ * lost a node without noticing can do no harm. What is wished while a commit is under way goes into the next one
+ * together, so that many nodes that move at once cost few commits.
  */
 import { randomUUID } from 'node:crypto';
 import type { KnownEvent } from '../../schemas/events.ts';
@@ -19,12 +20,26 @@ export interface Health {
   readonly reason?: string | undefined;
 }
 
+/** What should stand in the log of one node. */
+interface Wish {
+  /** Also where another replica owns it. */
+  readonly claim: boolean;
+  readonly health: Health | undefined;
+}
+
+/** Nodes and bytes that one commit speaks of; a commit has at most 900 KB. */
+const nodesPerCommitMax = 500;
+const bytesPerCommitMax = 500_000;
+
 export class NodeReporter {
   /** Name of this replica, as it stands in the log. */
   readonly owner: string;
   readonly #path: CommandPath;
   readonly #byId: Statement;
   readonly #all: Statement;
+  #wishes = new Map<string, Wish>();
+  #next: Promise<void> | undefined;
+  #running: Promise<void> = Promise.resolve();
 
   constructor(owner: string, snapshot: Snapshot, path: CommandPath) {
     this.owner = owner;
@@ -41,34 +56,73 @@ export class NodeReporter {
     return this.#all.all(kind === 'agent' ? 1 : 0) as NodeRow[];
   }
 
-  /** True once this replica owns the node. */
+  /** True once this replica owns the node. Rejects with CommandError where the log cannot be written. */
   async claim(id: string): Promise<boolean> {
-    await this.#run(() => {
-      const node = this.node(id);
-      if (!node || node.owner === this.owner) return [];
-      return [
-        { type: 'node.joined', data: { id, owner: this.owner, generation: Number(node.generation) + 1 } },
-      ];
-    });
+    await this.#wish(id, { claim: true, health: undefined });
     return this.node(id)?.owner === this.owner;
   }
 
-  /** Tells the log if it differs from what stands there; nothing where the node is no longer ours. */
-  async tell(id: string, health: Health): Promise<void> {
-    await this.#run(() => {
-      const node = this.node(id);
-      if (node?.owner !== this.owner || !differs(node, health)) return [];
-      const { up, models, windows, reason } = health;
-      const data = {
-        id,
-        owner: this.owner,
-        generation: Number(node.generation),
-        up,
-        models: [...models],
-        windows,
-      };
-      return [{ type: 'node.health_changed', data: reason === undefined ? data : { ...data, reason } }];
+  /** Claims the node where another has it, and tells how it is; either is left out where it stands so already. */
+  claimAndTell(id: string, health: Health): Promise<void> {
+    return this.#wish(id, { claim: true, health });
+  }
+
+  /** Tells the log if it differs from what stands there; nothing where the node is not ours. */
+  tell(id: string, health: Health): Promise<void> {
+    return this.#wish(id, { claim: false, health });
+  }
+
+  /** Is there anything to tell? */
+  differs(id: string, health: Health): boolean {
+    const node = this.node(id);
+    return node !== undefined && differs(node, health);
+  }
+
+  /** The last health wished for counts; a claim is not taken back by what is told after it. */
+  #wish(id: string, wish: Wish): Promise<void> {
+    const before = this.#wishes.get(id);
+    this.#wishes.set(id, {
+      claim: wish.claim || (before?.claim ?? false),
+      health: wish.health ?? before?.health,
     });
+    this.#next ??= this.#running.then(() => this.#commitAll());
+    return this.#next;
+  }
+
+  async #commitAll(): Promise<void> {
+    const wishes = [...this.#wishes];
+    this.#wishes = new Map();
+    this.#next = undefined;
+    const work = this.#commitSlices(wishes);
+    this.#running = work.catch(() => undefined);
+    await work;
+  }
+
+  async #commitSlices(wishes: readonly (readonly [string, Wish])[]): Promise<void> {
+    for (let from = 0; from < wishes.length; ) {
+      const to = sliceEnd(wishes, from);
+      const slice = wishes.slice(from, to);
+      await this.#run(() => slice.flatMap(([id, wish]) => this.#events(id, wish)));
+      from = to;
+    }
+  }
+
+  #events(id: string, { claim, health }: Wish): KnownEvent[] {
+    const node = this.node(id);
+    if (!node) return [];
+    const mine = node.owner === this.owner;
+    if (!mine && !claim) return [];
+    const generation = Number(node.generation) + (mine ? 0 : 1);
+    const claimed: KnownEvent[] = mine
+      ? []
+      : [{ type: 'node.joined', data: { id, owner: this.owner, generation } }];
+    if (health === undefined || !differs(node, health)) return claimed;
+    const { up, models, windows, reason } = health;
+    const data = { id, owner: this.owner, generation, up, models: [...models], windows };
+    return [
+      ...claimed,
+      { type: 'node.health_changed', data: reason === undefined ? data : { ...data, reason } },
+    ];
   }
 
   async #run(events: () => KnownEvent[]): Promise<void> {
@@ -82,6 +136,23 @@ export class NodeReporter {
     };
     await this.#path.run(command);
   }
+}
+
+/** Where the slice ends that begins at `from`: always behind one wish at least. */
+function sliceEnd(wishes: readonly (readonly [string, Wish])[], from: number): number {
+  let bytes = 0;
+  let to = from;
+  while (to < wishes.length && to - from < nodesPerCommitMax) {
+    bytes += JSON.stringify(wishes[to]).length + 200;
+    if (bytes > bytesPerCommitMax && to > from) break;
+    to++;
+  }
+  return to;
+}
+
+/** What the log says of a node; undefined where nobody has told yet. */
+export function toldOf(node: NodeRow): boolean | undefined {
+  return node.changed_at === null ? undefined : node.up === 1;
 }
 
 function differs(node: NodeRow, health: Health): boolean {

@@ -7,11 +7,13 @@ import swagger from '@fastify/swagger';
 import websocket from '@fastify/websocket';
 import Fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify';
 import { jsonSchemaTransform } from 'fastify-type-provider-zod';
+import { nodeConnectPath, nodeFrameBytesMax } from '../../schemas/node-messages.ts';
 import { CommandError } from '../command-error.ts';
 import { registerCommandRoutes } from './command-routes.ts';
 import type { AdminContext } from './context.ts';
 import { registerEventRoutes } from './event-routes.ts';
 import { registerFleetRoutes } from './fleet-routes.ts';
+import { registerNodeRoutes } from './node-routes.ts';
 import { registerReadRoutes } from './read-routes.ts';
 import { registerSnapshotRoute } from './snapshot-route.ts';
 import { registerUsageRoutes } from './usage-routes.ts';
@@ -33,7 +35,7 @@ export async function createAdminApp(context: AdminContext): Promise<FastifyInst
     openapi: { openapi: '3.1.0', info: { title: 'Headgate admin API', version: '1' } },
     transform: jsonSchemaTransform,
   });
-  await app.register(websocket, { options: { maxPayload: 1024 * 1024 } });
+  await app.register(websocket, { options: { maxPayload: nodeFrameBytesMax } });
   // Commands without a body may still name its type, as most clients do.
   app.addContentTypeParser('application/json', { parseAs: 'string' }, (_request, text, done) => {
     try {
@@ -60,12 +62,14 @@ export async function createAdminApp(context: AdminContext): Promise<FastifyInst
     },
     { prefix: adminPrefix },
   );
+  registerNodeRoutes(app, context);
   return app;
 }
 
 function authorisationFault(request: FastifyRequest, context: AdminContext): CommandError | undefined {
   const path = request.url.split('?', 1)[0] ?? '';
-  if (path === `${adminPrefix}/openapi.json`) return undefined;
+  // Agents show tokens of their own; their route asks for them.
+  if (path === `${adminPrefix}/openapi.json` || path === nodeConnectPath) return undefined;
   const token = /^bearer +(\S+)$/i.exec(request.headers.authorization ?? '')?.[1] ?? '';
   if (isSame(token, context.operatorToken)) return undefined;
   if (gatewayRoutes.has(path) && isSame(token, context.gatewayToken)) return undefined;

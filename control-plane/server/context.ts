@@ -11,6 +11,8 @@ import type { UsageReader } from '../../shared/usage/usage-store.ts';
 import { CommandError } from '../command-error.ts';
 import type { CommandPath } from '../command-path.ts';
 import type { Actor } from '../commands/authorise.ts';
+import type { AgentSessions } from '../nodes/agent-sessions.ts';
+import type { LiveNodes } from '../nodes/live-nodes.ts';
 import type { PastStates } from '../state/past.ts';
 
 export interface AdminContext {
@@ -21,6 +23,8 @@ export interface AdminContext {
   readonly path: CommandPath;
   readonly past: PastStates;
   readonly board: StatusBoard;
+  readonly agents: AgentSessions;
+  readonly live: LiveNodes;
   readonly usage: UsageReader;
   readonly operatorToken: string;
   readonly gatewayToken: string;

@@ -6,6 +6,7 @@ import type { Database } from '../../shared/sqlite.ts';
 import { CommandError } from '../command-error.ts';
 import { authorise, readingRoles } from '../commands/authorise.ts';
 import { exportFleet } from '../commands/fleet.ts';
+import type { LiveNodes } from '../nodes/live-nodes.ts';
 import {
   findNode,
   findPool,
@@ -28,7 +29,12 @@ interface ReadRoute {
   /** The organisation whose members may read it; undefined: operators only. */
   organisationOf?(db: Database, params: Record<string, string>, query: Query): string | undefined;
   /** A list, a thing, or undefined where it is not there. */
-  read(db: Database, params: Record<string, string>, query: Query): readonly unknown[] | object | undefined;
+  read(
+    db: Database,
+    params: Record<string, string>,
+    query: Query,
+    now: LiveNodes | undefined,
+  ): readonly unknown[] | object | undefined;
 }
 
 const byId = z.object({ id: idSchema });
@@ -97,8 +103,20 @@ const reads: readonly ReadRoute[] = [
     read: (db, p) => findStack(db, id(p)),
   },
   { path: '/pool', summary: 'The shared pool', read: (db) => findPool(db) },
-  { path: '/nodes', summary: 'List nodes', read: (db, _p, q) => listNodes(db, q.limit) },
-  { path: '/nodes/:id', summary: 'One node', params: byId, read: (db, p) => findNode(db, id(p)) },
+  {
+    path: '/nodes',
+    summary: 'List nodes',
+    read: (db, _p, q, now) => listNodes(db, q.limit).map((node) => now?.with(node) ?? node),
+  },
+  {
+    path: '/nodes/:id',
+    summary: 'One node',
+    params: byId,
+    read: (db, p, _q, now) => {
+      const node = findNode(db, id(p));
+      return node && (now?.with(node) ?? node);
+    },
+  },
   {
     path: '/nodes/:id/tokens',
     summary: 'Tokens of a node',
@@ -132,7 +150,8 @@ async function answer(context: AdminContext, route: ReadRoute, request: FastifyR
   const { organisationOf } = route;
   const roles = organisationOf ? readingRoles : 'operator';
   authorise(snapshot.db, actorOf(request), roles, () => organisationOf?.(snapshot.db, params, query));
-  const found = route.read(snapshot.db, params, query);
+  // The past has no present: what is live belongs to the state of now only.
+  const found = route.read(snapshot.db, params, query, query.at === undefined ? context.live : undefined);
   if (found === undefined)
     throw new CommandError(
       'NotFound',

@@ -11,6 +11,7 @@ import { emit } from './emission.ts';
 import { answerGet, answerPost, type Engine, refuse } from './engine.ts';
 import { distortionOf, spoil } from './faults.ts';
 import { type Exchange, Ledger, type SimStats } from './ledger.ts';
+import { answerLoad } from './load-answer.ts';
 import { isRecord } from './loose.ts';
 import { Pacer } from './pacer.ts';
 import { jsonPlan, type Plan } from './plan.ts';
@@ -138,6 +139,12 @@ export class SimServer {
       readBody(request, controlBytesMax, (body) =>
         emit(this.#control(method, path, body, response), response, this.#pacer, () => {}),
       );
+      return;
+    }
+    const load = method === 'GET' ? answerLoad(path, this.#engine.dialect, this.#slots) : undefined;
+    if (load !== undefined) {
+      request.resume();
+      emit(load, response, this.#pacer, () => {});
       return;
     }
     const requestId = request.headers['x-request-id'];

@@ -7,16 +7,25 @@ const waitingMax = 10_000;
 
 export class Slots {
   #free: number;
+  #running = 0;
   readonly #waiting: (() => void)[] = [];
 
   constructor(count: number) {
     this.#free = count;
   }
 
+  get running(): number {
+    return this.#running;
+  }
+  get waiting(): number {
+    return this.#waiting.length;
+  }
+
   /** Runs `start` now or when a slot is free; false if too many wait already. The one that started releases. */
   acquire(start: () => void): boolean {
     if (this.#free > 0) {
       this.#free -= 1;
+      this.#running += 1;
       start();
       return true;
     }
@@ -28,8 +37,10 @@ export class Slots {
   /** Gives a slot back to the one who waits longest. */
   release(): void {
     const next = this.#waiting.shift();
-    if (next === undefined) this.#free += 1;
-    else next();
+    if (next === undefined) {
+      this.#free += 1;
+      this.#running -= 1;
+    } else next();
   }
 
   /** Takes one that waits out of the queue; false if it did not wait. */

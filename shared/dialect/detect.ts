@@ -36,14 +36,26 @@ const marks: readonly {
 
 /** Throws an Error that says what was asked in vain. */
 export async function detectEngine(url: string): Promise<DetectedEngine> {
-  const base = url.replace(/\/(v1\/?)?$/, '');
-  for (const { dialect, path, isOurs } of marks) {
-    const answer = await ask(base + path);
-    if (answer !== undefined && isOurs(answer)) return { dialect, models: await modelsOf(base, dialect) };
-  }
+  const base = baseOf(url);
+  const dialect = await detectDialect(base);
+  if (dialect !== undefined) return { dialect, models: await modelsOf(base, dialect) };
   throw new Error(
     `no inference server that is known here answers at ${base}; start it, or check the address`,
   );
+}
+
+/** Which engine answers; undefined where none does that is known here. Never throws. */
+export async function detectDialect(base: string, credential?: string): Promise<Dialect | undefined> {
+  for (const { dialect, path, isOurs } of marks) {
+    const answer = await ask(base + path, credential);
+    if (answer !== undefined && isOurs(answer)) return dialect;
+  }
+  return undefined;
+}
+
+/** The address that paths are added to, whether or not it was given with `/v1`. */
+export function baseOf(url: string): string {
+  return url.replace(/\/(v1\/?)?$/, '');
 }
 
 async function modelsOf(base: string, dialect: Dialect): Promise<readonly string[]> {
@@ -54,9 +66,12 @@ async function modelsOf(base: string, dialect: Dialect): Promise<readonly string
   return [...new Set(models)];
 }
 
-async function ask(address: string): Promise<unknown> {
+async function ask(address: string, credential?: string): Promise<unknown> {
   try {
-    const { statusCode, body } = await request(address, { signal: AbortSignal.timeout(timeoutMs) });
+    const { statusCode, body } = await request(address, {
+      signal: AbortSignal.timeout(timeoutMs),
+      ...(credential !== undefined && { headers: { authorization: `Bearer ${credential}` } }),
+    });
     if (statusCode !== 200) {
       await body.dump();
       return undefined;

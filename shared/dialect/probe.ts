@@ -5,8 +5,8 @@
  */
 import { type Dispatcher, request } from 'undici';
 import type { Dialect } from '../../schemas/names.ts';
-import { dialects } from '../../shared/dialect/dialects.ts';
-import { modelsPath, servedModels } from '../../shared/dialect/node-answers.ts';
+import { dialects } from './dialects.ts';
+import { modelsPath, servedModels } from './node-answers.ts';
 
 export interface ProbeTarget {
   readonly url: string;
@@ -21,27 +21,32 @@ export type Probed =
       readonly models: readonly string[];
       readonly windows: Readonly<Record<string, number>>;
     }
-  /** `reason` is fit for an event: ours, short, without the node's words. */
-  | { readonly up: false; readonly reason: string };
+  /** `reason` is fit for an event: ours, short, without the node's words. `silent`: it may only be slow. */
+  | { readonly up: false; readonly reason: string; readonly silent: boolean };
 
-const timeoutMs = 2000;
+const timeoutDefaultMs = 2000;
 const answerBytesMax = 1024 * 1024;
 const modelsMax = 1000;
 
-export async function probe(target: ProbeTarget): Promise<Probed> {
+/** `timeoutMs` is for each of its two questions. Never throws. */
+export async function probe(target: ProbeTarget, timeoutMs = timeoutDefaultMs): Promise<Probed> {
   try {
-    const health = await ask(target, dialects[target.dialect].healthPath);
+    const health = await ask(target, dialects[target.dialect].healthPath, timeoutMs);
     await health.body.dump();
-    if (health.statusCode !== 200) return { up: false, reason: `health answered ${health.statusCode}` };
-    const answer = await ask(target, modelsPath);
+    if (health.statusCode !== 200) return answeredBadly(`health answered ${health.statusCode}`);
+    const answer = await ask(target, modelsPath, timeoutMs);
     if (answer.statusCode !== 200) {
       await answer.body.dump();
-      return { up: false, reason: `models answered ${answer.statusCode}` };
+      return answeredBadly(`models answered ${answer.statusCode}`);
     }
     return modelsOf(target.dialect, JSON.parse(await boundedText(answer.body)));
   } catch (error) {
-    return { up: false, reason: reasonOf(error) };
+    return failed(error);
   }
+}
+
+function answeredBadly(reason: string): Probed {
+  return { up: false, reason, silent: false };
 }
 
 function modelsOf(dialect: Dialect, answer: unknown): Probed {
@@ -52,7 +57,7 @@ function modelsOf(dialect: Dialect, answer: unknown): Probed {
   return { up: true, models, windows };
 }
 
-function ask(target: ProbeTarget, path: string): Promise<Dispatcher.ResponseData> {
+function ask(target: ProbeTarget, path: string, timeoutMs: number): Promise<Dispatcher.ResponseData> {
   const base = target.url.endsWith('/') ? target.url.slice(0, -1) : target.url;
   const headers = target.credential === undefined ? {} : { authorization: `Bearer ${target.credential}` };
   return request(base + path, {
@@ -74,11 +79,12 @@ async function boundedText(body: Dispatcher.ResponseData['body']): Promise<strin
   return Buffer.concat(chunks).toString('utf8');
 }
 
-function reasonOf(error: unknown): string {
-  if (error instanceof SyntaxError) return 'models answered no JSON';
+function failed(error: unknown): Probed {
+  if (error instanceof SyntaxError) return answeredBadly('models answered no JSON');
   const code = error instanceof Error && 'code' in error ? String(error.code) : '';
-  if (code === 'ECONNREFUSED') return 'connection refused';
-  if (/TIMEOUT|ABORT/.test(code) || (error instanceof Error && error.name === 'TimeoutError'))
-    return 'no answer in time';
-  return /^[A-Z_]{1,40}$/.test(code) ? `unreachable (${code})` : 'unreachable';
+  if (code === 'ECONNREFUSED') return answeredBadly('connection refused');
+  const slow = /TIMEOUT|ABORT/.test(code) || (error instanceof Error && error.name === 'TimeoutError');
+  if (slow) return { up: false, reason: 'no answer in time', silent: true };
+  const reason = /^[A-Z_]{1,40}$/.test(code) ? `unreachable (${code})` : 'unreachable';
+  return { up: false, reason, silent: true };
 }

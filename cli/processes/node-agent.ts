@@ -1,0 +1,89 @@
+/** `headgate node-agent`: stands beside one inference server, reports on it, and loads what its place has installed. */
+import { type Command, InvalidArgumentError } from 'commander';
+import {
+  bindOption,
+  option,
+  parseList,
+  parseSeconds,
+  portOption,
+  readyFileOption,
+  requiredSecret,
+} from './options.ts';
+
+interface Options {
+  readonly controlPlane: readonly string[];
+  readonly node: string;
+  readonly engine: string;
+  readonly credential?: string;
+  readonly nodeCredentials?: string;
+  readonly loadModels: 'all' | 'none';
+  readonly loraFolder?: string;
+  readonly drainTimeout: number;
+  readonly bind: string;
+  readonly metricsPort: number;
+  readonly readyFile?: string;
+}
+
+export function nodeAgentCommand(program: Command): void {
+  program
+    .command('node-agent')
+    .description('run the agent of one node, beside its inference server')
+    .addOption(
+      option('--control-plane <url>', 'where to report; may be repeated')
+        .argParser(parseList)
+        .makeOptionMandatory(),
+    )
+    .addOption(option('--node <id>', 'the node it reports on').makeOptionMandatory())
+    .addOption(option('--engine <url>', 'the inference server').argParser(parseUrl).makeOptionMandatory())
+    .addOption(option('--credential <name>', "name of the engine's own credential"))
+    .addOption(option('--node-credentials <folder>', 'folder with one file a node credential'))
+    .addOption(
+      option('--load-models <which>', "load what the node's place has installed")
+        .choices(['all', 'none'])
+        .default('all'),
+    )
+    .addOption(option('--lora-folder <folder>', 'where vLLM finds adapters by their names'))
+    .addOption(
+      option('--drain-timeout <seconds>', 'how long requests may go on at the end')
+        .argParser(parseSeconds)
+        .default(300),
+    )
+    .addOption(bindOption())
+    .addOption(portOption('--metrics-port <port>', 'port of health and metrics', 9464))
+    .addOption(readyFileOption())
+    .action(run);
+}
+
+function parseUrl(text: string): string {
+  const url = URL.canParse(text) ? new URL(text) : undefined;
+  if (!url || !/^https?:$/.test(url.protocol) || url.username || url.password)
+    throw new InvalidArgumentError('must be an http or https URL without credentials');
+  return text;
+}
+
+async function run(options: Options): Promise<void> {
+  const token = requiredSecret('HEADGATE_NODE_TOKEN');
+  const { startAgent } = await import('../../node/agent/main.ts');
+  const { createLogger } = await import('../../shared/process/logger.ts');
+  const { nodeCredentials } = await import('../../shared/process/node-credentials.ts');
+  const { writeJsonAtomically } = await import('../../shared/process/ready-file.ts');
+  const { closeOnSignal } = await import('../../shared/process/shutdown.ts');
+  const { controlPlane, node, engine, bind, metricsPort } = options;
+  const credential =
+    options.credential === undefined
+      ? undefined
+      : nodeCredentials(options.nodeCredentials)(options.credential);
+  if (options.credential !== undefined && credential === undefined)
+    throw new Error(`no credential is found under the name ${options.credential}`);
+  const logger = createLogger('node-agent');
+  const agent = await startAgent({
+    ...{ controlPlanes: controlPlane.map(parseUrl), node, token, engine, credential },
+    loadsModels: options.loadModels === 'all',
+    loraFolder: options.loraFolder,
+    ...{ bind, metricsPort, logger },
+    drainTimeoutSeconds: options.drainTimeout,
+  });
+  closeOnSignal(logger, () => agent.close());
+  const { metrics } = agent;
+  if (options.readyFile) writeJsonAtomically(options.readyFile, { metrics, pid: process.pid, name: node });
+}

@@ -1,0 +1,63 @@
+/**
+ * All that a replica does for nodes, put together: probing the bare ones, listening to the agents of the others, and one
+ * way for both into the log.
+ */
+import type { Commit } from '../../schemas/commit.ts';
+import type { Logger } from '../../shared/process/logger.ts';
+import { nodeCredentials } from '../../shared/process/node-credentials.ts';
+import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
+import type { StatusBoard } from '../../shared/status/status-board.ts';
+import type { StatusPublisher } from '../../shared/status/status-publisher.ts';
+import type { CommandPath } from '../command-path.ts';
+import { AgentSessions } from './agent-sessions.ts';
+import { LiveNodes } from './live-nodes.ts';
+import { NodeKeeper } from './node-keeper.ts';
+import { NodeReporter } from './node-reporter.ts';
+import { Owners } from './owners.ts';
+
+export interface NodeWatchOptions {
+  /** Of this replica. */
+  readonly name: string;
+  readonly snapshot: Snapshot;
+  readonly path: CommandPath;
+  readonly board: StatusBoard;
+  readonly publisher: StatusPublisher;
+  readonly nodeCredentialsDir: string | undefined;
+  readonly logger: Logger;
+}
+
+export interface NodeWatch {
+  readonly agents: AgentSessions;
+  readonly live: LiveNodes;
+  onCommits(commits: readonly Commit[]): void;
+  stop(): Promise<void>;
+}
+
+/** A replica whose own beat was not taken for longer does not reach the log; others may claim its nodes by then. */
+const cutOffMs = 6000;
+/** What may change who is admitted, or what is installed. */
+const concernsAgents = /^(?:node\.(?!health_changed)|stack\.|pool\.|organisation\.removed)/;
+
+export function startNodeWatch(options: NodeWatchOptions): NodeWatch {
+  const { name, snapshot, path, board, publisher, logger } = options;
+  const reporter = new NodeReporter(name, snapshot, path);
+  const owners = new Owners(name, board);
+  const credential = nodeCredentials(options.nodeCredentialsDir);
+  const keeper = new NodeKeeper({ reporter, owners, credential, logger });
+  const canReport = (): boolean =>
+    performance.now() - (publisher.lastAcknowledgedMs ?? Number.NEGATIVE_INFINITY) < cutOffMs;
+  const agents = new AgentSessions({ reporter, owners, snapshot, canReport, logger });
+  keeper.start();
+  agents.start();
+  return {
+    agents,
+    live: new LiveNodes(agents, board),
+    onCommits: (commits) => {
+      if (commits.some(({ events }) => events.some(({ type }) => concernsAgents.test(type))))
+        agents.stateMoved();
+    },
+    stop: async () => {
+      await Promise.all([keeper.stop(), agents.stop()]);
+    },
+  };
+}

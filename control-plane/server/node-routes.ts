@@ -1,0 +1,71 @@
+/**
+ * The WebSocket on which agents of nodes report. A token is asked for before anything is upgraded, and every refusal of
+ * one has the same bytes. A browser is never served here, so any `Origin` is refused.
+ */
+import type { FastifyInstance, FastifyRequest } from 'fastify';
+import { nodeConnectPath } from '../../schemas/node-messages.ts';
+import { CommandError } from '../command-error.ts';
+import type { Admission } from '../nodes/agent-session.ts';
+import type { AdminContext } from './context.ts';
+
+const obstacles = {
+  elsewhere: () =>
+    new CommandError('LogUnavailable', 'this replica takes no agents now', { next: 'go to another' }),
+  'too-often': () =>
+    new CommandError('LogUnavailable', 'this agent connects too often', { next: 'wait a few seconds' }),
+  'not-by-agent': () =>
+    new CommandError('Conflict', 'this node is registered without an agent', {
+      next: 'register it with --agent, or with agent: true in the fleet file',
+    }),
+} as const;
+
+/** A refusal a second is worth a line; more would let anybody fill the disk. */
+const refusalLogMs = 1000;
+
+export function registerNodeRoutes(app: FastifyInstance, context: AdminContext): void {
+  const admitted = new WeakMap<object, Admission>();
+  const refused = refusalLog(context);
+  app.get(
+    nodeConnectPath,
+    {
+      websocket: true,
+      schema: { hide: true },
+      onRequest: (request, _reply, done) => {
+        const admission = admissionOf(request, context);
+        if (admission instanceof CommandError) refused(admission);
+        else admitted.set(request, admission);
+        done(admission instanceof CommandError ? admission : undefined);
+      },
+    },
+    (socket, request) => {
+      const admission = admitted.get(request);
+      if (admission) context.agents.attach(socket, admission);
+      else socket.terminate();
+    },
+  );
+}
+
+function admissionOf(request: FastifyRequest, { agents }: AdminContext): Admission | CommandError {
+  if (request.headers.origin !== undefined) return new CommandError('Forbidden', 'no Origin is served here');
+  const token = /^bearer +(\S{1,200})$/i.exec(request.headers.authorization ?? '')?.[1];
+  const admission = token === undefined ? undefined : agents.admit(token);
+  if (!admission)
+    return new CommandError('Unauthorized', 'the node token is missing or not valid', {
+      next: 'headgate node token create NODE',
+    });
+  if (!request.ws) return new CommandError('InvalidCommand', 'only a WebSocket is served here');
+  const obstacle = agents.obstacle(admission);
+  return obstacle === undefined ? admission : obstacles[obstacle]();
+}
+
+function refusalLog({ logger }: AdminContext): (refusal: CommandError) => void {
+  let count = 0;
+  let toldMs = Number.NEGATIVE_INFINITY;
+  return ({ type }) => {
+    count++;
+    if (performance.now() - toldMs < refusalLogMs) return;
+    logger.warn({ type, refusals: count }, 'agents refused');
+    toldMs = performance.now();
+    count = 0;
+  };
+}

@@ -1,0 +1,159 @@
+// Goal: what happens to an agent or its engine reaches every gateway in the time that is promised, and comes back.
+// Method: real processes, ended by signals; gateways are asked what they list. All at once: each test has a node of its own, because a
+// node that falls often has to last longer before it is up again.
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import type { Started } from '../support/processes.ts';
+import {
+  AgentFleet,
+  eventsFrom,
+  type ListedNode,
+  listedNode,
+  lists,
+  nodeToken,
+  type Replica,
+  until,
+} from './agent-fleet.ts';
+
+/** The promise is 4 s; the rest is for a machine that is busy with other things. */
+const stoppedMsMax = 4000 + 2000;
+/** Three missed beats would take 3 s: less than that proves that the closed socket was enough. */
+const closedMsMax = 2500;
+
+const fleet = new AgentFleet();
+let replica: Replica;
+let gateways: readonly Started<{ api: string; metrics: string }>[];
+
+beforeAll(async () => {
+  replica = await fleet.controlPlane('control-plane-1');
+  await replica.admin.apply({
+    version: 1,
+    tiers: [{ id: 'Platinum', models: '*' }],
+    organisations: [{ id: 'acme', name: 'Acme', tier: 'Platinum' }],
+  });
+  const { admin } = replica.process.ready;
+  gateways = await Promise.all([fleet.gateway('gateway-1', admin), fleet.gateway('gateway-2', admin)]);
+});
+afterAll(() => fleet.end());
+
+/** A node of the pool with a model that nobody else serves, and its engine. */
+class Place {
+  readonly model: string;
+  readonly node: string;
+  engine!: Started<{ metrics: string }>;
+  token!: string;
+
+  constructor(name: string) {
+    this.model = `echo-${name}`;
+    this.node = `pool-${name}`;
+  }
+
+  static async open(name: string, ...engine: string[]): Promise<Place> {
+    const place = new Place(name);
+    place.engine = await fleet.simNode(`engine-${name}`, '--models', place.model, ...engine);
+    await replica.admin.apply({
+      version: 1,
+      models: [{ id: place.model, family: 'echo', weight: 1 }],
+      pool: {
+        models: [place.model],
+        nodes: [{ id: place.node, url: place.engine.ready.metrics, dialect: 'vllm', agent: true }],
+      },
+    });
+    ({ value: place.token } = await nodeToken(replica.admin, place.node));
+    return place;
+  }
+
+  agent(): Promise<Started<{ metrics: string }>> {
+    return fleet.agent(this.node, this.token, this.engine.ready.metrics, [replica.process.ready.admin]);
+  }
+
+  async now(): Promise<ListedNode | undefined> {
+    return listedNode(replica.admin, this.node);
+  }
+
+  /** Milliseconds until both gateways list the model, or until both have dropped it. */
+  async everywhere(listed: boolean): Promise<number> {
+    const seen = gateways.map(({ ready }, at) =>
+      until(
+        `gateway ${at + 1} ${listed ? 'lists' : 'drops'} ${this.model}`,
+        async () => (await lists(ready.api, this.model)) === listed,
+      ),
+    );
+    return Math.max(...(await Promise.all(seen)));
+  }
+}
+
+test.concurrent('an agent that is killed takes its node down at once on both gateways, and started again brings it back', async () => {
+  const place = await Place.open('killed');
+  const agent = await place.agent();
+  await place.everywhere(true);
+  expect(await place.now()).toMatchObject({
+    ...{ up: true, owner: 'control-plane-1', generation: 1, loaded: [place.model], inFlight: 0 },
+  });
+  const position = await replica.admin.position();
+  await agent.end('SIGKILL');
+  expect(await place.everywhere(false)).toBeLessThan(closedMsMax);
+  expect(await place.now()).toMatchObject({ up: false, reason: 'its agent is gone' });
+  await place.agent();
+  await place.everywhere(true);
+  // Down and up: nothing else of all the beats is in the log.
+  const told = await eventsFrom(replica.admin, position + 1);
+  expect(
+    told.filter(({ data }) => data['id'] === place.node).map(({ type, data }) => [type, data['up']]),
+  ).toEqual([
+    ['node.health_changed', false],
+    ['node.health_changed', true],
+  ]);
+});
+
+test.concurrent('an agent that stands still takes its node down after three missed beats, and comes back by itself', async () => {
+  const place = await Place.open('still');
+  const agent = await place.agent();
+  await place.everywhere(true);
+  agent.child.kill('SIGSTOP');
+  expect(await place.everywhere(false)).toBeLessThan(stoppedMsMax);
+  expect(await place.now()).toMatchObject({ reason: 'no beat in time' });
+  agent.child.kill('SIGCONT');
+  await place.everywhere(true);
+});
+
+test.concurrent('an agent that is told to end takes its node out first, and waits for what its engine works on', async () => {
+  const place = await Place.open('told', '--tokens-per-second', '20');
+  const agent = await place.agent();
+  await place.everywhere(true);
+  const key = await replica.admin.createKey('acme', 'test');
+  await replica.admin.confirmed(await replica.admin.position(), 10);
+  const answer = await fetch(`${gateways[0]!.ready.api}/chat/completions`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${key.value}`, 'content-type': 'application/json' },
+    body: JSON.stringify({
+      ...{ model: place.model, stream: true, max_tokens: 200 },
+      messages: [{ role: 'user', content: 'say 100 words' }],
+    }),
+  });
+  expect(answer.status).toBe(200);
+  await until('the work shows', async () => (await place.now())?.inFlight === 1);
+  let streamed = false;
+  const text = answer.text().then((whole) => {
+    streamed = true;
+    return whole;
+  });
+  const ended = agent.end('SIGTERM').then(() => streamed);
+  await place.everywhere(false);
+  expect(streamed).toBe(false);
+  expect(await place.now()).toMatchObject({ reason: 'its agent was stopped' });
+  expect(await text).toContain('[DONE]');
+  expect(await ended).toBe(true);
+  expect(agent.child.exitCode).toBe(0);
+});
+
+test.concurrent('an engine that is killed is down within the promised time, and back when it runs again', async () => {
+  const place = await Place.open('engine');
+  await place.agent();
+  await place.everywhere(true);
+  await place.engine.end('SIGKILL');
+  expect(await place.everywhere(false)).toBeLessThan(stoppedMsMax);
+  expect(await place.now()).toMatchObject({ up: false, reason: 'connection refused' });
+  const { port } = new URL(place.engine.ready.metrics);
+  await fleet.start('engine-again', ['sim-node', '--port', port, '--models', place.model]);
+  await place.everywhere(true);
+});
