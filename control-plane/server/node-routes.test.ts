@@ -1,0 +1,303 @@
+// Goal: an agent is believed as far as its token goes, and whatever else it sends is refused, bounded, and logged without
+// a secret. Method: one control plane over an embedded log, and sockets that say what no agent of ours would say.
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Writable } from 'node:stream';
+import { pino } from 'pino';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import WebSocket from 'ws';
+import { DevAdmin } from '../../cli/processes/dev-admin.ts';
+import { nodeConnectPath, nodeFrameBytesMax } from '../../schemas/node-messages.ts';
+import { type ControlPlane, startControlPlane } from '../main.ts';
+
+const operatorToken = 'test-operator-token-0002';
+const dir = mkdtempSync(join(tmpdir(), 'headgate-node-routes-'));
+let controlPlane: ControlPlane;
+let admin: DevAdmin;
+let logged = '';
+const tokens: string[] = [];
+
+beforeAll(async () => {
+  const lines = new Writable({
+    write: (chunk: Buffer, _encoding, done) => {
+      logged += chunk.toString();
+      done();
+    },
+  });
+  controlPlane = await startControlPlane({
+    logUrl: `sqlite:${join(dir, 'log')}`,
+    dataDir: join(dir, 'control-plane'),
+    name: 'control-plane-1',
+    bind: '127.0.0.1',
+    port: 0,
+    metricsPort: 0,
+    operatorToken,
+    gatewayToken: operatorToken,
+    logger: pino({ level: 'trace' }, lines),
+  });
+  admin = new DevAdmin(controlPlane.admin, operatorToken);
+});
+afterAll(async () => {
+  await controlPlane.close();
+  rmSync(dir, { recursive: true, force: true });
+});
+
+/** A node that is told of by an agent, unless said otherwise, and a token for it. */
+async function node(id: string, agent = true): Promise<{ id: string; token: string; tokenId: string }> {
+  const url = 'http://127.0.0.1:9';
+  await admin.call('POST', '/nodes', { id, place: { kind: 'pool' }, url, dialect: 'vllm', agent });
+  const { id: tokenId, value: token } = await admin.call<{ id: string; value: string }>(
+    'POST',
+    `/nodes/${id}/tokens`,
+  );
+  tokens.push(token);
+  return { id, token, tokenId };
+}
+
+interface Listed {
+  readonly id: string;
+  readonly up: boolean;
+  readonly owner?: string;
+  readonly reason?: string;
+  readonly loaded: readonly string[];
+}
+const listed = (id: string): Promise<Listed> => admin.call('GET', `/nodes/${id}`);
+
+async function eventually(isSo: () => Promise<boolean>): Promise<void> {
+  const until = performance.now() + 20_000;
+  while (!(await isSo())) {
+    if (performance.now() > until) throw new Error(`still not so: ${isSo}`);
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
+}
+
+interface Opened {
+  readonly socket: WebSocket;
+  readonly frames: unknown[];
+  /** Code and reason with which the control plane ended it. */
+  readonly closed: Promise<{ code: number; reason: string }>;
+}
+
+/** Rejects with the status of a refused upgrade and its body. */
+function open(token: string | undefined, headers: Record<string, string> = {}): Promise<Opened> {
+  const url = controlPlane.admin.replace('http', 'ws') + nodeConnectPath;
+  const socket = new WebSocket(url, {
+    headers: { ...(token !== undefined && { authorization: `Bearer ${token}` }), ...headers },
+  });
+  const frames: unknown[] = [];
+  socket.on('message', (data) => frames.push(JSON.parse(String(data))));
+  const closed = new Promise<{ code: number; reason: string }>((resolve) => {
+    socket.on('close', (code, reason) => resolve({ code, reason: String(reason) }));
+  });
+  return new Promise((resolve, reject) => {
+    socket.on('open', () => resolve({ socket, frames, closed }));
+    socket.on('error', () => undefined);
+    socket.on('unexpected-response', (_request, response) => {
+      let body = '';
+      response.on('data', (chunk) => {
+        body += String(chunk);
+      });
+      response.on('end', () => reject({ status: response.statusCode, body }));
+    });
+  });
+}
+
+const hello = (id: string): string => JSON.stringify({ type: 'hello', v: 1, node: id });
+const beat = (more: object = {}): string =>
+  JSON.stringify({ type: 'beat', up: true, dialect: 'vllm', models: ['m'], ...more });
+
+test('no token, a wrong one, a revoked one and the operator’s are refused with the same bytes, before any upgrade', async () => {
+  const { tokenId, token } = await node('revoked-before');
+  await admin.call('POST', `/tokens/${tokenId}/revoke`);
+  const refusals = await Promise.all(
+    [undefined, 'ngt_wrong', token, operatorToken, 'x'.repeat(5000)].map((text) =>
+      open(text).catch((refusal: unknown) => refusal),
+    ),
+  );
+  expect(refusals[0]).toMatchObject({ status: 401 });
+  for (const refusal of refusals) expect(refusal).toEqual(refusals[0]);
+});
+
+test('an Origin is refused, with a valid token too', async () => {
+  const { token } = await node('origin');
+  for (const origin of ['https://example.org', 'null', controlPlane.admin])
+    await expect(open(token, { origin })).rejects.toMatchObject({ status: 403 });
+});
+
+test('what is no WebSocket, and a node that is registered without an agent, are refused', async () => {
+  const { token } = await node('plain');
+  const plain = await fetch(controlPlane.admin + nodeConnectPath, {
+    headers: { authorization: `Bearer ${token}` },
+  });
+  expect(plain.status).toBe(400);
+  const bare = await node('bare', false);
+  await expect(open(bare.token)).rejects.toMatchObject({ status: 409 });
+});
+
+test('a token is good for its own node alone', async () => {
+  const own = await node('own');
+  await node('other');
+  const { socket, closed } = await open(own.token);
+  socket.send(hello('other'));
+  socket.send(beat());
+  expect(await closed).toEqual({ code: 1008, reason: 'the token is bound to another node' });
+  expect(await listed('other')).toMatchObject({ up: false });
+  expect((await listed('other')).owner).toBeUndefined();
+  expect((await listed('own')).owner).toBeUndefined();
+});
+
+test.each([
+  ['not JSON', 'hello'],
+  ['half a frame', hello('x').slice(0, 20)],
+  ['an array', '[]'],
+  ['an unknown type', '{"type":"install"}'],
+  ['an unknown member', JSON.stringify({ type: 'beat', up: true, models: [], prompt: 'secret' })],
+  ['a beat before the hello', beat()],
+  ['models without end', JSON.stringify({ type: 'beat', up: true, models: Array(1001).fill('m') })],
+  ['a name with a line break', beat({ up: false, reason: 'a\nb' })],
+  ['bytes', Buffer.from(hello('x'))],
+  ['another version', JSON.stringify({ type: 'hello', v: 2, node: 'x' })],
+] as const)('%s ends the session', async (name, frame) => {
+  const { token } = await node(`wrong-${name.replaceAll(' ', '-').toLowerCase()}`);
+  const { socket, closed } = await open(token);
+  socket.send(frame);
+  expect((await closed).code).toBe(1008);
+});
+
+test('a second hello ends the session', async () => {
+  const { id, token } = await node('twice');
+  const { socket, closed } = await open(token);
+  socket.send(hello(id));
+  socket.send(hello(id));
+  expect(await closed).toEqual({ code: 1008, reason: 'hello comes once' });
+});
+
+test('a frame that is too large ends the session before it is read', async () => {
+  const { id, token } = await node('large');
+  const { socket, closed } = await open(token);
+  socket.send(hello(id));
+  socket.send('x'.repeat(nodeFrameBytesMax + 1));
+  expect((await closed).code).toBe(1009);
+});
+
+test.each(['beats', 'pings'] as const)('a flood of %s ends the session', async (what) => {
+  const { id, token } = await node(`flood-${what}`);
+  const { socket, closed } = await open(token);
+  socket.send(hello(id));
+  for (let at = 0; at < 100; at++) {
+    if (what === 'beats') socket.send(beat({ models: [`m-${at}`] }));
+    else socket.ping();
+  }
+  expect(await closed).toEqual({ code: 1008, reason: 'too many frames' });
+});
+
+test('an agent that says nothing is sent away', async () => {
+  const { token } = await node('silent');
+  const { closed } = await open(token);
+  expect(await closed).toEqual({ code: 1008, reason: 'no beat in time' });
+});
+
+test('an agent that changes its models with each beat writes few commits', async () => {
+  const { id, token } = await node('restless');
+  const { socket } = await open(token);
+  const before = await admin.position();
+  socket.send(hello(id));
+  for (let at = 0; at < 15; at++) {
+    socket.send(beat({ models: [`m-${at}`] }));
+    await new Promise((resolve) => setTimeout(resolve, 150));
+  }
+  const { items } = await admin.call<{ items: { type: string; data: { id?: string } }[] }>(
+    'GET',
+    `/events?from=${before + 1}`,
+  );
+  const told = items.filter(({ type, data }) => type === 'node.health_changed' && data.id === id);
+  expect(told.length).toBeGreaterThanOrEqual(2);
+  expect(told.length).toBeLessThanOrEqual(6);
+  socket.close();
+});
+
+test('an agent that connects again and again is told to wait', async () => {
+  const { token } = await node('again');
+  const refusals = [];
+  for (let at = 0; at < 12; at++) {
+    const opened = await open(token).catch((refusal: unknown) => refusal as { status: number });
+    if ('status' in opened) refusals.push(opened.status);
+    else opened.socket.terminate();
+  }
+  expect(refusals.length).toBeGreaterThanOrEqual(5);
+  expect(new Set(refusals)).toEqual(new Set([503]));
+});
+
+test('a revoked token ends its session and takes its node down', async () => {
+  const { id, token, tokenId } = await node('revoked');
+  const { socket, closed } = await open(token);
+  socket.send(hello(id));
+  const beats = setInterval(() => socket.send(beat()), 500);
+  socket.send(beat());
+  await eventually(async () => (await listed(id)).up);
+  await admin.call('POST', `/tokens/${tokenId}/revoke`);
+  expect(await closed).toEqual({ code: 4403, reason: 'the token is no longer valid' });
+  clearInterval(beats);
+  await eventually(async () => !(await listed(id)).up);
+  expect(await listed(id)).toMatchObject({ reason: 'its token was revoked' });
+});
+
+test('a second session of a node takes the place of the first', async () => {
+  const { id, token } = await node('second');
+  const first = await open(token);
+  first.socket.send(hello(id));
+  first.socket.send(beat());
+  await eventually(async () => (await listed(id)).up);
+  const position = await admin.position();
+  const second = await open(token);
+  second.socket.send(hello(id));
+  second.socket.send(beat());
+  expect(await first.closed).toEqual({ code: 4409, reason: 'another session has this node now' });
+  expect(await listed(id)).toMatchObject({ up: true });
+  expect(await admin.position()).toBe(position);
+  second.socket.close();
+});
+
+test('an engine of another kind than is registered is no node that is up', async () => {
+  const { id, token } = await node('kind');
+  const { socket } = await open(token);
+  socket.send(hello(id));
+  socket.send(beat({ dialect: 'ollama' }));
+  const reason = 'the engine is ollama, the node is registered as vllm';
+  await eventually(async () => (await listed(id)).reason === reason);
+  expect(await listed(id)).toMatchObject({ up: false, loaded: [] });
+  socket.close();
+});
+
+test('installs of the place are pushed by the names of the engine, at once and when they change', async () => {
+  const { id, token } = await node('installs');
+  await admin.apply({
+    version: 1,
+    models: ['echo-small', 'echo-large'].map((model) => ({ id: model, family: 'echo', weight: 1 })),
+    pool: {
+      models: ['echo-small'],
+      nodes: [
+        { id, url: 'http://127.0.0.1:9', dialect: 'vllm', agent: true, models: { 'echo-small': 'served' } },
+      ],
+    },
+  });
+  const { socket, frames } = await open(token);
+  socket.send(hello(id));
+  socket.send(beat());
+  await eventually(async () => frames.length > 0);
+  expect(frames[0]).toMatchObject({ type: 'installs', models: ['served'] });
+  await admin.apply({ version: 1, pool: { models: ['echo-small', 'echo-large'] } });
+  await eventually(async () => frames.length > 1);
+  expect(frames[1]).toMatchObject({ type: 'installs', models: ['echo-large', 'served'] });
+  socket.close();
+});
+
+test('nothing of all this is logged with a token, and refusals cost a line a second at most', async () => {
+  const before = logged.length;
+  await Promise.all(Array.from({ length: 100 }, () => open('ngt_guess').catch(() => undefined)));
+  const lines = logged.slice(before).match(/agents refused/g) ?? [];
+  expect(lines.length).toBeLessThanOrEqual(3);
+  expect(logged).toContain('agents refused');
+  for (const token of [...tokens, 'ngt_guess', 'ngt_wrong', 'secret']) expect(logged).not.toContain(token);
+});
