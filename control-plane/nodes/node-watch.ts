@@ -44,8 +44,7 @@ export function startNodeWatch(options: NodeWatchOptions): NodeWatch {
   const owners = new Owners(name, board);
   const credential = nodeCredentials(options.nodeCredentialsDir);
   const keeper = new NodeKeeper({ reporter, owners, credential, logger });
-  const canReport = (): boolean =>
-    performance.now() - (publisher.lastAcknowledgedMs ?? Number.NEGATIVE_INFINITY) < cutOffMs;
+  const canReport = (): boolean => publisher.heardWithin(cutOffMs);
   const agents = new AgentSessions({ reporter, owners, snapshot, canReport, logger });
   keeper.start();
   agents.start();

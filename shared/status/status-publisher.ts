@@ -28,7 +28,11 @@ export class StatusPublisher {
 
   /** Are this process's own writes acknowledged by the log's brokers now? */
   get isHeard(): boolean {
-    return performance.now() - this.#acknowledgedMs < heardMs;
+    return this.heardWithin(heardMs);
+  }
+
+  heardWithin(ms: number): boolean {
+    return performance.now() - this.#acknowledgedMs < ms;
   }
 
   /** Reports now, or as soon as the report under way is through. */
