@@ -50,6 +50,8 @@ export interface GatewaySettings {
   readonly drainTimeoutSeconds: number;
   readonly tlsFiles?: { readonly cert: string; readonly key: string } | undefined;
   readonly logger: Logger;
+  /** For the lines of requests; `logger` unless it is given. */
+  readonly accessLog?: Logger;
 }
 
 export interface RunningGateway {
@@ -144,7 +146,7 @@ async function compose(
   });
   closers.add(() => pools.close());
   const counters = new LocalCounters(usage.meter);
-  const telemetry = new Telemetry(registry, logger, {
+  const telemetry = new Telemetry(registry, settings.accessLog ?? logger, {
     isCatalogued: (model) => lookup.isCatalogued(model),
     inFlightUnits: () => counters.inFlightUnits(),
     outboxRows: () => usage.meter.unshippedRows,

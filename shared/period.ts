@@ -12,9 +12,20 @@ export interface Period {
   readonly endMs: number;
 }
 
+/** The period last asked for, by day of the month: nearly always the one asked for next. */
+const latest: (Period | undefined)[] = [];
+
 /** The period of a moment (ms since 1970). `anchorDay` is a `YYYY-MM-DD` that was checked at the edge. */
 export function periodOf(anchorDay: string, atMs: number): Period {
   const anchorDate = Number(anchorDay.slice(8, 10));
+  const known = latest[anchorDate];
+  if (known !== undefined && atMs >= known.startMs && atMs < known.endMs) return known;
+  const found = findPeriod(anchorDate, atMs);
+  latest[anchorDate] = found;
+  return found;
+}
+
+function findPeriod(anchorDate: number, atMs: number): Period {
   const at = new Date(atMs);
   const month = at.getUTCFullYear() * 12 + at.getUTCMonth();
   const thisMonth = startOf(month, anchorDate);

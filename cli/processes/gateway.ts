@@ -104,7 +104,7 @@ export function gatewayCommand(program: Command): void {
 async function run(options: Options): Promise<void> {
   const { startGateway } = await import('../../data-plane/main.ts');
   const { defaultForwardSettings } = await import('../../data-plane/request/forward.ts');
-  const { createLogger } = await import('../../shared/process/logger.ts');
+  const { createAccessLog, createLogger } = await import('../../shared/process/logger.ts');
   const { writeJsonAtomically } = await import('../../shared/process/ready-file.ts');
   const { closeOnSignal, closeWithParent } = await import('../../shared/process/shutdown.ts');
   if ((options.tlsCert === undefined) !== (options.tlsKey === undefined))
@@ -142,6 +142,7 @@ async function run(options: Options): Promise<void> {
         ? { cert: options.tlsCert, key: options.tlsKey }
         : undefined,
     logger,
+    accessLog: createAccessLog(logger, 'gateway'),
   });
   closeOnSignal(logger, () => gateway.close());
   closeWithParent(() => process.exit(0));

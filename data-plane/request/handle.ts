@@ -132,6 +132,7 @@ async function serve(
   exchange.stream = stream;
   const target = exchange.target as Target;
   const facts = { target, caller, model, path, promptTokens: inner.promptBytes, maxTokens };
+  await learnUsage(gateway, facts);
   const { verdict, lease } = await admit(gateway, facts, inner);
   exchange.verdict = verdict;
   exchange.position = gateway.lookup.position();
@@ -146,6 +147,14 @@ async function serve(
   } finally {
     lease.release();
   }
+}
+
+/** What the caller has used has to be at hand before it is decided on; only its first request in a while waits for it. */
+async function learnUsage({ meter, now }: Gateway, { caller, target }: RequestFacts): Promise<void> {
+  // Only the pool draws on an allowance.
+  if (target.kind === 'stack') return;
+  const known = meter.knows(caller.kind === 'key' ? caller.owner : caller, now());
+  if (known !== true && !(await known)) throw unavailable('usage unknown');
 }
 
 interface Admitted {

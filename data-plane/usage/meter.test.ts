@@ -1,11 +1,14 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import fc from 'fast-check';
 import { pino } from 'pino';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { MemoryLog, MemoryTopic } from '../../shared/log/memory-log.ts';
 import { UsageReplicator } from '../../shared/usage/usage-replicator.ts';
 import { openUsageStore, type UsageStore } from '../../shared/usage/usage-store.ts';
+import { UsageDesk } from './desk.ts';
+import type { DeskNews, DeskRequest } from './messages.ts';
 import { type CompletedRequest, Meter, type MeterOptions } from './meter.ts';
 import { openMeter } from './open-meter.ts';
 import { type Outbox, openOutbox } from './outbox.ts';
@@ -13,6 +16,7 @@ import { Publisher } from './publisher.ts';
 
 const period = '2026-11-10';
 const atMs = Date.parse('2026-11-21T10:00:00.000Z');
+const acme = { organisation: 'acme', anchor: '2025-01-10' };
 
 let folder: string;
 const closers: (() => Promise<void> | void)[] = [];
@@ -27,7 +31,7 @@ afterEach(async () => {
 
 function completed(more: Partial<CompletedRequest> = {}): CompletedRequest {
   return {
-    owner: { organisation: 'acme', anchor: '2025-01-10' },
+    owner: acme,
     atMs,
     draw: 'pool',
     model: 'echo-small',
@@ -41,9 +45,10 @@ function completed(more: Partial<CompletedRequest> = {}): CompletedRequest {
 interface Gateway {
   readonly outbox: Outbox;
   readonly store: UsageStore;
+  readonly desk: UsageDesk;
   readonly meter: Meter;
 }
-/** A gateway with files of its own, folding by hand. */
+/** A gateway with files of its own, folding by hand; what is said arrives at once. */
 function gateway(name: string, more: Partial<MeterOptions> = {}): Gateway {
   const outbox = openOutbox({ path: join(folder, name, 'outbox.db') });
   const store = openUsageStore(join(folder, name, 'usage.db'));
@@ -51,7 +56,24 @@ function gateway(name: string, more: Partial<MeterOptions> = {}): Gateway {
     () => outbox.close(),
     () => store.close(),
   );
-  return { outbox, store, meter: new Meter({ outbox, store, ...more }) };
+  let meter: Meter | undefined;
+  const desk: UsageDesk = new UsageDesk({
+    outbox,
+    store,
+    say: (news) => {
+      if (news.kind === 'opened')
+        meter = new Meter({ ask: (request) => take(desk, request), ...news, ...more });
+      else if (news.kind === 'state' || news.kind === 'totals') meter?.hear(news);
+    },
+  });
+  desk.open();
+  const opened = meter as unknown as Meter;
+  for (const owner of [acme, { organisation: 'acme', anchor: '2026-11-20' }, { visitor: 'v1' }])
+    for (const month of [0, 1]) void opened.knows(owner, atMs + month * 28 * 24 * 3600 * 1000);
+  return { outbox, store, desk, meter: opened };
+}
+function take(desk: UsageDesk, request: DeskRequest): void {
+  if (request.kind !== 'close') desk.take(structuredClone(request));
 }
 /** A gateway that ships and folds by itself. */
 function runningGateway(name: string, topic: MemoryTopic): Gateway {
@@ -59,9 +81,9 @@ function runningGateway(name: string, topic: MemoryTopic): Gateway {
   run(made, topic);
   return made;
 }
-function run({ outbox, store, meter }: Gateway, topic: MemoryTopic): void {
+function run({ outbox, store, desk }: Gateway, topic: MemoryTopic): void {
   const open = async () => new MemoryLog(topic);
-  const onApplied = meter.applied.bind(meter);
+  const onApplied = desk.applied.bind(desk);
   const replicator = new UsageReplicator({ store, partitions: 1, open, onApplied });
   const publisher = new Publisher({ outbox, partitions: 1, open });
   replicator.start();
@@ -71,11 +93,16 @@ function run({ outbox, store, meter }: Gateway, topic: MemoryTopic): void {
     () => publisher.stop(0),
   );
 }
+/** Brings what was recorded to the disk. */
+function keep({ meter, outbox }: Gateway): void {
+  meter.handOver();
+  outbox.flush();
+}
 /** Folds the next shipment of the outbox into its own store. */
-function foldNext({ outbox, store, meter }: Gateway): void {
+function foldNext({ outbox, store, desk }: Gateway): void {
   const shipment = outbox.nextShipment()!;
   const value = Buffer.from(`[${shipment.bodies.join(',')}]`);
-  meter.applied(store.apply(0, [{ offset: store.nextOffset(0), value, signature: null }]));
+  desk.applied(store.apply(0, [{ offset: store.nextOffset(0), value, signature: null }]));
   outbox.shipped(shipment);
 }
 
@@ -83,14 +110,14 @@ test('Limits 4: a completed request counts at once, and once, before and after i
   const own = gateway('g1');
   own.meter.recordCompleted(completed());
   expect(own.meter.poolTokens('acme', period)).toBe(7);
-  own.outbox.flush();
+  keep(own);
   expect(own.meter.poolTokens('acme', period)).toBe(7);
   own.meter.recordCompleted(completed({ promptTokens: 10 }));
   expect(own.meter.poolTokens('acme', period)).toBe(21);
   foldNext(own);
   expect(own.store.poolTokens('acme', period)).toBe(7);
   expect(own.meter.poolTokens('acme', period)).toBe(21);
-  own.outbox.flush();
+  keep(own);
   foldNext(own);
   expect(own.store.poolTokens('acme', period)).toBe(21);
   expect(own.meter.poolTokens('acme', period)).toBe(21);
@@ -111,7 +138,7 @@ test('Limits 4: only the pool draws on the allowance, and each period has its ow
 test('Limits 4: another anchor later moves no row that was recorded before', () => {
   const own = gateway('g1');
   own.meter.recordCompleted(completed());
-  own.outbox.flush();
+  keep(own);
   foldNext(own);
   own.meter.recordCompleted(completed({ owner: { organisation: 'acme', anchor: '2026-11-20' } }));
   expect(own.meter.poolTokens('acme', period)).toBe(7);
@@ -123,7 +150,7 @@ test('Limits 4: turns of an anonymous visitor count by visitor, not by organisat
   own.meter.recordCompleted(completed({ owner: { visitor: 'v1' } }));
   own.meter.recordCompleted(completed({ owner: { visitor: 'v1' } }));
   expect([own.meter.freeTurns('v1'), own.meter.freeTurns('v2')]).toEqual([2, 0]);
-  own.outbox.flush();
+  keep(own);
   foldNext(own);
   expect(own.store.freeTurns('v1')).toBe(2);
   expect(own.meter.freeTurns('v1')).toBe(2);
@@ -141,9 +168,10 @@ test('Limits 4: after a restart, rows that no one has folded yet still count', (
   const before = gateway('g1');
   before.meter.recordCompleted(completed());
   before.meter.recordCompleted(completed({ owner: { visitor: 'v1' } }));
-  before.outbox.flush();
+  keep(before);
   foldNext(before);
   before.meter.recordCompleted(completed({ promptTokens: 20 }));
+  before.meter.handOver();
   before.outbox.close();
   before.store.close();
   const after = gateway('g1');
@@ -165,6 +193,7 @@ test('a row that the outbox cannot keep does not count', () => {
   const own = gateway('g1');
   own.outbox.close();
   own.meter.recordCompleted(completed());
+  own.meter.handOver();
   expect(own.meter.poolTokens('acme', period)).toBe(0);
 });
 
@@ -185,7 +214,7 @@ test('rows that the log lost after it had them are shipped again', async () => {
   const topic = new MemoryTopic();
   const own = gateway('g1');
   for (let count = 0; count < 3; count++) own.meter.recordCompleted(completed());
-  own.outbox.flush();
+  keep(own);
   own.outbox.shipped(own.outbox.nextShipment()!);
   run(own, topic);
   own.meter.recordCompleted(completed());
@@ -208,6 +237,120 @@ test('a meter over the embedded log keeps its totals over a restart', async () =
   rmSync(join(folder, 'gateway', 'usage.db'));
   const after = await openMeter(options);
   closers.push(() => after.close());
+  expect(await after.meter.knows(acme, atMs)).toBe(true);
   expect(after.meter.poolTokens('acme', period)).toBe(7);
   expect(after.meter.unshippedRows).toBe(0);
+});
+
+test('what an account has used is asked for once, and then at hand', async () => {
+  const asked: DeskRequest[] = [];
+  const meter = new Meter({
+    ask: (request) => asked.push(request),
+    pending: [[{ organisation: 'acme', period }, 3]],
+  });
+  const known = [meter.knows(acme, atMs), meter.knows(acme, atMs)];
+  expect(asked).toEqual([{ kind: 'total', account: { organisation: 'acme', period } }]);
+  meter.hear({ kind: 'totals', settled: [], totals: [[{ organisation: 'acme', period }, 20]] });
+  expect(await Promise.all(known)).toEqual([true, true]);
+  expect(meter.knows(acme, atMs)).toBe(true);
+  expect(meter.poolTokens('acme', period)).toBe(23);
+});
+
+test('a desk that does not tell what an account has used is waited for no longer than a second', async () => {
+  const meter = new Meter({ ask: () => undefined, pending: [] });
+  const startMs = performance.now();
+  expect(await meter.knows(acme, atMs)).toBe(false);
+  expect(performance.now() - startMs).toBeLessThan(5_000);
+});
+
+test('totals that nobody asked for are not remembered', () => {
+  const meter = new Meter({ ask: () => undefined, pending: [] });
+  meter.hear({ kind: 'totals', settled: [], totals: [[{ organisation: 'acme', period }, 20]] });
+  expect(meter.poolTokens('acme', period)).toBe(0);
+});
+
+test('rows of one turn are handed over together, at its end', async () => {
+  const asked: DeskRequest[] = [];
+  const meter = new Meter({ ask: (request) => asked.push(request), pending: [] });
+  for (let count = 0; count < 3; count++) meter.recordCompleted(completed());
+  expect(asked).toEqual([]);
+  await new Promise((resolve) => setImmediate(resolve));
+  expect(asked).toEqual([{ kind: 'rows', rows: [expect.anything(), expect.anything(), expect.anything()] }]);
+  expect(meter.unshippedRows).toBe(3);
+});
+
+test('usage cannot be kept while the desk says so, while too many rows wait, or while one waits too long', () => {
+  let nowMs = 0;
+  const meter = new Meter({ ask: () => undefined, pending: [], monotonicMs: () => nowMs });
+  const state = (durable: number, isFull = false) =>
+    meter.hear({ kind: 'state', taken: durable, durable, unshipped: durable, isFull });
+  expect(meter.isFull).toBe(false);
+  state(0, true);
+  expect(meter.isFull).toBe(true);
+  state(0);
+  nowMs = 10_000;
+  meter.recordCompleted(completed());
+  expect(meter.isFull).toBe(false);
+  nowMs += 1_001;
+  expect(meter.isFull).toBe(true);
+  state(1);
+  expect(meter.isFull).toBe(false);
+  for (let count = 0; count < 5_000; count++) meter.recordCompleted(completed());
+  expect(meter.isFull).toBe(true);
+  state(5_001);
+  expect([meter.isFull, meter.unshippedRows]).toEqual([false, 5_001]);
+});
+
+type Step = 'record' | 'flush' | 'fold' | 'hear';
+
+test('Limits 4: however late the desk is heard, a request counts once from its completion on', () => {
+  const step = fc.constantFrom<Step>('record', 'record', 'flush', 'fold', 'hear');
+  fc.assert(
+    fc.property(fc.array(step, { maxLength: 30 }), (steps) => {
+      const outbox = openOutbox({ path: join(folder, 'late', 'outbox.db') });
+      const store = openUsageStore(join(folder, 'late', 'usage.db'));
+      const said: DeskNews[] = [];
+      const desk: UsageDesk = new UsageDesk({ outbox, store, say: (news) => said.push(news) });
+      desk.open();
+      const meter = new Meter({ ask: (request) => take(desk, request), pending: [] });
+      void meter.knows(acme, atMs);
+      const hear = (): void => {
+        const news = said.shift();
+        if (news?.kind === 'state' || news?.kind === 'totals') meter.hear(news);
+      };
+      while (said.length > 0) hear();
+      let expected = meter.poolTokens('acme', period);
+      const steppers: Record<Step, () => void> = {
+        record: () => {
+          meter.recordCompleted(completed());
+          expected += 7;
+        },
+        flush: () => {
+          meter.handOver();
+          outbox.flush();
+        },
+        fold: () => {
+          const shipment = outbox.nextShipment();
+          if (!shipment) return;
+          const value = Buffer.from(`[${shipment.bodies.join(',')}]`);
+          desk.applied(store.apply(0, [{ offset: store.nextOffset(0), value, signature: null }]));
+          outbox.shipped(shipment);
+        },
+        hear,
+      };
+      for (const each of steps) {
+        steppers[each]();
+        expect(meter.poolTokens('acme', period)).toBe(expected);
+      }
+      meter.handOver();
+      outbox.flush();
+      for (let index = 0; index < 31; index++) steppers.fold();
+      while (said.length > 0) hear();
+      expect(meter.poolTokens('acme', period)).toBe(expected);
+      expect(store.poolTokens('acme', period)).toBe(expected);
+      outbox.close();
+      store.close();
+    }),
+    { numRuns: 30 },
+  );
 });

@@ -1,18 +1,30 @@
 /**
  * What a completed request leaves behind, and what it does to the allowance: at once on this gateway, everywhere once
- * the row was folded from the log. Its own rows count from the moment they are recorded and are taken back in the very
- * turn in which the store takes them up, so that no moment counts a row twice or not at all.
+ * the row was folded from the log. Rows are handed to the desk of usage at the end of the turn in which they completed;
+ * they count from the moment they are recorded until the desk says that the totals have them, so that no moment counts a
+ * row twice or not at all. Nothing here waits for a disk.
  */
 import { type Draw, type UsageRow, usageTokensMax } from '../../schemas/usage.ts';
 import { periodOf } from '../../shared/period.ts';
-import type { AppliedUsage, UsageStore } from '../../shared/usage/usage-store.ts';
-import type { Outbox } from './outbox.ts';
+import {
+  type Account,
+  type Amount,
+  accountKey,
+  amountOf,
+  type DeskNews,
+  type DeskRequest,
+} from './messages.ts';
+import type { NewUsage } from './outbox.ts';
 
 export interface MeterOptions {
-  readonly outbox: Outbox;
-  readonly store: UsageStore;
+  /** Sends to the desk. */
+  readonly ask: (request: DeskRequest) => void;
+  /** Amounts of earlier starts that are not folded yet. */
+  readonly pending: readonly Amount[];
   /** Tokens added to a period by hand; negative gives allowance back. */
   readonly adjustmentOf?: (organisation: string, period: string) => number;
+  /** Monotonic, ms. */
+  readonly monotonicMs?: () => number;
 }
 
 /** Who is billed: an organisation, or an anonymous visitor by an opaque id. */
@@ -33,43 +45,58 @@ export interface CompletedRequest {
   readonly requestId: string;
 }
 
-/** How long rows that were shipped again have to arrive before they are asked for once more, ms. */
-const shipAgainEveryMs = 5_000;
+/** Rows that may be on their way to the disk before requests are refused; those in flight then still find room. */
+const waitingRowsMax = 5_000;
+/** The longest that the disk may take before requests are refused, ms. */
+const waitingMsMax = 1_000;
+/** Accounts whose totals are remembered; more begin anew, and are asked for again. */
+const totalsMax = 100_000;
+/** The longest that a request waits for the total of its account, ms. */
+const totalMsMax = 1_000;
 
 export class Meter {
   readonly #options: MeterOptions;
-  /** When rows of an incarnation were last shipped again, monotonic ms. */
-  readonly #shippedAgainMs = new Map<string, number>();
-  /** Own rows that the store does not have yet: tokens by organisation and period, turns by visitor. */
+  readonly #monotonicMs: () => number;
+  /** Own amounts that the totals do not have yet, by account. */
   readonly #pending = new Map<string, number>();
-  readonly #ownIncarnations: ReadonlySet<string>;
+  /** What the totals have, by account, as far as it was asked for. */
+  readonly #totals = new Map<string, number>();
+  /** Requests that wait for a total. */
+  readonly #waiters = new Map<string, (() => void)[]>();
+  #outgoing: NewUsage[] = [];
+  #recorded = 0;
+  /** When the oldest row that is not on the disk was recorded, or the disk last took some. */
+  #waitingSinceMs = 0;
+  #desk: Extract<DeskNews, { kind: 'state' }> = {
+    kind: 'state',
+    taken: 0,
+    durable: 0,
+    unshipped: 0,
+    isFull: false,
+  };
 
   constructor(options: MeterOptions) {
     this.#options = options;
-    const { outbox, store } = options;
-    this.#ownIncarnations = new Set(outbox.incarnations());
-    for (const { organisation, period, visitor, tokens, turns } of outbox.unfolded((id) =>
-      store.highWater(id),
-    )) {
-      if (visitor !== null) this.#add(visitorKey(visitor), turns);
-      else if (organisation !== null && period !== null) this.#add(tokensKey(organisation, period), tokens);
-    }
+    this.#monotonicMs = options.monotonicMs ?? (() => performance.now());
+    for (const amount of options.pending) this.#count(amount, 1);
   }
 
   /** True where no further usage can be kept: the gateway refuses with 503 until it can. */
   get isFull(): boolean {
-    return this.#options.outbox.isFull;
+    const waiting = this.#recorded - this.#desk.durable;
+    if (this.#desk.isFull || waiting >= waitingRowsMax) return true;
+    return waiting > 0 && this.#monotonicMs() - this.#waitingSinceMs > waitingMsMax;
   }
 
   /** Rows not yet known to be on the usage log. */
   get unshippedRows(): number {
-    return this.#options.outbox.unshipped;
+    return this.#desk.unshipped + this.#recorded - this.#desk.taken;
   }
 
   /** Records a request whose answer was delivered whole. Returns at once, never throws. */
   recordCompleted(request: CompletedRequest): void {
     const { owner, atMs, draw, model, stack, estimated, requestId } = request;
-    const row = {
+    const row: NewUsage = {
       at: new Date(atMs).toISOString(),
       ...stampOf(owner, atMs),
       draw,
@@ -80,15 +107,30 @@ export class Meter {
       ...(estimated === undefined ? {} : { estimated }),
       requestId,
     };
-    if (this.#options.outbox.record(row)) this.#count(row, 1);
+    if (this.#recorded === this.#desk.durable) this.#waitingSinceMs = this.#monotonicMs();
+    this.#recorded++;
+    const amount = amountOf(row);
+    if (amount !== undefined) this.#count(amount, 1);
+    if (this.#outgoing.push(row) === 1) setImmediate(() => this.handOver());
+  }
+
+  /** Hands the rows recorded so far to the desk. */
+  handOver(): void {
+    if (this.#outgoing.length === 0) return;
+    this.#options.ask({ kind: 'rows', rows: this.#outgoing });
+    this.#outgoing = [];
+  }
+
+  /** True where it is known what an owner has used; else resolves once it is, with false where that takes too long. */
+  knows(owner: UsageOwner, atMs: number): true | Promise<boolean> {
+    const account = accountOf(owner, atMs);
+    return this.#totals.has(accountKey(account)) || this.#learn(account);
   }
 
   /** Limits 4: tokens that count against the allowance of a period (by its first day), this gateway's newest included. */
   poolTokens(organisation: string, period: string): number {
-    const { store, adjustmentOf } = this.#options;
-    const adjustment = adjustmentOf?.(organisation, period) ?? 0;
-    const used = store.poolTokens(organisation, period) + this.#pendingOf(tokensKey(organisation, period));
-    return Math.max(used + adjustment, 0);
+    const used = this.#used({ organisation, period });
+    return Math.max(used + (this.#options.adjustmentOf?.(organisation, period) ?? 0), 0);
   }
 
   /** The same in the period of a moment, for an organisation with this anchor day. */
@@ -98,49 +140,65 @@ export class Meter {
 
   /** Limits 4: turns that an anonymous visitor has had. */
   freeTurns(visitor: string): number {
-    return this.#options.store.freeTurns(visitor) + this.#pendingOf(visitorKey(visitor));
+    return this.#used({ visitor });
   }
 
-  /** Must be called with what the store applied, in the same turn. */
-  applied({ rows, gaps }: AppliedUsage): void {
-    for (const row of rows) if (this.#ownIncarnations.has(row.incarnation)) this.#count(row, -1);
-    // The log lost rows that it had acknowledged: they are still here.
-    for (const { incarnation, next } of gaps) {
-      const beforeMs = performance.now() - shipAgainEveryMs;
-      if (!this.#ownIncarnations.has(incarnation)) continue;
-      if ((this.#shippedAgainMs.get(incarnation) ?? Number.NEGATIVE_INFINITY) > beforeMs) continue;
-      this.#shippedAgainMs.set(incarnation, performance.now());
-      this.#options.outbox.shipAgain(incarnation, next);
+  /** To be called with what the desk says, in its order. */
+  hear(news: Extract<DeskNews, { kind: 'state' | 'totals' }>): void {
+    if (news.kind === 'state') {
+      if (news.durable > this.#desk.durable) this.#waitingSinceMs = this.#monotonicMs();
+      this.#desk = news;
+      return;
     }
+    for (const amount of news.settled) this.#count(amount, -1);
+    for (const [account, total] of news.totals) this.#setTotal(accountKey(account), total);
   }
 
-  #count(row: Omit<UsageRow, 'v' | 'incarnation' | 'n'>, sign: 1 | -1): void {
-    if (row.draw !== 'pool') return;
-    if (row.visitor !== undefined) this.#add(visitorKey(row.visitor), sign);
-    else if (row.organisation !== null && row.period !== null)
-      this.#add(tokensKey(row.organisation, row.period), sign * (row.promptTokens + row.completionTokens));
+  #setTotal(key: string, total: number): void {
+    const waiters = this.#waiters.get(key);
+    if (waiters === undefined && !this.#totals.has(key)) return;
+    if (waiters !== undefined && this.#totals.size >= totalsMax) this.#totals.clear();
+    this.#totals.set(key, total);
+    this.#waiters.delete(key);
+    for (const resolve of waiters ?? []) resolve();
   }
 
-  #add(key: string, amount: number): void {
-    const sum = this.#pendingOf(key) + amount;
+  #learn(account: Account): Promise<boolean> {
+    const key = accountKey(account);
+    return new Promise((resolve) => {
+      const late = setTimeout(() => {
+        this.#waiters.delete(key);
+        resolve(false);
+      }, totalMsMax);
+      const waiters = this.#waiters.get(key) ?? [];
+      waiters.push(() => {
+        clearTimeout(late);
+        resolve(true);
+      });
+      this.#waiters.set(key, waiters);
+      if (waiters.length === 1) this.#options.ask({ kind: 'total', account });
+    });
+  }
+
+  #used(account: Account): number {
+    const key = accountKey(account);
+    return (this.#totals.get(key) ?? 0) + (this.#pending.get(key) ?? 0);
+  }
+
+  #count([account, amount]: Amount, sign: 1 | -1): void {
+    const key = accountKey(account);
+    const sum = (this.#pending.get(key) ?? 0) + sign * amount;
     if (sum === 0) this.#pending.delete(key);
     else this.#pending.set(key, sum);
   }
-
-  #pendingOf(key: string): number {
-    return this.#pending.get(key) ?? 0;
-  }
 }
 
-function stampOf(owner: UsageOwner, atMs: number): Pick<UsageRow, 'organisation' | 'visitor' | 'period'> {
-  if ('visitor' in owner) return { organisation: null, visitor: owner.visitor, period: null };
+function accountOf(owner: UsageOwner, atMs: number): Account {
+  if ('visitor' in owner) return owner;
   return { organisation: owner.organisation, period: periodOf(owner.anchor, atMs).start };
 }
 
-/** No id holds a space, so the two kinds of key never meet. */
-function tokensKey(organisation: string, period: string): string {
-  return `${organisation} ${period}`;
-}
-function visitorKey(visitor: string): string {
-  return visitor;
+function stampOf(owner: UsageOwner, atMs: number): Pick<UsageRow, 'organisation' | 'visitor' | 'period'> {
+  const account = accountOf(owner, atMs);
+  return 'visitor' in account ? { organisation: null, visitor: account.visitor, period: null } : account;
 }

@@ -1,23 +1,14 @@
 /**
- * The gateway's metering, wired: outbox and publisher towards the usage log, the totals back from it, and the meter
- * between them. It opens without the log, from what the data folder knows, and catches up when the log can be reached.
+ * The gateway's metering, wired: the meter here, the desk with its files and its logs on a thread of its own.
+ * A fault that ends that thread ends the process, as it would on this one.
  */
-import { join } from 'node:path';
+import { MessageChannel, type MessagePort, Worker } from 'node:worker_threads';
 import type { Logger } from '../../shared/process/logger.ts';
-import { followUsage, openUsageStoreIn, usageLogAt } from '../../shared/usage/open-usage.ts';
+import type { DeskNews } from './messages.ts';
 import { Meter } from './meter.ts';
-import { openOutbox } from './outbox.ts';
-import { Publisher } from './publisher.ts';
+import { type DeskPlace, serveDesk } from './open-desk.ts';
 
-/** How long opening waits for the totals to reach the end of the log. */
-const catchUpMs = 3_000;
-/** How long closing waits for the log to take the last rows; what is left goes out at the next start. */
-const shipRestMs = 2_000;
-
-export interface OpenMeterOptions {
-  readonly logUrl: string;
-  /** The folder of `outbox.db` and `usage.db`. */
-  readonly dataDir: string;
+export interface OpenMeterOptions extends DeskPlace {
   readonly lookup: { usageAdjustment(organisation: string, period: string): number };
   readonly logger: Logger;
 }
@@ -28,31 +19,45 @@ export interface OpenedMeter {
   close(): Promise<void>;
 }
 
-/** Rejects with the errors of shared/sqlite.ts, and LogUrlInvalid. */
+/** Rejects with the names and messages of the errors of shared/sqlite.ts, and of LogUrlInvalid. */
 export async function openMeter(options: OpenMeterOptions): Promise<OpenedMeter> {
   const { logUrl, dataDir, lookup, logger } = options;
-  const address = usageLogAt(logUrl);
-  const outbox = openOutbox({
-    path: join(dataDir, 'outbox.db'),
-    onError: (error) => logger.error({ err: error }, 'usage could not be kept'),
-  });
-  const store = openUsageStoreIn(dataDir, { rebuild: true });
+  const desk = startDesk({ logUrl, dataDir });
   const adjustmentOf = lookup.usageAdjustment.bind(lookup);
-  const meter = new Meter({ outbox, store, adjustmentOf });
-  const followed = followUsage({ store, logUrl, logger, onApplied: (applied) => meter.applied(applied) });
-  const publisher = new Publisher({
-    outbox,
-    ...address,
-    onReach: (reachable, error) =>
-      logger.warn({ reachable, reason: error?.message }, 'shipping of usage to the log'),
+  const meter = await new Promise<Meter>((resolve, reject) => {
+    let meter: Meter | undefined;
+    desk.on('message', (news: DeskNews) => {
+      if (news.kind === 'log') logger[news.level](news.fields, news.text);
+      else if (news.kind === 'state' || news.kind === 'totals') meter?.hear(news);
+      else if (news.kind === 'failed') reject(Object.assign(new Error(news.message), { name: news.name }));
+      else if (news.kind === 'opened') {
+        meter = new Meter({
+          ask: (request) => desk.postMessage(request),
+          pending: news.pending,
+          adjustmentOf,
+        });
+        resolve(meter);
+      }
+    });
   });
-  publisher.start();
-  if (!(await followed.replicator.caughtUp(catchUpMs)))
-    logger.warn('allowances are counted from what is known here until the usage log is read to its end');
   const close = async () => {
-    await publisher.stop(shipRestMs);
-    await followed.close();
-    outbox.close();
+    meter.handOver();
+    const closed = new Promise<void>((resolve) => {
+      desk.on('message', (news: DeskNews) => {
+        if (news.kind === 'closed') resolve();
+      });
+    });
+    desk.postMessage({ kind: 'close' });
+    await closed;
   };
   return { meter, close };
+}
+
+function startDesk(place: DeskPlace): MessagePort | Worker {
+  if (!import.meta.url.endsWith('.ts'))
+    return new Worker(new URL('./usage-thread.js', import.meta.url), { workerData: place });
+  // Node runs no TypeScript on a thread: from the sources the desk shares this one, over the same messages.
+  const { port1, port2 } = new MessageChannel();
+  void serveDesk(port2, place);
+  return port1;
 }

@@ -73,6 +73,7 @@ export class Outbox {
   #retryMs = 0;
   #closed = false;
   #onDurable: () => void = () => undefined;
+  #onWritten: () => void = () => undefined;
 
   constructor(file: OutboxFile, options: OutboxOptions) {
     this.#file = file;
@@ -87,6 +88,10 @@ export class Outbox {
   /** Rows not yet known to be on the log. */
   get unshipped(): number {
     return this.#file.unshipped + this.#queue.length;
+  }
+  /** Rows that are not on the disk yet. */
+  get waiting(): number {
+    return this.#queue.length;
   }
   /** True where no further usage can be kept safely: requests must be refused until it can. */
   get isFull(): boolean {
@@ -113,25 +118,19 @@ export class Outbox {
     clearTimeout(this.#timer);
     this.#timer = undefined;
     if (this.#queue.length === 0 && this.#shipped.length === 0) return true;
-    const { keptMs = keptMsDefault, rowsMax = rowsMaxDefault } = this.#options;
-    const hadRows = this.#queue.length > 0;
-    try {
-      const keep = { sinceMs: this.#now() - keptMs, rowsMax };
-      this.#file.write(this.#own, this.#queue, this.#shipped, keep);
-    } catch (error) {
-      this.#failed(error);
-      return false;
-    }
-    this.#queue = [];
-    this.#shipped = [];
-    this.#retryMs = 0;
-    if (hadRows) this.#onDurable();
-    return true;
+    const isWritten = this.#write();
+    this.#onWritten();
+    return isWritten;
   }
 
   /** Calls `listener` whenever rows became ready to be shipped. One listener. */
   whenDurable(listener: () => void): void {
     this.#onDurable = listener;
+  }
+
+  /** Calls `listener` after each attempt to write. One listener. */
+  whenWritten(listener: () => void): void {
+    this.#onWritten = listener;
   }
 
   /** The oldest rows on the disk that are not on the log yet; undefined where there are none. */
@@ -183,6 +182,23 @@ export class Outbox {
     this.#closed = true;
     clearTimeout(this.#timer);
     this.#file.close();
+  }
+
+  #write(): boolean {
+    const { keptMs = keptMsDefault, rowsMax = rowsMaxDefault } = this.#options;
+    const hadRows = this.#queue.length > 0;
+    try {
+      const keep = { sinceMs: this.#now() - keptMs, rowsMax };
+      this.#file.write(this.#own, this.#queue, this.#shipped, keep);
+    } catch (error) {
+      this.#failed(error);
+      return false;
+    }
+    this.#queue = [];
+    this.#shipped = [];
+    this.#retryMs = 0;
+    if (hadRows) this.#onDurable();
+    return true;
   }
 
   #schedule(ms: number): void {

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { usageKeepSeconds, usagePartitions, usageTopic } from '../../schemas/usage.ts';
 import type { ControlLog } from '../log/control-log.ts';
 import { openLog, parseLogUrl } from '../log/open-log.ts';
-import type { Logger } from '../process/logger.ts';
+import type { LineLogger } from '../process/logger.ts';
 import { UsageReplicator } from './usage-replicator.ts';
 import {
   type AppliedUsage,
@@ -34,7 +34,7 @@ export function usageLogAt(logUrl: string): UsageLogAddress {
 export interface FollowOptions {
   readonly store: UsageStore;
   readonly logUrl: string;
-  readonly logger: Logger;
+  readonly logger: LineLogger;
   /** Called in the same turn in which the store takes up the rows. */
   readonly onApplied?: (applied: AppliedUsage) => void;
 }
@@ -68,7 +68,7 @@ export function followUsage({ store, logUrl, logger, onApplied }: FollowOptions)
   return { replicator, close };
 }
 
-function forgetVisitors(store: UsageStore, logger: Logger): void {
+function forgetVisitors(store: UsageStore, logger: LineLogger): void {
   try {
     store.forgetVisitors(Date.now() - usageKeepSeconds * 1000);
   } catch (error) {
@@ -85,7 +85,7 @@ export interface OpenUsageOptions extends UsageStoreOptions {
   readonly logUrl: string;
   /** The folder of `usage.db`. */
   readonly dataDir: string;
-  readonly logger: Logger;
+  readonly logger: LineLogger;
 }
 
 export interface OpenedUsage {

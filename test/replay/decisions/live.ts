@@ -31,7 +31,7 @@ function gatewayOf(lookup: Lookup, facts: ReplayFacts, observe: (exchange: Excha
       take: () => ({ release: () => undefined }),
     },
     bodies: new BodyBudget(),
-    meter: { isFull: facts.outboxFull === true },
+    meter: { isFull: facts.outboxFull === true, knows: () => true },
     countTokens: async () => undefined,
     logger: { error: () => undefined },
     fenced: () => facts.fenced === true,

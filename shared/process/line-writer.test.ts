@@ -1,0 +1,52 @@
+import { closeSync, mkdtempSync, openSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { LineWriter } from './line-writer.ts';
+
+let folder: string;
+let path: string;
+let fd: number;
+
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'headgate-lines-'));
+  path = join(folder, 'log');
+  fd = openSync(path, 'a');
+});
+afterEach(() => {
+  closeSync(fd);
+  rmSync(folder, { recursive: true });
+});
+
+async function written(bytes: number): Promise<string> {
+  while (readFileSync(path).length < bytes) await new Promise((resolve) => setImmediate(resolve));
+  return readFileSync(path, 'utf8');
+}
+
+test('lines are written soon, in their order, whenever they come', async () => {
+  const writer = new LineWriter({ fd, gatherMs: 1 });
+  let expected = '';
+  for (let round = 0; round < 20; round++) {
+    for (let line = 0; line < 50; line++) {
+      writer.write(`${round}.${line} ü\n`);
+      expected += `${round}.${line} ü\n`;
+    }
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+  expect(await written(Buffer.byteLength(expected))).toBe(expected);
+});
+
+test('lines that find no room are dropped whole and told of, and those after them are written', async () => {
+  const told: number[] = [];
+  const writer = new LineWriter({
+    fd,
+    gatherMs: 1,
+    charactersMax: 6,
+    onDropped: (lines) => told.push(lines),
+  });
+  for (const line of ['one\n', 'two\n', 'three\n']) writer.write(line);
+  expect(await written(4)).toBe('one\n');
+  writer.write('four\n');
+  expect(await written(9)).toBe('one\nfour\n');
+  expect(told).toEqual([2]);
+});
