@@ -23,9 +23,14 @@ const tierLimits = {
 };
 const visitors = { freeTurns: 10, requestsPerMinute: 10, concurrency: 1, contextTokens: 4096 };
 
-/** `urls`: where each simulated node listens. */
-export function demoFleet(urls: Readonly<Record<DemoNodeId, string>>): Fleet {
-  const node = (id: DemoNodeId): FleetNode => ({ id, url: urls[id], dialect: 'vllm' });
+/** `urls`: where each simulated node listens. `agent`: each has one beside it; otherwise they are probed. */
+export function demoFleet(urls: Readonly<Record<DemoNodeId, string>>, agent = false): Fleet {
+  const node = (id: DemoNodeId): FleetNode => ({
+    id,
+    url: urls[id],
+    dialect: 'vllm',
+    ...(agent && { agent }),
+  });
   return {
     version: 1,
     models: [

@@ -12,7 +12,14 @@ export interface DevStack {
   readonly surface: string;
   readonly models: readonly string[];
 }
-interface DevKey {
+export interface DevNode {
+  readonly id: string;
+  readonly url: string;
+  readonly up: boolean;
+  readonly agent: boolean;
+}
+/** A key or a token, with the value that is shown once. */
+export interface DevSecret {
   readonly id: string;
   readonly value: string;
 }
@@ -45,8 +52,17 @@ export class DevAdmin {
     return (await this.call<Listed<DevStack>>('GET', '/stacks')).items;
   }
 
-  async nodes(): Promise<readonly { id: string; url: string; up: boolean }[]> {
-    return (await this.call<Listed<{ id: string; url: string; up: boolean }>>('GET', '/nodes')).items;
+  async nodes(): Promise<readonly DevNode[]> {
+    return (await this.call<Listed<DevNode>>('GET', '/nodes')).items;
+  }
+
+  async activeNodeTokens(node: string): Promise<readonly string[]> {
+    const { items } = await this.call<Listed<{ id: string; state: string }>>('GET', `/nodes/${node}/tokens`);
+    return items.filter(({ state }) => state === 'active').map(({ id }) => id);
+  }
+
+  createNodeToken(node: string): Promise<DevSecret> {
+    return this.call<DevSecret>('POST', `/nodes/${node}/tokens`);
   }
 
   async activeKeys(): Promise<readonly string[]> {
@@ -54,8 +70,8 @@ export class DevAdmin {
     return items.filter(({ state }) => state === 'active').map(({ id }) => id);
   }
 
-  createKey(organisation: string, name: string): Promise<DevKey> {
-    return this.call<DevKey>('POST', '/keys', { organisation, name, expires: 'never' });
+  createKey(organisation: string, name: string): Promise<DevSecret> {
+    return this.call<DevSecret>('POST', '/keys', { organisation, name, expires: 'never' });
   }
 
   async position(): Promise<number> {

@@ -1,14 +1,17 @@
 /**
- * What `headgate dev` brings besides the service: simulated nodes or somebody's own engines, the demo fleet, and a key
- * for each of its organisations. A second start on the same folder goes on from what is there.
+ * What `headgate dev` brings besides the service: simulated nodes with their agents, or somebody's own engines, and the
+ * demo fleet. A second start on the same folder goes on from what is there.
  */
-import { existsSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { NodeAgent } from '../../node/agent/agent.ts';
+import { EngineWatch } from '../../node/agent/engine.ts';
 import { type SimNode, startSimNode } from '../../node/sim-node.ts';
 import { type Fleet, fleetSchema } from '../../schemas/fleet.ts';
-import { detectEngine } from '../../shared/dialect/detect.ts';
-import { writeJsonAtomically } from '../../shared/process/ready-file.ts';
+import { baseOf, detectEngine } from '../../shared/dialect/detect.ts';
+import type { Logger } from '../../shared/process/logger.ts';
 import { type DemoNodeId, demoFleet, demoNodes, engineFleet } from './demo-fleet.ts';
 import type { DevAdmin } from './dev-admin.ts';
+import { nodeTokens } from './dev-secrets.ts';
 import { parseFleetFile } from './fleet-source.ts';
 
 export interface DevFleetOptions {
@@ -19,6 +22,10 @@ export interface DevFleetOptions {
   readonly demo: boolean;
   /** 0: every simulated node takes a free port. */
   readonly firstPort: number;
+  /** Base address of the control plane. */
+  readonly controlPlane: string;
+  readonly dataDir: string;
+  readonly logger: Logger;
 }
 
 export interface DevFleet {
@@ -49,10 +56,12 @@ export async function bringUpFleet(admin: DevAdmin, options: DevFleetOptions): P
     string
   >;
   const before = await admin.exportFleet();
-  await admin.apply(before.organisations?.length ? withUrls(before, urls) : demoFleet(urls));
+  await admin.apply(before.organisations?.length ? withUrls(before, urls) : demoFleet(urls, true));
+  const agents = await startAgents(admin, urls, options);
   return {
     nodes: simulated.map(({ id, node }) => ({ id, url: node.url })),
     close: async () => {
+      await Promise.all(agents.map((agent) => agent.stop()));
       await Promise.all(simulated.map(({ node }) => node.close()));
     },
   };
@@ -82,29 +91,27 @@ function withUrls(fleet: Fleet, urls: Readonly<Record<string, string>>): Fleet {
   );
 }
 
-function baseOf(url: string): string {
-  return url.replace(/\/(v1\/?)?$/, '');
-}
-
-interface StoredKey {
-  readonly id: string;
-  readonly value: string;
-}
-
-/** One key an organisation, made at the first start; kept in a file of the data folder, because a key is shown once. */
-export async function demoKeys(admin: DevAdmin, path: string): Promise<Record<string, string>> {
-  const stored: Record<string, StoredKey> = existsSync(path)
-    ? (JSON.parse(readFileSync(path, 'utf8')) as Record<string, StoredKey>)
-    : {};
-  const active = new Set(await admin.activeKeys());
-  const kept: Record<string, StoredKey> = {};
-  for (const organisation of await admin.organisations()) {
-    const before = stored[organisation.id];
-    kept[organisation.id] =
-      before && active.has(before.id)
-        ? before
-        : await admin.createKey(organisation.id, 'made by headgate dev');
-  }
-  writeJsonAtomically(path, kept);
-  return Object.fromEntries(Object.entries(kept).map(([organisation, { value }]) => [organisation, value]));
+/** An agent beside each simulated node whose health agents tell; an operator may have chosen otherwise. */
+async function startAgents(
+  admin: DevAdmin,
+  urls: Readonly<Record<string, string>>,
+  { controlPlane, dataDir, logger }: DevFleetOptions,
+): Promise<NodeAgent[]> {
+  const nodes = (await admin.nodes()).filter(({ id, agent }) => agent && urls[id] !== undefined);
+  const tokens = await nodeTokens(
+    admin,
+    join(dataDir, 'node-tokens.json'),
+    nodes.map(({ id }) => id),
+  );
+  return Promise.all(
+    nodes.map(async ({ id: node, url }) => {
+      const agent = new NodeAgent({
+        ...{ controlPlanes: [controlPlane], node, token: tokens[node] ?? '', logger },
+        engine: new EngineWatch({ url }),
+        loadsModels: true,
+      });
+      await agent.start();
+      return agent;
+    }),
+  );
 }

@@ -2,6 +2,7 @@
 import { mkdirSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import type { Command } from 'commander';
+import type { Logger } from '../../shared/process/logger.ts';
 import type { RunningChild } from './dev-gateways.ts';
 import { bindOption, option, parsePort, persistentToken, portOption, readyFileOption } from './options.ts';
 
@@ -61,6 +62,9 @@ async function run(options: Options): Promise<void> {
   try {
     const folder = lockDataFolder(dataDir);
     closers.add(() => folder.release());
+    // Behind the control plane: what ends after it does not enter the log as nodes that fell.
+    const fleet: { close?: () => Promise<void> } = {};
+    closers.add(async () => fleet.close?.());
     const operatorToken =
       process.env['HEADGATE_OPERATOR_TOKEN'] ?? persistentToken(join(dataDir, 'operator-token'), 'hgop');
     const logUrl = options.log ?? `sqlite:${join(dataDir, 'log')}`;
@@ -79,7 +83,8 @@ async function run(options: Options): Promise<void> {
     });
     closers.add(() => controlPlane.close());
     closeOnSignal(logger, () => closers.close());
-    await bringUp(options, { dataDir, logUrl, operatorToken, admin: controlPlane.admin }, closers);
+    const base = { dataDir, logUrl, operatorToken, admin: controlPlane.admin, logger };
+    await bringUp(options, base, fleet, closers);
   } catch (error) {
     await closers.close();
     throw error;
@@ -91,15 +96,18 @@ interface Base {
   readonly logUrl: string;
   readonly operatorToken: string;
   readonly admin: string;
+  readonly logger: Logger;
 }
 
 async function bringUp(
   options: Options,
   base: Base,
+  running: { close?: () => Promise<void> },
   closers: { add(step: () => Promise<void>): void },
 ): Promise<void> {
   const { DevAdmin } = await import('./dev-admin.ts');
-  const { bringUpFleet, demoKeys } = await import('./dev-fleet.ts');
+  const { bringUpFleet } = await import('./dev-fleet.ts');
+  const { demoKeys } = await import('./dev-secrets.ts');
   const { announce } = await import('./dev-announce.ts');
   const admin = new DevAdmin(base.admin, base.operatorToken);
   const fleet = await bringUpFleet(admin, {
@@ -107,8 +115,9 @@ async function bringUp(
     engines: options.node,
     demo: options.demo,
     firstPort: options.port === 0 ? 0 : firstSimulatedPort,
+    ...{ controlPlane: base.admin, dataDir: base.dataDir, logger: base.logger },
   });
-  closers.add(() => fleet.close());
+  running.close = () => fleet.close();
   const keys = await demoKeys(admin, join(base.dataDir, 'demo-keys.json'));
   const stacks = await admin.stacks();
   const gateways = await startGateways(
@@ -173,7 +182,7 @@ async function startGateways(
   return gateways;
 }
 
-/** Waits a few seconds for the first probes, so that what is printed next works. */
+/** Waits a few seconds for the first reports on the nodes, so that what is printed next works. */
 async function nodesUp(admin: { nodes(): Promise<readonly { up: boolean }[]> }): Promise<void> {
   const until = performance.now() + 10_000;
   while (performance.now() < until && !(await admin.nodes()).every(({ up }) => up))

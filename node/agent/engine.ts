@@ -103,6 +103,7 @@ export class EngineWatch implements Engine {
     this.#detecting = false;
     if (dialect === undefined || this.#stopped.signal.aborted) return;
     this.#view = { ...this.#view, dialect };
+    this.#busyNotBeforeMs = 0;
     this.#loader = modelLoader(dialect, this.#options);
     await this.#ask(dialect, performance.now());
   }
