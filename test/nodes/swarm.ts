@@ -1,0 +1,174 @@
+/**
+ * Many agents on two control planes, of which one is killed together with some of its agents. Real processes: the replicas,
+ * one process of agents that live on, one of agents that die. What is seen is read from the replica that is left.
+ */
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { AgentFleet, eventsFrom, listedNodes, nodeToken, type Replica, until } from './agent-fleet.ts';
+
+const worker = new URL('../../dist/test/nodes/swarm-worker.js', import.meta.url).pathname.replace(
+  '/dist/dist/',
+  '/dist/',
+);
+
+export interface SwarmOptions {
+  readonly agents: number;
+  /** Of them, those that die with their replica. */
+  readonly doomed: number;
+  /** How long nothing happens while all beat. */
+  readonly quietSeconds: number;
+}
+
+export interface SwarmFigures {
+  readonly agents: number;
+  /** From the start of the agents until all nodes were up. */
+  readonly attachedMs: number;
+  readonly attachCommits: number;
+  /** Nodes of each replica before the kill. */
+  readonly owned: readonly [number, number];
+  /** Commits while all agents beat and nothing happened. */
+  readonly quietCommits: number;
+  /** From the kill until all others reported to the replica that was left. */
+  readonly reattachedMs: number;
+  /** From the kill until the doomed were down. */
+  readonly downMs: number;
+  readonly down: readonly string[];
+  readonly doomed: readonly string[];
+  /** Events after the kill: how many of each, and in how many commits. */
+  readonly told: {
+    readonly joined: number;
+    readonly down: number;
+    readonly up: number;
+    readonly commits: number;
+  };
+  /** Nodes that changed hands more than once after the kill. */
+  readonly joinedTwice: number;
+  /** Of the replica that was left, while all agents beat to it: share of a core, and resident bytes. */
+  readonly cpuShare: number;
+  readonly rssBytes: number;
+}
+
+export async function swarm(options: SwarmOptions): Promise<SwarmFigures> {
+  const fleet = new AgentFleet();
+  const workers: ChildProcess[] = [];
+  try {
+    return await run(fleet, workers, options);
+  } finally {
+    for (const one of workers) one.kill('SIGKILL');
+    await fleet.end();
+  }
+}
+
+async function run(fleet: AgentFleet, workers: ChildProcess[], options: SwarmOptions): Promise<SwarmFigures> {
+  const victim = await fleet.controlPlane('control-plane-1');
+  const survivor = await fleet.controlPlane('control-plane-2');
+  const nodes = Array.from({ length: options.agents }, (_, at) => `node-${at}`);
+  const doomed = nodes.slice(0, options.doomed);
+  const tokens = await register(survivor, nodes);
+  const both = [victim, survivor].map(({ process }) => process.ready.admin);
+  const begin = await position(survivor);
+  const startedMs = performance.now();
+  const plan = (names: readonly string[]): { node: string; token: string }[] =>
+    names.map((node) => ({ node, token: tokens.get(node) ?? '' }));
+  const lasting = { controlPlanes: both, agents: plan(nodes.slice(options.doomed)) };
+  const dying = { controlPlanes: both.slice(0, 1), agents: plan(doomed) };
+  workers.push(
+    ...(await Promise.all([startWorker(fleet, 'lasting', lasting), startWorker(fleet, 'dying', dying)])),
+  );
+  await until(
+    'all nodes are up',
+    async () => (await listedNodes(survivor.admin)).every(({ up }) => up),
+    120_000,
+  );
+  const attachedMs = Math.round(performance.now() - startedMs);
+  const before = await listedNodes(survivor.admin);
+  const ownedBy = (name: string): number => before.filter(({ owner }) => owner === name).length;
+  const quietFrom = await position(survivor);
+  await new Promise((resolve) => setTimeout(resolve, options.quietSeconds * 1000));
+  const killedAt = await position(survivor);
+
+  const killedMs = performance.now();
+  victim.process.child.kill('SIGKILL');
+  workers[1]?.kill('SIGKILL');
+  const since = (): number => Math.round(performance.now() - killedMs);
+  let reattachedMs = Number.NaN;
+  await until(
+    'the doomed are down and all others report again',
+    async () => {
+      const now = await listedNodes(survivor.admin);
+      const reporting = now.filter(
+        ({ owner, beatSeconds }) => owner === 'control-plane-2' && beatSeconds !== undefined,
+      );
+      if (Number.isNaN(reattachedMs) && reporting.length === nodes.length - doomed.length)
+        reattachedMs = since();
+      return !Number.isNaN(reattachedMs) && now.filter(({ up }) => !up).length >= doomed.length;
+    },
+    60_000,
+  );
+  const downMs = since();
+  // What would fall wrongly, or change hands again, would do so in the seconds after.
+  const usedBefore = await cpuSeconds(survivor);
+  await new Promise((resolve) => setTimeout(resolve, options.quietSeconds * 1000));
+  const used = (await cpuSeconds(survivor)) - usedBefore;
+  const events = (await eventsFrom(survivor.admin, killedAt + 1)).filter(({ type }) =>
+    type.startsWith('node.'),
+  );
+  const joined = events.filter(({ type }) => type === 'node.joined').map(({ data }) => data['id']);
+  const health = events.filter(({ type }) => type === 'node.health_changed');
+  return {
+    agents: nodes.length,
+    attachedMs,
+    attachCommits: quietFrom - begin,
+    owned: [ownedBy('control-plane-1'), ownedBy('control-plane-2')],
+    quietCommits: killedAt - quietFrom,
+    reattachedMs,
+    downMs,
+    down: (await listedNodes(survivor.admin)).filter(({ up }) => !up).map(({ id }) => id),
+    doomed,
+    told: {
+      joined: joined.length,
+      down: health.filter(({ data }) => data['up'] === false).length,
+      up: health.filter(({ data }) => data['up'] === true).length,
+      commits: (await position(survivor)) - killedAt,
+    },
+    joinedTwice: joined.length - new Set(joined).size,
+    cpuShare: Math.round((used / options.quietSeconds) * 1000) / 1000,
+    rssBytes: await metric(survivor, 'process_resident_memory_bytes'),
+  };
+}
+
+const position = ({ admin }: Replica): Promise<number> => admin.position();
+const cpuSeconds = (replica: Replica): Promise<number> => metric(replica, 'process_cpu_seconds_total');
+
+async function metric({ process }: Replica, name: string): Promise<number> {
+  const text = await (await fetch(`${process.ready.metrics}/metrics`)).text();
+  return Number(new RegExp(`^${name} (\\S+)$`, 'm').exec(text)?.[1]);
+}
+
+/** Registers the nodes, and gives a token for each. */
+async function register({ admin }: Replica, nodes: readonly string[]): Promise<Map<string, string>> {
+  await admin.apply({
+    version: 1,
+    models: [{ id: 'swarm-model', family: 'swarm', weight: 1 }],
+    pool: {
+      models: ['swarm-model'],
+      nodes: nodes.map((id) => ({ id, url: 'http://127.0.0.1:9', dialect: 'vllm', agent: true })),
+    },
+  });
+  const tokens = new Map<string, string>();
+  for (const node of nodes) tokens.set(node, (await nodeToken(admin, node)).value);
+  return tokens;
+}
+
+async function startWorker(fleet: AgentFleet, name: string, plan: object): Promise<ChildProcess> {
+  const path = join(fleet.dir, `${name}.json`);
+  writeFileSync(path, JSON.stringify(plan), { mode: 0o600 });
+  const child = spawn(process.execPath, [worker, path], {
+    env: { ...process.env, HEADGATE_LOG_LEVEL: 'error' },
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  await once(child.stdout as NodeJS.ReadableStream, 'data');
+  return child;
+}
