@@ -10,7 +10,7 @@ import type { Commit } from '../schemas/commit.ts';
 import { type ControlLog, LogReplaced, LogTruncated } from '../shared/log/control-log.ts';
 import { openLog } from '../shared/log/open-log.ts';
 import { loadSigner, type Signer } from '../shared/log/signing.ts';
-import { verifyInBackground } from '../shared/process/background-verify.ts';
+import { verifyContinuously } from '../shared/process/background-verify.ts';
 import { Closers } from '../shared/process/closers.ts';
 import { lockDataFolder } from '../shared/process/data-folder.ts';
 import { foldMetrics } from '../shared/process/fold-metrics.ts';
@@ -277,11 +277,11 @@ function watchCommits(state: State, board: StatusBoard, logger: Logger): void {
 
 function startVerification(snapshot: Snapshot, closers: Closers, logger: Logger): void {
   const stop = new AbortController();
-  const verifying = verifyInBackground(snapshot, stop.signal).then(
-    (verdict) => {
-      if (verdict && verdict.differing.length > 0)
+  const verifying = verifyContinuously(snapshot, stop.signal).then(
+    (tables) => {
+      if (tables.length > 0)
         logger.fatal(
-          { tables: verdict.differing },
+          { tables },
           'rows of state.db do not add up to their digest; stop this replica, delete its state.db and start it again',
         );
     },

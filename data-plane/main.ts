@@ -12,7 +12,6 @@ import { foldMetrics } from '../shared/process/fold-metrics.ts';
 import { type Check, startHealthServer } from '../shared/process/health-server.ts';
 import type { Logger } from '../shared/process/logger.ts';
 import { nodeCredentials } from '../shared/process/node-credentials.ts';
-import { createLookup } from '../shared/snapshot/lookup.ts';
 import { BodyBudget } from './request/body.ts';
 import { LocalCounters } from './request/counters.ts';
 import type { ForwardSettings } from './request/forward.ts';
@@ -137,7 +136,7 @@ async function compose(
   closers: Closers,
 ): Promise<{ gateway: Gateway; telemetry: Telemetry; inFlight: () => number }> {
   const { logger } = settings;
-  const lookup = { ...createLookup(state.reader.db), position: () => state.snapshot.seq };
+  const { lookup } = state;
   const usage = await openMeter({ logUrl: settings.logUrl, dataDir: settings.dataDir, lookup, logger });
   closers.add(() => usage.close());
   const pools = new NodePools({

@@ -50,6 +50,10 @@ export const eventTypes = {
     log: idSchema,
     /** Ed25519 public keys, SPKI DER in base64. Where present, every record must be signed by one. */
     signers: z.array(z.string().max(200)).max(16).optional(),
+    /** Where the log was begun from a snapshot of another: which one, up to where, and how many commits bring its state back. */
+    continues: z
+      .object({ log: idSchema, seq: z.int().min(1), hash: sha256HexSchema, commits: z.int().min(1) })
+      .optional(),
   }),
   'tier.set': event({
     id: tierIdSchema,

@@ -19,9 +19,12 @@ export const statusSchema = z.object({
   /** Age of the last proof of freshness when this was written, seconds; null before the first. */
   freshSeconds: z.number().nullable(),
   stalePolicy: z.enum(['fence', 'serve']).optional(),
+  /** Why it does not follow the log now. */
   halted: z.string().max(500).optional(),
   /** Of a control plane: the nodes whose agents report to it. */
   nodes: z.record(z.string().max(64), liveNodeSchema).optional(),
+  /** Its rows are not what their digest says: no key is accepted from them. */
+  diverged: z.boolean().optional(),
   /** The process ended in good order and is not to be waited for. */
   stopped: z.boolean().optional(),
 });

@@ -1,25 +1,24 @@
 /**
- * A gateway's side of an event: open the snapshot, follow the log, prove freshness, report status, and rebuild where the
- * snapshot cannot be trusted. Says whether keys may be accepted now (design: Freshness).
+ * A gateway's side of an event: open the snapshot, follow the log, prove freshness and report status. Says whether keys may
+ * be accepted now (design: Freshness); what is done about a snapshot or a log that cannot be trusted is the follower's.
  */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
-import type { StalePolicy } from '../../schemas/status.ts';
-import type { ControlLog } from '../../shared/log/control-log.ts';
-import { LogUnavailable } from '../../shared/log/control-log.ts';
-import { verifyInBackground } from '../../shared/process/background-verify.ts';
+import type { StalePolicy, StatusReport } from '../../schemas/status.ts';
+import { type ControlLog, LogReplaced, LogTruncated, LogUnavailable } from '../../shared/log/control-log.ts';
 import type { Closers } from '../../shared/process/closers.ts';
 import type { Check } from '../../shared/process/health-server.ts';
 import type { Logger } from '../../shared/process/logger.ts';
 import { foldVersion } from '../../shared/snapshot/fold.ts';
 import { readLogId } from '../../shared/snapshot/log-identity.ts';
+import type { Lookup } from '../../shared/snapshot/lookup.ts';
 import { openOrRebuild } from '../../shared/snapshot/open-snapshot.ts';
-import { SnapshotReader } from '../../shared/snapshot/reader.ts';
-import { delay, Replicator } from '../../shared/snapshot/replicator.ts';
+import { delay, type Replicator } from '../../shared/snapshot/replicator.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import { openStatusLog } from '../../shared/status/status-log.ts';
 import { StatusPublisher } from '../../shared/status/status-publisher.ts';
 import { fetchSnapshot } from './fetch-snapshot.ts';
+import { Follower } from './follower.ts';
 
 export interface FollowSettings {
   readonly logUrl: string;
@@ -34,9 +33,9 @@ export interface FollowSettings {
 
 export interface GatewayState {
   readonly snapshot: Snapshot;
-  /** What requests read: always at the position of the snapshot. */
-  readonly reader: SnapshotReader;
   readonly replicator: Replicator;
+  /** What requests read: always at the position of the snapshot in use. */
+  readonly lookup: Lookup;
   /** May no key be accepted now? Worked out anew at each call, so that a thawed process refuses at once. */
   fenced(): boolean;
   checks(): Check[];
@@ -46,96 +45,71 @@ export interface GatewayState {
 const catchUpTimeoutMs = 600_000;
 const firstProofTimeoutMs = 5000;
 
+/** Takes the log over: it may be opened anew while the gateway runs. */
 export async function followLog(
   settings: FollowSettings,
   log: ControlLog,
   closers: Closers,
 ): Promise<GatewayState> {
-  const { logger, name, whenStale } = settings;
+  const { logger, whenStale } = settings;
   const snapshot = await openSnapshot(settings, log);
-  closers.add(() => snapshot.close());
-  const reader = new SnapshotReader(snapshot.path);
-  closers.add(() => reader.close());
-  let quarantined: string | undefined;
-  const quarantine = (reason: string): void => {
-    quarantined ??= reason;
-    logger.fatal({ reason }, 'this snapshot is quarantined; no key is accepted from it');
-  };
   const status = await openStatusLog(settings.logUrl);
   closers.add(() => status.close());
   let publisher: StatusPublisher | undefined;
-  const replicator = new Replicator({
-    snapshot,
+  const follower: Follower = new Follower({
+    ...settings,
     log,
-    onCommits: () => {
-      reader.refresh();
-      if (snapshot.divergedAt !== null)
-        quarantine(`its digest differs from the checkpoint at ${snapshot.divergedAt}`);
-      publisher?.publish();
-    },
-    // On several brokers an end alone proves little: this gateway may be cut off together with an old leader.
-    mayProve: () => log.isReplicated !== true || publisher?.isHeard === true,
-    onFault: (error) => quarantine(error.message),
-    onReach: (reachable, error) => logger.warn({ reachable, reason: error?.message }, 'control log'),
-  });
-  replicator.start();
-  closers.add(() => replicator.stop());
-  await catchUp(replicator, logger);
-  publisher = new StatusPublisher(status, () => {
-    const age = replicator.freshness.ageSeconds();
-    return {
-      v: 1,
-      name,
-      kind: 'gateway',
-      at: new Date().toISOString(),
-      log: snapshot.log,
-      applied: snapshot.seq,
-      digest: snapshot.digest(),
-      foldVersion,
-      freshSeconds: Number.isFinite(age) ? age : null,
-      stalePolicy: whenStale,
-      ...(quarantined !== undefined && { halted: quarantined }),
-    };
-  });
-  closers.add(() => publisher?.stop());
-  if (log.isReplicated === true) await firstProof(replicator);
-  watchRows(snapshot, quarantine, closers);
-  const isFenced = (): boolean => {
-    if (quarantined !== undefined) return true;
-    if (whenStale === 'serve') return false;
-    const state = replicator.freshness.state();
-    return state === 'unproven' || state === 'fenced';
-  };
-  return {
     snapshot,
-    reader,
-    replicator,
-    fenced: isFenced,
-    checks: () => checks(replicator, snapshot, whenStale, quarantined),
+    // On several brokers an end alone proves little: this gateway may be cut off together with an old leader.
+    mayProve: () => follower.log.isReplicated !== true || publisher?.isHeard === true,
+    onChange: () => publisher?.publish(),
+  });
+  closers.add(() => follower.close());
+  await catchUp(follower.replicator, logger);
+  publisher = new StatusPublisher(status, () => reportOf(follower, settings));
+  closers.add(() => publisher?.stop());
+  if (log.isReplicated === true) await firstProof(follower.replicator);
+  follower.watch();
+  return {
+    get snapshot() {
+      return follower.snapshot;
+    },
+    get replicator() {
+      return follower.replicator;
+    },
+    lookup: follower.lookup,
+    fenced: () => {
+      if (follower.trouble?.kind === 'quarantined') return true;
+      if (whenStale === 'serve') return false;
+      const state = follower.replicator.freshness.state();
+      return state === 'unproven' || state === 'fenced';
+    },
+    checks: () => checks(follower, whenStale),
   };
 }
 
-/** The id of the log decides which snapshot can be used; where the log is away, the one on disk will have to do. */
+/**
+ * What is on disk, whichever log it came from: the follower compares it with the log before it folds on, and does not give
+ * up a good state for a log that merely stands in its place. Where there is nothing, a control plane's snapshot.
+ */
 async function openSnapshot(settings: FollowSettings, log: ControlLog): Promise<Snapshot> {
   const { dataDir, logger, controlPlanes, gatewayToken: token } = settings;
   const path = join(dataDir, 'state.db');
-  let logId: string | undefined;
-  try {
-    logId = (await readLogId(log)) ?? undefined;
-  } catch (error) {
-    if (!(error instanceof LogUnavailable)) throw error;
-    logger.warn(
-      { reason: error.message },
-      'the control log cannot be reached; starting from what is on disk',
-    );
-  }
+  const logId = (await readLogId(log).catch((error: unknown) => withoutLog(error, logger))) ?? undefined;
   const fetched =
     !existsSync(path) && (await fetchSnapshot({ path, controlPlanes, token, log: logId, logger }));
   if (fetched) logger.info('started from the snapshot of a control plane');
-  const { snapshot, rebuiltBecause } = openOrRebuild(path, logId);
+  const { snapshot, rebuiltBecause } = openOrRebuild(path);
   if (rebuiltBecause !== undefined)
     logger.warn({ because: rebuiltBecause }, 'state.db was put aside and is rebuilt');
   return snapshot;
+}
+
+function withoutLog(error: unknown, logger: Logger): undefined {
+  const known =
+    error instanceof LogUnavailable || error instanceof LogReplaced || error instanceof LogTruncated;
+  if (!known) throw error;
+  logger.warn({ reason: error.message }, 'the control log cannot be read; starting from what is on disk');
 }
 
 /** Folds to the end seen at start; without a log to ask, the freshness rules decide what may be answered. */
@@ -156,41 +130,47 @@ async function firstProof({ freshness }: Replicator): Promise<void> {
   while (!freshness.proven && performance.now() < until) await delay(20, new AbortController().signal);
 }
 
-function watchRows(snapshot: Snapshot, quarantine: (reason: string) => void, closers: Closers): void {
-  const stop = new AbortController();
-  const verifying = verifyInBackground(snapshot, stop.signal).then(
-    (verdict) => {
-      if (verdict && verdict.differing.length > 0)
-        quarantine(`rows of ${verdict.differing.join(', ')} do not add up to their digest`);
-    },
-    (error: unknown) =>
-      quarantine(`its rows cannot be read: ${error instanceof Error ? error.message : String(error)}`),
-  );
-  closers.add(async () => {
-    stop.abort();
-    await verifying;
-  });
+function reportOf(follower: Follower, { name, whenStale }: FollowSettings): StatusReport {
+  const { snapshot, replicator, trouble } = follower;
+  const age = replicator.freshness.ageSeconds();
+  const reason = trouble?.reason.slice(0, 500);
+  return {
+    v: 1,
+    name,
+    kind: 'gateway',
+    at: new Date().toISOString(),
+    log: snapshot.log,
+    applied: snapshot.seq,
+    digest: snapshot.digest(),
+    foldVersion,
+    freshSeconds: Number.isFinite(age) ? age : null,
+    stalePolicy: whenStale,
+    ...(reason !== undefined && { halted: reason, diverged: trouble?.kind === 'quarantined' }),
+  };
 }
 
-function checks(
-  replicator: Replicator,
-  snapshot: Snapshot,
-  whenStale: StalePolicy,
-  quarantined: string | undefined,
-): Check[] {
-  const { freshness } = replicator;
+function checks(follower: Follower, whenStale: StalePolicy): Check[] {
+  const { snapshot, trouble } = follower;
+  const { freshness, reachable } = follower.replicator;
   const age = freshness.ageSeconds();
   const state = freshness.state();
   const isFresh = state === 'ready' || state === 'lagging';
   const isServing = whenStale === 'serve' && snapshot.seq > 0;
+  const isQuarantined = trouble?.kind === 'quarantined';
+  const logDetail =
+    trouble && !isQuarantined ? trouble.reason : reachable ? 'reachable' : 'cannot be reached';
   return [
-    { name: 'log', ok: true, detail: replicator.reachable ? 'reachable' : 'cannot be reached' },
+    { name: 'log', ok: true, detail: logDetail },
     { name: 'fold', ok: snapshot.seq > 0, detail: `at ${snapshot.seq}, digest ${snapshot.digest()}` },
     {
       name: 'fresh',
       ok: isFresh || isServing,
       detail: `${state}, ${Number.isFinite(age) ? `${age.toFixed(1)} s` : 'not proven yet'}`,
     },
-    { name: 'snapshot', ok: quarantined === undefined, detail: quarantined ?? 'trusted' },
+    {
+      name: 'snapshot',
+      ok: !isQuarantined,
+      detail: isQuarantined ? `quarantined and being rebuilt: ${trouble.reason}` : 'trusted',
+    },
   ];
 }

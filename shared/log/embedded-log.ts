@@ -4,6 +4,7 @@
  * loop: who finds the file locked tries again after a random pause. Appends that wait together are written together.
  * A file that was replaced, removed, cut off or damaged is reported, never papered over.
  */
+import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { setImmediate as nextTurn, setTimeout as pause } from 'node:timers/promises';
 import { DatabaseBusy, DatabaseCorrupt, NativeModuleMissing } from '../sqlite.ts';
@@ -48,6 +49,8 @@ export interface EmbeddedLogOptions {
   readonly trimEverySeconds?: number;
   /** A tail from before the first record kept begins there, instead of reporting LogTruncated. */
   readonly allowTrimmed?: boolean;
+  /** Reject with LogUnavailable where there is no such log yet, instead of making it. */
+  readonly mustExist?: boolean;
   /** Wall clock, ms since 1970. */
   readonly now?: () => number;
 }
@@ -71,6 +74,7 @@ export async function openEmbeddedLog(options: EmbeddedLogOptions): Promise<Embe
   const settings = { ...defaults, ...options };
   const path = embeddedLogPath(options.folder, options.address);
   const { durability = 'full', allowTrimmed = false } = options;
+  if (options.mustExist && !existsSync(path)) throw new LogUnavailable(`there is no ${path}`);
   const open = () => new EmbeddedFile({ path, durability, allowTrimmed });
   return new EmbeddedLog(await untilUnlocked(open, path, settings.lockDeadlineMs), path, settings);
 }

@@ -18,6 +18,8 @@ export interface KafkaPartitionOptions {
   readonly keepSeconds?: number;
   /** A tail from before the first record kept begins there, instead of reporting LogTruncated. */
   readonly allowTrimmed?: boolean;
+  /** Reject with LogUnavailable where there is no such topic, instead of making it. */
+  readonly mustExist?: boolean;
   /** How long opening waits for the brokers, ms. */
   readonly openDeadlineMs?: number;
   /** How long an append that was not sent is tried, ms. */
@@ -45,10 +47,17 @@ export class KafkaPartitionLog implements ControlLog {
   readonly #tails = new Set<AbortController>();
 
   constructor(cluster: KafkaCluster, options: KafkaPartitionOptions) {
-    const { topic, partition, keepSeconds } = options;
+    const { topic, partition, keepSeconds, mustExist = false } = options;
     this.#settings = { ...defaults, ...options };
     this.#cluster = cluster;
-    this.#partition = new KafkaPartition(cluster, { topic, partition }, planOf(topic, keepSeconds));
+    this.#partition = new KafkaPartition(
+      cluster,
+      { topic, partition },
+      {
+        ...planOf(topic, keepSeconds),
+        mustExist,
+      },
+    );
     this.#appender = new KafkaAppender(
       this.#partition,
       this.#closing.signal,

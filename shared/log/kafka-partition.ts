@@ -77,7 +77,8 @@ export class KafkaPartition {
     if (metadata.errorCode === 0 && metadata.partitions.length > 0)
       return await checkTopic(connection, this.#plan, metadata);
     cluster.forget(topic);
-    if (metadata.errorCode === 3) await createTopic(connection, this.#plan, metadata.brokers.length);
+    if (metadata.errorCode === 3 && !this.#plan.mustExist)
+      await createTopic(connection, this.#plan, metadata.brokers.length);
     // Found and checked by the next attempt.
     throw new KafkaFault('LEADER_NOT_AVAILABLE', { kind: 'answered' });
   }
@@ -189,6 +190,8 @@ export class KafkaPartition {
 
   #other(how: string): LogReplaced {
     this.#doubts++;
+    // Who opens it again looks at the topic that is there now.
+    this.cluster.checkedTopics.clear();
     return new LogReplaced(`${this.name} on Kafka ${how}`);
   }
 }

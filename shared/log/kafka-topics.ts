@@ -14,6 +14,8 @@ export interface TopicPlan {
   readonly retentionMs: number;
   /** Whether the broker's clock stamps the records. */
   readonly stampedByBroker: boolean;
+  /** A missing topic is not made. */
+  readonly mustExist?: boolean;
 }
 
 const dayMs = 24 * 3600 * 1000;

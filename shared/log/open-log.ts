@@ -97,10 +97,11 @@ async function openKafka(brokers: readonly string[], options: KafkaPartitionOpti
   }
 }
 
-function trimming({ keepSeconds, allowTrimmed }: OpenLogOptions) {
+function trimming({ keepSeconds, allowTrimmed, mustExist }: OpenLogOptions) {
   return {
     ...(keepSeconds === undefined ? {} : { keepSeconds }),
     ...(allowTrimmed === undefined ? {} : { allowTrimmed }),
+    ...(mustExist === undefined ? {} : { mustExist }),
   };
 }
 

@@ -2,8 +2,11 @@
  * Is this still the log that was folded? Asked at every start and after every reconnect or offset error, because a topic
  * that was re-created, truncated or restored answers reads as if nothing had happened.
  */
-import { emptyHead, judge, recordHash } from '../log/chain.ts';
+import type { Commit } from '../../schemas/commit.ts';
+import { type EventData, readEvent } from '../../schemas/events.ts';
+import { emptyHead, type Head, judge, recordHash } from '../log/chain.ts';
 import { type ControlLog, type LogRecord, LogReplaced, LogTruncated } from '../log/control-log.ts';
+import { verify } from '../log/signing.ts';
 
 /** Junk before the first valid record is skipped, but not without end. */
 const recordsBeforeGenesisMax = 10_000;
@@ -19,20 +22,55 @@ export async function recordAt(log: ControlLog, offset: number): Promise<LogReco
   return undefined;
 }
 
+/** How a log begins. */
+export interface Genesis {
+  readonly log: string;
+  /** Of which log's state it was made, and by how many commits, where it was begun anew from a snapshot. */
+  readonly continues?: EventData<'log.created'>['continues'];
+  readonly record: LogRecord;
+}
+
 /** The id of the log: what its first valid record says. null where the log holds none yet. */
 export async function readLogId(log: ControlLog): Promise<string | null> {
+  return (await readGenesis(log))?.log ?? null;
+}
+
+/** The first valid record. null where the log holds none yet. */
+export async function readGenesis(log: ControlLog): Promise<Genesis | null> {
   const end = await log.end();
   if (end === 0) return null;
   let seen = 0;
   for await (const batch of log.tail({ from: 0, recordsMax: 100 })) {
     for (const record of batch.records) {
       const judgement = judge(emptyHead(), record);
-      if ('accepted' in judgement) return judgement.head.log;
+      if ('accepted' in judgement) return genesisIn(judgement.accepted, record);
       seen++;
     }
     if (batch.nextOffset >= end || seen >= recordsBeforeGenesisMax) return null;
   }
   return null;
+}
+
+function genesisIn({ log, events }: Commit, record: LogRecord): Genesis {
+  const read = events[0] && readEvent(events[0]);
+  const created =
+    read?.outcome === 'known' && read.event.type === 'log.created' ? read.event.data : undefined;
+  return { log, record, ...(created?.continues && { continues: created.continues }) };
+}
+
+/** `seq` of the last commit that a log needs before it holds a whole state: more than 1 where it was begun from a snapshot. */
+export function wholeFrom(genesis: Genesis | null): number {
+  return 1 + (genesis?.continues?.commits ?? 0);
+}
+
+/**
+ * Whether a log was begun to take the place of the one that was folded: it says so, and where that one was signed, one of
+ * its signers has signed it.
+ */
+export function succeeds(genesis: Genesis, folded: { readonly head: Head }): boolean {
+  const { log, signers } = folded.head;
+  if (log === null || genesis.continues?.log !== log) return false;
+  return signers.length === 0 || verify(signers, genesis.record.value, genesis.record.signature);
 }
 
 export interface Folded {

@@ -17,9 +17,16 @@ const retryMsMax = 1000;
 /** How often the log is asked for its end. */
 const probeIntervalMs = 2000;
 
+/** The next commit holds an event that this build must not pass over; the state before it stays as it is. */
+export class FoldHalted extends Error {
+  override readonly name = 'FoldHalted';
+}
+
 export interface ReplicatorOptions {
   readonly snapshot: Snapshot;
   readonly log: ControlLog;
+  /** What was proved of this very state before; otherwise nothing is proved yet. */
+  readonly freshness?: Freshness;
   /** Called after each folded slice that moved the position. */
   readonly onCommits?: (commits: readonly Commit[]) => void;
   /** Called once, when the replicator stops for good. */
@@ -36,7 +43,7 @@ interface Waiter {
 }
 
 export class Replicator {
-  readonly freshness = new Freshness();
+  readonly freshness: Freshness;
   readonly #options: ReplicatorOptions;
   readonly #stop = new AbortController();
   readonly #waiters = new Set<Waiter>();
@@ -48,6 +55,7 @@ export class Replicator {
 
   constructor(options: ReplicatorOptions) {
     this.#options = options;
+    this.freshness = options.freshness ?? new Freshness();
     this.#readOffset = options.snapshot.nextOffset;
   }
 
@@ -123,7 +131,7 @@ export class Replicator {
       this.#reach(true);
       await this.#fold(batch);
       if (snapshot.halt)
-        throw new Error(`the fold halted at commit ${snapshot.halt.seq}: ${snapshot.halt.reason}`);
+        throw new FoldHalted(`the fold halted at commit ${snapshot.halt.seq}: ${snapshot.halt.reason}`);
     }
     throw new LogUnavailable('the log ended its tail');
   }

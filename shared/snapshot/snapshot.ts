@@ -82,6 +82,11 @@ export class Snapshot {
   get divergedAt(): number | null {
     return this.#row.divergedAt;
   }
+  /** For a state that was folded from the first record by this build: it outweighs what a checkpoint says. */
+  outweighCheckpoint(): void {
+    this.#row = { ...this.#row, divergedAt: null };
+    this.#positions.write(this.#row);
+  }
   get journal(): Journal {
     return this.#journal;
   }

@@ -68,6 +68,17 @@ function* sumOf(
   return { sum, rows, isIndexed };
 }
 
+/** Steps through one table, whose rows must not change meanwhile. Returns its rows and whether they are as they must be. */
+export function* verifyTable(
+  db: Database,
+  table: TableName,
+  rowsPerSlice: number,
+): Generator<void, { readonly rows: number; readonly isWhole: boolean }> {
+  const stored = new PositionStore(db).sums()[table] ?? 0n;
+  const { sum, rows, isIndexed } = yield* sumOf(db, table, rowsPerSlice);
+  return { rows, isWhole: isIndexed && sum === stored };
+}
+
 /** Steps through all tables; each `next()` reads at most `rowsPerSlice` rows. Throws DatabaseCorrupt-like driver errors on damaged pages. */
 export function* verifySteps(db: Database, rowsPerSlice = 1000): Generator<void, Verdict> {
   const positions = new PositionStore(db);

@@ -68,6 +68,7 @@ export class StatusBoard {
 
   state({ report, seenMs }: Seen, head: HeadView): FleetState {
     if ((performance.now() - seenMs) / 1000 > staleSeconds) return 'STALE';
+    if (report.diverged) return 'DIVERGED';
     const digest = this.#digests.get(report.applied);
     if (digest && report.foldVersion === head.foldVersion && digest !== report.digest) return 'DIVERGED';
     return report.applied >= head.seq && !report.halted ? 'SYNCED' : 'LAGGING';

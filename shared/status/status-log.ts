@@ -1,15 +1,89 @@
-/** The status topic: one day is kept, because only the present counts. */
-import type { ControlLog } from '../log/control-log.ts';
+/**
+ * The status topic: one day is kept, because only the present counts. For the same reason a topic that was replaced under
+ * its name is simply opened anew, while whoever asked hears that the log cannot be used at this moment.
+ */
+import {
+  type ControlLog,
+  type LogBatch,
+  LogReplaced,
+  LogTruncated,
+  LogUnavailable,
+  type TailOptions,
+} from '../log/control-log.ts';
 import { openLog } from '../log/open-log.ts';
 
 const keepSeconds = 24 * 3600;
 
 /** Throws what opening a log throws. */
-export function openStatusLog(logUrl: string): Promise<ControlLog> {
+export async function openStatusLog(logUrl: string): Promise<ControlLog> {
   // A report lost with the machine is retold by the process that starts next; no flush holds up a gateway.
-  return openLog(
-    logUrl,
-    { topic: 'headgate.status' },
-    { keepSeconds, allowTrimmed: true, durability: 'normal' },
-  );
+  const options = { keepSeconds, allowTrimmed: true, durability: 'normal' } as const;
+  const open = (mustExist: boolean) =>
+    openLog(logUrl, { topic: 'headgate.status' }, { ...options, mustExist });
+  return new StatusLog(await open(false), () => open(true));
+}
+
+class StatusLog implements ControlLog {
+  readonly #reopen: () => Promise<ControlLog>;
+  #log: ControlLog;
+  #opening: Promise<void> | undefined;
+  #closed = false;
+
+  constructor(log: ControlLog, reopen: () => Promise<ControlLog>) {
+    this.#log = log;
+    this.#reopen = reopen;
+  }
+
+  append(value: Uint8Array): Promise<number> {
+    return this.#withLog((log) => log.append(value));
+  }
+
+  end(): Promise<number> {
+    return this.#withLog((log) => log.end());
+  }
+
+  async *tail(options: TailOptions): AsyncGenerator<LogBatch> {
+    const log = this.#log;
+    try {
+      yield* log.tail(options);
+    } catch (error) {
+      await this.#renew(log, error);
+      // What the reader knows of offsets was of the topic before.
+      throw error instanceof LogReplaced ? new LogTruncated(error.message, { cause: error }) : error;
+    }
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true;
+    await this.#opening;
+    await this.#log.close();
+  }
+
+  async #withLog<Answer>(ask: (log: ControlLog) => Promise<Answer>): Promise<Answer> {
+    const log = this.#log;
+    try {
+      return await ask(log);
+    } catch (error) {
+      await this.#renew(log, error);
+      throw error instanceof LogReplaced ? new LogUnavailable(error.message, { cause: error }) : error;
+    }
+  }
+
+  /** Opens the topic anew where `error` says that another stands there, once for all who were told so. */
+  async #renew(log: ControlLog, error: unknown): Promise<void> {
+    if (!(error instanceof LogReplaced) || this.#closed) return;
+    if (log === this.#log) this.#opening ??= this.#open(log);
+    await this.#opening;
+  }
+
+  async #open(before: ControlLog): Promise<void> {
+    try {
+      this.#log = await this.#reopen();
+      await before.close();
+    } catch {
+      // Not there yet: the next question finds the same fault and tries again.
+    } finally {
+      this.#opening = undefined;
+    }
+  }
 }

@@ -43,17 +43,11 @@ export interface KafkaOptions {
   /** Further words for `StorageTool format`. */
   readonly formatWords?: readonly string[];
   /** Lines of one node's server.properties to add; its ports are known by then. */
-  readonly wire?: (node: number, ports: NodePorts) => readonly string[];
+  readonly wire?: (node: number, clientPort: number) => readonly string[];
   /** How its listener wants to be spoken to. */
   readonly settings?: KafkaSettings;
   /** Where the properties added make its one node listen. */
   readonly listener?: { readonly host: string; readonly port: number };
-}
-
-/** Ports of a node, counted from 1. */
-export interface NodePorts {
-  client(node: number): number;
-  controller(node: number): number;
 }
 
 export interface Kafka {
@@ -120,8 +114,7 @@ async function launch(options: KafkaOptions, flags: readonly string[]): Promise<
         port: port(id),
         controllerPort: controllerPort(id),
       });
-      const wired = wire(id, { client: port, controller: controllerPort });
-      const lines = [...own, `log.dirs=${join(folder, String(id))}`, ...properties, ...wired];
+      const lines = [...own, `log.dirs=${join(folder, String(id))}`, ...properties, ...wire(id, port(id))];
       writeFileSync(file, lines.join('\n'));
     }
     await Promise.all(ids.map((id) => format(join(folder, `${id}.properties`), formatWords)));

@@ -3,7 +3,7 @@
  * apart does to a leader. It goes on answering them as if it led, and the other two choose another leader.
  * Every listener but the plain one stands behind a proxy, which tells nodes apart by the names they give themselves.
  */
-import { freePorts, type Kafka, type NodePorts, startKafka } from './broker.ts';
+import { freePorts, type Kafka, startKafka } from './broker.ts';
 import { startProxy, type TestProxy } from './proxy.ts';
 
 const nodes = [1, 2, 3] as const;
@@ -24,13 +24,13 @@ export async function startSplitKafka(): Promise<SplitKafka> {
   const ports = await freePorts(2 * nodes.length * listeners.length);
   const portOf = (node: number, listener: (typeof listeners)[number], proxied: boolean) =>
     ports[(listeners.indexOf(listener) * 3 + node - 1) * 2 + (proxied ? 1 : 0)]!;
-  const addresses = (node: number, { client }: NodePorts, proxied: boolean) =>
-    [`PLAINTEXT://127.0.0.1:${client(node)}`]
+  const addresses = (node: number, clientPort: number, proxied: boolean) =>
+    [`PLAINTEXT://127.0.0.1:${clientPort}`]
       .concat(listeners.map((name) => `${name}://127.0.0.1:${portOf(node, name, proxied)}`))
       .join(',');
-  const wire = (node: number, at: NodePorts): string[] => [
-    `listeners=${addresses(node, at, false)}`,
-    `advertised.listeners=${addresses(node, at, true)}`,
+  const wire = (node: number, clientPort: number): string[] => [
+    `listeners=${addresses(node, clientPort, false)}`,
+    `advertised.listeners=${addresses(node, clientPort, true)}`,
     'inter.broker.listener.name=INTERNAL',
     `listener.security.protocol.map=PLAINTEXT:PLAINTEXT,${listeners.map((name) => `${name}:PLAINTEXT`).join(',')}`,
     `controller.quorum.voters=${nodes.map((id) => `${id}@127.0.0.1:${portOf(id, 'CONTROLLER', true)}`).join(',')}`,

@@ -34,6 +34,8 @@ export interface TestFleet {
   readonly nodes: Readonly<Record<DemoNodeId, SimNode>>;
   readonly dir: string;
   readonly logUrl: string;
+  /** With which gateway n was started. */
+  gatewaySettings(gateway: number): GatewaySettings;
   /** Port of gateway n on loopback. */
   port(gateway?: number): number;
   /** A new key's id and value. */
@@ -78,6 +80,7 @@ export async function startFleet(options: TestFleetOptions = {}): Promise<TestFl
     nodes,
     dir,
     logUrl,
+    gatewaySettings: (index) => gatewaySettings({ dir, logUrl, index, controlPlane, options }),
     port: (gateway = 0) => Number(new URL(gateways[gateway]?.api ?? '').port),
     key: (organisation, expires = 'never') =>
       admin.call('POST', '/keys', { organisation, name: 'test', expires }),

@@ -1,0 +1,87 @@
+/**
+ * Builds a snapshot anew beside the one in use, from a control plane's or from the log's first record, and puts it in its
+ * place once it holds all that the log holds. Until then the one in use is not touched.
+ */
+import { renameSync, rmSync } from 'node:fs';
+import { type ControlLog, LogUnavailable } from '../../shared/log/control-log.ts';
+import type { Logger } from '../../shared/process/logger.ts';
+import type { Freshness } from '../../shared/snapshot/freshness.ts';
+import { readGenesis, wholeFrom } from '../../shared/snapshot/log-identity.ts';
+import { openOrRebuild, putAside } from '../../shared/snapshot/open-snapshot.ts';
+import { Replicator } from '../../shared/snapshot/replicator.ts';
+import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
+import { fetchSnapshot } from './fetch-snapshot.ts';
+
+export interface RebuildOptions {
+  /** Where the snapshot in use stands. */
+  readonly path: string;
+  readonly log: ControlLog;
+  /** Id of the log that the snapshot in use belongs to. */
+  readonly logId: string | null;
+  readonly controlPlanes: readonly string[];
+  readonly token: string | undefined;
+  readonly mayProve: () => boolean;
+  readonly logger: Logger;
+}
+
+export interface Rebuilt {
+  readonly snapshot: Snapshot;
+  readonly freshness: Freshness;
+}
+
+/** How long folding to the end may take. */
+const catchUpTimeoutMs = 600_000;
+
+/** Rejects where nothing could be built that may be trusted; then it is worth trying again later. */
+export async function rebuildBeside(options: RebuildOptions): Promise<Rebuilt> {
+  const { path, log, controlPlanes, token, logger, mayProve } = options;
+  const beside = `${path}.next`;
+  for (const suffix of ['', '-wal', '-shm']) rmSync(beside + suffix, { force: true });
+  const genesis = await readGenesis(log).catch(unreachableIsNothing);
+  const logId = genesis?.log ?? options.logId ?? undefined;
+  const fetched = await fetchSnapshot({ path: beside, controlPlanes, token, log: logId, logger });
+  const { snapshot } = openOrRebuild(beside, logId);
+  const replicator = new Replicator({ snapshot, log, mayProve });
+  replicator.start();
+  try {
+    // Without the log, a control plane's snapshot is the best there is; the freshness rules decide what it is good for.
+    await replicator.caughtUp(catchUpTimeoutMs).catch((error: unknown) => {
+      if (!fetched || !(error instanceof LogUnavailable)) throw error;
+    });
+    if (snapshot.seq < Math.max(wholeFrom(genesis), 1))
+      throw new Error(`the log does not hold a whole state yet (position ${snapshot.seq})`);
+    if (snapshot.divergedAt !== null) outweigh(snapshot, fetched, logger);
+    return { snapshot, freshness: replicator.freshness };
+  } catch (error) {
+    await replicator.stop();
+    snapshot.close();
+    throw error;
+  } finally {
+    await replicator.stop();
+  }
+}
+
+function unreachableIsNothing(error: unknown): null {
+  if (error instanceof LogUnavailable) return null;
+  throw error;
+}
+
+/** A state that this build folded from the first record outweighs a checkpoint; one that was fetched does not. */
+function outweigh(snapshot: Snapshot, fetched: boolean, logger: Logger): void {
+  if (fetched) throw new Error(`the snapshot differs from the checkpoint at ${snapshot.divergedAt}`);
+  logger.error(
+    { checkpoint: snapshot.divergedAt },
+    'a checkpoint differs from a replay of the log; its writer is wrong, or of another build',
+  );
+  snapshot.outweighCheckpoint();
+}
+
+/**
+ * Puts the new snapshot where the old one stands, which is kept aside. Both must be closed. In one turn: nothing reads
+ * meanwhile.
+ */
+export function swapIn(path: string, logId: string | undefined): Snapshot {
+  putAside(path);
+  renameSync(`${path}.next`, path);
+  return openOrRebuild(path, logId).snapshot;
+}
