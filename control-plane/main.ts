@@ -7,7 +7,7 @@ import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { Gauge } from 'prom-client';
 import type { Commit } from '../schemas/commit.ts';
-import { type ControlLog, LogReplaced, LogTruncated } from '../shared/log/control-log.ts';
+import type { ControlLog } from '../shared/log/control-log.ts';
 import { openLog } from '../shared/log/open-log.ts';
 import { loadSigner, type Signer } from '../shared/log/signing.ts';
 import { verifyContinuously } from '../shared/process/background-verify.ts';
@@ -18,8 +18,6 @@ import { type Check, startHealthServer } from '../shared/process/health-server.t
 import { listenError, urlOf } from '../shared/process/listener.ts';
 import type { Logger } from '../shared/process/logger.ts';
 import { foldVersion } from '../shared/snapshot/fold.ts';
-import { checkIdentity, readLogId } from '../shared/snapshot/log-identity.ts';
-import { openOrRebuild } from '../shared/snapshot/open-snapshot.ts';
 import { Replicator } from '../shared/snapshot/replicator.ts';
 import type { Snapshot } from '../shared/snapshot/snapshot.ts';
 import { StatusBoard } from '../shared/status/status-board.ts';
@@ -31,6 +29,7 @@ import type { AgentSessions } from './nodes/agent-sessions.ts';
 import { startNodeWatch } from './nodes/node-watch.ts';
 import { createAdminApp } from './server/app.ts';
 import type { AdminContext } from './server/context.ts';
+import { openState } from './state/open-state.ts';
 import { PastStates } from './state/past.ts';
 
 export interface ControlPlaneSettings {
@@ -69,7 +68,7 @@ export async function startControlPlane(settings: ControlPlaneSettings): Promise
     const signer = settings.signingKeyFile === undefined ? undefined : loadSigner(settings.signingKeyFile);
     const log = await openLog(settings.logUrl, { topic: 'headgate.control' });
     closers.add(() => log.close());
-    const state = await openState(settings, log, signer);
+    const state = await startState(settings, log, signer);
     closers.add(() => state.snapshot.close());
     closers.add(() => state.replicator.stop());
     const addresses = await serve(settings, log, state, closers);
@@ -88,16 +87,13 @@ interface State {
   readonly listeners: Set<(commits: readonly Commit[]) => void>;
 }
 
-async function openState(
+async function startState(
   settings: ControlPlaneSettings,
   log: ControlLog,
   signer: Signer | undefined,
 ): Promise<State> {
   const { logger } = settings;
-  const opened = openOrRebuild(join(settings.dataDir, 'state.db'), (await readLogId(log)) ?? undefined);
-  if (opened.rebuiltBecause !== undefined)
-    logger.warn({ because: opened.rebuiltBecause }, 'state.db was put aside and is rebuilt from the log');
-  const { snapshot } = opened;
+  const { snapshot, checkWhole } = await openState(join(settings.dataDir, 'state.db'), log, logger);
   const listeners: State['listeners'] = new Set();
   const replicator = new Replicator({
     snapshot,
@@ -109,10 +105,10 @@ async function openState(
     onReach: (reachable, error) => logger.warn({ reachable, reason: error?.message }, 'control log'),
   });
   try {
-    await checkIdentity(log, snapshot).catch(withNextStep);
     replicator.start();
     await createLog({ snapshot, replicator, log, signer }, `log-${randomUUID()}`, settings.name);
     await replicator.caughtUp(startTimeoutMs);
+    checkWhole();
     const { signers } = snapshot.head;
     if (signers.length > 0 && !(signer && signers.includes(signer.publicKey)))
       throw new Error('this log is signed, and HEADGATE_SIGNING_KEY names no key of one of its signers');
@@ -122,13 +118,6 @@ async function openState(
     snapshot.close();
     throw error;
   }
-}
-
-/** A log that lost commits is for a person to mend. */
-function withNextStep(error: unknown): never {
-  if (!(error instanceof LogTruncated || error instanceof LogReplaced)) throw error;
-  const next = 'put the log back from its last copy, see docs/operate.md';
-  throw new Error(`${error.message}; ${next}`, { cause: error });
 }
 
 async function serve(
