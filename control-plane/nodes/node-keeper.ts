@@ -2,6 +2,7 @@
  * Looks after the nodes that have no agent: each is owned by one replica, which probes it every two seconds.
  * Three misses are a down. A node whose owner has been silent for five seconds is claimed by whoever notices first.
  */
+import { setMaxListeners } from 'node:events';
 import type { Dialect } from '../../schemas/names.ts';
 import { type Probed, probe } from '../../shared/dialect/probe.ts';
 import type { Logger } from '../../shared/process/logger.ts';
@@ -30,6 +31,8 @@ export class NodeKeeper {
 
   constructor(options: KeeperOptions) {
     this.#options = options;
+    // Every node waits on it; ten are no sign of a leak.
+    setMaxListeners(0, this.#stop.signal);
   }
 
   start(): void {
