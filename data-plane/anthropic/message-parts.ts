@@ -73,6 +73,12 @@ export function stopOf(
     : { stop_reason: 'stop_sequence', stop_sequence: sequence };
 }
 
+export interface MessageParts {
+  readonly content?: readonly object[];
+  readonly stop?: Stop;
+  readonly usage?: Usage | undefined;
+}
+
 const nothingUsed: Usage = { promptTokens: 0, completionTokens: 0 };
 
 /** Usage as the end of a stream shows it. The prompt is told in two parts, which together are what is recorded. */
@@ -88,23 +94,23 @@ export function deltaUsage({ promptTokens, completionTokens, cachedTokens, reaso
   };
 }
 
-/** A message. Without an end it is the beginning of a stream: empty, and nothing used yet. */
+/** A message. Without a stop it is the beginning of a stream: empty, with what is known then of its usage. */
 export function messageBody(
   { id, model }: MessagesContext,
-  end?: { readonly content: readonly object[]; readonly stop: Stop; readonly usage: Usage },
+  { content = [], stop, usage = nothingUsed }: MessageParts,
 ): object {
   return {
     id,
     type: 'message',
     role: 'assistant',
     model,
-    content: end?.content ?? [],
-    ...(end?.stop ?? { stop_reason: null, stop_sequence: null }),
+    content,
+    ...(stop ?? { stop_reason: null, stop_sequence: null }),
     stop_details: null,
     container: null,
     diagnostics: null,
     usage: {
-      ...deltaUsage(end?.usage ?? nothingUsed),
+      ...deltaUsage(usage),
       cache_creation: null,
       inference_geo: null,
       service_tier: null,

@@ -1,5 +1,6 @@
 /**
- * A node's stream as the events of a message of ours: one id, the model as asked, usage once, at the end.
+ * A node's stream as the events of a message of ours: one id, the model as asked, usage at the end. The beginning tells
+ * the tokens of the prompt where the node does.
  * An early end adds nothing: no stop reason, no usage, no error event, no `message_stop` (Events). The caller
  * destroys the connection then.
  */
@@ -54,7 +55,11 @@ export class MessagesStream {
       const frames = this.#blocks.take();
       if (deltas.length > 0 && !this.#hasStarted) {
         this.#hasStarted = true;
-        frames.unshift(eventFrame('message_start', { message: messageBody(this.#context) }));
+        frames.unshift(
+          eventFrame('message_start', {
+            message: messageBody(this.#context, { usage: this.#node.toldUsage }),
+          }),
+        );
       }
       if (this.#node.state === 'completed') frames.push(...this.#end());
       return frames;

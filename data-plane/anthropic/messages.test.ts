@@ -163,6 +163,22 @@ test('a stream has the same message, its usage told once, at the end', () => {
   ]);
 });
 
+test('where the node counts the prompt at once, the beginning tells it; what the end tells is the truth', () => {
+  const first = { ...chunk({ role: 'assistant' }), usage: { prompt_tokens: 9, completion_tokens: 0 } };
+  const running = { ...chunk({ content: 'a' }, 'stop'), usage: { prompt_tokens: 9, completion_tokens: 1 } };
+  const details = { prompt_tokens_details: { cached_tokens: 8 } };
+  const last = { choices: [], usage: { prompt_tokens: 9, completion_tokens: 2, ...details } };
+  const { wire, stream } = runEvents([first, running, last, '[DONE]']);
+  const read = readMessageEvents(wire);
+  expect(read.start).toMatchObject({
+    usage: { input_tokens: 9, cache_read_input_tokens: 0, output_tokens: 0 },
+  });
+  expect(read.end).toMatchObject({
+    usage: { input_tokens: 1, cache_read_input_tokens: 8, output_tokens: 2 },
+  });
+  expect(stream.usage).toMatchObject({ promptTokens: 9, completionTokens: 2 });
+});
+
 const calls = [{ id: 'a', function: { name: 'f', arguments: '{}' } }];
 
 test.each([

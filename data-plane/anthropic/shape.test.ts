@@ -72,9 +72,17 @@ test('what a node is sent has the served name, a limit, and nothing else of the 
     max_tokens: 50,
     max_completion_tokens: 50,
     stream: true,
-    stream_options: { include_usage: true },
+    stream_options: { include_usage: true, continuous_usage_stats: true },
   });
 });
+
+test.each(['sglang', 'llamacpp', 'ollama'] as const)(
+  'an engine that does not count the prompt at once is not asked to: %s',
+  (dialect) => {
+    expect(nodeBody({ stream: true }, dialect)).toMatchObject({ stream_options: { include_usage: true } });
+    expect(JSON.stringify(nodeBody({ stream: true }, dialect))).not.toContain('continuous');
+  },
+);
 
 const named = { type: 'function', function: { name: 'get_time' } };
 const functionTool = {

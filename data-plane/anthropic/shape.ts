@@ -133,6 +133,7 @@ function chatOf(prompt: PromptFields, sampling: Sampling): ChatRequest {
     model: prompt.model,
     stream: sampling.stream === true,
     includeUsage: false,
+    ...(sampling.stream === true ? { usageAtStart: true as const } : {}),
     ...(maxTokens === undefined ? {} : { maxTokens }),
     choices: 1,
     needs: Object.keys(needPaths) as ChatNeed[],

@@ -47,7 +47,7 @@ function chatBody(request: ChatRequest, table: DialectTable, target: NodeTarget)
     max_tokens: maxTokens,
     ...(table.takesMaxCompletionTokens ? { max_completion_tokens: maxTokens } : {}),
     stream: request.stream,
-    ...(request.stream ? { stream_options: { include_usage: true } } : {}),
+    ...(request.stream ? { stream_options: streamOptions(request, table) } : {}),
     ...(request.choices > 1 ? { n: request.choices } : {}),
     ...(tools === undefined ? {} : toolFields(tools, tool_choice, table)),
     ...(table.takesSingleToolCall && request.needs.includes('single_tool_call')
@@ -56,6 +56,11 @@ function chatBody(request: ChatRequest, table: DialectTable, target: NodeTarget)
     ...(request.needs.includes('prefill') ? table.prefill : {}),
     ...engineFields(request, table),
   };
+}
+
+function streamOptions({ usageAtStart }: ChatRequest, table: DialectTable): NodeBody {
+  const atStart = usageAtStart === true && table.tellsUsageAtStart;
+  return { include_usage: true, ...(atStart ? { continuous_usage_stats: true } : {}) };
 }
 
 type Path = readonly PropertyKey[];

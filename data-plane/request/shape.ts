@@ -68,6 +68,8 @@ export interface ChatRequest extends PromptSize {
   /** Where the caller's own body, if it is of another shape, has what a need stands for. */
   readonly needPaths?: Readonly<Partial<Record<ChatNeed, readonly PropertyKey[]>>>;
   readonly body: ChatBody;
+  /** The answer begins with the tokens of the prompt, where the engine can tell them then. */
+  readonly usageAtStart?: true;
   /** Settings that this shape does not know, but some engines do. */
   readonly topK?: number;
   readonly thinkingBudgetTokens?: number;

@@ -62,6 +62,11 @@ export class NodeStream {
     return this.#failure;
   }
 
+  /** What the node has told so far; undefined where it told nothing. */
+  get toldUsage(): Usage | undefined {
+    return this.#usage;
+  }
+
   /** The last usage that the node told, or an estimate from what has come so far. */
   get usage(): Usage {
     return this.#usage ?? estimateUsage(this.#context.promptTextBytes, this.#completionBytes);

@@ -30,6 +30,7 @@ export const llamacpp: DialectTable = {
   takesTopK: true,
   takesLogitBias: true,
   takesManyChoices: false,
+  tellsUsageAtStart: false,
   refusesUnseenImages: true,
   toolChoices: ['none', 'auto', 'required'],
   namedTool: 'as-required',

@@ -18,6 +18,7 @@ export const ollama: DialectTable = {
   takesTopK: false,
   takesLogitBias: false,
   takesManyChoices: false,
+  tellsUsageAtStart: false,
   refusesUnseenImages: false,
   toolChoices: ['auto'],
   namedTool: 'refused',
