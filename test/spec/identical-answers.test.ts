@@ -64,7 +64,9 @@ async function ask(parts: RequestParts): Promise<string> {
 
 const chatPath = '/v1/chat/completions';
 const small = JSON.stringify(chatBody('echo-small'));
-const paths = [chatPath, '/v1/models', '/v1/models/echo-small', '/v1/messages', '/unknown?x=1', '/'];
+const messagesPath = '/v1/messages';
+const countPath = '/v1/messages/count_tokens';
+const paths = [chatPath, '/v1/models', '/v1/models/echo-small', messagesPath, countPath, '/unknown?x=1', '/'];
 
 test.each(['GET', 'POST', 'OPTIONS', 'HEAD', 'DELETE'])(
   'Errors 1, Authentication 8, Endpoints rule 4: 401 of %s has one form, whatever fails on whatever host',
@@ -119,17 +121,66 @@ test.each([
   },
 );
 
-test("Authentication 2, Errors 1: another organisation's x-api-key is not told whether a stack is switched or exists", async () => {
-  await fleet.admin.call('PUT', `/stacks/${stacks.idle}/surface`, { surface: 'anthropic' });
-  await fleet.settle();
-  const answers = new Set<string>();
-  for (const host of stackHosts)
-    for (const headers of [{ 'x-api-key': birch }, { 'x-api-key': 'hg_nonsense' }, {}] as const)
-      answers.add(await ask({ method: 'POST', path: '/v1/messages', host, headers, body: '{}' }));
-  // The heron is birch's own, but speaks the OpenAI-style API.
-  await fleet.admin.call('PUT', `/stacks/${stacks.idle}/surface`, { surface: 'openai' });
-  await fleet.settle();
-  expect([...answers]).toHaveLength(1);
+/** Stacks of three owners speak the Anthropic-style API while `act` runs: an own one, two foreign ones. */
+async function whileSwitched<T>(act: () => Promise<T>): Promise<T> {
+  const set = async (surface: string): Promise<void> => {
+    for (const stack of [stacks.idle, stacks.heron, stacks.moth])
+      await fleet.admin.call('PUT', `/stacks/${stack}/surface`, { surface });
+    await fleet.settle();
+  };
+  await set('anthropic');
+  try {
+    return await act();
+  } finally {
+    await set('openai');
+  }
+}
+
+const everyPath = [...paths, '/v1/embeddings', '/v1/messages/batches', '/v1/messages?beta=true'];
+
+test.each(['GET', 'POST'])(
+  'Authentication 2, Errors 1: 401 of %s by x-api-key has one form on an unswitched, a switched, a foreign and a missing stack',
+  async (method) => {
+    await whileSwitched(async () => {
+      for (const path of everyPath) {
+        const answers = new Map<string, string>();
+        const note = async (why: string, host: string, headers: Record<string, string>): Promise<void> => {
+          const parts = { method, path, host, headers, ...(method === 'POST' && { body: small }) };
+          answers.set(await ask(parts), `${method} ${path} with ${why} at ${host}`);
+        };
+        const hosts = [...stackHosts, stackHost('moth')];
+        for (const host of hosts) {
+          await note('nothing', host, {});
+          for (const [why, key] of Object.entries(badKeys))
+            if (key !== undefined) await note(`a key ${why}`, host, { 'x-api-key': key });
+          await note('a bad key beside a bad bearer', host, { 'x-api-key': 'a', Authorization: 'Bearer b' });
+          // Valid keys, but the stack is not their owner's, or not switched.
+          if (host !== stackHost('idle')) await note('a key of acme', host, { 'x-api-key': acme });
+          if (host !== stackHost('heron')) await note('a key of birch', host, { 'x-api-key': birch });
+        }
+        expect([...answers.values()], 'distinct answers').toHaveLength(1);
+        expect([...answers.keys()][0]).toMatch(/^HTTP\/1\.1 401 Unauthorized\r\n/);
+      }
+    });
+  },
+);
+
+test('Authentication 2: beside a bearer that counts, an x-api-key that does not count changes nothing', async () => {
+  await whileSwitched(async () => {
+    for (const path of [messagesPath, countPath, chatPath, '/v1/models'])
+      for (const host of [stackHost('heron'), stackHost('missing'), stackHost('otter')]) {
+        const method = path === '/v1/models' ? 'GET' : 'POST';
+        const answers = new Set<string>();
+        // That of birch counts on its own stack, where two different keys are none.
+        const others = host === stackHost('heron') ? [] : [birch];
+        for (const key of [undefined, acme, 'hg_nonsense', ...others]) {
+          const headers = { Authorization: `Bearer ${acme}`, ...(key !== undefined && { 'x-api-key': key }) };
+          answers.add(await ask({ method, path, host, headers, body: small }));
+        }
+        expect(answers.size, `${path} at ${host}`).toBe(1);
+        expect([...answers][0]).not.toMatch(/^HTTP\/1\.1 401/);
+      }
+  });
 });
 
 /** The answers of acme's request at three hosts that do not serve it, which must be one. */
@@ -243,10 +294,47 @@ test('Errors 6: the listing of a foreign stack is that of a missing one', async 
     expect(await oneAnswer({ path }, hosts)).toContain('"type":"TargetNotServingError"');
 });
 
-test('Errors 6: the Anthropic-style paths tell nothing of a foreign stack', async () => {
+const message = (more: object = {}) => ({ ...chatBody('echo-small'), max_tokens: 5, ...more });
+const older = { 'anthropic-version': '2023-06-01' };
+const foreignRequests: readonly (readonly [string, Omit<RequestParts, 'host'>, string])[] = [
+  ['a message', post(messagesPath, message()), 'TargetNotServingError'],
+  ['a streamed message', post(messagesPath, message({ stream: true })), 'TargetNotServingError'],
+  ['a message of Claude Code', post(`${messagesPath}?beta=true`, message()), 'TargetNotServingError'],
+  ['a message by its version', { ...post(messagesPath, message()), headers: older }, 'TargetNotServingError'],
+  ['an unknown model', post(messagesPath, message({ model: 'no-such-model' })), 'TargetNotServingError'],
+  ['a count', post(countPath, chatBody('echo-small')), 'TargetNotServingError'],
+  ['a chat completion', post(chatPath, chatBody('echo-small')), 'TargetNotServingError'],
+  ['embeddings', post('/v1/embeddings', { model: 'echo-embed', input: 'a' }), 'TargetNotServingError'],
+  ['the listing', { path: '/v1/models' }, 'TargetNotServingError'],
+  ['one model of the listing', { path: '/v1/models/echo-small' }, 'TargetNotServingError'],
+  ['too much context', post(messagesPath, message({ max_tokens: 3000 })), 'ContextWindowExceededError'],
+  ['an unknown field', post(messagesPath, message({ nonsense: 1 })), 'UnsupportedShapeError'],
+  ['a field of the other shape', post(messagesPath, message({ n: 1 })), 'UnsupportedShapeError'],
+  ['a message without a limit', post(messagesPath, chatBody('echo-small')), 'UnsupportedShapeError'],
+  ['broken JSON', post(messagesPath, '{"model":'), 'UnsupportedShapeError'],
+  ['a broken count', post(countPath, '[]'), 'UnsupportedShapeError'],
+  [
+    'an unknown version',
+    { ...post(messagesPath, message()), headers: { 'anthropic-version': '1999-01-01' } },
+    'UnsupportedShapeError',
+  ],
+  ['another path below messages', post('/v1/messages/batches', message()), 'NotFoundError'],
+  ['another method', { path: messagesPath }, 'NotFoundError'],
+  ['the root, as Claude Code looks at it', { method: 'HEAD', path: '/' }, ''],
+];
+
+test('Errors 6: whatever is asked has the same bytes on a foreign and a missing stack, whatever its surface', async () => {
   const hosts = [stackHost('heron'), stackHost('moth'), stackHost('missing')];
-  const body = { ...chatBody('echo-small'), max_tokens: 5 };
-  for (const path of ['/v1/messages', '/v1/messages/count_tokens']) await oneAnswer(post(path, body), hosts);
+  const answers = async (): Promise<Map<string, string>> => {
+    const found = new Map<string, string>();
+    for (const [what, parts] of foreignRequests) found.set(what, await oneAnswer(parts, hosts));
+    return found;
+  };
+  const unswitched = await answers();
+  expect(await whileSwitched(answers)).toEqual(unswitched);
+  for (const [what, , type] of foreignRequests) {
+    if (type !== '') expect(unswitched.get(what), what).toContain(`"type":"${type}"`);
+  }
 });
 
 test('Errors 6: on the Anthropic-style paths an own stack not serving, a foreign and a missing one are alike', async () => {
@@ -254,10 +342,10 @@ test('Errors 6: on the Anthropic-style paths an own stack not serving, a foreign
   await fleet.settle();
   const body = { ...chatBody('echo-small'), max_tokens: 5 };
   const answers = [
-    await oneAnswer(post('/v1/messages', body)),
-    await oneAnswer(post('/v1/messages', { ...body, stream: true })),
-    await oneAnswer(post('/v1/messages', { ...body, max_tokens: 3000 })),
-    await oneAnswer(post('/v1/messages/count_tokens', chatBody('echo-small'))),
+    await oneAnswer(post(messagesPath, body)),
+    await oneAnswer(post(messagesPath, { ...body, stream: true })),
+    await oneAnswer(post(messagesPath, { ...body, max_tokens: 3000 })),
+    await oneAnswer(post(countPath, chatBody('echo-small'))),
   ];
   await fleet.admin.call('PUT', `/stacks/${stacks.idle}/surface`, { surface: 'openai' });
   await fleet.settle();
