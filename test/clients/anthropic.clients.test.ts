@@ -1,98 +1,107 @@
 /**
- * The official Anthropic library, before and after its first major version, with its defaults, against a stack that is
- * switched to that surface. It comes from the folder that `node test/clients/install.mjs` fills.
+ * The official Anthropic library for Node, before and after its first major version, with its defaults, against stacks that
+ * are switched to its API. It comes from the folder that `node test/clients/install.mjs` fills.
  */
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { cachedModule } from './cache.ts';
-import { failureOf, toolResult, weather } from './client.ts';
-import { type ClientFleet, startClientFleet } from './client-fleet.ts';
+import { beforeAll, describe, expect, test } from 'vitest';
+import { type AnthropicClient, anthropicClient } from './anthropic-driver.ts';
+import { failing, type Manners, proveMessagesClient, toStack, useMessagesFleet } from './messages-claims.ts';
 
-let at: ClientFleet;
-beforeAll(async () => {
-  at = await startClientFleet();
-});
-afterAll(() => at.close());
-beforeEach(() => at.reset());
+const at = useMessagesFleet();
+
+const older: Manners = {
+  keyIn: 'x-api-key',
+  version: '2023-06-01',
+  errors: {
+    Unauthorized: 'AuthenticationError',
+    UnsupportedShapeError: 'BadRequestError',
+    ModelNotInPlanError: 'PermissionDeniedError',
+    TargetNotServingError: 'NotFoundError',
+    InferenceUpsellError: 'ConflictError',
+    ContextWindowExceededError: 'APIError',
+    InternalError: 'InternalServerError',
+    InferenceUnavailableError: 'InternalServerError',
+    'early end': 'AnthropicError',
+  },
+  backoffMs: 350,
+};
+const newer: Manners = {
+  ...older,
+  keyIn: 'authorization',
+  version: '2026-10-21',
+  errors: {
+    ...older.errors,
+    ContextWindowExceededError: 'ContentTooLargeError',
+    InferenceUnavailableError: 'ServiceUnavailableError',
+  },
+};
 
 const versions = [
-  { version: '0', byHeader: 'x-api-key', foreign: ['AuthenticationError', 401, 'Unauthorized'] },
-  { version: '1', byHeader: 'Authorization', foreign: ['NotFoundError', 404, 'TargetNotServingError'] },
-];
+  { version: '0', manners: older },
+  { version: '1', manners: newer },
+] as const;
 
-describe.each(versions)('@anthropic-ai/sdk $version, its key in $byHeader', ({ version, foreign }) => {
-  const model = 'echo-large';
-  const open = async (apiKey: string) => {
-    const { default: Anthropic } = await import(cachedModule(`anthropic${version}`, 'index.mjs'));
-    return new Anthropic({ baseURL: at.switched.url.replace(/\/v1$/, ''), apiKey });
-  };
-  const bodyOf = (text: string) => ({ model, max_tokens: 100, messages: [{ role: 'user', content: text }] });
+for (const { version, manners } of versions)
+  proveMessagesClient(`@anthropic-ai/sdk ${version}`, manners, () => anthropicClient(version));
 
-  test('a message, a stream and the listing', async () => {
-    const client = await open(at.acme);
-    const answer = await client.messages.create(bodyOf('good morning'));
-    expect(answer.content[0].text).toMatch(/^echo: good morning/);
-    const streamed = await client.messages.stream(bodyOf('say 20 words')).finalMessage();
-    expect(streamed.content[0].text).toMatch(/^(\S+ ){19}\S+$/);
-    expect(streamed.stop_reason).toBe('end_turn');
-    const ids = [];
-    for await (const { id } of client.models.list()) ids.push(id);
-    expect(ids).toEqual([model]);
-    expect(at.switched.sightings).toHaveLength(3);
+describe.each(versions)('@anthropic-ai/sdk $version, its keys', ({ version }) => {
+  let client: AnthropicClient;
+  beforeAll(async () => {
+    client = await anthropicClient(version);
+  });
+  const bearer = (key: string) => ({ apiKey: null, authToken: key });
+  const header = (key: string) => ({ headers: { 'x-api-key': key } });
+
+  test('Authentication 2: the key is taken from either header, and from both where they agree', async () => {
+    const { acme } = at().keys;
+    const ask = { ...toStack(), text: 'hello' };
+    await client.send(bearer(acme), ask);
+    await client.send(bearer(acme), ask, header(acme));
+    await client.send({ apiKey: 'unused' }, ask, { headers: { 'x-api-key': acme, authorization: null } });
+    expect(at().wires.acme.sightings).toHaveLength(3);
+    const { sightings } = at().wires.acme;
+    expect(
+      sightings.map(({ head }) => [/^x-api-key: /im.test(head), /^authorization: /im.test(head)]),
+    ).toEqual([
+      [false, true],
+      [true, true],
+      [true, false],
+    ]);
   });
 
-  test('a tool is called, and its result read', async () => {
-    const client = await open(at.acme);
-    const { name, description, parameters } = weather;
-    const body = {
-      ...bodyOf('call weather in Paris'),
-      tools: [{ name, description, input_schema: parameters }],
-    };
-    const { content } = await client.messages.create(body);
-    const call = content.find(({ type }: { type: string }) => type === 'tool_use');
-    expect(call.input).toEqual({ city: 'text' });
-    const result = { type: 'tool_result', tool_use_id: call.id, content: toolResult };
-    const again = await client.messages.create({
-      ...body,
-      messages: [...body.messages, { role: 'assistant', content }, { role: 'user', content: [result] }],
-    });
-    expect(again.content[0].text).toContain(toolResult);
-  });
-
-  test.each([
-    {
-      type: 'Unauthorized',
-      status: 401,
+  test('Authentication 2: two keys that differ are none, though both are valid', async () => {
+    const { acme } = at().keys;
+    const other = (await at().fleet.key('acme')).value;
+    await at().fleet.settle();
+    const sent = client.send(bearer(acme), { ...toStack(), text: 'hello' }, header(other));
+    expect(await failing(client, sent)).toEqual({
       name: 'AuthenticationError',
-      as: () => at.traps.Unauthorized.key,
-      more: {},
-    },
-    {
-      type: 'TargetNotServingError',
-      status: 404,
-      name: 'NotFoundError',
-      as: () => at.acme,
-      more: { model: 'echo-small' },
-    },
-    {
-      type: 'UnsupportedShapeError',
-      status: 400,
-      name: 'BadRequestError',
-      as: () => at.acme,
-      more: { no_such_field: 1 },
-    },
-  ])('Errors: $type is $name, after one request', async ({ type, status, name, as, more }) => {
-    const client = await open(as());
-    const thrown = await client.messages
-      .create({ ...bodyOf('hello'), ...more })
-      .catch((error: unknown) => error);
-    expect(failureOf(thrown)).toEqual({ name, status, type });
-    expect(at.switched.sightings).toHaveLength(1);
+      status: 401,
+      type: 'Unauthorized',
+    });
+    expect(at().wires.acme.sightings).toHaveLength(1);
   });
 
   test('Authentication 2: on a stack of somebody else a key counts only as a bearer', async () => {
-    const client = await open(at.pooled);
-    const thrown = await client.messages.create(bodyOf('hello')).catch((error: unknown) => error);
-    const { name, status, type } = failureOf(thrown);
-    expect([name, status, type]).toEqual(foreign);
+    const { lone } = at().keys;
+    const ask = { ...toStack(), key: lone, text: 'hello' };
+    const byHeader = client.send({ apiKey: 'unused' }, ask, {
+      headers: { 'x-api-key': lone, authorization: null },
+    });
+    expect(await failing(client, byHeader)).toMatchObject({ status: 401, type: 'Unauthorized' });
+    const byBearer = client.send(bearer(lone), ask);
+    expect(await failing(client, byBearer)).toMatchObject({ status: 404, type: 'TargetNotServingError' });
   });
+});
+
+test('Errors 2: the tool runner that keeps its conversation in a thread is told how to do without', async () => {
+  const client = await anthropicClient('1');
+  const asked = client.converseByThread({
+    ...toStack(),
+    text: 'call weather with {"city":"Oslo"}',
+    tools: 'auto',
+  });
+  const error = await Promise.resolve(asked).catch((thrown: unknown) => thrown);
+  expect(client.failure(error)).toMatchObject({ name: 'BadRequestError', type: 'UnsupportedShapeError' });
+  expect((error as Error).message).toContain('set `thread: false` in the tool runner');
+  expect(at().wires.acme.sightings).toHaveLength(1);
 });

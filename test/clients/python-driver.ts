@@ -15,8 +15,8 @@ class PythonFailure extends Error {
   override readonly name = 'PythonFailure';
   readonly failure: Failure;
 
-  constructor(failure: Failure) {
-    super(failure.name);
+  constructor({ message, ...failure }: Failure & { readonly message: string }) {
+    super(message);
     this.failure = failure;
   }
 }
@@ -34,10 +34,32 @@ export interface PythonClient extends Client {
   stop(): Promise<void>;
 }
 
-type Reply = { readonly value: unknown } | { readonly failure: Failure };
+type Reply = { readonly value: unknown } | { readonly failure: Failure & { readonly message: string } };
+
+/** A Python library in a process of its own. */
+export interface PythonProcess {
+  /** Calls the function `what` of the module; rejects with what the library threw. */
+  order<T>(what: string, parts: object): Promise<T>;
+  failure(error: unknown): Failure;
+  stop(): Promise<void>;
+}
+
+export async function pythonClient({ module, python, has }: PythonLibrary): Promise<PythonClient> {
+  const { order, failure, stop } = await pythonProcess(module, python);
+  return {
+    name: module,
+    chat: (ask) => order<string>('chat', ask),
+    stream: (ask) => order<string>('stream', ask),
+    tools: (ask) => order<ToolTurn>('tools', { ...ask, tool: weather, toolResult }),
+    ...(has.includes('embed') && { embed: (ask, texts) => order<number[][]>('embed', { ...ask, texts }) }),
+    ...(has.includes('models') && { models: (target) => order<string[]>('models', target) }),
+    failure,
+    stop,
+  };
+}
 
 /** Rejects where the process ends before it is ready: a package is missing. */
-export async function pythonClient({ module, python, has }: PythonLibrary): Promise<PythonClient> {
+export async function pythonProcess(module: string, python: string): Promise<PythonProcess> {
   const child = spawn(python, ['-B', script, module], { stdio: ['pipe', 'pipe', 'inherit'] });
   const ended = once(child, 'close');
   const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
@@ -47,19 +69,13 @@ export async function pythonClient({ module, python, has }: PythonLibrary): Prom
     return JSON.parse(value) as Reply;
   };
   await read();
-  const order = async <T>(what: string, parts: object): Promise<T> => {
-    child.stdin.write(`${JSON.stringify({ do: what, ...parts })}\n`);
-    const reply = await read();
-    if ('failure' in reply) throw new PythonFailure(reply.failure);
-    return reply.value as T;
-  };
   return {
-    name: module,
-    chat: (ask) => order<string>('chat', ask),
-    stream: (ask) => order<string>('stream', ask),
-    tools: (ask) => order<ToolTurn>('tools', { ...ask, tool: weather, toolResult }),
-    ...(has.includes('embed') && { embed: (ask, texts) => order<number[][]>('embed', { ...ask, texts }) }),
-    ...(has.includes('models') && { models: (target) => order<string[]>('models', target) }),
+    order: async <T>(what: string, parts: object): Promise<T> => {
+      child.stdin.write(`${JSON.stringify({ do: what, ...parts })}\n`);
+      const reply = await read();
+      if ('failure' in reply) throw new PythonFailure(reply.failure);
+      return reply.value as T;
+    },
     failure: (error) => {
       if (!(error instanceof PythonFailure)) throw error;
       const { name, status, type } = error.failure;

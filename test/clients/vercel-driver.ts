@@ -2,7 +2,7 @@
  * The AI SDK of Vercel with one of its two providers for this surface: openai-compatible, or `chat` of the OpenAI provider
  * (whose default model speaks another surface).
  */
-import { type Client, toolResult, weather } from './client.ts';
+import { type Client, type Failure, toolResult, weather } from './client.ts';
 import type { Target } from './client-fleet.ts';
 
 export interface VercelPackages {
@@ -68,10 +68,13 @@ export async function vercelClient(name: string, { ai, provider, kind }: VercelP
       const embedding = (one.embeddingModel ?? one.textEmbeddingModel).call(one, model);
       return (await sdk.embedMany({ model: embedding, values: texts })).embeddings;
     },
-    failure: (thrown) => {
-      const error = (thrown as CallError).lastError ?? (thrown as CallError);
-      const body = error.responseBody === undefined ? undefined : JSON.parse(error.responseBody);
-      return { name: error.name, status: error.statusCode, type: body?.error?.type };
-    },
+    failure: vercelFailure,
   };
+}
+
+/** What its errors say; of one that gave up repeating, what the last try met. */
+export function vercelFailure(thrown: unknown): Failure {
+  const error = (thrown as CallError).lastError ?? (thrown as CallError);
+  const body = error.responseBody === undefined ? undefined : JSON.parse(error.responseBody);
+  return { name: error.name, status: error.statusCode, type: body?.error?.type };
 }

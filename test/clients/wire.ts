@@ -8,6 +8,8 @@ import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 export interface Sighting {
   readonly method: string;
   readonly path: string;
+  /** Header lines as they came. */
+  readonly head: string;
   /** Monotonic, ms. */
   readonly atMs: number;
 }
@@ -24,14 +26,17 @@ export interface Wire {
 }
 
 // On a kept connection it follows the last body without a line break.
-const requestLine = /(GET|POST|HEAD|PUT|DELETE|OPTIONS|PATCH) (\S+) HTTP\/1\.[01]\r\n/g;
+const requestHead = /(GET|POST|HEAD|PUT|DELETE|OPTIONS|PATCH) (\S+) HTTP\/1\.[01]\r\n([\s\S]*?)\r\n\r\n/g;
+
+/** A head may come in pieces, and is no longer than this. */
+const headMax = 16_384;
 
 export async function openWire(port: number): Promise<Wire> {
   let sightings: Sighting[] = [];
   const waiting = new Map<string, () => void>();
   const sockets = new Set<Socket>();
-  const note = (method = '', path = ''): void => {
-    sightings.push({ method, path, atMs: performance.now() });
+  const note = (method = '', path = '', head = ''): void => {
+    sightings.push({ method, path, head, atMs: performance.now() });
   };
   const server = createServer((client) => {
     const gateway = connect(port, '127.0.0.1');
@@ -47,12 +52,11 @@ export async function openWire(port: number): Promise<Wire> {
     client.on('data', (chunk) => {
       const text = rest + chunk.toString('latin1');
       let seen = 0;
-      for (const match of text.matchAll(requestLine)) {
-        note(match[1], match[2]);
+      for (const match of text.matchAll(requestHead)) {
+        note(match[1], match[2], match[3]);
         seen = match.index + match[0].length;
       }
-      // A request line may come in two pieces.
-      rest = text.slice(Math.max(seen, text.length - 200));
+      rest = text.slice(Math.max(seen, text.length - headMax));
     });
   }).listen(0, '127.0.0.1');
   await once(server, 'listening');

@@ -1,7 +1,7 @@
 """
 Makes one Python library do what the tests ask, a line of JSON at a time on standard input, and answers each line by one.
 The library gets address, key, model and messages, and its own defaults for all else. An error is told by its class,
-status and type.
+status, type and text.
 """
 
 import importlib
@@ -16,6 +16,7 @@ def failure_of(error):
         "name": type(error).__name__,
         "status": getattr(error, "status_code", None),
         "type": getattr(error, "type", None) or inner.get("type"),
+        "message": str(error),
     }
 
 

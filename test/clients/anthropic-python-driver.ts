@@ -1,0 +1,30 @@
+/** The official Anthropic library for Python: bodies are made here, answers read here. */
+import { toolResult } from './client.ts';
+import { type Ask, bodyOf, type Message, type MessagesClient, saidBy } from './messages-client.ts';
+import { type PythonProcess, pythonProcess } from './python-driver.ts';
+
+export interface AnthropicPython extends MessagesClient, Pick<PythonProcess, 'stop'> {
+  /** Its tool runner as it is where the caller says nothing of threads. */
+  converseByThread(ask: Ask): Promise<unknown>;
+}
+
+export async function anthropicPython(python: string): Promise<AnthropicPython> {
+  const { order, failure, stop } = await pythonProcess('anthropic', python);
+  const parts = (ask: Ask) => ({ url: ask.url, key: ask.key, body: bodyOf(ask), toolResult });
+  return {
+    whole: async (ask) => saidBy(await order<Message>('whole', parts(ask))),
+    stream: async (ask) => saidBy(await order<Message>('stream', parts(ask))),
+    converse: async (ask) => {
+      const { inputs, message } = await order<{ inputs: unknown[]; message: Message }>(
+        'converse',
+        parts(ask),
+      );
+      return { inputs, text: saidBy(message).text };
+    },
+    converseByThread: (ask) => order('converse', { ...parts(ask), byThread: true }),
+    countTokens: (ask) => order<number>('count_tokens', parts(ask)),
+    models: (target) => order<string[]>('models', target),
+    failure,
+    stop,
+  };
+}

@@ -1,0 +1,35 @@
+/** LangChain (Python) with its Anthropic package: it gets asks in words of no library, and answers in the same. */
+import { toolResult } from './client.ts';
+import {
+  type Ask,
+  type MessagesClient,
+  maxTokensDefault,
+  type Said,
+  type ToolTurns,
+  thinkingOf,
+  weatherTool,
+} from './messages-client.ts';
+import { type PythonProcess, pythonProcess } from './python-driver.ts';
+
+export async function langchainMessagesPython(
+  python: string,
+): Promise<MessagesClient & Pick<PythonProcess, 'stop'>> {
+  const { order, failure, stop } = await pythonProcess('langchain_anthropic', python);
+  const parts = ({ url, key, ...ask }: Ask) => ({
+    url,
+    key,
+    ask,
+    ...(ask.thinking !== undefined && { thinking: thinkingOf(ask.thinking) }),
+    maxTokens: maxTokensDefault,
+    tool: weatherTool,
+    toolResult,
+  });
+  return {
+    whole: (ask) => order<Said>('whole', parts(ask)),
+    stream: (ask) => order<Said>('stream', parts(ask)),
+    converse: (ask) => order<ToolTurns>('converse', parts(ask)),
+    countTokens: (ask) => order<number>('count_tokens', parts(ask)),
+    failure,
+    stop,
+  };
+}

@@ -1,0 +1,427 @@
+/**
+ * What must hold for every library of the Anthropic-style API on a switched stack: each row of the translation reaches the
+ * node and comes back, tools over several turns, each refusal as the library's own error after the right number of
+ * requests, and a stream that ends early raises. Registers the tests for one library.
+ */
+import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
+import { windowMs, windowStartMs } from '../../data-plane/request/limits.ts';
+import { parseBehaviour } from '../../node/sim/behaviour.ts';
+import { type RefusalType, refusalKinds } from '../../schemas/refusals.ts';
+import { type TestClock, takeClock } from '../support/clock.ts';
+import { inferences, usageOf, usageReaches } from '../support/witness.ts';
+import { toolResult } from './client.ts';
+import type { Ask, MessagesClient } from './messages-client.ts';
+import { type MessagesFleet, type Owner, startMessagesFleet } from './messages-fleet.ts';
+import type { Wire } from './wire.ts';
+
+export type TrappedType = Extract<
+  RefusalType,
+  | 'Unauthorized'
+  | 'UnsupportedShapeError'
+  | 'ModelNotInPlanError'
+  | 'TargetNotServingError'
+  | 'InferenceUpsellError'
+  | 'ContextWindowExceededError'
+  | 'InferenceUnavailableError'
+  | 'InternalError'
+>;
+
+/** In what a library differs from others. */
+export interface Manners {
+  /** Header that carries the key, and the generation of the API that the library speaks. */
+  readonly keyIn: 'x-api-key' | 'authorization';
+  readonly version: '2023-06-01' | '2026-10-21';
+  /** Class of the error by type of refusal. */
+  readonly errors: Readonly<Record<TrappedType | 'early end', string>>;
+  /** Requests of a call that meets this refusal for good; where left out 3 if it may be repeated, else 1. */
+  readonly requests?: Partial<Record<TrappedType, number>>;
+  /** The library repeats so long that the test does not wait for its end. */
+  readonly patient?: true;
+  /** Least wait before a request is tried again on a 503, ms. */
+  readonly backoffMs: number;
+  /** After a 429 the library waits as it likes. */
+  readonly ignoresRetryAfter?: true;
+  /** Rows of the translation that the library does not send as asked. */
+  readonly omits?: readonly string[];
+}
+
+let clock: TestClock;
+let at: MessagesFleet;
+
+/** Starts the one fleet of a test file. */
+export function useMessagesFleet(): () => MessagesFleet {
+  beforeAll(async () => {
+    clock = takeClock();
+    at = await startMessagesFleet();
+  });
+  afterAll(async () => {
+    await at.close();
+    clock.restore();
+  });
+  beforeEach(() => at.reset());
+  return () => at;
+}
+
+/** A stack's address as the libraries want it, and its owner's key. */
+export function toStack(owner: Owner = 'acme', wire: Wire = at.wires[owner]) {
+  const model = owner === 'acme' ? 'echo-large' : 'echo-small';
+  return { url: wire.url.replace(/\/v1$/, ''), key: at.keys[owner], model };
+}
+
+/** Registers the tests of one library; `open` makes its client, once. */
+export function proveMessagesClient(
+  name: string,
+  manners: Manners,
+  open: () => Promise<MessagesClient>,
+): void {
+  describe(name, () => {
+    let client: MessagesClient;
+    beforeAll(async () => {
+      client = await open();
+    });
+    translation(() => client, manners);
+    conversations(() => client);
+    refusals(() => client, manners);
+    repeats(() => client, manners);
+  });
+}
+
+interface Row {
+  readonly row: string;
+  readonly ask: Partial<Ask>;
+  /** Of the body that the node was sent. */
+  readonly sent?: object;
+  /** In the body that the node was sent. */
+  readonly notSent?: RegExp;
+  readonly said: object;
+  /** Of the older generation only. */
+  readonly older?: true;
+}
+
+const dot =
+  'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==';
+const schema = {
+  type: 'object',
+  properties: { city: { type: 'string' } },
+  required: ['city'],
+  additionalProperties: false,
+};
+const call = { name: 'weather', input: { city: 'text' } };
+const offered = [{ type: 'function', function: { name: 'weather', parameters: schema } }];
+const greeting = { text: expect.stringMatching(/^echo: good morning/), calls: [], stop: 'end_turn' };
+
+const rows: readonly Row[] = [
+  { row: 'a text', ask: {}, sent: { model: 'echo-large', max_tokens: expect.any(Number) }, said: greeting },
+  {
+    row: 'system',
+    ask: { system: 'Be brief.' },
+    sent: { messages: [{ role: 'system', content: 'Be brief.' }, { role: 'user' }] },
+    said: greeting,
+  },
+  {
+    row: 'an image',
+    ask: { image: dot },
+    sent: {
+      messages: [
+        {
+          role: 'user',
+          content: [
+            { type: 'text' },
+            { type: 'image_url', image_url: { url: `data:image/png;base64,${dot}` } },
+          ],
+        },
+      ],
+    },
+    said: greeting,
+  },
+  {
+    row: 'tools, of which one is called',
+    ask: { text: 'call weather in Paris', tools: 'auto' },
+    sent: { tools: offered },
+    said: { text: '', calls: [call], stop: 'tool_use' },
+  },
+  {
+    row: 'tools, of which none is called',
+    ask: { tools: 'auto' },
+    sent: { tools: offered },
+    said: greeting,
+  },
+  {
+    row: 'tool_choice any',
+    ask: { tools: 'any' },
+    sent: { tools: offered, tool_choice: 'required' },
+    said: { calls: [call], stop: 'tool_use' },
+  },
+  {
+    row: 'tool_choice tool',
+    ask: { tools: 'named' },
+    sent: { tool_choice: { type: 'function', function: { name: 'weather' } } },
+    said: { calls: [call], stop: 'tool_use' },
+  },
+  {
+    row: 'disable_parallel_tool_use',
+    ask: { text: 'call weather and call weather', tools: 'auto', oneCall: true },
+    sent: { parallel_tool_calls: false },
+    said: { calls: [call] },
+  },
+  {
+    row: 'two calls in one turn',
+    ask: { text: 'call weather and call weather', tools: 'auto' },
+    said: { calls: [call, call] },
+  },
+  {
+    row: 'max_tokens',
+    ask: { text: 'say 50 words', maxTokens: 5 },
+    sent: { max_tokens: 5 },
+    said: { stop: 'max_tokens', outputTokens: 5 },
+  },
+  {
+    row: 'stop_sequences',
+    ask: { text: 'one two three four', stop: ['never', 'three'] },
+    sent: { stop: ['never', 'three'] },
+    said: { text: 'echo: one two ', stop: 'stop_sequence', stopSequence: 'three' },
+  },
+  { row: 'temperature', ask: { temperature: 0.5 }, sent: { temperature: 0.5 }, said: greeting, older: true },
+  { row: 'top_p', ask: { topP: 0.5 }, sent: { top_p: 0.5 }, said: greeting, older: true },
+  { row: 'top_k', ask: { topK: 5 }, sent: { top_k: 5 }, said: greeting, older: true },
+  {
+    row: 'thinking disabled',
+    ask: { thinking: 'disabled' },
+    sent: { reasoning_effort: 'none' },
+    said: { ...greeting, thoughts: '' },
+  },
+  {
+    row: 'thinking with a budget',
+    ask: { thinking: 1024 },
+    sent: { thinking_token_budget: 1024 },
+    said: { ...greeting, thoughts: expect.stringMatching(/^thinking about it/) },
+  },
+  {
+    row: 'adaptive thinking with an effort',
+    ask: { thinking: 'adaptive', effort: 'high' },
+    sent: { reasoning_effort: 'high' },
+    said: { ...greeting, thoughts: expect.stringMatching(/^thinking about it/) },
+  },
+  {
+    row: 'a JSON schema',
+    ask: { schema },
+    sent: { response_format: { type: 'json_schema', json_schema: { name: 'output', strict: true } } },
+    said: { text: '{"city":"text"}' },
+  },
+  {
+    row: 'cache_control',
+    ask: { cache: true, system: 'Be brief.', tools: 'auto' },
+    notSent: /cache|ephemeral/,
+    said: greeting,
+  },
+  { row: 'metadata.user_id', ask: { user: 'SECRET' }, notSent: /SECRET|user_id/, said: greeting },
+];
+
+function translation(client: () => MessagesClient, { omits = [], version, keyIn }: Manners): void {
+  const can = rows.filter(({ row, older }) => !omits.includes(row) && (!older || version === '2023-06-01'));
+  test.each(can)(
+    'Endpoints: whole and streamed, $row reaches the node, and its answer the caller',
+    async (row) => {
+      const ask: Ask = { ...toStack(), text: 'good morning', ...row.ask };
+      const node = at.fleet.nodes['acme-s1'];
+      for (const way of ['whole', 'stream'] as const) {
+        const before = node.stats();
+        const said = await client()[way](ask);
+        expect(said, way).toMatchObject(row.said);
+        const body = at.lastBody();
+        expect(body, way).toMatchObject({ stream: way === 'stream', ...row.sent });
+        if (row.notSent) expect(JSON.stringify(body)).not.toMatch(row.notSent);
+        // What the caller is told is what the node counted.
+        await vi.waitUntil(() => node.stats().completed > before.completed, { timeout: 10_000, interval: 2 });
+        const after = node.stats();
+        expect([said.inputTokens, said.outputTokens], way).toEqual([
+          after.promptTokens - before.promptTokens,
+          after.completionTokens - before.completionTokens,
+        ]);
+      }
+      expect(paths(at.wires.acme)).toEqual(Array(2).fill('POST /v1/messages'));
+    },
+  );
+
+  test.runIf(version === '2026-10-21').each(['temperature', 'topP', 'topK'] as const)(
+    'Errors 2: %s is refused, because this generation has no such field',
+    async (field) => {
+      const failure = await failing(client(), client().whole({ ...toStack(), text: 'hello', [field]: 1 }));
+      expect(failure).toMatchObject({ status: 400, type: 'UnsupportedShapeError' });
+    },
+  );
+
+  test('Authentication 2: the key goes in its header, with the version of the API', async () => {
+    await client().whole({ ...toStack(), text: 'hello' });
+    const head = `\r\n${at.wires.acme.sightings[0]?.head.toLowerCase()}`;
+    expect(head).toContain(`\r\nanthropic-version: ${version}`);
+    const others = { authorization: 'x-api-key', 'x-api-key': 'authorization' } as const;
+    expect(head).toContain(`\r\n${keyIn}: ${keyIn === 'authorization' ? 'bearer ' : ''}`);
+    expect(head).not.toContain(`\r\n${others[keyIn]}: `);
+  });
+}
+
+const city = (name: string) => `call weather with {"city":"${name}"}`;
+
+function conversations(client: () => MessagesClient): void {
+  test.each([
+    { what: 'without thoughts', thinking: undefined },
+    { what: 'with thoughts between', thinking: 1024 },
+  ])('Endpoints: a tool is called in two turns, and each result is read, $what', async ({ thinking }) => {
+    const text = `${city('Oslo')}\n${city('Rome')}`;
+    const turns = await client().converse({
+      ...toStack(),
+      text,
+      tools: 'auto',
+      ...(thinking !== undefined && { thinking }),
+    });
+    expect(turns.inputs).toEqual([{ city: 'Oslo' }, { city: 'Rome' }]);
+    expect(turns.text).toContain(toolResult);
+    const called = (name: string) => ({
+      role: 'assistant',
+      ...(thinking !== undefined && { reasoning: expect.stringMatching(/^thinking about it/) }),
+      tool_calls: [{ function: { name: 'weather', arguments: JSON.stringify({ city: name }) } }],
+    });
+    const answered = { role: 'tool', content: expect.stringContaining(toolResult) };
+    const messages = [{ role: 'user', content: text }, called('Oslo'), answered, called('Rome'), answered];
+    expect(at.lastBody()).toMatchObject({ messages });
+    expect(paths(at.wires.acme)).toEqual(Array(3).fill('POST /v1/messages'));
+  });
+
+  test('Endpoints: tokens are counted without an answer, and as the answer then counts them', async ({
+    skip,
+  }) => {
+    const count = client().countTokens;
+    if (!count) return skip('the library counts no tokens');
+    const ask: Ask = { ...toStack(), text: 'good morning', system: 'Be brief.', tools: 'auto' };
+    const before = inferences(at.fleet.nodes['acme-s1']);
+    const counted = await count(ask);
+    expect(inferences(at.fleet.nodes['acme-s1'])).toBe(before);
+    expect(counted).toBe((await client().whole(ask)).inputTokens);
+    expect(paths(at.wires.acme)[0]).toBe('POST /v1/messages/count_tokens');
+  });
+
+  test('Endpoints: the listing is that of the stack', async ({ skip }) => {
+    const models = client().models;
+    if (!models) return skip('the library lists no models');
+    expect(await models(toStack())).toEqual(['echo-large']);
+  });
+}
+
+/** How to meet each refusal; the last three only in front of a stack, in the gateway's own bytes. */
+const traps: Readonly<Record<TrappedType, () => Ask>> = {
+  Unauthorized: () => ({ ...toStack(), key: `${at.keys.acme.slice(0, -1)}~`, text: 'hello' }),
+  UnsupportedShapeError: () => ({ ...toStack(), text: 'hello', stop: [''] }),
+  ModelNotInPlanError: () => ({ ...toStack('planless'), text: 'hello' }),
+  TargetNotServingError: () => ({ ...toStack(), model: 'echo-small', text: 'hello' }),
+  ContextWindowExceededError: () => ({ ...toStack('narrow'), text: 'word '.repeat(3000) }),
+  InferenceUpsellError: () => refusedAlways('InferenceUpsellError'),
+  InternalError: () => refusedAlways('InternalError'),
+  InferenceUnavailableError: () => refusedAlways('InferenceUnavailableError'),
+};
+
+function refusedAlways(type: TrappedType): Ask {
+  at.refuseNext(type, 1000);
+  return { ...toStack('acme', at.refusing), text: 'hello' };
+}
+
+function refusals(client: () => MessagesClient, { errors, requests = {}, patient }: Manners): void {
+  const expected = (type: TrappedType) => ({ name: errors[type], status: refusalKinds[type].status, type });
+  const sighted = () => [...Object.values(at.wires), at.refusing].flatMap(({ sightings }) => sightings);
+
+  test.for(Object.keys(traps) as TrappedType[])(
+    'Errors: %s is the library’s own error after the right number of requests',
+    async (type, { skip }) => {
+      const mayRepeat = refusalKinds[type].retry !== 'never';
+      if (patient && mayRepeat) skip('a minute of repeats');
+      expect(await failing(client(), client().whole(traps[type]()))).toEqual(expected(type));
+      expect(sighted()).toHaveLength(requests[type] ?? (mayRepeat ? 3 : 1));
+    },
+  );
+
+  test('Errors: a refusal of a stream is the same error as that of a message', async () => {
+    const ask = traps.ModelNotInPlanError();
+    expect(await failing(client(), client().stream(ask))).toEqual(expected('ModelNotInPlanError'));
+    expect(sighted()).toHaveLength(1);
+  });
+}
+
+function repeats(client: () => MessagesClient, { errors, backoffMs, ignoresRetryAfter }: Manners): void {
+  test('Errors 3: a 503 that passes is got over by a repeat after a pause', async () => {
+    at.refuseNext('InferenceUnavailableError', 1);
+    const said = await client().whole({ ...toStack('acme', at.refusing), text: 'still there' });
+    expect(said.text).toMatch(/^echo: still there/);
+    const [pause, ...more] = pauses(at.refusing);
+    expect(pause).toBeGreaterThanOrEqual(backoffMs);
+    expect(more).toEqual([]);
+  });
+
+  test('Errors 10: at the limit of concurrency the next try comes after Retry-After and is answered', async () => {
+    const node = at.fleet.nodes['birch-s1'];
+    node.setBehaviour(parseBehaviour({ rules: [{ match: { times: 1 }, fault: { kind: 'stall' } }] }));
+    const before = inferences(node);
+    const leave = new AbortController();
+    const { url, key, model } = toStack('slim');
+    const held = fetch(`${url}/v1/messages`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
+      body: JSON.stringify({ model, max_tokens: 5, messages: [{ role: 'user', content: 'wait' }] }),
+      signal: leave.signal,
+    }).catch(() => undefined);
+    await vi.waitUntil(() => inferences(node) > before, { timeout: 10_000, interval: 2 });
+    const wire = at.wires.slim;
+    wire.restart();
+    wire.onAnswer(429, () => leave.abort());
+    expect((await client().whole({ ...toStack('slim'), text: 'my turn' })).text).toMatch(/^echo: my turn/);
+    await held;
+    const [pause, ...more] = pauses(wire);
+    expect(pause).toBeGreaterThanOrEqual(ignoresRetryAfter ? 1 : 995);
+    expect(more).toEqual([]);
+  });
+
+  test('Errors 9: at the limit of requests the next try comes when the minute is over', async () => {
+    const ask = { ...toStack('minutely'), text: 'once more' };
+    const leftMs = (): number => windowStartMs('minutely', clock.now()) + windowMs - clock.now();
+    // A minute that is used up by nobody yet.
+    clock.advanceMs(leftMs());
+    await client().whole(ask);
+    at.wires.minutely.restart();
+    clock.advanceMs(leftMs() - 1900);
+    expect((await client().whole(ask)).text).toMatch(/^echo: once more/);
+    if (ignoresRetryAfter) return;
+    const [pause, ...more] = pauses(at.wires.minutely);
+    expect(pause).toBeGreaterThanOrEqual(1850);
+    expect(more).toEqual([]);
+  });
+
+  test('Stream behaviour: a stream that ends early raises, is not asked for again, and is not billed', async () => {
+    const { requests } = await usageOf(at.fleet, 'lone');
+    at.fleet.nodes['birch-s1'].setBehaviour(
+      parseBehaviour({ rules: [{ match: { times: 1 }, fault: { kind: 'cut', afterEvents: 5 } }] }),
+    );
+    const failure = await failing(client(), client().stream({ ...toStack('lone'), text: 'say 20 words' }));
+    expect(failure.name).toBe(errors['early end']);
+    expect(at.wires.lone.sightings).toHaveLength(1);
+    // The next request is on record, and it alone.
+    await client().whole({ ...toStack('lone'), text: 'hello' });
+    await usageReaches(at.fleet, 'lone', requests + 1);
+  });
+}
+
+export async function failing(client: Pick<MessagesClient, 'failure'>, asked: Promise<unknown>) {
+  const outcome = await asked.then(
+    () => undefined,
+    (error: unknown) => client.failure(error),
+  );
+  if (!outcome) throw new Error('the call did not fail');
+  return outcome;
+}
+
+function paths(wire: Wire): string[] {
+  return wire.sightings.map(({ method, path }) => `${method} ${path.replace('?beta=true', '')}`);
+}
+
+/** Between the requests on the wire, ms. */
+function pauses(wire: Wire): number[] {
+  return wire.sightings.slice(1).map(({ atMs }, index) => atMs - (wire.sightings[index]?.atMs ?? 0));
+}

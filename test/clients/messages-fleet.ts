@@ -1,0 +1,166 @@
+/**
+ * The fleet that clients of the Anthropic-style API are tried against: stacks switched to it, one for each refusal that a
+ * stack gives, behind counting wires. The nodes keep the bodies that they were sent, to show what has reached them.
+ */
+import { once } from 'node:events';
+import { createServer, type IncomingMessage, request, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { sendRefusal } from '../../data-plane/request/answer.ts';
+import { Refusal } from '../../data-plane/request/refusal.ts';
+import { mintRequestId } from '../../data-plane/request/request-id.ts';
+import { parseBehaviour } from '../../node/sim/behaviour.ts';
+import type { RefusalType } from '../../schemas/refusals.ts';
+import { startFleet, type TestFleet } from '../support/fleet.ts';
+import { specFleet } from '../support/spec-fleet.ts';
+import { openWire, type Wire } from './wire.ts';
+
+/** Organisations with a stack on the Anthropic surface, by tier. All but the first serve echo-small. */
+const owners = {
+  acme: { tier: 'Platinum', stack: 'stk-calm-otter-5c5c' },
+  narrow: { tier: 'Narrow', stack: 'stk-narrow-otter-1a1a' },
+  slim: { tier: 'Slim', stack: 'stk-slim-otter-2b2b' },
+  minutely: { tier: 'Minutely', stack: 'stk-minute-otter-3d3d' },
+  /** Has what each test that asks leaves on record, and nothing else under way. */
+  lone: { tier: 'Pro', stack: 'stk-lone-otter-5e5e' },
+  planless: { tier: null, stack: 'stk-bare-otter-4e4e' },
+} as const;
+
+export type Owner = keyof typeof owners;
+
+export interface MessagesFleet {
+  readonly fleet: TestFleet;
+  /** The port of each one's stack; addresses without `/v1`. */
+  readonly wires: Readonly<Record<Owner, Wire>>;
+  readonly keys: Readonly<Record<Owner, string>>;
+  /** In front of acme's stack: refuses where `refuseNext` said so, and passes on all else. */
+  readonly refusing: Wire;
+  /** The next `times` requests at `refusing` meet this refusal, in the gateway's own bytes. */
+  refuseNext(type: RefusalType, times: number): void;
+  /** The body that acme's node was sent last. */
+  lastBody(): Record<string, unknown>;
+  /** Forgets what the wires saw, and heals the nodes. */
+  reset(): void;
+  close(): Promise<void>;
+}
+
+const healthy = parseBehaviour({});
+
+export async function startMessagesFleet(): Promise<MessagesFleet> {
+  const names = Object.keys(owners) as Owner[];
+  const fleet = await startFleet({
+    gateway: {
+      whenStale: 'serve',
+      stackPorts: names.map((name) => ({ stack: owners[name].stack, port: 0 })),
+    },
+    recordBodies: true,
+    fleet: switchedFleet,
+  });
+  const portOf = (name: Owner): number =>
+    Number(
+      new URL(fleet.gateways[0]?.stacks.find(({ stack }) => stack === owners[name].stack)?.url ?? '').port,
+    );
+  const each = async <T>(make: (name: Owner) => Promise<T>): Promise<Record<Owner, T>> =>
+    Object.fromEntries(await Promise.all(names.map(async (name) => [name, await make(name)]))) as Record<
+      Owner,
+      T
+    >;
+  const keys = await each(async (name) => (await fleet.key(name)).value);
+  await fleet.settle();
+  const wires = await each((name) => openWire(portOf(name)));
+  const front = await openFront(portOf('acme'));
+  const refusing = await openWire(front.port);
+  const node = fleet.nodes['acme-s1'];
+  return {
+    fleet,
+    wires,
+    keys,
+    refusing,
+    refuseNext: front.refuseNext,
+    lastBody: () => node.stats().bodies.at(-1) as Record<string, unknown>,
+    reset: () => {
+      for (const wire of [...Object.values(wires), refusing]) wire.restart();
+      for (const each of Object.values(fleet.nodes)) each.setBehaviour(healthy);
+      front.refuseNext('InternalError', 0);
+    },
+    close: async () => {
+      await Promise.all([...Object.values(wires), refusing].map((wire) => wire.close()));
+      await front.close();
+      await fleet.close();
+    },
+  };
+}
+
+function switchedFleet(urls: Parameters<typeof specFleet>[0]): ReturnType<typeof specFleet> {
+  const base = specFleet(urls);
+  const models = ['echo-small'];
+  const stackOf = (name: Owner) => ({
+    id: owners[name].stack,
+    surface: 'anthropic' as const,
+    models: name === 'acme' ? ['echo-large'] : models,
+    nodes: [
+      {
+        id: `${name}-switched`,
+        url: urls[name === 'acme' ? 'acme-s1' : 'birch-s1'],
+        dialect: 'vllm' as const,
+      },
+    ],
+  });
+  const others = (Object.keys(owners) as Owner[]).filter((name) => name !== 'acme');
+  return {
+    ...base,
+    tiers: [
+      { id: 'Narrow', contextTokens: 2500, models },
+      { id: 'Slim', concurrency: 1, models },
+      { id: 'Minutely', requestsPerMinute: 1, models },
+      ...(base.tiers ?? []),
+    ],
+    organisations: [
+      ...(base.organisations ?? []).map((organisation) =>
+        organisation.id === 'acme'
+          ? { ...organisation, stacks: [...(organisation.stacks ?? []), stackOf('acme')] }
+          : organisation,
+      ),
+      ...others.map((name) => ({ id: name, name, tier: owners[name].tier, stacks: [stackOf(name)] })),
+    ],
+  };
+}
+
+interface Front {
+  readonly port: number;
+  refuseNext: MessagesFleet['refuseNext'];
+  close(): Promise<void>;
+}
+
+/** A server that answers as told, and hands on what it is not told of. */
+async function openFront(port: number): Promise<Front> {
+  let next: { readonly type: RefusalType; left: number } = { type: 'InternalError', left: 0 };
+  const server = createServer((incoming, response) => {
+    if (next.left === 0) return handOn(incoming, response, port);
+    next.left -= 1;
+    const ids = { requestId: mintRequestId(), anthropicPath: true };
+    incoming.resume().on('end', () => {
+      sendRefusal(response, ids, new Refusal(next.type, 'Refused here.'), '/v1/messages');
+    });
+  }).listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  return {
+    port: (server.address() as AddressInfo).port,
+    refuseNext: (type, times) => {
+      next = { type, left: times };
+    },
+    close: async () => {
+      server.closeAllConnections();
+      await new Promise((resolve) => server.close(resolve));
+    },
+  };
+}
+
+function handOn(incoming: IncomingMessage, response: ServerResponse, port: number): void {
+  const { method, url: path, headers } = incoming;
+  const onward = request({ host: '127.0.0.1', port, method, path, headers }, (answer) => {
+    response.writeHead(answer.statusCode ?? 500, answer.headers);
+    answer.pipe(response);
+  });
+  onward.on('error', () => response.destroy());
+  incoming.pipe(onward);
+}

@@ -1,0 +1,67 @@
+/**
+ * Frameworks with their Anthropic packages, with their defaults, against stacks that are switched to that API. They come
+ * from the folder that `node test/clients/install.mjs` fills. Those that ask for Node 22 run on Node 20 too.
+ */
+import { cachedModule } from './cache.ts';
+import { langchainMessages } from './langchain-messages-driver.ts';
+import { type Manners, proveMessagesClient, useMessagesFleet } from './messages-claims.ts';
+import { vercelMessages } from './vercel-messages-driver.ts';
+
+useMessagesFleet();
+
+const callErrors: Manners['errors'] = {
+  Unauthorized: 'AI_APICallError',
+  UnsupportedShapeError: 'AI_APICallError',
+  ModelNotInPlanError: 'AI_APICallError',
+  TargetNotServingError: 'AI_APICallError',
+  InferenceUpsellError: 'AI_APICallError',
+  ContextWindowExceededError: 'AI_APICallError',
+  InternalError: 'AI_APICallError',
+  InferenceUnavailableError: 'AI_APICallError',
+  'early end': 'AI_APICallError',
+};
+
+/** Knows one class of error, does not read `x-should-retry`, and repeats a 409 as it would a 503. */
+const vercel: Manners = {
+  keyIn: 'x-api-key',
+  version: '2023-06-01',
+  errors: callErrors,
+  requests: { InferenceUpsellError: 3 },
+  backoffMs: 1950,
+};
+
+proveMessagesClient('AI SDK 5, anthropic', { ...vercel, omits: ['thinking disabled'] }, () =>
+  vercelMessages({
+    ai: cachedModule('ai5', 'dist/index.mjs'),
+    provider: cachedModule('ai5-anthropic', 'dist/index.mjs'),
+  }),
+);
+proveMessagesClient('AI SDK 7, anthropic', vercel, () =>
+  vercelMessages({
+    ai: cachedModule('ai', 'dist/index.js'),
+    provider: cachedModule('@ai-sdk/anthropic', 'dist/index.js'),
+  }),
+);
+
+proveMessagesClient(
+  'LangChain (JS), anthropic',
+  {
+    keyIn: 'x-api-key',
+    version: '2023-06-01',
+    errors: {
+      Unauthorized: 'AuthenticationError',
+      UnsupportedShapeError: 'BadRequestError',
+      ModelNotInPlanError: 'PermissionDeniedError',
+      TargetNotServingError: 'NotFoundError',
+      InferenceUpsellError: 'ConflictError',
+      ContextWindowExceededError: 'APIError',
+      InternalError: 'InternalServerError',
+      InferenceUnavailableError: 'InternalServerError',
+      'early end': 'TypeError',
+    },
+    backoffMs: 950,
+    patient: true,
+    ignoresRetryAfter: true,
+  },
+  langchainMessages,
+);
