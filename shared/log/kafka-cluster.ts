@@ -10,6 +10,8 @@ import type { KafkaSettings } from './kafka-settings.ts';
 
 /** Who leads what is asked again after this long, though no error said so. */
 const metadataAgeMsMax = 10_000;
+/** Brokers none of which took a connection for so long since the start are not waited for again and again. */
+const awayMs = 5000;
 
 interface Address {
   readonly host: string;
@@ -65,11 +67,22 @@ export class KafkaCluster {
   #turn = 0;
   #users = 0;
   #released = false;
+  #reached = false;
+  readonly #sinceMs = performance.now();
 
   constructor(seeds: readonly Address[], dial: Dial, onUnused: () => void) {
     this.#seeds = seeds;
-    this.#dial = dial;
+    this.#dial = async (address) => {
+      const connection = await dial(address);
+      this.#reached = true;
+      return connection;
+    };
     this.#onUnused = onUnused;
+  }
+
+  /** No broker has taken a connection since the process began, and it has been tried for a while. */
+  get isAway(): boolean {
+    return !this.#reached && performance.now() - this.#sinceMs > awayMs;
   }
 
   use(): void {

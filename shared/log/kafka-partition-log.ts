@@ -74,13 +74,8 @@ export class KafkaPartitionLog implements ControlLog {
 
   /** Checks the topic and remembers how the log begins. Rejects with TopicMisset. */
   async open(): Promise<void> {
-    const patience = {
-      deadlineMs: this.#settings.openDeadlineMs,
-      signal: this.#closing.signal,
-      strict: true,
-    };
     try {
-      await this.#partition.patiently(() => this.#partition.end(), patience);
+      await this.#ask(() => this.#partition.end(), this.#settings.openDeadlineMs);
     } catch (error) {
       if (!mayOpenUnreached(error)) throw error;
     }
@@ -107,8 +102,14 @@ export class KafkaPartitionLog implements ControlLog {
 
   async end(): Promise<number> {
     if (this.#closing.signal.aborted) throw closedError(this.#partition.name);
-    const patience = { deadlineMs: this.#settings.endDeadlineMs, signal: this.#closing.signal, strict: true };
-    return await this.#partition.patiently(() => this.#partition.confirmedEnd(), patience);
+    return await this.#ask(() => this.#partition.confirmedEnd(), this.#settings.endDeadlineMs);
+  }
+
+  /** A process that starts without Kafka asks for several ends on its way, and waits for the first of them only. */
+  #ask(end: () => Promise<number>, deadlineMs: number): Promise<number> {
+    const isHopeless = () => this.#cluster.isAway;
+    const patience = { deadlineMs, signal: this.#closing.signal, strict: true, isHopeless };
+    return this.#partition.patiently(end, patience);
   }
 
   async close(): Promise<void> {

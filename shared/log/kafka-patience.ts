@@ -16,6 +16,8 @@ export interface Patience {
   readonly signal: AbortSignal;
   /** Called after each fault. */
   readonly onFault?: () => void;
+  /** Asked after each fault whether to give up before the deadline. */
+  readonly isHopeless?: () => boolean;
   /** For what leaves nothing behind: an answer that is still awaited at the deadline is waited for no longer. */
   readonly strict?: boolean;
 }
@@ -33,7 +35,8 @@ export async function patiently<Answer>(ask: () => Promise<Answer>, patience: Pa
     } catch (error) {
       const fault = faultOf(error);
       patience.onFault?.();
-      if (isLasting(fault) || performance.now() >= untilMs) throw unavailable(patience.what, fault);
+      const isOver = performance.now() >= untilMs || patience.isHopeless?.() === true;
+      if (isLasting(fault) || isOver) throw unavailable(patience.what, fault);
     }
     await backOff(attempt, patience.signal);
   }

@@ -260,6 +260,41 @@ test('a log that cannot tell its end is only away', async () => {
   expect(replicator.fault).toBeUndefined();
 });
 
+test('a log that could not tell its end is asked again at once, not at the next beat', async () => {
+  const log = new StagedLog(new MemoryLog(topicOf(recordsOf(41, 5))));
+  let isAway = false;
+  const askedMs: number[] = [];
+  log.answerEnd = async (end) => {
+    if (!isAway) return end;
+    askedMs.push(performance.now());
+    throw new LogUnavailable('away');
+  };
+  const { replicator } = started({ log });
+  await vi.waitFor(() => expect(replicator.freshness.proven).toBe(true));
+  isAway = true;
+  await vi.waitFor(() => expect(askedMs.length).toBeGreaterThan(3), { timeout: 20_000 });
+  const pauses = askedMs.slice(1).map((ms, index) => ms - (askedMs[index] as number));
+  // The shortest, because a busy machine may draw out any of them.
+  expect(Math.min(...pauses)).toBeLessThan(1000);
+});
+
+test('the return of a log where nothing happens is told, too', async () => {
+  const records = recordsOf(40, 5);
+  const snapshot = memorySnapshot();
+  snapshot.apply(records);
+  const log = new StagedLog(new MemoryLog(topicOf(records)));
+  let failures = 3;
+  log.answerEnd = async (end) => {
+    if (failures-- > 0) throw new LogUnavailable('away');
+    return end;
+  };
+  const reaches: boolean[] = [];
+  const { replicator } = started({ log, snapshot, onReach: (reachable) => reaches.push(reachable) });
+  await vi.waitFor(() => expect(replicator.freshness.proven).toBe(true));
+  expect(reaches).toEqual([false, true]);
+  expect(replicator.reachable).toBe(true);
+});
+
 test.each([
   ['truncated', (topic: MemoryTopic) => topic.truncate(3), LogTruncated],
   ['replaced', (topic: MemoryTopic) => topic.replace(), LogReplaced],

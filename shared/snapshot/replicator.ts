@@ -16,6 +16,8 @@ const retryMsMin = 50;
 const retryMsMax = 1000;
 /** How often the log is asked for its end. */
 const probeIntervalMs = 2000;
+/** The same until the first proof, and while the log cannot tell: its return must be felt soon. */
+const probeAgainMs = 100;
 
 /** The next commit holds an event that this build must not pass over; the state before it stays as it is. */
 export class FoldHalted extends Error {
@@ -155,13 +157,15 @@ export class Replicator {
 
   async #probe(): Promise<void> {
     while (!this.#stop.signal.aborted && !this.#fault) {
+      let isAway = false;
       try {
         await this.#prove();
       } catch (error) {
         if (!(error instanceof LogUnavailable)) return this.#fail(error);
         this.#reach(false, error);
+        isAway = true;
       }
-      await delay(this.freshness.proven ? probeIntervalMs : 100, this.#stop.signal);
+      await delay(isAway || !this.freshness.proven ? probeAgainMs : probeIntervalMs, this.#stop.signal);
     }
   }
 
@@ -176,8 +180,10 @@ export class Replicator {
     const until = performance.now() + probeIntervalMs;
     while (this.#readOffset < end && performance.now() < until && !this.#stop.signal.aborted)
       await this.#moved(0, until - performance.now());
-    const reached = this.#readOffset >= end && !this.#fault && !snapshot.halt;
-    if (reached && mayProve()) this.freshness.prove(moment);
+    if (this.#readOffset < end || this.#fault || snapshot.halt) return;
+    // A log where nothing happens hands out no batch that would tell.
+    this.#reach(true);
+    if (mayProve()) this.freshness.prove(moment);
   }
 
   #reach(reachable: boolean, error?: Error): void {

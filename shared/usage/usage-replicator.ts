@@ -3,6 +3,7 @@
  * event loop for long. Whatever fails is tried again with back-off and without end: the store recognises what it has,
  * so a log that was cut off or replaced is simply read from its beginning again. Only a damaged store stops it for good.
  */
+import { setMaxListeners } from 'node:events';
 import {
   type ControlLog,
   type LogBatch,
@@ -43,6 +44,8 @@ export class UsageReplicator {
 
   constructor(options: UsageReplicatorOptions) {
     this.#options = options;
+    // Each partition waits on it, and Node warns of a leak beyond ten.
+    setMaxListeners(0, this.#stop.signal);
   }
 
   /** Why it stopped for good. */

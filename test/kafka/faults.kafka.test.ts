@@ -2,6 +2,8 @@
  * What a broker that dies, freezes or loses its answers does to the log. Nothing that was acknowledged may be missing, no
  * command may enter the chain twice, no tail may skip or repeat a record, and an outcome that is not known is said to be so.
  */
+import { once } from 'node:events';
+import { createServer } from 'node:net';
 import { setTimeout as pause } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test, vi } from 'vitest';
 import { toStored } from '../../schemas/events.ts';
@@ -273,6 +275,24 @@ test('a log is opened, asked and closed in time while its broker is down, and wo
   } finally {
     if (!(await reachable())) await kafka.restart(1);
   }
+});
+
+test('a process that starts without its brokers waits for them once, not for each of its logs', async () => {
+  const vacant = createServer().listen(0, '127.0.0.1');
+  await once(vacant, 'listening');
+  const { port } = vacant.address() as { port: number };
+  await new Promise((closed) => vacant.close(closed));
+  const openAway = async (name: string) => {
+    const log = await openKafkaLog([`127.0.0.1:${port}`], {}, { topic: name, partition: 0 });
+    opened.push(log);
+    return log;
+  };
+  await openAway('first');
+  const openedMs = performance.now();
+  const second = await openAway('second');
+  await expect(second.end()).rejects.toThrow(LogUnavailable);
+  // Opening alone waits up to ten seconds for brokers that are on their way.
+  expect(performance.now() - openedMs).toBeLessThan(2500);
 });
 
 async function reachable(): Promise<boolean> {
