@@ -24,7 +24,7 @@ export function requestBytes({ path, host, headers, body }: Target): Buffer {
 }
 
 /** One kept-alive connection that does one request at a time; calls back with the status when the answer is whole. */
-class Connection {
+export class Connection {
   readonly #socket: Socket;
   #text = '';
   #done: ((status: number) => void) | undefined;

@@ -17,19 +17,22 @@ import {
   rmSync,
   writeFileSync,
 } from 'node:fs';
-import { createServer } from 'node:net';
+import { createServer, type Server } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { dialWith } from '../../shared/log/kafka-log.ts';
 import type { KafkaSettings } from '../../shared/log/kafka-settings.ts';
+import { Door } from './door.ts';
 
 const version = '4.3.1';
 const log4j = '2.25.4';
 const plugin = 'org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies';
 const clusterId = '4L6g3nShT-eMCtK--X86sw';
-const home = new URL(`../../.cache/kafka/${version}`, import.meta.url).pathname;
+/** Of the sources, also where this runs from what was built. */
+const root = import.meta.url.includes('/dist/test/') ? '../../..' : '../..';
+const home = new URL(`${root}/.cache/kafka/${version}`, import.meta.url).pathname;
 const archive = join(home, 'classes.jsa');
 const run = promisify(execFile);
 
@@ -48,12 +51,15 @@ export interface KafkaOptions {
   readonly settings?: KafkaSettings;
   /** Where the properties added make its one node listen. */
   readonly listener?: { readonly host: string; readonly port: number };
+  /** Ways in besides, each on a listener of its own, whose traffic can be meddled with. */
+  readonly doors?: number;
 }
 
 export interface Kafka {
   /** `kafka://host:port,…` */
   readonly url: string;
   readonly brokers: readonly string[];
+  readonly doors: readonly Door[];
   /** The listener of a node, counted from 1. */
   port(node: number): number;
   /** kill -9, and waits until it is gone. */
@@ -75,12 +81,17 @@ export async function startKafka(options: KafkaOptions = {}): Promise<Kafka> {
 
 async function launch(options: KafkaOptions, flags: readonly string[]): Promise<Kafka> {
   const { nodes = 1, properties = [], formatWords = [], settings = {}, wire = () => [] } = options;
+  const doorCount = options.doors ?? 0;
   const folder = mkdtempSync(join(tmpdir(), 'headgate-kafka-'));
-  const ports = await freePorts(2 * nodes);
+  const ports = await freePorts((2 + doorCount) * nodes);
   const host = options.listener?.host ?? '127.0.0.1';
   const port = (node: number) => options.listener?.port ?? ports[node - 1]!;
   const controllerPort = (node: number) => ports[nodes + node - 1]!;
   const ids = Array.from({ length: nodes }, (_, index) => index + 1);
+  /** Where the listener behind a door is. */
+  const behind = (door: number, id: number) => ports[(2 + door) * nodes + id - 1]!;
+  const doors: Door[] = [];
+  for (let n = 0; n < doorCount; n++) doors.push(await Door.open(ids.map((id) => behind(n, id))));
   const voters = ids.map((id) => `${id}@127.0.0.1:${controllerPort(id)}`).join(',');
   const processes = new Map<number, ChildProcess>();
   const start = (id: number) => {
@@ -99,6 +110,7 @@ async function launch(options: KafkaOptions, flags: readonly string[]): Promise<
     await exited;
   };
   const stop = async () => {
+    await Promise.all(doors.map((door) => door.close()));
     await Promise.all(ids.map((id) => endInTime(end(id, 'SIGTERM'), () => end(id, 'SIGKILL'))));
     rmSync(folder, { recursive: true, force: true });
   };
@@ -113,6 +125,7 @@ async function launch(options: KafkaOptions, flags: readonly string[]): Promise<
         voters,
         port: port(id),
         controllerPort: controllerPort(id),
+        doors: doors.map((door, n) => ({ port: behind(n, id), advertised: door.ports[id - 1]! })),
       });
       const lines = [...own, `log.dirs=${join(folder, String(id))}`, ...properties, ...wire(id, port(id))];
       writeFileSync(file, lines.join('\n'));
@@ -128,6 +141,7 @@ async function launch(options: KafkaOptions, flags: readonly string[]): Promise<
   return {
     url: `kafka://${brokers.join(',')}`,
     brokers,
+    doors,
     port,
     kill: (node) => end(node, 'SIGKILL'),
     restart: async (node) => {
@@ -146,20 +160,24 @@ interface NodeParts {
   readonly voters: string;
   readonly port: number;
   readonly controllerPort: number;
+  readonly doors: readonly { readonly port: number; readonly advertised: number }[];
 }
 
 /** A killed node counts as gone after 1.5 s instead of 9, so that tests need not wait. */
-function serverProperties({ id, nodes, voters, port, controllerPort }: NodeParts): string[] {
+function serverProperties({ id, nodes, voters, port, controllerPort, doors }: NodeParts): string[] {
   const inSync = nodes > 1 ? 2 : 1;
+  const behind = doors.map((door, n) => `,DOOR${n}://127.0.0.1:${door.port}`).join('');
+  const advertised = doors.map((door, n) => `,DOOR${n}://127.0.0.1:${door.advertised}`).join('');
+  const plain = doors.map((_, n) => `,DOOR${n}:PLAINTEXT`).join('');
   return [
     'process.roles=broker,controller',
     `node.id=${id}`,
     `controller.quorum.voters=${voters}`,
     'controller.listener.names=CONTROLLER',
-    `listeners=PLAINTEXT://127.0.0.1:${port},CONTROLLER://127.0.0.1:${controllerPort}`,
-    `advertised.listeners=PLAINTEXT://127.0.0.1:${port}`,
+    `listeners=PLAINTEXT://127.0.0.1:${port},CONTROLLER://127.0.0.1:${controllerPort}${behind}`,
+    `advertised.listeners=PLAINTEXT://127.0.0.1:${port}${advertised}`,
     'inter.broker.listener.name=PLAINTEXT',
-    'listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT',
+    `listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT${plain}`,
     'auto.create.topics.enable=false',
     'broker.session.timeout.ms=1500',
     'broker.heartbeat.interval.ms=250',
@@ -229,10 +247,20 @@ async function endInTime(ending: Promise<void>, force: () => Promise<void>): Pro
   timer.abort();
 }
 
-/** Free now, and held together while they are looked for, so that they differ. */
+/**
+ * Free now, and held together while they are looked for, so that they differ. Below the ports that systems give to
+ * outgoing connections: such a connection could take the port of a node that is dead for a while.
+ */
 export async function freePorts(count: number): Promise<number[]> {
-  const servers = Array.from({ length: count }, () => createServer().listen(0, '127.0.0.1'));
-  await Promise.all(servers.map((server) => once(server, 'listening')));
+  const servers: Server[] = [];
+  while (servers.length < count) {
+    const server = createServer().listen(15_000 + Math.floor(Math.random() * 17_000), '127.0.0.1');
+    const listens = await once(server, 'listening').then(
+      () => true,
+      () => false,
+    );
+    if (listens) servers.push(server);
+  }
   const ports = servers.map((server) => (server.address() as { port: number }).port);
   await Promise.all(servers.map((server) => new Promise((closed) => server.close(closed))));
   return ports;

@@ -1,5 +1,5 @@
 /**
- * The fleet of a soak, of real processes: an embedded log, a control plane, three simulated nodes, and gateways as the
+ * The fleet of a soak, of real processes: an embedded log or a given one, a control plane, three simulated nodes, and gateways as the
  * scenarios start them. It also reads the other two accounts: what the nodes finished, and what stands on the usage log.
  */
 import { mkdtempSync, rmSync } from 'node:fs';
@@ -72,7 +72,7 @@ class SoakNode {
 
 export class SoakFleet {
   readonly dir = mkdtempSync(join(tmpdir(), 'headgate-soak-'));
-  readonly logUrl = `sqlite:${join(this.dir, 'log')}`;
+  readonly logUrl: string;
   readonly nodes: SoakNode[] = [];
   /** Each with a model of its own; the narrow ones are every eighth. */
   clients: Client[] = [];
@@ -81,8 +81,13 @@ export class SoakFleet {
   readonly #running: Started<unknown>[] = [];
   #files = 0;
 
-  static async start(): Promise<SoakFleet> {
-    const fleet = new SoakFleet();
+  constructor(logUrl?: string) {
+    this.logUrl = logUrl ?? `sqlite:${join(this.dir, 'log')}`;
+  }
+
+  /** On an embedded log of its own, where none is given. */
+  static async start(logUrl?: string): Promise<SoakFleet> {
+    const fleet = new SoakFleet(logUrl);
     try {
       await fleet.#open();
       return fleet;

@@ -3,7 +3,10 @@
  * never more than what nodes finished, short by no more than the last moments before each kill, and the same in every
  * fold of the usage log.
  */
-import { readFileSync } from 'node:fs';
+import { readFileSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { openOutboxFile } from '../../data-plane/usage/outbox-file.ts';
+import type { UsageRow } from '../../schemas/usage.ts';
 import { type Settled, settle } from './accounts.ts';
 import { load, randomFrom, type Seen, wantedFrom } from './clients.ts';
 import { eventually, metric, type OrganisationTotals, type SoakFleet } from './fleet.ts';
@@ -13,6 +16,12 @@ export interface KillsOptions {
   readonly kills: number;
   readonly seed: number;
   readonly say?: (progress: string) => void;
+  /** Further flags of the gateway that is killed. */
+  readonly flags?: readonly string[];
+  /** Under load before each kill, ms, at least. */
+  readonly lifeMs?: number;
+  /** After this kill, counted from 1, its outbox is deleted. */
+  readonly outboxDeletedAfter?: number;
 }
 
 export interface KillsFigures {
@@ -22,6 +31,8 @@ export interface KillsFigures {
   readonly missingAgesMs: readonly number[];
   /** The same without the time in which the gateway was ready to run and the machine ran something else. */
   readonly missingOwnAgesMs: readonly number[];
+  /** Rows that went with the deleted outbox. */
+  readonly missingWithOutbox: number;
   /** Requests received whole in the last 10 ms before a kill, and whether billed or not. */
   readonly receivedInLastMoments: number;
   /** Of every fold: the control plane's from the beginning, another one's from nothing, and the sum of the rows. */
@@ -35,7 +46,7 @@ export interface KillsFigures {
 export const forgottenMsMax = 50;
 const sampleMs = 10;
 const organisations = ['narrow', 'wide'] as const;
-/** Under load before the kill, ms: at least, and how much more at most. */
+/** Under load before the kill, ms: at least where nothing else is said, and how much more at most. */
 const lifeMsMin = 250;
 const lifeMsSpread = 600;
 
@@ -45,9 +56,11 @@ export async function kills(fleet: SoakFleet, options: KillsOptions): Promise<Ki
   const random = randomFrom(options.seed);
   const lives = new Map<Seen, Life>();
   const seen: Seen[] = [];
+  let inDeletedOutbox: ReadonlySet<string> = new Set();
   await fleet.healNodes();
   for (let kill = 1; kill <= options.kills; kill++) {
-    const life = await liveAndDie(fleet, random);
+    const life = await liveAndDie(fleet, random, options);
+    if (kill === options.outboxDeletedAfter) inDeletedOutbox = deleteOutbox(join(fleet.dir, 'killed'));
     for (const one of life.seen) {
       seen.push(one);
       lives.set(one, life);
@@ -56,17 +69,19 @@ export async function kills(fleet: SoakFleet, options: KillsOptions): Promise<Ki
   }
   // A start without load ships what the killed ones left behind.
   const last = await fleet.gateway('killed');
-  await eventually(async () => (await metric(last, 'headgate_outbox_rows')) === 0);
+  await eventually(async () => (await metric(last, 'headgate_outbox_rows')) === 0, 60_000);
   await last.end();
   const rows = await fleet.usageRows();
   const ageMs = (one: Seen): number => (lives.get(one)?.killedMs ?? 0) - one.endedMs;
   const missing: Seen[] = [];
+  let missingWithOutbox = 0;
   const settled = settle({
     seen,
     rows: rows.slice(rowsBefore),
     finished: difference(await fleet.finished(), finishedBefore),
     mayBeMissing: (one) => {
-      missing.push(one);
+      if (inDeletedOutbox.has(one.requestId ?? '')) missingWithOutbox++;
+      else missing.push(one);
       return true;
     },
     wasKilled: (one) => ageMs(one) <= 0,
@@ -74,6 +89,7 @@ export async function kills(fleet: SoakFleet, options: KillsOptions): Promise<Ki
   return {
     requests: seen.length,
     settled,
+    missingWithOutbox,
     missingAgesMs: longestFirst(missing.map(ageMs)),
     missingOwnAgesMs: longestFirst(missing.map((one) => ageMs(one) - waitedMs(lives.get(one), one.endedMs))),
     receivedInLastMoments: seen.filter((one) => one.completed && ageMs(one) <= 10).length,
@@ -100,8 +116,12 @@ function waitedMs(life: Life | undefined, sinceMs: number): number {
   return (life?.waits.at(-1)?.waitedMs ?? 0) - (before?.waitedMs ?? 0);
 }
 
-async function liveAndDie(fleet: SoakFleet, random: () => number): Promise<Life> {
-  const gateway = await fleet.gateway('killed');
+async function liveAndDie(
+  fleet: SoakFleet,
+  random: () => number,
+  { flags = [], lifeMs = lifeMsMin }: KillsOptions,
+): Promise<Life> {
+  const gateway = await fleet.gateway('killed', ...flags);
   const waits: { atMs: number; waitedMs: number }[] = [];
   const sample = (): void => {
     const waited = Number(readFileSync(`/proc/${gateway.ready.pid}/schedstat`, 'utf8').split(' ')[1]) / 1e6;
@@ -117,7 +137,7 @@ async function liveAndDie(fleet: SoakFleet, random: () => number): Promise<Life>
       killedMs = performance.now();
       killed = gateway.end('SIGKILL');
     },
-    lifeMsMin + random() * lifeMsSpread,
+    lifeMs + random() * lifeMsSpread,
   );
   const seen = await load({
     api: gateway.ready.api,
@@ -127,6 +147,15 @@ async function liveAndDie(fleet: SoakFleet, random: () => number): Promise<Life>
   await killed;
   await fleet.note();
   return { seen, killedMs, waits };
+}
+
+/** The requests whose rows were in it and not yet known to be on the log. */
+function deleteOutbox(folder: string): Set<string> {
+  const { file } = openOutboxFile(join(folder, 'outbox.db'), 0);
+  const bodies = file.incarnations.flatMap((each) => file.read(each, each.shippedN, each.lastN));
+  file.close();
+  for (const suffix of ['', '-wal', '-shm']) rmSync(join(folder, `outbox.db${suffix}`), { force: true });
+  return new Set(bodies.map((body) => (JSON.parse(body) as UsageRow).requestId));
 }
 
 type Row = Awaited<ReturnType<SoakFleet['usageRows']>>[number];

@@ -1,0 +1,132 @@
+/**
+ * Brokers that are killed (kill -9) at random while two control planes take commands. Afterwards no acknowledged command
+ * is missing, none stands in the log twice, none that changed nothing stands there at all, and two control planes, two
+ * gateways and a fresh replay have folded the same.
+ */
+import { setTimeout as pause } from 'node:timers/promises';
+import { dialWith } from '../../shared/log/kafka-log.ts';
+import { type Kafka, startKafka } from '../kafka/broker.ts';
+import { randomFrom } from '../soak/clients.ts';
+import { audit, countsOf, stream } from './commands.ts';
+import { ChaosFleet, disagreements, eventually } from './fleet.ts';
+
+export interface BrokerKillsOptions {
+  /** With three the leader of the control log is killed. */
+  readonly nodes: 1 | 3;
+  readonly kills: number;
+  readonly seed: number;
+  readonly say?: (progress: string) => void;
+}
+
+export interface BrokerKillsFigures {
+  readonly nodes: number;
+  readonly kills: number;
+  readonly commands: ReturnType<typeof countsOf>;
+  /** Answers that decided nothing, by type. */
+  readonly troubles: Readonly<Record<string, number>>;
+  readonly position: number;
+  /** Records that the chain skipped. */
+  readonly skipped: number;
+  /** From a kill until the next command was carried out, ms: median and longest. */
+  readonly gapMs: { readonly p50: number; readonly max: number };
+  readonly seconds: number;
+  readonly faults: readonly string[];
+}
+
+/** Under commands before each kill, ms: at least, and how much more at most. */
+const lifeMsMin = 300;
+const lifeMsSpread = 1500;
+/** Commands carried out before the next kill. */
+const commandsBetween = 5;
+
+export async function brokerKills(options: BrokerKillsOptions): Promise<BrokerKillsFigures> {
+  const kafka = await startKafka({ nodes: options.nodes });
+  const fleet = new ChaosFleet(kafka);
+  try {
+    return await run(kafka, fleet, options);
+  } finally {
+    await fleet.end();
+    await kafka.stop();
+  }
+}
+
+async function run(
+  kafka: Kafka,
+  fleet: ChaosFleet,
+  options: BrokerKillsOptions,
+): Promise<BrokerKillsFigures> {
+  const { nodes, kills, seed, say } = options;
+  const planes = [await fleet.plane('plane-1'), await fleet.plane('plane-2')];
+  await fleet.furnish(planes[0]!);
+  const gateways = [await fleet.gateway('gateway-1'), await fleet.gateway('gateway-2')];
+  const random = randomFrom(seed);
+  const startedMs = performance.now();
+  const gapsMs: number[] = [];
+  let done = 0;
+  let killedMs: number | undefined;
+  let killing = true;
+  const streaming = stream({
+    planes: () => planes,
+    workers: 8,
+    seed,
+    goOn: () => killing,
+    onSent: ({ fate }) => {
+      if (fate !== 'done') return;
+      done++;
+      if (killedMs !== undefined) gapsMs.push(performance.now() - killedMs);
+      killedMs = undefined;
+    },
+  });
+  const killAll = async () => {
+    for (let kill = 1; kill <= kills; kill++) {
+      const before = done;
+      await pause(lifeMsMin + random() * lifeMsSpread);
+      await eventually('commands go on', () => done >= before + commandsBetween, 60_000);
+      const victim = nodes === 1 ? 1 : await leaderOf(kafka);
+      await kafka.kill(victim);
+      killedMs = performance.now();
+      if (nodes === 3) await eventually('another one leads', () => killedMs === undefined, 60_000);
+      await kafka.restart(victim);
+      if (kill % 5 === 0) say?.(`${kill} of ${kills} kills, ${done} commands carried out`);
+    }
+    await eventually('commands go on', () => killedMs === undefined, 60_000);
+  };
+  // Whichever fails first ends the other.
+  const killed = killAll().finally(() => {
+    killing = false;
+  });
+  const [{ sent, troubles }] = await Promise.all([streaming, killed]);
+  const { faults, replayed } = await disagreements(fleet, [...planes, ...gateways]);
+  gapsMs.sort((one, other) => one - other);
+  return {
+    nodes,
+    kills,
+    commands: countsOf(sent),
+    troubles,
+    position: replayed.position,
+    skipped: replayed.skipped,
+    gapMs: { p50: Math.round(gapsMs[gapsMs.length >> 1] ?? 0), max: Math.round(gapsMs.at(-1) ?? 0) },
+    seconds: Math.round((performance.now() - startedMs) / 1000),
+    faults: [...audit(sent, replayed.commits), ...faults],
+  };
+}
+
+/** The node that leads the control log, asked of any that answers. */
+async function leaderOf(kafka: Kafka): Promise<number> {
+  const dial = dialWith({});
+  for (;;) {
+    for (const broker of kafka.brokers) {
+      try {
+        const connection = await dial({ host: '127.0.0.1', port: Number(broker.split(':')[1]) });
+        const { partitions } = await connection
+          .metadata('headgate.control')
+          .finally(() => connection.destroy());
+        const leader = partitions[0]?.leader ?? -1;
+        if (leader > 0) return leader;
+      } catch {
+        // Another one may know.
+      }
+    }
+    await pause(50);
+  }
+}

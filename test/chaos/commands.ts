@@ -1,0 +1,131 @@
+/**
+ * A stream of commands at two control planes, and the audit of what they were told. Keys are made and revoked, and stacks
+ * are raced for, so that some commands must be refused. A command whose answer says that nothing is known is repeated
+ * with its own Idempotency-Key, at the other control plane too; some of those told that nothing was changed are dropped.
+ */
+import { randomUUID } from 'node:crypto';
+import { setTimeout as pause } from 'node:timers/promises';
+import { randomFrom } from '../soak/clients.ts';
+import { type Answer, call, organisation, type Plane } from './fleet.ts';
+
+/** `done`: carried out, now or before. `refused` and `dropped` commands changed nothing. */
+export type Fate = 'done' | 'unchanged' | 'refused' | 'dropped';
+
+export interface Sent {
+  readonly id: string;
+  readonly fate: Fate;
+  /** Where its commit stands, as it was told; 0 where it has none. */
+  readonly position: number;
+  /** How often it was sent. */
+  readonly attempts: number;
+  /** From the first attempt until it was decided. */
+  readonly tookMs: number;
+}
+
+export interface StreamOptions {
+  readonly planes: () => readonly Plane[];
+  readonly workers: number;
+  readonly seed: number;
+  /** Asked before each command. */
+  readonly goOn: () => boolean;
+  readonly onSent?: (sent: Sent) => void;
+  /** How long a command is repeated before the scenario gives up, ms. */
+  readonly patienceMs?: number;
+}
+
+interface Wanted {
+  readonly path: string;
+  readonly body?: unknown;
+}
+
+/** What no command was told and what no answer said; counts of 503s by their type, 0 for no answer at all. */
+export interface Stream {
+  readonly sent: readonly Sent[];
+  readonly troubles: Readonly<Record<string, number>>;
+}
+
+export async function stream(options: StreamOptions): Promise<Stream> {
+  const sent: Sent[] = [];
+  const troubles: Record<string, number> = {};
+  const keys: string[] = [];
+  let commands = 0;
+  const worker = async (number: number): Promise<void> => {
+    const random = randomFrom(options.seed * 1000 + number);
+    while (options.goOn()) {
+      const wanted = wantedFrom(random, commands++, keys);
+      const { answer, ...one } = await decide(options, wanted, { random, number, troubles });
+      if (wanted.path === '/keys' && typeof answer?.body['id'] === 'string') keys.push(answer.body['id']);
+      sent.push(one);
+      options.onSent?.(one);
+    }
+  };
+  await Promise.all(Array.from({ length: options.workers }, (_, number) => worker(number)));
+  return { sent, troubles };
+}
+
+function wantedFrom(random: () => number, n: number, keys: readonly string[]): Wanted {
+  const kind = random();
+  const key = keys[Math.floor(random() * keys.length)];
+  if (kind < 0.25 && key !== undefined) return { path: `/keys/${key}/revoke` };
+  // Several workers want the same stack at about the same time, and one gets it.
+  if (kind < 0.5) return { path: '/stacks', body: { organisation, id: `stk-race-for-${Math.floor(n / 6)}` } };
+  return { path: '/keys', body: { organisation, name: `key ${n}`, expires: '30d' } };
+}
+
+interface Worker {
+  readonly random: () => number;
+  readonly number: number;
+  readonly troubles: Record<string, number>;
+}
+
+async function decide(
+  { planes, patienceMs = 120_000 }: StreamOptions,
+  { path, body }: Wanted,
+  { random, number, troubles }: Worker,
+): Promise<Sent & { readonly answer?: Answer }> {
+  const id = randomUUID();
+  const startedMs = performance.now();
+  let mayBeCarriedOut = false;
+  for (let attempts = 1; ; attempts++) {
+    const all = planes();
+    const plane = all[(number + attempts - 1) % all.length]!;
+    const answer = await call(plane, 'POST', path, { id, body }).catch(() => undefined);
+    const tookMs = performance.now() - startedMs;
+    const said = { id, attempts, tookMs, position: Number(answer?.body['position'] ?? 0) };
+    if (answer?.status === 200) {
+      const fate = answer.body['unchanged'] === true ? 'unchanged' : 'done';
+      return { ...said, fate, ...(fate === 'unchanged' && { position: 0 }), answer };
+    }
+    const type = (answer?.body['error'] as { type?: string } | undefined)?.type ?? 'no answer';
+    if (answer && answer.status !== 503) return { ...said, fate: 'refused', position: 0, answer };
+    troubles[type] = (troubles[type] ?? 0) + 1;
+    // "Nothing was changed" is a promise of that one attempt; after an unknown one it says nothing of the command.
+    mayBeCarriedOut ||= type !== 'LogUnavailable';
+    if (!mayBeCarriedOut && random() < 0.2) return { ...said, fate: 'dropped', position: 0 };
+    if (tookMs > patienceMs) throw new Error(`command ${id} is still undecided: ${type}`);
+    await pause(50 + random() * 200);
+  }
+}
+
+/** What of the answers is not so in the log; `commits` are positions by the id of the command. */
+export function audit(sent: readonly Sent[], commits: ReadonlyMap<string, readonly number[]>): string[] {
+  return sent.flatMap(({ id, fate, position }) => {
+    const found = commits.get(id) ?? [];
+    if (fate === 'done')
+      return found.length === 1 && found[0] === position
+        ? []
+        : [`${id} was acknowledged at ${position}, and stands at ${found.join() || 'no position'}`];
+    return found.length === 0 ? [] : [`${id} was ${fate}, and stands at ${found.join()}`];
+  });
+}
+
+export function countsOf(sent: readonly Sent[]): Record<Fate | 'repeatedly', number> {
+  const count = (wanted: Fate) => sent.filter(({ fate }) => fate === wanted).length;
+  return {
+    done: count('done'),
+    unchanged: count('unchanged'),
+    refused: count('refused'),
+    dropped: count('dropped'),
+    repeatedly: sent.filter(({ attempts }) => attempts > 1).length,
+  };
+}

@@ -1,0 +1,161 @@
+/**
+ * Gateways that are cut off from Kafka while a key is revoked. Each must refuse the key within 60 s of the acknowledgement,
+ * whatever happens to it meanwhile: left alone, started anew again and again, or frozen with a request waiting in its
+ * socket, which must be refused when it thaws. Reconnected they accept what was not revoked, and nothing else.
+ */
+import { request } from 'node:http';
+import { setTimeout as pause } from 'node:timers/promises';
+import { startKafka } from '../kafka/broker.ts';
+import type { Door } from '../kafka/door.ts';
+import { ChaosFleet, complete, createKey, eventually, type Gateway, revokeKey } from './fleet.ts';
+import { coldFaults, coldStart } from './outage.ts';
+import { Watch } from './watch.ts';
+
+export interface CutOffOptions {
+  readonly how: 'refuse' | 'silent';
+  /** How often one of them is started anew, ms. */
+  readonly restartEveryMs: number;
+  /** How long others are frozen, ms; also how long all are cut off, with the rest of it. */
+  readonly frozenMs: number;
+  readonly say?: (progress: string) => void;
+}
+
+export interface CutOffFigures {
+  readonly how: string;
+  /** How long after the acknowledgement each gateway still accepted the revoked key, s; negative: not even then. */
+  readonly acceptedForSeconds: Readonly<Record<string, number>>;
+  /** What was answered to the requests that waited while their gateways were frozen. */
+  readonly waiting: Readonly<Record<string, number>>;
+  readonly restarts: number;
+  /** Until a gateway that is cut off serves, s, at the longest. */
+  readonly startSecondsMax: number;
+  readonly coldStart: Awaited<ReturnType<typeof coldStart>>;
+  /** From the reconnection until an active key was accepted again, s, at the longest. */
+  readonly backAfterSeconds: number;
+  readonly faults: readonly string[];
+}
+
+const promisedSeconds = 60;
+const backSecondsMax = 2;
+
+export async function cutOff(options: CutOffOptions): Promise<CutOffFigures> {
+  const kafka = await startKafka({ doors: 1 });
+  const fleet = new ChaosFleet(kafka);
+  try {
+    return await run(fleet, kafka.doors[0]!, options);
+  } finally {
+    await fleet.end();
+    await kafka.stop();
+  }
+}
+
+async function run(fleet: ChaosFleet, door: Door, options: CutOffOptions): Promise<CutOffFigures> {
+  const { how, restartEveryMs, frozenMs, say } = options;
+  const plane = await fleet.plane('plane');
+  const active = await fleet.furnish(plane);
+  const key = await createKey(plane);
+  const names = ['alone', 'restarted', 'frozen'] as const;
+  const gateways = new Map<string, Gateway>();
+  for (const name of names) gateways.set(name, await fleet.gateway(name, door.url));
+  // They are started anew when they are cut off, to see what they answer then.
+  const cold = [
+    await fleet.gateway('fence', door.url),
+    await fleet.gateway('serve', door.url, '--when-stale', 'serve'),
+  ];
+  // Not cut off, but it sleeps: its proof is as old as its sleep when it wakes.
+  gateways.set('asleep', await fleet.gateway('asleep'));
+  for (const gateway of [...gateways.values(), ...cold])
+    await eventually('the key is accepted', async () => (await complete(gateway, key)) === 200);
+  const of = (name: string) => () => gateways.get(name)!;
+  const watches = new Map([...names, 'asleep'].map((name) => [name, new Watch(of(name), key)]));
+  const kept = new Map([...names, 'asleep'].map((name) => [name, new Watch(of(name), active)]));
+  await pause(300);
+
+  door.shut(how);
+  const sleepers = ['frozen', 'asleep'].map((name) => ({ name, gateway: gateways.get(name)! }));
+  for (const { name, gateway } of sleepers) {
+    // Watches would wait with it, and say nothing of the one request that counts.
+    await Promise.all([watches.get(name)!.stop(), kept.get(name)!.stop()]);
+    gateway.child.kill('SIGSTOP');
+  }
+  const waiting = sleepers.map(({ name, gateway }) => ({ name, answer: patiently(gateway, key.value) }));
+  await revokeKey(plane, key);
+  const acknowledgedMs = performance.now();
+  const frozenUntilMs = acknowledgedMs + frozenMs;
+  const starting = Promise.all(cold.map((gateway) => gateway.end('SIGKILL'))).then(() =>
+    coldStart(fleet, active, door.url),
+  );
+  let restarts = 0;
+  let startMsMax = 0;
+  while (performance.now() < frozenUntilMs - restartEveryMs / 2) {
+    await gateways.get('restarted')!.end('SIGKILL');
+    const startedMs = performance.now();
+    gateways.set('restarted', await fleet.gateway('restarted', door.url));
+    startMsMax = Math.max(startMsMax, performance.now() - startedMs);
+    restarts++;
+    say?.(`start ${restarts} while cut off took ${Math.round(performance.now() - startedMs)} ms`);
+    await pause(Math.max(0, restartEveryMs - (performance.now() - startedMs)));
+  }
+  await pause(Math.max(0, frozenUntilMs - performance.now()));
+  const coldStarts = await starting;
+  for (const { gateway } of sleepers) gateway.child.kill('SIGCONT');
+  const answers: Record<string, number> = {};
+  for (const { name, answer } of waiting) answers[name] = await answer;
+  for (const name of ['frozen', 'asleep']) {
+    watches.set(name, new Watch(of(name), key));
+    kept.set(name, new Watch(of(name), active));
+  }
+  await pause(Math.max(500, acknowledgedMs + 48_000 - performance.now()));
+
+  door.reopen();
+  const reopenedMs = performance.now();
+  const backMs: number[] = [];
+  for (const [name, watch] of kept) {
+    await eventually(`${name} accepts again`, () => watch.changes.at(-1)?.status === 200);
+    backMs.push(Math.max(0, watch.changes.at(-1)!.atMs - reopenedMs));
+  }
+  for (const [name, watch] of watches)
+    await eventually(`${name} refuses the key for good`, () => watch.changes.at(-1)?.status === 401);
+  await Promise.all([...watches.values(), ...kept.values()].map((watch) => watch.stop()));
+
+  const faults = coldFaults(coldStarts);
+  const acceptedForSeconds: Record<string, number> = {};
+  for (const [name, { lastAcceptedMs }] of watches) {
+    const acceptedFor = (lastAcceptedMs - acknowledgedMs) / 1000;
+    acceptedForSeconds[name] = Number.isFinite(acceptedFor) ? Math.round(acceptedFor * 10) / 10 : -1;
+    if (acceptedFor > promisedSeconds) faults.push(`${name} accepted the key for ${acceptedFor} s`);
+  }
+  for (const [name, status] of Object.entries(answers))
+    if (status !== 401 && status !== 503)
+      faults.push(`${name} answered ${status} to the request that waited`);
+  const backAfterSeconds = Math.round(Math.max(...backMs)) / 1000;
+  if (backAfterSeconds > backSecondsMax) faults.push(`active keys were accepted after ${backAfterSeconds} s`);
+  const startSecondsMax = Math.round(startMsMax / 10) / 100;
+  return {
+    how,
+    acceptedForSeconds,
+    waiting: answers,
+    restarts,
+    startSecondsMax,
+    coldStart: coldStarts,
+    backAfterSeconds,
+    faults,
+  };
+}
+
+/** One completion on a connection of its own, waited for as long as it takes. */
+function patiently({ ready }: Gateway, key: string): Promise<number> {
+  return new Promise((resolve) => {
+    const asked = request(`${ready.api}/chat/completions`, {
+      method: 'POST',
+      agent: false,
+      headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
+    });
+    asked.on('response', (answer) => {
+      answer.resume();
+      resolve(answer.statusCode ?? 0);
+    });
+    asked.on('error', () => resolve(0));
+    asked.end(JSON.stringify({ model: 'echo-small', messages: [{ role: 'user', content: 'hello' }] }));
+  });
+}

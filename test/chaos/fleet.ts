@@ -1,0 +1,228 @@
+/**
+ * A fleet of real processes on a real Kafka for the chaos scenarios: control planes, gateways and a simulated node, each
+ * over the address of the log that a scenario gives it. Commands carry an Idempotency-Key of the scenario's choice; what
+ * each process and a fresh replay of the log have folded can be held against each other.
+ */
+import { randomUUID } from 'node:crypto';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as pause } from 'node:timers/promises';
+import { CommitReader } from '../../control-plane/state/commits.ts';
+import { openLog } from '../../shared/log/open-log.ts';
+import { memorySnapshot } from '../../shared/snapshot/open-snapshot.ts';
+import { Replicator } from '../../shared/snapshot/replicator.ts';
+import type { Kafka } from '../kafka/broker.ts';
+import { type Started, startProcess } from '../support/processes.ts';
+
+const token = 'chaos-test-operator-token';
+
+export type Plane = Started<{ readonly admin: string; readonly metrics: string; readonly pid: number }>;
+export type Gateway = Started<{ readonly api: string; readonly metrics: string; readonly pid: number }>;
+
+export interface Answer {
+  readonly status: number;
+  readonly body: Readonly<Record<string, unknown>>;
+}
+
+export interface Key {
+  readonly id: string;
+  readonly value: string;
+}
+
+/** Where a fold stands. */
+export interface Folded {
+  readonly position: number;
+  readonly digest: string;
+  readonly skipped: number;
+}
+
+export const organisation = 'acme';
+export const model = 'echo-small';
+
+export class ChaosFleet {
+  readonly dir = mkdtempSync(join(tmpdir(), 'headgate-chaos-'));
+  readonly logUrl: string;
+  readonly #running: Started<unknown>[] = [];
+
+  constructor(kafka: Pick<Kafka, 'url'>) {
+    this.logUrl = kafka.url;
+  }
+
+  /** The same name means the same data folder. */
+  plane(name: string, logUrl = this.logUrl): Promise<Plane> {
+    return this.#start('control-plane', name, this.#common(name, logUrl));
+  }
+
+  gateway(name: string, logUrl = this.logUrl, ...more: string[]): Promise<Gateway> {
+    const drain = ['--drain-delay', '0', '--drain-timeout', '5'];
+    return this.#start('gateway', name, [...this.#common(name, logUrl), ...drain, ...more]);
+  }
+
+  /** One organisation on a tier without limits, and the pool's one node with the one model. */
+  async furnish(plane: Plane): Promise<Key> {
+    const args = ['--port', '0', '--models', model, '--tokens-per-second', '0'];
+    const node = await this.#start<{ metrics: string }>('sim-node', 'node', args);
+    const fleet = {
+      version: 1,
+      models: [{ id: model, family: 'echo' }],
+      tiers: [{ id: 'Wide', models: '*' }],
+      pool: { models: [model], nodes: [{ id: 'pool-1', url: node.ready.metrics, dialect: 'vllm' }] },
+      organisations: [{ id: organisation, name: 'Acme', tier: 'Wide' }],
+    };
+    const applied = await call(plane, 'POST', '/fleet/apply', { body: { fleet } });
+    if (applied.status !== 200) throw new Error(JSON.stringify(applied.body));
+    await eventually('the node is up', async () => {
+      const { body } = await call(plane, 'GET', '/nodes');
+      return (body['items'] as { up: boolean }[]).every(({ up }) => up);
+    });
+    return await createKey(plane);
+  }
+
+  /** Folds the log from its first record into memory. Rejects where that takes longer than a minute. */
+  async replay(logUrl = this.logUrl): Promise<Folded & { readonly commits: ReadonlyMap<string, number[]> }> {
+    const log = await openLog(logUrl, { topic: 'headgate.control' });
+    const snapshot = memorySnapshot();
+    const replicator = new Replicator({ snapshot, log });
+    try {
+      replicator.start();
+      await replicator.caughtUp(60_000);
+      const commits = new Map<string, number[]>();
+      for await (const batch of new CommitReader(log, null).upTo(snapshot.seq))
+        for (const { commit } of batch)
+          commits.set(commit.id, [...(commits.get(commit.id) ?? []), commit.seq]);
+      return { position: snapshot.seq, digest: snapshot.digest(), skipped: snapshot.skipped, commits };
+    } finally {
+      await replicator.stop();
+      snapshot.close();
+      await log.close();
+    }
+  }
+
+  async end(): Promise<void> {
+    for (const { child } of this.#running) child.kill('SIGCONT');
+    await Promise.all(this.#running.map((one) => one.end('SIGKILL')));
+    rmSync(this.dir, { recursive: true, force: true });
+  }
+
+  #common(name: string, logUrl: string): string[] {
+    const own = ['--data', join(this.dir, name), '--name', name];
+    return ['--log', logUrl, '--port', '0', '--metrics-port', '0', ...own];
+  }
+
+  async #start<Ready>(kind: string, name: string, args: readonly string[]): Promise<Started<Ready>> {
+    const env = { HEADGATE_OPERATOR_TOKEN: token };
+    const options = { dir: this.dir, name, args: [kind, ...args], env, timeoutMs: 90_000 };
+    const started = await startProcess<Ready>(options);
+    this.#running.push(started);
+    return started;
+  }
+}
+
+export interface CallOptions {
+  /** The Idempotency-Key. */
+  readonly id?: string;
+  readonly body?: unknown;
+  readonly timeoutMs?: number;
+}
+
+/** One call of the admin API, whatever is answered. Rejects where no answer comes in time. */
+export async function call(
+  { ready }: Plane,
+  method: string,
+  path: string,
+  { id = randomUUID(), body, timeoutMs = 30_000 }: CallOptions = {},
+): Promise<Answer> {
+  const headers = {
+    authorization: `Bearer ${token}`,
+    'content-type': 'application/json',
+    'idempotency-key': id,
+  };
+  const response = await fetch(`${ready.admin}/admin/v1${path}`, {
+    method,
+    headers,
+    ...(body !== undefined && { body: JSON.stringify(body) }),
+    signal: AbortSignal.timeout(timeoutMs),
+  });
+  return { status: response.status, body: (await response.json()) as Record<string, unknown> };
+}
+
+/** Rejects where it is refused. */
+export async function createKey(plane: Plane, name = 'chaos'): Promise<Key> {
+  const { status, body } = await call(plane, 'POST', '/keys', {
+    body: { organisation, name, expires: 'never' },
+  });
+  if (status !== 200) throw new Error(JSON.stringify(body));
+  return body as unknown as Key;
+}
+
+export async function revokeKey(plane: Plane, key: Key): Promise<void> {
+  const { status, body } = await call(plane, 'POST', `/keys/${key.id}/revoke`);
+  if (status !== 200) throw new Error(JSON.stringify(body));
+}
+
+/** The status of one completion; 0 where no answer came. */
+export async function complete(gateway: Gateway, key: Key, asked = model): Promise<number> {
+  try {
+    const response = await fetch(`${gateway.ready.api}/chat/completions`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${key.value}`, 'content-type': 'application/json' },
+      body: JSON.stringify({ model: asked, messages: [{ role: 'user', content: 'hello' }] }),
+      signal: AbortSignal.timeout(30_000),
+    });
+    await response.text();
+    return response.status;
+  } catch {
+    return 0;
+  }
+}
+
+/** What a control plane or a gateway has folded, as its metrics and its health tell. */
+export async function foldedBy({ ready }: Plane | Gateway): Promise<Folded> {
+  const metrics = await (await fetch(`${ready.metrics}/metrics`)).text();
+  const metric = (name: string) => Number(new RegExp(`^${name} (\\S+)$`, 'm').exec(metrics)?.[1]);
+  const skipped = metric('headgate_fold_skipped_total');
+  if ('admin' in ready) {
+    const { body } = await call({ ready } as Plane, 'GET', '/status');
+    return { position: Number(body['position']), digest: String(body['digest']), skipped };
+  }
+  const health = await (await fetch(`${ready.metrics}/readyz?verbose`)).text();
+  const [, position, digest = ''] = /fold at (\d+), digest (\S+)/.exec(health) ?? [];
+  return { position: Number(position), digest, skipped };
+}
+
+/** Waits until all stand at the same position as a fresh replay; gives the faults found, none where all are equal. */
+export async function disagreements(
+  fleet: ChaosFleet,
+  processes: readonly (Plane | Gateway)[],
+): Promise<{ readonly faults: string[]; readonly replayed: Awaited<ReturnType<ChaosFleet['replay']>> }> {
+  for (let attempt = 0; ; attempt++) {
+    const replayed = await fleet.replay();
+    const standing = await Promise.all(processes.map(foldedBy));
+    const behind = standing.some(({ position }) => position !== replayed.position);
+    if (behind && attempt < 40) {
+      await pause(250);
+      continue;
+    }
+    const wanted = { position: replayed.position, digest: replayed.digest, skipped: replayed.skipped };
+    const faults = standing.flatMap((folded, n) =>
+      JSON.stringify(folded) === JSON.stringify(wanted)
+        ? []
+        : [`process ${n} stands at ${JSON.stringify(folded)}, a fresh replay at ${JSON.stringify(wanted)}`],
+    );
+    return { faults, replayed };
+  }
+}
+
+/** Asks until it is so; rejects after the time-out. */
+export async function eventually(
+  what: string,
+  isSo: () => Promise<boolean> | boolean,
+  timeoutMs = 30_000,
+): Promise<void> {
+  const untilMs = performance.now() + timeoutMs;
+  while (!(await isSo())) {
+    if (performance.now() > untilMs) throw new Error(`not so after ${timeoutMs} ms: ${what}`);
+    await pause(20);
+  }
+}

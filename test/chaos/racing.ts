@@ -1,0 +1,264 @@
+/**
+ * Two control planes on one topic whose appends go astray: one is frozen with an append under way and thawed after others
+ * have written; answers to appends are lost, cut off or late; someone else writes records of the right number that follow
+ * nothing. Every command ends as done or refused and stands in the log once or never, and all folds are equal.
+ */
+import { randomUUID } from 'node:crypto';
+import { setTimeout as pause } from 'node:timers/promises';
+import { toStored } from '../../schemas/events.ts';
+import { composeCommit, emptyHead, judge, recordHash } from '../../shared/log/chain.ts';
+import type { ControlLog } from '../../shared/log/control-log.ts';
+import { openLog } from '../../shared/log/open-log.ts';
+import { startKafka } from '../kafka/broker.ts';
+import type { Fate as AppendFate, Door } from '../kafka/door.ts';
+import { randomFrom } from '../soak/clients.ts';
+import { audit, countsOf, type Sent, stream } from './commands.ts';
+import {
+  ChaosFleet,
+  call,
+  disagreements,
+  eventually,
+  type Gateway,
+  organisation,
+  type Plane,
+} from './fleet.ts';
+
+export interface RacingOptions {
+  /** How long a control plane is frozen in each round, ms. */
+  readonly freezesMs: readonly number[];
+  /** Freezes at random moments of a stream of commands. */
+  readonly randomFreezes: number;
+  /** Appends whose answers are lost, cut off or late, or that never arrive. */
+  readonly meddledAppends: number;
+  /** Records of the right number and a wrong `prev`. */
+  readonly forgeries: number;
+  readonly seed: number;
+  readonly say?: (progress: string) => void;
+}
+
+export interface RacingFigures {
+  /** What the command of a frozen control plane was told first, and how it ended. */
+  readonly frozen: readonly string[];
+  /** Commands under random freezes. */
+  readonly underFreezes: ReturnType<typeof countsOf>;
+  /** Commands whose appends were meddled with. */
+  readonly underLoss: ReturnType<typeof countsOf>;
+  readonly meddled: Readonly<Record<string, number>>;
+  readonly troubles: Readonly<Record<string, number>>;
+  /** The longest that a command took to be decided, repeats included, ms. */
+  readonly slowestMs: number;
+  readonly forgeries: number;
+  readonly position: number;
+  readonly skipped: number;
+  readonly seconds: number;
+  readonly faults: readonly string[];
+}
+
+const controlTopic = 'headgate.control';
+
+interface Scene {
+  readonly fleet: ChaosFleet;
+  readonly planes: readonly [Plane, Plane];
+  readonly gateways: readonly Gateway[];
+  readonly doors: readonly Door[];
+  readonly options: RacingOptions;
+}
+
+export async function racing(options: RacingOptions): Promise<RacingFigures> {
+  const kafka = await startKafka({ doors: 2 });
+  const fleet = new ChaosFleet(kafka);
+  try {
+    const { doors } = kafka;
+    const planes = [
+      await fleet.plane('plane-1', doors[0]!.url),
+      await fleet.plane('plane-2', doors[1]!.url),
+    ] as const;
+    await fleet.furnish(planes[0]);
+    const gateways = [await fleet.gateway('gateway-1'), await fleet.gateway('gateway-2')];
+    return await run({ fleet, planes, gateways, doors, options });
+  } finally {
+    await fleet.end();
+    await kafka.stop();
+  }
+}
+
+async function run(scene: Scene): Promise<RacingFigures> {
+  const { fleet, planes, gateways, options } = scene;
+  const startedMs = performance.now();
+  const sent: Sent[] = [];
+  const faults: string[] = [];
+  const frozen: string[] = [];
+  for (const [round, frozenMs] of options.freezesMs.entries()) {
+    // Every third time nobody else writes meanwhile, and the late append is the one that counts.
+    const others = round % 3 === 2 ? 0 : 3;
+    const told = await freezeInAppend(scene, frozenMs, { others, releaseFirst: round % 2 === 0 });
+    sent.push(...told.sent);
+    faults.push(...told.faults);
+    frozen.push(told.told);
+    options.say?.(`frozen for ${frozenMs} ms: ${told.told}`);
+  }
+  const underFreezes = await freezeAtRandom(scene);
+  const { loss, meddled } = await meddle(scene);
+  sent.push(...underFreezes.sent, ...loss.sent);
+  faults.push(...(await forge(scene)));
+  const { faults: unequal, replayed } = await disagreements(fleet, [...planes, ...gateways]);
+  return {
+    frozen,
+    underFreezes: countsOf(underFreezes.sent),
+    underLoss: countsOf(loss.sent),
+    meddled,
+    troubles: loss.troubles,
+    slowestMs: Math.round(Math.max(0, ...sent.map(({ tookMs }) => tookMs))),
+    forgeries: options.forgeries,
+    position: replayed.position,
+    skipped: replayed.skipped,
+    seconds: Math.round((performance.now() - startedMs) / 1000),
+    faults: [...faults, ...audit(sent, replayed.commits), ...unequal],
+  };
+}
+
+/** Freezes the first control plane with one append under way, which arrives at the broker when others have written. */
+async function freezeInAppend(
+  { planes: [first, second], doors, fleet }: Scene,
+  frozenMs: number,
+  { others, releaseFirst }: { readonly others: number; readonly releaseFirst: boolean },
+) {
+  const door = doors[0]!;
+  const before = await fleet.replay();
+  let isHeld = false;
+  door.onAppend = (topic) => {
+    if (topic !== controlTopic || isHeld) return 'pass';
+    isHeld = true;
+    return 'hold';
+  };
+  const id = randomUUID();
+  const body = { organisation, name: 'frozen', expires: 'never' };
+  const startedMs = performance.now();
+  const patience = { timeoutMs: frozenMs + 60_000 };
+  const answering = call(first, 'POST', '/keys', { id, body, ...patience }).catch(() => undefined);
+  await eventually('the append is under way', () => isHeld);
+  first.child.kill('SIGSTOP');
+  const sent: Sent[] = [];
+  for (let n = 0; n < others; n++) {
+    const other = randomUUID();
+    const answer = await call(second, 'POST', '/keys', { id: other, body });
+    const position = Number(answer.body['position']);
+    sent.push({ id: other, fate: 'done', position, attempts: 1, tookMs: 0 });
+  }
+  await pause(frozenMs);
+  if (releaseFirst) door.release();
+  // Time enough for it to be in the log, and read by all, while its sender still stands.
+  if (releaseFirst) await pause(200);
+  first.child.kill('SIGCONT');
+  door.release();
+  const answer = await answering;
+  const error = (answer?.body['error'] as { type?: string } | undefined)?.type ?? 'no answer';
+  let told = answer?.status === 200 ? 'done' : error;
+  let decided = answer;
+  let attempts = 1;
+  for (; decided?.status !== 200 && attempts < 20; attempts++) {
+    await pause(100);
+    decided = await call(attempts % 2 === 0 ? first : second, 'POST', '/keys', { id, body }).catch(
+      () => undefined,
+    );
+  }
+  if (attempts > 1) told += decided?.body['repeated'] === true ? ', then found done' : ', then done';
+  const position = Number(decided?.body['position'] ?? 0);
+  sent.push({ id, fate: 'done', position, attempts, tookMs: performance.now() - startedMs });
+  const { skipped } = await fleet.replay();
+  const faults =
+    others > 0 && skipped <= before.skipped
+      ? ['the late append of a frozen control plane was not skipped']
+      : [];
+  door.onAppend = () => 'pass';
+  return { sent, faults, told };
+}
+
+async function freezeAtRandom({ planes, options }: Scene) {
+  const random = randomFrom(options.seed);
+  let freezing = true;
+  const streaming = stream({ planes: () => planes, workers: 4, seed: options.seed, goOn: () => freezing });
+  for (let n = 0; n < options.randomFreezes; n++) {
+    const { child } = planes[n % 2]!;
+    await pause(random() * 500);
+    child.kill('SIGSTOP');
+    await pause(random() * 2000);
+    child.kill('SIGCONT');
+  }
+  freezing = false;
+  return await streaming;
+}
+
+/** Both control planes write, and a third of their appends go astray, until so many have. */
+async function meddle({ planes, doors, options }: Scene) {
+  const { meddledAppends, say } = options;
+  const random = randomFrom(options.seed + 1);
+  const meddled: Record<string, number> = {};
+  let count = 0;
+  const fateOf = (topic: string): AppendFate => {
+    if (topic !== controlTopic || count >= meddledAppends || random() > 0.4) return 'pass';
+    count++;
+    const fate = anyFate(random);
+    const name = typeof fate === 'object' ? 'late' : fate;
+    meddled[name] = (meddled[name] ?? 0) + 1;
+    if (count % 100 === 0) say?.(`${count} of ${meddledAppends} appends meddled with`);
+    return fate;
+  };
+  for (const door of doors) door.onAppend = fateOf;
+  const loss = await stream({
+    planes: () => planes,
+    workers: 6,
+    seed: options.seed + 1,
+    goOn: () => count < meddledAppends,
+  });
+  for (const door of doors) door.onAppend = () => 'pass';
+  return { loss, meddled };
+}
+
+/** Mostly cut off, because each answer that never comes costs its sender five seconds. */
+function anyFate(random: () => number): AppendFate {
+  const kind = random();
+  if (kind < 0.06) return 'lose';
+  if (kind < 0.45) return 'cut';
+  if (kind < 0.7) return 'swallow';
+  return { lateMs: kind < 0.95 ? random() * 1000 : 4000 + random() * 2000 };
+}
+
+/** Appends what would follow the head if it named another record before it, and sees the control planes go on. */
+async function forge({ fleet, planes, options }: Scene): Promise<string[]> {
+  const faults: string[] = [];
+  const log = await openLog(fleet.logUrl, { topic: controlTopic });
+  try {
+    for (let n = 0; n < options.forgeries; n++) {
+      const head = await headOf(log);
+      const forged = composeCommit({
+        head: { ...head, hash: recordHash(Buffer.from(randomUUID())) },
+        id: `forged-${n}`,
+        at: new Date().toISOString(),
+        by: 'operator',
+        events: [toStored({ type: 'no_op', data: {} })],
+      });
+      await log.append(forged);
+      const body = { organisation, name: `behind forgery ${n}`, expires: 'never' };
+      const answer = await call(planes[n % 2]!, 'POST', '/keys', { body });
+      if (answer.status !== 200 || Number(answer.body['position']) <= head.seq)
+        faults.push(`behind a forged record at ${head.seq + 1}: ${JSON.stringify(answer)}`);
+    }
+  } finally {
+    await log.close();
+  }
+  return faults;
+}
+
+async function headOf(log: ControlLog) {
+  const end = await log.end();
+  let head = emptyHead();
+  for await (const { records, nextOffset } of log.tail({ from: 0 })) {
+    for (const record of records) {
+      const judgement = judge(head, record);
+      if ('accepted' in judgement) head = judgement.head;
+    }
+    if (nextOffset >= end) break;
+  }
+  return head;
+}
