@@ -1,5 +1,7 @@
-// What the installers share: running a command to its end, and finding one.
+// What the installers share: running a command to its end, finding one, and not doing twice what is done.
 import { spawnSync } from 'node:child_process';
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 
 /** Throws with the end of what the command wrote to stderr. */
 export function run(command, args, options = {}) {
@@ -18,4 +20,27 @@ export function run(command, args, options = {}) {
 export function find(command) {
   const { status, stdout } = spawnSync('sh', ['-c', `command -v ${command}`], { encoding: 'utf8' });
   return status === 0 ? stdout.trim() : undefined;
+}
+
+/** Calls `install` unless the note in `folder` says that exactly this stands there. */
+export function keep(folder, wanted, install) {
+  const note = join(folder, '.installed');
+  if (existsSync(note) && readFileSync(note, 'utf8') === wanted) return;
+  install();
+  writeFileSync(note, wanted);
+}
+
+/** Python 3.12 on the path, or among those of pyenv. */
+export function python312() {
+  if (spawnSync('python3.12', ['--version']).status === 0) return 'python3.12';
+  const versions = find('pyenv') === undefined ? [] : run('pyenv', ['versions', '--bare']).split('\n');
+  const version = versions.find((one) => one.trim().startsWith('3.12.'));
+  if (version === undefined) throw new Error('needs Python 3.12');
+  return join(run('pyenv', ['root']).trim(), 'versions', version.trim(), 'bin/python3.12');
+}
+
+/** Where the virtual environment keeps its packages. */
+export function sitePackages(venv) {
+  const script = 'import sysconfig; print(sysconfig.get_paths()["purelib"])';
+  return run(join(venv, 'bin/python'), ['-c', script]).trim();
 }

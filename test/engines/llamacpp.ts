@@ -1,9 +1,10 @@
 /** llama.cpp: one server that chats with two slots, one that embeds; both with the tiny model on one processor core. */
 import { join } from 'node:path';
-import type { Engine, RunningEngine } from './engine.ts';
+import type { Engine } from './engine.ts';
 import { freePort, installed, ServerProcess } from './server-process.ts';
 import { writeGguf } from './tiny-gguf.ts';
 import { tinyModel } from './tiny-model.ts';
+import { pairOf } from './two-servers.ts';
 
 const windowTokens = 32_768;
 const slots = 2;
@@ -32,8 +33,11 @@ export const llamacpp: Engine = {
       '--pooling',
       'mean',
     ]);
-    await Promise.all([chat.start(), embed.start()]);
-    return running(chat, embed);
+    return pairOf(chat, embed, async () => {
+      const answer = await fetch(`${chat.url}/slots`);
+      const all = (await answer.json()) as readonly { readonly is_processing: boolean }[];
+      return all.filter((slot) => slot.is_processing).length;
+    });
   },
 };
 
@@ -56,23 +60,4 @@ export async function llamaServer(
     readyPath: '/health',
     startTimeoutMs: 60_000,
   });
-}
-
-function running(chat: ServerProcess, embed: ServerProcess): RunningEngine {
-  return {
-    url: chat.url,
-    embeddingUrl: embed.url,
-    busy: async () => {
-      const answer = await fetch(`${chat.url}/slots`);
-      const all = (await answer.json()) as readonly { readonly is_processing: boolean }[];
-      return all.filter((slot) => slot.is_processing).length;
-    },
-    kill: () => chat.kill(),
-    terminate: () => chat.signal('SIGTERM'),
-    ended: () => chat.ended(),
-    restart: () => chat.start(),
-    stop: async () => {
-      await Promise.all([chat.kill(), embed.kill()]);
-    },
-  };
 }

@@ -1,0 +1,8 @@
+/** The claims of every engine, for a real Ollama. */
+import { proveEngine } from './claims.ts';
+import { answerClaims } from './claims-answers.ts';
+import { endClaims, stopClaims } from './claims-ends.ts';
+import { featureClaims } from './claims-features.ts';
+import { ollama } from './ollama.ts';
+
+proveEngine(ollama, [...answerClaims, ...featureClaims, ...endClaims, ...stopClaims]);

@@ -1,0 +1,8 @@
+/** The claims of every engine, for a real SGLang. */
+import { proveEngine } from './claims.ts';
+import { answerClaims } from './claims-answers.ts';
+import { endClaims, stopClaims } from './claims-ends.ts';
+import { featureClaims } from './claims-features.ts';
+import { sglang } from './sglang.ts';
+
+proveEngine(sglang, [...answerClaims, ...featureClaims, ...endClaims, ...stopClaims]);

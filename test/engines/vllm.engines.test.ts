@@ -1,0 +1,8 @@
+/** The claims of every engine, for a real vLLM. */
+import { proveEngine } from './claims.ts';
+import { answerClaims } from './claims-answers.ts';
+import { endClaims, stopClaims } from './claims-ends.ts';
+import { featureClaims } from './claims-features.ts';
+import { vllm } from './vllm.ts';
+
+proveEngine(vllm, [...answerClaims, ...featureClaims, ...endClaims, ...stopClaims]);
