@@ -17,6 +17,7 @@ export interface DevNode {
   readonly url: string;
   readonly up: boolean;
   readonly agent: boolean;
+  readonly place: { readonly kind: string; readonly id?: string };
 }
 /** A key or a token, with the value that is shown once. */
 export interface DevSecret {

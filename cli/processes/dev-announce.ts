@@ -2,7 +2,7 @@
 import { homedir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { writeJsonAtomically } from '../../shared/process/ready-file.ts';
-import type { DevOrganisation, DevStack } from './dev-admin.ts';
+import type { DevNode, DevOrganisation, DevStack } from './dev-admin.ts';
 import type { RunningChild } from './dev-gateways.ts';
 
 export interface DevFacts {
@@ -15,7 +15,9 @@ export interface DevFacts {
   readonly stacks: readonly DevStack[];
   readonly keys: Readonly<Record<string, string>>;
   readonly organisations: readonly DevOrganisation[];
-  readonly nodes: readonly { readonly id: string; readonly url: string }[];
+  readonly nodes: readonly DevNode[];
+  /** Of the pool. */
+  readonly models: readonly string[];
 }
 
 const stackDomain = 'localhost';
@@ -94,9 +96,11 @@ function tryText(
   facts: DevFacts,
   stacks: readonly ReadyStack[],
 ): string[] {
-  const model = facts.stacks.find(({ organisation: owner }) => owner === organisation)?.models[0] ?? 'MODEL';
-  const pooled = facts.nodes.some(({ id }) => id === 'pool-1') ? 'echo-small' : model;
-  const own = stacks.find(({ organisation: owner }) => owner === organisation);
+  const pooled = chatting(facts.models);
+  const own = stacks.find(
+    ({ id, organisation: owner }) =>
+      owner === organisation && facts.nodes.some(({ place }) => place.kind === 'stack' && place.id === id),
+  );
   const curl = (base: string, name: string, more = ''): string =>
     `curl ${base}/chat/completions -H 'Authorization: Bearer ${key}' -H 'Content-Type: application/json' -d '{"model":"${name}",${more}"messages":[{"role":"user","content":"hello"}]}'`;
   return [
@@ -106,7 +110,7 @@ function tryText(
     'Try',
     `  ${curl(api, pooled)}`,
     `  ${curl(api, pooled, '"stream":true,')}`,
-    ...(own ? [`  ${curl(own.url, own.models[0] ?? 'MODEL')}`] : []),
+    ...(own ? [`  ${curl(own.url, chatting(own.models))}`] : []),
     `  new OpenAI({ baseURL: '${api}', apiKey: '${key}' })`,
     '',
     'Then',
@@ -115,4 +119,9 @@ function tryText(
     '  npx headgate gateway list',
     '  npx headgate --help',
   ];
+}
+
+/** One to chat with, as far as a name tells that. */
+function chatting(models: readonly string[]): string {
+  return models.find((model) => !/embed/i.test(model)) ?? models[0] ?? 'MODEL';
 }

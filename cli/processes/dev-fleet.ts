@@ -29,7 +29,8 @@ export interface DevFleetOptions {
 }
 
 export interface DevFleet {
-  readonly nodes: readonly { readonly id: string; readonly url: string }[];
+  /** Models of the pool, to show how they are asked. */
+  readonly models: readonly string[];
   close(): Promise<void>;
 }
 
@@ -37,34 +38,43 @@ export interface DevFleet {
 export async function bringUpFleet(admin: DevAdmin, options: DevFleetOptions): Promise<DevFleet> {
   if (options.fleetFile !== undefined) {
     await admin.apply(parseFleetFile(options.fleetFile));
-    return { nodes: [], close: async () => undefined };
+    return nothingToClose;
   }
-  if (options.engines.length > 0) {
-    const engines = await Promise.all(
-      options.engines.map(async (url) => ({ url: baseOf(url), engine: await detectEngine(url) })),
-    );
-    await admin.apply(engineFleet(engines));
-    return {
-      nodes: engines.map(({ url }, index) => ({ id: `engine-${index + 1}`, url })),
-      close: async () => undefined,
-    };
-  }
-  if (!options.demo) return { nodes: [], close: async () => undefined };
+  if (options.engines.length > 0) return bringUpEngines(admin, options.engines);
+  if (!options.demo) return nothingToClose;
   const simulated = await startSimulated(options.firstPort);
   const urls = Object.fromEntries(simulated.map(({ id, node }) => [id, node.url])) as Record<
     DemoNodeId,
     string
   >;
   const before = await admin.exportFleet();
-  await admin.apply(before.organisations?.length ? withUrls(before, urls) : demoFleet(urls, true));
+  const isBegun = before.organisations?.length;
+  await admin.apply(isBegun ? withUrls(before, urls) : demoFleet(urls, true));
   const agents = await startAgents(admin, urls, options);
   return {
-    nodes: simulated.map(({ id, node }) => ({ id, url: node.url })),
+    models: (isBegun && before.pool?.models) || demoNodes[0].models,
     close: async () => {
       await Promise.all(agents.map((agent) => agent.stop()));
       await Promise.all(simulated.map(({ node }) => node.close()));
     },
   };
+}
+
+const nothingToClose: DevFleet = { models: [], close: async () => undefined };
+
+/** Nodes of an earlier start that nothing answers for any more make place. */
+async function bringUpEngines(admin: DevAdmin, addresses: readonly string[]): Promise<DevFleet> {
+  const engines = await Promise.all(
+    addresses.map(async (url) => ({ url: baseOf(url), engine: await detectEngine(url) })),
+  );
+  const fleet = engineFleet(engines);
+  await admin.apply(fleet);
+  const kept = new Set(fleet.pool?.nodes?.map(({ id }) => id));
+  const simulated = new Set<string>(demoNodes.map(({ id }) => id));
+  for (const { id } of await admin.nodes())
+    if (!kept.has(id) && (simulated.has(id) || /^engine-\d+$/.test(id)))
+      await admin.call('DELETE', `/nodes/${id}`);
+  return { ...nothingToClose, models: fleet.pool?.models ?? [] };
 }
 
 async function startSimulated(firstPort: number): Promise<{ id: DemoNodeId; node: SimNode }[]> {

@@ -131,10 +131,10 @@ async function bringUp(
   announce({
     ...base,
     ...(options.readyFile !== undefined && { readyFile: options.readyFile }),
+    models: fleet.models,
     gateways,
     stacks,
     keys,
-
     organisations: await admin.organisations(),
     nodes: await admin.nodes(),
   });
