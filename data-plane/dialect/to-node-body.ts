@@ -20,7 +20,8 @@ export interface NodeTarget {
   readonly seesImages?: boolean;
 }
 
-const notForThisModel = 'is not supported for this model';
+/** Said of a field that the engine or its model cannot carry; tells nothing of which that is. */
+export const notForThisModel = 'is not supported for this model';
 
 /** Throws UnsupportedShapeError where the dialect cannot carry a field of the request. */
 export function toNodeBody(
@@ -96,7 +97,8 @@ function takesChoice(choice: ToolChoice | undefined, table: DialectTable): boole
   return typeof choice === 'string' ? table.toolChoices.includes(choice) : table.namedTool !== 'refused';
 }
 
-function pathOfImage({ messages }: ChatBody): Path {
+/** Where the first image stands. */
+export function pathOfImage({ messages }: ChatBody): Path {
   for (const [index, { content }] of messages.entries()) {
     if (!Array.isArray(content)) continue;
     const part = content.findIndex(({ type }) => type === 'image_url');

@@ -6,13 +6,13 @@
  * client still connected. Only that may be billed (Events).
  */
 
-import type { Inability } from '../../shared/dialect/dialect.ts';
-import { contextErrorOf, inabilityOf } from '../../shared/dialect/node-answers.ts';
+import { contextErrorOf } from '../../shared/dialect/node-answers.ts';
 import type { Route } from '../../shared/snapshot/lookup.ts';
 import { messagesContext } from '../anthropic/message-parts.ts';
 import { MessagesStream } from '../anthropic/messages-stream.ts';
 import { rebuildMessages } from '../anthropic/rebuild-messages.ts';
 import type { MessagesRequest } from '../anthropic/shape.ts';
+import { inabilityRefusal } from '../dialect/inability.ts';
 import { toNodeBody } from '../dialect/to-node-body.ts';
 import { chatContext } from '../response/chat-parts.ts';
 import { ChatStream } from '../response/chat-stream.ts';
@@ -183,7 +183,7 @@ function verdictOf(result: AttemptResult): Verdict {
 function outcomeOf(
   result: Exclude<AttemptResult, { readonly kind: 'unreached' }>,
   route: Route,
-  { onNodeFailure }: ForwardOptions,
+  { request, onNodeFailure }: ForwardOptions,
 ): ForwardOutcome {
   const { node } = route;
   switch (result.kind) {
@@ -204,7 +204,7 @@ function outcomeOf(
     case 'failed':
       throw (
         contextRefusal(result.failure, route) ??
-        inabilityRefusal(result.failure, route) ??
+        inabilityRefusal(request, route.dialect, result.failure.detail) ??
         onNodeFailure(result.failure.reason)
       );
     default:
@@ -223,17 +223,4 @@ function contextRefusal({ detail, reason }: AttemptFailure, route: Route): Refus
     `This request needs more context than the window of this model${window}.`,
     { reason },
   );
-}
-
-const unable: Readonly<Record<Inability, string>> = {
-  images: 'This model takes no images.',
-  schema: 'This model cannot be held to the JSON schema of this request.',
-  dimensions: 'This model has no embeddings of other dimensions than its own.',
-  thinking: 'This model has no reasoning_effort.',
-};
-
-/** The same request would fail for ever, so it must not be tried again. */
-function inabilityRefusal({ detail, reason }: AttemptFailure, route: Route): Refusal | undefined {
-  const found = inabilityOf(route.dialect, detail);
-  return found && new Refusal('UnsupportedShapeError', unable[found], { reason });
 }

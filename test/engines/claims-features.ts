@@ -109,7 +109,7 @@ const unfit: Claim = {
         json_schema: { name: 'answer', schema: { type: 'object', properties, required: ['unit'] } },
       },
     });
-    for (const stream of [false, true]) await refusedAsShape(bench, { ...body, stream });
+    for (const stream of [false, true]) await refusedAsShape(bench, { ...body, stream }, 'response_format');
     expect(await bench.billed(0)).toBe(0);
   },
 };
@@ -165,7 +165,8 @@ const blind: Claim = {
       { type: 'image_url' as const, image_url: { url: pixel } },
     ];
     const body = turn(bench, { messages: [{ role: 'user', content }] });
-    for (const stream of [false, true]) await refusedAsShape(bench, { ...body, stream });
+    for (const stream of [false, true])
+      await refusedAsShape(bench, { ...body, stream }, 'messages[0].content[1]');
   },
 };
 
@@ -240,9 +241,10 @@ function distance(one: readonly number[], other: readonly number[]): number {
 
 type ChatBody = Parameters<Bench['client']['chat']['completions']['create']>[0];
 
-async function refusedAsShape(bench: Bench, body: ChatBody): Promise<void> {
-  const { status, type } = await refusalFrom(bench.client.chat.completions.create(body));
-  expect({ status, type }).toEqual({ status: 400, type: 'UnsupportedShapeError' });
+async function refusedAsShape(bench: Bench, body: ChatBody, field: string): Promise<void> {
+  const refusal = await refusalFrom(bench.client.chat.completions.create(body));
+  expect(refusal).toMatchObject({ status: 400, type: 'UnsupportedShapeError' });
+  expect(refusal.message).toContain(field);
 }
 
 async function refusedField(bench: Bench, body: ReturnType<typeof turn>, field: string): Promise<void> {

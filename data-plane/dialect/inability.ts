@@ -1,0 +1,43 @@
+/**
+ * Some engines say only when they are asked that their model cannot do what a field wants. The same request would fail for
+ * ever, so it is refused as one that cannot be carried, by the field's path, as if the dialect had not granted it.
+ */
+
+import type { Dialect } from '../../schemas/names.ts';
+import type { Inability } from '../../shared/dialect/dialect.ts';
+import { inabilityOf } from '../../shared/dialect/node-answers.ts';
+import type { MessagesRequest } from '../anthropic/shape.ts';
+import type { Refusal } from '../request/refusal.ts';
+import type { ChatRequest, EmbeddingsRequest } from '../request/shape.ts';
+import { shapeRefusal } from '../request/shape-faults.ts';
+import { notForThisModel, pathOfImage } from './to-node-body.ts';
+
+type Request = ChatRequest | EmbeddingsRequest | MessagesRequest;
+type Path = readonly PropertyKey[];
+
+/** `error`: of the node, as parsed. Undefined where it tells of something else. */
+export function inabilityRefusal(request: Request, dialect: Dialect, error: unknown): Refusal | undefined {
+  const found = inabilityOf(dialect, error);
+  return found && shapeRefusal(pathOf(found, request), notForThisModel);
+}
+
+/** In the caller's own body. */
+function pathOf(inability: Inability, request: Request): Path {
+  if (request.kind === 'embeddings') return [inability === 'dimensions' ? 'dimensions' : 'input'];
+  const chat = request.kind === 'messages' ? request.chat : request;
+  const { body, needPaths = {} } = chat;
+  switch (inability) {
+    case 'images':
+      return needPaths.images ?? pathOfImage(body);
+    case 'schema': {
+      if (body.response_format?.type !== 'json_schema') return ['tools'];
+      return request.kind === 'messages' ? ['output_config', 'format'] : ['response_format'];
+    }
+    case 'thinking':
+      return needPaths.reasoning_effort ?? ['reasoning_effort'];
+    case 'dimensions':
+      return ['model'];
+    default:
+      return inability satisfies never;
+  }
+}
