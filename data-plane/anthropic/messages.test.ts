@@ -612,6 +612,30 @@ test('the reader of events is strict: an engine that ends an error as if it had 
   }
 });
 
+test('the reader of events is strict: no event may come twice, nor two change places', () => {
+  const { wire } = runEvents(
+    [
+      chunk({ reasoning: 'a' }),
+      chunk({ content: 'b' }),
+      called(0, 'f', '{}'),
+      called(1, 'g', '{}'),
+      chunk({}, 'tool_calls'),
+      '[DONE]',
+    ],
+    { tools },
+  );
+  expect(readMessageEvents(wire).isComplete).toBe(true);
+  const frames = wire.split('\n\n').filter((frame) => frame !== '');
+  const isDelta = (frame = '') => frame.startsWith('event: content_block_delta');
+  for (const [at, frame] of frames.entries()) {
+    const twice = frames.toSpliced(at, 0, frame).join('\n\n');
+    if (!isDelta(frame)) expect(() => readMessageEvents(twice), frame).toThrow();
+    const next = frames[at + 1];
+    if (next === undefined || (isDelta(frame) && isDelta(next))) continue;
+    expect(() => readMessageEvents(frames.toSpliced(at, 2, next, frame).join('\n\n')), frame).toThrow();
+  }
+});
+
 /** What a node may add, in any order; some of it makes no sense. */
 const addition = fc.oneof(
   fc.record({ content: fc.string({ maxLength: 5 }) }),
@@ -681,6 +705,41 @@ test('the events are the same however the bytes of the node were cut', () => {
       },
     ),
     { numRuns: 200 },
+  );
+});
+
+test('nor does it matter where words of several bytes a letter are cut', () => {
+  const said = fc.record({
+    kind: fc.constantFrom('content', 'reasoning', 'call'),
+    text: fc.string({ unit: 'grapheme', minLength: 1, maxLength: 6 }),
+  });
+  fc.assert(
+    fc.property(
+      fc.array(said, { minLength: 1, maxLength: 6 }),
+      fc.array(fc.nat(2000), { maxLength: 30 }),
+      (parts, cuts) => {
+        const events = parts.map(({ kind, text }, index) =>
+          kind === 'call' ? called(index, 'f', JSON.stringify({ a: text })) : chunk({ [kind]: text }),
+        );
+        const bytes = Buffer.from(sse([...events, chunk({}, 'stop'), usageChunk, '[DONE]']));
+        const sorted = [...cuts, bytes.length].sort((a, b) => a - b);
+        const pieces = sorted.map((to, index) => bytes.subarray(sorted[index - 1] ?? 0, to));
+        const whole = run([bytes], { tools });
+        expect(whole.stream.state).toBe('completed');
+        expect(run(pieces, { tools }).wire).toBe(whole.wire);
+        const texts = (kind: string) =>
+          parts
+            .flatMap((part) => (part.kind === kind && part.text.trim() !== '' ? [part.text] : []))
+            .join('');
+        expect(whole.wire).toBe(whole.wire.toWellFormed());
+        const { content } = readMessageEvents(whole.wire);
+        const read = (field: string) => content.map((block) => String(block[field] ?? '')).join('');
+        // Blank text after a call is nothing.
+        expect(read('text').replace(/\s/g, '')).toBe(texts('content').replace(/\s/g, ''));
+        expect(read('thinking').replace(/\s/g, '')).toBe(texts('reasoning').replace(/\s/g, ''));
+      },
+    ),
+    { numRuns: 300 },
   );
 });
 
