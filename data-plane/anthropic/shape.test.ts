@@ -561,6 +561,51 @@ test.each<[string, object, string]>([
   expect(refused(() => shape(fields))).toContain(expected);
 });
 
+/** A body for each path that the documentation says is refused. */
+const documented: Readonly<Record<string, object>> = {
+  thread: { thread: { type: 'create' } },
+  mcp_servers: { mcp_servers: [{ name: 'a' }] },
+  container: { container: 'c' },
+  fallbacks: { fallbacks: [{ model: 'b' }] },
+  diagnostics: { diagnostics: { a: 1 } },
+  inference_geo: { inference_geo: 'us' },
+  billing_policy: { billing_policy: { a: 1 } },
+  speed: { speed: 'fast' },
+  service_tier: { service_tier: 'priority' },
+  'tools[].type': { tools: [{ type: 'bash_20250124', name: 'bash' }] },
+  'tools[].defer_loading': { tools: [{ ...tool, defer_loading: true }] },
+  'tools[].input_examples': { tools: [{ ...tool, input_examples: [{}] }] },
+  'tools[].allowed_callers': { tools: [{ ...tool, allowed_callers: ['code_execution_20260120'] }] },
+  'context_management.edits[]': { context_management: { edits: [{ type: 'compact_20260112' }] } },
+  'output_config.task_budget': { output_config: { task_budget: { total: 1 } } },
+  'thinking.type': { thinking: { type: 'between_tools' } },
+  'thinking.display': { thinking: { type: 'adaptive', display: 'summarized' } },
+  'messages[].content[].source.type': within({
+    type: 'image',
+    source: { type: 'url', url: 'http://10.0.0.1/' },
+  }),
+  'messages[].content[].transformations': within({ ...image, transformations: { a: 1 } }),
+  'messages[].content[].type': within({ type: 'document' }),
+  'messages[].content[].citations': within({ ...text('a'), citations: [{ a: 1 }] }),
+  'messages[].content[].caller': said({
+    ...use('a'),
+    caller: { type: 'code_execution_20260120', tool_id: 'x' },
+  }),
+  temperature: { temperature: 0.5 },
+  top_p: { top_p: 0.5 },
+  top_k: { top_k: 5 },
+};
+
+test('docs/api.md names what is refused, and it is', () => {
+  const page = readFileSync(new URL('../../docs/api.md', import.meta.url), 'utf8');
+  const list = page.slice(page.indexOf('refused by name, because'), page.indexOf('- on some engines'));
+  for (const [path, fields] of Object.entries(documented)) {
+    expect(list).toContain(`\`${path}\``);
+    const found = refused(() => shape(fields, newer)).replace(/\[\d+\]/g, '[]');
+    expect(found.startsWith(path), `${path}: ${found}`).toBe(true);
+  }
+});
+
 test('a thread is refused with the way out of it', () => {
   for (const thread of [{ type: 'create' }, { type: 'continue', previous_message_id: 'msg_1' }]) {
     const message = refused(() => shape({ thread }, newer));
