@@ -1,0 +1,153 @@
+// Goal: a node that comes and goes each second costs next to no commits, and no request while another node has the model.
+// Method: two nodes serve one model. The engine of one, or the agent of one, comes and goes; a client asks all the while,
+// and the engine goes between two of its requests, because what an engine cuts off while it works is lost. FLAP_SECONDS.
+import { pino } from 'pino';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { NodeAgent } from '../../node/agent/agent.ts';
+import { EngineWatch } from '../../node/agent/engine.ts';
+import type { Started } from '../support/processes.ts';
+import { AgentFleet, eventsFrom, listedNode, nodeToken, type Replica, until } from './agent-fleet.ts';
+
+const flapSeconds = Number(process.env['FLAP_SECONDS'] ?? 9);
+const commitsMax = Math.max(2, Math.floor((flapSeconds / 60) * 6));
+const fleet = new AgentFleet();
+const agents: NodeAgent[] = [];
+let replica: Replica;
+let gateway: Started<{ api: string; metrics: string }>;
+let key: string;
+
+beforeAll(async () => {
+  replica = await fleet.controlPlane('control-plane-1');
+  await replica.admin.apply({
+    version: 1,
+    tiers: [{ id: 'Platinum', models: '*' }],
+    organisations: [{ id: 'acme', name: 'Acme', tier: 'Platinum' }],
+  });
+  ({ value: key } = await replica.admin.createKey('acme', 'test'));
+  gateway = await fleet.gateway('gateway-1', replica.process.ready.admin);
+});
+afterAll(async () => {
+  await Promise.all(agents.map((agent) => agent.stop()));
+  await fleet.end();
+});
+
+interface Member {
+  readonly node: string;
+  readonly url: string;
+  startAgent(): Promise<NodeAgent>;
+}
+
+/** Two nodes of the pool that serve the same model, each with an agent. */
+async function pair(model: string): Promise<{ steady: Member; flapping: Member; agent: NodeAgent }> {
+  const names = [`${model}-steady`, `${model}-flapping`];
+  const urls = await Promise.all(
+    names.map(async (name) => {
+      const { ready } = await fleet.simNode(name, '--models', model, '--tokens-per-second', '0');
+      return ready.metrics;
+    }),
+  );
+  await replica.admin.apply({
+    version: 1,
+    models: [{ id: model, family: 'echo', weight: 1 }],
+    pool: {
+      models: [model],
+      nodes: names.map((id, at) => ({ id, url: urls[at]!, dialect: 'vllm', agent: true })),
+    },
+  });
+  const member = async (at: number): Promise<Member> => {
+    const [node, url] = [names[at]!, urls[at]!];
+    const { value: token } = await nodeToken(replica.admin, node);
+    const startAgent = async (): Promise<NodeAgent> => {
+      const agent = new NodeAgent({
+        ...{ controlPlanes: [replica.process.ready.admin], node, token, loadsModels: false },
+        engine: new EngineWatch({ url }),
+        logger: pino({ level: 'silent' }),
+      });
+      agents.push(agent);
+      await agent.start();
+      return agent;
+    };
+    return { node, url, startAgent };
+  };
+  const steady = await member(0);
+  const flapping = await member(1);
+  await steady.startAgent();
+  const agent = await flapping.startAgent();
+  for (const { node } of [steady, flapping])
+    await until(`${node} is up`, async () => (await listedNode(replica.admin, node))?.up === true);
+  await replica.admin.confirmed(await replica.admin.position(), 10);
+  return { steady, flapping, agent };
+}
+
+async function ask(model: string): Promise<number> {
+  const answer = await fetch(`${gateway.ready.api}/chat/completions`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
+    body: JSON.stringify({ model, messages: [{ role: 'user', content: 'hello' }] }),
+  });
+  await answer.arrayBuffer();
+  return answer.status;
+}
+
+/** Asks without a pause; `flip` is called each second, between two requests. */
+async function askWhile(
+  model: string,
+  flip: (up: boolean) => Promise<void>,
+): Promise<{ asked: number; failed: number }> {
+  let [asked, failed, seconds] = [0, 0, 0];
+  const begin = performance.now();
+  while (seconds < flapSeconds) {
+    if ((performance.now() - begin) / 1000 >= seconds) {
+      await flip(seconds % 2 === 1);
+      seconds++;
+    }
+    asked++;
+    if ((await ask(model)) !== 200) failed++;
+  }
+  return { asked, failed };
+}
+
+async function told(node: string, from: number): Promise<number> {
+  const events = await eventsFrom(replica.admin, from + 1);
+  return events.filter(({ type, data }) => type.startsWith('node.') && data['id'] === node).length;
+}
+
+test.concurrent('an engine that comes and goes each second is told down once, costs no request, and comes back when it stays', async () => {
+  const model = 'echo-engine';
+  const { flapping } = await pair(model);
+  const from = await replica.admin.position();
+  const figures = await askWhile(model, async (up) => {
+    if (up) return;
+    const connections = { mode: 'refused', forMs: 1000 };
+    await fetch(`${flapping.url}/sim/behaviour`, { method: 'PUT', body: JSON.stringify({ connections }) });
+  });
+  const commits = await told(flapping.node, from);
+  process.stdout.write(`${JSON.stringify({ flapping: 'engine', flapSeconds, commits, ...figures })}\n`);
+  expect(figures.failed).toBe(0);
+  expect(figures.asked).toBeGreaterThan(20);
+  expect(commits).toBeGreaterThanOrEqual(1);
+  expect(commits).toBeLessThanOrEqual(commitsMax);
+  await until('it is back', async () => (await listedNode(replica.admin, flapping.node))?.up === true);
+});
+
+test.concurrent('an agent that comes and goes each second costs no more, and no request', async () => {
+  const model = 'echo-agent';
+  const { flapping, agent } = await pair(model);
+  const from = await replica.admin.position();
+  let running: NodeAgent | undefined = agent;
+  const figures = await askWhile(model, async (up) => {
+    if (up) {
+      running = await flapping.startAgent();
+    } else {
+      await running?.stop();
+      running = undefined;
+    }
+  });
+  const commits = await told(flapping.node, from);
+  process.stdout.write(`${JSON.stringify({ flapping: 'agent', flapSeconds, commits, ...figures })}\n`);
+  expect(figures.failed).toBe(0);
+  expect(commits).toBeGreaterThanOrEqual(1);
+  expect(commits).toBeLessThanOrEqual(commitsMax);
+  if (!running) await flapping.startAgent();
+  await until('it is back', async () => (await listedNode(replica.admin, flapping.node))?.up === true);
+});
