@@ -34,6 +34,8 @@ export interface LinkOptions {
 interface Ended {
   /** A session that lasted says that this replica took us. */
   readonly lasted: boolean;
+  /** It is left because it answered no pings. */
+  readonly silent: boolean;
   readonly code: number;
   readonly reason: string;
 }
@@ -115,11 +117,11 @@ export class ControlPlaneLink {
       const url = this.#urls[this.#at] ?? '';
       const ended = await this.#session(url);
       if (signal.aborted) return;
-      const { code, reason, lasted } = ended;
+      const { code, reason, lasted, silent } = ended;
       failures = lasted ? 0 : failures + 1;
       const level = failures % this.#urls.length === 0 ? 'warn' : 'debug';
       logger[level]({ node, url, code, reason }, 'not attached to a control plane');
-      const stays = lasted && code !== closeCodes.goingAway;
+      const stays = lasted && !silent && code !== closeCodes.goingAway;
       if (!stays) this.#at = (this.#at + 1) % this.#urls.length;
       await delay(this.#pauseMs(failures, ended), signal);
     }
@@ -147,10 +149,10 @@ export class ControlPlaneLink {
       let openedMs = Number.POSITIVE_INFINITY;
       let fault: { code: number; reason: string } | undefined;
       const beating = new Beating(socket, () => this.beatNow());
-      socket.on('unexpected-response', (request, response) => {
+      socket.on('unexpected-response', (_request, response) => {
         const code = response.statusCode ?? 0;
         fault = { code, reason: `refused with ${code}` };
-        request.destroy();
+        socket.terminate();
       });
       socket.on('open', () => {
         openedMs = performance.now();
@@ -165,7 +167,9 @@ export class ControlPlaneLink {
       socket.on('close', (code, reason) => {
         beating.stop();
         const lasted = performance.now() - openedMs > lastedMsMin;
-        resolve({ lasted, ...(fault ?? { code, reason: String(reason) }) });
+        const { silent } = beating;
+        const told = silent ? 'it answers no pings' : String(reason);
+        resolve({ lasted, silent, ...(fault ?? { code, reason: told }) });
       });
     });
   }
@@ -187,6 +191,7 @@ class Beating {
   readonly #beat: () => void;
   #timer: NodeJS.Timeout | undefined;
   #answeredMs = 0;
+  #silent = false;
 
   constructor(socket: WebSocket, beat: () => void) {
     this.#socket = socket;
@@ -194,6 +199,11 @@ class Beating {
     socket.on('pong', () => {
       this.#answeredMs = performance.now();
     });
+  }
+
+  /** True once the replica was left because it answered nothing. */
+  get silent(): boolean {
+    return this.#silent;
   }
 
   start(): void {
@@ -208,6 +218,7 @@ class Beating {
 
   #tick(): void {
     if (performance.now() - this.#answeredMs > beatIntervalMs * (beatsMissedMax + 0.5)) {
+      this.#silent = true;
       this.#socket.terminate();
       return;
     }

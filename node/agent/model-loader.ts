@@ -109,7 +109,7 @@ function routerLoader(target: EngineTarget): ModelLoader {
 
 function withRouterHint(error: unknown): never {
   if (error instanceof EngineRefusal && error.status === 404)
-    throw new Error('this llama.cpp is no router, or has no such model on its disk', { cause: error });
+    throw new Error('no such model on its disk, or no router', { cause: error });
   throw error;
 }
 

@@ -160,6 +160,10 @@ function statusAnswer(path: string, dialect: Dialect): Plan | undefined {
       return jsonPlan(200, { status: 'ok' });
     case 'vllm /version':
       return jsonPlan(200, { version: '0.32.0' });
+    case 'llamacpp /props':
+      return jsonPlan(200, { default_generation_settings: {}, build_info: 'b11669' });
+    case 'sglang /get_server_info':
+      return jsonPlan(200, { model_path: 'sim', internal_states: [] });
     case 'sglang /':
       return jsonPlan(200, 'SGLang is running');
     case 'ollama /':

@@ -1,0 +1,84 @@
+// Goal: a node has one owner that lives. When the owner ends, the node is another's, and goes on without a break.
+// Method: two replicas, a node that is probed and a node with an agent; the owner is told to end, or killed.
+import { afterAll, expect, test } from 'vitest';
+import {
+  AgentFleet,
+  eventsFrom,
+  listedNode,
+  listedNodes,
+  nodeToken,
+  type Replica,
+  until,
+} from './agent-fleet.ts';
+
+const fleets: AgentFleet[] = [];
+afterAll(async () => {
+  await Promise.all(fleets.map((fleet) => fleet.end()));
+});
+
+interface Scene {
+  readonly owner: Replica;
+  readonly other: Replica;
+  readonly from: number;
+  killEngine(): Promise<void>;
+}
+
+/** Both nodes are the first replica's, because the second was not there when they came. */
+async function scene(): Promise<Scene> {
+  const fleet = new AgentFleet();
+  fleets.push(fleet);
+  const owner = await fleet.controlPlane('control-plane-1');
+  const engine = await fleet.simNode('engine', '--models', 'echo-small');
+  const url = engine.ready.metrics;
+  await owner.admin.apply({
+    version: 1,
+    pool: {
+      nodes: [
+        { id: 'probed', url, dialect: 'vllm' },
+        { id: 'with-agent', url, dialect: 'vllm', agent: true },
+      ],
+    },
+  });
+  const { value: token } = await nodeToken(owner.admin, 'with-agent');
+  const other = await fleet.controlPlane('control-plane-2');
+  const urls = [owner, other].map(({ process }) => process.ready.admin);
+  await fleet.agent('with-agent', token, url, urls.slice(0, 1));
+  await until('both are up', async () => (await listedNodes(owner.admin)).every(({ up }) => up));
+  await until('the other replica has it', async () => (await listedNodes(other.admin)).every(({ up }) => up));
+  return { owner, other, from: await owner.admin.position(), killEngine: () => engine.end('SIGKILL') };
+}
+
+const ownedBySecond = (replica: Replica, id: string) => async (): Promise<boolean> =>
+  (await listedNode(replica.admin, id))?.owner === 'control-plane-2';
+
+test.concurrent('a replica that is killed loses its probed node to the other, which notices when the node ends', async () => {
+  const { owner, other, from, killEngine } = await scene();
+  await owner.process.end('SIGKILL');
+  await until('the probed node changes hands', ownedBySecond(other, 'probed'));
+  expect(await listedNode(other.admin, 'probed')).toMatchObject({ up: true, generation: 2 });
+  // Its agent knew of no other replica: five seconds after the claim the node is down, and nobody else's.
+  await until('the orphan is down', async () => (await listedNode(other.admin, 'with-agent'))?.up === false);
+  expect(await listedNode(other.admin, 'with-agent')).toMatchObject({
+    reason: 'no agent attached',
+    generation: 2,
+  });
+  expect(await listedNode(other.admin, 'probed')).toMatchObject({ up: true });
+  await killEngine();
+  await until('the probed node is down', async () => (await listedNode(other.admin, 'probed'))?.up === false);
+  const told = (await eventsFrom(other.admin, from + 1)).filter(({ type }) => type.startsWith('node.'));
+  expect(told.map(({ type, data }) => `${type} ${String(data['id'])}`).sort()).toEqual([
+    'node.health_changed probed',
+    'node.health_changed with-agent',
+    'node.joined probed',
+    'node.joined with-agent',
+  ]);
+});
+
+test.concurrent('a replica that is told to end hands its probed node over at once, and takes nothing down', async () => {
+  const { owner, other, from } = await scene();
+  await owner.process.end('SIGTERM');
+  const tookMs = await until('the probed node changes hands', ownedBySecond(other, 'probed'));
+  expect(tookMs).toBeLessThan(5000);
+  const told = (await eventsFrom(other.admin, from + 1)).filter(({ type }) => type === 'node.health_changed');
+  expect(told.filter(({ data }) => data['id'] === 'probed')).toEqual([]);
+});
