@@ -7,6 +7,7 @@ import { CliError, Exit } from '../errors.ts';
 import type { Io } from '../io.ts';
 import type { Session } from '../session.ts';
 import { noun } from '../verbs.ts';
+import type { RestoreOptions } from './restore.ts';
 
 export function registerSnapshots(program: Command, io: Io): void {
   const snapshot = noun(program, io, 'snapshot', 'state files', 'past', 'headgate snapshot save backup.db');
@@ -20,6 +21,18 @@ export function registerSnapshots(program: Command, io: Io): void {
       const found = inspectState(resolve(session.io.cwd, file));
       await session.out.thing({ file, ...found }, { name: () => file });
       if (!found.verified) throw new Exit(1);
+    });
+  snapshot
+    .verb(
+      'restore <file>',
+      'begin a new log from a saved state or an exported log, where the log was lost',
+      'headgate snapshot restore backup.db --new-log --dry-run',
+      'headgate snapshot restore backup.db --new-log --yes',
+    )
+    .option('--new-log', 'write to the empty log that HEADGATE_LOG names, under a new id')
+    .does<RestoreOptions>(async (session, options, file) => {
+      const { restore } = await import('./restore.ts');
+      await restore(session, options, file);
     });
 }
 

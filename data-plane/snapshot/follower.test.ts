@@ -2,7 +2,9 @@
 import { existsSync, renameSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { planRestore } from '../../cli/commands/restore-plan.ts';
 import { openLog } from '../../shared/log/open-log.ts';
+import { openExisting } from '../../shared/snapshot/open-snapshot.ts';
 import { openDatabase } from '../../shared/sqlite.ts';
 import { ChainWriter, known } from '../../test/support/commits.ts';
 import { startFleet, type TestFleet } from '../../test/support/fleet.ts';
@@ -133,6 +135,32 @@ test('nothing is served from another log that stands in the place of ours, also 
       await again.close();
       await foreign.close();
     }
+  } finally {
+    await own.close();
+  }
+});
+
+test('a log that was begun to take the place of ours is followed once it is whole, and not a moment before', async () => {
+  const own = await startFleet({ gateway: { whenStale: 'serve', controlPlanes: [] } });
+  try {
+    const { value } = await own.key(await organisationOf(own));
+    await own.settle();
+    await own.controlPlane.close();
+    const path = controlFile(own);
+    const source = openExisting(join(own.dir, 'control-plane', 'state.db'), { readOnly: true });
+    const { records } = planRestore(source, undefined);
+    source.db.close();
+    for (const suffix of ['', '-wal', '-shm']) rmSync(path + suffix, { force: true });
+    const log = await openLog(own.logUrl, { topic: 'headgate.control' });
+    for (const record of records.slice(0, -1)) await log.append(record.value);
+    const text = async () => (await readiness(own)).text;
+    await expect.poll(text, { timeout: 20_000 }).toContain('does not hold a whole state yet');
+    expect(await statusOf(own, value)).toBe(200);
+    await log.append(records.at(-1)!.value);
+    await expect.poll(text, { timeout: 30_000 }).toContain('log reachable');
+    // The key is known there, too; no control plane looks after the nodes now.
+    expect(await statusOf(own, value)).toBe(503);
+    await log.close();
   } finally {
     await own.close();
   }

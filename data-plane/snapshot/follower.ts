@@ -7,7 +7,7 @@
  *  - an event that this build must not pass over halts the fold until the next build; the state stays and ages.
  * What ages is answered from as the stale policy says; only quarantine forbids it altogether.
  */
-import { type ControlLog, LogReplaced, LogTruncated } from '../../shared/log/control-log.ts';
+import { type ControlLog, LogReplaced, LogTruncated, LogUnavailable } from '../../shared/log/control-log.ts';
 import { openLog } from '../../shared/log/open-log.ts';
 import type { Logger } from '../../shared/process/logger.ts';
 import { checkIdentity, readGenesis, succeeds } from '../../shared/snapshot/log-identity.ts';
@@ -137,9 +137,8 @@ export class Follower {
   #notMended({ kind }: Trouble, error: Error): void {
     const { logger, onChange } = this.#options;
     logger.warn({ trouble: kind, reason: error.message }, 'not mended yet');
-    const found = troubleOf(error);
-    if (this.#trouble?.kind !== 'refused' || found.kind !== 'refused') return;
-    this.#trouble = found;
+    if (this.#trouble?.kind !== 'refused' || error instanceof LogUnavailable) return;
+    this.#trouble = { kind: 'refused', reason: error.message };
     onChange();
   }
 
@@ -159,6 +158,7 @@ export class Follower {
   /** Opens the log anew, for the one that is open may never be the right one again. */
   async #lookAgain(): Promise<void> {
     const { logUrl, controlPlanes } = this.#options;
+    const before = this.#log;
     const log = await openLog(logUrl, { topic: 'headgate.control' }, { mustExist: true });
     try {
       if (await this.#isSuccessor(log)) await this.#rebuild(log, controlPlanes);
@@ -170,7 +170,6 @@ export class Follower {
       await log.close();
       throw error;
     }
-    const before = this.#log;
     this.#log = log;
     await before.close();
   }

@@ -1,0 +1,94 @@
+/**
+ * What a restore will write: every record of the new log, composed and folded in memory first, so that a state that cannot
+ * be brought back as it was is refused before anything is written.
+ */
+import { randomUUID } from 'node:crypto';
+import { genesisPrev } from '../../schemas/commit.ts';
+import { toStored } from '../../schemas/events.ts';
+import { composeCommit } from '../../shared/log/chain.ts';
+import type { Signer } from '../../shared/log/signing.ts';
+import { foldVersion } from '../../shared/snapshot/fold.ts';
+import { memorySnapshot } from '../../shared/snapshot/open-snapshot.ts';
+import { type RecreatingCommit, recreatingCommits, toldAnew } from '../../shared/snapshot/recreate.ts';
+import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
+import { tableNames } from '../../shared/snapshot/tables.ts';
+import { CliError } from '../errors.ts';
+
+export interface RestoreRecord {
+  readonly value: Buffer;
+  readonly signature: Buffer | null;
+}
+
+export interface RestorePlan {
+  /** Id of the new log. */
+  readonly log: string;
+  readonly records: readonly RestoreRecord[];
+  /** Of the state that the records fold to. */
+  readonly digests: Readonly<Record<string, string>>;
+}
+
+const author = 'restore';
+
+/** Throws a CliError where the snapshot holds no state, or one that events cannot bring back. */
+export function planRestore(snapshot: Snapshot, signer: Signer | undefined): RestorePlan {
+  const { log: old, seq, hash, signers } = snapshot.head;
+  if (old === null || seq === 0)
+    throw new CliError('this file holds no state', { type: 'InvalidFile', exitCode: 2 });
+  const at = new Date().toISOString();
+  const commits = [...recreatingCommits(snapshot.db, { nowMs: Date.parse(at), by: author })];
+  // The checkpoint at the end belongs to it: a reader that has folded it has compared its state.
+  const continues = { log: old, seq, hash, commits: commits.length + 1 };
+  const log = `log-${randomUUID()}`;
+  const composer = new Composer(log, signer);
+  const own = (event: Parameters<typeof toStored>[0]) => ({ at, by: author, events: [toStored(event)] });
+  try {
+    composer.add(
+      own({
+        type: 'log.created',
+        data: { log, continues, ...(signers.length > 0 && { signers: [...signers] }) },
+      }),
+    );
+    for (const commit of commits) composer.add(commit);
+    const digests = composer.folded.digests();
+    composer.add(own({ type: 'checkpoint', data: { foldVersion, digests } }));
+    const wanted = snapshot.digests();
+    const differing = tableNames.filter((table) => !toldAnew.has(table) && wanted[table] !== digests[table]);
+    if (differing.length > 0) throw differsIn(differing);
+    return { log, records: composer.records, digests };
+  } finally {
+    composer.folded.close();
+  }
+}
+
+/** Composes records and folds them as every reader will. */
+class Composer {
+  readonly folded = memorySnapshot();
+  readonly records: RestoreRecord[] = [];
+  readonly #log: string;
+  readonly #signer: Signer | undefined;
+
+  constructor(log: string, signer: Signer | undefined) {
+    this.#log = log;
+    this.#signer = signer;
+  }
+
+  add(commit: RecreatingCommit): void {
+    const number = this.records.length + 1;
+    const head = number === 1 ? { log: this.#log, seq: 0, hash: genesisPrev, signers: [] } : this.folded.head;
+    const value = composeCommit({ head, id: `${author}-${this.#log}-${number}`, ...commit });
+    const record = { value, signature: this.#signer?.sign(value) ?? null };
+    const { accepted } = this.folded.apply([{ offset: number, ...record }]);
+    if (accepted.length !== 1)
+      throw new Error(`commit ${number} of the restore does not extend its own chain`);
+    this.records.push(record);
+  }
+}
+
+function differsIn(tables: readonly string[]): CliError {
+  return new CliError(`the state cannot be brought back as it was: ${tables.join(', ')}`, {
+    type: 'InvalidFile',
+    exitCode: 1,
+    why: 'the rows would differ from those of the snapshot; nothing was written',
+    next: 'headgate snapshot inspect FILE, and take another snapshot',
+  });
+}

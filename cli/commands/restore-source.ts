@@ -1,0 +1,89 @@
+/** What a state can be brought back from: a state file, one in use included, or an exported log, which is folded first. */
+import { open } from 'node:fs/promises';
+import { memorySnapshot, openExisting } from '../../shared/snapshot/open-snapshot.ts';
+import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
+import { type TableName, tableNames } from '../../shared/snapshot/tables.ts';
+import { verify } from '../../shared/snapshot/verify.ts';
+import { CliError } from '../errors.ts';
+import { exportedRecords } from './exported-log.ts';
+
+export interface RestoreSource {
+  readonly snapshot: Snapshot;
+  /** How much there is of each thing, in words. */
+  counts(): string[];
+  close(): void;
+}
+
+const sqliteMagic = 'SQLite format 3\0';
+const batchRecords = 500;
+
+/** Throws a CliError with exit 2 where the file cannot be read as either, or is damaged. */
+export async function openRestoreSource(path: string): Promise<RestoreSource> {
+  const snapshot = (await isSqlite(path)) ? openState(path) : await foldExport(path);
+  return {
+    snapshot,
+    counts: () => tableNames.filter((table) => table !== 'routes').map((table) => count(snapshot, table)),
+    // Not in good order: the file is not ours to mark.
+    close: () => snapshot.db.close(),
+  };
+}
+
+async function isSqlite(path: string): Promise<boolean> {
+  try {
+    const file = await open(path, 'r');
+    try {
+      const { buffer } = await file.read(Buffer.alloc(sqliteMagic.length), 0, sqliteMagic.length, 0);
+      return buffer.toString('latin1') === sqliteMagic;
+    } finally {
+      await file.close();
+    }
+  } catch (error) {
+    throw unusable(path, error);
+  }
+}
+
+function openState(path: string): Snapshot {
+  let snapshot: Snapshot | undefined;
+  try {
+    snapshot = openExisting(path, { readOnly: true });
+    // One moment of a file that its process may go on writing.
+    snapshot.db.exec('BEGIN');
+    const { differing } = verify(snapshot.db);
+    if (differing.length > 0)
+      throw new Error(`rows of ${differing.join(', ')} do not add up to their digest`);
+    return snapshot;
+  } catch (error) {
+    snapshot?.db.close();
+    throw unusable(path, error);
+  }
+}
+
+async function foldExport(path: string): Promise<Snapshot> {
+  const snapshot = memorySnapshot();
+  try {
+    for await (const records of exportedRecords(path, batchRecords)) {
+      snapshot.apply(records);
+      if (snapshot.halt) throw new Error(`at position ${snapshot.halt.seq}: ${snapshot.halt.reason}`);
+    }
+    return snapshot;
+  } catch (error) {
+    snapshot.close();
+    throw unusable(path, error);
+  }
+}
+
+function unusable(path: string, error: unknown): CliError {
+  if (error instanceof CliError) return error;
+  return new CliError(`${path} cannot be restored from`, {
+    type: 'InvalidFile',
+    exitCode: 2,
+    why: error instanceof Error ? error.message : String(error),
+    next: 'name a state.db, a file made by headgate snapshot save, or one made by headgate events export',
+    cause: error,
+  });
+}
+
+function count(snapshot: Snapshot, table: TableName): string {
+  const rows = snapshot.db.prepare(`SELECT count(*) FROM ${table}`).pluck().get() as number;
+  return `${rows} ${table.replaceAll('_', ' ')}${rows === 1 ? '' : 's'}`;
+}

@@ -1,0 +1,82 @@
+/** From which log a control plane folds on: its own, or one that was begun to take its place and is whole. */
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { pino } from 'pino';
+import { afterAll, expect, test } from 'vitest';
+import { toStored } from '../../schemas/events.ts';
+import type { LogRecord } from '../../shared/log/control-log.ts';
+import { MemoryLog, MemoryTopic } from '../../shared/log/memory-log.ts';
+import { openOrRebuild } from '../../shared/snapshot/open-snapshot.ts';
+import { ChainWriter, known } from '../../test/support/commits.ts';
+import { openState } from './open-state.ts';
+
+const dir = mkdtempSync(join(tmpdir(), 'headgate-open-state-'));
+afterAll(() => rmSync(dir, { recursive: true, force: true }));
+const quiet = pino({ level: 'silent' });
+let folders = 0;
+
+async function logOf(records: readonly LogRecord[]): Promise<MemoryLog> {
+  const log = new MemoryLog(new MemoryTopic());
+  for (const { value } of records) await log.append(value);
+  return log;
+}
+
+/** A state.db that has folded log `old` up to its second commit. */
+function folded(): { path: string; hash: string; records: LogRecord[] } {
+  const path = join(dir, String(folders++), 'state.db');
+  const writer = new ChainWriter({ log: 'old' });
+  const records = [writer.open(), writer.add([known('pool.model_installed', { model: 'a' })])];
+  const { snapshot } = openOrRebuild(path);
+  snapshot.apply(records);
+  const { hash } = snapshot.head;
+  snapshot.close();
+  return { path, hash, records };
+}
+
+/** The first records of a log that says it continues `old` by two commits. */
+function successor(hash: string, log = 'old'): LogRecord[] {
+  const writer = new ChainWriter({ log: 'new' });
+  const data = { log: 'new', continues: { log, seq: 2, hash, commits: 2 } };
+  return [
+    writer.addStored([toStored({ type: 'log.created', data })]),
+    writer.add([known('pool.model_installed', { model: 'a' })]),
+    writer.add([known('no_op', {})]),
+  ];
+}
+
+test('the log that was folded is folded on', async () => {
+  const { path, records } = folded();
+  const { snapshot, checkWhole } = await openState(path, await logOf(records), quiet);
+  expect(snapshot.seq).toBe(2);
+  checkWhole();
+  snapshot.close();
+});
+
+test.each([
+  [
+    'another log',
+    () => [new ChainWriter({ log: 'other' }).open()],
+    /this is log other, .*came from log old; put the log back .*docs\/operate\.md/,
+  ],
+  ['one that continues another log', () => successor('0'.repeat(64), 'third'), /this is log new/],
+  ['an empty log', () => [], /this is log \(empty\)/],
+] as const)('%s is refused, and the state is kept', async (_kind, records, error) => {
+  const { path } = folded();
+  await expect(openState(path, await logOf(records()), quiet)).rejects.toThrow(error);
+  const { snapshot } = openOrRebuild(path);
+  expect([snapshot.log, snapshot.seq]).toEqual(['old', 2]);
+  snapshot.close();
+});
+
+test('a log that was begun to take the place of ours is folded from its first record, and not taken for whole before it is', async () => {
+  const { path, hash } = folded();
+  const records = successor(hash);
+  const { snapshot, checkWhole } = await openState(path, await logOf(records.slice(0, 2)), quiet);
+  expect(snapshot.seq).toBe(0);
+  snapshot.apply(records.slice(0, 2));
+  expect(checkWhole).toThrow(/restore of this log was not finished: it holds 2 of 3 commits/);
+  snapshot.apply(records);
+  checkWhole();
+  snapshot.close();
+});

@@ -1,0 +1,155 @@
+/**
+ * The way back from a lost log, as docs/operate.md tells it: the commands of that page, word for word, beside a gateway that
+ * runs on. Keys, stacks and tiers are as they were, and nobody has to restart the gateway.
+ */
+import { execFile } from 'node:child_process';
+import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { DevAdmin } from '../../cli/processes/dev-admin.ts';
+import { type SimNode, startSimNode } from '../../node/sim-node.ts';
+import { type Started, startProcess } from '../support/processes.ts';
+
+const run = promisify(execFile);
+const binary = new URL('../../dist/cli/headgate.js', import.meta.url).pathname;
+const dir = mkdtempSync(join(tmpdir(), 'headgate-restore-'));
+const logFolder = join(dir, 'log');
+const operatorToken = 'operator-token-0001';
+const env = {
+  HEADGATE_LOG: `sqlite:${logFolder}`,
+  HEADGATE_OPERATOR_TOKEN: operatorToken,
+  HEADGATE_GATEWAY_TOKEN: operatorToken,
+};
+const free = ['--port', '0', '--metrics-port', '0'];
+let node: SimNode;
+let controlPlane: Started<{ admin: string }>;
+let gateway: Started<{ api: string }>;
+
+const startControlPlane = (name: string) =>
+  startProcess<{ admin: string }>({
+    dir,
+    name,
+    args: ['control-plane', '--data', join(dir, name), '--name', name, ...free],
+    env,
+  });
+
+beforeAll(async () => {
+  node = await startSimNode({ models: ['echo-small'], tokensPerSecond: 0 });
+  controlPlane = await startControlPlane('cp-1');
+  const args = ['gateway', '--data', join(dir, 'gw-1'), '--name', 'gw-1', '--when-stale', 'serve', ...free];
+  gateway = await startProcess({ dir, name: 'gw-1', args, env });
+});
+afterAll(async () => {
+  await gateway?.end();
+  await controlPlane?.end();
+  await node?.close();
+  rmSync(dir, { recursive: true, force: true });
+});
+
+/** The commands under a heading of the operating guide. */
+function commandsUnder(heading: string): string {
+  const page = readFileSync(new URL('../../docs/operate.md', import.meta.url), 'utf8');
+  const section = page.split(/^## /m).find((text) => text.startsWith(heading));
+  const block = /^ *```sh\n(.*?)^ *```$/ms.exec(section ?? '')?.[1];
+  if (block === undefined) throw new Error(`no commands under ${heading}`);
+  return block;
+}
+
+async function bash(script: string, more: Record<string, string>): Promise<string> {
+  const bin = join(dir, 'bin');
+  mkdirSync(bin, { recursive: true });
+  writeFileSync(join(bin, 'headgate'), `#!/bin/sh\nexec "${process.execPath}" "${binary}" "$@"\n`);
+  chmodSync(join(bin, 'headgate'), 0o755);
+  const path = `${bin}:${process.env['PATH']}`;
+  const { stdout, stderr } = await run('bash', ['-euo', 'pipefail', '-c', script], {
+    cwd: dir,
+    env: { ...process.env, ...env, ...more, PATH: path },
+  });
+  return stdout + stderr;
+}
+
+async function ask(key: string): Promise<number> {
+  const response = await fetch(`${gateway.ready.api}/chat/completions`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
+    body: JSON.stringify({ model: 'echo-small', messages: [{ role: 'user', content: 'hello' }] }),
+  });
+  await response.text();
+  return response.status;
+}
+
+interface Status {
+  readonly log: string;
+  readonly position: number;
+  readonly digests: Record<string, string>;
+}
+
+test('docs/operate: a lost log is begun anew from a snapshot; keys, stacks and tiers are as they were, and the gateway follows by itself', async () => {
+  const admin = new DevAdmin(controlPlane.ready.admin, operatorToken);
+  await admin.apply({
+    version: 1,
+    models: [{ id: 'echo-small', family: 'echo', weight: 1 }],
+    tiers: [{ id: 'Platinum', requestsPerMinute: 6000, models: '*' }],
+    pool: { models: ['echo-small'], nodes: [{ id: 'pool-1', url: node.url, dialect: 'vllm' }] },
+    organisations: [
+      {
+        id: 'acme',
+        name: 'Acme',
+        tier: 'Platinum',
+        members: [{ person: 'ana', role: 'owner' }],
+        stacks: [{ id: 'stk-amber-otter-9k2f', surface: 'anthropic', models: ['echo-small'] }],
+      },
+    ],
+  } as Parameters<DevAdmin['apply']>[0]);
+  const kept = await admin.createKey('acme', 'kept');
+  const revoked = await admin.createKey('acme', 'revoked');
+  await admin.call('POST', `/keys/${revoked.id}/revoke`, {});
+  const keys = await admin.call<object>('GET', '/keys');
+  const before = await admin.call<Status>('GET', '/status');
+  await expect.poll(() => ask(kept.value), { timeout: 30_000 }).toBe(200);
+  await controlPlane.end();
+
+  const said = await bash(commandsUnder('Begin a new log from a snapshot'), {
+    STATE: join(dir, 'cp-1', 'state.db'),
+    LOG_FOLDER: logFolder,
+  });
+  expect(said).toContain(`holds the state of log ${before.log} at position`);
+  expect(said).toContain('nothing was written');
+  expect(said).toMatch(/restored as log log-\S+ at position \d+/);
+  expect(await ask(kept.value)).toBe(200);
+
+  controlPlane = await startControlPlane('cp-1');
+  const again = new DevAdmin(controlPlane.ready.admin, operatorToken);
+  const after = await again.call<Status>('GET', '/status');
+  expect(after.log).not.toBe(before.log);
+  const same = ['tier', 'tier_model', 'model', 'organisation', 'member', 'api_key', 'stack', 'stack_model'];
+  for (const table of same) expect(after.digests[table], table).toBe(before.digests[table]);
+  expect((await again.call<{ items: object }>('GET', '/keys')).items).toEqual(
+    (keys as { items: object }).items,
+  );
+
+  const state = async () => {
+    const { items } = await again.call<{ items: { name: string; state: string }[] }>('GET', '/gateways');
+    return items.find(({ name }) => name === 'gw-1')?.state;
+  };
+  await expect.poll(state, { timeout: 60_000 }).toBe('SYNCED');
+  await expect.poll(() => ask(kept.value), { timeout: 30_000 }).toBe(200);
+  expect(await ask(revoked.value)).toBe(401);
+  const later = await again.createKey('acme', 'later');
+  await expect.poll(() => ask(later.value), { timeout: 30_000 }).toBe(200);
+});
+
+test('a restore refuses a log that holds something, a file that is no state, and to begin without --yes or --new-log', async () => {
+  const state = join(dir, 'gw-1', 'state.db');
+  const refused = (words: string) => bash(`headgate snapshot restore ${words}`, {}).catch((error) => error);
+  expect(await refused(`${state} --new-log --yes`)).toMatchObject({
+    code: 6,
+    stderr: expect.stringMatching(/is not empty[\s\S]*holds log log-/),
+  });
+  expect(await refused(`${state} --yes`)).toMatchObject({ code: 2 });
+  expect(await refused(`${state} --new-log`)).toMatchObject({ code: 2 });
+  writeFileSync(join(dir, 'junk.db'), 'junk');
+  expect(await refused('junk.db --new-log --yes')).toMatchObject({ code: 2 });
+});
