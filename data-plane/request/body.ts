@@ -67,15 +67,16 @@ export function readBody(
   return new Promise((resolve, reject) => {
     const chunks: Buffer[] = [];
     let bytes = 0;
-    const settle = (outcome: () => void): void => {
-      request.off('data', onData).off('end', onEnd).off('close', onClose).off('error', onClose);
-      outcome();
-    };
+    let settled = false;
     const fail = (error: Error): void => {
+      if (settled) return;
+      settled = true;
       budget.give(bytes);
-      settle(() => reject(error));
+      reject(error);
     };
-    const onData = (chunk: Buffer): void => {
+    // The listeners stay: the request lives no longer than its exchange, and a lost connection closes it without an error.
+    request.on('data', (chunk: Buffer): void => {
+      if (settled) return;
       if (bytes + chunk.length > bodyBytesMax) {
         fail(tooLarge());
         return;
@@ -86,17 +87,20 @@ export function readBody(
       }
       bytes += chunk.length;
       chunks.push(chunk);
-    };
-    const onEnd = (): void => {
+    });
+    request.on('end', (): void => {
+      if (settled) return;
+      settled = true;
       let held = bytes;
       const release = (): void => {
         budget.give(held);
         held = 0;
       };
       const whole = chunks.length === 1 ? (chunks[0] as Buffer) : Buffer.concat(chunks, bytes);
-      settle(() => resolve({ bytes: whole, release }));
-    };
-    const onClose = (): void => fail(new ClientGone('the client left before its body was whole'));
-    request.on('data', onData).on('end', onEnd).on('close', onClose).on('error', onClose);
+      resolve({ bytes: whole, release });
+    });
+    request.on('close', () => {
+      if (!settled) fail(new ClientGone('the client left before its body was whole'));
+    });
   });
 }

@@ -84,7 +84,9 @@ export function decide(lookup: Lookup, counters: Counters, facts: RequestFacts, 
     model: facts.model,
     contextTokens: contextNeeded(facts),
     allowance: pooled ? allowanceOf(facts, counters, nowMs) : { kind: 'none' },
-    nextTier: tier.rank === null ? undefined : lookup.nextTier(tier.rank),
+    get nextTier() {
+      return tier.rank === null ? undefined : lookup.nextTier(tier.rank);
+    },
   };
   admit(limits, counters, nowMs);
   return { placement, tier, subject, weight };

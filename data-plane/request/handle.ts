@@ -132,7 +132,8 @@ async function serve(
   exchange.stream = stream;
   const target = exchange.target as Target;
   const facts = { target, caller, model, path, promptTokens: inner.promptBytes, maxTokens };
-  await learnUsage(gateway, facts);
+  const known = knowsUsage(gateway, facts);
+  if (known !== true && !(await known)) throw unavailable('usage unknown');
   const { verdict, lease } = await admit(gateway, facts, inner);
   exchange.verdict = verdict;
   exchange.position = gateway.lookup.position();
@@ -150,11 +151,10 @@ async function serve(
 }
 
 /** What the caller has used has to be at hand before it is decided on; only its first request in a while waits for it. */
-async function learnUsage({ meter, now }: Gateway, { caller, target }: RequestFacts): Promise<void> {
+function knowsUsage({ meter, now }: Gateway, { caller, target }: RequestFacts): true | Promise<boolean> {
   // Only the pool draws on an allowance.
-  if (target.kind === 'stack') return;
-  const known = meter.knows(caller.kind === 'key' ? caller.owner : caller, now());
-  if (known !== true && !(await known)) throw unavailable('usage unknown');
+  if (target.kind === 'stack') return true;
+  return meter.knows(caller.kind === 'key' ? caller.owner : caller, now());
 }
 
 interface Admitted {

@@ -37,7 +37,7 @@ export interface LimitFacts {
     | { readonly kind: 'turns'; readonly used: number };
   readonly model: string;
   readonly weight: number;
-  /** Name of the tier above, undefined for the top one. */
+  /** Name of the tier above, undefined for the top one; asked for by the refusal that names it, and by nothing else. */
   readonly nextTier: string | undefined;
 }
 
@@ -52,7 +52,8 @@ export function checkContext({ tier, contextTokens }: Pick<LimitFacts, 'tier' | 
   );
 }
 
-function checkAllowance({ tier, allowance, nextTier }: LimitFacts): void {
+function checkAllowance(facts: LimitFacts): void {
+  const { tier, allowance } = facts;
   if (allowance.kind === 'turns' && tier.freeTurns !== null && allowance.used >= tier.freeTurns) {
     throw new Refusal(
       'InferenceUpsellError',
@@ -61,6 +62,7 @@ function checkAllowance({ tier, allowance, nextTier }: LimitFacts): void {
   }
   if (allowance.kind !== 'tokens' || tier.monthlyTokens === null || allowance.used < tier.monthlyTokens)
     return;
+  const { nextTier } = facts;
   const advice =
     nextTier === undefined ? 'Contact the service operator for more.' : `The ${nextTier} tier allows more.`;
   throw new Refusal(

@@ -10,6 +10,7 @@ import {
   embeddingsRequestSchema,
 } from '../../schemas/openai.ts';
 import { parseStrictJson } from './json-text.ts';
+import { PresentFields } from './present-fields.ts';
 import { chatPromptSize, embeddingsPromptSize } from './prompt-size.ts';
 import { Refusal } from './refusal.ts';
 import { refusalOf, shapeRefusal } from './shape-faults.ts';
@@ -88,9 +89,12 @@ export interface EmbeddingsRequest extends PromptSize {
   readonly body: { readonly input: EmbeddingsFields['input'] };
 }
 
+const chatFields = new PresentFields(chatRequestSchema);
+const embeddingsFields = new PresentFields(embeddingsRequestSchema);
+
 /** Throws UnsupportedShapeError naming the JSON path, never a value. */
 export function shapeChat(raw: Buffer, contentType: string | undefined): ChatRequest {
-  const parsed = chatRequestSchema.safeParse(parseBody(raw, contentType), { reportInput: true });
+  const parsed = chatFields.safeParse(parseBody(raw, contentType));
   if (!parsed.success) throw refusalOf(parsed.error);
   const fields = parsed.data;
   refuseContradictions(fields);
@@ -111,7 +115,7 @@ export function shapeChat(raw: Buffer, contentType: string | undefined): ChatReq
 
 /** Throws UnsupportedShapeError naming the JSON path, never a value. */
 export function shapeEmbeddings(raw: Buffer, contentType: string | undefined): EmbeddingsRequest {
-  const parsed = embeddingsRequestSchema.safeParse(parseBody(raw, contentType), { reportInput: true });
+  const parsed = embeddingsFields.safeParse(parseBody(raw, contentType));
   if (!parsed.success) throw refusalOf(parsed.error);
   const { model, input, encoding_format, dimensions } = parsed.data;
   const first = typeof input === 'string' ? input : input[0];

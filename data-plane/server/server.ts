@@ -156,17 +156,19 @@ interface ParserError extends Error {
 
 /** Which answers are still owed on a connection, because a refusal must not be taken for one of them. */
 class Answering {
-  readonly #owed = new WeakMap<Socket, Set<ServerResponse>>();
+  /** Answers that were owed when the latest request of the connection came, and its own. */
+  readonly #answers = new WeakMap<Socket, ServerResponse[]>();
 
   add({ socket }: IncomingMessage, response: ServerResponse): void {
-    const owed = this.#owed.get(socket) ?? new Set();
-    this.#owed.set(socket, owed.add(response));
-    response.once('close', () => owed.delete(response));
+    const answers = this.#answers.get(socket);
+    if (answers === undefined) this.#answers.set(socket, [response]);
+    else if (answers.length === 1 && answers[0]?.closed) answers[0] = response;
+    else this.#answers.set(socket, [...answers.filter(({ closed }) => !closed), response]);
   }
 
   /** May a refusal be written: is nothing owed, or only the answer to the very request whose body is broken? */
   isFree(socket: Socket): boolean {
-    const [first, second] = this.#owed.get(socket) ?? [];
+    const [first, second] = this.#answers.get(socket)?.filter(({ closed }) => !closed) ?? [];
     return first === undefined || (second === undefined && !first.headersSent && !first.req.complete);
   }
 }
