@@ -1,6 +1,7 @@
 // What the gateway costs beside nginx and a bare Node proxy, in one run: CPU per request, throughput, added latency, and
 // the delay it adds between the tokens of many streams. Everything is on: keys, limits, routing, metering.
-// Trust CPU per request and ratios; the machine's other load moves the rest.
+// All targets take turns in each round, and ratios are the median of the rounds: trust those, because the machine's other
+// load moves the rest. Targets are warmed up first, as a compiler in the process makes its first seconds twice as slow.
 import { spawn, spawnSync } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -12,6 +13,9 @@ import { cpuMicroseconds, rssMegabytes } from './support/cpu.ts';
 import { atRate, percentile, saturate, streams, type Target } from './support/load.ts';
 
 const seconds = Number(process.env['BENCH_SECONDS'] ?? 5);
+const rounds = Number(process.env['BENCH_ROUNDS'] ?? 3);
+/** Before anything is measured, each target answers so many requests, or works for so many seconds. */
+const warmUp = { requests: 40_000, secondsMax: 30 };
 const connections = 64;
 const rate = 1000;
 const streamIntervalMs = 25;
@@ -25,13 +29,13 @@ interface Measurable {
   readonly pids: readonly number[];
 }
 
-const content = 'x'.repeat(900);
-const body = (stream: boolean, maxTokens: number): string =>
+/** A request of 1.1 KB. An answer of 60 words has half a KB; a stream of 240 has that many events, one word each. */
+const body = (stream: boolean, words: number): string =>
   JSON.stringify({
     model: 'echo-small',
-    max_tokens: maxTokens,
+    max_tokens: words,
     stream,
-    messages: [{ role: 'user', content }],
+    messages: [{ role: 'user', content: `say ${words} words like ${'words of some length '.repeat(48)}` }],
   });
 
 async function node(tokensPerSecond: number): Promise<{ url: string; pid: number }> {
@@ -130,30 +134,65 @@ http { access_log off; client_body_temp_path ${dir}/body; proxy_temp_path ${dir}
 
 const cpu = (pids: readonly number[]): number => pids.reduce((sum, pid) => sum + cpuMicroseconds(pid), 0);
 const figures: Record<string, Record<string, number>> = {};
+/** CPU per request or event, one entry a round. */
+const costs: Record<string, number[]> = {};
 
-async function measure({ name, target, pids }: Measurable): Promise<void> {
-  await saturate(target, connections, 1);
-  const before = cpu(pids);
-  const full = await saturate(target, connections, seconds);
-  const perRequest = (cpu(pids) - before) / full.requests;
-  const paced = await atRate(target, rate, seconds);
-  figures[name] = {
-    requestsPerSecond: Math.round(full.requests / full.seconds),
-    cpuMicrosecondsPerRequest: Math.round(perRequest * 10) / 10,
-    p50AtRateMicroseconds: Math.round(percentile(paced.latencies, 50)),
-    p99AtRateMicroseconds: Math.round(percentile(paced.latencies, 99)),
-    failures: full.failures + paced.failures,
-    rssMegabytes: Math.round(rssMegabytes(pids.at(-1) ?? 0)),
-  };
+const tenths = (value: number): number => Math.round(value * 10) / 10;
+
+function median(values: readonly number[]): number {
+  return values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)] ?? Number.NaN;
+}
+
+/** How many times the cost of another target, round by round; undefined where that was not there. */
+function timesCostOf(name: string, other: string): number | undefined {
+  const others = costs[other];
+  if (others === undefined) return undefined;
+  const ratios = (costs[name] ?? []).map((cost, round) => cost / (others[round] ?? Number.NaN));
+  return Math.round(median(ratios) * 100) / 100;
+}
+
+async function warm({ target }: Measurable): Promise<void> {
+  const until = performance.now() + warmUp.secondsMax * 1000;
+  for (let done = 0; done < warmUp.requests && performance.now() < until; )
+    done += (await saturate(target, connections, 2)).requests;
+}
+
+async function measure(all: readonly Measurable[]): Promise<void> {
+  for (const one of all) await warm(one);
+  const rates: Record<string, number[]> = {};
+  const failures: Record<string, number> = {};
+  for (let round = 0; round < rounds; round++)
+    for (const { name, target, pids } of all) {
+      const before = cpu(pids);
+      const full = await saturate(target, connections, seconds);
+      const cost = (cpu(pids) - before) / full.requests;
+      costs[name] = [...(costs[name] ?? []), cost];
+      rates[name] = [...(rates[name] ?? []), full.requests / full.seconds];
+      failures[name] = (failures[name] ?? 0) + full.failures;
+    }
+  for (const { name, target, pids } of all) {
+    const paced = await atRate(target, rate, seconds);
+    figures[name] = {
+      requestsPerSecond: Math.round(median(rates[name] ?? [])),
+      cpuMicrosecondsPerRequest: tenths(median(costs[name] ?? [])),
+      p50AtRateMicroseconds: Math.round(percentile(paced.latencies, 50)),
+      p99AtRateMicroseconds: Math.round(percentile(paced.latencies, 99)),
+      failures: (failures[name] ?? 0) + paced.failures,
+      rssMegabytes: Math.round(rssMegabytes(pids.at(-1) ?? 0)),
+    };
+  }
 }
 
 async function measureStreams({ name, target, pids }: Measurable, count: number): Promise<void> {
+  const label = `${name} × ${count} streams`;
   const before = cpu(pids);
   const result = await streams(target, count, streamIntervalMs);
-  figures[`${name} × ${count} streams`] = {
+  const cost = (cpu(pids) - before) / result.events;
+  costs[label] = [cost];
+  figures[label] = {
     events: result.events,
     completed: result.completed,
-    cpuMicrosecondsPerEvent: Math.round(((cpu(pids) - before) / result.events) * 10) / 10,
+    cpuMicrosecondsPerEvent: tenths(cost),
     p50DelayMicroseconds: Math.round(percentile(result.delays, 50)),
     p99DelayMicroseconds: Math.round(percentile(result.delays, 99)),
     rssMegabytes: Math.round(rssMegabytes(pids.at(-1) ?? 0)),
@@ -184,30 +223,36 @@ async function lineUp(
   ];
 }
 
+const streamCounts = [200, 1000];
+
 try {
   const fast = await node(0);
-  for (const one of await lineUp(fast, 'fast', 18_480, body(false, 16))) await measure(one);
+  await measure(await lineUp(fast, 'fast', 18_480, body(false, 60)));
   const paced = await node(1000 / streamIntervalMs);
-  for (const one of await lineUp(paced, 'paced', 18_481, body(true, 120))) {
+  for (const one of await lineUp(paced, 'paced', 18_481, body(true, 240))) {
     if (one.name === 'direct') continue;
-    for (const count of [200, 1000]) await measureStreams(one, count);
+    await streams(one.target, 100, streamIntervalMs);
+    for (const count of streamCounts) await measureStreams(one, count);
   }
   console.table(figures);
-  const ours = figures['headgate'] ?? {};
-  const reference = figures['nginx'] ?? {};
-  const direct = figures['direct'] ?? {};
-  const ratio =
-    (ours['cpuMicrosecondsPerRequest'] ?? 0) / (reference['cpuMicrosecondsPerRequest'] ?? Number.NaN);
-  const added = (p: string): number => (ours[p] ?? 0) - (direct[p] ?? 0);
-  console.log(
-    JSON.stringify({
-      bench: 'gateway',
-      cpuRatioToNginx: Math.round(ratio * 100) / 100,
-      addedP50Microseconds: added('p50AtRateMicroseconds'),
-      addedP99Microseconds: added('p99AtRateMicroseconds'),
-      figures,
-    }),
-  );
+  const added = (p: string): number => (figures['headgate']?.[p] ?? 0) - (figures['direct']?.[p] ?? 0);
+  const eventRatios = streamCounts.map((count) => {
+    const of = (name: string): string => `${name} × ${count} streams`;
+    return {
+      streams: count,
+      cpuRatioToNginx: timesCostOf(of('headgate'), of('nginx')),
+      cpuRatioToBareNode: timesCostOf(of('headgate'), of('bare node proxy')),
+    };
+  });
+  const ratios = {
+    cpuRatioToNginx: timesCostOf('headgate', 'nginx'),
+    cpuRatioToBareNode: timesCostOf('headgate', 'bare node proxy'),
+    addedP50Microseconds: added('p50AtRateMicroseconds'),
+    addedP99Microseconds: added('p99AtRateMicroseconds'),
+  };
+  console.table([ratios]);
+  console.table(eventRatios);
+  console.log(JSON.stringify({ bench: 'gateway', ...ratios, events: eventRatios, figures }));
 } finally {
   for (const end of ended.reverse()) await end();
   rmSync(dir, { recursive: true, force: true });

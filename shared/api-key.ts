@@ -4,7 +4,7 @@
  * told from a real one without a look-up. The checksum is no secret and proves nothing but good typing.
  * The text is shown once; everything that lasts holds its SHA-256 only.
  */
-import { createHash } from 'node:crypto';
+import { hash } from 'node:crypto';
 import { crc32 } from 'node:zlib';
 
 /** Gives so many bytes that nobody can foretell. */
@@ -61,7 +61,7 @@ export function mintNodeToken(random: RandomSource): string {
 
 /** SHA-256 of a minted secret's text. Not for passwords: it has no salt and costs nothing. */
 export function hashSecret(text: string): Buffer {
-  return createHash('sha256').update(text).digest();
+  return hash('sha256', text, 'buffer');
 }
 
 function checksum(body: string): string {

@@ -72,94 +72,118 @@ export interface Lookup {
 
 const tierColumns = `t.id AS tierId, t.rank, t.requests_per_minute, t.concurrency, t.context_tokens, t.monthly_tokens, t.free_turns`;
 
-interface TierRow {
-  readonly tierId: string | null;
-  readonly rank: number | null;
-  readonly requests_per_minute: number | null;
-  readonly concurrency: number | null;
-  readonly context_tokens: number | null;
-  readonly monthly_tokens: number | null;
-  readonly free_turns: number | null;
-}
-
-interface KeyRow extends TierRow {
-  readonly id: string;
-  readonly organisation: string;
-  readonly revoked_at: number | null;
-  readonly expires_at: number | null;
-  readonly suspended: number;
-  readonly anchor: string;
-}
+type TierRow = readonly [
+  id: string | null,
+  rank: number | null,
+  requestsPerMinute: number | null,
+  concurrency: number | null,
+  contextTokens: number | null,
+  monthlyTokens: number | null,
+  freeTurns: number | null,
+];
+type KeyRow = readonly [
+  id: string,
+  organisation: string,
+  revokedAt: number | null,
+  expiresAt: number | null,
+  suspended: number,
+  anchor: string,
+  ...tier: TierRow,
+];
+type RouteRow = readonly [
+  node: string,
+  served: string,
+  url: string,
+  dialect: Dialect,
+  credential: string | null,
+  windowTokens: number | null,
+];
 
 function tierOf(row: TierRow): Tier | null {
-  if (row.tierId === null) return null;
+  const [id, rank, requestsPerMinute, concurrency, contextTokens, monthlyTokens, freeTurns] = row;
+  if (id === null) return null;
+  return { id, rank, requestsPerMinute, concurrency, contextTokens, monthlyTokens, freeTurns };
+}
+
+function ownerOf([
+  keyId,
+  organisation,
+  revokedAt,
+  expiresAtMs,
+  suspended,
+  anchor,
+  ...tier
+]: KeyRow): KeyOwner {
   return {
-    id: row.tierId,
-    rank: row.rank,
-    requestsPerMinute: row.requests_per_minute,
-    concurrency: row.concurrency,
-    contextTokens: row.context_tokens,
-    monthlyTokens: row.monthly_tokens,
-    freeTurns: row.free_turns,
+    keyId,
+    organisation,
+    revoked: revokedAt !== null,
+    expiresAtMs,
+    suspended: suspended === 1,
+    anchor,
+    tier: tierOf(tier),
   };
+}
+
+function routeOf([node, served, url, dialect, credential, windowTokens]: RouteRow): Route {
+  return { node, served, url, dialect, credential, windowTokens };
 }
 
 /** Prepares the questions over one snapshot's database. */
 export function createLookup(db: Database): Lookup {
   const ask = <Row, Parameters extends unknown[]>(sql: string): Statement<Parameters, Row> =>
     db.prepare(sql) as Statement<Parameters, Row>;
-  const key = ask<KeyRow, [Buffer]>(
+  // Lists and single values cost half of what objects do; each request asks several of these.
+  const askLists = <Row, Parameters extends unknown[]>(sql: string): Statement<Parameters, Row> =>
+    ask<Row, Parameters>(sql).raw() as unknown as Statement<Parameters, Row>;
+  const askOne = <Value, Parameters extends unknown[]>(sql: string): Statement<Parameters, Value> =>
+    ask<Value, Parameters>(sql).pluck() as unknown as Statement<Parameters, Value>;
+  const key = askLists<KeyRow, [Buffer]>(
     `SELECT k.id, k.organisation, k.revoked_at, k.expires_at, o.suspended, o.anchor, ${tierColumns}
      FROM api_key k JOIN organisation o ON o.id = k.organisation LEFT JOIN tier t ON t.id = o.tier WHERE k.hash = ?`,
   );
-  const anonymous = ask<TierRow, []>(`SELECT ${tierColumns} FROM tier t WHERE t.id = '${anonymousTier}'`);
+  const anonymous = askLists<TierRow, []>(
+    `SELECT ${tierColumns} FROM tier t WHERE t.id = '${anonymousTier}'`,
+  );
   const stack = ask<{ organisation: string; surface: Surface }, [string]>(
     'SELECT organisation, surface FROM stack WHERE id = ?',
   );
-  const routes = ask<Route, [string, string]>(
-    'SELECT node, served, url, dialect, credential, window_tokens AS windowTokens FROM routes WHERE place = ? AND model = ?',
+  const routes = askLists<RouteRow, [string, string]>(
+    'SELECT node, served, url, dialect, credential, window_tokens FROM routes WHERE place = ? AND model = ?',
   );
-  const pooled = ask<unknown, [string]>('SELECT 1 FROM pool_model WHERE model = ?');
-  const includes = ask<unknown, [string, string]>(
-    `SELECT 1 FROM tier_model WHERE tier = ? AND model IN (?, '*')`,
+  const pooled = askOne<number, [string]>('SELECT 1 FROM pool_model WHERE model = ?');
+  const includes = askOne<number, [string, string, string]>(
+    `SELECT EXISTS (SELECT 1 FROM tier_model WHERE tier = ? AND model = ?)
+         OR EXISTS (SELECT 1 FROM tier_model WHERE tier = ? AND model = '*')`,
   );
-  const weight = ask<{ weight: number }, [string]>('SELECT weight FROM model WHERE id = ?');
-  const next = ask<{ id: string }, [number]>('SELECT id FROM tier WHERE rank > ? ORDER BY rank LIMIT 1');
+  const weight = askOne<number, [string]>('SELECT weight FROM model WHERE id = ?');
+  const next = askOne<string, [number]>('SELECT id FROM tier WHERE rank > ? ORDER BY rank LIMIT 1');
   const listing = ask<ListedModel, [string]>(
     `SELECT DISTINCT m.id, m.family, m.added AS addedMs FROM routes r JOIN model m ON m.id = r.model
      WHERE r.place = ? ORDER BY m.added DESC, m.id`,
   );
-  const adjustment = ask<{ tokens: number }, [string, string]>(
+  const adjustment = askOne<number, [string, string]>(
     'SELECT tokens FROM usage_adjustment WHERE organisation = ? AND period = ?',
   );
-  const position = ask<{ seq: number }, []>('SELECT seq FROM position');
+  const position = askOne<number, []>('SELECT seq FROM position');
   return {
     keyOwner: (hash) => {
       const row = key.get(hash);
-      if (!row) return undefined;
-      return {
-        keyId: row.id,
-        organisation: row.organisation,
-        revoked: row.revoked_at !== null,
-        expiresAtMs: row.expires_at,
-        suspended: row.suspended === 1,
-        anchor: row.anchor,
-        tier: tierOf(row),
-      };
+      return row && ownerOf(row);
     },
     anonymousTier: () => {
       const row = anonymous.get();
       return row ? (tierOf(row) ?? undefined) : undefined;
     },
     stack: (id) => stack.get(id),
-    routes: (place, model) => routes.all(place, model),
+    routes: (place, model) => routes.all(place, model).map(routeOf),
     isPooled: (model) => pooled.get(model) !== undefined,
-    tierIncludes: (tier, model) => includes.get(tier, model) !== undefined,
+    tierIncludes: (tier, model) => includes.get(tier, model, tier) === 1,
     isCatalogued: (model) => weight.get(model) !== undefined,
-    weight: (model) => weight.get(model)?.weight ?? 1,
-    nextTier: (rank) => next.get(rank)?.id,
+    weight: (model) => weight.get(model) ?? 1,
+    nextTier: (rank) => next.get(rank),
     listing: (place) => listing.all(place),
-    usageAdjustment: (organisation, period) => adjustment.get(organisation, period)?.tokens ?? 0,
-    position: () => position.get()?.seq ?? 0,
+    usageAdjustment: (organisation, period) => adjustment.get(organisation, period) ?? 0,
+    position: () => position.get() ?? 0,
   };
 }
