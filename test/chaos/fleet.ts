@@ -161,18 +161,25 @@ export async function revokeKey(plane: Plane, key: Key): Promise<void> {
   if (status !== 200) throw new Error(JSON.stringify(body));
 }
 
-/** The status of one completion; 0 where no answer came. */
-export async function complete(gateway: Gateway, key: Key, asked = model): Promise<number> {
+/** The status of one completion; 0 where no answer came. `onTrouble` is told what came instead of a 200. */
+export async function complete(
+  gateway: Gateway,
+  key: Key,
+  onTrouble: (what: string) => void = () => undefined,
+): Promise<number> {
   try {
     const response = await fetch(`${gateway.ready.api}/chat/completions`, {
       method: 'POST',
       headers: { authorization: `Bearer ${key.value}`, 'content-type': 'application/json' },
-      body: JSON.stringify({ model: asked, messages: [{ role: 'user', content: 'hello' }] }),
+      body: JSON.stringify({ model, messages: [{ role: 'user', content: 'hello' }] }),
       signal: AbortSignal.timeout(30_000),
     });
-    await response.text();
+    const text = await response.text();
+    if (response.status !== 200) onTrouble(`${response.status} ${/"type":"(\w+)"/.exec(text)?.[1]}`);
     return response.status;
-  } catch {
+  } catch (error) {
+    const { cause, name } = error as Error & { cause?: { code?: string } };
+    onTrouble(`no answer: ${cause?.code ?? name}`);
     return 0;
   }
 }

@@ -102,7 +102,10 @@ export async function outage(options: OutageOptions): Promise<OutageFigures> {
       backAfterSeconds: seconds(Math.max(0, acceptedMs - backMs)),
     };
     const served = { requests: one.requests + other.requests, failures: one.failures + other.failures };
-    if (served.failures > 0) faults.push(`${served.failures} requests failed where a gateway was to serve`);
+    if (served.failures > 0)
+      faults.push(
+        `${served.failures} requests failed where a gateway was to serve: ${JSON.stringify([one.troubles, other.troubles])}`,
+      );
     if (figures.failuresBefore > 0)
       faults.push('the gateway that fences gave other answers than 200 and 503');
     if (longEnough !== (figures.refusedAfterSeconds !== null))

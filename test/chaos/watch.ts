@@ -10,6 +10,8 @@ export interface Change {
 
 export class Watch {
   readonly counts: Record<number, number> = {};
+  /** What came instead of a 200, counted. */
+  readonly troubles: Record<string, number> = {};
   /** The first answer, and each one that differs from the one before. */
   readonly changes: Change[] = [];
   /** When a request that was accepted was sent, at the latest; monotonic, ms. */
@@ -45,7 +47,9 @@ export class Watch {
   async #run(gateway: () => Gateway, key: Key, pauseMs: number): Promise<void> {
     while (this.#running) {
       const sentMs = performance.now();
-      const status = await complete(gateway(), key);
+      const status = await complete(gateway(), key, (what) => {
+        this.troubles[what] = (this.troubles[what] ?? 0) + 1;
+      });
       this.counts[status] = (this.counts[status] ?? 0) + 1;
       if (status === 200) this.lastAcceptedMs = sentMs;
       if (this.changes.at(-1)?.status !== status) this.changes.push({ atMs: performance.now(), status });
