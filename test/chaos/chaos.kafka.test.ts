@@ -9,6 +9,8 @@ import { racing } from './racing.ts';
 import { usage } from './usage.ts';
 
 const seed = Number(process.env['SEED'] ?? Date.now() % 1_000_000);
+/** On a machine that does other things, too; the long forms say how soon it is. */
+const backSecondsMax = 20;
 const log = (figures: object): void => void process.stdout.write(`SEED=${seed} ${JSON.stringify(figures)}\n`);
 
 test('a broker killed under commands of two control planes loses no acknowledged one, and all folds stay equal', async () => {
@@ -41,13 +43,13 @@ test('Events: usage over Kafka is billed once and folded alike, whatever is kill
 });
 
 test('without a control plane nothing is felt, and without Kafka a gateway goes on and comes back', async () => {
-  const figures = await outage({ planeDownMs: 1000, kafkaDownMs: 3000, coldStart: false });
+  const figures = await outage({ planeDownMs: 1000, kafkaDownMs: 3000, coldStart: false, backSecondsMax });
   log(figures);
   expect(figures.faults).toEqual([]);
 });
 
 test('Limits: a revoked key is refused by every gateway within 60 s, cut off, started without the log or frozen', async () => {
-  const figures = await cutOff({ how: 'silent', restartEveryMs: 20_000, frozenMs: 47_000 });
+  const figures = await cutOff({ how: 'silent', restartEveryMs: 20_000, frozenMs: 47_000, backSecondsMax });
   log(figures);
   expect(figures.faults).toEqual([]);
 });

@@ -16,6 +16,8 @@ export interface OutageOptions {
   readonly kafkaDownMs: number;
   /** Whether gateways are started with everything down at the end; they are, unless false. */
   readonly coldStart?: boolean;
+  /** How soon keys must be accepted after Kafka's return, s; 2 where nothing is said. */
+  readonly backSecondsMax?: number;
   readonly say?: (progress: string) => void;
 }
 
@@ -48,12 +50,11 @@ export interface ColdStart {
 
 const fencedSeconds = 45;
 const toleranceSeconds = 2;
-const backSecondsMax = 2;
 
 export async function outage(options: OutageOptions): Promise<OutageFigures> {
   const kafka = await startKafka();
   const fleet = new ChaosFleet(kafka);
-  const { say } = options;
+  const { backSecondsMax = 2, say } = options;
   try {
     const plane = await fleet.plane('plane');
     const key = await fleet.furnish(plane);
