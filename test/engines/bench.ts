@@ -73,7 +73,7 @@ export async function startBench(engine: Engine): Promise<Bench> {
       key,
       client: new OpenAI({ baseURL: api, apiKey: key, maxRetries: 0, timeout: 150_000 }),
       billed: async (requests) => {
-        const settled = expect.poll(async () => (await usage()).requests, { timeout: 10_000, interval: 20 });
+        const settled = expect.poll(async () => (await usage()).requests, { timeout: 30_000, interval: 20 });
         await settled.toBe(requests);
         return (await usage()).totalTokens;
       },

@@ -63,8 +63,8 @@ const left: Claim = {
     expect(sent?.isOpen()).toBe(true);
     if (busy) expect(await busy()).toBe(1);
     begun.leave();
-    await expect.poll(() => sent?.isOpen(), { timeout: 5000, interval: 10 }).toBe(false);
-    if (busy) await expect.poll(busy, { timeout: 5000, interval: 10 }).toBe(0);
+    await expect.poll(() => sent?.isOpen(), { timeout: 20_000, interval: 10 }).toBe(false);
+    if (busy) await expect.poll(busy, { timeout: 20_000, interval: 10 }).toBe(0);
     await onlyThisIsBilled(bench);
   },
 };
@@ -83,7 +83,7 @@ const killed: Claim = {
     await bench.running.restart();
     await bench.seen(true);
     await expect
-      .poll(async () => (await bench.client.models.list()).data.map(({ id }) => id), { timeout: 10_000 })
+      .poll(async () => (await bench.client.models.list()).data.map(({ id }) => id), { timeout: 30_000 })
       .toContain(bench.engine.model);
     await onlyThisIsBilled(bench);
   },

@@ -25,7 +25,7 @@ const habit: Claim = {
   name: 'calls a tool, the same streamed and not, and answers after its result',
   run: async (bench) => {
     const completions = bench.client.chat.completions;
-    const body = turn(bench, { tools, max_tokens: 60 });
+    const body = turn(bench, { tools, max_tokens: 200 });
     const answer = await completions.create(body);
     const message = answer.choices[0]?.message as ChatCompletionMessage;
     expect(callsOf(message)).toEqual([habitualCall]);
@@ -49,7 +49,7 @@ const habit: Claim = {
 const required: Claim = {
   name: 'must call some tool where one is required, or the field is refused',
   run: async (bench) => {
-    const body = turn(bench, { tools: [unitTool], tool_choice: 'required', max_tokens: 80 });
+    const body = turn(bench, { tools: [unitTool], tool_choice: 'required', max_tokens: 200 });
     if (!dialects[bench.engine.dialect].toolChoices.includes('required'))
       return refusedField(bench, body, 'tool_choice');
     const answer = await bench.client.chat.completions.create(body);
@@ -67,7 +67,7 @@ const named: Claim = {
     const body = turn(bench, {
       tools: [zoneTool, unitTool],
       tool_choice: { type: 'function', function: { name: 'set_unit' } },
-      max_tokens: 80,
+      max_tokens: 200,
     });
     const { namedTool } = dialects[bench.engine.dialect];
     if (namedTool === 'refused') return refusedField(bench, body, 'tool_choice');

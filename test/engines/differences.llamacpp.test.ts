@@ -58,7 +58,7 @@ beforeAll(async () => {
   key = (await fleet.key('acme')).value;
   await fleet.settle();
   port = Number(new URL(fleet.gateways[0]?.stacks[0]?.url ?? '').port);
-});
+}, 120_000);
 
 afterAll(async () => {
   await fleet?.close();

@@ -6,7 +6,8 @@ import { writeGguf } from './tiny-gguf.ts';
 import { tinyModel } from './tiny-model.ts';
 import { pairOf } from './two-servers.ts';
 
-const windowTokens = 32_768;
+/** So many that no stream comes to its end before a busy machine has looked at it. */
+const windowTokens = 65_536;
 const slots = 2;
 
 export const llamacpp: Engine = {
