@@ -115,12 +115,13 @@ export function tinyModel(seed = 7): TinyModel {
   return { tokens, merges: mergedPairs, added, tensors };
 }
 
-/** Words above the marks of JSON, those above an end, and an end above white space. */
+/** Words above the marks of JSON, those above an end, an end above one thing more, and that above white space. */
 function liking(token: string): number {
   if (token === '<|im_end|>') return 0.5;
+  if (token === ',') return 0.1;
   if (/^[a-z]$/.test(token)) return 1.2;
   if (mergedPairs.some((pair) => pair.join('') === token)) return 1.4;
-  if (/^["{}:,[\]]$/.test(token)) return 0.9;
+  if (/^["{}:[\]]$/.test(token)) return 0.9;
   if (/^[ĠĊĉč]$/.test(token)) return -0.5;
   return /^[!-~]$/.test(token) ? 0.1 : -2;
 }
