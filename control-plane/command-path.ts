@@ -19,6 +19,7 @@ import type { Signer } from '../shared/log/signing.ts';
 import type { Replicator } from '../shared/snapshot/replicator.ts';
 import type { Snapshot } from '../shared/snapshot/snapshot.ts';
 import { CommandError } from './command-error.ts';
+import { checkReaders, type LogReader } from './rolling-upgrade.ts';
 
 /** Lost races before a command is refused. */
 const attemptsMax = 12;
@@ -45,6 +46,8 @@ export interface Command<Result> {
   /** Refuse unless the state is at this position. */
   readonly ifAt?: number | undefined;
   readonly dryRun?: boolean | undefined;
+  /** Also where a gateway does not know the events yet. */
+  readonly force?: boolean | undefined;
   /** Pure over the state at the head; throws CommandError. Called once an attempt. */
   decide(nowMs: number): Decision<Result>;
   /** The answer to a repeat, from the id of what the first run made. */
@@ -62,6 +65,8 @@ export interface CommandPathOptions {
   readonly replicator: Replicator;
   readonly log: ControlLog;
   readonly signer?: Signer | undefined;
+  /** Who must know what is written; see rolling-upgrade.ts. */
+  readonly readers?: () => readonly LogReader[] | undefined;
   /** Wall clock, ms since 1970. */
   readonly now?: () => number;
 }
@@ -125,6 +130,7 @@ export class CommandPath {
     const nowMs = now();
     const { events, result } = command.decide(nowMs);
     if (events.length === 0) return { result: result(), position: snapshot.seq, status: 'unchanged' };
+    this.#checkReaders(command, events);
     const seq = snapshot.seq + 1;
     const stored = events.map(toStored);
     const previewed = this.#preview(events, { seq, atMs: nowMs, by: command.by }, result);
@@ -149,6 +155,14 @@ export class CommandPath {
     // By its bytes, not by its id: another replica may have run the same command with another key value in it.
     if (snapshot.journal.commandAt(seq)?.record !== recordHash(record)) return undefined;
     return { result: previewed, position: seq, status: 'done' };
+  }
+
+  #checkReaders(
+    { force = false }: { readonly force?: boolean | undefined },
+    events: readonly KnownEvent[],
+  ): void {
+    const { readers } = this.#options;
+    if (readers && !force) checkReaders(events, readers);
   }
 
   #repeat<Result>(

@@ -68,7 +68,12 @@ export async function startControlPlane(settings: ControlPlaneSettings): Promise
     const signer = settings.signingKeyFile === undefined ? undefined : loadSigner(settings.signingKeyFile);
     const log = await openLog(settings.logUrl, { topic: 'headgate.control' });
     closers.add(() => log.close());
-    const state = await startState(settings, log, signer);
+    const statusLog = await openStatusLog(settings.logUrl);
+    closers.add(() => statusLog.close());
+    const board = new StatusBoard(statusLog);
+    board.start();
+    closers.add(() => board.stop());
+    const state = await startState(settings, log, { signer, board, statusLog });
     closers.add(() => state.snapshot.close());
     closers.add(() => state.replicator.stop());
     const addresses = await serve(settings, log, state, closers);
@@ -80,7 +85,13 @@ export async function startControlPlane(settings: ControlPlaneSettings): Promise
   }
 }
 
-interface State {
+interface StateParts {
+  readonly signer: Signer | undefined;
+  readonly board: StatusBoard;
+  readonly statusLog: ControlLog;
+}
+
+interface State extends StateParts {
   readonly snapshot: Snapshot;
   readonly replicator: Replicator;
   readonly path: CommandPath;
@@ -90,9 +101,10 @@ interface State {
 async function startState(
   settings: ControlPlaneSettings,
   log: ControlLog,
-  signer: Signer | undefined,
+  parts: StateParts,
 ): Promise<State> {
   const { logger } = settings;
+  const { signer, board } = parts;
   const { snapshot, checkWhole } = await openState(join(settings.dataDir, 'state.db'), log, logger);
   const listeners: State['listeners'] = new Set();
   const replicator = new Replicator({
@@ -112,7 +124,9 @@ async function startState(
     const { signers } = snapshot.head;
     if (signers.length > 0 && !(signer && signers.includes(signer.publicKey)))
       throw new Error('this log is signed, and HEADGATE_SIGNING_KEY names no key of one of its signers');
-    return { snapshot, replicator, path: new CommandPath({ snapshot, replicator, log, signer }), listeners };
+    const readers = () => board.readers();
+    const path = new CommandPath({ snapshot, replicator, log, signer, readers });
+    return { ...parts, snapshot, replicator, path, listeners };
   } catch (error) {
     await replicator.stop();
     snapshot.close();
@@ -127,12 +141,7 @@ async function serve(
   closers: Closers,
 ): Promise<{ admin: string; metrics: string }> {
   const { logger, name } = settings;
-  const { snapshot, replicator, path } = state;
-  const statusLog = await openStatusLog(settings.logUrl);
-  closers.add(() => statusLog.close());
-  const board = new StatusBoard(statusLog);
-  board.start();
-  closers.add(() => board.stop());
+  const { snapshot, replicator, path, board, statusLog } = state;
   let agents: AgentSessions | undefined;
   const publisher = new StatusPublisher(statusLog, () => ({
     v: 1,

@@ -2,6 +2,7 @@
  * Every event of the control log: its data, its version, and whether a reader that does not know it must halt.
  * Writers are strict (unknown fields refused), readers are loose (unknown fields ignored).
  * To change an event: raise its version and add an up-caster from the version before; never change a meaning in place.
+ * A new type or version names the version of the fold that knows it first, which is raised with it.
  */
 import { z } from 'zod';
 import {
@@ -37,12 +38,14 @@ type Upcaster = (data: Record<string, unknown>) => Record<string, unknown>;
 interface EventType<Shape extends z.core.$ZodLooseShape> {
   readonly version: number;
   readonly critical: boolean;
+  /** The first version of the fold that knows this version of the event. */
+  readonly foldVersion: number;
   readonly shape: Shape;
   /** `upcasters[n]` turns data of version n into data of version n + 1. Pure. */
   readonly upcasters?: Readonly<Record<number, Upcaster>>;
 }
 function event<Shape extends z.core.$ZodLooseShape>(shape: Shape, critical = true): EventType<Shape> {
-  return { version: 1, critical, shape };
+  return { version: 1, critical, foldVersion: 1, shape };
 }
 
 export const eventTypes = {
@@ -179,6 +182,12 @@ export function writerSchema(type: EventTypeName): z.ZodType {
 export function toStored(known: KnownEvent): StoredEvent {
   const { version, critical } = eventTypes[known.type];
   return { type: known.type, v: version, critical, data: writerSchema(known.type).parse(known.data) };
+}
+
+/** The version of the fold that a reader must have at least, so that it does not stand still at this event; 0 where any will do. */
+export function foldVersionNeeded({ type }: KnownEvent): number {
+  const { critical, foldVersion } = eventTypes[type];
+  return critical ? foldVersion : 0;
 }
 
 export type ReadEvent =

@@ -43,13 +43,14 @@ async function run(
     throw new CommandError('InvalidCommand', 'why must be 1 to 200 characters without control characters');
   const actor = actorOf(request);
   const dryRun = query.dryRun === 'true';
+  const force = query.force === 'true';
   const prepared = prepareCommand(definition, { params: request.params, body: request.body ?? undefined });
   const { db } = context.snapshot;
   const contextAt = (nowMs: number): CommandContext => ({
     nowMs,
     actor,
     mint: randomBytes,
-    force: query.force === 'true',
+    force,
     dryRun,
   });
   const outcome = await context.path.run<object>({
@@ -59,6 +60,7 @@ async function run(
     why: query.why,
     ifAt: ifAtOf(request),
     dryRun,
+    force,
     decide: (nowMs) => prepared.decide(db, contextAt(nowMs)),
     repeated: (subject) => prepared.repeated(db, subject, contextAt(Date.now())),
   });

@@ -33,6 +33,9 @@ export class StatusBoard {
   readonly #digests = new Map<number, string>();
   readonly #listeners = new Set<() => void>();
   #running: Promise<void> | undefined;
+  /** Where the reports end that were there at the start. */
+  #earlierEnd: number | undefined;
+  #isComplete = false;
 
   constructor(log: ControlLog) {
     this.#log = log;
@@ -58,6 +61,12 @@ export class StatusBoard {
   gateways(): Seen[] {
     const all = [...this.#seen.values()].filter(({ report }) => report.kind === 'gateway' && !report.stopped);
     return all.sort((a, b) => (a.report.name < b.report.name ? -1 : 1));
+  }
+
+  /** The gateways and the version of the fold that each reported; undefined until all earlier reports were read. */
+  readers(): { readonly name: string; readonly foldVersion: number }[] | undefined {
+    if (!this.#isComplete) return undefined;
+    return this.gateways().map(({ report: { name, foldVersion } }) => ({ name, foldVersion }));
   }
 
   controlPlanes(): Seen[] {
@@ -93,9 +102,12 @@ export class StatusBoard {
     let waitMs = 50;
     while (!this.#stop.signal.aborted) {
       try {
+        this.#earlierEnd ??= await this.#log.end();
+        this.#reached(from);
         for await (const batch of this.#log.tail({ from, signal: this.#stop.signal })) {
           for (const record of batch.records) this.#take(record.value);
           from = batch.nextOffset;
+          this.#reached(from);
           waitMs = 50;
           if (batch.records.length > 0) this.#notify();
         }
@@ -106,6 +118,10 @@ export class StatusBoard {
       await delay(waitMs, this.#stop.signal);
       waitMs = Math.min(waitMs * 2, 2000);
     }
+  }
+
+  #reached(offset: number): void {
+    this.#isComplete ||= offset >= (this.#earlierEnd ?? Number.POSITIVE_INFINITY);
   }
 
   #take(value: Buffer): void {

@@ -26,15 +26,21 @@ export interface StartOptions {
   readonly args: readonly string[];
   readonly env?: Readonly<Record<string, string>>;
   readonly timeoutMs?: number;
+  /** Another build's command. */
+  readonly binary?: string;
 }
 
 /** Starts `headgate …` and resolves once its ready file is there. Rejects with its stderr where it ends first. */
 export async function startProcess<Ready>(options: StartOptions): Promise<Started<Ready>> {
   const readyFile = join(options.dir, `${options.name}.${Math.random().toString(36).slice(2)}.ready.json`);
-  const child = spawn(process.execPath, [binary, ...options.args, '--ready-file', readyFile], {
-    env: { ...process.env, HEADGATE_LOG_LEVEL: 'warn', ...options.env },
-    stdio: ['ignore', 'ignore', 'pipe'],
-  });
+  const child = spawn(
+    process.execPath,
+    [options.binary ?? binary, ...options.args, '--ready-file', readyFile],
+    {
+      env: { ...process.env, HEADGATE_LOG_LEVEL: 'warn', ...options.env },
+      stdio: ['ignore', 'ignore', 'pipe'],
+    },
+  );
   let stderr = '';
   child.stderr?.on('data', (chunk: Buffer) => {
     stderr = (stderr + chunk.toString()).slice(-20_000);

@@ -1,0 +1,142 @@
+/**
+ * Two builds on one log: this one, and one that knows two events more, made by patching what was built. Beside each other
+ * they show no divergence; an event that may be passed over is passed over; at one that may not, the old build stands still
+ * with its last good state and says so, and the new build goes on.
+ */
+import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { DevAdmin } from '../../cli/processes/dev-admin.ts';
+import type { StoredEvent } from '../../schemas/events.ts';
+import { composeCommit } from '../../shared/log/chain.ts';
+import { openLog } from '../../shared/log/open-log.ts';
+import { memorySnapshot } from '../../shared/snapshot/open-snapshot.ts';
+import { type Started, startProcess } from '../support/processes.ts';
+
+const dir = mkdtempSync(join(tmpdir(), 'headgate-rolling-'));
+const root = new URL('../../', import.meta.url).pathname;
+const operatorToken = 'operator-token-0001';
+const env = {
+  HEADGATE_LOG: `sqlite:${join(dir, 'log')}`,
+  HEADGATE_OPERATOR_TOKEN: operatorToken,
+  HEADGATE_GATEWAY_TOKEN: operatorToken,
+};
+const free = ['--port', '0', '--metrics-port', '0'];
+const started: Started<unknown>[] = [];
+
+/** A build with version 2 of the fold, which knows `model.praised` and, critical, `model.retired`. */
+function newerBuild(): string {
+  const to = join(dir, 'newer');
+  for (const part of ['dist', 'package.json', 'schemas'])
+    cpSync(join(root, part), join(to, part), { recursive: true });
+  symlinkSync(join(root, 'node_modules'), join(to, 'node_modules'));
+  const patch = (file: string, before: string, after: string) => {
+    const path = join(to, 'dist', file);
+    const text = readFileSync(path, 'utf8');
+    expect(text).toContain(before);
+    writeFileSync(path, text.replace(before, after));
+  };
+  const types = `'model.retired': { ...event({ id: modelIdSchema }), foldVersion: 2 },
+    'model.praised': { ...event({ id: modelIdSchema }, false), foldVersion: 2 },`;
+  patch('schemas/events.js', 'export const eventTypes = {', `export const eventTypes = { ${types}`);
+  const write = '(tables, { id }) => { tables.pool_model.put({ model: id }); return undefined; }';
+  patch('shared/snapshot/fold.js', 'export const foldVersion = 1', 'export const foldVersion = 2');
+  patch(
+    'shared/snapshot/fold.js',
+    '...tenantHandlers,',
+    `...tenantHandlers, 'model.retired': ${write}, 'model.praised': ${write},`,
+  );
+  return join(to, 'dist/cli/headgate.js');
+}
+
+async function start<Ready>(name: string, args: readonly string[], binary?: string): Promise<Ready> {
+  const all = [...args, '--data', join(dir, name), '--name', name, ...free];
+  const process = await startProcess<Ready>({ dir, name, args: all, env, ...(binary && { binary }) });
+  started.push(process);
+  return process.ready;
+}
+
+let admin: DevAdmin;
+let oldGateway: string;
+let newGateway: string;
+beforeAll(async () => {
+  const newer = newerBuild();
+  const ready = await start<{ admin: string }>('cp-new', ['control-plane'], newer);
+  admin = new DevAdmin(ready.admin, operatorToken);
+  oldGateway = (await start<{ metrics: string }>('gw-old', ['gateway', '--control-plane', ready.admin]))
+    .metrics;
+  newGateway = (
+    await start<{ metrics: string }>('gw-new', ['gateway', '--control-plane', ready.admin], newer)
+  ).metrics;
+}, 120_000);
+afterAll(async () => {
+  for (const process of started.reverse()) await process.end();
+  rmSync(dir, { recursive: true, force: true });
+}, 60_000);
+
+/** Appends one commit of an event as another build might write it. */
+async function append(event: StoredEvent): Promise<number> {
+  const log = await openLog(env.HEADGATE_LOG, { topic: 'headgate.control' });
+  const snapshot = memorySnapshot();
+  try {
+    const end = await log.end();
+    for await (const { records, nextOffset } of log.tail({ from: 0 })) {
+      snapshot.apply(records);
+      if (nextOffset >= end) break;
+    }
+    expect(snapshot.halt).toBeUndefined();
+    const at = new Date().toISOString();
+    const id = `raw-${event.type}`;
+    await log.append(composeCommit({ head: snapshot.head, id, at, by: 'newer', events: [event] }));
+    return snapshot.seq + 1;
+  } finally {
+    snapshot.close();
+    await log.close();
+  }
+}
+
+interface Listed {
+  readonly name: string;
+  readonly state: string;
+  readonly applied: number;
+  readonly halted?: string;
+}
+
+async function listed(name: string): Promise<Listed> {
+  const { items } = await admin.call<{ items: Listed[] }>('GET', '/gateways');
+  return items.find((item) => item.name === name)!;
+}
+
+async function appliedBy(name: string, position: number): Promise<void> {
+  await expect
+    .poll(async () => (await listed(name)).applied, { timeout: 30_000 })
+    .toBeGreaterThanOrEqual(position);
+}
+
+/** Freshness is proved, and nothing is quarantined. */
+async function isReady(metrics: string): Promise<boolean> {
+  return (await fetch(`${metrics}/readyz`)).status === 200;
+}
+
+test('design 3: an unknown event that is not critical is passed over: no divergence, no fence, on either build', async () => {
+  const position = await append({ type: 'model.praised', v: 1, critical: false, data: { id: 'praised' } });
+  for (const name of ['gw-old', 'gw-new']) {
+    await appliedBy(name, position);
+    expect(await listed(name)).toMatchObject({ state: 'SYNCED' });
+    expect((await listed(name)).halted).toBeUndefined();
+  }
+  expect(await Promise.all([oldGateway, newGateway].map(isReady))).toEqual([true, true]);
+});
+
+test('design 3: at an unknown event that is critical the old build stands still, keeps its last good state and says why', async () => {
+  const before = (await listed('gw-old')).applied;
+  const position = await append({ type: 'model.retired', v: 1, critical: true, data: { id: 'retired' } });
+  await appliedBy('gw-new', position);
+  expect(await listed('gw-new')).toMatchObject({ state: 'SYNCED' });
+  await expect
+    .poll(async () => (await listed('gw-old')).halted, { timeout: 30_000 })
+    .toContain('model.retired');
+  expect(await listed('gw-old')).toMatchObject({ state: 'LAGGING', applied: before });
+  expect(await Promise.all([oldGateway, newGateway].map(isReady))).toEqual([true, true]);
+});
