@@ -8,7 +8,7 @@ import { EngineWatch } from '../../node/agent/engine.ts';
 import type { Started } from '../support/processes.ts';
 import { AgentFleet, eventsFrom, listedNode, nodeToken, type Replica, until } from './agent-fleet.ts';
 
-const flapSeconds = Number(process.env['FLAP_SECONDS'] ?? 9);
+const flapSeconds = Number(process.env['FLAP_SECONDS'] ?? 7);
 const commitsMax = Math.max(2, Math.floor((flapSeconds / 60) * 6));
 const fleet = new AgentFleet();
 const agents: NodeAgent[] = [];

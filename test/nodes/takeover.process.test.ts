@@ -82,3 +82,29 @@ test.concurrent('a replica that is told to end hands its probed node over at onc
   const told = (await eventsFrom(other.admin, from + 1)).filter(({ type }) => type === 'node.health_changed');
   expect(told.filter(({ data }) => data['id'] === 'probed')).toEqual([]);
 });
+
+test.concurrent('a replica that stood still for four seconds takes nothing down for what it missed', async () => {
+  const fleet = new AgentFleet();
+  fleets.push(fleet);
+  const only = await fleet.controlPlane('control-plane-1');
+  const engine = await fleet.simNode('engine', '--models', 'echo-small');
+  const url = engine.ready.metrics;
+  await only.admin.apply({
+    version: 1,
+    pool: { nodes: [{ id: 'with-agent', url, dialect: 'vllm', agent: true }] },
+  });
+  const { value: token } = await nodeToken(only.admin, 'with-agent');
+  await fleet.agent('with-agent', token, url, [only.process.ready.admin]);
+  await until('it is up', async () => (await listedNode(only.admin, 'with-agent'))?.up === true);
+  const from = await only.admin.position();
+  only.process.child.kill('SIGSTOP');
+  await new Promise((resolve) => setTimeout(resolve, 4000));
+  only.process.child.kill('SIGCONT');
+  const reports = async (): Promise<boolean> =>
+    ((await listedNode(only.admin, 'with-agent'))?.beatSeconds ?? 99) < 2;
+  await until('its agent reports again', reports);
+  // Longer than a node may be without an agent.
+  await new Promise((resolve) => setTimeout(resolve, 6000));
+  expect(await reports()).toBe(true);
+  expect((await eventsFrom(only.admin, from + 1)).filter(({ type }) => type.startsWith('node.'))).toEqual([]);
+});
