@@ -88,7 +88,9 @@ async function verifyGateways(
     await session.out.thing(only, verdictView);
   else await session.out.list({ items: verdicts }, verdictView);
   if (verdicts.every(({ verified }) => verified === true)) return;
-  session.note('a state that differs is rebuilt when its gateway starts again');
+  session.note(
+    'a gateway finds this by itself and rebuilds its state; one that is stopped does so once it runs',
+  );
   throw new Exit(1);
 }
 

@@ -6,7 +6,7 @@ import { z } from 'zod';
 import type { Commit } from '../../schemas/commit.ts';
 import { CommandError } from '../command-error.ts';
 import { authorise } from '../commands/authorise.ts';
-import { type AcceptedRecord, CommitReader } from '../state/commits.ts';
+import { type AcceptedRecord, CommitReader, ReadMarks } from '../state/commits.ts';
 import { type AdminContext, actorOf, parseQuery } from './context.ts';
 
 const querySchema = z.object({
@@ -51,14 +51,15 @@ function eventsOf(commit: Commit, type: string | undefined): ListedEvent[] {
     .filter((event) => type === undefined || event.type === type);
 }
 
-async function list(context: AdminContext, query: Query): Promise<object> {
+async function list(context: AdminContext, query: Query, marks: ReadMarks): Promise<object> {
   const { snapshot, log } = context;
   const position = snapshot.seq;
   const to = Math.min(query.to ?? position, position);
   const max = Math.min(query.limit ?? eventsPerAnswerMax, eventsPerAnswerMax);
   const items: ListedEvent[] = [];
   let nextFrom: number | undefined;
-  for await (const batch of new CommitReader(log, snapshot.log).upTo(to)) {
+  const reader = new CommitReader(log, snapshot.log, { marks, from: query.from });
+  for await (const batch of reader.upTo(to)) {
     nextFrom = collect(batch, query, max, items);
     if (nextFrom !== undefined) break;
     await new Promise((resolve) => setImmediate(resolve));
@@ -117,11 +118,12 @@ async function* exportLines(context: AdminContext, from: number): AsyncIterable<
 }
 
 export function registerEventRoutes(app: FastifyInstance, context: AdminContext): void {
+  const marks = new ReadMarks();
   const operatorsOnly = (request: FastifyRequest): void =>
     authorise(context.snapshot.db, actorOf(request), 'operator', () => undefined);
   app.get('/events', { schema: { summary: 'List events' } }, (request) => {
     operatorsOnly(request);
-    return list(context, parseQuery(querySchema, request.query));
+    return list(context, parseQuery(querySchema, request.query), marks);
   });
   app.get('/log', { schema: { summary: 'Export the accepted records of the log' } }, (request, reply) => {
     operatorsOnly(request);

@@ -1,4 +1,4 @@
-/** The accepted commits of the log, read anew from its first record: what lists of events and past states are made of. */
+/** The accepted commits of the log, read anew from it: what lists of events and past states are made of. */
 import type { Commit } from '../../schemas/commit.ts';
 import { emptyHead, type Head, judge } from '../../shared/log/chain.ts';
 import type { ControlLog, LogRecord } from '../../shared/log/control-log.ts';
@@ -8,15 +8,51 @@ export interface AcceptedRecord {
   readonly record: LogRecord;
 }
 
+/** A place of the chain from which reading can begin. */
+interface Mark {
+  readonly head: Head;
+  readonly offset: number;
+}
+
+const marksMax = 4000;
+
+/** Places that readers of one log have come by, so that who asks for page after page does not read all before it each time. */
+export class ReadMarks {
+  readonly #marks = new Map<number, Mark>();
+
+  add(mark: Mark): void {
+    this.#marks.set(mark.head.seq, mark);
+    if (this.#marks.size > marksMax) this.#marks.delete(this.#marks.keys().next().value as number);
+  }
+
+  /** The last one before this commit. */
+  before(seq: number): Mark | undefined {
+    let best: Mark | undefined;
+    for (const mark of this.#marks.values())
+      if (mark.head.seq < seq && mark.head.seq > (best?.head.seq ?? 0)) best = mark;
+    return best;
+  }
+}
+
+export interface ReaderOptions {
+  readonly marks: ReadMarks;
+  /** The first commit wanted; earlier ones may be read, too. */
+  readonly from: number;
+}
+
 /** Reads commits in order and remembers where it is. */
 export class CommitReader {
   readonly #log: ControlLog;
+  readonly #marks: ReadMarks | undefined;
   #head: Head;
-  #offset = 0;
+  #offset: number;
 
-  constructor(log: ControlLog, logId: string | null) {
+  constructor(log: ControlLog, logId: string | null, options?: ReaderOptions) {
+    const mark = options?.marks.before(options.from);
     this.#log = log;
-    this.#head = emptyHead(logId);
+    this.#marks = options?.marks;
+    this.#head = mark?.head ?? emptyHead(logId);
+    this.#offset = mark?.offset ?? 0;
   }
 
   /** `seq` of the last commit read. */
@@ -46,6 +82,7 @@ export class CommitReader {
       this.#head = judgement.head;
       accepted.push({ commit: judgement.accepted, record });
     }
+    if (accepted.length > 0) this.#marks?.add({ head: this.#head, offset: this.#offset });
     return accepted;
   }
 }

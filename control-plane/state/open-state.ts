@@ -16,7 +16,7 @@ export interface OpenedState {
 
 /** Rejects with what a log rejects with, and with an Error that says what to do where this log is not to be folded. */
 export async function openState(path: string, log: ControlLog, logger: Logger): Promise<OpenedState> {
-  const genesis = await readGenesis(log);
+  const genesis = await readGenesis(log).catch(refuse);
   let opened = openOrRebuild(path);
   if (genesis && succeeds(genesis, opened.snapshot)) {
     opened.snapshot.close();
@@ -29,7 +29,7 @@ export async function openState(path: string, log: ControlLog, logger: Logger): 
     await checkIdentity(log, snapshot);
   } catch (error) {
     snapshot.close();
-    throw error instanceof LogTruncated || error instanceof LogReplaced ? withNextStep(error) : error;
+    refuse(error);
   }
   const checkWhole = () => {
     const needed = wholeFrom(genesis);
@@ -43,7 +43,8 @@ export async function openState(path: string, log: ControlLog, logger: Logger): 
 }
 
 /** A log that lost commits is for a person to mend. */
-function withNextStep(error: Error): Error {
+function refuse(error: unknown): never {
+  if (!(error instanceof LogTruncated || error instanceof LogReplaced)) throw error;
   const next = 'put the log back from its last copy or begin a new one from a snapshot, see docs/operate.md';
-  return new Error(`${error.message}; ${next}`, { cause: error });
+  throw new Error(`${error.message}; ${next}`, { cause: error });
 }

@@ -1,0 +1,37 @@
+/** Pages of the log: complete, in order, and each read from where the page before it ended. */
+import { expect, test } from 'vitest';
+import { MemoryLog, MemoryTopic } from '../../shared/log/memory-log.ts';
+import { ChainWriter, known } from '../../test/support/commits.ts';
+import { CommitReader, ReadMarks } from './commits.ts';
+
+async function logOf(commits: number): Promise<{ log: MemoryLog; reads: number[] }> {
+  const log = new MemoryLog(new MemoryTopic());
+  const writer = new ChainWriter();
+  await log.append(writer.open().value);
+  for (let n = 1; n < commits; n++) {
+    await log.append(writer.add([known('no_op', {})]).value);
+    if (n % 7 === 0) await log.append(Buffer.from('junk'));
+  }
+  const reads: number[] = [];
+  const tail = log.tail.bind(log);
+  log.tail = (options) => {
+    reads.push(options.from);
+    return tail(options);
+  };
+  return { log, reads };
+}
+
+test('page after page holds each commit once, and no page but the first reads from the beginning', async () => {
+  const { log, reads } = await logOf(3000);
+  const marks = new ReadMarks();
+  const seen: number[] = [];
+  const pageSize = 700;
+  for (let from = 1; from <= 3000; from += pageSize) {
+    const reader = new CommitReader(log, 'test-log', { marks, from });
+    for await (const batch of reader.upTo(Math.min(from + pageSize - 1, 3000)))
+      seen.push(...batch.map(({ commit }) => commit.seq).filter((seq) => seq >= from));
+  }
+  expect(seen).toEqual(Array.from({ length: 3000 }, (_, index) => index + 1));
+  expect(reads[0]).toBe(0);
+  for (const [page, from] of reads.entries()) expect(from).toBeGreaterThanOrEqual(page * pageSize);
+});

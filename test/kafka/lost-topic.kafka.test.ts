@@ -1,0 +1,184 @@
+/**
+ * A control topic that is not what it was: compacted, made again, emptied, or with another log in it. Control plane and
+ * gateway refuse each with an error that says what is wrong, nothing is served from it, the last good state goes on
+ * answering where the policy is `serve`; and the way back is a new log that both follow.
+ */
+import { execFile } from 'node:child_process';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { type Admin, Kafka as KafkajsClient, logLevel } from 'kafkajs';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { demoFleet } from '../../cli/processes/demo-fleet.ts';
+import { DevAdmin } from '../../cli/processes/dev-admin.ts';
+import { type ControlPlane, startControlPlane } from '../../control-plane/main.ts';
+import { type RunningGateway, startGateway } from '../../data-plane/main.ts';
+import { defaultForwardSettings } from '../../data-plane/request/forward.ts';
+import { openLog } from '../../shared/log/open-log.ts';
+import { ChainWriter } from '../support/commits.ts';
+import { operatorToken, quiet } from '../support/fleet.ts';
+import { type Kafka, startKafka } from './broker.ts';
+
+const run = promisify(execFile);
+const binary = new URL('../../dist/cli/headgate.js', import.meta.url).pathname;
+const topic = 'headgate.control';
+const dir = mkdtempSync(join(tmpdir(), 'headgate-lost-topic-'));
+let kafka: Kafka;
+let controlPlane: ControlPlane;
+let gateway: RunningGateway;
+let key: string;
+
+const controlPlaneOn = () =>
+  startControlPlane({
+    logUrl: kafka.url,
+    dataDir: join(dir, 'control-plane'),
+    name: 'control-plane-1',
+    bind: '127.0.0.1',
+    port: 0,
+    metricsPort: 0,
+    operatorToken,
+    gatewayToken: operatorToken,
+    logger: quiet,
+  });
+const gatewayOn = (name: string) =>
+  startGateway({
+    logUrl: kafka.url,
+    dataDir: join(dir, name),
+    name,
+    bind: '127.0.0.1',
+    port: 0,
+    metricsPort: 0,
+    hosts: { shared: new Set(['127.0.0.1']), stackDomain: 'stacks.test' },
+    stackPorts: [],
+    whenStale: 'serve',
+    controlPlanes: [],
+    connectMs: 2000,
+    forwarding: defaultForwardSettings,
+    drainDelaySeconds: 0,
+    drainTimeoutSeconds: 1,
+    logger: quiet,
+  });
+const admin = () => new DevAdmin(controlPlane.admin, operatorToken);
+
+beforeAll(async () => {
+  kafka = await startKafka();
+  controlPlane = await controlPlaneOn();
+  const urls = new Proxy({}, { get: () => 'http://127.0.0.1:9' });
+  const fleet = demoFleet(urls as Parameters<typeof demoFleet>[0]);
+  await admin().apply(fleet);
+  key = (await admin().createKey(fleet.organisations![0]!.id, 'kept')).value;
+  gateway = await gatewayOn('gateway-1');
+}, 180_000);
+afterAll(async () => {
+  await gateway?.close();
+  await controlPlane?.close();
+  await kafka?.stop();
+  rmSync(dir, { recursive: true, force: true });
+}, 60_000);
+
+/** 404 where the key is accepted: the model is none. */
+async function statusOf(value: string): Promise<number> {
+  const response = await fetch(`${gateway.api}/chat/completions`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${value}`, 'content-type': 'application/json' },
+    body: JSON.stringify({ model: 'unknown-model', messages: [{ role: 'user', content: 'hello' }] }),
+  });
+  await response.text();
+  return response.status;
+}
+
+async function checks(): Promise<string> {
+  return await (await fetch(`${gateway.metrics}/readyz?verbose`)).text();
+}
+
+/** With a client of its own each time: one that has seen a topic go loses sight of its brokers. */
+async function asAdmin(work: (client: Admin) => Promise<unknown>): Promise<void> {
+  const client = new KafkajsClient({ brokers: [...kafka.brokers], logLevel: logLevel.NOTHING }).admin();
+  await client.connect();
+  try {
+    await client.fetchTopicMetadata();
+    await work(client);
+  } finally {
+    await client.disconnect();
+  }
+}
+
+async function deleteTopic(): Promise<void> {
+  await asAdmin(async (client) => {
+    await client.deleteTopics({ topics: [topic] });
+    await expect.poll(() => client.listTopics(), { timeout: 20_000 }).not.toContain(topic);
+  });
+}
+
+const configured = (policy: string) => {
+  const configEntries = [
+    { name: 'cleanup.policy', value: policy },
+    { name: 'retention.ms', value: '-1' },
+  ];
+  return asAdmin((client) =>
+    client.alterConfigs({ validateOnly: false, resources: [{ type: 2, name: topic, configEntries }] }),
+  );
+};
+
+test('a compacted topic is refused by control plane and gateway at their start, with the command that mends it', async () => {
+  await gateway.close();
+  await controlPlane.close();
+  await configured('compact');
+  const refusal = /cleanup\.policy=compact; mend it: kafka-configs\.sh .*cleanup\.policy=delete/;
+  await expect.poll(() => controlPlaneOn().catch((error) => error.message)).toMatch(refusal);
+  await expect(gatewayOn('gateway-1')).rejects.toThrow(refusal);
+  await configured('delete');
+  const started = async () => {
+    controlPlane = await controlPlaneOn();
+    return controlPlane.admin;
+  };
+  await expect.poll(started, { timeout: 20_000 }).toContain('http');
+  gateway = await gatewayOn('gateway-1');
+  expect(await statusOf(key)).toBe(404);
+}, 90_000);
+
+test('a topic that was made again, with another log in it, is refused while they run and when they start; nothing is served from it', async () => {
+  await deleteTopic();
+  const configEntries = [{ name: 'retention.ms', value: '-1' }];
+  await asAdmin((client) =>
+    client.createTopics({ topics: [{ topic, numPartitions: 1, configEntries }], waitForLeaders: true }),
+  );
+  const foreign = await openLog(kafka.url, { topic });
+  await foreign.append(new ChainWriter({ log: 'foreign' }).open().value);
+  await expect.poll(checks, { timeout: 40_000 }).toContain('this is log foreign');
+  expect(await checks()).not.toContain('quarantined');
+  expect(await statusOf(key)).toBe(404);
+  await expect(admin().createKey('acme', 'lost')).rejects.toThrow(/headgate\.control/);
+  await controlPlane.close();
+  await gateway.close();
+  await expect(controlPlaneOn()).rejects.toThrow(/this is log foreign, .*begin a new one from a snapshot/);
+  gateway = await gatewayOn('gateway-1');
+  await expect.poll(checks, { timeout: 20_000 }).toContain('this is log foreign');
+  expect(await statusOf(key)).toBe(404);
+  await foreign.close();
+}, 120_000);
+
+test('a topic whose records were deleted is refused', async () => {
+  await asAdmin((client) =>
+    client.deleteTopicRecords({ topic, partitions: [{ partition: 0, offset: '1' }] }),
+  );
+  await expect(controlPlaneOn()).rejects.toThrow(/begins at offset 1|ends before commit|log \(empty\)/);
+  expect(await statusOf(key)).toBe(404);
+}, 60_000);
+
+test('docs/operate: the way back is a new log from the last state; the gateway follows it by itself', async () => {
+  const restore = ['snapshot', 'restore', join(dir, 'control-plane', 'state.db'), '--new-log', '--yes'];
+  const env = { ...process.env, HEADGATE_LOG: kafka.url };
+  const command = () => run(process.execPath, [binary, ...restore], { env, cwd: dir });
+  await expect(command()).rejects.toMatchObject({ code: 6 });
+  await deleteTopic();
+  const { stdout } = await command();
+  expect(stdout).toMatch(/restored as log log-/);
+  controlPlane = await controlPlaneOn();
+  const later = await admin().createKey('acme', 'later');
+  await expect.poll(() => statusOf(later.value), { timeout: 60_000 }).toBe(404);
+  expect(await statusOf(key)).toBe(404);
+  const { items } = await admin().call<{ items: { state: string }[] }>('GET', '/gateways');
+  expect(items.map(({ state }) => state)).toEqual(['SYNCED']);
+}, 120_000);
