@@ -8,10 +8,12 @@ export interface Change {
   readonly status: number;
 }
 
+const troublesMax = 20;
+
 export class Watch {
   readonly counts: Record<number, number> = {};
-  /** What came instead of a 200, counted. */
-  readonly troubles: Record<string, number> = {};
+  /** What came first instead of a 200, with the request's moments since the beginning, ms. */
+  readonly troubles: string[] = [];
   /** The first answer, and each one that differs from the one before. */
   readonly changes: Change[] = [];
   /** When a request that was accepted was sent, at the latest; monotonic, ms. */
@@ -45,10 +47,13 @@ export class Watch {
   }
 
   async #run(gateway: () => Gateway, key: Key, pauseMs: number): Promise<void> {
+    const beganMs = performance.now();
+    const since = (ms: number): number => Math.round(ms - beganMs);
     while (this.#running) {
       const sentMs = performance.now();
       const status = await complete(gateway(), key, (what) => {
-        this.troubles[what] = (this.troubles[what] ?? 0) + 1;
+        if (this.troubles.length < troublesMax)
+          this.troubles.push(`${what}, ${since(sentMs)} to ${since(performance.now())}`);
       });
       this.counts[status] = (this.counts[status] ?? 0) + 1;
       if (status === 200) this.lastAcceptedMs = sentMs;
