@@ -119,6 +119,9 @@ export function tinyModel(seed = 7): TinyModel {
 function liking(token: string): number {
   if (token === '<|im_end|>') return 0.5;
   if (token === ',') return 0.1;
+  // The end of a call as one token, because only after that one the answer ends.
+  if (token === '</tool_call>') return 0;
+  if (token === '<') return -1.5;
   if (/^[a-z]$/.test(token)) return 1.2;
   if (mergedPairs.some((pair) => pair.join('') === token)) return 1.4;
   if (/^["{}:[\]]$/.test(token)) return 0.9;
