@@ -45,6 +45,8 @@ export default defineConfig({
           include: ['**/*.llamacpp.test.ts'],
           testTimeout: 120_000,
           maxWorkers: 3,
+          // Behind the others, which share their workers.
+          sequence: { groupOrder: 1 },
         },
       },
       // The other engines, one after another: each takes gigabytes and minutes.
