@@ -292,6 +292,8 @@ test('usage cannot be kept while the desk says so, while too many rows wait, or 
   meter.recordCompleted(completed());
   expect(meter.isFull).toBe(false);
   nowMs += 1_001;
+  expect(meter.isFull).toBe(false);
+  nowMs += 101;
   expect(meter.isFull).toBe(true);
   state(1);
   expect(meter.isFull).toBe(false);
@@ -299,6 +301,20 @@ test('usage cannot be kept while the desk says so, while too many rows wait, or 
   expect(meter.isFull).toBe(true);
   state(5_001);
   expect([meter.isFull, meter.unshippedRows]).toEqual([false, 5_001]);
+});
+
+test('a gateway that stood still hears the desk before it says that usage cannot be kept', () => {
+  let nowMs = 0;
+  const meter = new Meter({ ask: () => undefined, pending: [], monotonicMs: () => nowMs });
+  for (let stall = 1; stall <= 3; stall++) {
+    meter.recordCompleted(completed());
+    nowMs += 5_000;
+    // A request that came meanwhile is answered before the message that came meanwhile is read.
+    expect(meter.isFull).toBe(false);
+    meter.hear({ kind: 'state', taken: stall, durable: stall, unshipped: stall, isFull: false });
+    nowMs += 200;
+    expect(meter.isFull).toBe(false);
+  }
 });
 
 type Step = 'record' | 'flush' | 'fold' | 'hear';

@@ -49,6 +49,8 @@ export interface CompletedRequest {
 const waitingRowsMax = 5_000;
 /** The longest that the disk may take before requests are refused, ms. */
 const waitingMsMax = 1_000;
+/** How long the desk has to be heard after that, ms. */
+const hearingMs = 100;
 /** Accounts whose totals are remembered; more begin anew, and are asked for again. */
 const totalsMax = 100_000;
 /** The longest that a request waits for the total of its account, ms. */
@@ -67,6 +69,8 @@ export class Meter {
   #recorded = 0;
   /** When the oldest row that is not on the disk was recorded, or the disk last took some. */
   #waitingSinceMs = 0;
+  /** Which wait was found too long, and when. */
+  #late: { readonly sinceMs: number; readonly seenMs: number } | undefined;
   #desk: Extract<DeskNews, { kind: 'state' }> = {
     kind: 'state',
     taken: 0,
@@ -85,7 +89,7 @@ export class Meter {
   get isFull(): boolean {
     const waiting = this.#recorded - this.#desk.durable;
     if (this.#desk.isFull || waiting >= waitingRowsMax) return true;
-    return waiting > 0 && this.#monotonicMs() - this.#waitingSinceMs > waitingMsMax;
+    return waiting > 0 && this.#isLate();
   }
 
   /** Rows not yet known to be on the usage log. */
@@ -112,6 +116,15 @@ export class Meter {
     const amount = amountOf(row);
     if (amount !== undefined) this.#count(amount, 1);
     if (this.#outgoing.push(row) === 1) setImmediate(() => this.handOver());
+  }
+
+  /** Where this process itself stood still, the desk's word waits to be read, in the very turn that asks for it here. */
+  #isLate(): boolean {
+    const nowMs = this.#monotonicMs();
+    const sinceMs = this.#waitingSinceMs;
+    if (nowMs - sinceMs <= waitingMsMax) return false;
+    if (this.#late?.sinceMs !== sinceMs) this.#late = { sinceMs, seenMs: nowMs };
+    return nowMs - this.#late.seenMs > hearingMs;
   }
 
   /** Hands the rows recorded so far to the desk. */
