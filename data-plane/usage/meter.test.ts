@@ -256,7 +256,7 @@ test('what an account has used is asked for once, and then at hand', async () =>
   expect(meter.poolTokens('acme', period)).toBe(23);
 });
 
-test('a desk that does not tell what an account has used is waited for no longer than a second', async () => {
+test('a desk that does not tell what an account has used is waited for no longer than two seconds', async () => {
   const meter = new Meter({ ask: () => undefined, pending: [] });
   const startMs = performance.now();
   expect(await meter.knows(acme, atMs)).toBe(false);

@@ -54,7 +54,7 @@ const hearingMs = 100;
 /** Accounts whose totals are remembered; more begin anew, and are asked for again. */
 const totalsMax = 100_000;
 /** The longest that a request waits for the total of its account, ms. */
-const totalMsMax = 1_000;
+const totalMsMax = 2_000;
 
 export class Meter {
   readonly #options: MeterOptions;
