@@ -86,7 +86,8 @@ async function gateway(upstream: string, name: string): Promise<{ port: number; 
     dir,
     name: `gw-${name}`,
     args: ['gateway', ...common, '--data', join(dir, name, 'gw'), '--drain-delay', '0'],
-    env,
+    // As `headgate dev` and the image run it.
+    env: { ...env, NODE_OPTIONS: '--max-semi-space-size=32' },
   });
   ended.push(() => started.end('SIGKILL'));
   return { port: Number(new URL(started.ready.api).port), pid: started.ready.pid, key: value };

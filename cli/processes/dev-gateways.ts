@@ -63,6 +63,8 @@ export async function startChild(plan: GatewayPlan, common: GatewayCommon): Prom
   const child = fork(process.argv[1] ?? '', ['gateway', ...flags], {
     env,
     stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
+    // Requests leave much short-lived garbage; with more room for it, collecting it takes half the time.
+    execArgv: [...process.execArgv, '--max-semi-space-size=32'],
     // A Ctrl-C is for this process, which then lets its gateways drain; a second signal would end them at once.
     detached: true,
   });
