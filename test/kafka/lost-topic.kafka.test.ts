@@ -179,6 +179,10 @@ test('docs/operate: the way back is a new log from the last state; the gateway f
   const later = await admin().createKey('acme', 'later');
   await expect.poll(() => statusOf(later.value), { timeout: 60_000 }).toBe(404);
   expect(await statusOf(key)).toBe(404);
-  const { items } = await admin().call<{ items: { state: string }[] }>('GET', '/gateways');
-  expect(items.map(({ state }) => state)).toEqual(['SYNCED']);
+  const states = async () => {
+    const { items } = await admin().call<{ items: { state: string }[] }>('GET', '/gateways');
+    return items.map(({ state }) => state);
+  };
+  // What a gateway tells of itself comes a beat after what it does.
+  await expect.poll(states, { timeout: 60_000 }).toEqual(['SYNCED']);
 }, 120_000);
