@@ -1,13 +1,15 @@
 // A gateway that wakes up 100 000 commits behind the log on Kafka and catches up while it serves: how long that takes, and
 // its requests' latency meanwhile beside that of the same gateway with nothing to fold. BENCH_COMMITS sets how far behind.
+
 import { setTimeout as pause } from 'node:timers/promises';
 import { toStored } from '../schemas/events.ts';
-import { composeCommit, emptyHead, type Head, judge, recordHash } from '../shared/log/chain.ts';
+import { composeCommit, recordHash } from '../shared/log/chain.ts';
 import type { ControlLog } from '../shared/log/control-log.ts';
 import { openLog } from '../shared/log/open-log.ts';
 import { ChaosFleet, foldedBy, type Gateway, type Key, model, organisation } from '../test/chaos/fleet.ts';
 import { startKafka } from '../test/kafka/broker.ts';
 import { sha256 } from '../test/support/commits.ts';
+import { headOf } from '../test/support/log-head.ts';
 import { atRate, type Measured, percentile, type Target } from './support/load.ts';
 
 const commits = Number(process.env['BENCH_COMMITS'] ?? 100_000);
@@ -39,19 +41,6 @@ async function append(log: ControlLog): Promise<void> {
     }
     await Promise.all(group);
   }
-}
-
-async function headOf(log: ControlLog): Promise<Head> {
-  const end = await log.end();
-  let head = emptyHead();
-  for await (const { records, nextOffset } of log.tail({ from: 0 })) {
-    for (const record of records) {
-      const judgement = judge(head, record);
-      if ('accepted' in judgement) head = judgement.head;
-    }
-    if (nextOffset >= end) break;
-  }
-  return head;
 }
 
 function targetOf(gateway: Gateway, key: Key): Target {

@@ -3,15 +3,16 @@
  * have written; answers to appends are lost, cut off or late; someone else writes records of the right number that follow
  * nothing. Every command ends as done or refused and stands in the log once or never, and all folds are equal.
  */
+
 import { randomUUID } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
 import { toStored } from '../../schemas/events.ts';
-import { composeCommit, emptyHead, judge, recordHash } from '../../shared/log/chain.ts';
-import type { ControlLog } from '../../shared/log/control-log.ts';
+import { composeCommit, recordHash } from '../../shared/log/chain.ts';
 import { openLog } from '../../shared/log/open-log.ts';
 import { startKafka } from '../kafka/broker.ts';
 import type { Fate as AppendFate, Door } from '../kafka/door.ts';
 import { randomFrom } from '../soak/clients.ts';
+import { headOf } from '../support/log-head.ts';
 import { audit, countsOf, type Sent, stream } from './commands.ts';
 import {
   ChaosFleet,
@@ -248,17 +249,4 @@ async function forge({ fleet, planes, options }: Scene): Promise<string[]> {
     await log.close();
   }
   return faults;
-}
-
-async function headOf(log: ControlLog) {
-  const end = await log.end();
-  let head = emptyHead();
-  for await (const { records, nextOffset } of log.tail({ from: 0 })) {
-    for (const record of records) {
-      const judgement = judge(head, record);
-      if ('accepted' in judgement) head = judgement.head;
-    }
-    if (nextOffset >= end) break;
-  }
-  return head;
 }

@@ -1,0 +1,17 @@
+/** The head of a log's chain, by the accept rule alone: what the next commit has to follow. */
+import { emptyHead, type Head, judge } from '../../shared/log/chain.ts';
+import type { ControlLog } from '../../shared/log/control-log.ts';
+
+/** Reads the log to the end that it has now. */
+export async function headOf(log: ControlLog): Promise<Head> {
+  const end = await log.end();
+  let head = emptyHead();
+  for await (const { records, nextOffset } of log.tail({ from: 0 })) {
+    for (const record of records) {
+      const judgement = judge(head, record);
+      if ('accepted' in judgement) head = judgement.head;
+    }
+    if (nextOffset >= end) break;
+  }
+  return head;
+}
