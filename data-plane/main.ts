@@ -10,7 +10,7 @@ import { Closers } from '../shared/process/closers.ts';
 import { lockDataFolder } from '../shared/process/data-folder.ts';
 import { foldMetrics } from '../shared/process/fold-metrics.ts';
 import { type Check, startHealthServer } from '../shared/process/health-server.ts';
-import type { Logger } from '../shared/process/logger.ts';
+import { type AccessLog, accessLogIn, type Logger } from '../shared/process/logger.ts';
 import { nodeCredentials } from '../shared/process/node-credentials.ts';
 import { BodyBudget } from './request/body.ts';
 import { LocalCounters } from './request/counters.ts';
@@ -50,7 +50,7 @@ export interface GatewaySettings {
   readonly tlsFiles?: { readonly cert: string; readonly key: string } | undefined;
   readonly logger: Logger;
   /** For the lines of requests; `logger` unless it is given. */
-  readonly accessLog?: Logger;
+  readonly accessLog?: AccessLog;
 }
 
 export interface RunningGateway {
@@ -145,7 +145,7 @@ async function compose(
   });
   closers.add(() => pools.close());
   const counters = new LocalCounters(usage.meter);
-  const telemetry = new Telemetry(registry, settings.accessLog ?? logger, {
+  const telemetry = new Telemetry(registry, settings.accessLog ?? accessLogIn(logger), {
     isCatalogued: (model) => lookup.isCatalogued(model),
     inFlightUnits: () => counters.inFlightUnits(),
     outboxRows: () => usage.meter.unshippedRows,

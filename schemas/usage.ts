@@ -13,7 +13,7 @@ export const usagePartitions = 12;
 /** How long the topic keeps a record, seconds: 35 days, longer than any period. */
 export const usageKeepSeconds = 35 * 24 * 3600;
 /** Rows in one record at most. */
-export const usageRecordRowsMax = 100;
+export const usageRecordRowsMax = 500;
 /** Tokens of one kind in one row at most; sums of rows then stay exact numbers. */
 export const usageTokensMax = 1_000_000_000;
 
@@ -77,14 +77,13 @@ export interface ReadUsageRow {
 
 /** One row in the value of a record; undefined where it is none. Total: never throws. */
 export function readUsageRow(value: unknown): ReadUsageRow | undefined {
-  const head = envelopeSchema.safeParse(value);
-  if (!head.success) return undefined;
-  const { incarnation, n, v } = head.data;
+  const { data: row } = readerSchema.safeParse(value);
+  const { data: head } = row === undefined ? envelopeSchema.safeParse(value) : { data: row };
+  if (head === undefined || (row === undefined && head.v === 1)) return undefined;
+  const { incarnation, n } = head;
   const text = textOf(value);
   if (text === undefined) return undefined;
-  if (v > 1) return { incarnation, n, text };
-  const parsed = readerSchema.safeParse(value);
-  return parsed.success ? { incarnation, n, text, row: parsed.data } : undefined;
+  return row === undefined ? { incarnation, n, text } : { incarnation, n, text, row };
 }
 
 /** Undefined where the value is nested too deeply to be written. */

@@ -2,10 +2,11 @@
  * What a gateway tells of its traffic: one access-log line and a few metric updates an exchange.
  * Labels are bounded: a model is named only if it is in the catalog, and no key, organisation or request id is a label.
  */
-import { Counter, Gauge, Histogram, type Registry } from 'prom-client';
-import type { Logger } from '../../shared/process/logger.ts';
+import { Counter, Gauge, type Registry } from 'prom-client';
+import type { AccessLog } from '../../shared/process/logger.ts';
 import type { Exchange } from '../request/handle.ts';
 import type { Refusal } from '../request/refusal.ts';
+import { Distribution, type Observations } from './distribution.ts';
 
 const durationBuckets = [
   0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92,
@@ -21,26 +22,40 @@ export interface TelemetrySources {
   outboxRows(): number;
 }
 
+/** What is counted of exchanges that are alike. */
+interface Series {
+  readonly labels: Readonly<Record<'host_kind' | 'operation' | 'model' | 'outcome', string>>;
+  requests: number;
+  readonly durations: Observations;
+  readonly inputTokens: Observations;
+  readonly outputTokens: Observations;
+}
+
 export class Telemetry {
-  readonly #logger: Logger;
+  readonly #accessLog: AccessLog;
   readonly #sources: TelemetrySources;
-  readonly #requests: Counter;
+  readonly #series = new Map<string, Series>();
   readonly #refusals: Counter;
   readonly #aborts: Counter;
-  readonly #tokens: Histogram;
-  readonly #duration: Histogram;
+  readonly #tokens: Distribution;
+  readonly #durations: Distribution;
   readonly #inFlight: Gauge;
   readonly #outbox: Gauge;
 
-  constructor(registry: Registry, logger: Logger, sources: TelemetrySources) {
+  constructor(registry: Registry, accessLog: AccessLog, sources: TelemetrySources) {
     const registers = [registry];
-    this.#logger = logger;
+    this.#accessLog = accessLog;
     this.#sources = sources;
-    this.#requests = new Counter({
+    const series = this.#series;
+    new Counter({
       name: 'headgate_requests_total',
       help: 'requests by outcome: ok, aborted, or the refusal',
       labelNames: ['host_kind', 'operation', 'model', 'outcome'],
       registers,
+      collect() {
+        this.reset();
+        for (const { labels, requests } of series.values()) this.inc(labels, requests);
+      },
     });
     this.#refusals = new Counter({
       name: 'headgate_refusals_total',
@@ -54,19 +69,17 @@ export class Telemetry {
       labelNames: ['who'],
       registers,
     });
-    this.#tokens = new Histogram({
+    this.#tokens = new Distribution({
       name: 'gen_ai_client_token_usage',
       help: 'billable tokens of completed requests',
-      labelNames: ['gen_ai_token_type', 'model'],
-      buckets: tokenBuckets,
-      registers,
+      bounds: tokenBuckets,
+      registry,
     });
-    this.#duration = new Histogram({
+    this.#durations = new Distribution({
       name: 'gen_ai_server_request_duration_seconds',
       help: 'from the request line to the end of the answer',
-      labelNames: ['gen_ai_operation_name', 'gen_ai_request_model', 'error_type'],
-      buckets: durationBuckets,
-      registers,
+      bounds: durationBuckets,
+      registry,
     });
     this.#inFlight = new Gauge({
       name: 'headgate_limiter_in_flight_units',
@@ -90,33 +103,45 @@ export class Telemetry {
     const ended = outcome?.kind === 'ended-early' ? 'aborted' : 'ok';
     const result = refusal?.type ?? ended;
     const seconds = (performance.now() - exchange.startMs) / 1000;
-    this.#requests.inc({ host_kind: exchange.target?.kind ?? 'none', operation, model, outcome: result });
+    const series = this.#seriesOf(exchange.target?.kind ?? 'none', operation, model, result);
+    series.requests++;
     if (refusal) this.#refusals.inc({ type: refusal.type, cause: causeOf(refusal) });
     if (outcome?.kind === 'ended-early') this.#aborts.inc({ who: outcome.by });
-    if (outcome)
-      this.#duration.observe(
-        {
-          gen_ai_operation_name: operation,
-          gen_ai_request_model: model,
-          error_type: ended === 'ok' ? '' : 'aborted',
-        },
-        seconds,
-      );
+    if (outcome) series.durations.observe(seconds);
     if (outcome?.kind === 'completed') {
-      this.#tokens.observe({ gen_ai_token_type: 'input', model }, outcome.usage.promptTokens);
-      this.#tokens.observe({ gen_ai_token_type: 'output', model }, outcome.usage.completionTokens);
+      series.inputTokens.observe(outcome.usage.promptTokens);
+      series.outputTokens.observe(outcome.usage.completionTokens);
     }
     this.#log(exchange, { result, seconds, model });
+  }
+
+  #seriesOf(hostKind: string, operation: string, model: string, outcome: string): Series {
+    const key = `${hostKind} ${operation} ${outcome} ${model}`;
+    const known = this.#series.get(key);
+    if (known !== undefined) return known;
+    const series = {
+      labels: { host_kind: hostKind, operation, model, outcome },
+      requests: 0,
+      durations: this.#durations.series({
+        gen_ai_operation_name: operation,
+        gen_ai_request_model: model,
+        error_type: outcome === 'aborted' ? 'aborted' : '',
+      }),
+      inputTokens: this.#tokens.series({ gen_ai_token_type: 'input', model }),
+      outputTokens: this.#tokens.series({ gen_ai_token_type: 'output', model }),
+    };
+    this.#series.set(key, series);
+    return series;
   }
 
   #log(
     exchange: Exchange,
     { result, seconds, model }: { result: string; seconds: number; model: string },
   ): void {
-    if (!this.#logger.isLevelEnabled('info')) return;
+    if (!this.#accessLog.isEnabled()) return;
     const { caller, target, outcome, verdict, refusal } = exchange;
     const placement = verdict?.placement;
-    this.#logger.info(
+    this.#accessLog.write(
       {
         req_id: exchange.ids.requestId,
         host_kind: target?.kind,

@@ -51,6 +51,7 @@ const restMs = 2000;
 const givenUp = new Error('given up');
 
 export class NodeCall implements Dispatcher.DispatchHandler, Ticked {
+  place = -1;
   readonly #ticker: Ticker;
   #reader: CallReader | undefined;
   #controller: Dispatcher.DispatchController | undefined;

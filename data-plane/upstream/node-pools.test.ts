@@ -183,6 +183,7 @@ test('the clock ticks only while something waits', async () => {
   const ticker = new Ticker(1);
   let ticks = 0;
   const waiting = {
+    place: -1,
     tick: () => {
       ticks += 1;
     },
@@ -196,4 +197,24 @@ test('the clock ticks only while something waits', async () => {
   ticker.add(waiting);
   await eventually(() => ticks > after);
   ticker.delete(waiting);
+});
+
+test('each that waits is asked at every tick, whoever ends its wait meanwhile', async () => {
+  const ticker = new Ticker(1);
+  const ticks = new Map<number, number>();
+  for (let name = 0; name < 20; name++) {
+    const waiting = {
+      place: -1,
+      tick: () => {
+        const own = (ticks.get(name) ?? 0) + 1;
+        ticks.set(name, own);
+        if (own > name % 7) ticker.delete(waiting);
+      },
+    };
+    ticker.add(waiting);
+    ticker.add(waiting);
+  }
+  expect(ticker.size).toBe(20);
+  await eventually(() => ticker.size === 0);
+  for (let name = 0; name < 20; name++) expect(ticks.get(name)).toBe((name % 7) + 1);
 });

@@ -55,22 +55,30 @@ export class UsageDesk {
   }
 
   take(request: Exclude<DeskRequest, { readonly kind: 'close' }>): void {
-    if (request.kind === 'rows') this.#keep(request.rows);
+    if (request.kind === 'rows') this.#keep(JSON.parse(request.rows) as readonly NewUsage[]);
     else this.#say([], [request.account]);
   }
 
   /** To be called with what the store applied, in the same turn. */
   applied({ rows, gaps }: AppliedUsage): void {
-    const settled: Amount[] = [];
-    const moved = new Map<string, Account>();
+    const moved = new Map<string, { readonly account: Account; own: number }>();
     for (const row of rows) {
-      const amount = amountOf(row);
-      if (amount === undefined) continue;
-      moved.set(accountKey(amount[0]), amount[0]);
-      if (this.#ownIncarnations.has(row.incarnation)) settled.push(amount);
+      const [account, amount] = amountOf(row) ?? [];
+      if (account === undefined || amount === undefined) continue;
+      const key = accountKey(account);
+      const sum = moved.get(key) ?? { account, own: 0 };
+      if (this.#ownIncarnations.has(row.incarnation)) sum.own += amount;
+      moved.set(key, sum);
     }
     // What is folded before the opening is not among the rows that wait then.
-    if (this.#isOpen && moved.size > 0) this.#say(settled, moved.values());
+    if (this.#isOpen && moved.size > 0) {
+      const sums = [...moved.values()];
+      const settled = sums.flatMap(({ account, own }): Amount[] => (own === 0 ? [] : [[account, own]]));
+      this.#say(
+        settled,
+        sums.map(({ account }) => account),
+      );
+    }
     // The log lost rows that it had acknowledged: they are still here.
     for (const { incarnation, next } of gaps) this.#shipAgain(incarnation, next);
   }

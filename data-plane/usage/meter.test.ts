@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { pino } from 'pino';
-import { afterEach, beforeEach, expect, test } from 'vitest';
+import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { MemoryLog, MemoryTopic } from '../../shared/log/memory-log.ts';
 import { UsageReplicator } from '../../shared/usage/usage-replicator.ts';
 import { openUsageStore, type UsageStore } from '../../shared/usage/usage-store.ts';
@@ -263,19 +263,38 @@ test('a desk that does not tell what an account has used is waited for no longer
   expect(performance.now() - startMs).toBeLessThan(5_000);
 });
 
+test('a total that comes late serves those who still wait for it, and those who come after', async () => {
+  const asked: DeskRequest[] = [];
+  const meter = new Meter({ ask: (request) => asked.push(request), pending: [] });
+  const total = () =>
+    meter.hear({ kind: 'totals', settled: [], totals: [[{ organisation: 'acme', period }, 20]] });
+  const first = meter.knows(acme, atMs);
+  let second: true | Promise<boolean> = true;
+  setTimeout(() => {
+    second = meter.knows(acme, atMs);
+  }, 1_000);
+  expect(await first).toBe(false);
+  total();
+  expect(await second).toBe(true);
+  expect(meter.knows(acme, atMs)).toBe(true);
+  expect(meter.poolTokens('acme', period)).toBe(20);
+  expect(asked).toHaveLength(1);
+});
+
 test('totals that nobody asked for are not remembered', () => {
   const meter = new Meter({ ask: () => undefined, pending: [] });
   meter.hear({ kind: 'totals', settled: [], totals: [[{ organisation: 'acme', period }, 20]] });
   expect(meter.poolTokens('acme', period)).toBe(0);
 });
 
-test('rows of one turn are handed over together, at its end', async () => {
+test('rows that complete shortly one after the other are handed over together, and soon', async () => {
   const asked: DeskRequest[] = [];
   const meter = new Meter({ ask: (request) => asked.push(request), pending: [] });
-  for (let count = 0; count < 3; count++) meter.recordCompleted(completed());
+  for (const requestId of ['r-0', 'r-1', 'r-2']) meter.recordCompleted(completed({ requestId }));
   expect(asked).toEqual([]);
-  await new Promise((resolve) => setImmediate(resolve));
-  expect(asked).toEqual([{ kind: 'rows', rows: [expect.anything(), expect.anything(), expect.anything()] }]);
+  await vi.waitFor(() => expect(asked).toHaveLength(1), { interval: 1 });
+  const rows = asked.flatMap((request) => (request.kind === 'rows' ? JSON.parse(request.rows) : []));
+  expect(rows.map(({ requestId }: { requestId: string }) => requestId)).toEqual(['r-0', 'r-1', 'r-2']);
   expect(meter.unshippedRows).toBe(3);
 });
 

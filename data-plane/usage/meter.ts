@@ -1,7 +1,7 @@
 /**
  * What a completed request leaves behind, and what it does to the allowance: at once on this gateway, everywhere once
- * the row was folded from the log. Rows are handed to the desk of usage at the end of the turn in which they completed;
- * they count from the moment they are recorded until the desk says that the totals have them, so that no moment counts a
+ * the row was folded from the log. Rows are handed to the desk of usage a few milliseconds after the first of them; they
+ * count from the moment they are recorded until the desk says that the totals have them, so that no moment counts a
  * row twice or not at all. Nothing here waits for a disk.
  */
 import { type Draw, type UsageRow, usageTokensMax } from '../../schemas/usage.ts';
@@ -45,6 +45,8 @@ export interface CompletedRequest {
   readonly requestId: string;
 }
 
+/** How long a row waits for others to be handed over with it, ms: with a timer's lateness it is on the disk within 10. */
+const gatherMs = 4;
 /** Rows that may be on their way to the disk before requests are refused; those in flight then still find room. */
 const waitingRowsMax = 5_000;
 /** The longest that the disk may take before requests are refused, ms. */
@@ -63,9 +65,10 @@ export class Meter {
   readonly #pending = new Map<string, number>();
   /** What the totals have, by account, as far as it was asked for. */
   readonly #totals = new Map<string, number>();
-  /** Requests that wait for a total. */
-  readonly #waiters = new Map<string, (() => void)[]>();
+  /** Requests that wait for a total, by the account that was asked for; none where all have given up waiting. */
+  readonly #waiters = new Map<string, Set<() => void>>();
   #outgoing: NewUsage[] = [];
+  #handingOver: NodeJS.Timeout | undefined;
   #recorded = 0;
   /** When the oldest row that is not on the disk was recorded, or the disk last took some. */
   #waitingSinceMs = 0;
@@ -115,7 +118,7 @@ export class Meter {
     this.#recorded++;
     const amount = amountOf(row);
     if (amount !== undefined) this.#count(amount, 1);
-    if (this.#outgoing.push(row) === 1) setImmediate(() => this.handOver());
+    if (this.#outgoing.push(row) === 1) this.#handingOver = setTimeout(() => this.handOver(), gatherMs);
   }
 
   /** Where this process itself stood still, the desk's word waits to be read, in the very turn that asks for it here. */
@@ -129,8 +132,9 @@ export class Meter {
 
   /** Hands the rows recorded so far to the desk. */
   handOver(): void {
+    clearTimeout(this.#handingOver);
     if (this.#outgoing.length === 0) return;
-    this.#options.ask({ kind: 'rows', rows: this.#outgoing });
+    this.#options.ask({ kind: 'rows', rows: JSON.stringify(this.#outgoing) });
     this.#outgoing = [];
   }
 
@@ -177,20 +181,30 @@ export class Meter {
   }
 
   #learn(account: Account): Promise<boolean> {
-    const key = accountKey(account);
+    const waiters = this.#ask(account);
+    if (waiters === undefined) return Promise.resolve(false);
     return new Promise((resolve) => {
-      const late = setTimeout(() => {
-        this.#waiters.delete(key);
-        resolve(false);
-      }, totalMsMax);
-      const waiters = this.#waiters.get(key) ?? [];
-      waiters.push(() => {
+      const onTotal = () => {
         clearTimeout(late);
         resolve(true);
-      });
-      this.#waiters.set(key, waiters);
-      if (waiters.length === 1) this.#options.ask({ kind: 'total', account });
+      };
+      const late = setTimeout(() => {
+        waiters.delete(onTotal);
+        resolve(false);
+      }, totalMsMax);
+      waiters.add(onTotal);
     });
+  }
+
+  /** Each account is asked for once, because the desk answers every question; undefined where too many are open. */
+  #ask(account: Account): Set<() => void> | undefined {
+    const key = accountKey(account);
+    const asked = this.#waiters.get(key);
+    if (asked !== undefined || this.#waiters.size >= totalsMax) return asked;
+    const waiters = new Set<() => void>();
+    this.#waiters.set(key, waiters);
+    this.#options.ask({ kind: 'total', account });
+    return waiters;
   }
 
   #used(account: Account): number {

@@ -98,11 +98,11 @@ test('rows recorded together share one transaction', async () => {
       resolve();
     }),
   );
-  for (let count = 0; count < 250; count++) box.record(usage());
+  for (let count = 0; count < 750; count++) box.record(usage());
   await durable;
   expect(transactions).toBe(1);
-  expect(box.nextShipment()!.bodies).toHaveLength(100);
-  expect(shipAll(box).get(box.incarnation)).toEqual(Array.from({ length: 250 }, (_, index) => index + 1));
+  expect(box.nextShipment()!.bodies).toHaveLength(500);
+  expect(shipAll(box).get(box.incarnation)).toEqual(Array.from({ length: 750 }, (_, index) => index + 1));
   expect(box.unshipped).toBe(0);
 });
 

@@ -19,8 +19,8 @@ import {
 const rowsMaxDefault = 5_000_000;
 /** Rows that may wait in memory while the disk cannot be written. */
 const queueRowsMaxDefault = 10_000;
-/** How long a row waits for others to share its transaction; with a timer's lateness still within 10 ms. */
-const groupMs = 5;
+/** Rows come in groups; those that have come but were not looked at yet share the transaction. */
+const groupMs = 1;
 const retryMsMin = 50;
 const retryMsMax = 2_000;
 const keptMsDefault = 24 * 3600 * 1000;

@@ -55,25 +55,25 @@ function start(open: (partition: number) => Promise<ControlLog>, onReach = (_: b
   return publisher;
 }
 
-test('rows go out in order, a hundred to a record, to the partition of their incarnation', async () => {
+test('rows go out in order, five hundred to a record, to the partition of their incarnation', async () => {
   const topic = new MemoryTopic();
   const opened: number[] = [];
   start(async (partition) => {
     opened.push(partition);
     return new MemoryLog(topic);
   });
-  record(250);
+  record(1250);
   await recordsIn(topic, 3);
-  expect(rowsOf(topic).map((rows) => rows.length)).toEqual([100, 100, 50]);
+  expect(rowsOf(topic).map((rows) => rows.length)).toEqual([500, 500, 250]);
   expect(
     rowsOf(topic)
       .flat()
       .map(({ n }) => n),
-  ).toEqual(Array.from({ length: 250 }, (_, index) => index + 1));
+  ).toEqual(Array.from({ length: 1250 }, (_, index) => index + 1));
   expect(opened).toEqual([usagePartitionOf(outbox.incarnation, 12)]);
   record(1);
   await recordsIn(topic, 4);
-  expect(rowsOf(topic)[3]).toEqual([expect.objectContaining({ n: 251, incarnation: outbox.incarnation })]);
+  expect(rowsOf(topic)[3]).toEqual([expect.objectContaining({ n: 1251, incarnation: outbox.incarnation })]);
 });
 
 test('rows that waited from an earlier start go out first', async () => {

@@ -41,7 +41,7 @@ test('lines that find no room are dropped whole and told of, and those after the
   const writer = new LineWriter({
     fd,
     gatherMs: 1,
-    charactersMax: 6,
+    bytesMax: 6,
     onDropped: (lines) => told.push(lines),
   });
   for (const line of ['one\n', 'two\n', 'three\n']) writer.write(line);

@@ -10,52 +10,65 @@ export interface LineWriterOptions {
   readonly fd: number;
   /** How long a line waits for others, ms. */
   readonly gatherMs?: number;
-  /** Characters that may wait; further lines are dropped. */
-  readonly charactersMax?: number;
+  /** Bytes that may wait; further lines are dropped. */
+  readonly bytesMax?: number;
   /** Told how many lines were dropped, once there is room again. */
   readonly onDropped?: (lines: number) => void;
 }
 
 const gatherMsDefault = 50;
-const charactersMaxDefault = 1024 * 1024;
+const bytesMaxDefault = 1024 * 1024;
 
 export class LineWriter {
   readonly #fd: number;
   readonly #gatherMs: number;
-  readonly #charactersMax: number;
   readonly #onDropped: (lines: number) => void;
   #dropped = 0;
-  #waiting = '';
+  /** Lines are encoded where they wait: a string of many lines would outlive its requests, and be copied with them. */
+  #waiting: Buffer;
+  #waitingBytes = 0;
+  /** Takes the place of `waiting` while that is being written. */
+  #other: Buffer;
   /** Being written now. */
   #leaving: Buffer | undefined;
   #timer: NodeJS.Timeout | undefined;
 
   constructor(options: LineWriterOptions) {
+    const { bytesMax = bytesMaxDefault } = options;
     this.#fd = options.fd;
     this.#gatherMs = options.gatherMs ?? gatherMsDefault;
-    this.#charactersMax = options.charactersMax ?? charactersMaxDefault;
     this.#onDropped = options.onDropped ?? (() => undefined);
+    this.#waiting = Buffer.allocUnsafeSlow(bytesMax);
+    this.#other = Buffer.allocUnsafeSlow(bytesMax);
     process.once('exit', () => this.#writeRest());
   }
 
   /** Takes whole lines, each with its end. Never throws. */
   write(lines: string): void {
-    if (this.#waiting.length + lines.length > this.#charactersMax) {
+    const room = this.#waiting.length - this.#waitingBytes;
+    // A unit of UTF-16 takes three bytes of UTF-8 at most.
+    if (lines.length * 3 > room && Buffer.byteLength(lines) > room) {
       this.#dropped++;
       return;
     }
-    this.#waiting += lines;
+    this.#waitingBytes += this.#waiting.write(lines, this.#waitingBytes);
     if (this.#leaving === undefined) this.#timer ??= setTimeout(() => this.#begin(), this.#gatherMs).unref();
   }
 
   #begin(): void {
     this.#timer = undefined;
-    this.#leaving = Buffer.from(this.#waiting);
-    this.#waiting = '';
+    this.#leaving = this.#takeWaiting();
     const dropped = this.#dropped;
     this.#dropped = 0;
     if (dropped > 0) this.#onDropped(dropped);
     this.#writeOn();
+  }
+
+  #takeWaiting(): Buffer {
+    const taken = this.#waiting.subarray(0, this.#waitingBytes);
+    [this.#waiting, this.#other] = [this.#other, this.#waiting];
+    this.#waitingBytes = 0;
+    return taken;
   }
 
   #writeOn(): void {
@@ -69,7 +82,7 @@ export class LineWriter {
       // Whoever read is gone, or cannot be written: these lines have no other place to go to.
       if (error !== null || bytes === leaving.length) {
         this.#leaving = undefined;
-        if (this.#waiting !== '') this.#begin();
+        if (this.#waitingBytes > 0) this.#begin();
         return;
       }
       this.#leaving = leaving.subarray(bytes);
@@ -80,11 +93,10 @@ export class LineWriter {
   /** What is being written now may arrive twice in part: better than not at all. */
   #writeRest(): void {
     try {
-      writeSync(this.#fd, Buffer.concat([this.#leaving ?? Buffer.alloc(0), Buffer.from(this.#waiting)]));
+      writeSync(this.#fd, Buffer.concat([this.#leaving ?? Buffer.alloc(0), this.#takeWaiting()]));
     } catch {
       // The process ends, and nobody reads.
     }
-    this.#waiting = '';
     this.#leaving = undefined;
   }
 }

@@ -22,13 +22,35 @@ export function createLogger(name: string, level = process.env['HEADGATE_LOG_LEV
   return pino({ ...options, transport: target });
 }
 
+/** The log of requests. */
+export interface AccessLog {
+  isEnabled(): boolean;
+  /** One line of level info; fields that are undefined are left out. */
+  write(fields: object, text: string): void;
+}
+
+/** Requests in the log of the process, written at once. */
+export function accessLogIn(logger: Logger): AccessLog {
+  return {
+    isEnabled: () => logger.isLevelEnabled('info'),
+    write: (fields, text) => logger.info(fields, text),
+  };
+}
+
 /**
- * The same log for the lines of requests: written within 50 ms by a writer that no request waits for, and without the
- * second wall. Its lines are made of a fixed list of fields, each an id, a name of the catalog, a number or a text of
- * ours (data-plane/server/telemetry.ts), so that there is nothing to redact in them; errors go to the log above.
+ * The same lines as of the log above, written within 50 ms by a writer that no request waits for, and without the second
+ * wall. They are made of a fixed list of fields, each an id, a name of the catalog, a number or a text of ours
+ * (data-plane/server/telemetry.ts), so that there is nothing to redact in them; errors go to the log above. One call
+ * makes a line, because pino's way field by field is a tenth of what a request costs.
  */
-export function createAccessLog(logger: Logger, name: string): Logger {
-  if (process.stderr.isTTY) return logger;
+export function createAccessLog(logger: Logger, name: string): AccessLog {
+  if (process.stderr.isTTY) return accessLogIn(logger);
   const onDropped = (lines: number): void => logger.warn({ lines }, 'lines of the access log were dropped');
-  return pino({ name, level: logger.level, base: { name } }, new LineWriter({ fd: 2, onDropped }));
+  const writer = new LineWriter({ fd: 2, onDropped });
+  const level = logger.levels.values['info'];
+  return {
+    isEnabled: () => logger.isLevelEnabled('info'),
+    write: (fields, text) =>
+      writer.write(`${JSON.stringify({ level, time: Date.now(), name, ...fields, msg: text })}\n`),
+  };
 }

@@ -15,7 +15,8 @@ export interface Mark {
 /** What the fold reads and changes; one transaction of the store. */
 export interface FoldState {
   mark(incarnation: string): Mark | undefined;
-  setMark(incarnation: string, mark: Mark): void;
+  /** `text`: of the row applied; null where it never came. */
+  setMark(incarnation: string, n: number, text: string | null): void;
   hash(text: string): string;
   parked(incarnation: string, n: number): ReadUsageRow | undefined;
   park(row: ReadUsageRow): void;
@@ -84,7 +85,7 @@ function apply(state: FoldState, { incarnation, n, text, row }: ReadUsageRow, co
     state.count(row);
     counts.applied++;
   } else counts.unread++;
-  state.setMark(incarnation, { n, hash: state.hash(text) });
+  state.setMark(incarnation, n, text);
 }
 
 function park(state: FoldState, row: ReadUsageRow, counts: FoldCounts): void {
@@ -112,6 +113,6 @@ function giveUp(state: FoldState, incarnation: string, { parkedMax }: FoldOption
   if (count <= parkedMax || lowest === null) return;
   const before = state.mark(incarnation)?.n ?? 0;
   counts.lost += lowest - before - 1;
-  state.setMark(incarnation, { n: lowest - 1, hash: null });
+  state.setMark(incarnation, lowest - 1, null);
   follow(state, incarnation, lowest, counts);
 }

@@ -18,6 +18,25 @@ interface Turns {
   lastAtMs: number;
 }
 
+function hashOf(text: string): string {
+  return digest('sha256', text, 'hex');
+}
+
+/** Hashed when it is asked for: of all rows of a transaction only the last one's hash is kept. */
+class FreshMark implements Mark {
+  readonly n: number;
+  readonly #text: string;
+
+  constructor(n: number, text: string) {
+    this.n = n;
+    this.#text = text;
+  }
+
+  get hash(): string {
+    return hashOf(this.#text);
+  }
+}
+
 export class UsageState implements FoldState {
   /** Rows added to the totals, in the order of their application. */
   readonly applied: UsageRow[] = [];
@@ -39,12 +58,12 @@ export class UsageState implements FoldState {
     return this.#marks.get(incarnation) ?? this.#sql.mark.get(incarnation);
   }
 
-  setMark(incarnation: string, mark: Mark): void {
-    this.#marks.set(incarnation, mark);
+  setMark(incarnation: string, n: number, text: string | null): void {
+    this.#marks.set(incarnation, text === null ? { n, hash: null } : new FreshMark(n, text));
   }
 
   hash(text: string): string {
-    return digest('sha256', text, 'hex');
+    return hashOf(text);
   }
 
   parked(incarnation: string, n: number): ReadUsageRow | undefined {
