@@ -5,6 +5,7 @@
  */
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { connectionError, isNetworkFailure } from './connection-errors.ts';
 import { CliError, type ExitCode, interrupted, usageError } from './errors.ts';
 import type { Thing } from './render.ts';
 import type { Settings } from './settings.ts';
@@ -209,25 +210,9 @@ export class AdminClient {
     });
   }
 
-  /** Failures of the connection as CliErrors; anything else is a fault of ours and stays what it is. */
   #inOurWords(error: unknown): unknown {
     if (error instanceof CliError || !isNetworkFailure(error)) return error;
-    if (this.#signal.aborted) return interrupted();
-    const { admin } = this.settings;
-    const code = networkCode(error);
-    if (code === 'ECONNREFUSED' || code === 'ENOTFOUND' || code === 'EAI_AGAIN')
-      return new CliError(`no control plane answers at ${admin}`, {
-        type: 'Unreachable',
-        exitCode: 7,
-        why: code,
-        next: 'start one (`npm start`), or name another with --admin or HEADGATE_ADMIN',
-      });
-    return new CliError(`the control plane at ${admin} did not answer to the end`, {
-      type: 'ConnectionLost',
-      exitCode: 7,
-      why: code,
-      next: 'try again',
-    });
+    return this.#signal.aborted ? interrupted() : connectionError(error, this.settings.admin);
   }
 }
 
@@ -240,11 +225,6 @@ export interface OpenAnswer {
 /** Whether the same call may take effect or be answered now, when it is sent again. */
 function mayRepeat(failure: unknown): boolean {
   return failure instanceof CliError && /^(?:ConnectionLost|OutcomeUnknown)$/.test(failure.type);
-}
-
-function isNetworkFailure(error: unknown): boolean {
-  if (!(error instanceof Error)) return false;
-  return error.cause instanceof Error || error.name === 'TimeoutError' || error.name === 'AbortError';
 }
 
 function defaultNext(type: string): string | undefined {
@@ -261,15 +241,6 @@ function defaultNext(type: string): string | undefined {
 }
 
 /** The system's or undici's code of a failed connection. */
-function networkCode(error: unknown): string {
-  const cause = error instanceof Error && error.cause instanceof Error ? error.cause : error;
-  if (cause instanceof AggregateError && cause.errors.length > 0) return networkCode(cause.errors[0]);
-  if (cause instanceof Error && 'code' in cause && typeof cause.code === 'string') return cause.code;
-  return cause instanceof Error && cause.name === 'TimeoutError'
-    ? 'no answer in time'
-    : 'the connection broke';
-}
-
 async function bodyText(response: Response): Promise<string> {
   const chunks: Uint8Array[] = [];
   let bytes = 0;

@@ -5,7 +5,6 @@
 import { randomUUID } from 'node:crypto';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
-import { Gauge } from 'prom-client';
 import type { Commit } from '../schemas/commit.ts';
 import type { ControlLog } from '../shared/log/control-log.ts';
 import { openLog } from '../shared/log/open-log.ts';
@@ -13,10 +12,9 @@ import { loadSigner, type Signer } from '../shared/log/signing.ts';
 import { verifyContinuously } from '../shared/process/background-verify.ts';
 import { Closers } from '../shared/process/closers.ts';
 import { lockDataFolder } from '../shared/process/data-folder.ts';
-import { foldMetrics } from '../shared/process/fold-metrics.ts';
-import { type Check, startHealthServer } from '../shared/process/health-server.ts';
 import { listenError, urlOf } from '../shared/process/listener.ts';
 import type { Logger } from '../shared/process/logger.ts';
+import type { Certificate } from '../shared/process/tls.ts';
 import { foldVersion } from '../shared/snapshot/fold.ts';
 import { Replicator } from '../shared/snapshot/replicator.ts';
 import type { Snapshot } from '../shared/snapshot/snapshot.ts';
@@ -29,6 +27,7 @@ import type { AgentSessions } from './nodes/agent-sessions.ts';
 import { startNodeWatch } from './nodes/node-watch.ts';
 import { createAdminApp } from './server/app.ts';
 import type { AdminContext } from './server/context.ts';
+import { startHealth } from './server/health.ts';
 import { openState } from './state/open-state.ts';
 import { PastStates } from './state/past.ts';
 
@@ -45,6 +44,8 @@ export interface ControlPlaneSettings {
   readonly signingKeyFile?: string | undefined;
   /** Folder with one file a node credential. */
   readonly nodeCredentialsDir?: string | undefined;
+  /** Of every listener. */
+  readonly certificate?: Certificate | undefined;
   readonly logger: Logger;
 }
 
@@ -170,7 +171,12 @@ async function serve(
   const admin = await listen(settings, log, state, { board, ...nodes }, closers);
   // Before the listener closes their sockets: an agent that is sent away is not lost.
   closers.add(() => nodes.agents.stop());
-  return { admin, metrics: await serveHealth(settings, state, nodes.agents, closers) };
+  const health = await startHealth({
+    ...{ snapshot, replicator, agents: nodes.agents, certificate: settings.certificate },
+    ...{ host: settings.bind, port: settings.metricsPort },
+  });
+  closers.add(() => health.close());
+  return { admin, metrics: health.url };
 }
 
 async function listen(
@@ -180,7 +186,7 @@ async function listen(
   parts: Pick<AdminContext, 'board' | 'agents' | 'live'>,
   closers: Closers,
 ): Promise<string> {
-  const { logger, operatorToken, gatewayToken } = settings;
+  const { logger, operatorToken, gatewayToken, certificate } = settings;
   const { snapshot, replicator, path } = state;
   const usage = await openUsage({
     logUrl: settings.logUrl,
@@ -195,59 +201,16 @@ async function listen(
     ...{ snapshot, replicator, log, path, past, board, agents, live, logger },
     usage: usage.reader,
   };
-  const app = await createAdminApp({ ...shared, replica: settings.name, operatorToken, gatewayToken });
+  const app = await createAdminApp(
+    { ...shared, replica: settings.name, operatorToken, gatewayToken },
+    certificate,
+  );
   const address = { host: settings.bind, port: settings.port };
   await app.listen(address).catch((error: unknown) => {
     throw listenError(error, address, '--port');
   });
   closers.add(() => app.close());
-  return urlOf(app.server.address() as AddressInfo);
-}
-
-async function serveHealth(
-  settings: ControlPlaneSettings,
-  state: State,
-  agents: AgentSessions,
-  closers: Closers,
-): Promise<string> {
-  const metrics = foldMetrics(
-    () => state.snapshot,
-    () => state.replicator,
-  );
-  new Gauge({
-    name: 'headgate_agent_sessions',
-    help: 'node agents attached to this replica',
-    registers: [metrics.registry],
-    collect() {
-      this.set(agents.count);
-    },
-  });
-  const health = await startHealthServer({
-    host: settings.bind,
-    port: settings.metricsPort,
-    checks: () => checks(state),
-    metrics: metrics.registry,
-    beforeScrape: metrics.update,
-  });
-  closers.add(() => health.close());
-  return health.url;
-}
-
-function checks({ snapshot, replicator }: State): Check[] {
-  const age = replicator.freshness.ageSeconds();
-  return [
-    {
-      name: 'log',
-      ok: replicator.reachable,
-      detail: replicator.reachable ? `at ${snapshot.seq}` : 'cannot be reached',
-    },
-    {
-      name: 'fold',
-      ok: !snapshot.halt && !replicator.fault,
-      detail: snapshot.halt?.reason ?? replicator.fault?.message ?? '',
-    },
-    { name: 'fresh', ok: age <= 30, detail: Number.isFinite(age) ? `${age.toFixed(1)} s` : 'not proven yet' },
-  ];
+  return urlOf(app.server.address() as AddressInfo, certificate !== undefined);
 }
 
 /** After each fold: our digest is remembered for comparison, and now and then written into the log. */

@@ -2,7 +2,6 @@
  * Composition root of a gateway: it folds the log into its own snapshot and answers every request from that alone.
  * Stateless but for usage not yet shipped: delete its state.db and it rebuilds.
  */
-import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { StalePolicy } from '../schemas/status.ts';
 import { openLog } from '../shared/log/open-log.ts';
@@ -12,13 +11,14 @@ import { foldMetrics } from '../shared/process/fold-metrics.ts';
 import { type Check, startHealthServer } from '../shared/process/health-server.ts';
 import { type AccessLog, accessLogIn, type Logger } from '../shared/process/logger.ts';
 import { nodeCredentials } from '../shared/process/node-credentials.ts';
+import type { Certificate } from '../shared/process/tls.ts';
 import { BodyBudget } from './request/body.ts';
 import { LocalCounters } from './request/counters.ts';
 import type { ForwardSettings } from './request/forward.ts';
 import type { Gateway } from './request/gateway.ts';
 import { handle } from './request/handle.ts';
 import type { HostNames } from './request/host.ts';
-import { type Listener, startListener, type Tls } from './server/server.ts';
+import { type Listener, startListener } from './server/server.ts';
 import { Telemetry } from './server/telemetry.ts';
 import { followLog, type GatewayState } from './snapshot/follow-log.ts';
 import { createTokenCounter } from './upstream/count-tokens.ts';
@@ -47,7 +47,8 @@ export interface GatewaySettings {
   readonly drainDelaySeconds: number;
   /** How long streams may go on after that, seconds. */
   readonly drainTimeoutSeconds: number;
-  readonly tlsFiles?: { readonly cert: string; readonly key: string } | undefined;
+  /** Of every listener. */
+  readonly certificate?: Certificate | undefined;
   readonly logger: Logger;
   /** For the lines of requests; `logger` unless it is given. */
   readonly accessLog?: AccessLog;
@@ -58,8 +59,6 @@ export interface RunningGateway {
   readonly api: string;
   readonly metrics: string;
   readonly stacks: readonly { readonly stack: string; readonly url: string }[];
-  /** Reads the certificate again. */
-  renewTls(): void;
   /** Drains, then closes. */
   close(): Promise<void>;
 }
@@ -94,6 +93,7 @@ async function serve(
   const health = await startHealthServer({
     host: settings.bind,
     port: settings.metricsPort,
+    certificate: settings.certificate,
     checks: () => [...state.checks(), drainCheck(draining.value)],
     metrics: registry,
     beforeScrape: () => {
@@ -114,10 +114,6 @@ async function serve(
     stacks: listeners.flatMap(({ stack, listener }) =>
       stack === undefined ? [] : [{ stack, url: `${listener.url}/v1` }],
     ),
-    renewTls: () => {
-      const tls = readTls(settings);
-      if (tls) for (const { listener } of listeners) listener.renewTls(tls);
-    },
     close: async () => {
       draining.value = true;
       await wait(settings.drainDelaySeconds);
@@ -181,9 +177,8 @@ interface Opened {
 }
 
 async function listen(settings: GatewaySettings, gateway: Gateway): Promise<Opened[]> {
-  const tls = readTls(settings);
   const handler = handle.bind(undefined, gateway);
-  const base = { host: settings.bind, handler, tls };
+  const base = { host: settings.bind, handler, certificate: settings.certificate };
   const opened: Opened[] = [];
   try {
     opened.push({
@@ -199,10 +194,6 @@ async function listen(settings: GatewaySettings, gateway: Gateway): Promise<Open
     for (const { listener } of opened) listener.destroy();
     throw error;
   }
-}
-
-function readTls({ tlsFiles }: GatewaySettings): Tls | undefined {
-  return tlsFiles && { cert: readFileSync(tlsFiles.cert), key: readFileSync(tlsFiles.key) };
 }
 
 function drainCheck(draining: boolean): Check {

@@ -4,6 +4,8 @@
  * misbehave. What it did is told by `stats()`, which makes it the witness against which a gateway is checked.
  */
 import type { Dialect } from '../schemas/names.ts';
+import { urlOf } from '../shared/process/listener.ts';
+import type { Certificate } from '../shared/process/tls.ts';
 import { type Behaviour, parseBehaviour } from './sim/behaviour.ts';
 import type { SimStats } from './sim/ledger.ts';
 import { SimServer } from './sim/server.ts';
@@ -25,6 +27,7 @@ export interface SimNodeOptions {
   readonly concurrency?: number;
   /** Keep the last 100 request bodies in `stats()`. They hold prompts: for tests only. */
   readonly recordBodies?: boolean;
+  readonly certificate?: Certificate | undefined;
 }
 
 export interface SimNode {
@@ -53,10 +56,11 @@ export async function startSimNode(options: SimNodeOptions): Promise<SimNode> {
     dialect: options.dialect ?? 'vllm',
     concurrency: options.concurrency ?? Number.POSITIVE_INFINITY,
     recordBodies: options.recordBodies ?? false,
+    certificate: options.certificate,
   });
   const port = await server.open();
   return {
-    url: `http://${bind.includes(':') ? `[${bind}]` : bind}:${port}`,
+    url: urlOf({ address: bind, port }, options.certificate !== undefined),
     port,
     stats: () => server.stats(),
     setModels: (models) => server.setModels(models),

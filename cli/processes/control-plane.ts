@@ -1,9 +1,20 @@
 /** `headgate control-plane`: one of any number of equal replicas. */
 import { hostname } from 'node:os';
 import type { Command } from 'commander';
-import { bindOption, logOption, option, portOption, readyFileOption, requiredSecret } from './options.ts';
+import {
+  bindOption,
+  certificateOf,
+  logOption,
+  option,
+  portOption,
+  readyFileOption,
+  requiredSecret,
+  type TlsOptions,
+  tlsCertOption,
+  tlsKeyOption,
+} from './options.ts';
 
-interface Options {
+interface Options extends TlsOptions {
   readonly log: string;
   readonly data: string;
   readonly name: string;
@@ -25,6 +36,8 @@ export function controlPlaneCommand(program: Command): void {
     .addOption(portOption('--port <port>', 'port of the admin API', 8081))
     .addOption(portOption('--metrics-port <port>', 'port of health and metrics', 9464))
     .addOption(option('--node-credentials <folder>', 'folder with one file a node credential'))
+    .addOption(tlsCertOption())
+    .addOption(tlsKeyOption())
     .addOption(readyFileOption())
     .action(run);
 }
@@ -35,6 +48,8 @@ async function run(options: Options): Promise<void> {
   const { createLogger } = await import('../../shared/process/logger.ts');
   const { writeJsonAtomically } = await import('../../shared/process/ready-file.ts');
   const { closeOnSignal } = await import('../../shared/process/shutdown.ts');
+  const { renewOnHangup } = await import('../../shared/process/tls.ts');
+  const certificate = certificateOf(options);
   const logger = createLogger('control-plane');
   const controlPlane = await startControlPlane({
     logUrl: options.log,
@@ -47,9 +62,11 @@ async function run(options: Options): Promise<void> {
     gatewayToken: process.env['HEADGATE_GATEWAY_TOKEN'] ?? operatorToken,
     signingKeyFile: process.env['HEADGATE_SIGNING_KEY'],
     nodeCredentialsDir: options.nodeCredentials,
+    certificate,
     logger,
   });
   closeOnSignal(logger, () => controlPlane.close());
+  renewOnHangup(certificate, logger);
   const { admin, metrics } = controlPlane;
   if (options.readyFile)
     writeJsonAtomically(options.readyFile, { admin, metrics, pid: process.pid, name: options.name });

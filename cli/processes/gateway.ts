@@ -3,6 +3,7 @@ import { hostname } from 'node:os';
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import {
   bindOption,
+  certificateOf,
   logOption,
   option,
   parseList,
@@ -10,6 +11,9 @@ import {
   parseSeconds,
   portOption,
   readyFileOption,
+  type TlsOptions,
+  tlsCertOption,
+  tlsKeyOption,
 } from './options.ts';
 
 interface StackPort {
@@ -17,7 +21,7 @@ interface StackPort {
   readonly port: number;
 }
 
-interface Options {
+interface Options extends TlsOptions {
   readonly log: string;
   readonly data: string;
   readonly name: string;
@@ -35,8 +39,6 @@ interface Options {
   readonly firstEventTimeout: number;
   readonly idleTimeout: number;
   readonly nodeCredentials?: string;
-  readonly tlsCert?: string;
-  readonly tlsKey?: string;
   readonly readyFile?: string;
 }
 
@@ -95,8 +97,8 @@ export function gatewayCommand(program: Command): void {
       option('--idle-timeout <seconds>', "between a node's data events").argParser(parseSeconds).default(60),
     )
     .addOption(option('--node-credentials <folder>', 'folder with one file a node credential'))
-    .addOption(option('--tls-cert <file>', 'certificate chain, PEM; read again on SIGHUP'))
-    .addOption(option('--tls-key <file>', 'its private key, PEM'))
+    .addOption(tlsCertOption())
+    .addOption(tlsKeyOption())
     .addOption(readyFileOption())
     .action(run);
 }
@@ -107,8 +109,8 @@ async function run(options: Options): Promise<void> {
   const { createAccessLog, createLogger } = await import('../../shared/process/logger.ts');
   const { writeJsonAtomically } = await import('../../shared/process/ready-file.ts');
   const { closeOnSignal, closeWithParent } = await import('../../shared/process/shutdown.ts');
-  if ((options.tlsCert === undefined) !== (options.tlsKey === undefined))
-    throw new Error('--tls-cert and --tls-key go together');
+  const { renewOnHangup } = await import('../../shared/process/tls.ts');
+  const certificate = certificateOf(options);
   const logger = createLogger('gateway');
   const lower = (name: string): string => name.trim().toLowerCase();
   const gateway = await startGateway({
@@ -137,16 +139,13 @@ async function run(options: Options): Promise<void> {
     },
     drainDelaySeconds: options.drainDelay,
     drainTimeoutSeconds: options.drainTimeout,
-    tlsFiles:
-      options.tlsCert !== undefined && options.tlsKey !== undefined
-        ? { cert: options.tlsCert, key: options.tlsKey }
-        : undefined,
+    certificate,
     logger,
     accessLog: createAccessLog(logger, 'gateway'),
   });
   closeOnSignal(logger, () => gateway.close());
   closeWithParent(() => process.exit(0));
-  process.on('SIGHUP', () => gateway.renewTls());
+  renewOnHangup(certificate, logger);
   const ready = {
     api: gateway.api,
     metrics: gateway.metrics,

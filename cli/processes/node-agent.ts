@@ -2,15 +2,19 @@
 import { type Command, InvalidArgumentError } from 'commander';
 import {
   bindOption,
+  certificateOf,
   option,
   parseList,
   parseSeconds,
   portOption,
   readyFileOption,
   requiredSecret,
+  type TlsOptions,
+  tlsCertOption,
+  tlsKeyOption,
 } from './options.ts';
 
-interface Options {
+interface Options extends TlsOptions {
   readonly controlPlane: readonly string[];
   readonly node: string;
   readonly engine: string;
@@ -50,6 +54,8 @@ export function nodeAgentCommand(program: Command): void {
     )
     .addOption(bindOption())
     .addOption(portOption('--metrics-port <port>', 'port of health and metrics', 9464))
+    .addOption(tlsCertOption())
+    .addOption(tlsKeyOption())
     .addOption(readyFileOption())
     .action(run);
 }
@@ -75,15 +81,18 @@ async function run(options: Options): Promise<void> {
       : nodeCredentials(options.nodeCredentials)(options.credential);
   if (options.credential !== undefined && credential === undefined)
     throw new Error(`no credential is found under the name ${options.credential}`);
+  const { renewOnHangup } = await import('../../shared/process/tls.ts');
+  const certificate = certificateOf(options);
   const logger = createLogger('node-agent');
   const agent = await startAgent({
     ...{ controlPlanes: controlPlane.map(parseUrl), node, token, engine, credential },
     loadsModels: options.loadModels === 'all',
     loraFolder: options.loraFolder,
-    ...{ bind, metricsPort, logger },
+    ...{ bind, metricsPort, certificate, logger },
     drainTimeoutSeconds: options.drainTimeout,
   });
   closeOnSignal(logger, () => agent.close());
+  renewOnHangup(certificate, logger);
   const { metrics } = agent;
   if (options.readyFile) writeJsonAtomically(options.readyFile, { metrics, pid: process.pid, name: node });
 }

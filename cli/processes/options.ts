@@ -2,6 +2,7 @@
 import { randomBytes } from 'node:crypto';
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { InvalidArgumentError, Option } from 'commander';
+import { Certificate } from '../../shared/process/tls.ts';
 
 /** A flag with a value; its variable is HEADGATE_ and the flag's name in capitals. */
 export function option(flags: string, description: string): Option {
@@ -40,10 +41,25 @@ export function portOption(flags: string, description: string, port: number): Op
 
 export const bindOption = (): Option =>
   option('--bind <address>', 'address to listen on').default('127.0.0.1');
+export const tlsCertOption = (): Option =>
+  option('--tls-cert <file>', 'certificate chain of every listener, PEM; read again on SIGHUP');
+export const tlsKeyOption = (): Option => option('--tls-key <file>', 'its private key, PEM');
 export const logOption = (): Option =>
   option('--log <url>', 'control log: sqlite:FOLDER or kafka://host:port,…').makeOptionMandatory();
 export const readyFileOption = (): Option =>
   option('--ready-file <path>', 'write one JSON document there once it serves');
+
+export interface TlsOptions {
+  readonly tlsCert?: string;
+  readonly tlsKey?: string;
+}
+
+/** Undefined where neither file is given. Throws an Error where one is missing or cannot be used. */
+export function certificateOf({ tlsCert: cert, tlsKey: key }: TlsOptions): Certificate | undefined {
+  if (cert !== undefined && key !== undefined) return new Certificate({ cert, key });
+  if (cert !== key) throw new Error('--tls-cert and --tls-key go together');
+  return undefined;
+}
 
 /** A secret from the environment; the error names the variable, never a value. */
 export function requiredSecret(variable: string): string {

@@ -2,9 +2,19 @@
 import { readFileSync } from 'node:fs';
 import { dirname } from 'node:path';
 import type { Command } from 'commander';
-import { bindOption, option, parseCount, portOption, readyFileOption } from './options.ts';
+import {
+  bindOption,
+  certificateOf,
+  option,
+  parseCount,
+  portOption,
+  readyFileOption,
+  type TlsOptions,
+  tlsCertOption,
+  tlsKeyOption,
+} from './options.ts';
 
-interface Options {
+interface Options extends TlsOptions {
   readonly bind: string;
   readonly port: number;
   readonly models: string;
@@ -34,6 +44,8 @@ export function simNodeCommand(program: Command): void {
         .default('vllm'),
     )
     .addOption(option('--context-tokens <n>', 'context window').argParser(parseCount).default(131_072))
+    .addOption(tlsCertOption())
+    .addOption(tlsKeyOption())
     .addOption(readyFileOption())
     .action(run);
 }
@@ -44,6 +56,8 @@ async function run(options: Options): Promise<void> {
   const { createLogger } = await import('../../shared/process/logger.ts');
   const { writeJsonAtomically } = await import('../../shared/process/ready-file.ts');
   const { closeOnSignal } = await import('../../shared/process/shutdown.ts');
+  const { renewOnHangup } = await import('../../shared/process/tls.ts');
+  const certificate = certificateOf(options);
   const logger = createLogger('sim-node');
   const node = await startSimNode({
     bind: options.bind,
@@ -52,11 +66,13 @@ async function run(options: Options): Promise<void> {
     tokensPerSecond: options.tokensPerSecond,
     contextTokens: options.contextTokens,
     dialect: options.dialect,
+    certificate,
     ...(options.behaviour !== undefined && {
       behaviour: parseBehaviour(readFileSync(options.behaviour, 'utf8'), dirname(options.behaviour)),
     }),
   });
   closeOnSignal(logger, () => node.close());
+  renewOnHangup(certificate, logger);
   logger.info({ url: node.url, models: options.models }, 'simulated node serves');
   if (options.readyFile)
     writeJsonAtomically(options.readyFile, {

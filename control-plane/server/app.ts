@@ -8,6 +8,7 @@ import websocket from '@fastify/websocket';
 import Fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify';
 import { jsonSchemaTransform } from 'fastify-type-provider-zod';
 import { nodeConnectPath, nodeFrameBytesMax } from '../../schemas/node-messages.ts';
+import type { Certificate } from '../../shared/process/tls.ts';
 import { CommandError } from '../command-error.ts';
 import { registerCommandRoutes } from './command-routes.ts';
 import type { AdminContext } from './context.ts';
@@ -23,13 +24,19 @@ export const adminPrefix = '/admin/v1';
 /** Routes that gateways fetch with a token of their own. */
 const gatewayRoutes = new Set([`${adminPrefix}/snapshot`]);
 
-export async function createAdminApp(context: AdminContext): Promise<FastifyInstance> {
+/** Over TLS where there is a certificate. */
+export async function createAdminApp(
+  context: AdminContext,
+  certificate?: Certificate,
+): Promise<FastifyInstance> {
   const app = Fastify({
     logger: false,
+    https: certificate?.tls ?? null,
     bodyLimit: bodyBytesMax,
     forceCloseConnections: true,
     routerOptions: { maxParamLength: 400 },
-  });
+  }) as unknown as FastifyInstance;
+  certificate?.renewOn(app.server);
   app.removeContentTypeParser('application/json');
   await app.register(swagger, {
     openapi: { openapi: '3.1.0', info: { title: 'Headgate admin API', version: '1' } },

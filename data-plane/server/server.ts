@@ -13,6 +13,7 @@ import { createServer as createTlsServer, type Server as TlsServer } from 'node:
 import type { AddressInfo, Socket } from 'node:net';
 import Fastify, { type FastifyInstance } from 'fastify';
 import { type ListenAddress, listenError, urlOf } from '../../shared/process/listener.ts';
+import type { Certificate } from '../../shared/process/tls.ts';
 import type { Target } from '../request/host.ts';
 import { Refusal } from '../request/refusal.ts';
 import { mintRequestId } from '../request/request-id.ts';
@@ -24,24 +25,17 @@ export type Handler = (
   fixed: Target | undefined,
 ) => Promise<void>;
 
-export interface Tls {
-  readonly cert: Buffer;
-  readonly key: Buffer;
-}
-
 export interface ListenerOptions extends ListenAddress {
   readonly handler: Handler;
   /** The one stack that this port serves. */
   readonly fixed?: Target;
-  readonly tls?: Tls | undefined;
+  readonly certificate?: Certificate | undefined;
   /** Names the flag in the error of a taken port. */
   readonly flag: string;
 }
 
 export interface Listener {
   readonly url: string;
-  /** Takes a new certificate for the connections to come. */
-  renewTls(tls: Tls): void;
   /** Stops accepting; idle connections are closed, those with a request are told to close after it. */
   stopAccepting(): void;
   /** Ends what is left. */
@@ -68,10 +62,7 @@ export async function startListener(options: ListenerOptions): Promise<Listener>
   const listening = server as Server | TlsServer;
   const sockets = trackSockets(listening);
   return {
-    url: urlOf(listening.address() as AddressInfo, options.tls !== undefined),
-    renewTls: (tls) => {
-      if ('setSecureContext' in listening) listening.setSecureContext(tls);
-    },
+    url: urlOf(listening.address() as AddressInfo, options.certificate !== undefined),
     stopAccepting: () => {
       listening.close();
       listening.closeIdleConnections();
@@ -86,7 +77,7 @@ function createApp(
   options: ListenerOptions,
   onServer: (server: Server | TlsServer) => void,
 ): FastifyInstance {
-  const { handler, fixed } = options;
+  const { handler, fixed, certificate } = options;
   const app = Fastify({
     logger: false,
     exposeHeadRoutes: false,
@@ -106,9 +97,10 @@ function createApp(
         // A missing Host header is refused by the handler, in the one envelope.
         requireHostHeader: false,
       };
-      const server = options.tls
-        ? createTlsServer({ ...limits, ...options.tls }, listener)
+      const server = certificate
+        ? createTlsServer({ ...limits, ...certificate.tls }, listener)
         : createServer(limits, listener);
+      certificate?.renewOn(server);
       server.keepAliveTimeout = 75_000;
       server.on('clientError', refuse);
       // The body is asked for when it is read, after the key was looked at.

@@ -1,12 +1,13 @@
 // Goal: an agent stays attached to some control plane as long as one takes it, and says of itself what it should.
 // Method: WebSocket servers that take, refuse, or fall silent.
-import { createServer, type Server } from 'node:http';
+import { createServer, get, type IncomingMessage, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { pino } from 'pino';
 import { afterEach, expect, test } from 'vitest';
 import { type WebSocket, WebSocketServer } from 'ws';
 import { type Beat, nodeConnectPath } from '../../schemas/node-messages.ts';
 import { ControlPlaneLink } from './link.ts';
+import { refusalTold } from './refusal-told.ts';
 
 const token = 'ngt_test-token-of-this-file';
 const open: (() => unknown)[] = [];
@@ -150,4 +151,26 @@ test('no token is in its log', async () => {
   await until(() => only.upgrades >= 2);
   expect(logged).toContain('not attached');
   expect(logged).not.toContain(token);
+});
+
+test.each([
+  [
+    'in its own words',
+    JSON.stringify({ error: { message: 'this node is registered without an agent', next: 'register it' } }),
+    'refused with 409: this node is registered without an agent; register it',
+  ],
+  ['by its status, where it says nothing that is understood', '<html>', 'refused with 409'],
+  [
+    'by its status, where it says too much',
+    JSON.stringify({ error: { message: 'x'.repeat(5000) } }),
+    'refused with 409',
+  ],
+])('a replica that does not take the agent is told of in the log %s', async (_how, body, expected) => {
+  const server = createServer((_request, response) => response.writeHead(409).end(body));
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  open.push(() => server.close());
+  const response = await new Promise<IncomingMessage>((resolve) => {
+    get({ port: (server.address() as AddressInfo).port, agent: false }, resolve);
+  });
+  expect(await refusalTold(response)).toBe(expected);
 });

@@ -18,6 +18,7 @@ import {
 } from '../../schemas/node-messages.ts';
 import type { Logger } from '../../shared/process/logger.ts';
 import { delay } from '../../shared/snapshot/replicator.ts';
+import { refusalTold } from './refusal-told.ts';
 
 export interface LinkOptions {
   /** Base addresses of control planes, http or https. */
@@ -149,9 +150,10 @@ export class ControlPlaneLink {
       let openedMs = Number.POSITIVE_INFINITY;
       let fault: { code: number; reason: string } | undefined;
       const beating = new Beating(socket, () => this.beatNow());
-      socket.on('unexpected-response', (_request, response) => {
+      socket.on('unexpected-response', async (_request, response) => {
         const code = response.statusCode ?? 0;
         fault = { code, reason: `refused with ${code}` };
+        fault = { code, reason: await refusalTold(response) };
         socket.terminate();
       });
       socket.on('open', () => {

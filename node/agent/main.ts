@@ -3,6 +3,7 @@ import { Gauge, Registry } from 'prom-client';
 import { baseOf } from '../../shared/dialect/detect.ts';
 import { type Check, startHealthServer } from '../../shared/process/health-server.ts';
 import type { Logger } from '../../shared/process/logger.ts';
+import type { Certificate } from '../../shared/process/tls.ts';
 import { NodeAgent } from './agent.ts';
 import { EngineWatch } from './engine.ts';
 
@@ -18,6 +19,8 @@ export interface AgentSettings {
   readonly loraFolder?: string | undefined;
   readonly bind: string;
   readonly metricsPort: number;
+  /** Of the listener of health and metrics. */
+  readonly certificate?: Certificate | undefined;
   readonly drainTimeoutSeconds: number;
   readonly logger: Logger;
 }
@@ -41,6 +44,7 @@ export async function startAgent(settings: AgentSettings): Promise<RunningAgent>
   const health = await startHealthServer({
     host: settings.bind,
     port: settings.metricsPort,
+    certificate: settings.certificate,
     checks: () => checks(agent, draining),
     metrics: metricsOf(agent),
   });

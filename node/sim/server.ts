@@ -4,7 +4,9 @@
  * a simulated node holds nothing worth guarding, and its replays take no file names from the network.
  */
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import { createServer as createTlsServer } from 'node:https';
 import type { Socket } from 'node:net';
+import type { Certificate } from '../../shared/process/tls.ts';
 import { type Behaviour, BehaviourInvalid, type Fault, parseBehaviour, RuleBook } from './behaviour.ts';
 import { jsonOf, readBody } from './body.ts';
 import { emit } from './emission.ts';
@@ -33,6 +35,7 @@ export interface SimServerOptions extends Omit<Engine, 'answerWords'> {
   /** Sequences decoded at once; further requests wait. */
   readonly concurrency: number;
   readonly recordBodies: boolean;
+  readonly certificate: Certificate | undefined;
 }
 
 export class SimServer {
@@ -58,9 +61,11 @@ export class SimServer {
     this.#engineHeaders =
       dialect === 'ollama' ? {} : { server: dialect === 'llamacpp' ? 'llama.cpp' : 'uvicorn' };
     // A keep-alive shorter than a client's own would race with its next request.
-    this.#server = createServer({ keepAliveTimeout: 70_000 }, (request, response) =>
-      this.#handle(request, response),
-    );
+    const { certificate } = options;
+    const settings = { keepAliveTimeout: 70_000, ...certificate?.tls };
+    const handle = this.#handle.bind(this);
+    this.#server = certificate ? createTlsServer(settings, handle) : createServer(settings, handle);
+    certificate?.renewOn(this.#server);
     this.#server.on('connection', (socket: Socket) => {
       socket.setNoDelay(true);
       if (this.#resetting) socket.resetAndDestroy();

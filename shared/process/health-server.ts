@@ -3,10 +3,12 @@
  * `/livez` answers while the process lives, `/readyz` while it should get traffic (`?verbose` lists the checks), `/metrics`
  * in Prometheus's text format.
  */
-import { createServer, type ServerResponse } from 'node:http';
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import { createServer as createTlsServer } from 'node:https';
 import type { AddressInfo } from 'node:net';
 import type { Registry } from 'prom-client';
 import { type ListenAddress, listenError, urlOf } from './listener.ts';
+import type { Certificate } from './tls.ts';
 
 export interface Check {
   readonly name: string;
@@ -23,22 +25,26 @@ export interface HealthServer {
 export interface HealthOptions extends ListenAddress {
   readonly checks: () => readonly Check[];
   readonly metrics: Registry;
+  readonly certificate?: Certificate | undefined;
   /** Called before each scrape to bring gauges up to date. */
   readonly beforeScrape?: () => void;
 }
 
 export async function startHealthServer(options: HealthOptions): Promise<HealthServer> {
-  const server = createServer((request, response) => {
+  const { certificate } = options;
+  const handle = (request: IncomingMessage, response: ServerResponse): void => {
     const url = new URL(request.url ?? '/', 'http://health');
     answer(url, response, options).catch(() => response.writeHead(500).end());
-  });
+  };
+  const server = certificate ? createTlsServer(certificate.tls, handle) : createServer(handle);
+  certificate?.renewOn(server);
   server.requestTimeout = 10_000;
   await new Promise<void>((resolve, reject) => {
     server.once('error', (error) => reject(listenError(error, options, '--metrics-port')));
     server.listen(options.port, options.host, resolve);
   });
   return {
-    url: urlOf(server.address() as AddressInfo),
+    url: urlOf(server.address() as AddressInfo, certificate !== undefined),
     close: () =>
       new Promise((resolve) => {
         server.close(() => resolve());

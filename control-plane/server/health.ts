@@ -1,0 +1,59 @@
+/** Health, readiness and metrics of a control-plane replica. */
+import { Gauge } from 'prom-client';
+import { foldMetrics } from '../../shared/process/fold-metrics.ts';
+import { type Check, type HealthServer, startHealthServer } from '../../shared/process/health-server.ts';
+import type { ListenAddress } from '../../shared/process/listener.ts';
+import type { Certificate } from '../../shared/process/tls.ts';
+import type { Replicator } from '../../shared/snapshot/replicator.ts';
+import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
+import type { AgentSessions } from '../nodes/agent-sessions.ts';
+
+interface Replica {
+  readonly snapshot: Snapshot;
+  readonly replicator: Replicator;
+  readonly agents: AgentSessions;
+}
+
+export interface HealthSettings extends Replica, ListenAddress {
+  readonly certificate: Certificate | undefined;
+}
+
+/** Rejects where the listener cannot be had. */
+export async function startHealth(settings: HealthSettings): Promise<HealthServer> {
+  const { agents, snapshot, replicator, certificate, host, port } = settings;
+  const metrics = foldMetrics(
+    () => snapshot,
+    () => replicator,
+  );
+  new Gauge({
+    name: 'headgate_agent_sessions',
+    help: 'node agents attached to this replica',
+    registers: [metrics.registry],
+    collect() {
+      this.set(agents.count);
+    },
+  });
+  return await startHealthServer({
+    ...{ host, port, certificate },
+    checks: () => checks(settings),
+    metrics: metrics.registry,
+    beforeScrape: metrics.update,
+  });
+}
+
+function checks({ snapshot, replicator }: Replica): Check[] {
+  const age = replicator.freshness.ageSeconds();
+  return [
+    {
+      name: 'log',
+      ok: replicator.reachable,
+      detail: replicator.reachable ? `at ${snapshot.seq}` : 'cannot be reached',
+    },
+    {
+      name: 'fold',
+      ok: !snapshot.halt && !replicator.fault,
+      detail: snapshot.halt?.reason ?? replicator.fault?.message ?? '',
+    },
+    { name: 'fresh', ok: age <= 30, detail: Number.isFinite(age) ? `${age.toFixed(1)} s` : 'not proven yet' },
+  ];
+}
