@@ -174,7 +174,8 @@ test('Events: a deleted outbox begins a new incarnation, and what was billed sta
 });
 
 test('Events: a fold that is killed at any moment goes on to the same totals', async () => {
-  await liveAndDie(2, 900);
+  // Five hundred rows to a record, so that each fold that is killed had at least one before it.
+  await liveAndDie(2, 3500);
   await shipRest();
   const folder2 = join(folder, 'usage.db');
   const folding = `
@@ -190,10 +191,11 @@ for await (const batch of log.tail({ from: store.nextOffset(0), recordsMax: 1 })
     const args = ['--input-type=module', '-e', folding, folder2, `sqlite:${join(folder, 'log')}`];
     const child = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'inherit'] });
     children.add(child);
-    await Promise.race([once(child.stdout, 'data'), once(child, 'exit')]);
     const exited = once(child, 'exit');
+    await Promise.race([once(child.stdout, 'data'), exited]);
     child.kill('SIGKILL');
     await exited;
+    expect(child.signalCode).toBe('SIGKILL');
     children.delete(child);
   }
   const db = openDatabase(folder2, { durability: 'normal' });
