@@ -5,10 +5,9 @@
  * worked out anew from the present at each beat and each look, so that a report that failed is made up for by the next.
  */
 import { type Beat, closeCodes, type LiveNode } from '../../schemas/node-messages.ts';
-import { hashSecret } from '../../shared/api-key.ts';
 import type { Logger } from '../../shared/process/logger.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
-import type { Statement } from '../../shared/sqlite.ts';
+import { Admissions } from './admissions.ts';
 import { type Admission, AgentSession, type AgentSocket, type EndCause } from './agent-session.ts';
 import { Installs } from './installs.ts';
 import { down, healthOf, NodeMemory } from './node-memory.ts';
@@ -46,16 +45,14 @@ export class AgentSessions {
   readonly #memory = new Map<string, NodeMemory>();
   readonly #vacancies: Vacancies;
   readonly #installs: Installs;
-  readonly #tokenByHash: Statement;
-  readonly #tokenById: Statement;
+  readonly #admissions: Admissions;
   #stopping = false;
 
   constructor(options: AgentSessionsOptions) {
     const { db } = options.snapshot;
     this.#options = options;
     this.#installs = new Installs(db);
-    this.#tokenByHash = db.prepare('SELECT id, node FROM node_token WHERE hash = ? AND revoked_at IS NULL');
-    this.#tokenById = db.prepare('SELECT 1 FROM node_token WHERE id = ? AND revoked_at IS NULL');
+    this.#admissions = new Admissions(db);
     this.#vacancies = new Vacancies({
       ...options,
       isAttached: (id) => this.#attached.has(id),
@@ -82,8 +79,7 @@ export class AgentSessions {
 
   /** What a token stands for; undefined where it is unknown or revoked. */
   admit(token: string): Admission | undefined {
-    const row = this.#tokenByHash.get(hashSecret(token)) as { id: string; node: string } | undefined;
-    return row && { node: row.node, token: row.id };
+    return this.#admissions.of(token);
   }
 
   /** Why no agent may attach for this node now; undefined where it may, and then it counts. */
@@ -143,7 +139,7 @@ export class AgentSessions {
   #begin(session: AgentSession, beat: Beat): Attached | undefined {
     this.#pending.delete(session);
     const { node } = session.admission;
-    if (!this.#isAdmitted(session.admission)) {
+    if (!this.#admissions.holds(session.admission)) {
       session.dismiss(closeCodes.refused, 'the token is no longer valid');
       return undefined;
     }
@@ -255,7 +251,7 @@ export class AgentSessions {
   /** Ends what may no longer be, forgets what is gone, pushes what is new. */
   #look(known: ReadonlySet<string>): void {
     for (const [node, attached] of [...this.#attached]) {
-      if (known.has(node) && this.#isAdmitted(attached.session.admission)) {
+      if (known.has(node) && this.#admissions.holds(attached.session.admission)) {
         this.#push(attached);
       } else {
         attached.session.dismiss(closeCodes.refused, 'the token is no longer valid');
@@ -273,10 +269,6 @@ export class AgentSessions {
     if (text === attached.pushed) return;
     attached.pushed = text;
     attached.session.send({ type: 'installs', position: this.#options.snapshot.seq, models: [...models] });
-  }
-
-  #isAdmitted({ token }: Admission): boolean {
-    return this.#tokenById.get(token) !== undefined;
   }
 
   #dismissAll(reason: string): void {

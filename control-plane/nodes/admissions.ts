@@ -1,0 +1,25 @@
+/** What an agent's token stands for, as the snapshot has it now. */
+import { hashSecret } from '../../shared/api-key.ts';
+import type { Database, Statement } from '../../shared/sqlite.ts';
+import type { Admission } from './agent-session.ts';
+
+export class Admissions {
+  readonly #byHash: Statement;
+  readonly #byId: Statement;
+
+  constructor(db: Database) {
+    this.#byHash = db.prepare('SELECT id, node FROM node_token WHERE hash = ? AND revoked_at IS NULL');
+    this.#byId = db.prepare('SELECT 1 FROM node_token WHERE id = ? AND revoked_at IS NULL');
+  }
+
+  /** Undefined where the token is unknown or revoked. */
+  of(token: string): Admission | undefined {
+    const row = this.#byHash.get(hashSecret(token)) as { id: string; node: string } | undefined;
+    return row && { node: row.node, token: row.id };
+  }
+
+  /** Whether what was admitted once still is. */
+  holds({ token }: Admission): boolean {
+    return this.#byId.get(token) !== undefined;
+  }
+}
