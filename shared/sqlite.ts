@@ -2,7 +2,15 @@
  * The only file that knows the SQLite driver: open, pragmas, transactions, and errors in words of ours.
  * Everything else sees `Database` and prepared statements.
  */
-import Driver from 'better-sqlite3';
+import { createRequire } from 'node:module';
+import type Driver from 'better-sqlite3';
+
+/**
+ * One driver in two builds. On Node 24 garbage may be collected where no environment is current, which ends a process that
+ * uses the older build; the newer one is made for Node-API 10, which Node 20 has not.
+ */
+const driverName =
+  Number(process.versions.node.split('.', 1)[0]) >= 24 ? 'better-sqlite3-node-api' : 'better-sqlite3';
 
 export type Database = Driver.Database;
 export type Statement<Parameters extends unknown[] = unknown[], Row = unknown> = Driver.Statement<
@@ -41,10 +49,17 @@ export class DatabaseBusy extends Error {
   override readonly name = 'DatabaseBusy';
 }
 
+let driver: typeof Driver | undefined;
+
+function loadDriver(): typeof Driver {
+  driver ??= createRequire(import.meta.url)(driverName) as typeof Driver;
+  return driver;
+}
+
 /** Opens a database file in WAL mode (or `:memory:`). Throws one of the errors above. */
 export function openDatabase(path: string, options: OpenOptions): Database {
   try {
-    const db = new Driver(path, {
+    const db = new (loadDriver())(path, {
       readonly: options.readOnly ?? false,
       timeout: options.busyTimeoutMs ?? 5000,
     });
@@ -76,14 +91,16 @@ export function lockFile(path: string): { release(): void } {
   return { release: () => db.close() };
 }
 
+const missingCodes = new Set(['ERR_DLOPEN_FAILED', 'MODULE_NOT_FOUND']);
+
 /** Turns the driver's errors into ours; others pass unchanged. */
 export function inOurWords(error: unknown, path: string): unknown {
   if (!(error instanceof Error)) return error;
   const code = 'code' in error ? String(error.code) : '';
   const options = { cause: error };
-  if (error.message.includes('Could not locate the bindings file') || code === 'ERR_DLOPEN_FAILED')
+  if (error.message.includes('Could not locate the bindings file') || missingCodes.has(code))
     return new NativeModuleMissing(
-      'the SQLite module is not built for this Node; run: npm rebuild better-sqlite3',
+      `the SQLite module of this Node (${driverName}) is not there; run: npm ci, or npm rebuild ${driverName}`,
       options,
     );
   if (/^SQLITE_(CORRUPT|NOTADB)/.test(code))

@@ -3,9 +3,9 @@
  * the first one that makes the file. It ends in good order, and says how many statements there were, where n is larger.
  * Arguments: path of the snapshot, n.
  */
-import Driver from 'better-sqlite3';
 import type { LogRecord } from '../../shared/log/control-log.ts';
 import { openOrRebuild } from '../../shared/snapshot/open-snapshot.ts';
+import { type Database, openDatabase } from '../../shared/sqlite.ts';
 import { ChainWriter, fleetHistory, known } from './commits.ts';
 
 /** Records of one transaction: neither one nor all, so that kills meet both what is stored and what is not. */
@@ -37,14 +37,16 @@ function killBefore(n: number): () => number {
     count++;
     if (count === n) process.kill(process.pid, 'SIGKILL');
   };
-  const statement = Object.getPrototypeOf(new Driver(':memory:').prepare('SELECT 1')) as { run: Run };
+  const database = openDatabase(':memory:', { durability: 'normal' });
+  const statement = Object.getPrototypeOf(database.prepare('SELECT 1')) as { run: Run };
   const { run } = statement;
   statement.run = function (...parameters) {
     step();
     return run.apply(this, parameters);
   };
-  const { exec } = Driver.prototype;
-  Driver.prototype.exec = function (sql: string) {
+  const driver = Object.getPrototypeOf(database) as Database;
+  const { exec } = driver;
+  driver.exec = function (sql: string) {
     for (const one of sql.split(';').filter((text) => text.trim() !== '')) {
       step();
       exec.call(this, one);
