@@ -2,8 +2,8 @@
  * Runs one command line: builds the program, parses, and turns every outcome into an exit code and, where it failed, four
  * lines on stderr. Never ends the process itself: a command that started something leaves it running.
  */
-import { existsSync, readFileSync } from 'node:fs';
 import { Command, CommanderError, Option } from 'commander';
+import { version } from '../shared/process/version.ts';
 import { registerAdminCommands } from './admin.ts';
 import { asCliError, CliError, Exit, type ExitCode, errorText, exitCodes, usageError } from './errors.ts';
 import { type Io, processIo } from './io.ts';
@@ -123,13 +123,4 @@ function usageOf(error: CommanderError): CliError | undefined {
     why: hint === '' ? [] : [hint],
     next: 'headgate help, or --help behind the command',
   });
-}
-
-/** From the package's own document, which stands beside the sources or above `dist`. */
-function version(): string {
-  const places = ['../package.json', '../../package.json'].map((path) => new URL(path, import.meta.url));
-  const found = places.find((place) => existsSync(place));
-  return found
-    ? String((JSON.parse(readFileSync(found, 'utf8')) as { version?: unknown }).version)
-    : 'unknown';
 }

@@ -12,6 +12,7 @@ import { loadSigner, type Signer } from '../shared/log/signing.ts';
 import { verifyContinuously } from '../shared/process/background-verify.ts';
 import { Closers } from '../shared/process/closers.ts';
 import { lockDataFolder } from '../shared/process/data-folder.ts';
+import { FoldMetrics } from '../shared/process/fold-metrics.ts';
 import { listenError, urlOf } from '../shared/process/listener.ts';
 import type { Logger } from '../shared/process/logger.ts';
 import type { Certificate } from '../shared/process/tls.ts';
@@ -97,6 +98,7 @@ interface State extends StateParts {
   readonly replicator: Replicator;
   readonly path: CommandPath;
   readonly listeners: Set<(commits: readonly Commit[]) => void>;
+  readonly metrics: FoldMetrics;
 }
 
 async function startState(
@@ -108,10 +110,12 @@ async function startState(
   const { signer, board } = parts;
   const { snapshot, checkWhole } = await openState(join(settings.dataDir, 'state.db'), log, logger);
   const listeners: State['listeners'] = new Set();
-  const replicator = new Replicator({
+  const metrics = new FoldMetrics();
+  const replicator: Replicator = new Replicator({
     snapshot,
     log,
-    onCommits: (commits) => {
+    onCommits: (commits, seconds) => {
+      metrics.folded(commits, seconds, replicator.freshness.proven);
       for (const listener of listeners) listener(commits);
     },
     onFault: (error) => logger.fatal({ err: error }, 'the fold stopped; see docs/operate for the way back'),
@@ -127,7 +131,8 @@ async function startState(
       throw new Error('this log is signed, and HEADGATE_SIGNING_KEY names no key of one of its signers');
     const readers = () => board.readers();
     const path = new CommandPath({ snapshot, replicator, log, signer, readers });
-    return { ...parts, snapshot, replicator, path, listeners };
+    metrics.watch(() => ({ snapshot, replicator }));
+    return { ...parts, snapshot, replicator, path, listeners, metrics };
   } catch (error) {
     await replicator.stop();
     snapshot.close();
@@ -172,7 +177,8 @@ async function serve(
   // Before the listener closes their sockets: an agent that is sent away is not lost.
   closers.add(() => nodes.agents.stop());
   const health = await startHealth({
-    ...{ snapshot, replicator, agents: nodes.agents, certificate: settings.certificate },
+    ...{ snapshot, replicator, agents: nodes.agents, metrics: state.metrics },
+    certificate: settings.certificate,
     ...{ host: settings.bind, port: settings.metricsPort },
   });
   closers.add(() => health.close());

@@ -7,7 +7,7 @@ import type { StalePolicy } from '../schemas/status.ts';
 import { openLog } from '../shared/log/open-log.ts';
 import { Closers } from '../shared/process/closers.ts';
 import { lockDataFolder } from '../shared/process/data-folder.ts';
-import { foldMetrics } from '../shared/process/fold-metrics.ts';
+import { FoldMetrics } from '../shared/process/fold-metrics.ts';
 import { type Check, startHealthServer } from '../shared/process/health-server.ts';
 import { type AccessLog, accessLogIn, type Logger } from '../shared/process/logger.ts';
 import { nodeCredentials } from '../shared/process/node-credentials.ts';
@@ -70,8 +70,10 @@ export async function startGateway(settings: GatewaySettings): Promise<RunningGa
     closers.add(() => folder.release());
     const log = await openLog(settings.logUrl, { topic: 'headgate.control' });
     closers.add(() => log.close());
-    const state = await followLog(settings, log, closers);
-    return await serve(settings, state, closers);
+    const metrics = new FoldMetrics();
+    const state = await followLog({ ...settings, metrics }, log, closers);
+    metrics.watch(() => state);
+    return await serve(settings, state, metrics, closers);
   } catch (error) {
     await closers.close();
     throw error;
@@ -81,13 +83,11 @@ export async function startGateway(settings: GatewaySettings): Promise<RunningGa
 async function serve(
   settings: GatewaySettings,
   state: GatewayState,
+  metrics: FoldMetrics,
   closers: Closers,
 ): Promise<RunningGateway> {
   const { logger } = settings;
-  const { registry, update } = foldMetrics(
-    () => state.snapshot,
-    () => state.replicator,
-  );
+  const { registry } = metrics;
   const { gateway, telemetry, inFlight } = await compose(settings, state, registry, closers);
   const draining = { value: false };
   const health = await startHealthServer({
@@ -97,7 +97,7 @@ async function serve(
     checks: () => [...state.checks(), drainCheck(draining.value)],
     metrics: registry,
     beforeScrape: () => {
-      update();
+      metrics.update();
       telemetry.update();
     },
   });
@@ -141,9 +141,11 @@ async function compose(
   });
   closers.add(() => pools.close());
   const counters = new LocalCounters(usage.meter);
+  const streams = { open: 0 };
   const telemetry = new Telemetry(registry, settings.accessLog ?? accessLogIn(logger), {
     isCatalogued: (model) => lookup.isCatalogued(model),
     inFlightUnits: () => counters.inFlightUnits(),
+    openStreams: () => streams.open,
     outboxRows: () => usage.meter.unshippedRows,
   });
   let exchanges = 0;
@@ -157,6 +159,7 @@ async function compose(
     meter: usage.meter,
     forwarding: settings.forwarding,
     countTokens: createTokenCounter(pools),
+    streams,
     logger,
     fenced: () => state.fenced(),
     now: Date.now,

@@ -1,6 +1,6 @@
 /** Health, readiness and metrics of a control-plane replica. */
 import { Gauge } from 'prom-client';
-import { foldMetrics } from '../../shared/process/fold-metrics.ts';
+import type { FoldMetrics } from '../../shared/process/fold-metrics.ts';
 import { type Check, type HealthServer, startHealthServer } from '../../shared/process/health-server.ts';
 import type { ListenAddress } from '../../shared/process/listener.ts';
 import type { Certificate } from '../../shared/process/tls.ts';
@@ -15,16 +15,13 @@ interface Replica {
 }
 
 export interface HealthSettings extends Replica, ListenAddress {
+  readonly metrics: FoldMetrics;
   readonly certificate: Certificate | undefined;
 }
 
 /** Rejects where the listener cannot be had. */
 export async function startHealth(settings: HealthSettings): Promise<HealthServer> {
-  const { agents, snapshot, replicator, certificate, host, port } = settings;
-  const metrics = foldMetrics(
-    () => snapshot,
-    () => replicator,
-  );
+  const { agents, snapshot, metrics, certificate, host, port } = settings;
   new Gauge({
     name: 'headgate_agent_sessions',
     help: 'node agents attached to this replica',
@@ -33,11 +30,23 @@ export async function startHealth(settings: HealthSettings): Promise<HealthServe
       this.set(agents.count);
     },
   });
+  const nodes = snapshot.db.prepare('SELECT id, up FROM node');
+  new Gauge({
+    name: 'headgate_node_up',
+    help: '1 while the node serves, as the log has it',
+    labelNames: ['node'],
+    registers: [metrics.registry],
+    collect() {
+      this.reset();
+      for (const { id, up } of nodes.all() as { id: string; up: number | null }[])
+        this.set({ node: id }, up === 1 ? 1 : 0);
+    },
+  });
   return await startHealthServer({
     ...{ host, port, certificate },
     checks: () => checks(settings),
     metrics: metrics.registry,
-    beforeScrape: metrics.update,
+    beforeScrape: () => metrics.update(),
   });
 }
 

@@ -34,7 +34,7 @@ export class ClientResponse {
   #settleEnd: ((handed: boolean) => void) | undefined;
   #pending = '';
   #flushPlanned = false;
-  #started = false;
+  #startedMs: number | undefined;
   #ended = false;
   #gone: boolean;
 
@@ -57,7 +57,12 @@ export class ClientResponse {
 
   /** A byte of an answer went out, or is about to. */
   get started(): boolean {
-    return this.#started;
+    return this.#startedMs !== undefined;
+  }
+
+  /** When that was, monotonic ms; undefined before. */
+  get startedMs(): number | undefined {
+    return this.#startedMs;
   }
 
   /** Replaces the listener. */
@@ -67,7 +72,7 @@ export class ClientResponse {
 
   /** A complete JSON answer with status 200. Resolves as `end` does. */
   answer(body: string): Promise<boolean> {
-    this.#started = true;
+    this.#startedMs = performance.now();
     if (this.#gone || this.#ended) return Promise.resolve(false);
     this.#response.writeHead(200, {
       'content-type': 'application/json',
@@ -79,7 +84,7 @@ export class ClientResponse {
 
   /** Chooses the status 200. The head goes out with the first bytes. */
   startStream(): void {
-    this.#started = true;
+    this.#startedMs = performance.now();
     if (this.#gone || this.#ended) return;
     this.#socket.setNoDelay(true);
     this.#response.on('drain', this.#onDrain);

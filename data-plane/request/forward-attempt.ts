@@ -63,6 +63,8 @@ export interface AttemptOptions {
   readonly client: ClientResponse;
   readonly pools: NodePools;
   readonly bounds: AnswerBounds;
+  /** The request goes out to the node. */
+  readonly onSent?: (() => void) | undefined;
 }
 
 const errorBytesMax = 64 * 1024;
@@ -73,6 +75,7 @@ export class Attempt implements CallReader, ClientListener {
   readonly bounds: AnswerBounds;
   readonly pools: NodePools;
   readonly #result: Promise<AttemptResult>;
+  readonly #onSent: (() => void) | undefined;
   #resolve: (result: AttemptResult) => void = () => undefined;
   #reject: (error: Error) => void = () => undefined;
   #body: BodyReader | undefined;
@@ -80,7 +83,8 @@ export class Attempt implements CallReader, ClientListener {
   #status = 0;
   #settled = false;
 
-  constructor({ client, pools, bounds }: AttemptOptions) {
+  constructor({ client, pools, bounds, onSent }: AttemptOptions) {
+    this.#onSent = onSent;
     this.client = client;
     this.pools = pools;
     this.bounds = bounds;
@@ -116,6 +120,10 @@ export class Attempt implements CallReader, ClientListener {
     }
     this.#settle({ kind: 'cut', failure });
     this.client.destroy();
+  }
+
+  onSent(): void {
+    this.#onSent?.();
   }
 
   onHead(status: number, contentType: string): void {

@@ -58,6 +58,8 @@ export interface ForwardOptions {
   readonly settings: ForwardSettings;
   readonly pools: NodePools;
   readonly load: NodeLoad;
+  /** The request goes out to a node. */
+  readonly onSent?: () => void;
   /** The refusal of a node that failed before the first byte, as the host has it. `reason` is for the log. */
   readonly onNodeFailure: (reason: string) => Refusal;
 }
@@ -124,7 +126,7 @@ function nodeBody({ request, maxTokensFor }: ForwardOptions, route: Route): stri
 }
 
 async function attempt(options: ForwardOptions, route: Route, body: string): Promise<AttemptResult> {
-  const { client, load, pools, settings, request } = options;
+  const { client, load, pools, settings, request, onSent } = options;
   if (client.gone) return { kind: 'left' };
   const { node, url, credential } = route;
   const isStream = request.kind !== 'embeddings' && request.stream;
@@ -133,7 +135,7 @@ async function attempt(options: ForwardOptions, route: Route, body: string): Pro
   let verdict: Verdict = 'neutral';
   load.begin(node);
   try {
-    const one = new Attempt({ client, pools, bounds: settings });
+    const one = new Attempt({ client, pools, bounds: settings, onSent });
     const result = await one.run({ url, path, body, accept, credential }, bodyReader(one, options));
     verdict = verdictOf(result);
     return result;

@@ -21,6 +21,8 @@ export interface Gateway {
   readonly meter: Meter;
   readonly forwarding: ForwardSettings;
   readonly countTokens: TokenCounter;
+  /** Streams that nodes and clients are busy with now, for metrics. */
+  readonly streams: { open: number };
   readonly logger: Logger;
   /** May no key be accepted, because the snapshot cannot be proven fresh enough? Asked within each request. */
   fenced(): boolean;

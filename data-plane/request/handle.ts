@@ -39,6 +39,22 @@ import { mintCompletionId, mintRequestId } from './request-id.ts';
 import { type Placement, targetNotServing, unavailable } from './route.ts';
 import { type Shaped, shapeOperation } from './shape-operation.ts';
 
+/** When a step of the way was done, monotonic ms. */
+export interface Milestones {
+  /** The key was accepted, or none was needed. */
+  accepted?: number;
+  /** The body was there. */
+  read?: number;
+  /** It was understood. */
+  shaped?: number;
+  /** Limits and routing had their say. */
+  decided?: number;
+  /** The request went out to a node, at the last try. */
+  sent?: number;
+  /** The answer began. */
+  begun?: number | undefined;
+}
+
 /** What is known of an exchange as it goes on; the access log and the metrics are made of it. */
 export interface Exchange {
   readonly request: IncomingMessage;
@@ -46,6 +62,7 @@ export interface Exchange {
   readonly ids: AnswerIds;
   readonly path: string;
   readonly startMs: number;
+  readonly at: Milestones;
   target?: Target;
   operation?: Operation;
   caller?: Caller;
@@ -67,7 +84,7 @@ export async function handle(
 ): Promise<void> {
   const path = pathOf(request.url);
   const ids = { requestId: mintRequestId(), anthropicPath: path.startsWith('/v1/messages') };
-  const exchange: Exchange = { request, response, ids, path, startMs: performance.now() };
+  const exchange: Exchange = { request, response, ids, path, startMs: performance.now(), at: {} };
   gateway.begin();
   try {
     await pass(gateway, exchange, fixed);
@@ -87,6 +104,7 @@ async function pass(gateway: Gateway, exchange: Exchange, fixed: Target | undefi
   exchange.operation = operation;
   const caller = identify(gateway, target, operation, request);
   exchange.caller = caller;
+  exchange.at.accepted = performance.now();
   if (operation.kind === 'unknown') throw new Refusal('NotFoundError', 'There is nothing at this path.');
   if (operation.kind === 'models' || operation.kind === 'model') {
     exchange.position = gateway.lookup.position();
@@ -94,12 +112,14 @@ async function pass(gateway: Gateway, exchange: Exchange, fixed: Target | undefi
   }
   if (caller.kind === 'nobody') throw unauthorized('missing');
   const body = await readBody(request, gateway.bodies, () => askForBody(request, response));
+  exchange.at.read = performance.now();
   try {
     const shaped = shapeOperation(operation, body.bytes, {
       contentType: request.headers['content-type'],
       version: oneHeader(request, 'anthropic-version'),
       beta: oneHeader(request, 'anthropic-beta'),
     });
+    exchange.at.shaped = performance.now();
     await serve(gateway, exchange, caller, shaped);
   } finally {
     body.release();
@@ -136,6 +156,7 @@ async function serve(
   if (known !== true && !(await known)) throw unavailable('usage unknown');
   const { verdict, lease } = await admit(gateway, facts, inner);
   exchange.verdict = verdict;
+  exchange.at.decided = performance.now();
   exchange.position = gateway.lookup.position();
   try {
     if (verdict.placement instanceof Refusal) throw verdict.placement;
@@ -201,21 +222,31 @@ async function send(
   const tight = placement.candidates.find((route) => isTight(room(route)));
   const counted = tight && (await gateway.countTokens(tight, inner));
   if (counted !== undefined) prompt = { promptBound: counted, promptEstimate: counted };
-  return forward({
-    request: forwarded,
-    candidates: placement.candidates,
-    maxTokensFor: (route) => answerTokens(room(route)),
-    client: new ClientResponse(exchange.response, { headers: answerHeaders(exchange.ids) }),
-    ids: {
-      responseId: path === 'anthropic' ? mintMessageId() : mintCompletionId(),
-      createdSeconds: Math.floor(gateway.now() / 1000),
-    },
-    settings: gateway.forwarding,
-    pools: gateway.pools,
-    load: gateway.load,
-    onNodeFailure: (reason: string) =>
-      exchange.target?.kind === 'stack' ? targetNotServing(reason) : unavailable(reason),
-  });
+  const client = new ClientResponse(exchange.response, { headers: answerHeaders(exchange.ids) });
+  if (exchange.stream) gateway.streams.open++;
+  try {
+    return await forward({
+      request: forwarded,
+      candidates: placement.candidates,
+      maxTokensFor: (route) => answerTokens(room(route)),
+      client,
+      onSent: () => {
+        exchange.at.sent = performance.now();
+      },
+      ids: {
+        responseId: path === 'anthropic' ? mintMessageId() : mintCompletionId(),
+        createdSeconds: Math.floor(gateway.now() / 1000),
+      },
+      settings: gateway.forwarding,
+      pools: gateway.pools,
+      load: gateway.load,
+      onNodeFailure: (reason: string) =>
+        exchange.target?.kind === 'stack' ? targetNotServing(reason) : unavailable(reason),
+    });
+  } finally {
+    exchange.at.begun = client.startedMs;
+    if (exchange.stream) gateway.streams.open--;
+  }
 }
 
 /** Usage is recorded only of what was completed (Events). */

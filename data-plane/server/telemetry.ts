@@ -3,13 +3,17 @@
  * Labels are bounded: a model is named only if it is in the catalog, and no key, organisation or request id is a label.
  */
 import { Counter, Gauge, type Registry } from 'prom-client';
+import { Distribution, type Observations } from '../../shared/process/distribution.ts';
 import type { AccessLog } from '../../shared/process/logger.ts';
 import type { Exchange } from '../request/handle.ts';
 import type { Refusal } from '../request/refusal.ts';
-import { Distribution, type Observations } from './distribution.ts';
+import { PhaseMetrics } from './phase-metrics.ts';
 
 const durationBuckets = [
   0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92,
+];
+const firstTokenBuckets = [
+  0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10,
 ];
 const tokenBuckets = [
   1, 4, 16, 64, 256, 1024, 4096, 16_384, 65_536, 262_144, 1_048_576, 4_194_304, 16_777_216, 67_108_864,
@@ -19,6 +23,7 @@ export interface TelemetrySources {
   /** Is the model in the catalog, and so fit for a label? */
   isCatalogued(model: string): boolean;
   inFlightUnits(): number;
+  openStreams(): number;
   outboxRows(): number;
 }
 
@@ -27,6 +32,7 @@ interface Series {
   readonly labels: Readonly<Record<'host_kind' | 'operation' | 'model' | 'outcome', string>>;
   requests: number;
   readonly durations: Observations;
+  readonly firstTokens: Observations;
   readonly inputTokens: Observations;
   readonly outputTokens: Observations;
 }
@@ -39,6 +45,9 @@ export class Telemetry {
   readonly #aborts: Counter;
   readonly #tokens: Distribution;
   readonly #durations: Distribution;
+  readonly #firstTokens: Distribution;
+  readonly #phases: PhaseMetrics;
+  readonly #streams: Gauge;
   readonly #inFlight: Gauge;
   readonly #outbox: Gauge;
 
@@ -81,6 +90,14 @@ export class Telemetry {
       bounds: durationBuckets,
       registry,
     });
+    this.#firstTokens = new Distribution({
+      name: 'gen_ai_server_time_to_first_token_seconds',
+      help: 'of streams, from the request line to the first event',
+      bounds: firstTokenBuckets,
+      registry,
+    });
+    this.#phases = new PhaseMetrics(registry);
+    this.#streams = new Gauge({ name: 'headgate_streams_open', help: 'streams being answered', registers });
     this.#inFlight = new Gauge({
       name: 'headgate_limiter_in_flight_units',
       help: 'sum of the weights of requests in flight',
@@ -91,6 +108,7 @@ export class Telemetry {
 
   update(): void {
     this.#inFlight.set(this.#sources.inFlightUnits());
+    this.#streams.set(this.#sources.openStreams());
     this.#outbox.set(this.#sources.outboxRows());
   }
 
@@ -112,6 +130,9 @@ export class Telemetry {
       series.inputTokens.observe(outcome.usage.promptTokens);
       series.outputTokens.observe(outcome.usage.completionTokens);
     }
+    if (exchange.stream && exchange.at.begun !== undefined)
+      series.firstTokens.observe((exchange.at.begun - exchange.startMs) / 1000);
+    this.#phases.observe(exchange);
     this.#log(exchange, { result, seconds, model });
   }
 
@@ -127,6 +148,7 @@ export class Telemetry {
         gen_ai_request_model: model,
         error_type: outcome === 'aborted' ? 'aborted' : '',
       }),
+      firstTokens: this.#firstTokens.series({ model }),
       inputTokens: this.#tokens.series({ gen_ai_token_type: 'input', model }),
       outputTokens: this.#tokens.series({ gen_ai_token_type: 'output', model }),
     };

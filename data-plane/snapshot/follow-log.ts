@@ -18,7 +18,7 @@ import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import { openStatusLog } from '../../shared/status/status-log.ts';
 import { StatusPublisher } from '../../shared/status/status-publisher.ts';
 import { fetchSnapshot } from './fetch-snapshot.ts';
-import { Follower } from './follower.ts';
+import { Follower, type FollowerOptions } from './follower.ts';
 
 export interface FollowSettings {
   readonly logUrl: string;
@@ -28,6 +28,7 @@ export interface FollowSettings {
   /** Offer a snapshot to start from. */
   readonly controlPlanes: readonly string[];
   readonly gatewayToken?: string | undefined;
+  readonly metrics: FollowerOptions['metrics'];
   readonly logger: Logger;
 }
 

@@ -7,8 +7,10 @@
  *  - an event that this build must not pass over halts the fold until the next build; the state stays and ages.
  * What ages is answered from as the stale policy says; only quarantine forbids it altogether.
  */
+import type { Commit } from '../../schemas/commit.ts';
 import { type ControlLog, LogReplaced, LogTruncated, LogUnavailable } from '../../shared/log/control-log.ts';
 import { openLog } from '../../shared/log/open-log.ts';
+import type { FoldMetrics } from '../../shared/process/fold-metrics.ts';
 import type { Logger } from '../../shared/process/logger.ts';
 import { checkIdentity, readGenesis, succeeds } from '../../shared/snapshot/log-identity.ts';
 import type { Lookup } from '../../shared/snapshot/lookup.ts';
@@ -33,6 +35,7 @@ export interface FollowerOptions {
   readonly controlPlanes: readonly string[];
   readonly gatewayToken?: string | undefined;
   readonly mayProve: () => boolean;
+  readonly metrics: Pick<FoldMetrics, 'folded' | 'quarantined'>;
   /** The position moved, or the snapshot got into trouble or out of it. */
   readonly onChange: () => void;
   readonly logger: Logger;
@@ -74,6 +77,10 @@ export class Follower {
     return this.#trouble;
   }
 
+  get #isLive(): boolean {
+    return this.#generation?.replicator.freshness.proven ?? false;
+  }
+
   /** Begins to watch the rows; to be called once the fold has caught up. */
   watch(): void {
     this.#generation.watch();
@@ -88,10 +95,12 @@ export class Follower {
   }
 
   #generationOf(snapshot: Snapshot, freshness?: Replicator['freshness']): Generation {
-    const { mayProve, onChange, logger } = this.#options;
+    const { mayProve, onChange, logger, metrics } = this.#options;
     const hooks = {
       mayProve,
-      onMoved: () => {
+      onMoved: (commits: readonly Commit[], seconds: number) => {
+        // The first slices come while the generation is made, when there is nothing live to tell of.
+        metrics.folded(commits, seconds, this.#isLive);
         const { divergedAt } = snapshot;
         const reason = `its digest differs from the checkpoint at ${divergedAt}`;
         if (divergedAt !== null) this.#found({ kind: 'quarantined', reason, replayOnly: true });
@@ -108,6 +117,7 @@ export class Follower {
   #found(trouble: Trouble): void {
     if (this.#closing.signal.aborted || this.#trouble?.kind === 'quarantined') return;
     this.#trouble = trouble;
+    if (trouble.kind === 'quarantined') this.#options.metrics.quarantined();
     this.#options.logger.error(trouble, sentences[trouble.kind]);
     this.#options.onChange();
     this.#mending ??= this.#mend().finally(() => {

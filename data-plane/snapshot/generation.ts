@@ -2,6 +2,7 @@
  * One snapshot in use: the file, the connection that requests read, the replicator that keeps it at the head of the log,
  * and the watch over its rows. A gateway has one generation at a time and replaces it where the snapshot is built anew.
  */
+import type { Commit } from '../../schemas/commit.ts';
 import type { ControlLog } from '../../shared/log/control-log.ts';
 import { verifyContinuously } from '../../shared/process/background-verify.ts';
 import type { Freshness } from '../../shared/snapshot/freshness.ts';
@@ -12,8 +13,8 @@ import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 
 export interface GenerationHooks {
   readonly mayProve: () => boolean;
-  /** After each folded slice. */
-  readonly onMoved: () => void;
+  /** After each folded slice: its commits, and how long it took. */
+  readonly onMoved: (commits: readonly Commit[], seconds: number) => void;
   /** The replicator stopped for good. */
   readonly onFault: (error: Error) => void;
   readonly onReach: (reachable: boolean, error?: Error) => void;
@@ -82,9 +83,9 @@ export class Generation {
       mayProve,
       onFault,
       onReach,
-      onCommits: () => {
+      onCommits: (commits, seconds) => {
         this.#reader.refresh();
-        onMoved();
+        onMoved(commits, seconds);
       },
       ...(freshness && { freshness }),
     });

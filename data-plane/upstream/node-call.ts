@@ -24,6 +24,8 @@ export class CallFailure extends Error {
 }
 
 export interface CallReader {
+  /** A connection was had; the request goes out. */
+  onSent?(): void;
   onHead(status: number, contentType: string): void;
   onData(chunk: Buffer): void;
   /** The body ended as its framing says. */
@@ -137,6 +139,7 @@ export class NodeCall implements Dispatcher.DispatchHandler, Ticked {
       return;
     }
     this.#sent = true;
+    this.#reader?.onSent?.();
   }
 
   onResponseStart(

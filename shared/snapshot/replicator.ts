@@ -29,8 +29,8 @@ export interface ReplicatorOptions {
   readonly log: ControlLog;
   /** What was proved of this very state before; otherwise nothing is proved yet. */
   readonly freshness?: Freshness;
-  /** Called after each folded slice that moved the position. */
-  readonly onCommits?: (commits: readonly Commit[]) => void;
+  /** Called after each folded slice that moved the position, with how long it took. */
+  readonly onCommits?: (commits: readonly Commit[], seconds: number) => void;
   /** Called once, when the replicator stops for good. */
   readonly onFault?: (error: Error) => void;
   /** Asked once the fold has reached an end of the log: only where it holds does that end prove freshness. */
@@ -50,6 +50,7 @@ export class Replicator {
   readonly #stop = new AbortController();
   readonly #waiters = new Set<Waiter>();
   #readOffset: number;
+  #endOffset = 0;
   #running: Promise<void> | undefined;
   #probing: Promise<void> | undefined;
   #fault: Error | undefined;
@@ -67,6 +68,10 @@ export class Replicator {
   }
   get reachable(): boolean {
     return this.#reachable;
+  }
+  /** End of the log when it was last asked; 0 before. */
+  get endOffset(): number {
+    return this.#endOffset;
   }
 
   /** Starts tailing and probing; returns at once. */
@@ -142,10 +147,12 @@ export class Replicator {
     const { snapshot, onCommits } = this.#options;
     let rest = batch.records;
     while (rest.length > 0 && !this.#stop.signal.aborted) {
+      const beganMs = performance.now();
       const { consumed, accepted } = snapshot.apply(rest, sliceBudgetMs);
+      const seconds = (performance.now() - beganMs) / 1000;
       rest = rest.slice(consumed);
       this.#readOffset = snapshot.nextOffset;
-      if (accepted.length > 0) onCommits?.(accepted);
+      if (accepted.length > 0) onCommits?.(accepted, seconds);
       this.#wake(snapshot.seq);
       if (snapshot.halt) return;
       // After the last slice too: a tail with a long backlog hands out its next batch within the same turn.
@@ -175,6 +182,7 @@ export class Replicator {
     const moment = this.freshness.now();
     const readBefore = this.#readOffset;
     const end = await log.end();
+    this.#endOffset = end;
     // A log that ends before what was read of it is not the one that was read: its end proves nothing.
     if (end < readBefore) throw new LogUnavailable(`the log ends at ${end}, before offset ${readBefore}`);
     const until = performance.now() + probeIntervalMs;

@@ -182,7 +182,7 @@ async function startCold(
 
 async function ageSeconds({ ready }: Gateway): Promise<number> {
   const metrics = await (await fetch(`${ready.metrics}/metrics`)).text();
-  return Number(/^headgate_fold_age_seconds (\S+)$/m.exec(metrics)?.[1]);
+  return Number(/^headgate_fold_lag_seconds (\S+)$/m.exec(metrics)?.[1]);
 }
 
 function seconds(ms: number): number {

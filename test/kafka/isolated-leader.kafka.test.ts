@@ -68,7 +68,7 @@ afterAll(async () => {
 
 async function freshSeconds(): Promise<number> {
   const response = await fetch(`${gateway.metrics}/metrics`);
-  return Number(/^headgate_fold_age_seconds(?:\{[^}]*\})? (\S+)$/m.exec(await response.text())?.[1]);
+  return Number(/^headgate_fold_lag_seconds(?:\{[^}]*\})? (\S+)$/m.exec(await response.text())?.[1]);
 }
 
 async function ask<Answer>(node: number, question: (connection: KafkaConnection) => Promise<Answer>) {

@@ -32,6 +32,7 @@ function gatewayOf(lookup: Lookup, facts: ReplayFacts, observe: (exchange: Excha
     },
     bodies: new BodyBudget(),
     meter: { isFull: facts.outboxFull === true, knows: () => true },
+    streams: { open: 0 },
     countTokens: async () => undefined,
     logger: { error: () => undefined },
     fenced: () => facts.fenced === true,

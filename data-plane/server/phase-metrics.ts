@@ -1,0 +1,81 @@
+/** What the gateway itself adds to a request before a node has it, phase by phase, and what its limits said. */
+import { Counter, type Registry } from 'prom-client';
+import { Distribution, type Observations } from '../../shared/process/distribution.ts';
+import type { Exchange } from '../request/handle.ts';
+
+const bounds = [0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.05, 0.25, 1];
+const limitRefusals: ReadonlySet<string> = new Set([
+  'ContextWindowExceededError',
+  'InferenceUpsellError',
+  'InferenceRateLimitedError',
+  'InferenceConcurrencyLimitedError',
+]);
+
+interface Decision {
+  readonly labels: { readonly tier: string; readonly decision: string };
+  requests: number;
+}
+
+export class PhaseMetrics {
+  /** Reading the body is the client's time, and what comes after `connect` the node's. Limits and routing are one call. */
+  readonly #overhead: Readonly<Record<'auth' | 'shape' | 'limit_route' | 'connect', Observations>>;
+  /** By tier and decision. */
+  readonly #decisions = new Map<string, Decision>();
+
+  constructor(registry: Registry) {
+    const overhead = new Distribution({
+      name: 'headgate_gateway_overhead_seconds',
+      help: 'time of our own before the node has the request, by phase',
+      ...{ bounds, registry },
+    });
+    const phase = (name: string): Observations => overhead.series({ phase: name });
+    this.#overhead = {
+      auth: phase('auth'),
+      shape: phase('shape'),
+      limit_route: phase('limit_route'),
+      connect: phase('connect'),
+    };
+    const decisions = this.#decisions;
+    new Counter({
+      name: 'headgate_limiter_decisions_total',
+      help: 'what the limits of a tier said: admitted, or the refusal',
+      labelNames: ['tier', 'decision'],
+      registers: [registry],
+      collect() {
+        this.reset();
+        for (const { labels, requests } of decisions.values()) this.inc(labels, requests);
+      },
+    });
+  }
+
+  observe(exchange: Exchange): void {
+    const { at, startMs } = exchange;
+    const { auth, shape, limit_route, connect } = this.#overhead;
+    observeBetween(auth, startMs, at.accepted);
+    observeBetween(shape, at.read, at.shaped);
+    observeBetween(limit_route, at.shaped, at.decided);
+    observeBetween(connect, at.decided, at.sent);
+    const decision = decisionOf(exchange);
+    if (decision === undefined) return;
+    const tier = tierOf(exchange);
+    const key = `${tier} ${decision}`;
+    const known = this.#decisions.get(key);
+    if (known) known.requests++;
+    else this.#decisions.set(key, { labels: { tier, decision }, requests: 1 });
+  }
+}
+
+function observeBetween(phase: Observations, from: number | undefined, to: number | undefined): void {
+  if (from !== undefined && to !== undefined) phase.observe((to - from) / 1000);
+}
+
+/** Undefined where the limits were not asked. */
+function decisionOf({ verdict, refusal }: Exchange): string | undefined {
+  if (verdict) return 'admitted';
+  return refusal && limitRefusals.has(refusal.type) ? refusal.type : undefined;
+}
+
+function tierOf({ verdict, caller }: Exchange): string {
+  if (verdict) return verdict.tier.id;
+  return caller?.kind === 'key' ? (caller.owner.tier?.id ?? 'none') : 'anonymous';
+}

@@ -1,0 +1,169 @@
+/** What Prometheus reads of a running control plane and gateway: the names that dashboards and alerts are made of. */
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, test, vi } from 'vitest';
+import { DevAdmin } from '../../cli/processes/dev-admin.ts';
+import { type SimNode, startSimNode } from '../../node/sim-node.ts';
+import { type Started, startProcess } from '../support/processes.ts';
+
+const dir = mkdtempSync(join(tmpdir(), 'headgate-metrics-'));
+const token = 'operator-token-0001';
+const env = { HEADGATE_LOG: `sqlite:${join(dir, 'log')}`, HEADGATE_OPERATOR_TOKEN: token };
+const free = ['--port', '0', '--metrics-port', '0'];
+let node: SimNode;
+let controlPlane: Started<{ admin: string; metrics: string }>;
+let gateway: Started<{ api: string; metrics: string }>;
+let admin: DevAdmin;
+let key: string;
+
+beforeAll(async () => {
+  node = await startSimNode({ models: ['echo-small'], tokensPerSecond: 0 });
+  const start = <Ready>(name: string, kind: string): Promise<Started<Ready>> =>
+    startProcess({ dir, name, args: [kind, '--data', join(dir, name), '--name', name, ...free], env });
+  controlPlane = await start('cp-1', 'control-plane');
+  admin = new DevAdmin(controlPlane.ready.admin, token);
+  await admin.apply({
+    version: 1,
+    models: [{ id: 'echo-small', family: 'echo', weight: 1 }],
+    tiers: [{ id: 'Pro', models: '*', contextTokens: 4096 }],
+    pool: { models: ['echo-small'], nodes: [{ id: 'pool-1', url: node.url, dialect: 'vllm' }] },
+    organisations: [{ id: 'acme', name: 'Acme', tier: 'Pro' }],
+  });
+  key = (await admin.createKey('acme', 'k')).value;
+  gateway = await start('gw-1', 'gateway');
+});
+afterAll(async () => {
+  await gateway?.end();
+  await controlPlane?.end();
+  await node?.close();
+  rmSync(dir, { recursive: true, force: true });
+});
+
+async function ask(more: object, bearer = key): Promise<number> {
+  const response = await fetch(`${gateway.ready.api}/chat/completions`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${bearer}`, 'content-type': 'application/json' },
+    body: JSON.stringify({ model: 'echo-small', messages: [{ role: 'user', content: 'hello' }], ...more }),
+  });
+  await response.text();
+  return response.status;
+}
+
+/** Samples by name and labels as written. Fails on a line that is none. */
+async function scrape({ metrics }: { readonly metrics: string }): Promise<Map<string, number>> {
+  const response = await fetch(`${metrics}/metrics`);
+  expect(response.headers.get('content-type')).toMatch(/^text\/plain; version=0\.0\.4/);
+  const samples = new Map<string, number>();
+  for (const line of (await response.text()).split('\n')) {
+    if (line === '' || line.startsWith('#')) continue;
+    const [, series, value] = /^(\w+(?:\{(?:\w+="(?:[^"\\]|\\.)*",?)+\})?) (\S+)$/.exec(line) ?? [];
+    if (series === undefined) throw new Error(`no sample: ${line}`);
+    samples.set(series, Number(value));
+  }
+  return samples;
+}
+
+/** The sum of all series of a name that have these labels. */
+function sum(
+  samples: ReadonlyMap<string, number>,
+  name: string,
+  labels: Record<string, string> = {},
+): number {
+  const wanted = Object.entries(labels).map(([label, value]) => `${label}="${value}"`);
+  return [...samples]
+    .filter(([series]) => series.split('{', 1)[0] === name && wanted.every((label) => series.includes(label)))
+    .reduce((total, [, value]) => total + value, 0);
+}
+
+test('a gateway tells of its requests: how many, how long, how many tokens, what was refused and by whom', async () => {
+  await vi.waitFor(async () => expect(await ask({})).toBe(200), { timeout: 20_000, interval: 100 });
+  const before = await scrape(gateway.ready);
+  expect([await ask({}), await ask({ stream: true }), await ask({ max_tokens: 5000 })]).toEqual([
+    200, 200, 413,
+  ]);
+  expect(await ask({}, 'no-key')).toBe(401);
+  expect(await ask({ model: 'never-heard-of' })).toBe(404);
+  const after = await scrape(gateway.ready);
+  const more = (name: string, labels: Record<string, string> = {}): number =>
+    sum(after, name, labels) - sum(before, name, labels);
+  const chat = { host_kind: 'shared', operation: 'chat' };
+  expect(more('headgate_requests_total', { ...chat, model: 'echo-small', outcome: 'ok' })).toBe(2);
+  expect(more('headgate_requests_total', { ...chat, model: 'other' })).toBe(2);
+  expect(more('headgate_refusals_total', { type: 'ContextWindowExceededError' })).toBe(1);
+  expect(more('headgate_refusals_total', { type: 'Unauthorized' })).toBe(1);
+  expect(
+    more('headgate_limiter_decisions_total', { tier: 'Pro', decision: 'admitted' }),
+  ).toBeGreaterThanOrEqual(2);
+  expect(more('headgate_limiter_decisions_total', { decision: 'ContextWindowExceededError' })).toBe(1);
+  expect(more('gen_ai_server_request_duration_seconds_count', { gen_ai_request_model: 'echo-small' })).toBe(
+    2,
+  );
+  expect(more('gen_ai_server_time_to_first_token_seconds_count', { model: 'echo-small' })).toBe(1);
+  expect(more('gen_ai_client_token_usage_count', { gen_ai_token_type: 'output', model: 'echo-small' })).toBe(
+    2,
+  );
+  expect(more('gen_ai_client_token_usage_sum', { gen_ai_token_type: 'output' })).toBeGreaterThan(2);
+  for (const phase of ['auth', 'shape', 'limit_route', 'connect'])
+    expect(more('headgate_gateway_overhead_seconds_count', { phase })).toBeGreaterThanOrEqual(2);
+  expect(sum(after, 'headgate_gateway_overhead_seconds_sum')).toBeLessThan(5);
+  for (const gauge of ['headgate_streams_open', 'headgate_limiter_in_flight_units'])
+    expect(after.get(gauge)).toBe(0);
+  expect([...after.keys()].some((series) => /acme|hello|hg_|no-key|never-heard-of/.test(series))).toBe(false);
+});
+
+test('a stream shows as open while it lasts', async () => {
+  node.setBehaviour({ rules: [{ match: {}, fault: { kind: 'stall-after', afterEvents: 2 } }] });
+  const leave = new AbortController();
+  const stream = await fetch(`${gateway.ready.api}/chat/completions`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
+    body: JSON.stringify({
+      model: 'echo-small',
+      stream: true,
+      messages: [{ role: 'user', content: 'hello' }],
+    }),
+    signal: leave.signal,
+  });
+  expect(stream.status).toBe(200);
+  expect((await scrape(gateway.ready)).get('headgate_streams_open')).toBe(1);
+  leave.abort();
+  await vi.waitFor(async () => {
+    const samples = await scrape(gateway.ready);
+    expect(samples.get('headgate_streams_open')).toBe(0);
+    expect(samples.get('headgate_stream_aborts_total{who="client"}')).toBe(1);
+  });
+  node.setBehaviour({ rules: [] });
+});
+
+test('both planes tell of their build and of their fold, and a revocation of its way', async () => {
+  const second = await admin.createKey('acme', 'k2');
+  await vi.waitFor(async () => expect(await ask({}, second.value)).toBe(200), {
+    timeout: 20_000,
+    interval: 50,
+  });
+  await admin.call('POST', `/keys/${second.id}/revoke`);
+  await vi.waitFor(async () => expect(await ask({}, second.value)).toBe(401), {
+    timeout: 20_000,
+    interval: 20,
+  });
+  const [ours, theirs] = [await scrape(gateway.ready), await scrape(controlPlane.ready)];
+  for (const samples of [ours, theirs]) {
+    expect(sum(samples, 'headgate_build_info')).toBe(1);
+    expect(sum(samples, 'headgate_snapshot_info')).toBe(1);
+    expect(samples.get('headgate_bus_connected')).toBe(1);
+    expect(samples.get('headgate_fold_halted')).toBe(0);
+    expect(samples.get('headgate_fold_quarantined_total')).toBe(0);
+    expect(samples.get('headgate_fold_lag_seconds')).toBeGreaterThanOrEqual(0);
+    expect(samples.get('headgate_fold_applied_offset')).toBeGreaterThan(3);
+    expect(samples.get('headgate_fold_head_offset')).toBeGreaterThan(3);
+    expect(samples.get('headgate_fold_events_total{type="key.revoked"}')).toBe(1);
+    expect(samples.get('headgate_fold_apply_seconds_count')).toBeGreaterThan(0);
+    expect(samples.get('headgate_revocation_propagation_seconds_count')).toBe(1);
+    expect(samples.get('headgate_revocation_propagation_seconds_bucket{le="60"}')).toBe(1);
+  }
+  const digest = (samples: ReadonlyMap<string, number>): string | undefined =>
+    [...samples.keys()].find((series) => series.startsWith('headgate_snapshot_info'));
+  expect(digest(ours)).toBe(digest(theirs));
+  expect(theirs.get('headgate_node_up{node="pool-1"}')).toBe(1);
+});
