@@ -37,6 +37,8 @@ async function replica(autoPong = true): Promise<Replica> {
   const one: Replica = { url: '', server, frames: [], sockets: [], refuse: 0, upgrades: 0 };
   server.on('upgrade', (request, socket, head) => {
     one.upgrades++;
+    // A client that was refused may break off.
+    socket.on('error', () => undefined);
     const known = request.url === nodeConnectPath && request.headers.authorization === `Bearer ${token}`;
     if (one.refuse !== 0 || !known || request.headers.origin !== undefined)
       socket.end(`HTTP/1.1 ${one.refuse || 401} No\r\nconnection: close\r\n\r\n`);
@@ -170,7 +172,7 @@ test.each([
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   open.push(() => server.close());
   const response = await new Promise<IncomingMessage>((resolve) => {
-    get({ port: (server.address() as AddressInfo).port, agent: false }, resolve);
+    get({ port: (server.address() as AddressInfo).port, agent: false }, resolve).on('error', () => undefined);
   });
   expect(await refusalTold(response)).toBe(expected);
 });

@@ -10,6 +10,8 @@ const envelopeSchema = z.object({ error: z.object({ message: z.string(), next: z
 /** Reads the answer to its end, within bounds. Never rejects. */
 export async function refusalTold(response: IncomingMessage): Promise<string> {
   const status = `refused with ${response.statusCode ?? 0}`;
+  // What breaks after the answer was read has nobody else to be told to.
+  response.on('error', () => undefined);
   const late = setTimeout(() => response.destroy(), waitMsMax);
   const chunks: Buffer[] = [];
   let bytes = 0;
