@@ -5,7 +5,7 @@ import { eventTypes } from '../../schemas/events.ts';
 import { foldVersion } from '../snapshot/fold.ts';
 import type { Replicator } from '../snapshot/replicator.ts';
 import type { Snapshot } from '../snapshot/snapshot.ts';
-import { Distribution } from './distribution.ts';
+import { Distribution, type Observations } from './distribution.ts';
 import { version } from './version.ts';
 
 /** What is in use now; a gateway may replace both. */
@@ -20,8 +20,8 @@ const propagationBounds = [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 60];
 export class FoldMetrics {
   readonly registry = new Registry();
   readonly #events = new Map<string, number>();
-  readonly #apply: Distribution;
-  readonly #propagation: Distribution;
+  readonly #apply: Observations;
+  readonly #propagation: Observations;
   readonly #quarantined: Counter;
   #update: () => void = () => undefined;
 
@@ -52,23 +52,23 @@ export class FoldMetrics {
     const [apply, propagation] = ['headgate_fold_apply_seconds', 'headgate_revocation_propagation_seconds'];
     this.#apply = new Distribution({
       ...{ name: apply, help: 'one slice of the fold, written', bounds: applyBounds, registry },
-    });
+    }).series({});
     this.#propagation = new Distribution({
       name: propagation,
       help: 'from the revocation of a key to its fold here, by the clocks of both machines',
       ...{ bounds: propagationBounds, registry },
-    });
+    }).series({});
   }
 
   /** Takes note of a slice; `isLive`: it was at the head of the log before, so that age tells of the way and not of a backlog. */
   folded(commits: readonly Commit[], seconds: number, isLive: boolean): void {
-    this.#apply.series({}).observe(seconds);
+    this.#apply.observe(seconds);
     for (const { at, events } of commits)
       for (const { type } of events) {
         const name = Object.hasOwn(eventTypes, type) ? type : 'other';
         this.#events.set(name, (this.#events.get(name) ?? 0) + 1);
         if (type === 'key.revoked' && isLive)
-          this.#propagation.series({}).observe(Math.max(0, Date.now() - Date.parse(at)) / 1000);
+          this.#propagation.observe(Math.max(0, Date.now() - Date.parse(at)) / 1000);
       }
   }
 

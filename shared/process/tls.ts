@@ -53,9 +53,13 @@ export class Certificate {
 /** Without a certificate the signal does nothing, because whoever sends it to a whole fleet means none to end. */
 export function renewOnHangup(certificate: Certificate | undefined, logger: Logger): void {
   process.on('SIGHUP', () => {
+    if (certificate === undefined) {
+      logger.info('there is no certificate to read again');
+      return;
+    }
     try {
-      certificate?.renew();
-      logger.info({ validUntil: certificate?.validUntil }, 'certificate read again');
+      certificate.renew();
+      logger.info({ validUntil: certificate.validUntil }, 'certificate read again');
     } catch (error) {
       logger.error({ err: error }, 'the certificate before stays in use');
     }
