@@ -234,6 +234,18 @@ test.each([
     'a tool call without an index',
     JSON.stringify(chunk({ tool_calls: [{ id: 'a', function: { name: 'f' } }] })),
   ],
+  [
+    'more tool calls than an answer may have',
+    JSON.stringify(
+      chunk({
+        tool_calls: Array.from({ length: 129 }, (_, index) => ({
+          index,
+          id: `call-${index}`,
+          function: { name: 'f', arguments: '{}' },
+        })),
+      }),
+    ),
+  ],
 ])('a chunk that is malformed fails the stream: %s', (_, data) => {
   const { stream, frames } = runEvents([chunk({ content: 'a' }), data, chunk({}, 'stop'), '[DONE]']);
   expect(stream.failure?.kind).toBe('malformed');

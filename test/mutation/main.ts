@@ -1,0 +1,38 @@
+/**
+ * `npm run mutation [-- TEXT]`: breaks one rule of a source at a time and runs the tests that must notice it. TEXT keeps
+ * only mutations whose module or rule contains it. Prints each survivor, then one line of figures; exits 1 where a
+ * mutation survives or where the tests fail without any.
+ */
+import { join } from 'node:path';
+import { suiteMutations } from './suite-mutations.ts';
+import { type SuiteMutation, SuiteRunner } from './suite-runner.ts';
+
+const filter = process.argv[2] ?? '';
+const mutations = suiteMutations.filter(({ module, rule }) => `${module}: ${rule}`.includes(filter));
+const runner = await SuiteRunner.start(process.cwd());
+const faults: string[] = [];
+
+/** Without a mutation each of the files passes, so what fails later fails because of the mutation. */
+async function runWithout(tests: readonly string[]): Promise<void> {
+  const { passed, failed, errors } = await runner.run(tests);
+  if (passed === 0 || failed.length + errors.length > 0)
+    faults.push(`without a mutation: ${passed} passed; ${[...failed, ...errors].join('; ')}`);
+}
+
+async function runWith(mutation: SuiteMutation): Promise<void> {
+  const { passed, failed, errors } = await runner.run(mutation.tests, mutation);
+  if (failed.length > 0) return;
+  // A source that does not load shows nothing of the rule.
+  const why = errors.length > 0 ? `does not run: ${errors[0]}` : `SURVIVES ${passed} tests`;
+  faults.push(`${join(mutation.module)}: ${mutation.rule}: ${why}`);
+}
+
+for (const test of new Set(mutations.flatMap(({ tests }) => tests))) await runWithout([test]);
+for (const mutation of mutations) {
+  await runWith(mutation);
+  if (process.stdout.isTTY) process.stdout.write(`\r${mutation.module}: ${mutation.rule}\x1b[K`);
+}
+await runner.close();
+for (const fault of faults) console.error(fault);
+console.log(`${mutations.length} mutations, ${faults.length} faults`);
+process.exit(faults.length > 0 || mutations.length === 0 ? 1 : 0);

@@ -1,0 +1,41 @@
+/** Every mutation of `suite-mutations.ts` makes a test fail, and the harness itself can find a survivor. */
+import { execFile } from 'node:child_process';
+import { promisify } from 'node:util';
+import { expect, test } from 'vitest';
+import { SuiteRunner } from './suite-runner.ts';
+
+const root = new URL('../..', import.meta.url).pathname;
+const slowMs = 900_000;
+
+test(
+  'a rule that is broken in shapes, dialects, forwarding, streams, meter or control flow makes a test fail',
+  async () => {
+    const run = promisify(execFile)(process.execPath, ['dist/test/mutation/main.js'], { cwd: root });
+    const { stdout, stderr } = await run.catch((error: { stdout: string; stderr: string }) => error);
+    expect(
+      stderr.split('\n').filter((line) => /SURVIVES|does not run|without a mutation/.test(line)),
+    ).toEqual([]);
+    expect(stdout).toMatch(/^[1-9]\d* mutations, 0 faults$/m);
+  },
+  slowMs,
+);
+
+test(
+  'a change that means nothing survives, and a text that is not there once is refused',
+  async () => {
+    const runner = await SuiteRunner.start(root);
+    const tests = ['data-plane/request/counters.test.ts'];
+    const module = 'data-plane/request/counters.ts';
+    try {
+      const harmless = { rule: 'none', module, from: 'rest > 0', to: '0 < rest', tests };
+      expect(await runner.run(tests, harmless)).toMatchObject({ failed: [], errors: [] });
+      const missing = { rule: 'none', module, from: 'no such text', to: '', tests };
+      await expect(runner.run(tests, missing)).rejects.toThrow('0 times');
+      const common = { rule: 'none', module, from: 'subject', to: '', tests };
+      await expect(runner.run(tests, common)).rejects.toThrow('not once');
+    } finally {
+      await runner.close();
+    }
+  },
+  slowMs,
+);

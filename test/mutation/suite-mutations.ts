@@ -1,0 +1,236 @@
+/**
+ * Mutations of the modules that the golden decisions do not reach: shapes, dialects, forwarding, streams, the meter and
+ * the control flow. Each breaks one rule; the tests named beside it must notice. A text that moves on fails loudly.
+ */
+import type { SuiteMutation } from './suite-runner.ts';
+
+type Change = readonly [rule: string, from: string, to: string];
+
+function of(module: string, tests: readonly string[], changes: readonly Change[]): SuiteMutation[] {
+  return changes.map(([rule, from, to]) => ({ rule, module, from, to, tests }));
+}
+
+const streamTests = ['data-plane/response/chat-stream.test.ts'];
+
+const streams = [
+  ...of('data-plane/response/node-stream.ts', streamTests, [
+    [
+      'every choice must finish before the terminator counts',
+      'finish === undefined) {\n        throw',
+      'index < 0) {\n        throw',
+    ],
+    ['the terminator completes a stream', "this.#state = 'completed';", ''],
+    ['an error ends a stream', '    refuseError(chunk);\n', ''],
+    [
+      'a chunk has choices',
+      "if (!Array.isArray(choices)) throw malformed('a chunk has no choices');",
+      'if (!Array.isArray(choices)) return [];',
+    ],
+    [
+      'the empty chunk of a lost runner ends a stream',
+      "if (member(chunk, 'model') === '') throw",
+      "if (member(chunk, 'model') === null) throw",
+    ],
+    [
+      'a chunk without choices does not start an answer',
+      "if (choices.length > 0) this.#state = 'streaming';",
+      "this.#state = 'streaming';",
+    ],
+    [
+      'a choice that was not asked for is refused',
+      'index === undefined || index >= this.#context.choices',
+      'index === undefined',
+    ],
+    [
+      'the last usage counts',
+      "readUsage(member(chunk, 'usage')) ?? this.#usage",
+      "this.#usage ?? readUsage(member(chunk, 'usage'))",
+    ],
+    [
+      'nothing follows the finish of a choice',
+      "if (Object.keys(added).length > 0) throw malformed('a choice went on after its end');",
+      '',
+    ],
+    [
+      'a clean end without a terminator is a failure',
+      "this.fail(new NodeFailure('cut', 'the stream ended without its terminator'));",
+      '',
+    ],
+    [
+      'an ended stream stays ended',
+      "if (this.#state === 'completed' || this.#state === 'failed') return;\n    this.#state = 'failed';",
+      "this.#state = 'failed';",
+    ],
+    [
+      'nothing is read after the end',
+      "if (this.#state === 'completed' || this.#state === 'failed') return [];",
+      '',
+    ],
+    [
+      'log probabilities pass only where they were asked for',
+      "this.#context.logprobs ? rebuildLogprobs(member(choice, 'logprobs')) : null",
+      "rebuildLogprobs(member(choice, 'logprobs'))",
+    ],
+    [
+      'an estimate counts what was delivered',
+      'this.#completionBytes += Buffer.byteLength(part)',
+      'this.#completionBytes += 0 * part.length',
+    ],
+  ]),
+  ...of('data-plane/response/chat-stream.ts', streamTests, [
+    ['the terminator is sent', "      frames.push('data: [DONE]\\n\\n');\n", ''],
+    ['usage is sent only where it was asked for', 'if (this.#includeUsage) {', 'if (this.#node) {'],
+    [
+      'the terminator is sent once',
+      "if (before !== 'completed' && this.#node.state === 'completed')",
+      "if (this.#node.state === 'completed')",
+    ],
+    [
+      'the first delta names the role',
+      "{ role: 'assistant', content: toolCalls === undefined ? '' : null }",
+      '{}',
+    ],
+    ['a tool call opens with id and name', 'opened === undefined\n', 'index >= 0\n'],
+    ['reasoning is carried', '...(reasoning === undefined ? {} : { reasoning_content: reasoning }),', ''],
+    ['a finish reason is carried', 'finish_reason: delta.finish ?? null', 'finish_reason: null'],
+  ]),
+  ...of('data-plane/response/tool-call-deltas.ts', streamTests, [
+    [
+      'a call without a name is refused',
+      "if (name === undefined) throw malformed('a tool call has no name');",
+      'if (name === undefined) return { index: 0, arguments: added };',
+    ],
+    ['the number of calls is bounded', 'if (this.#opened === toolCallsMax)', 'if (this.#opened < 0)'],
+    [
+      'only the first call passes where one was asked for',
+      'delta.index === 0 || !this.#options.firstOnly',
+      'delta.index >= 0',
+    ],
+    ['a new id under a known number is a new call', 'id !== known.givenId)', 'id === null)'],
+  ]),
+  ...of(
+    'data-plane/response/sse-reader.ts',
+    ['data-plane/response/sse-reader.test.ts'],
+    [
+      [
+        'an error event ends the stream',
+        "if (event === 'error') this.#fail(reportedError());\n    else ",
+        '',
+      ],
+      ['an error field ends the stream', "if (field === 'error') this.#fail(reportedError());", ''],
+      ['characters may be cut between chunks', '{ stream: true }', '{ stream: false }'],
+      ['one event is bounded', 'maxBufferSize: eventCharactersMax,', ''],
+    ],
+  ),
+];
+
+const messagesStreams = of(
+  'data-plane/anthropic/messages-stream.ts',
+  ['data-plane/anthropic/messages.test.ts'],
+  [
+    ['a message opens once', '!this.#hasStarted)', 'this.#node)'],
+    ['a message opens before its blocks', 'frames.unshift(', 'frames.push('],
+    [
+      'a completed stream stops its message',
+      "if (this.#node.state === 'completed') frames.push(...this.#end());",
+      '',
+    ],
+    [
+      'the stop sequence is named',
+      'stopSequences.length === 0 ? undefined : finishedChoice(data)',
+      'undefined',
+    ],
+    [
+      'thinking is a block of its own',
+      "this.#blocks.say('thinking', reasoning)",
+      "this.#blocks.say('text', reasoning)",
+    ],
+    ['a refusal is text', "if (refusal !== undefined) this.#blocks.say('text', refusal);", ''],
+    ['usage ends a message', 'usage: deltaUsage(this.usage)', 'usage: null'],
+  ],
+);
+
+const rebuilding = of(
+  'data-plane/response/rebuild-chat.ts',
+  ['data-plane/response/rebuild-chat.test.ts'],
+  [
+    ['an error under a 200 is a failure', '  refuseError(answer);\n', ''],
+    ['as many choices as were asked for', ' || choices.length !== context.choices', ''],
+    ['each choice has an index of its own', ' || rebuilt[index] !== undefined', ''],
+    [
+      'a choice has a message',
+      "if (typeof message !== 'object' || message === null) throw malformed('a choice has no message');",
+      '',
+    ],
+    ['usage of the node counts', "readUsage(member(answer, 'usage')) ??", 'undefined ??'],
+    ["the id is the answer's own", 'id: context.id,', "id: member(answer, 'id'),"],
+    ['the model is named as asked', 'model: context.model,', "model: member(answer, 'model'),"],
+    ['a cut call is not shown as text', "finish === 'length' && context.tools", 'false'],
+    ['the number of calls is bounded', 'if (calls.length > toolCallsMax)', 'if (calls.length < 0)'],
+    [
+      'only the first call passes where one was asked for',
+      'context.firstToolCallOnly ? calls.slice(0, 1) : calls',
+      'calls',
+    ],
+  ],
+);
+
+const meter = of(
+  'data-plane/usage/meter.ts',
+  ['data-plane/usage/meter.test.ts'],
+  [
+    [
+      'a row counts at once',
+      '    if (amount !== undefined) this.#count(amount, 1);\n    if (this.#outgoing',
+      '    if (this.#outgoing',
+    ],
+    ['a settled row counts once', 'this.#count(amount, -1)', 'this.#count(amount, 1)'],
+    ['rows of earlier starts count', 'for (const amount of options.pending) this.#count(amount, 1);', ''],
+    ['an adjustment counts', 'this.#options.adjustmentOf?.(organisation, period) ?? 0', '0'],
+    ['an adjustment gives no more than was used', 'Math.max(used + (', 'Math.max(used, used + ('],
+    ['rows that wait are bounded', 'waiting >= waitingRowsMax', 'false'],
+    ['a full outbox refuses', 'if (this.#desk.isFull || ', 'if ('],
+    ['a slow disk refuses', 'return waiting > 0 && this.#isLate();', 'return false;'],
+    [
+      'a total that comes answers those who wait',
+      '    for (const resolve of waiters ?? []) resolve();\n',
+      '',
+    ],
+    ['a wait for a total ends', '        resolve(false);\n', ''],
+    ['one late total is not forgotten by the others', 'waiters.delete(onTotal);', 'this.#waiters.clear();'],
+    [
+      'visitors have an account of their own',
+      "if ('visitor' in owner) return owner;",
+      "if ('visitor' in owner) return { visitor: 'v' };",
+    ],
+    [
+      'a row that is taken by the disk is no longer waited for',
+      'if (news.durable > this.#desk.durable) this.#waitingSinceMs = this.#monotonicMs();',
+      '',
+    ],
+  ],
+);
+
+const counters = of(
+  'data-plane/request/counters.ts',
+  ['data-plane/request/counters.test.ts'],
+  [
+    ['a place is given back once', '        if (!held) return;\n', ''],
+    [
+      'a request counts in its minute',
+      'if (minute?.startMs === startMs) minute.used++;',
+      'if (minute?.startMs === startMs) minute.used += 0;',
+    ],
+    ['a new minute begins at nothing', 'minute?.startMs === startMs ? minute.used : 0', 'minute?.used ?? 0'],
+    ['weights are held', 'this.inFlight(subject) + weight)', 'this.inFlight(subject) + 1)'],
+    ['past minutes are forgotten', 'if (startMs + windowMs <= nowMs) this.#minutes.delete(subject);', ''],
+  ],
+);
+
+export const suiteMutations: readonly SuiteMutation[] = [
+  ...streams,
+  ...messagesStreams,
+  ...rebuilding,
+  ...meter,
+  ...counters,
+];

@@ -1,0 +1,101 @@
+/**
+ * Runs existing test files against sources with one text replaced, in one long-lived Vitest, so that a mutation costs
+ * the time of its tests and not of a start. The replacement is made while a source is loaded; no file is written.
+ */
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { createVitest, type Vitest } from 'vitest/node';
+
+/** One change of one source, and the tests that must notice it. */
+export interface SuiteMutation {
+  /** The rule that the change breaks, in the words of the design. */
+  readonly rule: string;
+  /** From the root of the project. */
+  readonly module: string;
+  /** Text that stands in the source exactly once. */
+  readonly from: string;
+  readonly to: string;
+  /** Test files, from the root of the project; at least one test of theirs must fail. */
+  readonly tests: readonly string[];
+}
+
+export interface SuiteOutcome {
+  readonly passed: number;
+  /** Names of the tests that failed. */
+  readonly failed: readonly string[];
+  /** Errors outside of tests, for example a source that cannot be loaded. */
+  readonly errors: readonly string[];
+}
+
+export class SuiteRunner {
+  readonly #root: string;
+  readonly #vitest: Vitest;
+  readonly #active: { mutation: SuiteMutation | undefined };
+
+  private constructor(root: string, vitest: Vitest, active: { mutation: SuiteMutation | undefined }) {
+    this.#root = root;
+    this.#vitest = vitest;
+    this.#active = active;
+  }
+
+  static async start(root: string): Promise<SuiteRunner> {
+    const active: { mutation: SuiteMutation | undefined } = { mutation: undefined };
+    const vitest = await createVitest(
+      'test',
+      { config: false, root, watch: false, reporters: [{}], maxWorkers: 1, testTimeout: 30_000, bail: 1 },
+      {
+        plugins: [
+          {
+            name: 'mutation',
+            enforce: 'pre',
+            transform(code: string, id: string): string | undefined {
+              const mutation = active.mutation;
+              if (mutation === undefined || id !== join(root, mutation.module)) return undefined;
+              return mutate(code, mutation);
+            },
+          },
+        ],
+      },
+    );
+    await vitest.standalone();
+    return new SuiteRunner(root, vitest, active);
+  }
+
+  /** Runs test files, up to the first that fails, with a mutation or with none. */
+  async run(tests: readonly string[], mutation?: SuiteMutation): Promise<SuiteOutcome> {
+    const project = this.#vitest.getRootProject();
+    const touched = mutation && join(this.#root, mutation.module);
+    if (mutation && touched) mutate(readFileSync(touched, 'utf8'), mutation);
+    this.#active.mutation = mutation;
+    if (touched) this.#vitest.invalidateFile(touched);
+    try {
+      const { testModules, unhandledErrors } = await this.#vitest.runTestSpecifications(
+        tests.map((test) => project.createSpecification(join(this.#root, test))),
+      );
+      const all = testModules.flatMap((module) => [...module.children.allTests()]);
+      return {
+        passed: all.filter((test) => test.ok() && test.result().state === 'passed').length,
+        failed: all.filter((test) => test.result().state === 'failed').map((test) => test.fullName),
+        errors: [
+          ...testModules.flatMap((module) => module.errors().map((error) => String(error.message))),
+          ...unhandledErrors.map((error) => String((error as { message?: unknown }).message)),
+        ],
+      };
+    } finally {
+      this.#active.mutation = undefined;
+      if (touched) this.#vitest.invalidateFile(touched);
+    }
+  }
+
+  async close(): Promise<void> {
+    await this.#vitest.close();
+  }
+}
+
+/** Throws where the text to be replaced does not stand in the source exactly once. */
+function mutate(source: string, { rule, module, from, to }: SuiteMutation): string {
+  const parts = source.split(from);
+  if (parts.length !== 2)
+    throw new Error(`${module}: "${from}" stands there ${parts.length - 1} times, not once (${rule})`);
+  return parts.join(to);
+}
