@@ -13,6 +13,9 @@ export default defineConfig({
         test: {
           ...shared,
           name: 'unit',
+          // No test leaves anything behind in its modules, so files share workers and what they imported.
+          isolate: false,
+          maxWorkers: 2,
           include: ['**/*.test.ts'],
           exclude: [...shared.exclude, '**/*.{process,kafka,llamacpp,engines,clients}.test.ts'],
         },
