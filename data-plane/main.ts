@@ -12,7 +12,7 @@ import { type Check, startHealthServer } from '../shared/process/health-server.t
 import { type AccessLog, accessLogIn, type Logger } from '../shared/process/logger.ts';
 import { nodeCredentials } from '../shared/process/node-credentials.ts';
 import type { Certificate } from '../shared/process/tls.ts';
-import { BodyBudget } from './request/body.ts';
+import { BodyBudget } from './request/body-budget.ts';
 import { LocalCounters } from './request/counters.ts';
 import type { ForwardSettings } from './request/forward.ts';
 import type { Gateway } from './request/gateway.ts';
@@ -20,6 +20,7 @@ import { handle } from './request/handle.ts';
 import type { HostNames } from './request/host.ts';
 import { type Listener, startListener } from './server/server.ts';
 import { Telemetry } from './server/telemetry.ts';
+import { Shaping } from './shaping/shaping.ts';
 import { followLog, type GatewayState } from './snapshot/follow-log.ts';
 import { createTokenCounter } from './upstream/count-tokens.ts';
 import { NodeLoad } from './upstream/load.ts';
@@ -140,6 +141,11 @@ async function compose(
     connectMs: settings.connectMs,
   });
   closers.add(() => pools.close());
+  const shaping = new Shaping({
+    onLost: (reason) =>
+      logger.error({ reason }, 'the thread of large bodies ended; the next one starts another'),
+  });
+  closers.add(() => shaping.close());
   const counters = new LocalCounters(usage.meter);
   const streams = { open: 0 };
   const telemetry = new Telemetry(registry, settings.accessLog ?? accessLogIn(logger), {
@@ -154,11 +160,12 @@ async function compose(
     lookup,
     counters,
     bodies: new BodyBudget(),
+    shaping,
     pools,
     load: new NodeLoad(),
     meter: usage.meter,
     forwarding: settings.forwarding,
-    countTokens: createTokenCounter(pools),
+    countTokens: createTokenCounter(pools, shaping),
     streams,
     logger,
     fenced: () => state.fenced(),

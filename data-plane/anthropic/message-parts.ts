@@ -3,6 +3,7 @@
  * Members that the newer clients expect and that say nothing here are null; nothing tells the engine or the place.
  */
 import { randomUUID } from 'node:crypto';
+import type { AnyMessages } from '../request/outline.ts';
 import { type ChatContext, chatContext, type FinishReason } from '../response/chat-parts.ts';
 import { member } from '../response/untrusted.ts';
 import type { Usage } from '../response/usage.ts';
@@ -15,7 +16,7 @@ export interface MessagesContext extends ChatContext {
 }
 
 /** `id`: from `mintMessageId`. `created`: Unix seconds; a message does not show it. */
-export function messagesContext(request: MessagesRequest, id: string, created: number): MessagesContext {
+export function messagesContext(request: AnyMessages, id: string, created: number): MessagesContext {
   return {
     ...chatContext(request.chat, id, created),
     firstToolCallOnly: request.trimToFirstCall,

@@ -14,6 +14,7 @@ import {
 import type { AnthropicTool } from '../../schemas/anthropic-messages.ts';
 import type { ReasoningEffort } from '../../schemas/openai.ts';
 import type { FunctionTool, ToolChoice } from '../../schemas/openai-messages.ts';
+import type { JsonText } from '../request/json-text.ts';
 import { chatPromptSize } from '../request/prompt-size.ts';
 import { type ChatBody, type ChatNeed, type ChatRequest, parseBody } from '../request/shape.ts';
 import { refusalOf, shapeRefusal } from '../request/shape-faults.ts';
@@ -47,7 +48,7 @@ export interface CountTokensRequest {
 
 /** Throws UnsupportedShapeError naming the JSON path, never a value. */
 export function shapeMessages(
-  raw: Buffer,
+  raw: Buffer | JsonText,
   contentType: string | undefined,
   headers: AnthropicHeaders,
 ): MessagesRequest {
@@ -75,7 +76,7 @@ export function shapeMessages(
 
 /** Throws UnsupportedShapeError naming the JSON path, never a value. */
 export function shapeCountTokens(
-  raw: Buffer,
+  raw: Buffer | JsonText,
   contentType: string | undefined,
   headers: AnthropicHeaders,
 ): CountTokensRequest {

@@ -6,13 +6,12 @@
 import type { Dialect } from '../../schemas/names.ts';
 import type { Inability } from '../../shared/dialect/dialect.ts';
 import { inabilityOf } from '../../shared/dialect/node-answers.ts';
-import type { MessagesRequest } from '../anthropic/shape.ts';
+import type { AnyChat, AnyEmbeddings, AnyMessages } from '../request/outline.ts';
 import type { Refusal } from '../request/refusal.ts';
-import type { ChatRequest, EmbeddingsRequest } from '../request/shape.ts';
 import { shapeRefusal } from '../request/shape-faults.ts';
 import { notForThisModel, pathOfImage } from './to-node-body.ts';
 
-type Request = ChatRequest | EmbeddingsRequest | MessagesRequest;
+type Request = AnyChat | AnyEmbeddings | AnyMessages;
 type Path = readonly PropertyKey[];
 
 /** `error`: of the node, as parsed. Undefined where it tells of something else. */
@@ -28,7 +27,7 @@ function pathOf(inability: Inability, request: Request): Path {
   const { body, needPaths = {} } = chat;
   switch (inability) {
     case 'images':
-      return needPaths.images ?? pathOfImage(body);
+      return needPaths.images ?? (chat.held === undefined ? pathOfImage(chat.body) : ['messages']);
     case 'schema': {
       if (body.response_format?.type !== 'json_schema') return ['tools'];
       return request.kind === 'messages' ? ['output_config', 'format'] : ['response_format'];

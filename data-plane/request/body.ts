@@ -1,45 +1,34 @@
 /**
- * Reads a request's body whole, within bounds: one body's size, all bodies in flight together, and the client's pace.
- * Nothing of it is logged or kept beyond its request.
+ * Reads a request's body whole, within bounds: its size, the memory that bodies may take, the client's pace, and how many
+ * pieces one turn of the event loop looks at. Nothing of it is logged or kept beyond its request.
  */
 import type { IncomingMessage } from 'node:http';
+import { GatheredBytes } from '../../shared/gathered-bytes.ts';
+import { type Ticked, Ticker } from '../upstream/ticker.ts';
+import type { Memory } from './body-budget.ts';
 import { Refusal } from './refusal.ts';
 
 export const bodyBytesMax = 32 * 1024 * 1024;
-const allBodiesBytesMax = 512 * 1024 * 1024;
+
+/** The slowest that a body may come: this many bytes in each such span of time but the first. */
+export interface BodyPace {
+  readonly bytes: number;
+  readonly ms: number;
+}
+/** 8 KiB a second. */
+const slowestPace: BodyPace = { bytes: 80 * 1024, ms: 10_000 };
+
+/** Pieces looked at before other connections get their turn; a client may send each byte as a piece of its own. */
+const piecesInTurnMax = 512;
 
 /** The client left before its body was whole; there is nobody to answer. */
 export class ClientGone extends Error {
   override readonly name = 'ClientGone';
 }
 
-/** How much memory all bodies in flight may take together. */
-export class BodyBudget {
-  readonly #max: number;
-  #used = 0;
-
-  constructor(bytesMax = allBodiesBytesMax) {
-    this.#max = bytesMax;
-  }
-
-  take(bytes: number): boolean {
-    if (this.#used + bytes > this.#max) return false;
-    this.#used += bytes;
-    return true;
-  }
-
-  give(bytes: number): void {
-    this.#used -= bytes;
-  }
-
-  get usedBytes(): number {
-    return this.#used;
-  }
-}
-
 export interface Body {
-  readonly bytes: Buffer;
-  /** Gives the memory back to the budget; once. */
+  readonly bytes: GatheredBytes;
+  /** Gives the memory back to the budget; again is harmless. */
   release(): void;
 }
 
@@ -47,60 +36,130 @@ function tooLarge(): Refusal {
   return new Refusal('PayloadTooLargeError', `The request body is larger than ${bodyBytesMax} bytes.`);
 }
 
-function noRoom(): Refusal {
-  const message = 'The service holds too many request bodies now. Try again.';
-  return new Refusal('InferenceUnavailableError', message, { reason: 'body budget' });
+function tooSlow(): Refusal {
+  const message = 'The request body came slower than 8 KiB a second, so it was not waited for. Try again.';
+  return new Refusal('InferenceUnavailableError', message, { reason: 'slow body' });
 }
 
 /**
- * Throws PayloadTooLargeError, or InferenceUnavailableError where memory for bodies has run out, or ClientGone.
- * `onWanted` is called once, unless the body is refused by its declared length alone.
+ * Throws PayloadTooLargeError, or InferenceUnavailableError where memory for bodies has run out or the body comes too
+ * slowly, or ClientGone. `onWanted` is called once, unless the body is refused by its declared length alone.
  */
 export function readBody(
   request: IncomingMessage,
-  budget: BodyBudget,
+  memory: Memory,
   onWanted: () => void = () => undefined,
+  pace: BodyPace = slowestPace,
 ): Promise<Body> {
-  const declared = Number(request.headers['content-length'] ?? 0);
-  if (declared > bodyBytesMax) return Promise.reject(tooLarge());
+  const declared = Number(request.headers['content-length'] ?? Number.POSITIVE_INFINITY);
+  if (declared > bodyBytesMax && declared !== Number.POSITIVE_INFINITY) return Promise.reject(tooLarge());
   onWanted();
   return new Promise((resolve, reject) => {
-    const chunks: Buffer[] = [];
-    let bytes = 0;
+    const bytes = new GatheredBytes({
+      take: (more) => memory.take(more),
+      bytesMax: Math.min(declared, bodyBytesMax),
+    });
+    let held = 0;
+    const release = (): void => {
+      memory.give(held);
+      held = 0;
+    };
     let settled = false;
     const fail = (error: Error): void => {
       if (settled) return;
       settled = true;
-      budget.give(bytes);
+      late.end();
+      memory.give(bytes.heldBytes);
+      bytes.clear();
       reject(error);
     };
+    const late = new Lateness(pace, bytes, () => fail(tooSlow()));
+    const turn = new Turn(request);
     // The listeners stay: the request lives no longer than its exchange, and a lost connection closes it without an error.
-    request.on('data', (chunk: Buffer): void => {
+    request.on('data', (piece: Buffer): void => {
+      turn.count();
       if (settled) return;
-      if (bytes + chunk.length > bodyBytesMax) {
-        fail(tooLarge());
-        return;
-      }
-      if (!budget.take(chunk.length)) {
-        fail(noRoom());
-        return;
-      }
-      bytes += chunk.length;
-      chunks.push(chunk);
+      if (bytes.length + piece.length > bodyBytesMax) fail(tooLarge());
+      else if (!bytes.add(piece)) fail(memory.refusal());
+      else if (bytes.length < declared) late.watch();
     });
     request.on('end', (): void => {
       if (settled) return;
       settled = true;
-      let held = bytes;
-      const release = (): void => {
-        budget.give(held);
-        held = 0;
-      };
-      const whole = chunks.length === 1 ? (chunks[0] as Buffer) : Buffer.concat(chunks, bytes);
-      resolve({ bytes: whole, release });
+      late.end();
+      held = bytes.heldBytes;
+      resolve({ bytes, release });
     });
     request.on('close', () => {
       if (!settled) fail(new ClientGone('the client left before its body was whole'));
     });
   });
+}
+
+/** Most bodies come in one piece, and are never waited for here. */
+const ticker = new Ticker(1000);
+
+/** Watches the pace of one body, from its first piece on. */
+class Lateness implements Ticked {
+  place = -1;
+  readonly #pace: BodyPace;
+  readonly #bytes: GatheredBytes;
+  readonly #onLate: () => void;
+  /** When the present span ends, and what must have come by then. */
+  #judgedMs = 0;
+  #bytesWanted = 0;
+  #isWarned = false;
+
+  constructor(pace: BodyPace, bytes: GatheredBytes, onLate: () => void) {
+    this.#pace = pace;
+    this.#bytes = bytes;
+    this.#onLate = onLate;
+  }
+
+  watch(): void {
+    if (this.place >= 0) return;
+    ticker.add(this);
+    // The first span is judged by nothing.
+    this.#judgedMs = performance.now() + this.#pace.ms;
+  }
+
+  end(): void {
+    ticker.delete(this);
+  }
+
+  tick(nowMs: number): void {
+    if (nowMs < this.#judgedMs) return;
+    if (this.#bytes.length < this.#bytesWanted) {
+      // Where this process itself stood still, what came meanwhile is read after this tick.
+      if (this.#isWarned) this.#onLate();
+      this.#isWarned = true;
+      return;
+    }
+    this.#isWarned = false;
+    this.#bytesWanted = this.#bytes.length + this.#pace.bytes;
+    this.#judgedMs = nowMs + this.#pace.ms;
+  }
+}
+
+/** Lets other connections have their turn after so many pieces. */
+class Turn {
+  readonly #request: IncomingMessage;
+  #pieces = 0;
+
+  constructor(request: IncomingMessage) {
+    this.#request = request;
+  }
+
+  count(): void {
+    this.#pieces += 1;
+    if (this.#pieces < piecesInTurnMax) return;
+    this.#pieces = 0;
+    const { socket } = this.#request;
+    this.#request.pause();
+    socket.pause();
+    setImmediate(() => {
+      socket.resume();
+      this.#request.resume();
+    });
+  }
 }

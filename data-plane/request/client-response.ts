@@ -71,7 +71,7 @@ export class ClientResponse {
   }
 
   /** A complete JSON answer with status 200. Resolves as `end` does. */
-  answer(body: string): Promise<boolean> {
+  answer(body: string | Uint8Array): Promise<boolean> {
     this.#startedMs = performance.now();
     if (this.#gone || this.#ended) return Promise.resolve(false);
     this.#response.writeHead(200, {
@@ -131,7 +131,7 @@ export class ClientResponse {
     this.#response.off('drain', this.#onDrain);
   }
 
-  #finish(text: string): Promise<boolean> {
+  #finish(text: string | Uint8Array): Promise<boolean> {
     this.#ended = true;
     return new Promise((resolve) => {
       this.#settleEnd = (handed) => {

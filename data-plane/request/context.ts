@@ -5,16 +5,16 @@
  */
 import type { Lookup, Route } from '../../shared/snapshot/lookup.ts';
 import type { RequestFacts } from './decide.ts';
+import type { AnyChat, AnyEmbeddings } from './outline.ts';
 import { Refusal } from './refusal.ts';
 import { route } from './route.ts';
-import type { ChatRequest, EmbeddingsRequest } from './shape.ts';
 
 /** Typical text has at least this many bytes a token. */
 const bytesPerToken = 3;
 /** Sent where neither request, tier nor node says how long an answer may be. */
 const answerTokensDefault = 4096;
 
-type Shaped = ChatRequest | EmbeddingsRequest;
+type Shaped = AnyChat | AnyEmbeddings;
 
 export function estimateTokens(shaped: Pick<Shaped, 'textBytes'>): number {
   return Math.ceil(shaped.textBytes / bytesPerToken) + 8;

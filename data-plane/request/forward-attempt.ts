@@ -4,12 +4,15 @@
  * and exactly one result. What a body means is the reader's matter (forward-stream.ts, forward-whole.ts).
  */
 
+import { parseError } from '../response/answer-json.ts';
 import type { NodeFailure } from '../response/node-failure.ts';
 import type { Usage } from '../response/usage.ts';
 import { ByteCollector } from '../upstream/byte-collector.ts';
 import { CallFailure, type CallReader, NodeCall, type NodeRequest } from '../upstream/node-call.ts';
 import type { NodePools } from '../upstream/node-pools.ts';
+import type { Memory } from './body-budget.ts';
 import type { ClientListener, ClientResponse } from './client-response.ts';
+import type { Refusal } from './refusal.ts';
 
 /** How long a node may take, and how much it may say. Connecting is the pools' matter. */
 export interface AnswerBounds {
@@ -36,6 +39,8 @@ export interface AttemptFailure {
   readonly breaks: boolean;
   /** The node's error as parsed, for `contextErrorOf`; never logged or shown. */
   readonly detail?: unknown;
+  /** What the client is answered, where it was not the node that failed. */
+  readonly refusal?: Refusal;
 }
 
 export type AttemptResult =
@@ -62,9 +67,13 @@ export interface BodyReader {
 export interface AttemptOptions {
   readonly client: ClientResponse;
   readonly pools: NodePools;
+  /** Charged for what is held of the answer. */
+  readonly memory: Memory;
   readonly bounds: AnswerBounds;
   /** The request goes out to the node. */
   readonly onSent?: (() => void) | undefined;
+  /** The node answers. */
+  readonly onTaken?: (() => void) | undefined;
 }
 
 const errorBytesMax = 64 * 1024;
@@ -74,8 +83,10 @@ export class Attempt implements CallReader, ClientListener {
   readonly client: ClientResponse;
   readonly bounds: AnswerBounds;
   readonly pools: NodePools;
+  readonly memory: Memory;
   readonly #result: Promise<AttemptResult>;
   readonly #onSent: (() => void) | undefined;
+  readonly #onTaken: (() => void) | undefined;
   #resolve: (result: AttemptResult) => void = () => undefined;
   #reject: (error: Error) => void = () => undefined;
   #body: BodyReader | undefined;
@@ -83,8 +94,10 @@ export class Attempt implements CallReader, ClientListener {
   #status = 0;
   #settled = false;
 
-  constructor({ client, pools, bounds, onSent }: AttemptOptions) {
+  constructor({ client, pools, memory, bounds, onSent, onTaken }: AttemptOptions) {
     this.#onSent = onSent;
+    this.#onTaken = onTaken;
+    this.memory = memory;
     this.client = client;
     this.pools = pools;
     this.bounds = bounds;
@@ -128,11 +141,12 @@ export class Attempt implements CallReader, ClientListener {
 
   onHead(status: number, contentType: string): void {
     this.#status = status;
+    this.#onTaken?.();
     if (status === 200 && this.#body?.accepts(contentType)) {
       this.#body.onHead();
       return;
     }
-    this.#errorBody = new ByteCollector(this.pools.answerBytes, errorBytesMax);
+    this.#errorBody = new ByteCollector(this.memory, errorBytesMax);
     this.call.waitAtMost(this.bounds.errorBodyMs, 'the whole body of its error');
   }
 
@@ -143,7 +157,7 @@ export class Attempt implements CallReader, ClientListener {
 
   onEnd(): void {
     if (this.#errorBody === undefined) this.#body?.onEnd();
-    else this.#failWithStatus(this.#errorBody.json());
+    else this.#failWithStatus(parseError(this.#errorBody.whole()));
   }
 
   onFailure(error: Error): void {

@@ -1,24 +1,36 @@
 /**
- * An answer that is not streamed: gathered within bounds, built anew, and given to the client in one write.
+ * An answer that is not streamed: gathered within bounds, built anew, and given to the client in one write. A large one is
+ * parsed and built on the thread of shaping, because a node chooses how much it puts into one answer.
  */
+import { maySmall, parseSmallAnswer } from '../response/answer-json.ts';
 import { NodeFailure } from '../response/node-failure.ts';
+import { type Rebuilding, rebuild } from '../response/rebuild.ts';
 import type { Usage } from '../response/usage.ts';
+import type { Shaping } from '../shaping/shaping.ts';
 import { ByteCollector, isJsonType } from '../upstream/byte-collector.ts';
 import { type Attempt, type BodyReader, failureOf } from './forward-attempt.ts';
+import { Refusal } from './refusal.ts';
 
-/** Makes ours of the node's answer. Throws NodeFailure. */
-export type Rebuild = (answer: unknown) => { readonly body: object; readonly usage: Usage };
+export interface WholeBodyOptions {
+  readonly rebuilding: Rebuilding;
+  readonly shaping: Shaping;
+  readonly owner: string;
+}
+
+/** The client left, or the attempt ended otherwise. */
+const notWanted = new Error('the answer is not wanted any more');
 
 export class WholeBody implements BodyReader {
   readonly #attempt: Attempt;
-  readonly #rebuild: Rebuild;
+  readonly #options: WholeBodyOptions;
   readonly #bytes: ByteCollector;
+  readonly #gone = new AbortController();
   #bodyByMs = Number.POSITIVE_INFINITY;
 
-  constructor(attempt: Attempt, rebuild: Rebuild) {
+  constructor(attempt: Attempt, options: WholeBodyOptions) {
     this.#attempt = attempt;
-    this.#rebuild = rebuild;
-    this.#bytes = new ByteCollector(attempt.pools.answerBytes, attempt.bounds.answerBytesMax);
+    this.#options = options;
+    this.#bytes = new ByteCollector(attempt.memory, attempt.bounds.answerBytesMax);
     attempt.call.waitAtMost(attempt.bounds.wholeAnswerMs, 'its answer');
   }
 
@@ -33,27 +45,58 @@ export class WholeBody implements BodyReader {
 
   onData(chunk: Buffer): void {
     if (this.#bytes.add(chunk)) this.#waitForMore();
-    else this.#attempt.fail(failureOf(new NodeFailure('too_large', 'the answer of the node is too large')));
+    else if (this.#bytes.isTooLarge)
+      this.#fail(new NodeFailure('too_large', 'the answer of the node is too large'));
+    else this.#fail(this.#attempt.memory.refusal());
   }
 
   onEnd(): void {
-    let rebuilt: ReturnType<Rebuild>;
     try {
-      rebuilt = this.#rebuild(this.#bytes.json());
+      if (!this.#rebuildHere()) void this.#rebuildThere();
     } catch (error) {
-      if (!(error instanceof NodeFailure)) throw error;
-      this.#attempt.fail(failureOf(error));
-      return;
+      this.#fail(error);
     }
-    const { client } = this.#attempt;
-    this.#attempt.complete(rebuilt.usage, client.answer(JSON.stringify(rebuilt.body)));
   }
 
   release(): void {
     this.#bytes.release();
+    this.#gone.abort(notWanted);
   }
 
-  /** The next piece, but no later than the whole: a node that sends a byte now and then is not waited for for ever. */
+  /** False where it would take too long. */
+  #rebuildHere(): boolean {
+    if (!maySmall(this.#bytes.length)) return false;
+    const parsed = parseSmallAnswer(this.#bytes.whole());
+    if (parsed === 'large') return false;
+    const { body, usage } = rebuild(parsed.value, this.#options.rebuilding);
+    this.#complete(usage, JSON.stringify(body));
+    return true;
+  }
+
+  /** Never rejects. */
+  async #rebuildThere(): Promise<void> {
+    const { rebuilding, shaping, owner } = this.#options;
+    const job = { kind: 'rebuild', rebuilding, blocks: this.#bytes.handOver() } as const;
+    try {
+      const { bytes, usage } = await shaping.run(job, 'rebuilt', { owner, gone: this.#gone.signal });
+      this.#complete(usage, bytes);
+    } catch (error) {
+      if (error !== notWanted) this.#fail(error);
+    }
+  }
+
+  #complete(usage: Usage, body: string | Uint8Array): void {
+    this.#attempt.complete(usage, this.#attempt.client.answer(body));
+  }
+
+  #fail(error: unknown): void {
+    if (error instanceof NodeFailure) this.#attempt.fail(failureOf(error));
+    else if (error instanceof Refusal)
+      this.#attempt.fail({ reason: error.reason, timedOut: false, breaks: false, refusal: error });
+    else this.#attempt.onFailure(error instanceof Error ? error : new Error(String(error)));
+  }
+
+  /** The next piece, but no later than the whole: a node that sends a byte now and then is not waited for without end. */
   #waitForMore(): void {
     const leftMs = this.#bodyByMs - performance.now();
     this.#attempt.call.waitAtMost(

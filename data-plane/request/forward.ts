@@ -10,16 +10,15 @@ import { contextErrorOf } from '../../shared/dialect/node-answers.ts';
 import type { Route } from '../../shared/snapshot/lookup.ts';
 import { messagesContext } from '../anthropic/message-parts.ts';
 import { MessagesStream } from '../anthropic/messages-stream.ts';
-import { rebuildMessages } from '../anthropic/rebuild-messages.ts';
-import type { MessagesRequest } from '../anthropic/shape.ts';
 import { inabilityRefusal } from '../dialect/inability.ts';
-import { toNodeBody } from '../dialect/to-node-body.ts';
+import { renderBody } from '../dialect/render-body.ts';
 import { chatContext } from '../response/chat-parts.ts';
 import { ChatStream } from '../response/chat-stream.ts';
-import { rebuildChat } from '../response/rebuild-chat.ts';
-import { rebuildEmbeddings } from '../response/rebuild-embeddings.ts';
+import { rebuildingOf } from '../response/rebuild.ts';
 import type { Usage } from '../response/usage.ts';
+import type { Shaping } from '../shaping/shaping.ts';
 import type { NodeLoad, Verdict } from '../upstream/load.ts';
+import type { NodeRequest } from '../upstream/node-call.ts';
 import type { NodePools } from '../upstream/node-pools.ts';
 import type { ClientResponse } from './client-response.ts';
 import {
@@ -31,8 +30,8 @@ import {
 } from './forward-attempt.ts';
 import { StreamedBody } from './forward-stream.ts';
 import { WholeBody } from './forward-whole.ts';
+import type { AnyChat, AnyEmbeddings, AnyMessages } from './outline.ts';
 import { Refusal } from './refusal.ts';
-import type { ChatRequest, EmbeddingsRequest } from './shape.ts';
 
 export type ForwardSettings = AnswerBounds;
 
@@ -45,7 +44,7 @@ export const defaultForwardSettings: ForwardSettings = {
   answerBytesMax: 32 * 1024 * 1024,
 };
 
-export type Forwarded = ChatRequest | EmbeddingsRequest | MessagesRequest;
+export type Forwarded = AnyChat | AnyEmbeddings | AnyMessages;
 
 export interface ForwardOptions {
   readonly request: Forwarded;
@@ -58,6 +57,12 @@ export interface ForwardOptions {
   readonly settings: ForwardSettings;
   readonly pools: NodePools;
   readonly load: NodeLoad;
+  /** Large answers are read on its thread. */
+  readonly shaping: Shaping;
+  /** Who is charged for the answer, and takes turns with others. */
+  readonly owner: string;
+  /** A node has answered, so it has the request and no other will be asked. */
+  readonly onTaken?: () => void;
   /** The request goes out to a node. */
   readonly onSent?: () => void;
   /** The refusal of a node that failed before the first byte, as the host has it. `reason` is for the log. */
@@ -99,7 +104,7 @@ async function search(options: ForwardOptions): Promise<ForwardOutcome> {
     const route = options.load.choose(left);
     if (route === undefined || performance.now() > searchUntilMs) break;
     left = left.filter((candidate) => candidate !== route);
-    const body = nodeBody(options, route);
+    const body = await nodeBody(options, route);
     if (body instanceof Refusal) {
       uncarried = body;
       continue;
@@ -114,19 +119,26 @@ async function search(options: ForwardOptions): Promise<ForwardOutcome> {
 }
 
 /** The body for the node, or the refusal of a field that its dialect cannot carry. */
-function nodeBody({ request, maxTokensFor }: ForwardOptions, route: Route): string | Refusal {
+async function nodeBody(
+  { request, maxTokensFor }: ForwardOptions,
+  route: Route,
+): Promise<NodeRequest['body'] | Refusal> {
   const asked = request.kind === 'messages' ? request.chat : request;
   const maxTokens = asked.kind === 'chat' ? maxTokensFor(route) : 1;
   try {
-    return JSON.stringify(toNodeBody(asked, route.dialect, { servedName: route.served, maxTokens }));
+    return await renderBody(asked, route.dialect, { servedName: route.served, maxTokens });
   } catch (error) {
-    if (error instanceof Refusal) return error;
+    if (error instanceof Refusal && error.type === 'UnsupportedShapeError') return error;
     throw error;
   }
 }
 
-async function attempt(options: ForwardOptions, route: Route, body: string): Promise<AttemptResult> {
-  const { client, load, pools, settings, request, onSent } = options;
+async function attempt(
+  options: ForwardOptions,
+  route: Route,
+  body: NodeRequest['body'],
+): Promise<AttemptResult> {
+  const { client, load, pools, settings, request, onSent, onTaken } = options;
   if (client.gone) return { kind: 'left' };
   const { node, url, credential } = route;
   const isStream = request.kind !== 'embeddings' && request.stream;
@@ -135,7 +147,8 @@ async function attempt(options: ForwardOptions, route: Route, body: string): Pro
   let verdict: Verdict = 'neutral';
   load.begin(node);
   try {
-    const one = new Attempt({ client, pools, bounds: settings, onSent });
+    const memory = pools.answerBytes.of(options.owner);
+    const one = new Attempt({ client, pools, memory, bounds: settings, onSent, onTaken });
     const result = await one.run({ url, path, body, accept, credential }, bodyReader(one, options));
     verdict = verdictOf(result);
     return result;
@@ -144,26 +157,18 @@ async function attempt(options: ForwardOptions, route: Route, body: string): Pro
   }
 }
 
-function bodyReader(one: Attempt, { request, ids }: ForwardOptions): BodyReader {
+function bodyReader(one: Attempt, { request, ids, shaping, owner }: ForwardOptions): BodyReader {
   const { responseId, createdSeconds } = ids;
-  switch (request.kind) {
-    case 'embeddings':
-      return new WholeBody(one, (answer) => rebuildEmbeddings(answer, request));
-    case 'chat': {
-      const context = chatContext(request, responseId, createdSeconds);
-      return request.stream
-        ? new StreamedBody(one, new ChatStream(context))
-        : new WholeBody(one, (answer) => rebuildChat(answer, context));
-    }
-    case 'messages': {
-      const context = messagesContext(request, responseId, createdSeconds);
-      return request.stream
-        ? new StreamedBody(one, new MessagesStream(context))
-        : new WholeBody(one, (answer) => rebuildMessages(answer, context));
-    }
-    default:
-      return request satisfies never;
+  if (request.kind === 'embeddings' || !request.stream) {
+    return new WholeBody(one, {
+      shaping,
+      owner,
+      rebuilding: rebuildingOf(request, responseId, createdSeconds),
+    });
   }
+  return request.kind === 'chat'
+    ? new StreamedBody(one, new ChatStream(chatContext(request, responseId, createdSeconds)))
+    : new StreamedBody(one, new MessagesStream(messagesContext(request, responseId, createdSeconds)));
 }
 
 function verdictOf(result: AttemptResult): Verdict {
@@ -205,6 +210,7 @@ function outcomeOf(
     }
     case 'failed':
       throw (
+        result.failure.refusal ??
         contextRefusal(result.failure, route) ??
         inabilityRefusal(request, route.dialect, result.failure.detail) ??
         onNodeFailure(result.failure.reason)

@@ -1,10 +1,11 @@
 /** What a request works with: handed to `handle` by the composition root, and no more than a request may touch. */
 import type { Logger } from '../../shared/process/logger.ts';
 import type { Lookup } from '../../shared/snapshot/lookup.ts';
+import type { Shaping } from '../shaping/shaping.ts';
 import type { NodeLoad } from '../upstream/load.ts';
 import type { NodePools } from '../upstream/node-pools.ts';
 import type { Meter } from '../usage/meter.ts';
-import type { BodyBudget } from './body.ts';
+import type { BodyBudget } from './body-budget.ts';
 import type { TokenCounter } from './context.ts';
 import type { LocalCounters } from './counters.ts';
 import type { ForwardSettings } from './forward.ts';
@@ -16,6 +17,7 @@ export interface Gateway {
   readonly lookup: Lookup;
   readonly counters: LocalCounters;
   readonly bodies: BodyBudget;
+  readonly shaping: Shaping;
   readonly pools: NodePools;
   readonly load: NodeLoad;
   readonly meter: Meter;

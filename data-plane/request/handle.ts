@@ -7,6 +7,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Route } from '../../shared/snapshot/lookup.ts';
 import { mintMessageId } from '../anthropic/message-parts.ts';
 import { countTokensBody } from '../anthropic/shape.ts';
+import { shapeBody } from '../shaping/shape-body.ts';
 import { type AnswerIds, answerHeaders, sendJson, sendRefusal } from './answer.ts';
 import {
   authenticate,
@@ -17,6 +18,7 @@ import {
   unauthorized,
 } from './authenticate.ts';
 import { ClientGone, readBody } from './body.ts';
+import { ownerOf } from './body-budget.ts';
 import { ClientResponse } from './client-response.ts';
 import {
   type AnswerRoom,
@@ -31,13 +33,13 @@ import { decide, type RequestFacts, type Verdict } from './decide.ts';
 import { type Forwarded, type ForwardOutcome, forward } from './forward.ts';
 import type { Gateway } from './gateway.ts';
 import { resolveHost, type Target } from './host.ts';
-import { askForBody, checkHttp, discardRest, oneHeader, pathOf } from './http-request.ts';
+import { askForBody, checkHttp, discardRest, oneHeader, pathOf, refuseEncoded } from './http-request.ts';
 import { listModels } from './models.ts';
 import { type Operation, resolveOperation } from './operation.ts';
 import { Refusal } from './refusal.ts';
 import { mintCompletionId, mintRequestId } from './request-id.ts';
 import { type Placement, targetNotServing, unavailable } from './route.ts';
-import { type Shaped, shapeOperation } from './shape-operation.ts';
+import type { Shaped } from './shape-operation.ts';
 
 /** When a step of the way was done, monotonic ms. */
 export interface Milestones {
@@ -71,6 +73,8 @@ export interface Exchange {
   verdict?: Verdict;
   outcome?: ForwardOutcome;
   refusal?: Refusal;
+  /** The node has the request's text, so it need not be held here. */
+  releaseText?: () => void;
   /** `seq` of the commit the decision was made at. */
   position?: number;
 }
@@ -111,18 +115,17 @@ async function pass(gateway: Gateway, exchange: Exchange, fixed: Target | undefi
     return sendJson(response, exchange.ids, 200, listModels(gateway.lookup, target, caller, operation));
   }
   if (caller.kind === 'nobody') throw unauthorized('missing');
-  const body = await readBody(request, gateway.bodies, () => askForBody(request, response));
+  refuseEncoded(request);
+  const owner = ownerOf(caller);
+  const body = await readBody(request, gateway.bodies.of(owner), () => askForBody(request, response));
   exchange.at.read = performance.now();
+  const { shaped, release } = await shapeBody(gateway.shaping, { operation, body, owner, response });
+  exchange.at.shaped = performance.now();
+  exchange.releaseText = release;
   try {
-    const shaped = shapeOperation(operation, body.bytes, {
-      contentType: request.headers['content-type'],
-      version: oneHeader(request, 'anthropic-version'),
-      beta: oneHeader(request, 'anthropic-beta'),
-    });
-    exchange.at.shaped = performance.now();
     await serve(gateway, exchange, caller, shaped);
   } finally {
-    body.release();
+    release();
   }
 }
 
@@ -240,6 +243,9 @@ async function send(
       settings: gateway.forwarding,
       pools: gateway.pools,
       load: gateway.load,
+      shaping: gateway.shaping,
+      owner: ownerOf(exchange.caller as RequestFacts['caller']),
+      onTaken: () => exchange.releaseText?.(),
       onNodeFailure: (reason: string) =>
         exchange.target?.kind === 'stack' ? targetNotServing(reason) : unavailable(reason),
     });

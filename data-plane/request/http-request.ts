@@ -4,6 +4,9 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { Refusal } from './refusal.ts';
 
+/** How long the rest of a refused request's body may take. */
+const restMsMax = 10_000;
+
 /** Reads and drops what is left of a refused request's body, so that the client gets to read the refusal; bounded. */
 export function discardRest(request: IncomingMessage): void {
   if (request.complete) return;
@@ -14,7 +17,18 @@ export function discardRest(request: IncomingMessage): void {
     bytes += chunk.length;
     if (bytes > restBytesMax) request.destroy();
   });
+  const late = setTimeout(() => request.destroy(), restMsMax).unref();
+  request.on('close', () => clearTimeout(late));
   request.resume();
+}
+
+/** Bodies are read as they are; what they would be once they were decoded is not looked at (RFC 9110, 8.4). */
+export function refuseEncoded(request: IncomingMessage): void {
+  const encoding = oneHeader(request, 'content-encoding')?.trim().toLowerCase();
+  if (encoding === undefined || encoding === '' || encoding === 'identity') return;
+  throw new Refusal('UnsupportedShapeError', 'Content-Encoding: is not supported; send the body as it is', {
+    reason: 'encoded body',
+  });
 }
 
 /** A client that waits with its body is told to send it, once its key was accepted and its size is known to fit. */

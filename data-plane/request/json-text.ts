@@ -1,35 +1,60 @@
 /**
  * Reads a body as JSON, more strictly than JSON.parse: what two readers could understand differently is refused.
- * Refused are invalid UTF-8, nesting beyond 64, a name given twice in one object, the name `__proto__`, and text
- * with half a surrogate pair. Nothing of the body is ever quoted in a refusal.
+ * Refused are invalid UTF-8, nesting beyond 64, a name given twice in one object, the name `__proto__`, text with half a
+ * surrogate pair, and more names or values than a request needs. Nothing of the body is ever quoted in a refusal.
+ *
+ * What JSON costs goes by its names and values more than by its bytes, so both are counted before it is parsed.
  *
  * A name given twice is found by counting: every name of valid JSON is followed by one colon outside of strings,
  * so the text has more colons than the parsed value has names exactly where a later name replaced an earlier one.
  */
 import { isUtf8 } from 'node:buffer';
+import { type JsonCounts, scanJson } from '../../shared/json-scan.ts';
 import { Refusal } from './refusal.ts';
 
 /** Arrays and objects inside each other, at most. */
 export const jsonDepthMax = 64;
+export const jsonNamesMax = 50_000;
+export const jsonValuesMax = 500_000;
 
-const quote = 0x22;
-const backslash = 0x5c;
-const colon = 0x3a;
 const loneSurrogate = /\p{Surrogate}/u;
 
+/** Text that is within all bounds, and that may yet be no JSON. */
+export interface JsonText {
+  readonly text: string;
+  readonly counts: JsonCounts;
+}
+
 /** The value of a body. Throws UnsupportedShapeError. */
-export function parseStrictJson(raw: Buffer): unknown {
-  if (!isUtf8(raw)) throw fault('the body is not valid UTF-8');
-  const text = raw.toString('utf8');
-  const names = countNames(text);
+export function parseStrictJson(raw: Buffer | JsonText): unknown {
+  const { text, counts } = 'counts' in raw ? raw : readJsonText(raw);
   const parsed = tryParse(text);
   if (parsed === undefined) throw fault('the body is not valid JSON');
   // Only an escape can bring half a surrogate pair into valid UTF-8.
   const escapesSurrogates = /\\u[dD]/.test(text);
-  if (new Inspection(escapesSurrogates).namesIn(parsed.value) !== names) {
+  if (new Inspection(escapesSurrogates).namesIn(parsed.value) !== counts.names) {
     throw fault('an object of the body has the same name twice');
   }
   return parsed.value;
+}
+
+/** The first look at a body, in time that goes by its bytes alone. Throws UnsupportedShapeError. */
+export function readJsonText(raw: Buffer): JsonText {
+  if (!isUtf8(raw)) throw fault('the body is not valid UTF-8');
+  const text = raw.toString('utf8');
+  const counts = scanJson(text, { depth: jsonDepthMax, names: jsonNamesMax, values: jsonValuesMax });
+  switch (counts.exceeded) {
+    case undefined:
+      return { text, counts };
+    case 'depth':
+      throw fault(`the body is nested deeper than ${jsonDepthMax}`);
+    case 'names':
+      throw fault(`the body has more than ${jsonNamesMax} names`);
+    case 'values':
+      throw fault(`the body has more than ${jsonValuesMax} values`);
+    default:
+      return counts.exceeded satisfies never;
+  }
 }
 
 /** Undefined where the text is not JSON. The parser's own message quotes the text, so it goes no further. */
@@ -43,50 +68,6 @@ function tryParse(text: string): { readonly value: unknown } | undefined {
 
 function fault(message: string): Refusal {
   return new Refusal('UnsupportedShapeError', message);
-}
-
-/** Colons outside of strings. Linear; text that is not JSON gives a number without meaning. */
-function countNames(text: string): number {
-  let names = 0;
-  let depth = 0;
-  for (let at = 0; at < text.length; at += 1) {
-    const code = text.charCodeAt(at);
-    if (code === quote) {
-      at = endOfString(text, at);
-      if (at === -1) return names;
-    } else if (code === colon) {
-      names += 1;
-    } else {
-      depth += depthStep(code);
-      if (depth > jsonDepthMax) throw fault(`the body is nested deeper than ${jsonDepthMax}`);
-    }
-  }
-  return names;
-}
-
-function depthStep(code: number): number {
-  switch (code) {
-    case 0x5b: // [
-    case 0x7b: // {
-      return 1;
-    case 0x5d: // ]
-    case 0x7d: // }
-      return -1;
-    default:
-      return 0;
-  }
-}
-
-/** Where the string that opens at `start` closes, or -1. */
-function endOfString(text: string, start: number): number {
-  let at = text.indexOf('"', start + 1);
-  while (at !== -1) {
-    let before = at;
-    while (text.charCodeAt(before - 1) === backslash) before -= 1;
-    if ((at - before) % 2 === 0) return at;
-    at = text.indexOf('"', at + 1);
-  }
-  return -1;
 }
 
 /** One walk over the parsed value. Its depth is bounded, because the text's was. */

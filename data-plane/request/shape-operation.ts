@@ -3,23 +3,32 @@
  * so that it reveals nothing of one (design: shape).
  */
 import { type MessagesRequest, shapeCountTokens, shapeMessages } from '../anthropic/shape.ts';
+import type { JsonText } from './json-text.ts';
 import type { Operation } from './operation.ts';
+import type { AnyChat, AnyEmbeddings, AnyMessages } from './outline.ts';
 import { Refusal } from './refusal.ts';
 import type { RoutingFacts } from './route.ts';
 import { type ChatRequest, type EmbeddingsRequest, shapeChat, shapeEmbeddings } from './shape.ts';
 
-/** A request that was understood, whatever the surface it came by. */
-export interface Shaped {
+interface ShapedInto<Forwarded, Inner> {
   /** What the node is to answer, and how the answer is dressed; undefined where only tokens are counted. */
-  readonly forwarded: ChatRequest | EmbeddingsRequest | MessagesRequest | undefined;
+  readonly forwarded: Forwarded | undefined;
   /** What limits, routing and counting look at. */
-  readonly inner: ChatRequest | EmbeddingsRequest;
+  readonly inner: Inner;
   readonly model: string;
   readonly stream: boolean;
   readonly path: RoutingFacts['path'];
   /** Tokens of the answer that are asked for; 0 where there is none, undefined where the request does not say. */
   readonly maxTokens: number | undefined;
 }
+
+/** A request that was understood, whatever the surface it came by; its text is here or on another thread. */
+export type Shaped = ShapedInto<AnyChat | AnyEmbeddings | AnyMessages, AnyChat | AnyEmbeddings>;
+/** One whose text is here. */
+export type WholeShaped = ShapedInto<
+  ChatRequest | EmbeddingsRequest | MessagesRequest,
+  ChatRequest | EmbeddingsRequest
+>;
 
 export interface ShapeHeaders {
   readonly contentType: string | undefined;
@@ -28,7 +37,11 @@ export interface ShapeHeaders {
 }
 
 /** Throws UnsupportedShapeError naming the JSON path. */
-export function shapeOperation(operation: Operation, bytes: Buffer, headers: ShapeHeaders): Shaped {
+export function shapeOperation(
+  operation: Operation,
+  bytes: Buffer | JsonText,
+  headers: ShapeHeaders,
+): WholeShaped {
   const { contentType, version, beta } = headers;
   switch (operation.kind) {
     case 'chat': {

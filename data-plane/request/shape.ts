@@ -9,7 +9,7 @@ import {
   type EmbeddingsFields,
   embeddingsRequestSchema,
 } from '../../schemas/openai.ts';
-import { parseStrictJson } from './json-text.ts';
+import { type JsonText, parseStrictJson } from './json-text.ts';
 import { PresentFields } from './present-fields.ts';
 import { chatPromptSize, embeddingsPromptSize } from './prompt-size.ts';
 import { Refusal } from './refusal.ts';
@@ -69,6 +69,8 @@ export interface ChatRequest extends PromptSize {
   /** Where the caller's own body, if it is of another shape, has what a need stands for. */
   readonly needPaths?: Readonly<Partial<Record<ChatNeed, readonly PropertyKey[]>>>;
   readonly body: ChatBody;
+  /** Its text is here (ChatOutline: on another thread). */
+  readonly held?: undefined;
   /** The answer begins with the tokens of the prompt, where the engine can tell them then. */
   readonly usageAtStart?: true;
   /** Settings that this shape does not know, but some engines do. */
@@ -87,13 +89,14 @@ export interface EmbeddingsRequest extends PromptSize {
   /** The input is token ids, not text. */
   readonly tokenInput: boolean;
   readonly body: { readonly input: EmbeddingsFields['input'] };
+  readonly held?: undefined;
 }
 
 const chatFields = new PresentFields(chatRequestSchema);
 const embeddingsFields = new PresentFields(embeddingsRequestSchema);
 
 /** Throws UnsupportedShapeError naming the JSON path, never a value. */
-export function shapeChat(raw: Buffer, contentType: string | undefined): ChatRequest {
+export function shapeChat(raw: Buffer | JsonText, contentType: string | undefined): ChatRequest {
   const parsed = chatFields.safeParse(parseBody(raw, contentType));
   if (!parsed.success) throw refusalOf(parsed.error);
   const fields = parsed.data;
@@ -114,7 +117,7 @@ export function shapeChat(raw: Buffer, contentType: string | undefined): ChatReq
 }
 
 /** Throws UnsupportedShapeError naming the JSON path, never a value. */
-export function shapeEmbeddings(raw: Buffer, contentType: string | undefined): EmbeddingsRequest {
+export function shapeEmbeddings(raw: Buffer | JsonText, contentType: string | undefined): EmbeddingsRequest {
   const parsed = embeddingsFields.safeParse(parseBody(raw, contentType));
   if (!parsed.success) throw refusalOf(parsed.error);
   const { model, input, encoding_format, dimensions } = parsed.data;
@@ -132,15 +135,19 @@ export function shapeEmbeddings(raw: Buffer, contentType: string | undefined): E
 }
 
 /** The object in a body of JSON. Throws UnsupportedShapeError. */
-export function parseBody(raw: Buffer, contentType: string | undefined): Record<string, unknown> {
-  if (!isJson(contentType)) {
-    throw new Refusal('UnsupportedShapeError', 'the content type must be application/json');
-  }
+export function parseBody(raw: Buffer | JsonText, contentType: string | undefined): Record<string, unknown> {
+  refuseOtherThanJson(contentType);
   const value = parseStrictJson(raw);
   if (typeof value !== 'object' || value === null || Array.isArray(value)) {
     throw shapeRefusal([], 'must be a JSON object');
   }
   return value as Record<string, unknown>;
+}
+
+/** Throws UnsupportedShapeError. */
+export function refuseOtherThanJson(contentType: string | undefined): void {
+  if (isJson(contentType)) return;
+  throw new Refusal('UnsupportedShapeError', 'the content type must be application/json');
 }
 
 /** `application/json`, with no charset but UTF-8, which is the only one that JSON has. */

@@ -3,7 +3,7 @@
  * Everything else that a node sends is left behind, because it tells the engine or the place: fingerprints, timings,
  * matched stops, token ids, and the form of its ids.
  */
-import type { ChatRequest } from '../request/shape.ts';
+import type { AnyChat } from '../request/outline.ts';
 import { NodeFailure } from './node-failure.ts';
 import { member, text } from './untrusted.ts';
 
@@ -26,7 +26,7 @@ export interface ChatContext {
   readonly promptTextBytes: number;
 }
 
-export function chatContext(request: ChatRequest, id: string, created: number): ChatContext {
+export function chatContext(request: AnyChat, id: string, created: number): ChatContext {
   return {
     id,
     created,

@@ -4,6 +4,8 @@
  * the body proves nothing, nor does a terminator after an error. What comes after either end is not looked at.
  * The deltas that it gives are the node's words only, free of every engine's habits; a surface puts them in its form.
  */
+
+import { parseEvent } from './answer-json.ts';
 import {
   type ChatContext,
   type FinishReason,
@@ -77,7 +79,7 @@ export class NodeStream {
     if (this.#state === 'completed' || this.#state === 'failed') return [];
     try {
       if (data.trim() === '[DONE]') this.#terminate();
-      else return this.#readChunk(parseChunk(data));
+      else return this.#readChunk(parseEvent(data));
     } catch (error) {
       this.fail(error instanceof NodeFailure ? error : malformed('a chunk cannot be read'));
     }
@@ -168,13 +170,5 @@ export class NodeStream {
     for (const part of texts) {
       if (part !== undefined) this.#completionBytes += Buffer.byteLength(part);
     }
-  }
-}
-
-function parseChunk(data: string): unknown {
-  try {
-    return JSON.parse(data);
-  } catch {
-    return undefined;
   }
 }

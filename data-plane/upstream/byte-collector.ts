@@ -1,43 +1,59 @@
 /**
- * Gathers a body of a node that is wanted whole, within a bound of its own and the budget of all bodies.
+ * Gathers a body of a node that is wanted whole, within a bound of its own and the memory that it is charged to.
  * Whoever makes one releases it, on every path.
  */
-import type { BodyBudget } from '../request/body.ts';
+import { GatheredBytes } from '../../shared/gathered-bytes.ts';
+import type { Memory } from '../request/body-budget.ts';
 
 export class ByteCollector {
-  readonly #budget: BodyBudget;
+  readonly #memory: Memory;
   readonly #bytesMax: number;
-  #chunks: Buffer[] = [];
-  #bytes = 0;
+  readonly #bytes: GatheredBytes;
+  #charged = 0;
+  #isTooLarge = false;
 
-  constructor(budget: BodyBudget, bytesMax: number) {
-    this.#budget = budget;
+  constructor(memory: Memory, bytesMax: number) {
+    this.#memory = memory;
     this.#bytesMax = bytesMax;
+    this.#bytes = new GatheredBytes({ bytesMax, take: (bytes) => this.#take(bytes) });
+  }
+
+  get length(): number {
+    return this.#bytes.length;
+  }
+
+  /** The body itself is larger than it may be; where it is not, memory was what it did not fit. */
+  get isTooLarge(): boolean {
+    return this.#isTooLarge;
   }
 
   /** False where it does not fit; nothing more is to be added then. */
-  add(chunk: Buffer): boolean {
-    if (this.#bytes + chunk.length > this.#bytesMax || !this.#budget.take(chunk.length)) return false;
-    this.#bytes += chunk.length;
-    this.#chunks.push(chunk);
-    return true;
+  add(piece: Buffer): boolean {
+    this.#isTooLarge = this.#bytes.length + piece.length > this.#bytesMax;
+    return !this.#isTooLarge && this.#bytes.add(piece);
   }
 
-  /** The body as JSON; undefined where it is none. */
-  json(): unknown {
-    const whole = this.#chunks.length === 1 ? this.#chunks[0] : Buffer.concat(this.#chunks, this.#bytes);
-    try {
-      return JSON.parse((whole as Buffer).toString('utf8'));
-    } catch {
-      return undefined;
-    }
+  /** All of it in one piece. */
+  whole(): Buffer {
+    return this.#bytes.whole();
+  }
+
+  /** The blocks for another thread. They stay charged until the release. */
+  handOver(): Uint8Array<ArrayBuffer>[] {
+    return this.#bytes.handOver();
   }
 
   /** Gives the memory back; again is harmless. */
   release(): void {
-    this.#budget.give(this.#bytes);
-    this.#chunks = [];
-    this.#bytes = 0;
+    this.#memory.give(this.#charged);
+    this.#charged = 0;
+    this.#bytes.clear();
+  }
+
+  #take(bytes: number): boolean {
+    if (!this.#memory.take(bytes)) return false;
+    this.#charged += bytes;
+    return true;
   }
 }
 

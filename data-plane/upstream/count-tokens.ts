@@ -2,10 +2,12 @@
  * Asks a node how many tokens a prompt has: a number, or undefined where it cannot or does not tell in time.
  * A count is never worth a failure, so nothing is thrown and nothing is held against the node.
  */
-import { tokenCountOf, tokenCountRequest } from '../../shared/dialect/node-answers.ts';
-import { toNodeBody } from '../dialect/to-node-body.ts';
+import type { Dialect } from '../../schemas/names.ts';
+import { tokenCountOf } from '../../shared/dialect/node-answers.ts';
+import { renderCount } from '../dialect/render-body.ts';
 import type { TokenCounter } from '../request/context.ts';
-import { Refusal } from '../request/refusal.ts';
+import { maySmall, parseSmallAnswer } from '../response/answer-json.ts';
+import type { Shaping } from '../shaping/shaping.ts';
 import { ByteCollector, isJsonType } from './byte-collector.ts';
 import { type CallReader, NodeCall, type NodeRequest } from './node-call.ts';
 import type { NodePools } from './node-pools.ts';
@@ -16,59 +18,63 @@ export interface TokenCounterOptions {
 
 /** The answer to a count holds a number, and with some engines the tokens themselves. */
 const countBytesMax = 4 * 1024 * 1024;
+/** How long reading a large one may take. */
+const countReadMs = 2000;
 
 export function createTokenCounter(
   pools: NodePools,
+  shaping: Shaping,
   { countMs = 2000 }: TokenCounterOptions = {},
 ): TokenCounter {
   return async (route, shaped) => {
     if (shaped.kind !== 'chat') return undefined;
-    const { dialect, served: servedName, url, credential } = route;
-    const asked = tokenCountRequest(
-      dialect,
-      unlessRefused(() => toNodeBody(shaped, dialect, { servedName, maxTokens: 1 })) ?? {},
-    );
-    if (asked?.body['messages'] === undefined) return undefined;
-    const { path, body } = asked;
-    const request: NodeRequest = {
-      url,
-      path,
-      body: JSON.stringify(body),
-      accept: 'application/json',
-      credential,
-    };
-    return tokenCountOf(dialect, await ask(pools, request, countMs));
+    const { node, dialect, served, url, credential } = route;
+    const asked = await renderCount(shaped, dialect, served);
+    if (asked === undefined) return undefined;
+    const request: NodeRequest = { url, ...asked, accept: 'application/json', credential };
+    const answer = await ask(pools, request, countMs);
+    try {
+      return answer && (await countIn(answer, dialect, { shaping, node }));
+    } finally {
+      answer?.release();
+    }
   };
 }
 
-/** What the dialect cannot carry is refused after routing, by the one that forwards. */
-function unlessRefused<Value>(make: () => Value): Value | undefined {
-  try {
-    return make();
-  } catch (error) {
-    if (error instanceof Refusal) return undefined;
-    throw error;
-  }
+/** Some engines answer with every token beside the number. */
+async function countIn(
+  answer: ByteCollector,
+  dialect: Dialect,
+  { shaping, node }: { readonly shaping: Shaping; readonly node: string },
+): Promise<number | undefined> {
+  const small = maySmall(answer.length) ? parseSmallAnswer(answer.whole()) : 'large';
+  if (small !== 'large') return tokenCountOf(dialect, small.value);
+  const job = { kind: 'count', dialect, blocks: answer.handOver() } as const;
+  const options = { owner: `node:${node}`, gone: AbortSignal.timeout(countReadMs) };
+  return shaping.run(job, 'counted', options).then(
+    ({ tokens }) => tokens,
+    () => undefined,
+  );
 }
 
-/** The node's JSON; undefined where no such answer came. */
-function ask(pools: NodePools, request: NodeRequest, ms: number): Promise<unknown> {
+/** The node's body, to be released; undefined where no such answer came. */
+function ask(pools: NodePools, request: NodeRequest, ms: number): Promise<ByteCollector | undefined> {
   const collector = new ByteCollector(pools.answerBytes, countBytesMax);
   return new Promise((resolve) => {
-    const end = (answer: unknown): void => {
+    const fail = (): void => {
       call.abort();
       collector.release();
-      resolve(answer);
+      resolve(undefined);
     };
     const reader: CallReader = {
       onHead: (status, contentType) => {
-        if (status !== 200 || !isJsonType(contentType)) end(undefined);
+        if (status !== 200 || !isJsonType(contentType)) fail();
       },
       onData: (chunk) => {
-        if (!collector.add(chunk)) end(undefined);
+        if (!collector.add(chunk)) fail();
       },
-      onEnd: () => end(collector.json()),
-      onFailure: () => end(undefined),
+      onEnd: () => resolve(collector),
+      onFailure: fail,
     };
     const call = new NodeCall(pools.ticker, reader);
     call.waitAtMost(ms, 'its count');

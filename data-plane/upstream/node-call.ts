@@ -39,7 +39,7 @@ export interface NodeRequest {
   readonly url: string;
   /** Below the base address, beginning with a slash. */
   readonly path: string;
-  readonly body: string;
+  readonly body: string | Uint8Array<ArrayBuffer>;
   readonly accept: 'application/json' | 'text/event-stream';
   /** Name of the node's credential; null where it wants none. */
   readonly credential: string | null;
@@ -49,6 +49,13 @@ const interimAnswersMax = 8;
 /** What a node may still send, and how long it may take, after its answer was complete. */
 const restBytesMax = 64 * 1024;
 const restMs = 2000;
+
+/** What is read of one answer before other requests get their turn. */
+const turnPiecesMax = 512;
+const turnBytesMax = 64 * 1024;
+
+/** A large body is written in such pieces, because a whole one would be encrypted in one turn. */
+const pieceBytesMax = 256 * 1024;
 
 const givenUp = new Error('given up');
 
@@ -66,6 +73,9 @@ export class NodeCall implements Dispatcher.DispatchHandler, Ticked {
   #awaited = '';
   #interimAnswers = 0;
   #restBytes = 0;
+  #isYielding = false;
+  #turnPieces = 0;
+  #turnBytes = 0;
 
   constructor(ticker: Ticker, reader: CallReader) {
     this.#ticker = ticker;
@@ -87,7 +97,9 @@ export class NodeCall implements Dispatcher.DispatchHandler, Ticked {
     }
     this.#connectByMs = performance.now() + pools.connectMs;
     this.#ticker.add(this);
-    pool.dispatch({ method: 'POST', path: pathPrefix + path, headers, body }, this);
+    if (typeof body !== 'string') headers.push('content-length', String(body.length));
+    const sent = typeof body === 'string' ? body : new BodyPieces(body);
+    pool.dispatch({ method: 'POST', path: pathPrefix + path, headers, body: sent as string }, this);
   }
 
   /** From now on; replaces the wait before. `awaited` completes the sentence "the node did not send …". */
@@ -104,7 +116,7 @@ export class NodeCall implements Dispatcher.DispatchHandler, Ticked {
 
   resume(): void {
     this.#paused = false;
-    this.#controller?.resume();
+    if (!this.#isYielding) this.#controller?.resume();
   }
 
   /** Ends the request at the node at once. The reader hears nothing more. */
@@ -158,8 +170,9 @@ export class NodeCall implements Dispatcher.DispatchHandler, Ticked {
     this.#reader?.onHead(statusCode, typeof contentType === 'string' ? contentType : '');
   }
 
-  onResponseData(_controller: Dispatcher.DispatchController, chunk: Buffer): void {
+  onResponseData(controller: Dispatcher.DispatchController, chunk: Buffer): void {
     if (this.#over) return;
+    this.#yieldAfter(chunk.length, controller);
     if (this.#reader !== undefined) {
       this.#reader.onData(chunk);
       return;
@@ -177,6 +190,21 @@ export class NodeCall implements Dispatcher.DispatchHandler, Ticked {
   onResponseError(_controller: Dispatcher.DispatchController, error: Error): void {
     if (this.#over) return;
     this.#fail(this.#explain(error));
+  }
+
+  /** A node may send each byte as a piece of its own, or many events at once: others get their turn in between. */
+  #yieldAfter(bytes: number, controller: Dispatcher.DispatchController): void {
+    this.#turnPieces += 1;
+    this.#turnBytes += bytes;
+    if (this.#isYielding || (this.#turnPieces < turnPiecesMax && this.#turnBytes < turnBytesMax)) return;
+    this.#isYielding = true;
+    controller.pause();
+    setImmediate(() => {
+      this.#isYielding = false;
+      this.#turnPieces = 0;
+      this.#turnBytes = 0;
+      if (!this.#paused) controller.resume();
+    });
   }
 
   #giveUp(kind: CallFailureKind, reason: string): void {
@@ -206,5 +234,30 @@ export class NodeCall implements Dispatcher.DispatchHandler, Ticked {
     const code = 'code' in error && typeof error.code === 'string' ? error.code : undefined;
     if (code === undefined) return error;
     return new CallFailure(this.#sent ? 'lost' : 'unreached', `the connection to the node failed: ${code}`);
+  }
+}
+
+/** A body in pieces, let go of as they are taken: the request object stays in memory as long as its answer. */
+class BodyPieces implements AsyncIterable<Uint8Array>, AsyncIterator<Uint8Array, undefined> {
+  #rest: Uint8Array | undefined;
+
+  constructor(body: Uint8Array) {
+    this.#rest = body;
+  }
+
+  [Symbol.asyncIterator](): this {
+    return this;
+  }
+
+  next(): Promise<IteratorResult<Uint8Array, undefined>> {
+    const rest = this.#rest;
+    if (rest === undefined) return Promise.resolve({ done: true, value: undefined });
+    this.#rest = rest.length > pieceBytesMax ? rest.subarray(pieceBytesMax) : undefined;
+    return Promise.resolve({ done: false, value: rest.subarray(0, pieceBytesMax) });
+  }
+
+  return(): Promise<IteratorResult<Uint8Array, undefined>> {
+    this.#rest = undefined;
+    return Promise.resolve({ done: true, value: undefined });
   }
 }

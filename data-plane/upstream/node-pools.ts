@@ -5,7 +5,7 @@
  * Nodes are untrusted: the head of an answer and the bytes of all answers held at once are bounded here.
  */
 import { Pool } from 'undici';
-import { BodyBudget } from '../request/body.ts';
+import { BodyBudget } from '../request/body-budget.ts';
 import { Ticker } from './ticker.ts';
 
 export interface NodePoolsOptions {

@@ -6,7 +6,8 @@ import { type Agent, type ClientRequest, createServer, request as httpRequest } 
 import type { AddressInfo, Socket } from 'node:net';
 import { shapeMessages } from '../../data-plane/anthropic/shape.ts';
 import { sendRefusal } from '../../data-plane/request/answer.ts';
-import { BodyBudget, readBody } from '../../data-plane/request/body.ts';
+import { readBody } from '../../data-plane/request/body.ts';
+import { BodyBudget } from '../../data-plane/request/body-budget.ts';
 import { ClientResponse } from '../../data-plane/request/client-response.ts';
 import {
   defaultForwardSettings,
@@ -18,6 +19,7 @@ import {
 import { Refusal } from '../../data-plane/request/refusal.ts';
 import { unavailable } from '../../data-plane/request/route.ts';
 import { shapeChat, shapeEmbeddings } from '../../data-plane/request/shape.ts';
+import { Shaping } from '../../data-plane/shaping/shaping.ts';
 import { NodeLoad } from '../../data-plane/upstream/load.ts';
 import { NodePools } from '../../data-plane/upstream/node-pools.ts';
 import type { Dialect } from '../../schemas/names.ts';
@@ -81,14 +83,15 @@ export async function startForwardServer(options: ForwardServerOptions): Promise
     else ended.push(value);
   };
   const budget = new BodyBudget();
+  const shaping = new Shaping();
   const server = createServer(async (request, response) => {
     const test = request.headers['x-test'];
     const ids = { requestId: 'req_test', anthropicPath: false };
     try {
       const body = await readBody(request, budget);
-      body.release();
       const type = request.headers['content-type'];
-      const shaped = shape(request.url ?? '/', body.bytes, type);
+      const shaped = shape(request.url ?? '/', body.bytes.whole(), type);
+      body.release();
       await options.beforeForward?.(request.socket);
       record(
         await forward({
@@ -103,6 +106,8 @@ export async function startForwardServer(options: ForwardServerOptions): Promise
           settings,
           pools,
           load,
+          shaping,
+          owner: 'test',
           onNodeFailure: unavailable,
         }),
         test,

@@ -5,12 +5,13 @@
 import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { BodyBudget } from '../../../data-plane/request/body.ts';
+import { BodyBudget } from '../../../data-plane/request/body-budget.ts';
 import type { Gateway } from '../../../data-plane/request/gateway.ts';
 import { type Exchange, handle } from '../../../data-plane/request/handle.ts';
 import { windowMs, windowStartMs } from '../../../data-plane/request/limits.ts';
 import { Refusal } from '../../../data-plane/request/refusal.ts';
 import type { ReplayedDecision, ReplayFacts } from '../../../data-plane/request/replay-decision.ts';
+import { Shaping } from '../../../data-plane/shaping/shaping.ts';
 import type { Lookup } from '../../../shared/snapshot/lookup.ts';
 import { rawRequest, requestText } from '../../support/raw-http.ts';
 import { corpusHosts } from './corpus.ts';
@@ -31,6 +32,7 @@ function gatewayOf(lookup: Lookup, facts: ReplayFacts, observe: (exchange: Excha
       take: () => ({ release: () => undefined }),
     },
     bodies: new BodyBudget(),
+    shaping: new Shaping(),
     meter: { isFull: facts.outboxFull === true, knows: () => true },
     streams: { open: 0 },
     countTokens: async () => undefined,

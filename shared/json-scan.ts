@@ -1,0 +1,86 @@
+/**
+ * Counts what is in a text of JSON without parsing it, in one walk that allocates nothing: what parsing costs goes by
+ * names and values, and a peer can put millions of them into a few megabytes.
+ * Text that is not JSON gives numbers without meaning, and is left for the parser to refuse.
+ */
+
+export interface JsonBounds {
+  /** Arrays and objects inside each other. */
+  readonly depth: number;
+  /** Names of members, over all objects. */
+  readonly names: number;
+  /** Values of every kind: each array and object, and each entry of one. */
+  readonly values: number;
+}
+
+export interface JsonCounts {
+  readonly names: number;
+  readonly values: number;
+  /** A bound that the text goes beyond. */
+  readonly exceeded: keyof JsonBounds | undefined;
+}
+
+const backslash = 0x5c;
+
+export function scanJson(text: string, bounds: JsonBounds): JsonCounts {
+  let names = 0;
+  // The text itself is one; each comma adds one, and each array or object that is not empty.
+  let values = 1;
+  let depth = 0;
+  let deepest = 0;
+  for (let at = 0; at < text.length; at += 1) {
+    switch (text.charCodeAt(at)) {
+      case 0x22: // "
+        at = endOfString(text, at);
+        break;
+      case 0x2c: // ,
+        values += 1;
+        break;
+      case 0x3a: // :
+        names += 1;
+        break;
+      case 0x5b: // [
+      case 0x7b: // {
+        values += 1;
+        depth += 1;
+        deepest = Math.max(deepest, depth);
+        break;
+      case 0x5d: // ]
+      case 0x7d: // }
+        depth -= 1;
+        values -= isEmpty(text, at) ? 1 : 0;
+        break;
+    }
+  }
+  return { names, values, exceeded: exceeded({ depth: deepest, names, values }, bounds) };
+}
+
+function exceeded(found: JsonBounds, bounds: JsonBounds): JsonCounts['exceeded'] {
+  if (found.depth > bounds.depth) return 'depth';
+  if (found.names > bounds.names) return 'names';
+  return found.values > bounds.values ? 'values' : undefined;
+}
+
+/** Whether the array or object that closes at `end` holds nothing. */
+function isEmpty(text: string, end: number): boolean {
+  let before = end - 1;
+  while (isSpace(text.charCodeAt(before))) before -= 1;
+  const code = text.charCodeAt(before);
+  return code === 0x5b || code === 0x7b;
+}
+
+function isSpace(code: number): boolean {
+  return code === 0x20 || code === 0x0a || code === 0x0d || code === 0x09;
+}
+
+/** Where the string that opens at `start` closes, or the end of the text. */
+function endOfString(text: string, start: number): number {
+  let at = text.indexOf('"', start + 1);
+  while (at !== -1) {
+    let before = at;
+    while (text.charCodeAt(before - 1) === backslash) before -= 1;
+    if ((at - before) % 2 === 0) return at;
+    at = text.indexOf('"', at + 1);
+  }
+  return text.length;
+}
