@@ -68,7 +68,13 @@ export async function openMeter(options: OpenMeterOptions): Promise<OpenedMeter>
     const fault = await closed(desk, ended, closeMsMax);
     if (fault !== undefined) logger.error({ unshippedRows: meter?.unshippedRows, reason: fault }, closeText);
   };
-  return { meter: await opened, close };
+  try {
+    return { meter: await opened, close };
+  } catch (error) {
+    // What it has opened by then would keep the process from ending.
+    if ('terminate' in desk) await desk.terminate();
+    throw error;
+  }
 }
 
 const closeText = 'usage was not closed in good order; rows on the disk are shipped at the next start';
