@@ -155,6 +155,13 @@ test('where nobody can be asked until the deadline, the revocation is unconfirme
   expect(JSON.parse(run.out)).toEqual({ ...revoked, gateways: [] });
 });
 
+test('a control plane that answers without waiting is not asked without end', async () => {
+  const gateways = [gateway('gw-1', false, 0)];
+  server.answer = ({ method }) => ({ body: method === 'POST' ? revoked : { complete: false, gateways } });
+  expect((await cli('key revoke key-1 --yes --wait=2s -o json')).code).toBe(5);
+  expect(server.seen.length).toBeLessThan(20);
+});
+
 test('a key that cannot be revoked is not waited for', async () => {
   server.answer = () => errorAnswer(404, 'NotFound');
   expect((await cli('key revoke key-1 --yes --wait')).code).toBe(3);

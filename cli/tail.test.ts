@@ -132,3 +132,15 @@ test('a tail that cannot be made again gives up with 7 and says where to go on',
     next: 'headgate events tail --from 3',
   });
 });
+
+test('a tail that the control plane ends with a reason shows that reason each time, and at last as the cause', async () => {
+  sockets.on('connection', (socket: WebSocket) => socket.close(1011, 'the log was removed'));
+  const { io, written } = testIo({ env: { HEADGATE_ADMIN: server.url, HEADGATE_TOKEN: testToken } });
+  const session = new Session(io, {}, new AbortController().signal);
+  await expect(follow(session, { from: 3 }, 1)).rejects.toMatchObject({
+    exitCode: 7,
+    why: ['the control plane ended it: the log was removed'],
+    next: expect.stringMatching(/--admin.*headgate events tail --from 3/),
+  });
+  expect(written().err).toContain('ended the tail: the log was removed; going on from position 3');
+});

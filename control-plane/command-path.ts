@@ -8,17 +8,12 @@ import { randomUUID } from 'node:crypto';
 import { genesisPrev } from '../schemas/commit.ts';
 import { type KnownEvent, toStored } from '../schemas/events.ts';
 import { type CommitDraft, CommitTooLarge, composeCommit, recordHash } from '../shared/log/chain.ts';
-import {
-  AppendUnknown,
-  type ControlLog,
-  LogReplaced,
-  LogTruncated,
-  LogUnavailable,
-} from '../shared/log/control-log.ts';
+import { AppendUnknown, type ControlLog, LogUnavailable } from '../shared/log/control-log.ts';
 import type { Signer } from '../shared/log/signing.ts';
 import type { Replicator } from '../shared/snapshot/replicator.ts';
 import type { Snapshot } from '../shared/snapshot/snapshot.ts';
 import { CommandError } from './command-error.ts';
+import { asFollowError } from './follow-error.ts';
 import { checkReaders, type LogReader } from './rolling-upgrade.ts';
 
 /** Lost races before a command is refused. */
@@ -151,10 +146,15 @@ export class CommandPath {
       // Whichever of the two stands first at this place decides, and the later one can never apply.
       await this.#appendUntilKnown(noOp, until);
     }
-    if (!(await this.#options.replicator.reached(seq, left(until)))) throw outcomeUnknown(command.id);
+    if (!(await this.#isFolded(seq, until))) throw outcomeUnknown(command.id);
     // By its bytes, not by its id: another replica may have run the same command with another key value in it.
     if (snapshot.journal.commandAt(seq)?.record !== recordHash(record)) return undefined;
     return { result: previewed, position: seq, status: 'done' };
+  }
+
+  /** False as well where the fold stopped: the record is in the log, and whether it counts is not known here. */
+  async #isFolded(seq: number, until: number): Promise<boolean> {
+    return this.#options.replicator.reached(seq, left(until)).catch(() => false);
   }
 
   #checkReaders(
@@ -243,13 +243,5 @@ function asCommandError(error: unknown, id: string): unknown {
   if (error instanceof CommitTooLarge)
     return new CommandError('CommandTooLarge', error.message, { next: 'split it into smaller commands' });
   if (error instanceof AppendUnknown) return outcomeUnknown(id);
-  if (error instanceof LogTruncated || error instanceof LogReplaced)
-    return new CommandError('LogUnavailable', error.message, {
-      next: 'stop all control planes and restore the log: docs/operate.md, "The log was lost or cut"',
-    });
-  if (error instanceof LogUnavailable)
-    return new CommandError('LogUnavailable', `the control log cannot be reached: ${error.message}`, {
-      next: 'try again when it is back; nothing was changed',
-    });
-  return error;
+  return asFollowError(error) ?? error;
 }

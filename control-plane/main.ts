@@ -28,6 +28,7 @@ import type { AgentSessions } from './nodes/agent-sessions.ts';
 import { startNodeWatch } from './nodes/node-watch.ts';
 import { createAdminApp } from './server/app.ts';
 import type { AdminContext } from './server/context.ts';
+import { Drain } from './server/drain.ts';
 import { startHealth } from './server/health.ts';
 import { openState } from './state/open-state.ts';
 import { PastStates } from './state/past.ts';
@@ -45,6 +46,10 @@ export interface ControlPlaneSettings {
   readonly signingKeyFile?: string | undefined;
   /** Folder with one file a node credential. */
   readonly nodeCredentialsDir?: string | undefined;
+  /** Between the loss of readiness and the end of new connections, seconds; 0 unless it is given. */
+  readonly drainDelaySeconds?: number;
+  /** How long requests in flight may go on after that, seconds. */
+  readonly drainTimeoutSeconds?: number;
   /** Of every listener. */
   readonly certificate?: Certificate | undefined;
   readonly logger: Logger;
@@ -54,16 +59,18 @@ export interface ControlPlane {
   /** Base address of the admin API, without its prefix. */
   readonly admin: string;
   readonly metrics: string;
+  /** Drains, then closes. */
   close(): Promise<void>;
 }
 
 /** A digest of the whole state enters the log this often, commits. */
 const commitsPerCheckpoint = 1000;
 const startTimeoutMs = 60_000;
+const drainTimeoutSecondsDefault = 5;
 
 export async function startControlPlane(settings: ControlPlaneSettings): Promise<ControlPlane> {
   const { logger } = settings;
-  const closers = new Closers();
+  const closers = new Closers(logger);
   try {
     const folder = lockDataFolder(settings.dataDir);
     closers.add(() => folder.release());
@@ -78,9 +85,13 @@ export async function startControlPlane(settings: ControlPlaneSettings): Promise
     const state = await startState(settings, log, { signer, board, statusLog });
     closers.add(() => state.snapshot.close());
     closers.add(() => state.replicator.stop());
-    const addresses = await serve(settings, log, state, closers);
+    const { drain, ...addresses } = await serve(settings, log, state, closers);
     logger.info({ ...addresses, position: state.snapshot.seq }, 'control plane serves');
-    return { ...addresses, close: () => closers.close() };
+    const close = async (): Promise<void> => {
+      await drain();
+      await closers.close();
+    };
+    return { ...addresses, close };
   } catch (error) {
     await closers.close();
     throw error;
@@ -145,7 +156,7 @@ async function serve(
   log: ControlLog,
   state: State,
   closers: Closers,
-): Promise<{ admin: string; metrics: string }> {
+): Promise<{ admin: string; metrics: string; drain: () => Promise<void> }> {
   const { logger, name } = settings;
   const { snapshot, replicator, path, board, statusLog } = state;
   let agents: AgentSessions | undefined;
@@ -165,7 +176,7 @@ async function serve(
   }));
   closers.add(() => publisher.stop());
   const nodes = startNodeWatch({
-    ...{ name, snapshot, path, board, publisher, logger },
+    ...{ name, snapshot, replicator, path, board, publisher, logger },
     nodeCredentialsDir: settings.nodeCredentialsDir,
   });
   agents = nodes.agents;
@@ -173,25 +184,32 @@ async function serve(
   state.listeners.add(nodes.onCommits);
   watchCommits(state, board, logger);
   startVerification(snapshot, closers, logger);
-  const admin = await listen(settings, log, state, { board, ...nodes }, closers);
+  const drain = new Drain();
+  const app = await listen(settings, log, state, { board, ...nodes, drain }, closers);
   // Before the listener closes their sockets: an agent that is sent away is not lost.
   closers.add(() => nodes.agents.stop());
   const health = await startHealth({
-    ...{ snapshot, replicator, agents: nodes.agents, metrics: state.metrics },
+    ...{ snapshot, replicator, agents: nodes.agents, metrics: state.metrics, drain },
     certificate: settings.certificate,
     ...{ host: settings.bind, port: settings.metricsPort },
   });
   closers.add(() => health.close());
-  return { admin, metrics: health.url };
+  const { drainDelaySeconds: delaySeconds = 0, drainTimeoutSeconds } = settings;
+  const times = { delaySeconds, timeoutSeconds: drainTimeoutSeconds ?? drainTimeoutSecondsDefault };
+  return {
+    admin: urlOf(app.server.address() as AddressInfo, settings.certificate !== undefined),
+    metrics: health.url,
+    drain: () => drain.run(app.server, times, () => nodes.agents.stop()),
+  };
 }
 
 async function listen(
   settings: ControlPlaneSettings,
   log: ControlLog,
   state: State,
-  parts: Pick<AdminContext, 'board' | 'agents' | 'live'>,
+  parts: Pick<AdminContext, 'board' | 'agents' | 'live' | 'drain'>,
   closers: Closers,
-): Promise<string> {
+): ReturnType<typeof createAdminApp> {
   const { logger, operatorToken, gatewayToken, certificate } = settings;
   const { snapshot, replicator, path } = state;
   const usage = await openUsage({
@@ -202,9 +220,9 @@ async function listen(
   });
   closers.add(() => usage.close());
   const past = new PastStates(log, snapshot);
-  const { board, agents, live } = parts;
+  const { board, agents, live, drain } = parts;
   const shared = {
-    ...{ snapshot, replicator, log, path, past, board, agents, live, logger },
+    ...{ snapshot, replicator, log, path, past, board, agents, live, drain, logger },
     usage: usage.reader,
   };
   const app = await createAdminApp(
@@ -216,7 +234,8 @@ async function listen(
     throw listenError(error, address, '--port');
   });
   closers.add(() => app.close());
-  return urlOf(app.server.address() as AddressInfo, certificate !== undefined);
+  drain.watch(app.server);
+  return app;
 }
 
 /** After each fold: our digest is remembered for comparison, and now and then written into the log. */

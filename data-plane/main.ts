@@ -7,6 +7,7 @@ import type { StalePolicy } from '../schemas/status.ts';
 import { openLog } from '../shared/log/open-log.ts';
 import { Closers } from '../shared/process/closers.ts';
 import { lockDataFolder } from '../shared/process/data-folder.ts';
+import { endOnFault } from '../shared/process/fault.ts';
 import { FoldMetrics } from '../shared/process/fold-metrics.ts';
 import { type Check, startHealthServer } from '../shared/process/health-server.ts';
 import { type AccessLog, accessLogIn, type Logger } from '../shared/process/logger.ts';
@@ -65,7 +66,7 @@ export interface RunningGateway {
 }
 
 export async function startGateway(settings: GatewaySettings): Promise<RunningGateway> {
-  const closers = new Closers();
+  const closers = new Closers(settings.logger);
   try {
     const folder = lockDataFolder(settings.dataDir);
     closers.add(() => folder.release());
@@ -134,7 +135,11 @@ async function compose(
 ): Promise<{ gateway: Gateway; telemetry: Telemetry; inFlight: () => number }> {
   const { logger } = settings;
   const { lookup } = state;
-  const usage = await openMeter({ logUrl: settings.logUrl, dataDir: settings.dataDir, lookup, logger });
+  const usage = await openMeter({
+    ...{ logUrl: settings.logUrl, dataDir: settings.dataDir, lookup, logger },
+    // Answers that nobody could bill must not be given: a supervisor starts the gateway again.
+    onLost: (error) => endOnFault(logger, error, 'usage can no longer be kept: this gateway ends'),
+  });
   closers.add(() => usage.close());
   const pools = new NodePools({
     credential: nodeCredentials(settings.nodeCredentialsDir),

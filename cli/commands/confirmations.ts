@@ -55,6 +55,9 @@ interface Outcome {
   readonly lost?: CliError;
 }
 
+/** Between two questions at least. */
+const askPauseSeconds = 0.5;
+
 async function ask(session: Session, position: number, waitSeconds: number): Promise<Outcome> {
   const api = await session.api();
   const beganMs = performance.now();
@@ -72,13 +75,18 @@ async function ask(session: Session, position: number, waitSeconds: number): Pro
       if (session.signal.aborted) throw interrupted();
       if (!(error instanceof CliError) || error.exitCode !== 7) throw error;
       last = { ...last, complete: false, lost: error };
-      await sleep(Math.min(500, leftSeconds * 1000), undefined, { signal: session.signal }).catch(
-        () => undefined,
-      );
+      await pause(session, Math.min(askPauseSeconds, leftSeconds));
     }
     if (last.complete || elapsed() >= waitSeconds) return last;
     tell(session, last.gateways, elapsed());
+    // The control plane is to wait for us; one that answers at once must not be asked at once again.
+    await pause(session, Math.max(0, askPauseSeconds - (elapsed() - askedAt)));
   }
+}
+
+/** Ends early at an interrupt. */
+async function pause({ signal }: Session, seconds: number): Promise<void> {
+  await sleep(seconds * 1000, undefined, { signal }).catch(() => undefined);
 }
 
 async function confirmations(api: AdminClient, position: number, timeoutSeconds: number): Promise<Outcome> {

@@ -2,6 +2,7 @@
  * Writes a restore: onto a log that holds nothing, in order, each record until it is acknowledged; then reads the whole
  * log back and compares. What stands there twice is passed over by every reader, so trying again does no harm.
  */
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { ControlLog } from '../../shared/log/control-log.ts';
 import { openLog } from '../../shared/log/open-log.ts';
 import { readLogId } from '../../shared/snapshot/log-identity.ts';
@@ -16,6 +17,8 @@ const appendsAtOnce = 100;
 /** How long a log that cannot be reached is tried. */
 const patienceMs = 60_000;
 const tellEveryMs = 2000;
+const pauseMsMin = 50;
+const pauseMsMax = 2000;
 
 /** Opens the log, which must hold nothing. Throws a CliError with exit 6 where it does. */
 async function openEmpty(session: Session): Promise<ControlLog> {
@@ -61,7 +64,7 @@ export async function writeRestore(session: Session, plan: RestorePlan): Promise
 /** In order, again and again until all are acknowledged: what stands there twice is passed over by every reader. */
 async function append(session: Session, log: ControlLog, records: RestorePlan['records']): Promise<void> {
   const untilMs = performance.now() + patienceMs;
-  for (;;) {
+  for (let attempt = 0; ; attempt++) {
     if (session.signal.aborted) throw interrupted();
     const done = await Promise.allSettled(
       records.map(({ value, signature }) => log.append(value, signature)),
@@ -71,6 +74,9 @@ async function append(session: Session, log: ControlLog, records: RestorePlan['r
     const { name } = failed.reason as Error;
     if ((name !== 'LogUnavailable' && name !== 'AppendUnknown') || performance.now() > untilMs)
       throw failed.reason;
+    // A log that refuses at once must leave room for the interrupt, and is given time to come back.
+    const pauseMs = Math.min(pauseMsMax, pauseMsMin * 2 ** Math.min(attempt, 10));
+    await sleep(pauseMs, undefined, { signal: session.signal }).catch(() => undefined);
   }
 }
 

@@ -71,6 +71,8 @@ class Follower {
   #from: number;
   #index = -1;
   #failures = 0;
+  /** What the control plane gave as the reason of the last end; empty where the connection just broke. */
+  #reason = '';
 
   constructor(session: Session, api: AdminClient, out: Renderer, from: number, type: string | undefined) {
     this.#session = session;
@@ -86,17 +88,27 @@ class Follower {
       await this.#connection();
       if (signal.aborted) break;
       this.#failures++;
-      if (this.#failures >= failuresMax)
-        throw new CliError('the tail was lost and could not be made again', {
-          type: 'ConnectionLost',
-          exitCode: 7,
-          next: `headgate events tail --from ${this.#from}`,
-        });
-      this.#session.note(`connection lost; going on from position ${this.#from}`);
+      if (this.#failures >= failuresMax) throw this.#lost();
+      const how =
+        this.#reason === '' ? 'connection lost' : `the control plane ended the tail: ${this.#reason}`;
+      this.#session.note(`${how}; going on from position ${this.#from}`);
       const pauseMs = Math.min(backoffMsMax, backoffMs * 2 ** this.#failures);
       await sleep(pauseMs, undefined, { signal }).catch(() => undefined);
     }
     throw interrupted();
+  }
+
+  #lost(): CliError {
+    const again = `headgate events tail --from ${this.#from}`;
+    return new CliError('the tail was lost and could not be made again', {
+      type: 'ConnectionLost',
+      exitCode: 7,
+      ...(this.#reason !== '' && { why: `the control plane ended it: ${this.#reason}` }),
+      next:
+        this.#reason === ''
+          ? again
+          : `ask another control plane with --admin, or once it is recovered: ${again}`,
+    });
   }
 
   /** Shows events until the connection ends or the queue is full and has been shown. */
@@ -122,7 +134,11 @@ class Follower {
         end();
       }
     });
-    socket.addEventListener('close', end);
+    this.#reason = '';
+    socket.addEventListener('close', ({ reason }) => {
+      this.#reason = reason;
+      end();
+    });
     socket.addEventListener('error', end);
     const onAbort = (): void => {
       socket.close();

@@ -6,6 +6,7 @@ import {
   certificateOf,
   logOption,
   option,
+  parseSeconds,
   portOption,
   readyFileOption,
   requiredSecret,
@@ -21,6 +22,8 @@ interface Options extends TlsOptions {
   readonly bind: string;
   readonly port: number;
   readonly metricsPort: number;
+  readonly drainDelay: number;
+  readonly drainTimeout: number;
   readonly nodeCredentials?: string;
   readonly readyFile?: string;
 }
@@ -35,6 +38,16 @@ export function controlPlaneCommand(program: Command): void {
     .addOption(bindOption())
     .addOption(portOption('--port <port>', 'port of the admin API', 8081))
     .addOption(portOption('--metrics-port <port>', 'port of health and metrics', 9464))
+    .addOption(
+      option('--drain-delay <seconds>', 'between losing readiness and taking no new connections')
+        .argParser(parseSeconds)
+        .default(5),
+    )
+    .addOption(
+      option('--drain-timeout <seconds>', 'how long requests may go on at the end')
+        .argParser(parseSeconds)
+        .default(300),
+    )
     .addOption(option('--node-credentials <folder>', 'folder with one file a node credential'))
     .addOption(tlsCertOption())
     .addOption(tlsKeyOption())
@@ -45,12 +58,14 @@ export function controlPlaneCommand(program: Command): void {
 async function run(options: Options): Promise<void> {
   const operatorToken = requiredSecret('HEADGATE_OPERATOR_TOKEN');
   const { startControlPlane } = await import('../../control-plane/main.ts');
+  const { endOnUncaught } = await import('../../shared/process/fault.ts');
   const { createLogger } = await import('../../shared/process/logger.ts');
   const { writeJsonAtomically } = await import('../../shared/process/ready-file.ts');
   const { closeOnSignal } = await import('../../shared/process/shutdown.ts');
   const { renewOnHangup } = await import('../../shared/process/tls.ts');
   const certificate = certificateOf(options);
   const logger = createLogger('control-plane');
+  endOnUncaught(logger);
   const controlPlane = await startControlPlane({
     logUrl: options.log,
     dataDir: options.data,
@@ -62,10 +77,12 @@ async function run(options: Options): Promise<void> {
     gatewayToken: process.env['HEADGATE_GATEWAY_TOKEN'] ?? operatorToken,
     signingKeyFile: process.env['HEADGATE_SIGNING_KEY'],
     nodeCredentialsDir: options.nodeCredentials,
+    drainDelaySeconds: options.drainDelay,
+    drainTimeoutSeconds: options.drainTimeout,
     certificate,
     logger,
   });
-  closeOnSignal(logger, () => controlPlane.close());
+  closeOnSignal(logger, () => controlPlane.close(), options.drainDelay + options.drainTimeout);
   renewOnHangup(certificate, logger);
   const { admin, metrics } = controlPlane;
   if (options.readyFile)

@@ -52,11 +52,13 @@ export function devCommand(program: Command): void {
 async function run(options: Options): Promise<void> {
   const { startControlPlane } = await import('../../control-plane/main.ts');
   const { Closers } = await import('../../shared/process/closers.ts');
+  const { endOnUncaught } = await import('../../shared/process/fault.ts');
   const { createLogger } = await import('../../shared/process/logger.ts');
   const { lockDataFolder } = await import('../../shared/process/data-folder.ts');
   const { closeOnSignal } = await import('../../shared/process/shutdown.ts');
   const logger = createLogger('dev', process.env['HEADGATE_LOG_LEVEL'] ?? 'warn');
-  const closers = new Closers();
+  endOnUncaught(logger);
+  const closers = new Closers(logger);
   const dataDir = resolve(options.data);
   mkdirSync(dataDir, { recursive: true, mode: 0o700 });
   try {

@@ -106,12 +106,14 @@ export function gatewayCommand(program: Command): void {
 async function run(options: Options): Promise<void> {
   const { startGateway } = await import('../../data-plane/main.ts');
   const { defaultForwardSettings } = await import('../../data-plane/request/forward.ts');
+  const { endOnUncaught } = await import('../../shared/process/fault.ts');
   const { createAccessLog, createLogger } = await import('../../shared/process/logger.ts');
   const { writeJsonAtomically } = await import('../../shared/process/ready-file.ts');
   const { closeOnSignal, closeWithParent } = await import('../../shared/process/shutdown.ts');
   const { renewOnHangup } = await import('../../shared/process/tls.ts');
   const certificate = certificateOf(options);
   const logger = createLogger('gateway');
+  endOnUncaught(logger);
   const lower = (name: string): string => name.trim().toLowerCase();
   const gateway = await startGateway({
     logUrl: options.log,
@@ -143,7 +145,7 @@ async function run(options: Options): Promise<void> {
     logger,
     accessLog: createAccessLog(logger, 'gateway'),
   });
-  closeOnSignal(logger, () => gateway.close());
+  closeOnSignal(logger, () => gateway.close(), options.drainDelay + options.drainTimeout);
   closeWithParent(() => process.exit(0));
   renewOnHangup(certificate, logger);
   const ready = {

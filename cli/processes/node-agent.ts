@@ -70,6 +70,7 @@ function parseUrl(text: string): string {
 async function run(options: Options): Promise<void> {
   const token = requiredSecret('HEADGATE_NODE_TOKEN');
   const { startAgent } = await import('../../node/agent/main.ts');
+  const { endOnUncaught } = await import('../../shared/process/fault.ts');
   const { createLogger } = await import('../../shared/process/logger.ts');
   const { nodeCredentials } = await import('../../shared/process/node-credentials.ts');
   const { writeJsonAtomically } = await import('../../shared/process/ready-file.ts');
@@ -84,6 +85,7 @@ async function run(options: Options): Promise<void> {
   const { renewOnHangup } = await import('../../shared/process/tls.ts');
   const certificate = certificateOf(options);
   const logger = createLogger('node-agent');
+  endOnUncaught(logger);
   const agent = await startAgent({
     ...{ controlPlanes: controlPlane.map(parseUrl), node, token, engine, credential },
     loadsModels: options.loadModels === 'all',
@@ -91,7 +93,7 @@ async function run(options: Options): Promise<void> {
     ...{ bind, metricsPort, certificate, logger },
     drainTimeoutSeconds: options.drainTimeout,
   });
-  closeOnSignal(logger, () => agent.close());
+  closeOnSignal(logger, () => agent.close(), options.drainTimeout);
   renewOnHangup(certificate, logger);
   const { metrics } = agent;
   if (options.readyFile) writeJsonAtomically(options.readyFile, { metrics, pid: process.pid, name: node });

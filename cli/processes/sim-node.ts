@@ -53,12 +53,14 @@ export function simNodeCommand(program: Command): void {
 async function run(options: Options): Promise<void> {
   const { startSimNode } = await import('../../node/sim-node.ts');
   const { parseBehaviour } = await import('../../node/sim/behaviour.ts');
+  const { endOnUncaught } = await import('../../shared/process/fault.ts');
   const { createLogger } = await import('../../shared/process/logger.ts');
   const { writeJsonAtomically } = await import('../../shared/process/ready-file.ts');
   const { closeOnSignal } = await import('../../shared/process/shutdown.ts');
   const { renewOnHangup } = await import('../../shared/process/tls.ts');
   const certificate = certificateOf(options);
   const logger = createLogger('sim-node');
+  endOnUncaught(logger);
   const node = await startSimNode({
     bind: options.bind,
     port: options.port,

@@ -5,6 +5,7 @@
 import type { Commit } from '../../schemas/commit.ts';
 import type { Logger } from '../../shared/process/logger.ts';
 import { nodeCredentials } from '../../shared/process/node-credentials.ts';
+import type { Replicator } from '../../shared/snapshot/replicator.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import type { StatusBoard } from '../../shared/status/status-board.ts';
 import type { StatusPublisher } from '../../shared/status/status-publisher.ts';
@@ -19,6 +20,7 @@ export interface NodeWatchOptions {
   /** Of this replica. */
   readonly name: string;
   readonly snapshot: Snapshot;
+  readonly replicator: Replicator;
   readonly path: CommandPath;
   readonly board: StatusBoard;
   readonly publisher: StatusPublisher;
@@ -39,12 +41,13 @@ const cutOffMs = 6000;
 const concernsAgents = /^(?:node\.(?!health_changed)|stack\.|pool\.|organisation\.removed)/;
 
 export function startNodeWatch(options: NodeWatchOptions): NodeWatch {
-  const { name, snapshot, path, board, publisher, logger } = options;
+  const { name, snapshot, replicator, path, board, publisher, logger } = options;
   const reporter = new NodeReporter(name, snapshot, path);
   const owners = new Owners(name, board);
   const credential = nodeCredentials(options.nodeCredentialsDir);
   const keeper = new NodeKeeper({ reporter, owners, credential, logger });
-  const canReport = (): boolean => publisher.heardWithin(cutOffMs);
+  // Where the fold stopped for good, no report of an agent could be judged any more.
+  const canReport = (): boolean => publisher.heardWithin(cutOffMs) && replicator.fault === undefined;
   const agents = new AgentSessions({ reporter, owners, snapshot, canReport, logger });
   keeper.start();
   agents.start();

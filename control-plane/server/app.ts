@@ -10,6 +10,7 @@ import { jsonSchemaTransform } from 'fastify-type-provider-zod';
 import { nodeConnectPath, nodeFrameBytesMax } from '../../schemas/node-messages.ts';
 import type { Certificate } from '../../shared/process/tls.ts';
 import { CommandError } from '../command-error.ts';
+import { asFollowError } from '../follow-error.ts';
 import { registerCommandRoutes } from './command-routes.ts';
 import type { AdminContext } from './context.ts';
 import { registerEventRoutes } from './event-routes.ts';
@@ -105,6 +106,8 @@ function answerError(
 
 function asCommandError(error: unknown): CommandError {
   if (error instanceof CommandError) return error;
+  const followError = asFollowError(error);
+  if (followError) return followError;
   const status = error instanceof Error && 'statusCode' in error ? Number(error.statusCode) : 500;
   if (status === 413)
     return new CommandError('CommandTooLarge', `the body is larger than ${bodyBytesMax} bytes`);

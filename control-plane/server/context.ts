@@ -14,6 +14,7 @@ import type { Actor } from '../commands/authorise.ts';
 import type { AgentSessions } from '../nodes/agent-sessions.ts';
 import type { LiveNodes } from '../nodes/live-nodes.ts';
 import type { PastStates } from '../state/past.ts';
+import type { Drain } from './drain.ts';
 
 export interface AdminContext {
   readonly replica: string;
@@ -28,6 +29,7 @@ export interface AdminContext {
   readonly usage: UsageReader;
   readonly operatorToken: string;
   readonly gatewayToken: string;
+  readonly drain: Drain;
   readonly logger: Logger;
 }
 

@@ -6,6 +6,7 @@ import { z } from 'zod';
 import type { Commit } from '../../schemas/commit.ts';
 import { CommandError } from '../command-error.ts';
 import { authorise } from '../commands/authorise.ts';
+import { asFollowError } from '../follow-error.ts';
 import { type AcceptedRecord, CommitReader, ReadMarks } from '../state/commits.ts';
 import { type AdminContext, actorOf, parseQuery } from './context.ts';
 
@@ -21,6 +22,10 @@ type Query = z.output<typeof querySchema>;
 const eventsPerAnswerMax = 10_000;
 /** A tail whose client does not read is ended, not buffered without end. */
 const bufferedBytesMax = 4 * 1024 * 1024;
+/** RFC 6455: the server cannot go on. */
+const faultCode = 1011;
+/** Of a close frame, by RFC 6455. */
+const closeReasonBytesMax = 123;
 
 export interface ListedEvent {
   readonly position: number;
@@ -82,7 +87,7 @@ function collect(
   return undefined;
 }
 
-/** Sends what is there from `from`, then each commit as it is folded. */
+/** Sends what is there from `from`, then each commit as it is folded. Rejects where no further commit can come. */
 async function stream(context: AdminContext, query: Query, socket: WebSocket): Promise<void> {
   let open = true;
   const onEnd = (): void => {
@@ -95,6 +100,7 @@ async function stream(context: AdminContext, query: Query, socket: WebSocket): P
       const wanted = batch.filter(({ commit }) => commit.seq >= query.from);
       for (const event of wanted.flatMap(({ commit }) => eventsOf(commit, query.type)))
         socket.send(JSON.stringify(event));
+      if (!open) return;
       if (socket.bufferedAmount > bufferedBytesMax) {
         socket.close(1013, 'too slow');
         return;
@@ -103,6 +109,21 @@ async function stream(context: AdminContext, query: Query, socket: WebSocket): P
     // Wakes at the next commit; the time-out only bounds how long a closed socket is kept in mind.
     await context.replicator.reached(reader.seq + 1, 1000);
   }
+}
+
+/** A reason of at most as many bytes as a close frame takes. */
+function closeReason(text: string): string {
+  const reason = Buffer.from(text).subarray(0, closeReasonBytesMax).toString('utf8');
+  // A character that was cut in two.
+  return reason.replace(/\uFFFD+$/, '');
+}
+
+/** The reason is for the person who tails. */
+function endTail(context: AdminContext, socket: WebSocket, error: unknown): void {
+  const known = asFollowError(error);
+  if (known === undefined) context.logger.error({ err: error }, 'event tail failed');
+  else context.logger.warn({ reason: known.message }, 'event tail ended');
+  socket.close(faultCode, closeReason(known?.message ?? 'internal error; see the log of the control plane'));
 }
 
 async function* exportLines(context: AdminContext, from: number): AsyncIterable<string> {
@@ -146,10 +167,10 @@ export function registerEventRoutes(app: FastifyInstance, context: AdminContext)
     },
     (socket, request) => {
       operatorsOnly(request);
-      stream(context, parseQuery(querySchema, request.query), socket).catch((error) => {
-        context.logger.warn({ err: error }, 'event tail ended');
-        socket.close(1011, 'the log cannot be read now');
-      });
+      context.drain.hold(socket);
+      stream(context, parseQuery(querySchema, request.query), socket).catch((error: unknown) =>
+        endTail(context, socket, error),
+      );
     },
   );
 }

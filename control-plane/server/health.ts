@@ -7,6 +7,7 @@ import type { Certificate } from '../../shared/process/tls.ts';
 import type { Replicator } from '../../shared/snapshot/replicator.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import type { AgentSessions } from '../nodes/agent-sessions.ts';
+import type { Drain } from './drain.ts';
 
 interface Replica {
   readonly snapshot: Snapshot;
@@ -15,6 +16,7 @@ interface Replica {
 }
 
 export interface HealthSettings extends Replica, ListenAddress {
+  readonly drain: Drain;
   readonly metrics: FoldMetrics;
   readonly certificate: Certificate | undefined;
 }
@@ -44,7 +46,7 @@ export async function startHealth(settings: HealthSettings): Promise<HealthServe
   });
   return await startHealthServer({
     ...{ host, port, certificate },
-    checks: () => checks(settings),
+    checks: () => [...checks(settings), settings.drain.check],
     metrics: metrics.registry,
     beforeScrape: () => metrics.update(),
   });

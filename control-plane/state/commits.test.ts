@@ -1,7 +1,9 @@
 /** Pages of the log: complete, in order, and each read from where the page before it ended. */
 import { expect, test } from 'vitest';
+import { LogTruncated } from '../../shared/log/control-log.ts';
 import { MemoryLog, MemoryTopic } from '../../shared/log/memory-log.ts';
 import { ChainWriter, known } from '../../test/support/commits.ts';
+import { howItWaits } from '../../test/support/turns.ts';
 import { CommitReader, ReadMarks } from './commits.ts';
 
 async function logOf(commits: number): Promise<{ log: MemoryLog; reads: number[] }> {
@@ -34,4 +36,17 @@ test('page after page holds each commit once, and no page but the first reads fr
   expect(seen).toEqual(Array.from({ length: 3000 }, (_, index) => index + 1));
   expect(reads[0]).toBe(0);
   for (const [page, from] of reads.entries()) expect(from).toBeGreaterThanOrEqual(page * pageSize);
+});
+
+test.each([
+  ['ends before what was folded', 3, 'test-log'],
+  ['is another one', 9, 'other-log'],
+])('a log that %s is an error of each reading, never an empty page', async (_, commits, id) => {
+  const { log } = await logOf(commits);
+  const reader = new CommitReader(log, id);
+  const read = async (): Promise<void> => {
+    for await (const batch of reader.upTo(5)) expect(batch).not.toEqual([]);
+  };
+  expect(await howItWaits(read)).toBe('threw');
+  await expect(read()).rejects.toThrow(LogTruncated);
 });

@@ -1,7 +1,7 @@
 /** The accepted commits of the log, read anew from it: what lists of events and past states are made of. */
 import type { Commit } from '../../schemas/commit.ts';
 import { emptyHead, type Head, judge } from '../../shared/log/chain.ts';
-import type { ControlLog, LogRecord } from '../../shared/log/control-log.ts';
+import { type ControlLog, type LogRecord, LogTruncated } from '../../shared/log/control-log.ts';
 
 export interface AcceptedRecord {
   readonly commit: Commit;
@@ -60,16 +60,21 @@ export class CommitReader {
     return this.#head.seq;
   }
 
-  /** Yields the commits not yet read up to `toSeq`, batch by batch; ends at the log's end as it is now. Throws what a tail throws. */
+  /**
+   * Yields the commits not yet read up to `toSeq`, which were folded before, batch by batch. Throws what a tail throws, and
+   * LogTruncated where the log ends before `toSeq`: an early end in silence would pass for the whole.
+   */
   async *upTo(toSeq: number): AsyncIterable<AcceptedRecord[]> {
     if (this.#head.seq >= toSeq) return;
     const end = await this.#log.end();
-    if (this.#offset >= end) return;
-    for await (const batch of this.#log.tail({ from: this.#offset, recordsMax: 500 })) {
-      const accepted = this.#take(batch.records, toSeq);
-      if (accepted.length > 0) yield accepted;
-      if (this.#head.seq >= toSeq || batch.nextOffset >= end) return;
-    }
+    if (this.#offset < end)
+      for await (const batch of this.#log.tail({ from: this.#offset, recordsMax: 500 })) {
+        const accepted = this.#take(batch.records, toSeq);
+        if (accepted.length > 0) yield accepted;
+        if (this.#head.seq >= toSeq) return;
+        if (batch.nextOffset >= end) break;
+      }
+    throw new LogTruncated(`the log ends before commit ${toSeq}, which was folded from it`);
   }
 
   #take(records: readonly LogRecord[], toSeq: number): AcceptedRecord[] {

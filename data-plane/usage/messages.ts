@@ -3,6 +3,7 @@
  * sent, and that order is the whole protocol: what the desk says of an account holds from the message that says it on.
  */
 import type { UsageRow } from '../../schemas/usage.ts';
+import type { FaultFields } from '../../shared/process/fault.ts';
 
 /** What allowances are counted for: an organisation in one period (by its first day), or a visitor. */
 export type Account =
@@ -36,6 +37,8 @@ export type DeskNews =
       readonly fields: object;
       readonly text: string;
     }
+  /** The desk cannot go on; its thread ends. */
+  | { readonly kind: 'ended'; readonly fault: FaultFields }
   | { readonly kind: 'closed' };
 
 export interface DeskState {

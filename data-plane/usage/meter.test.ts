@@ -230,6 +230,9 @@ test('a meter over the embedded log keeps its totals over a restart', async () =
     dataDir: join(folder, 'gateway'),
     lookup,
     logger: pino({ level: 'silent' }),
+    onLost: (error: Error) => {
+      throw error;
+    },
   };
   const before = await openMeter(options);
   before.meter.recordCompleted(completed());

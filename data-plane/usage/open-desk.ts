@@ -28,10 +28,15 @@ export async function serveDesk(port: MessagePort, place: DeskPlace): Promise<vo
   try {
     const { desk, close } = await openDesk(place, say);
     desk.open();
+    let isClosing = false;
     port.on('message', (request: DeskRequest) => {
-      if (request.kind !== 'close') desk.take(request);
-      else
-        void close().finally(() => {
+      // What comes behind the request to close has no file left to go to.
+      if (isClosing) return;
+      if (request.kind !== 'close') return desk.take(request);
+      isClosing = true;
+      void close()
+        .catch((error: unknown) => loggerOver(say).error({ err: error }, 'usage could not be closed'))
+        .finally(() => {
           say({ kind: 'closed' });
           port.close();
         });

@@ -4,7 +4,9 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { usagePartitionOf } from '../../schemas/usage.ts';
 import type { ControlLog } from '../../shared/log/control-log.ts';
+import { openEmbeddedLog } from '../../shared/log/embedded-log.ts';
 import { type AppendFault, MemoryLog, MemoryTopic } from '../../shared/log/memory-log.ts';
+import { TurnCounter } from '../../test/support/turns.ts';
 import { type NewUsage, type Outbox, openOutbox } from './outbox.ts';
 import { Publisher } from './publisher.ts';
 
@@ -159,4 +161,35 @@ test('stopping is bounded where the log does not answer, and the rows stay', asy
   await publisher.stop(100);
   expect(performance.now() - startMs).toBeLessThan(2_000);
   expect(outbox.unshipped).toBe(3);
+});
+
+test('a long backlog is shipped with turns of the event loop between the records', async () => {
+  record(9_999);
+  outbox.flush();
+  const log = await openEmbeddedLog({ folder: join(folder, 'log'), address: { topic: 'headgate.usage' } });
+  const appends = new TurnCounter();
+  const counted: ControlLog = {
+    append: (value) => {
+      appends.count();
+      return log.append(value);
+    },
+    tail: (options) => log.tail(options),
+    end: () => log.end(),
+    close: () => log.close(),
+  };
+  const publisher = start(async () => counted);
+  await publisher.stop(10_000);
+  expect(outbox.unshipped).toBe(0);
+  expect(appends.most).toBeLessThan(5);
+});
+
+test('stopped once more while rows are left it does not wait for them in a busy loop', async () => {
+  const silent = { append: () => new Promise<number>(() => {}), close: async () => {} };
+  const publisher = start(async () => silent as unknown as ControlLog);
+  record(3);
+  await publisher.stop(10);
+  const before = process.cpuUsage();
+  await publisher.stop(1_000);
+  const { user, system } = process.cpuUsage(before);
+  expect(user + system).toBeLessThan(500_000);
 });

@@ -49,7 +49,9 @@ export class Publisher {
     const { outbox } = this.#options;
     outbox.flush();
     const until = performance.now() + timeoutMs;
-    while (outbox.unshipped > 0 && performance.now() < until) await delay(10, this.#stop.signal);
+    // Once stopped, nothing is shipped any more, and no delay waits.
+    while (!this.#stop.signal.aborted && outbox.unshipped > 0 && performance.now() < until)
+      await delay(10, this.#stop.signal);
     this.#stop.abort();
     this.#wake();
     // An append that does not return in time is left behind: closing the logs ends it.

@@ -16,6 +16,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { controlLogContract, promptly, readRecords, waitingTail } from '../../test/contract/control-log.ts';
+import { howItWaits, TurnCounter } from '../../test/support/turns.ts';
 import { openDatabase } from '../sqlite.ts';
 import { type ControlLog, LogReplaced, LogTruncated, LogUnavailable } from './control-log.ts';
 import { type EmbeddedLogOptions, embeddedLogPath, openEmbeddedLog } from './embedded-log.ts';
@@ -252,4 +253,27 @@ test('a long catch-up leaves the event loop its turns', async () => {
   clearInterval(beat);
   expect(batches).toBe(40);
   expect(turns).toBeGreaterThan(10);
+});
+
+test('a writer that waits for each append leaves the event loop its turns, whether the log takes them or not', async () => {
+  const log = await open();
+  const appends = new TurnCounter();
+  const append = async (): Promise<void> => {
+    appends.count();
+    await log.append(Buffer.from('value'));
+  };
+  expect(await howItWaits(append)).toBe('waited');
+  expect(appends.most).toBeLessThan(5);
+  renameSync(folder, `${folder}-away`);
+  expect(await howItWaits(() => append().catch(() => undefined))).toBe('waited');
+  expect(appends.most).toBeLessThan(5);
+  renameSync(`${folder}-away`, folder);
+});
+
+test('a tail that is stopped in the turn in which it looks ends at once', async () => {
+  const log = await logOf(1);
+  const stop = new AbortController();
+  const next = log.tail({ from: 1, signal: stop.signal })[Symbol.asyncIterator]().next();
+  stop.abort();
+  expect(await promptly(next, 'the end of the tail')).toMatchObject({ done: true });
 });

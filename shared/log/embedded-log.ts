@@ -117,7 +117,8 @@ export class EmbeddedLog implements ControlLog {
       this.#queueBytes += value.length;
       if (this.#writing) return;
       this.#writing = true;
-      queueMicrotask(() => void this.#writeAll());
+      // Not in this turn: who appends again and again would else leave the event loop no turn of its own.
+      setImmediate(() => void this.#writeAll());
     });
   }
 

@@ -17,7 +17,8 @@ export class Waiters {
 
   /** Resolves once there were more than `seen` changes, or when `signal` aborts. */
   changedSince(seen: number, signal?: AbortSignal): Promise<void> {
-    if (this.#changes !== seen) return Promise.resolve();
+    // A signal that has aborted before tells no listener any more.
+    if (this.#changes !== seen || signal?.aborted) return Promise.resolve();
     return new Promise((resolve) => {
       const done = () => {
         this.#waiting.delete(done);

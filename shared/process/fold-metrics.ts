@@ -92,11 +92,7 @@ export class FoldMetrics {
       gauge('fold_head_offset', 'end of the log when it last told it', ({ snapshot, replicator }) =>
         Math.max(snapshot.nextOffset, replicator.endOffset),
       ),
-      gauge(
-        'fold_skipped_total',
-        'records that did not extend the chain',
-        ({ snapshot }) => snapshot.skipped,
-      ),
+      this.#skipped(source),
       gauge(
         'fold_lag_seconds',
         'since the last proof of freshness, -1 before the first',
@@ -105,7 +101,7 @@ export class FoldMetrics {
           return Number.isFinite(seconds) ? seconds : -1;
         },
       ),
-      gauge('bus_connected', '1 while the control log answers', ({ replicator }) =>
+      gauge('log_reachable', '1 while the control log answers', ({ replicator }) =>
         Number(replicator.reachable),
       ),
       gauge(
@@ -123,6 +119,19 @@ export class FoldMetrics {
   /** Brings the gauges up to date; called before a scrape. */
   update(): void {
     this.#update();
+  }
+
+  /** Counts in the snapshot, which a gateway may replace: it then begins at 0, as a counter may. */
+  #skipped(source: () => FoldSource): () => void {
+    const counter = new Counter({
+      name: 'headgate_fold_skipped_total',
+      help: 'records that did not extend the chain',
+      registers: [this.registry],
+    });
+    return () => {
+      counter.reset();
+      counter.inc(source().snapshot.skipped);
+    };
   }
 
   #snapshotInfo(source: () => FoldSource): () => void {

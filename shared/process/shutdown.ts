@@ -1,8 +1,15 @@
 /** Ends a process in good order: TERM or INT closes once, a second signal ends at once. */
 import type { Logger } from './logger.ts';
 
-/** `close` must be bounded in time by itself. */
-export function closeOnSignal(log: Logger, close: (signal: string) => Promise<void>): void {
+/** Beyond the time that a process takes by its settings, for what it has open to be closed. */
+const graceSeconds = 20;
+
+/** `plannedSeconds`: how long `close` may take by the settings of the process; a while later the process ends anyhow. */
+export function closeOnSignal(
+  log: Logger,
+  close: (signal: string) => Promise<void>,
+  plannedSeconds = 0,
+): void {
   let closing = false;
   const onSignal = (signal: NodeJS.Signals): void => {
     if (closing) {
@@ -11,6 +18,11 @@ export function closeOnSignal(log: Logger, close: (signal: string) => Promise<vo
     }
     closing = true;
     log.info({ signal }, 'closing');
+    const withinSeconds = plannedSeconds + graceSeconds;
+    setTimeout(() => {
+      log.error({ withinSeconds }, 'not closed in time: ending at once');
+      process.exit(1);
+    }, withinSeconds * 1000).unref();
     close(signal).then(
       () => process.exit(0),
       (error) => {

@@ -7,6 +7,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, expect, test, vi } from 'vitest';
 import { ChainWriter, fleetHistory, known, sha256 } from '../../test/support/commits.ts';
+import { howItWaits } from '../../test/support/turns.ts';
 import {
   type ControlLog,
   type LogBatch,
@@ -309,12 +310,13 @@ test.each([
   const digests = snapshot.digests();
   const waiting = replicator.reached(99, 60_000);
   harm(topic);
-  expect(await waiting).toBe(false);
+  await expect(waiting).rejects.toThrow(kind);
   expect(replicator.fault).toBeInstanceOf(kind);
   expect(faults).toEqual([replicator.fault]);
   expect(snapshot.digests()).toEqual(digests);
   for (const { value } of recordsOf(41, 30)) topic.add(value);
-  expect(await replicator.reached(99, 20)).toBe(false);
+  await expect(replicator.reached(99, 20)).rejects.toBe(replicator.fault);
+  expect(await replicator.reached(records.length, 20)).toBe(true);
   expect(snapshot.seq).toBe(records.length);
 });
 
@@ -361,14 +363,37 @@ test('a file that cannot be written stops it for good', async () => {
   await vi.waitFor(() => expect(replicator.fault?.message).toBe('no'));
 });
 
+test('whatever it waits for, it waits or throws: before, after a fault and once stopped', async () => {
+  const records = recordsOf(45, 5);
+  const topic = topicOf(records);
+  const { replicator } = started({ log: new MemoryLog(topic) });
+  await replicator.caughtUp(5000);
+  const waits = (): Promise<string[]> =>
+    Promise.all([
+      howItWaits(() => replicator.reached(99, 20)),
+      howItWaits(() => replicator.reached(99, 0.01)),
+    ]);
+  expect(await waits()).toEqual(['waited', 'waited']);
+  topic.truncate(2);
+  await vi.waitFor(() => expect(replicator.fault).toBeDefined());
+  expect(await waits()).toEqual(['threw', 'threw']);
+  const other = started({ log: new MemoryLog(topicOf(records)) });
+  await other.replicator.caughtUp(5000);
+  await other.replicator.stop();
+  expect(await howItWaits(() => other.replicator.reached(99, 20))).toBe('threw');
+});
+
 test('stopped, it folds no more and lets its waiters go', async () => {
   const records = recordsOf(44, 5);
   const topic = topicOf(records.slice(0, 3));
   const { snapshot, replicator } = started({ log: new MemoryLog(topic) });
   await replicator.caughtUp(5000);
-  await replicator.stop();
+  const waiting = replicator.reached(4, 60_000);
+  const stopped = replicator.stop();
+  await expect(waiting).rejects.toThrow(LogUnavailable);
+  await stopped;
   for (const { value } of records.slice(3)) topic.add(value);
-  expect(await replicator.reached(4, 20)).toBe(false);
+  await expect(replicator.reached(4, 20)).rejects.toThrow(LogUnavailable);
   expect(snapshot.seq).toBe(3);
 });
 

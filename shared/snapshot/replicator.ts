@@ -80,12 +80,12 @@ export class Replicator {
     this.#probing = this.#probe();
   }
 
-  /** Resolves once everything that the log held when this was called is folded. Rejects on a fault or with LogUnavailable at the deadline. */
+  /** Resolves once everything that the log held when this was called is folded. Rejects on a fault, once stopped, or with LogUnavailable at the deadline. */
   async caughtUp(timeoutMs: number): Promise<void> {
     const until = performance.now() + timeoutMs;
     const end = await this.#options.log.end();
     while (this.#readOffset < end) {
-      if (this.#fault) throw this.#fault;
+      this.#checkRunning();
       const left = until - performance.now();
       if (left <= 0)
         throw new LogUnavailable(`folded to offset ${this.#readOffset} of ${end} within ${timeoutMs} ms`);
@@ -94,12 +94,16 @@ export class Replicator {
     if (this.#fault) throw this.#fault;
   }
 
-  /** Resolves true once `seq` is folded, false at the deadline. */
+  /**
+   * Resolves true once `seq` is folded, false at the deadline. Rejects on a fault and once stopped, because a `false` that
+   * comes at once makes a busy loop of every loop that waits here.
+   */
   async reached(seq: number, timeoutMs: number): Promise<boolean> {
     const until = performance.now() + timeoutMs;
     while (this.#options.snapshot.seq < seq) {
+      this.#checkRunning();
       const left = until - performance.now();
-      if (left <= 0 || this.#fault) return false;
+      if (left <= 0) return false;
       await this.#moved(seq, left);
     }
     return true;
@@ -192,6 +196,12 @@ export class Replicator {
     // A log where nothing happens hands out no batch that would tell.
     this.#reach(true);
     if (mayProve()) this.freshness.prove(moment);
+  }
+
+  /** Throws the fault; LogUnavailable once stopped. */
+  #checkRunning(): void {
+    if (this.#fault) throw this.#fault;
+    if (this.#stop.signal.aborted) throw new LogUnavailable('the log is no longer followed here');
   }
 
   #reach(reachable: boolean, error?: Error): void {

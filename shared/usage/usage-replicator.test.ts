@@ -1,4 +1,5 @@
 import { afterEach, expect, test } from 'vitest';
+import { howItWaits } from '../../test/support/turns.ts';
 import { type ControlLog, LogUnavailable } from '../log/control-log.ts';
 import { MemoryLog, MemoryTopic } from '../log/memory-log.ts';
 import { UsageReplicator, type UsageReplicatorOptions } from './usage-replicator.ts';
@@ -150,5 +151,5 @@ test('stopping ends a wait at once and closes what was opened', async () => {
   await replicator.caughtUp(5_000);
   await replicator.stop();
   await expect(opened[0]!.end()).rejects.toThrow(LogUnavailable);
-  expect(await replicator.caughtUp(5_000)).toBe(false);
+  expect(await howItWaits(() => replicator.caughtUp(5_000))).toBe('threw');
 });

@@ -62,13 +62,14 @@ export class UsageReplicator {
       this.#running.push(this.#run(partition));
   }
 
-  /** Resolves true once all that the log holds now is folded, false at the deadline or after a fault. */
+  /** Resolves true once all that the log holds now is folded, false at the deadline. Rejects on a fault and once stopped. */
   async caughtUp(timeoutMs: number): Promise<boolean> {
     const until = performance.now() + timeoutMs;
     for (let partition = 0; partition < this.#options.partitions; partition++) {
       let end: number | undefined;
       while (end === undefined || this.#options.store.nextOffset(partition) < end) {
-        if (this.#fault || this.#stop.signal.aborted || performance.now() > until) return false;
+        this.#checkRunning();
+        if (performance.now() > until) return false;
         end ??= await this.#end(partition);
         if (end === undefined || this.#options.store.nextOffset(partition) < end)
           await this.#moved(Math.min(50, until - performance.now()));
@@ -82,6 +83,11 @@ export class UsageReplicator {
     this.#wake();
     await Promise.allSettled(this.#running);
     for (const partition of [...this.#logs.keys()]) await this.#close(partition);
+  }
+
+  #checkRunning(): void {
+    if (this.#fault) throw this.#fault;
+    if (this.#stop.signal.aborted) throw new LogUnavailable('the usage log is no longer followed here');
   }
 
   async #end(partition: number): Promise<number | undefined> {

@@ -151,7 +151,7 @@ test('both planes tell of their build and of their fold, and a revocation of its
   for (const samples of [ours, theirs]) {
     expect(sum(samples, 'headgate_build_info')).toBe(1);
     expect(sum(samples, 'headgate_snapshot_info')).toBe(1);
-    expect(samples.get('headgate_bus_connected')).toBe(1);
+    expect(samples.get('headgate_log_reachable')).toBe(1);
     expect(samples.get('headgate_fold_halted')).toBe(0);
     expect(samples.get('headgate_fold_quarantined_total')).toBe(0);
     expect(samples.get('headgate_fold_lag_seconds')).toBeGreaterThanOrEqual(0);

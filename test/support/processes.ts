@@ -37,7 +37,7 @@ export async function startProcess<Ready>(options: StartOptions): Promise<Starte
     process.execPath,
     [options.binary ?? binary, ...options.args, '--ready-file', readyFile],
     {
-      env: { ...process.env, HEADGATE_LOG_LEVEL: 'warn', ...options.env },
+      env: { ...process.env, HEADGATE_LOG_LEVEL: 'warn', HEADGATE_DRAIN_DELAY: '0', ...options.env },
       stdio: ['ignore', 'ignore', 'pipe'],
     },
   );

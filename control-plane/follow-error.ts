@@ -1,0 +1,37 @@
+/**
+ * Why this replica cannot follow its log, for the person who asked for something: what stopped it, and the next step.
+ * A replica that stopped for good stays so until it is started again.
+ */
+import { LogReplaced, LogTruncated, LogUnavailable } from '../shared/log/control-log.ts';
+import { FoldHalted } from '../shared/snapshot/replicator.ts';
+import { DatabaseBusy, DatabaseCorrupt, DatabaseUnwritable } from '../shared/sqlite.ts';
+import { CommandError } from './command-error.ts';
+
+/** Undefined where the error is none of the log or of the fold. */
+export function asFollowError(error: unknown): CommandError | undefined {
+  if (error instanceof LogTruncated || error instanceof LogReplaced)
+    return unavailable(
+      error,
+      error.message,
+      'stop all control planes and restore the log: docs/operate.md, "The log is away, lost or cut"',
+    );
+  if (error instanceof FoldHalted)
+    return unavailable(error, error.message, 'upgrade this control plane, then start it again');
+  if (
+    error instanceof DatabaseUnwritable ||
+    error instanceof DatabaseBusy ||
+    error instanceof DatabaseCorrupt
+  )
+    return unavailable(error, error.message, 'correct that, then start this control plane again');
+  if (error instanceof LogUnavailable)
+    return unavailable(
+      error,
+      `the control log cannot be reached: ${error.message}`,
+      'try again when it is back; nothing was changed',
+    );
+  return undefined;
+}
+
+function unavailable(cause: Error, message: string, next: string): CommandError {
+  return new CommandError('LogUnavailable', message, { next, cause });
+}

@@ -1,0 +1,94 @@
+/** Long-lived clients of a control plane, as real processes and raw connections, and what is asked of a replica that lost its log. */
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { expect, vi } from 'vitest';
+import { WebSocket } from 'ws';
+import type { Started } from '../support/processes.ts';
+
+const binary = new URL('../../dist/cli/headgate.js', import.meta.url).pathname;
+/** A process that spins answers nothing; one that is only slow on a loaded machine does. */
+const answerMs = 10_000;
+
+export interface Replica {
+  readonly admin: string;
+  readonly metrics: string;
+}
+
+/** One command of the CLI as a process. */
+export class CliProcess {
+  readonly child: ChildProcess;
+  stdout = '';
+  stderr = '';
+  readonly #ended: Promise<unknown>;
+
+  constructor(args: readonly string[], env: Readonly<Record<string, string>>) {
+    this.child = spawn(process.execPath, [binary, ...args], {
+      env: { ...process.env, ...env },
+      stdio: ['ignore', 'pipe', 'pipe'],
+    });
+    this.child.stdout?.on('data', (chunk: Buffer) => {
+      this.stdout += chunk.toString();
+    });
+    this.child.stderr?.on('data', (chunk: Buffer) => {
+      this.stderr += chunk.toString();
+    });
+    this.#ended = once(this.child, 'close');
+  }
+
+  /** The exit code, once it has ended. */
+  async exitCode(): Promise<number | null> {
+    await this.#ended;
+    return this.child.exitCode;
+  }
+
+  async interrupt(): Promise<number | null> {
+    this.child.kill('SIGINT');
+    return this.exitCode();
+  }
+}
+
+export interface TailEnd {
+  readonly code: number;
+  readonly reason: string;
+}
+
+/** A tail over a raw WebSocket: resolves once it is open, with the promise of its end. */
+export async function rawTail(
+  replica: Replica,
+  token: string,
+): Promise<{ ended: Promise<TailEnd>; frames: string[] }> {
+  const url = `${replica.admin.replace(/^http/, 'ws')}/admin/v1/events/stream?from=1`;
+  const socket = new WebSocket(url, { headers: { authorization: `Bearer ${token}` } });
+  const frames: string[] = [];
+  socket.on('message', (data) => frames.push(String(data)));
+  const ended = new Promise<TailEnd>((resolve) => {
+    socket.on('close', (code, reason) => resolve({ code, reason: String(reason) }));
+  });
+  socket.on('error', () => undefined);
+  await once(socket, 'open');
+  return { ended, frames };
+}
+
+export async function health(metrics: string, path: string): Promise<{ status: number; text: string }> {
+  const response = await fetch(`${metrics}${path}`, { signal: AbortSignal.timeout(answerMs) });
+  return { status: response.status, text: await response.text() };
+}
+
+/** The process lives, says that it is not ready, and why. */
+export async function isFaulted({ metrics }: Replica, reason: RegExp): Promise<void> {
+  await vi.waitFor(
+    async () => {
+      expect((await health(metrics, '/livez')).status).toBe(200);
+      const ready = await health(metrics, '/readyz');
+      expect(ready.status).toBe(503);
+      expect(ready.text).toMatch(reason);
+    },
+    { timeout: 20_000, interval: 100 },
+  );
+}
+
+/** SIGTERM ends it in good order; a test's own time limit is the bound. */
+export async function endsInOrder(process: Started<unknown>): Promise<void> {
+  await process.end('SIGTERM');
+  expect([process.child.exitCode, process.child.signalCode]).toEqual([0, null]);
+}

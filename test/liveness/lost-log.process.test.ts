@@ -1,0 +1,167 @@
+/**
+ * A control plane whose log is moved away, cut off, replaced or not to be folded stays a process that answers: health says
+ * why, every long-lived client gets an end with a reason, and SIGTERM ends it.
+ */
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, renameSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, afterEach, beforeEach, expect, test, vi } from 'vitest';
+import { composeCommit } from '../../shared/log/chain.ts';
+import { openLog } from '../../shared/log/open-log.ts';
+import { openDatabase } from '../../shared/sqlite.ts';
+import { recordsOf } from '../support/commits.ts';
+import { headOf } from '../support/log-head.ts';
+import { type Started, startProcess } from '../support/processes.ts';
+import { CliProcess, endsInOrder, health, isFaulted, type Replica, rawTail } from './clients.ts';
+
+const root = mkdtempSync(join(tmpdir(), 'headgate-lost-log-'));
+afterAll(() => rmSync(root, { recursive: true, force: true }));
+const token = 'lost-log-operator-token';
+const topic = 'headgate.control';
+
+let dir: string;
+let replica: Started<Replica>;
+const running: Started<unknown>[] = [];
+const commands: CliProcess[] = [];
+
+async function start<Ready>(kind: string, ...more: string[]): Promise<Started<Ready>> {
+  const started = await startProcess<Ready>({
+    ...{ dir, name: kind },
+    args: [kind, ...more, '--metrics-port', '0'],
+    env: { HEADGATE_OPERATOR_TOKEN: token, HEADGATE_NODE_TOKEN: 'not-a-token-of-any-node' },
+  });
+  running.push(started);
+  return started;
+}
+
+const member = (name: string): string[] => [
+  ...['--log', `sqlite:${dir}/log`, '--data', join(dir, name), '--name', name, '--port', '0'],
+];
+
+beforeEach(async () => {
+  dir = mkdtempSync(join(root, 'case-'));
+  replica = await start<Replica>('control-plane', ...member('cp'));
+  for (const id of ['acme', 'bolt', 'core']) await post('/organisations', { id, name: id });
+});
+afterEach(async () => {
+  for (const { child } of commands.splice(0)) child.kill('SIGKILL');
+  for (const one of running.splice(0)) await one.end('SIGKILL');
+});
+
+function call(path: string, init: RequestInit = {}): Promise<Response> {
+  return fetch(`${replica.ready.admin}/admin/v1${path}`, {
+    ...init,
+    headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' },
+    signal: AbortSignal.timeout(30_000),
+  });
+}
+
+async function post(path: string, body: object): Promise<Record<string, unknown>> {
+  const response = await call(path, { method: 'POST', body: JSON.stringify(body) });
+  expect(response.status).toBe(200);
+  return (await response.json()) as Record<string, unknown>;
+}
+
+function cli(...args: string[]): CliProcess {
+  const one = new CliProcess(args, { HEADGATE_ADMIN: replica.ready.admin, HEADGATE_TOKEN: token });
+  commands.push(one);
+  return one;
+}
+
+/** The files of the control log, and of nothing else. */
+function moveLogFiles(from: string, to: string): void {
+  mkdirSync(to, { recursive: true });
+  for (const file of readdirSync(from))
+    if (file.startsWith(`${topic}.db`)) renameSync(join(from, file), join(to, file));
+}
+
+function moveAway(): void {
+  moveLogFiles(join(dir, 'log'), join(dir, 'lost'));
+}
+
+function truncate(): void {
+  const db = openDatabase(join(dir, 'log', `${topic}.db`), { durability: 'full' });
+  db.exec('DELETE FROM record WHERE "offset" >= 2');
+  db.close();
+}
+
+async function replace(): Promise<void> {
+  const other = await openLog(`sqlite:${dir}/other`, { topic });
+  for (const { value } of recordsOf([[], [], [], [], []], { log: 'other-log' })) await other.append(value);
+  await other.close();
+  moveAway();
+  moveLogFiles(join(dir, 'other'), join(dir, 'log'));
+}
+
+async function halt(): Promise<void> {
+  const log = await openLog(`sqlite:${dir}/log`, { topic });
+  const at = new Date().toISOString();
+  const events = [{ type: 'galaxy.created', v: 1, critical: true, data: {} }];
+  await log.append(composeCommit({ head: await headOf(log), id: 'future', at, by: 'test', events }));
+  await log.close();
+}
+
+const harms = [
+  ['moved away', moveAway, /removed/],
+  ['cut off', truncate, /ends (at offset|before commit)/],
+  ['replaced by another', replace, /replaced|removed|log other-log/],
+  ['ahead of this build', halt, /galaxy\.created is not known to this build/],
+] as const;
+
+test.each(harms)(
+  'with a log that is %s, health answers, each tail ends with the reason, and SIGTERM ends the replica',
+  async (_, harm, reason) => {
+    const tails = await Promise.all([1, 2].map(() => rawTail(replica.ready, token)));
+    const tail = cli('events', 'tail', '--from', '1');
+    await vi.waitFor(() => expect(tail.stdout).toContain('"core"'), { timeout: 20_000 });
+    await harm();
+    await isFaulted(replica.ready, reason);
+    for (const { ended, frames } of tails) {
+      const { code, reason: told } = await ended;
+      expect([code, told]).toEqual([1011, expect.stringMatching(reason)]);
+      expect(frames.map((text) => JSON.parse(text).data.id)).toContain('core');
+    }
+    await vi.waitFor(() => expect(tail.stderr).toMatch(reason), { timeout: 20_000 });
+    expect(tail.stderr).not.toContain(token);
+    expect(await tail.interrupt()).toBe(130);
+    await endsInOrder(replica);
+  },
+);
+
+test.each(harms)(
+  'with a log that is %s, commands, reads that wait and downloads end with an answer',
+  async (_, harm, reason) => {
+    const key = await post('/keys', { organisation: 'acme', name: 'k', expires: 'never' });
+    const position = Number(key['position']);
+    await harm();
+    await isFaulted(replica.ready, reason);
+    const revoke = cli('key', 'revoke', String(key['id']), '--yes', '--wait', '5s');
+    expect(await revoke.exitCode()).toBe(7);
+    expect(revoke.stderr).toMatch(/error\[LogUnavailable\]/);
+    expect(revoke.stderr).toMatch(/ {2}next {2}\S/);
+    const waiting = await call(`/status?min=${position + 5}`);
+    const { error } = (await waiting.json()) as { error: { type: string; message: string; next: string } };
+    expect([waiting.status, error.type]).toEqual([503, 'LogUnavailable']);
+    expect(error.message).toMatch(reason);
+    expect(error.next).not.toBe('');
+    // What was folded is still whole, and may be what a new log is begun from.
+    const saved = join(dir, 'saved.db');
+    expect(await cli('snapshot', 'save', saved).exitCode()).toBe(0);
+    expect(existsSync(saved)).toBe(true);
+    await endsInOrder(replica);
+  },
+);
+
+test.each(harms)(
+  'with a log that is %s, a gateway says why, and ends at SIGTERM',
+  async (_, harm, reason) => {
+    const gateway = await start<{ metrics: string }>('gateway', ...member('gw'), '--drain-timeout', '1');
+    await harm();
+    await vi.waitFor(
+      async () => expect((await health(gateway.ready.metrics, '/readyz?verbose')).text).toMatch(reason),
+      { timeout: 20_000 },
+    );
+    expect((await health(gateway.ready.metrics, '/livez')).status).toBe(200);
+    await endsInOrder(gateway);
+  },
+);
