@@ -2,8 +2,11 @@
 import { hostname } from 'node:os';
 import type { Command } from 'commander';
 import {
+  allowUnsigned,
+  allowUnsignedOption,
   bindOption,
   certificateOf,
+  isOn,
   logOption,
   option,
   portOption,
@@ -12,6 +15,7 @@ import {
   type TlsOptions,
   tlsCertOption,
   tlsKeyOption,
+  trustSignerOption,
 } from './options.ts';
 
 interface Options extends TlsOptions {
@@ -23,6 +27,8 @@ interface Options extends TlsOptions {
   readonly metricsPort: number;
   readonly nodeCredentials?: string;
   readonly readyFile?: string;
+  readonly trustSigner: readonly string[];
+  readonly allowUnsigned?: boolean;
 }
 
 export function controlPlaneCommand(program: Command): void {
@@ -36,6 +42,8 @@ export function controlPlaneCommand(program: Command): void {
     .addOption(portOption('--port <port>', 'port of the admin API', 8081))
     .addOption(portOption('--metrics-port <port>', 'port of health and metrics', 9464))
     .addOption(option('--node-credentials <folder>', 'folder with one file a node credential'))
+    .addOption(trustSignerOption())
+    .addOption(allowUnsignedOption())
     .addOption(tlsCertOption())
     .addOption(tlsKeyOption())
     .addOption(readyFileOption())
@@ -60,7 +68,9 @@ async function run(options: Options): Promise<void> {
     metricsPort: options.metricsPort,
     operatorToken,
     gatewayToken: process.env['HEADGATE_GATEWAY_TOKEN'] ?? operatorToken,
-    signingKeyFile: process.env['HEADGATE_SIGNING_KEY'],
+    signingKeyFile: process.env['HEADGATE_SIGNING_KEY'] || undefined,
+    allowUnsigned: isOn(allowUnsigned, options.allowUnsigned),
+    trustedSigners: options.trustSigner,
     nodeCredentialsDir: options.nodeCredentials,
     certificate,
     logger,
