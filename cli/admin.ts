@@ -8,6 +8,7 @@ import { registerGateways } from './commands/gateways.ts';
 import { registerKeys } from './commands/keys.ts';
 import { registerNodes } from './commands/nodes.ts';
 import { registerReplay } from './commands/replay.ts';
+import { registerSigners } from './commands/signers.ts';
 import { registerSnapshots } from './commands/snapshots.ts';
 import { registerTenants } from './commands/tenants.ts';
 import { registerUsage } from './commands/usage.ts';
@@ -22,6 +23,7 @@ const families = [
   registerNodes,
   registerGateways,
   registerEvents,
+  registerSigners,
   registerSnapshots,
   registerUsage,
   registerReplay,

@@ -15,6 +15,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { LogRecord } from '../shared/log/control-log.ts';
 import { openLog } from '../shared/log/open-log.ts';
+import { foldVersion } from '../shared/snapshot/fold.ts';
 import { memorySnapshot, openOrRebuild } from '../shared/snapshot/open-snapshot.ts';
 import { known, recordsOf } from '../test/support/commits.ts';
 import { type AdminServer, startAdminServer, testToken } from './testing/admin-server.ts';
@@ -82,7 +83,7 @@ test('replay counts what does not extend the chain', async () => {
 });
 
 test('replay of a log whose checkpoint differs exits 1', async () => {
-  const checkpoint = known('checkpoint', { foldVersion: 1, digests: { tier: 'f'.repeat(32) } });
+  const checkpoint = known('checkpoint', { foldVersion, digests: { tier: 'f'.repeat(32) } });
   const lines = recordsOf([[tier(1)], [checkpoint]]).map(lineOf);
   writeFileSync(join(folder, 'diverged.jsonl'), lines.join('\n'));
   const run = await cli(['replay', 'diverged.jsonl', '-o', 'json']);

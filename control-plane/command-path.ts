@@ -10,10 +10,12 @@ import { type KnownEvent, toStored } from '../schemas/events.ts';
 import { type CommitDraft, CommitTooLarge, composeCommit, recordHash } from '../shared/log/chain.ts';
 import { AppendUnknown, type ControlLog, LogUnavailable } from '../shared/log/control-log.ts';
 import type { Signer } from '../shared/log/signing.ts';
+import type { TrustedSigners } from '../shared/log/trust.ts';
 import type { Replicator } from '../shared/snapshot/replicator.ts';
 import type { Snapshot } from '../shared/snapshot/snapshot.ts';
 import { CommandError } from './command-error.ts';
 import { asFollowError } from './follow-error.ts';
+import { checkMaySign } from './log-signing.ts';
 import { checkReaders, type LogReader } from './rolling-upgrade.ts';
 
 /** Lost races before a command is refused. */
@@ -60,6 +62,8 @@ export interface CommandPathOptions {
   readonly replicator: Replicator;
   readonly log: ControlLog;
   readonly signer?: Signer | undefined;
+  /** Who must have begun the log; only asked before this replica begins one. */
+  readonly trusted?: TrustedSigners | undefined;
   /** Who must know what is written; see rolling-upgrade.ts. */
   readonly readers?: () => readonly LogReader[] | undefined;
   /** Wall clock, ms since 1970. */
@@ -114,6 +118,7 @@ export class CommandPath {
     const { snapshot, log, signer, now = Date.now } = this.#options;
     const before = snapshot.journal.commandOf(command.id);
     if (before) return this.#repeat(command, before);
+    checkMaySign(snapshot.head.signers, signer);
     if (command.ifAt !== undefined && command.ifAt !== snapshot.seq)
       throw new CommandError(
         'PositionMoved',
@@ -209,9 +214,13 @@ export class CommandPath {
 
 /** Writes `log.created` where the log is empty; of several replicas at once the first wins. */
 export async function createLog(options: CommandPathOptions, logId: string, by: string): Promise<void> {
-  const { snapshot, replicator, log, signer } = options;
+  const { snapshot, replicator, log, signer, trusted } = options;
   await replicator.caughtUp(deadlineMs);
   if (snapshot.seq > 0) return;
+  if (trusted && !(signer && trusted.has(signer.publicKey)))
+    throw new Error(
+      'the log is empty, and only a signer of --trust-signer may begin it; set HEADGATE_SIGNING_KEY to the key of one',
+    );
   const data = signer ? { log: logId, signers: [signer.publicKey] } : { log: logId };
   const record = composeCommit({
     head: { log: logId, seq: 0, hash: genesisPrev, signers: [] },

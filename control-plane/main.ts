@@ -8,7 +8,8 @@ import { join } from 'node:path';
 import type { Commit } from '../schemas/commit.ts';
 import type { ControlLog } from '../shared/log/control-log.ts';
 import { openLog } from '../shared/log/open-log.ts';
-import { loadSigner, type Signer } from '../shared/log/signing.ts';
+import { fingerprintOf, loadSigner, type Signer } from '../shared/log/signing.ts';
+import { type TrustedSigners, trustedSigners } from '../shared/log/trust.ts';
 import { verifyContinuously } from '../shared/process/background-verify.ts';
 import { Closers } from '../shared/process/closers.ts';
 import { lockDataFolder } from '../shared/process/data-folder.ts';
@@ -24,6 +25,7 @@ import { openStatusLog } from '../shared/status/status-log.ts';
 import { StatusPublisher } from '../shared/status/status-publisher.ts';
 import { openUsage } from '../shared/usage/open-usage.ts';
 import { CommandPath, createLog } from './command-path.ts';
+import { checkSigner } from './log-signing.ts';
 import type { AgentSessions } from './nodes/agent-sessions.ts';
 import { startNodeWatch } from './nodes/node-watch.ts';
 import { createAdminApp } from './server/app.ts';
@@ -44,6 +46,10 @@ export interface ControlPlaneSettings {
   readonly gatewayToken: string;
   /** PEM file with an Ed25519 private key; signs the log. */
   readonly signingKeyFile?: string | undefined;
+  /** Go on where a key is given and the log is not signed. */
+  readonly allowUnsigned?: boolean | undefined;
+  /** Fingerprints, public keys or PEM files: one of them must have begun the log. None: any log will do. */
+  readonly trustedSigners?: readonly string[] | undefined;
   /** Folder with one file a node credential. */
   readonly nodeCredentialsDir?: string | undefined;
   /** Between the loss of readiness and the end of new connections, seconds; 0 unless it is given. */
@@ -75,6 +81,7 @@ export async function startControlPlane(settings: ControlPlaneSettings): Promise
     const folder = lockDataFolder(settings.dataDir);
     closers.add(() => folder.release());
     const signer = settings.signingKeyFile === undefined ? undefined : loadSigner(settings.signingKeyFile);
+    const trusted = trustedSigners(settings.trustedSigners);
     const log = await openLog(settings.logUrl, { topic: 'headgate.control' });
     closers.add(() => log.close());
     const statusLog = await openStatusLog(settings.logUrl);
@@ -82,7 +89,7 @@ export async function startControlPlane(settings: ControlPlaneSettings): Promise
     const board = new StatusBoard(statusLog);
     board.start();
     closers.add(() => board.stop());
-    const state = await startState(settings, log, { signer, board, statusLog });
+    const state = await startState(settings, log, { signer, trusted, board, statusLog });
     closers.add(() => state.snapshot.close());
     closers.add(() => state.replicator.stop());
     const { drain, ...addresses } = await serve(settings, log, state, closers);
@@ -100,6 +107,7 @@ export async function startControlPlane(settings: ControlPlaneSettings): Promise
 
 interface StateParts {
   readonly signer: Signer | undefined;
+  readonly trusted: TrustedSigners | undefined;
   readonly board: StatusBoard;
   readonly statusLog: ControlLog;
 }
@@ -118,13 +126,14 @@ async function startState(
   parts: StateParts,
 ): Promise<State> {
   const { logger } = settings;
-  const { signer, board } = parts;
+  const { signer, trusted, board } = parts;
   const { snapshot, checkWhole } = await openState(join(settings.dataDir, 'state.db'), log, logger);
   const listeners: State['listeners'] = new Set();
   const metrics = new FoldMetrics();
   const replicator: Replicator = new Replicator({
     snapshot,
     log,
+    trusted,
     onCommits: (commits, seconds) => {
       metrics.folded(commits, seconds, replicator.freshness.proven);
       for (const listener of listeners) listener(commits);
@@ -134,12 +143,10 @@ async function startState(
   });
   try {
     replicator.start();
-    await createLog({ snapshot, replicator, log, signer }, `log-${randomUUID()}`, settings.name);
+    await createLog({ snapshot, replicator, log, signer, trusted }, `log-${randomUUID()}`, settings.name);
     await replicator.caughtUp(startTimeoutMs);
     checkWhole();
-    const { signers } = snapshot.head;
-    if (signers.length > 0 && !(signer && signers.includes(signer.publicKey)))
-      throw new Error('this log is signed, and HEADGATE_SIGNING_KEY names no key of one of its signers');
+    checkSigner(snapshot.head.signers, signer, settings.allowUnsigned);
     const readers = () => board.readers();
     const path = new CommandPath({ snapshot, replicator, log, signer, readers });
     metrics.watch(() => ({ snapshot, replicator }));
@@ -158,7 +165,7 @@ async function serve(
   closers: Closers,
 ): Promise<{ admin: string; metrics: string; drain: () => Promise<void> }> {
   const { logger, name } = settings;
-  const { snapshot, replicator, path, board, statusLog } = state;
+  const { snapshot, replicator, path, board, signer, statusLog } = state;
   let agents: AgentSessions | undefined;
   const publisher = new StatusPublisher(statusLog, () => ({
     v: 1,
@@ -172,6 +179,7 @@ async function serve(
     freshSeconds: Number.isFinite(replicator.freshness.ageSeconds())
       ? replicator.freshness.ageSeconds()
       : null,
+    ...(signer && { signer: fingerprintOf(signer.publicKey) }),
     ...(agents && { nodes: agents.report() }),
   }));
   closers.add(() => publisher.stop());
@@ -189,7 +197,7 @@ async function serve(
   // Before the listener closes their sockets: an agent that is sent away is not lost.
   closers.add(() => nodes.agents.stop());
   const health = await startHealth({
-    ...{ snapshot, replicator, agents: nodes.agents, metrics: state.metrics, drain },
+    ...{ snapshot, replicator, signer, agents: nodes.agents, metrics: state.metrics, drain },
     certificate: settings.certificate,
     ...{ host: settings.bind, port: settings.metricsPort },
   });
@@ -211,7 +219,7 @@ async function listen(
   closers: Closers,
 ): ReturnType<typeof createAdminApp> {
   const { logger, operatorToken, gatewayToken, certificate } = settings;
-  const { snapshot, replicator, path } = state;
+  const { snapshot, replicator, path, signer } = state;
   const usage = await openUsage({
     logUrl: settings.logUrl,
     dataDir: settings.dataDir,
@@ -222,7 +230,7 @@ async function listen(
   const past = new PastStates(log, snapshot);
   const { board, agents, live, drain } = parts;
   const shared = {
-    ...{ snapshot, replicator, log, path, past, board, agents, live, drain, logger },
+    ...{ snapshot, replicator, log, signer, path, past, board, agents, live, drain, logger },
     usage: usage.reader,
   };
   const app = await createAdminApp(

@@ -5,6 +5,7 @@
 import { join } from 'node:path';
 import type { StalePolicy } from '../schemas/status.ts';
 import { openLog } from '../shared/log/open-log.ts';
+import { trustedSigners } from '../shared/log/trust.ts';
 import { Closers } from '../shared/process/closers.ts';
 import { lockDataFolder } from '../shared/process/data-folder.ts';
 import { endOnFault } from '../shared/process/fault.ts';
@@ -22,6 +23,7 @@ import type { HostNames } from './request/host.ts';
 import { type Listener, startListener } from './server/server.ts';
 import { Telemetry } from './server/telemetry.ts';
 import { Shaping } from './shaping/shaping.ts';
+import { checkSnapshotSources } from './snapshot/fetch-snapshot.ts';
 import { followLog, type GatewayState } from './snapshot/follow-log.ts';
 import { createTokenCounter } from './upstream/count-tokens.ts';
 import { NodeLoad } from './upstream/load.ts';
@@ -40,7 +42,11 @@ export interface GatewaySettings {
   readonly stackPorts: readonly { readonly stack: string; readonly port: number }[];
   readonly whenStale: StalePolicy;
   readonly controlPlanes: readonly string[];
+  /** Also fetch snapshots over plain HTTP from another machine. */
+  readonly insecureSnapshots?: boolean | undefined;
   readonly gatewayToken?: string | undefined;
+  /** Fingerprints, public keys or PEM files: one of them must have begun the log. None: any log will do. */
+  readonly trustedSigners?: readonly string[] | undefined;
   readonly nodeCredentialsDir?: string | undefined;
   /** For a connection to a node. */
   readonly connectMs: number;
@@ -68,12 +74,14 @@ export interface RunningGateway {
 export async function startGateway(settings: GatewaySettings): Promise<RunningGateway> {
   const closers = new Closers(settings.logger);
   try {
+    if (!settings.insecureSnapshots) checkSnapshotSources(settings.controlPlanes);
+    const trusted = trustedSigners(settings.trustedSigners);
     const folder = lockDataFolder(settings.dataDir);
     closers.add(() => folder.release());
     const log = await openLog(settings.logUrl, { topic: 'headgate.control' });
     closers.add(() => log.close());
     const metrics = new FoldMetrics();
-    const state = await followLog({ ...settings, metrics }, log, closers);
+    const state = await followLog({ ...settings, trusted, metrics }, log, closers);
     metrics.watch(() => state);
     return await serve(settings, state, metrics, closers);
   } catch (error) {

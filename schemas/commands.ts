@@ -12,6 +12,7 @@ import {
   momentSchema,
   nameSchema,
   roleSchema,
+  sha256HexSchema,
   stackIdSchema,
   surfaceSchema,
 } from './names.ts';
@@ -41,6 +42,7 @@ export const pathSchemas = {
   stack: z.strictObject({ id: stackIdSchema }),
   stackModel: z.strictObject({ id: stackIdSchema, model: modelIdSchema }),
   poolModel: z.strictObject({ model: modelIdSchema }),
+  signer: z.strictObject({ fingerprint: sha256HexSchema }),
 };
 
 export const bodySchemas = {
@@ -57,6 +59,8 @@ export const bodySchemas = {
     suspended: z.boolean().optional(),
   }),
   setMember: z.strictObject({ role: roleSchema }),
+  /** Ed25519, SPKI: base64 of its DER, or PEM. */
+  addSigner: z.strictObject({ publicKey: z.string().min(1).max(1000) }),
   setTier: z.strictObject({
     /** Left out: where it is, or above all others where it is new. */
     rank: z.int().min(0).max(1000).optional(),

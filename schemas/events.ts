@@ -32,6 +32,8 @@ const limits = {
   contextTokens: limit.optional(),
 };
 const byId = { id: idSchema };
+/** Ed25519 public keys, SPKI DER in base64. */
+const signers = z.array(z.string().max(200)).max(16);
 const noFields = {};
 
 type Upcaster = (data: Record<string, unknown>) => Record<string, unknown>;
@@ -51,13 +53,18 @@ function event<Shape extends z.core.$ZodLooseShape>(shape: Shape, critical = tru
 export const eventTypes = {
   'log.created': event({
     log: idSchema,
-    /** Ed25519 public keys, SPKI DER in base64. Where present, every record must be signed by one. */
-    signers: z.array(z.string().max(200)).max(16).optional(),
+    /** Where present, every record must be signed by one. */
+    signers: signers.optional(),
     /** Where the log was begun from a snapshot of another: which one, up to where, and how many commits bring its state back. */
     continues: z
       .object({ log: idSchema, seq: z.int().min(1), hash: sha256HexSchema, commits: z.int().min(1) })
       .optional(),
   }),
+  /**
+   * From the next record on, these sign, and nobody else. It stands alone in its commit, which one of the signers before
+   * it must sign; where the log has none, one of those named. The accept rule reads it (shared/log/chain.ts).
+   */
+  'log.signers_set': { ...event({ signers: signers.min(1) }), foldVersion: 2 },
   'tier.set': event({
     id: tierIdSchema,
     /** Order of the tiers, lowest first; the highest rank is the top tier. */

@@ -21,6 +21,8 @@ export const statusSchema = z.object({
   stalePolicy: z.enum(['fence', 'serve']).optional(),
   /** Why it does not follow the log now. */
   halted: z.string().max(500).optional(),
+  /** Of a control plane: fingerprint of the key with which it signs. */
+  signer: z.string().max(64).optional(),
   /** Of a control plane: the nodes whose agents report to it. */
   nodes: z.record(z.string().max(64), liveNodeSchema).optional(),
   /** Its rows are not what their digest says: no key is accepted from them. */

@@ -22,6 +22,8 @@ export interface RestoreRecord {
 export interface RestorePlan {
   /** Id of the new log. */
   readonly log: string;
+  /** Public keys whose signatures count on it; empty where it is not signed. */
+  readonly signers: readonly string[];
   readonly records: readonly RestoreRecord[];
   /** Of the state that the records fold to. */
   readonly digests: Readonly<Record<string, string>>;
@@ -29,9 +31,17 @@ export interface RestorePlan {
 
 const author = 'restore';
 
-/** Throws a CliError where the snapshot holds no state, or one that events cannot bring back. */
-export function planRestore(snapshot: Snapshot, signer: Signer | undefined): RestorePlan {
-  const { log: old, seq, hash, signers } = snapshot.head;
+/**
+ * The new log is signed where a key is given, by that key and by those of `others`: whoever signed the old one is not
+ * trusted for that. Throws a CliError where the snapshot holds no state, or one that events cannot bring back.
+ */
+export function planRestore(
+  snapshot: Snapshot,
+  signer: Signer | undefined,
+  others: readonly string[] = [],
+): RestorePlan {
+  const { log: old, seq, hash } = snapshot.head;
+  const signers = signer ? [...new Set([signer.publicKey, ...others])] : [];
   if (old === null || seq === 0)
     throw new CliError('this file holds no state', { type: 'InvalidFile', exitCode: 2 });
   const at = new Date().toISOString();
@@ -45,7 +55,7 @@ export function planRestore(snapshot: Snapshot, signer: Signer | undefined): Res
     composer.add(
       own({
         type: 'log.created',
-        data: { log, continues, ...(signers.length > 0 && { signers: [...signers] }) },
+        data: { log, continues, ...(signers.length > 0 && { signers }) },
       }),
     );
     for (const commit of commits) composer.add(commit);
@@ -54,7 +64,7 @@ export function planRestore(snapshot: Snapshot, signer: Signer | undefined): Res
     const wanted = snapshot.digests();
     const differing = tableNames.filter((table) => !toldAnew.has(table) && wanted[table] !== digests[table]);
     if (differing.length > 0) throw differsIn(differing);
-    return { log, records: composer.records, digests };
+    return { log, signers, records: composer.records, digests };
   } finally {
     composer.folded.close();
   }

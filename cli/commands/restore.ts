@@ -4,16 +4,19 @@
  * takes the place of. What it will write is folded first, and what it wrote is read back: both must give the same digests.
  */
 import { resolve } from 'node:path';
-import { loadSigner, type Signer } from '../../shared/log/signing.ts';
+import { fingerprintOf, loadSigner, type Signer } from '../../shared/log/signing.ts';
 import { confirmDestructive } from '../confirm.ts';
 import { CliError, usageError } from '../errors.ts';
 import type { Session } from '../session.ts';
 import { planRestore, type RestorePlan } from './restore-plan.ts';
 import { openRestoreSource, type RestoreSource } from './restore-source.ts';
 import { writeRestore } from './restore-writer.ts';
+import { readPublicKey } from './signers.ts';
 
 export interface RestoreOptions {
   readonly newLog?: boolean;
+  /** PEM files of further public keys. */
+  readonly signer?: readonly string[];
 }
 
 export async function restore(session: Session, options: RestoreOptions, file: string): Promise<void> {
@@ -24,7 +27,14 @@ export async function restore(session: Session, options: RestoreOptions, file: s
     );
   const source = await openRestoreSource(resolve(session.io.cwd, file));
   try {
-    const plan = planRestore(source.snapshot, signerOf(session, source.snapshot.head.signers));
+    const signer = signerOf(session, source.snapshot.head.signers);
+    const others = (options.signer ?? []).map((path) => readPublicKey(session, path));
+    if (others.length > 0 && !signer)
+      throw usageError(
+        '--signer names further signers, and there is no first one',
+        'set HEADGATE_SIGNING_KEY',
+      );
+    const plan = planRestore(source.snapshot, signer, others);
     tellPlan(session, file, source, plan);
     await confirmDestructive(session, plan.log, `begin the new log ${plan.log}`);
     if (!session.globals.dryRun) await writeRestore(session, plan);
@@ -38,6 +48,7 @@ export async function restore(session: Session, options: RestoreOptions, file: s
         log: plan.log,
         position: plan.records.length,
         from: { log: source.snapshot.log, position: source.snapshot.seq },
+        signers: plan.signers.map(fingerprintOf),
         digests: plan.digests,
         ...(session.globals.dryRun && { dryRun: true }),
       },
@@ -48,12 +59,11 @@ export async function restore(session: Session, options: RestoreOptions, file: s
   }
 }
 
-/** A signed log is followed only by one that a signer of its own began. */
+/** A signed log is followed only by one that a signer of its own began; a log that was not signed may be from now on. */
 function signerOf(session: Session, signers: readonly string[]): Signer | undefined {
   const path = session.io.env['HEADGATE_SIGNING_KEY'];
-  if (signers.length === 0) return undefined;
   const signer = path ? loadSigner(resolve(session.io.cwd, path)) : undefined;
-  if (signer && signers.includes(signer.publicKey)) return signer;
+  if (signers.length === 0 || (signer && signers.includes(signer.publicKey))) return signer;
   throw new CliError('the log of this snapshot was signed, and no key of one of its signers is given', {
     type: 'Usage',
     exitCode: 2,
@@ -65,7 +75,7 @@ function tellPlan(
   session: Session,
   file: string,
   source: RestoreSource,
-  { log, records }: RestorePlan,
+  { log, signers, records }: RestorePlan,
 ): void {
   const { snapshot } = source;
   session.note(
@@ -73,6 +83,11 @@ function tellPlan(
   );
   session.note(
     `it is brought back on a new log, ${log}, in ${records.length} commits; keys stay what they were`,
+  );
+  session.note(
+    signers.length > 0
+      ? `its signers are ${signers.map(fingerprintOf).join(', ')}; no others are taken over`
+      : 'it is not signed: set HEADGATE_SIGNING_KEY to sign it',
   );
   session.note(`what was commanded after position ${snapshot.seq} is not in it`);
   session.note('nodes are found healthy anew; usage and its totals are kept elsewhere and are not touched');

@@ -29,6 +29,7 @@ export function registerSnapshots(program: Command, io: Io): void {
       'headgate snapshot restore backup.db --new-log --dry-run',
       'headgate snapshot restore backup.db --new-log --yes',
     )
+    .repeated('--signer <public-key-file>', 'a further signer beside HEADGATE_SIGNING_KEY; may be repeated')
     .option('--new-log', 'write to the empty log that HEADGATE_LOG names, under a new id')
     .does<RestoreOptions>(async (session, options, file) => {
       const { restore } = await import('./restore.ts');

@@ -2,8 +2,11 @@
 import { hostname } from 'node:os';
 import type { Command } from 'commander';
 import {
+  allowUnsigned,
+  allowUnsignedOption,
   bindOption,
   certificateOf,
+  isOn,
   logOption,
   option,
   parseSeconds,
@@ -13,6 +16,7 @@ import {
   type TlsOptions,
   tlsCertOption,
   tlsKeyOption,
+  trustSignerOption,
 } from './options.ts';
 
 interface Options extends TlsOptions {
@@ -26,6 +30,8 @@ interface Options extends TlsOptions {
   readonly drainTimeout: number;
   readonly nodeCredentials?: string;
   readonly readyFile?: string;
+  readonly trustSigner: readonly string[];
+  readonly allowUnsigned?: boolean;
 }
 
 export function controlPlaneCommand(program: Command): void {
@@ -49,6 +55,8 @@ export function controlPlaneCommand(program: Command): void {
         .default(300),
     )
     .addOption(option('--node-credentials <folder>', 'folder with one file a node credential'))
+    .addOption(trustSignerOption())
+    .addOption(allowUnsignedOption())
     .addOption(tlsCertOption())
     .addOption(tlsKeyOption())
     .addOption(readyFileOption())
@@ -75,7 +83,9 @@ async function run(options: Options): Promise<void> {
     metricsPort: options.metricsPort,
     operatorToken,
     gatewayToken: process.env['HEADGATE_GATEWAY_TOKEN'] ?? operatorToken,
-    signingKeyFile: process.env['HEADGATE_SIGNING_KEY'],
+    signingKeyFile: process.env['HEADGATE_SIGNING_KEY'] || undefined,
+    allowUnsigned: isOn(allowUnsigned, options.allowUnsigned),
+    trustedSigners: options.trustSigner,
     nodeCredentialsDir: options.nodeCredentials,
     drainDelaySeconds: options.drainDelay,
     drainTimeoutSeconds: options.drainTimeout,

@@ -30,6 +30,7 @@ export interface GatewayCommon {
   readonly controlPlane: string;
   readonly operatorToken: string;
   readonly nodeCredentials?: string | undefined;
+  readonly trustedSigners: readonly string[];
   /** Told when a gateway ends that nobody stopped. */
   readonly onEnd: (name: string, how: string) => void;
 }
@@ -57,6 +58,7 @@ export async function startChild(plan: GatewayPlan, common: GatewayCommon): Prom
       '--drain-timeout',
       '5',
     ],
+    ...common.trustedSigners.flatMap((signer) => ['--trust-signer', signer]),
     ...plan.stackPorts.flatMap((stackPort) => ['--stack-port', stackPort]),
   ];
   const env = { HEADGATE_LOG_LEVEL: 'warn', ...process.env, HEADGATE_OPERATOR_TOKEN: common.operatorToken };

@@ -4,7 +4,18 @@ import { join, resolve } from 'node:path';
 import type { Command } from 'commander';
 import type { Logger } from '../../shared/process/logger.ts';
 import type { RunningChild } from './dev-gateways.ts';
-import { bindOption, option, parsePort, persistentToken, portOption, readyFileOption } from './options.ts';
+import {
+  allowUnsigned,
+  allowUnsignedOption,
+  bindOption,
+  isOn,
+  option,
+  parsePort,
+  persistentToken,
+  portOption,
+  readyFileOption,
+  trustSignerOption,
+} from './options.ts';
 
 interface Options {
   readonly data: string;
@@ -19,6 +30,8 @@ interface Options {
   readonly metricsPort: number;
   readonly nodeCredentials?: string;
   readonly readyFile?: string;
+  readonly trustSigner: readonly string[];
+  readonly allowUnsigned?: boolean;
 }
 
 const firstSimulatedPort = 9001;
@@ -45,6 +58,8 @@ export function devCommand(program: Command): void {
     .addOption(option('--admin-port <port>', 'port of the admin API').argParser(parsePort).default(8081))
     .addOption(portOption('--metrics-port <port>', 'first port of health and metrics', 9464))
     .addOption(option('--node-credentials <folder>', 'folder with one file a node credential'))
+    .addOption(trustSignerOption())
+    .addOption(allowUnsignedOption())
     .addOption(readyFileOption())
     .action(run);
 }
@@ -79,7 +94,9 @@ async function run(options: Options): Promise<void> {
       metricsPort: options.metricsPort,
       operatorToken,
       gatewayToken: process.env['HEADGATE_GATEWAY_TOKEN'] ?? operatorToken,
-      signingKeyFile: process.env['HEADGATE_SIGNING_KEY'],
+      signingKeyFile: process.env['HEADGATE_SIGNING_KEY'] || undefined,
+      allowUnsigned: isOn(allowUnsigned, options.allowUnsigned),
+      trustedSigners: options.trustSigner,
       nodeCredentialsDir: options.nodeCredentials,
       logger,
     });
@@ -159,6 +176,7 @@ async function startGateways(
     controlPlane: base.admin,
     operatorToken: base.operatorToken,
     nodeCredentials: options.nodeCredentials,
+    trustedSigners: options.trustSigner,
     onEnd: (name: string, how: string) => process.stderr.write(`${name} ended (${how})\n`),
   };
   const gateways = await Promise.all(

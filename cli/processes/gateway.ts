@@ -4,6 +4,9 @@ import { type Command, InvalidArgumentError, Option } from 'commander';
 import {
   bindOption,
   certificateOf,
+  insecureSnapshots,
+  insecureSnapshotsOption,
+  isOn,
   logOption,
   option,
   parseList,
@@ -14,6 +17,7 @@ import {
   type TlsOptions,
   tlsCertOption,
   tlsKeyOption,
+  trustSignerOption,
 } from './options.ts';
 
 interface StackPort {
@@ -39,6 +43,8 @@ interface Options extends TlsOptions {
   readonly firstEventTimeout: number;
   readonly idleTimeout: number;
   readonly nodeCredentials?: string;
+  readonly trustSigner: readonly string[];
+  readonly insecureSnapshots?: boolean;
   readonly readyFile?: string;
 }
 
@@ -59,6 +65,8 @@ export function gatewayCommand(program: Command): void {
         .argParser(parseList)
         .default([]),
     )
+    .addOption(insecureSnapshotsOption())
+    .addOption(trustSignerOption())
     .addOption(option('--name <name>', 'name of this gateway, unique in the fleet').default(hostname()))
     .addOption(bindOption())
     .addOption(portOption('--port <port>', 'port of the API', 8080))
@@ -129,6 +137,8 @@ async function run(options: Options): Promise<void> {
     stackPorts: options.stackPort,
     whenStale: options.whenStale,
     controlPlanes: options.controlPlane,
+    insecureSnapshots: isOn(insecureSnapshots, options.insecureSnapshots),
+    trustedSigners: options.trustSigner,
     gatewayToken: process.env['HEADGATE_GATEWAY_TOKEN'] ?? process.env['HEADGATE_OPERATOR_TOKEN'],
     nodeCredentialsDir: options.nodeCredentials,
     connectMs: options.connectTimeout * 1000,

@@ -6,9 +6,30 @@ import { Certificate } from '../../shared/process/tls.ts';
 
 /** A flag with a value; its variable is HEADGATE_ and the flag's name in capitals. */
 export function option(flags: string, description: string): Option {
-  const name = /--([a-z-]+)/.exec(flags)?.[1] ?? '';
-  return new Option(flags, description).env(`HEADGATE_${name.replaceAll('-', '_').toUpperCase()}`);
+  return new Option(flags, description).env(variableOf(flags));
 }
+
+/** A flag without a value. Its variable counts where it says `true` or `1`: see isOn. */
+export function flag(flags: string, description: string): Option {
+  return new Option(flags, `${description} (env: ${variableOf(flags)}=true)`);
+}
+
+/** Whether a flag is given, on the command line or by its variable. */
+export function isOn(flags: string, given: boolean | undefined): boolean {
+  return given ?? /^(true|1)$/.test(process.env[variableOf(flags)] ?? '');
+}
+
+function variableOf(flags: string): string {
+  const name = /--([a-z-]+)/.exec(flags)?.[1] ?? '';
+  return `HEADGATE_${name.replaceAll('-', '_').toUpperCase()}`;
+}
+
+export const allowUnsigned = '--allow-unsigned';
+export const allowUnsignedOption = (): Option =>
+  flag(allowUnsigned, 'run on a log that is not signed, although HEADGATE_SIGNING_KEY is set');
+export const insecureSnapshots = '--insecure-snapshots';
+export const insecureSnapshotsOption = (): Option =>
+  flag(insecureSnapshots, 'fetch snapshots over plain HTTP from other machines, too');
 
 export function parsePort(text: string): number {
   const port = Number(text);
@@ -46,6 +67,13 @@ export const tlsCertOption = (): Option =>
 export const tlsKeyOption = (): Option => option('--tls-key <file>', 'its private key, PEM');
 export const logOption = (): Option =>
   option('--log <url>', 'control log: sqlite:FOLDER or kafka://host:port,…').makeOptionMandatory();
+export const trustSignerOption = (): Option =>
+  option(
+    '--trust-signer <key>',
+    'fingerprint, public key or its PEM file; one of them must have begun the log; may be repeated',
+  )
+    .argParser(parseList)
+    .default([]);
 export const readyFileOption = (): Option =>
   option('--ready-file <path>', 'write one JSON document there once it serves');
 

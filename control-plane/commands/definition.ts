@@ -14,6 +14,7 @@ import { type Actor, authorise } from './authorise.ts';
 import { commandHash } from './command-hash.ts';
 import { checkCardinality } from './limits.ts';
 import { guardRemovals } from './removal-guard.ts';
+import type { SigningView } from './signers.ts';
 
 export interface CommandContext {
   /** Wall clock, ms since 1970. */
@@ -22,6 +23,8 @@ export interface CommandContext {
   readonly mint: RandomSource;
   /** Carry it out although a guard advises against it. */
   readonly force?: boolean | undefined;
+  /** Who may sign the log; nobody in particular where it is left out. */
+  readonly signing?: SigningView | undefined;
   /** Only look: nothing that is shown once may be in the answer, because it will never be valid. */
   readonly dryRun?: boolean | undefined;
 }

@@ -5,6 +5,7 @@ import { keyCommands } from './keys.ts';
 import { modelCommands } from './models.ts';
 import { nodeCommands } from './nodes.ts';
 import { organisationCommands } from './organisations.ts';
+import { signerCommands } from './signers.ts';
 import { stackCommands } from './stacks.ts';
 import { tierCommands } from './tiers.ts';
 
@@ -15,5 +16,6 @@ export const commands: readonly CommandDefinition[] = [
   ...keyCommands,
   ...stackCommands,
   ...nodeCommands,
+  ...signerCommands,
   applyFleet,
 ];

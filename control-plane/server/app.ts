@@ -17,6 +17,7 @@ import { registerEventRoutes } from './event-routes.ts';
 import { registerFleetRoutes } from './fleet-routes.ts';
 import { registerNodeRoutes } from './node-routes.ts';
 import { registerReadRoutes } from './read-routes.ts';
+import { registerSignerRoutes } from './signer-routes.ts';
 import { registerSnapshotRoute } from './snapshot-route.ts';
 import { registerUsageRoutes } from './usage-routes.ts';
 
@@ -64,6 +65,7 @@ export async function createAdminApp(
       registerReadRoutes(routes, context);
       registerEventRoutes(routes, context);
       registerFleetRoutes(routes, context);
+      registerSignerRoutes(routes, context);
       registerUsageRoutes(routes, context);
       registerSnapshotRoute(routes, context);
       done();

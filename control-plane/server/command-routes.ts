@@ -10,6 +10,7 @@ import { type CommandContext, type CommandDefinition, prepareCommand } from '../
 import { diffFleet } from '../commands/fleet-diff.ts';
 import { commands } from '../commands/registry.ts';
 import { type AdminContext, actorOf, commandQuerySchema, parseQuery } from './context.ts';
+import { signingView } from './signer-routes.ts';
 
 const idempotencyKeySchema = z.string().regex(/^[A-Za-z0-9._-]{8,64}$/);
 
@@ -50,6 +51,7 @@ async function run(
     nowMs,
     actor,
     mint: randomBytes,
+    signing: signingView(context),
     force,
     dryRun,
   });

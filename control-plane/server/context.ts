@@ -3,6 +3,7 @@ import type { FastifyRequest } from 'fastify';
 import { z } from 'zod';
 import { idSchema } from '../../schemas/names.ts';
 import type { ControlLog } from '../../shared/log/control-log.ts';
+import type { Signer } from '../../shared/log/signing.ts';
 import type { Logger } from '../../shared/process/logger.ts';
 import type { Replicator } from '../../shared/snapshot/replicator.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
@@ -21,6 +22,7 @@ export interface AdminContext {
   readonly snapshot: Snapshot;
   readonly replicator: Replicator;
   readonly log: ControlLog;
+  readonly signer: Signer | undefined;
   readonly path: CommandPath;
   readonly past: PastStates;
   readonly board: StatusBoard;

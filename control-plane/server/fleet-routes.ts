@@ -6,6 +6,7 @@ import type { Seen } from '../../shared/status/status-board.ts';
 import { CommandError } from '../command-error.ts';
 import { authorise } from '../commands/authorise.ts';
 import { type AdminContext, actorOf, parseQuery, readQuerySchema, stateFor } from './context.ts';
+import { signingStatus } from './signer-routes.ts';
 
 const waitSecondsMax = 60;
 const confirmationQuerySchema = z.object({
@@ -92,6 +93,7 @@ export function registerFleetRoutes(app: FastifyInstance, context: AdminContext)
       foldVersion,
       replica: context.replica,
       skipped: snapshot.skipped,
+      ...signingStatus(state.head.signers, context),
       ...(snapshot.halt && { halted: snapshot.halt.reason }),
     };
   });

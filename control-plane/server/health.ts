@@ -1,11 +1,13 @@
 /** Health, readiness and metrics of a control-plane replica. */
 import { Gauge } from 'prom-client';
+import type { Signer } from '../../shared/log/signing.ts';
 import type { FoldMetrics } from '../../shared/process/fold-metrics.ts';
 import { type Check, type HealthServer, startHealthServer } from '../../shared/process/health-server.ts';
 import type { ListenAddress } from '../../shared/process/listener.ts';
 import type { Certificate } from '../../shared/process/tls.ts';
 import type { Replicator } from '../../shared/snapshot/replicator.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
+import { maySign } from '../log-signing.ts';
 import type { AgentSessions } from '../nodes/agent-sessions.ts';
 import type { Drain } from './drain.ts';
 
@@ -13,6 +15,7 @@ interface Replica {
   readonly snapshot: Snapshot;
   readonly replicator: Replicator;
   readonly agents: AgentSessions;
+  readonly signer: Signer | undefined;
 }
 
 export interface HealthSettings extends Replica, ListenAddress {
@@ -52,7 +55,7 @@ export async function startHealth(settings: HealthSettings): Promise<HealthServe
   });
 }
 
-function checks({ snapshot, replicator }: Replica): Check[] {
+function checks({ snapshot, replicator, signer }: Replica): Check[] {
   const age = replicator.freshness.ageSeconds();
   return [
     {
@@ -64,6 +67,11 @@ function checks({ snapshot, replicator }: Replica): Check[] {
       name: 'fold',
       ok: !snapshot.halt && !replicator.fault,
       detail: snapshot.halt?.reason ?? replicator.fault?.message ?? '',
+    },
+    {
+      name: 'signer',
+      ok: maySign(snapshot.head.signers, signer),
+      detail: snapshot.head.signers.length > 0 ? 'the log is signed' : 'the log is not signed',
     },
     { name: 'fresh', ok: age <= 30, detail: Number.isFinite(age) ? `${age.toFixed(1)} s` : 'not proven yet' },
   ];

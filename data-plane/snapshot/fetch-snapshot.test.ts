@@ -5,17 +5,23 @@ import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { type ControlLog, LogUnavailable } from '../../shared/log/control-log.ts';
+import { MemoryLog, MemoryTopic } from '../../shared/log/memory-log.ts';
+import { openLog } from '../../shared/log/open-log.ts';
 import { openExisting } from '../../shared/snapshot/open-snapshot.ts';
 import { openDatabase } from '../../shared/sqlite.ts';
 import { operatorToken, quiet, startFleet, type TestFleet } from '../../test/support/fleet.ts';
-import { fetchSnapshot } from './fetch-snapshot.ts';
+import { checkSnapshotSources, fetchSnapshot } from './fetch-snapshot.ts';
 
 let fleet: TestFleet;
+let log: ControlLog;
 const dir = mkdtempSync(join(tmpdir(), 'headgate-fetch-'));
 beforeAll(async () => {
   fleet = await startFleet({ gateways: 0 });
+  log = await openLog(fleet.logUrl, { topic: 'headgate.control' });
 });
 afterAll(async () => {
+  await log.close();
   await fleet.close();
   rmSync(dir, { recursive: true, force: true });
 });
@@ -23,7 +29,8 @@ const options = (name: string) => ({
   path: join(dir, name),
   controlPlanes: [fleet.controlPlane.admin],
   token: operatorToken,
-  log: undefined,
+  log,
+  logId: undefined,
   logger: quiet,
 });
 
@@ -38,7 +45,7 @@ test('a gateway without a snapshot starts from that of a control plane, row for 
 test.each([
   ['a wrong token', { token: 'not the token' }],
   ['no token', { token: undefined }],
-  ['another log', { log: 'log-of-another-fleet' }],
+  ['another log', { logId: 'log-of-another-fleet' }],
   ['nobody there', { controlPlanes: ['http://127.0.0.1:1'] }],
 ])('nothing stands in its place after %s', async (name, change) => {
   expect(await fetchSnapshot({ ...options(`${name}.db`), ...change })).toBe(false);
@@ -60,4 +67,53 @@ test('a snapshot whose rows do not add up is refused, though its bytes came whol
   const controlPlanes = [`http://127.0.0.1:${(server.address() as AddressInfo).port}`];
   expect(await fetchSnapshot({ ...options('changed.db'), controlPlanes })).toBe(false);
   server.close();
+});
+
+/** What the fleet's log holds before this offset. */
+async function copyOf(end: number): Promise<MemoryLog> {
+  const topic = new MemoryTopic();
+  for await (const { records, nextOffset } of log.tail({ from: 0 })) {
+    for (const { offset, value, signature } of records) if (offset < end) topic.add(value, signature);
+    if (nextOffset >= end) break;
+  }
+  return new MemoryLog(topic);
+}
+
+test('a snapshot is refused where the log does not hold its last commit', async () => {
+  const end = await log.end();
+  const other = await copyOf(end - 1);
+  await other.append(Buffer.from('another record at that place'));
+  expect(await fetchSnapshot({ ...options('position.db'), log: other })).toBe(false);
+  expect(await fetchSnapshot({ ...options('position.db'), log: await copyOf(end - 1) })).toBe(false);
+  expect(await fetchSnapshot({ ...options('position.db'), log: await copyOf(end) })).toBe(true);
+});
+
+test('without the log a snapshot is taken as it is, to be compared when the log is back', async () => {
+  const away = await copyOf(await log.end());
+  away.end = () => Promise.reject(new LogUnavailable('the log is away'));
+  expect(await fetchSnapshot({ ...options('away.db'), log: away })).toBe(true);
+});
+
+test.each([
+  'http://10.0.0.1:8081',
+  'http://control-plane:8081',
+  'http://localhost.example.com:8081',
+  'http://127.0.0.1.example.com:8081',
+  'http://127.0.0.1@10.0.0.1:8081',
+  'http://[::2]:8081',
+  'ftp://127.0.0.1:8081',
+  'control-plane:8081',
+  '',
+])('a snapshot may not come from %s, where anybody on the way could change it', (base) => {
+  expect(() => checkSnapshotSources(['https://control-plane:8081', base])).toThrow(/--control-plane/);
+});
+
+test('a snapshot may come over https, or from this machine', () => {
+  const fine = [
+    'https://10.0.0.1:8081',
+    'http://127.0.0.1:8081',
+    'http://localhost:8081',
+    'http://[::1]:8081',
+  ];
+  expect(() => checkSnapshotSources(fine)).not.toThrow();
 });

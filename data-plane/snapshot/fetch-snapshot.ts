@@ -1,7 +1,9 @@
 /**
  * Starts a gateway from a control plane's snapshot instead of the log's first record. What comes is untrusted until it was
- * checked: its size, its SHA-256, its fold version, its log, and its rows against their digests. Any fault only means
- * that the log is replayed from its beginning.
+ * checked: its size, its SHA-256, its fold version, its rows against their digests, and its position and hash against the
+ * log where that can be reached. Any fault only means that the log is replayed from its beginning.
+ * That its rows are what the log says cannot be seen before the next checkpoint: it is asked for only where the connection
+ * itself is authenticated (https) or does not leave this machine.
  */
 import { createHash } from 'node:crypto';
 import { createWriteStream, mkdirSync, renameSync, rmSync } from 'node:fs';
@@ -9,7 +11,9 @@ import { dirname } from 'node:path';
 import { Transform } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { request } from 'undici';
+import { type ControlLog, LogUnavailable } from '../../shared/log/control-log.ts';
 import type { Logger } from '../../shared/process/logger.ts';
+import { checkIdentity } from '../../shared/snapshot/log-identity.ts';
 import { openExisting } from '../../shared/snapshot/open-snapshot.ts';
 import { verify } from '../../shared/snapshot/verify.ts';
 
@@ -19,8 +23,9 @@ export interface FetchOptions {
   /** Base addresses of control planes, asked in a random order. */
   readonly controlPlanes: readonly string[];
   readonly token: string | undefined;
+  readonly log: ControlLog;
   /** Id of the log, where it could be read. */
-  readonly log: string | undefined;
+  readonly logId: string | undefined;
   readonly logger: Logger;
 }
 
@@ -29,6 +34,24 @@ const headersTimeoutMs = 60_000;
 const attemptsPerControlPlane = 2;
 /** A fleet that starts at once must not ask at once. */
 const jitterMs = 1000;
+
+/** Throws an Error that says what to do where a snapshot would come over a connection on which anybody could change it. */
+export function checkSnapshotSources(controlPlanes: readonly string[]): void {
+  for (const base of controlPlanes) {
+    if (!URL.canParse(base)) throw new Error(`--control-plane ${base} is no address: use https://HOST:PORT`);
+    const { protocol, hostname } = new URL(base);
+    if (protocol === 'https:' || (protocol === 'http:' && isLoopback(hostname))) continue;
+    throw new Error(
+      `--control-plane ${base} is neither https nor on this machine: on its way anybody could change a snapshot, or read ` +
+        'the token; give the control plane --tls-cert and --tls-key and use https, or, where the network between is ' +
+        'trusted, set --insecure-snapshots',
+    );
+  }
+}
+
+function isLoopback(hostname: string): boolean {
+  return hostname === 'localhost' || hostname === '[::1]' || /^127\.\d+\.\d+\.\d+$/.test(hostname);
+}
 
 /** True where a checked snapshot now stands at `path`. */
 export async function fetchSnapshot(options: FetchOptions): Promise<boolean> {
@@ -44,11 +67,12 @@ export async function fetchSnapshot(options: FetchOptions): Promise<boolean> {
   return false;
 }
 
-async function fetchFrom(base: string, token: string, { path, log, logger }: FetchOptions): Promise<boolean> {
+async function fetchFrom(base: string, token: string, options: FetchOptions): Promise<boolean> {
+  const { path, logger } = options;
   const part = `${path}.part`;
   try {
     await download(base, token, part);
-    check(part, log);
+    await check(part, options);
     renameSync(part, path);
     return true;
   } catch (error) {
@@ -85,16 +109,20 @@ async function download(base: string, token: string, part: string): Promise<void
     throw new Error('the snapshot was damaged on its way');
 }
 
-/** Throws where the file is not a whole snapshot of this log and this fold. */
-function check(part: string, log: string | undefined): void {
+/** Rejects where the file is not a whole snapshot of this log and this fold. */
+async function check(part: string, { log, logId }: FetchOptions): Promise<void> {
   const snapshot = openExisting(part, { readOnly: false });
   try {
     if (snapshot.seq === 0) throw new Error('the snapshot is empty');
-    if (log !== undefined && snapshot.log !== log)
-      throw new Error(`the snapshot is of log ${snapshot.log}, not ${log}`);
+    if (logId !== undefined && snapshot.log !== logId)
+      throw new Error(`the snapshot is of log ${snapshot.log}, not ${logId}`);
     const { differing } = verify(snapshot.db);
     if (differing.length > 0)
       throw new Error(`rows of ${differing.join(', ')} do not add up to their digest`);
+    await checkIdentity(log, snapshot).catch((error: unknown) => {
+      // Compared as soon as the log is back, before anything is folded on.
+      if (!(error instanceof LogUnavailable)) throw error;
+    });
   } finally {
     snapshot.close();
   }

@@ -6,6 +6,7 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import type { StalePolicy, StatusReport } from '../../schemas/status.ts';
 import { type ControlLog, LogReplaced, LogTruncated, LogUnavailable } from '../../shared/log/control-log.ts';
+import type { TrustedSigners } from '../../shared/log/trust.ts';
 import type { Closers } from '../../shared/process/closers.ts';
 import type { Check } from '../../shared/process/health-server.ts';
 import type { Logger } from '../../shared/process/logger.ts';
@@ -28,6 +29,7 @@ export interface FollowSettings {
   /** Offer a snapshot to start from. */
   readonly controlPlanes: readonly string[];
   readonly gatewayToken?: string | undefined;
+  readonly trusted?: TrustedSigners | undefined;
   readonly metrics: FollowerOptions['metrics'];
   readonly logger: Logger;
 }
@@ -98,7 +100,7 @@ async function openSnapshot(settings: FollowSettings, log: ControlLog): Promise<
   const path = join(dataDir, 'state.db');
   const logId = (await readLogId(log).catch((error: unknown) => withoutLog(error, logger))) ?? undefined;
   const fetched =
-    !existsSync(path) && (await fetchSnapshot({ path, controlPlanes, token, log: logId, logger }));
+    !existsSync(path) && (await fetchSnapshot({ path, controlPlanes, token, log, logId, logger }));
   if (fetched) logger.info('started from the snapshot of a control plane');
   const { snapshot, rebuiltBecause } = openOrRebuild(path);
   if (rebuiltBecause !== undefined)

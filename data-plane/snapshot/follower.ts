@@ -10,6 +10,7 @@
 import type { Commit } from '../../schemas/commit.ts';
 import { type ControlLog, LogReplaced, LogTruncated, LogUnavailable } from '../../shared/log/control-log.ts';
 import { openLog } from '../../shared/log/open-log.ts';
+import type { TrustedSigners } from '../../shared/log/trust.ts';
 import type { FoldMetrics } from '../../shared/process/fold-metrics.ts';
 import type { Logger } from '../../shared/process/logger.ts';
 import { checkIdentity, readGenesis, succeeds } from '../../shared/snapshot/log-identity.ts';
@@ -34,6 +35,8 @@ export interface FollowerOptions {
   readonly snapshot: Snapshot;
   readonly controlPlanes: readonly string[];
   readonly gatewayToken?: string | undefined;
+  /** One of them must have begun the log; where left out, any log will do. */
+  readonly trusted?: TrustedSigners | undefined;
   readonly mayProve: () => boolean;
   readonly metrics: Pick<FoldMetrics, 'folded' | 'quarantined'>;
   /** The position moved, or the snapshot got into trouble or out of it. */
@@ -95,9 +98,9 @@ export class Follower {
   }
 
   #generationOf(snapshot: Snapshot, freshness?: Replicator['freshness']): Generation {
-    const { mayProve, onChange, logger, metrics } = this.#options;
+    const { mayProve, trusted, onChange, logger, metrics } = this.#options;
     const hooks = {
-      mayProve,
+      ...{ mayProve, trusted },
       onMoved: (commits: readonly Commit[], seconds: number) => {
         // The first slices come while the generation is made, when there is nothing live to tell of.
         metrics.folded(commits, seconds, this.#isLive);
@@ -167,11 +170,13 @@ export class Follower {
 
   /** Opens the log anew, for the one that is open may never be the right one again. */
   async #lookAgain(): Promise<void> {
-    const { logUrl, controlPlanes } = this.#options;
+    const { logUrl, controlPlanes, trusted } = this.#options;
     const before = this.#log;
     const log = await openLog(logUrl, { topic: 'headgate.control' }, { mustExist: true });
     try {
-      if (await this.#isSuccessor(log)) await this.#rebuild(log, controlPlanes);
+      const genesis = await readGenesis(log);
+      if (genesis) trusted?.checkBeginning([genesis.record]);
+      if (genesis && succeeds(genesis, this.snapshot)) await this.#rebuild(log, controlPlanes);
       else {
         await checkIdentity(log, this.snapshot);
         await this.#resume(log);
@@ -184,15 +189,11 @@ export class Follower {
     await before.close();
   }
 
-  async #isSuccessor(log: ControlLog): Promise<boolean> {
-    const genesis = await readGenesis(log);
-    return genesis !== null && succeeds(genesis, this.snapshot);
-  }
-
   async #rebuild(log: ControlLog, controlPlanes: readonly string[]): Promise<void> {
-    const { gatewayToken: token, mayProve, logger } = this.#options;
+    const { gatewayToken: token, trusted, mayProve, logger } = this.#options;
     const { path, log: logId } = this.snapshot;
-    const rebuilt = await rebuildBeside({ path, log, logId, controlPlanes, token, mayProve, logger });
+    const offered = { controlPlanes, token, trusted };
+    const rebuilt = await rebuildBeside({ path, log, logId, ...offered, mayProve, logger });
     await this.#generation.stop();
     // From here to the new generation in one turn: no request may find the old one closed.
     const builtFor = rebuilt.snapshot.log ?? undefined;

@@ -4,6 +4,7 @@
  */
 import type { Commit } from '../../schemas/commit.ts';
 import type { ControlLog } from '../../shared/log/control-log.ts';
+import type { TrustedSigners } from '../../shared/log/trust.ts';
 import { verifyContinuously } from '../../shared/process/background-verify.ts';
 import type { Freshness } from '../../shared/snapshot/freshness.ts';
 import { createLookup, type Lookup } from '../../shared/snapshot/lookup.ts';
@@ -13,6 +14,7 @@ import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 
 export interface GenerationHooks {
   readonly mayProve: () => boolean;
+  readonly trusted: TrustedSigners | undefined;
   /** After each folded slice: its commits, and how long it took. */
   readonly onMoved: (commits: readonly Commit[], seconds: number) => void;
   /** The replicator stopped for good. */
@@ -76,11 +78,12 @@ export class Generation {
   }
 
   #follow(log: ControlLog, freshness: Freshness | undefined): Replicator {
-    const { mayProve, onMoved, onFault, onReach } = this.#hooks;
+    const { mayProve, trusted, onMoved, onFault, onReach } = this.#hooks;
     const replicator = new Replicator({
       snapshot: this.snapshot,
       log,
       mayProve,
+      trusted,
       onFault,
       onReach,
       onCommits: (commits, seconds) => {

@@ -4,6 +4,7 @@
  */
 import { renameSync, rmSync } from 'node:fs';
 import { type ControlLog, LogUnavailable } from '../../shared/log/control-log.ts';
+import type { TrustedSigners } from '../../shared/log/trust.ts';
 import type { Logger } from '../../shared/process/logger.ts';
 import type { Freshness } from '../../shared/snapshot/freshness.ts';
 import { readGenesis, wholeFrom } from '../../shared/snapshot/log-identity.ts';
@@ -20,6 +21,7 @@ export interface RebuildOptions {
   readonly logId: string | null;
   readonly controlPlanes: readonly string[];
   readonly token: string | undefined;
+  readonly trusted: TrustedSigners | undefined;
   readonly mayProve: () => boolean;
   readonly logger: Logger;
 }
@@ -34,14 +36,14 @@ const catchUpTimeoutMs = 600_000;
 
 /** Rejects where nothing could be built that may be trusted; then it is worth trying again later. */
 export async function rebuildBeside(options: RebuildOptions): Promise<Rebuilt> {
-  const { path, log, controlPlanes, token, logger, mayProve } = options;
+  const { path, log, controlPlanes, token, trusted, logger, mayProve } = options;
   const beside = `${path}.next`;
   for (const suffix of ['', '-wal', '-shm']) rmSync(beside + suffix, { force: true });
   const genesis = await readGenesis(log).catch(unreachableIsNothing);
   const logId = genesis?.log ?? options.logId ?? undefined;
-  const fetched = await fetchSnapshot({ path: beside, controlPlanes, token, log: logId, logger });
+  const fetched = await fetchSnapshot({ path: beside, controlPlanes, token, log, logId, logger });
   const { snapshot } = openOrRebuild(beside, logId);
-  const replicator = new Replicator({ snapshot, log, mayProve });
+  const replicator = new Replicator({ snapshot, log, trusted, mayProve });
   replicator.start();
   try {
     // Without the log, a control plane's snapshot is the best there is; the freshness rules decide what it is good for.

@@ -2,7 +2,8 @@
  * The accept rule: which records of the control log count, and in which order. Pure, and frozen for ever: two readers
  * that disagree here hold different states. It turns a log's total order into compare-and-append, so writers need no
  * leader, no lock and no transaction; duplicates, late writes, forgeries and re-created logs are skipped by every reader.
- * It looks at the envelope, the raw bytes and `log.created` alone; what the other events mean is the fold's business.
+ * It looks at the envelope, the raw bytes, `log.created` and `log.signers_set` alone; what the other events mean is the
+ * fold's business.
  */
 import { hash } from 'node:crypto';
 import { z } from 'zod';
@@ -42,6 +43,8 @@ export interface Candidate {
   readonly signature: Buffer | null;
   /** Those who may sign this record; empty where nobody needs to. */
   readonly signers: readonly string[];
+  /** Whether this record says who may sign the next ones. */
+  readonly namesSigners: boolean;
 }
 
 export interface ChainRule {
@@ -74,15 +77,29 @@ export function judge(head: Head, record: LogRecord, rules: readonly ChainRule[]
   const { value: raw, signature } = record;
   const commit = parseCommit(raw);
   if (!commit) return { skipped: 'unreadable' };
-  const signers = head.seq === 0 ? (genesisOf(commit)?.signers ?? []) : head.signers;
-  const broken = rules.find((rule) => !rule.holds({ head, commit, raw, signature, signers }));
+  const named = signersNamedBy(head, commit);
+  const signers = signersOf(head, named);
+  const candidate = { head, commit, raw, signature, signers, namesSigners: named !== undefined };
+  const broken = rules.find((rule) => !rule.holds(candidate));
   if (broken) return { skipped: broken.name };
-  return { accepted: commit, head: { log: commit.log, seq: commit.seq, hash: recordHash(raw), signers } };
+  const { log, seq } = commit;
+  return { accepted: commit, head: { log, seq, hash: recordHash(raw), signers: named ?? head.signers } };
+}
+
+/** Those who may sign from the next record on, where this commit says who; undefined where it leaves them as they are. */
+function signersNamedBy(head: Head, commit: Commit): readonly string[] | undefined {
+  return head.seq === 0 ? genesisOf(commit)?.signers : signersSetBy(commit);
+}
+
+/** The signers before a record must sign it. Where there are none, a record that names the first ones is signed by one of them. */
+function signersOf(head: Head, named: readonly string[] | undefined): readonly string[] {
+  return head.signers.length > 0 ? head.signers : (named ?? []);
 }
 
 /**
  * Judges records in bulk, one judgement each: of a signed log only the last accepted signature is verified, because the
- * chain covers what is before it; where that one fails, every record is judged by itself.
+ * chain covers what is before it, and that of each record that changes the signers, because what is behind it is signed by
+ * others; where the last one fails, every record is judged by itself.
  * Nobody without a signer's key can add a record to the chain in this way. The outcome equals that of `judge`, except
  * where someone who can rewrite what is stored has damaged the signature of a record that a signer wrote: `judge` skips
  * it, while here the signature of a later record vouches for its bytes.
@@ -101,8 +118,10 @@ export function judgeBatch(
   const judgement = hasty[last];
   const record = records[last];
   if (!record || !judgement || !('accepted' in judgement)) return hasty;
-  const { signers } = judgement.head;
-  const vouched = signers.length === 0 || verify(signers, record.value, record.signature);
+  // What names signers was verified at once, by those before it.
+  const { accepted, head: end } = judgement;
+  if (accepted.seq === 1 || signersSetBy(accepted) !== undefined) return hasty;
+  const vouched = end.signers.length === 0 || verify(end.signers, record.value, record.signature);
   return vouched ? hasty : judgeEach(head, records, rules);
 }
 
@@ -115,22 +134,31 @@ function judgeEach(head: Head, records: readonly LogRecord[], rules: readonly Ch
   });
 }
 
-/** The first record is verified at once: what it names as signers must not be hearsay. */
+/** A record that names signers is verified at once: nothing is taken from it before. */
 function looksSigned(rule: ChainRule): ChainRule {
   return {
     name: rule.name,
     holds: (candidate) =>
-      candidate.head.seq === 0
+      candidate.namesSigners
         ? rule.holds(candidate)
         : candidate.signers.length === 0 || candidate.signature?.length === signatureBytes,
   };
 }
 
-/** Apart from `schemas/events.ts`, so that a new version of the event can never change what counts. */
-const genesisSchema = z.object({
-  log: idSchema,
-  signers: z.array(z.string().max(200)).max(16).optional(),
-});
+/** Apart from `schemas/events.ts`, so that a new version of an event can never change what counts. */
+const signersSchema = z.array(z.string().max(200)).max(16);
+const genesisSchema = z.object({ log: idSchema, signers: signersSchema.optional() });
+const signersSetSchema = z.object({ signers: signersSchema.min(1) });
+
+/**
+ * The signers that a commit behind the first one puts in force, or undefined. Only where it holds nothing else, and where
+ * a reader that does not know the event stands still at it: everything else counts as any commit and changes nothing.
+ */
+function signersSetBy(commit: Commit): readonly string[] | undefined {
+  const event = commit.events[0];
+  if (event?.type !== 'log.signers_set' || !event.critical || commit.events.length !== 1) return undefined;
+  return signersSetSchema.safeParse(event.data).data?.signers;
+}
 
 /** What a well-formed first commit says of its log, or undefined. */
 function genesisOf(commit: Commit): { readonly signers: readonly string[] } | undefined {

@@ -3,7 +3,14 @@
  * believed. A signature is made over a record's raw bytes and travels beside them.
  * The private key stays inside `Signer`; no error text repeats anything of a key file but its path.
  */
-import { createPrivateKey, createPublicKey, type KeyObject, sign, verify as verifyOne } from 'node:crypto';
+import {
+  createPrivateKey,
+  createPublicKey,
+  hash,
+  type KeyObject,
+  sign,
+  verify as verifyOne,
+} from 'node:crypto';
 import { readFileSync } from 'node:fs';
 
 /** Length of every Ed25519 signature. */
@@ -57,6 +64,36 @@ function whatIsWrong(pem: string): string {
     return 'is encrypted; decrypt it first with: openssl pkey -in FILE -out PLAIN-FILE';
   if (pem.includes('-----BEGIN PUBLIC KEY')) return 'is a public key; the private one is needed';
   return `holds no private key in PEM form; ${howToMake}`;
+}
+
+/** How people and flags name a signer: SHA-256 of its public key's DER, hex. */
+export function fingerprintOf(publicKey: string): string {
+  return hash('sha256', Buffer.from(publicKey, 'base64'), 'hex');
+}
+
+/**
+ * The public key in a text, PEM or base64 of its SPKI DER, in the one form in which logs name it. Throws
+ * SigningKeyUnusable; `where` is how the message names the text.
+ */
+export function publicKeyIn(text: string, where: string): string {
+  if (text.includes('PRIVATE KEY'))
+    throw new SigningKeyUnusable(
+      `${where} is a private key; give its public part: openssl pkey -in FILE -pubout -out PUBLIC-FILE`,
+    );
+  const key = text.includes('-----BEGIN') ? parsePublicPem(text) : parsePublicKey(text.trim());
+  if (key?.asymmetricKeyType !== 'ed25519')
+    throw new SigningKeyUnusable(
+      `${where} holds no Ed25519 public key; make one with: openssl pkey -in KEY-FILE -pubout -out PUBLIC-FILE`,
+    );
+  return key.export({ type: 'spki', format: 'der' }).toString('base64');
+}
+
+function parsePublicPem(pem: string): KeyObject | null {
+  try {
+    return createPublicKey(pem);
+  } catch {
+    return null;
+  }
 }
 
 /** Parsed public keys; a log has few, and what a forged record names must not pile up. */

@@ -141,6 +141,11 @@ const adjusted = (tokens: number): KnownEvent =>
 
 const tenantCases: Case[] = [
   { name: 'a second log.created changes nothing', when: known('log.created', { log: 'x' }), leaves: {} },
+  {
+    name: 'log.signers_set changes no row',
+    when: known('log.signers_set', { signers: ['x'] }),
+    leaves: {},
+  },
   { name: 'no_op changes nothing', when: known('no_op', {}), leaves: {} },
   {
     name: 'a checkpoint changes no row',

@@ -7,6 +7,7 @@ import { type EventData, readEvent } from '../../schemas/events.ts';
 import { emptyHead, type Head, judge, recordHash } from '../log/chain.ts';
 import { type ControlLog, type LogRecord, LogReplaced, LogTruncated } from '../log/control-log.ts';
 import { verify } from '../log/signing.ts';
+import type { TrustedSigners } from '../log/trust.ts';
 
 /** Junk before the first valid record is skipped, but not without end. */
 const recordsBeforeGenesisMax = 10_000;
@@ -91,4 +92,15 @@ export async function checkIdentity(log: ControlLog, folded: Folded): Promise<vo
   throw record
     ? new LogTruncated(`the log no longer holds commit ${folded.seq} as it was folded from it`)
     : new LogTruncated(`the log ends before commit ${folded.seq}, which was folded from it`);
+}
+
+/**
+ * Checks that a trusted signer began the log, and that it is the one that was folded. Throws LogReplaced where not. As long
+ * as nothing is folded, the first record may be still to come: whoever folds it asks TrustedSigners.checkBeginning, too.
+ */
+export async function checkTrust(log: ControlLog, folded: Folded, trusted: TrustedSigners): Promise<void> {
+  const genesis = await readGenesis(log);
+  if (genesis) trusted.checkBeginning([genesis.record]);
+  if (folded.seq > 0 && genesis?.log !== folded.log)
+    throw new LogReplaced(`this log does not begin with the first record of log ${folded.log}`);
 }

@@ -6,8 +6,9 @@
  */
 import type { Commit } from '../../schemas/commit.ts';
 import { type ControlLog, type LogBatch, LogUnavailable } from '../log/control-log.ts';
+import type { TrustedSigners } from '../log/trust.ts';
 import { Freshness } from './freshness.ts';
-import { checkIdentity } from './log-identity.ts';
+import { checkIdentity, checkTrust } from './log-identity.ts';
 import type { Snapshot } from './snapshot.ts';
 
 /** The longest the fold may hold the event loop in one go. */
@@ -29,6 +30,8 @@ export interface ReplicatorOptions {
   readonly log: ControlLog;
   /** What was proved of this very state before; otherwise nothing is proved yet. */
   readonly freshness?: Freshness;
+  /** One of them must have signed the first record; where left out, any log will do. */
+  readonly trusted?: TrustedSigners | undefined;
   /** Called after each folded slice that moved the position, with how long it took. */
   readonly onCommits?: (commits: readonly Commit[], seconds: number) => void;
   /** Called once, when the replicator stops for good. */
@@ -116,11 +119,12 @@ export class Replicator {
   }
 
   async #run(): Promise<void> {
-    const { snapshot, log } = this.#options;
+    const { snapshot, log, trusted } = this.#options;
     let waitMs = retryMsMin;
     while (!this.#stop.signal.aborted) {
       try {
         await checkIdentity(log, snapshot);
+        if (trusted) await checkTrust(log, snapshot, trusted);
         await this.#follow(() => {
           waitMs = retryMsMin;
         });
@@ -148,8 +152,9 @@ export class Replicator {
   }
 
   async #fold(batch: LogBatch): Promise<void> {
-    const { snapshot, onCommits } = this.#options;
+    const { snapshot, trusted, onCommits } = this.#options;
     let rest = batch.records;
+    if (snapshot.seq === 0) trusted?.checkBeginning(rest);
     while (rest.length > 0 && !this.#stop.signal.aborted) {
       const beganMs = performance.now();
       const { consumed, accepted } = snapshot.apply(rest, sliceBudgetMs);

@@ -11,6 +11,7 @@ import { DevAdmin } from '../../cli/processes/dev-admin.ts';
 import type { StoredEvent } from '../../schemas/events.ts';
 import { composeCommit } from '../../shared/log/chain.ts';
 import { openLog } from '../../shared/log/open-log.ts';
+import { foldVersion } from '../../shared/snapshot/fold.ts';
 import { memorySnapshot } from '../../shared/snapshot/open-snapshot.ts';
 import { type Started, startProcess } from '../support/processes.ts';
 
@@ -25,7 +26,7 @@ const env = {
 const free = ['--port', '0', '--metrics-port', '0'];
 const started: Started<unknown>[] = [];
 
-/** A build with version 2 of the fold, which knows `model.praised` and, critical, `model.retired`. */
+/** A build with the next version of the fold, which knows `model.praised` and, critical, `model.retired`. */
 function newerBuild(): string {
   const to = join(dir, 'newer');
   for (const part of ['dist', 'package.json', 'schemas'])
@@ -37,11 +38,12 @@ function newerBuild(): string {
     expect(text).toContain(before);
     writeFileSync(path, text.replace(before, after));
   };
-  const types = `'model.retired': { ...event({ id: modelIdSchema }), foldVersion: 2 },
-    'model.praised': { ...event({ id: modelIdSchema }, false), foldVersion: 2 },`;
+  const types = `'model.retired': { ...event({ id: modelIdSchema }), foldVersion: ${foldVersion + 1} },
+    'model.praised': { ...event({ id: modelIdSchema }, false), foldVersion: ${foldVersion + 1} },`;
   patch('schemas/events.js', 'export const eventTypes = {', `export const eventTypes = { ${types}`);
   const write = '(tables, { id }) => { tables.pool_model.put({ model: id }); return undefined; }';
-  patch('shared/snapshot/fold.js', 'export const foldVersion = 1', 'export const foldVersion = 2');
+  const version = (n: number) => `export const foldVersion = ${n}`;
+  patch('shared/snapshot/fold.js', version(foldVersion), version(foldVersion + 1));
   patch(
     'shared/snapshot/fold.js',
     '...tenantHandlers,',

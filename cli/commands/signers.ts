@@ -1,0 +1,61 @@
+/** `headgate signer`: the keys whose signatures make a record of the log count. */
+import { readFileSync } from 'node:fs';
+import { resolve } from 'node:path';
+import type { Command } from 'commander';
+import { fingerprintOf, publicKeyIn } from '../../shared/log/signing.ts';
+import { route } from '../client.ts';
+import { confirmDestructive } from '../confirm.ts';
+import { CliError } from '../errors.ts';
+import type { Io } from '../io.ts';
+import { column, type View } from '../render.ts';
+import type { Session } from '../session.ts';
+import { noun } from '../verbs.ts';
+import { showList, wrote } from './answers.ts';
+
+const signerView: View = {
+  columns: [
+    column('FINGERPRINT', 'fingerprint'),
+    column('REPLICAS', 'replicas'),
+    column('PUBLIC-KEY', 'publicKey'),
+  ],
+  name: (thing) => thing['fingerprint'],
+};
+
+export function registerSigners(program: Command, io: Io): void {
+  const signer = noun(program, io, 'signer', 'keys that sign the log', 'deployed', 'headgate signer list');
+  signer
+    .verb('list', 'list the signers, and which replicas sign with each', 'headgate signer list')
+    .does((session) => showList(session, '/signers', signerView));
+  signer
+    .verb(
+      'add <public-key-file>',
+      'accept one more key; the first one signs a log that was not signed',
+      'openssl pkey -in signing.pem -pubout -out signing.pub && headgate signer add signing.pub',
+    )
+    .does(async (session, _options, file) => {
+      const publicKey = readPublicKey(session, file);
+      const thing = await (await session.api()).write('POST', '/signers', { publicKey });
+      await wrote(session, thing, 'signer', fingerprintOf(publicKey), 'added');
+    });
+  signer
+    .verb('remove <fingerprint>', 'accept a key no longer', 'headgate signer remove FINGERPRINT --yes')
+    .does(async (session, _options, fingerprint) => {
+      await confirmDestructive(session, fingerprint, `remove the signer ${fingerprint}`);
+      const thing = await (await session.api()).write('DELETE', route`/signers/${fingerprint}`);
+      await wrote(session, thing, 'signer', fingerprint, 'removed');
+    });
+}
+
+/** A public key from a PEM file, in the form in which logs name it. Throws a CliError with exit 2. */
+export function readPublicKey(session: Session, file: string): string {
+  try {
+    return publicKeyIn(readFileSync(resolve(session.io.cwd, file), 'utf8'), file);
+  } catch (error) {
+    throw new CliError(error instanceof Error ? error.message : String(error), {
+      type: 'InvalidFile',
+      exitCode: 2,
+      next: 'openssl pkey -in KEY-FILE -pubout -out PUBLIC-KEY-FILE',
+      cause: error,
+    });
+  }
+}

@@ -1,0 +1,114 @@
+/**
+ * Deciders for the log's signers. The signers stand in the accept rule, not in the state, so the context brings them.
+ * They are changed one at a time, and never to a set with which a replica that runs could write nothing any more.
+ */
+import { bodySchemas, pathSchemas } from '../../schemas/commands.ts';
+import { fingerprintOf, publicKeyIn } from '../../shared/log/signing.ts';
+import { CommandError } from '../command-error.ts';
+import { type CommandContext, defineCommand, type Verdict } from './definition.ts';
+
+/** Who signs, as the replica that decides knows it. */
+export interface SigningView {
+  /** Public keys whose signatures count now; empty where the log is not signed. */
+  readonly signers: readonly string[];
+  /** The public key of this replica. */
+  readonly own: string | undefined;
+  /** The replicas that report, and the fingerprint of the key of each. */
+  readonly replicas: readonly { readonly name: string; readonly signer?: string | undefined }[];
+}
+
+const signersMax = 16;
+
+function viewOf({ signing }: CommandContext): SigningView {
+  return signing ?? { signers: [], own: undefined, replicas: [] };
+}
+
+function publicKeyOf(text: string): string {
+  let fault: string;
+  try {
+    return publicKeyIn(text, 'publicKey');
+  } catch (error) {
+    fault = error instanceof Error ? error.message : String(error);
+  }
+  throw new CommandError('InvalidCommand', fault);
+}
+
+/** The change as a verdict, unless it leaves a replica that runs without the right to sign. */
+function change(context: CommandContext, signers: readonly string[]): Verdict {
+  const { own, replicas } = viewOf(context);
+  const kept = new Set(signers.map(fingerprintOf));
+  const stranded = replicas.filter(({ signer }) => signer === undefined || !kept.has(signer));
+  const names = stranded.map(({ name }) => name);
+  if (own !== undefined && !signers.includes(own) && names.length === 0) names.push('this one');
+  if (names.length > 0 && !context.force)
+    throw new CommandError(
+      'GuardRefused',
+      `replicas that run could write nothing any more, for they have no key among the new signers: ${names.slice(0, 20).join(', ')}`,
+      { next: 'give them such a key first, or repeat it with force where they are to write nothing' },
+    );
+  return {
+    events: [{ type: 'log.signers_set', data: { signers: [...signers] } }],
+    extra: { signers: [...kept] },
+  };
+}
+
+const addSigner = defineCommand({
+  name: 'signer.add',
+  method: 'POST',
+  path: '/signers',
+  summary: 'Accept the signatures of one more key; the first one signs a log that was not signed',
+  params: pathSchemas.none,
+  body: bodySchemas.addSigner,
+  roles: 'operator',
+  decide: (_db, { body }, context) => {
+    const publicKey = publicKeyOf(body.publicKey);
+    const { signers, own } = viewOf(context);
+    if (signers.includes(publicKey)) return { events: [] };
+    if (signers.length === 0 && publicKey !== own)
+      throw new CommandError(
+        'Conflict',
+        'the log is not signed, and its first signer must be the replica that carries this out',
+        {
+          next:
+            own === undefined
+              ? 'start this replica with HEADGATE_SIGNING_KEY and --allow-unsigned'
+              : `add the key of this replica first, ${fingerprintOf(own)}`,
+        },
+      );
+    if (signers.length >= signersMax)
+      throw new CommandError('Conflict', `a log has at most ${signersMax} signers`, {
+        next: 'remove one that is no longer needed first',
+      });
+    return change(context, [...signers, publicKey]);
+  },
+  show: (_db, { body }) => {
+    const publicKey = publicKeyOf(body.publicKey);
+    return { fingerprint: fingerprintOf(publicKey), publicKey };
+  },
+});
+
+const removeSigner = defineCommand({
+  name: 'signer.remove',
+  method: 'DELETE',
+  path: '/signers/:fingerprint',
+  summary: 'Accept the signatures of a key no longer',
+  params: pathSchemas.signer,
+  body: undefined,
+  roles: 'operator',
+  decide: (_db, { params: { fingerprint } }, context) => {
+    const { signers } = viewOf(context);
+    const left = signers.filter((signer) => fingerprintOf(signer) !== fingerprint);
+    if (left.length === signers.length)
+      throw new CommandError('NotFound', `the log has no signer ${fingerprint}`, {
+        next: 'headgate signer list shows what is there',
+      });
+    if (left.length === 0)
+      throw new CommandError('Conflict', 'this is the last signer, and a signed log stays signed', {
+        next: 'add another signer first: headgate signer add PUBLIC-KEY-FILE',
+      });
+    return change(context, left);
+  },
+  show: (_db, { params: { fingerprint } }) => ({ fingerprint }),
+});
+
+export const signerCommands = [addSigner, removeSigner];

@@ -1,0 +1,41 @@
+/** Whether this replica may write to the log: with the key it has, as the log's signers are now. */
+import { fingerprintOf, type Signer } from '../shared/log/signing.ts';
+import { CommandError } from './command-error.ts';
+
+const guide = 'see docs/operate.md, "Signatures"';
+
+/** Throws an Error that says what to do where a replica with this key should not run on a log with these signers. */
+export function checkSigner(
+  signers: readonly string[],
+  signer: Signer | undefined,
+  allowUnsigned = false,
+): void {
+  if (!maySign(signers, signer))
+    throw new Error(
+      `this log is signed, and HEADGATE_SIGNING_KEY names no key of one of its signers (${named(signers)}); ` +
+        `add this replica's key on another replica with headgate signer add, ${guide}`,
+    );
+  if (signers.length === 0 && signer && !allowUnsigned)
+    throw new Error(
+      'HEADGATE_SIGNING_KEY is set, but this log is not signed: whoever may write to it is believed; to sign it from ' +
+        `now on, start with --allow-unsigned and run headgate signer add PUBLIC-KEY-FILE, ${guide}`,
+    );
+}
+
+/** Throws CommandError where no reader would accept what this replica writes. */
+export function checkMaySign(signers: readonly string[], signer: Signer | undefined): void {
+  if (maySign(signers, signer)) return;
+  throw new CommandError(
+    'LogUnavailable',
+    'this replica can write nothing: its key is not among the signers of the log',
+    { next: 'send the command to another replica, and give this one the key of a signer' },
+  );
+}
+
+export function maySign(signers: readonly string[], signer: Signer | undefined): boolean {
+  return signers.length === 0 || (signer !== undefined && signers.includes(signer.publicKey));
+}
+
+function named(signers: readonly string[]): string {
+  return signers.map(fingerprintOf).join(', ');
+}

@@ -1,0 +1,39 @@
+/** Who may sign the log: the list, and what the deciders of its commands are shown of it. */
+import type { FastifyInstance } from 'fastify';
+import { fingerprintOf } from '../../shared/log/signing.ts';
+import { authorise } from '../commands/authorise.ts';
+import type { SigningView } from '../commands/signers.ts';
+import { type AdminContext, actorOf, parseQuery, readQuerySchema, stateFor } from './context.ts';
+
+/** A replica that is silent for longer does not run, ms. */
+const silentMs = 10_000;
+
+export function signingView({ snapshot, signer, board }: AdminContext): SigningView {
+  const replicas = board
+    .controlPlanes()
+    .filter(({ seenMs }) => performance.now() - seenMs < silentMs)
+    .map(({ report: { name, signer: key } }) => ({ name, signer: key }));
+  return { signers: snapshot.head.signers, own: signer?.publicKey, replicas };
+}
+
+/** Fingerprints, as status shows them. */
+export function signingStatus(signers: readonly string[], { signer }: AdminContext): object {
+  return {
+    signers: signers.map(fingerprintOf),
+    ...(signer && { signer: fingerprintOf(signer.publicKey) }),
+  };
+}
+
+export function registerSignerRoutes(app: FastifyInstance, context: AdminContext): void {
+  app.get('/signers', { schema: { summary: 'List the signers of the log' } }, async (request) => {
+    const state = await stateFor(context, parseQuery(readQuerySchema, request.query));
+    authorise(context.snapshot.db, actorOf(request), 'operator', () => undefined);
+    const { replicas } = signingView(context);
+    const items = state.head.signers.map((publicKey) => {
+      const fingerprint = fingerprintOf(publicKey);
+      const names = replicas.filter(({ signer }) => signer === fingerprint).map(({ name }) => name);
+      return { fingerprint, publicKey, replicas: names };
+    });
+    return { items, position: state.seq };
+  });
+}
