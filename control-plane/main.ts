@@ -6,6 +6,7 @@ import { randomUUID } from 'node:crypto';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import type { Commit } from '../schemas/commit.ts';
+import type { StatusReport } from '../schemas/status.ts';
 import type { ControlLog } from '../shared/log/control-log.ts';
 import { openLog } from '../shared/log/open-log.ts';
 import { loadSigner, type Signer } from '../shared/log/signing.ts';
@@ -13,17 +14,19 @@ import { verifyContinuously } from '../shared/process/background-verify.ts';
 import { Closers } from '../shared/process/closers.ts';
 import { lockDataFolder } from '../shared/process/data-folder.ts';
 import { FoldMetrics } from '../shared/process/fold-metrics.ts';
+import { countStart, type FolderStart } from '../shared/process/folder-start.ts';
 import { listenError, urlOf } from '../shared/process/listener.ts';
 import type { Logger } from '../shared/process/logger.ts';
 import type { Certificate } from '../shared/process/tls.ts';
 import { foldVersion } from '../shared/snapshot/fold.ts';
 import { Replicator } from '../shared/snapshot/replicator.ts';
 import type { Snapshot } from '../shared/snapshot/snapshot.ts';
-import { StatusBoard } from '../shared/status/status-board.ts';
-import { openStatusLog } from '../shared/status/status-log.ts';
-import { StatusPublisher } from '../shared/status/status-publisher.ts';
+import type { StatusBoard } from '../shared/status/status-board.ts';
+import { countIgnoredStatus, countRefusedStatus } from '../shared/status/status-metrics.ts';
+import { type ReportBody, StatusPublisher } from '../shared/status/status-publisher.ts';
 import { openUsage } from '../shared/usage/open-usage.ts';
 import { CommandPath, createLog } from './command-path.ts';
+import { type OpenedFleet, openFleet } from './gateways/open-fleet.ts';
 import type { AgentSessions } from './nodes/agent-sessions.ts';
 import { startNodeWatch } from './nodes/node-watch.ts';
 import { createAdminApp } from './server/app.ts';
@@ -41,6 +44,8 @@ export interface ControlPlaneSettings {
   readonly metricsPort: number;
   readonly operatorToken: string;
   readonly gatewayToken: string;
+  /** Accepted beside the other while gateways change over. */
+  readonly previousGatewayToken?: string | undefined;
   /** PEM file with an Ed25519 private key; signs the log. */
   readonly signingKeyFile?: string | undefined;
   /** Folder with one file a node credential. */
@@ -70,12 +75,10 @@ export async function startControlPlane(settings: ControlPlaneSettings): Promise
     const signer = settings.signingKeyFile === undefined ? undefined : loadSigner(settings.signingKeyFile);
     const log = await openLog(settings.logUrl, { topic: 'headgate.control' });
     closers.add(() => log.close());
-    const statusLog = await openStatusLog(settings.logUrl);
-    closers.add(() => statusLog.close());
-    const board = new StatusBoard(statusLog);
-    board.start();
-    closers.add(() => board.stop());
-    const state = await startState(settings, log, { signer, board, statusLog });
+    // A later start of this folder proves that the replica of the earlier one has ended.
+    const start = countStart(settings.dataDir);
+    const fleet = await openFleet(settings, closers);
+    const state = await startState(settings, log, { signer, start, ...fleet });
     closers.add(() => state.snapshot.close());
     closers.add(() => state.replicator.stop());
     const addresses = await serve(settings, log, state, closers);
@@ -87,10 +90,9 @@ export async function startControlPlane(settings: ControlPlaneSettings): Promise
   }
 }
 
-interface StateParts {
+interface StateParts extends OpenedFleet {
   readonly signer: Signer | undefined;
-  readonly board: StatusBoard;
-  readonly statusLog: ControlLog;
+  readonly start: FolderStart;
 }
 
 interface State extends StateParts {
@@ -147,22 +149,9 @@ async function serve(
   closers: Closers,
 ): Promise<{ admin: string; metrics: string }> {
   const { logger, name } = settings;
-  const { snapshot, replicator, path, board, statusLog } = state;
+  const { snapshot, path, board } = state;
   let agents: AgentSessions | undefined;
-  const publisher = new StatusPublisher(statusLog, () => ({
-    v: 1,
-    name,
-    kind: 'control-plane',
-    at: new Date().toISOString(),
-    log: snapshot.log,
-    applied: snapshot.seq,
-    digest: snapshot.digest(),
-    foldVersion,
-    freshSeconds: Number.isFinite(replicator.freshness.ageSeconds())
-      ? replicator.freshness.ageSeconds()
-      : null,
-    ...(agents && { nodes: agents.report() }),
-  }));
+  const publisher = startPublisher(settings, state, () => agents?.report());
   closers.add(() => publisher.stop());
   const nodes = startNodeWatch({
     ...{ name, snapshot, path, board, publisher, logger },
@@ -177,12 +166,39 @@ async function serve(
   // Before the listener closes their sockets: an agent that is sent away is not lost.
   closers.add(() => nodes.agents.stop());
   const health = await startHealth({
-    ...{ snapshot, replicator, agents: nodes.agents, metrics: state.metrics },
+    ...{ snapshot, board, replicator: state.replicator, agents: nodes.agents, metrics: state.metrics },
     certificate: settings.certificate,
     ...{ host: settings.bind, port: settings.metricsPort },
   });
   closers.add(() => health.close());
   return { admin, metrics: health.url };
+}
+
+function startPublisher(
+  { name, logger }: ControlPlaneSettings,
+  { snapshot, replicator, statusLog, mac, start, board, metrics }: State,
+  nodes: () => Pick<StatusReport, 'nodes' | 'nodesOmitted'> | undefined,
+): StatusPublisher {
+  const report = (): ReportBody => {
+    const age = replicator.freshness.ageSeconds();
+    return {
+      v: 1,
+      name,
+      kind: 'control-plane',
+      folder: start,
+      at: new Date().toISOString(),
+      log: snapshot.log,
+      applied: snapshot.seq,
+      digest: snapshot.digest(),
+      foldVersion,
+      freshSeconds: Number.isFinite(age) ? age : null,
+      ...nodes(),
+    };
+  };
+  const publisher = new StatusPublisher({ log: statusLog, mac, report, logger });
+  countRefusedStatus(metrics.registry, publisher.refused);
+  countIgnoredStatus(metrics.registry, board.ignored);
+  return publisher;
 }
 
 async function listen(
@@ -192,8 +208,8 @@ async function listen(
   parts: Pick<AdminContext, 'board' | 'agents' | 'live'>,
   closers: Closers,
 ): Promise<string> {
-  const { logger, operatorToken, gatewayToken, certificate } = settings;
-  const { snapshot, replicator, path } = state;
+  const { logger, operatorToken, gatewayToken, previousGatewayToken, certificate } = settings;
+  const { snapshot, replicator, path, fleetMemory } = state;
   const usage = await openUsage({
     logUrl: settings.logUrl,
     dataDir: settings.dataDir,
@@ -204,11 +220,11 @@ async function listen(
   const past = new PastStates(log, snapshot);
   const { board, agents, live } = parts;
   const shared = {
-    ...{ snapshot, replicator, log, path, past, board, agents, live, logger },
+    ...{ snapshot, replicator, log, path, past, board, fleetMemory, agents, live, logger },
     usage: usage.reader,
   };
   const app = await createAdminApp(
-    { ...shared, replica: settings.name, operatorToken, gatewayToken },
+    { ...shared, replica: settings.name, operatorToken, gatewayToken, previousGatewayToken },
     certificate,
   );
   const address = { host: settings.bind, port: settings.port };

@@ -38,7 +38,8 @@ export interface GatewaySettings {
   readonly stackPorts: readonly { readonly stack: string; readonly port: number }[];
   readonly whenStale: StalePolicy;
   readonly controlPlanes: readonly string[];
-  readonly gatewayToken?: string | undefined;
+  /** Shared with the control planes: fetches snapshots, and makes this gateway's reports believed. */
+  readonly gatewayToken: string;
   readonly nodeCredentialsDir?: string | undefined;
   /** For a connection to a node. */
   readonly connectMs: number;

@@ -4,8 +4,10 @@ import type { Command } from 'commander';
 import {
   bindOption,
   certificateOf,
+  gatewayTokenBeside,
   logOption,
   option,
+  optionalSecret,
   portOption,
   readyFileOption,
   requiredSecret,
@@ -44,6 +46,7 @@ export function controlPlaneCommand(program: Command): void {
 
 async function run(options: Options): Promise<void> {
   const operatorToken = requiredSecret('HEADGATE_OPERATOR_TOKEN');
+  const gatewayToken = gatewayTokenBeside(operatorToken, requiredSecret('HEADGATE_GATEWAY_TOKEN'));
   const { startControlPlane } = await import('../../control-plane/main.ts');
   const { createLogger } = await import('../../shared/process/logger.ts');
   const { writeJsonAtomically } = await import('../../shared/process/ready-file.ts');
@@ -59,7 +62,8 @@ async function run(options: Options): Promise<void> {
     port: options.port,
     metricsPort: options.metricsPort,
     operatorToken,
-    gatewayToken: process.env['HEADGATE_GATEWAY_TOKEN'] ?? operatorToken,
+    gatewayToken,
+    previousGatewayToken: optionalSecret('HEADGATE_GATEWAY_TOKEN_PREVIOUS'),
     signingKeyFile: process.env['HEADGATE_SIGNING_KEY'],
     nodeCredentialsDir: options.nodeCredentials,
     certificate,

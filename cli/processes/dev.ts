@@ -4,7 +4,16 @@ import { join, resolve } from 'node:path';
 import type { Command } from 'commander';
 import type { Logger } from '../../shared/process/logger.ts';
 import type { RunningChild } from './dev-gateways.ts';
-import { bindOption, option, parsePort, persistentToken, portOption, readyFileOption } from './options.ts';
+import {
+  bindOption,
+  gatewayTokenBeside,
+  option,
+  optionalSecret,
+  parsePort,
+  persistentToken,
+  portOption,
+  readyFileOption,
+} from './options.ts';
 
 interface Options {
   readonly data: string;
@@ -67,6 +76,10 @@ async function run(options: Options): Promise<void> {
     closers.add(async () => fleet.close?.());
     const operatorToken =
       process.env['HEADGATE_OPERATOR_TOKEN'] ?? persistentToken(join(dataDir, 'operator-token'), 'hgop');
+    const gatewayToken = gatewayTokenBeside(
+      operatorToken,
+      optionalSecret('HEADGATE_GATEWAY_TOKEN') ?? persistentToken(join(dataDir, 'gateway-token'), 'hggw'),
+    );
     const logUrl = options.log ?? `sqlite:${join(dataDir, 'log')}`;
     const controlPlane = await startControlPlane({
       logUrl,
@@ -76,14 +89,15 @@ async function run(options: Options): Promise<void> {
       port: options.adminPort,
       metricsPort: options.metricsPort,
       operatorToken,
-      gatewayToken: process.env['HEADGATE_GATEWAY_TOKEN'] ?? operatorToken,
+      gatewayToken,
+      previousGatewayToken: optionalSecret('HEADGATE_GATEWAY_TOKEN_PREVIOUS'),
       signingKeyFile: process.env['HEADGATE_SIGNING_KEY'],
       nodeCredentialsDir: options.nodeCredentials,
       logger,
     });
     closers.add(() => controlPlane.close());
     closeOnSignal(logger, () => closers.close());
-    const base = { dataDir, logUrl, operatorToken, admin: controlPlane.admin, logger };
+    const base = { dataDir, logUrl, operatorToken, gatewayToken, admin: controlPlane.admin, logger };
     await bringUp(options, base, fleet, closers);
   } catch (error) {
     await closers.close();
@@ -95,6 +109,7 @@ interface Base {
   readonly dataDir: string;
   readonly logUrl: string;
   readonly operatorToken: string;
+  readonly gatewayToken: string;
   readonly admin: string;
   readonly logger: Logger;
 }
@@ -155,7 +170,7 @@ async function startGateways(
   const common = {
     logUrl: base.logUrl,
     controlPlane: base.admin,
-    operatorToken: base.operatorToken,
+    gatewayToken: base.gatewayToken,
     nodeCredentials: options.nodeCredentials,
     onEnd: (name: string, how: string) => process.stderr.write(`${name} ended (${how})\n`),
   };

@@ -4,6 +4,7 @@ import { type Command, InvalidArgumentError, Option } from 'commander';
 import {
   bindOption,
   certificateOf,
+  gatewayTokenBeside,
   logOption,
   option,
   parseList,
@@ -11,6 +12,7 @@ import {
   parseSeconds,
   portOption,
   readyFileOption,
+  requiredSecret,
   type TlsOptions,
   tlsCertOption,
   tlsKeyOption,
@@ -104,6 +106,8 @@ export function gatewayCommand(program: Command): void {
 }
 
 async function run(options: Options): Promise<void> {
+  const { HEADGATE_OPERATOR_TOKEN: operatorToken } = process.env;
+  const gatewayToken = gatewayTokenBeside(operatorToken, requiredSecret('HEADGATE_GATEWAY_TOKEN'));
   const { startGateway } = await import('../../data-plane/main.ts');
   const { defaultForwardSettings } = await import('../../data-plane/request/forward.ts');
   const { createAccessLog, createLogger } = await import('../../shared/process/logger.ts');
@@ -127,7 +131,7 @@ async function run(options: Options): Promise<void> {
     stackPorts: options.stackPort,
     whenStale: options.whenStale,
     controlPlanes: options.controlPlane,
-    gatewayToken: process.env['HEADGATE_GATEWAY_TOKEN'] ?? process.env['HEADGATE_OPERATOR_TOKEN'],
+    gatewayToken,
     nodeCredentialsDir: options.nodeCredentials,
     connectMs: options.connectTimeout * 1000,
     forwarding: {

@@ -6,12 +6,14 @@ import type { ListenAddress } from '../../shared/process/listener.ts';
 import type { Certificate } from '../../shared/process/tls.ts';
 import type { Replicator } from '../../shared/snapshot/replicator.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
+import type { StatusBoard } from '../../shared/status/status-board.ts';
 import type { AgentSessions } from '../nodes/agent-sessions.ts';
 
 interface Replica {
   readonly snapshot: Snapshot;
   readonly replicator: Replicator;
   readonly agents: AgentSessions;
+  readonly board: StatusBoard;
 }
 
 export interface HealthSettings extends Replica, ListenAddress {
@@ -50,7 +52,7 @@ export async function startHealth(settings: HealthSettings): Promise<HealthServe
   });
 }
 
-function checks({ snapshot, replicator }: Replica): Check[] {
+function checks({ snapshot, replicator, board }: Replica): Check[] {
   const age = replicator.freshness.ageSeconds();
   return [
     {
@@ -64,5 +66,14 @@ function checks({ snapshot, replicator }: Replica): Check[] {
       detail: snapshot.halt?.reason ?? replicator.fault?.message ?? '',
     },
     { name: 'fresh', ok: age <= 30, detail: Number.isFinite(age) ? `${age.toFixed(1)} s` : 'not proven yet' },
+    // For people only: a gateway that is started wrongly is no reason to take this replica out.
+    { name: 'gateways', ok: true, detail: gatewaysDetail(board) },
   ];
+}
+
+function gatewaysDetail(board: StatusBoard): string {
+  if (!board.isComplete) return 'their reports are being read';
+  const conflicts = [...board.conflicts()].slice(0, 20);
+  if (conflicts.length === 0) return `${board.gateways().length} known`;
+  return conflicts.map(([name, count]) => `${count} processes report as ${name}`).join(', ');
 }
