@@ -25,6 +25,7 @@ import type { StatusBoard } from '../shared/status/status-board.ts';
 import { countIgnoredStatus, countRefusedStatus } from '../shared/status/status-metrics.ts';
 import { type ReportBody, StatusPublisher } from '../shared/status/status-publisher.ts';
 import { openUsage } from '../shared/usage/open-usage.ts';
+import { countUsageRows } from '../shared/usage/usage-metrics.ts';
 import { CommandPath, createLog } from './command-path.ts';
 import { type OpenedFleet, openFleet } from './gateways/open-fleet.ts';
 import type { AgentSessions } from './nodes/agent-sessions.ts';
@@ -209,7 +210,7 @@ async function listen(
   closers: Closers,
 ): Promise<string> {
   const { logger, operatorToken, gatewayToken, previousGatewayToken, certificate } = settings;
-  const { snapshot, replicator, path, fleetMemory } = state;
+  const { snapshot, replicator, path, fleetMemory, metrics } = state;
   const usage = await openUsage({
     logUrl: settings.logUrl,
     dataDir: settings.dataDir,
@@ -217,6 +218,7 @@ async function listen(
     logger,
   });
   closers.add(() => usage.close());
+  countUsageRows(metrics.registry, usage.counts);
   const past = new PastStates(log, snapshot);
   const { board, agents, live } = parts;
   const shared = {
