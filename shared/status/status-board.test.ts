@@ -133,18 +133,21 @@ test('design 4: silence counts only as far as the topic was read', async () => {
 test.each([
   ['that was about to be fenced', 50],
   ['that had no proof yet', null],
-])('design 4: a gateway %s may have proven itself since, before the position was written', async (_what, freshSeconds) => {
-  const clock = takeMonotonicClock();
-  await send(reportOf({ stalePolicy: 'fence', freshSeconds }));
-  clock.advanceSeconds(20);
-  board.remember(11, 'd');
-  expect(await board.readToEnd(5000)).toBe(true);
-  expect(confirms(11)).toEqual([false]);
-  clock.advanceSeconds(51);
-  expect(await board.readToEnd(5000)).toBe(true);
-  expect(confirms(11)).toEqual([true]);
-  expect(confirms(12)).toEqual([false]);
-});
+])(
+  'design 4: a gateway %s may have proven itself since, before the position was written',
+  async (_what, freshSeconds) => {
+    const clock = takeMonotonicClock();
+    await send(reportOf({ stalePolicy: 'fence', freshSeconds }));
+    clock.advanceSeconds(20);
+    board.remember(11, 'd');
+    expect(await board.readToEnd(5000)).toBe(true);
+    expect(confirms(11)).toEqual([false]);
+    clock.advanceSeconds(51);
+    expect(await board.readToEnd(5000)).toBe(true);
+    expect(confirms(11)).toEqual([true]);
+    expect(confirms(12)).toEqual([false]);
+  },
+);
 
 test('two processes of one name are two rows; a later start from one folder takes the place of the earlier', async () => {
   const folder = { id: randomUUID(), start: 4 };
