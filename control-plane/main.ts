@@ -8,23 +8,24 @@ import { join } from 'node:path';
 import type { Commit } from '../schemas/commit.ts';
 import type { ControlLog } from '../shared/log/control-log.ts';
 import { openLog } from '../shared/log/open-log.ts';
-import { fingerprintOf, loadSigner, type Signer } from '../shared/log/signing.ts';
+import { loadSigner, type Signer } from '../shared/log/signing.ts';
 import { type TrustedSigners, trustedSigners } from '../shared/log/trust.ts';
 import { verifyContinuously } from '../shared/process/background-verify.ts';
 import { Closers } from '../shared/process/closers.ts';
 import { lockDataFolder } from '../shared/process/data-folder.ts';
 import { FoldMetrics } from '../shared/process/fold-metrics.ts';
+import { countStart, type FolderStart } from '../shared/process/folder-start.ts';
 import { listenError, urlOf } from '../shared/process/listener.ts';
 import type { Logger } from '../shared/process/logger.ts';
 import type { Certificate } from '../shared/process/tls.ts';
 import { foldVersion } from '../shared/snapshot/fold.ts';
 import { Replicator } from '../shared/snapshot/replicator.ts';
 import type { Snapshot } from '../shared/snapshot/snapshot.ts';
-import { StatusBoard } from '../shared/status/status-board.ts';
-import { openStatusLog } from '../shared/status/status-log.ts';
-import { StatusPublisher } from '../shared/status/status-publisher.ts';
+import type { StatusBoard } from '../shared/status/status-board.ts';
 import { openUsage } from '../shared/usage/open-usage.ts';
+import { countUsageRows } from '../shared/usage/usage-metrics.ts';
 import { CommandPath, createLog } from './command-path.ts';
+import { type OpenedFleet, openFleet } from './gateways/open-fleet.ts';
 import { checkSigner } from './log-signing.ts';
 import type { AgentSessions } from './nodes/agent-sessions.ts';
 import { startNodeWatch } from './nodes/node-watch.ts';
@@ -34,6 +35,7 @@ import { Drain } from './server/drain.ts';
 import { startHealth } from './server/health.ts';
 import { openState } from './state/open-state.ts';
 import { PastStates } from './state/past.ts';
+import { statusPublisher } from './status-publisher.ts';
 
 export interface ControlPlaneSettings {
   readonly logUrl: string;
@@ -44,6 +46,8 @@ export interface ControlPlaneSettings {
   readonly metricsPort: number;
   readonly operatorToken: string;
   readonly gatewayToken: string;
+  /** Accepted beside the other while gateways change over. */
+  readonly previousGatewayToken?: string | undefined;
   /** PEM file with an Ed25519 private key; signs the log. */
   readonly signingKeyFile?: string | undefined;
   /** Go on where a key is given and the log is not signed. */
@@ -84,12 +88,10 @@ export async function startControlPlane(settings: ControlPlaneSettings): Promise
     const trusted = trustedSigners(settings.trustedSigners);
     const log = await openLog(settings.logUrl, { topic: 'headgate.control' });
     closers.add(() => log.close());
-    const statusLog = await openStatusLog(settings.logUrl);
-    closers.add(() => statusLog.close());
-    const board = new StatusBoard(statusLog);
-    board.start();
-    closers.add(() => board.stop());
-    const state = await startState(settings, log, { signer, trusted, board, statusLog });
+    // A later start of this folder proves that the replica of the earlier one has ended.
+    const start = countStart(settings.dataDir);
+    const fleet = await openFleet(settings, closers);
+    const state = await startState(settings, log, { signer, trusted, start, ...fleet });
     closers.add(() => state.snapshot.close());
     closers.add(() => state.replicator.stop());
     const { drain, ...addresses } = await serve(settings, log, state, closers);
@@ -105,11 +107,10 @@ export async function startControlPlane(settings: ControlPlaneSettings): Promise
   }
 }
 
-interface StateParts {
+interface StateParts extends OpenedFleet {
   readonly signer: Signer | undefined;
   readonly trusted: TrustedSigners | undefined;
-  readonly board: StatusBoard;
-  readonly statusLog: ControlLog;
+  readonly start: FolderStart;
 }
 
 interface State extends StateParts {
@@ -165,23 +166,9 @@ async function serve(
   closers: Closers,
 ): Promise<{ admin: string; metrics: string; drain: () => Promise<void> }> {
   const { logger, name } = settings;
-  const { snapshot, replicator, path, board, signer, statusLog } = state;
+  const { snapshot, replicator, path, board, signer } = state;
   let agents: AgentSessions | undefined;
-  const publisher = new StatusPublisher(statusLog, () => ({
-    v: 1,
-    name,
-    kind: 'control-plane',
-    at: new Date().toISOString(),
-    log: snapshot.log,
-    applied: snapshot.seq,
-    digest: snapshot.digest(),
-    foldVersion,
-    freshSeconds: Number.isFinite(replicator.freshness.ageSeconds())
-      ? replicator.freshness.ageSeconds()
-      : null,
-    ...(signer && { signer: fingerprintOf(signer.publicKey) }),
-    ...(agents && { nodes: agents.report() }),
-  }));
+  const publisher = statusPublisher(settings, state, () => agents?.report());
   closers.add(() => publisher.stop());
   const nodes = startNodeWatch({
     ...{ name, snapshot, replicator, path, board, publisher, logger },
@@ -197,7 +184,7 @@ async function serve(
   // Before the listener closes their sockets: an agent that is sent away is not lost.
   closers.add(() => nodes.agents.stop());
   const health = await startHealth({
-    ...{ snapshot, replicator, signer, agents: nodes.agents, metrics: state.metrics, drain },
+    ...{ snapshot, board, replicator, signer, agents: nodes.agents, metrics: state.metrics, drain },
     certificate: settings.certificate,
     ...{ host: settings.bind, port: settings.metricsPort },
   });
@@ -218,8 +205,8 @@ async function listen(
   parts: Pick<AdminContext, 'board' | 'agents' | 'live' | 'drain'>,
   closers: Closers,
 ): ReturnType<typeof createAdminApp> {
-  const { logger, operatorToken, gatewayToken, certificate } = settings;
-  const { snapshot, replicator, path, signer } = state;
+  const { logger, operatorToken, gatewayToken, previousGatewayToken, certificate } = settings;
+  const { snapshot, replicator, path, fleetMemory, metrics, signer } = state;
   const usage = await openUsage({
     logUrl: settings.logUrl,
     dataDir: settings.dataDir,
@@ -227,14 +214,15 @@ async function listen(
     logger,
   });
   closers.add(() => usage.close());
+  countUsageRows(metrics.registry, usage.counts);
   const past = new PastStates(log, snapshot);
   const { board, agents, live, drain } = parts;
   const shared = {
-    ...{ snapshot, replicator, log, signer, path, past, board, agents, live, drain, logger },
+    ...{ snapshot, replicator, log, signer, path, past, board, fleetMemory, agents, live, drain, logger },
     usage: usage.reader,
   };
   const app = await createAdminApp(
-    { ...shared, replica: settings.name, operatorToken, gatewayToken },
+    { ...shared, replica: settings.name, operatorToken, gatewayToken, previousGatewayToken },
     certificate,
   );
   const address = { host: settings.bind, port: settings.port };

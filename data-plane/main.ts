@@ -44,7 +44,8 @@ export interface GatewaySettings {
   readonly controlPlanes: readonly string[];
   /** Also fetch snapshots over plain HTTP from another machine. */
   readonly insecureSnapshots?: boolean | undefined;
-  readonly gatewayToken?: string | undefined;
+  /** Shared with the control planes: fetches snapshots, and makes this gateway's reports believed. */
+  readonly gatewayToken: string;
   /** Fingerprints, public keys or PEM files: one of them must have begun the log. None: any log will do. */
   readonly trustedSigners?: readonly string[] | undefined;
   readonly nodeCredentialsDir?: string | undefined;

@@ -36,6 +36,8 @@ export const liveNodeSchema = z.object({
   beatSeconds: z.number().min(0),
   inFlight: z.int().min(0).optional(),
   installs: z.array(installSchema).max(installsPerNodeMax).optional(),
+  /** So many installs are left out. */
+  installsOmitted: z.int().min(1).optional(),
 });
 
 export const agentMessageSchema = z.discriminatedUnion('type', [
@@ -49,7 +51,10 @@ export const agentMessageSchema = z.discriminatedUnion('type', [
     dialect: dialectSchema.optional(),
     models: z.array(servedNameSchema).max(modelsPerNodeMax),
     /** Context window by engine's name, tokens, where the engine tells it. */
-    windows: z.record(servedNameSchema, z.int().min(1)).optional(),
+    windows: z
+      .record(servedNameSchema, z.int().min(1))
+      .refine((windows) => Object.keys(windows).length <= modelsPerNodeMax)
+      .optional(),
     /** Requests that the engine works on, where it tells. */
     inFlight: z.int().min(0).max(1_000_000).optional(),
     installs: z.array(installSchema).max(installsPerNodeMax).optional(),

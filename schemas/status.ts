@@ -5,10 +5,22 @@
 import { z } from 'zod';
 import { liveNodeSchema } from './node-messages.ts';
 
+/** A record of the topic has at most so many bytes; Kafka takes no more than 1 MB. */
+export const statusBytesMax = 200_000;
+
+const incarnationSchema = z.string().regex(/^[A-Za-z0-9-]{8,64}$/);
+const nameSchema = z.string().min(1).max(200);
+
 export const statusSchema = z.object({
   v: z.literal(1),
-  name: z.string().min(1).max(200),
+  name: nameSchema,
   kind: z.enum(['gateway', 'control-plane']),
+  /** Random, one a start of a process: two processes of one name differ in it. */
+  incarnation: incarnationSchema,
+  /** Numbers the reports of an incarnation from 1 on, so that an old one that is sent again counts for nothing. */
+  n: z.int().min(1),
+  /** Which data folder the process holds locked, and how often it was opened: a later start proves that the earlier ended. */
+  folder: z.object({ id: z.string().min(1).max(64), start: z.int().min(1) }).optional(),
   /** Wall clock of the reporter, for people only: no two clocks are compared. */
   at: z.string().max(40),
   log: z.string().nullable(),
@@ -25,11 +37,29 @@ export const statusSchema = z.object({
   signer: z.string().max(64).optional(),
   /** Of a control plane: the nodes whose agents report to it. */
   nodes: z.record(z.string().max(64), liveNodeSchema).optional(),
+  /** So many nodes are left out, because the record would be too large. */
+  nodesOmitted: z.int().min(1).optional(),
   /** Its rows are not what their digest says: no key is accepted from them. */
   diverged: z.boolean().optional(),
   /** The process ended in good order and is not to be waited for. */
   stopped: z.boolean().optional(),
 });
 
+/**
+ * What a control plane remembers of gateways that are silent, published again so that the topic never forgets them, and
+ * which gateways an operator forgot, up to their report `n`.
+ */
+export const fleetMemorySchema = z.object({
+  v: z.literal(1),
+  name: nameSchema,
+  kind: z.literal('memory'),
+  gateways: z.array(statusSchema).max(10_000),
+  forgotten: z.array(z.object({ incarnation: incarnationSchema, n: z.int().min(1) })).max(10_000),
+});
+
+export const statusRecordSchema = z.discriminatedUnion('kind', [statusSchema, fleetMemorySchema]);
+
 export type StatusReport = z.infer<typeof statusSchema>;
+export type FleetMemory = z.infer<typeof fleetMemorySchema>;
+export type Forgotten = FleetMemory['forgotten'][number];
 export type StalePolicy = NonNullable<StatusReport['stalePolicy']>;

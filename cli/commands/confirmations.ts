@@ -10,6 +10,8 @@ import type { Session } from '../session.ts';
 
 export interface Confirmation {
   readonly name: string;
+  /** Where several processes report under the name: which one this is. */
+  readonly incarnation?: string;
   readonly confirmed: boolean;
   /** Since the wait began; for one that has not confirmed, how long it was waited for. */
   readonly seconds: number;
@@ -22,26 +24,30 @@ export async function waitUntilConfirmed(
   waitSeconds: number,
   what: string,
 ): Promise<void> {
-  const { complete, gateways, lost } = await ask(session, Number(thing['position']), waitSeconds);
+  const outcome = await ask(session, Number(thing['position']), waitSeconds);
+  const { complete, lost, reason } = outcome;
+  const gateways = outcome.gateways.map((gateway) => told(gateway, outcome.gateways));
   const lines = gateways.map(
-    ({ name, confirmed, seconds }) => `${name}  ${confirmed ? 'confirmed' : 'NOT CONFIRMED'}  ${seconds}s`,
+    (gateway) =>
+      `${label(gateway)}  ${gateway.confirmed ? 'confirmed' : 'NOT CONFIRMED'}  ${gateway.seconds}s`,
   );
   const sentence = `${what} revoked at position ${String(thing['position'])}`;
   await session.out.lines([sentence, ...lines], { ...thing, gateways }, thing['id']);
   if (complete) return;
-  const missing = gateways.filter(({ confirmed }) => !confirmed).map(({ name }) => name);
+  const missing = gateways.filter(({ confirmed }) => !confirmed).map(label);
   const failure = new CliError(
     missing.length > 0
       ? `not confirmed within ${waitSeconds}s by ${missing.join(', ')}`
-      : `no gateway could be asked within ${waitSeconds}s`,
+      : `not every gateway could be asked within ${waitSeconds}s`,
     {
       type: 'NotConfirmed',
       exitCode: 5,
       why: [
         `it is revoked at position ${String(thing['position'])}; these gateways may still accept it`,
+        ...(reason === undefined ? [] : [reason]),
         ...(lost ? [lost.message, ...lost.why] : []),
       ],
-      next: 'headgate gateway list, and stop a gateway that cannot catch up',
+      next: 'headgate gateway list; stop a gateway that cannot catch up, forget one that is gone for good',
     },
   );
   session.io.stderr.write(errorText(failure));
@@ -51,6 +57,8 @@ export async function waitUntilConfirmed(
 interface Outcome {
   readonly complete: boolean;
   readonly gateways: readonly Confirmation[];
+  /** Why it is not complete, beside the gateways that have not confirmed. */
+  readonly reason?: string;
   /** The last failure to ask, where the deadline came without an answer after it. */
   readonly lost?: CliError;
 }
@@ -70,7 +78,7 @@ async function ask(session: Session, position: number, waitSeconds: number): Pro
     const leftSeconds = Math.max(0, waitSeconds - askedAt);
     try {
       const answer = await confirmations(api, position, Math.min(stepSeconds, leftSeconds));
-      last = { complete: answer.complete, gateways: merge(last.gateways, answer.gateways, askedAt) };
+      last = { ...answer, gateways: merge(last.gateways, answer.gateways, askedAt) };
     } catch (error) {
       if (session.signal.aborted) throw interrupted();
       if (!(error instanceof CliError) || error.exitCode !== 7) throw error;
@@ -96,8 +104,10 @@ async function confirmations(api: AdminClient, position: number, timeoutSeconds:
   const gateways = (Array.isArray(answer['gateways']) ? answer['gateways'] : []) as Thing[];
   return {
     complete: answer['complete'] === true,
-    gateways: gateways.map(({ name, confirmed, seconds: took }) => ({
+    ...(typeof answer['reason'] === 'string' && { reason: answer['reason'] }),
+    gateways: gateways.map(({ name, incarnation, confirmed, seconds: took }) => ({
       name: String(name),
+      ...(typeof incarnation === 'string' && { incarnation }),
       confirmed: confirmed === true,
       seconds: Number(took) || 0,
     })),
@@ -111,10 +121,23 @@ function merge(
   askedAtSeconds: number,
 ): Confirmation[] {
   return now.map((gateway) => {
-    const earlier = before.find(({ name }) => name === gateway.name);
+    const earlier = before.find(
+      ({ name, incarnation }) => name === gateway.name && incarnation === gateway.incarnation,
+    );
     if (earlier?.confirmed && gateway.confirmed) return earlier;
     return { ...gateway, seconds: Math.round((askedAtSeconds + gateway.seconds) * 1000) / 1000 };
   });
+}
+
+/** An incarnation is shown only where it tells two processes apart. */
+function told(gateway: Confirmation, all: readonly Confirmation[]): Confirmation {
+  if (all.filter(({ name }) => name === gateway.name).length > 1) return gateway;
+  const { name, confirmed, seconds } = gateway;
+  return { name, confirmed, seconds };
+}
+
+function label({ name, incarnation }: Confirmation): string {
+  return incarnation === undefined ? name : `${name} (process ${incarnation.slice(0, 8)})`;
 }
 
 function tell(session: Session, gateways: readonly Confirmation[], elapsedSeconds: number): void {

@@ -2,6 +2,7 @@
 import { join, resolve } from 'node:path';
 import type { Command } from 'commander';
 import { route } from '../client.ts';
+import { confirmDestructive } from '../confirm.ts';
 import { CliError, Exit, usageError } from '../errors.ts';
 import type { Io } from '../io.ts';
 import { column, type Mood, type Thing, type View } from '../render.ts';
@@ -30,6 +31,7 @@ const gatewayView: View = {
     { heading: 'SEEN', cell: seconds('seenSeconds') },
     column('WHEN-STALE', 'stalePolicy'),
     column('HALTED', 'halted'),
+    column('CONFLICT', 'conflict'),
   ],
   name: (thing) => thing['name'],
 };
@@ -59,6 +61,13 @@ export function registerGateways(program: Command, io: Io): void {
     .does((session, _options, name) => showThing(session, route`/gateways/${name}`, gatewayView));
   gateway
     .verb(
+      'forget <name>',
+      'wait no longer for a gateway that is gone for good; one that still runs comes back by itself',
+      'headgate gateway forget gw-1 --yes',
+    )
+    .does(forgetGateway);
+  gateway
+    .verb(
       'verify [name]',
       "recompute the digests of a gateway's state from its rows, on this machine",
       'headgate gateway verify',
@@ -70,6 +79,13 @@ export function registerGateways(program: Command, io: Io): void {
     (session) => showThing(session, '/status', { columns: [], name: (thing) => thing['log'] }),
   );
   program.commands.find((command) => command.name() === 'status')?.helpGroup(groups.healthy);
+}
+
+async function forgetGateway(session: Session, _options: unknown, name: string): Promise<void> {
+  await confirmDestructive(session, name, `forget the gateway ${name}`);
+  const api = await session.api();
+  const thing = await api.write('DELETE', route`/gateways/${name}`);
+  await session.out.lines([`gateway ${name} forgotten`], thing, name);
 }
 
 async function verifyGateways(

@@ -6,9 +6,11 @@ import {
   allowUnsignedOption,
   bindOption,
   certificateOf,
+  gatewayTokenBeside,
   isOn,
   logOption,
   option,
+  optionalSecret,
   parseSeconds,
   portOption,
   readyFileOption,
@@ -65,6 +67,7 @@ export function controlPlaneCommand(program: Command): void {
 
 async function run(options: Options): Promise<void> {
   const operatorToken = requiredSecret('HEADGATE_OPERATOR_TOKEN');
+  const gatewayToken = gatewayTokenBeside(operatorToken, requiredSecret('HEADGATE_GATEWAY_TOKEN'));
   const { startControlPlane } = await import('../../control-plane/main.ts');
   const { endOnUncaught } = await import('../../shared/process/fault.ts');
   const { createLogger } = await import('../../shared/process/logger.ts');
@@ -82,7 +85,8 @@ async function run(options: Options): Promise<void> {
     port: options.port,
     metricsPort: options.metricsPort,
     operatorToken,
-    gatewayToken: process.env['HEADGATE_GATEWAY_TOKEN'] ?? operatorToken,
+    gatewayToken,
+    previousGatewayToken: optionalSecret('HEADGATE_GATEWAY_TOKEN_PREVIOUS'),
     signingKeyFile: process.env['HEADGATE_SIGNING_KEY'] || undefined,
     allowUnsigned: isOn(allowUnsigned, options.allowUnsigned),
     trustedSigners: options.trustSigner,

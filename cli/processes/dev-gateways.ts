@@ -28,7 +28,7 @@ const stopTimeoutMs = 10_000;
 export interface GatewayCommon {
   readonly logUrl: string;
   readonly controlPlane: string;
-  readonly operatorToken: string;
+  readonly gatewayToken: string;
   readonly nodeCredentials?: string | undefined;
   readonly trustedSigners: readonly string[];
   /** Told when a gateway ends that nobody stopped. */
@@ -61,7 +61,7 @@ export async function startChild(plan: GatewayPlan, common: GatewayCommon): Prom
     ...common.trustedSigners.flatMap((signer) => ['--trust-signer', signer]),
     ...plan.stackPorts.flatMap((stackPort) => ['--stack-port', stackPort]),
   ];
-  const env = { HEADGATE_LOG_LEVEL: 'warn', ...process.env, HEADGATE_OPERATOR_TOKEN: common.operatorToken };
+  const env = environment(common.gatewayToken);
   const child = fork(process.argv[1] ?? '', ['gateway', ...flags], {
     env,
     stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
@@ -89,6 +89,14 @@ export async function startChild(plan: GatewayPlan, common: GatewayCommon): Prom
       clearTimeout(timer);
     },
   };
+}
+
+/** The environment of a gateway: what makes an operator is no business of the process that callers reach. */
+function environment(gatewayToken: string): NodeJS.ProcessEnv {
+  const env = { HEADGATE_LOG_LEVEL: 'warn', ...process.env, HEADGATE_GATEWAY_TOKEN: gatewayToken };
+  for (const name of ['HEADGATE_OPERATOR_TOKEN', 'HEADGATE_TOKEN', 'HEADGATE_SIGNING_KEY'])
+    Reflect.deleteProperty(env, name);
+  return env;
 }
 
 type Ready = Pick<RunningChild, 'api' | 'metrics' | 'stacks'>;

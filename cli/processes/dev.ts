@@ -8,8 +8,10 @@ import {
   allowUnsigned,
   allowUnsignedOption,
   bindOption,
+  gatewayTokenBeside,
   isOn,
   option,
+  optionalSecret,
   parsePort,
   persistentToken,
   portOption,
@@ -84,6 +86,10 @@ async function run(options: Options): Promise<void> {
     closers.add(async () => fleet.close?.());
     const operatorToken =
       process.env['HEADGATE_OPERATOR_TOKEN'] ?? persistentToken(join(dataDir, 'operator-token'), 'hgop');
+    const gatewayToken = gatewayTokenBeside(
+      operatorToken,
+      optionalSecret('HEADGATE_GATEWAY_TOKEN') ?? persistentToken(join(dataDir, 'gateway-token'), 'hggw'),
+    );
     const logUrl = options.log ?? `sqlite:${join(dataDir, 'log')}`;
     const controlPlane = await startControlPlane({
       logUrl,
@@ -93,7 +99,8 @@ async function run(options: Options): Promise<void> {
       port: options.adminPort,
       metricsPort: options.metricsPort,
       operatorToken,
-      gatewayToken: process.env['HEADGATE_GATEWAY_TOKEN'] ?? operatorToken,
+      gatewayToken,
+      previousGatewayToken: optionalSecret('HEADGATE_GATEWAY_TOKEN_PREVIOUS'),
       signingKeyFile: process.env['HEADGATE_SIGNING_KEY'] || undefined,
       allowUnsigned: isOn(allowUnsigned, options.allowUnsigned),
       trustedSigners: options.trustSigner,
@@ -102,7 +109,7 @@ async function run(options: Options): Promise<void> {
     });
     closers.add(() => controlPlane.close());
     closeOnSignal(logger, () => closers.close());
-    const base = { dataDir, logUrl, operatorToken, admin: controlPlane.admin, logger };
+    const base = { dataDir, logUrl, operatorToken, gatewayToken, admin: controlPlane.admin, logger };
     await bringUp(options, base, fleet, closers);
   } catch (error) {
     await closers.close();
@@ -114,6 +121,7 @@ interface Base {
   readonly dataDir: string;
   readonly logUrl: string;
   readonly operatorToken: string;
+  readonly gatewayToken: string;
   readonly admin: string;
   readonly logger: Logger;
 }
@@ -174,7 +182,7 @@ async function startGateways(
   const common = {
     logUrl: base.logUrl,
     controlPlane: base.admin,
-    operatorToken: base.operatorToken,
+    gatewayToken: base.gatewayToken,
     nodeCredentials: options.nodeCredentials,
     trustedSigners: options.trustSigner,
     onEnd: (name: string, how: string) => process.stderr.write(`${name} ended (${how})\n`),

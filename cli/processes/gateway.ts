@@ -4,6 +4,7 @@ import { type Command, InvalidArgumentError, Option } from 'commander';
 import {
   bindOption,
   certificateOf,
+  gatewayTokenBeside,
   insecureSnapshots,
   insecureSnapshotsOption,
   isOn,
@@ -14,6 +15,7 @@ import {
   parseSeconds,
   portOption,
   readyFileOption,
+  requiredSecret,
   type TlsOptions,
   tlsCertOption,
   tlsKeyOption,
@@ -112,6 +114,8 @@ export function gatewayCommand(program: Command): void {
 }
 
 async function run(options: Options): Promise<void> {
+  const { HEADGATE_OPERATOR_TOKEN: operatorToken } = process.env;
+  const gatewayToken = gatewayTokenBeside(operatorToken, requiredSecret('HEADGATE_GATEWAY_TOKEN'));
   const { startGateway } = await import('../../data-plane/main.ts');
   const { defaultForwardSettings } = await import('../../data-plane/request/forward.ts');
   const { endOnUncaught } = await import('../../shared/process/fault.ts');
@@ -139,7 +143,7 @@ async function run(options: Options): Promise<void> {
     controlPlanes: options.controlPlane,
     insecureSnapshots: isOn(insecureSnapshots, options.insecureSnapshots),
     trustedSigners: options.trustSigner,
-    gatewayToken: process.env['HEADGATE_GATEWAY_TOKEN'] ?? process.env['HEADGATE_OPERATOR_TOKEN'],
+    gatewayToken,
     nodeCredentialsDir: options.nodeCredentials,
     connectMs: options.connectTimeout * 1000,
     forwarding: {

@@ -97,6 +97,17 @@ export function requiredSecret(variable: string): string {
   return value;
 }
 
+/** One that need not be set; an empty variable is an unset one. Throws where it is too short. */
+export function optionalSecret(variable: string): string | undefined {
+  return process.env[variable] ? requiredSecret(variable) : undefined;
+}
+
+/** What gateways have; whoever takes a gateway over must not become an operator by it. Throws where it is one token. */
+export function gatewayTokenBeside(operatorToken: string | undefined, gatewayToken: string): string {
+  if (gatewayToken !== operatorToken) return gatewayToken;
+  throw new Error('HEADGATE_GATEWAY_TOKEN is the operator token; set it to another random text');
+}
+
 /** A token that lasts as long as the data folder, for its owner's eyes only. */
 export function persistentToken(path: string, prefix: string): string {
   if (existsSync(path)) return readFileSync(path, 'utf8').trim();

@@ -10,6 +10,7 @@ import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import { Admissions } from './admissions.ts';
 import { type Admission, AgentSession, type AgentSocket, type EndCause } from './agent-session.ts';
 import { Installs } from './installs.ts';
+import { type HeldBeat, heldOf, type NodesReport, reportOf } from './live-report.ts';
 import { down, healthOf, NodeMemory } from './node-memory.ts';
 import type { Health, NodeReporter, NodeRow } from './node-reporter.ts';
 import type { Owners } from './owners.ts';
@@ -24,11 +25,9 @@ export interface AgentSessionsOptions {
   readonly logger: Logger;
 }
 
-const reportedNodesMax = 2000;
-
 interface Attached {
   readonly session: AgentSession;
-  beat: Beat;
+  held: HeldBeat;
   beatMs: number;
   /** The node was seen as this replica's since it attached. */
   joined: boolean;
@@ -117,22 +116,17 @@ export class AgentSessions {
   live(id: string): LiveNode | undefined {
     const attached = this.#attached.get(id);
     if (!attached) return undefined;
-    const { inFlight, installs } = attached.beat;
-    return {
-      beatSeconds: Math.round(performance.now() - attached.beatMs) / 1000,
-      ...(inFlight !== undefined && { inFlight }),
-      ...(installs !== undefined && installs.length > 0 && { installs }),
-    };
+    return { beatSeconds: Math.round(performance.now() - attached.beatMs) / 1000, ...attached.held };
   }
 
   /** Of all nodes attached here, for other replicas to know; bounded, because it goes into one record. */
-  report(): Record<string, LiveNode> {
-    const nodes: Record<string, LiveNode> = {};
-    for (const id of [...this.#attached.keys()].slice(0, reportedNodesMax)) {
+  report(): NodesReport {
+    const all = new Map<string, LiveNode>();
+    for (const id of this.#attached.keys()) {
       const live = this.live(id);
-      if (live) nodes[id] = { ...live, ...(live.installs && { installs: live.installs.slice(0, 5) }) };
+      if (live) all.set(id, live);
     }
-    return nodes;
+    return reportOf(all);
   }
 
   /** The first beat makes a session the one of its node. */
@@ -146,7 +140,7 @@ export class AgentSessions {
     this.#attached.get(node)?.session.dismiss(closeCodes.superseded, 'another session has this node now');
     const attached: Attached = {
       session,
-      beat,
+      held: heldOf(beat),
       beatMs: performance.now(),
       joined: false,
       telling: false,
@@ -160,14 +154,14 @@ export class AgentSessions {
   }
 
   #take(attached: Attached, beat: Beat): void {
-    attached.beat = beat;
+    attached.held = heldOf(beat);
     attached.beatMs = performance.now();
-    if (!attached.leaving) this.#consider(attached);
+    if (!attached.leaving) this.#consider(attached, beat);
   }
 
   /** Brings claim and health of the node in line with its last beat. */
-  #consider(attached: Attached): void {
-    const { session, beat } = attached;
+  #consider(attached: Attached, beat: Beat): void {
+    const { session } = attached;
     const { reporter } = this.#options;
     const { node: id } = session.admission;
     const row = reporter.node(id);

@@ -82,10 +82,15 @@ function authorisationFault(request: FastifyRequest, context: AdminContext): Com
   if (path === `${adminPrefix}/openapi.json` || path === nodeConnectPath) return undefined;
   const token = /^bearer +(\S+)$/i.exec(request.headers.authorization ?? '')?.[1] ?? '';
   if (isSame(token, context.operatorToken)) return undefined;
-  if (gatewayRoutes.has(path) && isSame(token, context.gatewayToken)) return undefined;
+  if (gatewayRoutes.has(path) && isGatewayToken(token, context)) return undefined;
   return new CommandError('Unauthorized', 'the operator token is missing or not valid', {
     next: 'set HEADGATE_TOKEN, or run beside a service started with `npm start`',
   });
+}
+
+function isGatewayToken(token: string, { gatewayToken, previousGatewayToken }: AdminContext): boolean {
+  if (isSame(token, gatewayToken)) return true;
+  return previousGatewayToken !== undefined && isSame(token, previousGatewayToken);
 }
 
 /** Compares without telling by its time how much was right. */

@@ -12,6 +12,7 @@ import type { UsageReader } from '../../shared/usage/usage-store.ts';
 import { CommandError } from '../command-error.ts';
 import type { CommandPath } from '../command-path.ts';
 import type { Actor } from '../commands/authorise.ts';
+import type { FleetMemory } from '../gateways/fleet-memory.ts';
 import type { AgentSessions } from '../nodes/agent-sessions.ts';
 import type { LiveNodes } from '../nodes/live-nodes.ts';
 import type { PastStates } from '../state/past.ts';
@@ -26,12 +27,15 @@ export interface AdminContext {
   readonly path: CommandPath;
   readonly past: PastStates;
   readonly board: StatusBoard;
+  readonly fleetMemory: FleetMemory;
   readonly agents: AgentSessions;
   readonly live: LiveNodes;
   readonly usage: UsageReader;
   readonly operatorToken: string;
   readonly gatewayToken: string;
   readonly drain: Drain;
+  /** Accepted beside the other while gateways change over. */
+  readonly previousGatewayToken?: string | undefined;
   readonly logger: Logger;
 }
 

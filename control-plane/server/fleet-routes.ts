@@ -5,6 +5,7 @@ import { foldVersion } from '../../shared/snapshot/fold.ts';
 import type { Seen } from '../../shared/status/status-board.ts';
 import { CommandError } from '../command-error.ts';
 import { authorise } from '../commands/authorise.ts';
+import { confirmations } from '../gateways/confirmations.ts';
 import { type AdminContext, actorOf, parseQuery, readQuerySchema, stateFor } from './context.ts';
 import { signingStatus } from './signer-routes.ts';
 
@@ -18,7 +19,9 @@ const nameParamsSchema = z.object({ name: z.string().min(1).max(200) });
 function gatewayOf(context: AdminContext, seen: Seen): object {
   const { report, seenMs } = seen;
   const seenSeconds = (performance.now() - seenMs) / 1000;
-  const head = { seq: context.snapshot.seq, foldVersion };
+  const { log, seq } = context.snapshot;
+  const head = { log, seq, foldVersion };
+  const processes = context.board.conflicts().get(report.name);
   return {
     name: report.name,
     state: context.board.state(seen, head),
@@ -29,54 +32,25 @@ function gatewayOf(context: AdminContext, seen: Seen): object {
     seenSeconds: round(seenSeconds),
     stalePolicy: report.stalePolicy,
     foldVersion: report.foldVersion,
+    incarnation: report.incarnation,
+    ...(report.log !== log && { log: report.log }),
+    ...(processes !== undefined && { conflict: `${processes} processes report under this name` }),
     ...(report.halted !== undefined && { halted: report.halted }),
   };
 }
 
 const round = (seconds: number): number => Math.round(seconds * 1000) / 1000;
 
-/** Waits until every live gateway has the position in force, or the time is over; says for each when it had. */
-async function confirmations(
-  context: AdminContext,
-  position: number,
-  timeoutSeconds: number,
-): Promise<object> {
-  const { board } = context;
-  const startMs = performance.now();
-  const confirmedMs = new Map<string, number>();
-  const look = (): boolean => {
-    for (const seen of board.gateways()) {
-      if (!confirmedMs.has(seen.report.name) && board.confirms(seen, position))
-        confirmedMs.set(seen.report.name, performance.now());
-    }
-    return board.gateways().every((seen) => confirmedMs.has(seen.report.name));
-  };
-  if (!look()) {
-    await new Promise<void>((resolve) => {
-      const done = (): void => {
-        unsubscribe();
-        clearInterval(interval);
-        clearTimeout(timer);
-        resolve();
-      };
-      const check = (): void => {
-        if (look()) done();
-      };
-      const unsubscribe = board.onReport(check);
-      // A silent gateway is confirmed by the passing of time, which no report tells.
-      const interval = setInterval(check, 500);
-      const timer = setTimeout(done, timeoutSeconds * 1000);
+/** How many processes of the name were forgotten. Throws CommandError. */
+async function forget({ fleetMemory }: AdminContext, name: string): Promise<number> {
+  const forgotten = await fleetMemory.forget(name).catch((error: unknown) => {
+    throw new CommandError('LogUnavailable', 'that it is forgotten could not be published', {
+      next: 'try again',
+      cause: error,
     });
-  }
-  const gateways = board.gateways().map(({ report }) => {
-    const at = confirmedMs.get(report.name);
-    return {
-      name: report.name,
-      confirmed: at !== undefined,
-      seconds: round(((at ?? performance.now()) - startMs) / 1000),
-    };
   });
-  return { complete: gateways.every(({ confirmed }) => confirmed), gateways };
+  if (forgotten === 0) throw new CommandError('NotFound', 'no gateway of this name is known');
+  return forgotten;
 }
 
 export function registerFleetRoutes(app: FastifyInstance, context: AdminContext): void {
@@ -107,10 +81,24 @@ export function registerFleetRoutes(app: FastifyInstance, context: AdminContext)
   app.get('/gateways/:name', { schema: { summary: 'One gateway' } }, (request) => {
     authorise(snapshot.db, actorOf(request), 'operator', () => undefined);
     const { name } = parseQuery(nameParamsSchema, request.params);
-    const seen = context.board.gateways().find(({ report }) => report.name === name);
+    const named = context.board.gateways().filter(({ report }) => report.name === name);
+    const seen = named.sort((a, b) => b.seenMs - a.seenMs)[0];
     if (!seen) throw new CommandError('NotFound', 'no gateway of this name has reported');
     return gatewayOf(context, seen);
   });
+  app.delete(
+    '/gateways/:name',
+    {
+      schema: {
+        summary: 'Forget a gateway that is gone for good; one that lives comes back with its next report',
+      },
+    },
+    async (request) => {
+      authorise(snapshot.db, actorOf(request), 'operator', () => undefined);
+      const { name } = parseQuery(nameParamsSchema, request.params);
+      return { name, forgotten: await forget(context, name), position: snapshot.seq };
+    },
+  );
   // Open to members too: whoever may revoke a key may see the revocation come into force; no names of tenants are in it.
   app.get(
     '/confirmations/:position',

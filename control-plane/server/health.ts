@@ -7,6 +7,7 @@ import type { ListenAddress } from '../../shared/process/listener.ts';
 import type { Certificate } from '../../shared/process/tls.ts';
 import type { Replicator } from '../../shared/snapshot/replicator.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
+import type { StatusBoard } from '../../shared/status/status-board.ts';
 import { maySign } from '../log-signing.ts';
 import type { AgentSessions } from '../nodes/agent-sessions.ts';
 import type { Drain } from './drain.ts';
@@ -16,6 +17,7 @@ interface Replica {
   readonly replicator: Replicator;
   readonly agents: AgentSessions;
   readonly signer: Signer | undefined;
+  readonly board: StatusBoard;
 }
 
 export interface HealthSettings extends Replica, ListenAddress {
@@ -55,7 +57,7 @@ export async function startHealth(settings: HealthSettings): Promise<HealthServe
   });
 }
 
-function checks({ snapshot, replicator, signer }: Replica): Check[] {
+function checks({ snapshot, replicator, signer, board }: Replica): Check[] {
   const age = replicator.freshness.ageSeconds();
   return [
     {
@@ -74,5 +76,14 @@ function checks({ snapshot, replicator, signer }: Replica): Check[] {
       detail: snapshot.head.signers.length > 0 ? 'the log is signed' : 'the log is not signed',
     },
     { name: 'fresh', ok: age <= 30, detail: Number.isFinite(age) ? `${age.toFixed(1)} s` : 'not proven yet' },
+    // For people only: a gateway that is started wrongly is no reason to take this replica out.
+    { name: 'gateways', ok: true, detail: gatewaysDetail(board) },
   ];
+}
+
+function gatewaysDetail(board: StatusBoard): string {
+  if (!board.isComplete) return 'their reports are being read';
+  const conflicts = [...board.conflicts()].slice(0, 20);
+  if (conflicts.length === 0) return `${board.gateways().length} known`;
+  return conflicts.map(([name, count]) => `${count} processes report as ${name}`).join(', ');
 }

@@ -4,10 +4,12 @@
  */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
-import type { StalePolicy, StatusReport } from '../../schemas/status.ts';
+import type { Registry } from 'prom-client';
+import type { StalePolicy } from '../../schemas/status.ts';
 import { type ControlLog, LogReplaced, LogTruncated, LogUnavailable } from '../../shared/log/control-log.ts';
 import type { TrustedSigners } from '../../shared/log/trust.ts';
 import type { Closers } from '../../shared/process/closers.ts';
+import { countStart, type FolderStart } from '../../shared/process/folder-start.ts';
 import type { Check } from '../../shared/process/health-server.ts';
 import type { Logger } from '../../shared/process/logger.ts';
 import { foldVersion } from '../../shared/snapshot/fold.ts';
@@ -17,7 +19,9 @@ import { openOrRebuild } from '../../shared/snapshot/open-snapshot.ts';
 import { delay, type Replicator } from '../../shared/snapshot/replicator.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import { openStatusLog } from '../../shared/status/status-log.ts';
-import { StatusPublisher } from '../../shared/status/status-publisher.ts';
+import { StatusMac } from '../../shared/status/status-mac.ts';
+import { countRefusedStatus } from '../../shared/status/status-metrics.ts';
+import { type ReportBody, StatusPublisher } from '../../shared/status/status-publisher.ts';
 import { fetchSnapshot } from './fetch-snapshot.ts';
 import { Follower, type FollowerOptions } from './follower.ts';
 
@@ -28,9 +32,9 @@ export interface FollowSettings {
   readonly whenStale: StalePolicy;
   /** Offer a snapshot to start from. */
   readonly controlPlanes: readonly string[];
-  readonly gatewayToken?: string | undefined;
+  readonly gatewayToken: string;
   readonly trusted?: TrustedSigners | undefined;
-  readonly metrics: FollowerOptions['metrics'];
+  readonly metrics: FollowerOptions['metrics'] & { readonly registry: Registry };
   readonly logger: Logger;
 }
 
@@ -47,6 +51,8 @@ export interface GatewayState {
 /** How long a start waits for the fold to reach the end that the log had then. */
 const catchUpTimeoutMs = 600_000;
 const firstProofTimeoutMs = 5000;
+/** How long a start waits until its first report is on the log; a gateway has to start without the log, too. */
+const announceTimeoutMs = 5000;
 
 /** Takes the log over: it may be opened anew while the gateway runs. */
 export async function followLog(
@@ -69,8 +75,15 @@ export async function followLog(
   });
   closers.add(() => follower.close());
   await catchUp(follower.replicator, logger);
-  publisher = new StatusPublisher(status, () => reportOf(follower, settings));
+  const start = countStart(settings.dataDir);
+  publisher = new StatusPublisher({
+    ...{ log: status, logger, mac: new StatusMac(settings.gatewayToken) },
+    report: () => reportOf(follower, settings, start),
+  });
   closers.add(() => publisher?.stop());
+  countRefusedStatus(settings.metrics.registry, publisher.refused);
+  // Who waits for a revocation has to know of every gateway that accepts keys.
+  await publisher.acknowledged(announceTimeoutMs);
   if (log.isReplicated === true) await firstProof(follower.replicator);
   follower.watch();
   return {
@@ -133,7 +146,7 @@ async function firstProof({ freshness }: Replicator): Promise<void> {
   while (!freshness.proven && performance.now() < until) await delay(20, new AbortController().signal);
 }
 
-function reportOf(follower: Follower, { name, whenStale }: FollowSettings): StatusReport {
+function reportOf(follower: Follower, { name, whenStale }: FollowSettings, folder: FolderStart): ReportBody {
   const { snapshot, replicator, trouble } = follower;
   const age = replicator.freshness.ageSeconds();
   const reason = trouble?.reason.slice(0, 500);
@@ -141,6 +154,7 @@ function reportOf(follower: Follower, { name, whenStale }: FollowSettings): Stat
     v: 1,
     name,
     kind: 'gateway',
+    folder,
     at: new Date().toISOString(),
     log: snapshot.log,
     applied: snapshot.seq,

@@ -1,141 +1,253 @@
 /**
  * What the fleet last said of itself, judged by the reader: state and confirmation follow from what a process proved and
- * from how long it has been silent here, never from its own word that it is well.
+ * from how long it has been silent here, never from its own word that it is well. A record counts only with its MAC.
  */
-import { type StatusReport, statusSchema } from '../../schemas/status.ts';
-import { type ControlLog, LogUnavailable } from '../log/control-log.ts';
+import { type FleetMemory, type StatusReport, statusRecordSchema } from '../../schemas/status.ts';
+import { type ControlLog, type LogRecord, LogUnavailable } from '../log/control-log.ts';
+import { MinuteLine } from '../process/minute-line.ts';
 import { delay } from '../snapshot/replicator.ts';
+import { FleetRows, type Row, type Seen } from './fleet-rows.ts';
+import { KnownHeads } from './known-heads.ts';
+import type { StatusMac } from './status-mac.ts';
+
+export type { Seen } from './fleet-rows.ts';
 
 /** A silent process is STALE after this. */
 const staleSeconds = 10;
 /** A fenced gateway whose last proof is older than this accepts no key (design: Revocation confirmed). */
 const fencedForSureSeconds = 60;
-const processesMax = 10_000;
+/**
+ * A proof that does not cover a position began before it was written, and is good for 45 s. So long after the position was
+ * seen here, a gateway that fences holds it or accepts no key, whatever became of its reports.
+ */
+const coveredForSureSeconds = 50;
 const digestsKept = 2000;
 
 export type FleetState = 'SYNCED' | 'LAGGING' | 'STALE' | 'DIVERGED';
 
-export interface Seen {
-  readonly report: StatusReport;
-  /** Monotonic time of this reader when the report arrived, ms. */
-  readonly seenMs: number;
-}
-
 export interface HeadView {
+  readonly log: string | null;
   readonly seq: number;
   readonly foldVersion: number;
 }
 
-export class StatusBoard {
-  readonly #log: ControlLog;
-  readonly #stop = new AbortController();
-  readonly #seen = new Map<string, Seen>();
-  readonly #digests = new Map<number, string>();
-  readonly #listeners = new Set<() => void>();
-  #running: Promise<void> | undefined;
-  /** Where the reports end that were there at the start. */
-  #earlierEnd: number | undefined;
-  #isComplete = false;
+export interface BoardOptions {
+  readonly log: ControlLog;
+  readonly mac: StatusMac;
+  readonly logger: { warn(fields: object, text: string): void };
+  /** Another replica's memory, as it is read; `ended`: of its gateways, those that ended here. */
+  readonly onMemory?: (ended: readonly string[]) => void;
+}
 
-  constructor(log: ControlLog) {
-    this.#log = log;
+export class StatusBoard {
+  readonly rows = new FleetRows();
+  /** Records that did not count, by cause. */
+  readonly ignored: MinuteLine;
+  readonly #options: BoardOptions;
+  readonly #stop = new AbortController();
+  readonly #digests = new Map<number, string>();
+  readonly #heads = new KnownHeads();
+  readonly #listeners = new Set<() => void>();
+  #running: Promise<unknown> | undefined;
+  /** Where to read on. */
+  #from = 0;
+  /** All that was on the topic at this moment has been read; undefined until the topic was read to its end once. */
+  #currentMs: number | undefined;
+
+  constructor(options: BoardOptions) {
+    this.#options = options;
+    this.ignored = new MinuteLine((causes) =>
+      options.logger.warn(
+        { causes },
+        'status records were ignored: they carry no MAC of the gateway token, or are of another version',
+      ),
+    );
   }
 
   start(): void {
-    this.#running = this.#run();
+    this.#running = Promise.all([this.#run(), this.#becomeComplete()]);
   }
 
   async stop(): Promise<void> {
     this.#stop.abort();
     this.#notify();
+    this.ignored.close();
     await this.#running;
   }
 
   /** Our own digest at a position, to compare others' with. */
   remember(seq: number, digest: string): void {
     this.#digests.set(seq, digest);
+    this.#heads.reached(seq);
     if (this.#digests.size > digestsKept) this.#digests.delete(this.#digests.keys().next().value as number);
   }
 
-  /** The last report of each gateway that has not said good-bye, by name. */
+  /** Has the topic been read to its end once? */
+  get isComplete(): boolean {
+    return this.#currentMs !== undefined;
+  }
+
+  /** The last report of each gateway that is to be waited for, by name; two of one name are two. */
   gateways(): Seen[] {
-    const all = [...this.#seen.values()].filter(({ report }) => report.kind === 'gateway' && !report.stopped);
-    return all.sort((a, b) => (a.report.name < b.report.name ? -1 : 1));
+    this.rows.sweep(staleSeconds * 1000);
+    const all = [...this.rows.all()].filter(({ report }) => report.kind === 'gateway');
+    return all.sort(
+      (a, b) => order(a.report.name, b.report.name) || order(a.report.incarnation, b.report.incarnation),
+    );
+  }
+
+  /** Names under which several processes report, and how many. */
+  conflicts(): Map<string, number> {
+    const counts = new Map<string, number>();
+    for (const { report } of this.gateways()) counts.set(report.name, (counts.get(report.name) ?? 0) + 1);
+    return new Map([...counts].filter(([, count]) => count > 1));
   }
 
   /** The gateways and the version of the fold that each reported; undefined until all earlier reports were read. */
   readers(): { readonly name: string; readonly foldVersion: number }[] | undefined {
-    if (!this.#isComplete) return undefined;
+    if (!this.isComplete || this.rows.isOverflowed) return undefined;
     return this.gateways().map(({ report: { name, foldVersion } }) => ({ name, foldVersion }));
   }
 
+  /** One a name: the one that reported last. */
   controlPlanes(): Seen[] {
-    return [...this.#seen.values()].filter(
-      ({ report }) => report.kind === 'control-plane' && !report.stopped,
-    );
+    const byName = new Map<string, Row>();
+    for (const row of this.rows.all()) {
+      const other = byName.get(row.report.name);
+      if (row.report.kind === 'control-plane' && (other === undefined || other.seenMs < row.seenMs))
+        byName.set(row.report.name, row);
+    }
+    return [...byName.values()];
   }
 
-  state({ report, seenMs }: Seen, head: HeadView): FleetState {
-    if ((performance.now() - seenMs) / 1000 > staleSeconds) return 'STALE';
+  state({ report, seenMs, isRemembered }: Seen, head: HeadView): FleetState {
+    if (isRemembered || (performance.now() - seenMs) / 1000 > staleSeconds) return 'STALE';
     if (report.diverged) return 'DIVERGED';
+    if (report.log !== head.log) return 'LAGGING';
     const digest = this.#digests.get(report.applied);
     if (digest && report.foldVersion === head.foldVersion && digest !== report.digest) return 'DIVERGED';
     return report.applied >= head.seq && !report.halted ? 'SYNCED' : 'LAGGING';
   }
 
-  /** Is everything up to `position` in force on this gateway? */
-  confirms({ report, seenMs }: Seen, position: number): boolean {
-    if (report.applied >= position) return true;
-    if (report.stalePolicy !== 'fence' || report.freshSeconds === null)
-      return report.freshSeconds === null && report.stalePolicy === 'fence';
-    return report.freshSeconds + (performance.now() - seenMs) / 1000 > fencedForSureSeconds;
+  /** Is everything up to `position` of this log in force on this gateway? */
+  confirms({ report, seenMs }: Seen, position: number, log: string | null): boolean {
+    if (log !== null && report.log === log && report.halted === undefined && report.applied >= position)
+      return true;
+    if (report.stalePolicy !== 'fence' || this.#currentMs === undefined) return false;
+    // What was not read yet may be a newer report: silence counts up to the moment that the reading has reached.
+    const silentSeconds = Math.max(0, this.#currentMs - seenMs) / 1000;
+    return (
+      (report.freshSeconds ?? Number.POSITIVE_INFINITY) + silentSeconds > fencedForSureSeconds &&
+      this.#heads.secondsSince(position) > coveredForSureSeconds
+    );
   }
 
-  /** Calls back at every report, until the returned function is called. */
-  onReport(listener: () => void): () => void {
-    this.#listeners.add(listener);
-    return () => this.#listeners.delete(listener);
+  /** Resolves true once all that is on the topic now has been read, false at the deadline. */
+  async readToEnd(timeoutMs: number): Promise<boolean> {
+    const beganMs = performance.now();
+    const untilMs = beganMs + timeoutMs;
+    let end: number | undefined;
+    while (!this.#stop.signal.aborted) {
+      end ??= await this.#end(untilMs - performance.now());
+      if (end !== undefined && this.#from >= end) {
+        this.#currentMs = Math.max(beganMs, this.#currentMs ?? beganMs);
+        return true;
+      }
+      const leftMs = untilMs - performance.now();
+      if (leftMs <= 0) return false;
+      await this.moved(Math.min(100, leftMs));
+    }
+    return false;
+  }
+
+  /** Resolves at the next records, or after so long. */
+  moved(timeoutMs: number): Promise<void> {
+    return new Promise((resolve) => {
+      const done = (): void => {
+        clearTimeout(timer);
+        this.#listeners.delete(done);
+        resolve();
+      };
+      const timer = setTimeout(done, timeoutMs);
+      this.#listeners.add(done);
+    });
+  }
+
+  async #end(timeoutMs: number): Promise<number | undefined> {
+    let timer: NodeJS.Timeout | undefined;
+    const late = new Promise<undefined>((resolve) => {
+      timer = setTimeout(() => resolve(undefined), Math.max(timeoutMs, 1));
+    });
+    try {
+      return await Promise.race([this.#options.log.end().catch(() => undefined), late]);
+    } finally {
+      clearTimeout(timer);
+    }
   }
 
   async #run(): Promise<void> {
-    let from = 0;
+    const { log } = this.#options;
     let waitMs = 50;
     while (!this.#stop.signal.aborted) {
       try {
-        this.#earlierEnd ??= await this.#log.end();
-        this.#reached(from);
-        for await (const batch of this.#log.tail({ from, signal: this.#stop.signal })) {
-          for (const record of batch.records) this.#take(record.value);
-          from = batch.nextOffset;
-          this.#reached(from);
+        for await (const batch of log.tail({ from: this.#from, signal: this.#stop.signal })) {
+          for (const record of batch.records) this.#take(record);
+          this.#from = batch.nextOffset;
           waitMs = 50;
-          if (batch.records.length > 0) this.#notify();
+          this.#notify();
         }
       } catch (error) {
-        // Status is retold every two seconds: after any fault the present is all that matters.
-        if (!(error instanceof LogUnavailable)) from = await this.#log.end().catch(() => 0);
+        // A topic that was replaced or cut is read from its beginning: a report that is known changes nothing.
+        if (!(error instanceof LogUnavailable)) this.#from = 0;
       }
       await delay(waitMs, this.#stop.signal);
       waitMs = Math.min(waitMs * 2, 2000);
     }
   }
 
-  #reached(offset: number): void {
-    this.#isComplete ||= offset >= (this.#earlierEnd ?? Number.POSITIVE_INFINITY);
+  async #becomeComplete(): Promise<void> {
+    while (!this.#stop.signal.aborted && !(await this.readToEnd(10_000))) await delay(100, this.#stop.signal);
   }
 
-  #take(value: Buffer): void {
-    try {
-      const parsed = statusSchema.safeParse(JSON.parse(value.toString('utf8')));
-      if (!parsed.success) return;
-      if (!this.#seen.has(parsed.data.name) && this.#seen.size >= processesMax) return;
-      this.#seen.set(parsed.data.name, { report: parsed.data, seenMs: performance.now() });
-    } catch {
-      // Not JSON: not a report.
-    }
+  #take(record: LogRecord): void {
+    const { read, ignored } = this.#read(record);
+    if (ignored !== undefined) this.ignored.add(ignored);
+    else if (read.kind === 'memory') this.#recall(read);
+    else this.rows.take(read, this.isComplete ? 'live' : 'earlier');
+  }
+
+  #read({ value, signature }: LogRecord): ReadRecord {
+    if (signature === null || signature.length === 0) return { ignored: 'unsigned' };
+    if (!this.#options.mac.accepts(value, signature)) return { ignored: 'wrong_mac' };
+    const { data } = statusRecordSchema.safeParse(parseJson(value));
+    return data === undefined ? { ignored: 'unreadable' } : { read: data };
+  }
+
+  #recall({ gateways, forgotten }: FleetMemory): void {
+    const ended: string[] = [];
+    for (const report of gateways)
+      if (report.kind === 'gateway' && !this.rows.take(report, 'memory')) ended.push(report.incarnation);
+    for (const each of forgotten) this.rows.forget(each);
+    if (this.isComplete) this.#options.onMemory?.(ended);
   }
 
   #notify(): void {
-    for (const listener of this.#listeners) listener();
+    for (const listener of [...this.#listeners]) listener();
+  }
+}
+
+type ReadRecord =
+  | { readonly read: StatusReport | FleetMemory; readonly ignored?: never }
+  | { readonly read?: never; readonly ignored: 'unsigned' | 'wrong_mac' | 'unreadable' };
+
+function order(a: string, b: string): number {
+  return a < b ? -1 : Number(a > b);
+}
+
+function parseJson(value: Buffer): unknown {
+  try {
+    return JSON.parse(value.toString('utf8'));
+  } catch {
+    return undefined;
   }
 }

@@ -34,8 +34,8 @@ class StatusLog implements ControlLog {
     this.#reopen = reopen;
   }
 
-  append(value: Uint8Array): Promise<number> {
-    return this.#withLog((log) => log.append(value));
+  append(value: Uint8Array, signature: Uint8Array | null = null): Promise<number> {
+    return this.#withLog((log) => log.append(value, signature));
   }
 
   end(): Promise<number> {

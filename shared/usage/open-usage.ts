@@ -7,6 +7,8 @@ import { usageKeepSeconds, usagePartitions, usageTopic } from '../../schemas/usa
 import type { ControlLog } from '../log/control-log.ts';
 import { openLog, parseLogUrl } from '../log/open-log.ts';
 import type { LineLogger } from '../process/logger.ts';
+import { MinuteLine } from '../process/minute-line.ts';
+import type { FoldCounts } from './usage-fold.ts';
 import { UsageReplicator } from './usage-replicator.ts';
 import {
   type AppliedUsage,
@@ -18,6 +20,8 @@ import {
 
 /** How often. A visitor who has not come back for as long as the log keeps records begins anew. */
 const forgetVisitorsEveryMs = 10 * 60_000;
+/** What becomes of a row only where something is wrong: two writers of one incarnation, usage that nobody is billed for. */
+const alarming = ['differing', 'lost', 'unread', 'junk'] as const;
 
 export interface UsageLogAddress {
   readonly partitions: number;
@@ -41,16 +45,26 @@ export interface FollowOptions {
 
 export interface FollowedUsage {
   readonly replicator: UsageReplicator;
+  /** What became of rows since the start. */
+  readonly counts: Readonly<FoldCounts>;
   /** Ends the tail and closes the store. */
   close(): Promise<void>;
 }
 
 /** Begins to fold the usage log into a store. Throws LogUrlInvalid. */
 export function followUsage({ store, logUrl, logger, onApplied }: FollowOptions): FollowedUsage {
+  const alarms = new MinuteLine((rows) =>
+    logger.error({ rows }, 'rows of usage differ from those they repeat, or are not counted'),
+  );
+  let before = { ...store.counts };
   const replicator = new UsageReplicator({
     store,
     ...usageLogAt(logUrl),
     onApplied: (applied) => {
+      for (const outcome of alarming)
+        if (store.counts[outcome] > before[outcome])
+          alarms.add(outcome, store.counts[outcome] - before[outcome]);
+      before = { ...store.counts };
       for (const { incarnation, next } of applied.gaps)
         logger.error({ incarnation, next }, 'rows of usage are missing; those behind them wait');
       onApplied?.(applied);
@@ -62,10 +76,11 @@ export function followUsage({ store, logUrl, logger, onApplied }: FollowOptions)
   const timer = setInterval(() => forgetVisitors(store, logger), forgetVisitorsEveryMs).unref();
   const close = async () => {
     clearInterval(timer);
+    alarms.close();
     await replicator.stop();
     store.close();
   };
-  return { replicator, close };
+  return { replicator, counts: store.counts, close };
 }
 
 function forgetVisitors(store: UsageStore, logger: LineLogger): void {
@@ -91,6 +106,7 @@ export interface OpenUsageOptions extends UsageStoreOptions {
 export interface OpenedUsage {
   readonly reader: UsageReader;
   readonly replicator: UsageReplicator;
+  readonly counts: Readonly<FoldCounts>;
   close(): Promise<void>;
 }
 

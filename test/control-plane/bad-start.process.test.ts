@@ -44,7 +44,8 @@ const gateway = (): string[] => [
   '--metrics-port',
   '0',
 ];
-const env = { HEADGATE_OPERATOR_TOKEN: token };
+const gatewayToken = 'a-gateway-token-of-this-test';
+const env = { HEADGATE_OPERATOR_TOKEN: token, HEADGATE_GATEWAY_TOKEN: gatewayToken };
 
 /** Runs to its end, which must come by itself. */
 function refused(
@@ -90,6 +91,27 @@ test('a missing operator token is asked for by the name of its variable', () => 
   const { status, stderr } = refused(plane(), { HEADGATE_OPERATOR_TOKEN: '' });
   expect(status).not.toBe(0);
   expect(stderr).toContain('HEADGATE_OPERATOR_TOKEN');
+});
+
+test.each([
+  ['a control plane', plane, ''],
+  ['a control plane', plane, 'too-short'],
+  ['a gateway', gateway, ''],
+  ['a gateway', gateway, 'too-short'],
+])('%s without a gateway token is refused, and the variable is named (%#)', (_process, args, value) => {
+  const { status, stderr } = refused(args(), { HEADGATE_GATEWAY_TOKEN: value });
+  expect(status).not.toBe(0);
+  expect(stderr).toContain('HEADGATE_GATEWAY_TOKEN');
+});
+
+test.each([
+  ['a control plane', plane],
+  ['a gateway', gateway],
+])('%s that is given the operator token as its gateway token is refused', (_process, args) => {
+  const { status, stderr } = refused(args(), { HEADGATE_GATEWAY_TOKEN: token });
+  expect(status).not.toBe(0);
+  expect(stderr).toMatch(/HEADGATE_GATEWAY_TOKEN.*operator token/);
+  expect(stderr).not.toContain(token);
 });
 
 test('an unwritable data folder is named', () => {

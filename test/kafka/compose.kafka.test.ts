@@ -22,10 +22,9 @@ interface Service {
 }
 
 const operatorToken = 'a-token-of-more-than-sixteen-characters';
-const file = readFileSync(new URL('../../docker-compose.yml', import.meta.url), 'utf8').replace(
-  /\$\{HEADGATE_OPERATOR_TOKEN:\?[^}]*\}/,
-  operatorToken,
-);
+const file = readFileSync(new URL('../../docker-compose.yml', import.meta.url), 'utf8')
+  .replace(/\$\{HEADGATE_OPERATOR_TOKEN:\?[^}]*\}/, operatorToken)
+  .replace(/\$\{HEADGATE_GATEWAY_TOKEN:\?[^}]*\}/, 'a-gateway-token-of-its-own');
 const { services, volumes } = parse(file, { merge: true }) as {
   services: Readonly<Record<string, Service>>;
   volumes: object;

@@ -51,6 +51,7 @@ beforeAll(async () => {
     stackPorts: [],
     whenStale: 'fence',
     controlPlanes: [],
+    gatewayToken: operatorToken,
     connectMs: 2000,
     forwarding: defaultForwardSettings,
     drainDelaySeconds: 0,

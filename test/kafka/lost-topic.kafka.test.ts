@@ -53,6 +53,7 @@ const gatewayOn = (name: string) =>
     stackPorts: [],
     whenStale: 'serve',
     controlPlanes: [],
+    gatewayToken: operatorToken,
     connectMs: 2000,
     forwarding: defaultForwardSettings,
     drainDelaySeconds: 0,

@@ -21,7 +21,7 @@ const operatorToken = 'operator-token-0001';
 const env = {
   HEADGATE_LOG: `sqlite:${join(dir, 'log')}`,
   HEADGATE_OPERATOR_TOKEN: operatorToken,
-  HEADGATE_GATEWAY_TOKEN: operatorToken,
+  HEADGATE_GATEWAY_TOKEN: 'gateway-token-0001',
 };
 const free = ['--port', '0', '--metrics-port', '0'];
 const started: Started<unknown>[] = [];

@@ -37,7 +37,13 @@ export async function startProcess<Ready>(options: StartOptions): Promise<Starte
     process.execPath,
     [options.binary ?? binary, ...options.args, '--ready-file', readyFile],
     {
-      env: { ...process.env, HEADGATE_LOG_LEVEL: 'warn', HEADGATE_DRAIN_DELAY: '0', ...options.env },
+      env: {
+        ...process.env,
+        HEADGATE_LOG_LEVEL: 'warn',
+        HEADGATE_DRAIN_DELAY: '0',
+        HEADGATE_GATEWAY_TOKEN: 'gateway-token-of-the-tests',
+        ...options.env,
+      },
       stdio: ['ignore', 'ignore', 'pipe'],
     },
   );

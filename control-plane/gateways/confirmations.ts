@@ -1,0 +1,63 @@
+/** Waits until every gateway has a position in force, and says for each when it had (design 4: Revocation confirmed). */
+import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
+import type { StatusBoard } from '../../shared/status/status-board.ts';
+
+export interface GatewayConfirmation {
+  readonly name: string;
+  readonly incarnation: string;
+  readonly confirmed: boolean;
+  readonly seconds: number;
+}
+
+export interface Confirmations {
+  readonly complete: boolean;
+  readonly gateways: readonly GatewayConfirmation[];
+  /** Why it is not complete although each gateway named has confirmed. */
+  readonly reason?: string;
+}
+
+/** How long reading the reports may take where the caller waits for less. */
+const readMsMin = 1000;
+/** A silent gateway is confirmed by the passing of time alone. */
+const lookEveryMs = 500;
+
+export interface Confirming {
+  readonly board: StatusBoard;
+  readonly snapshot: Pick<Snapshot, 'log'>;
+}
+
+export async function confirmations(
+  { board, snapshot }: Confirming,
+  position: number,
+  timeoutSeconds: number,
+): Promise<Confirmations> {
+  const startMs = performance.now();
+  const untilMs = startMs + timeoutSeconds * 1000;
+  const leftMs = (): number => untilMs - performance.now();
+  const confirmedMs = new Map<string, number>();
+  // A gateway announces itself before it serves: those that this reading does not find accept no key yet.
+  let isRead = await board.readToEnd(Math.max(leftMs(), readMsMin));
+  let readMs = performance.now();
+  for (;;) {
+    const gateways = board.gateways().map((seen): GatewayConfirmation => {
+      const { name, incarnation } = seen.report;
+      const confirmed = board.confirms(seen, position, snapshot.log);
+      if (!confirmed) confirmedMs.delete(incarnation);
+      else if (!confirmedMs.has(incarnation)) confirmedMs.set(incarnation, performance.now());
+      const atMs = confirmedMs.get(incarnation) ?? performance.now();
+      return { name, incarnation, confirmed, seconds: Math.round(atMs - startMs) / 1000 };
+    });
+    const reason = reasonAgainst(board, isRead);
+    const complete = reason === undefined && gateways.every(({ confirmed }) => confirmed);
+    if (complete || leftMs() <= 0) return { complete, gateways, ...(reason !== undefined && { reason }) };
+    await board.moved(Math.min(lookEveryMs, Math.max(leftMs(), 1)));
+    if (performance.now() - readMs < lookEveryMs && isRead) continue;
+    isRead = (await board.readToEnd(Math.max(leftMs(), 1))) || isRead;
+    readMs = performance.now();
+  }
+}
+
+function reasonAgainst(board: StatusBoard, isRead: boolean): string | undefined {
+  if (!isRead) return 'the status reports were not read to their end, so there may be more gateways';
+  return board.rows.isOverflowed ? 'more gateways report than a control plane keeps' : undefined;
+}

@@ -1,0 +1,86 @@
+/**
+ * `gateways.db`: which gateways this replica knows, and which have ended, kept longer than the status topic keeps reports.
+ * Primary data: a gateway that is silent for longer than a day, and that no other replica knows, stands only here.
+ */
+import { existsSync } from 'node:fs';
+import { type StatusReport, statusSchema } from '../../schemas/status.ts';
+import { putAside } from '../../shared/snapshot/open-snapshot.ts';
+import { type Database, DatabaseCorrupt, inOurWords, openDatabase } from '../../shared/sqlite.ts';
+
+const endedKept = 20_000;
+const sql = `
+  CREATE TABLE IF NOT EXISTS gateway (incarnation TEXT PRIMARY KEY, report TEXT NOT NULL);
+  CREATE TABLE IF NOT EXISTS ended (at INTEGER PRIMARY KEY, incarnation TEXT NOT NULL UNIQUE, n INTEGER NOT NULL);
+`;
+
+/** A gateway's last report, or the number of the report with which it ended. */
+export type Kept = StatusReport | { readonly incarnation: string; readonly endedAt: number };
+
+export class GatewaysFile {
+  readonly #db: Database;
+  readonly #path: string;
+
+  /** A damaged file is put aside; `onDamage` is then called. Throws the errors of shared/sqlite.ts. */
+  constructor(path: string, onDamage: (error: Error) => void) {
+    this.#path = path;
+    try {
+      this.#db = open(path);
+    } catch (error) {
+      if (!(error instanceof DatabaseCorrupt) || !existsSync(path)) throw error;
+      onDamage(error);
+      putAside(path);
+      this.#db = open(path);
+    }
+  }
+
+  /** What was kept; a report of another build that cannot be read is left out. */
+  read(): {
+    readonly ended: readonly { incarnation: string; n: number }[];
+    readonly reports: StatusReport[];
+  } {
+    const ended = this.#db.prepare('SELECT incarnation, n FROM ended ORDER BY at').all();
+    const rows = this.#db.prepare('SELECT report FROM gateway').all() as { report: string }[];
+    const reports = rows.flatMap(({ report }) => {
+      const parsed = statusSchema.safeParse(JSON.parse(report));
+      return parsed.success ? [parsed.data] : [];
+    });
+    return { ended: ended as { incarnation: string; n: number }[], reports };
+  }
+
+  /** In one transaction. Throws the errors of shared/sqlite.ts. */
+  write(changes: readonly Kept[]): void {
+    const put = this.#db.prepare('INSERT OR REPLACE INTO gateway (incarnation, report) VALUES (?, ?)');
+    const remove = this.#db.prepare('DELETE FROM gateway WHERE incarnation = ?');
+    const end = this.#db.prepare('INSERT OR REPLACE INTO ended (incarnation, n) VALUES (?, ?)');
+    const trim = this.#db.prepare('DELETE FROM ended WHERE at <= (SELECT max(at) FROM ended) - ?');
+    const write = (): void => {
+      for (const change of changes) {
+        if ('endedAt' in change) {
+          remove.run(change.incarnation);
+          end.run(change.incarnation, change.endedAt);
+        } else put.run(change.incarnation, JSON.stringify(change));
+      }
+      trim.run(endedKept);
+    };
+    try {
+      this.#db.transaction(write).immediate();
+    } catch (error) {
+      throw inOurWords(error, this.#path);
+    }
+  }
+
+  close(): void {
+    this.#db.close();
+  }
+}
+
+function open(path: string): Database {
+  const db = openDatabase(path, { durability: 'full' });
+  try {
+    db.exec(sql);
+    return db;
+  } catch (error) {
+    db.close();
+    throw inOurWords(error, path);
+  }
+}

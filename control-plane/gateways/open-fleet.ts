@@ -1,0 +1,53 @@
+/** The status topic as a control plane reads it: the board, and the memory that outlasts the topic. */
+import { join } from 'node:path';
+import type { ControlLog } from '../../shared/log/control-log.ts';
+import type { Closers } from '../../shared/process/closers.ts';
+import type { Logger } from '../../shared/process/logger.ts';
+import { StatusBoard } from '../../shared/status/status-board.ts';
+import { openStatusLog } from '../../shared/status/status-log.ts';
+import { StatusMac } from '../../shared/status/status-mac.ts';
+import { FleetMemory } from './fleet-memory.ts';
+import { GatewaysFile } from './gateways-file.ts';
+
+export interface FleetSettings {
+  readonly logUrl: string;
+  readonly dataDir: string;
+  /** Of this replica. */
+  readonly name: string;
+  readonly gatewayToken: string;
+  readonly previousGatewayToken?: string | undefined;
+  readonly logger: Logger;
+}
+
+export interface OpenedFleet {
+  readonly statusLog: ControlLog;
+  readonly mac: StatusMac;
+  readonly board: StatusBoard;
+  readonly fleetMemory: FleetMemory;
+}
+
+/** Opens and starts all of it. Rejects with what opening a log throws, and the errors of shared/sqlite.ts. */
+export async function openFleet(settings: FleetSettings, closers: Closers): Promise<OpenedFleet> {
+  const { logUrl, dataDir, name, gatewayToken, previousGatewayToken: previous, logger } = settings;
+  const mac = new StatusMac(gatewayToken, ...(previous === undefined ? [] : [previous]));
+  const statusLog = await openStatusLog(logUrl);
+  closers.add(() => statusLog.close());
+  const file = new GatewaysFile(join(dataDir, 'gateways.db'), (error) =>
+    logger.error(
+      { err: error },
+      'gateways.db is damaged and was put aside; a gateway that no other replica knows is waited for no longer',
+    ),
+  );
+  const board: StatusBoard = new StatusBoard({
+    log: statusLog,
+    mac,
+    logger,
+    onMemory: (ended) => fleetMemory.contradict(ended),
+  });
+  const fleetMemory = new FleetMemory({ name, board, file, log: statusLog, mac, logger });
+  closers.add(() => fleetMemory.stop());
+  board.start();
+  closers.add(() => board.stop());
+  fleetMemory.start();
+  return { statusLog, mac, board, fleetMemory };
+}

@@ -1,0 +1,49 @@
+/** What a replica reports of itself to the fleet: the position of its fold, its signer and the nodes of its agents. */
+import type { StatusReport } from '../schemas/status.ts';
+import { fingerprintOf, type Signer } from '../shared/log/signing.ts';
+import type { FoldMetrics } from '../shared/process/fold-metrics.ts';
+import type { FolderStart } from '../shared/process/folder-start.ts';
+import type { Logger } from '../shared/process/logger.ts';
+import { foldVersion } from '../shared/snapshot/fold.ts';
+import type { Replicator } from '../shared/snapshot/replicator.ts';
+import type { Snapshot } from '../shared/snapshot/snapshot.ts';
+import { countIgnoredStatus, countRefusedStatus } from '../shared/status/status-metrics.ts';
+import { type ReportBody, StatusPublisher } from '../shared/status/status-publisher.ts';
+import type { OpenedFleet } from './gateways/open-fleet.ts';
+
+export interface ReportedState extends Pick<OpenedFleet, 'statusLog' | 'mac' | 'board'> {
+  readonly snapshot: Snapshot;
+  readonly replicator: Replicator;
+  readonly signer: Signer | undefined;
+  readonly start: FolderStart;
+  readonly metrics: FoldMetrics;
+}
+
+/** Starts at once; `nodes` gives undefined until agents can attach. */
+export function statusPublisher(
+  { name, logger }: { readonly name: string; readonly logger: Logger },
+  { snapshot, replicator, signer, statusLog, mac, start, board, metrics }: ReportedState,
+  nodes: () => Pick<StatusReport, 'nodes' | 'nodesOmitted'> | undefined,
+): StatusPublisher {
+  const report = (): ReportBody => {
+    const age = replicator.freshness.ageSeconds();
+    return {
+      v: 1,
+      name,
+      kind: 'control-plane',
+      folder: start,
+      at: new Date().toISOString(),
+      log: snapshot.log,
+      applied: snapshot.seq,
+      digest: snapshot.digest(),
+      foldVersion,
+      freshSeconds: Number.isFinite(age) ? age : null,
+      ...(signer && { signer: fingerprintOf(signer.publicKey) }),
+      ...nodes(),
+    };
+  };
+  const publisher = new StatusPublisher({ log: statusLog, mac, report, logger });
+  countRefusedStatus(metrics.registry, publisher.refused);
+  countIgnoredStatus(metrics.registry, board.ignored);
+  return publisher;
+}

@@ -1,0 +1,23 @@
+/** What became of records of the status topic that did no good, as metrics. */
+import { Counter, type Registry } from 'prom-client';
+import type { MinuteLine } from '../process/minute-line.ts';
+
+function counter(registry: Registry, name: string, help: string, counts: MinuteLine): void {
+  new Counter({
+    ...{ name, help, registers: [registry], labelNames: ['cause'] },
+    collect() {
+      this.reset();
+      for (const [cause, count] of counts.totals) this.inc({ cause }, count);
+    },
+  });
+}
+
+export function countRefusedStatus(registry: Registry, refused: MinuteLine): void {
+  const help = "records of this process's status that the log did not take, by cause";
+  counter(registry, 'headgate_status_refused_total', help, refused);
+}
+
+export function countIgnoredStatus(registry: Registry, ignored: MinuteLine): void {
+  const help = 'records of the status topic that were ignored, by cause';
+  counter(registry, 'headgate_status_ignored_total', help, ignored);
+}

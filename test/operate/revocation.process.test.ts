@@ -1,0 +1,161 @@
+/**
+ * `key revoke --wait` exits 0 only where the revocation is in force (design 4: Revocation confirmed), over processes that
+ * are suspended, restored past, doubled, or silent for longer than the status topic keeps reports.
+ */
+import { mkdirSync, readdirSync, renameSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { openDatabase } from '../../shared/sqlite.ts';
+import { askWith, type Plane, RevokingFleet } from '../support/revoking-fleet.ts';
+
+let fleet: RevokingFleet;
+beforeEach(() => {
+  fleet = new RevokingFleet();
+});
+afterEach(() => fleet.close());
+
+const listedAs = (plane: Plane, name: string) =>
+  expect.poll(async () => (await fleet.listed(plane)).find((gateway) => gateway.name === name), {
+    timeout: 30_000,
+  });
+
+/** Takes the control log away and begins a new one from the control plane's state. */
+async function restore(plane: Plane, round: string): Promise<Plane> {
+  await plane.end();
+  const lost = join(fleet.dir, round);
+  mkdirSync(lost);
+  for (const file of readdirSync(fleet.logFolder))
+    if (file.startsWith('headgate.control.db')) renameSync(join(fleet.logFolder, file), join(lost, file));
+  const state = join(fleet.dir, 'cp-1', 'state.db');
+  const run = await fleet.cli(plane, 'snapshot', 'restore', state, '--new-log', '--yes');
+  expect(run).toMatchObject({ code: 0 });
+  return fleet.plane('cp-1');
+}
+
+/** What a day of retention does: every report so far is gone. */
+function forgetReports(): void {
+  const db = openDatabase(join(fleet.logFolder, 'headgate.status.db'), {
+    durability: 'normal',
+    busyTimeoutMs: 5000,
+  });
+  db.exec('DELETE FROM record');
+  db.close();
+}
+
+test('design 4: a gateway at a higher position of an older log confirms nothing of the log that took its place', async () => {
+  let plane = await fleet.plane('cp-1');
+  await fleet.fill(plane);
+  for (let n = 0; n < 40; n++)
+    await fleet
+      .admin(plane)
+      .call('PUT', '/organisations/acme/members/max', { role: n % 2 ? 'viewer' : 'member' });
+  const key = await fleet.key(plane);
+  const gateway = await fleet.gateway('edge-1', '--when-stale', 'serve');
+  await listedAs(plane, 'edge-1').toMatchObject({ state: 'SYNCED' });
+  await expect.poll(() => askWith(gateway, key), { timeout: 30_000 }).toBe(200);
+
+  // It misses the log between, so it cannot know that the last one follows its own.
+  fleet.suspend(gateway);
+  plane = await restore(plane, 'lost-1');
+  plane = await restore(plane, 'lost-2');
+  fleet.resume(gateway);
+  const { position } = await fleet.admin(plane).call<{ position: number }>('GET', '/status');
+  await listedAs(plane, 'edge-1').toMatchObject({ state: 'LAGGING' });
+  const held = (await fleet.listed(plane)).find(({ name }) => name === 'edge-1');
+  expect(held?.applied).toBeGreaterThan(position + 1);
+
+  const run = await fleet.revoke(plane, key, 4);
+  const status = await askWith(gateway, key);
+  expect([run.code, status], run.stdout + run.stderr).toEqual([5, 200]);
+  expect(run.stderr).toContain('edge-1');
+});
+
+test('design 4: of two gateways of one name both must confirm, and both are shown as a conflict', async () => {
+  const plane = await fleet.plane('cp-1');
+  await fleet.fill(plane);
+  const key = await fleet.key(plane);
+  const first = await fleet.gateway('one', '--name', 'edge-1', '--when-stale', 'serve');
+  await fleet.gateway('two', '--name', 'edge-1', '--when-stale', 'serve');
+  await expect.poll(() => askWith(first, key), { timeout: 30_000 }).toBe(200);
+
+  fleet.suspend(first);
+  const run = await fleet.revoke(plane, key, 4);
+  expect(run.code, run.stdout + run.stderr).toBe(5);
+  expect(run.stderr).toContain('edge-1');
+  const rows = (await fleet.listed(plane)).filter(({ name }) => name === 'edge-1');
+  expect(rows).toHaveLength(2);
+  for (const row of rows) expect(row.conflict).toMatch(/2 processes/);
+  const { stdout } = await fleet.cli(plane, 'gateway', 'list');
+  expect(stdout).toMatch(/CONFLICT/);
+  const ready = await (await fetch(`${plane.ready.metrics}/readyz?verbose`)).text();
+  expect(ready).toMatch(/edge-1.*2 processes|2 processes.*edge-1/);
+
+  fleet.resume(first);
+  const position = await fleet.admin(plane).position();
+  expect(await fleet.admin(plane).confirmed(position, 30)).toMatchObject({ complete: true });
+  expect(await askWith(first, key)).toBe(401);
+});
+
+test('design 4: nothing is confirmed before the reports that were there at the start are read', async () => {
+  const before = await fleet.plane('cp-1');
+  await fleet.fill(before);
+  const key = await fleet.key(before);
+  const gateway = await fleet.gateway('edge-1', '--when-stale', 'serve');
+  await expect.poll(() => askWith(gateway, key), { timeout: 30_000 }).toBe(200);
+  fleet.suspend(gateway);
+  await before.end();
+  // Seconds of reading stand before the gateway's reports.
+  const db = openDatabase(join(fleet.logFolder, 'headgate.status.db'), { durability: 'normal' });
+  const { first } = db.prepare('SELECT min(offset) AS first FROM record').get() as { first: number };
+  const shift = 200_000;
+  db.exec('BEGIN');
+  db.exec(`UPDATE record SET offset = -offset - 1`);
+  db.exec(`UPDATE record SET offset = -offset - 1 + ${shift}`);
+  const junk = db.prepare('INSERT INTO record (offset, at_ms, value, signature) VALUES (?, ?, ?, NULL)');
+  const value = Buffer.from('{"v":1,"name":"nobody"}');
+  for (let n = 0; n < shift; n++) junk.run(first + n, Date.now(), value);
+  db.exec('COMMIT');
+  db.close();
+
+  // A replica that remembers nothing of its own.
+  const plane = await fleet.plane('cp-2');
+  const run = await fleet.revoke(plane, key, 4);
+  expect(run.code, run.stdout + run.stderr).toBe(5);
+  await listedAs(plane, 'edge-1').toBeDefined();
+  const position = await fleet.admin(plane).position();
+  expect(await fleet.admin(plane).confirmed(position, 1)).toMatchObject({
+    complete: false,
+    gateways: [{ name: 'edge-1', confirmed: false }],
+  });
+});
+
+test('design 4: a gateway with `serve` that is silent for longer than reports are kept is named and never confirmed', async () => {
+  let plane = await fleet.plane('cp-1');
+  await fleet.fill(plane);
+  const key = await fleet.key(plane);
+  const gateway = await fleet.gateway('edge-1', '--when-stale', 'serve');
+  await listedAs(plane, 'edge-1').toMatchObject({ state: 'SYNCED' });
+  await expect.poll(() => askWith(gateway, key), { timeout: 30_000 }).toBe(200);
+  fleet.suspend(gateway);
+  await plane.end();
+  forgetReports();
+
+  plane = await fleet.plane('cp-1');
+  const run = await fleet.revoke(plane, key, 3);
+  expect(run.code, run.stdout + run.stderr).toBe(5);
+  expect(run.stderr).toContain('edge-1');
+  await listedAs(plane, 'edge-1').toMatchObject({ state: 'STALE' });
+
+  // A replica with an empty folder learns of it from the others.
+  const second = await fleet.plane('cp-2');
+  await listedAs(second, 'edge-1').toMatchObject({ state: 'STALE' });
+  expect((await fleet.cli(second, 'gateway', 'list')).stdout).toContain('edge-1');
+
+  // Back, it catches up and confirms.
+  fleet.resume(gateway);
+  const position = await fleet.admin(plane).position();
+  await expect
+    .poll(async () => (await fleet.admin(plane).confirmed(position, 5)).complete, { timeout: 60_000 })
+    .toBe(true);
+  expect(await askWith(gateway, key)).toBe(401);
+});

@@ -1,0 +1,49 @@
+/** Status reports and boards over a topic in memory, for tests of what a control plane concludes from them. */
+import { randomUUID } from 'node:crypto';
+import { vi } from 'vitest';
+import type { StatusReport } from '../../schemas/status.ts';
+import type { ControlLog } from '../../shared/log/control-log.ts';
+import { StatusBoard } from '../../shared/status/status-board.ts';
+import { openStatusLog } from '../../shared/status/status-log.ts';
+import { StatusMac } from '../../shared/status/status-mac.ts';
+
+export const gatewayToken = 'gateway-token-of-these-tests';
+export const testMac = new StatusMac(gatewayToken);
+export const log1 = 'log-1';
+
+export function reportOf(more: Partial<StatusReport> = {}): StatusReport {
+  return {
+    ...{ v: 1, name: 'edge-1', kind: 'gateway', incarnation: randomUUID(), n: 1 },
+    ...{ at: new Date().toISOString(), log: log1, applied: 10, digest: 'd', foldVersion: 1 },
+    ...{ freshSeconds: 1, stalePolicy: 'serve' },
+    ...more,
+  };
+}
+
+export async function publish(log: ControlLog, record: object, mac = testMac): Promise<void> {
+  const value = Buffer.from(JSON.stringify(record));
+  await log.append(value, mac.of(value));
+}
+
+/** A topic of its own. */
+export const topic = (): Promise<ControlLog> => openStatusLog(`memory:${randomUUID()}`);
+
+/** A board that has read all that was on the topic. */
+export async function boardOn(log: ControlLog, mac = testMac): Promise<StatusBoard> {
+  const board = new StatusBoard({ log, mac, logger: { warn: () => undefined } });
+  board.start();
+  await board.readToEnd(5000);
+  return board;
+}
+
+/** Moves the monotonic clock of this process forward; timers are left alone. */
+export function takeMonotonicClock(): { advanceSeconds(seconds: number): void } {
+  const real = performance.now.bind(performance);
+  let skewMs = 0;
+  vi.spyOn(performance, 'now').mockImplementation(() => real() + skewMs);
+  return {
+    advanceSeconds: (seconds) => {
+      skewMs += seconds * 1000;
+    },
+  };
+}
