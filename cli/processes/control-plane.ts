@@ -1,6 +1,7 @@
 /** `headgate control-plane`: one of any number of equal replicas. */
 import { hostname } from 'node:os';
 import type { Command } from 'commander';
+import { requiredSecret, secretOf, settingOf } from '../../shared/process/secrets.ts';
 import {
   bindOption,
   certificateOf,
@@ -8,7 +9,6 @@ import {
   option,
   portOption,
   readyFileOption,
-  requiredSecret,
   type TlsOptions,
   tlsCertOption,
   tlsKeyOption,
@@ -59,8 +59,8 @@ async function run(options: Options): Promise<void> {
     port: options.port,
     metricsPort: options.metricsPort,
     operatorToken,
-    gatewayToken: process.env['HEADGATE_GATEWAY_TOKEN'] ?? operatorToken,
-    signingKeyFile: process.env['HEADGATE_SIGNING_KEY'],
+    gatewayToken: secretOf('HEADGATE_GATEWAY_TOKEN') ?? operatorToken,
+    signingKeyFile: settingOf('HEADGATE_SIGNING_KEY'),
     nodeCredentialsDir: options.nodeCredentials,
     certificate,
     logger,

@@ -3,8 +3,9 @@ import { mkdirSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import type { Command } from 'commander';
 import type { Logger } from '../../shared/process/logger.ts';
+import { persistentToken, secretOf, settingOf } from '../../shared/process/secrets.ts';
 import type { RunningChild } from './dev-gateways.ts';
-import { bindOption, option, parsePort, persistentToken, portOption, readyFileOption } from './options.ts';
+import { bindOption, option, parsePort, portOption, readyFileOption } from './options.ts';
 
 interface Options {
   readonly data: string;
@@ -66,7 +67,7 @@ async function run(options: Options): Promise<void> {
     const fleet: { close?: () => Promise<void> } = {};
     closers.add(async () => fleet.close?.());
     const operatorToken =
-      process.env['HEADGATE_OPERATOR_TOKEN'] ?? persistentToken(join(dataDir, 'operator-token'), 'hgop');
+      secretOf('HEADGATE_OPERATOR_TOKEN') ?? persistentToken(join(dataDir, 'operator-token'), 'hgop');
     const logUrl = options.log ?? `sqlite:${join(dataDir, 'log')}`;
     const controlPlane = await startControlPlane({
       logUrl,
@@ -76,8 +77,8 @@ async function run(options: Options): Promise<void> {
       port: options.adminPort,
       metricsPort: options.metricsPort,
       operatorToken,
-      gatewayToken: process.env['HEADGATE_GATEWAY_TOKEN'] ?? operatorToken,
-      signingKeyFile: process.env['HEADGATE_SIGNING_KEY'],
+      gatewayToken: secretOf('HEADGATE_GATEWAY_TOKEN') ?? operatorToken,
+      signingKeyFile: settingOf('HEADGATE_SIGNING_KEY'),
       nodeCredentialsDir: options.nodeCredentials,
       logger,
     });

@@ -1,6 +1,7 @@
 /** `headgate gateway`: one of any number of stateless gateways. */
 import { hostname } from 'node:os';
 import { type Command, InvalidArgumentError, Option } from 'commander';
+import { secretOf } from '../../shared/process/secrets.ts';
 import {
   bindOption,
   certificateOf,
@@ -127,7 +128,7 @@ async function run(options: Options): Promise<void> {
     stackPorts: options.stackPort,
     whenStale: options.whenStale,
     controlPlanes: options.controlPlane,
-    gatewayToken: process.env['HEADGATE_GATEWAY_TOKEN'] ?? process.env['HEADGATE_OPERATOR_TOKEN'],
+    gatewayToken: secretOf('HEADGATE_GATEWAY_TOKEN') ?? secretOf('HEADGATE_OPERATOR_TOKEN'),
     nodeCredentialsDir: options.nodeCredentials,
     connectMs: options.connectTimeout * 1000,
     forwarding: {

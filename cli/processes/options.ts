@@ -1,13 +1,13 @@
 /** Options that several processes share, each with its HEADGATE_* variable. */
-import { randomBytes } from 'node:crypto';
-import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { InvalidArgumentError, Option } from 'commander';
 import { Certificate } from '../../shared/process/tls.ts';
 
-/** A flag with a value; its variable is HEADGATE_ and the flag's name in capitals. */
+/** A flag with a value; its variable is HEADGATE_ and the flag's name in capitals. An empty variable is an unset one. */
 export function option(flags: string, description: string): Option {
   const name = /--([a-z-]+)/.exec(flags)?.[1] ?? '';
-  return new Option(flags, description).env(`HEADGATE_${name.replaceAll('-', '_').toUpperCase()}`);
+  const variable = `HEADGATE_${name.replaceAll('-', '_').toUpperCase()}`;
+  const made = new Option(flags, description);
+  return process.env[variable]?.trim() === '' ? made : made.env(variable);
 }
 
 export function parsePort(text: string): number {
@@ -59,20 +59,4 @@ export function certificateOf({ tlsCert: cert, tlsKey: key }: TlsOptions): Certi
   if (cert !== undefined && key !== undefined) return new Certificate({ cert, key });
   if (cert !== key) throw new Error('--tls-cert and --tls-key go together');
   return undefined;
-}
-
-/** A secret from the environment; the error names the variable, never a value. */
-export function requiredSecret(variable: string): string {
-  const value = process.env[variable];
-  if (value === undefined || value.length < 16)
-    throw new Error(`set ${variable} to a random text of at least 16 characters`);
-  return value;
-}
-
-/** A token that lasts as long as the data folder, for its owner's eyes only. */
-export function persistentToken(path: string, prefix: string): string {
-  if (existsSync(path)) return readFileSync(path, 'utf8').trim();
-  const token = `${prefix}_${randomBytes(24).toString('base64url')}`;
-  writeFileSync(path, `${token}\n`, { mode: 0o600 });
-  return token;
 }

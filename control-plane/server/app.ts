@@ -2,12 +2,12 @@
  * The admin API over HTTP: token, one error envelope, OpenAPI document. Routes come from the registries; no policy here.
  * The API is for operators' networks: it listens on loopback unless told otherwise and takes no call without the token.
  */
-import { createHash, timingSafeEqual } from 'node:crypto';
 import swagger from '@fastify/swagger';
 import websocket from '@fastify/websocket';
 import Fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify';
 import { jsonSchemaTransform } from 'fastify-type-provider-zod';
 import { nodeConnectPath, nodeFrameBytesMax } from '../../schemas/node-messages.ts';
+import { isSameSecret } from '../../shared/process/secrets.ts';
 import type { Certificate } from '../../shared/process/tls.ts';
 import { CommandError } from '../command-error.ts';
 import { registerCommandRoutes } from './command-routes.ts';
@@ -77,18 +77,12 @@ function authorisationFault(request: FastifyRequest, context: AdminContext): Com
   const path = request.url.split('?', 1)[0] ?? '';
   // Agents show tokens of their own; their route asks for them.
   if (path === `${adminPrefix}/openapi.json` || path === nodeConnectPath) return undefined;
-  const token = /^bearer +(\S+)$/i.exec(request.headers.authorization ?? '')?.[1] ?? '';
-  if (isSame(token, context.operatorToken)) return undefined;
-  if (gatewayRoutes.has(path) && isSame(token, context.gatewayToken)) return undefined;
+  const token = /^bearer +(\S+)$/i.exec(request.headers.authorization ?? '')?.[1];
+  if (isSameSecret(token, context.operatorToken)) return undefined;
+  if (gatewayRoutes.has(path) && isSameSecret(token, context.gatewayToken)) return undefined;
   return new CommandError('Unauthorized', 'the operator token is missing or not valid', {
     next: 'set HEADGATE_TOKEN, or run beside a service started with `npm start`',
   });
-}
-
-/** Compares without telling by its time how much was right. */
-function isSame(given: string, wanted: string): boolean {
-  const digest = (text: string): Buffer => createHash('sha256').update(text).digest();
-  return timingSafeEqual(digest(given), digest(wanted));
 }
 
 function answerError(
