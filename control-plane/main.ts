@@ -6,6 +6,7 @@ import { randomUUID } from 'node:crypto';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import type { Commit } from '../schemas/commit.ts';
+import { checkpointAuthor, replicaAuthor } from '../schemas/shapes.ts';
 import type { ControlLog } from '../shared/log/control-log.ts';
 import { openLog } from '../shared/log/open-log.ts';
 import { loadSigner, type Signer } from '../shared/log/signing.ts';
@@ -123,7 +124,11 @@ async function startState(
   });
   try {
     replicator.start();
-    await createLog({ snapshot, replicator, log, signer }, `log-${randomUUID()}`, settings.name);
+    await createLog(
+      { snapshot, replicator, log, signer },
+      `log-${randomUUID()}`,
+      replicaAuthor(settings.name),
+    );
     await replicator.caughtUp(startTimeoutMs);
     checkWhole();
     const { signers } = snapshot.head;
@@ -236,7 +241,7 @@ function watchCommits(state: State, board: StatusBoard, logger: Logger): void {
       result: () => undefined,
     });
     path
-      .run({ id, hash: id, by: 'checkpoint', decide, repeated: () => undefined })
+      .run({ id, hash: id, by: checkpointAuthor, decide, repeated: () => undefined })
       .catch((error: unknown) => logger.warn({ err: error }, 'no checkpoint was written'));
   });
   board.remember(snapshot.seq, snapshot.digest());

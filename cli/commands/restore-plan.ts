@@ -5,6 +5,7 @@
 import { randomUUID } from 'node:crypto';
 import { genesisPrev } from '../../schemas/commit.ts';
 import { toStored } from '../../schemas/events.ts';
+import { restoreAuthor } from '../../schemas/shapes.ts';
 import { composeCommit } from '../../shared/log/chain.ts';
 import type { Signer } from '../../shared/log/signing.ts';
 import { foldVersion } from '../../shared/snapshot/fold.ts';
@@ -27,7 +28,7 @@ export interface RestorePlan {
   readonly digests: Readonly<Record<string, string>>;
 }
 
-const author = 'restore';
+const author = restoreAuthor;
 
 /** Throws a CliError where the snapshot holds no state, or one that events cannot bring back. */
 export function planRestore(snapshot: Snapshot, signer: Signer | undefined): RestorePlan {

@@ -4,8 +4,8 @@ import { z } from 'zod';
 import { foldVersion } from '../../shared/snapshot/fold.ts';
 import type { Seen } from '../../shared/status/status-board.ts';
 import { CommandError } from '../command-error.ts';
-import { authorise } from '../commands/authorise.ts';
-import { type AdminContext, actorOf, parseQuery, readQuerySchema, stateFor } from './context.ts';
+import { readingRoles } from '../commands/authorise.ts';
+import { type AdminContext, parseQuery, readQuerySchema, stateFor } from './context.ts';
 
 const waitSecondsMax = 60;
 const confirmationQuerySchema = z.object({
@@ -80,10 +80,10 @@ async function confirmations(
 
 export function registerFleetRoutes(app: FastifyInstance, context: AdminContext): void {
   const { snapshot } = context;
-  app.get('/status', { schema: { summary: 'This replica and the log' } }, async (request) => {
+  const config = { access: 'operator' } as const;
+  app.get('/status', { config, schema: { summary: 'This replica and the log' } }, async (request) => {
     const query = parseQuery(readQuerySchema, request.query);
     const state = await stateFor(context, query);
-    authorise(snapshot.db, actorOf(request), 'operator', () => undefined);
     return {
       log: state.log,
       position: state.seq,
@@ -95,24 +95,22 @@ export function registerFleetRoutes(app: FastifyInstance, context: AdminContext)
       ...(snapshot.halt && { halted: snapshot.halt.reason }),
     };
   });
-  app.get('/gateways', { schema: { summary: 'List gateways and how far each is' } }, (request) => {
-    authorise(snapshot.db, actorOf(request), 'operator', () => undefined);
+  app.get('/gateways', { config, schema: { summary: 'List gateways and how far each is' } }, () => {
     return {
       items: context.board.gateways().map((seen) => gatewayOf(context, seen)),
       position: snapshot.seq,
     };
   });
-  app.get('/gateways/:name', { schema: { summary: 'One gateway' } }, (request) => {
-    authorise(snapshot.db, actorOf(request), 'operator', () => undefined);
+  app.get('/gateways/:name', { config, schema: { summary: 'One gateway' } }, (request) => {
     const { name } = parseQuery(nameParamsSchema, request.params);
     const seen = context.board.gateways().find(({ report }) => report.name === name);
     if (!seen) throw new CommandError('NotFound', 'no gateway of this name has reported');
     return gatewayOf(context, seen);
   });
-  // Open to members too: whoever may revoke a key may see the revocation come into force; no names of tenants are in it.
+  // Open to members too: who may revoke a key may see the revocation come into force; no names of tenants are in it.
   app.get(
     '/confirmations/:position',
-    { schema: { summary: 'Wait until gateways have a position in force' } },
+    { config: { access: readingRoles }, schema: { summary: 'Wait until gateways have a position in force' } },
     (request) => {
       const { position } = parseQuery(positionParamsSchema, request.params);
       return confirmations(

@@ -16,7 +16,11 @@ export function registerSnapshotRoute(app: FastifyInstance, context: AdminContex
   const { snapshot } = context;
   app.get(
     '/snapshot',
-    { schema: { summary: 'Download the state as a SQLite file' } },
+    {
+      config: { access: 'gateway' },
+      exposeHeadRoute: false,
+      schema: { summary: 'Download the state as a SQLite file' },
+    },
     async (_request, reply) => {
       const path = join(tmpdir(), `headgate-snapshot-${randomUUID()}.db`);
       const copied = turn.then(() => copy(path));
