@@ -5,6 +5,7 @@
  */
 import { resolve } from 'node:path';
 import { loadSigner, type Signer } from '../../shared/log/signing.ts';
+import { settingOf } from '../../shared/process/secrets.ts';
 import { confirmDestructive } from '../confirm.ts';
 import { CliError, usageError } from '../errors.ts';
 import type { Session } from '../session.ts';
@@ -50,7 +51,7 @@ export async function restore(session: Session, options: RestoreOptions, file: s
 
 /** A signed log is followed only by one that a signer of its own began. */
 function signerOf(session: Session, signers: readonly string[]): Signer | undefined {
-  const path = session.io.env['HEADGATE_SIGNING_KEY'];
+  const path = settingOf('HEADGATE_SIGNING_KEY', session.io.env);
   if (signers.length === 0) return undefined;
   const signer = path ? loadSigner(resolve(session.io.cwd, path)) : undefined;
   if (signer && signers.includes(signer.publicKey)) return signer;
