@@ -85,12 +85,12 @@ test('a context that was found is used with its own token', async () => {
   expect(planted.seen.at(-1)?.headers.authorization).toBe('Bearer token-of-the-context');
 });
 
-test.each([0o620, 0o602, 0o666])(
-  'a context that others may write, mode %o, is used for nothing',
+test.each(['620', '602', '666'])(
+  'a context that others may write, mode %s, is used for nothing',
   async (mode) => {
     plant(
       { token: 'token-of-the-context', log: `sqlite:${root}/log`, gateways: [{ name: 'g', dataDir: root }] },
-      mode,
+      Number.parseInt(mode, 8),
     );
     const commands = [
       ['key', 'list'],

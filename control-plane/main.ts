@@ -211,6 +211,7 @@ async function listen(
   const shared = {
     ...{ snapshot, replicator, log, path, past, board, agents, live, logger },
     usage: usage.reader,
+    dataDir: settings.dataDir,
   };
   const app = await createAdminApp(
     { ...shared, replica: settings.name, operatorToken, gatewayToken },

@@ -96,6 +96,7 @@ function answerError(
   const path = request.url.split('?', 1)[0] ?? '/';
   const refusal = asCommandError(error);
   if (refusal.type === 'InternalError') context.logger.error({ err: error, path }, 'command failed');
+  if (refusal.type === 'Busy') reply.header('retry-after', '5');
   return reply.code(refusal.status).send(refusal.envelope(path));
 }
 

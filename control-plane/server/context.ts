@@ -27,6 +27,8 @@ export interface AdminContext {
   readonly agents: AgentSessions;
   readonly live: LiveNodes;
   readonly usage: UsageReader;
+  /** The folder of this process alone. */
+  readonly dataDir: string;
   readonly operatorToken: string;
   readonly gatewayToken: string;
   readonly logger: Logger;
