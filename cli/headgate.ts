@@ -7,6 +7,9 @@ import { nodeAgentCommand } from './processes/node-agent.ts';
 import { simNodeCommand } from './processes/sim-node.ts';
 import { main } from './run.ts';
 
+// Whatever is written holds keys, tokens or tenants: it is for its owner alone.
+process.umask(0o077);
+
 // Not process.exit: a process that was started goes on, and what was written is flushed.
 process.exitCode = await main(process.argv.slice(2), (program) => {
   for (const register of [devCommand, controlPlaneCommand, gatewayCommand, nodeAgentCommand, simNodeCommand])

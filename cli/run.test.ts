@@ -354,25 +354,25 @@ test('the settings come from flag, then environment, then context, and a context
   context(`${server.url}/admin/v1/`);
   expect((await run([], {})).code).toBe(0);
   expect(sent()).toBe('Bearer token-of-context');
-  await run([], { HEADGATE_OPERATOR_TOKEN: 'operator' });
-  expect(sent()).toBe('Bearer operator');
-  await run([], { HEADGATE_OPERATOR_TOKEN: 'operator', HEADGATE_TOKEN: 'mine' });
-  expect(sent()).toBe('Bearer mine');
-  writeFileSync(join(folder, 'token'), 'of-file\n');
-  await run(['--token-file', join(folder, 'token')], { HEADGATE_TOKEN: 'mine' });
-  expect(sent()).toBe('Bearer of-file');
+  await run([], { HEADGATE_OPERATOR_TOKEN: 'operator-token-0001' });
+  expect(sent()).toBe('Bearer operator-token-0001');
+  await run([], { HEADGATE_OPERATOR_TOKEN: 'operator-token-0001', HEADGATE_TOKEN: 'token-of-my-own-1' });
+  expect(sent()).toBe('Bearer token-of-my-own-1');
+  writeFileSync(join(folder, 'token'), 'token-of-a-file-1\n');
+  await run(['--token-file', join(folder, 'token')], { HEADGATE_TOKEN: 'token-of-my-own-1' });
+  expect(sent()).toBe('Bearer token-of-a-file-1');
   await runCli(['org', 'list', '--token-file', '-'], {
     env: { HEADGATE_CONTEXT: file },
-    stdin: 'of-stdin\n',
+    stdin: 'token-of-stdin-01\n',
   });
-  expect(sent()).toBe('Bearer of-stdin');
+  expect(sent()).toBe('Bearer token-of-stdin-01');
 
   context('http://127.0.0.1:1');
   const before = server.seen.length;
   expect(await run([], { HEADGATE_ADMIN: server.url })).toMatchObject({ code: 4, out: '' });
   expect(await run(['--admin', server.url], {})).toMatchObject({ code: 4, out: '' });
   expect(server.seen).toHaveLength(before);
-  expect((await run(['--admin', server.url], { HEADGATE_TOKEN: 'mine' })).code).toBe(0);
+  expect((await run(['--admin', server.url], { HEADGATE_TOKEN: 'token-of-my-own-1' })).code).toBe(0);
 
   writeFileSync(file, 'not json with token-of-context');
   const broken = await run([], {});
@@ -386,7 +386,10 @@ test('a context is found in the folder, above it, and at home', async () => {
   const deep = join(root, 'a', 'b');
   mkdirSync(deep, { recursive: true });
   mkdirSync(join(root, '.headgate'));
-  writeFileSync(join(root, '.headgate', 'context.json'), JSON.stringify({ admin: server.url, token: 't' }));
+  writeFileSync(
+    join(root, '.headgate', 'context.json'),
+    JSON.stringify({ admin: server.url, token: 'token-of-context' }),
+  );
   expect((await runCli(['org', 'list'], { cwd: deep })).code).toBe(0);
   expect((await runCli(['org', 'list'], { home: root })).code).toBe(0);
   expect((await runCli(['org', 'list'])).code).toBe(4);

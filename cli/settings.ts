@@ -1,9 +1,11 @@
 /**
  * Where the control plane is and with which token it is spoken to: flag, then environment, then the context that
- * `headgate dev` writes. A context's token is sent to that context's control plane only.
+ * `headgate dev` writes. A context's token is sent to that context's control plane only, and the address of a context that
+ * was found gets no other token than its own.
  */
-import { existsSync, readFileSync, statSync } from 'node:fs';
+import { closeSync, existsSync, fstatSync, openSync, readFileSync, statSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
+import { isToken, settingOf, tokenLengthMin } from '../shared/process/secrets.ts';
 import { CliError, usageError } from './errors.ts';
 import type { Io } from './io.ts';
 
@@ -30,41 +32,75 @@ export interface SettingsFlags {
   readonly tokenFile?: string;
 }
 
-/** Throws a CliError: 2 for an address or file that cannot be used, 4 where no token is known. */
+/** Throws a CliError: 2 for an address, token or file that cannot be used, 4 where no token may be sent. */
 export async function resolveSettings(io: Io, flags: SettingsFlags): Promise<Settings> {
-  const context = readContext(io);
-  const admin = baseUrl(flags.admin ?? nonEmpty(io.env['HEADGATE_ADMIN']) ?? context.admin ?? defaultAdmin);
-  const fromContext = context.admin !== undefined && baseUrl(context.admin) === admin;
-  const token =
-    (await tokenOfFile(io, flags.tokenFile)) ??
-    nonEmpty(io.env['HEADGATE_TOKEN']?.trim()) ??
-    nonEmpty(io.env['HEADGATE_OPERATOR_TOKEN']?.trim()) ??
-    (fromContext ? context.token : undefined);
-  if (token === undefined) {
-    throw new CliError(`no token is known for ${admin}`, {
-      type: 'Unauthorized',
-      exitCode: 4,
-      why: 'neither --token-file nor HEADGATE_TOKEN is set, and no context has one for this address',
-      next: 'set HEADGATE_TOKEN, or run beside a service started with `npm start`',
-    });
-  }
-  // Also keeps what a header cannot carry out of the text of somebody else's error.
-  if (!/^[\x21-\x7e]{1,4096}$/.test(token))
-    throw usageError(
-      'the token holds characters that no token has',
-      'check the token file or HEADGATE_TOKEN',
-    );
-  return { admin, token };
+  const chosen = flags.admin ?? settingOf('HEADGATE_ADMIN', io.env);
+  const given = (await tokenOfFile(io, flags.tokenFile)) ?? tokenOfEnvironment(io);
+  if (chosen !== undefined && given !== undefined) return { admin: baseUrl(chosen), token: given };
+  const { context, path, isNamed } = locateContext(io);
+  const admin = baseUrl(chosen ?? context.admin ?? defaultAdmin);
+  const ofContext =
+    context.admin !== undefined && baseUrl(context.admin) === admin ? context.token : undefined;
+  // A repository or a shared folder may hold a context of somebody else: its address gets no token but its own.
+  const wasFound = chosen === undefined && context.admin !== undefined && !isNamed;
+  if (wasFound && flags.tokenFile !== undefined) throw notSent('the token file', admin, path);
+  const token = wasFound ? ofContext : (given ?? ofContext);
+  if (token !== undefined) return { admin, token: checkedToken(token, `the context file ${path}`) };
+  if (wasFound && given !== undefined) throw notSent('HEADGATE_TOKEN', admin, path);
+  throw new CliError(`no token is known for ${admin}`, {
+    type: 'Unauthorized',
+    exitCode: 4,
+    why: 'neither --token-file nor HEADGATE_TOKEN is set, and no context has one for this address',
+    next: 'set HEADGATE_TOKEN, or run beside a service started with `npm start`',
+  });
 }
 
-/** The context beside which the command runs; empty where there is none. Throws a CliError on a file it cannot read. */
+function notSent(what: string, admin: string, path: string | undefined): CliError {
+  return new CliError(`${what} is not sent to ${admin}`, {
+    type: 'Unauthorized',
+    exitCode: 4,
+    why: `this address comes from ${path}, a file that was found here, not from you`,
+    next: `repeat with --admin ${admin}, if that is the control plane you mean`,
+  });
+}
+
+function tokenOfEnvironment(io: Io): string | undefined {
+  for (const variable of ['HEADGATE_TOKEN', 'HEADGATE_OPERATOR_TOKEN']) {
+    const value = settingOf(variable, io.env);
+    if (value !== undefined) return checkedToken(value, variable);
+  }
+  return undefined;
+}
+
+/** Also keeps what a header cannot carry out of the text of somebody else's error. */
+function checkedToken(token: string, source: string): string {
+  if (isToken(token)) return token;
+  throw usageError(
+    `${source} holds no token: one has at least ${tokenLengthMin} printable characters without spaces`,
+    'check the token file or HEADGATE_TOKEN',
+  );
+}
+
+/** The context beside which the command runs; empty where there is none. Throws a CliError on a file it cannot use. */
 export function readContext(io: Io): Context {
+  return locateContext(io).context;
+}
+
+interface LocatedContext {
+  readonly context: Context;
+  readonly path: string | undefined;
+  /** By HEADGATE_CONTEXT; otherwise it was found in the folder, above it, or at home. */
+  readonly isNamed: boolean;
+}
+
+function locateContext(io: Io): LocatedContext {
+  const isNamed = settingOf('HEADGATE_CONTEXT', io.env) !== undefined;
   const path = contextPath(io);
-  if (path === undefined) return { gateways: [] };
+  if (path === undefined) return { context: { gateways: [] }, path, isNamed };
   try {
-    if (statSync(path).size > fileBytesMax) throw new Error('it is too large');
-    return asContext(JSON.parse(readFileSync(path, 'utf8')));
+    return { context: asContext(JSON.parse(readTrusted(path))), path, isNamed };
   } catch (error) {
+    if (error instanceof CliError) throw error;
     throw new CliError(`the context file ${path} cannot be used`, {
       type: 'InvalidContext',
       exitCode: 2,
@@ -75,8 +111,29 @@ export function readContext(io: Io): Context {
   }
 }
 
+/** Throws a CliError where another user could have written the file. */
+function readTrusted(path: string): string {
+  const descriptor = openSync(path, 'r');
+  try {
+    const { uid, mode, size } = fstatSync(descriptor);
+    const user = process.getuid?.();
+    const isOwn = user === undefined || uid === user;
+    if (!isOwn || (user !== undefined && (mode & 0o022) !== 0))
+      throw new CliError(`the context file ${path} is not trusted`, {
+        type: 'InvalidContext',
+        exitCode: 2,
+        why: isOwn ? 'others may write it' : 'it belongs to another user',
+        next: isOwn ? `chmod go-w ${path}` : 'name one of your own with HEADGATE_CONTEXT',
+      });
+    if (size > fileBytesMax) throw new Error('it is too large');
+    return readFileSync(descriptor, 'utf8');
+  } finally {
+    closeSync(descriptor);
+  }
+}
+
 function contextPath(io: Io): string | undefined {
-  const named = nonEmpty(io.env['HEADGATE_CONTEXT']);
+  const named = settingOf('HEADGATE_CONTEXT', io.env);
   if (named !== undefined) {
     const path = resolve(io.cwd, named.replace(/^~(?=\/)/, io.home));
     return existsSync(path) ? path : undefined;
@@ -120,11 +177,7 @@ async function tokenOfFile(io: Io, file: string | undefined): Promise<string | u
   if (file === undefined) return undefined;
   const text = (await readInput(io, file)).trim();
   if (text === '') throw usageError('the token file is empty');
-  return text;
-}
-
-function nonEmpty(text: string | undefined): string | undefined {
-  return text === undefined || text === '' ? undefined : text;
+  return checkedToken(text, 'the token file');
 }
 
 /** The text of a file, or of stdin for `-`. Throws a CliError with exit 2 where it cannot be read or is too large. */

@@ -16,6 +16,8 @@ export const commandErrorKinds = {
   /** Allowed, but only with `force`. */
   GuardRefused: { status: 409, code: 'FAILED_PRECONDITION' },
   CommandTooLarge: { status: 413, code: 'OUT_OF_RANGE' },
+  /** One at a time, and it is somebody else's turn. */
+  Busy: { status: 503, code: 'UNAVAILABLE' },
   OutcomeUnknown: { status: 503, code: 'UNAVAILABLE' },
   LogUnavailable: { status: 503, code: 'UNAVAILABLE' },
   InternalError: { status: 500, code: 'INTERNAL' },

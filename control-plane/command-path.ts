@@ -45,6 +45,8 @@ export interface Command<Result> {
   readonly dryRun?: boolean | undefined;
   /** Also where a gateway does not know the events yet. */
   readonly force?: boolean | undefined;
+  /** Throws CommandError unless the actor may give it. Asked first: a refusal must not show what others have sent. */
+  authorise?(): void;
   /** Pure over the state at the head; throws CommandError. Called once an attempt. */
   decide(nowMs: number): Decision<Result>;
   /** The answer to a repeat, from the id of what the first run made. */
@@ -116,6 +118,7 @@ export class CommandPath {
   /** One try at the next place of the chain; undefined where another record took it. */
   async #attempt<Result>(command: Command<Result>, until: number): Promise<Outcome<Result> | undefined> {
     const { snapshot, log, signer, now = Date.now } = this.#options;
+    command.authorise?.();
     const before = snapshot.journal.commandOf(command.id);
     if (before) return this.#repeat(command, before);
     checkMaySign(snapshot.head.signers, signer);

@@ -6,6 +6,7 @@ import { randomUUID } from 'node:crypto';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import type { Commit } from '../schemas/commit.ts';
+import { checkpointAuthor, replicaAuthor } from '../schemas/shapes.ts';
 import type { ControlLog } from '../shared/log/control-log.ts';
 import { openLog } from '../shared/log/open-log.ts';
 import { loadSigner, type Signer } from '../shared/log/signing.ts';
@@ -144,7 +145,11 @@ async function startState(
   });
   try {
     replicator.start();
-    await createLog({ snapshot, replicator, log, signer, trusted }, `log-${randomUUID()}`, settings.name);
+    await createLog(
+      { snapshot, replicator, log, signer, trusted },
+      `log-${randomUUID()}`,
+      replicaAuthor(settings.name),
+    );
     await replicator.caughtUp(startTimeoutMs);
     checkWhole();
     checkSigner(snapshot.head.signers, signer, settings.allowUnsigned);
@@ -220,6 +225,7 @@ async function listen(
   const shared = {
     ...{ snapshot, replicator, log, signer, path, past, board, fleetMemory, agents, live, drain, logger },
     usage: usage.reader,
+    dataDir: settings.dataDir,
   };
   const app = await createAdminApp(
     { ...shared, replica: settings.name, operatorToken, gatewayToken, previousGatewayToken },
@@ -251,7 +257,7 @@ function watchCommits(state: State, board: StatusBoard, logger: Logger): void {
       result: () => undefined,
     });
     path
-      .run({ id, hash: id, by: 'checkpoint', decide, repeated: () => undefined })
+      .run({ id, hash: id, by: checkpointAuthor, decide, repeated: () => undefined })
       .catch((error: unknown) => logger.warn({ err: error }, 'no checkpoint was written'));
   });
   board.remember(snapshot.seq, snapshot.digest());

@@ -14,12 +14,18 @@ import {
 
 /** In records the operator goes by this name, so no person may. */
 export const operatorName = 'operator';
+/** In records these wrote what no person commanded. */
+export const checkpointAuthor = 'checkpoint';
+export const restoreAuthor = 'restore';
+/** A replica as records name it: with a character that no person's id has. */
+export const replicaAuthor = (name: string): string => `control-plane:${name}`;
+const reservedNames: readonly string[] = [operatorName, checkpointAuthor, restoreAuthor];
 /** The visitors' limits stand under this id, so no tier may take it. */
 export const anonymousTierName = 'anonymous';
 
 export const personSchema = idSchema.refine(
-  (id) => id !== operatorName,
-  `${operatorName} is a reserved name`,
+  (id) => !reservedNames.includes(id),
+  `${reservedNames.join(', ')} are reserved names`,
 );
 export const tierNameSchema = tierIdSchema.refine(
   (id) => id !== anonymousTierName,

@@ -5,6 +5,7 @@
 import { randomUUID } from 'node:crypto';
 import { genesisPrev } from '../../schemas/commit.ts';
 import { toStored } from '../../schemas/events.ts';
+import { restoreAuthor } from '../../schemas/shapes.ts';
 import { composeCommit } from '../../shared/log/chain.ts';
 import type { Signer } from '../../shared/log/signing.ts';
 import { foldVersion } from '../../shared/snapshot/fold.ts';
@@ -29,7 +30,7 @@ export interface RestorePlan {
   readonly digests: Readonly<Record<string, string>>;
 }
 
-const author = 'restore';
+const author = restoreAuthor;
 
 /**
  * The new log is signed where a key is given, by that key and by those of `others`: whoever signed the old one is not

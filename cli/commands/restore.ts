@@ -5,6 +5,7 @@
  */
 import { resolve } from 'node:path';
 import { fingerprintOf, loadSigner, type Signer } from '../../shared/log/signing.ts';
+import { settingOf } from '../../shared/process/secrets.ts';
 import { confirmDestructive } from '../confirm.ts';
 import { CliError, usageError } from '../errors.ts';
 import type { Session } from '../session.ts';
@@ -61,7 +62,7 @@ export async function restore(session: Session, options: RestoreOptions, file: s
 
 /** A signed log is followed only by one that a signer of its own began; a log that was not signed may be from now on. */
 function signerOf(session: Session, signers: readonly string[]): Signer | undefined {
-  const path = session.io.env['HEADGATE_SIGNING_KEY'];
+  const path = settingOf('HEADGATE_SIGNING_KEY', session.io.env);
   const signer = path ? loadSigner(resolve(session.io.cwd, path)) : undefined;
   if (signers.length === 0 || (signer && signers.includes(signer.publicKey))) return signer;
   throw new CliError('the log of this snapshot was signed, and no key of one of its signers is given', {

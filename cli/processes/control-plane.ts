@@ -1,6 +1,7 @@
 /** `headgate control-plane`: one of any number of equal replicas. */
 import { hostname } from 'node:os';
 import type { Command } from 'commander';
+import { requiredSecret, secretOf, settingOf } from '../../shared/process/secrets.ts';
 import {
   allowUnsigned,
   allowUnsignedOption,
@@ -10,11 +11,9 @@ import {
   isOn,
   logOption,
   option,
-  optionalSecret,
   parseSeconds,
   portOption,
   readyFileOption,
-  requiredSecret,
   type TlsOptions,
   tlsCertOption,
   tlsKeyOption,
@@ -86,8 +85,8 @@ async function run(options: Options): Promise<void> {
     metricsPort: options.metricsPort,
     operatorToken,
     gatewayToken,
-    previousGatewayToken: optionalSecret('HEADGATE_GATEWAY_TOKEN_PREVIOUS'),
-    signingKeyFile: process.env['HEADGATE_SIGNING_KEY'] || undefined,
+    previousGatewayToken: secretOf('HEADGATE_GATEWAY_TOKEN_PREVIOUS'),
+    signingKeyFile: settingOf('HEADGATE_SIGNING_KEY'),
     allowUnsigned: isOn(allowUnsigned, options.allowUnsigned),
     trustedSigners: options.trustSigner,
     nodeCredentialsDir: options.nodeCredentials,

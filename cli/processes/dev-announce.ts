@@ -2,6 +2,7 @@
 import { homedir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { writeJsonAtomically } from '../../shared/process/ready-file.ts';
+import { settingOf } from '../../shared/process/secrets.ts';
 import type { DevNode, DevOrganisation, DevStack } from './dev-admin.ts';
 import type { RunningChild } from './dev-gateways.ts';
 
@@ -38,7 +39,7 @@ export function announce(facts: DevFacts): void {
 
 /** Where the CLI looks for it: HEADGATE_CONTEXT, or the folder the command is run in. */
 function contextPath(): string {
-  const named = process.env['HEADGATE_CONTEXT'];
+  const named = settingOf('HEADGATE_CONTEXT');
   if (named !== undefined) return resolve(named.replace(/^~(?=\/)/, homedir()));
   return resolve('.headgate', 'context.json');
 }

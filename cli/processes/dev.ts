@@ -3,6 +3,7 @@ import { mkdirSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import type { Command } from 'commander';
 import type { Logger } from '../../shared/process/logger.ts';
+import { persistentToken, secretOf, settingOf } from '../../shared/process/secrets.ts';
 import type { RunningChild } from './dev-gateways.ts';
 import {
   allowUnsigned,
@@ -11,9 +12,7 @@ import {
   gatewayTokenBeside,
   isOn,
   option,
-  optionalSecret,
   parsePort,
-  persistentToken,
   portOption,
   readyFileOption,
   trustSignerOption,
@@ -85,10 +84,10 @@ async function run(options: Options): Promise<void> {
     const fleet: { close?: () => Promise<void> } = {};
     closers.add(async () => fleet.close?.());
     const operatorToken =
-      process.env['HEADGATE_OPERATOR_TOKEN'] ?? persistentToken(join(dataDir, 'operator-token'), 'hgop');
+      secretOf('HEADGATE_OPERATOR_TOKEN') ?? persistentToken(join(dataDir, 'operator-token'), 'hgop');
     const gatewayToken = gatewayTokenBeside(
       operatorToken,
-      optionalSecret('HEADGATE_GATEWAY_TOKEN') ?? persistentToken(join(dataDir, 'gateway-token'), 'hggw'),
+      secretOf('HEADGATE_GATEWAY_TOKEN') ?? persistentToken(join(dataDir, 'gateway-token'), 'hggw'),
     );
     const logUrl = options.log ?? `sqlite:${join(dataDir, 'log')}`;
     const controlPlane = await startControlPlane({
@@ -100,8 +99,8 @@ async function run(options: Options): Promise<void> {
       metricsPort: options.metricsPort,
       operatorToken,
       gatewayToken,
-      previousGatewayToken: optionalSecret('HEADGATE_GATEWAY_TOKEN_PREVIOUS'),
-      signingKeyFile: process.env['HEADGATE_SIGNING_KEY'] || undefined,
+      previousGatewayToken: secretOf('HEADGATE_GATEWAY_TOKEN_PREVIOUS'),
+      signingKeyFile: settingOf('HEADGATE_SIGNING_KEY'),
       allowUnsigned: isOn(allowUnsigned, options.allowUnsigned),
       trustedSigners: options.trustSigner,
       nodeCredentialsDir: options.nodeCredentials,

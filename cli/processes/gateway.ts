@@ -1,6 +1,7 @@
 /** `headgate gateway`: one of any number of stateless gateways. */
 import { hostname } from 'node:os';
 import { type Command, InvalidArgumentError, Option } from 'commander';
+import { requiredSecret } from '../../shared/process/secrets.ts';
 import {
   bindOption,
   certificateOf,
@@ -15,7 +16,6 @@ import {
   parseSeconds,
   portOption,
   readyFileOption,
-  requiredSecret,
   type TlsOptions,
   tlsCertOption,
   tlsKeyOption,

@@ -1,5 +1,6 @@
 /** `headgate node-agent`: stands beside one inference server, reports on it, and loads what its place has installed. */
 import { type Command, InvalidArgumentError } from 'commander';
+import { requiredSecret } from '../../shared/process/secrets.ts';
 import {
   bindOption,
   certificateOf,
@@ -8,7 +9,6 @@ import {
   parseSeconds,
   portOption,
   readyFileOption,
-  requiredSecret,
   type TlsOptions,
   tlsCertOption,
   tlsKeyOption,

@@ -1,12 +1,12 @@
 /** Options that several processes share, each with its HEADGATE_* variable. */
-import { randomBytes } from 'node:crypto';
-import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { InvalidArgumentError, Option } from 'commander';
 import { Certificate } from '../../shared/process/tls.ts';
 
-/** A flag with a value; its variable is HEADGATE_ and the flag's name in capitals. */
+/** A flag with a value; its variable is HEADGATE_ and the flag's name in capitals. An empty variable is an unset one. */
 export function option(flags: string, description: string): Option {
-  return new Option(flags, description).env(variableOf(flags));
+  const made = new Option(flags, description);
+  const variable = variableOf(flags);
+  return process.env[variable]?.trim() === '' ? made : made.env(variable);
 }
 
 /** A flag without a value. Its variable counts where it says `true` or `1`: see isOn. */
@@ -89,29 +89,8 @@ export function certificateOf({ tlsCert: cert, tlsKey: key }: TlsOptions): Certi
   return undefined;
 }
 
-/** A secret from the environment; the error names the variable, never a value. */
-export function requiredSecret(variable: string): string {
-  const value = process.env[variable];
-  if (value === undefined || value.length < 16)
-    throw new Error(`set ${variable} to a random text of at least 16 characters`);
-  return value;
-}
-
-/** One that need not be set; an empty variable is an unset one. Throws where it is too short. */
-export function optionalSecret(variable: string): string | undefined {
-  return process.env[variable] ? requiredSecret(variable) : undefined;
-}
-
-/** What gateways have; whoever takes a gateway over must not become an operator by it. Throws where it is one token. */
+/** What gateways have; an attacker who takes one over must not become an operator by it. Throws where it is one token. */
 export function gatewayTokenBeside(operatorToken: string | undefined, gatewayToken: string): string {
   if (gatewayToken !== operatorToken) return gatewayToken;
   throw new Error('HEADGATE_GATEWAY_TOKEN is the operator token; set it to another random text');
-}
-
-/** A token that lasts as long as the data folder, for its owner's eyes only. */
-export function persistentToken(path: string, prefix: string): string {
-  if (existsSync(path)) return readFileSync(path, 'utf8').trim();
-  const token = `${prefix}_${randomBytes(24).toString('base64url')}`;
-  writeFileSync(path, `${token}\n`, { mode: 0o600 });
-  return token;
 }

@@ -13,6 +13,7 @@ import { CommandError } from '../command-error.ts';
 import { type Actor, authorise } from './authorise.ts';
 import { commandHash } from './command-hash.ts';
 import { checkCardinality } from './limits.ts';
+import { checkOwners } from './ownership.ts';
 import { guardRemovals } from './removal-guard.ts';
 import type { SigningView } from './signers.ts';
 
@@ -80,6 +81,8 @@ export interface PreparedCommand {
   readonly definition: CommandDefinition;
   /** SHA-256 of its canonical text: two commands with one hash ask for the same. */
   readonly hash: string;
+  /** Throws CommandError unless the actor may give this command. */
+  authorise(db: Database, context: CommandContext): void;
   /** Throws CommandError. */
   decide(db: Database, context: CommandContext): Decision;
   /** The answer to a repeat of a command that was carried out; `subject` is the id of what it made. Throws CommandError. */
@@ -95,12 +98,15 @@ export function prepareCommand(
     params: parsePart(definition.params, raw.params ?? {}, 'parameters'),
     body: definition.body && parsePart(definition.body, raw.body ?? {}, 'body'),
   };
+  const authorised = (db: Database, { actor }: CommandContext): void =>
+    authorise(db, actor, definition.roles, () => definition.organisationOf?.(db, input));
   return {
     definition,
     hash: commandHash(definition.name, input.params, input.body),
+    authorise: authorised,
     decide: (db, context) => decide(definition, db, input, context),
     repeated: (db, subject, context) => {
-      authorise(db, context.actor, definition.roles, () => definition.organisationOf?.(db, input));
+      authorised(db, context);
       return definition.show(db, input, subject ?? undefined, context.nowMs);
     },
   };
@@ -114,6 +120,7 @@ function decide(
 ): Decision {
   authorise(db, context.actor, definition.roles, () => definition.organisationOf?.(db, input));
   const { events, subject, extra, secret } = definition.decide(db, input, context);
+  checkOwners(db, context.actor, events, context.force);
   if (!context.force) guardRemovals(db, events);
   checkCardinality(db, events, context.nowMs);
   return {

@@ -23,8 +23,8 @@ test.each(commands.filter(({ roles }) => roles !== 'operator'))(
 );
 
 const texts: Record<string, { params?: object; body?: object }> = {
-  'member.set': { params: { id: 'acme', person: 'bea' }, body: { role: 'viewer' } },
-  'member.remove': { params: { id: 'acme', person: 'ana' } },
+  'member.set': { params: { id: 'acme', person: 'cal' }, body: { role: 'viewer' } },
+  'member.remove': { params: { id: 'acme', person: 'cal' } },
   'key.create': { body: { organisation: 'acme', name: 'k', expires: 'never' } },
   'key.revoke': { params: { id: 'key-acme' } },
   'stack.set-surface': { params: { id: 'stk-amber-otter-9k2f' }, body: { surface: 'anthropic' } },
@@ -43,6 +43,7 @@ test.each(byMembers.flatMap((command) => roles.map((role) => [command.name, role
   (name, role, allowed) => {
     const state = new TestState().given(smallFleet);
     state.given([{ type: 'member.set', data: { organisation: 'acme', person: 'bea', role } }]);
+    state.given([{ type: 'member.set', data: { organisation: 'acme', person: 'cal', role: 'member' } }]);
     const decide = () => state.decide(name, texts[name], { actor: { person: 'bea' } });
     if (allowed.includes(role)) expect(decide().events.length).toBeGreaterThan(0);
     else expect(decide).toThrow(expect.objectContaining({ type: 'Forbidden' }));

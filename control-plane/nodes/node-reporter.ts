@@ -6,6 +6,7 @@
  */
 import { randomUUID } from 'node:crypto';
 import type { KnownEvent } from '../../schemas/events.ts';
+import { replicaAuthor } from '../../schemas/shapes.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import type { RowOf } from '../../shared/snapshot/tables.ts';
 import type { Statement } from '../../shared/sqlite.ts';
@@ -130,7 +131,7 @@ export class NodeReporter {
     const command: Command<void> = {
       id,
       hash: id,
-      by: this.owner,
+      by: replicaAuthor(this.owner),
       decide: () => ({ events: events(), result: () => undefined }),
       repeated: () => undefined,
     };

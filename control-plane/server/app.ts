@@ -2,15 +2,15 @@
  * The admin API over HTTP: token, one error envelope, OpenAPI document. Routes come from the registries; no policy here.
  * The API is for operators' networks: it listens on loopback unless told otherwise and takes no call without the token.
  */
-import { createHash, timingSafeEqual } from 'node:crypto';
 import swagger from '@fastify/swagger';
 import websocket from '@fastify/websocket';
 import Fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify';
 import { jsonSchemaTransform } from 'fastify-type-provider-zod';
-import { nodeConnectPath, nodeFrameBytesMax } from '../../schemas/node-messages.ts';
+import { nodeFrameBytesMax } from '../../schemas/node-messages.ts';
 import type { Certificate } from '../../shared/process/tls.ts';
 import { CommandError } from '../command-error.ts';
 import { asFollowError } from '../follow-error.ts';
+import { accessDocument, guardRoutes, securitySchemes } from './access.ts';
 import { registerCommandRoutes } from './command-routes.ts';
 import type { AdminContext } from './context.ts';
 import { registerEventRoutes } from './event-routes.ts';
@@ -23,8 +23,6 @@ import { registerUsageRoutes } from './usage-routes.ts';
 
 const bodyBytesMax = 8 * 1024 * 1024;
 export const adminPrefix = '/admin/v1';
-/** Routes that gateways fetch with a token of their own. */
-const gatewayRoutes = new Set([`${adminPrefix}/snapshot`]);
 
 /** Over TLS where there is a certificate. */
 export async function createAdminApp(
@@ -41,8 +39,15 @@ export async function createAdminApp(
   certificate?.renewOn(app.server);
   app.removeContentTypeParser('application/json');
   await app.register(swagger, {
-    openapi: { openapi: '3.1.0', info: { title: 'Headgate admin API', version: '1' } },
-    transform: jsonSchemaTransform,
+    openapi: {
+      openapi: '3.1.0',
+      info: { title: 'Headgate admin API', version: '1' },
+      components: { securitySchemes },
+    },
+    transform: (route) => {
+      const { schema, url } = jsonSchemaTransform(route as Parameters<typeof jsonSchemaTransform>[0]);
+      return { url, schema: { ...schema, ...accessDocument(route.route.config?.access) } };
+    },
   });
   await app.register(websocket, { options: { maxPayload: nodeFrameBytesMax } });
   // Commands without a body may still name its type, as most clients do.
@@ -53,22 +58,19 @@ export async function createAdminApp(
       done(new CommandError('InvalidCommand', 'the body is not JSON'));
     }
   });
-  app.addHook('onRequest', (request, _reply, done) => done(authorisationFault(request, context)));
+  guardRoutes(app, context);
   app.setErrorHandler((error, request, reply) => answerError(error, request, reply, context));
   app.setNotFoundHandler((request, reply) =>
     answerError(new CommandError('NotFound', 'no such route in the admin API'), request, reply, context),
   );
   await app.register(
     (routes, _options, done) => {
-      routes.get('/openapi.json', { schema: { hide: true } }, () => app.swagger());
-      registerCommandRoutes(routes, context);
-      registerReadRoutes(routes, context);
-      registerEventRoutes(routes, context);
-      registerFleetRoutes(routes, context);
-      registerSignerRoutes(routes, context);
-      registerUsageRoutes(routes, context);
-      registerSnapshotRoute(routes, context);
-      done();
+      try {
+        registerRoutes(routes, context);
+        done();
+      } catch (error) {
+        done(error instanceof Error ? error : new Error(String(error)));
+      }
     },
     { prefix: adminPrefix },
   );
@@ -76,27 +78,16 @@ export async function createAdminApp(
   return app;
 }
 
-function authorisationFault(request: FastifyRequest, context: AdminContext): CommandError | undefined {
-  const path = request.url.split('?', 1)[0] ?? '';
-  // Agents show tokens of their own; their route asks for them.
-  if (path === `${adminPrefix}/openapi.json` || path === nodeConnectPath) return undefined;
-  const token = /^bearer +(\S+)$/i.exec(request.headers.authorization ?? '')?.[1] ?? '';
-  if (isSame(token, context.operatorToken)) return undefined;
-  if (gatewayRoutes.has(path) && isGatewayToken(token, context)) return undefined;
-  return new CommandError('Unauthorized', 'the operator token is missing or not valid', {
-    next: 'set HEADGATE_TOKEN, or run beside a service started with `npm start`',
-  });
-}
-
-function isGatewayToken(token: string, { gatewayToken, previousGatewayToken }: AdminContext): boolean {
-  if (isSame(token, gatewayToken)) return true;
-  return previousGatewayToken !== undefined && isSame(token, previousGatewayToken);
-}
-
-/** Compares without telling by its time how much was right. */
-function isSame(given: string, wanted: string): boolean {
-  const digest = (text: string): Buffer => createHash('sha256').update(text).digest();
-  return timingSafeEqual(digest(given), digest(wanted));
+function registerRoutes(routes: FastifyInstance, context: AdminContext): void {
+  const document = { config: { access: 'public' }, schema: { summary: 'This document' } } as const;
+  routes.get('/openapi.json', document, () => routes.swagger());
+  registerCommandRoutes(routes, context);
+  registerReadRoutes(routes, context);
+  registerEventRoutes(routes, context);
+  registerFleetRoutes(routes, context);
+  registerSignerRoutes(routes, context);
+  registerUsageRoutes(routes, context);
+  registerSnapshotRoute(routes, context);
 }
 
 function answerError(
@@ -108,6 +99,7 @@ function answerError(
   const path = request.url.split('?', 1)[0] ?? '/';
   const refusal = asCommandError(error);
   if (refusal.type === 'InternalError') context.logger.error({ err: error, path }, 'command failed');
+  if (refusal.type === 'Busy') reply.header('retry-after', '5');
   return reply.code(refusal.status).send(refusal.envelope(path));
 }
 

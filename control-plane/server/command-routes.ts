@@ -5,7 +5,7 @@ import { z } from 'zod';
 import { bodySchemas } from '../../schemas/commands.ts';
 import { nameSchema } from '../../schemas/names.ts';
 import { CommandError } from '../command-error.ts';
-import { actorName, authorise } from '../commands/authorise.ts';
+import { actorName } from '../commands/authorise.ts';
 import { type CommandContext, type CommandDefinition, prepareCommand } from '../commands/definition.ts';
 import { diffFleet } from '../commands/fleet-diff.ts';
 import { commands } from '../commands/registry.ts';
@@ -63,6 +63,7 @@ async function run(
     ifAt: ifAtOf(request),
     dryRun,
     force,
+    authorise: () => prepared.authorise(db, contextAt(Date.now())),
     decide: (nowMs) => prepared.decide(db, contextAt(nowMs)),
     repeated: (subject) => prepared.repeated(db, subject, contextAt(Date.now())),
   });
@@ -83,6 +84,7 @@ export function registerCommandRoutes(app: FastifyInstance, context: AdminContex
     app.route({
       method: definition.method,
       url: definition.path,
+      config: { access: definition.roles },
       schema: {
         summary: definition.summary,
         operationId: definition.name,
@@ -95,9 +97,12 @@ export function registerCommandRoutes(app: FastifyInstance, context: AdminContex
       handler: (request) => run(context, definition, request),
     });
   }
-  app.post('/fleet/diff', { schema: { summary: 'What applying this fleet would change' } }, (request) => {
+  const diff = {
+    config: { access: 'operator' },
+    schema: { summary: 'What applying this fleet would change' },
+  } as const;
+  app.post('/fleet/diff', diff, (request) => {
     const { db, seq } = context.snapshot;
-    authorise(db, actorOf(request), 'operator', () => undefined);
     const { fleet, prune } = parseQuery(bodySchemas.applyFleet, request.body);
     const { changes } = diffFleet(db, fleet, { prune, nowMs: Date.now() });
     return { changes, position: seq };

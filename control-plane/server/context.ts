@@ -2,6 +2,7 @@
 import type { FastifyRequest } from 'fastify';
 import { z } from 'zod';
 import { idSchema } from '../../schemas/names.ts';
+import { personSchema } from '../../schemas/shapes.ts';
 import type { ControlLog } from '../../shared/log/control-log.ts';
 import type { Signer } from '../../shared/log/signing.ts';
 import type { Logger } from '../../shared/process/logger.ts';
@@ -31,6 +32,8 @@ export interface AdminContext {
   readonly agents: AgentSessions;
   readonly live: LiveNodes;
   readonly usage: UsageReader;
+  /** The folder of this process alone. */
+  readonly dataDir: string;
   readonly operatorToken: string;
   readonly gatewayToken: string;
   readonly drain: Drain;
@@ -60,7 +63,7 @@ const waitForMinMs = 10_000;
 export function actorOf(request: FastifyRequest): Actor {
   const person = request.headers['x-headgate-as'];
   if (person === undefined) return {};
-  const parsed = idSchema.safeParse(person);
+  const parsed = personSchema.safeParse(person);
   if (!parsed.success) throw new CommandError('Forbidden', 'x-headgate-as must name one person by id');
   return { person: parsed.data };
 }

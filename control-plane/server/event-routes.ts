@@ -1,14 +1,13 @@
 /** Routes of events: a list, a live tail over WebSocket, and the raw log for export and replay. */
 import { Readable } from 'node:stream';
 import type { WebSocket } from '@fastify/websocket';
-import type { FastifyInstance, FastifyRequest } from 'fastify';
+import type { FastifyInstance } from 'fastify';
 import { z } from 'zod';
 import type { Commit } from '../../schemas/commit.ts';
 import { CommandError } from '../command-error.ts';
-import { authorise } from '../commands/authorise.ts';
 import { asFollowError } from '../follow-error.ts';
 import { type AcceptedRecord, CommitReader, ReadMarks } from '../state/commits.ts';
-import { type AdminContext, actorOf, parseQuery } from './context.ts';
+import { type AdminContext, parseQuery } from './context.ts';
 
 const querySchema = z.object({
   from: z.coerce.number().int().min(1).default(1),
@@ -140,21 +139,23 @@ async function* exportLines(context: AdminContext, from: number): AsyncIterable<
 
 export function registerEventRoutes(app: FastifyInstance, context: AdminContext): void {
   const marks = new ReadMarks();
-  const operatorsOnly = (request: FastifyRequest): void =>
-    authorise(context.snapshot.db, actorOf(request), 'operator', () => undefined);
-  app.get('/events', { schema: { summary: 'List events' } }, (request) => {
-    operatorsOnly(request);
+  const config = { access: 'operator' } as const;
+  app.get('/events', { config, schema: { summary: 'List events' } }, (request) => {
     return list(context, parseQuery(querySchema, request.query), marks);
   });
-  app.get('/log', { schema: { summary: 'Export the accepted records of the log' } }, (request, reply) => {
-    operatorsOnly(request);
-    const { from } = parseQuery(querySchema, request.query);
-    return reply.type('application/x-ndjson').send(Readable.from(exportLines(context, from)));
-  });
+  app.get(
+    '/log',
+    { config, schema: { summary: 'Export the accepted records of the log' } },
+    (request, reply) => {
+      const { from } = parseQuery(querySchema, request.query);
+      return reply.type('application/x-ndjson').send(Readable.from(exportLines(context, from)));
+    },
+  );
   app.get(
     '/events/stream',
     {
       websocket: true,
+      config,
       schema: { hide: true },
       preValidation: (request, _reply, done) => {
         // A browser page of another site must not read the log with somebody's cookies or network position.
@@ -166,7 +167,6 @@ export function registerEventRoutes(app: FastifyInstance, context: AdminContext)
       },
     },
     (socket, request) => {
-      operatorsOnly(request);
       context.drain.hold(socket);
       stream(context, parseQuery(querySchema, request.query), socket).catch((error: unknown) =>
         endTail(context, socket, error),

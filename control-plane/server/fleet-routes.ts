@@ -4,9 +4,9 @@ import { z } from 'zod';
 import { foldVersion } from '../../shared/snapshot/fold.ts';
 import type { Seen } from '../../shared/status/status-board.ts';
 import { CommandError } from '../command-error.ts';
-import { authorise } from '../commands/authorise.ts';
+import { readingRoles } from '../commands/authorise.ts';
 import { confirmations } from '../gateways/confirmations.ts';
-import { type AdminContext, actorOf, parseQuery, readQuerySchema, stateFor } from './context.ts';
+import { type AdminContext, parseQuery, readQuerySchema, stateFor } from './context.ts';
 import { signingStatus } from './signer-routes.ts';
 
 const waitSecondsMax = 60;
@@ -55,10 +55,10 @@ async function forget({ fleetMemory }: AdminContext, name: string): Promise<numb
 
 export function registerFleetRoutes(app: FastifyInstance, context: AdminContext): void {
   const { snapshot } = context;
-  app.get('/status', { schema: { summary: 'This replica and the log' } }, async (request) => {
+  const config = { access: 'operator' } as const;
+  app.get('/status', { config, schema: { summary: 'This replica and the log' } }, async (request) => {
     const query = parseQuery(readQuerySchema, request.query);
     const state = await stateFor(context, query);
-    authorise(snapshot.db, actorOf(request), 'operator', () => undefined);
     return {
       log: state.log,
       position: state.seq,
@@ -71,15 +71,13 @@ export function registerFleetRoutes(app: FastifyInstance, context: AdminContext)
       ...(snapshot.halt && { halted: snapshot.halt.reason }),
     };
   });
-  app.get('/gateways', { schema: { summary: 'List gateways and how far each is' } }, (request) => {
-    authorise(snapshot.db, actorOf(request), 'operator', () => undefined);
+  app.get('/gateways', { config, schema: { summary: 'List gateways and how far each is' } }, () => {
     return {
       items: context.board.gateways().map((seen) => gatewayOf(context, seen)),
       position: snapshot.seq,
     };
   });
-  app.get('/gateways/:name', { schema: { summary: 'One gateway' } }, (request) => {
-    authorise(snapshot.db, actorOf(request), 'operator', () => undefined);
+  app.get('/gateways/:name', { config, schema: { summary: 'One gateway' } }, (request) => {
     const { name } = parseQuery(nameParamsSchema, request.params);
     const named = context.board.gateways().filter(({ report }) => report.name === name);
     const seen = named.sort((a, b) => b.seenMs - a.seenMs)[0];
@@ -89,20 +87,20 @@ export function registerFleetRoutes(app: FastifyInstance, context: AdminContext)
   app.delete(
     '/gateways/:name',
     {
+      config,
       schema: {
         summary: 'Forget a gateway that is gone for good; one that lives comes back with its next report',
       },
     },
     async (request) => {
-      authorise(snapshot.db, actorOf(request), 'operator', () => undefined);
       const { name } = parseQuery(nameParamsSchema, request.params);
       return { name, forgotten: await forget(context, name), position: snapshot.seq };
     },
   );
-  // Open to members too: whoever may revoke a key may see the revocation come into force; no names of tenants are in it.
+  // Open to members too: who may revoke a key may see the revocation come into force; no names of tenants are in it.
   app.get(
     '/confirmations/:position',
-    { schema: { summary: 'Wait until gateways have a position in force' } },
+    { config: { access: readingRoles }, schema: { summary: 'Wait until gateways have a position in force' } },
     (request) => {
       const { position } = parseQuery(positionParamsSchema, request.params);
       return confirmations(

@@ -29,6 +29,7 @@ export function registerNodeRoutes(app: FastifyInstance, context: AdminContext):
     nodeConnectPath,
     {
       websocket: true,
+      config: { access: 'node' },
       schema: { hide: true },
       onRequest: (request, _reply, done) => {
         const admission = admissionOf(request, context);

@@ -132,6 +132,7 @@ export function registerReadRoutes(app: FastifyInstance, context: AdminContext):
     app.route({
       method: 'GET',
       url: route.path,
+      config: { access: route.organisationOf ? readingRoles : 'operator' },
       schema: {
         summary: route.summary,
         querystring: readQuerySchema,
@@ -149,7 +150,9 @@ async function answer(context: AdminContext, route: ReadRoute, request: FastifyR
   const snapshot = await stateFor(context, query);
   const { organisationOf } = route;
   const roles = organisationOf ? readingRoles : 'operator';
-  authorise(snapshot.db, actorOf(request), roles, () => organisationOf?.(snapshot.db, params, query));
+  // The role is the one of now: who left sees no past state either.
+  const { db } = context.snapshot;
+  authorise(db, actorOf(request), roles, () => organisationOf?.(snapshot.db, params, query));
   // The past has no present: what is live belongs to the state of now only.
   const found = route.read(snapshot.db, params, query, query.at === undefined ? context.live : undefined);
   if (found === undefined)

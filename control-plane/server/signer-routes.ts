@@ -1,9 +1,8 @@
 /** Who may sign the log: the list, and what the deciders of its commands are shown of it. */
 import type { FastifyInstance } from 'fastify';
 import { fingerprintOf } from '../../shared/log/signing.ts';
-import { authorise } from '../commands/authorise.ts';
 import type { SigningView } from '../commands/signers.ts';
-import { type AdminContext, actorOf, parseQuery, readQuerySchema, stateFor } from './context.ts';
+import { type AdminContext, parseQuery, readQuerySchema, stateFor } from './context.ts';
 
 /** A replica that is silent for longer does not run, ms. */
 const silentMs = 10_000;
@@ -25,15 +24,18 @@ export function signingStatus(signers: readonly string[], { signer }: AdminConte
 }
 
 export function registerSignerRoutes(app: FastifyInstance, context: AdminContext): void {
-  app.get('/signers', { schema: { summary: 'List the signers of the log' } }, async (request) => {
-    const state = await stateFor(context, parseQuery(readQuerySchema, request.query));
-    authorise(context.snapshot.db, actorOf(request), 'operator', () => undefined);
-    const { replicas } = signingView(context);
-    const items = state.head.signers.map((publicKey) => {
-      const fingerprint = fingerprintOf(publicKey);
-      const names = replicas.filter(({ signer }) => signer === fingerprint).map(({ name }) => name);
-      return { fingerprint, publicKey, replicas: names };
-    });
-    return { items, position: state.seq };
-  });
+  app.get(
+    '/signers',
+    { config: { access: 'operator' }, schema: { summary: 'List the signers of the log' } },
+    async (request) => {
+      const state = await stateFor(context, parseQuery(readQuerySchema, request.query));
+      const { replicas } = signingView(context);
+      const items = state.head.signers.map((publicKey) => {
+        const fingerprint = fingerprintOf(publicKey);
+        const names = replicas.filter(({ signer }) => signer === fingerprint).map(({ name }) => name);
+        return { fingerprint, publicKey, replicas: names };
+      });
+      return { items, position: state.seq };
+    },
+  );
 }

@@ -1,48 +1,69 @@
 /** Offers the present state as one SQLite file, for gateways that start and for backups. */
-import { createHash, randomUUID } from 'node:crypto';
-import { createReadStream, statSync } from 'node:fs';
-import { rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { createReadStream, type ReadStream } from 'node:fs';
 import { join } from 'node:path';
-import { pipeline } from 'node:stream/promises';
 import type { FastifyInstance } from 'fastify';
 import { foldVersion } from '../../shared/snapshot/fold.ts';
+import { SnapshotCopies, type SnapshotCopy } from '../state/snapshot-copies.ts';
 import type { AdminContext } from './context.ts';
 
-/** Copies under way at once; more wait, because each takes disk and time. */
-let turn: Promise<unknown> = Promise.resolve();
+/** A download that makes no progress for so long is ended: others wait for it. */
+const idleMsMax = 30_000;
+const progressEveryMs = 5000;
+/** A download may take a minute, and longer only at this pace. */
+const sendMsMin = 60_000;
+const sendBytesPerMsMin = 256;
 
 export function registerSnapshotRoute(app: FastifyInstance, context: AdminContext): void {
-  const { snapshot } = context;
+  const copies = new SnapshotCopies({
+    state: context.snapshot.path,
+    folder: join(context.dataDir, 'snapshot-copies'),
+  });
   app.get(
     '/snapshot',
-    { schema: { summary: 'Download the state as a SQLite file' } },
+    {
+      config: { access: 'gateway' },
+      exposeHeadRoute: false,
+      schema: { summary: 'Download the state as a SQLite file' },
+    },
     async (_request, reply) => {
-      const path = join(tmpdir(), `headgate-snapshot-${randomUUID()}.db`);
-      const copied = turn.then(() => copy(path));
-      turn = copied.catch(() => undefined);
-      const headers = await copied;
-      const stream = createReadStream(path);
-      stream.on('close', () => void rm(path, { force: true }));
-      return reply.headers(headers).type('application/vnd.sqlite3').send(stream);
+      const gone = new AbortController();
+      reply.raw.once('close', () => gone.abort());
+      const copy = await copies.take(gone.signal).catch((error: unknown) => {
+        if (!gone.signal.aborted) throw error;
+      });
+      // Who asked has left.
+      if (!copy) return reply.hijack();
+      const stream = createReadStream(copy.path);
+      stream.once('close', () => copy.release());
+      boundSending(stream, copy.bytes);
+      return reply.headers(headersOf(copy)).type('application/vnd.sqlite3').send(stream);
     },
   );
+}
 
-  async function copy(path: string): Promise<Record<string, string>> {
-    // Synchronous, so position and rows in the file are of one moment.
-    snapshot.db.prepare('VACUUM INTO ?').run(path);
-    const { log, seq, hash } = snapshot.head;
-    const digest = snapshot.digest();
-    const sha256 = createHash('sha256');
-    await pipeline(createReadStream(path), sha256);
-    return {
-      'content-length': String(statSync(path).size),
-      'x-headgate-log': log ?? '',
-      'x-headgate-position': String(seq),
-      'x-headgate-hash': hash,
-      'x-headgate-fold-version': String(foldVersion),
-      'x-headgate-digest': digest,
-      'x-headgate-sha256': sha256.digest('hex'),
-    };
-  }
+function headersOf({ log, seq, hash, digest, bytes, sha256 }: SnapshotCopy): Record<string, string> {
+  return {
+    'content-length': String(bytes),
+    'x-headgate-log': log ?? '',
+    'x-headgate-position': String(seq),
+    'x-headgate-hash': hash,
+    'x-headgate-fold-version': String(foldVersion),
+    'x-headgate-digest': digest,
+    'x-headgate-sha256': sha256,
+  };
+}
+
+/** Ends a stream whose reader stands still or is too slow. */
+function boundSending(stream: ReadStream, bytes: number): void {
+  const startMs = performance.now();
+  let sent = 0;
+  let movedMs = startMs;
+  const timer = setInterval(() => {
+    const nowMs = performance.now();
+    if (stream.bytesRead > sent) movedMs = nowMs;
+    sent = stream.bytesRead;
+    if (nowMs - movedMs > idleMsMax || nowMs - startMs > sendMsMin + bytes / sendBytesPerMsMin)
+      stream.destroy(new Error('the download is too slow'));
+  }, progressEveryMs);
+  stream.once('close', () => clearInterval(timer));
 }

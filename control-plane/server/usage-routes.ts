@@ -51,19 +51,24 @@ async function* lines(
 
 export function registerUsageRoutes(app: FastifyInstance, context: AdminContext): void {
   const { db } = context.snapshot;
-  app.get('/usage', { schema: { summary: 'Usage of an organisation in a period' } }, (request) => {
+  const config = { access: readingRoles };
+  app.get('/usage', { config, schema: { summary: 'Usage of an organisation in a period' } }, (request) => {
     const query = parseQuery(usageQuerySchema, request.query);
     authorise(db, actorOf(request), readingRoles, () => query.organisation);
     return usage(context, query);
   });
-  app.get('/usage/export', { schema: { summary: 'Completed requests, one a line' } }, (request, reply) => {
-    const query = parseQuery(exportQuerySchema, request.query);
-    authorise(
-      db,
-      actorOf(request),
-      query.organisation === undefined ? 'operator' : readingRoles,
-      () => query.organisation,
-    );
-    return reply.type('application/x-ndjson').send(Readable.from(lines(context, query)));
-  });
+  app.get(
+    '/usage/export',
+    { config, schema: { summary: 'Completed requests, one a line' } },
+    (request, reply) => {
+      const query = parseQuery(exportQuerySchema, request.query);
+      authorise(
+        db,
+        actorOf(request),
+        query.organisation === undefined ? 'operator' : readingRoles,
+        () => query.organisation,
+      );
+      return reply.type('application/x-ndjson').send(Readable.from(lines(context, query)));
+    },
+  );
 }

@@ -78,6 +78,12 @@ export function findMember(db: Database, organisation: string, person: string): 
   return first(db, 'SELECT * FROM member WHERE organisation = ? AND person = ?', organisation, person);
 }
 
+/** Whether a person has one of these roles in any organisation. */
+export function hasRoleSomewhere(db: Database, person: string, roles: readonly Role[]): boolean {
+  const found = all<{ role: Role }>(db, 'SELECT DISTINCT role FROM member WHERE person = ?', person);
+  return found.some(({ role }) => roles.includes(role));
+}
+
 function toKey(row: KeyRow, nowMs: number): ApiKey {
   const expired = row.expires_at !== null && row.expires_at <= nowMs;
   return {

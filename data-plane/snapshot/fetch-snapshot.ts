@@ -10,7 +10,8 @@ import { createWriteStream, mkdirSync, renameSync, rmSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { Transform } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
-import { request } from 'undici';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { type Dispatcher, request } from 'undici';
 import { type ControlLog, LogUnavailable } from '../../shared/log/control-log.ts';
 import type { Logger } from '../../shared/process/logger.ts';
 import { checkIdentity } from '../../shared/snapshot/log-identity.ts';
@@ -34,6 +35,9 @@ const headersTimeoutMs = 60_000;
 const attemptsPerControlPlane = 2;
 /** A fleet that starts at once must not ask at once. */
 const jitterMs = 1000;
+/** A control plane sends one snapshot at a time; how long to come again while others are before this one. */
+const busyMsMax = 120_000;
+const retryAfterSecondsMax = 30;
 
 /** Throws an Error that says what to do where a snapshot would come over a connection on which anybody could change it. */
 export function checkSnapshotSources(controlPlanes: readonly string[]): void {
@@ -86,11 +90,23 @@ async function fetchFrom(base: string, token: string, options: FetchOptions): Pr
   }
 }
 
+/** The answer, once the control plane is not busy any more. */
+async function askUntilFree(base: string, token: string): Promise<Dispatcher.ResponseData> {
+  const until = performance.now() + busyMsMax;
+  for (;;) {
+    const answer = await request(`${base}/admin/v1/snapshot`, {
+      headers: { authorization: `Bearer ${token}` },
+      headersTimeout: headersTimeoutMs,
+    });
+    const seconds = Number(answer.headers['retry-after']);
+    if (answer.statusCode !== 503 || !(seconds >= 1) || performance.now() > until) return answer;
+    await answer.body.dump();
+    await sleep(Math.min(seconds, retryAfterSecondsMax) * 1000 * (0.5 + Math.random()));
+  }
+}
+
 async function download(base: string, token: string, part: string): Promise<void> {
-  const answer = await request(`${base}/admin/v1/snapshot`, {
-    headers: { authorization: `Bearer ${token}` },
-    headersTimeout: headersTimeoutMs,
-  });
+  const answer = await askUntilFree(base, token);
   if (answer.statusCode !== 200) {
     await answer.body.dump();
     throw new Error(`the control plane answered ${answer.statusCode}`);

@@ -3,6 +3,7 @@
  * before anything is opened; no text repeats a value.
  */
 import { readFileSync } from 'node:fs';
+import { foreignSecretOf, SecretUnusable, settingOf } from '../process/secrets.ts';
 
 export interface KafkaTls {
   readonly ca?: string;
@@ -42,7 +43,7 @@ export function kafkaSettingsFrom(environment: Environment): KafkaSettings {
 }
 
 function tlsFrom(environment: Environment): KafkaTls | undefined {
-  const system = environment[`${prefix}TLS`];
+  const system = settingOf(`${prefix}TLS`, environment);
   if (system && system !== 'system') throw new KafkaSettingsInvalid(`${prefix}TLS is either system or unset`);
   const ca = pemFile(environment, 'TLS_CA');
   const cert = pemFile(environment, 'TLS_CERT');
@@ -54,7 +55,7 @@ function tlsFrom(environment: Environment): KafkaTls | undefined {
 }
 
 function pemFile(environment: Environment, name: string): string | undefined {
-  const path = environment[prefix + name];
+  const path = settingOf(prefix + name, environment);
   if (!path) return undefined;
   let pem: string;
   try {
@@ -67,8 +68,8 @@ function pemFile(environment: Environment, name: string): string | undefined {
 }
 
 function saslFrom(environment: Environment): KafkaSasl | undefined {
-  const [mechanism, username, password] = ['SASL_MECHANISM', 'SASL_USERNAME', 'SASL_PASSWORD'].map(
-    (name) => environment[prefix + name] || undefined,
+  const [mechanism, username, password] = ['SASL_MECHANISM', 'SASL_USERNAME', 'SASL_PASSWORD'].map((name) =>
+    foreignSecret(prefix + name, environment),
   );
   if (!mechanism && !username && !password) return undefined;
   if (!mechanism || !username || !password)
@@ -78,4 +79,13 @@ function saslFrom(environment: Environment): KafkaSasl | undefined {
   const known = mechanisms.find((name) => name === mechanism.toLowerCase());
   if (!known) throw new KafkaSettingsInvalid(`${prefix}SASL_MECHANISM is one of ${mechanisms.join(', ')}`);
   return { mechanism: known, username, password };
+}
+
+function foreignSecret(variable: string, environment: Environment): string | undefined {
+  try {
+    return foreignSecretOf(variable, environment);
+  } catch (error) {
+    if (error instanceof SecretUnusable) throw new KafkaSettingsInvalid(error.message, { cause: error });
+    throw error;
+  }
 }

@@ -1,10 +1,27 @@
-/** Writes small JSON documents that other processes read: whole or not at all, for their owner's eyes only. */
-import { mkdirSync, renameSync, writeFileSync } from 'node:fs';
+/** Writes small files that other processes read: whole or not at all, for their owner's eyes only. */
+import { randomUUID } from 'node:crypto';
+import { closeSync, fsyncSync, mkdirSync, openSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname } from 'node:path';
 
 export function writeJsonAtomically(path: string, document: unknown): void {
+  writeFileAtomically(path, `${JSON.stringify(document, null, 2)}\n`);
+}
+
+/** The temporary file has a name that nobody can guess and must be new: a link planted in its place is not followed. */
+export function writeFileAtomically(path: string, text: string): void {
   mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
-  const temporary = `${path}.${process.pid}.part`;
-  writeFileSync(temporary, `${JSON.stringify(document, null, 2)}\n`, { mode: 0o600 });
-  renameSync(temporary, path);
+  const temporary = `${path}.${randomUUID()}.part`;
+  const descriptor = openSync(temporary, 'wx', 0o600);
+  try {
+    try {
+      writeFileSync(descriptor, text);
+      fsyncSync(descriptor);
+    } finally {
+      closeSync(descriptor);
+    }
+    renameSync(temporary, path);
+  } catch (error) {
+    rmSync(temporary, { force: true });
+    throw error;
+  }
 }

@@ -1,0 +1,71 @@
+/**
+ * Who owns an organisation decides who owns it next: only an owner makes, changes or removes an owner, and the last owner
+ * stays. The operator may do all of it, but needs force to leave an organisation without an owner that had one.
+ */
+import type { KnownEvent } from '../../schemas/events.ts';
+import type { Role } from '../../schemas/names.ts';
+import type { Database } from '../../shared/sqlite.ts';
+import { CommandError } from '../command-error.ts';
+import { findMember, listMembers } from '../state/tenants.ts';
+import type { Actor } from './authorise.ts';
+
+interface Change {
+  readonly organisation: string;
+  readonly person: string;
+  /** Undefined: the person leaves. */
+  readonly role: Role | undefined;
+}
+
+function changesOf(events: readonly KnownEvent[]): Change[] {
+  return events.flatMap(({ type, data }): Change[] => {
+    if (type === 'member.set') return [{ ...data }];
+    return type === 'member.removed' ? [{ ...data, role: undefined }] : [];
+  });
+}
+
+/** Throws CommandError where these events change owners in a way that the actor may not. */
+export function checkOwners(db: Database, actor: Actor, events: readonly KnownEvent[], force = false): void {
+  const changes = changesOf(events);
+  if (changes.length === 0) return;
+  if (actor.person !== undefined) checkActor(db, actor.person, changes);
+  const removed = new Set(
+    events.flatMap(({ type, data }) => (type === 'organisation.removed' ? data.id : [])),
+  );
+  for (const organisation of new Set(changes.map((change) => change.organisation))) {
+    if (removed.has(organisation) || !losesLastOwner(db, organisation, changes)) continue;
+    if (actor.person !== undefined)
+      throw new CommandError('Forbidden', `the last owner of ${organisation} stays`, {
+        next: 'make another person an owner first',
+      });
+    if (!force)
+      throw new CommandError('GuardRefused', `this would leave ${organisation} without an owner`, {
+        next: 'make another person an owner first, or repeat it with force',
+      });
+  }
+}
+
+function checkActor(db: Database, person: string, changes: readonly Change[]): void {
+  for (const change of changes) {
+    const touchesOwner =
+      change.role === 'owner' || findMember(db, change.organisation, change.person)?.role === 'owner';
+    if (touchesOwner && findMember(db, change.organisation, person)?.role !== 'owner')
+      throw new CommandError('Forbidden', `${person} may not make, change or remove an owner`, {
+        next: 'it takes the role owner in the organisation concerned',
+      });
+  }
+}
+
+function losesLastOwner(db: Database, organisation: string, changes: readonly Change[]): boolean {
+  const owners = new Set(
+    listMembers(db, organisation)
+      .filter(({ role }) => role === 'owner')
+      .map(({ person }) => person),
+  );
+  if (owners.size === 0) return false;
+  for (const { organisation: where, person, role } of changes) {
+    if (where !== organisation) continue;
+    if (role === 'owner') owners.add(person);
+    else owners.delete(person);
+  }
+  return owners.size === 0;
+}

@@ -1,0 +1,89 @@
+/**
+ * Who may call a route of the admin API. Every route declares it in its config, and a server with a route that does not
+ * fails to start. Token and person are asked before anything else of a request is read.
+ */
+import type { FastifyInstance, FastifyRequest } from 'fastify';
+import type { Role } from '../../schemas/names.ts';
+import { isSameSecret } from '../../shared/process/secrets.ts';
+import type { Database } from '../../shared/sqlite.ts';
+import { CommandError } from '../command-error.ts';
+import { authorise } from '../commands/authorise.ts';
+import { hasRoleSomewhere } from '../state/tenants.ts';
+import { type AdminContext, actorOf } from './context.ts';
+
+/**
+ * `public`: everybody. `node`: a node with its token, which the route itself asks for. `gateway`: gateways with their token,
+ * and the operator. `operator`: the operator in nobody's name. Roles: also persons who have one of them; the route then asks
+ * for the role in the organisation concerned.
+ */
+export type Access = 'public' | 'node' | 'gateway' | 'operator' | readonly Role[];
+
+declare module 'fastify' {
+  interface FastifyContextConfig {
+    access?: Access;
+  }
+}
+
+/** To be called before the first route is added. */
+export function guardRoutes(app: FastifyInstance, context: AdminContext): void {
+  app.addHook('onRoute', ({ method, url, config }) => {
+    if (config?.access === undefined)
+      throw new Error(`the route ${String(method)} ${url} does not declare who may call it`);
+  });
+  app.addHook('onRequest', (request, _reply, done) => done(refusal(request, context)));
+}
+
+/** The marks of a route's access in the OpenAPI document. */
+export function accessDocument(access: Access = 'operator'): object {
+  const described = typeof access === 'string' ? [access] : ['operator', ...access];
+  return {
+    'x-headgate-access': described,
+    security: access === 'public' ? [] : [{ [access === 'node' ? 'nodeToken' : 'operatorToken']: [] }],
+  };
+}
+
+export const securitySchemes = {
+  operatorToken: {
+    type: 'http',
+    scheme: 'bearer',
+    description:
+      'HEADGATE_OPERATOR_TOKEN; where x-headgate-access has gateway, also HEADGATE_GATEWAY_TOKEN. The header x-headgate-as acts as a person.',
+  },
+  nodeToken: { type: 'http', scheme: 'bearer', description: 'the token of one node' },
+} as const;
+
+function refusal(request: FastifyRequest, context: AdminContext): CommandError | undefined {
+  // A path without a route shows nobody but the operator that it has none.
+  const { access = 'operator' } = request.routeOptions.config;
+  if (access === 'public' || access === 'node') return undefined;
+  const token = /^bearer +(\S+)$/i.exec(request.headers.authorization ?? '')?.[1];
+  const isOperator = isSameSecret(token, context.operatorToken);
+  if (!isOperator && !(access === 'gateway' && isGatewayToken(token, context)))
+    return new CommandError('Unauthorized', 'the operator token is missing or not valid', {
+      next: 'set HEADGATE_TOKEN, or run beside a service started with `npm start`',
+    });
+  try {
+    checkPerson(context.snapshot.db, request, access);
+    return undefined;
+  } catch (error) {
+    if (error instanceof CommandError) return error;
+    throw error;
+  }
+}
+
+function isGatewayToken(
+  token: string | undefined,
+  { gatewayToken, previousGatewayToken }: AdminContext,
+): boolean {
+  return isSameSecret(token, gatewayToken) || isSameSecret(token, previousGatewayToken);
+}
+
+function checkPerson(db: Database, request: FastifyRequest, access: Access): void {
+  const actor = actorOf(request);
+  if (actor.person === undefined) return;
+  if (typeof access === 'string') authorise(db, actor, 'operator', () => undefined);
+  else if (!hasRoleSomewhere(db, actor.person, access))
+    throw new CommandError('Forbidden', `${actor.person} may not do this, or it is not there`, {
+      next: `it takes one of the roles ${access.join(', ')} in the organisation concerned`,
+    });
+}

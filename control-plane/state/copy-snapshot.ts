@@ -1,0 +1,67 @@
+/**
+ * Copies the state at one moment into a file of its own. Copying takes as long as the state is large, so it runs on a
+ * thread of its own, over a connection of its own; the fold goes on meanwhile.
+ */
+import { createHash } from 'node:crypto';
+import { closeSync, createReadStream, openSync, statSync } from 'node:fs';
+import { pipeline } from 'node:stream/promises';
+import { Worker } from 'node:worker_threads';
+import { openExisting } from '../../shared/snapshot/open-snapshot.ts';
+import { inOurWords, openDatabase } from '../../shared/sqlite.ts';
+
+export interface CopyPlan {
+  /** Path of the state. */
+  readonly from: string;
+  /** Must not exist. */
+  readonly to: string;
+}
+
+export interface CopyFacts {
+  readonly log: string | null;
+  readonly seq: number;
+  readonly hash: string;
+  readonly digest: string;
+  readonly bytes: number;
+  /** Of the file, hex. */
+  readonly sha256: string;
+}
+
+/** Rejects with the errors of shared/sqlite.ts, or their names and messages. */
+export function copyOnThread(plan: CopyPlan): Promise<CopyFacts> {
+  // Node runs no TypeScript on a thread: from the sources the copy is made on this one.
+  if (import.meta.url.endsWith('.ts')) return copySnapshot(plan);
+  return new Promise((resolve, reject) => {
+    const thread = new Worker(new URL('./copy-thread.js', import.meta.url), { workerData: plan });
+    thread.once('message', resolve);
+    thread.once('error', reject);
+    thread.once('exit', (code) => reject(new Error(`the thread of the copy ended with ${code}`)));
+  });
+}
+
+export async function copySnapshot({ from, to }: CopyPlan): Promise<CopyFacts> {
+  // Made first, because SQLite would give it the rights of any file.
+  closeSync(openSync(to, 'wx', 0o600));
+  const db = openDatabase(from, { durability: 'process', readOnly: true });
+  try {
+    // One statement, so that position and rows in the file are of one moment.
+    db.prepare('VACUUM INTO ?').run(to);
+  } catch (error) {
+    throw inOurWords(error, to);
+  } finally {
+    db.close();
+  }
+  const facts = readFacts(to);
+  const sha256 = createHash('sha256');
+  await pipeline(createReadStream(to), sha256);
+  return { ...facts, bytes: statSync(to).size, sha256: sha256.digest('hex') };
+}
+
+function readFacts(path: string): Pick<CopyFacts, 'log' | 'seq' | 'hash' | 'digest'> {
+  const snapshot = openExisting(path, { readOnly: true });
+  try {
+    const { log, seq, hash } = snapshot.head;
+    return { log, seq, hash, digest: snapshot.digest() };
+  } finally {
+    snapshot.close();
+  }
+}

@@ -1,0 +1,5 @@
+/** The thread of one copy of the state. */
+import { parentPort, workerData } from 'node:worker_threads';
+import { type CopyPlan, copySnapshot } from './copy-snapshot.ts';
+
+parentPort?.postMessage(await copySnapshot(workerData as CopyPlan));

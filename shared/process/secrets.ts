@@ -1,0 +1,80 @@
+/**
+ * Reads every secret, so that one rule holds for all: a variable that is empty or blank is unset, and a token of Headgate
+ * has at least 16 printable characters. An error names the variable or the file, never the value.
+ */
+import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
+import { existsSync, readFileSync } from 'node:fs';
+import { writeFileAtomically } from './ready-file.ts';
+
+export type Environment = Readonly<Record<string, string | undefined>>;
+
+/** A shorter token could be guessed over the network. */
+export const tokenLengthMin = 16;
+const tokenLengthMax = 4096;
+
+/** The message names the variable or the file, and the next step. */
+export class SecretUnusable extends Error {
+  override readonly name = 'SecretUnusable';
+}
+
+/** A setting beside the secrets, such as the path of a key file; undefined where the variable is unset, empty or blank. */
+export function settingOf(variable: string, environment: Environment = process.env): string | undefined {
+  return environment[variable]?.trim() || undefined;
+}
+
+/** A token of Headgate; undefined where the variable is unset, empty or blank. Throws SecretUnusable. */
+export function secretOf(variable: string, environment: Environment = process.env): string | undefined {
+  const value = settingOf(variable, environment);
+  if (value === undefined || isToken(value)) return value;
+  throw new SecretUnusable(
+    `${variable} must have at least ${tokenLengthMin} printable characters without spaces; set it to a longer random text`,
+  );
+}
+
+/** Throws SecretUnusable, also where the variable is unset. */
+export function requiredSecret(variable: string, environment: Environment = process.env): string {
+  const value = secretOf(variable, environment);
+  if (value !== undefined) return value;
+  throw new SecretUnusable(
+    `set ${variable} to a random text of at least ${tokenLengthMin} printable characters`,
+  );
+}
+
+/** A secret that another system issues: as it stands, of any length, in one line. Throws SecretUnusable. */
+export function foreignSecretOf(
+  variable: string,
+  environment: Environment = process.env,
+): string | undefined {
+  const value = environment[variable];
+  if (value === undefined || value.trim() === '') return undefined;
+  if (/^\P{Cc}+$/u.test(value)) return value;
+  throw new SecretUnusable(`${variable} must be one line without control characters`);
+}
+
+/** Whether a text may be a token of Headgate. */
+export function isToken(text: string): boolean {
+  return text.length >= tokenLengthMin && text.length <= tokenLengthMax && /^[\x21-\x7e]+$/.test(text);
+}
+
+/**
+ * Compares in constant time. Nothing equals a missing or empty token, on either side: an unset secret opens nothing.
+ */
+export function isSameSecret(given: string | undefined, wanted: string | undefined): boolean {
+  if (!given || !wanted) return false;
+  const digest = (text: string): Buffer => createHash('sha256').update(text).digest();
+  return timingSafeEqual(digest(given), digest(wanted));
+}
+
+/** The token in a file that lasts as long as its folder; made where there is none. Throws SecretUnusable. */
+export function persistentToken(path: string, prefix: string): string {
+  if (!existsSync(path)) {
+    const token = `${prefix}_${randomBytes(24).toString('base64url')}`;
+    writeFileAtomically(path, `${token}\n`);
+    return token;
+  }
+  const token = readFileSync(path, 'utf8').trim();
+  if (isToken(token)) return token;
+  throw new SecretUnusable(
+    `the token file ${path} is empty or damaged; delete it, and the next start makes another`,
+  );
+}
