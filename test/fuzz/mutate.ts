@@ -83,9 +83,12 @@ export function anyJson(draw: Draw, depth = 3): Json {
 }
 
 /** The value with one place in it changed: replaced, removed, repeated, renamed, nested or filled up. */
-export function mutateJson(draw: Draw, value: Json): Json {
+export function mutateJson(draw: Draw, value: Json, inProbability = 0.75): Json {
   const inside =
-    typeof value === 'object' && value !== null && Object.keys(value).length > 0 && draw.chance(0.75);
+    typeof value === 'object' &&
+    value !== null &&
+    Object.keys(value).length > 0 &&
+    draw.chance(inProbability);
   if (!inside) return replaced(draw, value);
   return Array.isArray(value)
     ? mutateList(draw, value as readonly Json[])
@@ -128,7 +131,7 @@ function replaced(draw: Draw, value: Json): Json {
     case 0:
       return nested(draw, value);
     case 1:
-      return typeof value === 'string' ? value + draw.pick(edgeTexts) : String(value);
+      return typeof value === 'string' ? value + draw.pick(edgeTexts) : JSON.stringify(value);
     case 2:
       return draw.pick([null, [], {}, '', 0, false]);
     case 3:

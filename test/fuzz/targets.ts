@@ -1,5 +1,6 @@
 /** All fuzz targets, in the order in which they run. */
 import type { Target } from './campaign.ts';
 import { httpTarget } from './http-target.ts';
+import { jsonTarget } from './json-target.ts';
 
-export const targets: readonly Target[] = [httpTarget];
+export const targets: readonly Target[] = [httpTarget, jsonTarget];

@@ -48,7 +48,7 @@ export class WatchedProcess<Ready = unknown> {
       const trace = started
         .stderr()
         .split('\n')
-        .filter((line) => /Error|^\s+at /.test(line))
+        .filter((line) => !line.startsWith('{') && /Error|^\s+at /.test(line))
         .slice(0, 6);
       this.#faults.add(`${name} ended (${signal ?? `exit ${code}`}): ${trace.join(' | ').slice(0, 900)}`);
     });
