@@ -67,6 +67,7 @@ const findingsMax = 20;
 /** Ended cases that may still be the cause of what is seen now. */
 const recentCases = 24;
 const shownLength = 400;
+const shownCasesMax = 3;
 
 export async function campaign(target: Target, options: CampaignOptions): Promise<Summary> {
   const run = new Campaign(target.name, options);
@@ -151,7 +152,7 @@ class Campaign {
   }
 
   #find(fault: string, cases: readonly Case[], isLasting = false): void {
-    const kind = fault.replaceAll(/[0-9a-f]{16,}|\d+/g, '#').slice(0, 200);
+    const kind = fault.replaceAll(/[0-9a-f]{16,}|\d+/g, '#').slice(0, 120);
     const known = this.#findings.get(kind);
     if (known) {
       if (!isLasting) known.count++;
@@ -164,11 +165,11 @@ class Campaign {
     const inputs = cases.map((one) => this.#save(one));
     this.#findings.set(kind, { fault, count: 1, inputs });
     const { say, seed } = this.#options;
-    say(
-      `FOUND ${this.#name} (SEED=${seed}, case ${cases.map(({ number }) => number).join(' or ')}): ${fault}`,
-    );
-    for (const [index, one] of cases.slice(0, 3).entries())
-      say(`      ${inputs[index]}: ${shown(one.input)}`);
+    const shownCases = cases.slice(0, shownCasesMax);
+    const more = cases.length > shownCasesMax ? ' or one before' : '';
+    const numbers = shownCases.map(({ number }) => number).join(' or ');
+    say(`FOUND ${this.#name} (SEED=${seed}, case ${numbers}${more}): ${fault.slice(0, 2 * shownLength)}`);
+    for (const [index, one] of shownCases.entries()) say(`      ${inputs[index]}: ${shown(one.input)}`);
   }
 
   /** Text as it is, bytes in hex. */

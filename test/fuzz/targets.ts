@@ -2,5 +2,6 @@
 import type { Target } from './campaign.ts';
 import { httpTarget } from './http-target.ts';
 import { jsonTarget } from './json-target.ts';
+import { nodeTarget } from './node-target.ts';
 
-export const targets: readonly Target[] = [httpTarget, jsonTarget];
+export const targets: readonly Target[] = [httpTarget, jsonTarget, nodeTarget];

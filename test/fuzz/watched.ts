@@ -103,15 +103,23 @@ export class WatchedProcess<Ready = unknown> {
     this.started.child.kill('SIGKILL');
   };
 
-  /** Keeps enough of what came before to find a secret that two writes share. */
+  /** Line by line; a line that is longer than any of ours is looked at in parts that overlap. */
   #scan(text: string): void {
-    const window = this.#tail + text;
-    for (const secret of this.#secrets)
-      if (window.includes(secret)) {
-        const line = window.split('\n').find((one) => one.includes(secret)) ?? '';
-        this.#faults.add(`${this.name} wrote a secret to its log: ${line.slice(0, 300)}`);
-      }
-    this.#tail = window.slice(-500);
+    const lines = (this.#tail + text).split('\n');
+    const rest = lines.pop() ?? '';
+    for (const line of lines) this.#scanLine(line);
+    if (rest.length > 100_000) this.#scanLine(rest);
+    this.#tail = rest.length > 100_000 ? rest.slice(-500) : rest;
+  }
+
+  /** One fault for one kind of line, however often it is written. */
+  #scanLine(line: string): void {
+    if (![...this.#secrets].some((secret) => line.includes(secret))) return;
+    const message = /"msg":"([^"]{1,80})/.exec(line)?.[1] ?? 'a line that is no entry';
+    const error = /"err":\{"type":"(\w+)"/.exec(line)?.[1] ?? 'no error';
+    const kind = `${this.name} wrote a secret to its log (${message}, ${error})`;
+    if (![...this.#faults].some((fault) => fault.startsWith(kind)))
+      this.#faults.add(`${kind}: ${line.slice(0, 400)}`);
   }
 
   #planHealth(): void {
