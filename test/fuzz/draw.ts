@@ -147,3 +147,18 @@ export class Draw {
       .filter((piece) => piece.length > 0);
   }
 }
+
+/** Draws what is usual: the first of weighted choices, and no odds below a half. For the layers that a case leaves right. */
+export class CalmDraw extends Draw {
+  constructor(source: Draw) {
+    super(source.below(2 ** 31), 0);
+  }
+
+  override chance(probability: number): boolean {
+    return probability >= 0.5;
+  }
+
+  override weighted<Value>(choices: readonly (readonly [weight: number, value: Value])[]): Value {
+    return (choices[0] as readonly [number, Value])[1];
+  }
+}

@@ -2,7 +2,7 @@
  * What a hostile node answers: heads, streams and bodies by the grammar of engines, mutated at every level: the JSON of an
  * event, the lines of the stream, the framing of HTTP, the delivery of the bytes.
  */
-import type { Draw } from './draw.ts';
+import { CalmDraw, type Draw } from './draw.ts';
 import type { NodePlan } from './hostile-node.ts';
 import type { OperationName } from './json-bodies.ts';
 import { anyJson, type Json, jsonText, mutateBytes, mutateJson } from './mutate.ts';
@@ -103,13 +103,13 @@ function hugeEvent(draw: Draw, wanted: Wanted): string {
 }
 
 /** The lines of a stream. */
-function stream(draw: Draw, wanted: Wanted): string {
+function stream(content: Draw, draw: Draw, wanted: Wanted): string {
   const end = draw.weighted([
     [12, '\n'],
     [2, '\r\n'],
     [1, '\r'],
   ]);
-  const lines = events(draw, wanted).map((data) =>
+  const lines = events(content, wanted).map((data) =>
     draw.weighted([
       [30, `data: ${data}${end}${end}`],
       [2, `data:${data}${end}${end}`],
@@ -269,28 +269,40 @@ function chunked(draw: Draw, body: Buffer): Buffer {
   return Buffer.concat([...parts, Buffer.from(end)]);
 }
 
+/** Each layer is drawn wild or as usual, so that what is wrong in one is met behind layers that are right. */
 export function drawNodePlan(draw: Draw, wanted: Wanted): NodePlan {
-  const text = wanted.stream ? stream(draw, wanted) : whole(draw, wanted);
+  const layer = (): Draw => (draw.chance(0.4) ? draw : new CalmDraw(draw));
+  const content = layer();
+  const text = wanted.stream ? stream(content, layer(), wanted) : whole(content, wanted);
   const drawn = Buffer.from(text, 'utf8');
-  const body = draw.chance(0.1) ? mutateBytes(draw, drawn) : drawn;
-  const { line, bytes } = framed(draw, body);
-  const head = [statusLine(draw), ...headers(draw, wanted), ...(line === undefined ? [] : [line])].join(
-    '\r\n',
-  );
-  const early = draw.chance(0.05) ? interim(draw) : '';
-  const all = Buffer.concat([Buffer.from(`${early}${head}\r\n\r\n`, 'latin1'), bytes]);
-  const wire = draw.chance(0.1) ? mutateBytes(draw, all) : all;
-  const isCut = draw.chance(0.12);
-  const sent = isCut ? wire.subarray(0, draw.below(wire.length + 1)) : wire;
+  const body = layer().chance(0.2) ? mutateBytes(draw, drawn) : drawn;
+  const { line, bytes } = framed(layer(), body);
+  const heading = layer();
+  const head = [statusLine(heading), ...headers(heading, wanted), ...(line === undefined ? [] : [line])];
+  const early = heading.chance(0.1) ? interim(draw) : '';
+  const all = Buffer.concat([Buffer.from(`${early}${head.join('\r\n')}\r\n\r\n`, 'latin1'), bytes]);
+  const wire = layer();
+  return {
+    ...delivery(wire, wire.chance(0.2) ? mutateBytes(draw, all) : all, line !== undefined),
+    ...ending(wire, wanted),
+  };
+}
+
+function delivery(draw: Draw, all: Buffer, isFramed: boolean): NodePlan {
+  const isCut = draw.chance(0.25);
+  const sent = isCut ? all.subarray(0, draw.below(all.length + 1)) : all;
   const pieces = sent.length === 0 ? [] : draw.pieces(sent, draw.chance(0.5) ? 1 : draw.between(2, 20));
   const end = draw.weighted([
-    [isCut || line === undefined ? 0 : 8, 'keep'],
+    [isCut || !isFramed ? 0 : 8, isFramed ? 'keep' : 'close'],
     [4, 'close'],
     [2, 'reset'],
-    [draw.chance(0.2) ? 1 : 0, 'hang'],
+    [0.1, 'hang'],
   ] as const);
-  const plan = { pieces, pauseMs: draw.chance(0.3) ? draw.below(4) : 0, end };
-  return draw.chance(0.01) ? { ...plan, endless: endless(draw, wanted) } : plan;
+  return { pieces, pauseMs: draw.chance(0.3) ? draw.below(4) : 0, end };
+}
+
+function ending(draw: Draw, wanted: Wanted): Pick<NodePlan, 'endless'> {
+  return draw.chance(0.02) ? { endless: endless(draw, wanted) } : {};
 }
 
 function endless(draw: Draw, wanted: Wanted): NonNullable<NodePlan['endless']> {

@@ -21,7 +21,7 @@ export const nodeTarget: Target = {
   name: 'node',
   start: async () => {
     const node = await HostileNode.start(models);
-    const gatewayArgs = ['--first-event-timeout', '3', '--idle-timeout', '2'];
+    const gatewayArgs = ['--first-event-timeout', '1', '--idle-timeout', '1'];
     try {
       return new NodeTarget(node, await FuzzFleet.start({ engine: node.url, gatewayArgs }));
     } catch (error) {
@@ -32,7 +32,7 @@ export const nodeTarget: Target = {
 };
 
 class NodeTarget implements RunningTarget {
-  readonly workers = 12;
+  readonly workers = 24;
   readonly #node: HostileNode;
   readonly #fleet: FuzzFleet;
   readonly #agent = new Agent({ keepAlive: true });
