@@ -63,23 +63,24 @@ export function exchange(address: Address, delivery: Delivery): Promise<Answered
     const { host, port } = address;
     const raw = connect({ host, port });
     const socket: Socket = address.tls ? connectTls({ socket: raw, rejectUnauthorized: false }) : raw;
-    const timer = setTimeout(() => {
-      late = true;
+    const done = (): void => {
+      clearTimeout(timer);
       socket.destroy();
       raw.destroy();
+      resolve({ text: Buffer.concat(chunks).toString('latin1'), reset, late });
+    };
+    const timer = setTimeout(() => {
+      late = true;
+      done();
     }, exchangeMsMax);
     const failed = (): void => {
       reset = true;
       raw.destroy();
     };
     raw.on('error', failed);
-    if (socket !== raw) socket.on('error', failed);
+    if (socket !== raw) socket.on('error', failed).on('close', done);
     socket.on('data', (chunk) => chunks.push(chunk));
-    raw.on('close', () => {
-      clearTimeout(timer);
-      socket.destroy();
-      resolve({ text: Buffer.concat(chunks).toString('latin1'), reset, late });
-    });
+    raw.on('close', done);
     raw.on('connect', () => void deliver(socket, raw, delivery));
   });
 }

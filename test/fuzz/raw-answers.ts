@@ -12,6 +12,8 @@ export interface OneAnswer {
   /** Names in lower case. */
   readonly fields: Readonly<Record<string, string>>;
   readonly body: string;
+  /** Has no body where its request was a HEAD, whatever its head promises. */
+  readonly bodiless?: boolean;
   /** False where the connection ended before the end that the head promised. */
   readonly whole: boolean;
 }
@@ -48,7 +50,7 @@ export function readAnswers(text: string, bodiless: boolean): ReadAnswers {
     const { body, next } = bodyAt(text, at, fields, status === 204 || status === 304);
     const isHead = bodiless && (next === undefined || text.startsWith('HTTP/1.', at));
     if (isHead) {
-      answers.push({ status, fields, body: '', whole: true });
+      answers.push({ status, fields, body: '', whole: true, bodiless: true });
       continue;
     }
     answers.push({ status, fields, body, whole: next !== undefined });
@@ -91,14 +93,16 @@ function chunkedBody(
 /** What is wrong with one answer of a listener of this kind; undefined where nothing is. */
 export function answerFault(
   kind: ListenerKind,
-  { status, fields, body, whole }: OneAnswer,
+  { status, fields, body, whole, bodiless }: OneAnswer,
 ): string | undefined {
   if (kind === 'engine') return undefined;
   if (status === 500) return `answered 500: ${body.slice(0, 200)}`;
   if (kind === 'health')
-    return [200, 400, 404, 405, 408, 413, 431, 501, 503].includes(status) ? undefined : `answered ${status}`;
+    return [200, 400, 404, 405, 408, 413, 417, 431, 501, 503].includes(status)
+      ? undefined
+      : `answered ${status}`;
   if (status < 400) return status === 200 || status === 101 ? undefined : `answered ${status}`;
-  if (!whole) return undefined;
+  if (!whole || bodiless) return undefined;
   const fault = kind === 'gateway' ? refusalFault(status, fields, body) : adminFault(status, body);
   return fault === undefined ? undefined : `${fault}: ${status} ${body.slice(0, 200)}`;
 }
