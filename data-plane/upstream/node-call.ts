@@ -5,7 +5,7 @@
  * that the reader set, and what it sends after the reader has had enough.
  */
 import type { IncomingHttpHeaders } from 'node:http';
-import type { Dispatcher } from 'undici';
+import { type Dispatcher, errors } from 'undici';
 import type { NodePools } from './node-pools.ts';
 import type { Ticked, Ticker } from './ticker.ts';
 
@@ -231,6 +231,9 @@ export class NodeCall implements Dispatcher.DispatchHandler, Ticked {
 
   /** Errors of sockets and of undici have a code; their messages can hold what the node sent, so only the code is kept. */
   #explain(error: Error): Error {
+    // It has no code, and it holds the bytes that could not be read.
+    if (error instanceof errors.HTTPParserError)
+      return new CallFailure('lost', "the node's answer is not legal HTTP");
     const code = 'code' in error && typeof error.code === 'string' ? error.code : undefined;
     if (code === undefined) return error;
     return new CallFailure(this.#sent ? 'lost' : 'unreached', `the connection to the node failed: ${code}`);

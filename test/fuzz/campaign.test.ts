@@ -1,0 +1,148 @@
+/** That a run finds, keeps and reports what is wrong: a fuzzer that cannot fail proves nothing. */
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, expect, test } from 'vitest';
+import { campaign, type RunningTarget, type Target } from './campaign.ts';
+import { Draw } from './draw.ts';
+import { faultOf } from './good-answers.ts';
+import { answerFault, readAnswers } from './raw-answers.ts';
+
+const saveTo = mkdtempSync(join(tmpdir(), 'headgate-fuzz-test-'));
+afterAll(() => rmSync(saveTo, { recursive: true, force: true }));
+
+function targetOf(more: Partial<RunningTarget>): Target {
+  const running: RunningTarget = {
+    workers: 2,
+    tryCase: async () => [],
+    faults: () => [],
+    warmedUp: async () => undefined,
+    settle: async () => undefined,
+    close: async () => undefined,
+    ...more,
+  };
+  return { name: 'sample', start: async () => running };
+}
+
+function run(more: Partial<RunningTarget>, onlyCase?: number) {
+  const lines: string[] = [];
+  const options = { seed: 7, seconds: 0.05, saveTo, onlyCase, say: (line: string) => lines.push(line) };
+  return campaign(targetOf(more), options).then((summary) => ({ summary, lines }));
+}
+
+test('a fault of a case is reported once with its seed, its number and its saved input', async () => {
+  const { summary, lines } = await run({
+    tryCase: async (draw, note) => {
+      note(Buffer.from('input'));
+      return [`found number ${draw.below(1000)}`];
+    },
+  });
+  expect(summary.findings).toHaveLength(1);
+  expect(summary.findings[0]?.count).toBe(summary.cases);
+  expect(lines[0]).toMatch(/^FOUND sample \(SEED=7, case \d+\): found number/);
+  expect(readFileSync(summary.findings[0]?.inputs[0] ?? '', 'utf8')).toBe(
+    Buffer.from('input').toString('hex'),
+  );
+});
+
+test('a process that ended stops the run, and the inputs that were tried are kept', async () => {
+  let tried = 0;
+  const { summary } = await run({
+    tryCase: async (_draw, note) => {
+      note(`{"tried":${tried++}}`);
+      return [];
+    },
+    faults: () => (tried > 0 ? ['gateway ended (exit 1): Error'] : []),
+  });
+  expect(summary.findings.map(({ fault }) => fault)).toEqual(['gateway ended (exit 1): Error']);
+  expect(summary.findings[0]?.inputs.length).toBeGreaterThan(0);
+  expect(summary.cases).toBeLessThanOrEqual(2);
+});
+
+test('what is seen only after the last case is a finding too, and so is a case that throws', async () => {
+  let settled = false;
+  const { summary } = await run({
+    tryCase: () => Promise.reject(new Error('broken')),
+    settle: async () => {
+      settled = true;
+    },
+    faults: () => (settled ? ['it holds more than before'] : []),
+  });
+  expect(summary.findings.map(({ fault }) => fault.split('\n')[0])).toEqual([
+    'the case threw: Error: broken',
+    'it holds more than before',
+  ]);
+});
+
+test('one case of a seed can be repeated alone, and draws the same', async () => {
+  const drawn: number[] = [];
+  const tryCase: RunningTarget['tryCase'] = async (draw) => {
+    drawn.push(draw.below(1_000_000));
+    return [];
+  };
+  await run({ tryCase }, 41);
+  expect(drawn).toEqual([new Draw(7, 41).below(1_000_000)]);
+});
+
+const envelope = (type: string, status: number): string =>
+  JSON.stringify({ error: { code: 'UNAVAILABLE', type, message: 'x', status, path: '/' } });
+const refusal = { 'content-type': 'application/json', 'x-request-id': `req_${'0'.repeat(32)}` };
+
+test.each([
+  ['a body that is no envelope', 503, refusal, '{"error":"no"}', /outside the envelope/],
+  ['a type that nobody knows', 503, refusal, envelope('Other', 503), /not in the registry/],
+  ['a status of another type', 404, refusal, envelope('InferenceUnavailableError', 404), /of another type/],
+  [
+    'no request id',
+    503,
+    { 'content-type': 'application/json' },
+    envelope('InferenceUnavailableError', 503),
+    /request id/,
+  ],
+  ['a fault of the service', 500, refusal, envelope('InternalError', 500), /answered 500/],
+])('a refusal with %s is a fault', (_what, status, fields, body, fault) => {
+  expect(answerFault('gateway', { status, fields, body, whole: true })).toMatch(fault);
+});
+
+test('a refusal in the envelope is none', () => {
+  const body = envelope('InferenceUnavailableError', 503);
+  expect(answerFault('gateway', { status: 503, fields: refusal, body, whole: true })).toBeUndefined();
+});
+
+test('answers behind one another are told apart, and one that is cut is seen', () => {
+  const whole = 'HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok';
+  const chunked = 'HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n';
+  const { answers, broken } = readAnswers(`${whole}${chunked}${whole.slice(0, -1)}`, false);
+  expect(answers.map(({ body, whole: isWhole }) => [body, isWhole])).toEqual([
+    ['ok', true],
+    ['ok', true],
+    ['o', false],
+  ]);
+  expect(broken).toBeUndefined();
+  expect(readAnswers(`${whole}garbage\r\n\r\n`, false).broken).toMatch(/no status line/);
+});
+
+const chunk = 'data: {"id":"chatcmpl-1","object":"chat.completion.chunk","choices":[]}\n\n';
+const streamed = { 'content-type': 'text/event-stream' };
+
+test.each([
+  ['ends cleanly without its terminator', chunk, true, /without its terminator/],
+  ['goes on behind its terminator', `data: [DONE]\n\n${chunk}`, true, /behind the terminator/],
+  [
+    'has an error in it',
+    `${chunk}data: {"id":"chatcmpl-1","object":"chat.completion.chunk","choices":[],"error":{}}\n\n`,
+    false,
+    /an error in a stream/,
+  ],
+  ['is cut behind its terminator', `${chunk}data: [DONE]\n\n`, false, /cut behind its terminator/],
+])('a stream that %s is a fault', (_what, body, whole, fault) => {
+  const answer = { status: 200, fields: streamed, body, whole };
+  expect(faultOf(answer, { operation: 'chat', stream: true })).toMatch(fault);
+});
+
+test('a stream with its terminator is none, nor is one that was cut without', () => {
+  const expected = { operation: 'chat', stream: true } as const;
+  const answer = { status: 200, fields: streamed };
+  expect(faultOf({ ...answer, body: `${chunk}data: [DONE]\n\n`, whole: true }, expected)).toBeUndefined();
+  expect(faultOf({ ...answer, body: `${chunk}data: {"id`, whole: false }, expected)).toBeUndefined();
+});

@@ -1,0 +1,47 @@
+/** A client of the gateway for fuzz cases: one request over a kept connection, and all that came of it. */
+import { type Agent, request } from 'node:http';
+
+export interface ClientAnswer {
+  /** 0 where no head came. */
+  readonly status: number;
+  readonly fields: Readonly<Record<string, string>>;
+  readonly body: string;
+  /** The body ended as its framing promised. */
+  readonly whole: boolean;
+}
+
+export interface Asked {
+  readonly url: string;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: string;
+  readonly agent: Agent;
+  readonly timeoutMs?: number;
+}
+
+export function ask({ url, headers, body, agent, timeoutMs = 30_000 }: Asked): Promise<ClientAnswer> {
+  return new Promise((resolve) => {
+    const chunks: Buffer[] = [];
+    let status = 0;
+    let fields: Record<string, string> = {};
+    const bytes = Buffer.from(body);
+    const options = { method: 'POST', agent, headers: { ...headers, 'content-length': bytes.length } };
+    const end = (whole: boolean): void => {
+      clearTimeout(timer);
+      resolve({ status, fields, body: Buffer.concat(chunks).toString('utf8'), whole });
+    };
+    const asked = request(url, options, (response) => {
+      status = response.statusCode ?? 0;
+      fields = Object.fromEntries(
+        Object.entries(response.headers).map(([name, value]) => [name, String(value)]),
+      );
+      response.on('data', (chunk: Buffer) => chunks.push(chunk));
+      response.on('error', () => undefined);
+      response.on('close', () => end(response.complete));
+    });
+    const timer = setTimeout(() => asked.destroy(), timeoutMs);
+    asked.on('error', () => {
+      if (status === 0) end(false);
+    });
+    asked.end(bytes);
+  });
+}

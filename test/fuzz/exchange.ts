@@ -1,0 +1,103 @@
+/** One raw connection of a fuzz case: bytes in pieces, an end of many kinds, and all that was answered. */
+import { connect, type Socket } from 'node:net';
+import { setTimeout as pause, setImmediate as turn } from 'node:timers/promises';
+import { connect as connectTls } from 'node:tls';
+import type { Draw } from './draw.ts';
+
+export interface Address {
+  readonly host: string;
+  readonly port: number;
+  readonly tls: boolean;
+}
+
+/** How the client leaves: after its last byte, or with a reset or a close after so many pieces. */
+export interface Delivery {
+  readonly pieces: readonly Buffer[];
+  /** Between pieces. */
+  readonly pauseMs: number;
+  readonly end: 'half-close' | 'reset' | 'destroy' | 'wait';
+  /** Pieces that are sent before a reset or a close. */
+  readonly endAfter: number;
+}
+
+export interface Answered {
+  /** In latin1. */
+  readonly text: string;
+  /** The peer, or an error, cut the connection. */
+  readonly reset: boolean;
+  /** Nothing ended it within the time. */
+  readonly late: boolean;
+}
+
+/** A client that waits for more than its answer goes after this silence. */
+const silenceMs = 400;
+const exchangeMsMax = 10_000;
+
+export function drawDelivery(draw: Draw, bytes: Buffer): Delivery {
+  const count = draw.weighted<() => number>([
+    [6, () => 1],
+    [3, () => draw.between(2, 6)],
+    [1, () => Math.min(bytes.length, 60)],
+  ])();
+  const pieces = bytes.length === 0 ? [] : draw.pieces(bytes, count);
+  const end = draw.weighted([
+    [6, 'half-close'],
+    [3, 'reset'],
+    [1, 'destroy'],
+    [1, 'wait'],
+  ] as const);
+  const leaves = end === 'reset' || end === 'destroy';
+  return {
+    pieces,
+    pauseMs: draw.below(3),
+    end,
+    endAfter: leaves ? draw.below(pieces.length + 1) : pieces.length,
+  };
+}
+
+export function exchange(address: Address, delivery: Delivery): Promise<Answered> {
+  return new Promise((resolve) => {
+    const chunks: Buffer[] = [];
+    let reset = false;
+    let late = false;
+    const { host, port } = address;
+    const raw = connect({ host, port });
+    const socket: Socket = address.tls ? connectTls({ socket: raw, rejectUnauthorized: false }) : raw;
+    const done = (): void => {
+      clearTimeout(timer);
+      socket.destroy();
+      raw.destroy();
+      resolve({ text: Buffer.concat(chunks).toString('latin1'), reset, late });
+    };
+    const timer = setTimeout(() => {
+      late = true;
+      done();
+    }, exchangeMsMax);
+    const failed = (): void => {
+      reset = true;
+      raw.destroy();
+    };
+    raw.on('error', failed);
+    if (socket !== raw) socket.on('error', failed).on('close', done);
+    socket.on('data', (chunk) => chunks.push(chunk));
+    raw.on('close', done);
+    raw.on('connect', () => void deliver(socket, raw, delivery));
+  });
+}
+
+async function deliver(
+  socket: Socket,
+  raw: Socket,
+  { pieces, pauseMs, end, endAfter }: Delivery,
+): Promise<void> {
+  for (const piece of pieces.slice(0, endAfter)) {
+    if (socket.destroyed || raw.destroyed) return;
+    socket.write(piece);
+    if (pauseMs > 0) await pause(pauseMs);
+    else await turn();
+  }
+  if (end === 'reset') raw.resetAndDestroy();
+  else if (end === 'destroy') raw.destroy();
+  else if (end === 'half-close') socket.end();
+  else raw.setTimeout(silenceMs, () => raw.destroy());
+}

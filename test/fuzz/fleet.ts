@@ -1,0 +1,214 @@
+/** A really started fleet under fuzz: every process by itself, watched, on an embedded log in a folder of its own. */
+import { copyFileSync, mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as pause } from 'node:timers/promises';
+import { DevAdmin } from '../../cli/processes/dev-admin.ts';
+import type { Fleet } from '../../schemas/fleet.ts';
+import { startWatched, type WatchedProcess } from './watched.ts';
+
+export const operatorToken = 'fuzz-operator-token-0d5c1a';
+export const gatewayToken = 'fuzz-gateway-token-77b3e9';
+/** Stands in prompts and in what hostile nodes answer; no log and no error text may hold it. */
+export const canary = 'canary-3f9d2b71c0';
+export const models = ['echo-small', 'echo-large', 'echo-embed'] as const;
+export const stacks = { openai: 'stk-amber-otter-9k2f', anthropic: 'stk-quiet-heron-4m7q' } as const;
+export const stackDomain = 'stacks.test';
+
+export interface PlaneReady {
+  readonly admin: string;
+  readonly metrics: string;
+}
+export interface GatewayReady {
+  readonly api: string;
+  readonly metrics: string;
+  readonly stacks: readonly { readonly stack: string; readonly url: string }[];
+}
+export interface NodeReady {
+  readonly metrics: string;
+}
+
+export interface FleetOptions {
+  /** Beside the plain gateway one that speaks TLS. */
+  readonly tls?: boolean;
+  /** An agent beside the simulated node. */
+  readonly agent?: boolean;
+  /** Stands in the place of the simulated node. */
+  readonly engine?: string;
+  /** Nodes of the pool that agents report on, besides. */
+  readonly agentNodes?: readonly string[];
+  readonly gatewayArgs?: readonly string[];
+}
+
+export class FuzzFleet {
+  readonly dir = mkdtempSync(join(tmpdir(), 'headgate-fuzz-'));
+  readonly secrets = new Set([operatorToken, gatewayToken, canary]);
+  readonly processes: WatchedProcess[] = [];
+  readonly #options: FleetOptions;
+  #plane: WatchedProcess<PlaneReady> | undefined;
+  #gateway: WatchedProcess<GatewayReady> | undefined;
+  #keyValue = '';
+
+  constructor(options: FleetOptions) {
+    this.#options = options;
+  }
+
+  static async start(options: FleetOptions = {}): Promise<FuzzFleet> {
+    const fleet = new FuzzFleet(options);
+    try {
+      await fleet.#start();
+      return fleet;
+    } catch (error) {
+      await fleet.close();
+      throw error;
+    }
+  }
+
+  get plane(): WatchedProcess<PlaneReady> {
+    return given(this.#plane);
+  }
+  get gateway(): WatchedProcess<GatewayReady> {
+    return given(this.#gateway);
+  }
+  /** Of an organisation without limits. */
+  get key(): string {
+    return this.#keyValue;
+  }
+  get logUrl(): string {
+    return `sqlite:${join(this.dir, 'log')}`;
+  }
+  get admin(): DevAdmin {
+    return new DevAdmin(this.plane.started.ready.admin, operatorToken);
+  }
+
+  faults(): string[] {
+    return this.processes.flatMap((process) => process.faults);
+  }
+  async warmedUp(): Promise<void> {
+    await Promise.all(this.processes.map((process) => process.noteLevel()));
+  }
+  async settle(): Promise<void> {
+    await Promise.all(this.processes.map((process) => process.settle()));
+  }
+  async close(): Promise<void> {
+    await Promise.all(this.processes.map((process) => process.end()));
+    rmSync(this.dir, { recursive: true, force: true });
+  }
+
+  /** One of the gateway's gauges now. */
+  async gauge(name: string): Promise<number> {
+    const text = await (await fetch(`${this.gateway.started.ready.metrics}/metrics`)).text();
+    return Number(new RegExp(`^${name} (\\S+)$`, 'm').exec(text)?.[1]);
+  }
+
+  async startPlane(name: string): Promise<WatchedProcess<PlaneReady>> {
+    return this.#watch<PlaneReady>(name, ['control-plane', ...this.#common(name)], '/livez');
+  }
+
+  async startGateway(name: string, more: readonly string[] = []): Promise<WatchedProcess<GatewayReady>> {
+    const args = [
+      ...['gateway', ...this.#common(name), '--stack-domain', stackDomain, '--drain-delay', '0'],
+      ...['--control-plane', this.plane.started.ready.admin],
+      ...Object.values(stacks).flatMap((stack) => ['--stack-port', `${stack}=0`]),
+      ...(this.#options.gatewayArgs ?? []),
+      ...more,
+    ];
+    return this.#watch<GatewayReady>(name, args, '/livez');
+  }
+
+  async #start(): Promise<void> {
+    const { engine, agent, tls, agentNodes = [] } = this.#options;
+    this.#plane = await this.startPlane('control-plane');
+    const simArgs = ['--port', '0', '--models', models.join(','), '--tokens-per-second', '0'];
+    const node =
+      engine ??
+      (await this.#watch<NodeReady>('sim-node', ['sim-node', ...simArgs], '/health')).started.ready.metrics;
+    await this.admin.apply(fleetWith(node, agentNodes, agent === true));
+    const { value } = await this.admin.createKey('acme', 'fuzz');
+    this.#keyValue = value;
+    this.secrets.add(value);
+    this.#gateway = await this.startGateway('gateway');
+    if (tls) {
+      const file = (name: string): string => join(this.dir, name);
+      for (const name of ['first.pem', 'first.key'])
+        copyFileSync(join('test/fixtures/tls', name), file(name));
+      await this.startGateway('gateway-tls', [
+        '--tls-cert',
+        file('first.pem'),
+        '--tls-key',
+        file('first.key'),
+      ]);
+    }
+    if (agent) await this.#startAgent(node);
+    await this.#untilUp();
+  }
+
+  async #startAgent(engine: string): Promise<void> {
+    const { value } = await this.admin.createNodeToken('agent-1');
+    this.secrets.add(value);
+    const args = ['node-agent', '--control-plane', this.plane.started.ready.admin, '--node', 'agent-1'];
+    const more = ['--engine', engine, '--metrics-port', '0'];
+    await this.#watch<NodeReady>('node-agent', [...args, ...more], '/livez', { HEADGATE_NODE_TOKEN: value });
+  }
+
+  async #untilUp(): Promise<void> {
+    const wanted = new Set(['pool-1', ...(this.#options.agent ? ['agent-1'] : [])]);
+    const untilMs = performance.now() + 30_000;
+    for (;;) {
+      const nodes = await this.admin.nodes();
+      if (nodes.filter(({ id, up }) => up && wanted.has(id)).length === wanted.size) break;
+      if (performance.now() > untilMs) throw new Error('the nodes did not come up in 30 s');
+      await pause(50);
+    }
+    await this.admin.confirmed(await this.admin.position(), 20);
+  }
+
+  async #watch<Ready extends NodeReady>(
+    name: string,
+    args: readonly string[],
+    health: string,
+    env: Readonly<Record<string, string>> = {},
+  ): Promise<WatchedProcess<Ready>> {
+    const healthOf = (ready: unknown): string => `${(ready as NodeReady).metrics}${health}`;
+    const own = { HEADGATE_OPERATOR_TOKEN: operatorToken, HEADGATE_GATEWAY_TOKEN: gatewayToken, ...env };
+    const { dir, secrets } = this;
+    const watched = await startWatched<Ready>({ dir, name, args, env: own, secrets, health: healthOf });
+    this.processes.push(watched);
+    return watched;
+  }
+
+  #common(name: string): string[] {
+    const own = ['--data', join(this.dir, name), '--name', name];
+    return ['--log', this.logUrl, '--port', '0', '--metrics-port', '0', ...own];
+  }
+}
+
+function given<Value>(value: Value | undefined): Value {
+  if (value === undefined) throw new Error('the fleet is not started');
+  return value;
+}
+
+function fleetWith(url: string, agentNodes: readonly string[], agent: boolean): Fleet {
+  const node = (id: string) => ({ id, url, dialect: 'vllm' as const });
+  const reported = [...agentNodes, ...(agent ? ['agent-1'] : [])];
+  return {
+    version: 1,
+    models: models.map((id) => ({ id, family: 'echo' })),
+    tiers: [{ id: 'Wide', models: '*' }],
+    pool: {
+      models: [...models],
+      nodes: [node('pool-1'), ...reported.map((id) => ({ ...node(id), agent: true }))],
+    },
+    organisations: [
+      {
+        id: 'acme',
+        name: 'Acme',
+        tier: 'Wide',
+        stacks: [
+          { id: stacks.openai, surface: 'openai', models: [...models], nodes: [node('openai-1')] },
+          { id: stacks.anthropic, surface: 'anthropic', models: [...models], nodes: [node('anthropic-1')] },
+        ],
+      },
+    ],
+  };
+}

@@ -1,0 +1,50 @@
+/**
+ * The short form of every fuzz target, with a fixed seed: some seconds of hostile input against a really started fleet.
+ * `npm run fuzz` is the long form.
+ */
+import { execFile } from 'node:child_process';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, expect, test } from 'vitest';
+import { campaign } from './campaign.ts';
+import { targets } from './targets.ts';
+
+const saveTo = mkdtempSync(join(tmpdir(), 'headgate-fuzz-found-'));
+afterAll(() => rmSync(saveTo, { recursive: true, force: true }));
+
+test.each(targets.map((target) => [target.name, target] as const))(
+  'some seconds of the fuzz target %s end no process, and find nothing',
+  async (_name, target) => {
+    const said: string[] = [];
+    const summary = await campaign(target, { seed: 1, seconds: 6, saveTo, say: (line) => said.push(line) });
+    expect(said).toEqual([]);
+    expect(summary.findings).toEqual([]);
+    expect(summary.cases).toBeGreaterThan(5);
+  },
+  180_000,
+);
+
+const command = new URL('../../dist/test/fuzz/main.js', import.meta.url).pathname;
+
+function fuzz(...args: readonly string[]): Promise<{ readonly code: number; readonly out: string }> {
+  return new Promise((resolve) => {
+    execFile(process.execPath, [command, ...args], (error, out, err) =>
+      resolve({ code: error ? Number(error.code) : 0, out: out + err }),
+    );
+  });
+}
+
+test('the command prints its seed first and a summary last', async () => {
+  const { code, out } = await fuzz('json', '--seconds', '2', '--seed', '5');
+  expect(out).toMatch(/^SEED=5\njson: \d+ cases in [\d.]+ s, \d+\/s, 0 findings/);
+  expect(code).toBe(0);
+});
+
+test('the command refuses what it does not know with status 2', async () => {
+  for (const args of [['nothing'], ['json', '--seconds', 'x'], ['--case', '1'], ['--other']])
+    expect(await fuzz(...args)).toMatchObject({
+      code: 2,
+      out: expect.stringContaining('usage: npm run fuzz'),
+    });
+});

@@ -1,0 +1,88 @@
+/** What a good answer of the gateway is, held as a strict client of each API would: whole JSON, or a legal stream. */
+import { readMessageEvents } from '../support/message-events.ts';
+import type { ClientAnswer } from './client.ts';
+import type { OperationName } from './json-bodies.ts';
+import { refusalFault } from './raw-answers.ts';
+
+type Fields = Readonly<Record<string, unknown>>;
+
+export interface Expected {
+  readonly operation: OperationName;
+  readonly stream: boolean;
+}
+
+/** What is wrong with an answer. No head, and a stream that was cut, are none of it; a caller may know better. */
+export function faultOf(answer: ClientAnswer, expected: Expected): string | undefined {
+  const { status, fields, body, whole } = answer;
+  if (status === 0) return undefined;
+  if (status === 500) return `answered 500: ${body.slice(0, 300)}`;
+  if (status !== 200)
+    return whole ? refusalFault(status, fields, Buffer.from(body).toString('latin1')) : 'a cut refusal';
+  if (expected.stream) return streamFault(answer, expected.operation);
+  if (!whole) return 'a cut answer that is no stream';
+  if (fields['content-type'] !== 'application/json') return `a good answer of type ${fields['content-type']}`;
+  return wholeFault(body, expected.operation);
+}
+
+function wholeFault(body: string, operation: OperationName): string | undefined {
+  try {
+    const answer = JSON.parse(body) as Fields;
+    const right = {
+      chat: () =>
+        answer['object'] === 'chat.completion' &&
+        isList(answer['choices']) &&
+        hasNumber(answer, 'prompt_tokens'),
+      embeddings: () => answer['object'] === 'list' && isList(answer['data']),
+      messages: () =>
+        answer['type'] === 'message' && Array.isArray(answer['content']) && hasNumber(answer, 'input_tokens'),
+      'count-tokens': () => Number.isInteger(answer['input_tokens']),
+    }[operation]();
+    return right ? undefined : `a good answer of another shape: ${body.slice(0, 200)}`;
+  } catch {
+    return `a good answer that is no JSON: ${body.slice(0, 200)}`;
+  }
+}
+
+function isList(value: unknown): boolean {
+  return Array.isArray(value) && value.length > 0;
+}
+
+function hasNumber(answer: Fields, member: string): boolean {
+  return Number.isInteger((answer['usage'] as Fields | undefined)?.[member]);
+}
+
+/** A stream is legal frame by frame; where its body is whole it has its terminator, and where it was cut it has none. */
+function streamFault({ fields, body, whole }: ClientAnswer, operation: OperationName): string | undefined {
+  if (fields['content-type'] !== 'text/event-stream') return `a stream of type ${fields['content-type']}`;
+  // The last frame of a stream that was cut may be cut itself.
+  const wire = whole ? body : body.slice(0, body.lastIndexOf('\n\n') + 2);
+  try {
+    const isComplete = operation === 'messages' ? readMessageEvents(wire).isComplete : readChatEvents(wire);
+    if (isComplete === whole) return undefined;
+    return whole ? 'a stream ended cleanly without its terminator' : 'a stream was cut behind its terminator';
+  } catch (error) {
+    return `a stream is not legal: ${(error as Error).message}`.slice(0, 300);
+  }
+}
+
+/** True where the terminator came; throws at the first breach. */
+function readChatEvents(wire: string): boolean {
+  if (wire !== '' && !wire.endsWith('\n\n')) throw new Error('it does not end with a frame');
+  let id: unknown;
+  let isComplete = false;
+  for (const frame of wire.split('\n\n').slice(0, -1)) {
+    if (isComplete) throw new Error('a frame behind the terminator');
+    const data = /^data: ([^\r\n]+)$/.exec(frame)?.[1];
+    if (data === undefined) throw new Error(`no frame: ${JSON.stringify(frame.slice(0, 100))}`);
+    if (data === '[DONE]') {
+      isComplete = true;
+      continue;
+    }
+    const chunk = JSON.parse(data) as Fields;
+    id ??= chunk['id'];
+    if (chunk['object'] !== 'chat.completion.chunk' || chunk['id'] !== id || !Array.isArray(chunk['choices']))
+      throw new Error(`no chunk: ${data.slice(0, 100)}`);
+    if ('error' in chunk) throw new Error('an error in a stream');
+  }
+  return isComplete;
+}

@@ -1,0 +1,113 @@
+/** Raw HTTP on every listener of a fleet: all live on, and answer in their envelope or not at all. */
+
+import type { Note, RunningTarget, Target } from './campaign.ts';
+import type { Draw } from './draw.ts';
+import { type Address, drawDelivery, exchange } from './exchange.ts';
+import { canary, FuzzFleet, type GatewayReady, operatorToken } from './fleet.ts';
+import { connectionBytes } from './http-requests.ts';
+import { answerFault, type ListenerKind, readAnswers } from './raw-answers.ts';
+
+interface Listener extends Address {
+  readonly name: string;
+  readonly kind: ListenerKind;
+}
+
+export const httpTarget: Target = {
+  name: 'http',
+  start: async () => {
+    const fleet = await FuzzFleet.start({ tls: true, agent: true });
+    return new HttpTarget(fleet);
+  },
+};
+
+class HttpTarget implements RunningTarget {
+  readonly workers = 8;
+  readonly #fleet: FuzzFleet;
+  readonly #listeners: readonly Listener[];
+  #answers = 0;
+  #late = 0;
+
+  constructor(fleet: FuzzFleet) {
+    this.#fleet = fleet;
+    this.#listeners = listenersOf(fleet);
+  }
+
+  async tryCase(draw: Draw, note: Note): Promise<string[]> {
+    const listener = draw.pick(this.#listeners);
+    const { kind, name } = listener;
+    const bytes = connectionBytes(draw, kind, { key: this.#fleet.key, operator: operatorToken });
+    const delivery = drawDelivery(draw, bytes);
+    // At times plain bytes go to a listener that speaks TLS, and the other way round.
+    const address = draw.chance(0.03) ? { ...listener, tls: !listener.tls } : listener;
+    const ending = `${delivery.end} after ${delivery.endAfter} of ${delivery.pieces.length} pieces`;
+    note(Buffer.concat([Buffer.from(`# ${name}, ${ending}\n`), bytes]));
+    const { text, reset, late } = await exchange(address, delivery);
+    if (late) this.#late++;
+    if (text === '' || address.tls !== listener.tls) return [];
+    const { answers, broken } = readAnswers(text, bytes.includes('HEAD'));
+    this.#answers += answers.length;
+    const faults = answers.map((answer) => answerFault(kind, answer)).filter((fault) => fault !== undefined);
+    if (broken !== undefined && kind !== 'engine') faults.push(broken);
+    const last = answers.at(-1);
+    const isCut = last?.whole === false && last.fields['transfer-encoding'] === undefined;
+    if (isCut && !reset && !late && delivery.end === 'half-close') faults.push('an answer was cut');
+    // The simulated node gives a prompt back, and so does a good answer of it.
+    const refusals = answers.filter(({ status }) => status >= 400).map(({ body }) => body);
+    if (kind !== 'engine' && refusals.some((body) => this.#isLeak(body)))
+      faults.push('a refusal holds a secret');
+    return faults.map((fault) => `${name}: ${fault}`);
+  }
+
+  /** A path comes back in the envelope, but no body, key or token does. */
+  #isLeak(body: string): boolean {
+    const message = /"message":"((?:[^"\\]|\\.)*)"/.exec(body)?.[1] ?? '';
+    return [canary, operatorToken, this.#fleet.key].some((secret) => message.includes(secret));
+  }
+
+  faults(): string[] {
+    return this.#fleet.faults();
+  }
+  warmedUp(): Promise<void> {
+    return this.#fleet.warmedUp();
+  }
+  settle(): Promise<void> {
+    return this.#fleet.settle();
+  }
+  figures(): Record<string, number> {
+    const slowest = Math.max(...this.#fleet.processes.map(({ slowestHealthMs }) => slowestHealthMs));
+    return {
+      answers: this.#answers,
+      'connections without an end': this.#late,
+      'ms slowest health': Math.round(slowest),
+    };
+  }
+  close(): Promise<void> {
+    return this.#fleet.close();
+  }
+}
+
+function listenersOf(fleet: FuzzFleet): Listener[] {
+  return fleet.processes.flatMap(({ name, started }) => {
+    const ready = started.ready as Partial<GatewayReady> & {
+      readonly admin?: string;
+      readonly metrics: string;
+    };
+    const at = (what: string, kind: ListenerKind, url: string): Listener => {
+      const { hostname, port, protocol } = new URL(url);
+      return {
+        name: `${name} ${what}`,
+        kind,
+        host: hostname,
+        port: Number(port),
+        tls: protocol === 'https:',
+      };
+    };
+    return [
+      at('metrics', name === 'sim-node' ? 'engine' : 'health', ready.metrics),
+      ...(ready.admin === undefined ? [] : [at('admin', 'admin', ready.admin)]),
+      ...(ready.stacks === undefined || ready.api === undefined
+        ? []
+        : [at('api', 'gateway', ready.api), ...ready.stacks.map(({ url }) => at('stack', 'gateway', url))]),
+    ];
+  });
+}

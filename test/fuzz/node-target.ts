@@ -1,0 +1,145 @@
+/**
+ * A hostile node behind a gateway: the client gets a refusal, a legal answer, or a connection that is destroyed, and
+ * nothing of the node's errors; afterwards nothing is in flight.
+ */
+import { Agent } from 'node:http';
+import { setTimeout as pause } from 'node:timers/promises';
+import type { Note, RunningTarget, Target } from './campaign.ts';
+import { ask } from './client.ts';
+import type { Draw } from './draw.ts';
+import { canary, FuzzFleet, models, stacks } from './fleet.ts';
+import { faultOf } from './good-answers.ts';
+import { caseMark, HostileNode } from './hostile-node.ts';
+import { type OperationName, operations } from './json-bodies.ts';
+import { drawNodePlan, nodeSecret } from './node-answers.ts';
+
+/** Gauges that count what is under way; each request gives back what it took. */
+const gauges = ['headgate_limiter_in_flight_units', 'headgate_streams_open'] as const;
+const restMs = 20_000;
+
+export const nodeTarget: Target = {
+  name: 'node',
+  start: async () => {
+    const node = await HostileNode.start(models);
+    const gatewayArgs = ['--first-event-timeout', '1', '--idle-timeout', '1'];
+    try {
+      return new NodeTarget(node, await FuzzFleet.start({ engine: node.url, gatewayArgs }));
+    } catch (error) {
+      await node.close();
+      throw error;
+    }
+  },
+};
+
+class NodeTarget implements RunningTarget {
+  readonly workers = 24;
+  readonly #node: HostileNode;
+  readonly #fleet: FuzzFleet;
+  readonly #agent = new Agent({ keepAlive: true });
+  readonly #faults: string[] = [];
+  #serial = 0;
+  #good = 0;
+  #cut = 0;
+
+  constructor(node: HostileNode, fleet: FuzzFleet) {
+    this.#node = node;
+    this.#fleet = fleet;
+    fleet.secrets.add(nodeSecret);
+  }
+
+  async tryCase(draw: Draw, note: Note): Promise<string[]> {
+    const operation = draw.weighted<OperationName>([
+      [6, 'chat'],
+      [4, 'messages'],
+      [1, 'embeddings'],
+      [1, 'count-tokens'],
+    ]);
+    const stream = (operation === 'chat' || operation === 'messages') && draw.chance(0.7);
+    const model = operation === 'embeddings' ? 'echo-embed' : 'echo-small';
+    const plan = drawNodePlan(draw, { operation, stream, model });
+    const usage = stream && operation === 'chat' && draw.chance(0.5);
+    const described = {
+      operation,
+      stream,
+      pauseMs: plan.pauseMs,
+      end: plan.end,
+      endless: plan.endless?.times,
+    };
+    note(Buffer.concat([Buffer.from(`# ${JSON.stringify(described)}\n`), ...plan.pieces]));
+    const number = this.#serial++;
+    this.#node.plan(number, plan);
+    try {
+      return await this.#ask(number, { operation, stream, model, usage });
+    } finally {
+      this.#node.forget(number);
+    }
+  }
+
+  async #ask(
+    number: number,
+    {
+      operation,
+      stream,
+      model,
+      usage,
+    }: { operation: OperationName; stream: boolean; model: string; usage: boolean },
+  ): Promise<string[]> {
+    const prompt = `${canary} ${caseMark(number)}`;
+    const more =
+      operation === 'embeddings' ? { input: prompt } : { messages: [{ role: 'user', content: prompt }] };
+    const limit = operation === 'messages' ? { max_tokens: 50 } : {};
+    const options = { ...(stream && { stream }), ...(usage && { stream_options: { include_usage: true } }) };
+    const body = JSON.stringify({ model, ...more, ...limit, ...options });
+    const { key, gateway } = this.#fleet;
+    const headers = { 'content-type': 'application/json', authorization: `Bearer ${key}` };
+    const { api, stacks: ports } = gateway.started.ready;
+    const isOpenai = operation === 'chat' || operation === 'embeddings';
+    const base = isOpenai ? api : (ports.find(({ stack }) => stack === stacks.anthropic)?.url ?? '');
+    const url = `${base.replace(/\/v1$/, '')}${operations[operation]}`;
+    const answer = await ask({ url, headers, body, agent: this.#agent, timeoutMs: 40_000 });
+    if (answer.status === 200 && answer.whole) this.#good++;
+    if (!answer.whole) this.#cut++;
+    const faults: string[] = [];
+    const fault = faultOf(answer, { operation, stream });
+    if (fault !== undefined) faults.push(fault);
+    if (answer.status === 0) faults.push('no answer came');
+    const seen = JSON.stringify(answer.fields) + answer.body;
+    if (seen.includes(nodeSecret)) faults.push(`the client sees the node's error: ${seen.slice(0, 300)}`);
+    if (answer.status !== 200 && seen.includes(canary))
+      faults.push(`a refusal holds the prompt: ${seen.slice(0, 300)}`);
+    return faults.map((one) => `${operation}${stream ? ' stream' : ''}: ${one}`);
+  }
+
+  faults(): string[] {
+    return [...this.#fleet.faults(), ...this.#faults];
+  }
+
+  warmedUp(): Promise<void> {
+    return this.#fleet.warmedUp();
+  }
+
+  async settle(): Promise<void> {
+    this.#agent.destroy();
+    const untilMs = performance.now() + restMs;
+    for (const name of gauges) {
+      if (!this.#fleet.gateway.alive) break;
+      let value = await this.#fleet.gauge(name);
+      while (value !== 0 && performance.now() < untilMs) {
+        await pause(200);
+        value = await this.#fleet.gauge(name);
+      }
+      if (value !== 0) this.#faults.push(`${name} is ${value} when nothing is under way`);
+    }
+    await this.#fleet.settle();
+  }
+
+  figures(): Record<string, number> {
+    return { 'requests at the node': this.#node.asked, 'good answers': this.#good, 'answers cut': this.#cut };
+  }
+
+  async close(): Promise<void> {
+    this.#agent.destroy();
+    await this.#fleet.close();
+    await this.#node.close();
+  }
+}

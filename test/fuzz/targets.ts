@@ -1,0 +1,8 @@
+/** All fuzz targets, in the order in which they run. */
+import { agentTarget } from './agent-target.ts';
+import type { Target } from './campaign.ts';
+import { httpTarget } from './http-target.ts';
+import { jsonTarget } from './json-target.ts';
+import { nodeTarget } from './node-target.ts';
+
+export const targets: readonly Target[] = [httpTarget, jsonTarget, nodeTarget, agentTarget];
