@@ -11,9 +11,10 @@ import { openLog } from '../shared/log/open-log.ts';
 import { loadSigner, type Signer } from '../shared/log/signing.ts';
 import { verifyContinuously } from '../shared/process/background-verify.ts';
 import { Closers } from '../shared/process/closers.ts';
+import { type ConnectionLimits, Connections } from '../shared/process/connections.ts';
 import { lockDataFolder } from '../shared/process/data-folder.ts';
 import { FoldMetrics } from '../shared/process/fold-metrics.ts';
-import { listenError, urlOf } from '../shared/process/listener.ts';
+import { listenError, loopback, urlOf } from '../shared/process/listener.ts';
 import type { Logger } from '../shared/process/logger.ts';
 import type { Certificate } from '../shared/process/tls.ts';
 import { foldVersion } from '../shared/snapshot/fold.ts';
@@ -38,7 +39,11 @@ export interface ControlPlaneSettings {
   readonly name: string;
   readonly bind: string;
   readonly port: number;
+  /** Of health and metrics; loopback unless given. */
+  readonly metricsBind?: string | undefined;
   readonly metricsPort: number;
+  /** Of the admin API. */
+  readonly connections?: Partial<ConnectionLimits> | undefined;
   readonly operatorToken: string;
   readonly gatewayToken: string;
   /** PEM file with an Ed25519 private key; signs the log. */
@@ -173,13 +178,15 @@ async function serve(
   state.listeners.add(nodes.onCommits);
   watchCommits(state, board, logger);
   startVerification(snapshot, closers, logger);
-  const admin = await listen(settings, log, state, { board, ...nodes }, closers);
+  const { registry } = state.metrics;
+  const connections = new Connections({ registry, logger, limits: settings.connections });
+  const admin = await listen(settings, log, state, { board, ...nodes, connections }, closers);
   // Before the listener closes their sockets: an agent that is sent away is not lost.
   closers.add(() => nodes.agents.stop());
   const health = await startHealth({
     ...{ snapshot, replicator, agents: nodes.agents, metrics: state.metrics },
-    certificate: settings.certificate,
-    ...{ host: settings.bind, port: settings.metricsPort },
+    ...{ certificate: settings.certificate, connections },
+    ...{ host: settings.metricsBind ?? loopback, port: settings.metricsPort },
   });
   closers.add(() => health.close());
   return { admin, metrics: health.url };
@@ -189,7 +196,7 @@ async function listen(
   settings: ControlPlaneSettings,
   log: ControlLog,
   state: State,
-  parts: Pick<AdminContext, 'board' | 'agents' | 'live'>,
+  parts: Pick<AdminContext, 'board' | 'agents' | 'live'> & { readonly connections: Connections },
   closers: Closers,
 ): Promise<string> {
   const { logger, operatorToken, gatewayToken, certificate } = settings;
@@ -209,11 +216,11 @@ async function listen(
   };
   const app = await createAdminApp(
     { ...shared, replica: settings.name, operatorToken, gatewayToken },
-    certificate,
+    { connections: parts.connections, certificate },
   );
   const address = { host: settings.bind, port: settings.port };
   await app.listen(address).catch((error: unknown) => {
-    throw listenError(error, address, '--port');
+    throw listenError(error, address, { bind: '--bind', port: '--port' });
   });
   closers.add(() => app.close());
   return urlOf(app.server.address() as AddressInfo, certificate !== undefined);

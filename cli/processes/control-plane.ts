@@ -3,8 +3,13 @@ import { hostname } from 'node:os';
 import type { Command } from 'commander';
 import {
   bindOption,
+  type ConnectionOptions,
   certificateOf,
+  connectionLimitsOf,
   logOption,
+  maxConnectionsOption,
+  maxPerAddressOption,
+  metricsBindOption,
   option,
   portOption,
   readyFileOption,
@@ -14,12 +19,13 @@ import {
   tlsKeyOption,
 } from './options.ts';
 
-interface Options extends TlsOptions {
+interface Options extends TlsOptions, ConnectionOptions {
   readonly log: string;
   readonly data: string;
   readonly name: string;
   readonly bind: string;
   readonly port: number;
+  readonly metricsBind: string;
   readonly metricsPort: number;
   readonly nodeCredentials?: string;
   readonly readyFile?: string;
@@ -34,7 +40,10 @@ export function controlPlaneCommand(program: Command): void {
     .addOption(option('--name <name>', 'name of this replica, unique in the fleet').default(hostname()))
     .addOption(bindOption())
     .addOption(portOption('--port <port>', 'port of the admin API', 8081))
+    .addOption(metricsBindOption())
     .addOption(portOption('--metrics-port <port>', 'port of health and metrics', 9464))
+    .addOption(maxConnectionsOption())
+    .addOption(maxPerAddressOption())
     .addOption(option('--node-credentials <folder>', 'folder with one file a node credential'))
     .addOption(tlsCertOption())
     .addOption(tlsKeyOption())
@@ -57,7 +66,9 @@ async function run(options: Options): Promise<void> {
     name: options.name,
     bind: options.bind,
     port: options.port,
+    metricsBind: options.metricsBind,
     metricsPort: options.metricsPort,
+    connections: connectionLimitsOf(options),
     operatorToken,
     gatewayToken: process.env['HEADGATE_GATEWAY_TOKEN'] ?? operatorToken,
     signingKeyFile: process.env['HEADGATE_SIGNING_KEY'],

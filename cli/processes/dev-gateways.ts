@@ -4,6 +4,7 @@
  */
 import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
+import type { ConnectionLimits } from '../../shared/process/connections.ts';
 
 export interface GatewayPlan {
   readonly name: string;
@@ -30,6 +31,9 @@ export interface GatewayCommon {
   readonly controlPlane: string;
   readonly operatorToken: string;
   readonly nodeCredentials?: string | undefined;
+  readonly bind: string;
+  readonly metricsBind: string;
+  readonly connections: Partial<ConnectionLimits>;
   /** Told when a gateway ends that nobody stopped. */
   readonly onEnd: (name: string, how: string) => void;
 }
@@ -57,6 +61,7 @@ export async function startChild(plan: GatewayPlan, common: GatewayCommon): Prom
       '--drain-timeout',
       '5',
     ],
+    ...['--bind', common.bind, '--metrics-bind', common.metricsBind, ...connectionFlags(common.connections)],
     ...plan.stackPorts.flatMap((stackPort) => ['--stack-port', stackPort]),
   ];
   const env = { HEADGATE_LOG_LEVEL: 'warn', ...process.env, HEADGATE_OPERATOR_TOKEN: common.operatorToken };
@@ -87,6 +92,13 @@ export async function startChild(plan: GatewayPlan, common: GatewayCommon): Prom
       clearTimeout(timer);
     },
   };
+}
+
+function connectionFlags({ max, perAddress }: Partial<ConnectionLimits>): string[] {
+  return [
+    ...(max === undefined ? [] : ['--max-connections', String(max)]),
+    ...(perAddress === undefined ? [] : ['--max-connections-per-address', String(perAddress)]),
+  ];
 }
 
 type Ready = Pick<RunningChild, 'api' | 'metrics' | 'stacks'>;

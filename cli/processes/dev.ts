@@ -4,9 +4,21 @@ import { join, resolve } from 'node:path';
 import type { Command } from 'commander';
 import type { Logger } from '../../shared/process/logger.ts';
 import type { RunningChild } from './dev-gateways.ts';
-import { bindOption, option, parsePort, persistentToken, portOption, readyFileOption } from './options.ts';
+import {
+  bindOption,
+  type ConnectionOptions,
+  connectionLimitsOf,
+  maxConnectionsOption,
+  maxPerAddressOption,
+  metricsBindOption,
+  option,
+  parsePort,
+  persistentToken,
+  portOption,
+  readyFileOption,
+} from './options.ts';
 
-interface Options {
+interface Options extends ConnectionOptions {
   readonly data: string;
   readonly log?: string;
   readonly gateways: string;
@@ -16,6 +28,7 @@ interface Options {
   readonly bind: string;
   readonly port: number;
   readonly adminPort: number;
+  readonly metricsBind: string;
   readonly metricsPort: number;
   readonly nodeCredentials?: string;
   readonly readyFile?: string;
@@ -43,7 +56,10 @@ export function devCommand(program: Command): void {
     .addOption(bindOption())
     .addOption(portOption('--port <port>', 'port of the first gateway', 8080))
     .addOption(option('--admin-port <port>', 'port of the admin API').argParser(parsePort).default(8081))
+    .addOption(metricsBindOption())
     .addOption(portOption('--metrics-port <port>', 'first port of health and metrics', 9464))
+    .addOption(maxConnectionsOption())
+    .addOption(maxPerAddressOption())
     .addOption(option('--node-credentials <folder>', 'folder with one file a node credential'))
     .addOption(readyFileOption())
     .action(run);
@@ -74,7 +90,9 @@ async function run(options: Options): Promise<void> {
       name: 'control-plane-1',
       bind: options.bind,
       port: options.adminPort,
+      metricsBind: options.metricsBind,
       metricsPort: options.metricsPort,
+      connections: connectionLimitsOf(options),
       operatorToken,
       gatewayToken: process.env['HEADGATE_GATEWAY_TOKEN'] ?? operatorToken,
       signingKeyFile: process.env['HEADGATE_SIGNING_KEY'],
@@ -157,6 +175,7 @@ async function startGateways(
     controlPlane: base.admin,
     operatorToken: base.operatorToken,
     nodeCredentials: options.nodeCredentials,
+    ...{ bind: options.bind, metricsBind: options.metricsBind, connections: connectionLimitsOf(options) },
     onEnd: (name: string, how: string) => process.stderr.write(`${name} ended (${how})\n`),
   };
   const gateways = await Promise.all(

@@ -3,11 +3,14 @@
  * The API is for operators' networks: it listens on loopback unless told otherwise and takes no call without the token.
  */
 import { createHash, timingSafeEqual } from 'node:crypto';
+import type { Server } from 'node:http';
 import swagger from '@fastify/swagger';
 import websocket from '@fastify/websocket';
 import Fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify';
 import { jsonSchemaTransform } from 'fastify-type-provider-zod';
 import { nodeConnectPath, nodeFrameBytesMax } from '../../schemas/node-messages.ts';
+import type { Connections } from '../../shared/process/connections.ts';
+import { createHttpServer } from '../../shared/process/http-server.ts';
 import type { Certificate } from '../../shared/process/tls.ts';
 import { CommandError } from '../command-error.ts';
 import { registerCommandRoutes } from './command-routes.ts';
@@ -24,19 +27,30 @@ export const adminPrefix = '/admin/v1';
 /** Routes that gateways fetch with a token of their own. */
 const gatewayRoutes = new Set([`${adminPrefix}/snapshot`]);
 
-/** Over TLS where there is a certificate. */
+/** A client must have sent its headers, and its whole request, within these. */
+const headersTimeoutMs = 30_000;
+const requestTimeoutMs = 120_000;
+const keepAliveTimeoutMs = 75_000;
+
+export interface AdminListener {
+  readonly connections: Connections;
+  /** Over TLS where there is one. */
+  readonly certificate?: Certificate | undefined;
+}
+
 export async function createAdminApp(
   context: AdminContext,
-  certificate?: Certificate,
+  listener: AdminListener,
 ): Promise<FastifyInstance> {
+  const timeouts = { headersTimeoutMs, requestTimeoutMs, keepAliveTimeoutMs };
   const app = Fastify({
     logger: false,
-    https: certificate?.tls ?? null,
+    serverFactory: (handle) =>
+      createHttpServer({ ...listener, name: 'admin', ...timeouts }, handle) as Server,
     bodyLimit: bodyBytesMax,
     forceCloseConnections: true,
     routerOptions: { maxParamLength: 400 },
   }) as unknown as FastifyInstance;
-  certificate?.renewOn(app.server);
   app.removeContentTypeParser('application/json');
   await app.register(swagger, {
     openapi: { openapi: '3.1.0', info: { title: 'Headgate admin API', version: '1' } },
@@ -51,7 +65,9 @@ export async function createAdminApp(
       done(new CommandError('InvalidCommand', 'the body is not JSON'));
     }
   });
-  app.addHook('onRequest', (request, _reply, done) => done(authorisationFault(request, context)));
+  app.addHook('onRequest', (request, _reply, done) =>
+    done(authorisationFault(request, context) ?? upgradeFault(request)),
+  );
   app.setErrorHandler((error, request, reply) => answerError(error, request, reply, context));
   app.setNotFoundHandler((request, reply) =>
     answerError(new CommandError('NotFound', 'no such route in the admin API'), request, reply, context),
@@ -83,6 +99,13 @@ function authorisationFault(request: FastifyRequest, context: AdminContext): Com
   return new CommandError('Unauthorized', 'the operator token is missing or not valid', {
     next: 'set HEADGATE_TOKEN, or run beside a service started with `npm start`',
   });
+}
+
+/** Once upgraded, no body is read off the connection any more; waiting for one would hold it without end. */
+function upgradeFault({ ws, method }: FastifyRequest): CommandError | undefined {
+  return ws && method !== 'GET'
+    ? new CommandError('InvalidCommand', 'only a GET can be upgraded')
+    : undefined;
 }
 
 /** Compares without telling by its time how much was right. */
