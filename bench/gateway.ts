@@ -48,13 +48,13 @@ async function node(tokensPerSecond: number): Promise<{ url: string; pid: number
     '--tokens-per-second',
     String(tokensPerSecond),
   ];
-  const started = await startProcess<{ metrics: string; pid: number }>({
+  const started = await startProcess<{ url: string; pid: number }>({
     dir,
     name: `node-${tokensPerSecond}`,
     args,
   });
   ended.push(() => started.end());
-  return { url: started.ready.metrics, pid: started.ready.pid };
+  return { url: started.ready.url, pid: started.ready.pid };
 }
 
 async function gateway(upstream: string, name: string): Promise<{ port: number; pid: number; key: string }> {

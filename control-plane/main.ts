@@ -13,10 +13,11 @@ import { loadSigner, type Signer } from '../shared/log/signing.ts';
 import { type TrustedSigners, trustedSigners } from '../shared/log/trust.ts';
 import { verifyContinuously } from '../shared/process/background-verify.ts';
 import { Closers } from '../shared/process/closers.ts';
+import { type ConnectionLimits, Connections } from '../shared/process/connections.ts';
 import { lockDataFolder } from '../shared/process/data-folder.ts';
 import { FoldMetrics } from '../shared/process/fold-metrics.ts';
 import { countStart, type FolderStart } from '../shared/process/folder-start.ts';
-import { listenError, urlOf } from '../shared/process/listener.ts';
+import { listenError, loopback, urlOf } from '../shared/process/listener.ts';
 import type { Logger } from '../shared/process/logger.ts';
 import type { Certificate } from '../shared/process/tls.ts';
 import { foldVersion } from '../shared/snapshot/fold.ts';
@@ -44,7 +45,11 @@ export interface ControlPlaneSettings {
   readonly name: string;
   readonly bind: string;
   readonly port: number;
+  /** Of health and metrics; loopback unless given. */
+  readonly metricsBind?: string | undefined;
   readonly metricsPort: number;
+  /** Of the admin API. */
+  readonly connections?: Partial<ConnectionLimits> | undefined;
   readonly operatorToken: string;
   readonly gatewayToken: string;
   /** Accepted beside the other while gateways change over. */
@@ -185,13 +190,15 @@ async function serve(
   watchCommits(state, board, logger);
   startVerification(snapshot, closers, logger);
   const drain = new Drain();
-  const app = await listen(settings, log, state, { board, ...nodes, drain }, closers);
+  const { registry } = state.metrics;
+  const connections = new Connections({ registry, logger, limits: settings.connections });
+  const app = await listen(settings, log, state, { board, ...nodes, drain, connections }, closers);
   // Before the listener closes their sockets: an agent that is sent away is not lost.
   closers.add(() => nodes.agents.stop());
   const health = await startHealth({
     ...{ snapshot, board, replicator, signer, agents: nodes.agents, metrics: state.metrics, drain },
-    certificate: settings.certificate,
-    ...{ host: settings.bind, port: settings.metricsPort },
+    ...{ certificate: settings.certificate, connections },
+    ...{ host: settings.metricsBind ?? loopback, port: settings.metricsPort },
   });
   closers.add(() => health.close());
   const { drainDelaySeconds: delaySeconds = 0, drainTimeoutSeconds } = settings;
@@ -207,7 +214,7 @@ async function listen(
   settings: ControlPlaneSettings,
   log: ControlLog,
   state: State,
-  parts: Pick<AdminContext, 'board' | 'agents' | 'live' | 'drain'>,
+  parts: Pick<AdminContext, 'board' | 'agents' | 'live' | 'drain'> & { readonly connections: Connections },
   closers: Closers,
 ): ReturnType<typeof createAdminApp> {
   const { logger, operatorToken, gatewayToken, previousGatewayToken, certificate } = settings;
@@ -229,11 +236,11 @@ async function listen(
   };
   const app = await createAdminApp(
     { ...shared, replica: settings.name, operatorToken, gatewayToken, previousGatewayToken },
-    certificate,
+    { connections: parts.connections, certificate },
   );
   const address = { host: settings.bind, port: settings.port };
   await app.listen(address).catch((error: unknown) => {
-    throw listenError(error, address, '--port');
+    throw listenError(error, address, { bind: '--bind', port: '--port' });
   });
   closers.add(() => app.close());
   drain.watch(app.server);

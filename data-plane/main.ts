@@ -7,10 +7,12 @@ import type { StalePolicy } from '../schemas/status.ts';
 import { openLog } from '../shared/log/open-log.ts';
 import { trustedSigners } from '../shared/log/trust.ts';
 import { Closers } from '../shared/process/closers.ts';
+import { type ConnectionLimits, Connections } from '../shared/process/connections.ts';
 import { lockDataFolder } from '../shared/process/data-folder.ts';
 import { endOnFault } from '../shared/process/fault.ts';
 import { FoldMetrics } from '../shared/process/fold-metrics.ts';
 import { type Check, startHealthServer } from '../shared/process/health-server.ts';
+import { loopback } from '../shared/process/listener.ts';
 import { type AccessLog, accessLogIn, type Logger } from '../shared/process/logger.ts';
 import { nodeCredentials } from '../shared/process/node-credentials.ts';
 import type { Certificate } from '../shared/process/tls.ts';
@@ -36,7 +38,11 @@ export interface GatewaySettings {
   readonly name: string;
   readonly bind: string;
   readonly port: number;
+  /** Of health and metrics; loopback unless given. */
+  readonly metricsBind?: string | undefined;
   readonly metricsPort: number;
+  /** Of each listener but that of health and metrics. */
+  readonly connections?: Partial<ConnectionLimits> | undefined;
   readonly hosts: HostNames;
   /** Ports that serve one stack each, whatever the Host header says. */
   readonly stackPorts: readonly { readonly stack: string; readonly port: number }[];
@@ -101,10 +107,11 @@ async function serve(
   const { registry } = metrics;
   const { gateway, telemetry, inFlight } = await compose(settings, state, registry, closers);
   const draining = { value: false };
+  const connections = new Connections({ registry, logger, limits: settings.connections });
   const health = await startHealthServer({
-    host: settings.bind,
+    host: settings.metricsBind ?? loopback,
     port: settings.metricsPort,
-    certificate: settings.certificate,
+    ...{ certificate: settings.certificate, connections },
     checks: () => [...state.checks(), drainCheck(draining.value)],
     metrics: registry,
     beforeScrape: () => {
@@ -113,7 +120,7 @@ async function serve(
     },
   });
   closers.add(() => health.close());
-  const listeners = await listen(settings, gateway);
+  const listeners = await listen(settings, gateway, connections);
   closers.add(() => {
     for (const { listener } of listeners) listener.destroy();
   });
@@ -200,18 +207,23 @@ interface Opened {
   readonly listener: Listener;
 }
 
-async function listen(settings: GatewaySettings, gateway: Gateway): Promise<Opened[]> {
+async function listen(
+  settings: GatewaySettings,
+  gateway: Gateway,
+  connections: Connections,
+): Promise<Opened[]> {
   const handler = handle.bind(undefined, gateway);
-  const base = { host: settings.bind, handler, certificate: settings.certificate };
+  const base = { host: settings.bind, handler, certificate: settings.certificate, connections };
   const opened: Opened[] = [];
   try {
     opened.push({
       stack: undefined,
-      listener: await startListener({ ...base, port: settings.port, flag: '--port' }),
+      listener: await startListener({ ...base, name: 'api', port: settings.port, flag: '--port' }),
     });
     for (const { stack, port } of settings.stackPorts) {
       const fixed = { kind: 'stack', stack } as const;
-      opened.push({ stack, listener: await startListener({ ...base, port, fixed, flag: '--stack-port' }) });
+      const options = { ...base, name: 'stack', port, fixed, flag: '--stack-port' } as const;
+      opened.push({ stack, listener: await startListener(options) });
     }
     return opened;
   } catch (error) {

@@ -3,7 +3,9 @@
  * It says what it was asked, counts tokens by a stated rule, can take the manners of each engine, and can be told to
  * misbehave. What it did is told by `stats()`, which makes it the witness against which a gateway is checked.
  */
+import { Registry } from 'prom-client';
 import type { Dialect } from '../schemas/names.ts';
+import { Connections } from '../shared/process/connections.ts';
 import { urlOf } from '../shared/process/listener.ts';
 import type { Certificate } from '../shared/process/tls.ts';
 import { type Behaviour, parseBehaviour } from './sim/behaviour.ts';
@@ -28,12 +30,16 @@ export interface SimNodeOptions {
   /** Keep the last 100 request bodies in `stats()`. They hold prompts: for tests only. */
   readonly recordBodies?: boolean;
   readonly certificate?: Certificate | undefined;
+  /** Bounds and counts its connections; of its own unless given. */
+  readonly connections?: Connections;
 }
 
 export interface SimNode {
   /** Base address, without `/v1`. */
   readonly url: string;
   readonly port: number;
+  /** False while its behaviour refuses connections. */
+  readonly listening: boolean;
   stats(): SimStats;
   /** Replaces the loaded models. */
   setModels(models: readonly string[]): void;
@@ -57,11 +63,15 @@ export async function startSimNode(options: SimNodeOptions): Promise<SimNode> {
     concurrency: options.concurrency ?? Number.POSITIVE_INFINITY,
     recordBodies: options.recordBodies ?? false,
     certificate: options.certificate,
+    connections: options.connections ?? new Connections({ registry: new Registry() }),
   });
   const port = await server.open();
   return {
     url: urlOf({ address: bind, port }, options.certificate !== undefined),
     port,
+    get listening() {
+      return server.listening;
+    },
     stats: () => server.stats(),
     setModels: (models) => server.setModels(models),
     setBehaviour: (behaviour) => server.setBehaviour(behaviour),

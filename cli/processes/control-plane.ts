@@ -6,10 +6,15 @@ import {
   allowUnsigned,
   allowUnsignedOption,
   bindOption,
+  type ConnectionOptions,
   certificateOf,
+  connectionLimitsOf,
   gatewayTokenBeside,
   isOn,
   logOption,
+  maxConnectionsOption,
+  maxPerAddressOption,
+  metricsBindOption,
   option,
   parseSeconds,
   portOption,
@@ -20,12 +25,13 @@ import {
   trustSignerOption,
 } from './options.ts';
 
-interface Options extends TlsOptions {
+interface Options extends TlsOptions, ConnectionOptions {
   readonly log: string;
   readonly data: string;
   readonly name: string;
   readonly bind: string;
   readonly port: number;
+  readonly metricsBind: string;
   readonly metricsPort: number;
   readonly drainDelay: number;
   readonly drainTimeout: number;
@@ -44,6 +50,7 @@ export function controlPlaneCommand(program: Command): void {
     .addOption(option('--name <name>', 'name of this replica, unique in the fleet').default(hostname()))
     .addOption(bindOption())
     .addOption(portOption('--port <port>', 'port of the admin API', 8081))
+    .addOption(metricsBindOption())
     .addOption(portOption('--metrics-port <port>', 'port of health and metrics', 9464))
     .addOption(
       option('--drain-delay <seconds>', 'between losing readiness and taking no new connections')
@@ -55,6 +62,8 @@ export function controlPlaneCommand(program: Command): void {
         .argParser(parseSeconds)
         .default(300),
     )
+    .addOption(maxConnectionsOption())
+    .addOption(maxPerAddressOption())
     .addOption(option('--node-credentials <folder>', 'folder with one file a node credential'))
     .addOption(trustSignerOption())
     .addOption(allowUnsignedOption())
@@ -82,7 +91,9 @@ async function run(options: Options): Promise<void> {
     name: options.name,
     bind: options.bind,
     port: options.port,
+    metricsBind: options.metricsBind,
     metricsPort: options.metricsPort,
+    connections: connectionLimitsOf(options),
     operatorToken,
     gatewayToken,
     previousGatewayToken: secretOf('HEADGATE_GATEWAY_TOKEN_PREVIOUS'),

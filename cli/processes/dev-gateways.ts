@@ -4,6 +4,7 @@
  */
 import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
+import type { ConnectionLimits } from '../../shared/process/connections.ts';
 
 export interface GatewayPlan {
   readonly name: string;
@@ -31,6 +32,9 @@ export interface GatewayCommon {
   readonly gatewayToken: string;
   readonly nodeCredentials?: string | undefined;
   readonly trustedSigners: readonly string[];
+  readonly bind: string;
+  readonly metricsBind: string;
+  readonly connections: Partial<ConnectionLimits>;
   /** Told when a gateway ends that nobody stopped. */
   readonly onEnd: (name: string, how: string) => void;
 }
@@ -59,6 +63,7 @@ export async function startChild(plan: GatewayPlan, common: GatewayCommon): Prom
       '5',
     ],
     ...common.trustedSigners.flatMap((signer) => ['--trust-signer', signer]),
+    ...['--bind', common.bind, '--metrics-bind', common.metricsBind, ...connectionFlags(common.connections)],
     ...plan.stackPorts.flatMap((stackPort) => ['--stack-port', stackPort]),
   ];
   const env = environment(common.gatewayToken);
@@ -97,6 +102,13 @@ function environment(gatewayToken: string): NodeJS.ProcessEnv {
   for (const name of ['HEADGATE_OPERATOR_TOKEN', 'HEADGATE_TOKEN', 'HEADGATE_SIGNING_KEY'])
     Reflect.deleteProperty(env, name);
   return env;
+}
+
+function connectionFlags({ max, perAddress }: Partial<ConnectionLimits>): string[] {
+  return [
+    ...(max === undefined ? [] : ['--max-connections', String(max)]),
+    ...(perAddress === undefined ? [] : ['--max-connections-per-address', String(perAddress)]),
+  ];
 }
 
 type Ready = Pick<RunningChild, 'api' | 'metrics' | 'stacks'>;

@@ -9,8 +9,13 @@ import {
   allowUnsigned,
   allowUnsignedOption,
   bindOption,
+  type ConnectionOptions,
+  connectionLimitsOf,
   gatewayTokenBeside,
   isOn,
+  maxConnectionsOption,
+  maxPerAddressOption,
+  metricsBindOption,
   option,
   parsePort,
   portOption,
@@ -18,7 +23,7 @@ import {
   trustSignerOption,
 } from './options.ts';
 
-interface Options {
+interface Options extends ConnectionOptions {
   readonly data: string;
   readonly log?: string;
   readonly gateways: string;
@@ -28,6 +33,7 @@ interface Options {
   readonly bind: string;
   readonly port: number;
   readonly adminPort: number;
+  readonly metricsBind: string;
   readonly metricsPort: number;
   readonly nodeCredentials?: string;
   readonly readyFile?: string;
@@ -57,7 +63,10 @@ export function devCommand(program: Command): void {
     .addOption(bindOption())
     .addOption(portOption('--port <port>', 'port of the first gateway', 8080))
     .addOption(option('--admin-port <port>', 'port of the admin API').argParser(parsePort).default(8081))
+    .addOption(metricsBindOption())
     .addOption(portOption('--metrics-port <port>', 'first port of health and metrics', 9464))
+    .addOption(maxConnectionsOption())
+    .addOption(maxPerAddressOption())
     .addOption(option('--node-credentials <folder>', 'folder with one file a node credential'))
     .addOption(trustSignerOption())
     .addOption(allowUnsignedOption())
@@ -96,7 +105,9 @@ async function run(options: Options): Promise<void> {
       name: 'control-plane-1',
       bind: options.bind,
       port: options.adminPort,
+      metricsBind: options.metricsBind,
       metricsPort: options.metricsPort,
+      connections: connectionLimitsOf(options),
       operatorToken,
       gatewayToken,
       previousGatewayToken: secretOf('HEADGATE_GATEWAY_TOKEN_PREVIOUS'),
@@ -184,6 +195,7 @@ async function startGateways(
     gatewayToken: base.gatewayToken,
     nodeCredentials: options.nodeCredentials,
     trustedSigners: options.trustSigner,
+    ...{ bind: options.bind, metricsBind: options.metricsBind, connections: connectionLimitsOf(options) },
     onEnd: (name: string, how: string) => process.stderr.write(`${name} ended (${how})\n`),
   };
   const gateways = await Promise.all(

@@ -4,12 +4,17 @@ import { type Command, InvalidArgumentError, Option } from 'commander';
 import { requiredSecret } from '../../shared/process/secrets.ts';
 import {
   bindOption,
+  type ConnectionOptions,
   certificateOf,
+  connectionLimitsOf,
   gatewayTokenBeside,
   insecureSnapshots,
   insecureSnapshotsOption,
   isOn,
   logOption,
+  maxConnectionsOption,
+  maxPerAddressOption,
+  metricsBindOption,
   option,
   parseList,
   parsePort,
@@ -27,12 +32,13 @@ interface StackPort {
   readonly port: number;
 }
 
-interface Options extends TlsOptions {
+interface Options extends TlsOptions, ConnectionOptions {
   readonly log: string;
   readonly data: string;
   readonly name: string;
   readonly bind: string;
   readonly port: number;
+  readonly metricsBind: string;
   readonly metricsPort: number;
   readonly controlPlane: readonly string[];
   readonly sharedHost: string;
@@ -72,7 +78,10 @@ export function gatewayCommand(program: Command): void {
     .addOption(option('--name <name>', 'name of this gateway, unique in the fleet').default(hostname()))
     .addOption(bindOption())
     .addOption(portOption('--port <port>', 'port of the API', 8080))
+    .addOption(metricsBindOption())
     .addOption(portOption('--metrics-port <port>', 'port of health and metrics', 9464))
+    .addOption(maxConnectionsOption())
+    .addOption(maxPerAddressOption())
     .addOption(option('--shared-host <names>', 'names of the shared host').default('127.0.0.1,localhost'))
     .addOption(option('--stack-domain <name>', 'stack hosts are STACK.<name>').default('localhost'))
     .addOption(
@@ -133,7 +142,9 @@ async function run(options: Options): Promise<void> {
     name: options.name,
     bind: options.bind,
     port: options.port,
+    metricsBind: options.metricsBind,
     metricsPort: options.metricsPort,
+    connections: connectionLimitsOf(options),
     hosts: {
       shared: new Set(options.sharedHost.split(',').map(lower)),
       stackDomain: lower(options.stackDomain),

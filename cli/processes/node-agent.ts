@@ -2,8 +2,8 @@
 import { type Command, InvalidArgumentError } from 'commander';
 import { requiredSecret } from '../../shared/process/secrets.ts';
 import {
-  bindOption,
   certificateOf,
+  metricsBindOption,
   option,
   parseList,
   parseSeconds,
@@ -23,7 +23,7 @@ interface Options extends TlsOptions {
   readonly loadModels: 'all' | 'none';
   readonly loraFolder?: string;
   readonly drainTimeout: number;
-  readonly bind: string;
+  readonly metricsBind: string;
   readonly metricsPort: number;
   readonly readyFile?: string;
 }
@@ -52,7 +52,7 @@ export function nodeAgentCommand(program: Command): void {
         .argParser(parseSeconds)
         .default(300),
     )
-    .addOption(bindOption())
+    .addOption(metricsBindOption())
     .addOption(portOption('--metrics-port <port>', 'port of health and metrics', 9464))
     .addOption(tlsCertOption())
     .addOption(tlsKeyOption())
@@ -75,7 +75,7 @@ async function run(options: Options): Promise<void> {
   const { nodeCredentials } = await import('../../shared/process/node-credentials.ts');
   const { writeJsonAtomically } = await import('../../shared/process/ready-file.ts');
   const { closeOnSignal } = await import('../../shared/process/shutdown.ts');
-  const { controlPlane, node, engine, bind, metricsPort } = options;
+  const { controlPlane, node, engine, metricsBind, metricsPort } = options;
   const credential =
     options.credential === undefined
       ? undefined
@@ -90,7 +90,7 @@ async function run(options: Options): Promise<void> {
     ...{ controlPlanes: controlPlane.map(parseUrl), node, token, engine, credential },
     loadsModels: options.loadModels === 'all',
     loraFolder: options.loraFolder,
-    ...{ bind, metricsPort, certificate, logger },
+    ...{ metricsBind, metricsPort, certificate, logger },
     drainTimeoutSeconds: options.drainTimeout,
   });
   closeOnSignal(logger, () => agent.close(), options.drainTimeout);

@@ -1,5 +1,7 @@
 /** Options that several processes share, each with its HEADGATE_* variable. */
 import { InvalidArgumentError, Option } from 'commander';
+import { type ConnectionLimits, connectionsMaxDefault } from '../../shared/process/connections.ts';
+import { loopback } from '../../shared/process/listener.ts';
 import { Certificate } from '../../shared/process/tls.ts';
 
 /** A flag with a value; its variable is HEADGATE_ and the flag's name in capitals. An empty variable is an unset one. */
@@ -45,6 +47,12 @@ export function parseCount(text: string): number {
   return count;
 }
 
+function parseAmount(text: string): number {
+  const amount = parseCount(text);
+  if (amount === 0) throw new InvalidArgumentError('must be a whole number, 1 or more');
+  return amount;
+}
+
 export function parseSeconds(text: string): number {
   const seconds = Number(/^(\d+(?:\.\d+)?)s?$/.exec(text)?.[1] ?? Number.NaN);
   if (!(seconds >= 0 && seconds <= 86_400)) throw new InvalidArgumentError('must be seconds, 0 to 86400');
@@ -62,6 +70,17 @@ export function portOption(flags: string, description: string, port: number): Op
 
 export const bindOption = (): Option =>
   option('--bind <address>', 'address to listen on').default('127.0.0.1');
+export const metricsBindOption = (): Option =>
+  option('--metrics-bind <address>', 'address of health and metrics').default(loopback);
+export const maxConnectionsOption = (): Option =>
+  option('--max-connections <n>', 'connections of one listener at once')
+    .argParser(parseAmount)
+    .default(connectionsMaxDefault);
+export const maxPerAddressOption = (): Option =>
+  option(
+    '--max-connections-per-address <n>',
+    'of these, from one address; nine tenths unless given',
+  ).argParser(parseAmount);
 export const tlsCertOption = (): Option =>
   option('--tls-cert <file>', 'certificate chain of every listener, PEM; read again on SIGHUP');
 export const tlsKeyOption = (): Option => option('--tls-key <file>', 'its private key, PEM');
@@ -76,6 +95,16 @@ export const trustSignerOption = (): Option =>
     .default([]);
 export const readyFileOption = (): Option =>
   option('--ready-file <path>', 'write one JSON document there once it serves');
+
+export interface ConnectionOptions {
+  readonly maxConnections: number;
+  readonly maxConnectionsPerAddress?: number;
+}
+
+export function connectionLimitsOf(options: ConnectionOptions): Partial<ConnectionLimits> {
+  const { maxConnections: max, maxConnectionsPerAddress: perAddress } = options;
+  return perAddress === undefined ? { max } : { max, perAddress };
+}
 
 export interface TlsOptions {
   readonly tlsCert?: string;

@@ -4,7 +4,12 @@ import { dirname } from 'node:path';
 import type { Command } from 'commander';
 import {
   bindOption,
+  type ConnectionOptions,
   certificateOf,
+  connectionLimitsOf,
+  maxConnectionsOption,
+  maxPerAddressOption,
+  metricsBindOption,
   option,
   parseCount,
   portOption,
@@ -14,9 +19,11 @@ import {
   tlsKeyOption,
 } from './options.ts';
 
-interface Options extends TlsOptions {
+interface Options extends TlsOptions, ConnectionOptions {
   readonly bind: string;
   readonly port: number;
+  readonly metricsBind: string;
+  readonly metricsPort: number;
   readonly models: string;
   readonly tokensPerSecond: number;
   readonly behaviour?: string;
@@ -31,6 +38,10 @@ export function simNodeCommand(program: Command): void {
     .description('run a simulated inference server')
     .addOption(bindOption())
     .addOption(portOption('--port <port>', 'port to listen on', 9001))
+    .addOption(metricsBindOption())
+    .addOption(portOption('--metrics-port <port>', 'port of health and metrics; 0 takes a free one', 0))
+    .addOption(maxConnectionsOption())
+    .addOption(maxPerAddressOption())
     .addOption(option('--models <names>', 'models it serves').default('echo-small'))
     .addOption(
       option('--tokens-per-second <n>', 'pace of a stream; 0 is as fast as it goes')
@@ -52,7 +63,10 @@ export function simNodeCommand(program: Command): void {
 
 async function run(options: Options): Promise<void> {
   const { startSimNode } = await import('../../node/sim-node.ts');
+  const { startSimHealth } = await import('../../node/sim/health.ts');
   const { parseBehaviour } = await import('../../node/sim/behaviour.ts');
+  const { Registry } = await import('prom-client');
+  const { Connections } = await import('../../shared/process/connections.ts');
   const { endOnUncaught } = await import('../../shared/process/fault.ts');
   const { createLogger } = await import('../../shared/process/logger.ts');
   const { writeJsonAtomically } = await import('../../shared/process/ready-file.ts');
@@ -61,6 +75,8 @@ async function run(options: Options): Promise<void> {
   const certificate = certificateOf(options);
   const logger = createLogger('sim-node');
   endOnUncaught(logger);
+  const registry = new Registry();
+  const connections = new Connections({ registry, logger, limits: connectionLimitsOf(options) });
   const node = await startSimNode({
     bind: options.bind,
     port: options.port,
@@ -68,18 +84,28 @@ async function run(options: Options): Promise<void> {
     tokensPerSecond: options.tokensPerSecond,
     contextTokens: options.contextTokens,
     dialect: options.dialect,
-    certificate,
+    ...{ certificate, connections },
     ...(options.behaviour !== undefined && {
       behaviour: parseBehaviour(readFileSync(options.behaviour, 'utf8'), dirname(options.behaviour)),
     }),
   });
-  closeOnSignal(logger, () => node.close());
+  const health = await startSimHealth(node, {
+    ...{ registry, connections, certificate, host: options.metricsBind, port: options.metricsPort },
+  }).catch(async (error: unknown) => {
+    await node.close();
+    throw error;
+  });
+  closeOnSignal(logger, async () => {
+    await node.close();
+    await health.close();
+  });
   renewOnHangup(certificate, logger);
-  logger.info({ url: node.url, models: options.models }, 'simulated node serves');
+  logger.info({ url: node.url, metrics: health.url, models: options.models }, 'simulated node serves');
   if (options.readyFile)
     writeJsonAtomically(options.readyFile, {
+      url: node.url,
       api: `${node.url}/v1`,
-      metrics: node.url,
+      metrics: health.url,
       pid: process.pid,
       name: 'sim-node',
     });

@@ -2,11 +2,14 @@
  * The admin API over HTTP: token, one error envelope, OpenAPI document. Routes come from the registries; no policy here.
  * The API is for operators' networks: it listens on loopback unless told otherwise and takes no call without the token.
  */
+import type { Server } from 'node:http';
 import swagger from '@fastify/swagger';
 import websocket from '@fastify/websocket';
 import Fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify';
 import { jsonSchemaTransform } from 'fastify-type-provider-zod';
 import { nodeFrameBytesMax } from '../../schemas/node-messages.ts';
+import type { Connections } from '../../shared/process/connections.ts';
+import { createHttpServer } from '../../shared/process/http-server.ts';
 import type { Certificate } from '../../shared/process/tls.ts';
 import { CommandError } from '../command-error.ts';
 import { asFollowError } from '../follow-error.ts';
@@ -24,19 +27,30 @@ import { registerUsageRoutes } from './usage-routes.ts';
 const bodyBytesMax = 8 * 1024 * 1024;
 export const adminPrefix = '/admin/v1';
 
-/** Over TLS where there is a certificate. */
+/** A client must have sent its headers, and its whole request, within these. */
+const headersTimeoutMs = 30_000;
+const requestTimeoutMs = 120_000;
+const keepAliveTimeoutMs = 75_000;
+
+export interface AdminListener {
+  readonly connections: Connections;
+  /** Over TLS where there is one. */
+  readonly certificate?: Certificate | undefined;
+}
+
 export async function createAdminApp(
   context: AdminContext,
-  certificate?: Certificate,
+  listener: AdminListener,
 ): Promise<FastifyInstance> {
+  const timeouts = { headersTimeoutMs, requestTimeoutMs, keepAliveTimeoutMs };
   const app = Fastify({
     logger: false,
-    https: certificate?.tls ?? null,
+    serverFactory: (handle) =>
+      createHttpServer({ ...listener, name: 'admin', ...timeouts }, handle) as Server,
     bodyLimit: bodyBytesMax,
     forceCloseConnections: true,
     routerOptions: { maxParamLength: 400 },
   }) as unknown as FastifyInstance;
-  certificate?.renewOn(app.server);
   app.removeContentTypeParser('application/json');
   await app.register(swagger, {
     openapi: {
@@ -59,6 +73,7 @@ export async function createAdminApp(
     }
   });
   guardRoutes(app, context);
+  app.addHook('onRequest', (request, _reply, done) => done(upgradeFault(request)));
   app.setErrorHandler((error, request, reply) => answerError(error, request, reply, context));
   app.setNotFoundHandler((request, reply) =>
     answerError(new CommandError('NotFound', 'no such route in the admin API'), request, reply, context),
@@ -88,6 +103,13 @@ function registerRoutes(routes: FastifyInstance, context: AdminContext): void {
   registerSignerRoutes(routes, context);
   registerUsageRoutes(routes, context);
   registerSnapshotRoute(routes, context);
+}
+
+/** Once upgraded, no body is read off the connection any more; waiting for one would hold it without end. */
+function upgradeFault({ ws, method }: FastifyRequest): CommandError | undefined {
+  return ws && method !== 'GET'
+    ? new CommandError('InvalidCommand', 'only a GET can be upgraded')
+    : undefined;
 }
 
 function answerError(

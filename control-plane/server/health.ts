@@ -1,6 +1,7 @@
 /** Health, readiness and metrics of a control-plane replica. */
 import { Gauge } from 'prom-client';
 import type { Signer } from '../../shared/log/signing.ts';
+import type { Connections } from '../../shared/process/connections.ts';
 import type { FoldMetrics } from '../../shared/process/fold-metrics.ts';
 import { type Check, type HealthServer, startHealthServer } from '../../shared/process/health-server.ts';
 import type { ListenAddress } from '../../shared/process/listener.ts';
@@ -23,12 +24,13 @@ interface Replica {
 export interface HealthSettings extends Replica, ListenAddress {
   readonly drain: Drain;
   readonly metrics: FoldMetrics;
+  readonly connections: Connections;
   readonly certificate: Certificate | undefined;
 }
 
 /** Rejects where the listener cannot be had. */
 export async function startHealth(settings: HealthSettings): Promise<HealthServer> {
-  const { agents, snapshot, metrics, certificate, host, port } = settings;
+  const { agents, snapshot, metrics, connections, certificate, host, port } = settings;
   new Gauge({
     name: 'headgate_agent_sessions',
     help: 'node agents attached to this replica',
@@ -50,7 +52,7 @@ export async function startHealth(settings: HealthSettings): Promise<HealthServe
     },
   });
   return await startHealthServer({
-    ...{ host, port, certificate },
+    ...{ host, port, certificate, connections },
     checks: () => [...checks(settings), settings.drain.check],
     metrics: metrics.registry,
     beforeScrape: () => metrics.update(),

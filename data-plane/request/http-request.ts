@@ -48,6 +48,10 @@ export function checkHttp(request: IncomingMessage): void {
   const version = request.httpVersion;
   if (version !== '1.1' && version !== '1.0') throw bad('This version of HTTP is not spoken here.');
   if (version === '1.1' && hosts === 0) throw bad('The request has no Host header.');
+  // RFC 9112 (6.1) has 501 for a coding that is not understood; the registry of refusals has no such kind, so it is 400.
+  const coding = request.headers['transfer-encoding'];
+  if (coding !== undefined && (coding.trim().toLowerCase() !== 'chunked' || version === '1.0'))
+    throw bad('The Transfer-Encoding header names a coding that is not understood: only "chunked" is.');
   const expect = request.headers.expect;
   if (expect !== undefined && expect.toLowerCase() !== '100-continue')
     throw bad('The Expect header asks for what is not offered.');

@@ -2,16 +2,12 @@
  * The listeners of a gateway: from a socket to `handle`, and every refusal that the framework or the parser makes itself
  * in the one envelope. No policy: which host, which key, which node is decided in request/.
  */
-import {
-  createServer,
-  type IncomingMessage,
-  type Server,
-  type ServerResponse,
-  STATUS_CODES,
-} from 'node:http';
-import { createServer as createTlsServer, type Server as TlsServer } from 'node:https';
+import { type IncomingMessage, type Server, type ServerResponse, STATUS_CODES } from 'node:http';
+import type { Server as TlsServer } from 'node:https';
 import type { AddressInfo, Socket } from 'node:net';
 import Fastify, { type FastifyInstance } from 'fastify';
+import type { Connections, ListenerName } from '../../shared/process/connections.ts';
+import { createHttpServer, headerBytesMax } from '../../shared/process/http-server.ts';
 import { type ListenAddress, listenError, urlOf } from '../../shared/process/listener.ts';
 import type { Certificate } from '../../shared/process/tls.ts';
 import type { Target } from '../request/host.ts';
@@ -30,6 +26,8 @@ export interface ListenerOptions extends ListenAddress {
   /** The one stack that this port serves. */
   readonly fixed?: Target;
   readonly certificate?: Certificate | undefined;
+  readonly connections: Connections;
+  readonly name: ListenerName;
   /** Names the flag in the error of a taken port. */
   readonly flag: string;
 }
@@ -42,12 +40,13 @@ export interface Listener {
   destroy(): void;
 }
 
-/** Largest header block, bytes: prompts belong in bodies. */
-const headerBytesMax = 16 * 1024;
 /** A client must have sent its headers within this. */
 const headersTimeoutMs = 30_000;
 /** A client must have sent its whole request within this. */
 const requestTimeoutMs = 300_000;
+const keepAliveTimeoutMs = 75_000;
+/** A client has this long to read a refusal after which its connection ends. */
+const lingerMs = 5000;
 
 export async function startListener(options: ListenerOptions): Promise<Listener> {
   let server: Server | TlsServer | undefined;
@@ -57,7 +56,7 @@ export async function startListener(options: ListenerOptions): Promise<Listener>
   try {
     await app.listen({ host: options.host, port: options.port });
   } catch (error) {
-    throw listenError(error, options, options.flag);
+    throw listenError(error, options, { bind: '--bind', port: options.flag });
   }
   const listening = server as Server | TlsServer;
   const sockets = trackSockets(listening);
@@ -77,7 +76,7 @@ function createApp(
   options: ListenerOptions,
   onServer: (server: Server | TlsServer) => void,
 ): FastifyInstance {
-  const { handler, fixed, certificate } = options;
+  const { handler, fixed, certificate, connections, name } = options;
   const app = Fastify({
     logger: false,
     exposeHeadRoutes: false,
@@ -90,18 +89,12 @@ function createApp(
         fastifyListener(request, response);
       };
       const refuse = (error: ParserError, socket: Socket): void => refuseGarbage(error, socket, answering);
-      const limits = {
-        maxHeaderSize: headerBytesMax,
-        headersTimeout: headersTimeoutMs,
-        requestTimeout: requestTimeoutMs,
+      const timeouts = { headersTimeoutMs, requestTimeoutMs, keepAliveTimeoutMs };
+      const server = createHttpServer(
         // A missing Host header is refused by the handler, in the one envelope.
-        requireHostHeader: false,
-      };
-      const server = certificate
-        ? createTlsServer({ ...limits, ...certificate.tls }, listener)
-        : createServer(limits, listener);
-      certificate?.renewOn(server);
-      server.keepAliveTimeout = 75_000;
+        { name, connections, certificate, ...timeouts, requireHostHeader: false },
+        listener,
+      );
       server.on('clientError', refuse);
       // The body is asked for when it is read, after the key was looked at.
       server.on('checkContinue', listener);
@@ -114,7 +107,7 @@ function createApp(
     // A path that cannot be decoded is still a request: it is refused by the same road.
     frameworkErrors: (_error, request, reply) => {
       reply.hijack();
-      void handler(request.raw, reply.raw, fixed);
+      handler(request.raw, reply.raw, fixed).catch(() => reply.raw.destroy());
     },
   });
   // Bodies stay unread until the handler has looked at the key.
@@ -175,7 +168,15 @@ function refuseGarbage(error: ParserError, socket: Socket, answering: Answering)
     error.code === 'HPE_HEADER_OVERFLOW'
       ? new Refusal('PayloadTooLargeError', `The request's headers are larger than ${headerBytesMax} bytes.`)
       : badRequest();
-  socket.end(rawAnswer(refusal));
+  endWith(socket, rawAnswer(refusal));
+}
+
+/** Sends the last bytes of a connection. Nobody reads the socket after a CONNECT, so its end has to be brought about. */
+function endWith(socket: Socket, bytes: string): void {
+  socket.end(bytes);
+  socket.resume();
+  const timer = setTimeout(() => socket.destroy(), lingerMs);
+  socket.once('close', () => clearTimeout(timer));
 }
 
 function rawAnswer(refusal: Refusal): string {

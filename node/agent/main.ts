@@ -1,6 +1,7 @@
 /** Composition root of an agent as a process: it stands beside one inference server and reports on it. */
 import { Gauge, Registry } from 'prom-client';
 import { baseOf } from '../../shared/dialect/detect.ts';
+import { Connections } from '../../shared/process/connections.ts';
 import { type Check, startHealthServer } from '../../shared/process/health-server.ts';
 import type { Logger } from '../../shared/process/logger.ts';
 import type { Certificate } from '../../shared/process/tls.ts';
@@ -17,7 +18,8 @@ export interface AgentSettings {
   readonly credential?: string | undefined;
   readonly loadsModels: boolean;
   readonly loraFolder?: string | undefined;
-  readonly bind: string;
+  /** Of health and metrics. */
+  readonly metricsBind: string;
   readonly metricsPort: number;
   /** Of the listener of health and metrics. */
   readonly certificate?: Certificate | undefined;
@@ -41,12 +43,14 @@ export async function startAgent(settings: AgentSettings): Promise<RunningAgent>
   });
   const agent = new NodeAgent({ controlPlanes, node, token, engine, loadsModels, logger });
   let draining = false;
+  const metrics = metricsOf(agent);
   const health = await startHealthServer({
-    host: settings.bind,
+    host: settings.metricsBind,
     port: settings.metricsPort,
     certificate: settings.certificate,
+    connections: new Connections({ registry: metrics, logger }),
     checks: () => checks(agent, draining),
-    metrics: metricsOf(agent),
+    metrics,
   });
   await agent.start();
   logger.info({ node, metrics: health.url }, 'agent runs');

@@ -4,6 +4,7 @@
  */
 import type { ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
+import { guarded, reset } from './guarded.ts';
 import type { Pacer } from './pacer.ts';
 import type { Plan } from './plan.ts';
 
@@ -18,7 +19,7 @@ export function emit(plan: Plan, response: ServerResponse, pacer: Pacer, beforeE
   const { socket } = response;
   if (socket === null || socket.destroyed) return;
   if (!plan.raw && !plan.stream && plan.end === 'end') {
-    later(plan.firstPartMs, pacer, () => endWhole(plan, response, beforeEnd));
+    later(plan.firstPartMs, pacer, () => guarded(response, () => endWhole(plan, response, beforeEnd)));
     return;
   }
   if (!plan.raw) {
@@ -61,7 +62,9 @@ class Emission {
   }
 
   /** Writes what is due, then waits for the time or for the client, or ends. */
-  readonly step = (): void => {
+  readonly step = (): void => guarded(this.#response, () => this.#step());
+
+  #step(): void {
     while (!this.#socket.destroyed) {
       const { text, next } = this.#gather();
       const flows = text === '' || this.#write(text);
@@ -78,7 +81,7 @@ class Emission {
         return;
       }
     }
-  };
+  }
 
   /** The parts that are due, as far as they fit into one write. */
   #gather(): { text: string; next: 'more' | 'wait' | 'end' } {
@@ -112,11 +115,8 @@ class Emission {
 
   #reset(): void {
     const socket = this.#socket;
-    if (socket.bytesWritten === 0) socket.resetAndDestroy();
-    else
-      socket.write('', () =>
-        this.#pacer.at(performance.now() + resetAfterMs, () => socket.resetAndDestroy()),
-      );
+    if (socket.bytesWritten === 0) reset(socket);
+    else socket.write('', () => this.#pacer.at(performance.now() + resetAfterMs, () => reset(socket)));
   }
 
   #comment(everyMs: number): void {

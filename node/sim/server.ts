@@ -3,15 +3,18 @@
  * Control lives under `/sim/` on the same listener and is never spoilt, never counted and unauthenticated:
  * a simulated node holds nothing worth guarding, and its replays take no file names from the network.
  */
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
-import { createServer as createTlsServer } from 'node:https';
+import type { IncomingMessage, Server, ServerResponse } from 'node:http';
+import type { Server as TlsServer } from 'node:https';
 import type { Socket } from 'node:net';
+import type { Connections } from '../../shared/process/connections.ts';
+import { createHttpServer } from '../../shared/process/http-server.ts';
 import type { Certificate } from '../../shared/process/tls.ts';
 import { type Behaviour, BehaviourInvalid, type Fault, parseBehaviour, RuleBook } from './behaviour.ts';
 import { jsonOf, readBody } from './body.ts';
 import { emit } from './emission.ts';
 import { answerGet, answerPost, type Engine, refuse } from './engine.ts';
 import { distortionOf, spoil } from './faults.ts';
+import { guarded } from './guarded.ts';
 import { type Exchange, Ledger, type SimStats } from './ledger.ts';
 import { answerLoad } from './load-answer.ts';
 import { isRecord } from './loose.ts';
@@ -27,6 +30,8 @@ const controlBytesMax = 8 * 2 ** 20;
 const modelsMax = 1000;
 /** Wait between two tries to listen again on a port that somebody else took. */
 const listenAgainMs = 100;
+/** A keep-alive shorter than a client's own would race with its next request. */
+const timeouts = { headersTimeoutMs: 60_000, requestTimeoutMs: 300_000, keepAliveTimeoutMs: 70_000 };
 
 export interface SimServerOptions extends Omit<Engine, 'answerWords'> {
   readonly bind: string;
@@ -36,11 +41,12 @@ export interface SimServerOptions extends Omit<Engine, 'answerWords'> {
   readonly concurrency: number;
   readonly recordBodies: boolean;
   readonly certificate: Certificate | undefined;
+  readonly connections: Connections;
 }
 
 export class SimServer {
   readonly #options: SimServerOptions;
-  readonly #server: Server;
+  readonly #server: Server | TlsServer;
   readonly #ledger = new Ledger();
   readonly #pacer = new Pacer();
   readonly #slots: Slots;
@@ -60,12 +66,11 @@ export class SimServer {
     this.#engine = { dialect, models, contextTokens, tokensPerSecond, answerWords: answerWordsDefault };
     this.#engineHeaders =
       dialect === 'ollama' ? {} : { server: dialect === 'llamacpp' ? 'llama.cpp' : 'uvicorn' };
-    // A keep-alive shorter than a client's own would race with its next request.
-    const { certificate } = options;
-    const settings = { keepAliveTimeout: 70_000, ...certificate?.tls };
-    const handle = this.#handle.bind(this);
-    this.#server = certificate ? createTlsServer(settings, handle) : createServer(settings, handle);
-    certificate?.renewOn(this.#server);
+    const { certificate, connections } = options;
+    this.#server = createHttpServer(
+      { name: 'node', certificate, connections, ...timeouts },
+      (request, response) => guarded(response, () => this.#handle(request, response)),
+    );
     this.#server.on('connection', (socket: Socket) => {
       socket.setNoDelay(true);
       if (this.#resetting) socket.resetAndDestroy();
@@ -100,6 +105,10 @@ export class SimServer {
     const closed = new Promise<void>((resolve) => this.#server.close(() => resolve()));
     this.#server.closeAllConnections();
     await closed;
+  }
+
+  get listening(): boolean {
+    return this.#server.listening;
   }
 
   stats(): SimStats {
@@ -142,7 +151,9 @@ export class SimServer {
     response.on('error', () => {});
     if (path.startsWith('/sim/')) {
       readBody(request, controlBytesMax, (body) =>
-        emit(this.#control(method, path, body, response), response, this.#pacer, () => {}),
+        guarded(response, () =>
+          emit(this.#control(method, path, body, response), response, this.#pacer, () => {}),
+        ),
       );
       return;
     }
@@ -170,7 +181,8 @@ export class SimServer {
     readBody(request, bodyBytesMax, (body) => {
       const start = (): void => {
         queue.release = () => this.#slots.release();
-        this.#post(path, request.headers['content-type'] ?? '', body, exchange, response);
+        const contentType = request.headers['content-type'] ?? '';
+        guarded(response, () => this.#post(path, contentType, body, exchange, response));
       };
       queue.release = () => this.#slots.leave(start);
       if (this.#slots.acquire(start)) return;

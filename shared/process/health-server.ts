@@ -1,12 +1,13 @@
 /**
  * Health, readiness and metrics on a listener of their own, because on a stack host every route needs a key.
  * `/livez` answers while the process lives, `/readyz` while it should get traffic (`?verbose` lists the checks), `/metrics`
- * in Prometheus's text format.
+ * in Prometheus's text format. Nothing that is asked here may end the process.
  */
-import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
-import { createServer as createTlsServer } from 'node:https';
+import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { Registry } from 'prom-client';
+import type { Connections } from './connections.ts';
+import { createHttpServer } from './http-server.ts';
 import { type ListenAddress, listenError, urlOf } from './listener.ts';
 import type { Certificate } from './tls.ts';
 
@@ -25,22 +26,34 @@ export interface HealthServer {
 export interface HealthOptions extends ListenAddress {
   readonly checks: () => readonly Check[];
   readonly metrics: Registry;
+  readonly connections: Connections;
   readonly certificate?: Certificate | undefined;
   /** Called before each scrape to bring gauges up to date. */
   readonly beforeScrape?: () => void;
 }
 
+const requestTimeoutMs = 10_000;
+/** A connection on which nothing moves, neither a request nor the reading of an answer, is closed after this. */
+const idleTimeoutMs = 30_000;
+
 export async function startHealthServer(options: HealthOptions): Promise<HealthServer> {
-  const { certificate } = options;
-  const handle = (request: IncomingMessage, response: ServerResponse): void => {
-    const url = new URL(request.url ?? '/', 'http://health');
-    answer(url, response, options).catch(() => response.writeHead(500).end());
-  };
-  const server = certificate ? createTlsServer(certificate.tls, handle) : createServer(handle);
-  certificate?.renewOn(server);
-  server.requestTimeout = 10_000;
+  const { certificate, connections } = options;
+  const limits = { headersTimeoutMs: requestTimeoutMs, requestTimeoutMs };
+  const server = createHttpServer(
+    { name: 'metrics', connections, certificate, ...limits },
+    (request, response) => {
+      response.on('error', () => response.destroy());
+      answer(request, response, options).catch(() => {
+        if (response.headersSent) response.destroy();
+        else response.writeHead(500).end();
+      });
+    },
+  );
+  server.setTimeout(idleTimeoutMs);
   await new Promise<void>((resolve, reject) => {
-    server.once('error', (error) => reject(listenError(error, options, '--metrics-port')));
+    server.once('error', (error) =>
+      reject(listenError(error, options, { bind: '--metrics-bind', port: '--metrics-port' })),
+    );
     server.listen(options.port, options.host, resolve);
   });
   return {
@@ -53,19 +66,25 @@ export async function startHealthServer(options: HealthOptions): Promise<HealthS
   };
 }
 
-async function answer(url: URL, response: ServerResponse, options: HealthOptions): Promise<void> {
+/** The target is taken as text: what stands in a request line need not be a URL. Rejects where a check or a metric throws. */
+async function answer(
+  request: IncomingMessage,
+  response: ServerResponse,
+  options: HealthOptions,
+): Promise<void> {
+  const [path, query = ''] = (request.url ?? '').split('?', 2);
   const text = { 'content-type': 'text/plain; charset=utf-8' };
-  if (url.pathname === '/livez') {
+  if (path === '/livez') {
     response.writeHead(200, text).end('ok\n');
-  } else if (url.pathname === '/readyz') {
+  } else if (path === '/readyz') {
     const checks = options.checks();
     const ready = checks.every((check) => check.ok);
     const lines = checks.map(
       ({ name, ok, detail }) => `[${ok ? '+' : '-'}]${name}${detail ? ` ${detail}` : ''}`,
     );
-    const body = url.searchParams.has('verbose') || !ready ? `${lines.join('\n')}\n` : '';
+    const body = /(^|&)verbose(=|&|$)/.test(query) || !ready ? `${lines.join('\n')}\n` : '';
     response.writeHead(ready ? 200 : 503, text).end(`${body}${ready ? 'ok' : 'not ready'}\n`);
-  } else if (url.pathname === '/metrics') {
+  } else if (path === '/metrics') {
     options.beforeScrape?.();
     const body = await options.metrics.metrics();
     response.writeHead(200, { 'content-type': options.metrics.contentType }).end(body);

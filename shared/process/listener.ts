@@ -6,20 +6,34 @@ export interface ListenAddress {
   readonly port: number;
 }
 
-/** Turns the system's error into one a person can act on; `flag` is how the port is chosen. */
-export function listenError(error: unknown, address: ListenAddress, flag: string): unknown {
+/** Where health and metrics are unless somebody chose otherwise: they show more than a caller may know. */
+export const loopback = '127.0.0.1';
+
+/** How the address of a listener is chosen. */
+export interface AddressFlags {
+  readonly bind: string;
+  readonly port: string;
+}
+
+/** Turns the system's error into one a person can act on; `flags` are named in it. */
+export function listenError(error: unknown, address: ListenAddress, flags: AddressFlags): unknown {
   const code = error instanceof Error && 'code' in error ? error.code : undefined;
   const where = `${address.host}:${address.port}`;
   if (code === 'EADDRINUSE')
-    return new Error(`${where} is taken by another process; free it, or choose another port with ${flag}`, {
-      cause: error,
-    });
+    return new Error(
+      `${where} is taken by another process; free it, or choose another port with ${flags.port}`,
+      {
+        cause: error,
+      },
+    );
   if (code === 'EACCES')
-    return new Error(`no right to listen on ${where}; choose a port above 1023 with ${flag}`, {
+    return new Error(`no right to listen on ${where}; choose a port above 1023 with ${flags.port}`, {
       cause: error,
     });
   if (code === 'EADDRNOTAVAIL')
-    return new Error(`${address.host} is not an address of this machine; see --bind`, { cause: error });
+    return new Error(`${address.host} is not an address of this machine; see ${flags.bind}`, {
+      cause: error,
+    });
   return error;
 }
 

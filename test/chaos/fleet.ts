@@ -62,12 +62,12 @@ export class ChaosFleet {
   /** One organisation on a tier without limits, and the pool's one node with the one model. */
   async furnish(plane: Plane): Promise<Key> {
     const args = ['--port', '0', '--models', model, '--tokens-per-second', '0'];
-    const node = await this.#start<{ metrics: string }>('sim-node', 'node', args);
+    const node = await this.#start<{ url: string }>('sim-node', 'node', args);
     const fleet = {
       version: 1,
       models: [{ id: model, family: 'echo' }],
       tiers: [{ id: 'Wide', models: '*' }],
-      pool: { models: [model], nodes: [{ id: 'pool-1', url: node.ready.metrics, dialect: 'vllm' }] },
+      pool: { models: [model], nodes: [{ id: 'pool-1', url: node.ready.url, dialect: 'vllm' }] },
       organisations: [{ id: organisation, name: 'Acme', tier: 'Wide' }],
     };
     const applied = await call(plane, 'POST', '/fleet/apply', { body: { fleet } });

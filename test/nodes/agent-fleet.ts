@@ -43,7 +43,7 @@ export class AgentFleet {
     return this.start(name, [...args, '--drain-delay', '0', '--drain-timeout', '5']);
   }
 
-  simNode(name: string, ...more: string[]): Promise<Started<{ metrics: string }>> {
+  simNode(name: string, ...more: string[]): Promise<Started<{ url: string }>> {
     return this.start(name, ['sim-node', '--port', '0', ...more]);
   }
 

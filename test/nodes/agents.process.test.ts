@@ -39,7 +39,7 @@ afterAll(() => fleet.end());
 class Place {
   readonly model: string;
   readonly node: string;
-  engine!: Started<{ metrics: string }>;
+  engine!: Started<{ url: string }>;
   token!: string;
 
   constructor(name: string) {
@@ -55,7 +55,7 @@ class Place {
       models: [{ id: place.model, family: 'echo', weight: 1 }],
       pool: {
         models: [place.model],
-        nodes: [{ id: place.node, url: place.engine.ready.metrics, dialect: 'vllm', agent: true }],
+        nodes: [{ id: place.node, url: place.engine.ready.url, dialect: 'vllm', agent: true }],
       },
     });
     ({ value: place.token } = await nodeToken(replica.admin, place.node));
@@ -63,7 +63,7 @@ class Place {
   }
 
   agent(): Promise<Started<{ metrics: string }>> {
-    return fleet.agent(this.node, this.token, this.engine.ready.metrics, [replica.process.ready.admin]);
+    return fleet.agent(this.node, this.token, this.engine.ready.url, [replica.process.ready.admin]);
   }
 
   async now(): Promise<ListedNode | undefined> {
@@ -153,7 +153,7 @@ test.concurrent('an engine that is killed is down within the promised time, and 
   await place.engine.end('SIGKILL');
   expect(await place.everywhere(false)).toBeLessThan(stoppedMsMax);
   expect(await place.now()).toMatchObject({ up: false, reason: 'connection refused' });
-  const { port } = new URL(place.engine.ready.metrics);
+  const { port } = new URL(place.engine.ready.url);
   await fleet.start('engine-again', ['sim-node', '--port', port, '--models', place.model]);
   await place.everywhere(true);
 });

@@ -43,7 +43,7 @@ async function pair(model: string): Promise<{ steady: Member; flapping: Member; 
   const urls = await Promise.all(
     names.map(async (name) => {
       const { ready } = await fleet.simNode(name, '--models', model, '--tokens-per-second', '0');
-      return ready.metrics;
+      return ready.url;
     }),
   );
   await replica.admin.apply({

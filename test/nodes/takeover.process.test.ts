@@ -29,7 +29,7 @@ async function scene(): Promise<Scene> {
   fleets.push(fleet);
   const owner = await fleet.controlPlane('control-plane-1');
   const engine = await fleet.simNode('engine', '--models', 'echo-small');
-  const url = engine.ready.metrics;
+  const url = engine.ready.url;
   await owner.admin.apply({
     version: 1,
     pool: {
@@ -88,7 +88,7 @@ test.concurrent('a replica that stood still for four seconds takes nothing down 
   fleets.push(fleet);
   const only = await fleet.controlPlane('control-plane-1');
   const engine = await fleet.simNode('engine', '--models', 'echo-small');
-  const url = engine.ready.metrics;
+  const url = engine.ready.url;
   await only.admin.apply({
     version: 1,
     pool: { nodes: [{ id: 'with-agent', url, dialect: 'vllm', agent: true }] },

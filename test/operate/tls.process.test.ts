@@ -24,7 +24,7 @@ const trusting = { ...env, NODE_EXTRA_CA_CERTS: fixture('ca.pem') };
 const tls = ['--tls-cert', files.cert, '--tls-key', files.key];
 const waitMs = { timeout: 20_000, interval: 50 };
 
-let node: Started<{ metrics: string }>;
+let node: Started<{ url: string; metrics: string }>;
 const started: Started<unknown>[] = [];
 let controlPlane: Started<{ admin: string; metrics: string }>;
 let gateway: Started<{ api: string; metrics: string }>;
@@ -86,7 +86,8 @@ const listeners = (): string[] => [
   `${gateway.ready.api}/models`,
   `${gateway.ready.metrics}/livez`,
   `${agent.ready.metrics}/livez`,
-  `${node.ready.metrics}/v1/models`,
+  `${node.ready.url}/v1/models`,
+  `${node.ready.metrics}/livez`,
 ];
 
 const namesShown = async (): Promise<string[]> =>
@@ -95,7 +96,7 @@ const namesShown = async (): Promise<string[]> =>
 beforeAll(async () => {
   install('first');
   node = await start('node', ['sim-node', '--port', '0', '--tokens-per-second', '0']);
-  const nodeUrl = node.ready.metrics;
+  const nodeUrl = node.ready.url;
   const free = ['--port', '0', '--metrics-port', '0'];
   controlPlane = await start('cp-1', ['control-plane', '--data', join(dir, 'cp-1'), ...free]);
   const fleet = {

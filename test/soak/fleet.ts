@@ -177,8 +177,8 @@ export class SoakFleet {
     const pace = ['--tokens-per-second', String(tokensPerSecond), '--models', models.join()];
     for (let index = 0; index < nodeCount; index++) {
       const args = ['--port', '0', ...pace];
-      const { ready } = await this.#start<{ metrics: string }>('sim-node', `node-${index}`, args);
-      this.nodes.push(new SoakNode(ready.metrics));
+      const { ready } = await this.#start<{ url: string }>('sim-node', `node-${index}`, args);
+      this.nodes.push(new SoakNode(ready.url));
     }
     const admin = await this.controlPlane('control-plane');
     this.#admin = admin;

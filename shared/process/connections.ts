@@ -1,0 +1,126 @@
+/**
+ * Bounds what peers may hold of a process's listeners: connections at once, in all and from one address. It also gives
+ * every socket an error handler for its whole life, because Node takes its own away from a socket that it hands over
+ * (CONNECT, Upgrade), and an error without a handler ends the process.
+ */
+import type { Server, Socket } from 'node:net';
+import { Server as TlsServer } from 'node:tls';
+import { Counter, Gauge, type Registry } from 'prom-client';
+
+export interface ConnectionLimits {
+  /** Of one listener. */
+  readonly max: number;
+  /** Of one listener from one address; an IPv6 network of 64 bits counts as one. */
+  readonly perAddress: number;
+}
+
+/** Where a connection came in; a label of the metrics. */
+export type ListenerName = 'api' | 'stack' | 'admin' | 'node' | 'metrics';
+
+interface WarningLog {
+  warn(fields: object, text: string): void;
+}
+
+export interface ConnectionsOptions {
+  readonly registry: Registry;
+  readonly logger?: WarningLog | undefined;
+  readonly limits?: Partial<ConnectionLimits> | undefined;
+}
+
+export const connectionsMaxDefault = 10_000;
+/** Health is asked by a few balancers and scrapers. */
+const metricsLimits = connectionLimits({ max: 100 });
+/** A dead peer behind an idle connection is found by the kernel, first after this. */
+const keepAliveMs = 60_000;
+/** A refused connection is worth a line a second; more would let anybody fill the disk. */
+const logIntervalMs = 1000;
+
+/** One address gets nine tenths of the places unless it is set, so that it cannot take all of them. */
+export function connectionLimits({
+  max = connectionsMaxDefault,
+  perAddress = Math.ceil(max * 0.9),
+}: Partial<ConnectionLimits> = {}): ConnectionLimits {
+  return { max, perAddress };
+}
+
+export class Connections {
+  readonly #limits: ConnectionLimits;
+  readonly #logger: WarningLog | undefined;
+  readonly #refused: Counter<'listener' | 'reason'>;
+  readonly #open: Gauge<'listener'>;
+  #refusedSinceLog = 0;
+  #loggedMs = Number.NEGATIVE_INFINITY;
+
+  constructor({ registry, logger, limits }: ConnectionsOptions) {
+    this.#limits = connectionLimits(limits);
+    this.#logger = logger;
+    this.#refused = new Counter({
+      name: 'headgate_connections_refused_total',
+      help: 'connections closed at once because the listener, or one address, had its most',
+      labelNames: ['listener', 'reason'],
+      registers: [registry],
+    });
+    this.#open = new Gauge({
+      name: 'headgate_connections_open',
+      help: 'connections open, by listener',
+      labelNames: ['listener'],
+      registers: [registry],
+    });
+  }
+
+  /** Guards the connections of a server that does not listen yet. */
+  guard(server: Server, listener: ListenerName): void {
+    const { max, perAddress } = listener === 'metrics' ? metricsLimits : this.#limits;
+    const open = this.#open.labels({ listener });
+    open.inc(0);
+    for (const reason of ['listener', 'address']) this.#refused.inc({ listener, reason }, 0);
+    const peers = new Map<string, number>();
+    server.maxConnections = max;
+    server.on('drop', (data) => this.#refuse(listener, 'listener', data?.remoteAddress));
+    server.on('connection', (socket: Socket) => {
+      neverThrow(socket);
+      socket.setKeepAlive(true, keepAliveMs);
+      const peer = peerOf(socket.remoteAddress);
+      const held = (peers.get(peer) ?? 0) + 1;
+      peers.set(peer, held);
+      open.inc();
+      socket.once('close', () => {
+        open.dec();
+        const left = (peers.get(peer) ?? 1) - 1;
+        if (left === 0) peers.delete(peer);
+        else peers.set(peer, left);
+      });
+      if (held <= perAddress) return;
+      this.#refuse(listener, 'address', socket.remoteAddress);
+      socket.destroy();
+    });
+    if (server instanceof TlsServer) server.on('secureConnection', neverThrow);
+  }
+
+  #refuse(listener: ListenerName, reason: 'listener' | 'address', address: string | undefined): void {
+    this.#refused.inc({ listener, reason });
+    this.#refusedSinceLog++;
+    if (performance.now() - this.#loggedMs < logIntervalMs) return;
+    this.#loggedMs = performance.now();
+    const refused = this.#refusedSinceLog;
+    this.#refusedSinceLog = 0;
+    this.#logger?.warn({ listener, reason, address, refused }, 'connections refused: too many are open');
+  }
+}
+
+function neverThrow(socket: Socket): void {
+  socket.on('error', () => socket.destroy());
+}
+
+/** Whom a connection counts for. An IPv6 host owns 64 bits of addresses, so they are one. */
+export function peerOf(address = ''): string {
+  if (!address.includes(':')) return address;
+  const mapped = /^::ffff:(\d+\.\d+\.\d+\.\d+)$/i.exec(address)?.[1];
+  if (mapped !== undefined) return mapped;
+  const [left = '', right] = address.replace(/%.*$/, '').split('::', 2);
+  const groups = (text: string): string[] => (text === '' ? [] : text.split(':'));
+  const tail = right === undefined ? [] : groups(right);
+  const head = groups(left);
+  const zeros = Math.max(0, 8 - head.length - tail.length);
+  return [...head, ...Array<string>(zeros).fill('0'), ...tail].slice(0, 4).join(':');
+}

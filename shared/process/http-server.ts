@@ -1,0 +1,48 @@
+/**
+ * Makes the HTTP server of every listener, so that the bounds and guards that each needs stand in one place: time to shake
+ * hands, to send the headers and the request, size of the header block, number of connections, renewal of the certificate.
+ */
+import { createServer, type RequestListener, type Server } from 'node:http';
+import { createServer as createTlsServer, type Server as TlsServer } from 'node:https';
+import type { Connections, ListenerName } from './connections.ts';
+import type { Certificate } from './tls.ts';
+
+/** Largest header block, bytes: prompts belong in bodies. */
+export const headerBytesMax = 16 * 1024;
+
+export interface HttpServerOptions {
+  readonly name: ListenerName;
+  readonly connections: Connections;
+  readonly certificate?: Certificate | undefined;
+  /** A client must have sent its headers within this; it has as long to finish a TLS handshake. */
+  readonly headersTimeoutMs: number;
+  /** A client must have sent its whole request within this. */
+  readonly requestTimeoutMs: number;
+  readonly keepAliveTimeoutMs?: number;
+  /** Is a request without a Host header refused by Node? True unless given. */
+  readonly requireHostHeader?: boolean;
+}
+
+/** How often the time-outs of a request are looked at, ms. */
+const timeoutCheckMs = 5000;
+const keepAliveTimeoutMsDefault = 5000;
+
+export function createHttpServer(options: HttpServerOptions, handle: RequestListener): Server | TlsServer {
+  const { name, connections, certificate, headersTimeoutMs, requestTimeoutMs } = options;
+  const settings = {
+    maxHeaderSize: headerBytesMax,
+    headersTimeout: headersTimeoutMs,
+    requestTimeout: requestTimeoutMs,
+    connectionsCheckingInterval: timeoutCheckMs,
+    keepAliveTimeout: options.keepAliveTimeoutMs ?? keepAliveTimeoutMsDefault,
+    requireHostHeader: options.requireHostHeader ?? true,
+  };
+  const server = certificate
+    ? createTlsServer({ ...settings, handshakeTimeout: headersTimeoutMs, ...certificate.tls }, handle)
+    : createServer(settings, handle);
+  // Node passes over what is beyond its number of headers, a second Host too; the bytes of the block bound them.
+  server.maxHeadersCount = 0;
+  certificate?.renewOn(server);
+  connections.guard(server, name);
+  return server;
+}

@@ -1,0 +1,123 @@
+/**
+ * Every listener of every process, plain and over TLS, against what anybody who reaches its port may send: the process
+ * lives on, answers for its health, and holds nothing of what has left.
+ */
+import { existsSync, readdirSync } from 'node:fs';
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
+import { exchange, RawPeer, statusesIn } from '../support/raw-peer.ts';
+import { stages, targets } from './attacks.ts';
+import { type Listener, ListenerFleet, listenerNames } from './fleet.ts';
+
+const fleet = new ListenerFleet();
+beforeAll(() => fleet.open(), 120_000);
+afterAll(() => fleet.close());
+
+const get = (path: string): string => `GET ${path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n`;
+
+async function expectAlive({ process, health }: Listener, after: string): Promise<void> {
+  const { exitCode, signalCode } = process.child;
+  if (exitCode !== null || signalCode !== null)
+    expect.fail(`the process ended after ${after}: ${process.stderr().slice(-2000)}`);
+  const answer = await exchange(health, get('/livez')).catch((error: unknown) => String(error));
+  expect(statusesIn(answer), `${after}: ${answer}; ${process.stderr().slice(-2000)}`).toEqual([200]);
+}
+
+/** Connections that its process has open on the listener, by its own metrics. */
+async function openConnections({ kind, health }: Listener): Promise<number> {
+  const text = await exchange(health, get('/metrics'));
+  const open = new RegExp(`^headgate_connections_open\\{listener="${kind}"\\} (\\d+)`, 'm').exec(text)?.[1];
+  if (open === undefined) throw new Error(`no connections are counted for ${kind}`);
+  return Number(open);
+}
+
+/** File descriptors of the process, where the system shows them. */
+function descriptors({ process }: Listener): number {
+  const folder = `/proc/${process.child.pid}/fd`;
+  return existsSync(folder) ? readdirSync(folder).length : 0;
+}
+
+/** A few connections that keep themselves: balancing probes, agents, scrapes. */
+const slack = 6;
+
+describe.each(listenerNames)('%s', (name) => {
+  test('answers every request target, whatever it is, and lives on', async () => {
+    const listener = fleet.listener(name);
+    for (const [what, target] of targets)
+      for (const method of ['GET', 'POST']) {
+        const lines = [
+          `${method} ${target} HTTP/1.1`,
+          'Host: 127.0.0.1',
+          'Connection: close',
+          'Content-Length: 0',
+        ];
+        const answer = await exchange(listener.endpoint, [...lines, '', ''].join('\r\n'));
+        const statuses = statusesIn(answer);
+        expect(statuses, `${method} ${what}: ${answer.slice(0, 300)}`).toHaveLength(1);
+        expect(statuses[0], `${method} ${what}`).toSatisfy((status: number) => status < 500);
+        await expectAlive(listener, `${method} ${what}`);
+      }
+  });
+
+  test('lives on through a reset at every stage of an exchange, and holds none of the connections', async () => {
+    const listener = fleet.listener(name);
+    const before = { open: await openConnections(listener), descriptors: descriptors(listener) };
+    for (const stage of stages) {
+      // At once, turns of the event loop later, and when the answer has begun.
+      for (const turns of [0, 0, 0, 1, 4, 16, 'answer'] as const) {
+        const handshake = stage.bare === undefined;
+        const peer = await RawPeer.open(listener.endpoint, { handshake });
+        await stage.run(peer, (line, ...lines) =>
+          [line, 'Host: 127.0.0.1', `Authorization: Bearer ${listener.bearer}`, ...lines, '', ''].join(
+            '\r\n',
+          ),
+        );
+        if (turns !== 'answer')
+          for (let turn = 0; turn < turns; turn++) await new Promise((resolve) => setImmediate(resolve));
+        else if (stage.answered)
+          expect(await peer.received(/HTTP\/1\.1 \d/), `${stage.name}: an answer`).toBe(true);
+        peer.reset();
+        await peer.closed;
+      }
+      await expectAlive(listener, `a reset ${stage.name}`);
+    }
+    await vi.waitFor(
+      async () => {
+        expect(await openConnections(listener)).toBeLessThanOrEqual(before.open + slack);
+        expect(descriptors(listener)).toBeLessThanOrEqual(before.descriptors + slack);
+      },
+      { timeout: 20_000, interval: 200 },
+    );
+  });
+
+  test.each([
+    ['CONNECT', 'CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n'],
+    [
+      'CONNECT behind a request',
+      `${get('/').replace('close', 'keep-alive')}CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n`,
+    ],
+    ['bytes that are no HTTP', '\0\x01\r\n\r\n'],
+    [
+      'an upgrade with a body',
+      'POST /admin/v1/keys HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nContent-Length: 9\r\n\r\n{"a":"b"}',
+    ],
+  ])('closes the connection of a client that keeps it open after %s', async (_what, bytes) => {
+    const listener = fleet.listener(name);
+    const lines = `Authorization: Bearer ${listener.bearer}\r\n`;
+    const before = await openConnections(listener);
+    const peers = await Promise.all(
+      Array.from({ length: 20 }, () => RawPeer.open(listener.endpoint, { halfOpen: true })),
+    );
+    for (const [at, peer] of peers.entries()) {
+      await peer.send(bytes.replace('Host: a\r\n', `Host: a\r\nConnection: close\r\n${lines}`));
+      // Half of them have ended their own side.
+      if (at % 2 === 0) peer.end();
+    }
+    await Promise.all(peers.map(({ ended }) => ended));
+    await vi.waitFor(
+      async () => expect(await openConnections(listener)).toBeLessThanOrEqual(before + slack),
+      { timeout: 20_000, interval: 200 },
+    );
+    for (const peer of peers) peer.close();
+    await expectAlive(listener, 'closing');
+  });
+});

@@ -1,0 +1,146 @@
+/**
+ * A client that does with its connection what no HTTP library does: sends any bytes, over TCP or TLS, falls silent, ends
+ * its own side only, or resets. For attacks on listeners.
+ */
+import { connect, type Socket } from 'node:net';
+import { type TLSSocket, connect as tlsConnect } from 'node:tls';
+
+export interface Endpoint {
+  readonly host: string;
+  readonly port: number;
+  readonly tls: boolean;
+}
+
+export function endpointOf(url: string): Endpoint {
+  const { protocol, hostname, port } = new URL(url);
+  return { host: hostname, port: Number(port), tls: protocol === 'https:' };
+}
+
+const waitMs = 15_000;
+
+export class RawPeer {
+  /** Fulfilled when the connection is closed, by whichever side and however. */
+  readonly closed: Promise<void>;
+  /** Fulfilled when the other side has ended, or the connection is closed. */
+  readonly ended: Promise<void>;
+  readonly #tcp: Socket;
+  readonly #stream: Socket | TLSSocket;
+  #text = '';
+  #isClosed = false;
+  #wake: () => void = () => undefined;
+
+  private constructor(tcp: Socket, stream: Socket | TLSSocket) {
+    this.#tcp = tcp;
+    this.#stream = stream;
+    stream.on('data', (chunk: Buffer) => {
+      this.#text += chunk.toString('latin1');
+      this.#wake();
+    });
+    for (const socket of [tcp, stream]) socket.on('error', () => undefined);
+    this.ended = new Promise((resolve) => {
+      for (const event of ['end', 'close']) stream.once(event, () => resolve());
+    });
+    this.closed = new Promise((resolve) =>
+      stream.once('close', () => {
+        this.#isClosed = true;
+        resolve();
+        this.#wake();
+      }),
+    );
+  }
+
+  /** With `handshake: false` a TLS listener gets the bytes as they are. With `halfOpen` it stays open when the other side ends. */
+  static open(
+    { host, port, tls }: Endpoint,
+    { handshake = true, halfOpen = false, from = undefined as string | undefined } = {},
+  ): Promise<RawPeer> {
+    return new Promise((resolve, reject) => {
+      const tcp = connect({
+        ...{ host, port, allowHalfOpen: halfOpen, noDelay: true },
+        ...(from !== undefined && { localAddress: from }),
+      });
+      const stream =
+        tls && handshake
+          ? tlsConnect({ socket: tcp, rejectUnauthorized: false, allowHalfOpen: halfOpen } as object)
+          : tcp;
+      const peer = new RawPeer(tcp, stream);
+      stream.once(stream === tcp ? 'connect' : 'secureConnect', () => resolve(peer));
+      for (const socket of new Set([tcp, stream])) {
+        socket.once('error', reject);
+        socket.once('close', () => reject(new Error('closed before it was open')));
+      }
+    });
+  }
+
+  /** All that came. */
+  get text(): string {
+    return this.#text;
+  }
+  get isClosed(): boolean {
+    return this.#isClosed;
+  }
+
+  /** Fulfilled once the bytes were handed to the system, or the connection is gone. */
+  send(bytes: string | Buffer): Promise<void> {
+    return new Promise((resolve) => {
+      if (this.#isClosed || !this.#stream.writable) return resolve();
+      const done = (): void => resolve();
+      this.#stream.once('close', done);
+      this.#stream.write(typeof bytes === 'string' ? Buffer.from(bytes, 'latin1') : bytes, () => {
+        this.#stream.off('close', done);
+        done();
+      });
+    });
+  }
+
+  /** Fulfilled with true once what came matches, with false where the connection closes first. Rejects after 15 s. */
+  async received(pattern: RegExp): Promise<boolean> {
+    const timer = setTimeout(() => this.#stream.destroy(), waitMs);
+    try {
+      while (!pattern.test(this.#text)) {
+        if (this.#isClosed) return false;
+        await new Promise<void>((resolve) => {
+          this.#wake = resolve;
+        });
+      }
+      return true;
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  /** Ends this side; the other may go on. */
+  end(): void {
+    this.#stream.end();
+  }
+
+  /** A TCP reset, TLS or not. */
+  reset(): void {
+    this.#tcp.resetAndDestroy();
+  }
+
+  close(): void {
+    this.#stream.destroy();
+    this.#tcp.destroy();
+  }
+}
+
+/** Sends the bytes over a connection of its own and gives all that came until it was closed. */
+export async function exchange(endpoint: Endpoint, bytes: string | Buffer): Promise<string> {
+  const peer = await RawPeer.open(endpoint);
+  let late = false;
+  const timer = setTimeout(() => {
+    late = true;
+    peer.close();
+  }, waitMs);
+  await peer.send(bytes);
+  await peer.closed;
+  clearTimeout(timer);
+  if (late) throw new Error(`not closed in ${waitMs} ms: ${peer.text}`);
+  return peer.text;
+}
+
+/** The statuses of the answers in a text, interim ones among them. */
+export function statusesIn(text: string): number[] {
+  return [...text.matchAll(/(?:^|\n|\})HTTP\/1\.1 (\d{3}) /g)].map(([, status]) => Number(status));
+}
