@@ -13,6 +13,7 @@ import { MessagesStream } from '../anthropic/messages-stream.ts';
 import { rebuildMessages } from '../anthropic/rebuild-messages.ts';
 import type { MessagesRequest } from '../anthropic/shape.ts';
 import { inabilityRefusal } from '../dialect/inability.ts';
+import { rejectionRefusal } from '../dialect/rejection.ts';
 import { toNodeBody } from '../dialect/to-node-body.ts';
 import { chatContext } from '../response/chat-parts.ts';
 import { ChatStream } from '../response/chat-stream.ts';
@@ -51,6 +52,8 @@ export interface ForwardOptions {
   readonly request: Forwarded;
   /** Nodes of the one place that routing chose. */
   readonly candidates: readonly Route[];
+  /** The tier that a refusal of too long a request names. */
+  readonly tier: string;
   /** Tokens of the answer at most, clamped to the window; at least 1. Not asked for embeddings. */
   readonly maxTokensFor: (route: Route) => number;
   readonly client: ClientResponse;
@@ -185,7 +188,7 @@ function verdictOf(result: AttemptResult): Verdict {
 function outcomeOf(
   result: Exclude<AttemptResult, { readonly kind: 'unreached' }>,
   route: Route,
-  { request, onNodeFailure }: ForwardOptions,
+  { request, tier, onNodeFailure }: ForwardOptions,
 ): ForwardOutcome {
   const { node } = route;
   switch (result.kind) {
@@ -205,8 +208,9 @@ function outcomeOf(
     }
     case 'failed':
       throw (
-        contextRefusal(result.failure, route) ??
+        contextRefusal(result.failure, route, tier) ??
         inabilityRefusal(request, route.dialect, result.failure.detail) ??
+        rejectionRefusal(result.failure) ??
         onNodeFailure(result.failure.reason)
       );
     default:
@@ -215,14 +219,14 @@ function outcomeOf(
 }
 
 /** A node's own error of context is a property of the request, so it is no failure of the node. */
-function contextRefusal({ detail, reason }: AttemptFailure, route: Route): Refusal | undefined {
+function contextRefusal({ detail, reason }: AttemptFailure, route: Route, tier: string): Refusal | undefined {
   const found = contextErrorOf(route.dialect, detail);
   if (found === undefined) return undefined;
   const windowTokens = found.windowTokens ?? route.windowTokens;
   const window = windowTokens === null ? '' : `, which is ${windowTokens} tokens`;
   return new Refusal(
     'ContextWindowExceededError',
-    `This request needs more context than the window of this model${window}.`,
+    `On the ${tier} tier, this request needs more context than the window of this model${window}.`,
     { reason },
   );
 }

@@ -38,6 +38,8 @@ test('the least request is a chat of one choice, not streamed, without a limit',
     needs: [],
     body: { messages: [user] },
     promptBytes: 2 + 32 + 512,
+    leastTokens: 1,
+    likelyTokens: 9,
     textBytes: 2,
   });
 });

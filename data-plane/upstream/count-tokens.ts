@@ -4,10 +4,10 @@
  */
 import { tokenCountOf, tokenCountRequest } from '../../shared/dialect/node-answers.ts';
 import { toNodeBody } from '../dialect/to-node-body.ts';
-import type { TokenCounter } from '../request/context.ts';
+import type { CountWatch, TokenCounter } from '../request/context.ts';
 import { Refusal } from '../request/refusal.ts';
 import { ByteCollector, isJsonType } from './byte-collector.ts';
-import { type CallReader, NodeCall, type NodeRequest } from './node-call.ts';
+import { CallFailure, type CallReader, NodeCall, type NodeRequest } from './node-call.ts';
 import type { NodePools } from './node-pools.ts';
 
 export interface TokenCounterOptions {
@@ -21,7 +21,7 @@ export function createTokenCounter(
   pools: NodePools,
   { countMs = 2000 }: TokenCounterOptions = {},
 ): TokenCounter {
-  return async (route, shaped) => {
+  return async (route, shaped, watch = {}) => {
     if (shaped.kind !== 'chat') return undefined;
     const { dialect, served: servedName, url, credential } = route;
     const asked = tokenCountRequest(
@@ -37,7 +37,7 @@ export function createTokenCounter(
       accept: 'application/json',
       credential,
     };
-    return tokenCountOf(dialect, await ask(pools, request, countMs));
+    return tokenCountOf(dialect, await ask(pools, request, countMs, watch));
   };
 }
 
@@ -52,7 +52,7 @@ function unlessRefused<Value>(make: () => Value): Value | undefined {
 }
 
 /** The node's JSON; undefined where no such answer came. */
-function ask(pools: NodePools, request: NodeRequest, ms: number): Promise<unknown> {
+function ask(pools: NodePools, request: NodeRequest, ms: number, watch: CountWatch): Promise<unknown> {
   const collector = new ByteCollector(pools.answerBytes, countBytesMax);
   return new Promise((resolve) => {
     const end = (answer: unknown): void => {
@@ -61,6 +61,7 @@ function ask(pools: NodePools, request: NodeRequest, ms: number): Promise<unknow
       resolve(answer);
     };
     const reader: CallReader = {
+      onSent: () => watch.onSent?.(),
       onHead: (status, contentType) => {
         if (status !== 200 || !isJsonType(contentType)) end(undefined);
       },
@@ -68,7 +69,10 @@ function ask(pools: NodePools, request: NodeRequest, ms: number): Promise<unknow
         if (!collector.add(chunk)) end(undefined);
       },
       onEnd: () => end(collector.json()),
-      onFailure: () => end(undefined),
+      onFailure: (error) => {
+        if (error instanceof CallFailure && error.kind === 'unreached') watch.onUnreached?.();
+        end(undefined);
+      },
     };
     const call = new NodeCall(pools.ticker, reader);
     call.waitAtMost(ms, 'its count');

@@ -11,6 +11,7 @@ import { type Exchange, handle } from '../../../data-plane/request/handle.ts';
 import { windowMs, windowStartMs } from '../../../data-plane/request/limits.ts';
 import { Refusal } from '../../../data-plane/request/refusal.ts';
 import type { ReplayedDecision, ReplayFacts } from '../../../data-plane/request/replay-decision.ts';
+import { NodeLoad } from '../../../data-plane/upstream/load.ts';
 import type { Lookup } from '../../../shared/snapshot/lookup.ts';
 import { rawRequest, requestText } from '../../support/raw-http.ts';
 import { corpusHosts } from './corpus.ts';
@@ -32,6 +33,7 @@ function gatewayOf(lookup: Lookup, facts: ReplayFacts, observe: (exchange: Excha
     },
     bodies: new BodyBudget(),
     meter: { isFull: facts.outboxFull === true, knows: () => true },
+    load: new NodeLoad(),
     streams: { open: 0 },
     countTokens: async () => undefined,
     logger: { error: () => undefined },
