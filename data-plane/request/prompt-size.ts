@@ -97,6 +97,8 @@ function extrasBytes(message: ChatMessage): number {
   if (message.role === 'tool') return bytesOf(message.tool_call_id);
   if (message.role !== 'assistant') return 0;
   let bytes = bytesOf(message.reasoning_content) + bytesOf(message.reasoning);
+  // With what joins it to the content.
+  if (message.refusal !== undefined) bytes += bytesOf(message.refusal) + 2;
   for (const call of message.tool_calls ?? []) {
     bytes += bytesOf(call.id) + bytesOf(call.function.name) + bytesOf(call.function.arguments) + 32;
   }
