@@ -62,7 +62,7 @@ const toolSchema = z.strictObject({
   name,
 });
 
-/** `refusal`, `annotations`, `audio` and `function_call` are here because clients send our own answers back. */
+/** `refusal` is here because clients send our own answers back, the rest because they send it as null. */
 const assistantSchema = z
   .strictObject({
     role: z.literal('assistant'),
@@ -71,7 +71,7 @@ const assistantSchema = z
     tool_calls: carried(list(toolCallSchema, 128)),
     reasoning_content: carried(z.string()),
     reasoning: carried(z.string()),
-    refusal: refused(),
+    refusal: carried(z.string()),
     annotations: refused(),
     audio: refused(),
     function_call: refused(),

@@ -84,10 +84,17 @@ export class NodeReporter {
     const before = this.#wishes.get(id);
     this.#wishes.set(id, {
       claim: wish.claim || (before?.claim ?? false),
-      health: wish.health ?? before?.health,
+      health: wish.health === undefined ? before?.health : this.#withLastLoaded(id, wish.health),
     });
     this.#next ??= this.#running.then(() => this.#commitAll());
     return this.#next;
+  }
+
+  /** An organisation whose own node is down is to read of an outage, so what the node had loaded last stays in the log. */
+  #withLastLoaded(id: string, health: Health): Health {
+    const node = health.up ? undefined : this.node(id);
+    if (!String(node?.place).startsWith('organisation:')) return health;
+    return { ...health, models: JSON.parse(String(node?.loaded)) as string[] };
   }
 
   async #commitAll(): Promise<void> {

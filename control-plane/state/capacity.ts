@@ -128,7 +128,7 @@ function toNode(row: NodeRow): NodeThing {
     agent: row.agent === 1,
     drained: row.drained === 1,
     up: row.up === 1,
-    loaded: JSON.parse(row.loaded) as string[],
+    loaded: row.up === 1 ? (JSON.parse(row.loaded) as string[]) : [],
     generation,
     ...present({ owner: row.owner, reason: row.reason, changedAt: moment(row.changed_at) }),
   };

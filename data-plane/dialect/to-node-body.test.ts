@@ -56,8 +56,8 @@ test.each(all)('%s is always asked for usage in a stream, and only there', (dial
 const carriedByAll: Readonly<Record<string, unknown>> = {
   temperature: 0.5,
   top_p: 0.5,
-  frequency_penalty: 1,
-  presence_penalty: 1,
+  frequency_penalty: 0,
+  presence_penalty: 0,
   stop: ['END'],
   seed: 7,
   logprobs: true,
@@ -72,6 +72,32 @@ test.each(all.flatMap((dialect) => Object.keys(carriedByAll).map((field) => ({ d
     expect(sent(dialect, { [field]: carriedByAll[field] })[field]).toEqual(carriedByAll[field]);
   },
 );
+
+/** What an earlier answer held, and what every engine is sent of it. */
+test.each<[string, object, object]>([
+  ['a refusal alone', { content: null, refusal: 'I must not.' }, { content: 'I must not.' }],
+  ['a refusal beside an empty text', { content: '', refusal: 'I must not.' }, { content: 'I must not.' }],
+  [
+    'a refusal after a text',
+    { content: 'Well.', refusal: 'I must not.' },
+    { content: 'Well.\n\nI must not.' },
+  ],
+  [
+    'a refusal after parts',
+    { content: [{ type: 'text', text: 'Well.' }], refusal: 'I must not.' },
+    {
+      content: [
+        { type: 'text', text: 'Well.' },
+        { type: 'text', text: 'I must not.' },
+      ],
+    },
+  ],
+])('%s that the client sends back reaches the model as text', (_name, message, expected) => {
+  for (const dialect of all) {
+    const body = sent(dialect, { messages: [user, { role: 'assistant', ...message }, user] });
+    expect(body['messages']).toEqual([user, { role: 'assistant', ...expected }, user]);
+  }
+});
 
 type Expected = object | 'refused';
 
@@ -99,6 +125,17 @@ const rows: readonly {
     path: 'n',
     expected: { vllm: { n: 2 }, sglang: { n: 2 }, llamacpp: 'refused', ollama: 'refused' },
   },
+  ...['frequency_penalty', 'presence_penalty'].map((name) => ({
+    feature: `${name} other than 0`,
+    fields: { [name]: -0.5 },
+    path: name,
+    expected: {
+      vllm: { [name]: -0.5 },
+      sglang: { [name]: -0.5 },
+      llamacpp: { [name]: -0.5 },
+      ollama: 'refused' as const,
+    },
+  })),
   {
     feature: 'tool_choice none',
     fields: { tools, tool_choice: 'none' },

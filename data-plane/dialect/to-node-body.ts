@@ -90,6 +90,10 @@ function refuseUngranted(request: ChatRequest, table: DialectTable, target: Node
     const path = ungranted[need](request, table, target);
     if (path !== undefined) throw shapeRefusal(request.needPaths?.[need] ?? path, notForThisModel);
   }
+  for (const name of table.takesPenalties ? [] : (['frequency_penalty', 'presence_penalty'] as const)) {
+    // Nothing is lost of one that is 0.
+    if ((request.body[name] ?? 0) !== 0) throw shapeRefusal([name], notForThisModel);
+  }
 }
 
 function takesChoice(choice: ToolChoice | undefined, table: DialectTable): boolean {
@@ -110,7 +114,8 @@ export function pathOfImage({ messages }: ChatBody): Path {
 function nodeMessage(message: ChatMessage, table: DialectTable): object {
   if (message.role === 'developer') return { ...message, role: 'system' };
   if (message.role !== 'assistant') return message;
-  const { reasoning, reasoning_content, content, ...rest } = message;
+  const { reasoning, reasoning_content, refusal, content: text, ...rest } = message;
+  const content = withRefusal(text, refusal);
   const thoughts = reasoning_content ?? reasoning;
   return {
     ...rest,
@@ -118,6 +123,17 @@ function nodeMessage(message: ChatMessage, table: DialectTable): object {
     ...(content === undefined && rest.tool_calls !== undefined ? {} : { content: content ?? '' }),
     ...(thoughts === undefined ? {} : { [table.reasoningField]: thoughts }),
   };
+}
+
+type AssistantContent = Extract<ChatMessage, { readonly role: 'assistant' }>['content'];
+
+/** No template knows a refusal, so what an earlier answer refused with is told as its text. */
+function withRefusal(content: AssistantContent, refusal: string | undefined): AssistantContent {
+  if (refusal === undefined) return content;
+  if (content === undefined || content === '') return refusal;
+  return typeof content === 'string'
+    ? `${content}\n\n${refusal}`
+    : [...content, { type: 'text', text: refusal }];
 }
 
 function toolFields(

@@ -82,13 +82,11 @@ export function authenticate(
   return { kind: 'key', owner };
 }
 
-/** Would this request carry a key that passes its checksum? Asked where the snapshot is too old to look one up. */
-export function carriesWellFormedKey(target: Target, credentials: Credentials): boolean {
-  const bearer = bearerKey(credentials.authorization);
-  if (bearer !== undefined) return parseKey(bearer) !== undefined;
-  return (
-    target.kind === 'stack' &&
-    credentials.xApiKey !== undefined &&
-    parseKey(credentials.xApiKey.trim()) !== undefined
-  );
+/**
+ * Does the request carry anything that might be a key? Asked where the snapshot is too old to look one up; what it is does
+ * not count, so that nothing is revealed of it. On the shared host `x-api-key` is as if absent.
+ */
+export function carriesCredential(target: Target, { authorization, xApiKey }: Credentials): boolean {
+  if (authorization !== undefined && !/^(bearer)?\s*$/i.test(authorization)) return true;
+  return target.kind === 'stack' && xApiKey !== undefined && xApiKey.trim() !== '';
 }

@@ -1,94 +1,83 @@
 import fc from 'fast-check';
-import { afterAll, expect, test } from 'vitest';
-import { openCorpus } from '../../test/replay/decisions/corpus.ts';
-import { answerTokens, estimateTokens, isTight, promptTokens, smallerOf } from './context.ts';
-import type { RequestFacts } from './decide.ts';
-import { shapeChat } from './shape.ts';
-
-const corpus = openCorpus();
-afterAll(() => corpus.close());
-const lookup = corpus.at(10);
-const tier = lookup.anonymousTier();
+import { expect, test } from 'vitest';
+import { routeTo } from '../../test/support/forward-server.ts';
+import { NodeLoad } from '../upstream/load.ts';
+import { answerTokens, type CountWatch, countAtOne, isTight, smallerOf } from './context.ts';
+import { shapeChat, shapeEmbeddings } from './shape.ts';
 
 const chat = shapeChat(
   Buffer.from(JSON.stringify({ model: 'echo-small', messages: [{ role: 'user', content: 'a'.repeat(30) }] })),
   'application/json',
 );
-const owner = {
-  keyId: 'k',
-  organisation: 'cedar',
-  revoked: false,
-  expiresAtMs: null,
-  suspended: false,
-  anchor: '2026-11-01',
-  tier: {
-    id: 'Starter',
-    rank: 0,
-    requestsPerMinute: null,
-    concurrency: null,
-    contextTokens: 1,
-    monthlyTokens: null,
-    freeTurns: null,
-  },
-};
-const facts: RequestFacts = {
-  target: { kind: 'shared' },
-  caller: { kind: 'key', owner },
-  model: 'echo-small',
-  path: 'openai',
-  promptTokens: 10_000,
-  maxTokens: undefined,
-};
+const candidates = ['n1', 'n2', 'n3'].map((node) => routeTo('http://127.0.0.1:1', { node }));
 
-/** Asks, and tells which nodes were asked. */
-async function ask(change: Partial<RequestFacts>, counted: number | undefined) {
+type Answer = (watch: CountWatch) => number | undefined;
+
+/** Has one of three nodes count, each of which answers as told; the first asked is the first named. */
+async function count(answers: readonly Answer[], shaped: Parameters<typeof countAtOne>[2] = chat) {
+  const load = new NodeLoad({ random: () => 0 });
   const asked: string[] = [];
-  const tokens = await promptTokens(lookup, { ...facts, ...change }, chat, async ({ node }) => {
-    asked.push(node);
-    return counted;
-  });
-  return { tokens, asked };
+  const busy: number[] = [];
+  const counted = await countAtOne(
+    {
+      load,
+      countTokens: async ({ node }, _shaped, watch = {}) => {
+        busy.push(load.inFlight(node));
+        return answers[asked.push(node) - 1]?.(watch);
+      },
+    },
+    candidates,
+    shaped,
+  );
+  expect(busy.every((requests) => requests === 1)).toBe(true);
+  expect(load.inFlightTotal()).toBe(0);
+  return { ...counted, candidates: counted.candidates.map(({ node }) => node), asked, load };
 }
+const tells =
+  (tokens: number | undefined): Answer =>
+  (watch) => {
+    watch.onSent?.();
+    return tokens;
+  };
+const unreached: Answer = (watch) => {
+  watch.onUnreached?.();
+  return undefined;
+};
+const cannot: Answer = () => undefined;
 
-test('Limits 3: the routed node counts the prompt, and only one node is asked', async () => {
-  expect(await ask({}, 7)).toEqual({ tokens: 7, asked: ['pool-1'] });
-  expect(await ask({ caller: { kind: 'anonymous', visitor: 'v1' } }, 7)).toEqual({
-    tokens: 7,
-    asked: ['pool-1'],
-  });
-  const acme = { kind: 'key', owner: { ...owner, organisation: 'acme' } } as const;
-  expect((await ask({ caller: acme }, 7)).asked).toEqual(['acme-own']);
-  const stack = { target: { kind: 'stack', stack: 'stk-amber-otter-9k2f' }, model: 'echo-large' } as const;
-  expect((await ask({ caller: acme, ...stack }, 7)).asked).toEqual(['otter-1']);
+test('What the service does 2, Limits 3: the one node that counts the prompt is the only one that may answer', async () => {
+  const { tokens, candidates: left, asked } = await count([tells(7)]);
+  expect({ tokens, left }).toEqual({ tokens: 7, left: asked });
+  expect(asked).toHaveLength(1);
 });
 
-test('Limits 3: where the node cannot count, or counts nothing, its word is taken or the bytes are', async () => {
-  expect((await ask({}, undefined)).tokens).toBe(estimateTokens(chat));
-  expect((await ask({}, 0)).tokens).toBe(0);
+test('What the service does 2: a node that got the text and told nothing is still the only one that may answer', async () => {
+  const { tokens, candidates: left, asked } = await count([tells(undefined)]);
+  expect({ tokens, left }).toEqual({ tokens: undefined, left: asked });
+  expect(asked).toHaveLength(1);
 });
 
-test.each<[string, Partial<RequestFacts>]>([
-  ['a model of no pool', { model: 'no-such-model' }],
-  ['a model outside the plan', { model: 'echo-large' }],
-  ['a foreign stack', { target: { kind: 'stack', stack: 'stk-amber-otter-9k2f' }, model: 'echo-large' }],
-  ['a missing stack', { target: { kind: 'stack', stack: 'stk-never-made-7zzz' } }],
-  ['an organisation without a plan', { caller: { kind: 'key', owner: { ...owner, tier: null } } }],
-])('no node is asked for %s', async (_name, change) => {
-  expect(await ask(change, 7)).toEqual({ tokens: estimateTokens(chat), asked: [] });
+test('while no text has gone out, the next candidate is asked, and one without a connection is left aside', async () => {
+  const { tokens, candidates: left, asked, load } = await count([unreached, cannot, tells(0)]);
+  expect(tokens).toBe(0);
+  expect(new Set(asked).size).toBe(3);
+  expect(left).toEqual([asked[2]]);
+  expect(load.isEjected(asked[0] ?? '')).toBe(true);
+  expect(load.isEjected(asked[1] ?? '')).toBe(false);
 });
 
-test('the free tier is there for a visitor', () => {
-  expect(tier?.id).toBe('anonymous');
+test('where no node can count, all may answer', async () => {
+  const { tokens, candidates: left, asked } = await count([cannot, cannot, cannot]);
+  expect(tokens).toBeUndefined();
+  expect(left).toEqual(['n1', 'n2', 'n3']);
+  expect(asked).toHaveLength(3);
 });
 
-test.each([
-  [0, 8],
-  [1, 9],
-  [3, 9],
-  [4, 10],
-  [3000, 1008],
-])('%s bytes of text are taken for %s tokens', (textBytes, tokens) => {
-  expect(estimateTokens({ textBytes })).toBe(tokens);
+test('embeddings are judged by their bounds, and sent nowhere to be counted', async () => {
+  const embeddings = shapeEmbeddings(Buffer.from('{"model":"m","input":"a"}'), 'application/json');
+  const { asked, candidates: left } = await count([tells(7)], embeddings);
+  expect(asked).toEqual([]);
+  expect(left).toEqual(['n1', 'n2', 'n3']);
 });
 
 test.each([

@@ -1,54 +1,78 @@
 /**
  * How many tokens a request needs, and how many its answer may have (Limits 3; design: Context).
- * Bytes bound tokens from above, so most requests pass uncounted; the rest ask the routed node's own counter, or are
- * estimated. No tokeniser of ours runs on the event loop.
+ * Bytes bound tokens from above, so most requests pass uncounted; the rest ask the counter of the node that will answer.
+ * No tokeniser of ours runs on the event loop.
  */
-import type { Lookup, Route } from '../../shared/snapshot/lookup.ts';
-import type { RequestFacts } from './decide.ts';
+import type { Route } from '../../shared/snapshot/lookup.ts';
+import type { NodeLoad } from '../upstream/load.ts';
 import type { AnyChat, AnyEmbeddings } from './outline.ts';
-import { Refusal } from './refusal.ts';
-import { route } from './route.ts';
 
-/** Typical text has at least this many bytes a token. */
-const bytesPerToken = 3;
 /** Sent where neither request, tier nor node says how long an answer may be. */
 const answerTokensDefault = 4096;
 
 type Shaped = AnyChat | AnyEmbeddings;
 
-export function estimateTokens(shaped: Pick<Shaped, 'textBytes'>): number {
-  return Math.ceil(shaped.textBytes / bytesPerToken) + 8;
+/** What a count may cause at the node. */
+export interface CountWatch {
+  /** The text goes out to the node. */
+  readonly onSent?: () => void;
+  /** No connection could be had. */
+  readonly onUnreached?: () => void;
 }
 
 /** A node's answer to "how many tokens are these?"; undefined where it has none. */
-export type TokenCounter = (route: Route, shaped: Shaped) => Promise<number | undefined>;
+export type TokenCounter = (route: Route, shaped: Shaped, watch?: CountWatch) => Promise<number | undefined>;
 
-/** Tokens of the prompt: counted by the node that would answer, else estimated. Asked only where the bound does not fit. */
-export async function promptTokens(
-  lookup: Lookup,
-  facts: RequestFacts,
+export interface Counted {
+  /** undefined: no node could tell. */
+  readonly tokens: number | undefined;
+  /** Those that may still be asked: only the one that has seen the text, where one has. */
+  readonly candidates: readonly Route[];
+}
+
+/** Looking for a node that can count ends after this, however many candidates are left. */
+const searchMs = 6000;
+
+/**
+ * Has one of the candidates count the prompt. Another is asked only while no text has gone out, and whoever got the text
+ * is the only one that may answer. The node counts as busy meanwhile.
+ */
+export async function countAtOne(
+  { countTokens, load }: { readonly countTokens: TokenCounter; readonly load: NodeLoad },
+  candidates: readonly Route[],
   shaped: Shaped,
-  count: TokenCounter,
-): Promise<number> {
-  const { caller } = facts;
-  const organisation = caller.kind === 'key' ? caller.owner.organisation : null;
-  const tier = caller.kind === 'key' ? caller.owner.tier : lookup.anonymousTier();
-  const placement = route(lookup, {
-    target: facts.target,
-    organisation,
-    tier: tier?.id ?? null,
-    model: facts.model,
-    path: facts.path,
-  });
-  const candidate = placement instanceof Refusal ? undefined : placement.candidates[0];
-  const counted = candidate ? await count(candidate, shaped) : undefined;
-  return counted ?? estimateTokens(shaped);
+): Promise<Counted> {
+  const untilMs = performance.now() + searchMs;
+  // Token ids and inputs of embeddings are judged by their bounds.
+  let left = shaped.kind === 'chat' ? candidates : [];
+  while (performance.now() < untilMs) {
+    const route = load.choose(left);
+    if (route === undefined) break;
+    left = left.filter((candidate) => candidate !== route);
+    let sent = false;
+    let reached = true;
+    load.begin(route.node);
+    try {
+      const tokens = await countTokens(route, shaped, {
+        onSent: () => {
+          sent = true;
+        },
+        onUnreached: () => {
+          reached = false;
+        },
+      });
+      if (sent || tokens !== undefined) return { tokens, candidates: [route] };
+    } finally {
+      load.end(route.node, reached ? 'neutral' : 'unreached');
+    }
+  }
+  return { tokens: undefined, candidates };
 }
 
 export interface AnswerRoom {
   /** What the client asked for; undefined: as much as there is. */
   readonly asked: number | undefined;
-  /** The smaller of what tier and node hold; null where neither says. */
+  /** What there is room for; null where nobody says. */
   readonly windowTokens: number | null;
   /** Bound of the prompt from above, or its count. */
   readonly promptBound: number;

@@ -9,6 +9,11 @@ import { type Counters, type Window, windowMs, windowStartMs } from './limits.ts
 export interface Lease {
   /** Gives the place back; the second call does nothing. */
   release(): void;
+  /**
+   * Gives the place back, and the request no longer counts in its minute either; at most `perMinute` times in a minute,
+   * because each such request has cost a node a count. The second call does nothing.
+   */
+  cancel(perMinute: number | null): void;
 }
 
 export interface UsageView {
@@ -19,6 +24,7 @@ export interface UsageView {
 interface Minute {
   startMs: number;
   used: number;
+  cancelled: number;
 }
 
 export class LocalCounters implements Counters {
@@ -54,19 +60,31 @@ export class LocalCounters implements Counters {
     const startMs = windowStartMs(subject, nowMs);
     const minute = this.#minutes.get(subject);
     if (minute?.startMs === startMs) minute.used++;
-    else this.#minutes.set(subject, { startMs, used: 1 });
+    else this.#minutes.set(subject, { startMs, used: 1, cancelled: 0 });
     this.#inFlight.set(subject, this.inFlight(subject) + weight);
     this.#sweep(nowMs);
     let held = true;
+    const release = (): boolean => {
+      if (!held) return false;
+      held = false;
+      const rest = this.inFlight(subject) - weight;
+      if (rest > 0) this.#inFlight.set(subject, rest);
+      else this.#inFlight.delete(subject);
+      return true;
+    };
     return {
-      release: () => {
-        if (!held) return;
-        held = false;
-        const rest = this.inFlight(subject) - weight;
-        if (rest > 0) this.#inFlight.set(subject, rest);
-        else this.#inFlight.delete(subject);
+      release,
+      cancel: (perMinute) => {
+        if (release()) this.#uncount(subject, startMs, perMinute ?? Number.POSITIVE_INFINITY);
       },
     };
+  }
+
+  #uncount(subject: string, startMs: number, perMinute: number): void {
+    const minute = this.#minutes.get(subject);
+    if (minute?.startMs !== startMs || minute.cancelled >= perMinute) return;
+    minute.used--;
+    minute.cancelled++;
   }
 
   /** Sum over all subjects, for the metrics. */

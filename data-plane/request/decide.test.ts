@@ -14,6 +14,8 @@ interface Content {
   readonly pooled: readonly string[];
   readonly included: readonly string[];
   readonly weight: number;
+  /** Own nodes that are away now, as `place model`. */
+  readonly away: readonly string[];
   readonly nextTier: string | undefined;
 }
 
@@ -44,6 +46,7 @@ function lookupOf(content: Content): Lookup {
     anonymousTier: () => content.anonymous,
     stack: (id) => (Object.hasOwn(content.stacks, id) ? content.stacks[id] : undefined),
     routes: (place, model) => (content.routes[`${place} ${model}`] ?? []).map(routeTo),
+    loadedLast: (place, model) => content.away.includes(`${place} ${model}`),
     isPooled: (model) => content.pooled.includes(model),
     tierIncludes: (tier, model) => content.included.includes(`${tier} ${model}`),
     isCatalogued: () => true,
@@ -86,6 +89,7 @@ const anyContent = fc.record<Content>({
     .subarray(pairs(places))
     .map((keys) => Object.fromEntries(keys.map((key) => [key, [`${key} 1`, `${key} 2`]]))),
   pooled: fc.subarray(models),
+  away: fc.subarray(pairs(places)),
   included: fc.subarray(pairs(tierIds)),
   weight: fc.oneof(
     { weight: 4, arbitrary: fc.integer({ min: 1, max: 8 }) },
@@ -118,6 +122,7 @@ const anyFacts = fc.record<RequestFacts>({
   path: fc.constantFrom('openai', 'anthropic', 'every'),
   promptTokens: fc.oneof({ weight: 4, arbitrary: fc.nat(12) }, { weight: 1, arbitrary: fc.nat() }),
   maxTokens: fc.option(fc.nat(12), { nil: undefined }),
+  promptTokensLeast: fc.option(fc.nat(12), { nil: undefined }),
 });
 const anyCounters = fc
   .record({
@@ -295,7 +300,7 @@ test('Errors 7: only what the pool would answer draws on the allowance', () => {
       // With an allowance that is used up, only a pool request changes its answer.
       const draws =
         placement instanceof Refusal
-          ? placement.type === 'InferenceUnavailableError'
+          ? placement.type === 'InferenceUnavailableError' && lookup.isPooled(facts.model)
           : placement.draw === 'pool';
       const used = ask(0);
       expect(used instanceof Refusal && used.type === 'InferenceUpsellError').toBe(draws);
@@ -324,7 +329,8 @@ test('an organisation and a visitor of its name are counted apart, with the weig
     anonymous: tier,
     stacks: {},
     routes: {},
-    pooled: [],
+    pooled: ['m'],
+    away: [],
     included: [],
     weight: 4,
     nextTier: undefined,
@@ -358,6 +364,60 @@ test('an organisation and a visitor of its name are counted apart, with the weig
   expect(
     decide(lookup, counters, { ...facts, caller: { kind: 'anonymous', visitor: 'acme' } }, 0),
   ).toMatchObject({ subject: 'visitor:acme', weight: 4 });
+});
+
+test('Errors 5, Errors 10: what a model weighs that the pool does not have is nothing that a refusal depends on', () => {
+  const seen = new Set<string>();
+  fc.assert(
+    fc.property(
+      anyContent,
+      anyCounters,
+      anyKey,
+      anyFacts,
+      moment,
+      (content, counters, caller, some, nowMs) => {
+        const facts = { ...some, caller };
+        const pooled = content.pooled.filter((model) => model !== facts.model);
+        const [light, heavy] = [1, 8].map((weight) =>
+          outcomeOf(lookupOf({ ...content, pooled, weight }), counters, facts, nowMs),
+        ) as [Outcome, Outcome];
+        if (placementOf(light)) return;
+        // Its own stack or node may serve it, and then it weighs what it weighs.
+        const own = [`organisation:${caller.owner.organisation}`, ...stackIds.map((id) => `stack:${id}`)];
+        if (own.some((place) => lookupOf(content).routes(place, facts.model).length > 0)) return;
+        expect(felt(heavy)).toEqual(felt(light));
+        seen.add(light instanceof Refusal ? light.type : (light.placement as Refusal).type);
+      },
+    ),
+    { numRuns: 3000 },
+  );
+  expect(seen).toContain('DedicatedOnlyModelError');
+  expect(seen).toContain('TargetNotServingError');
+  expect(seen).toContain('InferenceConcurrencyLimitedError');
+});
+
+test('Limits 3: a prompt is refused uncounted where its lower bound does not fit, and passes so where the upper does', () => {
+  fc.assert(
+    fc.property(anyContent, anyCounters, anyFacts, fc.nat(12), (content, counters, facts, slack) => {
+      const least = facts.promptTokens;
+      const [exact, bounded] = [
+        { promptTokens: least },
+        { promptTokens: least + slack, promptTokensLeast: least },
+      ].map((prompt) =>
+        outcomeOf(lookupOf(content), counters, { ...facts, promptTokensLeast: undefined, ...prompt }, 0),
+      ) as [Outcome, Outcome];
+      if (exact instanceof Refusal || bounded instanceof Refusal) {
+        expect(bounded).toMatchObject({ type: (exact as Refusal).type });
+        return;
+      }
+      expect(exact.uncounted).toBe(false);
+      const most = contextNeeded({ ...facts, promptTokens: least + slack });
+      expect(bounded.uncounted).toBe(
+        bounded.tier.contextTokens !== null && most > bounded.tier.contextTokens,
+      );
+    }),
+    { numRuns: 2000 },
+  );
 });
 
 test.each([

@@ -17,6 +17,8 @@ export interface RequestFacts {
   readonly path: RoutingFacts['path'];
   /** Tokens of the prompt: counted, or a bound from above. */
   readonly promptTokens: number;
+  /** A bound from below; undefined where `promptTokens` was counted. */
+  readonly promptTokensLeast?: number | undefined;
   /** Tokens asked for; undefined where the request asks for no number. */
   readonly maxTokens: number | undefined;
 }
@@ -28,11 +30,18 @@ export interface Verdict {
   /** What is counted while the request is in flight. */
   readonly subject: string;
   readonly weight: number;
+  /** The bounds of the prompt do not tell whether it fits the tier: it is to be counted before anything is forwarded. */
+  readonly uncounted: boolean;
 }
 
 /** Needs: the prompt and what is asked for, or one token where nothing is. */
 export function contextNeeded(facts: Pick<RequestFacts, 'promptTokens' | 'maxTokens'>): number {
   return facts.promptTokens + (facts.maxTokens ?? 1);
+}
+
+/** A model that the pool does not have weighs 1 where it is refused, so that nobody learns of the models of others. */
+function weightOf(lookup: Lookup, model: string, placement: Placement | Refusal): number {
+  return placement instanceof Refusal && !lookup.isPooled(model) ? 1 : lookup.weight(model);
 }
 
 function tierOf(lookup: Lookup, caller: RequestFacts['caller']): Tier | null {
@@ -63,7 +72,7 @@ function allowanceOf(facts: RequestFacts, counters: Counters, nowMs: number): Li
 
 /** Throws what plan and limits refuse; returns what routing found for a request that passed them. */
 export function decide(lookup: Lookup, counters: Counters, facts: RequestFacts, nowMs: number): Verdict {
-  const { caller } = facts;
+  const { caller, promptTokens, promptTokensLeast, maxTokens } = facts;
   const tier = tierOf(lookup, caller);
   if (tier === null) throw notInPlan('no entitlement');
   const organisation = caller.kind === 'key' ? caller.owner.organisation : null;
@@ -75,19 +84,21 @@ export function decide(lookup: Lookup, counters: Counters, facts: RequestFacts, 
     path: facts.path,
   });
   const subject = caller.kind === 'key' ? caller.owner.organisation : `visitor:${caller.visitor}`;
-  const weight = lookup.weight(facts.model);
+  const weight = weightOf(lookup, facts.model, placement);
   const pooled = drawsOnPool(lookup, facts, tier, placement);
   const limits: LimitFacts = {
     subject,
     tier,
     weight,
     model: facts.model,
-    contextTokens: contextNeeded(facts),
+    contextTokens: contextNeeded({ promptTokens: promptTokensLeast ?? promptTokens, maxTokens }),
+    atLeast: promptTokensLeast !== undefined,
     allowance: pooled ? allowanceOf(facts, counters, nowMs) : { kind: 'none' },
     get nextTier() {
       return tier.rank === null ? undefined : lookup.nextTier(tier.rank);
     },
   };
   admit(limits, counters, nowMs);
-  return { placement, tier, subject, weight };
+  const most = contextNeeded(facts);
+  return { placement, tier, subject, weight, uncounted: most > (tier.contextTokens ?? most) };
 }

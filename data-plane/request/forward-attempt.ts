@@ -37,6 +37,8 @@ export interface AttemptFailure {
   readonly timedOut: boolean;
   /** Tells of the node, not of the request: it broke off, was silent, or sent what is no answer. */
   readonly breaks: boolean;
+  /** Of the node's answer, where that was an error. */
+  readonly status?: number;
   /** The node's error as parsed, for `contextErrorOf`; never logged or shown. */
   readonly detail?: unknown;
   /** What the client is answered, where it was not the node that failed. */
@@ -192,6 +194,7 @@ export class Attempt implements CallReader, ClientListener {
       reason: isAnswer ? 'the node answered with a wrong content type' : `the node answered ${this.#status}`,
       timedOut: false,
       breaks: isAnswer,
+      status: this.#status,
       detail,
     });
   }

@@ -209,10 +209,13 @@ async function expectRefusal(fault: Fault, body: object): Promise<void> {
     random: () => 0,
   });
   const { status, text, clean } = await post(server.url + chatPath, body).answer;
-  expect(status).toBe(503);
+  // A node that answers 400 speaks of the request.
+  const ofRequest = fault.kind === 'status' && fault.status === 400;
+  const type = ofRequest ? 'UnsupportedShapeError' : 'InferenceUnavailableError';
+  expect(status).toBe(ofRequest ? 400 : 503);
   expect(clean).toBe(true);
-  expect(JSON.parse(text).error.type).toBe('InferenceUnavailableError');
-  expect(await server.next()).toMatchObject({ kind: 'refused', type: 'InferenceUnavailableError' });
+  expect(JSON.parse(text).error.type).toBe(type);
+  expect(await server.next()).toMatchObject({ kind: 'refused', type });
   expect(bad.stats().requests).toBe(1);
   expect(other.stats().requests).toBe(0);
   expect(server.load.inFlightTotal()).toBe(0);

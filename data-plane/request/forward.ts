@@ -11,6 +11,7 @@ import type { Route } from '../../shared/snapshot/lookup.ts';
 import { messagesContext } from '../anthropic/message-parts.ts';
 import { MessagesStream } from '../anthropic/messages-stream.ts';
 import { inabilityRefusal } from '../dialect/inability.ts';
+import { rejectionRefusal } from '../dialect/rejection.ts';
 import { renderBody } from '../dialect/render-body.ts';
 import { chatContext } from '../response/chat-parts.ts';
 import { ChatStream } from '../response/chat-stream.ts';
@@ -50,6 +51,8 @@ export interface ForwardOptions {
   readonly request: Forwarded;
   /** Nodes of the one place that routing chose. */
   readonly candidates: readonly Route[];
+  /** The tier that a refusal of too long a request names. */
+  readonly tier: string;
   /** Tokens of the answer at most, clamped to the window; at least 1. Not asked for embeddings. */
   readonly maxTokensFor: (route: Route) => number;
   readonly client: ClientResponse;
@@ -190,7 +193,7 @@ function verdictOf(result: AttemptResult): Verdict {
 function outcomeOf(
   result: Exclude<AttemptResult, { readonly kind: 'unreached' }>,
   route: Route,
-  { request, onNodeFailure }: ForwardOptions,
+  { request, tier, onNodeFailure }: ForwardOptions,
 ): ForwardOutcome {
   const { node } = route;
   switch (result.kind) {
@@ -211,8 +214,9 @@ function outcomeOf(
     case 'failed':
       throw (
         result.failure.refusal ??
-        contextRefusal(result.failure, route) ??
+        contextRefusal(result.failure, route, tier) ??
         inabilityRefusal(request, route.dialect, result.failure.detail) ??
+        rejectionRefusal(result.failure) ??
         onNodeFailure(result.failure.reason)
       );
     default:
@@ -221,14 +225,14 @@ function outcomeOf(
 }
 
 /** A node's own error of context is a property of the request, so it is no failure of the node. */
-function contextRefusal({ detail, reason }: AttemptFailure, route: Route): Refusal | undefined {
+function contextRefusal({ detail, reason }: AttemptFailure, route: Route, tier: string): Refusal | undefined {
   const found = contextErrorOf(route.dialect, detail);
   if (found === undefined) return undefined;
   const windowTokens = found.windowTokens ?? route.windowTokens;
   const window = windowTokens === null ? '' : `, which is ${windowTokens} tokens`;
   return new Refusal(
     'ContextWindowExceededError',
-    `This request needs more context than the window of this model${window}.`,
+    `On the ${tier} tier, this request needs more context than the window of this model${window}.`,
     { reason },
   );
 }

@@ -4,40 +4,25 @@
  * Whatever happens, the request is answered once or its connection destroyed, and its lease released once.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import type { Route } from '../../shared/snapshot/lookup.ts';
 import { mintMessageId } from '../anthropic/message-parts.ts';
 import { countTokensBody } from '../anthropic/shape.ts';
 import { shapeBody } from '../shaping/shape-body.ts';
+import { enter } from './admission.ts';
 import { type AnswerIds, answerHeaders, sendJson, sendRefusal } from './answer.ts';
-import {
-  authenticate,
-  type Caller,
-  type Credentials,
-  carriesWellFormedKey,
-  needsKey,
-  unauthorized,
-} from './authenticate.ts';
+import type { Caller } from './authenticate.ts';
 import { ClientGone, readBody } from './body.ts';
 import { ownerOf } from './body-budget.ts';
 import { ClientResponse } from './client-response.ts';
-import {
-  type AnswerRoom,
-  answerTokens,
-  estimateTokens,
-  isTight,
-  promptTokens,
-  smallerOf,
-} from './context.ts';
-import type { Lease } from './counters.ts';
-import { decide, type RequestFacts, type Verdict } from './decide.ts';
+import { answerTokens } from './context.ts';
+import type { RequestFacts, Verdict } from './decide.ts';
 import { type Forwarded, type ForwardOutcome, forward } from './forward.ts';
 import type { Gateway } from './gateway.ts';
-import { resolveHost, type Target } from './host.ts';
+import type { Target } from './host.ts';
 import { askForBody, checkHttp, discardRest, oneHeader, pathOf, refuseEncoded } from './http-request.ts';
-import { listModels } from './models.ts';
-import { type Operation, resolveOperation } from './operation.ts';
-import { Refusal } from './refusal.ts';
+import type { Operation } from './operation.ts';
+import { cannotTakeNow, Refusal } from './refusal.ts';
 import { mintCompletionId, mintRequestId } from './request-id.ts';
+import { type Measured, measure, reserve } from './reserve.ts';
 import { type Placement, targetNotServing, unavailable } from './route.ts';
 import type { Shaped } from './shape-operation.ts';
 
@@ -102,19 +87,22 @@ export async function handle(
 async function pass(gateway: Gateway, exchange: Exchange, fixed: Target | undefined): Promise<void> {
   const { request, response } = exchange;
   checkHttp(request);
-  const target = fixed ?? resolveHost(request.headers.host, gateway.hosts);
-  exchange.target = target;
-  const operation = resolveOperation(request.method ?? '', exchange.path);
-  exchange.operation = operation;
-  const caller = identify(gateway, target, operation, request);
-  exchange.caller = caller;
+  const head = {
+    host: request.headers.host,
+    fixed,
+    method: request.method ?? '',
+    path: exchange.path,
+    authorization: request.headers.authorization,
+    xApiKey: oneHeader(request, 'x-api-key'),
+  };
+  const conditions = { fenced: gateway.fenced(), nowMs: gateway.now() };
+  const entered = enter(gateway.lookup, gateway.hosts, head, conditions, exchange);
   exchange.at.accepted = performance.now();
-  if (operation.kind === 'unknown') throw new Refusal('NotFoundError', 'There is nothing at this path.');
-  if (operation.kind === 'models' || operation.kind === 'model') {
+  if (entered.kind === 'listing') {
     exchange.position = gateway.lookup.position();
-    return sendJson(response, exchange.ids, 200, listModels(gateway.lookup, target, caller, operation));
+    return sendJson(response, exchange.ids, 200, entered.body);
   }
-  if (caller.kind === 'nobody') throw unauthorized('missing');
+  const { operation, caller } = entered;
   refuseEncoded(request);
   const owner = ownerOf(caller);
   const body = await readBody(request, gateway.bodies.of(owner), () => askForBody(request, response));
@@ -129,20 +117,6 @@ async function pass(gateway: Gateway, exchange: Exchange, fixed: Target | undefi
   }
 }
 
-function identify(gateway: Gateway, target: Target, operation: Operation, request: IncomingMessage): Caller {
-  if (!needsKey(target, operation)) return { kind: 'nobody' };
-  const credentials: Credentials = {
-    authorization: request.headers.authorization,
-    xApiKey: oneHeader(request, 'x-api-key'),
-  };
-  if (gateway.fenced()) {
-    // A snapshot this old proves nothing of a key; a missing or malformed one needs no snapshot to be refused.
-    if (carriesWellFormedKey(target, credentials)) throw unavailable('fenced');
-    throw unauthorized('fenced');
-  }
-  return authenticate(gateway.lookup, target, credentials, gateway.now());
-}
-
 /** Limits, route, forward and meter of a shaped request. */
 async function serve(
   gateway: Gateway,
@@ -154,21 +128,25 @@ async function serve(
   exchange.model = model;
   exchange.stream = stream;
   const target = exchange.target as Target;
-  const facts = { target, caller, model, path, promptTokens: inner.promptBytes, maxTokens };
+  const { promptBytes: promptTokens, leastTokens: promptTokensLeast } = inner;
+  const facts = { target, caller, model, path, promptTokens, promptTokensLeast, maxTokens };
   const known = knowsUsage(gateway, facts);
-  if (known !== true && !(await known)) throw unavailable('usage unknown');
-  const { verdict, lease } = await admit(gateway, facts, inner);
-  exchange.verdict = verdict;
-  exchange.at.decided = performance.now();
-  exchange.position = gateway.lookup.position();
+  if (known !== true && !(await known)) throw cannotTakeNow('usage unknown');
+  const reservation = reserve(gateway, facts);
+  const { verdict, lease } = reservation;
+  const { placement } = verdict;
   try {
-    if (verdict.placement instanceof Refusal) throw verdict.placement;
-    if (shaped.forwarded === undefined) {
-      const tokens = await promptTokens(gateway.lookup, facts, inner, gateway.countTokens);
-      return sendJson(exchange.response, exchange.ids, 200, JSON.stringify(countTokensBody(tokens)));
-    }
-    exchange.outcome = await send(gateway, exchange, shaped, shaped.forwarded, verdict, verdict.placement);
-    meter(gateway, exchange, verdict.placement);
+    const measured =
+      placement instanceof Refusal ? undefined : await measure(gateway, reservation, shaped, placement);
+    exchange.verdict = verdict;
+    exchange.at.decided = performance.now();
+    exchange.position = gateway.lookup.position();
+    if (placement instanceof Refusal) throw placement;
+    if (measured === undefined) return;
+    if (shaped.forwarded === undefined)
+      return sendJson(exchange.response, exchange.ids, 200, JSON.stringify(countTokensBody(measured.tokens)));
+    exchange.outcome = await send(gateway, exchange, shaped, shaped.forwarded, verdict, measured);
+    meter(gateway, exchange, placement);
   } finally {
     lease.release();
   }
@@ -181,56 +159,21 @@ function knowsUsage({ meter, now }: Gateway, { caller, target }: RequestFacts): 
   return meter.knows(caller.kind === 'key' ? caller.owner : caller, now());
 }
 
-interface Admitted {
-  readonly verdict: Verdict;
-  readonly lease: Lease;
-}
-
-/** The verdict, and the place it gives; where the bound of the prompt does not fit the tier, it is counted before it is refused. */
-async function admit(gateway: Gateway, facts: RequestFacts, inner: Shaped['inner']): Promise<Admitted> {
-  try {
-    return admitNow(gateway, facts);
-  } catch (error) {
-    if (!(error instanceof Refusal && error.type === 'ContextWindowExceededError')) throw error;
-    const counted = await promptTokens(gateway.lookup, facts, inner, gateway.countTokens);
-    return admitNow(gateway, { ...facts, promptTokens: counted });
-  }
-}
-
-/** Decides and counts in one turn of the event loop, so that no other request comes between the two. */
-function admitNow(gateway: Gateway, facts: RequestFacts): Admitted {
-  // Asked again: a body may have taken long, and a frozen process wakes up with an old snapshot.
-  if (gateway.fenced()) throw unavailable('fenced');
-  if (gateway.meter.isFull) throw unavailable('outbox full');
-  const nowMs = gateway.now();
-  const verdict = decide(gateway.lookup, gateway.counters, facts, nowMs);
-  return { verdict, lease: gateway.counters.take(verdict.subject, verdict.weight, nowMs) };
-}
-
 async function send(
   gateway: Gateway,
   exchange: Exchange,
-  { inner, maxTokens, path }: Shaped,
+  { path }: Shaped,
   forwarded: Forwarded,
   verdict: Verdict,
-  placement: Placement,
+  { candidates, room }: Measured,
 ): Promise<ForwardOutcome> {
-  let prompt = { promptBound: inner.promptBytes, promptEstimate: estimateTokens(inner) };
-  const room = (route: Route): AnswerRoom => ({
-    asked: maxTokens,
-    windowTokens: smallerOf(verdict.tier.contextTokens, route.windowTokens),
-    ...prompt,
-  });
-  // Engines refuse a limit that does not fit beside the prompt, and an estimate may be too low.
-  const tight = placement.candidates.find((route) => isTight(room(route)));
-  const counted = tight && (await gateway.countTokens(tight, inner));
-  if (counted !== undefined) prompt = { promptBound: counted, promptEstimate: counted };
   const client = new ClientResponse(exchange.response, { headers: answerHeaders(exchange.ids) });
   if (exchange.stream) gateway.streams.open++;
   try {
     return await forward({
       request: forwarded,
-      candidates: placement.candidates,
+      candidates,
+      tier: verdict.tier.id,
       maxTokensFor: (route) => answerTokens(room(route)),
       client,
       onSent: () => {

@@ -30,6 +30,8 @@ export interface LimitFacts {
   readonly tier: Tier;
   /** Tokens the request needs: its prompt and what it asks for. */
   readonly contextTokens: number;
+  /** The number is a bound from below. */
+  readonly atLeast?: boolean;
   /** Draw on the allowance only where the pool would answer. */
   readonly allowance:
     | { readonly kind: 'none' }
@@ -44,11 +46,16 @@ export interface LimitFacts {
 export const windowMs = 60_000;
 
 /** Context of a request: it is a property of the request, so it comes first. */
-export function checkContext({ tier, contextTokens }: Pick<LimitFacts, 'tier' | 'contextTokens'>): void {
+export function checkContext({
+  tier,
+  contextTokens,
+  atLeast = false,
+}: Pick<LimitFacts, 'tier' | 'contextTokens' | 'atLeast'>): void {
   if (tier.contextTokens === null || contextTokens <= tier.contextTokens) return;
+  const needed = atLeast ? `at least ${contextTokens}` : contextTokens;
   throw new Refusal(
     'ContextWindowExceededError',
-    `This request needs a context of ${contextTokens} tokens; the ${tier.id} tier allows ${tier.contextTokens}.`,
+    `This request needs a context of ${needed} tokens; the ${tier.id} tier allows ${tier.contextTokens}.`,
   );
 }
 

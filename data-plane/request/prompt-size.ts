@@ -4,61 +4,101 @@
  */
 import type { EmbeddingsFields } from '../../schemas/openai.ts';
 import type { ChatMessage } from '../../schemas/openai-messages.ts';
+import { leastTokens } from './least-tokens.ts';
 import type { ChatBody } from './shape.ts';
 
 /** What a chat template may add to each message, and to the whole, in tokens. */
 const tokensPerMessage = 32;
 const tokensPerPrompt = 512;
-/** Taken for one image: no bound is known from its bytes, so this is an estimate, not a bound. */
-const tokensPerImage = 4096;
+/** Taken for one image: what models with eyes make of a large one, of an ordinary one, and of the smallest. */
+const tokensPerImageMost = 4096;
+const tokensPerImage = 1024;
+const tokensPerImageLeast = 4;
+/** Typical text has at least this many bytes a token. */
+const bytesPerToken = 3;
 
-interface Size {
+export interface PromptSize {
+  /** Upper bound of the prompt in tokens, found without counting any: at most one token a byte. */
   readonly promptBytes: number;
+  /** Lower bound of the prompt in tokens. */
+  readonly leastTokens: number;
+  /** An estimate between the two, rather too high. */
+  readonly likelyTokens: number;
+  /** UTF-8 bytes of the texts alone, for an estimate of usage where a node tells none. */
   readonly textBytes: number;
 }
 
-export function chatPromptSize(body: ChatBody): Size {
+export function chatPromptSize(body: ChatBody): PromptSize {
   let textBytes = 0;
   let images = 0;
+  let least = 0;
   for (const message of body.messages) {
     textBytes += bytesOf(message.name) + extrasBytes(message);
     if (!Array.isArray(message.content)) {
       textBytes += bytesOf(message.content);
+      least += leastOf(message, message.content ?? '');
       continue;
     }
+    let parts = 0;
     for (const part of message.content) {
-      if (part.type === 'text') textBytes += bytesOf(part.text);
-      else images += 1;
+      if (part.type === 'text') {
+        textBytes += bytesOf(part.text);
+        // Parts may be joined without a space, so that one token holds the end of one and the start of the next.
+        least += Math.max(0, leastOf(message, part.text) - Math.min(parts++, 1));
+      } else images += 1;
     }
   }
   const declared = jsonBytes(body.tools) + jsonBytes(body.response_format);
   textBytes += declared;
   // Counted twice: a template may indent the JSON of the tools.
   const frame = tokensPerMessage * body.messages.length + tokensPerPrompt;
-  return { promptBytes: textBytes + declared + frame + images * tokensPerImage, textBytes };
+  return {
+    promptBytes: textBytes + declared + frame + images * tokensPerImageMost,
+    leastTokens: least + images * tokensPerImageLeast,
+    likelyTokens: likelyOf(textBytes) + images * tokensPerImage,
+    textBytes,
+  };
 }
 
-/** Each input is a prompt of its own, so the bound is that of the largest; the text is that of all. */
-export function embeddingsPromptSize(input: EmbeddingsFields['input']): Size {
-  const sizes = (typeof input === 'string' || typeof input[0] === 'number' ? [input] : input).map((one) =>
-    // A token id stands for about four bytes of text.
-    typeof one === 'string'
-      ? { bound: bytesOf(one), text: bytesOf(one) }
-      : { bound: (one as number[]).length, text: (one as number[]).length * 4 },
-  );
+/** Each input is a prompt of its own, so the sizes are those of the largest; the text is that of all. */
+export function embeddingsPromptSize(input: EmbeddingsFields['input']): PromptSize {
   let largest = 0;
+  let least = 0;
+  let largestText = 0;
   let textBytes = 0;
-  for (const { bound, text } of sizes) {
+  for (const one of typeof input === 'string' || typeof input[0] === 'number' ? [input] : input) {
+    const isText = typeof one === 'string';
+    const bound = isText ? bytesOf(one) : (one as number[]).length;
+    // A token id stands for about four bytes of text.
+    const text = isText ? bound : bound * 4;
     largest = Math.max(largest, bound);
+    least = Math.max(least, isText ? leastTokens(one) : bound);
+    largestText = Math.max(largestText, text);
     textBytes += text;
   }
-  return { promptBytes: largest + tokensPerMessage, textBytes };
+  return {
+    promptBytes: largest + tokensPerMessage,
+    leastTokens: least,
+    likelyTokens: likelyOf(largestText),
+    textBytes,
+  };
+}
+
+function likelyOf(textBytes: number): number {
+  return Math.ceil(textBytes / bytesPerToken) + 8;
+}
+
+/** Templates leave out what an earlier answer thought, and some cut its content at the end of the thoughts. */
+function leastOf(message: ChatMessage, text: string): number {
+  return message.role === 'assistant' && text.includes('</think>') ? 0 : leastTokens(text);
 }
 
 function extrasBytes(message: ChatMessage): number {
   if (message.role === 'tool') return bytesOf(message.tool_call_id);
   if (message.role !== 'assistant') return 0;
   let bytes = bytesOf(message.reasoning_content) + bytesOf(message.reasoning);
+  // With what joins it to the content.
+  if (message.refusal !== undefined) bytes += bytesOf(message.refusal) + 2;
   for (const call of message.tool_calls ?? []) {
     bytes += bytesOf(call.id) + bytesOf(call.function.name) + bytesOf(call.function.arguments) + 32;
   }

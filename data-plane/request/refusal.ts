@@ -11,6 +11,15 @@ export interface RefusalOptions {
   readonly retryAfterSeconds?: number;
 }
 
+/** The service itself is in no state to take the request, whatever the nodes do. `reason` is for the log. */
+export function cannotTakeNow(reason: string): Refusal {
+  return new Refusal(
+    'InferenceUnavailableError',
+    'The service cannot take this request now. Try again with exponential backoff, starting around one second.',
+    { reason },
+  );
+}
+
 export class Refusal extends Error {
   override readonly name = 'Refusal';
   readonly type: RefusalType;

@@ -1,25 +1,18 @@
 /**
- * Re-decides a recorded request: the phases before `forward`, composed as live serving composes them, over a look-up at
+ * Re-decides a recorded request: the phases before `forward`, in the composition that live serving has, over a look-up at
  * any position of the log (design: Replay). Pure: counters and the time are facts, so the same facts give the same decision.
  * Shape is left out: what it gives (model, tokens) is part of the facts, for bodies are never recorded.
  */
 import type { RefusalType } from '../../schemas/refusals.ts';
 import type { Lookup } from '../../shared/snapshot/lookup.ts';
-import {
-  authenticate,
-  type Caller,
-  type Credentials,
-  carriesWellFormedKey,
-  needsKey,
-  unauthorized,
-} from './authenticate.ts';
-import { decide, type RequestFacts } from './decide.ts';
-import { type HostNames, resolveHost, sharedTarget, type Target } from './host.ts';
+import { enter, judge } from './admission.ts';
+import type { Credentials } from './authenticate.ts';
+import type { RequestFacts } from './decide.ts';
+import type { HostNames } from './host.ts';
 import { type Counters, windowMs, windowStartMs } from './limits.ts';
-import { listModels } from './models.ts';
-import { type Operation, resolveOperation } from './operation.ts';
+import type { Operation } from './operation.ts';
 import { Refusal } from './refusal.ts';
-import { type Draw, unavailable } from './route.ts';
+import type { Draw } from './route.ts';
 
 /** What the counters said when the request came. */
 export interface CounterFacts {
@@ -43,6 +36,8 @@ export interface ReplayFacts extends Credentials {
   readonly model: string;
   /** Counted, or a bound from above. */
   readonly promptTokens: number;
+  /** A bound from below, where `promptTokens` is one from above. */
+  readonly promptTokensLeast?: number;
   /** undefined: the request asks for no number. */
   readonly maxTokens: number | undefined;
   readonly counters: CounterFacts;
@@ -87,34 +82,20 @@ export function replayDecision(lookup: Lookup, facts: ReplayFacts, hosts: HostNa
 }
 
 function pass(lookup: Lookup, facts: ReplayFacts, hosts: HostNames): ReplayedDecision {
-  const target = facts.visitor === undefined ? resolveHost(facts.host, hosts) : sharedTarget;
-  const operation = resolveOperation(facts.method, facts.path);
-  const caller = identify(lookup, target, operation, facts);
-  if (operation.kind === 'unknown') throw new Refusal('NotFoundError', 'There is nothing at this path.');
-  if (operation.kind === 'models' || operation.kind === 'model')
-    return { kind: 'listed', body: listModels(lookup, target, caller, operation) };
-  if (caller.kind === 'nobody') throw unauthorized('missing');
-  if (facts.fenced) throw unavailable('fenced');
-  if (facts.outboxFull) throw unavailable('outbox full');
-  const { placement, tier, subject, weight } = decide(
+  const { fenced = false, outboxFull = false, nowMs } = facts;
+  const entered = enter(lookup, hosts, facts, { fenced, nowMs }, {});
+  if (entered.kind === 'listing') return { kind: 'listed', body: entered.body };
+  const { target, operation, caller } = entered;
+  const { model, promptTokens, promptTokensLeast } = facts;
+  const { placement, tier, subject, weight } = judge(
     lookup,
     countersOf(facts),
-    { target, caller, model: facts.model, promptTokens: facts.promptTokens, ...pathFacts(operation, facts) },
-    facts.nowMs,
+    { target, caller, model, promptTokens, promptTokensLeast, ...pathFacts(operation, facts) },
+    { fenced, outboxFull, nowMs },
   );
   if (placement instanceof Refusal) return refused(placement, true);
   const nodes = placement.candidates.map(({ node }) => node).sort();
   return { kind: 'placed', draw: placement.draw, nodes, tier: tier.id, subject, weight };
-}
-
-function identify(lookup: Lookup, target: Target, operation: Operation, facts: ReplayFacts): Caller {
-  if (facts.visitor !== undefined) return { kind: 'anonymous', visitor: facts.visitor };
-  if (!needsKey(target, operation)) return { kind: 'nobody' };
-  if (facts.fenced) {
-    if (carriesWellFormedKey(target, facts)) throw unavailable('fenced');
-    throw unauthorized('fenced');
-  }
-  return authenticate(lookup, target, facts, facts.nowMs);
 }
 
 /** The surface that the path belongs to, and what is asked for: nothing where an operation generates nothing. */

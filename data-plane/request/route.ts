@@ -67,13 +67,19 @@ function routeStack(lookup: Lookup, facts: RoutingFacts, stackId: string): Place
   return candidates.length > 0 ? { draw: 'stack', candidates } : targetNotServing('not serving');
 }
 
+/** The organisation's own node had the model loaded last, and is down or drained now: that passes. */
+function ownNodeAway(lookup: Lookup, { organisation, model }: RoutingFacts): Refusal | undefined {
+  if (organisation === null || !lookup.loadedLast(`organisation:${organisation}`, model)) return undefined;
+  return unavailable('own node away');
+}
+
 function routeShared(lookup: Lookup, facts: RoutingFacts): Placement | Refusal {
   if (facts.path === 'anthropic') return wrongSurface();
   if (facts.organisation !== null) {
     const own = lookup.routes(`organisation:${facts.organisation}`, facts.model);
     if (own.length > 0) return { draw: 'own', candidates: own };
   }
-  if (!lookup.isPooled(facts.model)) return dedicatedOnly();
+  if (!lookup.isPooled(facts.model)) return ownNodeAway(lookup, facts) ?? dedicatedOnly();
   if (facts.tier === null || !lookup.tierIncludes(facts.tier, facts.model))
     return notInPlan('model not in plan');
   const candidates = lookup.routes('pool', facts.model);

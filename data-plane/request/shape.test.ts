@@ -38,6 +38,8 @@ test('the least request is a chat of one choice, not streamed, without a limit',
     needs: [],
     body: { messages: [user] },
     promptBytes: 2 + 32 + 512,
+    leastTokens: 1,
+    likelyTokens: 9,
     textBytes: 2,
   });
 });
@@ -219,7 +221,11 @@ test.each([
     { role: 'system', content: [{ type: 'image_url', image_url: png }] },
     'messages[1].content[0].type',
   ],
-  ['a refusal', { role: 'assistant', content: 'x', refusal: 'no' }, 'messages[1].refusal: is not supported'],
+  [
+    'a refusal that is no text',
+    { role: 'assistant', content: 'x', refusal: 7 },
+    'messages[1].refusal: must be of type string',
+  ],
   [
     'audio of the assistant',
     { role: 'assistant', content: 'x', audio: { id: 'a' } },

@@ -11,7 +11,7 @@ import {
 } from '../../schemas/openai.ts';
 import { type JsonText, parseStrictJson } from './json-text.ts';
 import { PresentFields } from './present-fields.ts';
-import { chatPromptSize, embeddingsPromptSize } from './prompt-size.ts';
+import { chatPromptSize, embeddingsPromptSize, type PromptSize } from './prompt-size.ts';
 import { Refusal } from './refusal.ts';
 import { refusalOf, shapeRefusal } from './shape-faults.ts';
 
@@ -47,13 +47,6 @@ const bodyFields = [
 ] as const;
 
 export type ChatBody = Readonly<Pick<ChatFields, (typeof bodyFields)[number]>>;
-
-interface PromptSize {
-  /** Upper bound of the prompt in tokens, found without counting any: at most one token a byte. */
-  readonly promptBytes: number;
-  /** UTF-8 bytes of the texts alone, for an estimate where no count can be had. */
-  readonly textBytes: number;
-}
 
 export interface ChatRequest extends PromptSize {
   readonly kind: 'chat';

@@ -7,6 +7,7 @@ export function liveLookup(current: () => Lookup): Lookup {
     anonymousTier: () => current().anonymousTier(),
     stack: (id) => current().stack(id),
     routes: (place, model) => current().routes(place, model),
+    loadedLast: (place, model) => current().loadedLast(place, model),
     isPooled: (model) => current().isPooled(model),
     tierIncludes: (tier, model) => current().tierIncludes(tier, model),
     isCatalogued: (model) => current().isCatalogued(model),

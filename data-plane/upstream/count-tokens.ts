@@ -5,11 +5,11 @@
 import type { Dialect } from '../../schemas/names.ts';
 import { tokenCountOf } from '../../shared/dialect/node-answers.ts';
 import { renderCount } from '../dialect/render-body.ts';
-import type { TokenCounter } from '../request/context.ts';
+import type { CountWatch, TokenCounter } from '../request/context.ts';
 import { maySmall, parseSmallAnswer } from '../response/answer-json.ts';
 import type { Shaping } from '../shaping/shaping.ts';
 import { ByteCollector, isJsonType } from './byte-collector.ts';
-import { type CallReader, NodeCall, type NodeRequest } from './node-call.ts';
+import { CallFailure, type CallReader, NodeCall, type NodeRequest } from './node-call.ts';
 import type { NodePools } from './node-pools.ts';
 
 export interface TokenCounterOptions {
@@ -26,13 +26,13 @@ export function createTokenCounter(
   shaping: Shaping,
   { countMs = 2000 }: TokenCounterOptions = {},
 ): TokenCounter {
-  return async (route, shaped) => {
+  return async (route, shaped, watch = {}) => {
     if (shaped.kind !== 'chat') return undefined;
     const { node, dialect, served, url, credential } = route;
     const asked = await renderCount(shaped, dialect, served);
     if (asked === undefined) return undefined;
     const request: NodeRequest = { url, ...asked, accept: 'application/json', credential };
-    const answer = await ask(pools, request, countMs);
+    const answer = await ask(pools, request, countMs, watch);
     try {
       return answer && (await countIn(answer, dialect, { shaping, node }));
     } finally {
@@ -58,7 +58,12 @@ async function countIn(
 }
 
 /** The node's body, to be released; undefined where no such answer came. */
-function ask(pools: NodePools, request: NodeRequest, ms: number): Promise<ByteCollector | undefined> {
+function ask(
+  pools: NodePools,
+  request: NodeRequest,
+  ms: number,
+  watch: CountWatch,
+): Promise<ByteCollector | undefined> {
   const collector = new ByteCollector(pools.answerBytes, countBytesMax);
   return new Promise((resolve) => {
     const fail = (): void => {
@@ -67,6 +72,7 @@ function ask(pools: NodePools, request: NodeRequest, ms: number): Promise<ByteCo
       resolve(undefined);
     };
     const reader: CallReader = {
+      onSent: () => watch.onSent?.(),
       onHead: (status, contentType) => {
         if (status !== 200 || !isJsonType(contentType)) fail();
       },
@@ -74,7 +80,10 @@ function ask(pools: NodePools, request: NodeRequest, ms: number): Promise<ByteCo
         if (!collector.add(chunk)) fail();
       },
       onEnd: () => resolve(collector),
-      onFailure: fail,
+      onFailure: (error) => {
+        if (error instanceof CallFailure && error.kind === 'unreached') watch.onUnreached?.();
+        fail();
+      },
     };
     const call = new NodeCall(pools.ticker, reader);
     call.waitAtMost(ms, 'its count');

@@ -43,6 +43,8 @@ export interface DialectTable {
   readonly takesTopK: boolean;
   readonly takesLogitBias: boolean;
   readonly takesManyChoices: boolean;
+  /** Heeds `frequency_penalty` and `presence_penalty`, whatever the model. */
+  readonly takesPenalties: boolean;
   /** Counts the prompt in the first chunk of a stream, where `continuous_usage_stats` asks for usage on every chunk. */
   readonly tellsUsageAtStart: boolean;
   /** Answers an image on a model without eyes with an error. Otherwise the caller must know that it has them. */

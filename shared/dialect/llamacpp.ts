@@ -30,6 +30,7 @@ export const llamacpp: DialectTable = {
   takesTopK: true,
   takesLogitBias: true,
   takesManyChoices: false,
+  takesPenalties: true,
   tellsUsageAtStart: false,
   refusesUnseenImages: true,
   toolChoices: ['none', 'auto', 'required'],

@@ -5,6 +5,7 @@
 import type { Dialect } from '../../schemas/names.ts';
 import type { Inability, NodeBody } from './dialect.ts';
 import { dialects } from './dialects.ts';
+import { rejections } from './rejections.ts';
 
 export interface ContextError {
   /** The window of the model in tokens, where the node tells it. */
@@ -41,6 +42,29 @@ export function inabilityOf(dialect: Dialect, error: unknown): Inability | undef
   const text = errorText(error);
   const known = Object.entries(dialects[dialect].inabilities) as [Inability, RegExp][];
   return known.find(([, pattern]) => pattern.test(text))?.[0];
+}
+
+export interface Rejection {
+  /** In words of ours; undefined where the engine's text is none that is known here. */
+  readonly reason?: string;
+}
+
+/** Statuses that say that the request is at fault, and those that some engines give in their place. */
+const rejecting: readonly unknown[] = [400, 422];
+const rejectingWhereKnown: readonly unknown[] = [500, 501];
+
+/**
+ * Whether an error means that the engine will never take this request. `status` is of the node's answer; an error within
+ * a stream has its own.
+ */
+export function rejectionOf(status: number | undefined, error: unknown): Rejection | undefined {
+  const its = status ?? member(member(error, 'error') ?? error, 'code');
+  const isSure = rejecting.includes(its);
+  if (!isSure && !rejectingWhereKnown.includes(its)) return undefined;
+  const text = errorText(error);
+  const known = rejections.find((one) => one.text.test(text));
+  if (known !== undefined) return { reason: known.reason };
+  return isSure ? {} : undefined;
 }
 
 /** How to ask a node for the tokens of the prompt in `body`; undefined where its engine cannot tell. */

@@ -26,6 +26,7 @@ export const sglang: DialectTable = {
   takesTopK: true,
   takesLogitBias: true,
   takesManyChoices: true,
+  takesPenalties: true,
   tellsUsageAtStart: false,
   refusesUnseenImages: true,
   toolChoices: ['none', 'auto', 'required'],

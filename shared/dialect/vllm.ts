@@ -27,6 +27,7 @@ export const vllm: DialectTable = {
   takesTopK: true,
   takesLogitBias: true,
   takesManyChoices: true,
+  takesPenalties: true,
   tellsUsageAtStart: true,
   refusesUnseenImages: true,
   toolChoices: ['none', 'auto', 'required'],

@@ -5,6 +5,7 @@
 import type { Dialect, Surface } from '../../schemas/names.ts';
 import type { Database, Statement } from '../sqlite.ts';
 import { anonymousTier } from './fold-types.ts';
+import { type RoutedNode, servedModels } from './routes.ts';
 
 /** Limits of a tier; null is unlimited. */
 export interface Tier {
@@ -56,6 +57,8 @@ export interface Lookup {
   /** Nodes that serve the model for the place now. */
   routes(place: string, model: string): Route[];
   isPooled(model: string): boolean;
+  /** Did a node of the place that is down or drained now have the model loaded last? */
+  loadedLast(place: string, model: string): boolean;
   tierIncludes(tier: string, model: string): boolean;
   isCatalogued(model: string): boolean;
   /** What one request of the model counts against the concurrency allowance. */
@@ -151,6 +154,9 @@ export function createLookup(db: Database): Lookup {
   const routes = askLists<RouteRow, [string, string]>(
     'SELECT node, served, url, dialect, credential, window_tokens FROM routes WHERE place = ? AND model = ?',
   );
+  const away = ask<Pick<RoutedNode, 'loaded' | 'models'>, [string]>(
+    'SELECT loaded, models FROM node WHERE place = ? AND (up = 0 OR drained = 1)',
+  );
   const pooled = askOne<number, [string]>('SELECT 1 FROM pool_model WHERE model = ?');
   const includes = askOne<number, [string, string, string]>(
     `SELECT EXISTS (SELECT 1 FROM tier_model WHERE tier = ? AND model = ?)
@@ -178,6 +184,7 @@ export function createLookup(db: Database): Lookup {
     stack: (id) => stack.get(id),
     routes: (place, model) => routes.all(place, model).map(routeOf),
     isPooled: (model) => pooled.get(model) !== undefined,
+    loadedLast: (place, model) => away.all(place).some((node) => servedModels(node).has(model)),
     tierIncludes: (tier, model) => includes.get(tier, model, tier) === 1,
     isCatalogued: (model) => weight.get(model) !== undefined,
     weight: (model) => weight.get(model) ?? 1,

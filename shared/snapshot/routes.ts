@@ -19,7 +19,7 @@ export interface RoutedNode {
 }
 
 /** Catalog id → the engine's name, for all that the node has loaded. A declared name goes before the engine's own. */
-function servedModels(node: RoutedNode): Map<string, string> {
+export function servedModels(node: Pick<RoutedNode, 'loaded' | 'models'>): Map<string, string> {
   const loaded = JSON.parse(node.loaded) as string[];
   const declared = node.models === null ? {} : (JSON.parse(node.models) as Record<string, string>);
   const served = new Map<string, string>();

@@ -20,6 +20,7 @@ export const decidingModules = [
   'data-plane/request/route.ts',
   'data-plane/request/models.ts',
   'data-plane/request/decide.ts',
+  'data-plane/request/admission.ts',
   'data-plane/request/replay-decision.ts',
 ] as const;
 

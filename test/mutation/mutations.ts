@@ -111,17 +111,53 @@ const authenticate: readonly Change[] = [
     "new Refusal('Unauthorized', unauthorizedMessage,",
     "new Refusal('Unauthorized', reason,",
   ],
-  ['fenced: a mistyped key is refused as ever', 'return parseKey(bearer) !== undefined', 'return true'],
   [
-    'fenced: a well-formed key is not told good from bad',
-    'return parseKey(bearer) !== undefined',
-    'return false',
+    'fenced: a mistyped credential is not told from a good one',
+    'if (authorization !== undefined && !/^(bearer)?\\s*$/i.test(authorization)) return true;',
+    'if (authorization !== undefined && parseKey(bearerKey(authorization) ?? "")) return true;',
+  ],
+  ['fenced: a scheme alone is no credential', ' && !/^(bearer)?\\s*$/i.test(authorization)', ''],
+  [
+    'fenced: x-api-key is a credential on a stack host',
+    "return target.kind === 'stack' && xApiKey !== undefined",
+    'return false && xApiKey !== undefined',
   ],
   [
-    'fenced: x-api-key is a key on a stack host only',
-    "target.kind === 'stack' &&\n    credentials.xApiKey",
-    'credentials.xApiKey',
+    'fenced: x-api-key is a credential on a stack host only',
+    "return target.kind === 'stack' && xApiKey !== undefined",
+    'return xApiKey !== undefined',
   ],
+];
+
+const admission: readonly Change[] = [
+  [
+    'admission: an unknown path is refused',
+    "if (operation.kind === 'unknown') throw",
+    'if (!operation) throw',
+  ],
+  [
+    'admission: the key precedes the unknown path',
+    '  const caller = identify(',
+    "  if (operation.kind === 'unknown') throw new Refusal('NotFoundError', '');\n  const caller = identify(",
+  ],
+  ['fenced: no key is looked up', 'if (!fenced) return authenticate', 'if (true) return authenticate'],
+  [
+    'fenced: whatever carries a credential gets one answer',
+    'if (carriesCredential(target, head)) throw',
+    'if (!head) throw',
+  ],
+  [
+    'fenced: what carries none is refused as ever',
+    "throw unauthorized('fenced')",
+    "throw cannotTakeNow('fenced')",
+  ],
+  [
+    'fenced: asked again before the verdict',
+    "if (fenced) throw cannotTakeNow('fenced');\n  if (outboxFull)",
+    'if (outboxFull)',
+  ],
+  ['the outbox is full', "if (outboxFull) throw cannotTakeNow('outbox full');", ''],
+  ['a visitor is looked for on the shared host', 'isVisitor ? sharedTarget :', ''],
 ];
 
 const decide: readonly Change[] = [
@@ -173,7 +209,20 @@ const decide: readonly Change[] = [
     "const subject = caller.kind === 'key' ?",
     "const subject = facts ? 'all' : caller.kind === 'key' ?",
   ],
-  ["limits: a model's weight counts", 'const weight = lookup.weight(facts.model)', 'const weight = 1'],
+  ["limits: a model's weight counts", ': lookup.weight(model);', ': 1;'],
+  [
+    'limits: a model of others weighs 1 where it is refused',
+    'placement instanceof Refusal && !lookup.isPooled(model) ? 1 :',
+    '',
+  ],
+  [
+    'limits: a pooled model that is refused weighs what it weighs',
+    'placement instanceof Refusal && !lookup.isPooled(model) ? 1 :',
+    'placement instanceof Refusal ? 1 :',
+  ],
+  ['context: a lower bound refuses', 'promptTokensLeast ?? promptTokens', 'promptTokens * 0'],
+  ['context: an upper bound refuses nothing', 'promptTokensLeast ?? promptTokens', 'promptTokens'],
+  ['context: a lower bound is called one', 'atLeast: promptTokensLeast !== undefined', 'atLeast: false'],
   [
     'limits: they act before routing refuses',
     '  admit(limits, counters, nowMs);',
@@ -324,11 +373,30 @@ const route: readonly Change[] = [
     'lookup.routes(`organisation:$',
     "lookup.routes('organisation:acme' || `organisation:$",
   ],
-  ['DedicatedOnlyModelError', 'if (!lookup.isPooled(facts.model)) return dedicatedOnly();', ''],
+  [
+    'DedicatedOnlyModelError',
+    'if (!lookup.isPooled(facts.model)) return ownNodeAway(lookup, facts) ?? dedicatedOnly();',
+    '',
+  ],
   [
     'DedicatedOnlyModelError comes before the plan',
-    'if (!lookup.isPooled(facts.model)) return dedicatedOnly();',
-    'if (!lookup.isPooled(facts.model) && lookup.tierIncludes(String(facts.tier), facts.model)) return dedicatedOnly();',
+    'if (!lookup.isPooled(facts.model)) return',
+    'if (!lookup.isPooled(facts.model) && lookup.tierIncludes(String(facts.tier), facts.model)) return',
+  ],
+  [
+    'an own node that is away is an outage',
+    'return ownNodeAway(lookup, facts) ?? dedicatedOnly()',
+    'return dedicatedOnly()',
+  ],
+  [
+    'an own node that is away is an outage for its organisation only',
+    'lookup.loadedLast(`organisation:$',
+    "lookup.loadedLast('organisation:acme' || `organisation:$",
+  ],
+  [
+    'an own node that is away does not hide the pool',
+    'if (!lookup.isPooled(facts.model)) return',
+    'if (ownNodeAway(lookup, facts) || !lookup.isPooled(facts.model)) return',
   ],
   ['ModelNotInPlanError', "    return notInPlan('model not in plan');", '    void 0;'],
   [
@@ -368,6 +436,7 @@ export const mutations: readonly Mutation[] = [
   ...of('data-plane/request/host.ts', host),
   ...of('data-plane/request/operation.ts', operation),
   ...of('data-plane/request/authenticate.ts', authenticate),
+  ...of('data-plane/request/admission.ts', admission),
   ...of('data-plane/request/decide.ts', decide),
   ...of('data-plane/request/limits.ts', limits),
   ...of('data-plane/request/route.ts', route),

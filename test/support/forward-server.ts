@@ -97,6 +97,7 @@ export async function startForwardServer(options: ForwardServerOptions): Promise
         await forward({
           request: shaped,
           candidates: options.candidates,
+          tier: 'Starter',
           maxTokensFor: () => options.maxTokens ?? 1000,
           client: new ClientResponse(response, {
             headers: { 'x-request-id': 'req_test' },

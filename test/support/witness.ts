@@ -3,22 +3,35 @@ import { expect } from 'vitest';
 import type { SimNode } from '../../node/sim-node.ts';
 import type { TestFleet } from './fleet.ts';
 
-/** Completions and embeddings that a node has been asked for; probes and token counts are left out. */
-export function inferences(node: SimNode): number {
+/** Where the text of a request may go at a node: completions, embeddings, and counts of tokens. Probes send none. */
+const completionPaths = ['/v1/chat/completions', '/v1/embeddings'];
+const countPaths = ['/tokenize', '/v1/chat/completions/input_tokens'];
+
+function requestsOn(node: SimNode, paths: readonly string[]): number {
   const { requestsByPath } = node.stats();
-  return (requestsByPath['/v1/chat/completions'] ?? 0) + (requestsByPath['/v1/embeddings'] ?? 0);
+  return paths.reduce((sum, path) => sum + (requestsByPath[path] ?? 0), 0);
 }
 
-/** By node, how many inferences `act` caused there; nodes that were not asked are left out. */
+/** Completions and embeddings that a node has been asked for. */
+export function inferences(node: SimNode): number {
+  return requestsOn(node, completionPaths);
+}
+
+/** How often a node has been sent the text of a request, for whatever purpose. */
+export function textsSent(node: SimNode): number {
+  return requestsOn(node, [...completionPaths, ...countPaths]);
+}
+
+/** By node, how often `act` had the text of a request sent there; nodes that were sent none are left out. */
 export async function askedDuring(
   fleet: TestFleet,
   act: () => Promise<unknown>,
 ): Promise<Record<string, number>> {
-  const before = Object.entries(fleet.nodes).map(([id, node]) => [id, inferences(node)] as const);
+  const before = Object.entries(fleet.nodes).map(([id, node]) => [id, textsSent(node)] as const);
   await act();
   return Object.fromEntries(
     before
-      .map(([id, count]) => [id, inferences(fleet.nodes[id as keyof typeof fleet.nodes]) - count] as const)
+      .map(([id, count]) => [id, textsSent(fleet.nodes[id as keyof typeof fleet.nodes]) - count] as const)
       .filter(([, asked]) => asked > 0),
   );
 }

@@ -1,7 +1,8 @@
 /**
  * The golden decisions: one log, and requests at positions of it with the decision that each must give, in every build.
- * `commits.jsonl` holds one commit a line, `decisions.jsonl` one request a line; both are only ever added to, and a line
- * leaves out what `factsOf` fills in. `{name}` in a credential stands for a key of `keys.json`; they open nothing.
+ * `commits.jsonl` holds one commit a line, `decisions.jsonl` one request a line; both are only ever added to, which
+ * `added-only.test.ts` holds them to, and a line leaves out what `factsOf` fills in. A decision that was changed on
+ * purpose stays, is named in `superseded.json` with the reason, and has another in its place. `{name}` in a credential stands for a key of `keys.json`; they open nothing.
  */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -64,7 +65,24 @@ const keys = JSON.parse(readFileSync(join(import.meta.dirname, 'keys.json'), 'ut
   string
 >;
 
-export const goldenCases: readonly GoldenCase[] = linesOf<GoldenCase>('decisions.jsonl');
+/** A decision that no longer holds. */
+export interface Superseded {
+  readonly name: string;
+  /** The case of the same facts that holds now. */
+  readonly instead: string;
+  readonly because: string;
+}
+
+export const superseded = JSON.parse(
+  readFileSync(join(import.meta.dirname, 'superseded.json'), 'utf8'),
+) as readonly Superseded[];
+
+/** Every case there ever was. */
+export const recordedCases: readonly GoldenCase[] = linesOf<GoldenCase>('decisions.jsonl');
+
+export const goldenCases: readonly GoldenCase[] = recordedCases.filter(
+  ({ name }) => !superseded.some((each) => each.name === name),
+);
 
 function credential(text: string | undefined): string | undefined {
   return text?.replace(/\{(.+?)\}/g, (_, name: string) => {

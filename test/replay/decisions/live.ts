@@ -12,6 +12,7 @@ import { windowMs, windowStartMs } from '../../../data-plane/request/limits.ts';
 import { Refusal } from '../../../data-plane/request/refusal.ts';
 import type { ReplayedDecision, ReplayFacts } from '../../../data-plane/request/replay-decision.ts';
 import { Shaping } from '../../../data-plane/shaping/shaping.ts';
+import { NodeLoad } from '../../../data-plane/upstream/load.ts';
 import type { Lookup } from '../../../shared/snapshot/lookup.ts';
 import { rawRequest, requestText } from '../../support/raw-http.ts';
 import { corpusHosts } from './corpus.ts';
@@ -34,6 +35,7 @@ function gatewayOf(lookup: Lookup, facts: ReplayFacts, observe: (exchange: Excha
     bodies: new BodyBudget(),
     shaping: new Shaping(),
     meter: { isFull: facts.outboxFull === true, knows: () => true },
+    load: new NodeLoad(),
     streams: { open: 0 },
     countTokens: async () => undefined,
     logger: { error: () => undefined },

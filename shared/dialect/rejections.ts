@@ -1,0 +1,53 @@
+/**
+ * Why engines refuse a request that the shape allows, in words of ours. The patterns are of the engines' own texts and of
+ * what chat templates raise; they are the same whichever engine runs the template.
+ */
+export const rejections: readonly { readonly text: RegExp; readonly reason: string }[] = [
+  {
+    text: /requires --(enable-auto-tool-choice|tool-call-parser|jinja)|does not support tools|tool[- _]?(use|calling) is not (supported|enabled)/i,
+    reason: 'tools are not enabled for it',
+  },
+  {
+    text: /roles must alternate|must alternate between (user|assistant)/i,
+    reason: 'the roles of its messages must alternate between user and assistant',
+  },
+  {
+    text: /system (role|message|prompt)s? (is |are )?not supported/i,
+    reason: 'it takes no system message',
+  },
+  {
+    text: /system (role|message|prompt) must be (at the beginning|first|the first)/i,
+    reason: 'its system message must come first',
+  },
+  { text: /no user (query|message) found/i, reason: 'it needs a message of the user' },
+  {
+    text: /only supports single tool-calls at once/i,
+    reason: 'a message may hold one tool call only',
+  },
+  {
+    text: /does not support chat completions|default chat template is no longer allowed|does not have a chat template|chat template is not (set|defined)/i,
+    reason: 'it answers no chats',
+  },
+  {
+    text: /does not support embeddings|not appear to be an embedding model/i,
+    reason: 'it makes no embeddings',
+  },
+  {
+    text: /logprobs is not supported with tools/i,
+    reason: 'logprobs cannot be had with tools in a stream',
+  },
+  {
+    text: /invalid tool call arguments|function\.arguments must be valid JSON/i,
+    reason: 'the arguments of a tool call in its messages must be a JSON object',
+  },
+  {
+    text: /(prompt|input|input content) cannot be empty|no input provided/i,
+    reason: 'its prompt is empty',
+  },
+  {
+    text: /prefill is incompatible with|2 or more assistant messages at the end/i,
+    reason: 'it does not continue a last message of the assistant',
+  },
+  { text: /at most \d+ (image|multi-?modal)/i, reason: 'it takes fewer images' },
+  { text: /without a reasoning parser/i, reason: 'thinking is not enabled for it' },
+];

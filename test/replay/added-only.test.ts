@@ -1,0 +1,98 @@
+/**
+ * The golden log and its decisions are only ever added to. `promised.json` pins how both began, once for each time they
+ * were added to: an entry is the number of their lines then, and the digest of those lines. A further line needs a further
+ * entry, and no entry is ever changed, so that a line cannot be edited, moved or taken away without that being seen.
+ */
+import { createHash } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, describe, expect, test } from 'vitest';
+import { replayDecision } from '../../data-plane/request/replay-decision.ts';
+import {
+  corpusHosts,
+  differences,
+  factsOf,
+  openCorpus,
+  recordedCases,
+  superseded,
+} from './decisions/corpus.ts';
+
+interface Promised {
+  readonly commits: number;
+  readonly decisions: number;
+  readonly sha256: string;
+}
+
+const folder = join(import.meta.dirname, 'decisions');
+const linesOf = (name: string): string[] => readFileSync(join(folder, name), 'utf8').trimEnd().split('\n');
+const lines = { commits: linesOf('commits.jsonl'), decisions: linesOf('decisions.jsonl') };
+const promised = JSON.parse(readFileSync(join(folder, 'promised.json'), 'utf8')) as readonly Promised[];
+const corpus = openCorpus();
+afterAll(() => corpus.close());
+
+function digestOf({ commits, decisions }: Pick<Promised, 'commits' | 'decisions'>, of = lines): string {
+  const text = [...of.commits.slice(0, commits), ...of.decisions.slice(0, decisions)].join('\n');
+  return createHash('sha256').update(text).digest('hex');
+}
+
+/** What is wrong with the lines; empty where they begin as every entry says. */
+function faults(of: typeof lines): string[] {
+  return promised.flatMap((entry, index) => (digestOf(entry, of) === entry.sha256 ? [] : [`entry ${index}`]));
+}
+
+test('the lines begin as each entry says, and the last entry covers them all', () => {
+  expect(faults(lines)).toEqual([]);
+  const now = { commits: lines.commits.length, decisions: lines.decisions.length };
+  expect(promised.at(-1), 'add this entry for the lines that were added').toEqual({
+    ...now,
+    sha256: digestOf(now),
+  });
+});
+
+test('what 0.1.0 promised is what the first entry says', () => {
+  expect(promised[0]).toEqual({
+    commits: 21,
+    decisions: 189,
+    sha256: 'f2913d18e8a9b0cbc166dbac9318682b1bfc22de7de4bd445d0d0126c7eb7b9e',
+  });
+});
+
+test('each entry covers more than the one before', () => {
+  for (const [index, { commits, decisions }] of promised.slice(1).entries()) {
+    const before = promised[index] as Promised;
+    expect(commits).toBeGreaterThanOrEqual(before.commits);
+    expect(decisions).toBeGreaterThan(before.decisions);
+  }
+});
+
+describe('a change is seen:', () => {
+  const first = lines.decisions[0] as string;
+  test.each([
+    ['a line edited', [first.replace('cedar', 'acme'), ...lines.decisions.slice(1)]],
+    ['a line taken away', lines.decisions.slice(1)],
+    ['two lines exchanged', [lines.decisions[1] as string, first, ...lines.decisions.slice(2)]],
+    ['a line put between', [first, first, ...lines.decisions.slice(1)]],
+  ])('%s', (_what, decisions) => {
+    expect(faults({ ...lines, decisions }).length).toBe(promised.length);
+  });
+});
+
+test.each(superseded)(
+  '"$name" holds no longer, and "$instead" says what holds for its facts',
+  ({ name, instead, because }) => {
+    const [old, now] = [name, instead].map((one) => recordedCases.find((each) => each.name === one));
+    if (!old || !now) throw new Error('both must be recorded');
+    expect(factsOf(now)).toEqual(factsOf(old));
+    expect(now.atSeq).toBe(old.atSeq);
+    expect(because.length).toBeGreaterThan(40);
+    const decision = replayDecision(corpus.at(old.atSeq), factsOf(old), corpusHosts);
+    expect(differences(old.decision, decision)).not.toEqual([]);
+    expect(differences(now.decision, decision)).toEqual([]);
+  },
+);
+
+test('few decisions were ever changed, each once', () => {
+  const names = superseded.map(({ name }) => name);
+  expect(new Set(names).size).toBe(names.length);
+  expect(superseded.length).toBeLessThan(recordedCases.length / 20);
+});
