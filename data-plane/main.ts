@@ -95,7 +95,7 @@ async function serve(
     host: settings.bind,
     port: settings.metricsPort,
     certificate: settings.certificate,
-    checks: () => [...state.checks(), drainCheck(draining.value)],
+    checks: () => [...state.checks(), usageCheck(gateway.meter.isFull), drainCheck(draining.value)],
     metrics: registry,
     beforeScrape: () => {
       metrics.update();
@@ -202,6 +202,13 @@ async function listen(settings: GatewaySettings, gateway: Gateway): Promise<Open
     for (const { listener } of opened) listener.destroy();
     throw error;
   }
+}
+
+/** Where no further usage can be kept, every request is refused. */
+function usageCheck(isFull: boolean): Check {
+  return isFull
+    ? { name: 'usage', ok: false, detail: 'no further usage can be kept' }
+    : { name: 'usage', ok: true };
 }
 
 function drainCheck(draining: boolean): Check {
