@@ -112,7 +112,7 @@ async function serve(
     host: settings.metricsBind ?? loopback,
     port: settings.metricsPort,
     ...{ certificate: settings.certificate, connections },
-    checks: () => [...state.checks(), drainCheck(draining.value)],
+    checks: () => [...state.checks(), usageCheck(gateway.meter.isFull), drainCheck(draining.value)],
     metrics: registry,
     beforeScrape: () => {
       metrics.update();
@@ -230,6 +230,13 @@ async function listen(
     for (const { listener } of opened) listener.destroy();
     throw error;
   }
+}
+
+/** Where no further usage can be kept, every request is refused. */
+function usageCheck(isFull: boolean): Check {
+  return isFull
+    ? { name: 'usage', ok: false, detail: 'no further usage can be kept' }
+    : { name: 'usage', ok: true };
 }
 
 function drainCheck(draining: boolean): Check {

@@ -88,7 +88,8 @@ async function ask(session: Session, position: number, waitSeconds: number): Pro
     if (last.complete || elapsed() >= waitSeconds) return last;
     tell(session, last.gateways, elapsed());
     // The control plane is to wait for us; one that answers at once must not be asked at once again.
-    await pause(session, Math.max(0, askPauseSeconds - (elapsed() - askedAt)));
+    const earlySeconds = askPauseSeconds - (elapsed() - askedAt);
+    await pause(session, Math.max(0, Math.min(earlySeconds, waitSeconds - elapsed())));
   }
 }
 

@@ -1,0 +1,108 @@
+/**
+ * SIGTERM to a control plane: readiness fails at once while it still serves, then it takes no new connections, ends tails
+ * with 1001, answers what is in flight, and ends with 0; what does not end is cut off in time.
+ */
+import { once } from 'node:events';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { connect, type Socket } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, afterEach, beforeEach, expect, test, vi } from 'vitest';
+import { type Started, startProcess } from '../support/processes.ts';
+import { health, type Replica, rawTail } from './clients.ts';
+
+const root = mkdtempSync(join(tmpdir(), 'headgate-drain-'));
+afterAll(() => rmSync(root, { recursive: true, force: true }));
+const token = 'drain-test-operator-token';
+
+let dir: string;
+const running: Started<unknown>[] = [];
+beforeEach(() => {
+  dir = mkdtempSync(join(root, 'case-'));
+});
+afterEach(async () => {
+  for (const one of running.splice(0)) await one.end('SIGKILL');
+});
+
+async function start(drainDelay: string, drainTimeout: string): Promise<Started<Replica>> {
+  const started = await startProcess<Replica>({
+    ...{ dir, name: 'cp' },
+    args: [
+      ...['control-plane', '--log', `sqlite:${dir}/log`, '--data', join(dir, 'cp'), '--name', 'cp'],
+      ...['--port', '0', '--metrics-port', '0'],
+      ...['--drain-delay', drainDelay, '--drain-timeout', drainTimeout],
+    ],
+    env: { HEADGATE_OPERATOR_TOKEN: token },
+  });
+  running.push(started);
+  return started;
+}
+
+/** A request whose body has not come to its end. */
+async function halfSent(
+  replica: Replica,
+  body: string,
+): Promise<{ socket: Socket; answer: Promise<string> }> {
+  const { hostname, port } = new URL(replica.admin);
+  const socket = connect(Number(port), hostname);
+  let text = '';
+  socket.on('data', (chunk) => {
+    text += String(chunk);
+  });
+  socket.on('error', () => undefined);
+  const answer = once(socket, 'close').then(() => text);
+  await once(socket, 'connect');
+  socket.write(
+    `POST /admin/v1/organisations HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${token}\r\n` +
+      `Content-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n${body.slice(0, 5)}`,
+  );
+  return { socket, answer };
+}
+
+const status = (replica: Replica): Promise<number> =>
+  fetch(`${replica.admin}/admin/v1/status`, { headers: { authorization: `Bearer ${token}` } }).then(
+    (response) => response.status,
+  );
+
+test('it fails its readiness, serves on for the delay, then ends tails and finishes what is in flight', async () => {
+  const replica = await start('2', '60');
+  const tail = await rawTail(replica.ready, token);
+  const body = JSON.stringify({ id: 'acme', name: 'Acme' });
+  const { socket, answer } = await halfSent(replica.ready, body);
+  expect(await status(replica.ready)).toBe(200);
+  replica.child.kill('SIGTERM');
+  await vi.waitFor(
+    async () => {
+      const { status: code, text } = await health(replica.ready.metrics, '/readyz');
+      expect([code, text]).toEqual([503, expect.stringContaining('[-]drain this replica is closing')]);
+    },
+    { interval: 20 },
+  );
+  expect(await status(replica.ready)).toBe(200);
+  expect(await tail.ended).toEqual({ code: 1001, reason: 'this replica ends' });
+  await vi.waitFor(() => expect(status(replica.ready)).rejects.toThrow());
+  expect(replica.child.exitCode).toBeNull();
+  expect((await health(replica.ready.metrics, '/livez')).status).toBe(200);
+  socket.write(body.slice(5));
+  expect(await answer).toMatch(/^HTTP\/1\.1 200 [\s\S]*"acme"/);
+  await vi.waitFor(() => expect(replica.child.exitCode).toBe(0), { timeout: 20_000 });
+});
+
+test('a request that never ends and a tail that never answers the close are cut off in time', async () => {
+  const replica = await start('0', '1');
+  const { answer } = await halfSent(replica.ready, JSON.stringify({ id: 'acme', name: 'Acme' }));
+  const { hostname, port } = new URL(replica.ready.admin);
+  const deaf = connect(Number(port), hostname);
+  deaf.on('error', () => undefined);
+  const upgraded = once(deaf, 'data');
+  deaf.write(
+    `GET /admin/v1/events/stream HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${token}\r\nConnection: Upgrade\r\n` +
+      'Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n',
+  );
+  expect(String((await upgraded)[0])).toMatch(/^HTTP\/1\.1 101 /);
+  deaf.resume();
+  replica.child.kill('SIGTERM');
+  await once(deaf, 'close');
+  expect(await answer).not.toMatch(/^HTTP\/1\.1 200/);
+  await vi.waitFor(() => expect(replica.child.exitCode).toBe(0), { timeout: 20_000 });
+});

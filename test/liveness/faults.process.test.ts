@@ -1,0 +1,137 @@
+/**
+ * A thread that fails ends its process, with one line that says what failed and nothing that a request brought. A gateway
+ * whose worker of usage is gone bills nothing, so it must not go on.
+ */
+import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, afterEach, beforeEach, expect, test, vi } from 'vitest';
+import { type Started, startProcess } from '../support/processes.ts';
+
+const root = mkdtempSync(join(tmpdir(), 'headgate-faults-'));
+afterAll(() => rmSync(root, { recursive: true, force: true }));
+const preload = new URL('./fail-here.mjs', import.meta.url).href;
+const secret = 'hg_secret-that-a-request-brought';
+
+let dir: string;
+const running: Started<unknown>[] = [];
+beforeEach(() => {
+  dir = mkdtempSync(join(root, 'case-'));
+});
+afterEach(async () => {
+  for (const one of running.splice(0)) await one.end('SIGKILL');
+});
+
+const harmFile = (): string => join(dir, 'harm');
+
+async function start<Ready>(
+  kind: string,
+  thread: 'main' | 'worker',
+  ...more: string[]
+): Promise<Started<Ready>> {
+  const started = await startProcess<Ready>({
+    ...{ dir, name: kind },
+    args: [kind, ...more],
+    env: {
+      NODE_OPTIONS: `--import=${preload}`,
+      FAIL_FILE: harmFile(),
+      FAIL_THREAD: thread,
+      HEADGATE_OPERATOR_TOKEN: 'faults-operator-token',
+      HEADGATE_NODE_TOKEN: 'not-a-token-of-any-node',
+    },
+  });
+  running.push(started);
+  return started;
+}
+
+const member = (kind: string): string[] => [
+  ...['--log', `sqlite:${dir}/log`, '--data', join(dir, kind), '--name', kind],
+  ...['--port', '0', '--metrics-port', '0'],
+];
+const argsOf: Readonly<Record<string, () => string[]>> = {
+  'control-plane': () => member('control-plane'),
+  gateway: () => member('gateway'),
+  'node-agent': () => [
+    ...['--control-plane', 'http://127.0.0.1:9', '--node', 'n', '--engine', 'http://127.0.0.1:9'],
+    ...['--metrics-port', '0'],
+  ],
+  'sim-node': () => ['--port', '0'],
+};
+
+/** Waits until the process has ended by itself. */
+async function exitOf({ child }: Started<unknown>): Promise<number | null> {
+  await vi.waitFor(() => expect(child.exitCode ?? child.signalCode).not.toBeNull(), { timeout: 30_000 });
+  return child.exitCode;
+}
+
+interface Line {
+  readonly level: number;
+  readonly msg: string;
+  readonly exitCode?: number;
+  readonly fault?: { readonly type: string; readonly at: readonly string[]; readonly message?: string };
+}
+
+/** The lines of its log about its end; every line is one of JSON. */
+function fatalLines(process: Started<unknown>): Line[] {
+  const lines = process.stderr().trimEnd().split('\n');
+  return lines.map((line) => JSON.parse(line) as Line).filter(({ level }) => level === 60);
+}
+
+const kinds = Object.keys(argsOf).flatMap((kind) =>
+  [
+    ['throw', 'TypeError'],
+    ['reject', 'SyntaxError'],
+    ['value', 'object'],
+  ].map(([harm = '', type = '']) => ({ kind, harm, type })),
+);
+
+test.each(kinds)(
+  '$kind: a $harm that nothing handles ends it with one line and no text from outside',
+  async ({ kind, harm, type }) => {
+    const process = await start<unknown>(kind, 'main', ...(argsOf[kind]?.() ?? []));
+    writeFileSync(harmFile(), harm);
+    expect(await exitOf(process)).toBe(1);
+    expect(fatalLines(process)).toEqual([
+      expect.objectContaining({ exitCode: 1, fault: expect.objectContaining({ type }) }),
+    ]);
+    if (type !== 'object') expect(fatalLines(process)[0]?.fault?.at[0]).toContain('fail-here.mjs');
+    expect(process.stderr()).not.toContain(secret);
+  },
+);
+
+test.each([
+  ['throw', /exit code 1: TypeError at .*fail-here\.mjs/],
+  ['reject', /exit code 1: SyntaxError at .*fail-here\.mjs/],
+  ['exit', /exit code 7: no reason given/],
+])('a gateway whose worker of usage ends by %s ends with one line that says why', async (harm, reason) => {
+  const gateway = await start<{ metrics: string }>('gateway', 'worker', ...member('gateway'));
+  writeFileSync(harmFile(), harm);
+  expect(await exitOf(gateway)).toBe(1);
+  const [line, ...more] = fatalLines(gateway);
+  expect(more).toEqual([]);
+  expect(line).toMatchObject({ exitCode: 1, fault: { type: 'UsageWorkerEnded' } });
+  expect(line?.fault?.message).toMatch(reason);
+  expect(gateway.stderr()).not.toContain(secret);
+});
+
+test.each([
+  ['throw', /the usage worker ended with exit code 1: TypeError/],
+  ['exit', /the usage worker ended with exit code 7/],
+])(
+  'a gateway whose worker of usage ends by %s at its start names that in its error',
+  async (harm, reason) => {
+    writeFileSync(harmFile(), harm);
+    const starting = start('gateway', 'worker', ...member('gateway'));
+    await expect(starting).rejects.toThrow(reason);
+    await expect(starting).rejects.not.toThrow(secret);
+  },
+);
+
+test('a gateway whose worker of usage hangs ends at SIGTERM, with a line that says so', async () => {
+  const gateway = await start<{ metrics: string }>('gateway', 'worker', ...member('gateway'));
+  writeFileSync(harmFile(), 'hang');
+  await vi.waitFor(() => expect(existsSync(harmFile())).toBe(false));
+  gateway.child.kill('SIGTERM');
+  expect(await exitOf(gateway)).toBe(0);
+  expect(gateway.stderr()).toContain('the usage worker did not close within 5000 ms');
+});
