@@ -1,0 +1,74 @@
+/** Who may become a signer of the log, who may stop being one, and which replicas must not be left without the right. */
+import { expect, test } from 'vitest';
+import { fingerprintOf } from '../../shared/log/signing.ts';
+import { newSigner } from '../../test/contract/signer-changes.ts';
+import { TestState } from '../../test/support/state.ts';
+import type { SigningView } from './signers.ts';
+
+const [a, b, c] = [newSigner().publicKey, newSigner().publicKey, newSigner().publicKey] as const;
+const replica = (name: string, publicKey?: string) => ({
+  name,
+  signer: publicKey === undefined ? undefined : fingerprintOf(publicKey),
+});
+function view(
+  signers: readonly string[],
+  own: string | undefined,
+  ...others: SigningView['replicas']
+): SigningView {
+  return { signers, own, replicas: [...(own === undefined ? [] : [replica('cp-1', own)]), ...others] };
+}
+const state = new TestState();
+const add = (publicKey: string, signing: SigningView, force = false) =>
+  state.decide('signer.add', { body: { publicKey } }, { signing, force });
+const remove = (publicKey: string, signing: SigningView, force = false) =>
+  state.decide('signer.remove', { params: { fingerprint: fingerprintOf(publicKey) } }, { signing, force });
+const signersSet = (...signers: readonly string[]) => [{ type: 'log.signers_set', data: { signers } }];
+const refusal = (type: string, message: RegExp) =>
+  expect.objectContaining({ type, message: expect.stringMatching(message) });
+
+test('a key is added to those that are there, and is there already the second time', () => {
+  const { events, result } = add(b, view([a], a));
+  expect(events).toEqual(signersSet(a, b));
+  expect(result()).toMatchObject({ fingerprint: fingerprintOf(b), signers: [a, b].map(fingerprintOf) });
+  expect(add(b, view([a, b], a)).events).toEqual([]);
+});
+
+test('a key is the same key in PEM and in base64, and nothing else is a key', () => {
+  const pem = `-----BEGIN PUBLIC KEY-----\n${a}\n-----END PUBLIC KEY-----\n`;
+  expect(add(pem, view([a], a)).events).toEqual([]);
+  for (const text of ['', 'x', a.slice(4), `-----BEGIN PRIVATE KEY-----\n${a}\n-----END PRIVATE KEY-----\n`])
+    expect(() => add(text, view([a], a))).toThrow(expect.objectContaining({ type: 'InvalidCommand' }));
+});
+
+test('the first signer of a log is the replica that signs the change', () => {
+  expect(add(a, view([], a)).events).toEqual(signersSet(a));
+  expect(() => add(b, view([], a))).toThrow(refusal('Conflict', /not signed/));
+  expect(() => add(b, view([], undefined), true)).toThrow(refusal('Conflict', /not signed/));
+});
+
+test('no change leaves a replica that runs without the right to write, unless it is forced', () => {
+  const others = [replica('cp-2', b), replica('cp-3')];
+  expect(() => add(a, view([], a, ...others))).toThrow(refusal('GuardRefused', /cp-2, cp-3/));
+  expect(() => remove(b, view([a, b], a, replica('cp-2', b)))).toThrow(refusal('GuardRefused', /: cp-2$/));
+  expect(() => remove(a, view([a, b], a, replica('cp-2', b)))).toThrow(refusal('GuardRefused', /: cp-1$/));
+  // Its own report may not have come yet.
+  expect(() => remove(a, { signers: [a, b], own: a, replicas: [] })).toThrow(
+    refusal('GuardRefused', /this one/),
+  );
+  expect(remove(b, view([a, b, c], a, replica('cp-2', c))).events).toEqual(signersSet(a, c));
+  expect(remove(a, view([a, b], a, replica('cp-2', a)), true).events).toEqual(signersSet(b));
+});
+
+test('the last signer stays, forced or not, and one that is not there cannot be removed', () => {
+  for (const force of [false, true]) {
+    expect(() => remove(a, view([a], a), force)).toThrow(refusal('Conflict', /last signer/));
+    expect(() => remove(b, view([a], a), force)).toThrow(refusal('NotFound', /no signer/));
+    expect(() => remove(a, view([], a), force)).toThrow(refusal('NotFound', /no signer/));
+  }
+});
+
+test('a log has no more signers than a reader of the log accepts', () => {
+  const many = Array.from({ length: 15 }, () => newSigner().publicKey);
+  expect(add(b, view([a, ...many.slice(1)], a)).events).toEqual(signersSet(a, ...many.slice(1), b));
+  expect(() => add(b, view([a, ...many], a))).toThrow(refusal('Conflict', /at most 16/));
+});

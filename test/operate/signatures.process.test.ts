@@ -1,0 +1,258 @@
+/**
+ * Signatures of the log, as docs/operate.md describes them: a key is of use only on a log that is signed, signers change
+ * while a gateway follows, a pin holds against whoever may write to the topic, and a restore takes over no old signer.
+ */
+import { renameSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import type { DevAdmin } from '../../cli/processes/dev-admin.ts';
+import { known } from '../support/commits.ts';
+import { ask, type CliEnd, type KeyFile, SignedFleet } from '../support/signed-fleet.ts';
+
+let fleet: SignedFleet;
+beforeEach(() => {
+  fleet = new SignedFleet();
+});
+afterEach(async () => {
+  await fleet.close();
+});
+
+/** Nothing serves the model: a key that is accepted meets 404 or 503, one that is not meets 401. */
+const refusedKey = 401;
+const acme = {
+  version: 1,
+  models: [{ id: 'echo-small', family: 'echo', weight: 1 }],
+  tiers: [{ id: 'Platinum', models: '*' }],
+  organisations: [{ id: 'acme', name: 'Acme', tier: 'Platinum' }],
+} as Parameters<DevAdmin['apply']>[0];
+
+interface Status {
+  readonly log: string;
+  readonly position: number;
+  readonly skipped: number;
+  readonly signers: readonly string[];
+}
+const statusOf = (client: DevAdmin): Promise<Status> => client.call('GET', '/status');
+
+async function caughtUp(client: DevAdmin): Promise<void> {
+  const { position } = await statusOf(client);
+  expect((await client.confirmed(position, 30)).complete).toBe(true);
+}
+
+function signerCli(admin: string, ...words: string[]): Promise<CliEnd> {
+  return fleet.cli(['signer', ...words], { HEADGATE_ADMIN: admin });
+}
+const fingerprints = (...keys: readonly KeyFile[]): string[] => keys.map(({ fingerprint }) => fingerprint);
+
+async function verbose(metrics: string): Promise<string> {
+  return await (await fetch(`${metrics}/readyz?verbose`)).text();
+}
+
+test('a process with a signing key refuses a log that is not signed, and says how to sign it', async () => {
+  const key = fleet.key('own');
+  const first = await fleet.controlPlane('cp-1', undefined);
+  await first.end();
+  const env = { HEADGATE_SIGNING_KEY: key.file };
+  const free = ['--port', '0', '--metrics-port', '0', '--data', join(fleet.dir, 'cp-1')];
+  for (const more of [{}, { HEADGATE_ALLOW_UNSIGNED: '' }, { HEADGATE_ALLOW_UNSIGNED: 'false' }]) {
+    const { code, stderr } = await fleet.cli(['control-plane', ...free], { ...env, ...more });
+    expect({ code, stderr }).toMatchObject({ code: 1, stderr: expect.stringContaining('--allow-unsigned') });
+    expect(stderr).toMatch(/not signed[\s\S]*headgate signer add/);
+  }
+  const dev = [
+    'dev',
+    '--no-demo',
+    '--gateways',
+    '0',
+    '--admin-port',
+    '0',
+    '--port',
+    '0',
+    '--metrics-port',
+    '0',
+  ];
+  const data = ['--data', join(fleet.dir, 'dev')];
+  const refused = await fleet.cli([...dev, ...data], env);
+  expect(refused).toMatchObject({ code: 1, stderr: expect.stringContaining('--allow-unsigned') });
+});
+
+test('a log is signed from the first signer on: what strangers write after it counts for nobody', async () => {
+  const key = fleet.key('own');
+  const other = fleet.key('other');
+  await (await fleet.controlPlane('cp-1', undefined)).end();
+  let plane = await fleet.controlPlane('cp-1', key, ['--allow-unsigned']);
+  const gateway = await fleet.gateway('gw-1');
+  await plane.client.apply(acme);
+  // The log is not signed: whoever may write to it makes keys.
+  const before = await fleet.forgeKey('acme');
+  await expect.poll(() => ask(gateway.ready.api, before), { timeout: 20_000 }).not.toBe(refusedKey);
+
+  const { admin } = plane.ready;
+  expect(await signerCli(admin, 'add', other.publicFile)).toMatchObject({
+    code: 6,
+    stderr: expect.stringContaining(key.fingerprint),
+  });
+  expect(await signerCli(admin, 'add', key.file)).toMatchObject({
+    code: 2,
+    stderr: expect.stringContaining('private key'),
+  });
+  expect(await signerCli(admin, 'add', key.publicFile)).toMatchObject({ code: 0 });
+  const status = await statusOf(plane.client);
+  expect(status.signers).toEqual(fingerprints(key));
+
+  const forged = [
+    await fleet.forgeKey('acme'),
+    await fleet.forgeKey('acme', other.signer),
+    await fleet.append(known('log.signers_set', { signers: [other.signer.publicKey] }), other.signer),
+  ].filter((value) => typeof value === 'string');
+  const { value } = await plane.client.createKey('acme', 'genuine');
+  await caughtUp(plane.client);
+  expect(await ask(gateway.ready.api, value)).not.toBe(refusedKey);
+  for (const each of forged) expect(await ask(gateway.ready.api, each)).toBe(refusedKey);
+  expect((await statusOf(plane.client)).skipped - status.skipped).toBe(3);
+
+  await plane.end();
+  const without = fleet.controlPlane('cp-1', undefined);
+  await expect(without).rejects.toThrow(/this log is signed/);
+  plane = await fleet.controlPlane('cp-1', key);
+  expect((await statusOf(plane.client)).signers).toEqual(fingerprints(key));
+});
+
+test('signers are exchanged on two replicas while a gateway follows; the old key then signs nothing', async () => {
+  const [old, one, two] = [fleet.key('old'), fleet.key('one'), fleet.key('two')] as const;
+  let first = await fleet.controlPlane('cp-1', old);
+  let second = await fleet.controlPlane('cp-2', old);
+  const gateway = await fleet.gateway('gw-1', ['--trust-signer', old.fingerprint]);
+  await first.client.apply(acme);
+  const keys = [(await first.client.createKey('acme', 'before')).value];
+
+  const { admin } = second.ready;
+  expect(await signerCli(admin, 'remove', old.fingerprint, '--yes')).toMatchObject({
+    code: 6,
+    stderr: expect.stringContaining('last signer'),
+  });
+  expect(await signerCli(admin, 'add', one.publicFile)).toMatchObject({ code: 0 });
+  expect(await signerCli(admin, 'add', two.publicFile)).toMatchObject({ code: 0 });
+  expect(await signerCli(admin, 'remove', old.fingerprint, '--yes')).toMatchObject({
+    code: 6,
+    stderr: expect.stringMatching(/cp-1[\s\S]*cp-2/),
+  });
+
+  await first.end();
+  first = await fleet.controlPlane('cp-1', one);
+  keys.push((await first.client.createKey('acme', 'during')).value);
+  await second.end();
+  second = await fleet.controlPlane('cp-2', two);
+  await expect
+    .poll(() => signerCli(first.ready.admin, 'remove', old.fingerprint, '--yes'), { timeout: 30_000 })
+    .toMatchObject({ code: 0 });
+
+  const late = await fleet.forgeKey('acme', old.signer);
+  keys.push((await first.client.createKey('acme', 'by one')).value);
+  keys.push((await second.client.createKey('acme', 'by two')).value);
+  await caughtUp(second.client);
+  for (const key of keys) expect(await ask(gateway.ready.api, key)).not.toBe(refusedKey);
+  expect(await ask(gateway.ready.api, late)).toBe(refusedKey);
+  const listed = await signerCli(second.ready.admin, 'list', '-o', 'json');
+  expect(JSON.parse(listed.stdout).items).toMatchObject([
+    { fingerprint: one.fingerprint, replicas: ['cp-1'] },
+    { fingerprint: two.fingerprint, replicas: ['cp-2'] },
+  ]);
+  await second.end();
+  await expect(fleet.controlPlane('cp-2', old)).rejects.toThrow(/names no key of one of its signers/);
+
+  // Another gateway reads all of it at once, from the first record on.
+  const fresh = await fleet.gateway('gw-2', ['--trust-signer', old.publicFile]);
+  expect(await ask(fresh.ready.api, late)).toBe(refusedKey);
+  for (const key of keys) expect(await ask(fresh.ready.api, key)).not.toBe(refusedKey);
+});
+
+test('a replica whose signer was removed refuses commands at once, with the next step', async () => {
+  const [one, two] = [fleet.key('one'), fleet.key('two')] as const;
+  const first = await fleet.controlPlane('cp-1', one);
+  expect(await signerCli(first.ready.admin, 'add', two.publicFile)).toMatchObject({ code: 0 });
+  const second = await fleet.controlPlane('cp-2', two);
+  const removed = await signerCli(second.ready.admin, 'remove', one.fingerprint, '--yes', '--force');
+  expect(removed).toMatchObject({ code: 0 });
+  await expect
+    .poll(() => statusOf(first.client), { timeout: 20_000 })
+    .toMatchObject({ signers: fingerprints(two) });
+  await expect(first.client.apply(acme)).rejects.toThrow(/not among the signers/);
+  await second.client.apply(acme);
+});
+
+test('a gateway with a pin refuses by name a log that a stranger began, and follows the right one once it is there', async () => {
+  const key = fleet.key('own');
+  const stranger = fleet.key('stranger');
+  const pin = ['--trust-signer', key.signer.publicKey, '--when-stale', 'serve'];
+  await fleet.append(known('log.created', { log: 'log-of-a-stranger' }));
+  await fleet.append(known('organisation.set', { id: 'acme', name: 'A', tier: null, anchor: '2026-11-01' }));
+  const forged = await fleet.forgeKey('acme');
+  const trusting = await fleet.gateway('gw-trusting', ['--when-stale', 'serve']);
+  expect(await ask(trusting.ready.api, forged)).not.toBe(refusedKey);
+
+  const gateway = await fleet.gateway('gw-1', pin);
+  expect(await verbose(gateway.ready.metrics)).toMatch(/log-of-a-stranger is refused/);
+  expect((await fetch(`${gateway.ready.metrics}/readyz`)).status).toBe(503);
+  expect(await ask(gateway.ready.api, forged)).toBe(refusedKey);
+  await expect(fleet.controlPlane('cp-1', key)).rejects.toThrow(/not signed/);
+
+  renameSync(fleet.logFolder, join(fleet.dir, 'unsigned-log'));
+  // Signed, and our key is among its signers; but a stranger began it.
+  const both = [stranger.signer.publicKey, key.signer.publicKey];
+  await fleet.append(known('log.created', { log: 'log-of-a-stranger', signers: both }), stranger.signer);
+  const pinned = fleet.controlPlane('cp-pinned', key, ['--trust-signer', key.publicFile]);
+  await expect(pinned).rejects.toThrow(/log-of-a-stranger is refused/);
+  await expect
+    .poll(() => verbose(gateway.ready.metrics), { timeout: 20_000 })
+    .toContain(stranger.fingerprint);
+
+  renameSync(fleet.logFolder, join(fleet.dir, 'signed-log'));
+  await expect(fleet.controlPlane('cp-0', undefined, pin.slice(0, 2))).rejects.toThrow(/may begin it/);
+  const plane = await fleet.controlPlane('cp-2', key, pin.slice(0, 2));
+  await plane.client.apply(acme);
+  const { value } = await plane.client.createKey('acme', 'genuine');
+  await expect.poll(() => ask(gateway.ready.api, value), { timeout: 30_000 }).not.toBe(refusedKey);
+  expect(await ask(gateway.ready.api, forged)).toBe(refusedKey);
+});
+
+test('a restored log is signed by the keys at hand; a signer of the lost one is not taken over', async () => {
+  const [leaked, own, further] = [fleet.key('leaked'), fleet.key('own'), fleet.key('further')] as const;
+  const plane = await fleet.controlPlane('cp-1', leaked);
+  await plane.client.apply(acme);
+  expect(await signerCli(plane.ready.admin, 'add', own.publicFile)).toMatchObject({ code: 0 });
+  const gateway = await fleet.gateway('gw-1', ['--trust-signer', `${leaked.fingerprint},${own.fingerprint}`]);
+  const { value } = await plane.client.createKey('acme', 'kept');
+  await caughtUp(plane.client);
+  await plane.end();
+  renameSync(fleet.logFolder, join(fleet.dir, 'lost'));
+
+  const state = join(fleet.dir, 'cp-1', 'state.db');
+  const restore = ['snapshot', 'restore', state, '--new-log', '--yes', '--signer', further.publicFile];
+  expect((await fleet.cli(restore)).code).toBe(2);
+  const restored = await fleet.cli(restore, { HEADGATE_SIGNING_KEY: own.file });
+  expect(restored).toMatchObject({ code: 0, stderr: expect.stringContaining(own.fingerprint) });
+
+  await expect(fleet.controlPlane('cp-1', leaked)).rejects.toThrow(/names no key of one of its signers/);
+  const again = await fleet.controlPlane('cp-1', own);
+  expect((await statusOf(again.client)).signers).toEqual(fingerprints(own, further));
+  const forged = await fleet.forgeKey('acme', leaked.signer);
+  const later = await again.client.createKey('acme', 'later');
+  await expect.poll(() => ask(gateway.ready.api, later.value), { timeout: 60_000 }).not.toBe(refusedKey);
+  expect(await ask(gateway.ready.api, value)).not.toBe(refusedKey);
+  expect(await ask(gateway.ready.api, forged)).toBe(refusedKey);
+});
+
+test('a gateway fetches no snapshot over plain HTTP from another machine, unless it is told so', async () => {
+  const args = ['gateway', '--data', join(fleet.dir, 'gw'), '--port', '0', '--metrics-port', '0'];
+  const remote = ['--control-plane', 'http://192.0.2.1:8081'];
+  const refused = await fleet.cli([...args, ...remote]);
+  expect(refused).toMatchObject({
+    code: 1,
+    stderr: expect.stringMatching(/https[\s\S]*--insecure-snapshots/),
+  });
+  for (const pin of ['', 'no-such-file.pem']) {
+    const { code, stderr } = await fleet.cli([...args, '--trust-signer', pin]);
+    expect({ code, stderr }).toMatchObject({ code: 1, stderr: expect.stringContaining('--trust-signer') });
+  }
+});
