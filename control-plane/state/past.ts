@@ -44,8 +44,14 @@ export class PastStates {
   }
 
   #forgetOldest(): void {
-    const [oldest] = this.#kept.keys();
+    const [oldest] = this.#kept;
     if (oldest === undefined) return;
-    this.#kept.delete(oldest);
+    const [seq, kept] = oldest;
+    this.#kept.delete(seq);
+    // Those who wait for it read it in the turn in which it is built; a turn later nobody does.
+    kept.then(
+      (snapshot) => setImmediate(() => snapshot.close()),
+      () => undefined,
+    );
   }
 }

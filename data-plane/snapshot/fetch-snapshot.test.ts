@@ -52,6 +52,24 @@ test.each([
   expect(() => openExisting(join(dir, `${name}.db`), { readOnly: true })).toThrow('there is no snapshot');
 });
 
+test('a control plane that is busy is asked again after the time it names', async () => {
+  const url = `${fleet.controlPlane.admin}/admin/v1/snapshot`;
+  const whole = await fetch(url, { headers: { authorization: `Bearer ${operatorToken}` } });
+  const bytes = Buffer.from(await whole.arrayBuffer());
+  const sha256 = whole.headers.get('x-headgate-sha256') ?? '';
+  let asked = 0;
+  const server = createServer((_request, response) => {
+    // Busy more often than a control plane that fails is asked.
+    if (++asked <= 3) response.writeHead(503, { 'retry-after': '1' }).end('{}');
+    else response.writeHead(200, { 'x-headgate-sha256': sha256 }).end(bytes);
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const controlPlanes = [`http://127.0.0.1:${(server.address() as AddressInfo).port}`];
+  expect(await fetchSnapshot({ ...options('after-busy.db'), controlPlanes })).toBe(true);
+  expect(asked).toBe(4);
+  server.close();
+});
+
 test('a snapshot whose rows do not add up is refused, though its bytes came whole', async () => {
   await fetchSnapshot(options('to-change.db'));
   const db = openDatabase(join(dir, 'to-change.db'), { durability: 'full' });

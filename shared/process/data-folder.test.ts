@@ -1,0 +1,30 @@
+import { chmodSync, mkdirSync, mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, expect, test } from 'vitest';
+import { lockDataFolder } from './data-folder.ts';
+
+const root = mkdtempSync(join(tmpdir(), 'headgate-folder-'));
+afterAll(() => rmSync(root, { recursive: true, force: true }));
+const mode = (path: string): string => (statSync(path).mode & 0o7777).toString(8);
+
+test('a folder that was mounted empty is closed to others', () => {
+  const path = join(root, 'mounted');
+  mkdirSync(path);
+  chmodSync(path, 0o755);
+  lockDataFolder(path).release();
+  expect(mode(path)).toBe('700');
+  expect(mode(join(path, 'lock.db'))).toBe('600');
+});
+
+test('a folder that holds other things, or is shared by all, keeps its rights', () => {
+  const shared = join(root, 'shared');
+  mkdirSync(shared);
+  chmodSync(shared, 0o1777);
+  const other = join(root, 'other');
+  mkdirSync(other);
+  chmodSync(other, 0o755);
+  writeFileSync(join(other, 'notes.txt'), '');
+  for (const path of [shared, other]) lockDataFolder(path).release();
+  expect([mode(shared), mode(other)]).toEqual(['1777', '755']);
+});
