@@ -6,8 +6,8 @@ import { join } from 'node:path';
 import { usageKeepSeconds, usagePartitions, usageTopic } from '../../schemas/usage.ts';
 import type { ControlLog } from '../log/control-log.ts';
 import { openLog, parseLogUrl } from '../log/open-log.ts';
-import { MinuteLine } from '../process/minute-line.ts';
 import type { LineLogger } from '../process/logger.ts';
+import { MinuteLine } from '../process/minute-line.ts';
 import type { FoldCounts } from './usage-fold.ts';
 import { UsageReplicator } from './usage-replicator.ts';
 import {

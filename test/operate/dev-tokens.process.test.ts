@@ -8,17 +8,20 @@ import { type Started, startProcess } from '../support/processes.ts';
 interface Dev {
   readonly admin: string;
   readonly operatorToken: string;
-  readonly pids: { readonly gateways?: readonly number[] } & Readonly<Record<string, unknown>>;
+  readonly pids: Readonly<Record<string, number>>;
 }
 
 const dir = mkdtempSync(join(tmpdir(), 'headgate-dev-tokens-'));
-const signingKey = join(dir, 'no-such-key.pem');
 let dev: Started<Dev>;
 beforeAll(async () => {
   const ports = ['--port', '0', '--admin-port', '0', '--metrics-port', '0', '--no-demo', '--gateways', '1'];
   const args = ['dev', '--data', join(dir, 'data'), ...ports];
-  const env = { HEADGATE_GATEWAY_TOKEN: '', HEADGATE_OPERATOR_TOKEN: 'operator-token-of-the-test' };
-  dev = await startProcess<Dev>({ dir, name: 'dev', args, env: { ...env, HEADGATE_TOKEN: signingKey } });
+  const env = {
+    HEADGATE_GATEWAY_TOKEN: '',
+    HEADGATE_OPERATOR_TOKEN: 'operator-token-of-the-test',
+    HEADGATE_TOKEN: 'operator-token-of-the-test',
+  };
+  dev = await startProcess<Dev>({ dir, name: 'dev', args, env });
 }, 60_000);
 afterAll(async () => {
   await dev?.end();
@@ -30,10 +33,7 @@ test('a gateway of dev has a token of its own, which opens snapshots and no more
   const gatewayToken = readFileSync(file, 'utf8').trim();
   expect(statSync(file).mode & 0o777).toBe(0o600);
   expect(gatewayToken).not.toBe(dev.ready.operatorToken);
-  const pid = Object.values(dev.ready.pids)
-    .flat()
-    .map(Number)
-    .find((each) => each !== dev.child.pid);
+  const pid = dev.ready.pids['gateway-1'];
   const environment = readFileSync(`/proc/${pid}/environ`, 'utf8').split('\0');
   expect(environment).toContain(`HEADGATE_GATEWAY_TOKEN=${gatewayToken}`);
   expect(environment.join('\n')).not.toContain(dev.ready.operatorToken);

@@ -177,6 +177,8 @@ test('a gateway that was killed is waited for, across restarts of the control pl
   plane = await fleet.plane('cp-1');
   expect((await fleet.revoke(plane, await fleet.key(plane), 2)).code).toBe(5);
   expect(await fleet.cli(plane, 'gateway', 'forget', 'killed')).toMatchObject({ code: 2 });
+  expect(await fleet.cli(plane, 'gateway', 'forget', 'killed', '--dry-run')).toMatchObject({ code: 0 });
+  await listedAs(plane, 'killed').toBeDefined();
   expect(await fleet.cli(plane, 'gateway', 'forget', 'nobody', '--yes')).toMatchObject({ code: 3 });
   expect(await fleet.cli(plane, 'gateway', 'forget', 'killed', '--yes')).toMatchObject({
     code: 0,
