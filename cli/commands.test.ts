@@ -184,6 +184,13 @@ const writes: Case[] = [
     table: 'removed',
   },
   { line: 'tier delete Pro -y', call: 'DELETE /tiers/Pro', thing: tier, name: 'Pro', table: 'deleted' },
+  {
+    line: 'gateway forget gw-1 -y',
+    call: 'DELETE /gateways/gw-1',
+    thing: { name: 'gw-1', forgotten: 1 },
+    name: 'gw-1',
+    table: 'gateway gw-1 forgotten',
+  },
   { line: 'model delete m1 -y', call: 'DELETE /models/m1', thing: model, name: 'm1', table: 'deleted' },
   {
     line: 'key revoke key-1 -y',

@@ -85,7 +85,8 @@ async function forgetGateway(session: Session, _options: unknown, name: string):
   await confirmDestructive(session, name, `forget the gateway ${name}`);
   const api = await session.api();
   const thing = await api.write('DELETE', route`/gateways/${name}`);
-  await session.out.lines([`gateway ${name} forgotten`], thing, name);
+  const done = session.globals.dryRun ? 'would be forgotten' : 'forgotten';
+  await session.out.lines([`gateway ${name} ${done}`], thing, name);
 }
 
 async function verifyGateways(

@@ -6,7 +6,8 @@ import type { Seen } from '../../shared/status/status-board.ts';
 import { CommandError } from '../command-error.ts';
 import { readingRoles } from '../commands/authorise.ts';
 import { confirmations } from '../gateways/confirmations.ts';
-import { type AdminContext, parseQuery, readQuerySchema, stateFor } from './context.ts';
+
+import { type AdminContext, commandQuerySchema, parseQuery, readQuerySchema, stateFor } from './context.ts';
 import { signingStatus } from './signer-routes.ts';
 
 const waitSecondsMax = 60;
@@ -41,16 +42,18 @@ function gatewayOf(context: AdminContext, seen: Seen): object {
 
 const round = (seconds: number): number => Math.round(seconds * 1000) / 1000;
 
-/** How many processes of the name were forgotten. Throws CommandError. */
-async function forget({ fleetMemory }: AdminContext, name: string): Promise<number> {
-  const forgotten = await fleetMemory.forget(name).catch((error: unknown) => {
+/** How many processes of the name were forgotten. */
+function forget({ fleetMemory }: AdminContext, name: string): Promise<number> {
+  return fleetMemory.forget(name).catch((error: unknown) => {
     throw new CommandError('LogUnavailable', 'that it is forgotten could not be published', {
       next: 'try again',
       cause: error,
     });
   });
-  if (forgotten === 0) throw new CommandError('NotFound', 'no gateway of this name is known');
-  return forgotten;
+}
+
+function knownAs({ board }: AdminContext, name: string): number {
+  return board.gateways().filter(({ report }) => report.name === name).length;
 }
 
 export function registerFleetRoutes(app: FastifyInstance, context: AdminContext): void {
@@ -94,7 +97,10 @@ export function registerFleetRoutes(app: FastifyInstance, context: AdminContext)
     },
     async (request) => {
       const { name } = parseQuery(nameParamsSchema, request.params);
-      return { name, forgotten: await forget(context, name), position: snapshot.seq };
+      const dryRun = parseQuery(commandQuerySchema, request.query).dryRun === 'true';
+      const forgotten = dryRun ? knownAs(context, name) : await forget(context, name);
+      if (forgotten === 0) throw new CommandError('NotFound', 'no gateway of this name is known');
+      return { name, forgotten, ...(dryRun && { dryRun }), position: snapshot.seq };
     },
   );
   // Open to members too: who may revoke a key may see the revocation come into force; no names of tenants are in it.

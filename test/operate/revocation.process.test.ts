@@ -5,7 +5,10 @@
 import { mkdirSync, readdirSync, renameSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
+import type { StatusReport } from '../../schemas/status.ts';
 import { openDatabase } from '../../shared/sqlite.ts';
+import { openStatusLog } from '../../shared/status/status-log.ts';
+import { StatusMac } from '../../shared/status/status-mac.ts';
 import { askWith, type Plane, RevokingFleet } from '../support/revoking-fleet.ts';
 
 let fleet: RevokingFleet;
@@ -158,4 +161,96 @@ test('design 4: a gateway with `serve` that is silent for longer than reports ar
     .poll(async () => (await fleet.admin(plane).confirmed(position, 5)).complete, { timeout: 60_000 })
     .toBe(true);
   expect(await askWith(gateway, key)).toBe(401);
+});
+
+test('a gateway that was killed is waited for, across restarts of the control plane, until an operator forgets it', async () => {
+  let plane = await fleet.plane('cp-1');
+  await fleet.fill(plane);
+  const lives = await fleet.gateway('lives', '--when-stale', 'serve');
+  const killed = await fleet.gateway('killed', '--when-stale', 'serve');
+  await listedAs(plane, 'killed').toMatchObject({ state: 'SYNCED' });
+  await killed.end('SIGKILL');
+  const waited = await fleet.revoke(plane, await fleet.key(plane), 2);
+  expect([waited.code, waited.stderr]).toEqual([5, expect.stringContaining('killed')]);
+
+  await plane.end('SIGKILL');
+  plane = await fleet.plane('cp-1');
+  expect((await fleet.revoke(plane, await fleet.key(plane), 2)).code).toBe(5);
+  expect(await fleet.cli(plane, 'gateway', 'forget', 'killed')).toMatchObject({ code: 2 });
+  expect(await fleet.cli(plane, 'gateway', 'forget', 'killed', '--dry-run')).toMatchObject({ code: 0 });
+  await listedAs(plane, 'killed').toBeDefined();
+  expect(await fleet.cli(plane, 'gateway', 'forget', 'nobody', '--yes')).toMatchObject({ code: 3 });
+  expect(await fleet.cli(plane, 'gateway', 'forget', 'killed', '--yes')).toMatchObject({
+    code: 0,
+    stdout: 'gateway killed forgotten\n',
+  });
+  await listedAs(plane, 'killed').toBeUndefined();
+  const run = await fleet.revoke(plane, await fleet.key(plane), 30);
+  expect([run.code, run.stdout], run.stderr).toEqual([0, expect.stringMatching(/lives +confirmed/)]);
+
+  // One that lives is not out of sight by it.
+  expect(await fleet.cli(plane, 'gateway', 'forget', 'lives', '--yes')).toMatchObject({ code: 0 });
+  fleet.suspend(lives);
+  const forgotten = await fleet.revoke(plane, await fleet.key(plane), 2);
+  expect([forgotten.code, forgotten.stderr]).toEqual([5, expect.stringContaining('lives')]);
+});
+
+test('a person, whatever the role, forgets no gateway', async () => {
+  const plane = await fleet.plane('cp-1');
+  await fleet.fill(plane);
+  await fleet.admin(plane).call('PUT', '/organisations/acme/members/ana', { role: 'owner' });
+  await fleet.gateway('edge-1');
+  await listedAs(plane, 'edge-1').toBeDefined();
+  const run = await fleet.cli(plane, '--as', 'ana', 'gateway', 'forget', 'edge-1', '--yes');
+  expect(run).toMatchObject({ code: 4 });
+  expect(await fleet.listed(plane)).toHaveLength(1);
+});
+
+test('a gateway that was killed and runs again from its folder is one; one that was stopped is not waited for', async () => {
+  const plane = await fleet.plane('cp-1');
+  await fleet.fill(plane);
+  const stopped = await fleet.gateway('stopped', '--when-stale', 'serve');
+  const first = await fleet.gateway('edge-1', '--when-stale', 'serve');
+  await listedAs(plane, 'edge-1').toBeDefined();
+  await first.end('SIGKILL');
+  await stopped.end();
+  await fleet.gateway('edge-1', '--when-stale', 'serve');
+  await listedAs(plane, 'edge-1').toMatchObject({ state: 'SYNCED' });
+  expect(await fleet.listed(plane)).toEqual([expect.not.objectContaining({ conflict: expect.anything() })]);
+  const run = await fleet.revoke(plane, await fleet.key(plane), 30);
+  expect([run.code, run.stdout], run.stderr).toEqual([0, expect.not.stringContaining('stopped')]);
+});
+
+test('the right to write to the status topic confirms nothing for a gateway and removes none', async () => {
+  const plane = await fleet.plane('cp-1');
+  await fleet.fill(plane);
+  const gateway = await fleet.gateway('edge-1', '--when-stale', 'serve');
+  await listedAs(plane, 'edge-1').toMatchObject({ state: 'SYNCED' });
+  fleet.suspend(gateway);
+  const status = await openStatusLog(`sqlite:${fleet.logFolder}`);
+  const stop = new AbortController();
+  const end = await status.end();
+  let copied: StatusReport | undefined;
+  for await (const { records, nextOffset } of status.tail({ from: 0, signal: stop.signal })) {
+    for (const { value } of records) {
+      const report = JSON.parse(value.toString()) as StatusReport;
+      if (report.name === 'edge-1') copied = report;
+    }
+    if (nextOffset >= end) break;
+  }
+  if (copied === undefined) throw new Error('no report of the gateway is on the topic');
+  const forged = { ...copied, n: copied.n + 1, applied: 1_000_000 };
+  for (const mac of [null, new StatusMac(fleet.env['HEADGATE_OPERATOR_TOKEN'] ?? '')])
+    for (const record of [forged, { ...forged, stopped: true }]) {
+      const value = Buffer.from(JSON.stringify(record));
+      await status.append(value, mac?.of(value));
+    }
+  await status.close();
+
+  const run = await fleet.revoke(plane, await fleet.key(plane), 3);
+  expect([run.code, run.stderr]).toEqual([5, expect.stringContaining('edge-1')]);
+  const metrics = await (await fetch(`${plane.ready.metrics}/metrics`)).text();
+  expect(metrics).toMatch(/headgate_status_ignored_total\{cause="unsigned"\} 2\n/);
+  expect(metrics).toMatch(/headgate_status_ignored_total\{cause="wrong_mac"\} 2\n/);
+  expect(plane.stderr()).toMatch(/status records were ignored/);
 });

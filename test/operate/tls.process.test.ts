@@ -19,7 +19,11 @@ const ca = readFileSync(fixture('ca.pem'));
 const dir = mkdtempSync(join(tmpdir(), 'headgate-tls-'));
 const files = { cert: join(dir, 'tls.pem'), key: join(dir, 'tls.key') };
 const token = 'operator-token-0001';
-const env = { HEADGATE_LOG: `sqlite:${join(dir, 'log')}`, HEADGATE_OPERATOR_TOKEN: token };
+const env = {
+  HEADGATE_LOG: `sqlite:${join(dir, 'log')}`,
+  HEADGATE_OPERATOR_TOKEN: token,
+  HEADGATE_GATEWAY_TOKEN: 'gateway-token-0001',
+};
 const trusting = { ...env, NODE_EXTRA_CA_CERTS: fixture('ca.pem') };
 const tls = ['--tls-cert', files.cert, '--tls-key', files.key];
 const waitMs = { timeout: 20_000, interval: 50 };

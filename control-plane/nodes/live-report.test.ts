@@ -1,0 +1,61 @@
+import { expect, test } from 'vitest';
+import { type Beat, beatIntervalMs, installsPerNodeMax, type LiveNode } from '../../schemas/node-messages.ts';
+import { statusBytesMax } from '../../schemas/status.ts';
+import { encode } from '../../shared/status/status-publisher.ts';
+import { reportOf as statusOf } from '../../test/support/status-reports.ts';
+import { heldOf, reportOf } from './live-report.ts';
+
+/** Six bytes a character in JSON. */
+const worst = '\ud800'.repeat(200);
+const install = { model: worst, state: 'failed', reason: worst } as const;
+const beat = (more: Partial<Beat> = {}): Beat => ({ type: 'beat', up: true, models: [], ...more });
+const nodeId = (n: number): string => `node-${n}-`.padEnd(60, 'x');
+
+function live(count: number, of: Beat): Map<string, LiveNode> {
+  const node = { beatSeconds: beatIntervalMs / 1000, ...heldOf(of) };
+  return new Map(Array.from({ length: count }, (_, n) => [nodeId(n), node]));
+}
+
+test('what is held of a beat is bounded, whatever its lists of models and reasons, and counts what is left out', () => {
+  const most = beat({
+    models: Array.from({ length: 1000 }, () => worst),
+    windows: { [worst]: 1 },
+    installs: Array.from({ length: installsPerNodeMax }, () => install),
+    inFlight: 3,
+  });
+  const held = heldOf(most);
+  expect(held).toMatchObject({ inFlight: 3, installsOmitted: installsPerNodeMax - 20 });
+  expect(held.installs).toHaveLength(20);
+  expect(heldOf(beat({ installs: [install] }))).toEqual({ installs: [install] });
+});
+
+test.each([
+  ['one node with nothing to tell', 1, 0],
+  ['2000 nodes with nothing to tell', 2000, 0],
+  ['120 nodes of hostile agents', 120, installsPerNodeMax],
+  ['5000 nodes of hostile agents', 5000, installsPerNodeMax],
+  ['800 nodes of which all loads fail', 800, 3],
+])(
+  'a status record of %s is small enough for Kafka, and says what it leaves out',
+  (_what, count, installs) => {
+    const all = live(
+      count,
+      beat({ inFlight: 999_999, installs: Array.from({ length: installs }, () => install) }),
+    );
+    const report = reportOf(all);
+    const record = encode(statusOf({ kind: 'control-plane', halted: worst, ...report }));
+    expect(record.length).toBeLessThanOrEqual(statusBytesMax);
+    const reported = Object.values(report.nodes);
+    expect(reported.length + (report.nodesOmitted ?? 0)).toBe(count);
+    expect(reported.length).toBeGreaterThanOrEqual(Math.min(count, 800));
+    for (const { installs: shown = [], installsOmitted = 0 } of reported)
+      expect(shown.length + installsOmitted).toBe(installs);
+  },
+);
+
+test('a report that is too large all the same goes without its nodes, and is still a report', () => {
+  const nodes = Object.fromEntries(live(3000, beat()));
+  const value = encode(statusOf({ kind: 'control-plane', nodes, nodesOmitted: 5 }));
+  expect(value.length).toBeLessThanOrEqual(statusBytesMax);
+  expect(JSON.parse(value.toString())).toMatchObject({ nodesOmitted: 3005, applied: 10 });
+});

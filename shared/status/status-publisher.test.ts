@@ -1,0 +1,69 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { boardOn, reportOf, testMac, topic } from '../../test/support/status-reports.ts';
+import { openEmbeddedLog } from '../log/embedded-log.ts';
+import { type ReportBody, StatusPublisher } from './status-publisher.ts';
+
+let dir: string;
+beforeEach(() => {
+  dir = mkdtempSync(join(tmpdir(), 'headgate-publisher-'));
+});
+afterEach(() => rmSync(dir, { recursive: true, force: true }));
+
+const body = (): ReportBody => reportOf();
+const lines: { fields: Record<string, unknown>; text: string }[] = [];
+const logger = {
+  error: (fields: object, text: string) => {
+    lines.push({ fields: { ...fields }, text });
+  },
+};
+beforeEach(() => {
+  lines.length = 0;
+});
+
+test('a record that the log does not take is counted each time, and logged once a minute with the reason', async () => {
+  const log = await openEmbeddedLog({ folder: dir, address: { topic: 'headgate.status' } });
+  await log.close();
+  const publisher = new StatusPublisher({ log, mac: testMac, report: body, logger });
+  await expect.poll(() => publisher.refused.totals.get('unavailable')).toBe(1);
+  publisher.publish();
+  await expect.poll(() => publisher.refused.totals.get('unavailable')).toBe(2);
+  expect(publisher.isHeard).toBe(false);
+  expect(lines).toEqual([
+    {
+      fields: { causes: { unavailable: 1 }, reason: expect.stringContaining('is closed') },
+      text: 'status records were not taken by the log',
+    },
+  ]);
+  await publisher.stop();
+});
+
+test('a fault of the report itself ends no process, and is counted and logged as a fault', async () => {
+  const log = await topic();
+  const publisher = new StatusPublisher({
+    ...{ log, mac: testMac, logger },
+    report: () => {
+      throw new TypeError('the database is not open');
+    },
+  });
+  await expect.poll(() => publisher.refused.totals.get('fault')).toBe(1);
+  expect(lines[0]?.fields).toMatchObject({ reason: 'the database is not open' });
+  await publisher.stop();
+  await log.close();
+});
+
+test('reports of one process are numbered, and its good-bye is the last', async () => {
+  const log = await topic();
+  const board = await boardOn(log);
+  const publisher = new StatusPublisher({ log, mac: testMac, report: body, logger });
+  await publisher.acknowledged(5000);
+  await board.readToEnd(5000);
+  expect(board.gateways()).toMatchObject([{ report: { incarnation: publisher.incarnation, n: 1 } }]);
+  await publisher.stop();
+  await board.readToEnd(5000);
+  expect(board.gateways()).toEqual([]);
+  await board.stop();
+  await log.close();
+});

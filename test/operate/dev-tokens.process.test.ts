@@ -1,0 +1,52 @@
+/** What `headgate dev` gives its gateways: a token of their own, and nothing that makes an operator. */
+import { mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { type Started, startProcess } from '../support/processes.ts';
+
+interface Dev {
+  readonly admin: string;
+  readonly operatorToken: string;
+  readonly pids: Readonly<Record<string, number>>;
+}
+
+const dir = mkdtempSync(join(tmpdir(), 'headgate-dev-tokens-'));
+let dev: Started<Dev>;
+beforeAll(async () => {
+  const ports = ['--port', '0', '--admin-port', '0', '--metrics-port', '0', '--no-demo', '--gateways', '1'];
+  const args = ['dev', '--data', join(dir, 'data'), ...ports];
+  const env = {
+    HEADGATE_GATEWAY_TOKEN: '',
+    HEADGATE_OPERATOR_TOKEN: 'operator-token-of-the-test',
+    HEADGATE_TOKEN: 'operator-token-of-the-test',
+  };
+  dev = await startProcess<Dev>({ dir, name: 'dev', args, env });
+}, 60_000);
+afterAll(async () => {
+  await dev?.end();
+  rmSync(dir, { recursive: true, force: true });
+});
+
+test('a gateway of dev has a token of its own, which opens snapshots and no more', async () => {
+  const file = join(dir, 'data', 'gateway-token');
+  const gatewayToken = readFileSync(file, 'utf8').trim();
+  expect(statSync(file).mode & 0o777).toBe(0o600);
+  expect(gatewayToken).not.toBe(dev.ready.operatorToken);
+  const pid = dev.ready.pids['gateway-1'];
+  const environment = readFileSync(`/proc/${pid}/environ`, 'utf8').split('\0');
+  expect(environment).toContain(`HEADGATE_GATEWAY_TOKEN=${gatewayToken}`);
+  expect(environment.join('\n')).not.toContain(dev.ready.operatorToken);
+  expect(environment.join('\n')).not.toMatch(/^HEADGATE_(OPERATOR_TOKEN|TOKEN|SIGNING_KEY)=/m);
+
+  const ask = async (path: string, method = 'GET'): Promise<number> => {
+    const headers = { authorization: `Bearer ${gatewayToken}` };
+    const response = await fetch(`${dev.ready.admin}/admin/v1${path}`, { method, headers });
+    await response.arrayBuffer();
+    return response.status;
+  };
+  expect(await ask('/snapshot')).toBe(200);
+  for (const path of ['/keys', '/status', '/gateways', '/events'])
+    expect([path, await ask(path)]).toEqual([path, 401]);
+  expect(await ask('/gateways/gateway-1', 'DELETE')).toBe(401);
+});
