@@ -48,6 +48,8 @@ const headerBytesMax = 16 * 1024;
 const headersTimeoutMs = 30_000;
 /** A client must have sent its whole request within this. */
 const requestTimeoutMs = 300_000;
+/** Of a body that comes faster than it is looked at; the same with every Node. */
+const waitingBytesMax = 16 * 1024;
 
 export async function startListener(options: ListenerOptions): Promise<Listener> {
   let server: Server | TlsServer | undefined;
@@ -94,6 +96,7 @@ function createApp(
         maxHeaderSize: headerBytesMax,
         headersTimeout: headersTimeoutMs,
         requestTimeout: requestTimeoutMs,
+        highWaterMark: waitingBytesMax,
         // A missing Host header is refused by the handler, in the one envelope.
         requireHostHeader: false,
       };
