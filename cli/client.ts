@@ -5,6 +5,7 @@
  */
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { GatheredBytes } from '../shared/gathered-bytes.ts';
 import { connectionError, isNetworkFailure } from './connection-errors.ts';
 import { CliError, type ExitCode, interrupted, usageError } from './errors.ts';
 import type { Thing } from './render.ts';
@@ -242,19 +243,17 @@ function defaultNext(type: string): string | undefined {
 
 /** The system's or undici's code of a failed connection. */
 async function bodyText(response: Response): Promise<string> {
-  const chunks: Uint8Array[] = [];
-  let bytes = 0;
+  const bytes = new GatheredBytes({ bytesMax: answerBytesMax });
   for await (const chunk of response.body ?? []) {
-    bytes += (chunk as Uint8Array).length;
-    if (bytes > answerBytesMax)
+    const { buffer, byteOffset, length } = chunk as Uint8Array;
+    if (!bytes.add(Buffer.from(buffer, byteOffset, length)))
       throw new CliError(`the answer has more than ${answerBytesMax} bytes`, {
         type: 'AnswerTooLarge',
         exitCode: 1,
         next: 'ask for less with --limit',
       });
-    chunks.push(chunk as Uint8Array);
   }
-  return Buffer.concat(chunks).toString('utf8');
+  return bytes.whole().toString('utf8');
 }
 
 function parsed(text: string): Thing | undefined {

@@ -5,6 +5,7 @@
  */
 import { closeSync, existsSync, fstatSync, openSync, readFileSync, statSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
+import { GatheredBytes } from '../shared/gathered-bytes.ts';
 import { isToken, settingOf, tokenLengthMin } from '../shared/process/secrets.ts';
 import { CliError, usageError } from './errors.ts';
 import type { Io } from './io.ts';
@@ -188,14 +189,11 @@ export async function readInput(io: Io, file: string, bytesMax = 8 * 1024 * 1024
       if (statSync(path).size > bytesMax) throw new Error(`it is larger than ${bytesMax} bytes`);
       return readFileSync(path, 'utf8');
     }
-    const chunks: Buffer[] = [];
-    let bytes = 0;
+    const bytes = new GatheredBytes({ bytesMax });
     for await (const chunk of io.stdin) {
-      bytes += (chunk as Buffer).length;
-      if (bytes > bytesMax) throw new Error(`it is larger than ${bytesMax} bytes`);
-      chunks.push(Buffer.from(chunk as Buffer));
+      if (!bytes.add(Buffer.from(chunk as Buffer))) throw new Error(`it is larger than ${bytesMax} bytes`);
     }
-    return Buffer.concat(chunks).toString('utf8');
+    return bytes.whole().toString('utf8');
   } catch (error) {
     const code = (error as NodeJS.ErrnoException).code;
     throw new CliError(`${file === '-' ? 'stdin' : file} cannot be read`, {

@@ -11,13 +11,15 @@ export interface JsonBounds {
   readonly names: number;
   /** Values of every kind: each array and object, and each entry of one. */
   readonly values: number;
+  /** Arrays and objects alone, which cost more than other values; bounded with them unless it is given. */
+  readonly containers?: number;
 }
 
 export interface JsonCounts {
   readonly names: number;
   readonly values: number;
   /** A bound that the text goes beyond. */
-  readonly exceeded: keyof JsonBounds | undefined;
+  readonly exceeded: 'depth' | 'names' | 'values' | undefined;
 }
 
 const backslash = 0x5c;
@@ -28,6 +30,7 @@ export function scanJson(text: string, bounds: JsonBounds): JsonCounts {
   let values = 1;
   let depth = 0;
   let deepest = 0;
+  let containers = 0;
   for (let at = 0; at < text.length; at += 1) {
     switch (text.charCodeAt(at)) {
       case 0x22: // "
@@ -42,6 +45,7 @@ export function scanJson(text: string, bounds: JsonBounds): JsonCounts {
       case 0x5b: // [
       case 0x7b: // {
         values += 1;
+        containers += 1;
         depth += 1;
         deepest = Math.max(deepest, depth);
         break;
@@ -52,13 +56,14 @@ export function scanJson(text: string, bounds: JsonBounds): JsonCounts {
         break;
     }
   }
-  return { names, values, exceeded: exceeded({ depth: deepest, names, values }, bounds) };
+  return { names, values, exceeded: exceeded({ depth: deepest, names, values, containers }, bounds) };
 }
 
-function exceeded(found: JsonBounds, bounds: JsonBounds): JsonCounts['exceeded'] {
+function exceeded(found: Required<JsonBounds>, bounds: JsonBounds): JsonCounts['exceeded'] {
   if (found.depth > bounds.depth) return 'depth';
   if (found.names > bounds.names) return 'names';
-  return found.values > bounds.values ? 'values' : undefined;
+  const { values, containers = values } = bounds;
+  return found.values > values || found.containers > containers ? 'values' : undefined;
 }
 
 /** Whether the array or object that closes at `end` holds nothing. */

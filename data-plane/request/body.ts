@@ -6,6 +6,7 @@ import type { IncomingMessage } from 'node:http';
 import { GatheredBytes } from '../../shared/gathered-bytes.ts';
 import { type Ticked, Ticker } from '../upstream/ticker.ts';
 import type { Memory } from './body-budget.ts';
+import { takeTurns } from './http-request.ts';
 import { Refusal } from './refusal.ts';
 
 export const bodyBytesMax = 32 * 1024 * 1024;
@@ -17,9 +18,6 @@ export interface BodyPace {
 }
 /** 8 KiB a second. */
 const slowestPace: BodyPace = { bytes: 80 * 1024, ms: 10_000 };
-
-/** Pieces looked at before other connections get their turn; a client may send each byte as a piece of its own. */
-const piecesInTurnMax = 512;
 
 /** The client left before its body was whole; there is nobody to answer. */
 export class ClientGone extends Error {
@@ -74,10 +72,9 @@ export function readBody(
       reject(error);
     };
     const late = new Lateness(pace, bytes, () => fail(tooSlow()));
-    const turn = new Turn(request);
+    takeTurns(request);
     // The listeners stay: the request lives no longer than its exchange, and a lost connection closes it without an error.
     request.on('data', (piece: Buffer): void => {
-      turn.count();
       if (settled) return;
       if (bytes.length + piece.length > bodyBytesMax) fail(tooLarge());
       else if (!bytes.add(piece)) fail(memory.refusal());
@@ -138,28 +135,5 @@ class Lateness implements Ticked {
     this.#isWarned = false;
     this.#bytesWanted = this.#bytes.length + this.#pace.bytes;
     this.#judgedMs = nowMs + this.#pace.ms;
-  }
-}
-
-/** Lets other connections have their turn after so many pieces. */
-class Turn {
-  readonly #request: IncomingMessage;
-  #pieces = 0;
-
-  constructor(request: IncomingMessage) {
-    this.#request = request;
-  }
-
-  count(): void {
-    this.#pieces += 1;
-    if (this.#pieces < piecesInTurnMax) return;
-    this.#pieces = 0;
-    const { socket } = this.#request;
-    this.#request.pause();
-    socket.pause();
-    setImmediate(() => {
-      socket.resume();
-      this.#request.resume();
-    });
   }
 }

@@ -4,6 +4,9 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { Refusal } from './refusal.ts';
 
+/** Pieces of a body looked at before other connections get their turn. */
+const piecesInTurnMax = 512;
+
 /** How long the rest of a refused request's body may take. */
 const restMsMax = 10_000;
 
@@ -13,6 +16,7 @@ export function discardRest(request: IncomingMessage): void {
   const restBytesMax = 64 * 1024 * 1024;
   let bytes = 0;
   request.on('error', () => undefined);
+  takeTurns(request);
   request.on('data', (chunk: Buffer) => {
     bytes += chunk.length;
     if (bytes > restBytesMax) request.destroy();
@@ -20,6 +24,21 @@ export function discardRest(request: IncomingMessage): void {
   const late = setTimeout(() => request.destroy(), restMsMax).unref();
   request.on('close', () => clearTimeout(late));
   request.resume();
+}
+
+/**
+ * Lets other connections have their turn after so many pieces of a body, because a client may send each byte as one.
+ * What has been read from the socket already waits then, which is no more than the listener's `highWaterMark`.
+ */
+export function takeTurns(request: IncomingMessage): void {
+  let pieces = 0;
+  request.on('data', () => {
+    pieces += 1;
+    if (pieces < piecesInTurnMax) return;
+    pieces = 0;
+    request.pause();
+    setImmediate(() => request.resume());
+  });
 }
 
 /** Bodies are read as they are; what they would be once they were decoded is not looked at (RFC 9110, 8.4). */

@@ -10,7 +10,7 @@ const smallBytesMax = 256 * 1024;
 const smallBounds: JsonBounds = { depth: 64, names: 2_000, values: 20_000 };
 
 /** What is parsed at all: vectors are long lists of numbers, and log probabilities many small objects. */
-const answerBounds: JsonBounds = { depth: 64, names: 1_000_000, values: 16_000_000 };
+const answerBounds: JsonBounds = { depth: 64, names: 1_000_000, values: 16_000_000, containers: 1_000_000 };
 
 /** Whether a body of so many bytes may be small; asked before it is put together. */
 export function maySmall(bytes: number): boolean {

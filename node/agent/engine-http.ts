@@ -3,6 +3,7 @@
  * answer is bounded, and nothing of an answer goes further than the functions that read it.
  */
 import { type Dispatcher, request } from 'undici';
+import { GatheredBytes } from '../../shared/gathered-bytes.ts';
 
 export interface EngineTarget {
   /** Base address, without a slash at its end. */
@@ -34,12 +35,11 @@ export class EngineRefusal extends Error {
 
 /** The answer's text. Throws EngineRefusal for any status but 200, and what undici throws. */
 export async function askEngine(target: EngineTarget, question: Question): Promise<string> {
-  let text = '';
+  const bytes = new GatheredBytes({ bytesMax: answerBytesMax });
   for await (const part of streamEngine(target, question)) {
-    text += part;
-    if (text.length > answerBytesMax) throw new Error('the answer is too large');
+    if (!bytes.add(Buffer.from(part))) throw new Error('the answer is too large');
   }
-  return text;
+  return bytes.whole().toString('utf8');
 }
 
 /** The parts of an answer as they come. Throws as `askEngine`. */

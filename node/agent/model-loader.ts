@@ -81,7 +81,12 @@ const lineCharactersMax = 100_000;
 async function* linesOf(parts: AsyncIterable<string>): AsyncGenerator<PullLine, void, undefined> {
   let rest = '';
   for await (const part of parts) {
-    const lines = (rest + part).split('\n');
+    rest += part;
+    if (rest.length > lineCharactersMax && !part.includes('\n'))
+      throw new Error('the engine writes a line without end');
+    // A line that comes byte by byte is put together once.
+    if (!part.includes('\n')) continue;
+    const lines = rest.split('\n');
     rest = lines.pop() ?? '';
     if (rest.length > lineCharactersMax) throw new Error('the engine writes a line without end');
     for (const line of lines) if (line.trim() !== '') yield asPullLine(line);

@@ -1,6 +1,7 @@
 /** Why a control plane did not take an agent, for the agent's log: its own words where it has some, else the status. */
 import type { IncomingMessage } from 'node:http';
 import { z } from 'zod';
+import { GatheredBytes } from '../../shared/gathered-bytes.ts';
 
 const bytesMax = 4096;
 const waitMsMax = 1000;
@@ -13,15 +14,10 @@ export async function refusalTold(response: IncomingMessage): Promise<string> {
   // What breaks after the answer was read has nobody else to be told to.
   response.on('error', () => undefined);
   const late = setTimeout(() => response.destroy(), waitMsMax);
-  const chunks: Buffer[] = [];
-  let bytes = 0;
+  const bytes = new GatheredBytes({ bytesMax });
   try {
-    for await (const chunk of response) {
-      bytes += (chunk as Buffer).length;
-      if (bytes > bytesMax) return status;
-      chunks.push(chunk as Buffer);
-    }
-    const { error } = envelopeSchema.parse(JSON.parse(Buffer.concat(chunks).toString('utf8')));
+    for await (const chunk of response) if (!bytes.add(chunk as Buffer)) return status;
+    const { error } = envelopeSchema.parse(JSON.parse(bytes.whole().toString('utf8')));
     const next = error.next === undefined ? '' : `; ${error.next}`;
     return `${status}: ${error.message}${next}`.slice(0, wordsMax);
   } catch {

@@ -2,6 +2,7 @@
  * Reads the body of a request, bounded.
  */
 import type { IncomingMessage } from 'node:http';
+import { GatheredBytes } from '../../shared/gathered-bytes.ts';
 
 /** Gives the whole body, or undefined when it is larger than `bytesMax`. Never calls back for a client that left. */
 export function readBody(
@@ -9,16 +10,16 @@ export function readBody(
   bytesMax: number,
   done: (body: Buffer | undefined) => void,
 ): void {
-  const chunks: Buffer[] = [];
-  let bytes = 0;
+  const bytes = new GatheredBytes({ bytesMax });
+  let isTooLarge = false;
   request.on('data', (chunk: Buffer) => {
-    bytes += chunk.length;
-    if (bytes <= bytesMax) chunks.push(chunk);
-    else if (bytes - chunk.length <= bytesMax) done(undefined);
+    if (isTooLarge || bytes.add(chunk)) return;
+    isTooLarge = true;
+    bytes.clear();
+    done(undefined);
   });
   request.on('end', () => {
-    const [first] = chunks;
-    if (bytes <= bytesMax) done(chunks.length === 1 && first !== undefined ? first : Buffer.concat(chunks));
+    if (!isTooLarge) done(bytes.whole());
   });
 }
 

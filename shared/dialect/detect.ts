@@ -4,6 +4,8 @@
  */
 import { request } from 'undici';
 import type { Dialect } from '../../schemas/names.ts';
+import { GatheredBytes } from '../gathered-bytes.ts';
+import { type JsonBounds, scanJson } from '../json-scan.ts';
 import { modelsPath, servedModels } from './node-answers.ts';
 
 export interface DetectedEngine {
@@ -13,6 +15,7 @@ export interface DetectedEngine {
 
 const timeoutMs = 5000;
 const answerBytesMax = 1024 * 1024;
+const answerBounds: JsonBounds = { depth: 64, names: 100_000, values: 100_000 };
 
 /** What each engine alone answers, asked in this order: the first match decides. */
 const marks: readonly {
@@ -76,14 +79,10 @@ async function ask(address: string, credential?: string): Promise<unknown> {
       await body.dump();
       return undefined;
     }
-    const chunks: Buffer[] = [];
-    let bytes = 0;
-    for await (const chunk of body as AsyncIterable<Buffer>) {
-      bytes += chunk.length;
-      if (bytes > answerBytesMax) return undefined;
-      chunks.push(chunk);
-    }
-    return JSON.parse(Buffer.concat(chunks).toString('utf8')) as unknown;
+    const bytes = new GatheredBytes({ bytesMax: answerBytesMax });
+    for await (const chunk of body as AsyncIterable<Buffer>) if (!bytes.add(chunk)) return undefined;
+    const text = bytes.whole().toString('utf8');
+    return scanJson(text, answerBounds).exceeded === undefined ? (JSON.parse(text) as unknown) : undefined;
   } catch {
     return undefined;
   }

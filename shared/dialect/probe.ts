@@ -5,6 +5,8 @@
  */
 import { type Dispatcher, request } from 'undici';
 import type { Dialect } from '../../schemas/names.ts';
+import { GatheredBytes } from '../gathered-bytes.ts';
+import { type JsonBounds, scanJson } from '../json-scan.ts';
 import { dialects } from './dialects.ts';
 import { modelsPath, servedModels } from './node-answers.ts';
 
@@ -27,6 +29,8 @@ export type Probed =
 const timeoutDefaultMs = 2000;
 const answerBytesMax = 1024 * 1024;
 const modelsMax = 1000;
+/** Some engines say a hundred things of each model. */
+const answerBounds: JsonBounds = { depth: 64, names: 100_000, values: 100_000 };
 
 /** `timeoutMs` is for each of its two questions. Never throws. */
 export async function probe(target: ProbeTarget, timeoutMs = timeoutDefaultMs): Promise<Probed> {
@@ -69,14 +73,13 @@ function ask(target: ProbeTarget, path: string, timeoutMs: number): Promise<Disp
 }
 
 async function boundedText(body: Dispatcher.ResponseData['body']): Promise<string> {
-  const chunks: Buffer[] = [];
-  let bytes = 0;
+  const bytes = new GatheredBytes({ bytesMax: answerBytesMax });
   for await (const chunk of body as AsyncIterable<Buffer>) {
-    bytes += chunk.length;
-    if (bytes > answerBytesMax) throw new Error('the answer is too large');
-    chunks.push(chunk);
+    if (!bytes.add(chunk)) throw new Error('the answer is too large');
   }
-  return Buffer.concat(chunks).toString('utf8');
+  const text = bytes.whole().toString('utf8');
+  if (scanJson(text, answerBounds).exceeded !== undefined) throw new SyntaxError('too much JSON');
+  return text;
 }
 
 function failed(error: unknown): Probed {

@@ -26,6 +26,8 @@ export interface HttpServerOptions {
 /** How often the time-outs of a request are looked at, ms. */
 const timeoutCheckMs = 5000;
 const keepAliveTimeoutMsDefault = 5000;
+/** Of a body that comes faster than it is read, bytes; Node's own default differs between its versions. */
+const waitingBytesMax = 16 * 1024;
 
 export function createHttpServer(options: HttpServerOptions, handle: RequestListener): Server | TlsServer {
   const { name, connections, certificate, headersTimeoutMs, requestTimeoutMs } = options;
@@ -35,6 +37,7 @@ export function createHttpServer(options: HttpServerOptions, handle: RequestList
     requestTimeout: requestTimeoutMs,
     connectionsCheckingInterval: timeoutCheckMs,
     keepAliveTimeout: options.keepAliveTimeoutMs ?? keepAliveTimeoutMsDefault,
+    highWaterMark: waitingBytesMax,
     requireHostHeader: options.requireHostHeader ?? true,
   };
   const server = certificate

@@ -1,0 +1,327 @@
+/**
+ * No body holds the event loop of a running gateway: neither one that a client sends nor one that a node answers with.
+ * What is measured is processor time of the main thread, so that a busy machine does not show; beside each body another
+ * organisation's requests go on.
+ */
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { connect } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type { Readable } from 'node:stream';
+import { afterAll, beforeAll, expect, test, vi } from 'vitest';
+import { DevAdmin } from '../../cli/processes/dev-admin.ts';
+import { type Started, startProcess } from '../support/processes.ts';
+
+const turnMsMax = 50;
+
+const dir = mkdtempSync(join(tmpdir(), 'headgate-turns-'));
+const turns = join(dir, 'turns');
+const token = 'operator-token-0001';
+const env = { HEADGATE_LOG: `sqlite:${join(dir, 'log')}`, HEADGATE_OPERATOR_TOKEN: token };
+const free = ['--port', '0', '--metrics-port', '0'];
+const worstNode = new URL('../support/worst-node.mjs', import.meta.url).pathname;
+const meter = new URL('../support/turn-meter.mjs', import.meta.url).href;
+const metered = { NODE_OPTIONS: `--import=${meter}`, HEADGATE_TEST_TURNS: turns };
+
+const MiB = 1024 * 1024;
+/** A little under what a body may have. */
+const size = 32 * MiB - 1000;
+const figures: string[] = [];
+let controlPlane: Started<{ admin: string }>;
+let gateway: Started<{ api: string }>;
+let node: ChildProcess;
+const keys: Record<string, string> = {};
+
+beforeAll(async () => {
+  node = spawn(process.execPath, [worstNode], { stdio: ['pipe', 'pipe', 'inherit'] });
+  const [line] = (await once(node.stdout as Readable, 'data')) as [Buffer];
+  const urls = JSON.parse(line.toString()) as Record<'plain' | 'worst', string>;
+  const start = <Ready>(name: string, kind: string, more = {}): Promise<Started<Ready>> =>
+    startProcess({
+      dir,
+      name,
+      args: [kind, '--data', join(dir, name), '--name', name, ...free],
+      env: { ...env, ...more },
+    });
+  controlPlane = await start('cp-1', 'control-plane');
+  const admin = new DevAdmin(controlPlane.ready.admin, token);
+  const model = (id: string) => ({ id, family: 'echo', weight: 1 });
+  await admin.apply({
+    version: 1,
+    models: [model('plain'), model('worst')],
+    tiers: [
+      { id: 'Small', models: '*', contextTokens: 8192 },
+      { id: 'Pro', models: '*' },
+    ],
+    pool: {
+      models: ['plain', 'worst'],
+      nodes: (['plain', 'worst'] as const).map((id) => ({ id, url: urls[id], dialect: 'vllm' as const })),
+    },
+    organisations: ['heavy', 'light']
+      .map((id) => ({ id, name: id, tier: 'Pro' }))
+      .concat({ id: 'small', name: 'small', tier: 'Small' }),
+  });
+  for (const id of ['heavy', 'light', 'small']) keys[id] = (await admin.createKey(id, 'k')).value;
+  gateway = await start('gw-1', 'gateway', metered);
+  await vi.waitUntil(async () => (await ask('/chat/completions', chat('"hello"'), 'light')).status === 200, {
+    timeout: 30_000,
+    interval: 100,
+  });
+});
+afterAll(async () => {
+  console.log(figures.join('\n'));
+  await gateway?.end();
+  await controlPlane?.end();
+  node?.stdin?.end();
+  rmSync(dir, { recursive: true, force: true });
+});
+
+async function ask(
+  path: string,
+  body: string | Uint8Array,
+  key: string,
+  version?: string,
+): Promise<Response> {
+  return fetch(`${gateway.ready.api}${path}`, {
+    method: 'POST',
+    headers: {
+      authorization: `Bearer ${keys[key]}`,
+      'content-type': 'application/json',
+      ...(version !== undefined && { 'anthropic-version': version }),
+    },
+    body,
+  });
+}
+
+/** The longest turn since this was last asked, ms. */
+async function longestTurnMs(): Promise<number> {
+  rmSync(turns, { force: true });
+  gateway.child.kill('SIGUSR2');
+  await vi.waitUntil(() => existsSync(turns), { timeout: 60_000, interval: 5 });
+  return Number(readFileSync(turns, 'utf8'));
+}
+
+/** Runs it beside the requests of another organisation, one after another, which do not wait for its end. */
+async function besides(name: string, run: () => Promise<string>): Promise<void> {
+  await longestTurnMs();
+  let isOver = false;
+  let answered = 0;
+  const others = (async () => {
+    while (!isOver) {
+      const { status } = await ask('/chat/completions', chat('"hello"'), 'light');
+      if (status === 200) answered++;
+    }
+  })();
+  const startMs = performance.now();
+  const ended = await run();
+  const tookMs = performance.now() - startMs;
+  isOver = true;
+  await others;
+  const longest = await longestTurnMs();
+  figures.push(
+    `${name.padEnd(52)} longest turn ${longest.toFixed(1).padStart(8)} ms  took ${tookMs.toFixed(0).padStart(6)} ms  others ${String(answered).padStart(4)}  ${ended}`,
+  );
+  expect(longest).toBeLessThan(turnMsMax);
+  expect(answered).toBeGreaterThanOrEqual(Math.floor(tookMs / 1000));
+}
+
+/** As many as fit into the size. */
+function fill(
+  before: string,
+  unit: string | ((n: number) => string),
+  after: string,
+  most = Infinity,
+  bytes = size,
+): string {
+  const units: string[] = [];
+  let left = bytes - before.length - after.length;
+  for (let n = 0; n < most; n++) {
+    const one = typeof unit === 'string' ? unit : unit(n);
+    left -= Buffer.byteLength(one) + 1;
+    if (left < 0) break;
+    units.push(one);
+  }
+  return before + units.join() + after;
+}
+
+const head = '{"model":"plain","messages":[{"role":"user","content":';
+const chat = (content: string, more = '') => `${head}${content}}]${more}}`;
+const withTool = (parameters: string) =>
+  chat('"x"', `,"tools":[{"type":"function","function":{"name":"f","parameters":${parameters}}}]`);
+const messages = (content: string, more = '') =>
+  `{"model":"plain","max_tokens":9,"messages":[{"role":"user","content":${content}}]${more}}`;
+const anthropicTool = (schema: string) => messages('"x"', `,"tools":[{"name":"f","input_schema":${schema}}]`);
+const embeddings = (input: string) => `{"model":"plain","input":${input}}`;
+const name = (n: number) => `"k${n.toString(36)}":0`;
+const worst = (answer: string, more = {}) =>
+  JSON.stringify({ model: 'worst', messages: [{ role: 'user', content: `answer:${answer}` }], ...more });
+const deep = (n: number) => `${'['.repeat(50)}${n}${']'.repeat(50)}`;
+const bytesOf = (unit: string, bytes = size - 200) =>
+  unit.repeat(Math.floor(bytes / Buffer.byteLength(unit)));
+
+const chatBodies: Record<string, () => string> = {
+  'distinct unknown names': () => fill(`${chat('"x"').slice(0, -1)},`, name, '}'),
+  'distinct unknown names within the bound': () =>
+    fill(`${chat('"x"').slice(0, -1)},`, (n) => `"${'k'.repeat(600)}${n}":0`, '}', 49_990),
+  'distinct names in the parameters of a tool': () => withTool(fill('{', name, '}', Infinity, size - 200)),
+  'names in the parameters within the bound': () =>
+    withTool(fill('{', (n) => `"${'k'.repeat(600)}${n}":${n}`, '}', 49_980, size - 200)),
+  'empty objects without end': () => fill('{"model":"plain","messages":[', '{}', ']}'),
+  'empty objects in the parameters within the bound': () => withTool(fill('{"a":[', '{}', ']}', 499_900)),
+  'many messages': () => fill('{"model":"plain","messages":[', '{"role":"user","content":"a"}', ']}', 9_999),
+  'many parts': () =>
+    fill(
+      '{"model":"plain","messages":[',
+      `{"role":"user","content":[${Array(999).fill('{"type":"text","text":"a"}').join()}]}`,
+      ']}',
+      24,
+    ),
+  'deep arrays in the parameters': () => withTool(fill('{"a":[', deep, ']}', 9_700)),
+  'numbers in the parameters': () => withTool(fill('{"a":[', '1e9', ']}', 499_900)),
+  'a text': () => chat(`"${bytesOf('a')}"`),
+  'a text of escaped quotes': () => chat(`"${bytesOf('\\"')}"`),
+  'a text of backslashes': () => chat(`"${bytesOf('\\\\')}"`),
+  'a text of escaped surrogates': () => chat(`"${bytesOf('\\ud83d\\ude00')}"`),
+  'a text of wide characters': () => chat(`"${bytesOf('€')}"`),
+  'an image': () =>
+    chat(`[{"type":"image_url","image_url":{"url":"data:image/png;base64,${bytesOf('iVBORw0K')}"}}]`),
+  'text that is no JSON': () => bytesOf('[1 '),
+  spaces: () => ' '.repeat(size),
+};
+/** Just small enough to be shaped on the thread of requests. */
+const smallBodies: Record<string, () => string> = {
+  '256 KiB: 2 000 names': () =>
+    withTool(fill('{', (n) => `"${'k'.repeat(100)}${n}":${n}`, '}', 1_980, 255 * 1024)),
+  '256 KiB: 10 000 objects': () => withTool(fill('{"a":[', '{}', ']}', 9_900, 255 * 1024)),
+  '256 KiB: parts': () =>
+    chat(
+      `[${Array(990)
+        .fill(`{"type":"text","text":"${'a'.repeat(200)}"}`)
+        .join()}]`,
+    ),
+  '256 KiB: escaped quotes': () => chat(`"${bytesOf('\\"', 250 * 1024)}"`),
+  '256 KiB: 2 001 names': () =>
+    withTool(fill('{', (n) => `"${'k'.repeat(80)}${n}":${n}`, '}', 2_500, 255 * 1024)),
+};
+
+test.each(Object.entries({ ...chatBodies, ...smallBodies }))(
+  'no body of a chat holds the event loop for 50 ms: %s',
+  async (title, body) => {
+    const bytes = Buffer.from(body());
+    await besides(`chat: ${title}`, async () =>
+      String((await ask('/chat/completions', bytes, 'heavy')).status),
+    );
+  },
+);
+
+const messagesBodies: Record<string, () => string> = {
+  'distinct unknown names': () => fill(`${messages('"x"').slice(0, -1)},`, name, '}'),
+  'names in the schema of a tool within the bound': () =>
+    anthropicTool(fill('{', (n) => `"${'k'.repeat(600)}${n}":${n}`, '}', 49_980, size - 200)),
+  'many blocks': () => messages(fill('[', '{"type":"text","text":"a"}', ']', 1_000)),
+  'a text': () => messages(`"${bytesOf('a')}"`),
+  'an image': () =>
+    messages(
+      `[{"type":"image","source":{"type":"base64","media_type":"image/png","data":"${bytesOf('iVBORw0K')}"}}]`,
+    ),
+  'stop sequences': () => messages('"x"', `,"stop_sequences":["${bytesOf('a')}"]`),
+};
+
+test.each(Object.entries(messagesBodies))(
+  'no body of a message holds the event loop for 50 ms: %s',
+  async (title, body) => {
+    const bytes = Buffer.from(body());
+    await besides(`messages: ${title}`, async () =>
+      String((await ask('/messages', bytes, 'heavy', '2023-06-01')).status),
+    );
+  },
+);
+
+test.each(
+  Object.entries({
+    '2 048 texts': () => embeddings(fill('[', `"${'a'.repeat(15_000)}"`, ']', 2_048)),
+    'token ids': () => embeddings(fill('[', `[${Array(2_048).fill('12345').join()}]`, ']', 243)),
+    'more token ids than are taken': () => embeddings(fill('[', '[1]', ']')),
+  }),
+)('no body of embeddings holds the event loop for 50 ms: %s', async (title, body) => {
+  const bytes = Buffer.from(body());
+  await besides(`embeddings: ${title}`, async () =>
+    String((await ask('/embeddings', bytes, 'heavy')).status),
+  );
+});
+
+test('a prompt that is counted by its node does not hold the event loop', async () => {
+  const bytes = Buffer.from(chat(`"${bytesOf('word ')}"`));
+  await besides('chat: counted by the node', async () =>
+    String((await ask('/chat/completions', bytes, 'small')).status),
+  );
+});
+
+test('several large bodies at once do not add up', async () => {
+  const bytes = Buffer.from(chat(`"${bytesOf('a', 15 * MiB)}"`));
+  await besides('chat: four texts of 15 MiB at once', async () => {
+    const answers = await Promise.all([1, 2, 3, 4].map(() => ask('/chat/completions', bytes, 'heavy')));
+    return answers.map(({ status }) => status).join();
+  });
+});
+
+test('a body of one-byte chunks does not hold the event loop', async () => {
+  const text = chat(`"${'a'.repeat(1_000_000)}"`);
+  const chunks = Buffer.from([...text].map((byte) => `1\r\n${byte}\r\n`).join(''));
+  await besides(
+    'chat: a million one-byte chunks',
+    () =>
+      new Promise((resolve, reject) => {
+        const { port } = new URL(gateway.ready.api);
+        const socket = connect(Number(port), '127.0.0.1', () => {
+          socket.write(
+            `POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer ${keys['heavy']}\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n`,
+          );
+          socket.write(chunks);
+          socket.write('0\r\n\r\n');
+        });
+        let answer = '';
+        socket.on('data', (data) => {
+          answer += data.toString('latin1');
+        });
+        socket.on('error', reject);
+        socket.on('close', () => resolve(answer.slice(9, 12)));
+      }),
+  );
+});
+
+test.each(['text', 'escapes', 'names', 'objects', 'error', 'chunks'])(
+  'no answer of a node holds the event loop for 50 ms: %s',
+  async (answer) => {
+    await besides(`answer: ${answer}`, async () => {
+      const response = await ask('/chat/completions', worst(answer), 'heavy');
+      return `${response.status} ${(await response.arrayBuffer()).byteLength}`;
+    });
+  },
+);
+
+test.each([1024, 64])(
+  'the vectors of embeddings do not hold the event loop: 2 048 with %i numbers each',
+  async (numbers) => {
+    const input = Array.from({ length: 2048 }, () => `answer:vectors-${numbers}`);
+    const body = JSON.stringify({ model: 'worst', input });
+    await besides(`answer: 2 048 vectors of ${numbers}`, async () => {
+      const response = await ask('/embeddings', body, 'heavy');
+      const { byteLength } = await response.arrayBuffer();
+      expect(response.status).toBe(200);
+      return `200 ${byteLength}`;
+    });
+  },
+);
+
+test.each(['event-names', 'event-objects', 'event-text', 'events'])(
+  'no stream of a node holds the event loop for 50 ms: %s',
+  async (answer) => {
+    await besides(`stream: ${answer}`, async () => {
+      const response = await ask('/chat/completions', worst(answer, { stream: true }), 'heavy');
+      return `${response.status} ${(await response.text().catch(() => 'cut')).length}`;
+    });
+  },
+);
