@@ -27,6 +27,10 @@ export interface GatewayReady {
 export interface NodeReady {
   readonly metrics: string;
 }
+/** Of a simulated node. */
+export interface EngineReady extends NodeReady {
+  readonly api: string;
+}
 
 export interface FleetOptions {
   /** Beside the plain gateway one that speaks TLS. */
@@ -120,9 +124,7 @@ export class FuzzFleet {
     const { engine, agent, tls, agentNodes = [] } = this.#options;
     this.#plane = await this.startPlane('control-plane');
     const simArgs = ['--port', '0', '--models', models.join(','), '--tokens-per-second', '0'];
-    const node =
-      engine ??
-      (await this.#watch<NodeReady>('sim-node', ['sim-node', ...simArgs], '/health')).started.ready.metrics;
+    const node = engine ?? (await this.#startEngine(simArgs));
     await this.admin.apply(fleetWith(node, agentNodes, agent === true));
     const { value } = await this.admin.createKey('acme', 'fuzz');
     this.#keyValue = value;
@@ -141,6 +143,11 @@ export class FuzzFleet {
     }
     if (agent) await this.#startAgent(node);
     await this.#untilUp();
+  }
+
+  async #startEngine(args: readonly string[]): Promise<string> {
+    const started = await this.#watch<EngineReady>('sim-node', ['sim-node', ...args], '/health');
+    return engineUrl(started.started.ready);
   }
 
   async #startAgent(engine: string): Promise<void> {
@@ -169,7 +176,10 @@ export class FuzzFleet {
     health: string,
     env: Readonly<Record<string, string>> = {},
   ): Promise<WatchedProcess<Ready>> {
-    const healthOf = (ready: unknown): string => `${(ready as NodeReady).metrics}${health}`;
+    const healthOf = (ready: unknown): string =>
+      health === '/health'
+        ? `${engineUrl(ready as EngineReady)}${health}`
+        : `${(ready as NodeReady).metrics}${health}`;
     const own = { HEADGATE_OPERATOR_TOKEN: operatorToken, HEADGATE_GATEWAY_TOKEN: gatewayToken, ...env };
     const { dir, secrets } = this;
     const watched = await startWatched<Ready>({ dir, name, args, env: own, secrets, health: healthOf });
@@ -181,6 +191,10 @@ export class FuzzFleet {
     const own = ['--data', join(this.dir, name), '--name', name];
     return ['--log', this.logUrl, '--port', '0', '--metrics-port', '0', ...own];
   }
+}
+
+export function engineUrl({ api }: EngineReady): string {
+  return api.replace(/\/v1$/, '');
 }
 
 function given<Value>(value: Value | undefined): Value {

@@ -3,7 +3,7 @@
 import type { Note, RunningTarget, Target } from './campaign.ts';
 import type { Draw } from './draw.ts';
 import { type Address, drawDelivery, exchange } from './exchange.ts';
-import { canary, FuzzFleet, type GatewayReady, operatorToken } from './fleet.ts';
+import { canary, engineUrl, FuzzFleet, type GatewayReady, operatorToken } from './fleet.ts';
 import { connectionBytes } from './http-requests.ts';
 import { answerFault, type ListenerKind, readAnswers } from './raw-answers.ts';
 
@@ -92,6 +92,7 @@ function listenersOf(fleet: FuzzFleet): Listener[] {
       readonly admin?: string;
       readonly metrics: string;
     };
+    const engine = name === 'sim-node' ? engineUrl({ api: '', ...ready }) : undefined;
     const at = (what: string, kind: ListenerKind, url: string): Listener => {
       const { hostname, port, protocol } = new URL(url);
       return {
@@ -103,7 +104,8 @@ function listenersOf(fleet: FuzzFleet): Listener[] {
       };
     };
     return [
-      at('metrics', name === 'sim-node' ? 'engine' : 'health', ready.metrics),
+      ...(ready.metrics === engine ? [] : [at('metrics', 'health', ready.metrics)]),
+      ...(engine === undefined ? [] : [at('engine', 'engine', engine)]),
       ...(ready.admin === undefined ? [] : [at('admin', 'admin', ready.admin)]),
       ...(ready.stacks === undefined || ready.api === undefined
         ? []

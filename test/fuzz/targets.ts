@@ -3,6 +3,7 @@ import { agentTarget } from './agent-target.ts';
 import type { Target } from './campaign.ts';
 import { httpTarget } from './http-target.ts';
 import { jsonTarget } from './json-target.ts';
+import { logTarget } from './log-target.ts';
 import { nodeTarget } from './node-target.ts';
 
-export const targets: readonly Target[] = [httpTarget, jsonTarget, nodeTarget, agentTarget];
+export const targets: readonly Target[] = [httpTarget, jsonTarget, nodeTarget, agentTarget, logTarget];

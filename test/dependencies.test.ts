@@ -1,0 +1,80 @@
+/** Every direct dependency stands in docs/dependencies.md as it is, and somebody needs it. */
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { expect, test } from 'vitest';
+
+const root = new URL('..', import.meta.url).pathname;
+const read = (path: string): string => readFileSync(join(root, path), 'utf8');
+
+interface Package {
+  readonly scripts: Readonly<Record<string, string>>;
+  readonly dependencies: Readonly<Record<string, string>>;
+  readonly optionalDependencies: Readonly<Record<string, string>>;
+  readonly devDependencies: Readonly<Record<string, string>>;
+}
+interface Locked {
+  readonly version: string;
+  readonly license?: string;
+  readonly hasInstallScript?: boolean;
+}
+
+const manifest = JSON.parse(read('package.json')) as Package;
+const { packages } = JSON.parse(read('package-lock.json')) as { packages: Record<string, Locked> };
+const { dependencies, optionalDependencies, devDependencies } = manifest;
+const direct = { ...dependencies, ...optionalDependencies, ...devDependencies };
+
+/** Rows of the tables: package, version, licence, install script. */
+const rows = [
+  ...read('docs/dependencies.md').matchAll(/^\| (?!package|-)(.+?) \| (.+?) \| (.+?) \| (.+?) \|/gm),
+];
+
+test('the list of dependencies is that of package.json, each once', () => {
+  expect(rows.map(([, name]) => name).sort()).toEqual(Object.keys(direct).sort());
+});
+
+test('version, licence and install script of each are those that are installed', () => {
+  const listed = rows.map(([, name = '', version, licence, script]) => ({ name, version, licence, script }));
+  const installed = listed.map(({ name }) => {
+    const locked = packages[`node_modules/${name}`];
+    return {
+      name,
+      version: (direct[name] ?? '').replace(/^npm:.*@/, ''),
+      licence: locked?.license,
+      script: locked?.hasInstallScript ? 'yes' : 'no',
+    };
+  });
+  expect(listed).toEqual(installed);
+});
+
+function sources(folder: string): string[] {
+  return readdirSync(join(root, folder), { withFileTypes: true }).flatMap((entry) => {
+    const path = join(folder, entry.name);
+    if (entry.isDirectory()) return sources(path);
+    return /\.(ts|mjs)$/.test(entry.name) && path !== 'test/dependencies.test.ts' ? [read(path)] : [];
+  });
+}
+
+const runTime = ['cli', 'control-plane', 'data-plane', 'node', 'schemas', 'shared'].flatMap(sources);
+const everywhere = [...runTime, ...['bench', 'scripts', 'test'].flatMap(sources)];
+
+/** In an import, or by its name where a module is loaded by name. */
+function isNamed(name: string, texts: readonly string[]): boolean {
+  return texts.some((text) => text.includes(`'${name}'`) || text.includes(`'${name}/`));
+}
+
+test('every dependency at run time is named by a source at run time', () => {
+  const unused = Object.keys({ ...dependencies, ...optionalDependencies }).filter(
+    (name) => !isNamed(name, runTime),
+  );
+  expect(unused).toEqual([]);
+});
+
+test('every dependency of development is named by a source, runs in a script, or holds the types of another', () => {
+  const scripts = `${Object.values(manifest.scripts).join('\n')}\n${read('scripts/build.mjs')}`;
+  const unused = Object.keys(devDependencies).filter((name) => {
+    const typed = /^@types\/(.+)$/.exec(name)?.[1];
+    if (typed !== undefined) return typed !== 'node' && !(typed in direct);
+    return !isNamed(name, everywhere) && !scripts.includes(name.split('/').at(-1) ?? name);
+  });
+  expect(unused).toEqual([]);
+});
