@@ -1,0 +1,146 @@
+/** The bound of connections over real sockets: how many a listener and one address may hold, and what shows of the rest. */
+import { once } from 'node:events';
+import type { AddressInfo } from 'node:net';
+import { Registry } from 'prom-client';
+import { afterEach, expect, test, vi } from 'vitest';
+import { RawPeer } from '../../test/support/raw-peer.ts';
+import { type ConnectionLimits, Connections, connectionLimits, peerOf } from './connections.ts';
+import { startHealthServer } from './health-server.ts';
+import { createHttpServer } from './http-server.ts';
+import { Certificate } from './tls.ts';
+
+const fixture = (name: string): string =>
+  new URL(`../../test/fixtures/tls/${name}`, import.meta.url).pathname;
+const certificate = new Certificate({ cert: fixture('first.pem'), key: fixture('first.key') });
+const closers: (() => void)[] = [];
+afterEach(() => {
+  for (const close of closers.splice(0)) close();
+});
+
+interface Bounded {
+  readonly port: number;
+  readonly logged: object[];
+  open(from?: string): Promise<RawPeer>;
+  value(name: string, labels?: Record<string, string>): Promise<number | undefined>;
+}
+
+async function bounded(limits: Partial<ConnectionLimits>, tls = false): Promise<Bounded> {
+  const registry = new Registry();
+  const logged: object[] = [];
+  const logger = { warn: (fields: object) => logged.push(fields) };
+  const connections = new Connections({ registry, logger, limits });
+  const server = createHttpServer(
+    {
+      ...{ name: 'api', connections, headersTimeoutMs: 10_000, requestTimeoutMs: 10_000 },
+      certificate: tls ? certificate : undefined,
+    },
+    (_request, response) => response.end('ok'),
+  );
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  closers.push(() => {
+    server.close();
+    server.closeAllConnections();
+  });
+  return {
+    port,
+    logged,
+    open: async (from) => {
+      const peer = await RawPeer.open({ host: '127.0.0.1', port, tls }, from === undefined ? {} : { from });
+      closers.push(() => peer.close());
+      return peer;
+    },
+    value: async (name, labels = {}) => {
+      const { values } = (await registry.getSingleMetric(`headgate_connections_${name}`)?.get()) ?? {};
+      return values?.find((each) =>
+        Object.entries(labels).every(([label, value]) => Object(each.labels)[label] === value),
+      )?.value;
+    },
+  };
+}
+
+const get = 'GET / HTTP/1.1\r\nHost: a\r\n\r\n';
+
+async function isServed(peer: RawPeer): Promise<boolean> {
+  await peer.send(get);
+  return peer.received(/200 OK/);
+}
+
+test.each([false, true])(
+  'a listener holds its most and refuses the next until one leaves (TLS: %s)',
+  async (tls) => {
+    const { open, value, logged } = await bounded({ max: 3, perAddress: 3 }, tls);
+    const held = [await open(), await open(), await open()];
+    for (const peer of held) expect(await isServed(peer)).toBe(true);
+    // What is refused may be seen as a connection that closes, or as none; over TLS it is none.
+    for (let n = 0; n < 5; n++) {
+      const refused = await open().catch(() => undefined);
+      expect(refused === undefined ? false : await isServed(refused)).toBe(false);
+    }
+    expect(await value('refused_total', { reason: 'listener' })).toBe(5);
+    expect(await value('open')).toBe(3);
+    expect(logged.length, 'a line a second at most').toBeLessThan(5);
+    expect(logged[0]).toMatchObject({ listener: 'api', reason: 'listener', refused: 1 });
+    held[0]?.close();
+    await vi.waitFor(async () => expect(await value('open')).toBe(2));
+    expect(await isServed(await open())).toBe(true);
+  },
+);
+
+test.each([false, true])('an address holds its most, and another is still served (TLS: %s)', async (tls) => {
+  const { open, value } = await bounded({ max: 10, perAddress: 2 }, tls);
+  const held = [await open(), await open()];
+  for (const peer of held) expect(await isServed(peer)).toBe(true);
+  const refused = await open().catch(() => undefined);
+  expect(refused === undefined ? false : await isServed(refused)).toBe(false);
+  expect(await value('refused_total', { reason: 'address' })).toBe(1);
+  expect(await isServed(await open('127.0.0.2'))).toBe(true);
+  held[1]?.close();
+  await vi.waitFor(async () => expect(await value('open')).toBe(2));
+  expect(await isServed(await open())).toBe(true);
+});
+
+test('one address never takes every place unless it may', () => {
+  expect(connectionLimits()).toEqual({ max: 10_000, perAddress: 9000 });
+  expect(connectionLimits({ max: 10 })).toEqual({ max: 10, perAddress: 9 });
+  expect(connectionLimits({ max: 1 })).toEqual({ max: 1, perAddress: 1 });
+  expect(connectionLimits({ max: 10, perAddress: 10 })).toEqual({ max: 10, perAddress: 10 });
+});
+
+test.each([
+  ['192.0.2.7', '192.0.2.7'],
+  ['::ffff:192.0.2.7', '192.0.2.7'],
+  ['2001:db8:1:2:3:4:5:6', '2001:db8:1:2'],
+  ['2001:db8:1:2::9', '2001:db8:1:2'],
+  ['2001:db8::9', '2001:db8:0:0'],
+  ['fe80::1%eth0', 'fe80:0:0:0'],
+  ['::1', '0:0:0:0'],
+])('%s counts as %s', (address, peer) => {
+  expect(peerOf(address)).toBe(peer);
+});
+
+test('health has a small bound of its own, and a check that throws is answered with 500', async () => {
+  const metrics = new Registry();
+  const connections = new Connections({ registry: metrics });
+  const health = await startHealthServer({
+    ...{ host: '127.0.0.1', port: 0, metrics, connections },
+    checks: () => {
+      throw new Error('a check');
+    },
+  });
+  const endpoint = { host: '127.0.0.1', port: Number(new URL(health.url).port), tls: false };
+  expect((await fetch(`${health.url}/readyz`)).status).toBe(500);
+  expect((await fetch(`${health.url}/livez`)).status).toBe(200);
+  const peers = await Promise.all(Array.from({ length: 120 }, () => RawPeer.open(endpoint)));
+  const served = await Promise.all(peers.map(isAnswered));
+  expect(served.filter(Boolean).length).toBeLessThanOrEqual(90);
+  expect(served.filter(Boolean).length).toBeGreaterThan(80);
+  for (const peer of peers) peer.close();
+  await health.close();
+});
+
+async function isAnswered(peer: RawPeer): Promise<boolean> {
+  await peer.send('GET /livez HTTP/1.1\r\nHost: a\r\n\r\n');
+  return peer.received(/200 OK/);
+}
