@@ -4,7 +4,7 @@ import { CommandError } from './command-error.ts';
 
 const guide = 'see docs/operate.md, "Signatures"';
 
-/** Throws an Error that says what to do where a replica with this key should not run on a log with these signers. */
+/** Throws an Error that names the next step where a replica with this key should not run on a log with these signers. */
 export function checkSigner(
   signers: readonly string[],
   signer: Signer | undefined,
@@ -17,7 +17,7 @@ export function checkSigner(
     );
   if (signers.length === 0 && signer && !allowUnsigned)
     throw new Error(
-      'HEADGATE_SIGNING_KEY is set, but this log is not signed: whoever may write to it is believed; to sign it from ' +
+      'HEADGATE_SIGNING_KEY is set, but this log is not signed: anybody with write access to it can make keys; to sign it from ' +
         `now on, start with --allow-unsigned and run headgate signer add PUBLIC-KEY-FILE, ${guide}`,
     );
 }

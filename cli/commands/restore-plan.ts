@@ -33,8 +33,8 @@ export interface RestorePlan {
 const author = restoreAuthor;
 
 /**
- * The new log is signed where a key is given, by that key and by those of `others`: whoever signed the old one is not
- * trusted for that. Throws a CliError where the snapshot holds no state, or one that events cannot bring back.
+ * The new log is signed where a key is given, by that key and by those of `others`. The signers of the old log are not
+ * taken over. Throws a CliError where the snapshot holds no state, or one that events cannot bring back.
  */
 export function planRestore(
   snapshot: Snapshot,

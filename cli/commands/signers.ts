@@ -30,7 +30,7 @@ export function registerSigners(program: Command, io: Io): void {
     .verb(
       'add <public-key-file>',
       'accept one more key; the first one signs a log that was not signed',
-      'openssl pkey -in signing.pem -pubout -out signing.pub && headgate signer add signing.pub',
+      'headgate signer add signing.pub',
     )
     .does(async (session, _options, file) => {
       const publicKey = readPublicKey(session, file);

@@ -62,6 +62,8 @@ export async function startChild(plan: GatewayPlan, common: GatewayCommon): Prom
       '--drain-timeout',
       '5',
     ],
+    // The control plane is on this machine, whatever address it has.
+    '--insecure-snapshots',
     ...common.trustedSigners.flatMap((signer) => ['--trust-signer', signer]),
     ...['--bind', common.bind, '--metrics-bind', common.metricsBind, ...connectionFlags(common.connections)],
     ...plan.stackPorts.flatMap((stackPort) => ['--stack-port', stackPort]),

@@ -11,7 +11,7 @@ export function option(flags: string, description: string): Option {
   return process.env[variable]?.trim() === '' ? made : made.env(variable);
 }
 
-/** A flag without a value. Its variable counts where it says `true` or `1`: see isOn. */
+/** A flag without a value. Its variable counts where it is `true` or `1`: see isOn. */
 export function flag(flags: string, description: string): Option {
   return new Option(flags, `${description} (env: ${variableOf(flags)}=true)`);
 }

@@ -2,7 +2,7 @@
  * Starts a gateway from a control plane's snapshot instead of the log's first record. What comes is untrusted until it was
  * checked: its size, its SHA-256, its fold version, its rows against their digests, and its position and hash against the
  * log where that can be reached. Any fault only means that the log is replayed from its beginning.
- * That its rows are what the log says cannot be seen before the next checkpoint: it is asked for only where the connection
+ * That its rows are what the log holds cannot be seen before the next checkpoint: it is asked for only where the connection
  * itself is authenticated (https) or does not leave this machine.
  */
 import { createHash } from 'node:crypto';
@@ -39,7 +39,7 @@ const jitterMs = 1000;
 const busyMsMax = 120_000;
 const retryAfterSecondsMax = 30;
 
-/** Throws an Error that says what to do where a snapshot would come over a connection on which anybody could change it. */
+/** Throws an Error that names the next step where a snapshot would come over a connection on which anybody could change it. */
 export function checkSnapshotSources(controlPlanes: readonly string[]): void {
   for (const base of controlPlanes) {
     if (!URL.canParse(base)) throw new Error(`--control-plane ${base} is no address: use https://HOST:PORT`);

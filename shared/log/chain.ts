@@ -43,7 +43,7 @@ export interface Candidate {
   readonly signature: Buffer | null;
   /** Those who may sign this record; empty where nobody needs to. */
   readonly signers: readonly string[];
-  /** Whether this record says who may sign the next ones. */
+  /** Whether this record names those who may sign the next ones. */
   readonly namesSigners: boolean;
 }
 
@@ -86,7 +86,7 @@ export function judge(head: Head, record: LogRecord, rules: readonly ChainRule[]
   return { accepted: commit, head: { log, seq, hash: recordHash(raw), signers: named ?? head.signers } };
 }
 
-/** Those who may sign from the next record on, where this commit says who; undefined where it leaves them as they are. */
+/** Those who may sign from the next record on, where this commit names them; undefined where it changes nothing. */
 function signersNamedBy(head: Head, commit: Commit): readonly string[] | undefined {
   return head.seq === 0 ? genesisOf(commit)?.signers : signersSetBy(commit);
 }
@@ -121,8 +121,8 @@ export function judgeBatch(
   // What names signers was verified at once, by those before it.
   const { accepted, head: end } = judgement;
   if (accepted.seq === 1 || signersSetBy(accepted) !== undefined) return hasty;
-  const vouched = end.signers.length === 0 || verify(end.signers, record.value, record.signature);
-  return vouched ? hasty : judgeEach(head, records, rules);
+  const isSigned = end.signers.length === 0 || verify(end.signers, record.value, record.signature);
+  return isSigned ? hasty : judgeEach(head, records, rules);
 }
 
 function judgeEach(head: Head, records: readonly LogRecord[], rules: readonly ChainRule[]): Judgement[] {

@@ -1,7 +1,7 @@
 /**
  * Signers that a process was given beside the log (`--trust-signer`). Of a log that it meets for the first time a process
- * knows nothing else: whoever may write to an empty topic could begin a log there, with signers of their own or with none.
- * A pin holds for the first record. Later changes of the signers are signed by those before them, so the chain vouches.
+ * knows nothing else: anybody who may write to an empty topic could begin a log there, with signers of their own or with none.
+ * A pin holds for the first record. Later changes of the signers are signed by those before them.
  */
 import { readFileSync } from 'node:fs';
 import { emptyHead, judge } from './chain.ts';

@@ -96,7 +96,7 @@ export async function checkIdentity(log: ControlLog, folded: Folded): Promise<vo
 
 /**
  * Checks that a trusted signer began the log, and that it is the one that was folded. Throws LogReplaced where not. As long
- * as nothing is folded, the first record may be still to come: whoever folds it asks TrustedSigners.checkBeginning, too.
+ * as nothing is folded, the first record may be still to come: the code that folds it asks TrustedSigners.checkBeginning, too.
  */
 export async function checkTrust(log: ControlLog, folded: Folded, trusted: TrustedSigners): Promise<void> {
   const genesis = await readGenesis(log);

@@ -124,7 +124,7 @@ class Builder {
     const noOp = [toStored({ type: 'no_op', data: {} })];
     const removed = this.#removed.length > 0 ? this.#pick(this.#removed) : stranger;
     const isSigned = this.#signers.length > 0;
-    // On a log without signers whoever signs with a key that the change names would be right.
+    // On a log without signers a signature by a key that the change names would be right.
     const named = kind === 'change by a stranger' || !isSigned ? stranger : removed;
     const change = [changed([named.publicKey])];
     switch (kind) {

@@ -1,6 +1,6 @@
 /**
  * Signatures of the log, as docs/operate.md describes them: a key is of use only on a log that is signed, signers change
- * while a gateway follows, a pin holds against whoever may write to the topic, and a restore takes over no old signer.
+ * while a gateway follows, a pin holds against a stranger who may write to the topic, and a restore takes over no old signer.
  */
 import { renameSync } from 'node:fs';
 import { join } from 'node:path';
@@ -48,7 +48,7 @@ async function verbose(metrics: string): Promise<string> {
   return await (await fetch(`${metrics}/readyz?verbose`)).text();
 }
 
-test('a process with a signing key refuses a log that is not signed, and says how to sign it', async () => {
+test('a process with a signing key refuses a log that is not signed, and names the next step', async () => {
   const key = fleet.key('own');
   const first = await fleet.controlPlane('cp-1', undefined);
   await first.end();
@@ -83,7 +83,7 @@ test('a log is signed from the first signer on: what strangers write after it co
   let plane = await fleet.controlPlane('cp-1', key, ['--allow-unsigned']);
   const gateway = await fleet.gateway('gw-1');
   await plane.client.apply(acme);
-  // The log is not signed: whoever may write to it makes keys.
+  // The log is not signed: anybody with write access makes keys.
   const before = await fleet.forgeKey('acme');
   await expect.poll(() => ask(gateway.ready.api, before), { timeout: 20_000 }).not.toBe(refusedKey);
 
@@ -243,7 +243,7 @@ test('a restored log is signed by the keys at hand; a signer of the lost one is 
   expect(await ask(gateway.ready.api, forged)).toBe(refusedKey);
 });
 
-test('a gateway fetches no snapshot over plain HTTP from another machine, unless it is told so', async () => {
+test('a gateway fetches no snapshot over plain HTTP from another machine, without --insecure-snapshots', async () => {
   const args = ['gateway', '--data', join(fleet.dir, 'gw'), '--port', '0', '--metrics-port', '0'];
   const remote = ['--control-plane', 'http://192.0.2.1:8081'];
   const refused = await fleet.cli([...args, ...remote]);

@@ -172,7 +172,7 @@ export class SignedFleet {
   }
 }
 
-/** The status of a request with this key. Without a node 503 says that the key is good. */
+/** The status of a request with this key. Without a node any other status than 401 means that the key was accepted. */
 export async function ask(api: string, key: string): Promise<number> {
   const response = await fetch(`${api}/chat/completions`, {
     method: 'POST',
