@@ -74,7 +74,7 @@ export function optionalSecret(variable: string): string | undefined {
   return process.env[variable] ? requiredSecret(variable) : undefined;
 }
 
-/** What gateways have; whoever takes a gateway over must not become an operator by it. Throws where it is one token. */
+/** What gateways have; a gateway that is taken over must not make an operator. Throws where the two are one. */
 export function gatewayTokenBeside(operatorToken: string | undefined, gatewayToken: string): string {
   if (gatewayToken !== operatorToken) return gatewayToken;
   throw new Error('HEADGATE_GATEWAY_TOKEN is the operator token; set it to another random text');
