@@ -26,7 +26,7 @@ export async function waitUntilConfirmed(
 ): Promise<void> {
   const outcome = await ask(session, Number(thing['position']), waitSeconds);
   const { complete, lost, reason } = outcome;
-  const gateways = outcome.gateways.map((gateway) => told(gateway, outcome.gateways));
+  const gateways = outcome.gateways.map((gateway) => shown(gateway, outcome.gateways));
   const lines = gateways.map(
     (gateway) =>
       `${label(gateway)}  ${gateway.confirmed ? 'confirmed' : 'NOT CONFIRMED'}  ${gateway.seconds}s`,
@@ -130,8 +130,8 @@ function merge(
   });
 }
 
-/** An incarnation is shown only where it tells two processes apart. */
-function told(gateway: Confirmation, all: readonly Confirmation[]): Confirmation {
+/** An incarnation is shown only where two processes share a name. */
+function shown(gateway: Confirmation, all: readonly Confirmation[]): Confirmation {
   if (all.filter(({ name }) => name === gateway.name).length > 1) return gateway;
   const { name, confirmed, seconds } = gateway;
   return { name, confirmed, seconds };

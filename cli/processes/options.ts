@@ -118,7 +118,7 @@ export function certificateOf({ tlsCert: cert, tlsKey: key }: TlsOptions): Certi
   return undefined;
 }
 
-/** What gateways have; an attacker who takes one over must not become an operator by it. Throws where it is one token. */
+/** What gateways have; a gateway that is taken over must not make an operator. Throws where the two are one. */
 export function gatewayTokenBeside(operatorToken: string | undefined, gatewayToken: string): string {
   if (gatewayToken !== operatorToken) return gatewayToken;
   throw new Error('HEADGATE_GATEWAY_TOKEN is the operator token; set it to another random text');

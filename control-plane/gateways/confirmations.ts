@@ -1,4 +1,4 @@
-/** Waits until every gateway has a position in force, and says for each when it had (design 4: Revocation confirmed). */
+/** Waits until every gateway has a position in force, and reports for each when it had (design 4: Revocation confirmed). */
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import type { StatusBoard } from '../../shared/status/status-board.ts';
 

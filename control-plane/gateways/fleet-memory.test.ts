@@ -184,8 +184,8 @@ test('the memory of thousands of gateways with long texts is published in record
   stop.abort();
 });
 
-test('a damaged file is put aside and said so', async () => {
-  writeFileSync(join(dir, 'cp-1.db'), 'this is no database at all, whatever its name says'.repeat(100));
+test('a damaged file is put aside and reported', async () => {
+  writeFileSync(join(dir, 'cp-1.db'), 'this is no database at all, whatever its name'.repeat(100));
   const first = await replica('cp-1');
   expect(first.damages).toHaveLength(1);
   await publish(log, reportOf());

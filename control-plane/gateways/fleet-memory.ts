@@ -2,7 +2,7 @@
  * Keeps gateways from being forgotten, however long they are silent (design 4: Revocation confirmed). What the board knows
  * is kept in a file of this replica, and what it knows of silent gateways is published again before the topic drops it, so
  * that every replica knows them: a new one, and one that was down for long. A gateway that ended here and that another
- * replica still remembers is published as ended. `forget` is an operator's word that a gateway is gone.
+ * replica still remembers is published as ended. `forget` is for a gateway that is gone for good.
  */
 import {
   type FleetMemory as FleetMemoryRecord,

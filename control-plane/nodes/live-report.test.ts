@@ -30,13 +30,13 @@ test('what is held of a beat is bounded, whatever its lists of models and reason
 });
 
 test.each([
-  ['one node with nothing to tell', 1, 0],
-  ['2000 nodes with nothing to tell', 2000, 0],
+  ['one node without installs', 1, 0],
+  ['2000 nodes without installs', 2000, 0],
   ['120 nodes of hostile agents', 120, installsPerNodeMax],
   ['5000 nodes of hostile agents', 5000, installsPerNodeMax],
   ['800 nodes of which all loads fail', 800, 3],
 ])(
-  'a status record of %s is small enough for Kafka, and says what it leaves out',
+  'a status record of %s is small enough for Kafka, and counts what it leaves out',
   (_what, count, installs) => {
     const all = live(
       count,

@@ -4,7 +4,7 @@
  */
 import type { Beat, LiveNode } from '../../schemas/node-messages.ts';
 
-/** Of one node; a whole list of failed loads says no more than its beginning. */
+/** Of one node; a long list of failed loads adds nothing to its beginning. */
 const installsHeldMax = 20;
 const installsReportedMax = 5;
 const nodesReportedMax = 2000;

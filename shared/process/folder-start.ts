@@ -1,5 +1,5 @@
 /**
- * Which data folder is this, and the how manieth start from it? A process that holds the folder's lock proves by a later
+ * Identifies a data folder, and counts the starts from it. A process that holds the folder's lock proves by a later
  * start that every earlier process of the folder has ended.
  */
 import { randomUUID } from 'node:crypto';

@@ -1,6 +1,6 @@
 /**
- * One row a process that reports, by incarnation: two processes of one name are two rows. A gateway stays until it said
- * good-bye, a later start from its data folder proves that it ended, or an operator forgot it; no silence removes it.
+ * One row a process that reports, by incarnation: two processes of one name are two rows. A gateway stays until it
+ * stopped cleanly, a later start from its data folder proves that it ended, or an operator forgot it; no silence removes it.
  * What has ended is remembered by the number of its last report: only a newer report brings it back.
  */
 import type { Forgotten, StatusReport } from '../../schemas/status.ts';

@@ -20,7 +20,7 @@ export class StatusMac {
     return mac(this.#tokens[0] ?? '', value);
   }
 
-  /** Compares without telling by its time how much was right. */
+  /** Compares in constant time. */
   accepts(value: Uint8Array, given: Uint8Array): boolean {
     return this.#tokens.some((token) => {
       const wanted = mac(token, value);
