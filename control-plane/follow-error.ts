@@ -4,11 +4,12 @@
  */
 import { LogReplaced, LogTruncated, LogUnavailable } from '../shared/log/control-log.ts';
 import { FoldHalted } from '../shared/snapshot/replicator.ts';
-import { DatabaseBusy, DatabaseCorrupt, DatabaseUnwritable } from '../shared/sqlite.ts';
+import { DatabaseBusy, DatabaseCorrupt, DatabaseUnwritable, inOurWords } from '../shared/sqlite.ts';
 import { CommandError } from './command-error.ts';
 
-/** Undefined where the error is none of the log or of the fold. */
-export function asFollowError(error: unknown): CommandError | undefined {
+/** Undefined where the error is none of the log, of the fold or of the file that is folded into. */
+export function asFollowError(thrown: unknown): CommandError | undefined {
+  const error = inOurWords(thrown, 'state.db');
   if (error instanceof LogTruncated || error instanceof LogReplaced)
     return unavailable(
       error,

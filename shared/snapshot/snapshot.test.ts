@@ -164,6 +164,9 @@ test('a preview shows the state after its events, and leaves the one before', ()
   const context = contextOf({ seq: snapshot.seq + 1, at: '2026-01-01T00:00:32.000Z', by: 'operator' });
   const shown = snapshot.preview([key], context, () => {
     snapshot.dryRun([known('key.revoked', { id: 'key-x' })], context);
+    expect(snapshot.db.prepare("SELECT count(*) AS n FROM api_key WHERE id = 'key-x'").get()).toEqual({
+      n: 1,
+    });
     return snapshot.digests();
   });
   expect(stateOf(snapshot)).toEqual(before);

@@ -119,26 +119,19 @@ export class Snapshot {
 
   /** What the fold would pass over in these events, were they the next commit: empty where it would apply them all. Changes nothing. */
   dryRun(events: readonly KnownEvent[], context: EventContext): string[] {
-    const sums = this.#sums();
-    this.db.exec('SAVEPOINT dry_run');
-    try {
-      const reasons = events.map((event) => applyEvent(this.#tables, event, context));
-      return reasons.filter((reason) => reason !== undefined);
-    } finally {
-      this.#rollback('ROLLBACK TO dry_run; RELEASE dry_run', sums);
-    }
+    return this.#undone(() =>
+      events
+        .map((event) => applyEvent(this.#tables, event, context))
+        .filter((reason) => reason !== undefined),
+    );
   }
 
   /** Runs `read` on the state as it would be after these events, and undoes them. */
   preview<Result>(events: readonly KnownEvent[], context: EventContext, read: () => Result): Result {
-    const sums = this.#sums();
-    this.db.exec('SAVEPOINT preview');
-    try {
+    return this.#undone(() => {
       for (const event of events) applyEvent(this.#tables, event, context);
       return read();
-    } finally {
-      this.#rollback('ROLLBACK TO preview; RELEASE preview', sums);
-    }
+    });
   }
 
   /** One digest a table, 32 hex digits each. */
@@ -254,6 +247,21 @@ export class Snapshot {
 
   #sums(): bigint[] {
     return tableNames.map((name) => this.#tables[name].sum);
+  }
+
+  /**
+   * Undoes what `work` changed. To release the outermost savepoint is a commit, which on a full disk fails and leaves the
+   * transaction open: only a rollback never writes.
+   */
+  #undone<Result>(work: () => Result): Result {
+    const sums = this.#sums();
+    const undo = this.db.inTransaction ? 'ROLLBACK TO undone; RELEASE undone' : 'ROLLBACK';
+    this.db.exec('SAVEPOINT undone');
+    try {
+      return work();
+    } finally {
+      this.#rollback(undo, sums);
+    }
   }
 
   /** After an undone change the sums in memory follow the rows back. */

@@ -64,6 +64,11 @@ async function scrape({ metrics }: { readonly metrics: string }): Promise<Map<st
   return samples;
 }
 
+async function typeOf({ metrics }: { readonly metrics: string }, name: string): Promise<string | undefined> {
+  const text = await (await fetch(`${metrics}/metrics`)).text();
+  return new RegExp(`^# TYPE ${name} (\\w+)$`, 'm').exec(text)?.[1];
+}
+
 /** The sum of all series of a name that have these labels. */
 function sum(
   samples: ReadonlyMap<string, number>,
@@ -148,10 +153,13 @@ test('both planes tell of their build and of their fold, and a revocation of its
     interval: 20,
   });
   const [ours, theirs] = [await scrape(gateway.ready), await scrape(controlPlane.ready)];
+  for (const { ready } of [gateway, controlPlane])
+    expect(await typeOf(ready, 'headgate_fold_skipped_total')).toBe('counter');
   for (const samples of [ours, theirs]) {
     expect(sum(samples, 'headgate_build_info')).toBe(1);
     expect(sum(samples, 'headgate_snapshot_info')).toBe(1);
     expect(samples.get('headgate_log_reachable')).toBe(1);
+    expect(samples.get('headgate_fold_skipped_total')).toBe(0);
     expect(samples.get('headgate_fold_halted')).toBe(0);
     expect(samples.get('headgate_fold_quarantined_total')).toBe(0);
     expect(samples.get('headgate_fold_lag_seconds')).toBeGreaterThanOrEqual(0);

@@ -1,0 +1,194 @@
+/**
+ * A disk that is full, as a small file system in memory: processes go on answering, say what they cannot write, and end at
+ * SIGTERM. Mounting takes root; without it nothing is tested here, and that is printed.
+ */
+import { spawnSync } from 'node:child_process';
+import { mkdirSync, mkdtempSync, rmSync, statfsSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, afterEach, beforeEach, expect, test, vi } from 'vitest';
+import { DevAdmin } from '../../cli/processes/dev-admin.ts';
+import { type SimNode, startSimNode } from '../../node/sim-node.ts';
+import { type Started, startProcess } from '../support/processes.ts';
+import { CliProcess, endsInOrder, health, isFaulted, type Replica, rawTail } from './clients.ts';
+
+const root = mkdtempSync(join(tmpdir(), 'headgate-full-disk-'));
+const disk = join(root, 'disk');
+mkdirSync(disk);
+const mounted = spawnSync('mount', ['-t', 'tmpfs', '-o', 'size=8m', 'tmpfs', disk]).status === 0;
+if (!mounted)
+  process.stderr.write('SKIPPED: no file system can be mounted here, so no full disk is tested\n');
+afterAll(() => {
+  if (mounted) spawnSync('umount', ['-l', disk]);
+  rmSync(root, { recursive: true, force: true });
+});
+const token = 'full-disk-operator-token';
+const filler = join(disk, 'filler');
+
+let dir: string;
+let node: SimNode | undefined;
+const running: Started<unknown>[] = [];
+const commands: CliProcess[] = [];
+beforeEach(() => {
+  dir = mkdtempSync(join(root, 'case-'));
+});
+afterEach(async () => {
+  for (const { child } of commands.splice(0)) child.kill('SIGKILL');
+  for (const one of running.splice(0)) await one.end('SIGKILL');
+  await node?.close();
+  spawnSync('find', [disk, '-mindepth', '1', '-delete']);
+});
+
+async function start<Ready>(
+  kind: string,
+  log: string,
+  data: string,
+  ...more: string[]
+): Promise<Started<Ready>> {
+  const started = await startProcess<Ready>({
+    ...{ dir, name: kind },
+    args: [
+      ...[kind, '--log', `sqlite:${log}`, '--data', data, '--name', kind],
+      ...['--port', '0', '--metrics-port', '0', ...more],
+    ],
+    env: { HEADGATE_OPERATOR_TOKEN: token },
+  });
+  running.push(started);
+  return started;
+}
+
+/** Leaves so much free on the disk, bytes. */
+function fill(left: number): void {
+  const { bavail, bsize } = statfsSync(disk);
+  try {
+    writeFileSync(filler, Buffer.alloc(Math.max(0, bavail * bsize - left)));
+  } catch (error) {
+    // Another process took some of it meanwhile: it is full all the same.
+    if (!(error instanceof Error && 'code' in error && error.code === 'ENOSPC')) throw error;
+  }
+}
+
+const post = (replica: Replica, path: string, body: object): Promise<Response> =>
+  fetch(`${replica.admin}/admin/v1${path}`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' },
+    body: JSON.stringify(body),
+    signal: AbortSignal.timeout(30_000),
+  });
+
+/** Makes organisations until a command fails; gives its answer. */
+async function untilRefused(replica: Replica): Promise<{ status: number; error: Record<string, unknown> }> {
+  for (let n = 0; n < 5000; n++) {
+    const response = await post(replica, '/organisations', { id: `org-${n}`, name: 'n'.repeat(200) });
+    const answer = (await response.json()) as Record<string, unknown>;
+    if (!response.ok) return { status: response.status, error: answer['error'] as Record<string, unknown> };
+  }
+  throw new Error('the disk did not get full');
+}
+
+test.runIf(mounted)(
+  'a control plane whose data folder is full says so, ends its tails with that reason, and ends',
+  async () => {
+    const replica = await start<Replica>('control-plane', join(dir, 'log'), join(disk, 'cp'));
+    const tail = await rawTail(replica.ready, token);
+    fill(0);
+    // It is in the log, and could not be folded here.
+    expect(await untilRefused(replica.ready)).toMatchObject({
+      status: 503,
+      error: { type: 'OutcomeUnknown' },
+    });
+    await isFaulted(replica.ready, /cannot write .*state\.db/);
+    expect(await tail.ended).toEqual({ code: 1011, reason: expect.stringContaining('cannot write') });
+    const { status, error } = await untilRefused(replica.ready);
+    expect([status, error['type'], error['message']]).toEqual([
+      503,
+      'LogUnavailable',
+      expect.stringContaining('cannot write'),
+    ]);
+    await endsInOrder(replica);
+  },
+);
+
+test.runIf(mounted)(
+  'a control plane whose log is on a full disk refuses commands, keeps its tails, and goes on once there is room',
+  async () => {
+    const replica = await start<Replica>('control-plane', join(disk, 'log'), join(dir, 'cp'));
+    const tail = await rawTail(replica.ready, token);
+    fill(0);
+    const { status, error } = await untilRefused(replica.ready);
+    expect([status, error['type']]).toEqual([503, 'LogUnavailable']);
+    expect(error['message']).toMatch(/cannot write/);
+    expect((await health(replica.ready.metrics, '/livez')).status).toBe(200);
+    rmSync(filler);
+    expect((await post(replica.ready, '/organisations', { id: 'again', name: 'Again' })).status).toBe(200);
+    await vi.waitFor(() => expect(tail.frames.at(-1)).toContain('"again"'));
+    await endsInOrder(replica);
+  },
+);
+
+test.runIf(mounted)(
+  'a gateway whose data folder is full answers nothing that it could not bill, is not ready, and ends',
+  async () => {
+    node = await startSimNode({ models: ['echo-small'], tokensPerSecond: 0 });
+    const replica = await start<Replica>('control-plane', join(dir, 'log'), join(dir, 'cp'));
+    const admin = new DevAdmin(replica.ready.admin, token);
+    await admin.apply({
+      version: 1,
+      models: [{ id: 'echo-small', family: 'echo', weight: 1 }],
+      tiers: [{ id: 'Pro', models: '*', contextTokens: 4096 }],
+      pool: { models: ['echo-small'], nodes: [{ id: 'pool-1', url: node.url, dialect: 'vllm' }] },
+      organisations: [{ id: 'acme', name: 'Acme', tier: 'Pro' }],
+    });
+    const key = (await admin.createKey('acme', 'k')).value;
+    const gateway = await start<{ api: string; metrics: string }>(
+      'gateway',
+      join(dir, 'log'),
+      join(disk, 'gw'),
+    );
+    const ask = async (): Promise<number> => {
+      const response = await fetch(`${gateway.ready.api}/chat/completions`, {
+        method: 'POST',
+        headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
+        body: JSON.stringify({ model: 'echo-small', messages: [{ role: 'user', content: 'hello' }] }),
+        signal: AbortSignal.timeout(30_000),
+      });
+      await response.text();
+      return response.status;
+    };
+    await vi.waitFor(async () => expect(await ask()).toBe(200), { timeout: 20_000, interval: 100 });
+    fill(0);
+    await vi.waitFor(async () => expect(await ask()).toBe(503), { timeout: 30_000, interval: 0 });
+    await vi.waitFor(
+      async () => {
+        const { status, text } = await health(gateway.ready.metrics, '/readyz');
+        expect([status, text]).toEqual([
+          503,
+          expect.stringContaining('[-]usage no further usage can be kept'),
+        ]);
+      },
+      { timeout: 20_000, interval: 50 },
+    );
+    rmSync(filler);
+    await vi.waitFor(async () => expect(await ask()).toBe(200), { timeout: 30_000, interval: 100 });
+    await endsInOrder(gateway);
+  },
+);
+
+test.runIf(mounted)('a restore onto a log whose disk is full ends at an interrupt', async () => {
+  const replica = await start<Replica>('control-plane', join(dir, 'log'), join(dir, 'cp'));
+  const organisations = Array.from({ length: 1500 }, (_, n) => ({ id: `org-${n}`, name: 'n'.repeat(200) }));
+  await new DevAdmin(replica.ready.admin, token).apply({ version: 1, organisations });
+  await replica.end();
+  fill(150_000);
+  const restore = new CliProcess(['snapshot', 'restore', join(dir, 'cp', 'state.db'), '--new-log', '--yes'], {
+    HEADGATE_LOG: `sqlite:${join(disk, 'new-log')}`,
+  });
+  commands.push(restore);
+  await vi.waitFor(() => expect(statfsSync(disk).bavail).toBeLessThan(20), { timeout: 20_000 });
+  const early = await Promise.race([
+    restore.exitCode(),
+    new Promise<'runs'>((resolve) => setTimeout(() => resolve('runs'), 1000)),
+  ]);
+  expect([early, restore.stderr]).toEqual(['runs', expect.not.stringContaining('error[')]);
+  expect(await restore.interrupt()).toBe(130);
+});
