@@ -79,3 +79,25 @@ test('Limits 4: tokens and turns are asked of usage, with the period and the vis
   expect(counters.freeTurns('v1')).toBe(20);
   expect(asked).toEqual([['acme', '2026-11-01', 5], 'v1']);
 });
+
+test('a cancelled request leaves no trace in its minute, but only as often in a minute as the tier carries requests', () => {
+  const counters = new LocalCounters({ poolTokensAt: () => 0, freeTurns: () => 0 });
+  const used = (nowMs: number): number => counters.window('acme', nowMs).used;
+  for (let i = 0; i < 5; i++) {
+    const lease = counters.take('acme', 2, 0);
+    lease.cancel(3);
+    lease.cancel(3);
+    lease.release();
+    expect(counters.inFlight('acme')).toBe(0);
+    expect(used(0)).toBe(Math.max(0, i - 2));
+  }
+  const released = counters.take('acme', 1, 0);
+  released.release();
+  released.cancel(null);
+  expect(used(0)).toBe(3);
+  // Of a minute that is over, nothing is given back to the next.
+  const late = counters.take('acme', 1, 0);
+  counters.take('acme', 1, 120_000);
+  late.cancel(null);
+  expect(used(120_000)).toBe(1);
+});

@@ -12,7 +12,7 @@ let port: number;
 let acme: string;
 let birch: string;
 beforeAll(async () => {
-  fleet = await startFleet({ fleet: specFleet });
+  fleet = await startFleet({ fleet: specFleet, recordBodies: true });
   port = fleet.port();
   acme = (await fleet.key('acme')).value;
   birch = (await fleet.key('birch')).value;
@@ -200,7 +200,7 @@ test.each([
   },
 );
 
-test('Endpoints rule 3: the listing of an own stack answers without a plan, too', async () => {
+test('Endpoints rule 3: without a plan the listing still says what an own stack has, as its nodes could answer it under one', async () => {
   const { value: key } = await fleet.key('dormant');
   await fleet.settle();
   expect(idsOf(await call({ port, host: stackHost('moth'), key }))).toEqual(['echo-large']);
@@ -255,14 +255,19 @@ test('Endpoints rule 5: a field inside of a message is refused, too, by its path
   expect(message).toContain('messages[0].nonsense');
 });
 
-test('Endpoints rule 6: further fields of the OpenAI-style shape are carried, and take effect', async () => {
-  const answer = await post(chatPath, {
-    ...chatBody('echo-small'),
-    max_tokens: 3,
-    temperature: 0,
+test('Endpoints rule 6: further fields of the OpenAI-style shape reach the node as they came, and take effect', async () => {
+  const plain = {
+    temperature: 0.25,
+    top_p: 0.5,
     seed: 1,
+    stop: ['END'],
+    frequency_penalty: 0.5,
+    presence_penalty: -0.5,
+    logit_bias: { '5': 1 },
     n: 2,
-  });
+  };
+  const answer = await post(chatPath, { ...chatBody('echo-small'), ...plain, max_tokens: 3 });
+  expect(fleet.nodes['acme-1'].stats().bodies.at(-1)).toMatchObject({ ...plain, max_tokens: 3 });
   const { choices } = JSON.parse(answer.content);
   expect(choices).toHaveLength(2);
   for (const choice of choices) expect(choice.finish_reason).toBe('length');

@@ -1,4 +1,5 @@
 /** Specification, "Errors": each condition, what its message holds, and which refusal comes first where several fit. */
+import { readFileSync } from 'node:fs';
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
 import { admit, type Counters } from '../../data-plane/request/limits.ts';
 import { Refusal } from '../../data-plane/request/refusal.ts';
@@ -383,20 +384,39 @@ test('Errors 4, Errors 7, Errors 8, Errors 9, Errors 10: what waiting cannot cur
   ]);
 });
 
-test('Errors 1, Errors 3: of the ten types of the specification, two may be retried after a time and one with backoff', () => {
-  const ten = Object.entries(refusalKinds).filter(
-    ([type]) => !['NotFoundError', 'PayloadTooLargeError', 'InternalError'].includes(type),
+test('Errors 1, Errors 3: status and retry of each type stand in the table of the specification, and are those on the wire', async () => {
+  const specification = readFileSync(new URL('../../docs/specification.md', import.meta.url), 'utf8');
+  const rows = [...specification.matchAll(/^\| (\w+) \| (\d{3}) \| (No|Yes)[^|]*\|/gm)].map(
+    ([, type = '', status, retry]) => [type, Number(status), retry === 'Yes'] as const,
   );
-  expect(Object.fromEntries(ten.map(([type, { status, retry }]) => [type, `${status} ${retry}`]))).toEqual({
-    Unauthorized: '401 never',
-    UnsupportedShapeError: '400 never',
-    InferenceUnavailableError: '503 backoff',
-    ModelNotInPlanError: '403 never',
-    DedicatedOnlyModelError: '404 never',
-    TargetNotServingError: '404 never',
-    InferenceUpsellError: '409 never',
-    ContextWindowExceededError: '413 never',
-    InferenceRateLimitedError: '429 retry-after',
-    InferenceConcurrencyLimitedError: '429 retry-after',
-  });
+  expect(rows).toHaveLength(10);
+  for (const [type, status, retry] of rows) {
+    const kind = refusalKinds[type as RefusalType];
+    expect([kind.status, kind.retry !== 'never'], type).toEqual([status, retry]);
+  }
+  const key = await keyOn('Pro');
+  const minutely = await keyOn('Minutely');
+  const slim = await keyOn('Slim');
+  const thrifty = await keyOn('Thrifty');
+  await useUp(minutely);
+  await useUp(thrifty);
+  const held = await heldAt(slim);
+  const answers: readonly Answer[] = [
+    await ask('nonsense'),
+    await ask(key, 'echo-small', { nonsense: 1 }),
+    await ask(key, 'echo-idle'),
+    await ask(await keyOn('Starter'), 'echo-large'),
+    await ask(key, 'no-such-model'),
+    await chat({ port, key, model: 'echo-small', host: stackHost('missing') }),
+    await ask(thrifty),
+    await ask(await keyOn('Narrow'), 'echo-small', tooLong),
+    await ask(minutely),
+    await ask(slim, 'echo-large'),
+  ];
+  held.leave();
+  for (const [index, [type, status, retry]] of rows.entries()) {
+    const answer = answers[index] as Answer;
+    expect([refusalOf(answer).type, answer.status]).toEqual([type, status]);
+    expect(answer.fields['x-should-retry'] === undefined, type).toBe(retry);
+  }
 });

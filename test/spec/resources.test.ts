@@ -2,9 +2,11 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { RefusalType } from '../../schemas/refusals.ts';
 import { type Answer, call, chat, chatBody, expectRefusal, refusalOf } from '../support/api.ts';
+import { takeClock, untilReady } from '../support/clock.ts';
 import { startFleet, type TestFleet } from '../support/fleet.ts';
 import { specFleet, stackHost } from '../support/spec-fleet.ts';
 
+const clock = takeClock();
 let fleet: TestFleet;
 let port: number;
 let acme: string;
@@ -14,7 +16,10 @@ beforeAll(async () => {
   acme = (await fleet.key('acme')).value;
   await fleet.settle();
 });
-afterAll(() => fleet.close());
+afterAll(async () => {
+  await fleet.close();
+  clock.restore();
+});
 
 interface Stack {
   readonly id: string;
@@ -45,8 +50,24 @@ test('Stack 2: a stack speaks the OpenAI-style API unless it is made or switched
   const made = await fleet.admin.call<Stack>('POST', '/stacks', { organisation: 'acme' });
   expect(made.surface).toBe('openai');
   const path = `/stacks/${made.id}/surface`;
-  for (const surface of ['anthropic', 'openai'])
+  const { value: key } = await fleet.key('acme');
+  /** What the stack, which serves nothing, says of the one path of each surface: only its own is looked for. */
+  const spoken = async (): Promise<string[]> => {
+    await fleet.settle();
+    const body = { ...chatBody('echo-small'), max_tokens: 5 };
+    const at = { port, key, host: `${made.id}.stacks.test`, method: 'POST', body };
+    const answers = [
+      await call({ ...at, path: '/v1/chat/completions' }),
+      await call({ ...at, path: '/v1/messages' }),
+    ];
+    return answers.map((answer) => refusalOf(answer).type);
+  };
+  expect(await spoken()).toEqual(['TargetNotServingError', 'UnsupportedShapeError']);
+  for (const surface of ['anthropic', 'openai']) {
     expect((await fleet.admin.call<Stack>('PUT', path, { surface })).surface).toBe(surface);
+    const types = ['TargetNotServingError', 'UnsupportedShapeError'];
+    expect(await spoken()).toEqual(surface === 'openai' ? types : types.reverse());
+  }
   await expect(fleet.admin.call('PUT', path, { surface: 'other' })).rejects.toThrow();
 });
 
@@ -155,6 +176,18 @@ test('States 1: a key is active until it is revoked, and for ever revoked after 
     expect(await state()).toBe('revoked');
     expectRefusal(await call({ port, key: value, host: stackHost('otter') }), 'Unauthorized');
   }
+});
+
+test('States 1: a key is active until its moment, and expired from then on', async () => {
+  const { id, value } = await fleet.key('acme', '30d');
+  const state = async () => (await fleet.admin.call<{ state: string }>('GET', `/keys/${id}`)).state;
+  const ask = () => call({ port, key: value, host: stackHost('otter') });
+  await fleet.settle();
+  expect([await state(), (await ask()).status]).toEqual(['active', 200]);
+  clock.advanceMs(30 * 24 * 60 * 60 * 1000 + 1000);
+  await untilReady(fleet);
+  expect(await state()).toBe('expired');
+  expectRefusal(await ask(), 'Unauthorized');
 });
 
 test('States 2: a stack serves a model from its installation on, and no longer once it is uninstalled', async () => {
