@@ -6,6 +6,7 @@ import { httpTarget } from './http-target.ts';
 import { jsonTarget } from './json-target.ts';
 import { logTarget } from './log-target.ts';
 import { nodeTarget } from './node-target.ts';
+import { snapshotTarget } from './snapshot-target.ts';
 
 export const targets: readonly Target[] = [
   httpTarget,
@@ -13,5 +14,6 @@ export const targets: readonly Target[] = [
   nodeTarget,
   agentTarget,
   logTarget,
+  snapshotTarget,
   cliTarget,
 ];
