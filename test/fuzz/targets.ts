@@ -1,9 +1,19 @@
 /** All fuzz targets, in the order in which they run. */
 import { agentTarget } from './agent-target.ts';
 import type { Target } from './campaign.ts';
+import { cliTarget } from './cli-target.ts';
 import { httpTarget } from './http-target.ts';
 import { jsonTarget } from './json-target.ts';
 import { logTarget } from './log-target.ts';
 import { nodeTarget } from './node-target.ts';
+import { snapshotTarget } from './snapshot-target.ts';
 
-export const targets: readonly Target[] = [httpTarget, jsonTarget, nodeTarget, agentTarget, logTarget];
+export const targets: readonly Target[] = [
+  httpTarget,
+  jsonTarget,
+  nodeTarget,
+  agentTarget,
+  logTarget,
+  snapshotTarget,
+  cliTarget,
+];

@@ -1,0 +1,167 @@
+/**
+ * Hostile snapshot files. Offered as a download, a file is taken only where its rows add up to their digests. Found as
+ * `state.db`, it is opened or put aside. At times a real gateway starts on one, and comes to the state of its control plane.
+ */
+import { createHash } from 'node:crypto';
+import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { createServer, type Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as pause } from 'node:timers/promises';
+import { pino } from 'pino';
+import { fetchSnapshot } from '../../data-plane/snapshot/fetch-snapshot.ts';
+import { OtherFoldVersion, openExisting, openOrRebuild } from '../../shared/snapshot/open-snapshot.ts';
+import { verify } from '../../shared/snapshot/verify.ts';
+import { DatabaseCorrupt } from '../../shared/sqlite.ts';
+import type { Note, RunningTarget, Target } from './campaign.ts';
+import type { Draw } from './draw.ts';
+import { FuzzFleet, gatewayToken, operatorToken } from './fleet.ts';
+import { spoiltState } from './spoilt-state.ts';
+
+/** One case in so many starts a gateway. */
+const realOneIn = 30;
+const healMs = 50_000;
+const quiet = pino({ level: 'silent' });
+
+export const snapshotTarget: Target = {
+  name: 'snapshot',
+  start: async () => {
+    const fleet = await FuzzFleet.start();
+    const headers = { authorization: `Bearer ${operatorToken}` };
+    const answer = await fetch(`${fleet.plane.started.ready.admin}/admin/v1/snapshot`, { headers });
+    const target = new SnapshotTarget(fleet, Buffer.from(await answer.arrayBuffer()));
+    await target.listen();
+    return target;
+  },
+};
+
+class SnapshotTarget implements RunningTarget {
+  readonly workers = 6;
+  readonly #fleet: FuzzFleet;
+  readonly #good: Buffer;
+  readonly #dir = mkdtempSync(join(tmpdir(), 'headgate-fuzz-state-'));
+  readonly #server: Server;
+  /** By the first part of the address under which it is asked for. */
+  readonly #offers = new Map<string, Buffer>();
+  #serial = 0;
+  #taken = 0;
+  #rebuilt = 0;
+  #healed = 0;
+
+  constructor(fleet: FuzzFleet, good: Buffer) {
+    this.#fleet = fleet;
+    this.#good = good;
+    this.#server = createServer((request, response) => {
+      const offered = this.#offers.get(request.url?.split('/')[1] ?? '') ?? Buffer.alloc(0);
+      const digest = createHash('sha256').update(offered).digest('hex');
+      response.writeHead(200, { 'x-headgate-sha256': digest }).end(offered);
+    });
+  }
+
+  async listen(): Promise<void> {
+    await new Promise<void>((resolve) => this.#server.listen(0, '127.0.0.1', resolve));
+  }
+
+  async tryCase(draw: Draw, note: Note): Promise<string[]> {
+    const bytes = spoiltState(draw, this.#good, this.#dir);
+    note(bytes);
+    const number = this.#serial++;
+    if (number % realOneIn === realOneIn - 1) return this.#startOn(bytes, `spoilt-${number}`);
+    const path = join(this.#dir, `${number}.db`);
+    try {
+      return draw.chance(0.5) ? await this.#offer(bytes, path, `${number}`) : this.#open(bytes, path);
+    } finally {
+      this.#offers.delete(`${number}`);
+      for (const aside of ['', '.aside', '.part'])
+        for (const suffix of ['', '-wal', '-shm']) rmSync(path + aside + suffix, { force: true });
+    }
+  }
+
+  async #offer(bytes: Buffer, path: string, name: string): Promise<string[]> {
+    this.#offers.set(name, bytes);
+    const { port } = this.#server.address() as AddressInfo;
+    const controlPlanes = [`http://127.0.0.1:${port}/${name}`];
+    // The second attempt is of the same bytes; the pause before it is all that it adds.
+    const attempt = fetchSnapshot({
+      path,
+      controlPlanes,
+      token: gatewayToken,
+      log: undefined,
+      logger: quiet,
+    });
+    if (!(await attempt)) return existsSync(path) ? ['a download that was refused stands in place'] : [];
+    this.#taken++;
+    const snapshot = openExisting(path, { readOnly: true });
+    try {
+      const { differing } = verify(snapshot.db);
+      return differing.length === 0 ? [] : [`a download was taken whose ${differing.join()} do not add up`];
+    } finally {
+      snapshot.close();
+    }
+  }
+
+  #open(bytes: Buffer, path: string): string[] {
+    writeFileSync(path, bytes);
+    try {
+      const { snapshot, rebuiltBecause } = openOrRebuild(path);
+      if (rebuiltBecause !== undefined) this.#rebuilt++;
+      const faults =
+        rebuiltBecause !== undefined && snapshot.seq !== 0 ? ['a rebuilt snapshot is not empty'] : [];
+      snapshot.apply([{ offset: snapshot.nextOffset, value: Buffer.from('junk'), signature: null }]);
+      snapshot.close();
+      return faults;
+    } catch (error) {
+      if (error instanceof DatabaseCorrupt || error instanceof OtherFoldVersion) return [];
+      throw error;
+    }
+  }
+
+  async #startOn(bytes: Buffer, name: string): Promise<string[]> {
+    const folder = join(this.#fleet.dir, name);
+    mkdirSync(folder, { recursive: true, mode: 0o700 });
+    writeFileSync(join(folder, 'state.db'), bytes);
+    const gateway = await this.#fleet.startGateway(name);
+    const untilMs = performance.now() + healMs;
+    let standing = '';
+    while (gateway.alive) {
+      const { position, digest } = await this.#fleet.admin.call<{ position: number; digest: string }>(
+        'GET',
+        '/status',
+      );
+      const health = await fetch(`${gateway.started.ready.metrics}/readyz?verbose`);
+      standing = (await health.text()).replaceAll('\n', ' ');
+      if (health.ok && standing.includes(`fold at ${position}, digest ${digest}`)) {
+        this.#healed++;
+        await gateway.end();
+        return [];
+      }
+      if (performance.now() > untilMs) return [`a gateway did not heal from its state: ${standing}`];
+      await pause(200);
+    }
+    return [];
+  }
+
+  faults(): string[] {
+    return this.#fleet.faults();
+  }
+  warmedUp(): Promise<void> {
+    return Promise.resolve();
+  }
+  settle(): Promise<void> {
+    return Promise.resolve();
+  }
+  figures(): Record<string, number> {
+    return {
+      'downloads taken': this.#taken,
+      'files put aside': this.#rebuilt,
+      'gateways healed': this.#healed,
+    };
+  }
+  async close(): Promise<void> {
+    this.#server.closeAllConnections();
+    this.#server.close();
+    await this.#fleet.close();
+    rmSync(this.#dir, { recursive: true, force: true });
+  }
+}
