@@ -4,6 +4,8 @@
 export class FairQueue<Entry> {
   /** In the order of their turns. Nobody without an entry stands here. */
   readonly #byOwner = new Map<string, Entry[]>();
+  /** Who had the last turn, which may still be going on. */
+  #last: string | undefined;
 
   get isEmpty(): boolean {
     return this.#byOwner.size === 0;
@@ -19,12 +21,13 @@ export class FairQueue<Entry> {
 
   /** Takes the next one out; its owner goes behind all others. */
   next(): Entry | undefined {
-    const [turn] = this.#byOwner;
+    const turn = this.#turn();
     if (turn === undefined) return undefined;
     const [owner, entries] = turn;
     const entry = entries.shift();
     this.#byOwner.delete(owner);
     if (entries.length > 0) this.#byOwner.set(owner, entries);
+    this.#last = owner;
     return entry;
   }
 
@@ -33,6 +36,15 @@ export class FairQueue<Entry> {
     const left = this.#byOwner.get(owner)?.filter((one) => one !== entry) ?? [];
     if (left.length > 0) this.#byOwner.set(owner, left);
     else this.#byOwner.delete(owner);
+  }
+
+  #turn(): [string, Entry[]] | undefined {
+    let own: [string, Entry[]] | undefined;
+    for (const turn of this.#byOwner) {
+      if (turn[0] !== this.#last) return turn;
+      own = turn;
+    }
+    return own;
   }
 
   /** Takes all out. */

@@ -106,8 +106,9 @@ export class Shaping {
     const id = this.#jobs;
     return new Promise((resolve, reject) => {
       const entry: Entry = { ...options, id, job, resolve, reject, onGone: () => this.#giveUp(entry) };
-      if (options.gone.aborted) {
-        reject(options.gone.reason);
+      const isLost = options.thread !== undefined && options.thread !== this.#thread;
+      if (options.gone.aborted || isLost || this.#isClosed) {
+        reject(options.gone.aborted ? options.gone.reason : lost('its thread ended'));
         return;
       }
       options.gone.addEventListener('abort', entry.onGone, { once: true });

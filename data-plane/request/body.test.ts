@@ -1,0 +1,216 @@
+/** Bodies over real HTTP: what is held of them, whose memory it is, and how slowly they may come. */
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import { type AddressInfo, connect, type Socket } from 'node:net';
+import { afterEach, expect, test, vi } from 'vitest';
+import { chat, expectRefusal } from '../../test/support/api.ts';
+import { startFleet } from '../../test/support/fleet.ts';
+import { specFleet } from '../../test/support/spec-fleet.ts';
+import { shapeBody } from '../shaping/shape-body.ts';
+import { Shaping } from '../shaping/shaping.ts';
+import { type BodyPace, readBody } from './body.ts';
+import { BodyBudget } from './body-budget.ts';
+import { Refusal } from './refusal.ts';
+
+const MiB = 1024 * 1024;
+const open: (() => unknown)[] = [];
+afterEach(async () => {
+  for (const close of open.splice(0).reverse()) await close();
+});
+
+interface Read {
+  readonly length?: number;
+  readonly refusal?: Refusal;
+}
+
+/** A server that reads bodies and gives what became of each. */
+async function reading(
+  budget: BodyBudget,
+  pace?: BodyPace,
+): Promise<{ port: number; next(): Promise<Read> }> {
+  const results: Read[] = [];
+  const server = createServer((request, response) => {
+    void readBody(request, budget.of(String(request.headers['x-owner'] ?? 'one')), undefined, pace)
+      .then(({ bytes, release }) => {
+        results.push({ length: bytes.length });
+        release();
+      })
+      .catch((error: unknown) => results.push(error instanceof Refusal ? { refusal: error } : {}))
+      .finally(() => response.end());
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  open.push(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  return {
+    port: (server.address() as AddressInfo).port,
+    next: async () => {
+      await vi.waitUntil(() => results.length > 0, { timeout: 20_000, interval: 5 });
+      return results.shift() as Read;
+    },
+  };
+}
+
+async function post(port: number, head: string): Promise<Socket> {
+  const socket = connect(port, '127.0.0.1');
+  open.push(() => socket.destroy());
+  socket.on('error', () => undefined);
+  await once(socket, 'connect');
+  socket.write(`POST / HTTP/1.1\r\nHost: a\r\n${head}\r\n\r\n`);
+  return socket;
+}
+
+const chunked = (piece: string, times: number) =>
+  `${piece.length.toString(16)}\r\n${piece}\r\n`.repeat(times);
+
+test.each([1, 2, 7, 251, 4_093, 65_521])(
+  'a body in chunks of %i bytes is charged for what is held, which is at most twice its bytes',
+  async (size) => {
+    const budget = new BodyBudget();
+    const { port, next } = await reading(budget);
+    const socket = await post(port, 'Transfer-Encoding: chunked');
+    const times = Math.ceil(200_000 / size);
+    socket.write(chunked('a'.repeat(size), times));
+    await vi.waitUntil(() => budget.usedBytes >= size * times, { timeout: 20_000, interval: 5 });
+    expect(budget.usedBytes).toBeLessThanOrEqual(2 * size * times);
+    socket.write('0\r\n\r\n');
+    expect(await next()).toEqual({ length: size * times });
+    expect(budget.usedBytes).toBe(0);
+  },
+);
+
+test('the memory of a body whose client leaves is given back', async () => {
+  const budget = new BodyBudget();
+  const { port, next } = await reading(budget);
+  const socket = await post(port, 'Transfer-Encoding: chunked');
+  socket.write(chunked('a', 50_000));
+  await vi.waitUntil(() => budget.usedBytes > 50_000, { timeout: 20_000, interval: 5 });
+  socket.destroy();
+  await next();
+  expect(budget.usedBytes).toBe(0);
+});
+
+test('an owner’s bodies never take more than a share, and its refusal says whose they are', async () => {
+  const budget = new BodyBudget(16 * MiB);
+  const { port, next } = await reading(budget);
+  const held = await Promise.all(Array.from({ length: 3 }, () => post(port, `Content-Length: ${MiB}`)));
+  for (const socket of held) socket.write(Buffer.alloc(900 * 1024));
+  expect((await next()).refusal).toMatchObject({
+    type: 'InferenceUnavailableError',
+    message: expect.stringContaining('your organisation'),
+  });
+  const other = await post(port, `X-Owner: two\r\nContent-Length: ${MiB}`);
+  other.write(Buffer.alloc(MiB));
+  expect(await next()).toEqual({ length: MiB });
+  expect(budget.usedBytes).toBeLessThanOrEqual(2 * MiB);
+});
+
+test('a body that comes too slowly is cut off, and one that keeps the pace is not', async () => {
+  const budget = new BodyBudget();
+  const { port, next } = await reading(budget, { bytes: 100, ms: 200 });
+  const slow = await post(port, 'Content-Length: 10000');
+  slow.write('a');
+  const drip = setInterval(() => slow.write('a'), 50);
+  open.push(() => clearInterval(drip));
+  const { refusal } = await next();
+  expect(refusal).toMatchObject({ type: 'InferenceUnavailableError', reason: 'slow body' });
+  expect(budget.usedBytes).toBe(0);
+  clearInterval(drip);
+
+  const steady = await post(port, 'Content-Length: 10000');
+  let left = 100;
+  const flow = setInterval(() => {
+    if (left-- > 0) steady.write('a'.repeat(100));
+  }, 40);
+  open.push(() => clearInterval(flow));
+  expect(await next()).toEqual({ length: 10_000 });
+});
+
+test.each([
+  ['small', 1000, 0],
+  ['large', 2 * MiB, 2 * MiB],
+])('the bytes of a %s body are given back once they are not held here', async (_, length, heldThen) => {
+  const budget = new BodyBudget();
+  const shaping = new Shaping();
+  open.push(() => shaping.close());
+  const seen: number[] = [];
+  const server = createServer((request, response) => {
+    void (async () => {
+      const body = await readBody(request, budget.of('one'));
+      const operation = { kind: 'chat' } as const;
+      const { release } = await shapeBody(shaping, { operation, body, owner: 'one', response });
+      seen.push(budget.usedBytes, shaping.held);
+      release();
+      release();
+      seen.push(budget.usedBytes, shaping.held);
+      response.end();
+    })();
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  open.push(() => server.close());
+  const content = 'a'.repeat(length);
+  await fetch(`http://127.0.0.1:${(server.address() as AddressInfo).port}/`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify({ model: 'm', messages: [{ role: 'user', content }] }),
+  });
+  const [bytes, held, ...after] = seen;
+  if (heldThen === 0) expect([bytes, held]).toEqual([0, 0]);
+  else {
+    expect(bytes).toBeGreaterThanOrEqual(heldThen);
+    expect(held).toBe(1);
+  }
+  expect(after).toEqual([0, 0]);
+});
+
+test('one key’s half-sent bodies refuse that organisation, in words that are true, and no other', async () => {
+  const fleet = await startFleet({ fleet: specFleet });
+  open.push(() => fleet.close());
+  const port = fleet.port();
+  const [cedar, birch] = [await fleet.key('cedar'), await fleet.key('birch')];
+  await fleet.settle();
+  const half = Buffer.alloc(31 * MiB, ' ');
+  const sockets = await Promise.all(
+    Array.from({ length: 3 }, async () => {
+      const socket = connect(port, '127.0.0.1');
+      socket.on('error', () => undefined);
+      socket.write(
+        `POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer ${cedar.value}\r\nContent-Type: application/json\r\nContent-Length: ${32 * MiB}\r\n\r\n`,
+      );
+      socket.write(half);
+      return socket;
+    }),
+  );
+  open.push(() => {
+    for (const socket of sockets) socket.destroy();
+  });
+  const [refused] = (await Promise.race(sockets.map((socket) => once(socket, 'data')))) as [Buffer];
+  expect(refused.toString()).toMatch(/^HTTP\/1.1 503[\s\S]*of your organisation’s requests/);
+  for (let n = 0; n < 5; n++)
+    expect((await chat({ port, key: birch.value, model: 'echo-small' })).status).toBe(200);
+  for (const socket of sockets) socket.destroy();
+  await vi.waitUntil(
+    async () => (await chat({ port, key: cedar.value, model: 'echo-small' })).status === 200,
+  );
+});
+
+test.each(['/v1/chat/completions', '/v1/messages', '/v1/embeddings'])(
+  'an encoded body is refused by the name of the header: %s',
+  async (path) => {
+    const fleet = await startFleet({ fleet: specFleet });
+    open.push(() => fleet.close());
+    const { value } = await fleet.key('acme');
+    await fleet.settle();
+    for (const encoding of ['gzip', 'br', 'identity, gzip', 'x-unknown']) {
+      const headers = { 'Content-Encoding': encoding };
+      const answer = await chat({ port: fleet.port(), key: value, model: 'echo-small', path, headers });
+      expect(expectRefusal(answer, 'UnsupportedShapeError').message).toContain('Content-Encoding');
+    }
+    const headers = { 'Content-Encoding': 'identity' };
+    const plain = await chat({ port: fleet.port(), key: value, model: 'echo-small', headers });
+    expect(plain.status).toBe(200);
+  },
+);

@@ -1,0 +1,48 @@
+import fc from 'fast-check';
+import { expect, test } from 'vitest';
+import { scanJson } from './json-scan.ts';
+
+const unbounded = { depth: 1e9, names: 1e9, values: 1e9 };
+
+function countsOf(value: unknown): { names: number; values: number } {
+  const counts = { names: 0, values: 1 };
+  if (typeof value !== 'object' || value === null) return counts;
+  for (const entry of Array.isArray(value) ? value : Object.values(value)) {
+    const inner = countsOf(entry);
+    counts.names += inner.names;
+    counts.values += inner.values;
+  }
+  if (!Array.isArray(value)) counts.names += Object.keys(value).length;
+  return counts;
+}
+
+test('names and values are counted as the parser finds them, whatever stands in strings and between', () => {
+  fc.assert(
+    fc.property(fc.jsonValue({ noUnicodeString: false }), fc.nat(3), (value, indent) => {
+      const text = JSON.stringify(value, null, indent);
+      expect(scanJson(text, unbounded)).toMatchObject(countsOf(JSON.parse(text)));
+    }),
+  );
+});
+
+test.each([
+  ['[[[1]]]', { depth: 2 }, 'depth'],
+  ['[[[1]]]', { depth: 3 }, undefined],
+  ['{"a":{"b":1}}', { names: 1 }, 'names'],
+  ['{"a":{"b":1}}', { names: 2 }, undefined],
+  ['[1,2,3]', { values: 3 }, 'values'],
+  ['[1,2,3]', { values: 4 }, undefined],
+  ['[{},{},{}]', { values: 9, containers: 3 }, 'values'],
+  ['[{},{},{}]', { values: 9, containers: 4 }, undefined],
+  ['["[[[,,,:::"]', { depth: 1, names: 0, values: 2 }, undefined],
+  ['["\\"[[[,,,:::\\\\"]', { depth: 1, names: 0, values: 2 }, undefined],
+])('%s is beyond its bounds or not: %o', (text, bounds, exceeded) => {
+  expect(scanJson(text, { ...unbounded, ...bounds }).exceeded).toBe(exceeded);
+});
+
+test.each(['"', '["', '"\\', '{"a', ''])(
+  'text that does not end as JSON does is walked to its end: %s',
+  (text) => {
+    expect(scanJson(text, unbounded).exceeded).toBeUndefined();
+  },
+);
