@@ -110,7 +110,7 @@ test.each<[claim: string, text: string, faults: string[]]>([
   [
     'a person with the reserved name',
     `${head}organisations:\n  - id: o\n    name: O\n    members: [{ person: operator, role: owner }]`,
-    ['f.yaml:7:25 organisations[0].members[0].person: operator is a reserved name'],
+    ['f.yaml:7:25 organisations[0].members[0].person: operator, checkpoint, restore are reserved names'],
   ],
   [
     'an unknown role',

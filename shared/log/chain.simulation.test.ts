@@ -31,7 +31,7 @@ test(`an acknowledged command counts once, a refused one never, and all readers 
     'record forged',
   ];
   for (const what of met) expect(counts[what] ?? 0, what).toBeGreaterThan(20);
-});
+}, 240_000);
 
 /** The violations of the first run that has any. */
 async function violationsOf(options: {

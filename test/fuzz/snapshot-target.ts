@@ -11,6 +11,8 @@ import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { pino } from 'pino';
 import { fetchSnapshot } from '../../data-plane/snapshot/fetch-snapshot.ts';
+import type { ControlLog } from '../../shared/log/control-log.ts';
+import { openLog } from '../../shared/log/open-log.ts';
 import { OtherFoldVersion, openExisting, openOrRebuild } from '../../shared/snapshot/open-snapshot.ts';
 import { verify } from '../../shared/snapshot/verify.ts';
 import { DatabaseCorrupt } from '../../shared/sqlite.ts';
@@ -30,7 +32,8 @@ export const snapshotTarget: Target = {
     const fleet = await FuzzFleet.start();
     const headers = { authorization: `Bearer ${operatorToken}` };
     const answer = await fetch(`${fleet.plane.started.ready.admin}/admin/v1/snapshot`, { headers });
-    const target = new SnapshotTarget(fleet, Buffer.from(await answer.arrayBuffer()));
+    const log = await openLog(fleet.logUrl, { topic: 'headgate.control' });
+    const target = new SnapshotTarget(fleet, log, Buffer.from(await answer.arrayBuffer()));
     await target.listen();
     return target;
   },
@@ -39,6 +42,7 @@ export const snapshotTarget: Target = {
 class SnapshotTarget implements RunningTarget {
   readonly workers = 6;
   readonly #fleet: FuzzFleet;
+  readonly #log: ControlLog;
   readonly #good: Buffer;
   readonly #dir = mkdtempSync(join(tmpdir(), 'headgate-fuzz-state-'));
   readonly #server: Server;
@@ -49,8 +53,9 @@ class SnapshotTarget implements RunningTarget {
   #rebuilt = 0;
   #healed = 0;
 
-  constructor(fleet: FuzzFleet, good: Buffer) {
+  constructor(fleet: FuzzFleet, log: ControlLog, good: Buffer) {
     this.#fleet = fleet;
+    this.#log = log;
     this.#good = good;
     this.#server = createServer((request, response) => {
       const offered = this.#offers.get(request.url?.split('/')[1] ?? '') ?? Buffer.alloc(0);
@@ -87,7 +92,8 @@ class SnapshotTarget implements RunningTarget {
       path,
       controlPlanes,
       token: gatewayToken,
-      log: undefined,
+      log: this.#log,
+      logId: undefined,
       logger: quiet,
     });
     if (!(await attempt)) return existsSync(path) ? ['a download that was refused stands in place'] : [];
@@ -161,6 +167,7 @@ class SnapshotTarget implements RunningTarget {
   async close(): Promise<void> {
     this.#server.closeAllConnections();
     this.#server.close();
+    await this.#log.close();
     await this.#fleet.close();
     rmSync(this.#dir, { recursive: true, force: true });
   }
