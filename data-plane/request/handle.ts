@@ -7,7 +7,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import { mintMessageId } from '../anthropic/message-parts.ts';
 import { countTokensBody } from '../anthropic/shape.ts';
 import { shapeBody } from '../shaping/shape-body.ts';
-import { enter } from './admission.ts';
+import { type Entered, enter } from './admission.ts';
 import { type AnswerIds, answerHeaders, sendJson, sendRefusal } from './answer.ts';
 import type { Caller } from './authenticate.ts';
 import { ClientGone, readBody } from './body.ts';
@@ -83,6 +83,9 @@ export async function handle(
   gateway.observe(exchange);
 }
 
+/** A key that was accepted longer ago is looked up again before the request is decided, ms. */
+const acceptedMsMax = 1000;
+
 /** Everything up to the answer; throws a Refusal where there is one. */
 async function pass(gateway: Gateway, exchange: Exchange, fixed: Target | undefined): Promise<void> {
   const { request, response } = exchange;
@@ -95,22 +98,27 @@ async function pass(gateway: Gateway, exchange: Exchange, fixed: Target | undefi
     authorization: request.headers.authorization,
     xApiKey: oneHeader(request, 'x-api-key'),
   };
-  const conditions = { fenced: gateway.fenced(), nowMs: gateway.now() };
-  const entered = enter(gateway.lookup, gateway.hosts, head, conditions, exchange);
+  const enterAt = (nowMs: number): Entered =>
+    enter(gateway.lookup, gateway.hosts, head, { fenced: gateway.fenced(), nowMs }, exchange);
+  const acceptedMs = gateway.now();
+  const entered = enterAt(acceptedMs);
   exchange.at.accepted = performance.now();
   if (entered.kind === 'listing') {
     exchange.position = gateway.lookup.position();
     return sendJson(response, exchange.ids, 200, entered.body);
   }
-  const { operation, caller } = entered;
+  const { operation } = entered;
   refuseEncoded(request);
-  const owner = ownerOf(caller);
+  const owner = ownerOf(entered.caller);
   const body = await readBody(request, gateway.bodies.of(owner), () => askForBody(request, response));
   exchange.at.read = performance.now();
   const { shaped, release } = await shapeBody(gateway.shaping, { operation, body, owner, response });
   exchange.at.shaped = performance.now();
   exchange.releaseText = release;
   try {
+    const nowMs = gateway.now();
+    // A body may take minutes, and its key may be revoked or expire meanwhile.
+    const { caller } = nowMs - acceptedMs > acceptedMsMax ? (enterAt(nowMs) as typeof entered) : entered;
     await serve(gateway, exchange, caller, shaped);
   } finally {
     release();

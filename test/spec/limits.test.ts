@@ -10,6 +10,7 @@ import { roomInMinute, takeClock, untilReady } from '../support/clock.ts';
 import { startFleet, type TestFleet } from '../support/fleet.ts';
 import { type Held, hold } from '../support/held.ts';
 import { comparable, rawRequest, requestText } from '../support/raw-http.ts';
+import { RawPeer, statusesIn } from '../support/raw-peer.ts';
 import { specFleet, stackHost } from '../support/spec-fleet.ts';
 
 const clock = takeClock();
@@ -323,6 +324,28 @@ test('Limits 5: a revoked key is refused on every gateway, with the bytes of a k
   );
   expect(unknown).toContain('401 Unauthorized');
   for (const gateway of [0, 1]) expect(comparable(await list(value, gateway))).toBe(unknown);
+});
+
+test('Limits 5: a key that is revoked while the body of its request comes is refused once the body is there', async () => {
+  const { id, value } = await fleet.key('acme');
+  await fleet.settle();
+  const body = JSON.stringify(chatBody('echo-small'));
+  const peer = await RawPeer.open({ host: '127.0.0.1', port, tls: false });
+  const headers = {
+    Authorization: `Bearer ${value}`,
+    'Content-Type': 'application/json',
+    'Content-Length': `${body.length}`,
+    Expect: '100-continue',
+  };
+  await peer.send(requestText({ method: 'POST', path: '/v1/chat/completions', headers }));
+  // Its key was accepted, so its body is asked for.
+  expect(await peer.received(/ 100 Continue/)).toBe(true);
+  await fleet.admin.call('POST', `/keys/${id}/revoke`);
+  await fleet.settle();
+  clock.advanceMs(5000);
+  await peer.send(body);
+  await peer.closed;
+  expect(statusesIn(peer.text)).toEqual([100, 401]);
 });
 
 test('Limits 5, Authentication 3, Authentication 8: a gateway whose last proof of freshness is old shows of no credential what it is, and accepts keys again once it has a new proof', async () => {
