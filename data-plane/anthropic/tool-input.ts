@@ -4,7 +4,11 @@
  * Each character is looked at once, however the text was cut into pieces.
  */
 import { jsonDepthMax } from '../request/json-text.ts';
+import { parseEvent } from '../response/answer-json.ts';
 import { malformed } from '../response/chat-parts.ts';
+
+/** A stream may go on for as long as its node likes; what it adds up to is held until its end. */
+const inputCharactersMax = 4 * 1024 * 1024;
 
 export class ToolInput {
   #text = '';
@@ -31,6 +35,8 @@ export class ToolInput {
   add(added: string): string {
     const kept = this.#hasBegun ? added : added.trimStart();
     if (!this.#hasBegun && kept !== '' && !kept.startsWith('{')) throw notAnObject();
+    if (this.#text.length + kept.length > inputCharactersMax)
+      throw malformed('the input of a tool is too large');
     for (let at = 0; at < kept.length; at += 1) this.#look(kept.charAt(at), this.#text.length + at + 1);
     this.#text += kept;
     return kept;
@@ -92,12 +98,8 @@ function notAnObject(): Error {
   return malformed('the input of a tool is not a JSON object');
 }
 
-/** The object that a text says; undefined where it says none. */
+/** The object that a text says; undefined where it says none, or more than is read in one turn. */
 function parseObject(text: string): object | undefined {
-  try {
-    const value: unknown = JSON.parse(text);
-    return typeof value === 'object' && value !== null && !Array.isArray(value) ? value : undefined;
-  } catch {
-    return undefined;
-  }
+  const value = parseEvent(text);
+  return typeof value === 'object' && value !== null && !Array.isArray(value) ? value : undefined;
 }

@@ -87,3 +87,19 @@ test('a megabyte of escaped quotes is read in linear time', () => {
   expect(parse(JSON.stringify(text))).toBe(text);
   expect(performance.now() - started).toBeLessThan(2000);
 });
+
+const list = (values: number) => `[${'0,'.repeat(values - 2)}0]`;
+const object = (names: number) => `{${Array.from({ length: names }, (_, n) => `"k${n}":0`).join()}}`;
+
+test.each([
+  ['names', object(50_001), 'more than 50000 names'],
+  ['values', list(500_001), 'more than 500000 values'],
+  ['values of what is no JSON', `${'['.repeat(10)}${'0,'.repeat(500_001)}`, 'more than 500000 values'],
+])('more %s than a request needs are refused before anything is parsed', (_, text, message) => {
+  expect(() => parse(text)).toThrow(message);
+});
+
+test('as many names and values as are taken are read', () => {
+  expect(Object.keys(parse(object(50_000)) as object)).toHaveLength(50_000);
+  expect(parse(list(500_000))).toHaveLength(499_999);
+});

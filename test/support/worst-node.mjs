@@ -60,9 +60,11 @@ function worst(name, response) {
     response.end(text);
     return;
   }
+  // Written past the response, which would put the bytes together; no other answer may come on this connection.
+  response.setHeader('connection', 'close');
   response.setHeader('transfer-encoding', 'chunked');
   response.flushHeaders();
-  response.socket.write(text);
+  response.socket.end(text);
 }
 
 const urls = {};
