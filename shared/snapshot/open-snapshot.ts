@@ -119,7 +119,8 @@ function refuseCode(db: Database, path: string): void {
 /** Exactly the tables and indexes that this build makes: digests say nothing of what stands beside them. */
 function refuseForeignSchema(db: Database, path: string): void {
   ownSchema ??= inMemorySchema();
-  if (schemaText(db) !== ownSchema) throw new DatabaseCorrupt(`by its schema ${path} is not a whole snapshot`);
+  if (schemaText(db) !== ownSchema)
+    throw new DatabaseCorrupt(`by its schema ${path} is not a whole snapshot`);
 }
 
 let ownSchema: string | undefined;
