@@ -52,11 +52,13 @@ export function openExisting(path: string, options: { readonly readOnly: boolean
   let db: Database | undefined;
   try {
     db = openDatabase(path, { durability, readOnly: options.readOnly });
+    refuseCode(db, path);
     const version = readFoldVersion(db, path);
     if (version !== foldVersion)
       throw new OtherFoldVersion(
         `${path} was folded by version ${version} of the fold, this build has version ${foldVersion}`,
       );
+    refuseForeignSchema(db, path);
     return tuned(db, path);
   } catch (error) {
     db?.close();
@@ -101,6 +103,41 @@ function guiltOf(error: unknown, path: string): unknown {
   const ours = inOurWords(error, path);
   if (ours instanceof DatabaseCorrupt || notTheFilesFault.some((kind) => ours instanceof kind)) return ours;
   return new DatabaseCorrupt(`${path} is not a whole snapshot`, { cause: error });
+}
+
+/** Views and triggers run code of whoever wrote the file, at the first statement that meets them. */
+function refuseCode(db: Database, path: string): void {
+  const found = db
+    .prepare(
+      `SELECT count(*) FROM sqlite_master WHERE type NOT IN ('table', 'index') OR sql LIKE '%VIRTUAL%'`,
+    )
+    .pluck()
+    .get();
+  if (found !== 0) throw new DatabaseCorrupt(`${path} has a schema with views, triggers or virtual tables`);
+}
+
+/** Exactly the tables and indexes that this build makes: digests say nothing of what stands beside them. */
+function refuseForeignSchema(db: Database, path: string): void {
+  ownSchema ??= inMemorySchema();
+  if (schemaText(db) !== ownSchema)
+    throw new DatabaseCorrupt(`by its schema ${path} is not a whole snapshot`);
+}
+
+let ownSchema: string | undefined;
+
+function inMemorySchema(): string {
+  const { db } = memorySnapshot();
+  try {
+    return schemaText(db);
+  } finally {
+    db.close();
+  }
+}
+
+function schemaText(db: Database): string {
+  return JSON.stringify(
+    db.prepare('SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY 1, 2').all(),
+  );
 }
 
 /** Asked before anything else: the tables of another version may have other columns. */

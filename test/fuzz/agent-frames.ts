@@ -113,10 +113,20 @@ function upgrade(draw: Draw, token: string): string {
   return `${lines.join('\r\n')}\r\n\r\n`;
 }
 
+/** Good beats or pings, far more than a session may send. */
+function flood(draw: Draw): Buffer[] {
+  const beat = { type: 'beat', up: true, models: ['echo-small'] };
+  const isPing = draw.chance(0.3);
+  return draw.list(draw.between(30, 400), () =>
+    isPing ? frame(draw, Buffer.from('ping'), { opcode: 9 }) : textOf(draw, beat),
+  );
+}
+
 /** The upgrade and each frame as pieces of their own; in a tenth of the cases the bytes of all are mutated. */
 export function agentPieces(draw: Draw, node: string, token: string): Buffer[] {
   const pieces: Buffer[] = [Buffer.from(upgrade(draw, token), 'latin1')];
   if (draw.chance(0.85)) pieces.push(textOf(draw, { type: 'hello', v: 1, node }));
+  if (draw.chance(0.08)) return [...pieces, ...flood(draw)];
   const count = draw.chance(0.1) ? draw.between(30, 300) : draw.below(8);
   const odds = draw.pick([0, 0.2, 0.6]);
   for (let index = 0; index < count; index++)

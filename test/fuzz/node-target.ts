@@ -17,6 +17,15 @@ import { drawNodePlan, nodeSecret } from './node-answers.ts';
 const gauges = ['headgate_limiter_in_flight_units', 'headgate_streams_open'] as const;
 const restMs = 20_000;
 
+interface Wish {
+  readonly operation: OperationName;
+  readonly stream: boolean;
+  readonly model: string;
+  readonly usage: boolean;
+  /** The client leaves after so long. */
+  readonly leavesMs: number | undefined;
+}
+
 export const nodeTarget: Target = {
   name: 'node',
   start: async () => {
@@ -58,7 +67,10 @@ class NodeTarget implements RunningTarget {
     const model = operation === 'embeddings' ? 'echo-embed' : 'echo-small';
     const plan = drawNodePlan(draw, { operation, stream, model });
     const usage = stream && operation === 'chat' && draw.chance(0.5);
+    // Some clients leave before or within their answer.
+    const leavesMs = draw.chance(0.12) ? draw.skewed(300) : undefined;
     const described = {
+      leavesMs,
       operation,
       stream,
       pauseMs: plan.pauseMs,
@@ -69,21 +81,13 @@ class NodeTarget implements RunningTarget {
     const number = this.#serial++;
     this.#node.plan(number, plan);
     try {
-      return await this.#ask(number, { operation, stream, model, usage });
+      return await this.#ask(number, { operation, stream, model, usage, leavesMs });
     } finally {
       this.#node.forget(number);
     }
   }
 
-  async #ask(
-    number: number,
-    {
-      operation,
-      stream,
-      model,
-      usage,
-    }: { operation: OperationName; stream: boolean; model: string; usage: boolean },
-  ): Promise<string[]> {
+  async #ask(number: number, { operation, stream, model, usage, leavesMs }: Wish): Promise<string[]> {
     const prompt = `${canary} ${caseMark(number)}`;
     const more =
       operation === 'embeddings' ? { input: prompt } : { messages: [{ role: 'user', content: prompt }] };
@@ -96,13 +100,14 @@ class NodeTarget implements RunningTarget {
     const isOpenai = operation === 'chat' || operation === 'embeddings';
     const base = isOpenai ? api : (ports.find(({ stack }) => stack === stacks.anthropic)?.url ?? '');
     const url = `${base.replace(/\/v1$/, '')}${operations[operation]}`;
-    const answer = await ask({ url, headers, body, agent: this.#agent, timeoutMs: 40_000 });
+    const answer = await ask({ url, headers, body, agent: this.#agent, timeoutMs: leavesMs ?? 40_000 });
     if (answer.status === 200 && answer.whole) this.#good++;
     if (!answer.whole) this.#cut++;
     const faults: string[] = [];
-    const fault = faultOf(answer, { operation, stream });
+    const isCut = leavesMs !== undefined && !answer.whole;
+    const fault = isCut && !stream ? undefined : faultOf(answer, { operation, stream });
     if (fault !== undefined) faults.push(fault);
-    if (answer.status === 0) faults.push('no answer came');
+    if (answer.status === 0 && leavesMs === undefined) faults.push('no answer came');
     const seen = JSON.stringify(answer.fields) + answer.body;
     if (seen.includes(nodeSecret)) faults.push(`the client sees the node's error: ${seen.slice(0, 300)}`);
     if (answer.status !== 200 && seen.includes(canary))

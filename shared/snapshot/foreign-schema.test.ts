@@ -1,0 +1,53 @@
+/**
+ * A snapshot file has exactly the tables and indexes that this build makes. Anything else in its schema, a trigger above
+ * all, would change rows behind the back of their digests.
+ */
+import { copyFileSync, existsSync, mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, expect, test } from 'vitest';
+import { fleetHistory, recordsOf } from '../../test/support/commits.ts';
+import { DatabaseCorrupt, openDatabase } from '../sqlite.ts';
+import { openExisting, openOrRebuild } from './open-snapshot.ts';
+
+const folder = mkdtempSync(join(tmpdir(), 'headgate-schema-'));
+afterAll(() => rmSync(folder, { recursive: true }));
+
+const intact = join(folder, 'intact.db');
+const { snapshot: good } = openOrRebuild(intact);
+good.apply(recordsOf(fleetHistory(5, 30)));
+good.close();
+
+const endless =
+  'WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) AS fold_version FROM n';
+
+test.each([
+  [
+    'a trigger that runs when it is closed',
+    'CREATE TRIGGER t AFTER UPDATE ON position BEGIN DELETE FROM digest; END',
+  ],
+  ['a trigger on keys', "CREATE TRIGGER t AFTER INSERT ON api_key BEGIN UPDATE api_key SET hash = 'x'; END"],
+  ['a view', 'CREATE VIEW v AS SELECT 1'],
+  [
+    'a view that never ends in place of its position',
+    `DROP TABLE position; CREATE VIEW position AS ${endless}`,
+  ],
+  ['a table of its own', 'CREATE TABLE foreign_table (a)'],
+  ['a virtual table', 'CREATE VIRTUAL TABLE v USING fts5(a)'],
+  ['an index of its own', 'CREATE INDEX i ON tier (rank)'],
+  ['a table without its rules', 'DROP TABLE digest; CREATE TABLE digest (name, sum)'],
+  ['a column of its own', "ALTER TABLE tier ADD COLUMN more TEXT DEFAULT 'x'"],
+])('a snapshot with %s is put aside, and is no download', (_what, sql) => {
+  const path = join(folder, `${Math.random()}.db`);
+  copyFileSync(intact, path);
+  const db = openDatabase(path, { durability: 'normal' });
+  db.exec(sql);
+  db.close();
+  for (const readOnly of [true, false])
+    expect(() => openExisting(path, { readOnly })).toThrow(DatabaseCorrupt);
+  const { snapshot, rebuiltBecause } = openOrRebuild(path);
+  expect(rebuiltBecause).toMatch(/schema/);
+  expect(snapshot.seq).toBe(0);
+  snapshot.close();
+  expect(existsSync(`${path}.aside`)).toBe(true);
+});
