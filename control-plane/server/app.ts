@@ -2,14 +2,15 @@
  * The admin API over HTTP: token, one error envelope, OpenAPI document. Routes come from the registries; no policy here.
  * The API is for operators' networks: it listens on loopback unless told otherwise and takes no call without the token.
  */
-import type { Server } from 'node:http';
+import { type Server, STATUS_CODES } from 'node:http';
+import type { Socket } from 'node:net';
 import swagger from '@fastify/swagger';
 import websocket from '@fastify/websocket';
 import Fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify';
 import { jsonSchemaTransform } from 'fastify-type-provider-zod';
 import { nodeFrameBytesMax } from '../../schemas/node-messages.ts';
 import type { Connections } from '../../shared/process/connections.ts';
-import { createHttpServer } from '../../shared/process/http-server.ts';
+import { createHttpServer, headerBytesMax } from '../../shared/process/http-server.ts';
 import type { Certificate } from '../../shared/process/tls.ts';
 import { CommandError } from '../command-error.ts';
 import { asFollowError } from '../follow-error.ts';
@@ -45,8 +46,19 @@ export async function createAdminApp(
   const timeouts = { headersTimeoutMs, requestTimeoutMs, keepAliveTimeoutMs };
   const app = Fastify({
     logger: false,
-    serverFactory: (handle) =>
-      createHttpServer({ ...listener, name: 'admin', ...timeouts }, handle) as Server,
+    serverFactory: (handle) => {
+      const server = createHttpServer(
+        { ...listener, name: 'admin', ...timeouts, requireHostHeader: false },
+        handle,
+      ) as Server;
+      // No expectation changes an answer; Node itself would answer in no envelope.
+      server.on('checkExpectation', handle);
+      return server;
+    },
+    clientErrorHandler: refuseUnreadable,
+    frameworkErrors: (error, request, reply) => {
+      answerError(error, request as FastifyRequest, reply as FastifyReply, context);
+    },
     bodyLimit: bodyBytesMax,
     forceCloseConnections: true,
     routerOptions: { maxParamLength: 400 },
@@ -73,7 +85,7 @@ export async function createAdminApp(
     }
   });
   guardRoutes(app, context);
-  app.addHook('onRequest', (request, _reply, done) => done(upgradeFault(request)));
+  app.addHook('onRequest', (request, _reply, done) => done(upgradeFault(request) ?? hostFault(request)));
   app.setErrorHandler((error, request, reply) => answerError(error, request, reply, context));
   app.setNotFoundHandler((request, reply) =>
     answerError(new CommandError('NotFound', 'no such route in the admin API'), request, reply, context),
@@ -105,11 +117,43 @@ function registerRoutes(routes: FastifyInstance, context: AdminContext): void {
   registerSnapshotRoute(routes, context);
 }
 
-/** Once upgraded, no body is read off the connection any more; waiting for one would hold it without end. */
-function upgradeFault({ ws, method }: FastifyRequest): CommandError | undefined {
-  return ws && method !== 'GET'
-    ? new CommandError('InvalidCommand', 'only a GET can be upgraded')
-    : undefined;
+/** HTTP/1.1 wants the header (RFC 9112, 3.2); Node's own refusal has no envelope. */
+function hostFault({ headers, raw }: FastifyRequest): CommandError | undefined {
+  if (headers.host !== undefined || raw.httpVersion === '1.0') return undefined;
+  return new CommandError('InvalidCommand', 'the request has no Host header');
+}
+
+/** What the WebSocket library would refuse in no envelope, or wait for without end: a body is not read after an upgrade. */
+function upgradeFault({ ws, method, headers }: FastifyRequest): CommandError | undefined {
+  if (!ws) return undefined;
+  if (method !== 'GET') return new CommandError('InvalidCommand', 'only a GET can be upgraded');
+  const isWebSocket =
+    headers.upgrade?.toLowerCase() === 'websocket' &&
+    /^[+/0-9A-Za-z]{22}==$/.test(String(headers['sec-websocket-key'])) &&
+    (headers['sec-websocket-version'] === '13' || headers['sec-websocket-version'] === '8');
+  return isWebSocket
+    ? undefined
+    : new CommandError('InvalidCommand', 'the upgrade is not a WebSocket handshake of version 13');
+}
+
+/** Answers what the parser refuses, and closes; the path of such a request cannot be known. */
+function refuseUnreadable(error: NodeJS.ErrnoException, socket: Socket): void {
+  if (error.code === 'ECONNRESET' || !socket.writable) {
+    socket.destroy();
+    return;
+  }
+  const refusal =
+    error.code === 'HPE_HEADER_OVERFLOW'
+      ? new CommandError('CommandTooLarge', `the headers are larger than ${headerBytesMax} bytes`)
+      : new CommandError('InvalidCommand', 'the request is not well-formed HTTP');
+  const body = JSON.stringify(refusal.envelope('/'));
+  const lines = [
+    `HTTP/1.1 ${refusal.status} ${STATUS_CODES[refusal.status]}`,
+    'content-type: application/json; charset=utf-8',
+    `content-length: ${Buffer.byteLength(body)}`,
+    'connection: close',
+  ];
+  socket.end(`${lines.join('\r\n')}\r\n\r\n${body}`);
 }
 
 function answerError(

@@ -1,11 +1,10 @@
 /**
- * The listeners of a gateway: from a socket to `handle`, and every refusal that the framework or the parser makes itself
- * in the one envelope. No policy: which host, which key, which node is decided in request/.
+ * The listeners of a gateway: from a socket to `handle`, and every refusal that the parser makes itself, in the one
+ * envelope. No policy: which host, which key, which node is decided in request/.
  */
 import { type IncomingMessage, type Server, type ServerResponse, STATUS_CODES } from 'node:http';
 import type { Server as TlsServer } from 'node:https';
 import type { AddressInfo, Socket } from 'node:net';
-import Fastify, { type FastifyInstance } from 'fastify';
 import type { Connections, ListenerName } from '../../shared/process/connections.ts';
 import { createHttpServer, headerBytesMax } from '../../shared/process/http-server.ts';
 import { type ListenAddress, listenError, urlOf } from '../../shared/process/listener.ts';
@@ -49,22 +48,19 @@ const keepAliveTimeoutMs = 75_000;
 const lingerMs = 5000;
 
 export async function startListener(options: ListenerOptions): Promise<Listener> {
-  let server: Server | TlsServer | undefined;
-  const app = createApp(options, (created) => {
-    server = created;
+  const server = createListener(options);
+  const sockets = trackSockets(server);
+  await new Promise<void>((resolve, reject) => {
+    server.once('error', (error) =>
+      reject(listenError(error, options, { bind: '--bind', port: options.flag })),
+    );
+    server.listen(options.port, options.host, resolve);
   });
-  try {
-    await app.listen({ host: options.host, port: options.port });
-  } catch (error) {
-    throw listenError(error, options, { bind: '--bind', port: options.flag });
-  }
-  const listening = server as Server | TlsServer;
-  const sockets = trackSockets(listening);
   return {
-    url: urlOf(listening.address() as AddressInfo, options.certificate !== undefined),
+    url: urlOf(server.address() as AddressInfo, options.certificate !== undefined),
     stopAccepting: () => {
-      listening.close();
-      listening.closeIdleConnections();
+      server.close();
+      server.closeIdleConnections();
     },
     destroy: () => {
       for (const socket of sockets) socket.destroy();
@@ -72,54 +68,27 @@ export async function startListener(options: ListenerOptions): Promise<Listener>
   };
 }
 
-function createApp(
-  options: ListenerOptions,
-  onServer: (server: Server | TlsServer) => void,
-): FastifyInstance {
+function createListener(options: ListenerOptions): Server | TlsServer {
   const { handler, fixed, certificate, connections, name } = options;
-  const app = Fastify({
-    logger: false,
-    exposeHeadRoutes: false,
-    return503OnClosing: false,
-    routerOptions: { ignoreTrailingSlash: false },
-    serverFactory: (fastifyListener) => {
-      const answering = new Answering();
-      const listener = (request: IncomingMessage, response: ServerResponse): void => {
-        answering.add(request, response);
-        fastifyListener(request, response);
-      };
-      const refuse = (error: ParserError, socket: Socket): void => refuseGarbage(error, socket, answering);
-      const timeouts = { headersTimeoutMs, requestTimeoutMs, keepAliveTimeoutMs };
-      const server = createHttpServer(
-        // A missing Host header is refused by the handler, in the one envelope.
-        { name, connections, certificate, ...timeouts, requireHostHeader: false },
-        listener,
-      );
-      server.on('clientError', refuse);
-      // The body is asked for when it is read, after the key was looked at.
-      server.on('checkContinue', listener);
-      server.on('checkExpectation', listener);
-      server.on('connect', (_request: IncomingMessage, socket: Socket) => refuse(badRequest(), socket));
-      // Without a listener for it an `Upgrade` header is ignored, as HTTP allows (RFC 9110, 7.8).
-      onServer(server);
-      return server as Server;
-    },
-    // A path that cannot be decoded is still a request: it is refused by the same road.
-    frameworkErrors: (_error, request, reply) => {
-      reply.hijack();
-      handler(request.raw, reply.raw, fixed).catch(() => reply.raw.destroy());
-    },
-  });
-  // Bodies stay unread until the handler has looked at the key.
-  app.removeAllContentTypeParsers();
-  app.addContentTypeParser('*', (_request, _payload, done) => done(null));
-  app.addHook('onRequest', (request, reply) => {
-    reply.hijack();
-    return handler(request.raw, reply.raw, fixed);
-  });
-  app.all('/*', () => undefined);
-  app.setNotFoundHandler(() => undefined);
-  return app;
+  const answering = new Answering();
+  const listener = (request: IncomingMessage, response: ServerResponse): void => {
+    answering.add(request, response);
+    handler(request, response, fixed).catch(() => response.destroy());
+  };
+  const refuse = (error: ParserError, socket: Socket): void => refuseGarbage(error, socket, answering);
+  const timeouts = { headersTimeoutMs, requestTimeoutMs, keepAliveTimeoutMs };
+  const server = createHttpServer(
+    // A missing Host header is refused by the handler, in the one envelope.
+    { name, connections, certificate, ...timeouts, requireHostHeader: false },
+    listener,
+  );
+  server.on('clientError', refuse);
+  // The body is asked for when it is read, after the key was looked at.
+  server.on('checkContinue', listener);
+  server.on('checkExpectation', listener);
+  server.on('connect', (_request: IncomingMessage, socket: Socket) => refuse(badRequest(), socket));
+  // Without a listener for it an `Upgrade` header is ignored, as HTTP allows (RFC 9110, 7.8).
+  return server;
 }
 
 function trackSockets(server: Server): Set<Socket> {
@@ -151,6 +120,11 @@ class Answering {
     else this.#answers.set(socket, [...answers.filter(({ closed }) => !closed), response]);
   }
 
+  /** The last answer owed to a request that came whole. */
+  lastOfWhole(socket: Socket): ServerResponse | undefined {
+    return this.#answers.get(socket)?.findLast(({ closed, req }) => !closed && req.complete);
+  }
+
   /** May a refusal be written: is nothing owed, or only the answer to the very request whose body is broken? */
   isFree(socket: Socket): boolean {
     const [first, second] = this.#answers.get(socket)?.filter(({ closed }) => !closed) ?? [];
@@ -158,10 +132,19 @@ class Answering {
   }
 }
 
-/** Answers what the parser could not read, by the one envelope, and closes; its path cannot be known. */
+/**
+ * Answers what the parser could not read, by the one envelope, and closes; its path cannot be known. Requests that came
+ * whole before it are answered first, and then nothing more.
+ */
 function refuseGarbage(error: ParserError, socket: Socket, answering: Answering): void {
-  if (error.code === 'ECONNRESET' || !socket.writable || !answering.isFree(socket)) {
+  if (error.code === 'ECONNRESET' || !socket.writable) {
     socket.destroy();
+    return;
+  }
+  if (!answering.isFree(socket)) {
+    const last = answering.lastOfWhole(socket);
+    if (last === undefined) socket.destroy();
+    else if (last.listenerCount('close', endOnClose) === 0) last.once('close', endOnClose);
     return;
   }
   const refusal =
@@ -169,6 +152,10 @@ function refuseGarbage(error: ParserError, socket: Socket, answering: Answering)
       ? new Refusal('PayloadTooLargeError', `The request's headers are larger than ${headerBytesMax} bytes.`)
       : badRequest();
   endWith(socket, rawAnswer(refusal));
+}
+
+function endOnClose(this: ServerResponse): void {
+  this.req.socket.destroySoon();
 }
 
 /** Sends the last bytes of a connection. Nobody reads the socket after a CONNECT, so its end has to be brought about. */

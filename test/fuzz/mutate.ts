@@ -104,10 +104,15 @@ function mutateList(draw: Draw, list: readonly Json[]): Json {
     case 1:
       return [...list, entry];
     case 2:
-      return Array.from({ length: draw.skewed(5000) }, () => entry);
+      return Array.from({ length: draw.skewed(copiesMax(entry)) }, () => entry);
     default:
       return list.map((one, index) => (index === at ? mutateJson(draw, one) : one));
   }
+}
+
+/** Copies of copies would grow without a bound, and making them would hold up the other cases. */
+function copiesMax(entry: Json): number {
+  return Math.max(1, Math.min(5000, Math.floor(1_000_000 / JSON.stringify(entry).length)));
 }
 
 function mutateObject(draw: Draw, object: { readonly [name: string]: Json }): Json {

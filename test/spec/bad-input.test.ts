@@ -13,7 +13,7 @@ import { refusalKinds } from '../../schemas/refusals.ts';
 import { type Answer, answerOf, call, chat, chatBody } from '../support/api.ts';
 import { startFleet, type TestFleet } from '../support/fleet.ts';
 import { rawRequest } from '../support/raw-http.ts';
-import { RawPeer } from '../support/raw-peer.ts';
+import { RawPeer, statusesIn } from '../support/raw-peer.ts';
 import { specFleet, stackHost } from '../support/spec-fleet.ts';
 import { inferences } from '../support/witness.ts';
 
@@ -239,6 +239,16 @@ test('Garbage: any bytes are answered, but for blank lines and for a client that
     ),
     { numRuns: 150 },
   );
+});
+
+test('Garbage: a request that came whole before it is answered, and then the connection ends', async () => {
+  const whole = posted(JSON.stringify(chatBody('echo-small')))
+    .toString()
+    .replace('Connection: close\r\n', '');
+  const peer = await RawPeer.open({ host: '127.0.0.1', port, tls: false });
+  await peer.send(`${whole}${'garbage\r\n\r\n'.repeat(20)}`);
+  await peer.closed;
+  expect(statusesIn(peer.text)).toEqual([200]);
 });
 
 /** Lines without anything on them are no request yet. */
