@@ -7,7 +7,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import { mintMessageId } from '../anthropic/message-parts.ts';
 import { countTokensBody } from '../anthropic/shape.ts';
 import { shapeBody } from '../shaping/shape-body.ts';
-import { enter } from './admission.ts';
+import { admit } from './admission.ts';
 import { type AnswerIds, answerHeaders, sendJson, sendRefusal } from './answer.ts';
 import type { Caller } from './authenticate.ts';
 import { ClientGone, readBody } from './body.ts';
@@ -96,7 +96,7 @@ async function pass(gateway: Gateway, exchange: Exchange, fixed: Target | undefi
     xApiKey: oneHeader(request, 'x-api-key'),
   };
   const conditions = { fenced: gateway.fenced(), nowMs: gateway.now() };
-  const entered = enter(gateway.lookup, gateway.hosts, head, conditions, exchange);
+  const entered = admit(gateway.lookup, gateway.hosts, head, conditions, exchange);
   exchange.at.accepted = performance.now();
   if (entered.kind === 'listing') {
     exchange.position = gateway.lookup.position();
