@@ -5,7 +5,7 @@
  */
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { GatheredBytes } from '../shared/gathered-bytes.ts';
+import { ChunkBuffer } from '../shared/chunk-buffer.ts';
 import { connectionError, isNetworkFailure } from './connection-errors.ts';
 import { CliError, type ExitCode, interrupted, usageError } from './errors.ts';
 import type { Thing } from './render.ts';
@@ -243,7 +243,7 @@ function defaultNext(type: string): string | undefined {
 
 /** The system's or undici's code of a failed connection. */
 async function bodyText(response: Response): Promise<string> {
-  const bytes = new GatheredBytes({ bytesMax: answerBytesMax });
+  const bytes = new ChunkBuffer({ bytesMax: answerBytesMax });
   for await (const chunk of response.body ?? []) {
     const { buffer, byteOffset, length } = chunk as Uint8Array;
     if (!bytes.add(Buffer.from(buffer, byteOffset, length)))

@@ -5,7 +5,7 @@
  */
 import { closeSync, existsSync, fstatSync, openSync, readFileSync, statSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
-import { GatheredBytes } from '../shared/gathered-bytes.ts';
+import { ChunkBuffer } from '../shared/chunk-buffer.ts';
 import { isToken, settingOf, tokenLengthMin } from '../shared/process/secrets.ts';
 import { CliError, usageError } from './errors.ts';
 import type { Io } from './io.ts';
@@ -189,7 +189,7 @@ export async function readInput(io: Io, file: string, bytesMax = 8 * 1024 * 1024
       if (statSync(path).size > bytesMax) throw new Error(`it is larger than ${bytesMax} bytes`);
       return readFileSync(path, 'utf8');
     }
-    const bytes = new GatheredBytes({ bytesMax });
+    const bytes = new ChunkBuffer({ bytesMax });
     for await (const chunk of io.stdin) {
       if (!bytes.add(Buffer.from(chunk as Buffer))) throw new Error(`it is larger than ${bytesMax} bytes`);
     }

@@ -1,13 +1,13 @@
 /**
- * Why this replica cannot follow its log, for the person who asked for something: what stopped it, and the next step.
- * A replica that stopped for good stays so until it is started again.
+ * Maps the errors of following the log to a command error: the cause and the next step for the user. A replica whose fold
+ * stopped does not recover without a restart.
  */
 import { LogReplaced, LogTruncated, LogUnavailable } from '../shared/log/control-log.ts';
 import { FoldHalted } from '../shared/snapshot/replicator.ts';
 import { DatabaseBusy, DatabaseCorrupt, DatabaseUnwritable, inOurWords } from '../shared/sqlite.ts';
 import { CommandError } from './command-error.ts';
 
-/** Undefined where the error is none of the log, of the fold or of the file that is folded into. */
+/** Undefined where the error is not from the log, the fold or the state file. */
 export function asFollowError(thrown: unknown): CommandError | undefined {
   const error = inOurWords(thrown, 'state.db');
   if (error instanceof LogTruncated || error instanceof LogReplaced)

@@ -1,10 +1,10 @@
-/** Whether this replica may write to the log: with the key it has, as the log's signers are now. */
+/** Checks that this replica may write to the log: its key must be one of the current signers. */
 import { fingerprintOf, type Signer } from '../shared/log/signing.ts';
 import { CommandError } from './command-error.ts';
 
 const guide = 'see docs/operate.md, "Signatures"';
 
-/** Throws an Error that names the next step where a replica with this key should not run on a log with these signers. */
+/** Refuses the start where key and signers do not match. The error names the next step. */
 export function checkSigner(
   signers: readonly string[],
   signer: Signer | undefined,
@@ -22,7 +22,7 @@ export function checkSigner(
     );
 }
 
-/** Throws CommandError where no reader would accept what this replica writes. */
+/** Throws CommandError where readers would reject the records of this replica. */
 export function checkMaySign(signers: readonly string[], signer: Signer | undefined): void {
   if (maySign(signers, signer)) return;
   throw new CommandError(

@@ -243,7 +243,7 @@ async function listen(
     throw listenError(error, address, { bind: '--bind', port: '--port' });
   });
   closers.add(() => app.close());
-  drain.watch(app.server);
+  drain.countRequests(app.server);
   return app;
 }
 

@@ -1,24 +1,24 @@
 /**
- * Counts what is in a text of JSON without parsing it, in one walk that allocates nothing: what parsing costs goes by
- * names and values, and a peer can put millions of them into a few megabytes.
- * Text that is not JSON gives numbers without meaning, and is left for the parser to refuse.
+ * Counts the names and values of a JSON text without parsing it, in one pass without allocations. The cost of parsing
+ * grows with them, and a peer can put millions into a few megabytes.
+ * For text that is not JSON the counts are meaningless, and the parser refuses it.
  */
 
 export interface JsonBounds {
-  /** Arrays and objects inside each other. */
+  /** Nested arrays and objects. */
   readonly depth: number;
-  /** Names of members, over all objects. */
+  /** Member names (keys) of all objects. */
   readonly names: number;
-  /** Values of every kind: each array and object, and each entry of one. */
+  /** Values of every kind: the root, array elements and member values. */
   readonly values: number;
-  /** Arrays and objects alone, which cost more than other values; bounded with them unless it is given. */
+  /** Arrays and objects, which cost more than other values. Defaults to the bound of all values. */
   readonly containers?: number;
 }
 
 export interface JsonCounts {
   readonly names: number;
   readonly values: number;
-  /** A bound that the text goes beyond. */
+  /** The first bound that the text exceeds. */
   readonly exceeded: 'depth' | 'names' | 'values' | undefined;
 }
 
@@ -26,7 +26,7 @@ const backslash = 0x5c;
 
 export function scanJson(text: string, bounds: JsonBounds): JsonCounts {
   let names = 0;
-  // The text itself is one; each comma adds one, and each array or object that is not empty.
+  // The root is one; each comma adds one, and so does each array or object that is not empty.
   let values = 1;
   let depth = 0;
   let deepest = 0;
@@ -66,7 +66,7 @@ function exceeded(found: Required<JsonBounds>, bounds: JsonBounds): JsonCounts['
   return found.values > values || found.containers > containers ? 'values' : undefined;
 }
 
-/** Whether the array or object that closes at `end` holds nothing. */
+/** Is the array or object that closes at `end` empty? */
 function isEmpty(text: string, end: number): boolean {
   let before = end - 1;
   while (isSpace(text.charCodeAt(before))) before -= 1;
@@ -78,7 +78,7 @@ function isSpace(code: number): boolean {
   return code === 0x20 || code === 0x0a || code === 0x0d || code === 0x09;
 }
 
-/** Where the string that opens at `start` closes, or the end of the text. */
+/** The index of the quote that closes the string, or the length of the text where none does. */
 function endOfString(text: string, start: number): number {
   let at = text.indexOf('"', start + 1);
   while (at !== -1) {

@@ -1,4 +1,4 @@
-/** Waits until every gateway has a position in force, and reports for each when it had (design 4: Revocation confirmed). */
+/** Waits until every gateway has applied a position, and reports when each did (design 4: Revocation confirmed). */
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import type { StatusBoard } from '../../shared/status/status-board.ts';
 
@@ -12,14 +12,14 @@ export interface GatewayConfirmation {
 export interface Confirmations {
   readonly complete: boolean;
   readonly gateways: readonly GatewayConfirmation[];
-  /** Why it is not complete although each gateway named has confirmed. */
+  /** Why the list of gateways may be incomplete. */
   readonly reason?: string;
 }
 
-/** How long reading the reports may take where the caller waits for less. */
+/** The minimum time to read the reports, even where the timeout of the caller is shorter. */
 const readMsMin = 1000;
-/** A silent gateway is confirmed by the passing of time alone. */
-const lookEveryMs = 500;
+/** Polls, because the time alone confirms a silent gateway, without an event. */
+const pollMs = 500;
 
 export interface Confirming {
   readonly board: StatusBoard;
@@ -35,7 +35,7 @@ export async function confirmations(
   const untilMs = startMs + timeoutSeconds * 1000;
   const leftMs = (): number => untilMs - performance.now();
   const confirmedMs = new Map<string, number>();
-  // A gateway announces itself before it serves: those that this reading does not find accept no key yet.
+  // A gateway publishes a report before it serves, so a gateway that this read does not find accepts no key yet.
   let isRead = await board.readToEnd(Math.max(leftMs(), readMsMin));
   let readMs = performance.now();
   for (;;) {
@@ -50,8 +50,8 @@ export async function confirmations(
     const reason = reasonAgainst(board, isRead);
     const complete = reason === undefined && gateways.every(({ confirmed }) => confirmed);
     if (complete || leftMs() <= 0) return { complete, gateways, ...(reason !== undefined && { reason }) };
-    await board.moved(Math.min(lookEveryMs, Math.max(leftMs(), 1)));
-    if (performance.now() - readMs < lookEveryMs && isRead) continue;
+    await board.moved(Math.min(pollMs, Math.max(leftMs(), 1)));
+    if (performance.now() - readMs < pollMs && isRead) continue;
     isRead = (await board.readToEnd(Math.max(leftMs(), 1))) || isRead;
     readMs = performance.now();
   }

@@ -1,4 +1,4 @@
-/** Replicas over one topic, each with its own file: what one knows of gateways outlasts the topic and reaches the others. */
+/** Replicas on one topic, each with its own file: the registry of gateways outlives the topic and reaches all replicas. */
 import { randomUUID } from 'node:crypto';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -38,7 +38,7 @@ const logger = { warn: () => undefined, info: () => undefined };
 async function replica(name: string, on = log): Promise<Replica> {
   const damages: Error[] = [];
   const file = new GatewaysFile(join(dir, `${name}.db`), (error) => damages.push(error));
-  const onMemory = (ended: readonly string[]): void => memory.contradict(ended);
+  const onMemory = (ended: readonly string[]): void => memory.republishEnded(ended);
   const board = new StatusBoard({ log: on, mac: testMac, logger, onMemory });
   const memory: FleetMemory = new FleetMemory({ name, board, file, log: on, mac: testMac, logger });
   board.start();
@@ -63,7 +63,7 @@ async function replica(name: string, on = log): Promise<Replica> {
 
 const named = (of: Replica) => expect.poll(() => of.names(), { timeout: 10_000 });
 
-test('design 4: a silent gateway is known after a restart, although the topic holds nothing of it', async () => {
+test('design 4: a silent gateway is known after a restart, although the topic has expired its reports', async () => {
   const first = await replica('cp-1');
   await publish(log, reportOf());
   await named(first).toEqual(['edge-1']);
@@ -74,7 +74,7 @@ test('design 4: a silent gateway is known after a restart, although the topic ho
   await empty.close();
 });
 
-test('design 4: a replica that knows nothing learns of a silent gateway from another, and keeps it', async () => {
+test('design 4: a new replica learns a silent gateway from another, and persists it', async () => {
   const first = await replica('cp-1');
   await publish(log, reportOf());
   await named(first).toEqual(['edge-1']);
@@ -98,7 +98,7 @@ test('design 4: a replica that knows nothing learns of a silent gateway from ano
   await another.close();
 });
 
-test('what is known of silent gateways is published again each hour, once for all replicas', async () => {
+test('silent gateways are republished each hour, by one of the replicas', async () => {
   const clock = takeMonotonicClock();
   const both = [await replica('cp-1'), await replica('cp-2')];
   await publish(log, reportOf());
@@ -113,7 +113,7 @@ test('what is known of silent gateways is published again each hour, once for al
   expect((await log.end()) - before).toBeLessThanOrEqual(2);
 });
 
-test('a forgotten gateway is gone on every replica, one that was down meanwhile included', async () => {
+test('a forgotten gateway is removed on every replica, also on one that was down at that time', async () => {
   const clock = takeMonotonicClock();
   const [first, second] = [await replica('cp-1'), await replica('cp-2')];
   await publish(log, reportOf({ n: 7 }));
@@ -136,7 +136,7 @@ test('a forgotten gateway is gone on every replica, one that was down meanwhile 
   await later.close();
 });
 
-test('a gateway that is forgotten while it reports stays: its next report counts', async () => {
+test('a gateway that is forgotten while it reports stays in the registry: its next report adds it again', async () => {
   const first = await replica('cp-1');
   const report = reportOf();
   await publish(log, report);
@@ -155,7 +155,7 @@ test('a gateway that is forgotten while it reports stays: its next report counts
   await empty.close();
 });
 
-test('a good-bye is final: no memory brings the gateway back', async () => {
+test('a clean stop is final: no memory record adds the gateway again', async () => {
   const first = await replica('cp-1');
   const report = reportOf();
   await publish(log, report);
@@ -165,11 +165,11 @@ test('a good-bye is final: no memory brings the gateway back', async () => {
   expect(first.names()).toEqual([]);
 });
 
-test('the memory of thousands of gateways with long texts is published in records of a bounded size', async () => {
+test('thousands of gateways with long texts are republished in records of bounded size', async () => {
   const first = await replica('cp-1');
   const halted = '\u{1f600}'.repeat(250);
   for (let n = 0; n < 1000; n++)
-    first.board.rows.take(reportOf({ name: `edge-${n}`, incarnation: randomUUID(), halted }), 'file');
+    first.board.rows.upsert(reportOf({ name: `edge-${n}`, incarnation: randomUUID(), halted }), 'file');
   const before = await log.end();
   const clock = takeMonotonicClock();
   clock.advanceSeconds(11);

@@ -1,8 +1,8 @@
 /**
- * Keeps gateways from being forgotten, however long they are silent (design 4: Revocation confirmed). What the board knows
- * is kept in a file of this replica, and what it knows of silent gateways is published again before the topic drops it, so
- * that every replica knows them: a new one, and one that was down for long. A gateway that ended here and that another
- * replica still remembers is published as ended. `forget` is for a gateway that is gone for good.
+ * Persists the registry of gateways beyond the retention of the status topic, because a silent gateway may still accept
+ * revoked keys (design 4: Revocation confirmed). Each replica stores the registry in a file, and republishes the reports of
+ * silent gateways before the topic expires them, so that new replicas and those that were down learn them too. Where
+ * another replica republishes a gateway that has ended, this one publishes its tombstone.
  */
 import {
   type FleetMemory as FleetMemoryRecord,
@@ -14,15 +14,15 @@ import type { ControlLog } from '../../shared/log/control-log.ts';
 import type { Row } from '../../shared/status/fleet-rows.ts';
 import type { StatusBoard } from '../../shared/status/status-board.ts';
 import type { StatusMac } from '../../shared/status/status-mac.ts';
-import type { GatewaysFile, Kept } from './gateways-file.ts';
+import type { GatewaysFile, PersistedGateway } from './gateways-file.ts';
 
 const sweepMs = 2000;
-/** A gateway that reports needs no memory. */
+/** Only gateways that are silent for longer are republished. */
 const silentMs = 60_000;
-/** What is only remembered may still be about to report. */
+/** A gateway that is known from a file or a memory record gets this time to report by itself. */
 const graceMs = 10_000;
-/** Far below the day for which the topic keeps records. */
-const publishEveryMs = 3_600_000;
+/** Far below the retention of the topic, one day. */
+const republishEveryMs = 3_600_000;
 
 export interface FleetMemoryOptions {
   /** Of this replica. */
@@ -36,18 +36,18 @@ export interface FleetMemoryOptions {
 
 export class FleetMemory {
   readonly #options: FleetMemoryOptions;
-  /** Incarnations that ended here and are remembered elsewhere. */
-  readonly #contradicted = new Set<string>();
+  /** Ended incarnations that another replica still publishes as running. */
+  readonly #resurrected = new Set<string>();
   #timer: NodeJS.Timeout | undefined;
   #publishing: Promise<void> | undefined;
 
-  /** Hands the board what the file holds; to be made before the board starts to read. */
+  /** Loads the file into the board. Construct it before the board starts to read. */
   constructor(options: FleetMemoryOptions) {
     this.#options = options;
     const { board, file } = options;
     const { ended, reports } = file.read();
     for (const each of ended) board.rows.forget(each);
-    for (const report of reports) board.rows.take(report, 'file');
+    for (const report of reports) board.rows.upsert(report, 'file');
     board.rows.changed.clear();
   }
 
@@ -56,12 +56,12 @@ export class FleetMemory {
     this.#timer.unref();
   }
 
-  /** Another replica remembers these; they ended here. */
-  contradict(ended: readonly string[]): void {
-    for (const incarnation of ended) this.#contradicted.add(incarnation);
+  /** Queues tombstones for incarnations that have ended, but that another replica still publishes. */
+  republishEnded(ended: readonly string[]): void {
+    for (const incarnation of ended) this.#resurrected.add(incarnation);
   }
 
-  /** Forgets every process that reported under the name; gives how many. Rejects where that cannot be published. */
+  /** Forgets all processes with this name, and returns their number. Rejects where the topic cannot be written. */
   async forget(name: string): Promise<number> {
     const { board, logger } = this.#options;
     const known = board.gateways().filter(({ report }) => report.name === name);
@@ -69,31 +69,31 @@ export class FleetMemory {
     if (forgotten.length === 0) return 0;
     await this.#append([], forgotten);
     for (const each of forgotten) board.rows.forget(each);
-    this.#keep();
+    this.#persist();
     logger.info({ gateway: name, processes: forgotten.length }, 'gateway forgotten by an operator');
     return forgotten.length;
   }
 
   stop(): void {
     clearInterval(this.#timer);
-    this.#keep();
+    this.#persist();
     this.#options.file.close();
   }
 
   #sweep(): void {
-    this.#keep();
+    this.#persist();
     if (!this.#options.board.isComplete || this.#publishing !== undefined) return;
     this.#publishing = this.#publish().finally(() => {
       this.#publishing = undefined;
     });
   }
 
-  /** Writes what changed since the last time; where that fails, it is tried again at the next. */
-  #keep(): void {
+  /** Writes the changes since the last write. Where it fails, the next sweep retries. */
+  #persist(): void {
     const { board, file, logger } = this.#options;
     const { rows } = board;
     if (rows.changed.size === 0) return;
-    const changes = [...rows.changed].flatMap((incarnation): readonly Kept[] => {
+    const changes = [...rows.changed].flatMap((incarnation): readonly PersistedGateway[] => {
       const report = rows.get(incarnation)?.report;
       const endedAt = rows.endedAt(incarnation);
       if (report && (endedAt === undefined || report.n > endedAt))
@@ -112,7 +112,7 @@ export class FleetMemory {
     const { board, logger } = this.#options;
     const { rows } = board;
     const silent = [...rows.all()].filter(isDue);
-    const forgotten = [...this.#contradicted].flatMap((incarnation) => {
+    const forgotten = [...this.#resurrected].flatMap((incarnation) => {
       const n = rows.endedAt(incarnation);
       return n === undefined ? [] : [{ incarnation, n }];
     });
@@ -122,10 +122,10 @@ export class FleetMemory {
         silent.map(({ report }) => report),
         forgotten,
       );
-      this.#contradicted.clear();
+      this.#resurrected.clear();
       for (const { report } of silent) {
-        rows.take(report, 'memory');
-        // Its last report, not the one with which it was first seen, is what outlasts the topic.
+        rows.upsert(report, 'memory');
+        // The file has the first report of an incarnation; from now on it must have the last.
         rows.changed.add(report.incarnation);
       }
     } catch (error) {
@@ -134,11 +134,11 @@ export class FleetMemory {
     }
   }
 
-  /** In records of a bounded size. Rejects with the errors of ControlLog. */
+  /** Appends in batches of bounded size. Rejects with the errors of ControlLog. */
   async #append(gateways: readonly StatusReport[], forgotten: readonly Forgotten[]): Promise<void> {
     const { name, log, mac } = this.#options;
-    for (const part of inParts(name, gateways, forgotten)) {
-      const value = Buffer.from(JSON.stringify(part));
+    for (const batch of inBatches(name, gateways, forgotten)) {
+      const value = Buffer.from(JSON.stringify(batch));
       await log.append(value, mac.of(value));
     }
   }
@@ -150,18 +150,18 @@ function isDue({ report, seenMs, publishedMs, isRemembered, isForgotten }: Row):
     report.kind === 'gateway' &&
     !isForgotten &&
     nowMs - seenMs > (isRemembered ? graceMs : silentMs) &&
-    nowMs - publishedMs > publishEveryMs
+    nowMs - publishedMs > republishEveryMs
   );
 }
 
-/** Splits what is to be published so that no record is larger than one of the topic may be. */
-function* inParts(
+/** Splits the entries into records below the size limit of the topic. */
+function* inBatches(
   name: string,
   gateways: readonly StatusReport[],
   forgotten: readonly Forgotten[],
 ): Generator<FleetMemoryRecord> {
   const empty = (): FleetMemoryRecord => ({ v: 1, kind: 'memory', name, gateways: [], forgotten: [] });
-  let part = empty();
+  let batch = empty();
   let bytes = 0;
   const all = [
     ...gateways.map((gateway) => ({ gateway })),
@@ -170,13 +170,13 @@ function* inParts(
   for (const item of all) {
     const size = Buffer.byteLength(JSON.stringify(item));
     if (bytes > 0 && bytes + size > statusBytesMax - 2000) {
-      yield part;
-      part = empty();
+      yield batch;
+      batch = empty();
       bytes = 0;
     }
-    if ('gateway' in item) part.gateways.push(item.gateway);
-    else part.forgotten.push(item.forgotten);
+    if ('gateway' in item) batch.gateways.push(item.gateway);
+    else batch.forgotten.push(item.forgotten);
     bytes += size;
   }
-  if (bytes > 0) yield part;
+  if (bytes > 0) yield batch;
 }

@@ -1,26 +1,26 @@
 /**
- * `gateways.db`: which gateways this replica knows, and which have ended, kept longer than the status topic keeps reports.
- * Primary data: a gateway that is silent for longer than a day, and that no other replica knows, stands only here.
+ * `gateways.db`: the gateways that this replica knows, and tombstones of those that ended, beyond the retention of the
+ * status topic. Primary data: a gateway that is silent for over a day may be stored nowhere else.
  */
 import { existsSync } from 'node:fs';
 import { type StatusReport, statusSchema } from '../../schemas/status.ts';
 import { putAside } from '../../shared/snapshot/open-snapshot.ts';
 import { type Database, DatabaseCorrupt, inOurWords, openDatabase } from '../../shared/sqlite.ts';
 
-const endedKept = 20_000;
+const tombstonesMax = 20_000;
 const sql = `
   CREATE TABLE IF NOT EXISTS gateway (incarnation TEXT PRIMARY KEY, report TEXT NOT NULL);
   CREATE TABLE IF NOT EXISTS ended (at INTEGER PRIMARY KEY, incarnation TEXT NOT NULL UNIQUE, n INTEGER NOT NULL);
 `;
 
-/** A gateway's last report, or the number of the report with which it ended. */
-export type Kept = StatusReport | { readonly incarnation: string; readonly endedAt: number };
+/** The last report of a gateway, or its tombstone: the number of the report with which it ended. */
+export type PersistedGateway = StatusReport | { readonly incarnation: string; readonly endedAt: number };
 
 export class GatewaysFile {
   readonly #db: Database;
   readonly #path: string;
 
-  /** A damaged file is put aside; `onDamage` is then called. Throws the errors of shared/sqlite.ts. */
+  /** Moves a corrupt file aside and calls `onDamage`. Throws the errors of shared/sqlite.ts. */
   constructor(path: string, onDamage: (error: Error) => void) {
     this.#path = path;
     try {
@@ -33,7 +33,7 @@ export class GatewaysFile {
     }
   }
 
-  /** What was kept; a report of another build that cannot be read is left out. */
+  /** Skips reports of other builds that do not match the schema. */
   read(): {
     readonly ended: readonly { incarnation: string; n: number }[];
     readonly reports: StatusReport[];
@@ -48,7 +48,7 @@ export class GatewaysFile {
   }
 
   /** In one transaction. Throws the errors of shared/sqlite.ts. */
-  write(changes: readonly Kept[]): void {
+  write(changes: readonly PersistedGateway[]): void {
     const put = this.#db.prepare('INSERT OR REPLACE INTO gateway (incarnation, report) VALUES (?, ?)');
     const remove = this.#db.prepare('DELETE FROM gateway WHERE incarnation = ?');
     const end = this.#db.prepare('INSERT OR REPLACE INTO ended (incarnation, n) VALUES (?, ?)');
@@ -60,7 +60,7 @@ export class GatewaysFile {
           end.run(change.incarnation, change.endedAt);
         } else put.run(change.incarnation, JSON.stringify(change));
       }
-      trim.run(endedKept);
+      trim.run(tombstonesMax);
     };
     try {
       this.#db.transaction(write).immediate();

@@ -1,4 +1,4 @@
-/** The status topic as a control plane reads it: the board, and the memory that outlasts the topic. */
+/** Opens the status topic for a control plane: the board of live reports, and the registry that outlives the topic. */
 import { join } from 'node:path';
 import type { ControlLog } from '../../shared/log/control-log.ts';
 import type { Closers } from '../../shared/process/closers.ts';
@@ -26,7 +26,7 @@ export interface OpenedFleet {
   readonly fleetMemory: FleetMemory;
 }
 
-/** Opens and starts all of it. Rejects with what opening a log throws, and the errors of shared/sqlite.ts. */
+/** Opens and starts both. Rejects with the errors of opening a log and of shared/sqlite.ts. */
 export async function openFleet(settings: FleetSettings, closers: Closers): Promise<OpenedFleet> {
   const { logUrl, dataDir, name, gatewayToken, previousGatewayToken: previous, logger } = settings;
   const mac = new StatusMac(gatewayToken, ...(previous === undefined ? [] : [previous]));
@@ -42,7 +42,7 @@ export async function openFleet(settings: FleetSettings, closers: Closers): Prom
     log: statusLog,
     mac,
     logger,
-    onMemory: (ended) => fleetMemory.contradict(ended),
+    onMemory: (ended) => fleetMemory.republishEnded(ended),
   });
   const fleetMemory = new FleetMemory({ name, board, file, log: statusLog, mac, logger });
   closers.add(() => fleetMemory.stop());

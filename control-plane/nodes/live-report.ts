@@ -1,24 +1,24 @@
 /**
- * What a replica holds and reports of a node beyond its health, bounded whatever agents send: names and reasons are texts
- * of theirs. What is left out is counted, so that nobody takes the rest for all.
+ * Bounds the live state of nodes that a replica keeps in memory and reports, because agents choose the names and reasons in
+ * it. Omitted entries are counted, so that a truncated list is recognisable.
  */
 import type { Beat, LiveNode } from '../../schemas/node-messages.ts';
 
-/** Of one node; a long list of failed loads adds nothing to its beginning. */
+/** For each node. The first failed loads show the cause; more add nothing. */
 const installsHeldMax = 20;
 const installsReportedMax = 5;
 const nodesReportedMax = 2000;
-/** Of the nodes in one status record, which has to stay below what Kafka takes. */
+/** For all nodes in one status record, which must fit in a Kafka message. */
 const reportBytesMax = 150_000;
 
 export type HeldBeat = Pick<LiveNode, 'inFlight' | 'installs' | 'installsOmitted'>;
 
-/** What is held of a beat until the next. */
+/** The part of a beat that stays in memory until the next. */
 export function heldOf({ inFlight, installs = [] }: Beat): HeldBeat {
-  return { ...(inFlight !== undefined && { inFlight }), ...cut(installs, installsHeldMax, 0) };
+  return { ...(inFlight !== undefined && { inFlight }), ...truncate(installs, installsHeldMax, 0) };
 }
 
-function cut(
+function truncate(
   installs: NonNullable<LiveNode['installs']>,
   max: number,
   omittedBefore: number,
@@ -35,7 +35,7 @@ export interface NodesReport {
   readonly nodesOmitted?: number;
 }
 
-/** That a node is attached comes first; installs are reported as far as there is room left. */
+/** First every attached node, then installs in the space that is left. */
 export function reportOf(live: ReadonlyMap<string, LiveNode>): NodesReport {
   const nodes: Record<string, LiveNode> = {};
   let bytes = 0;
@@ -62,7 +62,7 @@ export function reportOf(live: ReadonlyMap<string, LiveNode>): NodesReport {
 }
 
 function withInstalls({ installs = [], installsOmitted = 0, ...rest }: LiveNode, max: number): LiveNode {
-  return { ...rest, ...cut(installs, max, installsOmitted) };
+  return { ...rest, ...truncate(installs, max, installsOmitted) };
 }
 
 function sizeOf(id: string, node: LiveNode): number {

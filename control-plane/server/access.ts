@@ -1,6 +1,6 @@
 /**
- * Who may call a route of the admin API. Every route declares it in its config, and a server with a route that does not
- * fails to start. Token and person are asked before anything else of a request is read.
+ * Access control of the admin API. Every route declares its access in its config; a server with an undeclared route fails
+ * to start. Authentication and the role check run before anything else of a request is parsed.
  */
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { Role } from '../../schemas/names.ts';
@@ -12,9 +12,9 @@ import { hasRoleSomewhere } from '../state/tenants.ts';
 import { type AdminContext, actorOf } from './context.ts';
 
 /**
- * `public`: everybody. `node`: a node with its token, which the route itself asks for. `gateway`: gateways with their token,
- * and the operator. `operator`: the operator in nobody's name. Roles: also persons who have one of them; the route then asks
- * for the role in the organisation concerned.
+ * `public`: everybody. `node`: a node with its token, which the route itself checks. `gateway`: gateways with their token,
+ * and the operator. `operator`: the operator, not acting as a person. Roles: also persons who have one of them in some
+ * organisation; the route itself checks the role in the organisation concerned.
  */
 export type Access = 'public' | 'node' | 'gateway' | 'operator' | readonly Role[];
 
@@ -24,7 +24,7 @@ declare module 'fastify' {
   }
 }
 
-/** To be called before the first route is added. */
+/** Call it before the first route is added. */
 export function guardRoutes(app: FastifyInstance, context: AdminContext): void {
   app.addHook('onRoute', ({ method, url, config }) => {
     if (config?.access === undefined)
@@ -33,7 +33,7 @@ export function guardRoutes(app: FastifyInstance, context: AdminContext): void {
   app.addHook('onRequest', (request, _reply, done) => done(refusal(request, context)));
 }
 
-/** The marks of a route's access in the OpenAPI document. */
+/** The access of a route in the OpenAPI document. */
 export function accessDocument(access: Access = 'operator'): object {
   const described = typeof access === 'string' ? [access] : ['operator', ...access];
   return {
@@ -53,7 +53,7 @@ export const securitySchemes = {
 } as const;
 
 function refusal(request: FastifyRequest, context: AdminContext): CommandError | undefined {
-  // A path without a route shows nobody but the operator that it has none.
+  // An unknown path requires the operator, so that 404 shows others nothing about the routes.
   const { access = 'operator' } = request.routeOptions.config;
   if (access === 'public' || access === 'node') return undefined;
   const token = /^bearer +(\S+)$/i.exec(request.headers.authorization ?? '')?.[1];

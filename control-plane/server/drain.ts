@@ -1,50 +1,50 @@
 /**
- * How a replica ends: it fails its readiness, goes on for a while so that balancers see that, takes no new connections,
- * closes its long-lived sockets with 1001, and lets requests in flight finish. Each step is bounded in time.
+ * Graceful shutdown of a replica: it fails its readiness check, keeps serving until load balancers notice, stops accepting
+ * connections, closes WebSockets with 1001, and lets requests in flight finish. Each step has a timeout.
  */
 import type { Server } from 'node:http';
 import type { Check } from '../../shared/process/health-server.ts';
 
-/** RFC 6455: the endpoint goes away; a client connects elsewhere. */
+/** RFC 6455, 1001 "going away": the client reconnects to another replica. */
 const goingAwayCode = 1001;
-/** Between our close frame and the end of the socket. */
+/** Between our close frame and the termination of the socket. */
 const closeGraceMs = 1000;
-const lookMs = 20;
+const pollMs = 20;
 
-/** As much of a WebSocket as is needed to end it. */
-export interface LongSocket {
+/** The part of a WebSocket that shutdown needs. */
+export interface ClosableSocket {
   close(code: number, reason: string): void;
   terminate(): void;
   once(event: 'close', listener: () => void): unknown;
 }
 
 export interface DrainTimes {
-  /** Between the loss of readiness and the end of new connections. */
+  /** Between failing readiness and refusing new connections. */
   readonly delaySeconds: number;
-  /** How long requests in flight may go on after that. */
+  /** How long requests in flight may run after that. */
   readonly timeoutSeconds: number;
 }
 
 export class Drain {
-  readonly #sockets = new Set<LongSocket>();
+  readonly #sockets = new Set<ClosableSocket>();
   #requests = 0;
-  #begun = false;
+  #isDraining = false;
 
-  /** For readiness. */
+  /** The readiness check. */
   get check(): Check {
-    return this.#begun
+    return this.#isDraining
       ? { name: 'drain', ok: false, detail: 'this replica is closing' }
       : { name: 'drain', ok: true };
   }
 
-  /** Ends the socket with the replica. */
-  hold(socket: LongSocket): void {
+  /** Registers a socket to close on shutdown. */
+  track(socket: ClosableSocket): void {
     this.#sockets.add(socket);
     socket.once('close', () => this.#sockets.delete(socket));
   }
 
-  /** Counts the requests that a server answers. */
-  watch(server: Server): void {
+  /** Counts the requests in flight of a server. */
+  countRequests(server: Server): void {
     server.on('request', (_request, response) => {
       this.#requests++;
       response.once('close', () => {
@@ -53,20 +53,20 @@ export class Drain {
     });
   }
 
-  /** `onRefusing` is called when new connections are no longer taken. */
+  /** Calls `onRefusing` once new connections are refused. */
   async run(server: Server, times: DrainTimes, onRefusing: () => Promise<void>): Promise<void> {
-    this.#begun = true;
-    await pause(times.delaySeconds * 1000);
+    this.#isDraining = true;
+    await sleep(times.delaySeconds * 1000);
     server.close();
-    const ended = [onRefusing(), ...[...this.#sockets].map(end)];
+    const ended = [onRefusing(), ...[...this.#sockets].map(closeSocket)];
     const untilMs = performance.now() + times.timeoutSeconds * 1000;
-    while (this.#requests > 0 && performance.now() < untilMs) await pause(lookMs);
+    while (this.#requests > 0 && performance.now() < untilMs) await sleep(pollMs);
     await Promise.all(ended);
   }
 }
 
-/** Resolves once it is closed; a client that does not answer the close frame is cut off. */
-function end(socket: LongSocket): Promise<void> {
+/** Resolves once the socket is closed. Terminates it where the client does not respond to the close frame. */
+function closeSocket(socket: ClosableSocket): Promise<void> {
   return new Promise((resolve) => {
     const timer = setTimeout(() => socket.terminate(), closeGraceMs);
     socket.once('close', () => {
@@ -77,6 +77,6 @@ function end(socket: LongSocket): Promise<void> {
   });
 }
 
-function pause(ms: number): Promise<void> {
+function sleep(ms: number): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, ms));
 }

@@ -167,7 +167,7 @@ export function registerEventRoutes(app: FastifyInstance, context: AdminContext)
       },
     },
     (socket, request) => {
-      context.drain.hold(socket);
+      context.drain.track(socket);
       stream(context, parseQuery(querySchema, request.query), socket).catch((error: unknown) =>
         endTail(context, socket, error),
       );

@@ -1,10 +1,10 @@
-/** Who may sign the log: the list, and what the deciders of its commands are shown of it. */
+/** Routes for the signers of the log, and the view of them that the signer commands decide on. */
 import type { FastifyInstance } from 'fastify';
 import { fingerprintOf } from '../../shared/log/signing.ts';
 import type { SigningView } from '../commands/signers.ts';
 import { type AdminContext, parseQuery, readQuerySchema, stateFor } from './context.ts';
 
-/** A replica that is silent for longer does not run, ms. */
+/** A replica that is silent for longer counts as stopped, ms. */
 const silentMs = 10_000;
 
 export function signingView({ snapshot, signer, board }: AdminContext): SigningView {
@@ -15,7 +15,7 @@ export function signingView({ snapshot, signer, board }: AdminContext): SigningV
   return { signers: snapshot.head.signers, own: signer?.publicKey, replicas };
 }
 
-/** Fingerprints, as status shows them. */
+/** The part of the status document about signatures. */
 export function signingStatus(signers: readonly string[], { signer }: AdminContext): object {
   return {
     signers: signers.map(fingerprintOf),

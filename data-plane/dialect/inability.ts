@@ -27,7 +27,7 @@ function pathOf(inability: Inability, request: Request): Path {
   const { body, needPaths = {} } = chat;
   switch (inability) {
     case 'images':
-      return needPaths.images ?? (chat.held === undefined ? pathOfImage(chat.body) : ['messages']);
+      return needPaths.images ?? (chat.workerText === undefined ? pathOfImage(chat.body) : ['messages']);
     case 'schema': {
       if (body.response_format?.type !== 'json_schema') return ['tools'];
       return request.kind === 'messages' ? ['output_config', 'format'] : ['response_format'];

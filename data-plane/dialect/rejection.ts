@@ -1,6 +1,6 @@
 /**
- * A node that answers 400 or 422 refuses the request, not the service: the same request would fail for ever, so it is
- * refused as one that cannot be carried. Of the engine's words only the reason is taken, where it is a known one.
+ * Maps 400 and 422 of a node to a refusal of the request. Such a request fails on every retry, so the client gets an error
+ * that is not retryable. The engine's error text is not forwarded: a known reason is mapped, an unknown one is left out.
  */
 import { rejectionOf } from '../../shared/dialect/node-answers.ts';
 import { Refusal } from '../request/refusal.ts';
@@ -9,14 +9,16 @@ export interface RejectedAttempt {
   /** For the log. */
   readonly reason: string;
   readonly status?: number;
-  /** The node's error, as parsed. */
+  /** The parsed error body of the node. */
   readonly detail?: unknown;
 }
 
-/** undefined where the answer tells of the node: overload, a fault, a wrong address or credential. */
+/** Undefined where the error is about the node: overload, a fault, a wrong address or credential. */
 export function rejectionRefusal({ reason, status, detail }: RejectedAttempt): Refusal | undefined {
-  const found = rejectionOf(status, detail);
-  if (found === undefined) return undefined;
-  const why = found.reason === undefined ? '' : `: ${found.reason}`;
-  return new Refusal('UnsupportedShapeError', `This model does not accept this request${why}.`, { reason });
+  const rejection = rejectionOf(status, detail);
+  if (rejection === undefined) return undefined;
+  const suffix = rejection.reason === undefined ? '' : `: ${rejection.reason}`;
+  return new Refusal('UnsupportedShapeError', `This model does not accept this request${suffix}.`, {
+    reason,
+  });
 }

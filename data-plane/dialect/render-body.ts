@@ -1,9 +1,9 @@
 /**
- * The bytes that a node is sent for a request, wherever its text is held.
+ * Renders the body of a request to a node: here where the text is here, else on the shaping worker that retains it.
  */
 import type { Dialect } from '../../schemas/names.ts';
 import { tokenCountRequest } from '../../shared/dialect/node-answers.ts';
-import type { AnyChat, AnyEmbeddings, CountQuestion } from '../request/outline.ts';
+import type { AnyChat, AnyEmbeddings, CountRequest } from '../request/outline.ts';
 import { Refusal } from '../request/refusal.ts';
 import type { ChatRequest } from '../request/shape.ts';
 import { type NodeTarget, toNodeBody } from './to-node-body.ts';
@@ -14,31 +14,31 @@ export function renderBody(
   dialect: Dialect,
   target: NodeTarget,
 ): string | Promise<Uint8Array<ArrayBuffer>> {
-  if (request.held !== undefined) return request.held.nodeBody(dialect, target);
+  if (request.workerText !== undefined) return request.workerText.nodeBody(dialect, target);
   return JSON.stringify(toNodeBody(request, dialect, target));
 }
 
-/** How a node is asked for the tokens of the prompt; undefined where it cannot be. */
+/** The request that has a node count the tokens of the prompt; undefined where the node cannot. */
 export function renderCount(
   chat: AnyChat,
   dialect: Dialect,
   servedName: string,
-): CountQuestion | undefined | Promise<CountQuestion | undefined> {
-  if (chat.held !== undefined) return chat.held.countQuestion(dialect, servedName);
-  return countQuestion(chat, dialect, servedName);
+): CountRequest | undefined | Promise<CountRequest | undefined> {
+  if (chat.workerText !== undefined) return chat.workerText.countRequest(dialect, servedName);
+  return countRequest(chat, dialect, servedName);
 }
 
-function countQuestion(chat: ChatRequest, dialect: Dialect, servedName: string): CountQuestion | undefined {
-  const body = unlessRefused(() => toNodeBody(chat, dialect, { servedName, maxTokens: 1 }));
-  const asked = tokenCountRequest(dialect, body ?? {});
-  if (asked?.body['messages'] === undefined) return undefined;
-  return { path: asked.path, body: JSON.stringify(asked.body) };
+function countRequest(chat: ChatRequest, dialect: Dialect, servedName: string): CountRequest | undefined {
+  const body = undefinedIfRefused(() => toNodeBody(chat, dialect, { servedName, maxTokens: 1 }));
+  const request = tokenCountRequest(dialect, body ?? {});
+  if (request?.body['messages'] === undefined) return undefined;
+  return { path: request.path, body: JSON.stringify(request.body) };
 }
 
-/** What the dialect cannot carry is refused after routing, by the one that forwards. */
-function unlessRefused<Value>(make: () => Value): Value | undefined {
+/** Counting does not refuse a request that the dialect cannot carry: forwarding does, after routing. */
+function undefinedIfRefused<Value>(render: () => Value): Value | undefined {
   try {
-    return make();
+    return render();
   } catch (error) {
     if (error instanceof Refusal) return undefined;
     throw error;

@@ -1,7 +1,7 @@
 /**
- * What is decided of a request before anything is sent to a node, composed once for live serving and for replay:
- * host → operation → key → listing, and then, with what the body asks for, freshness → plan → limits → route.
- * Pure: the look-up, the counters, the time and the state of the gateway are handed in.
+ * Admission: all decisions before a request reaches a node, composed once for live serving and for replay.
+ * Before the body: host → operation → key → listing. With the body: freshness → plan → limits → route.
+ * Pure: look-up, counters, time and the state of the gateway are parameters.
  */
 import type { Lookup } from '../../shared/snapshot/lookup.ts';
 import {
@@ -19,19 +19,19 @@ import { listModels } from './models.ts';
 import { type ListingOperation, type Operation, resolveOperation } from './operation.ts';
 import { cannotTakeNow, Refusal } from './refusal.ts';
 
-/** What of a request's head counts. */
-export interface Head extends Credentials {
+/** The parts of a request's head that admission depends on. */
+export interface RequestHead extends Credentials {
   readonly host: string | undefined;
-  /** The target of a listener that serves one only: the host is not read there. */
+  /** The target of a listener with a single target, which ignores the host. */
   readonly fixed?: Target | undefined;
-  /** A visitor of the playground: neither host nor key is read. */
+  /** A visitor of the playground, who needs neither host nor key. */
   readonly visitor?: string | undefined;
   readonly method: string;
   /** Without its query. */
   readonly path: string;
 }
 
-/** The state that a decision depends on, beside look-up and counters. */
+/** The state of the gateway that a decision depends on. */
 export interface Conditions {
   /** Is the snapshot too old to prove a key? */
   readonly fenced: boolean;
@@ -41,14 +41,14 @@ export interface Conditions {
   readonly nowMs: number;
 }
 
-/** What was found so far; filled in step by step, so that it is there where a step refuses. */
-export interface Seen {
+/** Filled in step by step, so that logs and metrics have the known parts of a refused request. */
+export interface AdmissionProgress {
   target?: Target;
   operation?: Operation;
   caller?: Caller;
 }
 
-export type Entered =
+export type Admitted =
   /** The body of a model listing. */
   | { readonly kind: 'listing'; readonly body: string }
   | {
@@ -58,21 +58,21 @@ export type Entered =
       readonly caller: RequestFacts['caller'];
     };
 
-/** Everything that precedes the body. Throws a Refusal. */
-export function enter(
+/** The decisions before the body is read. Throws a Refusal. */
+export function admit(
   lookup: Lookup,
   hosts: HostNames,
-  head: Head,
+  head: RequestHead,
   conditions: Pick<Conditions, 'fenced' | 'nowMs'>,
-  seen: Seen,
-): Entered {
+  progress: AdmissionProgress,
+): Admitted {
   const isVisitor = head.visitor !== undefined;
   const target = head.fixed ?? (isVisitor ? sharedTarget : resolveHost(head.host, hosts));
-  seen.target = target;
+  progress.target = target;
   const operation = resolveOperation(head.method, head.path);
-  seen.operation = operation;
+  progress.operation = operation;
   const caller = identify(lookup, target, operation, head, conditions);
-  seen.caller = caller;
+  progress.caller = caller;
   if (operation.kind === 'unknown') throw new Refusal('NotFoundError', 'There is nothing at this path.');
   if (operation.kind === 'models' || operation.kind === 'model')
     return { kind: 'listing', body: listModels(lookup, target, caller, operation) };
@@ -84,20 +84,20 @@ function identify(
   lookup: Lookup,
   target: Target,
   operation: Operation,
-  head: Head,
+  head: RequestHead,
   { fenced, nowMs }: Pick<Conditions, 'fenced' | 'nowMs'>,
 ): Caller {
   if (head.visitor !== undefined) return { kind: 'anonymous', visitor: head.visitor };
   if (!needsKey(target, operation)) return { kind: 'nobody' };
   if (!fenced) return authenticate(lookup, target, head, nowMs);
-  // A snapshot this old proves nothing of a key, and no answer may show whether a key passes its checksum.
+  // A snapshot this old proves nothing about a key. One response for every credential hides which keys pass the checksum.
   if (carriesCredential(target, head)) throw cannotTakeNow('fenced');
   throw unauthorized('fenced');
 }
 
 /**
- * The verdict on a request whose needs are known. Freshness is asked again, because a body may have taken long and a
- * frozen process wakes up with an old snapshot. Throws what plan and limits refuse.
+ * The decision with the body. Freshness is checked again, because the body may have taken long, and a suspended process
+ * resumes with an old snapshot. Throws the refusals of plan and limits.
  */
 export function judge(
   lookup: Lookup,

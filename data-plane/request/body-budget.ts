@@ -1,29 +1,29 @@
 /**
- * How much memory bodies may take: all together, and those of one organisation. The share keeps one tenant, with however
- * many connections, from taking the memory that all others need.
+ * Bounds the memory of buffered bodies, in total and for each organisation. The share of an organisation keeps one tenant
+ * with many connections from exhausting the memory of all others.
  */
 import type { Caller } from './authenticate.ts';
 import { Refusal } from './refusal.ts';
 
 const allBytesMax = 512 * 1024 * 1024;
-/** An organisation's share of it. */
+/** An organisation may use one share of the total. */
 const shares = 8;
 
-/** Memory to be charged for what is held; who takes gives back. */
-export interface Memory {
-  /** False where it would be too much; nothing is taken then. */
-  take(bytes: number): boolean;
-  give(bytes: number): void;
-  /** Why there was none, for the client. Its text is true of the last that was not given. */
+/** Each reservation must be released. */
+export interface MemoryBudget {
+  /** False where the budget is exceeded; then nothing is reserved. */
+  reserve(bytes: number): boolean;
+  release(bytes: number): void;
+  /** The error for the client, after the last `reserve` returned false. */
   refusal(): Refusal;
 }
 
-/** Who is charged for the memory that bodies take, and takes turns with others. */
+/** The tenant that memory is charged to, and that the shaping queue schedules for. */
 export function ownerOf(caller: Exclude<Caller, { readonly kind: 'nobody' }>): string {
   return caller.kind === 'key' ? caller.owner.organisation : `visitor:${caller.visitor}`;
 }
 
-export class BodyBudget implements Memory {
+export class BodyBudget implements MemoryBudget {
   readonly #bytesMax: number;
   readonly #shareBytesMax: number;
   readonly #usedByOwner = new Map<string, number>();
@@ -34,24 +34,24 @@ export class BodyBudget implements Memory {
     this.#shareBytesMax = shareBytesMax;
   }
 
-  /** Bytes taken now. */
+  /** Bytes reserved now. */
   get usedBytes(): number {
     return this.#usedBytes;
   }
 
-  /** The memory of one organisation or visitor. */
-  of(owner: string): Memory {
+  /** The budget of one organisation or visitor. */
+  of(owner: string): MemoryBudget {
     const used = (): number => this.#usedByOwner.get(owner) ?? 0;
     let isShareSpent = false;
     return {
-      take: (bytes) => {
+      reserve: (bytes) => {
         isShareSpent = used() + bytes > this.#shareBytesMax;
-        if (isShareSpent || !this.take(bytes)) return false;
+        if (isShareSpent || !this.reserve(bytes)) return false;
         this.#usedByOwner.set(owner, used() + bytes);
         return true;
       },
-      give: (bytes) => {
-        this.give(bytes);
+      release: (bytes) => {
+        this.release(bytes);
         const left = used() - bytes;
         if (left > 0) this.#usedByOwner.set(owner, left);
         else this.#usedByOwner.delete(owner);
@@ -60,13 +60,13 @@ export class BodyBudget implements Memory {
     };
   }
 
-  take(bytes: number): boolean {
+  reserve(bytes: number): boolean {
     if (this.#usedBytes + bytes > this.#bytesMax) return false;
     this.#usedBytes += bytes;
     return true;
   }
 
-  give(bytes: number): void {
+  release(bytes: number): void {
     this.#usedBytes -= bytes;
   }
 

@@ -141,10 +141,10 @@ test.each([
       const body = await readBody(request, budget.of('one'));
       const operation = { kind: 'chat' } as const;
       const { release } = await shapeBody(shaping, { operation, body, owner: 'one', response });
-      seen.push(budget.usedBytes, shaping.held);
+      seen.push(budget.usedBytes, shaping.retainedTexts);
       release();
       release();
-      seen.push(budget.usedBytes, shaping.held);
+      seen.push(budget.usedBytes, shaping.retainedTexts);
       response.end();
     })();
   });

@@ -3,9 +3,9 @@
  * pieces one turn of the event loop looks at. Nothing of it is logged or kept beyond its request.
  */
 import type { IncomingMessage } from 'node:http';
-import { GatheredBytes } from '../../shared/gathered-bytes.ts';
+import { ChunkBuffer } from '../../shared/chunk-buffer.ts';
 import { type Ticked, Ticker } from '../upstream/ticker.ts';
-import type { Memory } from './body-budget.ts';
+import type { MemoryBudget } from './body-budget.ts';
 import { takeTurns } from './http-request.ts';
 import { Refusal } from './refusal.ts';
 
@@ -25,7 +25,7 @@ export class ClientGone extends Error {
 }
 
 export interface Body {
-  readonly bytes: GatheredBytes;
+  readonly bytes: ChunkBuffer;
   /** Gives the memory back to the budget; again is harmless. */
   release(): void;
 }
@@ -45,7 +45,7 @@ function tooSlow(): Refusal {
  */
 export function readBody(
   request: IncomingMessage,
-  memory: Memory,
+  memory: MemoryBudget,
   onWanted: () => void = () => undefined,
   pace: BodyPace = slowestPace,
 ): Promise<Body> {
@@ -53,13 +53,13 @@ export function readBody(
   if (declared > bodyBytesMax && declared !== Number.POSITIVE_INFINITY) return Promise.reject(tooLarge());
   onWanted();
   return new Promise((resolve, reject) => {
-    const bytes = new GatheredBytes({
-      take: (more) => memory.take(more),
+    const bytes = new ChunkBuffer({
+      reserve: (more) => memory.reserve(more),
       bytesMax: Math.min(declared, bodyBytesMax),
     });
     let held = 0;
     const release = (): void => {
-      memory.give(held);
+      memory.release(held);
       held = 0;
     };
     let settled = false;
@@ -67,7 +67,7 @@ export function readBody(
       if (settled) return;
       settled = true;
       late.end();
-      memory.give(bytes.heldBytes);
+      memory.release(bytes.allocatedBytes);
       bytes.clear();
       reject(error);
     };
@@ -84,7 +84,7 @@ export function readBody(
       if (settled) return;
       settled = true;
       late.end();
-      held = bytes.heldBytes;
+      held = bytes.allocatedBytes;
       resolve({ bytes, release });
     });
     request.on('close', () => {
@@ -100,14 +100,14 @@ const ticker = new Ticker(1000);
 class Lateness implements Ticked {
   place = -1;
   readonly #pace: BodyPace;
-  readonly #bytes: GatheredBytes;
+  readonly #bytes: ChunkBuffer;
   readonly #onLate: () => void;
   /** When the present span ends, and what must have come by then. */
   #judgedMs = 0;
   #bytesWanted = 0;
   #isWarned = false;
 
-  constructor(pace: BodyPace, bytes: GatheredBytes, onLate: () => void) {
+  constructor(pace: BodyPace, bytes: ChunkBuffer, onLate: () => void) {
     this.#pace = pace;
     this.#bytes = bytes;
     this.#onLate = onLate;

@@ -10,7 +10,7 @@ import type { Usage } from '../response/usage.ts';
 import { ByteCollector } from '../upstream/byte-collector.ts';
 import { CallFailure, type CallReader, NodeCall, type NodeRequest } from '../upstream/node-call.ts';
 import type { NodePools } from '../upstream/node-pools.ts';
-import type { Memory } from './body-budget.ts';
+import type { MemoryBudget } from './body-budget.ts';
 import type { ClientListener, ClientResponse } from './client-response.ts';
 import type { Refusal } from './refusal.ts';
 
@@ -70,7 +70,7 @@ export interface AttemptOptions {
   readonly client: ClientResponse;
   readonly pools: NodePools;
   /** Charged for what is held of the answer. */
-  readonly memory: Memory;
+  readonly memory: MemoryBudget;
   readonly bounds: AnswerBounds;
   /** The request goes out to the node. */
   readonly onSent?: (() => void) | undefined;
@@ -85,7 +85,7 @@ export class Attempt implements CallReader, ClientListener {
   readonly client: ClientResponse;
   readonly bounds: AnswerBounds;
   readonly pools: NodePools;
-  readonly memory: Memory;
+  readonly memory: MemoryBudget;
   readonly #result: Promise<AttemptResult>;
   readonly #onSent: (() => void) | undefined;
   readonly #onTaken: (() => void) | undefined;

@@ -2,9 +2,9 @@
  * An answer that is not streamed: gathered within bounds, built anew, and given to the client in one write. A large one is
  * parsed and built on the thread of shaping, because a node chooses how much it puts into one answer.
  */
-import { maySmall, parseSmallAnswer } from '../response/answer-json.ts';
+import { mayBeSmall, parseSmallAnswer } from '../response/answer-json.ts';
 import { NodeFailure } from '../response/node-failure.ts';
-import { type Rebuilding, rebuild } from '../response/rebuild.ts';
+import { type RebuildContext, rebuild } from '../response/rebuild.ts';
 import type { Usage } from '../response/usage.ts';
 import type { Shaping } from '../shaping/shaping.ts';
 import { ByteCollector, isJsonType } from '../upstream/byte-collector.ts';
@@ -12,7 +12,7 @@ import { type Attempt, type BodyReader, failureOf } from './forward-attempt.ts';
 import { Refusal } from './refusal.ts';
 
 export interface WholeBodyOptions {
-  readonly rebuilding: Rebuilding;
+  readonly rebuildContext: RebuildContext;
   readonly shaping: Shaping;
   readonly owner: string;
 }
@@ -65,20 +65,20 @@ export class WholeBody implements BodyReader {
 
   /** False where it would take too long. */
   #rebuildHere(): boolean {
-    if (!maySmall(this.#bytes.length)) return false;
+    if (!mayBeSmall(this.#bytes.length)) return false;
     const parsed = parseSmallAnswer(this.#bytes.whole());
     if (parsed === 'large') return false;
-    const { body, usage } = rebuild(parsed.value, this.#options.rebuilding);
+    const { body, usage } = rebuild(parsed.value, this.#options.rebuildContext);
     this.#complete(usage, JSON.stringify(body));
     return true;
   }
 
   /** Never rejects. */
   async #rebuildThere(): Promise<void> {
-    const { rebuilding, shaping, owner } = this.#options;
-    const job = { kind: 'rebuild', rebuilding, blocks: this.#bytes.handOver() } as const;
+    const { rebuildContext: context, shaping, owner } = this.#options;
+    const job = { kind: 'rebuild', context, blocks: this.#bytes.handOver() } as const;
     try {
-      const { bytes, usage } = await shaping.run(job, 'rebuilt', { owner, gone: this.#gone.signal });
+      const { bytes, usage } = await shaping.run(job, 'rebuilt', { owner, signal: this.#gone.signal });
       this.#complete(usage, bytes);
     } catch (error) {
       if (error !== notWanted) this.#fail(error);

@@ -15,7 +15,7 @@ import { rejectionRefusal } from '../dialect/rejection.ts';
 import { renderBody } from '../dialect/render-body.ts';
 import { chatContext } from '../response/chat-parts.ts';
 import { ChatStream } from '../response/chat-stream.ts';
-import { rebuildingOf } from '../response/rebuild.ts';
+import { rebuildContextOf } from '../response/rebuild.ts';
 import type { Usage } from '../response/usage.ts';
 import type { Shaping } from '../shaping/shaping.ts';
 import type { NodeLoad, Verdict } from '../upstream/load.ts';
@@ -166,7 +166,7 @@ function bodyReader(one: Attempt, { request, ids, shaping, owner }: ForwardOptio
     return new WholeBody(one, {
       shaping,
       owner,
-      rebuilding: rebuildingOf(request, responseId, createdSeconds),
+      rebuildContext: rebuildContextOf(request, responseId, createdSeconds),
     });
   }
   return request.kind === 'chat'

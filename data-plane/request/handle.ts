@@ -7,7 +7,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import { mintMessageId } from '../anthropic/message-parts.ts';
 import { countTokensBody } from '../anthropic/shape.ts';
 import { shapeBody } from '../shaping/shape-body.ts';
-import { type Entered, enter } from './admission.ts';
+import { type Admitted, admit } from './admission.ts';
 import { type AnswerIds, answerHeaders, sendJson, sendRefusal } from './answer.ts';
 import type { Caller } from './authenticate.ts';
 import { ClientGone, readBody } from './body.ts';
@@ -98,18 +98,18 @@ async function pass(gateway: Gateway, exchange: Exchange, fixed: Target | undefi
     authorization: request.headers.authorization,
     xApiKey: oneHeader(request, 'x-api-key'),
   };
-  const enterAt = (nowMs: number): Entered =>
-    enter(gateway.lookup, gateway.hosts, head, { fenced: gateway.fenced(), nowMs }, exchange);
+  const admitAt = (nowMs: number): Admitted =>
+    admit(gateway.lookup, gateway.hosts, head, { fenced: gateway.fenced(), nowMs }, exchange);
   const acceptedMs = gateway.now();
-  const entered = enterAt(acceptedMs);
+  const admitted = admitAt(acceptedMs);
   exchange.at.accepted = performance.now();
-  if (entered.kind === 'listing') {
+  if (admitted.kind === 'listing') {
     exchange.position = gateway.lookup.position();
-    return sendJson(response, exchange.ids, 200, entered.body);
+    return sendJson(response, exchange.ids, 200, admitted.body);
   }
-  const { operation } = entered;
+  const { operation } = admitted;
   refuseEncoded(request);
-  const owner = ownerOf(entered.caller);
+  const owner = ownerOf(admitted.caller);
   const body = await readBody(request, gateway.bodies.of(owner), () => askForBody(request, response));
   exchange.at.read = performance.now();
   const { shaped, release } = await shapeBody(gateway.shaping, { operation, body, owner, response });
@@ -118,7 +118,7 @@ async function pass(gateway: Gateway, exchange: Exchange, fixed: Target | undefi
   try {
     const nowMs = gateway.now();
     // A body may take minutes, and its key may be revoked or expire meanwhile.
-    const { caller } = nowMs - acceptedMs > acceptedMsMax ? (enterAt(nowMs) as typeof entered) : entered;
+    const { caller } = nowMs - acceptedMs > acceptedMsMax ? (admitAt(nowMs) as typeof admitted) : admitted;
     await serve(gateway, exchange, caller, shaped);
   } finally {
     release();

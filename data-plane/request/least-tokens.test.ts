@@ -1,6 +1,6 @@
 /**
- * The lower bound of a prompt's tokens is held to counts of real tokenisers (test/fixtures/token-counts.json): prose of
- * many scripts, code, data, and what vocabularies have whole runs of.
+ * Compares the lower bound of a prompt's tokens with counts of real tokenisers (test/fixtures/token-counts.json): prose of
+ * many scripts, code, data, and runs that vocabularies have single tokens for.
  */
 import { readFileSync } from 'node:fs';
 import fc from 'fast-check';
@@ -31,7 +31,7 @@ test.each(counts.texts)(
     const fewest = Math.min(...Object.values(tokens));
     expect(Object.keys(tokens)).toHaveLength(6);
     expect(leastTokens(text)).toBeLessThanOrEqual(fewest);
-    // Whatever its parts are, as a message and as an input of an embedding.
+    // However the text is split: as a message and as an input of an embedding.
     const parts = text.match(/[\s\S]{1,7}/gu)?.slice(0, 1000) ?? [];
     const whole = chatOf(text);
     expect(chatOf(parts.map((part) => ({ type: 'text', text: part }))).leastTokens).toBeLessThanOrEqual(
@@ -55,7 +55,7 @@ test.each(Object.entries(counts.longest))(
   },
 );
 
-test('the bound of two texts joined is never above the sum of their bounds', () => {
+test('the bound is subadditive: that of two texts joined is at most the sum of theirs', () => {
   const piece = fc.oneof(
     fc.string({ unit: 'binary' }),
     fc.constantFrom(...counts.texts.map(({ text }) => text.slice(0, 300))),
@@ -69,7 +69,7 @@ test('the bound of two texts joined is never above the sum of their bounds', () 
   );
 });
 
-test('the bound is worth something: half of what plain prose has, at least', () => {
+test('the bound is useful: at least half the tokens of plain prose', () => {
   for (const { text, tokens } of counts.texts.filter(({ name }) =>
     /^(English|Russian|Hindi|Korean)/.test(name),
   ))

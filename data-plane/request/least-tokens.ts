@@ -1,19 +1,19 @@
 /**
- * A lower bound of the tokens of a text, for any engine's vocabulary and without a tokeniser (Limits 3).
- * No token of the vocabularies in use holds letters or digits on both sides of white space, and none is longer than a
- * bounded number of changing characters. So each word is at least one token, and a long word several. White space,
- * punctuation and repeated characters may cost nothing, because vocabularies have whole runs of them. The bound of two
- * texts joined is never above the sum of their bounds, so it holds for every text if it is at most 1 for every token.
+ * A lower bound of the tokens of a text, for the vocabulary of any engine and without a tokeniser (Limits 3).
+ * No token of the vocabularies in use has letters or digits on both sides of white space, and each has a bounded number of
+ * changing characters. So each word is at least one token, and a long word several. White space, punctuation and repeated
+ * characters count as zero, because vocabularies have tokens for long runs of them. The bound is subadditive (the bound of
+ * a concatenation is at most the sum of the bounds), so it holds for every text if it is at most 1 for every token.
  */
 
-/** What one token can hold at most, in the units below. */
+/** The most that one token can contain, in the units below. */
 const unitsPerToken = 72;
 const unitsOfAscii = 1;
 /** Scripts without spaces between words, from the kana to the end of the ideographs. */
 const unitsOfHan = 4;
 const unitsOfOther = 3;
 
-/** Linear, and small work for each code unit, because every prompt passes here. */
+/** Linear and cheap for each code unit, because it runs on every prompt. */
 export function leastTokens(text: string): number {
   let tokens = 0;
   let units = 0;
@@ -40,14 +40,14 @@ function asciiUnits(code: number): number {
   return isAlphanumeric ? unitsOfAscii : 0;
 }
 
-/** Controls, spaces, general punctuation and marks of variation cost nothing: a tokeniser may leave them out. */
+/** Controls, spaces, general punctuation and variation selectors count as zero: a tokeniser may drop them. */
 function otherUnits(code: number): number {
   if (code >= 0x3040 && code <= 0x9fff) return unitsOfHan;
-  const isFree =
+  const isZero =
     code < 0xc0 ||
     (code >= 0x2000 && code <= 0x2bff) ||
     (code >= 0x3000 && code <= 0x303f) ||
     (code >= 0xfe00 && code <= 0xfe0f) ||
     code === 0xfeff;
-  return isFree ? 0 : unitsOfOther;
+  return isZero ? 0 : unitsOfOther;
 }

@@ -5,7 +5,7 @@
  */
 import type { RefusalType } from '../../schemas/refusals.ts';
 import type { Lookup } from '../../shared/snapshot/lookup.ts';
-import { enter, judge } from './admission.ts';
+import { admit, judge } from './admission.ts';
 import type { Credentials } from './authenticate.ts';
 import type { RequestFacts } from './decide.ts';
 import type { HostNames } from './host.ts';
@@ -83,7 +83,7 @@ export function replayDecision(lookup: Lookup, facts: ReplayFacts, hosts: HostNa
 
 function pass(lookup: Lookup, facts: ReplayFacts, hosts: HostNames): ReplayedDecision {
   const { fenced = false, outboxFull = false, nowMs } = facts;
-  const entered = enter(lookup, hosts, facts, { fenced, nowMs }, {});
+  const entered = admit(lookup, hosts, facts, { fenced, nowMs }, {});
   if (entered.kind === 'listing') return { kind: 'listed', body: entered.body };
   const { target, operation, caller } = entered;
   const { model, promptTokens, promptTokensLeast } = facts;

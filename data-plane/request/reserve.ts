@@ -1,6 +1,6 @@
 /**
- * A request's place among those of its organisation, and then the size of its prompt where the bounds do not tell it.
- * The place comes first, so that no request that its limits refuse has its text sent to a node for counting.
+ * Reserves capacity for a request in the limits of its organisation, then counts the tokens of its prompt where the bounds
+ * do not decide whether it fits. Limits come first, so that the text of a request over its limits is not sent to a node.
  */
 import type { Route } from '../../shared/snapshot/lookup.ts';
 import { judge } from './admission.ts';
@@ -18,7 +18,7 @@ export interface Reservation {
   readonly lease: Lease;
 }
 
-/** Decides and counts in one turn of the event loop, so that no other request comes between the two. */
+/** Synchronous, so that no other request takes the capacity between check and reservation. */
 export function reserve(gateway: Gateway, facts: RequestFacts): Reservation {
   const nowMs = gateway.now();
   const conditions = { fenced: gateway.fenced(), outboxFull: gateway.meter.isFull, nowMs };
@@ -27,14 +27,14 @@ export function reserve(gateway: Gateway, facts: RequestFacts): Reservation {
 }
 
 export interface Measured {
-  /** Tokens of the prompt: counted, or estimated where no node can tell. */
+  /** Tokens of the prompt: counted by a node, else estimated. */
   readonly tokens: number;
-  /** The nodes that may answer; only the one that counted, where one did. */
+  /** The nodes that may serve the request; where a node counted the prompt, only that one. */
   readonly candidates: readonly Route[];
   readonly room: (route: Route) => AnswerRoom;
 }
 
-/** Has the prompt counted where its bounds leave open whether it fits. Throws, without a trace in the limits, where it does not. */
+/** Has a node count the prompt where the bounds do not decide. Throws where it does not fit, and gives the reservation back. */
 export async function measure(
   gateway: Gateway,
   { verdict, lease }: Reservation,
@@ -46,16 +46,17 @@ export async function measure(
     (promptBound: number, promptEstimate: number) =>
     (route: Route): AnswerRoom => ({
       asked: maxTokens,
-      // What is asked for fits the tier already; an answer without a number may have what the tier leaves.
+      // A requested number was checked against the tier already; without one, the tier bounds the answer.
       windowTokens:
         maxTokens === undefined ? smallerOf(tier.contextTokens, route.windowTokens) : route.windowTokens,
       promptBound,
       promptEstimate,
     });
   const bounds = roomFor(inner.promptBytes, inner.likelyTokens);
-  // Engines refuse a number that does not fit beside the prompt, and an estimate may be too low.
-  const isOpen = verdict.uncounted || forwarded === undefined || all.some((route) => isTight(bounds(route)));
-  if (!isOpen) return { tokens: inner.likelyTokens, candidates: all, room: bounds };
+  // Engines refuse a request whose prompt and maxTokens exceed the window, and an estimate may be too low.
+  const mustCount =
+    verdict.uncounted || forwarded === undefined || all.some((route) => isTight(bounds(route)));
+  if (!mustCount) return { tokens: inner.likelyTokens, candidates: all, room: bounds };
   const { tokens, candidates } = await countAtOne(gateway, all, inner);
   if (gateway.fenced()) throw cannotTakeNow('fenced');
   if (tokens === undefined) return { tokens: inner.likelyTokens, candidates, room: bounds };

@@ -62,8 +62,8 @@ export interface ChatRequest extends PromptSize {
   /** Where the caller's own body, if it is of another shape, has what a need stands for. */
   readonly needPaths?: Readonly<Partial<Record<ChatNeed, readonly PropertyKey[]>>>;
   readonly body: ChatBody;
-  /** Its text is here (ChatOutline: on another thread). */
-  readonly held?: undefined;
+  /** The text is in `body`; a ChatOutline refers to the shaping worker instead. */
+  readonly workerText?: undefined;
   /** The answer begins with the tokens of the prompt, where the engine can tell them then. */
   readonly usageAtStart?: true;
   /** Settings that this shape does not know, but some engines do. */
@@ -82,7 +82,7 @@ export interface EmbeddingsRequest extends PromptSize {
   /** The input is token ids, not text. */
   readonly tokenInput: boolean;
   readonly body: { readonly input: EmbeddingsFields['input'] };
-  readonly held?: undefined;
+  readonly workerText?: undefined;
 }
 
 const chatFields = new PresentFields(chatRequestSchema);

@@ -1,6 +1,6 @@
 /**
- * An answer that is not streamed becomes ours, as the request's surface has it. What is needed of the request is plain
- * values, so that another thread can do it.
+ * Converts a node's response that is not streamed into the response for the client, in the API surface of the request. The
+ * context holds plain values only, so that it can be transferred to the shaping worker.
  */
 import { type MessagesContext, messagesContext } from '../anthropic/message-parts.ts';
 import { rebuildMessages } from '../anthropic/rebuild-messages.ts';
@@ -10,7 +10,7 @@ import { rebuildChat } from './rebuild-chat.ts';
 import { type EmbeddingsContext, rebuildEmbeddings } from './rebuild-embeddings.ts';
 import type { Usage } from './usage.ts';
 
-export type Rebuilding =
+export type RebuildContext =
   | { readonly kind: 'chat'; readonly context: ChatContext }
   | { readonly kind: 'messages'; readonly context: MessagesContext }
   | { readonly kind: 'embeddings'; readonly context: EmbeddingsContext };
@@ -20,12 +20,12 @@ export interface Rebuilt {
   readonly usage: Usage;
 }
 
-/** `id`, `createdSeconds`: of our answer. */
-export function rebuildingOf(
+/** `id`, `createdSeconds`: of the response to the client. */
+export function rebuildContextOf(
   request: AnyChat | AnyEmbeddings | AnyMessages,
   id: string,
   createdSeconds: number,
-): Rebuilding {
+): RebuildContext {
   switch (request.kind) {
     case 'chat':
       return { kind: 'chat', context: chatContext(request, id, createdSeconds) };
@@ -41,8 +41,8 @@ export function rebuildingOf(
   }
 }
 
-/** `answer`: the node's body as parsed. Throws NodeFailure. */
-export function rebuild(answer: unknown, { kind, context }: Rebuilding): Rebuilt {
+/** `answer`: the parsed body of the node. Throws NodeFailure. */
+export function rebuild(answer: unknown, { kind, context }: RebuildContext): Rebuilt {
   switch (kind) {
     case 'chat':
       return rebuildChat(answer, context);

@@ -1,53 +1,54 @@
 /**
- * A queue of many owners, who take turns: one with many entries waits for itself, and the others never for it.
+ * A round-robin queue over owners: an owner with many entries delays only itself.
  */
 export class FairQueue<Entry> {
-  /** In the order of their turns. Nobody without an entry stands here. */
+  /** In round-robin order. Owners without entries are removed. */
   readonly #byOwner = new Map<string, Entry[]>();
-  /** Who had the last turn, which may still be going on. */
-  #last: string | undefined;
+  /** The owner that was served last; its job may still run. */
+  #lastOwner: string | undefined;
 
   get isEmpty(): boolean {
     return this.#byOwner.size === 0;
   }
 
   /** `first`: before the owner's other entries. */
-  add(owner: string, entry: Entry, first = false): void {
+  enqueue(owner: string, entry: Entry, first = false): void {
     const entries = this.#byOwner.get(owner);
     if (entries === undefined) this.#byOwner.set(owner, [entry]);
     else if (first) entries.unshift(entry);
     else entries.push(entry);
   }
 
-  /** Takes the next one out; its owner goes behind all others. */
-  next(): Entry | undefined {
-    const turn = this.#turn();
-    if (turn === undefined) return undefined;
-    const [owner, entries] = turn;
+  /** Removes the next entry and moves its owner behind all others. */
+  dequeue(): Entry | undefined {
+    const next = this.#nextOwner();
+    if (next === undefined) return undefined;
+    const [owner, entries] = next;
     const entry = entries.shift();
     this.#byOwner.delete(owner);
     if (entries.length > 0) this.#byOwner.set(owner, entries);
-    this.#last = owner;
+    this.#lastOwner = owner;
     return entry;
   }
 
-  /** Takes one out before its turn; again is harmless. */
-  delete(owner: string, entry: Entry): void {
+  /** Removes an entry before its turn. Idempotent. */
+  remove(owner: string, entry: Entry): void {
     const left = this.#byOwner.get(owner)?.filter((one) => one !== entry) ?? [];
     if (left.length > 0) this.#byOwner.set(owner, left);
     else this.#byOwner.delete(owner);
   }
 
-  #turn(): [string, Entry[]] | undefined {
-    let own: [string, Entry[]] | undefined;
-    for (const turn of this.#byOwner) {
-      if (turn[0] !== this.#last) return turn;
-      own = turn;
+  /** The first owner that was not served last; else the one that was. */
+  #nextOwner(): [string, Entry[]] | undefined {
+    let servedLast: [string, Entry[]] | undefined;
+    for (const next of this.#byOwner) {
+      if (next[0] !== this.#lastOwner) return next;
+      servedLast = next;
     }
-    return own;
+    return servedLast;
   }
 
-  /** Takes all out. */
+  /** Removes and returns all entries. */
   drain(): Entry[] {
     const all = [...this.#byOwner.values()].flat();
     this.#byOwner.clear();

@@ -1,6 +1,6 @@
 /**
- * What the thread of requests and the thread of shaping say to each other. One job is under way at a time, and has one
- * answer; texts stay with the thread of shaping until they are dropped.
+ * The protocol between the main thread and the shaping worker. One job runs at a time, and gets exactly one response.
+ * The worker retains the text of a shaped request until the main thread discards it.
  */
 import type { Dialect } from '../../schemas/names.ts';
 import type { RefusalType } from '../../schemas/refusals.ts';
@@ -8,41 +8,53 @@ import type { NodeTarget } from '../dialect/to-node-body.ts';
 import type { Operation } from '../request/operation.ts';
 import type { ShapeHeaders } from '../request/shape-operation.ts';
 import type { NodeFailureKind } from '../response/node-failure.ts';
-import type { Rebuilding } from '../response/rebuild.ts';
+import type { RebuildContext } from '../response/rebuild.ts';
 import type { Usage } from '../response/usage.ts';
-import type { Outlined } from './outlined.ts';
+import type { RequestOutline } from './request-outline.ts';
 
 export type Blocks = readonly Uint8Array<ArrayBuffer>[];
 
 export type ShapingJob =
-  /** A body becomes a request; its text is held under the number of the job. */
+  /** Parses and validates a request body, and retains its text under the id of the job. */
   | {
       readonly kind: 'shape';
       readonly operation: Operation;
       readonly headers: ShapeHeaders;
       readonly blocks: Blocks;
     }
-  | { readonly kind: 'render'; readonly held: number; readonly dialect: Dialect; readonly target: NodeTarget }
-  | { readonly kind: 'question'; readonly held: number; readonly dialect: Dialect; readonly served: string }
-  /** An answer of a node becomes ours. */
-  | { readonly kind: 'rebuild'; readonly rebuilding: Rebuilding; readonly blocks: Blocks }
-  /** The number in a node's answer to a count. */
-  | { readonly kind: 'count'; readonly dialect: Dialect; readonly blocks: Blocks };
+  /** Serialises the body for a node from a retained text. */
+  | {
+      readonly kind: 'render';
+      readonly textId: number;
+      readonly dialect: Dialect;
+      readonly target: NodeTarget;
+    }
+  /** Serialises the request that asks a node to count the tokens of a retained text. */
+  | {
+      readonly kind: 'render-count';
+      readonly textId: number;
+      readonly dialect: Dialect;
+      readonly served: string;
+    }
+  /** Converts the response of a node into the response for the client. */
+  | { readonly kind: 'rebuild'; readonly context: RebuildContext; readonly blocks: Blocks }
+  /** Reads the number from the response of a node to a count request. */
+  | { readonly kind: 'parse-count'; readonly dialect: Dialect; readonly blocks: Blocks };
 
-/** To the thread of shaping. */
+/** To the worker. */
 export type ShapingRequest =
   | { readonly kind: 'job'; readonly id: number; readonly job: ShapingJob }
-  | { readonly kind: 'drop'; readonly held: number };
+  | { readonly kind: 'discard'; readonly textId: number };
 
 export type ShapingResult =
-  | { readonly kind: 'shaped'; readonly outlined: Outlined }
+  | { readonly kind: 'shaped'; readonly outline: RequestOutline }
   | { readonly kind: 'rendered'; readonly bytes: Uint8Array<ArrayBuffer> }
   | {
-      readonly kind: 'question';
-      readonly question: { readonly path: string; readonly body: Uint8Array<ArrayBuffer> } | undefined;
+      readonly kind: 'count-request';
+      readonly countRequest: { readonly path: string; readonly body: Uint8Array<ArrayBuffer> } | undefined;
     }
   | { readonly kind: 'rebuilt'; readonly bytes: Uint8Array<ArrayBuffer>; readonly usage: Usage }
-  | { readonly kind: 'counted'; readonly tokens: number | undefined }
+  | { readonly kind: 'count'; readonly tokens: number | undefined }
   | {
       readonly kind: 'refused';
       readonly type: RefusalType;
@@ -55,11 +67,11 @@ export type ShapingResult =
       readonly message: string;
       readonly detail: unknown;
     }
-  /** A fault of ours. Its text is not carried over, because it may quote the body. */
+  /** An unexpected error. Its message stays on the worker, because it may quote the body. */
   | { readonly kind: 'fault'; readonly name: string };
 
-/** From the thread of shaping. */
-export interface ShapingAnswer {
+/** From the worker. */
+export interface ShapingResponse {
   readonly id: number;
   readonly result: ShapingResult;
 }

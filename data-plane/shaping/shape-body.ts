@@ -1,6 +1,6 @@
 /**
- * A body becomes a request: on this thread where that is quickly done, which goes by its bytes, names and values; else on
- * the thread of shaping, which keeps the text, so that nothing as large as the body is ever looked at here.
+ * Parses and validates a request body: inline on the main thread where that is cheap, which depends on its bytes, names
+ * and values; else on the shaping worker, which retains the text, so that the main thread never touches a large body.
  */
 import type { ServerResponse } from 'node:http';
 import type { Dialect } from '../../schemas/names.ts';
@@ -9,78 +9,78 @@ import { type Body, ClientGone } from '../request/body.ts';
 import { oneHeader } from '../request/http-request.ts';
 import { readJsonText } from '../request/json-text.ts';
 import type { Operation } from '../request/operation.ts';
-import type { CountQuestion, HeldText } from '../request/outline.ts';
+import type { CountRequest, WorkerText } from '../request/outline.ts';
 import { refuseOtherThanJson } from '../request/shape.ts';
 import { type Shaped, type ShapeHeaders, shapeOperation } from '../request/shape-operation.ts';
-import { withText } from './outlined.ts';
+import { withText } from './request-outline.ts';
 import type { JobOptions, Shaping } from './shaping.ts';
-import type { Thread } from './thread.ts';
+import type { WorkerHandle } from './start-worker.ts';
 
-/** What is done on this thread takes some 20 ms at the very most. */
-const hereBytesMax = 256 * 1024;
-const hereNamesMax = 2_000;
-const hereValuesMax = 10_000;
+/** Inline shaping blocks the event loop for some 20 ms at most. */
+const inlineBytesMax = 256 * 1024;
+const inlineNamesMax = 2_000;
+const inlineValuesMax = 10_000;
 
 export interface BodyToShape {
   readonly operation: Operation;
   readonly body: Body;
-  /** Whose body it is; owners take turns. */
+  /** The tenant that the queue schedules the work for. */
   readonly owner: string;
-  /** Of the request whose body it is. Its client is gone when this closes. */
+  /** The response to the request. When it closes, its client has left. */
   readonly response: ServerResponse;
 }
 
 export interface ShapedBody {
   readonly shaped: Shaped;
-  /** The text is not needed any more, or not here. Again is harmless. */
+  /** Discards the text where the worker retains it. Idempotent. */
   release(): void;
 }
 
 /** Throws UnsupportedShapeError naming the JSON path, InferenceUnavailableError, or ClientGone. Releases the body itself. */
 export async function shapeBody(shaping: Shaping, task: BodyToShape): Promise<ShapedBody> {
   try {
-    const here = shapeHere(task);
-    if (here === undefined) return await shapeThere(shaping, task);
+    const shaped = shapeInline(task);
+    if (shaped === undefined) return await shapeOnWorker(shaping, task);
     task.body.release();
-    return { shaped: here, release: () => undefined };
+    return { shaped, release: () => undefined };
   } catch (error) {
     task.body.release();
     throw error;
   }
 }
 
-/** Undefined where it would take too long. */
-function shapeHere({ operation, body, response }: BodyToShape): Shaped | undefined {
-  if (body.bytes.length > hereBytesMax) return undefined;
+/** Undefined where it would block the event loop for too long. */
+function shapeInline({ operation, body, response }: BodyToShape): Shaped | undefined {
+  if (body.bytes.length > inlineBytesMax) return undefined;
   const headers = headersOf(response);
   refuseOtherThanJson(headers.contentType);
   const text = readJsonText(body.bytes.whole());
   const { names, values } = text.counts;
-  if (names > hereNamesMax || values > hereValuesMax) return undefined;
+  if (names > inlineNamesMax || values > inlineValuesMax) return undefined;
   return shapeOperation(operation, text, headers);
 }
 
-async function shapeThere(shaping: Shaping, task: BodyToShape): Promise<ShapedBody> {
+async function shapeOnWorker(shaping: Shaping, task: BodyToShape): Promise<ShapedBody> {
   const { operation, body, owner, response } = task;
   const headers = headersOf(response);
-  const gone = new AbortController();
-  const onClose = (): void => gone.abort(new ClientGone('the client left before its answer'));
+  const left = new AbortController();
+  const onClose = (): void => left.abort(new ClientGone('the client left before its answer'));
   if (response.destroyed) onClose();
   response.once('close', onClose);
-  const options: JobOptions = { owner, gone: gone.signal };
-  const blocks = body.bytes.handOver();
-  const { outlined, held, thread } = await shaping.hold(
+  const options: JobOptions = { owner, signal: left.signal };
+  const blocks = body.bytes.detach();
+  const { outline, textId, worker } = await shaping.retain(
     { kind: 'shape', operation, headers, blocks },
     options,
   );
-  let isHeld = true;
+  let isRetained = true;
   return {
-    shaped: withText(outlined, new TextOnThread(shaping, { ...options, thread }, held)),
+    shaped: withText(outline, new TextOnWorker(shaping, { ...options, worker }, textId)),
     release: () => {
-      if (!isHeld) return;
-      isHeld = false;
+      if (!isRetained) return;
+      isRetained = false;
       response.off('close', onClose);
-      shaping.drop(held, thread);
+      shaping.discard(textId, worker);
       body.release();
     },
   };
@@ -94,24 +94,24 @@ function headersOf({ req: request }: ServerResponse): ShapeHeaders {
   };
 }
 
-class TextOnThread implements HeldText {
+class TextOnWorker implements WorkerText {
   readonly #shaping: Shaping;
-  readonly #options: JobOptions & { readonly thread: Thread };
-  readonly #held: number;
+  readonly #options: JobOptions & { readonly worker: WorkerHandle };
+  readonly #textId: number;
 
-  constructor(shaping: Shaping, options: JobOptions & { readonly thread: Thread }, held: number) {
+  constructor(shaping: Shaping, options: JobOptions & { readonly worker: WorkerHandle }, textId: number) {
     this.#shaping = shaping;
     this.#options = options;
-    this.#held = held;
+    this.#textId = textId;
   }
 
   async nodeBody(dialect: Dialect, target: NodeTarget): Promise<Uint8Array<ArrayBuffer>> {
-    const job = { kind: 'render', held: this.#held, dialect, target } as const;
+    const job = { kind: 'render', textId: this.#textId, dialect, target } as const;
     return (await this.#shaping.run(job, 'rendered', this.#options)).bytes;
   }
 
-  async countQuestion(dialect: Dialect, served: string): Promise<CountQuestion | undefined> {
-    const job = { kind: 'question', held: this.#held, dialect, served } as const;
-    return (await this.#shaping.run(job, 'question', this.#options)).question;
+  async countRequest(dialect: Dialect, served: string): Promise<CountRequest | undefined> {
+    const job = { kind: 'render-count', textId: this.#textId, dialect, served } as const;
+    return (await this.#shaping.run(job, 'count-request', this.#options)).countRequest;
   }
 }

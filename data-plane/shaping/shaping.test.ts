@@ -1,7 +1,7 @@
 import { afterEach, expect, test } from 'vitest';
 import type { ShapingJob } from './messages.ts';
 import { Shaping } from './shaping.ts';
-import { type StartThread, startThread, type Thread, type ThreadListener } from './thread.ts';
+import { type StartWorker, startWorker, type WorkerHandle, type WorkerListener } from './start-worker.ts';
 
 const open: Shaping[] = [];
 afterEach(() => {
@@ -23,121 +23,119 @@ function shapeJob(content = 'hello'): Extract<ShapingJob, { kind: 'shape' }> {
   return { kind: 'shape', operation: { kind: 'chat' }, headers, blocks };
 }
 
-/** A thread that answers when it is let, and may end at any time. */
-function heldThreads(): { start: StartThread; posted: string[]; go(): void; end(): void } {
-  const waiting: (() => void)[] = [];
+/** A worker that gets one message at each `deliver`, and exits at `crash`. */
+function manualWorker(): { start: StartWorker; posted: string[]; deliver(): void; crash(): void } {
+  const undelivered: (() => void)[] = [];
   const posted: string[] = [];
-  let listener: ThreadListener | undefined;
-  let inner: Thread | undefined;
+  let listener: WorkerListener | undefined;
   return {
     posted,
     start: (to) => {
       listener = to;
-      inner = startThread(to);
-      const thread = inner;
+      const worker: WorkerHandle = startWorker(to);
       return {
         post: (request, transfer) => {
           if (request.kind === 'job') posted.push(request.job.kind);
-          waiting.push(() => thread.post(request, transfer));
+          undelivered.push(() => worker.post(request, transfer));
         },
-        end: () => to.onEnd('ended'),
+        terminate: () => to.onExit('ended'),
       };
     },
-    go: () => waiting.shift()?.(),
-    end: () => listener?.onEnd('out of memory'),
+    deliver: () => undelivered.shift()?.(),
+    crash: () => listener?.onExit('out of memory'),
   };
 }
 
-test('a held text becomes a node’s body as often as it is asked for, until it is dropped', async () => {
+test('a retained text is rendered as a node’s body any number of times, until it is discarded', async () => {
   const shaping = opened();
-  const { held, thread, outlined } = await shaping.hold(shapeJob('abc'), { owner: 'one', gone: never });
-  expect(outlined).toMatchObject({ model: 'm', inner: { kind: 'chat', textBytes: 3 } });
-  expect(JSON.stringify(outlined)).not.toContain('abc');
+  const { textId, worker, outline } = await shaping.retain(shapeJob('abc'), { owner: 'one', signal: never });
+  expect(outline).toMatchObject({ model: 'm', inner: { kind: 'chat', textBytes: 3 } });
+  expect(JSON.stringify(outline)).not.toContain('abc');
   const target = { servedName: 'served', maxTokens: 7 };
   for (const dialect of ['vllm', 'ollama'] as const) {
-    const job = { kind: 'render', held, dialect, target } as const;
-    const { bytes } = await shaping.run(job, 'rendered', { owner: 'one', gone: never, thread });
+    const job = { kind: 'render', textId, dialect, target } as const;
+    const { bytes } = await shaping.run(job, 'rendered', { owner: 'one', signal: never, worker });
     const body = JSON.parse(Buffer.from(bytes).toString());
     expect(body).toMatchObject({ model: 'served', messages: [{ role: 'user', content: 'abc' }] });
   }
-  shaping.drop(held, thread);
-  expect(shaping.held).toBe(0);
+  shaping.discard(textId, worker);
+  expect(shaping.retainedTexts).toBe(0);
 });
 
-test('what a body is refused for is the same as where it is shaped at once', async () => {
+test('the worker refuses a body with the same error as inline shaping', async () => {
   const shaping = opened();
   const job = { ...shapeJob(), blocks: [new TextEncoder().encode('{"model":1}')] };
-  await expect(shaping.hold(job, { owner: 'one', gone: never })).rejects.toMatchObject({
+  await expect(shaping.retain(job, { owner: 'one', signal: never })).rejects.toMatchObject({
     type: 'UnsupportedShapeError',
     message: 'model: must be of type string',
   });
 });
 
-test('one owner’s many jobs do not come before another owner’s first', async () => {
-  const threads = heldThreads();
-  const shaping = opened({ start: threads.start });
+test('the queue is fair: many jobs of one owner do not delay the first job of another', async () => {
+  const manual = manualWorker();
+  const shaping = opened({ start: manual.start });
   const ended: string[] = [];
   const all = ['a1', 'a2', 'a3', 'b1'].map((name) =>
-    shaping.hold(shapeJob(), { owner: name.charAt(0), gone: never }).then(() => ended.push(name)),
+    shaping.retain(shapeJob(), { owner: name.charAt(0), signal: never }).then(() => ended.push(name)),
   );
   for (let n = 1; n <= 4; n++) {
-    // One at a time.
-    expect(threads.posted).toHaveLength(n);
-    threads.go();
+    // Jobs run one at a time.
+    expect(manual.posted).toHaveLength(n);
+    manual.deliver();
     await expect.poll(() => ended.length).toBe(n);
   }
   await Promise.all(all);
   expect(ended).toEqual(['a1', 'b1', 'a2', 'a3']);
 });
 
-test('a job whose client left is not begun, and one under way leaves nothing held', async () => {
-  const threads = heldThreads();
-  const shaping = opened({ start: threads.start });
+test('a cancelled job is not started, and one that runs retains no text', async () => {
+  const manual = manualWorker();
+  const shaping = opened({ start: manual.start });
   const left = new AbortController();
-  const jobs = [1, 2].map(() => shaping.hold(shapeJob(), { owner: 'one', gone: left.signal }));
-  const gone = new Error('left');
-  left.abort(gone);
-  for (const job of jobs) await expect(job).rejects.toBe(gone);
-  const next = shaping.hold(shapeJob(), { owner: 'one', gone: never });
-  threads.go();
-  await expect.poll(() => threads.posted).toEqual(['shape', 'shape']);
-  threads.go();
-  threads.go();
+  const jobs = [1, 2].map(() => shaping.retain(shapeJob(), { owner: 'one', signal: left.signal }));
+  const reason = new Error('left');
+  left.abort(reason);
+  for (const job of jobs) await expect(job).rejects.toBe(reason);
+  const next = shaping.retain(shapeJob(), { owner: 'one', signal: never });
+  manual.deliver();
+  await expect.poll(() => manual.posted).toEqual(['shape', 'shape']);
+  manual.deliver();
+  manual.deliver();
   await next;
-  expect(shaping.held).toBe(1);
+  expect(shaping.retainedTexts).toBe(1);
 });
 
-test('a thread that ends refuses who had a text on it, and the next job starts another', async () => {
+test('a worker that crashes refuses the requests whose text it retained, and the next job starts another worker', async () => {
   const lost: string[] = [];
-  const threads = heldThreads();
-  const shaping = opened({ start: threads.start, onLost: (reason) => lost.push(reason) });
-  const first = shaping.hold(shapeJob(), { owner: 'one', gone: never });
-  threads.go();
-  const { held, thread } = await first;
-  const running = shaping.hold(shapeJob(), { owner: 'one', gone: never });
-  const waiting = shaping.hold(shapeJob(), { owner: 'two', gone: never });
-  threads.end();
+  const manual = manualWorker();
+  const shaping = opened({ start: manual.start, onLost: (reason) => lost.push(reason) });
+  const first = shaping.retain(shapeJob(), { owner: 'one', signal: never });
+  manual.deliver();
+  const { textId, worker } = await first;
+  const running = shaping.retain(shapeJob(), { owner: 'one', signal: never });
+  const waiting = shaping.retain(shapeJob(), { owner: 'two', signal: never });
+  manual.crash();
   await expect(running).rejects.toMatchObject({ type: 'InferenceUnavailableError' });
-  const job = { kind: 'render', held, dialect: 'vllm', target: { servedName: 's', maxTokens: 1 } } as const;
-  await expect(shaping.run(job, 'rendered', { owner: 'one', gone: never, thread })).rejects.toMatchObject({
+  const job = { kind: 'render', textId, dialect: 'vllm', target: { servedName: 's', maxTokens: 1 } } as const;
+  await expect(shaping.run(job, 'rendered', { owner: 'one', signal: never, worker })).rejects.toMatchObject({
     type: 'InferenceUnavailableError',
   });
-  shaping.drop(held, thread);
-  threads.go();
-  threads.go();
+  shaping.discard(textId, worker);
+  manual.deliver();
+  manual.deliver();
   await waiting;
   expect(lost).toEqual(['out of memory']);
-  expect(shaping.held).toBe(1);
+  expect(shaping.retainedTexts).toBe(1);
 });
 
-test('a job that never ends is given up, and closing refuses what waits', async () => {
-  const threads = heldThreads();
-  const shaping = opened({ start: threads.start, jobMsMax: 20 });
-  await expect(shaping.hold(shapeJob(), { owner: 'one', gone: never })).rejects.toMatchObject({
+test('a job that exceeds its deadline is refused, and closing refuses queued jobs', async () => {
+  const manual = manualWorker();
+  const shaping = opened({ start: manual.start, jobTimeoutMs: 20 });
+  await expect(shaping.retain(shapeJob(), { owner: 'one', signal: never })).rejects.toMatchObject({
     type: 'InferenceUnavailableError',
   });
-  const running = shaping.hold(shapeJob(), { owner: 'one', gone: never });
-  const waiting = shaping.hold(shapeJob(), { owner: 'one', gone: never });
+  const running = shaping.retain(shapeJob(), { owner: 'one', signal: never });
+  const waiting = shaping.retain(shapeJob(), { owner: 'one', signal: never });
   shaping.close();
   for (const job of [running, waiting])
     await expect(job).rejects.toMatchObject({ type: 'InferenceUnavailableError' });

@@ -1,45 +1,46 @@
 /**
- * The thread of shaping as the thread of requests sees it. It starts with the first large body, does one job at a time,
- * and organisations take turns, so that one with many large bodies waits for itself. A job that takes too long, or too
- * much memory, ends the thread: whoever has a text on it is refused with 503, and the next job starts another.
+ * Schedules jobs on the shaping worker, from the main thread. The first job starts the worker. It runs one job at a time,
+ * round-robin over owners, so that an organisation with many large bodies delays only itself. A job that exceeds its
+ * deadline or the heap ends the worker: requests whose text it retains are refused with 503, and the next job starts
+ * another worker.
  */
 import { Refusal } from '../request/refusal.ts';
 import { NodeFailure } from '../response/node-failure.ts';
 import { FairQueue } from './fair-queue.ts';
-import type { ShapingAnswer, ShapingJob, ShapingResult } from './messages.ts';
-import { type StartThread, startThread, type Thread } from './thread.ts';
+import type { ShapingJob, ShapingResponse, ShapingResult } from './messages.ts';
+import { type StartWorker, startWorker, type WorkerHandle } from './start-worker.ts';
 
 export interface ShapingOptions {
-  readonly start?: StartThread;
-  /** For one job, from its start. */
-  readonly jobMsMax?: number;
-  /** A thread without work and without texts ends after this, and gives its memory back. */
-  readonly idleMs?: number;
-  /** The thread ended by itself, or had to be ended. */
+  readonly start?: StartWorker;
+  /** The deadline of one job, from its start. */
+  readonly jobTimeoutMs?: number;
+  /** A worker without jobs and texts ends after this, to free its memory. */
+  readonly idleTimeoutMs?: number;
+  /** The worker ended during a job: by itself, or because the job exceeded its deadline. */
   readonly onLost?: (reason: string) => void;
 }
 
 export interface JobOptions {
-  /** Who waits for the job; owners take turns. */
+  /** The round-robin key: an organisation, a visitor or a node. */
   readonly owner: string;
-  /** Nobody waits any more; the promise rejects with its reason. */
-  readonly gone: AbortSignal;
-  /** Where the text is that the job is about. */
-  readonly thread?: Thread;
+  /** Cancels the job; its promise rejects with the reason of the signal. */
+  readonly signal: AbortSignal;
+  /** The worker that retains the text of the job. */
+  readonly worker?: WorkerHandle;
 }
 
 interface Entry extends JobOptions {
   readonly id: number;
   readonly job: ShapingJob;
-  readonly resolve: (done: Done) => void;
+  readonly resolve: (completion: Completion) => void;
   readonly reject: (error: unknown) => void;
-  readonly onGone: () => void;
+  readonly onAbort: () => void;
 }
 
-interface Done {
+interface Completion {
   readonly id: number;
   readonly result: ShapingResult;
-  readonly thread: Thread;
+  readonly worker: WorkerHandle;
 }
 
 type ResultOf<Kind extends ShapingResult['kind']> = Extract<ShapingResult, { readonly kind: Kind }>;
@@ -47,151 +48,152 @@ type ResultOf<Kind extends ShapingResult['kind']> = Extract<ShapingResult, { rea
 export class Shaping {
   readonly #options: Required<ShapingOptions>;
   readonly #queue = new FairQueue<Entry>();
-  #thread: Thread | undefined;
+  #worker: WorkerHandle | undefined;
   #running: Entry | undefined;
-  #held = 0;
-  #jobs = 0;
+  #retainedTexts = 0;
+  #lastJobId = 0;
+  /** The deadline of the running job, or the idle time of the worker. */
   #timer: NodeJS.Timeout | undefined;
   #isClosed = false;
 
   constructor(options: ShapingOptions = {}) {
     this.#options = {
-      start: startThread,
-      jobMsMax: 60_000,
-      idleMs: 60_000,
+      start: startWorker,
+      jobTimeoutMs: 60_000,
+      idleTimeoutMs: 60_000,
       onLost: () => undefined,
       ...options,
     };
   }
 
-  /** Texts held now. */
-  get held(): number {
-    return this.#held;
+  /** Texts that the worker retains now. */
+  get retainedTexts(): number {
+    return this.#retainedTexts;
   }
 
-  /** Rejects as the job refuses, with the reason of `gone`, or with InferenceUnavailableError where the thread is lost. */
+  /** Rejects with the error of the job, the reason of `signal`, or InferenceUnavailableError where the worker is lost. */
   async run<Kind extends ShapingResult['kind']>(
     job: ShapingJob,
     kind: Kind,
     options: JobOptions,
   ): Promise<ResultOf<Kind>> {
-    return resultOf((await this.#done(job, options)).result, kind);
+    return resultOf((await this.#submit(job, options)).result, kind);
   }
 
-  /** A body becomes a request whose text stays on the thread, under a number there, until it is dropped. */
-  async hold(
+  /** Shapes a body. The worker retains its text under `textId` until `discard`. */
+  async retain(
     job: Extract<ShapingJob, { readonly kind: 'shape' }>,
     options: JobOptions,
-  ): Promise<ResultOf<'shaped'> & { readonly held: number; readonly thread: Thread }> {
-    const { id, result, thread } = await this.#done(job, options);
-    return { ...resultOf(result, 'shaped'), held: id, thread };
+  ): Promise<ResultOf<'shaped'> & { readonly textId: number; readonly worker: WorkerHandle }> {
+    const { id, result, worker } = await this.#submit(job, options);
+    return { ...resultOf(result, 'shaped'), textId: id, worker };
   }
 
-  drop(held: number, thread: Thread): void {
-    if (thread !== this.#thread) return;
-    this.#held -= 1;
-    thread.post({ kind: 'drop', held }, []);
-    this.#wait();
+  discard(textId: number, worker: WorkerHandle): void {
+    if (worker !== this.#worker) return;
+    this.#retainedTexts -= 1;
+    worker.post({ kind: 'discard', textId }, []);
+    this.#stopWhenIdle();
   }
 
-  /** Refuses what waits, and ends the thread. */
+  /** Rejects all jobs in the queue, and ends the worker. */
   close(): void {
     this.#isClosed = true;
-    for (const entry of this.#queue.drain()) this.#settle(entry, () => entry.reject(lost('closing')));
-    this.#thread?.end();
+    for (const entry of this.#queue.drain()) this.#settle(entry, () => entry.reject(unavailable('closing')));
+    this.#worker?.terminate();
   }
 
-  #done(job: ShapingJob, options: JobOptions): Promise<Done> {
-    this.#jobs += 1;
-    const id = this.#jobs;
+  #submit(job: ShapingJob, options: JobOptions): Promise<Completion> {
+    this.#lastJobId += 1;
+    const id = this.#lastJobId;
     return new Promise((resolve, reject) => {
-      const entry: Entry = { ...options, id, job, resolve, reject, onGone: () => this.#giveUp(entry) };
-      const isLost = options.thread !== undefined && options.thread !== this.#thread;
-      if (options.gone.aborted || isLost || this.#isClosed) {
-        reject(options.gone.aborted ? options.gone.reason : lost('its thread ended'));
+      const entry: Entry = { ...options, id, job, resolve, reject, onAbort: () => this.#cancel(entry) };
+      const isLost = options.worker !== undefined && options.worker !== this.#worker;
+      if (options.signal.aborted || isLost || this.#isClosed) {
+        reject(options.signal.aborted ? options.signal.reason : unavailable('its worker ended'));
         return;
       }
-      options.gone.addEventListener('abort', entry.onGone, { once: true });
-      // What ends a request comes before what begins one.
-      this.#queue.add(options.owner, entry, options.thread !== undefined);
-      this.#next();
+      options.signal.addEventListener('abort', entry.onAbort, { once: true });
+      // Jobs that finish a request run before jobs that begin one.
+      this.#queue.enqueue(options.owner, entry, options.worker !== undefined);
+      this.#dispatch();
     });
   }
 
-  #next(): void {
+  #dispatch(): void {
     if (this.#running !== undefined) return;
-    const entry = this.#queue.next();
+    const entry = this.#queue.dequeue();
     if (entry === undefined) {
-      this.#wait();
+      this.#stopWhenIdle();
       return;
     }
-    if (this.#isClosed || (entry.thread !== undefined && entry.thread !== this.#thread)) {
-      this.#settle(entry, () => entry.reject(lost('its thread ended')));
-      this.#next();
+    if (this.#isClosed || (entry.worker !== undefined && entry.worker !== this.#worker)) {
+      this.#settle(entry, () => entry.reject(unavailable('its worker ended')));
+      this.#dispatch();
       return;
     }
-    this.#thread ??= this.#open();
+    this.#worker ??= this.#start();
     this.#running = entry;
     clearTimeout(this.#timer);
-    this.#timer = setTimeout(() => this.#thread?.end(), this.#options.jobMsMax).unref();
+    this.#timer = setTimeout(() => this.#worker?.terminate(), this.#options.jobTimeoutMs).unref();
     const { id, job } = entry;
-    const blocks = 'blocks' in job ? job.blocks.map(({ buffer }) => buffer) : [];
-    this.#thread.post({ kind: 'job', id, job }, blocks);
+    const transferList = 'blocks' in job ? job.blocks.map(({ buffer }) => buffer) : [];
+    this.#worker.post({ kind: 'job', id, job }, transferList);
   }
 
-  #open(): Thread {
-    const thread: Thread = this.#options.start({
-      onAnswer: (answer) => this.#take(answer, thread),
-      onEnd: (reason) => this.#lose(thread, reason),
+  #start(): WorkerHandle {
+    const worker: WorkerHandle = this.#options.start({
+      onResponse: (response) => this.#complete(response, worker),
+      onExit: (reason) => this.#fail(worker, reason),
     });
-    return thread;
+    return worker;
   }
 
-  #take({ id, result }: ShapingAnswer, thread: Thread): void {
+  #complete({ id, result }: ShapingResponse, worker: WorkerHandle): void {
     const entry = this.#running;
-    if (entry?.id !== id || thread !== this.#thread) return;
+    if (entry?.id !== id || worker !== this.#worker) return;
     this.#running = undefined;
     clearTimeout(this.#timer);
-    if (result.kind === 'shaped') this.#held += 1;
-    // Its client left meanwhile.
-    if (result.kind === 'shaped' && entry.gone.aborted) this.drop(id, thread);
-    this.#settle(entry, () => entry.resolve({ id, result, thread }));
-    this.#next();
+    if (result.kind === 'shaped') this.#retainedTexts += 1;
+    // The job was cancelled while it ran, so nobody else discards its text.
+    if (result.kind === 'shaped' && entry.signal.aborted) this.discard(id, worker);
+    this.#settle(entry, () => entry.resolve({ id, result, worker }));
+    this.#dispatch();
   }
 
-  #giveUp(entry: Entry): void {
-    this.#queue.delete(entry.owner, entry);
-    this.#settle(entry, () => entry.reject(entry.gone.reason));
+  #cancel(entry: Entry): void {
+    this.#queue.remove(entry.owner, entry);
+    this.#settle(entry, () => entry.reject(entry.signal.reason));
   }
 
   #settle(entry: Entry, settle: () => void): void {
-    entry.gone.removeEventListener('abort', entry.onGone);
+    entry.signal.removeEventListener('abort', entry.onAbort);
     settle();
   }
 
-  #lose(thread: Thread, reason: string): void {
-    if (thread !== this.#thread) return;
-    this.#thread = undefined;
-    this.#held = 0;
+  #fail(worker: WorkerHandle, reason: string): void {
+    if (worker !== this.#worker) return;
+    this.#worker = undefined;
+    this.#retainedTexts = 0;
     clearTimeout(this.#timer);
     const entry = this.#running;
     this.#running = undefined;
-    if (entry !== undefined) this.#settle(entry, () => entry.reject(lost(reason)));
+    if (entry !== undefined) this.#settle(entry, () => entry.reject(unavailable(reason)));
     if (entry !== undefined && !this.#isClosed) this.#options.onLost(reason);
-    this.#next();
+    this.#dispatch();
   }
 
-  #wait(): void {
-    if (this.#running !== undefined || this.#held > 0) return;
+  #stopWhenIdle(): void {
+    if (this.#running !== undefined || this.#retainedTexts > 0) return;
     clearTimeout(this.#timer);
-    this.#timer = setTimeout(() => this.#rest(), this.#options.idleMs).unref();
+    this.#timer = setTimeout(() => this.#stop(), this.#options.idleTimeoutMs).unref();
   }
 
-  /** The next job finds no thread that is about to end. */
-  #rest(): void {
-    const thread = this.#thread;
-    this.#thread = undefined;
-    thread?.end();
+  /** Forgets the worker first, so that no job is posted to a worker that is about to end. */
+  #stop(): void {
+    const worker = this.#worker;
+    this.#worker = undefined;
+    worker?.terminate();
   }
 }
 
@@ -207,7 +209,7 @@ function resultOf<Kind extends ShapingResult['kind']>(result: ShapingResult, kin
   }
 }
 
-function lost(reason: string): Refusal {
+function unavailable(reason: string): Refusal {
   const message = 'The service could not finish work on this request. Try again.';
   return new Refusal('InferenceUnavailableError', message, { reason: `shaping: ${reason}` });
 }

@@ -2,20 +2,20 @@
  * Gathers a body of a node that is wanted whole, within a bound of its own and the memory that it is charged to.
  * Whoever makes one releases it, on every path.
  */
-import { GatheredBytes } from '../../shared/gathered-bytes.ts';
-import type { Memory } from '../request/body-budget.ts';
+import { ChunkBuffer } from '../../shared/chunk-buffer.ts';
+import type { MemoryBudget } from '../request/body-budget.ts';
 
 export class ByteCollector {
-  readonly #memory: Memory;
+  readonly #memory: MemoryBudget;
   readonly #bytesMax: number;
-  readonly #bytes: GatheredBytes;
+  readonly #bytes: ChunkBuffer;
   #charged = 0;
   #isTooLarge = false;
 
-  constructor(memory: Memory, bytesMax: number) {
+  constructor(memory: MemoryBudget, bytesMax: number) {
     this.#memory = memory;
     this.#bytesMax = bytesMax;
-    this.#bytes = new GatheredBytes({ bytesMax, take: (bytes) => this.#take(bytes) });
+    this.#bytes = new ChunkBuffer({ bytesMax, reserve: (bytes) => this.#reserve(bytes) });
   }
 
   get length(): number {
@@ -40,18 +40,18 @@ export class ByteCollector {
 
   /** The blocks for another thread. They stay charged until the release. */
   handOver(): Uint8Array<ArrayBuffer>[] {
-    return this.#bytes.handOver();
+    return this.#bytes.detach();
   }
 
   /** Gives the memory back; again is harmless. */
   release(): void {
-    this.#memory.give(this.#charged);
+    this.#memory.release(this.#charged);
     this.#charged = 0;
     this.#bytes.clear();
   }
 
-  #take(bytes: number): boolean {
-    if (!this.#memory.take(bytes)) return false;
+  #reserve(bytes: number): boolean {
+    if (!this.#memory.reserve(bytes)) return false;
     this.#charged += bytes;
     return true;
   }

@@ -6,7 +6,7 @@ import type { Dialect } from '../../schemas/names.ts';
 import { tokenCountOf } from '../../shared/dialect/node-answers.ts';
 import { renderCount } from '../dialect/render-body.ts';
 import type { CountWatch, TokenCounter } from '../request/context.ts';
-import { maySmall, parseSmallAnswer } from '../response/answer-json.ts';
+import { mayBeSmall, parseSmallAnswer } from '../response/answer-json.ts';
 import type { Shaping } from '../shaping/shaping.ts';
 import { ByteCollector, isJsonType } from './byte-collector.ts';
 import { CallFailure, type CallReader, NodeCall, type NodeRequest } from './node-call.ts';
@@ -47,11 +47,11 @@ async function countIn(
   dialect: Dialect,
   { shaping, node }: { readonly shaping: Shaping; readonly node: string },
 ): Promise<number | undefined> {
-  const small = maySmall(answer.length) ? parseSmallAnswer(answer.whole()) : 'large';
+  const small = mayBeSmall(answer.length) ? parseSmallAnswer(answer.whole()) : 'large';
   if (small !== 'large') return tokenCountOf(dialect, small.value);
-  const job = { kind: 'count', dialect, blocks: answer.handOver() } as const;
-  const options = { owner: `node:${node}`, gone: AbortSignal.timeout(countReadMs) };
-  return shaping.run(job, 'counted', options).then(
+  const job = { kind: 'parse-count', dialect, blocks: answer.handOver() } as const;
+  const options = { owner: `node:${node}`, signal: AbortSignal.timeout(countReadMs) };
+  return shaping.run(job, 'count', options).then(
     ({ tokens }) => tokens,
     () => undefined,
   );

@@ -3,7 +3,7 @@
  * answer is bounded, and nothing of an answer goes further than the functions that read it.
  */
 import { type Dispatcher, request } from 'undici';
-import { GatheredBytes } from '../../shared/gathered-bytes.ts';
+import { ChunkBuffer } from '../../shared/chunk-buffer.ts';
 
 export interface EngineTarget {
   /** Base address, without a slash at its end. */
@@ -35,7 +35,7 @@ export class EngineRefusal extends Error {
 
 /** The answer's text. Throws EngineRefusal for any status but 200, and what undici throws. */
 export async function askEngine(target: EngineTarget, question: Question): Promise<string> {
-  const bytes = new GatheredBytes({ bytesMax: answerBytesMax });
+  const bytes = new ChunkBuffer({ bytesMax: answerBytesMax });
   for await (const part of streamEngine(target, question)) {
     if (!bytes.add(Buffer.from(part))) throw new Error('the answer is too large');
   }

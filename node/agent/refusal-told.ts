@@ -1,7 +1,7 @@
 /** Why a control plane did not take an agent, for the agent's log: its own words where it has some, else the status. */
 import type { IncomingMessage } from 'node:http';
 import { z } from 'zod';
-import { GatheredBytes } from '../../shared/gathered-bytes.ts';
+import { ChunkBuffer } from '../../shared/chunk-buffer.ts';
 
 const bytesMax = 4096;
 const waitMsMax = 1000;
@@ -14,7 +14,7 @@ export async function refusalTold(response: IncomingMessage): Promise<string> {
   // What breaks after the answer was read has nobody else to be told to.
   response.on('error', () => undefined);
   const late = setTimeout(() => response.destroy(), waitMsMax);
-  const bytes = new GatheredBytes({ bytesMax });
+  const bytes = new ChunkBuffer({ bytesMax });
   try {
     for await (const chunk of response) if (!bytes.add(chunk as Buffer)) return status;
     const { error } = envelopeSchema.parse(JSON.parse(bytes.whole().toString('utf8')));

@@ -2,7 +2,7 @@
  * Reads the body of a request, bounded.
  */
 import type { IncomingMessage } from 'node:http';
-import { GatheredBytes } from '../../shared/gathered-bytes.ts';
+import { ChunkBuffer } from '../../shared/chunk-buffer.ts';
 
 /** Gives the whole body, or undefined when it is larger than `bytesMax`. Never calls back for a client that left. */
 export function readBody(
@@ -10,7 +10,7 @@ export function readBody(
   bytesMax: number,
   done: (body: Buffer | undefined) => void,
 ): void {
-  const bytes = new GatheredBytes({ bytesMax });
+  const bytes = new ChunkBuffer({ bytesMax });
   let isTooLarge = false;
   request.on('data', (chunk: Buffer) => {
     if (isTooLarge || bytes.add(chunk)) return;

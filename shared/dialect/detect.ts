@@ -4,7 +4,7 @@
  */
 import { request } from 'undici';
 import type { Dialect } from '../../schemas/names.ts';
-import { GatheredBytes } from '../gathered-bytes.ts';
+import { ChunkBuffer } from '../chunk-buffer.ts';
 import { type JsonBounds, scanJson } from '../json-scan.ts';
 import { modelsPath, servedModels } from './node-answers.ts';
 
@@ -79,7 +79,7 @@ async function ask(address: string, credential?: string): Promise<unknown> {
       await body.dump();
       return undefined;
     }
-    const bytes = new GatheredBytes({ bytesMax: answerBytesMax });
+    const bytes = new ChunkBuffer({ bytesMax: answerBytesMax });
     for await (const chunk of body as AsyncIterable<Buffer>) if (!bytes.add(chunk)) return undefined;
     const text = bytes.whole().toString('utf8');
     return scanJson(text, answerBounds).exceeded === undefined ? (JSON.parse(text) as unknown) : undefined;

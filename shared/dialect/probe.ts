@@ -5,7 +5,7 @@
  */
 import { type Dispatcher, request } from 'undici';
 import type { Dialect } from '../../schemas/names.ts';
-import { GatheredBytes } from '../gathered-bytes.ts';
+import { ChunkBuffer } from '../chunk-buffer.ts';
 import { type JsonBounds, scanJson } from '../json-scan.ts';
 import { dialects } from './dialects.ts';
 import { modelsPath, servedModels } from './node-answers.ts';
@@ -73,7 +73,7 @@ function ask(target: ProbeTarget, path: string, timeoutMs: number): Promise<Disp
 }
 
 async function boundedText(body: Dispatcher.ResponseData['body']): Promise<string> {
-  const bytes = new GatheredBytes({ bytesMax: answerBytesMax });
+  const bytes = new ChunkBuffer({ bytesMax: answerBytesMax });
   for await (const chunk of body as AsyncIterable<Buffer>) {
     if (!bytes.add(chunk)) throw new Error('the answer is too large');
   }

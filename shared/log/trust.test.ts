@@ -1,4 +1,4 @@
-/** A pin holds for the record that begins a log, however the pin is written and whatever stands before that record. */
+/** A pin applies to the first record of a log, in every format of the pin and with any records before it. */
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -38,7 +38,7 @@ test.each([
   ['an unsigned log', [genesis([], undefined)], /is not signed/],
   ['a log of a stranger', [genesis([stranger], stranger)], new RegExp(fingerprintOf(stranger.publicKey))],
   [
-    'a log that a stranger began in our name, too',
+    'a log of a stranger that also names a pinned signer',
     [genesis([stranger, own], stranger)],
     /log main is refused/,
   ],
@@ -59,7 +59,7 @@ test.each([
   await replicator.stop();
 });
 
-test('what cannot begin a log is passed over, also more of it than is read to find a log', async () => {
+test('records that cannot begin a log are skipped, also more of them than one search reads', async () => {
   const unsigned = { ...genesis([own], own), signature: null };
   pins.checkBeginning([junk, unsigned, genesis([own, stranger], own)]);
   const lots = Array.from({ length: 10_100 }, () => junk);
@@ -72,7 +72,7 @@ test('what cannot begin a log is passed over, also more of it than is read to fi
   await replicator.stop();
 });
 
-test('a state that was folded before the pin was set is not followed on, unless a pinned key began its log', async () => {
+test('a state from before the pin was set is refused, unless a pinned key signed the first record of its log', async () => {
   for (const [signer, fits] of [
     [own, true],
     [stranger, false],
@@ -96,7 +96,7 @@ test('a state that was folded before the pin was set is not followed on, unless 
   }
 });
 
-test('later changes of the signers need no new pin', async () => {
+test('later changes of the signers do not require a new pin', async () => {
   const { log, topic } = logOf([genesis([own], own)]);
   const snapshot = memorySnapshot();
   const replicator = new Replicator({ snapshot, log, trusted: pins });
@@ -116,7 +116,7 @@ test('later changes of the signers need no new pin', async () => {
   await expect(checkTrust(log, snapshot, pins)).resolves.toBeUndefined();
 });
 
-test('a pin is a fingerprint, a public key or its file; anything else ends the start', () => {
+test('a pin is a fingerprint, a public key or its file; anything else refuses the start', () => {
   const file = join(dir, 'own.pub');
   writeFileSync(file, `-----BEGIN PUBLIC KEY-----\n${own.publicKey}\n-----END PUBLIC KEY-----\n`);
   const fingerprint = fingerprintOf(own.publicKey);

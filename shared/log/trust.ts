@@ -1,7 +1,7 @@
 /**
- * Signers that a process was given beside the log (`--trust-signer`). Of a log that it meets for the first time a process
- * knows nothing else: anybody who may write to an empty topic could begin a log there, with signers of their own or with none.
- * A pin holds for the first record. Later changes of the signers are signed by those before them.
+ * Pinned signers (`--trust-signer`): the trust anchor for a log that a process reads for the first time. Without one,
+ * anybody with write access to an empty topic could start a log there, with their own signers or unsigned. The pin applies
+ * to the first record only, because each later change of the signers is signed by the previous ones.
  */
 import { readFileSync } from 'node:fs';
 import { emptyHead, judge } from './chain.ts';
@@ -20,7 +20,7 @@ export class TrustedSigners {
     return this.#fingerprints.has(fingerprintOf(publicKey));
   }
 
-  /** Throws LogReplaced where the first of these records that begins a log is signed by none of them. */
+  /** Throws LogReplaced where the first record that can begin a log has no signature of a pinned signer. */
   checkBeginning(records: readonly LogRecord[]): void {
     for (const record of records) {
       const judgement = judge(emptyHead(), record);
@@ -50,7 +50,7 @@ function untrusted(log: string | null, signers: readonly string[]): LogReplaced 
 }
 
 function fingerprintIn(pin: string): string {
-  // An empty one, as an unset variable gives it, must not mean that any log will do.
+  // An empty pin, as from an unset variable, must not disable the check.
   if (pin.trim() === '')
     throw new SigningKeyUnusable('--trust-signer is empty: name a signer, or leave it out');
   if (/^[0-9a-f]{64}$/i.test(pin)) return pin.toLowerCase();

@@ -1,7 +1,7 @@
 /**
- * Bounds what peers may hold of a process's listeners: connections at once, in all and from one address. It also gives
- * every socket an error handler for its whole life, because Node takes its own away from a socket that it hands over
- * (CONNECT, Upgrade), and an error without a handler ends the process.
+ * Limits concurrent connections, for each listener and for each peer address. Also gives every socket an error handler for
+ * its whole life, because Node removes its own from a socket that it detaches (CONNECT, Upgrade), and an error event
+ * without a handler ends the process.
  */
 import type { Server, Socket } from 'node:net';
 import { Server as TlsServer } from 'node:tls';
@@ -14,7 +14,7 @@ export interface ConnectionLimits {
   readonly perAddress: number;
 }
 
-/** Where a connection came in; a label of the metrics. */
+/** The `listener` label of the metrics. */
 export type ListenerName = 'api' | 'stack' | 'admin' | 'node' | 'metrics';
 
 interface WarningLog {
@@ -28,14 +28,14 @@ export interface ConnectionsOptions {
 }
 
 export const connectionsMaxDefault = 10_000;
-/** Health is asked by a few balancers and scrapers. */
+/** Only a few load balancers and scrapers use it. */
 const metricsLimits = connectionLimits({ max: 100 });
-/** A dead peer behind an idle connection is found by the kernel, first after this. */
+/** Idle time before the first TCP keep-alive probe, with which the kernel detects dead peers. */
 const keepAliveMs = 60_000;
-/** A refused connection is worth a line a second; more would let anybody fill the disk. */
+/** At most one log line for refused connections in this time, because anybody can cause them and fill the disk. */
 const logIntervalMs = 1000;
 
-/** One address gets nine tenths of the places unless it is set, so that it cannot take all of them. */
+/** By default one address gets at most 90 % of the connections, so that it cannot exhaust the listener. */
 export function connectionLimits({
   max = connectionsMaxDefault,
   perAddress = Math.ceil(max * 0.9),
@@ -68,7 +68,7 @@ export class Connections {
     });
   }
 
-  /** Guards the connections of a server that does not listen yet. */
+  /** Limits the connections of a server. Call it before the server listens. */
   guard(server: Server, listener: ListenerName): void {
     const { max, perAddress } = listener === 'metrics' ? metricsLimits : this.#limits;
     const open = this.#open.labels({ listener });
@@ -78,11 +78,11 @@ export class Connections {
     server.maxConnections = max;
     server.on('drop', (data) => this.#refuse(listener, 'listener', data?.remoteAddress));
     server.on('connection', (socket: Socket) => {
-      neverThrow(socket);
+      destroyOnError(socket);
       socket.setKeepAlive(true, keepAliveMs);
       const peer = peerOf(socket.remoteAddress);
-      const held = (peers.get(peer) ?? 0) + 1;
-      peers.set(peer, held);
+      const count = (peers.get(peer) ?? 0) + 1;
+      peers.set(peer, count);
       open.inc();
       socket.once('close', () => {
         open.dec();
@@ -90,11 +90,11 @@ export class Connections {
         if (left === 0) peers.delete(peer);
         else peers.set(peer, left);
       });
-      if (held <= perAddress) return;
+      if (count <= perAddress) return;
       this.#refuse(listener, 'address', socket.remoteAddress);
       socket.destroy();
     });
-    if (server instanceof TlsServer) server.on('secureConnection', neverThrow);
+    if (server instanceof TlsServer) server.on('secureConnection', destroyOnError);
   }
 
   #refuse(listener: ListenerName, reason: 'listener' | 'address', address: string | undefined): void {
@@ -108,11 +108,11 @@ export class Connections {
   }
 }
 
-function neverThrow(socket: Socket): void {
+function destroyOnError(socket: Socket): void {
   socket.on('error', () => socket.destroy());
 }
 
-/** Whom a connection counts for. An IPv6 host owns 64 bits of addresses, so they are one. */
+/** The key that connections are counted by: an IPv4 address, or the /64 of an IPv6 address, because one host owns that. */
 export function peerOf(address = ''): string {
   if (!address.includes(':')) return address;
   const mapped = /^::ffff:(\d+\.\d+\.\d+\.\d+)$/i.exec(address)?.[1];

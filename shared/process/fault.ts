@@ -1,7 +1,7 @@
 /**
- * How a process ends that cannot go on: with one line of its log that says what failed and where, and an exit code that
- * is not 0. The message of an error is part of that line only where it holds no text from outside: V8 and the argument
- * checks of Node.js quote what they were given, which may be a key or a prompt.
+ * Fatal errors: the process writes one log line with the error and its stack, and exits with a code that is not 0. The line
+ * has the message of the error only where that cannot contain external input: V8 and the argument checks of Node.js quote
+ * their input, which may be a key or a prompt.
  */
 import type { LineLogger } from './logger.ts';
 
@@ -17,20 +17,20 @@ const framesMax = 20;
 const messageLengthMax = 500;
 const exitCode = 1;
 
-/** What may be logged of any thrown value. */
+/** The fields of a thrown value that are safe to log. */
 export function faultFields(thrown: unknown): FaultFields {
   if (!(thrown instanceof Error)) return { type: typeof thrown, at: [] };
   const code = 'code' in thrown && typeof thrown.code === 'string' ? thrown.code : undefined;
   return {
     type: thrown.name,
     ...(code !== undefined && { code }),
-    ...(mayQuote(thrown, code) && { message: thrown.message.slice(0, messageLengthMax) }),
+    ...(hasSafeMessage(thrown, code) && { message: thrown.message.slice(0, messageLengthMax) }),
     at: framesOf(thrown),
   };
 }
 
-/** Errors of the system, of SQLite and of this project's own classes are made without text from outside. */
-function mayQuote(error: Error, code: string | undefined): boolean {
+/** The messages of system errors, of SQLite and of this project's own classes contain no external input. */
+function hasSafeMessage(error: Error, code: string | undefined): boolean {
   if (code !== undefined) return 'syscall' in error || /^(?:SQLITE|ERR_WORKER|ERR_MODULE)_/.test(code);
   return !(error.name in globalThis);
 }
@@ -40,13 +40,13 @@ function framesOf({ stack = '' }: Error): string[] {
   return frames.slice(0, framesMax).map((line) => line.trim().replace(/^at /, ''));
 }
 
-/** Logs why and ends the process at once. */
+/** Logs the error and exits at once. */
 export function endOnFault(logger: Pick<LineLogger, 'fatal'>, thrown: unknown, text: string): never {
   logger.fatal({ fault: faultFields(thrown), exitCode }, text);
   process.exit(exitCode);
 }
 
-/** An exception or a rejection that nobody handles ends this process, as Node.js would, but with a line in its log. */
+/** Exits on an uncaught exception or unhandled rejection, as Node.js does by default, but with a log line. */
 export function endOnUncaught(logger: Pick<LineLogger, 'fatal'>): void {
   process.on('uncaughtException', (error: unknown, origin) => {
     const what = origin === 'unhandledRejection' ? 'a rejection' : 'an exception';

@@ -1,6 +1,6 @@
 /**
- * Identifies a data folder, and counts the starts from it. A process that holds the folder's lock proves by a later
- * start that every earlier process of the folder has ended.
+ * A persistent id of the data folder, and a counter of the starts from it. A process increments it while it holds the lock
+ * of the folder, so a higher start number proves that every earlier process of the folder has ended.
  */
 import { randomUUID } from 'node:crypto';
 import { readFileSync } from 'node:fs';
@@ -11,7 +11,7 @@ import { writeJsonAtomically } from './ready-file.ts';
 const folderStartSchema = z.object({ id: z.string().min(1).max(64), start: z.int().min(1) });
 export type FolderStart = z.infer<typeof folderStartSchema>;
 
-/** Counts this start. To be called by the process that holds the folder's lock. Throws where it cannot be written. */
+/** Increments the counter. Call it while holding the lock of the folder. Throws where the file cannot be written. */
 export function countStart(dataDir: string): FolderStart {
   const path = join(dataDir, 'starts.json');
   const before = read(path);
@@ -20,7 +20,7 @@ export function countStart(dataDir: string): FolderStart {
   return now;
 }
 
-/** A file that is missing or cannot be read begins a new folder: it proves nothing about earlier processes. */
+/** A missing or unreadable file gives the folder a new id, because nothing proves which earlier processes ended. */
 function read(path: string): FolderStart | undefined {
   try {
     return folderStartSchema.parse(JSON.parse(readFileSync(path, 'utf8')));

@@ -1,6 +1,6 @@
 /**
- * Makes the HTTP server of every listener, so that the bounds and guards that each needs stand in one place: time to shake
- * hands, to send the headers and the request, size of the header block, number of connections, renewal of the certificate.
+ * Creates the HTTP server of every listener, so that all have the same limits: timeouts of the TLS handshake, the headers
+ * and the request, header size, number of connections. Also reloads renewed certificates.
  */
 import { createServer, type RequestListener, type Server } from 'node:http';
 import { createServer as createTlsServer, type Server as TlsServer } from 'node:https';
@@ -14,20 +14,20 @@ export interface HttpServerOptions {
   readonly name: ListenerName;
   readonly connections: Connections;
   readonly certificate?: Certificate | undefined;
-  /** A client must have sent its headers within this; it has as long to finish a TLS handshake. */
+  /** Timeout of the headers, and of the TLS handshake. */
   readonly headersTimeoutMs: number;
-  /** A client must have sent its whole request within this. */
+  /** Timeout of the whole request, body included. */
   readonly requestTimeoutMs: number;
   readonly keepAliveTimeoutMs?: number;
-  /** Is a request without a Host header refused by Node? True unless given. */
+  /** Node refuses requests without a Host header. Defaults to true. */
   readonly requireHostHeader?: boolean;
 }
 
-/** How often the time-outs of a request are looked at, ms. */
+/** How often Node checks the timeouts, ms. */
 const timeoutCheckMs = 5000;
 const keepAliveTimeoutMsDefault = 5000;
-/** Of a body that comes faster than it is read, bytes; Node's own default differs between its versions. */
-const waitingBytesMax = 16 * 1024;
+/** Buffer of unread body bytes. Set here, because the default differs between Node versions. */
+const highWaterMarkBytes = 16 * 1024;
 
 export function createHttpServer(options: HttpServerOptions, handle: RequestListener): Server | TlsServer {
   const { name, connections, certificate, headersTimeoutMs, requestTimeoutMs } = options;
@@ -37,13 +37,13 @@ export function createHttpServer(options: HttpServerOptions, handle: RequestList
     requestTimeout: requestTimeoutMs,
     connectionsCheckingInterval: timeoutCheckMs,
     keepAliveTimeout: options.keepAliveTimeoutMs ?? keepAliveTimeoutMsDefault,
-    highWaterMark: waitingBytesMax,
+    highWaterMark: highWaterMarkBytes,
     requireHostHeader: options.requireHostHeader ?? true,
   };
   const server = certificate
     ? createTlsServer({ ...settings, handshakeTimeout: headersTimeoutMs, ...certificate.tls }, handle)
     : createServer(settings, handle);
-  // Node passes over what is beyond its number of headers, a second Host too; the bytes of the block bound them.
+  // Beyond this number Node silently drops headers, a second Host too. 0 means no limit: headerBytesMax bounds them.
   server.maxHeadersCount = 0;
   certificate?.renewOn(server);
   connections.guard(server, name);

@@ -1,6 +1,6 @@
 /**
- * Reads every secret, so that one rule holds for all: a variable that is empty or blank is unset, and a token of Headgate
- * has at least 16 printable characters. An error names the variable or the file, never the value.
+ * Reads all secrets by the same rules: an empty or blank variable is unset, and a Headgate token has at least 16 printable
+ * characters. Errors name the variable or the file, never the value.
  */
 import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
 import { existsSync, readFileSync } from 'node:fs';
@@ -12,7 +12,7 @@ export type Environment = Readonly<Record<string, string | undefined>>;
 export const tokenLengthMin = 16;
 const tokenLengthMax = 4096;
 
-/** The message names the variable or the file, and the next step. */
+/** The message names the variable or the file, and the next step for the operator. */
 export class SecretUnusable extends Error {
   override readonly name = 'SecretUnusable';
 }
@@ -40,7 +40,7 @@ export function requiredSecret(variable: string, environment: Environment = proc
   );
 }
 
-/** A secret that another system issues: as it stands, of any length, in one line. Throws SecretUnusable. */
+/** A secret that another system issues: verbatim, of any length, on one line. Throws SecretUnusable. */
 export function foreignSecretOf(
   variable: string,
   environment: Environment = process.env,
@@ -51,13 +51,13 @@ export function foreignSecretOf(
   throw new SecretUnusable(`${variable} must be one line without control characters`);
 }
 
-/** Whether a text may be a token of Headgate. */
+/** Is the text long enough and printable? */
 export function isToken(text: string): boolean {
   return text.length >= tokenLengthMin && text.length <= tokenLengthMax && /^[\x21-\x7e]+$/.test(text);
 }
 
 /**
- * Compares in constant time. Nothing equals a missing or empty token, on either side: an unset secret opens nothing.
+ * Compares in constant time. False where either side is missing or empty, so that an unset secret grants no access.
  */
 export function isSameSecret(given: string | undefined, wanted: string | undefined): boolean {
   if (!given || !wanted) return false;
@@ -65,7 +65,7 @@ export function isSameSecret(given: string | undefined, wanted: string | undefin
   return timingSafeEqual(digest(given), digest(wanted));
 }
 
-/** The token in a file that lasts as long as its folder; made where there is none. Throws SecretUnusable. */
+/** Reads a token file, or generates it where it does not exist. Throws SecretUnusable. */
 export function persistentToken(path: string, prefix: string): string {
   if (!existsSync(path)) {
     const token = `${prefix}_${randomBytes(24).toString('base64url')}`;

@@ -1,47 +1,48 @@
 /**
- * One row a process that reports, by incarnation: two processes of one name are two rows. A gateway stays until it
- * stopped cleanly, a later start from its data folder proves that it ended, or an operator forgot it; no silence removes it.
- * What has ended is remembered by the number of its last report: only a newer report brings it back.
+ * The registry of processes that report, one row for each incarnation: two processes of one name are two rows. A gateway is
+ * removed only when it stops cleanly, when a later start from its data folder proves that it ended, or when an operator
+ * forgets it. Gateways never expire. An ended incarnation leaves a tombstone with the number of its last report, so that
+ * only a newer report adds it again.
  */
 import type { Forgotten, StatusReport } from '../../schemas/status.ts';
 
 export interface Seen {
   readonly report: StatusReport;
-  /** Monotonic time of this reader when the report was read, ms. */
+  /** When this process read the report; its monotonic clock, ms. */
   readonly seenMs: number;
-  /** The report is an old one: from this replica's file, of another replica's memory, or from before the start. */
+  /** Not live: from the file of this replica, from the memory of another replica, or from before the start. */
   readonly isRemembered: boolean;
 }
 
 export interface Row extends Seen {
-  /** When the topic last got this report, a memory of it included; never for what only a file holds. */
+  /** When the report was last appended to the topic, directly or in a memory record. -Infinity where unknown. */
   readonly publishedMs: number;
   readonly isForgotten: boolean;
 }
 
 export type Arrival =
-  /** Read now, and written since this replica started. */
+  /** From the topic, written since this replica started. */
   | 'live'
-  /** Read from the topic, written before this replica started. */
+  /** From the topic, written before this replica started. */
   | 'earlier'
-  /** In another replica's memory. */
+  /** From a memory record of another replica. */
   | 'memory'
-  /** From this replica's file. */
+  /** From the file of this replica. */
   | 'file';
 
 const rowsMax = 10_000;
-const endedMax = 20_000;
-/** A control plane that is silent for longer is of no use to anyone. */
+const tombstonesMax = 20_000;
+/** Control planes expire, because nothing waits for their confirmation. */
 const controlPlaneKeptMs = 600_000;
 
 export class FleetRows {
-  /** Incarnations whose row was made or removed since the last look. */
+  /** Incarnations to persist: their row was added or removed. The reader clears the set. */
   readonly changed = new Set<string>();
   readonly #rows = new Map<string, Row>();
-  readonly #ended = new Map<string, number>();
+  readonly #tombstones = new Map<string, number>();
   #overflowed = false;
 
-  /** There are more processes than are held: which ones is then not known. */
+  /** More processes reported than the registry holds, so it is incomplete. */
   get isOverflowed(): boolean {
     return this.#overflowed;
   }
@@ -54,16 +55,16 @@ export class FleetRows {
     return this.#rows.get(incarnation);
   }
 
-  /** The last report of an incarnation that has ended. */
+  /** The number of the last report of an ended incarnation. */
   endedAt(incarnation: string): number | undefined {
-    return this.#ended.get(incarnation);
+    return this.#tombstones.get(incarnation);
   }
 
-  /** Takes a report up; gives false where it is of an incarnation that ended with it or after it. */
-  take(report: StatusReport, arrival: Arrival): boolean {
+  /** Adds or updates a row. False where the incarnation has ended with this report or a later one. */
+  upsert(report: StatusReport, arrival: Arrival): boolean {
     const nowMs = performance.now();
     const { incarnation, n } = report;
-    const ended = this.#ended.get(incarnation);
+    const ended = this.#tombstones.get(incarnation);
     if (ended !== undefined && n <= ended) return false;
     const before = this.#rows.get(incarnation);
     const publishedMs = arrival === 'file' || arrival === 'earlier' ? Number.NEGATIVE_INFINITY : nowMs;
@@ -82,33 +83,33 @@ export class FleetRows {
     return true;
   }
 
-  /** A row that reports goes only once it is silent, so that a live gateway is never out of sight. */
+  /** Marks the row; `sweep` removes it once it is silent, so that a live gateway never disappears. */
   forget({ incarnation, n }: Forgotten): void {
     const row = this.#rows.get(incarnation);
     if (row && row.report.n > n) return;
     if (row) this.#rows.set(incarnation, { ...row, isForgotten: true });
-    this.#note(incarnation, n);
+    this.#addTombstone(incarnation, n);
   }
 
-  /** Removes what was forgotten and is silent, and control planes that are gone. */
+  /** Removes forgotten rows that are silent, and expired control planes. */
   sweep(silentMs: number): void {
     const nowMs = performance.now();
     for (const [incarnation, { report, seenMs, isForgotten, isRemembered }] of this.#rows) {
       const age = nowMs - seenMs;
-      const isGone = isForgotten && (isRemembered || age > silentMs);
-      if (isGone || (report.kind === 'control-plane' && age > controlPlaneKeptMs))
+      const isForgottenAndSilent = isForgotten && (isRemembered || age > silentMs);
+      if (isForgottenAndSilent || (report.kind === 'control-plane' && age > controlPlaneKeptMs))
         this.#rows.delete(incarnation);
     }
   }
 
-  /** Is there room for a new row, and is it of a process that may still be alive? */
+  /** Is there room for a new row, and may its process still run? */
   #admits(report: StatusReport, reportedSinceItsEnd: boolean): boolean {
     const { folder, incarnation, n } = report;
     if (folder && !reportedSinceItsEnd)
       for (const { report: other } of [...this.#rows.values()]) {
         if (other.folder?.id !== folder.id || other.folder.start === folder.start) continue;
         if (other.folder.start > folder.start) {
-          this.#note(incarnation, n);
+          this.#addTombstone(incarnation, n);
           return false;
         }
         this.#end(other.incarnation, other.n);
@@ -120,14 +121,15 @@ export class FleetRows {
 
   #end(incarnation: string, n: number): void {
     this.#rows.delete(incarnation);
-    this.#note(incarnation, n);
+    this.#addTombstone(incarnation, n);
   }
 
-  #note(incarnation: string, n: number): void {
-    const before = this.#ended.get(incarnation) ?? 0;
-    this.#ended.delete(incarnation);
-    this.#ended.set(incarnation, Math.max(before, n));
+  #addTombstone(incarnation: string, n: number): void {
+    const before = this.#tombstones.get(incarnation) ?? 0;
+    this.#tombstones.delete(incarnation);
+    this.#tombstones.set(incarnation, Math.max(before, n));
     this.changed.add(incarnation);
-    if (this.#ended.size > endedMax) this.#ended.delete(this.#ended.keys().next().value as string);
+    if (this.#tombstones.size > tombstonesMax)
+      this.#tombstones.delete(this.#tombstones.keys().next().value as string);
   }
 }

@@ -1,10 +1,13 @@
-/** Since when has a position been known here? Monotonic, to a second, for as long as anyone waits; never too long ago. */
+/**
+ * When this process reached each position of the log: recent history, at a resolution of one second. Errors are on the
+ * safe side: a position never seems to be known for longer than it is.
+ */
 
 const stepMs = 1000;
 const entriesKept = 120;
 
 export class KnownHeads {
-  /** Ascending; of each second the last position and when it was reached. */
+  /** Ascending: for each second, the last position and when it was reached. */
   readonly #entries: { readonly startMs: number; ms: number; seq: number }[] = [];
 
   reached(seq: number): void {
@@ -16,7 +19,7 @@ export class KnownHeads {
     if (this.#entries.length > entriesKept) this.#entries.shift();
   }
 
-  /** At least so long; 0 for a position that is not known. */
+  /** A lower bound; 0 for an unknown position. */
   secondsSince(seq: number): number {
     const entry = this.#entries.find((each) => each.seq >= seq);
     return entry === undefined ? 0 : (performance.now() - entry.ms) / 1000;

@@ -213,7 +213,7 @@ export class StatusBoard {
     const { read, ignored } = this.#read(record);
     if (ignored !== undefined) this.ignored.add(ignored);
     else if (read.kind === 'memory') this.#recall(read);
-    else this.rows.take(read, this.isComplete ? 'live' : 'earlier');
+    else this.rows.upsert(read, this.isComplete ? 'live' : 'earlier');
   }
 
   #read({ value, signature }: LogRecord): ReadRecord {
@@ -226,7 +226,7 @@ export class StatusBoard {
   #recall({ gateways, forgotten }: FleetMemory): void {
     const ended: string[] = [];
     for (const report of gateways)
-      if (report.kind === 'gateway' && !this.rows.take(report, 'memory')) ended.push(report.incarnation);
+      if (report.kind === 'gateway' && !this.rows.upsert(report, 'memory')) ended.push(report.incarnation);
     for (const each of forgotten) this.rows.forget(each);
     if (this.isComplete) this.#options.onMemory?.(ended);
   }

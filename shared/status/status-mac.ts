@@ -1,16 +1,17 @@
 /**
- * The right to write to the status topic is not enough to be believed: each record carries an HMAC-SHA256 by the gateway
- * token, which travels beside it as a signature of the control log does. Who holds the token may report as anyone.
+ * Authenticates status records, because write access to the topic alone must not be enough. Each record has an HMAC-SHA256
+ * under the gateway token, in the header that carries the signature of a control log record. The token is shared, so its
+ * holder can report under any name.
  */
 import { createHmac, timingSafeEqual } from 'node:crypto';
 
-/** Keeps a MAC of a status record from being one of anything else. */
+/** Domain separation: the MAC is not valid for any other use of the token. */
 const domain = 'headgate.status\n';
 
 export class StatusMac {
   readonly #tokens: readonly string[];
 
-  /** `tokens`: the first one makes MACs; the others are accepted too, while tokens are rotated. None may be empty. */
+  /** The first token signs; all are accepted, so that tokens can be rotated. None may be empty. */
   constructor(...tokens: readonly [string, ...string[]]) {
     if (tokens.includes('')) throw new Error('a gateway token is empty');
     this.#tokens = tokens;

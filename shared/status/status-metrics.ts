@@ -1,4 +1,4 @@
-/** What became of records of the status topic that did no good, as metrics. */
+/** Metrics of status records that were refused by the log or ignored by a reader. */
 import { Counter, type Registry } from 'prom-client';
 import type { MinuteLine } from '../process/minute-line.ts';
 

@@ -1,0 +1,112 @@
+/**
+ * Collects the chunks of a stream in few blocks of memory. A peer chooses the size of its chunks: one that sends single
+ * bytes must not allocate an object for each. The allocated size is known at any time, and can be charged to a budget.
+ */
+
+/** Bounds of the block size. Between them, a new block doubles the capacity, so that few blocks are needed. */
+const blockBytesMin = 4 * 1024;
+const blockBytesMax = 256 * 1024;
+
+export interface ChunkBufferOptions {
+  /** Called before a block is allocated; false refuses the block, and with it the chunk. */
+  readonly reserve?: (bytes: number) => boolean;
+  /** The maximum length; no block is larger than what is left of it. */
+  readonly bytesMax?: number;
+}
+
+export class ChunkBuffer {
+  readonly #reserve: (bytes: number) => boolean;
+  readonly #bytesMax: number;
+  #blocks: Buffer[] = [];
+  /** Unused bytes at the end of the last block. */
+  #free = 0;
+  #length = 0;
+  #allocated = 0;
+  /** The first block is the first chunk itself, not a copy; others may have a reference to its memory. */
+  #isFirstBorrowed = false;
+
+  constructor({ reserve = () => true, bytesMax = Number.POSITIVE_INFINITY }: ChunkBufferOptions = {}) {
+    this.#reserve = reserve;
+    this.#bytesMax = bytesMax;
+  }
+
+  /** Bytes added so far. */
+  get length(): number {
+    return this.#length;
+  }
+
+  /** Bytes of memory allocated, in use or not. */
+  get allocatedBytes(): number {
+    return this.#allocated;
+  }
+
+  /** False where the chunk does not fit; then nothing of it is added. */
+  add(chunk: Buffer): boolean {
+    const { length } = chunk;
+    if (length === 0) return true;
+    if (this.#length + length > this.#bytesMax) return false;
+    if (this.#length === 0 && length === chunk.buffer.byteLength) return this.#borrow(chunk);
+    const fits = Math.min(this.#free, length);
+    if (fits < length && !this.#addBlock(length - fits)) return false;
+    const last = this.#blocks[this.#blocks.length - 1] as Buffer;
+    if (fits === length) {
+      chunk.copy(last, last.length - this.#free);
+      this.#free -= length;
+    } else {
+      const before = this.#blocks[this.#blocks.length - 2];
+      if (before !== undefined && fits > 0) chunk.copy(before, before.length - fits, 0, fits);
+      chunk.copy(last, 0, fits);
+      this.#free = last.length - (length - fits);
+    }
+    this.#length += length;
+    return true;
+  }
+
+  /** All bytes in one buffer, which may share memory with this one: do not write to it. */
+  whole(): Buffer {
+    const [first] = this.#blocks;
+    if (first === undefined) return Buffer.alloc(0);
+    if (this.#blocks.length === 1) return first.subarray(0, this.#length);
+    return Buffer.concat(this.#blocks, this.#length);
+  }
+
+  /** Empties the buffer and returns its blocks. Each has its own ArrayBuffer, so that it can be transferred to a worker. */
+  detach(): Uint8Array<ArrayBuffer>[] {
+    const blocks = this.#blocks.map((block) => new Uint8Array(block.buffer as ArrayBuffer, 0, block.length));
+    const [first] = blocks;
+    if (first !== undefined && this.#isFirstBorrowed) blocks[0] = first.slice();
+    const last = blocks.pop();
+    if (last !== undefined) blocks.push(last.subarray(0, last.length - this.#free));
+    this.clear();
+    return blocks;
+  }
+
+  /** Drops all blocks. The caller releases `allocatedBytes` from its budget first. */
+  clear(): void {
+    this.#blocks = [];
+    this.#free = 0;
+    this.#length = 0;
+    this.#allocated = 0;
+    this.#isFirstBorrowed = false;
+  }
+
+  /** A body that arrives in one chunk is not copied. */
+  #borrow(chunk: Buffer): boolean {
+    if (!this.#reserve(chunk.length)) return false;
+    this.#blocks.push(chunk);
+    this.#isFirstBorrowed = true;
+    this.#length = chunk.length;
+    this.#allocated = chunk.length;
+    return true;
+  }
+
+  #addBlock(bytesNeeded: number): boolean {
+    const grown = Math.min(blockBytesMax, Math.max(blockBytesMin, this.#length));
+    const room = this.#bytesMax - this.#length - this.#free;
+    const bytes = Math.max(bytesNeeded, Math.min(grown, room));
+    if (!this.#reserve(bytes)) return false;
+    this.#allocated += bytes;
+    this.#blocks.push(Buffer.allocUnsafeSlow(bytes));
+    return true;
+  }
+}
