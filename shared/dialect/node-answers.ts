@@ -106,7 +106,7 @@ export function servedModels(dialect: Dialect, answer: unknown): readonly Served
   return models;
 }
 
-/** Whether an engine's answer about one model says that it takes images. */
+/** Whether an engine's answer about one model names the capability of taking images. */
 export function takesImages(answer: unknown): boolean {
   const capabilities = member(answer, 'capabilities');
   return Array.isArray(capabilities) && capabilities.includes('vision');
