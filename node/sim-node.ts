@@ -18,6 +18,8 @@ export interface SimNodeOptions {
   /** 0 takes a free port. */
   readonly port?: number;
   readonly models: readonly string[];
+  /** Those of the models that take images; only Ollama names them. */
+  readonly imageModels?: readonly string[];
   /** Pace of every stream; 0 is as fast as the client reads. */
   readonly tokensPerSecond?: number;
   readonly behaviour?: Behaviour;
@@ -56,6 +58,7 @@ export async function startSimNode(options: SimNodeOptions): Promise<SimNode> {
     bind,
     port: options.port ?? 0,
     models: options.models,
+    imageModels: options.imageModels ?? [],
     tokensPerSecond: options.tokensPerSecond ?? 200,
     behaviour: options.behaviour ?? parseBehaviour({}),
     contextTokens: options.contextTokens ?? 131_072,

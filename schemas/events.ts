@@ -139,6 +139,8 @@ export const eventTypes = {
     models: z.array(z.string().min(1).max(200)).max(1000),
     /** Context window by engine's name, tokens, where the engine tells it. */
     windows: z.record(z.string().min(1).max(200), z.int().min(1)).optional(),
+    /** Those of the models that are known to take images; none where it is left out. */
+    imageModels: z.array(z.string().min(1).max(200)).max(1000).optional(),
     reason: nameSchema.optional(),
   }),
   'usage.adjusted': event({

@@ -55,6 +55,8 @@ export const agentMessageSchema = z.discriminatedUnion('type', [
       .record(servedNameSchema, z.int().min(1))
       .refine((windows) => Object.keys(windows).length <= modelsPerNodeMax)
       .optional(),
+    /** Those of the models that are known to take images. Left out where there are none: 0.1 control planes refuse it. */
+    imageModels: z.array(servedNameSchema).max(modelsPerNodeMax).optional(),
     /** Requests that the engine works on, where it tells. */
     inFlight: z.int().min(0).max(1_000_000).optional(),
     installs: z.array(installSchema).max(installsPerNodeMax).optional(),

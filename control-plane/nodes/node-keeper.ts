@@ -4,10 +4,12 @@
  */
 import { setMaxListeners } from 'node:events';
 import type { Dialect } from '../../schemas/names.ts';
+import { ImageModels } from '../../shared/dialect/image-models.ts';
 import { type Probed, probe } from '../../shared/dialect/probe.ts';
 import type { Logger } from '../../shared/process/logger.ts';
 import { delay } from '../../shared/snapshot/replicator.ts';
 import { type Damped, observe, resumed } from './damping.ts';
+import { down } from './node-memory.ts';
 import { type NodeReporter, type NodeRow, toldOf } from './node-reporter.ts';
 import type { Owners } from './owners.ts';
 
@@ -64,6 +66,7 @@ export class NodeKeeper {
   async #keep(id: string): Promise<void> {
     const { reporter, logger } = this.#options;
     const { signal } = this.#stop;
+    const imageModels = new ImageModels();
     let misses = 0;
     let damped: Damped | undefined;
     try {
@@ -71,7 +74,7 @@ export class NodeKeeper {
       while (!signal.aborted) {
         const node = reporter.node(id);
         if (node?.owner !== reporter.owner || node.agent === 1) return;
-        const answer = await probe(this.#target(node));
+        const answer = await probe(this.#target(node), imageModels);
         misses = answer.up ? 0 : misses + 1;
         damped ??= resumed(toldOf(node));
         if (answer.up || misses >= missesUntilDown) {
@@ -92,7 +95,7 @@ export class NodeKeeper {
   async #tell(id: string, answer: Probed, damped: Damped): Promise<void> {
     const { reporter } = this.#options;
     if (answer.up && damped.told !== true) return;
-    const health = answer.up ? answer : { up: false, models: [], windows: {}, reason: answer.reason };
+    const health = answer.up ? answer : down(answer.reason);
     if (reporter.differs(id, health)) await reporter.tell(id, health);
   }
 

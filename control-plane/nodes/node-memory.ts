@@ -25,7 +25,7 @@ export class NodeMemory {
 
 /** The health that a beat speaks of. An engine that is not the registered one would be spoken to in the wrong dialect. */
 export function healthOf(beat: Beat, row: NodeRow): Health {
-  const { up, dialect, models, windows = {}, reason } = beat;
+  const { up, dialect, models, windows = {}, imageModels = [], reason } = beat;
   if (!up) return down(reason);
   if (dialect !== undefined && dialect !== row.dialect)
     return down(`the engine is ${dialect}, the node is registered as ${String(row.dialect)}`);
@@ -34,9 +34,10 @@ export function healthOf(beat: Beat, row: NodeRow): Health {
     up,
     models,
     windows: Object.fromEntries(Object.entries(windows).filter(([name]) => served.has(name))),
+    imageModels: imageModels.filter((name) => served.has(name)),
   };
 }
 
 export function down(reason: string | undefined): Health {
-  return { up: false, models: [], windows: {}, reason };
+  return { up: false, models: [], windows: {}, imageModels: [], reason };
 }

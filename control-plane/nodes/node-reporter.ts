@@ -7,6 +7,7 @@
 import { randomUUID } from 'node:crypto';
 import type { KnownEvent } from '../../schemas/events.ts';
 import { replicaAuthor } from '../../schemas/shapes.ts';
+import { textOfNames } from '../../shared/snapshot/fold-capacity.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import type { RowOf } from '../../shared/snapshot/tables.ts';
 import type { Statement } from '../../shared/sqlite.ts';
@@ -18,6 +19,7 @@ export interface Health {
   readonly up: boolean;
   readonly models: readonly string[];
   readonly windows: Readonly<Record<string, number>>;
+  readonly imageModels: readonly string[];
   readonly reason?: string | undefined;
 }
 
@@ -125,8 +127,9 @@ export class NodeReporter {
       ? []
       : [{ type: 'node.joined', data: { id, owner: this.owner, generation } }];
     if (health === undefined || !differs(node, health)) return claimed;
-    const { up, models, windows, reason } = health;
-    const data = { id, owner: this.owner, generation, up, models: [...models], windows };
+    const { up, models, windows, imageModels, reason } = health;
+    const images = imageModels.length > 0 && { imageModels: [...imageModels] };
+    const data = { id, owner: this.owner, generation, up, models: [...models], windows, ...images };
     return [
       ...claimed,
       { type: 'node.health_changed', data: reason === undefined ? data : { ...data, reason } },
@@ -166,6 +169,9 @@ export function toldOf(node: NodeRow): boolean | undefined {
 function differs(node: NodeRow, health: Health): boolean {
   if ((node.up === 1) !== health.up) return true;
   if (!health.up) return node.changed_at === null;
-  const loaded = JSON.stringify([...new Set(health.models)].sort());
-  return node.loaded !== loaded || node.windows !== JSON.stringify(health.windows);
+  return (
+    node.loaded !== textOfNames(health.models) ||
+    node.windows !== JSON.stringify(health.windows) ||
+    node.image_models !== textOfNames(health.imageModels)
+  );
 }

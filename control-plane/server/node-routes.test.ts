@@ -270,6 +270,26 @@ test('an engine of another kind than is registered is no node that is up', async
   socket.close();
 });
 
+test('models that take images stand in the log as far as the engine serves them, and only while it reports them', async () => {
+  const { id, token } = await node('images');
+  const before = await admin.position();
+  const reported = async (): Promise<unknown[]> => {
+    type Events = { items: { type: string; data: { id?: string; imageModels?: string[] } }[] };
+    const { items } = await admin.call<Events>('GET', `/events?from=${before + 1}`);
+    const of = items.filter(({ type, data }) => type === 'node.health_changed' && data.id === id);
+    return of.map(({ data }) => data.imageModels);
+  };
+  const { socket } = await open(token);
+  socket.send(hello(id));
+  socket.send(beat({ imageModels: ['m', 'gone'] }));
+  await eventually(async () => (await reported()).length === 1);
+  // As agents of 0.1 beat.
+  socket.send(beat());
+  await eventually(async () => (await reported()).length === 2);
+  expect(await reported()).toEqual([['m'], undefined]);
+  socket.close();
+});
+
 test('installs of the place are pushed by the names of the engine, at once and when they change', async () => {
   const { id, token } = await node('installs');
   await admin.apply({

@@ -37,6 +37,7 @@ function routeTo(node: string): Route {
     dialect: 'vllm',
     credential: null,
     windowTokens: null,
+    takesImages: false,
   };
 }
 

@@ -129,7 +129,8 @@ async function nodeBody(
   const asked = request.kind === 'messages' ? request.chat : request;
   const maxTokens = asked.kind === 'chat' ? maxTokensFor(route) : 1;
   try {
-    return await renderBody(asked, route.dialect, { servedName: route.served, maxTokens });
+    const { served: servedName, takesImages: seesImages } = route;
+    return await renderBody(asked, route.dialect, { servedName, maxTokens, seesImages });
   } catch (error) {
     if (error instanceof Refusal && error.type === 'UnsupportedShapeError') return error;
     throw error;

@@ -67,13 +67,14 @@ export class NodeAgent {
 
   #beat(): Beat {
     this.#loads?.consider();
-    const { up, reason, dialect, models, windows, inFlight } = this.engine.view;
+    const { up, reason, dialect, models, windows, imageModels, inFlight } = this.engine.view;
     const installs = this.#loads?.states() ?? [];
     return {
       type: 'beat',
       up,
       models: [...models],
       windows,
+      ...(imageModels.length > 0 && { imageModels: [...imageModels] }),
       ...(reason !== undefined && { reason }),
       ...(dialect !== undefined && { dialect }),
       ...(inFlight !== undefined && { inFlight }),

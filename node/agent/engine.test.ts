@@ -4,6 +4,7 @@ import { afterEach, expect, test } from 'vitest';
 import { type SimNode, startSimNode } from '../sim-node.ts';
 import { EngineWatch } from './engine.ts';
 
+const empty = { up: false, models: [], windows: {}, imageModels: [] };
 const open: (() => Promise<void>)[] = [];
 afterEach(async () => {
   for (const close of open.splice(0).reverse()) await close();
@@ -39,7 +40,7 @@ test.each(['vllm', 'sglang', 'llamacpp', 'ollama'] as const)(
     const { view } = await watch(node.url);
     const told =
       dialect === 'ollama' ? {} : { windows: { 'echo-small': 4096, 'echo-large': 4096 }, inFlight: 0 };
-    expect(view).toEqual({ up: true, dialect, models, windows: {}, ...told });
+    expect(view).toEqual({ up: true, dialect, models, windows: {}, imageModels: [], ...told });
   },
 );
 
@@ -69,7 +70,7 @@ test('an engine that refuses connections is down at the next look, and known aga
   changes = 0;
   node.setBehaviour({ connections: { mode: 'refused' }, rules: [] });
   expect(await until(() => !engine.view.up)).toBeLessThan(2500);
-  expect(engine.view).toEqual({ up: false, reason: 'connection refused', models: [], windows: {} });
+  expect(engine.view).toEqual({ ...empty, reason: 'connection refused' });
   node.setBehaviour({ rules: [] });
   await until(() => engine.view.up);
   expect(engine.view).toMatchObject({ dialect: 'vllm', models: ['echo-small'] });
@@ -96,5 +97,5 @@ test('an engine that says that it is not well is down at once', async () => {
 
 test('where nothing answers there is no engine yet', async () => {
   const { view } = await watch('http://127.0.0.1:9');
-  expect(view).toEqual({ up: false, reason: 'no inference server has answered', models: [], windows: {} });
+  expect(view).toEqual({ ...empty, reason: 'no inference server has answered' });
 });

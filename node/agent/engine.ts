@@ -6,6 +6,7 @@
 import type { Dialect } from '../../schemas/names.ts';
 import { beatIntervalMs, beatsMissedMax, modelsPerNodeMax } from '../../schemas/node-messages.ts';
 import { detectDialect } from '../../shared/dialect/detect.ts';
+import { ImageModels } from '../../shared/dialect/image-models.ts';
 import { type Probed, probe } from '../../shared/dialect/probe.ts';
 import type { EngineTarget } from './engine-http.ts';
 import { inFlightOf } from './in-flight.ts';
@@ -19,6 +20,7 @@ export interface EngineView {
   readonly dialect?: Dialect;
   readonly models: readonly string[];
   readonly windows: Readonly<Record<string, number>>;
+  readonly imageModels: readonly string[];
   /** undefined where the engine does not tell. */
   readonly inFlight?: number;
 }
@@ -45,6 +47,7 @@ interface Answered {
   readonly askedMs: number;
 }
 
+const nothing = { models: [], windows: {}, imageModels: [] } as const;
 const silenceMsMax = beatIntervalMs * beatsMissedMax;
 /** An engine that does not tell how busy it is, is asked again after this. */
 const askBusyAgainMs = 30_000;
@@ -53,7 +56,8 @@ export class EngineWatch implements Engine {
   readonly #options: EngineWatchOptions;
   readonly #stopped = new AbortController();
   #onChange: () => void = () => undefined;
-  #view: EngineView = { up: false, reason: 'no inference server has answered', models: [], windows: {} };
+  #view: EngineView = { up: false, reason: 'no inference server has answered', ...nothing };
+  readonly #imageModels = new ImageModels();
   #timer: NodeJS.Timeout | undefined;
   #asking = 0;
   #detecting = false;
@@ -112,7 +116,7 @@ export class EngineWatch implements Engine {
     this.#asking++;
     try {
       const [answer, inFlight] = await Promise.all([
-        probe({ ...this.#options, dialect }, silenceMsMax),
+        probe({ ...this.#options, dialect }, this.#imageModels, silenceMsMax),
         this.#busy(dialect, askedMs),
       ]);
       // A later question may have been answered first.
@@ -128,7 +132,9 @@ export class EngineWatch implements Engine {
       this.#answeredMs = askedMs;
       const models = [...new Set(answer.models)].slice(0, modelsPerNodeMax);
       const { windows } = answer;
-      this.#replace({ up: true, dialect, models, windows, ...(inFlight !== undefined && { inFlight }) });
+      const imageModels = [...new Set(answer.imageModels)];
+      const busy = inFlight !== undefined && { inFlight };
+      this.#replace({ up: true, dialect, models, windows, imageModels, ...busy });
     } else if (!answer.silent) {
       this.#answeredMs = askedMs;
       this.#down(answer.reason);
@@ -137,7 +143,7 @@ export class EngineWatch implements Engine {
 
   /** What stands at the address may be replaced by something else, so it is found anew once it is down. */
   #down(reason: string): void {
-    this.#replace({ up: false, reason, models: [], windows: {} });
+    this.#replace({ up: false, reason, ...nothing });
   }
 
   #replace(view: EngineView): void {

@@ -47,7 +47,7 @@ async function engineAt(
   const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
   const engine = {
     loader: modelLoader(dialect, { url, loraFolder }),
-    view: { up: true, dialect, models: [] as readonly string[], windows: {} },
+    view: { up: true, dialect, models: [] as readonly string[], windows: {}, imageModels: [] },
     start: async () => undefined,
     stop: async () => undefined,
   };

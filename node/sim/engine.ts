@@ -17,6 +17,8 @@ import { badRequest, chatFault, unknownModel } from './validate.ts';
 export interface Engine {
   readonly dialect: Dialect;
   readonly models: readonly string[];
+  /** Those of the models that take images. */
+  readonly imageModels: readonly string[];
   readonly contextTokens: number;
   /** 0: as fast as the client reads. */
   readonly tokensPerSecond: number;
@@ -61,6 +63,7 @@ export function answerPost(path: string, body: Loose, engine: Engine, stamp: Sta
   if (path === '/tokenize' && dialect !== 'ollama') return tokenize(body, engine);
   if (path === '/v1/chat/completions/input_tokens' && dialect === 'llamacpp')
     return jsonPlan(200, { input_tokens: promptTokens(messagesOf(body)), object: 'response.input_tokens' });
+  if (path === '/api/show' && dialect === 'ollama') return modelDetails(body, engine);
   return notFound(path, dialect);
 }
 
@@ -148,6 +151,21 @@ function modelEntry(id: string, engine: Engine): unknown {
   if (engine.dialect === 'ollama') return entry;
   if (engine.dialect === 'llamacpp') return { ...entry, meta: { n_ctx: engine.contextTokens } };
   return { ...entry, root: id, parent: null, max_model_len: engine.contextTokens };
+}
+
+/** What Ollama answers about one model, without its weights and templates. */
+function modelDetails(body: Loose, engine: Engine): Plan {
+  const { imageModels } = engine;
+  const model = typeof body.model === 'string' ? body.model : '';
+  if (!engine.models.includes(model)) return jsonPlan(404, { error: `model '${model}' not found` });
+  const capabilities = ['completion', ...(imageModels.includes(model) ? ['vision'] : [])];
+  return jsonPlan(200, {
+    modelfile: '',
+    template: '',
+    details: { family: 'sim' },
+    model_info: {},
+    capabilities,
+  });
 }
 
 /** Health and greeting, where this engine has them. */

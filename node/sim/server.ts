@@ -62,8 +62,9 @@ export class SimServer {
   constructor(options: SimServerOptions) {
     this.#options = options;
     this.#slots = new Slots(options.concurrency);
-    const { dialect, models, contextTokens, tokensPerSecond } = options;
-    this.#engine = { dialect, models, contextTokens, tokensPerSecond, answerWords: answerWordsDefault };
+    const { dialect, models, imageModels, contextTokens, tokensPerSecond } = options;
+    const answerWords = answerWordsDefault;
+    this.#engine = { dialect, models, imageModels, contextTokens, tokensPerSecond, answerWords };
     this.#engineHeaders =
       dialect === 'ollama' ? {} : { server: dialect === 'llamacpp' ? 'llama.cpp' : 'uvicorn' };
     const { certificate, connections } = options;

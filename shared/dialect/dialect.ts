@@ -26,6 +26,8 @@ export interface DialectTable {
   readonly name: Dialect;
   /** GET answers 200 while the engine is well. */
   readonly healthPath: string;
+  /** POST answers what one model can do; undefined where nothing of that is to be read. */
+  readonly modelPath: string | undefined;
   readonly tokenCounter: TokenCounter | undefined;
   /** Texts of an error that mean: too long. A group, where there is one, is the window in tokens. */
   readonly contextErrors: readonly RegExp[];
@@ -47,7 +49,7 @@ export interface DialectTable {
   readonly takesPenalties: boolean;
   /** Counts the prompt in the first chunk of a stream, where `continuous_usage_stats` asks for usage on every chunk. */
   readonly tellsUsageAtStart: boolean;
-  /** Answers an image on a model without eyes with an error. Otherwise the caller must know that it has them. */
+  /** Answers an image on a model without eyes with an error. Otherwise only a model that is known to have them gets it. */
   readonly refusesUnseenImages: boolean;
   readonly toolChoices: readonly ('none' | 'auto' | 'required')[];
   /** `as-required`: only that tool is sent, and some tool is required. */

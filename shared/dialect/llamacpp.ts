@@ -9,6 +9,7 @@ import type { DialectTable } from './dialect.ts';
 export const llamacpp: DialectTable = {
   name: 'llamacpp',
   healthPath: '/health',
+  modelPath: undefined,
   tokenCounter: {
     path: '/v1/chat/completions/input_tokens',
     fields: ['model', 'messages', 'tools', 'tool_choice', 'response_format', 'reasoning_effort'],

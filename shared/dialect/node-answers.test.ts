@@ -124,7 +124,7 @@ test.each([
   ['vllm', [{ name: 'tiny', windowTokens: 1024 }]],
   ['sglang', [{ name: 'tiny', windowTokens: 1024 }]],
   ['llamacpp', [{ name: 'tiny', windowTokens: 4096 }]],
-  ['ollama', [{ name: 'tiny:latest' }, { name: 'tiny' }]],
+  ['ollama', ['tiny:latest', 'tiny'].map((name) => ({ name, modified: 1795226418 }))],
 ] as [Dialect, object[]][])('%s tells which models it serves', (dialect, models) => {
   expect(servedModels(dialect, captured(`${dialect}/01-models`))).toEqual(models);
 });

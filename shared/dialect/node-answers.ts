@@ -20,6 +20,8 @@ export interface TokenCountRequest {
 export interface ServedModel {
   readonly name: string;
   readonly windowTokens?: number;
+  /** When it was last replaced, seconds since 1970, where a model can be. */
+  readonly modified?: number;
 }
 
 /** The path of every dialect for the models that a node serves now. */
@@ -93,7 +95,8 @@ export function servedModels(dialect: Dialect, answer: unknown): readonly Served
     const name = member(entry, 'id');
     if (typeof name !== 'string' || name === '' || !isLoaded(entry)) continue;
     const windowTokens = positive(member(entry, 'max_model_len') ?? member(member(entry, 'meta'), 'n_ctx'));
-    const model = windowTokens === undefined ? { name } : { name, windowTokens };
+    const modified = dialects[dialect].modelPath && positive(member(entry, 'created'));
+    const model = { name, ...(windowTokens && { windowTokens }), ...(modified && { modified }) };
     models.push(model);
     // A tag that is left out means this one.
     if (dialect === 'ollama' && name.endsWith(':latest')) {
@@ -101,6 +104,12 @@ export function servedModels(dialect: Dialect, answer: unknown): readonly Served
     }
   }
   return models;
+}
+
+/** Whether an engine's answer about one model names the capability of taking images. */
+export function takesImages(answer: unknown): boolean {
+  const capabilities = member(answer, 'capabilities');
+  return Array.isArray(capabilities) && capabilities.includes('vision');
 }
 
 /** A server of several models lists those that it has not loaded, too. */

@@ -9,6 +9,7 @@ import type { DialectTable } from './dialect.ts';
 export const ollama: DialectTable = {
   name: 'ollama',
   healthPath: '/api/version',
+  modelPath: '/api/show',
   tokenCounter: undefined,
   contextErrors: [/exceeds the context length/],
   inabilities: { schema: /invalid JSON schema in format/, thinking: /does not support thinking/ },

@@ -8,6 +8,7 @@ import type { DialectTable } from './dialect.ts';
 export const sglang: DialectTable = {
   name: 'sglang',
   healthPath: '/health',
+  modelPath: undefined,
   tokenCounter: { path: '/tokenize', fields: ['model', 'messages', 'tools'], answer: 'count' },
   contextErrors: [
     /longer than the model's context length \((\d+)/,

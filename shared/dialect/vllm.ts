@@ -9,6 +9,7 @@ import type { DialectTable } from './dialect.ts';
 export const vllm: DialectTable = {
   name: 'vllm',
   healthPath: '/health',
+  modelPath: undefined,
   tokenCounter: {
     path: '/tokenize',
     fields: ['model', 'messages', 'tools', 'continue_final_message', 'add_generation_prompt'],

@@ -23,6 +23,11 @@ export function removeStack(tables: Tables, stack: RowOf<'stack'>): void {
   tables.stack.remove(stack);
 }
 
+/** Names as a column holds them. */
+export function textOfNames(names: readonly string[]): string {
+  return JSON.stringify([...new Set(names)].sort());
+}
+
 function refreshPlace(tables: Tables, place: string): void {
   for (const node of tables.node.where('place', place)) refreshRoutes(tables, node as RoutedNode);
 }
@@ -108,6 +113,7 @@ export const capacityHandlers: Pick<
       up: 0,
       loaded: '[]',
       windows: '{}',
+      image_models: '[]',
       reason: null,
       changed_at: null,
     };
@@ -146,9 +152,13 @@ export const capacityHandlers: Pick<
     const node = tables.node.get(data.id);
     if (!node) return 'no such node';
     if (node.owner !== data.owner || node.generation !== data.generation) return 'not the owner';
-    const loaded = JSON.stringify([...new Set(data.models)].sort());
-    const windows = JSON.stringify(data.windows ?? {});
-    const health = { up: data.up ? 1 : 0, loaded, windows, reason: data.reason ?? null, changed_at: atMs };
-    return changeNode(tables, data.id, health);
+    return changeNode(tables, data.id, {
+      up: data.up ? 1 : 0,
+      loaded: textOfNames(data.models),
+      windows: JSON.stringify(data.windows ?? {}),
+      image_models: textOfNames(data.imageModels ?? []),
+      reason: data.reason ?? null,
+      changed_at: atMs,
+    });
   },
 };

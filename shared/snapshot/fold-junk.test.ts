@@ -99,7 +99,10 @@ const brim: fc.Arbitrary<{ type: string; data: unknown }> = fc
         type: 'node.registered',
         data: { ...node, url: `http://h/${a}`, models: { 'echo-small': a, constructor: b } },
       },
-      { type: 'node.health_changed', data: { ...found, models: [a, b, a], windows: { [a]: 1, [b]: n } } },
+      {
+        type: 'node.health_changed',
+        data: { ...found, models: [a, b, a], windows: { [a]: 1, [b]: n }, imageModels: [b, b] },
+      },
       { type: 'usage.adjusted', data: { organisation: 'org-1', period: '2026-01-01', tokens: n } },
       {
         type: 'tier.set',
@@ -214,12 +217,13 @@ test.each(oddNames.map((name) => [JSON.stringify(name), name]))(
           up: true,
           models: [name],
           windows: JSON.parse(`{${JSON.stringify(name)}:4096}`),
+          imageModels: [name],
         }),
       ]),
     ]);
-    expect(snapshot.db.prepare(`SELECT served FROM routes WHERE model = 'echo'`).all()).toEqual([
-      { served: name.toWellFormed() },
-    ]);
+    expect(snapshot.db.prepare(`SELECT served, takes_images FROM routes WHERE model = 'echo'`).all()).toEqual(
+      [{ served: name.toWellFormed(), takes_images: 1 }],
+    );
     expect(verify(snapshot.db).differing).toEqual([]);
     snapshot.apply([writer.add([known('node.removed', { id: 'node-1' })])]);
     expect(snapshot.digests()).toEqual(memorySnapshot().digests());

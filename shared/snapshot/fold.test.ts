@@ -63,6 +63,7 @@ const nodeRow = (row: Row = {}): Row => ({
   up: 0,
   loaded: '[]',
   windows: '{}',
+  image_models: '[]',
   reason: null,
   changed_at: null,
   ...row,
@@ -86,6 +87,7 @@ const routeRow = (row: Row = {}): Row => ({
   dialect: 'vllm',
   credential: null,
   window_tokens: null,
+  takes_images: 0,
   ...row,
 });
 
@@ -716,6 +718,36 @@ const capacityCases: Case[] = [
       node: [upRow({ windows: '{"echo":4096,"constructor":1}', changed_at: whenMs })],
       routes: [routeRow({ window_tokens: 4096 })],
     },
+  },
+  {
+    name: 'a route takes images where the engine reports that under its own name for the model',
+    given: [
+      known('node.registered', { ...node.data, models: { large: 'echo', echo: 'large' } } as never),
+      joined,
+      installed,
+    ],
+    when: known('node.health_changed', { ...health.data, imageModels: ['other', 'large', 'large'] } as never),
+    leaves: {
+      node: [
+        upRow({
+          models: '{"large":"echo","echo":"large"}',
+          image_models: '["large","other"]',
+          changed_at: whenMs,
+        }),
+      ],
+      routes: [routeRow({ served: 'large', takes_images: 1 })],
+    },
+  },
+  {
+    name: 'a report without models that take images takes that from the routes',
+    given: [
+      node,
+      joined,
+      installed,
+      known('node.health_changed', { ...health.data, imageModels: ['echo'] } as never),
+    ],
+    when: health,
+    leaves: { node: [upRow({ changed_at: whenMs })], routes: [routeRow()] },
   },
   {
     name: 'a report of a former owner is passed over',

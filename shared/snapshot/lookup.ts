@@ -41,6 +41,8 @@ export interface Route {
   readonly credential: string | null;
   /** Context window of the model at this node, tokens; null where the engine does not tell. */
   readonly windowTokens: number | null;
+  /** The model is known to take images. */
+  readonly takesImages: boolean;
 }
 
 export interface ListedModel {
@@ -100,6 +102,7 @@ type RouteRow = readonly [
   dialect: Dialect,
   credential: string | null,
   windowTokens: number | null,
+  takesImages: number,
 ];
 
 function tierOf(row: TierRow): Tier | null {
@@ -128,8 +131,8 @@ function ownerOf([
   };
 }
 
-function routeOf([node, served, url, dialect, credential, windowTokens]: RouteRow): Route {
-  return { node, served, url, dialect, credential, windowTokens };
+function routeOf([node, served, url, dialect, credential, windowTokens, takesImages]: RouteRow): Route {
+  return { node, served, url, dialect, credential, windowTokens, takesImages: takesImages === 1 };
 }
 
 /** Prepares the questions over one snapshot's database. */
@@ -152,7 +155,7 @@ export function createLookup(db: Database): Lookup {
     'SELECT organisation, surface FROM stack WHERE id = ?',
   );
   const routes = askLists<RouteRow, [string, string]>(
-    'SELECT node, served, url, dialect, credential, window_tokens FROM routes WHERE place = ? AND model = ?',
+    'SELECT node, served, url, dialect, credential, window_tokens, takes_images FROM routes WHERE place = ? AND model = ?',
   );
   const away = ask<Pick<RoutedNode, 'loaded' | 'models'>, [string]>(
     'SELECT loaded, models FROM node WHERE place = ? AND (up = 0 OR drained = 1)',

@@ -16,6 +16,7 @@ export interface RoutedNode {
   readonly up: number;
   readonly loaded: string;
   readonly windows: string;
+  readonly image_models: string;
 }
 
 /** Catalog id → the engine's name, for all that the node has loaded. A declared name goes before the engine's own. */
@@ -47,11 +48,14 @@ export function refreshRoutes(tables: Tables, node: RoutedNode): void {
     }
   }
   const windows = JSON.parse(node.windows) as Record<string, number>;
+  const imageModels = new Set(JSON.parse(node.image_models) as string[]);
   const { place, url, dialect, credential } = node;
   const after = new Map(
     [...wanted].map(([model, served]) => {
       const window_tokens = Object.hasOwn(windows, served) ? (windows[served] ?? null) : null;
-      return [model, { place, model, node: node.id, served, url, dialect, credential, window_tokens }];
+      const takes_images = imageModels.has(served) ? 1 : 0;
+      const engine = { served, url, dialect, credential, window_tokens, takes_images };
+      return [model, { place, model, node: node.id, ...engine }];
     }),
   );
   for (const before of tables.routes.where('node', node.id)) {

@@ -89,6 +89,7 @@ export const tableSpecs = {
       up: 'INTEGER',
       loaded: 'TEXT', // JSON: names the engine reports
       windows: 'TEXT', // JSON: context window by engine's name, tokens
+      image_models: 'TEXT', // JSON: names the engine reports of models that take images
       reason: 'TEXT',
       changed_at: 'INTEGER', // of the last change of health
     },
@@ -115,6 +116,7 @@ export const tableSpecs = {
       dialect: 'TEXT',
       credential: 'TEXT',
       window_tokens: 'INTEGER', // NULL: not told
+      takes_images: 'INTEGER', // 0: not known to
     },
     key: ['place', 'model', 'node'],
     indexes: [['node']],

@@ -21,6 +21,7 @@ function madeUpEngine(): Engine {
       dialect: 'vllm',
       models: ['swarm-model'],
       windows: { 'swarm-model': 8192 },
+      imageModels: [],
       inFlight: 1,
     },
     start: async () => undefined,

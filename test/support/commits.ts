@@ -234,6 +234,7 @@ export const randomData: { readonly [Name in EventTypeName]: (random: Random) =>
     up: random() < 0.8,
     models: some(random, [...models, 'engine-name']),
     windows: { 'echo-small': upTo(random, 8192) },
+    imageModels: ['echo-small', 'engine-name'],
   }),
   'usage.adjusted': (random) => ({
     organisation: pick(random, organisations),

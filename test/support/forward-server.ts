@@ -59,7 +59,16 @@ export interface ForwardServer {
 
 export function routeTo(url: string, more: Partial<Route> = {}): Route {
   const dialect: Dialect = 'vllm';
-  return { node: 'n1', served: 'm', url, dialect, credential: null, windowTokens: null, ...more };
+  return {
+    node: 'n1',
+    served: 'm',
+    url,
+    dialect,
+    credential: null,
+    windowTokens: null,
+    takesImages: false,
+    ...more,
+  };
 }
 
 function shape(path: string, bytes: Buffer, type: string | undefined): Forwarded {
