@@ -30,7 +30,7 @@ export interface Verdict {
   /** What is counted while the request is in flight. */
   readonly subject: string;
   readonly weight: number;
-  /** The bounds of the prompt do not tell whether it fits the tier: it is to be counted before anything is forwarded. */
+  /** The bounds of the prompt leave open whether it fits the tier: it is to be counted before anything is forwarded. */
   readonly uncounted: boolean;
 }
 

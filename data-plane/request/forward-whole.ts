@@ -1,5 +1,5 @@
 /**
- * An answer that is not streamed: gathered within bounds, built anew, and given to the client in one write. A large one is
+ * An answer that is not streamed: gathered within bounds, rebuilt, and given to the client in one write. A large one is
  * parsed and built on the thread of shaping, because a node chooses how much it puts into one answer.
  */
 import { maySmall, parseSmallAnswer } from '../response/answer-json.ts';

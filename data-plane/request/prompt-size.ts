@@ -24,7 +24,7 @@ export interface PromptSize {
   readonly leastTokens: number;
   /** An estimate between the two, rather too high. */
   readonly likelyTokens: number;
-  /** UTF-8 bytes of the texts alone, for an estimate of usage where a node tells none. */
+  /** UTF-8 bytes of the texts alone, for an estimate of usage where a node reports none. */
   readonly textBytes: number;
 }
 
