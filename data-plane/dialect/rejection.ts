@@ -1,5 +1,5 @@
 /**
- * A node that answers 400 or 422 refuses the request, not the service: the same request would always fail, so it is
+ * A node that answers 400 or 422 refuses the request, not the service: the same request would fail for ever, so it is
  * refused as one that cannot be carried. Of the engine's words only the reason is taken, where it is a known one.
  */
 import { rejectionOf } from '../../shared/dialect/node-answers.ts';
@@ -13,7 +13,7 @@ export interface RejectedAttempt {
   readonly detail?: unknown;
 }
 
-/** undefined where the answer is about the node: overload, a fault, a wrong address or credential. */
+/** undefined where the answer tells of the node: overload, a fault, a wrong address or credential. */
 export function rejectionRefusal({ reason, status, detail }: RejectedAttempt): Refusal | undefined {
   const found = rejectionOf(status, detail);
   if (found === undefined) return undefined;

@@ -24,8 +24,8 @@ export class WholeBody implements BodyReader {
   readonly #attempt: Attempt;
   readonly #options: WholeBodyOptions;
   readonly #bytes: ByteCollector;
-  /** Only where the answer is rebuilt on the other thread: most are small, and one a request has its cost. */
-  #gone: AbortController | undefined;
+  /** Undefined unless the answer is rebuilt on the other thread: most are small, and need no signal. */
+  #abort: AbortController | undefined;
   #bodyByMs = Number.POSITIVE_INFINITY;
 
   constructor(attempt: Attempt, options: WholeBodyOptions) {
@@ -61,7 +61,12 @@ export class WholeBody implements BodyReader {
 
   release(): void {
     this.#bytes.release();
-    this.#gone?.abort(notWanted);
+    this.#abort?.abort(notWanted);
+  }
+
+  get #gone(): AbortController {
+    this.#abort ??= new AbortController();
+    return this.#abort;
   }
 
   /** False where it would take too long. */
@@ -78,7 +83,6 @@ export class WholeBody implements BodyReader {
   async #rebuildThere(): Promise<void> {
     const { rebuilding, shaping, owner } = this.#options;
     const job = { kind: 'rebuild', rebuilding, blocks: this.#bytes.handOver() } as const;
-    this.#gone = new AbortController();
     try {
       const { bytes, usage } = await shaping.run(job, 'rebuilt', { owner, gone: this.#gone.signal });
       this.#complete(usage, bytes);

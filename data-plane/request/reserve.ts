@@ -1,5 +1,5 @@
 /**
- * A request's place among those of its organisation, and then the size of its prompt where its bounds do not suffice.
+ * A request's place among those of its organisation, and then the size of its prompt where the bounds do not tell it.
  * The place comes first, so that no request that its limits refuse has its text sent to a node for counting.
  */
 import type { Route } from '../../shared/snapshot/lookup.ts';
@@ -27,7 +27,7 @@ export function reserve(gateway: Gateway, facts: RequestFacts): Reservation {
 }
 
 export interface Measured {
-  /** Tokens of the prompt: counted, or estimated where no node can count them. */
+  /** Tokens of the prompt: counted, or estimated where no node can tell. */
   readonly tokens: number;
   /** The nodes that may answer; only the one that counted, where one did. */
   readonly candidates: readonly Route[];
