@@ -1,7 +1,7 @@
 /** `headgate gateway`: one of any number of stateless gateways. */
 import { hostname } from 'node:os';
 import { type Command, InvalidArgumentError, Option } from 'commander';
-import { requiredSecret } from '../../shared/process/secrets.ts';
+import { requiredSecret, settingOf } from '../../shared/process/secrets.ts';
 import {
   bindOption,
   type ConnectionOptions,
@@ -123,7 +123,7 @@ export function gatewayCommand(program: Command): void {
 }
 
 async function run(options: Options): Promise<void> {
-  const { HEADGATE_OPERATOR_TOKEN: operatorToken } = process.env;
+  const operatorToken = settingOf('HEADGATE_OPERATOR_TOKEN');
   const gatewayToken = gatewayTokenBeside(operatorToken, requiredSecret('HEADGATE_GATEWAY_TOKEN'));
   const { startGateway } = await import('../../data-plane/main.ts');
   const { defaultForwardSettings } = await import('../../data-plane/request/forward.ts');

@@ -15,7 +15,7 @@ import type { AnthropicTool } from '../../schemas/anthropic-messages.ts';
 import type { ReasoningEffort } from '../../schemas/openai.ts';
 import type { FunctionTool, ToolChoice } from '../../schemas/openai-messages.ts';
 import type { JsonText } from '../request/json-text.ts';
-import { chatPromptSize } from '../request/prompt-size.ts';
+import { chatPromptSize, leastChatTokens } from '../request/prompt-size.ts';
 import { type ChatBody, type ChatNeed, type ChatRequest, parseBody } from '../request/shape.ts';
 import { refusalOf, shapeRefusal } from '../request/shape-faults.ts';
 import { type Path, toChatMessages } from './conversation.ts';
@@ -143,6 +143,9 @@ function chatOf(prompt: PromptFields, sampling: Sampling): ChatRequest {
     ...(top_k === undefined ? {} : { topK: top_k }),
     ...(budgetTokens === undefined ? {} : { thinkingBudgetTokens: budgetTokens }),
     ...chatPromptSize(body),
+    get leastTokens() {
+      return leastChatTokens(body);
+    },
   };
 }
 

@@ -127,7 +127,7 @@ function nodeMessage(message: ChatMessage, table: DialectTable): object {
 
 type AssistantContent = Extract<ChatMessage, { readonly role: 'assistant' }>['content'];
 
-/** No template knows a refusal, so what an earlier answer refused with is told as its text. */
+/** No template knows a refusal, so what an earlier answer refused with becomes its text. */
 function withRefusal(content: AssistantContent, refusal: string | undefined): AssistantContent {
   if (refusal === undefined) return content;
   if (content === undefined || content === '') return refusal;

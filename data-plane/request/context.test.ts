@@ -13,7 +13,7 @@ const candidates = ['n1', 'n2', 'n3'].map((node) => routeTo('http://127.0.0.1:1'
 
 type Answer = (watch: CountWatch) => number | undefined;
 
-/** Has one of three nodes count, each of which answers as told; the first asked is the first named. */
+/** Has one of three nodes count, each of which answers as given; the first asked is the first named. */
 async function count(answers: readonly Answer[], shaped: Parameters<typeof countAtOne>[2] = chat) {
   const load = new NodeLoad({ random: () => 0 });
   const asked: string[] = [];
@@ -33,7 +33,7 @@ async function count(answers: readonly Answer[], shaped: Parameters<typeof count
   expect(load.inFlightTotal()).toBe(0);
   return { ...counted, candidates: counted.candidates.map(({ node }) => node), asked, load };
 }
-const tells =
+const answering =
   (tokens: number | undefined): Answer =>
   (watch) => {
     watch.onSent?.();
@@ -46,19 +46,19 @@ const unreached: Answer = (watch) => {
 const cannot: Answer = () => undefined;
 
 test('What the service does 2, Limits 3: the one node that counts the prompt is the only one that may answer', async () => {
-  const { tokens, candidates: left, asked } = await count([tells(7)]);
+  const { tokens, candidates: left, asked } = await count([answering(7)]);
   expect({ tokens, left }).toEqual({ tokens: 7, left: asked });
   expect(asked).toHaveLength(1);
 });
 
-test('What the service does 2: a node that got the text and told nothing is still the only one that may answer', async () => {
-  const { tokens, candidates: left, asked } = await count([tells(undefined)]);
+test('What the service does 2: a node that got the text and counted nothing is still the only one to answer', async () => {
+  const { tokens, candidates: left, asked } = await count([answering(undefined)]);
   expect({ tokens, left }).toEqual({ tokens: undefined, left: asked });
   expect(asked).toHaveLength(1);
 });
 
 test('while no text has gone out, the next candidate is asked, and one without a connection is left aside', async () => {
-  const { tokens, candidates: left, asked, load } = await count([unreached, cannot, tells(0)]);
+  const { tokens, candidates: left, asked, load } = await count([unreached, cannot, answering(0)]);
   expect(tokens).toBe(0);
   expect(new Set(asked).size).toBe(3);
   expect(left).toEqual([asked[2]]);
@@ -75,7 +75,7 @@ test('where no node can count, all may answer', async () => {
 
 test('embeddings are judged by their bounds, and sent nowhere to be counted', async () => {
   const embeddings = shapeEmbeddings(Buffer.from('{"model":"m","input":"a"}'), 'application/json');
-  const { asked, candidates: left } = await count([tells(7)], embeddings);
+  const { asked, candidates: left } = await count([answering(7)], embeddings);
   expect(asked).toEqual([]);
   expect(left).toEqual(['n1', 'n2', 'n3']);
 });

@@ -1,7 +1,7 @@
 /**
  * How many tokens a request needs, and how many its answer may have (Limits 3; design: Context).
  * Bytes bound tokens from above, so most requests pass uncounted; the rest ask the counter of the node that will answer.
- * No tokeniser of ours runs on the event loop.
+ * No tokeniser runs on the event loop.
  */
 import type { Route } from '../../shared/snapshot/lookup.ts';
 import type { NodeLoad } from '../upstream/load.ts';
@@ -24,7 +24,7 @@ export interface CountWatch {
 export type TokenCounter = (route: Route, shaped: Shaped, watch?: CountWatch) => Promise<number | undefined>;
 
 export interface Counted {
-  /** undefined: no node could tell. */
+  /** undefined: no node could count them. */
   readonly tokens: number | undefined;
   /** Those that may still be asked: only the one that has seen the text, where one has. */
   readonly candidates: readonly Route[];
@@ -34,8 +34,8 @@ export interface Counted {
 const searchMs = 6000;
 
 /**
- * Has one of the candidates count the prompt. Another is asked only while no text has gone out, and whoever got the text
- * is the only one that may answer. The node counts as busy meanwhile.
+ * Has one of the candidates count the prompt. Another is asked only while no text has gone out, and the node
+ * that got the text is the only one that may answer. The node counts as busy meanwhile.
  */
 export async function countAtOne(
   { countTokens, load }: { readonly countTokens: TokenCounter; readonly load: NodeLoad },

@@ -17,7 +17,7 @@ export interface RequestFacts {
   readonly path: RoutingFacts['path'];
   /** Tokens of the prompt: counted, or a bound from above. */
   readonly promptTokens: number;
-  /** A bound from below; undefined where `promptTokens` was counted. */
+  /** A bound from below; undefined where `promptTokens` was counted. Read only where the bound from above does not fit. */
   readonly promptTokensLeast?: number | undefined;
   /** Tokens asked for; undefined where the request asks for no number. */
   readonly maxTokens: number | undefined;
@@ -30,7 +30,7 @@ export interface Verdict {
   /** What is counted while the request is in flight. */
   readonly subject: string;
   readonly weight: number;
-  /** The bounds of the prompt do not tell whether it fits the tier: it is to be counted before anything is forwarded. */
+  /** The bounds of the prompt leave open whether it fits the tier: it is to be counted before anything is forwarded. */
   readonly uncounted: boolean;
 }
 
@@ -72,7 +72,7 @@ function allowanceOf(facts: RequestFacts, counters: Counters, nowMs: number): Li
 
 /** Throws what plan and limits refuse; returns what routing found for a request that passed them. */
 export function decide(lookup: Lookup, counters: Counters, facts: RequestFacts, nowMs: number): Verdict {
-  const { caller, promptTokens, promptTokensLeast, maxTokens } = facts;
+  const { caller, promptTokens, maxTokens } = facts;
   const tier = tierOf(lookup, caller);
   if (tier === null) throw notInPlan('no entitlement');
   const organisation = caller.kind === 'key' ? caller.owner.organisation : null;
@@ -86,6 +86,8 @@ export function decide(lookup: Lookup, counters: Counters, facts: RequestFacts, 
   const subject = caller.kind === 'key' ? caller.owner.organisation : `visitor:${caller.visitor}`;
   const weight = weightOf(lookup, facts.model, placement);
   const pooled = drawsOnPool(lookup, facts, tier, placement);
+  const uncounted = contextNeeded(facts) > (tier.contextTokens ?? Number.POSITIVE_INFINITY);
+  const promptTokensLeast = uncounted ? facts.promptTokensLeast : undefined;
   const limits: LimitFacts = {
     subject,
     tier,
@@ -99,6 +101,5 @@ export function decide(lookup: Lookup, counters: Counters, facts: RequestFacts, 
     },
   };
   admit(limits, counters, nowMs);
-  const most = contextNeeded(facts);
-  return { placement, tier, subject, weight, uncounted: most > (tier.contextTokens ?? most) };
+  return { placement, tier, subject, weight, uncounted };
 }

@@ -1,5 +1,5 @@
 /**
- * An answer that is not streamed: gathered within bounds, built anew, and given to the client in one write. A large one is
+ * An answer that is not streamed: gathered within bounds, rebuilt, and given to the client in one write. A large one is
  * parsed and built on the thread of shaping, because a node chooses how much it puts into one answer.
  */
 import { mayBeSmall, parseSmallAnswer } from '../response/answer-json.ts';
@@ -24,7 +24,8 @@ export class WholeBody implements BodyReader {
   readonly #attempt: Attempt;
   readonly #options: WholeBodyOptions;
   readonly #bytes: ByteCollector;
-  readonly #gone = new AbortController();
+  /** Undefined unless the answer is rebuilt on the other thread: most are small, and need no signal. */
+  #abort: AbortController | undefined;
   #bodyByMs = Number.POSITIVE_INFINITY;
 
   constructor(attempt: Attempt, options: WholeBodyOptions) {
@@ -60,7 +61,12 @@ export class WholeBody implements BodyReader {
 
   release(): void {
     this.#bytes.release();
-    this.#gone.abort(notWanted);
+    this.#abort?.abort(notWanted);
+  }
+
+  get #gone(): AbortController {
+    this.#abort ??= new AbortController();
+    return this.#abort;
   }
 
   /** False where it would take too long. */

@@ -136,8 +136,12 @@ async function serve(
   exchange.model = model;
   exchange.stream = stream;
   const target = exchange.target as Target;
-  const { promptBytes: promptTokens, leastTokens: promptTokensLeast } = inner;
-  const facts = { target, caller, model, path, promptTokens, promptTokensLeast, maxTokens };
+  const facts: RequestFacts = {
+    ...{ target, caller, model, path, promptTokens: inner.promptBytes, maxTokens },
+    get promptTokensLeast() {
+      return inner.leastTokens;
+    },
+  };
   const known = knowsUsage(gateway, facts);
   if (known !== true && !(await known)) throw cannotTakeNow('usage unknown');
   const reservation = reserve(gateway, facts);

@@ -20,32 +20,26 @@ const bytesPerToken = 3;
 export interface PromptSize {
   /** Upper bound of the prompt in tokens, found without counting any: at most one token a byte. */
   readonly promptBytes: number;
-  /** Lower bound of the prompt in tokens. */
+  /** Lower bound of the prompt in tokens. A chat's is worked out when it is read: few requests need it, and it reads all text. */
   readonly leastTokens: number;
   /** An estimate between the two, rather too high. */
   readonly likelyTokens: number;
-  /** UTF-8 bytes of the texts alone, for an estimate of usage where a node tells none. */
+  /** UTF-8 bytes of the texts alone, for an estimate of usage where a node reports none. */
   readonly textBytes: number;
 }
 
-export function chatPromptSize(body: ChatBody): PromptSize {
+export function chatPromptSize(body: ChatBody): Omit<PromptSize, 'leastTokens'> {
   let textBytes = 0;
   let images = 0;
-  let least = 0;
   for (const message of body.messages) {
     textBytes += bytesOf(message.name) + extrasBytes(message);
     if (!Array.isArray(message.content)) {
       textBytes += bytesOf(message.content);
-      least += leastOf(message, message.content ?? '');
       continue;
     }
-    let parts = 0;
     for (const part of message.content) {
-      if (part.type === 'text') {
-        textBytes += bytesOf(part.text);
-        // Parts may be joined without a space, so that one token holds the end of one and the start of the next.
-        least += Math.max(0, leastOf(message, part.text) - Math.min(parts++, 1));
-      } else images += 1;
+      if (part.type === 'text') textBytes += bytesOf(part.text);
+      else images += 1;
     }
   }
   const declared = jsonBytes(body.tools) + jsonBytes(body.response_format);
@@ -54,10 +48,27 @@ export function chatPromptSize(body: ChatBody): PromptSize {
   const frame = tokensPerMessage * body.messages.length + tokensPerPrompt;
   return {
     promptBytes: textBytes + declared + frame + images * tokensPerImageMost,
-    leastTokens: least + images * tokensPerImageLeast,
     likelyTokens: likelyOf(textBytes) + images * tokensPerImage,
     textBytes,
   };
+}
+
+/** Lower bound of a chat's prompt in tokens. */
+export function leastChatTokens(body: ChatBody): number {
+  let least = 0;
+  for (const message of body.messages) {
+    if (!Array.isArray(message.content)) {
+      least += leastOf(message, message.content ?? '');
+      continue;
+    }
+    let parts = 0;
+    for (const part of message.content) {
+      // Parts may be joined without a space, so that one token holds the end of one and the start of the next.
+      if (part.type === 'text') least += Math.max(0, leastOf(message, part.text) - Math.min(parts++, 1));
+      else least += tokensPerImageLeast;
+    }
+  }
+  return least;
 }
 
 /** Each input is a prompt of its own, so the sizes are those of the largest; the text is that of all. */

@@ -11,7 +11,7 @@ import {
 } from '../../schemas/openai.ts';
 import { type JsonText, parseStrictJson } from './json-text.ts';
 import { PresentFields } from './present-fields.ts';
-import { chatPromptSize, embeddingsPromptSize, type PromptSize } from './prompt-size.ts';
+import { chatPromptSize, embeddingsPromptSize, leastChatTokens, type PromptSize } from './prompt-size.ts';
 import { Refusal } from './refusal.ts';
 import { refusalOf, shapeRefusal } from './shape-faults.ts';
 
@@ -106,6 +106,9 @@ export function shapeChat(raw: Buffer | JsonText, contentType: string | undefine
     needs: needsOf(fields),
     body,
     ...chatPromptSize(body),
+    get leastTokens() {
+      return leastChatTokens(body);
+    },
   };
 }
 

@@ -47,7 +47,7 @@ export function inabilityOf(dialect: Dialect, error: unknown): Inability | undef
 }
 
 export interface Rejection {
-  /** In words of ours; undefined where the engine's text is none that is known here. */
+  /** In Headgate's words; undefined where the engine's text is none that is known here. */
   readonly reason?: string;
 }
 

@@ -17,7 +17,7 @@ export class Waiters {
 
   /** Resolves once there were more than `seen` changes, or when `signal` aborts. */
   changedSince(seen: number, signal?: AbortSignal): Promise<void> {
-    // A signal that has aborted before tells no listener any more.
+    // A signal that has already aborted calls no listener.
     if (this.#changes !== seen || signal?.aborted) return Promise.resolve();
     return new Promise((resolve) => {
       const done = () => {

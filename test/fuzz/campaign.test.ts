@@ -109,7 +109,7 @@ test('a refusal in the envelope is none', () => {
   expect(answerFault('gateway', { status: 503, fields: refusal, body, whole: true })).toBeUndefined();
 });
 
-test('answers behind one another are told apart, and one that is cut is seen', () => {
+test('answers behind one another are separated, and one that is cut is seen', () => {
   const whole = 'HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok';
   const chunked = 'HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n';
   const { answers, broken } = readAnswers(`${whole}${chunked}${whole.slice(0, -1)}`, false);

@@ -103,7 +103,7 @@ export class WatchedProcess<Ready = unknown> {
     this.started.child.kill('SIGKILL');
   };
 
-  /** Line by line; a line that is longer than any of ours is looked at in parts that overlap. */
+  /** Line by line; a line that is longer than any that Headgate writes is looked at in parts that overlap. */
   #scan(text: string): void {
     const lines = (this.#tail + text).split('\n');
     const rest = lines.pop() ?? '';

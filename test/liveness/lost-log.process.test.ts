@@ -117,8 +117,8 @@ test.each(harms)(
     await harm();
     await isFaulted(replica.ready, reason);
     for (const { ended, frames } of tails) {
-      const { code, reason: told } = await ended;
-      expect([code, told]).toEqual([1011, expect.stringMatching(reason)]);
+      const { code, reason: given } = await ended;
+      expect([code, given]).toEqual([1011, expect.stringMatching(reason)]);
       expect(frames.map((text) => JSON.parse(text).data.id)).toContain('core');
     }
     await vi.waitFor(() => expect(tail.stderr).toMatch(reason), { timeout: 20_000 });

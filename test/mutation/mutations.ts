@@ -112,7 +112,7 @@ const authenticate: readonly Change[] = [
     "new Refusal('Unauthorized', reason,",
   ],
   [
-    'fenced: a mistyped credential is not told from a good one',
+    'fenced: a mistyped credential has the answer of a good one',
     'if (authorization !== undefined && !/^(bearer)?\\s*$/i.test(authorization)) return true;',
     'if (authorization !== undefined && parseKey(bearerKey(authorization) ?? "")) return true;',
   ],

@@ -10,6 +10,7 @@ const binary = new URL('../../dist/cli/headgate.js', import.meta.url).pathname;
 const root = mkdtempSync(join(tmpdir(), 'headgate-secrets-'));
 afterAll(() => rmSync(root, { recursive: true, force: true }));
 const token = 'a-good-operator-token-1';
+const gatewayToken = 'a-good-gateway-token-01';
 
 type Environment = Readonly<Record<string, string>>;
 const folder = (): string => mkdtempSync(join(root, 'case-'));
@@ -70,11 +71,25 @@ test.each(weak)('%s refuses a %s that is too short, and does not repeat it', (co
 
 test.each([
   ['control-plane', 'HEADGATE_OPERATOR_TOKEN'],
+  ['control-plane', 'HEADGATE_GATEWAY_TOKEN'],
+  ['gateway', 'HEADGATE_GATEWAY_TOKEN'],
   ['node-agent', 'HEADGATE_NODE_TOKEN'],
 ] as const)('%s asks for a %s that is empty or blank', (command, variable) => {
-  for (const value of whatIsUnset)
-    expect(refusal(commands[command](folder()), { [variable]: value })).toContain(`set ${variable}`);
+  for (const value of whatIsUnset) {
+    const env = { HEADGATE_OPERATOR_TOKEN: token, [variable]: value };
+    expect(refusal(commands[command](folder()), env)).toContain(`set ${variable}`);
+  }
 });
+
+test.each(['control-plane', 'dev', 'gateway'] as const)(
+  '%s refuses a gateway token that is the operator token, whatever blanks surround either',
+  (command) => {
+    const env = { HEADGATE_OPERATOR_TOKEN: ` ${token}\n`, HEADGATE_GATEWAY_TOKEN: `${token} ` };
+    const stderr = refusal(commands[command](folder()), env);
+    expect(stderr).toContain('HEADGATE_GATEWAY_TOKEN is the operator token');
+    expect(stderr).not.toContain(token);
+  },
+);
 
 /** Every route of the admin API that a stranger would try, with every way of saying nothing. */
 async function expectClosed({ ready }: Started<{ admin: string }>): Promise<void> {
@@ -90,16 +105,23 @@ async function expectClosed({ ready }: Started<{ admin: string }>): Promise<void
   }
 }
 
-test.each(whatIsUnset)('HEADGATE_GATEWAY_TOKEN=%j opens nothing of a control plane', async (value) => {
-  const dir = folder();
-  const env = { HEADGATE_OPERATOR_TOKEN: token, HEADGATE_GATEWAY_TOKEN: value };
-  const started = await startProcess<{ admin: string }>({ dir, name: 'cp', args: plane(dir), env });
-  try {
-    await expectClosed(started);
-  } finally {
-    await started.end();
-  }
-});
+test.each(whatIsUnset)(
+  'HEADGATE_GATEWAY_TOKEN_PREVIOUS=%j opens nothing of a control plane',
+  async (value) => {
+    const dir = folder();
+    const env = {
+      HEADGATE_OPERATOR_TOKEN: token,
+      HEADGATE_GATEWAY_TOKEN: gatewayToken,
+      HEADGATE_GATEWAY_TOKEN_PREVIOUS: value,
+    };
+    const started = await startProcess<{ admin: string }>({ dir, name: 'cp', args: plane(dir), env });
+    try {
+      await expectClosed(started);
+    } finally {
+      await started.end();
+    }
+  },
+);
 
 test.each(whatIsUnset)('HEADGATE_OPERATOR_TOKEN=%j opens nothing of a dev service', async (value) => {
   const dir = folder();

@@ -1,6 +1,6 @@
 /**
  * Specification, "Errors 2", "Errors 3" and "Errors 6", where an engine answers with an error: what it says of the request
- * is a property of the request on every host, and only what tells of the node is an outage. Texts of real engines.
+ * is a property of the request on every host, and only what concerns the node is an outage. Texts of real engines.
  */
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
 import { parseBehaviour } from '../../node/sim/behaviour.ts';
