@@ -91,14 +91,12 @@ function createApp(
       const refuse = (error: ParserError, socket: Socket): void => refuseGarbage(error, socket, answering);
       const timeouts = { headersTimeoutMs, requestTimeoutMs, keepAliveTimeoutMs };
       const server = createHttpServer(
-        // A missing Host header is refused by the handler, in the one envelope.
-        { name, connections, certificate, ...timeouts, requireHostHeader: false },
+        // A missing Host header is refused by the handler, in the one envelope; a body is asked for when it is read, after
+        // the key was looked at.
+        { name, connections, certificate, ...timeouts, requireHostHeader: false, handlesExpect: true },
         listener,
       );
       server.on('clientError', refuse);
-      // The body is asked for when it is read, after the key was looked at.
-      server.on('checkContinue', listener);
-      server.on('checkExpectation', listener);
       server.on('connect', (_request: IncomingMessage, socket: Socket) => refuse(badRequest(), socket));
       // Without a listener for it an `Upgrade` header is ignored, as HTTP allows (RFC 9110, 7.8).
       onServer(server);

@@ -1,10 +1,12 @@
 /**
  * Makes the HTTP server of every listener, so that the bounds and guards that each needs stand in one place: time to shake
- * hands, to send the headers and the request, size of the header block, number of connections, renewal of the certificate.
+ * hands, to send the headers and the request, size of the header block, number of connections and of requests sent ahead on
+ * one, renewal of the certificate.
  */
 import { createServer, type RequestListener, type Server } from 'node:http';
 import { createServer as createTlsServer, type Server as TlsServer } from 'node:https';
 import type { Connections, ListenerName } from './connections.ts';
+import { boundPipelining } from './pipelining.ts';
 import type { Certificate } from './tls.ts';
 
 /** Largest header block, bytes: prompts belong in bodies. */
@@ -21,6 +23,8 @@ export interface HttpServerOptions {
   readonly keepAliveTimeoutMs?: number;
   /** Is a request without a Host header refused by Node? True unless given. */
   readonly requireHostHeader?: boolean;
+  /** Is a request with an Expect header the handler's matter? Otherwise Node answers it. */
+  readonly handlesExpect?: boolean;
 }
 
 /** How often the time-outs of a request are looked at, ms. */
@@ -40,9 +44,12 @@ export function createHttpServer(options: HttpServerOptions, handle: RequestList
     highWaterMark: waitingBytesMax,
     requireHostHeader: options.requireHostHeader ?? true,
   };
+  const bounded = boundPipelining(handle);
   const server = certificate
-    ? createTlsServer({ ...settings, handshakeTimeout: headersTimeoutMs, ...certificate.tls }, handle)
-    : createServer(settings, handle);
+    ? createTlsServer({ ...settings, handshakeTimeout: headersTimeoutMs, ...certificate.tls }, bounded)
+    : createServer(settings, bounded);
+  if (options.handlesExpect)
+    for (const event of ['checkContinue', 'checkExpectation']) server.on(event, bounded);
   // Node passes over what is beyond its number of headers, a second Host too; the bytes of the block bound them.
   server.maxHeadersCount = 0;
   certificate?.renewOn(server);
