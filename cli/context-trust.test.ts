@@ -1,4 +1,5 @@
 /** To whom the command line sends a token: a real listener must never get one that was not meant for it. */
+import { execFileSync, spawn } from 'node:child_process';
 import { chmodSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -109,6 +110,21 @@ test.each(['620', '602', '666'])(
 );
 
 // Only root can make a file that belongs to somebody else.
+test('a pipe in the place of a context is neither waited for nor read', async () => {
+  const valid = join(root, 'valid.json');
+  writeFileSync(valid, JSON.stringify({ admin: planted.url, token: 'a-token-of-the-pipe-1234' }));
+  rmSync(file, { force: true });
+  execFileSync('mkfifo', ['-m', '600', file]);
+  const writer = spawn('sh', ['-c', `sleep 3; exec cat '${valid}' > '${file}'`], { detached: true });
+  try {
+    expect(await run()).toMatchObject({ code: 2, out: '' });
+    expect(planted.seen).toEqual([]);
+  } finally {
+    process.kill(-(writer.pid as number));
+    rmSync(file, { force: true });
+  }
+});
+
 test.runIf(process.getuid?.() === 0)(
   'a context that belongs to another user is used for nothing',
   async () => {

@@ -3,7 +3,7 @@
  * `headgate dev` writes. A context's token is sent to that context's control plane only, and the address of a context that
  * was found gets no other token than its own.
  */
-import { closeSync, existsSync, fstatSync, openSync, readFileSync, statSync } from 'node:fs';
+import { closeSync, constants, existsSync, fstatSync, openSync, readFileSync, statSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { ChunkBuffer } from '../shared/chunk-buffer.ts';
 import { isToken, settingOf, tokenLengthMin } from '../shared/process/secrets.ts';
@@ -114,9 +114,12 @@ function locateContext(io: Io): LocatedContext {
 
 /** Throws a CliError where another user could have written the file. */
 function readTrusted(path: string): string {
-  const descriptor = openSync(path, 'r');
+  // Without waiting: somebody may have put a pipe there.
+  const descriptor = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
   try {
-    const { uid, mode, size } = fstatSync(descriptor);
+    const stats = fstatSync(descriptor);
+    const { uid, mode, size } = stats;
+    if (!stats.isFile()) throw new Error('it is not a file');
     const user = process.getuid?.();
     const isOwn = user === undefined || uid === user;
     if (!isOwn || (user !== undefined && (mode & 0o022) !== 0))

@@ -46,15 +46,11 @@ export async function createAdminApp(
   const timeouts = { headersTimeoutMs, requestTimeoutMs, keepAliveTimeoutMs };
   const app = Fastify({
     logger: false,
-    serverFactory: (handle) => {
-      const server = createHttpServer(
+    serverFactory: (handle) =>
+      createHttpServer(
         { ...listener, name: 'admin', ...timeouts, requireHostHeader: false },
         handle,
-      ) as Server;
-      // No expectation changes an answer; Node itself would answer in no envelope.
-      server.on('checkExpectation', handle);
-      return server;
-    },
+      ) as Server,
     clientErrorHandler: refuseUnreadable,
     frameworkErrors: (error, request, reply) => {
       answerError(error, request as FastifyRequest, reply as FastifyReply, context);

@@ -122,8 +122,11 @@ export class Attempt implements CallReader, ClientListener {
   complete(usage: Usage, handed: Promise<boolean>): void {
     this.#settled = true;
     this.call.dropRest();
-    this.#release();
-    void handed.then((arrived) => this.#resolve(arrived ? { kind: 'completed', usage } : { kind: 'left' }));
+    // Until the client has taken it, the answer is in memory, however slowly the client reads.
+    void handed.then((arrived) => {
+      this.#release();
+      this.#resolve(arrived ? { kind: 'completed', usage } : { kind: 'left' });
+    });
   }
 
   /** The node failed; what the client sees depends on whether its answer has begun. */

@@ -71,8 +71,10 @@ export class StreamedBody implements BodyReader {
     if (state === 'waiting') return;
     if (!client.started) client.startStream();
     for (const frame of frames) client.write(frame);
-    if (state === 'completed') this.#attempt.complete(this.#stream.usage, client.end());
-    else call.waitAtMost(bounds.betweenEventsMs, 'a further event');
+    if (state === 'completed') {
+      this.#over = true;
+      this.#attempt.complete(this.#stream.usage, client.end());
+    } else call.waitAtMost(bounds.betweenEventsMs, 'a further event');
   }
 
   #fail(): void {

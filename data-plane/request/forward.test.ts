@@ -501,9 +501,10 @@ test('Events: an answer that its client never took is not billed', async () => {
   const asked = post(server.url + chatPath, chat);
   const [response] = await once(asked.request, 'response');
   response.pause();
-  await eventually(() => server.pools.answerBytes.usedBytes === 0);
+  expect(server.pools.answerBytes.usedBytes, 'held until the client has it').toBeGreaterThan(25_000_000);
   asked.request.destroy();
   expect(await server.next()).toMatchObject({ kind: 'ended-early', by: 'client' });
+  expect(server.pools.answerBytes.usedBytes).toBe(0);
 });
 
 const message = { model: 'asked', max_tokens: 100, messages: [{ role: 'user', content: 'say 8 words' }] };

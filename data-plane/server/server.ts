@@ -78,14 +78,12 @@ function createListener(options: ListenerOptions): Server | TlsServer {
   const refuse = (error: ParserError, socket: Socket): void => refuseGarbage(error, socket, answering);
   const timeouts = { headersTimeoutMs, requestTimeoutMs, keepAliveTimeoutMs };
   const server = createHttpServer(
-    // A missing Host header is refused by the handler, in the one envelope.
-    { name, connections, certificate, ...timeouts, requireHostHeader: false },
+    // A missing Host header is refused by the handler, in the one envelope; a body is asked for when it is read, after
+    // the key was checked.
+    { name, connections, certificate, ...timeouts, requireHostHeader: false, handlesContinue: true },
     listener,
   );
   server.on('clientError', refuse);
-  // The body is asked for when it is read, after the key was looked at.
-  server.on('checkContinue', listener);
-  server.on('checkExpectation', listener);
   server.on('connect', (_request: IncomingMessage, socket: Socket) => refuse(badRequest(), socket));
   // Without a listener for it an `Upgrade` header is ignored, as HTTP allows (RFC 9110, 7.8).
   return server;

@@ -1,10 +1,11 @@
 /**
  * Creates the HTTP server of every listener, so that all have the same limits: timeouts of the TLS handshake, the headers
- * and the request, header size, number of connections. Also reloads renewed certificates.
+ * and the request, header size, number of connections and of requests sent ahead on one. Also reloads renewed certificates.
  */
 import { createServer, type RequestListener, type Server } from 'node:http';
 import { createServer as createTlsServer, type Server as TlsServer } from 'node:https';
 import type { Connections, ListenerName } from './connections.ts';
+import { boundPipelining } from './pipelining.ts';
 import type { Certificate } from './tls.ts';
 
 /** Largest header block, bytes: prompts belong in bodies. */
@@ -21,6 +22,8 @@ export interface HttpServerOptions {
   readonly keepAliveTimeoutMs?: number;
   /** Node refuses requests without a Host header. Defaults to true. */
   readonly requireHostHeader?: boolean;
+  /** The handler sends `100 Continue` itself. Otherwise Node sends it before it calls the handler. */
+  readonly handlesContinue?: boolean;
 }
 
 /** How often Node checks the timeouts, ms. */
@@ -40,9 +43,13 @@ export function createHttpServer(options: HttpServerOptions, handle: RequestList
     highWaterMark: highWaterMarkBytes,
     requireHostHeader: options.requireHostHeader ?? true,
   };
+  const bounded = boundPipelining(handle);
   const server = certificate
-    ? createTlsServer({ ...settings, handshakeTimeout: headersTimeoutMs, ...certificate.tls }, handle)
-    : createServer(settings, handle);
+    ? createTlsServer({ ...settings, handshakeTimeout: headersTimeoutMs, ...certificate.tls }, bounded)
+    : createServer(settings, bounded);
+  // No expectation but 100-continue changes an answer; Node's own 417 has no envelope.
+  server.on('checkExpectation', bounded);
+  if (options.handlesContinue) server.on('checkContinue', bounded);
   // Beyond this number Node silently drops headers, a second Host too. 0 means no limit: headerBytesMax bounds them.
   server.maxHeadersCount = 0;
   certificate?.renewOn(server);

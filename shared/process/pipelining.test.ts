@@ -1,0 +1,71 @@
+/** Requests sent ahead on one connection, over real sockets: how many are handled, and what becomes of the rest. */
+import { once } from 'node:events';
+import type { ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { Registry } from 'prom-client';
+import { afterEach, expect, test, vi } from 'vitest';
+import { RawPeer } from '../../test/support/raw-peer.ts';
+import { Connections } from './connections.ts';
+import { createHttpServer } from './http-server.ts';
+import { pipelinedMax } from './pipelining.ts';
+
+const closers: (() => void)[] = [];
+afterEach(() => {
+  for (const close of closers.splice(0)) close();
+});
+
+interface Listening {
+  readonly peer: RawPeer;
+  readonly handled: ServerResponse[];
+}
+
+async function listening(isAnswered: boolean): Promise<Listening> {
+  const handled: ServerResponse[] = [];
+  const connections = new Connections({ registry: new Registry() });
+  const server = createHttpServer(
+    { name: 'api', connections, headersTimeoutMs: 10_000, requestTimeoutMs: 10_000, handlesContinue: true },
+    (_request, response) => {
+      handled.push(response);
+      if (isAnswered) response.end('ok');
+    },
+  );
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  const peer = await RawPeer.open({ host: '127.0.0.1', port, tls: false });
+  closers.push(() => {
+    peer.close();
+    server.close();
+    server.closeAllConnections();
+  });
+  return { peer, handled };
+}
+
+const get = 'GET / HTTP/1.1\r\nHost: a\r\n\r\n';
+
+test.each([
+  ['that are answered at once', get, true],
+  ['that wait for their answers', get, false],
+  ['that expect to be asked for their body', get.replace('Host', 'Expect: 100-continue\r\nHost'), false],
+  ['that expect what nobody knows', get.replace('Host', 'Expect: more\r\nHost'), false],
+])(
+  'of many requests in one piece %s few are handled, and the connection ends',
+  async (_, request, isAnswered) => {
+    const { peer, handled } = await listening(isAnswered);
+    await peer.send(request.repeat(1000));
+    await peer.ended;
+    expect(handled).toHaveLength(pipelinedMax);
+  },
+);
+
+test('a connection that has its answers may send on, as many requests ahead as are allowed', async () => {
+  const { peer, handled } = await listening(false);
+  for (let round = 1; round <= 3; round++) {
+    await peer.send(get.repeat(pipelinedMax));
+    await vi.waitUntil(() => handled.length === round * pipelinedMax);
+    const answers = handled.slice(-pipelinedMax);
+    const closed = Promise.all(answers.map((response) => once(response, 'close')));
+    for (const response of answers) response.end('ok');
+    await closed;
+  }
+});
