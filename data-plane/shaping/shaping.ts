@@ -3,6 +3,7 @@
  * and organisations take turns, so that one with many large bodies waits for itself. A job that takes too long, or too
  * much memory, ends the thread: whoever has a text on it is refused with 503, and the next job starts another.
  */
+import { faultFields } from '../../shared/process/fault.ts';
 import { Refusal } from '../request/refusal.ts';
 import { NodeFailure } from '../response/node-failure.ts';
 import { FairQueue } from './fair-queue.ts';
@@ -130,13 +131,31 @@ export class Shaping {
       this.#next();
       return;
     }
-    this.#thread ??= this.#open();
+    const thread = this.#threadFor(entry);
+    if (thread === undefined) {
+      this.#next();
+      return;
+    }
     this.#running = entry;
     clearTimeout(this.#timer);
     this.#timer = setTimeout(() => this.#thread?.end(), this.#options.jobMsMax).unref();
     const { id, job } = entry;
     const blocks = 'blocks' in job ? job.blocks.map(({ buffer }) => buffer) : [];
-    this.#thread.post({ kind: 'job', id, job }, blocks);
+    thread.post({ kind: 'job', id, job }, blocks);
+  }
+
+  /** Undefined where the system grants no thread: the job is refused, and the next one tries again. */
+  #threadFor(entry: Entry): Thread | undefined {
+    try {
+      this.#thread ??= this.#open();
+      return this.#thread;
+    } catch (error) {
+      const { code, type } = faultFields(error);
+      const reason = code ?? type;
+      this.#settle(entry, () => entry.reject(lost(reason)));
+      this.#options.onLost(reason);
+      return undefined;
+    }
   }
 
   #open(): Thread {

@@ -3,6 +3,7 @@
  * is not 0. The message of an error is part of that line only where it holds no text from outside: V8 and the argument
  * checks of Node.js quote what they were given, which may be a key or a prompt.
  */
+import { writeSync } from 'node:fs';
 import type { LineLogger } from './logger.ts';
 
 export interface FaultFields {
@@ -16,6 +17,8 @@ export interface FaultFields {
 const framesMax = 20;
 const messageLengthMax = 500;
 const exitCode = 1;
+/** V8 makes it without text from outside. */
+const outOfMemory = /^WebAssembly\.\w+\(\): Out of memory: [\w ]+$/;
 
 /** What may be logged of any thrown value. */
 export function faultFields(thrown: unknown): FaultFields {
@@ -31,6 +34,7 @@ export function faultFields(thrown: unknown): FaultFields {
 
 /** Errors of the system, of SQLite and of this project's own classes are made without text from outside. */
 function mayQuote(error: Error, code: string | undefined): boolean {
+  if (outOfMemory.test(error.message)) return true;
   if (code !== undefined) return 'syscall' in error || /^(?:SQLITE|ERR_WORKER|ERR_MODULE)_/.test(code);
   return !(error.name in globalThis);
 }
@@ -46,10 +50,24 @@ export function endOnFault(logger: Pick<LineLogger, 'fatal'>, thrown: unknown, t
   process.exit(exitCode);
 }
 
-/** An exception or a rejection that nobody handles ends this process, as Node.js would, but with a line in its log. */
+let onUncaught: NodeJS.UncaughtExceptionListener | undefined;
+
+/**
+ * An exception or a rejection that nobody handles ends this process, as Node.js would, but with a line in its log.
+ * The last logger given counts.
+ */
 export function endOnUncaught(logger: Pick<LineLogger, 'fatal'>): void {
-  process.on('uncaughtException', (error: unknown, origin) => {
+  if (onUncaught !== undefined) process.off('uncaughtException', onUncaught);
+  onUncaught = (error: unknown, origin) => {
     const what = origin === 'unhandledRejection' ? 'a rejection' : 'an exception';
     endOnFault(logger, error, `${what} that nothing handled: the process ends`);
-  });
+  };
+  process.on('uncaughtException', onUncaught);
 }
+
+/** Where there is no logger yet, or never will be: one line on stderr. */
+export const faultsToStderr: Pick<LineLogger, 'fatal'> = {
+  fatal: (fields, text) => {
+    writeSync(process.stderr.fd, `error[Failure]: ${text} ${JSON.stringify(fields)}\n`);
+  },
+};
