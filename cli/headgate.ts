@@ -1,4 +1,5 @@
 #!/usr/bin/env node
+import { endOnUncaught, faultsToStderr } from '../shared/process/fault.ts';
 /** The one binary: long-running processes and the admin CLI. */
 import { controlPlaneCommand } from './processes/control-plane.ts';
 import { devCommand } from './processes/dev.ts';
@@ -9,6 +10,8 @@ import { main } from './run.ts';
 
 // Whatever is written holds keys, tokens or tenants: it is for its owner alone.
 process.umask(0o077);
+// Until a process has its own log.
+endOnUncaught(faultsToStderr);
 
 // Not process.exit: a process that was started goes on, and what was written is flushed.
 process.exitCode = await main(process.argv.slice(2), (program) => {

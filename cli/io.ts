@@ -33,7 +33,7 @@ export function processIo(): Io {
     stdin,
     env,
     cwd: process.cwd(),
-    home: homedir(),
+    home: homeOrRoot(),
     interrupted: () => {
       const controller = new AbortController();
       const onSignal = (): void => controller.abort();
@@ -41,6 +41,15 @@ export function processIo(): Io {
       return { signal: controller.signal, release: () => process.off('SIGINT', onSignal) };
     },
   };
+}
+
+/** A user without an entry and without HOME, as in many containers, has no home folder. */
+function homeOrRoot(): string {
+  try {
+    return homedir();
+  } catch {
+    return '/';
+  }
 }
 
 /** Writes and waits while the reader is slower than we are, so that nothing piles up in memory. */

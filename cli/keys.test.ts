@@ -2,7 +2,8 @@
 import { existsSync, mkdtempSync, readFileSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test, vi } from 'vitest';
+import { takeMonotonicClock } from '../test/support/status-reports.ts';
 import { type AdminServer, errorAnswer, startAdminServer, testToken } from './testing/admin-server.ts';
 import { type CliRun, runCli } from './testing/run-cli.ts';
 
@@ -12,6 +13,9 @@ beforeAll(async () => {
   server = await startAdminServer();
 });
 afterAll(() => server.close());
+afterEach(() => {
+  vi.restoreAllMocks();
+});
 beforeEach(() => {
   server.seen.length = 0;
   server.answer = () => ({ body: key });
@@ -120,6 +124,18 @@ test('key revoke --wait: what did not confirm in time is named, exit 5, and the 
   expect(JSON.parse(run.out).gateways[1]).toMatchObject({ name: 'gw-2', confirmed: false });
   expect(run.err).toContain('not confirmed within 0.1s by gw-2');
   expect(run.err).not.toContain('by gw-1');
+});
+
+test('key revoke --wait without a duration still waits when a silent gateway is confirmed by time, after a minute', async () => {
+  const clock = takeMonotonicClock();
+  let asked = 0;
+  server.answer = ({ method }) => {
+    if (method === 'POST') return { body: revoked };
+    if (++asked === 1) clock.advanceSeconds(65);
+    return { body: { complete: asked === 2, gateways: [gateway('gw-1', asked === 2, 5)] } };
+  };
+  expect((await cli('key revoke key-1 --yes --wait -o json')).code).toBe(0);
+  expect(asked).toBe(2);
 });
 
 test('times count from the beginning of the wait, and who has confirmed keeps its own', async () => {

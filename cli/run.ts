@@ -93,7 +93,7 @@ function waitsInOnePiece(argv: readonly string[]): string[] {
     if (argv[at - 1] === '--wait' && isDuration(word)) return [];
     if (word !== '--wait') return [word];
     const next = argv[at + 1];
-    return [`--wait=${next !== undefined && isDuration(next) ? next : '60s'}`];
+    return [`--wait=${next !== undefined && isDuration(next) ? next : '75s'}`];
   });
 }
 

@@ -144,3 +144,38 @@ test('a tail that the control plane ends with a reason shows that reason each ti
   });
   expect(written().err).toContain('ended the tail: the log was removed; going on from position 3');
 });
+
+test('a control plane that answers no pings is left, and the tail goes on over a new connection', async () => {
+  let connections = 0;
+  sockets.on('connection', (socket: WebSocket) => {
+    connections++;
+    socket.send(JSON.stringify(event(connections)));
+    // Open, but nothing more is read or answered: as a connection of which the other half is gone.
+    if (connections === 1) socket.pause();
+  });
+  const controller = new AbortController();
+  const { io, written } = testIo({ env: { HEADGATE_ADMIN: server.url, HEADGATE_TOKEN: testToken } });
+  const session = new Session(io, {}, controller.signal);
+  const following = follow(session, { from: 1 }, 1, 20);
+  await expect.poll(() => written().out, { timeout: 20_000 }).toBe(line(1) + line(2));
+  expect(written().err).toContain('the control plane answers no pings; going on from position 1');
+  controller.abort();
+  await expect(following).rejects.toMatchObject({ exitCode: 130 });
+  expect(connections).toBe(2);
+});
+
+test('a control plane that has nothing to show but answers pings is not left', async () => {
+  let pings = 0;
+  let connections = 0;
+  const controller = new AbortController();
+  sockets.on('connection', (socket: WebSocket) => {
+    connections++;
+    socket.on('ping', () => {
+      if (++pings === 12) controller.abort();
+    });
+  });
+  const { io } = testIo({ env: { HEADGATE_ADMIN: server.url, HEADGATE_TOKEN: testToken } });
+  const session = new Session(io, {}, controller.signal);
+  await expect(follow(session, { from: 1 }, 1, 20)).rejects.toMatchObject({ exitCode: 130 });
+  expect(connections).toBe(1);
+});

@@ -19,6 +19,13 @@ export interface ReportedState extends Pick<OpenedFleet, 'statusLog' | 'mac' | '
   readonly metrics: FoldMetrics;
 }
 
+const haltLengthMax = 500;
+
+/** Why the fold of this replica stopped for good: others then claim its nodes. */
+function haltOf({ fault }: Replicator): string | undefined {
+  return fault?.message.slice(0, haltLengthMax);
+}
+
 /** Starts at once; `nodes` gives undefined until agents can attach. */
 export function statusPublisher(
   { name, logger }: { readonly name: string; readonly logger: Logger },
@@ -27,6 +34,7 @@ export function statusPublisher(
 ): StatusPublisher {
   const report = (): ReportBody => {
     const age = replicator.freshness.ageSeconds();
+    const halted = haltOf(replicator);
     return {
       v: 1,
       name,
@@ -38,6 +46,7 @@ export function statusPublisher(
       digest: snapshot.digest(),
       foldVersion,
       freshSeconds: Number.isFinite(age) ? age : null,
+      ...(halted !== undefined && { halted }),
       ...(signer && { signer: fingerprintOf(signer.publicKey) }),
       ...nodes(),
     };

@@ -81,7 +81,7 @@ function registerRevoke(key: Noun): void {
       'revoke a key; with --wait, prove that every gateway refuses it',
       'headgate key revoke key-3k9… --yes --wait --why leaked',
     )
-    .option('--wait [duration]', 'wait until every gateway has confirmed it (60s)', (text) =>
+    .option('--wait [duration]', 'wait until every gateway has confirmed it (75s)', (text) =>
       durationSeconds(text),
     )
     .does<{ readonly wait?: number | true }>(async (session, { wait }, id) => {

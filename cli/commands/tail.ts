@@ -1,10 +1,10 @@
 /**
  * The live tail of events, over a WebSocket. A lost connection is made again and goes on behind the last event shown, so
  * that none is missed or shown twice. Events that arrive faster than they can be shown are not gathered without end: the
- * connection is dropped and made again when what is here has been shown.
+ * connection is dropped and made again when what is here has been shown. A control plane that answers no pings is left.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { WebSocket } from 'undici';
+import WebSocket from 'ws';
 import type { AdminClient } from '../client.ts';
 import { CliError, interrupted } from '../errors.ts';
 import { writeAll } from '../io.ts';
@@ -24,9 +24,22 @@ const queueMax = 10_000;
 /** Attempts in a row without one event or an opened connection. */
 const failuresMax = 8;
 const backoffMsMax = 5000;
+const pingEveryMsDefault = 10_000;
+/** Pings in a row without any frame after them; counted, not timed, because this process may have slept. */
+const unansweredMax = 3;
+const handshakeMsMax = 10_000;
+/** Between our close frame and the end of the socket, whose other side may be gone. */
+const closeMsMax = 1000;
+/** Far more than any event has. */
+const frameBytesMax = 16 * 1024 * 1024;
 
 /** Runs until the end that is asked for, or an interrupt. `backoffMs` is doubled at each failure in a row. */
-export async function tail(session: Session, options: TailOptions, backoffMs = 200): Promise<void> {
+export async function tail(
+  session: Session,
+  options: TailOptions,
+  backoffMs = 200,
+  pingEveryMs = pingEveryMsDefault,
+): Promise<void> {
   const api = await session.api();
   const out = session.io.stdout.isTTY ? session.out : session.defaultFormat('jsonl');
   if (options.untilEnd) {
@@ -43,7 +56,7 @@ export async function tail(session: Session, options: TailOptions, backoffMs = 2
     options.from ?? Number(status['position']) + 1,
     options.type,
   );
-  await follower.run(backoffMs);
+  await follower.run(backoffMs, pingEveryMs);
 }
 
 /** One line an event. */
@@ -73,6 +86,8 @@ class Follower {
   #failures = 0;
   /** What the control plane gave as the reason of the last end; empty where the connection just broke. */
   #reason = '';
+  /** The last connection was left because nothing came over it. */
+  #isSilent = false;
 
   constructor(session: Session, api: AdminClient, out: Renderer, from: number, type: string | undefined) {
     this.#session = session;
@@ -82,20 +97,23 @@ class Follower {
     this.#type = type;
   }
 
-  async run(backoffMs: number): Promise<void> {
+  async run(backoffMs: number, pingEveryMs: number): Promise<void> {
     const { signal } = this.#session;
     while (!signal.aborted) {
-      await this.#connection();
+      await this.#connection(pingEveryMs);
       if (signal.aborted) break;
       this.#failures++;
       if (this.#failures >= failuresMax) throw this.#lost();
-      const how =
-        this.#reason === '' ? 'connection lost' : `the control plane ended the tail: ${this.#reason}`;
-      this.#session.note(`${how}; going on from position ${this.#from}`);
+      this.#session.note(`${this.#how()}; going on from position ${this.#from}`);
       const pauseMs = Math.min(backoffMsMax, backoffMs * 2 ** this.#failures);
       await sleep(pauseMs, undefined, { signal }).catch(() => undefined);
     }
     throw interrupted();
+  }
+
+  #how(): string {
+    if (this.#isSilent) return 'the control plane answers no pings';
+    return this.#reason === '' ? 'connection lost' : `the control plane ended the tail: ${this.#reason}`;
   }
 
   #lost(): CliError {
@@ -112,13 +130,9 @@ class Follower {
   }
 
   /** Shows events until the connection ends or the queue is full and has been shown. */
-  async #connection(): Promise<void> {
+  async #connection(pingEveryMs: number): Promise<void> {
     const { signal } = this.#session;
-    const { admin, token } = this.#api.settings;
-    const url = new URL(`${admin.replace(/^http/, 'ws')}/admin/v1/events/stream`);
-    url.searchParams.set('from', String(this.#from));
-    if (this.#type !== undefined) url.searchParams.set('type', this.#type);
-    const socket = new WebSocket(url, { headers: { authorization: `Bearer ${token}` } });
+    const socket = this.#open();
     const queue: string[] = [];
     let wake: () => void = () => undefined;
     let open = true;
@@ -126,25 +140,26 @@ class Follower {
       open = false;
       wake();
     };
-    socket.addEventListener('message', ({ data }) => {
+    socket.on('message', (data) => {
       if (!open) return;
       if (queue.push(String(data)) < queueMax) wake();
       else {
-        socket.close();
+        close(socket);
         end();
       }
     });
     this.#reason = '';
-    socket.addEventListener('close', ({ reason }) => {
-      this.#reason = reason;
+    this.#isSilent = false;
+    socket.on('close', (_code, reason) => {
+      this.#reason = String(reason);
       end();
     });
-    socket.addEventListener('error', end);
-    const onAbort = (): void => {
-      socket.close();
+    socket.on('error', end);
+    const stopPings = pingUntilSilent(socket, pingEveryMs, () => {
+      this.#isSilent = true;
       end();
-    };
-    signal.addEventListener('abort', onAbort);
+    });
+    signal.addEventListener('abort', end);
     try {
       while (open || queue.length > 0) {
         const text = queue.shift();
@@ -153,9 +168,22 @@ class Follower {
         if (signal.aborted) return;
       }
     } finally {
-      signal.removeEventListener('abort', onAbort);
-      socket.close();
+      signal.removeEventListener('abort', end);
+      stopPings();
+      close(socket);
     }
+  }
+
+  #open(): WebSocket {
+    const { admin, token } = this.#api.settings;
+    const url = new URL(`${admin.replace(/^http/, 'ws')}/admin/v1/events/stream`);
+    url.searchParams.set('from', String(this.#from));
+    if (this.#type !== undefined) url.searchParams.set('type', this.#type);
+    return new WebSocket(url, {
+      headers: { authorization: `Bearer ${token}` },
+      handshakeTimeout: handshakeMsMax,
+      maxPayload: frameBytesMax,
+    });
   }
 
   async #event(text: string): Promise<void> {
@@ -167,4 +195,27 @@ class Follower {
     this.#index = index;
     this.#failures = 0;
   }
+}
+
+/** Pings while the socket is open; `onSilent` once nothing at all came after several pings in a row. */
+function pingUntilSilent(socket: WebSocket, everyMs: number, onSilent: () => void): () => void {
+  let unanswered = 0;
+  const onFrame = (): void => {
+    unanswered = 0;
+  };
+  for (const event of ['message', 'ping', 'pong']) socket.on(event, onFrame);
+  const timer = setInterval(() => {
+    if (socket.readyState !== WebSocket.OPEN) return;
+    if (unanswered++ < unansweredMax) socket.ping();
+    else onSilent();
+  }, everyMs);
+  return () => clearInterval(timer);
+}
+
+/** In good order where the other side answers; the process must not wait for one that does not. */
+function close(socket: WebSocket): void {
+  if (socket.readyState === WebSocket.CLOSED) return;
+  const timer = setTimeout(() => socket.terminate(), closeMsMax);
+  socket.on('close', () => clearTimeout(timer));
+  socket.close();
 }

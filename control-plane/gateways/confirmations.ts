@@ -58,6 +58,9 @@ export async function confirmations(
 }
 
 function reasonAgainst(board: StatusBoard, isRead: boolean): string | undefined {
-  if (!isRead) return 'the status reports were not read to their end, so there may be more gateways';
+  if (!isRead) {
+    const why = board.fault === undefined ? '' : ` (${board.fault})`;
+    return `the status reports were not read to their end${why}, so there may be more gateways`;
+  }
   return board.rows.isOverflowed ? 'more gateways report than a control plane keeps' : undefined;
 }

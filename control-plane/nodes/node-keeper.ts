@@ -20,6 +20,8 @@ const lookIntervalMs = 500;
 export interface KeeperOptions {
   readonly reporter: NodeReporter;
   readonly owners: Owners;
+  /** Did the fold of this replica stop for good? Then it can report nothing, and others take its nodes. */
+  readonly isHalted: () => boolean;
   /** The node's own credential by its name; undefined where this replica was not given it. */
   readonly credential: (name: string) => string | undefined;
   readonly logger: Logger;
@@ -49,8 +51,8 @@ export class NodeKeeper {
 
   async #look(): Promise<void> {
     const { signal } = this.#stop;
-    while (!signal.aborted) {
-      const { reporter, owners } = this.#options;
+    const { reporter, owners, isHalted } = this.#options;
+    while (!signal.aborted && !isHalted()) {
       const gone = owners.gone();
       for (const node of reporter.nodes('probed')) {
         const id = String(node.id);
@@ -64,14 +66,14 @@ export class NodeKeeper {
 
   /** Probes one node until it is gone or another replica owns it. */
   async #keep(id: string): Promise<void> {
-    const { reporter, logger } = this.#options;
+    const { reporter, isHalted, logger } = this.#options;
     const { signal } = this.#stop;
     const imageModels = new ImageModels();
     let misses = 0;
     let damped: Damped | undefined;
     try {
       if (!(await reporter.claim(id))) return;
-      while (!signal.aborted) {
+      while (!signal.aborted && !isHalted()) {
         const node = reporter.node(id);
         if (node?.owner !== reporter.owner || node.agent === 1) return;
         const answer = await probe(this.#target(node), imageModels);

@@ -45,9 +45,10 @@ export function startNodeWatch(options: NodeWatchOptions): NodeWatch {
   const reporter = new NodeReporter(name, snapshot, path);
   const owners = new Owners(name, board);
   const credential = nodeCredentials(options.nodeCredentialsDir);
-  const keeper = new NodeKeeper({ reporter, owners, credential, logger });
+  const isHalted = (): boolean => replicator.fault !== undefined;
+  const keeper = new NodeKeeper({ reporter, owners, isHalted, credential, logger });
   // Where the fold stopped for good, no report of an agent could be judged any more.
-  const canReport = (): boolean => publisher.heardWithin(cutOffMs) && replicator.fault === undefined;
+  const canReport = (): boolean => publisher.heardWithin(cutOffMs) && !isHalted();
   const agents = new AgentSessions({ reporter, owners, snapshot, canReport, logger });
   keeper.start();
   agents.start();

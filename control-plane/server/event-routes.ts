@@ -8,6 +8,7 @@ import { CommandError } from '../command-error.ts';
 import { asFollowError } from '../follow-error.ts';
 import { type AcceptedRecord, CommitReader, ReadMarks } from '../state/commits.ts';
 import { type AdminContext, parseQuery } from './context.ts';
+import { endWhenSilent } from './silent-sockets.ts';
 
 const querySchema = z.object({
   from: z.coerce.number().int().min(1).default(1),
@@ -168,6 +169,7 @@ export function registerEventRoutes(app: FastifyInstance, context: AdminContext)
     },
     (socket, request) => {
       context.drain.track(socket);
+      endWhenSilent(socket);
       stream(context, parseQuery(querySchema, request.query), socket).catch((error: unknown) =>
         endTail(context, socket, error),
       );

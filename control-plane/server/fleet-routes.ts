@@ -10,7 +10,8 @@ import { confirmations } from '../gateways/confirmations.ts';
 import { type AdminContext, commandQuerySchema, parseQuery, readQuerySchema, stateFor } from './context.ts';
 import { signingStatus } from './signer-routes.ts';
 
-const waitSecondsMax = 60;
+/** A silent gateway that fences is confirmed by time alone about 60 s after its last proof. */
+const waitSecondsMax = 75;
 const confirmationQuerySchema = z.object({
   timeoutSeconds: z.coerce.number().min(0).max(waitSecondsMax).default(waitSecondsMax),
 });

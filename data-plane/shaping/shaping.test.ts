@@ -140,3 +140,22 @@ test('a job that exceeds its deadline is refused, and closing refuses queued job
   for (const job of [running, waiting])
     await expect(job).rejects.toMatchObject({ type: 'InferenceUnavailableError' });
 });
+
+test('where the system grants no thread a job is refused with that cause, and a later one is done', async () => {
+  const lost: string[] = [];
+  let refusals = 2;
+  const shaping = opened({
+    onLost: (reason) => lost.push(reason),
+    start: (listener) => {
+      if (refusals-- > 0) throw Object.assign(new Error('EAGAIN'), { code: 'ERR_WORKER_INIT_FAILED' });
+      return startThread(listener);
+    },
+  });
+  const options = { gone: never, owner: 'acme' };
+  for (let n = 0; n < 2; n++)
+    await expect(shaping.run(shapeJob(), 'shaped', options)).rejects.toMatchObject({
+      type: 'InferenceUnavailableError',
+    });
+  expect(lost).toEqual(['ERR_WORKER_INIT_FAILED', 'ERR_WORKER_INIT_FAILED']);
+  expect((await shaping.run(shapeJob(), 'shaped', options)).kind).toBe('shaped');
+});

@@ -4,6 +4,7 @@
  * deadline or the heap ends the worker: requests whose text it retains are refused with 503, and the next job starts
  * another worker.
  */
+import { faultFields } from '../../shared/process/fault.ts';
 import { Refusal } from '../request/refusal.ts';
 import { NodeFailure } from '../response/node-failure.ts';
 import { FairQueue } from './fair-queue.ts';
@@ -132,13 +133,31 @@ export class Shaping {
       this.#dispatch();
       return;
     }
-    this.#worker ??= this.#start();
+    const worker = this.#workerFor(entry);
+    if (worker === undefined) {
+      this.#dispatch();
+      return;
+    }
     this.#running = entry;
     clearTimeout(this.#timer);
     this.#timer = setTimeout(() => this.#worker?.terminate(), this.#options.jobTimeoutMs).unref();
     const { id, job } = entry;
     const transferList = 'blocks' in job ? job.blocks.map(({ buffer }) => buffer) : [];
-    this.#worker.post({ kind: 'job', id, job }, transferList);
+    worker.post({ kind: 'job', id, job }, transferList);
+  }
+
+  /** Undefined where the system grants no thread: the job is refused, and the next one tries again. */
+  #workerFor(entry: Entry): WorkerHandle | undefined {
+    try {
+      this.#worker ??= this.#start();
+      return this.#worker;
+    } catch (error) {
+      const { code, type } = faultFields(error);
+      const reason = code ?? type;
+      this.#settle(entry, () => entry.reject(unavailable(reason)));
+      this.#options.onLost(reason);
+      return undefined;
+    }
   }
 
   #start(): WorkerHandle {

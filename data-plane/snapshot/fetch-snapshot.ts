@@ -28,10 +28,13 @@ export interface FetchOptions {
   /** Id of the log, where it could be read. */
   readonly logId: string | undefined;
   readonly logger: Logger;
+  readonly silentMsMax?: number;
 }
 
 const bytesMax = 64 * 1024 ** 3;
 const headersTimeoutMs = 60_000;
+/** Between two chunks of a snapshot: a control plane that falls silent must not hold up a start for minutes. */
+const silentMsMaxDefault = 30_000;
 const attemptsPerControlPlane = 2;
 /** A fleet that starts at once must not ask at once. */
 const jitterMs = 1000;
@@ -75,7 +78,7 @@ async function fetchFrom(base: string, token: string, options: FetchOptions): Pr
   const { path, logger } = options;
   const part = `${path}.part`;
   try {
-    await download(base, token, part);
+    await download(base, token, part, options.silentMsMax ?? silentMsMaxDefault);
     await check(part, options);
     renameSync(part, path);
     return true;
@@ -91,12 +94,17 @@ async function fetchFrom(base: string, token: string, options: FetchOptions): Pr
 }
 
 /** The answer, once the control plane is not busy any more. */
-async function askUntilFree(base: string, token: string): Promise<Dispatcher.ResponseData> {
+async function askUntilFree(
+  base: string,
+  token: string,
+  silentMsMax: number,
+): Promise<Dispatcher.ResponseData> {
   const until = performance.now() + busyMsMax;
   for (;;) {
     const answer = await request(`${base}/admin/v1/snapshot`, {
       headers: { authorization: `Bearer ${token}` },
       headersTimeout: headersTimeoutMs,
+      bodyTimeout: silentMsMax,
     });
     const seconds = Number(answer.headers['retry-after']);
     if (answer.statusCode !== 503 || !(seconds >= 1) || performance.now() > until) return answer;
@@ -105,8 +113,8 @@ async function askUntilFree(base: string, token: string): Promise<Dispatcher.Res
   }
 }
 
-async function download(base: string, token: string, part: string): Promise<void> {
-  const answer = await askUntilFree(base, token);
+async function download(base: string, token: string, part: string, silentMsMax: number): Promise<void> {
+  const answer = await askUntilFree(base, token, silentMsMax);
   if (answer.statusCode !== 200) {
     await answer.body.dump();
     throw new Error(`the control plane answered ${answer.statusCode}`);

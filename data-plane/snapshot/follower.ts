@@ -191,9 +191,9 @@ export class Follower {
 
   async #rebuild(log: ControlLog, controlPlanes: readonly string[]): Promise<void> {
     const { gatewayToken: token, trusted, mayProve, logger } = this.#options;
-    const { path, log: logId } = this.snapshot;
+    const { path, log: logId, seq: servedSeq } = this.snapshot;
     const offered = { controlPlanes, token, trusted };
-    const rebuilt = await rebuildBeside({ path, log, logId, ...offered, mayProve, logger });
+    const rebuilt = await rebuildBeside({ path, log, logId, servedSeq, ...offered, mayProve, logger });
     await this.#generation.stop();
     // From here to the new generation in one turn: no request may find the old one closed.
     const builtFor = rebuilt.snapshot.log ?? undefined;

@@ -1,6 +1,6 @@
 /**
  * Builds a snapshot anew beside the one in use, from a control plane's or from the log's first record, and puts it in its
- * place once it holds all that the log holds. Until then the one in use is not touched.
+ * place once it holds all that the log holds, and no less than the one in use. Until then the one in use is not touched.
  */
 import { renameSync, rmSync } from 'node:fs';
 import { type ControlLog, LogUnavailable } from '../../shared/log/control-log.ts';
@@ -19,6 +19,8 @@ export interface RebuildOptions {
   readonly log: ControlLog;
   /** Id of the log that the snapshot in use belongs to. */
   readonly logId: string | null;
+  /** Position of the snapshot in use: what this gateway confirmed up to there must stay in force. */
+  readonly servedSeq: number;
   readonly controlPlanes: readonly string[];
   readonly token: string | undefined;
   readonly trusted: TrustedSigners | undefined;
@@ -36,7 +38,7 @@ const catchUpTimeoutMs = 600_000;
 
 /** Rejects where nothing could be built that may be trusted; then it is worth trying again later. */
 export async function rebuildBeside(options: RebuildOptions): Promise<Rebuilt> {
-  const { path, log, controlPlanes, token, trusted, logger, mayProve } = options;
+  const { path, log, controlPlanes, token, trusted, logger, mayProve, servedSeq } = options;
   const beside = `${path}.next`;
   for (const suffix of ['', '-wal', '-shm']) rmSync(beside + suffix, { force: true });
   const genesis = await readGenesis(log).catch(unreachableIsNothing);
@@ -52,6 +54,10 @@ export async function rebuildBeside(options: RebuildOptions): Promise<Rebuilt> {
     });
     if (snapshot.seq < Math.max(wholeFrom(genesis), 1))
       throw new Error(`the log does not hold a whole state yet (position ${snapshot.seq})`);
+    if (snapshot.log === options.logId && snapshot.seq < servedSeq)
+      throw new Error(
+        `the log was read to position ${snapshot.seq}, before ${servedSeq} that was in force here`,
+      );
     if (snapshot.divergedAt !== null) outweigh(snapshot, fetched, logger);
     return { snapshot, freshness: replicator.freshness };
   } catch (error) {

@@ -118,10 +118,23 @@ function endOf(desk: MessagePort | Worker): Promise<UsageWorkerEnded> {
 }
 
 function startDesk(place: DeskPlace): MessagePort | Worker {
-  if (!import.meta.url.endsWith('.ts'))
-    return new Worker(new URL('./usage-thread.js', import.meta.url), { workerData: place });
+  if (!import.meta.url.endsWith('.ts')) return startWorker(place);
   // Node runs no TypeScript on a thread: from the sources the desk shares this one, over the same messages.
   const { port1, port2 } = new MessageChannel();
   void serveDesk(port2, place);
   return port1;
+}
+
+/** Throws where the system grants no further thread. */
+function startWorker(place: DeskPlace): Worker {
+  try {
+    return new Worker(new URL('./usage-thread.js', import.meta.url), { workerData: place });
+  } catch (error) {
+    const { code = '', message = '' } = faultFields(error);
+    throw new Error(
+      `the usage worker could not be started (${[code, message].filter(Boolean).join(' ')}): ` +
+        'this account or container has no room for another thread; raise its limits of processes and of memory',
+      { cause: error },
+    );
+  }
 }

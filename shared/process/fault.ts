@@ -3,6 +3,7 @@
  * has the message of the error only where that cannot contain external input: V8 and the argument checks of Node.js quote
  * their input, which may be a key or a prompt.
  */
+import { writeSync } from 'node:fs';
 import type { LineLogger } from './logger.ts';
 
 export interface FaultFields {
@@ -16,6 +17,8 @@ export interface FaultFields {
 const framesMax = 20;
 const messageLengthMax = 500;
 const exitCode = 1;
+/** V8 makes it without text from outside. */
+const outOfMemory = /^WebAssembly\.\w+\(\): Out of memory: [\w ]+$/;
 
 /** The fields of a thrown value that are safe to log. */
 export function faultFields(thrown: unknown): FaultFields {
@@ -31,6 +34,7 @@ export function faultFields(thrown: unknown): FaultFields {
 
 /** The messages of system errors, of SQLite and of this project's own classes contain no external input. */
 function hasSafeMessage(error: Error, code: string | undefined): boolean {
+  if (outOfMemory.test(error.message)) return true;
   if (code !== undefined) return 'syscall' in error || /^(?:SQLITE|ERR_WORKER|ERR_MODULE)_/.test(code);
   return !(error.name in globalThis);
 }
@@ -46,10 +50,24 @@ export function endOnFault(logger: Pick<LineLogger, 'fatal'>, thrown: unknown, t
   process.exit(exitCode);
 }
 
-/** Exits on an uncaught exception or unhandled rejection, as Node.js does by default, but with a log line. */
+let onUncaught: NodeJS.UncaughtExceptionListener | undefined;
+
+/**
+ * Exits on an uncaught exception or unhandled rejection, as Node.js does by default, but with a log line. A later call
+ * replaces the logger.
+ */
 export function endOnUncaught(logger: Pick<LineLogger, 'fatal'>): void {
-  process.on('uncaughtException', (error: unknown, origin) => {
+  if (onUncaught !== undefined) process.off('uncaughtException', onUncaught);
+  onUncaught = (error: unknown, origin) => {
     const what = origin === 'unhandledRejection' ? 'a rejection' : 'an exception';
     endOnFault(logger, error, `${what} that nothing handled: the process ends`);
-  });
+  };
+  process.on('uncaughtException', onUncaught);
 }
+
+/** Where there is no logger yet, or never will be: one line on stderr. */
+export const faultsToStderr: Pick<LineLogger, 'fatal'> = {
+  fatal: (fields, text) => {
+    writeSync(process.stderr.fd, `error[Failure]: ${text} ${JSON.stringify(fields)}\n`);
+  },
+};

@@ -51,8 +51,11 @@ export class StatusBoard {
   #running: Promise<unknown> | undefined;
   /** Where to read on. */
   #from = 0;
+  /** How often the reading began at the beginning of a topic that took the place of another. */
+  #restarts = 0;
   /** All that was on the topic at this moment has been read; undefined until the topic was read to its end once. */
   #currentMs: number | undefined;
+  #fault: string | undefined;
 
   constructor(options: BoardOptions) {
     this.#options = options;
@@ -85,6 +88,11 @@ export class StatusBoard {
   /** Has the topic been read to its end once? */
   get isComplete(): boolean {
     return this.#currentMs !== undefined;
+  }
+
+  /** Why the end of the topic could not be had when it was last asked for. */
+  get fault(): string | undefined {
+    return this.#fault;
   }
 
   /** The last report of each gateway that is to be waited for, by name; two of one name are two. */
@@ -147,7 +155,11 @@ export class StatusBoard {
     const beganMs = performance.now();
     const untilMs = beganMs + timeoutMs;
     let end: number | undefined;
+    let restarts = this.#restarts;
     while (!this.#stop.signal.aborted) {
+      // An end of the topic before says nothing about the one in its place.
+      if (restarts !== this.#restarts) end = undefined;
+      restarts = this.#restarts;
       end ??= await this.#end(untilMs - performance.now());
       if (end !== undefined && this.#from >= end) {
         this.#currentMs = Math.max(beganMs, this.#currentMs ?? beganMs);
@@ -179,9 +191,20 @@ export class StatusBoard {
       timer = setTimeout(() => resolve(undefined), Math.max(timeoutMs, 1));
     });
     try {
-      return await Promise.race([this.#options.log.end().catch(() => undefined), late]);
+      return await Promise.race([this.#askEnd(), late]);
     } finally {
       clearTimeout(timer);
+    }
+  }
+
+  async #askEnd(): Promise<number | undefined> {
+    try {
+      const end = await this.#options.log.end();
+      this.#fault = undefined;
+      return end;
+    } catch (error) {
+      this.#fault = error instanceof Error ? error.message : String(error);
+      return undefined;
     }
   }
 
@@ -198,7 +221,10 @@ export class StatusBoard {
         }
       } catch (error) {
         // A topic that was replaced or cut is read from its beginning: a report that is known changes nothing.
-        if (!(error instanceof LogUnavailable)) this.#from = 0;
+        if (!(error instanceof LogUnavailable)) {
+          this.#from = 0;
+          this.#restarts++;
+        }
       }
       await delay(waitMs, this.#stop.signal);
       waitMs = Math.min(waitMs * 2, 2000);

@@ -13,6 +13,7 @@ import {
 import { openLog } from '../log/open-log.ts';
 
 const keepSeconds = 24 * 3600;
+const replacedText = 'the status topic was replaced, and the one in its place is read from its beginning';
 
 /** Throws what opening a log throws. */
 export async function openStatusLog(logUrl: string): Promise<ControlLog> {
@@ -26,6 +27,8 @@ export async function openStatusLog(logUrl: string): Promise<ControlLog> {
 class StatusLog implements ControlLog {
   readonly #reopen: () => Promise<ControlLog>;
   #log: ControlLog;
+  /** The one that was last read. */
+  #tailed: ControlLog | undefined;
   #opening: Promise<void> | undefined;
   #closed = false;
 
@@ -38,17 +41,26 @@ class StatusLog implements ControlLog {
     return this.#withLog((log) => log.append(value, signature));
   }
 
+  /** An end that a reader may compare with how far it has read: never of another topic than the one it reads. */
   end(): Promise<number> {
-    return this.#withLog((log) => log.end());
+    return this.#withLog(async (log) => {
+      const end = await log.end();
+      if (this.#tailed === undefined || this.#tailed === log) return end;
+      throw new LogUnavailable(replacedText);
+    });
   }
 
+  /** For one reader. What it knows of offsets is of the topic that it read last: throws LogTruncated where another is here. */
   async *tail(options: TailOptions): AsyncGenerator<LogBatch> {
     const log = this.#log;
+    if (this.#tailed !== undefined && this.#tailed !== log && options.from > 0) {
+      throw new LogTruncated(replacedText);
+    }
+    this.#tailed = log;
     try {
       yield* log.tail(options);
     } catch (error) {
       await this.#renew(log, error);
-      // What the reader knows of offsets was of the topic before.
       throw error instanceof LogReplaced ? new LogTruncated(error.message, { cause: error }) : error;
     }
   }

@@ -25,7 +25,12 @@ const harms = {
 
 function look() {
   if (!existsSync(file)) return;
-  const harm = harms[readFileSync(file, 'utf8')];
+  // One word is the harm; a word before it names the command that it is done to.
+  const words = readFileSync(file, 'utf8').split(' ');
+  if (words.length > 1 && words[0] !== process.argv[2]) return;
+  const harm = harms[words.at(-1)];
+  // Not written to its end yet.
+  if (harm === undefined) return;
   rmSync(file);
   harm();
 }

@@ -2,6 +2,8 @@
  * A thread that fails ends its process, with one line that says what failed and nothing that a request brought. A gateway
  * whose worker of usage is gone bills nothing, so it must not go on.
  */
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -134,4 +136,48 @@ test('a gateway whose worker of usage hangs ends at SIGTERM, with a line that sa
   gateway.child.kill('SIGTERM');
   expect(await exitOf(gateway)).toBe(0);
   expect(gateway.stderr()).toContain('the usage worker did not close within 5000 ms');
+});
+
+test.each(['throw', 'reject'])(
+  'dev: a %s that nothing handles ends it and its gateways with one line',
+  async (harm) => {
+    const dev = await start<{ gateways: { pid?: number }[] }>(
+      'dev',
+      'main',
+      ...['--data', join(dir, 'dev'), '--no-demo', '--gateways', '1', '--port', '0', '--admin-port', '0'],
+      ...['--metrics-port', '0'],
+    );
+    writeFileSync(harmFile(), `dev ${harm}`);
+    expect(await exitOf(dev)).toBe(1);
+    const [line, ...more] = fatalLines(dev).filter(({ fault }) => fault?.type !== undefined);
+    expect(more).toEqual([]);
+    expect(line).toMatchObject({ level: 60, exitCode: 1 });
+    expect(line?.fault?.at[0]).toContain('fail-here.mjs');
+    expect(dev.stderr()).not.toContain(secret);
+  },
+);
+
+test('a process that does not close ends 20 s after the time it takes by its settings, with a line that says so', async () => {
+  const shutdown = new URL('../../dist/shared/process/shutdown.js', import.meta.url).href;
+  const logger = new URL('../../dist/shared/process/logger.js', import.meta.url).href;
+  const text = `
+    const { closeOnSignal } = await import('${shutdown}');
+    const { createLogger } = await import('${logger}');
+    setInterval(() => undefined, 1000);
+    closeOnSignal(createLogger('stuck', 'warn'), () => new Promise(() => undefined), 1);
+    process.stdout.write('ready');`;
+  const child = spawn(process.execPath, ['--input-type=module', '-e', text], {
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  let stderr = '';
+  child.stderr.on('data', (chunk: Buffer) => {
+    stderr += chunk.toString();
+  });
+  await once(child.stdout, 'data');
+  const beganMs = performance.now();
+  child.kill('SIGTERM');
+  const [code] = await once(child, 'close');
+  expect([code, stderr]).toEqual([1, expect.stringContaining('not closed in time: ending at once')]);
+  expect(stderr).toContain('"withinSeconds":21');
+  expect(performance.now() - beganMs).toBeGreaterThan(20_000);
 });

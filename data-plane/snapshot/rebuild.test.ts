@@ -1,0 +1,105 @@
+/** A snapshot that is rebuilt beside the one in use never takes its place with less than what was in force before. */
+import { mkdtempSync, rmSync } from 'node:fs';
+import { createServer, type Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
+import { type ControlLog, LogUnavailable } from '../../shared/log/control-log.ts';
+import { openLog } from '../../shared/log/open-log.ts';
+import { operatorToken, quiet, startFleet, type TestFleet } from '../../test/support/fleet.ts';
+import { type RebuildOptions, rebuildBeside } from './rebuild.ts';
+
+let fleet: TestFleet;
+let log: ControlLog;
+let olderCopy: Server;
+let older: number;
+let served: number;
+const root = mkdtempSync(join(tmpdir(), 'headgate-rebuild-'));
+
+interface Status {
+  readonly position: number;
+  readonly log: string;
+}
+const status = (): Promise<Status> => fleet.admin.call<Status>('GET', '/status');
+
+beforeAll(async () => {
+  fleet = await startFleet({ gateways: 0 });
+  log = await openLog(fleet.logUrl, { topic: 'headgate.control' });
+  const { id } = await fleet.key((await fleet.admin.organisations())[0]!.id);
+  const answer = await fetch(`${fleet.controlPlane.admin}/admin/v1/snapshot`, {
+    headers: { authorization: `Bearer ${operatorToken}` },
+  });
+  const sha256 = answer.headers.get('x-headgate-sha256') ?? '';
+  const bytes = Buffer.from(await answer.arrayBuffer());
+  older = Number((await status()).position);
+  await fleet.admin.call('POST', `/keys/${id}/revoke`, {});
+  served = Number((await status()).position);
+  olderCopy = createServer((_, response) => {
+    response.writeHead(200, { 'x-headgate-sha256': sha256 }).end(bytes);
+  });
+  await new Promise<void>((resolve) => olderCopy.listen(0, '127.0.0.1', resolve));
+});
+afterAll(async () => {
+  olderCopy?.close();
+  await log?.close();
+  await fleet?.close();
+  rmSync(root, { recursive: true, force: true });
+});
+
+let dir: string;
+beforeEach(() => {
+  dir = mkdtempSync(join(root, 'case-'));
+});
+const opened: { close(): void }[] = [];
+afterEach(() => {
+  for (const each of opened.splice(0)) each.close();
+});
+
+/** The log, out of reach: asking it and reading it fail. */
+function away(): ControlLog {
+  const fault = (): Promise<never> => Promise.reject(new LogUnavailable('the log is away'));
+  return {
+    append: fault,
+    end: fault,
+    // biome-ignore lint/correctness/useYield: it fails before there is anything to yield.
+    tail: async function* () {
+      await fault();
+    },
+    close: () => Promise.resolve(),
+  };
+}
+
+async function rebuilt(more: Partial<RebuildOptions>): Promise<number> {
+  const { snapshot } = await rebuildBeside({
+    path: join(dir, 'state.db'),
+    ...{ log, logId: (await status()).log, servedSeq: served },
+    controlPlanes: [`http://127.0.0.1:${(olderCopy.address() as AddressInfo).port}`],
+    token: operatorToken,
+    trusted: undefined,
+    mayProve: () => true,
+    logger: quiet,
+    ...more,
+  });
+  opened.push(snapshot);
+  return snapshot.seq;
+}
+
+test('without the log, an older snapshot of a control plane does not take the place of a state that was in force', async () => {
+  await expect(rebuilt({ log: away() })).rejects.toThrow(
+    `position ${older}, before ${served} that was in force here`,
+  );
+});
+
+test('with the log, an older snapshot of a control plane is folded on to what was in force', async () => {
+  expect(await rebuilt({})).toBeGreaterThanOrEqual(served);
+});
+
+test('without the log, a snapshot of a control plane that is no older is good enough', async () => {
+  expect(await rebuilt({ log: away(), servedSeq: older })).toBe(older);
+});
+
+test('a log that ends before the position that was in force does not take its place', async () => {
+  const beyond = (await status()).position + 5;
+  await expect(rebuilt({ servedSeq: beyond, controlPlanes: [] })).rejects.toThrow(`before ${beyond}`);
+});

@@ -1,0 +1,153 @@
+/**
+ * Node agents and gateways that meet a control plane that cannot go on: an agent is sent away and comes back with growing
+ * pauses, a gateway whose download breaks off starts from the log.
+ */
+import { once } from 'node:events';
+import { mkdirSync, readdirSync, renameSync } from 'node:fs';
+import { createServer as createHttpServer } from 'node:http';
+import { type AddressInfo, connect, createServer, type Server } from 'node:net';
+import { join } from 'node:path';
+import { afterEach, beforeEach, expect, test, vi } from 'vitest';
+import { type SimNode, startSimNode } from '../../node/sim-node.ts';
+import { openDatabase } from '../../shared/sqlite.ts';
+import { type Started, startProcess } from '../support/processes.ts';
+import { type Plane, RevokingFleet } from '../support/revoking-fleet.ts';
+import { endsInOrder, health, isFaulted } from './clients.ts';
+
+let fleet: RevokingFleet;
+let engine: SimNode | undefined;
+const agents: Started<unknown>[] = [];
+const servers: { close(): unknown }[] = [];
+beforeEach(() => {
+  fleet = new RevokingFleet();
+});
+afterEach(async () => {
+  for (const agent of agents.splice(0)) await agent.end('SIGKILL');
+  for (const server of servers.splice(0)) server.close();
+  await fleet.close();
+  await engine?.close();
+});
+
+/** Passes connections on to a control plane, and notes when each began. */
+async function counting(plane: Plane): Promise<{ url: string; beganMs: number[] }> {
+  const { hostname, port } = new URL(plane.ready.admin);
+  const beganMs: number[] = [];
+  const server: Server = createServer((socket) => {
+    beganMs.push(performance.now());
+    const onward = connect(Number(port), hostname);
+    socket.pipe(onward).pipe(socket);
+    for (const [one, other] of [
+      [socket, onward],
+      [onward, socket],
+    ] as const) {
+      one.on('error', () => other.destroy());
+      one.on('close', () => other.destroy());
+    }
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  servers.push(server);
+  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, beganMs };
+}
+
+/** An agent of a node of the pool, over these addresses. */
+async function agentOver(plane: Plane, ...urls: string[]): Promise<Started<{ metrics: string }>> {
+  engine = await startSimNode({ models: ['echo-small'], tokensPerSecond: 0 });
+  await fleet.admin(plane).apply({
+    version: 1,
+    models: [{ id: 'echo-small', family: 'echo', weight: 1 }],
+    tiers: [{ id: 'Pro', models: '*' }],
+    pool: {
+      models: ['echo-small'],
+      nodes: [{ id: 'kept', url: engine.url, dialect: 'vllm', agent: true }],
+    },
+  } as unknown as Parameters<ReturnType<RevokingFleet['admin']>['apply']>[0]);
+  const { value } = await fleet.admin(plane).call<{ value: string }>('POST', '/nodes/kept/tokens', {});
+  const agent = await startProcess<{ metrics: string }>({
+    ...{ dir: fleet.dir, name: 'agent' },
+    args: [
+      ...['node-agent', ...urls.flatMap((url) => ['--control-plane', url]), '--node', 'kept'],
+      ...['--engine', engine.url, '--metrics-port', '0'],
+    ],
+    env: { HEADGATE_NODE_TOKEN: value },
+  });
+  agents.push(agent);
+  return agent;
+}
+
+const eventually = (claim: () => Promise<void> | void): Promise<void> =>
+  vi.waitFor(claim, { timeout: 40_000, interval: 50 });
+
+async function ownerOf(plane: Plane): Promise<string | undefined> {
+  const { items } = await fleet
+    .admin(plane)
+    .call<{ items: { owner?: string; up: boolean }[] }>('GET', '/nodes');
+  return items[0]?.up ? items[0].owner : undefined;
+}
+
+/** The next commit about organisations cannot be folded by this replica. */
+function spoil(folder: string): void {
+  const db = openDatabase(join(fleet.dir, folder, 'state.db'), { durability: 'normal', busyTimeoutMs: 5000 });
+  db.exec("CREATE TRIGGER spoilt BEFORE INSERT ON organisation BEGIN SELECT RAISE(ABORT, 'not kept'); END");
+  db.close();
+}
+
+test('the agent of a replica whose log was moved away is sent away, comes back with growing pauses, and ends at SIGTERM', async () => {
+  const plane = await fleet.plane('cp-1');
+  const way = await counting(plane);
+  const agent = await agentOver(plane, way.url);
+  await eventually(async () => expect(await ownerOf(plane)).toBe('cp-1'));
+  mkdirSync(join(fleet.dir, 'away'));
+  for (const file of readdirSync(fleet.logFolder))
+    if (file.startsWith('headgate.control.db'))
+      renameSync(join(fleet.logFolder, file), join(fleet.dir, 'away', file));
+  await isFaulted(plane.ready, /removed/);
+  const before = way.beganMs.length;
+  await eventually(() => expect(way.beganMs.length).toBeGreaterThanOrEqual(before + 6));
+  // Timers never fire early, so a lower bound holds on a machine under load, too.
+  const tries = way.beganMs.slice(before);
+  expect((tries[5] as number) - (tries[0] as number)).toBeGreaterThan(1500);
+  expect((await health(agent.ready.metrics, '/livez')).status).toBe(200);
+  await endsInOrder(agent);
+});
+
+test('the agent of a replica whose fold stopped goes to another, which takes its node', async () => {
+  const first = await fleet.plane('cp-1');
+  const second = await fleet.plane('cp-2');
+  const agent = await agentOver(first, first.ready.admin, second.ready.admin);
+  await eventually(async () => expect(await ownerOf(second)).toMatch(/^cp-/));
+  const owner = await ownerOf(second);
+  const [halted, other] = owner === 'cp-1' ? [first, second] : [second, first];
+  spoil(owner as string);
+  await fleet.admin(other).call('POST', '/organisations', { id: 'bolt', name: 'Bolt' });
+  await isFaulted(halted.ready, /not kept/);
+  await eventually(async () => expect(await ownerOf(other)).toBe(owner === 'cp-1' ? 'cp-2' : 'cp-1'));
+  await endsInOrder(agent);
+});
+
+test.each(['breaks off', 'answers that it cannot follow its log'])(
+  'a gateway whose control plane %s in a download asks a bounded number of times and starts from the log',
+  async (how) => {
+    const plane = await fleet.plane('cp-1');
+    await fleet.fill(plane);
+    let asked = 0;
+    const server = createHttpServer((_, response) => {
+      asked++;
+      if (how !== 'breaks off') {
+        response.writeHead(503).end('{"error":{"type":"LogUnavailable"}}');
+        return;
+      }
+      response.writeHead(200, { 'content-length': 1_000_000, 'x-headgate-sha256': 'a'.repeat(64) });
+      response.write(Buffer.alloc(100_000), () => response.destroy());
+    });
+    server.listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    servers.push(server);
+    const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+    const gateway = await fleet.gateway('edge-1', '--control-plane', url);
+    expect(asked).toBe(2);
+    expect(gateway.stderr().match(/no snapshot/g)).toHaveLength(2);
+    expect((await health(gateway.ready.metrics, '/readyz')).status).toBe(200);
+    expect(readdirSync(join(fleet.dir, 'edge-1')).filter((name) => name.includes('.part'))).toEqual([]);
+  },
+);

@@ -1,0 +1,77 @@
+/**
+ * A replica whose fold stopped goes on to report on the status topic. It can write nothing to the log, so the others take
+ * its nodes, bare ones and those of agents, as they do from one that is silent.
+ */
+import { join } from 'node:path';
+import { afterEach, beforeEach, expect, test, vi } from 'vitest';
+import { type SimNode, startSimNode } from '../../node/sim-node.ts';
+import { openDatabase } from '../../shared/sqlite.ts';
+import { type Plane, RevokingFleet } from '../support/revoking-fleet.ts';
+import { endsInOrder, isFaulted } from './clients.ts';
+
+let fleet: RevokingFleet;
+const nodes: SimNode[] = [];
+beforeEach(() => {
+  fleet = new RevokingFleet();
+});
+afterEach(async () => {
+  await fleet.close();
+  for (const node of nodes.splice(0)) await node.close();
+});
+
+interface Node {
+  readonly id: string;
+  readonly owner?: string;
+  readonly up: boolean;
+}
+
+async function nodeOf(plane: Plane, id: string): Promise<Node | undefined> {
+  const { items } = await fleet.admin(plane).call<{ items: Node[] }>('GET', '/nodes');
+  return items.find((node) => node.id === id);
+}
+
+/** The next commit about organisations cannot be folded by this replica. */
+function spoil(folder: string): void {
+  const db = openDatabase(join(fleet.dir, folder, 'state.db'), { durability: 'normal', busyTimeoutMs: 5000 });
+  db.exec(
+    "CREATE TRIGGER spoilt BEFORE INSERT ON organisation BEGIN SELECT RAISE(ABORT, 'this row cannot be kept'); END",
+  );
+  db.close();
+}
+
+test('the nodes of a replica whose fold stopped are claimed by another, which reports on them', async () => {
+  const first = await fleet.plane('cp-1');
+  const node = await startSimNode({ models: ['echo-small'], tokensPerSecond: 0 });
+  nodes.push(node);
+  await fleet.admin(first).apply({
+    version: 1,
+    models: [{ id: 'echo-small', family: 'echo', weight: 1 }],
+    tiers: [{ id: 'Pro', models: '*' }],
+    pool: { models: ['echo-small'], nodes: [{ id: 'bare', url: node.url, dialect: 'vllm' }] },
+  } as unknown as Parameters<ReturnType<RevokingFleet['admin']>['apply']>[0]);
+  await vi.waitFor(
+    async () => expect(await nodeOf(first, 'bare')).toMatchObject({ owner: 'cp-1', up: true }),
+    {
+      timeout: 30_000,
+      interval: 100,
+    },
+  );
+  const second = await fleet.plane('cp-2');
+  spoil('cp-1');
+  await fleet.admin(second).call('POST', '/organisations', { id: 'bolt', name: 'Bolt' });
+  await isFaulted(first.ready, /this row cannot be kept/);
+  expect(await nodeOf(second, 'bare')).toMatchObject({ owner: 'cp-1' });
+
+  await vi.waitFor(async () => expect(await nodeOf(second, 'bare')).toMatchObject({ owner: 'cp-2' }), {
+    timeout: 30_000,
+    interval: 100,
+  });
+  await nodes.pop()?.close();
+  await vi.waitFor(async () => expect(await nodeOf(second, 'bare')).toMatchObject({ up: false }), {
+    timeout: 30_000,
+    interval: 100,
+  });
+  expect(await nodeOf(first, 'bare')).toMatchObject({ owner: 'cp-1', up: true });
+  await endsInOrder(first);
+  await endsInOrder(second);
+});
