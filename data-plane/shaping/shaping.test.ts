@@ -142,3 +142,66 @@ test('a job that never ends is given up, and closing refuses what waits', async 
   for (const job of [running, waiting])
     await expect(job).rejects.toMatchObject({ type: 'InferenceUnavailableError' });
 });
+
+test('what ends a request comes before what begins one of the same owner', async () => {
+  const threads = heldThreads();
+  const shaping = opened({ start: threads.start });
+  const first = shaping.hold(shapeJob(), { owner: 'one', gone: never });
+  threads.go();
+  const { held, thread } = await first;
+  const ended: string[] = [];
+  const jobs = ['a', 'b'].map((name) =>
+    shaping.hold(shapeJob(), { owner: 'one', gone: never }).then(() => ended.push(name)),
+  );
+  const job = { kind: 'render', held, dialect: 'vllm', target: { servedName: 's', maxTokens: 1 } } as const;
+  const rendered = shaping
+    .run(job, 'rendered', { owner: 'one', gone: never, thread })
+    .then(() => ended.push('rendered'));
+  for (let n = 1; n <= 3; n++) {
+    threads.go();
+    await expect.poll(() => ended.length).toBe(n);
+  }
+  await Promise.all([...jobs, rendered]);
+  expect(ended).toEqual(['a', 'rendered', 'b']);
+});
+
+test('a thread without work ends, one that holds a text does not, and the next job starts another', async () => {
+  const started: Thread[] = [];
+  const ended: Thread[] = [];
+  const start: StartThread = (listener) => {
+    const inner = startThread(listener);
+    const thread: Thread = {
+      post: inner.post,
+      end: () => {
+        ended.push(thread);
+        inner.end();
+      },
+    };
+    started.push(thread);
+    return thread;
+  };
+  const shaping = opened({ start, idleMs: 5 });
+  const one = await shaping.hold(shapeJob(), { owner: 'one', gone: never });
+  const two = await shaping.hold(shapeJob(), { owner: 'one', gone: never });
+  shaping.drop(two.held, two.thread);
+  // Timers of the same length run in their order, so a wait that began before this one would be over.
+  await new Promise((resolve) => setTimeout(resolve, 20));
+  expect(ended).toEqual([]);
+  shaping.drop(one.held, one.thread);
+  await expect.poll(() => ended).toEqual([one.thread]);
+  const next = await shaping.hold(shapeJob(), { owner: 'one', gone: never });
+  expect(next.thread).not.toBe(one.thread);
+  expect(started).toHaveLength(2);
+});
+
+test('a text that was dropped is gone, on its thread too, and its fault quotes nothing', async () => {
+  const shaping = opened();
+  const other = await shaping.hold(shapeJob('other'), { owner: 'one', gone: never });
+  const { held, thread } = await shaping.hold(shapeJob('abc'), { owner: 'one', gone: never });
+  shaping.drop(held, thread);
+  expect(thread).toBe(other.thread);
+  const job = { kind: 'render', held, dialect: 'vllm', target: { servedName: 's', maxTokens: 1 } } as const;
+  await expect(shaping.run(job, 'rendered', { owner: 'one', gone: never, thread })).rejects.toThrow(
+    /^shaping failed: Error$/,
+  );
+});
