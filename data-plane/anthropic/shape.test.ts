@@ -434,6 +434,11 @@ test.each<[string, object, string]>([
   ['no max_tokens', { max_tokens: undefined }, 'max_tokens: is required'],
   ['warming a cache', { max_tokens: 0 }, 'max_tokens: must be at least 1'],
   ['no messages', { messages: [] }, 'messages: is required'],
+  [
+    'nothing but empty instructions',
+    { messages: [{ role: 'system', content: [text('')] }] },
+    'messages: must not be empty',
+  ],
   ['an empty turn', { messages: [{ role: 'user', content: [] }] }, 'messages[0].content: is required'],
   ['another role', { messages: [{ role: 'tool', content: 'a' }] }, 'messages[0].role: has a form'],
   ['temperature over 1', { temperature: 1.5 }, 'temperature: must be at most 1'],

@@ -34,6 +34,7 @@ async function reading(
       .then(({ bytes, release }) => {
         results.push({ length: bytes.length });
         release();
+        release();
       })
       .catch((error: unknown) => results.push(error instanceof Refusal ? { refusal: error } : {}))
       .finally(() => response.end());
@@ -107,6 +108,22 @@ test('an owner’s bodies never take more than a share, and its refusal says who
   expect(budget.usedBytes).toBeLessThanOrEqual(2 * MiB);
 });
 
+test('all owners together have no more than the budget of all, and get it back', async () => {
+  const budget = new BodyBudget(2 * MiB, 2 * MiB);
+  const { port, next } = await reading(budget);
+  const held = await post(port, `X-Owner: one\r\nContent-Length: ${2 * MiB}`);
+  held.write(Buffer.alloc(1.5 * MiB));
+  await vi.waitUntil(() => budget.usedBytes >= 1.5 * MiB, { timeout: 20_000, interval: 5 });
+  const refused = await post(port, `X-Owner: two\r\nContent-Length: ${MiB}`);
+  refused.write(Buffer.alloc(MiB));
+  const { refusal } = await next();
+  expect(refusal).toMatchObject({ type: 'InferenceUnavailableError', reason: 'body budget' });
+  expect(refusal?.message).not.toContain('your organisation');
+  held.destroy();
+  await next();
+  expect(budget.usedBytes).toBe(0);
+});
+
 test('a body that comes too slowly is cut off, and one that keeps the pace is not', async () => {
   const budget = new BodyBudget();
   const { port, next } = await reading(budget, { bytes: 100, ms: 200 });
@@ -164,6 +181,36 @@ test.each([
     expect(held).toBe(1);
   }
   expect(after).toEqual([0, 0]);
+});
+
+test.each([
+  ['small', 0],
+  ['large', 2 * MiB],
+])('the bytes of a refused body are given back: a %s one', async (_, length) => {
+  const budget = new BodyBudget();
+  const shaping = new Shaping();
+  open.push(() => shaping.close());
+  const seen: unknown[] = [];
+  const server = createServer((request, response) => {
+    void (async () => {
+      const body = await readBody(request, budget.of('one'));
+      seen.push(body.bytes.length > length);
+      await shapeBody(shaping, { operation: { kind: 'chat' }, body, owner: 'one', response }).catch(
+        (error: unknown) => seen.push(error instanceof Refusal),
+      );
+      seen.push(budget.usedBytes, shaping.retainedTexts);
+      response.end();
+    })();
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  open.push(() => server.close());
+  await fetch(`http://127.0.0.1:${(server.address() as AddressInfo).port}/`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify({ model: 1, messages: [{ role: 'user', content: 'a'.repeat(length) }] }),
+  });
+  expect(seen).toEqual([true, true, 0, 0]);
 });
 
 test('one key’s half-sent bodies refuse that organisation, in words that are true, and no other', async () => {

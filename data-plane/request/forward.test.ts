@@ -326,6 +326,31 @@ test('a node that stops within a whole answer is waited for as long as between t
   });
 });
 
+test.each([
+  ['without end', 70_000, 100],
+  ['and then stops within it', 10, 2],
+])('an error that a node sends %s is read no further', async (_name, pieceBytes, pieces) => {
+  let isOpen = true;
+  const node = await handMade(async (_request, response) => {
+    response.on('error', () => undefined);
+    const closed = once(response, 'close').then(() => {
+      isOpen = false;
+    });
+    response.writeHead(500, { 'content-type': 'application/json' });
+    for (let sent = 0; sent < pieces && isOpen; sent++) {
+      response.write(' '.repeat(pieceBytes));
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    await closed;
+  });
+  // The bound of bytes ends the first, long before the wait does.
+  const errorBodyMs = pieces > 10 ? 60_000 : 50;
+  const server = await gateway({ candidates: [routeTo(node.url)], settings: { errorBodyMs } });
+  expect((await post(server.url + chatPath, chat).answer).status).toBe(503);
+  await eventually(() => !isOpen);
+  expect(server.pools.answerBytes.usedBytes).toBe(0);
+});
+
 test('a node that sends early answers without end is cut off', async () => {
   const server = createTcpServer((socket) => {
     socket.on('error', () => undefined);

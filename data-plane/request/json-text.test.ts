@@ -1,7 +1,7 @@
 /** The strict reader of bodies: it agrees with JSON.parse on all that it takes, and refuses what could be read twice. */
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { jsonDepthMax, parseStrictJson } from './json-text.ts';
+import { jsonDepthMax, jsonNamesMax, jsonValuesMax, parseStrictJson } from './json-text.ts';
 
 const parse = (text: string) => parseStrictJson(Buffer.from(text));
 
@@ -75,6 +75,13 @@ test('nesting passes to the limit and is refused beyond it, before it is parsed'
   expect(() => parse(nested(jsonDepthMax))).not.toThrow();
   expect(() => parse(nested(jsonDepthMax + 1))).toThrow('nested deeper than 64');
   expect(() => parse('{"a":'.repeat(1_000_000))).toThrow('nested deeper than 64');
+});
+
+test('names and values pass to their limits and are refused beyond them, before they are parsed', () => {
+  const names = (count: number) => `[${Array.from({ length: count }, () => '{"a":1}').join()}]`;
+  expect(parse(names(jsonNamesMax))).toHaveLength(jsonNamesMax);
+  expect(() => parse(names(jsonNamesMax + 1))).toThrow(`more than ${jsonNamesMax} names`);
+  expect(() => parse(`[1${',1'.repeat(jsonValuesMax)}`)).toThrow(`more than ${jsonValuesMax} values`);
 });
 
 test('brackets inside of strings do not nest', () => {

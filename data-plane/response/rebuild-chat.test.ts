@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { shapeChat } from '../request/shape.ts';
-import { type ChatContext, chatContext } from './chat-parts.ts';
+import { type ChatContext, chatContext, toolCallsMax } from './chat-parts.ts';
 import { NodeFailure } from './node-failure.ts';
 import { rebuildChat } from './rebuild-chat.ts';
 
@@ -219,4 +219,20 @@ test('nothing that a node may answer gives more than a completion or a failure',
       }
     }),
   );
+});
+
+test('an answer has only so many calls of tools', () => {
+  const calls = (count: number) =>
+    Array.from({ length: count }, (_, n) => ({
+      id: `c${n}`,
+      type: 'function',
+      function: { name: 'set_unit', arguments: '{}' },
+    }));
+  const rebuilt = (count: number) =>
+    rebuildChat(
+      answer({ content: null, tool_calls: calls(count) }, 'tool_calls') as never,
+      contextOf({ tools }),
+    );
+  expect(messageOf(rebuilt(toolCallsMax).body).tool_calls).toHaveLength(toolCallsMax);
+  expect(() => rebuilt(toolCallsMax + 1)).toThrow(NodeFailure);
 });

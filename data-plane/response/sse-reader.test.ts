@@ -42,3 +42,18 @@ test.each([
 test('an event of the largest size passes', () => {
   expect(read(`data: ${'x'.repeat(eventCharactersMax - 64)}\n\n`).data).toHaveLength(1);
 });
+
+test('letters of several bytes may be cut anywhere', () => {
+  const bytes = Buffer.from('data: é漢😀\n\n');
+  for (let at = 0; at <= bytes.length; at++)
+    expect(read(bytes.subarray(0, at), bytes.subarray(at)).data).toEqual(['é漢😀']);
+});
+
+test.each([
+  ['an event', 'event: error\ndata: b\n\n'],
+  ['a field', 'error: b\n\n'],
+])('an error that a node reports as %s fails the stream, and nothing after it is read', (_, text) => {
+  const { data, failures } = read('data: a\n\n', text, 'data: c\n\n');
+  expect(data).toEqual(['a']);
+  expect(failures.map(({ kind }) => kind)).toEqual(['error']);
+});

@@ -148,14 +148,77 @@ test('where the system grants no thread a job is refused with that cause, and a 
     onLost: (reason) => lost.push(reason),
     start: (listener) => {
       if (refusals-- > 0) throw Object.assign(new Error('EAGAIN'), { code: 'ERR_WORKER_INIT_FAILED' });
-      return startThread(listener);
+      return startWorker(listener);
     },
   });
-  const options = { gone: never, owner: 'acme' };
+  const options = { signal: never, owner: 'acme' };
   for (let n = 0; n < 2; n++)
     await expect(shaping.run(shapeJob(), 'shaped', options)).rejects.toMatchObject({
       type: 'InferenceUnavailableError',
     });
   expect(lost).toEqual(['ERR_WORKER_INIT_FAILED', 'ERR_WORKER_INIT_FAILED']);
   expect((await shaping.run(shapeJob(), 'shaped', options)).kind).toBe('shaped');
+});
+
+test('a job on a retained text precedes the queued bodies of the same owner', async () => {
+  const manual = manualWorker();
+  const shaping = opened({ start: manual.start });
+  const first = shaping.retain(shapeJob(), { owner: 'one', signal: never });
+  manual.deliver();
+  const { textId, worker } = await first;
+  const ended: string[] = [];
+  const jobs = ['a', 'b'].map((name) =>
+    shaping.retain(shapeJob(), { owner: 'one', signal: never }).then(() => ended.push(name)),
+  );
+  const job = { kind: 'render', textId, dialect: 'vllm', target: { servedName: 's', maxTokens: 1 } } as const;
+  const rendered = shaping
+    .run(job, 'rendered', { owner: 'one', signal: never, worker })
+    .then(() => ended.push('rendered'));
+  for (let n = 1; n <= 3; n++) {
+    manual.deliver();
+    await expect.poll(() => ended.length).toBe(n);
+  }
+  await Promise.all([...jobs, rendered]);
+  expect(ended).toEqual(['a', 'rendered', 'b']);
+});
+
+test('an idle worker ends, one that retains a text does not, and the next job starts another', async () => {
+  const started: WorkerHandle[] = [];
+  const ended: WorkerHandle[] = [];
+  const start: StartWorker = (listener) => {
+    const inner = startWorker(listener);
+    const handle: WorkerHandle = {
+      post: inner.post,
+      terminate: () => {
+        ended.push(handle);
+        inner.terminate();
+      },
+    };
+    started.push(handle);
+    return handle;
+  };
+  const shaping = opened({ start, idleTimeoutMs: 5 });
+  const one = await shaping.retain(shapeJob(), { owner: 'one', signal: never });
+  const two = await shaping.retain(shapeJob(), { owner: 'one', signal: never });
+  shaping.discard(two.textId, two.worker);
+  // Timers fire in the order of their deadlines, so an idle timeout that began before this one would be over.
+  await new Promise((resolve) => setTimeout(resolve, 20));
+  expect(ended).toEqual([]);
+  shaping.discard(one.textId, one.worker);
+  await expect.poll(() => ended).toEqual([one.worker]);
+  const next = await shaping.retain(shapeJob(), { owner: 'one', signal: never });
+  expect(next.worker).not.toBe(one.worker);
+  expect(started).toHaveLength(2);
+});
+
+test('a text that was discarded is not on its worker any more, and the fault quotes nothing', async () => {
+  const shaping = opened();
+  const other = await shaping.retain(shapeJob('other'), { owner: 'one', signal: never });
+  const { textId, worker } = await shaping.retain(shapeJob('abc'), { owner: 'one', signal: never });
+  shaping.discard(textId, worker);
+  expect(worker).toBe(other.worker);
+  const job = { kind: 'render', textId, dialect: 'vllm', target: { servedName: 's', maxTokens: 1 } } as const;
+  await expect(shaping.run(job, 'rendered', { owner: 'one', signal: never, worker })).rejects.toThrow(
+    /^shaping failed: Error$/,
+  );
 });

@@ -325,6 +325,20 @@ test('usage cannot be kept while the desk says so, while too many rows wait, or 
   expect([meter.isFull, meter.unshippedRows]).toEqual([false, 5_001]);
 });
 
+test('a disk that takes the rows one after another is not late, however long rows wait all together', () => {
+  let nowMs = 0;
+  const meter = new Meter({ ask: () => undefined, pending: [], monotonicMs: () => nowMs });
+  for (let count = 0; count < 5; count++) meter.recordCompleted(completed());
+  for (let durable = 1; durable < 5; durable++) {
+    nowMs += 600;
+    meter.hear({ kind: 'state', taken: 5, durable, unshipped: 5, isFull: false });
+    nowMs += 150;
+    expect(meter.isFull).toBe(false);
+    nowMs += 150;
+    expect(meter.isFull).toBe(false);
+  }
+});
+
 test('a gateway that stood still hears the desk before it says that usage cannot be kept', () => {
   let nowMs = 0;
   const meter = new Meter({ ask: () => undefined, pending: [], monotonicMs: () => nowMs });

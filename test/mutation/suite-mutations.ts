@@ -2,13 +2,13 @@
  * Mutations of the modules that the golden decisions do not reach: shapes, dialects, forwarding, streams, the meter and
  * the control flow. Each breaks one rule; the tests named beside it must notice. A text that moves on fails loudly.
  */
-import type { SuiteMutation } from './suite-runner.ts';
-
-type Change = readonly [rule: string, from: string, to: string];
-
-function of(module: string, tests: readonly string[], changes: readonly Change[]): SuiteMutation[] {
-  return changes.map(([rule, from, to]) => ({ rule, module, from, to, tests }));
-}
+import { anthropicMutations } from './suite-mutations-anthropic.ts';
+import { dialectMutations } from './suite-mutations-dialect.ts';
+import { forwardMutations } from './suite-mutations-forward.ts';
+import { requestMutations } from './suite-mutations-request.ts';
+import { threadsMutations } from './suite-mutations-threads.ts';
+import { upstreamMutations } from './suite-mutations-upstream.ts';
+import { mutationsOf as of, type SuiteMutation } from './suite-runner.ts';
 
 const streamTests = ['data-plane/response/chat-stream.test.ts'];
 
@@ -215,7 +215,7 @@ const counters = of(
   'data-plane/request/counters.ts',
   ['data-plane/request/counters.test.ts'],
   [
-    ['a place is given back once', '        if (!held) return;\n', ''],
+    ['a place is given back once', 'if (!held) return false;', ''],
     [
       'a request counts in its minute',
       'if (minute?.startMs === startMs) minute.used++;',
@@ -223,7 +223,7 @@ const counters = of(
     ],
     ['a new minute begins at nothing', 'minute?.startMs === startMs ? minute.used : 0', 'minute?.used ?? 0'],
     ['weights are held', 'this.inFlight(subject) + weight)', 'this.inFlight(subject) + 1)'],
-    ['past minutes are forgotten', 'if (startMs + windowMs <= nowMs) this.#minutes.delete(subject);', ''],
+    ['past minutes are forgotten', 'this.#minutes.delete(subject);', ';'],
   ],
 );
 
@@ -233,4 +233,10 @@ export const suiteMutations: readonly SuiteMutation[] = [
   ...rebuilding,
   ...meter,
   ...counters,
+  ...anthropicMutations,
+  ...dialectMutations,
+  ...forwardMutations,
+  ...requestMutations,
+  ...threadsMutations,
+  ...upstreamMutations,
 ];

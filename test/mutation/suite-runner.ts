@@ -17,6 +17,20 @@ export interface SuiteMutation {
   readonly to: string;
   /** Test files, from the root of the project; at least one test of theirs must fail. */
   readonly tests: readonly string[];
+  /** Only tests whose names contain this are run, where the rest of a file takes long. */
+  readonly only?: string | undefined;
+}
+
+/** One change; `only` as in SuiteMutation. */
+export type Change = readonly [rule: string, from: string, to: string, only?: string];
+
+/** Mutations of one module that the same test files must notice. */
+export function mutationsOf(
+  module: string,
+  tests: readonly string[],
+  changes: readonly Change[],
+): SuiteMutation[] {
+  return changes.map(([rule, from, to, only]) => ({ rule, module, from, to, tests, only }));
 }
 
 export interface SuiteOutcome {
@@ -62,7 +76,11 @@ export class SuiteRunner {
   }
 
   /** Runs test files, up to the first that fails, with a mutation or with none. */
-  async run(tests: readonly string[], mutation?: SuiteMutation): Promise<SuiteOutcome> {
+  async run(
+    tests: readonly string[],
+    mutation?: SuiteMutation,
+    only = namePattern([mutation?.only]),
+  ): Promise<SuiteOutcome> {
     const project = this.#vitest.getRootProject();
     const touched = mutation && join(this.#root, mutation.module);
     if (mutation && touched) mutate(readFileSync(touched, 'utf8'), mutation);
@@ -70,14 +88,20 @@ export class SuiteRunner {
     if (touched) this.#vitest.invalidateFile(touched);
     try {
       const { testModules, unhandledErrors } = await this.#vitest.runTestSpecifications(
-        tests.map((test) => project.createSpecification(join(this.#root, test))),
+        tests.map((test) =>
+          project.createSpecification(join(this.#root, test), only && { testNamePattern: only }),
+        ),
       );
-      const all = testModules.flatMap((module) => [...module.children.allTests()]);
+      // Vitest also gives the modules of earlier runs, with the failures that they had then.
+      const own = testModules.filter(({ moduleId }) =>
+        tests.some((test) => moduleId === join(this.#root, test)),
+      );
+      const all = own.flatMap((module) => [...module.children.allTests()]);
       return {
         passed: all.filter((test) => test.ok() && test.result().state === 'passed').length,
         failed: all.filter((test) => test.result().state === 'failed').map((test) => test.fullName),
         errors: [
-          ...testModules.flatMap((module) => module.errors().map((error) => String(error.message))),
+          ...own.flatMap((module) => module.errors().map((error) => String(error.message))),
           ...unhandledErrors.map((error) => String((error as { message?: unknown }).message)),
         ],
       };
@@ -90,6 +114,12 @@ export class SuiteRunner {
   async close(): Promise<void> {
     await this.#vitest.close();
   }
+}
+
+/** Matches the names that contain any of these; undefined where one is undefined, which is every name. */
+export function namePattern(names: readonly (string | undefined)[]): RegExp | undefined {
+  if (names.includes(undefined)) return undefined;
+  return new RegExp(names.map((name = '') => name.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')).join('|'));
 }
 
 /** Throws where the text to be replaced does not stand in the source exactly once. */

@@ -1,0 +1,47 @@
+import { expect, test } from 'vitest';
+import { BodyBudget } from '../request/body-budget.ts';
+import { ByteCollector, isJsonType } from './byte-collector.ts';
+
+test('a body is charged while it is held, also once it was handed over, and given back once', () => {
+  const budget = new BodyBudget(1000, 1000);
+  budget.reserve(100);
+  const collector = new ByteCollector(budget.of('one'), 500);
+  expect(collector.add(Buffer.alloc(300, 'a'))).toBe(true);
+  expect(collector.whole().toString()).toBe('a'.repeat(300));
+  const charged = budget.usedBytes - 100;
+  expect(charged).toBeGreaterThanOrEqual(300);
+  const blocks = collector.handOver();
+  expect(Buffer.concat(blocks).toString()).toBe('a'.repeat(300));
+  expect(budget.usedBytes - 100).toBe(charged);
+  collector.release();
+  collector.release();
+  expect(budget.usedBytes).toBe(100);
+});
+
+test('a body that is too large is told from one that memory has no room for', () => {
+  const large = new ByteCollector(new BodyBudget(), 500);
+  expect(large.add(Buffer.alloc(501))).toBe(false);
+  expect(large.isTooLarge).toBe(true);
+  // A block is charged whole, so a bound of bytes may lie within one.
+  const grown = new ByteCollector(new BodyBudget(), 500);
+  expect([grown.add(Buffer.alloc(400)), grown.add(Buffer.alloc(101))]).toEqual([true, false]);
+  expect([grown.isTooLarge, grown.length]).toEqual([true, 400]);
+  const budget = new BodyBudget(10, 10);
+  const many = new ByteCollector(budget, 500);
+  expect(many.add(Buffer.alloc(400))).toBe(false);
+  expect(many.isTooLarge).toBe(false);
+  many.release();
+  expect(budget.usedBytes).toBe(0);
+});
+
+test.each([
+  ['application/json', true],
+  ['Application/JSON ; charset=utf-8', true],
+  ['application/json;x', true],
+  ['application/jsonl', false],
+  ['application/json-seq', false],
+  ['text/json', false],
+  ['', false],
+])('the type %j means JSON: %s', (type, isJson) => {
+  expect(isJsonType(type)).toBe(isJson);
+});

@@ -1,0 +1,291 @@
+/** Mutations of what engines are sent and say. */
+import { mutationsOf as of, type SuiteMutation } from './suite-runner.ts';
+
+export const dialectMutations: readonly SuiteMutation[] = [
+  ...of(
+    'data-plane/dialect/to-node-body.ts',
+    ['data-plane/dialect/to-node-body.test.ts'],
+    [
+      [
+        'the node gets its own name for the model',
+        'model: servedName,\n    messages',
+        'model: request.model,\n    messages',
+      ],
+      ['a limit of tokens is always sent', 'max_tokens: maxTokens,', ''],
+      [
+        'a limit is at least 1',
+        'if (!Number.isInteger(maxTokens) || maxTokens < 1) throw',
+        'if (maxTokens < 0) throw',
+      ],
+      [
+        'an engine that heeds the other name gets the limit by it',
+        'table.takesMaxCompletionTokens ? { max',
+        'table.takesTopK === undefined ? { max',
+      ],
+      ['usage is always asked for', 'return { include_usage: true,', 'return { include_usage: false,'],
+      ['several answers are asked for', '...(request.choices > 1 ? { n: request.choices } : {}),', ''],
+      ['one call at a time is asked for', "request.needs.includes('single_tool_call')", 'false'],
+      [
+        'a continued message is asked for',
+        "...(request.needs.includes('prefill') ? table.prefill : {}),",
+        '',
+      ],
+      [
+        'what is not granted is refused',
+        'if (path !== undefined) throw shapeRefusal(request',
+        'if (path === null) throw shapeRefusal(request',
+      ],
+      [
+        'an image goes only where it is seen',
+        'table.refusesUnseenImages || seesImages === true ? undefined',
+        'true ? undefined',
+      ],
+      [
+        'logit_bias is refused where it has no effect',
+        "(table.takesLogitBias ? undefined : ['logit_bias'])",
+        'undefined && table',
+      ],
+      [
+        'several answers are refused where they have no effect',
+        "(table.takesManyChoices ? undefined : ['n'])",
+        'undefined && table',
+      ],
+      [
+        'a prefill is refused where it has no effect',
+        'table.prefill === undefined ?',
+        'table.prefill === null ?',
+      ],
+      [
+        'an effort is refused where it has no effect',
+        'effort === undefined || table.reasoningEfforts.includes(effort)',
+        'true',
+      ],
+      [
+        'a choice of tools is refused where it has no effect',
+        '(takesChoice(body.tool_choice, table) ? undefined',
+        '(true ? undefined',
+      ],
+      ['penalties are refused where they have no effect', 'table.takesPenalties ? []', 'true ? []'],
+      ['a penalty of 0 loses nothing', '(request.body[name] ?? 0) !== 0', 'request.body[name] !== undefined'],
+      ['developer is system', "if (message.role === 'developer') return { ...message, role: 'system' };", ''],
+      ['thoughts go by the name of the engine', '[table.reasoningField]: thoughts', 'reasoning: thoughts'],
+      ['a refusal is told as text', '`${content}\\n\\n${refusal}`', 'content'],
+      [
+        'only the named tool is sent where no name is',
+        'tools.filter((tool) => tool.function.name === choice.function.name)',
+        'tools',
+      ],
+      ['some tool is required where no name is', "tool_choice: 'required',", "tool_choice: 'auto',"],
+      [
+        'an engine that knows no choice is sent none',
+        'table.toolChoices.length > 1 ? { tools, tool_choice: choice }',
+        'true ? { tools, tool_choice: choice }',
+      ],
+      [
+        'dimensions are refused where they have no effect',
+        'request.dimensions !== undefined && !table.takesDimensions',
+        'false',
+      ],
+      [
+        'token ids are refused where they are not read',
+        'request.tokenInput && !table.takesTokenInput',
+        'false',
+      ],
+      ['the encoding is sent', 'encoding_format: request.encoding,', ''],
+      [
+        'dimensions are sent',
+        '...(request.dimensions === undefined ? {} : { dimensions: request.dimensions }),',
+        '',
+      ],
+    ],
+  ),
+  ...of(
+    'data-plane/dialect/to-node-body.ts',
+    ['data-plane/anthropic/shape.test.ts'],
+    [
+      [
+        'top_k is refused where it has no effect',
+        "(table.takesTopK ? undefined : ['top_k'])",
+        'undefined && table',
+      ],
+      [
+        'a budget of thoughts is refused where it has no effect',
+        "(table.thinkingBudgetField === undefined ? ['thinking'] : undefined)",
+        'undefined && table',
+      ],
+      ['a refusal names the path of the caller’s own body', 'request.needPaths?.[need] ?? path', 'path'],
+      ['top_k is sent', '...(topK === undefined ? {} : { top_k: topK }),', ''],
+      [
+        'a budget of thoughts is sent by the name of the engine',
+        '[thinkingBudgetField]: thinkingBudgetTokens',
+        'budget: thinkingBudgetTokens',
+      ],
+    ],
+  ),
+  ...of(
+    'data-plane/dialect/inability.ts',
+    ['data-plane/dialect/inability.test.ts'],
+    [
+      [
+        'what a model cannot do is refused',
+        'return found && shapeRefusal(',
+        'return undefined && shapeRefusal(',
+      ],
+      [
+        'a schema of tools is named as theirs',
+        "if (body.response_format?.type !== 'json_schema') return ['tools'];",
+        '',
+      ],
+      [
+        'a path is of the caller’s own body',
+        "request.kind === 'messages' ? ['output_config', 'format'] : ",
+        '',
+      ],
+      ['an effort is named by the caller’s own path', 'needPaths.reasoning_effort ?? ', ''],
+      [
+        'dimensions of embeddings are named',
+        "inability === 'dimensions' ? 'dimensions' : 'input'",
+        "'input'",
+      ],
+      ['an image is named by its place', 'chat.held === undefined ? pathOfImage(chat.body) : ', ''],
+    ],
+  ),
+  ...of(
+    'data-plane/dialect/render-body.ts',
+    ['data-plane/upstream/count-tokens.test.ts'],
+    [
+      ['what cannot be carried is not counted', 'if (error instanceof Refusal) return undefined;', ''],
+      [
+        'an engine without a counter is asked nothing',
+        "if (asked?.body['messages'] === undefined) return undefined;",
+        'if (asked === undefined) throw new Error();',
+      ],
+    ],
+  ),
+  ...of(
+    'shared/dialect/ollama.ts',
+    ['data-plane/dialect/to-node-body.test.ts'],
+    [
+      ['Ollama takes no logit_bias', 'takesLogitBias: false', 'takesLogitBias: true'],
+      ['Ollama makes one answer', 'takesManyChoices: false', 'takesManyChoices: true'],
+      ['Ollama heeds no penalties', 'takesPenalties: false', 'takesPenalties: true'],
+      ['Ollama drops images', 'refusesUnseenImages: false', 'refusesUnseenImages: true'],
+      ['Ollama heeds no choice of tools', "toolChoices: ['auto']", "toolChoices: ['auto', 'required']"],
+      ['Ollama heeds no named tool', "namedTool: 'refused'", "namedTool: 'carried'"],
+      ['Ollama continues no message', 'prefill: undefined', 'prefill: {}'],
+      ['Ollama reads no token ids', 'takesTokenInput: false', 'takesTokenInput: true'],
+      [
+        'Ollama has its own efforts',
+        "['none', 'low', 'medium', 'high']",
+        "['none', 'minimal', 'low', 'medium', 'high']",
+      ],
+      [
+        'Ollama calls thoughts reasoning',
+        "reasoningField: 'reasoning'",
+        "reasoningField: 'reasoning_content'",
+      ],
+      ['Ollama heeds no single call', 'takesSingleToolCall: false', 'takesSingleToolCall: true'],
+    ],
+  ),
+  ...of(
+    'shared/dialect/llamacpp.ts',
+    ['data-plane/dialect/to-node-body.test.ts'],
+    [
+      ['llama.cpp makes one answer', 'takesManyChoices: false', 'takesManyChoices: true'],
+      ['llama.cpp takes a named tool as none', "namedTool: 'as-required'", "namedTool: 'carried'"],
+      ['llama.cpp ignores dimensions', 'takesDimensions: false', 'takesDimensions: true'],
+      [
+        'llama.cpp calls thoughts reasoning_content',
+        "reasoningField: 'reasoning_content'",
+        "reasoningField: 'reasoning'",
+      ],
+      ['llama.cpp heeds no single call', 'takesSingleToolCall: false', 'takesSingleToolCall: true'],
+    ],
+  ),
+  ...of(
+    'shared/dialect/vllm.ts',
+    ['data-plane/dialect/to-node-body.test.ts'],
+    [
+      [
+        'vLLM continues what it is told to',
+        'prefill: { continue_final_message: true, add_generation_prompt: false }',
+        'prefill: { continue_final_message: true }',
+      ],
+      ['vLLM takes a named tool', "namedTool: 'carried'", "namedTool: 'as-required'"],
+      ['vLLM calls thoughts reasoning', "reasoningField: 'reasoning'", "reasoningField: 'reasoning_content'"],
+      [
+        'vLLM heeds max_completion_tokens first',
+        'takesMaxCompletionTokens: true',
+        'takesMaxCompletionTokens: false',
+      ],
+      ['vLLM heeds a single call', 'takesSingleToolCall: true', 'takesSingleToolCall: false'],
+    ],
+  ),
+  ...of(
+    'shared/dialect/sglang.ts',
+    ['data-plane/dialect/to-node-body.test.ts'],
+    [
+      ['SGLang continues what it is told to', 'prefill: { continue_final_message: true }', 'prefill: {}'],
+      ['SGLang takes a named tool as any', "namedTool: 'as-required'", "namedTool: 'carried'"],
+      [
+        'SGLang calls thoughts reasoning_content',
+        "reasoningField: 'reasoning_content'",
+        "reasoningField: 'reasoning'",
+      ],
+    ],
+  ),
+  ...of(
+    'shared/dialect/ollama.ts',
+    ['data-plane/anthropic/shape.test.ts'],
+    [
+      ['Ollama takes no top_k', 'takesTopK: false', 'takesTopK: true'],
+      [
+        'Ollama knows no budget of thoughts',
+        'thinkingBudgetField: undefined',
+        "thinkingBudgetField: 'thinking_budget_tokens'",
+      ],
+    ],
+  ),
+  ...of(
+    'shared/dialect/vllm.ts',
+    ['data-plane/anthropic/shape.test.ts'],
+    [
+      [
+        'vLLM has its own name for a budget of thoughts',
+        "'thinking_token_budget'",
+        "'thinking_budget_tokens'",
+      ],
+      [
+        'vLLM counts the prompt at the start of a stream',
+        'tellsUsageAtStart: true',
+        'tellsUsageAtStart: false',
+      ],
+    ],
+  ),
+  ...of(
+    'shared/dialect/node-answers.ts',
+    ['shared/dialect/node-answers.test.ts'],
+    [
+      [
+        'the window of an error is read',
+        'found[1] === undefined ? undefined : Number(found[1])',
+        'undefined',
+      ],
+      ['a flat error is read', 'const holder = inner ?? error;', 'const holder = inner;'],
+      ['an error that is a text is read', "if (typeof inner === 'string') return inner;", ''],
+      ['a count is a number of tokens', 'Number.isSafeInteger(value) && value > 0', 'value > 0'],
+      ['a model that is not loaded is not served', ' || !isLoaded(entry)', ''],
+      [
+        'a tag that is left out means the latest',
+        "dialect === 'ollama' && name.endsWith(':latest')",
+        'false',
+      ],
+      ['the window of a model is read', "member(entry, 'max_model_len') ?? ", ''],
+      [
+        'a count is asked with what counts',
+        'for (const field of counter.fields) {',
+        'for (const field of Object.keys(body)) {',
+      ],
+    ],
+  ),
+];

@@ -1,0 +1,227 @@
+/** Mutations of what a request passes before it is forwarded: HTTP, body, JSON, shape, admission, context and control flow. */
+import { mutationsOf as of, type SuiteMutation } from './suite-runner.ts';
+
+export const requestMutations: readonly SuiteMutation[] = [
+  ...of(
+    'data-plane/request/shape.ts',
+    ['data-plane/request/shape.test.ts'],
+    [
+      [
+        'unknown fields are refused',
+        'if (!parsed.success) throw refusalOf(parsed.error);\n  const fields',
+        'const fields',
+      ],
+      [
+        'the smaller of two limits of tokens counts',
+        'Math.min(fields.max_tokens',
+        'Math.max(fields.max_tokens',
+      ],
+      ['a stream has to be asked for', 'stream: fields.stream === true', 'stream: fields.stream !== false'],
+      ['as many answers as were asked for', 'choices: fields.n ?? 1', 'choices: 1'],
+      [
+        'stream_options needs stream',
+        'fields.stream_options !== undefined && fields.stream !== true',
+        'false',
+      ],
+      ['top_logprobs needs logprobs', ' && fields.logprobs !== true', ' && fields.logprobs === false'],
+      [
+        'tool_choice needs tools',
+        "if (tools === undefined) throw shapeRefusal(['tool_choice'], 'needs tools');",
+        'if (tools === undefined) return;',
+      ],
+      ['a named tool is one of the tools', '!tools.some(', 'false && !tools.some('],
+      ['a call of a tool must be answered', 'last.tool_calls !== undefined)', 'last.tool_calls === null)'],
+      [
+        'without tools there is nothing to choose',
+        "if (name === 'tool_choice' && fields.tools === undefined) continue;",
+        '',
+      ],
+      ['images are a need', "if (fields.messages.some(hasImage)) needs.push('images');", ''],
+      ['logit_bias is a need', "needs.push('logit_bias')", 'needs.push()'],
+      ['many choices are a need', "needs.push('many_choices')", 'needs.push()'],
+      ['a prefill is a need', "needs.push('prefill')", 'needs.push()'],
+      ['an effort is a need', "needs.push('reasoning_effort')", 'needs.push()'],
+      ['one call at a time is a need', "needs.push('single_tool_call')", 'needs.push()'],
+      [
+        'a choice of tools is a need',
+        "fields.tool_choice !== 'auto') needs",
+        "fields.tool_choice === 'none') needs",
+      ],
+      [
+        'a body is an object',
+        "typeof value !== 'object' || value === null || Array.isArray(value)",
+        "typeof value !== 'object' || value === null",
+      ],
+      [
+        'a body says that it is JSON',
+        'if (isJson(contentType)) return;',
+        'if (isJson(contentType) || contentType === undefined) return;',
+      ],
+      ['no charset but UTF-8', "name !== 'charset' ||", "name !== '' ||"],
+      ['token ids are known as such', "tokenInput: typeof first !== 'string'", 'tokenInput: false'],
+      ['one list of tokens is one input', " || typeof first === 'number' ? 1", ' ? 1'],
+      ['the encoding is as asked', "encoding_format ?? 'float'", "(encoding_format && 'float') ?? 'float'"],
+      [
+        'dimensions are carried',
+        'dimensions === undefined ? {} : { dimensions }',
+        'dimensions === undefined ? {} : {}',
+      ],
+    ],
+  ),
+  ...of(
+    'data-plane/request/json-text.ts',
+    ['data-plane/request/json-text.test.ts'],
+    [
+      ['a body is UTF-8', "if (!isUtf8(raw)) throw fault('the body is not valid UTF-8');", ''],
+      ['no name twice', '!== counts.names', '< 0'],
+      ['no __proto__', "if (name === '__proto__') throw fault('a name in the body is not allowed');", ''],
+      ['no half surrogate in a value', 'if (this.#surrogates) refuseLoneSurrogate(value);', ''],
+      ['no half surrogate in a name', 'if (this.#surrogates) refuseLoneSurrogate(name);', ''],
+      [
+        'nesting is bounded',
+        "case 'depth':\n      throw fault(`the body is nested deeper than ${jsonDepthMax}`);",
+        "case 'depth':\n      return { text, counts };",
+      ],
+    ],
+  ),
+  ...of(
+    'data-plane/request/body.ts',
+    ['data-plane/request/body.test.ts'],
+    [
+      [
+        'a body that was read keeps its memory until its release',
+        'held = bytes.heldBytes;',
+        'memory.give(bytes.heldBytes);',
+        'the bytes of a large body',
+      ],
+      ['a release gives the memory back', '      memory.give(held);\n', '', 'in chunks of 65521 bytes'],
+      [
+        'a client that leaves gives its memory back',
+        '      memory.give(bytes.heldBytes);\n      bytes.clear();',
+        '      bytes.clear();',
+        'whose client leaves',
+      ],
+      [
+        'memory for bodies is bounded',
+        'else if (!bytes.add(piece)) fail(memory.refusal());',
+        'else if (!bytes.add(piece)) return;',
+        'never take more than a share',
+      ],
+      [
+        'a body that is too slow is not waited for',
+        'else if (bytes.length < declared) late.watch();',
+        '',
+        'comes too slowly',
+      ],
+      [
+        'the first span is judged by nothing',
+        'this.#judgedMs = performance.now() + this.#pace.ms;',
+        'this.#bytesWanted = 1e9; this.#judgedMs = 0;',
+        'comes too slowly',
+      ],
+    ],
+  ),
+  ...of(
+    'data-plane/request/body-budget.ts',
+    ['data-plane/request/body.test.ts'],
+    [
+      [
+        'an owner has a share only',
+        'used() + bytes > this.#shareBytesMax',
+        'used() + bytes < 0',
+        'never take more than a share',
+      ],
+      [
+        'the share is of one owner',
+        'of(owner: string): Memory {',
+        "of(owner: string): Memory {\n    owner = 'all';",
+        'never take more than a share',
+      ],
+      [
+        'what an owner gives back is free again',
+        'const left = used() - bytes;',
+        'const left = used();',
+        'never take more than a share',
+      ],
+      [
+        'all owners together have no more than all',
+        'this.#usedBytes + bytes > this.#bytesMax',
+        'bytes < 0',
+        'budget of all',
+      ],
+      [
+        'the refusal is true of whose memory ran out',
+        'isShareSpent ? shareSpent() :',
+        '',
+        'never take more than a share',
+      ],
+      ['what is given back is free for all', 'this.#usedBytes -= bytes;', '', 'whose client leaves'],
+    ],
+  ),
+  ...of(
+    'data-plane/request/http-request.ts',
+    ['data-plane/request/body.test.ts'],
+    [
+      [
+        'an encoded body is refused',
+        "if (encoding === undefined || encoding === '' || encoding === 'identity') return;",
+        'if (encoding !== null) return;',
+        'encoded body is refused by the name of the header: /v1/chat',
+      ],
+      [
+        'identity is no encoding',
+        " || encoding === 'identity'",
+        '',
+        'encoded body is refused by the name of the header: /v1/chat',
+      ],
+    ],
+  ),
+  ...of(
+    'data-plane/request/context.ts',
+    ['data-plane/request/context.test.ts'],
+    [
+      [
+        'only the node that has the text may answer',
+        'return { tokens, candidates: [route] };',
+        'return { tokens, candidates };',
+      ],
+      [
+        'a node that has the text and tells nothing is the only one',
+        'if (sent || tokens !== undefined)',
+        'if (tokens !== undefined)',
+      ],
+      ['a node without a connection is left aside', "reached ? 'neutral' : 'unreached'", "'neutral'"],
+      ['a node is busy while it counts', 'load.begin(route.node);', ''],
+      ['embeddings are not counted', "shaped.kind === 'chat' ? candidates : []", 'candidates'],
+      ['no more than was asked', 'return Math.min(asked, likely);', 'return likely;'],
+      ['no more than there is room for', 'return Math.min(asked, likely);', 'return asked;'],
+      ['a limit of tokens is always set', 'return asked ?? answerTokensDefault;', 'return asked ?? 0;'],
+      ['at least one token', 'Math.max(1, windowTokens - promptEstimate)', 'windowTokens - promptEstimate'],
+      ['nothing asked, nothing refused', 'Math.ceil(windowTokens / 4)));', 'windowTokens));'],
+      [
+        'what may not fit is counted',
+        'promptBound + (asked ?? Math.ceil(windowTokens / 4)) > windowTokens',
+        'promptBound > windowTokens',
+      ],
+      ['the smaller of two limits', 'return Math.min(a, b);', 'return Math.max(a, b);'],
+    ],
+  ),
+  ...of(
+    'data-plane/request/handle.ts',
+    ['data-plane/request/body.test.ts'],
+    [
+      [
+        'bodies are charged to their owner',
+        'gateway.bodies.of(owner)',
+        "gateway.bodies.of('all')",
+        'half-sent',
+      ],
+      [
+        'an encoded body is refused',
+        '  refuseEncoded(request);\n',
+        '',
+        'encoded body is refused by the name of the header: /v1/chat',
+      ],
+    ],
+  ),
+];

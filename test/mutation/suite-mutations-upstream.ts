@@ -1,0 +1,108 @@
+/** Mutations of the calls to nodes, their connections, their load and their counts of tokens. */
+import { mutationsOf as of, type SuiteMutation } from './suite-runner.ts';
+
+export const upstreamMutations: readonly SuiteMutation[] = [
+  ...of(
+    'data-plane/upstream/node-call.ts',
+    ['data-plane/request/forward-no-http.test.ts'],
+    [
+      [
+        'an answer that is no HTTP is a failure of the node',
+        'if (error instanceof errors.HTTPParserError)',
+        'if (error === null)',
+      ],
+    ],
+  ),
+  ...of(
+    'data-plane/upstream/node-pools.ts',
+    ['data-plane/upstream/node-pools.test.ts'],
+    [
+      [
+        'an unused pool is closed',
+        'if (usedMs > unusedSinceMs || pool.stats.size > 0) continue;',
+        'if (usedMs > 0) continue;',
+        'nobody uses any more',
+      ],
+      ['a pool in use is not closed', ' || pool.stats.size > 0', '', 'nobody uses any more'],
+      [
+        'the head of an answer is bounded',
+        'maxHeaderSize: headBytesMax',
+        'maxHeaderSize: 2 ** 20',
+        'a head larger than',
+      ],
+      [
+        'a credential is not read with every request',
+        'if (known !== undefined && nowMs - known.readMs < credentialMs) return known.value;',
+        '',
+        'a credential is sent',
+      ],
+      ['closing is bounded', ', graceOver]);', ']);', 'closing lets requests end'],
+    ],
+  ),
+  ...of(
+    'data-plane/upstream/load.ts',
+    ['data-plane/upstream/load.test.ts'],
+    [
+      ['the less loaded of two', 'this.inFlight(other.node) < this.inFlight(one.node) ? other : one', 'one'],
+      ['two choices are two nodes', 'const step = 1 + Math', 'const step = Math'],
+      ['ejected nodes are passed over', 'open.length > 0 ? open : candidates', 'candidates'],
+      ['the last candidates are not passed over', 'open.length > 0 ? open : candidates', 'open'],
+      [
+        'a node without a connection is ejected',
+        "} else if (verdict === 'unreached') {\n      this.#eject(state);",
+        "} else if (verdict === 'unreached') {",
+      ],
+      ['ejection needs several in a row', 'state.broken >= brokenInARowMax', 'state.broken >= 1'],
+      ['several in a row eject', 'state.broken >= brokenInARowMax', 'state.broken > brokenInARowMax'],
+      [
+        'an answer ends the row',
+        "if (verdict === 'answered') {\n      state.broken = 0;",
+        "if (verdict === 'answered') {",
+      ],
+      ['ejection doubles', '2 ** state.ejections', '1'],
+      [
+        'ejection is bounded',
+        'Math.min(ejectionFirstMs * 2 ** state.ejections, ejectionMaxMs)',
+        'ejectionFirstMs * 2 ** state.ejections',
+      ],
+      ['many that end together eject once', 'if (state.ejectedUntilMs > this.#now()) return;', ''],
+      ['what is over is not in flight', 'state.inFlight -= 1;', ''],
+    ],
+  ),
+  ...of(
+    'data-plane/upstream/count-tokens.ts',
+    ['data-plane/upstream/count-tokens.test.ts'],
+    [
+      ['a count is JSON', ' || !isJsonType(contentType)', ''],
+      ['a count is not waited for without end', "call.waitAtMost(ms, 'its count');", ''],
+      ['the memory of a count is given back', '      answer?.release();\n', ''],
+      [
+        'embeddings are not counted',
+        "if (shaped.kind !== 'chat') return undefined;",
+        "if (shaped.kind !== 'chat') throw new Error();",
+      ],
+      [
+        'an engine without a counter is not asked',
+        'if (asked === undefined) return undefined;',
+        'if (asked === undefined) throw new Error();',
+      ],
+      ['an unreached node is told', 'watch.onUnreached?.();', ''],
+    ],
+  ),
+  ...of(
+    'data-plane/upstream/byte-collector.ts',
+    ['data-plane/upstream/byte-collector.test.ts'],
+    [
+      ['memory is charged', 'if (!this.#memory.take(bytes)) return false;', 'if (bytes < 0) return false;'],
+      ['memory is given back', 'this.#memory.give(this.#charged);', ''],
+      ['memory is given back once', '    this.#charged = 0;\n', ''],
+      [
+        'what was handed over stays charged',
+        'return this.#bytes.handOver();',
+        'this.release();\n    return this.#bytes.handOver();',
+      ],
+      ['a type may have parameters', '\\s*(;|$)/i', '$/i'],
+      ['a longer type is another', '\\s*(;|$)/i', '/i'],
+    ],
+  ),
+];
