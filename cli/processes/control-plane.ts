@@ -1,7 +1,7 @@
 /** `headgate control-plane`: one of any number of equal replicas. */
 import { hostname } from 'node:os';
 import type { Command } from 'commander';
-import { requiredSecret, secretOf, settingOf } from '../../shared/process/secrets.ts';
+import { requiredSecret, settingOf } from '../../shared/process/secrets.ts';
 import {
   allowUnsigned,
   allowUnsignedOption,
@@ -18,6 +18,7 @@ import {
   option,
   parseSeconds,
   portOption,
+  previousGatewayToken,
   readyFileOption,
   type TlsOptions,
   tlsCertOption,
@@ -96,7 +97,7 @@ async function run(options: Options): Promise<void> {
     connections: connectionLimitsOf(options),
     operatorToken,
     gatewayToken,
-    previousGatewayToken: secretOf('HEADGATE_GATEWAY_TOKEN_PREVIOUS'),
+    previousGatewayToken: previousGatewayToken(operatorToken),
     signingKeyFile: settingOf('HEADGATE_SIGNING_KEY'),
     allowUnsigned: isOn(allowUnsigned, options.allowUnsigned),
     trustedSigners: options.trustSigner,

@@ -98,11 +98,17 @@ export async function startChild(plan: GatewayPlan, common: GatewayCommon): Prom
   };
 }
 
+const notForGateways = [
+  'HEADGATE_OPERATOR_TOKEN',
+  'HEADGATE_TOKEN',
+  'HEADGATE_SIGNING_KEY',
+  'HEADGATE_GATEWAY_TOKEN_PREVIOUS',
+];
+
 /** The environment of a gateway: what makes an operator is no business of the process that callers reach. */
 function environment(gatewayToken: string): NodeJS.ProcessEnv {
   const env = { HEADGATE_LOG_LEVEL: 'warn', ...process.env, HEADGATE_GATEWAY_TOKEN: gatewayToken };
-  for (const name of ['HEADGATE_OPERATOR_TOKEN', 'HEADGATE_TOKEN', 'HEADGATE_SIGNING_KEY'])
-    Reflect.deleteProperty(env, name);
+  for (const name of notForGateways) Reflect.deleteProperty(env, name);
   return env;
 }
 

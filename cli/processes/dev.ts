@@ -19,6 +19,7 @@ import {
   option,
   parsePort,
   portOption,
+  previousGatewayToken,
   readyFileOption,
   trustSignerOption,
 } from './options.ts';
@@ -110,7 +111,7 @@ async function run(options: Options): Promise<void> {
       connections: connectionLimitsOf(options),
       operatorToken,
       gatewayToken,
-      previousGatewayToken: secretOf('HEADGATE_GATEWAY_TOKEN_PREVIOUS'),
+      previousGatewayToken: previousGatewayToken(operatorToken),
       signingKeyFile: settingOf('HEADGATE_SIGNING_KEY'),
       allowUnsigned: isOn(allowUnsigned, options.allowUnsigned),
       trustedSigners: options.trustSigner,

@@ -2,6 +2,7 @@
 import { InvalidArgumentError, Option } from 'commander';
 import { type ConnectionLimits, connectionsMaxDefault } from '../../shared/process/connections.ts';
 import { loopback } from '../../shared/process/listener.ts';
+import { secretOf } from '../../shared/process/secrets.ts';
 import { Certificate } from '../../shared/process/tls.ts';
 
 /** A flag with a value; its variable is HEADGATE_ and the flag's name in capitals. An empty variable is an unset one. */
@@ -122,4 +123,12 @@ export function certificateOf({ tlsCert: cert, tlsKey: key }: TlsOptions): Certi
 export function gatewayTokenBeside(operatorToken: string | undefined, gatewayToken: string): string {
   if (gatewayToken !== operatorToken) return gatewayToken;
   throw new Error('HEADGATE_GATEWAY_TOKEN is the operator token; set it to another random text');
+}
+
+/** The token that gateways had before, where they change over. Throws where it is unusable, or is the operator token. */
+export function previousGatewayToken(operatorToken: string): string | undefined {
+  const variable = 'HEADGATE_GATEWAY_TOKEN_PREVIOUS';
+  const previous = secretOf(variable);
+  if (previous !== operatorToken) return previous;
+  throw new Error(`${variable} is the operator token, which gateways must not have; unset it`);
 }

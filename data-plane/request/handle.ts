@@ -117,9 +117,11 @@ async function pass(gateway: Gateway, exchange: Exchange, fixed: Target | undefi
   exchange.releaseText = release;
   try {
     const nowMs = gateway.now();
+    // The larger of two clocks: one may be set back, and the other stands still while the machine sleeps.
+    const ageMs = Math.max(nowMs - acceptedMs, exchange.at.shaped - exchange.at.accepted);
     // A body may take minutes, and its key may be revoked or expire meanwhile.
-    const { caller } = nowMs - acceptedMs > acceptedMsMax ? (admitAt(nowMs) as typeof admitted) : admitted;
-    await serve(gateway, exchange, caller, shaped);
+    const latest = ageMs > acceptedMsMax ? admitAt(nowMs) : admitted;
+    if (latest.kind === 'inference') await serve(gateway, exchange, latest.caller, shaped);
   } finally {
     release();
   }

@@ -91,6 +91,17 @@ test.each(['control-plane', 'dev', 'gateway'] as const)(
   },
 );
 
+test('a control plane refuses a previous gateway token that is the operator token', () => {
+  const env = {
+    HEADGATE_OPERATOR_TOKEN: token,
+    HEADGATE_GATEWAY_TOKEN: `${token}-of-gateways`,
+    HEADGATE_GATEWAY_TOKEN_PREVIOUS: token,
+  };
+  const stderr = refusal(commands['control-plane'](folder()), env);
+  expect(stderr).toContain('HEADGATE_GATEWAY_TOKEN_PREVIOUS is the operator token');
+  expect(stderr).not.toContain(token);
+});
+
 /** Every route of the admin API that a stranger would try, with every way of saying nothing. */
 async function expectClosed({ ready }: Started<{ admin: string }>): Promise<void> {
   const nothing = [undefined, '', 'Bearer', 'Bearer ', 'Bearer  ', 'Bearer \t', 'Bearer x', 'Basic Og=='];
