@@ -27,7 +27,9 @@ export default defineConfig({
           name: 'process',
           include: ['**/*.process.test.ts'],
           testTimeout: 120_000,
-          fileParallelism: false,
+          // Ports are free ones and folders temporary, and most of these tests wait.
+          maxWorkers: 2,
+          sequence: { groupOrder: 1 },
         },
       },
       // A real Kafka broker, brought up by test/kafka/broker.ts.
@@ -38,6 +40,7 @@ export default defineConfig({
           include: ['**/*.kafka.test.ts'],
           testTimeout: 180_000,
           fileParallelism: false,
+          sequence: { groupOrder: 2 },
         },
       },
       // A real llama.cpp server behind the built service.
@@ -48,8 +51,7 @@ export default defineConfig({
           include: ['**/*.llamacpp.test.ts'],
           testTimeout: 120_000,
           maxWorkers: 3,
-          // Behind the others, which share their workers.
-          sequence: { groupOrder: 1 },
+          sequence: { groupOrder: 3 },
         },
       },
       // The other engines, one after another: each takes gigabytes and minutes.

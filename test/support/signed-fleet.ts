@@ -101,7 +101,7 @@ export class SignedFleet {
     return {
       HEADGATE_LOG: this.logUrl,
       HEADGATE_OPERATOR_TOKEN: signedToken,
-      HEADGATE_GATEWAY_TOKEN: signedToken,
+      HEADGATE_GATEWAY_TOKEN: 'signed-fleet-gateway-token',
       HEADGATE_SIGNING_KEY: '',
     };
   }
