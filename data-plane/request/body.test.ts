@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { createServer } from 'node:http';
 import { type AddressInfo, connect, type Socket } from 'node:net';
 import { afterEach, expect, test, vi } from 'vitest';
-import { chat, expectRefusal } from '../../test/support/api.ts';
+import { call, chat, chatBody, expectRefusal } from '../../test/support/api.ts';
 import { startFleet } from '../../test/support/fleet.ts';
 import { specFleet } from '../../test/support/spec-fleet.ts';
 import { shapeBody } from '../shaping/shape-body.ts';
@@ -234,14 +234,20 @@ test('one key’s half-sent bodies refuse that organisation, in words that are t
   open.push(() => {
     for (const socket of sockets) socket.destroy();
   });
-  const [refused] = (await Promise.race(sockets.map((socket) => once(socket, 'data')))) as [Buffer];
-  expect(refused.toString()).toMatch(/^HTTP\/1.1 503[\s\S]*of your organisation’s requests/);
-  for (let n = 0; n < 5; n++)
-    expect((await chat({ port, key: birch.value, model: 'echo-small' })).status).toBe(200);
+  const answers = sockets.map(async (socket) => ({ socket, data: await once(socket, 'data') }));
+  const { socket: refused, data } = await Promise.race(answers);
+  expect(String(data[0])).toMatch(/^HTTP\/1.1 503[\s\S]*of your organisation’s requests/);
+  const send = (key: string, bytes: number) => {
+    const body = ' '.repeat(bytes) + JSON.stringify(chatBody('echo-small'));
+    return call({ method: 'POST', path: '/v1/chat/completions', port, key, body });
+  };
+  // Neither fits beside the two bodies of the other organisation, so each has a share of its own.
+  const others: unknown[] = [];
+  for (const socket of sockets) if (socket !== refused) socket.on('data', (more) => others.push(more));
+  expect((await send(birch.value, 31 * MiB)).status).toBe(200);
+  expect(others).toEqual([]);
   for (const socket of sockets) socket.destroy();
-  await vi.waitUntil(
-    async () => (await chat({ port, key: cedar.value, model: 'echo-small' })).status === 200,
-  );
+  await vi.waitUntil(async () => (await send(cedar.value, MiB)).status === 200, { timeout: 10_000 });
 });
 
 test.each(['/v1/chat/completions', '/v1/messages', '/v1/embeddings'])(

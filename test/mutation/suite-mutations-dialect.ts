@@ -69,7 +69,7 @@ export const dialectMutations: readonly SuiteMutation[] = [
       ['a penalty of 0 loses nothing', '(request.body[name] ?? 0) !== 0', 'request.body[name] !== undefined'],
       ['developer is system', "if (message.role === 'developer') return { ...message, role: 'system' };", ''],
       ['thoughts go by the name of the engine', '[table.reasoningField]: thoughts', 'reasoning: thoughts'],
-      ['a refusal is told as text', '`${content}\\n\\n${refusal}`', 'content'],
+      ['a refusal is told as text', '\\n\\n$', '$'],
       [
         'only the named tool is sent where no name is',
         'tools.filter((tool) => tool.function.name === choice.function.name)',
@@ -147,7 +147,7 @@ export const dialectMutations: readonly SuiteMutation[] = [
         "inability === 'dimensions' ? 'dimensions' : 'input'",
         "'input'",
       ],
-      ['an image is named by its place', 'chat.held === undefined ? pathOfImage(chat.body) : ', ''],
+      ['an image is named by its place', 'chat.workerText === undefined ? pathOfImage(chat.body) : ', ''],
     ],
   ),
   ...of(
@@ -157,8 +157,8 @@ export const dialectMutations: readonly SuiteMutation[] = [
       ['what cannot be carried is not counted', 'if (error instanceof Refusal) return undefined;', ''],
       [
         'an engine without a counter is asked nothing',
-        "if (asked?.body['messages'] === undefined) return undefined;",
-        'if (asked === undefined) throw new Error();',
+        "if (request?.body['messages'] === undefined) return undefined;",
+        'if (request === undefined) throw new Error();',
       ],
     ],
   ),

@@ -93,13 +93,17 @@ export const upstreamMutations: readonly SuiteMutation[] = [
     'data-plane/upstream/byte-collector.ts',
     ['data-plane/upstream/byte-collector.test.ts'],
     [
-      ['memory is charged', 'if (!this.#memory.take(bytes)) return false;', 'if (bytes < 0) return false;'],
-      ['memory is given back', 'this.#memory.give(this.#charged);', ''],
+      [
+        'memory is charged',
+        'if (!this.#memory.reserve(bytes)) return false;',
+        'if (bytes < 0) return false;',
+      ],
+      ['memory is given back', 'this.#memory.release(this.#charged);', ''],
       ['memory is given back once', '    this.#charged = 0;\n', ''],
       [
         'what was handed over stays charged',
-        'return this.#bytes.handOver();',
-        'this.release();\n    return this.#bytes.handOver();',
+        'return this.#bytes.detach();',
+        'this.release();\n    return this.#bytes.detach();',
       ],
       ['a type may have parameters', '\\s*(;|$)/i', '$/i'],
       ['a longer type is another', '\\s*(;|$)/i', '/i'],
