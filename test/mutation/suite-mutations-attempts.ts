@@ -76,6 +76,12 @@ export const attemptMutations: readonly SuiteMutation[] = [
   ]),
   ...of('data-plane/request/forward-attempt.ts', asForward, [
     [
+      'an attempt gives back the memory of its answer',
+      '    this.#body?.release();\n',
+      '',
+      'a node that cuts its body has not',
+    ],
+    [
       'a status other than 200 is no answer',
       'status === 200 && this.#body?.accepts(contentType)',
       'this.#body?.accepts(contentType)',
@@ -141,10 +147,10 @@ export const attemptMutations: readonly SuiteMutation[] = [
   ]),
   ...of('data-plane/request/forward-whole.ts', asForward, [
     [
-      'an answer that is too large is refused',
-      'if (this.#bytes.add(chunk)) this.#waitForMore();',
-      'if (this.#bytes.add(chunk) || this.#bytes.isTooLarge) this.#waitForMore();',
-      'sends a body that is too large',
+      'the memory of an answer is given back',
+      '    this.#bytes.release();\n',
+      '',
+      'a node that cuts its body has not',
     ],
     [
       'a head is not waited for without end',
@@ -153,22 +159,10 @@ export const attemptMutations: readonly SuiteMutation[] = [
       'never answers has not',
     ],
     [
-      'a piece is waited for as long as between two',
-      'Math.min(this.#attempt.bounds.betweenBytesMs, leftMs)',
-      'leftMs',
-      'stops within a whole answer',
-    ],
-    [
       'the whole is not waited for without end',
       'Math.min(this.#attempt.bounds.betweenBytesMs, leftMs)',
       'this.#attempt.bounds.betweenBytesMs',
       'sends its body byte by byte has not',
-    ],
-    [
-      'the memory of an answer is given back',
-      '    this.#bytes.release();\n',
-      '',
-      'sends a body that is too large',
     ],
   ]),
 ];
