@@ -3,8 +3,10 @@
  * the control flow. Each breaks one rule; the tests named beside it must notice. A text that moves on fails loudly.
  */
 import { anthropicMutations } from './suite-mutations-anthropic.ts';
+import { attemptMutations } from './suite-mutations-attempts.ts';
 import { dialectMutations } from './suite-mutations-dialect.ts';
 import { forwardMutations } from './suite-mutations-forward.ts';
+import { handleMutations } from './suite-mutations-handle.ts';
 import { requestMutations } from './suite-mutations-request.ts';
 import { threadsMutations } from './suite-mutations-threads.ts';
 import { upstreamMutations } from './suite-mutations-upstream.ts';
@@ -236,6 +238,8 @@ export const suiteMutations: readonly SuiteMutation[] = [
   ...anthropicMutations,
   ...dialectMutations,
   ...forwardMutations,
+  ...attemptMutations,
+  ...handleMutations,
   ...requestMutations,
   ...threadsMutations,
   ...upstreamMutations,

@@ -1,0 +1,125 @@
+/** Mutations of the control flow of a request, its admission, its reservation, and the answer to a refused one. */
+import { mutationsOf as of, type SuiteMutation } from './suite-runner.ts';
+
+const asLimits = ['test/spec/limits.test.ts'];
+const asDecided = ['test/replay/decide.test.ts'];
+const asAdmission = ['test/spec/admission.test.ts'];
+const asEvents = ['test/spec/events.test.ts'];
+const asErrors = ['test/spec/errors.test.ts'];
+
+export const handleMutations: readonly SuiteMutation[] = [
+  ...of('data-plane/request/admission.ts', asLimits, [
+    [
+      'a stale snapshot proves no key',
+      'if (!fenced) return authenticate(',
+      'if (nowMs > 0) return authenticate(',
+      'last proof of freshness is old',
+    ],
+  ]),
+  ...of('data-plane/request/admission.ts', asDecided, [
+    [
+      'a request is refused while no usage can be recorded',
+      "  if (outboxFull) throw cannotTakeNow('outbox full');\n",
+      '',
+    ],
+    ['a stale snapshot decides nothing', "  if (fenced) throw cannotTakeNow('fenced');\n", ''],
+  ]),
+  ...of('data-plane/request/reserve.ts', asLimits, [
+    [
+      'a proof that aged while the prompt was counted holds no longer',
+      "  if (gateway.fenced()) throw cannotTakeNow('fenced');\n",
+      '',
+      'a proof that ages',
+    ],
+    [
+      'freshness is checked again with the body',
+      'fenced: gateway.fenced(), outboxFull',
+      'fenced: false, outboxFull',
+      'a proof that ages',
+    ],
+    [
+      'a heavy model takes its weight',
+      'gateway.counters.take(verdict.subject, verdict.weight, nowMs)',
+      'gateway.counters.take(verdict.subject, 1, nowMs)',
+      'by their weights',
+    ],
+  ]),
+  ...of('data-plane/request/reserve.ts', asAdmission, [
+    [
+      'what the count refuses takes nothing of the minute',
+      'lease.cancel(tier.requestsPerMinute);',
+      'lease.release();',
+      'what the count refuses',
+    ],
+    ['what the count refuses is refused', '    throw refusal;\n', '', 'what the count refuses'],
+  ]),
+  ...of('data-plane/request/handle.ts', asLimits, [
+    ['a place is given back', '    lease.release();\n', '', 'refused by routing gives back'],
+    [
+      'freshness is checked before the key',
+      '{ fenced: gateway.fenced(), nowMs',
+      '{ fenced: false, nowMs',
+      'last proof of freshness is old',
+    ],
+    [
+      'a key is looked up again after a slow body',
+      'nowMs - acceptedMs > acceptedMsMax ? (admitAt(nowMs) as typeof admitted) : admitted',
+      'nowMs < acceptedMs ? (admitAt(nowMs) as typeof admitted) : admitted',
+      'revoked while the body',
+    ],
+  ]),
+  ...of('data-plane/request/handle.ts', asEvents, [
+    [
+      'only what was completed is recorded',
+      "if (outcome?.kind !== 'completed' || !caller || caller.kind === 'nobody') return;\n  const { promptTokens: prompt, completionTokens, estimated } = outcome.usage;",
+      "if (!caller || caller.kind === 'nobody') return;\n  const { promptTokens: prompt, completionTokens, estimated } = outcome?.usage ?? { promptTokens: 9, completionTokens: 1 };",
+      'its client cancels',
+    ],
+    [
+      'what was completed is recorded',
+      '    meter(gateway, exchange, placement);\n',
+      '',
+      'a completed stream is recorded once',
+    ],
+    [
+      'usage has the tokens of the prompt',
+      'promptTokens: prompt,\n    completionTokens,',
+      'promptTokens: 0 * prompt,\n    completionTokens,',
+      'a completed stream is recorded once',
+    ],
+    [
+      'usage has the tokens of the answer',
+      '    completionTokens,\n',
+      '    completionTokens: 0 * completionTokens,\n',
+      'a completed stream is recorded once',
+    ],
+  ]),
+  ...of('data-plane/request/handle.ts', asAdmission, [
+    [
+      'a refusal of routing is thrown',
+      'if (placement instanceof Refusal) throw placement;',
+      'if (placement instanceof Refusal) return;',
+      'Errors 5, Errors 6, Errors 10: with 0',
+    ],
+  ]),
+  ...of('data-plane/request/answer.ts', asErrors, [
+    [
+      'what must not be retried is marked so',
+      "if (refusalKinds[refusal.type].retry === 'never')",
+      'if (refusal.type === undefined)',
+      'Errors 1: a key that is not accepted',
+    ],
+    [
+      'a refusal of a limit has the time to wait',
+      'if (refusal.retryAfterSeconds !== undefined)',
+      'if (refusal.retryAfterSeconds === -1)',
+      'Errors 9: more requests',
+    ],
+    [
+      'every answer has its request id',
+      '    ...answerHeaders(ids),\n',
+      '',
+      'Errors 1: a key that is not accepted',
+    ],
+  ]),
+];
