@@ -1,16 +1,39 @@
 /**
- * `npm run mutation [-- TEXT]`: breaks one rule of a source at a time and runs the tests that must notice it. TEXT keeps
- * only mutations whose module or rule contains it. Prints each survivor, then one line of figures; exits 1 where a
- * mutation survives or where the tests fail without any.
+ * `npm run mutation [-- TEXT] [--sample N] [--seed S]`: breaks one rule of a source at a time and runs the tests that must
+ * notice it. TEXT keeps only mutations whose module or rule contains it, `--sample` a random choice of them. Prints each
+ * survivor, then one line of figures; exits 1 where a mutation survives or where the tests fail without any.
  */
 import { join } from 'node:path';
+import { parseArgs } from 'node:util';
 import { suiteMutations } from './suite-mutations.ts';
 import { namePattern, type SuiteMutation, SuiteRunner } from './suite-runner.ts';
 
-const filter = process.argv[2] ?? '';
-const mutations = suiteMutations.filter(({ module, rule }) => `${module}: ${rule}`.includes(filter));
+const { values, positionals } = parseArgs({
+  options: { sample: { type: 'string' }, seed: { type: 'string' } },
+  allowPositionals: true,
+});
+const seed = Number(values.seed ?? Date.now() % 1_000_000);
+const matching = suiteMutations.filter(({ module, rule }) =>
+  `${module}: ${rule}`.includes(positionals[0] ?? ''),
+);
+const mutations = values.sample === undefined ? matching : sampleOf(matching, Number(values.sample), seed);
+if (values.sample !== undefined) console.log(`SEED=${seed}`);
 const runner = await SuiteRunner.start(process.cwd());
 const faults: string[] = [];
+
+/** So many of them at most, by the seed. */
+function sampleOf<Value>(all: readonly Value[], size: number, start: number): Value[] {
+  let state = start >>> 0;
+  const random = (): number => {
+    state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0;
+    return state / 2 ** 32;
+  };
+  return all
+    .map((value) => ({ value, order: random() }))
+    .sort((a, b) => a.order - b.order)
+    .slice(0, size)
+    .map(({ value }) => value);
+}
 
 /** Without a mutation each of the files passes, so what fails later fails because of the mutation. */
 async function runWithout(test: string): Promise<void> {

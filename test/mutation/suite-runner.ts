@@ -123,7 +123,7 @@ export function namePattern(names: readonly (string | undefined)[]): RegExp | un
 }
 
 /** Throws where the text to be replaced does not stand in the source exactly once. */
-function mutate(source: string, { rule, module, from, to }: SuiteMutation): string {
+export function mutate(source: string, { rule, module, from, to }: SuiteMutation): string {
   const parts = source.split(from);
   if (parts.length !== 2)
     throw new Error(`${module}: "${from}" stands there ${parts.length - 1} times, not once (${rule})`);
