@@ -59,6 +59,21 @@ function forged(draw: Draw, head: Head): Buffer {
 
 /** The bytes of one record that may or may not extend the chain behind `head`. */
 export function recordBytes(draw: Draw, head: Head, mayHalt: boolean): Buffer {
+  const bytes = anyRecord(draw, head, mayHalt);
+  return !mayHalt && wouldHalt(bytes) ? commit(draw, head, false) : bytes;
+}
+
+/** A mutation may leave a commit whole but for the name of a critical event. */
+function wouldHalt(bytes: Buffer): boolean {
+  try {
+    const { events } = JSON.parse(bytes.toString()) as { events: { type: string; critical: unknown }[] };
+    return events.some(({ type, critical }) => critical === true && !Object.hasOwn(eventTypes, type));
+  } catch {
+    return false;
+  }
+}
+
+function anyRecord(draw: Draw, head: Head, mayHalt: boolean): Buffer {
   return draw.weighted<() => Buffer>([
     [8, () => commit(draw, head, mayHalt)],
     [3, () => mutateBytes(draw, commit(draw, head, false))],

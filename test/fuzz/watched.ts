@@ -15,7 +15,8 @@ const heldFactorMax = 1.5;
 const heldSlackBytes = 24 * 1024 * 1024;
 const resourcesSlack = 40;
 /** After the last case connections and timers get this long to end. */
-const settleMs = 30_000;
+/** A WebSocket whose peer answers no close frame ends after 30 s. */
+const settleMs = 60_000;
 
 export class WatchedProcess<Ready = unknown> {
   readonly name: string;
