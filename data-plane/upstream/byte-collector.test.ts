@@ -18,7 +18,7 @@ test('a body is charged while it is held, also once it was handed over, and give
   expect(budget.usedBytes).toBe(100);
 });
 
-test('a body that is too large is told from one that memory has no room for', () => {
+test('a body that is too large differs from one that memory has no room for', () => {
   const large = new ByteCollector(new BodyBudget(), 500);
   expect(large.add(Buffer.alloc(501))).toBe(false);
   expect(large.isTooLarge).toBe(true);

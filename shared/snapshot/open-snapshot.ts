@@ -105,7 +105,7 @@ function guiltOf(error: unknown, path: string): unknown {
   return new DatabaseCorrupt(`${path} is not a whole snapshot`, { cause: error });
 }
 
-/** Views and triggers run code of whoever wrote the file, at the first statement that meets them. */
+/** Views and triggers run the code of whichever party wrote the file, at the first statement that touches them. */
 function refuseCode(db: Database, path: string): void {
   const found = db
     .prepare(

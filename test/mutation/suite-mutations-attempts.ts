@@ -60,7 +60,12 @@ export const attemptMutations: readonly SuiteMutation[] = [
       "case 'left':\n      return 'broken';",
       'a client that leaves in mid-stream',
     ],
-    ['a deadline is told from a node', "timedOut ? 'deadline' : 'node'", "'node'", 'falls silent'],
+    [
+      'a deadline differs from a failure of the node',
+      "timedOut ? 'deadline' : 'node'",
+      "'node'",
+      'falls silent',
+    ],
     [
       'too long a request is no failure of the node',
       'contextRefusal(result.failure, route, tier) ??',

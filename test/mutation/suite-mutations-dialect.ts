@@ -69,7 +69,7 @@ export const dialectMutations: readonly SuiteMutation[] = [
       ['a penalty of 0 loses nothing', '(request.body[name] ?? 0) !== 0', 'request.body[name] !== undefined'],
       ['developer is system', "if (message.role === 'developer') return { ...message, role: 'system' };", ''],
       ['thoughts go by the name of the engine', '[table.reasoningField]: thoughts', 'reasoning: thoughts'],
-      ['a refusal is told as text', '\\n\\n$', '$'],
+      ['a refusal is sent as text', '\\n\\n$', '$'],
       [
         'only the named tool is sent where no name is',
         'tools.filter((tool) => tool.function.name === choice.function.name)',
@@ -207,7 +207,7 @@ export const dialectMutations: readonly SuiteMutation[] = [
     ['data-plane/dialect/to-node-body.test.ts'],
     [
       [
-        'vLLM continues what it is told to',
+        'vLLM continues the message it is asked to',
         'prefill: { continue_final_message: true, add_generation_prompt: false }',
         'prefill: { continue_final_message: true }',
       ],
@@ -225,7 +225,11 @@ export const dialectMutations: readonly SuiteMutation[] = [
     'shared/dialect/sglang.ts',
     ['data-plane/dialect/to-node-body.test.ts'],
     [
-      ['SGLang continues what it is told to', 'prefill: { continue_final_message: true }', 'prefill: {}'],
+      [
+        'SGLang continues the message it is asked to',
+        'prefill: { continue_final_message: true }',
+        'prefill: {}',
+      ],
       ['SGLang takes a named tool as any', "namedTool: 'as-required'", "namedTool: 'carried'"],
       [
         'SGLang calls thoughts reasoning_content',

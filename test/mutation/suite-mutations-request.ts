@@ -182,7 +182,7 @@ export const requestMutations: readonly SuiteMutation[] = [
         'return { tokens, candidates };',
       ],
       [
-        'a node that has the text and tells nothing is the only one',
+        'a node that has the text and gives no count is the only one',
         'if (sent || tokens !== undefined)',
         'if (tokens !== undefined)',
       ],
