@@ -2,7 +2,7 @@
  * The admin API over HTTP: token, one error envelope, OpenAPI document. Routes come from the registries; no policy here.
  * The API is for operators' networks: it listens on loopback unless told otherwise and takes no call without the token.
  */
-import { type Server, STATUS_CODES } from 'node:http';
+import { type IncomingMessage, type Server, type ServerResponse, STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
 import swagger from '@fastify/swagger';
 import websocket from '@fastify/websocket';
@@ -10,7 +10,7 @@ import Fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest }
 import { jsonSchemaTransform } from 'fastify-type-provider-zod';
 import { nodeFrameBytesMax } from '../../schemas/node-messages.ts';
 import type { Connections } from '../../shared/process/connections.ts';
-import { createHttpServer, headerBytesMax } from '../../shared/process/http-server.ts';
+import { createHttpServer, endWith, headerBytesMax } from '../../shared/process/http-server.ts';
 import type { Certificate } from '../../shared/process/tls.ts';
 import { CommandError } from '../command-error.ts';
 import { asFollowError } from '../follow-error.ts';
@@ -46,13 +46,14 @@ export async function createAdminApp(
   const timeouts = { headersTimeoutMs, requestTimeoutMs, keepAliveTimeoutMs };
   const app = Fastify({
     logger: false,
-    serverFactory: (handle) =>
-      createHttpServer(
-        { ...listener, name: 'admin', ...timeouts, requireHostHeader: false },
-        handle,
-      ) as Server,
+    serverFactory: (handle) => {
+      const options = { ...listener, name: 'admin', ...timeouts, requireHostHeader: false } as const;
+      return createHttpServer(options, handle).on('checkExpectation', refuseExpectation) as Server;
+    },
     clientErrorHandler: refuseUnreadable,
     frameworkErrors: (error, request, reply) => {
+      // No hook runs for such a request, so nothing else would end an upgraded socket.
+      reply.raw.once('finish', () => request.raw.socket.destroySoon());
       answerError(error, request as FastifyRequest, reply as FastifyReply, context);
     },
     bodyLimit: bodyBytesMax,
@@ -132,6 +133,16 @@ function upgradeFault({ ws, method, headers }: FastifyRequest): CommandError | u
     : new CommandError('InvalidCommand', 'the upgrade is not a WebSocket handshake of version 13');
 }
 
+/** Node's own 417 has no envelope. A body may not come before an answer, so it is not waited for. */
+function refuseExpectation(request: IncomingMessage, response: ServerResponse): void {
+  const refusal = new CommandError('InvalidCommand', 'no expectation but 100-continue is met');
+  response.writeHead(refusal.status, {
+    'content-type': 'application/json; charset=utf-8',
+    connection: 'close',
+  });
+  response.end(JSON.stringify(refusal.envelope(request.url?.split('?', 1)[0] ?? '/')));
+}
+
 /** Answers what the parser refuses, and closes; the path of such a request cannot be known. */
 function refuseUnreadable(error: NodeJS.ErrnoException, socket: Socket): void {
   if (error.code === 'ECONNRESET' || !socket.writable) {
@@ -149,7 +160,7 @@ function refuseUnreadable(error: NodeJS.ErrnoException, socket: Socket): void {
     `content-length: ${Buffer.byteLength(body)}`,
     'connection: close',
   ];
-  socket.end(`${lines.join('\r\n')}\r\n\r\n${body}`);
+  endWith(socket, `${lines.join('\r\n')}\r\n\r\n${body}`);
 }
 
 function answerError(

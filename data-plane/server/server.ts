@@ -6,7 +6,7 @@ import { type IncomingMessage, type Server, type ServerResponse, STATUS_CODES } 
 import type { Server as TlsServer } from 'node:https';
 import type { AddressInfo, Socket } from 'node:net';
 import type { Connections, ListenerName } from '../../shared/process/connections.ts';
-import { createHttpServer, headerBytesMax } from '../../shared/process/http-server.ts';
+import { createHttpServer, endWith, headerBytesMax } from '../../shared/process/http-server.ts';
 import { type ListenAddress, listenError, urlOf } from '../../shared/process/listener.ts';
 import type { Certificate } from '../../shared/process/tls.ts';
 import type { Target } from '../request/host.ts';
@@ -44,8 +44,6 @@ const headersTimeoutMs = 30_000;
 /** A client must have sent its whole request within this. */
 const requestTimeoutMs = 300_000;
 const keepAliveTimeoutMs = 75_000;
-/** A client has this long to read a refusal after which its connection ends. */
-const lingerMs = 5000;
 
 export async function startListener(options: ListenerOptions): Promise<Listener> {
   const server = createListener(options);
@@ -154,14 +152,6 @@ function refuseGarbage(error: ParserError, socket: Socket, answering: Answering)
 
 function endOnClose(this: ServerResponse): void {
   this.req.socket.destroySoon();
-}
-
-/** Sends the last bytes of a connection. Nobody reads the socket after a CONNECT, so its end has to be brought about. */
-function endWith(socket: Socket, bytes: string): void {
-  socket.end(bytes);
-  socket.resume();
-  const timer = setTimeout(() => socket.destroy(), lingerMs);
-  socket.once('close', () => clearTimeout(timer));
 }
 
 function rawAnswer(refusal: Refusal): string {

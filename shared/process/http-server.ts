@@ -4,6 +4,7 @@
  */
 import { createServer, type RequestListener, type Server } from 'node:http';
 import { createServer as createTlsServer, type Server as TlsServer } from 'node:https';
+import type { Socket } from 'node:net';
 import type { Connections, ListenerName } from './connections.ts';
 import { boundPipelining } from './pipelining.ts';
 import type { Certificate } from './tls.ts';
@@ -22,7 +23,7 @@ export interface HttpServerOptions {
   readonly keepAliveTimeoutMs?: number;
   /** Node refuses requests without a Host header. Defaults to true. */
   readonly requireHostHeader?: boolean;
-  /** The handler sends `100 Continue` itself. Otherwise Node sends it before it calls the handler. */
+  /** The handler answers `Expect` itself. Otherwise Node sends 100, or 417 to an expectation that it does not know. */
   readonly handlesContinue?: boolean;
 }
 
@@ -47,12 +48,22 @@ export function createHttpServer(options: HttpServerOptions, handle: RequestList
   const server = certificate
     ? createTlsServer({ ...settings, handshakeTimeout: headersTimeoutMs, ...certificate.tls }, bounded)
     : createServer(settings, bounded);
-  // No expectation but 100-continue changes an answer; Node's own 417 has no envelope.
-  server.on('checkExpectation', bounded);
-  if (options.handlesContinue) server.on('checkContinue', bounded);
+  if (options.handlesContinue)
+    for (const event of ['checkContinue', 'checkExpectation']) server.on(event, bounded);
   // Beyond this number Node silently drops headers, a second Host too. 0 means no limit: headerBytesMax bounds them.
   server.maxHeadersCount = 0;
   certificate?.renewOn(server);
   connections.guard(server, name);
   return server;
+}
+
+/** A client has this long to read a refusal after which its connection ends. */
+const lingerMs = 5000;
+
+/** Sends the last bytes of a connection. Nobody reads the socket after a CONNECT, so its end has to be brought about. */
+export function endWith(socket: Socket, bytes: string): void {
+  socket.end(bytes);
+  socket.resume();
+  const timer = setTimeout(() => socket.destroy(), lingerMs);
+  socket.once('close', () => clearTimeout(timer));
 }
