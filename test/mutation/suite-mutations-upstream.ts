@@ -86,7 +86,7 @@ export const upstreamMutations: readonly SuiteMutation[] = [
         'if (asked === undefined) return undefined;',
         'if (asked === undefined) throw new Error();',
       ],
-      ['an unreached node is told', 'watch.onUnreached?.();', ''],
+      ['an unreached node is reported', 'watch.onUnreached?.();', ''],
     ],
   ),
   ...of(

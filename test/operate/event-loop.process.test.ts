@@ -235,7 +235,7 @@ test('a body of one-byte chunks takes memory for its bytes, not for its chunks',
   const proc = `/proc/${gateway.child.pid}`;
   const residentMiB = (field: string): number =>
     Number(new RegExp(`${field}:\\s+(\\d+) kB`).exec(readFileSync(`${proc}/status`, 'utf8'))?.[1]) / 1024;
-  // A large body, so that the thread for such is there; then the peak counts anew.
+  // A large body starts the worker; the peak is measured from here.
   await ask('/chat/completions', ' '.repeat(MiB), 'heavy');
   writeFileSync(`${proc}/clear_refs`, '5');
   const before = residentMiB('VmRSS');
