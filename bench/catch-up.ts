@@ -3,8 +3,8 @@
 
 import { setTimeout as pause } from 'node:timers/promises';
 import { toStored } from '../schemas/events.ts';
-import { composeCommit, recordHash } from '../shared/log/chain.ts';
-import type { ControlLog } from '../shared/log/control-log.ts';
+import { composeCommit, recordHash } from '../shared/log/core/chain.ts';
+import type { ControlLog } from '../shared/log/core/control-log.ts';
 import { openLog } from '../shared/log/open-log.ts';
 import { ChaosFleet, foldedBy, type Gateway, type Key, model, organisation } from '../test/chaos/fleet.ts';
 import { startKafka } from '../test/kafka/broker.ts';

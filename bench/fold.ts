@@ -8,12 +8,12 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import type { EventData, KnownEvent } from '../schemas/events.ts';
-import type { LogRecord } from '../shared/log/control-log.ts';
+import type { LogRecord } from '../shared/log/core/control-log.ts';
+import { type Database, openDatabase } from '../shared/runtime/sqlite.ts';
 import { createLookup } from '../shared/snapshot/lookup.ts';
 import { openOrRebuild } from '../shared/snapshot/open-snapshot.ts';
 import { schemaSql } from '../shared/snapshot/tables.ts';
 import { verifySteps } from '../shared/snapshot/verify.ts';
-import { type Database, openDatabase } from '../shared/sqlite.ts';
 import { ChainWriter, known, type Random, seededRandom, sha256 } from '../test/support/commits.ts';
 
 const { values } = parseArgs({ options: { events: { type: 'string', default: '1000000' } } });

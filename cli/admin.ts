@@ -12,7 +12,7 @@ import { registerSigners } from './commands/signers.ts';
 import { registerSnapshots } from './commands/snapshots.ts';
 import { registerTenants } from './commands/tenants.ts';
 import { registerUsage } from './commands/usage.ts';
-import { type Io, processIo } from './io.ts';
+import { type Io, processIo } from './terminal/io.ts';
 
 const families = [
   registerFleet,

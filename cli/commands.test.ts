@@ -1,8 +1,8 @@
 /** Every command against a control plane played by the test: what it sends, and how its answer is shown in each format. */
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
 import { parse } from 'yaml';
-import { type AdminServer, startAdminServer, testToken } from './testing/admin-server.ts';
-import { type CliOptions, type CliRun, runCli } from './testing/run-cli.ts';
+import { type AdminServer, startAdminServer, testToken } from '../test/support/admin-server.ts';
+import { type CliOptions, type CliRun, runCli } from '../test/support/run-cli.ts';
 
 let server: AdminServer;
 beforeAll(async () => {

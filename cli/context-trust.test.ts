@@ -4,8 +4,8 @@ import { chmodSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:f
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import { type AdminServer, startAdminServer } from './testing/admin-server.ts';
-import { type CliRun, runCli } from './testing/run-cli.ts';
+import { type AdminServer, startAdminServer } from '../test/support/admin-server.ts';
+import { type CliRun, runCli } from '../test/support/run-cli.ts';
 
 const secret = 'my-production-operator-token-1234';
 const root = mkdtempSync(join(tmpdir(), 'headgate-trust-'));

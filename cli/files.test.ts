@@ -13,13 +13,13 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import type { LogRecord } from '../shared/log/control-log.ts';
+import type { LogRecord } from '../shared/log/core/control-log.ts';
 import { openLog } from '../shared/log/open-log.ts';
 import { foldVersion } from '../shared/snapshot/fold.ts';
 import { memorySnapshot, openOrRebuild } from '../shared/snapshot/open-snapshot.ts';
+import { type AdminServer, startAdminServer, testToken } from '../test/support/admin-server.ts';
 import { known, recordsOf } from '../test/support/commits.ts';
-import { type AdminServer, startAdminServer, testToken } from './testing/admin-server.ts';
-import { type CliRun, runCli } from './testing/run-cli.ts';
+import { type CliRun, runCli } from '../test/support/run-cli.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'headgate-cli-'));
 const tier = (rank: number) => known('tier.set', { id: `T${rank}`, rank, models: '*' });

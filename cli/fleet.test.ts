@@ -4,8 +4,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
 import { parse } from 'yaml';
-import { type AdminServer, errorAnswer, startAdminServer, testToken } from './testing/admin-server.ts';
-import { type CliOptions, type CliRun, runCli } from './testing/run-cli.ts';
+import { type AdminServer, errorAnswer, startAdminServer, testToken } from '../test/support/admin-server.ts';
+import { type CliOptions, type CliRun, runCli } from '../test/support/run-cli.ts';
 
 let server: AdminServer;
 const folder = mkdtempSync(join(tmpdir(), 'headgate-cli-'));

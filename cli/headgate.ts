@@ -1,8 +1,8 @@
 #!/usr/bin/env node
-import { endOnUncaught, faultsToStderr } from '../shared/process/fault.ts';
+import { devCommand } from '../dev/dev.ts';
+import { endOnUncaught, faultsToStderr } from '../shared/runtime/fault.ts';
 /** The one binary: long-running processes and the admin CLI. */
 import { controlPlaneCommand } from './processes/control-plane.ts';
-import { devCommand } from './processes/dev.ts';
 import { gatewayCommand } from './processes/gateway.ts';
 import { nodeAgentCommand } from './processes/node-agent.ts';
 import { simNodeCommand } from './processes/sim-node.ts';

@@ -3,9 +3,9 @@ import { existsSync, mkdtempSync, readFileSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test, vi } from 'vitest';
+import { type AdminServer, errorAnswer, startAdminServer, testToken } from '../test/support/admin-server.ts';
+import { type CliRun, runCli } from '../test/support/run-cli.ts';
 import { takeMonotonicClock } from '../test/support/status-reports.ts';
-import { type AdminServer, errorAnswer, startAdminServer, testToken } from './testing/admin-server.ts';
-import { type CliRun, runCli } from './testing/run-cli.ts';
 
 let server: AdminServer;
 const folder = mkdtempSync(join(tmpdir(), 'headgate-cli-'));

@@ -5,11 +5,11 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Command } from 'commander';
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
+import { type AdminServer, errorAnswer, startAdminServer, testToken } from '../test/support/admin-server.ts';
+import { type CliOptions, type CliRun, runCli } from '../test/support/run-cli.ts';
 import { registerAdminCommands } from './admin.ts';
-import { exitCodes } from './errors.ts';
-import { processIo } from './io.ts';
-import { type AdminServer, errorAnswer, startAdminServer, testToken } from './testing/admin-server.ts';
-import { type CliOptions, type CliRun, runCli } from './testing/run-cli.ts';
+import { exitCodes } from './terminal/errors.ts';
+import { processIo } from './terminal/io.ts';
 
 let server: AdminServer;
 beforeAll(async () => {

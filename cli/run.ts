@@ -3,13 +3,21 @@
  * lines on stderr. Never ends the process itself: a command that started something leaves it running.
  */
 import { Command, CommanderError, Option } from 'commander';
-import { version } from '../shared/process/version.ts';
+import { version } from '../shared/runtime/version.ts';
 import { registerAdminCommands } from './admin.ts';
-import { asCliError, CliError, Exit, type ExitCode, errorText, exitCodes, usageError } from './errors.ts';
-import { type Io, processIo } from './io.ts';
-import { position } from './options.ts';
-import { formats } from './render.ts';
-import { withExamples } from './verbs.ts';
+import {
+  asCliError,
+  CliError,
+  Exit,
+  type ExitCode,
+  errorText,
+  exitCodes,
+  usageError,
+} from './terminal/errors.ts';
+import { type Io, processIo } from './terminal/io.ts';
+import { position } from './terminal/options.ts';
+import { formats } from './terminal/render.ts';
+import { withExamples } from './terminal/verbs.ts';
 
 /**
  * Parses and runs; gives the exit code. `argv` is without the interpreter and the script. `extras` adds commands of its

@@ -2,10 +2,10 @@
 import type { IncomingMessage } from 'node:http';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { type WebSocket, WebSocketServer } from 'ws';
+import { type AdminServer, errorAnswer, startAdminServer, testToken } from '../test/support/admin-server.ts';
+import { type CliOptions, type CliRun, runCli, testIo } from '../test/support/run-cli.ts';
 import { tail as follow } from './commands/tail.ts';
-import { Session } from './session.ts';
-import { type AdminServer, errorAnswer, startAdminServer, testToken } from './testing/admin-server.ts';
-import { type CliOptions, type CliRun, runCli, testIo } from './testing/run-cli.ts';
+import { Session } from './terminal/session.ts';
 
 let server: AdminServer;
 let sockets: WebSocketServer;

@@ -1,10 +1,10 @@
 /** What a replica reports of itself to the fleet: the position of its fold, its signer and the nodes of its agents. */
 import type { StatusReport } from '../schemas/status.ts';
-import { fingerprintOf, type Signer } from '../shared/log/signing.ts';
-import type { FoldMetrics } from '../shared/process/fold-metrics.ts';
-import type { FolderStart } from '../shared/process/folder-start.ts';
-import type { Logger } from '../shared/process/logger.ts';
+import { fingerprintOf, type Signer } from '../shared/log/core/signing.ts';
+import type { FolderStart } from '../shared/runtime/folder-start.ts';
+import type { Logger } from '../shared/runtime/logger.ts';
 import { foldVersion } from '../shared/snapshot/fold.ts';
+import type { FoldMetrics } from '../shared/snapshot/fold-metrics.ts';
 import type { Replicator } from '../shared/snapshot/replicator.ts';
 import type { Snapshot } from '../shared/snapshot/snapshot.ts';
 import { countIgnoredStatus, countRefusedStatus } from '../shared/status/status-metrics.ts';

@@ -4,30 +4,30 @@
  */
 import { join } from 'node:path';
 import type { StalePolicy } from '../schemas/status.ts';
+import type { HostNames } from '../shared/decision/host.ts';
+import { trustedSigners } from '../shared/log/core/trust.ts';
 import { openLog } from '../shared/log/open-log.ts';
-import { trustedSigners } from '../shared/log/trust.ts';
-import { Closers } from '../shared/process/closers.ts';
-import { type ConnectionLimits, Connections } from '../shared/process/connections.ts';
-import { lockDataFolder } from '../shared/process/data-folder.ts';
-import { endOnFault } from '../shared/process/fault.ts';
-import { FoldMetrics } from '../shared/process/fold-metrics.ts';
-import { type Check, startHealthServer } from '../shared/process/health-server.ts';
-import { loopback } from '../shared/process/listener.ts';
-import { type AccessLog, accessLogIn, type Logger } from '../shared/process/logger.ts';
-import { nodeCredentials } from '../shared/process/node-credentials.ts';
-import type { Certificate } from '../shared/process/tls.ts';
-import { BodyBudget } from './request/body-budget.ts';
+import { Closers } from '../shared/runtime/closers.ts';
+import { type ConnectionLimits, Connections } from '../shared/runtime/connections.ts';
+import { lockDataFolder } from '../shared/runtime/data-folder.ts';
+import { endOnFault } from '../shared/runtime/fault.ts';
+import { type Check, startHealthServer } from '../shared/runtime/health-server.ts';
+import { loopback } from '../shared/runtime/listener.ts';
+import { type AccessLog, accessLogIn, type Logger } from '../shared/runtime/logger.ts';
+import { nodeCredentials } from '../shared/runtime/node-credentials.ts';
+import type { Certificate } from '../shared/runtime/tls.ts';
+import { FoldMetrics } from '../shared/snapshot/fold-metrics.ts';
+import { Shaping } from './body-worker/body-worker.ts';
+import { BodyBudget } from './core/byte-budget.ts';
+import type { ForwardSettings } from './forward/forward.ts';
 import { LocalCounters } from './request/counters.ts';
-import type { ForwardSettings } from './request/forward.ts';
 import type { Gateway } from './request/gateway.ts';
 import { handle } from './request/handle.ts';
-import type { HostNames } from './request/host.ts';
 import { type Listener, startListener } from './server/server.ts';
 import { Telemetry } from './server/telemetry.ts';
-import { Shaping } from './shaping/shaping.ts';
 import { checkSnapshotSources } from './snapshot/fetch-snapshot.ts';
 import { followLog, type GatewayState } from './snapshot/follow-log.ts';
-import { createTokenCounter } from './upstream/count-tokens.ts';
+import { createPromptCounter } from './upstream/count-tokens.ts';
 import { NodeLoad } from './upstream/load.ts';
 import { NodePools } from './upstream/node-pools.ts';
 import { openMeter } from './usage/open-meter.ts';
@@ -186,7 +186,7 @@ async function compose(
     load: new NodeLoad(),
     meter: usage.meter,
     forwarding: settings.forwarding,
-    countTokens: createTokenCounter(pools, shaping),
+    countTokens: createPromptCounter(pools, shaping),
     streams,
     logger,
     fenced: () => state.fenced(),

@@ -62,7 +62,7 @@ export const eventTypes = {
   }),
   /**
    * From the next record on, these sign, and nobody else. It stands alone in its commit, which one of the signers before
-   * it must sign; where the log has none, one of those named. The accept rule reads it (shared/log/chain.ts).
+   * it must sign; where the log has none, one of those named. The accept rule reads it (shared/log/core/chain.ts).
    */
   'log.signers_set': { ...event({ signers: signers.min(1) }), foldVersion: 2 },
   'tier.set': event({

@@ -54,7 +54,7 @@ function sources(folder: string): string[] {
   });
 }
 
-const runTime = ['cli', 'control-plane', 'data-plane', 'node', 'schemas', 'shared'].flatMap(sources);
+const runTime = ['cli', 'control-plane', 'data-plane', 'agent', 'dev', 'schemas', 'shared'].flatMap(sources);
 const everywhere = [...runTime, ...['bench', 'scripts', 'test'].flatMap(sources)];
 
 /** In an import, or by its name where a module is loaded by name. */

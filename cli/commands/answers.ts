@@ -1,7 +1,7 @@
 /** How commands show what a write or a list answered, the same in all of them. */
-import type { Query } from '../client.ts';
-import type { Thing, View } from '../render.ts';
-import type { Globals, Session } from '../session.ts';
+import type { Query } from '../terminal/client.ts';
+import type { Thing, View } from '../terminal/render.ts';
+import type { Globals, Session } from '../terminal/session.ts';
 
 /** A write's answer: in a table one sentence, elsewhere the thing with its position. */
 export function wrote(session: Session, thing: Thing, what: string, id: string, done: string): Promise<void> {

@@ -1,11 +1,11 @@
 /** `headgate stack` and `headgate pool`: what is installed where. */
 import type { Command } from 'commander';
-import { route } from '../client.ts';
-import { confirmDestructive } from '../confirm.ts';
-import type { Io } from '../io.ts';
-import { count } from '../options.ts';
-import { column, type View } from '../render.ts';
-import { noun } from '../verbs.ts';
+import { route } from '../terminal/client.ts';
+import { confirmDestructive } from '../terminal/confirm.ts';
+import type { Io } from '../terminal/io.ts';
+import { count } from '../terminal/options.ts';
+import { column, type View } from '../terminal/render.ts';
+import { noun } from '../terminal/verbs.ts';
 import { type ListOptions, showList, showThing, wrote } from './answers.ts';
 
 const stackView: View = {

@@ -3,13 +3,13 @@
  * `set` changes what its options name and keeps the rest. The visitors' limits are the tier called `anonymous`.
  */
 import type { Command } from 'commander';
-import { type AdminClient, route } from '../client.ts';
-import { confirmDestructive } from '../confirm.ts';
-import { CliError, usageError } from '../errors.ts';
-import type { Io } from '../io.ts';
-import { count, limit, selection } from '../options.ts';
-import { column, type Thing, type View } from '../render.ts';
-import { noun } from '../verbs.ts';
+import { type AdminClient, route } from '../terminal/client.ts';
+import { confirmDestructive } from '../terminal/confirm.ts';
+import { CliError, usageError } from '../terminal/errors.ts';
+import type { Io } from '../terminal/io.ts';
+import { count, limit, selection } from '../terminal/options.ts';
+import { column, type Thing, type View } from '../terminal/render.ts';
+import { noun } from '../terminal/verbs.ts';
 import { type ListOptions, showList, showThing, wrote } from './answers.ts';
 
 const tierView: View = {

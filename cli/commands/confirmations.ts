@@ -3,10 +3,10 @@
  * What was published stays published: a control plane that is lost while we wait is asked again until the deadline.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type AdminClient, route } from '../client.ts';
-import { CliError, Exit, errorText, interrupted } from '../errors.ts';
-import type { Thing } from '../render.ts';
-import type { Session } from '../session.ts';
+import { type AdminClient, route } from '../terminal/client.ts';
+import { CliError, Exit, errorText, interrupted } from '../terminal/errors.ts';
+import type { Thing } from '../terminal/render.ts';
+import type { Session } from '../terminal/session.ts';
 
 export interface Confirmation {
   readonly name: string;

@@ -1,6 +1,6 @@
 /** Events as lists and tails show them, and the reading of a list that takes several answers. */
-import type { AdminClient, Query } from '../client.ts';
-import { column, type Thing, type View } from '../render.ts';
+import type { AdminClient, Query } from '../terminal/client.ts';
+import { column, type Thing, type View } from '../terminal/render.ts';
 
 export const eventView: View = {
   columns: [

@@ -2,11 +2,11 @@
 import { open } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import type { Command } from 'commander';
-import { CliError } from '../errors.ts';
-import { type Io, writeAll } from '../io.ts';
-import { count, position } from '../options.ts';
-import type { Session } from '../session.ts';
-import { noun } from '../verbs.ts';
+import { CliError } from '../terminal/errors.ts';
+import { type Io, writeAll } from '../terminal/io.ts';
+import { count, position } from '../terminal/options.ts';
+import type { Session } from '../terminal/session.ts';
+import { noun } from '../terminal/verbs.ts';
 import { allEvents, type EventQuery, eventView } from './event-list.ts';
 import type { TailOptions } from './tail.ts';
 

@@ -3,8 +3,8 @@
  * The order of the lines is the order of the log; offsets only told where the records stood where they came from.
  */
 import { createReadStream } from 'node:fs';
-import type { LogRecord } from '../../shared/log/control-log.ts';
-import { CliError } from '../errors.ts';
+import type { LogRecord } from '../../shared/log/core/control-log.ts';
+import { CliError } from '../terminal/errors.ts';
 
 /** More than the largest commit in base64. */
 const lineBytesMax = 4 * 1024 * 1024;

@@ -1,14 +1,14 @@
 /** `apply`, `diff`, `export` and `validate`: the fleet as one file. Faults of a file are found without a control plane. */
 import type { Command } from 'commander';
 import type { Fleet } from '../../schemas/fleet.ts';
-import { confirmDestructive } from '../confirm.ts';
-import { asCliError, CliError, Exit } from '../errors.ts';
-import type { Io } from '../io.ts';
-import type { Thing } from '../render.ts';
-import type { Session } from '../session.ts';
-import { readInput } from '../settings.ts';
-import { printable } from '../text.ts';
-import { groups, verb } from '../verbs.ts';
+import { confirmDestructive } from '../terminal/confirm.ts';
+import { asCliError, CliError, Exit } from '../terminal/errors.ts';
+import type { Io } from '../terminal/io.ts';
+import type { Thing } from '../terminal/render.ts';
+import type { Session } from '../terminal/session.ts';
+import { readInput } from '../terminal/settings.ts';
+import { printable } from '../terminal/text.ts';
+import { groups, verb } from '../terminal/verbs.ts';
 
 interface FileOptions {
   readonly file: string;
@@ -54,7 +54,7 @@ export function registerFleet(program: Command, io: Io): void {
 /** The document of the file. Where it is invalid, tells every fault on stderr and throws Exit 2. */
 async function readFleet(session: Session, file: string): Promise<Fleet> {
   const text = await readInput(session.io, file);
-  const { faultLine, parseFleet } = await import('../../shared/fleet-file.ts');
+  const { faultLine, parseFleet } = await import('../terminal/fleet-file.ts');
   const read = parseFleet(text, file === '-' ? 'stdin' : file);
   if ('fleet' in read) return read.fleet;
   for (const fault of read.faults) session.io.stderr.write(`${printable(faultLine(fault))}\n`);

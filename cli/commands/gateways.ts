@@ -1,14 +1,14 @@
 /** `headgate gateway` and `headgate status`: how far every process is, and whether their states agree. */
 import { join, resolve } from 'node:path';
 import type { Command } from 'commander';
-import { route } from '../client.ts';
-import { confirmDestructive } from '../confirm.ts';
-import { CliError, Exit, usageError } from '../errors.ts';
-import type { Io } from '../io.ts';
-import { column, type Mood, type Thing, type View } from '../render.ts';
-import type { Session } from '../session.ts';
-import { readContext } from '../settings.ts';
-import { groups, noun, verb } from '../verbs.ts';
+import { route } from '../terminal/client.ts';
+import { confirmDestructive } from '../terminal/confirm.ts';
+import { CliError, Exit, usageError } from '../terminal/errors.ts';
+import type { Io } from '../terminal/io.ts';
+import { column, type Mood, type Thing, type View } from '../terminal/render.ts';
+import type { Session } from '../terminal/session.ts';
+import { readContext } from '../terminal/settings.ts';
+import { groups, noun, verb } from '../terminal/verbs.ts';
 import { showList, showThing } from './answers.ts';
 
 const moods: Readonly<Record<string, Mood>> = {

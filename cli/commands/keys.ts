@@ -1,11 +1,11 @@
 /** `headgate key`: create, list, revoke, and the proof that a revocation is in force. */
 import type { Command } from 'commander';
-import { route } from '../client.ts';
-import { confirmDestructive } from '../confirm.ts';
-import type { Io } from '../io.ts';
-import { count, durationSeconds } from '../options.ts';
-import { column, type View } from '../render.ts';
-import { type Noun, noun } from '../verbs.ts';
+import { route } from '../terminal/client.ts';
+import { confirmDestructive } from '../terminal/confirm.ts';
+import type { Io } from '../terminal/io.ts';
+import { count, durationSeconds } from '../terminal/options.ts';
+import { column, type View } from '../terminal/render.ts';
+import { type Noun, noun } from '../terminal/verbs.ts';
 import { type ListOptions, outcome, showList, showThing } from './answers.ts';
 import { waitUntilConfirmed } from './confirmations.ts';
 import { secretPlace, showSecret, withSecret } from './secrets.ts';

@@ -1,12 +1,12 @@
 /** `headgate node`: inference servers, where they stand, and the tokens of their agents. */
 import type { Command } from 'commander';
-import { route } from '../client.ts';
-import { confirmDestructive } from '../confirm.ts';
-import { usageError } from '../errors.ts';
-import type { Io } from '../io.ts';
-import { count, place } from '../options.ts';
-import { column, type Mood, type Thing, type View } from '../render.ts';
-import { groups, type Noun, noun, verb, withExamples } from '../verbs.ts';
+import { route } from '../terminal/client.ts';
+import { confirmDestructive } from '../terminal/confirm.ts';
+import { usageError } from '../terminal/errors.ts';
+import type { Io } from '../terminal/io.ts';
+import { count, place } from '../terminal/options.ts';
+import { column, type Mood, type Thing, type View } from '../terminal/render.ts';
+import { groups, type Noun, noun, verb, withExamples } from '../terminal/verbs.ts';
 import { type ListOptions, showList, showThing, wrote } from './answers.ts';
 import { secretPlace, showSecret, withSecret } from './secrets.ts';
 

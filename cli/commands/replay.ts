@@ -5,14 +5,14 @@
 import { existsSync } from 'node:fs';
 import { resolve } from 'node:path';
 import type { Command } from 'commander';
-import type { LogRecord } from '../../shared/log/control-log.ts';
+import type { LogRecord } from '../../shared/log/core/control-log.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
-import { CliError, Exit, interrupted, usageError } from '../errors.ts';
-import type { Io } from '../io.ts';
-import { position } from '../options.ts';
-import type { Session } from '../session.ts';
-import { readContext } from '../settings.ts';
-import { groups, verb } from '../verbs.ts';
+import { CliError, Exit, interrupted, usageError } from '../terminal/errors.ts';
+import type { Io } from '../terminal/io.ts';
+import { position } from '../terminal/options.ts';
+import type { Session } from '../terminal/session.ts';
+import { readContext } from '../terminal/settings.ts';
+import { groups, verb } from '../terminal/verbs.ts';
 
 interface Options {
   readonly fromLog?: boolean;
@@ -109,7 +109,7 @@ async function* recordsOfLog(session: Session): AsyncIterable<readonly LogRecord
   const url = session.io.env['HEADGATE_LOG'] || readContext(session.io).log;
   if (!url) throw usageError('no log is known', 'set HEADGATE_LOG, for example sqlite:./data/log');
   const { openLog, parseLogUrl } = await import('../../shared/log/open-log.ts');
-  const { embeddedLogPath } = await import('../../shared/log/embedded-log.ts');
+  const { embeddedLogPath } = await import('../../shared/log/embedded/embedded-log.ts');
   const parsed = parseLogUrl(url);
   // Opening makes what is not there; a replay must leave no trace.
   if (parsed.kind === 'sqlite' && !existsSync(embeddedLogPath(parsed.folder, { topic })))

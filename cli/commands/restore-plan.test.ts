@@ -2,7 +2,7 @@
 import { expect, test } from 'vitest';
 import { commitBytesMax, parseCommit } from '../../schemas/commit.ts';
 import { memorySnapshot } from '../../shared/snapshot/open-snapshot.ts';
-import { toldAnew } from '../../shared/snapshot/recreate.ts';
+import { toldAnew } from '../../shared/snapshot/restore.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import { tableNames } from '../../shared/snapshot/tables.ts';
 import { ChainWriter, fleetHistory, known, sha256 } from '../../test/support/commits.ts';

@@ -6,14 +6,14 @@ import { randomUUID } from 'node:crypto';
 import { genesisPrev } from '../../schemas/commit.ts';
 import { toStored } from '../../schemas/events.ts';
 import { restoreAuthor } from '../../schemas/shapes.ts';
-import { composeCommit } from '../../shared/log/chain.ts';
-import type { Signer } from '../../shared/log/signing.ts';
+import { composeCommit } from '../../shared/log/core/chain.ts';
+import type { Signer } from '../../shared/log/core/signing.ts';
 import { foldVersion } from '../../shared/snapshot/fold.ts';
 import { memorySnapshot } from '../../shared/snapshot/open-snapshot.ts';
-import { type RecreatingCommit, recreatingCommits, toldAnew } from '../../shared/snapshot/recreate.ts';
+import { type RecreatingCommit, recreatingCommits, toldAnew } from '../../shared/snapshot/restore.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import { tableNames } from '../../shared/snapshot/tables.ts';
-import { CliError } from '../errors.ts';
+import { CliError } from '../terminal/errors.ts';
 
 export interface RestoreRecord {
   readonly value: Buffer;

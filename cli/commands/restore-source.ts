@@ -4,7 +4,7 @@ import { memorySnapshot, openExisting } from '../../shared/snapshot/open-snapsho
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import { type TableName, tableNames } from '../../shared/snapshot/tables.ts';
 import { verify } from '../../shared/snapshot/verify.ts';
-import { CliError } from '../errors.ts';
+import { CliError } from '../terminal/errors.ts';
 import { exportedRecords } from './exported-log.ts';
 
 export interface RestoreSource {

@@ -3,13 +3,13 @@
  * log back and compares. What stands there twice is passed over by every reader, so trying again does no harm.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { ControlLog } from '../../shared/log/control-log.ts';
+import type { ControlLog } from '../../shared/log/core/control-log.ts';
 import { openLog } from '../../shared/log/open-log.ts';
 import { readLogId } from '../../shared/snapshot/log-identity.ts';
 import { memorySnapshot } from '../../shared/snapshot/open-snapshot.ts';
-import { CliError, interrupted, usageError } from '../errors.ts';
-import type { Session } from '../session.ts';
-import { readContext } from '../settings.ts';
+import { CliError, interrupted, usageError } from '../terminal/errors.ts';
+import type { Session } from '../terminal/session.ts';
+import { readContext } from '../terminal/settings.ts';
 import type { RestorePlan } from './restore-plan.ts';
 
 /** Appends under way at once. */

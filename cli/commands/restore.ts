@@ -4,11 +4,11 @@
  * takes the place of. What it will write is folded first, and what it wrote is read back: both must give the same digests.
  */
 import { resolve } from 'node:path';
-import { fingerprintOf, loadSigner, type Signer } from '../../shared/log/signing.ts';
-import { settingOf } from '../../shared/process/secrets.ts';
-import { confirmDestructive } from '../confirm.ts';
-import { CliError, usageError } from '../errors.ts';
-import type { Session } from '../session.ts';
+import { fingerprintOf, loadSigner, type Signer } from '../../shared/log/core/signing.ts';
+import { settingOf } from '../../shared/runtime/secrets.ts';
+import { confirmDestructive } from '../terminal/confirm.ts';
+import { CliError, usageError } from '../terminal/errors.ts';
+import type { Session } from '../terminal/session.ts';
 import { planRestore, type RestorePlan } from './restore-plan.ts';
 import { openRestoreSource, type RestoreSource } from './restore-source.ts';
 import { writeRestore } from './restore-writer.ts';

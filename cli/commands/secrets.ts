@@ -4,9 +4,9 @@
  */
 import { closeSync, fsyncSync, openSync, rmSync, writeSync } from 'node:fs';
 import { resolve } from 'node:path';
-import { CliError, usageError } from '../errors.ts';
-import type { Thing } from '../render.ts';
-import type { Session } from '../session.ts';
+import { CliError, usageError } from '../terminal/errors.ts';
+import type { Thing } from '../terminal/render.ts';
+import type { Session } from '../terminal/session.ts';
 
 /** Where the value goes; made before it is asked for, so that a disk that refuses cannot lose it. */
 export interface SecretPlace {

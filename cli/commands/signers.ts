@@ -2,14 +2,14 @@
 import { readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 import type { Command } from 'commander';
-import { fingerprintOf, publicKeyIn } from '../../shared/log/signing.ts';
-import { route } from '../client.ts';
-import { confirmDestructive } from '../confirm.ts';
-import { CliError } from '../errors.ts';
-import type { Io } from '../io.ts';
-import { column, type View } from '../render.ts';
-import type { Session } from '../session.ts';
-import { noun } from '../verbs.ts';
+import { fingerprintOf, publicKeyIn } from '../../shared/log/core/signing.ts';
+import { route } from '../terminal/client.ts';
+import { confirmDestructive } from '../terminal/confirm.ts';
+import { CliError } from '../terminal/errors.ts';
+import type { Io } from '../terminal/io.ts';
+import { column, type View } from '../terminal/render.ts';
+import type { Session } from '../terminal/session.ts';
+import { noun } from '../terminal/verbs.ts';
 import { showList, wrote } from './answers.ts';
 
 const signerView: View = {

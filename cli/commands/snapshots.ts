@@ -3,10 +3,10 @@ import { createHash, randomUUID } from 'node:crypto';
 import { open, rename, rm } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import type { Command } from 'commander';
-import { CliError, Exit } from '../errors.ts';
-import type { Io } from '../io.ts';
-import type { Session } from '../session.ts';
-import { noun } from '../verbs.ts';
+import { CliError, Exit } from '../terminal/errors.ts';
+import type { Io } from '../terminal/io.ts';
+import type { Session } from '../terminal/session.ts';
+import { noun } from '../terminal/verbs.ts';
 import type { RestoreOptions } from './restore.ts';
 
 export function registerSnapshots(program: Command, io: Io): void {

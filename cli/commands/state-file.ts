@@ -3,7 +3,7 @@
 import { foldVersion } from '../../shared/snapshot/fold.ts';
 import { openExisting } from '../../shared/snapshot/open-snapshot.ts';
 import { verify } from '../../shared/snapshot/verify.ts';
-import { CliError } from '../errors.ts';
+import { CliError } from '../terminal/errors.ts';
 
 export interface StateFile {
   readonly log: string | null;

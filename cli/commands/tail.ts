@@ -5,12 +5,12 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import WebSocket from 'ws';
-import type { AdminClient } from '../client.ts';
-import { CliError, interrupted } from '../errors.ts';
-import { writeAll } from '../io.ts';
-import type { Renderer, Thing } from '../render.ts';
-import type { Session } from '../session.ts';
-import { cellText, printableJson } from '../text.ts';
+import type { AdminClient } from '../terminal/client.ts';
+import { CliError, interrupted } from '../terminal/errors.ts';
+import { writeAll } from '../terminal/io.ts';
+import type { Renderer, Thing } from '../terminal/render.ts';
+import type { Session } from '../terminal/session.ts';
+import { cellText, printableJson } from '../terminal/text.ts';
 import { allEvents, eventView } from './event-list.ts';
 
 /** What a tail shows. */

@@ -1,12 +1,12 @@
 /** `headgate org` and `headgate member`: who is served, and who may act for them. */
 import type { Command } from 'commander';
-import { route } from '../client.ts';
-import { confirmDestructive } from '../confirm.ts';
-import { usageError } from '../errors.ts';
-import type { Io } from '../io.ts';
-import { count } from '../options.ts';
-import { column, type View } from '../render.ts';
-import { noun } from '../verbs.ts';
+import { route } from '../terminal/client.ts';
+import { confirmDestructive } from '../terminal/confirm.ts';
+import { usageError } from '../terminal/errors.ts';
+import type { Io } from '../terminal/io.ts';
+import { count } from '../terminal/options.ts';
+import { column, type View } from '../terminal/render.ts';
+import { noun } from '../terminal/verbs.ts';
 import { type ListOptions, showList, showThing, wrote } from './answers.ts';
 
 const organisationView: View = {

@@ -1,10 +1,10 @@
 /** `headgate usage`: tokens of completed requests, for one organisation or as lines for a billing system. */
 import type { Command } from 'commander';
-import { type Io, writeAll } from '../io.ts';
-import { column, type Thing, type View } from '../render.ts';
-import type { Session } from '../session.ts';
-import { cellText } from '../text.ts';
-import { noun } from '../verbs.ts';
+import { type Io, writeAll } from '../terminal/io.ts';
+import { column, type Thing, type View } from '../terminal/render.ts';
+import type { Session } from '../terminal/session.ts';
+import { cellText } from '../terminal/text.ts';
+import { noun } from '../terminal/verbs.ts';
 
 const modelView: View = {
   columns: [

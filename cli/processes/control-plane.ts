@@ -1,7 +1,7 @@
 /** `headgate control-plane`: one of any number of equal replicas. */
 import { hostname } from 'node:os';
 import type { Command } from 'commander';
-import { requiredSecret, settingOf } from '../../shared/process/secrets.ts';
+import { requiredSecret, settingOf } from '../../shared/runtime/secrets.ts';
 import {
   allowUnsigned,
   allowUnsignedOption,
@@ -78,11 +78,11 @@ async function run(options: Options): Promise<void> {
   const operatorToken = requiredSecret('HEADGATE_OPERATOR_TOKEN');
   const gatewayToken = gatewayTokenBeside(operatorToken, requiredSecret('HEADGATE_GATEWAY_TOKEN'));
   const { startControlPlane } = await import('../../control-plane/main.ts');
-  const { endOnUncaught } = await import('../../shared/process/fault.ts');
-  const { createLogger } = await import('../../shared/process/logger.ts');
-  const { writeJsonAtomically } = await import('../../shared/process/ready-file.ts');
-  const { closeOnSignal } = await import('../../shared/process/shutdown.ts');
-  const { renewOnHangup } = await import('../../shared/process/tls.ts');
+  const { endOnUncaught } = await import('../../shared/runtime/fault.ts');
+  const { createLogger } = await import('../../shared/runtime/logger.ts');
+  const { writeJsonAtomically } = await import('../../shared/runtime/ready-file.ts');
+  const { closeOnSignal } = await import('../../shared/runtime/shutdown.ts');
+  const { renewOnHangup } = await import('../../shared/runtime/tls.ts');
   const certificate = certificateOf(options);
   const logger = createLogger('control-plane');
   endOnUncaught(logger);

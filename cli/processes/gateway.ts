@@ -1,7 +1,7 @@
 /** `headgate gateway`: one of any number of stateless gateways. */
 import { hostname } from 'node:os';
 import { type Command, InvalidArgumentError, Option } from 'commander';
-import { requiredSecret, settingOf } from '../../shared/process/secrets.ts';
+import { requiredSecret, settingOf } from '../../shared/runtime/secrets.ts';
 import {
   bindOption,
   type ConnectionOptions,
@@ -126,12 +126,12 @@ async function run(options: Options): Promise<void> {
   const operatorToken = settingOf('HEADGATE_OPERATOR_TOKEN');
   const gatewayToken = gatewayTokenBeside(operatorToken, requiredSecret('HEADGATE_GATEWAY_TOKEN'));
   const { startGateway } = await import('../../data-plane/main.ts');
-  const { defaultForwardSettings } = await import('../../data-plane/request/forward.ts');
-  const { endOnUncaught } = await import('../../shared/process/fault.ts');
-  const { createAccessLog, createLogger } = await import('../../shared/process/logger.ts');
-  const { writeJsonAtomically } = await import('../../shared/process/ready-file.ts');
-  const { closeOnSignal, closeWithParent } = await import('../../shared/process/shutdown.ts');
-  const { renewOnHangup } = await import('../../shared/process/tls.ts');
+  const { defaultForwardSettings } = await import('../../data-plane/forward/forward.ts');
+  const { endOnUncaught } = await import('../../shared/runtime/fault.ts');
+  const { createAccessLog, createLogger } = await import('../../shared/runtime/logger.ts');
+  const { writeJsonAtomically } = await import('../../shared/runtime/ready-file.ts');
+  const { closeOnSignal, closeWithParent } = await import('../../shared/runtime/shutdown.ts');
+  const { renewOnHangup } = await import('../../shared/runtime/tls.ts');
   const certificate = certificateOf(options);
   const logger = createLogger('gateway');
   endOnUncaught(logger);

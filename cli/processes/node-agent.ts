@@ -1,6 +1,6 @@
 /** `headgate node-agent`: stands beside one inference server, reports on it, and loads what its place has installed. */
 import { type Command, InvalidArgumentError } from 'commander';
-import { requiredSecret } from '../../shared/process/secrets.ts';
+import { requiredSecret } from '../../shared/runtime/secrets.ts';
 import {
   certificateOf,
   metricsBindOption,
@@ -69,12 +69,12 @@ function parseUrl(text: string): string {
 
 async function run(options: Options): Promise<void> {
   const token = requiredSecret('HEADGATE_NODE_TOKEN');
-  const { startAgent } = await import('../../node/agent/main.ts');
-  const { endOnUncaught } = await import('../../shared/process/fault.ts');
-  const { createLogger } = await import('../../shared/process/logger.ts');
-  const { nodeCredentials } = await import('../../shared/process/node-credentials.ts');
-  const { writeJsonAtomically } = await import('../../shared/process/ready-file.ts');
-  const { closeOnSignal } = await import('../../shared/process/shutdown.ts');
+  const { startAgent } = await import('../../agent/main.ts');
+  const { endOnUncaught } = await import('../../shared/runtime/fault.ts');
+  const { createLogger } = await import('../../shared/runtime/logger.ts');
+  const { nodeCredentials } = await import('../../shared/runtime/node-credentials.ts');
+  const { writeJsonAtomically } = await import('../../shared/runtime/ready-file.ts');
+  const { closeOnSignal } = await import('../../shared/runtime/shutdown.ts');
   const { controlPlane, node, engine, metricsBind, metricsPort } = options;
   const credential =
     options.credential === undefined
@@ -82,7 +82,7 @@ async function run(options: Options): Promise<void> {
       : nodeCredentials(options.nodeCredentials)(options.credential);
   if (options.credential !== undefined && credential === undefined)
     throw new Error(`no credential is found under the name ${options.credential}`);
-  const { renewOnHangup } = await import('../../shared/process/tls.ts');
+  const { renewOnHangup } = await import('../../shared/runtime/tls.ts');
   const certificate = certificateOf(options);
   const logger = createLogger('node-agent');
   endOnUncaught(logger);

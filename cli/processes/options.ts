@@ -1,9 +1,9 @@
 /** Options that several processes share, each with its HEADGATE_* variable. */
 import { InvalidArgumentError, Option } from 'commander';
-import { type ConnectionLimits, connectionsMaxDefault } from '../../shared/process/connections.ts';
-import { loopback } from '../../shared/process/listener.ts';
-import { secretOf } from '../../shared/process/secrets.ts';
-import { Certificate } from '../../shared/process/tls.ts';
+import { type ConnectionLimits, connectionsMaxDefault } from '../../shared/runtime/connections.ts';
+import { loopback } from '../../shared/runtime/listener.ts';
+import { secretOf } from '../../shared/runtime/secrets.ts';
+import { Certificate } from '../../shared/runtime/tls.ts';
 
 /** A flag with a value; its variable is HEADGATE_ and the flag's name in capitals. An empty variable is an unset one. */
 export function option(flags: string, description: string): Option {

@@ -62,16 +62,16 @@ export function simNodeCommand(program: Command): void {
 }
 
 async function run(options: Options): Promise<void> {
-  const { startSimNode } = await import('../../node/sim-node.ts');
-  const { startSimHealth } = await import('../../node/sim/health.ts');
-  const { parseBehaviour } = await import('../../node/sim/behaviour.ts');
+  const { startSimNode } = await import('../../dev/simulator/sim-node.ts');
+  const { startSimHealth } = await import('../../dev/simulator/health.ts');
+  const { parseBehaviour } = await import('../../dev/simulator/behaviour.ts');
   const { Registry } = await import('prom-client');
-  const { Connections } = await import('../../shared/process/connections.ts');
-  const { endOnUncaught } = await import('../../shared/process/fault.ts');
-  const { createLogger } = await import('../../shared/process/logger.ts');
-  const { writeJsonAtomically } = await import('../../shared/process/ready-file.ts');
-  const { closeOnSignal } = await import('../../shared/process/shutdown.ts');
-  const { renewOnHangup } = await import('../../shared/process/tls.ts');
+  const { Connections } = await import('../../shared/runtime/connections.ts');
+  const { endOnUncaught } = await import('../../shared/runtime/fault.ts');
+  const { createLogger } = await import('../../shared/runtime/logger.ts');
+  const { writeJsonAtomically } = await import('../../shared/runtime/ready-file.ts');
+  const { closeOnSignal } = await import('../../shared/runtime/shutdown.ts');
+  const { renewOnHangup } = await import('../../shared/runtime/tls.ts');
   const certificate = certificateOf(options);
   const logger = createLogger('sim-node');
   endOnUncaught(logger);

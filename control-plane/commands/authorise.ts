@@ -5,8 +5,8 @@
  */
 import { type Role, roleSchema } from '../../schemas/names.ts';
 import { operatorName } from '../../schemas/shapes.ts';
-import type { Database } from '../../shared/sqlite.ts';
-import { CommandError } from '../command-error.ts';
+import type { Database } from '../../shared/runtime/sqlite.ts';
+import { CommandError } from '../core/command-error.ts';
 import { findMember } from '../state/tenants.ts';
 
 /** `person` acts as a member; without it, the operator acts. */

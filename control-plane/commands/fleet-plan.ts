@@ -3,7 +3,7 @@
  * What is there as the file says makes neither: applying a file twice changes nothing the second time.
  */
 import type { KnownEvent } from '../../schemas/events.ts';
-import { sameData } from './needs.ts';
+import { sameData } from './preconditions.ts';
 
 export type FleetKind =
   | 'model'

@@ -4,7 +4,7 @@
  */
 import type { Fleet } from '../../schemas/fleet.ts';
 import { anonymousTierName } from '../../schemas/shapes.ts';
-import type { Database } from '../../shared/sqlite.ts';
+import type { Database } from '../../shared/runtime/sqlite.ts';
 import { findPool, listNodes, listStacks } from '../state/capacity.ts';
 import { findAnonymous, listModels, listTiers } from '../state/catalog.ts';
 import { listMembers, listOrganisations } from '../state/tenants.ts';

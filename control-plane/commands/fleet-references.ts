@@ -3,8 +3,8 @@
  * document declares remains. All faults are told at once.
  */
 import { type Fleet, pathText } from '../../schemas/fleet.ts';
-import type { Database } from '../../shared/sqlite.ts';
-import { CommandError, type CommandErrorDetail } from '../command-error.ts';
+import type { Database } from '../../shared/runtime/sqlite.ts';
+import { CommandError, type CommandErrorDetail } from '../core/command-error.ts';
 import { findModel, findTier } from '../state/catalog.ts';
 import { findOrganisation } from '../state/tenants.ts';
 

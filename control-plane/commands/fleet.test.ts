@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
+import { parseFleet } from '../../cli/terminal/fleet-file.ts';
 import { type Fleet, fleetSchema } from '../../schemas/fleet.ts';
-import { parseFleet } from '../../shared/fleet-file.ts';
 import { smallFleet, TestState, testNowMs } from '../../test/support/state.ts';
 import { exportFleet } from './fleet.ts';
 import { diffFleet } from './fleet-diff.ts';

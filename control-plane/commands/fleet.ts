@@ -5,7 +5,7 @@
 
 import { bodySchemas, pathSchemas } from '../../schemas/commands.ts';
 import type { Fleet, FleetNode, FleetOrganisation, FleetStack } from '../../schemas/fleet.ts';
-import type { Database } from '../../shared/sqlite.ts';
+import type { Database } from '../../shared/runtime/sqlite.ts';
 import { findPool, listNodes, listStacks, type NodeThing } from '../state/capacity.ts';
 import { findAnonymous, listModels, listTiers } from '../state/catalog.ts';
 import { listMembers, listOrganisations } from '../state/tenants.ts';

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import type { Role } from '../../schemas/names.ts';
-import { hashKey, parseKey } from '../../shared/api-key.ts';
+import { hashKey, parseKey } from '../../shared/ids/api-key.ts';
 import { smallFleet, TestState, testContext, testNowMs } from '../../test/support/state.ts';
 import { listKeys } from '../state/tenants.ts';
 import { prepareCommand } from './definition.ts';

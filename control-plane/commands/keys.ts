@@ -4,11 +4,11 @@
  */
 import { bodySchemas, pathSchemas } from '../../schemas/commands.ts';
 import type { ExpiryChoice } from '../../schemas/names.ts';
-import { hashKey, mintId, mintKey } from '../../shared/api-key.ts';
+import { hashKey, mintId, mintKey } from '../../shared/ids/api-key.ts';
 import { findKey, findOrganisation } from '../state/tenants.ts';
 import { keyRoles } from './authorise.ts';
 import { defineCommand } from './definition.ts';
-import { needKey, needOrganisation } from './needs.ts';
+import { needKey, needOrganisation } from './preconditions.ts';
 
 const dayMs = 24 * 60 * 60 * 1000;
 

@@ -3,8 +3,8 @@
  * Checked over the events of a command, whichever command made them.
  */
 import type { KnownEvent } from '../../schemas/events.ts';
-import type { Database } from '../../shared/sqlite.ts';
-import { CommandError } from '../command-error.ts';
+import type { Database } from '../../shared/runtime/sqlite.ts';
+import { CommandError } from '../core/command-error.ts';
 import { count, first, type SqlValue } from '../state/statements.ts';
 
 export const cardinalityLimits = {

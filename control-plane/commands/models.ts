@@ -4,10 +4,10 @@
  */
 import { bodySchemas, pathSchemas } from '../../schemas/commands.ts';
 import type { KnownEvent } from '../../schemas/events.ts';
-import type { Database } from '../../shared/sqlite.ts';
+import type { Database } from '../../shared/runtime/sqlite.ts';
 import { findAnonymous, findModel, type ModelUses, usesOfModel } from '../state/catalog.ts';
 import { defineCommand } from './definition.ts';
-import { needModel, needTier, needUnused, sameData } from './needs.ts';
+import { needModel, needTier, needUnused, sameData } from './preconditions.ts';
 
 const setModel = defineCommand({
   name: 'model.set',

@@ -4,11 +4,11 @@
  */
 import { bodySchemas, pathSchemas } from '../../schemas/commands.ts';
 import type { Place } from '../../schemas/names.ts';
-import { hashSecret, mintId, mintNodeToken } from '../../shared/api-key.ts';
-import type { Database } from '../../shared/sqlite.ts';
+import { hashSecret, mintId, mintNodeToken } from '../../shared/ids/api-key.ts';
+import type { Database } from '../../shared/runtime/sqlite.ts';
 import { findNode, findToken } from '../state/capacity.ts';
 import { defineCommand } from './definition.ts';
-import { needFree, needNode, needOrganisation, needStack, needToken } from './needs.ts';
+import { needFree, needNode, needOrganisation, needStack, needToken } from './preconditions.ts';
 
 function needPlace(db: Database, place: Place): void {
   if (place.kind === 'stack') needStack(db, place.id);

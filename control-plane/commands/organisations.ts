@@ -4,11 +4,11 @@
  */
 import { bodySchemas, pathSchemas } from '../../schemas/commands.ts';
 import type { KnownEvent } from '../../schemas/events.ts';
-import { CommandError } from '../command-error.ts';
+import { CommandError } from '../core/command-error.ts';
 import { findMember, findOrganisation } from '../state/tenants.ts';
 import { managingRoles } from './authorise.ts';
 import { defineCommand } from './definition.ts';
-import { needFree, needOrganisation, needTier, sameData } from './needs.ts';
+import { needFree, needOrganisation, needTier, sameData } from './preconditions.ts';
 
 /** The UTC day of a moment, `YYYY-MM-DD`. */
 export function dayOf(ms: number): string {

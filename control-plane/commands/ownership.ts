@@ -4,8 +4,8 @@
  */
 import type { KnownEvent } from '../../schemas/events.ts';
 import type { Role } from '../../schemas/names.ts';
-import type { Database } from '../../shared/sqlite.ts';
-import { CommandError } from '../command-error.ts';
+import type { Database } from '../../shared/runtime/sqlite.ts';
+import { CommandError } from '../core/command-error.ts';
 import { findMember, listMembers } from '../state/tenants.ts';
 import type { Actor } from './authorise.ts';
 

@@ -4,8 +4,8 @@
  * Revoking one key is one thing, so it never needs it.
  */
 import type { KnownEvent } from '../../schemas/events.ts';
-import type { Database } from '../../shared/sqlite.ts';
-import { CommandError } from '../command-error.ts';
+import type { Database } from '../../shared/runtime/sqlite.ts';
+import { CommandError } from '../core/command-error.ts';
 import { all, count, type SqlValue } from '../state/statements.ts';
 
 const thingsMin = 10;

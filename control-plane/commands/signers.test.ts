@@ -1,6 +1,6 @@
 /** Who may become a signer of the log, who may stop being one, and which replicas must not be left without the right. */
 import { expect, test } from 'vitest';
-import { fingerprintOf } from '../../shared/log/signing.ts';
+import { fingerprintOf } from '../../shared/log/core/signing.ts';
 import { newSigner } from '../../test/contract/signer-changes.ts';
 import { TestState } from '../../test/support/state.ts';
 import type { SigningView } from './signers.ts';

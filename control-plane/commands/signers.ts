@@ -3,8 +3,8 @@
  * They are changed one at a time, and never to a set with which a replica that runs could write nothing any more.
  */
 import { bodySchemas, pathSchemas } from '../../schemas/commands.ts';
-import { fingerprintOf, publicKeyIn } from '../../shared/log/signing.ts';
-import { CommandError } from '../command-error.ts';
+import { fingerprintOf, publicKeyIn } from '../../shared/log/core/signing.ts';
+import { CommandError } from '../core/command-error.ts';
 import { type CommandContext, defineCommand, type Verdict } from './definition.ts';
 
 /** Who signs, as the replica that decides knows it. */

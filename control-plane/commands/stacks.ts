@@ -3,14 +3,14 @@
  * The id of a stack is minted here unless it is given; two replicas that mint the same are told apart by the chain.
  */
 import { bodySchemas, pathSchemas } from '../../schemas/commands.ts';
-import type { RandomSource } from '../../shared/api-key.ts';
-import type { Database } from '../../shared/sqlite.ts';
-import { mintStackId } from '../../shared/stack-id.ts';
-import { CommandError } from '../command-error.ts';
+import type { RandomSource } from '../../shared/ids/api-key.ts';
+import { mintStackId } from '../../shared/ids/stack-id.ts';
+import type { Database } from '../../shared/runtime/sqlite.ts';
+import { CommandError } from '../core/command-error.ts';
 import { findPool, findStack } from '../state/capacity.ts';
 import { managingRoles } from './authorise.ts';
 import { defineCommand } from './definition.ts';
-import { needFree, needModel, needOrganisation, needStack } from './needs.ts';
+import { needFree, needModel, needOrganisation, needStack } from './preconditions.ts';
 
 const mintsMax = 16;
 

@@ -4,11 +4,11 @@
  */
 import { bodySchemas, pathSchemas } from '../../schemas/commands.ts';
 import type { KnownEvent } from '../../schemas/events.ts';
-import { CommandError } from '../command-error.ts';
+import { CommandError } from '../core/command-error.ts';
 import { findAnonymous, findTier, listTiers } from '../state/catalog.ts';
 import { organisationsOnTier } from '../state/tenants.ts';
 import { defineCommand } from './definition.ts';
-import { needModels, needTier, needUnused, sameData } from './needs.ts';
+import { needModels, needTier, needUnused, sameData } from './preconditions.ts';
 
 type Selection = '*' | readonly string[];
 

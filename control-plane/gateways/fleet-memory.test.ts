@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { statusBytesMax } from '../../schemas/status.ts';
-import type { ControlLog } from '../../shared/log/control-log.ts';
+import type { ControlLog } from '../../shared/log/core/control-log.ts';
 import { StatusBoard } from '../../shared/status/status-board.ts';
 import { publish, reportOf, takeMonotonicClock, testMac, topic } from '../../test/support/status-reports.ts';
 import { FleetMemory } from './fleet-memory.ts';

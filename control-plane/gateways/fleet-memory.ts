@@ -10,7 +10,7 @@ import {
   type StatusReport,
   statusBytesMax,
 } from '../../schemas/status.ts';
-import type { ControlLog } from '../../shared/log/control-log.ts';
+import type { ControlLog } from '../../shared/log/core/control-log.ts';
 import type { Row } from '../../shared/status/fleet-rows.ts';
 import type { StatusBoard } from '../../shared/status/status-board.ts';
 import type { StatusMac } from '../../shared/status/status-mac.ts';

@@ -4,8 +4,8 @@
  */
 import { existsSync } from 'node:fs';
 import { type StatusReport, statusSchema } from '../../schemas/status.ts';
+import { type Database, DatabaseCorrupt, inOurWords, openDatabase } from '../../shared/runtime/sqlite.ts';
 import { putAside } from '../../shared/snapshot/open-snapshot.ts';
-import { type Database, DatabaseCorrupt, inOurWords, openDatabase } from '../../shared/sqlite.ts';
 
 const tombstonesMax = 20_000;
 const sql = `
@@ -20,7 +20,7 @@ export class GatewaysFile {
   readonly #db: Database;
   readonly #path: string;
 
-  /** Moves a corrupt file aside and calls `onDamage`. Throws the errors of shared/sqlite.ts. */
+  /** Moves a corrupt file aside and calls `onDamage`. Throws the errors of shared/runtime/sqlite.ts. */
   constructor(path: string, onDamage: (error: Error) => void) {
     this.#path = path;
     try {
@@ -47,7 +47,7 @@ export class GatewaysFile {
     return { ended: ended as { incarnation: string; n: number }[], reports };
   }
 
-  /** In one transaction. Throws the errors of shared/sqlite.ts. */
+  /** In one transaction. Throws the errors of shared/runtime/sqlite.ts. */
   write(changes: readonly PersistedGateway[]): void {
     const put = this.#db.prepare('INSERT OR REPLACE INTO gateway (incarnation, report) VALUES (?, ?)');
     const remove = this.#db.prepare('DELETE FROM gateway WHERE incarnation = ?');

@@ -1,8 +1,8 @@
 /** Opens the status topic for a control plane: the board of live reports, and the registry that outlives the topic. */
 import { join } from 'node:path';
-import type { ControlLog } from '../../shared/log/control-log.ts';
-import type { Closers } from '../../shared/process/closers.ts';
-import type { Logger } from '../../shared/process/logger.ts';
+import type { ControlLog } from '../../shared/log/core/control-log.ts';
+import type { Closers } from '../../shared/runtime/closers.ts';
+import type { Logger } from '../../shared/runtime/logger.ts';
 import { StatusBoard } from '../../shared/status/status-board.ts';
 import { openStatusLog } from '../../shared/status/status-log.ts';
 import { StatusMac } from '../../shared/status/status-mac.ts';
@@ -26,7 +26,7 @@ export interface OpenedFleet {
   readonly fleetMemory: FleetMemory;
 }
 
-/** Opens and starts both. Rejects with the errors of opening a log and of shared/sqlite.ts. */
+/** Opens and starts both. Rejects with the errors of opening a log and of shared/runtime/sqlite.ts. */
 export async function openFleet(settings: FleetSettings, closers: Closers): Promise<OpenedFleet> {
   const { logUrl, dataDir, name, gatewayToken, previousGatewayToken: previous, logger } = settings;
   const mac = new StatusMac(gatewayToken, ...(previous === undefined ? [] : [previous]));

@@ -1,6 +1,6 @@
 /** What an agent's token stands for, as the snapshot has it now. */
-import { hashSecret } from '../../shared/api-key.ts';
-import type { Database, Statement } from '../../shared/sqlite.ts';
+import { hashSecret } from '../../shared/ids/api-key.ts';
+import type { Database, Statement } from '../../shared/runtime/sqlite.ts';
 import type { Admission } from './agent-session.ts';
 
 export class Admissions {

@@ -5,7 +5,7 @@
  * worked out anew from the present at each beat and each look, so that a report that failed is made up for by the next.
  */
 import { type Beat, closeCodes, type LiveNode } from '../../schemas/node-messages.ts';
-import type { Logger } from '../../shared/process/logger.ts';
+import type { Logger } from '../../shared/runtime/logger.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import { Admissions } from './admissions.ts';
 import { type Admission, AgentSession, type AgentSocket, type EndCause } from './agent-session.ts';
@@ -13,8 +13,8 @@ import { Installs } from './installs.ts';
 import { type HeldBeat, heldOf, type NodesReport, reportOf } from './live-report.ts';
 import { down, healthOf, NodeMemory } from './node-memory.ts';
 import type { Health, NodeReporter, NodeRow } from './node-reporter.ts';
-import type { Owners } from './owners.ts';
-import { Vacancies } from './vacancies.ts';
+import { Vacancies } from './orphaned-nodes.ts';
+import type { Owners } from './replica-liveness.ts';
 
 export interface AgentSessionsOptions {
   readonly reporter: NodeReporter;

@@ -1,6 +1,6 @@
 /** Which models should a node have loaded? Those its place has installed, by the names its engine knows them by. */
 import { modelsPerNodeMax } from '../../schemas/node-messages.ts';
-import type { Database, Statement } from '../../shared/sqlite.ts';
+import type { Database, Statement } from '../../shared/runtime/sqlite.ts';
 
 export interface PlacedNode {
   /** `pool`, `stack:<id>` or `organisation:<id>`. */

@@ -4,14 +4,14 @@
  */
 import { setMaxListeners } from 'node:events';
 import type { Dialect } from '../../schemas/names.ts';
-import { ImageModels } from '../../shared/dialect/image-models.ts';
-import { type Probed, probe } from '../../shared/dialect/probe.ts';
-import type { Logger } from '../../shared/process/logger.ts';
+import { ImageModels } from '../../shared/engines/image-models.ts';
+import { type Probed, probe } from '../../shared/engines/probe.ts';
+import type { Logger } from '../../shared/runtime/logger.ts';
 import { delay } from '../../shared/snapshot/replicator.ts';
 import { type Damped, observe, resumed } from './damping.ts';
 import { down } from './node-memory.ts';
 import { type NodeReporter, type NodeRow, toldOf } from './node-reporter.ts';
-import type { Owners } from './owners.ts';
+import type { Owners } from './replica-liveness.ts';
 
 const probeIntervalMs = 2000;
 const missesUntilDown = 3;

@@ -7,11 +7,11 @@
 import { randomUUID } from 'node:crypto';
 import type { KnownEvent } from '../../schemas/events.ts';
 import { replicaAuthor } from '../../schemas/shapes.ts';
+import type { Statement } from '../../shared/runtime/sqlite.ts';
 import { textOfNames } from '../../shared/snapshot/fold-capacity.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import type { RowOf } from '../../shared/snapshot/tables.ts';
-import type { Statement } from '../../shared/sqlite.ts';
-import type { Command, CommandPath } from '../command-path.ts';
+import type { Command, CommandPath } from '../command-log/command-writer.ts';
 
 export type NodeRow = RowOf<'node'>;
 

@@ -3,18 +3,18 @@
  * way for both into the log.
  */
 import type { Commit } from '../../schemas/commit.ts';
-import type { Logger } from '../../shared/process/logger.ts';
-import { nodeCredentials } from '../../shared/process/node-credentials.ts';
+import type { Logger } from '../../shared/runtime/logger.ts';
+import { nodeCredentials } from '../../shared/runtime/node-credentials.ts';
 import type { Replicator } from '../../shared/snapshot/replicator.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import type { StatusBoard } from '../../shared/status/status-board.ts';
 import type { StatusPublisher } from '../../shared/status/status-publisher.ts';
-import type { CommandPath } from '../command-path.ts';
+import type { CommandPath } from '../command-log/command-writer.ts';
 import { AgentSessions } from './agent-sessions.ts';
 import { LiveNodes } from './live-nodes.ts';
 import { NodeKeeper } from './node-keeper.ts';
 import { NodeReporter } from './node-reporter.ts';
-import { Owners } from './owners.ts';
+import { Owners } from './replica-liveness.ts';
 
 export interface NodeWatchOptions {
   /** Of this replica. */

@@ -4,10 +4,10 @@
  */
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { Role } from '../../schemas/names.ts';
-import { isSameSecret } from '../../shared/process/secrets.ts';
-import type { Database } from '../../shared/sqlite.ts';
-import { CommandError } from '../command-error.ts';
+import { isSameSecret } from '../../shared/runtime/secrets.ts';
+import type { Database } from '../../shared/runtime/sqlite.ts';
 import { authorise } from '../commands/authorise.ts';
+import { CommandError } from '../core/command-error.ts';
 import { hasRoleSomewhere } from '../state/tenants.ts';
 import { type AdminContext, actorOf } from './context.ts';
 

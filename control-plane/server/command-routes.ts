@@ -4,11 +4,11 @@ import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { z } from 'zod';
 import { bodySchemas } from '../../schemas/commands.ts';
 import { nameSchema } from '../../schemas/names.ts';
-import { CommandError } from '../command-error.ts';
 import { actorName } from '../commands/authorise.ts';
 import { type CommandContext, type CommandDefinition, prepareCommand } from '../commands/definition.ts';
 import { diffFleet } from '../commands/fleet-diff.ts';
 import { commands } from '../commands/registry.ts';
+import { CommandError } from '../core/command-error.ts';
 import { type AdminContext, actorOf, commandQuerySchema, parseQuery } from './context.ts';
 import { signingView } from './signer-routes.ts';
 

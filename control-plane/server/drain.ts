@@ -3,7 +3,7 @@
  * connections, closes WebSockets with 1001, and lets requests in flight finish. Each step has a timeout.
  */
 import type { Server } from 'node:http';
-import type { Check } from '../../shared/process/health-server.ts';
+import type { Check } from '../../shared/runtime/health-server.ts';
 
 /** RFC 6455, 1001 "going away": the client reconnects to another replica. */
 const goingAwayCode = 1001;

@@ -3,8 +3,8 @@ import type { FastifyInstance } from 'fastify';
 import { z } from 'zod';
 import { foldVersion } from '../../shared/snapshot/fold.ts';
 import type { Seen } from '../../shared/status/status-board.ts';
-import { CommandError } from '../command-error.ts';
 import { readingRoles } from '../commands/authorise.ts';
+import { CommandError } from '../core/command-error.ts';
 import { confirmations } from '../gateways/confirmations.ts';
 
 import { type AdminContext, commandQuerySchema, parseQuery, readQuerySchema, stateFor } from './context.ts';

@@ -1,15 +1,15 @@
 /** Health, readiness and metrics of a control-plane replica. */
 import { Gauge } from 'prom-client';
-import type { Signer } from '../../shared/log/signing.ts';
-import type { Connections } from '../../shared/process/connections.ts';
-import type { FoldMetrics } from '../../shared/process/fold-metrics.ts';
-import { type Check, type HealthServer, startHealthServer } from '../../shared/process/health-server.ts';
-import type { ListenAddress } from '../../shared/process/listener.ts';
-import type { Certificate } from '../../shared/process/tls.ts';
+import type { Signer } from '../../shared/log/core/signing.ts';
+import type { Connections } from '../../shared/runtime/connections.ts';
+import { type Check, type HealthServer, startHealthServer } from '../../shared/runtime/health-server.ts';
+import type { ListenAddress } from '../../shared/runtime/listener.ts';
+import type { Certificate } from '../../shared/runtime/tls.ts';
+import type { FoldMetrics } from '../../shared/snapshot/fold-metrics.ts';
 import type { Replicator } from '../../shared/snapshot/replicator.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import type { StatusBoard } from '../../shared/status/status-board.ts';
-import { maySign } from '../log-signing.ts';
+import { maySign } from '../command-log/log-signing.ts';
 import type { AgentSessions } from '../nodes/agent-sessions.ts';
 import type { Drain } from './drain.ts';
 

@@ -7,7 +7,7 @@ import { Writable } from 'node:stream';
 import { pino } from 'pino';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import WebSocket from 'ws';
-import { DevAdmin } from '../../cli/processes/dev-admin.ts';
+import { DevAdmin } from '../../dev/dev-admin.ts';
 import { nodeConnectPath, nodeFrameBytesMax } from '../../schemas/node-messages.ts';
 import { type ControlPlane, startControlPlane } from '../main.ts';
 

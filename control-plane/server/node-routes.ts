@@ -4,7 +4,7 @@
  */
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { nodeConnectPath } from '../../schemas/node-messages.ts';
-import { CommandError } from '../command-error.ts';
+import { CommandError } from '../core/command-error.ts';
 import type { Admission } from '../nodes/agent-session.ts';
 import type { AdminContext } from './context.ts';
 

@@ -2,10 +2,10 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { z } from 'zod';
 import { idSchema, modelIdSchema, stackIdSchema, tierIdSchema } from '../../schemas/names.ts';
-import type { Database } from '../../shared/sqlite.ts';
-import { CommandError } from '../command-error.ts';
+import type { Database } from '../../shared/runtime/sqlite.ts';
 import { authorise, readingRoles } from '../commands/authorise.ts';
 import { exportFleet } from '../commands/fleet.ts';
+import { CommandError } from '../core/command-error.ts';
 import type { LiveNodes } from '../nodes/live-nodes.ts';
 import {
   findNode,

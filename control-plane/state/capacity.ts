@@ -3,7 +3,7 @@
  * A token's hash stays inside; its value was never here.
  */
 import type { Dialect, Place, Surface } from '../../schemas/names.ts';
-import type { Database } from '../../shared/sqlite.ts';
+import type { Database } from '../../shared/runtime/sqlite.ts';
 import { all, first, limitOf, moment, present } from './statements.ts';
 
 export interface Stack {

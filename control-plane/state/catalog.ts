@@ -2,7 +2,7 @@
  * What the state knows of models, tiers and the visitors' limits, as the admin API shows it.
  * Reads only; a list is complete unless a limit is given.
  */
-import type { Database } from '../../shared/sqlite.ts';
+import type { Database } from '../../shared/runtime/sqlite.ts';
 import { all, first, limitOf, moment, present } from './statements.ts';
 
 export interface Model {

@@ -1,6 +1,6 @@
 /** Pages of the log: complete, in order, and each read from where the page before it ended. */
 import { expect, test } from 'vitest';
-import { LogTruncated } from '../../shared/log/control-log.ts';
+import { LogTruncated } from '../../shared/log/core/control-log.ts';
 import { MemoryLog, MemoryTopic } from '../../shared/log/memory-log.ts';
 import { ChainWriter, known } from '../../test/support/commits.ts';
 import { howItWaits } from '../../test/support/turns.ts';

@@ -1,7 +1,7 @@
 /** The accepted commits of the log, read anew from it: what lists of events and past states are made of. */
 import type { Commit } from '../../schemas/commit.ts';
-import { emptyHead, type Head, judge } from '../../shared/log/chain.ts';
-import { type ControlLog, type LogRecord, LogTruncated } from '../../shared/log/control-log.ts';
+import { emptyHead, type Head, judge } from '../../shared/log/core/chain.ts';
+import { type ControlLog, type LogRecord, LogTruncated } from '../../shared/log/core/control-log.ts';
 
 export interface AcceptedRecord {
   readonly commit: Commit;

@@ -6,8 +6,8 @@ import { createHash } from 'node:crypto';
 import { closeSync, createReadStream, openSync, statSync } from 'node:fs';
 import { pipeline } from 'node:stream/promises';
 import { Worker } from 'node:worker_threads';
+import { inOurWords, openDatabase } from '../../shared/runtime/sqlite.ts';
 import { openExisting } from '../../shared/snapshot/open-snapshot.ts';
-import { inOurWords, openDatabase } from '../../shared/sqlite.ts';
 
 export interface CopyPlan {
   /** Path of the state. */
@@ -26,7 +26,7 @@ export interface CopyFacts {
   readonly sha256: string;
 }
 
-/** Rejects with the errors of shared/sqlite.ts, or their names and messages. */
+/** Rejects with the errors of shared/runtime/sqlite.ts, or their names and messages. */
 export function copyOnThread(plan: CopyPlan): Promise<CopyFacts> {
   // Node runs no TypeScript on a thread: from the sources the copy is made on this one.
   if (import.meta.url.endsWith('.ts')) return copySnapshot(plan);

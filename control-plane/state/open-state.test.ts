@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { pino } from 'pino';
 import { afterAll, expect, test } from 'vitest';
 import { toStored } from '../../schemas/events.ts';
-import type { LogRecord } from '../../shared/log/control-log.ts';
+import type { LogRecord } from '../../shared/log/core/control-log.ts';
 import { MemoryLog, MemoryTopic } from '../../shared/log/memory-log.ts';
 import { openOrRebuild } from '../../shared/snapshot/open-snapshot.ts';
 import { ChainWriter, known } from '../../test/support/commits.ts';

@@ -2,8 +2,8 @@
  * The state that a control plane starts from: what is on its disk, which must be of the log that stands there now. A log
  * that stands in the place of ours is refused, unless it was begun to take that place, and then only once it is whole.
  */
-import { type ControlLog, LogReplaced, LogTruncated } from '../../shared/log/control-log.ts';
-import type { Logger } from '../../shared/process/logger.ts';
+import { type ControlLog, LogReplaced, LogTruncated } from '../../shared/log/core/control-log.ts';
+import type { Logger } from '../../shared/runtime/logger.ts';
 import { checkIdentity, readGenesis, succeeds, wholeFrom } from '../../shared/snapshot/log-identity.ts';
 import { openOrRebuild } from '../../shared/snapshot/open-snapshot.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';

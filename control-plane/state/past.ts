@@ -1,8 +1,8 @@
 /** State at a past position: the log folded again up to there, by the same fold, in memory. The last ones are kept. */
-import type { ControlLog } from '../../shared/log/control-log.ts';
+import type { ControlLog } from '../../shared/log/core/control-log.ts';
 import { memorySnapshot } from '../../shared/snapshot/open-snapshot.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
-import { CommandError } from '../command-error.ts';
+import { CommandError } from '../core/command-error.ts';
 import { CommitReader } from './commits.ts';
 
 const statesKept = 4;

@@ -5,7 +5,7 @@
 import { randomUUID } from 'node:crypto';
 import { mkdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { CommandError } from '../command-error.ts';
+import { CommandError } from '../core/command-error.ts';
 import { type CopyFacts, copyOnThread } from './copy-snapshot.ts';
 
 const waitersMaxDefault = 32;
@@ -42,7 +42,7 @@ export class SnapshotCopies {
     mkdirSync(options.folder, { recursive: true, mode: 0o700 });
   }
 
-  /** `signal` aborts where nobody wants the copy any more. Rejects with CommandError, or the errors of shared/sqlite.ts. */
+  /** `signal` aborts where nobody wants the copy any more. Rejects with CommandError, or the errors of shared/runtime/sqlite.ts. */
   async take(signal: AbortSignal): Promise<SnapshotCopy> {
     await this.#turn(signal);
     const path = join(this.#options.folder, `${randomUUID()}.db`);

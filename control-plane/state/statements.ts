@@ -2,7 +2,7 @@
  * Prepared reads over the database of a snapshot, made once a database and statement.
  * State at a past position is another database, so nothing here is held for longer than its database lives.
  */
-import type { Database, Statement } from '../../shared/sqlite.ts';
+import type { Database, Statement } from '../../shared/runtime/sqlite.ts';
 
 export type SqlValue = string | number | Buffer | null;
 

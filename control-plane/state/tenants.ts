@@ -3,7 +3,7 @@
  * A key's state is worked out when it is read: expiry is compared with the moment that the caller passes.
  */
 import type { ExpiryChoice, Role } from '../../schemas/names.ts';
-import type { Database } from '../../shared/sqlite.ts';
+import type { Database } from '../../shared/runtime/sqlite.ts';
 import { all, first, limitOf, moment, present } from './statements.ts';
 
 export interface Organisation {

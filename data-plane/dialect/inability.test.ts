@@ -1,8 +1,8 @@
 /** What a node says that its model cannot do is refused by the path of the field in the caller's own body (Errors 2). */
 import { expect, test } from 'vitest';
 import type { Dialect } from '../../schemas/names.ts';
-import { shapeMessages } from '../anthropic/shape.ts';
-import { shapeChat, shapeEmbeddings } from '../request/shape.ts';
+import { shapeMessages } from '../shape/anthropic.ts';
+import { shapeChat, shapeEmbeddings } from '../shape/openai.ts';
 import { inabilityRefusal } from './inability.ts';
 
 const json = (body: object): Buffer => Buffer.from(JSON.stringify(body));

@@ -4,11 +4,11 @@
  */
 
 import type { Dialect } from '../../schemas/names.ts';
-import type { Inability } from '../../shared/dialect/dialect.ts';
-import { inabilityOf } from '../../shared/dialect/node-answers.ts';
-import type { AnyChat, AnyEmbeddings, AnyMessages } from '../request/outline.ts';
-import type { Refusal } from '../request/refusal.ts';
-import { shapeRefusal } from '../request/shape-faults.ts';
+import type { Refusal } from '../../shared/decision/refusal.ts';
+import type { Inability } from '../../shared/engines/dialect.ts';
+import { inabilityOf } from '../../shared/engines/node-answers.ts';
+import type { AnyChat, AnyEmbeddings, AnyMessages } from '../shape/outline.ts';
+import { shapeRefusal } from '../shape/shape-faults.ts';
 import { notForThisModel, pathOfImage } from './to-node-body.ts';
 
 type Request = AnyChat | AnyEmbeddings | AnyMessages;

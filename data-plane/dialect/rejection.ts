@@ -2,8 +2,9 @@
  * Maps 400 and 422 of a node to a refusal of the request. Such a request fails on every retry, so the client gets an error
  * that is not retryable. The engine's error text is not forwarded: a known reason is mapped, an unknown one is left out.
  */
-import { rejectionOf } from '../../shared/dialect/node-answers.ts';
-import { Refusal } from '../request/refusal.ts';
+
+import { Refusal } from '../../shared/decision/refusal.ts';
+import { rejectionOf } from '../../shared/engines/node-answers.ts';
 
 export interface RejectedAttempt {
   /** For the log. */

@@ -2,11 +2,11 @@
  * Renders the body of a request to a node: here where the text is here, else on the shaping worker that retains it.
  */
 import type { Dialect } from '../../schemas/names.ts';
-import { tokenCountRequest } from '../../shared/dialect/node-answers.ts';
-import type { AnyChat, AnyEmbeddings, CountRequest } from '../request/outline.ts';
-import { Refusal } from '../request/refusal.ts';
-import type { ChatRequest } from '../request/shape.ts';
-import { type NodeTarget, toNodeBody } from './to-node-body.ts';
+import { Refusal } from '../../shared/decision/refusal.ts';
+import { tokenCountRequest } from '../../shared/engines/node-answers.ts';
+import type { ChatRequest } from '../shape/openai.ts';
+import type { AnyChat, AnyEmbeddings, CountRequest, NodeTarget } from '../shape/outline.ts';
+import { toNodeBody } from './to-node-body.ts';
 
 /** Throws UnsupportedShapeError where the dialect cannot carry a field of the request. */
 export function renderBody(

@@ -1,8 +1,8 @@
 /** What each engine is sent: every field that engines differ on is honoured, mapped or refused, for all four. */
 import { expect, test } from 'vitest';
 import type { Dialect } from '../../schemas/names.ts';
-import { Refusal } from '../request/refusal.ts';
-import { shapeChat, shapeEmbeddings } from '../request/shape.ts';
+import { Refusal } from '../../shared/decision/refusal.ts';
+import { shapeChat, shapeEmbeddings } from '../shape/openai.ts';
 import { toNodeBody } from './to-node-body.ts';
 
 const all: readonly Dialect[] = ['vllm', 'sglang', 'llamacpp', 'ollama'];

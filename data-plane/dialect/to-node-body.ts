@@ -6,19 +6,11 @@
  */
 import type { Dialect } from '../../schemas/names.ts';
 import type { ChatMessage, FunctionTool, ToolChoice } from '../../schemas/openai-messages.ts';
-import type { DialectTable, NodeBody } from '../../shared/dialect/dialect.ts';
-import { dialects } from '../../shared/dialect/dialects.ts';
-import type { ChatBody, ChatNeed, ChatRequest, EmbeddingsRequest } from '../request/shape.ts';
-import { shapeRefusal } from '../request/shape-faults.ts';
-
-export interface NodeTarget {
-  /** What the node itself calls the model. */
-  readonly servedName: string;
-  /** Tokens of the answer at most, already clamped to the window; at least 1. Embeddings do not use it. */
-  readonly maxTokens: number;
-  /** The model is known to take images. */
-  readonly seesImages?: boolean;
-}
+import type { DialectTable, NodeBody } from '../../shared/engines/dialect.ts';
+import { dialects } from '../../shared/engines/dialects.ts';
+import type { ChatBody, ChatNeed, ChatRequest, EmbeddingsRequest } from '../shape/openai.ts';
+import type { NodeTarget } from '../shape/outline.ts';
+import { shapeRefusal } from '../shape/shape-faults.ts';
 
 /** Said of a field that the engine or its model cannot carry; tells nothing of which that is. */
 export const notForThisModel = 'is not supported for this model';

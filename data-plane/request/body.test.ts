@@ -3,14 +3,14 @@ import { once } from 'node:events';
 import { createServer } from 'node:http';
 import { type AddressInfo, connect, type Socket } from 'node:net';
 import { afterEach, expect, test, vi } from 'vitest';
+import { Refusal } from '../../shared/decision/refusal.ts';
 import { call, chat, chatBody, expectRefusal } from '../../test/support/api.ts';
 import { startFleet } from '../../test/support/fleet.ts';
 import { specFleet } from '../../test/support/spec-fleet.ts';
-import { shapeBody } from '../shaping/shape-body.ts';
-import { Shaping } from '../shaping/shaping.ts';
+import { Shaping } from '../body-worker/body-worker.ts';
+import { BodyBudget } from '../core/byte-budget.ts';
 import { type BodyPace, readBody } from './body.ts';
-import { BodyBudget } from './body-budget.ts';
-import { Refusal } from './refusal.ts';
+import { shapeBody } from './shape-body.ts';
 
 const MiB = 1024 * 1024;
 const open: (() => unknown)[] = [];

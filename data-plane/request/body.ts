@@ -3,11 +3,11 @@
  * pieces one turn of the event loop looks at. Nothing of it is logged or kept beyond its request.
  */
 import type { IncomingMessage } from 'node:http';
-import { ChunkBuffer } from '../../shared/chunk-buffer.ts';
-import { type Ticked, Ticker } from '../upstream/ticker.ts';
-import type { MemoryBudget } from './body-budget.ts';
+import { Refusal } from '../../shared/decision/refusal.ts';
+import { ChunkBuffer } from '../../shared/runtime/chunk-buffer.ts';
+import type { MemoryBudget } from '../core/byte-budget.ts';
+import { type Ticked, Ticker } from '../core/ticker.ts';
 import { takeTurns } from './http-request.ts';
-import { Refusal } from './refusal.ts';
 
 export const bodyBytesMax = 32 * 1024 * 1024;
 

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
+import { windowMs, windowStartMs } from '../../shared/decision/limits.ts';
 import { LocalCounters } from './counters.ts';
-import { windowMs, windowStartMs } from './limits.ts';
 
 const noUsage = { poolTokensAt: () => 0, freeTurns: () => 0 };
 const startMs = windowStartMs('acme', Date.UTC(2026, 10, 21));

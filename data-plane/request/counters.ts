@@ -3,7 +3,7 @@
  * Exact for this gateway. Other gateways' counters can be added behind the same `Counters` interface.
  * A lease is taken once and released once, whatever happens to the request.
  */
-import { type Counters, type Window, windowMs, windowStartMs } from './limits.ts';
+import { type Counters, type Window, windowMs, windowStartMs } from '../../shared/decision/limits.ts';
 
 /** A request's place among those in flight. */
 export interface Lease {

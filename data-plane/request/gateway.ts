@@ -1,16 +1,17 @@
 /** What a request works with: handed to `handle` by the composition root, and no more than a request may touch. */
-import type { Logger } from '../../shared/process/logger.ts';
+
+import type { HostNames } from '../../shared/decision/host.ts';
+import type { Logger } from '../../shared/runtime/logger.ts';
 import type { Lookup } from '../../shared/snapshot/lookup.ts';
-import type { Shaping } from '../shaping/shaping.ts';
+import type { Shaping } from '../body-worker/body-worker.ts';
+import type { BodyBudget } from '../core/byte-budget.ts';
+import type { ForwardSettings } from '../forward/forward.ts';
+import type { PromptCounter } from '../upstream/count-tokens.ts';
 import type { NodeLoad } from '../upstream/load.ts';
 import type { NodePools } from '../upstream/node-pools.ts';
 import type { Meter } from '../usage/meter.ts';
-import type { BodyBudget } from './body-budget.ts';
-import type { TokenCounter } from './context.ts';
 import type { LocalCounters } from './counters.ts';
-import type { ForwardSettings } from './forward.ts';
-import type { Exchange } from './handle.ts';
-import type { HostNames } from './host.ts';
+import type { Exchange } from './exchange.ts';
 
 export interface Gateway {
   readonly hosts: HostNames;
@@ -22,7 +23,7 @@ export interface Gateway {
   readonly load: NodeLoad;
   readonly meter: Meter;
   readonly forwarding: ForwardSettings;
-  readonly countTokens: TokenCounter;
+  readonly countTokens: PromptCounter;
   /** Streams that nodes and clients are busy with now, for metrics. */
   readonly streams: { open: number };
   readonly logger: Logger;

@@ -4,65 +4,26 @@
  * Whatever happens, the request is answered once or its connection destroyed, and its lease released once.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import { mintMessageId } from '../anthropic/message-parts.ts';
-import { countTokensBody } from '../anthropic/shape.ts';
-import { shapeBody } from '../shaping/shape-body.ts';
-import { type Admitted, admit } from './admission.ts';
-import { type AnswerIds, answerHeaders, sendJson, sendRefusal } from './answer.ts';
-import type { Caller } from './authenticate.ts';
+import { type Admitted, admit } from '../../shared/decision/admission.ts';
+import type { RequestFacts, Verdict } from '../../shared/decision/decide.ts';
+import type { Target } from '../../shared/decision/host.ts';
+import { cannotTakeNow, Refusal } from '../../shared/decision/refusal.ts';
+import { type Placement, targetNotServing, unavailable } from '../../shared/decision/route.ts';
+import { mintMessageId } from '../answer/message-parts.ts';
+import { ownerOf } from '../core/byte-budget.ts';
+import { mintCompletionId, mintRequestId } from '../core/request-id.ts';
+import { ClientResponse } from '../forward/client-response.ts';
+import { type Forwarded, type ForwardOutcome, forward } from '../forward/forward.ts';
+import { countTokensBody } from '../shape/anthropic.ts';
+import type { Shaped } from '../shape/shape-operation.ts';
 import { ClientGone, readBody } from './body.ts';
-import { ownerOf } from './body-budget.ts';
-import { ClientResponse } from './client-response.ts';
-import { answerTokens } from './context.ts';
-import type { RequestFacts, Verdict } from './decide.ts';
-import { type Forwarded, type ForwardOutcome, forward } from './forward.ts';
+import type { Exchange } from './exchange.ts';
 import type { Gateway } from './gateway.ts';
-import type { Target } from './host.ts';
 import { askForBody, checkHttp, discardRest, oneHeader, pathOf, refuseEncoded } from './http-request.ts';
-import type { Operation } from './operation.ts';
-import { cannotTakeNow, Refusal } from './refusal.ts';
-import { mintCompletionId, mintRequestId } from './request-id.ts';
+import { answerHeaders, sendJson, sendRefusal } from './reply.ts';
 import { type Measured, measure, reserve } from './reserve.ts';
-import { type Placement, targetNotServing, unavailable } from './route.ts';
-import type { Shaped } from './shape-operation.ts';
-
-/** When a step of the way was done, monotonic ms. */
-export interface Milestones {
-  /** The key was accepted, or none was needed. */
-  accepted?: number;
-  /** The body was there. */
-  read?: number;
-  /** It was understood. */
-  shaped?: number;
-  /** Limits and routing had their say. */
-  decided?: number;
-  /** The request went out to a node, at the last try. */
-  sent?: number;
-  /** The answer began. */
-  begun?: number | undefined;
-}
-
-/** What is known of an exchange as it goes on; the access log and the metrics are made of it. */
-export interface Exchange {
-  readonly request: IncomingMessage;
-  readonly response: ServerResponse;
-  readonly ids: AnswerIds;
-  readonly path: string;
-  readonly startMs: number;
-  readonly at: Milestones;
-  target?: Target;
-  operation?: Operation;
-  caller?: Caller;
-  model?: string;
-  stream?: boolean;
-  verdict?: Verdict;
-  outcome?: ForwardOutcome;
-  refusal?: Refusal;
-  /** The node has the request's text, so it need not be held here. */
-  releaseText?: () => void;
-  /** `seq` of the commit the decision was made at. */
-  position?: number;
-}
+import { shapeBody } from './shape-body.ts';
+import { answerTokens } from './token-budget.ts';
 
 /** Handles one exchange to its end; never rejects. */
 export async function handle(

@@ -2,7 +2,7 @@
  * What a request is as HTTP, before anything is decided of it: well-formed, its path, its headers, its unread body.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import { Refusal } from './refusal.ts';
+import { Refusal } from '../../shared/decision/refusal.ts';
 
 /** Pieces of a body looked at before other connections get their turn. */
 const piecesInTurnMax = 512;

@@ -2,16 +2,17 @@
  * Reserves capacity for a request in the limits of its organisation, then counts the tokens of its prompt where the bounds
  * do not decide whether it fits. Limits come first, so that the text of a request over its limits is not sent to a node.
  */
+
+import { judge } from '../../shared/decision/admission.ts';
+import { contextNeeded, type RequestFacts, type Verdict } from '../../shared/decision/decide.ts';
+import { checkContext } from '../../shared/decision/limits.ts';
+import { cannotTakeNow } from '../../shared/decision/refusal.ts';
+import type { Placement } from '../../shared/decision/route.ts';
 import type { Route } from '../../shared/snapshot/lookup.ts';
-import { judge } from './admission.ts';
-import { type AnswerRoom, countAtOne, isTight, smallerOf } from './context.ts';
+import type { Shaped } from '../shape/shape-operation.ts';
 import type { Lease } from './counters.ts';
-import { contextNeeded, type RequestFacts, type Verdict } from './decide.ts';
 import type { Gateway } from './gateway.ts';
-import { checkContext } from './limits.ts';
-import { cannotTakeNow } from './refusal.ts';
-import type { Placement } from './route.ts';
-import type { Shaped } from './shape-operation.ts';
+import { type AnswerRoom, countAtOne, isTight, smallerOf } from './token-budget.ts';
 
 export interface Reservation {
   readonly verdict: Verdict;

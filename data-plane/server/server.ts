@@ -5,13 +5,13 @@
 import { type IncomingMessage, type Server, type ServerResponse, STATUS_CODES } from 'node:http';
 import type { Server as TlsServer } from 'node:https';
 import type { AddressInfo, Socket } from 'node:net';
-import type { Connections, ListenerName } from '../../shared/process/connections.ts';
-import { createHttpServer, endWith, headerBytesMax } from '../../shared/process/http-server.ts';
-import { type ListenAddress, listenError, urlOf } from '../../shared/process/listener.ts';
-import type { Certificate } from '../../shared/process/tls.ts';
-import type { Target } from '../request/host.ts';
-import { Refusal } from '../request/refusal.ts';
-import { mintRequestId } from '../request/request-id.ts';
+import type { Target } from '../../shared/decision/host.ts';
+import { Refusal } from '../../shared/decision/refusal.ts';
+import type { Connections, ListenerName } from '../../shared/runtime/connections.ts';
+import { createHttpServer, endWith, headerBytesMax } from '../../shared/runtime/http-server.ts';
+import { type ListenAddress, listenError, urlOf } from '../../shared/runtime/listener.ts';
+import type { Certificate } from '../../shared/runtime/tls.ts';
+import { mintRequestId } from '../core/request-id.ts';
 
 /** Handles one exchange to its end; never rejects. `fixed` is set on a stack's own port, where the Host header is not read. */
 export type Handler = (

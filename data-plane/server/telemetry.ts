@@ -3,10 +3,10 @@
  * Labels are bounded: a model is named only if it is in the catalog, and no key, organisation or request id is a label.
  */
 import { Counter, Gauge, type Registry } from 'prom-client';
-import { Distribution, type Observations } from '../../shared/process/distribution.ts';
-import type { AccessLog } from '../../shared/process/logger.ts';
-import type { Exchange } from '../request/handle.ts';
-import type { Refusal } from '../request/refusal.ts';
+import type { Refusal } from '../../shared/decision/refusal.ts';
+import { Distribution, type Observations } from '../../shared/runtime/distribution.ts';
+import type { AccessLog } from '../../shared/runtime/logger.ts';
+import type { Exchange } from '../request/exchange.ts';
 import { PhaseMetrics } from './phase-metrics.ts';
 
 const durationBuckets = [

@@ -6,12 +6,17 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Registry } from 'prom-client';
 import type { StalePolicy } from '../../schemas/status.ts';
-import { type ControlLog, LogReplaced, LogTruncated, LogUnavailable } from '../../shared/log/control-log.ts';
-import type { TrustedSigners } from '../../shared/log/trust.ts';
-import type { Closers } from '../../shared/process/closers.ts';
-import { countStart, type FolderStart } from '../../shared/process/folder-start.ts';
-import type { Check } from '../../shared/process/health-server.ts';
-import type { Logger } from '../../shared/process/logger.ts';
+import {
+  type ControlLog,
+  LogReplaced,
+  LogTruncated,
+  LogUnavailable,
+} from '../../shared/log/core/control-log.ts';
+import type { TrustedSigners } from '../../shared/log/core/trust.ts';
+import type { Closers } from '../../shared/runtime/closers.ts';
+import { countStart, type FolderStart } from '../../shared/runtime/folder-start.ts';
+import type { Check } from '../../shared/runtime/health-server.ts';
+import type { Logger } from '../../shared/runtime/logger.ts';
 import { foldVersion } from '../../shared/snapshot/fold.ts';
 import { readLogId } from '../../shared/snapshot/log-identity.ts';
 import type { Lookup } from '../../shared/snapshot/lookup.ts';
@@ -23,7 +28,7 @@ import { StatusMac } from '../../shared/status/status-mac.ts';
 import { countRefusedStatus } from '../../shared/status/status-metrics.ts';
 import { type ReportBody, StatusPublisher } from '../../shared/status/status-publisher.ts';
 import { fetchSnapshot } from './fetch-snapshot.ts';
-import { Follower, type FollowerOptions } from './follower.ts';
+import { Follower, type FollowerOptions } from './supervisor.ts';
 
 export interface FollowSettings {
   readonly logUrl: string;

@@ -5,7 +5,7 @@ import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
-import { type ControlLog, LogUnavailable } from '../../shared/log/control-log.ts';
+import { type ControlLog, LogUnavailable } from '../../shared/log/core/control-log.ts';
 import { openLog } from '../../shared/log/open-log.ts';
 import { operatorToken, quiet, startFleet, type TestFleet } from '../../test/support/fleet.ts';
 import { type RebuildOptions, rebuildBeside } from './rebuild.ts';

@@ -3,9 +3,9 @@
  * place once it holds all that the log holds, and no less than the one in use. Until then the one in use is not touched.
  */
 import { renameSync, rmSync } from 'node:fs';
-import { type ControlLog, LogUnavailable } from '../../shared/log/control-log.ts';
-import type { TrustedSigners } from '../../shared/log/trust.ts';
-import type { Logger } from '../../shared/process/logger.ts';
+import { type ControlLog, LogUnavailable } from '../../shared/log/core/control-log.ts';
+import type { TrustedSigners } from '../../shared/log/core/trust.ts';
+import type { Logger } from '../../shared/runtime/logger.ts';
 import type { Freshness } from '../../shared/snapshot/freshness.ts';
 import { readGenesis, wholeFrom } from '../../shared/snapshot/log-identity.ts';
 import { openOrRebuild, putAside } from '../../shared/snapshot/open-snapshot.ts';

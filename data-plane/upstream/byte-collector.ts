@@ -2,8 +2,8 @@
  * Gathers a body of a node that is wanted whole, within a bound of its own and the memory that it is charged to.
  * Whoever makes one releases it, on every path.
  */
-import { ChunkBuffer } from '../../shared/chunk-buffer.ts';
-import type { MemoryBudget } from '../request/body-budget.ts';
+import { ChunkBuffer } from '../../shared/runtime/chunk-buffer.ts';
+import type { MemoryBudget } from '../core/byte-budget.ts';
 
 export class ByteCollector {
   readonly #memory: MemoryBudget;

@@ -2,17 +2,34 @@
  * Asks a node how many tokens a prompt has: a number, or undefined where it cannot or does not tell in time.
  * A count is never worth a failure, so nothing is thrown and nothing is held against the node.
  */
+
 import type { Dialect } from '../../schemas/names.ts';
-import { tokenCountOf } from '../../shared/dialect/node-answers.ts';
+import { tokenCountOf } from '../../shared/engines/node-answers.ts';
+import type { Route } from '../../shared/snapshot/lookup.ts';
+import type { Shaping } from '../body-worker/body-worker.ts';
+import { mayBeSmall, parseSmallAnswer } from '../core/answer-json.ts';
 import { renderCount } from '../dialect/render-body.ts';
-import type { CountWatch, TokenCounter } from '../request/context.ts';
-import { mayBeSmall, parseSmallAnswer } from '../response/answer-json.ts';
-import type { Shaping } from '../shaping/shaping.ts';
+import type { AnyChat, AnyEmbeddings } from '../shape/outline.ts';
 import { ByteCollector, isJsonType } from './byte-collector.ts';
 import { CallFailure, type CallReader, NodeCall, type NodeRequest } from './node-call.ts';
 import type { NodePools } from './node-pools.ts';
 
-export interface TokenCounterOptions {
+/** What a count may cause at the node. */
+export interface CountWatch {
+  /** The text goes out to the node. */
+  readonly onSent?: () => void;
+  /** No connection could be had. */
+  readonly onUnreached?: () => void;
+}
+
+/** A node's answer to "how many tokens are these?"; undefined where it has none. */
+export type PromptCounter = (
+  route: Route,
+  shaped: AnyChat | AnyEmbeddings,
+  watch?: CountWatch,
+) => Promise<number | undefined>;
+
+export interface PromptCounterOptions {
   readonly countMs?: number;
 }
 
@@ -21,11 +38,11 @@ const countBytesMax = 4 * 1024 * 1024;
 /** How long reading a large one may take. */
 const countReadMs = 2000;
 
-export function createTokenCounter(
+export function createPromptCounter(
   pools: NodePools,
   shaping: Shaping,
-  { countMs = 2000 }: TokenCounterOptions = {},
-): TokenCounter {
+  { countMs = 2000 }: PromptCounterOptions = {},
+): PromptCounter {
   return async (route, shaped, watch = {}) => {
     if (shaped.kind !== 'chat') return undefined;
     const { node, dialect, served, url, credential } = route;

@@ -6,8 +6,8 @@
  */
 import type { IncomingHttpHeaders } from 'node:http';
 import { type Dispatcher, errors } from 'undici';
+import type { Ticked, Ticker } from '../core/ticker.ts';
 import type { NodePools } from './node-pools.ts';
-import type { Ticked, Ticker } from './ticker.ts';
 
 /** `unreached`: no byte of the request was sent. `timeout`: a wait ran out. `lost`: the rest. */
 export type CallFailureKind = 'unreached' | 'timeout' | 'lost';

@@ -3,9 +3,9 @@ import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { afterEach, expect, test } from 'vitest';
 import { eventually } from '../../test/support/forward-server.ts';
+import { Ticker } from '../core/ticker.ts';
 import { type CallReader, NodeCall, type NodeRequest } from './node-call.ts';
 import { NodePools } from './node-pools.ts';
-import { Ticker } from './ticker.ts';
 
 const servers: Server[] = [];
 afterEach(() => {

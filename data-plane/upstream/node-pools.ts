@@ -5,8 +5,8 @@
  * Nodes are untrusted: the head of an answer and the bytes of all answers held at once are bounded here.
  */
 import { Pool } from 'undici';
-import { BodyBudget } from '../request/body-budget.ts';
-import { Ticker } from './ticker.ts';
+import { BodyBudget } from '../core/byte-budget.ts';
+import { Ticker } from '../core/ticker.ts';
 
 export interface NodePoolsOptions {
   /** The credential of a name; undefined where this gateway was not given it. */

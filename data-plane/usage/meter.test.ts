@@ -7,12 +7,12 @@ import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { MemoryLog, MemoryTopic } from '../../shared/log/memory-log.ts';
 import { UsageReplicator } from '../../shared/usage/usage-replicator.ts';
 import { openUsageStore, type UsageStore } from '../../shared/usage/usage-store.ts';
-import { UsageDesk } from './desk.ts';
-import type { DeskNews, DeskRequest } from './messages.ts';
 import { type CompletedRequest, Meter, type MeterOptions } from './meter.ts';
 import { openMeter } from './open-meter.ts';
 import { type Outbox, openOutbox } from './outbox.ts';
 import { Publisher } from './publisher.ts';
+import { UsageDesk } from './usage-worker.ts';
+import type { DeskNews, DeskRequest } from './worker-messages.ts';
 
 const period = '2026-11-10';
 const atMs = Date.parse('2026-11-21T10:00:00.000Z');

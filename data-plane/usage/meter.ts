@@ -5,7 +5,8 @@
  * row twice or not at all. Nothing here waits for a disk.
  */
 import { type Draw, type UsageRow, usageTokensMax } from '../../schemas/usage.ts';
-import { periodOf } from '../../shared/period.ts';
+import { periodOf } from '../../shared/usage/period.ts';
+import type { NewUsage } from './outbox.ts';
 import {
   type Account,
   type Amount,
@@ -13,8 +14,7 @@ import {
   amountOf,
   type DeskNews,
   type DeskRequest,
-} from './messages.ts';
-import type { NewUsage } from './outbox.ts';
+} from './worker-messages.ts';
 
 export interface MeterOptions {
   /** Sends to the desk. */

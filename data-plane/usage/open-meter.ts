@@ -3,11 +3,11 @@
  * A gateway without that worker could bill nothing, so whatever ends the worker is reported, and the process must end.
  */
 import { MessageChannel, type MessagePort, Worker } from 'node:worker_threads';
-import { type FaultFields, faultFields } from '../../shared/process/fault.ts';
-import type { Logger } from '../../shared/process/logger.ts';
-import type { DeskNews } from './messages.ts';
+import { type FaultFields, faultFields } from '../../shared/runtime/fault.ts';
+import type { Logger } from '../../shared/runtime/logger.ts';
 import { Meter } from './meter.ts';
-import { type DeskPlace, serveDesk } from './open-desk.ts';
+import { type DeskPlace, serveDesk } from './open-usage-worker.ts';
+import type { DeskNews } from './worker-messages.ts';
 
 /** More than the two seconds for which the desk ships what is left. */
 const closeMsMaxDefault = 5_000;
@@ -38,7 +38,7 @@ export class UsageWorkerEnded extends Error {
   }
 }
 
-/** Rejects with the names and messages of the errors of shared/sqlite.ts, of LogUrlInvalid, or with UsageWorkerEnded. */
+/** Rejects with the names and messages of the errors of shared/runtime/sqlite.ts, of LogUrlInvalid, or with UsageWorkerEnded. */
 export async function openMeter(options: OpenMeterOptions): Promise<OpenedMeter> {
   const { logUrl, dataDir, lookup, logger, onLost, closeMsMax = closeMsMaxDefault } = options;
   const desk = startDesk({ logUrl, dataDir });
@@ -128,7 +128,7 @@ function startDesk(place: DeskPlace): MessagePort | Worker {
 /** Throws where the system grants no further thread. */
 function startWorker(place: DeskPlace): Worker {
   try {
-    return new Worker(new URL('./usage-thread.js', import.meta.url), { workerData: place });
+    return new Worker(new URL('./worker-entry.js', import.meta.url), { workerData: place });
   } catch (error) {
     const { code = '', message = '' } = faultFields(error);
     throw new Error(

@@ -11,7 +11,7 @@ import {
   inOurWords,
   openDatabase,
   type Statement,
-} from '../../shared/sqlite.ts';
+} from '../../shared/runtime/sqlite.ts';
 
 const formatVersion = 1;
 /** Shipments removed by one transaction at most, so that none takes long. */
@@ -77,7 +77,7 @@ export interface OpenedFile {
   readonly putAsideAs?: string;
 }
 
-/** Opens or makes the file. A damaged one is moved away, never written again. Throws the errors of shared/sqlite.ts. */
+/** Opens or makes the file. A damaged one is moved away, never written again. Throws the errors of shared/runtime/sqlite.ts. */
 export function openOutboxFile(path: string, nowMs: number): OpenedFile {
   mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
   try {

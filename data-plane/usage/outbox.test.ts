@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { openDatabase } from '../../shared/sqlite.ts';
+import { openDatabase } from '../../shared/runtime/sqlite.ts';
 import { type NewUsage, type Outbox, type OutboxOptions, openOutbox, type Shipment } from './outbox.ts';
 
 let folder: string;

@@ -50,7 +50,7 @@ export interface Shipment {
   readonly bodies: readonly string[];
 }
 
-/** Opens the outbox of a data folder, or makes it. Throws the errors of shared/sqlite.ts. */
+/** Opens the outbox of a data folder, or makes it. Throws the errors of shared/runtime/sqlite.ts. */
 export function openOutbox(options: OutboxOptions): Outbox {
   const { file, putAsideAs } = openOutboxFile(options.path, (options.now ?? Date.now)());
   if (putAsideAs !== undefined)

@@ -4,7 +4,7 @@
  * with back-off, because a repeated row is recognised by its number and a lost one is money.
  */
 import { usagePartitionOf } from '../../schemas/usage.ts';
-import type { ControlLog } from '../../shared/log/control-log.ts';
+import type { ControlLog } from '../../shared/log/core/control-log.ts';
 import { delay } from '../../shared/snapshot/replicator.ts';
 import type { Outbox, Shipment } from './outbox.ts';
 

@@ -7,7 +7,7 @@ import { pathToFileURL } from 'node:url';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { readUsageRecord, usageTopic } from '../../schemas/usage.ts';
 import { openLog } from '../../shared/log/open-log.ts';
-import { openDatabase } from '../../shared/sqlite.ts';
+import { openDatabase } from '../../shared/runtime/sqlite.ts';
 import { UsageReplicator } from '../../shared/usage/usage-replicator.ts';
 import { openUsageStore, type PeriodUsage } from '../../shared/usage/usage-store.ts';
 import { openOutbox } from './outbox.ts';

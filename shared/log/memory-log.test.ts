@@ -1,7 +1,7 @@
 /** The memory log keeps the contract of every adapter, and its faults do what their names say. */
 import { expect, test } from 'vitest';
 import { controlLogContract, readRecords } from '../../test/contract/control-log.ts';
-import { AppendUnknown, LogReplaced, LogTruncated, LogUnavailable } from './control-log.ts';
+import { AppendUnknown, LogReplaced, LogTruncated, LogUnavailable } from './core/control-log.ts';
 import { type AppendFault, MemoryLog, MemoryTopic } from './memory-log.ts';
 
 controlLogContract('the memory log', async () => {

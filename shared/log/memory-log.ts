@@ -12,8 +12,8 @@ import {
   LogTruncated,
   LogUnavailable,
   type TailOptions,
-} from './control-log.ts';
-import { Waiters } from './waiters.ts';
+} from './core/control-log.ts';
+import { Waiters } from './core/waiters.ts';
 
 /**
  * What becomes of one append:

@@ -2,9 +2,9 @@
  * From the address of a log to its adapter. `HEADGATE_LOG` is read by the composition roots; what its text means is
  * decided here and nowhere else. Texts of errors never repeat an address: it may hold a password.
  */
-import type { ControlLog, TopicAddress } from './control-log.ts';
-import { type EmbeddedLogOptions, openEmbeddedLog } from './embedded-log.ts';
-import type { KafkaPartitionOptions } from './kafka-partition-log.ts';
+import type { ControlLog, TopicAddress } from './core/control-log.ts';
+import { type EmbeddedLogOptions, openEmbeddedLog } from './embedded/embedded-log.ts';
+import type { KafkaPartitionOptions } from './kafka/partition-log.ts';
 import { MemoryLog, MemoryTopic } from './memory-log.ts';
 
 export type LogUrl =
@@ -87,8 +87,8 @@ export async function openLog(
 
 /** kafkajs is loaded only where a Kafka log is opened. */
 async function openKafka(brokers: readonly string[], options: KafkaPartitionOptions): Promise<ControlLog> {
-  const { kafkaSettingsFrom, KafkaSettingsInvalid } = await import('./kafka-settings.ts');
-  const { openKafkaLog } = await import('./kafka-log.ts');
+  const { kafkaSettingsFrom, KafkaSettingsInvalid } = await import('./kafka/settings.ts');
+  const { openKafkaLog } = await import('./kafka/kafka-log.ts');
   try {
     return await openKafkaLog(brokers, kafkaSettingsFrom(process.env), options);
   } catch (error) {

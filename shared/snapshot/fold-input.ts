@@ -1,7 +1,7 @@
 /** What the log hands to the fold, made safe to fold: records in order, a commit's context, texts fit for messages. */
 import type { Commit } from '../../schemas/commit.ts';
 import { momentSchema } from '../../schemas/names.ts';
-import type { LogRecord } from '../log/control-log.ts';
+import type { LogRecord } from '../log/core/control-log.ts';
 import type { EventContext } from './fold-types.ts';
 
 /** Records folded between two looks at the clock, and bytes of them where they are large. */

@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, expect, test } from 'vitest';
 import { fleetHistory, recordsOf } from '../../test/support/commits.ts';
-import { DatabaseCorrupt, openDatabase } from '../sqlite.ts';
+import { DatabaseCorrupt, openDatabase } from '../runtime/sqlite.ts';
 import { openExisting, openOrRebuild } from './open-snapshot.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'headgate-schema-'));

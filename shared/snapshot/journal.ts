@@ -4,7 +4,7 @@
  */
 import type { Commit } from '../../schemas/commit.ts';
 import type { StoredEvent } from '../../schemas/events.ts';
-import type { Database, Statement } from '../sqlite.ts';
+import type { Database, Statement } from '../runtime/sqlite.ts';
 
 /** A repeated command is recognised for this many commits. */
 const commandsKept = 100_000;

@@ -4,10 +4,10 @@
  */
 import type { Commit } from '../../schemas/commit.ts';
 import { type EventData, readEvent } from '../../schemas/events.ts';
-import { emptyHead, type Head, judge, recordHash } from '../log/chain.ts';
-import { type ControlLog, type LogRecord, LogReplaced, LogTruncated } from '../log/control-log.ts';
-import { verify } from '../log/signing.ts';
-import type { TrustedSigners } from '../log/trust.ts';
+import { emptyHead, type Head, judge, recordHash } from '../log/core/chain.ts';
+import { type ControlLog, type LogRecord, LogReplaced, LogTruncated } from '../log/core/control-log.ts';
+import { verify } from '../log/core/signing.ts';
+import type { TrustedSigners } from '../log/core/trust.ts';
 
 /** Junk before the first valid record is skipped, but not without end. */
 const recordsBeforeGenesisMax = 10_000;

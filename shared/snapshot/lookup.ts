@@ -3,7 +3,7 @@
  * SQLite is the index; there is no second copy in memory to keep right.
  */
 import type { Dialect, Surface } from '../../schemas/names.ts';
-import type { Database, Statement } from '../sqlite.ts';
+import type { Database, Statement } from '../runtime/sqlite.ts';
 import { anonymousTier } from './fold-types.ts';
 import { type RoutedNode, servedModels } from './routes.ts';
 

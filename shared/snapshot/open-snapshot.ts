@@ -12,7 +12,7 @@ import {
   inOurWords,
   NativeModuleMissing,
   openDatabase,
-} from '../sqlite.ts';
+} from '../runtime/sqlite.ts';
 import { foldVersion } from './fold.ts';
 import { journalSql } from './journal.ts';
 import { type PositionRow, PositionStore, positionSql } from './position.ts';

@@ -3,7 +3,7 @@
  * one row of position, and one digest a table.
  */
 import { genesisPrev } from '../../schemas/commit.ts';
-import type { Database, Statement } from '../sqlite.ts';
+import type { Database, Statement } from '../runtime/sqlite.ts';
 import { foldVersion } from './fold.ts';
 
 export const positionSql = `

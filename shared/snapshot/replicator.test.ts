@@ -16,8 +16,8 @@ import {
   LogTruncated,
   LogUnavailable,
   type TailOptions,
-} from '../log/control-log.ts';
-import { openEmbeddedLog } from '../log/embedded-log.ts';
+} from '../log/core/control-log.ts';
+import { openEmbeddedLog } from '../log/embedded/embedded-log.ts';
 import { MemoryLog, MemoryTopic } from '../log/memory-log.ts';
 import { memorySnapshot } from './open-snapshot.ts';
 import { Replicator, type ReplicatorOptions } from './replicator.ts';

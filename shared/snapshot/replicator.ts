@@ -5,8 +5,8 @@
  * replaced log, a fold that must halt, a file that cannot be written. `fault` then says why, and freshness runs out.
  */
 import type { Commit } from '../../schemas/commit.ts';
-import { type ControlLog, type LogBatch, LogUnavailable } from '../log/control-log.ts';
-import type { TrustedSigners } from '../log/trust.ts';
+import { type ControlLog, type LogBatch, LogUnavailable } from '../log/core/control-log.ts';
+import type { TrustedSigners } from '../log/core/trust.ts';
 import { Freshness } from './freshness.ts';
 import { checkIdentity, checkTrust } from './log-identity.ts';
 import type { Snapshot } from './snapshot.ts';

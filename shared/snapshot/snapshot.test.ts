@@ -7,7 +7,7 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import type { StoredEvent } from '../../schemas/events.ts';
 import { ChainWriter, fleetHistory, known, recordsOf, sha256 } from '../../test/support/commits.ts';
-import type { LogRecord } from '../log/control-log.ts';
+import type { LogRecord } from '../log/core/control-log.ts';
 import { foldVersion } from './fold.ts';
 import { contextOf } from './fold-input.ts';
 import { memorySnapshot } from './open-snapshot.ts';

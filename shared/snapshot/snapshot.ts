@@ -7,9 +7,9 @@
 import { createHash } from 'node:crypto';
 import type { Commit } from '../../schemas/commit.ts';
 import { type KnownEvent, readEvent } from '../../schemas/events.ts';
-import { emptyHead, type Head, judgeBatch } from '../log/chain.ts';
-import type { LogRecord } from '../log/control-log.ts';
-import { type Database, inOurWords } from '../sqlite.ts';
+import { emptyHead, type Head, judgeBatch } from '../log/core/chain.ts';
+import type { LogRecord } from '../log/core/control-log.ts';
+import { type Database, inOurWords } from '../runtime/sqlite.ts';
 import { applyEvent, foldVersion } from './fold.ts';
 import { contextOf, firstFew, growing, printable } from './fold-input.ts';
 import type { EventContext } from './fold-types.ts';

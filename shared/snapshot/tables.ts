@@ -6,7 +6,7 @@
 
 import * as nodeCrypto from 'node:crypto';
 import { createHash } from 'node:crypto';
-import type { Database, Statement } from '../sqlite.ts';
+import type { Database, Statement } from '../runtime/sqlite.ts';
 
 export type Value = string | number | Buffer | null;
 export type Row = Record<string, Value>;

@@ -4,7 +4,7 @@
  * Runs beside serving: each step reads a bounded number of rows, and a table that a fold moved meanwhile is read again,
  * because the sum of a moving table would mean nothing.
  */
-import type { Database } from '../sqlite.ts';
+import type { Database } from '../runtime/sqlite.ts';
 import { PositionStore } from './position.ts';
 import {
   addDigest,

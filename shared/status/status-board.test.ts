@@ -11,7 +11,7 @@ import {
   testMac,
   topic,
 } from '../../test/support/status-reports.ts';
-import type { ControlLog } from '../log/control-log.ts';
+import type { ControlLog } from '../log/core/control-log.ts';
 import type { StatusBoard } from './status-board.ts';
 import { StatusMac } from './status-mac.ts';
 

@@ -3,8 +3,8 @@
  * from how long it has been silent here, never from its own word that it is well. A record counts only with its MAC.
  */
 import { type FleetMemory, type StatusReport, statusRecordSchema } from '../../schemas/status.ts';
-import { type ControlLog, type LogRecord, LogUnavailable } from '../log/control-log.ts';
-import { MinuteLine } from '../process/minute-line.ts';
+import { type ControlLog, type LogRecord, LogUnavailable } from '../log/core/control-log.ts';
+import { MinuteLine } from '../runtime/minute-line.ts';
 import { delay } from '../snapshot/replicator.ts';
 import { FleetRows, type Row, type Seen } from './fleet-rows.ts';
 import { KnownHeads } from './known-heads.ts';

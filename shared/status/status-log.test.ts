@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeEach, expect, test } from 'vitest';
 import { boardOn, publish, reportOf } from '../../test/support/status-reports.ts';
-import { type ControlLog, LogTruncated, LogUnavailable } from '../log/control-log.ts';
+import { type ControlLog, LogTruncated, LogUnavailable } from '../log/core/control-log.ts';
 import type { StatusBoard } from './status-board.ts';
 import { openStatusLog } from './status-log.ts';
 

@@ -9,7 +9,7 @@ import {
   LogTruncated,
   LogUnavailable,
   type TailOptions,
-} from '../log/control-log.ts';
+} from '../log/core/control-log.ts';
 import { openLog } from '../log/open-log.ts';
 
 const keepSeconds = 24 * 3600;

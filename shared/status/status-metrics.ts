@@ -1,6 +1,6 @@
 /** Metrics of status records that were refused by the log or ignored by a reader. */
 import { Counter, type Registry } from 'prom-client';
-import type { MinuteLine } from '../process/minute-line.ts';
+import type { MinuteLine } from '../runtime/minute-line.ts';
 
 function counter(registry: Registry, name: string, help: string, counts: MinuteLine): void {
   new Counter({

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { boardOn, reportOf, testMac, topic } from '../../test/support/status-reports.ts';
-import { openEmbeddedLog } from '../log/embedded-log.ts';
+import { openEmbeddedLog } from '../log/embedded/embedded-log.ts';
 import { type ReportBody, StatusPublisher } from './status-publisher.ts';
 
 let dir: string;

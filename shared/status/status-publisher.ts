@@ -5,8 +5,8 @@
  */
 import { randomUUID } from 'node:crypto';
 import { type StatusReport, statusBytesMax } from '../../schemas/status.ts';
-import { AppendUnknown, type ControlLog, LogReplaced, LogUnavailable } from '../log/control-log.ts';
-import { MinuteLine } from '../process/minute-line.ts';
+import { AppendUnknown, type ControlLog, LogReplaced, LogUnavailable } from '../log/core/control-log.ts';
+import { MinuteLine } from '../runtime/minute-line.ts';
 import type { StatusMac } from './status-mac.ts';
 
 const beatMs = 2000;

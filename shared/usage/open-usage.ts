@@ -4,10 +4,10 @@
  */
 import { join } from 'node:path';
 import { usageKeepSeconds, usagePartitions, usageTopic } from '../../schemas/usage.ts';
-import type { ControlLog } from '../log/control-log.ts';
+import type { ControlLog } from '../log/core/control-log.ts';
 import { openLog, parseLogUrl } from '../log/open-log.ts';
-import type { LineLogger } from '../process/logger.ts';
-import { MinuteLine } from '../process/minute-line.ts';
+import type { LineLogger } from '../runtime/logger.ts';
+import { MinuteLine } from '../runtime/minute-line.ts';
 import type { FoldCounts } from './usage-fold.ts';
 import { UsageReplicator } from './usage-replicator.ts';
 import {
@@ -91,7 +91,7 @@ function forgetVisitors(store: UsageStore, logger: LineLogger): void {
   }
 }
 
-/** The totals of a data folder. Throws the errors of shared/sqlite.ts. */
+/** The totals of a data folder. Throws the errors of shared/runtime/sqlite.ts. */
 export function openUsageStoreIn(dataDir: string, options: UsageStoreOptions): UsageStore {
   return openUsageStore(join(dataDir, 'usage.db'), options);
 }
@@ -110,7 +110,7 @@ export interface OpenedUsage {
   close(): Promise<void>;
 }
 
-/** Opens the totals for reading and begins to tail. Rejects with the errors of shared/sqlite.ts, and LogUrlInvalid. */
+/** Opens the totals for reading and begins to tail. Rejects with the errors of shared/runtime/sqlite.ts, and LogUrlInvalid. */
 export async function openUsage(options: OpenUsageOptions): Promise<OpenedUsage> {
   const { logger, logUrl, dataDir, ...storeOptions } = options;
   const store = openUsageStoreIn(dataDir, storeOptions);

@@ -10,9 +10,9 @@ import {
   LogReplaced,
   LogTruncated,
   LogUnavailable,
-} from '../log/control-log.ts';
+} from '../log/core/control-log.ts';
+import { DatabaseCorrupt } from '../runtime/sqlite.ts';
 import { delay } from '../snapshot/replicator.ts';
-import { DatabaseCorrupt } from '../sqlite.ts';
 import type { AppliedUsage, UsageStore } from './usage-store.ts';
 
 /** The longest the fold may hold the event loop in one go. */

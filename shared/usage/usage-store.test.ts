@@ -3,8 +3,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterEach, expect, test } from 'vitest';
-import type { LogRecord } from '../log/control-log.ts';
-import { openDatabase } from '../sqlite.ts';
+import type { LogRecord } from '../log/core/control-log.ts';
+import { openDatabase } from '../runtime/sqlite.ts';
 import { openUsageStore, type UsageStore, type UsageStoreOptions } from './usage-store.ts';
 
 const a = '0f8fad5b-d9cb-469f-a165-70867728950e';

@@ -6,9 +6,9 @@
 import { existsSync, mkdirSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { readUsageRecord, type UsageRow } from '../../schemas/usage.ts';
-import type { LogRecord } from '../log/control-log.ts';
+import type { LogRecord } from '../log/core/control-log.ts';
+import { type Database, DatabaseCorrupt, inOurWords, openDatabase } from '../runtime/sqlite.ts';
 import { putAside } from '../snapshot/open-snapshot.ts';
-import { type Database, DatabaseCorrupt, inOurWords, openDatabase } from '../sqlite.ts';
 import { type FoldCounts, foldRow } from './usage-fold.ts';
 import { UsageState } from './usage-state.ts';
 import { prepareUsage, type UsageStatements, usageFormatVersion, usageSql } from './usage-tables.ts';
@@ -72,7 +72,7 @@ interface Position {
 }
 const beginning: Position = { nextOffset: 0, trimmed: false };
 
-/** Opens `path` (or `:memory:`), or makes it. Throws the errors of shared/sqlite.ts, and an Error on a file of another format. */
+/** Opens `path` (or `:memory:`), or makes it. Throws the errors of shared/runtime/sqlite.ts, and an Error on a file of another format. */
 export function openUsageStore(path: string, options: UsageStoreOptions = {}): UsageStore {
   if (path !== ':memory:') mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
   try {
@@ -152,7 +152,7 @@ export class UsageStore {
 
   /**
    * Folds records of one partition, in their order, until all are or `budgetMs` has passed (but one at least).
-   * Never throws at what a record holds; throws the errors of shared/sqlite.ts where the file cannot be written, and
+   * Never throws at what a record holds; throws the errors of shared/runtime/sqlite.ts where the file cannot be written, and
    * then has changed nothing.
    */
   apply(partition: number, records: readonly LogRecord[], budgetMs = Number.POSITIVE_INFINITY): AppliedUsage {

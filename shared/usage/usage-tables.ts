@@ -2,7 +2,7 @@
  * The tables of `usage.db` and their statements. Totals, marks and positions change in one transaction.
  * `request` is filled only where every request is kept for export.
  */
-import type { Database, Statement } from '../sqlite.ts';
+import type { Database, Statement } from '../runtime/sqlite.ts';
 
 export const usageFormatVersion = 1;
 

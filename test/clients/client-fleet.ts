@@ -2,7 +2,7 @@
  * The fleet that real clients are tried against: the fleet of the specification tests, organisations that meet each refusal,
  * a stack switched to the other surface, and a port of its own for the stacks. Everything is reached through counting wires.
  */
-import { parseBehaviour } from '../../node/sim/behaviour.ts';
+import { parseBehaviour } from '../../dev/simulator/behaviour.ts';
 import type { RefusalType } from '../../schemas/refusals.ts';
 import { chat } from '../support/api.ts';
 import { startFleet, type TestFleet } from '../support/fleet.ts';

@@ -5,11 +5,11 @@
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, request, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { sendRefusal } from '../../data-plane/request/answer.ts';
-import { Refusal } from '../../data-plane/request/refusal.ts';
-import { mintRequestId } from '../../data-plane/request/request-id.ts';
-import { parseBehaviour } from '../../node/sim/behaviour.ts';
+import { mintRequestId } from '../../data-plane/core/request-id.ts';
+import { sendRefusal } from '../../data-plane/request/reply.ts';
+import { parseBehaviour } from '../../dev/simulator/behaviour.ts';
 import type { RefusalType } from '../../schemas/refusals.ts';
+import { Refusal } from '../../shared/decision/refusal.ts';
 import { startFleet, type TestFleet } from '../support/fleet.ts';
 import { specFleet } from '../support/spec-fleet.ts';
 import { openWire, type Wire } from './wire.ts';

@@ -10,7 +10,7 @@ import {
   type LogBatch,
   type LogRecord,
   LogTruncated,
-} from '../../shared/log/control-log.ts';
+} from '../../shared/log/core/control-log.ts';
 
 /** One empty log. */
 export interface LogRig {

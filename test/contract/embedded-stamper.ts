@@ -4,7 +4,7 @@
  * The monotonic clock is one for all processes of a machine.
  */
 import { setTimeout as pause } from 'node:timers/promises';
-import { openEmbeddedLog } from '../../shared/log/embedded-log.ts';
+import { openEmbeddedLog } from '../../shared/log/embedded/embedded-log.ts';
 
 const [folder = '', topic = '', count = '0', pauseMs = '10'] = process.argv.slice(2);
 

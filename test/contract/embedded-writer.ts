@@ -4,7 +4,7 @@
  * line on stdout, written synchronously after the append, so that a line that was read is an append that was acknowledged.
  */
 import { writeSync } from 'node:fs';
-import { openEmbeddedLog } from '../../shared/log/embedded-log.ts';
+import { openEmbeddedLog } from '../../shared/log/embedded/embedded-log.ts';
 
 const [folder = '', topic = '', name = '', count = '0', bytes = '0'] = process.argv.slice(2);
 

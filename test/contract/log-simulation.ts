@@ -17,10 +17,10 @@ import {
   judge,
   judgeBatch,
   recordHash,
-} from '../../shared/log/chain.ts';
-import type { ControlLog, LogBatch, LogRecord, TailOptions } from '../../shared/log/control-log.ts';
+} from '../../shared/log/core/chain.ts';
+import type { ControlLog, LogBatch, LogRecord, TailOptions } from '../../shared/log/core/control-log.ts';
+import type { Signer } from '../../shared/log/core/signing.ts';
 import { type AppendFault, MemoryLog, MemoryTopic } from '../../shared/log/memory-log.ts';
-import type { Signer } from '../../shared/log/signing.ts';
 import type { OpenWriter, SimulatedCommand, SimulatedOutcome, SimulatedWriter } from './model-writer.ts';
 
 export interface SimulationOptions {

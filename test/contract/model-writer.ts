@@ -4,15 +4,21 @@
  * It stands in a simulation where the real command path can stand as well: both are `SimulatedWriter`s.
  */
 import { toStored } from '../../schemas/events.ts';
-import { composeCommit, emptyHead, type Head, type Judgement, recordHash } from '../../shared/log/chain.ts';
+import {
+  composeCommit,
+  emptyHead,
+  type Head,
+  type Judgement,
+  recordHash,
+} from '../../shared/log/core/chain.ts';
 import {
   AppendUnknown,
   type ControlLog,
   type LogRecord,
   LogUnavailable,
-} from '../../shared/log/control-log.ts';
-import type { Signer } from '../../shared/log/signing.ts';
-import { Waiters } from '../../shared/log/waiters.ts';
+} from '../../shared/log/core/control-log.ts';
+import type { Signer } from '../../shared/log/core/signing.ts';
+import { Waiters } from '../../shared/log/core/waiters.ts';
 
 /** Creates a stack; refused where its id is taken. */
 export interface SimulatedCommand {

@@ -4,9 +4,9 @@
  */
 import { generateKeyPairSync, sign } from 'node:crypto';
 import { type StoredEvent, toStored } from '../../schemas/events.ts';
-import { composeCommit, emptyHead, type Head, recordHash } from '../../shared/log/chain.ts';
-import type { LogRecord } from '../../shared/log/control-log.ts';
-import type { Signer } from '../../shared/log/signing.ts';
+import { composeCommit, emptyHead, type Head, recordHash } from '../../shared/log/core/chain.ts';
+import type { LogRecord } from '../../shared/log/core/control-log.ts';
+import type { Signer } from '../../shared/log/core/signing.ts';
 import { type Random, seededRandom } from '../support/commits.ts';
 
 export function newSigner(): Signer {

@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeEach, expect, test } from 'vitest';
 import { openLog } from '../../shared/log/open-log.ts';
-import { openDatabase } from '../../shared/sqlite.ts';
+import { openDatabase } from '../../shared/runtime/sqlite.ts';
 import { startProcess } from '../support/processes.ts';
 
 const binary = new URL('../../dist/cli/headgate.js', import.meta.url).pathname;

@@ -1,7 +1,7 @@
 /** Claims about answers: whole and streamed, their usage, how long they may be, and what the engine is sent for them. */
 import type { ChatCompletionChunk } from 'openai/resources/chat/completions';
 import { expect } from 'vitest';
-import { dialects } from '../../shared/dialect/dialects.ts';
+import { dialects } from '../../shared/engines/dialects.ts';
 import { call } from '../support/api.ts';
 import { type Bench, refusalFrom, turn } from './bench.ts';
 import type { Claim } from './claims.ts';

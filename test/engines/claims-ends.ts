@@ -1,7 +1,7 @@
 /** Claims about early ends: the client that leaves, the engine that is killed or told to stop. None of them is billed. */
 import type { ChatCompletionChunk } from 'openai/resources/chat/completions';
 import { expect } from 'vitest';
-import { dialects } from '../../shared/dialect/dialects.ts';
+import { dialects } from '../../shared/engines/dialects.ts';
 import { type Bench, refusalFrom, turn } from './bench.ts';
 import type { Claim } from './claims.ts';
 import { tinyModel } from './tiny-model.ts';

@@ -3,7 +3,7 @@ import { copyFileSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
-import { DevAdmin } from '../../cli/processes/dev-admin.ts';
+import { DevAdmin } from '../../dev/dev-admin.ts';
 import type { Fleet } from '../../schemas/fleet.ts';
 import { startWatched, type WatchedProcess } from './watched.ts';
 

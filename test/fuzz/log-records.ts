@@ -1,7 +1,7 @@
 /** Records of a control log: a chain that is right, with junk, forged and mutated commits, and hostile events in between. */
 import { type EventTypeName, eventTypes, type StoredEvent, toStored } from '../../schemas/events.ts';
-import { composeCommit, type Head, judge } from '../../shared/log/chain.ts';
-import type { LogRecord } from '../../shared/log/control-log.ts';
+import { composeCommit, type Head, judge } from '../../shared/log/core/chain.ts';
+import type { LogRecord } from '../../shared/log/core/control-log.ts';
 import { eventTypeNames, randomEvent } from '../support/commits.ts';
 import type { Draw } from './draw.ts';
 import { canary } from './fleet.ts';

@@ -4,7 +4,7 @@
  * which stand where a fold beside them stands in the end.
  */
 import { setTimeout as pause } from 'node:timers/promises';
-import type { ControlLog, LogRecord } from '../../shared/log/control-log.ts';
+import type { ControlLog, LogRecord } from '../../shared/log/core/control-log.ts';
 import { openLog } from '../../shared/log/open-log.ts';
 import { memorySnapshot } from '../../shared/snapshot/open-snapshot.ts';
 import { Replicator } from '../../shared/snapshot/replicator.ts';

@@ -2,7 +2,7 @@
  * The bytes that a listener answered on one connection, read as strictly as a proxy before it would: complete answers one
  * after another, and every refusal in the envelope of its listener.
  */
-import { commandErrorKinds } from '../../control-plane/command-error.ts';
+import { commandErrorKinds } from '../../control-plane/core/command-error.ts';
 import { refusalKinds } from '../../schemas/refusals.ts';
 
 export type ListenerKind = 'gateway' | 'admin' | 'health' | 'engine';

@@ -1,7 +1,7 @@
 /** Snapshot files that no fold made: bits flipped, cut off, of other tables, with triggers and views, of wrong rows. */
 import { readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { openDatabase } from '../../shared/sqlite.ts';
+import { openDatabase } from '../../shared/runtime/sqlite.ts';
 import type { Draw } from './draw.ts';
 import { mutateBytes } from './mutate.ts';
 

@@ -22,8 +22,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { promisify } from 'node:util';
-import { dialWith } from '../../shared/log/kafka-log.ts';
-import type { KafkaSettings } from '../../shared/log/kafka-settings.ts';
+import { dialWith } from '../../shared/log/kafka/kafka-log.ts';
+import type { KafkaSettings } from '../../shared/log/kafka/settings.ts';
 import { Door } from './door.ts';
 
 const version = '4.3.1';

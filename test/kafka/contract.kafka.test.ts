@@ -1,6 +1,6 @@
 /** The Kafka log keeps the contract of every adapter, on a real broker; each test has a topic of its own. */
 import { afterAll, beforeAll } from 'vitest';
-import { openKafkaLog } from '../../shared/log/kafka-log.ts';
+import { openKafkaLog } from '../../shared/log/kafka/kafka-log.ts';
 import { controlLogContract } from '../contract/control-log.ts';
 import { type Kafka, startKafka } from './broker.ts';
 

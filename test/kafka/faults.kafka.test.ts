@@ -7,16 +7,16 @@ import { createServer } from 'node:net';
 import { setTimeout as pause } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test, vi } from 'vitest';
 import { toStored } from '../../schemas/events.ts';
-import { composeCommit, emptyHead, type Head, judge } from '../../shared/log/chain.ts';
+import { composeCommit, emptyHead, type Head, judge } from '../../shared/log/core/chain.ts';
 import {
   AppendUnknown,
   type ControlLog,
   type LogRecord,
   LogUnavailable,
-} from '../../shared/log/control-log.ts';
-import { KafkaCluster } from '../../shared/log/kafka-cluster.ts';
-import { dialWith, openKafkaLog } from '../../shared/log/kafka-log.ts';
-import { KafkaPartitionLog, type KafkaPartitionOptions } from '../../shared/log/kafka-partition-log.ts';
+} from '../../shared/log/core/control-log.ts';
+import { KafkaCluster } from '../../shared/log/kafka/cluster.ts';
+import { dialWith, openKafkaLog } from '../../shared/log/kafka/kafka-log.ts';
+import { KafkaPartitionLog, type KafkaPartitionOptions } from '../../shared/log/kafka/partition-log.ts';
 import { promptly, readRecords } from '../contract/control-log.ts';
 import { type Kafka, startKafka } from './broker.ts';
 import { startProxy, type TestProxy } from './proxy.ts';

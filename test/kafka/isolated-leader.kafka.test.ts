@@ -8,13 +8,13 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
-import { demoFleet } from '../../cli/processes/demo-fleet.ts';
-import { DevAdmin } from '../../cli/processes/dev-admin.ts';
 import { type ControlPlane, startControlPlane } from '../../control-plane/main.ts';
+import { defaultForwardSettings } from '../../data-plane/forward/forward.ts';
 import { type RunningGateway, startGateway } from '../../data-plane/main.ts';
-import { defaultForwardSettings } from '../../data-plane/request/forward.ts';
-import type { KafkaConnection } from '../../shared/log/kafka-connection.ts';
-import { dialWith } from '../../shared/log/kafka-log.ts';
+import { demoFleet } from '../../dev/demo-fleet.ts';
+import { DevAdmin } from '../../dev/dev-admin.ts';
+import type { KafkaConnection } from '../../shared/log/kafka/connection.ts';
+import { dialWith } from '../../shared/log/kafka/kafka-log.ts';
 import { operatorToken, quiet } from '../support/fleet.ts';
 import { type SplitKafka, startSplitKafka } from './split.ts';
 

@@ -4,9 +4,9 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { LogUnavailable } from '../../shared/log/control-log.ts';
-import { openKafkaLog } from '../../shared/log/kafka-log.ts';
-import type { KafkaSasl, KafkaSettings } from '../../shared/log/kafka-settings.ts';
+import { LogUnavailable } from '../../shared/log/core/control-log.ts';
+import { openKafkaLog } from '../../shared/log/kafka/kafka-log.ts';
+import type { KafkaSasl, KafkaSettings } from '../../shared/log/kafka/settings.ts';
 import { promptly, readRecords } from '../contract/control-log.ts';
 import { type Kafka, startKafka } from './broker.ts';
 

@@ -4,8 +4,8 @@
  */
 import { type Admin, Kafka as KafkajsClient, logLevel } from 'kafkajs';
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
-import { type ControlLog, LogReplaced, LogTruncated } from '../../shared/log/control-log.ts';
-import { TopicMisset } from '../../shared/log/kafka-errors.ts';
+import { type ControlLog, LogReplaced, LogTruncated } from '../../shared/log/core/control-log.ts';
+import { TopicMisset } from '../../shared/log/kafka/errors.ts';
 import { openLog } from '../../shared/log/open-log.ts';
 import { promptly, readRecords } from '../contract/control-log.ts';
 import { type Kafka, startKafka } from './broker.ts';

@@ -5,7 +5,7 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { DevAdmin } from '../../cli/processes/dev-admin.ts';
+import { DevAdmin } from '../../dev/dev-admin.ts';
 import { type Started, startProcess } from '../support/processes.ts';
 import { type Endpoint, endpointOf } from '../support/raw-peer.ts';
 

@@ -158,8 +158,8 @@ test.each(['throw', 'reject'])(
 );
 
 test('a process that does not close ends 20 s after the time it takes by its settings, with a line that says so', async () => {
-  const shutdown = new URL('../../dist/shared/process/shutdown.js', import.meta.url).href;
-  const logger = new URL('../../dist/shared/process/logger.js', import.meta.url).href;
+  const shutdown = new URL('../../dist/shared/runtime/shutdown.js', import.meta.url).href;
+  const logger = new URL('../../dist/shared/runtime/logger.js', import.meta.url).href;
   const text = `
     const { closeOnSignal } = await import('${shutdown}');
     const { createLogger } = await import('${logger}');

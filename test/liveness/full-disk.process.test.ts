@@ -7,8 +7,8 @@ import { mkdirSync, mkdtempSync, rmSync, statfsSync, writeFileSync } from 'node:
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeEach, expect, test, vi } from 'vitest';
-import { DevAdmin } from '../../cli/processes/dev-admin.ts';
-import { type SimNode, startSimNode } from '../../node/sim-node.ts';
+import { DevAdmin } from '../../dev/dev-admin.ts';
+import { type SimNode, startSimNode } from '../../dev/simulator/sim-node.ts';
 import { type Started, startProcess } from '../support/processes.ts';
 import { CliProcess, endsInOrder, health, isFaulted, type Replica, rawTail } from './clients.ts';
 

@@ -4,8 +4,8 @@
  */
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
-import { type SimNode, startSimNode } from '../../node/sim-node.ts';
-import { openDatabase } from '../../shared/sqlite.ts';
+import { type SimNode, startSimNode } from '../../dev/simulator/sim-node.ts';
+import { openDatabase } from '../../shared/runtime/sqlite.ts';
 import { type Plane, RevokingFleet } from '../support/revoking-fleet.ts';
 import { endsInOrder, isFaulted } from './clients.ts';
 

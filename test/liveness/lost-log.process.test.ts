@@ -6,9 +6,9 @@ import { existsSync, mkdirSync, mkdtempSync, readdirSync, renameSync, rmSync } f
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeEach, expect, test, vi } from 'vitest';
-import { composeCommit } from '../../shared/log/chain.ts';
+import { composeCommit } from '../../shared/log/core/chain.ts';
 import { openLog } from '../../shared/log/open-log.ts';
-import { openDatabase } from '../../shared/sqlite.ts';
+import { openDatabase } from '../../shared/runtime/sqlite.ts';
 import { recordsOf } from '../support/commits.ts';
 import { headOf } from '../support/log-head.ts';
 import { type Started, startProcess } from '../support/processes.ts';

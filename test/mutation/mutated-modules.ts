@@ -12,16 +12,16 @@ const root = fileURLToPath(new URL('../..', import.meta.url));
 /** The modules that decide, from the root of the tree. */
 export const decidingModules = [
   'schemas/refusals.ts',
-  'data-plane/request/refusal.ts',
-  'data-plane/request/host.ts',
-  'data-plane/request/operation.ts',
-  'data-plane/request/authenticate.ts',
-  'data-plane/request/limits.ts',
-  'data-plane/request/route.ts',
-  'data-plane/request/models.ts',
-  'data-plane/request/decide.ts',
-  'data-plane/request/admission.ts',
-  'data-plane/request/replay-decision.ts',
+  'shared/decision/refusal.ts',
+  'shared/decision/host.ts',
+  'shared/decision/operation.ts',
+  'shared/decision/authenticate.ts',
+  'shared/decision/limits.ts',
+  'shared/decision/route.ts',
+  'shared/decision/models.ts',
+  'shared/decision/decide.ts',
+  'shared/decision/admission.ts',
+  'shared/decision/replay.ts',
 ] as const;
 
 export type DecidingModule = (typeof decidingModules)[number];

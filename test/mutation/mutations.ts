@@ -433,14 +433,14 @@ const statuses: readonly (readonly [type: string, status: number])[] = [
 ];
 
 export const mutations: readonly Mutation[] = [
-  ...of('data-plane/request/host.ts', host),
-  ...of('data-plane/request/operation.ts', operation),
-  ...of('data-plane/request/authenticate.ts', authenticate),
-  ...of('data-plane/request/admission.ts', admission),
-  ...of('data-plane/request/decide.ts', decide),
-  ...of('data-plane/request/limits.ts', limits),
-  ...of('data-plane/request/route.ts', route),
-  ...of('data-plane/request/models.ts', models),
+  ...of('shared/decision/host.ts', host),
+  ...of('shared/decision/operation.ts', operation),
+  ...of('shared/decision/authenticate.ts', authenticate),
+  ...of('shared/decision/admission.ts', admission),
+  ...of('shared/decision/decide.ts', decide),
+  ...of('shared/decision/limits.ts', limits),
+  ...of('shared/decision/route.ts', route),
+  ...of('shared/decision/models.ts', models),
   ...of(
     'schemas/refusals.ts',
     statuses.map(([type, status]) => [

@@ -8,7 +8,7 @@ import { answersByType, failingCases, goldenCases, openCorpus } from '../replay/
 import { decidingModules, MutatedModules, type Mutation, mutate } from './mutated-modules.ts';
 import { mutations } from './mutations.ts';
 
-type Replay = typeof import('../../data-plane/request/replay-decision.ts');
+type Replay = typeof import('../../shared/decision/replay.ts');
 
 const corpus = openCorpus();
 const modules = new MutatedModules();
@@ -19,7 +19,7 @@ afterAll(() => {
 
 /** What the golden decisions say of a build. */
 async function findings(mutation?: Mutation): Promise<string[]> {
-  const path = modules.build('data-plane/request/replay-decision.ts', mutation);
+  const path = modules.build('shared/decision/replay.ts', mutation);
   const { replayDecision } = (await import(path)) as Replay;
   const failing = failingCases(corpus, replayDecision);
   if (failing.length > 0) return failing;
@@ -45,7 +45,7 @@ test.each(mutations.map((mutation) => [mutation.rule, mutation] as const))(
 test('a change that means nothing is not noticed, so what is noticed is the rule', async () => {
   const harmless: Mutation = {
     rule: 'none',
-    module: 'data-plane/request/limits.ts',
+    module: 'shared/decision/limits.ts',
     from: 'tier.contextTokens === null ||',
     to: 'null === tier.contextTokens ||',
   };
@@ -53,7 +53,7 @@ test('a change that means nothing is not noticed, so what is noticed is the rule
 });
 
 test('a change whose text is not in its source, or not once, is a fault', () => {
-  const module = 'data-plane/request/limits.ts';
+  const module = 'shared/decision/limits.ts';
   expect(() => mutate({ rule: 'r', module, from: 'no such text', to: '' })).toThrow('0 times');
   expect(() => mutate({ rule: 'r', module, from: 'tier', to: '' })).toThrow('not once');
 });
@@ -61,7 +61,7 @@ test('a change whose text is not in its source, or not once, is a fault', () => 
 test('every deciding module and every refusal of the corpus is changed by some mutation', () => {
   const changed = new Set(mutations.map(({ module }) => module));
   // These two only hand on what the others decide.
-  const carriers = ['data-plane/request/refusal.ts', 'data-plane/request/replay-decision.ts'];
+  const carriers = ['shared/decision/refusal.ts', 'shared/decision/replay.ts'];
   expect(decidingModules.filter((module) => !changed.has(module)).sort()).toEqual(carriers.sort());
   expect(new Set(mutations.map(({ rule }) => rule)).size).toBe(mutations.length);
   const registry = mutations.filter(({ module }) => module === 'schemas/refusals.ts');

@@ -3,8 +3,8 @@ import { mutationsOf as of, type SuiteMutation } from './suite-runner.ts';
 
 export const anthropicMutations: readonly SuiteMutation[] = [
   ...of(
-    'data-plane/anthropic/shape.ts',
-    ['data-plane/anthropic/shape.test.ts'],
+    'data-plane/shape/anthropic.ts',
+    ['data-plane/shape/anthropic.test.ts'],
     [
       [
         'unknown fields are refused',
@@ -61,8 +61,8 @@ export const anthropicMutations: readonly SuiteMutation[] = [
     ],
   ),
   ...of(
-    'data-plane/anthropic/conversation.ts',
-    ['data-plane/anthropic/shape.test.ts'],
+    'data-plane/shape/anthropic-conversation.ts',
+    ['data-plane/shape/anthropic.test.ts'],
     [
       ['a conversation is not empty', 'if (messages.length === 0) throw', 'if (messages === null) throw'],
       ['a call of a tool must be answered', 'last.tool_calls !== undefined)', 'last.tool_calls === null)'],

@@ -1,10 +1,10 @@
 /** Mutations of a request to a node: the choice of a node, one attempt, and its streamed or whole answer. */
 import { mutationsOf as of, type SuiteMutation } from './suite-runner.ts';
 
-const asForward = ['data-plane/request/forward.test.ts'];
+const asForward = ['data-plane/forward/forward.test.ts'];
 
 export const attemptMutations: readonly SuiteMutation[] = [
-  ...of('data-plane/request/forward.ts', asForward, [
+  ...of('data-plane/forward/forward.ts', asForward, [
     [
       'another node is asked only while nothing was sent',
       "if (result.kind !== 'unreached') return",
@@ -79,7 +79,7 @@ export const attemptMutations: readonly SuiteMutation[] = [
       'a node that answers 400 has not',
     ],
   ]),
-  ...of('data-plane/request/forward-attempt.ts', asForward, [
+  ...of('data-plane/forward/attempt.ts', asForward, [
     [
       'an attempt gives back the memory of its answer',
       '    this.#body?.release();\n',
@@ -136,7 +136,7 @@ export const attemptMutations: readonly SuiteMutation[] = [
       'Events: when a node falls silent',
     ],
   ]),
-  ...of('data-plane/request/forward-stream.ts', asForward, [
+  ...of('data-plane/forward/streamed-body.ts', asForward, [
     [
       'a first event is not waited for without end',
       "attempt.call.waitAtMost(attempt.bounds.firstEventMs, 'a first event');",
@@ -150,7 +150,7 @@ export const attemptMutations: readonly SuiteMutation[] = [
       'sends more after [DONE]',
     ],
   ]),
-  ...of('data-plane/request/forward-whole.ts', asForward, [
+  ...of('data-plane/forward/whole-body.ts', asForward, [
     [
       'the memory of an answer is given back',
       '    this.#bytes.release();\n',

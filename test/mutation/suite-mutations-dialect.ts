@@ -101,7 +101,7 @@ export const dialectMutations: readonly SuiteMutation[] = [
   ),
   ...of(
     'data-plane/dialect/to-node-body.ts',
-    ['data-plane/anthropic/shape.test.ts'],
+    ['data-plane/shape/anthropic.test.ts'],
     [
       [
         'top_k is refused where it has no effect',
@@ -163,7 +163,7 @@ export const dialectMutations: readonly SuiteMutation[] = [
     ],
   ),
   ...of(
-    'shared/dialect/ollama.ts',
+    'shared/engines/ollama.ts',
     ['data-plane/dialect/to-node-body.test.ts'],
     [
       ['Ollama takes no logit_bias', 'takesLogitBias: false', 'takesLogitBias: true'],
@@ -188,7 +188,7 @@ export const dialectMutations: readonly SuiteMutation[] = [
     ],
   ),
   ...of(
-    'shared/dialect/llamacpp.ts',
+    'shared/engines/llamacpp.ts',
     ['data-plane/dialect/to-node-body.test.ts'],
     [
       ['llama.cpp makes one answer', 'takesManyChoices: false', 'takesManyChoices: true'],
@@ -203,7 +203,7 @@ export const dialectMutations: readonly SuiteMutation[] = [
     ],
   ),
   ...of(
-    'shared/dialect/vllm.ts',
+    'shared/engines/vllm.ts',
     ['data-plane/dialect/to-node-body.test.ts'],
     [
       [
@@ -222,7 +222,7 @@ export const dialectMutations: readonly SuiteMutation[] = [
     ],
   ),
   ...of(
-    'shared/dialect/sglang.ts',
+    'shared/engines/sglang.ts',
     ['data-plane/dialect/to-node-body.test.ts'],
     [
       [
@@ -239,8 +239,8 @@ export const dialectMutations: readonly SuiteMutation[] = [
     ],
   ),
   ...of(
-    'shared/dialect/ollama.ts',
-    ['data-plane/anthropic/shape.test.ts'],
+    'shared/engines/ollama.ts',
+    ['data-plane/shape/anthropic.test.ts'],
     [
       ['Ollama takes no top_k', 'takesTopK: false', 'takesTopK: true'],
       [
@@ -251,8 +251,8 @@ export const dialectMutations: readonly SuiteMutation[] = [
     ],
   ),
   ...of(
-    'shared/dialect/vllm.ts',
-    ['data-plane/anthropic/shape.test.ts'],
+    'shared/engines/vllm.ts',
+    ['data-plane/shape/anthropic.test.ts'],
     [
       [
         'vLLM has its own name for a budget of thoughts',
@@ -267,8 +267,8 @@ export const dialectMutations: readonly SuiteMutation[] = [
     ],
   ),
   ...of(
-    'shared/dialect/node-answers.ts',
-    ['shared/dialect/node-answers.test.ts'],
+    'shared/engines/node-answers.ts',
+    ['shared/engines/node-answers.test.ts'],
     [
       [
         'the window of an error is read',

@@ -3,8 +3,8 @@ import { mutationsOf as of, type SuiteMutation } from './suite-runner.ts';
 
 export const forwardMutations: readonly SuiteMutation[] = [
   ...of(
-    'data-plane/request/client-response.ts',
-    ['data-plane/request/client-response.test.ts'],
+    'data-plane/forward/client-response.ts',
+    ['data-plane/forward/client-response.test.ts'],
     [
       [
         'a complete answer says its length',

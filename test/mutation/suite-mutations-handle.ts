@@ -8,7 +8,7 @@ const asEvents = ['test/spec/events.test.ts'];
 const asErrors = ['test/spec/errors.test.ts'];
 
 export const handleMutations: readonly SuiteMutation[] = [
-  ...of('data-plane/request/admission.ts', asLimits, [
+  ...of('shared/decision/admission.ts', asLimits, [
     [
       'a stale snapshot proves no key',
       'if (!fenced) return authenticate(',
@@ -16,7 +16,7 @@ export const handleMutations: readonly SuiteMutation[] = [
       'last proof of freshness is old',
     ],
   ]),
-  ...of('data-plane/request/admission.ts', asDecided, [
+  ...of('shared/decision/admission.ts', asDecided, [
     [
       'a request is refused while no usage can be recorded',
       "  if (outboxFull) throw cannotTakeNow('outbox full');\n",
@@ -102,7 +102,7 @@ export const handleMutations: readonly SuiteMutation[] = [
       'Errors 5, Errors 6, Errors 10: with 0',
     ],
   ]),
-  ...of('data-plane/request/answer.ts', asErrors, [
+  ...of('data-plane/request/reply.ts', asErrors, [
     [
       'what must not be retried is marked so',
       "if (refusalKinds[refusal.type].retry === 'never')",

@@ -3,8 +3,8 @@ import { mutationsOf as of, type SuiteMutation } from './suite-runner.ts';
 
 export const requestMutations: readonly SuiteMutation[] = [
   ...of(
-    'data-plane/request/shape.ts',
-    ['data-plane/request/shape.test.ts'],
+    'data-plane/shape/openai.ts',
+    ['data-plane/shape/openai.test.ts'],
     [
       [
         'unknown fields are refused',
@@ -69,8 +69,8 @@ export const requestMutations: readonly SuiteMutation[] = [
     ],
   ),
   ...of(
-    'data-plane/request/json-text.ts',
-    ['data-plane/request/json-text.test.ts'],
+    'data-plane/core/json-text.ts',
+    ['data-plane/core/json-text.test.ts'],
     [
       ['a body is UTF-8', "if (!isUtf8(raw)) throw fault('the body is not valid UTF-8');", ''],
       ['no name twice', '!== counts.names', '< 0'],
@@ -118,7 +118,7 @@ export const requestMutations: readonly SuiteMutation[] = [
     ],
   ),
   ...of(
-    'data-plane/request/body-budget.ts',
+    'data-plane/core/byte-budget.ts',
     ['data-plane/request/body.test.ts'],
     [
       [
@@ -173,8 +173,8 @@ export const requestMutations: readonly SuiteMutation[] = [
     ],
   ),
   ...of(
-    'data-plane/request/context.ts',
-    ['data-plane/request/context.test.ts'],
+    'data-plane/request/token-budget.ts',
+    ['data-plane/request/token-budget.test.ts'],
     [
       [
         'only the node that has the text may answer',

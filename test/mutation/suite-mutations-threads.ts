@@ -88,8 +88,8 @@ export const threadsMutations: readonly SuiteMutation[] = [
     ],
   ),
   ...of(
-    'data-plane/shaping/fair-queue.ts',
-    ['data-plane/shaping/shaping.test.ts'],
+    'data-plane/body-worker/fair-queue.ts',
+    ['data-plane/body-worker/body-worker.test.ts'],
     [
       [
         'owners take turns',
@@ -106,8 +106,8 @@ export const threadsMutations: readonly SuiteMutation[] = [
     ],
   ),
   ...of(
-    'data-plane/shaping/shaping.ts',
-    ['data-plane/shaping/shaping.test.ts'],
+    'data-plane/body-worker/body-worker.ts',
+    ['data-plane/body-worker/body-worker.test.ts'],
     [
       [
         'one job at a time',
@@ -154,7 +154,7 @@ export const threadsMutations: readonly SuiteMutation[] = [
     ],
   ),
   ...of(
-    'data-plane/shaping/shape-body.ts',
+    'data-plane/request/shape-body.ts',
     ['data-plane/request/body.test.ts'],
     [
       [

@@ -4,7 +4,7 @@ import { mutationsOf as of, type SuiteMutation } from './suite-runner.ts';
 export const upstreamMutations: readonly SuiteMutation[] = [
   ...of(
     'data-plane/upstream/node-call.ts',
-    ['data-plane/request/forward-no-http.test.ts'],
+    ['data-plane/forward/forward-no-http.test.ts'],
     [
       [
         'an answer that is no HTTP is a failure of the node',

@@ -12,10 +12,10 @@ import { threadsMutations } from './suite-mutations-threads.ts';
 import { upstreamMutations } from './suite-mutations-upstream.ts';
 import { mutationsOf as of, type SuiteMutation } from './suite-runner.ts';
 
-const streamTests = ['data-plane/response/chat-stream.test.ts'];
+const streamTests = ['data-plane/answer/chat-stream.test.ts'];
 
 const streams = [
-  ...of('data-plane/response/node-stream.ts', streamTests, [
+  ...of('data-plane/answer/node-stream.ts', streamTests, [
     [
       'every choice must finish before the terminator counts',
       'finish === undefined) {\n        throw',
@@ -79,7 +79,7 @@ const streams = [
       'this.#completionBytes += 0 * part.length',
     ],
   ]),
-  ...of('data-plane/response/chat-stream.ts', streamTests, [
+  ...of('data-plane/answer/chat-stream.ts', streamTests, [
     ['the terminator is sent', "      frames.push('data: [DONE]\\n\\n');\n", ''],
     ['usage is sent only where it was asked for', 'if (this.#includeUsage) {', 'if (this.#node) {'],
     [
@@ -96,7 +96,7 @@ const streams = [
     ['reasoning is carried', '...(reasoning === undefined ? {} : { reasoning_content: reasoning }),', ''],
     ['a finish reason is carried', 'finish_reason: delta.finish ?? null', 'finish_reason: null'],
   ]),
-  ...of('data-plane/response/tool-call-deltas.ts', streamTests, [
+  ...of('data-plane/answer/tool-call-deltas.ts', streamTests, [
     [
       'a call without a name is refused',
       "if (name === undefined) throw malformed('a tool call has no name');",
@@ -111,8 +111,8 @@ const streams = [
     ['a new id under a known number is a new call', 'id !== known.givenId)', 'id === null)'],
   ]),
   ...of(
-    'data-plane/response/sse-reader.ts',
-    ['data-plane/response/sse-reader.test.ts'],
+    'data-plane/answer/sse-reader.ts',
+    ['data-plane/answer/sse-reader.test.ts'],
     [
       [
         'an error event ends the stream',
@@ -127,8 +127,8 @@ const streams = [
 ];
 
 const messagesStreams = of(
-  'data-plane/anthropic/messages-stream.ts',
-  ['data-plane/anthropic/messages.test.ts'],
+  'data-plane/answer/messages-stream.ts',
+  ['data-plane/answer/messages.test.ts'],
   [
     ['a message opens once', '!this.#hasStarted)', 'this.#node)'],
     ['a message opens before its blocks', 'frames.unshift(', 'frames.push('],
@@ -153,8 +153,8 @@ const messagesStreams = of(
 );
 
 const rebuilding = of(
-  'data-plane/response/rebuild-chat.ts',
-  ['data-plane/response/rebuild-chat.test.ts'],
+  'data-plane/answer/rebuild-chat.ts',
+  ['data-plane/answer/rebuild-chat.test.ts'],
   [
     ['an error under a 200 is a failure', '  refuseError(answer);\n', ''],
     ['as many choices as were asked for', ' || choices.length !== context.choices', ''],

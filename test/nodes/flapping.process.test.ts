@@ -3,8 +3,8 @@
 // and the engine goes between two of its requests, because what an engine cuts off while it works is lost. FLAP_SECONDS.
 import { pino } from 'pino';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { NodeAgent } from '../../node/agent/agent.ts';
-import { EngineWatch } from '../../node/agent/engine.ts';
+import { NodeAgent } from '../../agent/agent.ts';
+import { EngineWatch } from '../../agent/engine.ts';
 import type { Started } from '../support/processes.ts';
 import { AgentFleet, eventsFrom, listedNode, nodeToken, type Replica, until } from './agent-fleet.ts';
 

@@ -2,8 +2,8 @@
 // Its one argument is a JSON file: { controlPlanes, agents: [{ node, token }] }.
 import { readFileSync } from 'node:fs';
 import { pino } from 'pino';
-import { NodeAgent } from '../../node/agent/agent.ts';
-import type { Engine } from '../../node/agent/engine.ts';
+import { NodeAgent } from '../../agent/agent.ts';
+import type { Engine } from '../../agent/engine.ts';
 
 interface Plan {
   readonly controlPlanes: readonly string[];

@@ -11,7 +11,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Readable } from 'node:stream';
 import { afterAll, beforeAll, expect, test, vi } from 'vitest';
-import { DevAdmin } from '../../cli/processes/dev-admin.ts';
+import { DevAdmin } from '../../dev/dev-admin.ts';
 import { type Started, startProcess } from '../support/processes.ts';
 
 const roundsMax = 4;

@@ -3,8 +3,8 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test, vi } from 'vitest';
-import { DevAdmin } from '../../cli/processes/dev-admin.ts';
-import { type SimNode, startSimNode } from '../../node/sim-node.ts';
+import { DevAdmin } from '../../dev/dev-admin.ts';
+import { type SimNode, startSimNode } from '../../dev/simulator/sim-node.ts';
 import { type Started, startProcess } from '../support/processes.ts';
 
 const dir = mkdtempSync(join(tmpdir(), 'headgate-metrics-'));

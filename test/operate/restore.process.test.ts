@@ -8,8 +8,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { DevAdmin } from '../../cli/processes/dev-admin.ts';
-import { type SimNode, startSimNode } from '../../node/sim-node.ts';
+import { DevAdmin } from '../../dev/dev-admin.ts';
+import { type SimNode, startSimNode } from '../../dev/simulator/sim-node.ts';
 import { type Started, startProcess } from '../support/processes.ts';
 
 const run = promisify(execFile);

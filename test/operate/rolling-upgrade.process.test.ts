@@ -7,9 +7,9 @@ import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync }
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { DevAdmin } from '../../cli/processes/dev-admin.ts';
+import { DevAdmin } from '../../dev/dev-admin.ts';
 import type { StoredEvent } from '../../schemas/events.ts';
-import { composeCommit } from '../../shared/log/chain.ts';
+import { composeCommit } from '../../shared/log/core/chain.ts';
 import { openLog } from '../../shared/log/open-log.ts';
 import { foldVersion } from '../../shared/snapshot/fold.ts';
 import { memorySnapshot } from '../../shared/snapshot/open-snapshot.ts';

@@ -5,7 +5,7 @@
 import { renameSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import type { DevAdmin } from '../../cli/processes/dev-admin.ts';
+import type { DevAdmin } from '../../dev/dev-admin.ts';
 import { known } from '../support/commits.ts';
 import { ask, type CliEnd, type KeyFile, SignedFleet } from '../support/signed-fleet.ts';
 

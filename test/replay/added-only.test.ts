@@ -7,7 +7,7 @@ import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
-import { replayDecision } from '../../data-plane/request/replay-decision.ts';
+import { replayDecision } from '../../shared/decision/replay.ts';
 import {
   corpusHosts,
   differences,

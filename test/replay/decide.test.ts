@@ -4,8 +4,8 @@
  */
 import fc from 'fast-check';
 import { afterAll, expect, test } from 'vitest';
-import { replayDecision } from '../../data-plane/request/replay-decision.ts';
 import { type RefusalType, refusalKinds } from '../../schemas/refusals.ts';
+import { replayDecision } from '../../shared/decision/replay.ts';
 import { createLookup } from '../../shared/snapshot/lookup.ts';
 import { memorySnapshot } from '../../shared/snapshot/open-snapshot.ts';
 import {

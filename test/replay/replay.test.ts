@@ -6,7 +6,7 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import type { LogRecord } from '../../shared/log/control-log.ts';
+import type { LogRecord } from '../../shared/log/core/control-log.ts';
 import { foldVersion } from '../../shared/snapshot/fold.ts';
 import { memorySnapshot } from '../../shared/snapshot/open-snapshot.ts';
 import { verify } from '../../shared/snapshot/verify.ts';

@@ -5,9 +5,9 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { DevAdmin } from '../../cli/processes/dev-admin.ts';
-import type { Behaviour } from '../../node/sim/behaviour.ts';
-import type { EndedExchange, SimStats } from '../../node/sim/ledger.ts';
+import { DevAdmin } from '../../dev/dev-admin.ts';
+import type { Behaviour } from '../../dev/simulator/behaviour.ts';
+import type { EndedExchange, SimStats } from '../../dev/simulator/ledger.ts';
 import type { UsageRow } from '../../schemas/usage.ts';
 import { usageLogAt } from '../../shared/usage/open-usage.ts';
 import { UsageReplicator } from '../../shared/usage/usage-replicator.ts';

@@ -3,8 +3,8 @@
  * and what a request may cause at nodes before its limits have let it pass.
  */
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
-import { parseBehaviour } from '../../node/sim/behaviour.ts';
-import type { SimNode } from '../../node/sim-node.ts';
+import { parseBehaviour } from '../../dev/simulator/behaviour.ts';
+import type { SimNode } from '../../dev/simulator/sim-node.ts';
 import { type Answer, call, chat, expectRefusal, refusalOf } from '../support/api.ts';
 import { roomInMinute, takeClock } from '../support/clock.ts';
 import { startFleet, type TestFleet } from '../support/fleet.ts';

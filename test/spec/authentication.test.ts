@@ -1,6 +1,6 @@
 /** Specification, "Authentication". The clock is moved, so that keys expire while the test looks on. */
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { mintKey } from '../../shared/api-key.ts';
+import { mintKey } from '../../shared/ids/api-key.ts';
 import { type Call, call, chat, expectRefusal } from '../support/api.ts';
 import { takeClock } from '../support/clock.ts';
 import { operatorToken, startFleet, type TestFleet } from '../support/fleet.ts';

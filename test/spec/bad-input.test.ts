@@ -8,7 +8,7 @@ import { Writable } from 'node:stream';
 import fc from 'fast-check';
 import { pino } from 'pino';
 import { afterAll, afterEach, beforeAll, expect, test, vi } from 'vitest';
-import { parseBehaviour } from '../../node/sim/behaviour.ts';
+import { parseBehaviour } from '../../dev/simulator/behaviour.ts';
 import { refusalKinds } from '../../schemas/refusals.ts';
 import { type Answer, answerOf, call, chat, chatBody } from '../support/api.ts';
 import { startFleet, type TestFleet } from '../support/fleet.ts';

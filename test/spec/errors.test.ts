@@ -1,10 +1,10 @@
 /** Specification, "Errors": each condition, what its message holds, and which refusal comes first where several fit. */
 import { readFileSync } from 'node:fs';
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
-import { admit, type Counters } from '../../data-plane/request/limits.ts';
-import { Refusal } from '../../data-plane/request/refusal.ts';
-import { parseBehaviour } from '../../node/sim/behaviour.ts';
+import { parseBehaviour } from '../../dev/simulator/behaviour.ts';
 import { type RefusalType, refusalKinds } from '../../schemas/refusals.ts';
+import { admit, type Counters } from '../../shared/decision/limits.ts';
+import { Refusal } from '../../shared/decision/refusal.ts';
 import type { Tier } from '../../shared/snapshot/lookup.ts';
 import { type Answer, call, chat, expectRefusal, refusalOf } from '../support/api.ts';
 import { roomInMinute, takeClock } from '../support/clock.ts';

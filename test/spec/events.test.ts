@@ -1,7 +1,7 @@
 /** Specification, "Events": how a stream ends early, what stays delivered, and what of it is recorded. */
 import { afterAll, afterEach, beforeAll, expect, test, vi } from 'vitest';
-import { defaultForwardSettings } from '../../data-plane/request/forward.ts';
-import { parseBehaviour } from '../../node/sim/behaviour.ts';
+import { defaultForwardSettings } from '../../data-plane/forward/forward.ts';
+import { parseBehaviour } from '../../dev/simulator/behaviour.ts';
 import { call, chat, expectRefusal, framesOf } from '../support/api.ts';
 import { startFleet, type TestFleet } from '../support/fleet.ts';
 import { hold } from '../support/held.ts';

@@ -3,9 +3,9 @@
  * its model, because it drops the images of every other. Nodes that the control plane probes, and nodes with agents.
  */
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { NodeAgent } from '../../node/agent/agent.ts';
-import { EngineWatch } from '../../node/agent/engine.ts';
-import { type SimNode, startSimNode } from '../../node/sim-node.ts';
+import { NodeAgent } from '../../agent/agent.ts';
+import { EngineWatch } from '../../agent/engine.ts';
+import { type SimNode, startSimNode } from '../../dev/simulator/sim-node.ts';
 import type { Dialect } from '../../schemas/names.ts';
 import { call, chat, expectRefusal } from '../support/api.ts';
 import { quiet, startFleet, type TestFleet } from '../support/fleet.ts';

@@ -2,9 +2,9 @@
 import { connect } from 'node:net';
 import fc from 'fast-check';
 import { afterAll, afterEach, beforeAll, expect, test, vi } from 'vitest';
-import { windowMs, windowStartMs } from '../../data-plane/request/limits.ts';
-import { type Behaviour, parseBehaviour } from '../../node/sim/behaviour.ts';
-import { mintKey } from '../../shared/api-key.ts';
+import { type Behaviour, parseBehaviour } from '../../dev/simulator/behaviour.ts';
+import { windowMs, windowStartMs } from '../../shared/decision/limits.ts';
+import { mintKey } from '../../shared/ids/api-key.ts';
 import { type Answer, call, chat, chatBody, expectRefusal } from '../support/api.ts';
 import { roomInMinute, takeClock, untilReady } from '../support/clock.ts';
 import { startFleet, type TestFleet } from '../support/fleet.ts';

@@ -1,8 +1,8 @@
 /** Specification, "Events", on the Anthropic-style API: how a stream of a message ends early, and what of it is recorded. */
 import { afterAll, afterEach, beforeAll, expect, test, vi } from 'vitest';
-import { defaultForwardSettings } from '../../data-plane/request/forward.ts';
-import { parseBehaviour } from '../../node/sim/behaviour.ts';
-import type { SimNode } from '../../node/sim-node.ts';
+import { defaultForwardSettings } from '../../data-plane/forward/forward.ts';
+import { parseBehaviour } from '../../dev/simulator/behaviour.ts';
+import type { SimNode } from '../../dev/simulator/sim-node.ts';
 import { type Answer, call, expectRefusal } from '../support/api.ts';
 import { operatorToken, startFleet, type TestFleet } from '../support/fleet.ts';
 import { readMessageEvents } from '../support/message-events.ts';

@@ -1,6 +1,6 @@
 /** Specification, "Routing algorithm (shared host)" and its rules. Who answered is told by the simulated nodes alone. */
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
-import { parseBehaviour } from '../../node/sim/behaviour.ts';
+import { parseBehaviour } from '../../dev/simulator/behaviour.ts';
 import { type Answer, call, chat, expectRefusal, framesOf } from '../support/api.ts';
 import { startFleet, type TestFleet } from '../support/fleet.ts';
 import { slashModel, specFleet, stackHost } from '../support/spec-fleet.ts';

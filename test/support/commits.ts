@@ -11,9 +11,9 @@ import {
   type StoredEvent,
   toStored,
 } from '../../schemas/events.ts';
-import { composeCommit, emptyHead, type Head, recordHash } from '../../shared/log/chain.ts';
-import type { LogRecord } from '../../shared/log/control-log.ts';
-import type { Signer } from '../../shared/log/signing.ts';
+import { composeCommit, emptyHead, type Head, recordHash } from '../../shared/log/core/chain.ts';
+import type { LogRecord } from '../../shared/log/core/control-log.ts';
+import type { Signer } from '../../shared/log/core/signing.ts';
 
 /** The moment of the commit with `seq` 0; each later commit is one second later. */
 export const firstMomentMs = Date.UTC(2026, 0, 1);

@@ -2,8 +2,8 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { DevAdmin } from '../../cli/processes/dev-admin.ts';
 import { type ControlPlaneSettings, startControlPlane } from '../../control-plane/main.ts';
+import { DevAdmin } from '../../dev/dev-admin.ts';
 import { operatorToken, quiet } from './fleet.ts';
 
 export interface TestControlPlane {

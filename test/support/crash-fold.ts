@@ -3,9 +3,9 @@
  * the first one that makes the file. It ends in good order, and says how many statements there were, where n is larger.
  * Arguments: path of the snapshot, n.
  */
-import type { LogRecord } from '../../shared/log/control-log.ts';
+import type { LogRecord } from '../../shared/log/core/control-log.ts';
+import { type Database, openDatabase } from '../../shared/runtime/sqlite.ts';
 import { openOrRebuild } from '../../shared/snapshot/open-snapshot.ts';
-import { type Database, openDatabase } from '../../shared/sqlite.ts';
 import { ChainWriter, fleetHistory, known } from './commits.ts';
 
 /** Records of one transaction: neither one nor all, so that kills meet both what is stored and what is not. */

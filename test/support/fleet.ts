@@ -6,12 +6,12 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { pino } from 'pino';
-import { type DemoNodeId, demoFleet, demoNodes } from '../../cli/processes/demo-fleet.ts';
-import { DevAdmin } from '../../cli/processes/dev-admin.ts';
 import { type ControlPlane, startControlPlane } from '../../control-plane/main.ts';
+import { defaultForwardSettings } from '../../data-plane/forward/forward.ts';
 import { type GatewaySettings, type RunningGateway, startGateway } from '../../data-plane/main.ts';
-import { defaultForwardSettings } from '../../data-plane/request/forward.ts';
-import { type SimNode, startSimNode } from '../../node/sim-node.ts';
+import { type DemoNodeId, demoFleet, demoNodes } from '../../dev/demo-fleet.ts';
+import { DevAdmin } from '../../dev/dev-admin.ts';
+import { type SimNode, startSimNode } from '../../dev/simulator/sim-node.ts';
 import type { Fleet } from '../../schemas/fleet.ts';
 
 /** Silent unless HEADGATE_LOG_LEVEL says otherwise. */

@@ -4,25 +4,25 @@
  */
 import { type Agent, type ClientRequest, createServer, request as httpRequest } from 'node:http';
 import type { AddressInfo, Socket } from 'node:net';
-import { shapeMessages } from '../../data-plane/anthropic/shape.ts';
-import { sendRefusal } from '../../data-plane/request/answer.ts';
-import { readBody } from '../../data-plane/request/body.ts';
-import { BodyBudget } from '../../data-plane/request/body-budget.ts';
-import { ClientResponse } from '../../data-plane/request/client-response.ts';
+import { Shaping } from '../../data-plane/body-worker/body-worker.ts';
+import { BodyBudget } from '../../data-plane/core/byte-budget.ts';
+import { ClientResponse } from '../../data-plane/forward/client-response.ts';
 import {
   defaultForwardSettings,
   type Forwarded,
   type ForwardOutcome,
   type ForwardSettings,
   forward,
-} from '../../data-plane/request/forward.ts';
-import { Refusal } from '../../data-plane/request/refusal.ts';
-import { unavailable } from '../../data-plane/request/route.ts';
-import { shapeChat, shapeEmbeddings } from '../../data-plane/request/shape.ts';
-import { Shaping } from '../../data-plane/shaping/shaping.ts';
+} from '../../data-plane/forward/forward.ts';
+import { readBody } from '../../data-plane/request/body.ts';
+import { sendRefusal } from '../../data-plane/request/reply.ts';
+import { shapeMessages } from '../../data-plane/shape/anthropic.ts';
+import { shapeChat, shapeEmbeddings } from '../../data-plane/shape/openai.ts';
 import { NodeLoad } from '../../data-plane/upstream/load.ts';
 import { NodePools } from '../../data-plane/upstream/node-pools.ts';
 import type { Dialect } from '../../schemas/names.ts';
+import { Refusal } from '../../shared/decision/refusal.ts';
+import { unavailable } from '../../shared/decision/route.ts';
 import type { Route } from '../../shared/snapshot/lookup.ts';
 
 export type Ended =

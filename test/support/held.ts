@@ -1,7 +1,7 @@
 /** Requests that stay in flight until the test lets go of them: a node that stalls answers none. */
 import { connect, type Socket } from 'node:net';
 import { vi } from 'vitest';
-import type { SimNode } from '../../node/sim-node.ts';
+import type { SimNode } from '../../dev/simulator/sim-node.ts';
 import { chatBody } from './api.ts';
 import { requestText } from './raw-http.ts';
 import { inferences } from './witness.ts';

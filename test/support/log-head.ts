@@ -1,6 +1,6 @@
 /** The head of a log's chain, by the accept rule alone: what the next commit has to follow. */
-import { emptyHead, type Head, judge } from '../../shared/log/chain.ts';
-import type { ControlLog } from '../../shared/log/control-log.ts';
+import { emptyHead, type Head, judge } from '../../shared/log/core/chain.ts';
+import type { ControlLog } from '../../shared/log/core/control-log.ts';
 
 /** Reads the log to the end that it has now. */
 export async function headOf(log: ControlLog): Promise<Head> {

@@ -6,8 +6,8 @@ import { execFile } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { DevAdmin } from '../../cli/processes/dev-admin.ts';
-import { type SimNode, startSimNode } from '../../node/sim-node.ts';
+import { DevAdmin } from '../../dev/dev-admin.ts';
+import { type SimNode, startSimNode } from '../../dev/simulator/sim-node.ts';
 import { type Started, startProcess } from './processes.ts';
 
 const binary = new URL('../../dist/cli/headgate.js', import.meta.url).pathname;

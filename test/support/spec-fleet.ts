@@ -2,7 +2,7 @@
  * The fleet of the specification tests: every situation that routing knows stands in it at once. Two nodes stand at
  * several places under different ids, so that few simulated nodes suffice; limits are left out, so nothing is refused by chance.
  */
-import type { DemoNodeId } from '../../cli/processes/demo-fleet.ts';
+import type { DemoNodeId } from '../../dev/demo-fleet.ts';
 import type { Fleet, FleetNode } from '../../schemas/fleet.ts';
 
 /** Of the pool, under a name with a slash, dots and a colon. */

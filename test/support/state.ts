@@ -11,9 +11,9 @@ import {
 } from '../../control-plane/commands/definition.ts';
 import { commands } from '../../control-plane/commands/registry.ts';
 import { type KnownEvent, toStored } from '../../schemas/events.ts';
+import { type Database, openDatabase } from '../../shared/runtime/sqlite.ts';
 import { applyEvent } from '../../shared/snapshot/fold.ts';
 import { schemaSql, Table, type Tables, tableNames } from '../../shared/snapshot/tables.ts';
-import { type Database, openDatabase } from '../../shared/sqlite.ts';
 
 /** 2026-11-21T00:00:00Z. */
 export const testNowMs = Date.UTC(2026, 10, 21);

@@ -2,7 +2,7 @@
 import { randomUUID } from 'node:crypto';
 import { vi } from 'vitest';
 import type { StatusReport } from '../../schemas/status.ts';
-import type { ControlLog } from '../../shared/log/control-log.ts';
+import type { ControlLog } from '../../shared/log/core/control-log.ts';
 import { StatusBoard } from '../../shared/status/status-board.ts';
 import { openStatusLog } from '../../shared/status/status-log.ts';
 import { StatusMac } from '../../shared/status/status-mac.ts';

@@ -1,6 +1,6 @@
 /** What simulated nodes and the usage totals say of a test's requests: the witnesses against which a gateway is checked. */
 import { expect } from 'vitest';
-import type { SimNode } from '../../node/sim-node.ts';
+import type { SimNode } from '../../dev/simulator/sim-node.ts';
 import type { TestFleet } from './fleet.ts';
 
 /** Where the text of a request may go at a node: completions, embeddings, and counts of tokens. Probes send none. */

@@ -6,15 +6,15 @@
  */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import type { HostNames } from '../../../data-plane/request/host.ts';
+import type { StoredEvent } from '../../../schemas/events.ts';
+import type { RefusalType } from '../../../schemas/refusals.ts';
+import type { HostNames } from '../../../shared/decision/host.ts';
 import type {
   CounterFacts,
   ReplayedDecision,
   ReplayFacts,
   replayDecision,
-} from '../../../data-plane/request/replay-decision.ts';
-import type { StoredEvent } from '../../../schemas/events.ts';
-import type { RefusalType } from '../../../schemas/refusals.ts';
+} from '../../../shared/decision/replay.ts';
 import { createLookup, type Lookup } from '../../../shared/snapshot/lookup.ts';
 import { memorySnapshot } from '../../../shared/snapshot/open-snapshot.ts';
 import type { Snapshot } from '../../../shared/snapshot/snapshot.ts';

@@ -1,0 +1,101 @@
+// Goal: an agent knows its engine by asking it, and notices within seconds when it is gone.
+// Method: simulated engines of each kind.
+import { afterEach, expect, test } from 'vitest';
+import { type SimNode, startSimNode } from '../dev/simulator/sim-node.ts';
+import { EngineWatch } from './engine.ts';
+
+const empty = { up: false, models: [], windows: {}, imageModels: [] };
+const open: (() => Promise<void>)[] = [];
+afterEach(async () => {
+  for (const close of open.splice(0).reverse()) await close();
+});
+
+async function simNode(options: Parameters<typeof startSimNode>[0]): Promise<SimNode> {
+  const node = await startSimNode(options);
+  open.push(() => node.close());
+  return node;
+}
+
+async function watch(url: string, onChange: () => void = () => undefined): Promise<EngineWatch> {
+  const engine = new EngineWatch({ url });
+  open.push(() => engine.stop());
+  await engine.start(onChange);
+  return engine;
+}
+
+async function until(isSo: () => boolean): Promise<number> {
+  const begin = performance.now();
+  while (!isSo()) {
+    if (performance.now() - begin > 15_000) throw new Error(`still not so: ${isSo}`);
+    await new Promise((resolve) => setTimeout(resolve, 5));
+  }
+  return performance.now() - begin;
+}
+
+test.each(['vllm', 'sglang', 'llamacpp', 'ollama'] as const)(
+  '%s is known by what it alone answers',
+  async (dialect) => {
+    const models = ['echo-small', 'echo-large'];
+    const node = await simNode({ models, dialect, contextTokens: 4096 });
+    const { view } = await watch(node.url);
+    const told =
+      dialect === 'ollama' ? {} : { windows: { 'echo-small': 4096, 'echo-large': 4096 }, inFlight: 0 };
+    expect(view).toEqual({ up: true, dialect, models, windows: {}, imageModels: [], ...told });
+  },
+);
+
+test('what it works on is asked of it', async () => {
+  const node = await simNode({ models: ['echo-small'], tokensPerSecond: 50 });
+  const engine = await watch(node.url);
+  const abort = new AbortController();
+  const asked = fetch(`${node.url}/v1/chat/completions`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify({
+      ...{ model: 'echo-small', stream: true, max_tokens: 5000 },
+      messages: [{ role: 'user', content: 'say 4000 words' }],
+    }),
+    signal: abort.signal,
+  });
+  await until(() => engine.view.inFlight === 1);
+  abort.abort();
+  await asked.then((answer) => answer.text()).catch(() => undefined);
+  await until(() => engine.view.inFlight === 0);
+});
+
+test('an engine that refuses connections is down at the next look, and known again when it is back', async () => {
+  const node = await simNode({ models: ['echo-small'] });
+  let changes = 0;
+  const engine = await watch(node.url, () => changes++);
+  changes = 0;
+  node.setBehaviour({ connections: { mode: 'refused' }, rules: [] });
+  expect(await until(() => !engine.view.up)).toBeLessThan(2500);
+  expect(engine.view).toEqual({ ...empty, reason: 'connection refused' });
+  node.setBehaviour({ rules: [] });
+  await until(() => engine.view.up);
+  expect(engine.view).toMatchObject({ dialect: 'vllm', models: ['echo-small'] });
+  expect(changes).toBe(2);
+});
+
+test('an engine that only gives no answer has three seconds', async () => {
+  const node = await simNode({ models: ['echo-small'] });
+  const engine = await watch(node.url);
+  node.setBehaviour({ rules: [{ match: { path: '/health' }, fault: { kind: 'stall' } }] });
+  const tookMs = await until(() => !engine.view.up);
+  expect(tookMs).toBeGreaterThan(2000);
+  expect(tookMs).toBeLessThan(8000);
+  expect(engine.view.reason).toBe('no answer in time');
+});
+
+test('an engine that says that it is not well is down at once', async () => {
+  const node = await simNode({ models: ['echo-small'] });
+  const engine = await watch(node.url);
+  node.setBehaviour({ rules: [{ match: { path: '/health' }, fault: { kind: 'status', status: 503 } }] });
+  await until(() => !engine.view.up);
+  expect(engine.view.reason).toBe('health answered 503');
+});
+
+test('where nothing answers there is no engine yet', async () => {
+  const { view } = await watch('http://127.0.0.1:9');
+  expect(view).toEqual({ ...empty, reason: 'no inference server has answered' });
+});

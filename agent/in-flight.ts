@@ -1,0 +1,54 @@
+/** How many requests does an engine work on? Asked where its kind tells at all; Ollama does not. */
+import type { Dialect } from '../schemas/names.ts';
+import { askEngine, type EngineTarget } from './engine-http.ts';
+
+interface Teller {
+  readonly path: string;
+  /** undefined where the answer does not say. */
+  count(text: string): number | undefined;
+}
+
+const tellers: Readonly<Record<Dialect, Teller | undefined>> = {
+  vllm: {
+    path: '/metrics',
+    count: (text) => sum(text, ['vllm:num_requests_running', 'vllm:num_requests_waiting']),
+  },
+  sglang: {
+    path: '/metrics',
+    count: (text) => sum(text, ['sglang:num_running_reqs', 'sglang:num_queue_reqs']),
+  },
+  llamacpp: { path: '/slots', count: busySlots },
+  ollama: undefined,
+};
+
+const timeoutMs = 1000;
+const countMax = 1_000_000;
+
+/** undefined where the engine does not tell, or not now. Never throws. */
+export async function inFlightOf(dialect: Dialect, target: EngineTarget): Promise<number | undefined> {
+  const teller = tellers[dialect];
+  if (teller === undefined) return undefined;
+  try {
+    const signal = AbortSignal.timeout(2 * timeoutMs);
+    const count = teller.count(await askEngine(target, { path: teller.path, timeoutMs, signal }));
+    return count !== undefined && count >= 0 && count <= countMax ? Math.round(count) : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/** Of all series with one of these names, in Prometheus's text format. */
+function sum(text: string, names: readonly string[]): number | undefined {
+  let total: number | undefined;
+  for (const line of text.split('\n')) {
+    const found = /^([\w:]+)(?:\{.*\})? (\S+)/.exec(line);
+    if (found && names.includes(found[1] ?? '')) total = (total ?? 0) + Number(found[2]);
+  }
+  return total === undefined || Number.isNaN(total) ? undefined : total;
+}
+
+function busySlots(text: string): number | undefined {
+  const slots = JSON.parse(text) as unknown;
+  if (!Array.isArray(slots)) return undefined;
+  return slots.filter((slot: { is_processing?: unknown } | null) => slot?.is_processing === true).length;
+}

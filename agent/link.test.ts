@@ -1,0 +1,178 @@
+// Goal: an agent stays attached to some control plane as long as one takes it, and says of itself what it should.
+// Method: WebSocket servers that take, refuse, or fall silent.
+import { createServer, get, type IncomingMessage, type Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { pino } from 'pino';
+import { afterEach, expect, test } from 'vitest';
+import { type WebSocket, WebSocketServer } from 'ws';
+import { type Beat, nodeConnectPath } from '../schemas/node-messages.ts';
+import { ControlPlaneLink } from './link.ts';
+import { refusalTold } from './upgrade-error.ts';
+
+const token = 'ngt_test-token-of-this-file';
+const open: (() => unknown)[] = [];
+let logged = '';
+const write = (line: string): void => {
+  logged += line;
+};
+const logger = pino({ level: 'trace' }, { write });
+afterEach(async () => {
+  for (const close of open.splice(0).reverse()) await close();
+});
+
+interface Replica {
+  readonly url: string;
+  readonly server: Server;
+  /** What was told, oldest first. */
+  readonly frames: { type: string }[];
+  readonly sockets: WebSocket[];
+  /** Upgrades refused with this status; 0 takes them. */
+  refuse: number;
+  upgrades: number;
+}
+
+async function replica(autoPong = true): Promise<Replica> {
+  const server = createServer();
+  const sockets = new WebSocketServer({ noServer: true, autoPong });
+  const one: Replica = { url: '', server, frames: [], sockets: [], refuse: 0, upgrades: 0 };
+  server.on('upgrade', (request, socket, head) => {
+    one.upgrades++;
+    // A client that was refused may break off.
+    socket.on('error', () => undefined);
+    const known = request.url === nodeConnectPath && request.headers.authorization === `Bearer ${token}`;
+    if (one.refuse !== 0 || !known || request.headers.origin !== undefined)
+      socket.end(`HTTP/1.1 ${one.refuse || 401} No\r\nconnection: close\r\n\r\n`);
+    else
+      sockets.handleUpgrade(request, socket, head, (upgraded) => {
+        one.sockets.push(upgraded);
+        upgraded.on('message', (data) => one.frames.push(JSON.parse(String(data)) as { type: string }));
+      });
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  open.push(() => {
+    for (const socket of one.sockets) socket.terminate();
+    server.close();
+  });
+  return Object.assign(one, { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}` });
+}
+
+const beat: Beat = { type: 'beat', up: true, models: ['m'] };
+
+function link(
+  replicas: readonly Replica[],
+  onInstalls: (models: readonly string[]) => void = () => undefined,
+) {
+  const one = new ControlPlaneLink({
+    ...{ controlPlanes: replicas.map(({ url }) => url), node: 'pool-1', token, logger },
+    beat: () => beat,
+    onInstalls: (_position, models) => onInstalls(models),
+  });
+  open.push(() => one.stop());
+  one.start();
+  return one;
+}
+
+async function until(isSo: () => boolean): Promise<number> {
+  const begin = performance.now();
+  while (!isSo()) {
+    if (performance.now() - begin > 20_000) throw new Error(`still not so: ${isSo}`);
+    await new Promise((resolve) => setTimeout(resolve, 5));
+  }
+  return performance.now() - begin;
+}
+
+const taken = (replicas: readonly Replica[]): Replica | undefined =>
+  replicas.find(({ sockets }) => sockets.some(({ readyState }) => readyState === 1));
+
+test('it says hello once, then beats at once and each second, and takes what is pushed', async () => {
+  const only = await replica();
+  const pushed: (readonly string[])[] = [];
+  link([only], (models) => pushed.push(models));
+  await until(() => only.frames.length >= 3);
+  expect(only.frames.slice(0, 3)).toEqual([{ type: 'hello', v: 1, node: 'pool-1' }, beat, beat]);
+  only.sockets[0]!.send('junk');
+  only.sockets[0]!.send(JSON.stringify({ type: 'unknown' }));
+  only.sockets[0]!.send(JSON.stringify({ type: 'installs', position: 3, models: ['a'] }));
+  await until(() => pushed.length > 0);
+  expect(pushed).toEqual([['a']]);
+});
+
+test('a replica that goes away is left for another at once', async () => {
+  const replicas = [await replica(), await replica()];
+  link(replicas);
+  await until(() => taken(replicas) !== undefined);
+  const first = taken(replicas)!;
+  const other = replicas.find((one) => one !== first)!;
+  first.sockets[0]!.close(1001, 'this replica ends');
+  await until(() => other.sockets.length === 1);
+  expect(first.upgrades).toBe(1);
+});
+
+test('where none takes it, it goes on trying with growing pauses, and is there when one does', async () => {
+  const replicas = [await replica(), await replica()];
+  for (const one of replicas) one.refuse = 503;
+  link(replicas);
+  const tried = (): number => replicas.reduce((sum, { upgrades }) => sum + upgrades, 0);
+  await until(() => tried() >= 4);
+  await new Promise((resolve) => setTimeout(resolve, 2000));
+  expect(tried()).toBeLessThan(20);
+  for (const one of replicas) one.refuse = 0;
+  await until(() => taken(replicas) !== undefined);
+});
+
+test('a replica that answers no ping is left', async () => {
+  const silent = await replica(false);
+  const well = await replica();
+  link([silent, well]);
+  await until(() => taken([silent, well]) !== undefined);
+  // Wherever it begins, it comes by the silent one.
+  well.sockets[0]?.close(1001, 'this replica ends');
+  const before = well.sockets.length;
+  await until(() => well.sockets.length > before);
+  expect(silent.sockets).toHaveLength(1);
+});
+
+test('an agent that leaves says so, and waits until it is released', async () => {
+  const only = await replica();
+  const agent = link([only]);
+  await until(() => only.frames.length >= 2);
+  let left = false;
+  const leaving = agent.leave().then(() => {
+    left = true;
+  });
+  await until(() => only.frames.some(({ type }) => type === 'leaving'));
+  expect(left).toBe(false);
+  only.sockets[0]!.send(JSON.stringify({ type: 'released' }));
+  await leaving;
+});
+
+test('no token is in its log', async () => {
+  const only = await replica();
+  only.refuse = 401;
+  link([only]);
+  await until(() => only.upgrades >= 2);
+  expect(logged).toContain('not attached');
+  expect(logged).not.toContain(token);
+});
+
+test.each([
+  [
+    'in its own words',
+    JSON.stringify({ error: { message: 'this node is registered without an agent', next: 'register it' } }),
+    'refused with 409: this node is registered without an agent; register it',
+  ],
+  ['by its status, where it says nothing that is understood', '<html>', 'refused with 409'],
+  [
+    'by its status, where it says too much',
+    JSON.stringify({ error: { message: 'x'.repeat(5000) } }),
+    'refused with 409',
+  ],
+])('a replica that does not take the agent is told of in the log %s', async (_how, body, expected) => {
+  const server = createServer((_request, response) => response.writeHead(409).end(body));
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  open.push(() => server.close());
+  const response = await new Promise<IncomingMessage>((resolve) => {
+    get({ port: (server.address() as AddressInfo).port, agent: false }, resolve).on('error', () => undefined);
+  });
+  expect(await refusalTold(response)).toBe(expected);
+});

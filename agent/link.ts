@@ -1,0 +1,236 @@
+/**
+ * Keeps one WebSocket to one control plane: says hello, beats each second, hears what is installed. When the session ends
+ * it goes on, to the same replica first or to another where that one is gone, with growing and jittered pauses once all
+ * have failed. A replica that does not answer pings for three seconds is left.
+ */
+import WebSocket from 'ws';
+import {
+  type AgentMessage,
+  type Beat,
+  beatIntervalMs,
+  beatsMissedMax,
+  closeCodes,
+  controlPlaneMessageSchema,
+  nodeConnectPath,
+  nodeFrameBytesMax,
+  nodeProtocol,
+  parseFrame,
+} from '../schemas/node-messages.ts';
+import type { Logger } from '../shared/runtime/logger.ts';
+import { delay } from '../shared/snapshot/replicator.ts';
+import { refusalTold } from './upgrade-error.ts';
+
+export interface LinkOptions {
+  /** Base addresses of control planes, http or https. */
+  readonly controlPlanes: readonly string[];
+  readonly node: string;
+  readonly token: string;
+  /** The present, asked for each time it is told. */
+  readonly beat: () => Beat;
+  readonly onInstalls: (position: number, models: readonly string[]) => void;
+  readonly logger: Logger;
+}
+
+/** How a session ended, as far as it says where to go next. */
+interface Ended {
+  /** A session that lasted says that this replica took us. */
+  readonly lasted: boolean;
+  /** It is left because it answered no pings. */
+  readonly silent: boolean;
+  readonly code: number;
+  readonly reason: string;
+}
+
+const handshakeMsMax = 3000;
+const pauseMsMin = 200;
+const pauseMsMax = 3000;
+/** After a refusal that only an operator can mend, or a quarrel with another agent of the same token. */
+const refusedPauseMsMax = 30_000;
+const lastedMsMin = 3000;
+const releasedMsMax = 5000;
+const closeMsMax = 1000;
+/** All agents of a replica that is gone come at once: they spread over so long. */
+const spreadMs = 500;
+const unauthorisedStatus = 401;
+
+export class ControlPlaneLink {
+  readonly #options: LinkOptions;
+  readonly #stop = new AbortController();
+  readonly #urls: readonly string[];
+  #at: number;
+  #socket: WebSocket | undefined;
+  #running: Promise<void> | undefined;
+  #released: (() => void) | undefined;
+  #connects = 0;
+
+  constructor(options: LinkOptions) {
+    this.#options = options;
+    this.#urls = options.controlPlanes.map((url) => url.replace(/^http/, 'ws').replace(/\/+$/, ''));
+    if (this.#urls.length === 0) throw new Error('an agent needs the address of a control plane');
+    // The same replica after a restart of the agent, and others for other nodes.
+    this.#at = hashOf(options.node) % this.#urls.length;
+  }
+
+  get connected(): boolean {
+    return this.#socket?.readyState === WebSocket.OPEN;
+  }
+  /** Sessions begun so far. */
+  get connects(): number {
+    return this.#connects;
+  }
+
+  start(): void {
+    this.#running = this.#run();
+  }
+
+  /** Tells the present now, without waiting for the next second. */
+  beatNow(): void {
+    const { beat } = this.#options;
+    this.#send(beat());
+  }
+
+  /** Says that the agent is about to end, and waits until that is in the log, bounded. */
+  async leave(): Promise<void> {
+    if (!this.connected) return;
+    const timeout = new AbortController();
+    const released = new Promise<void>((resolve) => {
+      this.#released = resolve;
+    });
+    this.#send({ type: 'leaving' });
+    await Promise.race([released, delay(releasedMsMax, timeout.signal)]);
+    timeout.abort();
+  }
+
+  async stop(): Promise<void> {
+    this.#stop.abort();
+    const socket = this.#socket;
+    socket?.close(1000, 'the agent ends');
+    const timer = setTimeout(() => socket?.terminate(), closeMsMax);
+    await this.#running;
+    clearTimeout(timer);
+  }
+
+  async #run(): Promise<void> {
+    const { logger, node } = this.#options;
+    const { signal } = this.#stop;
+    let failures = 0;
+    while (!signal.aborted) {
+      const url = this.#urls[this.#at] ?? '';
+      const ended = await this.#session(url);
+      if (signal.aborted) return;
+      const { code, reason, lasted, silent } = ended;
+      failures = lasted ? 0 : failures + 1;
+      const level = failures % this.#urls.length === 0 ? 'warn' : 'debug';
+      logger[level]({ node, url, code, reason }, 'not attached to a control plane');
+      const stays = lasted && !silent && code !== closeCodes.goingAway;
+      if (!stays) this.#at = (this.#at + 1) % this.#urls.length;
+      await delay(this.#pauseMs(failures, ended), signal);
+    }
+  }
+
+  #pauseMs(failures: number, { lasted, code }: Ended): number {
+    const rounds = Math.floor(failures / this.#urls.length);
+    if (lasted || rounds === 0) return Math.random() * spreadMs;
+    const refused =
+      code === unauthorisedStatus || code === closeCodes.refused || code === closeCodes.superseded;
+    const max = Math.min(refused ? refusedPauseMsMax : pauseMsMax, pauseMsMin * 2 ** Math.min(rounds, 20));
+    return max * (0.5 + Math.random() / 2);
+  }
+
+  #session(url: string): Promise<Ended> {
+    const { token } = this.#options;
+    const socket = new WebSocket(url + nodeConnectPath, {
+      headers: { authorization: `Bearer ${token}` },
+      handshakeTimeout: handshakeMsMax,
+      maxPayload: nodeFrameBytesMax,
+      perMessageDeflate: false,
+    });
+    this.#socket = socket;
+    return new Promise((resolve) => {
+      let openedMs = Number.POSITIVE_INFINITY;
+      let fault: { code: number; reason: string } | undefined;
+      const beating = new Beating(socket, () => this.beatNow());
+      socket.on('unexpected-response', async (_request, response) => {
+        const code = response.statusCode ?? 0;
+        fault = { code, reason: `refused with ${code}` };
+        fault = { code, reason: await refusalTold(response) };
+        socket.terminate();
+      });
+      socket.on('open', () => {
+        openedMs = performance.now();
+        this.#connects++;
+        this.#send({ type: 'hello', v: nodeProtocol, node: this.#options.node });
+        beating.start();
+      });
+      socket.on('message', (data, isBinary) => this.#take(isBinary ? '' : String(data)));
+      socket.on('error', (error) => {
+        fault ??= { code: 0, reason: 'code' in error ? String(error.code) : 'no connection' };
+      });
+      socket.on('close', (code, reason) => {
+        beating.stop();
+        const lasted = performance.now() - openedMs > lastedMsMin;
+        const { silent } = beating;
+        const told = silent ? 'it answers no pings' : String(reason);
+        resolve({ lasted, silent, ...(fault ?? { code, reason: told }) });
+      });
+    });
+  }
+
+  #take(text: string): void {
+    const message = parseFrame(controlPlaneMessageSchema, text);
+    if (message?.type === 'installs') this.#options.onInstalls(message.position, message.models);
+    else if (message?.type === 'released') this.#released?.();
+  }
+
+  #send(message: AgentMessage): void {
+    if (this.connected) this.#socket?.send(JSON.stringify(message));
+  }
+}
+
+/** Beats and pings while a socket is open; a replica that does not answer is left. */
+class Beating {
+  readonly #socket: WebSocket;
+  readonly #beat: () => void;
+  #timer: NodeJS.Timeout | undefined;
+  #answeredMs = 0;
+  #silent = false;
+
+  constructor(socket: WebSocket, beat: () => void) {
+    this.#socket = socket;
+    this.#beat = beat;
+    socket.on('pong', () => {
+      this.#answeredMs = performance.now();
+    });
+  }
+
+  /** True once the replica was left because it answered nothing. */
+  get silent(): boolean {
+    return this.#silent;
+  }
+
+  start(): void {
+    this.#answeredMs = performance.now();
+    this.#timer = setInterval(() => this.#tick(), beatIntervalMs);
+    this.#beat();
+  }
+
+  stop(): void {
+    clearInterval(this.#timer);
+  }
+
+  #tick(): void {
+    if (performance.now() - this.#answeredMs > beatIntervalMs * (beatsMissedMax + 0.5)) {
+      this.#silent = true;
+      this.#socket.terminate();
+      return;
+    }
+    this.#beat();
+    this.#socket.ping();
+  }
+}
+
+function hashOf(text: string): number {
+  let hash = 0;
+  for (const character of text) hash = (hash * 31 + (character.codePointAt(0) ?? 0)) >>> 0;
+  return hash;
+}

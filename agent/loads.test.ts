@@ -1,0 +1,212 @@
+// Goal: installs reach the engines that take models, with their progress and failures, and nothing else is touched.
+// Method: an HTTP server that answers as Ollama, llama.cpp's router or vLLM do on these few paths.
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { pino } from 'pino';
+import { afterEach, expect, test } from 'vitest';
+import type { Dialect } from '../schemas/names.ts';
+import type { Engine } from './engine.ts';
+import { Loads } from './loads.ts';
+import { modelLoader } from './model-loader.ts';
+
+const logger = pino({ level: 'silent' });
+const open: { stop(): unknown }[] = [];
+afterEach(async () => {
+  for (const one of open.splice(0)) await one.stop();
+});
+
+type Asked = [path: string, body: Record<string, unknown>];
+type Answer = (asked: Asked, response: ServerResponse) => void;
+
+/** A server that notes what it is asked, and the engine that an agent would see at it. */
+async function engineAt(
+  dialect: Dialect,
+  answer: Answer,
+  loraFolder?: string,
+): Promise<{
+  engine: Engine & { view: Engine['view'] };
+  asked: Asked[];
+  serve(models: readonly string[]): void;
+}> {
+  const asked: Asked[] = [];
+  const server: Server = createServer((request, response) => {
+    const take = (body: Record<string, unknown>): void => {
+      const one: Asked = [`${request.method} ${request.url}`, body];
+      asked.push(one);
+      answer(one, response);
+    };
+    readJson(request).then(take, () => response.destroy());
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  open.push({
+    stop: () => {
+      server.closeAllConnections();
+      server.close();
+    },
+  });
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const engine = {
+    loader: modelLoader(dialect, { url, loraFolder }),
+    view: { up: true, dialect, models: [] as readonly string[], windows: {}, imageModels: [] },
+    start: async () => undefined,
+    stop: async () => undefined,
+  };
+  return {
+    engine,
+    asked,
+    serve: (models) => {
+      engine.view = { ...engine.view, models };
+    },
+  };
+}
+
+async function readJson(request: IncomingMessage): Promise<Record<string, unknown>> {
+  let text = '';
+  for await (const chunk of request) text += String(chunk);
+  return text === '' ? {} : (JSON.parse(text) as Record<string, unknown>);
+}
+
+function loadsOf(engine: Engine, retryMsMin = 20): Loads {
+  const loads = new Loads({ engine, logger, retryMsMin });
+  open.push(loads);
+  return loads;
+}
+
+async function until(isSo: () => boolean): Promise<void> {
+  const end = performance.now() + 10_000;
+  while (!isSo()) {
+    if (performance.now() > end) throw new Error(`still not so: ${isSo}`);
+    await new Promise((resolve) => setTimeout(resolve, 5));
+  }
+}
+
+const line = (value: object): string => `${JSON.stringify(value)}\n`;
+
+test('Ollama is told to pull, its percents are shown, and the model is ours once it says success', async () => {
+  let pull: ServerResponse | undefined;
+  const { engine, asked, serve } = await engineAt('ollama', ([path], response) => {
+    if (path === 'POST /api/pull') pull = response;
+    else response.end('{}');
+  });
+  const loads = loadsOf(engine);
+  loads.want(1, ['llama3']);
+  await until(() => pull !== undefined);
+  expect(loads.states()).toEqual([{ model: 'llama3', state: 'loading' }]);
+  // Broken within a line, as a network does it.
+  const progress = line({ status: 'pulling', total: 200, completed: 85 });
+  pull!.write(progress.slice(0, 10));
+  pull!.write(progress.slice(10));
+  await until(() => loads.states()[0]?.percent === 42);
+  pull!.end(line({ status: 'success' }));
+  await until(() => loads.states().length === 0);
+  // Until the engine lists it, it is not pulled again.
+  loads.consider();
+  serve(['llama3']);
+  loads.want(2, []);
+  await until(() => asked.length === 2);
+  expect(asked).toEqual([
+    ['POST /api/pull', { model: 'llama3', stream: true }],
+    ['DELETE /api/delete', { model: 'llama3' }],
+  ]);
+});
+
+test.each([
+  [
+    'an error of its own',
+    line({ error: 'pull model manifest: file\ndoes not exist' }),
+    'pull model manifest: file does not exist',
+  ],
+  ['an end without success', line({ status: 'pulling' }), 'the pull ended early'],
+  ['no JSON', 'oops\n', expect.stringContaining('JSON')],
+] as const)('%s in a pull is a failure that shows, and is tried again', async (_what, body, reason) => {
+  let healed = false;
+  const { engine, asked } = await engineAt('ollama', (_asked, response) =>
+    response.end(healed ? line({ status: 'success' }) : body),
+  );
+  const loads = loadsOf(engine);
+  loads.want(1, ['llama3']);
+  await until(() => loads.states()[0]?.state === 'failed');
+  expect(loads.states()).toEqual([{ model: 'llama3', state: 'failed', reason }]);
+  healed = true;
+  await until(() => {
+    loads.consider();
+    return loads.states().length === 0;
+  });
+  expect(asked.length).toBeGreaterThan(1);
+});
+
+test('a model that somebody else put there is neither pulled nor deleted', async () => {
+  const { engine, asked, serve } = await engineAt('ollama', (_asked, response) => response.end('{}'));
+  serve(['mine']);
+  const loads = loadsOf(engine);
+  loads.want(1, ['mine']);
+  loads.want(2, []);
+  loads.consider();
+  await new Promise((resolve) => setImmediate(resolve));
+  expect(asked).toEqual([]);
+});
+
+test('an older word of what is installed is passed over', async () => {
+  const { engine, asked } = await engineAt('ollama', (_asked, response) =>
+    response.end(line({ status: 'success' })),
+  );
+  const loads = loadsOf(engine);
+  loads.want(7, ['new']);
+  await until(() => asked.length === 1 && loads.states().length === 0);
+  loads.want(6, ['old']);
+  loads.consider();
+  await new Promise((resolve) => setTimeout(resolve, 30));
+  expect(asked.map(([, body]) => body['model'])).toEqual(['new']);
+});
+
+test("llama.cpp's router loads in its own time; what it says of a failure shows", async () => {
+  let value = 'loading';
+  const { engine, asked } = await engineAt('llamacpp', ([path, { model }], response) => {
+    if (path === 'GET /v1/models')
+      response.end(
+        JSON.stringify({
+          data: [
+            { id: 'alpha', status: { value } },
+            { id: 'beta', status: { value: 'unloaded', failed: true } },
+          ],
+        }),
+      );
+    else if (model === 'gamma') response.writeHead(404).end('{"error":{"message":"File Not Found"}}');
+    else response.end('{"success":true}');
+  });
+  const loads = loadsOf(engine, 60_000);
+  loads.want(1, ['alpha', 'beta', 'gamma']);
+  await until(() => asked.some(([path]) => path === 'GET /v1/models'));
+  expect(loads.states()).toEqual([{ model: 'alpha', state: 'loading' }]);
+  value = 'loaded';
+  await until(() => {
+    loads.consider();
+    return loads.states().filter(({ state }) => state === 'failed').length === 2;
+  });
+  expect(loads.states()).toEqual([
+    { model: 'beta', state: 'failed', reason: 'the engine could not load it' },
+    { model: 'gamma', state: 'failed', reason: 'no such model on its disk, or no router' },
+  ]);
+});
+
+test('vLLM takes adapters from the folder it was given, and no name leads out of it', async () => {
+  const { engine, asked } = await engineAt(
+    'vllm',
+    (_asked, response) => response.end('Success'),
+    '/adapters',
+  );
+  const loads = loadsOf(engine, 60_000);
+  loads.want(1, ['sql-lora', '../../etc', 'org/model']);
+  await until(() => {
+    loads.consider();
+    return loads.states().filter(({ state }) => state === 'failed').length === 2;
+  });
+  expect(asked).toEqual([
+    ['POST /v1/load_lora_adapter', { lora_name: 'sql-lora', lora_path: '/adapters/sql-lora' }],
+  ]);
+});
+
+test('vLLM without such a folder, and SGLang, take no models', () => {
+  expect(modelLoader('vllm', { url: 'http://127.0.0.1:9' })).toBeUndefined();
+  expect(modelLoader('sglang', { url: 'http://127.0.0.1:9' })).toBeUndefined();
+});

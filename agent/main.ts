@@ -1,0 +1,97 @@
+/** Composition root of an agent as a process: it stands beside one inference server and reports on it. */
+import { Gauge, Registry } from 'prom-client';
+import { baseOf } from '../shared/engines/detect.ts';
+import { Connections } from '../shared/runtime/connections.ts';
+import { type Check, startHealthServer } from '../shared/runtime/health-server.ts';
+import type { Logger } from '../shared/runtime/logger.ts';
+import type { Certificate } from '../shared/runtime/tls.ts';
+import { NodeAgent } from './agent.ts';
+import { EngineWatch } from './engine.ts';
+
+export interface AgentSettings {
+  readonly controlPlanes: readonly string[];
+  readonly node: string;
+  readonly token: string;
+  /** Address of the engine, with or without `/v1`. */
+  readonly engine: string;
+  /** The engine's own credential, where it wants one. */
+  readonly credential?: string | undefined;
+  readonly loadsModels: boolean;
+  readonly loraFolder?: string | undefined;
+  /** Of health and metrics. */
+  readonly metricsBind: string;
+  readonly metricsPort: number;
+  /** Of the listener of health and metrics. */
+  readonly certificate?: Certificate | undefined;
+  readonly drainTimeoutSeconds: number;
+  readonly logger: Logger;
+}
+
+export interface RunningAgent {
+  readonly metrics: string;
+  /** Takes the node out of service, waits for what is in flight, ends. */
+  close(): Promise<void>;
+}
+
+/** Rejects where the listener cannot be had; an engine or a control plane that is away is waited for. */
+export async function startAgent(settings: AgentSettings): Promise<RunningAgent> {
+  const { controlPlanes, node, token, loadsModels, logger } = settings;
+  const engine = new EngineWatch({
+    url: baseOf(settings.engine).replace(/\/+$/, ''),
+    credential: settings.credential,
+    loraFolder: settings.loraFolder,
+  });
+  const agent = new NodeAgent({ controlPlanes, node, token, engine, loadsModels, logger });
+  let draining = false;
+  const metrics = metricsOf(agent);
+  const health = await startHealthServer({
+    host: settings.metricsBind,
+    port: settings.metricsPort,
+    certificate: settings.certificate,
+    connections: new Connections({ registry: metrics, logger }),
+    checks: () => checks(agent, draining),
+    metrics,
+  });
+  await agent.start();
+  logger.info({ node, metrics: health.url }, 'agent runs');
+  return {
+    metrics: health.url,
+    close: async () => {
+      draining = true;
+      await agent.drain(settings.drainTimeoutSeconds);
+      await agent.stop();
+      await health.close();
+    },
+  };
+}
+
+function checks({ link, engine }: NodeAgent, draining: boolean): Check[] {
+  return [
+    { name: 'control-plane', ok: link.connected, detail: link.connected ? 'attached' : 'not attached' },
+    { name: 'engine', ok: engine.view.up, detail: engine.view.reason ?? engine.view.dialect ?? '' },
+    { name: 'draining', ok: !draining },
+  ];
+}
+
+function metricsOf({ link, engine }: NodeAgent): Registry {
+  const registry = new Registry();
+  const gauge = (name: string, help: string, value: () => number): void => {
+    new Gauge({
+      name,
+      help,
+      registers: [registry],
+      collect() {
+        this.set(value());
+      },
+    });
+  };
+  gauge('headgate_agent_attached', '1 while attached to a control plane', () => Number(link.connected));
+  gauge('headgate_agent_sessions_total', 'sessions begun with control planes', () => link.connects);
+  gauge('headgate_agent_engine_up', '1 while the engine is well', () => Number(engine.view.up));
+  gauge(
+    'headgate_agent_engine_in_flight',
+    'requests the engine works on, -1 where it does not tell',
+    () => engine.view.inFlight ?? -1,
+  );
+  return registry;
+}

@@ -1,0 +1,268 @@
+/**
+ * The admin API as the command line sees it: JSON over HTTP, every wait and every body bounded, errors as CliErrors with
+ * their exit codes. A write carries an Idempotency-Key, the same one when it is repeated because its outcome is unknown,
+ * so that no command takes effect twice.
+ */
+import { randomUUID } from 'node:crypto';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { ChunkBuffer } from '../../shared/runtime/chunk-buffer.ts';
+import { connectionError, isNetworkFailure } from './connection-errors.ts';
+import { CliError, type ExitCode, interrupted, usageError } from './errors.ts';
+import type { Thing } from './render.ts';
+import type { Settings } from './settings.ts';
+
+/** What is added to every call, from the global options. */
+export interface CallOptions {
+  /** Acts as this person. */
+  readonly person?: string | undefined;
+  /** Reads the state after this commit. */
+  readonly at?: number | undefined;
+  readonly ifAt?: number | undefined;
+  readonly why?: string | undefined;
+  readonly force?: boolean | undefined;
+  readonly dryRun?: boolean | undefined;
+}
+
+type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
+export type Query = Readonly<Record<string, string | number | undefined>>;
+
+interface Call {
+  readonly method: Method;
+  readonly path: string;
+  readonly query: Query;
+  readonly body?: unknown;
+  readonly headers?: Readonly<Record<string, string>>;
+  /** Until the answer has been read. */
+  readonly timeoutMs?: number;
+}
+
+/** Tries of one call, the first included. */
+const triesMax = 3;
+const backoffMs = 250;
+const timeoutMsDefault = 30_000;
+const answerBytesMax = 256 * 1024 * 1024;
+
+const exitCodeOfStatus: Readonly<Record<number, ExitCode>> = {
+  400: 2,
+  401: 4,
+  403: 4,
+  404: 3,
+  409: 6,
+  413: 2,
+};
+const unreachableTypes = new Set(['OutcomeUnknown', 'LogUnavailable']);
+
+/** A path whose parts are encoded. Throws a usage error for a part that no id can be. */
+export function route(strings: TemplateStringsArray, ...parts: readonly string[]): string {
+  return strings.reduce((path, text, index) => path + encoded(parts[index - 1] ?? '') + text);
+}
+
+function encoded(part: string): string {
+  // A URL would lose these: another path would be asked than the one that was meant.
+  if (part === '' || part === '.' || part === '..') throw usageError('an id is missing or empty');
+  if (/^(?:[a-z]{2,8}_[A-Za-z0-9]{40}|ngt_[A-Za-z0-9_-]{43})$/.test(part))
+    throw usageError('this is the value of a key or token, not its id; it was not sent', 'headgate key list');
+  return encodeURIComponent(part);
+}
+
+export class AdminClient {
+  readonly settings: Settings;
+  readonly #options: CallOptions;
+  readonly #signal: AbortSignal;
+
+  /** `signal` ends a call that is under way when the person interrupts. */
+  constructor(settings: Settings, options: CallOptions, signal: AbortSignal) {
+    this.settings = settings;
+    this.#options = options;
+    this.#signal = signal;
+  }
+
+  /** Reads a thing or list. */
+  get(path: string, query: Query = {}, timeoutMs?: number): Promise<Thing> {
+    const at = this.#options.at;
+    const call: Call = { method: 'GET', path, query: { ...query, at } };
+    return this.#answer(timeoutMs === undefined ? call : { ...call, timeoutMs });
+  }
+
+  /** Sends a command. */
+  write(method: Exclude<Method, 'GET'>, path: string, body?: unknown): Promise<Thing> {
+    const { at, ifAt, why, force, dryRun } = this.#options;
+    if (at !== undefined) throw usageError('--at goes with reads; a command acts on the present state');
+    const headers = {
+      'idempotency-key': randomUUID(),
+      ...(ifAt !== undefined && { 'if-match': `"${ifAt}"` }),
+    };
+    const query = { why, force: force ? 'true' : undefined, dryRun: dryRun ? 'true' : undefined };
+    return this.#answer({ method, path, query, body, headers });
+  }
+
+  /** Asks with a body, without changing anything. */
+  ask(path: string, body: unknown): Promise<Thing> {
+    return this.#answer({
+      method: 'POST',
+      path,
+      query: {},
+      body,
+      headers: { 'idempotency-key': randomUUID() },
+    });
+  }
+
+  /** An answer to be read piece by piece: `idleMs` bounds the wait for each piece. */
+  async open(path: string, query: Query = {}, idleMs = timeoutMsDefault): Promise<OpenAnswer> {
+    const idle = new AbortController();
+    const timer = setTimeout(() => idle.abort(), idleMs);
+    try {
+      const response = await this.#fetch(
+        { method: 'GET', path, query },
+        AbortSignal.any([this.#signal, idle.signal]),
+      );
+      if (!response.ok) throw await this.#refusal(response);
+      const pieces = this.#pieces(response, timer);
+      return { headers: response.headers, pieces };
+    } catch (error) {
+      clearTimeout(timer);
+      throw this.#inOurWords(error);
+    }
+  }
+
+  async *#pieces(response: Response, timer: NodeJS.Timeout): AsyncIterable<Uint8Array> {
+    try {
+      for await (const piece of response.body ?? []) {
+        timer.refresh();
+        yield piece as Uint8Array;
+      }
+    } catch (error) {
+      throw this.#inOurWords(error);
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  async #answer(call: Call): Promise<Thing> {
+    for (let tries = 1; ; tries++) {
+      try {
+        return await this.#once(call);
+      } catch (error) {
+        const failure = this.#inOurWords(error);
+        if (tries >= triesMax || !mayRepeat(failure)) throw failure;
+        await sleep(backoffMs * 2 ** (tries - 1) * (0.5 + Math.random()), undefined, {
+          signal: this.#signal,
+        }).catch(() => undefined);
+      }
+    }
+  }
+
+  async #once(call: Call): Promise<Thing> {
+    const timeout = AbortSignal.timeout(call.timeoutMs ?? timeoutMsDefault);
+    const response = await this.#fetch(call, AbortSignal.any([this.#signal, timeout]));
+    if (!response.ok) throw await this.#refusal(response);
+    const document = parsed(await bodyText(response));
+    if (document === undefined) throw this.#stranger(response.status);
+    return document;
+  }
+
+  #fetch(call: Call, signal: AbortSignal): Promise<Response> {
+    const { admin, token } = this.settings;
+    const url = new URL(`${admin}/admin/v1${call.path}`);
+    for (const [name, value] of Object.entries(call.query)) {
+      if (value !== undefined) url.searchParams.set(name, String(value));
+    }
+    const { person } = this.#options;
+    return fetch(url, {
+      method: call.method,
+      headers: {
+        authorization: `Bearer ${token}`,
+        ...(person !== undefined && { 'x-headgate-as': person }),
+        ...(call.body !== undefined && { 'content-type': 'application/json' }),
+        ...call.headers,
+      },
+      ...(call.body !== undefined && { body: JSON.stringify(call.body) }),
+      // The token is for this address alone; a redirection is answered as what it is, no answer of the admin API.
+      redirect: 'manual',
+      signal,
+    });
+  }
+
+  async #refusal(response: Response): Promise<CliError> {
+    const { status } = response;
+    const document = parsed(await bodyText(response));
+    const error = document?.['error'] as Thing | undefined;
+    if (typeof error !== 'object' || error === null || typeof error['type'] !== 'string')
+      return this.#stranger(status);
+    const details = (Array.isArray(error['details']) ? error['details'] : []).slice(0, 50) as Thing[];
+    const next = typeof error['next'] === 'string' ? error['next'] : defaultNext(error['type']);
+    return new CliError(String(error['message']), {
+      type: error['type'],
+      exitCode: unreachableTypes.has(error['type']) ? 7 : (exitCodeOfStatus[status] ?? 1),
+      why: [
+        `HTTP ${status} ${String(error['code'])} at ${String(error['path'])}`,
+        ...details.map(({ path, message }) => `${String(path)}: ${String(message)}`),
+      ],
+      ...(next !== undefined && { next }),
+    });
+  }
+
+  #stranger(status: number): CliError {
+    return new CliError(`${this.settings.admin} does not answer as a Headgate control plane`, {
+      type: 'Unreachable',
+      exitCode: 7,
+      why: `HTTP ${status} without the document that the admin API sends`,
+      next: 'check --admin or HEADGATE_ADMIN',
+    });
+  }
+
+  #inOurWords(error: unknown): unknown {
+    if (error instanceof CliError || !isNetworkFailure(error)) return error;
+    return this.#signal.aborted ? interrupted() : connectionError(error, this.settings.admin);
+  }
+}
+
+/** Headers, and the body as it comes. */
+export interface OpenAnswer {
+  readonly headers: Headers;
+  readonly pieces: AsyncIterable<Uint8Array>;
+}
+
+/** Whether the same call may take effect or be answered now, when it is sent again. */
+function mayRepeat(failure: unknown): boolean {
+  return failure instanceof CliError && /^(?:ConnectionLost|OutcomeUnknown)$/.test(failure.type);
+}
+
+function defaultNext(type: string): string | undefined {
+  switch (type) {
+    case 'Unauthorized':
+      return 'set HEADGATE_TOKEN to the operator token of this control plane';
+    case 'GuardRefused':
+      return 'the same command with --force';
+    case 'PositionMoved':
+      return 'look again (headgate diff), then repeat with the new position';
+    default:
+      return undefined;
+  }
+}
+
+/** The system's or undici's code of a failed connection. */
+async function bodyText(response: Response): Promise<string> {
+  const bytes = new ChunkBuffer({ bytesMax: answerBytesMax });
+  for await (const chunk of response.body ?? []) {
+    const { buffer, byteOffset, length } = chunk as Uint8Array;
+    if (!bytes.add(Buffer.from(buffer, byteOffset, length)))
+      throw new CliError(`the answer has more than ${answerBytesMax} bytes`, {
+        type: 'AnswerTooLarge',
+        exitCode: 1,
+        next: 'ask for less with --limit',
+      });
+  }
+  return bytes.whole().toString('utf8');
+}
+
+function parsed(text: string): Thing | undefined {
+  try {
+    const document: unknown = JSON.parse(text);
+    return typeof document === 'object' && document !== null && !Array.isArray(document)
+      ? (document as Thing)
+      : undefined;
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,114 @@
+/**
+ * Reads a fleet file: YAML (or JSON, which is YAML) into the fleet document, or every fault with its line and column.
+ * The text is untrusted: its size, the use of aliases and the number of faults told are bounded, and nothing throws.
+ */
+import { type Document, isAlias, isMap, isScalar, isSeq, LineCounter, type Node, parseDocument } from 'yaml';
+import type { z } from 'zod';
+import { type Fleet, fleetSchema, pathText } from '../../schemas/fleet.ts';
+
+/** Bytes of a fleet file. */
+export const fleetFileBytesMax = 4 * 1024 * 1024;
+/** Faults told of one file; who has more mends these first. */
+const faultsMax = 200;
+/** Uses of one anchor, nested ones multiplied. */
+const aliasesMax = 100;
+
+export interface FleetFault {
+  readonly file: string;
+  /** From 1, as editors count. */
+  readonly line: number;
+  readonly column: number;
+  readonly message: string;
+}
+
+export type ParsedFleet = { readonly fleet: Fleet } | { readonly faults: readonly FleetFault[] };
+
+/** `file` is only named in the faults. They are in the order of the file. */
+export function parseFleet(text: string, file: string): ParsedFleet {
+  const lines = new LineCounter();
+  const at = (offset: number, message: string): FleetFault => {
+    const { line, col } = lines.linePos(offset);
+    return { file, line: Math.max(line, 1), column: Math.max(col, 1), message };
+  };
+  if (Buffer.byteLength(text) > fleetFileBytesMax)
+    return { faults: [{ file, line: 1, column: 1, message: `is larger than ${fleetFileBytesMax} bytes` }] };
+  try {
+    const document = parseDocument(text, {
+      lineCounter: lines,
+      prettyErrors: false,
+      stringKeys: true,
+      logLevel: 'error',
+    });
+    if (document.errors.length > 0) {
+      return { faults: inOrder(document.errors.map(({ pos, message }) => at(pos[0], message))) };
+    }
+    const parsed = fleetSchema.safeParse(document.toJS({ maxAliasCount: aliasesMax }));
+    if (parsed.success) return { fleet: parsed.data };
+    const faults = parsed.error.issues.flatMap((issue) => faultsOf(document, issue));
+    return { faults: inOrder(faults.map(({ offset, message }) => at(offset, message))) };
+  } catch (error) {
+    // Too many aliases, an alias without its anchor, nesting deeper than the stack.
+    const why = error instanceof ReferenceError ? error.message : 'it is nested too deeply';
+    return { faults: [{ file, line: 1, column: 1, message: `cannot be read: ${why}` }] };
+  }
+}
+
+/** `FILE:LINE:COL message`, one line a fault. */
+export function faultLine({ file, line, column, message }: FleetFault): string {
+  return `${file}:${line}:${column} ${message}`;
+}
+
+function inOrder(faults: FleetFault[]): FleetFault[] {
+  return faults.sort((a, b) => a.line - b.line || a.column - b.column).slice(0, faultsMax);
+}
+
+function faultsOf(document: Document, issue: z.core.$ZodIssue): { offset: number; message: string }[] {
+  if (issue.code === 'unrecognized_keys') {
+    return issue.keys.map((key) => {
+      const path = [...issue.path, key];
+      return { offset: locate(document, path).keyOffset, message: `${pathText(path)}: no such field` };
+    });
+  }
+  const { found, offset } = locate(document, issue.path);
+  const name = pathText(issue.path) || 'the file';
+  return [{ offset, message: `${name}: ${found ? issue.message : 'is missing'}` }];
+}
+
+interface Location {
+  /** Whether the whole path is there. */
+  readonly found: boolean;
+  /** Where the value begins, or the innermost thing around it that is there. */
+  readonly offset: number;
+  /** Where its key begins; the same where it has none. */
+  readonly keyOffset: number;
+}
+
+function locate(document: Document, path: readonly PropertyKey[]): Location {
+  let node = document.contents as Node | null;
+  let offset = node?.range?.[0] ?? 0;
+  let keyOffset = offset;
+  if (!node) return { found: false, offset, keyOffset };
+  for (const part of path) {
+    const child = childOf(document, node, part);
+    if (!child) return { found: false, offset, keyOffset };
+    node = child.value;
+    keyOffset = child.key?.range?.[0] ?? node?.range?.[0] ?? offset;
+    offset = node?.range?.[0] ?? keyOffset;
+  }
+  return { found: true, offset, keyOffset };
+}
+
+function childOf(
+  document: Document,
+  parent: Node | null,
+  part: PropertyKey,
+): { key: Node | null; value: Node | null } | undefined {
+  const node = isAlias(parent) ? parent.resolve(document) : parent;
+  if (isSeq(node)) {
+    const value = node.items[Number(part)];
+    return value === undefined ? undefined : { key: null, value: value as Node };
+  }
+  if (!isMap(node)) return undefined;
+  const pair = node.items.find(({ key }) => String(isScalar(key) ? key.value : key) === String(part));
+  return pair && { key: pair.key as Node, value: pair.value as Node | null };
+}

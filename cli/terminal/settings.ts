@@ -1,0 +1,209 @@
+/**
+ * Where the control plane is and with which token it is spoken to: flag, then environment, then the context that
+ * `headgate dev` writes. A context's token is sent to that context's control plane only, and the address of a context that
+ * was found gets no other token than its own.
+ */
+import { closeSync, constants, existsSync, fstatSync, openSync, readFileSync, statSync } from 'node:fs';
+import { dirname, join, resolve } from 'node:path';
+import { ChunkBuffer } from '../../shared/runtime/chunk-buffer.ts';
+import { isToken, settingOf, tokenLengthMin } from '../../shared/runtime/secrets.ts';
+import { CliError, usageError } from './errors.ts';
+import type { Io } from './io.ts';
+
+export interface Context {
+  readonly admin?: string;
+  readonly token?: string;
+  /** Address of the control log. */
+  readonly log?: string;
+  readonly dataDir?: string;
+  readonly gateways: readonly { readonly name: string; readonly dataDir: string }[];
+}
+
+export interface Settings {
+  /** Base address, without a slash at its end. */
+  readonly admin: string;
+  readonly token: string;
+}
+
+const defaultAdmin = 'http://127.0.0.1:8081';
+const fileBytesMax = 1024 * 1024;
+
+export interface SettingsFlags {
+  readonly admin?: string;
+  readonly tokenFile?: string;
+}
+
+/** Throws a CliError: 2 for an address, token or file that cannot be used, 4 where no token may be sent. */
+export async function resolveSettings(io: Io, flags: SettingsFlags): Promise<Settings> {
+  const chosen = flags.admin ?? settingOf('HEADGATE_ADMIN', io.env);
+  const given = (await tokenOfFile(io, flags.tokenFile)) ?? tokenOfEnvironment(io);
+  if (chosen !== undefined && given !== undefined) return { admin: baseUrl(chosen), token: given };
+  const { context, path, isNamed } = locateContext(io);
+  const admin = baseUrl(chosen ?? context.admin ?? defaultAdmin);
+  const ofContext =
+    context.admin !== undefined && baseUrl(context.admin) === admin ? context.token : undefined;
+  // A repository or a shared folder may hold a context of somebody else: its address gets no token but its own.
+  const wasFound = chosen === undefined && context.admin !== undefined && !isNamed;
+  if (wasFound && flags.tokenFile !== undefined) throw notSent('the token file', admin, path);
+  const token = wasFound ? ofContext : (given ?? ofContext);
+  if (token !== undefined) return { admin, token: checkedToken(token, `the context file ${path}`) };
+  if (wasFound && given !== undefined) throw notSent('HEADGATE_TOKEN', admin, path);
+  throw new CliError(`no token is known for ${admin}`, {
+    type: 'Unauthorized',
+    exitCode: 4,
+    why: 'neither --token-file nor HEADGATE_TOKEN is set, and no context has one for this address',
+    next: 'set HEADGATE_TOKEN, or run beside a service started with `npm start`',
+  });
+}
+
+function notSent(what: string, admin: string, path: string | undefined): CliError {
+  return new CliError(`${what} is not sent to ${admin}`, {
+    type: 'Unauthorized',
+    exitCode: 4,
+    why: `this address comes from ${path}, a file that was found here, not from you`,
+    next: `repeat with --admin ${admin}, if that is the control plane you mean`,
+  });
+}
+
+function tokenOfEnvironment(io: Io): string | undefined {
+  for (const variable of ['HEADGATE_TOKEN', 'HEADGATE_OPERATOR_TOKEN']) {
+    const value = settingOf(variable, io.env);
+    if (value !== undefined) return checkedToken(value, variable);
+  }
+  return undefined;
+}
+
+/** Also keeps what a header cannot carry out of the text of somebody else's error. */
+function checkedToken(token: string, source: string): string {
+  if (isToken(token)) return token;
+  throw usageError(
+    `${source} holds no token: one has at least ${tokenLengthMin} printable characters without spaces`,
+    'check the token file or HEADGATE_TOKEN',
+  );
+}
+
+/** The context beside which the command runs; empty where there is none. Throws a CliError on a file it cannot use. */
+export function readContext(io: Io): Context {
+  return locateContext(io).context;
+}
+
+interface LocatedContext {
+  readonly context: Context;
+  readonly path: string | undefined;
+  /** By HEADGATE_CONTEXT; otherwise it was found in the folder, above it, or at home. */
+  readonly isNamed: boolean;
+}
+
+function locateContext(io: Io): LocatedContext {
+  const isNamed = settingOf('HEADGATE_CONTEXT', io.env) !== undefined;
+  const path = contextPath(io);
+  if (path === undefined) return { context: { gateways: [] }, path, isNamed };
+  try {
+    return { context: asContext(JSON.parse(readTrusted(path))), path, isNamed };
+  } catch (error) {
+    if (error instanceof CliError) throw error;
+    throw new CliError(`the context file ${path} cannot be used`, {
+      type: 'InvalidContext',
+      exitCode: 2,
+      why: 'it is not the JSON document that `headgate dev` writes, or it cannot be read',
+      next: 'delete it, or name another with HEADGATE_CONTEXT',
+      cause: error,
+    });
+  }
+}
+
+/** Throws a CliError where another user could have written the file. */
+function readTrusted(path: string): string {
+  // Without waiting: somebody may have put a pipe there.
+  const descriptor = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
+  try {
+    const stats = fstatSync(descriptor);
+    const { uid, mode, size } = stats;
+    if (!stats.isFile()) throw new Error('it is not a file');
+    const user = process.getuid?.();
+    const isOwn = user === undefined || uid === user;
+    if (!isOwn || (user !== undefined && (mode & 0o022) !== 0))
+      throw new CliError(`the context file ${path} is not trusted`, {
+        type: 'InvalidContext',
+        exitCode: 2,
+        why: isOwn ? 'others may write it' : 'it belongs to another user',
+        next: isOwn ? `chmod go-w ${path}` : 'name one of your own with HEADGATE_CONTEXT',
+      });
+    if (size > fileBytesMax) throw new Error('it is too large');
+    return readFileSync(descriptor, 'utf8');
+  } finally {
+    closeSync(descriptor);
+  }
+}
+
+function contextPath(io: Io): string | undefined {
+  const named = settingOf('HEADGATE_CONTEXT', io.env);
+  if (named !== undefined) {
+    const path = resolve(io.cwd, named.replace(/^~(?=\/)/, io.home));
+    return existsSync(path) ? path : undefined;
+  }
+  const folders = [resolve(io.cwd)];
+  for (let up = dirname(folders[0] as string); up !== folders.at(-1); up = dirname(up)) folders.push(up);
+  return [...folders, io.home]
+    .map((at) => join(at, '.headgate', 'context.json'))
+    .find((path) => existsSync(path));
+}
+
+function asContext(document: unknown): Context {
+  if (typeof document !== 'object' || document === null) throw new Error('it is not an object');
+  const members = document as Record<string, unknown>;
+  const text = (member: string): Record<string, string> => {
+    const value = members[member];
+    return typeof value === 'string' && value !== '' ? { [member]: value } : {};
+  };
+  const gateways = Array.isArray(members['gateways']) ? (members['gateways'] as Context['gateways']) : [];
+  return {
+    ...text('admin'),
+    ...text('token'),
+    ...text('log'),
+    ...text('dataDir'),
+    gateways: gateways.filter(({ name, dataDir }) => typeof name === 'string' && typeof dataDir === 'string'),
+  };
+}
+
+/** The address without its end slash or API prefix. Never repeated in the error: it may hold a password. */
+function baseUrl(text: string): string {
+  const url = URL.canParse(text) ? new URL(text) : undefined;
+  if (!url || !/^https?:$/.test(url.protocol) || url.username || url.password || url.search || url.hash)
+    throw usageError(
+      'the address of the control plane must be an http or https URL without credentials',
+      `headgate --admin ${defaultAdmin} status`,
+    );
+  return url.origin + url.pathname.replace(/\/+$/, '').replace(/\/admin\/v1$/, '');
+}
+
+async function tokenOfFile(io: Io, file: string | undefined): Promise<string | undefined> {
+  if (file === undefined) return undefined;
+  const text = (await readInput(io, file)).trim();
+  if (text === '') throw usageError('the token file is empty');
+  return checkedToken(text, 'the token file');
+}
+
+/** The text of a file, or of stdin for `-`. Throws a CliError with exit 2 where it cannot be read or is too large. */
+export async function readInput(io: Io, file: string, bytesMax = 8 * 1024 * 1024): Promise<string> {
+  try {
+    if (file !== '-') {
+      const path = resolve(io.cwd, file);
+      if (statSync(path).size > bytesMax) throw new Error(`it is larger than ${bytesMax} bytes`);
+      return readFileSync(path, 'utf8');
+    }
+    const bytes = new ChunkBuffer({ bytesMax });
+    for await (const chunk of io.stdin) {
+      if (!bytes.add(Buffer.from(chunk as Buffer))) throw new Error(`it is larger than ${bytesMax} bytes`);
+    }
+    return bytes.whole().toString('utf8');
+  } catch (error) {
+    const code = (error as NodeJS.ErrnoException).code;
+    throw new CliError(`${file === '-' ? 'stdin' : file} cannot be read`, {
+      type: 'InvalidFile',
+      exitCode: 2,
+      why: code ?? (error as Error).message,
+      cause: error,
+    });
+  }
+}

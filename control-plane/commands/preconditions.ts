@@ -1,0 +1,89 @@
+/**
+ * What deciders ask of the state before they decide: the thing that is named, or the refusal that says it is not there.
+ */
+import type { Database } from '../../shared/runtime/sqlite.ts';
+import { CommandError, type CommandErrorDetail } from '../core/command-error.ts';
+import {
+  findNode,
+  findStack,
+  findToken,
+  type NodeThing,
+  type NodeToken,
+  type Stack,
+} from '../state/capacity.ts';
+import { findModel, findTier, type Model, type Tier } from '../state/catalog.ts';
+import { type ApiKey, findKey, findOrganisation, type Organisation } from '../state/tenants.ts';
+
+/** The thing, or CommandError NotFound. `noun` is the CLI's, `what` the glossary's. */
+function need<Thing>(thing: Thing | undefined, what: string, noun: string, id: string): Thing {
+  if (thing !== undefined) return thing;
+  throw new CommandError('NotFound', `there is no ${what} ${id}`, {
+    next: `headgate ${noun} list shows what is there`,
+  });
+}
+
+export function needOrganisation(db: Database, id: string): Organisation {
+  return need(findOrganisation(db, id), 'organisation', 'org', id);
+}
+export function needTier(db: Database, id: string): Tier {
+  return need(findTier(db, id), 'tier', 'tier', id);
+}
+export function needModel(db: Database, id: string): Model {
+  return need(findModel(db, id), 'model', 'model', id);
+}
+export function needKey(db: Database, id: string, nowMs: number): ApiKey {
+  return need(findKey(db, id, nowMs), 'key', 'key', id);
+}
+export function needStack(db: Database, id: string): Stack {
+  return need(findStack(db, id), 'stack', 'stack', id);
+}
+export function needNode(db: Database, id: string): NodeThing {
+  return need(findNode(db, id), 'node', 'node', id);
+}
+export function needToken(db: Database, id: string): NodeToken {
+  return need(findToken(db, id), 'token', 'node', id);
+}
+
+/** Every model of a selection must be in the catalog; all that are not are named. */
+export function needModels(db: Database, models: '*' | readonly string[]): void {
+  if (models === '*') return;
+  const details: CommandErrorDetail[] = [];
+  for (const [index, id] of models.entries()) {
+    if (!findModel(db, id)) details.push({ path: `models[${index}]`, message: `there is no model ${id}` });
+  }
+  const [first] = details;
+  if (first)
+    throw new CommandError('NotFound', first.message, {
+      next: 'headgate model list shows what is there',
+      details,
+    });
+}
+
+/** CommandError Conflict where the thing is there already. */
+export function needFree(thing: unknown, what: string, id: string): void {
+  if (thing !== undefined)
+    throw new CommandError('Conflict', `the ${what} ${id} is there already`, { next: 'choose another id' });
+}
+
+/** CommandError GuardRefused where something uses what is to be removed, unless it is forced. */
+export function needUnused(
+  what: string,
+  users: readonly string[],
+  force: boolean | undefined,
+  next: string,
+): void {
+  if (users.length === 0 || force) return;
+  const more = users.length > 10 ? ` and ${users.length - 10} more` : '';
+  throw new CommandError('GuardRefused', `${what} is used by ${users.slice(0, 10).join(', ')}${more}`, {
+    next: `${next}, or repeat it with force to do so at once`,
+  });
+}
+
+/** Equal as JSON data, where lists have an order and members have none. */
+export function sameData(a: unknown, b: unknown): boolean {
+  if (typeof a !== 'object' || typeof b !== 'object' || a === null || b === null) return a === b;
+  const names = new Set([...Object.keys(a), ...Object.keys(b)]);
+  return [...names].every((name) =>
+    sameData((a as Record<string, unknown>)[name], (b as Record<string, unknown>)[name]),
+  );
+}

@@ -1,0 +1,43 @@
+/**
+ * Maps the errors of following the log to a command error: the cause and the next step for the user. A replica whose fold
+ * stopped does not recover without a restart.
+ */
+import { LogReplaced, LogTruncated, LogUnavailable } from '../../shared/log/core/control-log.ts';
+import {
+  DatabaseBusy,
+  DatabaseCorrupt,
+  DatabaseUnwritable,
+  inOurWords,
+} from '../../shared/runtime/sqlite.ts';
+import { FoldHalted } from '../../shared/snapshot/replicator.ts';
+import { CommandError } from './command-error.ts';
+
+/** Undefined where the error is not from the log, the fold or the state file. */
+export function asFollowError(thrown: unknown): CommandError | undefined {
+  const error = inOurWords(thrown, 'state.db');
+  if (error instanceof LogTruncated || error instanceof LogReplaced)
+    return unavailable(
+      error,
+      error.message,
+      'stop all control planes and restore the log: docs/operate.md, "The log is away, lost or cut"',
+    );
+  if (error instanceof FoldHalted)
+    return unavailable(error, error.message, 'upgrade this control plane, then start it again');
+  if (
+    error instanceof DatabaseUnwritable ||
+    error instanceof DatabaseBusy ||
+    error instanceof DatabaseCorrupt
+  )
+    return unavailable(error, error.message, 'correct that, then start this control plane again');
+  if (error instanceof LogUnavailable)
+    return unavailable(
+      error,
+      `the control log cannot be reached: ${error.message}`,
+      'try again when it is back; nothing was changed',
+    );
+  return undefined;
+}
+
+function unavailable(cause: Error, message: string, next: string): CommandError {
+  return new CommandError('LogUnavailable', message, { next, cause });
+}

@@ -1,0 +1,120 @@
+/**
+ * The parts that a chat completion and its stream share: what is taken over from a node, one by one.
+ * Everything else that a node sends is left behind, because it tells the engine or the place: fingerprints, timings,
+ * matched stops, token ids, and the form of its ids.
+ */
+
+import { NodeFailure } from '../core/node-failure.ts';
+import { member, text } from '../core/untrusted.ts';
+import type { AnyChat } from '../shape/outline.ts';
+
+/** What an answer needs to know of its request, beside the node's words. */
+export interface ChatContext {
+  /** Our own id: `chatcmpl-` and letters and digits, from which the ids of tool calls are made too. */
+  readonly id: string;
+  /** Unix seconds. */
+  readonly created: number;
+  /** The model as the client named it. */
+  readonly model: string;
+  readonly choices: number;
+  /** The client asked for usage in its stream. */
+  readonly includeUsage: boolean;
+  readonly logprobs: boolean;
+  readonly tools: boolean;
+  /** The client allows one call at a time; engines that ignore that are trimmed to it. */
+  readonly firstToolCallOnly: boolean;
+  /** UTF-8 bytes of the prompt's texts, for an estimate of usage. */
+  readonly promptTextBytes: number;
+}
+
+export function chatContext(request: AnyChat, id: string, created: number): ChatContext {
+  return {
+    id,
+    created,
+    model: request.model,
+    choices: request.choices,
+    includeUsage: request.includeUsage,
+    logprobs: request.body.logprobs === true,
+    tools: request.needs.includes('tools'),
+    firstToolCallOnly: request.needs.includes('single_tool_call'),
+    promptTextBytes: request.textBytes,
+  };
+}
+
+const finishReasons = ['stop', 'length', 'tool_calls', 'content_filter', 'function_call'] as const;
+export type FinishReason = (typeof finishReasons)[number];
+
+/** Calls in one choice, at most. */
+export const toolCallsMax = 128;
+
+/** A legal end of a choice. Anything else, as `abort`, means that the node gave the request up. */
+export function finishReason(value: unknown): FinishReason {
+  const reason = finishReasons.find((legal) => legal === value);
+  if (reason === undefined) throw new NodeFailure('aborted', 'the node gave up a choice');
+  return reason;
+}
+
+/** Undefined for null and for nothing; a failure for what is no text. */
+export function optionalText(value: unknown): string | undefined {
+  if (value === undefined || value === null) return undefined;
+  if (typeof value === 'string') return value;
+  throw malformed('a text is not a text');
+}
+
+/** Engines call the thoughts of the model one of two names. */
+export function reasoningOf(message: unknown): string | undefined {
+  return optionalText(member(message, 'reasoning_content')) ?? optionalText(member(message, 'reasoning'));
+}
+
+/**
+ * The id of a tool call as the client sees it. The form of an id tells its engine, so it is made anew; but where the
+ * model itself writes ids, as in `functions.name:0`, it must find them again in its next prompt, so those stay.
+ */
+export function toolCallId(context: ChatContext, choice: number, call: number, given: unknown): string {
+  const id = text(given);
+  if (id !== undefined && /^functions\.[A-Za-z0-9_.-]{1,80}:\d{1,3}$/.test(id)) return id;
+  const own = context.id.slice(context.id.lastIndexOf('-') + 1);
+  return `call_${own}${base36(choice)}${base36(call)}`;
+}
+
+function base36(value: number): string {
+  return value.toString(36).padStart(2, '0');
+}
+
+/** Log probabilities with the shape's own members only. */
+export function rebuildLogprobs(value: unknown): object | null {
+  const content = member(value, 'content');
+  if (!Array.isArray(content)) return null;
+  return {
+    content: content.map((entry: unknown) => {
+      const top = member(entry, 'top_logprobs');
+      return { ...tokenLogprob(entry), top_logprobs: Array.isArray(top) ? top.map(tokenLogprob) : [] };
+    }),
+    refusal: null,
+  };
+}
+
+function tokenLogprob(entry: unknown): object {
+  const token = member(entry, 'token');
+  const logprob = member(entry, 'logprob');
+  if (typeof token !== 'string' || typeof logprob !== 'number')
+    throw malformed('a log probability has no token');
+  const bytes = member(entry, 'bytes');
+  return {
+    token,
+    logprob,
+    bytes: Array.isArray(bytes) ? bytes.filter((byte) => Number.isInteger(byte)) : null,
+  };
+}
+
+/** Throws where the node answered with an error, in any of the forms that engines have for it. */
+export function refuseError(answer: unknown): void {
+  const error = member(answer, 'error');
+  if ((error !== undefined && error !== null) || member(answer, 'object') === 'error') {
+    throw new NodeFailure('error', 'the node answered with an error', answer);
+  }
+}
+
+export function malformed(what: string): NodeFailure {
+  return new NodeFailure('malformed', `the node's answer is malformed: ${what}`);
+}

@@ -1,0 +1,121 @@
+/**
+ * The parts that a message and its stream share: ids, stop reasons, usage, and the frame around the content.
+ * Members that the newer clients expect and that say nothing here are null; nothing tells the engine or the place.
+ */
+import { randomUUID } from 'node:crypto';
+import { member } from '../core/untrusted.ts';
+import type { MessagesRequest } from '../shape/anthropic.ts';
+import type { AnyMessages } from '../shape/outline.ts';
+import { type ChatContext, chatContext, type FinishReason } from './chat-parts.ts';
+import type { Usage } from './usage.ts';
+
+/** What an answer needs to know of its request, beside the node's words. */
+export interface MessagesContext extends ChatContext {
+  readonly thinkingDisplay: MessagesRequest['thinkingDisplay'];
+  readonly stopSequences: readonly string[];
+}
+
+/** `id`: from `mintMessageId`. `created`: Unix seconds; a message does not show it. */
+export function messagesContext(request: AnyMessages, id: string, created: number): MessagesContext {
+  return {
+    ...chatContext(request.chat, id, created),
+    firstToolCallOnly: request.trimToFirstCall,
+    thinkingDisplay: request.thinkingDisplay,
+    stopSequences: request.stopSequences,
+  };
+}
+
+/** `id` of a message. */
+export function mintMessageId(): string {
+  return `msg_${randomUUID().replaceAll('-', '')}`;
+}
+
+/** The context for what reads the node's words, which makes the ids of tool calls from what follows the last `-`. */
+export function nodeContext(context: MessagesContext): ChatContext {
+  return { ...context, id: context.id.replace('_', '-') };
+}
+
+/** Ids that we made get the form of this API; those that the model itself wrote must stay as they are. */
+export function toolUseId(id: string): string {
+  return id.startsWith('call_') ? `toolu_${id.slice('call_'.length)}` : id;
+}
+
+export type StopReason = 'end_turn' | 'max_tokens' | 'stop_sequence' | 'tool_use' | 'refusal';
+
+export interface Stop {
+  readonly stop_reason: StopReason;
+  readonly stop_sequence: string | null;
+}
+
+const stopReasons: Readonly<Record<FinishReason, StopReason>> = {
+  stop: 'end_turn',
+  length: 'max_tokens',
+  tool_calls: 'end_turn',
+  function_call: 'end_turn',
+  content_filter: 'refusal',
+};
+
+/**
+ * `choice`: the node's own, for the stop sequence that two of the engines name in it.
+ * A call of a tool is what ends a turn that has one, whatever the engine calls that; without one, nothing waits.
+ */
+export function stopOf(
+  finish: FinishReason,
+  choice: unknown,
+  { hasCalls, stopSequences }: { readonly hasCalls: boolean; readonly stopSequences: readonly string[] },
+): Stop {
+  const reason = stopReasons[finish];
+  if (reason !== 'end_turn') return { stop_reason: reason, stop_sequence: null };
+  if (hasCalls) return { stop_reason: 'tool_use', stop_sequence: null };
+  const told = member(choice, 'stop_reason') ?? member(choice, 'matched_stop');
+  const sequence = stopSequences.find((one) => one === told);
+  return sequence === undefined
+    ? { stop_reason: reason, stop_sequence: null }
+    : { stop_reason: 'stop_sequence', stop_sequence: sequence };
+}
+
+export interface MessageParts {
+  readonly content?: readonly object[];
+  readonly stop?: Stop;
+  readonly usage?: Usage | undefined;
+}
+
+const nothingUsed: Usage = { promptTokens: 0, completionTokens: 0 };
+
+/** Usage as the end of a stream shows it. The prompt is told in two parts, which together are what is recorded. */
+export function deltaUsage({ promptTokens, completionTokens, cachedTokens, reasoningTokens }: Usage): object {
+  const cached = Math.min(cachedTokens ?? 0, promptTokens);
+  return {
+    input_tokens: promptTokens - cached,
+    cache_read_input_tokens: cached,
+    cache_creation_input_tokens: 0,
+    output_tokens: completionTokens,
+    output_tokens_details: reasoningTokens === undefined ? null : { thinking_tokens: reasoningTokens },
+    server_tool_use: null,
+  };
+}
+
+/** A message. Without a stop it is the beginning of a stream: empty, with what is known then of its usage. */
+export function messageBody(
+  { id, model }: MessagesContext,
+  { content = [], stop, usage = nothingUsed }: MessageParts,
+): object {
+  return {
+    id,
+    type: 'message',
+    role: 'assistant',
+    model,
+    content,
+    ...(stop ?? { stop_reason: null, stop_sequence: null }),
+    stop_details: null,
+    container: null,
+    diagnostics: null,
+    usage: {
+      ...deltaUsage(usage),
+      cache_creation: null,
+      inference_geo: null,
+      service_tier: null,
+      speed: null,
+    },
+  };
+}

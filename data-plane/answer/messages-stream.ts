@@ -1,0 +1,110 @@
+/**
+ * A node's stream as the events of a message of ours: one id, the model as asked, usage at the end. The beginning tells
+ * the tokens of the prompt where the node does.
+ * An early end adds nothing: no stop reason, no usage, no error event, no `message_stop` (Events). The caller
+ * destroys the connection then.
+ */
+
+import { NodeFailure } from '../core/node-failure.ts';
+import { member } from '../core/untrusted.ts';
+import { malformed } from './chat-parts.ts';
+import { ContentBlocks, eventFrame } from './content-blocks.ts';
+import {
+  deltaUsage,
+  type MessagesContext,
+  messageBody,
+  nodeContext,
+  type Stop,
+  stopOf,
+} from './message-parts.ts';
+import { type ChoiceDelta, NodeStream, type StreamState } from './node-stream.ts';
+import type { Usage } from './usage.ts';
+
+export class MessagesStream {
+  readonly #context: MessagesContext;
+  readonly #node: NodeStream;
+  readonly #blocks: ContentBlocks;
+  #hasStarted = false;
+  #stop: Stop | undefined;
+
+  constructor(context: MessagesContext) {
+    this.#context = context;
+    this.#node = new NodeStream(nodeContext(context));
+    this.#blocks = new ContentBlocks({ showsThinking: context.thinkingDisplay === 'shown' });
+  }
+
+  get state(): StreamState {
+    return this.#node.state;
+  }
+
+  get failure(): NodeFailure | undefined {
+    return this.#node.failure;
+  }
+
+  /** To be recorded only when the stream is completed and its last frame has been written (Events). */
+  get usage(): Usage {
+    return this.#node.usage;
+  }
+
+  /** Takes the data of one event of the node, and gives the frames to write now. Never throws; look at `state`. */
+  push(data: string): string[] {
+    const before = this.#node.state;
+    if (before === 'completed' || before === 'failed') return [];
+    try {
+      const deltas = this.#node.push(data);
+      for (const delta of deltas) this.#read(delta, data);
+      const frames = this.#blocks.take();
+      if (deltas.length > 0 && !this.#hasStarted) {
+        this.#hasStarted = true;
+        frames.unshift(
+          eventFrame('message_start', {
+            message: messageBody(this.#context, { usage: this.#node.toldUsage }),
+          }),
+        );
+      }
+      if (this.#node.state === 'completed') frames.push(...this.#end());
+      return frames;
+    } catch (error) {
+      this.fail(error instanceof NodeFailure ? error : malformed('a chunk cannot be read'));
+      return [];
+    }
+  }
+
+  /** The node's body has ended, cleanly or not. */
+  end(): void {
+    this.#node.end();
+  }
+
+  /** Something else ended the stream: a time-out, a lost connection. Without effect after the end. */
+  fail(failure: NodeFailure): void {
+    this.#node.fail(failure);
+  }
+
+  #read({ reasoning, content, refusal, toolCalls, finish }: ChoiceDelta, data: string): void {
+    if (reasoning !== undefined) this.#blocks.say('thinking', reasoning);
+    if (content !== undefined) this.#blocks.say('text', content);
+    if (refusal !== undefined) this.#blocks.say('text', refusal);
+    for (const call of toolCalls ?? []) this.#blocks.call(call);
+    if (finish === undefined) return;
+    this.#blocks.finish(finish === 'length');
+    const { stopSequences } = this.#context;
+    // Read a second time, once in a stream: the deltas are free of what only some engines say.
+    const choice = stopSequences.length === 0 ? undefined : finishedChoice(data);
+    this.#stop = stopOf(finish, choice, { hasCalls: this.#blocks.hasCalls, stopSequences });
+  }
+
+  #end(): string[] {
+    const delta = { ...this.#stop, stop_details: null, container: null };
+    return [
+      eventFrame('message_delta', { delta, usage: deltaUsage(this.usage) }),
+      eventFrame('message_stop', {}),
+    ];
+  }
+}
+
+function finishedChoice(data: string): unknown {
+  const choices = member(JSON.parse(data), 'choices');
+  return Array.isArray(choices)
+    ? choices.find((choice) => member(choice, 'finish_reason') !== null)
+    : undefined;
+}

@@ -1,0 +1,800 @@
+/** Answers of real engines, and of engines that misbehave, as messages and as the events of messages. */
+import { readFileSync } from 'node:fs';
+import fc from 'fast-check';
+import { expect, test } from 'vitest';
+import { readMessageEvents } from '../../test/support/message-events.ts';
+import { NodeFailure } from '../core/node-failure.ts';
+import { shapeMessages } from '../shape/anthropic.ts';
+import { type MessagesContext, messagesContext, mintMessageId } from './message-parts.ts';
+import { MessagesStream } from './messages-stream.ts';
+import { rebuildMessages } from './rebuild-messages.ts';
+import { SseReader } from './sse-reader.ts';
+
+const contextOf = (fields: object = {}): MessagesContext => {
+  const body = { model: 'asked', max_tokens: 50, messages: [{ role: 'user', content: 'hi' }], ...fields };
+  const request = shapeMessages(Buffer.from(JSON.stringify(body)), 'application/json', {
+    version: undefined,
+    beta: undefined,
+  });
+  return messagesContext(request, 'msg_0123456789abcdef', 1_800_000_000);
+};
+const tools = [{ name: 'set_unit', input_schema: { type: 'object' } }];
+
+const fixture = (name: string) =>
+  readFileSync(new URL(`../../test/fixtures/captures/${name}`, import.meta.url));
+const captured = (name: string) => fixture(`${name}.sse`);
+const capturedJson = (name: string): Fields => JSON.parse(fixture(`${name}.json`).toString());
+
+type Fields = Record<string, unknown>;
+
+interface Outcome {
+  readonly stream: MessagesStream;
+  /** As it goes over the wire. */
+  readonly wire: string;
+}
+
+/** Runs bytes through reader and stream, then ends the body, as a node that closes its connection cleanly. */
+function run(pieces: readonly Uint8Array[], fields: object = {}): Outcome {
+  const stream = new MessagesStream(contextOf(fields));
+  let wire = '';
+  const reader = new SseReader({
+    onData: (data) => {
+      wire += stream.push(data).join('');
+    },
+    onFailure: (failure) => stream.fail(failure),
+  });
+  for (const piece of pieces) reader.push(piece);
+  stream.end();
+  return { stream, wire };
+}
+
+/** Runs events given as values; a text is the data of an event as it stands. */
+function runEvents(events: readonly (object | string)[], fields: object = {}): Outcome {
+  return run([Buffer.from(sse(events))], fields);
+}
+
+const sse = (events: readonly (object | string)[]) =>
+  events.map((event) => `data: ${typeof event === 'string' ? event : JSON.stringify(event)}\n\n`).join('');
+
+const chunk = (delta: object, finish: string | null = null, more: object = {}) => ({
+  id: 'x',
+  model: 'm',
+  choices: [{ index: 0, delta, finish_reason: finish, ...more }],
+});
+const called = (index: number, name: string, added: string) =>
+  chunk({ tool_calls: [{ index, id: `id${index}`, function: { name, arguments: added } }] });
+const grown = (index: number, added: string) =>
+  chunk({ tool_calls: [{ index, function: { arguments: added } }] });
+const usageChunk = { choices: [], usage: { prompt_tokens: 9, completion_tokens: 4 } };
+
+const answer = (message: object, finish = 'stop', more: object = {}) => ({
+  choices: [{ index: 0, message, finish_reason: finish, ...more }],
+  usage: { prompt_tokens: 9, completion_tokens: 4 },
+});
+const rebuilt = (given: unknown, fields: object = {}) =>
+  rebuildMessages(given, contextOf(fields)).body as Fields & { content: Fields[]; usage: Fields };
+
+const failureOf = (act: () => unknown): NodeFailure => {
+  try {
+    act();
+  } catch (error) {
+    expect(error).toBeInstanceOf(NodeFailure);
+    return error as NodeFailure;
+  }
+  throw new Error('did not fail');
+};
+
+const nullUsage = {
+  cache_creation: null,
+  inference_geo: null,
+  server_tool_use: null,
+  service_tier: null,
+  speed: null,
+};
+
+test('a message has our id, the model as asked, and null where there is nothing to say', () => {
+  expect(rebuilt(answer({ content: 'hello' }))).toEqual({
+    id: 'msg_0123456789abcdef',
+    type: 'message',
+    role: 'assistant',
+    model: 'asked',
+    content: [{ type: 'text', text: 'hello' }],
+    stop_reason: 'end_turn',
+    stop_sequence: null,
+    stop_details: null,
+    container: null,
+    diagnostics: null,
+    usage: {
+      input_tokens: 9,
+      output_tokens: 4,
+      cache_read_input_tokens: 0,
+      cache_creation_input_tokens: 0,
+      output_tokens_details: null,
+      ...nullUsage,
+    },
+  });
+});
+
+test('a stream has the same message, its usage told once, at the end', () => {
+  const { stream, wire } = runEvents([
+    chunk({ role: 'assistant', content: '' }),
+    chunk({ content: 'hel' }),
+    chunk({ content: 'lo' }, 'stop'),
+    usageChunk,
+    '[DONE]',
+  ]);
+  expect(stream.state).toBe('completed');
+  expect(stream.usage).toEqual({ promptTokens: 9, completionTokens: 4 });
+  const frames = wire.split('\n\n').filter((frame) => frame !== '');
+  expect(frames.map((frame) => JSON.parse(frame.split('\n')[1]?.slice(6) ?? ''))).toEqual([
+    {
+      type: 'message_start',
+      message: {
+        ...rebuilt(answer({})),
+        content: [],
+        stop_reason: null,
+        usage: {
+          input_tokens: 0,
+          output_tokens: 0,
+          cache_read_input_tokens: 0,
+          cache_creation_input_tokens: 0,
+          output_tokens_details: null,
+          ...nullUsage,
+        },
+      },
+    },
+    { type: 'content_block_start', index: 0, content_block: { type: 'text', text: '' } },
+    { type: 'content_block_delta', index: 0, delta: { type: 'text_delta', text: 'hel' } },
+    { type: 'content_block_delta', index: 0, delta: { type: 'text_delta', text: 'lo' } },
+    { type: 'content_block_stop', index: 0 },
+    {
+      type: 'message_delta',
+      delta: { stop_reason: 'end_turn', stop_sequence: null, stop_details: null, container: null },
+      usage: {
+        input_tokens: 9,
+        output_tokens: 4,
+        cache_read_input_tokens: 0,
+        cache_creation_input_tokens: 0,
+        output_tokens_details: null,
+        server_tool_use: null,
+      },
+    },
+    { type: 'message_stop' },
+  ]);
+});
+
+test('where the node counts the prompt at once, the beginning tells it; what the end tells is the truth', () => {
+  const first = { ...chunk({ role: 'assistant' }), usage: { prompt_tokens: 9, completion_tokens: 0 } };
+  const running = { ...chunk({ content: 'a' }, 'stop'), usage: { prompt_tokens: 9, completion_tokens: 1 } };
+  const details = { prompt_tokens_details: { cached_tokens: 8 } };
+  const last = { choices: [], usage: { prompt_tokens: 9, completion_tokens: 2, ...details } };
+  const { wire, stream } = runEvents([first, running, last, '[DONE]']);
+  const read = readMessageEvents(wire);
+  expect(read.start).toMatchObject({
+    usage: { input_tokens: 9, cache_read_input_tokens: 0, output_tokens: 0 },
+  });
+  expect(read.end).toMatchObject({
+    usage: { input_tokens: 1, cache_read_input_tokens: 8, output_tokens: 2 },
+  });
+  expect(stream.usage).toMatchObject({ promptTokens: 9, completionTokens: 2 });
+});
+
+const calls = [{ id: 'a', function: { name: 'f', arguments: '{}' } }];
+
+test.each([
+  ['stop', {}, {}, 'end_turn', null],
+  ['length', {}, {}, 'max_tokens', null],
+  ['content_filter', {}, {}, 'refusal', null],
+  ['tool_calls', { tool_calls: calls }, {}, 'tool_use', null],
+  ['function_call', { tool_calls: calls }, {}, 'tool_use', null],
+  ['stop', { tool_calls: calls }, {}, 'tool_use', null],
+  ['length', { tool_calls: calls }, {}, 'max_tokens', null],
+  ['tool_calls', {}, {}, 'end_turn', null],
+  ['stop', {}, { stop_reason: 'a' }, 'stop_sequence', 'a'],
+  ['stop', {}, { matched_stop: 'a' }, 'stop_sequence', 'a'],
+  ['stop', {}, { stop_reason: null, matched_stop: null }, 'end_turn', null],
+  ['stop', {}, { matched_stop: 151_645 }, 'end_turn', null],
+  ['stop', {}, { stop_reason: '</s>' }, 'end_turn', null],
+  ['stop', { tool_calls: calls }, { stop_reason: 'a' }, 'tool_use', null],
+  ['length', {}, { stop_reason: 'a' }, 'max_tokens', null],
+])('the end %s of %j with %j is %s, stop sequence %s', (finish, message, more, reason, sequence) => {
+  const expected = { stop_reason: reason, stop_sequence: sequence };
+  const fields = { stop_sequences: ['b', 'a'] };
+  expect(rebuilt(answer({ content: 'x', ...message }, finish, more), fields)).toMatchObject(expected);
+  const deltas = (message as { tool_calls?: typeof calls }).tool_calls?.map((call) => ({
+    index: 0,
+    ...call,
+  }));
+  const { wire } = runEvents(
+    [chunk({ content: 'x', ...(deltas && { tool_calls: deltas }) }), chunk({}, finish, more), '[DONE]'],
+    fields,
+  );
+  expect(readMessageEvents(wire).end?.['delta']).toMatchObject(expected);
+});
+
+test('no stop sequence is told that was not asked for', () => {
+  expect(rebuilt(answer({ content: 'x' }, 'stop', { stop_reason: 'a' }))).toMatchObject({
+    stop_reason: 'end_turn',
+    stop_sequence: null,
+  });
+});
+
+test.each(['abort', 'error', '', null])('the finish reason %j is none: the request has failed', (finish) => {
+  expect(failureOf(() => rebuilt(answer({ content: 'a' }, finish as string))).kind).toBe('aborted');
+  if (finish === null) return;
+  const { stream, wire } = runEvents([chunk({ content: 'a' }), chunk({}, finish), '[DONE]']);
+  expect(stream.failure?.kind).toBe('aborted');
+  expect(readMessageEvents(wire).end).toBeUndefined();
+});
+
+test.each([
+  [{ prompt_tokens: 9, completion_tokens: 4 }, 9, 0, 4, null],
+  [{ prompt_tokens: 9, completion_tokens: 4, prompt_tokens_details: { cached_tokens: 8 } }, 1, 8, 4, null],
+  [{ prompt_tokens: 9, completion_tokens: 4, prompt_tokens_details: { cached_tokens: 10 } }, 0, 9, 4, null],
+  [
+    { prompt_tokens: 9, completion_tokens: 4, completion_tokens_details: { reasoning_tokens: 3 } },
+    9,
+    0,
+    4,
+    { thinking_tokens: 3 },
+  ],
+])('usage %j is shown in parts that add up, and billed whole', (usage, input, cached, output, details) => {
+  const given = { ...answer({ content: 'a' }), usage };
+  const expected = {
+    input_tokens: input,
+    cache_read_input_tokens: cached,
+    cache_creation_input_tokens: 0,
+    output_tokens: output,
+    output_tokens_details: details,
+  };
+  const whole = rebuildMessages(given, contextOf());
+  expect(whole.body).toMatchObject({ usage: expected });
+  expect(whole.usage).toMatchObject({ promptTokens: 9, completionTokens: 4 });
+  const { wire, stream } = runEvents([chunk({ content: 'a' }, 'stop'), { choices: [], usage }, '[DONE]']);
+  expect(readMessageEvents(wire).end).toMatchObject({ usage: expected });
+  expect(stream.usage).toEqual(whole.usage);
+});
+
+test('usage that the node does not tell is estimated', () => {
+  const { wire, stream } = runEvents([chunk({ content: 'abcdefgh' }, 'stop'), '[DONE]']);
+  expect(stream.usage).toMatchObject({ completionTokens: 2, estimated: true });
+  expect(readMessageEvents(wire).end).toMatchObject({ usage: { output_tokens: 2 } });
+});
+
+test.each(['reasoning', 'reasoning_content'])('thoughts come first, by either name: %s', (name) => {
+  const expected = [
+    { type: 'thinking', thinking: 'hm', signature: '' },
+    { type: 'text', text: 'so' },
+  ];
+  expect(rebuilt(answer({ [name]: 'hm', content: 'so' })).content).toEqual(expected);
+  const { wire } = runEvents([
+    chunk({ [name]: 'h' }),
+    chunk({ [name]: 'm' }),
+    chunk({ content: 'so' }, 'stop'),
+    '[DONE]',
+  ]);
+  const read = readMessageEvents(wire);
+  expect(read.content).toEqual(expected);
+  expect(read.outline).toEqual([
+    'message_start',
+    'content_block_start',
+    'thinking_delta',
+    'signature_delta',
+    'content_block_stop',
+    'content_block_start',
+    'text_delta',
+    'content_block_stop',
+    'message_delta',
+    'message_stop',
+  ]);
+});
+
+test('thoughts that are not to be displayed keep their block and lose their text', () => {
+  const fields = { thinking: { type: 'adaptive', display: 'omitted' } };
+  const { body } = rebuildMessages(answer({ reasoning: 'SECRET', content: 'so' }), contextOf(fields));
+  const { wire } = runEvents(
+    [chunk({ reasoning: 'SECRET' }), chunk({ content: 'so' }, 'stop'), '[DONE]'],
+    fields,
+  );
+  expect(JSON.stringify(body) + wire).not.toContain('SECRET');
+  const expected = [
+    { type: 'thinking', thinking: '', signature: '' },
+    { type: 'text', text: 'so' },
+  ];
+  expect(body).toMatchObject({ content: expected });
+  expect(readMessageEvents(wire).content).toEqual(expected);
+});
+
+test('a refusal of the node is text, and an empty answer has no block', () => {
+  expect(rebuilt(answer({ content: null, refusal: 'no' })).content).toEqual([{ type: 'text', text: 'no' }]);
+  expect(rebuilt(answer({ content: '' })).content).toEqual([]);
+  const refused = runEvents([chunk({ refusal: 'no' }, 'stop'), '[DONE]']);
+  expect(readMessageEvents(refused.wire).content).toEqual([{ type: 'text', text: 'no' }]);
+  const empty = runEvents([chunk({ role: 'assistant', content: '' }), chunk({}, 'stop'), '[DONE]']);
+  expect(readMessageEvents(empty.wire)).toMatchObject({ content: [], isComplete: true });
+});
+
+test('calls of tools become blocks of their own, with ids of our form', () => {
+  const given = answer(
+    {
+      content: 'I look',
+      tool_calls: [
+        { id: 'chatcmpl-tool-1', function: { name: 'f', arguments: '{"a":[1,{"b":"}"}]}' } },
+        { id: 'functions.g:1', function: { name: 'g', arguments: '' } },
+      ],
+    },
+    'tool_calls',
+  );
+  const { content } = rebuilt(given, { tools });
+  expect(content).toEqual([
+    { type: 'text', text: 'I look' },
+    { type: 'tool_use', id: 'toolu_0123456789abcdef0000', name: 'f', input: { a: [1, { b: '}' }] } },
+    { type: 'tool_use', id: 'functions.g:1', name: 'g', input: {} },
+  ]);
+});
+
+const toolUses = (wire: string) =>
+  readMessageEvents(wire)
+    .content.filter(({ type }) => type === 'tool_use')
+    .map(({ name, input }) => [name, input]);
+
+test.each<[string, object[], [string, string][]]>([
+  [
+    'one after the other',
+    [called(0, 'f', '{"a":'), grown(0, '1}'), called(1, 'g', '{}')],
+    [
+      ['f', '{"a":1}'],
+      ['g', '{}'],
+    ],
+  ],
+  [
+    'interleaved',
+    [called(0, 'f', '{"a":'), called(1, 'g', '{"b":'), grown(0, '"}'), grown(1, '2}'), grown(0, '"}')],
+    [
+      ['f', '{"a":"}"}'],
+      ['g', '{"b":2}'],
+    ],
+  ],
+  [
+    'three, of which the second takes nothing',
+    [called(0, 'f', '{}'), called(1, 'g', ''), called(2, 'h', '{"c":'), grown(2, '3}')],
+    [
+      ['f', '{}'],
+      ['g', ''],
+      ['h', '{"c":3}'],
+    ],
+  ],
+  ['white space around', [called(0, 'f', ' '), grown(0, '\n{'), grown(0, '} \n')], [['f', '{} \n']]],
+])('one block is open at a time, whatever the order of the calls: %s', (_, events, expected) => {
+  const { wire, stream } = runEvents([...events, chunk({}, 'tool_calls'), usageChunk, '[DONE]'], { tools });
+  expect(stream.state).toBe('completed');
+  expect(toolUses(wire)).toEqual(expected);
+  expect(readMessageEvents(wire).end).toMatchObject({ delta: { stop_reason: 'tool_use' } });
+});
+
+test('arguments of the open call pass at once', () => {
+  const stream = new MessagesStream(contextOf({ tools }));
+  stream.push(JSON.stringify(called(0, 'f', '{"a":"')));
+  expect(stream.push(JSON.stringify(grown(0, 'long'))).join('')).toContain('"partial_json":"long"');
+});
+
+test('text after a call waits for its end; blank text is nothing', () => {
+  const late = runEvents(
+    [
+      chunk({ content: 'a' }),
+      called(0, 'f', '{'),
+      chunk({ content: 'b' }),
+      chunk({ content: 'c' }),
+      grown(0, '}'),
+      chunk({}, 'stop'),
+      '[DONE]',
+    ],
+    { tools },
+  );
+  expect(readMessageEvents(late.wire).content).toMatchObject([
+    { text: 'a' },
+    { name: 'f', input: '{}' },
+    { text: 'bc' },
+  ]);
+  const blank = runEvents([called(0, 'f', '{}'), chunk({ content: '\n\n' }), chunk({}, 'stop'), '[DONE]']);
+  expect(readMessageEvents(blank.wire).content).toHaveLength(1);
+});
+
+test('a client that allows one call at a time gets the first', () => {
+  const fields = { tools, tool_choice: { type: 'any', disable_parallel_tool_use: true } };
+  const { wire } = runEvents(
+    [called(0, 'f', '{}'), called(1, 'g', '{}'), chunk({}, 'tool_calls'), '[DONE]'],
+    fields,
+  );
+  expect(toolUses(wire)).toEqual([['f', '{}']]);
+  const call = { function: { name: 'f', arguments: '{}' } };
+  const two = answer({ tool_calls: [call, call] }, 'tool_calls');
+  expect(rebuilt(two, { tools }).content).toHaveLength(2);
+  expect(rebuilt(two, fields).content).toHaveLength(1);
+});
+
+const nested = `{"a":${'['.repeat(100)}${']'.repeat(100)}}`;
+
+test.each(['false', 'null', '1', '"a"', '[]', '[{}]', 'x', '{"a":1}{', '{"a":1', '{a:1}', nested])(
+  'input of a tool that is no object fails the request: %s',
+  (input) => {
+    const message = { tool_calls: [{ id: 'a', function: { name: 'f', arguments: input } }] };
+    expect(failureOf(() => rebuilt(answer(message, 'tool_calls'), { tools })).kind).toBe('malformed');
+    const { stream, wire } = runEvents(
+      [chunk({ content: 'a' }), called(0, 'f', input), chunk({}, 'tool_calls'), usageChunk, '[DONE]'],
+      { tools },
+    );
+    expect(stream.failure?.kind).toBe('malformed');
+    expect(wire).not.toMatch(/message_delta|message_stop/);
+  },
+);
+
+test.each(['vllm/232-tools-required-complete-stream', 'llamacpp/206-tools-required-qwen-template-stream'])(
+  'a stream that lost frames in the middle of a call has failed: %s',
+  (name) => {
+    const { stream, wire } = run([captured(name)], { tools });
+    expect(stream.failure?.kind).toBe('malformed');
+    expect(toolUses(wire)).toMatchObject([['set_unit', expect.stringMatching(/^\{/)]]);
+    expect(wire).not.toContain('message_stop');
+  },
+);
+
+test('input that fails with the first event leaves the status to be chosen', () => {
+  const stream = new MessagesStream(contextOf({ tools }));
+  expect(stream.push(JSON.stringify(called(0, 'f', 'false')))).toEqual([]);
+  expect(stream.state).toBe('failed');
+});
+
+test.each([
+  ['{"a":"b","c":"d', { a: 'b' }],
+  ['{"a":"b"', { a: 'b' }],
+  ['{"a":"b","c"', { a: 'b' }],
+  ['{"a":"b","c":', { a: 'b' }],
+  ['{"a":1,"b":[1,2,{"c":"d"', { a: 1, b: [1, 2, { c: 'd' }] }],
+  ['{"a":12', {}],
+  ['{"a":tru', {}],
+  ['{"a":"x,{y', {}],
+  ['{"a":"x\\"', {}],
+  ['{"a":"b","c":"\\"', { a: 'b' }],
+  ['{', {}],
+  ['{"a":{"b":{}},"c', { a: { b: {} } }],
+  ['{"a":["b', { a: [] }],
+  ['{a:1,', {}],
+])('of input that the limit of tokens cut, what is whole counts: %s', (input, expected) => {
+  const message = { tool_calls: [{ id: 'a', function: { name: 'f', arguments: input } }] };
+  const body = rebuilt(answer(message, 'length'), { tools });
+  expect(body).toMatchObject({ stop_reason: 'max_tokens' });
+  expect(body.content).toMatchObject([{ name: 'f', input: expected }]);
+  const { stream, wire } = runEvents([called(0, 'f', input), chunk({}, 'length'), '[DONE]'], { tools });
+  expect(stream.state).toBe('completed');
+  expect(toolUses(wire)).toEqual([['f', input]]);
+});
+
+test.each([
+  ['vllm/210-tools-truncated', 'vllm/212-messages-tool-any-strict'],
+  ['llamacpp/209-tools-truncated', undefined],
+])('a cut call leaves no markup in the text: %s', (name, native) => {
+  const { content, stop_reason } = rebuilt(capturedJson(name), { tools });
+  expect(JSON.stringify(content)).not.toContain('tool_call>');
+  expect(stop_reason).toBe('max_tokens');
+  // The engine's own endpoint shows it.
+  if (native !== undefined) expect(JSON.stringify(capturedJson(native))).toContain('tool_call>');
+});
+
+test.each([
+  'vllm/17-chat-stream-usage',
+  'sglang/17-chat-stream-usage',
+  'llamacpp/17-chat-stream-usage',
+  'ollama/17-chat-stream-usage',
+  'vllm/211-tools-truncated-stream',
+  'sglang/232-tools-required-complete-stream',
+  'sglang/99-mid-stream-term-server',
+])('Routing, rules: a whole stream of an engine is legal and tells nothing of where it ran: %s', (name) => {
+  const { stream, wire } = run([captured(name)], { tools });
+  expect(stream.state).toBe('completed');
+  const read = readMessageEvents(wire);
+  expect(read.isComplete).toBe(true);
+  expect(read.start).toMatchObject({ id: 'msg_0123456789abcdef', model: 'asked' });
+  for (const word of ['chatcmpl', 'fingerprint', 'timings', 'matched', 'token_ids', 'tiny', 'choices']) {
+    expect(wire).not.toContain(word);
+  }
+});
+
+test.each([
+  ['vllm/71-json-schema-bad-stream', 'error', false],
+  ['sglang/71-json-schema-bad-stream', 'error', false],
+  ['vllm/97-mid-stream-kill9-enginecore', 'error', true],
+  ['vllm/97-mid-stream-term-apiserver', 'cut', true],
+  ['sglang/99-mid-stream-kill9-scheduler', 'cut', true],
+  ['llamacpp/98-mid-stream-kill9', 'cut', true],
+  ['llamacpp/98-mid-stream-term', 'cut', true],
+  ['ollama/103-mid-stream-kill9-runner-only', 'cut', true],
+  ['ollama/103-mid-stream-term-server', 'cut', true],
+])('Events: an early end has no terminal frame, no usage and no error event: %s, %s', (name, kind, began) => {
+  const { stream, wire } = run([captured(name)]);
+  expect(stream.state).toBe('failed');
+  expect(stream.failure?.kind).toBe(kind);
+  expect(wire !== '').toBe(began);
+  expect(wire).not.toMatch(/message_stop|message_delta|event: error/);
+  expect(wire).not.toMatch(/"(in|out)put_tokens":[1-9]/);
+  expect(readMessageEvents(wire).isComplete).toBe(false);
+});
+
+test('what comes after the end is not looked at, and a failure after it changes nothing', () => {
+  const stream = new MessagesStream(contextOf());
+  for (const event of [JSON.stringify(chunk({ content: 'a' }, 'stop')), '[DONE]']) stream.push(event);
+  expect(stream.push('[DONE]')).toEqual([]);
+  stream.fail(new NodeFailure('cut', 'late'));
+  stream.end();
+  expect(stream.state).toBe('completed');
+});
+
+test('an error frame fails the stream even before [DONE], and its text goes nowhere', () => {
+  const { stream, wire } = runEvents([
+    chunk({ content: 'a' }),
+    chunk({}, 'stop'),
+    { error: { message: 'SECRET' } },
+    '[DONE]',
+  ]);
+  expect(stream.failure?.kind).toBe('error');
+  expect(wire).not.toMatch(/SECRET|message_stop|message_delta/);
+  expect(wire).toContain('content_block_stop');
+});
+
+test('ids are of the form of the API and never twice the same', () => {
+  const ids = Array.from({ length: 100 }, mintMessageId);
+  expect(new Set(ids).size).toBe(100);
+  for (const id of ids) expect(id).toMatch(/^msg_[a-f0-9]{32}$/);
+});
+
+// What the engines' own endpoints for messages answered to the same prompt, beside what is made of their chats here.
+
+test.each(['vllm', 'sglang', 'llamacpp', 'ollama'])(
+  'the events are those of the engine itself for the same prompt: %s',
+  (engine) => {
+    const ours = readMessageEvents(run([captured(`${engine}/17-chat-stream-usage`)]).wire);
+    const theirs = readMessageEvents(captured(`${engine}/80-messages-stream`).toString());
+    expect(ours.outline).toEqual(theirs.outline);
+    expect(ours.content.map(({ type }) => type)).toEqual(theirs.content.map(({ type }) => type));
+    const [mine, their] = [ours.end, theirs.end] as { delta: Fields; usage: Fields }[];
+    expect(mine?.delta['stop_reason']).toBe(their?.delta['stop_reason']);
+    expect(Object.keys(ours.start)).toEqual(expect.arrayContaining(Object.keys(theirs.start)));
+    expect(Object.keys(mine?.usage ?? {})).toEqual(expect.arrayContaining(Object.keys(their?.usage ?? {})));
+  },
+);
+
+test.each(['vllm', 'sglang', 'llamacpp', 'ollama'])(
+  'the message has what that of the engine itself has for the same prompt: %s',
+  (engine) => {
+    const ours = rebuilt(capturedJson(`${engine}/15-chat`));
+    const theirs = capturedJson(`${engine}/79-messages`) as Fields & { content: Fields[]; usage: Fields };
+    expect(Object.keys(ours)).toEqual(expect.arrayContaining(Object.keys(theirs)));
+    expect(ours.content.map(({ type }) => type)).toEqual(theirs.content.map(({ type }) => type));
+    expect(ours['stop_reason']).toBe(theirs['stop_reason']);
+    const prompt = (usage: Fields) =>
+      Number(usage['input_tokens']) + Number(usage['cache_read_input_tokens'] ?? 0);
+    expect(prompt(ours.usage)).toBe(prompt(theirs.usage));
+  },
+);
+
+test.each([
+  ['vllm', 'stop_sequence', 'a'],
+  ['sglang', 'stop_sequence', 'a'],
+  ['llamacpp', 'end_turn', null],
+  ['ollama', 'end_turn', null],
+])('an end by a stop sequence is told where the engine says which: %s', (engine, reason, sequence) => {
+  const ours = rebuilt(capturedJson(`${engine}/21-stop-string`), { stop_sequences: ['a', 'e'] });
+  expect(ours).toMatchObject({ stop_reason: reason, stop_sequence: sequence });
+  if (engine !== 'vllm') return;
+  const theirs = capturedJson('vllm/83-messages-stop-seq');
+  expect(ours).toMatchObject({ ...theirs, id: ours['id'], model: 'asked' });
+});
+
+test('a cut call streams as that of the engine itself', () => {
+  const theirs = readMessageEvents(captured('vllm/213-messages-tool-any-strict-stream').toString());
+  const { wire } = runEvents([called(0, 'set_unit', '{'), chunk({}, 'length'), '[DONE]'], { tools });
+  const ours = readMessageEvents(wire);
+  expect(ours.outline).toEqual(theirs.outline);
+  expect(ours.content).toMatchObject([{ type: 'tool_use', name: 'set_unit', input: '{' }]);
+});
+
+test('the reader of events is strict: an engine that ends an error as if it had succeeded is caught', () => {
+  expect(() => readMessageEvents(captured('sglang/87-messages-too-long-stream').toString())).toThrow(
+    'an event has no place here: error',
+  );
+  const { wire } = runEvents([chunk({ content: 'a' }, 'stop'), '[DONE]']);
+  const frames = wire.split('\n\n');
+  for (let gone = 0; gone < frames.length - 2; gone += 1) {
+    // Without a delta the block is merely empty.
+    if (frames[gone]?.includes('text_delta')) continue;
+    const left = frames.filter((_, at) => at !== gone).join('\n\n');
+    expect(() => readMessageEvents(left), frames[gone]).toThrow();
+  }
+});
+
+test('the reader of events is strict: no event may come twice, nor two change places', () => {
+  const { wire } = runEvents(
+    [
+      chunk({ reasoning: 'a' }),
+      chunk({ content: 'b' }),
+      called(0, 'f', '{}'),
+      called(1, 'g', '{}'),
+      chunk({}, 'tool_calls'),
+      '[DONE]',
+    ],
+    { tools },
+  );
+  expect(readMessageEvents(wire).isComplete).toBe(true);
+  const frames = wire.split('\n\n').filter((frame) => frame !== '');
+  const isDelta = (frame = '') => frame.startsWith('event: content_block_delta');
+  for (const [at, frame] of frames.entries()) {
+    const twice = frames.toSpliced(at, 0, frame).join('\n\n');
+    if (!isDelta(frame)) expect(() => readMessageEvents(twice), frame).toThrow();
+    const next = frames[at + 1];
+    if (next === undefined || (isDelta(frame) && isDelta(next))) continue;
+    expect(() => readMessageEvents(frames.toSpliced(at, 2, next, frame).join('\n\n')), frame).toThrow();
+  }
+});
+
+/** What a node may add, in any order; some of it makes no sense. */
+const addition = fc.oneof(
+  fc.record({ content: fc.string({ maxLength: 5 }) }),
+  fc.record({ reasoning: fc.string({ maxLength: 5 }) }),
+  fc.record({
+    tool_calls: fc.array(
+      fc.record(
+        {
+          index: fc.nat(2),
+          id: fc.constantFrom('a', 'b', null),
+          function: fc.record({
+            name: fc.constantFrom('f', 'g', null),
+            arguments: fc.constantFrom('{', '}', '"a":1', '{}', '', ' ', '{"b":"{"}'),
+          }),
+        },
+        { requiredKeys: ['index', 'function'] },
+      ),
+      { minLength: 1, maxLength: 2 },
+    ),
+  }),
+);
+const finish = fc.constantFrom('stop', 'length', 'tool_calls', 'content_filter', 'abort');
+
+test('whatever a node sends, the events are legal, and the end comes only with completion', () => {
+  let completed = 0;
+  fc.assert(
+    fc.property(fc.array(addition, { maxLength: 12 }), finish, fc.boolean(), (deltas, reason, isDone) => {
+      const events = [...deltas.map((delta) => chunk(delta)), chunk({}, reason), usageChunk];
+      const { stream, wire } = runEvents([...events, ...(isDone ? ['[DONE]'] : [])], { tools });
+      const read = readMessageEvents(wire);
+      expect(read.isComplete).toBe(stream.state === 'completed');
+      expect(read.end !== undefined).toBe(read.isComplete);
+      if (read.isComplete) completed += 1;
+      for (const { type, input } of read.content) {
+        if (type !== 'tool_use' || !read.isComplete || reason === 'length' || input === '') continue;
+        expect(JSON.parse(String(input))).toBeTypeOf('object');
+      }
+    }),
+    { numRuns: 1000 },
+  );
+  expect(completed).toBeGreaterThan(50);
+});
+
+const whole = [
+  'vllm/17-chat-stream-usage',
+  'llamacpp/17-chat-stream-usage',
+  'sglang/232-tools-required-complete-stream',
+  'vllm/232-tools-required-complete-stream',
+  'llamacpp/98-mid-stream-kill9',
+];
+
+test('the events are the same however the bytes of the node were cut', () => {
+  const cases = whole.map((name) => {
+    const bytes = captured(name);
+    return { bytes, wire: run([bytes], { tools }).wire };
+  });
+  fc.assert(
+    fc.property(
+      fc.constantFrom(...cases),
+      fc.array(fc.nat(6000), { maxLength: 40 }),
+      ({ bytes, wire }, cuts) => {
+        const sorted = [...cuts].sort((a, b) => a - b);
+        const pieces = [...sorted, bytes.length].map((to, index) =>
+          bytes.subarray(sorted[index - 1] ?? 0, to),
+        );
+        expect(run(pieces, { tools }).wire).toBe(wire);
+      },
+    ),
+    { numRuns: 200 },
+  );
+});
+
+test('nor does it matter where words of several bytes a letter are cut', () => {
+  const said = fc.record({
+    kind: fc.constantFrom('content', 'reasoning', 'call'),
+    text: fc.string({ unit: 'grapheme', minLength: 1, maxLength: 6 }),
+  });
+  fc.assert(
+    fc.property(
+      fc.array(said, { minLength: 1, maxLength: 6 }),
+      fc.array(fc.nat(2000), { maxLength: 30 }),
+      (parts, cuts) => {
+        const events = parts.map(({ kind, text }, index) =>
+          kind === 'call' ? called(index, 'f', JSON.stringify({ a: text })) : chunk({ [kind]: text }),
+        );
+        const bytes = Buffer.from(sse([...events, chunk({}, 'stop'), usageChunk, '[DONE]']));
+        const sorted = [...cuts, bytes.length].sort((a, b) => a - b);
+        const pieces = sorted.map((to, index) => bytes.subarray(sorted[index - 1] ?? 0, to));
+        const whole = run([bytes], { tools });
+        expect(whole.stream.state).toBe('completed');
+        expect(run(pieces, { tools }).wire).toBe(whole.wire);
+        const texts = (kind: string) =>
+          parts
+            .flatMap((part) => (part.kind === kind && part.text.trim() !== '' ? [part.text] : []))
+            .join('');
+        expect(whole.wire).toBe(whole.wire.toWellFormed());
+        const { content } = readMessageEvents(whole.wire);
+        const read = (field: string) => content.map((block) => String(block[field] ?? '')).join('');
+        // Blank text after a call is nothing.
+        expect(read('text').replace(/\s/g, '')).toBe(texts('content').replace(/\s/g, ''));
+        expect(read('thinking').replace(/\s/g, '')).toBe(texts('reasoning').replace(/\s/g, ''));
+      },
+    ),
+    { numRuns: 300 },
+  );
+});
+
+test('a stream and a body of the same words make the same message', () => {
+  const words = fc.record({
+    reasoning: fc.array(fc.string({ minLength: 1, maxLength: 8 }), { maxLength: 3 }),
+    content: fc.array(fc.string({ minLength: 1, maxLength: 8 }), { maxLength: 3 }),
+    calls: fc.array(
+      fc.dictionary(fc.string({ maxLength: 4 }), fc.jsonValue({ maxDepth: 2 }), { maxKeys: 3 }),
+      {
+        maxLength: 3,
+      },
+    ),
+    finish: fc.constantFrom('stop', 'length', 'tool_calls', 'content_filter'),
+    cut: fc.nat(30),
+  });
+  fc.assert(
+    fc.property(words, ({ reasoning, content, calls: inputs, finish: reason, cut }) => {
+      const texts = inputs.map((input) => JSON.stringify(input));
+      const { wire } = runEvents(
+        [
+          ...reasoning.map((added) => chunk({ reasoning_content: added })),
+          ...content.map((added) => chunk({ content: added })),
+          ...texts.flatMap((text, index) => [
+            called(index, `f${index}`, text.slice(0, cut)),
+            grown(index, text.slice(cut)),
+          ]),
+          chunk({}, reason),
+          usageChunk,
+          '[DONE]',
+        ],
+        { tools },
+      );
+      const read = readMessageEvents(wire);
+      const body = rebuilt(
+        answer(
+          {
+            reasoning_content: reasoning.join(''),
+            content: content.join(''),
+            tool_calls: texts.map((text, index) => ({
+              id: `id${index}`,
+              function: { name: `f${index}`, arguments: text },
+            })),
+          },
+          reason,
+        ),
+        { tools },
+      );
+      const streamed = read.content.map((block) =>
+        block['type'] === 'tool_use' ? { ...block, input: JSON.parse(String(block['input'])) } : block,
+      );
+      expect(streamed).toEqual(JSON.parse(JSON.stringify(body.content)));
+      expect(read.end?.['delta']).toMatchObject({ stop_reason: body['stop_reason'] });
+      expect(body.usage).toMatchObject(read.end?.['usage'] as Fields);
+    }),
+    { numRuns: 300 },
+  );
+});

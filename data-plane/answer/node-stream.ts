@@ -1,0 +1,174 @@
+/**
+ * Follows a node's stream of chunks: what each adds, and whether the whole came to a proper end.
+ * Completed means: every choice has a legal finish reason, no error came, and the terminator was seen. A clean end of
+ * the body proves nothing, nor does a terminator after an error. What comes after either end is not looked at.
+ * The deltas that it gives are the node's words only, free of every engine's habits; a surface puts them in its form.
+ */
+
+import { parseEvent } from '../core/answer-json.ts';
+import { NodeFailure } from '../core/node-failure.ts';
+import { integer, member, text } from '../core/untrusted.ts';
+import {
+  type ChatContext,
+  type FinishReason,
+  finishReason,
+  malformed,
+  optionalText,
+  reasoningOf,
+  rebuildLogprobs,
+  refuseError,
+  toolCallId,
+} from './chat-parts.ts';
+import { type ToolCallDelta, ToolCallDeltas } from './tool-call-deltas.ts';
+import { estimateUsage, readUsage, type Usage } from './usage.ts';
+
+/** What one chunk adds to one choice. */
+export interface ChoiceDelta {
+  readonly index: number;
+  /** The first of its choice. */
+  readonly first: boolean;
+  readonly content?: string;
+  readonly reasoning?: string;
+  readonly refusal?: string;
+  readonly toolCalls?: readonly ToolCallDelta[];
+  readonly logprobs?: object;
+  readonly finish?: FinishReason;
+}
+
+/** `waiting`: no good event yet, so the status of the answer can still be chosen. */
+export type StreamState = 'waiting' | 'streaming' | 'completed' | 'failed';
+
+interface ChoiceProgress {
+  finish: FinishReason | undefined;
+  readonly calls: ToolCallDeltas;
+}
+
+export class NodeStream {
+  readonly #context: ChatContext;
+  readonly #choices = new Map<number, ChoiceProgress>();
+  #state: StreamState = 'waiting';
+  #failure: NodeFailure | undefined;
+  #usage: Usage | undefined;
+  #completionBytes = 0;
+
+  constructor(context: ChatContext) {
+    this.#context = context;
+  }
+
+  get state(): StreamState {
+    return this.#state;
+  }
+
+  /** Why the stream failed; undefined while it has not. */
+  get failure(): NodeFailure | undefined {
+    return this.#failure;
+  }
+
+  /** What the node has told so far; undefined where it told nothing. */
+  get toldUsage(): Usage | undefined {
+    return this.#usage;
+  }
+
+  /** The last usage that the node told, or an estimate from what has come so far. */
+  get usage(): Usage {
+    return this.#usage ?? estimateUsage(this.#context.promptTextBytes, this.#completionBytes);
+  }
+
+  /** Takes the data of one event. Never throws; look at `state`. */
+  push(data: string): readonly ChoiceDelta[] {
+    if (this.#state === 'completed' || this.#state === 'failed') return [];
+    try {
+      if (data.trim() === '[DONE]') this.#terminate();
+      else return this.#readChunk(parseEvent(data));
+    } catch (error) {
+      this.fail(error instanceof NodeFailure ? error : malformed('a chunk cannot be read'));
+    }
+    return [];
+  }
+
+  /** The node's body has ended, cleanly or not. */
+  end(): void {
+    this.fail(new NodeFailure('cut', 'the stream ended without its terminator'));
+  }
+
+  /** Something else ended the stream: a time-out, a lost connection. Without effect after the end. */
+  fail(failure: NodeFailure): void {
+    if (this.#state === 'completed' || this.#state === 'failed') return;
+    this.#state = 'failed';
+    this.#failure = failure;
+  }
+
+  #terminate(): void {
+    for (let index = 0; index < this.#context.choices; index += 1) {
+      if (this.#choices.get(index)?.finish === undefined) {
+        throw new NodeFailure('cut', 'the stream ended before a choice had finished');
+      }
+    }
+    this.#state = 'completed';
+  }
+
+  #readChunk(chunk: unknown): readonly ChoiceDelta[] {
+    refuseError(chunk);
+    const choices = member(chunk, 'choices');
+    if (!Array.isArray(choices)) throw malformed('a chunk has no choices');
+    // This is how Ollama ends when its runner is gone.
+    if (member(chunk, 'model') === '') throw new NodeFailure('cut', 'the stream ended with an empty chunk');
+    this.#usage = readUsage(member(chunk, 'usage')) ?? this.#usage;
+    const deltas: ChoiceDelta[] = [];
+    for (const choice of choices) {
+      const delta = this.#readChoice(choice);
+      if (delta !== undefined) deltas.push(delta);
+    }
+    if (choices.length > 0) this.#state = 'streaming';
+    return deltas;
+  }
+
+  #readChoice(choice: unknown): ChoiceDelta | undefined {
+    const index = integer(member(choice, 'index'));
+    if (index === undefined || index >= this.#context.choices) throw malformed('a choice was not asked for');
+    const known = this.#choices.get(index);
+    const progress = known ?? { finish: undefined, calls: this.#newCalls(index) };
+    if (known === undefined) this.#choices.set(index, progress);
+
+    const given = member(choice, 'finish_reason');
+    const finish = given === undefined || given === null ? undefined : finishReason(given);
+    const added = this.#addition(choice, progress);
+    if (progress.finish !== undefined) {
+      if (Object.keys(added).length > 0) throw malformed('a choice went on after its end');
+      return undefined;
+    }
+    progress.finish = finish;
+    if (known !== undefined && finish === undefined && Object.keys(added).length === 0) return undefined;
+    return { index, first: known === undefined, ...added, ...(finish === undefined ? {} : { finish }) };
+  }
+
+  #addition(choice: unknown, progress: ChoiceProgress): Partial<ChoiceDelta> {
+    const delta = member(choice, 'delta');
+    const content = text(optionalText(member(delta, 'content')));
+    const reasoning = text(reasoningOf(delta));
+    const refusal = text(optionalText(member(delta, 'refusal')));
+    const toolCalls = progress.calls.read(member(delta, 'tool_calls'));
+    const logprobs = this.#context.logprobs ? rebuildLogprobs(member(choice, 'logprobs')) : null;
+    this.#count(content, reasoning, refusal, ...toolCalls.map((call) => call.arguments));
+    return {
+      ...(content === undefined ? {} : { content }),
+      ...(reasoning === undefined ? {} : { reasoning }),
+      ...(refusal === undefined ? {} : { refusal }),
+      ...(toolCalls.length === 0 ? {} : { toolCalls }),
+      ...(logprobs === null ? {} : { logprobs }),
+    };
+  }
+
+  #newCalls(choice: number): ToolCallDeltas {
+    return new ToolCallDeltas({
+      firstOnly: this.#context.firstToolCallOnly,
+      idOf: (call, given) => toolCallId(this.#context, choice, call, given),
+    });
+  }
+
+  #count(...texts: readonly (string | undefined)[]): void {
+    for (const part of texts) {
+      if (part !== undefined) this.#completionBytes += Buffer.byteLength(part);
+    }
+  }
+}

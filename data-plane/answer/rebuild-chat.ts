@@ -1,0 +1,100 @@
+/**
+ * A node's chat completion becomes ours: built anew from an allow-list, with our id and the model as asked, so that
+ * nothing tells where it ran. Throws NodeFailure where it is not a completion of every choice that was asked for.
+ */
+
+import { integer, member, text } from '../core/untrusted.ts';
+import {
+  type ChatContext,
+  finishReason,
+  malformed,
+  optionalText,
+  reasoningOf,
+  rebuildLogprobs,
+  refuseError,
+  toolCallId,
+  toolCallsMax,
+} from './chat-parts.ts';
+import { estimateUsage, readUsage, type Usage, usageBody } from './usage.ts';
+
+export interface RebuiltChat {
+  readonly body: object;
+  readonly usage: Usage;
+}
+
+/** How the templates of models open a tool call in plain text. */
+const toolMarkup = /<tool_call>|<\|tool_call|<\|python_tag\|>|\[TOOL_CALLS\]|<function[=_]/;
+
+/** `answer`: the node's body as parsed. */
+export function rebuildChat(answer: unknown, context: ChatContext): RebuiltChat {
+  refuseError(answer);
+  const choices = member(answer, 'choices');
+  if (!Array.isArray(choices) || choices.length !== context.choices)
+    throw malformed('its choices are not those asked for');
+  const rebuilt: object[] = [];
+  for (const choice of choices) {
+    const index = integer(member(choice, 'index'));
+    if (index === undefined || index >= context.choices || rebuilt[index] !== undefined) {
+      throw malformed('a choice has no index of its own');
+    }
+    rebuilt[index] = rebuildChoice(choice, index, context);
+  }
+  const usage =
+    readUsage(member(answer, 'usage')) ??
+    estimateUsage(context.promptTextBytes, Buffer.byteLength(JSON.stringify(rebuilt)));
+  return {
+    body: {
+      id: context.id,
+      object: 'chat.completion',
+      created: context.created,
+      model: context.model,
+      choices: rebuilt,
+      usage: usageBody(usage),
+    },
+    usage,
+  };
+}
+
+function rebuildChoice(choice: unknown, index: number, context: ChatContext): object {
+  const message = member(choice, 'message');
+  if (typeof message !== 'object' || message === null) throw malformed('a choice has no message');
+  const finish = finishReason(member(choice, 'finish_reason'));
+  const reasoning = reasoningOf(message);
+  const calls = rebuildToolCalls(member(message, 'tool_calls'), index, context);
+  const content = optionalText(member(message, 'content')) ?? null;
+  return {
+    index,
+    message: {
+      role: 'assistant',
+      content: finish === 'length' && context.tools ? withoutCutCall(content) : content,
+      refusal: optionalText(member(message, 'refusal')) ?? null,
+      ...(calls === undefined ? {} : { tool_calls: calls }),
+      ...(reasoning === undefined || reasoning === '' ? {} : { reasoning_content: reasoning }),
+    },
+    logprobs: context.logprobs ? rebuildLogprobs(member(choice, 'logprobs')) : null,
+    finish_reason: finish,
+  };
+}
+
+/** A tool call that the limit of tokens cut is left as raw markup of the template; a stream does not show it either. */
+function withoutCutCall(content: string | null): string | null {
+  const start = content?.search(toolMarkup) ?? -1;
+  if (content === null || start === -1) return content;
+  return start === 0 ? null : content.slice(0, start);
+}
+
+function rebuildToolCalls(calls: unknown, choice: number, context: ChatContext): object[] | undefined {
+  if (!Array.isArray(calls) || calls.length === 0) return undefined;
+  if (calls.length > toolCallsMax) throw malformed('it has too many tool calls');
+  const kept = context.firstToolCallOnly ? calls.slice(0, 1) : calls;
+  return kept.map((call: unknown, index) => {
+    const called = member(call, 'function');
+    const name = text(member(called, 'name'));
+    if (name === undefined) throw malformed('a tool call has no name');
+    return {
+      id: toolCallId(context, choice, index, member(call, 'id')),
+      type: 'function',
+      function: { name, arguments: optionalText(member(called, 'arguments')) ?? '' },
+    };
+  });
+}

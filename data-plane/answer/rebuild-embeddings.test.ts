@@ -1,0 +1,97 @@
+/** Embeddings as the client asked for them, whatever the node made of the request. */
+import { readFileSync } from 'node:fs';
+import fc from 'fast-check';
+import { expect, test } from 'vitest';
+import { NodeFailure } from '../core/node-failure.ts';
+import { type EmbeddingsContext, rebuildEmbeddings } from './rebuild-embeddings.ts';
+
+const context: EmbeddingsContext = { model: 'asked', inputs: 1, encoding: 'float', textBytes: 8 };
+/** [1, -0.5], little-endian. */
+const base64 = 'AACAPwAAAL8=';
+const answer = (...embeddings: unknown[]) => ({
+  object: 'list',
+  data: embeddings.map((embedding, index) => ({
+    object: 'embedding',
+    index,
+    embedding,
+    encoding_format: 'x',
+  })),
+  model: 'served',
+  usage: { prompt_tokens: 4, total_tokens: 4, completion_tokens: 0 },
+  id: 'embd-1',
+});
+const dataOf = (body: object) => (body as { data: { index: number; embedding: unknown }[] }).data;
+
+test('Routing, rules: embeddings are rebuilt whole, and tell nothing of where they ran', () => {
+  expect(rebuildEmbeddings(answer([1, -0.5]), context).body).toEqual({
+    object: 'list',
+    data: [{ object: 'embedding', index: 0, embedding: [1, -0.5] }],
+    model: 'asked',
+    usage: { prompt_tokens: 4, total_tokens: 4 },
+  });
+});
+
+test.each([
+  ['numbers asked, numbers given', 'float', [1, -0.5], [1, -0.5]],
+  ['numbers asked, base64 given', 'float', base64, [1, -0.5]],
+  ['base64 asked, base64 given', 'base64', base64, base64],
+  ['base64 asked, numbers given', 'base64', [1, -0.5], base64],
+] as const)('the encoding is repaired to what was asked: %s', (_, encoding, given, expected) => {
+  const { body } = rebuildEmbeddings(answer(given), { ...context, encoding });
+  expect(dataOf(body)[0]?.embedding).toEqual(expected);
+});
+
+test('numbers that go to base64 and back are the same floats', () => {
+  const float = fc.float({ noNaN: true, noDefaultInfinity: true });
+  fc.assert(
+    fc.property(fc.array(float, { minLength: 1, maxLength: 20 }), (vector) => {
+      const there = rebuildEmbeddings(answer(vector), { ...context, encoding: 'base64' }).body;
+      const back = rebuildEmbeddings(answer(dataOf(there)[0]?.embedding), context).body;
+      expect(dataOf(back)[0]?.embedding).toEqual(vector);
+    }),
+  );
+});
+
+test('a captured answer of fewer dimensions passes where as many were asked', () => {
+  const url = new URL('../../test/fixtures/captures/ollama/34-embeddings-dimensions.json', import.meta.url);
+  const given = JSON.parse(readFileSync(url, 'utf8'));
+  expect(dataOf(rebuildEmbeddings(given, { ...context, dimensions: 8 }).body)[0]?.embedding).toHaveLength(8);
+  expect(() => rebuildEmbeddings(given, { ...context, dimensions: 4 })).toThrow(NodeFailure);
+});
+
+test('embeddings come in the order of their inputs', () => {
+  const given = { data: [1, 0].map((index) => ({ index, embedding: [index] })), usage: { prompt_tokens: 1 } };
+  expect(dataOf(rebuildEmbeddings(given, { ...context, inputs: 2 }).body)).toEqual([
+    { object: 'embedding', index: 0, embedding: [0] },
+    { object: 'embedding', index: 1, embedding: [1] },
+  ]);
+});
+
+test('usage that the node does not tell is estimated and flagged', () => {
+  const { usage } = rebuildEmbeddings({ data: answer([1]).data }, context);
+  expect(usage).toEqual({ promptTokens: 2, completionTokens: 0, estimated: true });
+});
+
+test.each([
+  ['an error', { error: { message: 'x' } }],
+  ['no data', {}],
+  ['too few', answer()],
+  ['too many', answer([1], [1])],
+  ['no index', { data: [{ embedding: [1] }] }],
+  ['an empty vector', answer([])],
+  ['a vector of texts', answer(['1'])],
+  ['a number too large for a float', answer([1e300])],
+  ['base64 of no whole floats', answer('AACA')],
+  ['no base64', answer('***')],
+  ['base64 with something in between', answer('AACA*Pw==')],
+  ['null', answer(null)],
+])('an answer that does not fit is a failure of the node: %s', (_, given) => {
+  expect(() => rebuildEmbeddings(given, context)).toThrow(NodeFailure);
+});
+
+test.each([
+  ['twice the same index', { data: [0, 0].map((index) => ({ index, embedding: [1] })) }],
+  ['vectors of two lengths', answer([1], [1, 2])],
+])('answers to several inputs must fit together: %s', (_, given) => {
+  expect(() => rebuildEmbeddings(given, { ...context, inputs: 2 })).toThrow(NodeFailure);
+});

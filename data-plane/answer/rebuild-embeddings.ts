@@ -1,0 +1,88 @@
+/**
+ * A node's embeddings become ours: in the order of the inputs, as many as were sent, in the encoding that was asked
+ * for. Official clients decode whatever comes as what they asked for, so an engine that ignores the encoding, or the
+ * number of dimensions, would be turned into garbage silently. Throws NodeFailure where anything does not fit.
+ */
+
+import { integer, member } from '../core/untrusted.ts';
+import type { EmbeddingsRequest } from '../shape/openai.ts';
+import { malformed, refuseError } from './chat-parts.ts';
+import { estimateUsage, readUsage, type Usage } from './usage.ts';
+
+export type EmbeddingsContext = Pick<
+  EmbeddingsRequest,
+  'model' | 'inputs' | 'encoding' | 'dimensions' | 'textBytes'
+>;
+
+export interface RebuiltEmbeddings {
+  readonly body: object;
+  readonly usage: Usage;
+}
+
+/** `answer`: the node's body as parsed. */
+export function rebuildEmbeddings(answer: unknown, context: EmbeddingsContext): RebuiltEmbeddings {
+  refuseError(answer);
+  const entries = member(answer, 'data');
+  if (!Array.isArray(entries) || entries.length !== context.inputs) {
+    throw malformed('its embeddings are not one for each input');
+  }
+  const vectors: (readonly number[])[] = [];
+  for (const entry of entries) {
+    const index = integer(member(entry, 'index'));
+    if (index === undefined || index >= context.inputs || vectors[index] !== undefined) {
+      throw malformed('an embedding has no index of its own');
+    }
+    vectors[index] = readVector(member(entry, 'embedding'));
+  }
+  const dimensions = context.dimensions ?? vectors[0]?.length;
+  if (vectors.some((vector) => vector.length !== dimensions)) {
+    throw malformed('an embedding does not have the dimensions asked for');
+  }
+  const usage = readUsage(member(answer, 'usage')) ?? estimateUsage(context.textBytes, 0);
+  const data = vectors.map((vector, index) => ({
+    object: 'embedding',
+    index,
+    embedding: context.encoding === 'base64' ? toBase64(vector) : vector,
+  }));
+  const { promptTokens } = usage;
+  return {
+    body: {
+      object: 'list',
+      data,
+      model: context.model,
+      usage: { prompt_tokens: promptTokens, total_tokens: promptTokens },
+    },
+    usage: { ...usage, completionTokens: 0 },
+  };
+}
+
+const bytesPerNumber = 4;
+
+function readVector(value: unknown): readonly number[] {
+  const vector = typeof value === 'string' ? fromBase64(value) : value;
+  if (!Array.isArray(vector) || vector.length === 0 || !vector.every(isFloat)) {
+    throw malformed('an embedding is not a list of numbers');
+  }
+  return vector;
+}
+
+/** A number that four bytes can hold. */
+function isFloat(value: unknown): value is number {
+  return typeof value === 'number' && Number.isFinite(Math.fround(value));
+}
+
+/** Little-endian on the wire, whatever this machine is. */
+function fromBase64(value: string): readonly number[] | undefined {
+  const bytes = Buffer.from(value, 'base64');
+  // The decoder passes over what is no base64, so the way back shows whether it did.
+  if (bytes.length % bytesPerNumber !== 0 || bytes.toString('base64') !== value) return undefined;
+  return Array.from({ length: bytes.length / bytesPerNumber }, (_, at) =>
+    bytes.readFloatLE(at * bytesPerNumber),
+  );
+}
+
+function toBase64(vector: readonly number[]): string {
+  const bytes = Buffer.alloc(vector.length * bytesPerNumber);
+  for (const [at, number] of vector.entries()) bytes.writeFloatLE(number, at * bytesPerNumber);
+  return bytes.toString('base64');
+}

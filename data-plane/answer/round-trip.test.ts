@@ -1,0 +1,324 @@
+/**
+ * There and back: what a request asks reaches the node whole, and what a node answers reaches it again, unchanged, when
+ * the client sends it back with the results of its tools. Streamed and whole, for every engine.
+ */
+import fc from 'fast-check';
+import { expect, test } from 'vitest';
+import type { Dialect } from '../../schemas/names.ts';
+import { Refusal } from '../../shared/decision/refusal.ts';
+import { readMessageEvents } from '../../test/support/message-events.ts';
+import { toNodeBody } from '../dialect/to-node-body.ts';
+import { shapeCountTokens, shapeMessages } from '../shape/anthropic.ts';
+import { messagesContext } from './message-parts.ts';
+import { MessagesStream } from './messages-stream.ts';
+import { rebuildMessages } from './rebuild-messages.ts';
+
+type Fields = Record<string, unknown>;
+
+const json = 'application/json';
+const version = { version: '2023-06-01', beta: undefined };
+const dialectNames = ['vllm', 'sglang', 'llamacpp', 'ollama'] as const;
+const target = { servedName: 'served', maxTokens: 1000, seesImages: true };
+
+const shaped = (fields: object) => shapeMessages(Buffer.from(JSON.stringify(fields)), json, version);
+const sentTo = (dialect: Dialect, fields: object): Fields => ({
+  ...toNodeBody(shaped(fields).chat, dialect, target),
+});
+
+const words = fc.string({ unit: 'grapheme', minLength: 1, maxLength: 12 });
+const toolName = fc.constantFrom('get_time', 'set-unit', 'x');
+const plainValue = fc
+  .jsonValue({ maxDepth: 2 })
+  .filter((value) => !JSON.stringify(value).includes('__proto__'));
+const input = fc.dictionary(
+  words.filter((key) => key !== '__proto__'),
+  plainValue,
+  { maxKeys: 3 },
+);
+
+/** What a node says in one turn. */
+const turn = fc.record({
+  reasoning: fc.option(words, { nil: undefined }),
+  content: fc.option(words, { nil: undefined }),
+  calls: fc.array(fc.record({ name: toolName, input }), { maxLength: 3 }),
+});
+type Turn = typeof turn extends fc.Arbitrary<infer T> ? T : never;
+
+const tools = ['get_time', 'set-unit', 'x'].map((name) => ({ name, input_schema: { type: 'object' } }));
+const question = { role: 'user', content: 'what time is it?' };
+const first = { model: 'asked', max_tokens: 1000, tools, messages: [question] };
+const usage = { prompt_tokens: 9, completion_tokens: 4 };
+
+/** The field of the thoughts, as the engine calls it. */
+const thoughtsIn = (dialect: Dialect): string =>
+  dialect === 'vllm' || dialect === 'ollama' ? 'reasoning' : 'reasoning_content';
+
+function wholeAnswer({ reasoning, content, calls }: Turn, dialect: Dialect): Fields[] {
+  const message = {
+    role: 'assistant',
+    content: content ?? null,
+    ...(reasoning !== undefined && { [thoughtsIn(dialect)]: reasoning }),
+    ...(calls.length > 0 && {
+      tool_calls: calls.map(({ name, input: given }, at) => ({
+        id: `engine-${at}`,
+        type: 'function',
+        function: { name, arguments: JSON.stringify(given) },
+      })),
+    }),
+  };
+  const answer = {
+    choices: [{ index: 0, message, finish_reason: calls.length > 0 ? 'tool_calls' : 'stop' }],
+    usage,
+  };
+  const { body } = rebuildMessages(answer, messagesContext(shaped(first), 'msg_abc123', 0));
+  // As it goes over the wire.
+  return (JSON.parse(JSON.stringify(body)) as { content: Fields[] }).content;
+}
+
+/** Cuts a text into pieces of so many characters. */
+function pieces(text: string, size: number): string[] {
+  const characters = [...text];
+  return Array.from({ length: Math.ceil(characters.length / size) }, (_, at) =>
+    characters.slice(at * size, (at + 1) * size).join(''),
+  );
+}
+
+function streamedAnswer({ reasoning, content, calls }: Turn, dialect: Dialect, size: number): Fields[] {
+  const stream = new MessagesStream(messagesContext(shaped({ ...first, stream: true }), 'msg_abc123', 0));
+  const deltas: object[] = [
+    { role: 'assistant', content: '' },
+    ...pieces(reasoning ?? '', size).map((text) => ({ [thoughtsIn(dialect)]: text })),
+    ...pieces(content ?? '', size).map((text) => ({ content: text })),
+    ...calls.flatMap(({ name, input: given }, index) => [
+      { tool_calls: [{ index, id: `engine-${index}`, function: { name, arguments: '' } }] },
+      ...pieces(JSON.stringify(given), size).map((text) => ({
+        tool_calls: [{ index, function: { arguments: text } }],
+      })),
+    ]),
+  ];
+  const chunks = [
+    ...deltas.map((delta) => ({ choices: [{ index: 0, delta, finish_reason: null }] })),
+    { choices: [{ index: 0, delta: {}, finish_reason: calls.length > 0 ? 'tool_calls' : 'stop' }] },
+    { choices: [], usage },
+  ];
+  const wire = [...chunks.map((chunk) => JSON.stringify(chunk)), '[DONE]'].flatMap((data) =>
+    stream.push(data),
+  );
+  const read = readMessageEvents(wire.join(''));
+  expect(read.isComplete).toBe(true);
+  return read.content.map((block) =>
+    block['type'] === 'tool_use' ? { ...block, input: JSON.parse(String(block['input'])) } : { ...block },
+  );
+}
+
+/** What a client sends after an answer: the answer as it came, and a result for each call. */
+const nextBody = (content: readonly Fields[]): object => {
+  const uses = content.filter(({ type }) => type === 'tool_use');
+  const results = uses.map(({ id }, at) => ({
+    type: 'tool_result',
+    tool_use_id: id,
+    content: `result ${at}`,
+  }));
+  const said = uses.length === 0 ? 'and then?' : results;
+  return { ...first, messages: [question, { role: 'assistant', content }, { role: 'user', content: said }] };
+};
+
+test.each(dialectNames)(
+  'what %s answers comes back to it unchanged, with the results of its tools',
+  (dialect) => {
+    fc.assert(
+      fc.property(turn, fc.integer({ min: 1, max: 5 }), (given, size) => {
+        const whole = wholeAnswer(given, dialect);
+        // However a stream cuts it, it is the same answer.
+        expect(streamedAnswer(given, dialect, size)).toEqual(whole);
+        const { messages } = sentTo(dialect, nextBody(whole)) as { messages: Fields[] };
+        const [asked, answered, ...after] = messages as [Fields, Fields, ...Fields[]];
+        expect(asked).toEqual(question);
+        const calls = (answered['tool_calls'] ?? []) as {
+          id: string;
+          function: { name: string; arguments: string };
+        }[];
+        expect({
+          reasoning: answered[thoughtsIn(dialect)],
+          content: answered['content'] || undefined,
+          calls: calls.map(({ function: { name, arguments: text } }) => ({ name, input: JSON.parse(text) })),
+        }).toEqual(JSON.parse(JSON.stringify(given)));
+        expect(new Set(calls.map(({ id }) => id)).size).toBe(calls.length);
+        expect(after).toEqual(
+          calls.length === 0
+            ? [{ role: 'user', content: 'and then?' }]
+            : calls.map(({ id }, at) => ({ role: 'tool', tool_call_id: id, content: `result ${at}` })),
+        );
+      }),
+      { numRuns: 100 },
+    );
+  },
+);
+
+const unit = fc.double({ min: 0, max: 1, noNaN: true });
+const toolChoice = fc.oneof(
+  fc.record(
+    { type: fc.constantFrom('auto', 'any'), disable_parallel_tool_use: fc.boolean() },
+    { requiredKeys: ['type'] },
+  ),
+  fc.constant({ type: 'none' }),
+  fc.record(
+    { type: fc.constant('tool'), name: fc.constant('x'), disable_parallel_tool_use: fc.boolean() },
+    { requiredKeys: ['type', 'name'] },
+  ),
+);
+type Choice = typeof toolChoice extends fc.Arbitrary<infer T> ? T : never;
+
+/** Any legal settings of a request of the older generation, which has them all. */
+const settings = fc.record(
+  {
+    max_tokens: fc.integer({ min: 100, max: 100_000 }),
+    system: words.filter((text) => text.trim() !== ''),
+    stream: fc.boolean(),
+    stop_sequences: fc.array(words, { minLength: 1, maxLength: 5 }),
+    temperature: unit,
+    top_p: unit,
+    top_k: fc.integer({ min: 1, max: 500 }),
+    tools: fc.constant(tools),
+    tool_choice: toolChoice,
+    thinking: fc.oneof(
+      fc.constantFrom({ type: 'disabled' }, { type: 'adaptive' }),
+      fc.record({ type: fc.constant('enabled'), budget_tokens: fc.integer({ min: 1, max: 99 }) }),
+    ),
+    output_config: fc.record(
+      {
+        effort: fc.constantFrom('low', 'medium', 'high', 'xhigh', 'max'),
+        format: fc.record({
+          type: fc.constant('json_schema'),
+          schema: fc.constant({ type: 'object', title: 'T' }),
+        }),
+      },
+      { requiredKeys: [] },
+    ),
+  },
+  { requiredKeys: ['max_tokens'] },
+);
+type Settings = typeof settings extends fc.Arbitrary<infer T> ? T : never;
+
+const isLegal = ({ tools: offered, tool_choice: choice }: Settings): boolean =>
+  offered !== undefined || choice === undefined || choice.type === 'auto' || choice.type === 'none';
+
+/** The tables' own words: what vLLM, which takes all of it, must be sent. */
+function tabled(asked: Settings): Fields {
+  const { thinking, output_config: output, tools: offered } = asked;
+  const effort = thinking?.type === 'disabled' ? 'none' : output?.effort;
+  const schema = output?.format?.schema;
+  const choice = offered === undefined ? undefined : asked.tool_choice;
+  const budget = thinking !== undefined && 'budget_tokens' in thinking ? thinking.budget_tokens : undefined;
+  const all: Fields = {
+    model: 'served',
+    messages: [...(asked.system === undefined ? [] : [{ role: 'system', content: asked.system }]), question],
+    max_tokens: 1000,
+    max_completion_tokens: 1000,
+    stream: asked.stream === true,
+    stream_options: asked.stream === true ? { include_usage: true, continuous_usage_stats: true } : undefined,
+    stop: asked.stop_sequences,
+    temperature: asked.temperature,
+    top_p: asked.top_p,
+    top_k: asked.top_k,
+    tools: offered?.map(({ name, input_schema: parameters }) => ({
+      type: 'function',
+      function: { name, parameters },
+    })),
+    tool_choice: choice && choiceOf(choice),
+    parallel_tool_calls: choice !== undefined && oneCall(choice) ? false : undefined,
+    reasoning_effort: effort,
+    thinking_token_budget: budget,
+    response_format: schema && { type: 'json_schema', json_schema: { name: 'output', schema, strict: true } },
+  };
+  return JSON.parse(JSON.stringify(all)) as Fields;
+}
+
+const choiceOf = (choice: Choice): unknown => {
+  if ('name' in choice) return { type: 'function', function: { name: choice.name } };
+  return choice.type === 'any' ? 'required' : choice.type;
+};
+const oneCall = (choice: Choice): boolean =>
+  'disable_parallel_tool_use' in choice && choice.disable_parallel_tool_use === true;
+
+const bodyOf = (asked: Settings): Fields => ({ model: 'asked', messages: [question], ...asked });
+
+test('any legal settings reach the node, each by its name in the tables, and no others', () => {
+  fc.assert(
+    fc.property(settings.filter(isLegal), (asked) => {
+      expect(JSON.parse(JSON.stringify(sentTo('vllm', bodyOf(asked))))).toEqual(tabled(asked));
+    }),
+    { numRuns: 500 },
+  );
+});
+
+test.each(['sglang', 'llamacpp', 'ollama'] as const)(
+  'Errors 2: what %s cannot be sent is refused by a path of the request, and else nothing is lost',
+  (dialect) => {
+    const renamed: Record<string, string> = { thinking_token_budget: 'thinking_budget_tokens' };
+    // Heeded by the trimming of the answer, or by the choice of the tools sent.
+    const otherwise = [
+      'parallel_tool_calls',
+      'tool_choice',
+      'tools',
+      'stream_options',
+      'max_completion_tokens',
+    ];
+    let refused = 0;
+    fc.assert(
+      fc.property(settings.filter(isLegal), (asked) => {
+        const wanted = tabled(asked);
+        let sent: Fields;
+        try {
+          sent = JSON.parse(JSON.stringify(sentTo(dialect, bodyOf(asked))));
+        } catch (error) {
+          expect(error).toBeInstanceOf(Refusal);
+          const { type, message } = error as Refusal;
+          expect([type, message]).toEqual([
+            'UnsupportedShapeError',
+            expect.stringMatching(/ is not supported for this/),
+          ]);
+          expect(Object.keys(asked)).toContain(message.split(/[.:[]/)[0]);
+          refused += 1;
+          return;
+        }
+        for (const [name, value] of Object.entries(wanted))
+          if (!otherwise.includes(name))
+            expect(sent[renamed[name] ?? name] ?? sent[name], name).toEqual(value);
+        if (asked.tools !== undefined) expect(JSON.stringify(sent['tools'])).toContain('"x"');
+      }),
+      { numRuns: 300 },
+    );
+    if (dialect !== 'llamacpp') expect(refused).toBeGreaterThan(10);
+  },
+);
+
+test('a count is of the very prompt that a message sends', () => {
+  const prompt = ({
+    model,
+    messages,
+    system,
+    tools: offered,
+    tool_choice,
+    thinking,
+    output_config,
+  }: Fields) => ({
+    model,
+    messages,
+    ...JSON.parse(JSON.stringify({ system, tools: offered, tool_choice, thinking, output_config })),
+  });
+  fc.assert(
+    fc.property(settings.filter(isLegal), (asked) => {
+      const body = bodyOf(asked);
+      const counted = shapeCountTokens(Buffer.from(JSON.stringify(prompt(body))), json, version).chat;
+      const { chat } = shaped(body);
+      expect(counted.promptBytes).toBe(chat.promptBytes);
+      expect(counted.body).toEqual(
+        Object.fromEntries(
+          Object.entries(chat.body).filter(([name]) => !['temperature', 'top_p', 'stop'].includes(name)),
+        ),
+      );
+    }),
+    { numRuns: 300 },
+  );
+});

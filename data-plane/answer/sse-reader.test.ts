@@ -1,0 +1,59 @@
+/** The reader of event streams: what it takes over, and that it holds no more than one event. */
+import { expect, test } from 'vitest';
+import type { NodeFailure } from '../core/node-failure.ts';
+import { eventCharactersMax, SseReader } from './sse-reader.ts';
+
+function read(...pieces: (string | Uint8Array)[]): { data: string[]; failures: NodeFailure[] } {
+  const data: string[] = [];
+  const failures: NodeFailure[] = [];
+  const reader = new SseReader({
+    onData: (text) => data.push(text),
+    onFailure: (failure) => failures.push(failure),
+  });
+  for (const piece of pieces) reader.push(typeof piece === 'string' ? Buffer.from(piece) : piece);
+  return { data, failures };
+}
+
+test('comments, ids and empty events give nothing', () => {
+  expect(read(':\n\n: ping\n\nid: 5\nretry: 10\n\ndata: a\n\n')).toEqual({ data: ['a'], failures: [] });
+});
+
+test('an event without its empty line is not given', () => {
+  expect(read('data: a\n\ndata: b\n').data).toEqual(['a']);
+});
+
+test('a byte order mark and both kinds of line end are taken', () => {
+  expect(read(Buffer.from('\ufeffdata: a\r\n\r\ndata:b\n\n')).data).toEqual(['a', 'b']);
+});
+
+const half = 'x'.repeat(eventCharactersMax / 2);
+
+test.each([
+  ['one line without an end', [`data: ${half}`, half, 'x']],
+  ['one line in one piece', [`data: ${half}${half}x\n\n`]],
+  ['many lines', Array.from({ length: 3 }, () => `data: ${half}\n`)],
+  ['a comment without an end', [`:${half}`, half, 'x']],
+])('an event that is too large fails, and nothing after it is read: %s', (_, pieces) => {
+  const { data, failures } = read('data: a\n\n', ...pieces, '\n\ndata: b\n\n');
+  expect(data).toEqual(['a']);
+  expect(failures.map(({ kind }) => kind)).toEqual(['too_large']);
+});
+
+test('an event of the largest size passes', () => {
+  expect(read(`data: ${'x'.repeat(eventCharactersMax - 64)}\n\n`).data).toHaveLength(1);
+});
+
+test('letters of several bytes may be cut anywhere', () => {
+  const bytes = Buffer.from('data: é漢😀\n\n');
+  for (let at = 0; at <= bytes.length; at++)
+    expect(read(bytes.subarray(0, at), bytes.subarray(at)).data).toEqual(['é漢😀']);
+});
+
+test.each([
+  ['an event', 'event: error\ndata: b\n\n'],
+  ['a field', 'error: b\n\n'],
+])('an error that a node reports as %s fails the stream, and nothing after it is read', (_, text) => {
+  const { data, failures } = read('data: a\n\n', text, 'data: c\n\n');
+  expect(data).toEqual(['a']);
+  expect(failures.map(({ kind }) => kind)).toEqual(['error']);
+});

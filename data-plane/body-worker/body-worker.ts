@@ -1,0 +1,235 @@
+/**
+ * Schedules jobs on the shaping worker, from the main thread. The first job starts the worker. It runs one job at a time,
+ * round-robin over owners, so that an organisation with many large bodies delays only itself. A job that exceeds its
+ * deadline or the heap ends the worker: requests whose text it retains are refused with 503, and the next job starts
+ * another worker.
+ */
+
+import { Refusal } from '../../shared/decision/refusal.ts';
+import { faultFields } from '../../shared/runtime/fault.ts';
+import { NodeFailure } from '../core/node-failure.ts';
+import { FairQueue } from './fair-queue.ts';
+import type { ShapingJob, ShapingResponse, ShapingResult } from './messages.ts';
+import { type StartWorker, startWorker, type WorkerHandle } from './start-worker.ts';
+
+export interface ShapingOptions {
+  readonly start?: StartWorker;
+  /** The deadline of one job, from its start. */
+  readonly jobTimeoutMs?: number;
+  /** A worker without jobs and texts ends after this, to free its memory. */
+  readonly idleTimeoutMs?: number;
+  /** The worker ended during a job: by itself, or because the job exceeded its deadline. */
+  readonly onLost?: (reason: string) => void;
+}
+
+export interface JobOptions {
+  /** The round-robin key: an organisation, a visitor or a node. */
+  readonly owner: string;
+  /** Cancels the job; its promise rejects with the reason of the signal. */
+  readonly signal: AbortSignal;
+  /** The worker that retains the text of the job. */
+  readonly worker?: WorkerHandle;
+}
+
+interface Entry extends JobOptions {
+  readonly id: number;
+  readonly job: ShapingJob;
+  readonly resolve: (completion: Completion) => void;
+  readonly reject: (error: unknown) => void;
+  readonly onAbort: () => void;
+}
+
+interface Completion {
+  readonly id: number;
+  readonly result: ShapingResult;
+  readonly worker: WorkerHandle;
+}
+
+type ResultOf<Kind extends ShapingResult['kind']> = Extract<ShapingResult, { readonly kind: Kind }>;
+
+export class Shaping {
+  readonly #options: Required<ShapingOptions>;
+  readonly #queue = new FairQueue<Entry>();
+  #worker: WorkerHandle | undefined;
+  #running: Entry | undefined;
+  #retainedTexts = 0;
+  #lastJobId = 0;
+  /** The deadline of the running job, or the idle time of the worker. */
+  #timer: NodeJS.Timeout | undefined;
+  #isClosed = false;
+
+  constructor(options: ShapingOptions = {}) {
+    this.#options = {
+      start: startWorker,
+      jobTimeoutMs: 60_000,
+      idleTimeoutMs: 60_000,
+      onLost: () => undefined,
+      ...options,
+    };
+  }
+
+  /** Texts that the worker retains now. */
+  get retainedTexts(): number {
+    return this.#retainedTexts;
+  }
+
+  /** Rejects with the error of the job, the reason of `signal`, or InferenceUnavailableError where the worker is lost. */
+  async run<Kind extends ShapingResult['kind']>(
+    job: ShapingJob,
+    kind: Kind,
+    options: JobOptions,
+  ): Promise<ResultOf<Kind>> {
+    return resultOf((await this.#submit(job, options)).result, kind);
+  }
+
+  /** Shapes a body. The worker retains its text under `textId` until `discard`. */
+  async retain(
+    job: Extract<ShapingJob, { readonly kind: 'shape' }>,
+    options: JobOptions,
+  ): Promise<ResultOf<'shaped'> & { readonly textId: number; readonly worker: WorkerHandle }> {
+    const { id, result, worker } = await this.#submit(job, options);
+    return { ...resultOf(result, 'shaped'), textId: id, worker };
+  }
+
+  discard(textId: number, worker: WorkerHandle): void {
+    if (worker !== this.#worker) return;
+    this.#retainedTexts -= 1;
+    worker.post({ kind: 'discard', textId }, []);
+    this.#stopWhenIdle();
+  }
+
+  /** Rejects all jobs in the queue, and ends the worker. */
+  close(): void {
+    this.#isClosed = true;
+    for (const entry of this.#queue.drain()) this.#settle(entry, () => entry.reject(unavailable('closing')));
+    this.#worker?.terminate();
+  }
+
+  #submit(job: ShapingJob, options: JobOptions): Promise<Completion> {
+    this.#lastJobId += 1;
+    const id = this.#lastJobId;
+    return new Promise((resolve, reject) => {
+      const entry: Entry = { ...options, id, job, resolve, reject, onAbort: () => this.#cancel(entry) };
+      const isLost = options.worker !== undefined && options.worker !== this.#worker;
+      if (options.signal.aborted || isLost || this.#isClosed) {
+        reject(options.signal.aborted ? options.signal.reason : unavailable('its worker ended'));
+        return;
+      }
+      options.signal.addEventListener('abort', entry.onAbort, { once: true });
+      // Jobs that finish a request run before jobs that begin one.
+      this.#queue.enqueue(options.owner, entry, options.worker !== undefined);
+      this.#dispatch();
+    });
+  }
+
+  #dispatch(): void {
+    if (this.#running !== undefined) return;
+    const entry = this.#queue.dequeue();
+    if (entry === undefined) {
+      this.#stopWhenIdle();
+      return;
+    }
+    if (this.#isClosed || (entry.worker !== undefined && entry.worker !== this.#worker)) {
+      this.#settle(entry, () => entry.reject(unavailable('its worker ended')));
+      this.#dispatch();
+      return;
+    }
+    const worker = this.#workerFor(entry);
+    if (worker === undefined) {
+      this.#dispatch();
+      return;
+    }
+    this.#running = entry;
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => this.#worker?.terminate(), this.#options.jobTimeoutMs).unref();
+    const { id, job } = entry;
+    const transferList = 'blocks' in job ? job.blocks.map(({ buffer }) => buffer) : [];
+    worker.post({ kind: 'job', id, job }, transferList);
+  }
+
+  /** Undefined where the system grants no thread: the job is refused, and the next one tries again. */
+  #workerFor(entry: Entry): WorkerHandle | undefined {
+    try {
+      this.#worker ??= this.#start();
+      return this.#worker;
+    } catch (error) {
+      const { code, type } = faultFields(error);
+      const reason = code ?? type;
+      this.#settle(entry, () => entry.reject(unavailable(reason)));
+      this.#options.onLost(reason);
+      return undefined;
+    }
+  }
+
+  #start(): WorkerHandle {
+    const worker: WorkerHandle = this.#options.start({
+      onResponse: (response) => this.#complete(response, worker),
+      onExit: (reason) => this.#fail(worker, reason),
+    });
+    return worker;
+  }
+
+  #complete({ id, result }: ShapingResponse, worker: WorkerHandle): void {
+    const entry = this.#running;
+    if (entry?.id !== id || worker !== this.#worker) return;
+    this.#running = undefined;
+    clearTimeout(this.#timer);
+    if (result.kind === 'shaped') this.#retainedTexts += 1;
+    // The job was cancelled while it ran, so nobody else discards its text.
+    if (result.kind === 'shaped' && entry.signal.aborted) this.discard(id, worker);
+    this.#settle(entry, () => entry.resolve({ id, result, worker }));
+    this.#dispatch();
+  }
+
+  #cancel(entry: Entry): void {
+    this.#queue.remove(entry.owner, entry);
+    this.#settle(entry, () => entry.reject(entry.signal.reason));
+  }
+
+  #settle(entry: Entry, settle: () => void): void {
+    entry.signal.removeEventListener('abort', entry.onAbort);
+    settle();
+  }
+
+  #fail(worker: WorkerHandle, reason: string): void {
+    if (worker !== this.#worker) return;
+    this.#worker = undefined;
+    this.#retainedTexts = 0;
+    clearTimeout(this.#timer);
+    const entry = this.#running;
+    this.#running = undefined;
+    if (entry !== undefined) this.#settle(entry, () => entry.reject(unavailable(reason)));
+    if (entry !== undefined && !this.#isClosed) this.#options.onLost(reason);
+    this.#dispatch();
+  }
+
+  #stopWhenIdle(): void {
+    if (this.#running !== undefined || this.#retainedTexts > 0) return;
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => this.#stop(), this.#options.idleTimeoutMs).unref();
+  }
+
+  /** Forgets the worker first, so that no job is posted to a worker that is about to end. */
+  #stop(): void {
+    const worker = this.#worker;
+    this.#worker = undefined;
+    worker?.terminate();
+  }
+}
+
+function resultOf<Kind extends ShapingResult['kind']>(result: ShapingResult, kind: Kind): ResultOf<Kind> {
+  if (result.kind === kind) return result as ResultOf<Kind>;
+  switch (result.kind) {
+    case 'refused':
+      throw new Refusal(result.type, result.message, { reason: result.reason });
+    case 'node-failure':
+      throw new NodeFailure(result.failure, result.message, result.detail);
+    default:
+      throw new Error(`shaping failed: ${result.kind === 'fault' ? result.name : result.kind}`);
+  }
+}
+
+function unavailable(reason: string): Refusal {
+  const message = 'The service could not finish work on this request. Try again.';
+  return new Refusal('InferenceUnavailableError', message, { reason: `shaping: ${reason}` });
+}

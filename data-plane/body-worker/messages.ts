@@ -1,0 +1,77 @@
+/**
+ * The protocol between the main thread and the shaping worker. One job runs at a time, and gets exactly one response.
+ * The worker retains the text of a shaped request until the main thread discards it.
+ */
+import type { Dialect } from '../../schemas/names.ts';
+import type { RefusalType } from '../../schemas/refusals.ts';
+import type { Operation } from '../../shared/decision/operation.ts';
+import type { RebuildContext } from '../answer/rebuild.ts';
+import type { Usage } from '../answer/usage.ts';
+import type { NodeFailureKind } from '../core/node-failure.ts';
+import type { NodeTarget } from '../shape/outline.ts';
+import type { ShapeHeaders } from '../shape/shape-operation.ts';
+import type { RequestOutline } from './request-outline.ts';
+
+export type Blocks = readonly Uint8Array<ArrayBuffer>[];
+
+export type ShapingJob =
+  /** Parses and validates a request body, and retains its text under the id of the job. */
+  | {
+      readonly kind: 'shape';
+      readonly operation: Operation;
+      readonly headers: ShapeHeaders;
+      readonly blocks: Blocks;
+    }
+  /** Serialises the body for a node from a retained text. */
+  | {
+      readonly kind: 'render';
+      readonly textId: number;
+      readonly dialect: Dialect;
+      readonly target: NodeTarget;
+    }
+  /** Serialises the request that asks a node to count the tokens of a retained text. */
+  | {
+      readonly kind: 'render-count';
+      readonly textId: number;
+      readonly dialect: Dialect;
+      readonly served: string;
+    }
+  /** Converts the response of a node into the response for the client. */
+  | { readonly kind: 'rebuild'; readonly context: RebuildContext; readonly blocks: Blocks }
+  /** Reads the number from the response of a node to a count request. */
+  | { readonly kind: 'parse-count'; readonly dialect: Dialect; readonly blocks: Blocks };
+
+/** To the worker. */
+export type ShapingRequest =
+  | { readonly kind: 'job'; readonly id: number; readonly job: ShapingJob }
+  | { readonly kind: 'discard'; readonly textId: number };
+
+export type ShapingResult =
+  | { readonly kind: 'shaped'; readonly outline: RequestOutline }
+  | { readonly kind: 'rendered'; readonly bytes: Uint8Array<ArrayBuffer> }
+  | {
+      readonly kind: 'count-request';
+      readonly countRequest: { readonly path: string; readonly body: Uint8Array<ArrayBuffer> } | undefined;
+    }
+  | { readonly kind: 'rebuilt'; readonly bytes: Uint8Array<ArrayBuffer>; readonly usage: Usage }
+  | { readonly kind: 'count'; readonly tokens: number | undefined }
+  | {
+      readonly kind: 'refused';
+      readonly type: RefusalType;
+      readonly message: string;
+      readonly reason: string;
+    }
+  | {
+      readonly kind: 'node-failure';
+      readonly failure: NodeFailureKind;
+      readonly message: string;
+      readonly detail: unknown;
+    }
+  /** An unexpected error. Its message stays on the worker, because it may quote the body. */
+  | { readonly kind: 'fault'; readonly name: string };
+
+/** From the worker. */
+export interface ShapingResponse {
+  readonly id: number;
+  readonly result: ShapingResult;
+}

@@ -1,0 +1,121 @@
+/**
+ * The shaping worker: runs the jobs whose cost grows with the size of a body, one at a time, and retains the texts of
+ * requests until they are discarded. It has its own thread, so that a large body does not block other requests.
+ */
+import type { MessagePort } from 'node:worker_threads';
+import { Refusal } from '../../shared/decision/refusal.ts';
+import { tokenCountOf } from '../../shared/engines/node-answers.ts';
+import { rebuild } from '../answer/rebuild.ts';
+import { parseAnswer } from '../core/answer-json.ts';
+import { NodeFailure } from '../core/node-failure.ts';
+import { renderBody, renderCount } from '../dialect/render-body.ts';
+import type { ChatRequest, EmbeddingsRequest } from '../shape/openai.ts';
+import { shapeOperation } from '../shape/shape-operation.ts';
+import type { Blocks, ShapingJob, ShapingRequest, ShapingResponse, ShapingResult } from './messages.ts';
+import { outlineOf } from './request-outline.ts';
+
+/** The same bound as for an error response: an error detail that exceeds it is not transferred. */
+const detailCharactersMax = 64 * 1024;
+
+const encoder = new TextEncoder();
+
+export class ShapingWorker {
+  /** Retained requests, by the id of the job that shaped them. */
+  readonly #retained = new Map<number, ChatRequest | EmbeddingsRequest>();
+
+  discard(textId: number): void {
+    this.#retained.delete(textId);
+  }
+
+  /** Never rejects: every error becomes a result. */
+  async run(id: number, job: ShapingJob): Promise<ShapingResult> {
+    try {
+      return await this.#run(id, job);
+    } catch (error) {
+      if (error instanceof Refusal) {
+        const { type, message, reason } = error;
+        return { kind: 'refused', type, message, reason };
+      }
+      if (error instanceof NodeFailure) {
+        const { kind: failure, message, detail } = error;
+        return { kind: 'node-failure', failure, message, detail: boundedDetail(detail) };
+      }
+      return { kind: 'fault', name: error instanceof Error ? error.name : 'Error' };
+    }
+  }
+
+  async #run(id: number, job: ShapingJob): Promise<ShapingResult> {
+    switch (job.kind) {
+      case 'shape': {
+        const shaped = shapeOperation(job.operation, bufferOf(job.blocks), job.headers);
+        this.#retained.set(id, shaped.inner);
+        return { kind: 'shaped', outline: outlineOf(shaped) };
+      }
+      case 'render': {
+        const text = await renderBody(this.#requestOf(job.textId), job.dialect, job.target);
+        return { kind: 'rendered', bytes: bytesOf(text) };
+      }
+      case 'render-count': {
+        const chat = this.#requestOf(job.textId);
+        if (chat.kind !== 'chat') return { kind: 'count-request', countRequest: undefined };
+        const rendered = await renderCount(chat, job.dialect, job.served);
+        const countRequest = rendered && { path: rendered.path, body: bytesOf(rendered.body) };
+        return { kind: 'count-request', countRequest };
+      }
+      case 'rebuild': {
+        const { body, usage } = rebuild(parseAnswer(bufferOf(job.blocks)), job.context);
+        return { kind: 'rebuilt', bytes: bytesOf(JSON.stringify(body)), usage };
+      }
+      case 'parse-count':
+        return { kind: 'count', tokens: tokenCountOf(job.dialect, parseAnswer(bufferOf(job.blocks))) };
+      default:
+        return job satisfies never;
+    }
+  }
+
+  #requestOf(textId: number): ChatRequest | EmbeddingsRequest {
+    const request = this.#retained.get(textId);
+    if (request === undefined) throw new Error('the text was discarded');
+    return request;
+  }
+}
+
+/** Serves jobs on a port until the port closes. */
+export function serveShaping(port: MessagePort): void {
+  const worker = new ShapingWorker();
+  port.on('message', (request: ShapingRequest) => {
+    if (request.kind === 'discard') {
+      worker.discard(request.textId);
+      return;
+    }
+    const { id, job } = request;
+    void worker.run(id, job).then((result) => {
+      const response: ShapingResponse = { id, result };
+      port.postMessage(response, transferListOf(result));
+    });
+  });
+}
+
+function transferListOf(result: ShapingResult): ArrayBuffer[] {
+  if (result.kind === 'rendered' || result.kind === 'rebuilt') return [result.bytes.buffer];
+  return result.kind === 'count-request' && result.countRequest !== undefined
+    ? [result.countRequest.body.buffer]
+    : [];
+}
+
+function bufferOf(blocks: Blocks): Buffer {
+  const [first] = blocks;
+  return blocks.length === 1 && first !== undefined
+    ? Buffer.from(first.buffer, first.byteOffset, first.length)
+    : Buffer.concat(blocks);
+}
+
+/** The buffer is not shared with other values, so that it can be transferred. */
+function bytesOf(text: string | Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer> {
+  return typeof text === 'string' ? encoder.encode(text) : text;
+}
+
+function boundedDetail(detail: unknown): unknown {
+  const text = JSON.stringify(detail);
+  return text === undefined || text.length > detailCharactersMax ? undefined : detail;
+}

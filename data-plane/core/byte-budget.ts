@@ -1,0 +1,83 @@
+/**
+ * Bounds the memory of buffered bodies, in total and for each organisation. The share of an organisation keeps one tenant
+ * with many connections from exhausting the memory of all others.
+ */
+import type { Caller } from '../../shared/decision/authenticate.ts';
+import { Refusal } from '../../shared/decision/refusal.ts';
+
+const allBytesMax = 512 * 1024 * 1024;
+/** An organisation may use one share of the total. */
+const shares = 8;
+
+/** Each reservation must be released. */
+export interface MemoryBudget {
+  /** False where the budget is exceeded; then nothing is reserved. */
+  reserve(bytes: number): boolean;
+  release(bytes: number): void;
+  /** The error for the client, after the last `reserve` returned false. */
+  refusal(): Refusal;
+}
+
+/** The tenant that memory is charged to, and that the shaping queue schedules for. */
+export function ownerOf(caller: Exclude<Caller, { readonly kind: 'nobody' }>): string {
+  return caller.kind === 'key' ? caller.owner.organisation : `visitor:${caller.visitor}`;
+}
+
+export class BodyBudget implements MemoryBudget {
+  readonly #bytesMax: number;
+  readonly #shareBytesMax: number;
+  readonly #usedByOwner = new Map<string, number>();
+  #usedBytes = 0;
+
+  constructor(bytesMax = allBytesMax, shareBytesMax = Math.floor(bytesMax / shares)) {
+    this.#bytesMax = bytesMax;
+    this.#shareBytesMax = shareBytesMax;
+  }
+
+  /** Bytes reserved now. */
+  get usedBytes(): number {
+    return this.#usedBytes;
+  }
+
+  /** The budget of one organisation or visitor. */
+  of(owner: string): MemoryBudget {
+    const used = (): number => this.#usedByOwner.get(owner) ?? 0;
+    let isShareSpent = false;
+    return {
+      reserve: (bytes) => {
+        isShareSpent = used() + bytes > this.#shareBytesMax;
+        if (isShareSpent || !this.reserve(bytes)) return false;
+        this.#usedByOwner.set(owner, used() + bytes);
+        return true;
+      },
+      release: (bytes) => {
+        this.release(bytes);
+        const left = used() - bytes;
+        if (left > 0) this.#usedByOwner.set(owner, left);
+        else this.#usedByOwner.delete(owner);
+      },
+      refusal: () => (isShareSpent ? shareSpent() : this.refusal()),
+    };
+  }
+
+  reserve(bytes: number): boolean {
+    if (this.#usedBytes + bytes > this.#bytesMax) return false;
+    this.#usedBytes += bytes;
+    return true;
+  }
+
+  release(bytes: number): void {
+    this.#usedBytes -= bytes;
+  }
+
+  refusal(): Refusal {
+    const message = 'The service holds too many bodies of requests and answers now. Try again.';
+    return new Refusal('InferenceUnavailableError', message, { reason: 'body budget' });
+  }
+}
+
+function shareSpent(): Refusal {
+  const message =
+    'The bodies of your organisation’s requests take all the memory that one organisation may have at a time. Try again once one of them is done.';
+  return new Refusal('InferenceUnavailableError', message, { reason: 'body budget of the organisation' });
+}

@@ -1,0 +1,639 @@
+import { once } from 'node:events';
+import { createServer, type Server } from 'node:http';
+import { type AddressInfo, createServer as createTcpServer, type Server as TcpServer } from 'node:net';
+import { afterEach, expect, test } from 'vitest';
+import type { Fault } from '../../dev/simulator/behaviour.ts';
+import { type SimNode, type SimNodeOptions, startSimNode } from '../../dev/simulator/sim-node.ts';
+import type { Dialect } from '../../schemas/names.ts';
+import {
+  eventually,
+  type ForwardServer,
+  type ForwardServerOptions,
+  post,
+  routeTo,
+  startForwardServer,
+} from '../../test/support/forward-server.ts';
+
+const open: { close(): Promise<void> }[] = [];
+afterEach(async () => {
+  for (const one of open.splice(0).reverse()) await one.close();
+});
+
+async function sim(options: Partial<SimNodeOptions> = {}, ...faults: Fault[]): Promise<SimNode> {
+  const rules = faults.map((fault) => ({ match: {}, fault }));
+  const node = await startSimNode({ models: ['m'], tokensPerSecond: 0, behaviour: { rules }, ...options });
+  open.push(node);
+  return node;
+}
+
+async function gateway(options: ForwardServerOptions): Promise<ForwardServer> {
+  const server = await startForwardServer(options);
+  open.push(server);
+  return server;
+}
+
+/** A node of one's own making. */
+async function handMade(
+  listener: Parameters<typeof createServer>[1],
+): Promise<{ url: string; server: Server }> {
+  const server = createServer(listener as never);
+  return { url: `http://127.0.0.1:${await listens(server)}`, server };
+}
+
+async function listens(server: Server | TcpServer): Promise<number> {
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  open.push({
+    close: async () => {
+      if ('closeAllConnections' in server) server.closeAllConnections();
+      server.close();
+    },
+  });
+  return (server.address() as AddressInfo).port;
+}
+
+/** An address where nobody listens. */
+async function deadUrl(): Promise<string> {
+  const server = createTcpServer();
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  server.close();
+  await once(server, 'close');
+  return `http://127.0.0.1:${port}`;
+}
+
+const chat = { model: 'asked', messages: [{ role: 'user', content: 'say 8 words' }] };
+const streamed = { ...chat, stream: true };
+const chatPath = '/v1/chat/completions';
+const impatient = {
+  firstEventMs: 150,
+  betweenEventsMs: 150,
+  wholeAnswerMs: 150,
+  betweenBytesMs: 100,
+  errorBodyMs: 150,
+};
+
+test('a streamed answer is rebuilt, ends with its terminator, and its usage is the node’s', async () => {
+  const node = await sim();
+  const server = await gateway({ candidates: [routeTo(node.url)] });
+  const { status, headers, text, clean } = await post(server.url + chatPath, streamed).answer;
+  expect(status).toBe(200);
+  expect(headers['content-type']).toBe('text/event-stream');
+  expect(clean).toBe(true);
+  expect(text).toMatch(/data: \[DONE\]\n\n$/);
+  expect(text).toContain('"model":"asked"');
+  expect(text).not.toContain('"usage"');
+  expect(await server.next()).toEqual({
+    kind: 'completed',
+    node: 'n1',
+    usage: { promptTokens: 6, completionTokens: 8, totalTokens: 14 },
+  });
+});
+
+test('an answer that is not streamed is rebuilt and counted', async () => {
+  const node = await sim();
+  const server = await gateway({ candidates: [routeTo(node.url)] });
+  const { status, text } = await post(server.url + chatPath, chat).answer;
+  expect(status).toBe(200);
+  expect(JSON.parse(text)).toMatchObject({ id: 'chatcmpl-test', model: 'asked', object: 'chat.completion' });
+  expect(await server.next()).toMatchObject({ kind: 'completed', usage: { totalTokens: 14 } });
+});
+
+test('embeddings are rebuilt and counted', async () => {
+  const node = await sim();
+  const server = await gateway({ candidates: [routeTo(node.url)] });
+  const { status, text } = await post(`${server.url}/v1/embeddings`, { model: 'asked', input: ['a', 'b'] })
+    .answer;
+  expect(status).toBe(200);
+  expect(JSON.parse(text).data).toHaveLength(2);
+  expect(await server.next()).toMatchObject({ kind: 'completed', usage: { completionTokens: 0 } });
+});
+
+test('the node gets its own name for the model, a limit of tokens, usage asked for, and its credential', async () => {
+  let seen:
+    | { authorization: string | undefined; path: string | undefined; body: Record<string, unknown> }
+    | undefined;
+  const node = await handMade(async (request, response) => {
+    let body = '';
+    for await (const chunk of request) body += chunk;
+    seen = { authorization: request.headers.authorization, path: request.url, body: JSON.parse(body) };
+    response.writeHead(500).end();
+  });
+  const server = await gateway({
+    candidates: [routeTo(`${node.url}/engine/`, { served: 'inner', credential: 'GPU' })],
+    credential: (name) => `secret-of-${name}`,
+    maxTokens: 77,
+  });
+  await post(server.url + chatPath, streamed).answer;
+  expect(seen).toMatchObject({ authorization: 'Bearer secret-of-GPU', path: '/engine/v1/chat/completions' });
+  expect(seen?.body).toMatchObject({
+    model: 'inner',
+    max_tokens: 77,
+    stream_options: { include_usage: true },
+  });
+});
+
+test('a node whose credential is not known here is not asked without it', async () => {
+  const node = await sim();
+  const server = await gateway({ candidates: [routeTo(node.url, { credential: 'GPU' })] });
+  expect((await post(server.url + chatPath, chat).answer).status).toBe(503);
+  expect(node.stats().requests).toBe(0);
+});
+
+const early: [string, Fault][] = [
+  ['resets the connection', { kind: 'refuse' }],
+  ['never answers', { kind: 'stall' }],
+  ['answers 500', { kind: 'status', status: 500 }],
+  ['answers 400', { kind: 'status', status: 400 }],
+  ['answers 401', { kind: 'status', status: 401, body: { error: 'Unauthorized' } }],
+  ['answers 204', { kind: 'status', status: 204 }],
+  ['redirects', { kind: 'redirect', location: 'http://127.0.0.1:1/' }],
+  ['answers with a wrong content type', { kind: 'content-type', contentType: 'text/html' }],
+  ['sends headers without end', { kind: 'endless-headers', everyMs: 1 }],
+  ['sends its head byte by byte', { kind: 'slow-loris', part: 'head', everyMs: 20 }],
+];
+
+const earlyStreamed: [string, Fault][] = [
+  ...early,
+  ['begins with an error frame, then [DONE]', { kind: 'error-frame-then-done', afterEvents: 0 }],
+  ['begins with an error frame', { kind: 'error-frame-no-done', afterEvents: 0 }],
+  ['cuts before the first event', { kind: 'cut', afterEvents: 0, reset: false }],
+  ['ends cleanly before the first event', { kind: 'clean-end-without-done', afterEvents: 0 }],
+  ['begins with an empty chunk and ends', { kind: 'empty-chunk-end', afterEvents: 0 }],
+  ['begins with garbage', { kind: 'garbage', afterEvents: 0 }],
+  ['begins with a huge event', { kind: 'huge-event', bytes: 3_000_000 }],
+  ['sends only comments', { kind: 'stall-after', afterEvents: 0, commentEveryMs: 10 }],
+];
+
+const earlyWhole: [string, Fault][] = [
+  ...early,
+  ['stops within its body', { kind: 'stall-after', afterEvents: 1 }],
+  ['cuts its body', { kind: 'cut', afterEvents: 1, reset: false }],
+  ['resets within its body', { kind: 'cut', afterEvents: 1, reset: true }],
+  ['answers garbage', { kind: 'garbage', afterEvents: 0 }],
+  ['sends a body that is too large', { kind: 'huge-event', bytes: 40_000_000 }],
+  ['sends its body byte by byte', { kind: 'slow-loris', part: 'body', everyMs: 5 }],
+  ['gives a finish reason that is none', { kind: 'finish-abort', finishReason: 'abort' }],
+  [
+    'answers 500 with what looks like an answer',
+    {
+      kind: 'status',
+      status: 500,
+      body: { choices: [{ index: 0, message: { content: 'x' }, finish_reason: 'stop' }] },
+    },
+  ],
+  ['answers with an error', { kind: 'error-frame-no-done', afterEvents: 0 }],
+];
+
+test.each(earlyStreamed)(
+  'a node that %s before the first good event of a stream is a refusal, and no other node is tried',
+  async (_name, fault) => {
+    await expectRefusal(fault, streamed);
+  },
+);
+
+test.each(earlyWhole)(
+  'a node that %s has not answered: a refusal, and no other node is tried',
+  async (_name, fault) => {
+    await expectRefusal(fault, chat);
+  },
+);
+
+async function expectRefusal(fault: Fault, body: object): Promise<void> {
+  const bad = await sim({}, fault);
+  const other = await sim();
+  const server = await gateway({
+    candidates: [routeTo(bad.url, { node: 'bad' }), routeTo(other.url, { node: 'other' })],
+    settings: impatient,
+    random: () => 0,
+  });
+  const { status, text, clean } = await post(server.url + chatPath, body).answer;
+  // A node that answers 400 speaks of the request.
+  const ofRequest = fault.kind === 'status' && fault.status === 400;
+  const type = ofRequest ? 'UnsupportedShapeError' : 'InferenceUnavailableError';
+  expect(status).toBe(ofRequest ? 400 : 503);
+  expect(clean).toBe(true);
+  expect(JSON.parse(text).error.type).toBe(type);
+  expect(await server.next()).toMatchObject({ kind: 'refused', type });
+  expect(bad.stats().requests).toBe(1);
+  expect(other.stats().requests).toBe(0);
+  expect(server.load.inFlightTotal()).toBe(0);
+  expect(server.pools.answerBytes.usedBytes).toBe(0);
+  await eventually(() => bad.stats().inFlight === 0 && server.pools.ticker.size === 0);
+}
+
+const late: [string, Fault, 'node' | 'deadline'][] = [
+  ['sends an error frame, then [DONE]', { kind: 'error-frame-then-done', afterEvents: 3 }, 'node'],
+  ['sends an error frame', { kind: 'error-frame-no-done', afterEvents: 3 }, 'node'],
+  [
+    'gives a finish reason that is none, then [DONE]',
+    { kind: 'finish-abort', finishReason: 'abort' },
+    'node',
+  ],
+  ['closes the connection', { kind: 'cut', afterEvents: 3, reset: false }, 'node'],
+  ['resets the connection', { kind: 'cut', afterEvents: 3, reset: true }, 'node'],
+  ['ends the body cleanly without [DONE]', { kind: 'clean-end-without-done', afterEvents: 3 }, 'node'],
+  ['ends with all finishes, but without [DONE]', { kind: 'clean-end-without-done' }, 'node'],
+  ['ends with an empty chunk', { kind: 'empty-chunk-end', afterEvents: 3 }, 'node'],
+  ['sends garbage', { kind: 'garbage', afterEvents: 3 }, 'node'],
+  ['falls silent', { kind: 'stall-after', afterEvents: 3 }, 'deadline'],
+  ['sends only comments', { kind: 'stall-after', afterEvents: 3, commentEveryMs: 10 }, 'deadline'],
+];
+
+test.each(late)(
+  'Events: when a node %s in mid-stream, the stream closes without a terminal frame',
+  async (_name, fault, by) => {
+    const bad = await sim({}, fault);
+    const server = await gateway({ candidates: [routeTo(bad.url)], settings: impatient });
+    const { status, text, clean } = await post(server.url + chatPath, {
+      ...streamed,
+      stream_options: { include_usage: true },
+    }).answer;
+    expect(status).toBe(200);
+    expect(clean).toBe(false);
+    expect(text).toContain('echo:');
+    expect(text).not.toContain('[DONE]');
+    expect(text).not.toContain('error');
+    expect(text).not.toContain('"choices":[]');
+    const ended = await server.next();
+    expect(ended).toMatchObject({ kind: 'ended-early', by });
+    expect(JSON.stringify(ended)).not.toContain('echo:');
+    expect(server.load.inFlightTotal()).toBe(0);
+    await eventually(() => bad.stats().inFlight === 0 && server.pools.ticker.size === 0);
+  },
+);
+
+const harmless: [string, Fault][] = [
+  ['sends more after [DONE]', { kind: 'extra-after-done' }],
+  ['repeats a finish', { kind: 'duplicate-finish' }],
+  ['is late', { kind: 'latency', firstTokenMs: 30, betweenTokensMs: 5 }],
+  ['sends its body byte by byte, but in time', { kind: 'slow-loris', part: 'body', everyMs: 1 }],
+];
+
+test.each(harmless)('a node that %s still completes', async (_name, fault) => {
+  const node = await sim({}, fault);
+  const server = await gateway({ candidates: [routeTo(node.url)] });
+  const { text, clean } = await post(server.url + chatPath, {
+    ...streamed,
+    messages: [{ role: 'user', content: 'say 2 words' }],
+  }).answer;
+  expect(clean).toBe(true);
+  expect(text).toMatch(/\[DONE\]\n\n$/);
+  expect(text).not.toContain('late');
+  expect(await server.next()).toMatchObject({ kind: 'completed' });
+});
+
+test('a node that never stops after [DONE] is cut off, and its answer is complete', async () => {
+  let wasCut = false;
+  const node = await handMade((_request, response) => {
+    response.writeHead(200, { 'content-type': 'text/event-stream' });
+    const choice = { index: 0, delta: { content: 'x' }, finish_reason: 'stop' };
+    response.write(`data: ${JSON.stringify({ choices: [choice] })}\n\ndata: [DONE]\n\n`);
+    const more = setInterval(() => response.write('y'.repeat(10_000)), 1);
+    response.on('close', () => {
+      clearInterval(more);
+      wasCut = true;
+    });
+  });
+  const server = await gateway({ candidates: [routeTo(node.url)] });
+  expect((await post(server.url + chatPath, streamed).answer).clean).toBe(true);
+  expect(await server.next()).toMatchObject({ kind: 'completed', usage: { estimated: true } });
+  await eventually(() => wasCut);
+});
+
+test('a node that says nothing more after [DONE], but does not end its body, is let go', async () => {
+  const node = await handMade((_request, response) => {
+    response.writeHead(200, { 'content-type': 'text/event-stream' });
+    const choice = { index: 0, delta: { content: 'x' }, finish_reason: 'stop' };
+    response.write(`data: ${JSON.stringify({ choices: [choice] })}\n\ndata: [DONE]\n\n`);
+  });
+  const server = await gateway({ candidates: [routeTo(node.url)] });
+  expect((await post(server.url + chatPath, streamed).answer).clean).toBe(true);
+  expect(server.load.inFlightTotal()).toBe(0);
+  await eventually(() => server.pools.ticker.size === 0);
+});
+
+test('a node that stops within a whole answer is waited for as long as between two pieces, not as for an answer', async () => {
+  const node = await sim({}, { kind: 'stall-after', afterEvents: 1 });
+  const server = await gateway({
+    candidates: [routeTo(node.url)],
+    settings: { wholeAnswerMs: 60_000, betweenBytesMs: 100 },
+  });
+  expect((await post(server.url + chatPath, chat).answer).status).toBe(503);
+  expect(await server.next()).toMatchObject({
+    reason: 'the node did not send the rest of its answer in time',
+  });
+});
+
+test.each([
+  ['without end', 70_000, 100],
+  ['and then stops within it', 10, 2],
+])('an error that a node sends %s is read no further', async (_name, pieceBytes, pieces) => {
+  let isOpen = true;
+  const node = await handMade(async (_request, response) => {
+    response.on('error', () => undefined);
+    const closed = once(response, 'close').then(() => {
+      isOpen = false;
+    });
+    response.writeHead(500, { 'content-type': 'application/json' });
+    for (let sent = 0; sent < pieces && isOpen; sent++) {
+      response.write(' '.repeat(pieceBytes));
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    await closed;
+  });
+  // The bound of bytes ends the first, long before the wait does.
+  const errorBodyMs = pieces > 10 ? 60_000 : 50;
+  const server = await gateway({ candidates: [routeTo(node.url)], settings: { errorBodyMs } });
+  expect((await post(server.url + chatPath, chat).answer).status).toBe(503);
+  await eventually(() => !isOpen);
+  expect(server.pools.answerBytes.usedBytes).toBe(0);
+});
+
+test('a node that sends early answers without end is cut off', async () => {
+  const server = createTcpServer((socket) => {
+    socket.on('error', () => undefined);
+    const more = setInterval(() => socket.write('HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n'), 1);
+    socket.on('close', () => clearInterval(more));
+  });
+  const port = await listens(server);
+  const forwarding = await gateway({ candidates: [routeTo(`http://127.0.0.1:${port}`)] });
+  expect((await post(forwarding.url + chatPath, streamed).answer).status).toBe(503);
+  expect(await forwarding.next()).toMatchObject({ reason: 'the node sent too many early answers' });
+});
+
+test('the status is held back until the first good event', async () => {
+  const node = await sim({}, { kind: 'latency', firstTokenMs: 200 });
+  const server = await gateway({ candidates: [routeTo(node.url)] });
+  const asked = post(server.url + chatPath, streamed);
+  let heads = 0;
+  asked.request.on('response', () => {
+    heads += 1;
+  });
+  await eventually(() => node.stats().inFlight === 1);
+  await new Promise((resolve) => setTimeout(resolve, 60));
+  expect(heads).toBe(0);
+  expect((await asked.answer).clean).toBe(true);
+});
+
+test('a node that refuses the connection is passed over for another candidate, and left aside afterwards', async () => {
+  const live = await sim();
+  const candidates = [routeTo(await deadUrl(), { node: 'dead' }), routeTo(live.url, { node: 'live' })];
+  const server = await gateway({ candidates, random: () => 0 });
+  expect((await post(server.url + chatPath, streamed).answer).clean).toBe(true);
+  expect(await server.next()).toMatchObject({ kind: 'completed', node: 'live' });
+  expect(server.load.isEjected('dead')).toBe(true);
+  expect(server.load.isEjected('live')).toBe(false);
+});
+
+test('a node that does not take a connection in time is passed over for another candidate', async () => {
+  // The handshake of TLS never ends, so no byte of the request is sent.
+  const silent = createTcpServer((socket) => socket.on('error', () => undefined));
+  const live = await sim();
+  const candidates = [
+    routeTo(`https://127.0.0.1:${await listens(silent)}`, { node: 'silent' }),
+    routeTo(live.url, { node: 'live' }),
+  ];
+  const server = await gateway({ candidates, connectMs: 1000, random: () => 0 });
+  const before = performance.now();
+  expect((await post(server.url + chatPath, chat).answer).status).toBe(200);
+  expect(performance.now() - before).toBeLessThan(1800);
+  expect(await server.next()).toMatchObject({ kind: 'completed', node: 'live' });
+});
+
+test('when no candidate takes a connection, that is a refusal', async () => {
+  const candidates = [routeTo(await deadUrl(), { node: 'a' }), routeTo(await deadUrl(), { node: 'b' })];
+  const server = await gateway({ candidates });
+  expect((await post(server.url + chatPath, chat).answer).status).toBe(503);
+  expect(await server.next()).toMatchObject({ reason: 'the connection to the node failed: ECONNREFUSED' });
+});
+
+test.each<[Dialect, object]>([
+  ['vllm', chat],
+  ['vllm', streamed],
+  ['sglang', chat],
+  ['sglang', streamed],
+  ['llamacpp', chat],
+  ['llamacpp', streamed],
+])('Limits 3: a context error of %s becomes 413 and names the window (%j)', async (dialect, body) => {
+  const node = await sim({ dialect, contextTokens: 64 });
+  const server = await gateway({ candidates: [routeTo(node.url, { dialect })] });
+  const long = { ...body, messages: [{ role: 'user', content: 'long '.repeat(200) }] };
+  const { status, text } = await post(server.url + chatPath, long).answer;
+  expect(status).toBe(413);
+  expect(JSON.parse(text).error.type).toBe('ContextWindowExceededError');
+  expect(JSON.parse(text).error.message).toContain('64 tokens');
+  expect(server.load.isEjected('n1')).toBe(false);
+});
+
+test('Errors 2: a field that the dialect cannot carry is refused, and nothing is sent', async () => {
+  const node = await sim({ dialect: 'ollama' });
+  const server = await gateway({ candidates: [routeTo(node.url, { dialect: 'ollama' })] });
+  const { status, text } = await post(server.url + chatPath, { ...chat, logit_bias: { 1: 5 } }).answer;
+  expect(status).toBe(400);
+  expect(JSON.parse(text).error).toMatchObject({ type: 'UnsupportedShapeError' });
+  expect(JSON.parse(text).error.message).toMatch(/^logit_bias/);
+  expect(node.stats().requests).toBe(0);
+});
+
+test('of several candidates, one whose dialect carries the request is found', async () => {
+  const ollama = await sim({ dialect: 'ollama' });
+  const vllm = await sim();
+  const server = await gateway({
+    candidates: [routeTo(ollama.url, { node: 'o', dialect: 'ollama' }), routeTo(vllm.url, { node: 'v' })],
+    random: () => 0,
+  });
+  expect((await post(server.url + chatPath, { ...chat, logit_bias: { 1: 5 } }).answer).status).toBe(200);
+  expect(await server.next()).toMatchObject({ node: 'v' });
+});
+
+test('Events: a client that leaves in mid-stream ends the node’s request at once, and is not held against the node', async () => {
+  const node = await sim({ tokensPerSecond: 50 });
+  const server = await gateway({
+    candidates: [routeTo(node.url), routeTo(await deadUrl(), { node: 'n2' })],
+    random: () => 0,
+  });
+  for (let i = 1; i <= 5; i += 1) {
+    const asked = post(server.url + chatPath, {
+      ...streamed,
+      messages: [{ role: 'user', content: 'say 500 words' }],
+    });
+    await asked.until('echo:');
+    asked.request.destroy();
+    expect(await server.next()).toEqual({
+      kind: 'ended-early',
+      node: 'n1',
+      by: 'client',
+      reason: 'the client left',
+    });
+    await eventually(() => node.stats().abortedByClient === i, 300);
+  }
+  expect(server.load.isEjected('n1')).toBe(false);
+  expect(server.pools.ticker.size).toBe(0);
+});
+
+test.each([
+  ['before the first event', streamed],
+  ['before a whole answer', chat],
+])('a client that leaves %s ends the node’s request at once', async (_name, body) => {
+  const node = await sim({}, { kind: 'stall' });
+  const server = await gateway({ candidates: [routeTo(node.url)] });
+  const asked = post(server.url + chatPath, body);
+  await eventually(() => node.stats().inFlight === 1);
+  asked.request.destroy();
+  expect(await server.next()).toMatchObject({ kind: 'ended-early', by: 'client' });
+  await eventually(() => node.stats().inFlight === 0, 300);
+});
+
+test('a client that leaves while the node is being connected sends nothing to it', async () => {
+  const silent = createTcpServer((socket) => socket.on('error', () => undefined));
+  const live = await sim();
+  const server = await gateway({
+    candidates: [
+      routeTo(`https://127.0.0.1:${await listens(silent)}`, { node: 'silent' }),
+      routeTo(live.url),
+    ],
+    random: () => 0,
+  });
+  const asked = post(server.url + chatPath, chat);
+  await eventually(() => server.load.inFlight('silent') === 1);
+  asked.request.destroy();
+  expect(await server.next()).toMatchObject({ kind: 'ended-early', node: 'silent', by: 'client' });
+  expect(live.stats().requests).toBe(0);
+});
+
+test('a client that left before anything was sent costs no node a request', async () => {
+  const node = await sim();
+  const server = await gateway({
+    candidates: [routeTo(node.url)],
+    beforeForward: (socket) => once(socket, 'close'),
+  });
+  const asked = post(server.url + chatPath, chat);
+  await eventually(() => server.sockets.size === 1);
+  asked.request.destroy();
+  expect(await server.next()).toMatchObject({ kind: 'ended-early', by: 'client' });
+  expect(node.stats().requests).toBe(0);
+});
+
+test('Events: an answer that its client never took is not billed', async () => {
+  const node = await handMade((_request, response) => {
+    const message = { content: 'x'.repeat(25_000_000) };
+    response.setHeader('content-type', 'application/json');
+    response.end(JSON.stringify({ choices: [{ index: 0, message, finish_reason: 'stop' }] }));
+  });
+  const server = await gateway({ candidates: [routeTo(node.url)] });
+  const asked = post(server.url + chatPath, chat);
+  const [response] = await once(asked.request, 'response');
+  response.pause();
+  expect(server.pools.answerBytes.usedBytes, 'held until the client has it').toBeGreaterThan(25_000_000);
+  asked.request.destroy();
+  expect(await server.next()).toMatchObject({ kind: 'ended-early', by: 'client' });
+  expect(server.pools.answerBytes.usedBytes).toBe(0);
+});
+
+const message = { model: 'asked', max_tokens: 100, messages: [{ role: 'user', content: 'say 8 words' }] };
+
+test('a message is answered in the form of its surface', async () => {
+  const node = await sim();
+  const server = await gateway({ candidates: [routeTo(node.url)] });
+  const { status, text } = await post(`${server.url}/v1/messages`, message).answer;
+  expect(status).toBe(200);
+  expect(JSON.parse(text)).toMatchObject({ type: 'message', stop_reason: 'end_turn', model: 'asked' });
+  expect(await server.next()).toMatchObject({ kind: 'completed', usage: { totalTokens: 14 } });
+});
+
+test('a streamed message ends with its own terminator, and not at all when the node breaks off', async () => {
+  const node = await sim();
+  const server = await gateway({ candidates: [routeTo(node.url)] });
+  const whole = await post(`${server.url}/v1/messages`, { ...message, stream: true }).answer;
+  expect(whole.clean).toBe(true);
+  expect(whole.text).toMatch(/^event: message_start\n/);
+  expect(whole.text).toMatch(/event: message_stop\ndata: .*\n\n$/);
+  expect(whole.text).not.toContain('[DONE]');
+  expect(await server.next()).toMatchObject({ kind: 'completed', usage: { totalTokens: 14 } });
+  node.setBehaviour({ rules: [{ match: {}, fault: { kind: 'cut', afterEvents: 3, reset: false } }] });
+  const cut = await post(`${server.url}/v1/messages`, { ...message, stream: true }).answer;
+  expect(cut.clean).toBe(false);
+  expect(cut.text).toContain('message_start');
+  expect(cut.text).not.toContain('message_stop');
+  expect(await server.next()).toMatchObject({ kind: 'ended-early', by: 'node' });
+});
+
+test('errors that a node answers do not leave it aside, but broken answers do', async () => {
+  const node = await sim({}, { kind: 'status', status: 500 });
+  const server = await gateway({ candidates: [routeTo(node.url)] });
+  for (let i = 0; i < 5; i += 1) await post(server.url + chatPath, chat).answer;
+  expect(server.load.isEjected('n1')).toBe(false);
+  node.setBehaviour({ rules: [{ match: {}, fault: { kind: 'cut', afterEvents: 0, reset: true } }] });
+  for (let i = 0; i < 3; i += 1) await post(server.url + chatPath, streamed).answer;
+  expect(server.load.isEjected('n1')).toBe(true);
+});
+
+test('many slow streams do not hold up a further request to the same node', async () => {
+  const node = await sim({ tokensPerSecond: 20 });
+  const server = await gateway({ candidates: [routeTo(node.url)] });
+  const slow = Array.from({ length: 60 }, () =>
+    post(server.url + chatPath, { ...streamed, messages: [{ role: 'user', content: 'say 2000 words' }] }),
+  );
+  await Promise.all(slow.map((one) => one.until('echo:')));
+  const quick = await post(`${server.url}/v1/embeddings`, { model: 'm', input: 'a' }).answer;
+  expect(quick.status).toBe(200);
+  expect(server.load.inFlight('n1')).toBe(60);
+  for (const { request } of slow) request.destroy();
+  await eventually(() => server.load.inFlightTotal() === 0);
+});
+
+/** 50 MB in events of 16 KB, as fast as they are taken. */
+async function torrent(): Promise<{ url: string; taken: () => number; pieces: () => number }> {
+  let taken = 0;
+  const frame = (choice: object): string =>
+    `data: ${JSON.stringify({ choices: [{ index: 0, ...choice }] })}\n\n`;
+  const piece = frame({ delta: { content: 'z'.repeat(16_000) } });
+  const node = await handMade(async (_request, response) => {
+    response.on('error', () => undefined);
+    response.writeHead(200, { 'content-type': 'text/event-stream' });
+    const closed = once(response, 'close');
+    while (taken < 50_000_000 && !response.destroyed) {
+      taken += piece.length;
+      if (!response.write(piece))
+        await Promise.race([new Promise((resolve) => response.once('drain', resolve)), closed]);
+    }
+    response.end(`${frame({ delta: {}, finish_reason: 'stop' })}data: [DONE]\n\n`);
+  });
+  return { url: node.url, taken: () => taken, pieces: () => taken / piece.length };
+}
+
+test('a client that reads slowly holds its node back, and gets everything in the end', async () => {
+  const node = await torrent();
+  const server = await gateway({ candidates: [routeTo(node.url)], settings: { betweenEventsMs: 200 } });
+  const asked = post(server.url + chatPath, streamed);
+  const [response] = await once(asked.request, 'response');
+  response.pause();
+  let before = -1;
+  await eventually(() => node.taken() > 0);
+  // Longer than the wait between events: that wait does not run while the client is the slow one.
+  for (let quiet = 0; quiet < 4; ) {
+    await new Promise((resolve) => setTimeout(resolve, 100));
+    quiet = node.taken() === before ? quiet + 1 : 0;
+    before = node.taken();
+  }
+  expect(node.taken()).toBeLessThan(25_000_000);
+  for (const socket of server.sockets) expect(socket.writableLength).toBeLessThan(1_000_000);
+  response.resume();
+  const { clean, text } = await asked.answer;
+  expect(clean).toBe(true);
+  expect(text.match(/z{16000}/g)).toHaveLength(node.pieces());
+  expect(await server.next()).toMatchObject({ kind: 'completed' });
+}, 30_000);
+
+test('a client that does not read at all is cut off, and its node’s request ended', async () => {
+  const node = await torrent();
+  const server = await gateway({ candidates: [routeTo(node.url)], stallMs: 200 });
+  const asked = post(server.url + chatPath, streamed);
+  const [response] = await once(asked.request, 'response');
+  response.pause();
+  expect(await server.next()).toMatchObject({ kind: 'ended-early', by: 'client' });
+  expect(node.taken()).toBeLessThan(25_000_000);
+  response.destroy();
+});

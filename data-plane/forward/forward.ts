@@ -1,0 +1,239 @@
+/**
+ * From a routed, shaped request to a node and back to the client.
+ * Another candidate is tried only while no byte of the request has reached a node, and only within the capacity that
+ * routing chose. Before the first byte of an answer every failure is a Refusal; after it the connection is destroyed.
+ * Completed means: every choice has a legal finish, no error came, the terminator was seen, and it was written to a
+ * client still connected. Only that may be billed (Events).
+ */
+
+import { Refusal } from '../../shared/decision/refusal.ts';
+import { contextErrorOf } from '../../shared/engines/node-answers.ts';
+import type { Route } from '../../shared/snapshot/lookup.ts';
+import { chatContext } from '../answer/chat-parts.ts';
+import { ChatStream } from '../answer/chat-stream.ts';
+import { messagesContext } from '../answer/message-parts.ts';
+import { MessagesStream } from '../answer/messages-stream.ts';
+import { rebuildContextOf } from '../answer/rebuild.ts';
+import type { Usage } from '../answer/usage.ts';
+import type { Shaping } from '../body-worker/body-worker.ts';
+import { inabilityRefusal } from '../dialect/inability.ts';
+import { rejectionRefusal } from '../dialect/rejection.ts';
+import { renderBody } from '../dialect/render-body.ts';
+import type { AnyChat, AnyEmbeddings, AnyMessages } from '../shape/outline.ts';
+import type { NodeLoad, Verdict } from '../upstream/load.ts';
+import type { NodeRequest } from '../upstream/node-call.ts';
+import type { NodePools } from '../upstream/node-pools.ts';
+import {
+  type AnswerBounds,
+  Attempt,
+  type AttemptFailure,
+  type AttemptResult,
+  type BodyReader,
+} from './attempt.ts';
+import type { ClientResponse } from './client-response.ts';
+import { StreamedBody } from './streamed-body.ts';
+import { WholeBody } from './whole-body.ts';
+
+export type ForwardSettings = AnswerBounds;
+
+export const defaultForwardSettings: ForwardSettings = {
+  firstEventMs: 300_000,
+  betweenEventsMs: 60_000,
+  wholeAnswerMs: 300_000,
+  betweenBytesMs: 60_000,
+  errorBodyMs: 10_000,
+  answerBytesMax: 32 * 1024 * 1024,
+};
+
+export type Forwarded = AnyChat | AnyEmbeddings | AnyMessages;
+
+export interface ForwardOptions {
+  readonly request: Forwarded;
+  /** Nodes of the one place that routing chose. */
+  readonly candidates: readonly Route[];
+  /** The tier that a refusal of too long a request names. */
+  readonly tier: string;
+  /** Tokens of the answer at most, clamped to the window; at least 1. Not asked for embeddings. */
+  readonly maxTokensFor: (route: Route) => number;
+  readonly client: ClientResponse;
+  readonly ids: { readonly responseId: string; readonly createdSeconds: number };
+  readonly settings: ForwardSettings;
+  readonly pools: NodePools;
+  readonly load: NodeLoad;
+  /** Large answers are read on its thread. */
+  readonly shaping: Shaping;
+  /** Who is charged for the answer, and takes turns with others. */
+  readonly owner: string;
+  /** A node has answered, so it has the request and no other will be asked. */
+  readonly onTaken?: () => void;
+  /** The request goes out to a node. */
+  readonly onSent?: () => void;
+  /** The refusal of a node that failed before the first byte, as the host has it. `reason` is for the log. */
+  readonly onNodeFailure: (reason: string) => Refusal;
+}
+
+export interface CompletedUsage extends Usage {
+  readonly totalTokens: number;
+}
+
+export type ForwardOutcome =
+  | { readonly kind: 'completed'; readonly node: string; readonly usage: CompletedUsage }
+  | {
+      readonly kind: 'ended-early';
+      readonly node: string;
+      readonly by: 'client' | 'node' | 'deadline';
+      /** For the log; holds nothing that node or client wrote. */
+      readonly reason: string;
+    };
+
+/** Looking for a node that takes connections ends after this, however many candidates are left. */
+const searchMs = 6000;
+
+/** Throws a Refusal where nothing of an answer went out. */
+export async function forward(options: ForwardOptions): Promise<ForwardOutcome> {
+  try {
+    return await search(options);
+  } finally {
+    if (!options.client.started) options.client.release();
+  }
+}
+
+async function search(options: ForwardOptions): Promise<ForwardOutcome> {
+  const searchUntilMs = performance.now() + searchMs;
+  let left = options.candidates;
+  let uncarried: Refusal | undefined;
+  let unreached: string | undefined;
+  for (;;) {
+    const route = options.load.choose(left);
+    if (route === undefined || performance.now() > searchUntilMs) break;
+    left = left.filter((candidate) => candidate !== route);
+    const body = await nodeBody(options, route);
+    if (body instanceof Refusal) {
+      uncarried = body;
+      continue;
+    }
+    const result = await attempt(options, route, body);
+    if (result.kind !== 'unreached') return outcomeOf(result, route, options);
+    unreached = result.reason;
+  }
+  // A node that might have carried the request may be back soon, so that comes before what others cannot carry.
+  if (unreached === undefined && uncarried !== undefined) throw uncarried;
+  throw options.onNodeFailure(unreached ?? 'no candidate');
+}
+
+/** The body for the node, or the refusal of a field that its dialect cannot carry. */
+async function nodeBody(
+  { request, maxTokensFor }: ForwardOptions,
+  route: Route,
+): Promise<NodeRequest['body'] | Refusal> {
+  const asked = request.kind === 'messages' ? request.chat : request;
+  const maxTokens = asked.kind === 'chat' ? maxTokensFor(route) : 1;
+  try {
+    const { served: servedName, takesImages: seesImages } = route;
+    return await renderBody(asked, route.dialect, { servedName, maxTokens, seesImages });
+  } catch (error) {
+    if (error instanceof Refusal && error.type === 'UnsupportedShapeError') return error;
+    throw error;
+  }
+}
+
+async function attempt(
+  options: ForwardOptions,
+  route: Route,
+  body: NodeRequest['body'],
+): Promise<AttemptResult> {
+  const { client, load, pools, settings, request, onSent, onTaken } = options;
+  if (client.gone) return { kind: 'left' };
+  const { node, url, credential } = route;
+  const isStream = request.kind !== 'embeddings' && request.stream;
+  const path = request.kind === 'embeddings' ? '/v1/embeddings' : '/v1/chat/completions';
+  const accept = isStream ? 'text/event-stream' : 'application/json';
+  let verdict: Verdict = 'neutral';
+  load.begin(node);
+  try {
+    const memory = pools.answerBytes.of(options.owner);
+    const one = new Attempt({ client, pools, memory, bounds: settings, onSent, onTaken });
+    const result = await one.run({ url, path, body, accept, credential }, bodyReader(one, options));
+    verdict = verdictOf(result);
+    return result;
+  } finally {
+    load.end(node, verdict);
+  }
+}
+
+function bodyReader(one: Attempt, { request, ids, shaping, owner }: ForwardOptions): BodyReader {
+  const { responseId, createdSeconds } = ids;
+  if (request.kind === 'embeddings' || !request.stream) {
+    return new WholeBody(one, {
+      shaping,
+      owner,
+      rebuildContext: rebuildContextOf(request, responseId, createdSeconds),
+    });
+  }
+  return request.kind === 'chat'
+    ? new StreamedBody(one, new ChatStream(chatContext(request, responseId, createdSeconds)))
+    : new StreamedBody(one, new MessagesStream(messagesContext(request, responseId, createdSeconds)));
+}
+
+function verdictOf(result: AttemptResult): Verdict {
+  switch (result.kind) {
+    case 'completed':
+      return 'answered';
+    case 'left':
+      return 'neutral';
+    case 'unreached':
+      return 'unreached';
+    case 'cut':
+    case 'failed':
+      return result.failure.breaks ? 'broken' : 'neutral';
+    default:
+      return result satisfies never;
+  }
+}
+
+function outcomeOf(
+  result: Exclude<AttemptResult, { readonly kind: 'unreached' }>,
+  route: Route,
+  { request, tier, onNodeFailure }: ForwardOptions,
+): ForwardOutcome {
+  const { node } = route;
+  switch (result.kind) {
+    case 'completed': {
+      const { usage } = result;
+      return {
+        kind: 'completed',
+        node,
+        usage: { ...usage, totalTokens: usage.promptTokens + usage.completionTokens },
+      };
+    }
+    case 'left':
+      return { kind: 'ended-early', node, by: 'client', reason: 'the client left' };
+    case 'cut': {
+      const { timedOut, reason } = result.failure;
+      return { kind: 'ended-early', node, by: timedOut ? 'deadline' : 'node', reason };
+    }
+    case 'failed':
+      throw (
+        result.failure.refusal ??
+        contextRefusal(result.failure, route, tier) ??
+        inabilityRefusal(request, route.dialect, result.failure.detail) ??
+        rejectionRefusal(result.failure) ??
+        onNodeFailure(result.failure.reason)
+      );
+    default:
+      return result satisfies never;
+  }
+}
+
+/** A node's own error of context is a property of the request, so it is no failure of the node. */
+function contextRefusal({ detail, reason }: AttemptFailure, route: Route, tier: string): Refusal | undefined {
+  const found = contextErrorOf(route.dialect, detail);
+  if (found === undefined) return undefined;
+  const windowTokens = found.windowTokens ?? route.windowTokens;
+  const window = windowTokens === null ? '' : `, which is ${windowTokens} tokens`;
+  return new Refusal(
+    'ContextWindowExceededError',
+    `On the ${tier} tier, this request needs more context than the window of this model${window}.`,
+    { reason },
+  );
+}

@@ -1,0 +1,116 @@
+/**
+ * Parses and validates a request body: inline on the main thread where that is cheap, which depends on its bytes, names
+ * and values; else on the shaping worker, which retains the text, so that the main thread never touches a large body.
+ */
+import type { ServerResponse } from 'node:http';
+import type { Dialect } from '../../schemas/names.ts';
+import type { Operation } from '../../shared/decision/operation.ts';
+import type { JobOptions, Shaping } from '../body-worker/body-worker.ts';
+import { withText } from '../body-worker/request-outline.ts';
+import type { WorkerHandle } from '../body-worker/start-worker.ts';
+import { readJsonText } from '../core/json-text.ts';
+import { refuseOtherThanJson } from '../shape/openai.ts';
+import type { CountRequest, NodeTarget, WorkerText } from '../shape/outline.ts';
+import { type Shaped, type ShapeHeaders, shapeOperation } from '../shape/shape-operation.ts';
+import { type Body, ClientGone } from './body.ts';
+import { oneHeader } from './http-request.ts';
+
+/** Inline shaping blocks the event loop for some 20 ms at most. */
+const inlineBytesMax = 256 * 1024;
+const inlineNamesMax = 2_000;
+const inlineValuesMax = 10_000;
+
+export interface BodyToShape {
+  readonly operation: Operation;
+  readonly body: Body;
+  /** The tenant that the queue schedules the work for. */
+  readonly owner: string;
+  /** The response to the request. When it closes, its client has left. */
+  readonly response: ServerResponse;
+}
+
+export interface ShapedBody {
+  readonly shaped: Shaped;
+  /** Discards the text where the worker retains it. Idempotent. */
+  release(): void;
+}
+
+/** Throws UnsupportedShapeError naming the JSON path, InferenceUnavailableError, or ClientGone. Releases the body itself. */
+export async function shapeBody(shaping: Shaping, task: BodyToShape): Promise<ShapedBody> {
+  try {
+    const shaped = shapeInline(task);
+    if (shaped === undefined) return await shapeOnWorker(shaping, task);
+    task.body.release();
+    return { shaped, release: () => undefined };
+  } catch (error) {
+    task.body.release();
+    throw error;
+  }
+}
+
+/** Undefined where it would block the event loop for too long. */
+function shapeInline({ operation, body, response }: BodyToShape): Shaped | undefined {
+  if (body.bytes.length > inlineBytesMax) return undefined;
+  const headers = headersOf(response);
+  refuseOtherThanJson(headers.contentType);
+  const text = readJsonText(body.bytes.whole());
+  const { names, values } = text.counts;
+  if (names > inlineNamesMax || values > inlineValuesMax) return undefined;
+  return shapeOperation(operation, text, headers);
+}
+
+async function shapeOnWorker(shaping: Shaping, task: BodyToShape): Promise<ShapedBody> {
+  const { operation, body, owner, response } = task;
+  const headers = headersOf(response);
+  const left = new AbortController();
+  const onClose = (): void => left.abort(new ClientGone('the client left before its answer'));
+  if (response.destroyed) onClose();
+  response.once('close', onClose);
+  const options: JobOptions = { owner, signal: left.signal };
+  const blocks = body.bytes.detach();
+  const { outline, textId, worker } = await shaping.retain(
+    { kind: 'shape', operation, headers, blocks },
+    options,
+  );
+  let isRetained = true;
+  return {
+    shaped: withText(outline, new TextOnWorker(shaping, { ...options, worker }, textId)),
+    release: () => {
+      if (!isRetained) return;
+      isRetained = false;
+      response.off('close', onClose);
+      shaping.discard(textId, worker);
+      body.release();
+    },
+  };
+}
+
+function headersOf({ req: request }: ServerResponse): ShapeHeaders {
+  return {
+    contentType: request.headers['content-type'],
+    version: oneHeader(request, 'anthropic-version'),
+    beta: oneHeader(request, 'anthropic-beta'),
+  };
+}
+
+class TextOnWorker implements WorkerText {
+  readonly #shaping: Shaping;
+  readonly #options: JobOptions & { readonly worker: WorkerHandle };
+  readonly #textId: number;
+
+  constructor(shaping: Shaping, options: JobOptions & { readonly worker: WorkerHandle }, textId: number) {
+    this.#shaping = shaping;
+    this.#options = options;
+    this.#textId = textId;
+  }
+
+  async nodeBody(dialect: Dialect, target: NodeTarget): Promise<Uint8Array<ArrayBuffer>> {
+    const job = { kind: 'render', textId: this.#textId, dialect, target } as const;
+    return (await this.#shaping.run(job, 'rendered', this.#options)).bytes;
+  }
+
+  async countRequest(dialect: Dialect, served: string): Promise<CountRequest | undefined> {
+    const job = { kind: 'render-count', textId: this.#textId, dialect, served } as const;
+    return (await this.#shaping.run(job, 'count-request', this.#options)).countRequest;
+  }
+}

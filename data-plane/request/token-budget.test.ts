@@ -1,0 +1,148 @@
+import fc from 'fast-check';
+import { expect, test } from 'vitest';
+import { routeTo } from '../../test/support/forward-server.ts';
+import { shapeChat, shapeEmbeddings } from '../shape/openai.ts';
+import type { CountWatch } from '../upstream/count-tokens.ts';
+import { NodeLoad } from '../upstream/load.ts';
+import { answerTokens, countAtOne, isTight, smallerOf } from './token-budget.ts';
+
+const chat = shapeChat(
+  Buffer.from(JSON.stringify({ model: 'echo-small', messages: [{ role: 'user', content: 'a'.repeat(30) }] })),
+  'application/json',
+);
+const candidates = ['n1', 'n2', 'n3'].map((node) => routeTo('http://127.0.0.1:1', { node }));
+
+type Answer = (watch: CountWatch) => number | undefined;
+
+/** Has one of three nodes count, each of which answers as given; the first asked is the first named. */
+async function count(answers: readonly Answer[], shaped: Parameters<typeof countAtOne>[2] = chat) {
+  const load = new NodeLoad({ random: () => 0 });
+  const asked: string[] = [];
+  const busy: number[] = [];
+  const counted = await countAtOne(
+    {
+      load,
+      countTokens: async ({ node }, _shaped, watch = {}) => {
+        busy.push(load.inFlight(node));
+        return answers[asked.push(node) - 1]?.(watch);
+      },
+    },
+    candidates,
+    shaped,
+  );
+  expect(busy.every((requests) => requests === 1)).toBe(true);
+  expect(load.inFlightTotal()).toBe(0);
+  return { ...counted, candidates: counted.candidates.map(({ node }) => node), asked, load };
+}
+const answering =
+  (tokens: number | undefined): Answer =>
+  (watch) => {
+    watch.onSent?.();
+    return tokens;
+  };
+const unreached: Answer = (watch) => {
+  watch.onUnreached?.();
+  return undefined;
+};
+const cannot: Answer = () => undefined;
+
+test('What the service does 2, Limits 3: the one node that counts the prompt is the only one that may answer', async () => {
+  const { tokens, candidates: left, asked } = await count([answering(7)]);
+  expect({ tokens, left }).toEqual({ tokens: 7, left: asked });
+  expect(asked).toHaveLength(1);
+});
+
+test('What the service does 2: a node that got the text and counted nothing is still the only one to answer', async () => {
+  const { tokens, candidates: left, asked } = await count([answering(undefined)]);
+  expect({ tokens, left }).toEqual({ tokens: undefined, left: asked });
+  expect(asked).toHaveLength(1);
+});
+
+test('while no text has gone out, the next candidate is asked, and one without a connection is left aside', async () => {
+  const { tokens, candidates: left, asked, load } = await count([unreached, cannot, answering(0)]);
+  expect(tokens).toBe(0);
+  expect(new Set(asked).size).toBe(3);
+  expect(left).toEqual([asked[2]]);
+  expect(load.isEjected(asked[0] ?? '')).toBe(true);
+  expect(load.isEjected(asked[1] ?? '')).toBe(false);
+});
+
+test('where no node can count, all may answer', async () => {
+  const { tokens, candidates: left, asked } = await count([cannot, cannot, cannot]);
+  expect(tokens).toBeUndefined();
+  expect(left).toEqual(['n1', 'n2', 'n3']);
+  expect(asked).toHaveLength(3);
+});
+
+test('embeddings are judged by their bounds, and sent nowhere to be counted', async () => {
+  const embeddings = shapeEmbeddings(Buffer.from('{"model":"m","input":"a"}'), 'application/json');
+  const { asked, candidates: left } = await count([answering(7)], embeddings);
+  expect(asked).toEqual([]);
+  expect(left).toEqual(['n1', 'n2', 'n3']);
+});
+
+test.each([
+  ['asked, no window known', { asked: 50, windowTokens: null }, 50],
+  ['asked nothing at all, no window known', { asked: 0, windowTokens: null }, 0],
+  ['nothing asked, no window known', { asked: undefined, windowTokens: null }, 4096],
+  ['asked and fits', { asked: 50, windowTokens: 1000 }, 50],
+  ['asked more than there is', { asked: 5000, windowTokens: 1000 }, 900],
+  ['asked nothing at all', { asked: 0, windowTokens: 1000 }, 0],
+  ['nothing asked: what is surely free', { asked: undefined, windowTokens: 1000 }, 700],
+  ['nothing asked, bound near the window: a quarter', { asked: undefined, windowTokens: 320 }, 80],
+  ['nothing asked, estimate near the window', { asked: undefined, windowTokens: 110 }, 10],
+  ['a prompt as large as the window', { asked: 50, windowTokens: 100 }, 1],
+  ['a prompt larger than the window', { asked: undefined, windowTokens: 50 }, 1],
+])('an answer may have: %s', (_name, room, tokens) => {
+  expect(answerTokens({ ...room, promptBound: 300, promptEstimate: 100 })).toBe(tokens);
+});
+
+test.each([
+  ['no window known', { asked: 5000, windowTokens: null }, false],
+  ['asked and surely fits', { asked: 700, windowTokens: 1000 }, false],
+  ['asked one more', { asked: 701, windowTokens: 1000 }, true],
+  [
+    'nothing asked, and a quarter of the window is surely free',
+    { asked: undefined, windowTokens: 400 },
+    false,
+  ],
+  ['nothing asked, and it is not', { asked: undefined, windowTokens: 398 }, true],
+])('a prompt is counted before its answer is given a length: %s', (_name, room, tight) => {
+  expect(isTight({ ...room, promptBound: 300, promptEstimate: 100 })).toBe(tight);
+});
+
+test('an answer never has more than was asked, never more than what is likely free, and at least one token where any is asked', () => {
+  const room = fc.record({
+    asked: fc.option(fc.nat(10_000), { nil: undefined }),
+    windowTokens: fc.integer({ min: 1, max: 10_000 }),
+    promptEstimate: fc.nat(12_000),
+    slack: fc.nat(12_000),
+  });
+  fc.assert(
+    fc.property(room, ({ asked, windowTokens, promptEstimate, slack }) => {
+      const tokens = answerTokens({
+        asked,
+        windowTokens,
+        promptEstimate,
+        promptBound: promptEstimate + slack,
+      });
+      expect(Number.isInteger(tokens)).toBe(true);
+      expect(tokens).toBeLessThanOrEqual(asked ?? windowTokens);
+      expect(tokens).toBeLessThanOrEqual(Math.max(1, windowTokens - promptEstimate));
+      expect(tokens).toBeGreaterThanOrEqual(asked === 0 ? 0 : 1);
+      if (asked === undefined) expect(tokens).toBeGreaterThanOrEqual(windowTokens - promptEstimate - slack);
+    }),
+    { numRuns: 1000 },
+  );
+});
+
+test.each([
+  [1, 2, 1],
+  [2, 1, 1],
+  [null, 2, 2],
+  [2, null, 2],
+  [0, null, 0],
+  [null, null, null],
+])('of %s and %s the smaller limit is %s', (a, b, smaller) => {
+  expect(smallerOf(a, b)).toBe(smaller);
+});

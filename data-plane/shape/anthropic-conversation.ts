@@ -1,0 +1,184 @@
+/**
+ * A conversation of the Anthropic-style API in the messages that a node takes.
+ * Adjacent turns of one role become one. The results of tools stand in messages of their own before what else the
+ * user said, and their images come after them as the user's. What a node's messages cannot hold in its order is
+ * refused with its path in the caller's body.
+ */
+import type {
+  AssistantBlock,
+  ImageBlock,
+  TextBlock,
+  ToolResultBlock,
+  Turn,
+  UserBlock,
+} from '../../schemas/anthropic-messages.ts';
+import type { ChatMessage } from '../../schemas/openai-messages.ts';
+import { shapeRefusal } from './shape-faults.ts';
+
+export type Path = readonly PropertyKey[];
+
+export interface Conversation {
+  readonly messages: readonly ChatMessage[];
+  /** Of the caller's body: where its first image stands. */
+  readonly imagePath: Path | undefined;
+  /** Of the caller's body: the last turn, where that is the assistant's and is to be continued. */
+  readonly prefillPath: Path | undefined;
+}
+
+/** Stands before the result of a tool that failed; nodes have no field for that. */
+export const toolErrorPrefix = 'Error: ';
+
+type ChatPart = Exclude<Extract<ChatMessage, { role: 'user' }>['content'], string>[number];
+type Instructions = string | readonly TextBlock[];
+
+interface Placed<B> {
+  readonly block: B;
+  readonly path: Path;
+}
+
+type Joined =
+  | { readonly role: 'system'; readonly blocks: Placed<TextBlock>[] }
+  | { readonly role: 'user'; readonly blocks: Placed<UserBlock>[] }
+  | { readonly role: 'assistant'; readonly blocks: Placed<AssistantBlock>[] };
+
+/** Throws UnsupportedShapeError. */
+export function toChatMessages(system: Instructions | undefined, turns: readonly Turn[]): Conversation {
+  const messages: ChatMessage[] = [];
+  const joined = joinTurns(system, turns);
+  for (const turn of joined) {
+    if (turn.role === 'system') messages.push(...systemMessages(turn.blocks));
+    else if (turn.role === 'user') messages.push(...userMessages(turn.blocks));
+    else messages.push(assistantMessage(turn.blocks));
+  }
+  if (messages.length === 0) throw shapeRefusal(['messages'], 'must not be empty');
+  const lastPath = ['messages', turns.length - 1];
+  const last = messages[messages.length - 1];
+  if (last?.role === 'assistant' && last.tool_calls !== undefined) {
+    throw shapeRefusal([...lastPath, 'content'], 'has a tool_use that must be answered by a tool_result');
+  }
+  return {
+    messages,
+    imagePath: imagePathOf(turns),
+    prefillPath: last?.role === 'assistant' ? lastPath : undefined,
+  };
+}
+
+function joinTurns(system: Instructions | undefined, turns: readonly Turn[]): Joined[] {
+  const joined: Joined[] = [];
+  if (system !== undefined) joined.push({ role: 'system', blocks: placed<TextBlock>(system, ['system']) });
+  for (const [index, turn] of turns.entries()) {
+    const blocks = placed<TextBlock | UserBlock | AssistantBlock>(turn.content, [
+      'messages',
+      index,
+      'content',
+    ]);
+    const last = joined[joined.length - 1];
+    // The role decides which blocks there are, here as in the schema.
+    if (last?.role === turn.role) (last.blocks as typeof blocks).push(...blocks);
+    else joined.push({ role: turn.role, blocks } as Joined);
+  }
+  return joined;
+}
+
+function placed<B>(content: string | readonly (B | TextBlock)[], path: Path): Placed<B | TextBlock>[] {
+  if (typeof content === 'string') return [{ block: { type: 'text', text: content }, path }];
+  return content.map((block, index) => ({ block, path: [...path, index] }));
+}
+
+/** Engines join parts with nothing between them, so the blocks are joined here. */
+function systemMessages(blocks: readonly Placed<TextBlock>[]): ChatMessage[] {
+  const content = joinTexts(blocks.map(({ block }) => block.text));
+  return content === '' ? [] : [{ role: 'system', content }];
+}
+
+function userMessages(blocks: readonly Placed<UserBlock>[]): ChatMessage[] {
+  const results: ChatMessage[] = [];
+  const resultImages: ChatPart[] = [];
+  const parts: ChatPart[] = [];
+  for (const { block } of blocks) {
+    if (block.type === 'tool_result') {
+      results.push(toolMessage(block));
+      for (const part of resultParts(block)) {
+        if (part.type === 'image') resultImages.push(imagePart(part));
+      }
+    } else {
+      parts.push(block.type === 'text' ? textPart(block.text) : imagePart(block));
+    }
+  }
+  const content = [...resultImages, ...parts];
+  if (content.length === 0) return results;
+  return [...results, { role: 'user', content: simplest(content) }];
+}
+
+function toolMessage(block: ToolResultBlock): ChatMessage {
+  const texts = resultParts(block).flatMap((part) => (part.type === 'text' ? [part.text] : []));
+  const content = typeof block.content === 'string' ? block.content : joinTexts(texts);
+  return {
+    role: 'tool',
+    tool_call_id: block.tool_use_id,
+    content: block.is_error === true ? toolErrorPrefix + content : content,
+  };
+}
+
+function resultParts({ content }: ToolResultBlock): readonly (TextBlock | ImageBlock)[] {
+  return typeof content === 'string' || content === undefined ? [] : content;
+}
+
+type AssistantMessage = Extract<ChatMessage, { role: 'assistant' }>;
+type ToolCall = NonNullable<AssistantMessage['tool_calls']>[number];
+
+function assistantMessage(blocks: readonly Placed<AssistantBlock>[]): AssistantMessage {
+  const thoughts: string[] = [];
+  const parts: { type: 'text'; text: string }[] = [];
+  const calls: ToolCall[] = [];
+  for (const { block, path } of blocks) {
+    if (block.type === 'thinking') {
+      // A client that was shown no thoughts sends the block back empty.
+      if (block.thinking !== '') thoughts.push(block.thinking);
+    } else if (block.type === 'tool_use') {
+      const called = { name: block.name, arguments: JSON.stringify(block.input) };
+      calls.push({ id: block.id, type: 'function', function: called });
+    } else {
+      if (calls.length > 0) throw shapeRefusal(path, 'must not follow a tool_use in the same turn');
+      parts.push(textPart(block.text));
+    }
+  }
+  return {
+    role: 'assistant',
+    ...(parts.length === 0 ? {} : { content: simplest(parts) }),
+    ...(thoughts.length === 0 ? {} : { reasoning_content: joinTexts(thoughts) }),
+    ...(calls.length === 0 ? {} : { tool_calls: calls }),
+  };
+}
+
+function joinTexts(texts: readonly string[]): string {
+  return texts.join('\n\n');
+}
+
+/** One text is sent as a text: templates of text models know no parts. */
+function simplest<P extends ChatPart>(parts: P[]): string | P[] {
+  const [first, ...others] = parts;
+  return first?.type === 'text' && others.length === 0 ? first.text : parts;
+}
+
+function textPart(text: string): { type: 'text'; text: string } {
+  return { type: 'text', text };
+}
+
+function imagePart({ source }: ImageBlock): ChatPart {
+  return { type: 'image_url', image_url: { url: `data:${source.media_type};base64,${source.data}` } };
+}
+
+function imagePathOf(turns: readonly Turn[]): Path | undefined {
+  for (const [index, turn] of turns.entries()) {
+    if (turn.role !== 'user' || typeof turn.content === 'string') continue;
+    for (const [at, block] of turn.content.entries()) {
+      const path = ['messages', index, 'content', at];
+      if (block.type === 'image') return path;
+      if (block.type !== 'tool_result') continue;
+      const inner = resultParts(block).findIndex(({ type }) => type === 'image');
+      if (inner !== -1) return [...path, 'content', inner];
+    }
+  }
+  return undefined;
+}

@@ -1,0 +1,723 @@
+/** The strict shape of the Anthropic-style API: each row of its tables, and what real clients send by default. */
+import { readFileSync } from 'node:fs';
+import { expect, test } from 'vitest';
+import { anthropicNoOpFields } from '../../schemas/anthropic.ts';
+import type { Dialect } from '../../schemas/names.ts';
+import { Refusal } from '../../shared/decision/refusal.ts';
+import { tokenCountOf, tokenCountRequest } from '../../shared/engines/node-answers.ts';
+import { toNodeBody } from '../dialect/to-node-body.ts';
+import { type AnthropicHeaders, countTokensBody, shapeCountTokens, shapeMessages } from './anthropic.ts';
+
+const json = 'application/json';
+const older: AnthropicHeaders = { version: '2023-06-01', beta: undefined };
+const newer: AnthropicHeaders = { version: '2026-10-21', beta: undefined };
+const user = { role: 'user', content: 'hi' };
+const tool = { name: 'get_time', description: 'The time', input_schema: { type: 'object' } };
+const text = (words: string) => ({ type: 'text', text: words });
+const image = { type: 'image', source: { type: 'base64', media_type: 'image/png', data: 'AAAA' } };
+const use = (id: string, input: object = {}) => ({ type: 'tool_use', id, name: 'get_time', input });
+const result = (id: string, fields: object = {}) => ({ type: 'tool_result', tool_use_id: id, ...fields });
+
+const raw = (fields: object) =>
+  Buffer.from(JSON.stringify({ model: 'echo', max_tokens: 50, messages: [user], ...fields }));
+const shape = (fields: object, headers = older) => shapeMessages(raw(fields), json, headers);
+const shapeTurns = (...messages: object[]) => shape({ messages }).chat.body.messages;
+const count = (fields: object) =>
+  shapeCountTokens(Buffer.from(JSON.stringify({ model: 'echo', messages: [user], ...fields })), json, older);
+
+/** The body for a node whose window is large. */
+const nodeBody = (fields: object, dialect: Dialect, headers = older): Record<string, unknown> =>
+  toNodeBody(shape(fields, headers).chat, dialect, { servedName: 'served', maxTokens: 50 });
+
+/** The refusal's message; fails where there is no refusal. */
+function refused(act: () => unknown): string {
+  try {
+    act();
+  } catch (error) {
+    expect(error).toBeInstanceOf(Refusal);
+    expect((error as Refusal).type).toBe('UnsupportedShapeError');
+    return (error as Refusal).message;
+  }
+  throw new Error('was not refused');
+}
+
+test('the least request is a chat of one choice with a limit', () => {
+  expect(shape({})).toEqual({
+    kind: 'messages',
+    model: 'echo',
+    stream: false,
+    thinkingDisplay: 'shown',
+    trimToFirstCall: false,
+    stopSequences: [],
+    chat: {
+      kind: 'chat',
+      model: 'echo',
+      stream: false,
+      includeUsage: false,
+      maxTokens: 50,
+      choices: 1,
+      needs: [],
+      needPaths: {},
+      body: { messages: [user] },
+      promptBytes: 2 + 32 + 512,
+      leastTokens: 1,
+      likelyTokens: 9,
+      textBytes: 2,
+    },
+  });
+});
+
+test('what a node is sent has the served name, a limit, and nothing else of the envelope', () => {
+  expect(nodeBody({ stream: true, metadata: { user_id: 'SECRET' } }, 'vllm')).toEqual({
+    model: 'served',
+    messages: [user],
+    max_tokens: 50,
+    max_completion_tokens: 50,
+    stream: true,
+    stream_options: { include_usage: true, continuous_usage_stats: true },
+  });
+});
+
+test.each(['sglang', 'llamacpp', 'ollama'] as const)(
+  'an engine that does not count the prompt at once is not asked to: %s',
+  (dialect) => {
+    expect(nodeBody({ stream: true }, dialect)).toMatchObject({ stream_options: { include_usage: true } });
+    expect(JSON.stringify(nodeBody({ stream: true }, dialect))).not.toContain('continuous');
+  },
+);
+
+const named = { type: 'function', function: { name: 'get_time' } };
+const functionTool = {
+  type: 'function',
+  function: { name: 'get_time', description: 'The time', parameters: { type: 'object' } },
+};
+
+test.each([
+  ['temperature', { temperature: 0.5 }, { temperature: 0.5 }],
+  ['top_p', { top_p: 0.5 }, { top_p: 0.5 }],
+  ['top_k', { top_k: 5 }, { top_k: 5 }],
+  ['unset sampling', { top_k: -1, top_p: -1, temperature: 1 }, { temperature: 1 }],
+  ['stop_sequences', { stop_sequences: ['a', 'b', 'c', 'd', 'e'] }, { stop: ['a', 'b', 'c', 'd', 'e'] }],
+  ['no stop_sequences', { stop_sequences: [] }, {}],
+  ['tools', { tools: [tool] }, { tools: [functionTool] }],
+  [
+    'a strict tool of a named type',
+    { tools: [{ ...tool, type: 'custom', strict: true }] },
+    { tools: [{ ...functionTool, function: { ...functionTool.function, strict: true } }] },
+  ],
+  ['no tools', { tools: [], tool_choice: { type: 'auto' } }, {}],
+  [
+    'tool_choice auto',
+    { tools: [tool], tool_choice: { type: 'auto' } },
+    { tools: [functionTool], tool_choice: 'auto' },
+  ],
+  [
+    'tool_choice any',
+    { tools: [tool], tool_choice: { type: 'any' } },
+    { tools: [functionTool], tool_choice: 'required' },
+  ],
+  [
+    'tool_choice tool',
+    { tools: [tool], tool_choice: { type: 'tool', name: 'get_time' } },
+    { tools: [functionTool], tool_choice: named },
+  ],
+  [
+    'tool_choice none',
+    { tools: [tool], tool_choice: { type: 'none' } },
+    { tools: [functionTool], tool_choice: 'none' },
+  ],
+  [
+    'disable_parallel_tool_use',
+    { tools: [tool], tool_choice: { type: 'auto', disable_parallel_tool_use: true } },
+    { tools: [functionTool], tool_choice: 'auto', parallel_tool_calls: false },
+  ],
+  ['thinking disabled', { thinking: { type: 'disabled' } }, { reasoning_effort: 'none' }],
+  ['thinking adaptive', { thinking: { type: 'adaptive' } }, {}],
+  ['thinking enabled', { thinking: { type: 'enabled', budget_tokens: 40 } }, { thinking_token_budget: 40 }],
+  ['effort', { output_config: { effort: 'xhigh' } }, { reasoning_effort: 'xhigh' }],
+  [
+    'effort beside thinking disabled',
+    { thinking: { type: 'disabled' }, output_config: { effort: 'high' } },
+    { reasoning_effort: 'none' },
+  ],
+  [
+    'a JSON schema',
+    { output_config: { format: { type: 'json_schema', schema: { type: 'object' } } } },
+    {
+      response_format: {
+        type: 'json_schema',
+        json_schema: { name: 'output', schema: { type: 'object' }, strict: true },
+      },
+    },
+  ],
+])('is carried to the node: %s', (_, fields, expected) => {
+  const { model, messages, max_tokens, max_completion_tokens, stream, ...rest } = nodeBody(fields, 'vllm');
+  expect(rest).toEqual(expected);
+});
+
+test.each([
+  ['vllm', { thinking_token_budget: 40, top_k: 5 }],
+  ['llamacpp', { thinking_budget_tokens: 40, top_k: 5 }],
+] as const)('a budget of thoughts and top_k go by the name that the engine has: %s', (dialect, expected) => {
+  const fields = { thinking: { type: 'enabled', budget_tokens: 40 }, top_k: 5 };
+  expect(nodeBody(fields, dialect)).toMatchObject(expected);
+});
+
+test.each([
+  ['sglang', { thinking: { type: 'enabled', budget_tokens: 40 } }, 'thinking.budget_tokens'],
+  ['ollama', { thinking: { type: 'enabled', budget_tokens: 40 } }, 'thinking.budget_tokens'],
+  ['ollama', { top_k: 5 }, 'top_k'],
+  ['ollama', { output_config: { effort: 'max' } }, 'output_config.effort'],
+  ['ollama', { tools: [tool], tool_choice: { type: 'any' } }, 'tool_choice'],
+  ['ollama', { tools: [tool], tool_choice: { type: 'tool', name: 'get_time' } }, 'tool_choice'],
+  ['ollama', { tools: [tool], tool_choice: { type: 'none' } }, 'tool_choice'],
+  ['ollama', { messages: [user, { role: 'user', content: [text('a'), image] }] }, 'messages[1].content[1]'],
+  [
+    'ollama',
+    { messages: [user, { role: 'user', content: [result('a', { content: [text('a'), image] })] }] },
+    'messages[1].content[0].content[1]',
+  ],
+  ['ollama', { system: 'x', messages: [user, user, { role: 'assistant', content: 'So' }] }, 'messages[2]'],
+] as const)(
+  'Errors 2: what the engine cannot honour is refused by its path in the body of the caller: %s %j',
+  (dialect, fields, path) => {
+    const message = refused(() => nodeBody(fields, dialect));
+    expect(message).toBe(`${path}: is not supported for this model`);
+  },
+);
+
+test.each(['vllm', 'sglang', 'llamacpp', 'ollama'] as const)(
+  'unset sampling and thoughts switched off pass everywhere: %s',
+  (dialect) => {
+    const body = nodeBody({ top_k: -1, top_p: -1, thinking: { type: 'disabled' } }, dialect);
+    expect(body).not.toHaveProperty('top_k');
+    expect(body).not.toHaveProperty('top_p');
+    expect(body).toMatchObject({ reasoning_effort: 'none' });
+  },
+);
+
+test.each(['auto', 'none'])('without tools there is nothing to choose: %s', (type) => {
+  expect(shape({ tool_choice: { type } })).toEqual(shape({}));
+});
+
+test('a client that allows one call at a time is remembered', () => {
+  const choice = { type: 'any', disable_parallel_tool_use: true };
+  expect(shape({ tools: [tool], tool_choice: choice }).trimToFirstCall).toBe(true);
+  expect(shape({ tools: [tool], tool_choice: choice }).chat.needs).toContain('single_tool_call');
+  expect(
+    shape({ tools: [tool], tool_choice: { ...choice, disable_parallel_tool_use: false } }).trimToFirstCall,
+  ).toBe(false);
+});
+
+test.each([
+  [{ type: 'adaptive', display: 'omitted' }, 'omitted'],
+  [{ type: 'enabled', budget_tokens: 40, display: 'omitted' }, 'omitted'],
+  [{ type: 'adaptive', display: null }, 'shown'],
+  [{ type: 'disabled' }, 'shown'],
+])('the display of thoughts %j is %s', (thinking, expected) => {
+  expect(shape({ thinking }).thinkingDisplay).toBe(expected);
+});
+
+const toolCall = (id: string, args: string) => ({
+  id,
+  type: 'function',
+  function: { name: 'get_time', arguments: args },
+});
+const imageUrl = { type: 'image_url', image_url: { url: 'data:image/png;base64,AAAA' } };
+
+test.each([
+  ['a text', [user], [user]],
+  ['one text block is a text', [{ role: 'user', content: [text('hi')] }], [user]],
+  [
+    'several blocks are parts',
+    [{ role: 'user', content: [text('a'), image, text('b')] }],
+    [{ role: 'user', content: [text('a'), imageUrl, text('b')] }],
+  ],
+  [
+    'adjacent turns of one role are merged',
+    [user, { role: 'user', content: [text('there')] }, { role: 'assistant', content: 'a' }, user],
+    [{ role: 'user', content: [text('hi'), text('there')] }, { role: 'assistant', content: 'a' }, user],
+  ],
+  [
+    'a system message stays in its place',
+    [user, { role: 'system', content: [text('a'), text('b')] }],
+    [user, { role: 'system', content: 'a\n\nb' }],
+  ],
+  [
+    'thoughts, text and calls of one turn',
+    [
+      user,
+      {
+        role: 'assistant',
+        content: [
+          { type: 'thinking', thinking: 'hm', signature: 'opaque' },
+          text('I look'),
+          use('t1', { zone: 'UTC' }),
+          use('t2'),
+        ],
+      },
+      { role: 'user', content: [result('t1', { content: 'noon' }), result('t2')] },
+    ],
+    [
+      user,
+      {
+        role: 'assistant',
+        content: 'I look',
+        reasoning_content: 'hm',
+        tool_calls: [toolCall('t1', '{"zone":"UTC"}'), toolCall('t2', '{}')],
+      },
+      { role: 'tool', tool_call_id: 't1', content: 'noon' },
+      { role: 'tool', tool_call_id: 't2', content: '' },
+    ],
+  ],
+  [
+    'results come before what else the user said, and their images first after them',
+    [
+      {
+        role: 'user',
+        content: [
+          text('and'),
+          result('t1', { content: [text('a'), image, text('b')] }),
+          result('t2', { content: [image], is_error: true }),
+        ],
+      },
+    ],
+    [
+      { role: 'tool', tool_call_id: 't1', content: 'a\n\nb' },
+      { role: 'tool', tool_call_id: 't2', content: 'Error: ' },
+      { role: 'user', content: [imageUrl, imageUrl, text('and')] },
+    ],
+  ],
+  [
+    'a failed tool says so in its text',
+    [
+      {
+        role: 'user',
+        content: [
+          result('t1', { content: 'x', is_error: true }),
+          result('t2', { content: [text('y')], is_error: true }),
+          result('t3', { content: 'z', is_error: false }),
+        ],
+      },
+    ],
+    [
+      { role: 'tool', tool_call_id: 't1', content: 'Error: x' },
+      { role: 'tool', tool_call_id: 't2', content: 'Error: y' },
+      { role: 'tool', tool_call_id: 't3', content: 'z' },
+    ],
+  ],
+  [
+    'thoughts that were not shown come back as nothing',
+    [user, { role: 'assistant', content: [{ type: 'thinking', thinking: '' }, text('a')] }, user],
+    [user, { role: 'assistant', content: 'a' }, user],
+  ],
+  [
+    'an empty answer keeps its turn',
+    [user, { role: 'assistant', content: [] }, user],
+    [user, { role: 'assistant' }, user],
+  ],
+  [
+    'a last turn of the assistant is continued',
+    [user, { role: 'assistant', content: 'So' }],
+    [user, { role: 'assistant', content: 'So' }],
+  ],
+])('a conversation is translated: %s', (_, turns, expected) => {
+  expect(shapeTurns(...turns)).toEqual(expected);
+});
+
+test.each([
+  ['Be brief.', 'Be brief.'],
+  [[text('a'), text('b')], 'a\n\nb'],
+])('the system prompt is the first message: %j', (system, content) => {
+  expect(shape({ system }).chat.body.messages).toEqual([{ role: 'system', content }, user]);
+});
+
+test('an empty system prompt is none', () => {
+  expect(shape({ system: '' }).chat.body.messages).toEqual([user]);
+  expect(shape({ system: [] }).chat.body.messages).toEqual([user]);
+});
+
+/** A body for each entry of the list of fields without effect: its value, and what surrounds it. */
+const noOps: Readonly<Record<string, object>> = {
+  cache_control: { cache_control: { type: 'ephemeral' } },
+  'system[].cache_control': { system: [{ ...text('s'), cache_control: { type: 'ephemeral', ttl: '1h' } }] },
+  'messages[].content[].cache_control': {
+    messages: [
+      { role: 'user', content: [{ ...text('a'), cache_control: { type: 'ephemeral', scope: 'global' } }] },
+    ],
+  },
+  'messages[].content[].content[].cache_control': {
+    messages: [
+      {
+        role: 'user',
+        content: [result('t', { content: [{ ...text('a'), cache_control: { type: 'ephemeral' } }] })],
+      },
+    ],
+  },
+  'tools[].cache_control': { tools: [{ ...tool, cache_control: { type: 'ephemeral' } }] },
+  'messages[].content[].signature': {
+    messages: [
+      {
+        role: 'assistant',
+        content: [{ type: 'thinking', thinking: 'a', signature: 'SECRET' }],
+      },
+      user,
+    ],
+  },
+  'messages[].content[].caller': {
+    messages: [
+      { role: 'assistant', content: [{ ...use('t'), caller: { type: 'direct' } }] },
+      { role: 'user', content: [result('t')] },
+    ],
+  },
+  'tools[].eager_input_streaming': { tools: [{ ...tool, eager_input_streaming: true }] },
+  'tools[].defer_loading': { tools: [{ ...tool, defer_loading: false }] },
+  'tools[].allowed_callers': { tools: [{ ...tool, allowed_callers: ['direct'] }] },
+  context_management: {
+    context_management: { edits: [{ type: 'clear_thinking_20251015', keep: 'all' }] },
+  },
+  'output_config.effort': { thinking: { type: 'disabled' }, output_config: { effort: 'low' } },
+  speed: { speed: 'standard' },
+  'metadata.user_id': { metadata: { user_id: 'SECRET' } },
+  service_tier: { service_tier: 'standard_only' },
+  top_k: { top_k: -1 },
+  top_p: { top_p: -1 },
+};
+
+test.each(anthropicNoOpFields.messages)('$path is accepted and reaches no node', ({ path }) => {
+  const fields = noOps[path];
+  expect(fields).toBeDefined();
+  const sent = JSON.stringify(nodeBody(fields as object, 'vllm'));
+  for (const trace of ['cache', 'ephemeral', 'SECRET', 'signature', 'direct', 'eager', 'defer', 'allowed']) {
+    expect(sent).not.toContain(trace);
+  }
+  for (const trace of ['context', 'speed', 'standard', 'metadata', 'top_', '"low"']) {
+    expect(sent).not.toContain(trace);
+  }
+});
+
+test.each(anthropicNoOpFields.count_tokens)('$path is accepted where tokens are counted', ({ path }) => {
+  expect(count(noOps[path] as object).kind).toBe('count-tokens');
+});
+
+test.each([
+  'cache_control',
+  'container',
+  'context_management',
+  'diagnostics',
+  'fallbacks',
+  'inference_geo',
+  'mcp_servers',
+  'metadata',
+  'output_config',
+  'service_tier',
+  'speed',
+  'stop_sequences',
+  'stream',
+  'system',
+  'temperature',
+  'thinking',
+  'thread',
+  'tool_choice',
+  'tools',
+  'top_k',
+  'top_p',
+])('null counts as absent: %s', (field) => {
+  expect(shape({ [field]: null })).toEqual(shape({}));
+});
+
+const within = (block: object) => ({ messages: [{ role: 'user', content: [text('a'), block] }] });
+const said = (...blocks: object[]) => ({ messages: [{ role: 'assistant', content: blocks }, user] });
+
+test.each<[string, object, string]>([
+  ['no model', { model: undefined }, 'model: is required'],
+  ['no max_tokens', { max_tokens: undefined }, 'max_tokens: is required'],
+  ['warming a cache', { max_tokens: 0 }, 'max_tokens: must be at least 1'],
+  ['no messages', { messages: [] }, 'messages: is required'],
+  [
+    'nothing but empty instructions',
+    { messages: [{ role: 'system', content: [text('')] }] },
+    'messages: must not be empty',
+  ],
+  ['an empty turn', { messages: [{ role: 'user', content: [] }] }, 'messages[0].content: is required'],
+  ['another role', { messages: [{ role: 'tool', content: 'a' }] }, 'messages[0].role: has a form'],
+  ['temperature over 1', { temperature: 1.5 }, 'temperature: must be at most 1'],
+  ['top_p below 0', { top_p: -0.5 }, 'top_p: must be at least 0'],
+  ['top_k of 0', { top_k: 0 }, 'top_k: must be at least 1'],
+  ['speed fast', { speed: 'fast' }, 'speed: must be one of "standard"'],
+  ['another service_tier', { service_tier: 'priority' }, 'service_tier: must be one of'],
+  ['container', { container: 'c' }, 'container: is not supported'],
+  ['inference_geo', { inference_geo: 'us' }, 'inference_geo: is not supported'],
+  ['mcp_servers', { mcp_servers: [{ name: 'a' }] }, 'mcp_servers: is not supported'],
+  ['fallbacks', { fallbacks: [{ model: 'b' }] }, 'fallbacks: is not supported'],
+  ['billing_policy', { billing_policy: { a: 1 } }, 'billing_policy: is not supported'],
+  ['diagnostics', { diagnostics: { a: 1 } }, 'diagnostics: is not supported'],
+  ['a field of the engine', { n_predict: 5 }, 'n_predict: is not a supported field'],
+  ['a field of the other shape', { n: 1 }, 'n: is not a supported field'],
+  ['metadata of another kind', { metadata: { a: 1 } }, 'metadata.a: is not a supported field'],
+  [
+    'an edit that clears',
+    { context_management: { edits: [{ type: 'clear_thinking_20251015', keep: { value: 1 } }] } },
+    'context_management.edits[0].keep: must be one of "all"',
+  ],
+  [
+    'another edit',
+    { context_management: { edits: [{ type: 'clear_tool_uses_20250919', keep: 'all' }] } },
+    'context_management.edits[0].type: is not supported',
+  ],
+  ['thinking between tools', { thinking: { type: 'between_tools' } }, 'thinking.type: has a form'],
+  [
+    'a summary of thoughts',
+    { thinking: { type: 'adaptive', display: 'summarized' } },
+    'thinking.display: must be one of "omitted"',
+  ],
+  [
+    'a budget over the limit',
+    { thinking: { type: 'enabled', budget_tokens: 50 } },
+    'thinking.budget_tokens: must be less than max_tokens',
+  ],
+  ['another effort', { output_config: { effort: 'none' } }, 'output_config.effort: must be one of'],
+  ['a budget of a task', { output_config: { task_budget: {} } }, 'output_config.task_budget: is not'],
+  ['tool_choice without tools', { tool_choice: { type: 'any' } }, 'tool_choice: needs tools'],
+  [
+    'tool_choice of no tool',
+    { tools: [tool], tool_choice: { type: 'tool', name: 'other' } },
+    'tool_choice.name: must be one of the tools',
+  ],
+  [
+    'a tool of the server',
+    { tools: [{ type: 'web_search_20260209', name: 'web_search' }] },
+    'tools[0].type: must be one of "custom"',
+  ],
+  ['a tool without input', { tools: [{ name: 'a' }] }, 'tools[0].input_schema: must be an object'],
+  ['deferred loading', { tools: [{ ...tool, defer_loading: true }] }, 'tools[0].defer_loading'],
+  ['input examples', { tools: [{ ...tool, input_examples: [{}] }] }, 'tools[0].input_examples: is not'],
+  [
+    'a caller other than the model',
+    { tools: [{ ...tool, allowed_callers: ['code_execution_20260120'] }] },
+    'tools[0].allowed_callers[0]',
+  ],
+  [
+    'an image elsewhere',
+    within({ type: 'image', source: { type: 'url', url: 'http://10.0.0.1/' } }),
+    'messages[0].content[1].source.type: must be one of "base64"',
+  ],
+  [
+    'an image on file',
+    within({ type: 'image', source: { type: 'file', file_id: 'f' } }),
+    'messages[0].content[1].source.type',
+  ],
+  [
+    'a transformed image',
+    within({ ...image, transformations: { a: 1 } }),
+    'messages[0].content[1].transformations: is not supported',
+  ],
+  ['an image of the assistant', said(image), 'messages[0].content[0].type: has a form'],
+  ['cited text', within({ ...text('a'), citations: [{ a: 1 }] }), 'messages[0].content[1].citations'],
+  ...[
+    'document',
+    'search_result',
+    'container_upload',
+    'server_tool_use',
+    'web_search_tool_result',
+    'tool_reference',
+    'compaction',
+    'fallback',
+  ].map((type): [string, object, string] => [
+    `a block of type ${type}`,
+    within({ type }),
+    'messages[0].content[1].type: has a form',
+  ]),
+  [
+    'redacted thoughts',
+    said({ type: 'redacted_thinking', data: 'x' }),
+    'messages[0].content[0].type: has a form',
+  ],
+  [
+    'a call from elsewhere',
+    said({ ...use('a'), caller: { type: 'code_execution_20260120', tool_id: 'x' } }),
+    'messages[0].content[0].caller',
+  ],
+  [
+    'a call in a set of tools',
+    said({ ...use('a'), toolset_name: 'browser' }),
+    'messages[0].content[0].toolset_name',
+  ],
+  ['input that is no object', said({ ...use('a'), input: 'x' }), 'messages[0].content[0].input'],
+  [
+    'text after a call',
+    said(use('a'), text('then')),
+    'messages[0].content[1]: must not follow a tool_use in the same turn',
+  ],
+  [
+    'text in a turn after a call',
+    { messages: [{ role: 'assistant', content: [use('a')] }, { role: 'assistant', content: 'b' }, user] },
+    'messages[1].content: must not follow a tool_use',
+  ],
+  [
+    'a call that is not answered',
+    { messages: [user, { role: 'assistant', content: [use('a')] }] },
+    'messages[1].content: has a tool_use that must be answered',
+  ],
+  [
+    'a document as a result',
+    within(result('t', { content: [{ type: 'document' }] })),
+    'messages[0].content[1].content[0].type',
+  ],
+])('Endpoints: what the shape cannot hold is refused by its path: %s', (_, fields, expected) => {
+  expect(refused(() => shape(fields))).toContain(expected);
+});
+
+/** A body for each path that the documentation says is refused. */
+const documented: Readonly<Record<string, object>> = {
+  thread: { thread: { type: 'create' } },
+  mcp_servers: { mcp_servers: [{ name: 'a' }] },
+  container: { container: 'c' },
+  fallbacks: { fallbacks: [{ model: 'b' }] },
+  diagnostics: { diagnostics: { a: 1 } },
+  inference_geo: { inference_geo: 'us' },
+  billing_policy: { billing_policy: { a: 1 } },
+  speed: { speed: 'fast' },
+  service_tier: { service_tier: 'priority' },
+  'tools[].type': { tools: [{ type: 'bash_20250124', name: 'bash' }] },
+  'tools[].defer_loading': { tools: [{ ...tool, defer_loading: true }] },
+  'tools[].input_examples': { tools: [{ ...tool, input_examples: [{}] }] },
+  'tools[].allowed_callers': { tools: [{ ...tool, allowed_callers: ['code_execution_20260120'] }] },
+  'context_management.edits[]': { context_management: { edits: [{ type: 'compact_20260112' }] } },
+  'output_config.task_budget': { output_config: { task_budget: { total: 1 } } },
+  'thinking.type': { thinking: { type: 'between_tools' } },
+  'thinking.display': { thinking: { type: 'adaptive', display: 'summarized' } },
+  'messages[].content[].source.type': within({
+    type: 'image',
+    source: { type: 'url', url: 'http://10.0.0.1/' },
+  }),
+  'messages[].content[].transformations': within({ ...image, transformations: { a: 1 } }),
+  'messages[].content[].type': within({ type: 'document' }),
+  'messages[].content[].citations': within({ ...text('a'), citations: [{ a: 1 }] }),
+  'messages[].content[].caller': said({
+    ...use('a'),
+    caller: { type: 'code_execution_20260120', tool_id: 'x' },
+  }),
+  temperature: { temperature: 0.5 },
+  top_p: { top_p: 0.5 },
+  top_k: { top_k: 5 },
+};
+
+test('docs/api.md names what is refused, and it is', () => {
+  const page = readFileSync(new URL('../../docs/api.md', import.meta.url), 'utf8');
+  const list = page.slice(page.indexOf('refused by name, because'), page.indexOf('- on some engines'));
+  for (const [path, fields] of Object.entries(documented)) {
+    expect(list).toContain(`\`${path}\``);
+    const found = refused(() => shape(fields, newer)).replace(/\[\d+\]/g, '[]');
+    expect(found.startsWith(path), `${path}: ${found}`).toBe(true);
+  }
+});
+
+test('a thread is refused with the way out of it', () => {
+  for (const thread of [{ type: 'create' }, { type: 'continue', previous_message_id: 'msg_1' }]) {
+    const message = refused(() => shape({ thread }, newer));
+    expect(message).toMatch(/^thread: .*set `thread: false` in the tool runner/);
+  }
+});
+
+test.each(['temperature', 'top_p', 'top_k'])('the newer generation has no %s, the default too', (field) => {
+  expect(refused(() => shape({ [field]: 1 }, newer))).toBe(
+    `${field}: is not a field of this anthropic-version`,
+  );
+  expect(shape({ [field]: 1 }, older).kind).toBe('messages');
+  expect(shape({ [field]: 1 }, { version: undefined, beta: undefined }).kind).toBe('messages');
+});
+
+test('an unknown version is refused, and a beta grants nothing', () => {
+  const unknown = { version: '2024-01-01', beta: undefined };
+  const message = 'anthropic-version: must be one of 2023-06-01, 2026-10-21';
+  expect(refused(() => shape({}, unknown))).toBe(message);
+  expect(refused(() => shapeCountTokens(raw({}), json, unknown))).toBe(message);
+  const fields = { mcp_servers: [{ name: 'a' }] };
+  expect(refused(() => shape(fields, { ...older, beta: 'mcp-client-2025-11-20' }))).toContain('mcp_servers');
+});
+
+test('the body must be JSON and say so', () => {
+  expect(refused(() => shapeMessages(raw({}), 'text/plain', older))).toContain('content type');
+  expect(refused(() => shapeMessages(Buffer.from('{'), json, older))).toContain('not valid JSON');
+  expect(refused(() => shapeCountTokens(Buffer.from('[]'), json, older))).toContain('must be a JSON object');
+});
+
+test('no refusal repeats a value', () => {
+  for (const fields of [
+    { model: { a: 'SECRET' } },
+    { messages: [{ role: 'SECRET', content: 'SECRET' }] },
+    { system: [{ type: 'SECRET', text: 'SECRET' }] },
+    { thread: 'SECRET' },
+    { 'SECRET prompt': 1 },
+    { tools: [tool], tool_choice: { type: 'tool', name: 'SECRET' } },
+  ]) {
+    expect(refused(() => shape(fields))).not.toContain('SECRET');
+  }
+});
+
+test('counting takes what makes the prompt and nothing of the answer', () => {
+  const counted = count({
+    system: 'Be brief.',
+    tools: [tool],
+    tool_choice: { type: 'auto' },
+    thinking: { type: 'enabled', budget_tokens: 2000 },
+  });
+  expect(counted.chat.body.messages).toHaveLength(2);
+  expect(counted.chat).not.toHaveProperty('maxTokens');
+  for (const field of ['max_tokens', 'stream', 'temperature', 'stop_sequences', 'metadata']) {
+    expect(refused(() => count({ [field]: 1 }))).toBe(`${field}: is not a supported field`);
+  }
+});
+
+const capturedCount = (name: string): unknown =>
+  JSON.parse(readFileSync(new URL(`../../test/fixtures/captures/${name}.json`, import.meta.url), 'utf8'));
+
+test.each([
+  ['vllm', '90-tokenize-messages', ['messages', 'model', 'tools']],
+  ['sglang', '90-tokenize-messages', ['messages', 'model', 'tools']],
+  ['llamacpp', '92-input-tokens-endpoint', ['messages', 'model', 'reasoning_effort', 'tools']],
+] as const)(
+  'a count by the engine is that of its own endpoint for messages: %s',
+  (dialect, counter, fields) => {
+    const { chat } = count({ tools: [tool], output_config: { effort: 'low' } });
+    const body = toNodeBody(chat, dialect, { servedName: 'served', maxTokens: 1 });
+    expect(Object.keys(tokenCountRequest(dialect, body)?.body ?? {}).sort()).toEqual(fields);
+    const tokens = tokenCountOf(dialect, capturedCount(`${dialect}/${counter}`)) ?? 0;
+    expect(capturedCount(`${dialect}/89-count-tokens`)).toMatchObject(countTokensBody(tokens));
+  },
+);
+
+interface ClientBody {
+  readonly client: string;
+  readonly kind: 'messages' | 'count_tokens';
+  readonly version: string;
+  readonly beta?: string;
+  readonly body: object;
+}
+
+const clients = JSON.parse(
+  readFileSync(new URL('../../test/fixtures/clients/anthropic-bodies.json', import.meta.url), 'utf8'),
+) as ClientBody[];
+
+test.each(clients)('what $client sends by default passes', ({ kind, version, beta, body }) => {
+  const bytes = Buffer.from(JSON.stringify(body));
+  const read = kind === 'messages' ? shapeMessages : shapeCountTokens;
+  const { chat } = read(bytes, json, { version, beta });
+  for (const dialect of ['vllm', 'sglang', 'llamacpp'] as const) {
+    const sent = JSON.stringify(toNodeBody(chat, dialect, { servedName: 's', maxTokens: 9 }));
+    expect(sent).not.toMatch(/null|cache_control|user_id|signature/);
+  }
+});
+
+test.each([
+  ['a list of wrong turns', `{"model":"m","max_tokens":5,"messages":[${'1,'.repeat(1_000_000)}1]}`],
+  [
+    'a turn of wrong blocks',
+    `{"model":"m","max_tokens":5,"messages":[{"role":"user","content":[${'{"type":"x"},'.repeat(300_000)}1]}]}`,
+  ],
+])('a body of many faults is refused quickly: %s', (_, body) => {
+  const startMs = performance.now();
+  refused(() => shapeMessages(Buffer.from(body), json, older));
+  expect(performance.now() - startMs).toBeLessThan(3000);
+});

@@ -1,0 +1,451 @@
+/** The strict shapes: each row of the tables of fields, each bad body, and what real clients send by default. */
+import { readFileSync } from 'node:fs';
+import fc from 'fast-check';
+import { expect, test } from 'vitest';
+import { chatRequestSchema, noOpFields } from '../../schemas/openai.ts';
+import { Refusal } from '../../shared/decision/refusal.ts';
+import { shapeChat, shapeEmbeddings } from './openai.ts';
+
+const json = 'application/json';
+const user = { role: 'user', content: 'hi' };
+const tool = { type: 'function', function: { name: 'get_time', parameters: { type: 'object' } } };
+
+const chat = (fields: object) =>
+  shapeChat(Buffer.from(JSON.stringify({ model: 'echo', messages: [user], ...fields })), json);
+const chatWith = (...messages: object[]) => chat({ messages });
+const embed = (fields: object) =>
+  shapeEmbeddings(Buffer.from(JSON.stringify({ model: 'echo', input: 'hi', ...fields })), json);
+
+/** The refusal's message; fails where there is no refusal. */
+function refused(act: () => unknown): string {
+  try {
+    act();
+  } catch (error) {
+    expect(error).toBeInstanceOf(Refusal);
+    expect((error as Refusal).type).toBe('UnsupportedShapeError');
+    return (error as Refusal).message;
+  }
+  throw new Error('was not refused');
+}
+
+test('the least request is a chat of one choice, not streamed, without a limit', () => {
+  expect(chat({})).toEqual({
+    kind: 'chat',
+    model: 'echo',
+    stream: false,
+    includeUsage: false,
+    choices: 1,
+    needs: [],
+    body: { messages: [user] },
+    promptBytes: 2 + 32 + 512,
+    leastTokens: 1,
+    likelyTokens: 9,
+    textBytes: 2,
+  });
+});
+
+test.each([
+  ['temperature', 0],
+  ['temperature', 2],
+  ['top_p', 0.5],
+  ['frequency_penalty', -2],
+  ['presence_penalty', 2],
+  ['stop', 'END'],
+  ['stop', ['a', 'b', 'c', 'd']],
+  ['seed', 42],
+  ['seed', -1],
+  ['logprobs', true],
+  ['logit_bias', { '12': -100, '13': 100 }],
+  ['response_format', { type: 'text' }],
+  ['response_format', { type: 'json_object' }],
+  [
+    'response_format',
+    { type: 'json_schema', json_schema: { name: 'o', schema: { type: 'object' }, strict: true } },
+  ],
+  ['tools', [tool]],
+  ['tools', [{ type: 'function', function: { name: 'f', strict: false, description: 'x' } }]],
+  ['reasoning_effort', 'none'],
+  ['reasoning_effort', 'max'],
+])('the field %s is carried as it is: %j', (field, value) => {
+  expect(chat({ [field]: value }).body).toEqual({ messages: [user], [field]: value });
+});
+
+test.each([
+  { fields: { stream: true }, part: { stream: true } },
+  { fields: { stream: true, stream_options: { include_usage: true } }, part: { includeUsage: true } },
+  { fields: { max_tokens: 5 }, part: { maxTokens: 5 } },
+  { fields: { max_completion_tokens: 7 }, part: { maxTokens: 7 } },
+  { fields: { max_tokens: 9, max_completion_tokens: 7 }, part: { maxTokens: 7 } },
+  { fields: { n: 3 }, part: { choices: 3, needs: ['many_choices'] } },
+  { fields: { n: 1 }, part: { choices: 1, needs: [] } },
+  { fields: { logit_bias: { '1': 1 } }, part: { needs: ['logit_bias'] } },
+  { fields: { reasoning_effort: 'low' }, part: { needs: ['reasoning_effort'] } },
+  { fields: { tools: [tool] }, part: { needs: ['tools'] } },
+  { fields: { tools: [tool], parallel_tool_calls: false }, part: { needs: ['tools', 'single_tool_call'] } },
+  { fields: { tools: [tool], parallel_tool_calls: true }, part: { needs: ['tools'] } },
+  { fields: { tools: [tool], tool_choice: 'auto' }, part: { needs: ['tools'] } },
+  { fields: { tools: [tool], tool_choice: 'required' }, part: { needs: ['tools', 'tool_choice'] } },
+  { fields: { messages: [user, { role: 'assistant', content: 'So' }] }, part: { needs: ['prefill'] } },
+  {
+    fields: {
+      messages: [
+        { role: 'user', content: [{ type: 'image_url', image_url: { url: 'data:image/png;base64,AA==' } }] },
+      ],
+    },
+    part: { needs: ['images'] },
+  },
+])('what the dialects need to know stands beside the body: $fields', ({ fields, part }) => {
+  const request = chat(fields);
+  expect(request).toMatchObject(part);
+  for (const name of ['model', 'stream', 'stream_options', 'max_tokens', 'max_completion_tokens', 'n']) {
+    expect(request.body).not.toHaveProperty(name);
+  }
+});
+
+test.each([
+  ['top_k', 1, 'top_k: is not a supported field'],
+  ['n_predict', -1, 'n_predict: is not a supported field'],
+  ['chat_template', 'x', 'chat_template: is not a supported field'],
+  ['extra_body', {}, 'extra_body: is not a supported field'],
+  ['unknown_null', null, 'unknown_null: is not a supported field'],
+  ['constructor', 1, 'constructor: is not a supported field'],
+  ['drop table\n', 1, 'the body has an unknown field, which is not supported'],
+  ['x'.repeat(65), 1, 'the body has an unknown field, which is not supported'],
+  ['metadata', { a: 'b' }, 'metadata: is not supported'],
+  ['audio', { voice: 'x' }, 'audio: is not supported'],
+  ['prediction', { type: 'content' }, 'prediction: is not supported'],
+  ['web_search_options', { a: 1 }, 'web_search_options: is not supported'],
+  ['moderation', { a: 1 }, 'moderation: is not supported'],
+  ['functions', [{ name: 'f' }], 'functions: is not supported'],
+  ['function_call', 'auto', 'function_call: is not supported'],
+  ['store', true, 'store: must be one of false'],
+  ['service_tier', 'flex', 'service_tier: must be one of "auto", "default"'],
+  ['verbosity', 'low', 'verbosity: must be one of "medium"'],
+  ['modalities', ['text', 'audio'], 'modalities: must have at most 1 entries'],
+  ['modalities', ['audio'], 'modalities[0]: must be one of "text"'],
+  ['user', 5, 'user: must be of type string'],
+  ['model', null, 'model: must be of type string'],
+  ['model', '', 'model: must not be empty'],
+  ['messages', null, 'messages: is required'],
+  ['messages', [], 'messages: is required'],
+  ['messages', 'hi', 'messages: must be of type array'],
+  ['temperature', 2.1, 'temperature: must be at most 2'],
+  ['temperature', '1', 'temperature: must be of type number'],
+  ['top_p', -0.1, 'top_p: must be at least 0'],
+  ['frequency_penalty', 3, 'frequency_penalty: must be at most 2'],
+  ['presence_penalty', -3, 'presence_penalty: must be at least -2'],
+  ['max_tokens', 0, 'max_tokens: must be at least 1'],
+  ['max_tokens', -1, 'max_tokens: must be at least 1'],
+  ['max_completion_tokens', 1.5, 'max_completion_tokens: must be of type int'],
+  ['stop', ['a', 'b', 'c', 'd', 'e'], 'stop: has a form that is not supported'],
+  ['seed', 0.5, 'seed: must be of type int'],
+  ['n', 0, 'n: must be at least 1'],
+  ['n', 129, 'n: must be at most 128'],
+  ['top_logprobs', 21, 'top_logprobs: must be at most 20'],
+  ['top_logprobs', 2, 'top_logprobs: needs logprobs'],
+  ['logit_bias', { the: 1 }, 'logit_bias: must map token ids to -100 … 100'],
+  ['logit_bias', { '1': 101 }, 'logit_bias: must map token ids to -100 … 100'],
+  ['response_format', { type: 'grammar' }, 'response_format.type: has a form that is not supported'],
+  ['response_format', { type: 'json_schema' }, 'response_format.json_schema: is required'],
+  ['tools', [{ type: 'custom', custom: {} }], 'tools[0].type: must be one of "function"'],
+  [
+    'tools',
+    [{ type: 'function', function: { name: 'a b' } }],
+    'tools[0].function.name: must be 1 to 64 letters',
+  ],
+  ['tool_choice', 'required', 'tool_choice: needs tools'],
+  ['tool_choice', 'any', 'tool_choice: has a form that is not supported'],
+  ['tool_choice', { type: 'allowed_tools' }, 'tool_choice.type: must be one of "function"'],
+  ['reasoning_effort', 'ultra', 'reasoning_effort: must be one of "none"'],
+  ['stream', 'yes', 'stream: must be of type boolean'],
+  ['stream_options', { include_usage: true }, 'stream_options: needs stream'],
+])('Errors 2: the field %s is refused with its path: %j', (field, value, message) => {
+  expect(refused(() => chat({ [field]: value }))).toContain(message);
+});
+
+test('the default choice of a tool is left out where there are no tools', () => {
+  for (const choice of ['auto', 'none']) expect(chat({ tool_choice: choice })).toEqual(chat({}));
+});
+
+test('Errors 2: a named tool must be among the tools', () => {
+  const named = (name: string) => ({ tools: [tool], tool_choice: { type: 'function', function: { name } } });
+  expect(chat(named('get_time')).needs).toContain('tool_choice');
+  expect(refused(() => chat(named('other')))).toBe('tool_choice.function.name: must be one of the tools');
+});
+
+const png = { url: 'data:image/png;base64,AAAA' };
+const call = { id: 'call_1', type: 'function', function: { name: 'get_time', arguments: '{}' } };
+
+test.each([
+  ['developer', { role: 'developer', content: 'x' }],
+  ['system in parts', { role: 'system', content: [{ type: 'text', text: 'x' }] }],
+  ['user with a name', { role: 'user', content: 'x', name: 'ana' }],
+  ['an image given in place', { role: 'user', content: [{ type: 'image_url', image_url: png }] }],
+  ['assistant with a call', { role: 'assistant', content: 'x', tool_calls: [call] }],
+  ['tool', { role: 'tool', tool_call_id: 'call_1', content: '12:00' }],
+  ['thoughts by one name', { role: 'assistant', content: 'x', reasoning: 'y' }],
+  ['thoughts by the other name', { role: 'assistant', content: 'x', reasoning_content: 'y' }],
+])('a message is carried as it is: %s', (_, message) => {
+  expect(chatWith(message, user).body.messages).toEqual([message, user]);
+});
+
+test.each([
+  ['role', { role: 'function', content: 'x' }, 'messages[1].role: has a form that is not supported'],
+  ['no role', { content: 'x' }, 'messages[1].role: has a form'],
+  ['no content', { role: 'user' }, 'messages[1].content: is required'],
+  ['empty content', { role: 'user', content: [] }, 'messages[1].content: is required'],
+  ['an unknown field', { ...user, bogus: null }, 'messages[1].bogus: is not a supported field'],
+  [
+    'an image by address',
+    { role: 'user', content: [{ type: 'image_url', image_url: { url: 'https://example.com/a.png' } }] },
+    'messages[1].content[0].image_url.url: must be a data: URL',
+  ],
+  [
+    'an image by file',
+    { role: 'user', content: [{ type: 'image_url', image_url: { url: 'file:///etc/passwd' } }] },
+    'messages[1].content[0].image_url.url: must be a data: URL',
+  ],
+  [
+    'audio',
+    {
+      role: 'user',
+      content: [
+        { type: 'text', text: 'x' },
+        { type: 'input_audio', input_audio: {} },
+      ],
+    },
+    'messages[1].content[1].type: has a form that is not supported',
+  ],
+  [
+    'an image of the system',
+    { role: 'system', content: [{ type: 'image_url', image_url: png }] },
+    'messages[1].content[0].type',
+  ],
+  [
+    'a refusal that is no text',
+    { role: 'assistant', content: 'x', refusal: 7 },
+    'messages[1].refusal: must be of type string',
+  ],
+  [
+    'audio of the assistant',
+    { role: 'assistant', content: 'x', audio: { id: 'a' } },
+    'messages[1].audio: is not',
+  ],
+  [
+    'function_call',
+    { role: 'assistant', content: 'x', function_call: { name: 'f' } },
+    'messages[1].function_call',
+  ],
+  ['tool without its call', { role: 'tool', content: 'x' }, 'messages[1].tool_call_id: is required'],
+  [
+    'arguments that are no text',
+    { role: 'assistant', tool_calls: [{ ...call, function: { name: 'f', arguments: {} } }] },
+    'messages[1].tool_calls[0].function.arguments: must be of type string',
+  ],
+  [
+    'thoughts twice',
+    { role: 'assistant', content: 'x', reasoning: 'a', reasoning_content: 'b' },
+    'messages[1].reasoning: must not be given beside reasoning_content',
+  ],
+])('Errors 2: a message is refused with its path: %s', (_, message, text) => {
+  expect(refused(() => chatWith(user, message, user))).toContain(text);
+});
+
+test('Errors 2: a call of a tool must be answered before the model goes on', () => {
+  expect(refused(() => chatWith(user, { role: 'assistant', tool_calls: [call] }))).toBe(
+    'messages[1].tool_calls: must be answered by a message',
+  );
+});
+
+test('a fault far down a long list is named by its own place', () => {
+  const messages = Array.from({ length: 200 }, (_, at) => (at === 130 ? { role: 'user', content: 5 } : user));
+  expect(refused(() => chatWith(...messages))).toBe(
+    'messages[130].content: has a form that is not supported',
+  );
+});
+
+test('null, [] and {} count as absent on every known field', () => {
+  const optional = Object.keys(chatRequestSchema.shape).filter(
+    (name) => name !== 'model' && name !== 'messages',
+  );
+  const plain = chat({});
+  for (const name of optional) {
+    for (const empty of [null, [], {}]) expect(chat({ [name]: empty }), name).toEqual(plain);
+  }
+  expect(optional.length).toBeGreaterThan(30);
+});
+
+test('an answer of ours that is sent back passes, and nothing empty of it stays', () => {
+  const echo = {
+    role: 'assistant',
+    content: 'ok',
+    refusal: null,
+    annotations: [],
+    tool_calls: [],
+    audio: null,
+  };
+  const sent = JSON.stringify(chatWith(user, echo, user).body);
+  expect(JSON.parse(sent)).toEqual({ messages: [user, { role: 'assistant', content: 'ok' }, user] });
+});
+
+/** One value that each documented no-op accepts. */
+const noOpExamples: Readonly<Record<string, object>> = {
+  user: { user: 'ana' },
+  safety_identifier: { safety_identifier: 'x' },
+  prompt_cache_key: { prompt_cache_key: 'x' },
+  prompt_cache_retention: { prompt_cache_retention: '24h' },
+  prompt_cache_options: { prompt_cache_options: { a: 1 } },
+  service_tier: { service_tier: 'auto' },
+  store: { store: false },
+  verbosity: { verbosity: 'medium' },
+  modalities: { modalities: ['text'] },
+  'stream_options.include_obfuscation': { stream: true, stream_options: { include_obfuscation: false } },
+  'messages[].content[].prompt_cache_breakpoint': {
+    messages: [{ role: 'user', content: [{ type: 'text', text: 'x', prompt_cache_breakpoint: true }] }],
+  },
+  'messages[].content[].image_url.detail': {
+    messages: [{ role: 'user', content: [{ type: 'image_url', image_url: { ...png, detail: 'low' } }] }],
+  },
+  'messages[].tool_calls[].index': {
+    messages: [
+      { role: 'assistant', tool_calls: [{ ...call, index: 0 }] },
+      { role: 'tool', tool_call_id: 'c', content: 'x' },
+    ],
+  },
+};
+
+test.each(noOpFields.chat)('the no-op $path is accepted and goes no further', ({ path }) => {
+  const example = noOpExamples[path];
+  expect(example).toBeDefined();
+  const last = path.split('.').at(-1) ?? '';
+  const sent = JSON.stringify(chat(example ?? {}));
+  expect(sent).not.toContain(`"${last}":`);
+});
+
+test('every field that is accepted without effect is documented, and no other', () => {
+  const documented = noOpFields.chat.map(({ path }) => path);
+  expect(Object.keys(noOpExamples).sort()).toEqual([...documented].sort());
+  expect(documented.filter((path) => !path.includes('.'))).toEqual(
+    Object.keys(chatRequestSchema.shape).filter((name) => name in noOpExamples),
+  );
+});
+
+test.each([
+  ['a list', '[]'],
+  ['a text', '"x"'],
+  ['null', 'null'],
+])('a body that is no object is refused: %s', (_, text) => {
+  expect(refused(() => shapeChat(Buffer.from(text), json))).toBe('the body must be a JSON object');
+});
+
+test('Endpoints: a body without a model is refused', () => {
+  expect(refused(() => shapeChat(Buffer.from('{"messages":[{"role":"user","content":"x"}]}'), json))).toBe(
+    'model: is required',
+  );
+});
+
+test.each([
+  [undefined, false],
+  ['', false],
+  ['text/plain', false],
+  ['application/jsonp', false],
+  ['application/x-www-form-urlencoded', false],
+  ['application/json; charset=latin1', false],
+  ['application/json', true],
+  ['Application/JSON; Charset=UTF-8', true],
+  ['application/json;charset="utf-8"', true],
+])('Endpoints: the content type %j is taken: %s', (contentType, taken) => {
+  const body = Buffer.from('{"model":"m","messages":[{"role":"user","content":"x"}]}');
+  if (taken) expect(shapeChat(body, contentType).model).toBe('m');
+  else expect(refused(() => shapeChat(body, contentType))).toBe('the content type must be application/json');
+});
+
+test('no refusal repeats a value of the body', () => {
+  const secret = 'SECRET-9f3a';
+  fc.assert(
+    fc.property(
+      fc.constantFrom(...Object.keys(chatRequestSchema.shape), 'content', 'unknown'),
+      fc.constantFrom<unknown>(secret, [secret], { [`${secret} `]: secret }, [[secret]], [{ role: secret }]),
+      (name, value) => {
+        try {
+          chat({ [name]: value });
+        } catch (error) {
+          expect((error as Error).message).not.toContain(secret);
+        }
+      },
+    ),
+    { numRuns: 300 },
+  );
+});
+
+test.each([
+  { input: 'hi', inputs: 1, tokenInput: false, promptBytes: 2 + 32 },
+  { input: ['a', 'long one'], inputs: 2, tokenInput: false, promptBytes: 8 + 32 },
+  { input: [1, 2, 3], inputs: 1, tokenInput: true, promptBytes: 3 + 32 },
+  { input: [[1, 2], [3]], inputs: 2, tokenInput: true, promptBytes: 2 + 32 },
+])('embeddings take $input as $inputs inputs', ({ input, ...facts }) => {
+  expect(embed({ input })).toMatchObject({
+    kind: 'embeddings',
+    encoding: 'float',
+    body: { input },
+    ...facts,
+  });
+});
+
+test('embeddings carry encoding and dimensions, and drop the user', () => {
+  const request = embed({ encoding_format: 'base64', dimensions: 8, user: 'ana' });
+  expect(request).toMatchObject({ encoding: 'base64', dimensions: 8 });
+  expect(JSON.stringify(request)).not.toContain('ana');
+});
+
+test.each([
+  ['input', '', 'input: must not be empty'],
+  ['input', [], 'input: is required'],
+  ['input', null, 'input: is required'],
+  ['input', ['a', ''], 'input[1]: must not be empty'],
+  ['input', [1, -1], 'input'],
+  ['input', [1, 'a'], 'input'],
+  ['input', [[]], 'input'],
+  ['input', Array.from({ length: 2049 }, () => 'a'), 'input'],
+  ['encoding_format', 'int8', 'encoding_format: must be one of "float", "base64"'],
+  ['dimensions', 0, 'dimensions: must be at least 1'],
+  ['truncate', true, 'truncate: is not a supported field'],
+])('Errors 2: embeddings refuse %s: %j', (field, value, message) => {
+  expect(refused(() => embed({ [field]: value }))).toContain(message);
+});
+
+test('the bound of a prompt counts every text once, and the JSON of tools twice', () => {
+  const plain = chat({}).promptBytes;
+  const tools = [tool];
+  expect(chat({ tools }).promptBytes - plain).toBe(2 * JSON.stringify(tools).length);
+  expect(chatWith({ role: 'user', content: 'hié' }).promptBytes - plain).toBe(2);
+  expect(
+    chatWith(user, { role: 'assistant', content: 'ok', reasoning: 'abc' }, user).promptBytes - plain,
+  ).toBe(2 * 32 + 2 + 3 + 2);
+});
+
+const clients = JSON.parse(
+  readFileSync(new URL('../../test/fixtures/clients/default-bodies.json', import.meta.url), 'utf8'),
+) as { client: string; kind: 'chat' | 'embeddings'; body: object }[];
+
+test.each(clients)('what $client sends by default passes ($kind)', ({ kind, body }) => {
+  const raw = Buffer.from(JSON.stringify(body));
+  const request = kind === 'chat' ? shapeChat(raw, json) : shapeEmbeddings(raw, json);
+  expect(request.kind).toBe(kind);
+});
+
+test.each([
+  ['a list of wrong messages', `{"model":"m","messages":[${'1,'.repeat(1_000_000)}1]}`],
+  [
+    'a list of wrong inputs',
+    `{"model":"m","messages":[{"role":"user","content":[${'1,'.repeat(1_000_000)}1]}]}`,
+  ],
+  [
+    'many unknown fields',
+    `{"model":"m"${Array.from({ length: 50_000 }, (_, at) => `,"x${at}":1`).join('')}}`,
+  ],
+])('a large body that is wrong all over is refused quickly: %s', (_, text) => {
+  const started = performance.now();
+  refused(() => shapeChat(Buffer.from(text), json));
+  expect(performance.now() - started).toBeLessThan(2000);
+});

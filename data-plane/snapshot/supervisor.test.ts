@@ -1,0 +1,167 @@
+/** What a gateway does about a snapshot that was changed by hand, and about a log that is not there or not the one it folded. */
+import { existsSync, renameSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { planRestore } from '../../cli/commands/restore-plan.ts';
+import { openLog } from '../../shared/log/open-log.ts';
+import { openDatabase } from '../../shared/runtime/sqlite.ts';
+import { openExisting } from '../../shared/snapshot/open-snapshot.ts';
+import { ChainWriter, known } from '../../test/support/commits.ts';
+import { startFleet, type TestFleet } from '../../test/support/fleet.ts';
+import { startGateway } from '../main.ts';
+
+let fleet: TestFleet;
+let serving: TestFleet;
+beforeAll(async () => {
+  fleet = await startFleet({ gateways: 2 });
+  serving = await startFleet({ gateway: { whenStale: 'serve' } });
+});
+afterAll(async () => {
+  await fleet?.close();
+  await serving?.close();
+});
+
+interface Listed {
+  readonly name: string;
+  readonly state: string;
+  readonly halted?: string;
+}
+
+async function listed(of: TestFleet, name: string): Promise<Listed> {
+  const { items } = await of.admin.call<{ items: Listed[] }>('GET', '/gateways');
+  return items.find((gateway) => gateway.name === name)!;
+}
+
+function statusOf(of: TestFleet, key: string, gateway = 0): Promise<number> {
+  return statusAt(of.port(gateway), key);
+}
+
+async function statusAt(port: number, key: string): Promise<number> {
+  const response = await fetch(`http://127.0.0.1:${port}/v1/chat/completions`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
+    body: JSON.stringify({ model: 'echo-small', messages: [{ role: 'user', content: 'hello' }] }),
+  });
+  await response.text();
+  return response.status;
+}
+
+async function organisationOf(of: TestFleet): Promise<string> {
+  return (await of.admin.organisations()).find(({ tier }) => tier === 'Platinum')!.id;
+}
+
+async function readiness(of: TestFleet): Promise<{ status: number; text: string }> {
+  const response = await fetch(`${of.gateways[0]!.metrics}/readyz?verbose`);
+  return { status: response.status, text: await response.text() };
+}
+
+test('I5 design, Digest: a row changed by hand shows as DIVERGED within 10 s, no key is accepted from it, and it is rebuilt while the gateway runs', async () => {
+  const { id, value } = await fleet.key(await organisationOf(fleet));
+  await fleet.admin.call('POST', `/keys/${id}/revoke`, {});
+  const { value: good } = await fleet.key(await organisationOf(fleet));
+  await fleet.settle();
+  expect(await statusOf(fleet, value)).toBe(401);
+  const path = join(fleet.dir, 'gateway-1', 'state.db');
+  const byHand = openDatabase(path, { durability: 'normal', busyTimeoutMs: 5000 });
+  byHand.prepare('UPDATE api_key SET revoked_at = NULL WHERE id = ?').run(id);
+  byHand.close();
+  const changedMs = performance.now();
+  const state = async () => (await listed(fleet, 'gateway-1')).state;
+  await expect.poll(state, { timeout: 10_000, interval: 100 }).toBe('DIVERGED');
+  expect(performance.now() - changedMs).toBeLessThan(10_000);
+  expect((await listed(fleet, 'gateway-1')).halted).toContain('api_key');
+  expect(await statusOf(fleet, good)).toBe(503);
+  expect((await readiness(fleet)).status).toBe(503);
+  expect((await readiness(fleet)).text).toContain('quarantined and being rebuilt');
+  expect(await statusOf(fleet, good, 1)).toBe(200);
+  await expect.poll(state, { timeout: 30_000 }).toBe('SYNCED');
+  expect(await statusOf(fleet, good)).toBe(200);
+  expect(await statusOf(fleet, value)).toBe(401);
+  expect((await readiness(fleet)).status).toBe(200);
+  expect(existsSync(`${path}.aside`)).toBe(true);
+  const later = await fleet.key(await organisationOf(fleet));
+  await fleet.settle();
+  expect(await statusOf(fleet, later.value)).toBe(200);
+});
+
+const controlFile = (of: TestFleet) => join(of.dir, 'log', 'headgate.control.db');
+
+function moveLog(from: string, to: string): void {
+  for (const suffix of ['', '-wal', '-shm'])
+    if (existsSync(from + suffix)) renameSync(from + suffix, to + suffix);
+}
+
+test('a log that is moved away is no quarantine: the last good state answers, and the log is followed again once it is back', async () => {
+  const { value } = await serving.key(await organisationOf(serving));
+  await serving.settle();
+  const path = controlFile(serving);
+  moveLog(path, `${path}.away`);
+  const halted = async () => (await listed(serving, 'gateway-1')).halted ?? '';
+  await expect.poll(halted, { timeout: 20_000 }).toMatch(/was removed|was replaced/);
+  expect((await listed(serving, 'gateway-1')).state).not.toBe('DIVERGED');
+  expect(await statusOf(serving, value)).toBe(200);
+  expect((await readiness(serving)).status).toBe(200);
+  expect(existsSync(path)).toBe(false);
+  moveLog(`${path}.away`, path);
+  await expect.poll(halted, { timeout: 30_000 }).toBe('');
+  await expect.poll(async () => (await listed(serving, 'gateway-1')).state).toBe('SYNCED');
+});
+
+test('nothing is served from another log that stands in the place of ours, also not after a start', async () => {
+  const own = await startFleet({ gateway: { whenStale: 'serve' } });
+  try {
+    const { value } = await own.key(await organisationOf(own));
+    await own.settle();
+    const { log: ours } = await own.admin.call<{ log: string }>('GET', '/status');
+    await own.controlPlane.close();
+    const path = controlFile(own);
+    rmSync(path);
+    for (const suffix of ['-wal', '-shm']) rmSync(path + suffix, { force: true });
+    const foreign = await openLog(own.logUrl, { topic: 'headgate.control' });
+    const writer = new ChainWriter({ log: 'foreign' });
+    for (const record of [writer.open(), writer.add([known('pool.model_installed', { model: 'x' })])])
+      await foreign.append(record.value);
+    await expect
+      .poll(async () => (await readiness(own)).text, { timeout: 20_000 })
+      .toContain(`this is log foreign, but what was folded came from log ${ours}`);
+    expect(await statusOf(own, value)).toBe(200);
+    await own.gateways[0]!.close();
+    const again = await startGateway(own.gatewaySettings(0));
+    try {
+      expect(await statusAt(Number(new URL(again.api).port), value)).toBe(200);
+      const verbose = async () => (await fetch(`${again.metrics}/readyz?verbose`)).text();
+      await expect.poll(verbose).toContain('this is log foreign');
+    } finally {
+      await again.close();
+      await foreign.close();
+    }
+  } finally {
+    await own.close();
+  }
+});
+
+test('a log that was begun to take the place of ours is followed once it is whole, and not a moment before', async () => {
+  const own = await startFleet({ gateway: { whenStale: 'serve', controlPlanes: [] } });
+  try {
+    const { value } = await own.key(await organisationOf(own));
+    await own.settle();
+    await own.controlPlane.close();
+    const path = controlFile(own);
+    const source = openExisting(join(own.dir, 'control-plane', 'state.db'), { readOnly: true });
+    const { records } = planRestore(source, undefined);
+    source.db.close();
+    for (const suffix of ['', '-wal', '-shm']) rmSync(path + suffix, { force: true });
+    const log = await openLog(own.logUrl, { topic: 'headgate.control' });
+    for (const record of records.slice(0, -1)) await log.append(record.value);
+    const text = async () => (await readiness(own)).text;
+    await expect.poll(text, { timeout: 20_000 }).toContain('does not hold a whole state yet');
+    expect(await statusOf(own, value)).toBe(200);
+    await log.append(records.at(-1)!.value);
+    await expect.poll(text, { timeout: 30_000 }).toContain('log reachable');
+    // The key is known there, too; no control plane looks after the nodes now.
+    expect(await statusOf(own, value)).toBe(503);
+    await log.close();
+  } finally {
+    await own.close();
+  }
+});

@@ -1,0 +1,128 @@
+/** What `headgate dev` tells when it serves: a context for the CLI, a ready file for scripts, and what to type for people. */
+import { homedir } from 'node:os';
+import { join, resolve } from 'node:path';
+import { writeJsonAtomically } from '../shared/runtime/ready-file.ts';
+import { settingOf } from '../shared/runtime/secrets.ts';
+import type { DevNode, DevOrganisation, DevStack } from './dev-admin.ts';
+import type { RunningChild } from './dev-gateways.ts';
+
+export interface DevFacts {
+  readonly admin: string;
+  readonly operatorToken: string;
+  readonly dataDir: string;
+  readonly logUrl: string;
+  readonly readyFile?: string;
+  readonly gateways: readonly RunningChild[];
+  readonly stacks: readonly DevStack[];
+  readonly keys: Readonly<Record<string, string>>;
+  readonly organisations: readonly DevOrganisation[];
+  readonly nodes: readonly DevNode[];
+  /** Of the pool. */
+  readonly models: readonly string[];
+}
+
+const stackDomain = 'localhost';
+
+export function announce(facts: DevFacts): void {
+  const document = readyDocument(facts);
+  const context = {
+    admin: facts.admin,
+    token: facts.operatorToken,
+    dataDir: facts.dataDir,
+    log: facts.logUrl,
+    gateways: facts.gateways.map(({ name }) => ({ name, dataDir: join(facts.dataDir, name) })),
+  };
+  writeJsonAtomically(contextPath(), context);
+  if (facts.readyFile !== undefined) writeJsonAtomically(facts.readyFile, document);
+  process.stdout.write(humanText(facts, document));
+}
+
+/** Where the CLI looks for it: HEADGATE_CONTEXT, or the folder the command is run in. */
+function contextPath(): string {
+  const named = settingOf('HEADGATE_CONTEXT');
+  if (named !== undefined) return resolve(named.replace(/^~(?=\/)/, homedir()));
+  return resolve('.headgate', 'context.json');
+}
+
+interface ReadyStack extends DevStack {
+  readonly url: string;
+}
+interface ReadyDocument {
+  readonly stacks: readonly ReadyStack[];
+  readonly gateways: readonly { readonly name: string; readonly api: string; readonly metrics: string }[];
+}
+
+function readyDocument(facts: DevFacts): ReadyDocument & Record<string, unknown> {
+  const urls = new Map(facts.gateways.flatMap(({ stacks }) => stacks.map(({ stack, url }) => [stack, url])));
+  const pids = Object.fromEntries(facts.gateways.map(({ name, pid }) => [name, pid]));
+  return {
+    admin: facts.admin,
+    operatorToken: facts.operatorToken,
+    sharedHost: '127.0.0.1',
+    stackDomain,
+    gateways: facts.gateways.map(({ name, api, metrics }) => ({ name, api, metrics })),
+    stacks: facts.stacks.map(({ id, organisation, surface, models }) => ({
+      id,
+      organisation,
+      surface,
+      url: urls.get(id) ?? '',
+      models,
+    })),
+    organisations: facts.organisations.map(({ id, tier }) => ({ id, tier, key: facts.keys[id] })),
+    nodes: facts.nodes.map(({ id, url }) => ({ id, url })),
+    pids: { dev: process.pid, ...pids },
+  };
+}
+
+function humanText(facts: DevFacts, { stacks, gateways }: ReadyDocument): string {
+  const [first] = gateways;
+  const organisation = facts.organisations.find(({ tier }) => tier !== null) ?? facts.organisations[0];
+  const key = organisation && facts.keys[organisation.id];
+  const lines = ['', 'Headgate serves.', ''];
+  for (const { name, api, metrics } of gateways)
+    lines.push(`  ${name.padEnd(12)}${api}   (health and metrics ${metrics})`);
+  lines.push(`  ${'admin'.padEnd(12)}${facts.admin}/admin/v1   (data in ${facts.dataDir})`);
+  for (const { id, organisation: owner, url } of stacks)
+    lines.push(`  ${'stack'.padEnd(12)}${url}   (${id} of ${owner})`);
+  if (first && organisation && key !== undefined)
+    lines.push(...tryText(first.api, organisation.id, key, facts, stacks));
+  lines.push('', 'Stop with Ctrl-C; a second start goes on from the same data.', '');
+  return lines.join('\n');
+}
+
+function tryText(
+  api: string,
+  organisation: string,
+  key: string,
+  facts: DevFacts,
+  stacks: readonly ReadyStack[],
+): string[] {
+  const pooled = chatting(facts.models);
+  const own = stacks.find(
+    ({ id, organisation: owner }) =>
+      owner === organisation && facts.nodes.some(({ place }) => place.kind === 'stack' && place.id === id),
+  );
+  const curl = (base: string, name: string, more = ''): string =>
+    `curl ${base}/chat/completions -H 'Authorization: Bearer ${key}' -H 'Content-Type: application/json' -d '{"model":"${name}",${more}"messages":[{"role":"user","content":"hello"}]}'`;
+  return [
+    '',
+    `A key of ${organisation}:  ${key}`,
+    '',
+    'Try',
+    `  ${curl(api, pooled)}`,
+    `  ${curl(api, pooled, '"stream":true,')}`,
+    ...(own ? [`  ${curl(own.url, chatting(own.models))}`] : []),
+    `  new OpenAI({ baseURL: '${api}', apiKey: '${key}' })`,
+    '',
+    'Then',
+    '  npx headgate key list',
+    '  npx headgate key revoke KEY-ID --wait --yes     and the same curl again: 401',
+    '  npx headgate gateway list',
+    '  npx headgate --help',
+  ];
+}
+
+/** One to chat with, as far as a name tells that. */
+function chatting(models: readonly string[]): string {
+  return models.find((model) => !/embed/i.test(model)) ?? models[0] ?? 'MODEL';
+}

@@ -1,0 +1,230 @@
+/** `headgate dev`: the whole service with one command, on an embedded log. */
+import { mkdirSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import type { Command } from 'commander';
+import {
+  allowUnsigned,
+  allowUnsignedOption,
+  bindOption,
+  type ConnectionOptions,
+  connectionLimitsOf,
+  gatewayTokenBeside,
+  isOn,
+  maxConnectionsOption,
+  maxPerAddressOption,
+  metricsBindOption,
+  option,
+  parsePort,
+  portOption,
+  previousGatewayToken,
+  readyFileOption,
+  trustSignerOption,
+} from '../cli/processes/options.ts';
+import type { Logger } from '../shared/runtime/logger.ts';
+import { persistentToken, secretOf, settingOf } from '../shared/runtime/secrets.ts';
+import type { RunningChild } from './dev-gateways.ts';
+
+interface Options extends ConnectionOptions {
+  readonly data: string;
+  readonly log?: string;
+  readonly gateways: string;
+  readonly fleet?: string;
+  readonly node: readonly string[];
+  readonly demo: boolean;
+  readonly bind: string;
+  readonly port: number;
+  readonly adminPort: number;
+  readonly metricsBind: string;
+  readonly metricsPort: number;
+  readonly nodeCredentials?: string;
+  readonly readyFile?: string;
+  readonly trustSigner: readonly string[];
+  readonly allowUnsigned?: boolean;
+}
+
+const firstSimulatedPort = 9001;
+const firstStackPort = 8101;
+const portsBetweenGateways = 10;
+const gatewaysMax = 100;
+
+export function devCommand(program: Command): void {
+  program
+    .command('dev')
+    .description('run the whole service: control plane, gateways, simulated nodes')
+    .addOption(option('--data <folder>', 'data folder').default('.headgate'))
+    .addOption(option('--log <url>', 'control log; an embedded one in the data folder unless given'))
+    .addOption(option('--gateways <n>', 'number of gateways').default('2'))
+    .addOption(option('--fleet <file>', 'fleet file to apply in place of the demo'))
+    .addOption(
+      option('--node <url>', 'an engine of your own for the pool; may be repeated')
+        .argParser((url: string, before: readonly string[]) => [...before, url])
+        .default([]),
+    )
+    .option('--no-demo', 'start with an empty fleet')
+    .addOption(bindOption())
+    .addOption(portOption('--port <port>', 'port of the first gateway', 8080))
+    .addOption(option('--admin-port <port>', 'port of the admin API').argParser(parsePort).default(8081))
+    .addOption(metricsBindOption())
+    .addOption(portOption('--metrics-port <port>', 'first port of health and metrics', 9464))
+    .addOption(maxConnectionsOption())
+    .addOption(maxPerAddressOption())
+    .addOption(option('--node-credentials <folder>', 'folder with one file a node credential'))
+    .addOption(trustSignerOption())
+    .addOption(allowUnsignedOption())
+    .addOption(readyFileOption())
+    .action(run);
+}
+
+async function run(options: Options): Promise<void> {
+  const { startControlPlane } = await import('../control-plane/main.ts');
+  const { Closers } = await import('../shared/runtime/closers.ts');
+  const { endOnUncaught } = await import('../shared/runtime/fault.ts');
+  const { createLogger } = await import('../shared/runtime/logger.ts');
+  const { lockDataFolder } = await import('../shared/runtime/data-folder.ts');
+  const { closeOnSignal } = await import('../shared/runtime/shutdown.ts');
+  const logger = createLogger('dev', process.env['HEADGATE_LOG_LEVEL'] ?? 'warn');
+  endOnUncaught(logger);
+  const closers = new Closers(logger);
+  const dataDir = resolve(options.data);
+  mkdirSync(dataDir, { recursive: true, mode: 0o700 });
+  try {
+    const folder = lockDataFolder(dataDir);
+    closers.add(() => folder.release());
+    // Behind the control plane: what ends after it does not enter the log as nodes that fell.
+    const fleet: { close?: () => Promise<void> } = {};
+    closers.add(async () => fleet.close?.());
+    const operatorToken =
+      secretOf('HEADGATE_OPERATOR_TOKEN') ?? persistentToken(join(dataDir, 'operator-token'), 'hgop');
+    const gatewayToken = gatewayTokenBeside(
+      operatorToken,
+      secretOf('HEADGATE_GATEWAY_TOKEN') ?? persistentToken(join(dataDir, 'gateway-token'), 'hggw'),
+    );
+    const logUrl = options.log ?? `sqlite:${join(dataDir, 'log')}`;
+    const controlPlane = await startControlPlane({
+      logUrl,
+      dataDir: join(dataDir, 'control-plane'),
+      name: 'control-plane-1',
+      bind: options.bind,
+      port: options.adminPort,
+      metricsBind: options.metricsBind,
+      metricsPort: options.metricsPort,
+      connections: connectionLimitsOf(options),
+      operatorToken,
+      gatewayToken,
+      previousGatewayToken: previousGatewayToken(operatorToken),
+      signingKeyFile: settingOf('HEADGATE_SIGNING_KEY'),
+      allowUnsigned: isOn(allowUnsigned, options.allowUnsigned),
+      trustedSigners: options.trustSigner,
+      nodeCredentialsDir: options.nodeCredentials,
+      logger,
+    });
+    closers.add(() => controlPlane.close());
+    closeOnSignal(logger, () => closers.close());
+    const base = { dataDir, logUrl, operatorToken, gatewayToken, admin: controlPlane.admin, logger };
+    await bringUp(options, base, fleet, closers);
+  } catch (error) {
+    await closers.close();
+    throw error;
+  }
+}
+
+interface Base {
+  readonly dataDir: string;
+  readonly logUrl: string;
+  readonly operatorToken: string;
+  readonly gatewayToken: string;
+  readonly admin: string;
+  readonly logger: Logger;
+}
+
+async function bringUp(
+  options: Options,
+  base: Base,
+  running: { close?: () => Promise<void> },
+  closers: { add(step: () => Promise<void>): void },
+): Promise<void> {
+  const { DevAdmin } = await import('./dev-admin.ts');
+  const { bringUpFleet } = await import('./dev-fleet.ts');
+  const { demoKeys } = await import('./dev-secrets.ts');
+  const { announce } = await import('./dev-announce.ts');
+  const admin = new DevAdmin(base.admin, base.operatorToken);
+  const fleet = await bringUpFleet(admin, {
+    fleetFile: options.fleet,
+    engines: options.node,
+    demo: options.demo,
+    firstPort: options.port === 0 ? 0 : firstSimulatedPort,
+    ...{ controlPlane: base.admin, dataDir: base.dataDir, logger: base.logger },
+  });
+  running.close = () => fleet.close();
+  const keys = await demoKeys(admin, join(base.dataDir, 'demo-keys.json'));
+  const stacks = await admin.stacks();
+  const gateways = await startGateways(
+    options,
+    base,
+    stacks.map(({ id }) => id),
+    closers,
+  );
+  await nodesUp(admin);
+  await admin.confirmed(await admin.position(), 30);
+  announce({
+    ...base,
+    ...(options.readyFile !== undefined && { readyFile: options.readyFile }),
+    models: fleet.models,
+    gateways,
+    stacks,
+    keys,
+    organisations: await admin.organisations(),
+    nodes: await admin.nodes(),
+  });
+}
+
+async function startGateways(
+  options: Options,
+  base: Base,
+  stackIds: readonly string[],
+  closers: { add(step: () => Promise<void>): void },
+): Promise<RunningChild[]> {
+  const { startChild } = await import('./dev-gateways.ts');
+  const count = Number(options.gateways);
+  if (!Number.isInteger(count) || count < 0 || count > gatewaysMax)
+    throw new Error(`--gateways must be 0 to ${gatewaysMax}`);
+  const numbered = (first: number, step: number, index: number): number =>
+    first === 0 ? 0 : first + step * index;
+  const common = {
+    logUrl: base.logUrl,
+    controlPlane: base.admin,
+    gatewayToken: base.gatewayToken,
+    nodeCredentials: options.nodeCredentials,
+    trustedSigners: options.trustSigner,
+    ...{ bind: options.bind, metricsBind: options.metricsBind, connections: connectionLimitsOf(options) },
+    onEnd: (name: string, how: string) => process.stderr.write(`${name} ended (${how})\n`),
+  };
+  const gateways = await Promise.all(
+    Array.from({ length: count }, (_, index) =>
+      startChild(
+        {
+          name: `gateway-${index + 1}`,
+          dataDir: join(base.dataDir, `gateway-${index + 1}`),
+          port: numbered(options.port, portsBetweenGateways, index),
+          metricsPort: numbered(options.metricsPort, 1, index + 1),
+          stackPorts:
+            index > 0
+              ? []
+              : stackIds.map((stack, at) => `${stack}=${options.port === 0 ? 0 : firstStackPort + at}`),
+        },
+        common,
+      ),
+    ),
+  );
+  closers.add(async () => {
+    await Promise.all(gateways.map((gateway) => gateway.stop()));
+  });
+  return gateways;
+}
+
+/** Waits a few seconds for the first reports on the nodes, so that what is printed next works. */
+async function nodesUp(admin: { nodes(): Promise<readonly { up: boolean }[]> }): Promise<void> {
+  const until = performance.now() + 10_000;
+  while (performance.now() < until && !(await admin.nodes()).every(({ up }) => up))
+    await new Promise((wake) => setTimeout(wake, 100));
+}

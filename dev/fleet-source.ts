@@ -1,0 +1,12 @@
+/** Reads a fleet file from disk, or says all that is wrong with it, line by line. */
+import { readFileSync } from 'node:fs';
+import { parseFleet } from '../cli/terminal/fleet-file.ts';
+import type { Fleet } from '../schemas/fleet.ts';
+
+/** Throws an Error whose message lists every fault as FILE:LINE:COL. */
+export function parseFleetFile(path: string): Fleet {
+  const parsed = parseFleet(readFileSync(path, 'utf8'), path);
+  if ('fleet' in parsed) return parsed.fleet;
+  const faults = parsed.faults.map(({ line, column, message }) => `${path}:${line}:${column} ${message}`);
+  throw new Error(`the fleet file cannot be used\n${faults.join('\n')}`);
+}

@@ -1,0 +1,83 @@
+/**
+ * A simulated node: a deterministic OpenAI-compatible inference server for demo, tests and load.
+ * It says what it was asked, counts tokens by a stated rule, can take the manners of each engine, and can be told to
+ * misbehave. What it did is told by `stats()`, which makes it the witness against which a gateway is checked.
+ */
+import { Registry } from 'prom-client';
+import type { Dialect } from '../../schemas/names.ts';
+import { Connections } from '../../shared/runtime/connections.ts';
+import { urlOf } from '../../shared/runtime/listener.ts';
+import type { Certificate } from '../../shared/runtime/tls.ts';
+import { type Behaviour, parseBehaviour } from './behaviour.ts';
+import type { SimStats } from './ledger.ts';
+import { SimServer } from './server.ts';
+
+export interface SimNodeOptions {
+  /** Address to listen on; 127.0.0.1 unless told. */
+  readonly bind?: string;
+  /** 0 takes a free port. */
+  readonly port?: number;
+  readonly models: readonly string[];
+  /** Those of the models that take images; only Ollama names them. */
+  readonly imageModels?: readonly string[];
+  /** Pace of every stream; 0 is as fast as the client reads. */
+  readonly tokensPerSecond?: number;
+  readonly behaviour?: Behaviour;
+  /** The window: prompt and answer together. */
+  readonly contextTokens?: number;
+  /** The engine whose shapes and manners the node takes. */
+  readonly dialect?: Dialect;
+  /** Requests worked on at once; further ones wait in order. Unlimited unless told. */
+  readonly concurrency?: number;
+  /** Keep the last 100 request bodies in `stats()`. They hold prompts: for tests only. */
+  readonly recordBodies?: boolean;
+  readonly certificate?: Certificate | undefined;
+  /** Bounds and counts its connections; of its own unless given. */
+  readonly connections?: Connections;
+}
+
+export interface SimNode {
+  /** Base address, without `/v1`. */
+  readonly url: string;
+  readonly port: number;
+  /** False while its behaviour refuses connections. */
+  readonly listening: boolean;
+  stats(): SimStats;
+  /** Replaces the loaded models. */
+  setModels(models: readonly string[]): void;
+  /** Replaces the behaviour; its rules count from zero. */
+  setBehaviour(behaviour: Behaviour): void;
+  /** Ends every connection and gives the port back. Idempotent. */
+  close(): Promise<void>;
+}
+
+/** Starts a node and gives it once it listens. Rejects if the address cannot be had. */
+export async function startSimNode(options: SimNodeOptions): Promise<SimNode> {
+  const bind = options.bind ?? '127.0.0.1';
+  const server = new SimServer({
+    bind,
+    port: options.port ?? 0,
+    models: options.models,
+    imageModels: options.imageModels ?? [],
+    tokensPerSecond: options.tokensPerSecond ?? 200,
+    behaviour: options.behaviour ?? parseBehaviour({}),
+    contextTokens: options.contextTokens ?? 131_072,
+    dialect: options.dialect ?? 'vllm',
+    concurrency: options.concurrency ?? Number.POSITIVE_INFINITY,
+    recordBodies: options.recordBodies ?? false,
+    certificate: options.certificate,
+    connections: options.connections ?? new Connections({ registry: new Registry() }),
+  });
+  const port = await server.open();
+  return {
+    url: urlOf({ address: bind, port }, options.certificate !== undefined),
+    port,
+    get listening() {
+      return server.listening;
+    },
+    stats: () => server.stats(),
+    setModels: (models) => server.setModels(models),
+    setBehaviour: (behaviour) => server.setBehaviour(behaviour),
+    close: () => server.close(),
+  };
+}

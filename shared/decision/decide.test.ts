@@ -1,0 +1,430 @@
+import fc from 'fast-check';
+import { expect, test } from 'vitest';
+import type { Lookup, Route, Tier } from '../snapshot/lookup.ts';
+import type { Caller } from './authenticate.ts';
+import { contextNeeded, decide, type RequestFacts, type Verdict } from './decide.ts';
+import type { Counters } from './limits.ts';
+import { Refusal } from './refusal.ts';
+
+/** What a look-up answers; more than the fold could ever make, contradictions included. */
+interface Content {
+  readonly anonymous: Tier | undefined;
+  readonly stacks: Readonly<Record<string, { organisation: string; surface: 'openai' | 'anthropic' }>>;
+  readonly routes: Readonly<Record<string, readonly string[]>>;
+  readonly pooled: readonly string[];
+  readonly included: readonly string[];
+  readonly weight: number;
+  /** Own nodes that are away now, as `place model`. */
+  readonly away: readonly string[];
+  readonly nextTier: string | undefined;
+}
+
+const models = ['echo-small', 'echo-large', 'no-such-model'];
+const organisations = ['acme', 'birch'];
+const stackIds = ['stk-amber-otter-1', 'stk-quiet-heron-2', 'stk-never-made-3'];
+const places = [
+  'pool',
+  ...organisations.map((id) => `organisation:${id}`),
+  ...stackIds.map((id) => `stack:${id}`),
+];
+const tierIds = ['Starter', 'Platinum', 'anonymous'];
+
+function routeTo(node: string): Route {
+  return {
+    node,
+    served: 'm',
+    url: 'http://127.0.0.1:1',
+    dialect: 'vllm',
+    credential: null,
+    windowTokens: null,
+    takesImages: false,
+  };
+}
+
+function lookupOf(content: Content): Lookup {
+  return {
+    keyOwner: () => undefined,
+    anonymousTier: () => content.anonymous,
+    stack: (id) => (Object.hasOwn(content.stacks, id) ? content.stacks[id] : undefined),
+    routes: (place, model) => (content.routes[`${place} ${model}`] ?? []).map(routeTo),
+    loadedLast: (place, model) => content.away.includes(`${place} ${model}`),
+    isPooled: (model) => content.pooled.includes(model),
+    tierIncludes: (tier, model) => content.included.includes(`${tier} ${model}`),
+    isCatalogued: () => true,
+    weight: () => content.weight,
+    nextTier: () => content.nextTier,
+    listing: () => [],
+    usageAdjustment: () => 0,
+    position: () => 1,
+  };
+}
+
+// Mostly none, so that many requests get as far as a place.
+const anyLimit = fc.oneof(
+  { weight: 6, arbitrary: fc.constant(null) },
+  { weight: 1, arbitrary: fc.nat(10) },
+  { weight: 1, arbitrary: fc.constant(1e15) },
+);
+const anyTier = fc.record<Tier>({
+  id: fc.constantFrom(...tierIds),
+  rank: fc.option(fc.nat(5), { nil: null }),
+  requestsPerMinute: anyLimit,
+  concurrency: anyLimit,
+  contextTokens: anyLimit,
+  monthlyTokens: anyLimit,
+  freeTurns: anyLimit,
+});
+const pairs = (firsts: readonly string[]) =>
+  firsts.flatMap((first) => models.map((model) => `${first} ${model}`));
+const anyContent = fc.record<Content>({
+  anonymous: fc.option(anyTier, { nil: undefined }),
+  stacks: fc.dictionary(
+    fc.constantFrom(...stackIds.slice(0, 2)),
+    fc.record({
+      organisation: fc.constantFrom(...organisations, 'gone'),
+      surface: fc.constantFrom('openai' as const, 'anthropic' as const),
+    }),
+  ),
+  // Every place has nodes of its own, so that a node tells where it stands.
+  routes: fc
+    .subarray(pairs(places))
+    .map((keys) => Object.fromEntries(keys.map((key) => [key, [`${key} 1`, `${key} 2`]]))),
+  pooled: fc.subarray(models),
+  away: fc.subarray(pairs(places)),
+  included: fc.subarray(pairs(tierIds)),
+  weight: fc.oneof(
+    { weight: 4, arbitrary: fc.integer({ min: 1, max: 8 }) },
+    { weight: 1, arbitrary: fc.constantFrom(0, -1, 1e9) },
+  ),
+  nextTier: fc.option(fc.constant('Next'), { nil: undefined }),
+});
+
+const anyKey = fc.record({
+  kind: fc.constant('key' as const),
+  owner: fc.record({
+    keyId: fc.constant('key-1'),
+    organisation: fc.constantFrom(...organisations),
+    revoked: fc.boolean(),
+    expiresAtMs: fc.constant(null),
+    suspended: fc.boolean(),
+    anchor: fc.constant('2026-11-01'),
+    tier: fc.option(anyTier, { nil: null, freq: 8 }),
+  }),
+});
+const visitor = fc.constant<Caller & { kind: 'anonymous' }>({ kind: 'anonymous', visitor: 'v1' });
+const stackTarget = fc.record({ kind: fc.constant('stack' as const), stack: fc.constantFrom(...stackIds) });
+const anyFacts = fc.record<RequestFacts>({
+  target: fc.oneof(fc.constant({ kind: 'shared' as const }), stackTarget),
+  caller: fc.oneof({ weight: 4, arbitrary: anyKey }, { weight: 1, arbitrary: visitor }),
+  model: fc.oneof(
+    { weight: 20, arbitrary: fc.constantFrom(...models) },
+    { weight: 1, arbitrary: fc.string({ unit: 'binary' }) },
+  ),
+  path: fc.constantFrom('openai', 'anthropic', 'every'),
+  promptTokens: fc.oneof({ weight: 4, arbitrary: fc.nat(12) }, { weight: 1, arbitrary: fc.nat() }),
+  maxTokens: fc.option(fc.nat(12), { nil: undefined }),
+  promptTokensLeast: fc.option(fc.nat(12), { nil: undefined }),
+});
+const anyCounters = fc
+  .record({
+    used: fc.nat(12),
+    inFlight: fc.nat(12),
+    tokens: fc.nat(12),
+    turns: fc.nat(12),
+    left: fc.nat(60_000),
+  })
+  .map(
+    ({ used, inFlight, tokens, turns, left }): Counters => ({
+      window: (_, nowMs) => ({ used, endsAtMs: nowMs + left }),
+      inFlight: () => inFlight,
+      poolTokens: () => tokens,
+      freeTurns: () => turns,
+    }),
+  );
+const moment = fc.integer({ min: 0, max: 4e12 });
+
+type Outcome = Verdict | Refusal;
+
+/** Any other throw fails the property that asked. */
+function outcomeOf(lookup: Lookup, counters: Counters, facts: RequestFacts, nowMs: number): Outcome {
+  try {
+    return decide(lookup, counters, facts, nowMs);
+  } catch (error) {
+    if (error instanceof Refusal) return error;
+    throw error;
+  }
+}
+
+/** All of an outcome that a client or its counters can feel; the reason is for our own log. */
+function felt(outcome: Outcome): unknown {
+  if (outcome instanceof Refusal) return [outcome.envelope('/'), outcome.retryAfterSeconds];
+  const { placement, ...counted } = outcome;
+  return [counted, placement instanceof Refusal ? felt(placement) : placement];
+}
+
+function placementOf(outcome: Outcome) {
+  if (outcome instanceof Refusal || outcome.placement instanceof Refusal) return undefined;
+  return outcome.placement;
+}
+
+test('for any look-up, counters and facts there is a verdict or a Refusal, twice the same', () => {
+  const seen = new Set<string>();
+  fc.assert(
+    fc.property(anyContent, anyCounters, anyFacts, moment, (content, counters, facts, nowMs) => {
+      const outcome = outcomeOf(lookupOf(content), counters, facts, nowMs);
+      expect(felt(outcomeOf(lookupOf(content), counters, facts, nowMs))).toEqual(felt(outcome));
+      const refusal = outcome instanceof Refusal ? outcome : outcome.placement;
+      seen.add(refusal instanceof Refusal ? refusal.type : refusal.draw);
+    }),
+    { numRuns: 3000 },
+  );
+  // Not vacuous: whatever can be decided was.
+  expect([...seen].sort()).toEqual([
+    'ContextWindowExceededError',
+    'DedicatedOnlyModelError',
+    'InferenceConcurrencyLimitedError',
+    'InferenceRateLimitedError',
+    'InferenceUnavailableError',
+    'InferenceUpsellError',
+    'ModelNotInPlanError',
+    'TargetNotServingError',
+    'UnsupportedShapeError',
+    'own',
+    'pool',
+    'stack',
+  ]);
+});
+
+test('Routing rule 1, Routing rule 3, Routing rule 5: a placement is at the one place that host and caller allow', () => {
+  const draws = new Set<string>();
+  fc.assert(
+    fc.property(anyContent, anyCounters, anyFacts, moment, (content, counters, facts, nowMs) => {
+      const lookup = lookupOf(content);
+      const placement = placementOf(outcomeOf(lookup, counters, facts, nowMs));
+      if (!placement) return;
+      const { target, caller, model } = facts;
+      draws.add(`${caller.kind} ${placement.draw}`);
+      if (caller.kind === 'anonymous') expect(placement.draw).toBe('pool');
+      if (target.kind === 'stack') expect(placement.draw).toBe('stack');
+      else expect(placement.draw).not.toBe('stack');
+      const organisation = caller.kind === 'key' ? caller.owner.organisation : '';
+      const place = {
+        pool: 'pool',
+        own: `organisation:${organisation}`,
+        stack: target.kind === 'stack' ? `stack:${target.stack}` : '',
+      };
+      expect(placement.candidates).toEqual(lookup.routes(place[placement.draw], model));
+      expect(placement.candidates.length).toBeGreaterThan(0);
+      if (target.kind === 'stack') expect(lookup.stack(target.stack)?.organisation).toBe(organisation);
+      if (placement.draw === 'pool') {
+        expect(lookup.isPooled(model)).toBe(true);
+        expect(lookup.routes(`organisation:${organisation}`, model)).toEqual([]);
+      }
+    }),
+    { numRuns: 12_000 },
+  );
+  expect([...draws].sort()).toEqual(['anonymous pool', 'key own', 'key pool', 'key stack']);
+});
+
+test('Errors 6, Routing rule 4: own and not serving, foreign, and missing are one answer, counted alike', () => {
+  const stack = 'stk-amber-otter-1';
+  const seen = new Set<string>();
+  fc.assert(
+    fc.property(
+      anyContent,
+      anyCounters,
+      anyKey,
+      anyFacts,
+      moment,
+      (content, counters, caller, some, nowMs) => {
+        const path = some.path === 'every' ? 'openai' : some.path;
+        const facts: RequestFacts = { ...some, caller, path, target: { kind: 'stack', stack } };
+        const { organisation } = caller.owner;
+        const nobody = { ...content.routes, [`stack:${stack} ${facts.model}`]: [] };
+        const own = { ...content, routes: nobody, stacks: { [stack]: { organisation, surface: path } } };
+        const foreign = {
+          ...content,
+          stacks: { [stack]: { organisation: 'else', surface: some.path === 'every' ? 'anthropic' : path } },
+        } as Content;
+        const missing = { ...content, stacks: {} };
+        const [first, ...others] = [own, foreign, missing].map((each) =>
+          outcomeOf(lookupOf(each), counters, facts, nowMs),
+        );
+        for (const other of others) expect(felt(other)).toEqual(felt(first as Outcome));
+        const refusal = first instanceof Refusal ? first : (first?.placement as Refusal);
+        seen.add(refusal.type);
+      },
+    ),
+    { numRuns: 1000 },
+  );
+  expect(seen).toContain('TargetNotServingError');
+  expect(seen).toContain('InferenceRateLimitedError');
+  // Pinned requests never draw on the allowance.
+  expect(seen).not.toContain('InferenceUpsellError');
+});
+
+test('Authentication 9: without a plan everything is 403, whatever was counted and asked', () => {
+  fc.assert(
+    fc.property(anyContent, anyCounters, anyKey, anyFacts, (content, counters, caller, facts) => {
+      for (const change of [{ tier: null }, { suspended: true }]) {
+        const owner = { ...caller.owner, ...change };
+        const outcome = outcomeOf(
+          lookupOf(content),
+          counters,
+          { ...facts, caller: { kind: 'key', owner } },
+          0,
+        );
+        expect(outcome).toMatchObject({ type: 'ModelNotInPlanError', status: 403 });
+      }
+    }),
+  );
+});
+
+test('Errors 7: only what the pool would answer draws on the allowance', () => {
+  const seen = new Set<string>();
+  fc.assert(
+    fc.property(anyContent, anyCounters, anyKey, anyFacts, (content, counters, caller, facts) => {
+      const tier = {
+        ...(caller.owner.tier as Tier),
+        id: 'Starter',
+        contextTokens: null,
+        requestsPerMinute: null,
+        concurrency: null,
+      };
+      const lookup = lookupOf(content);
+      const ask = (monthlyTokens: number | null) => {
+        const owner = { ...caller.owner, suspended: false, tier: { ...tier, monthlyTokens } };
+        return outcomeOf(lookup, counters, { ...facts, caller: { kind: 'key', owner } }, 0);
+      };
+      const free = ask(null) as Verdict;
+      const { placement } = free;
+      // With an allowance that is used up, only a pool request changes its answer.
+      const draws =
+        placement instanceof Refusal
+          ? placement.type === 'InferenceUnavailableError' && lookup.isPooled(facts.model)
+          : placement.draw === 'pool';
+      const used = ask(0);
+      expect(used instanceof Refusal && used.type === 'InferenceUpsellError').toBe(draws);
+      const counted = counters.poolTokens(caller.owner.organisation, caller.owner.anchor, 0);
+      expect(ask(counted) instanceof Refusal).toBe(draws);
+      expect(ask(counted + 1)).not.toBeInstanceOf(Refusal);
+      if (!draws) expect((used as Verdict).placement instanceof Refusal).toBe(placement instanceof Refusal);
+      seen.add(String(draws));
+    }),
+    { numRuns: 1000 },
+  );
+  expect(seen.size).toBe(2);
+});
+
+test('an organisation and a visitor of its name are counted apart, with the weight of the model', () => {
+  const tier: Tier = {
+    id: 'anonymous',
+    rank: null,
+    requestsPerMinute: null,
+    concurrency: null,
+    contextTokens: null,
+    monthlyTokens: null,
+    freeTurns: null,
+  };
+  const lookup = lookupOf({
+    anonymous: tier,
+    stacks: {},
+    routes: {},
+    pooled: ['m'],
+    away: [],
+    included: [],
+    weight: 4,
+    nextTier: undefined,
+  });
+  const counters: Counters = {
+    window: () => ({ used: 0, endsAtMs: 1 }),
+    inFlight: () => 0,
+    poolTokens: () => 0,
+    freeTurns: () => 0,
+  };
+  const facts = {
+    target: { kind: 'shared' },
+    model: 'm',
+    path: 'openai',
+    promptTokens: 1,
+    maxTokens: 1,
+  } as const;
+  const owner = {
+    keyId: 'k',
+    organisation: 'acme',
+    revoked: false,
+    expiresAtMs: null,
+    suspended: false,
+    anchor: '2026-11-01',
+    tier,
+  };
+  expect(decide(lookup, counters, { ...facts, caller: { kind: 'key', owner } }, 0)).toMatchObject({
+    subject: 'acme',
+    weight: 4,
+  });
+  expect(
+    decide(lookup, counters, { ...facts, caller: { kind: 'anonymous', visitor: 'acme' } }, 0),
+  ).toMatchObject({ subject: 'visitor:acme', weight: 4 });
+});
+
+test('Errors 5, Errors 10: what a model weighs that the pool does not have is nothing that a refusal depends on', () => {
+  const seen = new Set<string>();
+  fc.assert(
+    fc.property(
+      anyContent,
+      anyCounters,
+      anyKey,
+      anyFacts,
+      moment,
+      (content, counters, caller, some, nowMs) => {
+        const facts = { ...some, caller };
+        const pooled = content.pooled.filter((model) => model !== facts.model);
+        const [light, heavy] = [1, 8].map((weight) =>
+          outcomeOf(lookupOf({ ...content, pooled, weight }), counters, facts, nowMs),
+        ) as [Outcome, Outcome];
+        if (placementOf(light)) return;
+        // Its own stack or node may serve it, and then it weighs what it weighs.
+        const own = [`organisation:${caller.owner.organisation}`, ...stackIds.map((id) => `stack:${id}`)];
+        if (own.some((place) => lookupOf(content).routes(place, facts.model).length > 0)) return;
+        expect(felt(heavy)).toEqual(felt(light));
+        seen.add(light instanceof Refusal ? light.type : (light.placement as Refusal).type);
+      },
+    ),
+    { numRuns: 3000 },
+  );
+  expect(seen).toContain('DedicatedOnlyModelError');
+  expect(seen).toContain('TargetNotServingError');
+  expect(seen).toContain('InferenceConcurrencyLimitedError');
+});
+
+test('Limits 3: a prompt is refused uncounted where its lower bound does not fit, and passes so where the upper does', () => {
+  fc.assert(
+    fc.property(anyContent, anyCounters, anyFacts, fc.nat(12), (content, counters, facts, slack) => {
+      const least = facts.promptTokens;
+      const [exact, bounded] = [
+        { promptTokens: least },
+        { promptTokens: least + slack, promptTokensLeast: least },
+      ].map((prompt) =>
+        outcomeOf(lookupOf(content), counters, { ...facts, promptTokensLeast: undefined, ...prompt }, 0),
+      ) as [Outcome, Outcome];
+      if (exact instanceof Refusal || bounded instanceof Refusal) {
+        expect(bounded).toMatchObject({ type: (exact as Refusal).type });
+        return;
+      }
+      expect(exact.uncounted).toBe(false);
+      const most = contextNeeded({ ...facts, promptTokens: least + slack });
+      expect(bounded.uncounted).toBe(
+        bounded.tier.contextTokens !== null && most > bounded.tier.contextTokens,
+      );
+    }),
+    { numRuns: 2000 },
+  );
+});
+
+test.each([
+  [10, 5, 15],
+  [10, 0, 10],
+  [10, undefined, 11],
+])('Limits 3: a prompt of %s tokens that asks for %s needs %s', (promptTokens, maxTokens, needed) => {
+  expect(contextNeeded({ promptTokens, maxTokens })).toBe(needed);
+});

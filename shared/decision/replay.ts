@@ -1,0 +1,131 @@
+/**
+ * Re-decides a recorded request: the phases before `forward`, in the composition that live serving has, over a look-up at
+ * any position of the log (design: Replay). Pure: counters and the time are facts, so the same facts give the same decision.
+ * Shape is left out: what it gives (model, tokens) is part of the facts, for bodies are never recorded.
+ */
+import type { RefusalType } from '../../schemas/refusals.ts';
+import type { Lookup } from '../snapshot/lookup.ts';
+import { admit, judge } from './admission.ts';
+import type { Credentials } from './authenticate.ts';
+import type { RequestFacts } from './decide.ts';
+import type { HostNames } from './host.ts';
+import { type Counters, windowMs, windowStartMs } from './limits.ts';
+import type { Operation } from './operation.ts';
+import { Refusal } from './refusal.ts';
+import type { Draw } from './route.ts';
+
+/** What the counters said when the request came. */
+export interface CounterFacts {
+  /** Requests admitted in the present minute. */
+  readonly windowUsed: number;
+  /** Weights in flight. */
+  readonly inFlight: number;
+  /** Tokens of the allowance used in the present period. */
+  readonly poolTokens: number;
+  /** Completed turns of the visitor. */
+  readonly freeTurns: number;
+}
+
+export interface ReplayFacts extends Credentials {
+  readonly host: string | undefined;
+  /** A visitor of the playground: its own listener, so neither host nor key is looked at. */
+  readonly visitor?: string;
+  readonly method: string;
+  /** Without its query. */
+  readonly path: string;
+  readonly model: string;
+  /** Counted, or a bound from above. */
+  readonly promptTokens: number;
+  /** A bound from below, where `promptTokens` is one from above. */
+  readonly promptTokensLeast?: number;
+  /** undefined: the request asks for no number. */
+  readonly maxTokens: number | undefined;
+  readonly counters: CounterFacts;
+  /** Wall clock, ms since 1970. */
+  readonly nowMs: number;
+  /** Was the snapshot too old to prove a key? */
+  readonly fenced?: boolean;
+  /** Could no more usage be recorded? */
+  readonly outboxFull?: boolean;
+}
+
+export type ReplayedDecision =
+  | {
+      readonly kind: 'refused';
+      readonly type: RefusalType;
+      readonly status: number;
+      readonly reason: string;
+      readonly message: string;
+      readonly retryAfterSeconds?: number;
+      /** Does it count against the limits? Only what passed them and was refused by routing does. */
+      readonly counted: boolean;
+    }
+  | {
+      readonly kind: 'placed';
+      readonly draw: Draw;
+      readonly nodes: readonly string[];
+      readonly tier: string;
+      readonly subject: string;
+      readonly weight: number;
+    }
+  /** The body of a model listing, JSON. */
+  | { readonly kind: 'listed'; readonly body: string };
+
+/** The decision of these facts at the look-up's position. Throws only what is a fault of ours. */
+export function replayDecision(lookup: Lookup, facts: ReplayFacts, hosts: HostNames): ReplayedDecision {
+  try {
+    return pass(lookup, facts, hosts);
+  } catch (error) {
+    if (error instanceof Refusal) return refused(error, false);
+    throw error;
+  }
+}
+
+function pass(lookup: Lookup, facts: ReplayFacts, hosts: HostNames): ReplayedDecision {
+  const { fenced = false, outboxFull = false, nowMs } = facts;
+  const entered = admit(lookup, hosts, facts, { fenced, nowMs }, {});
+  if (entered.kind === 'listing') return { kind: 'listed', body: entered.body };
+  const { target, operation, caller } = entered;
+  const { model, promptTokens, promptTokensLeast } = facts;
+  const { placement, tier, subject, weight } = judge(
+    lookup,
+    countersOf(facts),
+    { target, caller, model, promptTokens, promptTokensLeast, ...pathFacts(operation, facts) },
+    { fenced, outboxFull, nowMs },
+  );
+  if (placement instanceof Refusal) return refused(placement, true);
+  const nodes = placement.candidates.map(({ node }) => node).sort();
+  return { kind: 'placed', draw: placement.draw, nodes, tier: tier.id, subject, weight };
+}
+
+/** The surface that the path belongs to, and what is asked for: nothing where an operation generates nothing. */
+function pathFacts(operation: Operation, facts: ReplayFacts): Pick<RequestFacts, 'path' | 'maxTokens'> {
+  if (operation.kind === 'chat') return { path: 'openai', maxTokens: facts.maxTokens };
+  if (operation.kind === 'embeddings') return { path: 'every', maxTokens: 0 };
+  return { path: 'anthropic', maxTokens: operation.kind === 'count-tokens' ? 0 : facts.maxTokens };
+}
+
+function countersOf({ counters }: ReplayFacts): Counters {
+  return {
+    window: (subject, nowMs) => ({
+      used: counters.windowUsed,
+      endsAtMs: windowStartMs(subject, nowMs) + windowMs,
+    }),
+    inFlight: () => counters.inFlight,
+    poolTokens: () => counters.poolTokens,
+    freeTurns: () => counters.freeTurns,
+  };
+}
+
+function refused(refusal: Refusal, counted: boolean): ReplayedDecision {
+  const { type, status, reason, message, retryAfterSeconds } = refusal;
+  return {
+    kind: 'refused',
+    type,
+    status,
+    reason,
+    message,
+    ...(retryAfterSeconds !== undefined && { retryAfterSeconds }),
+    counted,
+  };
+}

@@ -1,0 +1,48 @@
+/**
+ * One question to an inference server and its answer. The node is untrusted: no redirect is followed, the answer's size
+ * and the wait are bounded, and JSON of too many values is not parsed.
+ */
+import { type Dispatcher, request } from 'undici';
+import { ChunkBuffer } from '../runtime/chunk-buffer.ts';
+import { type JsonBounds, scanJson } from '../runtime/json-scan.ts';
+
+export interface NodeAddress {
+  readonly url: string;
+  /** The node's own credential, where it wants one. */
+  readonly credential?: string | undefined;
+}
+
+const answerBytesMax = 1024 * 1024;
+/** Some engines say a hundred things of each model. */
+const answerBounds: JsonBounds = { depth: 64, names: 100_000, values: 100_000 };
+
+/** A GET, or a POST where there is a body. `timeoutMs` is for the whole answer. */
+export function askNode(
+  { url, credential }: NodeAddress,
+  path: string,
+  timeoutMs: number,
+  body?: object,
+): Promise<Dispatcher.ResponseData> {
+  const base = url.endsWith('/') ? url.slice(0, -1) : url;
+  return request(base + path, {
+    headers: {
+      ...(credential !== undefined && { authorization: `Bearer ${credential}` }),
+      ...(body !== undefined && { 'content-type': 'application/json' }),
+    },
+    ...(body !== undefined && { method: 'POST', body: JSON.stringify(body) }),
+    headersTimeout: timeoutMs,
+    bodyTimeout: timeoutMs,
+    signal: AbortSignal.timeout(timeoutMs),
+  });
+}
+
+/** Throws SyntaxError where it is no JSON, or too much. */
+export async function boundedJson(body: Dispatcher.ResponseData['body']): Promise<unknown> {
+  const bytes = new ChunkBuffer({ bytesMax: answerBytesMax });
+  for await (const chunk of body as AsyncIterable<Buffer>) {
+    if (!bytes.add(chunk)) throw new Error('the answer is too large');
+  }
+  const text = bytes.whole().toString('utf8');
+  if (scanJson(text, answerBounds).exceeded !== undefined) throw new SyntaxError('too much JSON');
+  return JSON.parse(text);
+}

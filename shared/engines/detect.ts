@@ -1,0 +1,93 @@
+/**
+ * Which engine stands at this address, and what does it serve? Found by asking what only that engine answers.
+ * Used where a person names a URL and nothing else.
+ */
+import { request } from 'undici';
+import type { Dialect } from '../../schemas/names.ts';
+import { ChunkBuffer } from '../runtime/chunk-buffer.ts';
+import { type JsonBounds, scanJson } from '../runtime/json-scan.ts';
+import { modelsPath, servedModels } from './node-answers.ts';
+
+export interface DetectedEngine {
+  readonly dialect: Dialect;
+  readonly models: readonly string[];
+}
+
+const timeoutMs = 5000;
+const answerBytesMax = 1024 * 1024;
+const answerBounds: JsonBounds = { depth: 64, names: 100_000, values: 100_000 };
+
+/** What each engine alone answers, asked in this order: the first match decides. */
+const marks: readonly {
+  readonly dialect: Dialect;
+  readonly path: string;
+  readonly isOurs: (answer: unknown) => boolean;
+}[] = [
+  { dialect: 'ollama', path: '/api/version', isOurs: (answer) => has(answer, 'version') },
+  {
+    dialect: 'llamacpp',
+    path: '/props',
+    isOurs: (answer) => has(answer, 'default_generation_settings') || has(answer, 'build_info'),
+  },
+  {
+    dialect: 'sglang',
+    path: '/get_server_info',
+    isOurs: (answer) => has(answer, 'internal_states') || has(answer, 'model_path'),
+  },
+  { dialect: 'vllm', path: '/version', isOurs: (answer) => has(answer, 'version') },
+];
+
+/** Throws an Error that says what was asked in vain. */
+export async function detectEngine(url: string): Promise<DetectedEngine> {
+  const base = baseOf(url);
+  const dialect = await detectDialect(base);
+  if (dialect !== undefined) return { dialect, models: await modelsOf(base, dialect) };
+  throw new Error(
+    `no inference server that is known here answers at ${base}; start it, or check the address`,
+  );
+}
+
+/** Which engine answers; undefined where none does that is known here. Never throws. */
+export async function detectDialect(base: string, credential?: string): Promise<Dialect | undefined> {
+  for (const { dialect, path, isOurs } of marks) {
+    const answer = await ask(base + path, credential);
+    if (answer !== undefined && isOurs(answer)) return dialect;
+  }
+  return undefined;
+}
+
+/** The address that paths are added to, whether or not it was given with `/v1`. */
+export function baseOf(url: string): string {
+  return url.replace(/\/(v1\/?)?$/, '');
+}
+
+async function modelsOf(base: string, dialect: Dialect): Promise<readonly string[]> {
+  const answer = await ask(base + modelsPath);
+  if (answer === undefined) throw new Error(`${base}${modelsPath} does not answer`);
+  const models = servedModels(dialect, answer).map(({ name }) => name);
+  if (models.length === 0) throw new Error(`${base} serves no model now; load one first`);
+  return [...new Set(models)];
+}
+
+async function ask(address: string, credential?: string): Promise<unknown> {
+  try {
+    const { statusCode, body } = await request(address, {
+      signal: AbortSignal.timeout(timeoutMs),
+      ...(credential !== undefined && { headers: { authorization: `Bearer ${credential}` } }),
+    });
+    if (statusCode !== 200) {
+      await body.dump();
+      return undefined;
+    }
+    const bytes = new ChunkBuffer({ bytesMax: answerBytesMax });
+    for await (const chunk of body as AsyncIterable<Buffer>) if (!bytes.add(chunk)) return undefined;
+    const text = bytes.whole().toString('utf8');
+    return scanJson(text, answerBounds).exceeded === undefined ? (JSON.parse(text) as unknown) : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+function has(answer: unknown, member: string): boolean {
+  return typeof answer === 'object' && answer !== null && Object.hasOwn(answer, member);
+}

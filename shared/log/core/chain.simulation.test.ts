@@ -1,0 +1,70 @@
+/**
+ * The accept rule under fire: thousands of seeded runs of three writers on a log that loses, doubles, delays and is
+ * written to by a stranger. With any clause of the rule left out, or a writer that believes acknowledgements, the same
+ * runs must find violations: that is what shows that they could.
+ * A failing run is repeated with HEADGATE_SEED set to the seed that is printed.
+ */
+import { randomInt } from 'node:crypto';
+import { expect, test } from 'vitest';
+import { simulate } from '../../../test/contract/log-simulation.ts';
+import { ModelWriter, type OpenWriter } from '../../../test/contract/model-writer.ts';
+import { type ChainRule, chainRules } from './chain.ts';
+
+const baseSeed = Number(process.env['HEADGATE_SEED'] ?? randomInt(2 ** 32));
+const runs = 3000;
+const openWriter: OpenWriter = (parts) => new ModelWriter(parts);
+
+test(`an acknowledged command counts once, a refused one never, and all readers agree, from seed ${baseSeed} on`, async () => {
+  console.log(`HEADGATE_SEED=${baseSeed}`);
+  const counts: Record<string, number> = {};
+  for (let seed = baseSeed; seed < baseSeed + runs; seed++) {
+    const result = await simulate({ seed, openWriter });
+    expect(result.violations, `HEADGATE_SEED=${seed}`).toEqual([]);
+    for (const [what, count] of Object.entries(result.counts)) counts[what] = (counts[what] ?? 0) + count;
+  }
+  console.log(JSON.stringify(counts));
+  // Every outcome, fault and clause was met, and not just once: a run that meets none proves nothing.
+  const met = [
+    ...['accepted', 'refused', 'conflict', 'unknown'].map((outcome) => `command ${outcome}`),
+    ...['lost', 'duplicated', 'delayed', 'ack-lost', 'refused'].map((fault) => `append ${fault}`),
+    ...chainRules.map((rule) => `skipped by ${rule.name}`),
+    'record forged',
+  ];
+  for (const what of met) expect(counts[what] ?? 0, what).toBeGreaterThan(20);
+}, 240_000);
+
+/** The violations of the first run that has any. */
+async function violationsOf(options: {
+  rules?: readonly ChainRule[];
+  forgeries?: boolean;
+  openWriter?: OpenWriter;
+}): Promise<readonly string[]> {
+  for (let seed = baseSeed; seed < baseSeed + runs; seed++) {
+    const { violations } = await simulate({ seed, openWriter, ...options });
+    if (violations.length > 0) return violations;
+  }
+  return [];
+}
+
+test.each(chainRules.map((rule) => rule.name))(
+  'without the clause on %s the runs find violations',
+  async (name) => {
+    const rules = chainRules.filter((rule) => rule.name !== name);
+    expect(await violationsOf({ rules })).not.toEqual([]);
+  },
+);
+
+test('without places in the chain the writers harm each other, with no stranger about', async () => {
+  const rules = chainRules.filter((rule) => rule.name !== 'seq' && rule.name !== 'prev');
+  expect(await violationsOf({ rules, forgeries: false })).not.toEqual([]);
+});
+
+test('a writer that takes an acknowledged append for a command that is done is found out', async () => {
+  const credulous: OpenWriter = (parts) => new ModelWriter(parts, { believesAcknowledgements: true });
+  expect(await violationsOf({ openWriter: credulous })).not.toEqual([]);
+});
+
+test('one seed is one run', async () => {
+  const once = await simulate({ seed: baseSeed, openWriter });
+  expect((await simulate({ seed: baseSeed, openWriter })).counts).toEqual(once.counts);
+});

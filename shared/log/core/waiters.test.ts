@@ -1,0 +1,30 @@
+/** A reader that waits for a change waits for nothing else, and not beyond its signal. */
+import { expect, test } from 'vitest';
+import { howItWaits } from '../../../test/support/turns.ts';
+import { Waiters } from './waiters.ts';
+
+test('a wait whose signal has aborted before it begins ends as well, and leaves nothing behind', async () => {
+  const waiters = new Waiters();
+  await waiters.changedSince(waiters.changes, AbortSignal.abort());
+  expect(waiters.size).toBe(0);
+});
+
+test('a wait ends at a change or at its signal, and leaves nothing behind on either', async () => {
+  const waiters = new Waiters();
+  const closing = new AbortController();
+  const changed = waiters.changedSince(waiters.changes, closing.signal);
+  waiters.wake();
+  await changed;
+  const aborted = waiters.changedSince(waiters.changes, closing.signal);
+  expect(waiters.size).toBe(1);
+  closing.abort();
+  await aborted;
+  expect(waiters.size).toBe(0);
+});
+
+test('a loop that waits for the change after the last one waits', async () => {
+  const waiters = new Waiters();
+  const beat = setInterval(() => waiters.wake(), 1);
+  expect(await howItWaits(() => waiters.changedSince(waiters.changes))).toBe('waited');
+  clearInterval(beat);
+});

@@ -1,0 +1,202 @@
+/**
+ * The file behind an embedded log: one SQLite database a topic, shared by all processes of one machine.
+ * Everything here is synchronous and never waits for a lock: it throws DatabaseBusy, and the caller tries again later.
+ * A record is whole in the file or not there at all, and its offset is one more than that of the record before it.
+ */
+import { closeSync, mkdirSync, openSync, statSync } from 'node:fs';
+import { dirname } from 'node:path';
+import { type Database, inOurWords, openDatabase, type Statement } from '../../runtime/sqlite.ts';
+import { type LogRecord, LogReplaced, LogTruncated } from '../core/control-log.ts';
+
+const formatVersion = 1;
+/** Records removed by one trimming at most, so that no append waits for long. */
+const trimmedAtOnceMax = 10_000;
+
+const schemaSql = `
+CREATE TABLE IF NOT EXISTS record (
+  offset INTEGER PRIMARY KEY,   -- from 0, without holes
+  at_ms INTEGER NOT NULL,       -- wall clock of the machine, ms since 1970; only trimming reads it
+  value BLOB NOT NULL,          -- the raw bytes
+  signature BLOB                -- Ed25519 over value
+) STRICT;
+PRAGMA user_version = ${formatVersion};
+`;
+
+export interface NewRecord {
+  readonly value: Buffer;
+  readonly signature: Buffer | null;
+}
+
+/** A commit to the file failed in a way that leaves open whether the records are in it. */
+export class CommitUnclear extends Error {
+  override readonly name = 'CommitUnclear';
+}
+
+interface Statements {
+  readonly insert: Statement;
+  readonly end: Statement;
+  readonly read: Statement;
+  readonly keptFrom: Statement;
+  readonly trim: Statement;
+}
+
+function prepare(db: Database): Statements {
+  return {
+    insert: db.prepare('INSERT INTO record (offset, at_ms, value, signature) VALUES (?, ?, ?, ?)'),
+    end: db.prepare('SELECT coalesce(max(offset) + 1, 0) FROM record').pluck(),
+    read: db.prepare('SELECT offset, value, signature FROM record WHERE offset >= ? ORDER BY offset LIMIT ?'),
+    keptFrom: db.prepare('SELECT offset FROM record WHERE at_ms >= ? ORDER BY offset LIMIT 1').pluck(),
+    trim: db.prepare(
+      'DELETE FROM record WHERE offset IN (SELECT offset FROM record WHERE offset < ? ORDER BY offset LIMIT ?)',
+    ),
+  };
+}
+
+export interface FileOptions {
+  readonly path: string;
+  readonly durability: 'full' | 'normal';
+  /** The first record kept may stand behind the offset that a reader asks for. */
+  readonly allowTrimmed: boolean;
+}
+
+export class EmbeddedFile {
+  readonly #options: FileOptions;
+  readonly #db: Database;
+  readonly #statements: Statements;
+  readonly #opened: Identity;
+
+  /** Creates folder (0700) and file (0600) where they are missing. Throws the errors of shared/runtime/sqlite.ts, or LogReplaced. */
+  constructor(options: FileOptions) {
+    this.#options = options;
+    create(options.path);
+    this.#opened = identityOf(options.path);
+    const db = openDatabase(options.path, { durability: options.durability, busyTimeoutMs: 0 });
+    try {
+      migrate(db, options.path);
+      this.#statements = prepare(db);
+      this.checkInPlace();
+    } catch (error) {
+      db.close();
+      throw inOurWords(error, options.path);
+    }
+    this.#db = db;
+  }
+
+  /** Throws LogReplaced where the path no longer leads to the file that is open here. */
+  checkInPlace(): void {
+    const { path } = this.#options;
+    const now = identityOf(path);
+    if (now && now.ino === this.#opened?.ino && now.dev === this.#opened.dev) return;
+    throw new LogReplaced(`${path} was ${now ? 'replaced' : 'removed'} while it was in use`);
+  }
+
+  /** The offset behind the last record. */
+  end(): number {
+    return this.#try(() => this.#statements.end.get() as number);
+  }
+
+  /** Appends all of these or none; gives the offset of the first. On return they are in the file in place, as durable as the options say. */
+  append(records: readonly NewRecord[], atMs: number): number {
+    this.#try(() => this.#db.exec('BEGIN IMMEDIATE'));
+    const first = this.#try(() => {
+      const end = this.#statements.end.get() as number;
+      for (const [index, { value, signature }] of records.entries())
+        this.#statements.insert.run(end + index, atMs, value, signature);
+      return end;
+    });
+    this.#commit();
+    this.checkInPlace();
+    return first;
+  }
+
+  /** Removes the records before the first one that is not older than `beforeMs`; where all are older, none. */
+  trim(beforeMs: number): void {
+    this.#try(() => {
+      const keptFrom = this.#statements.keptFrom.get(beforeMs) as number | undefined;
+      this.#statements.trim.run(keptFrom ?? 0, trimmedAtOnceMax);
+    });
+  }
+
+  /** The records from `from` on, as many as the limits allow, but one at least. Throws LogTruncated where they are gone. */
+  read(from: number, recordsMax: number, bytesMax: number): LogRecord[] {
+    const records = this.#try(() => {
+      const found: LogRecord[] = [];
+      let bytes = 0;
+      for (const row of this.#statements.read.iterate(from, recordsMax)) {
+        const record = row as LogRecord;
+        bytes += record.value.length;
+        if (found.length > 0 && bytes > bytesMax) break;
+        found.push(record);
+      }
+      return found;
+    });
+    const first = records[0];
+    if (!first) this.#checkEnd(from);
+    else if (first.offset !== from && !this.#options.allowTrimmed)
+      throw new LogTruncated(`${this.#options.path} begins at offset ${first.offset}, behind ${from}`);
+    return records;
+  }
+
+  close(): void {
+    this.#db.close();
+  }
+
+  #checkEnd(from: number): void {
+    const end = this.end();
+    if (end < from) throw new LogTruncated(`${this.#options.path} ends at offset ${end}, before ${from}`);
+  }
+
+  #commit(): void {
+    try {
+      this.#db.exec('COMMIT');
+    } catch (error) {
+      this.#rollBack();
+      throw commitError(error, this.#options.path);
+    }
+  }
+
+  #try<Result>(operation: () => Result): Result {
+    try {
+      return operation();
+    } catch (error) {
+      this.#rollBack();
+      throw inOurWords(error, this.#options.path);
+    }
+  }
+
+  #rollBack(): void {
+    if (this.#db.open && this.#db.inTransaction) this.#db.exec('ROLLBACK');
+  }
+}
+
+/** A failed write left no whole commit behind; after a failed flush nobody can say. */
+function commitError(error: unknown, path: string): unknown {
+  const code = error instanceof Error && 'code' in error ? String(error.code) : '';
+  if (code.startsWith('SQLITE_IOERR') && code !== 'SQLITE_IOERR_WRITE')
+    return new CommitUnclear(`the disk failed while ${path} was written (${code})`, { cause: error });
+  return inOurWords(error, path);
+}
+
+/** Which file a path leads to: the device and the number of the file on it. */
+type Identity = { readonly ino: bigint; readonly dev: bigint } | undefined;
+
+function identityOf(path: string): Identity {
+  return statSync(path, { bigint: true, throwIfNoEntry: false });
+}
+
+/** Only a file that is not there is opened here: closing a second descriptor would drop the locks of the first. */
+function create(path: string): void {
+  mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
+  try {
+    closeSync(openSync(path, 'wx', 0o600));
+  } catch (error) {
+    if (!(error instanceof Error && 'code' in error && error.code === 'EEXIST')) throw error;
+  }
+}
+
+function migrate(db: Database, path: string): void {
+  const version = db.pragma('user_version', { simple: true }) as number;
+  if (version > formatVersion)
+    throw new Error(`${path} was written by a later version of Headgate (format ${version})`);
+  if (version < formatVersion) db.exec(`BEGIN IMMEDIATE; ${schemaSql} COMMIT`);
+}

@@ -1,0 +1,291 @@
+/**
+ * The control log without a broker: one SQLite file a topic in a folder, for any number of processes of one machine.
+ * An append is on the disk when it is acknowledged; all processes see one order. No lock is ever waited for on the event
+ * loop: who finds the file locked tries again after a random pause. Appends that wait together are written together.
+ * A file that was replaced, removed, cut off or damaged is reported, never papered over.
+ */
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { setImmediate as nextTurn, setTimeout as pause } from 'node:timers/promises';
+import { DatabaseBusy, DatabaseCorrupt, NativeModuleMissing } from '../../runtime/sqlite.ts';
+import {
+  AppendUnknown,
+  type ControlLog,
+  type LogBatch,
+  type LogRecord,
+  LogReplaced,
+  LogTruncated,
+  LogUnavailable,
+  type TailOptions,
+  type TopicAddress,
+} from '../core/control-log.ts';
+import { Waiters } from '../core/waiters.ts';
+import { CommitUnclear, EmbeddedFile, type NewRecord } from './embedded-file.ts';
+import { FileWatch } from './file-watch.ts';
+
+const recordsMaxDefault = 500;
+const bytesMaxDefault = 1024 * 1024;
+/** What one transaction takes of the waiting appends. */
+const groupRecordsMax = 100;
+const groupBytesMax = 4 * 1024 * 1024;
+/** What may wait to be written. */
+const queueRecordsMax = 10_000;
+const queueBytesMax = 64 * 1024 * 1024;
+/** The longest pause before a locked file is tried again. */
+const pauseMsMax = 32;
+
+export interface EmbeddedLogOptions {
+  readonly folder: string;
+  readonly address: TopicAddress;
+  /** How long a locked file is tried before LogUnavailable. */
+  readonly lockDeadlineMs?: number;
+  /** How often a waiting tail looks, should the system not report a change. */
+  readonly pollMs?: number;
+  /** `normal`: an acknowledged append survives a crash of every process, but not of the machine. For topics whose loss does no harm. */
+  readonly durability?: 'full' | 'normal';
+  /** Records older than this are removed, at appends. Without it, none ever is. */
+  readonly keepSeconds?: number;
+  /** The shortest time between two trimmings by one process. */
+  readonly trimEverySeconds?: number;
+  /** A tail from before the first record kept begins there, instead of reporting LogTruncated. */
+  readonly allowTrimmed?: boolean;
+  /** Reject with LogUnavailable where there is no such log yet, instead of making it. */
+  readonly mustExist?: boolean;
+  /** Wall clock, ms since 1970. */
+  readonly now?: () => number;
+}
+
+const defaults = {
+  lockDeadlineMs: 10_000,
+  pollMs: 100,
+  trimEverySeconds: 10,
+  now: Date.now,
+};
+
+type Settings = EmbeddedLogOptions & typeof defaults;
+
+/** The file of a topic. */
+export function embeddedLogPath(folder: string, { topic, partition = 0 }: TopicAddress): string {
+  return join(folder, partition > 0 ? `${topic}-${partition}.db` : `${topic}.db`);
+}
+
+/** Opens a topic's log; makes its folder and file where they are missing. Throws LogUnavailable or LogReplaced. */
+export async function openEmbeddedLog(options: EmbeddedLogOptions): Promise<EmbeddedLog> {
+  const settings = { ...defaults, ...options };
+  const path = embeddedLogPath(options.folder, options.address);
+  const { durability = 'full', allowTrimmed = false } = options;
+  if (options.mustExist && !existsSync(path)) throw new LogUnavailable(`there is no ${path}`);
+  const open = () => new EmbeddedFile({ path, durability, allowTrimmed });
+  return new EmbeddedLog(await untilUnlocked(open, path, settings.lockDeadlineMs), path, settings);
+}
+
+/** An append that waits for its transaction. */
+interface Waiting extends NewRecord {
+  readonly untilMs: number;
+  readonly resolve: (offset: number) => void;
+  readonly reject: (error: unknown) => void;
+}
+
+export class EmbeddedLog implements ControlLog {
+  readonly #file: EmbeddedFile;
+  readonly #path: string;
+  readonly #settings: Settings;
+  readonly #waiters = new Waiters();
+  readonly #watch: FileWatch;
+  readonly #queue: Waiting[] = [];
+  #queueBytes = 0;
+  #writing = false;
+  #closed = false;
+  #seenEnd = -1;
+  #trimmedAtMs = Number.NEGATIVE_INFINITY;
+
+  constructor(file: EmbeddedFile, path: string, settings: Settings) {
+    this.#file = file;
+    this.#path = path;
+    this.#settings = settings;
+    this.#watch = new FileWatch({ path, pollMs: settings.pollMs, look: () => this.#look() });
+  }
+
+  append(value: Uint8Array, signature: Uint8Array | null = null): Promise<number> {
+    if (this.#closed) return Promise.reject(closedError(this.#path));
+    if (this.#queue.length >= queueRecordsMax || this.#queueBytes + value.length > queueBytesMax)
+      return Promise.reject(new LogUnavailable(`too many appends wait for ${this.#path}`));
+    return new Promise((resolve, reject) => {
+      const untilMs = performance.now() + this.#settings.lockDeadlineMs;
+      const copy = { value: Buffer.from(value), signature: signature && Buffer.from(signature) };
+      this.#queue.push({ ...copy, untilMs, resolve, reject });
+      this.#queueBytes += value.length;
+      if (this.#writing) return;
+      this.#writing = true;
+      // Not in this turn: who appends again and again would else leave the event loop no turn of its own.
+      setImmediate(() => void this.#writeAll());
+    });
+  }
+
+  async *tail(options: TailOptions): AsyncGenerator<LogBatch> {
+    const { signal, recordsMax = recordsMaxDefault, bytesMax = bytesMaxDefault } = options;
+    let next = options.from;
+    const ended = () => this.#closed || signal?.aborted === true;
+    const read = () => (ended() ? [] : this.#read(next, recordsMax, bytesMax));
+    while (!ended()) {
+      const seen = this.#waiters.changes;
+      const records = await untilUnlocked(read, this.#path, this.#settings.lockDeadlineMs);
+      const last = records.at(-1);
+      if (!last) {
+        this.#watch.start();
+        await this.#waiters.changedSince(seen, signal);
+        continue;
+      }
+      next = last.offset + 1;
+      yield { records, nextOffset: next };
+      // A long catch-up must leave the event loop its turns.
+      await nextTurn();
+    }
+  }
+
+  end(): Promise<number> {
+    const ask = () => {
+      if (this.#closed) throw closedError(this.#path);
+      this.#file.checkInPlace();
+      return this.#file.end();
+    };
+    return untilUnlocked(ask, this.#path, this.#settings.lockDeadlineMs);
+  }
+
+  async close(): Promise<void> {
+    if (this.#closed) return;
+    this.#closed = true;
+    this.#watch.close();
+    this.#refuse(this.#queue.length, closedError(this.#path));
+    this.#waiters.wake();
+    this.#file.close();
+  }
+
+  #read(from: number, recordsMax: number, bytesMax: number): LogRecord[] {
+    this.#file.checkInPlace();
+    return this.#file.read(from, recordsMax, bytesMax);
+  }
+
+  /** Wakes the tails where there is something to read, or a fault that their reading will find. */
+  #look(): void {
+    if (this.#waiters.size === 0) return;
+    try {
+      this.#file.checkInPlace();
+      const end = this.#file.end();
+      if (end === this.#seenEnd) return;
+      this.#seenEnd = end;
+    } catch (error) {
+      if (error instanceof DatabaseBusy) return;
+    }
+    this.#waiters.wake();
+  }
+
+  async #writeAll(): Promise<void> {
+    for (let attempt = 0; this.#queue.length > 0; ) {
+      const group = this.#group();
+      try {
+        this.#write(group);
+        attempt = 0;
+        if (this.#queue.length > 0) await nextTurn();
+      } catch (error) {
+        if (error instanceof DatabaseBusy) {
+          const late = leading(this.#queue, ({ untilMs }) => performance.now() > untilMs);
+          this.#refuse(late, lockedError(this.#path, error));
+          await pause(pauseMs(attempt++));
+        } else this.#refuse(group.length, inLogWords(error, this.#path));
+      }
+    }
+    this.#writing = false;
+  }
+
+  /** The appends of the next transaction: the longest-waiting ones. */
+  #group(): readonly Waiting[] {
+    let bytes = 0;
+    const fit = leading(this.#queue, ({ value }) => {
+      bytes += value.length;
+      return bytes <= groupBytesMax;
+    });
+    return this.#queue.slice(0, Math.min(Math.max(fit, 1), groupRecordsMax));
+  }
+
+  #write(group: readonly Waiting[]): void {
+    const first = this.#file.append(group, this.#settings.now());
+    for (const [index, { resolve }] of this.#take(group.length).entries()) resolve(first + index);
+    this.#waiters.wake();
+    this.#trim();
+  }
+
+  #trim(): void {
+    const { keepSeconds, trimEverySeconds, now } = this.#settings;
+    if (keepSeconds === undefined || now() < this.#trimmedAtMs + trimEverySeconds * 1000) return;
+    this.#trimmedAtMs = now();
+    try {
+      this.#file.trim(now() - keepSeconds * 1000);
+    } catch {
+      // The append itself is done. What could not be removed now is removed later, and a fault shows at the next append.
+    }
+  }
+
+  #refuse(count: number, error: Error): void {
+    for (const { reject } of this.#take(count)) reject(error);
+  }
+
+  #take(count: number): Waiting[] {
+    const taken = this.#queue.splice(0, count);
+    for (const { value } of taken) this.#queueBytes -= value.length;
+    return taken;
+  }
+}
+
+/** Tries until the file is not locked by another process, or the deadline has passed. */
+async function untilUnlocked<Result>(
+  operation: () => Result,
+  path: string,
+  deadlineMs: number,
+): Promise<Result> {
+  const untilMs = performance.now() + deadlineMs;
+  for (let attempt = 0; ; attempt++) {
+    try {
+      return operation();
+    } catch (error) {
+      if (!(error instanceof DatabaseBusy)) throw inLogWords(error, path);
+      if (performance.now() > untilMs) throw lockedError(path, error);
+    }
+    await pause(pauseMs(attempt));
+  }
+}
+
+/** Random, so that processes that found the file locked at one time do not come back at one time. */
+function pauseMs(attempt: number): number {
+  return 1 + Math.random() * Math.min(2 ** attempt, pauseMsMax);
+}
+
+function leading<Item>(items: readonly Item[], holds: (item: Item) => boolean): number {
+  const end = items.findIndex((item) => !holds(item));
+  return end === -1 ? items.length : end;
+}
+
+function closedError(path: string): LogUnavailable {
+  return new LogUnavailable(`${path} is closed`);
+}
+
+function lockedError(path: string, cause: Error): LogUnavailable {
+  return new LogUnavailable(`${path} stayed locked by another process for too long; nothing was written`, {
+    cause,
+  });
+}
+
+function inLogWords(error: unknown, path: string): Error {
+  if (!(error instanceof Error)) return new LogUnavailable(`${path} cannot be used: ${String(error)}`);
+  if (error instanceof LogReplaced || error instanceof LogTruncated || error instanceof LogUnavailable)
+    return error;
+  if (error instanceof NativeModuleMissing) return error;
+  const cause = { cause: error };
+  if (error instanceof CommitUnclear) return new AppendUnknown(error.message, cause);
+  if (error instanceof DatabaseCorrupt)
+    return new LogUnavailable(
+      `${error.message}: stop every process that uses it, keep a copy, and put a backup in its place`,
+      cause,
+    );
+  return new LogUnavailable(`${path} cannot be used: ${error.message}`, cause);
+}

@@ -1,0 +1,51 @@
+/** Settings of Kafka from the environment: what is understood, and that a wrong one is named and never repeated. */
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, expect, test } from 'vitest';
+import { KafkaSettingsInvalid, kafkaSettingsFrom } from './settings.ts';
+
+const folder = mkdtempSync(join(tmpdir(), 'headgate-kafka-settings-'));
+afterAll(() => rmSync(folder, { recursive: true }));
+const pem = join(folder, 'some.pem');
+const notPem = join(folder, 'secret');
+writeFileSync(pem, '-----BEGIN CERTIFICATE-----\n');
+writeFileSync(notPem, 'secret');
+const content = '-----BEGIN CERTIFICATE-----\n';
+
+test.each<[string, Record<string, string>, object]>([
+  ['nothing', {}, {}],
+  ['empty texts', { TLS: '', TLS_CA: '', SASL_MECHANISM: '' }, {}],
+  ['TLS with the authorities of the machine', { TLS: 'system' }, { tls: {} }],
+  ['an authority of its own', { TLS_CA: pem }, { tls: { ca: content } }],
+  ['a client certificate', { TLS_CERT: pem, TLS_KEY: pem }, { tls: { cert: content, key: content } }],
+  [
+    'a mechanism in capitals',
+    { SASL_MECHANISM: 'SCRAM-SHA-512', SASL_USERNAME: 'u', SASL_PASSWORD: 'p' },
+    { sasl: { mechanism: 'scram-sha-512', username: 'u', password: 'p' } },
+  ],
+])('%s is understood', (_, environment, settings) => {
+  expect(kafkaSettingsFrom(withPrefix(environment))).toEqual(settings);
+});
+
+test.each<[string, Record<string, string>]>([
+  ['TLS', { TLS: 'secret' }],
+  ['TLS_CA', { TLS_CA: join(folder, 'secret-missing') }],
+  ['TLS_CA', { TLS_CA: notPem }],
+  ['TLS_KEY', { TLS_CERT: pem }],
+  ['TLS_CERT', { TLS_KEY: pem }],
+  ['SASL_MECHANISM', { SASL_USERNAME: 'secret', SASL_PASSWORD: 'secret' }],
+  ['SASL_MECHANISM', { SASL_MECHANISM: 'plain', SASL_USERNAME: 'secret' }],
+  ['SASL_MECHANISM', { SASL_MECHANISM: 'secret', SASL_USERNAME: 'secret', SASL_PASSWORD: 'secret' }],
+])('HEADGATE_KAFKA_%s is refused by its name where it cannot be used: %j', (name, environment) => {
+  const parse = () => kafkaSettingsFrom(withPrefix(environment));
+  expect(parse).toThrow(KafkaSettingsInvalid);
+  expect(parse).toThrow(`HEADGATE_KAFKA_${name}`);
+  expect(parse).not.toThrow(/secret/);
+});
+
+function withPrefix(environment: Record<string, string>): Record<string, string> {
+  return Object.fromEntries(
+    Object.entries(environment).map(([name, value]) => [`HEADGATE_KAFKA_${name}`, value]),
+  );
+}

@@ -1,0 +1,91 @@
+/**
+ * How the brokers are spoken to, from the environment: TLS and SASL. Half-given or contradictory settings are refused
+ * before anything is opened; no text repeats a value.
+ */
+import { readFileSync } from 'node:fs';
+import { foreignSecretOf, SecretUnusable, settingOf } from '../../runtime/secrets.ts';
+
+export interface KafkaTls {
+  readonly ca?: string;
+  readonly cert?: string;
+  readonly key?: string;
+}
+
+export interface KafkaSasl {
+  readonly mechanism: 'plain' | 'scram-sha-256' | 'scram-sha-512';
+  readonly username: string;
+  readonly password: string;
+}
+
+export interface KafkaSettings {
+  readonly tls?: KafkaTls;
+  readonly sasl?: KafkaSasl;
+}
+
+/** A HEADGATE_KAFKA_* variable cannot be used; the text names the variable. */
+export class KafkaSettingsInvalid extends Error {
+  override readonly name = 'KafkaSettingsInvalid';
+}
+
+type Environment = Readonly<Record<string, string | undefined>>;
+
+const prefix = 'HEADGATE_KAFKA_';
+const mechanisms = ['plain', 'scram-sha-256', 'scram-sha-512'] as const;
+
+/**
+ * Understands HEADGATE_KAFKA_TLS (`system` trusts the machine's authorities), _TLS_CA, _TLS_CERT, _TLS_KEY (PEM files)
+ * and _SASL_MECHANISM, _SASL_USERNAME, _SASL_PASSWORD. Throws KafkaSettingsInvalid.
+ */
+export function kafkaSettingsFrom(environment: Environment): KafkaSettings {
+  const tls = tlsFrom(environment);
+  const sasl = saslFrom(environment);
+  return { ...(tls ? { tls } : {}), ...(sasl ? { sasl } : {}) };
+}
+
+function tlsFrom(environment: Environment): KafkaTls | undefined {
+  const system = settingOf(`${prefix}TLS`, environment);
+  if (system && system !== 'system') throw new KafkaSettingsInvalid(`${prefix}TLS is either system or unset`);
+  const ca = pemFile(environment, 'TLS_CA');
+  const cert = pemFile(environment, 'TLS_CERT');
+  const key = pemFile(environment, 'TLS_KEY');
+  if ((cert === undefined) !== (key === undefined))
+    throw new KafkaSettingsInvalid(`${prefix}TLS_CERT and ${prefix}TLS_KEY are given together or not at all`);
+  if (!system && ca === undefined && cert === undefined) return undefined;
+  return { ...(ca ? { ca } : {}), ...(cert && key ? { cert, key } : {}) };
+}
+
+function pemFile(environment: Environment, name: string): string | undefined {
+  const path = settingOf(prefix + name, environment);
+  if (!path) return undefined;
+  let pem: string;
+  try {
+    pem = readFileSync(path, 'utf8');
+  } catch (error) {
+    throw new KafkaSettingsInvalid(`the file that ${prefix}${name} names cannot be read`, { cause: error });
+  }
+  if (!pem.includes('-----BEGIN ')) throw new KafkaSettingsInvalid(`${prefix}${name} names no PEM file`);
+  return pem;
+}
+
+function saslFrom(environment: Environment): KafkaSasl | undefined {
+  const [mechanism, username, password] = ['SASL_MECHANISM', 'SASL_USERNAME', 'SASL_PASSWORD'].map((name) =>
+    foreignSecret(prefix + name, environment),
+  );
+  if (!mechanism && !username && !password) return undefined;
+  if (!mechanism || !username || !password)
+    throw new KafkaSettingsInvalid(
+      `${prefix}SASL_MECHANISM, _USERNAME and _PASSWORD are given together or not at all`,
+    );
+  const known = mechanisms.find((name) => name === mechanism.toLowerCase());
+  if (!known) throw new KafkaSettingsInvalid(`${prefix}SASL_MECHANISM is one of ${mechanisms.join(', ')}`);
+  return { mechanism: known, username, password };
+}
+
+function foreignSecret(variable: string, environment: Environment): string | undefined {
+  try {
+    return foreignSecretOf(variable, environment);
+  } catch (error) {
+    if (error instanceof SecretUnusable) throw new KafkaSettingsInvalid(error.message, { cause: error });
+    throw error;
+  }
+}

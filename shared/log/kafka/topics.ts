@@ -1,0 +1,161 @@
+/**
+ * How the topics must be set, making those that are missing, and refusing those that are set otherwise: a topic that
+ * drops, compacts or forgets records would lose or hide commits without an error. A refusal names the command that mends
+ * it; BROKERS stands in it for the address. What is more generous than needed (a longer retention) is let be.
+ */
+import { usageKeepSeconds, usagePartitions, usageTopic } from '../../../schemas/usage.ts';
+import type { KafkaConnection, TopicMetadata } from './connection.ts';
+import { KafkaFault, TopicMisset } from './errors.ts';
+
+export interface TopicPlan {
+  readonly topic: string;
+  readonly partitions: number;
+  /** How long records are kept at least, ms; -1 for ever. */
+  readonly retentionMs: number;
+  /** Whether the broker's clock stamps the records. */
+  readonly stampedByBroker: boolean;
+  /** A missing topic is not made. */
+  readonly mustExist?: boolean;
+}
+
+const dayMs = 24 * 3600 * 1000;
+const plans: readonly TopicPlan[] = [
+  { topic: 'headgate.control', partitions: 1, retentionMs: -1, stampedByBroker: false },
+  {
+    topic: usageTopic,
+    partitions: usagePartitions,
+    retentionMs: usageKeepSeconds * 1000,
+    stampedByBroker: true,
+  },
+  { topic: 'headgate.status', partitions: 1, retentionMs: dayMs, stampedByBroker: false },
+  { topic: 'headgate.gauges', partitions: 1, retentionMs: 3600 * 1000, stampedByBroker: false },
+];
+
+/** The plan of a topic; one that has no name of ours has one partition, kept as long as its opener says. */
+export function planOf(topic: string, keepSeconds?: number): TopicPlan {
+  const plan = plans.find((candidate) => candidate.topic === topic);
+  const retentionMs = keepSeconds === undefined ? -1 : keepSeconds * 1000;
+  return plan ?? { topic, partitions: 1, retentionMs, stampedByBroker: false };
+}
+
+/** The largest commit, and what Kafka wraps around it. */
+const recordBytesMin = 1_000_000;
+
+/** A setting, what we give it on a new topic, and which values will do. */
+interface Rule {
+  readonly name: string;
+  readonly wanted: string;
+  readonly accepts: (value: string) => boolean;
+}
+
+function rulesFor(plan: TopicPlan, replicas: number): Rule[] {
+  const exactly = (name: string, wanted: string): Rule => ({ name, wanted, accepts: (v) => v === wanted });
+  const { retentionMs } = plan;
+  const keeps = (value: string) => value === '-1' || (retentionMs !== -1 && Number(value) >= retentionMs);
+  return [
+    exactly('cleanup.policy', 'delete'),
+    { name: 'retention.ms', wanted: String(retentionMs), accepts: keeps },
+    exactly('retention.bytes', '-1'),
+    exactly('unclean.leader.election.enable', 'false'),
+    { name: 'max.message.bytes', wanted: '1048588', accepts: (value) => Number(value) >= recordBytesMin },
+    ...(plan.stampedByBroker ? [exactly('message.timestamp.type', 'LogAppendTime')] : []),
+    ...(replicas >= 3
+      ? [{ name: 'min.insync.replicas', wanted: '2', accepts: (value: string) => Number(value) >= 2 }]
+      : []),
+  ];
+}
+
+/** As many as there are brokers, three at most. */
+function replicasFor(brokerCount: number): number {
+  return Math.min(Math.max(brokerCount, 1), 3);
+}
+
+/** Makes the topic. One that another process made meanwhile is as good. Rejects with KafkaFault. */
+export async function createTopic(
+  connection: KafkaConnection,
+  plan: TopicPlan,
+  brokerCount: number,
+): Promise<void> {
+  const replicas = replicasFor(brokerCount);
+  const settings = Object.fromEntries(rulesFor(plan, replicas).map(({ name, wanted }) => [name, wanted]));
+  try {
+    await connection.createTopic({ topic: plan.topic, partitions: plan.partitions, replicas, settings });
+  } catch (error) {
+    const type = error instanceof KafkaFault ? error.type : '';
+    if (type === 'TOPIC_AUTHORIZATION_FAILED' || type === 'CLUSTER_AUTHORIZATION_FAILED')
+      throw new TopicMisset(
+        `topic ${plan.topic} does not exist and may not be created; create it: ${createCommand(plan, replicas)}`,
+        { cause: error },
+      );
+    if (type !== 'TOPIC_ALREADY_EXISTS') throw error;
+  }
+}
+
+/** Checks an existing topic. Rejects with TopicMisset where it is set otherwise, and with KafkaFault. */
+export async function checkTopic(
+  connection: KafkaConnection,
+  plan: TopicPlan,
+  metadata: TopicMetadata,
+): Promise<void> {
+  const replicas = Math.min(...metadata.partitions.map((partition) => partition.replicas.length));
+  const fault = partitionsFault(plan, metadata, replicas) ?? replicasFault(plan, metadata, replicas);
+  if (fault) throw new TopicMisset(fault);
+  const settings = await settingsOf(connection, plan);
+  const wrong = rulesFor(plan, replicas).filter(({ name, accepts }) => !accepts(settings.get(name) ?? ''));
+  if (wrong.length === 0) return;
+  const found = wrong.map(({ name }) => `${name}=${settings.get(name) ?? ''}`).join(', ');
+  const wanted = wrong.map(({ name, wanted }) => `${name}=${wanted}`).join(',');
+  throw new TopicMisset(
+    `topic ${plan.topic} is set to ${found}; mend it: kafka-configs.sh --bootstrap-server BROKERS ` +
+      `--alter --entity-type topics --entity-name ${plan.topic} --add-config ${wanted}`,
+  );
+}
+
+async function settingsOf(
+  connection: KafkaConnection,
+  plan: TopicPlan,
+): Promise<ReadonlyMap<string, string>> {
+  try {
+    return await connection.topicSettings(plan.topic);
+  } catch (error) {
+    if (!(error instanceof KafkaFault) || error.type !== 'TOPIC_AUTHORIZATION_FAILED') throw error;
+    throw new TopicMisset(
+      `the settings of topic ${plan.topic} may not be read; allow it: kafka-acls.sh --bootstrap-server BROKERS ` +
+        `--add --allow-principal User:NAME --operation DescribeConfigs --topic ${plan.topic}`,
+      { cause: error },
+    );
+  }
+}
+
+function partitionsFault(plan: TopicPlan, metadata: TopicMetadata, replicas: number): string | undefined {
+  const { topic, partitions } = plan;
+  const count = metadata.partitions.length;
+  if (count === partitions) return undefined;
+  const found = `topic ${topic} has ${count} partitions and needs ${partitions}`;
+  if (count < partitions)
+    return `${found}; mend it: kafka-topics.sh --bootstrap-server BROKERS --alter --topic ${topic} --partitions ${partitions}`;
+  return `${found}, and none can be taken away; if it holds nothing, delete it and create it anew: ${createCommand(plan, replicas)}`;
+}
+
+function replicasFault({ topic }: TopicPlan, metadata: TopicMetadata, replicas: number): string | undefined {
+  if (replicas >= replicasFor(metadata.brokers.length)) return undefined;
+  const nodes = metadata.brokers.map(({ nodeId }) => nodeId).slice(0, 3);
+  const partitions = metadata.partitions.map(({ partitionId, replicas: now }) => ({
+    topic,
+    partition: partitionId,
+    replicas: [...now, ...nodes.filter((node) => !now.includes(node))].slice(0, 3),
+  }));
+  return (
+    `topic ${topic} has ${replicas} replicas on ${metadata.brokers.length} brokers; mend it: write ` +
+    `'${JSON.stringify({ version: 1, partitions })}' into plan.json, then ` +
+    'kafka-reassign-partitions.sh --bootstrap-server BROKERS --reassignment-json-file plan.json --execute'
+  );
+}
+
+function createCommand(plan: TopicPlan, replicas: number): string {
+  const settings = rulesFor(plan, replicas).map(({ name, wanted }) => ` --config ${name}=${wanted}`);
+  return (
+    `kafka-topics.sh --bootstrap-server BROKERS --create --topic ${plan.topic} ` +
+    `--partitions ${plan.partitions} --replication-factor ${replicas}${settings.join('')}`
+  );
+}

@@ -1,0 +1,49 @@
+/** A process's data folder: made where it is missing, locked by its one process, and for its owner's eyes only. */
+import { chmodSync, lstatSync, mkdirSync, readdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { DatabaseBusy, DatabaseUnwritable, lockFile } from './sqlite.ts';
+
+export interface DataFolder {
+  readonly path: string;
+  release(): void;
+}
+
+/** Throws an Error that names the next step where the folder is in use or cannot be written. */
+export function lockDataFolder(path: string): DataFolder {
+  try {
+    mkdirSync(path, { recursive: true, mode: 0o700 });
+  } catch (error) {
+    throw new DatabaseUnwritable(`cannot make the data folder ${path}; choose another with --data`, {
+      cause: error,
+    });
+  }
+  try {
+    const isOurs = isEmptyOrOurs(path);
+    const lock = lockFile(join(path, 'lock.db'));
+    if (isOurs) closeToOthers(path);
+    return { path, release: () => lock.release() };
+  } catch (error) {
+    if (!(error instanceof DatabaseBusy)) throw error;
+    throw new DatabaseBusy(
+      `the data folder ${path} is in use by another process; stop that one, or choose another folder with --data`,
+      { cause: error },
+    );
+  }
+}
+
+/** A folder that holds other things than a data folder's may be shared on purpose. */
+function isEmptyOrOurs(path: string): boolean {
+  const names = readdirSync(path);
+  return names.length === 0 || names.includes('lock.db');
+}
+
+/** What an earlier version, a mount or another umask left open. What belongs to another user stays as it is. */
+function closeToOthers(path: string): void {
+  const databases = readdirSync(path).filter((name) => /\.db(\.aside)?(-wal|-shm)?$/.test(name));
+  for (const each of [path, ...databases.map((name) => join(path, name))]) {
+    const found = lstatSync(each, { throwIfNoEntry: false });
+    const isMine = found !== undefined && !found.isSymbolicLink() && found.uid === process.getuid?.();
+    if (isMine && (found.mode & 0o077) !== 0 && (found.mode & 0o1000) === 0)
+      chmodSync(each, found.mode & 0o700);
+  }
+}

@@ -1,0 +1,136 @@
+import {
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, describe, expect, test, vi } from 'vitest';
+import { kafkaSettingsFrom } from '../log/kafka/settings.ts';
+import { nodeCredentials } from './node-credentials.ts';
+import { writeFileAtomically, writeJsonAtomically } from './ready-file.ts';
+import {
+  foreignSecretOf,
+  isSameSecret,
+  persistentToken,
+  requiredSecret,
+  secretOf,
+  settingOf,
+  tokenLengthMin,
+} from './secrets.ts';
+
+const dir = mkdtempSync(join(tmpdir(), 'headgate-secrets-'));
+afterAll(() => rmSync(dir, { recursive: true, force: true }));
+
+const blanks: readonly (readonly [string, string | undefined])[] = [
+  ['unset', undefined],
+  ['empty', ''],
+  ['a space', ' '],
+  ['many spaces', ' '.repeat(40)],
+  ['a line end', '\n'],
+  ['tabs', '\t\t'],
+];
+const tooWeak = [
+  'x',
+  'short',
+  'x'.repeat(tokenLengthMin - 1),
+  `  ${'x'.repeat(tokenLengthMin - 1)}  `,
+  'words with spaces in them',
+];
+
+describe.each(blanks)('a variable that is %s', (_name, value) => {
+  const environment = { SECRET: value };
+  test('is no secret and no setting', () => {
+    expect(secretOf('SECRET', environment)).toBeUndefined();
+    expect(settingOf('SECRET', environment)).toBeUndefined();
+    expect(foreignSecretOf('SECRET', environment)).toBeUndefined();
+    expect(() => requiredSecret('SECRET', environment)).toThrow(/SECRET/);
+  });
+  test('gives Kafka and nodes no credentials', () => {
+    const names = [
+      'TLS',
+      'TLS_CA',
+      'TLS_CERT',
+      'TLS_KEY',
+      'SASL_MECHANISM',
+      'SASL_USERNAME',
+      'SASL_PASSWORD',
+    ];
+    const all = Object.fromEntries(names.map((name) => [`HEADGATE_KAFKA_${name}`, value]));
+    expect(kafkaSettingsFrom(all)).toEqual({});
+    if (value !== undefined) vi.stubEnv('HEADGATE_NODE_CREDENTIAL_GPU', value);
+    expect(nodeCredentials()('gpu')).toBeUndefined();
+    if (value !== undefined) writeFileSync(join(dir, 'gpu'), value);
+    expect(nodeCredentials(dir)('gpu')).toBeUndefined();
+    vi.unstubAllEnvs();
+  });
+});
+
+test.each(tooWeak)('a token like %j is refused by the name of its variable, without its value', (value) => {
+  for (const read of [secretOf, requiredSecret]) {
+    let message = '';
+    try {
+      read('SECRET', { SECRET: value });
+    } catch (error) {
+      message = String(error);
+    }
+    expect(message).toMatch(/SECRET must have at least 16/);
+    if (value.length > 1) expect(message).not.toContain(value.trim());
+  }
+});
+
+test('a token is taken without the line end of its file', () => {
+  expect(secretOf('SECRET', { SECRET: 'a-token-of-some-length\n' })).toBe('a-token-of-some-length');
+});
+
+test('a missing or empty secret equals nothing, not even another missing one', () => {
+  for (const given of [undefined, '']) {
+    for (const wanted of [undefined, '', 'a-token-of-some-length']) {
+      expect(isSameSecret(given, wanted)).toBe(false);
+      expect(isSameSecret(wanted, given)).toBe(false);
+    }
+  }
+  expect(isSameSecret('a-token-of-some-length', 'a-token-of-some-length')).toBe(true);
+  expect(isSameSecret('a-token-of-some-length', 'a-token-of-some-lengtH')).toBe(false);
+});
+
+test('a token file is made once, for its owner alone, and read again', () => {
+  const path = join(dir, 'made', 'token');
+  const token = persistentToken(path, 'hgop');
+  expect(token).toMatch(/^hgop_\S{32}$/);
+  expect(persistentToken(path, 'hgop')).toBe(token);
+  expect(statSync(path).mode & 0o777).toBe(0o600);
+  expect(readdirSync(join(dir, 'made'))).toEqual(['token']);
+});
+
+test.each(['', '\n', '   ', 'short\n', ...tooWeak])(
+  'a token file that holds %j is refused with the next step',
+  (text) => {
+    const path = join(dir, 'damaged-token');
+    writeFileSync(path, text);
+    expect(() => persistentToken(path, 'hgop')).toThrow(/damaged-token .*delete it/);
+    expect(readFileSync(path, 'utf8')).toBe(text);
+  },
+);
+
+test('a document replaces a link instead of following it, and a failure leaves no temporary file', () => {
+  const folder = join(dir, 'documents');
+  writeJsonAtomically(join(folder, 'ready.json'), { first: true });
+  writeFileSync(join(dir, 'target'), 'untouched');
+  rmSync(join(folder, 'ready.json'));
+  symlinkSync(join(dir, 'target'), join(folder, 'ready.json'));
+  // The name that the temporary file had before: a file planted there keeps its mode and gets no secret.
+  const planted = join(folder, `ready.json.${process.pid}.part`);
+  writeFileSync(planted, 'planted', { mode: 0o666 });
+  writeJsonAtomically(join(folder, 'ready.json'), { token: 'secret' });
+  expect(readFileSync(join(dir, 'target'), 'utf8')).toBe('untouched');
+  expect(readFileSync(planted, 'utf8')).toBe('planted');
+  expect(statSync(join(folder, 'ready.json')).mode & 0o777).toBe(0o600);
+  expect(() => writeFileAtomically(folder, 'a folder stands here')).toThrow();
+  expect(readdirSync(folder).sort()).toEqual(['ready.json', `ready.json.${process.pid}.part`]);
+  expect(readdirSync(dir).filter((name) => name.endsWith('.part'))).toEqual([]);
+});

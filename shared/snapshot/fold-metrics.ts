@@ -1,0 +1,149 @@
+/** The metrics that every process with a snapshot tells: which build it is, how far its fold is, and how fresh. */
+import { Counter, collectDefaultMetrics, Gauge, Registry } from 'prom-client';
+import type { Commit } from '../../schemas/commit.ts';
+import { eventTypes } from '../../schemas/events.ts';
+import { Distribution, type Observations } from '../runtime/distribution.ts';
+import { version } from '../runtime/version.ts';
+import { foldVersion } from './fold.ts';
+import type { Replicator } from './replicator.ts';
+import type { Snapshot } from './snapshot.ts';
+
+/** What is in use now; a gateway may replace both. */
+export interface FoldSource {
+  readonly snapshot: Snapshot;
+  readonly replicator: Replicator;
+}
+
+const applyBounds = [0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1];
+const propagationBounds = [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 60];
+
+export class FoldMetrics {
+  readonly registry = new Registry();
+  readonly #events = new Map<string, number>();
+  readonly #apply: Observations;
+  readonly #propagation: Observations;
+  readonly #quarantined: Counter;
+  #update: () => void = () => undefined;
+
+  constructor() {
+    const { registry } = this;
+    const registers = [registry];
+    collectDefaultMetrics({ register: registry });
+    const build = { name: 'headgate_build_info', help: '1, by version of Headgate and of Node.js' };
+    new Gauge({ ...build, labelNames: ['version', 'node'], registers })
+      .labels({ version: version(), node: process.versions.node })
+      .set(1);
+    const events = this.#events;
+    new Counter({
+      name: 'headgate_fold_events_total',
+      help: 'events folded since the start, by type',
+      labelNames: ['type'],
+      registers,
+      collect() {
+        this.reset();
+        for (const [type, count] of events) this.inc({ type }, count);
+      },
+    });
+    this.#quarantined = new Counter({
+      name: 'headgate_fold_quarantined_total',
+      help: 'snapshots given up because their rows were not what was folded',
+      registers,
+    });
+    const [apply, propagation] = ['headgate_fold_apply_seconds', 'headgate_revocation_propagation_seconds'];
+    this.#apply = new Distribution({
+      ...{ name: apply, help: 'one slice of the fold, written', bounds: applyBounds, registry },
+    }).series({});
+    this.#propagation = new Distribution({
+      name: propagation,
+      help: 'from the revocation of a key to its fold here, by the clocks of both machines',
+      ...{ bounds: propagationBounds, registry },
+    }).series({});
+  }
+
+  /** Takes note of a slice; `isLive`: it was at the head of the log before, so that age tells of the way and not of a backlog. */
+  folded(commits: readonly Commit[], seconds: number, isLive: boolean): void {
+    this.#apply.observe(seconds);
+    for (const { at, events } of commits)
+      for (const { type } of events) {
+        const name = Object.hasOwn(eventTypes, type) ? type : 'other';
+        this.#events.set(name, (this.#events.get(name) ?? 0) + 1);
+        if (type === 'key.revoked' && isLive)
+          this.#propagation.observe(Math.max(0, Date.now() - Date.parse(at)) / 1000);
+      }
+  }
+
+  quarantined(): void {
+    this.#quarantined.inc();
+  }
+
+  /** Begins to tell of a fold. Once. */
+  watch(source: () => FoldSource): void {
+    const gauge = (name: string, help: string, value: (now: FoldSource) => number): (() => void) => {
+      const gauge = new Gauge({ name: `headgate_${name}`, help, registers: [this.registry] });
+      return () => gauge.set(value(source()));
+    };
+    const updates = [
+      gauge('fold_position', 'seq of the last commit folded', ({ snapshot }) => snapshot.seq),
+      gauge(
+        'fold_applied_offset',
+        'log offset behind the last record consumed',
+        ({ snapshot }) => snapshot.nextOffset,
+      ),
+      gauge('fold_head_offset', 'end of the log when it last told it', ({ snapshot, replicator }) =>
+        Math.max(snapshot.nextOffset, replicator.endOffset),
+      ),
+      this.#skipped(source),
+      gauge(
+        'fold_lag_seconds',
+        'since the last proof of freshness, -1 before the first',
+        ({ replicator }) => {
+          const seconds = replicator.freshness.ageSeconds();
+          return Number.isFinite(seconds) ? seconds : -1;
+        },
+      ),
+      gauge('log_reachable', '1 while the control log answers', ({ replicator }) =>
+        Number(replicator.reachable),
+      ),
+      gauge(
+        'fold_halted',
+        '1 where the fold stands still, at an event it does not know or on a fault',
+        (now) => Number(now.snapshot.halt !== undefined || now.replicator.fault !== undefined),
+      ),
+      this.#snapshotInfo(source),
+    ];
+    this.#update = () => {
+      for (const update of updates) update();
+    };
+  }
+
+  /** Brings the gauges up to date; called before a scrape. */
+  update(): void {
+    this.#update();
+  }
+
+  /** Counts in the snapshot, which a gateway may replace: it then begins at 0, as a counter may. */
+  #skipped(source: () => FoldSource): () => void {
+    const counter = new Counter({
+      name: 'headgate_fold_skipped_total',
+      help: 'records that did not extend the chain',
+      registers: [this.registry],
+    });
+    return () => {
+      counter.reset();
+      counter.inc(source().snapshot.skipped);
+    };
+  }
+
+  #snapshotInfo(source: () => FoldSource): () => void {
+    const info = new Gauge({
+      name: 'headgate_snapshot_info',
+      help: '1, by digest and by version of the fold; equal positions have equal digests',
+      labelNames: ['digest', 'schema_version'],
+      registers: [this.registry],
+    });
+    return () => {
+      info.reset();
+      info.set({ digest: source().snapshot.digest(), schema_version: String(foldVersion) }, 1);
+    };
+  }
+}

@@ -1,0 +1,199 @@
+/**
+ * The commits that bring a state back on a new log: read from the rows of a snapshot, they fold to the same rows, with
+ * every id, hash, time and author. Not brought back is what the fleet tells anew within seconds (who owns a node, whether it
+ * is up, what it has loaded) and what belonged to the old log alone (its commits, the commands it would recognise again).
+ */
+import { commitBytesMax } from '../../schemas/commit.ts';
+import { type EventTypeName, type KnownEvent, type StoredEvent, toStored } from '../../schemas/events.ts';
+import type { Database } from '../runtime/sqlite.ts';
+import { anonymousTier } from './fold-types.ts';
+import type { RowOf, TableName } from './tables.ts';
+
+/** The events of one commit, with the time and the author that their rows carry. */
+export interface RecreatingCommit {
+  readonly at: string;
+  readonly by: string;
+  readonly events: readonly StoredEvent[];
+}
+
+export interface Recreator {
+  /** For rows that carry no time, ms since 1970. */
+  readonly nowMs: number;
+  /** For rows that carry no author. */
+  readonly by: string;
+}
+
+/** Tables whose rows are told anew by the fleet, or follow from such rows. */
+export const toldAnew: ReadonlySet<TableName> = new Set(['node', 'routes']);
+
+/** What one commit takes of what it may hold, so that a large event still fits beside what wraps it. */
+const commitBytesWanted = commitBytesMax / 2;
+const commitEventsMax = 1000;
+
+/** In an order in which each can be folded. Throws a ZodError where a row could not have come from an event: a damaged state. */
+export function* recreatingCommits(db: Database, recreator: Recreator): Generator<RecreatingCommit> {
+  const { nowMs, by } = recreator;
+  const now = { atMs: nowMs, by };
+  yield* packed(plainEvents(db), () => now);
+  yield* dated(db, 'stack', 'created_at', { name: by }, (row) => [
+    known('stack.created', { id: row.id, organisation: row.organisation, surface: row.surface }),
+  ]);
+  yield* packed(
+    rows(db, 'stack_model').map((row) => known('stack.model_installed', { ...row })),
+    () => now,
+  );
+  yield* packed(nodeEvents(db), () => now);
+  yield* dated(db, 'node_token', 'created_at', { name: by }, ({ id, node, hash }) => [
+    known('node.token_created', { id, node, hash: hex(hash) }),
+  ]);
+  yield* dated(db, 'node_token', 'revoked_at', { name: by }, ({ id }) => [
+    known('node.token_revoked', { id }),
+  ]);
+  yield* dated(db, 'api_key', 'created_at', { column: 'created_by' }, keyCreated);
+  yield* dated(db, 'api_key', 'revoked_at', { column: 'revoked_by' }, ({ id }) => [
+    known('key.revoked', { id }),
+  ]);
+}
+
+function keyCreated(row: RowOf<'api_key'>): KnownEvent[] {
+  const { id, organisation, name, expires, expires_at: expiresAt } = row;
+  const hash = hex(row.hash);
+  return [
+    known('key.created', {
+      id,
+      organisation,
+      name,
+      hash,
+      expires,
+      expiresAt: expiresAt === null ? null : momentOf(expiresAt),
+    }),
+  ];
+}
+
+function plainEvents(db: Database): KnownEvent[] {
+  return [
+    ...rows(db, 'model').map((row) => known('model.set', { ...row, added: momentOf(row.added) })),
+    ...rows(db, 'tier').map((row) => tierEvent(db, row)),
+    ...rows(db, 'organisation').map(({ id, name, tier, anchor }) =>
+      known('organisation.set', { id, name, tier, anchor }),
+    ),
+    ...rows(db, 'organisation')
+      .filter(({ suspended }) => suspended === 1)
+      .map(({ id }) => known('organisation.suspended', { id, suspended: true })),
+    ...rows(db, 'member').map((row) => known('member.set', { ...row })),
+    ...rows(db, 'pool_model').map((row) => known('pool.model_installed', { ...row })),
+    ...rows(db, 'usage_adjustment').map((row) => known('usage.adjusted', { ...row })),
+  ];
+}
+
+function tierEvent(db: Database, row: RowOf<'tier'>): KnownEvent {
+  const models = db.prepare('SELECT model FROM tier_model WHERE tier = ? ORDER BY model').pluck().all(row.id);
+  const limits = present({
+    requestsPerMinute: row.requests_per_minute,
+    concurrency: row.concurrency,
+    contextTokens: row.context_tokens,
+  });
+  const selection = { ...limits, models: models.includes('*') ? '*' : models };
+  if (row.id === anonymousTier) return known('anonymous.set', { ...selection, freeTurns: row.free_turns });
+  const monthly = present({ monthlyTokens: row.monthly_tokens });
+  return known('tier.set', { id: row.id, rank: row.rank, ...selection, ...monthly });
+}
+
+function nodeEvents(db: Database): KnownEvent[] {
+  const nodes = rows(db, 'node');
+  const registered = nodes.map(({ id, place, url, dialect, credential, models, agent }) =>
+    known('node.registered', {
+      id,
+      place: placeOf(String(place)),
+      url,
+      dialect,
+      ...present({ credential, models: models === null ? null : JSON.parse(String(models)) }),
+      agent: agent === 1,
+    }),
+  );
+  const drained = nodes.filter((node) => node.drained === 1);
+  return [...registered, ...drained.map(({ id }) => known('node.drained', { id }))];
+}
+
+function placeOf(text: string): object {
+  const [kind, id] = text.split(':');
+  return kind === 'pool' ? { kind } : { kind, id };
+}
+
+/** Rows by time and author, since both come from their commit. Rows without that time make no event. */
+function* dated<Name extends 'stack' | 'node_token' | 'api_key'>(
+  db: Database,
+  table: Name,
+  time: keyof RowOf<Name> & string,
+  author: { readonly column: string } | { readonly name: string },
+  eventsOf: (row: RowOf<Name>) => KnownEvent[],
+): Generator<RecreatingCommit> {
+  const by = 'column' in author ? author.column : 'NULL';
+  // What was revoked before it was created has no hash.
+  const condition = time === 'created_at' && table === 'api_key' ? 'AND hash IS NOT NULL' : '';
+  const found = db
+    .prepare(
+      `SELECT *, ${time} AS _at, ${by} AS _by FROM ${table} WHERE ${time} IS NOT NULL ${condition} ORDER BY _at, _by, id`,
+    )
+    .iterate() as IterableIterator<RowOf<Name> & { _at: number; _by: string | null }>;
+  const stamps: Stamp[] = [];
+  const events: KnownEvent[] = [];
+  for (const row of found) {
+    for (const event of eventsOf(row)) {
+      events.push(event);
+      stamps.push({ atMs: row._at, by: 'name' in author ? author.name : String(row._by) });
+    }
+  }
+  yield* packed(events, (index) => stamps[index] as Stamp);
+}
+
+interface Stamp {
+  readonly atMs: number;
+  readonly by: string;
+}
+
+/** Neighbours of one time and author into commits that are not too large. */
+function* packed(
+  events: readonly KnownEvent[],
+  stampOf: (index: number) => Stamp,
+): Generator<RecreatingCommit> {
+  let batch: StoredEvent[] = [];
+  let bytes = 0;
+  let stamp: Stamp | undefined;
+  for (const [index, event] of events.entries()) {
+    const next = stampOf(index);
+    const stored = toStored(event);
+    const size = Buffer.byteLength(JSON.stringify(stored));
+    const isSame = stamp?.atMs === next.atMs && stamp.by === next.by;
+    const isFull = batch.length >= commitEventsMax || bytes + size > commitBytesWanted;
+    if (stamp && batch.length > 0 && (!isSame || isFull)) {
+      yield { at: momentOf(stamp.atMs), by: stamp.by, events: batch };
+      [batch, bytes] = [[], 0];
+    }
+    batch.push(stored);
+    bytes += size;
+    stamp = next;
+  }
+  if (stamp) yield { at: momentOf(stamp.atMs), by: stamp.by, events: batch };
+}
+
+function rows<Name extends TableName>(db: Database, table: Name): RowOf<Name>[] {
+  return db.prepare(`SELECT * FROM ${table}`).all() as RowOf<Name>[];
+}
+
+/** The schema of the event is asked when it is stored. */
+function known(type: EventTypeName, data: object): KnownEvent {
+  return { type, data } as KnownEvent;
+}
+
+function present(fields: Readonly<Record<string, unknown>>): Record<string, unknown> {
+  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== null));
+}
+
+function momentOf(ms: unknown): string {
+  return new Date(Number(ms)).toISOString();
+}
+
+function hex(hash: unknown): string {
+  return (hash as Buffer).toString('hex');
+}

@@ -1,0 +1,69 @@
+/** Runs one command line in this process, with streams, environment and folder of the test's own. */
+import { PassThrough, Writable } from 'node:stream';
+import type { Command } from 'commander';
+import { main } from '../../cli/run.ts';
+import type { Io } from '../../cli/terminal/io.ts';
+
+export interface CliOptions {
+  readonly env?: Readonly<Record<string, string | undefined>>;
+  readonly cwd?: string;
+  readonly home?: string;
+  /** What the person types; its presence makes all streams a terminal. */
+  readonly typed?: string;
+  /** What stdin holds where it is no terminal. */
+  readonly stdin?: string;
+  readonly stdoutIsTerminal?: boolean;
+  readonly extras?: (program: Command) => void;
+  readonly signal?: AbortSignal;
+  /** Called with each piece that is written to stdout; the next one waits for what it gives back. */
+  readonly onStdout?: (text: string) => Promise<void> | void;
+}
+
+export interface CliRun {
+  readonly code: number;
+  readonly out: string;
+  readonly err: string;
+}
+
+/** A folder that does not exist, so that no context is found by accident. */
+const nowhere = '/nonexistent/headgate-test';
+
+/** Runs a command line to its end. */
+export async function runCli(argv: readonly string[], options: CliOptions = {}): Promise<CliRun> {
+  const { io, written } = testIo(options);
+  const code = await main(argv, options.extras, io);
+  return { code, ...written() };
+}
+
+/** Streams and settings of the test's own, and what has been written to them. */
+export function testIo(options: CliOptions): { io: Io; written(): { out: string; err: string } } {
+  const { env = {}, cwd = nowhere, home = nowhere, typed, stdin = '', signal } = options;
+  const out: string[] = [];
+  const err: string[] = [];
+  const stdout = collector((text) => {
+    out.push(text);
+    return options.onStdout?.(text);
+  });
+  const stderr = collector((text) => void err.push(text));
+  const input = new PassThrough();
+  input.end(typed ?? stdin);
+  const terminal = { isTTY: typed !== undefined };
+  const io: Io = {
+    stdout: Object.assign(stdout, { isTTY: options.stdoutIsTerminal ?? typed !== undefined }),
+    stderr: Object.assign(stderr, terminal),
+    stdin: Object.assign(input, terminal),
+    env,
+    cwd,
+    home,
+    interrupted: () => ({ signal: signal ?? new AbortController().signal, release: () => undefined }),
+  };
+  return { io, written: () => ({ out: out.join(''), err: err.join('') }) };
+}
+
+function collector(keep: (text: string) => Promise<void> | void): Writable {
+  return new Writable({
+    write(chunk: Buffer, _encoding, done) {
+      Promise.resolve(keep(chunk.toString())).then(() => done(), done);
+    },
+  });
+}
