@@ -15,7 +15,16 @@ import { commandHash } from './command-hash.ts';
 import { checkCardinality } from './limits.ts';
 import { checkOwners } from './ownership.ts';
 import { guardRemovals } from './removal-guard.ts';
-import type { SigningView } from './signers.ts';
+
+/** Who signs, as the replica that decides knows it. */
+export interface SigningView {
+  /** Public keys whose signatures count now; empty where the log is not signed. */
+  readonly signers: readonly string[];
+  /** The public key of this replica. */
+  readonly own: string | undefined;
+  /** The replicas that report, and the fingerprint of the key of each. */
+  readonly replicas: readonly { readonly name: string; readonly signer?: string | undefined }[];
+}
 
 export interface CommandContext {
   /** Wall clock, ms since 1970. */

@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import { fingerprintOf } from '../../shared/log/core/signing.ts';
 import { newSigner } from '../../test/contract/signer-changes.ts';
 import { TestState } from '../../test/support/state.ts';
-import type { SigningView } from './signers.ts';
+import type { SigningView } from './definition.ts';
 
 const [a, b, c] = [newSigner().publicKey, newSigner().publicKey, newSigner().publicKey] as const;
 const replica = (name: string, publicKey?: string) => ({

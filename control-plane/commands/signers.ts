@@ -5,17 +5,7 @@
 import { bodySchemas, pathSchemas } from '../../schemas/commands.ts';
 import { fingerprintOf, publicKeyIn } from '../../shared/log/core/signing.ts';
 import { CommandError } from '../core/command-error.ts';
-import { type CommandContext, defineCommand, type Verdict } from './definition.ts';
-
-/** Who signs, as the replica that decides knows it. */
-export interface SigningView {
-  /** Public keys whose signatures count now; empty where the log is not signed. */
-  readonly signers: readonly string[];
-  /** The public key of this replica. */
-  readonly own: string | undefined;
-  /** The replicas that report, and the fingerprint of the key of each. */
-  readonly replicas: readonly { readonly name: string; readonly signer?: string | undefined }[];
-}
+import { type CommandContext, defineCommand, type SigningView, type Verdict } from './definition.ts';
 
 const signersMax = 16;
 

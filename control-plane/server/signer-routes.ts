@@ -1,7 +1,7 @@
 /** Routes for the signers of the log, and the view of them that the signer commands decide on. */
 import type { FastifyInstance } from 'fastify';
 import { fingerprintOf } from '../../shared/log/core/signing.ts';
-import type { SigningView } from '../commands/signers.ts';
+import type { SigningView } from '../commands/definition.ts';
 import { type AdminContext, parseQuery, readQuerySchema, stateFor } from './context.ts';
 
 /** A replica that is silent for longer counts as stopped, ms. */

@@ -2,10 +2,9 @@
  * How large a prompt can be, without a tokeniser: a byte-level vocabulary never needs more tokens than bytes.
  * The bound lets most requests pass the context limit uncounted (Limits 3); it is never what is billed.
  */
-import type { EmbeddingsFields } from '../../schemas/openai.ts';
+import type { ChatFields, EmbeddingsFields } from '../../schemas/openai.ts';
 import type { ChatMessage } from '../../schemas/openai-messages.ts';
 import { leastTokens } from './least-tokens.ts';
-import type { ChatBody } from './openai.ts';
 
 /** What a chat template may add to each message, and to the whole, in tokens. */
 const tokensPerMessage = 32;
@@ -28,7 +27,10 @@ export interface PromptSize {
   readonly textBytes: number;
 }
 
-export function chatPromptSize(body: ChatBody): Omit<PromptSize, 'leastTokens'> {
+/** The fields of a chat that its prompt is made of. */
+type PromptFields = Readonly<Pick<ChatFields, 'messages' | 'tools' | 'response_format'>>;
+
+export function chatPromptSize(body: PromptFields): Omit<PromptSize, 'leastTokens'> {
   let textBytes = 0;
   let images = 0;
   for (const message of body.messages) {
@@ -54,7 +56,7 @@ export function chatPromptSize(body: ChatBody): Omit<PromptSize, 'leastTokens'> 
 }
 
 /** Lower bound of a chat's prompt in tokens. */
-export function leastChatTokens(body: ChatBody): number {
+export function leastChatTokens(body: PromptFields): number {
   let least = 0;
   for (const message of body.messages) {
     if (!Array.isArray(message.content)) {
