@@ -77,7 +77,7 @@ function send(target: EngineTarget, question: Question): Promise<Dispatcher.Resp
 }
 
 /** The engine's own words of what went wrong, made fit for one line. */
-export function reasonOf(text: string): string | undefined {
+function reasonOf(text: string): string | undefined {
   try {
     const answer = JSON.parse(text) as unknown;
     const error = member(answer, 'error') ?? member(answer, 'detail') ?? member(answer, 'message');

@@ -129,4 +129,3 @@ export type ToolResultBlock = z.output<typeof toolResultBlockSchema>;
 export type UserBlock = z.output<typeof userBlockSchema>;
 export type AssistantBlock = z.output<typeof assistantBlockSchema>;
 export type AnthropicTool = z.output<typeof toolSchema>;
-export type AnthropicToolChoice = z.output<typeof anthropicToolChoiceSchema>;

@@ -21,7 +21,7 @@ export const installsPerNodeMax = 100;
 const servedNameSchema = z.string().min(1).max(200);
 
 /** What became of a model that the agent was told to load; gone from the list once the engine serves it. */
-export const installSchema = z.strictObject({
+const installSchema = z.strictObject({
   model: servedNameSchema,
   state: z.enum(['loading', 'failed']),
   /** Of a load that tells how far it is. */

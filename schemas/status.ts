@@ -49,7 +49,7 @@ export const statusSchema = z.object({
  * What a control plane remembers of gateways that are silent, published again so that the topic never forgets them, and
  * which gateways an operator forgot, up to their report `n`.
  */
-export const fleetMemorySchema = z.object({
+const fleetMemorySchema = z.object({
   v: z.literal(1),
   name: nameSchema,
   kind: z.literal('memory'),

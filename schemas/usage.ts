@@ -18,7 +18,7 @@ export const usageRecordRowsMax = 500;
 export const usageTokensMax = 1_000_000_000;
 
 /** What the request drew on. Only `pool` counts against the allowance. */
-export const drawSchema = z.enum(['pool', 'stack', 'own']);
+const drawSchema = z.enum(['pool', 'stack', 'own']);
 const tokensSchema = z.int().min(0).max(usageTokensMax);
 
 const envelope = { incarnation: z.uuid(), n: z.int().min(1).max(Number.MAX_SAFE_INTEGER) };

@@ -13,7 +13,7 @@ export function option(flags: string, description: string): Option {
 }
 
 /** A flag without a value. Its variable counts where it is `true` or `1`: see isOn. */
-export function flag(flags: string, description: string): Option {
+function flag(flags: string, description: string): Option {
   return new Option(flags, `${description} (env: ${variableOf(flags)}=true)`);
 }
 

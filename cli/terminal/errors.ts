@@ -95,6 +95,6 @@ export function errorText(error: CliError): string {
 }
 
 /** Keys and tokens that somebody pasted where they do not belong must not be shown again. */
-export function withoutSecrets(text: string): string {
+function withoutSecrets(text: string): string {
   return text.replace(/\b([a-z]{2,8})_[A-Za-z0-9_-]{30,}/g, '$1_…').replace(/(\/\/)[^/@\s]+@/g, '$1…@');
 }

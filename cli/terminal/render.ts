@@ -118,7 +118,7 @@ export class Renderer {
 }
 
 /** YAML in which every string with an unsafe character stands in double quotes, escaped. */
-export async function yamlText(value: unknown): Promise<string> {
+async function yamlText(value: unknown): Promise<string> {
   const { Document, visit } = await import('yaml');
   const document = new Document(value);
   visit(document, {

@@ -26,7 +26,7 @@ import { registerSnapshotRoute } from './snapshot-route.ts';
 import { registerUsageRoutes } from './usage-routes.ts';
 
 const bodyBytesMax = 8 * 1024 * 1024;
-export const adminPrefix = '/admin/v1';
+const adminPrefix = '/admin/v1';
 
 /** A client must have sent its headers, and its whole request, within these. */
 const headersTimeoutMs = 30_000;

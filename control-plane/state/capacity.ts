@@ -75,7 +75,7 @@ function nodeIdsAt(db: Database, place: string): string[] {
   return rows.map(({ id }) => id);
 }
 
-export function stackModels(db: Database, stack: string): string[] {
+function stackModels(db: Database, stack: string): string[] {
   const sql = 'SELECT model FROM stack_model WHERE stack = ? ORDER BY model';
   return all<{ model: string }>(db, sql, stack).map(({ model }) => model);
 }

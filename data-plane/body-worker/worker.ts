@@ -19,7 +19,7 @@ const detailCharactersMax = 64 * 1024;
 
 const encoder = new TextEncoder();
 
-export class ShapingWorker {
+class ShapingWorker {
   /** Retained requests, by the id of the job that shaped them. */
   readonly #retained = new Map<number, ChatRequest | EmbeddingsRequest>();
 

@@ -9,7 +9,7 @@ import type { MemoryBudget } from '../core/byte-budget.ts';
 import { type Ticked, Ticker } from '../core/ticker.ts';
 import { takeTurns } from './http-request.ts';
 
-export const bodyBytesMax = 32 * 1024 * 1024;
+const bodyBytesMax = 32 * 1024 * 1024;
 
 /** The slowest that a body may come: this many bytes in each such span of time but the first. */
 export interface BodyPace {

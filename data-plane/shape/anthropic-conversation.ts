@@ -26,7 +26,7 @@ export interface Conversation {
 }
 
 /** Stands before the result of a tool that failed; nodes have no field for that. */
-export const toolErrorPrefix = 'Error: ';
+const toolErrorPrefix = 'Error: ';
 
 type ChatPart = Exclude<Extract<ChatMessage, { role: 'user' }>['content'], string>[number];
 type Instructions = string | readonly TextBlock[];

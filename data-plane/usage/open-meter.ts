@@ -27,7 +27,7 @@ export interface OpenedMeter {
 }
 
 /** The worker is gone; says why, as far as that is known. */
-export class UsageWorkerEnded extends Error {
+class UsageWorkerEnded extends Error {
   override readonly name = 'UsageWorkerEnded';
 
   constructor(exitCode: number | undefined, fault: FaultFields | undefined) {

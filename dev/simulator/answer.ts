@@ -9,7 +9,7 @@ import { sampleValue } from './json-sample.ts';
 import { cutAtStop, echo, pieces, promptTokens, wordsAsked } from './text.ts';
 
 /** Words thought before an answer when `reasoning_effort` asks for thought. */
-export const reasoningWords = 6;
+const reasoningWords = 6;
 
 /** One token of an answer and where it belongs; `tool` is the index of the call. */
 export interface Token {

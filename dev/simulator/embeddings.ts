@@ -8,7 +8,7 @@ import { integer, type Loose } from './loose.ts';
 import { textTokens } from './text.ts';
 
 /** Length of a vector when the request asks for none. */
-export const dimensionsDefault = 64;
+const dimensionsDefault = 64;
 const dimensionsMax = 8192;
 const inputsMax = 2048;
 
@@ -59,7 +59,7 @@ export function embeddingsBody(
 }
 
 /** A vector of length 1: a xorshift sequence seeded by the SHA-256 of the text. */
-export function unitVector(text: string, dimensions: number): Float32Array {
+function unitVector(text: string, dimensions: number): Float32Array {
   let state = createHash('sha256').update(text).digest().readUInt32LE(0) || 1;
   const raw = Float64Array.from({ length: dimensions }, () => {
     state ^= state << 13;

@@ -5,7 +5,7 @@
 import { isRecord } from './loose.ts';
 
 /** Tokens that every message costs beside its text. */
-export const messageOverheadTokens = 3;
+const messageOverheadTokens = 3;
 /** Words of an answer when nothing asks for another length. */
 export const answerWordsDefault = 16;
 /** An echo repeats only the beginning of a long prompt, so that its cost does not grow with the prompt. */

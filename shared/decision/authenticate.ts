@@ -19,7 +19,7 @@ export interface Credentials {
   readonly xApiKey: string | undefined;
 }
 
-export const unauthorizedMessage = 'The API key is missing or not valid.';
+const unauthorizedMessage = 'The API key is missing or not valid.';
 
 export function unauthorized(reason: string): Refusal {
   return new Refusal('Unauthorized', unauthorizedMessage, { reason });

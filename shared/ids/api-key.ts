@@ -13,7 +13,7 @@ export type RandomSource = (bytes: number) => Uint8Array;
 /** Text whose checksum is right. It may still be unknown, revoked or expired. */
 export type KeyText = string & { readonly __keyText: true };
 
-export const keyPrefix = 'hg';
+const keyPrefix = 'hg';
 const base62 = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
 const base36 = '0123456789abcdefghijklmnopqrstuvwxyz';
 const randomLength = 34;

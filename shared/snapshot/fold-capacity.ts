@@ -7,7 +7,7 @@ import { type Handlers, type Outcome, removeAll } from './fold-types.ts';
 import { type RoutedNode, refreshRoutes } from './routes.ts';
 import type { RowOf, Tables } from './tables.ts';
 
-export function placeText(place: Place): string {
+function placeText(place: Place): string {
   return place.kind === 'pool' ? 'pool' : `${place.kind}:${place.id}`;
 }
 

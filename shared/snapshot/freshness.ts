@@ -10,7 +10,7 @@ export interface Moment {
 }
 
 /** Seconds of age at which each step of the ladder begins. */
-export const ladderSeconds = { lagging: 15, draining: 30, fenced: 45 } as const;
+const ladderSeconds = { lagging: 15, draining: 30, fenced: 45 } as const;
 export type FreshnessState = 'unproven' | 'ready' | 'lagging' | 'draining' | 'fenced';
 
 export class Freshness {

@@ -282,6 +282,6 @@ function openTables(db: Database, sums: Readonly<Record<string, bigint>>): Table
   ) as unknown as Tables;
 }
 
-export function hex128(sum: bigint): string {
+function hex128(sum: bigint): string {
   return sum.toString(16).padStart(32, '0');
 }

@@ -11,7 +11,7 @@ import { specFleet, stacks } from '../support/spec-fleet.ts';
 import { openWire, type Wire } from './wire.ts';
 
 /** Of acme, on the Anthropic surface; serves echo-large. */
-export const switchedStack = 'stk-calm-otter-5c5c';
+const switchedStack = 'stk-calm-otter-5c5c';
 
 /** Where a client is pointed and with which key. */
 export interface Target {

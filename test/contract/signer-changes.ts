@@ -48,7 +48,7 @@ export type Step = keyof typeof steps;
 export const stepNames = Object.keys(steps) as Step[];
 const drawn = stepNames.flatMap((name) => Array.from({ length: steps[name] }, () => name));
 
-export function changed(signers: readonly string[]): StoredEvent {
+function changed(signers: readonly string[]): StoredEvent {
   return toStored({ type: 'log.signers_set', data: { signers: [...signers] } });
 }
 

@@ -79,7 +79,7 @@ export const chatTemplate = [
 ].join('');
 
 /** Byte `index` of the list stands in the vocabulary as a printable character, as GPT-2 has it. */
-export function byteCharacters(): string[] {
+function byteCharacters(): string[] {
   const printable = (byte: number): boolean =>
     (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174;
   let next = 256;

@@ -207,7 +207,7 @@ class CliTarget implements RunningTarget {
 }
 
 /** Holds a run to docs: its code, the form of its error, and no word of what nobody foresaw. */
-export function faultsOf({ code, err }: Run): string[] {
+function faultsOf({ code, err }: Run): string[] {
   const faults: string[] = [];
   if (!Object.hasOwn(exitCodes, code)) faults.push(`ended with status ${code}: ${err.slice(0, 300)}`);
   if (/\n\s+at .+:\d+:\d+/.test(err)) faults.push(`showed a stack trace: ${err.slice(0, 600)}`);

@@ -5,7 +5,7 @@
 import { type Random, seededRandom } from '../support/commits.ts';
 
 /** Numbers at which code changes its mind. */
-export const edgeNumbers: readonly number[] = [
+const edgeNumbers: readonly number[] = [
   0,
   -0,
   1,

@@ -112,7 +112,7 @@ function turns(draw: Draw, odd: () => Json): Json {
 }
 
 /** A body that the schemas take, mostly. */
-export function goodBody(draw: Draw, operation: OperationName): Json {
+function goodBody(draw: Draw, operation: OperationName): Json {
   const isChat = operation === 'chat' || operation === 'embeddings';
   const opaque = isChat ? openaiOpaque : anthropicOpaque;
   const from: SchemaDraw = { draw, opaque, optional: draw.chance(0.6) ? 0.06 : 0.3 };

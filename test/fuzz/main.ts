@@ -35,7 +35,7 @@ function parsed() {
   }
 }
 
-export function summaryLine({ target, cases, seconds, findings, figures }: Summary): string {
+function summaryLine({ target, cases, seconds, findings, figures }: Summary): string {
   const rate = Math.round(cases / Math.max(seconds, 0.1));
   const more = Object.entries(figures).map(([name, value]) => `, ${value} ${name}`);
   return `${target}: ${cases} cases in ${seconds} s, ${rate}/s, ${findings.length} findings${more.join('')}`;

@@ -144,7 +144,7 @@ function selection(random: Random): '*' | string[] {
 }
 
 /** Data of every event type; a type without an entry does not compile. */
-export const randomData: { readonly [Name in EventTypeName]: (random: Random) => EventData<Name> } = {
+const randomData: { readonly [Name in EventTypeName]: (random: Random) => EventData<Name> } = {
   'log.created': () => ({ log: 'another-log' }),
   'log.signers_set': () => ({ signers: ['a key that signs nothing'] }),
   'tier.set': (random) => ({

@@ -21,7 +21,7 @@ export function crashHistory(): LogRecord[] {
   return records;
 }
 
-export function foldInPieces(path: string, records: readonly LogRecord[]): void {
+function foldInPieces(path: string, records: readonly LogRecord[]): void {
   const { snapshot } = openOrRebuild(path, 'test-log');
   for (let rest = records.slice(); rest.length > 0; rest = rest.slice(recordsPerApply))
     snapshot.apply(rest.slice(0, recordsPerApply));

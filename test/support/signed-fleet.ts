@@ -20,7 +20,7 @@ import { known } from './commits.ts';
 import { type Started, startProcess } from './processes.ts';
 
 const binary = new URL('../../dist/cli/headgate.js', import.meta.url).pathname;
-export const signedToken = 'signed-fleet-operator-token';
+const signedToken = 'signed-fleet-operator-token';
 
 export interface KeyFile {
   readonly file: string;

@@ -3,7 +3,7 @@
  * timer, no socket and no signal is served any more. Counted are settlements between two turns of the event loop.
  */
 /** More settlements in one turn than any loop needs that waits for something. */
-export const settledPerTurnMax = 200;
+const settledPerTurnMax = 200;
 
 /** Counts calls, from one turn of the event loop to the next. */
 export class TurnCounter {

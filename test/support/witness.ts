@@ -18,7 +18,7 @@ export function inferences(node: SimNode): number {
 }
 
 /** How often a node has been sent the text of a request, for whatever purpose. */
-export function textsSent(node: SimNode): number {
+function textsSent(node: SimNode): number {
   return requestsOn(node, [...completionPaths, ...countPaths]);
 }
 

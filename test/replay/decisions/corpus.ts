@@ -26,7 +26,7 @@ export const corpusHosts: HostNames = {
 };
 
 /** 2026-11-21T12:00:00Z. */
-export const corpusNowMs = Date.UTC(2026, 10, 21, 12);
+const corpusNowMs = Date.UTC(2026, 10, 21, 12);
 
 /** What must be decided; of a message only that it says these words, for its prose may be reworded. */
 export type GoldenDecision =

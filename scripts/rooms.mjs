@@ -1,0 +1,238 @@
+/**
+ * Checks the imports of all sources, types included: each room imports only the rooms that its entry names, no rooms import
+ * each other in a circle, drivers are imported by their owner alone, the product imports no test, and every export is imported
+ * somewhere. A room is a folder. The order is that of the two roads (ARCHITECTURE.md).
+ * Imports are found by their text, because TypeScript 7 has no interface for tools; the formatter keeps that text uniform.
+ */
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+
+const plumbing = ['schemas', 'shared/runtime', 'shared/ids'];
+const logAndSnapshot = [...plumbing, 'shared/log/core', 'shared/snapshot'];
+const folded = [...logAndSnapshot, 'shared/usage', 'shared/status'];
+/** What a request may know: no log, no driver, no server. */
+const onTheRequestRoad = [
+  'schemas',
+  'shared/runtime',
+  'shared/engines',
+  'shared/decision',
+  'shared/snapshot',
+];
+
+/** Entries of rooms of which each may import the ones before it. */
+function inOrder(base, folder, names) {
+  return Object.fromEntries(
+    names.map((name, index) => [
+      `${folder}/${name}`,
+      [...base, ...names.slice(0, index).map((earlier) => `${folder}/${earlier}`)],
+    ]),
+  );
+}
+
+const dataPlane = inOrder(onTheRequestRoad, 'data-plane', [
+  'core',
+  'shape',
+  'dialect',
+  'answer',
+  'body-worker',
+  'upstream',
+  'forward',
+]);
+const controlPlane = inOrder(folded, 'control-plane', [
+  'core',
+  'state',
+  'commands',
+  'command-log',
+  'gateways',
+  'nodes',
+  'server',
+]);
+
+/** Each room, and all other rooms that it may import. */
+const rooms = {
+  schemas: [],
+  'shared/runtime': ['schemas'],
+  'shared/ids': ['schemas', 'shared/runtime'],
+  'shared/log/core': ['schemas', 'shared/runtime'],
+  'shared/log/embedded': ['schemas', 'shared/runtime', 'shared/log/core'],
+  'shared/log/kafka': ['schemas', 'shared/runtime', 'shared/log/core'],
+  'shared/log': ['schemas', 'shared/runtime', 'shared/log/core', 'shared/log/embedded', 'shared/log/kafka'],
+  'shared/snapshot': [...plumbing, 'shared/log/core'],
+  'shared/usage': [...logAndSnapshot, 'shared/log'],
+  'shared/status': [...logAndSnapshot, 'shared/log'],
+  'shared/engines': plumbing,
+  'shared/decision': [...plumbing, 'shared/snapshot'],
+  ...dataPlane,
+  'data-plane/usage': folded,
+  'data-plane/snapshot': [...folded, 'shared/log'],
+  'data-plane/request': [...onTheRequestRoad, ...Object.keys(dataPlane), 'data-plane/usage'],
+  'data-plane/server': [...onTheRequestRoad, 'data-plane/core', 'data-plane/request'],
+  'data-plane': [
+    ...onTheRequestRoad,
+    ...Object.keys(dataPlane),
+    'data-plane/usage',
+    'data-plane/snapshot',
+    'data-plane/request',
+    'data-plane/server',
+    'shared/log/core',
+    'shared/log',
+  ],
+  ...controlPlane,
+  'control-plane/nodes': [...controlPlane['control-plane/nodes'], 'shared/engines'],
+  'control-plane': [...folded, ...Object.keys(controlPlane), 'shared/log'],
+  agent: [...plumbing, 'shared/engines', 'shared/snapshot'],
+  'cli/terminal': plumbing,
+  'cli/commands': [...logAndSnapshot, 'shared/log', 'shared/log/embedded', 'cli/terminal'],
+  'cli/processes': [
+    'schemas',
+    'shared/runtime',
+    'cli/terminal',
+    'agent',
+    'dev/simulator',
+    'control-plane',
+    'data-plane',
+    'data-plane/forward',
+  ],
+  'dev/simulator': ['schemas', 'shared/runtime'],
+  dev: [
+    'schemas',
+    'shared/runtime',
+    'shared/engines',
+    'cli/terminal',
+    'cli/processes',
+    'agent',
+    'dev/simulator',
+    'control-plane',
+  ],
+  cli: ['shared/runtime', 'cli/terminal', 'cli/commands', 'cli/processes', 'dev'],
+};
+
+/** The only room or file that may import a driver. */
+const drivers = [
+  [/^better-sqlite3/, 'shared/runtime/sqlite.ts'],
+  [/^kafkajs/, 'shared/log/kafka/'],
+  [/^@?fastify/, 'control-plane/server/'],
+];
+
+const product = new Set(Object.keys(rooms).map((room) => room.split('/')[0]));
+
+function sourcesIn(folder) {
+  return readdirSync(folder, { withFileTypes: true }).flatMap((entry) => {
+    const path = join(folder, entry.name);
+    if (entry.isDirectory()) return entry.name === 'node_modules' ? [] : sourcesIn(path);
+    return /\.(ts|mjs)$/.test(entry.name) ? [path] : [];
+  });
+}
+
+const statement = /(?:^|\n)(?:import|export)\s+(?:type\s+)?([\w*{][^'";]*?)?(?:\s*from\s+)?'([^']+)'/g;
+const dynamic = /\bimport\(\s*'([^']+)'\s*\)/g;
+const typeImport = /\bimport\('([^']+)'\)\.(\w+)/g;
+const workerFile = /new URL\(\s*'(\.[^']+)'/g;
+
+/** `names`: what is imported by name; '*' where all of it is. */
+function importsOf(path) {
+  const text = readFileSync(path, 'utf8');
+  const found = [];
+  for (const [, names = '', from] of text.matchAll(statement)) {
+    const listed = /\{([^}]*)\}/.exec(names)?.[1] ?? '*';
+    const plain = listed.split(',').map(
+      (name) =>
+        name
+          .trim()
+          .replace(/^type\s+/, '')
+          .split(/\s/)[0],
+    );
+    found.push({ from, names: plain.filter(Boolean) });
+  }
+  for (const [, from, name] of text.matchAll(typeImport)) found.push({ from, names: [name] });
+  for (const [, from] of text.matchAll(dynamic)) found.push({ from, names: ['*'] });
+  for (const [, from] of text.matchAll(workerFile)) found.push({ from, names: [] });
+  return found.map(({ from, names }) => ({
+    names,
+    from,
+    to: from.startsWith('.') ? join(dirname(path), from) : undefined,
+  }));
+}
+
+const exported =
+  /(?:^|\n)export\s+(?:declare\s+|abstract\s+|async\s+)*(const|let|function\*?|class|interface|type|enum)\s+(\w+)/g;
+
+const files = [...product, 'test', 'bench', 'scripts'].filter(existsSync).flatMap(sourcesIn);
+const imports = new Map(files.map((path) => [path, importsOf(path)]));
+const faults = [];
+const isTest = (path) => /\.test\.ts$/.test(path) || !product.has(path.split('/')[0]);
+
+function checkRoom(path, { from, to }) {
+  const room = dirname(path);
+  const allowed = rooms[room];
+  if (allowed === undefined) return;
+  if (to === undefined) {
+    for (const [driver, owner] of drivers)
+      if (driver.test(from) && !path.startsWith(owner))
+        faults.push(`${path}: only ${owner} may import ${from}`);
+    return;
+  }
+  if (!/\.(ts|mjs)$/.test(to)) return;
+  const target = dirname(to);
+  if (isTest(to)) faults.push(`${path}: imports test code, ${to}`);
+  else if (product.has(to.split('/')[0]) && target !== room && !allowed.includes(target))
+    faults.push(`${path}: ${room}/ may not import ${target}/ (${to})`);
+}
+
+/** Circles of the graph, each as the list of its members; found once each. */
+function circles(edges) {
+  const state = new Map();
+  const found = [];
+  const visit = (node, way) => {
+    if (state.get(node) === 'done') return;
+    if (state.get(node) === 'open') {
+      found.push([...way.slice(way.indexOf(node)), node]);
+      return;
+    }
+    state.set(node, 'open');
+    for (const next of edges.get(node) ?? []) visit(next, [...way, node]);
+    state.set(node, 'done');
+  };
+  for (const node of edges.keys()) visit(node, []);
+  return found;
+}
+
+const fileEdges = new Map();
+const roomEdges = new Map();
+for (const [path, list] of imports) {
+  if (isTest(path)) continue;
+  if (rooms[dirname(path)] === undefined)
+    faults.push(`${path}: the folder has no entry in the table of rooms (scripts/rooms.mjs)`);
+  for (const one of list) {
+    checkRoom(path, one);
+    if (one.to === undefined || isTest(one.to) || one.names.length === 0) continue;
+    fileEdges.set(path, (fileEdges.get(path) ?? new Set()).add(one.to));
+    const [room, target] = [dirname(path), dirname(one.to)];
+    if (room !== target) roomEdges.set(room, (roomEdges.get(room) ?? new Set()).add(target));
+  }
+}
+for (const circle of circles(fileEdges)) faults.push(`a circle of files: ${circle.join(' → ')}`);
+for (const circle of circles(roomEdges)) faults.push(`a circle of rooms: ${circle.join(' → ')}`);
+
+const used = new Map();
+for (const list of imports.values())
+  for (const { to, names } of list)
+    if (to !== undefined) for (const name of names) used.set(to, (used.get(to) ?? new Set()).add(name));
+for (const path of files) {
+  if (!path.endsWith('.ts')) continue;
+  const names = used.get(path) ?? new Set();
+  if (names.has('*')) continue;
+  const text = readFileSync(path, 'utf8');
+  for (const [, kind, name] of text.matchAll(exported)) {
+    // A type in the signature of another export is part of the interface.
+    const isSignature = /interface|type/.test(kind) && text.split(new RegExp(`\\b${name}\\b`)).length > 2;
+    if (!names.has(name) && !isSignature)
+      faults.push(`${path}: nothing imports ${name}, so it needs no export`);
+  }
+}
+
+for (const fault of faults) process.stderr.write(`${fault}\n`);
+process.stdout.write(
+  `rooms: ${files.length} files, ${Object.keys(rooms).length} rooms, ${faults.length} faults\n`,
+);
+process.exit(faults.length === 0 ? 0 : 1);
