@@ -73,3 +73,18 @@ export type Dialect = z.infer<typeof dialectSchema>;
 export type Role = z.infer<typeof roleSchema>;
 export type ExpiryChoice = z.infer<typeof expiryChoiceSchema>;
 export type Place = z.infer<typeof placeSchema>;
+
+declare const idKind: unique symbol;
+/** An id of one kind: not assignable to an id of another kind, while plain parsed text is assignable to all of them. */
+type IdOf<Kind extends string> = string & { readonly [idKind]?: Kind };
+export type OrganisationId = IdOf<'organisation'>;
+export type KeyId = IdOf<'key'>;
+export type StackId = IdOf<'stack'>;
+export type NodeId = IdOf<'node'>;
+
+/** A place as one text, as rows and look-ups have it. */
+export type PlaceKey = 'pool' | `stack:${string}` | `organisation:${string}`;
+
+export function placeKey(place: Place): PlaceKey {
+  return place.kind === 'pool' ? 'pool' : `${place.kind}:${place.id}`;
+}

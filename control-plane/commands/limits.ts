@@ -4,8 +4,9 @@
  */
 import type { KnownEvent } from '../../schemas/events.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
+import type { SqlValue } from '../../shared/runtime/table-columns.ts';
 import { CommandError } from '../core/command-error.ts';
-import { count, first, type SqlValue } from '../state/statements.ts';
+import { count, first } from '../state/statements.ts';
 
 export const cardinalityLimits = {
   organisations: 10_000,

@@ -5,8 +5,9 @@
  */
 import type { KnownEvent } from '../../schemas/events.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
+import type { SqlValue } from '../../shared/runtime/table-columns.ts';
 import { CommandError } from '../core/command-error.ts';
-import { all, count, type SqlValue } from '../state/statements.ts';
+import { all, count } from '../state/statements.ts';
 
 const thingsMin = 10;
 const shareMax = 0.1;

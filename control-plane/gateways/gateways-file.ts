@@ -38,13 +38,15 @@ export class GatewaysFile {
     readonly ended: readonly { incarnation: string; n: number }[];
     readonly reports: StatusReport[];
   } {
-    const ended = this.#db.prepare('SELECT incarnation, n FROM ended ORDER BY at').all();
-    const rows = this.#db.prepare('SELECT report FROM gateway').all() as { report: string }[];
+    const ended = this.#db
+      .prepare<[], { incarnation: string; n: number }>('SELECT incarnation, n FROM ended ORDER BY at')
+      .all();
+    const rows = this.#db.prepare<[], { report: string }>('SELECT report FROM gateway').all();
     const reports = rows.flatMap(({ report }) => {
       const parsed = statusSchema.safeParse(JSON.parse(report));
       return parsed.success ? [parsed.data] : [];
     });
-    return { ended: ended as { incarnation: string; n: number }[], reports };
+    return { ended, reports };
   }
 
   /** In one transaction. Throws the errors of shared/runtime/sqlite.ts. */

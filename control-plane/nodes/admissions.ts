@@ -1,20 +1,25 @@
 /** What an agent's token stands for, as the snapshot has it now. */
 import { hashSecret } from '../../shared/ids/api-key.ts';
 import type { Database, Statement } from '../../shared/runtime/sqlite.ts';
+import type { RowOf } from '../../shared/snapshot/tables.ts';
 import type { Admission } from './agent-session.ts';
 
+type TokenRow = Pick<RowOf<'node_token'>, 'id' | 'node'>;
+
 export class Admissions {
-  readonly #byHash: Statement;
+  readonly #byHash: Statement<[Buffer], TokenRow>;
   readonly #byId: Statement;
 
   constructor(db: Database) {
-    this.#byHash = db.prepare('SELECT id, node FROM node_token WHERE hash = ? AND revoked_at IS NULL');
+    this.#byHash = db.prepare<[Buffer], TokenRow>(
+      'SELECT id, node FROM node_token WHERE hash = ? AND revoked_at IS NULL',
+    );
     this.#byId = db.prepare('SELECT 1 FROM node_token WHERE id = ? AND revoked_at IS NULL');
   }
 
   /** Undefined where the token is unknown or revoked. */
   of(token: string): Admission | undefined {
-    const row = this.#byHash.get(hashSecret(token)) as { id: string; node: string } | undefined;
+    const row = this.#byHash.get(hashSecret(token));
     return row && { node: row.node, token: row.id };
   }
 

@@ -55,7 +55,7 @@ export class NodeKeeper {
     while (!signal.aborted && !isHalted()) {
       const gone = owners.gone();
       for (const node of reporter.nodes('probed')) {
-        const id = String(node.id);
+        const { id } = node;
         if (this.#probed.has(id) || !(node.owner === reporter.owner || gone(node.owner))) continue;
         const keeping = this.#keep(id).finally(() => this.#probed.delete(id));
         this.#probed.set(id, keeping);
@@ -103,7 +103,7 @@ export class NodeKeeper {
 
   #target(node: NodeRow): { url: string; dialect: Dialect; credential: string | undefined } {
     const name = node.credential;
-    const credential = name === null ? undefined : this.#options.credential(String(name));
-    return { url: String(node.url), dialect: node.dialect as Dialect, credential };
+    const credential = name === null ? undefined : this.#options.credential(name);
+    return { url: node.url, dialect: node.dialect, credential };
   }
 }

@@ -28,7 +28,7 @@ export function healthOf(beat: Beat, row: NodeRow): Health {
   const { up, dialect, models, windows = {}, imageModels = [], reason } = beat;
   if (!up) return down(reason);
   if (dialect !== undefined && dialect !== row.dialect)
-    return down(`the engine is ${dialect}, the node is registered as ${String(row.dialect)}`);
+    return down(`the engine is ${dialect}, the node is registered as ${row.dialect}`);
   const served = new Set(models);
   return {
     up,

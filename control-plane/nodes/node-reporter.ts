@@ -8,6 +8,7 @@ import { randomUUID } from 'node:crypto';
 import type { KnownEvent } from '../../schemas/events.ts';
 import { replicaAuthor } from '../../schemas/shapes.ts';
 import type { Statement } from '../../shared/runtime/sqlite.ts';
+import { parseColumn } from '../../shared/runtime/table-columns.ts';
 import { textOfNames } from '../../shared/snapshot/fold-capacity.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import type { RowOf } from '../../shared/snapshot/tables.ts';
@@ -38,8 +39,8 @@ export class NodeReporter {
   /** Name of this replica, as it stands in the log. */
   readonly owner: string;
   readonly #path: CommandPath;
-  readonly #byId: Statement;
-  readonly #all: Statement;
+  readonly #byId: Statement<[string], NodeRow>;
+  readonly #all: Statement<[number], NodeRow>;
   #wishes = new Map<string, Wish>();
   #next: Promise<void> | undefined;
   #running: Promise<void> = Promise.resolve();
@@ -47,16 +48,16 @@ export class NodeReporter {
   constructor(owner: string, snapshot: Snapshot, path: CommandPath) {
     this.owner = owner;
     this.#path = path;
-    this.#byId = snapshot.db.prepare('SELECT * FROM node WHERE id = ?');
-    this.#all = snapshot.db.prepare('SELECT * FROM node WHERE agent = ?');
+    this.#byId = snapshot.db.prepare<[string], NodeRow>('SELECT * FROM node WHERE id = ?');
+    this.#all = snapshot.db.prepare<[number], NodeRow>('SELECT * FROM node WHERE agent = ?');
   }
 
   node(id: string): NodeRow | undefined {
-    return this.#byId.get(id) as NodeRow | undefined;
+    return this.#byId.get(id);
   }
 
   nodes(kind: 'agent' | 'probed'): NodeRow[] {
-    return this.#all.all(kind === 'agent' ? 1 : 0) as NodeRow[];
+    return this.#all.all(kind === 'agent' ? 1 : 0);
   }
 
   /** True once this replica owns the node. Rejects with CommandError where the log cannot be written. */
@@ -95,8 +96,8 @@ export class NodeReporter {
   /** An organisation whose own node is down is to read of an outage, so what the node had loaded last stays in the log. */
   #withLastLoaded(id: string, health: Health): Health {
     const node = health.up ? undefined : this.node(id);
-    if (!String(node?.place).startsWith('organisation:')) return health;
-    return { ...health, models: JSON.parse(String(node?.loaded)) as string[] };
+    if (!node?.place.startsWith('organisation:')) return health;
+    return { ...health, models: parseColumn(node.loaded) };
   }
 
   async #commitAll(): Promise<void> {
@@ -122,7 +123,7 @@ export class NodeReporter {
     if (!node) return [];
     const mine = node.owner === this.owner;
     if (!mine && !claim) return [];
-    const generation = Number(node.generation) + (mine ? 0 : 1);
+    const generation = node.generation + (mine ? 0 : 1);
     const claimed: KnownEvent[] = mine
       ? []
       : [{ type: 'node.joined', data: { id, owner: this.owner, generation } }];

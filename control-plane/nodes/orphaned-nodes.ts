@@ -91,16 +91,16 @@ export class Vacancies {
       return;
     }
     const nodes = reporter.nodes('agent');
-    const known = new Set(nodes.map(({ id }) => String(id)));
+    const known = new Set(nodes.map(({ id }) => id));
     const gone = owners.gone();
     for (const node of nodes) this.#consider(node, gone);
     for (const id of this.#vacantSinceMs.keys()) if (!known.has(id)) this.#vacantSinceMs.delete(id);
     onLook(known);
   }
 
-  #consider(node: NodeRow, gone: (owner: unknown) => boolean): void {
+  #consider(node: NodeRow, gone: (owner: string | null) => boolean): void {
     const { reporter, isAttached, fell, logger } = this.#options;
-    const id = String(node.id);
+    const { id } = node;
     if (isAttached(id) || node.up !== 1) {
       this.#vacantSinceMs.delete(id);
     } else if (node.owner === reporter.owner) {

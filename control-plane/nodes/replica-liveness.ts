@@ -21,7 +21,7 @@ export class Owners {
   }
 
   /** One function a look: it reads the board once. */
-  gone(): (owner: unknown) => boolean {
+  gone(): (owner: string | null) => boolean {
     const nowMs = performance.now();
     const replicas = this.#board.controlPlanes();
     const names = new Set(replicas.map(({ report }) => report.name));
@@ -30,7 +30,7 @@ export class Owners {
     return (owner) => {
       if (owner === null) return true;
       if (owner === this.#self) return false;
-      return (nowMs - (useful.get(String(owner)) ?? this.#startedMs)) / 1000 > silentSeconds;
+      return (nowMs - (useful.get(owner) ?? this.#startedMs)) / 1000 > silentSeconds;
     };
   }
 

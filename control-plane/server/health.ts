@@ -11,6 +11,7 @@ import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import type { StatusBoard } from '../../shared/status/status-board.ts';
 import { maySign } from '../command-log/log-signing.ts';
 import type { AgentSessions } from '../nodes/agent-sessions.ts';
+import type { NodeRow } from '../nodes/node-reporter.ts';
 import type { Drain } from './drain.ts';
 
 interface Replica {
@@ -39,7 +40,7 @@ export async function startHealth(settings: HealthSettings): Promise<HealthServe
       this.set(agents.count);
     },
   });
-  const nodes = snapshot.db.prepare('SELECT id, up FROM node');
+  const nodes = snapshot.db.prepare<[], Pick<NodeRow, 'id' | 'up'>>('SELECT id, up FROM node');
   new Gauge({
     name: 'headgate_node_up',
     help: '1 while the node serves, as the log has it',
@@ -47,8 +48,7 @@ export async function startHealth(settings: HealthSettings): Promise<HealthServe
     registers: [metrics.registry],
     collect() {
       this.reset();
-      for (const { id, up } of nodes.all() as { id: string; up: number | null }[])
-        this.set({ node: id }, up === 1 ? 1 : 0);
+      for (const { id, up } of nodes.all()) this.set({ node: id }, up === 1 ? 1 : 0);
     },
   });
   return await startHealthServer({

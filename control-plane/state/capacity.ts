@@ -2,8 +2,10 @@
  * What the state knows of stacks, the pool, nodes and their tokens, as the admin API shows it.
  * A token's hash stays inside; its value was never here.
  */
-import type { Dialect, Place, Surface } from '../../schemas/names.ts';
+import type { Dialect, Place, PlaceKey, Surface } from '../../schemas/names.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
+import { parseColumn } from '../../shared/runtime/table-columns.ts';
+import type { RowOf } from '../../shared/snapshot/tables.ts';
 import { all, first, limitOf, moment, present } from './statements.ts';
 
 export interface Stack {
@@ -42,35 +44,7 @@ export interface NodeToken {
   readonly state: 'active' | 'revoked';
 }
 
-interface StackRow {
-  readonly id: string;
-  readonly organisation: string;
-  readonly surface: Surface;
-}
-interface NodeRow {
-  readonly id: string;
-  readonly place: string;
-  readonly url: string;
-  readonly dialect: Dialect;
-  readonly credential: string | null;
-  readonly models: string | null;
-  readonly agent: number;
-  readonly drained: number;
-  readonly owner: string | null;
-  readonly generation: number;
-  readonly up: number;
-  readonly loaded: string;
-  readonly reason: string | null;
-  readonly changed_at: number | null;
-}
-interface TokenRow {
-  readonly id: string;
-  readonly node: string;
-  readonly created_at: number;
-  readonly revoked_at: number | null;
-}
-
-function nodeIdsAt(db: Database, place: string): string[] {
+function nodeIdsAt(db: Database, place: PlaceKey): string[] {
   const rows = all<{ id: string }>(db, 'SELECT id FROM node WHERE place = ? ORDER BY id', place);
   return rows.map(({ id }) => id);
 }
@@ -80,7 +54,7 @@ function stackModels(db: Database, stack: string): string[] {
   return all<{ model: string }>(db, sql, stack).map(({ model }) => model);
 }
 
-function toStack(db: Database, { id, organisation, surface }: StackRow): Stack {
+function toStack(db: Database, { id, organisation, surface }: RowOf<'stack'>): Stack {
   return { id, organisation, surface, models: stackModels(db, id), nodes: nodeIdsAt(db, `stack:${id}`) };
 }
 
@@ -88,8 +62,8 @@ function toStack(db: Database, { id, organisation, surface }: StackRow): Stack {
 export function listStacks(db: Database, organisation?: string, limit?: number): Stack[] {
   const rows =
     organisation === undefined
-      ? all<StackRow>(db, 'SELECT * FROM stack ORDER BY id LIMIT ?', limitOf(limit))
-      : all<StackRow>(
+      ? all<RowOf<'stack'>>(db, 'SELECT * FROM stack ORDER BY id LIMIT ?', limitOf(limit))
+      : all<RowOf<'stack'>>(
           db,
           'SELECT * FROM stack WHERE organisation = ? ORDER BY id LIMIT ?',
           organisation,
@@ -99,7 +73,7 @@ export function listStacks(db: Database, organisation?: string, limit?: number):
 }
 
 export function findStack(db: Database, id: string): Stack | undefined {
-  const row = first<StackRow>(db, 'SELECT * FROM stack WHERE id = ?', id);
+  const row = first<RowOf<'stack'>>(db, 'SELECT * FROM stack WHERE id = ?', id);
   return row && toStack(db, row);
 }
 
@@ -109,12 +83,12 @@ export function findPool(db: Database): Pool {
 }
 
 /** A place as the state writes it: `pool`, `stack:<id>`, `organisation:<id>`. */
-function toPlace(text: string): Place {
-  const [kind, id = ''] = text.split(':', 2);
+function toPlace(key: PlaceKey): Place {
+  const [kind, id = ''] = key.split(':', 2);
   return kind === 'stack' || kind === 'organisation' ? { kind, id } : { kind: 'pool' };
 }
 
-function toNode(row: NodeRow): NodeThing {
+function toNode(row: RowOf<'node'>): NodeThing {
   const { id, url, dialect, generation } = row;
   return {
     id,
@@ -123,27 +97,27 @@ function toNode(row: NodeRow): NodeThing {
     dialect,
     ...present({
       credential: row.credential,
-      models: row.models === null ? null : (JSON.parse(row.models) as Record<string, string>),
+      models: row.models === null ? null : parseColumn(row.models),
     }),
     agent: row.agent === 1,
     drained: row.drained === 1,
     up: row.up === 1,
-    loaded: row.up === 1 ? (JSON.parse(row.loaded) as string[]) : [],
+    loaded: row.up === 1 ? parseColumn(row.loaded) : [],
     generation,
     ...present({ owner: row.owner, reason: row.reason, changedAt: moment(row.changed_at) }),
   };
 }
 
 export function listNodes(db: Database, limit?: number): NodeThing[] {
-  return all<NodeRow>(db, 'SELECT * FROM node ORDER BY id LIMIT ?', limitOf(limit)).map(toNode);
+  return all<RowOf<'node'>>(db, 'SELECT * FROM node ORDER BY id LIMIT ?', limitOf(limit)).map(toNode);
 }
 
 export function findNode(db: Database, id: string): NodeThing | undefined {
-  const row = first<NodeRow>(db, 'SELECT * FROM node WHERE id = ?', id);
+  const row = first<RowOf<'node'>>(db, 'SELECT * FROM node WHERE id = ?', id);
   return row && toNode(row);
 }
 
-function toToken(row: TokenRow): NodeToken {
+function toToken(row: RowOf<'node_token'>): NodeToken {
   const { id, node } = row;
   return {
     id,
@@ -155,10 +129,10 @@ function toToken(row: TokenRow): NodeToken {
 
 export function listTokens(db: Database, node: string, limit?: number): NodeToken[] {
   const sql = 'SELECT * FROM node_token WHERE node = ? ORDER BY created_at, id LIMIT ?';
-  return all<TokenRow>(db, sql, node, limitOf(limit)).map(toToken);
+  return all<RowOf<'node_token'>>(db, sql, node, limitOf(limit)).map(toToken);
 }
 
 export function findToken(db: Database, id: string): NodeToken | undefined {
-  const row = first<TokenRow>(db, 'SELECT * FROM node_token WHERE id = ?', id);
+  const row = first<RowOf<'node_token'>>(db, 'SELECT * FROM node_token WHERE id = ?', id);
   return row && toToken(row);
 }

@@ -3,6 +3,7 @@
  * Reads only; a list is complete unless a limit is given.
  */
 import type { Database } from '../../shared/runtime/sqlite.ts';
+import type { RowOf } from '../../shared/snapshot/tables.ts';
 import { all, first, limitOf, moment, present } from './statements.ts';
 
 export interface Model {
@@ -27,32 +28,21 @@ export interface Anonymous extends Limits {
   readonly models: '*' | readonly string[];
 }
 
-interface ModelRow {
-  readonly id: string;
-  readonly family: string;
-  readonly added: number;
-  readonly weight: number;
-}
-interface TierRow {
-  readonly id: string;
+/** Of a tier: only the visitors' limits have no rank. */
+interface TierRow extends RowOf<'tier'> {
   readonly rank: number;
-  readonly requests_per_minute: number | null;
-  readonly concurrency: number | null;
-  readonly context_tokens: number | null;
-  readonly monthly_tokens: number | null;
-  readonly free_turns: number | null;
 }
 
-function toModel(row: ModelRow): Model {
+function toModel(row: RowOf<'model'>): Model {
   return { id: row.id, family: row.family, added: moment(row.added) ?? '', weight: row.weight };
 }
 
 export function listModels(db: Database, limit?: number): Model[] {
-  return all<ModelRow>(db, 'SELECT * FROM model ORDER BY id LIMIT ?', limitOf(limit)).map(toModel);
+  return all<RowOf<'model'>>(db, 'SELECT * FROM model ORDER BY id LIMIT ?', limitOf(limit)).map(toModel);
 }
 
 export function findModel(db: Database, id: string): Model | undefined {
-  const row = first<ModelRow>(db, 'SELECT * FROM model WHERE id = ?', id);
+  const row = first<RowOf<'model'>>(db, 'SELECT * FROM model WHERE id = ?', id);
   return row && toModel(row);
 }
 
@@ -61,7 +51,7 @@ function tierModels(db: Database, tier: string): '*' | string[] {
   return rows.some(({ model }) => model === '*') ? '*' : rows.map(({ model }) => model);
 }
 
-function limitsOf(row: TierRow): Limits {
+function limitsOf(row: RowOf<'tier'>): Limits {
   return present({
     requestsPerMinute: row.requests_per_minute,
     concurrency: row.concurrency,
@@ -88,7 +78,7 @@ export function findTier(db: Database, id: string): Tier | undefined {
 
 /** undefined: visitors have no limits of their own, and are not served. */
 export function findAnonymous(db: Database): Anonymous | undefined {
-  const row = first<TierRow>(db, 'SELECT * FROM tier WHERE rank IS NULL');
+  const row = first<RowOf<'tier'>>(db, 'SELECT * FROM tier WHERE rank IS NULL');
   return row && { freeTurns: row.free_turns ?? 0, ...limitsOf(row), models: tierModels(db, row.id) };
 }
 

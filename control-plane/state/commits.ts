@@ -22,7 +22,8 @@ export class ReadMarks {
 
   add(mark: Mark): void {
     this.#marks.set(mark.head.seq, mark);
-    if (this.#marks.size > marksMax) this.#marks.delete(this.#marks.keys().next().value as number);
+    const [oldest] = this.#marks.keys();
+    if (oldest !== undefined && this.#marks.size > marksMax) this.#marks.delete(oldest);
   }
 
   /** The last one before this commit. */

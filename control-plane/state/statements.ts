@@ -3,26 +3,25 @@
  * State at a past position is another database, so nothing here is held for longer than its database lives.
  */
 import type { Database, Statement } from '../../shared/runtime/sqlite.ts';
-
-export type SqlValue = string | number | Buffer | null;
+import type { SqlValue } from '../../shared/runtime/table-columns.ts';
 
 const caches = new WeakMap<Database, Map<string, Statement>>();
 
-function prepared(db: Database, sql: string): Statement {
+function prepared<Row>(db: Database, sql: string): Statement<SqlValue[], Row> {
   const cache = caches.get(db) ?? new Map<string, Statement>();
   if (!caches.has(db)) caches.set(db, cache);
   const statement = cache.get(sql) ?? db.prepare(sql);
   cache.set(sql, statement);
-  return statement;
+  return statement as Statement<SqlValue[], Row>;
 }
 
 /** `sql` must be one of a fixed set of texts: each is kept. Row is what its columns say. */
 export function all<Row>(db: Database, sql: string, ...values: SqlValue[]): Row[] {
-  return prepared(db, sql).all(...values) as Row[];
+  return prepared<Row>(db, sql).all(...values);
 }
 
 export function first<Row>(db: Database, sql: string, ...values: SqlValue[]): Row | undefined {
-  return prepared(db, sql).get(...values) as Row | undefined;
+  return prepared<Row>(db, sql).get(...values);
 }
 
 /** The one number of a `SELECT count(*)`. */

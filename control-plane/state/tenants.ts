@@ -4,6 +4,7 @@
  */
 import type { ExpiryChoice, Role } from '../../schemas/names.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
+import type { RowOf } from '../../shared/snapshot/tables.ts';
 import { all, first, limitOf, moment, present } from './statements.ts';
 
 export interface Organisation {
@@ -32,37 +33,29 @@ export interface ApiKey {
   readonly revokedBy?: string;
 }
 
-interface OrganisationRow extends Omit<Organisation, 'suspended'> {
-  readonly suspended: number;
-}
-interface KeyRow {
-  readonly id: string;
-  readonly organisation: string;
-  readonly name: string;
-  readonly expires: ExpiryChoice;
-  readonly expires_at: number | null;
-  readonly created_at: number;
-  readonly created_by: string;
-  readonly revoked_at: number | null;
-  readonly revoked_by: string | null;
-}
+/** A row with a hash: a key that was created, not the revocation of an unknown one. */
+type KeyRow = Required<{
+  [Column in keyof RowOf<'api_key'>]: Column extends 'organisation' | 'name' | 'expires' | 'created_by'
+    ? NonNullable<RowOf<'api_key'>[Column]>
+    : RowOf<'api_key'>[Column];
+}>;
 
-function toOrganisation({ id, name, tier, anchor, suspended }: OrganisationRow): Organisation {
+function toOrganisation({ id, name, tier, anchor, suspended }: RowOf<'organisation'>): Organisation {
   return { id, name, tier, anchor, suspended: suspended === 1 };
 }
 
 export function listOrganisations(db: Database, limit?: number): Organisation[] {
   const sql = 'SELECT * FROM organisation ORDER BY id LIMIT ?';
-  return all<OrganisationRow>(db, sql, limitOf(limit)).map(toOrganisation);
+  return all<RowOf<'organisation'>>(db, sql, limitOf(limit)).map(toOrganisation);
 }
 
 export function findOrganisation(db: Database, id: string): Organisation | undefined {
-  const row = first<OrganisationRow>(db, 'SELECT * FROM organisation WHERE id = ?', id);
+  const row = first<RowOf<'organisation'>>(db, 'SELECT * FROM organisation WHERE id = ?', id);
   return row && toOrganisation(row);
 }
 
 export function organisationsOnTier(db: Database, tier: string): Organisation[] {
-  const rows = all<OrganisationRow>(db, 'SELECT * FROM organisation WHERE tier = ? ORDER BY id', tier);
+  const rows = all<RowOf<'organisation'>>(db, 'SELECT * FROM organisation WHERE tier = ? ORDER BY id', tier);
   return rows.map(toOrganisation);
 }
 

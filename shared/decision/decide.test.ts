@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
+import type { PlaceKey } from '../../schemas/names.ts';
 import type { Lookup, Route, Tier } from '../snapshot/lookup.ts';
 import type { Caller } from './authenticate.ts';
 import { contextNeeded, decide, type RequestFacts, type Verdict } from './decide.ts';
@@ -208,10 +209,10 @@ test('Routing rule 1, Routing rule 3, Routing rule 5: a placement is at the one 
       if (target.kind === 'stack') expect(placement.draw).toBe('stack');
       else expect(placement.draw).not.toBe('stack');
       const organisation = caller.kind === 'key' ? caller.owner.organisation : '';
-      const place = {
+      const place: Record<'pool' | 'own' | 'stack', PlaceKey> = {
         pool: 'pool',
         own: `organisation:${organisation}`,
-        stack: target.kind === 'stack' ? `stack:${target.stack}` : '',
+        stack: `stack:${target.kind === 'stack' ? target.stack : ''}`,
       };
       expect(placement.candidates).toEqual(lookup.routes(place[placement.draw], model));
       expect(placement.candidates.length).toBeGreaterThan(0);
@@ -384,7 +385,10 @@ test('Errors 5, Errors 10: what a model weighs that the pool does not have is no
         ) as [Outcome, Outcome];
         if (placementOf(light)) return;
         // Its own stack or node may serve it, and then it weighs what it weighs.
-        const own = [`organisation:${caller.owner.organisation}`, ...stackIds.map((id) => `stack:${id}`)];
+        const own: PlaceKey[] = [
+          `organisation:${caller.owner.organisation}`,
+          ...stackIds.map((id): PlaceKey => `stack:${id}`),
+        ];
         if (own.some((place) => lookupOf(content).routes(place, facts.model).length > 0)) return;
         expect(felt(heavy)).toEqual(felt(light));
         seen.add(light instanceof Refusal ? light.type : (light.placement as Refusal).type);

@@ -2,6 +2,7 @@
  * The model listing. On the shared host: what is loaded on shared compute at this moment, and nothing of any
  * organisation. On a stack host: exactly what that stack can answer; a foreign stack is not told from a missing one.
  */
+import type { PlaceKey } from '../../schemas/names.ts';
 import type { Lookup } from '../snapshot/lookup.ts';
 import type { Caller } from './authenticate.ts';
 import type { Target } from './host.ts';
@@ -9,7 +10,7 @@ import { modelEntry, modelListing } from './model-listing.ts';
 import type { ListingOperation } from './operation.ts';
 import { dedicatedOnly, targetNotServing } from './route.ts';
 
-function placeOf(lookup: Lookup, target: Target, caller: Caller): string {
+function placeOf(lookup: Lookup, target: Target, caller: Caller): PlaceKey {
   if (target.kind === 'shared') return 'pool';
   const stack = lookup.stack(target.stack);
   if (!stack || caller.kind !== 'key' || stack.organisation !== caller.owner.organisation)

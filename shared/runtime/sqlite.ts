@@ -77,6 +77,14 @@ export function openDatabase(path: string, options: OpenOptions): Database {
   }
 }
 
+/** A prepared statement whose caller names what its rows and its parameters are. */
+export function prepare<Row, Parameters extends unknown[] = unknown[]>(
+  db: Database,
+  sql: string,
+): Statement<Parameters, Row> {
+  return db.prepare(sql) as Statement<Parameters, Row>;
+}
+
 /** Takes an exclusive lock that the kernel releases when this process ends, however it ends. Throws DatabaseBusy. */
 export function lockFile(path: string): { release(): void } {
   const db = openDatabase(path, { durability: 'normal', busyTimeoutMs: 0 });

@@ -2,14 +2,10 @@
  * What events of stacks, the pool and nodes do to the rows, and to the routes that follow from them.
  * Part of the fold: pure, total, see fold.ts.
  */
-import type { Place } from '../../schemas/names.ts';
+import { type PlaceKey, placeKey } from '../../schemas/names.ts';
 import { type Handlers, type Outcome, removeAll } from './fold-types.ts';
-import { type RoutedNode, refreshRoutes } from './routes.ts';
+import { refreshRoutes } from './routes.ts';
 import type { RowOf, Tables } from './tables.ts';
-
-function placeText(place: Place): string {
-  return place.kind === 'pool' ? 'pool' : `${place.kind}:${place.id}`;
-}
 
 export function removeNode(tables: Tables, node: RowOf<'node'>): void {
   removeAll(tables.node_token.where('node', node.id), (row) => tables.node_token.remove(row));
@@ -28,8 +24,8 @@ export function textOfNames(names: readonly string[]): string {
   return JSON.stringify([...new Set(names)].sort());
 }
 
-function refreshPlace(tables: Tables, place: string): void {
-  for (const node of tables.node.where('place', place)) refreshRoutes(tables, node as RoutedNode);
+function refreshPlace(tables: Tables, place: PlaceKey): void {
+  for (const node of tables.node.where('place', place)) refreshRoutes(tables, node);
 }
 
 function changeNode(tables: Tables, id: string, change: Partial<RowOf<'node'>>): Outcome {
@@ -37,7 +33,7 @@ function changeNode(tables: Tables, id: string, change: Partial<RowOf<'node'>>):
   if (!node) return 'no such node';
   const after = { ...node, ...change };
   tables.node.put(after);
-  refreshRoutes(tables, after as RoutedNode);
+  refreshRoutes(tables, after);
   return undefined;
 }
 
@@ -98,9 +94,9 @@ export const capacityHandlers: Pick<
   },
   'node.registered': (tables, data) => {
     const before = tables.node.get(data.id);
-    const row = {
+    const row: RowOf<'node'> = {
       id: data.id,
-      place: placeText(data.place),
+      place: placeKey(data.place),
       url: data.url,
       dialect: data.dialect,
       credential: data.credential ?? null,
@@ -118,7 +114,7 @@ export const capacityHandlers: Pick<
       changed_at: null,
     };
     tables.node.put(row);
-    refreshRoutes(tables, row as RoutedNode);
+    refreshRoutes(tables, row);
     return undefined;
   },
   'node.drained': (tables, { id }) => changeNode(tables, id, { drained: 1 }),
@@ -144,7 +140,7 @@ export const capacityHandlers: Pick<
   'node.joined': (tables, { id, owner, generation }) => {
     const node = tables.node.get(id);
     if (!node) return 'no such node';
-    if (generation !== Number(node.generation) + 1) return 'another replica was first';
+    if (generation !== node.generation + 1) return 'another replica was first';
     tables.node.update(node, { owner, generation });
     return undefined;
   },

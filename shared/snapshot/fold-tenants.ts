@@ -155,7 +155,7 @@ export const tenantHandlers: Pick<
     return undefined;
   },
   'usage.adjusted': (tables, { organisation, period, tokens }) => {
-    const before = Number(tables.usage_adjustment.get(organisation, period)?.tokens ?? 0);
+    const before = tables.usage_adjustment.get(organisation, period)?.tokens ?? 0;
     // Clamped, because a sum beyond the integers that both JavaScript and SQLite hold would not be a function of the rows.
     const sum = Math.max(-Number.MAX_SAFE_INTEGER, Math.min(Number.MAX_SAFE_INTEGER, before + tokens));
     tables.usage_adjustment.put({ organisation, period, tokens: sum });

@@ -47,8 +47,8 @@ export class Journal {
   readonly #trimUnread: Statement;
   readonly #insertAnomaly: Statement;
   readonly #trimAnomalies: Statement;
-  readonly #bySeq: Statement;
-  readonly #byId: Statement;
+  readonly #bySeq: Statement<[number], CommandRow>;
+  readonly #byId: Statement<[string], CommandRow>;
 
   constructor(db: Database) {
     this.#insertCommand = db.prepare('INSERT OR REPLACE INTO command VALUES (?, ?, ?, ?, ?)');
@@ -57,8 +57,8 @@ export class Journal {
     this.#trimUnread = db.prepare('DELETE FROM unread_event WHERE seq <= ?');
     this.#insertAnomaly = db.prepare('INSERT OR REPLACE INTO anomaly VALUES (?, ?, ?, ?)');
     this.#trimAnomalies = db.prepare('DELETE FROM anomaly WHERE seq <= ?');
-    this.#bySeq = db.prepare('SELECT * FROM command WHERE seq = ?');
-    this.#byId = db.prepare('SELECT * FROM command WHERE id = ? ORDER BY seq LIMIT 1');
+    this.#bySeq = db.prepare<[number], CommandRow>('SELECT * FROM command WHERE seq = ?');
+    this.#byId = db.prepare<[string], CommandRow>('SELECT * FROM command WHERE id = ? ORDER BY seq LIMIT 1');
   }
 
   command(commit: Commit, recordHash: string): void {
@@ -75,12 +75,12 @@ export class Journal {
   }
 
   commandAt(seq: number): CommandRow | undefined {
-    return this.#bySeq.get(seq) as CommandRow | undefined;
+    return this.#bySeq.get(seq);
   }
 
   /** The first commit that this command made. */
   commandOf(id: string): CommandRow | undefined {
-    return this.#byId.get(id) as CommandRow | undefined;
+    return this.#byId.get(id);
   }
 
   /** Stored as it came, so that a later build can say what it was. */

@@ -2,10 +2,19 @@
  * The look-up: the few questions a request may ask of the snapshot, each one prepared read.
  * SQLite is the index; there is no second copy in memory to keep right.
  */
-import type { Dialect, Surface } from '../../schemas/names.ts';
-import type { Database, Statement } from '../runtime/sqlite.ts';
+import type {
+  Dialect,
+  KeyId,
+  NodeId,
+  OrganisationId,
+  PlaceKey,
+  StackId,
+  Surface,
+} from '../../schemas/names.ts';
+import { type Database, prepare } from '../runtime/sqlite.ts';
 import { anonymousTier } from './fold-types.ts';
-import { type RoutedNode, servedModels } from './routes.ts';
+import { servedModels } from './routes.ts';
+import type { RowOf } from './tables.ts';
 
 /** Limits of a tier; null is unlimited. */
 export interface Tier {
@@ -19,8 +28,8 @@ export interface Tier {
 }
 
 export interface KeyOwner {
-  readonly keyId: string;
-  readonly organisation: string;
+  readonly keyId: KeyId;
+  readonly organisation: OrganisationId;
   readonly revoked: boolean;
   /** ms since 1970; null: never. */
   readonly expiresAtMs: number | null;
@@ -32,7 +41,7 @@ export interface KeyOwner {
 }
 
 export interface Route {
-  readonly node: string;
+  readonly node: NodeId;
   /** The engine's name for the model. */
   readonly served: string;
   readonly url: string;
@@ -55,12 +64,12 @@ export interface Lookup {
   /** The organisation a key resolves to; undefined for an unknown key or a removed organisation. */
   keyOwner(hash: Buffer): KeyOwner | undefined;
   anonymousTier(): Tier | undefined;
-  stack(id: string): { readonly organisation: string; readonly surface: Surface } | undefined;
+  stack(id: StackId): { readonly organisation: OrganisationId; readonly surface: Surface } | undefined;
   /** Nodes that serve the model for the place now. */
-  routes(place: string, model: string): Route[];
+  routes(place: PlaceKey, model: string): Route[];
   isPooled(model: string): boolean;
   /** Did a node of the place that is down or drained now have the model loaded last? */
-  loadedLast(place: string, model: string): boolean;
+  loadedLast(place: PlaceKey, model: string): boolean;
   tierIncludes(tier: string, model: string): boolean;
   isCatalogued(model: string): boolean;
   /** What one request of the model counts against the concurrency allowance. */
@@ -68,9 +77,9 @@ export interface Lookup {
   /** The id of the tier above, or undefined for the top one. */
   nextTier(rank: number): string | undefined;
   /** Models that some node of the place serves now, newest first. */
-  listing(place: string): ListedModel[];
+  listing(place: PlaceKey): ListedModel[];
   /** Tokens given back or taken by hand in a period. */
-  usageAdjustment(organisation: string, period: string): number;
+  usageAdjustment(organisation: OrganisationId, period: string): number;
   /** `seq` of the commit the answers are of. */
   position(): number;
 }
@@ -87,8 +96,8 @@ type TierRow = readonly [
   freeTurns: number | null,
 ];
 type KeyRow = readonly [
-  id: string,
-  organisation: string,
+  id: KeyId,
+  organisation: OrganisationId,
   revokedAt: number | null,
   expiresAt: number | null,
   suspended: number,
@@ -96,7 +105,7 @@ type KeyRow = readonly [
   ...tier: TierRow,
 ];
 type RouteRow = readonly [
-  node: string,
+  node: NodeId,
   served: string,
   url: string,
   dialect: Dialect,
@@ -137,13 +146,10 @@ function routeOf([node, served, url, dialect, credential, windowTokens, takesIma
 
 /** Prepares the questions over one snapshot's database. */
 export function createLookup(db: Database): Lookup {
-  const ask = <Row, Parameters extends unknown[]>(sql: string): Statement<Parameters, Row> =>
-    db.prepare(sql) as Statement<Parameters, Row>;
+  const ask = <Row, Parameters extends unknown[]>(sql: string) => prepare<Row, Parameters>(db, sql);
   // Lists and single values cost half of what objects do; each request asks several of these.
-  const askLists = <Row, Parameters extends unknown[]>(sql: string): Statement<Parameters, Row> =>
-    ask<Row, Parameters>(sql).raw() as unknown as Statement<Parameters, Row>;
-  const askOne = <Value, Parameters extends unknown[]>(sql: string): Statement<Parameters, Value> =>
-    ask<Value, Parameters>(sql).pluck() as unknown as Statement<Parameters, Value>;
+  const askLists = <Row, Parameters extends unknown[]>(sql: string) => ask<Row, Parameters>(sql).raw();
+  const askOne = <Value, Parameters extends unknown[]>(sql: string) => ask<Value, Parameters>(sql).pluck();
   const key = askLists<KeyRow, [Buffer]>(
     `SELECT k.id, k.organisation, k.revoked_at, k.expires_at, o.suspended, o.anchor, ${tierColumns}
      FROM api_key k JOIN organisation o ON o.id = k.organisation LEFT JOIN tier t ON t.id = o.tier WHERE k.hash = ?`,
@@ -151,13 +157,13 @@ export function createLookup(db: Database): Lookup {
   const anonymous = askLists<TierRow, []>(
     `SELECT ${tierColumns} FROM tier t WHERE t.id = '${anonymousTier}'`,
   );
-  const stack = ask<{ organisation: string; surface: Surface }, [string]>(
+  const stack = ask<Pick<RowOf<'stack'>, 'organisation' | 'surface'>, [string]>(
     'SELECT organisation, surface FROM stack WHERE id = ?',
   );
   const routes = askLists<RouteRow, [string, string]>(
     'SELECT node, served, url, dialect, credential, window_tokens, takes_images FROM routes WHERE place = ? AND model = ?',
   );
-  const away = ask<Pick<RoutedNode, 'loaded' | 'models'>, [string]>(
+  const away = ask<Pick<RowOf<'node'>, 'loaded' | 'models'>, [string]>(
     'SELECT loaded, models FROM node WHERE place = ? AND (up = 0 OR drained = 1)',
   );
   const pooled = askOne<number, [string]>('SELECT 1 FROM pool_model WHERE model = ?');

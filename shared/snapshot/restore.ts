@@ -5,7 +5,9 @@
  */
 import { commitBytesMax } from '../../schemas/commit.ts';
 import { type EventTypeName, type KnownEvent, type StoredEvent, toStored } from '../../schemas/events.ts';
+import type { PlaceKey } from '../../schemas/names.ts';
 import type { Database } from '../runtime/sqlite.ts';
+import { parseColumn } from '../runtime/table-columns.ts';
 import { anonymousTier } from './fold-types.ts';
 import type { RowOf, TableName } from './tables.ts';
 
@@ -33,16 +35,15 @@ const commitEventsMax = 1000;
 /** In an order in which each can be folded. Throws a ZodError where a row could not have come from an event: a damaged state. */
 export function* recreatingCommits(db: Database, recreator: Recreator): Generator<RecreatingCommit> {
   const { nowMs, by } = recreator;
-  const now = { atMs: nowMs, by };
-  yield* packed(plainEvents(db), () => now);
+  const stamp = { atMs: nowMs, by };
+  const stamped = (events: KnownEvent[]) => events.map((event) => ({ event, stamp }));
+  yield* packed(stamped(plainEvents(db)));
   yield* dated(db, 'stack', 'created_at', { name: by }, (row) => [
     known('stack.created', { id: row.id, organisation: row.organisation, surface: row.surface }),
   ]);
-  yield* packed(
-    rows(db, 'stack_model').map((row) => known('stack.model_installed', { ...row })),
-    () => now,
-  );
-  yield* packed(nodeEvents(db), () => now);
+  const installs = rows(db, 'stack_model').map((row) => known('stack.model_installed', { ...row }));
+  yield* packed(stamped(installs));
+  yield* packed(stamped(nodeEvents(db)));
   yield* dated(db, 'node_token', 'created_at', { name: by }, ({ id, node, hash }) => [
     known('node.token_created', { id, node, hash: hex(hash) }),
   ]);
@@ -57,7 +58,7 @@ export function* recreatingCommits(db: Database, recreator: Recreator): Generato
 
 function keyCreated(row: RowOf<'api_key'>): KnownEvent[] {
   const { id, organisation, name, expires, expires_at: expiresAt } = row;
-  const hash = hex(row.hash);
+  const hash = row.hash && hex(row.hash);
   return [
     known('key.created', {
       id,
@@ -104,10 +105,10 @@ function nodeEvents(db: Database): KnownEvent[] {
   const registered = nodes.map(({ id, place, url, dialect, credential, models, agent }) =>
     known('node.registered', {
       id,
-      place: placeOf(String(place)),
+      place: placeOf(place),
       url,
       dialect,
-      ...present({ credential, models: models === null ? null : JSON.parse(String(models)) }),
+      ...present({ credential, models: models === null ? null : parseColumn(models) }),
       agent: agent === 1,
     }),
   );
@@ -115,7 +116,7 @@ function nodeEvents(db: Database): KnownEvent[] {
   return [...registered, ...drained.map(({ id }) => known('node.drained', { id }))];
 }
 
-function placeOf(text: string): object {
+function placeOf(text: PlaceKey): object {
   const [kind, id] = text.split(':');
   return kind === 'pool' ? { kind } : { kind, id };
 }
@@ -132,19 +133,16 @@ function* dated<Name extends 'stack' | 'node_token' | 'api_key'>(
   // What was revoked before it was created has no hash.
   const condition = time === 'created_at' && table === 'api_key' ? 'AND hash IS NOT NULL' : '';
   const found = db
-    .prepare(
+    .prepare<[], RowOf<Name> & { _at: number; _by: string | null }>(
       `SELECT *, ${time} AS _at, ${by} AS _by FROM ${table} WHERE ${time} IS NOT NULL ${condition} ORDER BY _at, _by, id`,
     )
-    .iterate() as IterableIterator<RowOf<Name> & { _at: number; _by: string | null }>;
-  const stamps: Stamp[] = [];
-  const events: KnownEvent[] = [];
+    .iterate();
+  const events: Stamped[] = [];
   for (const row of found) {
-    for (const event of eventsOf(row)) {
-      events.push(event);
-      stamps.push({ atMs: row._at, by: 'name' in author ? author.name : String(row._by) });
-    }
+    const stamp = { atMs: row._at, by: 'name' in author ? author.name : String(row._by) };
+    for (const event of eventsOf(row)) events.push({ event, stamp });
   }
-  yield* packed(events, (index) => stamps[index] as Stamp);
+  yield* packed(events);
 }
 
 interface Stamp {
@@ -152,16 +150,17 @@ interface Stamp {
   readonly by: string;
 }
 
+interface Stamped {
+  readonly event: KnownEvent;
+  readonly stamp: Stamp;
+}
+
 /** Neighbours of one time and author into commits that are not too large. */
-function* packed(
-  events: readonly KnownEvent[],
-  stampOf: (index: number) => Stamp,
-): Generator<RecreatingCommit> {
+function* packed(events: Iterable<Stamped>): Generator<RecreatingCommit> {
   let batch: StoredEvent[] = [];
   let bytes = 0;
   let stamp: Stamp | undefined;
-  for (const [index, event] of events.entries()) {
-    const next = stampOf(index);
+  for (const { event, stamp: next } of events) {
     const stored = toStored(event);
     const size = Buffer.byteLength(JSON.stringify(stored));
     const isSame = stamp?.atMs === next.atMs && stamp.by === next.by;
@@ -178,7 +177,7 @@ function* packed(
 }
 
 function rows<Name extends TableName>(db: Database, table: Name): RowOf<Name>[] {
-  return db.prepare(`SELECT * FROM ${table}`).all() as RowOf<Name>[];
+  return db.prepare<[], RowOf<Name>>(`SELECT * FROM ${table}`).all();
 }
 
 /** The schema of the event is asked when it is stored. */
@@ -190,10 +189,10 @@ function present(fields: Readonly<Record<string, unknown>>): Record<string, unkn
   return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== null));
 }
 
-function momentOf(ms: unknown): string {
-  return new Date(Number(ms)).toISOString();
+function momentOf(ms: number): string {
+  return new Date(ms).toISOString();
 }
 
-function hex(hash: unknown): string {
-  return (hash as Buffer).toString('hex');
+function hex(hash: Buffer): string {
+  return hash.toString('hex');
 }

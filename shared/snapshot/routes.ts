@@ -3,26 +3,14 @@
  * A node serves a model iff it is up, not drained, reports the model loaded, and (at the pool or a stack) the model is
  * installed there. Derived by the fold, so that a request needs one read and no join.
  */
+import type { PlaceKey } from '../../schemas/names.ts';
+import { parseColumn } from '../runtime/table-columns.ts';
 import type { RowOf, Tables } from './tables.ts';
 
-export interface RoutedNode {
-  readonly id: string;
-  readonly place: string;
-  readonly url: string;
-  readonly dialect: string;
-  readonly credential: string | null;
-  readonly models: string | null;
-  readonly drained: number;
-  readonly up: number;
-  readonly loaded: string;
-  readonly windows: string;
-  readonly image_models: string;
-}
-
 /** Catalog id → the engine's name, for all that the node has loaded. A declared name goes before the engine's own. */
-export function servedModels(node: Pick<RoutedNode, 'loaded' | 'models'>): Map<string, string> {
-  const loaded = JSON.parse(node.loaded) as string[];
-  const declared = node.models === null ? {} : (JSON.parse(node.models) as Record<string, string>);
+export function servedModels(node: Pick<RowOf<'node'>, 'loaded' | 'models'>): Map<string, string> {
+  const loaded = parseColumn(node.loaded);
+  const declared = node.models === null ? {} : parseColumn(node.models);
   const served = new Map<string, string>();
   for (const name of loaded) if (/^[A-Za-z0-9._:/-]{1,200}$/.test(name)) served.set(name, name);
   for (const [model, name] of Object.entries(declared)) {
@@ -32,7 +20,7 @@ export function servedModels(node: Pick<RoutedNode, 'loaded' | 'models'>): Map<s
   return served;
 }
 
-function isInstalled(tables: Tables, place: string, model: string): boolean {
+function isInstalled(tables: Tables, place: PlaceKey, model: string): boolean {
   if (place === 'pool') return tables.pool_model.get(model) !== undefined;
   if (place.startsWith('stack:'))
     return tables.stack_model.get(place.slice('stack:'.length), model) !== undefined;
@@ -40,26 +28,36 @@ function isInstalled(tables: Tables, place: string, model: string): boolean {
 }
 
 /** Brings the node's rows in line with the node; writes only what differs. */
-export function refreshRoutes(tables: Tables, node: RoutedNode): void {
+export function refreshRoutes(tables: Tables, node: RowOf<'node'>): void {
   const wanted = new Map<string, string>();
   if (node.up && !node.drained) {
     for (const [model, served] of servedModels(node)) {
       if (isInstalled(tables, node.place, model)) wanted.set(model, served);
     }
   }
-  const windows = JSON.parse(node.windows) as Record<string, number>;
-  const imageModels = new Set(JSON.parse(node.image_models) as string[]);
+  const windows = parseColumn(node.windows);
+  const imageModels = new Set(parseColumn(node.image_models));
   const { place, url, dialect, credential } = node;
   const after = new Map(
     [...wanted].map(([model, served]) => {
       const window_tokens = Object.hasOwn(windows, served) ? (windows[served] ?? null) : null;
       const takes_images = imageModels.has(served) ? 1 : 0;
-      const engine = { served, url, dialect, credential, window_tokens, takes_images };
-      return [model, { place, model, node: node.id, ...engine }];
+      const row: RowOf<'routes'> = {
+        place,
+        model,
+        node: node.id,
+        served,
+        url,
+        dialect,
+        credential,
+        window_tokens,
+        takes_images,
+      };
+      return [model, row];
     }),
   );
   for (const before of tables.routes.where('node', node.id)) {
-    const row = after.get(String(before.model));
+    const row = after.get(before.model);
     if (row && isSame(before, row)) after.delete(row.model);
     else tables.routes.remove(before);
   }

@@ -6,126 +6,164 @@
 
 import * as nodeCrypto from 'node:crypto';
 import { createHash } from 'node:crypto';
+import type {
+  Dialect,
+  ExpiryChoice,
+  KeyId,
+  NodeId,
+  OrganisationId,
+  PlaceKey,
+  Role,
+  StackId,
+  Surface,
+} from '../../schemas/names.ts';
 import type { Database, Statement } from '../runtime/sqlite.ts';
+import {
+  blob,
+  type Columns,
+  integer,
+  type JsonText,
+  orNull,
+  type RowWith,
+  type SqlValue,
+  text,
+} from '../runtime/table-columns.ts';
 
-export type Value = string | number | Buffer | null;
-export type Row = Record<string, Value>;
+export type Row = Record<string, SqlValue>;
 
 export interface TableSpec {
-  /** Column name → declaration. The order is the canonical order of the digest. */
-  readonly columns: Readonly<Record<string, string>>;
+  /** The order is the canonical order of the digest. */
+  readonly columns: Columns;
   readonly key: readonly string[];
   readonly indexes?: readonly (readonly string[])[];
 }
 
-/** Times are milliseconds since 1970 in UTC, flags 0 or 1, lists JSON texts. */
+/**
+ * Times are milliseconds since 1970 in UTC, flags 0 or 1. What is never NULL is so by the fold: SQLite is not asked to
+ * enforce it, because the fold must not fail.
+ */
 export const tableSpecs = {
   tier: {
     columns: {
-      id: 'TEXT', // a tier's name, or `anonymous` for visitors
-      rank: 'INTEGER', // order, lowest first; NULL for anonymous
-      requests_per_minute: 'INTEGER', // NULL: unlimited, here and below
-      concurrency: 'INTEGER',
-      context_tokens: 'INTEGER',
-      monthly_tokens: 'INTEGER',
-      free_turns: 'INTEGER', // anonymous only
+      id: text(), // a tier's name, or `anonymous` for visitors
+      rank: orNull(integer()), // order, lowest first; NULL for anonymous
+      requests_per_minute: orNull(integer()), // NULL: unlimited, here and below
+      concurrency: orNull(integer()),
+      context_tokens: orNull(integer()),
+      monthly_tokens: orNull(integer()),
+      free_turns: orNull(integer()), // anonymous only
     },
     key: ['id'],
   },
-  tier_model: { columns: { tier: 'TEXT', model: 'TEXT' /* or * */ }, key: ['tier', 'model'] },
+  tier_model: { columns: { tier: text(), model: text() /* or * */ }, key: ['tier', 'model'] },
   model: {
-    columns: { id: 'TEXT', family: 'TEXT', added: 'INTEGER', weight: 'INTEGER' },
+    columns: { id: text(), family: text(), added: integer(), weight: integer() },
     key: ['id'],
   },
   organisation: {
     columns: {
-      id: 'TEXT',
-      name: 'TEXT',
-      tier: 'TEXT',
-      anchor: 'TEXT' /* YYYY-MM-DD */,
-      suspended: 'INTEGER',
+      id: text<OrganisationId>(),
+      name: text(),
+      tier: orNull(text()),
+      anchor: text(), // YYYY-MM-DD
+      suspended: integer(),
     },
     key: ['id'],
   },
   member: {
-    columns: { organisation: 'TEXT', person: 'TEXT', role: 'TEXT' },
+    columns: { organisation: text<OrganisationId>(), person: text(), role: text<Role>() },
     key: ['organisation', 'person'],
   },
   api_key: {
     columns: {
-      id: 'TEXT',
-      hash: 'BLOB', // SHA-256 of the key's text; NULL where only the revocation is known
-      organisation: 'TEXT',
-      name: 'TEXT',
-      expires: 'TEXT', // never | 30d | 90d | 1y
-      expires_at: 'INTEGER', // NULL: never
-      created_at: 'INTEGER',
-      created_by: 'TEXT',
-      revoked_at: 'INTEGER', // NULL: not revoked
-      revoked_by: 'TEXT',
+      id: text<KeyId>(),
+      // The first four are NULL, as are creation and expiry, where only the revocation is known.
+      hash: orNull(blob()), // SHA-256 of the key's text
+      organisation: orNull(text<OrganisationId>()),
+      name: orNull(text()),
+      expires: orNull(text<ExpiryChoice>()),
+      expires_at: orNull(integer()), // NULL: never
+      created_at: orNull(integer()),
+      created_by: orNull(text()),
+      revoked_at: orNull(integer()), // NULL: not revoked
+      revoked_by: orNull(text()),
     },
     key: ['id'],
     indexes: [['hash'], ['organisation']],
   },
   stack: {
-    columns: { id: 'TEXT', organisation: 'TEXT', surface: 'TEXT', created_at: 'INTEGER' },
+    columns: {
+      id: text<StackId>(),
+      organisation: text<OrganisationId>(),
+      surface: text<Surface>(),
+      created_at: integer(),
+    },
     key: ['id'],
     indexes: [['organisation']],
   },
-  stack_model: { columns: { stack: 'TEXT', model: 'TEXT' }, key: ['stack', 'model'] },
-  pool_model: { columns: { model: 'TEXT' }, key: ['model'] },
+  stack_model: { columns: { stack: text<StackId>(), model: text() }, key: ['stack', 'model'] },
+  pool_model: { columns: { model: text() }, key: ['model'] },
   node: {
     columns: {
-      id: 'TEXT',
-      place: 'TEXT', // pool | stack:<id> | organisation:<id>
-      url: 'TEXT',
-      dialect: 'TEXT',
-      credential: 'TEXT', // name only
-      models: 'TEXT', // JSON: catalog id → served name, where they differ
-      agent: 'INTEGER',
-      drained: 'INTEGER',
-      owner: 'TEXT', // control-plane replica that reports on it
-      generation: 'INTEGER', // counts the claims
-      up: 'INTEGER',
-      loaded: 'TEXT', // JSON: names the engine reports
-      windows: 'TEXT', // JSON: context window by engine's name, tokens
-      image_models: 'TEXT', // JSON: names the engine reports of models that take images
-      reason: 'TEXT',
-      changed_at: 'INTEGER', // of the last change of health
+      id: text<NodeId>(),
+      place: text<PlaceKey>(),
+      url: text(),
+      dialect: text<Dialect>(),
+      credential: orNull(text()), // name only
+      models: orNull(text<JsonText<ServedNames>>()), // catalog id → served name, where they differ
+      agent: integer(),
+      drained: integer(),
+      owner: orNull(text()), // control-plane replica that reports on it
+      generation: integer(), // counts the claims
+      up: integer(),
+      loaded: text<JsonText<readonly string[]>>(), // names the engine reports
+      windows: text<JsonText<Readonly<Record<string, number>>>>(), // context window by engine's name, tokens
+      image_models: text<JsonText<readonly string[]>>(), // names the engine reports of models that take images
+      reason: orNull(text()),
+      changed_at: orNull(integer()), // of the last change of health; NULL before the first report
     },
     key: ['id'],
     indexes: [['place']],
   },
   node_token: {
-    columns: { id: 'TEXT', node: 'TEXT', hash: 'BLOB', created_at: 'INTEGER', revoked_at: 'INTEGER' },
+    columns: {
+      id: text(),
+      node: text<NodeId>(),
+      hash: blob(),
+      created_at: integer(),
+      revoked_at: orNull(integer()),
+    },
     key: ['id'],
     indexes: [['hash'], ['node']],
   },
   usage_adjustment: {
-    columns: { organisation: 'TEXT', period: 'TEXT' /* first day */, tokens: 'INTEGER' },
+    columns: { organisation: text<OrganisationId>(), period: text() /* first day */, tokens: integer() },
     key: ['organisation', 'period'],
   },
   /** Derived: who serves a model for a place now, with all that a request needs to know of the node. */
   routes: {
     columns: {
-      place: 'TEXT',
-      model: 'TEXT',
-      node: 'TEXT',
-      served: 'TEXT', // the engine's name for the model
-      url: 'TEXT',
-      dialect: 'TEXT',
-      credential: 'TEXT',
-      window_tokens: 'INTEGER', // NULL: not told
-      takes_images: 'INTEGER', // 0: not known to
+      place: text<PlaceKey>(),
+      model: text(),
+      node: text<NodeId>(),
+      served: text(), // the engine's name for the model
+      url: text(),
+      dialect: text<Dialect>(),
+      credential: orNull(text()),
+      window_tokens: orNull(integer()), // NULL: not reported
+      takes_images: integer(), // 0: not known to
     },
     key: ['place', 'model', 'node'],
     indexes: [['node']],
   },
 } as const satisfies Record<string, TableSpec>;
 
+/** Catalog id → the engine's name. */
+export type ServedNames = Readonly<Record<string, string>>;
+
 export type TableName = keyof typeof tableSpecs;
 export const tableNames = Object.keys(tableSpecs) as TableName[];
-export type RowOf<Name extends TableName> = { [Column in keyof (typeof tableSpecs)[Name]['columns']]: Value };
+export type RowOf<Name extends TableName> = RowWith<(typeof tableSpecs)[Name]['columns']>;
 
 export function indexName(table: TableName, index: readonly string[]): string {
   return `${table}_by_${index.join('_')}`;
@@ -136,7 +174,7 @@ export function schemaSql(): string {
   return tableNames
     .map((name) => {
       const spec: TableSpec = tableSpecs[name];
-      const columns = Object.entries(spec.columns).map(([column, type]) => `${column} ${type}`);
+      const columns = Object.entries(spec.columns).map(([column, { sql }]) => `${column} ${sql}`);
       const indexes = (spec.indexes ?? []).map(
         (index) => `CREATE INDEX ${indexName(name, index)} ON ${name} (${index.join(', ')});`,
       );
@@ -184,10 +222,10 @@ export class Table<Name extends TableName = TableName> {
   readonly #db: Database;
   readonly #columns: readonly string[];
   readonly #key: readonly string[];
-  readonly #get: Statement;
+  readonly #get: Statement<unknown[], RowOf<Name>>;
   readonly #put: Statement;
   readonly #remove: Statement;
-  readonly #byColumn = new Map<string, Statement>();
+  readonly #byColumn = new Map<string, Statement<unknown[], RowOf<Name>>>();
   #sum: bigint;
   #dirty = false;
 
@@ -199,25 +237,25 @@ export class Table<Name extends TableName = TableName> {
     this.#columns = Object.keys(spec.columns);
     this.#key = spec.key;
     const where = spec.key.map((column) => `${column} = ?`).join(' AND ');
-    this.#get = db.prepare(`SELECT * FROM ${name} WHERE ${where}`);
+    this.#get = db.prepare<unknown[], RowOf<Name>>(`SELECT * FROM ${name} WHERE ${where}`);
     this.#put = db.prepare(
       `INSERT OR REPLACE INTO ${name} VALUES (${this.#columns.map(() => '?').join(', ')})`,
     );
     this.#remove = db.prepare(`DELETE FROM ${name} WHERE ${where}`);
   }
 
-  get(...key: Value[]): RowOf<Name> | undefined {
-    return this.#get.get(key) as RowOf<Name> | undefined;
+  get(...key: SqlValue[]): RowOf<Name> | undefined {
+    return this.#get.get(key);
   }
 
   /** The rows whose column has this value; the column must be indexed or first in the key. */
-  where(column: keyof RowOf<Name> & string, value: Value): RowOf<Name>[] {
+  where(column: keyof RowOf<Name> & string, value: SqlValue): RowOf<Name>[] {
     let statement = this.#byColumn.get(column);
     if (!statement) {
-      statement = this.#db.prepare(`SELECT * FROM ${this.name} WHERE ${column} = ?`);
+      statement = this.#db.prepare<unknown[], RowOf<Name>>(`SELECT * FROM ${this.name} WHERE ${column} = ?`);
       this.#byColumn.set(column, statement);
     }
-    return statement.all(value) as RowOf<Name>[];
+    return statement.all(value);
   }
 
   put(row: RowOf<Name>): void {

@@ -32,7 +32,7 @@ function filled(): { snapshot: Snapshot; writer: ChainWriter } {
 
 const columns = tableNames.flatMap((table) =>
   Object.entries((tableSpecs[table] as TableSpec).columns).map(
-    ([column, type]) => [table, column, type] as const,
+    ([column, { sql }]) => [table, column, sql] as const,
   ),
 );
 
@@ -55,7 +55,7 @@ test.each(tableNames)('a row taken from %s by hand is found, and so is one added
   expect(verify(snapshot.db).differing).toEqual([table]);
   snapshot.db.exec(`INSERT INTO ${table} SELECT * FROM taken`);
   expect(verify(snapshot.db).differing).toEqual([]);
-  const values = Object.values(all).map((type) => ({ TEXT: `'new'`, INTEGER: '1', BLOB: `x'00'` })[type]);
+  const values = Object.values(all).map(({ sql }) => ({ TEXT: `'new'`, INTEGER: '1', BLOB: `x'00'` })[sql]);
   snapshot.db.exec(`INSERT INTO ${table} VALUES (${values.join(', ')})`);
   expect(verify(snapshot.db).differing).toEqual([table]);
 });

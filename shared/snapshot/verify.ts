@@ -45,25 +45,25 @@ function* sumOf(
   const { key, indexes = [] } = spec;
   const order = key.map((column) => `t.${column}`).join(', ');
   const select = selectWithIndexes(table, indexes);
-  const first = db.prepare(`${select} ORDER BY ${order} LIMIT ?`);
+  const first = db.prepare<unknown[], Row>(`${select} ORDER BY ${order} LIMIT ?`);
   const places = key.map(() => '?').join(', ');
-  const next = db.prepare(`${select} WHERE (${order}) > (${places}) ORDER BY ${order} LIMIT ?`);
+  const next = db.prepare<unknown[], Row>(
+    `${select} WHERE (${order}) > (${places}) ORDER BY ${order} LIMIT ?`,
+  );
   let sum = 0n;
   let rows = 0;
   let isIndexed = true;
-  let page = first.all(rowsPerSlice) as Row[];
-  while (page.length > 0) {
+  let page = first.all(rowsPerSlice);
+  for (;;) {
+    const last = page.at(-1);
+    if (last === undefined) break;
     for (const row of page) {
       sum = addDigest(sum, rowDigest(table, row));
       isIndexed &&= row[indexed] === indexes.length;
     }
     rows += page.length;
     yield;
-    const last = page.at(-1) as Row;
-    page =
-      page.length < rowsPerSlice
-        ? []
-        : (next.all(...key.map((column) => last[column]), rowsPerSlice) as Row[]);
+    page = page.length < rowsPerSlice ? [] : next.all(...key.map((column) => last[column]), rowsPerSlice);
   }
   return { sum, rows, isIndexed };
 }

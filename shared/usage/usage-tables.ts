@@ -2,7 +2,7 @@
  * The tables of `usage.db` and their statements. Totals, marks and positions change in one transaction.
  * `request` is filled only where every request is kept for export.
  */
-import type { Database, Statement } from '../runtime/sqlite.ts';
+import { type Database, prepare as prepareTyped } from '../runtime/sqlite.ts';
 
 export const usageFormatVersion = 1;
 
@@ -63,7 +63,7 @@ export interface TotalRow {
 
 export function prepareUsage(db: Database) {
   const prepare = <Parameters extends unknown[], Row = never>(sql: string) =>
-    db.prepare(sql) as unknown as Statement<Parameters, Row>;
+    prepareTyped<Row, Parameters>(db, sql);
   return {
     positions: prepare<[], PositionRow>('SELECT * FROM position'),
     setPosition: prepare<[number, number, number]>('INSERT OR REPLACE INTO position VALUES (?, ?, ?)'),
