@@ -25,7 +25,7 @@ interface Case {
   readonly call: string;
   readonly body?: unknown;
   /** What the control plane answers. */
-  readonly thing: Record<string, unknown>;
+  readonly resource: Record<string, unknown>;
   readonly name: string;
   /** Part of the table. */
   readonly table: string;
@@ -50,71 +50,88 @@ const event = { position: 1, index: 0, type: 'log.created', data: { log: 'l' }, 
 const at7 = { position: 7 };
 
 const lists: Case[] = [
-  { line: 'org list', call: 'GET /organisations', thing: organisation, name: 'acme', table: 'Acme' },
+  { line: 'org list', call: 'GET /organisations', resource: organisation, name: 'acme', table: 'Acme' },
   {
     line: 'member list --org acme',
     call: 'GET /members?organisation=acme',
-    thing: member,
+    resource: member,
     name: 'ana',
     table: 'owner',
   },
-  { line: 'tier list', call: 'GET /tiers', thing: tier, name: 'Pro', table: '60' },
-  { line: 'model list', call: 'GET /models', thing: model, name: 'org/m:1', table: 'echo' },
+  { line: 'tier list', call: 'GET /tiers', resource: tier, name: 'Pro', table: '60' },
+  { line: 'model list', call: 'GET /models', resource: model, name: 'org/m:1', table: 'echo' },
   {
     line: 'key list --org acme',
     call: 'GET /keys?organisation=acme',
-    thing: key,
+    resource: key,
     name: 'key-1',
     table: 'active',
   },
-  { line: 'key list --limit 3', call: 'GET /keys?limit=3', thing: key, name: 'key-1', table: 'ci' },
-  { line: 'stack list', call: 'GET /stacks', thing: stack, name: 'stk-a-b-1', table: 'openai' },
-  { line: 'node list --at 5', call: 'GET /nodes?at=5', thing: node, name: 'n1', table: 'stack:stk-a-b-1' },
-  { line: 'node token list n1', call: 'GET /nodes/n1/tokens', thing: token, name: 'tok-1', table: 'active' },
-  { line: 'gateway list', call: 'GET /gateways', thing: gateway, name: 'gw-1', table: '0.3s' },
-  { line: 'events list', call: 'GET /events', thing: event, name: '1', table: 'log.created' },
+  { line: 'key list --limit 3', call: 'GET /keys?limit=3', resource: key, name: 'key-1', table: 'ci' },
+  { line: 'stack list', call: 'GET /stacks', resource: stack, name: 'stk-a-b-1', table: 'openai' },
+  { line: 'node list --at 5', call: 'GET /nodes?at=5', resource: node, name: 'n1', table: 'stack:stk-a-b-1' },
+  {
+    line: 'node token list n1',
+    call: 'GET /nodes/n1/tokens',
+    resource: token,
+    name: 'tok-1',
+    table: 'active',
+  },
+  { line: 'gateway list', call: 'GET /gateways', resource: gateway, name: 'gw-1', table: '0.3s' },
+  { line: 'events list', call: 'GET /events', resource: event, name: '1', table: 'log.created' },
   {
     line: 'events list --type log.created',
     call: 'GET /events?type=log.created',
-    thing: event,
+    resource: event,
     name: '1',
     table: '{"log":"l"}',
   },
 ];
 
 const things: Case[] = [
-  { line: 'org get acme', call: 'GET /organisations/acme', thing: organisation, name: 'acme', table: 'Acme' },
-  { line: 'tier get Pro', call: 'GET /tiers/Pro', thing: tier, name: 'Pro', table: '60' },
+  {
+    line: 'org get acme',
+    call: 'GET /organisations/acme',
+    resource: organisation,
+    name: 'acme',
+    table: 'Acme',
+  },
+  { line: 'tier get Pro', call: 'GET /tiers/Pro', resource: tier, name: 'Pro', table: '60' },
   {
     line: 'tier get anonymous',
     call: 'GET /anonymous',
-    thing: { freeTurns: 3 },
+    resource: { freeTurns: 3 },
     name: 'anonymous',
     table: '3',
   },
   {
     line: 'model get org/m:1',
     call: 'GET /models/org%2Fm%3A1',
-    thing: model,
+    resource: model,
     name: 'org/m:1',
     table: 'echo',
   },
-  { line: 'key get key-1', call: 'GET /keys/key-1', thing: key, name: 'key-1', table: 'ci' },
+  { line: 'key get key-1', call: 'GET /keys/key-1', resource: key, name: 'key-1', table: 'ci' },
   {
     line: 'stack get stk-a-b-1',
     call: 'GET /stacks/stk-a-b-1',
-    thing: stack,
+    resource: stack,
     name: 'stk-a-b-1',
     table: 'n1',
   },
-  { line: 'pool get', call: 'GET /pool', thing: { models: ['m1'], nodes: [] }, name: 'pool', table: 'm1' },
-  { line: 'node get n1', call: 'GET /nodes/n1', thing: node, name: 'n1', table: 'vllm' },
-  { line: 'gateway get gw-1', call: 'GET /gateways/gw-1', thing: gateway, name: 'gw-1', table: 'SYNCED' },
-  { line: 'status', call: 'GET /status', thing: { log: 'log-1', ...at7 }, name: 'log-1', table: '7' },
+  { line: 'pool get', call: 'GET /pool', resource: { models: ['m1'], nodes: [] }, name: 'pool', table: 'm1' },
+  { line: 'node get n1', call: 'GET /nodes/n1', resource: node, name: 'n1', table: 'vllm' },
+  { line: 'gateway get gw-1', call: 'GET /gateways/gw-1', resource: gateway, name: 'gw-1', table: 'SYNCED' },
+  { line: 'status', call: 'GET /status', resource: { log: 'log-1', ...at7 }, name: 'log-1', table: '7' },
   {
     line: 'usage show --org acme --period 2026-11-01',
     call: 'GET /usage?organisation=acme&period=2026-11-01',
-    thing: { organisation: 'acme', totalTokens: 9, requests: 2, models: [{ model: 'm1', totalTokens: 9 }] },
+    resource: {
+      organisation: 'acme',
+      totalTokens: 9,
+      requests: 2,
+      models: [{ model: 'm1', totalTokens: 9 }],
+    },
     name: 'acme',
     table: 'm1',
   },
@@ -125,7 +142,7 @@ const writes: Case[] = [
     line: 'org create acme --name Acme --tier Pro --anchor 2026-11-01',
     call: 'POST /organisations',
     body: { id: 'acme', name: 'Acme', tier: 'Pro', anchor: '2026-11-01' },
-    thing: organisation,
+    resource: organisation,
     name: 'acme',
     table: 'organisation acme created at position 7',
   },
@@ -133,7 +150,7 @@ const writes: Case[] = [
     line: 'org set acme --tier Max',
     call: 'PATCH /organisations/acme',
     body: { tier: 'Max' },
-    thing: organisation,
+    resource: organisation,
     name: 'acme',
     table: 'changed',
   },
@@ -141,7 +158,7 @@ const writes: Case[] = [
     line: 'org set acme --no-tier',
     call: 'PATCH /organisations/acme',
     body: { tier: null },
-    thing: organisation,
+    resource: organisation,
     name: 'acme',
     table: 'changed',
   },
@@ -149,7 +166,7 @@ const writes: Case[] = [
     line: 'org suspend acme --why unpaid',
     call: 'PATCH /organisations/acme?why=unpaid',
     body: { suspended: true },
-    thing: organisation,
+    resource: organisation,
     name: 'acme',
     table: 'suspended',
   },
@@ -157,14 +174,14 @@ const writes: Case[] = [
     line: 'org resume acme',
     call: 'PATCH /organisations/acme',
     body: { suspended: false },
-    thing: organisation,
+    resource: organisation,
     name: 'acme',
     table: 'resumed',
   },
   {
     line: 'org delete acme --yes --force',
     call: 'DELETE /organisations/acme?force=true',
-    thing: organisation,
+    resource: organisation,
     name: 'acme',
     table: 'deleted',
   },
@@ -172,30 +189,30 @@ const writes: Case[] = [
     line: 'member set acme ana --role owner',
     call: 'PUT /organisations/acme/members/ana',
     body: { role: 'owner' },
-    thing: member,
+    resource: member,
     name: 'ana',
     table: 'owner of acme',
   },
   {
     line: 'member remove acme ana -y',
     call: 'DELETE /organisations/acme/members/ana',
-    thing: member,
+    resource: member,
     name: 'ana',
     table: 'removed',
   },
-  { line: 'tier delete Pro -y', call: 'DELETE /tiers/Pro', thing: tier, name: 'Pro', table: 'deleted' },
+  { line: 'tier delete Pro -y', call: 'DELETE /tiers/Pro', resource: tier, name: 'Pro', table: 'deleted' },
   {
     line: 'gateway forget gw-1 -y',
     call: 'DELETE /gateways/gw-1',
-    thing: { name: 'gw-1', forgotten: 1 },
+    resource: { name: 'gw-1', forgotten: 1 },
     name: 'gw-1',
     table: 'gateway gw-1 forgotten',
   },
-  { line: 'model delete m1 -y', call: 'DELETE /models/m1', thing: model, name: 'm1', table: 'deleted' },
+  { line: 'model delete m1 -y', call: 'DELETE /models/m1', resource: model, name: 'm1', table: 'deleted' },
   {
     line: 'key revoke key-1 -y',
     call: 'POST /keys/key-1/revoke',
-    thing: key,
+    resource: key,
     name: 'key-1',
     table: 'revoked at position 7',
   },
@@ -203,21 +220,21 @@ const writes: Case[] = [
     line: 'stack create --org acme --surface anthropic',
     call: 'POST /stacks',
     body: { organisation: 'acme', surface: 'anthropic' },
-    thing: stack,
+    resource: stack,
     name: 'stk-a-b-1',
     table: 'created',
   },
   {
     line: 'stack install stk-a-b-1 org/m',
     call: 'PUT /stacks/stk-a-b-1/models/org%2Fm',
-    thing: stack,
+    resource: stack,
     name: 'stk-a-b-1',
     table: 'org/m installed',
   },
   {
     line: 'stack uninstall stk-a-b-1 m1',
     call: 'DELETE /stacks/stk-a-b-1/models/m1',
-    thing: stack,
+    resource: stack,
     name: 'stk-a-b-1',
     table: 'uninstalled',
   },
@@ -225,28 +242,28 @@ const writes: Case[] = [
     line: 'stack surface stk-a-b-1 anthropic',
     call: 'PUT /stacks/stk-a-b-1/surface',
     body: { surface: 'anthropic' },
-    thing: stack,
+    resource: stack,
     name: 'stk-a-b-1',
     table: 'anthropic',
   },
   {
     line: 'stack delete stk-a-b-1 -y',
     call: 'DELETE /stacks/stk-a-b-1',
-    thing: stack,
+    resource: stack,
     name: 'stk-a-b-1',
     table: 'deleted',
   },
   {
     line: 'pool install m1',
     call: 'PUT /pool/models/m1',
-    thing: { models: ['m1'] },
+    resource: { models: ['m1'] },
     name: 'm1',
     table: 'installed',
   },
   {
     line: 'pool uninstall m1',
     call: 'DELETE /pool/models/m1',
-    thing: { models: [] },
+    resource: { models: [] },
     name: 'm1',
     table: 'uninstalled',
   },
@@ -262,17 +279,17 @@ const writes: Case[] = [
       credential: 'A',
       models: { 'org/m:1': 'm', x: 'y=z' },
     },
-    thing: node,
+    resource: node,
     name: 'n1',
     table: 'registered',
   },
-  { line: 'node drain n1', call: 'POST /nodes/n1/drain', thing: node, name: 'n1', table: 'drained' },
-  { line: 'node undrain n1', call: 'POST /nodes/n1/undrain', thing: node, name: 'n1', table: 'undrained' },
-  { line: 'node remove n1 -y', call: 'DELETE /nodes/n1', thing: node, name: 'n1', table: 'removed' },
+  { line: 'node drain n1', call: 'POST /nodes/n1/drain', resource: node, name: 'n1', table: 'drained' },
+  { line: 'node undrain n1', call: 'POST /nodes/n1/undrain', resource: node, name: 'n1', table: 'undrained' },
+  { line: 'node remove n1 -y', call: 'DELETE /nodes/n1', resource: node, name: 'n1', table: 'removed' },
   {
     line: 'node token revoke tok-1 -y',
     call: 'POST /tokens/tok-1/revoke',
-    thing: token,
+    resource: token,
     name: 'tok-1',
     table: 'revoked',
   },
@@ -303,19 +320,19 @@ async function inEachFormat(entry: Case, answer: Record<string, unknown>): Promi
 }
 
 test.each(lists)('design 12, lists: $line', async (entry) => {
-  await inEachFormat(entry, { items: [entry.thing], position: 7 });
+  await inEachFormat(entry, { items: [entry.resource], position: 7 });
   const lines = await cli([...entry.line.split(' '), '-o', 'jsonl']);
-  expect(lines.out).toBe(`${JSON.stringify(entry.thing)}\n`);
+  expect(lines.out).toBe(`${JSON.stringify(entry.resource)}\n`);
   server.answer = () => ({ body: { items: [], position: 7 } });
   expect((await cli([...entry.line.split(' '), '-o', 'name'])).out).toBe('');
 });
 
 test.each(things)('design 12, single things: $line', async (entry) => {
-  await inEachFormat(entry, entry.thing);
+  await inEachFormat(entry, entry.resource);
 });
 
 test.each(writes)('design 12, writes: $line', async (entry) => {
-  await inEachFormat(entry, { ...entry.thing, ...at7 });
+  await inEachFormat(entry, { ...entry.resource, ...at7 });
   expect(
     server.seen.every(({ headers }) => /^[A-Za-z0-9._-]{8,64}$/.test(String(headers['idempotency-key']))),
   ).toBe(true);

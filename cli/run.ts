@@ -6,12 +6,12 @@ import { Command, CommanderError, Option } from 'commander';
 import { version } from '../shared/runtime/version.ts';
 import { registerAdminCommands } from './admin.ts';
 import {
-  asCliError,
   CliError,
   Exit,
   type ExitCode,
   errorText,
   exitCodes,
+  toCliError,
   usageError,
 } from './terminal/errors.ts';
 import { type Io, processIo } from './terminal/io.ts';
@@ -32,7 +32,7 @@ export async function main(
     const program = buildProgram(io);
     extras(program);
     registerAdminCommands(program, io);
-    await program.parseAsync(waitsInOnePiece(argv), { from: 'user' });
+    await program.parseAsync(normaliseWaitFlag(argv), { from: 'user' });
     return 0;
   } catch (thrown) {
     return report(io, thrown);
@@ -96,7 +96,7 @@ function registerHelp(program: Command, io: Io): void {
 }
 
 /** `--wait KEY` must not take the key for its duration: only a duration may follow it in a word of its own. */
-function waitsInOnePiece(argv: readonly string[]): string[] {
+function normaliseWaitFlag(argv: readonly string[]): string[] {
   return argv.flatMap((word, at) => {
     if (argv[at - 1] === '--wait' && isDuration(word)) return [];
     if (word !== '--wait') return [word];
@@ -114,7 +114,7 @@ function report(io: Io, thrown: unknown): ExitCode {
   // A noun without its verb: its help is on stderr by now.
   if (thrown instanceof CommanderError && thrown.code === 'commander.help')
     return thrown.exitCode === 0 ? 0 : 2;
-  const error = thrown instanceof CommanderError ? usageOf(thrown) : asCliError(thrown);
+  const error = thrown instanceof CommanderError ? usageOf(thrown) : toCliError(thrown);
   if (!error) return 0;
   io.stderr.write(errorText(error));
   return error.exitCode;

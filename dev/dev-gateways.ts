@@ -98,7 +98,7 @@ export async function startChild(plan: GatewayPlan, common: GatewayCommon): Prom
   };
 }
 
-const notForGateways = [
+const withheldFromGateways = [
   'HEADGATE_OPERATOR_TOKEN',
   'HEADGATE_TOKEN',
   'HEADGATE_SIGNING_KEY',
@@ -108,7 +108,7 @@ const notForGateways = [
 /** The environment of a gateway: what makes an operator is no business of the process that callers reach. */
 function environment(gatewayToken: string): NodeJS.ProcessEnv {
   const env = { HEADGATE_LOG_LEVEL: 'warn', ...process.env, HEADGATE_GATEWAY_TOKEN: gatewayToken };
-  for (const name of notForGateways) Reflect.deleteProperty(env, name);
+  for (const name of withheldFromGateways) Reflect.deleteProperty(env, name);
   return env;
 }
 

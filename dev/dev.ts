@@ -8,7 +8,7 @@ import {
   bindOption,
   type ConnectionOptions,
   connectionLimitsOf,
-  gatewayTokenBeside,
+  distinctGatewayToken,
   isOn,
   maxConnectionsOption,
   maxPerAddressOption,
@@ -95,7 +95,7 @@ async function run(options: Options): Promise<void> {
     closers.add(async () => fleet.close?.());
     const operatorToken =
       secretOf('HEADGATE_OPERATOR_TOKEN') ?? persistentToken(join(dataDir, 'operator-token'), 'hgop');
-    const gatewayToken = gatewayTokenBeside(
+    const gatewayToken = distinctGatewayToken(
       operatorToken,
       secretOf('HEADGATE_GATEWAY_TOKEN') ?? persistentToken(join(dataDir, 'gateway-token'), 'hggw'),
     );

@@ -1,17 +1,23 @@
 /** How commands show what a write or a list answered, the same in all of them. */
 import type { Query } from '../terminal/client.ts';
-import type { Thing, View } from '../terminal/render.ts';
+import type { Resource, View } from '../terminal/render.ts';
 import type { Globals, Session } from '../terminal/session.ts';
 
 /** A write's answer: in a table one sentence, elsewhere the thing with its position. */
-export function wrote(session: Session, thing: Thing, what: string, id: string, done: string): Promise<void> {
-  return session.out.lines([`${what} ${id} ${outcome(session.globals, thing, done)}`], thing, id);
+export function printWriteResult(
+  session: Session,
+  resource: Resource,
+  what: string,
+  id: string,
+  done: string,
+): Promise<void> {
+  return session.out.lines([`${what} ${id} ${outcome(session.globals, resource, done)}`], resource, id);
 }
 
 /** `created at position 12`, `unchanged`, or `would be created`. */
-export function outcome({ dryRun }: Globals, thing: Thing, done: string): string {
-  if (thing['unchanged'] === true) return 'unchanged';
-  return dryRun ? `would be ${done}` : `${done} at position ${String(thing['position'])}`;
+export function outcome({ dryRun }: Globals, resource: Resource, done: string): string {
+  if (resource['unchanged'] === true) return 'unchanged';
+  return dryRun ? `would be ${done}` : `${done} at position ${String(resource['position'])}`;
 }
 
 /** Reads a list and shows it. */
@@ -21,9 +27,9 @@ export async function showList(session: Session, path: string, view: View, query
 }
 
 /** Reads a single thing and shows it. */
-export async function showThing(session: Session, path: string, view: View): Promise<void> {
+export async function showResource(session: Session, path: string, view: View): Promise<void> {
   const api = await session.api();
-  await session.out.thing(await api.get(path), view);
+  await session.out.resource(await api.get(path), view);
 }
 
 /** The options of a list. */

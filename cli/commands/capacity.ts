@@ -6,7 +6,7 @@ import type { Io } from '../terminal/io.ts';
 import { count } from '../terminal/options.ts';
 import { column, type View } from '../terminal/render.ts';
 import { noun } from '../terminal/verbs.ts';
-import { type ListOptions, showList, showThing, wrote } from './answers.ts';
+import { type ListOptions, printWriteResult, showList, showResource } from './answers.ts';
 
 const stackView: View = {
   columns: [
@@ -16,7 +16,7 @@ const stackView: View = {
     column('MODELS', 'models'),
     column('NODES', 'nodes'),
   ],
-  name: (thing) => thing['id'],
+  name: (resource) => resource['id'],
 };
 const poolView: View = {
   columns: [column('MODELS', 'models'), column('NODES', 'nodes')],
@@ -47,35 +47,35 @@ function registerStacks(program: Command, io: Io): void {
     .required('--org <id>', 'the organisation that owns it')
     .option('--id <stack>', 'stk-<word>-<word>-<suffix>; made up where left out')
     .option('--surface <surface>', 'openai (where left out) or anthropic')
-    .does<CreateOptions>(async (session, { org, id, surface }) => {
+    .action<CreateOptions>(async (session, { org, id, surface }) => {
       const body = { organisation: org, ...(id && { id }), ...(surface && { surface }) };
-      const thing = await (await session.api()).write('POST', '/stacks', body);
-      await wrote(session, thing, 'stack', String(thing['id']), 'created');
+      const resource = await (await session.api()).write('POST', '/stacks', body);
+      await printWriteResult(session, resource, 'stack', String(resource['id']), 'created');
     });
   stack
     .verb('list', 'list stacks', 'headgate stack list --org acme')
     .option('--org <id>', 'of this organisation only')
     .option('--limit <n>', 'at most so many', count)
-    .does<ListOptions & { readonly org?: string }>((session, { org, limit }) =>
+    .action<ListOptions & { readonly org?: string }>((session, { org, limit }) =>
       showList(session, '/stacks', stackView, { organisation: org, limit }),
     );
   stack
     .verb('get <stack>', 'show one stack', 'headgate stack get stk-amber-otter-9k2f')
-    .does((session, _options, id) => showThing(session, route`/stacks/${id}`, stackView));
+    .action((session, _options, id) => showResource(session, route`/stacks/${id}`, stackView));
   stack
     .verb('delete <stack>', 'delete a stack', 'headgate stack delete stk-amber-otter-9k2f --yes')
-    .does(async (session, _options, id) => {
+    .action(async (session, _options, id) => {
       await confirmDestructive(session, id, `delete the stack ${id}`);
-      const thing = await (await session.api()).write('DELETE', route`/stacks/${id}`);
-      await wrote(session, thing, 'stack', id, 'deleted');
+      const resource = await (await session.api()).write('DELETE', route`/stacks/${id}`);
+      await printWriteResult(session, resource, 'stack', id, 'deleted');
     });
   for (const { name, method, done } of installs) {
     const example = `headgate stack ${name} stk-amber-otter-9k2f echo-large`;
     stack
       .verb(`${name} <stack> <model>`, `${name} a model`, example)
-      .does(async (session, _options, id, model) => {
-        const thing = await (await session.api()).write(method, route`/stacks/${id}/models/${model}`);
-        await wrote(session, thing, 'stack', id, `changed: ${model} ${done}`);
+      .action(async (session, _options, id, model) => {
+        const resource = await (await session.api()).write(method, route`/stacks/${id}/models/${model}`);
+        await printWriteResult(session, resource, 'stack', id, `changed: ${model} ${done}`);
       });
   }
   stack
@@ -84,9 +84,9 @@ function registerStacks(program: Command, io: Io): void {
       'switch the API that the stack speaks: openai or anthropic',
       'headgate stack surface stk-amber-otter-9k2f anthropic',
     )
-    .does(async (session, _options, id, surface) => {
-      const thing = await (await session.api()).write('PUT', route`/stacks/${id}/surface`, { surface });
-      await wrote(session, thing, 'stack', id, `switched to ${surface}`);
+    .action(async (session, _options, id, surface) => {
+      const resource = await (await session.api()).write('PUT', route`/stacks/${id}/surface`, { surface });
+      await printWriteResult(session, resource, 'stack', id, `switched to ${surface}`);
     });
 }
 
@@ -94,13 +94,13 @@ function registerPool(program: Command, io: Io): void {
   const pool = noun(program, io, 'pool', 'the shared pool', 'deployed', 'headgate pool get');
   pool
     .verb('get', 'show the pool', 'headgate pool get')
-    .does((session) => showThing(session, '/pool', poolView));
+    .action((session) => showResource(session, '/pool', poolView));
   for (const { name, method, done } of installs) {
     pool
       .verb(`${name} <model>`, `${name} a model`, `headgate pool ${name} echo-small`)
-      .does(async (session, _options, model) => {
-        const thing = await (await session.api()).write(method, route`/pool/models/${model}`);
-        await wrote(session, thing, 'pool', model, done);
+      .action(async (session, _options, model) => {
+        const resource = await (await session.api()).write(method, route`/pool/models/${model}`);
+        await printWriteResult(session, resource, 'pool', model, done);
       });
   }
 }

@@ -8,9 +8,9 @@ import { confirmDestructive } from '../terminal/confirm.ts';
 import { CliError, usageError } from '../terminal/errors.ts';
 import type { Io } from '../terminal/io.ts';
 import { count, limit, selection } from '../terminal/options.ts';
-import { column, type Thing, type View } from '../terminal/render.ts';
+import { column, type Resource, type View } from '../terminal/render.ts';
 import { noun } from '../terminal/verbs.ts';
-import { type ListOptions, showList, showThing, wrote } from './answers.ts';
+import { type ListOptions, printWriteResult, showList, showResource } from './answers.ts';
 
 const tierView: View = {
   columns: [
@@ -22,7 +22,7 @@ const tierView: View = {
     column('TOKENS/MONTH', 'monthlyTokens'),
     column('MODELS', 'models'),
   ],
-  name: (thing) => thing['id'] ?? anonymous,
+  name: (resource) => resource['id'] ?? anonymous,
 };
 const modelView: View = {
   columns: [
@@ -31,7 +31,7 @@ const modelView: View = {
     column('WEIGHT', 'weight'),
     column('ADDED', 'added'),
   ],
-  name: (thing) => thing['id'],
+  name: (resource) => resource['id'],
 };
 
 const anonymous = 'anonymous';
@@ -73,10 +73,12 @@ function registerTiers(program: Command, io: Io): void {
   tier
     .verb('list', 'list tiers, lowest first', 'headgate tier list')
     .option('--limit <n>', 'at most so many', count)
-    .does<ListOptions>((session, { limit: most }) => showList(session, '/tiers', tierView, { limit: most }));
+    .action<ListOptions>((session, { limit: most }) =>
+      showList(session, '/tiers', tierView, { limit: most }),
+    );
   tier
     .verb('get <id>', 'show one tier', 'headgate tier get Platinum', 'headgate tier get anonymous')
-    .does((session, _options, id) => showThing(session, tierPath(id), tierView));
+    .action((session, _options, id) => showResource(session, tierPath(id), tierView));
   tier
     .verb(
       'set <id>',
@@ -91,21 +93,21 @@ function registerTiers(program: Command, io: Io): void {
     .option('--monthly-tokens <n>', 'tokens of one billing period', limit)
     .option('--free-turns <n>', 'turns of a visitor; anonymous only', limit)
     .option('--models <ids>', 'included models, separated by commas, or *', selection)
-    .does<TierOptions>(async (session, options, id) => {
+    .action<TierOptions>(async (session, options, id) => {
       const api = await session.api();
       const path = tierPath(id);
       const members = [...tierMembers, ...(id === anonymous ? visitorOnlyMembers : tierOnlyMembers)];
-      const body = merged(await present(api, path), members, options as unknown as Thing);
+      const body = merged(await present(api, path), members, options as unknown as Resource);
       if (body['models'] === undefined)
         throw usageError('a new tier needs --models', 'headgate tier set --help');
-      await wrote(session, await api.write('PUT', path, body), 'tier', id, 'set');
+      await printWriteResult(session, await api.write('PUT', path, body), 'tier', id, 'set');
     });
   tier
     .verb('delete <id>', 'delete a tier', 'headgate tier delete Starter --yes')
-    .does(async (session, _options, id) => {
+    .action(async (session, _options, id) => {
       await confirmDestructive(session, id, `delete the tier ${id}`);
-      const thing = await (await session.api()).write('DELETE', route`/tiers/${id}`);
-      await wrote(session, thing, 'tier', id, 'deleted');
+      const resource = await (await session.api()).write('DELETE', route`/tiers/${id}`);
+      await printWriteResult(session, resource, 'tier', id, 'deleted');
     });
 }
 
@@ -114,37 +116,37 @@ function registerModels(program: Command, io: Io): void {
   model
     .verb('list', 'list the catalog', 'headgate model list')
     .option('--limit <n>', 'at most so many', count)
-    .does<ListOptions>((session, { limit: most }) =>
+    .action<ListOptions>((session, { limit: most }) =>
       showList(session, '/models', modelView, { limit: most }),
     );
   model
     .verb('get <id>', 'show one model', 'headgate model get echo-small')
-    .does((session, _options, id) => showThing(session, route`/models/${id}`, modelView));
+    .action((session, _options, id) => showResource(session, route`/models/${id}`, modelView));
   model
     .verb('set <id>', 'add or change a model', 'headgate model set echo-large --family echo --weight 4')
     .option('--family <text>', 'its family')
     .option('--weight <n>', 'requests that one request counts for', count)
     .option('--added <time>', 'when it was added, RFC 3339; now where left out')
-    .does<ModelOptions>(async (session, options, id) => {
+    .action<ModelOptions>(async (session, options, id) => {
       const api = await session.api();
       const path = route`/models/${id}`;
       const members = ['family', 'weight', 'added'];
-      const body = merged(await present(api, path), members, options as unknown as Thing);
+      const body = merged(await present(api, path), members, options as unknown as Resource);
       if (body['family'] === undefined)
         throw usageError('a new model needs --family', `headgate model set ${id} --family NAME`);
-      await wrote(session, await api.write('PUT', path, body), 'model', id, 'set');
+      await printWriteResult(session, await api.write('PUT', path, body), 'model', id, 'set');
     });
   model
     .verb('delete <id>', 'delete a model from the catalog', 'headgate model delete echo-large --yes')
-    .does(async (session, _options, id) => {
+    .action(async (session, _options, id) => {
       await confirmDestructive(session, id, `delete the model ${id}`);
-      const thing = await (await session.api()).write('DELETE', route`/models/${id}`);
-      await wrote(session, thing, 'model', id, 'deleted');
+      const resource = await (await session.api()).write('DELETE', route`/models/${id}`);
+      await printWriteResult(session, resource, 'model', id, 'deleted');
     });
 }
 
 /** The thing as it is, or nothing where it is not there. */
-async function present(api: AdminClient, path: string): Promise<Thing> {
+async function present(api: AdminClient, path: string): Promise<Resource> {
   try {
     return await api.get(path);
   } catch (error) {
@@ -154,7 +156,7 @@ async function present(api: AdminClient, path: string): Promise<Thing> {
 }
 
 /** What is there, with the given options over it; `none` takes a member away. */
-function merged(before: Thing, members: readonly string[], options: Thing): Thing {
+function merged(before: Resource, members: readonly string[], options: Resource): Resource {
   const body = members.map((member) => [member, options[member] ?? before[member]] as const);
   return Object.fromEntries(
     body.filter(([, value]) => value !== 'none' && value !== undefined && value !== null),

@@ -5,7 +5,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type AdminClient, route } from '../terminal/client.ts';
 import { CliError, Exit, errorText, interrupted } from '../terminal/errors.ts';
-import type { Thing } from '../terminal/render.ts';
+import type { Resource } from '../terminal/render.ts';
 import type { Session } from '../terminal/session.ts';
 
 export interface Confirmation {
@@ -20,19 +20,19 @@ export interface Confirmation {
 /** Shows `thing` with its confirmations. Throws Exit 5 where some gateway did not confirm in time. */
 export async function waitUntilConfirmed(
   session: Session,
-  thing: Thing,
+  resource: Resource,
   waitSeconds: number,
   what: string,
 ): Promise<void> {
-  const outcome = await ask(session, Number(thing['position']), waitSeconds);
+  const outcome = await ask(session, Number(resource['position']), waitSeconds);
   const { complete, lost, reason } = outcome;
   const gateways = outcome.gateways.map((gateway) => shown(gateway, outcome.gateways));
   const lines = gateways.map(
     (gateway) =>
       `${label(gateway)}  ${gateway.confirmed ? 'confirmed' : 'NOT CONFIRMED'}  ${gateway.seconds}s`,
   );
-  const sentence = `${what} revoked at position ${String(thing['position'])}`;
-  await session.out.lines([sentence, ...lines], { ...thing, gateways }, thing['id']);
+  const sentence = `${what} revoked at position ${String(resource['position'])}`;
+  await session.out.lines([sentence, ...lines], { ...resource, gateways }, resource['id']);
   if (complete) return;
   const missing = gateways.filter(({ confirmed }) => !confirmed).map(label);
   const failure = new CliError(
@@ -43,7 +43,7 @@ export async function waitUntilConfirmed(
       type: 'NotConfirmed',
       exitCode: 5,
       why: [
-        `it is revoked at position ${String(thing['position'])}; these gateways may still accept it`,
+        `it is revoked at position ${String(resource['position'])}; these gateways may still accept it`,
         ...(reason === undefined ? [] : [reason]),
         ...(lost ? [lost.message, ...lost.why] : []),
       ],
@@ -102,7 +102,7 @@ async function confirmations(api: AdminClient, position: number, timeoutSeconds:
   const path = route`/confirmations/${String(position)}`;
   const seconds = Math.round(timeoutSeconds * 1000) / 1000;
   const answer = await api.get(path, { timeoutSeconds: seconds }, Math.ceil(seconds * 1000) + 10_000);
-  const gateways = (Array.isArray(answer['gateways']) ? answer['gateways'] : []) as Thing[];
+  const gateways = (Array.isArray(answer['gateways']) ? answer['gateways'] : []) as Resource[];
   return {
     complete: answer['complete'] === true,
     ...(typeof answer['reason'] === 'string' && { reason: answer['reason'] }),

@@ -1,6 +1,6 @@
 /** Events as lists and tails show them, and the reading of a list that takes several answers. */
 import type { AdminClient, Query } from '../terminal/client.ts';
-import { column, type Thing, type View } from '../terminal/render.ts';
+import { column, type Resource, type View } from '../terminal/render.ts';
 
 export const eventView: View = {
   columns: [
@@ -11,7 +11,7 @@ export const eventView: View = {
     column('DATA', 'data'),
     column('WHY', 'why'),
   ],
-  name: (thing) => thing['position'],
+  name: (resource) => resource['position'],
 };
 
 /** Which events are asked for. */
@@ -25,15 +25,15 @@ export interface EventQuery {
 const pageMax = 10_000;
 
 /** Every event asked for, however many answers it takes. */
-export async function allEvents(api: AdminClient, options: EventQuery): Promise<Thing> {
+export async function allEvents(api: AdminClient, options: EventQuery): Promise<Resource> {
   const { type, to, limit = Number.POSITIVE_INFINITY } = options;
-  const items: Thing[] = [];
+  const items: Resource[] = [];
   let from = options.from;
   for (;;) {
     const left = limit - items.length;
     const query: Query = { from, to, type, limit: left < pageMax ? left : undefined };
     const answer = await api.get('/events', { ...query }, 120_000);
-    items.push(...((Array.isArray(answer['items']) ? answer['items'] : []) as Thing[]));
+    items.push(...((Array.isArray(answer['items']) ? answer['items'] : []) as Resource[]));
     const next = answer['nextFrom'];
     if (typeof next !== 'number' || next <= (from ?? 0) || items.length >= limit)
       return { items: items.slice(0, limit), position: answer['position'] };

@@ -18,7 +18,7 @@ export function registerEvents(program: Command, io: Io): void {
     .option('--to <position>', 'to this position', position)
     .option('--type <type>', 'of this type only')
     .option('--limit <n>', 'at most so many', count)
-    .does<EventQuery>(async (session, options) => {
+    .action<EventQuery>(async (session, options) => {
       const to = options.to ?? session.globals.at;
       await session.out.list(
         await allEvents(await session.api(), { ...options, ...(to !== undefined && { to }) }),
@@ -35,7 +35,7 @@ export function registerEvents(program: Command, io: Io): void {
     .option('--from <position>', 'from this position; from now on where left out', position)
     .option('--type <type>', 'of this type only')
     .option('--until-end', 'stop at the end of the log')
-    .does<TailOptions>(async (session, options) => {
+    .action<TailOptions>(async (session, options) => {
       const { tail } = await import('./tail.ts');
       await tail(session, options);
     });
@@ -43,7 +43,7 @@ export function registerEvents(program: Command, io: Io): void {
     .verb('export', 'write the raw log, a record a line', 'headgate events export --out log.jsonl')
     .option('--from <position>', 'from this position', position)
     .option('--out <file>', 'into a new file, mode 0600, instead of stdout')
-    .does<{ readonly from?: number; readonly out?: string }>(exportLog);
+    .action<{ readonly from?: number; readonly out?: string }>(exportLog);
 }
 
 async function exportLog(

@@ -2,9 +2,9 @@
 import type { Command } from 'commander';
 import type { Fleet } from '../../schemas/fleet.ts';
 import { confirmDestructive } from '../terminal/confirm.ts';
-import { asCliError, CliError, Exit } from '../terminal/errors.ts';
+import { CliError, Exit, toCliError } from '../terminal/errors.ts';
 import type { Io } from '../terminal/io.ts';
-import type { Thing } from '../terminal/render.ts';
+import type { Resource } from '../terminal/render.ts';
 import type { Session } from '../terminal/session.ts';
 import { readInput } from '../terminal/settings.ts';
 import { printable } from '../terminal/text.ts';
@@ -24,14 +24,14 @@ export function registerFleet(program: Command, io: Io): void {
   ])
     .required(...fileFlag)
     .option(...pruneFlag)
-    .does<FileOptions>(apply);
+    .action<FileOptions>(apply);
   verb(program, io, 'diff', 'show what applying a file would change; exit 1 where it would', [
     'headgate diff -f fleet.yaml',
   ])
     .required(...fileFlag)
     .option(...pruneFlag)
-    .does<FileOptions>(diff);
-  verb(program, io, 'export', 'write the present fleet as a file', ['headgate export > fleet.yaml']).does(
+    .action<FileOptions>(diff);
+  verb(program, io, 'export', 'write the present fleet as a file', ['headgate export > fleet.yaml']).action(
     async (session) => {
       const fleet = await (await session.api()).get('/fleet');
       const { format } = session.defaultFormat('yaml');
@@ -42,7 +42,7 @@ export function registerFleet(program: Command, io: Io): void {
     'headgate validate -f fleet.yaml',
   ])
     .required(...fileFlag)
-    .does<FileOptions>(async (session, { file }) => {
+    .action<FileOptions>(async (session, { file }) => {
       await readFleet(session, file);
       await session.out.lines([`${file} is valid`], { file, valid: true }, file);
     });
@@ -68,8 +68,8 @@ interface Change {
   readonly fields: readonly string[];
 }
 
-function changesOf(answer: Thing): Change[] {
-  const changes = (Array.isArray(answer['changes']) ? answer['changes'] : []) as Thing[];
+function changesOf(answer: Resource): Change[] {
+  const changes = (Array.isArray(answer['changes']) ? answer['changes'] : []) as Resource[];
   return changes.map(({ action, kind, id, fields }) => ({
     action: String(action),
     kind: String(kind),
@@ -106,12 +106,12 @@ function listed(fields: readonly string[]): string {
 
 /** Exit 0: nothing would change; 1: something would; every error is 2 or more. */
 async function diff(session: Session, { file, prune }: FileOptions): Promise<void> {
-  let answer: Thing;
+  let answer: Resource;
   try {
     const fleet = await readFleet(session, file);
     answer = await (await session.api()).ask('/fleet/diff', { fleet, ...(prune && { prune }) });
   } catch (error) {
-    throw neverOne(error);
+    throw withoutExitOne(error);
   }
   const changes = changesOf(answer);
   const signs: Record<string, string> = { create: '+', change: '~', remove: '-' };
@@ -124,9 +124,9 @@ async function diff(session: Session, { file, prune }: FileOptions): Promise<voi
   throw new Exit(1);
 }
 
-function neverOne(error: unknown): unknown {
+function withoutExitOne(error: unknown): unknown {
   if (error instanceof Exit) return error;
-  const failure = asCliError(error);
+  const failure = toCliError(error);
   const { type, message, why, next, exitCode } = failure;
   if (exitCode !== 1) return failure;
   return new CliError(message, { type, exitCode: 2, why, cause: error, ...(next !== undefined && { next }) });

@@ -5,25 +5,25 @@ import { route } from '../terminal/client.ts';
 import { confirmDestructive } from '../terminal/confirm.ts';
 import { CliError, Exit, usageError } from '../terminal/errors.ts';
 import type { Io } from '../terminal/io.ts';
-import { column, type Mood, type Thing, type View } from '../terminal/render.ts';
+import { column, type Resource, type Severity, type View } from '../terminal/render.ts';
 import type { Session } from '../terminal/session.ts';
 import { readContext } from '../terminal/settings.ts';
 import { groups, noun, verb } from '../terminal/verbs.ts';
-import { showList, showThing } from './answers.ts';
+import { showList, showResource } from './answers.ts';
 
-const moods: Readonly<Record<string, Mood>> = {
+const severities: Readonly<Record<string, Severity>> = {
   SYNCED: 'good',
   LAGGING: 'warn',
   STALE: 'bad',
   DIVERGED: 'bad',
 };
-const seconds = (member: string) => (thing: Thing) =>
-  typeof thing[member] === 'number' ? `${thing[member].toFixed(1)}s` : undefined;
+const seconds = (member: string) => (resource: Resource) =>
+  typeof resource[member] === 'number' ? `${resource[member].toFixed(1)}s` : undefined;
 
 const gatewayView: View = {
   columns: [
     column('NAME', 'name'),
-    { ...column('STATE', 'state'), mood: (thing) => moods[String(thing['state'])] },
+    { ...column('STATE', 'state'), severity: (resource) => severities[String(resource['state'])] },
     column('APPLIED', 'applied'),
     column('LAG-EV', 'lagEvents'),
     { heading: 'FRESH', cell: seconds('freshSeconds') },
@@ -33,39 +33,39 @@ const gatewayView: View = {
     column('HALTED', 'halted'),
     column('CONFLICT', 'conflict'),
   ],
-  name: (thing) => thing['name'],
+  name: (resource) => resource['name'],
 };
-const verdictView: View = {
+const verificationView: View = {
   columns: [
     column('NAME', 'name'),
     {
       heading: 'VERDICT',
-      cell: (thing) => (thing['verified'] === true ? 'verified' : 'DIFFERS'),
-      mood: (thing) => (thing['verified'] === true ? 'good' : 'bad'),
+      cell: (resource) => (resource['verified'] === true ? 'verified' : 'DIFFERS'),
+      severity: (resource) => (resource['verified'] === true ? 'good' : 'bad'),
     },
     column('POSITION', 'position'),
     column('DIGEST', 'digest'),
     column('ROWS', 'rows'),
     column('DIFFERING', 'differing'),
   ],
-  name: (thing) => thing['name'],
+  name: (resource) => resource['name'],
 };
 
 export function registerGateways(program: Command, io: Io): void {
   const gateway = noun(program, io, 'gateway', 'gateways', 'healthy', 'headgate gateway list');
   gateway
     .verb('list', 'list gateways and how far each is', 'headgate gateway list')
-    .does((session) => showList(session, '/gateways', gatewayView));
+    .action((session) => showList(session, '/gateways', gatewayView));
   gateway
     .verb('get <name>', 'show one gateway', 'headgate gateway get gw-1')
-    .does((session, _options, name) => showThing(session, route`/gateways/${name}`, gatewayView));
+    .action((session, _options, name) => showResource(session, route`/gateways/${name}`, gatewayView));
   gateway
     .verb(
       'forget <name>',
       'wait no longer for a gateway that is gone for good; one that still runs comes back by itself',
       'headgate gateway forget gw-1 --yes',
     )
-    .does(forgetGateway);
+    .action(forgetGateway);
   gateway
     .verb(
       'verify [name]',
@@ -74,9 +74,9 @@ export function registerGateways(program: Command, io: Io): void {
       'headgate gateway verify gw-1 --data /var/lib/headgate/gw-1',
     )
     .option('--data <folder>', "the gateway's data folder; otherwise those of the context")
-    .does<{ readonly data?: string }>(verifyGateways);
-  verb(program, io, 'status', 'show the log and the replica that answers', ['headgate status']).does(
-    (session) => showThing(session, '/status', { columns: [], name: (thing) => thing['log'] }),
+    .action<{ readonly data?: string }>(verifyGateways);
+  verb(program, io, 'status', 'show the log and the replica that answers', ['headgate status']).action(
+    (session) => showResource(session, '/status', { columns: [], name: (resource) => resource['log'] }),
   );
   program.commands.find((command) => command.name() === 'status')?.helpGroup(groups.healthy);
 }
@@ -84,9 +84,9 @@ export function registerGateways(program: Command, io: Io): void {
 async function forgetGateway(session: Session, _options: unknown, name: string): Promise<void> {
   await confirmDestructive(session, name, `forget the gateway ${name}`);
   const api = await session.api();
-  const thing = await api.write('DELETE', route`/gateways/${name}`);
+  const resource = await api.write('DELETE', route`/gateways/${name}`);
   const done = session.globals.dryRun ? 'would be forgotten' : 'forgotten';
-  await session.out.lines([`gateway ${name} ${done}`], thing, name);
+  await session.out.lines([`gateway ${name} ${done}`], resource, name);
 }
 
 async function verifyGateways(
@@ -96,15 +96,15 @@ async function verifyGateways(
 ): Promise<void> {
   const folders = foldersOf(session, name, data);
   const { inspectState } = await import('./state-file.ts');
-  const verdicts: Thing[] = folders.map(({ name: gateway, folder }) => ({
+  const verifications: Resource[] = folders.map(({ name: gateway, folder }) => ({
     name: gateway,
     ...inspectState(join(folder, 'state.db')),
   }));
-  const [only] = verdicts;
+  const [only] = verifications;
   if (only && (name !== undefined || data !== undefined) && session.out.format !== 'table')
-    await session.out.thing(only, verdictView);
-  else await session.out.list({ items: verdicts }, verdictView);
-  if (verdicts.every(({ verified }) => verified === true)) return;
+    await session.out.resource(only, verificationView);
+  else await session.out.list({ items: verifications }, verificationView);
+  if (verifications.every(({ verified }) => verified === true)) return;
   session.note(
     'a gateway finds this by itself and rebuilds its state; one that is stopped does so once it runs',
   );

@@ -6,9 +6,9 @@ import type { Io } from '../terminal/io.ts';
 import { count, durationSeconds } from '../terminal/options.ts';
 import { column, type View } from '../terminal/render.ts';
 import { type Noun, noun } from '../terminal/verbs.ts';
-import { type ListOptions, outcome, showList, showThing } from './answers.ts';
+import { type ListOptions, outcome, showList, showResource } from './answers.ts';
 import { waitUntilConfirmed } from './confirmations.ts';
-import { secretPlace, showSecret, withSecret } from './secrets.ts';
+import { createSecret, openSecretOutput, showSecret } from './secrets.ts';
 
 const keyView: View = {
   columns: [
@@ -17,13 +17,13 @@ const keyView: View = {
     column('NAME', 'name'),
     {
       ...column('STATE', 'state'),
-      mood: (thing) => (thing['state'] === 'active' ? 'good' : 'warn'),
+      severity: (resource) => (resource['state'] === 'active' ? 'good' : 'warn'),
     },
     column('EXPIRES', 'expiresAt'),
     column('CREATED', 'createdAt'),
     column('BY', 'createdBy'),
   ],
-  name: (thing) => thing['id'],
+  name: (resource) => resource['id'],
 };
 
 interface CreateOptions {
@@ -40,12 +40,12 @@ export function registerKeys(program: Command, io: Io): void {
     .verb('list', 'list keys, without their values', 'headgate key list --org acme')
     .option('--org <id>', 'of this organisation only')
     .option('--limit <n>', 'at most so many', count)
-    .does<ListOptions & { readonly org?: string }>((session, { org, limit }) =>
+    .action<ListOptions & { readonly org?: string }>((session, { org, limit }) =>
       showList(session, '/keys', keyView, { organisation: org, limit }),
     );
   key
     .verb('get <key-id>', 'show one key, without its value', 'headgate key get key-3k9…')
-    .does((session, _options, id) => showThing(session, route`/keys/${id}`, keyView));
+    .action((session, _options, id) => showResource(session, route`/keys/${id}`, keyView));
   registerRevoke(key);
 }
 
@@ -61,13 +61,13 @@ function registerCreate(key: Noun): void {
     .required('--name <text>', 'where it is used')
     .required('--expires <choice>', 'never, 30d, 90d or 1y')
     .option('--out <file>', 'write the value to a new file, mode 0600, instead of stdout')
-    .does<CreateOptions>(async (session, { org, name, expires, out }) => {
+    .action<CreateOptions>(async (session, { org, name, expires, out }) => {
       const api = await session.api();
-      const place = secretPlace(session, out);
+      const place = openSecretOutput(session, out);
       const body = { organisation: org, name, expires };
-      const thing = await withSecret(place, () => api.write('POST', '/keys', body));
-      const id = String(thing['id']);
-      await showSecret(session, place, thing, {
+      const resource = await createSecret(place, () => api.write('POST', '/keys', body));
+      const id = String(resource['id']);
+      await showSecret(session, place, resource, {
         summary: `key ${id} "${name}" of ${org}, expires: ${expires}`,
         revoke: `headgate key revoke ${id}`,
       });
@@ -84,12 +84,16 @@ function registerRevoke(key: Noun): void {
     .option('--wait [duration]', 'wait until every gateway has confirmed it (75s)', (text) =>
       durationSeconds(text),
     )
-    .does<{ readonly wait?: number | true }>(async (session, { wait }, id) => {
+    .action<{ readonly wait?: number | true }>(async (session, { wait }, id) => {
       const path = route`/keys/${id}/revoke`;
       await confirmDestructive(session, id, `revoke the key ${id}`);
-      const thing = await (await session.api()).write('POST', path);
+      const resource = await (await session.api()).write('POST', path);
       if (wait === undefined || session.globals.dryRun)
-        return session.out.lines([`key ${id} ${outcome(session.globals, thing, 'revoked')}`], thing, id);
-      await waitUntilConfirmed(session, thing, wait === true ? 60 : wait, `key ${id}`);
+        return session.out.lines(
+          [`key ${id} ${outcome(session.globals, resource, 'revoked')}`],
+          resource,
+          id,
+        );
+      await waitUntilConfirmed(session, resource, wait === true ? 60 : wait, `key ${id}`);
     });
 }

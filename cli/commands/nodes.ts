@@ -5,16 +5,16 @@ import { confirmDestructive } from '../terminal/confirm.ts';
 import { usageError } from '../terminal/errors.ts';
 import type { Io } from '../terminal/io.ts';
 import { count, place } from '../terminal/options.ts';
-import { column, type Mood, type Thing, type View } from '../terminal/render.ts';
+import { column, type Resource, type Severity, type View } from '../terminal/render.ts';
 import { groups, type Noun, noun, verb, withExamples } from '../terminal/verbs.ts';
-import { type ListOptions, showList, showThing, wrote } from './answers.ts';
-import { secretPlace, showSecret, withSecret } from './secrets.ts';
+import { type ListOptions, printWriteResult, showList, showResource } from './answers.ts';
+import { createSecret, openSecretOutput, showSecret } from './secrets.ts';
 
 const nodeView: View = {
   columns: [
     column('ID', 'id'),
     { heading: 'PLACE', cell: placeText },
-    { heading: 'STATE', cell: stateText, mood: stateMood },
+    { heading: 'STATE', cell: stateText, severity: stateSeverity },
     { heading: 'AGE', cell: ({ changedAt }) => ageText(changedAt) },
     column('REASON', 'reason'),
     column('OWNER', 'owner'),
@@ -25,7 +25,7 @@ const nodeView: View = {
     column('DIALECT', 'dialect'),
     column('URL', 'url'),
   ],
-  name: (thing) => thing['id'],
+  name: (resource) => resource['id'],
 };
 const tokenView: View = {
   columns: [
@@ -34,16 +34,16 @@ const tokenView: View = {
     column('STATE', 'state'),
     column('CREATED', 'createdAt'),
   ],
-  name: (thing) => thing['id'],
+  name: (resource) => resource['id'],
 };
 
-function placeText(thing: Thing): string {
-  const { kind, id } = (thing['place'] ?? {}) as { readonly kind?: unknown; readonly id?: unknown };
+function placeText(resource: Resource): string {
+  const { kind, id } = (resource['place'] ?? {}) as { readonly kind?: unknown; readonly id?: unknown };
   return id === undefined ? String(kind) : `${String(kind)}:${String(id)}`;
 }
-function stateText(thing: Thing): string {
-  if (thing['drained'] === true) return 'drained';
-  return thing['up'] === true ? 'up' : 'down';
+function stateText(resource: Resource): string {
+  if (resource['drained'] === true) return 'drained';
+  return resource['up'] === true ? 'up' : 'down';
 }
 /** How long it has been so; nothing where nobody has told yet. */
 function ageText(changedAt: unknown): string {
@@ -53,8 +53,8 @@ function ageText(changedAt: unknown): string {
   if (seconds < 7200) return `${Math.floor(seconds / 60)}m`;
   return seconds < 172_800 ? `${Math.floor(seconds / 3600)}h` : `${Math.floor(seconds / 86_400)}d`;
 }
-function installsText(thing: Thing): string {
-  const installs = Array.isArray(thing['installs']) ? (thing['installs'] as Thing[]) : [];
+function installsText(resource: Resource): string {
+  const installs = Array.isArray(resource['installs']) ? (resource['installs'] as Resource[]) : [];
   return installs
     .map(({ model, state, percent, reason }) =>
       state === 'failed'
@@ -63,9 +63,9 @@ function installsText(thing: Thing): string {
     )
     .join(', ');
 }
-function stateMood(thing: Thing): Mood {
+function stateSeverity(resource: Resource): Severity {
   return ({ up: 'good', drained: 'warn', down: 'bad' } as const)[
-    stateText(thing) as 'up' | 'drained' | 'down'
+    stateText(resource) as 'up' | 'drained' | 'down'
   ];
 }
 
@@ -83,27 +83,29 @@ export function registerNodes(program: Command, io: Io): void {
   node
     .verb('list', 'list nodes', 'headgate node list')
     .option('--limit <n>', 'at most so many', count)
-    .does<ListOptions>((session, { limit }) => showList(session, '/nodes', nodeView, { limit }));
+    .action<ListOptions>((session, { limit }) => showList(session, '/nodes', nodeView, { limit }));
   node
     .verb('get <id>', 'show one node', 'headgate node get pool-1')
-    .does((session, _options, id) => showThing(session, route`/nodes/${id}`, nodeView));
+    .action((session, _options, id) => showResource(session, route`/nodes/${id}`, nodeView));
   registerRegister(node);
   for (const [name, done] of [
     ['drain', 'drained'],
     ['undrain', 'undrained'],
   ] as const) {
     const summary = name === 'drain' ? 'send it no new requests' : 'send it requests again';
-    node.verb(`${name} <id>`, summary, `headgate node ${name} pool-1`).does(async (session, _options, id) => {
-      const path = route`/nodes/${id}/${name}`;
-      await wrote(session, await (await session.api()).write('POST', path), 'node', id, done);
-    });
+    node
+      .verb(`${name} <id>`, summary, `headgate node ${name} pool-1`)
+      .action(async (session, _options, id) => {
+        const path = route`/nodes/${id}/${name}`;
+        await printWriteResult(session, await (await session.api()).write('POST', path), 'node', id, done);
+      });
   }
   node
     .verb('remove <id>', 'remove a node', 'headgate node remove pool-1 --yes')
-    .does(async (session, _options, id) => {
+    .action(async (session, _options, id) => {
       await confirmDestructive(session, id, `remove the node ${id}`);
-      const thing = await (await session.api()).write('DELETE', route`/nodes/${id}`);
-      await wrote(session, thing, 'node', id, 'removed');
+      const resource = await (await session.api()).write('DELETE', route`/nodes/${id}`);
+      await printWriteResult(session, resource, 'node', id, 'removed');
     });
   const command = program.commands.find((known) => known.name() === 'node');
   if (command) registerTokens(command, io);
@@ -123,7 +125,7 @@ function registerRegister(node: Noun): void {
     .option('--credential <name>', 'name under which gateways find its credential')
     .repeated('--served <model=name>', 'the name under which the engine knows a model; may be repeated');
   register.command.requiredOption('--place <place>', 'pool, stack:ID or organisation:ID', place);
-  register.does<RegisterOptions>(async (session, options, id) => {
+  register.action<RegisterOptions>(async (session, options, id) => {
     const { place: at, url, dialect, agent, credential, served } = options;
     const body = {
       id,
@@ -134,7 +136,13 @@ function registerRegister(node: Noun): void {
       ...(credential !== undefined && { credential }),
       ...(served && { models: servedNames(served) }),
     };
-    await wrote(session, await (await session.api()).write('POST', '/nodes', body), 'node', id, 'registered');
+    await printWriteResult(
+      session,
+      await (await session.api()).write('POST', '/nodes', body),
+      'node',
+      id,
+      'registered',
+    );
   });
 }
 
@@ -157,27 +165,27 @@ function registerTokens(node: Command, io: Io): void {
     'headgate node token create pool-1 --out pool-1.token',
   ])
     .option('--out <file>', 'write the value to a new file, mode 0600, instead of stdout')
-    .does<{ readonly out?: string }>(async (session, { out }, node_) => {
+    .action<{ readonly out?: string }>(async (session, { out }, node_) => {
       const api = await session.api();
       const path = route`/nodes/${node_}/tokens`;
-      const secret = secretPlace(session, out);
-      const thing = await withSecret(secret, () => api.write('POST', path));
-      const id = String(thing['id']);
-      await showSecret(session, secret, thing, {
+      const secret = openSecretOutput(session, out);
+      const resource = await createSecret(secret, () => api.write('POST', path));
+      const id = String(resource['id']);
+      await showSecret(session, secret, resource, {
         summary: `token ${id} of node ${node_}`,
         revoke: `headgate node token revoke ${id}`,
       });
     });
   verb(token, io, 'revoke <token-id>', 'revoke a token and end its session', [
     'headgate node token revoke tok-1 --yes',
-  ]).does(async (session, _options, id) => {
+  ]).action(async (session, _options, id) => {
     const path = route`/tokens/${id}/revoke`;
     await confirmDestructive(session, id, `revoke the token ${id}`);
-    await wrote(session, await (await session.api()).write('POST', path), 'token', id, 'revoked');
+    await printWriteResult(session, await (await session.api()).write('POST', path), 'token', id, 'revoked');
   });
   verb(token, io, 'list <node>', 'list the tokens of a node', ['headgate node token list pool-1'])
     .option('--limit <n>', 'at most so many', count)
-    .does<ListOptions>((session, { limit }, node_) =>
+    .action<ListOptions>((session, { limit }, node_) =>
       showList(session, route`/nodes/${node_}/tokens`, tokenView, { limit }),
     );
 }

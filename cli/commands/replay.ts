@@ -33,7 +33,7 @@ export function registerReplay(program: Command, io: Io): void {
     .option('--to <position>', 'stop at this position', position)
     .option('--verify', 'recompute the digests from the rows')
     .command.helpGroup(groups.past);
-  replay.does<Options>((session, options, file?: string) => run(session, options, file));
+  replay.action<Options>((session, options, file?: string) => run(session, options, file));
 }
 
 async function run(session: Session, options: Options, file: string | undefined): Promise<void> {
@@ -48,7 +48,7 @@ async function run(session: Session, options: Options, file: string | undefined)
     if (snapshot.seq === 0) throw noLog();
     const { log, seq, skipped, halt, divergedAt } = snapshot;
     const differing = options.verify ? verify(snapshot.db).differing : [];
-    const thing = {
+    const resource = {
       log,
       position: seq,
       digest: snapshot.digest(),
@@ -58,7 +58,7 @@ async function run(session: Session, options: Options, file: string | undefined)
       ...(divergedAt !== null && { divergedAt }),
       ...(halt && { halted: `at position ${halt.seq}: ${halt.reason}` }),
     };
-    await session.out.thing(thing, { name: () => log });
+    await session.out.resource(resource, { name: () => log });
     if (halt || divergedAt !== null || differing.length > 0) throw new Exit(1);
     if (options.to !== undefined && seq < options.to)
       throw new CliError(`the log ends at position ${seq}, before ${options.to}`, {
@@ -86,16 +86,16 @@ async function foldAll(
   to: number | undefined,
 ): Promise<void> {
   const { parseCommit } = await import('../../schemas/commit.ts');
-  let toldMs = performance.now();
+  let reportedMs = performance.now();
   for await (const batch of records) {
     if (session.signal.aborted) throw interrupted();
     // A record behind `to` cannot be the next one yet, so leaving it out changes nothing before it.
     const wanted = batch.filter(({ value }) => to === undefined || (parseCommit(value)?.seq ?? 0) <= to);
     snapshot.apply(wanted);
     if (snapshot.halt || (to !== undefined && snapshot.seq >= to)) return;
-    if (performance.now() - toldMs > 5000) {
+    if (performance.now() - reportedMs > 5000) {
       session.note(`position ${snapshot.seq}`);
-      toldMs = performance.now();
+      reportedMs = performance.now();
     }
   }
 }

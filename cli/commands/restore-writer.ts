@@ -15,8 +15,8 @@ import type { RestorePlan } from './restore-plan.ts';
 /** Appends under way at once. */
 const appendsAtOnce = 100;
 /** How long a log that cannot be reached is tried. */
-const patienceMs = 60_000;
-const tellEveryMs = 2000;
+const retryForMs = 60_000;
+const progressEveryMs = 2000;
 const pauseMsMin = 50;
 const pauseMsMax = 2000;
 
@@ -48,12 +48,12 @@ export async function writeRestore(session: Session, plan: RestorePlan): Promise
   try {
     if (first) await append(session, log, [first]);
     await checkOwn(log, plan.log);
-    let toldMs = performance.now();
+    let reportedMs = performance.now();
     for (let done = 0; done < rest.length; done += appendsAtOnce) {
       await append(session, log, rest.slice(done, done + appendsAtOnce));
-      if (performance.now() - toldMs < tellEveryMs) continue;
+      if (performance.now() - reportedMs < progressEveryMs) continue;
       session.note(`${done + 1} of ${plan.records.length} commits`);
-      toldMs = performance.now();
+      reportedMs = performance.now();
     }
     await readBack(log, plan);
   } finally {
@@ -63,7 +63,7 @@ export async function writeRestore(session: Session, plan: RestorePlan): Promise
 
 /** In order, again and again until all are acknowledged: what stands there twice is passed over by every reader. */
 async function append(session: Session, log: ControlLog, records: RestorePlan['records']): Promise<void> {
-  const untilMs = performance.now() + patienceMs;
+  const untilMs = performance.now() + retryForMs;
   for (let attempt = 0; ; attempt++) {
     if (session.signal.aborted) throw interrupted();
     const done = await Promise.allSettled(

@@ -36,7 +36,7 @@ export async function restore(session: Session, options: RestoreOptions, file: s
         'set HEADGATE_SIGNING_KEY',
       );
     const plan = planRestore(source.snapshot, signer, others);
-    tellPlan(session, file, source, plan);
+    showPlan(session, file, source, plan);
     await confirmDestructive(session, plan.log, `begin the new log ${plan.log}`);
     if (!session.globals.dryRun) await writeRestore(session, plan);
     await session.out.lines(
@@ -72,7 +72,7 @@ function signerOf(session: Session, signers: readonly string[]): Signer | undefi
   });
 }
 
-function tellPlan(
+function showPlan(
   session: Session,
   file: string,
   source: RestoreSource,

@@ -5,16 +5,16 @@
 import { closeSync, fsyncSync, openSync, rmSync, writeSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { CliError, usageError } from '../terminal/errors.ts';
-import type { Thing } from '../terminal/render.ts';
+import type { Resource } from '../terminal/render.ts';
 import type { Session } from '../terminal/session.ts';
 
 /** Where the value goes; made before it is asked for, so that a disk that refuses cannot lose it. */
-export interface SecretPlace {
+export interface SecretOutput {
   readonly file?: { readonly path: string; readonly descriptor: number };
 }
 
 /** Throws a usage error where the value would be lost or a file overwritten. */
-export function secretPlace(session: Session, file: string | undefined): SecretPlace {
+export function openSecretOutput(session: Session, file: string | undefined): SecretOutput {
   if (file === undefined) {
     if (session.out.format === 'name')
       throw usageError('-o name would lose the value, which is shown only once', 'add --out FILE');
@@ -35,7 +35,7 @@ export function secretPlace(session: Session, file: string | undefined): SecretP
 }
 
 /** Runs the command that makes the secret, and takes the file away again where it failed. */
-export async function withSecret(place: SecretPlace, make: () => Promise<Thing>): Promise<Thing> {
+export async function createSecret(place: SecretOutput, make: () => Promise<Resource>): Promise<Resource> {
   try {
     return await make();
   } catch (error) {
@@ -47,7 +47,7 @@ export async function withSecret(place: SecretPlace, make: () => Promise<Thing>)
   }
 }
 
-export interface SecretWords {
+export interface SecretLabels {
   /** What it is and for whom, for stderr. */
   readonly summary: string;
   /** The command that takes it back. */
@@ -57,13 +57,13 @@ export interface SecretWords {
 /** Shows the answer. Throws a CliError where the value is not in it: a repeated command answers without. */
 export async function showSecret(
   session: Session,
-  place: SecretPlace,
-  thing: Thing,
-  words: SecretWords,
+  place: SecretOutput,
+  resource: Resource,
+  words: SecretLabels,
 ): Promise<void> {
-  const { value, ...rest } = thing;
+  const { value, ...rest } = resource;
   if (place.file) keep(place.file, typeof value === 'string' ? value : '');
-  if (session.globals.dryRun) return session.out.thing(rest, { name: (it) => it['id'] });
+  if (session.globals.dryRun) return session.out.resource(rest, { name: (it) => it['id'] });
   if (typeof value !== 'string')
     throw new CliError('it was created, but its value did not arrive', {
       type: 'ValueLost',
@@ -74,13 +74,13 @@ export async function showSecret(
   session.note(words.summary);
   if (place.file) {
     session.note(`its value is in ${place.file.path}; it is not shown again`);
-    return session.out.lines([String(thing['id'])], rest, thing['id']);
+    return session.out.lines([String(resource['id'])], rest, resource['id']);
   }
   session.note('its value is shown this once and cannot be recovered');
-  await session.out.lines([value], thing, thing['id']);
+  await session.out.lines([value], resource, resource['id']);
 }
 
-function keep({ path, descriptor }: NonNullable<SecretPlace['file']>, value: string): void {
+function keep({ path, descriptor }: NonNullable<SecretOutput['file']>, value: string): void {
   if (value !== '') {
     writeSync(descriptor, `${value}\n`);
     fsyncSync(descriptor);

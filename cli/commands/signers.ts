@@ -10,7 +10,7 @@ import type { Io } from '../terminal/io.ts';
 import { column, type View } from '../terminal/render.ts';
 import type { Session } from '../terminal/session.ts';
 import { noun } from '../terminal/verbs.ts';
-import { showList, wrote } from './answers.ts';
+import { printWriteResult, showList } from './answers.ts';
 
 const signerView: View = {
   columns: [
@@ -18,31 +18,31 @@ const signerView: View = {
     column('REPLICAS', 'replicas'),
     column('PUBLIC-KEY', 'publicKey'),
   ],
-  name: (thing) => thing['fingerprint'],
+  name: (resource) => resource['fingerprint'],
 };
 
 export function registerSigners(program: Command, io: Io): void {
   const signer = noun(program, io, 'signer', 'keys that sign the log', 'deployed', 'headgate signer list');
   signer
     .verb('list', 'list the signers, and which replicas sign with each', 'headgate signer list')
-    .does((session) => showList(session, '/signers', signerView));
+    .action((session) => showList(session, '/signers', signerView));
   signer
     .verb(
       'add <public-key-file>',
       'accept one more key; the first one signs a log that was not signed',
       'headgate signer add signing.pub',
     )
-    .does(async (session, _options, file) => {
+    .action(async (session, _options, file) => {
       const publicKey = readPublicKey(session, file);
-      const thing = await (await session.api()).write('POST', '/signers', { publicKey });
-      await wrote(session, thing, 'signer', fingerprintOf(publicKey), 'added');
+      const resource = await (await session.api()).write('POST', '/signers', { publicKey });
+      await printWriteResult(session, resource, 'signer', fingerprintOf(publicKey), 'added');
     });
   signer
     .verb('remove <fingerprint>', 'accept a key no longer', 'headgate signer remove FINGERPRINT --yes')
-    .does(async (session, _options, fingerprint) => {
+    .action(async (session, _options, fingerprint) => {
       await confirmDestructive(session, fingerprint, `remove the signer ${fingerprint}`);
-      const thing = await (await session.api()).write('DELETE', route`/signers/${fingerprint}`);
-      await wrote(session, thing, 'signer', fingerprint, 'removed');
+      const resource = await (await session.api()).write('DELETE', route`/signers/${fingerprint}`);
+      await printWriteResult(session, resource, 'signer', fingerprint, 'removed');
     });
 }
 

@@ -13,13 +13,13 @@ export function registerSnapshots(program: Command, io: Io): void {
   const snapshot = noun(program, io, 'snapshot', 'state files', 'past', 'headgate snapshot save backup.db');
   snapshot
     .verb('save <file>', 'save the present state', 'headgate snapshot save backup.db')
-    .does((session, _options, file) => save(session, file));
+    .action((session, _options, file) => save(session, file));
   snapshot
     .verb('inspect <file>', 'show and verify a saved state', 'headgate snapshot inspect backup.db')
-    .does(async (session, _options, file) => {
+    .action(async (session, _options, file) => {
       const { inspectState } = await import('./state-file.ts');
       const found = inspectState(resolve(session.io.cwd, file));
-      await session.out.thing({ file, ...found }, { name: () => file });
+      await session.out.resource({ file, ...found }, { name: () => file });
       if (!found.verified) throw new Exit(1);
     });
   snapshot
@@ -31,7 +31,7 @@ export function registerSnapshots(program: Command, io: Io): void {
     )
     .repeated('--signer <public-key-file>', 'a further signer beside HEADGATE_SIGNING_KEY; may be repeated')
     .option('--new-log', 'write to the empty log that HEADGATE_LOG names, under a new id')
-    .does<RestoreOptions>(async (session, options, file) => {
+    .action<RestoreOptions>(async (session, options, file) => {
       const { restore } = await import('./restore.ts');
       await restore(session, options, file);
     });
@@ -57,8 +57,8 @@ async function save(session: Session, file: string): Promise<void> {
     const log = headers.get('x-headgate-log');
     const digest = headers.get('x-headgate-digest');
     const foldVersion = Number(headers.get('x-headgate-fold-version'));
-    const thing = { file, log, position, foldVersion, digest, sha256, bytes };
-    await session.out.lines([`saved and verified ${file} at position ${position}`], thing, file);
+    const resource = { file, log, position, foldVersion, digest, sha256, bytes };
+    await session.out.lines([`saved and verified ${file} at position ${position}`], resource, file);
   } catch (error) {
     await rm(part, { force: true });
     throw error;

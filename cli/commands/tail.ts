@@ -8,7 +8,7 @@ import WebSocket from 'ws';
 import type { AdminClient } from '../terminal/client.ts';
 import { CliError, interrupted } from '../terminal/errors.ts';
 import { writeAll } from '../terminal/io.ts';
-import type { Renderer, Thing } from '../terminal/render.ts';
+import type { Renderer, Resource } from '../terminal/render.ts';
 import type { Session } from '../terminal/session.ts';
 import { cellText, printableJson } from '../terminal/text.ts';
 import { allEvents, eventView } from './event-list.ts';
@@ -44,12 +44,12 @@ export async function tail(
   const out = session.io.stdout.isTTY ? session.out : session.defaultFormat('jsonl');
   if (options.untilEnd) {
     const { items } = await allEvents(api, options);
-    for (const event of items as Thing[]) await show(session, out, event);
+    for (const event of items as Resource[]) await show(session, out, event);
     return;
   }
   // Also tells whether the token is accepted, which a refused upgrade would not.
   const status = await api.get('/status');
-  const follower = new Follower(
+  const follower = new EventTail(
     session,
     api,
     out,
@@ -60,7 +60,7 @@ export async function tail(
 }
 
 /** One line an event. */
-async function show(session: Session, out: Renderer, event: Thing): Promise<void> {
+async function show(session: Session, out: Renderer, event: Resource): Promise<void> {
   const cells = eventView.columns.map(({ cell }) => cellText(cell(event)));
   const text = { table: cells.join('  '), name: cellText(eventView.name(event)) };
   switch (out.format) {
@@ -75,7 +75,7 @@ async function show(session: Session, out: Renderer, event: Thing): Promise<void
   }
 }
 
-class Follower {
+class EventTail {
   readonly #session: Session;
   readonly #api: AdminClient;
   readonly #out: Renderer;
@@ -187,7 +187,7 @@ class Follower {
   }
 
   async #event(text: string): Promise<void> {
-    const event = JSON.parse(text) as Thing;
+    const event = JSON.parse(text) as Resource;
     const [at, index] = [Number(event['position']), Number(event['index'])];
     if (at < this.#from || (at === this.#from && index <= this.#index)) return;
     await show(this.#session, this.#out, event);

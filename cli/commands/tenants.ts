@@ -7,7 +7,7 @@ import type { Io } from '../terminal/io.ts';
 import { count } from '../terminal/options.ts';
 import { column, type View } from '../terminal/render.ts';
 import { noun } from '../terminal/verbs.ts';
-import { type ListOptions, showList, showThing, wrote } from './answers.ts';
+import { type ListOptions, printWriteResult, showList, showResource } from './answers.ts';
 
 const organisationView: View = {
   columns: [
@@ -17,14 +17,14 @@ const organisationView: View = {
     column('ANCHOR', 'anchor'),
     {
       ...column('SUSPENDED', 'suspended'),
-      mood: (thing) => (thing['suspended'] === true ? 'warn' : undefined),
+      severity: (resource) => (resource['suspended'] === true ? 'warn' : undefined),
     },
   ],
-  name: (thing) => thing['id'],
+  name: (resource) => resource['id'],
 };
 const memberView: View = {
   columns: [column('ORGANISATION', 'organisation'), column('PERSON', 'person'), column('ROLE', 'role')],
-  name: (thing) => thing['person'],
+  name: (resource) => resource['person'],
 };
 
 interface OrganisationOptions {
@@ -46,30 +46,30 @@ function registerOrganisations(program: Command, io: Io): void {
     .required('--name <text>', 'name for people')
     .option('--tier <tier>', 'its plan; without one it has no inference entitlement')
     .option('--anchor <day>', 'first day of a billing period, YYYY-MM-DD; today where left out')
-    .does<OrganisationOptions>(async (session, { name, tier, anchor }, id) => {
+    .action<OrganisationOptions>(async (session, { name, tier, anchor }, id) => {
       const body = { id, name, ...(tier && { tier }), ...(anchor && { anchor }) };
-      const thing = await (await session.api()).write('POST', '/organisations', body);
-      await wrote(session, thing, 'organisation', id, 'created');
+      const resource = await (await session.api()).write('POST', '/organisations', body);
+      await printWriteResult(session, resource, 'organisation', id, 'created');
     });
   org
     .verb('list', 'list organisations', 'headgate org list', 'headgate org list -o name')
     .option('--limit <n>', 'at most so many', count)
-    .does<ListOptions>((session, { limit }) =>
+    .action<ListOptions>((session, { limit }) =>
       showList(session, '/organisations', organisationView, { limit }),
     );
   org
     .verb('get <id>', 'show one organisation', 'headgate org get acme -o json')
-    .does((session, _options, id) => showThing(session, route`/organisations/${id}`, organisationView));
+    .action((session, _options, id) => showResource(session, route`/organisations/${id}`, organisationView));
   org
     .verb('set <id>', 'change an organisation', 'headgate org set acme --tier Pro')
     .option('--name <text>', 'name for people')
     .option('--tier <tier>', 'its plan')
     .option('--no-tier', 'take its plan away')
     .option('--anchor <day>', 'first day of a billing period, YYYY-MM-DD')
-    .does<OrganisationOptions>(async (session, options, id) => {
+    .action<OrganisationOptions>(async (session, options, id) => {
       const body = organisationChanges(options);
-      const thing = await (await session.api()).write('PATCH', route`/organisations/${id}`, body);
-      await wrote(session, thing, 'organisation', id, 'changed');
+      const resource = await (await session.api()).write('PATCH', route`/organisations/${id}`, body);
+      await printWriteResult(session, resource, 'organisation', id, 'changed');
     });
   for (const [name, suspended, done] of [
     ['suspend', true, 'suspended'],
@@ -77,17 +77,19 @@ function registerOrganisations(program: Command, io: Io): void {
   ] as const) {
     org
       .verb(`${name} <id>`, `${name} an organisation's access`, `headgate org ${name} acme --why "unpaid"`)
-      .does(async (session, _options, id) => {
-        const thing = await (await session.api()).write('PATCH', route`/organisations/${id}`, { suspended });
-        await wrote(session, thing, 'organisation', id, done);
+      .action(async (session, _options, id) => {
+        const resource = await (await session.api()).write('PATCH', route`/organisations/${id}`, {
+          suspended,
+        });
+        await printWriteResult(session, resource, 'organisation', id, done);
       });
   }
   org
     .verb('delete <id>', 'delete an organisation, its keys and stacks', 'headgate org delete acme --yes')
-    .does(async (session, _options, id) => {
+    .action(async (session, _options, id) => {
       await confirmDestructive(session, id, `delete the organisation ${id}, its keys, stacks and members`);
-      const thing = await (await session.api()).write('DELETE', route`/organisations/${id}`);
-      await wrote(session, thing, 'organisation', id, 'deleted');
+      const resource = await (await session.api()).write('DELETE', route`/organisations/${id}`);
+      await printWriteResult(session, resource, 'organisation', id, 'deleted');
     });
 }
 
@@ -109,16 +111,16 @@ function registerMembers(program: Command, io: Io): void {
     .verb('list', 'list members', 'headgate member list --org acme')
     .option('--org <id>', 'of this organisation only')
     .option('--limit <n>', 'at most so many', count)
-    .does<ListOptions & { readonly org?: string }>((session, { org, limit }) =>
+    .action<ListOptions & { readonly org?: string }>((session, { org, limit }) =>
       showList(session, '/members', memberView, { organisation: org, limit }),
     );
   member
     .verb('set <org> <person>', 'add a member or change a role', 'headgate member set acme ana --role owner')
     .required('--role <role>', 'owner, admin, approver, member or viewer')
-    .does<{ readonly role: string }>(async (session, { role }, org, person) => {
+    .action<{ readonly role: string }>(async (session, { role }, org, person) => {
       const path = route`/organisations/${org}/members/${person}`;
-      const thing = await (await session.api()).write('PUT', path, { role });
-      await wrote(session, thing, 'member', person, `set as ${role} of ${org}`);
+      const resource = await (await session.api()).write('PUT', path, { role });
+      await printWriteResult(session, resource, 'member', person, `set as ${role} of ${org}`);
     });
   member
     .verb(
@@ -126,12 +128,12 @@ function registerMembers(program: Command, io: Io): void {
       'remove a member; the keys this person made stay valid',
       'headgate member remove acme ana --yes',
     )
-    .does(async (session, _options, org, person) => {
+    .action(async (session, _options, org, person) => {
       await confirmDestructive(session, person, `remove ${person} from ${org}`);
-      const thing = await (await session.api()).write(
+      const resource = await (await session.api()).write(
         'DELETE',
         route`/organisations/${org}/members/${person}`,
       );
-      await wrote(session, thing, 'member', person, 'removed');
+      await printWriteResult(session, resource, 'member', person, 'removed');
     });
 }

@@ -1,7 +1,7 @@
 /** `headgate usage`: tokens of completed requests, for one organisation or as lines for a billing system. */
 import type { Command } from 'commander';
 import { type Io, writeAll } from '../terminal/io.ts';
-import { column, type Thing, type View } from '../terminal/render.ts';
+import { column, type Resource, type View } from '../terminal/render.ts';
 import type { Session } from '../terminal/session.ts';
 import { cellText } from '../terminal/text.ts';
 import { noun } from '../terminal/verbs.ts';
@@ -14,7 +14,7 @@ const modelView: View = {
     column('COMPLETION', 'completionTokens'),
     column('TOTAL', 'totalTokens'),
   ],
-  name: (thing) => thing['organisation'],
+  name: (resource) => resource['organisation'],
 };
 
 interface ShowOptions {
@@ -36,13 +36,13 @@ export function registerUsage(program: Command, io: Io): void {
       '--period <day>',
       'the period that begins on this day, YYYY-MM-DD; the present one where left out',
     )
-    .does<ShowOptions>(show);
+    .action<ShowOptions>(show);
   usage
     .verb('export', 'write usage as JSON lines', 'headgate usage export --org acme --from 2026-11-01')
     .option('--org <id>', 'of this organisation only')
     .option('--from <day>', 'from this day, YYYY-MM-DD')
     .option('--to <day>', 'before this day, YYYY-MM-DD')
-    .does<ExportOptions>(async (session, { org, from, to }) => {
+    .action<ExportOptions>(async (session, { org, from, to }) => {
       const api = await session.api();
       const { pieces } = await api.open('/usage/export', { organisation: org, from, to });
       for await (const piece of pieces) await writeAll(session.io.stdout, piece);
@@ -51,8 +51,8 @@ export function registerUsage(program: Command, io: Io): void {
 
 async function show(session: Session, { org, period }: ShowOptions): Promise<void> {
   const answer = await (await session.api()).get('/usage', { organisation: org, period });
-  if (session.out.format !== 'table') return session.out.thing(answer, modelView);
-  const models = (Array.isArray(answer['models']) ? answer['models'] : []) as Thing[];
+  if (session.out.format !== 'table') return session.out.resource(answer, modelView);
+  const models = (Array.isArray(answer['models']) ? answer['models'] : []) as Resource[];
   const total = { model: 'total', requests: answer['requests'], totalTokens: answer['totalTokens'] };
   await session.out.list({ items: [...models, total] }, modelView);
   const allowance = answer['allowance'] === null ? 'unlimited' : cellText(answer['allowance']);

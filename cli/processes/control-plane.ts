@@ -9,7 +9,7 @@ import {
   type ConnectionOptions,
   certificateOf,
   connectionLimitsOf,
-  gatewayTokenBeside,
+  distinctGatewayToken,
   isOn,
   logOption,
   maxConnectionsOption,
@@ -76,7 +76,7 @@ export function controlPlaneCommand(program: Command): void {
 
 async function run(options: Options): Promise<void> {
   const operatorToken = requiredSecret('HEADGATE_OPERATOR_TOKEN');
-  const gatewayToken = gatewayTokenBeside(operatorToken, requiredSecret('HEADGATE_GATEWAY_TOKEN'));
+  const gatewayToken = distinctGatewayToken(operatorToken, requiredSecret('HEADGATE_GATEWAY_TOKEN'));
   const { startControlPlane } = await import('../../control-plane/main.ts');
   const { endOnUncaught } = await import('../../shared/runtime/fault.ts');
   const { createLogger } = await import('../../shared/runtime/logger.ts');

@@ -7,7 +7,7 @@ import {
   type ConnectionOptions,
   certificateOf,
   connectionLimitsOf,
-  gatewayTokenBeside,
+  distinctGatewayToken,
   insecureSnapshots,
   insecureSnapshotsOption,
   isOn,
@@ -124,7 +124,7 @@ export function gatewayCommand(program: Command): void {
 
 async function run(options: Options): Promise<void> {
   const operatorToken = settingOf('HEADGATE_OPERATOR_TOKEN');
-  const gatewayToken = gatewayTokenBeside(operatorToken, requiredSecret('HEADGATE_GATEWAY_TOKEN'));
+  const gatewayToken = distinctGatewayToken(operatorToken, requiredSecret('HEADGATE_GATEWAY_TOKEN'));
   const { startGateway } = await import('../../data-plane/main.ts');
   const { defaultForwardSettings } = await import('../../data-plane/forward/forward.ts');
   const { endOnUncaught } = await import('../../shared/runtime/fault.ts');

@@ -120,7 +120,7 @@ export function certificateOf({ tlsCert: cert, tlsKey: key }: TlsOptions): Certi
 }
 
 /** What gateways have; a gateway that is taken over must not make an operator. Throws where the two are one. */
-export function gatewayTokenBeside(operatorToken: string | undefined, gatewayToken: string): string {
+export function distinctGatewayToken(operatorToken: string | undefined, gatewayToken: string): string {
   if (gatewayToken !== operatorToken) return gatewayToken;
   throw new Error('HEADGATE_GATEWAY_TOKEN is the operator token; set it to another random text');
 }

@@ -8,7 +8,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { ChunkBuffer } from '../../shared/runtime/chunk-buffer.ts';
 import { connectionError, isNetworkFailure } from './connection-errors.ts';
 import { CliError, type ExitCode, interrupted, usageError } from './errors.ts';
-import type { Thing } from './render.ts';
+import type { Resource } from './render.ts';
 import type { Settings } from './settings.ts';
 
 /** What is added to every call, from the global options. */
@@ -78,14 +78,14 @@ export class AdminClient {
   }
 
   /** Reads a thing or list. */
-  get(path: string, query: Query = {}, timeoutMs?: number): Promise<Thing> {
+  get(path: string, query: Query = {}, timeoutMs?: number): Promise<Resource> {
     const at = this.#options.at;
     const call: Call = { method: 'GET', path, query: { ...query, at } };
     return this.#answer(timeoutMs === undefined ? call : { ...call, timeoutMs });
   }
 
   /** Sends a command. */
-  write(method: Exclude<Method, 'GET'>, path: string, body?: unknown): Promise<Thing> {
+  write(method: Exclude<Method, 'GET'>, path: string, body?: unknown): Promise<Resource> {
     const { at, ifAt, why, force, dryRun } = this.#options;
     if (at !== undefined) throw usageError('--at goes with reads; a command acts on the present state');
     const headers = {
@@ -97,7 +97,7 @@ export class AdminClient {
   }
 
   /** Asks with a body, without changing anything. */
-  ask(path: string, body: unknown): Promise<Thing> {
+  ask(path: string, body: unknown): Promise<Resource> {
     return this.#answer({
       method: 'POST',
       path,
@@ -121,7 +121,7 @@ export class AdminClient {
       return { headers: response.headers, pieces };
     } catch (error) {
       clearTimeout(timer);
-      throw this.#inOurWords(error);
+      throw this.#toCliError(error);
     }
   }
 
@@ -132,19 +132,19 @@ export class AdminClient {
         yield piece as Uint8Array;
       }
     } catch (error) {
-      throw this.#inOurWords(error);
+      throw this.#toCliError(error);
     } finally {
       clearTimeout(timer);
     }
   }
 
-  async #answer(call: Call): Promise<Thing> {
+  async #answer(call: Call): Promise<Resource> {
     for (let tries = 1; ; tries++) {
       try {
         return await this.#once(call);
       } catch (error) {
-        const failure = this.#inOurWords(error);
-        if (tries >= triesMax || !mayRepeat(failure)) throw failure;
+        const failure = this.#toCliError(error);
+        if (tries >= triesMax || !isRetryable(failure)) throw failure;
         await sleep(backoffMs * 2 ** (tries - 1) * (0.5 + Math.random()), undefined, {
           signal: this.#signal,
         }).catch(() => undefined);
@@ -152,12 +152,12 @@ export class AdminClient {
     }
   }
 
-  async #once(call: Call): Promise<Thing> {
+  async #once(call: Call): Promise<Resource> {
     const timeout = AbortSignal.timeout(call.timeoutMs ?? timeoutMsDefault);
     const response = await this.#fetch(call, AbortSignal.any([this.#signal, timeout]));
     if (!response.ok) throw await this.#refusal(response);
     const document = parsed(await bodyText(response));
-    if (document === undefined) throw this.#stranger(response.status);
+    if (document === undefined) throw this.#notHeadgate(response.status);
     return document;
   }
 
@@ -186,10 +186,10 @@ export class AdminClient {
   async #refusal(response: Response): Promise<CliError> {
     const { status } = response;
     const document = parsed(await bodyText(response));
-    const error = document?.['error'] as Thing | undefined;
+    const error = document?.['error'] as Resource | undefined;
     if (typeof error !== 'object' || error === null || typeof error['type'] !== 'string')
-      return this.#stranger(status);
-    const details = (Array.isArray(error['details']) ? error['details'] : []).slice(0, 50) as Thing[];
+      return this.#notHeadgate(status);
+    const details = (Array.isArray(error['details']) ? error['details'] : []).slice(0, 50) as Resource[];
     const next = typeof error['next'] === 'string' ? error['next'] : defaultNext(error['type']);
     return new CliError(String(error['message']), {
       type: error['type'],
@@ -202,7 +202,7 @@ export class AdminClient {
     });
   }
 
-  #stranger(status: number): CliError {
+  #notHeadgate(status: number): CliError {
     return new CliError(`${this.settings.admin} does not answer as a Headgate control plane`, {
       type: 'Unreachable',
       exitCode: 7,
@@ -211,7 +211,7 @@ export class AdminClient {
     });
   }
 
-  #inOurWords(error: unknown): unknown {
+  #toCliError(error: unknown): unknown {
     if (error instanceof CliError || !isNetworkFailure(error)) return error;
     return this.#signal.aborted ? interrupted() : connectionError(error, this.settings.admin);
   }
@@ -224,7 +224,7 @@ export interface OpenAnswer {
 }
 
 /** Whether the same call may take effect or be answered now, when it is sent again. */
-function mayRepeat(failure: unknown): boolean {
+function isRetryable(failure: unknown): boolean {
   return failure instanceof CliError && /^(?:ConnectionLost|OutcomeUnknown)$/.test(failure.type);
 }
 
@@ -256,11 +256,11 @@ async function bodyText(response: Response): Promise<string> {
   return bytes.whole().toString('utf8');
 }
 
-function parsed(text: string): Thing | undefined {
+function parsed(text: string): Resource | undefined {
   try {
     const document: unknown = JSON.parse(text);
     return typeof document === 'object' && document !== null && !Array.isArray(document)
-      ? (document as Thing)
+      ? (document as Resource)
       : undefined;
   } catch {
     return undefined;

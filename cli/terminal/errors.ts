@@ -74,7 +74,7 @@ const exitCodeOfName: Readonly<Record<string, ExitCode>> = {
 };
 
 /** Any thrown value as a CliError; what nobody foresaw keeps its message and exits 1. */
-export function asCliError(thrown: unknown): CliError {
+export function toCliError(thrown: unknown): CliError {
   if (thrown instanceof CliError) return thrown;
   const message = thrown instanceof Error ? thrown.message : String(thrown);
   const exitCode = thrown instanceof Error ? exitCodeOfName[thrown.name] : undefined;

@@ -10,26 +10,26 @@ export const formats = ['table', 'json', 'jsonl', 'yaml', 'name'] as const;
 export type Format = (typeof formats)[number];
 
 /** Something the control plane answered with: JSON members by name, none of them trusted. */
-export type Thing = Readonly<Record<string, unknown>>;
+export type Resource = Readonly<Record<string, unknown>>;
 
 export interface Column {
   readonly heading: string;
-  cell(thing: Thing): unknown;
+  cell(resource: Resource): unknown;
   /** Whether a value asks for attention; never the only sign of it. */
-  mood?(thing: Thing): Mood;
+  severity?(resource: Resource): Severity;
 }
-export type Mood = 'good' | 'warn' | 'bad' | undefined;
+export type Severity = 'good' | 'warn' | 'bad' | undefined;
 
 /** How a kind of thing is shown. */
 export interface View {
   readonly columns: readonly Column[];
   /** The id, for `-o name`. */
-  name(thing: Thing): unknown;
+  name(resource: Resource): unknown;
 }
 
 /** A column that shows one member. */
 export function column(heading: string, member: string): Column {
-  return { heading, cell: (thing) => thing[member] };
+  return { heading, cell: (resource) => resource[member] };
 }
 
 export class Renderer {
@@ -45,8 +45,8 @@ export class Renderer {
   }
 
   /** A list answer. */
-  async list(answer: Thing, view: View): Promise<void> {
-    const items = (Array.isArray(answer['items']) ? answer['items'] : []) as Thing[];
+  async list(answer: Resource, view: View): Promise<void> {
+    const items = (Array.isArray(answer['items']) ? answer['items'] : []) as Resource[];
     switch (this.format) {
       case 'table':
         return this.#out(this.#table(items, view.columns));
@@ -61,10 +61,10 @@ export class Renderer {
   }
 
   /** A single thing: in a table one line a member of it. */
-  async thing(thing: Thing, view: Pick<View, 'name'>): Promise<void> {
-    if (this.format === 'name') return this.#out(`${cellText(view.name(thing))}\n`);
-    if (this.format !== 'table') return this.document(thing);
-    const members = Object.entries(thing).filter(([, value]) => value !== undefined);
+  async resource(resource: Resource, view: Pick<View, 'name'>): Promise<void> {
+    if (this.format === 'name') return this.#out(`${cellText(view.name(resource))}\n`);
+    if (this.format !== 'table') return this.document(resource);
+    const members = Object.entries(resource).filter(([, value]) => value !== undefined);
     const width = Math.max(0, ...members.map(([member]) => member.length));
     const lines = members.map(
       ([member, value]) => `${printable(member).padEnd(width)}  ${cellText(value)}\n`,
@@ -73,7 +73,7 @@ export class Renderer {
   }
 
   /** Lines of a table's place: what people read; other formats get the document. */
-  async lines(lines: readonly string[], document: Thing, name: unknown): Promise<void> {
+  async lines(lines: readonly string[], document: Resource, name: unknown): Promise<void> {
     if (this.format === 'name') return this.#out(`${cellText(name)}\n`);
     if (this.format !== 'table') return this.document(document);
     return this.#out(lines.map((line) => `${printable(line)}\n`).join(''));
@@ -89,7 +89,7 @@ export class Renderer {
     return writeAll(this.#io.stdout, text);
   }
 
-  #table(items: readonly Thing[], columns: readonly Column[]): string {
+  #table(items: readonly Resource[], columns: readonly Column[]): string {
     const rows = items.map((item) => columns.map(({ cell }) => cellText(cell(item))));
     const headings = columns.map(({ heading }) => heading);
     const widths = headings.map((heading, at) =>
@@ -104,14 +104,14 @@ export class Renderer {
         })
         .join('');
     const body = items.map((item, index) =>
-      line(rows[index] ?? [], (text, at) => this.#paint(text, columns[at]?.mood?.(item))),
+      line(rows[index] ?? [], (text, at) => this.#paint(text, columns[at]?.severity?.(item))),
     );
     return [line(headings, (text) => text), ...body].map((text) => `${text}\n`).join('');
   }
 
-  #paint(text: string, mood: Mood): string {
-    if (!this.#colour || !mood) return text;
-    const colour = ({ good: 'green', warn: 'yellow', bad: 'red' } as const)[mood];
+  #paint(text: string, severity: Severity): string {
+    if (!this.#colour || !severity) return text;
+    const colour = ({ good: 'green', warn: 'yellow', bad: 'red' } as const)[severity];
     // Decided already, for the stream that is really written to.
     return styleText(colour, text, { validateStream: false });
   }

@@ -4,7 +4,7 @@
  */
 import type { Command } from 'commander';
 import { AdminClient } from './client.ts';
-import { asCliError } from './errors.ts';
+import { toCliError } from './errors.ts';
 import type { Io } from './io.ts';
 import { type Format, Renderer } from './render.ts';
 import { resolveSettings } from './settings.ts';
@@ -88,7 +88,7 @@ export function action<Options>(io: Io, work: Work<Options>): (...passed: unknow
     try {
       await work(new Session(io, options, signal), options, ...(passed.slice(0, -2) as string[]));
     } catch (error) {
-      throw error instanceof Error && error.name === 'Exit' ? error : asCliError(error);
+      throw error instanceof Error && error.name === 'Exit' ? error : toCliError(error);
     } finally {
       release();
     }

@@ -27,7 +27,7 @@ export interface Verb {
   option(flags: string, summary: string, parse?: (text: string) => unknown): Verb;
   required(flags: string, summary: string): Verb;
   repeated(flags: string, summary: string): Verb;
-  does<Options>(work: Work<Options>): void;
+  action<Options>(work: Work<Options>): void;
 }
 
 export function noun(
@@ -81,7 +81,7 @@ export function verb(
       command.option(flags, text, (value: string, before: string[] = []) => [...before, value]);
       return self;
     },
-    does: (work) => {
+    action: (work) => {
       command.action(action(io, work));
     },
   };
