@@ -1,4 +1,4 @@
-/** All commands that speak to a control plane or look at its files: one line a family. */
+/** All admin commands: those that call a control plane, and those that read its files. */
 import type { Command } from 'commander';
 import { registerCapacity } from './commands/capacity.ts';
 import { registerCatalog } from './commands/catalog.ts';
@@ -29,7 +29,7 @@ const families = [
   registerReplay,
 ];
 
-/** Adds the admin commands. A command that is there already under the name of a noun gets that noun's verbs. */
+/** Registers the admin commands. A command that already exists under a noun's name gets that noun's verbs. */
 export function registerAdminCommands(program: Command, io: Io = processIo()): void {
   for (const register of families) register(program, io);
 }

@@ -1,4 +1,4 @@
-/** Every command against a control plane played by the test: what it sends, and how its answer is shown in each format. */
+/** Every command against a stub control plane: the request that it sends, and its output in each format. */
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
 import { parse } from 'yaml';
 import { type AdminServer, startAdminServer, testToken } from '../test/support/admin-server.ts';
@@ -361,7 +361,7 @@ test('global options reach the control plane', async () => {
   expect(server.seen[0]?.query).toEqual({ dryRun: 'true', force: 'true', why: 'paid' });
 });
 
-test('a write that changed nothing says unchanged', async () => {
+test('a write without a change prints unchanged', async () => {
   server.answer = () => ({ body: { ...organisation, unchanged: true, ...at7 } });
   expect((await cli(['org', 'resume', 'acme'])).out).toBe('organisation acme unchanged\n');
 });

@@ -102,14 +102,14 @@ test.each(['620', '602', '666'])(
       for (const where of [{ cwd: deep }, { env: { HEADGATE_CONTEXT: file } }]) {
         const refused = await runCli(argv, where);
         expect([argv, refused.code, refused.out]).toEqual([argv, 2, '']);
-        expect(refused.err).toMatch(/others may write it.*chmod go-w/s);
+        expect(refused.err).toMatch(/other users can write to it.*chmod go-w/s);
       }
     }
     expect(planted.seen).toEqual([]);
   },
 );
 
-// Only root can make a file that belongs to somebody else.
+// Only root can create a file that belongs to another user.
 test('a pipe in the place of a context is neither waited for nor read', async () => {
   const valid = join(root, 'valid.json');
   writeFileSync(valid, JSON.stringify({ admin: planted.url, token: 'a-token-of-the-pipe-1234' }));
@@ -140,7 +140,7 @@ test.runIf(process.getuid?.() === 0)(
 );
 
 test.each(['', ' ', 'x', 'fifteen-letters', 'two words of some length'])(
-  'HEADGATE_TOKEN=%j is sent to nobody, and not shown',
+  'HEADGATE_TOKEN=%j is not sent and not printed',
   async (value) => {
     rmSync(file, { force: true });
     const refused = await run(['--admin', mine.url], { HEADGATE_TOKEN: value });

@@ -1,4 +1,4 @@
-/** What is told from files: state files, exported logs, embedded logs. Real files, made by the code that makes them. */
+/** Commands that read files: state files, exported logs, embedded logs. The files are real, written by the production code. */
 
 import { createHash } from 'node:crypto';
 import {

@@ -34,7 +34,7 @@ const changes = [
 ];
 const removal = { action: 'remove', kind: 'node', id: 'n1' };
 
-test('apply sends the document and tells each change', async () => {
+test('apply sends the document and prints each change', async () => {
   server.answer = () => ({ body: { changes, position: 4 } });
   const run = await cli('apply -f fleet.yaml --if-at 3');
   expect(run).toMatchObject({ code: 0, out: 'model m1 created\ntier Pro changed (concurrency, models)\n' });
@@ -72,7 +72,7 @@ test('design 12: apply needs --yes only where it removes', async () => {
   expect((await cli('apply -f fleet.yaml --prune')).code).toBe(0);
 });
 
-test('apply --dry-run says what would be', async () => {
+test('apply --dry-run prints what would change', async () => {
   server.answer = () => ({ body: { changes: [removal], position: 4 } });
   expect((await cli('apply -f fleet.yaml --prune --dry-run')).out).toBe('node n1 would be removed\n');
   expect(server.seen[0]?.query).toEqual({ dryRun: 'true' });
@@ -99,7 +99,7 @@ test.each([
 });
 
 test.each(['apply', 'diff', 'validate'])(
-  'design 12: %s tells every fault as FILE:LINE:COL and exits 2',
+  'design 12: %s prints every fault as FILE:LINE:COL and exits 2',
   async (verb) => {
     const run = await cli(`${verb} -f bad.yaml`);
     expect(run).toMatchObject({ code: 2, out: '' });

@@ -8,12 +8,12 @@ import { nodeAgentCommand } from './processes/node-agent.ts';
 import { simNodeCommand } from './processes/sim-node.ts';
 import { main } from './run.ts';
 
-// Whatever is written holds keys, tokens or tenants: it is for its owner alone.
+// Every file written may contain keys, tokens or tenant data: only its owner may read it.
 process.umask(0o077);
-// Until a process has its own log.
+// Until a process has its own logger.
 endOnUncaught(faultsToStderr);
 
-// Not process.exit: a process that was started goes on, and what was written is flushed.
+// Not process.exit: a long-running process keeps running, and stdout is flushed.
 process.exitCode = await main(process.argv.slice(2), (program) => {
   for (const register of [devCommand, controlPlaneCommand, gatewayCommand, nodeAgentCommand, simNodeCommand])
     register(program);

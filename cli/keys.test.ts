@@ -1,4 +1,4 @@
-/** Secrets that are shown once, and the wait that proves a revocation (design: revocation confirmed). */
+/** Secrets that are printed once, and the wait that confirms a revocation (design: revocation confirmed). */
 import { existsSync, mkdtempSync, readFileSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -30,7 +30,7 @@ const value = `hg_${'Ab3'.repeat(13)}x`;
 const key = { id: 'key-1', organisation: 'acme', name: 'ci', expires: '30d', value, position: 9 };
 const create = 'key create --org acme --name ci --expires 30d';
 
-test('key create: the value stands alone on stdout, the rest on stderr', async () => {
+test('key create: the value is alone on stdout, the rest on stderr', async () => {
   const run = await cli(create);
   expect(run).toMatchObject({ code: 0, out: `${value}\n` });
   expect(run.err).toContain('key key-1 "ci" of acme, expires: 30d');
@@ -64,7 +64,7 @@ test('where the key is not made, no file is left', async () => {
   expect(existsSync(join(folder, 'b.key'))).toBe(false);
 });
 
-test('a repeated creation answers without the value: exit 1, and how to go on', async () => {
+test('a repeated creation returns no value: exit 1, with the next step', async () => {
   const { value: _lost, ...rest } = key;
   server.answer = () => ({ body: rest });
   const run = await cli(create, ['--out', 'c.key']);
@@ -107,7 +107,7 @@ test.each([
   '--yes --wait=60s key-1',
   'key-1 --wait 60s --yes',
   '--wait 60 key-1 --yes',
-])('key revoke %s: the order of words does not matter', async (words) => {
+])('key revoke %s: the order of arguments does not matter', async (words) => {
   server.answer = ({ method }) => ({
     body: method === 'POST' ? revoked : { complete: true, gateways: [] },
   });
@@ -116,7 +116,7 @@ test.each([
   expect(Number(server.seen[1]?.query['timeoutSeconds'])).toBeLessThanOrEqual(60);
 });
 
-test('key revoke --wait: what did not confirm in time is named, exit 5, and the answer still stands on stdout', async () => {
+test('key revoke --wait: gateways that did not confirm in time are named, exit 5, and the result is still on stdout', async () => {
   const gateways = [gateway('gw-1', true, 0.01), gateway('gw-2', false, 0.02)];
   server.answer = ({ method }) => ({ body: method === 'POST' ? revoked : { complete: false, gateways } });
   const run = await cli('key revoke key-1 --yes --wait=100ms -o json');
@@ -163,7 +163,7 @@ test('a control plane that is lost while we wait is asked again', async () => {
   expect(JSON.parse(run.out).gateways).toHaveLength(1);
 });
 
-test('where nobody can be asked until the deadline, the revocation is unconfirmed: exit 5', async () => {
+test('without a control plane until the deadline, the revocation is unconfirmed: exit 5', async () => {
   server.answer = ({ method }) =>
     method === 'POST' ? { body: revoked } : errorAnswer(503, 'LogUnavailable');
   const run = await cli('key revoke key-1 --yes --wait=200ms -o json');

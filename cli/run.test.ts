@@ -28,7 +28,7 @@ function cli(argv: readonly string[], options: CliOptions = {}): Promise<CliRun>
   });
 }
 
-/** A loopback port that nobody listens on. */
+/** A loopback port without a listener. */
 async function closedPort(): Promise<number> {
   const listener = createServer();
   await new Promise<void>((resolve) => listener.listen(0, '127.0.0.1', resolve));
@@ -61,7 +61,7 @@ test.each([
   expect(server.seen).toHaveLength(1);
 });
 
-test('every detail of a refusal is told', async () => {
+test('every detail of a refusal is printed', async () => {
   server.answer = () =>
     errorAnswer(400, 'InvalidCommand', {
       details: [
@@ -111,11 +111,11 @@ test('a misspelt verb is answered with the right one', async () => {
   expect((await cli(['key', 'revok', 'k'])).err).toContain('Did you mean revoke?');
 });
 
-test('nobody listening exits 7 at once and says what to do', async () => {
+test('a control plane that is not running: exit 7 at once, with the next step', async () => {
   const admin = `http://127.0.0.1:${await closedPort()}`;
   const run = await cli(['org', 'list'], { env: { HEADGATE_ADMIN: admin } });
   expect(run.code).toBe(7);
-  expect(run.err).toContain(`no control plane answers at ${admin}`);
+  expect(run.err).toContain(`no control plane is reachable at ${admin}`);
   expect(run.err).toContain('--admin');
 });
 
@@ -184,8 +184,8 @@ test.each(destructive)('%s: without a terminal it needs --yes, and asks nothing'
 test.each(destructive)('%s: on a terminal the name is to be typed', async (line, name) => {
   const wrong = await cli(line.split(' '), { typed: 'yes\n' });
   expect(wrong.code).toBe(2);
-  const gone = await cli(line.split(' '), { typed: '' });
-  expect(gone.code).toBe(2);
+  const closed = await cli(line.split(' '), { typed: '' });
+  expect(closed.code).toBe(2);
   expect(server.seen).toEqual([]);
   const right = await cli(line.split(' '), { typed: `${name}\n` });
   expect(right).toMatchObject({ code: 0 });
@@ -242,14 +242,14 @@ test.each([
   ['key', 'get', keyValue],
   ['node', 'token', 'revoke', tokenValue, '--yes'],
   ['org', 'get', keyValue],
-])('a key or token pasted for an id is not sent and not shown: %s %s', async (...argv) => {
+])('a key or token pasted for an id is not sent and not printed: %s %s', async (...argv) => {
   const run = await cli(argv);
   expect(run.code).toBe(2);
   expect(run.out + run.err).not.toMatch(/0123456789|4567890/);
   expect(server.seen).toEqual([]);
 });
 
-test('secrets never stand in an error, whoever wrote it', async () => {
+test('an error never contains a secret, whatever its source', async () => {
   server.answer = () =>
     errorAnswer(400, 'InvalidCommand', { message: `no key ${keyValue}, no ${tokenValue}` });
   const refused = await cli(['org', 'get', 'a']);
@@ -261,7 +261,7 @@ test.each([
   ['a token with a line feed', { HEADGATE_TOKEN: 'secret-part\nsecret-rest' }],
   ['an address with a password', { HEADGATE_ADMIN: 'http://:secret-part@127.0.0.1:1' }],
   ['an address with a name', { HEADGATE_ADMIN: 'http://secret-part@127.0.0.1:1' }],
-])('%s is refused without being shown', async (_name, env) => {
+])('%s is refused without being printed', async (_name, env) => {
   const run = await cli(['org', 'list'], { env });
   expect(run.code).toBe(2);
   expect(run.err).not.toContain('secret');

@@ -1,6 +1,6 @@
 /**
- * Runs one command line: builds the program, parses, and turns every outcome into an exit code and, where it failed, four
- * lines on stderr. Never ends the process itself: a command that started something leaves it running.
+ * Runs one command line: builds the program, parses the arguments and maps every outcome to an exit code. A failure prints
+ * four lines on stderr. Never ends the process itself: a command that started a server leaves it running.
  */
 import { Command, CommanderError, Option } from 'commander';
 import { version } from '../shared/runtime/version.ts';
@@ -20,8 +20,8 @@ import { formats } from './terminal/render.ts';
 import { withExamples } from './terminal/verbs.ts';
 
 /**
- * Parses and runs; gives the exit code. `argv` is without the interpreter and the script. `extras` adds commands of its
- * own before the admin commands are added.
+ * Parses and runs `argv` (without the interpreter and the script) and returns the exit code. `extras` registers further
+ * commands before the admin commands.
  */
 export async function main(
   argv: readonly string[],
@@ -41,29 +41,29 @@ export async function main(
 
 function buildProgram(io: Io): Command {
   const program = new Command('headgate')
-    .description('A multi-tenant inference gateway: its processes, and the commands to run it.')
+    .description('A multi-tenant inference gateway: its processes and its admin commands.')
     .version(version(), '-V, --version', 'print the version')
     .exitOverride()
     .configureOutput({
       writeOut: (text) => io.stdout.write(text),
       writeErr: (text) => io.stderr.write(text),
-      // Said again, in four lines, where all failures are.
+      // Failures are printed once, in four lines, by report().
       outputError: () => undefined,
       getOutHasColors: () => false,
       getErrHasColors: () => false,
     })
-    .addOption(new Option('-o, --output <format>', 'how results are shown').choices([...formats]))
-    .option('--at <position>', 'read the state as of this position', position)
-    .option('--if-at <position>', 'refuse where the log is not at this position', position)
-    .option('-y, --yes', 'do not ask before something is destroyed')
-    .option('--dry-run', 'check a command and show its outcome, without changing anything')
-    .option('--why <text>', 'the reason, kept in the log')
-    .option('--as <person>', 'act as this member, within the role')
-    .option('--force', 'pass a guard')
+    .addOption(new Option('-o, --output <format>', 'output format').choices([...formats]))
+    .option('--at <position>', 'read the state as of this log position', position)
+    .option('--if-at <position>', 'fail unless the log is at this position', position)
+    .option('-y, --yes', 'do not ask for confirmation')
+    .option('--dry-run', 'validate a command and print its result without changing anything')
+    .option('--why <text>', 'reason for the change, recorded in the log')
+    .option('--as <person>', 'act as this member, with the rights of their role')
+    .option('--force', 'override a safety check (a guard)')
     .option('-q, --quiet', 'no hints or progress on stderr')
-    .option('--no-color', 'no colour, as with NO_COLOR')
-    .option('--admin <url>', 'address of the control plane, as HEADGATE_ADMIN')
-    .option('--token-file <file>', 'file with the operator token, - for stdin; or set HEADGATE_TOKEN');
+    .option('--no-color', 'no colour (also: NO_COLOR)')
+    .option('--admin <url>', 'address of the control plane (env: HEADGATE_ADMIN)')
+    .option('--token-file <file>', 'file with the operator token, - for stdin (env: HEADGATE_TOKEN)');
   withExamples(program, [
     'headgate dev',
     'headgate key list',
@@ -78,7 +78,7 @@ function registerHelp(program: Command, io: Io): void {
   program.helpCommand(false);
   program
     .command('help [words...]')
-    .description('help on a command, or on exit-codes')
+    .description('show help for a command, or for exit-codes')
     .action((words: string[]) => {
       if (words[0] === 'exit-codes') {
         const lines = Object.entries(exitCodes).map(([code, meaning]) => `${code.padEnd(5)}${meaning}\n`);
@@ -95,7 +95,7 @@ function registerHelp(program: Command, io: Io): void {
     });
 }
 
-/** `--wait KEY` must not take the key for its duration: only a duration may follow it in a word of its own. */
+/** In `--wait KEY` commander would take the key as the duration: only a duration may follow `--wait` as an argument. */
 function normaliseWaitFlag(argv: readonly string[]): string[] {
   return argv.flatMap((word, at) => {
     if (argv[at - 1] === '--wait' && isDuration(word)) return [];
@@ -111,7 +111,7 @@ function isDuration(word: string): boolean {
 
 function report(io: Io, thrown: unknown): ExitCode {
   if (thrown instanceof Exit) return thrown.exitCode;
-  // A noun without its verb: its help is on stderr by now.
+  // A noun without a verb: commander has printed its help on stderr.
   if (thrown instanceof CommanderError && thrown.code === 'commander.help')
     return thrown.exitCode === 0 ? 0 : 2;
   const error = thrown instanceof CommanderError ? usageOf(thrown) : toCliError(thrown);
@@ -120,7 +120,7 @@ function report(io: Io, thrown: unknown): ExitCode {
   return error.exitCode;
 }
 
-/** Commander's failures are wrong uses; what only ended it (help, version) is none. */
+/** Commander's failures are usage errors; help and version end it with exit code 0 and are no failure. */
 function usageOf(error: CommanderError): CliError | undefined {
   if (error.exitCode === 0) return undefined;
   const [message = '', ...rest] = error.message.replace(/^error: /, '').split('\n');
@@ -129,6 +129,6 @@ function usageOf(error: CommanderError): CliError | undefined {
     type: 'Usage',
     exitCode: 2,
     why: hint === '' ? [] : [hint],
-    next: 'headgate help, or --help behind the command',
+    next: 'headgate help, or the command with --help',
   });
 }

@@ -44,7 +44,7 @@ async function tailUntil(wanted: string, argv: readonly string[], more: CliOptio
   return tail(argv, { ...more, onStdout, signal: controller.signal });
 }
 
-test('a tail begins behind the end, sends its token, and ends at an interrupt with 130', async () => {
+test('a tail starts after the end of the log, sends its token, and exits 130 on Ctrl-C', async () => {
   const requests: IncomingMessage[] = [];
   sockets.on('connection', (socket: WebSocket, request: IncomingMessage) => {
     requests.push(request);
@@ -58,7 +58,7 @@ test('a tail begins behind the end, sends its token, and ends at an interrupt wi
   expect(requests[0]?.headers.origin).toBeUndefined();
 });
 
-test('a lost connection goes on in the middle of a commit: nothing twice, nothing missed', async () => {
+test('after a lost connection the tail resumes in the middle of a commit: nothing twice, nothing missed', async () => {
   const from: (string | undefined)[] = [];
   sockets.on('connection', (socket: WebSocket, request: IncomingMessage) => {
     from.push(request.url?.split('from=')[1]);
@@ -69,7 +69,7 @@ test('a lost connection goes on in the middle of a commit: nothing twice, nothin
   });
   const run = await tailUntil(line(3), ['--from', '1']);
   expect(run.out).toBe(line(1) + line(2, 0) + line(2, 1) + line(3));
-  expect(run.err).toContain('going on from position 2');
+  expect(run.err).toContain('resuming at position 2');
   expect(from).toEqual(['1', '2']);
 });
 
@@ -89,7 +89,7 @@ test('more events than are held at once: the connection is dropped, made again, 
   const run = await tail(['--from', '1', '-q'], {
     signal: controller.signal,
     onStdout: async (text) => {
-      // Whoever reads stdout does nothing until the events have become too many.
+      // The reader of stdout is blocked until there are too many events.
       await dropped;
       if (text === line(many)) controller.abort();
     },
@@ -123,7 +123,7 @@ test('a token that is not accepted exits 4 before a connection is tried', async 
   expect((await tail([])).code).toBe(4);
 });
 
-test('a tail that cannot be made again gives up with 7 and says where to go on', async () => {
+test('a tail that cannot reconnect exits 7 and names the position to resume from', async () => {
   sockets.on('connection', (socket: WebSocket) => socket.terminate());
   const { io } = testIo({ env: { HEADGATE_ADMIN: server.url, HEADGATE_TOKEN: testToken } });
   const session = new Session(io, {}, new AbortController().signal);
@@ -133,24 +133,24 @@ test('a tail that cannot be made again gives up with 7 and says where to go on',
   });
 });
 
-test('a tail that the control plane ends with a reason shows that reason each time, and at last as the cause', async () => {
+test('a tail that the control plane closes with a reason prints it each time, and in the final error', async () => {
   sockets.on('connection', (socket: WebSocket) => socket.close(1011, 'the log was removed'));
   const { io, written } = testIo({ env: { HEADGATE_ADMIN: server.url, HEADGATE_TOKEN: testToken } });
   const session = new Session(io, {}, new AbortController().signal);
   await expect(follow(session, { from: 3 }, 1)).rejects.toMatchObject({
     exitCode: 7,
-    why: ['the control plane ended it: the log was removed'],
+    why: ['the control plane closed it: the log was removed'],
     next: expect.stringMatching(/--admin.*headgate events tail --from 3/),
   });
-  expect(written().err).toContain('ended the tail: the log was removed; going on from position 3');
+  expect(written().err).toContain('closed the tail: the log was removed; resuming at position 3');
 });
 
-test('a control plane that answers no pings is left, and the tail goes on over a new connection', async () => {
+test('a connection without pongs is closed, and the tail resumes over a new one', async () => {
   let connections = 0;
   sockets.on('connection', (socket: WebSocket) => {
     connections++;
     socket.send(JSON.stringify(event(connections)));
-    // Open, but nothing more is read or answered: as a connection of which the other half is gone.
+    // Open, but the peer no longer reads or answers: a half-open connection.
     if (connections === 1) socket.pause();
   });
   const controller = new AbortController();
@@ -158,13 +158,13 @@ test('a control plane that answers no pings is left, and the tail goes on over a
   const session = new Session(io, {}, controller.signal);
   const following = follow(session, { from: 1 }, 1, 20);
   await expect.poll(() => written().out, { timeout: 20_000 }).toBe(line(1) + line(2));
-  expect(written().err).toContain('the control plane answers no pings; going on from position 1');
+  expect(written().err).toContain('the control plane does not answer pings; resuming at position 1');
   controller.abort();
   await expect(following).rejects.toMatchObject({ exitCode: 130 });
   expect(connections).toBe(2);
 });
 
-test('a control plane that has nothing to show but answers pings is not left', async () => {
+test('an idle connection that answers pings stays open', async () => {
   let pings = 0;
   let connections = 0;
   const controller = new AbortController();

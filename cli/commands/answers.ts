@@ -1,9 +1,9 @@
-/** How commands show what a write or a list answered, the same in all of them. */
+/** Prints the results of writes and reads in the same way for all commands. */
 import type { Query } from '../terminal/client.ts';
 import type { Resource, View } from '../terminal/render.ts';
 import type { Globals, Session } from '../terminal/session.ts';
 
-/** A write's answer: in a table one sentence, elsewhere the thing with its position. */
+/** The result of a write: as a table one sentence, otherwise the resource with its position. */
 export function printWriteResult(
   session: Session,
   resource: Resource,
@@ -20,13 +20,13 @@ export function outcome({ dryRun }: Globals, resource: Resource, done: string): 
   return dryRun ? `would be ${done}` : `${done} at position ${String(resource['position'])}`;
 }
 
-/** Reads a list and shows it. */
+/** Reads and prints a list. */
 export async function showList(session: Session, path: string, view: View, query: Query = {}): Promise<void> {
   const api = await session.api();
   await session.out.list(await api.get(path, query), view);
 }
 
-/** Reads a single thing and shows it. */
+/** Reads and prints a single resource. */
 export async function showResource(session: Session, path: string, view: View): Promise<void> {
   const api = await session.api();
   await session.out.resource(await api.get(path), view);

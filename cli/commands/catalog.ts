@@ -1,6 +1,6 @@
 /**
- * `headgate tier` and `headgate model`: what may be asked for, and within which limits.
- * `set` changes what its options name and keeps the rest. The visitors' limits are the tier called `anonymous`.
+ * `headgate tier` and `headgate model`: the catalog of models, and the limits of each plan. `set` changes the given options and
+ * keeps the rest. The limits of visitors are the tier `anonymous`.
  */
 import type { Command } from 'commander';
 import { type AdminClient, route } from '../terminal/client.ts';
@@ -72,7 +72,7 @@ function registerTiers(program: Command, io: Io): void {
   );
   tier
     .verb('list', 'list tiers, lowest first', 'headgate tier list')
-    .option('--limit <n>', 'at most so many', count)
+    .option('--limit <n>', 'maximum number of items', count)
     .action<ListOptions>((session, { limit: most }) =>
       showList(session, '/tiers', tierView, { limit: most }),
     );
@@ -82,16 +82,16 @@ function registerTiers(program: Command, io: Io): void {
   tier
     .verb(
       'set <id>',
-      'create or change a tier; `none` lifts a limit',
+      'create or change a tier; `none` removes a limit',
       'headgate tier set Pro --requests-per-minute 600 --models echo-small,echo-large',
       'headgate tier set anonymous --free-turns 10',
     )
-    .option('--rank <n>', 'its place among the tiers, lowest first', limit)
-    .option('--requests-per-minute <n>', 'requests in a minute', limit)
-    .option('--concurrency <n>', 'requests in flight', limit)
-    .option('--context-tokens <n>', 'tokens of one request', limit)
-    .option('--monthly-tokens <n>', 'tokens of one billing period', limit)
-    .option('--free-turns <n>', 'turns of a visitor; anonymous only', limit)
+    .option('--rank <n>', 'order among the tiers, lowest first', limit)
+    .option('--requests-per-minute <n>', 'requests per minute', limit)
+    .option('--concurrency <n>', 'concurrent requests', limit)
+    .option('--context-tokens <n>', 'tokens per request', limit)
+    .option('--monthly-tokens <n>', 'tokens per billing period', limit)
+    .option('--free-turns <n>', 'turns per visitor; only for the tier anonymous', limit)
     .option('--models <ids>', 'included models, separated by commas, or *', selection)
     .action<TierOptions>(async (session, options, id) => {
       const api = await session.api();
@@ -115,7 +115,7 @@ function registerModels(program: Command, io: Io): void {
   const model = noun(program, io, 'model', 'the catalog of models', 'deployed', 'headgate model list');
   model
     .verb('list', 'list the catalog', 'headgate model list')
-    .option('--limit <n>', 'at most so many', count)
+    .option('--limit <n>', 'maximum number of items', count)
     .action<ListOptions>((session, { limit: most }) =>
       showList(session, '/models', modelView, { limit: most }),
     );
@@ -124,9 +124,9 @@ function registerModels(program: Command, io: Io): void {
     .action((session, _options, id) => showResource(session, route`/models/${id}`, modelView));
   model
     .verb('set <id>', 'add or change a model', 'headgate model set echo-large --family echo --weight 4')
-    .option('--family <text>', 'its family')
-    .option('--weight <n>', 'requests that one request counts for', count)
-    .option('--added <time>', 'when it was added, RFC 3339; now where left out')
+    .option('--family <text>', 'model family')
+    .option('--weight <n>', 'number of requests that one request counts as', count)
+    .option('--added <time>', 'time it was added, RFC 3339; now by default')
     .action<ModelOptions>(async (session, options, id) => {
       const api = await session.api();
       const path = route`/models/${id}`;
@@ -145,7 +145,7 @@ function registerModels(program: Command, io: Io): void {
     });
 }
 
-/** The thing as it is, or nothing where it is not there. */
+/** The current resource, or an empty object if it does not exist. */
 async function present(api: AdminClient, path: string): Promise<Resource> {
   try {
     return await api.get(path);
@@ -155,7 +155,7 @@ async function present(api: AdminClient, path: string): Promise<Resource> {
   }
 }
 
-/** What is there, with the given options over it; `none` takes a member away. */
+/** The current members, overridden by the given options; `none` removes a member. */
 function merged(before: Resource, members: readonly string[], options: Resource): Resource {
   const body = members.map((member) => [member, options[member] ?? before[member]] as const);
   return Object.fromEntries(

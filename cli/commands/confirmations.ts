@@ -1,6 +1,6 @@
 /**
- * Waits until every gateway has confirmed a position, and says which did and how long each took.
- * What was published stays published: a control plane that is lost while we wait is asked again until the deadline.
+ * Waits until every gateway has confirmed a position, and reports the time of each. The revocation is already in the log: if the
+ * control plane becomes unreachable during the wait, it is polled again until the deadline.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type AdminClient, route } from '../terminal/client.ts';
@@ -10,21 +10,21 @@ import type { Session } from '../terminal/session.ts';
 
 export interface Confirmation {
   readonly name: string;
-  /** Where several processes report under the name: which one this is. */
+  /** Process id within the name, if several processes report under it. */
   readonly incarnation?: string;
   readonly confirmed: boolean;
-  /** Since the wait began; for one that has not confirmed, how long it was waited for. */
+  /** From the start of the wait to the confirmation, or to the last poll. */
   readonly seconds: number;
 }
 
-/** Shows `thing` with its confirmations. Throws Exit 5 where some gateway did not confirm in time. */
+/** Prints `resource` with its confirmations. Throws Exit 5 if a gateway did not confirm in time. */
 export async function waitUntilConfirmed(
   session: Session,
   resource: Resource,
   waitSeconds: number,
   what: string,
 ): Promise<void> {
-  const outcome = await ask(session, Number(resource['position']), waitSeconds);
+  const outcome = await poll(session, Number(resource['position']), waitSeconds);
   const { complete, lost, reason } = outcome;
   const gateways = outcome.gateways.map((gateway) => shown(gateway, outcome.gateways));
   const lines = gateways.map(
@@ -38,67 +38,67 @@ export async function waitUntilConfirmed(
   const failure = new CliError(
     missing.length > 0
       ? `not confirmed within ${waitSeconds}s by ${missing.join(', ')}`
-      : `not every gateway could be asked within ${waitSeconds}s`,
+      : `no complete list of gateways was available within ${waitSeconds}s`,
     {
       type: 'NotConfirmed',
       exitCode: 5,
       why: [
-        `it is revoked at position ${String(resource['position'])}; these gateways may still accept it`,
+        `it is revoked at position ${String(resource['position'])}, but these gateways may still accept it`,
         ...(reason === undefined ? [] : [reason]),
         ...(lost ? [lost.message, ...lost.why] : []),
       ],
-      next: 'headgate gateway list; stop a gateway that cannot catch up, forget one that is gone for good',
+      next: 'headgate gateway list; stop a gateway that cannot catch up, forget one that no longer exists',
     },
   );
   session.io.stderr.write(errorText(failure));
   throw new Exit(5);
 }
 
-interface Outcome {
+interface WaitState {
   readonly complete: boolean;
   readonly gateways: readonly Confirmation[];
-  /** Why it is not complete, beside the gateways that have not confirmed. */
+  /** Why it is not complete, in addition to the gateways that have not confirmed. */
   readonly reason?: string;
-  /** The last failure to ask, where the deadline came without an answer after it. */
+  /** The last poll failed with this error. */
   readonly lost?: CliError;
 }
 
-/** Between two questions at least. */
-const askPauseSeconds = 0.5;
+/** Minimum interval between polls. */
+const pollPauseSeconds = 0.5;
 
-async function ask(session: Session, position: number, waitSeconds: number): Promise<Outcome> {
+async function poll(session: Session, position: number, waitSeconds: number): Promise<WaitState> {
   const api = await session.api();
   const beganMs = performance.now();
   const elapsed = (): number => (performance.now() - beganMs) / 1000;
-  // A person watches one line grow; a log gets a line every five seconds.
+  // On a terminal report progress each second; in a log every five seconds.
   const stepSeconds = session.io.stderr.isTTY ? 1 : 5;
-  let last: Outcome = { complete: false, gateways: [] };
+  let last: WaitState = { complete: false, gateways: [] };
   for (;;) {
-    const askedAt = elapsed();
-    const leftSeconds = Math.max(0, waitSeconds - askedAt);
+    const polledAt = elapsed();
+    const remainingSeconds = Math.max(0, waitSeconds - polledAt);
     try {
-      const answer = await confirmations(api, position, Math.min(stepSeconds, leftSeconds));
-      last = { ...answer, gateways: merge(last.gateways, answer.gateways, askedAt) };
+      const answer = await confirmations(api, position, Math.min(stepSeconds, remainingSeconds));
+      last = { ...answer, gateways: merge(last.gateways, answer.gateways, polledAt) };
     } catch (error) {
       if (session.signal.aborted) throw interrupted();
       if (!(error instanceof CliError) || error.exitCode !== 7) throw error;
       last = { ...last, complete: false, lost: error };
-      await pause(session, Math.min(askPauseSeconds, leftSeconds));
+      await pause(session, Math.min(pollPauseSeconds, remainingSeconds));
     }
     if (last.complete || elapsed() >= waitSeconds) return last;
-    tell(session, last.gateways, elapsed());
-    // The control plane is to wait for us; one that answers at once must not be asked at once again.
-    const earlySeconds = askPauseSeconds - (elapsed() - askedAt);
+    reportProgress(session, last.gateways, elapsed());
+    // The control plane holds the request open; if it responds at once, do not poll in a tight loop.
+    const earlySeconds = pollPauseSeconds - (elapsed() - polledAt);
     await pause(session, Math.max(0, Math.min(earlySeconds, waitSeconds - elapsed())));
   }
 }
 
-/** Ends early at an interrupt. */
+/** Ends early on Ctrl-C. */
 async function pause({ signal }: Session, seconds: number): Promise<void> {
   await sleep(seconds * 1000, undefined, { signal }).catch(() => undefined);
 }
 
-async function confirmations(api: AdminClient, position: number, timeoutSeconds: number): Promise<Outcome> {
+async function confirmations(api: AdminClient, position: number, timeoutSeconds: number): Promise<WaitState> {
   const path = route`/confirmations/${String(position)}`;
   const seconds = Math.round(timeoutSeconds * 1000) / 1000;
   const answer = await api.get(path, { timeoutSeconds: seconds }, Math.ceil(seconds * 1000) + 10_000);
@@ -115,18 +115,18 @@ async function confirmations(api: AdminClient, position: number, timeoutSeconds:
   };
 }
 
-/** Who had confirmed keeps the time it took; the others' times count from the beginning of the whole wait. */
+/** A confirmed gateway keeps its time; the other times count from the start of the whole wait. */
 function merge(
   before: readonly Confirmation[],
   now: readonly Confirmation[],
-  askedAtSeconds: number,
+  polledAtSeconds: number,
 ): Confirmation[] {
   return now.map((gateway) => {
     const earlier = before.find(
       ({ name, incarnation }) => name === gateway.name && incarnation === gateway.incarnation,
     );
     if (earlier?.confirmed && gateway.confirmed) return earlier;
-    return { ...gateway, seconds: Math.round((askedAtSeconds + gateway.seconds) * 1000) / 1000 };
+    return { ...gateway, seconds: Math.round((polledAtSeconds + gateway.seconds) * 1000) / 1000 };
   });
 }
 
@@ -141,7 +141,7 @@ function label({ name, incarnation }: Confirmation): string {
   return incarnation === undefined ? name : `${name} (process ${incarnation.slice(0, 8)})`;
 }
 
-function tell(session: Session, gateways: readonly Confirmation[], elapsedSeconds: number): void {
+function reportProgress(session: Session, gateways: readonly Confirmation[], elapsedSeconds: number): void {
   const waiting = gateways.filter(({ confirmed }) => !confirmed).map(({ name }) => name);
   const done = gateways.length - waiting.length;
   session.note(

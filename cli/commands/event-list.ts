@@ -1,4 +1,4 @@
-/** Events as lists and tails show them, and the reading of a list that takes several answers. */
+/** The table of events, and reading a list of events in pages. */
 import type { AdminClient, Query } from '../terminal/client.ts';
 import { column, type Resource, type View } from '../terminal/render.ts';
 
@@ -14,17 +14,17 @@ export const eventView: View = {
   name: (resource) => resource['position'],
 };
 
-/** Which events are asked for. */
+/** Selects events. */
 export interface EventQuery {
   readonly from?: number;
   readonly to?: number;
   readonly type?: string;
   readonly limit?: number;
 }
-/** Events asked for in one answer at most; longer lists are read in pages. */
+/** Maximum events of one request; longer lists are read in pages. */
 const pageMax = 10_000;
 
-/** Every event asked for, however many answers it takes. */
+/** All selected events, read in as many pages as needed. */
 export async function allEvents(api: AdminClient, options: EventQuery): Promise<Resource> {
   const { type, to, limit = Number.POSITIVE_INFINITY } = options;
   const items: Resource[] = [];

@@ -1,4 +1,4 @@
-/** `headgate events`: what happened, as a list, a live tail, or the raw log for replay elsewhere. */
+/** `headgate events`: the control log as a list, a live tail, or a raw export. */
 import { open } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import type { Command } from 'commander';
@@ -14,10 +14,10 @@ export function registerEvents(program: Command, io: Io): void {
   const events = noun(program, io, 'events', 'the control log', 'past', 'headgate events tail');
   events
     .verb('list', 'list events from position 1', 'headgate events list --type key.revoked -o jsonl')
-    .option('--from <position>', 'from this position', position)
-    .option('--to <position>', 'to this position', position)
-    .option('--type <type>', 'of this type only')
-    .option('--limit <n>', 'at most so many', count)
+    .option('--from <position>', 'first position', position)
+    .option('--to <position>', 'last position', position)
+    .option('--type <type>', 'only this type')
+    .option('--limit <n>', 'maximum number of events', count)
     .action<EventQuery>(async (session, options) => {
       const to = options.to ?? session.globals.at;
       await session.out.list(
@@ -32,17 +32,17 @@ export function registerEvents(program: Command, io: Io): void {
       'headgate events tail',
       'headgate events tail --from 1 --until-end',
     )
-    .option('--from <position>', 'from this position; from now on where left out', position)
-    .option('--type <type>', 'of this type only')
+    .option('--from <position>', 'first position; only new events by default', position)
+    .option('--type <type>', 'only this type')
     .option('--until-end', 'stop at the end of the log')
     .action<TailOptions>(async (session, options) => {
       const { tail } = await import('./tail.ts');
       await tail(session, options);
     });
   events
-    .verb('export', 'write the raw log, a record a line', 'headgate events export --out log.jsonl')
-    .option('--from <position>', 'from this position', position)
-    .option('--out <file>', 'into a new file, mode 0600, instead of stdout')
+    .verb('export', 'write the raw log, one record per line', 'headgate events export --out log.jsonl')
+    .option('--from <position>', 'first position', position)
+    .option('--out <file>', 'write to a new file (mode 0600) instead of stdout')
     .action<{ readonly from?: number; readonly out?: string }>(exportLog);
 }
 
@@ -56,11 +56,11 @@ async function exportLog(
     return;
   }
   const target = await open(resolve(session.io.cwd, out), 'wx', 0o600).catch((error: unknown) => {
-    throw new CliError(`${out} cannot be made`, {
+    throw new CliError(`cannot create ${out}`, {
       type: 'InvalidFile',
       exitCode: 2,
       why: (error as NodeJS.ErrnoException).code ?? '',
-      next: 'name another file with --out',
+      next: 'choose another file with --out',
       cause: error,
     });
   });

@@ -1,6 +1,6 @@
 /**
- * Reads an exported log: a line a record, `{"offset","value":BASE64,"signature"?:BASE64}`. Nothing in it is trusted.
- * The order of the lines is the order of the log; offsets only told where the records stood where they came from.
+ * Reads an exported log: one record per line, `{"offset","value":BASE64,"signature"?:BASE64}`. The file is untrusted. The order
+ * of the lines is the order of the log; `offset` is only the position in the original log.
  */
 import { createReadStream } from 'node:fs';
 import type { LogRecord } from '../../shared/log/core/control-log.ts';
@@ -9,7 +9,7 @@ import { CliError } from '../terminal/errors.ts';
 /** More than the largest commit in base64. */
 const lineBytesMax = 4 * 1024 * 1024;
 
-/** Yields records in batches. Throws a CliError with exit 2 and the number of the line that is none. */
+/** Yields records in batches. Throws a CliError with exit 2 that names the invalid line. */
 export async function* exportedRecords(path: string, batchMax: number): AsyncIterable<readonly LogRecord[]> {
   let batch: LogRecord[] = [];
   let number = 0;

@@ -1,4 +1,4 @@
-/** `apply`, `diff`, `export` and `validate`: the fleet as one file. Faults of a file are found without a control plane. */
+/** `apply`, `diff`, `export` and `validate`: the fleet as one file. A file is validated without a control plane. */
 import type { Command } from 'commander';
 import type { Fleet } from '../../schemas/fleet.ts';
 import { confirmDestructive } from '../terminal/confirm.ts';
@@ -16,29 +16,29 @@ interface FileOptions {
 }
 
 export function registerFleet(program: Command, io: Io): void {
-  const fileFlag = ['-f, --file <file>', 'the fleet file; - reads stdin'] as const;
-  const pruneFlag = ['--prune', 'also remove what the file does not have'] as const;
-  verb(program, io, 'apply', 'make the fleet what a file says', [
+  const fileFlag = ['-f, --file <file>', 'fleet file, - for stdin'] as const;
+  const pruneFlag = ['--prune', 'also remove resources that are not in the file'] as const;
+  verb(program, io, 'apply', 'apply a fleet file', [
     'headgate apply -f fleet.yaml',
     'headgate apply -f fleet.yaml --prune --yes --if-at 18240',
   ])
     .required(...fileFlag)
     .option(...pruneFlag)
     .action<FileOptions>(apply);
-  verb(program, io, 'diff', 'show what applying a file would change; exit 1 where it would', [
+  verb(program, io, 'diff', 'show the changes that apply would make; exit 1 if there are any', [
     'headgate diff -f fleet.yaml',
   ])
     .required(...fileFlag)
     .option(...pruneFlag)
     .action<FileOptions>(diff);
-  verb(program, io, 'export', 'write the present fleet as a file', ['headgate export > fleet.yaml']).action(
-    async (session) => {
-      const fleet = await (await session.api()).get('/fleet');
-      const { format } = session.defaultFormat('yaml');
-      await session.defaultFormat(format === 'table' || format === 'name' ? 'yaml' : format).document(fleet);
-    },
-  );
-  verb(program, io, 'validate', 'check a fleet file, without a control plane', [
+  verb(program, io, 'export', 'write the current fleet as a fleet file', [
+    'headgate export > fleet.yaml',
+  ]).action(async (session) => {
+    const fleet = await (await session.api()).get('/fleet');
+    const { format } = session.defaultFormat('yaml');
+    await session.defaultFormat(format === 'table' || format === 'name' ? 'yaml' : format).document(fleet);
+  });
+  verb(program, io, 'validate', 'validate a fleet file, without a control plane', [
     'headgate validate -f fleet.yaml',
   ])
     .required(...fileFlag)
@@ -51,7 +51,7 @@ export function registerFleet(program: Command, io: Io): void {
   }
 }
 
-/** The document of the file. Where it is invalid, tells every fault on stderr and throws Exit 2. */
+/** The document of the file. If it is invalid, prints every fault on stderr and throws Exit 2. */
 async function readFleet(session: Session, file: string): Promise<Fleet> {
   const text = await readInput(session.io, file);
   const { faultLine, parseFleet } = await import('../terminal/fleet-file.ts');
@@ -82,11 +82,13 @@ async function apply(session: Session, { file, prune }: FileOptions): Promise<vo
   const fleet = await readFleet(session, file);
   const api = await session.api();
   const body = { fleet, ...(prune && { prune }) };
-  // Only pruning removes.
+  // Only --prune removes resources.
   if (prune && !session.globals.yes && !session.globals.dryRun) {
-    const removed = changesOf(await api.ask('/fleet/diff', body)).filter(({ action }) => action === 'remove');
+    const removed = changesOf(await api.query('/fleet/diff', body)).filter(
+      ({ action }) => action === 'remove',
+    );
     for (const { kind, id } of removed) session.note(`- ${kind} ${id}`);
-    if (removed.length > 0) await confirmDestructive(session, 'remove', `remove ${removed.length} things`);
+    if (removed.length > 0) await confirmDestructive(session, 'remove', `remove ${removed.length} resources`);
   }
   const answer = await api.write('POST', '/fleet/apply', body);
   const changes = changesOf(answer);
@@ -109,7 +111,7 @@ async function diff(session: Session, { file, prune }: FileOptions): Promise<voi
   let answer: Resource;
   try {
     const fleet = await readFleet(session, file);
-    answer = await (await session.api()).ask('/fleet/diff', { fleet, ...(prune && { prune }) });
+    answer = await (await session.api()).query('/fleet/diff', { fleet, ...(prune && { prune }) });
   } catch (error) {
     throw withoutExitOne(error);
   }
@@ -119,8 +121,10 @@ async function diff(session: Session, { file, prune }: FileOptions): Promise<voi
     ({ action, kind, id, fields }) => `${signs[action] ?? '?'} ${kind} ${id}${listed(fields)}`,
   );
   await session.out.lines(lines, answer, changes.map(({ id }) => id).join(' '));
-  if (changes.length === 0) return;
-  session.note(`compared at position ${String(answer['position'])}; apply with --if-at to hold it to that`);
+  if (changes.length === 0) return session.note(`no changes at position ${String(answer['position'])}`);
+  session.note(
+    `compared at position ${String(answer['position'])}; apply with --if-at ${String(answer['position'])} to apply exactly this`,
+  );
   throw new Exit(1);
 }
 

@@ -1,4 +1,4 @@
-/** `headgate gateway` and `headgate status`: how far every process is, and whether their states agree. */
+/** `headgate gateway` and `headgate status`: the position of every process, and whether their states agree. */
 import { join, resolve } from 'node:path';
 import type { Command } from 'commander';
 import { route } from '../terminal/client.ts';
@@ -54,7 +54,7 @@ const verificationView: View = {
 export function registerGateways(program: Command, io: Io): void {
   const gateway = noun(program, io, 'gateway', 'gateways', 'healthy', 'headgate gateway list');
   gateway
-    .verb('list', 'list gateways and how far each is', 'headgate gateway list')
+    .verb('list', 'list gateways with their position and freshness', 'headgate gateway list')
     .action((session) => showList(session, '/gateways', gatewayView));
   gateway
     .verb('get <name>', 'show one gateway', 'headgate gateway get gw-1')
@@ -62,21 +62,23 @@ export function registerGateways(program: Command, io: Io): void {
   gateway
     .verb(
       'forget <name>',
-      'wait no longer for a gateway that is gone for good; one that still runs comes back by itself',
+      'remove a gateway that no longer exists; one that still runs reappears with its next report',
       'headgate gateway forget gw-1 --yes',
     )
     .action(forgetGateway);
   gateway
     .verb(
       'verify [name]',
-      "recompute the digests of a gateway's state from its rows, on this machine",
+      "verify a gateway's state file on this machine against its digests",
       'headgate gateway verify',
       'headgate gateway verify gw-1 --data /var/lib/headgate/gw-1',
     )
-    .option('--data <folder>', "the gateway's data folder; otherwise those of the context")
+    .option('--data <folder>', "the gateway's data folder; by default those of the context file")
     .action<{ readonly data?: string }>(verifyGateways);
-  verb(program, io, 'status', 'show the log and the replica that answers', ['headgate status']).action(
-    (session) => showResource(session, '/status', { columns: [], name: (resource) => resource['log'] }),
+  verb(program, io, 'status', 'show the log and the control-plane replica that answers', [
+    'headgate status',
+  ]).action((session) =>
+    showResource(session, '/status', { columns: [], name: (resource) => resource['log'] }),
   );
   program.commands.find((command) => command.name() === 'status')?.helpGroup(groups.healthy);
 }
@@ -106,7 +108,7 @@ async function verifyGateways(
   else await session.out.list({ items: verifications }, verificationView);
   if (verifications.every(({ verified }) => verified === true)) return;
   session.note(
-    'a gateway finds this by itself and rebuilds its state; one that is stopped does so once it runs',
+    'a running gateway detects this and rebuilds its state; a stopped one does so at its next start',
   );
   throw new Exit(1);
 }
@@ -117,8 +119,11 @@ function foldersOf(session: Session, name: string | undefined, data: string | un
   const wanted = known.filter((gateway) => name === undefined || gateway.name === name);
   if (wanted.length > 0) return wanted.map((gateway) => ({ name: gateway.name, folder: gateway.dataDir }));
   if (name === undefined || known.length === 0)
-    throw usageError('no gateway of this machine is known', 'headgate gateway verify --data FOLDER');
-  throw new CliError(`the context knows no gateway ${name}`, {
+    throw usageError(
+      'the context file names no gateway of this machine',
+      'headgate gateway verify --data FOLDER',
+    );
+  throw new CliError(`the context file has no gateway ${name}`, {
     type: 'NotFound',
     exitCode: 3,
     next: 'headgate gateway verify --data FOLDER',

@@ -1,4 +1,4 @@
-/** `headgate key`: create, list, revoke, and the proof that a revocation is in force. */
+/** `headgate key`: create, list and revoke keys, and confirm that a revocation is in force. */
 import type { Command } from 'commander';
 import { route } from '../terminal/client.ts';
 import { confirmDestructive } from '../terminal/confirm.ts';
@@ -38,8 +38,8 @@ export function registerKeys(program: Command, io: Io): void {
   registerCreate(key);
   key
     .verb('list', 'list keys, without their values', 'headgate key list --org acme')
-    .option('--org <id>', 'of this organisation only')
-    .option('--limit <n>', 'at most so many', count)
+    .option('--org <id>', 'only this organisation')
+    .option('--limit <n>', 'maximum number of items', count)
     .action<ListOptions & { readonly org?: string }>((session, { org, limit }) =>
       showList(session, '/keys', keyView, { organisation: org, limit }),
     );
@@ -53,14 +53,14 @@ function registerCreate(key: Noun): void {
   key
     .verb(
       'create',
-      'create a key; its value is shown once, alone on stdout',
+      'create a key; its value is printed once, alone on stdout',
       'headgate key create --org acme --name "billing job" --expires 90d',
       'headgate key create --org acme --name ci --expires 1y --out ci.key',
     )
-    .required('--org <id>', 'the organisation it belongs to')
-    .required('--name <text>', 'where it is used')
+    .required('--org <id>', 'organisation of the key')
+    .required('--name <text>', 'what the key is used for')
     .required('--expires <choice>', 'never, 30d, 90d or 1y')
-    .option('--out <file>', 'write the value to a new file, mode 0600, instead of stdout')
+    .option('--out <file>', 'write the value to a new file (mode 0600) instead of stdout')
     .action<CreateOptions>(async (session, { org, name, expires, out }) => {
       const api = await session.api();
       const place = openSecretOutput(session, out);
@@ -78,10 +78,10 @@ function registerRevoke(key: Noun): void {
   key
     .verb(
       'revoke <key-id>',
-      'revoke a key; with --wait, prove that every gateway refuses it',
+      'revoke a key; with --wait, confirm that every gateway refuses it',
       'headgate key revoke key-3k9… --yes --wait --why leaked',
     )
-    .option('--wait [duration]', 'wait until every gateway has confirmed it (75s)', (text) =>
+    .option('--wait [duration]', 'wait until every gateway has confirmed it (default: 75s)', (text) =>
       durationSeconds(text),
     )
     .action<{ readonly wait?: number | true }>(async (session, { wait }, id) => {

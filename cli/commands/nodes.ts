@@ -1,4 +1,4 @@
-/** `headgate node`: inference servers, where they stand, and the tokens of their agents. */
+/** `headgate node`: inference servers, their capacity, and the tokens of their agents. */
 import type { Command } from 'commander';
 import { route } from '../terminal/client.ts';
 import { confirmDestructive } from '../terminal/confirm.ts';
@@ -45,7 +45,7 @@ function stateText(resource: Resource): string {
   if (resource['drained'] === true) return 'drained';
   return resource['up'] === true ? 'up' : 'down';
 }
-/** How long it has been so; nothing where nobody has told yet. */
+/** Time in the current state; empty before the first report. */
 function ageText(changedAt: unknown): string {
   const seconds = Math.max(0, Math.floor((Date.now() - Date.parse(String(changedAt))) / 1000));
   if (Number.isNaN(seconds)) return '';
@@ -82,7 +82,7 @@ export function registerNodes(program: Command, io: Io): void {
   const node = noun(program, io, 'node', 'inference servers', 'healthy', 'headgate node list');
   node
     .verb('list', 'list nodes', 'headgate node list')
-    .option('--limit <n>', 'at most so many', count)
+    .option('--limit <n>', 'maximum number of items', count)
     .action<ListOptions>((session, { limit }) => showList(session, '/nodes', nodeView, { limit }));
   node
     .verb('get <id>', 'show one node', 'headgate node get pool-1')
@@ -92,7 +92,7 @@ export function registerNodes(program: Command, io: Io): void {
     ['drain', 'drained'],
     ['undrain', 'undrained'],
   ] as const) {
-    const summary = name === 'drain' ? 'send it no new requests' : 'send it requests again';
+    const summary = name === 'drain' ? 'send no new requests to a node' : 'send requests to a node again';
     node
       .verb(`${name} <id>`, summary, `headgate node ${name} pool-1`)
       .action(async (session, _options, id) => {
@@ -119,11 +119,11 @@ function registerRegister(node: Noun): void {
       'headgate node register pool-1 --place pool --url http://10.0.0.5:8000 --dialect vllm',
       'headgate node register a1 --place organisation:acme --url http://10.0.0.6:8080 --dialect llamacpp --agent',
     )
-    .required('--url <url>', 'its base address')
+    .required('--url <url>', 'base URL of the inference server')
     .required('--dialect <dialect>', 'vllm, sglang, llamacpp or ollama')
-    .option('--agent', 'an agent beside it reports its health; otherwise it is probed')
-    .option('--credential <name>', 'name under which gateways find its credential')
-    .repeated('--served <model=name>', 'the name under which the engine knows a model; may be repeated');
+    .option('--agent', 'an agent reports its health; otherwise the control plane probes it')
+    .option('--credential <name>', 'name of its credential in the --node-credentials folder of the gateways')
+    .repeated('--served <model=name>', 'name of a model in the engine; may be repeated');
   register.command.requiredOption('--place <place>', 'pool, stack:ID or organisation:ID', place);
   register.action<RegisterOptions>(async (session, options, id) => {
     const { place: at, url, dialect, agent, credential, served } = options;
@@ -150,7 +150,7 @@ function servedNames(pairs: readonly string[]): Record<string, string> {
   return Object.fromEntries(
     pairs.map((pair) => {
       const at = pair.indexOf('=');
-      if (at < 1 || at === pair.length - 1) throw usageError('--served is written MODEL=NAME');
+      if (at < 1 || at === pair.length - 1) throw usageError('--served must be MODEL=NAME');
       return [pair.slice(0, at), pair.slice(at + 1)];
     }),
   );
@@ -161,10 +161,10 @@ function registerTokens(node: Command, io: Io): void {
     node.command('token').description('tokens of node agents').helpGroup(groups.healthy),
     ['headgate node token list pool-1'],
   );
-  verb(token, io, 'create <node>', 'create a token; its value is shown once, alone on stdout', [
+  verb(token, io, 'create <node>', 'create a token; its value is printed once, alone on stdout', [
     'headgate node token create pool-1 --out pool-1.token',
   ])
-    .option('--out <file>', 'write the value to a new file, mode 0600, instead of stdout')
+    .option('--out <file>', 'write the value to a new file (mode 0600) instead of stdout')
     .action<{ readonly out?: string }>(async (session, { out }, node_) => {
       const api = await session.api();
       const path = route`/nodes/${node_}/tokens`;
@@ -176,7 +176,7 @@ function registerTokens(node: Command, io: Io): void {
         revoke: `headgate node token revoke ${id}`,
       });
     });
-  verb(token, io, 'revoke <token-id>', 'revoke a token and end its session', [
+  verb(token, io, 'revoke <token-id>', 'revoke a token and end its agent session', [
     'headgate node token revoke tok-1 --yes',
   ]).action(async (session, _options, id) => {
     const path = route`/tokens/${id}/revoke`;
@@ -184,7 +184,7 @@ function registerTokens(node: Command, io: Io): void {
     await printWriteResult(session, await (await session.api()).write('POST', path), 'token', id, 'revoked');
   });
   verb(token, io, 'list <node>', 'list the tokens of a node', ['headgate node token list pool-1'])
-    .option('--limit <n>', 'at most so many', count)
+    .option('--limit <n>', 'maximum number of items', count)
     .action<ListOptions>((session, { limit }, node_) =>
       showList(session, route`/nodes/${node_}/tokens`, tokenView, { limit }),
     );

@@ -1,6 +1,6 @@
 /**
- * `headgate replay`: folds a log in memory and shows where it leads, position and digests.
- * Two machines that replay the same log must show the same digests; --verify adds the proof that rows and digests agree.
+ * `headgate replay`: folds a log in memory and prints the resulting position and digests. Two machines that replay the same log
+ * get the same digests; --verify also checks that rows and digests agree.
  */
 import { existsSync } from 'node:fs';
 import { resolve } from 'node:path';
@@ -24,21 +24,21 @@ const batchRecords = 500;
 const topic = 'headgate.control';
 
 export function registerReplay(program: Command, io: Io): void {
-  const replay = verb(program, io, 'replay [file]', 'fold a log anew and show its digests', [
+  const replay = verb(program, io, 'replay [file]', 'replay a log in memory and print its digests', [
     'headgate replay log.jsonl --verify',
     'headgate replay --from-log --to 1000',
   ]);
   replay
-    .option('--from-log', 'read the control log itself: HEADGATE_LOG, or the one of the context')
+    .option('--from-log', 'read the control log itself: HEADGATE_LOG, or the log of the context file')
     .option('--to <position>', 'stop at this position', position)
-    .option('--verify', 'recompute the digests from the rows')
+    .option('--verify', 'verify the digests against the rows')
     .command.helpGroup(groups.past);
   replay.action<Options>((session, options, file?: string) => run(session, options, file));
 }
 
 async function run(session: Session, options: Options, file: string | undefined): Promise<void> {
   if ((file === undefined) === (options.fromLog !== true))
-    throw usageError('name either a file or --from-log', 'headgate replay --help');
+    throw usageError('give either a file or --from-log', 'headgate replay --help');
   const { memorySnapshot } = await import('../../shared/snapshot/open-snapshot.ts');
   const { verify } = await import('../../shared/snapshot/verify.ts');
   const snapshot = memorySnapshot();
@@ -71,14 +71,14 @@ async function run(session: Session, options: Options, file: string | undefined)
 }
 
 function noLog(): CliError {
-  return new CliError('no record of a control log is there', {
+  return new CliError('the input contains no record of a control log', {
     type: 'InvalidFile',
     exitCode: 2,
     next: 'headgate events export --out log.jsonl',
   });
 }
 
-/** Folds record after record until the end, `to`, or a halt. */
+/** Folds records until the end, `to`, or a halt. */
 async function foldAll(
   session: Session,
   snapshot: Snapshot,
@@ -89,7 +89,7 @@ async function foldAll(
   let reportedMs = performance.now();
   for await (const batch of records) {
     if (session.signal.aborted) throw interrupted();
-    // A record behind `to` cannot be the next one yet, so leaving it out changes nothing before it.
+    // A record after `to` cannot be the next one yet, so omitting it changes nothing before it.
     const wanted = batch.filter(({ value }) => to === undefined || (parseCommit(value)?.seq ?? 0) <= to);
     snapshot.apply(wanted);
     if (snapshot.halt || (to !== undefined && snapshot.seq >= to)) return;
@@ -107,13 +107,14 @@ async function* recordsOfFile(path: string): AsyncIterable<readonly LogRecord[]>
 
 async function* recordsOfLog(session: Session): AsyncIterable<readonly LogRecord[]> {
   const url = session.io.env['HEADGATE_LOG'] || readContext(session.io).log;
-  if (!url) throw usageError('no log is known', 'set HEADGATE_LOG, for example sqlite:./data/log');
+  if (!url)
+    throw usageError('no log address is configured', 'set HEADGATE_LOG, for example sqlite:./data/log');
   const { openLog, parseLogUrl } = await import('../../shared/log/open-log.ts');
   const { embeddedLogPath } = await import('../../shared/log/embedded/embedded-log.ts');
   const parsed = parseLogUrl(url);
-  // Opening makes what is not there; a replay must leave no trace.
+  // Opening would create a missing log; a replay must not write.
   if (parsed.kind === 'sqlite' && !existsSync(embeddedLogPath(parsed.folder, { topic })))
-    throw new CliError('there is no control log at this address', {
+    throw new CliError('no control log exists at this address', {
       type: 'Unreachable',
       exitCode: 7,
       next: 'check HEADGATE_LOG',

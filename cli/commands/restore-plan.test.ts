@@ -1,4 +1,4 @@
-/** A restore brings back the rows of any history, in commits that every reader accepts, and says so before it writes. */
+/** A restore plan restores the rows of any history, in commits that every reader accepts. */
 import { expect, test } from 'vitest';
 import { commitBytesMax, parseCommit } from '../../schemas/commit.ts';
 import { memorySnapshot } from '../../shared/snapshot/open-snapshot.ts';
@@ -62,7 +62,7 @@ test('keys that were revoked, also before they were created, stay revoked at the
   expect(restored.digests().api_key).toBe(snapshot.digests().api_key);
 });
 
-test('no commit is larger than a commit may be, and the first says which state it continues', () => {
+test('no commit is larger than a commit may be, and the first names the state it continues', () => {
   const { snapshot, writer } = historyOf(10, 5);
   const name = 'n'.repeat(200);
   const keys = Array.from({ length: 6000 }, (_, n) =>
@@ -90,5 +90,5 @@ test('a row that no event can have made is refused before anything is written', 
   expect(() => planRestore(snapshot, undefined)).toThrow();
   const { snapshot: other } = historyOf(11, 50);
   other.db.exec(`UPDATE model SET weight = 7`);
-  expect(() => planRestore(other, undefined)).toThrow(/cannot be brought back as it was: model/);
+  expect(() => planRestore(other, undefined)).toThrow(/cannot be restored exactly: model/);
 });

@@ -1,6 +1,6 @@
 /**
- * What a restore will write: every record of the new log, composed and folded in memory first, so that a state that cannot
- * be brought back as it was is refused before anything is written.
+ * Plans a restore: composes every record of the new log and folds it in memory, so that a state that cannot be restored exactly
+ * is refused before anything is written.
  */
 import { randomUUID } from 'node:crypto';
 import { genesisPrev } from '../../schemas/commit.ts';
@@ -33,8 +33,8 @@ export interface RestorePlan {
 const author = restoreAuthor;
 
 /**
- * The new log is signed where a key is given, by that key and by those of `others`. The signers of the old log are not
- * taken over. Throws a CliError where the snapshot holds no state, or one that events cannot bring back.
+ * If a key is given, the new log is signed by it, and accepts it and `others` as signers. The signers of the old log are not kept.
+ * Throws a CliError if the snapshot is empty, or if events cannot restore its state.
  */
 export function planRestore(
   snapshot: Snapshot,
@@ -44,10 +44,10 @@ export function planRestore(
   const { log: old, seq, hash } = snapshot.head;
   const signers = signer ? [...new Set([signer.publicKey, ...others])] : [];
   if (old === null || seq === 0)
-    throw new CliError('this file holds no state', { type: 'InvalidFile', exitCode: 2 });
+    throw new CliError('this file contains no state', { type: 'InvalidFile', exitCode: 2 });
   const at = new Date().toISOString();
   const commits = [...recreatingCommits(snapshot.db, { nowMs: Date.parse(at), by: author })];
-  // The checkpoint at the end belongs to it: a reader that has folded it has compared its state.
+  // Count the final checkpoint: a reader that has folded it has compared its state.
   const continues = { log: old, seq, hash, commits: commits.length + 1 };
   const log = `log-${randomUUID()}`;
   const composer = new Composer(log, signer);
@@ -71,7 +71,7 @@ export function planRestore(
   }
 }
 
-/** Composes records and folds them as every reader will. */
+/** Composes records and folds them as readers do. */
 class Composer {
   readonly folded = memorySnapshot();
   readonly records: RestoreRecord[] = [];
@@ -96,10 +96,10 @@ class Composer {
 }
 
 function differsIn(tables: readonly string[]): CliError {
-  return new CliError(`the state cannot be brought back as it was: ${tables.join(', ')}`, {
+  return new CliError(`the state cannot be restored exactly: ${tables.join(', ')}`, {
     type: 'InvalidFile',
     exitCode: 1,
     why: 'the rows would differ from those of the snapshot; nothing was written',
-    next: 'headgate snapshot inspect FILE, and take another snapshot',
+    next: 'check the file with headgate snapshot inspect FILE, and use another snapshot',
   });
 }

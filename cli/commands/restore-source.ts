@@ -1,4 +1,4 @@
-/** What a state can be brought back from: a state file, one in use included, or an exported log, which is folded first. */
+/** Opens the source of a restore: a state file (which may be in use), or an exported log, which is folded first. */
 import { open } from 'node:fs/promises';
 import { memorySnapshot, openExisting } from '../../shared/snapshot/open-snapshot.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
@@ -9,7 +9,7 @@ import { exportedRecords } from './exported-log.ts';
 
 export interface RestoreSource {
   readonly snapshot: Snapshot;
-  /** How much there is of each thing, in words. */
+  /** Row count of each table, as text. */
   counts(): string[];
   close(): void;
 }
@@ -17,13 +17,13 @@ export interface RestoreSource {
 const sqliteMagic = 'SQLite format 3\0';
 const batchRecords = 500;
 
-/** Throws a CliError with exit 2 where the file cannot be read as either, or is damaged. */
+/** Throws a CliError with exit 2 if the file is neither, or is damaged. */
 export async function openRestoreSource(path: string): Promise<RestoreSource> {
   const snapshot = (await isSqlite(path)) ? openState(path) : await foldExport(path);
   return {
     snapshot,
     counts: () => tableNames.filter((table) => table !== 'routes').map((table) => count(snapshot, table)),
-    // Not in good order: the file is not ours to mark.
+    // Not snapshot.close(): that would write the clean-shutdown mark into another process's file.
     close: () => snapshot.db.close(),
   };
 }
@@ -46,11 +46,10 @@ function openState(path: string): Snapshot {
   let snapshot: Snapshot | undefined;
   try {
     snapshot = openExisting(path, { readOnly: true });
-    // One moment of a file that its process may go on writing.
+    // A read transaction, because its process may still write to the file.
     snapshot.db.exec('BEGIN');
     const { differing } = verify(snapshot.db);
-    if (differing.length > 0)
-      throw new Error(`rows of ${differing.join(', ')} do not add up to their digest`);
+    if (differing.length > 0) throw new Error(`rows of ${differing.join(', ')} do not match their digest`);
     return snapshot;
   } catch (error) {
     snapshot?.db.close();
@@ -74,11 +73,11 @@ async function foldExport(path: string): Promise<Snapshot> {
 
 function unusable(path: string, error: unknown): CliError {
   if (error instanceof CliError) return error;
-  return new CliError(`${path} cannot be restored from`, {
+  return new CliError(`cannot restore from ${path}`, {
     type: 'InvalidFile',
     exitCode: 2,
     why: error instanceof Error ? error.message : String(error),
-    next: 'name a state.db, a file made by headgate snapshot save, or one made by headgate events export',
+    next: 'use a state.db, or a file made by headgate snapshot save or headgate events export',
     cause: error,
   });
 }

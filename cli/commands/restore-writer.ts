@@ -1,6 +1,6 @@
 /**
- * Writes a restore: onto a log that holds nothing, in order, each record until it is acknowledged; then reads the whole
- * log back and compares. What stands there twice is passed over by every reader, so trying again does no harm.
+ * Writes a restore to an empty log: each record in order, retried until acknowledged. Then reads the whole log back and compares.
+ * Readers skip duplicate records, so a retry is safe.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { ControlLog } from '../../shared/log/core/control-log.ts';
@@ -12,28 +12,29 @@ import type { Session } from '../terminal/session.ts';
 import { readContext } from '../terminal/settings.ts';
 import type { RestorePlan } from './restore-plan.ts';
 
-/** Appends under way at once. */
+/** Concurrent appends. */
 const appendsAtOnce = 100;
-/** How long a log that cannot be reached is tried. */
+/** How long an unreachable log is retried. */
 const retryForMs = 60_000;
 const progressEveryMs = 2000;
 const pauseMsMin = 50;
 const pauseMsMax = 2000;
 
-/** Opens the log, which must hold nothing. Throws a CliError with exit 6 where it does. */
+/** Opens the log. Throws a CliError with exit 6 if it is not empty. */
 async function openEmpty(session: Session): Promise<ControlLog> {
   const url = session.io.env['HEADGATE_LOG'] || readContext(session.io).log;
-  if (!url) throw usageError('no log is known', 'set HEADGATE_LOG, for example sqlite:./data/log');
+  if (!url)
+    throw usageError('no log address is configured', 'set HEADGATE_LOG, for example sqlite:./data/log');
   const log = await openLog(url, { topic: 'headgate.control' });
   try {
     const end = await log.end();
     if (end === 0) return log;
     const id = await readLogId(log).catch(() => null);
-    throw new CliError('the log that HEADGATE_LOG names is not empty', {
+    throw new CliError('the log at HEADGATE_LOG is not empty', {
       type: 'Conflict',
       exitCode: 6,
-      why: id === null ? `it ends at offset ${end}` : `it holds log ${id}, up to offset ${end}`,
-      next: 'move the file, or delete the topic, as docs/operate.md says; a restore that was cut short is begun anew so, too',
+      why: id === null ? `it ends at offset ${end}` : `it contains log ${id}, up to offset ${end}`,
+      next: 'move the file or delete the topic (see docs/operate.md), also after an interrupted restore',
     });
   } catch (error) {
     await log.close();
@@ -41,7 +42,7 @@ async function openEmpty(session: Session): Promise<ControlLog> {
   }
 }
 
-/** Throws a CliError where the log holds something already, or does not hold afterwards what was planned. */
+/** Throws a CliError if the log is not empty, or if it does not contain the plan afterwards. */
 export async function writeRestore(session: Session, plan: RestorePlan): Promise<void> {
   const [first, ...rest] = plan.records;
   const log = await openEmpty(session);
@@ -61,7 +62,7 @@ export async function writeRestore(session: Session, plan: RestorePlan): Promise
   }
 }
 
-/** In order, again and again until all are acknowledged: what stands there twice is passed over by every reader. */
+/** Appends in order and retries until all are acknowledged: readers skip duplicates. */
 async function append(session: Session, log: ControlLog, records: RestorePlan['records']): Promise<void> {
   const untilMs = performance.now() + retryForMs;
   for (let attempt = 0; ; attempt++) {
@@ -74,21 +75,21 @@ async function append(session: Session, log: ControlLog, records: RestorePlan['r
     const { name } = failed.reason as Error;
     if ((name !== 'LogUnavailable' && name !== 'AppendUnknown') || performance.now() > untilMs)
       throw failed.reason;
-    // A log that refuses at once must leave room for the interrupt, and is given time to come back.
+    // Back off: the log may recover, and Ctrl-C must be handled even if appends fail at once.
     const pauseMs = Math.min(pauseMsMax, pauseMsMin * 2 ** Math.min(attempt, 10));
     await sleep(pauseMs, undefined, { signal: session.signal }).catch(() => undefined);
   }
 }
 
-/** Of two that began a log at once the first one's counts. */
+/** If two writers create a log at the same time, the first record counts. */
 async function checkOwn(log: ControlLog, id: string): Promise<void> {
   const found = await readLogId(log);
   if (found === id) return;
-  throw new CliError(`log ${found} was begun at the same moment by somebody else`, {
+  throw new CliError(`another process created log ${found} at the same time`, {
     type: 'Conflict',
     exitCode: 6,
-    why: 'its first record stands before ours, so ours does not count',
-    next: 'stop all control planes, remove the log and begin again',
+    why: 'its first record precedes ours, so readers ignore ours',
+    next: 'stop all control planes, delete the log and retry',
   });
 }
 
@@ -102,11 +103,11 @@ async function readBack(log: ControlLog, { records: { length: seq }, digests }: 
     }
     const same = JSON.stringify(folded.digests()) === JSON.stringify(digests);
     if (folded.seq === seq && same && folded.divergedAt === null) return;
-    throw new CliError('what was read back is not what was written', {
+    throw new CliError('the log read back differs from what was written', {
       type: 'DamagedLog',
       exitCode: 1,
-      why: `the log holds ${folded.seq} of ${seq} commits`,
-      next: 'stop all control planes, remove the log and begin again',
+      why: `the log contains ${folded.seq} of ${seq} commits`,
+      next: 'stop all control planes, delete the log and retry',
     });
   } finally {
     folded.close();

@@ -1,7 +1,7 @@
 /**
- * `headgate snapshot restore FILE --new-log`: the way back from a lost or truncated log. Begins a new log, under a new id,
- * whose commits bring back the state of a snapshot (or of an exported log), and says in its first record which log it
- * takes the place of. What it will write is folded first, and what it wrote is read back: both must give the same digests.
+ * `headgate snapshot restore FILE --new-log`: recovery from a lost or truncated log. Creates a new log with a new id, whose commits
+ * restore the state of a snapshot (or of an exported log) and whose first record names the log that it replaces. The plan is
+ * folded before it is written, and the log is read back afterwards: both must give the same digests.
  */
 import { resolve } from 'node:path';
 import { fingerprintOf, loadSigner, type Signer } from '../../shared/log/core/signing.ts';
@@ -23,7 +23,7 @@ export interface RestoreOptions {
 export async function restore(session: Session, options: RestoreOptions, file: string): Promise<void> {
   if (!options.newLog)
     throw usageError(
-      'a state is brought back on a new log only: say --new-log',
+      'a state can be restored only to a new log: add --new-log',
       `headgate snapshot restore ${file} --new-log --dry-run`,
     );
   const source = await openRestoreSource(resolve(session.io.cwd, file));
@@ -32,17 +32,17 @@ export async function restore(session: Session, options: RestoreOptions, file: s
     const others = (options.signer ?? []).map((path) => readPublicKey(session, path));
     if (others.length > 0 && !signer)
       throw usageError(
-        '--signer names further signers, and there is no first one',
+        '--signer adds further signers, but there is no first one',
         'set HEADGATE_SIGNING_KEY',
       );
     const plan = planRestore(source.snapshot, signer, others);
     showPlan(session, file, source, plan);
-    await confirmDestructive(session, plan.log, `begin the new log ${plan.log}`);
+    await confirmDestructive(session, plan.log, `create the new log ${plan.log}`);
     if (!session.globals.dryRun) await writeRestore(session, plan);
     await session.out.lines(
       [
         session.globals.dryRun
-          ? 'nothing was written, and the log was not looked at'
+          ? 'nothing was written, and the log was not opened'
           : `restored as log ${plan.log} at position ${plan.records.length}; start the control planes now`,
       ],
       {
@@ -60,16 +60,19 @@ export async function restore(session: Session, options: RestoreOptions, file: s
   }
 }
 
-/** A signed log is followed only by one that a signer of its own began; a log that was not signed may be from now on. */
+/** Only a signer of the old log may create the successor of a signed log; an unsigned log may become signed. */
 function signerOf(session: Session, signers: readonly string[]): Signer | undefined {
   const path = settingOf('HEADGATE_SIGNING_KEY', session.io.env);
   const signer = path ? loadSigner(resolve(session.io.cwd, path)) : undefined;
   if (signers.length === 0 || (signer && signers.includes(signer.publicKey))) return signer;
-  throw new CliError('the log of this snapshot was signed, and no key of one of its signers is given', {
-    type: 'Usage',
-    exitCode: 2,
-    next: 'set HEADGATE_SIGNING_KEY to the PEM file of a signer',
-  });
+  throw new CliError(
+    'the log of this snapshot was signed, and HEADGATE_SIGNING_KEY is not the key of one of its signers',
+    {
+      type: 'Usage',
+      exitCode: 2,
+      next: 'set HEADGATE_SIGNING_KEY to the PEM file of a signer',
+    },
+  );
 }
 
 function showPlan(
@@ -80,16 +83,14 @@ function showPlan(
 ): void {
   const { snapshot } = source;
   session.note(
-    `${file} holds the state of log ${snapshot.log} at position ${snapshot.seq}: ${source.counts().join(', ')}`,
+    `${file} contains the state of log ${snapshot.log} at position ${snapshot.seq}: ${source.counts().join(', ')}`,
   );
-  session.note(
-    `it is brought back on a new log, ${log}, in ${records.length} commits; keys stay what they were`,
-  );
+  session.note(`it will be restored to a new log, ${log}, in ${records.length} commits; API keys stay valid`);
   session.note(
     signers.length > 0
-      ? `its signers are ${signers.map(fingerprintOf).join(', ')}; no others are taken over`
-      : 'it is not signed: set HEADGATE_SIGNING_KEY to sign it',
+      ? `signers of the new log: ${signers.map(fingerprintOf).join(', ')}; the signers of the old log are not kept`
+      : 'the new log is not signed: set HEADGATE_SIGNING_KEY to sign it',
   );
-  session.note(`what was commanded after position ${snapshot.seq} is not in it`);
-  session.note('nodes are found healthy anew; usage and its totals are kept elsewhere and are not touched');
+  session.note(`commands after position ${snapshot.seq} are lost`);
+  session.note('the health of nodes is determined again; usage is stored elsewhere and is not changed');
 }

@@ -1,6 +1,6 @@
 /**
- * Shows a secret that exists only in this one answer: a key's value or a token's.
- * It goes to stdout alone or into a file for its owner's eyes; everything else that is to be said goes to stderr.
+ * Prints a secret that only this one response contains: the value of a key or token. It goes alone to stdout, or to a file that
+ * only its owner may read; everything else goes to stderr.
  */
 import { closeSync, fsyncSync, openSync, rmSync, writeSync } from 'node:fs';
 import { resolve } from 'node:path';
@@ -8,16 +8,16 @@ import { CliError, usageError } from '../terminal/errors.ts';
 import type { Resource } from '../terminal/render.ts';
 import type { Session } from '../terminal/session.ts';
 
-/** Where the value goes; made before it is asked for, so that a disk that refuses cannot lose it. */
+/** Destination of the value; the file is created before the secret, so that a full disk cannot lose it. */
 export interface SecretOutput {
   readonly file?: { readonly path: string; readonly descriptor: number };
 }
 
-/** Throws a usage error where the value would be lost or a file overwritten. */
+/** Throws a usage error if the value would be lost or a file overwritten. */
 export function openSecretOutput(session: Session, file: string | undefined): SecretOutput {
   if (file === undefined) {
     if (session.out.format === 'name')
-      throw usageError('-o name would lose the value, which is shown only once', 'add --out FILE');
+      throw usageError('-o name would lose the value, which is printed only once', 'add --out FILE');
     return {};
   }
   const path = resolve(session.io.cwd, file);
@@ -25,16 +25,16 @@ export function openSecretOutput(session: Session, file: string | undefined): Se
     return { file: { path, descriptor: openSync(path, 'wx', 0o600) } };
   } catch (error) {
     const exists = (error as NodeJS.ErrnoException).code === 'EEXIST';
-    throw new CliError(exists ? `${file} exists already` : `${file} cannot be written`, {
+    throw new CliError(exists ? `${file} already exists` : `${file} cannot be written`, {
       type: 'InvalidFile',
       exitCode: 2,
-      next: 'name another file with --out',
+      next: 'choose another file with --out',
       cause: error,
     });
   }
 }
 
-/** Runs the command that makes the secret, and takes the file away again where it failed. */
+/** Runs the command that creates the secret, and deletes the file if it fails. */
 export async function createSecret(place: SecretOutput, make: () => Promise<Resource>): Promise<Resource> {
   try {
     return await make();
@@ -48,35 +48,35 @@ export async function createSecret(place: SecretOutput, make: () => Promise<Reso
 }
 
 export interface SecretLabels {
-  /** What it is and for whom, for stderr. */
+  /** One line for stderr. */
   readonly summary: string;
-  /** The command that takes it back. */
+  /** The command that revokes it. */
   readonly revoke: string;
 }
 
-/** Shows the answer. Throws a CliError where the value is not in it: a repeated command answers without. */
+/** Prints the response. Throws a CliError if the value is missing: a repeated command returns none. */
 export async function showSecret(
   session: Session,
   place: SecretOutput,
   resource: Resource,
-  words: SecretLabels,
+  labels: SecretLabels,
 ): Promise<void> {
   const { value, ...rest } = resource;
   if (place.file) keep(place.file, typeof value === 'string' ? value : '');
   if (session.globals.dryRun) return session.out.resource(rest, { name: (it) => it['id'] });
   if (typeof value !== 'string')
-    throw new CliError('it was created, but its value did not arrive', {
+    throw new CliError('it was created, but its value was not received', {
       type: 'ValueLost',
       exitCode: 1,
-      why: 'the value is sent only once, and that answer was lost',
-      next: `${words.revoke}, then create anew`,
+      why: 'the value is sent only once, and that response was lost',
+      next: `${labels.revoke}, then create another`,
     });
-  session.note(words.summary);
+  session.note(labels.summary);
   if (place.file) {
-    session.note(`its value is in ${place.file.path}; it is not shown again`);
+    session.note(`its value is in ${place.file.path}; it cannot be printed again`);
     return session.out.lines([String(resource['id'])], rest, resource['id']);
   }
-  session.note('its value is shown this once and cannot be recovered');
+  session.note('its value is printed only once and cannot be recovered');
   await session.out.lines([value], resource, resource['id']);
 }
 

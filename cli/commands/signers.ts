@@ -1,4 +1,4 @@
-/** `headgate signer`: the keys whose signatures make a record of the log count. */
+/** `headgate signer`: the keys whose signatures are accepted on the log. */
 import { readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 import type { Command } from 'commander';
@@ -24,12 +24,12 @@ const signerView: View = {
 export function registerSigners(program: Command, io: Io): void {
   const signer = noun(program, io, 'signer', 'keys that sign the log', 'deployed', 'headgate signer list');
   signer
-    .verb('list', 'list the signers, and which replicas sign with each', 'headgate signer list')
+    .verb('list', 'list the signers, and the replicas that use each', 'headgate signer list')
     .action((session) => showList(session, '/signers', signerView));
   signer
     .verb(
       'add <public-key-file>',
-      'accept one more key; the first one signs a log that was not signed',
+      'accept another signing key; the first one turns signing on',
       'headgate signer add signing.pub',
     )
     .action(async (session, _options, file) => {
@@ -38,7 +38,11 @@ export function registerSigners(program: Command, io: Io): void {
       await printWriteResult(session, resource, 'signer', fingerprintOf(publicKey), 'added');
     });
   signer
-    .verb('remove <fingerprint>', 'accept a key no longer', 'headgate signer remove FINGERPRINT --yes')
+    .verb(
+      'remove <fingerprint>',
+      'no longer accept a signing key',
+      'headgate signer remove FINGERPRINT --yes',
+    )
     .action(async (session, _options, fingerprint) => {
       await confirmDestructive(session, fingerprint, `remove the signer ${fingerprint}`);
       const resource = await (await session.api()).write('DELETE', route`/signers/${fingerprint}`);
@@ -46,7 +50,7 @@ export function registerSigners(program: Command, io: Io): void {
     });
 }
 
-/** A public key from a PEM file, in the form in which logs name it. Throws a CliError with exit 2. */
+/** A public key from a PEM file, in the form used in the log. Throws a CliError with exit 2. */
 export function readPublicKey(session: Session, file: string): string {
   try {
     return publicKeyIn(readFileSync(resolve(session.io.cwd, file), 'utf8'), file);

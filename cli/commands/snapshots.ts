@@ -1,4 +1,4 @@
-/** `headgate snapshot`: the present state as one file, checked when it is saved and whenever it is looked at. */
+/** `headgate snapshot`: save the current state as one file, verify it, and restore from it. */
 import { createHash, randomUUID } from 'node:crypto';
 import { open, rename, rm } from 'node:fs/promises';
 import { resolve } from 'node:path';
@@ -12,7 +12,7 @@ import type { RestoreOptions } from './restore.ts';
 export function registerSnapshots(program: Command, io: Io): void {
   const snapshot = noun(program, io, 'snapshot', 'state files', 'past', 'headgate snapshot save backup.db');
   snapshot
-    .verb('save <file>', 'save the present state', 'headgate snapshot save backup.db')
+    .verb('save <file>', 'save the current state', 'headgate snapshot save backup.db')
     .action((session, _options, file) => save(session, file));
   snapshot
     .verb('inspect <file>', 'show and verify a saved state', 'headgate snapshot inspect backup.db')
@@ -25,19 +25,19 @@ export function registerSnapshots(program: Command, io: Io): void {
   snapshot
     .verb(
       'restore <file>',
-      'begin a new log from a saved state or an exported log, where the log was lost',
+      'create a new log from a saved state or an exported log, after the log was lost',
       'headgate snapshot restore backup.db --new-log --dry-run',
       'headgate snapshot restore backup.db --new-log --yes',
     )
-    .repeated('--signer <public-key-file>', 'a further signer beside HEADGATE_SIGNING_KEY; may be repeated')
-    .option('--new-log', 'write to the empty log that HEADGATE_LOG names, under a new id')
+    .repeated('--signer <public-key-file>', 'a signer in addition to HEADGATE_SIGNING_KEY; may be repeated')
+    .option('--new-log', 'write to the empty log at HEADGATE_LOG, under a new log id')
     .action<RestoreOptions>(async (session, options, file) => {
       const { restore } = await import('./restore.ts');
       await restore(session, options, file);
     });
 }
 
-/** The file is there whole and checked, or not at all. */
+/** The file appears complete and verified, or not at all. */
 async function save(session: Session, file: string): Promise<void> {
   const api = await session.api();
   const { headers, pieces } = await api.open('/snapshot', {}, 120_000);
@@ -46,10 +46,10 @@ async function save(session: Session, file: string): Promise<void> {
   try {
     const { sha256, bytes } = await download(pieces, part);
     if (sha256 !== headers.get('x-headgate-sha256'))
-      throw new CliError('what arrived is not what was sent', {
+      throw new CliError('the snapshot was damaged in transit', {
         type: 'DamagedSnapshot',
         exitCode: 1,
-        why: 'its SHA-256 differs from the one in the answer',
+        why: 'its SHA-256 differs from the one in the response header',
         next: 'try again',
       });
     await rename(part, path);
@@ -71,7 +71,7 @@ async function download(
 ): Promise<{ readonly sha256: string; readonly bytes: number }> {
   const hash = createHash('sha256');
   let bytes = 0;
-  // Organisations and people are named in it.
+  // It contains the names of organisations and people.
   const target = await open(path, 'wx', 0o600);
   try {
     for await (const piece of pieces) {

@@ -1,5 +1,4 @@
-/** Opens a state file beside whoever uses it, read-only, and recomputes its digests from its rows. */
-
+/** Opens a state file read-only, also while its process runs, and recomputes its digests from its rows. */
 import { foldVersion } from '../../shared/snapshot/fold.ts';
 import { openExisting } from '../../shared/snapshot/open-snapshot.ts';
 import { verify } from '../../shared/snapshot/verify.ts';
@@ -13,20 +12,20 @@ export interface StateFile {
   readonly digest: string;
   readonly digests: Readonly<Record<string, string>>;
   readonly rows: number;
-  /** The rows add up to the digests, and no checkpoint of the log differed. */
+  /** The rows match the digests, and no checkpoint of the log differed. */
   readonly verified: boolean;
-  /** Tables whose rows do not. */
+  /** Tables whose rows do not match. */
   readonly differing: readonly string[];
   /** Position of the checkpoint that differed, if one did. */
   readonly divergedAt?: number;
 }
 
-/** Throws a CliError with exit 2 where the file is not there, damaged, or of another fold version. */
+/** Throws a CliError with exit 2 if the file is missing, damaged, or of another fold version. */
 export function inspectState(path: string): StateFile {
   try {
     const snapshot = openExisting(path, { readOnly: true });
     try {
-      // One moment of a file that its process goes on writing.
+      // A read transaction, because its process may still write to the file.
       snapshot.db.exec('BEGIN');
       const { differing, rows } = verify(snapshot.db);
       const { log, seq, divergedAt } = snapshot;
@@ -45,11 +44,11 @@ export function inspectState(path: string): StateFile {
       snapshot.db.close();
     }
   } catch (error) {
-    throw new CliError(`${path} cannot be read as a state file`, {
+    throw new CliError(`${path} is not a readable state file`, {
       type: 'InvalidFile',
       exitCode: 2,
       why: error instanceof Error ? error.message : String(error),
-      next: 'name the data folder of a gateway, or a file made by headgate snapshot save',
+      next: 'use the data folder of a gateway, or a file made by headgate snapshot save',
       cause: error,
     });
   }

@@ -1,7 +1,7 @@
 /**
- * The live tail of events, over a WebSocket. A lost connection is made again and goes on behind the last event shown, so
- * that none is missed or shown twice. Events that arrive faster than they can be shown are not gathered without end: the
- * connection is dropped and made again when what is here has been shown. A control plane that answers no pings is left.
+ * The live tail of events, over a WebSocket. After a lost connection it reconnects and resumes after the last printed event, so
+ * that no event is missed or printed twice. The queue is bounded: when events arrive faster than they are printed, the
+ * connection is closed and reopened once the queue is empty. A connection without pong is closed.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import WebSocket from 'ws';
@@ -13,7 +13,7 @@ import type { Session } from '../terminal/session.ts';
 import { cellText, printableJson } from '../terminal/text.ts';
 import { allEvents, eventView } from './event-list.ts';
 
-/** What a tail shows. */
+/** Selects the events of a tail. */
 export interface TailOptions {
   readonly from?: number;
   readonly type?: string;
@@ -21,19 +21,19 @@ export interface TailOptions {
 }
 
 const queueMax = 10_000;
-/** Attempts in a row without one event or an opened connection. */
+/** Consecutive connections without an event. */
 const failuresMax = 8;
 const backoffMsMax = 5000;
 const pingEveryMsDefault = 10_000;
-/** Pings in a row without any frame after them; counted, not timed, because this process may have slept. */
+/** Consecutive pings without a frame; counted, not timed, because this process may have been suspended. */
 const unansweredMax = 3;
 const handshakeMsMax = 10_000;
-/** Between our close frame and the end of the socket, whose other side may be gone. */
+/** From our close frame to the termination of a socket whose peer does not respond. */
 const closeMsMax = 1000;
-/** Far more than any event has. */
+/** Much larger than any event. */
 const frameBytesMax = 16 * 1024 * 1024;
 
-/** Runs until the end that is asked for, or an interrupt. `backoffMs` is doubled at each failure in a row. */
+/** Runs until Ctrl-C, or with --until-end to the end of the log. `backoffMs` doubles with each consecutive failure. */
 export async function tail(
   session: Session,
   options: TailOptions,
@@ -47,7 +47,7 @@ export async function tail(
     for (const event of items as Resource[]) await show(session, out, event);
     return;
   }
-  // Also tells whether the token is accepted, which a refused upgrade would not.
+  // Also checks the token, because a refused upgrade has no readable error.
   const status = await api.get('/status');
   const follower = new EventTail(
     session,
@@ -59,7 +59,7 @@ export async function tail(
   await follower.run(backoffMs, pingEveryMs);
 }
 
-/** One line an event. */
+/** One line for each event. */
 async function show(session: Session, out: Renderer, event: Resource): Promise<void> {
   const cells = eventView.columns.map(({ cell }) => cellText(cell(event)));
   const text = { table: cells.join('  '), name: cellText(eventView.name(event)) };
@@ -80,13 +80,13 @@ class EventTail {
   readonly #api: AdminClient;
   readonly #out: Renderer;
   readonly #type: string | undefined;
-  /** Where to go on: the position of the last event shown, and its place in the commit. */
+  /** Where to resume: position of the last printed event, and its index in the commit. */
   #from: number;
   #index = -1;
   #failures = 0;
-  /** What the control plane gave as the reason of the last end; empty where the connection just broke. */
+  /** Close reason from the control plane; empty if the connection broke. */
   #reason = '';
-  /** The last connection was left because nothing came over it. */
+  /** The last connection was closed because no pong arrived. */
   #isSilent = false;
 
   constructor(session: Session, api: AdminClient, out: Renderer, from: number, type: string | undefined) {
@@ -104,32 +104,32 @@ class EventTail {
       if (signal.aborted) break;
       this.#failures++;
       if (this.#failures >= failuresMax) throw this.#lost();
-      this.#session.note(`${this.#how()}; going on from position ${this.#from}`);
+      this.#session.note(`${this.#endText()}; resuming at position ${this.#from}`);
       const pauseMs = Math.min(backoffMsMax, backoffMs * 2 ** this.#failures);
       await sleep(pauseMs, undefined, { signal }).catch(() => undefined);
     }
     throw interrupted();
   }
 
-  #how(): string {
-    if (this.#isSilent) return 'the control plane answers no pings';
-    return this.#reason === '' ? 'connection lost' : `the control plane ended the tail: ${this.#reason}`;
+  #endText(): string {
+    if (this.#isSilent) return 'the control plane does not answer pings';
+    return this.#reason === '' ? 'connection lost' : `the control plane closed the tail: ${this.#reason}`;
   }
 
   #lost(): CliError {
     const again = `headgate events tail --from ${this.#from}`;
-    return new CliError('the tail was lost and could not be made again', {
+    return new CliError('the tail was lost and could not reconnect', {
       type: 'ConnectionLost',
       exitCode: 7,
-      ...(this.#reason !== '' && { why: `the control plane ended it: ${this.#reason}` }),
+      ...(this.#reason !== '' && { why: `the control plane closed it: ${this.#reason}` }),
       next:
         this.#reason === ''
           ? again
-          : `ask another control plane with --admin, or once it is recovered: ${again}`,
+          : `use another control plane with --admin, or retry after it has recovered: ${again}`,
     });
   }
 
-  /** Shows events until the connection ends or the queue is full and has been shown. */
+  /** Prints events until the connection ends, or until a full queue has been printed. */
   async #connection(pingEveryMs: number): Promise<void> {
     const { signal } = this.#session;
     const socket = this.#open();
@@ -197,7 +197,7 @@ class EventTail {
   }
 }
 
-/** Pings while the socket is open; `onSilent` once nothing at all came after several pings in a row. */
+/** Pings while the socket is open; calls `onSilent` after several pings without any frame. */
 function pingUntilSilent(socket: WebSocket, everyMs: number, onSilent: () => void): () => void {
   let unanswered = 0;
   const onFrame = (): void => {
@@ -212,7 +212,7 @@ function pingUntilSilent(socket: WebSocket, everyMs: number, onSilent: () => voi
   return () => clearInterval(timer);
 }
 
-/** In good order where the other side answers; the process must not wait for one that does not. */
+/** Closes cleanly, or terminates if the peer does not respond: the process must not wait for it. */
 function close(socket: WebSocket): void {
   if (socket.readyState === WebSocket.CLOSED) return;
   const timer = setTimeout(() => socket.terminate(), closeMsMax);

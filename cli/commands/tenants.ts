@@ -1,4 +1,4 @@
-/** `headgate org` and `headgate member`: who is served, and who may act for them. */
+/** `headgate org` and `headgate member`: organisations, and the people who may act for them. */
 import type { Command } from 'commander';
 import { route } from '../terminal/client.ts';
 import { confirmDestructive } from '../terminal/confirm.ts';
@@ -43,9 +43,9 @@ function registerOrganisations(program: Command, io: Io): void {
   const org = noun(program, io, 'org', 'organisations', 'deployed', 'headgate org list');
   org
     .verb('create <id>', 'create an organisation', 'headgate org create acme --name Acme --tier Platinum')
-    .required('--name <text>', 'name for people')
-    .option('--tier <tier>', 'its plan; without one it has no inference entitlement')
-    .option('--anchor <day>', 'first day of a billing period, YYYY-MM-DD; today where left out')
+    .required('--name <text>', 'display name')
+    .option('--tier <tier>', 'plan; without one the organisation may not use inference')
+    .option('--anchor <day>', 'first day of a billing period, YYYY-MM-DD; today by default')
     .action<OrganisationOptions>(async (session, { name, tier, anchor }, id) => {
       const body = { id, name, ...(tier && { tier }), ...(anchor && { anchor }) };
       const resource = await (await session.api()).write('POST', '/organisations', body);
@@ -53,7 +53,7 @@ function registerOrganisations(program: Command, io: Io): void {
     });
   org
     .verb('list', 'list organisations', 'headgate org list', 'headgate org list -o name')
-    .option('--limit <n>', 'at most so many', count)
+    .option('--limit <n>', 'maximum number of items', count)
     .action<ListOptions>((session, { limit }) =>
       showList(session, '/organisations', organisationView, { limit }),
     );
@@ -62,9 +62,9 @@ function registerOrganisations(program: Command, io: Io): void {
     .action((session, _options, id) => showResource(session, route`/organisations/${id}`, organisationView));
   org
     .verb('set <id>', 'change an organisation', 'headgate org set acme --tier Pro')
-    .option('--name <text>', 'name for people')
-    .option('--tier <tier>', 'its plan')
-    .option('--no-tier', 'take its plan away')
+    .option('--name <text>', 'display name')
+    .option('--tier <tier>', 'plan')
+    .option('--no-tier', 'remove the plan')
     .option('--anchor <day>', 'first day of a billing period, YYYY-MM-DD')
     .action<OrganisationOptions>(async (session, options, id) => {
       const body = organisationChanges(options);
@@ -100,8 +100,7 @@ function organisationChanges({ name, tier, anchor }: OrganisationOptions): objec
     ...(tier === false && { tier: null }),
     ...(anchor !== undefined && { anchor }),
   };
-  if (Object.keys(body).length === 0)
-    throw usageError('nothing to change was given', 'headgate org set --help');
+  if (Object.keys(body).length === 0) throw usageError('no change was given', 'headgate org set --help');
   return body;
 }
 
@@ -109,8 +108,8 @@ function registerMembers(program: Command, io: Io): void {
   const member = noun(program, io, 'member', 'people and their roles', 'deployed', 'headgate member list');
   member
     .verb('list', 'list members', 'headgate member list --org acme')
-    .option('--org <id>', 'of this organisation only')
-    .option('--limit <n>', 'at most so many', count)
+    .option('--org <id>', 'only this organisation')
+    .option('--limit <n>', 'maximum number of items', count)
     .action<ListOptions & { readonly org?: string }>((session, { org, limit }) =>
       showList(session, '/members', memberView, { organisation: org, limit }),
     );
@@ -125,7 +124,7 @@ function registerMembers(program: Command, io: Io): void {
   member
     .verb(
       'remove <org> <person>',
-      'remove a member; the keys this person made stay valid',
+      'remove a member; keys created by this person stay valid',
       'headgate member remove acme ana --yes',
     )
     .action(async (session, _options, org, person) => {

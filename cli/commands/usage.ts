@@ -1,4 +1,4 @@
-/** `headgate usage`: tokens of completed requests, for one organisation or as lines for a billing system. */
+/** `headgate usage`: tokens of completed requests, for one organisation or as JSON lines for a billing system. */
 import type { Command } from 'commander';
 import { type Io, writeAll } from '../terminal/io.ts';
 import { column, type Resource, type View } from '../terminal/render.ts';
@@ -28,20 +28,17 @@ interface ExportOptions {
 }
 
 export function registerUsage(program: Command, io: Io): void {
-  const usage = noun(program, io, 'usage', 'what was used', 'past', 'headgate usage show --org acme');
+  const usage = noun(program, io, 'usage', 'usage of tokens', 'past', 'headgate usage show --org acme');
   usage
     .verb('show', 'show the usage of a billing period', 'headgate usage show --org acme -o json')
     .required('--org <id>', 'the organisation')
-    .option(
-      '--period <day>',
-      'the period that begins on this day, YYYY-MM-DD; the present one where left out',
-    )
+    .option('--period <day>', 'first day of the period, YYYY-MM-DD; the current period by default')
     .action<ShowOptions>(show);
   usage
     .verb('export', 'write usage as JSON lines', 'headgate usage export --org acme --from 2026-11-01')
-    .option('--org <id>', 'of this organisation only')
-    .option('--from <day>', 'from this day, YYYY-MM-DD')
-    .option('--to <day>', 'before this day, YYYY-MM-DD')
+    .option('--org <id>', 'only this organisation')
+    .option('--from <day>', 'first day, YYYY-MM-DD')
+    .option('--to <day>', 'end day (exclusive), YYYY-MM-DD')
     .action<ExportOptions>(async (session, { org, from, to }) => {
       const api = await session.api();
       const { pieces } = await api.open('/usage/export', { organisation: org, from, to });
@@ -56,5 +53,7 @@ async function show(session: Session, { org, period }: ShowOptions): Promise<voi
   const total = { model: 'total', requests: answer['requests'], totalTokens: answer['totalTokens'] };
   await session.out.list({ items: [...models, total] }, modelView);
   const allowance = answer['allowance'] === null ? 'unlimited' : cellText(answer['allowance']);
-  session.note(`period from ${cellText(answer['period'])}, monthly tokens of the tier: ${allowance}`);
+  session.note(
+    `billing period from ${cellText(answer['period'])}, token allowance of the tier: ${allowance}`,
+  );
 }

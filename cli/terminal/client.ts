@@ -1,7 +1,7 @@
 /**
- * The admin API as the command line sees it: JSON over HTTP, every wait and every body bounded, errors as CliErrors with
- * their exit codes. A write carries an Idempotency-Key, the same one when it is repeated because its outcome is unknown,
- * so that no command takes effect twice.
+ * The CLI's client of the admin API: JSON over HTTP, with every wait and body bounded, and errors as CliErrors with exit
+ * codes. A write carries an Idempotency-Key. A retry after an unknown outcome sends the same key, so that no command takes
+ * effect twice.
  */
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -11,7 +11,7 @@ import { CliError, type ExitCode, interrupted, usageError } from './errors.ts';
 import type { Resource } from './render.ts';
 import type { Settings } from './settings.ts';
 
-/** What is added to every call, from the global options. */
+/** Added to every call, from the global options. */
 export interface CallOptions {
   /** Acts as this person. */
   readonly person?: string | undefined;
@@ -32,11 +32,11 @@ interface Call {
   readonly query: Query;
   readonly body?: unknown;
   readonly headers?: Readonly<Record<string, string>>;
-  /** Until the answer has been read. */
+  /** Deadline for the whole response, body included. */
   readonly timeoutMs?: number;
 }
 
-/** Tries of one call, the first included. */
+/** Attempts of one call, the first included. */
 const triesMax = 3;
 const backoffMs = 250;
 const timeoutMsDefault = 30_000;
@@ -52,13 +52,13 @@ const exitCodeOfStatus: Readonly<Record<number, ExitCode>> = {
 };
 const unreachableTypes = new Set(['OutcomeUnknown', 'LogUnavailable']);
 
-/** A path whose parts are encoded. Throws a usage error for a part that no id can be. */
+/** Builds a path and encodes its parts. Throws a usage error for a part that cannot be an id. */
 export function route(strings: TemplateStringsArray, ...parts: readonly string[]): string {
   return strings.reduce((path, text, index) => path + encoded(parts[index - 1] ?? '') + text);
 }
 
 function encoded(part: string): string {
-  // A URL would lose these: another path would be asked than the one that was meant.
+  // URL normalisation removes these, so the request would go to another path.
   if (part === '' || part === '.' || part === '..') throw usageError('an id is missing or empty');
   if (/^(?:[a-z]{2,8}_[A-Za-z0-9]{40}|ngt_[A-Za-z0-9_-]{43})$/.test(part))
     throw usageError('this is the value of a key or token, not its id; it was not sent', 'headgate key list');
@@ -70,14 +70,14 @@ export class AdminClient {
   readonly #options: CallOptions;
   readonly #signal: AbortSignal;
 
-  /** `signal` ends a call that is under way when the person interrupts. */
+  /** `signal` aborts the call in flight on Ctrl-C. */
   constructor(settings: Settings, options: CallOptions, signal: AbortSignal) {
     this.settings = settings;
     this.#options = options;
     this.#signal = signal;
   }
 
-  /** Reads a thing or list. */
+  /** Reads a resource or a list. */
   get(path: string, query: Query = {}, timeoutMs?: number): Promise<Resource> {
     const at = this.#options.at;
     const call: Call = { method: 'GET', path, query: { ...query, at } };
@@ -87,7 +87,7 @@ export class AdminClient {
   /** Sends a command. */
   write(method: Exclude<Method, 'GET'>, path: string, body?: unknown): Promise<Resource> {
     const { at, ifAt, why, force, dryRun } = this.#options;
-    if (at !== undefined) throw usageError('--at goes with reads; a command acts on the present state');
+    if (at !== undefined) throw usageError('--at works only with reads; a command acts on the current state');
     const headers = {
       'idempotency-key': randomUUID(),
       ...(ifAt !== undefined && { 'if-match': `"${ifAt}"` }),
@@ -96,8 +96,8 @@ export class AdminClient {
     return this.#answer({ method, path, query, body, headers });
   }
 
-  /** Asks with a body, without changing anything. */
-  ask(path: string, body: unknown): Promise<Resource> {
+  /** A read that needs a body. */
+  query(path: string, body: unknown): Promise<Resource> {
     return this.#answer({
       method: 'POST',
       path,
@@ -107,7 +107,7 @@ export class AdminClient {
     });
   }
 
-  /** An answer to be read piece by piece: `idleMs` bounds the wait for each piece. */
+  /** A response to stream: `idleMs` bounds the wait for each chunk. */
   async open(path: string, query: Query = {}, idleMs = timeoutMsDefault): Promise<OpenAnswer> {
     const idle = new AbortController();
     const timer = setTimeout(() => idle.abort(), idleMs);
@@ -177,7 +177,7 @@ export class AdminClient {
         ...call.headers,
       },
       ...(call.body !== undefined && { body: JSON.stringify(call.body) }),
-      // The token is for this address alone; a redirection is answered as what it is, no answer of the admin API.
+      // The token is for this address alone: a redirect is handled as an invalid response.
       redirect: 'manual',
       signal,
     });
@@ -203,10 +203,10 @@ export class AdminClient {
   }
 
   #notHeadgate(status: number): CliError {
-    return new CliError(`${this.settings.admin} does not answer as a Headgate control plane`, {
+    return new CliError(`${this.settings.admin} is not a Headgate control plane`, {
       type: 'Unreachable',
       exitCode: 7,
-      why: `HTTP ${status} without the document that the admin API sends`,
+      why: `HTTP ${status}, and the body is not a document of the admin API`,
       next: 'check --admin or HEADGATE_ADMIN',
     });
   }
@@ -217,13 +217,13 @@ export class AdminClient {
   }
 }
 
-/** Headers, and the body as it comes. */
+/** Headers, and the body as a stream. */
 export interface OpenAnswer {
   readonly headers: Headers;
   readonly pieces: AsyncIterable<Uint8Array>;
 }
 
-/** Whether the same call may take effect or be answered now, when it is sent again. */
+/** Whether sending the same call again may succeed. */
 function isRetryable(failure: unknown): boolean {
   return failure instanceof CliError && /^(?:ConnectionLost|OutcomeUnknown)$/.test(failure.type);
 }
@@ -233,24 +233,23 @@ function defaultNext(type: string): string | undefined {
     case 'Unauthorized':
       return 'set HEADGATE_TOKEN to the operator token of this control plane';
     case 'GuardRefused':
-      return 'the same command with --force';
+      return 'retry with --force to override the guard';
     case 'PositionMoved':
-      return 'look again (headgate diff), then repeat with the new position';
+      return 'compare again (headgate diff), then retry with the new position';
     default:
       return undefined;
   }
 }
 
-/** The system's or undici's code of a failed connection. */
 async function bodyText(response: Response): Promise<string> {
   const bytes = new ChunkBuffer({ bytesMax: answerBytesMax });
   for await (const chunk of response.body ?? []) {
     const { buffer, byteOffset, length } = chunk as Uint8Array;
     if (!bytes.add(Buffer.from(buffer, byteOffset, length)))
-      throw new CliError(`the answer has more than ${answerBytesMax} bytes`, {
+      throw new CliError(`the response is larger than ${answerBytesMax} bytes`, {
         type: 'AnswerTooLarge',
         exitCode: 1,
-        next: 'ask for less with --limit',
+        next: 'request fewer items with --limit',
       });
   }
   return bytes.whole().toString('utf8');

@@ -1,6 +1,6 @@
 /**
- * Asks before something is destroyed. On a terminal the person types the name of what goes; without a terminal only
- * --yes counts, because a prompt that nobody sees would wait for ever.
+ * Asks for confirmation before a destructive command. On a terminal the operator types the name of the resource. Without a
+ * terminal --yes is required, because a prompt would wait without end.
  */
 import { createInterface } from 'node:readline/promises';
 import { CliError, interrupted, usageError } from './errors.ts';
@@ -8,14 +8,14 @@ import type { Session } from './session.ts';
 import { printable } from './text.ts';
 
 /**
- * `what` completes "to …": "delete the organisation acme". Returns where the person agrees, or where nothing will change
- * anyway (--dry-run). Throws a CliError with exit 2 otherwise, 130 at an interrupt.
+ * `what` completes "type NAME to …", for example "delete the organisation acme". Returns after confirmation, with --yes, or
+ * with --dry-run. Otherwise throws a CliError with exit 2, or 130 on Ctrl-C.
  */
 export async function confirmDestructive(session: Session, name: string, what: string): Promise<void> {
   const { globals, io } = session;
   if (globals.yes || globals.dryRun) return;
   if (!io.stdin.isTTY || !io.stderr.isTTY)
-    throw usageError(`to ${what} needs --yes, because there is no terminal to ask on`, 'add --yes');
+    throw usageError(`cannot ask for confirmation without a terminal: ${what}`, 'add --yes');
   const reader = createInterface({ input: io.stdin, output: io.stderr, terminal: false });
   try {
     const typed = await Promise.race([
@@ -29,7 +29,7 @@ export async function confirmDestructive(session: Session, name: string, what: s
   } finally {
     reader.close();
   }
-  throw new CliError(`not confirmed: nothing was changed`, {
+  throw new CliError('not confirmed, nothing was changed', {
     type: 'NotConfirmed',
     exitCode: 2,
     next: `type ${name}, or add --yes`,

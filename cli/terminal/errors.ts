@@ -1,17 +1,17 @@
 /**
- * Errors of the command line: four lines on stderr and an exit code that scripts can rely on.
- * The table of exit codes stands here and nowhere else. No text of an error repeats a key, a token or a password.
+ * Errors of the CLI: four lines on stderr and an exit code that scripts can rely on. This file holds the only table of exit
+ * codes. No error text repeats a key, a token or a password.
  */
 import { printable } from './text.ts';
 
 export const exitCodes = {
   0: 'done, or nothing to change',
   1: 'failure; for diff: there are differences',
-  2: 'usage, invalid command or invalid file',
+  2: 'usage error, invalid command or invalid file',
   3: 'not found',
-  4: 'not allowed: no token, a wrong one, or a person without the role',
+  4: 'not allowed: token missing or wrong, or a member without the required role',
   5: 'published, but not confirmed on every gateway before the deadline',
-  6: 'conflict: it exists already, the world has moved (--if-at), or a guard asks for --force',
+  6: 'conflict: it already exists, the log has moved on (--if-at), or a guard requires --force',
   7: 'control plane or log unreachable',
   130: 'interrupted',
 } as const;
@@ -27,7 +27,7 @@ export interface CliErrorOptions {
   readonly cause?: unknown;
 }
 
-/** A failure in words for the person at the terminal. */
+/** A failure with a message for the person at the terminal. */
 export class CliError extends Error {
   override readonly name = 'CliError';
   readonly type: string;
@@ -44,7 +44,7 @@ export class CliError extends Error {
   }
 }
 
-/** Ends the command with an exit code and no message: what there is to say has been said. */
+/** Ends the command with an exit code and no message, because the output is already complete. */
 export class Exit extends Error {
   override readonly name = 'Exit';
   readonly exitCode: ExitCode;
@@ -55,17 +55,17 @@ export class Exit extends Error {
   }
 }
 
-/** A wrong use of the command line; nothing was sent. */
+/** A usage error; nothing was sent. */
 export function usageError(message: string, next = 'headgate help'): CliError {
   return new CliError(message, { type: 'Usage', exitCode: 2, next });
 }
 
-/** What the person asked for by an interrupt. */
+/** The result of Ctrl-C. */
 export function interrupted(): CliError {
   return new CliError('interrupted', { type: 'Interrupted', exitCode: 130 });
 }
 
-/** Errors of what the commands are built from that have an exit code of their own. */
+/** Exit codes of errors thrown by the libraries under the commands. */
 const exitCodeOfName: Readonly<Record<string, ExitCode>> = {
   LogUnavailable: 7,
   LogReplaced: 7,
@@ -73,7 +73,7 @@ const exitCodeOfName: Readonly<Record<string, ExitCode>> = {
   LogUrlInvalid: 2,
 };
 
-/** Any thrown value as a CliError; what nobody foresaw keeps its message and exits 1. */
+/** Any thrown value as a CliError; an unexpected one keeps its message and exits 1. */
 export function toCliError(thrown: unknown): CliError {
   if (thrown instanceof CliError) return thrown;
   const message = thrown instanceof Error ? thrown.message : String(thrown);
@@ -94,7 +94,7 @@ export function errorText(error: CliError): string {
   return `${lines.map((line) => withoutSecrets(printable(line))).join('\n')}\n`;
 }
 
-/** Keys and tokens that somebody pasted where they do not belong must not be shown again. */
+/** Redacts keys and tokens that were pasted in the wrong place. */
 function withoutSecrets(text: string): string {
   return text.replace(/\b([a-z]{2,8})_[A-Za-z0-9_-]{30,}/g, '$1_…').replace(/(\/\/)[^/@\s]+@/g, '$1…@');
 }

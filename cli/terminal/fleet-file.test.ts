@@ -24,7 +24,7 @@ function lines(text: string): string[] {
   return 'faults' in parsed ? parsed.faults.map(faultLine) : [];
 }
 
-test('a fleet file with every field is read as it stands', () => {
+test('a fleet file with every field is read unchanged', () => {
   const parsed = parseFleet(example, 'f.yaml');
   expect(parsed).toMatchObject({
     fleet: {
@@ -51,12 +51,12 @@ test.each<[claim: string, text: string, faults: string[]]>([
     'version: 1\nmodels: [',
     ['f.yaml:2:10 Flow sequence in block collection must be sufficiently indented and end with a ]'],
   ],
-  ['a key that stands twice', 'version: 1\nversion: 1', ['f.yaml:2:1 Map keys must be unique']],
+  ['a key that occurs twice', 'version: 1\nversion: 1', ['f.yaml:2:1 Map keys must be unique']],
   ['another version', 'version: 2', ['f.yaml:1:10 version: Invalid input: expected 1']],
   ['a field that does not exist', 'version: 1\nkeys:\n  - secret', ['f.yaml:2:1 keys: no such field']],
   ['a missing field', 'version: 1\nmodels:\n  - id: a', ['f.yaml:3:5 models[0].family: is missing']],
   [
-    'a model that stands twice',
+    'a model that occurs twice',
     'version: 1\nmodels:\n  - { id: a, family: f }\n  - { id: a, family: f }',
     ['f.yaml:4:11 models[1].id: the model a is already at models[0].id'],
   ],
@@ -76,7 +76,7 @@ test.each<[claim: string, text: string, faults: string[]]>([
     ['f.yaml:3:9 tiers[0].id: anonymous is a reserved name: visitors have a section of their own'],
   ],
   [
-    'a tier that stands twice',
+    'a tier that occurs twice',
     'version: 1\ntiers: [{ id: T, models: "*" }, { id: T, models: "*" }]',
     ['f.yaml:2:39 tiers[1].id: the tier T is already at tiers[0].id'],
   ],
@@ -96,12 +96,12 @@ test.each<[claim: string, text: string, faults: string[]]>([
     ['f.yaml:5:29 organisations[0].tier: the tier U is not in tiers'],
   ],
   [
-    'an organisation that stands twice',
+    'an organisation that occurs twice',
     `${head}organisations:\n  - { id: o, name: O }\n  - { id: o, name: O }`,
     ['f.yaml:6:11 organisations[1].id: the organisation o is already at organisations[0].id'],
   ],
   [
-    'a member that stands twice',
+    'a member that occurs twice',
     `${head}organisations:\n  - id: o\n    name: O\n    members: [{ person: p, role: owner }, { person: p, role: viewer }]`,
     [
       'f.yaml:7:53 organisations[0].members[1].person: the member p is already at organisations[0].members[0].person',
@@ -168,11 +168,11 @@ test.each<[claim: string, text: string, faults: string[]]>([
     `${head}organisations:\n  - id: o\n    name: O\n    anchor: 2026-02-30`,
     ['f.yaml:7:13 organisations[0].anchor: Invalid ISO date'],
   ],
-])('%s is told with its line and column', (_claim, text, faults) => {
+])('%s is reported with its line and column', (_claim, text, faults) => {
   expect(lines(text)).toEqual(faults);
 });
 
-test('faults of shape and of reference are all told at once, in the order of the file', () => {
+test('faults of shape and of reference are all reported at once, in the order of the file', () => {
   const text = `version: 1
 models: [{ id: a, family: f, colour: red }]
 tiers: [{ id: T, models: [b], concurrency: many }]
@@ -194,7 +194,7 @@ test('a section that is left out is not compared with the others', () => {
   expect(lines('version: 1\norganisations: [{ id: o, name: O, tier: Platinum }]')).toEqual([]);
 });
 
-test('aliases are followed, and a fault behind one is told where the text stands', () => {
+test('aliases are followed, and a fault behind one is reported at its place in the text', () => {
   const text = 'version: 1\nmodels:\n  - &m { id: a, family: 7 }\n  - *m';
   expect(lines(text)).toContain(
     'f.yaml:3:25 models[0].family: Invalid input: expected string, received number',

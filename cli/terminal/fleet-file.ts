@@ -1,6 +1,6 @@
 /**
  * Reads a fleet file: YAML (or JSON, which is YAML) into the fleet document, or every fault with its line and column.
- * The text is untrusted: its size, the use of aliases and the number of faults told are bounded, and nothing throws.
+ * The text is untrusted: its size, its aliases and the number of reported faults are bounded, and nothing throws.
  */
 import { type Document, isAlias, isMap, isScalar, isSeq, LineCounter, type Node, parseDocument } from 'yaml';
 import type { z } from 'zod';
@@ -8,7 +8,7 @@ import { type Fleet, fleetSchema, pathText } from '../../schemas/fleet.ts';
 
 /** Bytes of a fleet file. */
 export const fleetFileBytesMax = 4 * 1024 * 1024;
-/** Faults told of one file; who has more mends these first. */
+/** Faults reported for one file; fix these first to see more. */
 const faultsMax = 200;
 /** Uses of one anchor, nested ones multiplied. */
 const aliasesMax = 100;
@@ -49,7 +49,7 @@ export function parseFleet(text: string, file: string): ParsedFleet {
   } catch (error) {
     // Too many aliases, an alias without its anchor, nesting deeper than the stack.
     const why = error instanceof ReferenceError ? error.message : 'it is nested too deeply';
-    return { faults: [{ file, line: 1, column: 1, message: `cannot be read: ${why}` }] };
+    return { faults: [{ file, line: 1, column: 1, message: `cannot be parsed: ${why}` }] };
   }
 }
 
@@ -77,9 +77,9 @@ function faultsOf(document: Document, issue: z.core.$ZodIssue): { offset: number
 interface Location {
   /** Whether the whole path is there. */
   readonly found: boolean;
-  /** Where the value begins, or the innermost thing around it that is there. */
+  /** Start of the value, or of the innermost existing node around it. */
   readonly offset: number;
-  /** Where its key begins; the same where it has none. */
+  /** Start of its key; `offset` if it has none. */
   readonly keyOffset: number;
 }
 

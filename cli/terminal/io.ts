@@ -1,6 +1,6 @@
 /**
- * What a command line touches outside itself: three streams, the environment, the folder it stands in.
- * Commands get it as a value, so that tests run them with streams of their own; only `processIo` knows the process.
+ * The environment of a command: three streams, environment variables, the working folder. Commands receive it as a value, so
+ * that tests pass their own; only `processIo` uses the process.
  */
 import { once } from 'node:events';
 import { homedir } from 'node:os';
@@ -15,14 +15,14 @@ export interface Io {
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly cwd: string;
   readonly home: string;
-  /** Aborts at the first interrupt (Ctrl-C). The listener is set up only while a command asks for it. */
+  /** Aborts on the first Ctrl-C. The listener exists only until `release`. */
   interrupted(): { readonly signal: AbortSignal; release(): void };
 }
 
 /** The process's own streams and settings. */
 export function processIo(): Io {
   const { stdout, stderr, stdin, env } = process;
-  // The reader of a pipe may leave before the end (`headgate events list | head`): nothing is left to be done then.
+  // The reader of a pipe may close it early (`headgate events list | head`).
   stdout.on('error', (error: NodeJS.ErrnoException) => {
     if (error.code === 'EPIPE') process.exit(0);
     throw error;
@@ -52,7 +52,7 @@ function homeOrRoot(): string {
   }
 }
 
-/** Writes and waits while the reader is slower than we are, so that nothing piles up in memory. */
+/** Writes and waits for a slow reader, so that output is not buffered in memory without bound. */
 export async function writeAll(stream: Writable, text: string | Uint8Array): Promise<void> {
   if (!stream.write(text)) await once(stream, 'drain');
 }

@@ -1,4 +1,4 @@
-/** Reads the values of options. Each refuses by commander's own error, which becomes exit 2. */
+/** Parsers of option values. Each throws commander's own error, which becomes exit 2. */
 import { InvalidArgumentError } from 'commander';
 
 /** A position of the log: a whole number from 1. */
@@ -19,7 +19,7 @@ export function limit(text: string): number | 'none' {
 function wholeNumber(text: string, least: number): number {
   const number = Number(text);
   if (!/^\d+$/.test(text) || !Number.isSafeInteger(number) || number < least)
-    throw new InvalidArgumentError(`Write a whole number from ${least}.`);
+    throw new InvalidArgumentError(`It must be a whole number, ${least} or more.`);
   return number;
 }
 
@@ -30,7 +30,7 @@ export function durationSeconds(text: string): number {
   const match = /^(\d{1,7}(?:\.\d{1,3})?)(ms|s|m)?$/.exec(text);
   const seconds = Number(match?.[1]) * (unitSeconds[match?.[2] ?? 's'] ?? 1);
   if (!match || seconds > 3600)
-    throw new InvalidArgumentError('Write a duration such as 60s, at most an hour.');
+    throw new InvalidArgumentError('It must be a duration such as 60s, one hour at most.');
   return seconds;
 }
 
@@ -43,6 +43,6 @@ export function selection(text: string): '*' | string[] {
 export function place(text: string): { readonly kind: string; readonly id?: string } {
   if (text === 'pool') return { kind: 'pool' };
   const match = /^(stack|organisation):(.+)$/.exec(text);
-  if (!match) throw new InvalidArgumentError('Write pool, stack:ID or organisation:ID.');
+  if (!match) throw new InvalidArgumentError('It must be pool, stack:ID or organisation:ID.');
   return { kind: match[1] as string, id: match[2] as string };
 }

@@ -1,6 +1,6 @@
 /**
- * How results are shown: tables for people, json, jsonl and yaml for scripts, name for shells.
- * The JSON forms are a fixed point: lists `{"items":[…],"position":N}`, single things the thing itself.
+ * Prints results: tables for people, json, jsonl and yaml for scripts, name for shells. The JSON forms are stable: a list is
+ * `{"items":[…],"position":N}`, a single resource is the resource itself.
  */
 import { styleText } from 'node:util';
 import { type Io, writeAll } from './io.ts';
@@ -9,18 +9,18 @@ import { cellText, printable, printableJson } from './text.ts';
 export const formats = ['table', 'json', 'jsonl', 'yaml', 'name'] as const;
 export type Format = (typeof formats)[number];
 
-/** Something the control plane answered with: JSON members by name, none of them trusted. */
+/** A JSON object from the control plane; its members are not trusted. */
 export type Resource = Readonly<Record<string, unknown>>;
 
 export interface Column {
   readonly heading: string;
   cell(resource: Resource): unknown;
-  /** Whether a value asks for attention; never the only sign of it. */
+  /** Decides the colour; the text alone must also tell the states apart. */
   severity?(resource: Resource): Severity;
 }
 export type Severity = 'good' | 'warn' | 'bad' | undefined;
 
-/** How a kind of thing is shown. */
+/** How a kind of resource is printed. */
 export interface View {
   readonly columns: readonly Column[];
   /** The id, for `-o name`. */
@@ -60,11 +60,11 @@ export class Renderer {
     }
   }
 
-  /** A single thing: in a table one line a member of it. */
+  /** A single resource: as a table, one line for each member. */
   async resource(resource: Resource, view: Pick<View, 'name'>): Promise<void> {
     if (this.format === 'name') return this.#out(`${cellText(view.name(resource))}\n`);
     if (this.format !== 'table') return this.document(resource);
-    const members = Object.entries(resource).filter(([, value]) => value !== undefined);
+    const members = Object.entries(resource).flatMap(([member, value]) => flattened(member, value));
     const width = Math.max(0, ...members.map(([member]) => member.length));
     const lines = members.map(
       ([member, value]) => `${printable(member).padEnd(width)}  ${cellText(value)}\n`,
@@ -72,14 +72,14 @@ export class Renderer {
     return this.#out(lines.join(''));
   }
 
-  /** Lines of a table's place: what people read; other formats get the document. */
+  /** Prints `lines` in place of a table; other formats print the document. */
   async lines(lines: readonly string[], document: Resource, name: unknown): Promise<void> {
     if (this.format === 'name') return this.#out(`${cellText(name)}\n`);
     if (this.format !== 'table') return this.document(document);
     return this.#out(lines.map((line) => `${printable(line)}\n`).join(''));
   }
 
-  /** One document in the machine-readable format asked for; json where a table was. */
+  /** One document in the chosen machine-readable format; JSON if the format is `table`. */
   async document(value: unknown): Promise<void> {
     if (this.format === 'yaml') return this.#out(await yamlText(value));
     return this.#out(`${printableJson(value, this.format === 'jsonl' ? undefined : 2)}\n`);
@@ -112,12 +112,19 @@ export class Renderer {
   #paint(text: string, severity: Severity): string {
     if (!this.#colour || !severity) return text;
     const colour = ({ good: 'green', warn: 'yellow', bad: 'red' } as const)[severity];
-    // Decided already, for the stream that is really written to.
+    // The constructor has checked the stream that is written to.
     return styleText(colour, text, { validateStream: false });
   }
 }
 
-/** YAML in which every string with an unsafe character stands in double quotes, escaped. */
+/** A member of a resource; the members of an object get lines of their own, as `place.kind`. */
+function flattened(member: string, value: unknown): (readonly [string, unknown])[] {
+  if (value === undefined) return [];
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) return [[member, value]];
+  return Object.entries(value).map(([inner, part]) => [`${member}.${inner}`, part]);
+}
+
+/** YAML in which every string with an unsafe character is in double quotes and escaped. */
 async function yamlText(value: unknown): Promise<string> {
   const { Document, visit } = await import('yaml');
   const document = new Document(value);

@@ -1,6 +1,5 @@
 /**
- * One run of one command: its global options, its way to the control plane, its output.
- * Everything that costs start-up time is made when it is first asked for.
+ * One run of one command: its global options, its client and its output. What costs start-up time is created on first use.
  */
 import type { Command } from 'commander';
 import { AdminClient } from './client.ts';
@@ -41,7 +40,7 @@ export class Session {
     this.out = new Renderer(io, globals.output ?? 'table', globals.color !== false);
   }
 
-  /** Throws a CliError where address or token are not known. */
+  /** Throws a CliError if no address or no token is configured. */
   api(): Promise<AdminClient> {
     this.#client ??= resolveSettings(this.io, this.globals).then(
       (settings) =>
@@ -66,20 +65,20 @@ export class Session {
     if (!this.globals.quiet) this.io.stderr.write(`${printable(text)}\n`);
   }
 
-  /** Like this session, with another format where none was asked for. */
+  /** A renderer with `format` unless -o was given. */
   defaultFormat(format: Format): Renderer {
     return new Renderer(this.io, this.globals.output ?? format, this.globals.color !== false);
   }
 }
 
-/** A command's work; `options` are its own and the global ones, operands follow in their order. */
+/** A command's handler; `options` are its own and the global ones, operands follow in order. */
 export type Work<Options> = (
   session: Session,
   options: Options & Globals,
   ...operands: string[]
 ) => Promise<void>;
 
-/** Makes a commander action of `work`. An interrupt ends what is under way. */
+/** Wraps a handler as a commander action. Ctrl-C aborts the call in flight. */
 export function action<Options>(io: Io, work: Work<Options>): (...passed: unknown[]) => Promise<void> {
   return async (...passed) => {
     const command = passed.at(-1) as Command;

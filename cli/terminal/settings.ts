@@ -1,7 +1,7 @@
 /**
- * Where the control plane is and with which token it is spoken to: flag, then environment, then the context that
- * `headgate dev` writes. A context's token is sent to that context's control plane only, and the address of a context that
- * was found gets no other token than its own.
+ * Resolves the control plane's address and the token: from flags, then the environment, then the context file that
+ * `headgate dev` writes. A context's token is sent only to that context's control plane, and the address of a discovered
+ * context receives no token but its own.
  */
 import { closeSync, constants, existsSync, fstatSync, openSync, readFileSync, statSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
@@ -42,17 +42,17 @@ export async function resolveSettings(io: Io, flags: SettingsFlags): Promise<Set
   const admin = baseUrl(chosen ?? context.admin ?? defaultAdmin);
   const ofContext =
     context.admin !== undefined && baseUrl(context.admin) === admin ? context.token : undefined;
-  // A repository or a shared folder may hold a context of somebody else: its address gets no token but its own.
+  // A repository or a shared folder may contain another user's context: its address receives no token but its own.
   const wasFound = chosen === undefined && context.admin !== undefined && !isNamed;
   if (wasFound && flags.tokenFile !== undefined) throw notSent('the token file', admin, path);
   const token = wasFound ? ofContext : (given ?? ofContext);
   if (token !== undefined) return { admin, token: checkedToken(token, `the context file ${path}`) };
   if (wasFound && given !== undefined) throw notSent('HEADGATE_TOKEN', admin, path);
-  throw new CliError(`no token is known for ${admin}`, {
+  throw new CliError(`no token is configured for ${admin}`, {
     type: 'Unauthorized',
     exitCode: 4,
-    why: 'neither --token-file nor HEADGATE_TOKEN is set, and no context has one for this address',
-    next: 'set HEADGATE_TOKEN, or run beside a service started with `npm start`',
+    why: 'neither --token-file nor HEADGATE_TOKEN is set, and no context file has a token for this address',
+    next: 'set HEADGATE_TOKEN, or run the command in the folder where `npm start` was run',
   });
 }
 
@@ -60,8 +60,8 @@ function notSent(what: string, admin: string, path: string | undefined): CliErro
   return new CliError(`${what} is not sent to ${admin}`, {
     type: 'Unauthorized',
     exitCode: 4,
-    why: `this address comes from ${path}, a file that was found here, not from you`,
-    next: `repeat with --admin ${admin}, if that is the control plane you mean`,
+    why: `this address comes from a discovered file, ${path}, and not from --admin or HEADGATE_ADMIN`,
+    next: `if you trust this control plane, retry with --admin ${admin}`,
   });
 }
 
@@ -73,16 +73,16 @@ function tokenOfEnvironment(io: Io): string | undefined {
   return undefined;
 }
 
-/** Also keeps what a header cannot carry out of the text of somebody else's error. */
+/** Also prevents fetch from quoting an invalid header value in its error. */
 function checkedToken(token: string, source: string): string {
   if (isToken(token)) return token;
   throw usageError(
-    `${source} holds no token: one has at least ${tokenLengthMin} printable characters without spaces`,
+    `${source} is not a valid token: a token has at least ${tokenLengthMin} printable characters and no spaces`,
     'check the token file or HEADGATE_TOKEN',
   );
 }
 
-/** The context beside which the command runs; empty where there is none. Throws a CliError on a file it cannot use. */
+/** The context in effect; empty if there is none. Throws a CliError for an unusable file. */
 export function readContext(io: Io): Context {
   return locateContext(io).context;
 }
@@ -90,7 +90,7 @@ export function readContext(io: Io): Context {
 interface LocatedContext {
   readonly context: Context;
   readonly path: string | undefined;
-  /** By HEADGATE_CONTEXT; otherwise it was found in the folder, above it, or at home. */
+  /** Named by HEADGATE_CONTEXT; otherwise discovered in the working folder, above it, or in the home folder. */
   readonly isNamed: boolean;
 }
 
@@ -102,19 +102,19 @@ function locateContext(io: Io): LocatedContext {
     return { context: asContext(JSON.parse(readTrusted(path))), path, isNamed };
   } catch (error) {
     if (error instanceof CliError) throw error;
-    throw new CliError(`the context file ${path} cannot be used`, {
+    throw new CliError(`the context file ${path} is not usable`, {
       type: 'InvalidContext',
       exitCode: 2,
-      why: 'it is not the JSON document that `headgate dev` writes, or it cannot be read',
-      next: 'delete it, or name another with HEADGATE_CONTEXT',
+      why: 'it cannot be read, or it is not the JSON document that `headgate dev` writes',
+      next: 'delete it, or set HEADGATE_CONTEXT to another file',
       cause: error,
     });
   }
 }
 
-/** Throws a CliError where another user could have written the file. */
+/** Throws a CliError if another user could have written the file. */
 function readTrusted(path: string): string {
-  // Without waiting: somebody may have put a pipe there.
+  // Non-blocking, because the path may be a named pipe.
   const descriptor = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
   try {
     const stats = fstatSync(descriptor);
@@ -126,8 +126,8 @@ function readTrusted(path: string): string {
       throw new CliError(`the context file ${path} is not trusted`, {
         type: 'InvalidContext',
         exitCode: 2,
-        why: isOwn ? 'others may write it' : 'it belongs to another user',
-        next: isOwn ? `chmod go-w ${path}` : 'name one of your own with HEADGATE_CONTEXT',
+        why: isOwn ? 'other users can write to it' : 'it belongs to another user',
+        next: isOwn ? `chmod go-w ${path}` : 'set HEADGATE_CONTEXT to a file of your own',
       });
     if (size > fileBytesMax) throw new Error('it is too large');
     return readFileSync(descriptor, 'utf8');
@@ -166,7 +166,7 @@ function asContext(document: unknown): Context {
   };
 }
 
-/** The address without its end slash or API prefix. Never repeated in the error: it may hold a password. */
+/** The address without trailing slash and API prefix. The error never quotes it: it may contain a password. */
 function baseUrl(text: string): string {
   const url = URL.canParse(text) ? new URL(text) : undefined;
   if (!url || !/^https?:$/.test(url.protocol) || url.username || url.password || url.search || url.hash)
@@ -184,7 +184,7 @@ async function tokenOfFile(io: Io, file: string | undefined): Promise<string | u
   return checkedToken(text, 'the token file');
 }
 
-/** The text of a file, or of stdin for `-`. Throws a CliError with exit 2 where it cannot be read or is too large. */
+/** The text of a file, or of stdin for `-`. Throws a CliError with exit 2 if it cannot be read or is too large. */
 export async function readInput(io: Io, file: string, bytesMax = 8 * 1024 * 1024): Promise<string> {
   try {
     if (file !== '-') {

@@ -1,9 +1,9 @@
 /**
- * Text for terminals. Names and reasons come from others: a control character or a change of direction in them could
- * repaint the screen or make one line pretend to be two, so none is ever written as it is.
+ * Makes text safe for terminals. Names and reasons are untrusted: a control character or a bidirectional override could
+ * repaint the screen or forge a line, so both are always escaped.
  */
 
-/** Controls, changes of direction, line separators and half surrogates. */
+/** Control characters, bidirectional overrides, line separators and lone surrogates. */
 const unsafe = /[\p{Cc}\p{Cs}\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff]/gu;
 
 /** The same text with unsafe characters as `\u001b`. */
@@ -11,9 +11,9 @@ export function printable(text: string): string {
   return text.replace(unsafe, escaped);
 }
 
-/** JSON text whose strings are printable, too: JSON itself lets 0x7f to 0x9f and changes of direction pass. */
+/** JSON text with printable strings: JSON itself does not escape 0x7f to 0x9f and bidirectional overrides. */
 export function printableJson(value: unknown, indent?: number): string {
-  // Line feeds between the members are ours; inside strings JSON has escaped them.
+  // A raw line feed is indentation; inside strings JSON has escaped it.
   return JSON.stringify(value, null, indent).replace(unsafe, (character) =>
     character === '\n' ? character : escaped(character),
   );
@@ -23,7 +23,7 @@ function escaped(character: string): string {
   return `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`;
 }
 
-/** A value of a thing as one cell of a table: `-` where there is none. */
+/** A value as one table cell: `-` if there is none. */
 export function cellText(value: unknown): string {
   if (value === undefined || value === null || value === '') return '-';
   if (typeof value === 'boolean') return value ? 'yes' : 'no';

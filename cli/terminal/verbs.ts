@@ -1,27 +1,27 @@
 /**
- * Builds nouns and verbs that all look alike: help that starts with examples, and one way to declare an action.
+ * Builds uniform nouns and verbs: help that starts with examples, and one way to declare an action.
  */
 import type { Command } from 'commander';
 import type { Io } from './io.ts';
 import { action, type Work } from './session.ts';
 
-/** Under which question of its reader a command stands in `headgate help`. */
+/** Headings of `headgate help`: the question that a command answers. */
 export const groups = {
   deployed: 'What is deployed?',
   healthy: 'Is it healthy?',
-  past: 'What happened, and can it be proved?',
+  past: 'What happened?',
 } as const;
 
-/** A command whose help begins with these lines. */
+/** Adds examples at the top of a command's help. */
 export function withExamples(command: Command, examples: readonly string[]): Command {
   return command.addHelpText('before', `Examples:\n${examples.map((line) => `  ${line}\n`).join('')}`);
 }
 
-/** A noun under the program: it does nothing by itself. */
+/** A noun is a group of verbs and has no action itself. */
 export interface Noun {
   verb(signature: string, summary: string, ...examples: string[]): Verb;
 }
-/** A verb: options are added as to any command, `does` comes last. */
+/** A verb: options first, `action` last. */
 export interface Verb {
   readonly command: Command;
   option(flags: string, summary: string, parse?: (text: string) => unknown): Verb;
@@ -46,8 +46,8 @@ export function noun(
 }
 
 /**
- * A process and a noun may share a name (`gateway`). What the process must be given is then asked of the process alone:
- * commander would ask its verbs for it, too.
+ * A process and a noun may share a name (`gateway`). The mandatory options of the process must not apply to the verbs, which
+ * is what commander does by default.
  */
 function withVerbs(process: Command): Command {
   const needed = process.options.filter(({ mandatory }) => mandatory);
