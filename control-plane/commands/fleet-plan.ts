@@ -1,30 +1,14 @@
 /**
- * What a fleet file asks for, collected as events in an order that the fold accepts, with the changes told to people.
- * What is there as the file says makes neither: applying a file twice changes nothing the second time.
+ * The changes that a fleet file needs, as events in an order that the fold accepts, and as a list for people.
+ * What exists as the file declares it needs neither: applying a file twice changes nothing the second time.
  */
+import type { FleetChange } from '../../schemas/admin.ts';
 import type { KnownEvent } from '../../schemas/events.ts';
 import { sameData } from './preconditions.ts';
 
-export type FleetKind =
-  | 'model'
-  | 'tier'
-  | 'anonymous'
-  | 'organisation'
-  | 'member'
-  | 'stack'
-  | 'install'
-  | 'node';
+type FleetKind = FleetChange['kind'];
 
-export interface FleetChange {
-  readonly action: 'create' | 'change' | 'remove';
-  readonly kind: FleetKind;
-  /** `<organisation>/<person>` of a member, `pool/<model>` or `<stack>/<model>` of an install. */
-  readonly id: string;
-  /** Names of the fields that change. */
-  readonly fields?: readonly string[];
-}
-
-/** From what hangs on others to what others hang on. */
+/** Dependents before what they depend on. */
 const removalOrder: readonly FleetKind[] = [
   'node',
   'install',
@@ -40,7 +24,7 @@ export class FleetPlan {
   readonly #removals: { readonly kind: FleetKind; readonly event: KnownEvent }[] = [];
   readonly #changes: FleetChange[] = [];
 
-  /** The thing shall be as `after` says; the event makes it so. */
+  /** Sets a resource to `after`, which is what the event does. */
   put(kind: FleetKind, id: string, before: object | undefined, after: object, event: KnownEvent): void {
     if (!before) {
       this.#sets.push(event);
@@ -62,7 +46,7 @@ export class FleetPlan {
     return this.#changes;
   }
 
-  /** Everything is set before anything is removed, so that a node can leave a stack that goes. */
+  /** Everything is set before anything is removed, so that a node can leave a stack that is removed. */
   get events(): KnownEvent[] {
     const removals = removalOrder.flatMap((kind) =>
       this.#removals.filter((removal) => removal.kind === kind).map(({ event }) => event),

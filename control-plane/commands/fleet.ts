@@ -1,12 +1,13 @@
 /**
- * The fleet as one document: applied in one commit, compared, and given out as the document that, applied, changes nothing.
- * A document has neither keys nor tokens, no health, and nothing that is not a file's to say: suspension and draining.
+ * The fleet as one document: applied in one commit, compared, and exported as the document that, applied, changes nothing.
+ * A document has neither keys nor tokens, no health, and nothing that a file cannot declare: suspension and draining.
  */
 
+import type { NodeResource } from '../../schemas/admin.ts';
 import { bodySchemas, pathSchemas } from '../../schemas/commands.ts';
 import type { Fleet, FleetNode, FleetOrganisation, FleetStack } from '../../schemas/fleet.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
-import { findPool, listNodes, listStacks, type NodeThing } from '../state/capacity.ts';
+import { findPool, listNodes, listStacks } from '../state/capacity.ts';
 import { findAnonymous, listModels, listTiers } from '../state/catalog.ts';
 import { listMembers, listOrganisations } from '../state/tenants.ts';
 import { defineCommand } from './definition.ts';
@@ -41,7 +42,7 @@ export function exportFleet(db: Database): Fleet {
   };
 }
 
-function exportOrganisations(db: Database, nodes: Map<string, NodeThing[]>): FleetOrganisation[] {
+function exportOrganisations(db: Database, nodes: Map<string, NodeResource[]>): FleetOrganisation[] {
   const members = grouped(listMembers(db), ({ organisation }) => organisation);
   const stacks = grouped(listStacks(db), ({ organisation }) => organisation);
   return listOrganisations(db).map(({ id, name, tier, anchor }) => ({
@@ -62,21 +63,21 @@ function exportOrganisations(db: Database, nodes: Map<string, NodeThing[]>): Fle
   }));
 }
 
-function grouped<Thing>(things: readonly Thing[], keyOf: (thing: Thing) => string): Map<string, Thing[]> {
-  const groups = new Map<string, Thing[]>();
-  for (const thing of things) {
-    const group = groups.get(keyOf(thing));
-    if (group) group.push(thing);
-    else groups.set(keyOf(thing), [thing]);
+function grouped<Item>(items: readonly Item[], keyOf: (item: Item) => string): Map<string, Item[]> {
+  const groups = new Map<string, Item[]>();
+  for (const item of items) {
+    const group = groups.get(keyOf(item));
+    if (group) group.push(item);
+    else groups.set(keyOf(item), [item]);
   }
   return groups;
 }
 
-function placeOf({ place }: NodeThing): string {
+function placeOf({ place }: NodeResource): string {
   return place.kind === 'pool' ? 'pool' : `${place.kind}:${place.id}`;
 }
 
-function exportNodes(nodes: readonly NodeThing[] = []): FleetNode[] {
+function exportNodes(nodes: readonly NodeResource[] = []): FleetNode[] {
   return nodes.map(({ id, url, dialect, credential, models, agent }) => ({
     id,
     url,

@@ -1,24 +1,26 @@
 /**
- * What deciders ask of the state before they decide: the thing that is named, or the refusal that says it is not there.
+ * Checks of deciders before they decide: a resource that a command names must exist, be free, or be unused.
  */
+import type {
+  ApiKey,
+  Model,
+  NodeResource,
+  NodeToken,
+  Organisation,
+  Stack,
+  Tier,
+} from '../../schemas/admin.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import { CommandError, type CommandErrorDetail } from '../core/command-error.ts';
-import {
-  findNode,
-  findStack,
-  findToken,
-  type NodeThing,
-  type NodeToken,
-  type Stack,
-} from '../state/capacity.ts';
-import { findModel, findTier, type Model, type Tier } from '../state/catalog.ts';
-import { type ApiKey, findKey, findOrganisation, type Organisation } from '../state/tenants.ts';
+import { findNode, findStack, findToken } from '../state/capacity.ts';
+import { findModel, findTier } from '../state/catalog.ts';
+import { findKey, findOrganisation } from '../state/tenants.ts';
 
-/** The thing, or CommandError NotFound. `noun` is the CLI's, `what` the glossary's. */
-function need<Thing>(thing: Thing | undefined, what: string, noun: string, id: string): Thing {
-  if (thing !== undefined) return thing;
+/** The resource, or CommandError NotFound. `noun` is the CLI's, `what` the glossary's. */
+function need<Found>(found: Found | undefined, what: string, noun: string, id: string): Found {
+  if (found !== undefined) return found;
   throw new CommandError('NotFound', `there is no ${what} ${id}`, {
-    next: `headgate ${noun} list shows what is there`,
+    next: `headgate ${noun} list shows what exists`,
   });
 }
 
@@ -37,7 +39,7 @@ export function needKey(db: Database, id: string, nowMs: number): ApiKey {
 export function needStack(db: Database, id: string): Stack {
   return need(findStack(db, id), 'stack', 'stack', id);
 }
-export function needNode(db: Database, id: string): NodeThing {
+export function needNode(db: Database, id: string): NodeResource {
   return need(findNode(db, id), 'node', 'node', id);
 }
 export function needToken(db: Database, id: string): NodeToken {
@@ -54,18 +56,18 @@ export function needModels(db: Database, models: '*' | readonly string[]): void 
   const [first] = details;
   if (first)
     throw new CommandError('NotFound', first.message, {
-      next: 'headgate model list shows what is there',
+      next: 'headgate model list shows what exists',
       details,
     });
 }
 
-/** CommandError Conflict where the thing is there already. */
-export function needFree(thing: unknown, what: string, id: string): void {
-  if (thing !== undefined)
-    throw new CommandError('Conflict', `the ${what} ${id} is there already`, { next: 'choose another id' });
+/** Throws CommandError Conflict where it exists already. */
+export function needFree(found: unknown, what: string, id: string): void {
+  if (found !== undefined)
+    throw new CommandError('Conflict', `the ${what} ${id} exists already`, { next: 'choose another id' });
 }
 
-/** CommandError GuardRefused where something uses what is to be removed, unless it is forced. */
+/** Throws CommandError GuardRefused where something uses what is to be removed, unless it is forced. */
 export function needUnused(
   what: string,
   users: readonly string[],

@@ -2,7 +2,7 @@
  * The order of tiers as ranks. A file lists tiers lowest first; what counts is their order, so ranks that already give
  * it are kept, and a tier that the file does not list stays right above the one it stood above.
  */
-import type { Tier } from '../state/catalog.ts';
+import type { Tier } from '../../schemas/admin.ts';
 
 const rankMax = 1000;
 

@@ -1,20 +1,7 @@
 /** Waits until every gateway has applied a position, and reports when each did (design 4: Revocation confirmed). */
+import type { Confirmations, GatewayConfirmation } from '../../schemas/admin.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import type { StatusBoard } from '../../shared/status/status-board.ts';
-
-export interface GatewayConfirmation {
-  readonly name: string;
-  readonly incarnation: string;
-  readonly confirmed: boolean;
-  readonly seconds: number;
-}
-
-export interface Confirmations {
-  readonly complete: boolean;
-  readonly gateways: readonly GatewayConfirmation[];
-  /** Why the list of gateways may be incomplete. */
-  readonly reason?: string;
-}
 
 /** The minimum time to read the reports, even where the timeout of the caller is shorter. */
 const readMsMin = 1000;

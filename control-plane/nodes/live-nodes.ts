@@ -16,11 +16,19 @@ export class LiveNodes {
   }
 
   /** A node as the state has it, with what is known of it now. */
-  with<Node extends { readonly id: string; readonly owner?: string }>(node: Node): Node & Partial<LiveNode> {
+  with<Node extends { readonly id: string; readonly owner?: string | undefined }>(
+    node: Node,
+  ): Node & Partial<LiveNode> {
     return { ...node, ...(this.#agents.live(node.id) ?? this.#elsewhere(node)) };
   }
 
-  #elsewhere({ id, owner }: { readonly id: string; readonly owner?: string }): LiveNode | undefined {
+  #elsewhere({
+    id,
+    owner,
+  }: {
+    readonly id: string;
+    readonly owner?: string | undefined;
+  }): LiveNode | undefined {
     const seen = this.#board.controlPlanes().find(({ report }) => report.name === owner);
     const live = seen?.report.nodes?.[id];
     if (!seen || !live) return undefined;

@@ -1,4 +1,6 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { adminStreams } from '../../schemas/admin.ts';
+import { checkAnswer } from '../../test/support/admin-answers.ts';
 import { chat } from '../../test/support/api.ts';
 import { operatorToken, startFleet, type TestFleet } from '../../test/support/fleet.ts';
 
@@ -23,7 +25,9 @@ async function admin(
     headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json', ...headers },
     ...(body !== undefined && { body: JSON.stringify(body) }),
   });
-  return { status: response.status, body: (await response.json()) as Record<string, unknown> };
+  const answer = (await response.json()) as Record<string, unknown>;
+  checkAnswer(method, path, response.status, answer);
+  return { status: response.status, body: answer };
 }
 const errorType = ({ body }: Answer): unknown => (body['error'] as { type?: unknown } | undefined)?.type;
 
@@ -152,5 +156,6 @@ test('what was completed is exported one request a line, without its text', asyn
   await expect.poll(exported, { timeout: 5000 }).not.toBe('');
   const text = await exported();
   expect(JSON.parse(text)).toMatchObject({ organisation: 'birch', model: 'echo-small', draw: 'pool' });
+  expect(adminStreams['GET /usage/export'].line.parse(JSON.parse(text))).toEqual(JSON.parse(text));
   expect(text).not.toContain('private');
 });

@@ -7,7 +7,7 @@ import type { Socket } from 'node:net';
 import swagger from '@fastify/swagger';
 import websocket from '@fastify/websocket';
 import Fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify';
-import { jsonSchemaTransform } from 'fastify-type-provider-zod';
+import { createJsonSchemaTransform } from 'fastify-type-provider-zod';
 import { nodeFrameBytesMax } from '../../schemas/node-messages.ts';
 import type { Connections } from '../../shared/runtime/connections.ts';
 import { createHttpServer, endWith, headerBytesMax } from '../../shared/runtime/http-server.ts';
@@ -21,12 +21,23 @@ import { registerEventRoutes } from './event-routes.ts';
 import { registerFleetRoutes } from './fleet-routes.ts';
 import { registerNodeRoutes } from './node-routes.ts';
 import { registerReadRoutes } from './read-routes.ts';
+import { declareResponses } from './responses.ts';
 import { registerSignerRoutes } from './signer-routes.ts';
 import { registerSnapshotRoute } from './snapshot-route.ts';
 import { registerUsageRoutes } from './usage-routes.ts';
 
 const bodyBytesMax = 8 * 1024 * 1024;
 const adminPrefix = '/admin/v1';
+
+/** Without `additionalProperties: false` in responses: a client must accept fields of later versions. */
+const jsonSchemaTransform = createJsonSchemaTransform({
+  zodToJsonConfig: {
+    override: ({ zodSchema, jsonSchema }) => {
+      const { def } = zodSchema._zod;
+      if (def.type === 'object' && def.catchall === undefined) delete jsonSchema.additionalProperties;
+    },
+  },
+});
 
 /** A client must have sent its headers, and its whole request, within these. */
 const headersTimeoutMs = 30_000;
@@ -82,6 +93,7 @@ export async function createAdminApp(
     }
   });
   guardRoutes(app, context);
+  declareResponses(app, adminPrefix);
   app.addHook('onRequest', (request, _reply, done) => done(upgradeFault(request) ?? hostFault(request)));
   app.setErrorHandler((error, request, reply) => answerError(error, request, reply, context));
   app.setNotFoundHandler((request, reply) =>

@@ -3,6 +3,7 @@ import { Readable } from 'node:stream';
 import type { WebSocket } from '@fastify/websocket';
 import type { FastifyInstance } from 'fastify';
 import { z } from 'zod';
+import type { AdminResponse, ListedEvent } from '../../schemas/admin.ts';
 import type { Commit } from '../../schemas/commit.ts';
 import { CommandError } from '../core/command-error.ts';
 import { asFollowError } from '../core/follow-error.ts';
@@ -27,18 +28,6 @@ const faultCode = 1011;
 /** Of a close frame, by RFC 6455. */
 const closeReasonBytesMax = 123;
 
-export interface ListedEvent {
-  readonly position: number;
-  readonly index: number;
-  readonly type: string;
-  readonly v: number;
-  readonly data: unknown;
-  readonly at: string;
-  readonly by: string;
-  readonly why?: string;
-  readonly command: string;
-}
-
 function eventsOf(commit: Commit, type: string | undefined): ListedEvent[] {
   const { seq, at, by, why, id } = commit;
   return commit.events
@@ -56,7 +45,11 @@ function eventsOf(commit: Commit, type: string | undefined): ListedEvent[] {
     .filter((event) => type === undefined || event.type === type);
 }
 
-async function list(context: AdminContext, query: Query, marks: ReadMarks): Promise<object> {
+async function list(
+  context: AdminContext,
+  query: Query,
+  marks: ReadMarks,
+): Promise<AdminResponse<'GET /events'>> {
   const { snapshot, log } = context;
   const position = snapshot.seq;
   const to = Math.min(query.to ?? position, position);

@@ -1,12 +1,12 @@
 /** Routes of the fleet itself: status, gateways and what each has confirmed, usage. */
 import type { FastifyInstance } from 'fastify';
 import { z } from 'zod';
+import type { AdminResponse, GatewayStatus, ReplicaStatus } from '../../schemas/admin.ts';
 import { foldVersion } from '../../shared/snapshot/fold.ts';
 import type { Seen } from '../../shared/status/status-board.ts';
 import { readingRoles } from '../commands/authorise.ts';
 import { CommandError } from '../core/command-error.ts';
 import { confirmations } from '../gateways/confirmations.ts';
-
 import { type AdminContext, commandQuerySchema, parseQuery, readQuerySchema, stateFor } from './context.ts';
 import { signingStatus } from './signer-routes.ts';
 
@@ -18,7 +18,7 @@ const confirmationQuerySchema = z.object({
 const positionParamsSchema = z.object({ position: z.coerce.number().int().min(1) });
 const nameParamsSchema = z.object({ name: z.string().min(1).max(200) });
 
-function gatewayOf(context: AdminContext, seen: Seen): object {
+function gatewayOf(context: AdminContext, seen: Seen): GatewayStatus {
   const { report, seenMs } = seen;
   const seenSeconds = (performance.now() - seenMs) / 1000;
   const { log, seq } = context.snapshot;
@@ -60,21 +60,25 @@ function knownAs({ board }: AdminContext, name: string): number {
 export function registerFleetRoutes(app: FastifyInstance, context: AdminContext): void {
   const { snapshot } = context;
   const config = { access: 'operator' } as const;
-  app.get('/status', { config, schema: { summary: 'This replica and the log' } }, async (request) => {
-    const query = parseQuery(readQuerySchema, request.query);
-    const state = await stateFor(context, query);
-    return {
-      log: state.log,
-      position: state.seq,
-      digest: state.digest(),
-      digests: state.digests(),
-      foldVersion,
-      replica: context.replica,
-      skipped: snapshot.skipped,
-      ...signingStatus(state.head.signers, context),
-      ...(snapshot.halt && { halted: snapshot.halt.reason }),
-    };
-  });
+  app.get(
+    '/status',
+    { config, schema: { summary: 'This replica and the log' } },
+    async (request): Promise<ReplicaStatus> => {
+      const query = parseQuery(readQuerySchema, request.query);
+      const state = await stateFor(context, query);
+      return {
+        log: state.log,
+        position: state.seq,
+        digest: state.digest(),
+        digests: state.digests(),
+        foldVersion,
+        replica: context.replica,
+        skipped: snapshot.skipped,
+        ...signingStatus(state.head.signers, context),
+        ...(snapshot.halt && { halted: snapshot.halt.reason }),
+      };
+    },
+  );
   app.get('/gateways', { config, schema: { summary: 'List gateways and how far each is' } }, () => {
     return {
       items: context.board.gateways().map((seen) => gatewayOf(context, seen)),
@@ -96,12 +100,12 @@ export function registerFleetRoutes(app: FastifyInstance, context: AdminContext)
         summary: 'Forget a gateway that is gone for good; one that lives comes back with its next report',
       },
     },
-    async (request) => {
+    async (request): Promise<AdminResponse<'DELETE /gateways/:name'>> => {
       const { name } = parseQuery(nameParamsSchema, request.params);
       const dryRun = parseQuery(commandQuerySchema, request.query).dryRun === 'true';
       const forgotten = dryRun ? knownAs(context, name) : await forget(context, name);
       if (forgotten === 0) throw new CommandError('NotFound', 'no gateway of this name is known');
-      return { name, forgotten, ...(dryRun && { dryRun }), position: snapshot.seq };
+      return { name, forgotten, ...(dryRun && ({ dryRun } as const)), position: snapshot.seq };
     },
   );
   // Open to members too: who may revoke a key may see the revocation come into force; no names of tenants are in it.

@@ -8,7 +8,9 @@ import { pino } from 'pino';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import WebSocket from 'ws';
 import { DevAdmin } from '../../dev/dev-admin.ts';
+import type { LiveNodeResource } from '../../schemas/admin.ts';
 import { nodeConnectPath, nodeFrameBytesMax } from '../../schemas/node-messages.ts';
+import { checkAnswer } from '../../test/support/admin-answers.ts';
 import { type ControlPlane, startControlPlane } from '../main.ts';
 
 const operatorToken = 'test-operator-token-0002';
@@ -55,14 +57,11 @@ async function node(id: string, agent = true): Promise<{ id: string; token: stri
   return { id, token, tokenId };
 }
 
-interface Listed {
-  readonly id: string;
-  readonly up: boolean;
-  readonly owner?: string;
-  readonly reason?: string;
-  readonly loaded: readonly string[];
-}
-const listed = (id: string): Promise<Listed> => admin.call('GET', `/nodes/${id}`);
+const listed = async (id: string): Promise<LiveNodeResource> => {
+  const answer = await admin.call<LiveNodeResource>('GET', `/nodes/${id}`);
+  checkAnswer('GET', `/nodes/${id}`, 200, answer);
+  return answer;
+};
 
 async function eventually(isSo: () => Promise<boolean>): Promise<void> {
   const until = performance.now() + 20_000;

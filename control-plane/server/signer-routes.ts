@@ -1,5 +1,6 @@
 /** Routes for the signers of the log, and the view of them that the signer commands decide on. */
 import type { FastifyInstance } from 'fastify';
+import type { AdminResponse, ReplicaStatus } from '../../schemas/admin.ts';
 import { fingerprintOf } from '../../shared/log/core/signing.ts';
 import type { SigningView } from '../commands/definition.ts';
 import { type AdminContext, parseQuery, readQuerySchema, stateFor } from './context.ts';
@@ -16,7 +17,10 @@ export function signingView({ snapshot, signer, board }: AdminContext): SigningV
 }
 
 /** The part of the status document about signatures. */
-export function signingStatus(signers: readonly string[], { signer }: AdminContext): object {
+export function signingStatus(
+  signers: readonly string[],
+  { signer }: AdminContext,
+): Pick<ReplicaStatus, 'signers' | 'signer'> {
   return {
     signers: signers.map(fingerprintOf),
     ...(signer && { signer: fingerprintOf(signer.publicKey) }),
@@ -27,7 +31,7 @@ export function registerSignerRoutes(app: FastifyInstance, context: AdminContext
   app.get(
     '/signers',
     { config: { access: 'operator' }, schema: { summary: 'List the signers of the log' } },
-    async (request) => {
+    async (request): Promise<AdminResponse<'GET /signers'>> => {
       const state = await stateFor(context, parseQuery(readQuerySchema, request.query));
       const { replicas } = signingView(context);
       const items = state.head.signers.map((publicKey) => {

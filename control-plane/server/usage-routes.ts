@@ -2,6 +2,7 @@
 import { Readable } from 'node:stream';
 import type { FastifyInstance } from 'fastify';
 import { z } from 'zod';
+import type { UsageTotals } from '../../schemas/admin.ts';
 import { daySchema, idSchema } from '../../schemas/names.ts';
 import { periodOf } from '../../shared/usage/period.ts';
 import { authorise, readingRoles } from '../commands/authorise.ts';
@@ -19,7 +20,7 @@ const exportQuerySchema = z.object({
 });
 const rowsPerRead = 500;
 
-function usage(context: AdminContext, query: z.output<typeof usageQuerySchema>): object {
+function usage(context: AdminContext, query: z.output<typeof usageQuerySchema>): UsageTotals {
   const { db, seq } = context.snapshot;
   const organisation = findOrganisation(db, query.organisation);
   if (!organisation) throw new CommandError('NotFound', `there is no organisation ${query.organisation}`);
@@ -27,7 +28,16 @@ function usage(context: AdminContext, query: z.output<typeof usageQuerySchema>):
   const allowance =
     organisation.tier === null ? null : (findTier(db, organisation.tier)?.monthlyTokens ?? null);
   const totals = context.usage.totals(organisation.id, period);
-  return { organisation: organisation.id, period, ...totals, allowance, position: seq };
+  const { totalTokens, requests, models } = totals;
+  return {
+    organisation: organisation.id,
+    period,
+    totalTokens,
+    requests,
+    models: [...models],
+    allowance,
+    position: seq,
+  };
 }
 
 /** The rows of one organisation stand under its periods, so that nobody else's are read for it. */

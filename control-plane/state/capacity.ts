@@ -2,47 +2,12 @@
  * What the state knows of stacks, the pool, nodes and their tokens, as the admin API shows it.
  * A token's hash stays inside; its value was never here.
  */
-import type { Dialect, Place, PlaceKey, Surface } from '../../schemas/names.ts';
+import type { NodeResource, NodeToken, Pool, Stack } from '../../schemas/admin.ts';
+import type { PlaceKey } from '../../schemas/names.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import { parseColumn } from '../../shared/runtime/table-columns.ts';
 import type { RowOf } from '../../shared/snapshot/tables.ts';
 import { all, first, limitOf, moment, present } from './statements.ts';
-
-export interface Stack {
-  readonly id: string;
-  readonly organisation: string;
-  readonly surface: Surface;
-  readonly models: readonly string[];
-  /** Ids of the nodes that stand in it. */
-  readonly nodes: readonly string[];
-}
-export interface Pool {
-  readonly models: readonly string[];
-  readonly nodes: readonly string[];
-}
-export interface NodeThing {
-  readonly id: string;
-  readonly place: Place;
-  readonly url: string;
-  readonly dialect: Dialect;
-  readonly credential?: string;
-  /** Catalog id → the engine's name, where they differ. */
-  readonly models?: Readonly<Record<string, string>>;
-  readonly agent: boolean;
-  readonly drained: boolean;
-  readonly up: boolean;
-  readonly loaded: readonly string[];
-  readonly owner?: string;
-  readonly generation: number;
-  readonly reason?: string;
-  readonly changedAt?: string;
-}
-export interface NodeToken {
-  readonly id: string;
-  readonly node: string;
-  readonly createdAt: string | null;
-  readonly state: 'active' | 'revoked';
-}
 
 function nodeIdsAt(db: Database, place: PlaceKey): string[] {
   const rows = all<{ id: string }>(db, 'SELECT id FROM node WHERE place = ? ORDER BY id', place);
@@ -83,12 +48,12 @@ export function findPool(db: Database): Pool {
 }
 
 /** A place as the state writes it: `pool`, `stack:<id>`, `organisation:<id>`. */
-function toPlace(key: PlaceKey): Place {
+function toPlace(key: PlaceKey): NodeResource['place'] {
   const [kind, id = ''] = key.split(':', 2);
   return kind === 'stack' || kind === 'organisation' ? { kind, id } : { kind: 'pool' };
 }
 
-function toNode(row: RowOf<'node'>): NodeThing {
+function toNode(row: RowOf<'node'>): NodeResource {
   const { id, url, dialect, generation } = row;
   return {
     id,
@@ -102,17 +67,17 @@ function toNode(row: RowOf<'node'>): NodeThing {
     agent: row.agent === 1,
     drained: row.drained === 1,
     up: row.up === 1,
-    loaded: row.up === 1 ? parseColumn(row.loaded) : [],
+    loaded: row.up === 1 ? [...parseColumn(row.loaded)] : [],
     generation,
     ...present({ owner: row.owner, reason: row.reason, changedAt: moment(row.changed_at) }),
   };
 }
 
-export function listNodes(db: Database, limit?: number): NodeThing[] {
+export function listNodes(db: Database, limit?: number): NodeResource[] {
   return all<RowOf<'node'>>(db, 'SELECT * FROM node ORDER BY id LIMIT ?', limitOf(limit)).map(toNode);
 }
 
-export function findNode(db: Database, id: string): NodeThing | undefined {
+export function findNode(db: Database, id: string): NodeResource | undefined {
   const row = first<RowOf<'node'>>(db, 'SELECT * FROM node WHERE id = ?', id);
   return row && toNode(row);
 }

@@ -2,31 +2,12 @@
  * What the state knows of models, tiers and the visitors' limits, as the admin API shows it.
  * Reads only; a list is complete unless a limit is given.
  */
+import type { Anonymous, Model, Tier } from '../../schemas/admin.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import type { RowOf } from '../../shared/snapshot/tables.ts';
 import { all, first, limitOf, moment, present } from './statements.ts';
 
-export interface Model {
-  readonly id: string;
-  readonly family: string;
-  readonly added: string;
-  readonly weight: number;
-}
-export interface Limits {
-  readonly requestsPerMinute?: number;
-  readonly concurrency?: number;
-  readonly contextTokens?: number;
-}
-export interface Tier extends Limits {
-  readonly id: string;
-  readonly rank: number;
-  readonly monthlyTokens?: number;
-  readonly models: '*' | readonly string[];
-}
-export interface Anonymous extends Limits {
-  readonly freeTurns: number;
-  readonly models: '*' | readonly string[];
-}
+type Limits = Pick<Tier, 'requestsPerMinute' | 'concurrency' | 'contextTokens'>;
 
 /** Of a tier: only the visitors' limits have no rank. */
 interface TierRow extends RowOf<'tier'> {

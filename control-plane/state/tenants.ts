@@ -2,36 +2,11 @@
  * What the state knows of organisations, members and keys, as the admin API shows it.
  * A key's state is worked out when it is read: expiry is compared with the moment that the caller passes.
  */
-import type { ExpiryChoice, Role } from '../../schemas/names.ts';
+import type { ApiKey, Member, Organisation } from '../../schemas/admin.ts';
+import type { Role } from '../../schemas/names.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import type { RowOf } from '../../shared/snapshot/tables.ts';
 import { all, first, limitOf, moment, present } from './statements.ts';
-
-export interface Organisation {
-  readonly id: string;
-  readonly name: string;
-  readonly tier: string | null;
-  readonly anchor: string;
-  readonly suspended: boolean;
-}
-export interface Member {
-  readonly organisation: string;
-  readonly person: string;
-  readonly role: Role;
-}
-export type KeyState = 'active' | 'revoked' | 'expired';
-export interface ApiKey {
-  readonly id: string;
-  readonly organisation: string;
-  readonly name: string;
-  readonly expires: ExpiryChoice;
-  readonly expiresAt: string | null;
-  readonly createdAt: string | null;
-  readonly createdBy: string;
-  readonly state: KeyState;
-  readonly revokedAt?: string;
-  readonly revokedBy?: string;
-}
 
 /** A row with a hash: a key that was created, not the revocation of an unknown one. */
 type KeyRow = Required<{

@@ -1,0 +1,193 @@
+import { generateKeyPairSync } from 'node:crypto';
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import Fastify from 'fastify';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { adminResponses, adminStreams } from '../../schemas/admin.ts';
+import { checkAnswer } from '../../test/support/admin-answers.ts';
+import { startControlPlaneAlone } from '../../test/support/control-plane.ts';
+import { operatorToken, startFleet, type TestFleet } from '../../test/support/fleet.ts';
+import { declareResponses } from './responses.ts';
+
+let fleet: TestFleet;
+beforeAll(async () => {
+  fleet = await startFleet();
+});
+afterAll(() => fleet.close());
+
+const answered = new Set<string>();
+
+interface CallOptions {
+  readonly headers?: Readonly<Record<string, string>>;
+  /** Base address of the admin API. */
+  readonly admin?: string;
+}
+
+/** Calls the API, and checks the answer by the schema of its route. */
+async function call(
+  method: string,
+  path: string,
+  body?: unknown,
+  { headers = {}, admin = fleet.controlPlane.admin }: CallOptions = {},
+): Promise<Record<string, unknown>> {
+  const response = await fetch(`${admin}/admin/v1${path}`, {
+    method,
+    headers: { authorization: `Bearer ${operatorToken}`, 'content-type': 'application/json', ...headers },
+    ...(body !== undefined && { body: JSON.stringify(body) }),
+  });
+  const answer = (await response.json()) as Record<string, unknown>;
+  expect([method, path, response.status, response.ok ? '' : answer]).toEqual([method, path, 200, '']);
+  answered.add(checkAnswer(method, path, response.status, answer) ?? '');
+  return answer;
+}
+
+interface Document {
+  readonly paths: Record<string, Record<string, { responses: Record<string, { content: object }> }>>;
+}
+
+test('the API document holds the answer of every route, and every answer of the table has a route', async () => {
+  const { paths } = (await call('GET', '/openapi.json')) as unknown as Document;
+  const documented = Object.entries(paths).flatMap(([path, methods]) =>
+    Object.entries(methods).map(([method, { responses }]) => {
+      const name = path.replace('/admin/v1', '').replace(/\{(\w+)\}/g, ':$1');
+      expect(Object.keys(responses)).toEqual(['200', 'default']);
+      expect(JSON.stringify(responses['200']?.content)).toContain('"schema":{"type"');
+      return `${method.toUpperCase()} ${name}`;
+    }),
+  );
+  const declared = [...Object.keys(adminResponses), ...Object.keys(adminStreams)];
+  expect(new Set(documented.filter((name) => !name.startsWith('HEAD ')))).toEqual(new Set(declared));
+});
+
+test('clients must send known fields only, and accept unknown ones', async () => {
+  const { paths } = (await call('GET', '/openapi.json')) as unknown as Document;
+  const { responses, ...request } = paths['/admin/v1/keys']?.['post'] ?? { responses: {} };
+  expect(JSON.stringify(request)).toContain('"additionalProperties":false');
+  expect(JSON.stringify(responses)).not.toContain('"additionalProperties":false');
+});
+
+test('a server with a route that does not declare what it answers does not start', () => {
+  const app = Fastify();
+  declareResponses(app, '/admin/v1');
+  app.get('/admin/v1/status', () => ({}));
+  expect(() => app.get('/admin/v1/undeclared', () => ({}))).toThrow(/GET \/admin\/v1\/undeclared does not/);
+});
+
+async function callTenants(): Promise<void> {
+  await call('POST', '/organisations', { id: 'elm', name: 'Elm' });
+  await call('PATCH', '/organisations/elm', { suspended: true, anchor: '2026-11-01' });
+  await call('PATCH', '/organisations/elm', { suspended: true });
+  await call('PUT', '/organisations/elm/members/eve', { role: 'viewer' });
+  await call('GET', '/organisations');
+  await call('GET', '/organisations/elm');
+  await call('GET', '/members?organisation=elm');
+  const headers = { 'idempotency-key': 'one-key-of-elm' };
+  const body = { organisation: 'elm', name: 'one', expires: '1y' };
+  const { id } = await call('POST', '/keys', body, { headers });
+  expect(await call('POST', '/keys', body, { headers })).toMatchObject({ repeated: true });
+  expect(await call('POST', '/keys?dryRun=true', body)).toMatchObject({ dryRun: true });
+  await call('GET', '/keys');
+  await call('GET', `/keys/${id}`);
+  await call('POST', `/keys/${id}/revoke`);
+  await call('GET', `/keys/${id}`);
+  await call('DELETE', '/organisations/elm/members/eve');
+}
+
+async function callCatalog(): Promise<void> {
+  await call('PUT', '/models/elm-7b', { family: 'Elm' });
+  await call('PUT', '/tiers/Elm', { models: ['elm-7b'], concurrency: 2, monthlyTokens: 5 });
+  await call('PUT', '/anonymous', { freeTurns: 1, models: '*', requestsPerMinute: 3 });
+  for (const path of ['/models', '/models/elm-7b', '/tiers', '/tiers/Elm', '/anonymous'])
+    await call('GET', path);
+  await call('PATCH', '/organisations/elm', { tier: 'Elm' });
+}
+
+async function callCapacity(): Promise<void> {
+  await call('POST', '/stacks', { organisation: 'elm', id: 'stk-elm-tree-1' });
+  await call('PUT', '/stacks/stk-elm-tree-1/surface', { surface: 'anthropic' });
+  await call('PUT', '/stacks/stk-elm-tree-1/models/elm-7b');
+  await call('PUT', '/pool/models/elm-7b');
+  await call('POST', '/nodes', {
+    id: 'elm-1',
+    url: 'http://127.0.0.1:9',
+    dialect: 'vllm',
+    place: { kind: 'stack', id: 'stk-elm-tree-1' },
+    credential: 'ELM',
+    models: { 'elm-7b': 'elm' },
+    agent: true,
+  });
+  const { id } = await call('POST', '/nodes/elm-1/tokens');
+  await call('POST', '/nodes/elm-1/drain');
+  const reads = ['/stacks', '/stacks/stk-elm-tree-1', '/pool', '/nodes', '/nodes/elm-1', '/nodes/pool-1'];
+  for (const path of [...reads, '/nodes/elm-1/tokens', `/tokens/${id}`]) await call('GET', path);
+  await call('POST', '/nodes/elm-1/undrain');
+  await call('POST', `/tokens/${id}/revoke`);
+  await call('GET', '/nodes?at=2');
+}
+
+async function callFleet(): Promise<void> {
+  const document = await call('GET', '/fleet');
+  const { version } = document;
+  await call('POST', '/fleet/diff', { fleet: { version }, prune: true });
+  expect(await call('POST', '/fleet/apply', { fleet: document })).toMatchObject({ unchanged: true });
+  const models = [{ id: 'elm-7b', family: 'Other' }];
+  await call('POST', '/fleet/apply?dryRun=true', { fleet: { version, models } });
+  await call('GET', '/usage?organisation=elm');
+  await call('GET', '/events');
+  await call('GET', '/events?type=key.created&limit=1');
+  const { position } = await call('GET', '/status');
+  await call('GET', `/confirmations/${position}`);
+  await call('GET', '/gateways');
+  await call('GET', '/gateways/gateway-1');
+  await call('DELETE', '/gateways/gateway-1?dryRun=true');
+  await call('DELETE', '/gateways/gateway-1');
+}
+
+async function callRemovals(): Promise<void> {
+  await call('DELETE', '/nodes/elm-1');
+  await call('DELETE', '/pool/models/elm-7b');
+  await call('DELETE', '/stacks/stk-elm-tree-1/models/elm-7b');
+  await call('DELETE', '/stacks/stk-elm-tree-1');
+  await call('DELETE', '/organisations/elm');
+  await call('DELETE', '/tiers/Elm');
+  await call('DELETE', '/models/elm-7b');
+}
+
+async function callSigners(): Promise<void> {
+  const publicKeys = { format: 'pem', type: 'spki' } as const;
+  const privateKeys = { format: 'pem', type: 'pkcs8' } as const;
+  const newKeys = () =>
+    generateKeyPairSync('ed25519', { publicKeyEncoding: publicKeys, privateKeyEncoding: privateKeys });
+  const signingKeyFile = join(fleet.dir, 'signer.pem');
+  writeFileSync(signingKeyFile, newKeys().privateKey);
+  const signed = await startControlPlaneAlone({ signingKeyFile });
+  const options = { admin: signed.url };
+  try {
+    await call('GET', '/status', undefined, options);
+    const { fingerprint } = await call('POST', '/signers', { publicKey: newKeys().publicKey }, options);
+    await call('GET', '/signers', undefined, options);
+    await call('DELETE', `/signers/${fingerprint}`, undefined, options);
+  } finally {
+    await signed.close();
+  }
+}
+
+test('what each route answers is what it declares, field by field', async () => {
+  await callTenants();
+  await callCatalog();
+  await callCapacity();
+  await callFleet();
+  await callRemovals();
+  await callSigners();
+  expect(answered).toEqual(new Set(Object.keys(adminResponses)));
+});
+
+test('each line of an exported log is what the route declares', async () => {
+  const headers = { authorization: `Bearer ${operatorToken}` };
+  const response = await fetch(`${fleet.controlPlane.admin}/admin/v1/log`, { headers });
+  expect(response.headers.get('content-type')).toBe(adminStreams['GET /log'].mediaType);
+  const lines = (await response.text()).trimEnd().split('\n');
+  expect(lines.length).toBeGreaterThan(1);
+  for (const line of lines.map((text) => JSON.parse(text)))
+    expect(adminStreams['GET /log'].line.parse(line)).toEqual(line);
+});
