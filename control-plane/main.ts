@@ -6,6 +6,7 @@ import { randomUUID } from 'node:crypto';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import type { Commit } from '../schemas/commit.ts';
+import { controlTopic } from '../schemas/commit.ts';
 import { checkpointAuthor, replicaAuthor } from '../schemas/shapes.ts';
 import type { ControlLog } from '../shared/log/core/control-log.ts';
 import { loadSigner, type Signer } from '../shared/log/core/signing.ts';
@@ -92,7 +93,7 @@ export async function startControlPlane(settings: ControlPlaneSettings): Promise
     closers.add(() => folder.release());
     const signer = settings.signingKeyFile === undefined ? undefined : loadSigner(settings.signingKeyFile);
     const trusted = trustedSigners(settings.trustedSigners);
-    const log = await openLog(settings.logUrl, { topic: 'headgate.control' });
+    const log = await openLog(settings.logUrl, { topic: controlTopic });
     closers.add(() => log.close());
     // A later start of this folder proves that the replica of the earlier one has ended.
     const start = countStart(settings.dataDir);

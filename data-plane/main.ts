@@ -3,6 +3,7 @@
  * Stateless but for usage not yet shipped: delete its state.db and it rebuilds.
  */
 import { join } from 'node:path';
+import { controlTopic } from '../schemas/commit.ts';
 import type { StalePolicy } from '../schemas/status.ts';
 import type { HostNames } from '../shared/decision/host.ts';
 import { trustedSigners } from '../shared/log/core/trust.ts';
@@ -85,7 +86,7 @@ export async function startGateway(settings: GatewaySettings): Promise<RunningGa
     const trusted = trustedSigners(settings.trustedSigners);
     const folder = lockDataFolder(settings.dataDir);
     closers.add(() => folder.release());
-    const log = await openLog(settings.logUrl, { topic: 'headgate.control' });
+    const log = await openLog(settings.logUrl, { topic: controlTopic });
     closers.add(() => log.close());
     const metrics = new FoldMetrics();
     const state = await followLog({ ...settings, trusted, metrics }, log, closers);

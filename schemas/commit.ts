@@ -5,6 +5,9 @@
 import { z } from 'zod';
 import type { StoredEvent } from './events.ts';
 
+/** The topic of the control log. */
+export const controlTopic = 'headgate.control';
+
 /** The largest commit a writer may append, bytes of its record. */
 export const commitBytesMax = 900 * 1024;
 

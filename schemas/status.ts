@@ -5,6 +5,9 @@
 import { z } from 'zod';
 import { liveNodeSchema } from './node-messages.ts';
 
+/** The topic of all status reports. */
+export const statusTopic = 'headgate.status';
+
 /** A record of the topic has at most so many bytes; Kafka takes no more than 1 MB. */
 export const statusBytesMax = 200_000;
 

@@ -5,6 +5,7 @@
 import { existsSync } from 'node:fs';
 import { resolve } from 'node:path';
 import type { Command } from 'commander';
+import { controlTopic } from '../../schemas/commit.ts';
 import type { LogRecord } from '../../shared/log/core/control-log.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import { CliError, Exit, interrupted, usageError } from '../terminal/errors.ts';
@@ -21,7 +22,6 @@ interface Options {
 }
 
 const batchRecords = 500;
-const topic = 'headgate.control';
 
 export function registerReplay(program: Command, io: Io): void {
   const replay = verb(program, io, 'replay [file]', 'replay a log in memory and print its digests', [
@@ -113,13 +113,13 @@ async function* recordsOfLog(session: Session): AsyncIterable<readonly LogRecord
   const { embeddedLogPath } = await import('../../shared/log/embedded/embedded-log.ts');
   const parsed = parseLogUrl(url);
   // Opening would create a missing log; a replay must not write.
-  if (parsed.kind === 'sqlite' && !existsSync(embeddedLogPath(parsed.folder, { topic })))
+  if (parsed.kind === 'sqlite' && !existsSync(embeddedLogPath(parsed.folder, { topic: controlTopic })))
     throw new CliError('no control log exists at this address', {
       type: 'Unreachable',
       exitCode: 7,
       next: 'check HEADGATE_LOG',
     });
-  const log = await openLog(url, { topic });
+  const log = await openLog(url, { topic: controlTopic });
   try {
     const end = await log.end();
     if (end === 0) return;

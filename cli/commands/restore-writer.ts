@@ -3,6 +3,7 @@
  * Readers skip duplicate records, so a retry is safe.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
+import { controlTopic } from '../../schemas/commit.ts';
 import type { ControlLog } from '../../shared/log/core/control-log.ts';
 import { openLog } from '../../shared/log/open-log.ts';
 import { readLogId } from '../../shared/snapshot/log-identity.ts';
@@ -25,7 +26,7 @@ async function openEmpty(session: Session): Promise<ControlLog> {
   const url = session.io.env['HEADGATE_LOG'] || readContext(session.io).log;
   if (!url)
     throw usageError('no log address is configured', 'set HEADGATE_LOG, for example sqlite:./data/log');
-  const log = await openLog(url, { topic: 'headgate.control' });
+  const log = await openLog(url, { topic: controlTopic });
   try {
     const end = await log.end();
     if (end === 0) return log;

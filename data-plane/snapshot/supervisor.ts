@@ -7,7 +7,9 @@
  *  - an event that this build must not pass over halts the fold until the next build; the state stays and ages.
  * What ages is answered from as the stale policy says; only quarantine forbids it altogether.
  */
+
 import type { Commit } from '../../schemas/commit.ts';
+import { controlTopic } from '../../schemas/commit.ts';
 import {
   type ControlLog,
   LogReplaced,
@@ -177,7 +179,7 @@ export class Follower {
   async #lookAgain(): Promise<void> {
     const { logUrl, controlPlanes, trusted } = this.#options;
     const before = this.#log;
-    const log = await openLog(logUrl, { topic: 'headgate.control' }, { mustExist: true });
+    const log = await openLog(logUrl, { topic: controlTopic }, { mustExist: true });
     try {
       const genesis = await readGenesis(log);
       if (genesis) trusted?.checkBeginning([genesis.record]);

@@ -44,10 +44,10 @@ test.each([
 
 test('a folder is opened, absolute or relative', async () => {
   const folder = mkdtempSync(join(tmpdir(), 'headgate-log-'));
-  const log = await openLog(`sqlite:${folder}/new`, { topic: 'headgate.gauges', partition: 2 });
+  const log = await openLog(`sqlite:${folder}/new`, { topic: 'headgate.usage', partition: 2 });
   await log.append(Buffer.from('x'));
   await log.close();
-  expect(existsSync(join(folder, 'new', 'headgate.gauges-2.db'))).toBe(true);
+  expect(existsSync(join(folder, 'new', 'headgate.usage-2.db'))).toBe(true);
   rmSync(folder, { recursive: true });
 });
 

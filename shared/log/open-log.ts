@@ -4,7 +4,7 @@
  */
 import type { ControlLog, TopicAddress } from './core/control-log.ts';
 import { type EmbeddedLogOptions, openEmbeddedLog } from './embedded/embedded-log.ts';
-import type { KafkaPartitionOptions } from './kafka/partition-log.ts';
+import type { KafkaLogOptions } from './kafka/kafka-log.ts';
 import { MemoryLog, MemoryTopic } from './memory-log.ts';
 
 export type LogUrl =
@@ -86,7 +86,7 @@ export async function openLog(
 }
 
 /** kafkajs is loaded only where a Kafka log is opened. */
-async function openKafka(brokers: readonly string[], options: KafkaPartitionOptions): Promise<ControlLog> {
+async function openKafka(brokers: readonly string[], options: KafkaLogOptions): Promise<ControlLog> {
   const { kafkaSettingsFrom, KafkaSettingsInvalid } = await import('./kafka/settings.ts');
   const { openKafkaLog } = await import('./kafka/kafka-log.ts');
   try {

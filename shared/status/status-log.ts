@@ -2,6 +2,8 @@
  * The status topic: one day is kept, because only the present counts. For the same reason a topic that was replaced under
  * its name is simply opened anew, while whoever asked hears that the log cannot be used at this moment.
  */
+
+import { statusTopic } from '../../schemas/status.ts';
 import {
   type ControlLog,
   type LogBatch,
@@ -19,8 +21,7 @@ const replacedText = 'the status topic was replaced, and the one in its place is
 export async function openStatusLog(logUrl: string): Promise<ControlLog> {
   // A report lost with the machine is retold by the process that starts next; no flush holds up a gateway.
   const options = { keepSeconds, allowTrimmed: true, durability: 'normal' } as const;
-  const open = (mustExist: boolean) =>
-    openLog(logUrl, { topic: 'headgate.status' }, { ...options, mustExist });
+  const open = (mustExist: boolean) => openLog(logUrl, { topic: statusTopic }, { ...options, mustExist });
   return new StatusLog(await open(false), () => open(true));
 }
 

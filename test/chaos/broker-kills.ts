@@ -4,7 +4,7 @@
  * gateways and a fresh replay have folded the same.
  */
 import { setTimeout as pause } from 'node:timers/promises';
-import { dialWith } from '../../shared/log/kafka/kafka-log.ts';
+import { dialWith } from '../../shared/log/kafka/client.ts';
 import { type Kafka, startKafka } from '../kafka/broker.ts';
 import { randomFrom } from '../soak/clients.ts';
 import { audit, countsOf, stream } from './commands.ts';

@@ -22,7 +22,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { promisify } from 'node:util';
-import { dialWith } from '../../shared/log/kafka/kafka-log.ts';
+import { dialWith } from '../../shared/log/kafka/client.ts';
 import type { KafkaSettings } from '../../shared/log/kafka/settings.ts';
 import { Door } from './door.ts';
 

@@ -14,9 +14,9 @@ import {
   type LogRecord,
   LogUnavailable,
 } from '../../shared/log/core/control-log.ts';
+import { dialWith } from '../../shared/log/kafka/client.ts';
 import { KafkaCluster } from '../../shared/log/kafka/cluster.ts';
-import { dialWith, openKafkaLog } from '../../shared/log/kafka/kafka-log.ts';
-import { KafkaPartitionLog, type KafkaPartitionOptions } from '../../shared/log/kafka/partition-log.ts';
+import { KafkaLog, type KafkaLogOptions, openKafkaLog } from '../../shared/log/kafka/kafka-log.ts';
 import { promptly, readRecords } from '../contract/control-log.ts';
 import { type Kafka, startKafka } from './broker.ts';
 import { startProxy, type TestProxy } from './proxy.ts';
@@ -39,7 +39,7 @@ afterEach(async () => {
   proxy = undefined;
 });
 
-async function open(options: Partial<KafkaPartitionOptions> = {}): Promise<ControlLog> {
+async function open(options: Partial<KafkaLogOptions> = {}): Promise<ControlLog> {
   const log = await openKafkaLog(kafka.brokers, {}, { topic, partition: 0, ...options });
   opened.push(log);
   return log;
@@ -56,7 +56,7 @@ async function openThroughProxy(): Promise<{ log: ControlLog; proxy: TestProxy }
     () => dial(address),
     () => undefined,
   );
-  const log = new KafkaPartitionLog(cluster, { topic, partition: 0 });
+  const log = new KafkaLog(cluster, { topic, partition: 0 });
   opened.push(log);
   await log.open();
   return { log, proxy: made };
@@ -242,7 +242,7 @@ test('a log with nothing to do arms next to no timers', async () => {
 });
 
 test('a frozen broker makes questions fail in time, and close returns at once', async () => {
-  const log = await open({ endDeadlineMs: 500 });
+  const log = await open({ endTimeoutMs: 500 });
   const ending = new AbortController();
   const following = follow(log, ending.signal, () => undefined);
   await log.append(Buffer.from('before'));
@@ -266,7 +266,7 @@ test('a log is opened, asked and closed in time while its broker is down, and wo
   await kafka.kill(1);
   try {
     await promptly(first.close(), 'closing');
-    const log = await open({ openDeadlineMs: 300, endDeadlineMs: 300, tailPatienceMs: 300 });
+    const log = await open({ openTimeoutMs: 300, endTimeoutMs: 300, tailTimeoutMs: 300 });
     await expect(promptly(log.end(), 'the end')).rejects.toThrow(LogUnavailable);
     await expect(promptly(readRecords(log, 1), 'the tail')).rejects.toThrow(LogUnavailable);
     await kafka.restart(1);

@@ -13,8 +13,8 @@ import { defaultForwardSettings } from '../../data-plane/forward/forward.ts';
 import { type RunningGateway, startGateway } from '../../data-plane/main.ts';
 import { demoFleet } from '../../dev/demo-fleet.ts';
 import { DevAdmin } from '../../dev/dev-admin.ts';
+import { dialWith } from '../../shared/log/kafka/client.ts';
 import type { KafkaConnection } from '../../shared/log/kafka/connection.ts';
-import { dialWith } from '../../shared/log/kafka/kafka-log.ts';
 import { operatorToken, quiet } from '../support/fleet.ts';
 import { type SplitKafka, startSplitKafka } from './split.ts';
 

@@ -122,11 +122,11 @@ const configured = (policy: string) => {
   );
 };
 
-test('a compacted topic is refused by control plane and gateway at their start, with the command that mends it', async () => {
+test('a compacted topic is refused by control plane and gateway at their start, with the command that fixes it', async () => {
   await gateway.close();
   await controlPlane.close();
   await configured('compact');
-  const refusal = /cleanup\.policy=compact; mend it: kafka-configs\.sh .*cleanup\.policy=delete/;
+  const refusal = /cleanup\.policy=compact; fix it: kafka-configs\.sh .*cleanup\.policy=delete/;
   await expect.poll(() => controlPlaneOn().catch((error) => error.message)).toMatch(refusal);
   await expect(gatewayOn('gateway-1')).rejects.toThrow(refusal);
   await configured('delete');

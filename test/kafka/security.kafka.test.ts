@@ -17,7 +17,7 @@ let kafka: Kafka;
 let ca: string;
 
 const plain: KafkaSasl = { mechanism: 'plain', username: 'headgate', password };
-const options = { topic: 'secured', partition: 0, openDeadlineMs: 1500, endDeadlineMs: 1000 };
+const options = { topic: 'secured', partition: 0, openTimeoutMs: 1500, endTimeoutMs: 1000 };
 
 beforeAll(async () => {
   const keystore = ['-keystore', store, '-storepass', password, '-alias', 'broker'];

@@ -1,7 +1,8 @@
 /** The log on three brokers: the contract, replicas that are enough, and a leader that is killed in the middle of appends. */
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { AppendUnknown, LogUnavailable } from '../../shared/log/core/control-log.ts';
-import { dialWith, openKafkaLog } from '../../shared/log/kafka/kafka-log.ts';
+import { dialWith } from '../../shared/log/kafka/client.ts';
+import { openKafkaLog } from '../../shared/log/kafka/kafka-log.ts';
 import { controlLogContract, readRecords } from '../contract/control-log.ts';
 import { type Kafka, startKafka } from './broker.ts';
 

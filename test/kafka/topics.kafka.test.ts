@@ -1,11 +1,11 @@
 /**
- * Topics: made as they must be, refused where they are set otherwise, with a command that mends it; and what is noticed of
+ * Topics: made as they must be, refused where they are set otherwise, with a command that fixes it; and what is noticed of
  * a topic that was deleted and made again, or lost its first records.
  */
 import { type Admin, Kafka as KafkajsClient, logLevel } from 'kafkajs';
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
 import { type ControlLog, LogReplaced, LogTruncated } from '../../shared/log/core/control-log.ts';
-import { TopicMisset } from '../../shared/log/kafka/errors.ts';
+import { TopicMisconfigured } from '../../shared/log/kafka/errors.ts';
 import { openLog } from '../../shared/log/open-log.ts';
 import { promptly, readRecords } from '../contract/control-log.ts';
 import { type Kafka, startKafka } from './broker.ts';
@@ -53,7 +53,6 @@ test.each([
   ['headgate.control', 1, '-1', 'CreateTime'],
   ['headgate.usage', 12, String(35 * day), 'LogAppendTime'],
   ['headgate.status', 1, String(day), 'CreateTime'],
-  ['headgate.gauges', 1, String(3600 * 1000), 'CreateTime'],
 ])('%s is made with %i partitions, kept for %s ms', async (topic, partitions, retention, stamp) => {
   const log = await open(topic, { partition: partitions - 1 });
   expect(await log.append(Buffer.from('x'))).toBe(0);
@@ -86,18 +85,18 @@ test.each<[string, Record<string, string>, string]>([
     'unclean.leader.election.enable=false',
   ],
   ['holds no commit of 900 KB', { 'max.message.bytes': '500000' }, 'max.message.bytes=1048588'],
-])('a topic that %s is refused with the command that mends it', async (what, settings, mend) => {
+])('a topic that %s is refused with the command that fixes it', async (what, settings, fix) => {
   const topic = `misset-${what.replaceAll(' ', '-')}`;
   await make(topic, settings);
   const refused = open(topic);
-  await expect(refused).rejects.toThrow(TopicMisset);
+  await expect(refused).rejects.toThrow(TopicMisconfigured);
   await expect(refused).rejects.toThrow(
-    `kafka-configs.sh --bootstrap-server BROKERS --alter --entity-type topics --entity-name ${topic} --add-config ${mend}`,
+    `kafka-configs.sh --bootstrap-server BROKERS --alter --entity-type topics --entity-name ${topic} --add-config ${fix}`,
   );
   // What the command does, as far as this old client can: it sets all of a topic's settings.
-  const [name, value] = mend.split('=') as [string, string];
-  const mended = Object.entries({ 'retention.ms': '-1', [name]: value });
-  const configEntries = mended.map(([name, value]) => ({ name, value }));
+  const [name, value] = fix.split('=') as [string, string];
+  const fixed = Object.entries({ 'retention.ms': '-1', [name]: value });
+  const configEntries = fixed.map(([name, value]) => ({ name, value }));
   await admin.alterConfigs({ validateOnly: false, resources: [{ type: 2, name: topic, configEntries }] });
   await expect.poll(async () => (await settingsOf(topic)).get(name)).toBe(value);
   expect(await (await open(topic)).end()).toBe(0);
@@ -113,7 +112,7 @@ test('a topic of too many or too few partitions is refused', async () => {
 test('a longer retention than needed is let be', async () => {
   await make('generous', { 'retention.ms': '7200000' });
   expect(await (await open('generous', { keepSeconds: 3600 })).end()).toBe(0);
-  await expect(open('generous', { keepSeconds: 10_000 })).rejects.toThrow(TopicMisset);
+  await expect(open('generous', { keepSeconds: 10_000 })).rejects.toThrow(TopicMisconfigured);
 });
 
 async function logOf(topic: string, count: number): Promise<ControlLog> {

@@ -1,37 +1,37 @@
 /**
- * Appends to one partition: in order, one request in flight, those that wait together in one request. What surely was not
- * written is tried again for a while; what may have been written is reported as AppendUnknown and never tried again, and
- * its connection is given up, so that nothing can leave late from here. Who appended decides what to do then.
+ * Appends to one partition: in order, one request in flight, pending appends grouped into one request. What was certainly
+ * not written is retried until a deadline; what may have been written is reported as AppendUnknown and never retried, and
+ * its connection is closed, so that nothing can be sent late. The caller decides what to do then.
  */
 import { AppendUnknown, LogUnavailable } from '../core/control-log.ts';
 import type { KafkaConnection, NewMessage } from './connection.ts';
 import { KafkaFault, outcomeOf } from './errors.ts';
 import type { KafkaPartition } from './partition.ts';
-import { backOff, closedError, unavailable } from './retry.ts';
+import { closedError, retryBackoff, unavailable } from './retry.ts';
 
 /** The header that carries a record's Ed25519 signature. */
 export const signatureHeader = 'headgate-signature';
 
-/** A batch of records has to stay below the largest message of the topic, 1 MiB. */
+/** A batch of records must be smaller than the topic's largest message, 1 MiB. */
 const groupRecordsMax = 500;
 const groupBytesMax = 512 * 1024;
-/** What may wait to be written. */
+/** The bounds of what may be pending. */
 const queueRecordsMax = 10_000;
 const queueBytesMax = 64 * 1024 * 1024;
-/** What a record takes in the batch besides its value and signature, at most. */
+/** What a record adds to a batch in addition to its value and signature, at most. */
 const recordOverheadBytes = 100;
 
-interface Waiting {
+interface PendingAppend {
   readonly message: NewMessage;
   readonly bytes: number;
-  readonly untilMs: number;
+  readonly deadlineMs: number;
   readonly resolve: (offset: number) => void;
   readonly reject: (error: unknown) => void;
 }
 
-interface Producing {
-  /** The partition's doubts when it was last compared. */
-  readonly doubts: number;
+interface Producer {
+  /** The partition's epoch at the last check. */
+  readonly epoch: number;
   readonly connection: KafkaConnection;
   readonly replicas: number;
 }
@@ -39,17 +39,17 @@ interface Producing {
 export class KafkaAppender {
   readonly #partition: KafkaPartition;
   readonly #signal: AbortSignal;
-  readonly #deadlineMs: number;
-  readonly #queue: Waiting[] = [];
+  readonly #timeoutMs: number;
+  readonly #queue: PendingAppend[] = [];
   #queueBytes = 0;
   #writing = false;
-  #producing: Producing | undefined;
+  #producer: Producer | undefined;
 
-  /** `deadlineMs`: how long an append that was not sent is tried. The signal ends everything at once. */
-  constructor(partition: KafkaPartition, signal: AbortSignal, deadlineMs: number) {
+  /** `timeoutMs`: how long an append that was not sent is retried. The signal ends everything at once. */
+  constructor(partition: KafkaPartition, signal: AbortSignal, timeoutMs: number) {
     this.#partition = partition;
     this.#signal = signal;
-    this.#deadlineMs = deadlineMs;
+    this.#timeoutMs = timeoutMs;
     signal.addEventListener('abort', () => this.#end(), { once: true });
   }
 
@@ -57,12 +57,12 @@ export class KafkaAppender {
     if (this.#signal.aborted) return Promise.reject(closedError(this.#partition.name));
     const bytes = value.length + (signature?.length ?? 0) + recordOverheadBytes;
     if (this.#queue.length >= queueRecordsMax || this.#queueBytes + bytes > queueBytesMax)
-      return Promise.reject(new LogUnavailable(`too many appends wait for ${this.#partition.name}`));
+      return Promise.reject(new LogUnavailable(`too many appends are pending for ${this.#partition.name}`));
     return new Promise((resolve, reject) => {
       const headers = signature ? { [signatureHeader]: Buffer.from(signature) } : {};
       const message = { value: Buffer.from(value), headers };
-      const untilMs = performance.now() + this.#deadlineMs;
-      this.#queue.push({ message, bytes, untilMs, resolve, reject });
+      const deadlineMs = performance.now() + this.#timeoutMs;
+      this.#queue.push({ message, bytes, deadlineMs, resolve, reject });
       this.#queueBytes += bytes;
       if (this.#writing) return;
       this.#writing = true;
@@ -83,11 +83,11 @@ export class KafkaAppender {
     this.#writing = false;
   }
 
-  #takeGroup(): Waiting[] {
+  #takeGroup(): PendingAppend[] {
     let bytes = 0;
     let count = 0;
-    for (const waiting of this.#queue.slice(0, groupRecordsMax)) {
-      bytes += waiting.bytes;
+    for (const pending of this.#queue.slice(0, groupRecordsMax)) {
+      bytes += pending.bytes;
       if (count > 0 && bytes > groupBytesMax) break;
       count++;
     }
@@ -97,44 +97,45 @@ export class KafkaAppender {
   }
 
   /** Resolves with the first offset. Rejects with AppendUnknown, LogUnavailable or LogReplaced. */
-  async #write(group: readonly Waiting[]): Promise<number> {
-    const untilMs = group[0]?.untilMs ?? 0;
-    for (let attempt = 0; ; attempt++) {
-      const { connection, replicas } = await this.#connection(untilMs);
+  async #write(group: readonly PendingAppend[]): Promise<number> {
+    const deadlineMs = group[0]?.deadlineMs ?? 0;
+    const backoff = retryBackoff();
+    for (;;) {
+      const { connection, replicas } = await this.#connection(deadlineMs);
       try {
         const messages = group.map(({ message }) => message);
-        const offset = await connection.produce(this.#partition.place, messages);
-        this.#partition.sawAppended(offset, offset + group.length);
+        const offset = await connection.produce(this.#partition.target, messages);
+        this.#partition.recordAppend(offset, offset + group.length);
         return offset;
       } catch (error) {
-        this.#giveUp();
+        this.#abandon();
         if (!(error instanceof KafkaFault)) throw error;
-        this.#judge(error, replicas, untilMs);
+        this.#throwUnlessRetryable(error, replicas, deadlineMs);
       }
-      await backOff(attempt, this.#signal);
+      await backoff.pause(this.#signal);
     }
   }
 
-  /** Returns where the append may be tried again. */
-  #judge(fault: KafkaFault, replicas: number, untilMs: number): void {
+  /** Returns where the append may be retried. */
+  #throwUnlessRetryable(fault: KafkaFault, replicas: number, deadlineMs: number): void {
     const { name } = this.#partition;
     const outcome = outcomeOf(fault, replicas);
     if (outcome === 'unknown')
       throw new AppendUnknown(`the append to ${name} may be in the log or not: ${fault.message}`, {
         cause: fault,
       });
-    if (outcome === 'refused' || performance.now() > untilMs) throw unavailable(name, fault);
+    if (outcome === 'refused' || performance.now() > deadlineMs) throw unavailable(name, fault);
   }
 
-  /** A connection to the leader of what was checked to be the same log. Rejects with LogUnavailable or LogReplaced. */
-  async #connection(untilMs: number): Promise<Producing> {
-    const { cluster, place, doubts } = this.#partition;
-    if (this.#producing?.connection.isOpen && this.#producing.doubts === doubts) return this.#producing;
-    this.#producing?.connection.destroy();
-    const deadlineMs = Math.max(untilMs - performance.now(), 0);
+  /** A connection to the leader, opened after the partition was checked to be the same log. Rejects with LogUnavailable or LogReplaced. */
+  async #connection(deadlineMs: number): Promise<Producer> {
+    const { cluster, target, epoch } = this.#partition;
+    if (this.#producer?.connection.isOpen && this.#producer.epoch === epoch) return this.#producer;
+    this.#producer?.connection.destroy();
+    const timeoutMs = Math.max(deadlineMs - performance.now(), 0);
     const dial = async () => {
-      const { doubts } = this.#partition;
-      const leader = await cluster.leader(place);
+      const { epoch } = this.#partition;
+      const leader = await cluster.leader(target);
       const connection = await cluster.dial(leader);
       try {
         await this.#partition.check();
@@ -142,25 +143,25 @@ export class KafkaAppender {
         connection.destroy();
         throw error;
       }
-      return { connection, replicas: leader.replicas, doubts };
+      return { connection, replicas: leader.replicas, epoch };
     };
-    const producing = await this.#partition.patiently(dial, { deadlineMs, signal: this.#signal });
-    this.#producing = producing;
-    if (!this.#signal.aborted) return producing;
-    this.#giveUp();
+    const producer = await this.#partition.retryUntilDeadline(dial, { timeoutMs, signal: this.#signal });
+    this.#producer = producer;
+    if (!this.#signal.aborted) return producer;
+    this.#abandon();
     throw closedError(this.#partition.name);
   }
 
-  #giveUp(): void {
-    this.#partition.suspect();
-    this.#producing?.connection.destroy();
-    this.#producing = undefined;
+  #abandon(): void {
+    this.#partition.invalidate();
+    this.#producer?.connection.destroy();
+    this.#producer = undefined;
   }
 
   #end(): void {
     for (const { reject } of this.#queue.splice(0)) reject(closedError(this.#partition.name));
     this.#queueBytes = 0;
-    this.#producing?.connection.destroy();
-    this.#producing = undefined;
+    this.#producer?.connection.destroy();
+    this.#producer = undefined;
   }
 }

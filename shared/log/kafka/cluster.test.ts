@@ -1,22 +1,22 @@
-/** Who is believed to lead: asked of other replicas, of as many as it takes, and of no broker that is merely slow. */
+/** A leader is confirmed by as many other replicas as it takes, and no slow broker delays that. */
 import { expect, test } from 'vitest';
 import { KafkaCluster } from './cluster.ts';
 import type { KafkaConnection, TopicMetadata } from './connection.ts';
 
 const place = { topic: 'headgate.control', partition: 0 };
 
-/** Brokers 1 to n on ports of their numbers; `says[n]` is whom broker n names, null where it never answers. */
+/** Brokers 1 to n on ports of their numbers; `named[n]` is the leader that broker n names, null where it never responds. */
 function clusterWhere(
-  says: Readonly<Record<number, number | null>>,
+  named: Readonly<Record<number, number | null>>,
   replicas: readonly number[],
 ): KafkaCluster {
-  const nodes = Object.keys(says).map(Number);
+  const nodes = Object.keys(named).map(Number);
   const brokers = nodes.map((nodeId) => ({ nodeId, host: 'broker', port: nodeId }));
   const connectionTo = (node: number) =>
     ({
       isOpen: true,
       metadata: (): Promise<TopicMetadata> => {
-        const leader = says[node];
+        const leader = named[node];
         if (leader === null || leader === undefined) return new Promise(() => undefined);
         return Promise.resolve({ brokers, errorCode: 0, partitions: [{ partitionId: 0, leader, replicas }] });
       },
@@ -26,12 +26,12 @@ function clusterWhere(
 }
 
 async function confirmed(
-  says: Readonly<Record<number, number | null>>,
+  named: Readonly<Record<number, number | null>>,
   replicas: readonly number[],
 ): Promise<string> {
-  const cluster = clusterWhere(says, replicas);
+  const cluster = clusterWhere(named, replicas);
   const leader = await cluster.leader(place);
-  return await cluster.confirm(leader, place).then(
+  return await cluster.confirmLeader(leader, place).then(
     () => `leader ${leader.nodeId}`,
     (error: Error) => error.message,
   );
@@ -40,31 +40,31 @@ async function confirmed(
 test.each([
   ['one replica needs no witness', { 1: 1 }, [1], 'leader 1'],
   ['a second broker that names the same leader is enough', { 1: 1, 2: 1, 3: 2 }, [1, 2, 3], 'leader 1'],
-  ['a broker that never answers holds nothing up', { 1: 1, 2: null, 3: 1 }, [1, 2, 3], 'leader 1'],
+  ['a broker that never responds delays nothing', { 1: 1, 2: null, 3: 1 }, [1, 2, 3], 'leader 1'],
   [
-    'an old leader is not believed where the others name another',
+    'an old leader is not confirmed where the others name another',
     { 1: 1, 2: 3, 3: 3 },
     [1, 2, 3],
     /LEADER_DISPUTED/,
   ],
   ['a broker without a replica is no witness', { 1: 1, 2: 2, 3: 1 }, [1, 2], /LEADER_DISPUTED/],
-  ['without any other replica nobody can confirm', { 1: 1 }, [1, 2, 3], /NO_SECOND_BROKER/],
+  ['without any other replica there is no confirmation', { 1: 1 }, [1, 2, 3], /NO_SECOND_BROKER/],
   [
     'of five replicas three others must agree',
     { 1: 1, 2: 1, 3: 1, 4: 5, 5: 5 },
     [1, 2, 3, 4, 5],
     /LEADER_DISPUTED/,
   ],
-] as const)('%s', async (_claim, says, replicas, expected) => {
-  expect(await confirmed(says, replicas)).toMatch(expected);
+] as const)('%s', async (_claim, named, replicas, expected) => {
+  expect(await confirmed(named, replicas)).toMatch(expected);
 });
 
-test('after a fault another broker is asked first, so that an old leader does not go on naming itself', async () => {
+test('after a fault another broker is tried first, so that an old leader does not keep naming itself', async () => {
   const cluster = clusterWhere({ 1: 1, 2: 3, 3: 3 }, [1, 2, 3]);
   const leaders = new Set<number>();
   for (let fault = 0; fault < 3; fault++) {
     leaders.add((await cluster.leader(place)).nodeId);
-    cluster.forget(place.topic);
+    cluster.invalidate(place.topic);
   }
   expect(leaders).toEqual(new Set([1, 3]));
 });

@@ -1,17 +1,17 @@
 /**
- * The brokers as one process sees them: who leads which partition, and one connection to each broker for short questions,
- * shared by all logs of the process. Tails and writers take connections of their own, because a broker answers the
- * requests of one connection in order, and a waiting fetch would hold up all behind it.
- * Nothing here retries or waits beyond a connection's own bounds; who asks decides how long it is worth it.
+ * The brokers as one process sees them: which broker leads which partition, and one connection to each broker for short
+ * requests, shared by all logs of the process. Tails and appenders have connections of their own, because a broker
+ * responds in order on each connection, and a waiting fetch would block everything after it.
+ * Nothing here retries or waits longer than a connection's own time-outs; the caller's RetryPolicy does.
  */
-import type { Dial, KafkaConnection, Place, TopicMetadata } from './connection.ts';
+import type { Dial, KafkaConnection, TopicMetadata, TopicPartition } from './connection.ts';
 import { KafkaFault } from './errors.ts';
 import type { KafkaSettings } from './settings.ts';
 
-/** Who leads what is asked again after this long, though no error said so. */
+/** Metadata is requested again after this long, also without an error. */
 const metadataAgeMsMax = 10_000;
-/** Brokers none of which took a connection for so long since the start are not waited for again and again. */
-const awayMs = 5000;
+/** Where no broker has accepted a connection for this long since the start, requests no longer wait for one. */
+const unreachableAfterMs = 5000;
 
 interface Address {
   readonly host: string;
@@ -22,13 +22,13 @@ export interface Leader extends Address {
   readonly nodeId: number;
   /** How many replicas the partition has. */
   readonly replicas: number;
-  /** The brokers that hold the other replicas, as far as they are known to be there. */
+  /** The brokers with the other replicas, as far as the metadata lists them. */
   readonly others: readonly Address[];
 }
 
 /**
- * How many of the other replicas must name the same leader. Whoever leads without this one needs two replicas in sync
- * (one, where there are two in all), and at least one of them is among those asked and knows its new leader.
+ * How many of the other replicas must name the same leader. Another leader would need two replicas in sync (one, where
+ * there are two in all), so at least one of the replicas that respond here would name it.
  */
 function witnessesNeeded(replicas: number): number {
   return replicas > 1 ? Math.max(1, replicas - 2) : 0;
@@ -54,17 +54,17 @@ function parseAddress(broker: string): Address {
 }
 
 export class KafkaCluster {
-  /** Checks of topics under way or passed, by what was wanted of the topic. */
+  /** Checks of topics, pending or passed, by topic plan. */
   readonly checkedTopics = new Map<string, Promise<void>>();
   readonly #seeds: readonly Address[];
   readonly #dial: Dial;
   readonly #onUnused: () => void;
-  readonly #asking = new Map<string, Promise<KafkaConnection>>();
+  readonly #connections = new Map<string, Promise<KafkaConnection>>();
   readonly #topics = new Map<string, { metadata: Promise<TopicMetadata>; atMs: number }>();
-  /** Brokers to ask first: the last that answered. */
-  #known: readonly Address[] = [];
-  /** Grows with every fault, so that the next question goes to another broker first. */
-  #turn = 0;
+  /** Brokers to try first: those of the last metadata. */
+  #brokers: readonly Address[] = [];
+  /** Incremented at every fault, so that the next request tries another broker first. */
+  #rotation = 0;
   #users = 0;
   #released = false;
   #reached = false;
@@ -80,40 +80,44 @@ export class KafkaCluster {
     this.#onUnused = onUnused;
   }
 
-  /** No broker has taken a connection since the process began, and it has been tried for a while. */
-  get isAway(): boolean {
-    return !this.#reached && performance.now() - this.#sinceMs > awayMs;
+  /** No broker has accepted a connection since the start, which was some time ago. */
+  get isUnreachable(): boolean {
+    return !this.#reached && performance.now() - this.#sinceMs > unreachableAfterMs;
   }
 
   use(): void {
     this.#users++;
   }
 
-  /** The last user takes all connections with it. */
+  /** The last user's release closes all shared connections. */
   release(): void {
     this.#users--;
     if (this.#users > 0 || this.#released) return;
     this.#released = true;
     this.#onUnused();
-    for (const connection of this.#asking.values())
+    for (const connection of this.#connections.values())
       connection.then(
-        (made) => made.destroy(),
+        (open) => open.destroy(),
         () => undefined,
       );
-    this.#asking.clear();
+    this.#connections.clear();
   }
 
-  /** Asks whichever broker answers. Rejects with KafkaFault. */
+  /** A shared connection to the first broker that accepts one. Rejects with KafkaFault. */
   async anyBroker(): Promise<KafkaConnection> {
     let fault: unknown = new KafkaFault('NO_BROKER', { kind: 'unsent' });
     const tried = new Set<string>();
-    const turn = this.#turn % Math.max(this.#known.length, 1);
-    for (const address of [...this.#known.slice(turn), ...this.#known.slice(0, turn), ...this.#seeds]) {
+    const rotation = this.#rotation % Math.max(this.#brokers.length, 1);
+    for (const address of [
+      ...this.#brokers.slice(rotation),
+      ...this.#brokers.slice(0, rotation),
+      ...this.#seeds,
+    ]) {
       const name = `${address.host}:${address.port}`;
       if (tried.has(name)) continue;
       tried.add(name);
       try {
-        return await this.ask(address);
+        return await this.connectionTo(address);
       } catch (error) {
         fault = error;
       }
@@ -122,22 +126,22 @@ export class KafkaCluster {
   }
 
   /** The shared connection to a broker. Rejects with KafkaFault. */
-  async ask(address: Address): Promise<KafkaConnection> {
+  async connectionTo(address: Address): Promise<KafkaConnection> {
     const name = `${address.host}:${address.port}`;
-    const made = this.#asking.get(name);
-    if (made !== undefined) {
-      const connection = await made;
+    const shared = this.#connections.get(name);
+    if (shared !== undefined) {
+      const connection = await shared;
       if (connection.isOpen) return connection;
-      if (this.#asking.get(name) === made) this.#asking.delete(name);
-      return this.ask(address);
+      if (this.#connections.get(name) === shared) this.#connections.delete(name);
+      return this.connectionTo(address);
     }
     if (this.#released) throw new KafkaFault('CLOSED', { kind: 'unsent' });
-    const making = this.#dial(address);
-    this.#asking.set(name, making);
+    const dialling = this.#dial(address);
+    this.#connections.set(name, dialling);
     try {
-      return await making;
+      return await dialling;
     } catch (error) {
-      if (this.#asking.get(name) === making) this.#asking.delete(name);
+      if (this.#connections.get(name) === dialling) this.#connections.delete(name);
       throw error;
     }
   }
@@ -147,35 +151,35 @@ export class KafkaCluster {
     return this.#dial(address);
   }
 
-  /** What the brokers say of a topic, at most 10 s old. Rejects with KafkaFault. */
+  /** The metadata of a topic, at most 10 s old. Rejects with KafkaFault. */
   async metadata(topic: string): Promise<TopicMetadata> {
     const known = this.#topics.get(topic);
     if (known && performance.now() - known.atMs < metadataAgeMsMax) return await known.metadata;
-    const asked = { metadata: this.#askMetadata(topic), atMs: performance.now() };
-    this.#topics.set(topic, asked);
+    const requested = { metadata: this.#requestMetadata(topic), atMs: performance.now() };
+    this.#topics.set(topic, requested);
     try {
-      return await asked.metadata;
+      return await requested.metadata;
     } catch (error) {
-      if (this.#topics.get(topic) === asked) this.#topics.delete(topic);
+      if (this.#topics.get(topic) === requested) this.#topics.delete(topic);
       throw error;
     }
   }
 
-  async #askMetadata(topic: string): Promise<TopicMetadata> {
+  async #requestMetadata(topic: string): Promise<TopicMetadata> {
     const connection = await this.anyBroker();
     const metadata = await connection.metadata(topic);
-    this.#known = [...metadata.brokers].sort((a, b) => a.nodeId - b.nodeId);
+    this.#brokers = [...metadata.brokers].sort((a, b) => a.nodeId - b.nodeId);
     return metadata;
   }
 
-  /** Asks anew the next time, and another broker first; called after any error. */
-  forget(topic: string): void {
+  /** The next request for metadata reaches a broker, and another one first; call after any error. */
+  invalidate(topic: string): void {
     this.#topics.delete(topic);
-    this.#turn++;
+    this.#rotation++;
   }
 
-  /** Rejects with KafkaFault, also where there is no leader now. */
-  async leader({ topic, partition }: Place): Promise<Leader> {
+  /** The broker that leads a partition. Rejects with KafkaFault, also where there is no leader now. */
+  async leader({ topic, partition }: TopicPartition): Promise<Leader> {
     const { brokers, partitions, errorCode } = await this.metadata(topic);
     const found = partitions.find(({ partitionId }) => partitionId === partition);
     const broker = brokers.find(({ nodeId }) => nodeId === found?.leader);
@@ -185,35 +189,35 @@ export class KafkaCluster {
       );
       return { ...broker, replicas: found.replicas.length, others };
     }
-    this.forget(topic);
+    this.invalidate(topic);
     const missing = errorCode === 3 || (errorCode === 0 && !found);
     throw new KafkaFault(missing ? 'UNKNOWN_TOPIC_OR_PARTITION' : 'LEADER_NOT_AVAILABLE', {
       kind: 'answered',
     });
   }
 
-  /** Resolves once enough of the other replicas, asked now, name the same leader. Rejects with KafkaFault. */
-  async confirm(leader: Leader, { topic, partition }: Place): Promise<void> {
-    const asked = leader.others.map(async (address) => {
-      const { partitions } = await (await this.ask(address)).metadata(topic);
+  /** Resolves once enough of the other replicas, in a request sent now, name the same leader. Rejects with KafkaFault. */
+  async confirmLeader(leader: Leader, { topic, partition }: TopicPartition): Promise<void> {
+    const witnesses = leader.others.map(async (address) => {
+      const { partitions } = await (await this.connectionTo(address)).metadata(topic);
       const named = partitions.find(({ partitionId }) => partitionId === partition)?.leader;
       if (named !== leader.nodeId) throw new KafkaFault('LEADER_DISPUTED', { kind: 'answered' });
     });
-    await enoughOf(asked, witnessesNeeded(leader.replicas));
+    await quorumOf(witnesses, witnessesNeeded(leader.replicas));
   }
 }
 
-/** Resolves as soon as that many have; a broker that is slow or away holds nothing up where the others will do. */
-function enoughOf(asked: readonly Promise<void>[], needed: number): Promise<void> {
+/** Resolves as soon as that many have; a slow or unreachable broker delays nothing where the others are enough. */
+function quorumOf(witnesses: readonly Promise<void>[], needed: number): Promise<void> {
   return new Promise((resolve, reject) => {
     let agreed = 0;
     let failed = 0;
     if (needed === 0) resolve();
-    if (asked.length < needed) reject(new KafkaFault('NO_SECOND_BROKER', { kind: 'unsent' }));
-    for (const one of asked)
-      one.then(
+    if (witnesses.length < needed) reject(new KafkaFault('NO_SECOND_BROKER', { kind: 'unsent' }));
+    for (const witness of witnesses)
+      witness.then(
         () => ++agreed === needed && resolve(),
-        (error: unknown) => ++failed > asked.length - needed && reject(error),
+        (error: unknown) => ++failed > witnesses.length - needed && reject(error),
       );
   });
 }

@@ -1,7 +1,7 @@
 /**
- * What the Kafka log asks of one connection to one broker, in its own words. kafka-log.ts makes such connections;
- * everything else of the log knows only this. A connection never reconnects and never asks twice: once it is lost, each
- * request on it fails, and its user takes another. Every request is bounded in time, and the connection dies of a late one.
+ * The one interface to a Kafka client: one connection to one broker. client.ts implements it; everything else of the log
+ * knows only this. A connection never reconnects and never repeats a request: once it is lost, each request on it fails,
+ * and its user opens another. Every request has a time-out, after which the connection is closed.
  */
 
 /** One broker or replica set member as the cluster names it. */
@@ -13,7 +13,7 @@ export interface KafkaNode {
 
 export interface PartitionMetadata {
   readonly partitionId: number;
-  /** The node that takes writes; -1 while there is none. */
+  /** The broker that accepts writes; -1 while there is none. */
   readonly leader: number;
   readonly replicas: readonly number[];
 }
@@ -22,7 +22,7 @@ export interface TopicMetadata {
   readonly brokers: readonly KafkaNode[];
   /** Empty where the topic does not exist. */
   readonly partitions: readonly PartitionMetadata[];
-  /** Kafka's error code for the topic; 0 where it is well, 3 where it does not exist. */
+  /** Kafka's error code for the topic; 0 where there is none, 3 where it does not exist. */
   readonly errorCode: number;
 }
 
@@ -36,23 +36,23 @@ export interface FetchedMessage {
 }
 
 export interface FetchedPartition {
-  /** Offset behind the last record that readers may see. */
+  /** Offset after the last record that readers may see. */
   readonly highWatermark: string;
   /** Offset of the first record that is kept. */
   readonly lastStartOffset: string;
   readonly messages: readonly FetchedMessage[];
 }
 
-export interface Place {
+export interface TopicPartition {
   readonly topic: string;
   readonly partition: number;
 }
 
-export interface FetchRequest extends Place {
+export interface FetchRequest extends TopicPartition {
   readonly offset: number;
-  /** How long the broker may hold the answer back while there is nothing new. */
+  /** How long the broker may delay its response while there is no new record. */
   readonly waitMs: number;
-  /** At least one batch of records comes whatever its size. */
+  /** The first batch of records is always complete, also where it is larger. */
   readonly bytesMax: number;
 }
 
@@ -72,15 +72,15 @@ export interface NewTopic {
 export interface KafkaConnection {
   readonly isOpen: boolean;
   metadata(topic: string): Promise<TopicMetadata>;
-  /** Offset of the first record kept (`start`), or the one behind the last record readers may see (`end`). */
-  offset(place: Place, which: 'start' | 'end'): Promise<number>;
+  /** Offset of the first record kept (`start`), or the offset after the last record readers may see (`end`). */
+  offset(target: TopicPartition, which: 'start' | 'end'): Promise<number>;
   fetch(request: FetchRequest): Promise<FetchedPartition>;
-  /** Resolves with the offset of the first message once all in-sync replicas have them. Never asks twice. */
-  produce(place: Place, messages: readonly NewMessage[]): Promise<number>;
+  /** Resolves with the offset of the first message once all in-sync replicas have them. Never repeats the request. */
+  produce(target: TopicPartition, messages: readonly NewMessage[]): Promise<number>;
   createTopic(topic: NewTopic): Promise<void>;
-  /** The settings in force for a topic, its own and the brokers'. */
+  /** The effective settings of a topic, its own and the brokers'. */
   topicSettings(topic: string): Promise<ReadonlyMap<string, string>>;
-  /** Ends the connection at once; what waits on it is rejected. Idempotent. */
+  /** Closes the connection at once; pending requests on it are rejected. Idempotent. */
   destroy(): void;
 }
 

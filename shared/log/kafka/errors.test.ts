@@ -1,6 +1,6 @@
-/** Which errors of an append leave it open whether the record is in the log. Wrong here is lost or doubled there. */
+/** Which faults of an append leave it unknown whether the record is in the log. A wrong answer loses or repeats records. */
 import { expect, test } from 'vitest';
-import { type FaultKind, isLasting, KafkaFault, outcomeOf } from './errors.ts';
+import { type FaultKind, isPermanent, KafkaFault, outcomeOf } from './errors.ts';
 
 test.each<[FaultKind, string, number, string]>([
   ['unsent', 'ECONNREFUSED', 3, 'not written'],
@@ -19,8 +19,8 @@ test.each<[FaultKind, string, number, string]>([
   expect(outcomeOf(new KafkaFault(type, { kind }), replicas)).toBe(outcome);
 });
 
-test('what waiting does not mend is not waited for', () => {
-  expect(isLasting(new KafkaFault('SASL', { kind: 'unsent' }))).toBe(true);
-  expect(isLasting(new KafkaFault('ECONNREFUSED', { kind: 'unsent' }))).toBe(false);
-  expect(isLasting(new Error('other'))).toBe(false);
+test('only faults that no retry can fix are permanent', () => {
+  expect(isPermanent(new KafkaFault('SASL', { kind: 'unsent' }))).toBe(true);
+  expect(isPermanent(new KafkaFault('ECONNREFUSED', { kind: 'unsent' }))).toBe(false);
+  expect(isPermanent(new Error('other'))).toBe(false);
 });

@@ -1,16 +1,16 @@
 /**
- * What can go wrong with a request to Kafka, by the one question that matters to a writer: can it have taken effect?
- * The driver's errors become KafkaFaults at its border; texts name Kafka's error, never an address or a record.
+ * The faults of a request to Kafka, classified by what matters to a writer: can the request have taken effect?
+ * client.ts maps the driver's errors to KafkaFault; texts name Kafka's error code, never an address or a record.
  */
 import { LogUnavailable } from '../core/control-log.ts';
 
-/** `unsent`: it never left. `lost`: it left and no answer came. `answered`: the broker answered with an error. */
+/** `unsent`: it was never sent. `lost`: it was sent and got no response. `answered`: the broker returned an error. */
 export type FaultKind = 'unsent' | 'lost' | 'answered';
 
 export class KafkaFault extends Error {
   override readonly name = 'KafkaFault';
   readonly kind: FaultKind;
-  /** Kafka's name of the error where it was answered, else the system's, for example ECONNREFUSED. */
+  /** Kafka's error code for `answered`, else the system's, for example ECONNREFUSED. */
   readonly type: string;
 
   constructor(type: string, options: ErrorOptions & { readonly kind: FaultKind }) {
@@ -26,19 +26,19 @@ const sentences: Readonly<Record<FaultKind, string>> = {
   answered: 'Kafka refused',
 };
 
-/** The topic is set so that the log would lose or hide records; the text names the command that mends it. */
-export class TopicMisset extends LogUnavailable {}
+/** The topic's settings would lose or hide records of the log; the text names the command that fixes them. */
+export class TopicMisconfigured extends LogUnavailable {}
 
-/** Answers after which a produced record is surely not in the log, though trying again may put it there. */
-const notWrittenNow = new Set([
+/** Error codes after which a produced record is certainly not in the log, and a retry may succeed. */
+const retryableCodes = new Set([
   'UNKNOWN_TOPIC_OR_PARTITION',
   'NOT_ENOUGH_REPLICAS',
   'LEADER_NOT_AVAILABLE',
   'THROTTLING_QUOTA_EXCEEDED',
 ]);
 
-/** Answers after which it is surely not there and never will be. */
-const notWrittenEver = new Set([
+/** Error codes after which it is certainly not there, and no retry can succeed. */
+const permanentCodes = new Set([
   'CORRUPT_MESSAGE',
   'MESSAGE_TOO_LARGE',
   'RECORD_LIST_TOO_LARGE',
@@ -54,17 +54,17 @@ const notWrittenEver = new Set([
 ]);
 
 /**
- * What became of a produced record. A leader that was deposed while it waited for its replicas answers as one that never
- * was the leader: with several replicas that answer decides nothing.
+ * The outcome of a produce request. A leader that was deposed while it waited for its replicas returns the same code as a
+ * broker that never was the leader: with several replicas that code leaves the outcome unknown.
  */
 export function outcomeOf(fault: KafkaFault, replicas: number): 'not written' | 'refused' | 'unknown' {
   if (fault.kind !== 'answered') return fault.kind === 'unsent' ? 'not written' : 'unknown';
-  if (notWrittenNow.has(fault.type)) return 'not written';
+  if (retryableCodes.has(fault.type)) return 'not written';
   if (fault.type === 'NOT_LEADER_FOR_PARTITION' && replicas === 1) return 'not written';
-  return notWrittenEver.has(fault.type) ? 'refused' : 'unknown';
+  return permanentCodes.has(fault.type) ? 'refused' : 'unknown';
 }
 
-/** Faults that no waiting mends. */
-export function isLasting(error: unknown): boolean {
-  return error instanceof KafkaFault && (error.type === 'SASL' || notWrittenEver.has(error.type));
+/** Whether no retry can succeed. */
+export function isPermanent(error: unknown): boolean {
+  return error instanceof KafkaFault && (error.type === 'SASL' || permanentCodes.has(error.type));
 }

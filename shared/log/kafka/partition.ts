@@ -1,18 +1,18 @@
 /**
- * One partition as its readers and its writer share it: that its topic is there and rightly set, and that it still is the
- * log that was opened. Kafka gives a deleted and re-created topic the same name and offsets, and says nothing; so the
- * first record is remembered and compared again after every reconnect and every fault, and the end may never go back.
+ * One partition, shared by its readers and its appender: checks that its topic exists with the right settings, and that it
+ * still is the log that was opened. A topic that was deleted and re-created has the same name and offsets, without any
+ * error; so the first record is hashed and compared after every reconnect and every fault, and the end may never decrease.
  */
 import { createHash } from 'node:crypto';
-import { setTimeout as pause } from 'node:timers/promises';
+import { sleep } from '../../runtime/retry.ts';
 import { LogReplaced, LogUnavailable } from '../core/control-log.ts';
 import type { KafkaCluster, Leader } from './cluster.ts';
-import type { FetchedMessage, KafkaConnection, Place } from './connection.ts';
-import { isLasting, KafkaFault, TopicMisset } from './errors.ts';
-import { type Patience, patiently } from './retry.ts';
+import type { FetchedMessage, KafkaConnection, TopicPartition } from './connection.ts';
+import { isPermanent, KafkaFault, TopicMisconfigured } from './errors.ts';
+import { type RetryPolicy, retryUntilDeadline } from './retry.ts';
 import { checkTopic, createTopic, type TopicPlan } from './topics.ts';
 
-/** How long a new leader may take to know again what the old one had acknowledged. */
+/** How long a new leader may take until its end includes what the old one had acknowledged. */
 const settleMs = 1000;
 
 export interface Range {
@@ -20,7 +20,7 @@ export interface Range {
   readonly end: number;
 }
 
-/** The first record that was seen, and where. */
+/** The first record that was kept at the last check. */
 interface FirstRecord {
   readonly offset: number;
   readonly hash: string;
@@ -28,129 +28,132 @@ interface FirstRecord {
 
 export class KafkaPartition {
   readonly cluster: KafkaCluster;
-  readonly place: Place;
+  readonly target: TopicPartition;
   readonly name: string;
   readonly #plan: TopicPlan;
   #first: FirstRecord | undefined;
-  /** Behind the last record that was read or acknowledged here. */
+  /** The offset after the last record that was read or acknowledged here. */
   #endSeen = 0;
-  /** Behind the last record that was acknowledged to this process's one writer. */
+  /** The offset after the last record that was acknowledged to this process's appender. */
   #endAcknowledged = 0;
-  /** The connection on which this was last found to be the same log. */
+  /** The connection on which the last check passed. */
   #checkedOn: KafkaConnection | undefined;
-  /** Who led when that was last confirmed; unknown after every fault. */
+  /** The last confirmed leader; unknown after every fault. */
   #leader: Leader | undefined;
   #replicas = 1;
-  #doubts = 0;
+  #epoch = 0;
 
-  constructor(cluster: KafkaCluster, place: Place, plan: TopicPlan) {
+  constructor(cluster: KafkaCluster, target: TopicPartition, plan: TopicPlan) {
     this.cluster = cluster;
-    this.place = place;
+    this.target = target;
     this.#plan = plan;
-    this.name = `${place.topic}/${place.partition}`;
+    this.name = `${target.topic}/${target.partition}`;
   }
 
-  /** Grows with every fault; who has compared the log since need not do so again. */
-  get doubts(): number {
-    return this.#doubts;
+  /** Incremented at every fault; a check of the log holds for one epoch. */
+  get epoch(): number {
+    return this.#epoch;
   }
 
-  /** Creates the topic where it is missing, and checks it, once a process. Rejects with TopicMisset or KafkaFault. */
+  /** Creates the topic where it is missing, and checks it, once a process. Rejects with TopicMisconfigured or KafkaFault. */
   async checkTopic(): Promise<void> {
     const { checkedTopics } = this.cluster;
     const name = JSON.stringify(this.#plan);
-    const checking = checkedTopics.get(name) ?? this.#checkTopic();
-    checkedTopics.set(name, checking);
+    const pending = checkedTopics.get(name) ?? this.#checkTopic();
+    checkedTopics.set(name, pending);
     try {
-      await checking;
+      await pending;
     } catch (error) {
-      if (checkedTopics.get(name) === checking) checkedTopics.delete(name);
+      if (checkedTopics.get(name) === pending) checkedTopics.delete(name);
       throw error;
     }
   }
 
   async #checkTopic(): Promise<void> {
     const { cluster } = this;
-    const { topic } = this.place;
+    const { topic } = this.target;
     const connection = await cluster.anyBroker();
     const metadata = await cluster.metadata(topic);
     if (metadata.errorCode === 0 && metadata.partitions.length > 0)
       return await checkTopic(connection, this.#plan, metadata);
-    cluster.forget(topic);
+    cluster.invalidate(topic);
     if (metadata.errorCode === 3 && !this.#plan.mustExist)
       await createTopic(connection, this.#plan, metadata.brokers.length);
-    // Found and checked by the next attempt.
+    // The next attempt finds and checks it.
     throw new KafkaFault('LEADER_NOT_AVAILABLE', { kind: 'answered' });
   }
 
-  /** Tries until it is answered or the deadline has passed, and asks for the leader again after each fault. */
-  patiently<Answer>(ask: () => Promise<Answer>, patience: Omit<Patience, 'what'>): Promise<Answer> {
-    const onFault = () => this.suspect();
-    const whole = async () => {
+  /** Retries a request, after a check of the topic, until the deadline; the leader is looked up again after each fault. */
+  retryUntilDeadline<Result>(
+    request: () => Promise<Result>,
+    policy: Omit<RetryPolicy, 'operation'>,
+  ): Promise<Result> {
+    const onFault = () => this.invalidate();
+    const checked = async () => {
       await this.checkTopic();
-      return await ask();
+      return await request();
     };
-    return patiently(whole, { what: `${this.name} on Kafka`, onFault, ...patience });
+    return retryUntilDeadline(checked, { operation: `${this.name} on Kafka`, onFault, ...policy });
   }
 
-  /** After a fault nothing is taken for granted. */
-  suspect(): void {
-    this.#doubts++;
-    this.cluster.forget(this.place.topic);
+  /** Discards everything that was checked; call after every fault. */
+  invalidate(): void {
+    this.#epoch++;
+    this.cluster.invalidate(this.target.topic);
     this.#checkedOn = undefined;
     this.#leader = undefined;
   }
 
-  /** Takes note of an acknowledged append. Throws LogReplaced where a log that only grows cannot have put it there. */
-  sawAppended(offset: number, nextOffset: number): void {
-    if (offset < this.#endAcknowledged) throw this.#wentBack(offset);
+  /** Records an acknowledged append. Throws LogReplaced where its offset is below an earlier one. */
+  recordAppend(offset: number, nextOffset: number): void {
+    if (offset < this.#endAcknowledged) throw this.#endDecreased(offset);
     this.#endAcknowledged = nextOffset;
-    this.sawRead(nextOffset);
+    this.recordRead(nextOffset);
   }
 
-  /** Takes note of what was read. */
-  sawRead(nextOffset: number): void {
+  /** Records how far a tail has read. */
+  recordRead(nextOffset: number): void {
     this.#endSeen = Math.max(this.#endSeen, nextOffset);
   }
 
-  /** Whether other brokers hold replicas, too: one of them may lead without the leader of before knowing it. */
+  /** Whether other brokers hold replicas, too: one of them may lead while a deposed leader does not know. */
   get isReplicated(): boolean {
     return this.#replicas > 1;
   }
 
-  /** Whether somebody else than this broker was last confirmed to lead. */
+  /** Whether the last confirmed leader is another broker. */
   leadsElsewhere({ nodeId }: Leader): boolean {
     return this.#leader !== undefined && this.#leader.nodeId !== nodeId;
   }
 
   /**
-   * The end, asked for now of a leader that a second broker names, too. Every append acknowledged before is below it, also
-   * where the leader is an old one that was cut off. Rejects with LogReplaced or KafkaFault.
+   * The end, requested now from a leader that enough other brokers name, too. Every append acknowledged before this call is
+   * below it, also where a deposed leader still responds. Rejects with LogReplaced or KafkaFault.
    */
   async confirmedEnd(): Promise<number> {
-    const leader = await this.cluster.leader(this.place);
-    await this.cluster.confirm(leader, this.place);
+    const leader = await this.cluster.leader(this.target);
+    await this.cluster.confirmLeader(leader, this.target);
     this.#leader = leader;
     this.#replicas = leader.replicas;
-    return await this.#endAt(await this.cluster.ask(leader));
+    return await this.#endAt(await this.cluster.connectionTo(leader));
   }
 
-  /** The end as whoever is thought to lead tells it. Rejects with LogReplaced or KafkaFault. */
+  /** The end as reported by the leader of the last metadata. Rejects with LogReplaced or KafkaFault. */
   async end(): Promise<number> {
-    return await this.#endAt(await this.#askLeader());
+    return await this.#endAt(await this.#leaderConnection());
   }
 
   async #endAt(connection: KafkaConnection): Promise<number> {
-    const end = await connection.offset(this.place, 'end');
+    const end = await connection.offset(this.target, 'end');
     const known = this.#checkedOn === connection && (this.#first !== undefined || end === 0);
     if (!known || end < this.#endSeen) await this.check();
     this.#endSeen = Math.max(this.#endSeen, end);
     return end;
   }
 
-  /** Compares what is there with what was there. Rejects with LogReplaced or KafkaFault. */
+  /** Compares the first record and the end with those of the last check. Rejects with LogReplaced or KafkaFault. */
   async check(): Promise<Range> {
-    const connection = await this.#askLeader();
+    const connection = await this.#leaderConnection();
     const range = await this.#range(connection);
     if (range.end > range.start) await this.#compareFirst(connection, range.start);
     this.#checkedOn = connection;
@@ -158,45 +161,48 @@ export class KafkaPartition {
   }
 
   async #range(connection: KafkaConnection): Promise<Range> {
-    const untilMs = performance.now() + settleMs;
+    const deadlineMs = performance.now() + settleMs;
     for (;;) {
-      const start = await connection.offset(this.place, 'start');
-      const end = await connection.offset(this.place, 'end');
+      const start = await connection.offset(this.target, 'start');
+      const end = await connection.offset(this.target, 'end');
       if (end >= this.#endSeen) return { start, end };
-      if (performance.now() > untilMs) throw this.#wentBack(end);
-      await pause(50);
+      if (performance.now() > deadlineMs) throw this.#endDecreased(end);
+      await sleep(50);
     }
   }
 
   async #compareFirst(connection: KafkaConnection, start: number): Promise<void> {
-    const { messages } = await connection.fetch({ ...this.place, offset: start, waitMs: 0, bytesMax: 1 });
+    const { messages } = await connection.fetch({ ...this.target, offset: start, waitMs: 0, bytesMax: 1 });
     const message = messages.find(({ offset }) => Number(offset) >= start);
-    // Deleted meanwhile, or not yet to be seen: the caller asks again.
+    // Deleted meanwhile, or not visible yet: the caller retries.
     if (!message) throw new KafkaFault('OFFSET_OUT_OF_RANGE', { kind: 'answered' });
     const found = { offset: Number(message.offset), hash: hashOf(message) };
-    const was = this.#first;
-    if (was && (found.offset < was.offset || (found.offset === was.offset && found.hash !== was.hash)))
-      throw this.#other(`begins with another record than before`);
+    const before = this.#first;
+    if (
+      before &&
+      (found.offset < before.offset || (found.offset === before.offset && found.hash !== before.hash))
+    )
+      throw this.#replaced('begins with another record than before');
     this.#first = found;
   }
 
-  async #askLeader(): Promise<KafkaConnection> {
-    return await this.cluster.ask(await this.cluster.leader(this.place));
+  async #leaderConnection(): Promise<KafkaConnection> {
+    return await this.cluster.connectionTo(await this.cluster.leader(this.target));
   }
 
-  #wentBack(end: number): LogReplaced {
-    return this.#other(`ends at offset ${end}, but had records up to ${this.#endSeen}`);
+  #endDecreased(end: number): LogReplaced {
+    return this.#replaced(`ends at offset ${end}, but had records up to ${this.#endSeen}`);
   }
 
-  #other(how: string): LogReplaced {
-    this.#doubts++;
-    // Who opens it again looks at the topic that is there now.
+  #replaced(how: string): LogReplaced {
+    this.#epoch++;
+    // The next open has to check the topic that exists then.
     this.cluster.checkedTopics.clear();
     return new LogReplaced(`${this.name} on Kafka ${how}`);
   }
 }
 
-/** The time of a record tells apart two logs that begin with the same bytes. */
+/** Includes the time of the record, which differs between two logs that begin with the same bytes. */
 function hashOf({ timestamp, value }: FetchedMessage): string {
   return createHash('sha256')
     .update(`${timestamp}\n`)
@@ -204,8 +210,8 @@ function hashOf({ timestamp, value }: FetchedMessage): string {
     .digest('hex');
 }
 
-/** Whether a log that is opened now may be used later: it could not be reached, but nothing is known to be wrong. */
+/** Whether a log that could not be opened may be used later: the brokers cannot be reached, but nothing is misconfigured. */
 export function mayOpenUnreached(error: unknown): boolean {
-  if (!(error instanceof LogUnavailable) || error instanceof TopicMisset) return false;
-  return error.cause instanceof KafkaFault && !isLasting(error.cause);
+  if (!(error instanceof LogUnavailable) || error instanceof TopicMisconfigured) return false;
+  return error.cause instanceof KafkaFault && !isPermanent(error.cause);
 }

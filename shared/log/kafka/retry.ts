@@ -1,80 +1,74 @@
 /**
- * Trying again for a while, and no longer. Every retry of the Kafka log goes through here, so that each has an end in
- * time, a random pause, and stops at once when its log is closed.
+ * Retrying a request to Kafka up to a deadline. Every retry of the Kafka log goes through here, so that each has an end in
+ * time and a random pause, and stops at once when its log is closed.
  */
-import { setTimeout as pause } from 'node:timers/promises';
+import { Backoff, type Clock, sleep, systemClock } from '../../runtime/retry.ts';
 import { LogUnavailable } from '../core/control-log.ts';
-import { isLasting, KafkaFault } from './errors.ts';
+import { isPermanent, KafkaFault } from './errors.ts';
 
-const pauseMsMin = 20;
-const pauseMsMax = 500;
-
-export interface Patience {
+export interface RetryPolicy {
   /** What is being done, for the text of LogUnavailable. */
-  readonly what: string;
-  readonly deadlineMs: number;
+  readonly operation: string;
+  readonly timeoutMs: number;
   readonly signal: AbortSignal;
   /** Called after each fault. */
   readonly onFault?: () => void;
-  /** Asked after each fault whether to give up before the deadline. */
-  readonly isHopeless?: () => boolean;
-  /** For what leaves nothing behind: an answer that is still awaited at the deadline is waited for no longer. */
-  readonly strict?: boolean;
+  /** Called after each fault; true ends the retries before the deadline. */
+  readonly giveUpEarly?: () => boolean;
+  /** For requests without side effects: a response that is still pending at the deadline is abandoned. */
+  readonly abandonAtDeadline?: boolean;
+  readonly clock?: Clock;
+}
+
+/** The pauses between two attempts of any request to Kafka. */
+export function retryBackoff(clock: Clock = systemClock): Backoff {
+  return new Backoff({ minMs: 20, maxMs: 500, clock });
 }
 
 /**
- * Repeats a question that changes nothing until it is answered. Rejects with LogUnavailable at the deadline, when the
- * signal aborts, or where waiting does not help; an error that is no KafkaFault passes through.
+ * Repeats an idempotent request until it succeeds. Rejects with LogUnavailable at the deadline, when the signal aborts, or
+ * after a permanent fault; an error that is no KafkaFault is rethrown.
  */
-export async function patiently<Answer>(ask: () => Promise<Answer>, patience: Patience): Promise<Answer> {
-  const untilMs = performance.now() + patience.deadlineMs;
-  for (let attempt = 0; ; attempt++) {
-    if (patience.signal.aborted) throw closedError(patience.what);
+export async function retryUntilDeadline<Result>(
+  request: () => Promise<Result>,
+  policy: RetryPolicy,
+): Promise<Result> {
+  const { operation, signal, clock = systemClock } = policy;
+  const deadlineMs = clock.now() + policy.timeoutMs;
+  const backoff = retryBackoff(clock);
+  for (;;) {
+    if (signal.aborted) throw closedError(operation);
     try {
-      return await (patience.strict ? within(ask(), untilMs) : ask());
+      return await (policy.abandonAtDeadline ? within(request(), deadlineMs - clock.now()) : request());
     } catch (error) {
-      const fault = faultOf(error);
-      patience.onFault?.();
-      const isOver = performance.now() >= untilMs || patience.isHopeless?.() === true;
-      if (isLasting(fault) || isOver) throw unavailable(patience.what, fault);
+      if (!(error instanceof KafkaFault)) throw error;
+      policy.onFault?.();
+      const isOver = clock.now() >= deadlineMs || policy.giveUpEarly?.() === true;
+      if (isPermanent(error) || isOver) throw unavailable(operation, error);
     }
-    await backOff(attempt, patience.signal);
+    await backoff.pause(signal);
   }
 }
 
-/** Passes on what is no fault of Kafka. */
-function faultOf(error: unknown): KafkaFault {
-  if (error instanceof KafkaFault) return error;
-  throw error;
-}
-
-async function within<Answer>(asked: Promise<Answer>, untilMs: number): Promise<Answer> {
+async function within<Result>(pending: Promise<Result>, timeoutMs: number): Promise<Result> {
   const timer = new AbortController();
-  const delayMs = Math.max(untilMs - performance.now(), 0);
-  const late = pause(delayMs, undefined, { signal: timer.signal }).then(() => {
+  const timedOut = sleep(Math.max(timeoutMs, 0), timer.signal).then(() => {
     throw new KafkaFault('TIMEOUT', { kind: 'lost' });
   });
   // Both may still reject once the other has decided.
-  late.catch(() => undefined);
-  asked.catch(() => undefined);
+  timedOut.catch(() => undefined);
+  pending.catch(() => undefined);
   try {
-    return await Promise.race([asked, late]);
+    return await Promise.race([pending, timedOut]);
   } finally {
     timer.abort();
   }
 }
 
-/** A random pause that grows with the attempts; ends early, without an error, when the signal aborts. */
-export async function backOff(attempt: number, signal: AbortSignal): Promise<void> {
-  const longest = Math.min(pauseMsMin * 2 ** Math.min(attempt, 10), pauseMsMax);
-  const pausing = pause(longest * (0.5 + Math.random() / 2), undefined, { signal });
-  await pausing.catch(() => undefined);
+export function closedError(operation: string): LogUnavailable {
+  return new LogUnavailable(`${operation}: the log is closed`);
 }
 
-export function closedError(what: string): LogUnavailable {
-  return new LogUnavailable(`${what}: the log is closed`);
-}
-
-export function unavailable(what: string, fault: KafkaFault): LogUnavailable {
-  return new LogUnavailable(`${what}: ${fault.message}`, { cause: fault });
+export function unavailable(operation: string, fault: KafkaFault): LogUnavailable {
+  return new LogUnavailable(`${operation}: ${fault.message}`, { cause: fault });
 }

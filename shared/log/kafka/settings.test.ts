@@ -1,4 +1,4 @@
-/** Settings of Kafka from the environment: what is understood, and that a wrong one is named and never repeated. */
+/** Kafka settings from the environment: which are valid, and that errors name the variable and never its value. */
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -24,7 +24,7 @@ test.each<[string, Record<string, string>, object]>([
     { SASL_MECHANISM: 'SCRAM-SHA-512', SASL_USERNAME: 'u', SASL_PASSWORD: 'p' },
     { sasl: { mechanism: 'scram-sha-512', username: 'u', password: 'p' } },
   ],
-])('%s is understood', (_, environment, settings) => {
+])('%s is valid', (_, environment, settings) => {
   expect(kafkaSettingsFrom(withPrefix(environment))).toEqual(settings);
 });
 
@@ -37,7 +37,7 @@ test.each<[string, Record<string, string>]>([
   ['SASL_MECHANISM', { SASL_USERNAME: 'secret', SASL_PASSWORD: 'secret' }],
   ['SASL_MECHANISM', { SASL_MECHANISM: 'plain', SASL_USERNAME: 'secret' }],
   ['SASL_MECHANISM', { SASL_MECHANISM: 'secret', SASL_USERNAME: 'secret', SASL_PASSWORD: 'secret' }],
-])('HEADGATE_KAFKA_%s is refused by its name where it cannot be used: %j', (name, environment) => {
+])('HEADGATE_KAFKA_%s is refused by name where it is invalid: %j', (name, environment) => {
   const parse = () => kafkaSettingsFrom(withPrefix(environment));
   expect(parse).toThrow(KafkaSettingsInvalid);
   expect(parse).toThrow(`HEADGATE_KAFKA_${name}`);

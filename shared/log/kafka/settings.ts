@@ -1,6 +1,6 @@
 /**
- * How the brokers are spoken to, from the environment: TLS and SASL. Half-given or contradictory settings are refused
- * before anything is opened; no text repeats a value.
+ * TLS and SASL settings of the connections to the brokers, from the environment. Incomplete or contradictory settings are
+ * refused before anything is opened; no error text contains a value.
  */
 import { readFileSync } from 'node:fs';
 import { foreignSecretOf, SecretUnusable, settingOf } from '../../runtime/secrets.ts';
@@ -22,7 +22,7 @@ export interface KafkaSettings {
   readonly sasl?: KafkaSasl;
 }
 
-/** A HEADGATE_KAFKA_* variable cannot be used; the text names the variable. */
+/** A HEADGATE_KAFKA_* variable is invalid; the text names the variable. */
 export class KafkaSettingsInvalid extends Error {
   override readonly name = 'KafkaSettingsInvalid';
 }
@@ -33,7 +33,7 @@ const prefix = 'HEADGATE_KAFKA_';
 const mechanisms = ['plain', 'scram-sha-256', 'scram-sha-512'] as const;
 
 /**
- * Understands HEADGATE_KAFKA_TLS (`system` trusts the machine's authorities), _TLS_CA, _TLS_CERT, _TLS_KEY (PEM files)
+ * Reads HEADGATE_KAFKA_TLS (`system` trusts the machine's authorities), _TLS_CA, _TLS_CERT, _TLS_KEY (PEM files)
  * and _SASL_MECHANISM, _SASL_USERNAME, _SASL_PASSWORD. Throws KafkaSettingsInvalid.
  */
 export function kafkaSettingsFrom(environment: Environment): KafkaSettings {

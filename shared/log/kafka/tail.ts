@@ -1,7 +1,7 @@
 /**
- * Reads one partition from a position on, for ever. The position moves only with what was delivered; after every fault the
- * log is compared with what it was before reading goes on, so that nothing is skipped or repeated without an error.
- * Each tail has a connection of its own, on which the broker holds a fetch back until there is something to read.
+ * Reads one partition from an offset on, until aborted. The offset advances only with what was delivered; after every fault
+ * the log is checked before reading continues, so that nothing is skipped or repeated without an error.
+ * Each tail has a connection of its own, on which the broker delays the response to a fetch until there is a record.
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import {
@@ -19,20 +19,20 @@ import type { KafkaPartition } from './partition.ts';
 
 const recordsMaxDefault = 500;
 const bytesMaxDefault = 1024 * 1024;
-/** A whole answer is decoded in one turn of the event loop. */
+/** A whole response is decoded in one turn of the event loop. */
 const fetchBytesMax = 1024 * 1024;
 const fetchWaitMs = 2000;
-/** After a longer pause between two fetches the log is compared again. */
+/** After a longer pause between two fetches the log is checked again. */
 const idleMsMax = 5000;
-/** Answers without a record, though the broker says that there are some, until that is taken for a fault. */
-const emptyAnswersMax = 20;
+/** Responses without a record below the broker's own end, until they count as a fault. */
+const emptyResponsesMax = 20;
 
 export interface KafkaTailOptions extends TailOptions {
   readonly signal: AbortSignal;
-  /** Begin at the first record kept, where the wanted one is no longer. */
+  /** Begin at the first record kept, where the requested one was deleted. */
   readonly allowTrimmed: boolean;
   /** How long a fault may last before it is reported, ms. */
-  readonly patienceMs: number;
+  readonly timeoutMs: number;
 }
 
 /** Ends when the signal aborts. Throws LogUnavailable, LogTruncated or LogReplaced. */
@@ -48,7 +48,7 @@ export async function* tailPartition(
       if (!fetched || signal.aborted) return;
       for (const batch of batchesOf(fetched, reader.next, recordsMax, bytesMax)) {
         reader.next = batch.nextOffset;
-        partition.sawRead(batch.nextOffset);
+        partition.recordRead(batch.nextOffset);
         yield batch;
         if (signal.aborted) return;
         // A long catch-up must leave the event loop its turns.
@@ -70,7 +70,7 @@ class Reader {
   #connection: KafkaConnection | undefined;
   #leader: Leader | undefined;
   #fetchedMs = 0;
-  #emptyAnswers = 0;
+  #emptyResponses = 0;
 
   constructor(partition: KafkaPartition, options: KafkaTailOptions) {
     this.#partition = partition;
@@ -79,30 +79,30 @@ class Reader {
     options.signal.addEventListener('abort', this.#close, { once: true });
   }
 
-  /** The next answer of the broker, which may hold no record. */
+  /** The broker's next response, which may contain no record. */
   fetch(): Promise<FetchedPartition> {
-    const { signal, patienceMs } = this.#options;
-    const ask = async () => {
+    const { signal, timeoutMs } = this.#options;
+    const request = async () => {
       try {
-        return await this.#ask();
+        return await this.#request();
       } catch (error) {
         this.#drop();
         throw error;
       }
     };
-    return this.#partition.patiently(ask, { deadlineMs: patienceMs, signal });
+    return this.#partition.retryUntilDeadline(request, { timeoutMs, signal });
   }
 
-  async #ask(): Promise<FetchedPartition> {
+  async #request(): Promise<FetchedPartition> {
     const connection = await this.#connected();
     const fetched = await connection.fetch({
-      ...this.#partition.place,
+      ...this.#partition.target,
       offset: this.next,
       waitMs: fetchWaitMs,
       bytesMax: fetchBytesMax,
     });
     this.#fetchedMs = performance.now();
-    // Fetching behind the start is an error of its own; this is the deletion that overtakes a fetch.
+    // Fetching below the start is an error of its own; this is a deletion during the fetch.
     if (Number(fetched.lastStartOffset) > this.next && fetched.messages.length === 0)
       throw new KafkaFault('OFFSET_OUT_OF_RANGE', { kind: 'answered' });
     this.#watchProgress(fetched);
@@ -110,13 +110,13 @@ class Reader {
   }
 
   async #connected(): Promise<KafkaConnection> {
-    const { cluster, place } = this.#partition;
+    const { cluster, target } = this.#partition;
     const idleMs = performance.now() - this.#fetchedMs;
-    // An old leader that was cut off answers each fetch with nothing, for ever.
+    // A deposed leader that is cut off responds to each fetch without records, indefinitely.
     if (this.#leader && this.#partition.leadsElsewhere(this.#leader)) this.#drop();
     if (this.#connection?.isOpen && idleMs < idleMsMax) return this.#connection;
     if (!this.#connection?.isOpen) {
-      this.#leader = await cluster.leader(place);
+      this.#leader = await cluster.leader(target);
       this.#connection = await cluster.dial(this.#leader);
       if (this.#options.signal.aborted) this.close();
     }
@@ -124,17 +124,17 @@ class Reader {
     const { start, end } = await this.#partition.check();
     if (this.next > end) throw this.#truncated(`ends at offset ${end}, before ${this.next}`);
     if (this.next >= start) return connection;
-    if (!this.#options.allowTrimmed) throw this.#truncated(`begins at offset ${start}, behind ${this.next}`);
+    if (!this.#options.allowTrimmed) throw this.#truncated(`begins at offset ${start}, after ${this.next}`);
     this.next = start;
     return connection;
   }
 
-  /** Only compaction, which checking the topic rules out, leaves batches without records. */
+  /** Only compaction leaves batches without records, and the check of the topic excludes that. */
   #watchProgress({ messages, highWatermark }: FetchedPartition): void {
     const stuck = messages.length === 0 && Number(highWatermark) > this.next;
-    this.#emptyAnswers = stuck ? this.#emptyAnswers + 1 : 0;
-    if (this.#emptyAnswers < emptyAnswersMax) return;
-    throw new LogUnavailable(`${this.#partition.name} on Kafka gives no record at offset ${this.next}`);
+    this.#emptyResponses = stuck ? this.#emptyResponses + 1 : 0;
+    if (this.#emptyResponses < emptyResponsesMax) return;
+    throw new LogUnavailable(`${this.#partition.name} on Kafka returns no record at offset ${this.next}`);
   }
 
   #truncated(how: string): LogTruncated {
@@ -157,7 +157,7 @@ function failClosed(): never {
   throw new KafkaFault('CLOSED', { kind: 'unsent' });
 }
 
-/** Resolves with nothing once the signal aborts; what was being waited for ends by itself. */
+/** Resolves with undefined once the signal aborts; the promise itself continues. */
 function untilAborted<Value>(promise: Promise<Value>, signal: AbortSignal): Promise<Value | undefined> {
   return new Promise((resolve, reject) => {
     const aborted = () => resolve(undefined);
@@ -176,7 +176,7 @@ function untilAborted<Value>(promise: Promise<Value>, signal: AbortSignal): Prom
   });
 }
 
-/** An answer in batches of bounded size. Markers of transactions are passed over, and still move the position. */
+/** Splits a response into batches of bounded size. Markers of transactions are skipped, and still advance the offset. */
 function* batchesOf(
   { messages }: FetchedPartition,
   from: number,
@@ -206,7 +206,7 @@ function* batchesOf(
 
 function recordOf({ offset, value, headers }: FetchedMessage): LogRecord {
   const header = headers?.[signatureHeader];
-  // Only one signature counts; with several it is as if there were none.
+  // Several signatures count as none.
   const signature = Buffer.isBuffer(header) ? header : null;
   return { offset: Number(offset), value: value ?? Buffer.alloc(0), signature };
 }

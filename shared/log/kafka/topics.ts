@@ -1,47 +1,48 @@
 /**
- * How the topics must be set, making those that are missing, and refusing those that are set otherwise: a topic that
- * drops, compacts or forgets records would lose or hide commits without an error. A refusal names the command that mends
- * it; BROKERS stands in it for the address. What is more generous than needed (a longer retention) is let be.
+ * The settings that the topics need: creates missing topics, and refuses topics with other settings, because a topic that
+ * deletes or compacts records would lose commits without an error. An error contains the command that fixes it, with
+ * BROKERS in place of the address. Settings that keep more than needed (a longer retention) are accepted.
  */
+import { controlTopic } from '../../../schemas/commit.ts';
+import { statusTopic } from '../../../schemas/status.ts';
 import { usageKeepSeconds, usagePartitions, usageTopic } from '../../../schemas/usage.ts';
 import type { KafkaConnection, TopicMetadata } from './connection.ts';
-import { KafkaFault, TopicMisset } from './errors.ts';
+import { KafkaFault, TopicMisconfigured } from './errors.ts';
 
 export interface TopicPlan {
   readonly topic: string;
   readonly partitions: number;
-  /** How long records are kept at least, ms; -1 for ever. */
+  /** How long records are kept at least, ms; -1 without limit. */
   readonly retentionMs: number;
   /** Whether the broker's clock stamps the records. */
   readonly stampedByBroker: boolean;
-  /** A missing topic is not made. */
+  /** A missing topic is not created. */
   readonly mustExist?: boolean;
 }
 
 const dayMs = 24 * 3600 * 1000;
 const plans: readonly TopicPlan[] = [
-  { topic: 'headgate.control', partitions: 1, retentionMs: -1, stampedByBroker: false },
+  { topic: controlTopic, partitions: 1, retentionMs: -1, stampedByBroker: false },
   {
     topic: usageTopic,
     partitions: usagePartitions,
     retentionMs: usageKeepSeconds * 1000,
     stampedByBroker: true,
   },
-  { topic: 'headgate.status', partitions: 1, retentionMs: dayMs, stampedByBroker: false },
-  { topic: 'headgate.gauges', partitions: 1, retentionMs: 3600 * 1000, stampedByBroker: false },
+  { topic: statusTopic, partitions: 1, retentionMs: dayMs, stampedByBroker: false },
 ];
 
-/** The plan of a topic; one that has no name of ours has one partition, kept as long as its opener says. */
+/** The plan of a topic; one without a plan has one partition, kept for `keepSeconds`. */
 export function planOf(topic: string, keepSeconds?: number): TopicPlan {
   const plan = plans.find((candidate) => candidate.topic === topic);
   const retentionMs = keepSeconds === undefined ? -1 : keepSeconds * 1000;
   return plan ?? { topic, partitions: 1, retentionMs, stampedByBroker: false };
 }
 
-/** The largest commit, and what Kafka wraps around it. */
+/** The largest commit, with Kafka's framing. */
 const recordBytesMin = 1_000_000;
 
-/** A setting, what we give it on a new topic, and which values will do. */
+/** A setting, its value on a new topic, and which values are accepted. */
 interface Rule {
   readonly name: string;
   readonly wanted: string;
@@ -70,7 +71,7 @@ function replicasFor(brokerCount: number): number {
   return Math.min(Math.max(brokerCount, 1), 3);
 }
 
-/** Makes the topic. One that another process made meanwhile is as good. Rejects with KafkaFault. */
+/** Creates the topic, unless another process created it meanwhile. Rejects with KafkaFault. */
 export async function createTopic(
   connection: KafkaConnection,
   plan: TopicPlan,
@@ -83,7 +84,7 @@ export async function createTopic(
   } catch (error) {
     const type = error instanceof KafkaFault ? error.type : '';
     if (type === 'TOPIC_AUTHORIZATION_FAILED' || type === 'CLUSTER_AUTHORIZATION_FAILED')
-      throw new TopicMisset(
+      throw new TopicMisconfigured(
         `topic ${plan.topic} does not exist and may not be created; create it: ${createCommand(plan, replicas)}`,
         { cause: error },
       );
@@ -91,7 +92,7 @@ export async function createTopic(
   }
 }
 
-/** Checks an existing topic. Rejects with TopicMisset where it is set otherwise, and with KafkaFault. */
+/** Checks an existing topic. Rejects with TopicMisconfigured where its settings differ, and with KafkaFault. */
 export async function checkTopic(
   connection: KafkaConnection,
   plan: TopicPlan,
@@ -99,14 +100,14 @@ export async function checkTopic(
 ): Promise<void> {
   const replicas = Math.min(...metadata.partitions.map((partition) => partition.replicas.length));
   const fault = partitionsFault(plan, metadata, replicas) ?? replicasFault(plan, metadata, replicas);
-  if (fault) throw new TopicMisset(fault);
+  if (fault) throw new TopicMisconfigured(fault);
   const settings = await settingsOf(connection, plan);
   const wrong = rulesFor(plan, replicas).filter(({ name, accepts }) => !accepts(settings.get(name) ?? ''));
   if (wrong.length === 0) return;
   const found = wrong.map(({ name }) => `${name}=${settings.get(name) ?? ''}`).join(', ');
   const wanted = wrong.map(({ name, wanted }) => `${name}=${wanted}`).join(',');
-  throw new TopicMisset(
-    `topic ${plan.topic} is set to ${found}; mend it: kafka-configs.sh --bootstrap-server BROKERS ` +
+  throw new TopicMisconfigured(
+    `topic ${plan.topic} is set to ${found}; fix it: kafka-configs.sh --bootstrap-server BROKERS ` +
       `--alter --entity-type topics --entity-name ${plan.topic} --add-config ${wanted}`,
   );
 }
@@ -119,7 +120,7 @@ async function settingsOf(
     return await connection.topicSettings(plan.topic);
   } catch (error) {
     if (!(error instanceof KafkaFault) || error.type !== 'TOPIC_AUTHORIZATION_FAILED') throw error;
-    throw new TopicMisset(
+    throw new TopicMisconfigured(
       `the settings of topic ${plan.topic} may not be read; allow it: kafka-acls.sh --bootstrap-server BROKERS ` +
         `--add --allow-principal User:NAME --operation DescribeConfigs --topic ${plan.topic}`,
       { cause: error },
@@ -133,8 +134,8 @@ function partitionsFault(plan: TopicPlan, metadata: TopicMetadata, replicas: num
   if (count === partitions) return undefined;
   const found = `topic ${topic} has ${count} partitions and needs ${partitions}`;
   if (count < partitions)
-    return `${found}; mend it: kafka-topics.sh --bootstrap-server BROKERS --alter --topic ${topic} --partitions ${partitions}`;
-  return `${found}, and none can be taken away; if it holds nothing, delete it and create it anew: ${createCommand(plan, replicas)}`;
+    return `${found}; fix it: kafka-topics.sh --bootstrap-server BROKERS --alter --topic ${topic} --partitions ${partitions}`;
+  return `${found}, and none can be removed; if it is empty, delete it and create it again: ${createCommand(plan, replicas)}`;
 }
 
 function replicasFault({ topic }: TopicPlan, metadata: TopicMetadata, replicas: number): string | undefined {
@@ -146,7 +147,7 @@ function replicasFault({ topic }: TopicPlan, metadata: TopicMetadata, replicas: 
     replicas: [...now, ...nodes.filter((node) => !now.includes(node))].slice(0, 3),
   }));
   return (
-    `topic ${topic} has ${replicas} replicas on ${metadata.brokers.length} brokers; mend it: write ` +
+    `topic ${topic} has ${replicas} replicas on ${metadata.brokers.length} brokers; fix it: write ` +
     `'${JSON.stringify({ version: 1, partitions })}' into plan.json, then ` +
     'kafka-reassign-partitions.sh --bootstrap-server BROKERS --reassignment-json-file plan.json --execute'
   );
