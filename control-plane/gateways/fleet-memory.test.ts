@@ -16,7 +16,7 @@ let log: ControlLog;
 const replicas: Replica[] = [];
 beforeEach(async () => {
   dir = mkdtempSync(join(tmpdir(), 'headgate-memory-'));
-  log = await topic();
+  log = topic();
 });
 afterEach(async () => {
   for (const replica of replicas.splice(0)) await replica.stop();
@@ -68,7 +68,7 @@ test('design 4: a silent gateway is known after a restart, although the topic ha
   await publish(log, reportOf());
   await named(first).toEqual(['edge-1']);
   await first.stop();
-  const empty = await topic();
+  const empty = topic();
   const again = await replica('cp-1', empty);
   expect(again.names()).toEqual(['edge-1']);
   await empty.close();
@@ -81,7 +81,7 @@ test('design 4: a new replica learns a silent gateway from another, and persists
   await first.stop();
 
   const clock = takeMonotonicClock();
-  const empty = await topic();
+  const empty = topic();
   await replica('cp-1', empty);
   const second = await replica('cp-2', empty);
   expect(second.names()).toEqual([]);
@@ -91,7 +91,7 @@ test('design 4: a new replica learns a silent gateway from another, and persists
     second.board.state([...second.board.gateways()][0]!, { log: 'log-1', seq: 10, foldVersion: 1 }),
   ).toBe('STALE');
   await second.stop();
-  const another = await topic();
+  const another = topic();
   expect((await replica('cp-2', another)).names()).toEqual(['edge-1']);
   for (const each of replicas) await each.stop();
   await empty.close();
@@ -126,7 +126,7 @@ test('a forgotten gateway is removed on every replica, also on one that was down
   await first.stop();
 
   // A day later: nothing of it is on the topic, and one replica still remembers.
-  const later = await topic();
+  const later = topic();
   const [again, behind] = [await replica('cp-1', later), await replica('cp-2', later)];
   expect([again.names(), behind.names()]).toEqual([[], ['edge-1']]);
   clock.advanceSeconds(11);
@@ -149,7 +149,7 @@ test('a gateway that is forgotten while it reports stays in the registry: its ne
   clock.advanceSeconds(60);
   expect(first.names()).toEqual(['edge-1']);
   await first.stop();
-  const empty = await topic();
+  const empty = topic();
   expect((await replica('cp-1', empty)).names()).toEqual(['edge-1']);
   await replicas.at(-1)?.stop();
   await empty.close();

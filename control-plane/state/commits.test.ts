@@ -1,8 +1,8 @@
 /** Pages of the log: complete, in order, and each read from where the page before it ended. */
 import { expect, test } from 'vitest';
 import { LogTruncated } from '../../shared/log/core/control-log.ts';
-import { MemoryLog, MemoryTopic } from '../../shared/log/memory-log.ts';
 import { ChainWriter, known } from '../../test/support/commits.ts';
+import { MemoryLog, MemoryTopic } from '../../test/support/memory-log.ts';
 import { howItWaits } from '../../test/support/turns.ts';
 import { CommitReader, ReadMarks } from './commits.ts';
 

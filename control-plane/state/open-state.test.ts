@@ -6,9 +6,9 @@ import { pino } from 'pino';
 import { afterAll, expect, test } from 'vitest';
 import { toStored } from '../../schemas/events.ts';
 import type { LogRecord } from '../../shared/log/core/control-log.ts';
-import { MemoryLog, MemoryTopic } from '../../shared/log/memory-log.ts';
 import { openOrRebuild } from '../../shared/snapshot/open-snapshot.ts';
 import { ChainWriter, known } from '../../test/support/commits.ts';
+import { MemoryLog, MemoryTopic } from '../../test/support/memory-log.ts';
 import { openState } from './open-state.ts';
 
 const dir = mkdtempSync(join(tmpdir(), 'headgate-open-state-'));

@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest';
-import { MemoryLog, MemoryTopic } from '../../shared/log/memory-log.ts';
 import { memorySnapshot } from '../../shared/snapshot/open-snapshot.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import { known, recordsOf } from '../../test/support/commits.ts';
+import { MemoryLog, MemoryTopic } from '../../test/support/memory-log.ts';
 import { PastStates } from './past.ts';
 
 const commits = 12;

@@ -6,11 +6,11 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { type ControlLog, LogUnavailable } from '../../shared/log/core/control-log.ts';
-import { MemoryLog, MemoryTopic } from '../../shared/log/memory-log.ts';
 import { openLog } from '../../shared/log/open-log.ts';
 import { openDatabase } from '../../shared/runtime/sqlite.ts';
 import { openExisting } from '../../shared/snapshot/open-snapshot.ts';
 import { operatorToken, quiet, startFleet, type TestFleet } from '../../test/support/fleet.ts';
+import { MemoryLog, MemoryTopic } from '../../test/support/memory-log.ts';
 import { checkSnapshotSources, fetchSnapshot } from './fetch-snapshot.ts';
 
 let fleet: TestFleet;

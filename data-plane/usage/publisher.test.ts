@@ -5,7 +5,7 @@ import { afterEach, beforeEach, expect, test } from 'vitest';
 import { usagePartitionOf } from '../../schemas/usage.ts';
 import type { ControlLog } from '../../shared/log/core/control-log.ts';
 import { openEmbeddedLog } from '../../shared/log/embedded/embedded-log.ts';
-import { type AppendFault, MemoryLog, MemoryTopic } from '../../shared/log/memory-log.ts';
+import { type AppendFault, MemoryLog, MemoryTopic } from '../../test/support/memory-log.ts';
 import { TurnCounter } from '../../test/support/turns.ts';
 import { type NewUsage, type Outbox, openOutbox } from './outbox.ts';
 import { Publisher } from './publisher.ts';

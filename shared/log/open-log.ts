@@ -1,36 +1,31 @@
 /**
- * From the address of a log to its adapter. `HEADGATE_LOG` is read by the composition roots; what its text means is
- * decided here and nowhere else. Texts of errors never repeat an address: it may hold a password.
+ * From the URL of a log to its adapter: the only parser of `HEADGATE_LOG`, which the composition roots read.
+ * Error texts never contain the URL: it may include a password.
  */
 import type { ControlLog, TopicAddress } from './core/control-log.ts';
 import { type EmbeddedLogOptions, openEmbeddedLog } from './embedded/embedded-log.ts';
 import type { KafkaLogOptions } from './kafka/kafka-log.ts';
-import { MemoryLog, MemoryTopic } from './memory-log.ts';
 
 export type LogUrl =
-  /** One SQLite file a topic in this folder. */
+  /** One SQLite file for each topic in this folder. */
   | { readonly kind: 'sqlite'; readonly folder: string }
-  /** In this process's memory, for tests; one log for each name. */
-  | { readonly kind: 'memory'; readonly name: string }
-  /** `host:port` of the brokers to ask first. */
+  /** `host:port` of the brokers to contact first. */
   | { readonly kind: 'kafka'; readonly brokers: readonly string[] };
 
-/** The address of a log cannot be understood, or names what this build cannot open. */
+/** The URL of a log is invalid or of an unsupported kind. */
 export class LogUrlInvalid extends Error {
   override readonly name = 'LogUrlInvalid';
 }
 
 const supported = 'use sqlite:FOLDER, for example sqlite:./data/log, or kafka://host:port,host:port';
 
-/** Understands `sqlite:FOLDER`, `memory:NAME` and `kafka://host:port,…`. Throws LogUrlInvalid. */
+/** Parses `sqlite:FOLDER` or `kafka://host:port,…`. Throws LogUrlInvalid. */
 export function parseLogUrl(url: string): LogUrl {
   const separator = url.indexOf(':');
   const rest = url.slice(separator + 1);
   switch (url.slice(0, Math.max(separator, 0))) {
     case 'sqlite':
       return { kind: 'sqlite', folder: parseFolder(rest) };
-    case 'memory':
-      return { kind: 'memory', name: rest };
     case 'kafka':
       return { kind: 'kafka', brokers: parseBrokers(rest) };
     default:
@@ -55,15 +50,13 @@ function parseBrokers(rest: string): string[] {
 /** A name or an IPv4 address, or an IPv6 address in brackets; and a port. */
 const brokerPattern = /^(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):\d{1,5}$/;
 
-/** Kafka's own rule for topics, which keeps a name from leaving its folder, too. */
+/** Kafka's own rule for topic names, which also keeps a file name inside its folder. */
 const topicPattern = /^(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}$/;
 
 export type OpenLogOptions = Omit<EmbeddedLogOptions, 'folder' | 'address'>;
 
-const memoryTopics = new Map<string, MemoryTopic>();
-
 /**
- * Opens the log of one topic. The options are those of the embedded log; other kinds take what applies to them.
+ * Opens the log of one topic. The options are those of the embedded log; Kafka uses those that apply to it.
  * Throws LogUrlInvalid, LogUnavailable or LogReplaced.
  */
 export async function openLog(
@@ -78,8 +71,6 @@ export async function openLog(
   switch (parsed.kind) {
     case 'sqlite':
       return await openEmbeddedLog({ ...options, folder: parsed.folder, address });
-    case 'memory':
-      return new MemoryLog(memoryTopic(`${parsed.name}/${topic}/${partition}`));
     case 'kafka':
       return await openKafka(parsed.brokers, { topic, partition, ...trimming(options) });
   }
@@ -103,10 +94,4 @@ function trimming({ keepSeconds, allowTrimmed, mustExist }: OpenLogOptions) {
     ...(allowTrimmed === undefined ? {} : { allowTrimmed }),
     ...(mustExist === undefined ? {} : { mustExist }),
   };
-}
-
-function memoryTopic(name: string): MemoryTopic {
-  const topic = memoryTopics.get(name) ?? new MemoryTopic();
-  memoryTopics.set(name, topic);
-  return topic;
 }

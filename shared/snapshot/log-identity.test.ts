@@ -2,7 +2,7 @@
 import { expect, test } from 'vitest';
 import { ChainWriter, fleetHistory } from '../../test/support/commits.ts';
 import { type LogRecord, LogReplaced, LogTruncated } from '../log/core/control-log.ts';
-import { MemoryLog, MemoryTopic } from '../log/memory-log.ts';
+import { MemoryLog, MemoryTopic } from '../../test/support/memory-log.ts';
 import { checkIdentity, readLogId, recordAt } from './log-identity.ts';
 import { memorySnapshot } from './open-snapshot.ts';
 import type { Snapshot } from './snapshot.ts';

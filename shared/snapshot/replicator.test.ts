@@ -18,7 +18,7 @@ import {
   type TailOptions,
 } from '../log/core/control-log.ts';
 import { openEmbeddedLog } from '../log/embedded/embedded-log.ts';
-import { MemoryLog, MemoryTopic } from '../log/memory-log.ts';
+import { MemoryLog, MemoryTopic } from '../../test/support/memory-log.ts';
 import { memorySnapshot } from './open-snapshot.ts';
 import { Replicator, type ReplicatorOptions } from './replicator.ts';
 import { verify } from './verify.ts';

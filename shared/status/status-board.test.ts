@@ -18,7 +18,7 @@ import { StatusMac } from './status-mac.ts';
 let log: ControlLog;
 let board: StatusBoard;
 beforeEach(async () => {
-  log = await topic();
+  log = topic();
   board = await boardOn(log);
 });
 afterEach(async () => {

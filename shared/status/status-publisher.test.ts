@@ -41,7 +41,7 @@ test('a record that the log does not take is counted each time, and logged once 
 });
 
 test('a fault of the report itself ends no process, and is counted and logged as a fault', async () => {
-  const log = await topic();
+  const log = topic();
   const publisher = new StatusPublisher({
     ...{ log, mac: testMac, logger },
     report: () => {
@@ -55,7 +55,7 @@ test('a fault of the report itself ends no process, and is counted and logged as
 });
 
 test('reports of one process are numbered, and its good-bye is the last', async () => {
-  const log = await topic();
+  const log = topic();
   const board = await boardOn(log);
   const publisher = new StatusPublisher({ log, mac: testMac, report: body, logger });
   await publisher.acknowledged(5000);

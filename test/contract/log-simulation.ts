@@ -20,7 +20,7 @@ import {
 } from '../../shared/log/core/chain.ts';
 import type { ControlLog, LogBatch, LogRecord, TailOptions } from '../../shared/log/core/control-log.ts';
 import type { Signer } from '../../shared/log/core/signing.ts';
-import { type AppendFault, MemoryLog, MemoryTopic } from '../../shared/log/memory-log.ts';
+import { type AppendFault, MemoryLog, MemoryTopic } from '../support/memory-log.ts';
 import type { OpenWriter, SimulatedCommand, SimulatedOutcome, SimulatedWriter } from './model-writer.ts';
 
 export interface SimulationOptions {

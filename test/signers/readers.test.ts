@@ -10,11 +10,11 @@ import { expect, test } from 'vitest';
 import { CommitReader, ReadMarks } from '../../control-plane/state/commits.ts';
 import { emptyHead, type Head, judge, judgeBatch, recordHash } from '../../shared/log/core/chain.ts';
 import type { LogRecord } from '../../shared/log/core/control-log.ts';
-import { MemoryLog, MemoryTopic } from '../../shared/log/memory-log.ts';
 import { memorySnapshot, openOrRebuild } from '../../shared/snapshot/open-snapshot.ts';
 import { Replicator } from '../../shared/snapshot/replicator.ts';
 import { type SignerLog, signerLog, stepNames } from '../contract/signer-changes.ts';
 import { seededRandom } from '../support/commits.ts';
+import { MemoryLog, MemoryTopic } from '../support/memory-log.ts';
 
 const baseSeed = Number(process.env['HEADGATE_SEED'] ?? randomInt(2 ** 32));
 

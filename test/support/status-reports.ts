@@ -4,8 +4,8 @@ import { vi } from 'vitest';
 import type { StatusReport } from '../../schemas/status.ts';
 import type { ControlLog } from '../../shared/log/core/control-log.ts';
 import { StatusBoard } from '../../shared/status/status-board.ts';
-import { openStatusLog } from '../../shared/status/status-log.ts';
 import { StatusMac } from '../../shared/status/status-mac.ts';
+import { MemoryLog, MemoryTopic } from './memory-log.ts';
 
 export const gatewayToken = 'gateway-token-of-these-tests';
 export const testMac = new StatusMac(gatewayToken);
@@ -26,7 +26,7 @@ export async function publish(log: ControlLog, record: object, mac = testMac): P
 }
 
 /** A topic of its own. */
-export const topic = (): Promise<ControlLog> => openStatusLog(`memory:${randomUUID()}`);
+export const topic = (): ControlLog => new MemoryLog(new MemoryTopic());
 
 /** A board that has read all that was on the topic. */
 export async function boardOn(log: ControlLog, mac = testMac): Promise<StatusBoard> {

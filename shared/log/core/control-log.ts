@@ -1,6 +1,6 @@
 /**
  * The one interface to an ordered log: one topic, one partition.
- * Adapters (embedded, memory, Kafka) all pass test/contract/control-log.ts; nothing else may know which one runs.
+ * adapters (embedded, Kafka; in tests, memory) all pass test/contract/control-log.ts; nothing else may know which one runs.
  *
  * Promises of every adapter:
  *  - a record whose append was acknowledged is durable and is seen by every tail, once, in one order for all;

@@ -1,7 +1,7 @@
 /**
- * The log in memory, for tests and simulations of one process. Every MemoryLog over one MemoryTopic is a client of the
- * same log and keeps all promises of ControlLog, durability aside.
- * Faults are the caller's choice, append by append, so that a seeded simulation can replay any run.
+ * A log in memory, for tests and simulations of one process. Every MemoryLog over one MemoryTopic is a client of the same
+ * log and keeps all promises of ControlLog except durability.
+ * The caller chooses a fault for each append, so that a seeded simulation can replay any run.
  */
 import {
   AppendUnknown,
@@ -12,14 +12,14 @@ import {
   LogTruncated,
   LogUnavailable,
   type TailOptions,
-} from './core/control-log.ts';
-import { Waiters } from './core/waiters.ts';
+} from '../../shared/log/core/control-log.ts';
+import { Waiters } from '../../shared/log/core/waiters.ts';
 
 /**
- * What becomes of one append:
+ * The outcome of one append:
  *  - `lost`: it never reaches the log, and the writer does not know;
- *  - `duplicated`: it stands there twice;
- *  - `delayed`: it reaches the log when `MemoryTopic.release` says so, and the writer does not know;
+ *  - `duplicated`: it is stored twice;
+ *  - `delayed`: it reaches the log when `MemoryTopic.release` is called, and the writer does not know;
  *  - `ack-lost`: it is in the log, and the writer does not know;
  *  - `refused`: it never reaches the log, and the writer does know.
  */
@@ -28,7 +28,7 @@ export type AppendFault = 'none' | 'lost' | 'duplicated' | 'delayed' | 'ack-lost
 const recordsMaxDefault = 500;
 const bytesMaxDefault = 1024 * 1024;
 
-/** What its clients share: the records, and the means to harm them. */
+/** The records that its clients share, and the means to damage them. */
 export class MemoryTopic {
   #records: LogRecord[] = [];
   #delayed: LogRecord[] = [];
@@ -59,7 +59,7 @@ export class MemoryTopic {
     this.#delayed.push(copy(-1, value, signature));
   }
 
-  /** Lets the delayed append of this index arrive now. */
+  /** Appends the delayed record of this index now. */
   release(index = 0): void {
     for (const { value, signature } of this.#delayed.splice(index, 1)) this.add(value, signature);
   }
@@ -70,7 +70,7 @@ export class MemoryTopic {
     this.waiters.wake();
   }
 
-  /** Puts an empty log in this one's place. */
+  /** Replaces this log by an empty one. */
   replace(): void {
     this.#records = [];
     this.#generation++;
@@ -95,7 +95,7 @@ function copy(offset: number, value: Uint8Array, signature: Uint8Array | null): 
 }
 
 export interface MemoryLogOptions {
-  /** Asked once for each append. */
+  /** Called once for each append. */
   readonly fault?: (value: Uint8Array) => AppendFault;
 }
 
@@ -133,7 +133,7 @@ export class MemoryLog implements ControlLog {
       default:
         fault satisfies never;
     }
-    throw new AppendUnknown('no answer came to this append');
+    throw new AppendUnknown('this append got no response');
   }
 
   async *tail(options: TailOptions): AsyncGenerator<LogBatch> {
@@ -141,7 +141,7 @@ export class MemoryLog implements ControlLog {
     let next = options.from;
     while (!this.#closed && !signal?.aborted) {
       const seen = this.#topic.waiters.changes;
-      this.#checkPlace();
+      this.#checkReplaced();
       if (next > this.#topic.end)
         throw new LogTruncated(`the log ends at offset ${this.#topic.end}, before ${next}`);
       const records = this.#topic.read(next, recordsMax, bytesMax);
@@ -166,10 +166,10 @@ export class MemoryLog implements ControlLog {
 
   #check(): void {
     if (this.#closed) throw new LogUnavailable('the log is closed');
-    this.#checkPlace();
+    this.#checkReplaced();
   }
 
-  #checkPlace(): void {
+  #checkReplaced(): void {
     if (this.#topic.generation !== this.#generation) throw new LogReplaced('the log was replaced');
   }
 }

@@ -1,7 +1,12 @@
-/** The memory log keeps the contract of every adapter, and its faults do what their names say. */
+/** The memory log keeps the contract of every adapter, and its faults do what their names state. */
 import { expect, test } from 'vitest';
-import { controlLogContract, readRecords } from '../../test/contract/control-log.ts';
-import { AppendUnknown, LogReplaced, LogTruncated, LogUnavailable } from './core/control-log.ts';
+import {
+  AppendUnknown,
+  LogReplaced,
+  LogTruncated,
+  LogUnavailable,
+} from '../../shared/log/core/control-log.ts';
+import { controlLogContract, readRecords } from '../contract/control-log.ts';
 import { type AppendFault, MemoryLog, MemoryTopic } from './memory-log.ts';
 
 controlLogContract('the memory log', async () => {
@@ -20,7 +25,7 @@ test.each<[AppendFault, number, number]>([
   ['lost', 0, 0],
   ['ack-lost', 1, 1],
   ['delayed', 0, 1],
-])('an append that is %s leaves its writer in the dark', async (fault, endBefore, endAfter) => {
+])('an append that is %s leaves its writer without a result', async (fault, endBefore, endAfter) => {
   const { topic, log } = logWith(fault);
   await expect(log.append(value)).rejects.toThrow(AppendUnknown);
   expect(topic.end).toBe(endBefore);
@@ -28,7 +33,7 @@ test.each<[AppendFault, number, number]>([
   expect(topic.end).toBe(endAfter);
 });
 
-test('an append that is duplicated stands in the log twice', async () => {
+test('an append that is duplicated is in the log twice', async () => {
   const { topic, log } = logWith('duplicated');
   expect(await log.append(value)).toBe(1);
   expect((await readRecords(log, 2)).map((record) => record.offset)).toEqual([0, 1]);
@@ -52,7 +57,7 @@ test('a tail ahead of a truncated log reports it', async () => {
   await expect(waiting).rejects.toThrow(LogTruncated);
 });
 
-test('a replaced log refuses whoever opened the one before it', async () => {
+test('a replaced log refuses the clients of the one before it', async () => {
   const topic = new MemoryTopic();
   const log = new MemoryLog(topic);
   await log.append(value);
