@@ -110,7 +110,7 @@ const rooms = {
 /** The only room or file that may import a driver. */
 const drivers = [
   [/^better-sqlite3/, 'shared/runtime/sqlite.ts'],
-  [/^kafkajs/, 'shared/log/kafka/'],
+  [/^kafkajs/, 'shared/log/kafka/client.ts'],
   [/^@?fastify/, 'control-plane/server/'],
 ];
 
