@@ -1,8 +1,8 @@
 /** Whether a log is still the one that was folded: a cut, exchanged or re-created log is told apart, with what to read. */
 import { expect, test } from 'vitest';
 import { ChainWriter, fleetHistory } from '../../test/support/commits.ts';
-import { type LogRecord, LogReplaced, LogTruncated } from '../log/core/control-log.ts';
 import { MemoryLog, MemoryTopic } from '../../test/support/memory-log.ts';
+import { type LogRecord, LogReplaced, LogTruncated } from '../log/core/control-log.ts';
 import { checkIdentity, readLogId, recordAt } from './log-identity.ts';
 import { memorySnapshot } from './open-snapshot.ts';
 import type { Snapshot } from './snapshot.ts';

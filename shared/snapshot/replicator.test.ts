@@ -7,6 +7,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, expect, test, vi } from 'vitest';
 import { ChainWriter, fleetHistory, known, sha256 } from '../../test/support/commits.ts';
+import { MemoryLog, MemoryTopic } from '../../test/support/memory-log.ts';
 import { howItWaits } from '../../test/support/turns.ts';
 import {
   type ControlLog,
@@ -18,7 +19,6 @@ import {
   type TailOptions,
 } from '../log/core/control-log.ts';
 import { openEmbeddedLog } from '../log/embedded/embedded-log.ts';
-import { MemoryLog, MemoryTopic } from '../../test/support/memory-log.ts';
 import { memorySnapshot } from './open-snapshot.ts';
 import { Replicator, type ReplicatorOptions } from './replicator.ts';
 import { verify } from './verify.ts';

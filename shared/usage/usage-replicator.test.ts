@@ -1,7 +1,7 @@
 import { afterEach, expect, test } from 'vitest';
+import { MemoryLog, MemoryTopic } from '../../test/support/memory-log.ts';
 import { howItWaits } from '../../test/support/turns.ts';
 import { type ControlLog, LogUnavailable } from '../log/core/control-log.ts';
-import { MemoryLog, MemoryTopic } from '../../test/support/memory-log.ts';
 import { UsageReplicator, type UsageReplicatorOptions } from './usage-replicator.ts';
 import { type AppliedUsage, openUsageStore, type UsageStore } from './usage-store.ts';
 
