@@ -9,6 +9,7 @@ import { type ChoiceDelta, NodeStream, type StreamState } from './node-stream.ts
 import { type Usage, usageBody } from './usage.ts';
 
 export class ChatStream {
+  readonly kind = 'stream';
   readonly #node: NodeStream;
   readonly #head: string;
   readonly #tail: string;

@@ -21,6 +21,7 @@ import { type ChoiceDelta, NodeStream, type StreamState } from './node-stream.ts
 import type { Usage } from './usage.ts';
 
 export class MessagesStream {
+  readonly kind = 'stream';
   readonly #context: MessagesContext;
   readonly #node: NodeStream;
   readonly #blocks: ContentBlocks;

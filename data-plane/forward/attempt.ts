@@ -1,20 +1,23 @@
 /**
- * One attempt to have a request answered by one node: the node's call on one side, the client's answer on the other.
- * What every kind of answer shares stands here: errors in the place of an answer, a client that leaves, back-pressure,
- * and exactly one result. What a body means is the reader's matter (forward-stream.ts, forward-whole.ts).
+ * One attempt to have one node answer one request. It owns the state that the node's call, the body and the client's
+ * response share (attempt-states.ts has the diagram and the table); the transformers of the body know none of the three.
  */
 
-import type { Refusal } from '../../shared/decision/refusal.ts';
+import { Refusal } from '../../shared/decision/refusal.ts';
+import type { StreamState } from '../answer/node-stream.ts';
+import { SseReader } from '../answer/sse-reader.ts';
 import type { Usage } from '../answer/usage.ts';
 import { parseError } from '../core/answer-json.ts';
 import type { MemoryBudget } from '../core/byte-budget.ts';
-import type { NodeFailure } from '../core/node-failure.ts';
-import { ByteCollector } from '../upstream/byte-collector.ts';
+import { NodeFailure } from '../core/node-failure.ts';
+import { ByteCollector, isEventStreamType, isJsonType } from '../upstream/byte-collector.ts';
 import { CallFailure, type CallReader, NodeCall, type NodeRequest } from '../upstream/node-call.ts';
 import type { NodePools } from '../upstream/node-pools.ts';
+import { type AttemptEvent, type AttemptState, type Next, transitions } from './attempt-states.ts';
 import type { ClientListener, ClientResponse } from './client-response.ts';
+import type { RebuiltAnswer, WholeAnswer } from './whole-answer.ts';
 
-/** How long a node may take, and how much it may say. Connecting is the pools' matter. */
+/** How long a node may take, and how much it may send. Connecting has a bound in the pools. */
 export interface AnswerBounds {
   /** To the first good event of a stream. */
   readonly firstEventMs: number;
@@ -30,40 +33,37 @@ export interface AnswerBounds {
   readonly answerBytesMax: number;
 }
 
-/** Why no answer, or no whole one, could be had of a node. */
+/** Why a node gave no answer, or no whole one. */
 export interface AttemptFailure {
   /** For the log; holds nothing that node or client wrote. */
   readonly reason: string;
   readonly timedOut: boolean;
-  /** Tells of the node, not of the request: it broke off, was silent, or sent what is no answer. */
+  /** The node is the cause, not the request: it broke off, was silent, or sent what is no answer. */
   readonly breaks: boolean;
   /** Of the node's answer, where that was an error. */
   readonly status?: number;
   /** The node's error as parsed, for `contextErrorOf`; never logged or shown. */
   readonly detail?: unknown;
-  /** What the client is answered, where it was not the node that failed. */
+  /** The client's answer, where it was not the node that failed. */
   readonly refusal?: Refusal;
 }
 
 export type AttemptResult =
   | { readonly kind: 'completed'; readonly usage: Usage }
-  /** The client left, before or after the first byte. */
-  | { readonly kind: 'left' }
-  /** After the first byte; the client's connection is destroyed. */
-  | { readonly kind: 'cut'; readonly failure: AttemptFailure }
-  /** Before the first byte; the client still waits for an answer. */
+  | { readonly kind: 'client-gone' }
+  | { readonly kind: 'unreached'; readonly failure: AttemptFailure }
   | { readonly kind: 'failed'; readonly failure: AttemptFailure }
-  /** No byte of the request was sent. */
-  | { readonly kind: 'unreached'; readonly reason: string };
+  | { readonly kind: 'aborted-after-start'; readonly failure: AttemptFailure };
 
-/** What is made of a good body. */
-export interface BodyReader {
-  accepts(contentType: string): boolean;
-  onHead(): void;
-  onData(chunk: Buffer): void;
-  onEnd(): void;
-  /** Gives back what is held; called once, at the end. */
-  release(): void;
+/** Converts the events of a node's stream into frames for the client: ChatStream or MessagesStream. */
+export interface SurfaceStream {
+  readonly kind: 'stream';
+  readonly state: StreamState;
+  readonly failure: NodeFailure | undefined;
+  readonly usage: Usage;
+  push(data: string): string[];
+  end(): void;
+  fail(failure: NodeFailure): void;
 }
 
 export interface AttemptOptions {
@@ -72,156 +72,245 @@ export interface AttemptOptions {
   /** Charged for what is held of the answer. */
   readonly memory: MemoryBudget;
   readonly bounds: AnswerBounds;
+  /** Converts the node's body. */
+  readonly body: SurfaceStream | WholeAnswer;
   /** The request goes out to the node. */
   readonly onSent?: (() => void) | undefined;
   /** The node answers. */
-  readonly onTaken?: (() => void) | undefined;
+  readonly onAnswer?: (() => void) | undefined;
 }
 
 const errorBytesMax = 64 * 1024;
 
 export class Attempt implements CallReader, ClientListener {
-  readonly call: NodeCall;
-  readonly client: ClientResponse;
-  readonly bounds: AnswerBounds;
-  readonly pools: NodePools;
-  readonly memory: MemoryBudget;
+  readonly #options: AttemptOptions;
+  readonly #client: ClientResponse;
+  readonly #call: NodeCall;
+  readonly #whole: WholeAnswer | undefined;
+  readonly #stream: SurfaceStream | undefined;
+  readonly #events: SseReader | undefined;
   readonly #result: Promise<AttemptResult>;
-  readonly #onSent: (() => void) | undefined;
-  readonly #onTaken: (() => void) | undefined;
   #resolve: (result: AttemptResult) => void = () => undefined;
   #reject: (error: Error) => void = () => undefined;
-  #body: BodyReader | undefined;
-  #errorBody: ByteCollector | undefined;
+  #state: AttemptState = 'connecting';
   #status = 0;
-  #settled = false;
+  #errorBody: ByteCollector | undefined;
+  #wholeByMs = Number.POSITIVE_INFINITY;
 
-  constructor({ client, pools, memory, bounds, onSent, onTaken }: AttemptOptions) {
-    this.#onSent = onSent;
-    this.#onTaken = onTaken;
-    this.memory = memory;
-    this.client = client;
-    this.pools = pools;
-    this.bounds = bounds;
-    this.call = new NodeCall(pools.ticker, this);
+  constructor(options: AttemptOptions) {
+    const { client, pools, body } = options;
+    this.#options = options;
+    this.#client = client;
+    this.#call = new NodeCall(pools.ticker, this);
+    if (body.kind === 'whole') this.#whole = body;
+    else {
+      this.#stream = body;
+      this.#events = new SseReader({
+        onData: (data) => this.#onEvent(data),
+        onFailure: (failure) => {
+          body.fail(failure);
+          this.#onStreamFailure(body);
+        },
+      });
+    }
     this.#result = new Promise((resolve, reject) => {
       this.#resolve = resolve;
       this.#reject = reject;
     });
   }
 
-  /** Sends the request. Rejects only where the fault is ours. */
-  run(request: NodeRequest, body: BodyReader): Promise<AttemptResult> {
-    this.#body = body;
-    this.client.listen(this);
-    this.call.start(this.pools, request);
+  get state(): AttemptState {
+    return this.#state;
+  }
+
+  /** Sends the request. Rejects only for an error in this program. */
+  run(request: NodeRequest): Promise<AttemptResult> {
+    const { bounds, pools } = this.#options;
+    if (this.#whole === undefined) this.#call.setDeadline(bounds.firstEventMs, 'a first event');
+    else this.#call.setDeadline(bounds.wholeAnswerMs, 'its answer');
+    this.#client.listen(this);
+    this.#call.start(pools, request);
     return this.#result;
   }
 
-  /** The answer is whole: hands its end to the client, who may have left meanwhile. */
-  complete(usage: Usage, handed: Promise<boolean>): void {
-    this.#settled = true;
-    this.call.dropRest();
-    // Until the client has taken it, the answer is in memory, however slowly the client reads.
-    void handed.then((arrived) => {
-      this.#release();
-      this.#resolve(arrived ? { kind: 'completed', usage } : { kind: 'left' });
-    });
-  }
-
-  /** The node failed; what the client sees depends on whether its answer has begun. */
-  fail(failure: AttemptFailure): void {
-    if (this.#settled) return;
-    if (!this.client.started) {
-      this.#settle({ kind: 'failed', failure });
-      return;
-    }
-    this.#settle({ kind: 'cut', failure });
-    this.client.destroy();
-  }
-
   onSent(): void {
-    this.#onSent?.();
+    if (this.#step('sent') !== 'ignored') this.#options.onSent?.();
   }
 
   onHead(status: number, contentType: string): void {
+    const { bounds, memory, onAnswer } = this.#options;
     this.#status = status;
-    this.#onTaken?.();
-    if (status === 200 && this.#body?.accepts(contentType)) {
-      this.#body.onHead();
-      return;
+    onAnswer?.();
+    if (status === 200 && this.#whole !== undefined && isJsonType(contentType)) {
+      this.#step('answer-head');
+      this.#wholeByMs = performance.now() + bounds.wholeAnswerMs;
+      this.#expectMore();
+    } else if (status === 200 && this.#stream !== undefined && isEventStreamType(contentType)) {
+      // The deadline for the first event is kept.
+      this.#step('stream-head');
+    } else {
+      this.#step('error-head');
+      this.#errorBody = new ByteCollector(memory, errorBytesMax);
+      this.#call.setDeadline(bounds.errorBodyMs, 'the whole body of its error');
     }
-    this.#errorBody = new ByteCollector(this.memory, errorBytesMax);
-    this.call.waitAtMost(this.bounds.errorBodyMs, 'the whole body of its error');
   }
 
   onData(chunk: Buffer): void {
-    if (this.#errorBody === undefined) this.#body?.onData(chunk);
-    else if (!this.#errorBody.add(chunk)) this.#failWithStatus(undefined);
+    switch (this.#step('data')) {
+      case 'opening':
+      case 'streaming':
+      case 'blocked':
+        this.#events?.push(chunk);
+        break;
+      case 'collecting':
+        this.#collect(chunk);
+        break;
+      case 'error-body':
+        if (this.#errorBody?.add(chunk) === false) this.#fail(this.#errorFailure(undefined));
+        break;
+      default:
+    }
   }
 
   onEnd(): void {
-    if (this.#errorBody === undefined) this.#body?.onEnd();
-    else this.#failWithStatus(parseError(this.#errorBody.whole()));
+    if (this.#errorBody !== undefined) this.#fail(this.#errorFailure(parseError(this.#errorBody.whole())));
+    else if (this.#stream !== undefined) {
+      this.#stream.end();
+      this.#onStreamFailure(this.#stream);
+    } else if (this.#step('end') === 'rebuilding') this.#rebuild();
   }
 
-  onFailure(error: Error): void {
-    if (!(error instanceof CallFailure)) {
-      this.#end();
-      this.#reject(error);
-    } else if (error.kind === 'unreached') {
-      this.#settle({ kind: 'unreached', reason: error.message });
-    } else {
-      this.fail({ reason: error.message, timedOut: error.kind === 'timeout', breaks: true });
+  onFailure(error: unknown): void {
+    if (error instanceof CallFailure)
+      this.#fail({ reason: error.message, timedOut: error.kind === 'timeout', breaks: true });
+    else if (error instanceof NodeFailure) this.#fail(failureOf(error));
+    else if (error instanceof Refusal)
+      this.#fail({ reason: error.reason, timedOut: false, breaks: false, refusal: error });
+    else if (this.#step('fault') !== 'ignored') {
+      this.#abandon();
+      this.#reject(error instanceof Error ? error : new Error(String(error)));
     }
   }
 
   onGone(): void {
-    this.#settle({ kind: 'left' });
+    const kind = this.#step('gone');
+    if (kind === 'ignored') return;
+    this.#abandon();
+    this.#resolve({ kind });
   }
 
   onBlocked(): void {
-    this.call.pause();
+    if (this.#step('blocked') !== 'ignored') this.#call.pause();
   }
 
   onDrained(): void {
-    // A wait that ran while the client held the node back is begun anew.
-    this.call.waitAtMost(this.bounds.betweenEventsMs, 'an event');
-    this.call.resume();
+    if (this.#step('drained') === 'ignored') return;
+    // A deadline that passed while the client held the node back is set again.
+    this.#call.setDeadline(this.#options.bounds.betweenEventsMs, 'an event');
+    this.#call.resume();
   }
 
-  /** An answer of the wrong type tells of a broken node; an error may be the request's own fault. */
-  #failWithStatus(detail: unknown): void {
-    const isAnswer = this.#status === 200;
-    this.fail({
-      reason: isAnswer ? 'the node answered with a wrong content type' : `the node answered ${this.#status}`,
-      timedOut: false,
-      breaks: isAnswer,
-      status: this.#status,
-      detail,
+  #step<Event extends AttemptEvent>(event: Event): Next<Event> {
+    const next = transitions[this.#state][event];
+    const state: AttemptState | 'ignored' = next;
+    if (state !== 'ignored') this.#state = state;
+    return next;
+  }
+
+  #collect(chunk: Buffer): void {
+    const problem = this.#whole?.add(chunk);
+    if (problem === undefined) this.#expectMore();
+    else this.onFailure(problem);
+  }
+
+  /** The next piece, but no later than the whole: a node that sends a byte now and then has a deadline too. */
+  #expectMore(): void {
+    const remainingMs = this.#wholeByMs - performance.now();
+    const { betweenBytesMs } = this.#options.bounds;
+    this.#call.setDeadline(Math.min(betweenBytesMs, remainingMs), 'the rest of its answer');
+  }
+
+  #rebuild(): void {
+    try {
+      const rebuilt = this.#whole?.rebuild();
+      if (rebuilt instanceof Promise) {
+        rebuilt.then(
+          (answer) => this.#deliverWhole(answer),
+          (error) => this.onFailure(error),
+        );
+      } else if (rebuilt !== undefined) this.#deliverWhole(rebuilt);
+    } catch (error) {
+      this.onFailure(error);
+    }
+  }
+
+  #deliverWhole({ body, usage }: RebuiltAnswer): void {
+    if (this.#step('whole') !== 'ignored') this.#deliver(usage, this.#client.answer(body));
+  }
+
+  #onEvent(data: string): void {
+    const stream = this.#stream;
+    if (stream === undefined || this.#step('data') === 'ignored') return;
+    const frames = stream.push(data);
+    const { state } = stream;
+    if (state === 'waiting') return;
+    if (state === 'failed') {
+      this.#onStreamFailure(stream);
+      return;
+    }
+    if (this.#step('first-event') !== 'ignored') this.#client.startStream();
+    for (const frame of frames) this.#client.write(frame);
+    if (state !== 'completed')
+      this.#call.setDeadline(this.#options.bounds.betweenEventsMs, 'a further event');
+    else if (this.#step('whole') !== 'ignored') this.#deliver(stream.usage, this.#client.end());
+  }
+
+  #onStreamFailure({ failure }: SurfaceStream): void {
+    if (failure !== undefined) this.#fail(failureOf(failure));
+  }
+
+  /** The rest of the node's body is dropped. What is held is released once the client has taken it, however slowly. */
+  #deliver(usage: Usage, delivered: Promise<boolean>): void {
+    this.#call.drain();
+    void delivered.then((arrived) => {
+      const kind = this.#step(arrived ? 'delivered' : 'gone');
+      if (kind === 'ignored') return;
+      this.#release();
+      this.#resolve(kind === 'completed' ? { kind, usage } : { kind });
     });
   }
 
-  #settle(result: AttemptResult): void {
-    if (this.#settled) return;
-    this.#end();
-    this.#resolve(result);
+  /** The client's view depends on whether its answer has begun. */
+  #fail(failure: AttemptFailure): void {
+    const kind = this.#step('failure');
+    if (kind === 'ignored') return;
+    this.#abandon();
+    this.#resolve({ kind, failure });
+    if (kind === 'aborted-after-start') this.#client.destroy();
   }
 
-  #end(): void {
-    this.#settled = true;
-    this.call.abort();
+  /** A wrong content type means a broken node; an error may be the request's own fault. */
+  #errorFailure(detail: unknown): AttemptFailure {
+    const isAnswer = this.#status === 200;
+    const reason = isAnswer
+      ? 'the node answered with a wrong content type'
+      : `the node answered ${this.#status}`;
+    return { reason, timedOut: false, breaks: isAnswer, status: this.#status, detail };
+  }
+
+  #abandon(): void {
+    this.#call.abort();
     this.#release();
   }
 
   #release(): void {
-    this.#body?.release();
+    this.#whole?.release();
     this.#errorBody?.release();
   }
 }
 
-/** A failure of the answer itself. An error that the node reports, or a finish it gives up, may be the request's fault. */
-export function failureOf(error: NodeFailure): AttemptFailure {
+/** An error that the node reports, or a finish that gives the request up, may be the request's own fault. */
+function failureOf(error: NodeFailure): AttemptFailure {
   const breaks = error.kind !== 'error' && error.kind !== 'aborted';
   return { reason: error.message, timedOut: false, breaks, detail: error.detail };
 }

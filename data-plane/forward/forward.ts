@@ -16,6 +16,7 @@ import { MessagesStream } from '../answer/messages-stream.ts';
 import { rebuildContextOf } from '../answer/rebuild.ts';
 import type { Usage } from '../answer/usage.ts';
 import type { Shaping } from '../body-worker/body-worker.ts';
+import type { MemoryBudget } from '../core/byte-budget.ts';
 import { inabilityRefusal } from '../dialect/inability.ts';
 import { rejectionRefusal } from '../dialect/rejection.ts';
 import { renderBody } from '../dialect/render-body.ts';
@@ -28,11 +29,10 @@ import {
   Attempt,
   type AttemptFailure,
   type AttemptResult,
-  type BodyReader,
+  type SurfaceStream,
 } from './attempt.ts';
 import type { ClientResponse } from './client-response.ts';
-import { StreamedBody } from './streamed-body.ts';
-import { WholeBody } from './whole-body.ts';
+import { WholeAnswer } from './whole-answer.ts';
 
 export type ForwardSettings = AnswerBounds;
 
@@ -65,7 +65,7 @@ export interface ForwardOptions {
   /** Who is charged for the answer, and takes turns with others. */
   readonly owner: string;
   /** A node has answered, so it has the request and no other will be asked. */
-  readonly onTaken?: () => void;
+  readonly onAnswer?: () => void;
   /** The request goes out to a node. */
   readonly onSent?: () => void;
   /** The refusal of a node that failed before the first byte, as the host has it. `reason` is for the log. */
@@ -100,24 +100,24 @@ export async function forward(options: ForwardOptions): Promise<ForwardOutcome> 
 
 async function search(options: ForwardOptions): Promise<ForwardOutcome> {
   const searchUntilMs = performance.now() + searchMs;
-  let left = options.candidates;
-  let uncarried: Refusal | undefined;
+  let remaining = options.candidates;
+  let incompatible: Refusal | undefined;
   let unreached: string | undefined;
   for (;;) {
-    const route = options.load.choose(left);
+    const route = options.load.choose(remaining);
     if (route === undefined || performance.now() > searchUntilMs) break;
-    left = left.filter((candidate) => candidate !== route);
+    remaining = remaining.filter((candidate) => candidate !== route);
     const body = await nodeBody(options, route);
     if (body instanceof Refusal) {
-      uncarried = body;
+      incompatible = body;
       continue;
     }
     const result = await attempt(options, route, body);
     if (result.kind !== 'unreached') return outcomeOf(result, route, options);
-    unreached = result.reason;
+    unreached = result.failure.reason;
   }
   // A node that might have carried the request may be back soon, so that comes before what others cannot carry.
-  if (unreached === undefined && uncarried !== undefined) throw uncarried;
+  if (unreached === undefined && incompatible !== undefined) throw incompatible;
   throw options.onNodeFailure(unreached ?? 'no candidate');
 }
 
@@ -142,8 +142,8 @@ async function attempt(
   route: Route,
   body: NodeRequest['body'],
 ): Promise<AttemptResult> {
-  const { client, load, pools, settings, request, onSent, onTaken } = options;
-  if (client.gone) return { kind: 'left' };
+  const { client, load, pools, settings, request, onSent, onAnswer } = options;
+  if (client.gone) return { kind: 'client-gone' };
   const { node, url, credential } = route;
   const isStream = request.kind !== 'embeddings' && request.stream;
   const path = request.kind === 'embeddings' ? '/v1/embeddings' : '/v1/chat/completions';
@@ -152,8 +152,9 @@ async function attempt(
   load.begin(node);
   try {
     const memory = pools.answerBytes.of(options.owner);
-    const one = new Attempt({ client, pools, memory, bounds: settings, onSent, onTaken });
-    const result = await one.run({ url, path, body, accept, credential }, bodyReader(one, options));
+    const answer = answerOf(options, memory);
+    const one = new Attempt({ client, pools, memory, bounds: settings, body: answer, onSent, onAnswer });
+    const result = await one.run({ url, path, body, accept, credential });
     verdict = verdictOf(result);
     return result;
   } finally {
@@ -161,29 +162,30 @@ async function attempt(
   }
 }
 
-function bodyReader(one: Attempt, { request, ids, shaping, owner }: ForwardOptions): BodyReader {
+/** Converts the node's answer for the client. */
+function answerOf(
+  { request, ids, shaping, owner, settings }: ForwardOptions,
+  memory: MemoryBudget,
+): SurfaceStream | WholeAnswer {
   const { responseId, createdSeconds } = ids;
   if (request.kind === 'embeddings' || !request.stream) {
-    return new WholeBody(one, {
-      shaping,
-      owner,
-      rebuildContext: rebuildContextOf(request, responseId, createdSeconds),
-    });
+    const rebuildContext = rebuildContextOf(request, responseId, createdSeconds);
+    return new WholeAnswer({ rebuildContext, shaping, owner, memory, bytesMax: settings.answerBytesMax });
   }
   return request.kind === 'chat'
-    ? new StreamedBody(one, new ChatStream(chatContext(request, responseId, createdSeconds)))
-    : new StreamedBody(one, new MessagesStream(messagesContext(request, responseId, createdSeconds)));
+    ? new ChatStream(chatContext(request, responseId, createdSeconds))
+    : new MessagesStream(messagesContext(request, responseId, createdSeconds));
 }
 
 function verdictOf(result: AttemptResult): Verdict {
   switch (result.kind) {
     case 'completed':
       return 'answered';
-    case 'left':
+    case 'client-gone':
       return 'neutral';
     case 'unreached':
       return 'unreached';
-    case 'cut':
+    case 'aborted-after-start':
     case 'failed':
       return result.failure.breaks ? 'broken' : 'neutral';
     default:
@@ -206,9 +208,9 @@ function outcomeOf(
         usage: { ...usage, totalTokens: usage.promptTokens + usage.completionTokens },
       };
     }
-    case 'left':
+    case 'client-gone':
       return { kind: 'ended-early', node, by: 'client', reason: 'the client left' };
-    case 'cut': {
+    case 'aborted-after-start': {
       const { timedOut, reason } = result.failure;
       return { kind: 'ended-early', node, by: timedOut ? 'deadline' : 'node', reason };
     }

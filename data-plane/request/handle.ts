@@ -163,7 +163,7 @@ async function send(
       load: gateway.load,
       shaping: gateway.shaping,
       owner: ownerOf(exchange.caller as RequestFacts['caller']),
-      onTaken: () => exchange.releaseText?.(),
+      onAnswer: () => exchange.releaseText?.(),
       onNodeFailure: (reason: string) =>
         exchange.target?.kind === 'stack' ? targetNotServing(reason) : unavailable(reason),
     });

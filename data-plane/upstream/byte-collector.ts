@@ -61,3 +61,7 @@ export class ByteCollector {
 export function isJsonType(contentType: string): boolean {
   return /^application\/json\s*(;|$)/i.test(contentType);
 }
+
+export function isEventStreamType(contentType: string): boolean {
+  return /^text\/event-stream\s*(;|$)/i.test(contentType);
+}

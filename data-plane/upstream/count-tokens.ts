@@ -103,7 +103,7 @@ function ask(
       },
     };
     const call = new NodeCall(pools.ticker, reader);
-    call.waitAtMost(ms, 'its count');
+    call.setDeadline(ms, 'its count');
     call.start(pools, request);
   });
 }

@@ -103,7 +103,7 @@ export class NodeCall implements Dispatcher.DispatchHandler, Ticked {
   }
 
   /** From now on; replaces the wait before. `awaited` completes the sentence "the node did not send …". */
-  waitAtMost(ms: number, awaited: string): void {
+  setDeadline(ms: number, awaited: string): void {
     this.#deadlineMs = performance.now() + ms;
     this.#awaited = awaited;
   }
@@ -128,10 +128,10 @@ export class NodeCall implements Dispatcher.DispatchHandler, Ticked {
   }
 
   /** The answer was complete; what is left of the body is read and dropped, so that the connection can be used again. */
-  dropRest(): void {
+  drain(): void {
     this.#reader = undefined;
     if (this.#over) return;
-    this.waitAtMost(restMs, 'the end of its body');
+    this.setDeadline(restMs, 'the end of its body');
     this.#restBytes = 0;
     if (this.#paused) this.resume();
   }

@@ -42,7 +42,7 @@ function call(
       onFailure: (error) => resolve(error.message),
     };
     made = new NodeCall(opened.ticker, reader);
-    made.waitAtMost(5000, 'its answer');
+    made.setDeadline(5000, 'its answer');
     made.start(opened, {
       url,
       path: '/x',
@@ -171,7 +171,7 @@ test('an error of ours within a call is not taken for a failure of the node', as
       onFailure: resolve,
     };
     const made = new NodeCall(opened.ticker, reader);
-    made.waitAtMost(1000, 'its answer');
+    made.setDeadline(1000, 'its answer');
     made.start(opened, { url, path: '/x', body: '{}', accept: 'application/json', credential: null });
   });
   expect(heard).toBeInstanceOf(TypeError);

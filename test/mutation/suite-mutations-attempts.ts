@@ -2,6 +2,7 @@
 import { mutationsOf as of, type SuiteMutation } from './suite-runner.ts';
 
 const asForward = ['data-plane/forward/forward.test.ts'];
+const asWalk = ['data-plane/forward/attempt.test.ts'];
 
 export const attemptMutations: readonly SuiteMutation[] = [
   ...of('data-plane/forward/forward.ts', asForward, [
@@ -13,25 +14,25 @@ export const attemptMutations: readonly SuiteMutation[] = [
     ],
     [
       'another node is asked while nothing was sent',
-      'unreached = result.reason;\n',
-      'unreached = result.reason;\n    break;\n',
+      'unreached = result.failure.reason;\n',
+      'unreached = result.failure.reason;\n    break;\n',
       'refuses the connection is passed over',
     ],
     [
       'what no candidate carries is refused by name',
-      'if (unreached === undefined && uncarried !== undefined) throw uncarried;',
+      'if (unreached === undefined && incompatible !== undefined) throw incompatible;',
       '',
       'Errors 2: a field that the dialect cannot carry',
     ],
     [
       'a candidate that carries the request is found',
-      '      uncarried = body;\n      continue;',
+      '      incompatible = body;\n      continue;',
       '      throw body;',
       'whose dialect carries the request is found',
     ],
     [
       'a client that left costs no node a request',
-      "if (client.gone) return { kind: 'left' };",
+      "if (client.gone) return { kind: 'client-gone' };",
       '',
       'left before anything was sent',
     ],
@@ -56,8 +57,8 @@ export const attemptMutations: readonly SuiteMutation[] = [
     ],
     [
       'a client that leaves is not held against the node',
-      "case 'left':\n      return 'neutral';",
-      "case 'left':\n      return 'broken';",
+      "case 'client-gone':\n      return 'neutral';",
+      "case 'client-gone':\n      return 'broken';",
       'a client that leaves in mid-stream',
     ],
     [
@@ -81,51 +82,45 @@ export const attemptMutations: readonly SuiteMutation[] = [
   ]),
   ...of('data-plane/forward/attempt.ts', asForward, [
     [
-      'an attempt gives back the memory of its answer',
-      '    this.#body?.release();\n',
+      'an attempt releases the memory of its answer',
+      '    this.#whole?.release();\n',
       '',
       'a node that cuts its body has not',
     ],
     [
       'a status other than 200 is no answer',
-      'status === 200 && this.#body?.accepts(contentType)',
-      'this.#body?.accepts(contentType)',
+      'status === 200 && this.#whole !== undefined',
+      'this.#whole !== undefined',
       'looks like an answer',
     ],
     [
       'an answer is of the type that was asked for',
-      'status === 200 && this.#body?.accepts(contentType)',
-      'status === 200 && this.#body',
+      ' && isJsonType(contentType)',
+      '',
       'with a wrong content type',
     ],
     [
       'after the first byte the connection is cut',
-      '    this.client.destroy();\n',
+      "    if (kind === 'aborted-after-start') this.#client.destroy();\n",
       '',
       'closes the connection',
     ],
     [
-      'before the first byte there is a refusal',
-      'if (!this.client.started) {',
-      'if (this.#settled) {',
-      'a node that answers 500 has not',
-    ],
-    [
       'a client that leaves ends the request at the node',
-      '    this.call.abort();\n',
+      '    this.#call.abort();\n',
       '',
       'leaves in mid-stream',
     ],
-    ['what is left of an answer is dropped', 'this.call.dropRest();', '', 'says nothing more after [DONE]'],
+    ['what is left of an answer is dropped', 'this.#call.drain();', '', 'says nothing more after [DONE]'],
     [
       'only what arrived is completed',
-      "arrived ? { kind: 'completed', usage } : { kind: 'left' }",
-      "{ kind: 'completed', usage }",
+      "arrived ? 'delivered' : 'gone'",
+      "'delivered'",
       'never took is not billed',
     ],
     [
       'a client that blocks holds its node back',
-      '    this.call.pause();\n',
+      "if (this.#step('blocked') !== 'ignored') this.#call.pause();",
       '',
       'reads slowly holds its node back',
     ],
@@ -135,39 +130,62 @@ export const attemptMutations: readonly SuiteMutation[] = [
       'false',
       'Events: when a node falls silent',
     ],
-  ]),
-  ...of('data-plane/forward/streamed-body.ts', asForward, [
     [
       'a first event is not waited for without end',
-      "attempt.call.waitAtMost(attempt.bounds.firstEventMs, 'a first event');",
-      '',
+      "this.#call.setDeadline(bounds.firstEventMs, 'a first event');",
+      '{}',
       'never answers before the first good event',
     ],
     [
-      'nothing is read after the end',
-      'if (this.#over) return;\n    const frames',
-      'const frames',
-      'sends more after [DONE]',
-    ],
-  ]),
-  ...of('data-plane/forward/whole-body.ts', asForward, [
-    [
-      'the memory of an answer is given back',
-      '    this.#bytes.release();\n',
-      '',
-      'a node that cuts its body has not',
-    ],
-    [
       'a head is not waited for without end',
-      "attempt.call.waitAtMost(attempt.bounds.wholeAnswerMs, 'its answer');",
-      '',
+      "this.#call.setDeadline(bounds.wholeAnswerMs, 'its answer');",
+      '{}',
       'never answers has not',
     ],
     [
       'the whole is not waited for without end',
-      'Math.min(this.#attempt.bounds.betweenBytesMs, leftMs)',
-      'this.#attempt.bounds.betweenBytesMs',
+      'Math.min(betweenBytesMs, remainingMs)',
+      'betweenBytesMs',
       'sends its body byte by byte has not',
+    ],
+  ]),
+  ...of('data-plane/forward/attempt.ts', asWalk, [
+    [
+      'a stream is ended by the client too',
+      '    this.#abandon();\n    this.#resolve({ kind });',
+      '    this.#resolve({ kind });',
+    ],
+    ['what a client took is released', '      this.#release();\n      this.#resolve', '      this.#resolve'],
+    ['a node is resumed when the client reads', '    this.#call.resume();\n', ''],
+  ]),
+  ...of('data-plane/forward/attempt-states.ts', asWalk, [
+    [
+      'before the first byte there is a refusal',
+      "failure: 'failed',\n    'first-event': 'streaming',",
+      "failure: 'aborted-after-start',\n    'first-event': 'streaming',",
+    ],
+    [
+      'a stream that began is never refused',
+      "failure: 'aborted-after-start',\n    'first-event': 'ignored',\n    whole: 'delivering',\n    gone: 'client-gone',\n    blocked: 'blocked',\n    drained: 'ignored',",
+      "failure: 'failed',\n    'first-event': 'ignored',\n    whole: 'delivering',\n    gone: 'client-gone',\n    blocked: 'blocked',\n    drained: 'ignored',",
+    ],
+    [
+      'what was sent is never sent to another node',
+      "'error-head': 'error-body',\n    data: 'ignored',\n    end: 'ignored',\n    failure: 'failed',",
+      "'error-head': 'error-body',\n    data: 'ignored',\n    end: 'ignored',\n    failure: 'unreached',",
+    ],
+    [
+      'nothing is read after the end',
+      "const over = {\n  sent: 'ignored',\n  'answer-head': 'ignored',\n  'stream-head': 'ignored',\n  'error-head': 'ignored',\n  data: 'ignored',",
+      "const over = {\n  sent: 'ignored',\n  'answer-head': 'ignored',\n  'stream-head': 'ignored',\n  'error-head': 'ignored',\n  data: 'streaming',",
+    ],
+  ]),
+  ...of('data-plane/forward/whole-answer.ts', asForward, [
+    [
+      'the memory of an answer is released',
+      '    this.#bytes.release();\n',
+      '',
+      'a node that cuts its body has not',
     ],
   ]),
 ];

@@ -1,0 +1,257 @@
+/**
+ * The state machine of one attempt to have one node answer one request: client × node × body. The table is the only place
+ * that decides what an event means; attempt.ts does what follows from it.
+ *
+ *            sent           answer-head             end               whole
+ * connecting ────▶ waiting ──────┬─────▶ collecting ───▶ rebuilding ─────────────────┐
+ *     │             │   │        │                                                   ▼
+ *     │             │   │        └─────▶ opening ───────────▶ streaming ───────▶ delivering
+ *     │             │   │     stream-head   │   first-event    │  ▲ │      whole    ▲  │
+ *     │             │   │                   │          blocked │  │ drained        │  │
+ *     │             │   │ error-head        │                  ▼  │ │              │  │
+ *     │             │   └─────▶ error-body  │                blocked ──────────────┘  │
+ *     │             │               │       │                  │    │                 │
+ *     │ failure     │ failure       │       │ failure          │    │ failure         │ delivered
+ *     ▼             ▼               ▼       ▼                  ▼    ▼                 ▼
+ * unreached       failed          failed  failed          aborted-after-start     completed
+ *
+ * collecting and rebuilding fail as opening does. `gone` leads from every live state to client-gone, `fault` to faulted.
+ * The six end states ignore every event, so there is one result, what is held is released once, and nothing is written
+ * after the end. Only `completed` is billed.
+ */
+
+export type LiveState =
+  /** No byte of the request was sent, so another node may get it. */
+  | 'connecting'
+  /** The request was sent; nothing of an answer has arrived. */
+  | 'waiting'
+  /** The node answers with an error, or with a wrong content type; its body is collected. */
+  | 'error-body'
+  /** An answer that is not streamed is collected. */
+  | 'collecting'
+  /** It is whole, and is converted for the client. */
+  | 'rebuilding'
+  /** A stream without a good event yet, so the status of the answer can still be chosen. */
+  | 'opening'
+  /** The client receives events. */
+  | 'streaming'
+  /** The client reads more slowly than the node sends; the node is paused. */
+  | 'blocked'
+  /** The whole answer is on its way to the client. */
+  | 'delivering';
+
+export type EndState =
+  | 'completed'
+  /** The client left, before or after the first byte. */
+  | 'client-gone'
+  /** No byte of the request was sent. */
+  | 'unreached'
+  /** Before the first byte; the client still waits for an answer. */
+  | 'failed'
+  /** After the first byte; the client's connection is destroyed. */
+  | 'aborted-after-start'
+  /** An error in this program. */
+  | 'faulted';
+
+export type AttemptEvent =
+  /** The node took a connection, and the request goes out. */
+  | 'sent'
+  | 'answer-head'
+  | 'stream-head'
+  | 'error-head'
+  /** A piece of a body, or one event of a stream. */
+  | 'data'
+  /** The body of an answer that is not streamed ended; every other end of a body is a failure. */
+  | 'end'
+  /** The node broke off, was too slow, or sent what is no answer; or there was no memory for it. */
+  | 'failure'
+  /** The first good event of a stream. */
+  | 'first-event'
+  /** The answer for the client is whole. */
+  | 'whole'
+  /** The client left. */
+  | 'gone'
+  | 'blocked'
+  | 'drained'
+  /** The client's system took the last byte. */
+  | 'delivered'
+  /** An error in this program. */
+  | 'fault';
+
+type Row = Readonly<Record<AttemptEvent, LiveState | EndState | 'ignored'>>;
+
+const over = {
+  sent: 'ignored',
+  'answer-head': 'ignored',
+  'stream-head': 'ignored',
+  'error-head': 'ignored',
+  data: 'ignored',
+  end: 'ignored',
+  failure: 'ignored',
+  'first-event': 'ignored',
+  whole: 'ignored',
+  gone: 'ignored',
+  blocked: 'ignored',
+  drained: 'ignored',
+  delivered: 'ignored',
+  fault: 'ignored',
+} as const satisfies Row;
+
+/** What each event leads to in each state. An event that cannot occur in a state is ignored there. */
+export const transitions = {
+  connecting: {
+    sent: 'waiting',
+    'answer-head': 'ignored',
+    'stream-head': 'ignored',
+    'error-head': 'ignored',
+    data: 'ignored',
+    end: 'ignored',
+    failure: 'unreached',
+    'first-event': 'ignored',
+    whole: 'ignored',
+    gone: 'client-gone',
+    blocked: 'ignored',
+    drained: 'ignored',
+    delivered: 'ignored',
+    fault: 'faulted',
+  },
+  waiting: {
+    sent: 'ignored',
+    'answer-head': 'collecting',
+    'stream-head': 'opening',
+    'error-head': 'error-body',
+    data: 'ignored',
+    end: 'ignored',
+    failure: 'failed',
+    'first-event': 'ignored',
+    whole: 'ignored',
+    gone: 'client-gone',
+    blocked: 'ignored',
+    drained: 'ignored',
+    delivered: 'ignored',
+    fault: 'faulted',
+  },
+  'error-body': {
+    sent: 'ignored',
+    'answer-head': 'ignored',
+    'stream-head': 'ignored',
+    'error-head': 'ignored',
+    data: 'error-body',
+    end: 'ignored',
+    failure: 'failed',
+    'first-event': 'ignored',
+    whole: 'ignored',
+    gone: 'client-gone',
+    blocked: 'ignored',
+    drained: 'ignored',
+    delivered: 'ignored',
+    fault: 'faulted',
+  },
+  collecting: {
+    sent: 'ignored',
+    'answer-head': 'ignored',
+    'stream-head': 'ignored',
+    'error-head': 'ignored',
+    data: 'collecting',
+    end: 'rebuilding',
+    failure: 'failed',
+    'first-event': 'ignored',
+    whole: 'ignored',
+    gone: 'client-gone',
+    blocked: 'ignored',
+    drained: 'ignored',
+    delivered: 'ignored',
+    fault: 'faulted',
+  },
+  rebuilding: {
+    sent: 'ignored',
+    'answer-head': 'ignored',
+    'stream-head': 'ignored',
+    'error-head': 'ignored',
+    data: 'ignored',
+    end: 'ignored',
+    failure: 'failed',
+    'first-event': 'ignored',
+    whole: 'delivering',
+    gone: 'client-gone',
+    blocked: 'ignored',
+    drained: 'ignored',
+    delivered: 'ignored',
+    fault: 'faulted',
+  },
+  opening: {
+    sent: 'ignored',
+    'answer-head': 'ignored',
+    'stream-head': 'ignored',
+    'error-head': 'ignored',
+    data: 'opening',
+    end: 'ignored',
+    failure: 'failed',
+    'first-event': 'streaming',
+    whole: 'ignored',
+    gone: 'client-gone',
+    blocked: 'ignored',
+    drained: 'ignored',
+    delivered: 'ignored',
+    fault: 'faulted',
+  },
+  streaming: {
+    sent: 'ignored',
+    'answer-head': 'ignored',
+    'stream-head': 'ignored',
+    'error-head': 'ignored',
+    data: 'streaming',
+    end: 'ignored',
+    failure: 'aborted-after-start',
+    'first-event': 'ignored',
+    whole: 'delivering',
+    gone: 'client-gone',
+    blocked: 'blocked',
+    drained: 'ignored',
+    delivered: 'ignored',
+    fault: 'faulted',
+  },
+  blocked: {
+    sent: 'ignored',
+    'answer-head': 'ignored',
+    'stream-head': 'ignored',
+    'error-head': 'ignored',
+    data: 'blocked',
+    end: 'ignored',
+    failure: 'aborted-after-start',
+    'first-event': 'ignored',
+    whole: 'delivering',
+    gone: 'client-gone',
+    blocked: 'blocked',
+    drained: 'streaming',
+    delivered: 'ignored',
+    fault: 'faulted',
+  },
+  delivering: {
+    sent: 'ignored',
+    'answer-head': 'ignored',
+    'stream-head': 'ignored',
+    'error-head': 'ignored',
+    data: 'ignored',
+    end: 'ignored',
+    failure: 'ignored',
+    'first-event': 'ignored',
+    whole: 'ignored',
+    gone: 'client-gone',
+    blocked: 'ignored',
+    drained: 'ignored',
+    delivered: 'completed',
+    fault: 'faulted',
+  },
+  completed: over,
+  'client-gone': over,
+  unreached: over,
+  failed: over,
+  'aborted-after-start': over,
+  faulted: over,
+} as const satisfies Readonly<Record<LiveState | EndState, Row>>;
+
+export type AttemptState = keyof typeof transitions;
+
+/** What an event can lead to, whatever the state was. */
+export type Next<Event extends AttemptEvent> = (typeof transitions)[AttemptState][Event];

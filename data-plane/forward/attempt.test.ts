@@ -1,0 +1,378 @@
+/**
+ * Walks forwarding at random: node and client do anything that they can do, at any moment and in any order. Only the two
+ * sockets are scripted; the call, the attempt, the transformers, the client's response and the memory are the real ones.
+ */
+import { createServer, type Server } from 'node:http';
+import { Duplex } from 'node:stream';
+import { setImmediate as turn } from 'node:timers/promises';
+import fc from 'fast-check';
+import { type Dispatcher, Pool } from 'undici';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { Refusal } from '../../shared/decision/refusal.ts';
+import { unavailable } from '../../shared/decision/route.ts';
+import { routeTo } from '../../test/support/forward-server.ts';
+import { Shaping } from '../body-worker/body-worker.ts';
+import { shapeMessages } from '../shape/anthropic.ts';
+import { shapeChat } from '../shape/openai.ts';
+import { NodeLoad } from '../upstream/load.ts';
+import { NodeCall } from '../upstream/node-call.ts';
+import { NodePools, type Upstream } from '../upstream/node-pools.ts';
+import { type AttemptEvent, type AttemptState, transitions } from './attempt-states.ts';
+import { ClientResponse } from './client-response.ts';
+import { defaultForwardSettings, type Forwarded, type ForwardOutcome, forward } from './forward.ts';
+
+const runs = 500;
+const states = Object.keys(transitions) as AttemptState[];
+const events = Object.keys(transitions.connecting) as AttemptEvent[];
+
+test('whatever the events, an attempt completes only what was delivered whole, and ends once', () => {
+  const ended = (state: AttemptState): boolean =>
+    events.every((event) => transitions[state][event] === 'ignored');
+  expect(states.filter(ended)).toHaveLength(6);
+  fc.assert(
+    fc.property(fc.array(fc.constantFrom(...events), { maxLength: 30 }), (walk) => {
+      let state = states[0] as AttemptState;
+      const passed: AttemptState[] = [];
+      for (const event of walk) {
+        const next: AttemptState | 'ignored' = transitions[state][event];
+        if (next === 'ignored') continue;
+        expect(ended(state)).toBe(false);
+        passed.push(state);
+        state = next;
+      }
+      const started = passed.includes('streaming') || passed.includes('delivering');
+      if (state === 'completed') expect(passed.at(-1)).toBe('delivering');
+      if (state === 'unreached') expect(passed).toEqual(['connecting']);
+      if (state === 'failed') expect(started).toBe(false);
+      if (state === 'aborted-after-start') expect(started).toBe(true);
+    }),
+    { numRuns: 2000 },
+  );
+});
+
+/** The client's end of a connection: it takes bytes, or takes none, or leaves. */
+class ClientSocket extends Duplex {
+  /** Bytes that the gateway wrote, and those that the client took. */
+  written = 0;
+  taken = '';
+  hasLeft = false;
+  reads = true;
+  #held: (() => void)[] = [];
+
+  constructor() {
+    super({ writableHighWaterMark: 300 });
+    this.on('error', () => undefined);
+  }
+
+  setReads(reads: boolean): void {
+    this.reads = reads;
+    if (reads) for (const take of this.#held.splice(0)) take();
+  }
+
+  leave(): void {
+    this.hasLeft = true;
+    this.destroy();
+  }
+
+  override _read(): void {
+    // Requests are pushed.
+  }
+
+  override _write(chunk: Buffer, _encoding: string, done: () => void): void {
+    this.written += chunk.length;
+    const take = (): void => {
+      if (this.destroyed) return;
+      this.taken += chunk.toString('latin1');
+      done();
+    };
+    if (this.reads) take();
+    else this.#held.push(take);
+  }
+
+  setNoDelay(): this {
+    return this;
+  }
+
+  setTimeout(): this {
+    return this;
+  }
+
+  destroySoon(): void {
+    if (this.writable) this.end();
+    if (this.writableFinished) this.destroy();
+    else this.once('finish', () => this.destroy());
+  }
+
+  /** The answer arrived with the end that its framing promised. */
+  get hasCleanEnd(): boolean {
+    const [head = '', body = ''] = this.taken.split(/\r\n\r\n(.*)/s);
+    const length = /content-length: (\d+)/i.exec(head)?.[1];
+    return length === undefined ? body.endsWith('0\r\n\r\n') : body.length === Number(length);
+  }
+}
+
+/** One request at a node, as undici reports it. */
+class NodeExchange implements Dispatcher.DispatchController {
+  readonly handler: Dispatcher.DispatchHandler;
+  isConnected = false;
+  isOver = false;
+  aborted = false;
+  paused = false;
+  reason: Error | null = null;
+  hasHead = false;
+  /** It sent an answer that may be billed. */
+  wasWhole = false;
+  events = 0;
+
+  constructor(handler: Dispatcher.DispatchHandler) {
+    this.handler = handler;
+  }
+
+  pause(): void {
+    this.paused = true;
+  }
+
+  resume(): void {
+    this.paused = false;
+  }
+
+  abort(reason: Error): void {
+    this.fail(reason);
+  }
+
+  fail(error: Error): void {
+    if (this.isOver) return;
+    this.isOver = true;
+    this.handler.onResponseError?.(this, error);
+  }
+
+  connect(): void {
+    if (this.isConnected || this.isOver) return;
+    this.handler.onRequestStart?.(this, undefined);
+    // A call that gave up while it connected aborts here, before a byte is sent.
+    this.isConnected = !this.isOver;
+  }
+
+  head(status: number, type: string): void {
+    if (!this.isConnected || this.isOver || this.hasHead) return;
+    this.hasHead = status >= 200;
+    this.handler.onResponseStart?.(this, status, { 'content-type': type }, '');
+  }
+
+  data(text: string): boolean {
+    if (!this.hasHead || this.isOver || this.paused) return false;
+    this.handler.onResponseData?.(this, Buffer.from(text));
+    return true;
+  }
+
+  end(): void {
+    if (!this.hasHead || this.isOver || this.paused) return;
+    this.isOver = true;
+    this.handler.onResponseEnd?.(this, {});
+  }
+
+  /** All time that any deadline allows has passed. */
+  expire(): void {
+    if (this.handler instanceof NodeCall) this.handler.tick(Number.MAX_VALUE);
+  }
+}
+
+class ScriptedPool extends Pool {
+  readonly exchanges: NodeExchange[] = [];
+
+  constructor() {
+    super('http://127.0.0.1:1');
+  }
+
+  override dispatch(_options: Dispatcher.DispatchOptions, handler: Dispatcher.DispatchHandler): boolean {
+    this.exchanges.push(new NodeExchange(handler));
+    return true;
+  }
+}
+
+class ScriptedPools extends NodePools {
+  readonly pool = new ScriptedPool();
+
+  constructor() {
+    super({ credential: () => undefined, tickMs: 1_000_000 });
+  }
+
+  override upstream(): Upstream {
+    return { pool: this.pool, pathPrefix: '', usedMs: 0 };
+  }
+}
+
+const event = (delta: object, finish: string | null = null): string =>
+  `data: ${JSON.stringify({ choices: [{ index: 0, delta, finish_reason: finish }] })}\n\n`;
+const words = event({ content: 'some words of an answer that is long enough to fill a buffer '.repeat(2) });
+const lastEvents = `${event({ content: '.' }, 'stop')}data: [DONE]\n\n`;
+const wholeAnswer = JSON.stringify({
+  choices: [{ index: 0, message: { role: 'assistant', content: 'hello' }, finish_reason: 'stop' }],
+});
+const json = 'application/json';
+
+type Step = (node: NodeExchange, client: ClientSocket) => unknown;
+const steps: Readonly<Record<string, Step>> = {
+  connect: (node) => node.connect(),
+  'interim head': (node) => node.head(103, json),
+  'head of a stream': (node) => node.head(200, 'text/event-stream; charset=utf-8'),
+  'head of an answer': (node) => node.head(200, json),
+  'head of an error': (node) => node.head(500, json),
+  'head of another type': (node) => node.head(200, 'text/html'),
+  'one event': (node) => node.data(words),
+  'many events': (node) => node.data(words.repeat(5)),
+  'half an event': (node) => node.data(words.slice(0, 40)),
+  'a comment': (node) => node.data(': waiting\n\n'),
+  'an event that is none': (node) => node.data('data: {"choices":7}\n\n'),
+  'the last events': (node) => {
+    if (node.data(lastEvents)) node.wasWhole = true;
+  },
+  'the last events, and more': (node) => {
+    if (node.data(lastEvents + words)) node.wasWhole = true;
+  },
+  'a whole answer': (node) => {
+    if (node.data(wholeAnswer)) node.wasWhole = true;
+  },
+  end: (node) => node.end(),
+  'a lost connection': (node) => node.fail(Object.assign(new Error('lost'), { code: 'ECONNRESET' })),
+  'time passes': (node) => node.expire(),
+  'the client reads': (_, client) => client.setReads(true),
+  'the client reads nothing': (_, client) => client.setReads(false),
+  'the client leaves': (_, client) => client.leave(),
+  'a turn of the event loop': async (node, client) => {
+    await turn();
+    // Back-pressure ends where the client reads again.
+    if (client.reads && !node.isOver) expect(node.paused).toBe(false);
+  },
+};
+
+/** Such steps as lead far, so that walks get there often. */
+const beginnings: readonly (readonly string[])[] = [
+  [],
+  ['connect', 'head of a stream'],
+  ['connect', 'head of an answer'],
+  ['connect', 'head of an error'],
+  ['connect', 'head of a stream', 'one event'],
+  ['connect', 'head of a stream', 'the client reads nothing', 'many events', 'a turn of the event loop'],
+  ['connect', 'head of a stream', 'the client reads nothing', 'one event', 'the last events'],
+  ['connect', 'head of an answer', 'a whole answer'],
+  ['connect', 'head of an answer', 'the client reads nothing', 'a whole answer', 'end'],
+  ['a lost connection', 'a turn of the event loop', 'connect', 'head of a stream', 'one event'],
+];
+
+const requests: Readonly<Record<string, Forwarded>> = (() => {
+  const messages = [{ role: 'user', content: 'hello' }];
+  const bytes = (more: object): Buffer => Buffer.from(JSON.stringify({ model: 'm', messages, ...more }));
+  const headers = { version: undefined, beta: undefined };
+  return {
+    chat: shapeChat(bytes({}), json),
+    'streamed chat': shapeChat(bytes({ stream: true }), json),
+    'streamed message': shapeMessages(bytes({ stream: true, max_tokens: 9 }), json, headers),
+  };
+})();
+
+let server: Server;
+let shaping: Shaping;
+beforeAll(() => {
+  server = createServer();
+  shaping = new Shaping();
+});
+afterAll(async () => {
+  server.close();
+  await shaping.close();
+});
+
+async function connectedClient(): Promise<{ socket: ClientSocket; client: ClientResponse }> {
+  const socket = new ClientSocket();
+  const client = await new Promise<ClientResponse>((resolve) => {
+    server.once('request', (_request, response) => resolve(new ClientResponse(response, { headers: {} })));
+    server.emit('connection', socket);
+    socket.push('GET / HTTP/1.1\r\nhost: a\r\n\r\n');
+  });
+  return { socket, client };
+}
+
+type Ended =
+  | ForwardOutcome
+  | { readonly kind: 'refused' }
+  | { readonly kind: 'fault'; readonly error: unknown };
+
+async function walk(request: Forwarded, names: readonly string[]): Promise<void> {
+  const pools = new ScriptedPools();
+  const load = new NodeLoad({ random: () => 0 });
+  const { socket, client } = await connectedClient();
+  let answers = 0;
+  const state: { ended: Ended | undefined; writtenAtEnd: number } = { ended: undefined, writtenAtEnd: 0 };
+  const record = (ended: Ended): void => {
+    state.ended = ended;
+    state.writtenAtEnd = socket.written + socket.writableLength;
+  };
+  void forward({
+    request,
+    candidates: [routeTo('http://a.invalid'), routeTo('http://b.invalid', { node: 'n2' })],
+    tier: 'Starter',
+    maxTokensFor: () => 9,
+    client,
+    ids: { responseId: 'chatcmpl-test', createdSeconds: 1_800_000_000 },
+    settings: defaultForwardSettings,
+    pools,
+    load,
+    shaping,
+    owner: 'test',
+    onAnswer: () => {
+      answers += 1;
+    },
+    onNodeFailure: unavailable,
+  }).then(record, (error) =>
+    record(error instanceof Refusal ? { kind: 'refused' } : { kind: 'fault', error }),
+  );
+  await turn();
+  const exchanges = pools.pool.exchanges;
+  for (const name of names) await steps[name]?.(exchanges.at(-1) as NodeExchange, socket);
+
+  // However it was left, time ends it.
+  for (let round = 0; state.ended === undefined && round < 6; round += 1) {
+    await turn();
+    for (const exchange of exchanges) exchange.expire();
+    if (round > 2) socket.leave();
+    await turn();
+  }
+  const { ended } = state;
+  expect(ended).toBeDefined();
+  expect(ended?.kind).not.toBe('fault');
+  for (const exchange of exchanges) {
+    exchange.data(words);
+    exchange.end();
+    exchange.expire();
+  }
+  await turn();
+
+  expect(socket.written + socket.writableLength).toBeLessThanOrEqual(state.writtenAtEnd);
+  expect(pools.answerBytes.usedBytes).toBe(0);
+  expect(load.inFlightTotal()).toBe(0);
+  expect(pools.ticker.size).toBe(0);
+  expect(answers).toBeLessThanOrEqual(1);
+  for (const exchange of exchanges.slice(0, -1)) expect(exchange.isConnected).toBe(false);
+  const wasWhole = exchanges.some((exchange) => exchange.wasWhole);
+  if (ended?.kind === 'completed') {
+    expect(wasWhole).toBe(true);
+    expect(socket.hasCleanEnd).toBe(true);
+  } else if (!socket.hasLeft) expect(socket.hasCleanEnd).toBe(false);
+  if (ended?.kind === 'refused') expect(state.writtenAtEnd).toBe(0);
+  if (ended?.kind === 'ended-early' && ended.by !== 'client') expect(client.started).toBe(true);
+  if (ended?.kind === 'ended-early' && ended.by === 'client') expect(socket.hasLeft).toBe(true);
+  socket.destroy();
+  await pools.close();
+}
+
+test('whatever node and client do: one result, nothing held, nothing written after it, billed only when delivered', async () => {
+  await fc.assert(
+    fc.asyncProperty(
+      fc.constantFrom(...Object.values(requests)),
+      fc.constantFrom(...beginnings),
+      fc.array(fc.constantFrom(...Object.keys(steps)), { maxLength: 14 }),
+      (request, beginning, more) => walk(request, [...beginning, ...more]),
+    ),
+    { numRuns: runs },
+  );
+}, 60_000);

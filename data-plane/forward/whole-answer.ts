@@ -1,0 +1,72 @@
+/**
+ * An answer that is not streamed: collected within bounds, then converted for the client. A large one is parsed and built
+ * on the body worker, because a node chooses how much it puts into one answer. It knows neither node nor client.
+ */
+
+import type { Refusal } from '../../shared/decision/refusal.ts';
+import { type RebuildContext, rebuild } from '../answer/rebuild.ts';
+import type { Usage } from '../answer/usage.ts';
+import type { Shaping } from '../body-worker/body-worker.ts';
+import { mayBeSmall, parseSmallAnswer } from '../core/answer-json.ts';
+import type { MemoryBudget } from '../core/byte-budget.ts';
+import { NodeFailure } from '../core/node-failure.ts';
+import { ByteCollector } from '../upstream/byte-collector.ts';
+
+export interface WholeAnswerOptions {
+  readonly rebuildContext: RebuildContext;
+  readonly shaping: Shaping;
+  /** The tenant that the worker's queue schedules for. */
+  readonly owner: string;
+  readonly memory: MemoryBudget;
+  readonly bytesMax: number;
+}
+
+export interface RebuiltAnswer {
+  readonly body: string | Uint8Array;
+  readonly usage: Usage;
+}
+
+const released = new Error('the answer is not needed any more');
+
+export class WholeAnswer {
+  readonly kind = 'whole';
+  readonly #options: WholeAnswerOptions;
+  readonly #bytes: ByteCollector;
+  /** Undefined unless the worker rebuilds the answer: most are small, and need no signal. */
+  #abort: AbortController | undefined;
+
+  constructor(options: WholeAnswerOptions) {
+    this.#options = options;
+    this.#bytes = new ByteCollector(options.memory, options.bytesMax);
+  }
+
+  /** Why the piece does not fit; undefined where it does. */
+  add(piece: Buffer): NodeFailure | Refusal | undefined {
+    if (this.#bytes.add(piece)) return undefined;
+    return this.#bytes.isTooLarge
+      ? new NodeFailure('too_large', 'the answer of the node is too large')
+      : this.#options.memory.refusal();
+  }
+
+  /** Small answers are rebuilt at once. Throws, or rejects with, NodeFailure or Refusal. */
+  rebuild(): RebuiltAnswer | Promise<RebuiltAnswer> {
+    const small = mayBeSmall(this.#bytes.length) ? parseSmallAnswer(this.#bytes.whole()) : 'large';
+    if (small === 'large') return this.#rebuildOnWorker();
+    const { body, usage } = rebuild(small.value, this.#options.rebuildContext);
+    return { body: JSON.stringify(body), usage };
+  }
+
+  /** Idempotent. */
+  release(): void {
+    this.#bytes.release();
+    this.#abort?.abort(released);
+  }
+
+  async #rebuildOnWorker(): Promise<RebuiltAnswer> {
+    const { rebuildContext: context, shaping, owner } = this.#options;
+    const job = { kind: 'rebuild', context, blocks: this.#bytes.handOver() } as const;
+    this.#abort = new AbortController();
+    const { bytes, usage } = await shaping.run(job, 'rebuilt', { owner, signal: this.#abort.signal });
+    return { body: bytes, usage };
+  }
+}
