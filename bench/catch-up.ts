@@ -1,5 +1,5 @@
 // A gateway that wakes up 100 000 commits behind the log on Kafka and catches up while it serves: how long that takes, and
-// its requests' latency meanwhile beside that of the same gateway with nothing to fold. BENCH_COMMITS sets how far behind.
+// its requests' latency meanwhile, compared with that of the same gateway with nothing to fold. BENCH_COMMITS sets how far behind.
 
 import { setTimeout as pause } from 'node:timers/promises';
 import { toStored } from '../schemas/events.ts';

@@ -1,6 +1,6 @@
 /**
  * How fast a long log folds into a snapshot file, how soon that file then answers its first look-up, and how large it is.
- * Beside it the floor: the same rows written with plain statements, without chain, schemas, journal and digests.
+ * With it the floor: the same rows written with plain statements, without chain, schemas, journal and digests.
  * Records are made in batches outside the measured time, so memory stays bounded. `--events N` sets the log's length.
  */
 import { mkdtempSync, rmSync, statSync } from 'node:fs';
@@ -19,7 +19,7 @@ import { ChainWriter, known, type Random, seededRandom, sha256 } from '../test/s
 const { values } = parseArgs({ options: { events: { type: 'string', default: '1000000' } } });
 const eventCount = Number(values.events);
 const batchSize = 5000;
-/** As the replicator folds: one transaction a slice, so that a process could serve beside it. */
+/** As the replicator folds: one transaction a slice, so that a process could serve meanwhile. */
 const sliceBudgetMs = 5;
 const rowsPerVerifyStep = 500;
 

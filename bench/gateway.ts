@@ -1,4 +1,4 @@
-// What the gateway costs beside nginx and a bare Node proxy, in one run: CPU per request, throughput, added latency, and
+// What the gateway costs compared with nginx and a bare Node proxy, in one run: CPU per request, throughput, added latency, and
 // the delay it adds between the tokens of many streams. Everything is on: keys, limits, routing, metering.
 // All targets take turns in each round, and ratios are the median of the rounds: trust those, because the machine's other
 // load moves the rest. Targets are warmed up first, as a compiler in the process makes its first seconds twice as slow.

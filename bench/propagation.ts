@@ -1,5 +1,5 @@
-// How long a revocation takes to be felt: from its acknowledgement by the admin API to the refusal of the key by both
-// gateways, told by requests with that key, one after the other without a pause. On one broker and on three; beside it a
+// How long a revocation takes to take effect: from its acknowledgement by the admin API to the refusal of the key by both
+// gateways, seen by requests with that key, one after the other without a pause. On one broker and on three; in the same run a
 // bare kafkajs producer and consumer with records of the same size on the same brokers, while the gateways are asked as
 // tightly as before. BENCH_REVOCATIONS sets how many; BENCH_BROKERS=1 or 3 measures only one of the two.
 import { setTimeout as pause } from 'node:timers/promises';
@@ -33,7 +33,7 @@ function spread(values: readonly number[]): Spread {
   return { p50: at(50), p99: at(99), max: at(100) };
 }
 
-/** Asks one gateway with one key after the other, without a pause, and tells when an answer was a refusal. */
+/** Asks one gateway with one key after the other, without a pause, and reports when an answer was a refusal. */
 class Poller {
   readonly #port: number;
   readonly #connection: Connection;

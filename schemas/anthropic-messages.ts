@@ -18,7 +18,7 @@ const blocksMax = 1000;
 /** A hint of any kind and lifetime: nodes cache by content on their own. */
 export const cacheControl = noOp(freeObject);
 
-/** Only a call that the model itself made can be told to a node. */
+/** Only a call that the model itself made can be sent to a node. */
 const directCaller = noOp(z.strictObject({ type: z.literal('direct') }));
 
 const textBlockSchema = z.strictObject({

@@ -126,7 +126,7 @@ const promptNoOps: readonly NoOpField[] = [
   { path: 'context_management', text: 'No edits, or `clear_thinking` with `keep: "all"`: nothing changes.' },
   {
     path: 'output_config.effort',
-    text: 'Beside `thinking: {"type":"disabled"}` only: it has nothing to set.',
+    text: 'With `thinking: {"type":"disabled"}` only: it has nothing to set.',
   },
   { path: 'speed', text: '`standard`: there is one speed.' },
 ];

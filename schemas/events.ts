@@ -137,7 +137,7 @@ export const eventTypes = {
     up: z.boolean(),
     /** Names as the engine reports them. */
     models: z.array(z.string().min(1).max(200)).max(1000),
-    /** Context window by engine's name, tokens, where the engine tells it. */
+    /** Context window by engine's name, tokens, where the engine reports it. */
     windows: z.record(z.string().min(1).max(200), z.int().min(1)).optional(),
     /** Those of the models that are known to take images; none where it is left out. */
     imageModels: z.array(z.string().min(1).max(200)).max(1000).optional(),
@@ -187,7 +187,7 @@ export function writerSchema(type: EventTypeName): z.ZodType {
   return writers[type] as z.ZodType;
 }
 
-/** Prepares an event for the log. Throws a ZodError on data that breaks its schema: a fault of ours. */
+/** Prepares an event for the log. Throws a ZodError on data that breaks its schema: an internal fault. */
 export function toStored(known: KnownEvent): StoredEvent {
   const { version, critical } = eventTypes[known.type];
   return { type: known.type, v: version, critical, data: writerSchema(known.type).parse(known.data) };

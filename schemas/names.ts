@@ -4,7 +4,7 @@
  */
 import { z } from 'zod';
 
-/** An opaque id of ours: organisation, person, key, node, token. At most 64 characters. */
+/** An opaque internal id: organisation, person, key, node, token. At most 64 characters. */
 export const idSchema = z
   .string()
   .regex(/^[a-z0-9-]+$/, 'must be lowercase letters, digits and hyphens')

@@ -20,11 +20,11 @@ export const installsPerNodeMax = 100;
 /** A model as its engine names it. */
 const servedNameSchema = z.string().min(1).max(200);
 
-/** What became of a model that the agent was told to load; gone from the list once the engine serves it. */
+/** State of a model that the agent was asked to load; removed from the list once the engine serves it. */
 const installSchema = z.strictObject({
   model: servedNameSchema,
   state: z.enum(['loading', 'failed']),
-  /** Of a load that tells how far it is. */
+  /** Of a load that reports its progress. */
   percent: z.int().min(0).max(100).optional(),
   /** Why it failed; holds nothing that is secret. */
   reason: nameSchema.optional(),
@@ -50,14 +50,14 @@ export const agentMessageSchema = z.discriminatedUnion('type', [
     /** Which engine was found; left out until one has answered. */
     dialect: dialectSchema.optional(),
     models: z.array(servedNameSchema).max(modelsPerNodeMax),
-    /** Context window by engine's name, tokens, where the engine tells it. */
+    /** Context window by engine's name, tokens, where the engine reports it. */
     windows: z
       .record(servedNameSchema, z.int().min(1))
       .refine((windows) => Object.keys(windows).length <= modelsPerNodeMax)
       .optional(),
     /** Those of the models that are known to take images. Left out where there are none: 0.1 control planes refuse it. */
     imageModels: z.array(servedNameSchema).max(modelsPerNodeMax).optional(),
-    /** Requests that the engine works on, where it tells. */
+    /** Requests that the engine works on, where it reports that. */
     inFlight: z.int().min(0).max(1_000_000).optional(),
     installs: z.array(installSchema).max(installsPerNodeMax).optional(),
   }),

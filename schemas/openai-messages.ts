@@ -78,7 +78,7 @@ const assistantSchema = z
   })
   .refine((message) => message.reasoning === undefined || message.reasoning_content === undefined, {
     path: ['reasoning'],
-    error: 'must not be given beside reasoning_content',
+    error: 'must not be given together with reasoning_content',
   });
 
 export const messageSchema = z.discriminatedUnion('role', [

@@ -27,7 +27,7 @@ export const refusalKinds = {
   NotFoundError: { status: 404, code: 'NOT_FOUND', retry: 'never' },
   /** Beyond the ten: the body or the header block is larger than the listener takes. */
   PayloadTooLargeError: { status: 413, code: 'INVALID_ARGUMENT', retry: 'never' },
-  /** Beyond the ten: a fault of ours. */
+  /** Beyond the ten: an internal fault. */
   InternalError: { status: 500, code: 'INTERNAL', retry: 'backoff' },
 } as const satisfies Record<string, RefusalKind>;
 

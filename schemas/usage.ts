@@ -38,7 +38,7 @@ const shape = {
   promptTokens: tokensSchema,
   completionTokens: tokensSchema,
   stack: stackIdSchema.optional(),
-  /** The node told no numbers: these come from bytes. */
+  /** The node reported no numbers: these are estimated from bytes. */
   estimated: z.literal(true).optional(),
   requestId: z
     .string()

@@ -1,6 +1,6 @@
 /**
  * A small load client on raw sockets: cheap enough to measure others by. It speaks as much HTTP/1.1 as the benches need:
- * keep-alive, content-length and chunked answers, server-sent events told apart by their blank line.
+ * keep-alive, content-length and chunked answers, server-sent events separated by their blank line.
  */
 import { connect, type Socket } from 'node:net';
 

@@ -245,7 +245,7 @@ test.each([
   [
     'thoughts twice',
     { role: 'assistant', content: 'x', reasoning: 'a', reasoning_content: 'b' },
-    'messages[1].reasoning: must not be given beside reasoning_content',
+    'messages[1].reasoning: must not be given together with reasoning_content',
   ],
 ])('Errors 2: a message is refused with its path: %s', (_, message, text) => {
   expect(refused(() => chatWith(user, message, user))).toContain(text);
