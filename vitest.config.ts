@@ -1,9 +1,10 @@
 import { defineConfig } from 'vitest/config';
+import { scaledMs } from './test/support/budget.ts';
 
 const shared = {
   exclude: ['dist/**', '**/node_modules/**', '.cache/**'],
-  testTimeout: 30_000,
-  hookTimeout: 60_000,
+  testTimeout: scaledMs(30_000),
+  hookTimeout: scaledMs(60_000),
 };
 
 export default defineConfig({
@@ -17,7 +18,38 @@ export default defineConfig({
           isolate: false,
           maxWorkers: 2,
           include: ['**/*.test.ts'],
-          exclude: [...shared.exclude, '**/*.{process,kafka,llamacpp,engines,clients}.test.ts'],
+          exclude: [...shared.exclude, '**/*.{slow,process,kafka,llamacpp,engines,clients}.test.ts'],
+        },
+      },
+      // What takes seconds and needs nothing: full pauses of a protocol, long backlogs.
+      {
+        test: {
+          ...shared,
+          name: 'slow',
+          isolate: false,
+          maxWorkers: 2,
+          include: ['**/*.slow.test.ts'],
+          testTimeout: scaledMs(120_000),
+        },
+      },
+      // Both roads through processes: the part of `process` and `kafka` that `npm test` runs, next to the unit tests.
+      {
+        test: {
+          ...shared,
+          name: 'smoke',
+          include: ['test/smoke/*.process.test.ts'],
+          testTimeout: scaledMs(60_000),
+          maxWorkers: 2,
+        },
+      },
+      {
+        test: {
+          ...shared,
+          name: 'kafka-smoke',
+          include: ['test/smoke/*.kafka.test.ts'],
+          globalSetup: 'test/kafka/shared-broker.ts',
+          testTimeout: scaledMs(120_000),
+          maxWorkers: 2,
         },
       },
       // Real processes of the built service, killed and restarted.
@@ -26,19 +58,20 @@ export default defineConfig({
           ...shared,
           name: 'process',
           include: ['**/*.process.test.ts'],
-          testTimeout: 120_000,
+          testTimeout: scaledMs(120_000),
           // Ports are free ones and folders temporary, and most of these tests wait.
           maxWorkers: 2,
           sequence: { groupOrder: 1 },
         },
       },
-      // A real Kafka broker, brought up by test/kafka/broker.ts.
+      // Real Kafka brokers: one for all files that leave it alone, more where a test kills or configures them.
       {
         test: {
           ...shared,
           name: 'kafka',
+          globalSetup: 'test/kafka/shared-broker.ts',
           include: ['**/*.kafka.test.ts'],
-          testTimeout: 180_000,
+          testTimeout: scaledMs(180_000),
           fileParallelism: false,
           sequence: { groupOrder: 2 },
         },
@@ -49,7 +82,7 @@ export default defineConfig({
           ...shared,
           name: 'llamacpp',
           include: ['**/*.llamacpp.test.ts'],
-          testTimeout: 120_000,
+          testTimeout: scaledMs(120_000),
           maxWorkers: 3,
           sequence: { groupOrder: 3 },
         },
@@ -69,7 +102,7 @@ export default defineConfig({
           ...shared,
           name: 'clients',
           include: ['**/*.clients.test.ts'],
-          testTimeout: 120_000,
+          testTimeout: scaledMs(120_000),
           fileParallelism: false,
         },
       },

@@ -1,31 +1,34 @@
-// The test command: all suites that this machine can run, and a loud word about those it cannot.
-// HEADGATE_REQUIRE=kafka,llamacpp turns a skip into a failure. Arguments are handed to vitest.
+// The test command. `npm test`: the fast tier, with a smoke test of real processes and one of Kafka where Java and Maven
+// are installed. `npm test -- --all`: every suite that this machine can run; `--nightly`: the same with ten times the runs
+// of each property. What cannot run is reported loudly, and HEADGATE_REQUIRE=kafka,llamacpp turns that into a failure.
+// Other arguments are passed to vitest.
 import { spawnSync } from 'node:child_process';
-import { existsSync } from 'node:fs';
 
+const words = process.argv.slice(2);
+const tier = words.includes('--nightly') ? 'nightly' : words.includes('--all') ? 'full' : 'fast';
+const isAll = tier !== 'fast';
+const rest = words.filter((word) => word !== '--all' && word !== '--nightly');
 const required = new Set((process.env.HEADGATE_REQUIRE ?? '').split(',').filter(Boolean));
+const projects = isAll ? ['unit', 'slow', 'process'] : ['unit', 'smoke'];
 const skipped = [];
-const projects = ['unit', 'process'];
 
 function has(command, args) {
   return spawnSync(command, args, { stdio: 'ignore' }).status === 0;
 }
 
-/** Adds a project whose needs are met; otherwise says what is missing. */
-function offer(project, files, missing) {
-  if (!files) return;
+/** Adds a suite whose needs are met. */
+function offer(suite, project, missing) {
   if (missing.length === 0) projects.push(project);
-  else skipped.push({ project, why: `needs ${missing.join(' and ')}` });
+  else skipped.push({ suite, why: `needs ${missing.join(' and ')}` });
 }
 
 const kafkaMissing = [];
 if (!has('java', ['-version'])) kafkaMissing.push('Java 17');
 if (!has('mvn', ['-version'])) kafkaMissing.push('Maven');
-offer('kafka', existsSync('test/kafka'), kafkaMissing);
+offer('kafka', isAll ? 'kafka' : 'kafka-smoke', kafkaMissing);
+if (isAll) offer('llamacpp', 'llamacpp', llamacppMissing());
 
-offer('llamacpp', existsSync('test/engines'), llamacppMissing());
-
-/** Installed on the way: it is small, and stays in .cache. */
+/** Installs it on the way: it is small, and stays in .cache. */
 function llamacppMissing() {
   const options = { encoding: 'utf8' };
   const { status, stderr } = spawnSync('node', ['test/engines/install.mjs', 'llamacpp'], options);
@@ -33,15 +36,11 @@ function llamacppMissing() {
   return status === 0 ? [] : [why.replace(/^llamacpp: (needs )?/, '')];
 }
 
-const args = [
-  'vitest',
-  'run',
-  ...projects.flatMap((project) => ['--project', project]),
-  ...process.argv.slice(2),
-];
-const run = spawnSync('npx', ['--no-install', ...args], { stdio: 'inherit' });
-for (const { project, why } of skipped) {
-  console.error(`\n*** SKIPPED: the ${project} suite ${why} ***`);
-  if (required.has(project)) process.exit(1);
-}
-process.exit(run.status ?? 1);
+const args = ['--no-install', 'vitest', 'run', ...projects.flatMap((project) => ['--project', project])];
+const run = spawnSync('npx', [...args, ...rest], {
+  stdio: 'inherit',
+  env: { ...process.env, HEADGATE_TEST_TIER: tier },
+});
+for (const { suite, why } of skipped) console.error(`\n*** SKIPPED: the ${suite} suite ${why} ***`);
+const isComplete = skipped.every(({ suite }) => !required.has(suite));
+process.exit(isComplete ? (run.status ?? 1) : 1);

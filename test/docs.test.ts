@@ -33,5 +33,6 @@ test('the README shows the two commands, and both are scripts of the package', (
   const { scripts } = JSON.parse(read('package.json')) as { scripts: Record<string, string> };
   expect(read('README.md')).toContain('npm ci && npm start');
   expect(read('README.md')).toContain('npm ci && npm test');
+  expect(read('README.md')).toContain('npm test -- --all');
   expect(Object.keys(scripts)).toEqual(expect.arrayContaining(['start', 'test', 'check', 'bench']));
 });

@@ -1,0 +1,18 @@
+/**
+ * One broker for the Kafka tests of a run that leave it alone, each on topics of its own. Tests that kill, freeze or
+ * configure brokers start their own. The topics of the service have fixed names, so a file that uses them deletes them.
+ */
+import type { TestProject } from 'vitest/node';
+import { startKafka } from './broker.ts';
+
+declare module 'vitest' {
+  interface ProvidedContext {
+    readonly kafka: { readonly url: string; readonly brokers: readonly string[] };
+  }
+}
+
+export async function setup(project: TestProject): Promise<() => Promise<void>> {
+  const { url, brokers, stop } = await startKafka();
+  project.provide('kafka', { url, brokers });
+  return stop;
+}
