@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
+import { runs } from '../../test/support/budget.ts';
 import { faultLine, fleetFileBytesMax, parseFleet } from './fleet-file.ts';
 
 const example = `version: 1
@@ -225,7 +226,7 @@ test('no text makes the reader throw', () => {
       parseFleet(text, 'f.yaml');
       return true;
     }),
-    { numRuns: 200 },
+    { numRuns: runs({ fast: 60, full: 200 }) },
   );
 });
 
@@ -242,6 +243,6 @@ test('a file broken anywhere is read or refused with faults inside it', () => {
         return parsed.faults.length > 0 && parsed.faults.every(({ line }) => line >= 1 && line <= last);
       },
     ),
-    { numRuns: 200 },
+    { numRuns: runs({ fast: 60, full: 200 }) },
   );
 });

@@ -2,6 +2,7 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { parseFleet } from '../../cli/terminal/fleet-file.ts';
 import { type Fleet, fleetSchema } from '../../schemas/fleet.ts';
+import { runs } from '../../test/support/budget.ts';
 import { smallFleet, TestState, testNowMs } from '../../test/support/state.ts';
 import { exportFleet } from './fleet.ts';
 import { diffFleet } from './fleet-diff.ts';
@@ -437,7 +438,7 @@ test('applying any file twice changes nothing the second time', () => {
       apply(state, fleet);
       expect(apply(state, fleet).events).toEqual([]);
     }),
-    { numRuns: 40 },
+    { numRuns: runs({ fast: 12, full: 40 }) },
   );
 });
 
@@ -458,7 +459,7 @@ test('what is given out applies as unchanged, also with pruning, and makes the s
       apply(elsewhere, given);
       expect(exportFleet(elsewhere.db)).toEqual(exportFleet(state.db));
     }),
-    { numRuns: 40 },
+    { numRuns: runs({ fast: 12, full: 40 }) },
   );
 });
 
@@ -495,7 +496,7 @@ test('with pruning the state becomes what the file says, whatever it was', () =>
       expect(ids(exportFleet(state.db))).toEqual(ids(said));
       expect(apply(state, said, { prune: true }).events).toEqual([]);
     }),
-    { numRuns: 40 },
+    { numRuns: runs({ fast: 12, full: 40 }) },
   );
 });
 

@@ -4,6 +4,7 @@ import { expect, test } from 'vitest';
 import type { Fault } from '../../dev/simulator/behaviour.ts';
 import { type SimNode, startSimNode } from '../../dev/simulator/sim-node.ts';
 import type { Dialect } from '../../schemas/names.ts';
+import { runs } from '../../test/support/budget.ts';
 import {
   type Answer,
   type Ended,
@@ -45,13 +46,15 @@ interface Plan {
   readonly leavesMs: number | undefined;
 }
 
+const requests = runs({ fast: 400, full: 2000 });
+
 const plans = fc.array(
   fc.record({
     kind: fc.constantFrom<Plan['kind']>('stream', 'stream', 'whole', 'embeddings'),
     words: fc.integer({ min: 1, max: 60 }),
     leavesMs: fc.option(fc.nat(40), { nil: undefined, freq: 2 }),
   }),
-  { minLength: 2000, maxLength: 2000 },
+  { minLength: requests, maxLength: requests },
 );
 
 /** What the client saw and what is billed must agree. */
@@ -86,7 +89,7 @@ async function startNodes(): Promise<readonly SimNode[]> {
   );
 }
 
-test('2 000 requests with clients that leave and nodes that fail leave nothing behind, and bill what was delivered', async () => {
+test('many requests with clients that leave and nodes that fail leave nothing behind, and bill what was delivered', async () => {
   const warnings: Error[] = [];
   const onWarning = (warning: Error): void => void warnings.push(warning);
   process.on('warning', onWarning);
@@ -118,7 +121,7 @@ test('2 000 requests with clients that leave and nodes that fail leave nothing b
       check(plan, seen[at] as Answer, server.endedByTest.get(String(at)));
     const kinds = [...server.endedByTest.values()].map(({ kind }) => kind);
     for (const kind of ['completed', 'refused', 'ended-early'] as const) {
-      expect(kinds.filter((one) => one === kind).length).toBeGreaterThan(100);
+      expect(kinds.filter((one) => one === kind).length).toBeGreaterThan(requests / 20);
     }
     await eventually(
       () => server.pools.ticker.size === 0 && nodes.every((node) => node.stats().inFlight === 0),

@@ -1,7 +1,9 @@
 /** A conversation there and back: nothing that the tables say is carried gets lost on the way to a node. */
+
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import type { ChatMessage } from '../../schemas/openai-messages.ts';
+import { runs } from '../../test/support/budget.ts';
 import { shapeMessages } from './anthropic.ts';
 
 /** What each turn says, in a form that both sides can be brought to. */
@@ -187,6 +189,6 @@ test('any legal conversation reaches the node with all that is carried, in its o
       );
       expect(chat.needs.includes('images')).toBe(hasImage);
     }),
-    { numRuns: 500 },
+    { numRuns: runs({ fast: 120, full: 500 }) },
   );
 });

@@ -7,6 +7,7 @@ import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { UsageReplicator } from '../../shared/usage/usage-replicator.ts';
 import { openUsageStore, type UsageStore } from '../../shared/usage/usage-store.ts';
 import { MemoryLog, MemoryTopic } from '../../test/support/memory-log.ts';
+import { runs } from '../../test/support/budget.ts';
 import { type CompletedRequest, Meter, type MeterOptions } from './meter.ts';
 import { openMeter } from './open-meter.ts';
 import { type Outbox, openOutbox } from './outbox.ts';
@@ -403,6 +404,6 @@ test('Limits 4: however late the desk is heard, a request counts once from its c
       outbox.close();
       store.close();
     }),
-    { numRuns: 30 },
+    { numRuns: runs({ fast: 10, full: 30 }) },
   );
 });

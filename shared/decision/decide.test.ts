@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import type { PlaceKey } from '../../schemas/names.ts';
+import { runs } from '../../test/support/budget.ts';
 import type { Lookup, Route, Tier } from '../snapshot/lookup.ts';
 import type { Caller } from './authenticate.ts';
 import { contextNeeded, decide, type RequestFacts, type Verdict } from './decide.ts';
@@ -222,7 +223,7 @@ test('Routing rule 1, Routing rule 3, Routing rule 5: a placement is at the one 
         expect(lookup.routes(`organisation:${organisation}`, model)).toEqual([]);
       }
     }),
-    { numRuns: 12_000 },
+    { numRuns: runs({ fast: 2500, full: 12_000 }) },
   );
   expect([...draws].sort()).toEqual(['anonymous pool', 'key own', 'key pool', 'key stack']);
 });

@@ -2,10 +2,12 @@
  * Position, rows and digests move as one: however records are cut into batches, read twice or mixed with junk, a
  * position has one state. What is tried on a snapshot (dry runs, previews) leaves no trace.
  */
+
 import { generateKeyPairSync, sign } from 'node:crypto';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import type { StoredEvent } from '../../schemas/events.ts';
+import { runs } from '../../test/support/budget.ts';
 import { ChainWriter, fleetHistory, known, recordsOf, sha256 } from '../../test/support/commits.ts';
 import type { LogRecord } from '../log/core/control-log.ts';
 import { foldVersion } from './fold.ts';
@@ -80,7 +82,7 @@ test('any cut of the log into batches and slices gives the same state', () => {
         expect(stateOf(pieces)).toEqual(stateOf(folded(records)));
       },
     ),
-    { numRuns: 60 },
+    { numRuns: runs({ fast: 15, full: 60 }) },
   );
 });
 
@@ -99,7 +101,7 @@ test('records that were folded already change nothing, position and counters inc
         }
       },
     ),
-    { numRuns: 60 },
+    { numRuns: runs({ fast: 15, full: 60 }) },
   );
 });
 
@@ -152,7 +154,7 @@ test('a dry run says what would be passed over, and changes nothing', () => {
       const anomalies = again.db.prepare('SELECT reason FROM anomaly WHERE seq = ?').all(again.seq);
       expect(anomalies).toEqual(reasons.map((reason) => ({ reason })));
     }),
-    { numRuns: 40 },
+    { numRuns: runs({ fast: 12, full: 40 }) },
   );
 });
 

@@ -2,6 +2,7 @@
  * A log whose signers change gives every reader the same commits, whatever comes between and however it is read. What
  * removed signers, strangers and late writers leave there is skipped by all of them.
  */
+
 import { randomInt } from 'node:crypto';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -13,6 +14,7 @@ import type { LogRecord } from '../../shared/log/core/control-log.ts';
 import { memorySnapshot, openOrRebuild } from '../../shared/snapshot/open-snapshot.ts';
 import { Replicator } from '../../shared/snapshot/replicator.ts';
 import { type SignerLog, signerLog, stepNames } from '../contract/signer-changes.ts';
+import { runs } from '../support/budget.ts';
 import { seededRandom } from '../support/commits.ts';
 import { MemoryLog, MemoryTopic } from '../support/memory-log.ts';
 
@@ -59,7 +61,8 @@ function inBulk(seed: number, { records }: SignerLog): Read {
 
 test(`one by one and in batches of any size the same records count, from seed ${baseSeed} on`, () => {
   const kinds: Record<string, number> = {};
-  for (let seed = baseSeed; seed < baseSeed + 60; seed++) {
+  const logs = runs({ fast: 15, full: 60 });
+  for (let seed = baseSeed; seed < baseSeed + logs; seed++) {
     const log = signerLog(seed, 40);
     const expected = { chain: log.chain, signers: log.signers };
     expect(oneByOne(log), `HEADGATE_SEED=${seed}`).toEqual(expected);
@@ -68,7 +71,7 @@ test(`one by one and in batches of any size the same records count, from seed ${
     expect(inBulkAtOnce(log), `HEADGATE_SEED=${seed}`).toEqual(expected);
     for (const [kind, count] of Object.entries(log.kinds)) kinds[kind] = (kinds[kind] ?? 0) + count;
   }
-  for (const name of stepNames) expect(kinds[name] ?? 0, name).toBeGreaterThan(10);
+  for (const name of stepNames) expect(kinds[name] ?? 0, name).toBeGreaterThan(logs / 10);
 });
 
 function inBulkAtOnce({ records }: SignerLog): Read {
@@ -80,7 +83,7 @@ function inBulkAtOnce({ records }: SignerLog): Read {
 test(`a snapshot that is closed and opened again between batches keeps the signers, from seed ${baseSeed} on`, () => {
   const dir = mkdtempSync(join(tmpdir(), 'headgate-signers-'));
   try {
-    for (let seed = baseSeed; seed < baseSeed + 5; seed++) {
+    for (let seed = baseSeed; seed < baseSeed + runs({ fast: 2, full: 5 }); seed++) {
       const log = signerLog(seed, 60);
       const path = join(dir, `${seed}.db`);
       for (const batch of batches(seed, log.records)) {
@@ -104,7 +107,7 @@ test(`a snapshot that is closed and opened again between batches keeps the signe
 });
 
 test(`a replicator that follows, a list of commits that goes on from a mark and a replay agree, from seed ${baseSeed} on`, async () => {
-  for (let seed = baseSeed; seed < baseSeed + 10; seed++) {
+  for (let seed = baseSeed; seed < baseSeed + runs({ fast: 3, full: 10 }); seed++) {
     const log = signerLog(seed, 80);
     const topic = new MemoryTopic();
     const reader = new MemoryLog(topic);

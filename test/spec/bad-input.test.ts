@@ -3,6 +3,7 @@
  * be cut off unanswered, and blank lines and a request whose client leaves may get nothing. The gateway still serves after
  * each, and neither an answer nor the log repeats a key, a prompt or a header's value.
  */
+
 import { connect } from 'node:net';
 import { Writable } from 'node:stream';
 import fc from 'fast-check';
@@ -11,6 +12,7 @@ import { afterAll, afterEach, beforeAll, expect, test, vi } from 'vitest';
 import { parseBehaviour } from '../../dev/simulator/behaviour.ts';
 import { refusalKinds } from '../../schemas/refusals.ts';
 import { type Answer, answerOf, call, chat, chatBody } from '../support/api.ts';
+import { runs } from '../support/budget.ts';
 import { startFleet, type TestFleet } from '../support/fleet.ts';
 import { rawRequest } from '../support/raw-http.ts';
 import { RawPeer, statusesIn } from '../support/raw-peer.ts';
@@ -237,7 +239,7 @@ test('Garbage: any bytes are answered, but for blank lines and for a client that
         if (statuses.length === 0) expect(isBlank(bytes) || (await isAnsweredToAStayer(bytes))).toBe(true);
       },
     ),
-    { numRuns: 150 },
+    { numRuns: runs({ fast: 50, full: 150 }) },
   );
 });
 
@@ -356,7 +358,7 @@ test('Bodies: any JSON is an answer or a refusal, never a fault', async () => {
         expect([200, 400, 404]).toContain(status);
       },
     ),
-    { numRuns: 150 },
+    { numRuns: runs({ fast: 50, full: 150 }) },
   );
 });
 

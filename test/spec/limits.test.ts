@@ -1,4 +1,5 @@
 /** Specification, "Limits": each is exact, refills when it should, and is given back whatever becomes of a request. */
+
 import { connect } from 'node:net';
 import fc from 'fast-check';
 import { afterAll, afterEach, beforeAll, expect, test, vi } from 'vitest';
@@ -6,6 +7,7 @@ import { type Behaviour, parseBehaviour } from '../../dev/simulator/behaviour.ts
 import { windowMs, windowStartMs } from '../../shared/decision/limits.ts';
 import { mintKey } from '../../shared/ids/api-key.ts';
 import { type Answer, call, chat, chatBody, expectRefusal } from '../support/api.ts';
+import { runs } from '../support/budget.ts';
 import { roomInMinute, takeClock, untilReady } from '../support/clock.ts';
 import { startFleet, type TestFleet } from '../support/fleet.ts';
 import { type Held, hold } from '../support/held.ts';
@@ -243,7 +245,7 @@ test('Limits 2: after any sequence of endings the allowance is whole', async () 
         await expectFree(key);
       },
     ),
-    { numRuns: 10 },
+    { numRuns: runs({ fast: 4, full: 10 }) },
   );
 });
 

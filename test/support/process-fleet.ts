@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { DevAdmin } from '../../dev/dev-admin.ts';
 import { type Started, startProcess } from './processes.ts';
 
-export const operatorToken = 'process-fleet-operator-token';
+const operatorToken = 'process-fleet-operator-token';
 
 export type Plane = Started<{ readonly admin: string; readonly metrics: string; readonly pid: number }>;
 export type GatewayProcess = Started<{
@@ -101,7 +101,7 @@ export class ProcessFleet {
 }
 
 export const organisation = 'acme';
-export const model = 'echo-small';
+const model = 'echo-small';
 
 /** One organisation on a tier without limits, and the pool's one node with one model. */
 export function smallFleet(nodeUrl: string): Parameters<DevAdmin['apply']>[0] {
