@@ -11,8 +11,11 @@ declare module 'vitest' {
   }
 }
 
-export async function setup(project: TestProject): Promise<() => Promise<void>> {
+async function setup(project: TestProject): Promise<() => Promise<void>> {
   const { url, brokers, stop } = await startKafka();
   project.provide('kafka', { url, brokers });
   return stop;
 }
+
+// Vitest calls it by this name; no source imports it.
+export { setup };
