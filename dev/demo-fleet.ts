@@ -1,4 +1,4 @@
-/** The fleet that `headgate dev` shows: three organisations, three tiers, a pool, two stacks, one own node. */
+/** The demo fleet: three organisations, three tiers, a pool, two stacks, and a node of one organisation. */
 import type { Fleet, FleetNode } from '../schemas/fleet.ts';
 import type { DetectedEngine } from '../shared/engines/detect.ts';
 
@@ -23,7 +23,7 @@ const tierLimits = {
 };
 const visitors = { freeTurns: 10, requestsPerMinute: 10, concurrency: 1, contextTokens: 4096 };
 
-/** `urls`: where each simulated node listens. `agent`: each has one beside it; otherwise they are probed. */
+/** `urls`: addresses of the simulated nodes. `agent`: each has an agent; otherwise the control plane probes it. */
 export function demoFleet(urls: Readonly<Record<DemoNodeId, string>>, agent = false): Fleet {
   const node = (id: DemoNodeId): FleetNode => ({
     id,
@@ -84,7 +84,7 @@ export function demoFleet(urls: Readonly<Record<DemoNodeId, string>>, agent = fa
   };
 }
 
-/** The demo with somebody's own engines in the pool, and nothing simulated. */
+/** The demo fleet with the user's own inference servers in the pool, and no simulated nodes. */
 export function engineFleet(
   engines: readonly { readonly url: string; readonly engine: DetectedEngine }[],
 ): Fleet {

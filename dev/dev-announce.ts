@@ -1,4 +1,4 @@
-/** What `headgate dev` tells when it serves: a context for the CLI, a ready file for scripts, and what to type for people. */
+/** Output of `headgate dev` when it is ready: a context file for the CLI, a ready file for scripts, and commands to try. */
 import { homedir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { writeJsonAtomically } from '../shared/runtime/ready-file.ts';
@@ -37,7 +37,7 @@ export function announce(facts: DevFacts): void {
   process.stdout.write(humanText(facts, document));
 }
 
-/** Where the CLI looks for it: HEADGATE_CONTEXT, or the folder the command is run in. */
+/** Where the CLI finds it: HEADGATE_CONTEXT, or the working folder. */
 function contextPath(): string {
   const named = settingOf('HEADGATE_CONTEXT');
   if (named !== undefined) return resolve(named.replace(/^~(?=\/)/, homedir()));
@@ -78,7 +78,7 @@ function humanText(facts: DevFacts, { stacks, gateways }: ReadyDocument): string
   const [first] = gateways;
   const organisation = facts.organisations.find(({ tier }) => tier !== null) ?? facts.organisations[0];
   const key = organisation && facts.keys[organisation.id];
-  const lines = ['', 'Headgate serves.', ''];
+  const lines = ['', 'Headgate is ready.', ''];
   for (const { name, api, metrics } of gateways)
     lines.push(`  ${name.padEnd(12)}${api}   (health and metrics ${metrics})`);
   lines.push(`  ${'admin'.padEnd(12)}${facts.admin}/admin/v1   (data in ${facts.dataDir})`);
@@ -86,7 +86,7 @@ function humanText(facts: DevFacts, { stacks, gateways }: ReadyDocument): string
     lines.push(`  ${'stack'.padEnd(12)}${url}   (${id} of ${owner})`);
   if (first && organisation && key !== undefined)
     lines.push(...tryText(first.api, organisation.id, key, facts, stacks));
-  lines.push('', 'Stop with Ctrl-C; a second start goes on from the same data.', '');
+  lines.push('', 'Stop with Ctrl-C. The next start continues with the same data.', '');
   return lines.join('\n');
 }
 
@@ -97,7 +97,7 @@ function tryText(
   facts: DevFacts,
   stacks: readonly ReadyStack[],
 ): string[] {
-  const pooled = chatting(facts.models);
+  const pooled = chatModel(facts.models);
   const own = stacks.find(
     ({ id, organisation: owner }) =>
       owner === organisation && facts.nodes.some(({ place }) => place.kind === 'stack' && place.id === id),
@@ -111,18 +111,18 @@ function tryText(
     'Try',
     `  ${curl(api, pooled)}`,
     `  ${curl(api, pooled, '"stream":true,')}`,
-    ...(own ? [`  ${curl(own.url, chatting(own.models))}`] : []),
+    ...(own ? [`  ${curl(own.url, chatModel(own.models))}`] : []),
     `  new OpenAI({ baseURL: '${api}', apiKey: '${key}' })`,
     '',
     'Then',
     '  npx headgate key list',
-    '  npx headgate key revoke KEY-ID --wait --yes     and the same curl again: 401',
+    '  npx headgate key revoke KEY-ID --wait --yes     then the same curl returns 401',
     '  npx headgate gateway list',
     '  npx headgate --help',
   ];
 }
 
-/** One to chat with, as far as a name tells that. */
-function chatting(models: readonly string[]): string {
+/** A model for chat, judged by its name. */
+function chatModel(models: readonly string[]): string {
   return models.find((model) => !/embed/i.test(model)) ?? models[0] ?? 'MODEL';
 }

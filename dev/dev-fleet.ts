@@ -1,6 +1,6 @@
 /**
- * What `headgate dev` brings besides the service: simulated nodes with their agents, or somebody's own engines, and the
- * demo fleet. A second start on the same folder goes on from what is there.
+ * The fleet of `headgate dev`: simulated nodes with their agents, or the user's own inference servers, and the demo fleet. A second
+ * start on the same folder continues with the existing fleet.
  */
 import { join } from 'node:path';
 import { NodeAgent } from '../agent/agent.ts';
@@ -15,12 +15,12 @@ import { parseFleetFile } from './fleet-source.ts';
 import { type SimNode, startSimNode } from './simulator/sim-node.ts';
 
 export interface DevFleetOptions {
-  /** A fleet file to apply in place of the demo's. */
+  /** A fleet file to apply instead of the demo fleet. */
   readonly fleetFile?: string | undefined;
-  /** Engines to put into the pool in place of simulated nodes. */
+  /** Inference servers for the pool, instead of simulated nodes. */
   readonly engines: readonly string[];
   readonly demo: boolean;
-  /** 0: every simulated node takes a free port. */
+  /** 0: every simulated node uses a free port. */
   readonly firstPort: number;
   /** Base address of the control plane. */
   readonly controlPlane: string;
@@ -29,7 +29,7 @@ export interface DevFleetOptions {
 }
 
 export interface DevFleet {
-  /** Models of the pool, to show how they are asked. */
+  /** Models of the pool, for the printed commands. */
   readonly models: readonly string[];
   close(): Promise<void>;
 }
@@ -48,11 +48,11 @@ export async function bringUpFleet(admin: DevAdmin, options: DevFleetOptions): P
     string
   >;
   const before = await admin.exportFleet();
-  const isBegun = before.organisations?.length;
-  await admin.apply(isBegun ? withUrls(before, urls) : demoFleet(urls, true));
+  const exists = before.organisations?.length;
+  await admin.apply(exists ? withUrls(before, urls) : demoFleet(urls, true));
   const agents = await startAgents(admin, urls, options);
   return {
-    models: (isBegun && before.pool?.models) || demoNodes[0].models,
+    models: (exists && before.pool?.models) || demoNodes[0].models,
     close: async () => {
       await Promise.all(agents.map((agent) => agent.stop()));
       await Promise.all(simulated.map(({ node }) => node.close()));
@@ -62,7 +62,7 @@ export async function bringUpFleet(admin: DevAdmin, options: DevFleetOptions): P
 
 const nothingToClose: DevFleet = { models: [], close: async () => undefined };
 
-/** Nodes of an earlier start that nothing answers for any more make place. */
+/** Also removes nodes of an earlier start that no longer run. */
 async function bringUpEngines(admin: DevAdmin, addresses: readonly string[]): Promise<DevFleet> {
   const engines = await Promise.all(
     addresses.map(async (url) => ({ url: baseOf(url), engine: await detectEngine(url) })),
@@ -80,9 +80,9 @@ async function bringUpEngines(admin: DevAdmin, addresses: readonly string[]): Pr
 async function startSimulated(firstPort: number): Promise<{ id: DemoNodeId; node: SimNode }[]> {
   return Promise.all(
     demoNodes.map(async ({ id, models }, index) => {
-      const wanted = firstPort === 0 ? 0 : firstPort + index;
-      // A taken port is no reason to fail: nobody but the fleet needs to know it.
-      const node = await startSimNode({ models, port: wanted }).catch(() =>
+      const preferred = firstPort === 0 ? 0 : firstPort + index;
+      // If the port is in use, any other will do: only the fleet uses it.
+      const node = await startSimNode({ models, port: preferred }).catch(() =>
         startSimNode({ models, port: 0 }),
       );
       return { id, node };
@@ -90,7 +90,7 @@ async function startSimulated(firstPort: number): Promise<{ id: DemoNodeId; node
   );
 }
 
-/** What an operator changed stays; only where the simulated nodes listen now is brought in. */
+/** Keeps the operator's changes and updates only the URLs of the simulated nodes. */
 function withUrls(fleet: Fleet, urls: Readonly<Record<string, string>>): Fleet {
   return fleetSchema.parse(
     JSON.parse(JSON.stringify(fleet), (_name, value: unknown) => {
@@ -101,7 +101,7 @@ function withUrls(fleet: Fleet, urls: Readonly<Record<string, string>>): Fleet {
   );
 }
 
-/** An agent beside each simulated node whose health agents tell; an operator may have chosen otherwise. */
+/** An agent for each simulated node that is registered with one; an operator may have changed that. */
 async function startAgents(
   admin: DevAdmin,
   urls: Readonly<Record<string, string>>,
@@ -116,7 +116,10 @@ async function startAgents(
   return Promise.all(
     nodes.map(async ({ id: node, url }) => {
       const agent = new NodeAgent({
-        ...{ controlPlanes: [controlPlane], node, token: tokens[node] ?? '', logger },
+        controlPlanes: [controlPlane],
+        node,
+        token: tokens[node] ?? '',
+        logger,
         engine: new EngineWatch({ url }),
         loadsModels: true,
       });

@@ -1,6 +1,6 @@
 /**
- * The gateways of `headgate dev`: processes of their own, so that they can be measured and killed alone. The channel to
- * each closes with this process, however it ends, and a gateway ends with its channel.
+ * The gateways of `headgate dev`: separate processes, so that each can be measured and killed alone. Its IPC channel closes when
+ * this process ends, for any reason, and a gateway exits when its channel closes.
  */
 import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
@@ -35,46 +35,37 @@ export interface GatewayCommon {
   readonly bind: string;
   readonly metricsBind: string;
   readonly connections: Partial<ConnectionLimits>;
-  /** Told when a gateway ends that nobody stopped. */
+  /** Called when a gateway ends without `stop`. */
   readonly onEnd: (name: string, how: string) => void;
 }
 
-/** Starts one gateway and gives it once it serves. */
+/** Starts one gateway and resolves once it is ready. */
 export async function startChild(plan: GatewayPlan, common: GatewayCommon): Promise<RunningChild> {
   const flags = [
-    ...[
-      '--log',
-      common.logUrl,
-      '--data',
-      plan.dataDir,
-      '--name',
-      plan.name,
-      '--control-plane',
-      common.controlPlane,
-    ],
-    ...[
-      '--port',
-      String(plan.port),
-      '--metrics-port',
-      String(plan.metricsPort),
-      '--drain-delay',
-      '0',
-      '--drain-timeout',
-      '5',
-    ],
-    // The control plane is on this machine, whatever address it has.
+    ...flag('--log', common.logUrl),
+    ...flag('--data', plan.dataDir),
+    ...flag('--name', plan.name),
+    ...flag('--control-plane', common.controlPlane),
+    ...flag('--port', plan.port),
+    ...flag('--metrics-port', plan.metricsPort),
+    ...flag('--drain-delay', 0),
+    ...flag('--drain-timeout', 5),
+    ...flag('--bind', common.bind),
+    ...flag('--metrics-bind', common.metricsBind),
+    ...flag('--max-connections', common.connections.max),
+    ...flag('--max-connections-per-address', common.connections.perAddress),
+    ...common.trustedSigners.flatMap((signer) => flag('--trust-signer', signer)),
+    ...plan.stackPorts.flatMap((stackPort) => flag('--stack-port', stackPort)),
+    // The control plane runs on this machine, whatever its address.
     '--insecure-snapshots',
-    ...common.trustedSigners.flatMap((signer) => ['--trust-signer', signer]),
-    ...['--bind', common.bind, '--metrics-bind', common.metricsBind, ...connectionFlags(common.connections)],
-    ...plan.stackPorts.flatMap((stackPort) => ['--stack-port', stackPort]),
   ];
   const env = environment(common.gatewayToken);
   const child = fork(process.argv[1] ?? '', ['gateway', ...flags], {
     env,
     stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
-    // Requests leave much short-lived garbage; with more room for it, collecting it takes half the time.
+    // Requests produce much short-lived garbage; a larger young generation halves the time of collecting it.
     execArgv: [...process.execArgv, '--max-semi-space-size=32'],
-    // A Ctrl-C is for this process, which then lets its gateways drain; a second signal would end them at once.
+    // Only this process handles Ctrl-C and drains its gateways; a second signal would end them at once.
     detached: true,
   });
   const ready = await firstMessage(child, plan.name);
@@ -105,18 +96,16 @@ const withheldFromGateways = [
   'HEADGATE_GATEWAY_TOKEN_PREVIOUS',
 ];
 
-/** The environment of a gateway: what makes an operator is no business of the process that callers reach. */
+/** The environment of a gateway, without operator secrets: clients can reach this process. */
 function environment(gatewayToken: string): NodeJS.ProcessEnv {
   const env = { HEADGATE_LOG_LEVEL: 'warn', ...process.env, HEADGATE_GATEWAY_TOKEN: gatewayToken };
   for (const name of withheldFromGateways) Reflect.deleteProperty(env, name);
   return env;
 }
 
-function connectionFlags({ max, perAddress }: Partial<ConnectionLimits>): string[] {
-  return [
-    ...(max === undefined ? [] : ['--max-connections', String(max)]),
-    ...(perAddress === undefined ? [] : ['--max-connections-per-address', String(perAddress)]),
-  ];
+/** A flag and its value, or nothing if there is no value. */
+function flag(name: string, value: string | number | undefined): string[] {
+  return value === undefined ? [] : [name, String(value)];
 }
 
 type Ready = Pick<RunningChild, 'api' | 'metrics' | 'stacks'>;
@@ -125,7 +114,7 @@ function firstMessage(child: ChildProcess, name: string): Promise<Ready> {
   return new Promise((resolve, reject) => {
     const timer = setTimeout(() => {
       child.kill('SIGKILL');
-      reject(new Error(`${name} did not serve within ${startTimeoutMs / 1000} s; its log is above`));
+      reject(new Error(`${name} was not ready within ${startTimeoutMs / 1000} s; see its log above`));
     }, startTimeoutMs);
     child.once('message', (message) => {
       clearTimeout(timer);
@@ -133,7 +122,9 @@ function firstMessage(child: ChildProcess, name: string): Promise<Ready> {
     });
     child.once('exit', (code, signal) => {
       clearTimeout(timer);
-      reject(new Error(`${name} ended before it served (${signal ?? `exit ${code}`}); its error is above`));
+      reject(
+        new Error(`${name} ended before it was ready (${signal ?? `exit ${code}`}); see its error above`),
+      );
     });
   });
 }

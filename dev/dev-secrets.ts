@@ -1,28 +1,28 @@
 /**
- * The keys and node tokens of `headgate dev`, made at the first start and kept in files of the data folder, for its owner's
- * eyes only: their values are shown once. One that was revoked is replaced at the next start.
+ * The keys and node tokens of `headgate dev`. The admin API returns their values only once, so they are stored in the data folder,
+ * readable only by its owner. A revoked one is replaced at the next start.
  */
 import { existsSync, readFileSync } from 'node:fs';
 import { writeJsonAtomically } from '../shared/runtime/ready-file.ts';
 import type { DevAdmin, DevSecret } from './dev-admin.ts';
 
-/** A key for each organisation: its value by the organisation's id. */
+/** The value of a key for each organisation, by organisation id. */
 export async function demoKeys(admin: DevAdmin, path: string): Promise<Record<string, string>> {
   const active = new Set(await admin.activeKeys());
   const organisations = (await admin.organisations()).map(({ id }) => id);
-  return kept(path, organisations, {
+  return reuseOrCreate(path, organisations, {
     isActive: async (_organisation, id) => active.has(id),
     make: (organisation) => admin.createKey(organisation, 'made by headgate dev'),
   });
 }
 
-/** A token for each node: its value by the node's id. */
+/** The value of a token for each node, by node id. */
 export function nodeTokens(
   admin: DevAdmin,
   path: string,
   nodes: readonly string[],
 ): Promise<Record<string, string>> {
-  return kept(path, nodes, {
+  return reuseOrCreate(path, nodes, {
     isActive: async (node, id) => (await admin.activeNodeTokens(node)).includes(id),
     make: (node) => admin.createNodeToken(node),
   });
@@ -33,7 +33,7 @@ interface Source {
   make(owner: string): Promise<DevSecret>;
 }
 
-async function kept(
+async function reuseOrCreate(
   path: string,
   owners: readonly string[],
   { isActive, make }: Source,

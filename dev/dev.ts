@@ -1,41 +1,30 @@
 /** `headgate dev`: the whole service with one command, on an embedded log. */
 import { mkdirSync } from 'node:fs';
 import { join, resolve } from 'node:path';
-import type { Command } from 'commander';
+import { type Command, Option } from 'commander';
 import {
+  addOptions,
   allowUnsigned,
-  allowUnsignedOption,
-  bindOption,
-  type ConnectionOptions,
   connectionLimitsOf,
   distinctGatewayToken,
   isOn,
-  maxConnectionsOption,
-  maxPerAddressOption,
-  metricsBindOption,
+  type ListenerOptions,
   option,
-  parsePort,
   portOption,
   previousGatewayToken,
-  readyFileOption,
-  trustSignerOption,
 } from '../cli/processes/options.ts';
 import type { Logger } from '../shared/runtime/logger.ts';
 import { persistentToken, secretOf, settingOf } from '../shared/runtime/secrets.ts';
 import type { RunningChild } from './dev-gateways.ts';
 
-interface Options extends ConnectionOptions {
+interface Options extends ListenerOptions {
   readonly data: string;
   readonly log?: string;
   readonly gateways: string;
   readonly fleet?: string;
   readonly node: readonly string[];
   readonly demo: boolean;
-  readonly bind: string;
-  readonly port: number;
   readonly adminPort: number;
-  readonly metricsBind: string;
-  readonly metricsPort: number;
   readonly nodeCredentials?: string;
   readonly readyFile?: string;
   readonly trustSigner: readonly string[];
@@ -48,31 +37,30 @@ const portsBetweenGateways = 10;
 const gatewaysMax = 100;
 
 export function devCommand(program: Command): void {
-  program
+  const command = program
     .command('dev')
-    .description('run the whole service: control plane, gateways, simulated nodes')
-    .addOption(option('--data <folder>', 'data folder').default('.headgate'))
-    .addOption(option('--log <url>', 'control log; an embedded one in the data folder unless given'))
-    .addOption(option('--gateways <n>', 'number of gateways').default('2'))
-    .addOption(option('--fleet <file>', 'fleet file to apply in place of the demo'))
-    .addOption(
-      option('--node <url>', 'an engine of your own for the pool; may be repeated')
-        .argParser((url: string, before: readonly string[]) => [...before, url])
-        .default([]),
-    )
-    .option('--no-demo', 'start with an empty fleet')
-    .addOption(bindOption())
-    .addOption(portOption('--port <port>', 'port of the first gateway', 8080))
-    .addOption(option('--admin-port <port>', 'port of the admin API').argParser(parsePort).default(8081))
-    .addOption(metricsBindOption())
-    .addOption(portOption('--metrics-port <port>', 'first port of health and metrics', 9464))
-    .addOption(maxConnectionsOption())
-    .addOption(maxPerAddressOption())
-    .addOption(option('--node-credentials <folder>', 'folder with one file a node credential'))
-    .addOption(trustSignerOption())
-    .addOption(allowUnsignedOption())
-    .addOption(readyFileOption())
-    .action(run);
+    .description('run the whole service: control plane, gateways, simulated nodes');
+  addOptions(command, [
+    option('--data <folder>', 'data folder').default('.headgate'),
+    option('--log <url>', 'control log; by default an embedded one in the data folder'),
+    option('--gateways <n>', 'number of gateways').default('2'),
+    option('--fleet <file>', 'fleet file to apply instead of the demo fleet'),
+    option('--node <url>', 'inference server for the pool, instead of the simulated ones; may be repeated')
+      .argParser((url: string, before: readonly string[]) => [...before, url])
+      .default([]),
+    new Option('--no-demo', 'start with an empty fleet'),
+    'bind',
+    portOption('--port <port>', 'port of the first gateway', 8080),
+    portOption('--admin-port <port>', 'port of the admin API', 8081),
+    'metricsBind',
+    portOption('--metrics-port <port>', 'first port of the health and metrics listeners', 9464),
+    'maxConnections',
+    'maxConnectionsPerAddress',
+    'nodeCredentials',
+    'trustSigner',
+    'allowUnsigned',
+    'readyFile',
+  ]).action(run);
 }
 
 async function run(options: Options): Promise<void> {
@@ -90,7 +78,7 @@ async function run(options: Options): Promise<void> {
   try {
     const folder = lockDataFolder(dataDir);
     closers.add(() => folder.release());
-    // Behind the control plane: what ends after it does not enter the log as nodes that fell.
+    // Closed after the control plane, so that the end of the simulated nodes is not logged as a failure.
     const fleet: { close?: () => Promise<void> } = {};
     closers.add(async () => fleet.close?.());
     const operatorToken =
@@ -153,7 +141,9 @@ async function bringUp(
     engines: options.node,
     demo: options.demo,
     firstPort: options.port === 0 ? 0 : firstSimulatedPort,
-    ...{ controlPlane: base.admin, dataDir: base.dataDir, logger: base.logger },
+    controlPlane: base.admin,
+    dataDir: base.dataDir,
+    logger: base.logger,
   });
   running.close = () => fleet.close();
   const keys = await demoKeys(admin, join(base.dataDir, 'demo-keys.json'));
@@ -196,7 +186,9 @@ async function startGateways(
     gatewayToken: base.gatewayToken,
     nodeCredentials: options.nodeCredentials,
     trustedSigners: options.trustSigner,
-    ...{ bind: options.bind, metricsBind: options.metricsBind, connections: connectionLimitsOf(options) },
+    bind: options.bind,
+    metricsBind: options.metricsBind,
+    connections: connectionLimitsOf(options),
     onEnd: (name: string, how: string) => process.stderr.write(`${name} ended (${how})\n`),
   };
   const gateways = await Promise.all(
@@ -222,7 +214,7 @@ async function startGateways(
   return gateways;
 }
 
-/** Waits a few seconds for the first reports on the nodes, so that what is printed next works. */
+/** Waits for the first health reports of the nodes, so that the printed commands work. */
 async function nodesUp(admin: { nodes(): Promise<readonly { up: boolean }[]> }): Promise<void> {
   const until = performance.now() + 10_000;
   while (performance.now() < until && !(await admin.nodes()).every(({ up }) => up))

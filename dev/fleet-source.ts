@@ -1,4 +1,4 @@
-/** Reads a fleet file from disk, or says all that is wrong with it, line by line. */
+/** Reads a fleet file from disk. */
 import { readFileSync } from 'node:fs';
 import { parseFleet } from '../cli/terminal/fleet-file.ts';
 import type { Fleet } from '../schemas/fleet.ts';
@@ -8,5 +8,5 @@ export function parseFleetFile(path: string): Fleet {
   const parsed = parseFleet(readFileSync(path, 'utf8'), path);
   if ('fleet' in parsed) return parsed.fleet;
   const faults = parsed.faults.map(({ line, column, message }) => `${path}:${line}:${column} ${message}`);
-  throw new Error(`the fleet file cannot be used\n${faults.join('\n')}`);
+  throw new Error(`the fleet file is invalid\n${faults.join('\n')}`);
 }

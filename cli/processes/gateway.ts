@@ -1,125 +1,79 @@
 /** `headgate gateway`: one of any number of stateless gateways. */
-import { hostname } from 'node:os';
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import { requiredSecret, settingOf } from '../../shared/runtime/secrets.ts';
 import {
-  bindOption,
-  type ConnectionOptions,
-  certificateOf,
+  addOptions,
   connectionLimitsOf,
   distinctGatewayToken,
   insecureSnapshots,
-  insecureSnapshotsOption,
   isOn,
-  logOption,
-  maxConnectionsOption,
-  maxPerAddressOption,
-  metricsBindOption,
   option,
   parseList,
   parsePort,
-  parseSeconds,
   portOption,
-  readyFileOption,
-  type TlsOptions,
-  tlsCertOption,
-  tlsKeyOption,
-  trustSignerOption,
+  type ReplicaOptions,
+  secondsOption,
 } from './options.ts';
+import { runProcess } from './run-process.ts';
 
 interface StackPort {
   readonly stack: string;
   readonly port: number;
 }
 
-interface Options extends TlsOptions, ConnectionOptions {
-  readonly log: string;
-  readonly data: string;
-  readonly name: string;
-  readonly bind: string;
-  readonly port: number;
-  readonly metricsBind: string;
-  readonly metricsPort: number;
+interface Options extends ReplicaOptions {
   readonly controlPlane: readonly string[];
   readonly sharedHost: string;
   readonly stackDomain: string;
   readonly stackPort: readonly StackPort[];
   readonly whenStale: 'fence' | 'serve';
-  readonly drainDelay: number;
-  readonly drainTimeout: number;
   readonly connectTimeout: number;
   readonly firstEventTimeout: number;
   readonly idleTimeout: number;
-  readonly nodeCredentials?: string;
-  readonly trustSigner: readonly string[];
   readonly insecureSnapshots?: boolean;
-  readonly readyFile?: string;
 }
 
 function stackPort(value: string, before: readonly StackPort[]): StackPort[] {
   const [stack, port] = value.split('=');
-  if (stack === undefined || port === undefined) throw new InvalidArgumentError('must be STACK=PORT');
+  if (stack === undefined || port === undefined) throw new InvalidArgumentError('It must be STACK=PORT.');
   return [...before, { stack, port: parsePort(port) }];
 }
 
 export function gatewayCommand(program: Command): void {
-  program
-    .command('gateway')
-    .description('run a gateway')
-    .addOption(logOption())
-    .addOption(option('--data <folder>', 'data folder of this process alone').makeOptionMandatory())
-    .addOption(
-      option('--control-plane <url>', 'offers snapshots to start from; may be repeated')
-        .argParser(parseList)
-        .default([]),
-    )
-    .addOption(insecureSnapshotsOption())
-    .addOption(trustSignerOption())
-    .addOption(option('--name <name>', 'name of this gateway, unique in the fleet').default(hostname()))
-    .addOption(bindOption())
-    .addOption(portOption('--port <port>', 'port of the API', 8080))
-    .addOption(metricsBindOption())
-    .addOption(portOption('--metrics-port <port>', 'port of health and metrics', 9464))
-    .addOption(maxConnectionsOption())
-    .addOption(maxPerAddressOption())
-    .addOption(option('--shared-host <names>', 'names of the shared host').default('127.0.0.1,localhost'))
-    .addOption(option('--stack-domain <name>', 'stack hosts are STACK.<name>').default('localhost'))
-    .addOption(
-      new Option('--stack-port <stack=port>', 'a port that serves one stack; may be repeated')
-        .argParser(stackPort)
-        .default([]),
-    )
-    .addOption(
-      option('--when-stale <policy>', 'what to do with keys when freshness cannot be proven')
-        .choices(['fence', 'serve'])
-        .default('fence'),
-    )
-    .addOption(
-      option('--drain-delay <seconds>', 'between losing readiness and taking no new connections')
-        .argParser(parseSeconds)
-        .default(5),
-    )
-    .addOption(
-      option('--drain-timeout <seconds>', 'how long streams may go on at the end')
-        .argParser(parseSeconds)
-        .default(300),
-    )
-    .addOption(
-      option('--connect-timeout <seconds>', 'for a connection to a node').argParser(parseSeconds).default(2),
-    )
-    .addOption(
-      option('--first-event-timeout <seconds>', "for a node's first event")
-        .argParser(parseSeconds)
-        .default(300),
-    )
-    .addOption(
-      option('--idle-timeout <seconds>', "between a node's data events").argParser(parseSeconds).default(60),
-    )
-    .addOption(option('--node-credentials <folder>', 'folder with one file a node credential'))
-    .addOption(tlsCertOption())
-    .addOption(tlsKeyOption())
-    .addOption(readyFileOption())
-    .action(run);
+  const command = program.command('gateway').description('run a gateway');
+  addOptions(command, [
+    'log',
+    'data',
+    option('--control-plane <url>', 'control plane to fetch a first snapshot from; may be repeated')
+      .argParser(parseList)
+      .default([]),
+    'insecureSnapshots',
+    'trustSigner',
+    'name',
+    'bind',
+    portOption('--port <port>', 'port of the API', 8080),
+    'metricsBind',
+    'metricsPort',
+    'maxConnections',
+    'maxConnectionsPerAddress',
+    option('--shared-host <names>', 'names of the shared host').default('127.0.0.1,localhost'),
+    option('--stack-domain <name>', 'a stack has the host STACK.<name>').default('localhost'),
+    new Option('--stack-port <stack=port>', 'port that serves one stack; may be repeated')
+      .argParser(stackPort)
+      .default([]),
+    option('--when-stale <policy>', 'whether to refuse or accept keys while freshness cannot be proven')
+      .choices(['fence', 'serve'])
+      .default('fence'),
+    'drainDelay',
+    'drainTimeout',
+    secondsOption('--connect-timeout <seconds>', 'deadline of a connection to a node', 2),
+    secondsOption('--first-event-timeout <seconds>', 'deadline of the first event from a node', 300),
+    secondsOption('--idle-timeout <seconds>', 'maximum time between two events from a node', 60),
+    'nodeCredentials',
+    'tlsCert',
+    'tlsKey',
+    'readyFile',
+  ]).action(run);
 }
 
 async function run(options: Options): Promise<void> {
@@ -127,59 +81,52 @@ async function run(options: Options): Promise<void> {
   const gatewayToken = distinctGatewayToken(operatorToken, requiredSecret('HEADGATE_GATEWAY_TOKEN'));
   const { startGateway } = await import('../../data-plane/main.ts');
   const { defaultForwardSettings } = await import('../../data-plane/forward/forward.ts');
-  const { endOnUncaught } = await import('../../shared/runtime/fault.ts');
-  const { createAccessLog, createLogger } = await import('../../shared/runtime/logger.ts');
-  const { writeJsonAtomically } = await import('../../shared/runtime/ready-file.ts');
-  const { closeOnSignal, closeWithParent } = await import('../../shared/runtime/shutdown.ts');
-  const { renewOnHangup } = await import('../../shared/runtime/tls.ts');
-  const certificate = certificateOf(options);
-  const logger = createLogger('gateway');
-  endOnUncaught(logger);
+  const { createAccessLog } = await import('../../shared/runtime/logger.ts');
+  const { closeWithParent } = await import('../../shared/runtime/shutdown.ts');
   const lower = (name: string): string => name.trim().toLowerCase();
-  const gateway = await startGateway({
-    logUrl: options.log,
-    dataDir: options.data,
-    name: options.name,
-    bind: options.bind,
-    port: options.port,
-    metricsBind: options.metricsBind,
-    metricsPort: options.metricsPort,
-    connections: connectionLimitsOf(options),
-    hosts: {
-      shared: new Set(options.sharedHost.split(',').map(lower)),
-      stackDomain: lower(options.stackDomain),
-    },
-    stackPorts: options.stackPort,
-    whenStale: options.whenStale,
-    controlPlanes: options.controlPlane,
-    insecureSnapshots: isOn(insecureSnapshots, options.insecureSnapshots),
-    trustedSigners: options.trustSigner,
-    gatewayToken,
-    nodeCredentialsDir: options.nodeCredentials,
-    connectMs: options.connectTimeout * 1000,
-    forwarding: {
-      ...defaultForwardSettings,
-      firstEventMs: options.firstEventTimeout * 1000,
-      wholeAnswerMs: options.firstEventTimeout * 1000,
-      betweenEventsMs: options.idleTimeout * 1000,
-      betweenBytesMs: options.idleTimeout * 1000,
-    },
-    drainDelaySeconds: options.drainDelay,
-    drainTimeoutSeconds: options.drainTimeout,
-    certificate,
-    logger,
-    accessLog: createAccessLog(logger, 'gateway'),
+  const ready = await runProcess('gateway', options, async ({ logger, certificate }) => {
+    const gateway = await startGateway({
+      logUrl: options.log,
+      dataDir: options.data,
+      name: options.name,
+      bind: options.bind,
+      port: options.port,
+      metricsBind: options.metricsBind,
+      metricsPort: options.metricsPort,
+      connections: connectionLimitsOf(options),
+      hosts: {
+        shared: new Set(options.sharedHost.split(',').map(lower)),
+        stackDomain: lower(options.stackDomain),
+      },
+      stackPorts: options.stackPort,
+      whenStale: options.whenStale,
+      controlPlanes: options.controlPlane,
+      insecureSnapshots: isOn(insecureSnapshots, options.insecureSnapshots),
+      trustedSigners: options.trustSigner,
+      gatewayToken,
+      nodeCredentialsDir: options.nodeCredentials,
+      connectMs: options.connectTimeout * 1000,
+      forwarding: {
+        ...defaultForwardSettings,
+        firstEventMs: options.firstEventTimeout * 1000,
+        wholeAnswerMs: options.firstEventTimeout * 1000,
+        betweenEventsMs: options.idleTimeout * 1000,
+        betweenBytesMs: options.idleTimeout * 1000,
+      },
+      drainDelaySeconds: options.drainDelay,
+      drainTimeoutSeconds: options.drainTimeout,
+      certificate,
+      logger,
+      accessLog: createAccessLog(logger, 'gateway'),
+    });
+    const { api, metrics, stacks } = gateway;
+    return {
+      ready: { api, metrics, stacks },
+      name: options.name,
+      drainSeconds: options.drainDelay + options.drainTimeout,
+      close: () => gateway.close(),
+    };
   });
-  closeOnSignal(logger, () => gateway.close(), options.drainDelay + options.drainTimeout);
   closeWithParent(() => process.exit(0));
-  renewOnHangup(certificate, logger);
-  const ready = {
-    api: gateway.api,
-    metrics: gateway.metrics,
-    stacks: gateway.stacks,
-    pid: process.pid,
-    name: options.name,
-  };
-  if (options.readyFile) writeJsonAtomically(options.readyFile, ready);
   process.send?.(ready);
 }

@@ -1,20 +1,10 @@
-/** `headgate node-agent`: stands beside one inference server, reports on it, and loads what its place has installed. */
+/** `headgate node-agent`: runs next to one inference server, reports on it, and loads the models installed for its node. */
 import { type Command, InvalidArgumentError } from 'commander';
 import { requiredSecret } from '../../shared/runtime/secrets.ts';
-import {
-  certificateOf,
-  metricsBindOption,
-  option,
-  parseList,
-  parseSeconds,
-  portOption,
-  readyFileOption,
-  type TlsOptions,
-  tlsCertOption,
-  tlsKeyOption,
-} from './options.ts';
+import { addOptions, type MetricsOptions, option, type ProcessOptions, parseList } from './options.ts';
+import { runProcess } from './run-process.ts';
 
-interface Options extends TlsOptions {
+interface Options extends ProcessOptions, MetricsOptions {
   readonly controlPlane: readonly string[];
   readonly node: string;
   readonly engine: string;
@@ -23,78 +13,70 @@ interface Options extends TlsOptions {
   readonly loadModels: 'all' | 'none';
   readonly loraFolder?: string;
   readonly drainTimeout: number;
-  readonly metricsBind: string;
-  readonly metricsPort: number;
-  readonly readyFile?: string;
 }
 
 export function nodeAgentCommand(program: Command): void {
-  program
+  const command = program
     .command('node-agent')
-    .description('run the agent of one node, beside its inference server')
-    .addOption(
-      option('--control-plane <url>', 'where to report; may be repeated')
-        .argParser(parseList)
-        .makeOptionMandatory(),
-    )
-    .addOption(option('--node <id>', 'the node it reports on').makeOptionMandatory())
-    .addOption(option('--engine <url>', 'the inference server').argParser(parseUrl).makeOptionMandatory())
-    .addOption(option('--credential <name>', "name of the engine's own credential"))
-    .addOption(option('--node-credentials <folder>', 'folder with one file a node credential'))
-    .addOption(
-      option('--load-models <which>', "load what the node's place has installed")
-        .choices(['all', 'none'])
-        .default('all'),
-    )
-    .addOption(option('--lora-folder <folder>', 'where vLLM finds adapters by their names'))
-    .addOption(
-      option('--drain-timeout <seconds>', 'how long requests may go on at the end')
-        .argParser(parseSeconds)
-        .default(300),
-    )
-    .addOption(metricsBindOption())
-    .addOption(portOption('--metrics-port <port>', 'port of health and metrics', 9464))
-    .addOption(tlsCertOption())
-    .addOption(tlsKeyOption())
-    .addOption(readyFileOption())
-    .action(run);
+    .description('run the agent of one node, next to its inference server');
+  addOptions(command, [
+    option('--control-plane <url>', 'control plane to report to; may be repeated')
+      .argParser(parseList)
+      .makeOptionMandatory(),
+    option('--node <id>', 'id of the node').makeOptionMandatory(),
+    option('--engine <url>', 'URL of the inference server').argParser(parseUrl).makeOptionMandatory(),
+    option('--credential <name>', 'name of the credential for the engine'),
+    'nodeCredentials',
+    option('--load-models <which>', 'whether to load the models installed for the node')
+      .choices(['all', 'none'])
+      .default('all'),
+    option('--lora-folder <folder>', 'folder in which vLLM finds adapters by name'),
+    'drainTimeout',
+    'metricsBind',
+    'metricsPort',
+    'tlsCert',
+    'tlsKey',
+    'readyFile',
+  ]).action(run);
 }
 
 function parseUrl(text: string): string {
   const url = URL.canParse(text) ? new URL(text) : undefined;
   if (!url || !/^https?:$/.test(url.protocol) || url.username || url.password)
-    throw new InvalidArgumentError('must be an http or https URL without credentials');
+    throw new InvalidArgumentError('It must be an http or https URL without credentials.');
   return text;
 }
 
 async function run(options: Options): Promise<void> {
   const token = requiredSecret('HEADGATE_NODE_TOKEN');
   const { startAgent } = await import('../../agent/main.ts');
-  const { endOnUncaught } = await import('../../shared/runtime/fault.ts');
-  const { createLogger } = await import('../../shared/runtime/logger.ts');
   const { nodeCredentials } = await import('../../shared/runtime/node-credentials.ts');
-  const { writeJsonAtomically } = await import('../../shared/runtime/ready-file.ts');
-  const { closeOnSignal } = await import('../../shared/runtime/shutdown.ts');
-  const { controlPlane, node, engine, metricsBind, metricsPort } = options;
   const credential =
     options.credential === undefined
       ? undefined
       : nodeCredentials(options.nodeCredentials)(options.credential);
   if (options.credential !== undefined && credential === undefined)
-    throw new Error(`no credential is found under the name ${options.credential}`);
-  const { renewOnHangup } = await import('../../shared/runtime/tls.ts');
-  const certificate = certificateOf(options);
-  const logger = createLogger('node-agent');
-  endOnUncaught(logger);
-  const agent = await startAgent({
-    ...{ controlPlanes: controlPlane.map(parseUrl), node, token, engine, credential },
-    loadsModels: options.loadModels === 'all',
-    loraFolder: options.loraFolder,
-    ...{ metricsBind, metricsPort, certificate, logger },
-    drainTimeoutSeconds: options.drainTimeout,
+    throw new Error(`there is no credential named ${options.credential}`);
+  await runProcess('node-agent', options, async ({ logger, certificate }) => {
+    const agent = await startAgent({
+      controlPlanes: options.controlPlane.map(parseUrl),
+      node: options.node,
+      token,
+      engine: options.engine,
+      credential,
+      loadsModels: options.loadModels === 'all',
+      loraFolder: options.loraFolder,
+      metricsBind: options.metricsBind,
+      metricsPort: options.metricsPort,
+      certificate,
+      logger,
+      drainTimeoutSeconds: options.drainTimeout,
+    });
+    return {
+      ready: { metrics: agent.metrics },
+      name: options.node,
+      drainSeconds: options.drainTimeout,
+      close: () => agent.close(),
+    };
   });
-  closeOnSignal(logger, () => agent.close(), options.drainTimeout);
-  renewOnHangup(certificate, logger);
-  const { metrics } = agent;
-  if (options.readyFile) writeJsonAtomically(options.readyFile, { metrics, pid: process.pid, name: node });
 }

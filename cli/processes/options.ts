@@ -1,23 +1,24 @@
-/** Options that several processes share, each with its HEADGATE_* variable. */
-import { InvalidArgumentError, Option } from 'commander';
+/** The options that several processes share, in one table. Each has its HEADGATE_* variable. */
+import { hostname } from 'node:os';
+import { type Command, InvalidArgumentError, Option } from 'commander';
 import { type ConnectionLimits, connectionsMaxDefault } from '../../shared/runtime/connections.ts';
 import { loopback } from '../../shared/runtime/listener.ts';
 import { secretOf } from '../../shared/runtime/secrets.ts';
 import { Certificate } from '../../shared/runtime/tls.ts';
 
-/** A flag with a value; its variable is HEADGATE_ and the flag's name in capitals. An empty variable is an unset one. */
+/** A flag with a value; its variable is HEADGATE_ and the flag's name in capitals. An empty variable counts as unset. */
 export function option(flags: string, description: string): Option {
   const made = new Option(flags, description);
   const variable = variableOf(flags);
   return process.env[variable]?.trim() === '' ? made : made.env(variable);
 }
 
-/** A flag without a value. Its variable counts where it is `true` or `1`: see isOn. */
+/** A flag without a value. Its variable counts if it is `true` or `1`: see isOn. */
 function flag(flags: string, description: string): Option {
   return new Option(flags, `${description} (env: ${variableOf(flags)}=true)`);
 }
 
-/** Whether a flag is given, on the command line or by its variable. */
+/** Whether a flag is set, on the command line or by its variable. */
 export function isOn(flags: string, given: boolean | undefined): boolean {
   return given ?? /^(true|1)$/.test(process.env[variableOf(flags)] ?? '');
 }
@@ -27,40 +28,34 @@ function variableOf(flags: string): string {
   return `HEADGATE_${name.replaceAll('-', '_').toUpperCase()}`;
 }
 
-export const allowUnsigned = '--allow-unsigned';
-export const allowUnsignedOption = (): Option =>
-  flag(allowUnsigned, 'run on a log that is not signed, although HEADGATE_SIGNING_KEY is set');
-export const insecureSnapshots = '--insecure-snapshots';
-export const insecureSnapshotsOption = (): Option =>
-  flag(insecureSnapshots, 'fetch snapshots over plain HTTP from other machines, too');
-
 export function parsePort(text: string): number {
   const port = Number(text);
   if (!Number.isInteger(port) || port < 0 || port > 65_535)
-    throw new InvalidArgumentError('must be 0 to 65535');
+    throw new InvalidArgumentError('It must be 0 to 65535.');
   return port;
 }
 
 export function parseCount(text: string): number {
   const count = Number(text);
   if (!Number.isSafeInteger(count) || count < 0)
-    throw new InvalidArgumentError('must be a whole number, 0 or more');
+    throw new InvalidArgumentError('It must be a whole number, 0 or more.');
   return count;
 }
 
 function parseAmount(text: string): number {
   const amount = parseCount(text);
-  if (amount === 0) throw new InvalidArgumentError('must be a whole number, 1 or more');
+  if (amount === 0) throw new InvalidArgumentError('It must be a whole number, 1 or more.');
   return amount;
 }
 
-export function parseSeconds(text: string): number {
+function parseSeconds(text: string): number {
   const seconds = Number(/^(\d+(?:\.\d+)?)s?$/.exec(text)?.[1] ?? Number.NaN);
-  if (!(seconds >= 0 && seconds <= 86_400)) throw new InvalidArgumentError('must be seconds, 0 to 86400');
+  if (!(seconds >= 0 && seconds <= 86_400))
+    throw new InvalidArgumentError('It must be a number of seconds, 0 to 86400.');
   return seconds;
 }
 
-/** A flag that may be repeated, and whose value may hold several, parted by commas. */
+/** A repeatable flag; one value may contain several, separated by commas. */
 export function parseList(value: string, before: readonly string[] = []): string[] {
   return [...before, ...value.split(',')];
 }
@@ -69,37 +64,94 @@ export function portOption(flags: string, description: string, port: number): Op
   return option(flags, description).argParser(parsePort).default(port);
 }
 
-export const bindOption = (): Option =>
-  option('--bind <address>', 'address to listen on').default('127.0.0.1');
-export const metricsBindOption = (): Option =>
-  option('--metrics-bind <address>', 'address of health and metrics').default(loopback);
-export const maxConnectionsOption = (): Option =>
-  option('--max-connections <n>', 'connections of one listener at once')
-    .argParser(parseAmount)
-    .default(connectionsMaxDefault);
-export const maxPerAddressOption = (): Option =>
-  option(
-    '--max-connections-per-address <n>',
-    'of these, from one address; nine tenths unless given',
-  ).argParser(parseAmount);
-export const tlsCertOption = (): Option =>
-  option('--tls-cert <file>', 'certificate chain of every listener, PEM; read again on SIGHUP');
-export const tlsKeyOption = (): Option => option('--tls-key <file>', 'its private key, PEM');
-export const logOption = (): Option =>
-  option('--log <url>', 'control log: sqlite:FOLDER or kafka://host:port,…').makeOptionMandatory();
-export const trustSignerOption = (): Option =>
-  option(
-    '--trust-signer <key>',
-    'fingerprint, public key or its PEM file; one of them must have begun the log; may be repeated',
-  )
-    .argParser(parseList)
-    .default([]);
-export const readyFileOption = (): Option =>
-  option('--ready-file <path>', 'write one JSON document there once it serves');
+export function secondsOption(flags: string, description: string, seconds: number): Option {
+  return option(flags, description).argParser(parseSeconds).default(seconds);
+}
+
+export const allowUnsigned = '--allow-unsigned';
+export const insecureSnapshots = '--insecure-snapshots';
+
+/** Built on use, because an option reads its variable when it is built. */
+const common = {
+  log: () => option('--log <url>', 'control log: sqlite:FOLDER or kafka://host:port,…').makeOptionMandatory(),
+  data: () => option('--data <folder>', 'data folder; not shared with another process').makeOptionMandatory(),
+  name: () => option('--name <name>', 'name of this process, unique in the fleet').default(hostname()),
+  bind: () => option('--bind <address>', 'address to listen on').default('127.0.0.1'),
+  metricsBind: () =>
+    option('--metrics-bind <address>', 'address of the health and metrics listener').default(loopback),
+  metricsPort: () => portOption('--metrics-port <port>', 'port of the health and metrics listener', 9464),
+  maxConnections: () =>
+    option('--max-connections <n>', 'maximum concurrent connections of each listener')
+      .argParser(parseAmount)
+      .default(connectionsMaxDefault),
+  maxConnectionsPerAddress: () =>
+    option(
+      '--max-connections-per-address <n>',
+      'maximum of these from one address; 90 % by default',
+    ).argParser(parseAmount),
+  drainDelay: () =>
+    secondsOption('--drain-delay <seconds>', 'time from failing readiness to refusing new connections', 5),
+  drainTimeout: () =>
+    secondsOption(
+      '--drain-timeout <seconds>',
+      'time that requests in flight have to finish at shutdown',
+      300,
+    ),
+  nodeCredentials: () =>
+    option('--node-credentials <folder>', 'folder with one file for each node credential'),
+  trustSigner: () =>
+    option(
+      '--trust-signer <key>',
+      'fingerprint, public key or PEM file; one of these must have signed the first record of the log; may be repeated',
+    )
+      .argParser(parseList)
+      .default([]),
+  allowUnsigned: () => flag(allowUnsigned, 'use an unsigned log although HEADGATE_SIGNING_KEY is set'),
+  insecureSnapshots: () => flag(insecureSnapshots, 'allow snapshots over plain HTTP from other machines'),
+  tlsCert: () =>
+    option('--tls-cert <file>', 'certificate chain of every listener, PEM; read again on SIGHUP'),
+  tlsKey: () => option('--tls-key <file>', 'private key of the certificate, PEM'),
+  readyFile: () => option('--ready-file <path>', 'JSON file to write once the process is ready'),
+} satisfies Record<string, () => Option>;
+
+/** Adds options in the order in which help lists them: names of the table above, or options of this process alone. */
+export function addOptions(command: Command, options: readonly (keyof typeof common | Option)[]): Command {
+  for (const one of options) command.addOption(typeof one === 'string' ? common[one]() : one);
+  return command;
+}
 
 export interface ConnectionOptions {
   readonly maxConnections: number;
   readonly maxConnectionsPerAddress?: number;
+}
+
+export interface MetricsOptions {
+  readonly metricsBind: string;
+  readonly metricsPort: number;
+}
+
+/** A process with an API listener. */
+export interface ListenerOptions extends ConnectionOptions, MetricsOptions {
+  readonly bind: string;
+  readonly port: number;
+}
+
+/** A process that follows the control log and stores its state in a data folder. */
+export interface ReplicaOptions extends ListenerOptions, ProcessOptions {
+  readonly log: string;
+  readonly data: string;
+  readonly name: string;
+  readonly drainDelay: number;
+  readonly drainTimeout: number;
+  readonly nodeCredentials?: string;
+  readonly trustSigner: readonly string[];
+}
+
+/** Options of every process but `headgate dev`. */
+export interface ProcessOptions {
+  readonly tlsCert?: string;
+  readonly tlsKey?: string;
+  readonly readyFile?: string;
 }
 
 export function connectionLimitsOf(options: ConnectionOptions): Partial<ConnectionLimits> {
@@ -107,25 +159,20 @@ export function connectionLimitsOf(options: ConnectionOptions): Partial<Connecti
   return perAddress === undefined ? { max } : { max, perAddress };
 }
 
-export interface TlsOptions {
-  readonly tlsCert?: string;
-  readonly tlsKey?: string;
-}
-
-/** Undefined where neither file is given. Throws an Error where one is missing or cannot be used. */
-export function certificateOf({ tlsCert: cert, tlsKey: key }: TlsOptions): Certificate | undefined {
+/** Undefined if neither file is given. Throws an Error if one is missing or unusable. */
+export function certificateOf({ tlsCert: cert, tlsKey: key }: ProcessOptions): Certificate | undefined {
   if (cert !== undefined && key !== undefined) return new Certificate({ cert, key });
-  if (cert !== key) throw new Error('--tls-cert and --tls-key go together');
+  if (cert !== key) throw new Error('--tls-cert and --tls-key must be given together');
   return undefined;
 }
 
-/** What gateways have; a gateway that is taken over must not make an operator. Throws where the two are one. */
+/** The token of the gateways. Throws if it is the operator token: a compromised gateway must not become an operator. */
 export function distinctGatewayToken(operatorToken: string | undefined, gatewayToken: string): string {
   if (gatewayToken !== operatorToken) return gatewayToken;
   throw new Error('HEADGATE_GATEWAY_TOKEN is the operator token; set it to another random text');
 }
 
-/** The token that gateways had before, where they change over. Throws where it is unusable, or is the operator token. */
+/** The gateways' previous token, during a rotation. Throws if it is unusable, or if it is the operator token. */
 export function previousGatewayToken(operatorToken: string): string | undefined {
   const variable = 'HEADGATE_GATEWAY_TOKEN_PREVIOUS';
   const previous = secretOf(variable);

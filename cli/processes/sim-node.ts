@@ -1,64 +1,46 @@
-/** `headgate sim-node`: a deterministic inference server for demo, tests and load. */
+/** `headgate sim-node`: a deterministic inference server for demos, tests and load. */
 import { readFileSync } from 'node:fs';
 import { dirname } from 'node:path';
 import type { Command } from 'commander';
 import {
-  bindOption,
-  type ConnectionOptions,
-  certificateOf,
+  addOptions,
   connectionLimitsOf,
-  maxConnectionsOption,
-  maxPerAddressOption,
-  metricsBindOption,
+  type ListenerOptions,
   option,
+  type ProcessOptions,
   parseCount,
   portOption,
-  readyFileOption,
-  type TlsOptions,
-  tlsCertOption,
-  tlsKeyOption,
 } from './options.ts';
+import { runProcess } from './run-process.ts';
 
-interface Options extends TlsOptions, ConnectionOptions {
-  readonly bind: string;
-  readonly port: number;
-  readonly metricsBind: string;
-  readonly metricsPort: number;
+interface Options extends ProcessOptions, ListenerOptions {
   readonly models: string;
   readonly tokensPerSecond: number;
   readonly behaviour?: string;
   readonly dialect: 'vllm' | 'sglang' | 'llamacpp' | 'ollama';
   readonly contextTokens: number;
-  readonly readyFile?: string;
 }
 
 export function simNodeCommand(program: Command): void {
-  program
-    .command('sim-node')
-    .description('run a simulated inference server')
-    .addOption(bindOption())
-    .addOption(portOption('--port <port>', 'port to listen on', 9001))
-    .addOption(metricsBindOption())
-    .addOption(portOption('--metrics-port <port>', 'port of health and metrics; 0 takes a free one', 0))
-    .addOption(maxConnectionsOption())
-    .addOption(maxPerAddressOption())
-    .addOption(option('--models <names>', 'models it serves').default('echo-small'))
-    .addOption(
-      option('--tokens-per-second <n>', 'pace of a stream; 0 is as fast as it goes')
-        .argParser(parseCount)
-        .default(200),
-    )
-    .addOption(option('--behaviour <file>', 'JSON file with faults to show'))
-    .addOption(
-      option('--dialect <engine>', 'engine whose manners it has')
-        .choices(['vllm', 'sglang', 'llamacpp', 'ollama'])
-        .default('vllm'),
-    )
-    .addOption(option('--context-tokens <n>', 'context window').argParser(parseCount).default(131_072))
-    .addOption(tlsCertOption())
-    .addOption(tlsKeyOption())
-    .addOption(readyFileOption())
-    .action(run);
+  const command = program.command('sim-node').description('run a simulated inference server');
+  addOptions(command, [
+    'bind',
+    portOption('--port <port>', 'port to listen on', 9001),
+    'metricsBind',
+    portOption('--metrics-port <port>', 'port of the health and metrics listener; 0 for a free port', 0),
+    'maxConnections',
+    'maxConnectionsPerAddress',
+    option('--models <names>', 'models that it serves').default('echo-small'),
+    option('--tokens-per-second <n>', 'speed of a stream; 0 for no limit').argParser(parseCount).default(200),
+    option('--behaviour <file>', 'JSON file with faults to inject'),
+    option('--dialect <engine>', 'engine to simulate')
+      .choices(['vllm', 'sglang', 'llamacpp', 'ollama'])
+      .default('vllm'),
+    option('--context-tokens <n>', 'context window').argParser(parseCount).default(131_072),
+    'tlsCert',
+    'tlsKey',
+    'readyFile',
+  ]).action(run);
 }
 
 async function run(options: Options): Promise<void> {
@@ -67,46 +49,41 @@ async function run(options: Options): Promise<void> {
   const { parseBehaviour } = await import('../../dev/simulator/behaviour.ts');
   const { Registry } = await import('prom-client');
   const { Connections } = await import('../../shared/runtime/connections.ts');
-  const { endOnUncaught } = await import('../../shared/runtime/fault.ts');
-  const { createLogger } = await import('../../shared/runtime/logger.ts');
-  const { writeJsonAtomically } = await import('../../shared/runtime/ready-file.ts');
-  const { closeOnSignal } = await import('../../shared/runtime/shutdown.ts');
-  const { renewOnHangup } = await import('../../shared/runtime/tls.ts');
-  const certificate = certificateOf(options);
-  const logger = createLogger('sim-node');
-  endOnUncaught(logger);
-  const registry = new Registry();
-  const connections = new Connections({ registry, logger, limits: connectionLimitsOf(options) });
-  const node = await startSimNode({
-    bind: options.bind,
-    port: options.port,
-    models: options.models.split(','),
-    tokensPerSecond: options.tokensPerSecond,
-    contextTokens: options.contextTokens,
-    dialect: options.dialect,
-    ...{ certificate, connections },
-    ...(options.behaviour !== undefined && {
-      behaviour: parseBehaviour(readFileSync(options.behaviour, 'utf8'), dirname(options.behaviour)),
-    }),
-  });
-  const health = await startSimHealth(node, {
-    ...{ registry, connections, certificate, host: options.metricsBind, port: options.metricsPort },
-  }).catch(async (error: unknown) => {
-    await node.close();
-    throw error;
-  });
-  closeOnSignal(logger, async () => {
-    await node.close();
-    await health.close();
-  });
-  renewOnHangup(certificate, logger);
-  logger.info({ url: node.url, metrics: health.url, models: options.models }, 'simulated node serves');
-  if (options.readyFile)
-    writeJsonAtomically(options.readyFile, {
-      url: node.url,
-      api: `${node.url}/v1`,
-      metrics: health.url,
-      pid: process.pid,
-      name: 'sim-node',
+  await runProcess('sim-node', options, async ({ logger, certificate }) => {
+    const registry = new Registry();
+    const connections = new Connections({ registry, logger, limits: connectionLimitsOf(options) });
+    const node = await startSimNode({
+      bind: options.bind,
+      port: options.port,
+      models: options.models.split(','),
+      tokensPerSecond: options.tokensPerSecond,
+      contextTokens: options.contextTokens,
+      dialect: options.dialect,
+      certificate,
+      connections,
+      ...(options.behaviour !== undefined && {
+        behaviour: parseBehaviour(readFileSync(options.behaviour, 'utf8'), dirname(options.behaviour)),
+      }),
     });
+    const health = await startSimHealth(node, {
+      registry,
+      connections,
+      certificate,
+      host: options.metricsBind,
+      port: options.metricsPort,
+    }).catch(async (error: unknown) => {
+      await node.close();
+      throw error;
+    });
+    logger.info({ url: node.url, metrics: health.url, models: options.models }, 'simulated node is ready');
+    return {
+      ready: { url: node.url, api: `${node.url}/v1`, metrics: health.url },
+      name: 'sim-node',
+      drainSeconds: 0,
+      close: async () => {
+        await node.close();
+        await health.close();
+      },
+    };
+  });
 }

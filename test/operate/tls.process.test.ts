@@ -190,7 +190,11 @@ test.each([
     ['--tls-cert', fixture('none.pem'), '--tls-key', fixture('first.key')],
     /none\.pem: ENOENT/,
   ],
-  ['a certificate alone', ['--tls-cert', fixture('first.pem')], /--tls-cert and --tls-key go together/],
+  [
+    'a certificate alone',
+    ['--tls-cert', fixture('first.pem')],
+    /--tls-cert and --tls-key must be given together/,
+  ],
 ])('a start with %s is refused, with the names of the files', async (_name, flags, expected) => {
   for (const process of ['control-plane', 'gateway']) {
     const { code, err } = await cli([process, '--data', join(dir, 'none'), ...flags]);

@@ -1,0 +1,40 @@
+/** The start and the end that all long-running processes share. Modules are loaded on use, so that other commands start fast. */
+import type { Logger } from '../../shared/runtime/logger.ts';
+import type { Certificate } from '../../shared/runtime/tls.ts';
+import { certificateOf, type ProcessOptions } from './options.ts';
+
+export interface ProcessContext {
+  readonly logger: Logger;
+  readonly certificate: Certificate | undefined;
+}
+
+export interface RunningProcess {
+  /** Members of the ready file, to which the process id and `name` are added. */
+  readonly ready: Readonly<Record<string, unknown>>;
+  readonly name: string;
+  /** How long `close` may take by the settings of the process. */
+  readonly drainSeconds: number;
+  close(): Promise<void>;
+}
+
+/** Runs a process until a signal ends it, and returns the content of its ready file. */
+export async function runProcess(
+  kind: string,
+  options: ProcessOptions,
+  start: (context: ProcessContext) => Promise<RunningProcess>,
+): Promise<Record<string, unknown>> {
+  const { endOnUncaught } = await import('../../shared/runtime/fault.ts');
+  const { createLogger } = await import('../../shared/runtime/logger.ts');
+  const { writeJsonAtomically } = await import('../../shared/runtime/ready-file.ts');
+  const { closeOnSignal } = await import('../../shared/runtime/shutdown.ts');
+  const { renewOnHangup } = await import('../../shared/runtime/tls.ts');
+  const certificate = certificateOf(options);
+  const logger = createLogger(kind);
+  endOnUncaught(logger);
+  const running = await start({ logger, certificate });
+  closeOnSignal(logger, () => running.close(), running.drainSeconds);
+  renewOnHangup(certificate, logger);
+  const ready = { ...running.ready, pid: process.pid, name: running.name };
+  if (options.readyFile) writeJsonAtomically(options.readyFile, ready);
+  return ready;
+}
