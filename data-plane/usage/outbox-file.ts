@@ -97,10 +97,10 @@ export class OutboxFile {
   readonly #path: string;
   readonly #db: Database;
   readonly #insert: Statement;
-  readonly #read: Statement;
+  readonly #read: Statement<[number, number, number], string>;
   readonly #ship: Statement;
-  readonly #oldest: Statement;
-  readonly #sums: Statement;
+  readonly #oldest: Statement<[number], ShipmentRow>;
+  readonly #sums: Statement<[number, number], PendingSum>;
 
   constructor(path: string) {
     this.#path = path;
@@ -109,11 +109,13 @@ export class OutboxFile {
       this.#migrate();
       this.#insert = this.#db.prepare('INSERT INTO row VALUES (?, ?, ?)');
       this.#read = this.#db
-        .prepare('SELECT body FROM row WHERE ordinal = ? AND n > ? ORDER BY n LIMIT ?')
+        .prepare<[number, number, number], string>(
+          'SELECT body FROM row WHERE ordinal = ? AND n > ? ORDER BY n LIMIT ?',
+        )
         .pluck();
       this.#ship = this.#db.prepare('INSERT INTO shipment (ordinal, upto_n, at_ms) VALUES (?, ?, ?)');
-      this.#oldest = this.#db.prepare('SELECT * FROM shipment ORDER BY id LIMIT ?');
-      this.#sums = this.#db.prepare(sumsSql);
+      this.#oldest = this.#db.prepare<[number], ShipmentRow>('SELECT * FROM shipment ORDER BY id LIMIT ?');
+      this.#sums = this.#db.prepare<[number, number], PendingSum>(sumsSql);
       this.incarnations = this.#readIncarnations();
     } catch (error) {
       this.#db.close();
@@ -159,7 +161,7 @@ export class OutboxFile {
 
   /** Bodies of the rows behind number `n`, in order. */
   read({ ordinal }: Incarnation, n: number, rowsMax: number): string[] {
-    return this.#try(() => this.#read.all(ordinal, n, rowsMax) as string[]);
+    return this.#try(() => this.#read.all(ordinal, n, rowsMax));
   }
 
   /** Takes back that rows from number `n` on are on the log. False where some of them are no longer in the file. */
@@ -174,7 +176,7 @@ export class OutboxFile {
 
   /** What the rows behind number `n` add up to. */
   sums({ ordinal }: Incarnation, n: number): PendingSum[] {
-    return this.#try(() => this.#sums.all(ordinal, n) as PendingSum[]);
+    return this.#try(() => this.#sums.all(ordinal, n));
   }
 
   close(): void {
@@ -184,7 +186,7 @@ export class OutboxFile {
   /** Rows acknowledged long ago go, or the oldest acknowledged ones where there are too many. */
   #trim({ sinceMs, rowsMax }: Keep): readonly ShipmentRow[] {
     let excess = this.rows - rowsMax;
-    const oldest = this.#oldest.all(trimmedAtOnceMax) as ShipmentRow[];
+    const oldest = this.#oldest.all(trimmedAtOnceMax);
     const young = oldest.findIndex(({ at_ms, ordinal, upto_n }) => {
       if (at_ms >= sinceMs && excess <= 0) return true;
       excess -= this.#rowsUpTo(ordinal, upto_n);
@@ -223,7 +225,7 @@ export class OutboxFile {
   }
 
   #readIncarnations(): Incarnation[] {
-    const found = this.#db.prepare(incarnationsSql).all() as (Incarnation & { shippedN: number | null })[];
+    const found = this.#db.prepare<[], IncarnationRow>(incarnationsSql).all();
     return found.map((row) => ({ ...row, shippedN: Math.max(row.shippedN ?? 0, row.firstN - 1) }));
   }
 
@@ -236,6 +238,7 @@ export class OutboxFile {
   }
 }
 
+type IncarnationRow = Omit<Incarnation, 'shippedN'> & { readonly shippedN: number | null };
 interface ShipmentRow {
   readonly id: number;
   readonly ordinal: number;

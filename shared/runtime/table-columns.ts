@@ -30,6 +30,13 @@ export function orNull<Value extends SqlValue>({ sql }: Column<Value>): Column<V
   return { sql, nullable: true };
 }
 
+/** Their SQL, where SQLite is to refuse a NULL in what is never NULL. */
+export function columnsSql(columns: Columns): string {
+  return Object.entries(columns)
+    .map(([name, { sql, nullable }]) => `${name} ${sql}${nullable ? '' : ' NOT NULL'}`)
+    .join(', ');
+}
+
 declare const parsed: unique symbol;
 /** JSON text of a `Value`. Plain text is assignable, so that only the reader needs to name the type. */
 export type JsonText<Value> = string & { readonly [parsed]?: Value };

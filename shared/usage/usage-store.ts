@@ -8,6 +8,7 @@ import { dirname } from 'node:path';
 import { readUsageRecord, type UsageRow } from '../../schemas/usage.ts';
 import type { LogRecord } from '../log/core/control-log.ts';
 import { type Database, DatabaseCorrupt, inOurWords, openDatabase } from '../runtime/sqlite.ts';
+import { parseColumn } from '../runtime/table-columns.ts';
 import { putAside } from '../snapshot/open-snapshot.ts';
 import { type FoldCounts, foldRow } from './usage-fold.ts';
 import { UsageState } from './usage-state.ts';
@@ -233,7 +234,7 @@ export class UsageStore {
       organisation !== undefined && period !== undefined
         ? this.#sql.requests.all(organisation, period, afterId, limit)
         : this.#sql.allRequests.all(afterId, limit);
-    return found.map(({ id, body }) => ({ id, row: JSON.parse(body) as UsageRow }));
+    return found.map(({ id, body }) => ({ id, row: parseColumn(body) }));
   }
 
   close(): void {

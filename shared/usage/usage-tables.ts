@@ -2,72 +2,71 @@
  * The tables of `usage.db` and their statements. Totals, marks and positions change in one transaction.
  * `request` is filled only where every request is kept for export.
  */
+import type { UsageRow } from '../../schemas/usage.ts';
 import { type Database, prepare as prepareTyped } from '../runtime/sqlite.ts';
+import { columnsSql, integer, type JsonText, orNull, type RowWith, text } from '../runtime/table-columns.ts';
 
 export const usageFormatVersion = 1;
 
+const columns = {
+  position: {
+    partition: integer(),
+    next_offset: integer(), // where to continue reading
+    trimmed: integer(), // 1: the log no longer has its first records
+  },
+  incarnation: {
+    id: text(),
+    n: integer(), // number of the last row applied
+    hash: orNull(text()), // SHA-256 of that row, hex; NULL where it was given up
+  },
+  parked: { incarnation: text(), n: integer(), body: text() /* the row as JSON, of any version */ },
+  total: {
+    organisation: text(),
+    period: text(), // first day
+    draw: text(), // pool | stack | own
+    model: text(),
+    prompt_tokens: integer(),
+    completion_tokens: integer(),
+    requests: integer(),
+  },
+  visitor: {
+    id: text(),
+    turns: integer(),
+    last_at: integer(), // completion of the latest turn, ms since 1970
+  },
+  request: {
+    id: integer(), // order in which the rows were folded here
+    organisation: orNull(text()),
+    period: orNull(text()),
+    body: text<JsonText<UsageRow>>(),
+  },
+} as const;
+
+type RowOf<Table extends keyof typeof columns> = RowWith<(typeof columns)[Table]>;
+type Total = Pick<RowOf<'total'>, 'model' | 'prompt_tokens' | 'completion_tokens' | 'requests'>;
+type Request = Pick<RowOf<'request'>, 'id' | 'body'>;
+
 export const usageSql = `
-CREATE TABLE position (
-  partition INTEGER PRIMARY KEY,
-  next_offset INTEGER NOT NULL,       -- where to go on reading
-  trimmed INTEGER NOT NULL            -- 1: the log no longer has its first records
-) STRICT;
-CREATE TABLE incarnation (
-  id TEXT PRIMARY KEY,
-  n INTEGER NOT NULL,                 -- number of the last row applied
-  hash TEXT                           -- SHA-256 of that row, hex; null where it was given up
-) STRICT, WITHOUT ROWID;
-CREATE TABLE parked (
-  incarnation TEXT NOT NULL,
-  n INTEGER NOT NULL,
-  body TEXT NOT NULL,                 -- the row as JSON
-  PRIMARY KEY (incarnation, n)
-) STRICT, WITHOUT ROWID;
+CREATE TABLE position (${columnsSql(columns.position)}, PRIMARY KEY (partition)) STRICT;
+CREATE TABLE incarnation (${columnsSql(columns.incarnation)}, PRIMARY KEY (id)) STRICT, WITHOUT ROWID;
+CREATE TABLE parked (${columnsSql(columns.parked)}, PRIMARY KEY (incarnation, n)) STRICT, WITHOUT ROWID;
 CREATE TABLE total (
-  organisation TEXT NOT NULL,
-  period TEXT NOT NULL,               -- first day
-  draw TEXT NOT NULL,                 -- pool | stack | own
-  model TEXT NOT NULL,
-  prompt_tokens INTEGER NOT NULL,
-  completion_tokens INTEGER NOT NULL,
-  requests INTEGER NOT NULL,
-  PRIMARY KEY (organisation, period, draw, model)
+  ${columnsSql(columns.total)}, PRIMARY KEY (organisation, period, draw, model)
 ) STRICT, WITHOUT ROWID;
-CREATE TABLE visitor (
-  id TEXT PRIMARY KEY,
-  turns INTEGER NOT NULL,
-  last_at INTEGER NOT NULL            -- completion of the latest turn, ms since 1970
-) STRICT, WITHOUT ROWID;
+CREATE TABLE visitor (${columnsSql(columns.visitor)}, PRIMARY KEY (id)) STRICT, WITHOUT ROWID;
 CREATE INDEX visitor_by_last ON visitor (last_at);
-CREATE TABLE request (
-  id INTEGER PRIMARY KEY,             -- order in which the rows were folded here
-  organisation TEXT,
-  period TEXT,
-  body TEXT NOT NULL                  -- the row as JSON
-) STRICT;
+CREATE TABLE request (${columnsSql(columns.request)}, PRIMARY KEY (id)) STRICT;
 CREATE INDEX request_by_organisation ON request (organisation, period);
 PRAGMA user_version = ${usageFormatVersion};
 `;
-
-export interface PositionRow {
-  readonly partition: number;
-  readonly next_offset: number;
-  readonly trimmed: number;
-}
-export interface TotalRow {
-  readonly model: string;
-  readonly prompt_tokens: number;
-  readonly completion_tokens: number;
-  readonly requests: number;
-}
 
 export function prepareUsage(db: Database) {
   const prepare = <Parameters extends unknown[], Row = never>(sql: string) =>
     prepareTyped<Row, Parameters>(db, sql);
   return {
-    positions: prepare<[], PositionRow>('SELECT * FROM position'),
+    positions: prepare<[], RowOf<'position'>>('SELECT * FROM position'),
     setPosition: prepare<[number, number, number]>('INSERT OR REPLACE INTO position VALUES (?, ?, ?)'),
-    mark: prepare<[string], { n: number; hash: string | null }>(
+    mark: prepare<[string], Pick<RowOf<'incarnation'>, 'n' | 'hash'>>(
       'SELECT n, hash FROM incarnation WHERE id = ?',
     ),
     setMark: prepare<[string, number, string | null]>('INSERT OR REPLACE INTO incarnation VALUES (?, ?, ?)'),
@@ -77,7 +76,7 @@ export function prepareUsage(db: Database) {
     parkedLowest: prepare<[string], { n: number | null }>(
       'SELECT min(n) AS n FROM parked WHERE incarnation = ?',
     ),
-    parked: prepare<[string, number], { body: string }>(
+    parked: prepare<[string, number], Pick<RowOf<'parked'>, 'body'>>(
       'SELECT body FROM parked WHERE incarnation = ? AND n = ?',
     ),
     park: prepare<[string, number, string]>('INSERT INTO parked VALUES (?, ?, ?)'),
@@ -95,23 +94,23 @@ export function prepareUsage(db: Database) {
     addRequest: prepare<[string | null, string | null, string]>(
       'INSERT INTO request (organisation, period, body) VALUES (?, ?, ?)',
     ),
-    totals: prepare<[string, string], TotalRow>(
+    totals: prepare<[string, string], Total>(
       `SELECT model, sum(prompt_tokens) AS prompt_tokens, sum(completion_tokens) AS completion_tokens,
               sum(requests) AS requests
        FROM total WHERE organisation = ? AND period = ? GROUP BY model ORDER BY model`,
     ),
-    periods: prepare<[string], { period: string }>(
+    periods: prepare<[string], Pick<RowOf<'total'>, 'period'>>(
       'SELECT DISTINCT period FROM total WHERE organisation = ? ORDER BY period',
     ),
     poolTokens: prepare<[string, string], { tokens: number }>(
       `SELECT coalesce(sum(prompt_tokens + completion_tokens), 0) AS tokens
        FROM total WHERE organisation = ? AND period = ? AND draw = 'pool'`,
     ),
-    freeTurns: prepare<[string], { turns: number }>('SELECT turns FROM visitor WHERE id = ?'),
-    requests: prepare<[string, string, number, number], { id: number; body: string }>(
+    freeTurns: prepare<[string], Pick<RowOf<'visitor'>, 'turns'>>('SELECT turns FROM visitor WHERE id = ?'),
+    requests: prepare<[string, string, number, number], Request>(
       `SELECT id, body FROM request WHERE organisation = ? AND period = ? AND id > ? ORDER BY id LIMIT ?`,
     ),
-    allRequests: prepare<[number, number], { id: number; body: string }>(
+    allRequests: prepare<[number, number], Request>(
       'SELECT id, body FROM request WHERE id > ? ORDER BY id LIMIT ?',
     ),
     forgetVisitors: prepare<[number, number]>(
