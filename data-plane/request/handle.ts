@@ -131,7 +131,7 @@ async function serve(
 function knowsUsage({ meter, now }: Gateway, { caller, target }: RequestFacts): true | Promise<boolean> {
   // Only the pool draws on an allowance.
   if (target.kind === 'stack') return true;
-  return meter.knows(caller.kind === 'key' ? caller.owner : caller, now());
+  return meter.loadTotal(caller.kind === 'key' ? caller.owner : caller, now());
 }
 
 async function send(

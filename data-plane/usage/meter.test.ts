@@ -12,8 +12,8 @@ import { type CompletedRequest, Meter, type MeterOptions } from './meter.ts';
 import { openMeter } from './open-meter.ts';
 import { type Outbox, openOutbox } from './outbox.ts';
 import { Publisher } from './publisher.ts';
-import { UsageDesk } from './usage-worker.ts';
-import type { DeskNews, DeskRequest } from './worker-messages.ts';
+import { UsageWorker } from './usage-worker.ts';
+import type { UsageWorkerEvent, UsageWorkerRequest } from './worker-messages.ts';
 
 const period = '2026-11-10';
 const atMs = Date.parse('2026-11-21T10:00:00.000Z');
@@ -46,10 +46,10 @@ function completed(more: Partial<CompletedRequest> = {}): CompletedRequest {
 interface Gateway {
   readonly outbox: Outbox;
   readonly store: UsageStore;
-  readonly desk: UsageDesk;
+  readonly worker: UsageWorker;
   readonly meter: Meter;
 }
-/** A gateway with files of its own, folding by hand; what is said arrives at once. */
+/** A gateway with its own files, folded by hand; messages arrive at once. */
 function gateway(name: string, more: Partial<MeterOptions> = {}): Gateway {
   const outbox = openOutbox({ path: join(folder, name, 'outbox.db') });
   const store = openUsageStore(join(folder, name, 'usage.db'));
@@ -58,33 +58,33 @@ function gateway(name: string, more: Partial<MeterOptions> = {}): Gateway {
     () => store.close(),
   );
   let meter: Meter | undefined;
-  const desk: UsageDesk = new UsageDesk({
+  const worker: UsageWorker = new UsageWorker({
     outbox,
     store,
-    say: (news) => {
-      if (news.kind === 'opened')
-        meter = new Meter({ ask: (request) => take(desk, request), ...news, ...more });
-      else if (news.kind === 'state' || news.kind === 'totals') meter?.hear(news);
+    post: (event) => {
+      if (event.kind === 'opened')
+        meter = new Meter({ post: (request) => send(worker, request), ...event, ...more });
+      else if (event.kind === 'state' || event.kind === 'totals') meter?.onEvent(event);
     },
   });
-  desk.open();
+  worker.open();
   const opened = meter as unknown as Meter;
   for (const owner of [acme, { organisation: 'acme', anchor: '2026-11-20' }, { visitor: 'v1' }])
-    for (const month of [0, 1]) void opened.knows(owner, atMs + month * 28 * 24 * 3600 * 1000);
-  return { outbox, store, desk, meter: opened };
+    for (const month of [0, 1]) void opened.loadTotal(owner, atMs + month * 28 * 24 * 3600 * 1000);
+  return { outbox, store, worker, meter: opened };
 }
-function take(desk: UsageDesk, request: DeskRequest): void {
-  if (request.kind !== 'close') desk.take(structuredClone(request));
+function send(worker: UsageWorker, request: UsageWorkerRequest): void {
+  if (request.kind !== 'close') worker.onRequest(structuredClone(request));
 }
-/** A gateway that ships and folds by itself. */
+/** A gateway that publishes and folds by itself. */
 function runningGateway(name: string, topic: MemoryTopic): Gateway {
   const made = gateway(name);
   run(made, topic);
   return made;
 }
-function run({ outbox, store, desk }: Gateway, topic: MemoryTopic): void {
+function run({ outbox, store, worker }: Gateway, topic: MemoryTopic): void {
   const open = async () => new MemoryLog(topic);
-  const onApplied = desk.applied.bind(desk);
+  const onApplied = worker.onApplied.bind(worker);
   const replicator = new UsageReplicator({ store, partitions: 1, open, onApplied });
   const publisher = new Publisher({ outbox, partitions: 1, open });
   replicator.start();
@@ -94,31 +94,31 @@ function run({ outbox, store, desk }: Gateway, topic: MemoryTopic): void {
     () => publisher.stop(0),
   );
 }
-/** Brings what was recorded to the disk. */
-function keep({ meter, outbox }: Gateway): void {
-  meter.handOver();
+/** Writes the recorded rows to the disk. */
+function flush({ meter, outbox }: Gateway): void {
+  meter.sendRows();
   outbox.flush();
 }
 /** Folds the next shipment of the outbox into its own store. */
-function foldNext({ outbox, store, desk }: Gateway): void {
+function foldNext({ outbox, store, worker }: Gateway): void {
   const shipment = outbox.nextShipment()!;
   const value = Buffer.from(`[${shipment.bodies.join(',')}]`);
-  desk.applied(store.apply(0, [{ offset: store.nextOffset(0), value, signature: null }]));
-  outbox.shipped(shipment);
+  worker.onApplied(store.apply(0, [{ offset: store.nextOffset(0), value, signature: null }]));
+  outbox.markShipped(shipment);
 }
 
 test('Limits 4: a completed request counts at once, and once, before and after its row is folded', () => {
   const own = gateway('g1');
   own.meter.recordCompleted(completed());
   expect(own.meter.poolTokens('acme', period)).toBe(7);
-  keep(own);
+  flush(own);
   expect(own.meter.poolTokens('acme', period)).toBe(7);
   own.meter.recordCompleted(completed({ promptTokens: 10 }));
   expect(own.meter.poolTokens('acme', period)).toBe(21);
   foldNext(own);
   expect(own.store.poolTokens('acme', period)).toBe(7);
   expect(own.meter.poolTokens('acme', period)).toBe(21);
-  keep(own);
+  flush(own);
   foldNext(own);
   expect(own.store.poolTokens('acme', period)).toBe(21);
   expect(own.meter.poolTokens('acme', period)).toBe(21);
@@ -139,7 +139,7 @@ test('Limits 4: only the pool draws on the allowance, and each period has its ow
 test('Limits 4: another anchor later moves no row that was recorded before', () => {
   const own = gateway('g1');
   own.meter.recordCompleted(completed());
-  keep(own);
+  flush(own);
   foldNext(own);
   own.meter.recordCompleted(completed({ owner: { organisation: 'acme', anchor: '2026-11-20' } }));
   expect(own.meter.poolTokens('acme', period)).toBe(7);
@@ -151,7 +151,7 @@ test('Limits 4: turns of an anonymous visitor count by visitor, not by organisat
   own.meter.recordCompleted(completed({ owner: { visitor: 'v1' } }));
   own.meter.recordCompleted(completed({ owner: { visitor: 'v1' } }));
   expect([own.meter.freeTurns('v1'), own.meter.freeTurns('v2')]).toEqual([2, 0]);
-  keep(own);
+  flush(own);
   foldNext(own);
   expect(own.store.freeTurns('v1')).toBe(2);
   expect(own.meter.freeTurns('v1')).toBe(2);
@@ -165,14 +165,14 @@ test('Limits 4: an adjustment by hand counts, and never makes the usage negative
   expect(meter.poolTokens('other', period)).toBe(0);
 });
 
-test('Limits 4: after a restart, rows that no one has folded yet still count', () => {
+test('Limits 4: after a restart, rows that are not folded yet still count', () => {
   const before = gateway('g1');
   before.meter.recordCompleted(completed());
   before.meter.recordCompleted(completed({ owner: { visitor: 'v1' } }));
-  keep(before);
+  flush(before);
   foldNext(before);
   before.meter.recordCompleted(completed({ promptTokens: 20 }));
-  before.meter.handOver();
+  before.meter.sendRows();
   before.outbox.close();
   before.store.close();
   const after = gateway('g1');
@@ -184,17 +184,17 @@ test('Limits 4: after a restart, rows that no one has folded yet still count', (
   expect(after.meter.poolTokens('acme', period)).toBe(7 + 24);
 });
 
-test('a count that no engine can mean is held to what a row may carry', () => {
+test('a count that is too large for a row is clamped', () => {
   const { meter } = gateway('g1');
   meter.recordCompleted(completed({ promptTokens: Number.MAX_SAFE_INTEGER, completionTokens: 0 }));
   expect(meter.poolTokens('acme', period)).toBe(1_000_000_000);
 });
 
-test('a row that the outbox cannot keep does not count', () => {
+test('a row that the outbox drops does not count', () => {
   const own = gateway('g1');
   own.outbox.close();
   own.meter.recordCompleted(completed());
-  own.meter.handOver();
+  own.meter.sendRows();
   expect(own.meter.poolTokens('acme', period)).toBe(0);
 });
 
@@ -211,12 +211,12 @@ test('Limits 4: a completed request acts on the allowance of every gateway withi
   expect(performance.now() - startMs).toBeLessThan(1_000);
 });
 
-test('rows that the log lost after it had them are shipped again', async () => {
+test('rows that the log lost after it acknowledged them are shipped again', async () => {
   const topic = new MemoryTopic();
   const own = gateway('g1');
   for (let count = 0; count < 3; count++) own.meter.recordCompleted(completed());
-  keep(own);
-  own.outbox.shipped(own.outbox.nextShipment()!);
+  flush(own);
+  own.outbox.markShipped(own.outbox.nextShipment()!);
   run(own, topic);
   own.meter.recordCompleted(completed());
   while (own.store.poolTokens('acme', period) !== 28) await new Promise((resolve) => setImmediate(resolve));
@@ -241,59 +241,59 @@ test('a meter over the embedded log keeps its totals over a restart', async () =
   rmSync(join(folder, 'gateway', 'usage.db'));
   const after = await openMeter(options);
   closers.push(() => after.close());
-  expect(await after.meter.knows(acme, atMs)).toBe(true);
+  expect(await after.meter.loadTotal(acme, atMs)).toBe(true);
   expect(after.meter.poolTokens('acme', period)).toBe(7);
   expect(after.meter.unshippedRows).toBe(0);
 });
 
-test('what an account has used is asked for once, and then at hand', async () => {
-  const asked: DeskRequest[] = [];
+test('the total of an account is requested once, and then cached', async () => {
+  const asked: UsageWorkerRequest[] = [];
   const meter = new Meter({
-    ask: (request) => asked.push(request),
+    post: (request) => asked.push(request),
     pending: [[{ organisation: 'acme', period }, 3]],
   });
-  const known = [meter.knows(acme, atMs), meter.knows(acme, atMs)];
+  const known = [meter.loadTotal(acme, atMs), meter.loadTotal(acme, atMs)];
   expect(asked).toEqual([{ kind: 'total', account: { organisation: 'acme', period } }]);
-  meter.hear({ kind: 'totals', settled: [], totals: [[{ organisation: 'acme', period }, 20]] });
+  meter.onEvent({ kind: 'totals', settled: [], totals: [[{ organisation: 'acme', period }, 20]] });
   expect(await Promise.all(known)).toEqual([true, true]);
-  expect(meter.knows(acme, atMs)).toBe(true);
+  expect(meter.loadTotal(acme, atMs)).toBe(true);
   expect(meter.poolTokens('acme', period)).toBe(23);
 });
 
-test('a desk that does not tell what an account has used is waited for no longer than two seconds', async () => {
-  const meter = new Meter({ ask: () => undefined, pending: [] });
+test('a wait for a total that the worker does not send ends after two seconds', async () => {
+  const meter = new Meter({ post: () => undefined, pending: [] });
   const startMs = performance.now();
-  expect(await meter.knows(acme, atMs)).toBe(false);
+  expect(await meter.loadTotal(acme, atMs)).toBe(false);
   expect(performance.now() - startMs).toBeLessThan(5_000);
 });
 
-test('a total that comes late serves those who still wait for it, and those who come after', async () => {
-  const asked: DeskRequest[] = [];
-  const meter = new Meter({ ask: (request) => asked.push(request), pending: [] });
+test('a late total resolves the waits that are still open and is cached for later ones', async () => {
+  const asked: UsageWorkerRequest[] = [];
+  const meter = new Meter({ post: (request) => asked.push(request), pending: [] });
   const total = () =>
-    meter.hear({ kind: 'totals', settled: [], totals: [[{ organisation: 'acme', period }, 20]] });
-  const first = meter.knows(acme, atMs);
+    meter.onEvent({ kind: 'totals', settled: [], totals: [[{ organisation: 'acme', period }, 20]] });
+  const first = meter.loadTotal(acme, atMs);
   let second: true | Promise<boolean> = true;
   setTimeout(() => {
-    second = meter.knows(acme, atMs);
+    second = meter.loadTotal(acme, atMs);
   }, 1_000);
   expect(await first).toBe(false);
   total();
   expect(await second).toBe(true);
-  expect(meter.knows(acme, atMs)).toBe(true);
+  expect(meter.loadTotal(acme, atMs)).toBe(true);
   expect(meter.poolTokens('acme', period)).toBe(20);
   expect(asked).toHaveLength(1);
 });
 
-test('totals that nobody asked for are not remembered', () => {
-  const meter = new Meter({ ask: () => undefined, pending: [] });
-  meter.hear({ kind: 'totals', settled: [], totals: [[{ organisation: 'acme', period }, 20]] });
+test('totals that were not requested are not cached', () => {
+  const meter = new Meter({ post: () => undefined, pending: [] });
+  meter.onEvent({ kind: 'totals', settled: [], totals: [[{ organisation: 'acme', period }, 20]] });
   expect(meter.poolTokens('acme', period)).toBe(0);
 });
 
-test('rows that complete shortly one after the other are handed over together, and soon', async () => {
-  const asked: DeskRequest[] = [];
-  const meter = new Meter({ ask: (request) => asked.push(request), pending: [] });
+test('rows of requests that complete close together are sent together, and soon', async () => {
+  const asked: UsageWorkerRequest[] = [];
+  const meter = new Meter({ post: (request) => asked.push(request), pending: [] });
   for (const requestId of ['r-0', 'r-1', 'r-2']) meter.recordCompleted(completed({ requestId }));
   expect(asked).toEqual([]);
   await vi.waitFor(() => expect(asked).toHaveLength(1), { interval: 1 });
@@ -302,11 +302,11 @@ test('rows that complete shortly one after the other are handed over together, a
   expect(meter.unshippedRows).toBe(3);
 });
 
-test('usage cannot be kept while the desk says so, while too many rows wait, or while one waits too long', () => {
+test('the meter is full while the worker reports it, while too many rows wait, or while one waits too long', () => {
   let nowMs = 0;
-  const meter = new Meter({ ask: () => undefined, pending: [], monotonicMs: () => nowMs });
+  const meter = new Meter({ post: () => undefined, pending: [], monotonicMs: () => nowMs });
   const state = (durable: number, isFull = false) =>
-    meter.hear({ kind: 'state', taken: durable, durable, unshipped: durable, isFull });
+    meter.onEvent({ kind: 'state', received: durable, durable, unshipped: durable, isFull });
   expect(meter.isFull).toBe(false);
   state(0, true);
   expect(meter.isFull).toBe(true);
@@ -326,13 +326,13 @@ test('usage cannot be kept while the desk says so, while too many rows wait, or 
   expect([meter.isFull, meter.unshippedRows]).toEqual([false, 5_001]);
 });
 
-test('a disk that takes the rows one after another is not late, however long rows wait all together', () => {
+test('a disk that keeps accepting rows is not late, however long rows wait in total', () => {
   let nowMs = 0;
-  const meter = new Meter({ ask: () => undefined, pending: [], monotonicMs: () => nowMs });
+  const meter = new Meter({ post: () => undefined, pending: [], monotonicMs: () => nowMs });
   for (let count = 0; count < 5; count++) meter.recordCompleted(completed());
   for (let durable = 1; durable < 5; durable++) {
     nowMs += 600;
-    meter.hear({ kind: 'state', taken: 5, durable, unshipped: 5, isFull: false });
+    meter.onEvent({ kind: 'state', received: 5, durable, unshipped: 5, isFull: false });
     nowMs += 150;
     expect(meter.isFull).toBe(false);
     nowMs += 150;
@@ -340,38 +340,38 @@ test('a disk that takes the rows one after another is not late, however long row
   }
 });
 
-test('a gateway that stood still hears the desk before it says that usage cannot be kept', () => {
+test('after an event-loop stall the meter reads the worker state before it reports that it is full', () => {
   let nowMs = 0;
-  const meter = new Meter({ ask: () => undefined, pending: [], monotonicMs: () => nowMs });
+  const meter = new Meter({ post: () => undefined, pending: [], monotonicMs: () => nowMs });
   for (let stall = 1; stall <= 3; stall++) {
     meter.recordCompleted(completed());
     nowMs += 5_000;
     // A request that came meanwhile is answered before the message that came meanwhile is read.
     expect(meter.isFull).toBe(false);
-    meter.hear({ kind: 'state', taken: stall, durable: stall, unshipped: stall, isFull: false });
+    meter.onEvent({ kind: 'state', received: stall, durable: stall, unshipped: stall, isFull: false });
     nowMs += 200;
     expect(meter.isFull).toBe(false);
   }
 });
 
-type Step = 'record' | 'flush' | 'fold' | 'hear';
+type Step = 'record' | 'flush' | 'fold' | 'onEvent';
 
-test('Limits 4: however late the desk is heard, a request counts once from its completion on', () => {
-  const step = fc.constantFrom<Step>('record', 'record', 'flush', 'fold', 'hear');
+test('Limits 4: however late the messages of the worker arrive, a request counts once from its completion on', () => {
+  const step = fc.constantFrom<Step>('record', 'record', 'flush', 'fold', 'onEvent');
   fc.assert(
     fc.property(fc.array(step, { maxLength: 30 }), (steps) => {
       const outbox = openOutbox({ path: join(folder, 'late', 'outbox.db') });
       const store = openUsageStore(join(folder, 'late', 'usage.db'));
-      const said: DeskNews[] = [];
-      const desk: UsageDesk = new UsageDesk({ outbox, store, say: (news) => said.push(news) });
-      desk.open();
-      const meter = new Meter({ ask: (request) => take(desk, request), pending: [] });
-      void meter.knows(acme, atMs);
-      const hear = (): void => {
-        const news = said.shift();
-        if (news?.kind === 'state' || news?.kind === 'totals') meter.hear(news);
+      const events: UsageWorkerEvent[] = [];
+      const worker: UsageWorker = new UsageWorker({ outbox, store, post: (event) => events.push(event) });
+      worker.open();
+      const meter = new Meter({ post: (request) => send(worker, request), pending: [] });
+      void meter.loadTotal(acme, atMs);
+      const onEvent = (): void => {
+        const event = events.shift();
+        if (event?.kind === 'state' || event?.kind === 'totals') meter.onEvent(event);
       };
-      while (said.length > 0) hear();
+      while (events.length > 0) onEvent();
       let expected = meter.poolTokens('acme', period);
       const steppers: Record<Step, () => void> = {
         record: () => {
@@ -379,26 +379,26 @@ test('Limits 4: however late the desk is heard, a request counts once from its c
           expected += 7;
         },
         flush: () => {
-          meter.handOver();
+          meter.sendRows();
           outbox.flush();
         },
         fold: () => {
           const shipment = outbox.nextShipment();
           if (!shipment) return;
           const value = Buffer.from(`[${shipment.bodies.join(',')}]`);
-          desk.applied(store.apply(0, [{ offset: store.nextOffset(0), value, signature: null }]));
-          outbox.shipped(shipment);
+          worker.onApplied(store.apply(0, [{ offset: store.nextOffset(0), value, signature: null }]));
+          outbox.markShipped(shipment);
         },
-        hear,
+        onEvent,
       };
       for (const each of steps) {
         steppers[each]();
         expect(meter.poolTokens('acme', period)).toBe(expected);
       }
-      meter.handOver();
+      meter.sendRows();
       outbox.flush();
       for (let index = 0; index < 31; index++) steppers.fold();
-      while (said.length > 0) hear();
+      while (events.length > 0) onEvent();
       expect(meter.poolTokens('acme', period)).toBe(expected);
       expect(store.poolTokens('acme', period)).toBe(expected);
       outbox.close();

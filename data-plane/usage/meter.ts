@@ -1,8 +1,8 @@
 /**
- * What a completed request leaves behind, and what it does to the allowance: at once on this gateway, everywhere once
- * the row was folded from the log. Rows are handed to the desk of usage a few milliseconds after the first of them; they
- * count from the moment they are recorded until the desk says that the totals have them, so that no moment counts a
- * row twice or not at all. Nothing here waits for a disk.
+ * Records the usage of completed requests and counts it against allowances: at once on this gateway, on all others once
+ * the row is folded from the log. Rows are sent to the usage worker in groups of a few milliseconds. A row counts as
+ * pending from its recording until the worker reports that the totals include it, so it is always counted exactly once.
+ * Nothing here waits for a disk.
  */
 import { type Draw, type UsageRow, usageTokensMax } from '../../schemas/usage.ts';
 import { periodOf } from '../../shared/usage/period.ts';
@@ -12,13 +12,13 @@ import {
   type Amount,
   accountKey,
   amountOf,
-  type DeskNews,
-  type DeskRequest,
+  type UsageWorkerEvent,
+  type UsageWorkerRequest,
 } from './worker-messages.ts';
 
 export interface MeterOptions {
-  /** Sends to the desk. */
-  readonly ask: (request: DeskRequest) => void;
+  /** Sends to the usage worker. */
+  readonly post: (request: UsageWorkerRequest) => void;
   /** Amounts of earlier starts that are not folded yet. */
   readonly pending: readonly Amount[];
   /** Tokens added to a period by hand; negative gives allowance back. */
@@ -45,38 +45,39 @@ export interface CompletedRequest {
   readonly requestId: string;
 }
 
-/** How long a row waits for others to be handed over with it, ms: with a timer's lateness it is on the disk within 10. */
-const gatherMs = 4;
-/** Rows that may be on their way to the disk before requests are refused; those in flight then still find room. */
+/** Rows recorded within this time are sent together, ms: with a timer's lateness a row is on the disk within 10. */
+const groupMs = 4;
+/** Rows not on the disk yet above which requests are refused; requests in flight can still be recorded. */
 const waitingRowsMax = 5_000;
-/** The longest that the disk may take before requests are refused, ms. */
+/** Requests are refused once the disk has accepted no row for longer, ms. */
 const waitingMsMax = 1_000;
-/** How long the desk has to be heard after that, ms. */
-const hearingMs = 100;
-/** Accounts whose totals are remembered; more begin anew, and are asked for again. */
+/** How long after that the worker's state may still arrive, ms. */
+const stateGraceMs = 100;
+/** Accounts whose totals are cached; beyond that the cache is cleared and totals are requested again. */
 const totalsMax = 100_000;
 /** The longest that a request waits for the total of its account, ms. */
-const totalMsMax = 2_000;
+const totalTimeoutMs = 2_000;
 
 export class Meter {
   readonly #options: MeterOptions;
   readonly #monotonicMs: () => number;
-  /** Own amounts that the totals do not have yet, by account. */
+  /** Own amounts that the totals do not include yet, by account. */
   readonly #pending = new Map<string, number>();
-  /** What the totals have, by account, as far as it was asked for. */
+  /** Folded totals, by account, as far as they were requested. */
   readonly #totals = new Map<string, number>();
-  /** Requests that wait for a total, by the account that was asked for; none where all have given up waiting. */
+  /** Callers that wait for a requested total, by account; an empty set where all have timed out. */
   readonly #waiters = new Map<string, Set<() => void>>();
   #outgoing: NewUsage[] = [];
-  #handingOver: NodeJS.Timeout | undefined;
+  #sendTimer: NodeJS.Timeout | undefined;
   #recorded = 0;
-  /** When the oldest row that is not on the disk was recorded, or the disk last took some. */
+  /** When the oldest unwritten row was recorded, or when rows last became durable. */
   #waitingSinceMs = 0;
-  /** Which wait was found too long, and when. */
+  /** The wait that was found too long, and when that was first seen. */
   #late: { readonly sinceMs: number; readonly seenMs: number } | undefined;
-  #desk: Extract<DeskNews, { kind: 'state' }> = {
+  /** The worker's last state. */
+  #worker: Extract<UsageWorkerEvent, { kind: 'state' }> = {
     kind: 'state',
-    taken: 0,
+    received: 0,
     durable: 0,
     unshipped: 0,
     isFull: false,
@@ -88,16 +89,16 @@ export class Meter {
     for (const amount of options.pending) this.#count(amount, 1);
   }
 
-  /** True where no further usage can be kept: the gateway refuses with 503 until it can. */
+  /** True where no further usage can be recorded safely: the gateway refuses with 503 until it can. */
   get isFull(): boolean {
-    const waiting = this.#recorded - this.#desk.durable;
-    if (this.#desk.isFull || waiting >= waitingRowsMax) return true;
+    const waiting = this.#recorded - this.#worker.durable;
+    if (this.#worker.isFull || waiting >= waitingRowsMax) return true;
     return waiting > 0 && this.#isLate();
   }
 
   /** Rows not yet known to be on the usage log. */
   get unshippedRows(): number {
-    return this.#desk.unshipped + this.#recorded - this.#desk.taken;
+    return this.#worker.unshipped + this.#recorded - this.#worker.received;
   }
 
   /** Records a request whose answer was delivered whole. Returns at once, never throws. */
@@ -114,34 +115,34 @@ export class Meter {
       ...(estimated === undefined ? {} : { estimated }),
       requestId,
     };
-    if (this.#recorded === this.#desk.durable) this.#waitingSinceMs = this.#monotonicMs();
+    if (this.#recorded === this.#worker.durable) this.#waitingSinceMs = this.#monotonicMs();
     this.#recorded++;
     const amount = amountOf(row);
     if (amount !== undefined) this.#count(amount, 1);
-    if (this.#outgoing.push(row) === 1) this.#handingOver = setTimeout(() => this.handOver(), gatherMs);
+    if (this.#outgoing.push(row) === 1) this.#sendTimer = setTimeout(() => this.sendRows(), groupMs);
   }
 
-  /** Where this process itself stood still, the desk's word waits to be read, in the very turn that asks for it here. */
+  /** After an event-loop stall the worker's state may still be queued, so `stateGraceMs` passes before the disk is late. */
   #isLate(): boolean {
     const nowMs = this.#monotonicMs();
     const sinceMs = this.#waitingSinceMs;
     if (nowMs - sinceMs <= waitingMsMax) return false;
     if (this.#late?.sinceMs !== sinceMs) this.#late = { sinceMs, seenMs: nowMs };
-    return nowMs - this.#late.seenMs > hearingMs;
+    return nowMs - this.#late.seenMs > stateGraceMs;
   }
 
-  /** Hands the rows recorded so far to the desk. */
-  handOver(): void {
-    clearTimeout(this.#handingOver);
+  /** Sends the rows recorded so far to the worker. */
+  sendRows(): void {
+    clearTimeout(this.#sendTimer);
     if (this.#outgoing.length === 0) return;
-    this.#options.ask({ kind: 'rows', rows: JSON.stringify(this.#outgoing) });
+    this.#options.post({ kind: 'rows', rows: JSON.stringify(this.#outgoing) });
     this.#outgoing = [];
   }
 
-  /** True where it is known what an owner has used; else resolves once it is, with false where that takes too long. */
-  knows(owner: UsageOwner, atMs: number): true | Promise<boolean> {
+  /** True where the owner's total is cached; else resolves true once it has arrived, or false after a timeout. */
+  loadTotal(owner: UsageOwner, atMs: number): true | Promise<boolean> {
     const account = accountOf(owner, atMs);
-    return this.#totals.has(accountKey(account)) || this.#learn(account);
+    return this.#totals.has(accountKey(account)) || this.#waitForTotal(account);
   }
 
   /** Limits 4: tokens that count against the allowance of a period (by its first day), this gateway's newest included. */
@@ -155,20 +156,20 @@ export class Meter {
     return this.poolTokens(organisation, periodOf(anchor, atMs).start);
   }
 
-  /** Limits 4: turns that an anonymous visitor has had. */
+  /** Limits 4: turns that an anonymous visitor has used. */
   freeTurns(visitor: string): number {
     return this.#used({ visitor });
   }
 
-  /** To be called with what the desk says, in its order. */
-  hear(news: Extract<DeskNews, { kind: 'state' | 'totals' }>): void {
-    if (news.kind === 'state') {
-      if (news.durable > this.#desk.durable) this.#waitingSinceMs = this.#monotonicMs();
-      this.#desk = news;
+  /** Must be called with the worker's messages in their order. */
+  onEvent(event: Extract<UsageWorkerEvent, { kind: 'state' | 'totals' }>): void {
+    if (event.kind === 'state') {
+      if (event.durable > this.#worker.durable) this.#waitingSinceMs = this.#monotonicMs();
+      this.#worker = event;
       return;
     }
-    for (const amount of news.settled) this.#count(amount, -1);
-    for (const [account, total] of news.totals) this.#setTotal(accountKey(account), total);
+    for (const amount of event.settled) this.#count(amount, -1);
+    for (const [account, total] of event.totals) this.#setTotal(accountKey(account), total);
   }
 
   #setTotal(key: string, total: number): void {
@@ -180,8 +181,8 @@ export class Meter {
     for (const resolve of waiters ?? []) resolve();
   }
 
-  #learn(account: Account): Promise<boolean> {
-    const waiters = this.#ask(account);
+  #waitForTotal(account: Account): Promise<boolean> {
+    const waiters = this.#requestTotal(account);
     if (waiters === undefined) return Promise.resolve(false);
     return new Promise((resolve) => {
       const onTotal = () => {
@@ -191,19 +192,19 @@ export class Meter {
       const late = setTimeout(() => {
         waiters.delete(onTotal);
         resolve(false);
-      }, totalMsMax);
+      }, totalTimeoutMs);
       waiters.add(onTotal);
     });
   }
 
-  /** Each account is asked for once, because the desk answers every question; undefined where too many are open. */
-  #ask(account: Account): Set<() => void> | undefined {
+  /** One request an account, because the worker answers each; undefined where too many are open. */
+  #requestTotal(account: Account): Set<() => void> | undefined {
     const key = accountKey(account);
     const asked = this.#waiters.get(key);
     if (asked !== undefined || this.#waiters.size >= totalsMax) return asked;
     const waiters = new Set<() => void>();
     this.#waiters.set(key, waiters);
-    this.#options.ask({ kind: 'total', account });
+    this.#options.post({ kind: 'total', account });
     return waiters;
   }
 

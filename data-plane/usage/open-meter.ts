@@ -1,32 +1,32 @@
 /**
- * The gateway's metering, wired: the meter here, the desk with its files and its logs on a worker thread of its own.
- * A gateway without that worker could bill nothing, so whatever ends the worker is reported, and the process must end.
+ * Starts the gateway's metering: the meter on this thread, the usage worker with its files and logs on a thread of its
+ * own. A gateway without that worker cannot bill, so an unexpected end of the worker is reported and must end the process.
  */
 import { MessageChannel, type MessagePort, Worker } from 'node:worker_threads';
 import { type FaultFields, faultFields } from '../../shared/runtime/fault.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
 import { Meter } from './meter.ts';
-import { type DeskPlace, serveDesk } from './open-usage-worker.ts';
-import type { DeskNews } from './worker-messages.ts';
+import { serveUsageWorker, type UsageWorkerOptions } from './open-usage-worker.ts';
+import type { UsageWorkerEvent, UsageWorkerRequest } from './worker-messages.ts';
 
-/** More than the two seconds for which the desk ships what is left. */
-const closeMsMaxDefault = 5_000;
+/** More than the two seconds for which the worker ships the remaining rows. */
+const closeTimeoutMsDefault = 5_000;
 
-export interface OpenMeterOptions extends DeskPlace {
+export interface OpenMeterOptions extends UsageWorkerOptions {
   readonly lookup: { usageAdjustment(organisation: string, period: string): number };
   readonly logger: Logger;
-  /** Called once, when the worker ended that nobody closed. No usage is kept from then on. */
+  /** Called once if the worker ends without `close`. No usage is recorded from then on. */
   readonly onLost: (error: UsageWorkerEnded) => void;
-  readonly closeMsMax?: number;
+  readonly closeTimeoutMs?: number;
 }
 
 export interface OpenedMeter {
   readonly meter: Meter;
-  /** Ships what is left, for two seconds at most, and closes all. Bounded, whatever the worker does. */
+  /** Ships the remaining rows for at most two seconds and closes the files. Bounded in time even if the worker hangs. */
   close(): Promise<void>;
 }
 
-/** The worker is gone; says why, as far as that is known. */
+/** The worker ended; the message has its exit code and fault, where known. */
 class UsageWorkerEnded extends Error {
   override readonly name = 'UsageWorkerEnded';
 
@@ -40,20 +40,20 @@ class UsageWorkerEnded extends Error {
 
 /** Rejects with the names and messages of the errors of shared/runtime/sqlite.ts, of LogUrlInvalid, or with UsageWorkerEnded. */
 export async function openMeter(options: OpenMeterOptions): Promise<OpenedMeter> {
-  const { logUrl, dataDir, lookup, logger, onLost, closeMsMax = closeMsMaxDefault } = options;
-  const desk = startDesk({ logUrl, dataDir });
+  const { logUrl, dataDir, lookup, logger, onLost, closeTimeoutMs = closeTimeoutMsDefault } = options;
+  const worker = startUsageWorker({ logUrl, dataDir });
   const adjustmentOf = lookup.usageAdjustment.bind(lookup);
   let isClosing = false;
   let meter: Meter | undefined;
-  const ended = endOf(desk);
+  const ended = endOf(worker);
   const opened = new Promise<Meter>((resolve, reject) => {
-    desk.on('message', (news: DeskNews) => {
-      if (news.kind === 'log') logger[news.level](news.fields, news.text);
-      else if (news.kind === 'state' || news.kind === 'totals') meter?.hear(news);
-      else if (news.kind === 'failed') reject(Object.assign(new Error(news.message), { name: news.name }));
-      else if (news.kind === 'opened') {
-        const ask = desk.postMessage.bind(desk);
-        meter = new Meter({ ask: (request) => ask(request), pending: news.pending, adjustmentOf });
+    worker.on('message', (event: UsageWorkerEvent) => {
+      if (event.kind === 'log') logger[event.level](event.fields, event.text);
+      else if (event.kind === 'state' || event.kind === 'totals') meter?.onEvent(event);
+      else if (event.kind === 'failed') reject(Object.assign(new Error(event.message), { name: event.name }));
+      else if (event.kind === 'opened') {
+        const post = (request: UsageWorkerRequest) => worker.postMessage(request);
+        meter = new Meter({ post, pending: event.pending, adjustmentOf });
         resolve(meter);
       }
     });
@@ -64,71 +64,71 @@ export async function openMeter(options: OpenMeterOptions): Promise<OpenedMeter>
   });
   const close = async () => {
     isClosing = true;
-    meter?.handOver();
-    const fault = await closed(desk, ended, closeMsMax);
+    meter?.sendRows();
+    const fault = await closeWorker(worker, ended, closeTimeoutMs);
     if (fault !== undefined) logger.error({ unshippedRows: meter?.unshippedRows, reason: fault }, closeText);
   };
   try {
     return { meter: await opened, close };
   } catch (error) {
-    // What it has opened by then would keep the process from ending.
-    if ('terminate' in desk) await desk.terminate();
+    // The worker's open files and sockets would keep the process alive.
+    if ('terminate' in worker) await worker.terminate();
     throw error;
   }
 }
 
-const closeText = 'usage was not closed in good order; rows on the disk are shipped at the next start';
+const closeText = 'the usage worker did not close cleanly; rows on the disk are shipped at the next start';
 
-/** Asks the desk to close. Resolves with what was wrong, if anything was. */
-async function closed(
-  desk: MessagePort | Worker,
+/** Requests the worker to close. Resolves with the reason where it did not close cleanly. */
+async function closeWorker(
+  worker: MessagePort | Worker,
   ended: Promise<UsageWorkerEnded>,
   withinMs: number,
 ): Promise<string | undefined> {
   let timer: NodeJS.Timeout | undefined;
   const fault = await new Promise<string | undefined>((resolve) => {
-    desk.on('message', (news: DeskNews) => {
-      if (news.kind === 'closed') resolve(undefined);
+    worker.on('message', (event: UsageWorkerEvent) => {
+      if (event.kind === 'closed') resolve(undefined);
     });
     void ended.then(({ message }) => resolve(message));
     timer = setTimeout(() => resolve(`the usage worker did not close within ${withinMs} ms`), withinMs);
-    desk.postMessage({ kind: 'close' });
+    worker.postMessage({ kind: 'close' });
   });
   clearTimeout(timer);
-  if (fault !== undefined && 'terminate' in desk) await desk.terminate();
+  if (fault !== undefined && 'terminate' in worker) await worker.terminate();
   return fault;
 }
 
-/** Resolves when the worker has ended, or its port was closed. Takes the place of the `error` event, which else throws. */
-function endOf(desk: MessagePort | Worker): Promise<UsageWorkerEnded> {
+/** Resolves when the worker has ended, or its port was closed. Handles the worker's `error` event, which would throw here. */
+function endOf(worker: MessagePort | Worker): Promise<UsageWorkerEnded> {
   return new Promise((resolve) => {
     let fault: FaultFields | undefined;
-    desk.on('message', (news: DeskNews) => {
-      if (news.kind === 'ended') fault = news.fault;
+    worker.on('message', (event: UsageWorkerEvent) => {
+      if (event.kind === 'ended') fault = event.fault;
     });
-    if (!('terminate' in desk)) {
-      desk.on('close', () => resolve(new UsageWorkerEnded(undefined, fault)));
+    if (!('terminate' in worker)) {
+      worker.on('close', () => resolve(new UsageWorkerEnded(undefined, fault)));
       return;
     }
-    desk.on('error', (error) => {
+    worker.on('error', (error) => {
       fault ??= faultFields(error);
     });
-    desk.on('exit', (exitCode) => resolve(new UsageWorkerEnded(exitCode, fault)));
+    worker.on('exit', (exitCode) => resolve(new UsageWorkerEnded(exitCode, fault)));
   });
 }
 
-function startDesk(place: DeskPlace): MessagePort | Worker {
-  if (!import.meta.url.endsWith('.ts')) return startWorker(place);
-  // Node runs no TypeScript on a thread: from the sources the desk shares this one, over the same messages.
+function startUsageWorker(options: UsageWorkerOptions): MessagePort | Worker {
+  if (!import.meta.url.endsWith('.ts')) return startThread(options);
+  // Node 20 runs no TypeScript on a thread: from the sources the worker shares this thread, over the same messages.
   const { port1, port2 } = new MessageChannel();
-  void serveDesk(port2, place);
+  void serveUsageWorker(port2, options);
   return port1;
 }
 
-/** Throws where the system grants no further thread. */
-function startWorker(place: DeskPlace): Worker {
+/** Throws where the system cannot start another thread. */
+function startThread(options: UsageWorkerOptions): Worker {
   try {
-    return new Worker(new URL('./worker-entry.js', import.meta.url), { workerData: place });
+    return new Worker(new URL('./worker-entry.js', import.meta.url), { workerData: options });
   } catch (error) {
     const { code = '', message = '' } = faultFields(error);
     throw new Error(

@@ -1,6 +1,7 @@
 /**
- * The desk of usage, wired to a port: outbox and publisher towards the usage log, the totals back from it. It opens
- * without the log, from what the data folder knows, and catches up when the log can be reached.
+ * Builds the usage worker and serves it on a message port: outbox and publisher write to the usage log, the replicator
+ * folds it back into totals. The worker opens without the log, from the files of the data folder, and catches up once the
+ * log is reachable.
  */
 import { join } from 'node:path';
 import type { MessagePort } from 'node:worker_threads';
@@ -8,82 +9,88 @@ import type { LineLogger } from '../../shared/runtime/logger.ts';
 import { followUsage, openUsageStoreIn, usageLogAt } from '../../shared/usage/open-usage.ts';
 import { openOutbox } from './outbox.ts';
 import { Publisher } from './publisher.ts';
-import { UsageDesk } from './usage-worker.ts';
-import type { DeskNews, DeskRequest } from './worker-messages.ts';
+import { UsageWorker } from './usage-worker.ts';
+import type { UsageWorkerEvent, UsageWorkerRequest } from './worker-messages.ts';
 
 /** How long opening waits for the totals to reach the end of the log. */
-const catchUpMs = 3_000;
-/** How long closing waits for the log to take the last rows; what is left goes out at the next start. */
-const shipRestMs = 2_000;
+const catchUpTimeoutMs = 3_000;
+/** How long closing waits for the log to acknowledge the last rows; the rest is shipped at the next start. */
+const drainTimeoutMs = 2_000;
 
-export interface DeskPlace {
+export interface UsageWorkerOptions {
   readonly logUrl: string;
   /** The folder of `outbox.db` and `usage.db`. */
   readonly dataDir: string;
 }
 
-/** Serves a port until it is told to close. Never rejects: what goes wrong at opening is said on the port. */
-export async function serveDesk(port: MessagePort, place: DeskPlace): Promise<void> {
-  const say = (news: DeskNews): void => port.postMessage(news);
+/** Serves a port until a `close` request. Never rejects: errors while opening are posted as `failed`. */
+export async function serveUsageWorker(port: MessagePort, options: UsageWorkerOptions): Promise<void> {
+  const post = (event: UsageWorkerEvent): void => port.postMessage(event);
   try {
-    const { desk, close } = await openDesk(place, say);
-    desk.open();
+    const { worker, close } = await openUsageWorker(options, post);
+    worker.open();
     let isClosing = false;
-    port.on('message', (request: DeskRequest) => {
-      // What comes behind the request to close has no file left to go to.
+    port.on('message', (request: UsageWorkerRequest) => {
+      // Requests after `close` have no file to be written to.
       if (isClosing) return;
-      if (request.kind !== 'close') return desk.take(request);
+      if (request.kind !== 'close') return worker.onRequest(request);
       isClosing = true;
       void close()
-        .catch((error: unknown) => loggerOver(say).error({ err: error }, 'usage could not be closed'))
+        .catch((error: unknown) => loggerOver(post).error({ err: error }, 'usage could not be closed'))
         .finally(() => {
-          say({ kind: 'closed' });
+          post({ kind: 'closed' });
           port.close();
         });
     });
   } catch (error) {
     const { name, message } = error instanceof Error ? error : new Error(String(error));
-    say({ kind: 'failed', name, message });
+    post({ kind: 'failed', name, message });
     port.close();
   }
 }
 
-interface OpenedDesk {
-  readonly desk: UsageDesk;
+interface OpenedUsageWorker {
+  readonly worker: UsageWorker;
   close(): Promise<void>;
 }
 
-async function openDesk({ logUrl, dataDir }: DeskPlace, say: (news: DeskNews) => void): Promise<OpenedDesk> {
+async function openUsageWorker(
+  { logUrl, dataDir }: UsageWorkerOptions,
+  post: (event: UsageWorkerEvent) => void,
+): Promise<OpenedUsageWorker> {
   const address = usageLogAt(logUrl);
-  const logger = loggerOver(say);
+  const logger = loggerOver(post);
   const outbox = openOutbox({
     path: join(dataDir, 'outbox.db'),
-    onError: (error) => logger.error({ err: error }, 'usage could not be kept'),
+    onError: (error) => logger.error({ err: error }, 'usage could not be written'),
   });
   const store = openUsageStoreIn(dataDir, { rebuild: true });
-  const desk = new UsageDesk({ outbox, store, say });
-  const onApplied = desk.applied.bind(desk);
+  const worker = new UsageWorker({ outbox, store, post });
+  const onApplied = worker.onApplied.bind(worker);
   const followed = followUsage({ store, logUrl, logger, onApplied });
   const publisher = new Publisher({
     outbox,
     ...address,
-    onReach: (reachable, error) =>
-      logger.warn({ reachable, reason: error?.message }, 'shipping of usage to the log'),
+    onReachabilityChange: (reachable, error) =>
+      logger.warn({ reachable, reason: error?.message }, 'usage publisher'),
   });
   publisher.start();
-  if (!(await followed.replicator.caughtUp(catchUpMs)))
-    logger.warn({}, 'allowances are counted from what is known here until the usage log is read to its end');
+  if (!(await followed.replicator.caughtUp(catchUpTimeoutMs)))
+    logger.warn(
+      {},
+      'the usage log is not read to its end yet; until then allowances count local totals only',
+    );
   const close = async () => {
-    await publisher.stop(shipRestMs);
+    await publisher.stop(drainTimeoutMs);
     await followed.close();
     outbox.close();
   };
-  return { desk, close };
+  return { worker, close };
 }
 
-/** The lines of this thread are written by the one that has the process's log. */
-function loggerOver(say: (news: DeskNews) => void): LineLogger {
+/** Log lines of this thread are posted to the main thread, which owns the process's log. */
+function loggerOver(post: (event: UsageWorkerEvent) => void): LineLogger {
   const at = (level: 'warn' | 'error' | 'fatal') => (fields: object, text: string) =>
-    say({ kind: 'log', level, fields, text });
+    post({ kind: 'log', level, fields, text });
   return { warn: at('warn'), error: at('error'), fatal: at('fatal') };
 }

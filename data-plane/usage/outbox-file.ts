@@ -1,7 +1,7 @@
 /**
- * The file behind the outbox: rows of usage not yet known to be on the log, by incarnation and number.
- * Primary data: each transaction is on the disk when it returns. Numbers of an incarnation have no gaps, so first and
- * last number and the shipped one say all about its rows without counting them.
+ * The file of the outbox, `outbox.db`: rows by incarnation and number, and which of them the log acknowledged.
+ * Primary data: each transaction is on the disk when it returns. Numbers of an incarnation have no gaps, so its first,
+ * last and last shipped number describe its rows without counting them.
  */
 import { existsSync, mkdirSync, renameSync } from 'node:fs';
 import { dirname } from 'node:path';
@@ -14,7 +14,7 @@ import {
 } from '../../shared/runtime/sqlite.ts';
 
 const formatVersion = 1;
-/** Shipments removed by one transaction at most, so that none takes long. */
+/** Acknowledged shipments removed by one transaction at most, so that none takes long. */
 const trimmedAtOnceMax = 10;
 
 const schemaSql = `
@@ -45,7 +45,7 @@ export interface Incarnation {
   firstN: number;
   /** Rows up to this number are on the log. */
   shippedN: number;
-  /** Number of the last row in the file; 0 while there was none. */
+  /** Number of the last row in the file; 0 before the first. */
   lastN: number;
 }
 export interface NewRow {
@@ -57,8 +57,8 @@ export interface Shipped {
   readonly uptoN: number;
   readonly atMs: number;
 }
-/** Rows on the log that were acknowledged before `sinceMs`, or that make more than `rowsMax`, need not be kept. */
-export interface Keep {
+/** Acknowledged rows are removed once they are older than `sinceMs` or the file has more than `rowsMax` rows. */
+export interface Retention {
   readonly sinceMs: number;
   readonly rowsMax: number;
 }
@@ -73,21 +73,21 @@ export interface PendingSum {
 
 export interface OpenedFile {
   readonly file: OutboxFile;
-  /** Where a damaged file was moved: its rows that were not shipped are not on the log. */
-  readonly putAsideAs?: string;
+  /** Where a damaged file was moved; its unshipped rows are not on the log. */
+  readonly quarantinedAs?: string;
 }
 
-/** Opens or makes the file. A damaged one is moved away, never written again. Throws the errors of shared/runtime/sqlite.ts. */
+/** Opens or creates the file. A damaged one is renamed and never written again. Throws the errors of shared/runtime/sqlite.ts. */
 export function openOutboxFile(path: string, nowMs: number): OpenedFile {
   mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
   try {
     return { file: new OutboxFile(path) };
   } catch (error) {
     if (!(error instanceof DatabaseCorrupt)) throw error;
-    const putAsideAs = `${path}.damaged-${nowMs}`;
+    const quarantinedAs = `${path}.damaged-${nowMs}`;
     for (const suffix of ['', '-wal', '-shm'])
-      if (existsSync(path + suffix)) renameSync(path + suffix, putAsideAs + suffix);
-    return { file: new OutboxFile(path), putAsideAs };
+      if (existsSync(path + suffix)) renameSync(path + suffix, quarantinedAs + suffix);
+    return { file: new OutboxFile(path), quarantinedAs };
   }
 }
 
@@ -132,7 +132,7 @@ export class OutboxFile {
     return this.incarnations.reduce((sum, { shippedN, lastN }) => sum + lastN - shippedN, 0);
   }
 
-  begin(id: string): Incarnation {
+  startIncarnation(id: string): Incarnation {
     return this.#try(() => {
       const { lastInsertRowid } = this.#db.prepare('INSERT INTO incarnation (id) VALUES (?)').run(id);
       const incarnation = { ordinal: Number(lastInsertRowid), id, firstN: 1, shippedN: 0, lastN: 0 };
@@ -142,16 +142,21 @@ export class OutboxFile {
   }
 
   /**
-   * Writes new rows of an incarnation and what the log acknowledged, and removes what need not be kept, all or nothing;
-   * on return it is on the disk.
+   * Writes new rows of an incarnation and acknowledgements, and removes rows by `retention`, in one transaction that is
+   * on the disk on return.
    */
-  write(incarnation: Incarnation, rows: readonly NewRow[], shipped: readonly Shipped[], keep: Keep): void {
+  write(
+    incarnation: Incarnation,
+    rows: readonly NewRow[],
+    shipped: readonly Shipped[],
+    retention: Retention,
+  ): void {
     const removed = this.#try(() =>
       this.#db
         .transaction(() => {
           for (const { n, body } of rows) this.#insert.run(incarnation.ordinal, n, body);
           for (const { incarnation: of, uptoN, atMs } of shipped) this.#ship.run(of.ordinal, uptoN, atMs);
-          return this.#trim(keep);
+          return this.#trim(retention);
         })
         .immediate(),
     );
@@ -164,8 +169,8 @@ export class OutboxFile {
     return this.#try(() => this.#read.all(ordinal, n, rowsMax));
   }
 
-  /** Takes back that rows from number `n` on are on the log. False where some of them are no longer in the file. */
-  unship(incarnation: Incarnation, n: number): boolean {
+  /** Marks rows from number `n` on as not shipped. False where some of them are no longer in the file. */
+  markUnshipped(incarnation: Incarnation, n: number): boolean {
     if (n < incarnation.firstN) return false;
     this.#try(() =>
       this.#db.prepare('DELETE FROM shipment WHERE ordinal = ? AND upto_n >= ?').run(incarnation.ordinal, n),
@@ -174,7 +179,7 @@ export class OutboxFile {
     return true;
   }
 
-  /** What the rows behind number `n` add up to. */
+  /** Sums of the rows behind number `n`. */
   sums({ ordinal }: Incarnation, n: number): PendingSum[] {
     return this.#try(() => this.#sums.all(ordinal, n));
   }
@@ -183,8 +188,8 @@ export class OutboxFile {
     this.#db.close();
   }
 
-  /** Rows acknowledged long ago go, or the oldest acknowledged ones where there are too many. */
-  #trim({ sinceMs, rowsMax }: Keep): readonly ShipmentRow[] {
+  /** Removes rows acknowledged long ago, or the oldest acknowledged ones where there are too many. */
+  #trim({ sinceMs, rowsMax }: Retention): readonly ShipmentRow[] {
     let excess = this.rows - rowsMax;
     const oldest = this.#oldest.all(trimmedAtOnceMax);
     const young = oldest.findIndex(({ at_ms, ordinal, upto_n }) => {
@@ -219,7 +224,7 @@ export class OutboxFile {
     if (version > formatVersion)
       throw new Error(`${this.#path} was written by a later version of Headgate (format ${version})`);
     if (version < formatVersion) this.#db.exec(`BEGIN IMMEDIATE; ${schemaSql} COMMIT`);
-    // Process starts that left no row behind are not worth remembering.
+    // Incarnations without rows need no entry.
     this.#db.exec('DELETE FROM incarnation WHERE ordinal NOT IN (SELECT ordinal FROM row)');
     this.#db.exec('DELETE FROM shipment WHERE ordinal NOT IN (SELECT ordinal FROM incarnation)');
   }

@@ -49,12 +49,12 @@ function usage(more: Partial<NewUsage> = {}): NewUsage {
 function numbers(shipment: Shipment | undefined): number[] {
   return (shipment?.bodies ?? []).map((body) => JSON.parse(body).n);
 }
-/** Ships all there is; gives the numbers by incarnation. */
+/** Ships all rows; returns the numbers by incarnation. */
 function shipAll(box: Outbox): Map<string, number[]> {
   const shipped = new Map<string, number[]>();
   for (let next = box.nextShipment(); next; next = box.nextShipment()) {
     shipped.set(next.incarnation.id, [...(shipped.get(next.incarnation.id) ?? []), ...numbers(next)]);
-    box.shipped(next);
+    box.markShipped(next);
   }
   return shipped;
 }
@@ -64,7 +64,7 @@ function rowsInFile(): number {
   db.close();
   return count;
 }
-/** Makes every new row fail until it is called off. */
+/** Makes each insert fail until the returned function is called. */
 function sabotage(): () => void {
   const db = openDatabase(path, { durability: 'normal' });
   db.exec(`CREATE TRIGGER sabotage BEFORE INSERT ON row BEGIN SELECT raise(ABORT, 'no room'); END`);
@@ -76,7 +76,7 @@ function sabotage(): () => void {
 
 test('a row is in the file within one short wait, with its number and incarnation', async () => {
   const box = outbox();
-  const durable = new Promise<void>((resolve) => box.whenDurable(resolve));
+  const durable = new Promise<void>((resolve) => box.setOnDurable(resolve));
   expect(box.record(usage())).toBe(true);
   expect(box.nextShipment()).toBeUndefined();
   expect(box.unshipped).toBe(1);
@@ -93,7 +93,7 @@ test('rows recorded together share one transaction', async () => {
   const box = outbox();
   let transactions = 0;
   const durable = new Promise<void>((resolve) =>
-    box.whenDurable(() => {
+    box.setOnDurable(() => {
       transactions++;
       resolve();
     }),
@@ -106,7 +106,7 @@ test('rows recorded together share one transaction', async () => {
   expect(box.unshipped).toBe(0);
 });
 
-test('a row that is not valid is refused and told, takes no number, and its values are not in the error', () => {
+test('an invalid row is refused and reported, uses no number, and its values are not in the error', () => {
   const box = outbox();
   expect(box.record(usage({ model: 'secret prompt text' }))).toBe(false);
   expect(box.record(usage({ promptTokens: Number.NaN }))).toBe(false);
@@ -114,13 +114,10 @@ test('a row that is not valid is refused and told, takes no number, and its valu
   box.flush();
   expect(numbers(box.nextShipment())).toEqual([1]);
   expect(box.dropped).toBe(2);
-  expect(errors).toEqual([
-    'a row of usage is not valid at model',
-    'a row of usage is not valid at promptTokens',
-  ]);
+  expect(errors).toEqual(['a row of usage is invalid at model', 'a row of usage is invalid at promptTokens']);
 });
 
-test('each start has an incarnation of its own, and older rows ship first and under theirs', () => {
+test('each start has its own incarnation, and older rows ship first, under theirs', () => {
   const first = outbox();
   first.record(usage());
   first.record(usage());
@@ -146,12 +143,12 @@ test('a deleted outbox begins a new incarnation at 1', () => {
   expect([...shipAll(second)]).toEqual([[second.incarnation, [1]]]);
 });
 
-test('what was shipped stays shipped after a restart, and goes again where that was not written', () => {
+test('shipped rows stay shipped after a restart, and are shipped again where that was not written', () => {
   const first = outbox();
   for (let count = 0; count < 3; count++) first.record(usage());
   first.flush();
   const shipment = first.nextShipment()!;
-  first.shipped({ ...shipment, bodies: shipment.bodies.slice(0, 2) });
+  first.markShipped({ ...shipment, bodies: shipment.bodies.slice(0, 2) });
   first.close();
   const second = outbox();
   expect(numbers(second.nextShipment())).toEqual([3]);
@@ -163,14 +160,14 @@ test('an acknowledgement of another part of the rows changes nothing', () => {
   for (let count = 0; count < 3; count++) box.record(usage());
   box.flush();
   const shipment = box.nextShipment()!;
-  box.shipped({ ...shipment, firstN: 2 });
+  box.markShipped({ ...shipment, firstN: 2 });
   expect(numbers(box.nextShipment())).toEqual([1, 2, 3]);
-  box.shipped(shipment);
-  box.shipped(shipment);
+  box.markShipped(shipment);
+  box.markShipped(shipment);
   expect(box.unshipped).toBe(0);
 });
 
-test('rows are kept a day after the log has them, then go, with the incarnations that are past', () => {
+test('rows are kept for a day after the log acknowledged them, then removed with past incarnations', () => {
   const first = outbox();
   first.record(usage());
   first.close();
@@ -191,7 +188,7 @@ test('rows are kept a day after the log has them, then go, with the incarnations
   expect(shipAll(box).get(box.incarnation)).toEqual([2, 3]);
 });
 
-test('rows that were shipped give way to new ones where the file holds too many', () => {
+test('shipped rows are removed for new ones where the file holds too many', () => {
   const box = outbox({ rowsMax: 150 });
   for (let round = 0; round < 6; round++) {
     for (let count = 0; count < 100; count++) box.record(usage());
@@ -228,7 +225,7 @@ test('a disk that cannot be written fails no request: rows wait, it is full unti
   expect(box.record(usage())).toBe(false);
   expect(box.dropped).toBe(1);
   expect(box.nextShipment()).toBeUndefined();
-  const durable = new Promise<void>((resolve) => box.whenDurable(resolve));
+  const durable = new Promise<void>((resolve) => box.setOnDurable(resolve));
   repair();
   await durable;
   expect(box.isFull).toBe(false);
@@ -237,18 +234,18 @@ test('a disk that cannot be written fails no request: rows wait, it is full unti
   expect(shipAll(box).get(box.incarnation)).toEqual([1, 2, 3, 4]);
 });
 
-test('a failed write is tried again without a further row', async () => {
+test('a failed write is retried without a further row', async () => {
   const box = outbox();
   const repair = sabotage();
   box.record(usage());
   expect(box.flush()).toBe(false);
-  const durable = new Promise<void>((resolve) => box.whenDurable(resolve));
+  const durable = new Promise<void>((resolve) => box.setOnDurable(resolve));
   repair();
   await durable;
   expect(numbers(box.nextShipment())).toEqual([1]);
 });
 
-test('rows that are no longer here cannot be shipped again, and do not count as unshipped', () => {
+test('rows no longer in the file cannot be shipped again, and do not count as unshipped', () => {
   const box = outbox();
   box.record(usage());
   box.flush();
@@ -258,7 +255,7 @@ test('rows that are no longer here cannot be shipped again, and do not count as 
   box.record(usage());
   box.flush();
   expect(rowsInFile()).toBe(1);
-  expect(box.shipAgain(box.incarnation, 1)).toBe(false);
+  expect(box.reship(box.incarnation, 1)).toBe(false);
   box.close();
   const after = outbox();
   expect(after.unshipped).toBe(1);
@@ -270,19 +267,19 @@ test('rows to be shipped again are shipped again after a restart, too', () => {
   for (let count = 0; count < 5; count++) box.record(usage());
   box.flush();
   shipAll(box);
-  box.shipAgain(box.incarnation, 4);
+  box.reship(box.incarnation, 4);
   box.close();
   expect(shipAll(outbox()).get(box.incarnation)).toEqual(expect.arrayContaining([4, 5]));
 });
 
-test('rows that the log lost are shipped again while they are here', () => {
+test('rows that the log lost are shipped again while they are in the file', () => {
   const box = outbox();
   for (let count = 0; count < 5; count++) box.record(usage());
   box.flush();
   shipAll(box);
-  expect(box.shipAgain(box.incarnation, 6)).toBe(false);
-  expect(box.shipAgain('of-another-gateway', 1)).toBe(false);
-  expect(box.shipAgain(box.incarnation, 4)).toBe(true);
+  expect(box.reship(box.incarnation, 6)).toBe(false);
+  expect(box.reship('of-another-gateway', 1)).toBe(false);
+  expect(box.reship(box.incarnation, 4)).toBe(true);
   expect(box.unshipped).toBe(2);
   expect(shipAll(box).get(box.incarnation)).toEqual([4, 5]);
   box.close();
@@ -290,7 +287,7 @@ test('rows that the log lost are shipped again while they are here', () => {
   expect(after.unshipped).toBe(0);
 });
 
-test('what is not folded yet adds up to the tokens of the pool and the turns of visitors', () => {
+test('pending sums are the tokens of the pool and the turns of visitors not folded yet', () => {
   const first = outbox();
   for (let count = 0; count < 4; count++) first.record(usage());
   first.close();
@@ -298,14 +295,14 @@ test('what is not folded yet adds up to the tokens of the pool and the turns of 
   box.record(usage({ draw: 'own' }));
   box.record(usage({ organisation: null, period: null, visitor: 'v1' }));
   box.flush();
-  const sums = box.unfolded((incarnation) => (incarnation === first.incarnation ? 3 : 0));
+  const sums = box.pendingSums((incarnation) => (incarnation === first.incarnation ? 3 : 0));
   expect(sums).toEqual([
     { organisation: 'acme', period: '2026-11-01', visitor: null, tokens: 7, turns: 1 },
     { organisation: null, period: null, visitor: 'v1', tokens: 7, turns: 1 },
   ]);
 });
 
-test('a damaged outbox is moved away and told, and usage goes on in a new one', () => {
+test('a damaged outbox is quarantined and reported, and recording continues in a new one', () => {
   writeFileSync(path, 'x'.repeat(8192));
   const box = outbox();
   expect(errors).toEqual([expect.stringContaining(`${path}.damaged-${clockMs}`)]);
@@ -314,7 +311,7 @@ test('a damaged outbox is moved away and told, and usage goes on in a new one', 
   expect(box.flush()).toBe(true);
 });
 
-test('a closed outbox takes no more rows', () => {
+test('a closed outbox drops rows', () => {
   const box = outbox();
   box.close();
   expect(box.record(usage())).toBe(false);
@@ -347,7 +344,7 @@ test('whatever happens in whatever order, each recorded row is shipped, and numb
           seen.add(n);
         }
         shipped.set(shipment.incarnation.id, seen);
-        box.shipped(shipment);
+        box.markShipped(shipment);
       };
       const take: Record<Step, () => void> = {
         record: () => {
@@ -358,7 +355,7 @@ test('whatever happens in whatever order, each recorded row is shipped, and numb
         day: () => {
           clockMs += 25 * 3600 * 1000;
         },
-        again: () => box.shipAgain(box.incarnation, 1),
+        again: () => box.reship(box.incarnation, 1),
         restart: () => {
           box.close();
           box = outbox();

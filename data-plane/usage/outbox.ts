@@ -1,9 +1,9 @@
 /**
- * Usage that this gateway must not lose: rows wait in memory for a few milliseconds, are written together, and stay in
- * `outbox.db` until the usage log has them and a day longer. Each process start is an incarnation of its own, whose rows
- * are numbered without gaps; rows of earlier ones are shipped under their own.
- * `kill -9` loses at most the rows of the last 10 ms. A disk that cannot be written is reported and tried again; it never
- * fails a request that was already served.
+ * The transactional outbox of usage rows: rows are queued for a few milliseconds, written in groups, and kept in
+ * `outbox.db` for a day after the usage log has acknowledged them. Each process start is an incarnation with an id of its
+ * own; its rows are numbered without gaps, and rows of earlier incarnations are shipped under their own ids.
+ * `kill -9` loses at most the rows of the last 10 ms. A failed write is reported and retried; it never fails a request
+ * that was already served.
  */
 import { randomUUID } from 'node:crypto';
 import { type Draw, type UsageRow, usageRecordRowsMax, usageRowSchema } from '../../schemas/usage.ts';
@@ -19,29 +19,29 @@ import {
 const rowsMaxDefault = 5_000_000;
 /** Rows that may wait in memory while the disk cannot be written. */
 const queueRowsMaxDefault = 10_000;
-/** Rows come in groups; those that have come but were not looked at yet share the transaction. */
+/** Rows that arrive within this time share a transaction. */
 const groupMs = 1;
 const retryMsMin = 50;
 const retryMsMax = 2_000;
-const keptMsDefault = 24 * 3600 * 1000;
+const retentionMsDefault = 24 * 3600 * 1000;
 
 export interface OutboxOptions {
   readonly path: string;
   /** Rows not on the log yet that the file may hold. */
   readonly rowsMax?: number;
   readonly queueRowsMax?: number;
-  /** How long a row is kept after the log has it, ms. */
-  readonly keptMs?: number;
+  /** How long a row is kept after the log acknowledged it, ms. */
+  readonly retentionMs?: number;
   /** Wall clock, ms since 1970. */
   readonly now?: () => number;
-  /** Told of each write that failed and of each row that could not be kept. */
+  /** Called for each failed write and each dropped row. */
   readonly onError?: (error: Error) => void;
 }
 
-/** A row without what the outbox stamps on it. */
+/** A row without the fields that the outbox adds. */
 export type NewUsage = Omit<UsageRow, 'v' | 'incarnation' | 'n'> & { readonly draw: Draw };
 
-/** Rows of one incarnation, in order, ready for one record of the log. */
+/** Rows of one incarnation, in order, that make one record of the log. */
 export interface Shipment {
   readonly incarnation: Incarnation;
   /** Number of the first row. */
@@ -50,16 +50,16 @@ export interface Shipment {
   readonly bodies: readonly string[];
 }
 
-/** Opens the outbox of a data folder, or makes it. Throws the errors of shared/runtime/sqlite.ts. */
+/** Opens the outbox of a data folder, or creates it. Throws the errors of shared/runtime/sqlite.ts. */
 export function openOutbox(options: OutboxOptions): Outbox {
-  const { file, putAsideAs } = openOutboxFile(options.path, (options.now ?? Date.now)());
-  if (putAsideAs !== undefined)
-    options.onError?.(new Error(`the outbox was damaged; it was moved to ${putAsideAs}`));
+  const { file, quarantinedAs } = openOutboxFile(options.path, (options.now ?? Date.now)());
+  if (quarantinedAs !== undefined)
+    options.onError?.(new Error(`the outbox was damaged; it was moved to ${quarantinedAs}`));
   return new Outbox(file, options);
 }
 
 export class Outbox {
-  /** Rows that could not be kept: their usage is lost. */
+  /** Rows that could not be recorded: their usage is lost. */
   dropped = 0;
   /** Writes that failed. */
   failures = 0;
@@ -78,7 +78,7 @@ export class Outbox {
   constructor(file: OutboxFile, options: OutboxOptions) {
     this.#file = file;
     this.#options = options;
-    this.#own = file.begin(randomUUID());
+    this.#own = file.startIncarnation(randomUUID());
   }
 
   /** Id of this process start. */
@@ -90,30 +90,29 @@ export class Outbox {
     return this.#file.unshipped + this.#queue.length;
   }
   /** Rows that are not on the disk yet. */
-  get waiting(): number {
+  get unwritten(): number {
     return this.#queue.length;
   }
-  /** True where no further usage can be kept safely: requests must be refused until it can. */
+  /** True where no further usage can be recorded safely: requests must be refused until it can. */
   get isFull(): boolean {
     return this.#retryMs > 0 || this.unshipped >= (this.#options.rowsMax ?? rowsMaxDefault);
   }
 
-  /** Takes a row and returns at once; it is on the disk within 10 ms. False where it could not be kept. Never throws. */
+  /** Queues a row and returns at once; it is on the disk within 10 ms. False where the row was dropped. Never throws. */
   record(usage: NewUsage): boolean {
     const { queueRowsMax = queueRowsMaxDefault } = this.#options;
-    if (this.#closed || this.#queue.length >= queueRowsMax)
-      return this.#drop('the outbox can take no more rows');
+    if (this.#closed || this.#queue.length >= queueRowsMax) return this.#drop('the outbox is full or closed');
     const n = this.#nextN;
     const row = usageRowSchema.safeParse({ v: 1, incarnation: this.#own.id, n, ...usage });
     if (!row.success)
-      return this.#drop(`a row of usage is not valid at ${row.error.issues[0]?.path.join('.')}`);
+      return this.#drop(`a row of usage is invalid at ${row.error.issues[0]?.path.join('.')}`);
     this.#nextN++;
     this.#queue.push({ n, body: JSON.stringify(row.data) });
     this.#schedule(groupMs);
     return true;
   }
 
-  /** Writes what waits. False where the disk could not be written; it is then tried again. */
+  /** Writes the queue. False where the write failed; it is retried later. */
   flush(): boolean {
     clearTimeout(this.#timer);
     this.#timer = undefined;
@@ -123,13 +122,13 @@ export class Outbox {
     return isWritten;
   }
 
-  /** Calls `listener` whenever rows became ready to be shipped. One listener. */
-  whenDurable(listener: () => void): void {
+  /** Calls `listener` whenever rows became durable and can be shipped. One listener. */
+  setOnDurable(listener: () => void): void {
     this.#onDurable = listener;
   }
 
   /** Calls `listener` after each attempt to write. One listener. */
-  whenWritten(listener: () => void): void {
+  setOnWritten(listener: () => void): void {
     this.#onWritten = listener;
   }
 
@@ -141,20 +140,20 @@ export class Outbox {
     return { incarnation, firstN: incarnation.shippedN + 1, bodies };
   }
 
-  /** The log has these rows. What is remembered of it may be lost at a crash: they are then shipped again. */
-  shipped({ incarnation, firstN, bodies }: Shipment): void {
+  /** The log acknowledged these rows. A crash may lose that mark: the rows are then shipped again. */
+  markShipped({ incarnation, firstN, bodies }: Shipment): void {
     if (this.#closed || incarnation.shippedN !== firstN - 1) return;
     incarnation.shippedN = firstN + bodies.length - 1;
     this.#shipped.push({ incarnation, uptoN: incarnation.shippedN, atMs: this.#now() });
     this.#schedule(groupMs);
   }
 
-  /** Ships rows from number `n` on again. False where they are of another gateway, or no longer here. */
-  shipAgain(incarnationId: string, n: number): boolean {
+  /** Ships rows from number `n` on again. False where they belong to another gateway or are no longer in the file. */
+  reship(incarnationId: string, n: number): boolean {
     const incarnation = this.#file.incarnations.find(({ id }) => id === incarnationId);
     if (!incarnation || n > incarnation.shippedN || !this.flush()) return false;
     try {
-      if (!this.#file.unship(incarnation, n)) return false;
+      if (!this.#file.markUnshipped(incarnation, n)) return false;
     } catch (error) {
       this.#report(error);
       return false;
@@ -163,19 +162,19 @@ export class Outbox {
     return true;
   }
 
-  /** What its rows of the pool behind `highWater` of their incarnation add up to. */
-  unfolded(highWater: (incarnation: string) => number): PendingSum[] {
+  /** Sums of the pool's rows that are behind `highWater` of their incarnation. */
+  pendingSums(highWater: (incarnation: string) => number): PendingSum[] {
     return this.#file.incarnations.flatMap((incarnation) =>
       this.#file.sums(incarnation, highWater(incarnation.id)),
     );
   }
 
-  /** Ids of the incarnations whose rows are here. */
+  /** Ids of the incarnations whose rows are in the file. */
   incarnations(): string[] {
     return this.#file.incarnations.map(({ id }) => id);
   }
 
-  /** Writes what waits and closes the file. Takes no more rows. */
+  /** Writes the queue and closes the file. Later rows are dropped. */
   close(): void {
     if (this.#closed) return;
     if (!this.flush()) this.dropped += this.#queue.length;
@@ -185,13 +184,13 @@ export class Outbox {
   }
 
   #write(): boolean {
-    const { keptMs = keptMsDefault, rowsMax = rowsMaxDefault } = this.#options;
+    const { retentionMs = retentionMsDefault, rowsMax = rowsMaxDefault } = this.#options;
     const hadRows = this.#queue.length > 0;
     try {
-      const keep = { sinceMs: this.#now() - keptMs, rowsMax };
-      this.#file.write(this.#own, this.#queue, this.#shipped, keep);
+      const retention = { sinceMs: this.#now() - retentionMs, rowsMax };
+      this.#file.write(this.#own, this.#queue, this.#shipped, retention);
     } catch (error) {
-      this.#failed(error);
+      this.#onWriteFailed(error);
       return false;
     }
     this.#queue = [];
@@ -205,7 +204,7 @@ export class Outbox {
     if (this.#timer === undefined) this.#timer = setTimeout(() => this.flush(), ms);
   }
 
-  #failed(error: unknown): void {
+  #onWriteFailed(error: unknown): void {
     this.failures++;
     this.#retryMs = Math.min(Math.max(this.#retryMs * 2, retryMsMin), retryMsMax);
     this.#schedule(this.#retryMs);

@@ -50,8 +50,11 @@ async function recordsIn(topic: MemoryTopic, count: number): Promise<void> {
   if (topic.end >= count) return;
   for await (const batch of new MemoryLog(topic).tail({ from: 0 })) if (batch.nextOffset >= count) return;
 }
-function start(open: (partition: number) => Promise<ControlLog>, onReach = (_: boolean) => {}): Publisher {
-  const publisher = new Publisher({ outbox, partitions: 12, open, onReach });
+function start(
+  open: (partition: number) => Promise<ControlLog>,
+  onReachabilityChange = (_: boolean) => {},
+): Publisher {
+  const publisher = new Publisher({ outbox, partitions: 12, open, onReachabilityChange });
   running.push(publisher);
   publisher.start();
   return publisher;
@@ -115,25 +118,25 @@ test.each<[fault: AppendFault, copies: number]>([
   },
 );
 
-test('a log that cannot be opened is told once, tried again, and told when it answers', async () => {
+test('a log that cannot be opened is reported once, retried, and reported when it answers', async () => {
   const topic = new MemoryTopic();
   let opens = 0;
-  const told: boolean[] = [];
+  const reports: boolean[] = [];
   start(
     async () => {
       if (++opens < 3) throw new Error('no broker');
       return new MemoryLog(topic);
     },
-    (reachable) => told.push(reachable),
+    (reachable) => reports.push(reachable),
   );
   record(1);
   await recordsIn(topic, 1);
   record(1);
   await recordsIn(topic, 2);
-  expect(told).toEqual([false, true]);
+  expect(reports).toEqual([false, true]);
 });
 
-test('a log that was replaced is opened anew', async () => {
+test('a log that was replaced is reopened', async () => {
   const topic = new MemoryTopic();
   start(async () => new MemoryLog(topic));
   record(1);
@@ -144,7 +147,7 @@ test('a log that was replaced is opened anew', async () => {
   expect(rowsOf(topic)).toEqual([[expect.objectContaining({ n: 2 })]]);
 });
 
-test('stopping ships what is left where the log takes it', async () => {
+test('stopping ships the remaining rows where the log accepts them', async () => {
   const topic = new MemoryTopic();
   const publisher = start(async () => new MemoryLog(topic));
   record(3);
@@ -183,7 +186,7 @@ test('a long backlog is shipped with turns of the event loop between the records
   expect(appends.most).toBeLessThan(5);
 });
 
-test('stopped once more while rows are left it does not wait for them in a busy loop', async () => {
+test('a second stop with rows left does not spin', async () => {
   const silent = { append: () => new Promise<number>(() => {}), close: async () => {} };
   const publisher = start(async () => silent as unknown as ControlLog);
   record(3);

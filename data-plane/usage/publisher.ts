@@ -1,14 +1,14 @@
 /**
- * Ships the outbox to the usage log: the oldest rows first, those of an incarnation in order and always to the same
- * partition, one record at a time. It never gives up: an append that failed, or whose outcome is not known, is repeated
- * with back-off, because a repeated row is recognised by its number and a lost one is money.
+ * Publishes the outbox to the usage log: oldest rows first, the rows of an incarnation in order and always to the same
+ * partition, one record at a time. It retries without end: an append that failed, or whose result is unknown, is repeated
+ * with back-off, because the fold recognises a repeated row by its number and a lost row is unbilled usage.
  */
 import { usagePartitionOf } from '../../schemas/usage.ts';
 import type { ControlLog } from '../../shared/log/core/control-log.ts';
 import { delay } from '../../shared/snapshot/replicator.ts';
 import type { Outbox, Shipment } from './outbox.ts';
 
-/** Rows that come within this of the first one share its record: one append and one fold for many. */
+/** Rows that arrive within this time of the first one share its record. */
 const lingerMs = 50;
 const retryMsMin = 50;
 const retryMsMax = 5_000;
@@ -18,8 +18,8 @@ export interface PublisherOptions {
   readonly partitions: number;
   /** Opens one partition of the usage log. */
   readonly open: (partition: number) => Promise<ControlLog>;
-  /** Called when the log takes no rows, and again when it does. */
-  readonly onReach?: (reachable: boolean, error?: Error) => void;
+  /** Called when appends begin to fail, and again when they succeed. */
+  readonly onReachabilityChange?: (reachable: boolean, error?: Error) => void;
 }
 
 export class Publisher {
@@ -38,26 +38,26 @@ export class Publisher {
     return this.#reachable;
   }
 
-  /** Starts shipping; returns at once. */
+  /** Starts publishing; returns at once. */
   start(): void {
-    this.#options.outbox.whenDurable(() => this.#wake());
+    this.#options.outbox.setOnDurable(() => this.#wake());
     this.#running = this.#run();
   }
 
-  /** Ships what is left for up to `timeoutMs`, then ends; rows left over wait in the outbox. */
+  /** Ships the remaining rows for up to `timeoutMs`, then ends; the rest stays in the outbox. */
   async stop(timeoutMs: number): Promise<void> {
     const { outbox } = this.#options;
     outbox.flush();
     const until = performance.now() + timeoutMs;
-    // Once stopped, nothing is shipped any more, and no delay waits.
+    // After an earlier stop nothing is shipped, and `delay` returns at once: without the check this loop would spin.
     while (!this.#stop.signal.aborted && outbox.unshipped > 0 && performance.now() < until)
       await delay(10, this.#stop.signal);
     this.#stop.abort();
     this.#wake();
-    // An append that does not return in time is left behind: closing the logs ends it.
-    const left = new AbortController();
-    await Promise.race([this.#running, delay(Math.max(until - performance.now(), 100), left.signal)]);
-    left.abort();
+    // An append that does not return in time is abandoned: closing the logs ends it.
+    const deadline = new AbortController();
+    await Promise.race([this.#running, delay(Math.max(until - performance.now(), 100), deadline.signal)]);
+    deadline.abort();
     await Promise.allSettled([...this.#logs.values()].map((log) => log.close()));
   }
 
@@ -72,11 +72,11 @@ export class Publisher {
         } else {
           await this.#ship(shipment);
           waitMs = retryMsMin;
-          this.#reach(true);
+          this.#setReachable(true);
         }
       } catch (error) {
         if (this.#stop.signal.aborted) return;
-        this.#reach(false, error instanceof Error ? error : new Error(String(error)));
+        this.#setReachable(false, error instanceof Error ? error : new Error(String(error)));
         await delay(waitMs * (0.5 + Math.random() / 2), this.#stop.signal);
         waitMs = Math.min(waitMs * 2, retryMsMax);
       }
@@ -91,24 +91,24 @@ export class Publisher {
       this.#logs.set(partition, log);
       await log.append(Buffer.from(`[${shipment.bodies.join(',')}]`));
     } catch (error) {
-      // A log that failed is opened anew: it may have been replaced.
+      // A log that failed is reopened: it may have been replaced.
       await this.#logs.get(partition)?.close();
       this.#logs.delete(partition);
       throw error;
     }
-    outbox.shipped(shipment);
+    outbox.markShipped(shipment);
   }
 
-  /** Waits for rows; `nextShipment` was asked in this same turn. */
+  /** Waits for rows; must be called in the turn in which `nextShipment` returned none. */
   #idle(): Promise<void> {
     return new Promise((resolve) => {
       this.#wake = resolve;
     });
   }
 
-  #reach(reachable: boolean, error?: Error): void {
+  #setReachable(reachable: boolean, error?: Error): void {
     if (reachable === this.#reachable) return;
     this.#reachable = reachable;
-    this.#options.onReach?.(reachable, error);
+    this.#options.onReachabilityChange?.(reachable, error);
   }
 }

@@ -31,8 +31,8 @@ function built(path: string): string {
 }
 
 /**
- * A gateway's metering without its gateway. Before it records a row it says `r`, and once rows are durable it says how
- * many of its own are: both in one write each, so that what was said was said before the kill.
+ * The outbox and the publisher of a gateway without the gateway. Before it records a row it prints `recorded N`, and once
+ * rows are durable `durable N`, each in one write, so that a line is complete before the kill.
  */
 const program = `
 import { writeSync } from 'node:fs';
@@ -62,17 +62,17 @@ interface Life {
   readonly durable: number;
 }
 
-/** Lets it run until it has recorded so many rows, then kills it at some moment of the next ten milliseconds; tells what it had said. */
+/** Runs it until it has recorded so many rows, then kills it within the next ten milliseconds; returns what it printed. */
 async function liveAndDie(seed: number, rowsMin: number): Promise<Life> {
   const args = ['--input-type=module', '-e', program, folder, String(seed)];
   const child = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'inherit'] });
   children.add(child);
-  let said = '';
+  let output = '';
   let doomed = false;
   for await (const chunk of child.stdout) {
-    said += chunk;
+    output += chunk;
     const recorded = Number(
-      said
+      output
         .match(/^recorded (\d+)\n/gm)
         ?.at(-1)
         ?.split(' ')[1] ?? 0,
@@ -85,7 +85,7 @@ async function liveAndDie(seed: number, rowsMin: number): Promise<Life> {
   expect(child.signalCode).toBe('SIGKILL');
   children.delete(child);
   const last = (what: string): string =>
-    said
+    output
       .match(new RegExp(`^${what} (\\S+)$`, 'gm'))
       ?.at(-1)
       ?.split(' ')[1] ?? '0';
@@ -173,7 +173,7 @@ test('Events: a deleted outbox begins a new incarnation, and what was billed sta
   expect(after.totals.requests).toBeLessThanOrEqual(first.recorded + second.recorded);
 });
 
-test('Events: a fold that is killed at any moment goes on to the same totals', async () => {
+test('Events: a fold that is killed at any moment continues to the same totals', async () => {
   // Five hundred rows to a record, so that each fold that is killed had at least one before it.
   await liveAndDie(2, 3500);
   await shipRest();
@@ -202,7 +202,7 @@ for await (const batch of log.tail({ from: store.nextOffset(0), recordsMax: 1 })
   expect(db.prepare('SELECT next_offset FROM position').pluck().get()).toBeGreaterThan(0);
   db.close();
   const resumed = await rebuild('usage.db');
-  const anew = await rebuild('usage-anew.db');
-  expect(resumed.totals).toEqual(anew.totals);
-  expect(anew.totals.requests).toBeGreaterThan(0);
+  const rebuilt = await rebuild('usage-rebuilt.db');
+  expect(resumed.totals).toEqual(rebuilt.totals);
+  expect(rebuilt.totals.requests).toBeGreaterThan(0);
 });

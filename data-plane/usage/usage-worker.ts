@@ -1,8 +1,8 @@
 /**
- * The desk of usage: takes rows into the outbox and follows the totals, and tells what that does to allowances. It runs
- * on a thread of its own, so that no flush of the disk and no fold ever stands in the way of a request.
- * What it says of an account is said in the very turn in which the store takes rows up, so that whoever reads its
- * messages in their order counts no row twice and none not at all.
+ * The usage worker: writes rows to the outbox, follows the folded totals, and reports the totals of accounts. It runs on
+ * a thread of its own, so that no disk flush and no fold delays a request.
+ * Totals are posted synchronously with the fold, so a consumer that processes messages in order counts every row exactly
+ * once.
  */
 import type { AppliedUsage, UsageStore } from '../../shared/usage/usage-store.ts';
 import type { NewUsage, Outbox } from './outbox.ts';
@@ -11,56 +11,56 @@ import {
   type Amount,
   accountKey,
   amountOf,
-  type DeskNews,
-  type DeskRequest,
+  type UsageWorkerEvent,
+  type UsageWorkerRequest,
 } from './worker-messages.ts';
 
-/** How long rows that were shipped again have to arrive before they are asked for once more, ms. */
-const shipAgainEveryMs = 5_000;
+/** Rows of one incarnation are shipped again at most this often, ms: they need time to arrive. */
+const reshipIntervalMs = 5_000;
 
-export interface DeskOptions {
+export interface UsageWorkerParts {
   readonly outbox: Outbox;
   readonly store: UsageStore;
-  readonly say: (news: DeskNews) => void;
+  readonly post: (event: UsageWorkerEvent) => void;
 }
 
-export class UsageDesk {
-  readonly #options: DeskOptions;
+export class UsageWorker {
+  readonly #options: UsageWorkerParts;
   readonly #ownIncarnations: ReadonlySet<string>;
   /** When rows of an incarnation were last shipped again, monotonic ms. */
-  readonly #shippedAgainMs = new Map<string, number>();
+  readonly #reshippedMs = new Map<string, number>();
   #isOpen = false;
-  #taken = 0;
+  #received = 0;
   #durable = 0;
 
-  constructor(options: DeskOptions) {
+  constructor(options: UsageWorkerParts) {
     this.#options = options;
     this.#ownIncarnations = new Set(options.outbox.incarnations());
-    options.outbox.whenWritten(() => this.#tellState());
+    options.outbox.setOnWritten(() => this.#postState());
   }
 
-  /** Says that it is open, and what waits from earlier starts. */
+  /** Posts `opened` with the amounts of earlier process starts that are not folded yet. */
   open(): void {
-    const { outbox, store, say } = this.#options;
+    const { outbox, store, post } = this.#options;
     const pending: Amount[] = [];
-    for (const { organisation, period, visitor, tokens, turns } of outbox.unfolded((id) =>
+    for (const { organisation, period, visitor, tokens, turns } of outbox.pendingSums((id) =>
       store.highWater(id),
     )) {
       if (visitor !== null) pending.push([{ visitor }, turns]);
       else if (organisation !== null && period !== null) pending.push([{ organisation, period }, tokens]);
     }
     this.#isOpen = true;
-    say({ kind: 'opened', pending });
-    this.#tellState();
+    post({ kind: 'opened', pending });
+    this.#postState();
   }
 
-  take(request: Exclude<DeskRequest, { readonly kind: 'close' }>): void {
-    if (request.kind === 'rows') this.#keep(JSON.parse(request.rows) as readonly NewUsage[]);
-    else this.#say([], [request.account]);
+  onRequest(request: Exclude<UsageWorkerRequest, { readonly kind: 'close' }>): void {
+    if (request.kind === 'rows') this.#record(JSON.parse(request.rows) as readonly NewUsage[]);
+    else this.#postTotals([], [request.account]);
   }
 
-  /** To be called with what the store applied, in the same turn. */
-  applied({ rows, gaps }: AppliedUsage): void {
+  /** Must be called in the turn of the event loop in which the store applied the rows. */
+  onApplied({ rows, gaps }: AppliedUsage): void {
     const moved = new Map<string, { readonly account: Account; own: number }>();
     for (const row of rows) {
       const [account, amount] = amountOf(row) ?? [];
@@ -70,41 +70,41 @@ export class UsageDesk {
       if (this.#ownIncarnations.has(row.incarnation)) sum.own += amount;
       moved.set(key, sum);
     }
-    // What is folded before the opening is not among the rows that wait then.
+    // Rows folded before `opened` are not among its pending amounts.
     if (this.#isOpen && moved.size > 0) {
       const sums = [...moved.values()];
       const settled = sums.flatMap(({ account, own }): Amount[] => (own === 0 ? [] : [[account, own]]));
-      this.#say(
+      this.#postTotals(
         settled,
         sums.map(({ account }) => account),
       );
     }
-    // The log lost rows that it had acknowledged: they are still here.
-    for (const { incarnation, next } of gaps) this.#shipAgain(incarnation, next);
+    // The log lost rows that it had acknowledged: the outbox still has them.
+    for (const { incarnation, next } of gaps) this.#reship(incarnation, next);
   }
 
-  #keep(rows: readonly NewUsage[]): void {
+  #record(rows: readonly NewUsage[]): void {
     const refused: Amount[] = [];
     for (const row of rows) {
       const amount = this.#options.outbox.record(row) ? undefined : amountOf(row);
       if (amount !== undefined) refused.push(amount);
     }
-    this.#taken += rows.length;
-    if (refused.length > 0) this.#say(refused, []);
+    this.#received += rows.length;
+    if (refused.length > 0) this.#postTotals(refused, []);
   }
 
-  #tellState(): void {
-    const { outbox, say } = this.#options;
+  #postState(): void {
+    const { outbox, post } = this.#options;
     if (!this.#isOpen) return;
-    if (outbox.waiting === 0) this.#durable = this.#taken;
+    if (outbox.unwritten === 0) this.#durable = this.#received;
     const { unshipped, isFull } = outbox;
-    say({ kind: 'state', taken: this.#taken, durable: this.#durable, unshipped, isFull });
+    post({ kind: 'state', received: this.#received, durable: this.#durable, unshipped, isFull });
   }
 
-  #say(settled: readonly Amount[], accounts: Iterable<Account>): void {
+  #postTotals(settled: readonly Amount[], accounts: Iterable<Account>): void {
     const totals: Amount[] = [];
     for (const account of accounts) totals.push([account, this.#total(account)]);
-    this.#options.say({ kind: 'totals', settled, totals });
+    this.#options.post({ kind: 'totals', settled, totals });
   }
 
   #total(account: Account): number {
@@ -114,12 +114,11 @@ export class UsageDesk {
       : store.poolTokens(account.organisation, account.period);
   }
 
-  #shipAgain(incarnation: string, next: number): void {
+  #reship(incarnation: string, next: number): void {
     const nowMs = performance.now();
     if (!this.#ownIncarnations.has(incarnation)) return;
-    if ((this.#shippedAgainMs.get(incarnation) ?? Number.NEGATIVE_INFINITY) > nowMs - shipAgainEveryMs)
-      return;
-    this.#shippedAgainMs.set(incarnation, nowMs);
-    this.#options.outbox.shipAgain(incarnation, next);
+    if ((this.#reshippedMs.get(incarnation) ?? Number.NEGATIVE_INFINITY) > nowMs - reshipIntervalMs) return;
+    this.#reshippedMs.set(incarnation, nowMs);
+    this.#options.outbox.reship(incarnation, next);
   }
 }

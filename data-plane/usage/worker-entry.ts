@@ -1,15 +1,15 @@
-/** The thread of usage: its desk, served on the port to the thread that started it. */
+/** Entry point of the usage worker's thread. */
 import { parentPort, workerData } from 'node:worker_threads';
 import { faultFields } from '../../shared/runtime/fault.ts';
-import { type DeskPlace, serveDesk } from './open-usage-worker.ts';
-import type { DeskNews } from './worker-messages.ts';
+import { serveUsageWorker, type UsageWorkerOptions } from './open-usage-worker.ts';
+import type { UsageWorkerEvent } from './worker-messages.ts';
 
 const port = parentPort;
 if (port) {
-  // Ends this thread alone; the one that started it ends the process, with this fault in its log.
+  // Ends this thread only; the main thread logs the fault and ends the process.
   process.on('uncaughtException', (error: unknown) => {
-    port.postMessage({ kind: 'ended', fault: faultFields(error) } satisfies DeskNews);
+    port.postMessage({ kind: 'ended', fault: faultFields(error) } satisfies UsageWorkerEvent);
     process.exit(1);
   });
-  await serveDesk(port, workerData as DeskPlace);
+  await serveUsageWorker(port, workerData as UsageWorkerOptions);
 }

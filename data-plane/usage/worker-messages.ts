@@ -1,6 +1,6 @@
 /**
- * What the thread of requests and the thread of usage say to each other. Messages arrive in the order in which they were
- * sent, and that order is the whole protocol: what the desk says of an account holds from the message that says it on.
+ * The messages between the main thread and the usage worker. They arrive in the order in which they were sent, and the
+ * protocol relies on it: a total is valid from its message until the next message about the same account.
  */
 import type { UsageRow } from '../../schemas/usage.ts';
 import type { FaultFields } from '../../shared/runtime/fault.ts';
@@ -13,23 +13,23 @@ export type Account =
 /** Tokens of the pool, or turns of a visitor. */
 export type Amount = readonly [account: Account, amount: number];
 
-/** To the desk. */
-export type DeskRequest =
+/** From the main thread to the worker. */
+export type UsageWorkerRequest =
   /** `rows`: an array of NewUsage as JSON, which costs half of what a copy of the objects does. */
   | { readonly kind: 'rows'; readonly rows: string }
-  /** Asks for the folded total of an account; answered by `totals`. */
+  /** Requests the folded total of an account; answered by `totals`. */
   | { readonly kind: 'total'; readonly account: Account }
-  /** Ships what is left, for two seconds at most, and closes all; answered by `closed`. */
+  /** Ships the remaining rows for at most two seconds and closes the files; answered by `closed`. */
   | { readonly kind: 'close' };
 
-/** From the desk. */
-export type DeskNews =
-  /** Once, before all else but `log`. `pending`: amounts of earlier starts that are not folded yet. */
+/** From the worker to the main thread. */
+export type UsageWorkerEvent =
+  /** Once, before all others but `log`. `pending`: amounts of earlier process starts that are not folded yet. */
   | { readonly kind: 'opened'; readonly pending: readonly Amount[] }
-  /** Instead of `opened`: what could not be opened, in the words of the error. */
+  /** Instead of `opened`: the error that prevented it. */
   | { readonly kind: 'failed'; readonly name: string; readonly message: string }
-  | DeskState
-  /** `settled`: own amounts that are now in the totals, or were given up. `totals`: folded totals from here on. */
+  | UsageWorkerState
+  /** `settled`: own amounts that are now in the totals, or were dropped. `totals`: folded totals from here on. */
   | { readonly kind: 'totals'; readonly settled: readonly Amount[]; readonly totals: readonly Amount[] }
   | {
       readonly kind: 'log';
@@ -37,15 +37,15 @@ export type DeskNews =
       readonly fields: object;
       readonly text: string;
     }
-  /** The desk cannot go on; its thread ends. */
+  /** The worker failed; its thread ends. */
   | { readonly kind: 'ended'; readonly fault: FaultFields }
   | { readonly kind: 'closed' };
 
-export interface DeskState {
+export interface UsageWorkerState {
   readonly kind: 'state';
-  /** Rows taken from messages so far. */
-  readonly taken: number;
-  /** Of those, how many need no more writing. */
+  /** Rows received in messages so far. */
+  readonly received: number;
+  /** Of those, how many are on the disk or were dropped. */
   readonly durable: number;
   /** Rows not yet known to be on the usage log. */
   readonly unshipped: number;
@@ -53,12 +53,12 @@ export interface DeskState {
   readonly isFull: boolean;
 }
 
-/** No id holds a space, so the two kinds of account never meet. */
+/** No id contains a space, so the two kinds of account have different keys. */
 export function accountKey(account: Account): string {
   return 'visitor' in account ? account.visitor : `${account.organisation} ${account.period}`;
 }
 
-/** What a row counts against an allowance; undefined where it was not the pool that answered. */
+/** The amount by which a row uses up an allowance; undefined unless the pool served the request. */
 export function amountOf(row: Omit<UsageRow, 'v' | 'incarnation' | 'n'>): Amount | undefined {
   const { draw, visitor, organisation, period } = row;
   if (draw !== 'pool') return undefined;

@@ -191,7 +191,7 @@ const meter = of(
     ['an adjustment counts', 'this.#options.adjustmentOf?.(organisation, period) ?? 0', '0'],
     ['an adjustment gives no more than was used', 'Math.max(used + (', 'Math.max(used, used + ('],
     ['rows that wait are bounded', 'waiting >= waitingRowsMax', 'false'],
-    ['a full outbox refuses', 'if (this.#desk.isFull || ', 'if ('],
+    ['a full outbox refuses', 'if (this.#worker.isFull || ', 'if ('],
     ['a slow disk refuses', 'return waiting > 0 && this.#isLate();', 'return false;'],
     [
       'a total that comes answers those who wait',
@@ -206,8 +206,8 @@ const meter = of(
       "if ('visitor' in owner) return { visitor: 'v' };",
     ],
     [
-      'a row that is taken by the disk is no longer waited for',
-      'if (news.durable > this.#desk.durable) this.#waitingSinceMs = this.#monotonicMs();',
+      'a row that is on the disk is no longer waited for',
+      'if (event.durable > this.#worker.durable) this.#waitingSinceMs = this.#monotonicMs();',
       '',
     ],
   ],
