@@ -1,6 +1,6 @@
 /**
  * Composition root of a control-plane replica: any number of equal ones may run over one log.
- * It folds the log, takes commands, looks after nodes, and tells the fleet how it is.
+ * It folds the log, runs commands, monitors nodes, and publishes its status.
  */
 import { randomUUID } from 'node:crypto';
 import type { AddressInfo } from 'node:net';
@@ -27,8 +27,8 @@ import type { Snapshot } from '../shared/snapshot/snapshot.ts';
 import type { StatusBoard } from '../shared/status/status-board.ts';
 import { openUsage } from '../shared/usage/open-usage.ts';
 import { countUsageRows } from '../shared/usage/usage-metrics.ts';
-import { CommandPath, createLog } from './command-log/command-writer.ts';
-import { checkSigner } from './command-log/log-signing.ts';
+import { CommandWriter, createLog } from './command-log/command-writer.ts';
+import { checkSigner, signingView } from './command-log/log-signing.ts';
 import { type OpenedFleet, openFleet } from './gateways/open-fleet.ts';
 import type { AgentSessions } from './nodes/agent-sessions.ts';
 import { startNodeWatch } from './nodes/node-watch.ts';
@@ -53,19 +53,19 @@ export interface ControlPlaneSettings {
   readonly connections?: Partial<ConnectionLimits> | undefined;
   readonly operatorToken: string;
   readonly gatewayToken: string;
-  /** Accepted beside the other while gateways change over. */
+  /** Also accepted, while gateways change over. */
   readonly previousGatewayToken?: string | undefined;
   /** PEM file with an Ed25519 private key; signs the log. */
   readonly signingKeyFile?: string | undefined;
-  /** Go on where a key is given and the log is not signed. */
+  /** Start even if a key is given and the log is not signed. */
   readonly allowUnsigned?: boolean | undefined;
-  /** Fingerprints, public keys or PEM files: one of them must have begun the log. None: any log will do. */
+  /** Fingerprints, public keys or PEM files: one of them must have created the log. None: any log is accepted. */
   readonly trustedSigners?: readonly string[] | undefined;
-  /** Folder with one file a node credential. */
+  /** Folder with one file for each node credential. */
   readonly nodeCredentialsDir?: string | undefined;
   /** Between the loss of readiness and the end of new connections, seconds; 0 unless it is given. */
   readonly drainDelaySeconds?: number;
-  /** How long requests in flight may go on after that, seconds. */
+  /** How long requests in flight may run after that, seconds. */
   readonly drainTimeoutSeconds?: number;
   /** Of every listener. */
   readonly certificate?: Certificate | undefined;
@@ -80,7 +80,7 @@ export interface ControlPlane {
   close(): Promise<void>;
 }
 
-/** A digest of the whole state enters the log this often, commits. */
+/** Commits between two digests of the whole state in the log. */
 const commitsPerCheckpoint = 1000;
 const startTimeoutMs = 60_000;
 const drainTimeoutSecondsDefault = 5;
@@ -123,7 +123,7 @@ interface StateParts extends OpenedFleet {
 interface State extends StateParts {
   readonly snapshot: Snapshot;
   readonly replicator: Replicator;
-  readonly path: CommandPath;
+  readonly writer: CommandWriter;
   readonly listeners: Set<(commits: readonly Commit[]) => void>;
   readonly metrics: FoldMetrics;
 }
@@ -146,7 +146,7 @@ async function startState(
       metrics.folded(commits, seconds, replicator.freshness.proven);
       for (const listener of listeners) listener(commits);
     },
-    onFault: (error) => logger.fatal({ err: error }, 'the fold stopped; see docs/operate for the way back'),
+    onFault: (error) => logger.fatal({ err: error }, 'the fold stopped; see docs/operate.md for recovery'),
     onReach: (reachable, error) => logger.warn({ reachable, reason: error?.message }, 'control log'),
   });
   try {
@@ -160,9 +160,10 @@ async function startState(
     checkWhole();
     checkSigner(snapshot.head.signers, signer, settings.allowUnsigned);
     const readers = () => board.readers();
-    const path = new CommandPath({ snapshot, replicator, log, signer, readers });
+    const signing = () => signingView({ snapshot, signer, board });
+    const writer = new CommandWriter({ snapshot, replicator, log, signer, readers, signing });
     metrics.watch(() => ({ snapshot, replicator }));
-    return { ...parts, snapshot, replicator, path, listeners, metrics };
+    return { ...parts, snapshot, replicator, writer, listeners, metrics };
   } catch (error) {
     await replicator.stop();
     snapshot.close();
@@ -177,12 +178,18 @@ async function serve(
   closers: Closers,
 ): Promise<{ admin: string; metrics: string; drain: () => Promise<void> }> {
   const { logger, name } = settings;
-  const { snapshot, replicator, path, board, signer } = state;
+  const { snapshot, replicator, writer, board, signer } = state;
   let agents: AgentSessions | undefined;
   const publisher = statusPublisher(settings, state, () => agents?.report());
   closers.add(() => publisher.stop());
   const nodes = startNodeWatch({
-    ...{ name, snapshot, replicator, path, board, publisher, logger },
+    name,
+    snapshot,
+    replicator,
+    writer,
+    board,
+    publisher,
+    logger,
     nodeCredentialsDir: settings.nodeCredentialsDir,
   });
   agents = nodes.agents;
@@ -194,12 +201,20 @@ async function serve(
   const { registry } = state.metrics;
   const connections = new Connections({ registry, logger, limits: settings.connections });
   const app = await listen(settings, log, state, { board, ...nodes, drain, connections }, closers);
-  // Before the listener closes their sockets: an agent that is sent away is not lost.
+  // Before the listener closes their sockets: an agent that is sent away does not count as lost.
   closers.add(() => nodes.agents.stop());
   const health = await startHealth({
-    ...{ snapshot, board, replicator, signer, agents: nodes.agents, metrics: state.metrics, drain },
-    ...{ certificate: settings.certificate, connections },
-    ...{ host: settings.metricsBind ?? loopback, port: settings.metricsPort },
+    snapshot,
+    board,
+    replicator,
+    signer,
+    agents: nodes.agents,
+    metrics: state.metrics,
+    drain,
+    certificate: settings.certificate,
+    connections,
+    host: settings.metricsBind ?? loopback,
+    port: settings.metricsPort,
   });
   closers.add(() => health.close());
   const { drainDelaySeconds: delaySeconds = 0, drainTimeoutSeconds } = settings;
@@ -219,7 +234,7 @@ async function listen(
   closers: Closers,
 ): ReturnType<typeof createAdminApp> {
   const { logger, operatorToken, gatewayToken, previousGatewayToken, certificate } = settings;
-  const { snapshot, replicator, path, fleetMemory, metrics, signer } = state;
+  const { snapshot, replicator, writer, fleetMemory, metrics, signer } = state;
   const usage = await openUsage({
     logUrl: settings.logUrl,
     dataDir: settings.dataDir,
@@ -228,45 +243,48 @@ async function listen(
   });
   closers.add(() => usage.close());
   countUsageRows(metrics.registry, usage.counts);
-  const past = new PastStates(log, snapshot);
-  const { board, agents, live, drain } = parts;
-  const shared = {
-    ...{ snapshot, replicator, log, signer, path, past, board, fleetMemory, agents, live, drain, logger },
+  const context: AdminContext = {
+    replica: settings.name,
+    snapshot,
+    replicator,
+    log,
+    signer,
+    writer,
+    past: new PastStates(log, snapshot),
+    board: parts.board,
+    fleetMemory,
+    agents: parts.agents,
+    live: parts.live,
     usage: usage.reader,
     dataDir: settings.dataDir,
+    operatorToken,
+    gatewayToken,
+    previousGatewayToken,
+    drain: parts.drain,
+    logger,
   };
-  const app = await createAdminApp(
-    { ...shared, replica: settings.name, operatorToken, gatewayToken, previousGatewayToken },
-    { connections: parts.connections, certificate },
-  );
+  const app = await createAdminApp(context, { connections: parts.connections, certificate });
   const address = { host: settings.bind, port: settings.port };
   await app.listen(address).catch((error: unknown) => {
     throw listenError(error, address, { bind: '--bind', port: '--port' });
   });
   closers.add(() => app.close());
-  drain.countRequests(app.server);
+  parts.drain.countRequests(app.server);
   return app;
 }
 
-/** After each fold: our digest is remembered for comparison, and now and then written into the log. */
+/** After each fold: the digest is stored for comparison, and every 1000 commits written to the log. */
 function watchCommits(state: State, board: StatusBoard, logger: Logger): void {
-  const { snapshot, path } = state;
+  const { snapshot, writer } = state;
   let checkpointAt = snapshot.seq + commitsPerCheckpoint;
   state.listeners.add(() => {
     board.remember(snapshot.seq, snapshot.digest());
     if (snapshot.seq < checkpointAt) return;
     checkpointAt = snapshot.seq + commitsPerCheckpoint;
-    const id = `checkpoint-${randomUUID()}`;
-    const decide = (): {
-      events: [{ type: 'checkpoint'; data: { foldVersion: number; digests: Record<string, string> } }];
-      result: () => void;
-    } => ({
-      events: [{ type: 'checkpoint', data: { foldVersion, digests: snapshot.digests() } }],
-      result: () => undefined,
-    });
-    path
-      .run({ id, hash: id, by: checkpointAuthor, decide, repeated: () => undefined })
-      .catch((error: unknown) => logger.warn({ err: error }, 'no checkpoint was written'));
+    const data = () => ({ foldVersion, digests: snapshot.digests() });
+    writer
+      .write(`checkpoint-${randomUUID()}`, checkpointAuthor, () => [{ type: 'checkpoint', data: data() }])
+      .catch((error: unknown) => logger.warn({ err: error }, 'checkpoint not written'));
   });
   board.remember(snapshot.seq, snapshot.digest());
 }
@@ -278,7 +296,7 @@ function startVerification(snapshot: Snapshot, closers: Closers, logger: Logger)
       if (tables.length > 0)
         logger.fatal(
           { tables },
-          'rows of state.db do not add up to their digest; stop this replica, delete its state.db and start it again',
+          'rows of state.db do not match their digest; stop this replica, delete its state.db and start it again',
         );
     },
     (error: unknown) =>

@@ -1,10 +1,10 @@
 /**
- * The way of a command to the log: fold to the head → validate → dry-run → append → wait until our own fold accepts a
- * record at that place. The chain turns the log's order into compare-and-append, so any number of replicas may run this
- * at once without a leader or a lock. A command is answered only when its fate is decided: done, refused, or, where the
- * log cannot be seen for too long, OutcomeUnknown, and then repeating it with the same id decides.
+ * Writes commands to the log: fold to the head → authorise → plan → preview → append → wait until the own fold accepts a
+ * record at that position. The chain turns the log's order into compare-and-append, so any number of replicas may run
+ * this at once without a leader or a lock. A command is answered only when its outcome is known: done, refused, or
+ * OutcomeUnknown where the log cannot be read in time, and then a repeat with the same id decides.
  */
-import { randomUUID } from 'node:crypto';
+import { randomBytes, randomUUID } from 'node:crypto';
 import { genesisPrev } from '../../schemas/commit.ts';
 import { type KnownEvent, toStored } from '../../schemas/events.ts';
 import { type CommitDraft, CommitTooLarge, composeCommit, recordHash } from '../../shared/log/core/chain.ts';
@@ -13,85 +13,128 @@ import type { Signer } from '../../shared/log/core/signing.ts';
 import type { TrustedSigners } from '../../shared/log/core/trust.ts';
 import type { Replicator } from '../../shared/snapshot/replicator.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
+import { type Actor, actorName } from '../commands/authorise.ts';
+import { commandHash } from '../commands/command-hash.ts';
+import {
+  authoriseCommand,
+  type CommandContext,
+  type CommandDefinition,
+  type CommandInput,
+  commandAnswer,
+  planCommand,
+  type SigningView,
+} from '../commands/definition.ts';
 import { CommandError } from '../core/command-error.ts';
 import { asFollowError } from '../core/follow-error.ts';
 import { checkMaySign } from './log-signing.ts';
 import { checkReaders, type LogReader } from './rolling-upgrade.ts';
 
-/** Lost races before a command is refused. */
+/** Attempts, each lost to another writer, before a command is refused. */
 const attemptsMax = 12;
 /** How long a command may wait for the log, in all its attempts. */
-const deadlineMs = 10_000;
-/** Commands that wait for their turn on this replica. */
+const timeoutMs = 10_000;
+/** Commands that may wait on this replica. */
 const queueMax = 1000;
 
-/** What a command would change, worked out from the state it is shown. */
-export interface Decision<Result> {
-  /** Empty: there is nothing to change. */
-  readonly events: readonly KnownEvent[];
-  /** Reads the thing as it is once the events are folded. */
-  readonly result: () => Result;
-}
-
-export interface Command<Result> {
+/** Of one command, in addition to its definition and input. */
+export interface CommandRequest {
   /** From the Idempotency-Key; a repeat carries the same. */
   readonly id: string;
-  /** SHA-256 of the command's canonical text: a repeat must be the same command. */
-  readonly hash: string;
-  readonly by: string;
+  readonly actor: Actor;
   readonly why?: string | undefined;
   /** Refuse unless the state is at this position. */
   readonly ifAt?: number | undefined;
   readonly dryRun?: boolean | undefined;
-  /** Also where a gateway does not know the events yet. */
+  /** Skip the guards, and the check that all gateways know the events. */
   readonly force?: boolean | undefined;
-  /** Throws CommandError unless the actor may give it. Asked first: a refusal must not show what others have sent. */
-  authorise?(): void;
-  /** Pure over the state at the head; throws CommandError. Called once an attempt. */
-  decide(nowMs: number): Decision<Result>;
-  /** The answer to a repeat, from the id of what the first run made. */
-  repeated(subject: string | null): Result;
 }
 
-export interface Outcome<Result> {
-  readonly result: Result;
+export interface CommandResult {
+  readonly answer: object;
   readonly position: number;
   readonly status: 'done' | 'unchanged' | 'repeated' | 'dry-run';
 }
 
-export interface CommandPathOptions {
+/** A command of the admin API or of this replica, with its context bound. */
+interface BoundCommand extends Omit<CommandRequest, 'actor'> {
+  /** SHA-256 of the command's canonical text: a repeat must be the same command. */
+  readonly hash: string;
+  readonly by: string;
+  /** Throws CommandError. Runs first: a refusal must not show what others have sent. */
+  authorise?(): void;
+  /** Pure over the state at the head; throws CommandError. Called once an attempt. No events: there is nothing to change. */
+  plan(nowMs: number): { readonly events: readonly KnownEvent[]; readonly answer: () => object };
+  /** The answer to a repeat, from the id of what the first run created. */
+  repeated(subject: string | null): object;
+}
+
+export interface CommandWriterOptions {
   readonly snapshot: Snapshot;
   readonly replicator: Replicator;
   readonly log: ControlLog;
   readonly signer?: Signer | undefined;
-  /** Who must have begun the log; only asked before this replica begins one. */
+  /** Who must have created the log; only checked before this replica creates one. */
   readonly trusted?: TrustedSigners | undefined;
   /** Who must know what is written; see rolling-upgrade.ts. */
   readonly readers?: () => readonly LogReader[] | undefined;
+  /** For commands that change the signers. */
+  readonly signing?: () => SigningView;
   /** Wall clock, ms since 1970. */
   readonly now?: () => number;
 }
 
-export class CommandPath {
-  readonly #options: CommandPathOptions;
-  #turn: Promise<unknown> = Promise.resolve();
+export class CommandWriter {
+  readonly #options: CommandWriterOptions;
+  #last: Promise<unknown> = Promise.resolve();
   #waiting = 0;
 
-  constructor(options: CommandPathOptions) {
+  constructor(options: CommandWriterOptions) {
     this.#options = options;
   }
 
-  /** Runs one command after those before it. Rejects with CommandError. */
-  async run<Result>(command: Command<Result>): Promise<Outcome<Result>> {
+  /** Runs one command of the admin API. Rejects with CommandError. */
+  run(definition: CommandDefinition, input: CommandInput, request: CommandRequest): Promise<CommandResult> {
+    const { snapshot, signing, now = Date.now } = this.#options;
+    const { db } = snapshot;
+    const { actor, force, dryRun } = request;
+    return this.#enqueue({
+      ...request,
+      hash: commandHash(definition.name, input.params, input.body),
+      by: actorName(actor),
+      authorise: () => authoriseCommand(definition, db, input, actor),
+      plan: (nowMs) => {
+        const context: CommandContext = {
+          nowMs,
+          actor,
+          mint: randomBytes,
+          signing: signing?.(),
+          force,
+          dryRun,
+        };
+        const plan = planCommand(definition, db, input, context);
+        return { events: plan.events, answer: () => commandAnswer(definition, db, input, plan, context) };
+      },
+      repeated: (subject) => definition.show(db, input, subject ?? undefined, now()),
+    });
+  }
+
+  /** Writes events of this replica itself, worked out from the state at the head. Rejects with CommandError. */
+  async write(id: string, by: string, events: () => readonly KnownEvent[]): Promise<void> {
+    const answer = (): object => ({});
+    await this.#enqueue({ id, hash: id, by, plan: () => ({ events: events(), answer }), repeated: answer });
+  }
+
+  /** One command at a time on this replica, in order. */
+  async #enqueue(command: BoundCommand): Promise<CommandResult> {
     if (this.#waiting >= queueMax)
       throw new CommandError('LogUnavailable', 'too many commands are waiting', {
         next: 'try again in a moment',
       });
     this.#waiting++;
-    const turn = this.#turn.then(() => this.#attempts(command));
-    this.#turn = turn.catch(() => undefined);
+    const run = this.#last.then(() => this.#attempts(command));
+    this.#last = run.catch(() => undefined);
     try {
-      return await turn;
+      return await run;
     } catch (error) {
       throw asCommandError(error, command.id);
     } finally {
@@ -99,12 +142,12 @@ export class CommandPath {
     }
   }
 
-  async #attempts<Result>(command: Command<Result>): Promise<Outcome<Result>> {
-    const until = performance.now() + deadlineMs;
+  async #attempts(command: BoundCommand): Promise<CommandResult> {
+    const deadline = performance.now() + timeoutMs;
     for (let attempt = 1; attempt <= attemptsMax; attempt++) {
-      await this.#options.replicator.caughtUp(left(until));
-      const outcome = await this.#attempt(command, until);
-      if (outcome) return outcome;
+      await this.#options.replicator.caughtUp(remainingMs(deadline));
+      const result = await this.#attempt(command, deadline);
+      if (result) return result;
     }
     throw new CommandError(
       'Conflict',
@@ -115,29 +158,22 @@ export class CommandPath {
     );
   }
 
-  /** One try at the next place of the chain; undefined where another record took it. */
-  async #attempt<Result>(command: Command<Result>, until: number): Promise<Outcome<Result> | undefined> {
+  /** One attempt at the next position of the chain; undefined where another record took it. */
+  async #attempt(command: BoundCommand, deadline: number): Promise<CommandResult | undefined> {
     const { snapshot, log, signer, now = Date.now } = this.#options;
     command.authorise?.();
     const before = snapshot.journal.commandOf(command.id);
-    if (before) return this.#repeat(command, before);
+    if (before) return repeat(command, before);
     checkMaySign(snapshot.head.signers, signer);
-    if (command.ifAt !== undefined && command.ifAt !== snapshot.seq)
-      throw new CommandError(
-        'PositionMoved',
-        `the state is at position ${snapshot.seq}, not ${command.ifAt}`,
-        {
-          next: 'look at what changed, then repeat with the new position',
-        },
-      );
+    checkPosition(command, snapshot.seq);
     const nowMs = now();
-    const { events, result } = command.decide(nowMs);
-    if (events.length === 0) return { result: result(), position: snapshot.seq, status: 'unchanged' };
+    const { events, answer } = command.plan(nowMs);
+    if (events.length === 0) return { answer: answer(), position: snapshot.seq, status: 'unchanged' };
     this.#checkReaders(command, events);
     const seq = snapshot.seq + 1;
     const stored = events.map(toStored);
-    const previewed = this.#preview(events, { seq, atMs: nowMs, by: command.by }, result);
-    if (command.dryRun) return { result: previewed, position: snapshot.seq, status: 'dry-run' };
+    const previewed = this.#preview(events, { seq, atMs: nowMs, by: command.by }, answer);
+    if (command.dryRun) return { answer: previewed, position: snapshot.seq, status: 'dry-run' };
 
     const at = new Date(nowMs).toISOString();
     const draft = { id: command.id, command: command.hash, at, by: command.by, events: stored };
@@ -151,78 +187,83 @@ export class CommandPath {
       await log.append(record, signer?.sign(record) ?? null);
     } catch (error) {
       if (!(error instanceof AppendUnknown)) throw error;
-      // Whichever of the two stands first at this place decides, and the later one can never apply.
-      await this.#appendUntilKnown(noOp, until);
+      // Whichever of the two is first at this position decides, and the later one can never apply.
+      await this.#appendUntilKnown(noOp, deadline);
     }
-    if (!(await this.#isFolded(seq, until))) throw outcomeUnknown(command.id);
+    if (!(await this.#isFolded(seq, deadline))) throw outcomeUnknown(command.id);
     // By its bytes, not by its id: another replica may have run the same command with another key value in it.
     if (snapshot.journal.commandAt(seq)?.record !== recordHash(record)) return undefined;
-    return { result: previewed, position: seq, status: 'done' };
+    return { answer: previewed, position: seq, status: 'done' };
   }
 
-  /** False as well where the fold stopped: the record is in the log, and whether it counts is not known here. */
-  async #isFolded(seq: number, until: number): Promise<boolean> {
-    return this.#options.replicator.reached(seq, left(until)).catch(() => false);
+  /** Also false where the fold stopped: the record is in the log, and whether it counts is not known here. */
+  async #isFolded(seq: number, deadline: number): Promise<boolean> {
+    return this.#options.replicator.reached(seq, remainingMs(deadline)).catch(() => false);
   }
 
-  #checkReaders(
-    { force = false }: { readonly force?: boolean | undefined },
-    events: readonly KnownEvent[],
-  ): void {
+  #checkReaders({ force = false }: BoundCommand, events: readonly KnownEvent[]): void {
     const { readers } = this.#options;
     if (readers && !force) checkReaders(events, readers);
   }
 
-  #repeat<Result>(
-    command: Command<Result>,
-    before: { seq: number; hash: string | null; subject: string | null },
-  ): Outcome<Result> {
-    if (before.hash !== command.hash)
-      throw new CommandError('Conflict', 'another command was sent with this Idempotency-Key', {
-        next: 'send each command with an Idempotency-Key of its own',
-      });
-    return { result: command.repeated(before.subject), position: before.seq, status: 'repeated' };
-  }
-
-  /** The thing as it would be, folded in a savepoint by the very code that folds it for good. */
-  #preview<Result>(
+  /** The answer on the state with these events, folded in a savepoint by the code that will fold the record. */
+  #preview(
     events: readonly KnownEvent[],
     context: { seq: number; atMs: number; by: string },
-    result: () => Result,
-  ): Result {
-    const { snapshot } = this.#options;
-    const passedOver = snapshot.dryRun(events, context);
-    if (passedOver.length > 0)
-      throw new Error(`the fold would pass over an event of this command: ${passedOver[0]}`);
-    return snapshot.preview(events, context, result);
+    answer: () => object,
+  ): object {
+    return this.#options.snapshot.preview(events, context, (passedOver) => {
+      if (passedOver.length > 0)
+        throw new Error(`the fold would pass over an event of this command: ${passedOver[0]}`);
+      return answer();
+    });
   }
 
   #compose(draft: Omit<CommitDraft, 'head' | 'log'>): Buffer {
     return composeCommit({ ...draft, head: this.#options.snapshot.head });
   }
 
-  async #appendUntilKnown(noOp: Buffer, until: number): Promise<void> {
+  async #appendUntilKnown(noOp: Buffer, deadline: number): Promise<void> {
     const { log, signer } = this.#options;
-    for (let waitMs = 20; performance.now() < until; waitMs = Math.min(waitMs * 2, 500)) {
+    for (let waitMs = 20; performance.now() < deadline; waitMs = Math.min(waitMs * 2, 500)) {
       try {
         await log.append(noOp, signer?.sign(noOp) ?? null);
         return;
       } catch (error) {
         if (!(error instanceof AppendUnknown) && !(error instanceof LogUnavailable)) throw error;
-        await new Promise((resolve) => setTimeout(resolve, Math.min(waitMs, left(until))));
+        await new Promise((resolve) => setTimeout(resolve, Math.min(waitMs, remainingMs(deadline))));
       }
     }
   }
 }
 
+/** Throws CommandError Conflict where the id was used for another command. */
+function repeat(
+  command: BoundCommand,
+  before: { seq: number; hash: string | null; subject: string | null },
+): CommandResult {
+  if (before.hash !== command.hash)
+    throw new CommandError('Conflict', 'another command was sent with this Idempotency-Key', {
+      next: 'send each command with an Idempotency-Key of its own',
+    });
+  return { answer: command.repeated(before.subject), position: before.seq, status: 'repeated' };
+}
+
+function checkPosition({ ifAt }: BoundCommand, seq: number): void {
+  if (ifAt === undefined || ifAt === seq) return;
+  throw new CommandError('PositionMoved', `the state is at position ${seq}, not ${ifAt}`, {
+    next: 'check what changed, then repeat with the new position',
+  });
+}
+
 /** Writes `log.created` where the log is empty; of several replicas at once the first wins. */
-export async function createLog(options: CommandPathOptions, logId: string, by: string): Promise<void> {
+export async function createLog(options: CommandWriterOptions, logId: string, by: string): Promise<void> {
   const { snapshot, replicator, log, signer, trusted } = options;
-  await replicator.caughtUp(deadlineMs);
+  await replicator.caughtUp(timeoutMs);
   if (snapshot.seq > 0) return;
   if (trusted && !(signer && trusted.has(signer.publicKey)))
     throw new Error(
-      'the log is empty, and only a signer of --trust-signer may begin it; set HEADGATE_SIGNING_KEY to the key of one',
+      'the log is empty, and only a signer of --trust-signer may create it; set HEADGATE_SIGNING_KEY to the key of one',
     );
   const data = signer ? { log: logId, signers: [signer.publicKey] } : { log: logId };
   const record = composeCommit({
@@ -237,16 +278,16 @@ export async function createLog(options: CommandPathOptions, logId: string, by: 
   } catch (error) {
     if (!(error instanceof AppendUnknown)) throw error;
   }
-  if (!(await replicator.reached(1, deadlineMs)))
+  if (!(await replicator.reached(1, timeoutMs)))
     throw new LogUnavailable('the new log could not be read back in time');
 }
 
-function left(until: number): number {
-  return Math.max(1, until - performance.now());
+function remainingMs(deadline: number): number {
+  return Math.max(1, deadline - performance.now());
 }
 
 function outcomeUnknown(id: string): CommandError {
-  return new CommandError('OutcomeUnknown', `whether command ${id} was carried out cannot be seen now`, {
+  return new CommandError('OutcomeUnknown', `whether command ${id} was carried out is not known yet`, {
     next: 'repeat it with the same Idempotency-Key',
   });
 }

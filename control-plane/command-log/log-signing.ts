@@ -1,7 +1,12 @@
-/** Checks that this replica may write to the log: its key must be one of the current signers. */
+/** Whether this replica may write to the log, and who else signs it: its key must be one of the current signers. */
 import { fingerprintOf, type Signer } from '../../shared/log/core/signing.ts';
+import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
+import type { StatusBoard } from '../../shared/status/status-board.ts';
+import type { SigningView } from '../commands/definition.ts';
 import { CommandError } from '../core/command-error.ts';
 
+/** A replica that is silent for longer counts as stopped. */
+const silentMs = 10_000;
 const guide = 'see docs/operate.md, "Signatures"';
 
 /** Refuses the start where key and signers do not match. The error names the next step. */
@@ -27,7 +32,7 @@ export function checkMaySign(signers: readonly string[], signer: Signer | undefi
   if (maySign(signers, signer)) return;
   throw new CommandError(
     'LogUnavailable',
-    'this replica can write nothing: its key is not among the signers of the log',
+    'this replica cannot write: its key is not among the signers of the log',
     { next: 'send the command to another replica, and give this one the key of a signer' },
   );
 }
@@ -38,4 +43,18 @@ export function maySign(signers: readonly string[], signer: Signer | undefined):
 
 function named(signers: readonly string[]): string {
   return signers.map(fingerprintOf).join(', ');
+}
+
+export interface SigningSources {
+  readonly snapshot: Snapshot;
+  readonly signer: Signer | undefined;
+  readonly board: StatusBoard;
+}
+
+export function signingView({ snapshot, signer, board }: SigningSources): SigningView {
+  const replicas = board
+    .controlPlanes()
+    .filter(({ seenMs }) => performance.now() - seenMs < silentMs)
+    .map(({ report: { name, signer: key } }) => ({ name, signer: key }));
+  return { signers: snapshot.head.signers, own: signer?.publicKey, replicas };
 }

@@ -1,7 +1,7 @@
 /**
- * What a command of the admin API is, and the one way in which each is prepared: parse, authorise, decide, guard.
- * A decider is pure over the state it is shown: the time and the random source are arguments, and it may be run any
- * number of times before its events are in the log. It refuses with CommandError, and nothing has happened then.
+ * What a command of the admin API is, and its steps: parse, authorise, plan (decide and guard), answer. The writer of
+ * command-log/ runs them. A decider is pure over the state it is given: time and random source are arguments, and it may
+ * run any number of times before its events are in the log. It refuses with CommandError, and has no effects.
  */
 import type { z } from 'zod';
 import type { KnownEvent } from '../../schemas/events.ts';
@@ -11,12 +11,11 @@ import type { RandomSource } from '../../shared/ids/api-key.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import { CommandError } from '../core/command-error.ts';
 import { type Actor, authorise } from './authorise.ts';
-import { commandHash } from './command-hash.ts';
 import { checkCardinality } from './limits.ts';
 import { checkOwners } from './ownership.ts';
 import { guardRemovals } from './removal-guard.ts';
 
-/** Who signs, as the replica that decides knows it. */
+/** Who signs, from the point of view of the deciding replica. */
 export interface SigningView {
   /** Public keys whose signatures count now; empty where the log is not signed. */
   readonly signers: readonly string[];
@@ -31,11 +30,11 @@ export interface CommandContext {
   readonly nowMs: number;
   readonly actor: Actor;
   readonly mint: RandomSource;
-  /** Carry it out although a guard advises against it. */
+  /** Skip the guards. */
   readonly force?: boolean | undefined;
-  /** Who may sign the log; nobody in particular where it is left out. */
+  /** Who may sign the log; absent: the log is not signed. */
   readonly signing?: SigningView | undefined;
-  /** Only look: nothing that is shown once may be in the answer, because it will never be valid. */
+  /** Nothing is written: a value that is shown once would never be valid, so it is left out. */
   readonly dryRun?: boolean | undefined;
 }
 
@@ -44,13 +43,13 @@ export interface CommandInput<Params = unknown, Body = unknown> {
   readonly body: Body;
 }
 
-/** What a decider found. */
-export interface Verdict {
+/** What a decider wants to happen. */
+export interface CommandPlan {
   /** Empty: there is nothing to change. */
   readonly events: readonly KnownEvent[];
-  /** Id of the thing made, where the input does not name it. */
+  /** Id of the resource created, where the input does not name it. */
   readonly subject?: string;
-  /** Fields of the answer beside the thing's own. */
+  /** Fields of the answer in addition to the resource's. */
   readonly extra?: object;
   /** Fields that are shown once, in the answer to the first run only. */
   readonly secret?: { readonly value: string };
@@ -69,76 +68,63 @@ export interface CommandDefinition<Params = unknown, Body = unknown> {
   readonly roles: 'operator' | readonly Role[];
   /** The organisation concerned, or undefined where what is named does not exist. Needed where members may. */
   organisationOf?(db: Database, input: CommandInput<Params, Body>): string | undefined;
-  decide(db: Database, input: CommandInput<Params, Body>, context: CommandContext): Verdict;
-  /** The thing as the state has it; its ids where it is gone. */
+  decide(db: Database, input: CommandInput<Params, Body>, context: CommandContext): CommandPlan;
+  /** The resource as it is in the state; its ids where it was removed. */
   show(db: Database, input: CommandInput<Params, Body>, subject: string | undefined, nowMs: number): object;
 }
 
-/** Ties the types of parameters and body to the decider, then forgets them. */
+/** Checks the types of parameters and body against the decider, then erases them. */
 export function defineCommand<Params, Body>(definition: CommandDefinition<Params, Body>): CommandDefinition {
   return definition;
 }
 
-export interface Decision {
-  readonly events: readonly KnownEvent[];
-  /** The answer; to be called when the state holds the events. */
-  readonly result: () => object;
-}
-
-/** A command that was parsed and waits to be decided. */
-export interface PreparedCommand {
-  readonly definition: CommandDefinition;
-  /** SHA-256 of its canonical text: two commands with one hash ask for the same. */
-  readonly hash: string;
-  /** Throws CommandError unless the actor may give this command. */
-  authorise(db: Database, context: CommandContext): void;
-  /** Throws CommandError. */
-  decide(db: Database, context: CommandContext): Decision;
-  /** The answer to a repeat of a command that was carried out; `subject` is the id of what it made. Throws CommandError. */
-  repeated(db: Database, subject: string | null, context: CommandContext): object;
-}
-
 /** Parses what came in. Throws CommandError InvalidCommand with every fault. */
-export function prepareCommand(
+export function parseInput(
   definition: CommandDefinition,
   raw: { readonly params?: unknown; readonly body?: unknown },
-): PreparedCommand {
-  const input: CommandInput = {
+): CommandInput {
+  return {
     params: parsePart(definition.params, raw.params ?? {}, 'parameters'),
     body: definition.body && parsePart(definition.body, raw.body ?? {}, 'body'),
   };
-  const authorised = (db: Database, { actor }: CommandContext): void =>
-    authorise(db, actor, definition.roles, () => definition.organisationOf?.(db, input));
-  return {
-    definition,
-    hash: commandHash(definition.name, input.params, input.body),
-    authorise: authorised,
-    decide: (db, context) => decide(definition, db, input, context),
-    repeated: (db, subject, context) => {
-      authorised(db, context);
-      return definition.show(db, input, subject ?? undefined, context.nowMs);
-    },
-  };
 }
 
-function decide(
+/** Throws CommandError unless the actor may give this command. */
+export function authoriseCommand(
+  definition: CommandDefinition,
+  db: Database,
+  input: CommandInput,
+  actor: Actor,
+): void {
+  authorise(db, actor, definition.roles, () => definition.organisationOf?.(db, input));
+}
+
+/** Decides, and checks the events against the guards that hold for all commands. Throws CommandError. */
+export function planCommand(
   definition: CommandDefinition,
   db: Database,
   input: CommandInput,
   context: CommandContext,
-): Decision {
-  authorise(db, context.actor, definition.roles, () => definition.organisationOf?.(db, input));
-  const { events, subject, extra, secret } = definition.decide(db, input, context);
-  checkOwners(db, context.actor, events, context.force);
-  if (!context.force) guardRemovals(db, events);
-  checkCardinality(db, events, context.nowMs);
+): CommandPlan {
+  const plan = definition.decide(db, input, context);
+  checkOwners(db, context.actor, plan.events, context.force);
+  if (!context.force) guardRemovals(db, plan.events);
+  checkCardinality(db, plan.events, context.nowMs);
+  return plan;
+}
+
+/** The answer to the first run of a command; to be called on a state that holds the events of the plan. */
+export function commandAnswer(
+  definition: CommandDefinition,
+  db: Database,
+  input: CommandInput,
+  { subject, extra, secret }: CommandPlan,
+  { nowMs, dryRun }: CommandContext,
+): object {
   return {
-    events,
-    result: () => ({
-      ...definition.show(db, input, subject, context.nowMs),
-      ...extra,
-      ...(context.dryRun ? undefined : secret),
-    }),
+    ...definition.show(db, input, subject, nowMs),
+    ...extra,
+    ...(dryRun ? undefined : secret),
   };
 }
 
@@ -152,7 +138,7 @@ function parsePart(schema: z.ZodType, value: unknown, what: string): unknown {
   const [first] = details;
   const where = first?.path ? `${first.path}: ` : '';
   throw new CommandError('InvalidCommand', `the ${what} cannot be used: ${where}${first?.message ?? ''}`, {
-    next: 'mend what the details name',
+    next: 'correct the fields that the details list',
     details,
   });
 }

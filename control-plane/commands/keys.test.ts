@@ -1,9 +1,9 @@
 import { expect, test } from 'vitest';
 import type { Role } from '../../schemas/names.ts';
 import { hashKey, parseKey } from '../../shared/ids/api-key.ts';
-import { smallFleet, TestState, testContext, testNowMs } from '../../test/support/state.ts';
+import { smallFleet, TestState, testNowMs } from '../../test/support/state.ts';
 import { listKeys } from '../state/tenants.ts';
-import { prepareCommand } from './definition.ts';
+import { authoriseCommand, parseInput } from './definition.ts';
 import { expiresAtMs, keyCommands } from './keys.ts';
 
 const create = { body: { organisation: 'acme', name: 'laptop', expires: 'never' } };
@@ -85,7 +85,8 @@ test('Authentication 4: the value is in the answer once, and the event holds its
   expect(JSON.stringify(listKeys(state.db, testNowMs))).not.toContain(String(value));
 
   const [definition] = keyCommands;
-  const repeated = prepareCommand(definition!, create).repeated(state.db, String(answer['id']), testContext);
+  const input = parseInput(definition!, create);
+  const repeated = definition!.show(state.db, input, String(answer['id']), testNowMs);
   expect(repeated).toMatchObject({ id: answer['id'] });
   expect(repeated).not.toHaveProperty('value');
 });
@@ -95,14 +96,11 @@ test('a dry run shows no value, because none will be valid', () => {
   expect(state.decide('key.create', create, { dryRun: true }).result()).not.toHaveProperty('value');
 });
 
-test('a repeat is answered only to one who may give the command', () => {
+test('a command is authorised by itself, before a repeat of it is answered', () => {
   const state = new TestState().given(smallFleet);
   const [definition] = keyCommands;
   const repeat = () =>
-    prepareCommand(definition!, create).repeated(state.db, 'key-acme', {
-      ...testContext,
-      actor: { person: 'zoe' },
-    });
+    authoriseCommand(definition!, state.db, parseInput(definition!, create), { person: 'zoe' });
   expect(repeat).toThrow(expect.objectContaining({ type: 'Forbidden' }));
 });
 
@@ -140,7 +138,7 @@ test('a key is expired from the very moment it names, and revoked whatever the t
   expect(stateAt(ends)).toBe('revoked');
 });
 
-test('revoking is for ever, and revoking again changes nothing', () => {
+test('revoking is final, and revoking again changes nothing', () => {
   const state = new TestState().given(smallFleet);
   const { answer } = state.when('key.revoke', revoke, { actor: { person: 'ana' } });
   expect(answer).toMatchObject({ id: 'key-acme', state: 'revoked', revokedBy: 'ana' });

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { z } from 'zod';
 import { smallFleet, TestState } from '../../test/support/state.ts';
 import { commandHash } from './command-hash.ts';
-import { prepareCommand } from './definition.ts';
+import { authoriseCommand, parseInput } from './definition.ts';
 import { commands } from './registry.ts';
 
 test('no two commands have one name or one route', () => {
@@ -47,9 +47,9 @@ test.each(byMembers.flatMap((command) => roles.map((role) => [command.name, role
     const decide = () => state.decide(name, texts[name], { actor: { person: 'bea' } });
     if (allowed.includes(role)) expect(decide().events.length).toBeGreaterThan(0);
     else expect(decide).toThrow(expect.objectContaining({ type: 'Forbidden' }));
-    // The same person in another organisation is a stranger here.
-    const stranger = () => state.decide(name, texts[name], { actor: { person: 'zoe' } });
-    expect(stranger).toThrow(expect.objectContaining({ type: 'Forbidden' }));
+    // A person of another organisation has no role here.
+    const outsider = () => state.decide(name, texts[name], { actor: { person: 'zoe' } });
+    expect(outsider).toThrow(expect.objectContaining({ type: 'Forbidden' }));
   },
 );
 
@@ -57,17 +57,16 @@ test.each(commands.filter((command) => command.roles === 'operator'))(
   '$name is for operators only, whatever it is about',
   (definition) => {
     const state = new TestState().given(smallFleet);
-    // Refused before anything is looked at, so any input will do.
-    const prepared = prepareCommand({ ...definition, params: z.any(), body: z.any() }, {});
-    const decide = () =>
-      prepared.decide(state.db, { nowMs: 0, actor: { person: 'ana' }, mint: (n) => new Uint8Array(n) });
-    expect(decide).toThrow(expect.objectContaining({ type: 'Forbidden', status: 403 }));
+    // Refused before the input is read, so any input will do.
+    const input = parseInput({ ...definition, params: z.any(), body: z.any() }, {});
+    const run = () => authoriseCommand(definition, state.db, input, { person: 'ana' });
+    expect(run).toThrow(expect.objectContaining({ type: 'Forbidden', status: 403 }));
   },
 );
 
 test('every fault of a body is named with its path', () => {
   const create = commands.find(({ name }) => name === 'key.create');
-  expect(() => prepareCommand(create!, { body: { organisation: 'A B', name: '', extra: 1 } })).toThrow(
+  expect(() => parseInput(create!, { body: { organisation: 'A B', name: '', extra: 1 } })).toThrow(
     expect.objectContaining({
       type: 'InvalidCommand',
       details: expect.arrayContaining([

@@ -1,11 +1,11 @@
 /**
- * Deciders for the log's signers. The signers stand in the accept rule, not in the state, so the context brings them.
- * They are changed one at a time, and never to a set with which a replica that runs could write nothing any more.
+ * Deciders for the log's signers. The signers are part of the accept rule, not of the state, so the context provides them.
+ * They change one at a time, and never so that a running replica could no longer write.
  */
 import { bodySchemas, pathSchemas } from '../../schemas/commands.ts';
 import { fingerprintOf, publicKeyIn } from '../../shared/log/core/signing.ts';
 import { CommandError } from '../core/command-error.ts';
-import { type CommandContext, defineCommand, type SigningView, type Verdict } from './definition.ts';
+import { type CommandContext, type CommandPlan, defineCommand, type SigningView } from './definition.ts';
 
 const signersMax = 16;
 
@@ -23,8 +23,8 @@ function publicKeyOf(text: string): string {
   throw new CommandError('InvalidCommand', fault);
 }
 
-/** The change as a verdict, unless it leaves a replica that runs without the right to sign. */
-function change(context: CommandContext, signers: readonly string[]): Verdict {
+/** Throws GuardRefused where the change leaves a running replica without the right to sign. */
+function change(context: CommandContext, signers: readonly string[]): CommandPlan {
   const { own, replicas } = viewOf(context);
   const kept = new Set(signers.map(fingerprintOf));
   const stranded = replicas.filter(({ signer }) => signer === undefined || !kept.has(signer));
@@ -33,8 +33,8 @@ function change(context: CommandContext, signers: readonly string[]): Verdict {
   if (names.length > 0 && !context.force)
     throw new CommandError(
       'GuardRefused',
-      `replicas that run could write nothing any more, for they have no key among the new signers: ${names.slice(0, 20).join(', ')}`,
-      { next: 'give them such a key first, or repeat it with force where they are to write nothing' },
+      `running replicas could no longer write, because they have no key among the new signers: ${names.slice(0, 20).join(', ')}`,
+      { next: 'give them such a key first, or repeat it with force where they need not write' },
     );
   return {
     events: [{ type: 'log.signers_set', data: { signers: [...signers] } }],
@@ -57,7 +57,7 @@ const addSigner = defineCommand({
     if (signers.length === 0 && publicKey !== own)
       throw new CommandError(
         'Conflict',
-        'the log is not signed, and its first signer must be the replica that carries this out',
+        'the log is not signed, and its first signer must be the replica that runs this command',
         {
           next:
             own === undefined
@@ -81,7 +81,7 @@ const removeSigner = defineCommand({
   name: 'signer.remove',
   method: 'DELETE',
   path: '/signers/:fingerprint',
-  summary: 'Accept the signatures of a key no longer',
+  summary: 'Stop accepting the signatures of a key',
   params: pathSchemas.signer,
   body: undefined,
   roles: 'operator',
@@ -90,7 +90,7 @@ const removeSigner = defineCommand({
     const left = signers.filter((signer) => fingerprintOf(signer) !== fingerprint);
     if (left.length === signers.length)
       throw new CommandError('NotFound', `the log has no signer ${fingerprint}`, {
-        next: 'headgate signer list shows what is there',
+        next: 'headgate signer list shows what exists',
       });
     if (left.length === 0)
       throw new CommandError('Conflict', 'this is the last signer, and a signed log stays signed', {

@@ -12,7 +12,7 @@ import { parseColumn } from '../../shared/runtime/table-columns.ts';
 import { textOfNames } from '../../shared/snapshot/fold-capacity.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import type { RowOf } from '../../shared/snapshot/tables.ts';
-import type { Command, CommandPath } from '../command-log/command-writer.ts';
+import type { CommandWriter } from '../command-log/command-writer.ts';
 
 export type NodeRow = RowOf<'node'>;
 
@@ -38,16 +38,16 @@ const bytesPerCommitMax = 500_000;
 export class NodeReporter {
   /** Name of this replica, as it stands in the log. */
   readonly owner: string;
-  readonly #path: CommandPath;
+  readonly #writer: CommandWriter;
   readonly #byId: Statement<[string], NodeRow>;
   readonly #all: Statement<[number], NodeRow>;
   #wishes = new Map<string, Wish>();
   #next: Promise<void> | undefined;
   #running: Promise<void> = Promise.resolve();
 
-  constructor(owner: string, snapshot: Snapshot, path: CommandPath) {
+  constructor(owner: string, snapshot: Snapshot, writer: CommandWriter) {
     this.owner = owner;
-    this.#path = path;
+    this.#writer = writer;
     this.#byId = snapshot.db.prepare<[string], NodeRow>('SELECT * FROM node WHERE id = ?');
     this.#all = snapshot.db.prepare<[number], NodeRow>('SELECT * FROM node WHERE agent = ?');
   }
@@ -113,7 +113,8 @@ export class NodeReporter {
     for (let from = 0; from < wishes.length; ) {
       const to = sliceEnd(wishes, from);
       const slice = wishes.slice(from, to);
-      await this.#run(() => slice.flatMap(([id, wish]) => this.#events(id, wish)));
+      const events = () => slice.flatMap(([id, wish]) => this.#events(id, wish));
+      await this.#writer.write(randomUUID(), replicaAuthor(this.owner), events);
       from = to;
     }
   }
@@ -135,18 +136,6 @@ export class NodeReporter {
       ...claimed,
       { type: 'node.health_changed', data: reason === undefined ? data : { ...data, reason } },
     ];
-  }
-
-  async #run(events: () => KnownEvent[]): Promise<void> {
-    const id = randomUUID();
-    const command: Command<void> = {
-      id,
-      hash: id,
-      by: replicaAuthor(this.owner),
-      decide: () => ({ events: events(), result: () => undefined }),
-      repeated: () => undefined,
-    };
-    await this.#path.run(command);
   }
 }
 

@@ -9,7 +9,7 @@ import type { Replicator } from '../../shared/snapshot/replicator.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import type { StatusBoard } from '../../shared/status/status-board.ts';
 import type { StatusPublisher } from '../../shared/status/status-publisher.ts';
-import type { CommandPath } from '../command-log/command-writer.ts';
+import type { CommandWriter } from '../command-log/command-writer.ts';
 import { AgentSessions } from './agent-sessions.ts';
 import { LiveNodes } from './live-nodes.ts';
 import { NodeKeeper } from './node-keeper.ts';
@@ -21,7 +21,7 @@ export interface NodeWatchOptions {
   readonly name: string;
   readonly snapshot: Snapshot;
   readonly replicator: Replicator;
-  readonly path: CommandPath;
+  readonly writer: CommandWriter;
   readonly board: StatusBoard;
   readonly publisher: StatusPublisher;
   readonly nodeCredentialsDir: string | undefined;
@@ -41,8 +41,8 @@ const cutOffMs = 6000;
 const concernsAgents = /^(?:node\.(?!health_changed)|stack\.|pool\.|organisation\.removed)/;
 
 export function startNodeWatch(options: NodeWatchOptions): NodeWatch {
-  const { name, snapshot, replicator, path, board, publisher, logger } = options;
-  const reporter = new NodeReporter(name, snapshot, path);
+  const { name, snapshot, replicator, writer, board, publisher, logger } = options;
+  const reporter = new NodeReporter(name, snapshot, writer);
   const owners = new Owners(name, board);
   const credential = nodeCredentials(options.nodeCredentialsDir);
   const isHalted = (): boolean => replicator.fault !== undefined;

@@ -61,6 +61,8 @@ test('a repeat with one Idempotency-Key is one command, and shows the value only
     position: first.body['position'],
   });
   expect(second.body['value']).toBeUndefined();
+  const viewer = await admin('POST', '/keys', { body, headers: { ...headers, 'x-headgate-as': 'vic' } });
+  expect([viewer.status, errorType(viewer)]).toEqual([403, 'Forbidden']);
   const other = await admin('POST', '/keys', { body: { ...body, name: 'another' }, headers });
   expect([other.status, errorType(other)]).toEqual([409, 'Conflict']);
 });

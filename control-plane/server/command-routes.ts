@@ -1,20 +1,19 @@
-/** Routes of all commands, one a definition: from a request to the command path and back to an answer. */
-import { randomBytes, randomUUID } from 'node:crypto';
+/** Routes of all commands, one a definition: from a request to the command writer, and from its result to an answer. */
+import { randomUUID } from 'node:crypto';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { z } from 'zod';
 import { bodySchemas } from '../../schemas/commands.ts';
 import { nameSchema } from '../../schemas/names.ts';
-import { actorName } from '../commands/authorise.ts';
-import { type CommandContext, type CommandDefinition, prepareCommand } from '../commands/definition.ts';
+import type { CommandResult } from '../command-log/command-writer.ts';
+import { type CommandDefinition, parseInput } from '../commands/definition.ts';
 import { diffFleet } from '../commands/fleet-diff.ts';
 import { commands } from '../commands/registry.ts';
 import { CommandError } from '../core/command-error.ts';
 import { type AdminContext, actorOf, commandQuerySchema, parseQuery } from './context.ts';
-import { signingView } from './signer-routes.ts';
 
 const idempotencyKeySchema = z.string().regex(/^[A-Za-z0-9._-]{8,64}$/);
 
-/** From the header, or minted: then a repeat cannot be recognised. */
+/** From the header; without one a repeat cannot be recognised. */
 function commandIdOf(request: FastifyRequest): string {
   const header = request.headers['idempotency-key'];
   if (header === undefined) return randomUUID();
@@ -34,6 +33,17 @@ function ifAtOf(request: FastifyRequest): number | undefined {
   return Number(match[1]);
 }
 
+const repeatedNext =
+  'this command was carried out before; a value that is shown once is not shown again: revoke it and create another';
+
+/** Fields of the answer in addition to the resource's, by what happened. */
+const statusFields: Readonly<Record<CommandResult['status'], object>> = {
+  done: {},
+  unchanged: { unchanged: true },
+  'dry-run': { dryRun: true },
+  repeated: { repeated: true, next: repeatedNext },
+};
+
 async function run(
   context: AdminContext,
   definition: CommandDefinition,
@@ -43,40 +53,16 @@ async function run(
   if (query.why !== undefined && !nameSchema.safeParse(query.why).success)
     throw new CommandError('InvalidCommand', 'why must be 1 to 200 characters without control characters');
   const actor = actorOf(request);
-  const dryRun = query.dryRun === 'true';
-  const force = query.force === 'true';
-  const prepared = prepareCommand(definition, { params: request.params, body: request.body ?? undefined });
-  const { db } = context.snapshot;
-  const contextAt = (nowMs: number): CommandContext => ({
-    nowMs,
-    actor,
-    mint: randomBytes,
-    signing: signingView(context),
-    force,
-    dryRun,
-  });
-  const outcome = await context.path.run<object>({
+  const input = parseInput(definition, { params: request.params, body: request.body ?? undefined });
+  const { answer, status, position } = await context.writer.run(definition, input, {
     id: commandIdOf(request),
-    hash: prepared.hash,
-    by: actorName(actor),
+    actor,
     why: query.why,
     ifAt: ifAtOf(request),
-    dryRun,
-    force,
-    authorise: () => prepared.authorise(db, contextAt(Date.now())),
-    decide: (nowMs) => prepared.decide(db, contextAt(nowMs)),
-    repeated: (subject) => prepared.repeated(db, subject, contextAt(Date.now())),
+    dryRun: query.dryRun === 'true',
+    force: query.force === 'true',
   });
-  const said = {
-    done: {},
-    unchanged: { unchanged: true },
-    'dry-run': { dryRun: true },
-    repeated: {
-      repeated: true,
-      next: 'this command was carried out before; a value that is shown once is not shown again: revoke it and create anew',
-    },
-  }[outcome.status];
-  return { ...outcome.result, ...said, position: outcome.position };
+  return { ...answer, ...statusFields[status], position };
 }
 
 export function registerCommandRoutes(app: FastifyInstance, context: AdminContext): void {
@@ -92,7 +78,7 @@ export function registerCommandRoutes(app: FastifyInstance, context: AdminContex
         querystring: commandQuerySchema,
         ...(definition.body && { body: definition.body }),
       },
-      // Parsed once, in prepareCommand, whose refusals name every fault.
+      // Parsed once, in parseInput, whose refusals name every fault.
       validatorCompiler: () => (data: unknown) => ({ value: data }),
       handler: (request) => run(context, definition, request),
     });

@@ -10,7 +10,7 @@ import type { Replicator } from '../../shared/snapshot/replicator.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import type { StatusBoard } from '../../shared/status/status-board.ts';
 import type { UsageReader } from '../../shared/usage/usage-store.ts';
-import type { CommandPath } from '../command-log/command-writer.ts';
+import type { CommandWriter } from '../command-log/command-writer.ts';
 import type { Actor } from '../commands/authorise.ts';
 import { CommandError } from '../core/command-error.ts';
 import type { FleetMemory } from '../gateways/fleet-memory.ts';
@@ -25,7 +25,7 @@ export interface AdminContext {
   readonly replicator: Replicator;
   readonly log: ControlLog;
   readonly signer: Signer | undefined;
-  readonly path: CommandPath;
+  readonly writer: CommandWriter;
   readonly past: PastStates;
   readonly board: StatusBoard;
   readonly fleetMemory: FleetMemory;
@@ -37,7 +37,7 @@ export interface AdminContext {
   readonly operatorToken: string;
   readonly gatewayToken: string;
   readonly drain: Drain;
-  /** Accepted beside the other while gateways change over. */
+  /** Also accepted, while gateways change over. */
   readonly previousGatewayToken?: string | undefined;
   readonly logger: Logger;
 }

@@ -1,20 +1,9 @@
-/** Routes for the signers of the log, and the view of them that the signer commands decide on. */
+/** Reads of the signers of the log. */
 import type { FastifyInstance } from 'fastify';
 import type { AdminResponse, ReplicaStatus } from '../../schemas/admin.ts';
 import { fingerprintOf } from '../../shared/log/core/signing.ts';
-import type { SigningView } from '../commands/definition.ts';
+import { signingView } from '../command-log/log-signing.ts';
 import { type AdminContext, parseQuery, readQuerySchema, stateFor } from './context.ts';
-
-/** A replica that is silent for longer counts as stopped, ms. */
-const silentMs = 10_000;
-
-export function signingView({ snapshot, signer, board }: AdminContext): SigningView {
-  const replicas = board
-    .controlPlanes()
-    .filter(({ seenMs }) => performance.now() - seenMs < silentMs)
-    .map(({ report: { name, signer: key } }) => ({ name, signer: key }));
-  return { signers: snapshot.head.signers, own: signer?.publicKey, replicas };
-}
 
 /** The part of the status document about signatures. */
 export function signingStatus(

@@ -1,6 +1,6 @@
 /**
  * Position, rows and digests move as one: however records are cut into batches, read twice or mixed with junk, a
- * position has one state. What is tried on a snapshot (dry runs, previews) leaves no trace.
+ * position has one state. What is tried on a snapshot leaves no trace.
  */
 
 import { generateKeyPairSync, sign } from 'node:crypto';
@@ -137,7 +137,7 @@ test('large records end a slice sooner, so that one look at the clock never wait
   expect(consumed).toBeLessThanOrEqual(2);
 });
 
-test('a dry run says what would be passed over, and changes nothing', () => {
+test('a preview lists what would be passed over, and changes nothing', () => {
   fc.assert(
     fc.property(fc.nat({ max: 1000 }), (seed) => {
       const records = untidyLog(seed, 30);
@@ -145,7 +145,7 @@ test('a dry run says what would be passed over, and changes nothing', () => {
       const before = stateOf(snapshot);
       const next = fleetHistory(seed + 1, 10).flat();
       const context = contextOf({ seq: snapshot.seq + 1, at: '2026-01-01T01:00:00Z', by: 'operator' });
-      const reasons = snapshot.dryRun(next, context);
+      const reasons = snapshot.preview(next, context, (passedOver) => passedOver);
       expect(stateOf(snapshot)).toEqual(before);
       expect(verify(snapshot.db).differing).toEqual([]);
       const writer = new ChainWriter();
@@ -165,7 +165,7 @@ test('a preview shows the state after its events, and leaves the one before', ()
   const before = stateOf(snapshot);
   const context = contextOf({ seq: snapshot.seq + 1, at: '2026-01-01T00:00:32.000Z', by: 'operator' });
   const shown = snapshot.preview([key], context, () => {
-    snapshot.dryRun([known('key.revoked', { id: 'key-x' })], context);
+    snapshot.preview([known('key.revoked', { id: 'key-x' })], context, () => undefined);
     expect(snapshot.db.prepare("SELECT count(*) AS n FROM api_key WHERE id = 'key-x'").get()).toEqual({
       n: 1,
     });

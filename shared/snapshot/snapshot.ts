@@ -117,21 +117,22 @@ export class Snapshot {
     }
   }
 
-  /** What the fold would pass over in these events, were they the next commit: empty where it would apply them all. Changes nothing. */
-  dryRun(events: readonly KnownEvent[], context: EventContext): string[] {
+  /**
+   * Runs `read` on the state as it would be if these events were the next commit, and undoes them. `passedOver`: why the
+   * fold would not apply some of them; empty where it applies all.
+   */
+  preview<Result>(
+    events: readonly KnownEvent[],
+    context: EventContext,
+    read: (passedOver: readonly string[]) => Result,
+  ): Result {
     return this.#undone(() =>
-      events
-        .map((event) => applyEvent(this.#tables, event, context))
-        .filter((reason) => reason !== undefined),
+      read(
+        events
+          .map((event) => applyEvent(this.#tables, event, context))
+          .filter((reason) => reason !== undefined),
+      ),
     );
-  }
-
-  /** Runs `read` on the state as it would be after these events, and undoes them. */
-  preview<Result>(events: readonly KnownEvent[], context: EventContext, read: () => Result): Result {
-    return this.#undone(() => {
-      for (const event of events) applyEvent(this.#tables, event, context);
-      return read();
-    });
   }
 
   /** One digest a table, 32 hex digits each. */

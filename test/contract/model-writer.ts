@@ -1,7 +1,7 @@
 /**
- * The smallest writer that follows the command path: fold to the head, decide, append, wait until the own fold accepts a
+ * The smallest writer that works like the command writer: fold to the head, decide, append, wait until the own fold accepts a
  * record at that place; where the outcome is unknown, append a no-op at the same place, and whichever is first decides.
- * It stands in a simulation where the real command path can stand as well: both are `SimulatedWriter`s.
+ * It stands in a simulation where the real command writer can be used as well: both are `SimulatedWriter`s.
  */
 import { toStored } from '../../schemas/events.ts';
 import {
@@ -55,7 +55,7 @@ export interface SimulatedWriter {
 export type OpenWriter = (parts: WriterParts) => SimulatedWriter;
 
 export interface Habits {
-  /** Does not wait for its own fold: the fault that the command path must not have. */
+  /** Does not wait for its own fold: the fault that the command writer must not have. */
   readonly believesAcknowledgements?: boolean;
 }
 

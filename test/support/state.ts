@@ -5,9 +5,11 @@
 import { randomBytes } from 'node:crypto';
 import { actorName, operator } from '../../control-plane/commands/authorise.ts';
 import {
+  authoriseCommand,
   type CommandContext,
-  type Decision,
-  prepareCommand,
+  commandAnswer,
+  parseInput,
+  planCommand,
 } from '../../control-plane/commands/definition.ts';
 import { commands } from '../../control-plane/commands/registry.ts';
 import { type KnownEvent, toStored } from '../../schemas/events.ts';
@@ -21,6 +23,12 @@ export const testNowMs = Date.UTC(2026, 10, 21);
 export interface CommandText {
   readonly params?: unknown;
   readonly body?: unknown;
+}
+
+interface Planned {
+  readonly events: readonly KnownEvent[];
+  /** The answer; to be called when the state holds the events. */
+  readonly result: () => object;
 }
 
 export class TestState {
@@ -47,10 +55,14 @@ export class TestState {
   }
 
   /** Decides without folding. */
-  decide(name: string, text: CommandText = {}, context: Partial<CommandContext> = {}): Decision {
+  decide(name: string, text: CommandText = {}, context: Partial<CommandContext> = {}): Planned {
     const definition = commands.find((each) => each.name === name);
     if (!definition) throw new Error(`there is no command ${name}`);
-    return prepareCommand(definition, text).decide(this.db, { ...testContext, ...context });
+    const full = { ...testContext, ...context };
+    const input = parseInput(definition, text);
+    authoriseCommand(definition, this.db, input, full.actor);
+    const plan = planCommand(definition, this.db, input, full);
+    return { events: plan.events, result: () => commandAnswer(definition, this.db, input, plan, full) };
   }
 
   /** Decides, folds the events and gives the answer. */
@@ -65,7 +77,7 @@ export class TestState {
   }
 }
 
-export const testContext: CommandContext = { nowMs: testNowMs, actor: operator, mint: randomBytes };
+const testContext: CommandContext = { nowMs: testNowMs, actor: operator, mint: randomBytes };
 
 /** A small fleet that most tests begin with. */
 export const smallFleet: readonly KnownEvent[] = [
