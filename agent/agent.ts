@@ -4,6 +4,7 @@
  */
 import type { Beat } from '../schemas/node-messages.ts';
 import type { Logger } from '../shared/runtime/logger.ts';
+import { sleep } from '../shared/runtime/retry.ts';
 import type { Engine } from './engine.ts';
 import { ControlPlaneLink } from './link.ts';
 import { Loads } from './loads.ts';
@@ -40,7 +41,7 @@ export class NodeAgent {
 
   /** Resolves once it has looked at its engine and set out for a control plane: what it tells first is already true. */
   async start(): Promise<void> {
-    await Promise.race([this.engine.start(() => this.link.beatNow()), pause(firstLookMsMax)]);
+    await Promise.race([this.engine.start(() => this.link.beatNow()), sleep(firstLookMsMax)]);
     if (!this.#stopped) this.link.start();
   }
 
@@ -53,8 +54,8 @@ export class NodeAgent {
     if (this.engine.view.inFlight === undefined) return;
     const until = performance.now() + timeoutSeconds * 1000;
     // What the engine told before it was left may be the last it had.
-    await pause(Math.min(2000, timeoutSeconds * 1000));
-    while (performance.now() < until && (this.engine.view.inFlight ?? 0) > 0) await pause(drainLookMs);
+    await sleep(Math.min(2000, timeoutSeconds * 1000));
+    while (performance.now() < until && (this.engine.view.inFlight ?? 0) > 0) await sleep(drainLookMs);
   }
 
   /** Ends at once; the control plane sees a closed socket. */
@@ -81,8 +82,4 @@ export class NodeAgent {
       ...(installs.length > 0 && { installs: [...installs] }),
     };
   }
-}
-
-function pause(ms: number): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, ms));
 }

@@ -17,7 +17,7 @@ import {
   parseFrame,
 } from '../schemas/node-messages.ts';
 import type { Logger } from '../shared/runtime/logger.ts';
-import { delay } from '../shared/snapshot/replicator.ts';
+import { sleep } from '../shared/runtime/retry.ts';
 import { refusalTold } from './upgrade-error.ts';
 
 export interface LinkOptions {
@@ -97,7 +97,7 @@ export class ControlPlaneLink {
       this.#released = resolve;
     });
     this.#send({ type: 'leaving' });
-    await Promise.race([released, delay(releasedMsMax, timeout.signal)]);
+    await Promise.race([released, sleep(releasedMsMax, timeout.signal)]);
     timeout.abort();
   }
 
@@ -124,7 +124,7 @@ export class ControlPlaneLink {
       logger[level]({ node, url, code, reason }, 'not attached to a control plane');
       const stays = lasted && !silent && code !== closeCodes.goingAway;
       if (!stays) this.#at = (this.#at + 1) % this.#urls.length;
-      await delay(this.#pauseMs(failures, ended), signal);
+      await sleep(this.#pauseMs(failures, ended), signal);
     }
   }
 

@@ -4,7 +4,7 @@
  */
 import { join } from 'node:path';
 import type { Dialect } from '../schemas/names.ts';
-import { delay } from '../shared/snapshot/replicator.ts';
+import { sleep } from '../shared/runtime/retry.ts';
 import { askEngine, EngineRefusal, type EngineTarget, oneLine, streamEngine } from './engine-http.ts';
 
 export interface ModelLoader {
@@ -124,7 +124,7 @@ async function routerLoaded(target: EngineTarget, model: string, signal: AbortSi
     const state = await routerState(target, model, signal);
     if (state === 'loaded') return;
     if (state === 'failed') throw new Error('the engine could not load it');
-    await delay(lookAgainMs, signal);
+    await sleep(lookAgainMs, signal);
   }
   throw new Error('it was not loaded in time');
 }

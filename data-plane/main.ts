@@ -16,6 +16,7 @@ import { type Check, startHealthServer } from '../shared/runtime/health-server.t
 import { loopback } from '../shared/runtime/listener.ts';
 import { type AccessLog, accessLogIn, type Logger } from '../shared/runtime/logger.ts';
 import { nodeCredentials } from '../shared/runtime/node-credentials.ts';
+import { sleep } from '../shared/runtime/retry.ts';
 import type { Certificate } from '../shared/runtime/tls.ts';
 import { FoldMetrics } from '../shared/snapshot/fold-metrics.ts';
 import { Shaping } from './body-worker/body-worker.ts';
@@ -135,10 +136,10 @@ async function serve(
     ),
     close: async () => {
       draining.value = true;
-      await wait(settings.drainDelaySeconds);
+      await sleep(settings.drainDelaySeconds * 1000);
       for (const { listener } of listeners) listener.stopAccepting();
       const until = performance.now() + settings.drainTimeoutSeconds * 1000;
-      while (inFlight() > 0 && performance.now() < until) await wait(0.02);
+      while (inFlight() > 0 && performance.now() < until) await sleep(20);
       await closers.close();
     },
   };
@@ -244,10 +245,6 @@ function drainCheck(draining: boolean): Check {
   return draining
     ? { name: 'drain', ok: false, detail: 'this gateway is closing' }
     : { name: 'drain', ok: true };
-}
-
-function wait(seconds: number): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, seconds * 1000));
 }
 
 /** Where a gateway keeps its snapshot. */

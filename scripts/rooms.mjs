@@ -80,7 +80,7 @@ const rooms = {
   ...controlPlane,
   'control-plane/nodes': [...controlPlane['control-plane/nodes'], 'shared/engines'],
   'control-plane': [...folded, ...Object.keys(controlPlane), 'shared/log'],
-  agent: [...plumbing, 'shared/engines', 'shared/snapshot'],
+  agent: [...plumbing, 'shared/engines'],
   'cli/terminal': plumbing,
   'cli/commands': [...logAndSnapshot, 'shared/log', 'shared/log/embedded', 'cli/terminal'],
   'cli/processes': [

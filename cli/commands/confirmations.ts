@@ -2,7 +2,7 @@
  * Waits until every gateway has confirmed a position, and reports the time of each. The revocation is already in the log: if the
  * control plane becomes unreachable during the wait, it is polled again until the deadline.
  */
-import { setTimeout as sleep } from 'node:timers/promises';
+import { sleep } from '../../shared/runtime/retry.ts';
 import { type AdminClient, route } from '../terminal/client.ts';
 import { CliError, Exit, errorText, interrupted } from '../terminal/errors.ts';
 import type { Resource } from '../terminal/render.ts';
@@ -95,7 +95,7 @@ async function poll(session: Session, position: number, waitSeconds: number): Pr
 
 /** Ends early on Ctrl-C. */
 async function pause({ signal }: Session, seconds: number): Promise<void> {
-  await sleep(seconds * 1000, undefined, { signal }).catch(() => undefined);
+  await sleep(seconds * 1000, signal);
 }
 
 async function confirmations(api: AdminClient, position: number, timeoutSeconds: number): Promise<WaitState> {

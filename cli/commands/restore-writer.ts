@@ -2,10 +2,11 @@
  * Writes a restore to an empty log: each record in order, retried until acknowledged. Then reads the whole log back and compares.
  * Readers skip duplicate records, so a retry is safe.
  */
-import { setTimeout as sleep } from 'node:timers/promises';
+
 import { controlTopic } from '../../schemas/commit.ts';
 import type { ControlLog } from '../../shared/log/core/control-log.ts';
 import { openLog } from '../../shared/log/open-log.ts';
+import { Backoff } from '../../shared/runtime/retry.ts';
 import { readLogId } from '../../shared/snapshot/log-identity.ts';
 import { memorySnapshot } from '../../shared/snapshot/open-snapshot.ts';
 import { CliError, interrupted, usageError } from '../terminal/errors.ts';
@@ -18,8 +19,6 @@ const appendsAtOnce = 100;
 /** How long an unreachable log is retried. */
 const retryForMs = 60_000;
 const progressEveryMs = 2000;
-const pauseMsMin = 50;
-const pauseMsMax = 2000;
 
 /** Opens the log. Throws a CliError with exit 6 if it is not empty. */
 async function openEmpty(session: Session): Promise<ControlLog> {
@@ -66,7 +65,8 @@ export async function writeRestore(session: Session, plan: RestorePlan): Promise
 /** Appends in order and retries until all are acknowledged: readers skip duplicates. */
 async function append(session: Session, log: ControlLog, records: RestorePlan['records']): Promise<void> {
   const untilMs = performance.now() + retryForMs;
-  for (let attempt = 0; ; attempt++) {
+  const backoff = new Backoff({ minMs: 50, maxMs: 2000 });
+  for (;;) {
     if (session.signal.aborted) throw interrupted();
     const done = await Promise.allSettled(
       records.map(({ value, signature }) => log.append(value, signature)),
@@ -77,8 +77,7 @@ async function append(session: Session, log: ControlLog, records: RestorePlan['r
     if ((name !== 'LogUnavailable' && name !== 'AppendUnknown') || performance.now() > untilMs)
       throw failed.reason;
     // Back off: the log may recover, and Ctrl-C must be handled even if appends fail at once.
-    const pauseMs = Math.min(pauseMsMax, pauseMsMin * 2 ** Math.min(attempt, 10));
-    await sleep(pauseMs, undefined, { signal: session.signal }).catch(() => undefined);
+    await backoff.pause(session.signal);
   }
 }
 

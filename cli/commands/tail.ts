@@ -3,8 +3,9 @@
  * that no event is missed or printed twice. The queue is bounded: when events arrive faster than they are printed, the
  * connection is closed and reopened once the queue is empty. A connection without pong is closed.
  */
-import { setTimeout as sleep } from 'node:timers/promises';
+
 import WebSocket from 'ws';
+import { sleep } from '../../shared/runtime/retry.ts';
 import type { AdminClient } from '../terminal/client.ts';
 import { CliError, interrupted } from '../terminal/errors.ts';
 import { writeAll } from '../terminal/io.ts';
@@ -106,7 +107,7 @@ class EventTail {
       if (this.#failures >= failuresMax) throw this.#lost();
       this.#session.note(`${this.#endText()}; resuming at position ${this.#from}`);
       const pauseMs = Math.min(backoffMsMax, backoffMs * 2 ** this.#failures);
-      await sleep(pauseMs, undefined, { signal }).catch(() => undefined);
+      await sleep(pauseMs, signal);
     }
     throw interrupted();
   }

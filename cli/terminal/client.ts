@@ -4,8 +4,8 @@
  * effect twice.
  */
 import { randomUUID } from 'node:crypto';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { ChunkBuffer } from '../../shared/runtime/chunk-buffer.ts';
+import { sleep } from '../../shared/runtime/retry.ts';
 import { connectionError, isNetworkFailure } from './connection-errors.ts';
 import { CliError, type ExitCode, interrupted, usageError } from './errors.ts';
 import type { Resource } from './render.ts';
@@ -145,9 +145,7 @@ export class AdminClient {
       } catch (error) {
         const failure = this.#toCliError(error);
         if (tries >= triesMax || !isRetryable(failure)) throw failure;
-        await sleep(backoffMs * 2 ** (tries - 1) * (0.5 + Math.random()), undefined, {
-          signal: this.#signal,
-        }).catch(() => undefined);
+        await sleep(backoffMs * 2 ** (tries - 1) * (0.5 + Math.random()), this.#signal);
       }
     }
   }

@@ -7,14 +7,14 @@ import {
   DatabaseBusy,
   DatabaseCorrupt,
   DatabaseUnwritable,
-  inOurWords,
+  mapSqliteError,
 } from '../../shared/runtime/sqlite.ts';
 import { FoldHalted } from '../../shared/snapshot/replicator.ts';
 import { CommandError } from './command-error.ts';
 
 /** Undefined where the error is not from the log, the fold or the state file. */
 export function asFollowError(thrown: unknown): CommandError | undefined {
-  const error = inOurWords(thrown, 'state.db');
+  const error = mapSqliteError(thrown, 'state.db');
   if (error instanceof LogTruncated || error instanceof LogReplaced)
     return unavailable(
       error,

@@ -4,7 +4,7 @@
  */
 import { existsSync } from 'node:fs';
 import { type StatusReport, statusSchema } from '../../schemas/status.ts';
-import { type Database, DatabaseCorrupt, inOurWords, openDatabase } from '../../shared/runtime/sqlite.ts';
+import { type Database, DatabaseCorrupt, mapSqliteError, openDatabase } from '../../shared/runtime/sqlite.ts';
 import { putAside } from '../../shared/snapshot/open-snapshot.ts';
 
 const tombstonesMax = 20_000;
@@ -67,7 +67,7 @@ export class GatewaysFile {
     try {
       this.#db.transaction(write).immediate();
     } catch (error) {
-      throw inOurWords(error, this.#path);
+      throw mapSqliteError(error, this.#path);
     }
   }
 
@@ -83,6 +83,6 @@ function open(path: string): Database {
     return db;
   } catch (error) {
     db.close();
-    throw inOurWords(error, path);
+    throw mapSqliteError(error, path);
   }
 }

@@ -7,7 +7,7 @@ import type { Dialect } from '../../schemas/names.ts';
 import { ImageModels } from '../../shared/engines/image-models.ts';
 import { type Probed, probe } from '../../shared/engines/probe.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
-import { delay } from '../../shared/snapshot/replicator.ts';
+import { sleep } from '../../shared/runtime/retry.ts';
 import { type Damped, observe, resumed } from './damping.ts';
 import { down } from './node-memory.ts';
 import { type NodeReporter, type NodeRow, toldOf } from './node-reporter.ts';
@@ -60,7 +60,7 @@ export class NodeKeeper {
         const keeping = this.#keep(id).finally(() => this.#probed.delete(id));
         this.#probed.set(id, keeping);
       }
-      await delay(lookIntervalMs, signal);
+      await sleep(lookIntervalMs, signal);
     }
   }
 
@@ -83,7 +83,7 @@ export class NodeKeeper {
           damped = observe(damped, answer.up, performance.now());
           await this.#tell(id, answer, damped);
         }
-        await delay(probeIntervalMs, signal);
+        await sleep(probeIntervalMs, signal);
       }
     } catch (error) {
       // The log is away, or others were faster: the next look begins anew.

@@ -3,7 +3,7 @@
  * no agent comes within five seconds is down. Looks twice a second, and soon after the state moved.
  */
 import type { Logger } from '../../shared/runtime/logger.ts';
-import { delay } from '../../shared/snapshot/replicator.ts';
+import { sleep } from '../../shared/runtime/retry.ts';
 import type { NodeReporter, NodeRow } from './node-reporter.ts';
 import type { Owners } from './replica-liveness.ts';
 
@@ -79,7 +79,7 @@ export class Vacancies {
       }
       this.#lookedMs = nowMs;
       this.#look();
-      await delay(lookIntervalMs, this.#stop.signal);
+      await sleep(lookIntervalMs, this.#stop.signal);
     }
   }
 

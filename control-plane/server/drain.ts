@@ -2,8 +2,10 @@
  * Graceful shutdown of a replica: it fails its readiness check, keeps serving until load balancers notice, stops accepting
  * connections, closes WebSockets with 1001, and lets requests in flight finish. Each step has a timeout.
  */
+
 import type { Server } from 'node:http';
 import type { Check } from '../../shared/runtime/health-server.ts';
+import { sleep } from '../../shared/runtime/retry.ts';
 
 /** RFC 6455, 1001 "going away": the client reconnects to another replica. */
 const goingAwayCode = 1001;
@@ -75,8 +77,4 @@ function closeSocket(socket: ClosableSocket): Promise<void> {
     });
     socket.close(goingAwayCode, 'this replica ends');
   });
-}
-
-function sleep(ms: number): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, ms));
 }

@@ -6,7 +6,7 @@ import { createHash } from 'node:crypto';
 import { closeSync, createReadStream, openSync, statSync } from 'node:fs';
 import { pipeline } from 'node:stream/promises';
 import { Worker } from 'node:worker_threads';
-import { inOurWords, openDatabase } from '../../shared/runtime/sqlite.ts';
+import { mapSqliteError, openDatabase } from '../../shared/runtime/sqlite.ts';
 import { openExisting } from '../../shared/snapshot/open-snapshot.ts';
 
 export interface CopyPlan {
@@ -46,7 +46,7 @@ export async function copySnapshot({ from, to }: CopyPlan): Promise<CopyFacts> {
     // One statement, so that position and rows in the file are of one moment.
     db.prepare('VACUUM INTO ?').run(to);
   } catch (error) {
-    throw inOurWords(error, to);
+    throw mapSqliteError(error, to);
   } finally {
     db.close();
   }

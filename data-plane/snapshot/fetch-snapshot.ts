@@ -10,10 +10,10 @@ import { createWriteStream, mkdirSync, renameSync, rmSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { Transform } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { type Dispatcher, request } from 'undici';
 import { type ControlLog, LogUnavailable } from '../../shared/log/core/control-log.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
+import { sleep } from '../../shared/runtime/retry.ts';
 import { checkIdentity } from '../../shared/snapshot/log-identity.ts';
 import { openExisting } from '../../shared/snapshot/open-snapshot.ts';
 import { verify } from '../../shared/snapshot/verify.ts';
@@ -68,7 +68,7 @@ export async function fetchSnapshot(options: FetchOptions): Promise<boolean> {
   for (let attempt = 0; attempt < attemptsPerControlPlane; attempt++) {
     for (const base of [...controlPlanes].sort(() => Math.random() - 0.5)) {
       if (await fetchFrom(base, token, options)) return true;
-      await new Promise((resolve) => setTimeout(resolve, Math.random() * jitterMs));
+      await sleep(Math.random() * jitterMs);
     }
   }
   return false;

@@ -17,11 +17,12 @@ import type { Closers } from '../../shared/runtime/closers.ts';
 import { countStart, type FolderStart } from '../../shared/runtime/folder-start.ts';
 import type { Check } from '../../shared/runtime/health-server.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
+import { sleep } from '../../shared/runtime/retry.ts';
 import { foldVersion } from '../../shared/snapshot/fold.ts';
 import { readLogId } from '../../shared/snapshot/log-identity.ts';
 import type { Lookup } from '../../shared/snapshot/lookup.ts';
 import { openOrRebuild } from '../../shared/snapshot/open-snapshot.ts';
-import { delay, type Replicator } from '../../shared/snapshot/replicator.ts';
+import type { Replicator } from '../../shared/snapshot/replicator.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import { openStatusLog } from '../../shared/status/status-log.ts';
 import { StatusMac } from '../../shared/status/status-mac.ts';
@@ -148,7 +149,7 @@ async function catchUp(replicator: Replicator, logger: Logger): Promise<void> {
 /** What was folded may be answered from once a proof stands; where none comes, the freshness rules decide. */
 async function firstProof({ freshness }: Replicator): Promise<void> {
   const until = performance.now() + firstProofTimeoutMs;
-  while (!freshness.proven && performance.now() < until) await delay(20, new AbortController().signal);
+  while (!freshness.proven && performance.now() < until) await sleep(20);
 }
 
 function reportOf(follower: Follower, { name, whenStale }: FollowSettings, folder: FolderStart): ReportBody {

@@ -19,11 +19,12 @@ import {
 import type { TrustedSigners } from '../../shared/log/core/trust.ts';
 import { openLog } from '../../shared/log/open-log.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
+import { sleep } from '../../shared/runtime/retry.ts';
 import { DatabaseBusy, DatabaseUnwritable } from '../../shared/runtime/sqlite.ts';
 import type { FoldMetrics } from '../../shared/snapshot/fold-metrics.ts';
 import { checkIdentity, readGenesis, succeeds } from '../../shared/snapshot/log-identity.ts';
 import type { Lookup } from '../../shared/snapshot/lookup.ts';
-import { delay, FoldHalted, type Replicator } from '../../shared/snapshot/replicator.ts';
+import { FoldHalted, type Replicator } from '../../shared/snapshot/replicator.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import { Generation } from './active-snapshot.ts';
 import { liveLookup } from './live-lookup.ts';
@@ -140,7 +141,7 @@ export class Follower {
     for (let attempt = 0; ; attempt++) {
       const trouble = this.#trouble;
       if (!trouble || trouble.kind === 'halted') return;
-      await delay(pauseBefore(trouble, attempt), this.#closing.signal);
+      await sleep(pauseBefore(trouble, attempt), this.#closing.signal);
       if (this.#closing.signal.aborted) return;
       try {
         await this.#mendOnce(this.#trouble ?? trouble);

@@ -6,18 +6,20 @@
 import { existsSync, mkdirSync, renameSync } from 'node:fs';
 import { dirname } from 'node:path';
 import {
+  createTables,
   type Database,
   DatabaseCorrupt,
-  inOurWords,
+  mapSqliteError,
   openDatabase,
   type Statement,
 } from '../../shared/runtime/sqlite.ts';
 
-const formatVersion = 1;
 /** Acknowledged shipments removed by one transaction at most, so that none takes long. */
 const trimmedAtOnceMax = 10;
 
-const schemaSql = `
+const format = {
+  version: 1,
+  sql: `
 CREATE TABLE incarnation (
   ordinal INTEGER PRIMARY KEY,   -- order of the process starts
   id TEXT NOT NULL UNIQUE
@@ -34,8 +36,8 @@ CREATE TABLE shipment (
   upto_n INTEGER NOT NULL,       -- rows up to this number are on the log
   at_ms INTEGER NOT NULL         -- when the log acknowledged them, ms since 1970
 ) STRICT;
-PRAGMA user_version = ${formatVersion};
-`;
+`,
+};
 
 /** Rows of one process start. */
 export interface Incarnation {
@@ -119,7 +121,7 @@ export class OutboxFile {
       this.incarnations = this.#readIncarnations();
     } catch (error) {
       this.#db.close();
-      throw inOurWords(error, path);
+      throw mapSqliteError(error, path);
     }
   }
 
@@ -220,10 +222,7 @@ export class OutboxFile {
   }
 
   #migrate(): void {
-    const version = Number(this.#db.pragma('user_version', { simple: true }));
-    if (version > formatVersion)
-      throw new Error(`${this.#path} was written by a later version of Headgate (format ${version})`);
-    if (version < formatVersion) this.#db.exec(`BEGIN IMMEDIATE; ${schemaSql} COMMIT`);
+    createTables(this.#db, this.#path, format);
     // Incarnations without rows need no entry.
     this.#db.exec('DELETE FROM incarnation WHERE ordinal NOT IN (SELECT ordinal FROM row)');
     this.#db.exec('DELETE FROM shipment WHERE ordinal NOT IN (SELECT ordinal FROM incarnation)');
@@ -238,7 +237,7 @@ export class OutboxFile {
     try {
       return operation();
     } catch (error) {
-      throw inOurWords(error, this.#path);
+      throw mapSqliteError(error, this.#path);
     }
   }
 }

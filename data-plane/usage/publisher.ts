@@ -5,7 +5,7 @@
  */
 import { usagePartitionOf } from '../../schemas/usage.ts';
 import type { ControlLog } from '../../shared/log/core/control-log.ts';
-import { delay } from '../../shared/snapshot/replicator.ts';
+import { Backoff, sleep } from '../../shared/runtime/retry.ts';
 import type { Outbox, Shipment } from './outbox.ts';
 
 /** Rows that arrive within this time of the first one share its record. */
@@ -49,36 +49,35 @@ export class Publisher {
     const { outbox } = this.#options;
     outbox.flush();
     const until = performance.now() + timeoutMs;
-    // After an earlier stop nothing is shipped, and `delay` returns at once: without the check this loop would spin.
+    // After an earlier stop nothing is shipped, and `sleep` returns at once: without the check this loop would spin.
     while (!this.#stop.signal.aborted && outbox.unshipped > 0 && performance.now() < until)
-      await delay(10, this.#stop.signal);
+      await sleep(10, this.#stop.signal);
     this.#stop.abort();
     this.#wake();
     // An append that does not return in time is abandoned: closing the logs ends it.
     const deadline = new AbortController();
-    await Promise.race([this.#running, delay(Math.max(until - performance.now(), 100), deadline.signal)]);
+    await Promise.race([this.#running, sleep(Math.max(until - performance.now(), 100), deadline.signal)]);
     deadline.abort();
     await Promise.allSettled([...this.#logs.values()].map((log) => log.close()));
   }
 
   async #run(): Promise<void> {
-    let waitMs = retryMsMin;
+    const backoff = new Backoff({ minMs: retryMsMin, maxMs: retryMsMax });
     while (!this.#stop.signal.aborted) {
       try {
         const shipment = this.#options.outbox.nextShipment();
         if (!shipment) {
           await this.#idle();
-          await delay(lingerMs, this.#stop.signal);
+          await sleep(lingerMs, this.#stop.signal);
         } else {
           await this.#ship(shipment);
-          waitMs = retryMsMin;
+          backoff.reset();
           this.#setReachable(true);
         }
       } catch (error) {
         if (this.#stop.signal.aborted) return;
         this.#setReachable(false, error instanceof Error ? error : new Error(String(error)));
-        await delay(waitMs * (0.5 + Math.random() / 2), this.#stop.signal);
-        waitMs = Math.min(waitMs * 2, retryMsMax);
+        await backoff.pause(this.#stop.signal);
       }
     }
   }

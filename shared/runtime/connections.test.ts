@@ -81,7 +81,7 @@ test.each([false, true])(
     expect(await value('refused_total', { reason: 'listener' })).toBe(5);
     expect(await value('open')).toBe(3);
     expect(logged.length, 'a line a second at most').toBeLessThan(5);
-    expect(logged[0]).toMatchObject({ listener: 'api', reason: 'listener', refused: 1 });
+    expect(logged[0]).toMatchObject({ refused: { 'api listener': 1 } });
     held[0]?.close();
     await vi.waitFor(async () => expect(await value('open')).toBe(2));
     expect(await isServed(await open())).toBe(true);

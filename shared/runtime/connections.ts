@@ -6,6 +6,7 @@
 import type { Server, Socket } from 'node:net';
 import { Server as TlsServer } from 'node:tls';
 import { Counter, Gauge, type Registry } from 'prom-client';
+import { RateLimitedLine } from './rate-limited-line.ts';
 
 export interface ConnectionLimits {
   /** Of one listener. */
@@ -45,15 +46,18 @@ export function connectionLimits({
 
 export class Connections {
   readonly #limits: ConnectionLimits;
-  readonly #logger: WarningLog | undefined;
   readonly #refused: Counter<'listener' | 'reason'>;
   readonly #open: Gauge<'listener'>;
-  #refusedSinceLog = 0;
-  #loggedMs = Number.NEGATIVE_INFINITY;
+  readonly #refusals: RateLimitedLine;
+  #refusedAddress: string | undefined;
 
   constructor({ registry, logger, limits }: ConnectionsOptions) {
     this.#limits = connectionLimits(limits);
-    this.#logger = logger;
+    this.#refusals = new RateLimitedLine(
+      (refused) =>
+        logger?.warn({ refused, address: this.#refusedAddress }, 'connections refused: too many are open'),
+      logIntervalMs,
+    );
     this.#refused = new Counter({
       name: 'headgate_connections_refused_total',
       help: 'connections closed at once because the listener, or one address, had its most',
@@ -99,12 +103,8 @@ export class Connections {
 
   #refuse(listener: ListenerName, reason: 'listener' | 'address', address: string | undefined): void {
     this.#refused.inc({ listener, reason });
-    this.#refusedSinceLog++;
-    if (performance.now() - this.#loggedMs < logIntervalMs) return;
-    this.#loggedMs = performance.now();
-    const refused = this.#refusedSinceLog;
-    this.#refusedSinceLog = 0;
-    this.#logger?.warn({ listener, reason, address, refused }, 'connections refused: too many are open');
+    this.#refusedAddress = address;
+    this.#refusals.add(`${listener} ${reason}`);
   }
 }
 

@@ -1,13 +1,13 @@
 /**
- * The only file that knows the SQLite driver: open, pragmas, transactions, and errors in words of ours.
- * Everything else sees `Database` and prepared statements.
+ * The only file that imports the SQLite driver: open, pragmas, formats, and the mapping of its errors.
+ * Everything else uses `Database` and prepared statements.
  */
 import { createRequire } from 'node:module';
 import type Driver from 'better-sqlite3';
 
 /**
  * One driver in two builds. On Node 24 garbage may be collected where no environment is current, which ends a process that
- * uses the older build; the newer one is made for Node-API 10, which Node 20 has not.
+ * uses the older build; the newer one needs Node-API 10, which Node 20 does not have.
  */
 const driverName =
   Number(process.versions.node.split('.', 1)[0]) >= 24 ? 'better-sqlite3-node-api' : 'better-sqlite3';
@@ -32,7 +32,7 @@ export interface OpenOptions {
   readonly busyTimeoutMs?: number;
 }
 
-/** The native part of the driver is not there or was built for another Node. */
+/** The native part of the driver is missing or was built for another Node. */
 export class NativeModuleMissing extends Error {
   override readonly name = 'NativeModuleMissing';
 }
@@ -40,9 +40,13 @@ export class NativeModuleMissing extends Error {
 export class DatabaseCorrupt extends Error {
   override readonly name = 'DatabaseCorrupt';
 }
-/** No room on the disk, or no right to write. Nothing of the transaction was kept. */
+/** The disk is full, or the file may not be written. The transaction was rolled back. */
 export class DatabaseUnwritable extends Error {
   override readonly name = 'DatabaseUnwritable';
+}
+/** The file has the format of another version of Headgate. */
+export class OtherFormat extends Error {
+  override readonly name = 'OtherFormat';
 }
 /** Another process holds the lock. */
 export class DatabaseBusy extends Error {
@@ -73,11 +77,22 @@ export function openDatabase(path: string, options: OpenOptions): Database {
       throw error;
     }
   } catch (error) {
-    throw inOurWords(error, path);
+    throw mapSqliteError(error, path);
   }
 }
 
-/** A prepared statement whose caller names what its rows and its parameters are. */
+/** Creates the tables of a new file, in one transaction. Throws OtherFormat where the file has another format. */
+export function createTables(db: Database, path: string, format: { version: number; sql: string }): void {
+  const found = Number(db.pragma('user_version', { simple: true }));
+  if (found === format.version) return;
+  if (found !== 0)
+    throw new OtherFormat(
+      `${path} was written by ${found > format.version ? 'a later' : 'an earlier'} version of Headgate (format ${found}; this build has ${format.version})`,
+    );
+  db.exec(`BEGIN IMMEDIATE; ${format.sql} PRAGMA user_version = ${format.version}; COMMIT`);
+}
+
+/** A prepared statement with the types of its rows and parameters. */
 export function prepare<Row, Parameters extends unknown[] = unknown[]>(
   db: Database,
   sql: string,
@@ -85,7 +100,7 @@ export function prepare<Row, Parameters extends unknown[] = unknown[]>(
   return db.prepare(sql) as Statement<Parameters, Row>;
 }
 
-/** Takes an exclusive lock that the kernel releases when this process ends, however it ends. Throws DatabaseBusy. */
+/** Takes an exclusive lock, which the kernel releases at the end of this process, also after a crash. Throws DatabaseBusy. */
 export function lockFile(path: string): { release(): void } {
   const db = openDatabase(path, { durability: 'normal', busyTimeoutMs: 0 });
   try {
@@ -94,15 +109,15 @@ export function lockFile(path: string): { release(): void } {
     db.exec(`BEGIN EXCLUSIVE; DELETE FROM lock; INSERT INTO lock VALUES (${process.pid}); COMMIT`);
   } catch (error) {
     db.close();
-    throw inOurWords(error, path);
+    throw mapSqliteError(error, path);
   }
   return { release: () => db.close() };
 }
 
 const missingCodes = new Set(['ERR_DLOPEN_FAILED', 'MODULE_NOT_FOUND']);
 
-/** Turns the driver's errors into ours; others pass unchanged. */
-export function inOurWords(error: unknown, path: string): unknown {
+/** Maps the driver's errors to the classes above; others pass unchanged. */
+export function mapSqliteError(error: unknown, path: string): unknown {
   if (!(error instanceof Error)) return error;
   const code = 'code' in error ? String(error.code) : '';
   const options = { cause: error };

@@ -5,8 +5,8 @@
  * tenth of the processor's time at most while it reads, and rests between two readings.
  */
 
+import { sleep } from '../runtime/retry.ts';
 import { type Database, openDatabase } from '../runtime/sqlite.ts';
-import { delay } from './replicator.ts';
 import { type TableName, tableNames } from './tables.ts';
 import { verifyTable } from './verify.ts';
 
@@ -39,7 +39,7 @@ export async function verifyContinuously(
       for (const table of tableNames)
         if (!(await isWhole(db, table, snapshot, signal))) differing.push(table);
       if (differing.length > 0) return differing;
-      await delay(Math.max(restMsMin, restFactor * (performance.now() - begunMs)), signal);
+      await sleep(Math.max(restMsMin, restFactor * (performance.now() - begunMs)), signal);
     }
     return [];
   } finally {
@@ -62,7 +62,7 @@ async function isWhole(
       const begunMs = performance.now();
       const step = steps.next();
       if (step.done) return step.value.isWhole;
-      await delay(pauseFactor * (performance.now() - begunMs), signal);
+      await sleep(pauseFactor * (performance.now() - begunMs), signal);
     }
     return true;
   } finally {

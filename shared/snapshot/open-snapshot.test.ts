@@ -19,7 +19,7 @@ import { afterAll, expect, test } from 'vitest';
 import { runs } from '../../test/support/budget.ts';
 import { ChainWriter, fleetHistory, known, seededRandom } from '../../test/support/commits.ts';
 import type { LogRecord } from '../log/core/control-log.ts';
-import { DatabaseCorrupt, inOurWords, openDatabase } from '../runtime/sqlite.ts';
+import { DatabaseCorrupt, mapSqliteError, openDatabase } from '../runtime/sqlite.ts';
 import { foldVersion } from './fold.ts';
 import { createLookup } from './lookup.ts';
 import { memorySnapshot, OtherFoldVersion, openExisting, openOrRebuild } from './open-snapshot.ts';
@@ -208,7 +208,7 @@ function outcomeOf(path: string): string {
     if (rebuiltBecause !== undefined) return 'rebuilt';
     return verify(snapshot.db).differing.length > 0 ? 'named by verify' : 'not noticed';
   } catch (error) {
-    if (inOurWords(error, path) instanceof DatabaseCorrupt) return 'unreadable to verify';
+    if (mapSqliteError(error, path) instanceof DatabaseCorrupt) return 'unreadable to verify';
     throw error;
   } finally {
     snapshot.db.close();

@@ -9,7 +9,7 @@ import {
   DatabaseBusy,
   DatabaseCorrupt,
   DatabaseUnwritable,
-  inOurWords,
+  mapSqliteError,
   NativeModuleMissing,
   openDatabase,
 } from '../runtime/sqlite.ts';
@@ -100,7 +100,7 @@ const notTheFilesFault = [OtherFoldVersion, NativeModuleMissing, DatabaseUnwrita
 
 /** A file that does not hold what a snapshot of this version holds is damaged, whatever it was that stumbled over it. */
 function guiltOf(error: unknown, path: string): unknown {
-  const ours = inOurWords(error, path);
+  const ours = mapSqliteError(error, path);
   if (ours instanceof DatabaseCorrupt || notTheFilesFault.some((kind) => ours instanceof kind)) return ours;
   return new DatabaseCorrupt(`${path} is not a whole snapshot`, { cause: error });
 }

@@ -7,6 +7,7 @@
 import type { Commit } from '../../schemas/commit.ts';
 import { type ControlLog, type LogBatch, LogUnavailable } from '../log/core/control-log.ts';
 import type { TrustedSigners } from '../log/core/trust.ts';
+import { Backoff, sleep } from '../runtime/retry.ts';
 import { Freshness } from './freshness.ts';
 import { checkIdentity, checkTrust } from './log-identity.ts';
 import type { Snapshot } from './snapshot.ts';
@@ -120,20 +121,17 @@ export class Replicator {
 
   async #run(): Promise<void> {
     const { snapshot, log, trusted } = this.#options;
-    let waitMs = retryMsMin;
+    const backoff = new Backoff({ minMs: retryMsMin, maxMs: retryMsMax });
     while (!this.#stop.signal.aborted) {
       try {
         await checkIdentity(log, snapshot);
         if (trusted) await checkTrust(log, snapshot, trusted);
-        await this.#follow(() => {
-          waitMs = retryMsMin;
-        });
+        await this.#follow(() => backoff.reset());
       } catch (error) {
         if (this.#stop.signal.aborted) return;
         if (!(error instanceof LogUnavailable)) return this.#fail(error);
         this.#reach(false, error);
-        await delay(waitMs * (0.5 + Math.random() / 2), this.#stop.signal);
-        waitMs = Math.min(waitMs * 2, retryMsMax);
+        await backoff.pause(this.#stop.signal);
       }
     }
   }
@@ -181,7 +179,7 @@ export class Replicator {
         this.#reach(false, error);
         isAway = true;
       }
-      await delay(isAway || !this.freshness.proven ? probeAgainMs : probeIntervalMs, this.#stop.signal);
+      await sleep(isAway || !this.freshness.proven ? probeAgainMs : probeIntervalMs, this.#stop.signal);
     }
   }
 
@@ -240,18 +238,4 @@ export class Replicator {
   #wake(seq: number): void {
     for (const waiter of this.#waiters) if (seq >= waiter.seq) waiter.resolve();
   }
-}
-
-/** A wait that ends early when the signal aborts. */
-export function delay(ms: number, signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    if (signal.aborted) return resolve();
-    const done = (): void => {
-      clearTimeout(timer);
-      signal.removeEventListener('abort', done);
-      resolve();
-    };
-    const timer = setTimeout(done, ms);
-    signal.addEventListener('abort', done, { once: true });
-  });
 }

@@ -9,7 +9,7 @@ import type { Commit } from '../../schemas/commit.ts';
 import { type KnownEvent, readEvent } from '../../schemas/events.ts';
 import { emptyHead, type Head, judgeBatch } from '../log/core/chain.ts';
 import type { LogRecord } from '../log/core/control-log.ts';
-import { type Database, inOurWords } from '../runtime/sqlite.ts';
+import { type Database, mapSqliteError } from '../runtime/sqlite.ts';
 import { applyEvent, foldVersion } from './fold.ts';
 import { contextOf, firstFew, growing, printable } from './fold-input.ts';
 import type { EventContext } from './fold-types.ts';
@@ -113,7 +113,7 @@ export class Snapshot {
       this.#head = headBefore;
       this.#halt = undefined;
       this.#rollback('ROLLBACK', sums);
-      throw inOurWords(error, this.path);
+      throw mapSqliteError(error, this.path);
     }
   }
 
@@ -197,7 +197,7 @@ export class Snapshot {
     try {
       this.db.exec('BEGIN IMMEDIATE');
     } catch (error) {
-      throw inOurWords(error, this.path);
+      throw mapSqliteError(error, this.path);
     }
   }
 

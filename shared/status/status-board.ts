@@ -4,8 +4,8 @@
  */
 import { type FleetMemory, type StatusReport, statusRecordSchema } from '../../schemas/status.ts';
 import { type ControlLog, type LogRecord, LogUnavailable } from '../log/core/control-log.ts';
-import { MinuteLine } from '../runtime/minute-line.ts';
-import { delay } from '../snapshot/replicator.ts';
+import { RateLimitedLine } from '../runtime/rate-limited-line.ts';
+import { Backoff, sleep } from '../runtime/retry.ts';
 import { FleetRows, type Row, type Seen } from './fleet-rows.ts';
 import { KnownHeads } from './known-heads.ts';
 import type { StatusMac } from './status-mac.ts';
@@ -42,7 +42,7 @@ export interface BoardOptions {
 export class StatusBoard {
   readonly rows = new FleetRows();
   /** Records that did not count, by cause. */
-  readonly ignored: MinuteLine;
+  readonly ignored: RateLimitedLine;
   readonly #options: BoardOptions;
   readonly #stop = new AbortController();
   readonly #digests = new Map<number, string>();
@@ -59,7 +59,7 @@ export class StatusBoard {
 
   constructor(options: BoardOptions) {
     this.#options = options;
-    this.ignored = new MinuteLine((causes) =>
+    this.ignored = new RateLimitedLine((causes) =>
       options.logger.warn(
         { causes },
         'status records were ignored: they carry no MAC of the gateway token, or are of another version',
@@ -210,13 +210,13 @@ export class StatusBoard {
 
   async #run(): Promise<void> {
     const { log } = this.#options;
-    let waitMs = 50;
+    const backoff = new Backoff({ minMs: 50, maxMs: 2000 });
     while (!this.#stop.signal.aborted) {
       try {
         for await (const batch of log.tail({ from: this.#from, signal: this.#stop.signal })) {
           for (const record of batch.records) this.#take(record);
           this.#from = batch.nextOffset;
-          waitMs = 50;
+          backoff.reset();
           this.#notify();
         }
       } catch (error) {
@@ -226,13 +226,12 @@ export class StatusBoard {
           this.#restarts++;
         }
       }
-      await delay(waitMs, this.#stop.signal);
-      waitMs = Math.min(waitMs * 2, 2000);
+      await backoff.pause(this.#stop.signal);
     }
   }
 
   async #becomeComplete(): Promise<void> {
-    while (!this.#stop.signal.aborted && !(await this.readToEnd(10_000))) await delay(100, this.#stop.signal);
+    while (!this.#stop.signal.aborted && !(await this.readToEnd(10_000))) await sleep(100, this.#stop.signal);
   }
 
   #take(record: LogRecord): void {

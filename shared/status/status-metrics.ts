@@ -1,8 +1,8 @@
 /** Metrics of status records that were refused by the log or ignored by a reader. */
 import { Counter, type Registry } from 'prom-client';
-import type { MinuteLine } from '../runtime/minute-line.ts';
+import type { RateLimitedLine } from '../runtime/rate-limited-line.ts';
 
-function counter(registry: Registry, name: string, help: string, counts: MinuteLine): void {
+function counter(registry: Registry, name: string, help: string, counts: RateLimitedLine): void {
   new Counter({
     ...{ name, help, registers: [registry], labelNames: ['cause'] },
     collect() {
@@ -12,12 +12,12 @@ function counter(registry: Registry, name: string, help: string, counts: MinuteL
   });
 }
 
-export function countRefusedStatus(registry: Registry, refused: MinuteLine): void {
+export function countRefusedStatus(registry: Registry, refused: RateLimitedLine): void {
   const help = "records of this process's status that the log did not take, by cause";
   counter(registry, 'headgate_status_refused_total', help, refused);
 }
 
-export function countIgnoredStatus(registry: Registry, ignored: MinuteLine): void {
+export function countIgnoredStatus(registry: Registry, ignored: RateLimitedLine): void {
   const help = 'records of the status topic that were ignored, by cause';
   counter(registry, 'headgate_status_ignored_total', help, ignored);
 }

@@ -6,7 +6,7 @@
 import { randomUUID } from 'node:crypto';
 import { type StatusReport, statusBytesMax } from '../../schemas/status.ts';
 import { AppendUnknown, type ControlLog, LogReplaced, LogUnavailable } from '../log/core/control-log.ts';
-import { MinuteLine } from '../runtime/minute-line.ts';
+import { RateLimitedLine } from '../runtime/rate-limited-line.ts';
 import type { StatusMac } from './status-mac.ts';
 
 const beatMs = 2000;
@@ -26,7 +26,7 @@ export interface PublisherOptions {
 export class StatusPublisher {
   readonly incarnation = randomUUID();
   /** Records that were not taken, by cause. */
-  readonly refused: MinuteLine;
+  readonly refused: RateLimitedLine;
   readonly #options: PublisherOptions;
   readonly #timer: NodeJS.Timeout;
   readonly #waiting = new Set<() => void>();
@@ -39,7 +39,7 @@ export class StatusPublisher {
 
   constructor(options: PublisherOptions) {
     this.#options = options;
-    this.refused = new MinuteLine((causes) =>
+    this.refused = new RateLimitedLine((causes) =>
       options.logger.error({ causes, reason: this.#lastError }, 'status records were not taken by the log'),
     );
     this.#timer = setInterval(() => this.publish(), beatMs);

@@ -7,7 +7,7 @@ import { usageKeepSeconds, usagePartitions, usageTopic } from '../../schemas/usa
 import type { ControlLog } from '../log/core/control-log.ts';
 import { openLog, parseLogUrl } from '../log/open-log.ts';
 import type { LineLogger } from '../runtime/logger.ts';
-import { MinuteLine } from '../runtime/minute-line.ts';
+import { RateLimitedLine } from '../runtime/rate-limited-line.ts';
 import type { FoldCounts } from './usage-fold.ts';
 import { UsageReplicator } from './usage-replicator.ts';
 import {
@@ -53,7 +53,7 @@ export interface FollowedUsage {
 
 /** Begins to fold the usage log into a store. Throws LogUrlInvalid. */
 export function followUsage({ store, logUrl, logger, onApplied }: FollowOptions): FollowedUsage {
-  const alarms = new MinuteLine((rows) =>
+  const alarms = new RateLimitedLine((rows) =>
     logger.error({ rows }, 'rows of usage differ from those they repeat, or are not counted'),
   );
   let before = { ...store.counts };

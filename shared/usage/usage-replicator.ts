@@ -11,8 +11,8 @@ import {
   LogTruncated,
   LogUnavailable,
 } from '../log/core/control-log.ts';
+import { Backoff } from '../runtime/retry.ts';
 import { DatabaseCorrupt } from '../runtime/sqlite.ts';
-import { delay } from '../snapshot/replicator.ts';
 import type { AppliedUsage, UsageStore } from './usage-store.ts';
 
 /** The longest the fold may hold the event loop in one go. */
@@ -99,12 +99,10 @@ export class UsageReplicator {
   }
 
   async #run(partition: number): Promise<void> {
-    let waitMs = retryMsMin;
+    const backoff = new Backoff({ minMs: retryMsMin, maxMs: retryMsMax });
     while (!this.#stop.signal.aborted) {
       try {
-        await this.#follow(partition, () => {
-          waitMs = retryMsMin;
-        });
+        await this.#follow(partition, () => backoff.reset());
         return;
       } catch (error) {
         await this.#close(partition);
@@ -112,8 +110,7 @@ export class UsageReplicator {
         if (error instanceof DatabaseCorrupt) return this.#fail(error);
         this.#reach(partition, asError(error));
         this.#restartIfCutOff(partition, error);
-        await delay(waitMs * (0.5 + Math.random() / 2), this.#stop.signal);
-        waitMs = Math.min(waitMs * 2, retryMsMax);
+        await backoff.pause(this.#stop.signal);
       }
     }
   }

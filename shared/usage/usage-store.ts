@@ -7,12 +7,19 @@ import { existsSync, mkdirSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { readUsageRecord, type UsageRow } from '../../schemas/usage.ts';
 import type { LogRecord } from '../log/core/control-log.ts';
-import { type Database, DatabaseCorrupt, inOurWords, openDatabase } from '../runtime/sqlite.ts';
+import {
+  createTables,
+  type Database,
+  DatabaseCorrupt,
+  mapSqliteError,
+  OtherFormat,
+  openDatabase,
+} from '../runtime/sqlite.ts';
 import { parseColumn } from '../runtime/table-columns.ts';
 import { putAside } from '../snapshot/open-snapshot.ts';
 import { type FoldCounts, foldRow } from './usage-fold.ts';
 import { UsageState } from './usage-state.ts';
-import { prepareUsage, type UsageStatements, usageFormatVersion, usageSql } from './usage-tables.ts';
+import { prepareUsage, type UsageStatements, usageFormat } from './usage-tables.ts';
 
 /** Rows of one incarnation that may wait for those before them. */
 const parkedMaxDefault = 10_000;
@@ -86,21 +93,14 @@ export function openUsageStore(path: string, options: UsageStoreOptions = {}): U
   }
 }
 
-class OtherFormat extends Error {}
-
 function openUsageDatabase(path: string): Database {
   const db = openDatabase(path, { durability: 'normal' });
   try {
-    const version = Number(db.pragma('user_version', { simple: true }));
-    if (version === 0) db.exec(`BEGIN; ${usageSql} COMMIT`);
-    else if (version !== usageFormatVersion)
-      throw new OtherFormat(
-        `${path} has format ${version} of the usage totals, this build has ${usageFormatVersion}`,
-      );
+    createTables(db, path, usageFormat);
     return db;
   } catch (error) {
     db.close();
-    throw inOurWords(error, path);
+    throw mapSqliteError(error, path);
   }
 }
 
@@ -260,7 +260,7 @@ export class UsageStore {
       this.#db.transaction(change).immediate();
     } catch (error) {
       this.#readParkedCounts();
-      throw inOurWords(error, this.#path);
+      throw mapSqliteError(error, this.#path);
     }
   }
 

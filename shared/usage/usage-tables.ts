@@ -6,8 +6,6 @@ import type { UsageRow } from '../../schemas/usage.ts';
 import { type Database, prepare as prepareTyped } from '../runtime/sqlite.ts';
 import { columnsSql, integer, type JsonText, orNull, type RowWith, text } from '../runtime/table-columns.ts';
 
-export const usageFormatVersion = 1;
-
 const columns = {
   position: {
     partition: integer(),
@@ -46,7 +44,9 @@ type RowOf<Table extends keyof typeof columns> = RowWith<(typeof columns)[Table]
 type Total = Pick<RowOf<'total'>, 'model' | 'prompt_tokens' | 'completion_tokens' | 'requests'>;
 type Request = Pick<RowOf<'request'>, 'id' | 'body'>;
 
-export const usageSql = `
+export const usageFormat = {
+  version: 1,
+  sql: `
 CREATE TABLE position (${columnsSql(columns.position)}, PRIMARY KEY (partition)) STRICT;
 CREATE TABLE incarnation (${columnsSql(columns.incarnation)}, PRIMARY KEY (id)) STRICT, WITHOUT ROWID;
 CREATE TABLE parked (${columnsSql(columns.parked)}, PRIMARY KEY (incarnation, n)) STRICT, WITHOUT ROWID;
@@ -57,8 +57,8 @@ CREATE TABLE visitor (${columnsSql(columns.visitor)}, PRIMARY KEY (id)) STRICT, 
 CREATE INDEX visitor_by_last ON visitor (last_at);
 CREATE TABLE request (${columnsSql(columns.request)}, PRIMARY KEY (id)) STRICT;
 CREATE INDEX request_by_organisation ON request (organisation, period);
-PRAGMA user_version = ${usageFormatVersion};
-`;
+`,
+};
 
 export function prepareUsage(db: Database) {
   const prepare = <Parameters extends unknown[], Row = never>(sql: string) =>

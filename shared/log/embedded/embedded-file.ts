@@ -5,22 +5,29 @@
  */
 import { closeSync, mkdirSync, openSync, statSync } from 'node:fs';
 import { dirname } from 'node:path';
-import { type Database, inOurWords, openDatabase, type Statement } from '../../runtime/sqlite.ts';
+import {
+  createTables,
+  type Database,
+  mapSqliteError,
+  openDatabase,
+  type Statement,
+} from '../../runtime/sqlite.ts';
 import { type LogRecord, LogReplaced, LogTruncated } from '../core/control-log.ts';
 
-const formatVersion = 1;
 /** Records removed by one trimming at most, so that no append waits for long. */
 const trimmedAtOnceMax = 10_000;
 
-const schemaSql = `
+const format = {
+  version: 1,
+  sql: `
 CREATE TABLE IF NOT EXISTS record (
   offset INTEGER PRIMARY KEY,   -- from 0, without holes
   at_ms INTEGER NOT NULL,       -- wall clock of the machine, ms since 1970; only trimming reads it
   value BLOB NOT NULL,          -- the raw bytes
   signature BLOB                -- Ed25519 over value
 ) STRICT;
-PRAGMA user_version = ${formatVersion};
-`;
+`,
+};
 
 export interface NewRecord {
   readonly value: Buffer;
@@ -72,12 +79,12 @@ export class EmbeddedFile {
     this.#opened = identityOf(options.path);
     const db = openDatabase(options.path, { durability: options.durability, busyTimeoutMs: 0 });
     try {
-      migrate(db, options.path);
+      createTables(db, options.path, format);
       this.#statements = prepare(db);
       this.checkInPlace();
     } catch (error) {
       db.close();
-      throw inOurWords(error, options.path);
+      throw mapSqliteError(error, options.path);
     }
     this.#db = db;
   }
@@ -160,7 +167,7 @@ export class EmbeddedFile {
       return operation();
     } catch (error) {
       this.#rollBack();
-      throw inOurWords(error, this.#options.path);
+      throw mapSqliteError(error, this.#options.path);
     }
   }
 
@@ -174,7 +181,7 @@ function commitError(error: unknown, path: string): unknown {
   const code = error instanceof Error && 'code' in error ? String(error.code) : '';
   if (code.startsWith('SQLITE_IOERR') && code !== 'SQLITE_IOERR_WRITE')
     return new CommitUnclear(`the disk failed while ${path} was written (${code})`, { cause: error });
-  return inOurWords(error, path);
+  return mapSqliteError(error, path);
 }
 
 /** Which file a path leads to: the device and the number of the file on it. */
@@ -192,11 +199,4 @@ function create(path: string): void {
   } catch (error) {
     if (!(error instanceof Error && 'code' in error && error.code === 'EEXIST')) throw error;
   }
-}
-
-function migrate(db: Database, path: string): void {
-  const version = db.pragma('user_version', { simple: true }) as number;
-  if (version > formatVersion)
-    throw new Error(`${path} was written by a later version of Headgate (format ${version})`);
-  if (version < formatVersion) db.exec(`BEGIN IMMEDIATE; ${schemaSql} COMMIT`);
 }

@@ -6,7 +6,8 @@
  */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
-import { setImmediate as nextTurn, setTimeout as pause } from 'node:timers/promises';
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { Backoff } from '../../runtime/retry.ts';
 import { DatabaseBusy, DatabaseCorrupt, NativeModuleMissing } from '../../runtime/sqlite.ts';
 import {
   AppendUnknown,
@@ -181,17 +182,18 @@ export class EmbeddedLog implements ControlLog {
   }
 
   async #writeAll(): Promise<void> {
-    for (let attempt = 0; this.#queue.length > 0; ) {
+    const backoff = lockBackoff();
+    while (this.#queue.length > 0) {
       const group = this.#group();
       try {
         this.#write(group);
-        attempt = 0;
+        backoff.reset();
         if (this.#queue.length > 0) await nextTurn();
       } catch (error) {
         if (error instanceof DatabaseBusy) {
           const late = leading(this.#queue, ({ untilMs }) => performance.now() > untilMs);
           this.#refuse(late, lockedError(this.#path, error));
-          await pause(pauseMs(attempt++));
+          await backoff.pause();
         } else this.#refuse(group.length, inLogWords(error, this.#path));
       }
     }
@@ -244,20 +246,21 @@ async function untilUnlocked<Result>(
   deadlineMs: number,
 ): Promise<Result> {
   const untilMs = performance.now() + deadlineMs;
-  for (let attempt = 0; ; attempt++) {
+  const backoff = lockBackoff();
+  for (;;) {
     try {
       return operation();
     } catch (error) {
       if (!(error instanceof DatabaseBusy)) throw inLogWords(error, path);
       if (performance.now() > untilMs) throw lockedError(path, error);
     }
-    await pause(pauseMs(attempt));
+    await backoff.pause();
   }
 }
 
-/** Random, so that processes that found the file locked at one time do not come back at one time. */
-function pauseMs(attempt: number): number {
-  return 1 + Math.random() * Math.min(2 ** attempt, pauseMsMax);
+/** Random pauses, so that processes that wait for one lock do not retry at the same time. */
+function lockBackoff(): Backoff {
+  return new Backoff({ minMs: 2, maxMs: pauseMsMax });
 }
 
 function leading<Item>(items: readonly Item[], holds: (item: Item) => boolean): number {

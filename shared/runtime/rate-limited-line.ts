@@ -1,17 +1,20 @@
-/** Aggregates frequent events into a rate-limited log line: at most one a minute, with the counts by cause since the last. */
+/** Aggregates frequent events into one log line per interval, with the counts by cause since the last line. */
 
-export class MinuteLine {
+export class RateLimitedLine {
   /** Counts since the start, for metrics. */
   readonly totals = new Map<string, number>();
   readonly #unlogged = new Map<string, number>();
   readonly #write: (counts: Record<string, number>) => void;
+  readonly #intervalMs: number;
   #timer: NodeJS.Timeout | undefined;
 
-  /** The first event after a quiet minute is logged at once. */
-  constructor(write: (counts: Record<string, number>) => void) {
+  /** The first event after a quiet interval is logged at once. */
+  constructor(write: (counts: Record<string, number>) => void, intervalMs = 60_000) {
     this.#write = write;
+    this.#intervalMs = intervalMs;
   }
 
+  /** `cause` must be from a fixed list, because each has a counter of its own. */
   add(cause: string, count = 1): void {
     this.totals.set(cause, (this.totals.get(cause) ?? 0) + count);
     this.#unlogged.set(cause, (this.#unlogged.get(cause) ?? 0) + count);
@@ -27,7 +30,7 @@ export class MinuteLine {
     if (this.#unlogged.size === 0) return;
     const counts = Object.fromEntries(this.#unlogged);
     this.#unlogged.clear();
-    this.#timer = setTimeout(() => this.#flush(), 60_000).unref();
+    this.#timer = setTimeout(() => this.#flush(), this.#intervalMs).unref();
     this.#write(counts);
   }
 }
