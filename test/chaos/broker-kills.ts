@@ -69,7 +69,7 @@ async function run(
     planes: () => planes,
     workers: 8,
     seed,
-    goOn: () => killing,
+    shouldContinue: () => killing,
     onSent: ({ fate }) => {
       if (fate !== 'done') return;
       done++;
@@ -81,7 +81,7 @@ async function run(
     for (let kill = 1; kill <= kills; kill++) {
       const before = done;
       await pause(lifeMsMin + random() * lifeMsSpread);
-      await eventually('commands go on', () => done >= before + commandsBetween, 60_000);
+      await eventually('commands continue', () => done >= before + commandsBetween, 60_000);
       const victim = nodes === 1 ? 1 : await leaderOf(kafka);
       await kafka.kill(victim);
       killedMs = performance.now();
@@ -89,7 +89,7 @@ async function run(
       await kafka.restart(victim);
       if (kill % 5 === 0) say?.(`${kill} of ${kills} kills, ${done} commands carried out`);
     }
-    await eventually('commands go on', () => killedMs === undefined, 60_000);
+    await eventually('commands continue', () => killedMs === undefined, 60_000);
   };
   // Whichever fails first ends the other.
   const killed = killAll().finally(() => {

@@ -42,7 +42,7 @@ test('Events: usage over Kafka is billed once and folded alike, whatever is kill
   expect(figures.missingOwnAgesMs[0] ?? 0).toBeLessThan(4 * forgottenMsMax);
 });
 
-test('without a control plane nothing is felt, and without Kafka a gateway goes on and comes back', async () => {
+test('without a control plane nothing changes for callers, and without Kafka a gateway keeps serving and recovers', async () => {
   const figures = await outage({ planeDownMs: 1000, kafkaDownMs: 3000, coldStart: false, backSecondsMax });
   log(figures);
   expect(figures.faults).toEqual([]);

@@ -1,7 +1,7 @@
 /**
- * A stream of commands at two control planes, and the audit of what they were told. Keys are made and revoked, and stacks
+ * A stream of commands at two control planes, and the audit of their answers. Keys are made and revoked, and stacks
  * are raced for, so that some commands must be refused. A command whose answer says that nothing is known is repeated
- * with its own Idempotency-Key, at the other control plane too; some of those told that nothing was changed are dropped.
+ * with its own Idempotency-Key, at the other control plane too; some of those that were answered "unchanged" are dropped.
  */
 import { randomUUID } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
@@ -14,7 +14,7 @@ export type Fate = 'done' | 'unchanged' | 'refused' | 'dropped';
 export interface Sent {
   readonly id: string;
   readonly fate: Fate;
-  /** Where its commit stands, as it was told; 0 where it has none. */
+  /** The position of its commit by the answer; 0 where it has none. */
   readonly position: number;
   /** How often it was sent. */
   readonly attempts: number;
@@ -27,10 +27,10 @@ export interface StreamOptions {
   readonly workers: number;
   readonly seed: number;
   /** Asked before each command. */
-  readonly goOn: () => boolean;
+  readonly shouldContinue: () => boolean;
   readonly onSent?: (sent: Sent) => void;
   /** How long a command is repeated before the scenario gives up, ms. */
-  readonly patienceMs?: number;
+  readonly undecidedMsMax?: number;
 }
 
 interface Wanted {
@@ -38,7 +38,7 @@ interface Wanted {
   readonly body?: unknown;
 }
 
-/** What no command was told and what no answer said; counts of 503s by their type, 0 for no answer at all. */
+/** Commands without an answer; counts of 503s by their type, 0 for no answer at all. */
 export interface Stream {
   readonly sent: readonly Sent[];
   readonly troubles: Readonly<Record<string, number>>;
@@ -51,7 +51,7 @@ export async function stream(options: StreamOptions): Promise<Stream> {
   let commands = 0;
   const worker = async (number: number): Promise<void> => {
     const random = randomFrom(options.seed * 1000 + number);
-    while (options.goOn()) {
+    while (options.shouldContinue()) {
       const wanted = wantedFrom(random, commands++, keys);
       const { answer, ...one } = await decide(options, wanted, { random, number, troubles });
       if (wanted.path === '/keys' && typeof answer?.body['id'] === 'string') keys.push(answer.body['id']);
@@ -79,7 +79,7 @@ interface Worker {
 }
 
 async function decide(
-  { planes, patienceMs = 120_000 }: StreamOptions,
+  { planes, undecidedMsMax = 120_000 }: StreamOptions,
   { path, body }: Wanted,
   { random, number, troubles }: Worker,
 ): Promise<Sent & { readonly answer?: Answer }> {
@@ -102,7 +102,7 @@ async function decide(
     // "Nothing was changed" is a promise of that one attempt; after an unknown one it says nothing of the command.
     mayBeCarriedOut ||= type !== 'LogUnavailable';
     if (!mayBeCarriedOut && random() < 0.2) return { ...said, fate: 'dropped', position: 0 };
-    if (tookMs > patienceMs) throw new Error(`command ${id} is still undecided: ${type}`);
+    if (tookMs > undecidedMsMax) throw new Error(`command ${id} is still undecided: ${type}`);
     await pause(50 + random() * 200);
   }
 }

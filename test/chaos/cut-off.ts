@@ -1,6 +1,6 @@
 /**
  * Gateways that are cut off from Kafka while a key is revoked. Each must refuse the key within 60 s of the acknowledgement,
- * whatever happens to it meanwhile: left alone, started anew again and again, or frozen with a request waiting in its
+ * whatever happens to it meanwhile: left alone, restarted again and again, or frozen with a request waiting in its
  * socket, which must be refused when it thaws. Reconnected they accept what was not revoked, and nothing else.
  */
 import { request } from 'node:http';
@@ -13,7 +13,7 @@ import { Watch } from './watch.ts';
 
 export interface CutOffOptions {
   readonly how: 'refuse' | 'silent';
-  /** How often one of them is started anew, ms. */
+  /** How often one of them is restarted, ms. */
   readonly restartEveryMs: number;
   /** How long others are frozen, ms; also how long all are cut off, with the rest of it. */
   readonly frozenMs: number;
@@ -58,7 +58,7 @@ async function run(fleet: ChaosFleet, door: Door, options: CutOffOptions): Promi
   const names = ['alone', 'restarted', 'frozen'] as const;
   const gateways = new Map<string, Gateway>();
   for (const name of names) gateways.set(name, await fleet.gateway(name, door.url));
-  // They are started anew when they are cut off, to see what they answer then.
+  // They are restarted when they are cut off, to see what they answer then.
   const cold = [
     await fleet.gateway('fence', door.url),
     await fleet.gateway('serve', door.url, '--when-stale', 'serve'),
@@ -79,7 +79,7 @@ async function run(fleet: ChaosFleet, door: Door, options: CutOffOptions): Promi
     await Promise.all([watches.get(name)!.stop(), kept.get(name)!.stop()]);
     gateway.child.kill('SIGSTOP');
   }
-  const waiting = sleepers.map(({ name, gateway }) => ({ name, answer: patiently(gateway, key.value) }));
+  const waiting = sleepers.map(({ name, gateway }) => ({ name, answer: answerOf(gateway, key.value) }));
   await revokeKey(plane, key);
   const acknowledgedMs = performance.now();
   const frozenUntilMs = acknowledgedMs + frozenMs;
@@ -145,7 +145,7 @@ async function run(fleet: ChaosFleet, door: Door, options: CutOffOptions): Promi
 }
 
 /** One completion on a connection of its own, waited for as long as it takes. */
-function patiently({ ready }: Gateway, key: string): Promise<number> {
+function answerOf({ ready }: Gateway, key: string): Promise<number> {
   return new Promise((resolve) => {
     const asked = request(`${ready.api}/chat/completions`, {
       method: 'POST',

@@ -161,7 +161,7 @@ export async function revokeKey(plane: Plane, key: Key): Promise<void> {
   if (status !== 200) throw new Error(JSON.stringify(body));
 }
 
-/** The status of one completion; 0 where no answer came. `onTrouble` is told what came instead of a 200. */
+/** The status of one completion; 0 where no answer came. `onTrouble` receives what came instead of a 200. */
 export async function complete(
   gateway: Gateway,
   key: Key,
@@ -184,7 +184,7 @@ export async function complete(
   }
 }
 
-/** What a control plane or a gateway has folded, as its metrics and its health tell. */
+/** What a control plane or a gateway has folded, by its metrics and its health. */
 export async function foldedBy({ ready }: Plane | Gateway): Promise<Folded> {
   const metrics = await (await fetch(`${ready.metrics}/metrics`)).text();
   const metric = (name: string) => Number(new RegExp(`^${name} (\\S+)$`, 'm').exec(metrics)?.[1]);

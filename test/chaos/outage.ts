@@ -1,7 +1,7 @@
 /**
- * Kafka and control planes that are down. A gateway told to serve answers without end, one told to fence until 45 s after
- * its last proof of freshness, and again soon after Kafka is back; control planes down alone are not felt at all. Started
- * with everything down, a gateway answers the public listing, and keys only where it was told to serve.
+ * Kafka and control planes that are down. A gateway with --when-stale=serve answers without end, one that fences until 45 s after
+ * its last proof of freshness, and again soon after Kafka is back; callers do not notice control planes that are down. Started
+ * with everything down, a gateway answers the public listing, and keys only with --when-stale=serve.
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import { rssMegabytes } from '../../bench/support/cpu.ts';

@@ -38,7 +38,7 @@ export interface RacingOptions {
 }
 
 export interface RacingFigures {
-  /** What the command of a frozen control plane was told first, and how it ended. */
+  /** The first answer to the command of a frozen control plane, and how it ended. */
   readonly frozen: readonly string[];
   /** Commands under random freezes. */
   readonly underFreezes: ReturnType<typeof countsOf>;
@@ -92,11 +92,11 @@ async function run(scene: Scene): Promise<RacingFigures> {
   for (const [round, frozenMs] of options.freezesMs.entries()) {
     // Every third time nobody else writes meanwhile, and the late append is the one that counts.
     const others = round % 3 === 2 ? 0 : 3;
-    const told = await freezeInAppend(scene, frozenMs, { others, releaseFirst: round % 2 === 0 });
-    sent.push(...told.sent);
-    faults.push(...told.faults);
-    frozen.push(told.told);
-    options.say?.(`frozen for ${frozenMs} ms: ${told.told}`);
+    const reported = await freezeInAppend(scene, frozenMs, { others, releaseFirst: round % 2 === 0 });
+    sent.push(...reported.sent);
+    faults.push(...reported.faults);
+    frozen.push(reported.reported);
+    options.say?.(`frozen for ${frozenMs} ms: ${reported.reported}`);
   }
   const underFreezes = await freezeAtRandom(scene);
   const { loss, meddled } = await meddle(scene);
@@ -135,8 +135,8 @@ async function freezeInAppend(
   const id = randomUUID();
   const body = { organisation, name: 'frozen', expires: 'never' };
   const startedMs = performance.now();
-  const patience = { timeoutMs: frozenMs + 60_000 };
-  const answering = call(first, 'POST', '/keys', { id, body, ...patience }).catch(() => undefined);
+  const limits = { timeoutMs: frozenMs + 60_000 };
+  const answering = call(first, 'POST', '/keys', { id, body, ...limits }).catch(() => undefined);
   await eventually('the append is under way', () => isHeld);
   first.child.kill('SIGSTOP');
   const sent: Sent[] = [];
@@ -154,7 +154,7 @@ async function freezeInAppend(
   door.release();
   const answer = await answering;
   const error = (answer?.body['error'] as { type?: string } | undefined)?.type ?? 'no answer';
-  let told = answer?.status === 200 ? 'done' : error;
+  let reported = answer?.status === 200 ? 'done' : error;
   let decided = answer;
   let attempts = 1;
   for (; decided?.status !== 200 && attempts < 20; attempts++) {
@@ -163,7 +163,7 @@ async function freezeInAppend(
       () => undefined,
     );
   }
-  if (attempts > 1) told += decided?.body['repeated'] === true ? ', then found done' : ', then done';
+  if (attempts > 1) reported += decided?.body['repeated'] === true ? ', then found done' : ', then done';
   const position = Number(decided?.body['position'] ?? 0);
   sent.push({ id, fate: 'done', position, attempts, tookMs: performance.now() - startedMs });
   const { skipped } = await fleet.replay();
@@ -172,13 +172,18 @@ async function freezeInAppend(
       ? ['the late append of a frozen control plane was not skipped']
       : [];
   door.onAppend = () => 'pass';
-  return { sent, faults, told };
+  return { sent, faults, reported };
 }
 
 async function freezeAtRandom({ planes, options }: Scene) {
   const random = randomFrom(options.seed);
   let freezing = true;
-  const streaming = stream({ planes: () => planes, workers: 4, seed: options.seed, goOn: () => freezing });
+  const streaming = stream({
+    planes: () => planes,
+    workers: 4,
+    seed: options.seed,
+    shouldContinue: () => freezing,
+  });
   for (let n = 0; n < options.randomFreezes; n++) {
     const { child } = planes[n % 2]!;
     await pause(random() * 500);
@@ -210,7 +215,7 @@ async function meddle({ planes, doors, options }: Scene) {
     planes: () => planes,
     workers: 6,
     seed: options.seed + 1,
-    goOn: () => count < meddledAppends,
+    shouldContinue: () => count < meddledAppends,
   });
   for (const door of doors) door.onAppend = () => 'pass';
   return { loss, meddled };
@@ -225,7 +230,7 @@ function anyFate(random: () => number): AppendFate {
   return { lateMs: kind < 0.95 ? random() * 1000 : 4000 + random() * 2000 };
 }
 
-/** Appends what would follow the head if it named another record before it, and sees the control planes go on. */
+/** Appends what would follow the head if it named another record before it, and sees that the control planes continue. */
 async function forge({ fleet, planes, options }: Scene): Promise<string[]> {
   const faults: string[] = [];
   const log = await openLog(fleet.logUrl, { topic: controlTopic });

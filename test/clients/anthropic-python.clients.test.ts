@@ -74,7 +74,7 @@ beforeAll(async () => {
   client = await open('python-anthropic2');
 });
 
-test('Errors 2: the tool runner that keeps its conversation in a thread is told how to do without', async () => {
+test('Errors 2: the tool runner that keeps its conversation in a thread is answered with how to do without', async () => {
   const ask = { ...toStack(), text: 'call weather with {"city":"Oslo"}', tools: 'auto' as const };
   const error = await client.converseByThread(ask).catch((thrown: unknown) => thrown);
   expect(client.failure(error)).toMatchObject({ name: 'BadRequestError', type: 'UnsupportedShapeError' });

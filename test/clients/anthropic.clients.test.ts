@@ -93,7 +93,7 @@ describe.each(versions)('@anthropic-ai/sdk $version, its keys', ({ version }) =>
   });
 });
 
-test('Errors 2: the tool runner that keeps its conversation in a thread is told how to do without', async () => {
+test('Errors 2: the tool runner that keeps its conversation in a thread is answered with how to do without', async () => {
   const client = await anthropicClient('1');
   const asked = client.converseByThread({
     ...toStack(),

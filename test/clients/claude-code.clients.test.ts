@@ -48,7 +48,7 @@ beforeAll(async () => {
     keyIn: 'ANTHROPIC_AUTH_TOKEN',
     key: ready.organisations.find(({ id }) => id === 'acme')?.key ?? '',
     model: 'echo-large',
-    // Tools that it would load later are beyond this API; told so, it sends them all at once.
+    // Tools that it would load later are beyond this API; refused, it sends them all at once.
     env: { ENABLE_TOOL_SEARCH: 'false' },
   };
 });
@@ -111,14 +111,14 @@ test('an answer by a schema', async () => {
   expect(printed).toMatchObject({ is_error: false, structured_output: { city: 'Oslo' } });
 });
 
-test('Endpoints: where it would load tools later it is refused by name, and goes on without that by itself', async () => {
+test('Endpoints: where it would load tools later it is refused by name, and continues without that by itself', async () => {
   const printed = await claude.run({ ...settings, env: {} }, note(), '--allowedTools', 'Read');
   expect(printed.result).toContain('marzipan');
   expect(asked().at(-1)).toBe(message);
   expect(asked().length).toBeLessThanOrEqual(5);
 });
 
-test('Errors 1, 6: a bad key is told after one request, a model that is not served after two', async () => {
+test('Errors 1, 6: a bad key is reported after one request, a model that is not served after two', async () => {
   const denied = await claude.run({ ...settings, key: `${settings.key}x` }, 'hello');
   expect(denied).toMatchObject({ is_error: true, api_error_status: 401 });
   expect(denied.result).toContain('The API key is missing or not valid.');

@@ -1,4 +1,4 @@
-// Installs the client libraries of the client suite into .cache/clients: npm packages by the lock file beside this
+// Installs the client libraries of the client suite into .cache/clients: npm packages by the lock file next to this
 // script, Python packages into one environment a group. What stands there already in the right version is kept.
 import { spawnSync } from 'node:child_process';
 import { copyFileSync, existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';

@@ -231,7 +231,7 @@ function translation(client: () => MessagesClient, { omits = [], version, keyIn 
         const body = at.lastBody();
         expect(body, way).toMatchObject({ stream: way === 'stream', ...row.sent });
         if (row.notSent) expect(JSON.stringify(body)).not.toMatch(row.notSent);
-        // What the caller is told is what the node counted.
+        // The caller receives what the node counted.
         await vi.waitUntil(() => node.stats().completed > before.completed, { timeout: 10_000, interval: 2 });
         const after = node.stats();
         expect([said.inputTokens, said.outputTokens], way).toEqual([

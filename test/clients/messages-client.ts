@@ -52,7 +52,7 @@ export interface MessagesClient {
   whole(ask: Ask): Promise<Said>;
   /** The same by a stream, put together by the library; rejects where it ends early. */
   stream(ask: Ask): Promise<Said>;
-  /** Lets the tool `weather` be called, answers with `toolResult`, and goes on until no tool is called. */
+  /** Lets the tool `weather` be called, answers with `toolResult`, and continues until no tool is called. */
   converse(ask: Ask): Promise<ToolTurns>;
   countTokens?(ask: Ask): Promise<number>;
   /** The ids of the listing. */

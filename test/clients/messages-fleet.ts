@@ -131,7 +131,7 @@ interface Front {
   close(): Promise<void>;
 }
 
-/** A server that answers as told, and hands on what it is not told of. */
+/** A server that answers as planned, and forwards everything else. */
 async function openFront(port: number): Promise<Front> {
   let next: { readonly type: RefusalType; left: number } = { type: 'InternalError', left: 0 };
   const server = createServer((incoming, response) => {

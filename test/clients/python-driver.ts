@@ -26,7 +26,7 @@ export interface PythonLibrary {
   readonly module: string;
   /** The interpreter of the environment that has the library. */
   readonly python: string;
-  /** What the library has beside chats. */
+  /** What the library has in addition to chats. */
   readonly has: readonly ('embed' | 'models')[];
 }
 

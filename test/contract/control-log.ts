@@ -1,7 +1,7 @@
 /**
  * What every adapter of the control log must do, whichever stands behind it. An adapter's test calls
  * `controlLogContract` with a factory of rigs; each test has a fresh, empty log, which many clients may open.
- * Nothing here knows how fast the adapter is: the waits are ends of patience, not measurements.
+ * Nothing here knows how fast the adapter is: the waits are deadlines, not measurements.
  */
 import { randomBytes } from 'node:crypto';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
@@ -83,7 +83,7 @@ export async function waitingTail(
   return tail;
 }
 
-/** Reads on in the background and tells how the tail ended. */
+/** Reads in the background and returns how the tail ended. */
 function follow(
   log: ControlLog,
   options: { from: number; signal?: AbortSignal },
@@ -158,7 +158,7 @@ export function controlLogContract(name: string, factory: () => Promise<LogRig>)
       expect(texts(await readRecords(b, 80))).toEqual(seenByA);
     });
 
-    test('a tail begins in the middle where it is told to', async () => {
+    test('a tail begins in the middle at a given offset', async () => {
       const log = await open();
       const offsets = await appendAll(log, numbered(10));
       const records = await readRecords(log, 4, { from: offsets[6]! });
@@ -232,7 +232,7 @@ export function controlLogContract(name: string, factory: () => Promise<LogRig>)
       expect(sizes).toContainEqual([5000]);
     });
 
-    test('end() counts every append acknowledged before it was asked, whoever made it', async () => {
+    test('end() counts every append acknowledged before it was asked, by any client', async () => {
       const [writer, reader] = [await open(), await open()];
       for (const value of numbered(20)) {
         const offset = await writer.append(Buffer.from(value));
@@ -320,7 +320,7 @@ export function controlLogContract(name: string, factory: () => Promise<LogRig>)
       expect(records[1]!.value.toString()).toBe('small');
     });
 
-    test('a signature travels beside its record, and no signature stays none', async () => {
+    test('a signature is kept with its record, and no signature stays none', async () => {
       const log = await open();
       const signature = randomBytes(64);
       await log.append(Buffer.from('signed'), signature);

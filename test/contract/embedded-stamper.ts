@@ -1,6 +1,6 @@
 /**
  * A process of its own that appends the present time to an embedded log, at a given pace, so that a reader elsewhere can
- * tell how long a record was on its way. Arguments: folder, topic, count, pause in ms.
+ * show how long a record was on its way. Arguments: folder, topic, count, pause in ms.
  * The monotonic clock is one for all processes of a machine.
  */
 import { setTimeout as pause } from 'node:timers/promises';

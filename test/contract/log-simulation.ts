@@ -1,8 +1,8 @@
 /**
- * A simulation of several writers on one log that loses, doubles and delays what is appended, and into which a stranger
+ * A simulation of several writers on one log that loses, doubles and delays what is appended, and into which an outsider
  * writes records that are right in all but one respect. One seed is one run, to the last step.
  * What must hold: a command that was acknowledged stands in the chain once, at its position; one that was refused never;
- * an id that must be unique is; nothing of the stranger's counts; and all readers have the same chain.
+ * an id that must be unique is; nothing of the outsider's counts; and all readers have the same chain.
  */
 import { generateKeyPairSync, sign } from 'node:crypto';
 import { setImmediate as settled } from 'node:timers/promises';
@@ -51,7 +51,7 @@ function newSigner(): Signer {
   return { publicKey: der.toString('base64'), sign: (raw) => sign(null, raw, privateKey) };
 }
 const ownSigners = Array.from({ length: writerCount }, newSigner);
-const stranger = newSigner();
+const outsider = newSigner();
 
 /** A number from 0 up to 1, the next of this seed's sequence (mulberry32). */
 function randomOf(seed: number): () => number {
@@ -205,7 +205,7 @@ class Simulation implements SimulationResult {
     ];
     const id = `forged-${this.#forged.size}`;
     const perfect = (at_: Head) =>
-      JSON.parse(String(composeCommit({ head: at_, id, at, by: 'stranger', events })));
+      JSON.parse(String(composeCommit({ head: at_, id, at, by: 'outsider', events })));
     const commit = perfect(head.log === null ? emptyHead('log-0') : head);
     const wrong = [
       { ...commit, log: 'elsewhere' },
@@ -219,7 +219,7 @@ class Simulation implements SimulationResult {
     const value = Buffer.from(JSON.stringify(forged));
     this.#forged.add(recordHash(value));
     this.#count('record forged');
-    const signers = forged === commit ? [undefined, stranger] : ownSigners;
+    const signers = forged === commit ? [undefined, outsider] : ownSigners;
     this.#topic.add(value, this.#signers.length > 0 ? (this.#pick(signers)?.sign(value) ?? null) : null);
   }
 

@@ -46,7 +46,7 @@ export interface WriterParts {
 
 export interface SimulatedWriter {
   submit(command: SimulatedCommand): Promise<SimulatedOutcome>;
-  /** Where its fold will go on reading. */
+  /** Where its fold continues reading. */
   readonly nextOffset: number;
   /** Hashes of the records that its fold accepted, in order. */
   readonly chain: readonly string[];
@@ -97,7 +97,7 @@ export class ModelWriter implements SimulatedWriter {
     return { kind: 'conflict' };
   }
 
-  /** Appends a record for this place and tells whose the place is. */
+  /** Appends a record for this place and returns whose record is there. */
   async #place(record: Buffer, seq: number): Promise<'ours' | 'open' | 'unknown'> {
     const noOp = seq === 1 ? record : this.#noOp();
     try {

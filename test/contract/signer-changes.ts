@@ -1,5 +1,5 @@
 /**
- * Random logs whose signers change, with what removed signers, strangers and late writers leave in them. The generator
+ * Random logs whose signers change, with what removed signers, outsiders and late writers leave in them. The generator
  * keeps its own account of which records count, so that readers are held to it and not to each other alone.
  */
 import { generateKeyPairSync, sign } from 'node:crypto';
@@ -17,7 +17,7 @@ export function newSigner(): Signer {
 
 /** All who ever sign; which of them may changes along the log. */
 const keys = Array.from({ length: 5 }, newSigner);
-const stranger = newSigner();
+const outsider = newSigner();
 const at = '2026-11-01T00:00:00.000Z';
 
 export interface SignerLog {
@@ -36,10 +36,10 @@ const steps = {
   change: 3,
   'change that cannot be read': 1,
   'record of a removed signer': 3,
-  'record of a stranger': 1,
+  'record of an outsider': 1,
   'unsigned record': 1,
   'change by a removed signer': 2,
-  'change by a stranger': 2,
+  'change by an outsider': 2,
   'late record': 2,
   'copy of an earlier record': 2,
   'signature of another record': 1,
@@ -105,7 +105,7 @@ class Builder {
   }
 
   #eventsOf(kind: Step): readonly StoredEvent[] {
-    if (kind === 'change that cannot be read') return this.#pick(unreadableChanges(stranger.publicKey));
+    if (kind === 'change that cannot be read') return this.#pick(unreadableChanges(outsider.publicKey));
     return [toStored({ type: 'no_op', data: {} })];
   }
 
@@ -122,22 +122,22 @@ class Builder {
   /** What somebody without the right to sign here leaves; undefined where this kind is none of that. */
   #outsider(kind: Step): Omit<LogRecord, 'offset'> | undefined {
     const noOp = [toStored({ type: 'no_op', data: {} })];
-    const removed = this.#removed.length > 0 ? this.#pick(this.#removed) : stranger;
+    const removed = this.#removed.length > 0 ? this.#pick(this.#removed) : outsider;
     const isSigned = this.#signers.length > 0;
     // On a log without signers a signature by a key that the change names would be right.
-    const named = kind === 'change by a stranger' || !isSigned ? stranger : removed;
+    const named = kind === 'change by an outsider' || !isSigned ? outsider : removed;
     const change = [changed([named.publicKey])];
     switch (kind) {
       case 'record of a removed signer':
         return isSigned ? this.#by(removed, this.#head, noOp) : this.#copy();
-      case 'record of a stranger':
-        return isSigned ? this.#by(stranger, this.#head, noOp) : this.#copy();
+      case 'record of an outsider':
+        return isSigned ? this.#by(outsider, this.#head, noOp) : this.#copy();
       case 'unsigned record':
         return isSigned ? this.#by(undefined, this.#head, noOp) : this.#copy();
       case 'change by a removed signer':
         return this.#by(isSigned ? removed : this.#pick(keys), this.#head, change);
-      case 'change by a stranger':
-        return this.#by(isSigned ? stranger : undefined, this.#head, change);
+      case 'change by an outsider':
+        return this.#by(isSigned ? outsider : undefined, this.#head, change);
       case 'late record':
         return this.#by(this.#author(), this.#pick(this.#heads), noOp);
       case 'copy of an earlier record':

@@ -23,7 +23,7 @@ const found: Claim = {
 };
 
 const whole: Claim = {
-  name: 'answers whole, in our words, and bills what the answer says',
+  name: 'answers whole, in the shape of the API, and bills what the answer reports',
   run: async (bench) => {
     const answer = await bench.client.chat.completions.create(turn(bench));
     expect(Object.keys(answer).sort()).toEqual(['choices', 'created', 'id', 'model', 'object', 'usage']);
@@ -76,7 +76,7 @@ function textOf(chunks: readonly ChatCompletionChunk[]): string {
 }
 
 const bounded: Claim = {
-  name: 'is always told how long an answer may be, and never more than its window holds',
+  name: 'always receives a bound on the answer, and never more than its window holds',
   run: async (bench) => {
     const { client, engine, tap } = bench;
     const stop = ['a', 'e', 'z'];
@@ -87,7 +87,7 @@ const bounded: Claim = {
       const answer = await client.chat.completions.create({ ...rest, ...limit });
       expect(['stop', 'length']).toContain(answer.choices[0]?.finish_reason);
       const [sent] = tap.take();
-      const room = engine.tellsWindow ? engine.windowTokens - (answer.usage?.prompt_tokens ?? 0) : Infinity;
+      const room = engine.reportsWindow ? engine.windowTokens - (answer.usage?.prompt_tokens ?? 0) : Infinity;
       expect(sent?.body['max_tokens']).toBeGreaterThanOrEqual(1);
       expect(sent?.body['max_tokens']).toBeLessThanOrEqual(Math.min(asked ?? Infinity, room));
     }

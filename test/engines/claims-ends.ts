@@ -1,4 +1,4 @@
-/** Claims about early ends: the client that leaves, the engine that is killed or told to stop. None of them is billed. */
+/** Claims about early ends: the client that leaves, the engine that is killed or stopped by SIGTERM. None of them is billed. */
 import type { ChatCompletionChunk } from 'openai/resources/chat/completions';
 import { expect } from 'vitest';
 import { dialects } from '../../shared/engines/dialects.ts';
@@ -15,7 +15,7 @@ interface Begun {
 const { added } = tinyModel();
 const withoutEnd = { [added['<|im_end|>']]: -100, [added['<|endoftext|>']]: -100 };
 
-/** A stream that would go on for long, once its first words are here. */
+/** A stream that would continue for long, once its first words are here. */
 async function begin(bench: Bench): Promise<Begun> {
   const { dialect, windowTokens } = bench.engine;
   const body = turn(bench, {
@@ -89,14 +89,14 @@ const killed: Claim = {
   },
 };
 
-const told: Claim = {
-  name: 'told to stop in the middle of a stream: what it does not finish raises in the library and is not billed',
+const stopped: Claim = {
+  name: 'stopped by SIGTERM in the middle of a stream: what it does not finish raises in the library and is not billed',
   run: async (bench) => {
     const begun = await begin(bench);
     bench.running.terminate();
     const rest = await begun.rest();
     await bench.seen(false);
-    if (bench.engine.finishesWhenTold) {
+    if (bench.engine.finishesOnSigterm) {
       expect(rest).toBe(true);
       expect(await bench.billed(1)).toBeGreaterThan(0);
     } else {
@@ -108,4 +108,4 @@ const told: Claim = {
 
 export const endClaims: readonly Claim[] = [left, killed];
 /** The last of an engine's claims: it does not come back. */
-export const stopClaims: readonly Claim[] = [told];
+export const stopClaims: readonly Claim[] = [stopped];

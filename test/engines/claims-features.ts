@@ -148,7 +148,7 @@ const biased: Claim = {
 };
 
 const likely: Claim = {
-  name: 'tells how likely its tokens were, in the members of the shape alone',
+  name: 'reports how likely its tokens were, in the members of the shape alone',
   run: async (bench) => {
     const body = turn(bench, { logprobs: true, top_logprobs: 2, max_tokens: 3 });
     const answer = await bench.client.chat.completions.create(body);
@@ -179,7 +179,7 @@ const blind: Claim = {
 };
 
 const prefilled: Claim = {
-  name: 'goes on from a last message of the assistant, or the message is refused',
+  name: 'continues a last message of the assistant, or the message is refused',
   run: async (bench) => {
     const messages: ChatCompletionMessageParam[] = [
       { role: 'user', content: 'hello there' },
@@ -212,8 +212,8 @@ const embedded: Claim = {
     }
     const one = await client.embeddings.create({ model, input: 'a well' });
     expect(distance(one.data[0]?.embedding ?? [], second ?? [])).toBeLessThan(1e-4);
-    const told = [floats, bytes, one].reduce((sum, answer) => sum + answer.usage.total_tokens, 0);
-    expect(await billed(3)).toBe(told);
+    const reported = [floats, bytes, one].reduce((sum, answer) => sum + answer.usage.total_tokens, 0);
+    expect(await billed(3)).toBe(reported);
   },
 };
 

@@ -1,5 +1,5 @@
 /**
- * What is claimed of every engine, told once. A claim holds for an engine, or the engine says in `skips` why it cannot.
+ * The claims about every engine, written once. A claim holds for an engine, or the engine states in `skips` why it cannot.
  * Where engines differ, the dialect's table says what to expect: what it grants works, what it does not is refused.
  */
 import { afterAll, beforeAll, test } from 'vitest';

@@ -45,7 +45,7 @@ const answered: readonly Case[] = [
   },
   { name: 'two turns of one role', body: { ...plain, messages: [user('hello'), user('there')] } },
   {
-    name: 'a last turn to go on from',
+    name: 'a last turn to continue',
     body: { ...plain, messages: [user('hello'), { role: 'assistant', content: 'the well' }] },
   },
   { name: 'a stop sequence', body: { ...plain, max_tokens: 100, stop_sequences: ['th', 'q'] } },

@@ -33,7 +33,7 @@ function leavesOf(value: unknown, path = '', found = new Map<string, unknown>())
   return found;
 }
 
-/** What of ours they have not got: null, or nothing counted. */
+/** Members that only the gateway sends: null, or nothing counted. */
 const isExtra = ({ ours, theirs }: Difference): boolean =>
   theirs === undefined && (ours === null || ours === 0);
 
@@ -45,7 +45,7 @@ function longerBy(tokens: number, name: string): Explanation['covers'] {
 
 export const explanations: readonly Explanation[] = [
   {
-    why: 'our ids tell nothing of the engine, and begin as those of the API do',
+    why: 'ids reveal nothing about the engine, and begin as those of the API do',
     covers: ({ at, ours }) =>
       (at === 'body.id' && /^msg_[0-9a-f]{32}$/.test(String(ours))) ||
       (/^body\.content\.\d+\.id$/.test(at) && /^toolu_/.test(String(ours))),
@@ -59,7 +59,7 @@ export const explanations: readonly Explanation[] = [
       ),
   },
   {
-    why: 'which stop sequence it was is told only where the node tells it of a chat, which llama.cpp does not',
+    why: 'which stop sequence it was is reported only where the node reports it for a chat, which llama.cpp does not',
     covers: ({ at, ours, theirs }) => /stop_sequence$/.test(at) && ours === null && theirs === 'th',
   },
   {

@@ -1,5 +1,5 @@
 /**
- * The Anthropic-style surface beside another that speaks it: llama.cpp has one of its own. Each request goes to both, to
+ * The Anthropic-style surface compared with another that speaks it: llama.cpp has one of its own. Each request goes to both, to
  * ours with that very server as the node, at temperature 0, so that the same words come. What differs is listed with
  * its reason; a difference without one fails, and so does a reason that nothing needs any more.
  */
@@ -15,7 +15,7 @@ import { type Difference, differencesOf, explanations } from './differences-expl
 import { llamaServer } from './llamacpp.ts';
 import type { ServerProcess } from './server-process.ts';
 
-/** The one that the explanations were written for; another may differ in other ways, which is no fault of ours. */
+/** The one that the explanations were written for; another may differ in other ways, which is no fault of the gateway. */
 const knownBuild = 'b11669-Debian';
 const stack = 'stk-calm-otter-5c5c';
 const dir = mkdtempSync(join(tmpdir(), 'headgate-differences-'));
@@ -89,11 +89,11 @@ function otherBuild(): string {
 
 async function askAt(at: number, { path = '/v1/messages', body }: Case): Promise<object> {
   const headers = { 'x-api-key': key, 'anthropic-version': '2023-06-01' };
-  return told(await call({ port: at, method: 'POST', path, headers, body: { model: 'tiny', ...body } }));
+  return report(await call({ port: at, method: 'POST', path, headers, body: { model: 'tiny', ...body } }));
 }
 
 /** What a client learns: of a refusal its kind, of an answer its members, of a stream what a strict client makes of it. */
-function told({ status, fields, content, whole }: Answer): object {
+function report({ status, fields, content, whole }: Answer): object {
   const type = fields['content-type']?.split(';')[0];
   if (status !== 200) {
     const { error } = JSON.parse(content) as { error: { type: string } };
@@ -101,14 +101,14 @@ function told({ status, fields, content, whole }: Answer): object {
   }
   const outcome = 'answered';
   if (type !== 'text/event-stream') return { outcome, type, whole, body: JSON.parse(content) as object };
-  const mended = content.replace(/("content_block":\{"type":"tool_use"[^{}]*)\}/g, '$1,"input":{}}');
-  const { start, content: blocks, end, isComplete, outline } = readMessageEvents(mended);
+  const repaired = content.replace(/("content_block":\{"type":"tool_use"[^{}]*)\}/g, '$1,"input":{}}');
+  const { start, content: blocks, end, isComplete, outline } = readMessageEvents(repaired);
   const usage = { ...(start['usage'] as object), ...(end?.['usage'] as object) };
   return {
     outcome,
     type,
     whole,
-    grammar: mended === content ? 'kept' : 'a call begins without its empty input',
+    grammar: repaired === content ? 'kept' : 'a call begins without its empty input',
     body: { ...start, content: blocks, ...(end?.['delta'] as object), usage },
     isComplete,
     outline: outline.join(' '),

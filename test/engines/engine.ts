@@ -7,11 +7,11 @@ export interface Engine {
   readonly model: string;
   /** The model that embeds. */
   readonly embeddingModel: string;
-  /** Tokens that the chat model holds; the engine tells them unless `tellsWindow` is false. */
+  /** Tokens that the chat model holds; the engine reports them unless `reportsWindow` is false. */
   readonly windowTokens: number;
-  readonly tellsWindow: boolean;
-  /** Told to stop, it goes once its streams are done. */
-  readonly finishesWhenTold: boolean;
+  readonly reportsWindow: boolean;
+  /** On SIGTERM it ends once its streams are done. */
+  readonly finishesOnSigterm: boolean;
   /** Claims that do not hold for this engine, and why. */
   readonly skips: Readonly<Record<string, string>>;
   /** Starts servers in the folder, and waits until they serve. */

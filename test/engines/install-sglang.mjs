@@ -9,7 +9,7 @@ import { install as installVllm } from './install-vllm.mjs';
 const version = '0.5.23';
 const kernels = 'sglang-kernel==0.4.10';
 /** What SGLang imports and vLLM does not; with `--no-deps`, because their pins contradict vLLM's. */
-const beside = [
+const companions = [
   ...['orjson', 'uvloop', 'uvicorn', 'IPython', 'interegular', 'xxhash', 'zstandard', 'python-multipart'],
   ...['kernels', 'openai-harmony==0.0.4', 'blobfile==3.0.0', 'gguf', 'modelscope', 'outlines==0.1.11'],
   ...['torch_memory_saver', 'py-spy', 'nvidia-ml-py', 'easydict', 'distro', 'soundfile==0.13.1'],
@@ -91,7 +91,7 @@ function fill(folder, venv, base) {
   const site = sitePackages(venv);
   // Read last, so that what is installed here goes before it.
   writeFileSync(join(site, 'zz-vllm.pth'), sitePackages(base));
-  pip('install', '--no-deps', `sglang==${version}`, ...beside);
+  pip('install', '--no-deps', `sglang==${version}`, ...companions);
   const kernel = join(site, 'sgl_kernel');
   mkdirSync(kernel, { recursive: true });
   writeFileSync(join(kernel, '__init__.py'), standIn);

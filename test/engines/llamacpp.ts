@@ -15,8 +15,8 @@ export const llamacpp: Engine = {
   model: 'tiny-chat',
   embeddingModel: 'tiny-embed',
   windowTokens,
-  tellsWindow: true,
-  finishesWhenTold: false,
+  reportsWindow: true,
+  finishesOnSigterm: false,
   skips: {},
   start: async (dir) => {
     const chat = await llamaServer(dir, 'tiny-chat', [

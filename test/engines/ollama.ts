@@ -28,11 +28,11 @@ export const ollama: Engine = {
   model: 'tiny',
   embeddingModel: 'tiny',
   windowTokens,
-  tellsWindow: false,
-  finishesWhenTold: false,
+  reportsWindow: false,
+  finishesOnSigterm: false,
   skips: {
     'a prompt longer than its window is refused as that, streamed or not, and not billed':
-      'it cuts such a prompt without a word, and tells nobody how long its window is',
+      'it cuts such a prompt silently, and does not report its window',
   },
   start: async (dir) => {
     const port = await freePort();

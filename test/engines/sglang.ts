@@ -13,8 +13,8 @@ export const sglang: Engine = {
   model: 'tiny-chat',
   embeddingModel: 'tiny-embed',
   windowTokens,
-  tellsWindow: true,
-  finishesWhenTold: true,
+  reportsWindow: true,
+  finishesOnSigterm: true,
   skips: {},
   start: async (dir) => {
     const model = join(dir, 'tiny');

@@ -1,4 +1,4 @@
-/** llama.cpp told to stop says nothing for half a minute before it goes, so this runs beside the other claims. */
+/** On SIGTERM llama.cpp is silent for half a minute before it ends, so this runs next to the other claims. */
 
 import { proveEngine } from './claims.ts';
 import { stopClaims } from './claims-ends.ts';

@@ -63,7 +63,7 @@ const callPieces = [
   '}}\n',
 ];
 
-/** Messages between marks; with tools at hand and no result of one at the end, the turn opens with a mark of its own. */
+/** Messages between marks; with tools given and no result of one at the end, the turn opens with a mark of its own. */
 export const chatTemplate = [
   '{%- if tools -%}<|im_start|>system\n# Tools\n\nYou may call one or more functions.\n<tools>\n',
   '{%- for tool in tools -%}{{ tool | tojson }}\n{% endfor -%}',

@@ -13,8 +13,8 @@ export const vllm: Engine = {
   model: 'tiny-chat',
   embeddingModel: 'tiny-embed',
   windowTokens,
-  tellsWindow: true,
-  finishesWhenTold: false,
+  reportsWindow: true,
+  finishesOnSigterm: false,
   skips: {},
   start: async (dir) => {
     const model = join(dir, 'tiny');

@@ -1,5 +1,5 @@
 /**
- * Hostile agents at a control plane: sessions are refused or ended by the protocol's own words, and an honest agent beside
+ * Hostile agents at a control plane: sessions are refused or ended by the protocol's own words, and an honest agent next to
  * them stays up all the time.
  */
 import { setTimeout as pause } from 'node:timers/promises';
@@ -87,7 +87,7 @@ class AgentTarget implements RunningTarget {
       const nodes = await this.#fleet.admin.nodes().catch(() => undefined);
       const isDown = nodes !== undefined && nodes.find(({ id }) => id === 'agent-1')?.up === false;
       down = isDown ? down + 1 : 0;
-      if (down === 2) this.#faults.push('an honest agent is down beside the hostile ones');
+      if (down === 2) this.#faults.push('an honest agent is down next to the hostile ones');
       await pause(watchEveryMs);
     }
   }

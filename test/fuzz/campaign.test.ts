@@ -127,7 +127,7 @@ const streamed = { 'content-type': 'text/event-stream' };
 
 test.each([
   ['ends cleanly without its terminator', chunk, true, /without its terminator/],
-  ['goes on behind its terminator', `data: [DONE]\n\n${chunk}`, true, /behind the terminator/],
+  ['continues after its terminator', `data: [DONE]\n\n${chunk}`, true, /behind the terminator/],
   [
     'has an error in it',
     `${chunk}data: {"id":"chatcmpl-1","object":"chat.completion.chunk","choices":[],"error":{}}\n\n`,

@@ -21,7 +21,7 @@ export interface RunningTarget {
   warmedUp(): Promise<void>;
   /** Called once after the last case; then `faults` are final. */
   settle(): Promise<void>;
-  /** What the summary says besides. */
+  /** What the summary adds. */
   figures?(): Readonly<Record<string, number>>;
   close(): Promise<void>;
 }

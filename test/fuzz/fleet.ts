@@ -33,13 +33,13 @@ export interface EngineReady extends NodeReady {
 }
 
 export interface FleetOptions {
-  /** Beside the plain gateway one that speaks TLS. */
+  /** In addition to the plain gateway one that speaks TLS. */
   readonly tls?: boolean;
-  /** An agent beside the simulated node. */
+  /** An agent for the simulated node. */
   readonly agent?: boolean;
   /** Stands in the place of the simulated node. */
   readonly engine?: string;
-  /** Nodes of the pool that agents report on, besides. */
+  /** Nodes of the pool that agents report on, in addition. */
   readonly agentNodes?: readonly string[];
   readonly gatewayArgs?: readonly string[];
 }

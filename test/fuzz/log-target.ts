@@ -1,7 +1,7 @@
 /**
  * Hostile records of the control log. In each case two folds read the same records in pieces of different sizes: neither
  * throws, and both come to the same state. Some of the records also go into the log of a real control plane and gateway,
- * which stand where a fold beside them stands in the end.
+ * whose positions in the end equal that of a fold of the log by the fuzzer.
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import type { ControlLog, LogRecord } from '../../shared/log/core/control-log.ts';
@@ -91,7 +91,7 @@ class LogTarget implements RunningTarget {
       if (standing.every((one) => one === wanted)) break;
       if (performance.now() > untilMs) {
         this.#faults.push(
-          `the processes stand at ${standing.join(' and ')}, a fold beside them at ${wanted}`,
+          `the processes are at ${standing.join(' and ')}, a fold by the fuzzer at ${wanted}`,
         );
         break;
       }

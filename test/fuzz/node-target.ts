@@ -13,11 +13,11 @@ import { caseMark, HostileNode } from './hostile-node.ts';
 import { type OperationName, operations } from './json-bodies.ts';
 import { drawNodePlan, nodeSecret } from './node-answers.ts';
 
-/** Gauges that count what is under way; each request gives back what it took. */
+/** Gauges that count what is under way; each request releases what it took. */
 const gauges = ['headgate_limiter_in_flight_units', 'headgate_streams_open'] as const;
 const restMs = 20_000;
 
-interface Wish {
+interface Asked {
   readonly operation: OperationName;
   readonly stream: boolean;
   readonly model: string;
@@ -87,7 +87,7 @@ class NodeTarget implements RunningTarget {
     }
   }
 
-  async #ask(number: number, { operation, stream, model, usage, leavesMs }: Wish): Promise<string[]> {
+  async #ask(number: number, { operation, stream, model, usage, leavesMs }: Asked): Promise<string[]> {
     const prompt = `${canary} ${caseMark(number)}`;
     const more =
       operation === 'embeddings' ? { input: prompt } : { messages: [{ role: 'user', content: prompt }] };

@@ -51,7 +51,7 @@ export interface KafkaOptions {
   readonly settings?: KafkaSettings;
   /** Where the properties added make its one node listen. */
   readonly listener?: { readonly host: string; readonly port: number };
-  /** Ways in besides, each on a listener of its own, whose traffic can be meddled with. */
+  /** Additional listeners, each on a listener of its own, whose traffic can be meddled with. */
   readonly doors?: number;
 }
 

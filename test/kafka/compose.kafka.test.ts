@@ -1,7 +1,7 @@
 /**
  * The services of docker-compose.yml, started without Docker from the parsed file: each on a loopback address of its own,
  * which stands for its host name, so that every port, flag and variable is used as it is written there. What a container
- * gives besides (its image, its volumes, its health check) is not claimed here.
+ * adds (its image, its volumes, its health check) is not claimed here.
  */
 import { execFile } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';

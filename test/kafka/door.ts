@@ -167,7 +167,7 @@ export class Door {
     if (wasShut) for (const passage of [...this.passages]) passage.end();
   }
 
-  /** Lets all appends that are held go on to the broker. */
+  /** Lets all appends that are held pass to the broker. */
   release(): void {
     for (const release of this.held.splice(0)) release();
   }

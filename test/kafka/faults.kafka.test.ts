@@ -62,7 +62,7 @@ async function openThroughProxy(): Promise<{ log: ControlLog; proxy: TestProxy }
   return { log, proxy: made };
 }
 
-/** Reads until the log is closed, and goes on where it was after each LogUnavailable. Any other error ends it. */
+/** Reads until the log is closed, and continues where it was after each LogUnavailable. Any other error ends it. */
 function follow(log: ControlLog, signal: AbortSignal, onRecord: (record: LogRecord) => void): Promise<void> {
   let from = 0;
   return (async () => {

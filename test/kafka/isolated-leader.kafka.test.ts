@@ -1,5 +1,5 @@
 /**
- * A leader that is cut off from the other brokers, together with a gateway: it goes on answering, and what it says must
+ * A leader that is cut off from the other brokers, together with a gateway: it continues to answer, and what it says must
  * prove nothing. The gateway stops proving freshness at once and fences 45 s later, so that a revocation which the others
  * acknowledged meanwhile is never ignored for longer than a minute.
  */
@@ -59,7 +59,7 @@ beforeAll(async () => {
     logger: quiet,
   });
 }, 180_000);
-afterEach(() => split?.mend());
+afterEach(() => split?.heal());
 afterAll(async () => {
   await gateway?.close();
   await controlPlane?.close();
@@ -97,7 +97,7 @@ async function cutOff(): Promise<{ readonly oldLeader: number; readonly atMs: nu
   return { oldLeader, atMs };
 }
 
-test('design, Freshness: an old leader that goes on answering proves nothing to a gateway cut off with it', async () => {
+test('design, Freshness: an old leader that continues to answer proves nothing to a gateway cut off with it', async () => {
   const { oldLeader, atMs } = await cutOff();
   const answers: number[] = [];
   while (performance.now() - atMs < 12_000) {
@@ -108,7 +108,7 @@ test('design, Freshness: an old leader that goes on answering proves nothing to 
     await pause(500);
   }
   expect(new Set(answers).size).toBe(1);
-  split.mend();
+  split.heal();
   await expect.poll(freshSeconds, { timeout: 30_000 }).toBeLessThan(5);
 }, 120_000);
 
@@ -165,7 +165,7 @@ test.runIf(process.env['HEADGATE_LONG'])(
       `fenced ${((performance.now() - revokedMs) / 1000).toFixed(1)} s after the revocation was acknowledged`,
     );
     expect(performance.now() - revokedMs).toBeLessThan(60_000);
-    split.mend();
+    split.heal();
     await expect.poll(() => statusOf(key), { timeout: 30_000 }).toBe(401);
   },
   180_000,

@@ -1,6 +1,6 @@
 /**
  * A control topic that is not what it was: compacted, made again, emptied, or with another log in it. Control plane and
- * gateway refuse each with an error that says what is wrong, nothing is served from it, the last good state goes on
+ * gateway refuse each with an error that says what is wrong, nothing is served from it, the last good state continues
  * answering where the policy is `serve`; and the way back is a new log that both follow.
  */
 import { execFile } from 'node:child_process';
@@ -184,6 +184,6 @@ test('docs/operate: the way back is a new log from the last state; the gateway f
     const { items } = await admin().call<{ items: { state: string }[] }>('GET', '/gateways');
     return items.map(({ state }) => state);
   };
-  // What a gateway tells of itself comes a beat after what it does.
+  // The status of a gateway arrives some time after what it describes.
   await expect.poll(states, { timeout: 60_000 }).toEqual(['SYNCED']);
 }, 120_000);

@@ -1,6 +1,6 @@
 /**
  * A TCP proxy between clients and one broker, which can drop answers, hold them back or refuse connections. It stands in
- * for a network that loses what the broker said, not what it was told, or for one that falls apart.
+ * for a network that loses what the broker said, not what it received, or for one that falls apart.
  */
 import { once } from 'node:events';
 import { connect, createServer, type Socket } from 'node:net';
@@ -13,9 +13,9 @@ export interface TestProxy {
   sentBytes(): number;
   /** Cuts every connection that is open now. */
   cut(): void;
-  /** Cuts the connections of clients that name themselves so (all of them by default), and each new one, until `mend`. */
+  /** Cuts the connections of clients that name themselves so (all of them by default), and each new one, until `heal`. */
   sever(concerns?: (clientId: string) => boolean): void;
-  mend(): void;
+  heal(): void;
   close(): Promise<void>;
 }
 
@@ -73,7 +73,7 @@ export async function startProxy(targetPort: number, port = 0): Promise<TestProx
       severed = concerns;
       for (const [client, clientId] of clients) if (concerns(clientId)) client.destroy();
     },
-    mend: () => {
+    heal: () => {
       severed = () => false;
     },
     close: async () => {

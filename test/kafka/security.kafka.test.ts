@@ -74,7 +74,7 @@ test.each<KafkaSasl>([plain, { ...plain, mechanism: 'scram-sha-512' }])(
   },
 );
 
-test('a wrong password is told at opening, and not repeated', async () => {
+test('a wrong password is reported at opening, and not repeated', async () => {
   const settings = { tls: { ca }, sasl: { ...plain, password: 'wrong-secret' } };
   const opening = openKafkaLog(kafka.brokers, settings, options);
   const error = await promptly(opening, 'the error').catch((thrown: unknown) => thrown);

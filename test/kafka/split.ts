@@ -1,7 +1,7 @@
 /**
  * Three brokers of which one can be cut off from the other two while its clients still reach it: what a network that falls
- * apart does to a leader. It goes on answering them as if it led, and the other two choose another leader.
- * Every listener but the plain one stands behind a proxy, which tells nodes apart by the names they give themselves.
+ * apart does to a leader. It continues to answer them as if it led, and the other two choose another leader.
+ * Every listener but the plain one stands behind a proxy, which distinguishes nodes by their names.
  */
 import { freePorts, type Kafka, startKafka } from './broker.ts';
 import { startProxy, type TestProxy } from './proxy.ts';
@@ -16,7 +16,7 @@ export interface SplitKafka {
   readonly observedUrl: string;
   /** Cuts the node, and the observed client with it, off from the other two. */
   split(node: number): void;
-  mend(): void;
+  heal(): void;
   stop(): Promise<void>;
 }
 
@@ -51,8 +51,8 @@ export async function startSplitKafka(): Promise<SplitKafka> {
         else if (node !== alone) proxy.sever();
       }
     },
-    mend: () => {
-      for (const { proxy } of proxies) proxy.mend();
+    heal: () => {
+      for (const { proxy } of proxies) proxy.heal();
     },
     stop: async () => {
       await kafka.stop();

@@ -1,5 +1,5 @@
 /**
- * Node agents and gateways that meet a control plane that cannot go on: an agent is sent away and comes back with growing
+ * Node agents and gateways that meet a control plane that cannot continue: an agent is sent away and comes back with growing
  * pauses, a gateway whose download breaks off starts from the log.
  */
 import { once } from 'node:events';

@@ -1,6 +1,6 @@
 /**
  * A thread that fails ends its process, with one line that says what failed and nothing that a request brought. A gateway
- * whose worker of usage is gone bills nothing, so it must not go on.
+ * whose usage worker has ended bills nothing, so it must end too.
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';

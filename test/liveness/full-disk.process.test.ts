@@ -1,5 +1,5 @@
 /**
- * A disk that is full, as a small file system in memory: processes go on answering, say what they cannot write, and end at
+ * A disk that is full, as a small file system in memory: processes continue to answer, report what they cannot write, and end at
  * SIGTERM. Mounting takes root; without it nothing is tested here, and that is printed.
  */
 import { spawnSync } from 'node:child_process';
@@ -110,7 +110,7 @@ test.runIf(mounted)(
 );
 
 test.runIf(mounted)(
-  'a control plane whose log is on a full disk refuses commands, keeps its tails, and goes on once there is room',
+  'a control plane whose log is on a full disk refuses commands, keeps its tails, and continues once there is room',
   async () => {
     const replica = await start<Replica>('control-plane', join(disk, 'log'), join(dir, 'cp'));
     const tail = await rawTail(replica.ready, token);

@@ -1,5 +1,5 @@
 /**
- * A replica whose fold stopped goes on to report on the status topic. It can write nothing to the log, so the others take
+ * A replica whose fold stopped still reports on the status topic. It can write nothing to the log, so the others take
  * its nodes, bare ones and those of agents, as they do from one that is silent.
  */
 import { join } from 'node:path';

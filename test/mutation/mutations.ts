@@ -291,9 +291,9 @@ const limits: readonly Change[] = [
     'allowance.used >= tier.freeTurns',
     'allowance.used + 1 >= tier.freeTurns',
   ],
-  ['allowance: visitors are told to sign in', ' Sign in to continue.', ''],
+  ['allowance: visitors are asked to sign in', ' Sign in to continue.', ''],
   [
-    'allowance: the top tier is told to contact the operator',
+    'allowance: the top tier is asked to contact the operator',
     "'Contact the service operator for more.'",
     "''",
   ],

@@ -65,6 +65,6 @@ test('every deciding module and every refusal of the corpus is changed by some m
   expect(decidingModules.filter((module) => !changed.has(module)).sort()).toEqual(carriers.sort());
   expect(new Set(mutations.map(({ rule }) => rule)).size).toBe(mutations.length);
   const registry = mutations.filter(({ module }) => module === 'schemas/refusals.ts');
-  // A body too large and a fault of ours are not decided from facts.
+  // A body too large and an internal fault are not decided from facts.
   expect(registry.length).toBe(Object.keys(refusalKinds).length - 2);
 });

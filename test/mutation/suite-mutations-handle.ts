@@ -54,7 +54,7 @@ export const handleMutations: readonly SuiteMutation[] = [
     ['what the count refuses is refused', '    throw refusal;\n', '', 'what the count refuses'],
   ]),
   ...of('data-plane/request/handle.ts', asLimits, [
-    ['a place is given back', '    lease.release();\n', '', 'refused by routing gives back'],
+    ['a place is released', '    lease.release();\n', '', 'refused by routing releases'],
     [
       'freshness is checked before the key',
       '{ fenced: gateway.fenced(), nowMs',

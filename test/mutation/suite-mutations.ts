@@ -1,6 +1,6 @@
 /**
  * Mutations of the modules that the golden decisions do not reach: shapes, dialects, forwarding, streams, the meter and
- * the control flow. Each breaks one rule; the tests named beside it must notice. A text that moves on fails loudly.
+ * the control flow. Each breaks one rule; the tests named with it must notice. A text that moves on fails loudly.
  */
 import { anthropicMutations } from './suite-mutations-anthropic.ts';
 import { attemptMutations } from './suite-mutations-attempts.ts';

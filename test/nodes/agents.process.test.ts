@@ -96,9 +96,9 @@ test.concurrent('an agent that is killed takes its node down at once on both gat
   await place.agent();
   await place.everywhere(true);
   // Down and up: nothing else of all the beats is in the log.
-  const told = await eventsFrom(replica.admin, position + 1);
+  const reported = await eventsFrom(replica.admin, position + 1);
   expect(
-    told.filter(({ data }) => data['id'] === place.node).map(({ type, data }) => [type, data['up']]),
+    reported.filter(({ data }) => data['id'] === place.node).map(({ type, data }) => [type, data['up']]),
   ).toEqual([
     ['node.health_changed', false],
     ['node.health_changed', true],
@@ -116,8 +116,8 @@ test.concurrent('an agent that stands still takes its node down after three miss
   await place.everywhere(true);
 });
 
-test.concurrent('an agent that is told to end takes its node out first, and waits for what its engine works on', async () => {
-  const place = await Place.open('told', '--tokens-per-second', '20');
+test.concurrent('an agent that receives SIGTERM takes its node out first, and waits for what its engine works on', async () => {
+  const place = await Place.open('ended', '--tokens-per-second', '20');
   const agent = await place.agent();
   await place.everywhere(true);
   const key = await replica.admin.createKey('acme', 'test');

@@ -107,12 +107,12 @@ async function askWhile(
   return { asked, failed };
 }
 
-async function told(node: string, from: number): Promise<number> {
+async function commitsAbout(node: string, from: number): Promise<number> {
   const events = await eventsFrom(replica.admin, from + 1);
   return events.filter(({ type, data }) => type.startsWith('node.') && data['id'] === node).length;
 }
 
-test.concurrent('an engine that comes and goes each second is told down once, costs no request, and comes back when it stays', async () => {
+test.concurrent('an engine that comes and goes each second is reported down once, costs no request, and comes back when it stays', async () => {
   const model = 'echo-engine';
   const { flapping } = await pair(model);
   const from = await replica.admin.position();
@@ -121,7 +121,7 @@ test.concurrent('an engine that comes and goes each second is told down once, co
     const connections = { mode: 'refused', forMs: 1000 };
     await fetch(`${flapping.url}/sim/behaviour`, { method: 'PUT', body: JSON.stringify({ connections }) });
   });
-  const commits = await told(flapping.node, from);
+  const commits = await commitsAbout(flapping.node, from);
   process.stdout.write(`${JSON.stringify({ flapping: 'engine', flapSeconds, commits, ...figures })}\n`);
   expect(figures.failed).toBe(0);
   expect(figures.asked).toBeGreaterThan(20);
@@ -143,7 +143,7 @@ test.concurrent('an agent that comes and goes each second costs no more, and no 
       running = undefined;
     }
   });
-  const commits = await told(flapping.node, from);
+  const commits = await commitsAbout(flapping.node, from);
   process.stdout.write(`${JSON.stringify({ flapping: 'agent', flapSeconds, commits, ...figures })}\n`);
   expect(figures.failed).toBe(0);
   expect(commits).toBeGreaterThanOrEqual(1);

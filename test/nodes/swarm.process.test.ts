@@ -3,15 +3,15 @@
 import { expect, test } from 'vitest';
 import { swarm } from './swarm.ts';
 
-test('of 40 agents on two replicas, five that die with theirs go down, and the others go on elsewhere', async () => {
+test('of 40 agents on two replicas, five that die with theirs go down, and the others continue elsewhere', async () => {
   const figures = await swarm({ agents: 40, doomed: 5, quietSeconds: 2 });
   process.stdout.write(`${JSON.stringify(figures)}\n`);
-  const { owned, told, down, doomed } = figures;
+  const { owned, reported, down, doomed } = figures;
   expect(owned[0] + owned[1]).toBe(40);
   expect(Math.min(...owned)).toBeGreaterThan(5);
   expect(figures.quietCommits).toBe(0);
   expect(down).toEqual(doomed);
-  expect(told).toMatchObject({ joined: owned[0], down: 5, up: 0 });
+  expect(reported).toMatchObject({ joined: owned[0], down: 5, up: 0 });
   expect(figures.joinedTwice).toBe(0);
   expect(figures.reattachedMs).toBeLessThan(10_000);
   expect(figures.downMs).toBeLessThan(15_000);

@@ -37,7 +37,7 @@ export interface SwarmFigures {
   readonly down: readonly string[];
   readonly doomed: readonly string[];
   /** Events after the kill: how many of each, and in how many commits. */
-  readonly told: {
+  readonly reported: {
     readonly joined: number;
     readonly down: number;
     readonly up: number;
@@ -127,7 +127,7 @@ async function run(fleet: AgentFleet, workers: ChildProcess[], options: SwarmOpt
     downMs,
     down: (await listedNodes(survivor.admin)).filter(({ up }) => !up).map(({ id }) => id),
     doomed,
-    told: {
+    reported: {
       joined: joined.length,
       down: health.filter(({ data }) => data['up'] === false).length,
       up: health.filter(({ data }) => data['up'] === true).length,

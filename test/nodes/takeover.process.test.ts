@@ -1,5 +1,5 @@
-// Goal: a node has one owner that lives. When the owner ends, the node is another's, and goes on without a break.
-// Method: two replicas, a node that is probed and a node with an agent; the owner is told to end, or killed.
+// Goal: a node has one owner that lives. When the owner ends, another replica owns the node, without a break.
+// Method: two replicas, a node that is probed and a node with an agent; the owner gets SIGTERM, or is killed.
 import { afterAll, expect, test } from 'vitest';
 import {
   AgentFleet,
@@ -65,8 +65,8 @@ test.concurrent('a replica that is killed loses its probed node to the other, wh
   expect(await listedNode(other.admin, 'probed')).toMatchObject({ up: true });
   await killEngine();
   await until('the probed node is down', async () => (await listedNode(other.admin, 'probed'))?.up === false);
-  const told = (await eventsFrom(other.admin, from + 1)).filter(({ type }) => type.startsWith('node.'));
-  expect(told.map(({ type, data }) => `${type} ${String(data['id'])}`).sort()).toEqual([
+  const reported = (await eventsFrom(other.admin, from + 1)).filter(({ type }) => type.startsWith('node.'));
+  expect(reported.map(({ type, data }) => `${type} ${String(data['id'])}`).sort()).toEqual([
     'node.health_changed probed',
     'node.health_changed with-agent',
     'node.joined probed',
@@ -74,16 +74,18 @@ test.concurrent('a replica that is killed loses its probed node to the other, wh
   ]);
 });
 
-test.concurrent('a replica that is told to end hands its probed node over at once, and takes nothing down', async () => {
+test.concurrent('a replica that gets SIGTERM hands its probed node over at once, and takes nothing down', async () => {
   const { owner, other, from } = await scene();
   await owner.process.end('SIGTERM');
   const tookMs = await until('the probed node changes hands', ownedBySecond(other, 'probed'));
   expect(tookMs).toBeLessThan(5000);
-  const told = (await eventsFrom(other.admin, from + 1)).filter(({ type }) => type === 'node.health_changed');
-  expect(told.filter(({ data }) => data['id'] === 'probed')).toEqual([]);
+  const reported = (await eventsFrom(other.admin, from + 1)).filter(
+    ({ type }) => type === 'node.health_changed',
+  );
+  expect(reported.filter(({ data }) => data['id'] === 'probed')).toEqual([]);
 });
 
-test.concurrent('a replica that stood still for four seconds takes nothing down for what it missed', async () => {
+test.concurrent('a replica that was suspended for four seconds takes nothing down for what it missed', async () => {
   const fleet = new AgentFleet();
   fleets.push(fleet);
   const only = await fleet.controlPlane('control-plane-1');

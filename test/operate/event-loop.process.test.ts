@@ -1,7 +1,7 @@
 /**
  * No body holds the event loop of a running gateway: neither one that a client sends nor one that a node answers with.
- * What is measured is processor time of the main thread, so that a busy machine does not show; beside each body another
- * organisation's requests go on.
+ * What is measured is processor time of the main thread, so that a busy machine does not show; next to each body another
+ * organisation's requests continue.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -151,7 +151,7 @@ async function measureTurn(run: () => Promise<string>) {
  * Code that holds the loop does so in each round; a major collection or a busy neighbour on the same core does not.
  * So the best of a few rounds counts.
  */
-async function besides(name: string, run: () => Promise<string>): Promise<void> {
+async function measure(name: string, run: () => Promise<string>): Promise<void> {
   let best = await measureTurn(run);
   for (let round = 1; round < roundsMax && best.longest >= turnMsMax; round++) {
     const next = await measureTurn(run);
@@ -264,7 +264,7 @@ test.each(Object.entries({ ...chatBodies, ...smallBodies }))(
   'no body of a chat holds the event loop for 50 ms: %s',
   async (title, body) => {
     const bytes = Buffer.from(body());
-    await besides(`chat: ${title}`, async () =>
+    await measure(`chat: ${title}`, async () =>
       String((await ask('/chat/completions', bytes, 'heavy')).status),
     );
   },
@@ -287,7 +287,7 @@ test.each(Object.entries(messagesBodies))(
   'no body of a message holds the event loop for 50 ms: %s',
   async (title, body) => {
     const bytes = Buffer.from(body());
-    await besides(`messages: ${title}`, async () =>
+    await measure(`messages: ${title}`, async () =>
       String((await ask('/messages', bytes, 'heavy', '2023-06-01')).status),
     );
   },
@@ -301,21 +301,21 @@ test.each(
   }),
 )('no body of embeddings holds the event loop for 50 ms: %s', async (title, body) => {
   const bytes = Buffer.from(body());
-  await besides(`embeddings: ${title}`, async () =>
+  await measure(`embeddings: ${title}`, async () =>
     String((await ask('/embeddings', bytes, 'heavy')).status),
   );
 });
 
 test('a prompt that is counted by its node does not hold the event loop', async () => {
   const bytes = Buffer.from(chat(`"${bytesOf('word ')}"`));
-  await besides('chat: counted by the node', async () =>
+  await measure('chat: counted by the node', async () =>
     String((await ask('/chat/completions', bytes, 'small')).status),
   );
 });
 
 test('several large bodies at once do not add up', async () => {
   const bytes = Buffer.from(chat(`"${bytesOf('a', 15 * MiB)}"`));
-  await besides('chat: four texts of 15 MiB at once', async () => {
+  await measure('chat: four texts of 15 MiB at once', async () => {
     const answers = await Promise.all([1, 2, 3, 4].map(() => ask('/chat/completions', bytes, 'heavy')));
     return answers.map(({ status }) => status).join();
   });
@@ -324,13 +324,13 @@ test('several large bodies at once do not add up', async () => {
 // Processor time itself grows where other processes share the core's caches, and this comes closest to the bound.
 test('a body of one-byte chunks does not hold the event loop', { retry: 2 }, async () => {
   const text = chat(`"${'a'.repeat(1_000_000)}"`);
-  await besides('chat: a million one-byte chunks', () => oneByteChunks(text));
+  await measure('chat: a million one-byte chunks', () => oneByteChunks(text));
 });
 
 test.each(['text', 'escapes', 'names', 'objects', 'error', 'chunks'])(
   'no answer of a node holds the event loop for 50 ms: %s',
   async (answer) => {
-    await besides(`answer: ${answer}`, async () => {
+    await measure(`answer: ${answer}`, async () => {
       const response = await ask('/chat/completions', worst(answer), 'heavy');
       return `${response.status} ${(await response.arrayBuffer()).byteLength}`;
     });
@@ -342,7 +342,7 @@ test.each([1024, 64])(
   async (numbers) => {
     const input = Array.from({ length: 2048 }, () => `answer:vectors-${numbers}`);
     const body = JSON.stringify({ model: 'worst', input });
-    await besides(`answer: 2 048 vectors of ${numbers}`, async () => {
+    await measure(`answer: 2 048 vectors of ${numbers}`, async () => {
       const response = await ask('/embeddings', body, 'heavy');
       const { byteLength } = await response.arrayBuffer();
       expect(response.status).toBe(200);
@@ -354,7 +354,7 @@ test.each([1024, 64])(
 test.each(['event-names', 'event-objects', 'event-text', 'events'])(
   'no stream of a node holds the event loop for 50 ms: %s',
   async (answer) => {
-    await besides(`stream: ${answer}`, async () => {
+    await measure(`stream: ${answer}`, async () => {
       const response = await ask('/chat/completions', worst(answer, { stream: true }), 'heavy');
       return `${response.status} ${(await response.text().catch(() => 'cut')).length}`;
     });

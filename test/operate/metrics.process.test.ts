@@ -81,14 +81,14 @@ function sum(
     .reduce((total, [, value]) => total + value, 0);
 }
 
-test('a gateway tells of its requests: how many, how long, how many tokens, what was refused and by whom', async () => {
+test('a gateway reports its requests: how many, how long, how many tokens, what was refused and by whom', async () => {
   await vi.waitFor(async () => expect(await ask({})).toBe(200), { timeout: 20_000, interval: 100 });
   const before = await scrape(gateway.ready);
   expect([await ask({}), await ask({ stream: true }), await ask({ max_tokens: 5000 })]).toEqual([
     200, 200, 413,
   ]);
   expect(await ask({}, 'no-key')).toBe(401);
-  expect(await ask({ model: 'never-heard-of' })).toBe(404);
+  expect(await ask({ model: 'no-such-model' })).toBe(404);
   const after = await scrape(gateway.ready);
   const more = (name: string, labels: Record<string, string> = {}): number =>
     sum(after, name, labels) - sum(before, name, labels);
@@ -114,7 +114,7 @@ test('a gateway tells of its requests: how many, how long, how many tokens, what
   expect(sum(after, 'headgate_gateway_overhead_seconds_sum')).toBeLessThan(5);
   for (const gauge of ['headgate_streams_open', 'headgate_limiter_in_flight_units'])
     expect(after.get(gauge)).toBe(0);
-  expect([...after.keys()].some((series) => /acme|hello|hg_|no-key|never-heard-of/.test(series))).toBe(false);
+  expect([...after.keys()].some((series) => /acme|hello|hg_|no-key|no-such-model/.test(series))).toBe(false);
 });
 
 test('a stream shows as open while it lasts', async () => {
@@ -141,7 +141,7 @@ test('a stream shows as open while it lasts', async () => {
   node.setBehaviour({ rules: [] });
 });
 
-test('both planes tell of their build and of their fold, and a revocation of its way', async () => {
+test('both planes report their build and their fold, and how long a revocation took', async () => {
   const second = await admin.createKey('acme', 'k2');
   await vi.waitFor(async () => expect(await ask({}, second.value)).toBe(200), {
     timeout: 20_000,

@@ -1,5 +1,5 @@
 /**
- * The way back from a lost log, as docs/operate.md tells it: the commands of that page, word for word, beside a gateway that
+ * The way back from a lost log, as docs/operate.md describes it: the commands of that page, word for word, with a gateway that
  * runs on. Keys, stacks and tiers are as they were, and nobody has to restart the gateway.
  */
 import { execFile } from 'node:child_process';
@@ -86,7 +86,7 @@ interface Status {
   readonly digests: Record<string, string>;
 }
 
-test('docs/operate: a lost log is begun anew from a snapshot; keys, stacks and tiers are as they were, and the gateway follows by itself', async () => {
+test('docs/operate: a lost log is restored from a snapshot; keys, stacks and tiers are as they were, and the gateway follows by itself', async () => {
   const admin = new DevAdmin(controlPlane.ready.admin, operatorToken);
   await admin.apply({
     version: 1,

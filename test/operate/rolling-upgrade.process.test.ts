@@ -1,7 +1,7 @@
 /**
- * Two builds on one log: this one, and one that knows two events more, made by patching what was built. Beside each other
+ * Two builds on one log: this one, and one that knows two events more, made by patching what was built. Next to each other
  * they show no divergence; an event that may be passed over is passed over; at one that may not, the old build stands still
- * with its last good state and says so, and the new build goes on.
+ * with its last good state and reports that, and the new build continues.
  */
 import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';

@@ -102,7 +102,7 @@ test('a control plane refuses a previous gateway token that is the operator toke
   expect(stderr).not.toContain(token);
 });
 
-/** Every route of the admin API that a stranger would try, with every way of saying nothing. */
+/** Every route of the admin API that an outsider would try, with every way of saying nothing. */
 async function expectClosed({ ready }: Started<{ admin: string }>): Promise<void> {
   const nothing = [undefined, '', 'Bearer', 'Bearer ', 'Bearer  ', 'Bearer \t', 'Bearer x', 'Basic Og=='];
   for (const authorization of nothing) {

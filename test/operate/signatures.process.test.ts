@@ -1,6 +1,6 @@
 /**
  * Signatures of the log, as docs/operate.md describes them: a key is of use only on a log that is signed, signers change
- * while a gateway follows, a pin holds against a stranger who may write to the topic, and a restore takes over no old signer.
+ * while a gateway follows, a pin holds against an outsider who may write to the topic, and a restore takes over no old signer.
  */
 import { renameSync } from 'node:fs';
 import { join } from 'node:path';
@@ -76,7 +76,7 @@ test('a process with a signing key refuses a log that is not signed, and names t
   expect(refused).toMatchObject({ code: 1, stderr: expect.stringContaining('--allow-unsigned') });
 });
 
-test('a log is signed from the first signer on: what strangers write after it counts for nobody', async () => {
+test('a log is signed from the first signer on: what outsiders write after it is skipped by all', async () => {
   const key = fleet.key('own');
   const other = fleet.key('other');
   await (await fleet.controlPlane('cp-1', undefined)).end();
@@ -181,31 +181,31 @@ test('a replica whose signer was removed refuses commands at once, with the next
   await second.client.apply(acme);
 });
 
-test('a gateway with a pin refuses by name a log that a stranger began, and follows the right one once it is there', async () => {
+test('a gateway with a pin refuses by name a log that an outsider began, and follows the right one once it is there', async () => {
   const key = fleet.key('own');
-  const stranger = fleet.key('stranger');
+  const outsider = fleet.key('outsider');
   const pin = ['--trust-signer', key.signer.publicKey, '--when-stale', 'serve'];
-  await fleet.append(known('log.created', { log: 'log-of-a-stranger' }));
+  await fleet.append(known('log.created', { log: 'log-of-an-outsider' }));
   await fleet.append(known('organisation.set', { id: 'acme', name: 'A', tier: null, anchor: '2026-11-01' }));
   const forged = await fleet.forgeKey('acme');
   const trusting = await fleet.gateway('gw-trusting', ['--when-stale', 'serve']);
   expect(await ask(trusting.ready.api, forged)).not.toBe(refusedKey);
 
   const gateway = await fleet.gateway('gw-1', pin);
-  expect(await verbose(gateway.ready.metrics)).toMatch(/log-of-a-stranger is refused/);
+  expect(await verbose(gateway.ready.metrics)).toMatch(/log-of-an-outsider is refused/);
   expect((await fetch(`${gateway.ready.metrics}/readyz`)).status).toBe(503);
   expect(await ask(gateway.ready.api, forged)).toBe(refusedKey);
   await expect(fleet.controlPlane('cp-1', key)).rejects.toThrow(/not signed/);
 
   renameSync(fleet.logFolder, join(fleet.dir, 'unsigned-log'));
-  // Signed, and our key is among its signers; but a stranger began it.
-  const both = [stranger.signer.publicKey, key.signer.publicKey];
-  await fleet.append(known('log.created', { log: 'log-of-a-stranger', signers: both }), stranger.signer);
+  // Signed, and our key is among its signers; but an outsider began it.
+  const both = [outsider.signer.publicKey, key.signer.publicKey];
+  await fleet.append(known('log.created', { log: 'log-of-an-outsider', signers: both }), outsider.signer);
   const pinned = fleet.controlPlane('cp-pinned', key, ['--trust-signer', key.publicFile]);
-  await expect(pinned).rejects.toThrow(/log-of-a-stranger is refused/);
+  await expect(pinned).rejects.toThrow(/log-of-an-outsider is refused/);
   await expect
     .poll(() => verbose(gateway.ready.metrics), { timeout: 20_000 })
-    .toContain(stranger.fingerprint);
+    .toContain(outsider.fingerprint);
 
   renameSync(fleet.logFolder, join(fleet.dir, 'signed-log'));
   await expect(fleet.controlPlane('cp-0', undefined, pin.slice(0, 2))).rejects.toThrow(/may begin it/);
@@ -216,7 +216,7 @@ test('a gateway with a pin refuses by name a log that a stranger began, and foll
   expect(await ask(gateway.ready.api, forged)).toBe(refusedKey);
 });
 
-test('a restored log is signed by the keys at hand; a signer of the lost one is not taken over', async () => {
+test('a restored log is signed by the keys that are given; a signer of the lost one is not taken over', async () => {
   const [leaked, own, further] = [fleet.key('leaked'), fleet.key('own'), fleet.key('further')] as const;
   const plane = await fleet.controlPlane('cp-1', leaked);
   await plane.client.apply(acme);

@@ -9,7 +9,7 @@ import { openOrRebuild } from '../../shared/snapshot/open-snapshot.ts';
 // As built, because the copy gets a thread of its own only there.
 const built = new URL('../../dist/control-plane/state/snapshot-copies.js', import.meta.url).href;
 
-test('a large state is copied beside the event loop', async () => {
+test('a large state is copied outside the event loop', async () => {
   const { SnapshotCopies } = (await import(
     built
   )) as typeof import('../../control-plane/state/snapshot-copies.ts');

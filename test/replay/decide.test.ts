@@ -113,7 +113,7 @@ test('every refusal that is decided before forwarding stands in the corpus', () 
   const seen = new Set(
     goldenCases.flatMap(({ decision }) => (decision.kind === 'refused' ? [decision.type] : [])),
   );
-  // Of bodies and of faults of ours, which no facts tell.
+  // Of bodies and of internal faults, which the facts do not contain.
   const elsewhere: readonly RefusalType[] = ['PayloadTooLargeError', 'InternalError'];
   expect(
     Object.keys(refusalKinds)

@@ -1,5 +1,5 @@
 /**
- * Golden logs: each must give, in every build for ever, the position and the digests that stand beside it. A log here is
+ * Golden logs: each must give, in every later build, the position and the digests that are stored with it. A log here is
  * only ever added, never changed. Where a new version of the fold gives other digests, raise `foldVersion` and add a
  * line for that version to the expectation; the lines of earlier versions stay.
  */

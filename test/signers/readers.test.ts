@@ -1,6 +1,6 @@
 /**
  * A log whose signers change gives every reader the same commits, whatever comes between and however it is read. What
- * removed signers, strangers and late writers leave there is skipped by all of them.
+ * removed signers, outsiders and late writers leave there is skipped by all of them.
  */
 
 import { randomInt } from 'node:crypto';
@@ -106,7 +106,7 @@ test(`a snapshot that is closed and opened again between batches keeps the signe
   }
 });
 
-test(`a replicator that follows, a list of commits that goes on from a mark and a replay agree, from seed ${baseSeed} on`, async () => {
+test(`a replicator that follows, a list of commits that continues from a mark and a replay agree, from seed ${baseSeed} on`, async () => {
   for (let seed = baseSeed; seed < baseSeed + runs({ fast: 3, full: 10 }); seed++) {
     const log = signerLog(seed, 80);
     const topic = new MemoryTopic();

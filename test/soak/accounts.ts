@@ -11,7 +11,7 @@ export interface Accounts {
   readonly rows: readonly UsageRow[];
   /** Answers that nodes wrote in full, by model. */
   readonly finished: ReadonlyMap<string, number>;
-  /** May the row of this completed request be missing? Told of each one that is. */
+  /** May the row of this completed request be missing? Called with each one that is. */
   readonly mayBeMissing?: (seen: Seen) => boolean;
   /** Did this request end because its gateway was killed? */
   readonly wasKilled?: (seen: Seen) => boolean;
@@ -104,7 +104,7 @@ function matchRows(
     if (one.whole || !(one.left || wasKilled(one)))
       faults.push(`${one.requestId} was billed and not delivered`);
   }
-  // Of a request that was left before its head came the client knows no id: it is told by its tokens.
+  // Of a request that was left before its head came the client knows no id: it is identified by its tokens.
   const nameless = seen.filter((one) => one.requestId === undefined && (one.left || wasKilled(one)));
   for (const row of left.values()) {
     const at = nameless.findIndex((one) => isOf(row, one));

@@ -1,6 +1,6 @@
 /**
  * Clients of a soak: many at once, some of which leave at a random moment. Each is a worker with a model of its own, so
- * that what a node did and what was billed can be told apart by who asked. What they saw is the first of three accounts.
+ * that what a node did and what was billed can be separated by who asked. What they saw is the first of three accounts.
  */
 import { Agent, type IncomingMessage, request } from 'node:http';
 import { setTimeout as pause } from 'node:timers/promises';

@@ -1,5 +1,5 @@
 /**
- * Scenario 3: a gateway told to end while streams run. Readiness is lost at once, requests are taken until the drain
+ * Scenario 3: a gateway that gets SIGTERM while streams run. Readiness is lost at once, requests are taken until the drain
  * delay is over, streams within the drain time end as if nothing had happened, longer ones are cut, and a second signal
  * ends everything at once.
  */

@@ -182,9 +182,9 @@ async function everyFold(
       requests: theirs.length,
     };
   }
-  const anew = await fleet.controlPlane(`rebuilt-${rows.length}`);
-  const told: Record<string, OrganisationTotals>[] = [summed];
-  for (const admin of [undefined, anew]) {
+  const rebuilt = await fleet.controlPlane(`rebuilt-${rows.length}`);
+  const totalsOf: Record<string, OrganisationTotals>[] = [summed];
+  for (const admin of [undefined, rebuilt]) {
     const totals: Record<string, OrganisationTotals> = {};
     for (const organisation of organisations) {
       const wanted = summed[organisation]?.requests ?? 0;
@@ -194,7 +194,7 @@ async function everyFold(
       const { totalTokens, requests } = await fleet.totals(organisation, admin);
       totals[organisation] = { totalTokens, requests };
     }
-    told.push(totals);
+    totalsOf.push(totals);
   }
-  return told;
+  return totalsOf;
 }

@@ -47,7 +47,7 @@ export async function mixedLoad(fleet: SoakFleet, options: MixedLoadOptions): Pr
   const started = performance.now();
   let done = 0;
   let left = requests;
-  const mayGoOn = (): boolean => left-- > 0 && performance.now() < started + secondsMax * 1000;
+  const mayContinue = (): boolean => left-- > 0 && performance.now() < started + secondsMax * 1000;
   const onSeen = (): void => {
     if (++done % Math.ceil(requests / sampleCount) !== 0) return;
     rss.push(Math.round(rssMegabytes(gateway.ready.pid)));
@@ -60,7 +60,7 @@ export async function mixedLoad(fleet: SoakFleet, options: MixedLoadOptions): Pr
   const seen = await load({
     api: gateway.ready.api,
     clients: fleet.clients,
-    next: () => (mayGoOn() ? wantedFrom(random) : undefined),
+    next: () => (mayContinue() ? wantedFrom(random) : undefined),
     onSeen,
   });
   const seconds = (performance.now() - started) / 1000;

@@ -43,7 +43,7 @@ test('Events: a gateway killed eight times under load bills no more than was fin
   expect(totals[2]).toEqual(totals[0]);
 });
 
-test('a gateway told to end loses readiness at once, serves on meanwhile, and cuts no stream within the drain time', async () => {
+test('a gateway that gets SIGTERM loses readiness at once, serves on meanwhile, and cuts no stream within the drain time', async () => {
   const figures = await drain(fleet, 'short');
   log(figures);
   expect(figures).toMatchObject({ cut: 0, completed: figures.streams, billed: figures.streams, exitCode: 0 });

@@ -70,7 +70,7 @@ test('Authentication 2: x-api-key is a key only on an own stack switched to the 
   const bearer = await listing({ key: acme });
   const both = await listing({ key: acme, headers: { 'x-api-key': acme } });
   const different = await listing({ key: birch, headers: { 'x-api-key': acme } });
-  const foreignBeside = await listing({ key: acme, headers: { 'x-api-key': birch } });
+  const foreignAsWell = await listing({ key: acme, headers: { 'x-api-key': birch } });
   const onShared = await call({
     port,
     host: shared,
@@ -81,7 +81,7 @@ test('Authentication 2: x-api-key is a key only on an own stack switched to the 
   });
   await fleet.admin.call('PUT', `/stacks/${stacks.otter}/surface`, { surface: 'openai' });
   await fleet.settle();
-  expect([switched, bearer, both, foreignBeside].map(({ status }) => status)).toEqual([200, 200, 200, 200]);
+  expect([switched, bearer, both, foreignAsWell].map(({ status }) => status)).toEqual([200, 200, 200, 200]);
   for (const answer of [before, foreign, elsewhere, different, onShared])
     expectRefusal(answer, 'Unauthorized');
 });

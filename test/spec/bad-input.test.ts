@@ -44,15 +44,15 @@ afterEach(async () => {
   const answer = await chat({ port, key: acme, model: 'echo-small' });
   expect(answer.status, 'the gateway still serves').toBe(200);
   for (const line of logged.split('\n')) {
-    const told = [secret, acme, 'request failed'].filter((text) => line.includes(text));
-    if (told.length > 0) expect.fail(`the log tells: ${line.slice(0, 600)}`);
+    const leaked = [secret, acme, 'request failed'].filter((text) => line.includes(text));
+    if (leaked.length > 0) expect.fail(`the log contains: ${line.slice(0, 600)}`);
   }
   logged = '';
 });
 
 /** The statuses of all answers on the connection; each refusal must be the one envelope, and say nothing of what came. */
 function refusalsIn(text: string): number[] {
-  expect(text.includes(secret) || text.includes(acme), 'tells what was sent').toBe(false);
+  expect(text.includes(secret) || text.includes(acme), 'contains what was sent').toBe(false);
   const statuses: number[] = [];
   for (let rest = text; rest !== ''; ) {
     const head = rest.slice(0, rest.indexOf('\r\n\r\n') + 4);

@@ -187,14 +187,14 @@ test('Errors 7, Limits 4: a used-up allowance is 409, names tier and next tier, 
   expect(answer.fields).not.toHaveProperty('retry-after');
 });
 
-test('Errors 7, Limits 8: callers of the top tier are told to contact the operator', async () => {
+test('Errors 7, Limits 8: callers of the top tier are asked to contact the operator', async () => {
   const key = await keyOn('Platinum');
   await useUp(key);
   const { message } = expectRefusal(await ask(key), 'InferenceUpsellError');
   expect(message).toMatch(/Platinum.*contact the service operator/i);
 });
 
-test('Errors 7, Limits 4: own nodes and stacks do not draw on the allowance, and go on where it is used up', async () => {
+test('Errors 7, Limits 4: own nodes and stacks do not draw on the allowance, and continue where it is used up', async () => {
   expect((await ask(acme, 'echo-large')).status).toBe(200);
   expectRefusal(await ask(acme, 'echo-large'), 'InferenceUpsellError');
   for (const [model, host] of [
@@ -212,7 +212,7 @@ const noUsage: Counters = {
   freeTurns: () => 0,
 };
 
-test('Errors 7: a visitor whose free turns are used up is told to sign in', () => {
+test('Errors 7: a visitor whose free turns are used up is asked to sign in', () => {
   const tier: Tier = {
     id: 'anonymous',
     rank: null,

@@ -34,7 +34,7 @@ async function newcomer(): Promise<{ id: string; key: string }> {
 }
 
 /** Rows ship in order, so once this request is in the totals, everything before it that was recorded is too. */
-async function usageBeside(id: string, key: string): Promise<{ requests: number; totalTokens: number }> {
+async function usageWithout(id: string, key: string): Promise<{ requests: number; totalTokens: number }> {
   const answer = await chat({ port, key, model: 'echo-small' });
   expect(answer.status).toBe(200);
   const { total_tokens: tokens } = JSON.parse(answer.content).usage;
@@ -78,7 +78,7 @@ test.each(spoilt)(
     const delivered = words(framesOf(answer));
     expect(delivered.length, 'data already delivered stays delivered').toBeGreaterThan(0);
     expect(words(full).slice(0, delivered.length)).toEqual(delivered);
-    expect(await usageBeside(id, key)).toEqual(nothing);
+    expect(await usageWithout(id, key)).toEqual(nothing);
   },
 );
 
@@ -122,7 +122,7 @@ test.each([
   },
 );
 
-test('Stream behaviour: a completed stream is recorded once, with the tokens that the client was told', async () => {
+test('Stream behaviour: a completed stream is recorded once, with the tokens that the client received', async () => {
   const { id, key } = await newcomer();
   const more = { stream: true, stream_options: { include_usage: true } };
   const frames = framesOf(await chat({ port, key, model: 'echo-small', more }));
@@ -166,6 +166,6 @@ test.each([
     ];
     fleet.nodes['pool-1'].setBehaviour(healthy);
     for (const answer of answers) expectRefusal(answer, 'InferenceUnavailableError');
-    expect(await usageBeside(id, key)).toEqual(nothing);
+    expect(await usageWithout(id, key)).toEqual(nothing);
   },
 );

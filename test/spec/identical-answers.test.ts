@@ -109,7 +109,7 @@ test.each([
   ["another organisation's key", 'birch'],
   ['the own key', 'acme'],
 ] as const)(
-  'Authentication 2, Errors 1: x-api-key from %s tells nothing of a stack that speaks the OpenAI-style API',
+  'Authentication 2, Errors 1: x-api-key from %s reveals nothing of a stack that speaks the OpenAI-style API',
   async (_who, whose) => {
     const key = whose === 'birch' ? birch : acme;
     const headers = whose === undefined ? {} : { 'x-api-key': key };
@@ -154,7 +154,7 @@ test.each(['GET', 'POST'])(
           await note('nothing', host, {});
           for (const [why, key] of Object.entries(badKeys))
             if (key !== undefined) await note(`a key ${why}`, host, { 'x-api-key': key });
-          await note('a bad key beside a bad bearer', host, { 'x-api-key': 'a', Authorization: 'Bearer b' });
+          await note('a bad key with a bad bearer', host, { 'x-api-key': 'a', Authorization: 'Bearer b' });
           // Valid keys, but the stack is not their owner's, or not switched.
           if (host !== stackHost('idle')) await note('a key of acme', host, { 'x-api-key': acme });
           if (host !== stackHost('heron')) await note('a key of birch', host, { 'x-api-key': birch });
@@ -166,7 +166,7 @@ test.each(['GET', 'POST'])(
   },
 );
 
-test('Authentication 2: beside a bearer that counts, an x-api-key that does not count changes nothing', async () => {
+test('Authentication 2: with a bearer that counts, an x-api-key that does not count changes nothing', async () => {
   await whileSwitched(async () => {
     for (const path of [messagesPath, countPath, chatPath, '/v1/models'])
       for (const host of [stackHost('heron'), stackHost('missing'), stackHost('otter')]) {
@@ -222,7 +222,7 @@ test.each([
   },
 );
 
-test('Errors 6: an own stack that serves other models is not told apart either', async () => {
+test('Errors 6: an own stack that serves other models is not distinguishable either', async () => {
   const answer = await oneAnswer(post(chatPath, chatBody('echo-small')), stackHosts);
   expect(answer).toContain('"type":"TargetNotServingError"');
 });

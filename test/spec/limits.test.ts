@@ -211,7 +211,7 @@ async function spoiltBy(key: string, fault: object): Promise<Answer> {
 }
 
 test.each(Object.keys(endings))(
-  'Limits 2, Errors 10: a request that was %s gives back its place, once',
+  'Limits 2, Errors 10: a request that was %s releases its place, once',
   async (ending) => {
     const { key } = await callerOn('Slim');
     // Another in flight meanwhile: a place given back twice would be that one's.

@@ -147,7 +147,7 @@ test('Stream behaviour: a stream that its client cancels is stopped at the node,
   expect(await recordedIds()).not.toContain(response.headers.get('request-id'));
 });
 
-test('Stream behaviour: a completed stream is recorded with the tokens that its last event told', async () => {
+test('Stream behaviour: a completed stream is recorded with the tokens that its last event reported', async () => {
   const before = await totalTokens();
   const { end } = readMessageEvents((await ask('say 12 words')).content);
   const usage = end?.['usage'] as { input_tokens: number; output_tokens: number };

@@ -162,7 +162,7 @@ test.each([
   expect(Number.isInteger(error.status)).toBe(true);
 });
 
-test('States 1: a key is active until it is revoked, and for ever revoked after that', async () => {
+test('States 1: a key is active until it is revoked, and stays revoked after that', async () => {
   const { id, value } = await fleet.key('acme');
   const state = async () => (await fleet.admin.call<{ state: string }>('GET', `/keys/${id}`)).state;
   await fleet.settle();

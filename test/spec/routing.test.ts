@@ -1,4 +1,4 @@
-/** Specification, "Routing algorithm (shared host)" and its rules. Who answered is told by the simulated nodes alone. */
+/** Specification, "Routing algorithm (shared host)" and its rules. Only the simulated nodes know who answered. */
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
 import { parseBehaviour } from '../../dev/simulator/behaviour.ts';
 import { type Answer, call, chat, expectRefusal, framesOf } from '../support/api.ts';
@@ -325,6 +325,6 @@ test("Routing rule 7: nothing of a node's own headers or fields reaches the clie
   const answer = await chat({ port, key: keys.birch, model: 'echo-small' });
   expect(answer.status).toBe(200);
   expect(answer.content).toContain('fine');
-  for (const told of [secret, 'node-id', 'served-name', fleet.nodes['pool-1'].url])
-    expect(answer.text).not.toContain(told);
+  for (const leak of [secret, 'node-id', 'served-name', fleet.nodes['pool-1'].url])
+    expect(answer.text).not.toContain(leak);
 });

@@ -1,5 +1,5 @@
 /**
- * Moves the wall clock of this process forward, for tests of minutes, expiry and age. It goes on running meanwhile, and
+ * Moves the wall clock of this process forward, for tests of minutes, expiry and age. It continues to run meanwhile, and
  * timers and the monotonic clock are left alone. Take it before a fleet is started: some hold on to `Date.now`.
  */
 import { vi } from 'vitest';
@@ -32,7 +32,7 @@ export function roomInMinute(clock: TestClock, organisation: string): void {
   if (leftMs < 15_000) clock.advanceMs(leftMs);
 }
 
-/** After a leap of the clock a gateway accepts keys again once it has proven its freshness anew; waits for all of them. */
+/** After a leap of the clock a gateway accepts keys again once it has proven its freshness again; waits for all of them. */
 export async function untilReady(fleet: TestFleet): Promise<void> {
   for (const { metrics } of fleet.gateways)
     await vi.waitUntil(async () => (await fetch(new URL('/readyz', metrics))).ok, {

@@ -1,4 +1,4 @@
-/** Requests that stay in flight until the test lets go of them: a node that stalls answers none. */
+/** Requests that stay in flight until the test releases them: a node that stalls answers none. */
 import { connect, type Socket } from 'node:net';
 import { vi } from 'vitest';
 import type { SimNode } from '../../dev/simulator/sim-node.ts';
@@ -11,7 +11,7 @@ export interface Held {
   leave(): void;
   /** What has come so far. */
   readonly received: () => string;
-  /** Resolves once the connection is gone, whoever ended it. */
+  /** Resolves once the connection has ended, on either side. */
   readonly closed: Promise<void>;
 }
 

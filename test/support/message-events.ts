@@ -13,7 +13,7 @@ export interface ReadMessage {
   readonly end: Fields | undefined;
   /** message_stop came. */
   readonly isComplete: boolean;
-  /** The names of the events, with each run of deltas of one kind told once. */
+  /** The names of the events, with each run of deltas of one kind named once. */
   readonly outline: readonly string[];
 }
 
@@ -64,8 +64,8 @@ class Reader implements ReadMessage {
 
   #note(name: string, data: Fields): void {
     const delta = data['delta'] as Fields | undefined;
-    const told = name === 'content_block_delta' ? String(delta?.['type']) : name;
-    if (this.outline[this.outline.length - 1] !== told) this.outline.push(told);
+    const label = name === 'content_block_delta' ? String(delta?.['type']) : name;
+    if (this.outline[this.outline.length - 1] !== label) this.outline.push(label);
   }
 
   #must(state: string, name: string): void {

@@ -109,7 +109,7 @@ export class RawPeer {
     }
   }
 
-  /** Ends this side; the other may go on. */
+  /** Ends this side; the other may continue. */
   end(): void {
     this.#stream.end();
   }

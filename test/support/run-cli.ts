@@ -15,7 +15,7 @@ export interface CliOptions {
   readonly stdoutIsTerminal?: boolean;
   readonly extras?: (program: Command) => void;
   readonly signal?: AbortSignal;
-  /** Called with each piece that is written to stdout; the next one waits for what it gives back. */
+  /** Called with each piece that is written to stdout; the next one waits for the promise that it returns. */
   readonly onStdout?: (text: string) => Promise<void> | void;
 }
 

@@ -1,5 +1,5 @@
 /**
- * A fleet of processes on one signed log, with key files, the command line, and a stranger who may write to the log but
+ * A fleet of processes on one signed log, with key files, the command line, and an outsider who may write to the log but
  * has no key that counts.
  */
 import { execFile, execFileSync } from 'node:child_process';
@@ -148,7 +148,7 @@ export class SignedFleet {
   append(event: KnownEvent, signer?: Signer): Promise<number> {
     return this.withLog((log, folded) => {
       const value = composeCommit({
-        head: folded.seq > 0 ? folded.head : emptyHead('log-of-a-stranger'),
+        head: folded.seq > 0 ? folded.head : emptyHead('log-of-an-outsider'),
         ...{ id: `hand-made-${randomBytes(8).toString('hex')}`, at: new Date().toISOString(), by: 'mallory' },
         events: [toStored(event)],
       });

@@ -179,7 +179,7 @@ function sorted(fields: object): string {
 
 const oneAnswer: readonly RefusalType[] = ['Unauthorized', 'TargetNotServingError'];
 
-/** The refusals whose causes must not be told apart, each with the answers that the cases' causes get: one, if all is well. */
+/** The refusals whose causes must not be distinguishable, each with the answers that the cases' causes get: one, if all is well. */
 export function answersByType(corpus: Corpus, replay: typeof replayDecision): Map<RefusalType, Set<string>> {
   const answers = new Map<RefusalType, Set<string>>(oneAnswer.map((type) => [type, new Set()]));
   for (const each of goldenCases) {
