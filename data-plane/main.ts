@@ -19,7 +19,7 @@ import { nodeCredentials } from '../shared/runtime/node-credentials.ts';
 import { sleep } from '../shared/runtime/retry.ts';
 import type { Certificate } from '../shared/runtime/tls.ts';
 import { FoldMetrics } from '../shared/snapshot/fold-metrics.ts';
-import { Shaping } from './body-worker/body-worker.ts';
+import { BodyWorker } from './body-worker/body-worker.ts';
 import { BodyBudget } from './core/byte-budget.ts';
 import type { ForwardSettings } from './forward/forward.ts';
 import { LocalCounters } from './request/counters.ts';
@@ -164,11 +164,11 @@ async function compose(
     connectMs: settings.connectMs,
   });
   closers.add(() => pools.close());
-  const shaping = new Shaping({
+  const bodyWorker = new BodyWorker({
     onLost: (reason) =>
       logger.error({ reason }, 'the thread of large bodies ended; the next one starts another'),
   });
-  closers.add(() => shaping.close());
+  closers.add(() => bodyWorker.close());
   const counters = new LocalCounters(usage.meter);
   const streams = { open: 0 };
   const telemetry = new Telemetry(registry, settings.accessLog ?? accessLogIn(logger), {
@@ -183,12 +183,12 @@ async function compose(
     lookup,
     counters,
     bodies: new BodyBudget(),
-    shaping,
+    bodyWorker,
     pools,
     load: new NodeLoad(),
     meter: usage.meter,
     forwarding: settings.forwarding,
-    countTokens: createPromptCounter(pools, shaping),
+    countTokens: createPromptCounter(pools, bodyWorker),
     streams,
     logger,
     fenced: () => state.fenced(),

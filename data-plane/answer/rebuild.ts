@@ -1,6 +1,6 @@
 /**
  * Converts a node's response that is not streamed into the response for the client, in the API surface of the request. The
- * context holds plain values only, so that it can be transferred to the shaping worker.
+ * context holds plain values only, so that it can be transferred to the body worker.
  */
 
 import type { AnyChat, AnyEmbeddings, AnyMessages } from '../shape/outline.ts';

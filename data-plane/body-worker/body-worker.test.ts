@@ -1,22 +1,22 @@
 import { afterEach, expect, test } from 'vitest';
-import { Shaping } from './body-worker.ts';
-import type { ShapingJob } from './messages.ts';
+import { BodyWorker } from './body-worker.ts';
+import type { BodyJob } from './messages.ts';
 import { type StartWorker, startWorker, type WorkerHandle, type WorkerListener } from './start-worker.ts';
 
-const open: Shaping[] = [];
+const open: BodyWorker[] = [];
 afterEach(() => {
-  for (const shaping of open.splice(0)) shaping.close();
+  for (const bodyWorker of open.splice(0)) bodyWorker.close();
 });
 
-function opened(options: ConstructorParameters<typeof Shaping>[0] = {}): Shaping {
-  const shaping = new Shaping(options);
-  open.push(shaping);
-  return shaping;
+function opened(options: ConstructorParameters<typeof BodyWorker>[0] = {}): BodyWorker {
+  const bodyWorker = new BodyWorker(options);
+  open.push(bodyWorker);
+  return bodyWorker;
 }
 
 const never = new AbortController().signal;
 
-function shapeJob(content = 'hello'): Extract<ShapingJob, { kind: 'shape' }> {
+function shapeJob(content = 'hello'): Extract<BodyJob, { kind: 'shape' }> {
   const body = { model: 'm', messages: [{ role: 'user', content }] };
   const headers = { contentType: 'application/json', version: undefined, beta: undefined };
   const blocks = [new TextEncoder().encode(JSON.stringify(body))];
@@ -47,25 +47,28 @@ function manualWorker(): { start: StartWorker; posted: string[]; deliver(): void
 }
 
 test('a retained text is rendered as a node’s body any number of times, until it is discarded', async () => {
-  const shaping = opened();
-  const { textId, worker, outline } = await shaping.retain(shapeJob('abc'), { owner: 'one', signal: never });
+  const bodyWorker = opened();
+  const { textId, worker, outline } = await bodyWorker.retain(shapeJob('abc'), {
+    owner: 'one',
+    signal: never,
+  });
   expect(outline).toMatchObject({ model: 'm', inner: { kind: 'chat', textBytes: 3 } });
   expect(JSON.stringify(outline)).not.toContain('abc');
   const target = { servedName: 'served', maxTokens: 7 };
   for (const dialect of ['vllm', 'ollama'] as const) {
     const job = { kind: 'render', textId, dialect, target } as const;
-    const { bytes } = await shaping.run(job, 'rendered', { owner: 'one', signal: never, worker });
+    const { bytes } = await bodyWorker.run(job, 'rendered', { owner: 'one', signal: never, worker });
     const body = JSON.parse(Buffer.from(bytes).toString());
     expect(body).toMatchObject({ model: 'served', messages: [{ role: 'user', content: 'abc' }] });
   }
-  shaping.discard(textId, worker);
-  expect(shaping.retainedTexts).toBe(0);
+  bodyWorker.discard(textId, worker);
+  expect(bodyWorker.retainedTexts).toBe(0);
 });
 
 test('the worker refuses a body with the same error as inline shaping', async () => {
-  const shaping = opened();
+  const bodyWorker = opened();
   const job = { ...shapeJob(), blocks: [new TextEncoder().encode('{"model":1}')] };
-  await expect(shaping.retain(job, { owner: 'one', signal: never })).rejects.toMatchObject({
+  await expect(bodyWorker.retain(job, { owner: 'one', signal: never })).rejects.toMatchObject({
     type: 'UnsupportedShapeError',
     message: 'model: must be of type string',
   });
@@ -73,10 +76,10 @@ test('the worker refuses a body with the same error as inline shaping', async ()
 
 test('the queue is fair: many jobs of one owner do not delay the first job of another', async () => {
   const manual = manualWorker();
-  const shaping = opened({ start: manual.start });
+  const bodyWorker = opened({ start: manual.start });
   const ended: string[] = [];
   const all = ['a1', 'a2', 'a3', 'b1'].map((name) =>
-    shaping.retain(shapeJob(), { owner: name.charAt(0), signal: never }).then(() => ended.push(name)),
+    bodyWorker.retain(shapeJob(), { owner: name.charAt(0), signal: never }).then(() => ended.push(name)),
   );
   for (let n = 1; n <= 4; n++) {
     // Jobs run one at a time.
@@ -90,53 +93,55 @@ test('the queue is fair: many jobs of one owner do not delay the first job of an
 
 test('a cancelled job is not started, and one that runs retains no text', async () => {
   const manual = manualWorker();
-  const shaping = opened({ start: manual.start });
+  const bodyWorker = opened({ start: manual.start });
   const left = new AbortController();
-  const jobs = [1, 2].map(() => shaping.retain(shapeJob(), { owner: 'one', signal: left.signal }));
+  const jobs = [1, 2].map(() => bodyWorker.retain(shapeJob(), { owner: 'one', signal: left.signal }));
   const reason = new Error('left');
   left.abort(reason);
   for (const job of jobs) await expect(job).rejects.toBe(reason);
-  const next = shaping.retain(shapeJob(), { owner: 'one', signal: never });
+  const next = bodyWorker.retain(shapeJob(), { owner: 'one', signal: never });
   manual.deliver();
   await expect.poll(() => manual.posted).toEqual(['shape', 'shape']);
   manual.deliver();
   manual.deliver();
   await next;
-  expect(shaping.retainedTexts).toBe(1);
+  expect(bodyWorker.retainedTexts).toBe(1);
 });
 
 test('a worker that crashes refuses the requests whose text it retained, and the next job starts another worker', async () => {
   const lost: string[] = [];
   const manual = manualWorker();
-  const shaping = opened({ start: manual.start, onLost: (reason) => lost.push(reason) });
-  const first = shaping.retain(shapeJob(), { owner: 'one', signal: never });
+  const bodyWorker = opened({ start: manual.start, onLost: (reason) => lost.push(reason) });
+  const first = bodyWorker.retain(shapeJob(), { owner: 'one', signal: never });
   manual.deliver();
   const { textId, worker } = await first;
-  const running = shaping.retain(shapeJob(), { owner: 'one', signal: never });
-  const waiting = shaping.retain(shapeJob(), { owner: 'two', signal: never });
+  const running = bodyWorker.retain(shapeJob(), { owner: 'one', signal: never });
+  const waiting = bodyWorker.retain(shapeJob(), { owner: 'two', signal: never });
   manual.crash();
   await expect(running).rejects.toMatchObject({ type: 'InferenceUnavailableError' });
   const job = { kind: 'render', textId, dialect: 'vllm', target: { servedName: 's', maxTokens: 1 } } as const;
-  await expect(shaping.run(job, 'rendered', { owner: 'one', signal: never, worker })).rejects.toMatchObject({
+  await expect(
+    bodyWorker.run(job, 'rendered', { owner: 'one', signal: never, worker }),
+  ).rejects.toMatchObject({
     type: 'InferenceUnavailableError',
   });
-  shaping.discard(textId, worker);
+  bodyWorker.discard(textId, worker);
   manual.deliver();
   manual.deliver();
   await waiting;
   expect(lost).toEqual(['out of memory']);
-  expect(shaping.retainedTexts).toBe(1);
+  expect(bodyWorker.retainedTexts).toBe(1);
 });
 
 test('a job that exceeds its deadline is refused, and closing refuses queued jobs', async () => {
   const manual = manualWorker();
-  const shaping = opened({ start: manual.start, jobTimeoutMs: 20 });
-  await expect(shaping.retain(shapeJob(), { owner: 'one', signal: never })).rejects.toMatchObject({
+  const bodyWorker = opened({ start: manual.start, jobTimeoutMs: 20 });
+  await expect(bodyWorker.retain(shapeJob(), { owner: 'one', signal: never })).rejects.toMatchObject({
     type: 'InferenceUnavailableError',
   });
-  const running = shaping.retain(shapeJob(), { owner: 'one', signal: never });
-  const waiting = shaping.retain(shapeJob(), { owner: 'one', signal: never });
-  shaping.close();
+  const running = bodyWorker.retain(shapeJob(), { owner: 'one', signal: never });
+  const waiting = bodyWorker.retain(shapeJob(), { owner: 'one', signal: never });
+  bodyWorker.close();
   for (const job of [running, waiting])
     await expect(job).rejects.toMatchObject({ type: 'InferenceUnavailableError' });
 });
@@ -144,7 +149,7 @@ test('a job that exceeds its deadline is refused, and closing refuses queued job
 test('where the system grants no thread a job is refused with that cause, and a later one is done', async () => {
   const lost: string[] = [];
   let refusals = 2;
-  const shaping = opened({
+  const bodyWorker = opened({
     onLost: (reason) => lost.push(reason),
     start: (listener) => {
       if (refusals-- > 0) throw Object.assign(new Error('EAGAIN'), { code: 'ERR_WORKER_INIT_FAILED' });
@@ -153,25 +158,25 @@ test('where the system grants no thread a job is refused with that cause, and a 
   });
   const options = { signal: never, owner: 'acme' };
   for (let n = 0; n < 2; n++)
-    await expect(shaping.run(shapeJob(), 'shaped', options)).rejects.toMatchObject({
+    await expect(bodyWorker.run(shapeJob(), 'shaped', options)).rejects.toMatchObject({
       type: 'InferenceUnavailableError',
     });
   expect(lost).toEqual(['ERR_WORKER_INIT_FAILED', 'ERR_WORKER_INIT_FAILED']);
-  expect((await shaping.run(shapeJob(), 'shaped', options)).kind).toBe('shaped');
+  expect((await bodyWorker.run(shapeJob(), 'shaped', options)).kind).toBe('shaped');
 });
 
 test('a job on a retained text precedes the queued bodies of the same owner', async () => {
   const manual = manualWorker();
-  const shaping = opened({ start: manual.start });
-  const first = shaping.retain(shapeJob(), { owner: 'one', signal: never });
+  const bodyWorker = opened({ start: manual.start });
+  const first = bodyWorker.retain(shapeJob(), { owner: 'one', signal: never });
   manual.deliver();
   const { textId, worker } = await first;
   const ended: string[] = [];
   const jobs = ['a', 'b'].map((name) =>
-    shaping.retain(shapeJob(), { owner: 'one', signal: never }).then(() => ended.push(name)),
+    bodyWorker.retain(shapeJob(), { owner: 'one', signal: never }).then(() => ended.push(name)),
   );
   const job = { kind: 'render', textId, dialect: 'vllm', target: { servedName: 's', maxTokens: 1 } } as const;
-  const rendered = shaping
+  const rendered = bodyWorker
     .run(job, 'rendered', { owner: 'one', signal: never, worker })
     .then(() => ended.push('rendered'));
   for (let n = 1; n <= 3; n++) {
@@ -197,28 +202,28 @@ test('an idle worker ends, one that retains a text does not, and the next job st
     started.push(handle);
     return handle;
   };
-  const shaping = opened({ start, idleTimeoutMs: 5 });
-  const one = await shaping.retain(shapeJob(), { owner: 'one', signal: never });
-  const two = await shaping.retain(shapeJob(), { owner: 'one', signal: never });
-  shaping.discard(two.textId, two.worker);
+  const bodyWorker = opened({ start, idleTimeoutMs: 5 });
+  const one = await bodyWorker.retain(shapeJob(), { owner: 'one', signal: never });
+  const two = await bodyWorker.retain(shapeJob(), { owner: 'one', signal: never });
+  bodyWorker.discard(two.textId, two.worker);
   // Timers fire in the order of their deadlines, so an idle timeout that began before this one would be over.
   await new Promise((resolve) => setTimeout(resolve, 20));
   expect(ended).toEqual([]);
-  shaping.discard(one.textId, one.worker);
+  bodyWorker.discard(one.textId, one.worker);
   await expect.poll(() => ended).toEqual([one.worker]);
-  const next = await shaping.retain(shapeJob(), { owner: 'one', signal: never });
+  const next = await bodyWorker.retain(shapeJob(), { owner: 'one', signal: never });
   expect(next.worker).not.toBe(one.worker);
   expect(started).toHaveLength(2);
 });
 
 test('a text that was discarded is not on its worker any more, and the fault quotes nothing', async () => {
-  const shaping = opened();
-  const other = await shaping.retain(shapeJob('other'), { owner: 'one', signal: never });
-  const { textId, worker } = await shaping.retain(shapeJob('abc'), { owner: 'one', signal: never });
-  shaping.discard(textId, worker);
+  const bodyWorker = opened();
+  const other = await bodyWorker.retain(shapeJob('other'), { owner: 'one', signal: never });
+  const { textId, worker } = await bodyWorker.retain(shapeJob('abc'), { owner: 'one', signal: never });
+  bodyWorker.discard(textId, worker);
   expect(worker).toBe(other.worker);
   const job = { kind: 'render', textId, dialect: 'vllm', target: { servedName: 's', maxTokens: 1 } } as const;
-  await expect(shaping.run(job, 'rendered', { owner: 'one', signal: never, worker })).rejects.toThrow(
-    /^shaping failed: Error$/,
+  await expect(bodyWorker.run(job, 'rendered', { owner: 'one', signal: never, worker })).rejects.toThrow(
+    /^the body worker failed: Error$/,
   );
 });

@@ -1,5 +1,5 @@
 /**
- * Schedules jobs on the shaping worker, from the main thread. The first job starts the worker. It runs one job at a time,
+ * Schedules jobs on the body worker, from the main thread. The first job starts the worker. It runs one job at a time,
  * round-robin over owners, so that an organisation with many large bodies delays only itself. A job that exceeds its
  * deadline or the heap ends the worker: requests whose text it retains are refused with 503, and the next job starts
  * another worker.
@@ -9,10 +9,10 @@ import { Refusal } from '../../shared/decision/refusal.ts';
 import { faultFields } from '../../shared/runtime/fault.ts';
 import { NodeFailure } from '../core/node-failure.ts';
 import { FairQueue } from './fair-queue.ts';
-import type { ShapingJob, ShapingResponse, ShapingResult } from './messages.ts';
+import type { BodyJob, BodyResult, BodyWorkerResponse } from './messages.ts';
 import { type StartWorker, startWorker, type WorkerHandle } from './start-worker.ts';
 
-export interface ShapingOptions {
+export interface BodyWorkerOptions {
   readonly start?: StartWorker;
   /** The deadline of one job, from its start. */
   readonly jobTimeoutMs?: number;
@@ -33,7 +33,7 @@ export interface JobOptions {
 
 interface Entry extends JobOptions {
   readonly id: number;
-  readonly job: ShapingJob;
+  readonly job: BodyJob;
   readonly resolve: (completion: Completion) => void;
   readonly reject: (error: unknown) => void;
   readonly onAbort: () => void;
@@ -41,14 +41,14 @@ interface Entry extends JobOptions {
 
 interface Completion {
   readonly id: number;
-  readonly result: ShapingResult;
+  readonly result: BodyResult;
   readonly worker: WorkerHandle;
 }
 
-type ResultOf<Kind extends ShapingResult['kind']> = Extract<ShapingResult, { readonly kind: Kind }>;
+type ResultOf<Kind extends BodyResult['kind']> = Extract<BodyResult, { readonly kind: Kind }>;
 
-export class Shaping {
-  readonly #options: Required<ShapingOptions>;
+export class BodyWorker {
+  readonly #options: Required<BodyWorkerOptions>;
   readonly #queue = new FairQueue<Entry>();
   #worker: WorkerHandle | undefined;
   #running: Entry | undefined;
@@ -58,7 +58,7 @@ export class Shaping {
   #timer: NodeJS.Timeout | undefined;
   #isClosed = false;
 
-  constructor(options: ShapingOptions = {}) {
+  constructor(options: BodyWorkerOptions = {}) {
     this.#options = {
       start: startWorker,
       jobTimeoutMs: 60_000,
@@ -74,8 +74,8 @@ export class Shaping {
   }
 
   /** Rejects with the error of the job, the reason of `signal`, or InferenceUnavailableError where the worker is lost. */
-  async run<Kind extends ShapingResult['kind']>(
-    job: ShapingJob,
+  async run<Kind extends BodyResult['kind']>(
+    job: BodyJob,
     kind: Kind,
     options: JobOptions,
   ): Promise<ResultOf<Kind>> {
@@ -84,7 +84,7 @@ export class Shaping {
 
   /** Shapes a body. The worker retains its text under `textId` until `discard`. */
   async retain(
-    job: Extract<ShapingJob, { readonly kind: 'shape' }>,
+    job: Extract<BodyJob, { readonly kind: 'shape' }>,
     options: JobOptions,
   ): Promise<ResultOf<'shaped'> & { readonly textId: number; readonly worker: WorkerHandle }> {
     const { id, result, worker } = await this.#submit(job, options);
@@ -105,7 +105,7 @@ export class Shaping {
     this.#worker?.terminate();
   }
 
-  #submit(job: ShapingJob, options: JobOptions): Promise<Completion> {
+  #submit(job: BodyJob, options: JobOptions): Promise<Completion> {
     this.#lastJobId += 1;
     const id = this.#lastJobId;
     return new Promise((resolve, reject) => {
@@ -169,7 +169,7 @@ export class Shaping {
     return worker;
   }
 
-  #complete({ id, result }: ShapingResponse, worker: WorkerHandle): void {
+  #complete({ id, result }: BodyWorkerResponse, worker: WorkerHandle): void {
     const entry = this.#running;
     if (entry?.id !== id || worker !== this.#worker) return;
     this.#running = undefined;
@@ -217,7 +217,7 @@ export class Shaping {
   }
 }
 
-function resultOf<Kind extends ShapingResult['kind']>(result: ShapingResult, kind: Kind): ResultOf<Kind> {
+function resultOf<Kind extends BodyResult['kind']>(result: BodyResult, kind: Kind): ResultOf<Kind> {
   if (result.kind === kind) return result as ResultOf<Kind>;
   switch (result.kind) {
     case 'refused':
@@ -225,11 +225,11 @@ function resultOf<Kind extends ShapingResult['kind']>(result: ShapingResult, kin
     case 'node-failure':
       throw new NodeFailure(result.failure, result.message, result.detail);
     default:
-      throw new Error(`shaping failed: ${result.kind === 'fault' ? result.name : result.kind}`);
+      throw new Error(`the body worker failed: ${result.kind === 'fault' ? result.name : result.kind}`);
   }
 }
 
 function unavailable(reason: string): Refusal {
   const message = 'The service could not finish work on this request. Try again.';
-  return new Refusal('InferenceUnavailableError', message, { reason: `shaping: ${reason}` });
+  return new Refusal('InferenceUnavailableError', message, { reason: `bodyWorker: ${reason}` });
 }

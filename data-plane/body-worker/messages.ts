@@ -1,5 +1,5 @@
 /**
- * The protocol between the main thread and the shaping worker. One job runs at a time, and gets exactly one response.
+ * The protocol between the main thread and the body worker. One job runs at a time, and gets exactly one response.
  * The worker retains the text of a shaped request until the main thread discards it.
  */
 import type { Dialect } from '../../schemas/names.ts';
@@ -14,7 +14,7 @@ import type { RequestOutline } from './request-outline.ts';
 
 export type Blocks = readonly Uint8Array<ArrayBuffer>[];
 
-export type ShapingJob =
+export type BodyJob =
   /** Parses and validates a request body, and retains its text under the id of the job. */
   | {
       readonly kind: 'shape';
@@ -42,11 +42,11 @@ export type ShapingJob =
   | { readonly kind: 'parse-count'; readonly dialect: Dialect; readonly blocks: Blocks };
 
 /** To the worker. */
-export type ShapingRequest =
-  | { readonly kind: 'job'; readonly id: number; readonly job: ShapingJob }
+export type BodyWorkerRequest =
+  | { readonly kind: 'job'; readonly id: number; readonly job: BodyJob }
   | { readonly kind: 'discard'; readonly textId: number };
 
-export type ShapingResult =
+export type BodyResult =
   | { readonly kind: 'shaped'; readonly outline: RequestOutline }
   | { readonly kind: 'rendered'; readonly bytes: Uint8Array<ArrayBuffer> }
   | {
@@ -71,7 +71,7 @@ export type ShapingResult =
   | { readonly kind: 'fault'; readonly name: string };
 
 /** From the worker. */
-export interface ShapingResponse {
+export interface BodyWorkerResponse {
   readonly id: number;
-  readonly result: ShapingResult;
+  readonly result: BodyResult;
 }

@@ -8,13 +8,13 @@ import type { ChatOutline, EmbeddingsOutline, MessagesOutline, WorkerText } from
 import type { Shaped, WholeShaped } from '../shape/shape-operation.ts';
 
 /** What is transferred: plain values, whose size does not grow with the body. */
-export interface RequestOutline extends Pick<Shaped, 'model' | 'stream' | 'path' | 'maxTokens'> {
+export interface RequestOutline extends Pick<Shaped, 'model' | 'stream' | 'surface' | 'maxTokens'> {
   readonly inner: Omit<ChatOutline, 'workerText'> | Omit<EmbeddingsOutline, 'workerText'>;
   /**
-   * The API surface of the response: that of the messages API, or that of `inner` itself; undefined where the request
+   * What is forwarded: a message without its chat, or `inner` itself; undefined where the request
    * only counts tokens.
    */
-  readonly surface: Omit<MessagesOutline, 'chat'> | 'inner' | undefined;
+  readonly forwarded: Omit<MessagesOutline, 'chat'> | 'inner' | undefined;
 }
 
 /** The node gets longer ones too, but a response that stops at one of them does not name it. */
@@ -22,33 +22,33 @@ const stopSequenceCharactersMax = 1024;
 
 /** Called on the worker. */
 export function outlineOf({ forwarded, inner, ...rest }: WholeShaped): RequestOutline {
-  const { model, stream, path, maxTokens } = rest;
+  const { model, stream, surface, maxTokens } = rest;
   return {
     model,
     stream,
-    path,
+    surface,
     maxTokens,
     inner: inner.kind === 'chat' ? chatOutline(inner) : embeddingsOutline(inner),
-    surface: surfaceOf(forwarded),
+    forwarded: forwardedOf(forwarded),
   };
 }
 
 /** Called on the main thread: joins the outline with the reference to its text. */
-export function withText({ inner, surface, ...rest }: RequestOutline, workerText: WorkerText): Shaped {
+export function withText({ inner, forwarded, ...rest }: RequestOutline, workerText: WorkerText): Shaped {
   if (inner.kind === 'embeddings') {
     const embeddings: EmbeddingsOutline = { ...inner, workerText };
     return { ...rest, inner: embeddings, forwarded: embeddings };
   }
   const chat: ChatOutline = { ...inner, workerText };
-  if (surface === undefined) return { ...rest, inner: chat, forwarded: undefined };
-  return { ...rest, inner: chat, forwarded: surface === 'inner' ? chat : { ...surface, chat } };
+  if (forwarded === undefined) return { ...rest, inner: chat, forwarded: undefined };
+  return { ...rest, inner: chat, forwarded: forwarded === 'inner' ? chat : { ...forwarded, chat } };
 }
 
-function surfaceOf(forwarded: WholeShaped['forwarded']): RequestOutline['surface'] {
+function forwardedOf(forwarded: WholeShaped['forwarded']): RequestOutline['forwarded'] {
   if (forwarded?.kind !== 'messages') return forwarded && 'inner';
-  const { chat: _, stopSequences, ...surface } = forwarded;
+  const { chat: _, stopSequences, ...message } = forwarded;
   return {
-    ...surface,
+    ...message,
     stopSequences: stopSequences.filter(({ length }) => length <= stopSequenceCharactersMax),
   };
 }

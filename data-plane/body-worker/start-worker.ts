@@ -1,22 +1,22 @@
 /**
- * Starts one shaping worker, and wraps its messages and its exit. The heap of the worker is bounded, so that no body can
+ * Starts one body worker, and wraps its messages and its exit. The heap of the worker is bounded, so that no body can
  * exhaust the memory of the process: a worker that reaches the bound exits alone.
  */
 import { MessageChannel, Worker } from 'node:worker_threads';
-import type { ShapingRequest, ShapingResponse } from './messages.ts';
-import { serveShaping } from './worker.ts';
+import type { BodyWorkerRequest, BodyWorkerResponse } from './messages.ts';
+import { serveJobs } from './worker.ts';
 
 /** Fits the texts of all bodies in the budget, at two bytes a character, and the working memory of one job. */
 const heapMegabytesMax = 1536;
 
 export interface WorkerListener {
-  onResponse(response: ShapingResponse): void;
+  onResponse(response: BodyWorkerResponse): void;
   /** Called once, as the last call. `reason` quotes nothing of a body. */
   onExit(reason: string): void;
 }
 
 export interface WorkerHandle {
-  post(request: ShapingRequest, transfer: readonly ArrayBuffer[]): void;
+  post(request: BodyWorkerRequest, transfer: readonly ArrayBuffer[]): void;
   /** Ends the worker at once, in the middle of a job too. */
   terminate(): void;
 }
@@ -27,8 +27,8 @@ export const startWorker: StartWorker = (listener) => {
   if (!import.meta.url.endsWith('.ts')) return startOnThread(listener);
   // Node runs no TypeScript on a worker thread: from the sources, the worker runs on the main thread over the same messages.
   const { port1, port2 } = new MessageChannel();
-  serveShaping(port2);
-  port1.on('message', (response: ShapingResponse) => listener.onResponse(response));
+  serveJobs(port2);
+  port1.on('message', (response: BodyWorkerResponse) => listener.onResponse(response));
   port1.unref();
   port2.unref();
   return {
@@ -45,7 +45,7 @@ function startOnThread(listener: WorkerListener): WorkerHandle {
     resourceLimits: { maxOldGenerationSizeMb: heapMegabytesMax },
   });
   let reason = 'ended';
-  worker.on('message', (response: ShapingResponse) => listener.onResponse(response));
+  worker.on('message', (response: BodyWorkerResponse) => listener.onResponse(response));
   worker.on('messageerror', () => void worker.terminate());
   worker.on('error', (error: Error) => {
     reason = 'code' in error && typeof error.code === 'string' ? error.code : error.name;

@@ -1,5 +1,5 @@
-/** Entry point of the shaping worker: serves jobs on the port of the thread that started it. */
+/** Entry point of the body worker: serves jobs on the port of the thread that started it. */
 import { parentPort } from 'node:worker_threads';
-import { serveShaping } from './worker.ts';
+import { serveJobs } from './worker.ts';
 
-if (parentPort) serveShaping(parentPort);
+if (parentPort) serveJobs(parentPort);

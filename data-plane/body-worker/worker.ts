@@ -1,5 +1,5 @@
 /**
- * The shaping worker: runs the jobs whose cost grows with the size of a body, one at a time, and retains the texts of
+ * The body worker: runs the jobs whose cost grows with the size of a body, one at a time, and retains the texts of
  * requests until they are discarded. It has its own thread, so that a large body does not block other requests.
  */
 import type { MessagePort } from 'node:worker_threads';
@@ -11,7 +11,7 @@ import { NodeFailure } from '../core/node-failure.ts';
 import { renderBody, renderCount } from '../dialect/render-body.ts';
 import type { ChatRequest, EmbeddingsRequest } from '../shape/openai.ts';
 import { shapeOperation } from '../shape/shape-operation.ts';
-import type { Blocks, ShapingJob, ShapingRequest, ShapingResponse, ShapingResult } from './messages.ts';
+import type { Blocks, BodyJob, BodyResult, BodyWorkerRequest, BodyWorkerResponse } from './messages.ts';
 import { outlineOf } from './request-outline.ts';
 
 /** The same bound as for an error response: an error detail that exceeds it is not transferred. */
@@ -19,7 +19,7 @@ const detailCharactersMax = 64 * 1024;
 
 const encoder = new TextEncoder();
 
-class ShapingWorker {
+class JobRunner {
   /** Retained requests, by the id of the job that shaped them. */
   readonly #retained = new Map<number, ChatRequest | EmbeddingsRequest>();
 
@@ -28,7 +28,7 @@ class ShapingWorker {
   }
 
   /** Never rejects: every error becomes a result. */
-  async run(id: number, job: ShapingJob): Promise<ShapingResult> {
+  async run(id: number, job: BodyJob): Promise<BodyResult> {
     try {
       return await this.#run(id, job);
     } catch (error) {
@@ -44,7 +44,7 @@ class ShapingWorker {
     }
   }
 
-  async #run(id: number, job: ShapingJob): Promise<ShapingResult> {
+  async #run(id: number, job: BodyJob): Promise<BodyResult> {
     switch (job.kind) {
       case 'shape': {
         const shaped = shapeOperation(job.operation, bufferOf(job.blocks), job.headers);
@@ -81,22 +81,22 @@ class ShapingWorker {
 }
 
 /** Serves jobs on a port until the port closes. */
-export function serveShaping(port: MessagePort): void {
-  const worker = new ShapingWorker();
-  port.on('message', (request: ShapingRequest) => {
+export function serveJobs(port: MessagePort): void {
+  const worker = new JobRunner();
+  port.on('message', (request: BodyWorkerRequest) => {
     if (request.kind === 'discard') {
       worker.discard(request.textId);
       return;
     }
     const { id, job } = request;
     void worker.run(id, job).then((result) => {
-      const response: ShapingResponse = { id, result };
+      const response: BodyWorkerResponse = { id, result };
       port.postMessage(response, transferListOf(result));
     });
   });
 }
 
-function transferListOf(result: ShapingResult): ArrayBuffer[] {
+function transferListOf(result: BodyResult): ArrayBuffer[] {
   if (result.kind === 'rendered' || result.kind === 'rebuilt') return [result.bytes.buffer];
   return result.kind === 'count-request' && result.countRequest !== undefined
     ? [result.countRequest.body.buffer]

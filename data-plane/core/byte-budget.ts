@@ -18,7 +18,7 @@ export interface MemoryBudget {
   refusal(): Refusal;
 }
 
-/** The tenant that memory is charged to, and that the shaping queue schedules for. */
+/** The tenant that memory is charged to, and that the queue of the body worker schedules for. */
 export function ownerOf(caller: Exclude<Caller, { readonly kind: 'nobody' }>): string {
   return caller.kind === 'key' ? caller.owner.organisation : `visitor:${caller.visitor}`;
 }

@@ -3,9 +3,9 @@
  * A wait therefore ends up to one tick late. The timer runs only while something waits, and never keeps a process alive.
  */
 
-export interface Ticked {
+export interface Timed {
   /** Where it stands among those that wait, kept by the ticker; -1 before and after. */
-  place: number;
+  index: number;
   /** `nowMs` is monotonic, as of performance.now(). */
   tick(nowMs: number): void;
 }
@@ -13,7 +13,7 @@ export interface Ticked {
 export class Ticker {
   readonly #tickMs: number;
   /** Without order. A Set would leave a worn-out table behind every few requests, which keeps them in memory longer. */
-  readonly #waiting: Ticked[] = [];
+  readonly #waiting: Timed[] = [];
   #timer: NodeJS.Timeout | undefined;
 
   constructor(tickMs: number) {
@@ -26,21 +26,21 @@ export class Ticker {
   }
 
   /** Again is harmless. */
-  add(ticked: Ticked): void {
-    if (ticked.place >= 0) return;
-    ticked.place = this.#waiting.push(ticked) - 1;
+  add(timed: Timed): void {
+    if (timed.index >= 0) return;
+    timed.index = this.#waiting.push(timed) - 1;
     this.#timer ??= setInterval(() => this.#tick(), this.#tickMs).unref();
   }
 
   /** The last one takes its place. Again is harmless. */
-  delete(ticked: Ticked): void {
-    if (ticked.place < 0) return;
-    const last = this.#waiting.pop() as Ticked;
-    if (last !== ticked) {
-      this.#waiting[ticked.place] = last;
-      last.place = ticked.place;
+  delete(timed: Timed): void {
+    if (timed.index < 0) return;
+    const last = this.#waiting.pop() as Timed;
+    if (last !== timed) {
+      this.#waiting[timed.index] = last;
+      last.index = timed.index;
     }
-    ticked.place = -1;
+    timed.index = -1;
     if (this.#waiting.length > 0 || this.#timer === undefined) return;
     clearInterval(this.#timer);
     this.#timer = undefined;
@@ -49,6 +49,6 @@ export class Ticker {
   /** From the end, because those that end their wait here are replaced by ones that were asked already. */
   #tick(): void {
     const nowMs = performance.now();
-    for (let place = this.#waiting.length - 1; place >= 0; place--) this.#waiting[place]?.tick(nowMs);
+    for (let index = this.#waiting.length - 1; index >= 0; index--) this.#waiting[index]?.tick(nowMs);
   }
 }

@@ -1,5 +1,5 @@
 /**
- * Renders the body of a request to a node: here where the text is here, else on the shaping worker that retains it.
+ * Renders the body of a request to a node: here where the text is here, else on the body worker that retains it.
  */
 import type { Dialect } from '../../schemas/names.ts';
 import { Refusal } from '../../shared/decision/refusal.ts';

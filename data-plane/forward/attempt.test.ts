@@ -11,7 +11,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { Refusal } from '../../shared/decision/refusal.ts';
 import { unavailable } from '../../shared/decision/route.ts';
 import { routeTo } from '../../test/support/forward-server.ts';
-import { Shaping } from '../body-worker/body-worker.ts';
+import { BodyWorker } from '../body-worker/body-worker.ts';
 import { shapeMessages } from '../shape/anthropic.ts';
 import { shapeChat } from '../shape/openai.ts';
 import { NodeLoad } from '../upstream/load.ts';
@@ -272,14 +272,14 @@ const requests: Readonly<Record<string, Forwarded>> = (() => {
 })();
 
 let server: Server;
-let shaping: Shaping;
+let bodyWorker: BodyWorker;
 beforeAll(() => {
   server = createServer();
-  shaping = new Shaping();
+  bodyWorker = new BodyWorker();
 });
 afterAll(async () => {
   server.close();
-  await shaping.close();
+  await bodyWorker.close();
 });
 
 async function connectedClient(): Promise<{ socket: ClientSocket; client: ClientResponse }> {
@@ -317,7 +317,7 @@ async function walk(request: Forwarded, names: readonly string[]): Promise<void>
     settings: defaultForwardSettings,
     pools,
     load,
-    shaping,
+    bodyWorker,
     owner: 'test',
     onAnswer: () => {
       answers += 1;

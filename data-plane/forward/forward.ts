@@ -15,13 +15,13 @@ import { messagesContext } from '../answer/message-parts.ts';
 import { MessagesStream } from '../answer/messages-stream.ts';
 import { rebuildContextOf } from '../answer/rebuild.ts';
 import type { Usage } from '../answer/usage.ts';
-import type { Shaping } from '../body-worker/body-worker.ts';
+import type { BodyWorker } from '../body-worker/body-worker.ts';
 import type { MemoryBudget } from '../core/byte-budget.ts';
 import { inabilityRefusal } from '../dialect/inability.ts';
 import { rejectionRefusal } from '../dialect/rejection.ts';
 import { renderBody } from '../dialect/render-body.ts';
 import type { AnyChat, AnyEmbeddings, AnyMessages } from '../shape/outline.ts';
-import type { NodeLoad, Verdict } from '../upstream/load.ts';
+import type { NodeLoad, NodeOutcome } from '../upstream/load.ts';
 import type { NodeRequest } from '../upstream/node-call.ts';
 import type { NodePools } from '../upstream/node-pools.ts';
 import {
@@ -61,7 +61,7 @@ export interface ForwardOptions {
   readonly pools: NodePools;
   readonly load: NodeLoad;
   /** Large answers are read on its thread. */
-  readonly shaping: Shaping;
+  readonly bodyWorker: BodyWorker;
   /** Who is charged for the answer, and takes turns with others. */
   readonly owner: string;
   /** A node has answered, so it has the request and no other will be asked. */
@@ -148,36 +148,36 @@ async function attempt(
   const isStream = request.kind !== 'embeddings' && request.stream;
   const path = request.kind === 'embeddings' ? '/v1/embeddings' : '/v1/chat/completions';
   const accept = isStream ? 'text/event-stream' : 'application/json';
-  let verdict: Verdict = 'neutral';
+  let outcome: NodeOutcome = 'neutral';
   load.begin(node);
   try {
     const memory = pools.answerBytes.of(options.owner);
     const answer = answerOf(options, memory);
     const one = new Attempt({ client, pools, memory, bounds: settings, body: answer, onSent, onAnswer });
     const result = await one.run({ url, path, body, accept, credential });
-    verdict = verdictOf(result);
+    outcome = nodeOutcomeOf(result);
     return result;
   } finally {
-    load.end(node, verdict);
+    load.end(node, outcome);
   }
 }
 
 /** Converts the node's answer for the client. */
 function answerOf(
-  { request, ids, shaping, owner, settings }: ForwardOptions,
+  { request, ids, bodyWorker, owner, settings }: ForwardOptions,
   memory: MemoryBudget,
 ): SurfaceStream | WholeAnswer {
   const { responseId, createdSeconds } = ids;
   if (request.kind === 'embeddings' || !request.stream) {
     const rebuildContext = rebuildContextOf(request, responseId, createdSeconds);
-    return new WholeAnswer({ rebuildContext, shaping, owner, memory, bytesMax: settings.answerBytesMax });
+    return new WholeAnswer({ rebuildContext, bodyWorker, owner, memory, bytesMax: settings.answerBytesMax });
   }
   return request.kind === 'chat'
     ? new ChatStream(chatContext(request, responseId, createdSeconds))
     : new MessagesStream(messagesContext(request, responseId, createdSeconds));
 }
 
-function verdictOf(result: AttemptResult): Verdict {
+function nodeOutcomeOf(result: AttemptResult): NodeOutcome {
   switch (result.kind) {
     case 'completed':
       return 'answered';

@@ -6,7 +6,7 @@
 import type { Refusal } from '../../shared/decision/refusal.ts';
 import { type RebuildContext, rebuild } from '../answer/rebuild.ts';
 import type { Usage } from '../answer/usage.ts';
-import type { Shaping } from '../body-worker/body-worker.ts';
+import type { BodyWorker } from '../body-worker/body-worker.ts';
 import { mayBeSmall, parseSmallAnswer } from '../core/answer-json.ts';
 import type { MemoryBudget } from '../core/byte-budget.ts';
 import { NodeFailure } from '../core/node-failure.ts';
@@ -14,7 +14,7 @@ import { ByteCollector } from '../upstream/byte-collector.ts';
 
 export interface WholeAnswerOptions {
   readonly rebuildContext: RebuildContext;
-  readonly shaping: Shaping;
+  readonly bodyWorker: BodyWorker;
   /** The tenant that the worker's queue schedules for. */
   readonly owner: string;
   readonly memory: MemoryBudget;
@@ -63,10 +63,10 @@ export class WholeAnswer {
   }
 
   async #rebuildOnWorker(): Promise<RebuiltAnswer> {
-    const { rebuildContext: context, shaping, owner } = this.#options;
+    const { rebuildContext: context, bodyWorker, owner } = this.#options;
     const job = { kind: 'rebuild', context, blocks: this.#bytes.handOver() } as const;
     this.#abort = new AbortController();
-    const { bytes, usage } = await shaping.run(job, 'rebuilt', { owner, signal: this.#abort.signal });
+    const { bytes, usage } = await bodyWorker.run(job, 'rebuilt', { owner, signal: this.#abort.signal });
     return { body: bytes, usage };
   }
 }

@@ -7,7 +7,7 @@ import { Refusal } from '../../shared/decision/refusal.ts';
 import { call, chat, chatBody, expectRefusal } from '../../test/support/api.ts';
 import { startFleet } from '../../test/support/fleet.ts';
 import { specFleet } from '../../test/support/spec-fleet.ts';
-import { Shaping } from '../body-worker/body-worker.ts';
+import { BodyWorker } from '../body-worker/body-worker.ts';
 import { BodyBudget } from '../core/byte-budget.ts';
 import { type BodyPace, readBody } from './body.ts';
 import { shapeBody } from './shape-body.ts';
@@ -150,18 +150,18 @@ test.each([
   ['large', 2 * MiB, 2 * MiB],
 ])('the bytes of a %s body are given back once they are not held here', async (_, length, heldThen) => {
   const budget = new BodyBudget();
-  const shaping = new Shaping();
-  open.push(() => shaping.close());
+  const bodyWorker = new BodyWorker();
+  open.push(() => bodyWorker.close());
   const seen: number[] = [];
   const server = createServer((request, response) => {
     void (async () => {
       const body = await readBody(request, budget.of('one'));
       const operation = { kind: 'chat' } as const;
-      const { release } = await shapeBody(shaping, { operation, body, owner: 'one', response });
-      seen.push(budget.usedBytes, shaping.retainedTexts);
+      const { release } = await shapeBody(bodyWorker, { operation, body, owner: 'one', response });
+      seen.push(budget.usedBytes, bodyWorker.retainedTexts);
       release();
       release();
-      seen.push(budget.usedBytes, shaping.retainedTexts);
+      seen.push(budget.usedBytes, bodyWorker.retainedTexts);
       response.end();
     })();
   });
@@ -188,17 +188,17 @@ test.each([
   ['large', 2 * MiB],
 ])('the bytes of a refused body are given back: a %s one', async (_, length) => {
   const budget = new BodyBudget();
-  const shaping = new Shaping();
-  open.push(() => shaping.close());
+  const bodyWorker = new BodyWorker();
+  open.push(() => bodyWorker.close());
   const seen: unknown[] = [];
   const server = createServer((request, response) => {
     void (async () => {
       const body = await readBody(request, budget.of('one'));
       seen.push(body.bytes.length > length);
-      await shapeBody(shaping, { operation: { kind: 'chat' }, body, owner: 'one', response }).catch(
+      await shapeBody(bodyWorker, { operation: { kind: 'chat' }, body, owner: 'one', response }).catch(
         (error: unknown) => seen.push(error instanceof Refusal),
       );
-      seen.push(budget.usedBytes, shaping.retainedTexts);
+      seen.push(budget.usedBytes, bodyWorker.retainedTexts);
       response.end();
     })();
   });

@@ -6,7 +6,7 @@ import type { IncomingMessage } from 'node:http';
 import { Refusal } from '../../shared/decision/refusal.ts';
 import { ChunkBuffer } from '../../shared/runtime/chunk-buffer.ts';
 import type { MemoryBudget } from '../core/byte-budget.ts';
-import { type Ticked, Ticker } from '../core/ticker.ts';
+import { Ticker, type Timed } from '../core/ticker.ts';
 import { takeTurns } from './http-request.ts';
 
 const bodyBytesMax = 32 * 1024 * 1024;
@@ -97,8 +97,8 @@ export function readBody(
 const ticker = new Ticker(1000);
 
 /** Watches the pace of one body, from its first piece on. */
-class Lateness implements Ticked {
-  place = -1;
+class Lateness implements Timed {
+  index = -1;
   readonly #pace: BodyPace;
   readonly #bytes: ChunkBuffer;
   readonly #onLate: () => void;
@@ -114,7 +114,7 @@ class Lateness implements Ticked {
   }
 
   watch(): void {
-    if (this.place >= 0) return;
+    if (this.index >= 0) return;
     ticker.add(this);
     // The first span is judged by nothing.
     this.#judgedMs = performance.now() + this.#pace.ms;

@@ -13,7 +13,7 @@ test('Limits 2: a place is given back once, however often and in whatever order 
       fc.array(fc.nat(), { maxLength: 90 }),
       (weights, order) => {
         const counters = new LocalCounters(noUsage);
-        const leases = weights.map((weight) => counters.take('acme', weight, startMs));
+        const leases = weights.map((weight) => counters.reserve('acme', weight, startMs));
         const held = new Set(weights.keys());
         for (const each of order.map((index) => index % Math.max(1, weights.length))) {
           leases[each]?.release();
@@ -29,11 +29,11 @@ test('Limits 2: a place is given back once, however often and in whatever order 
 
 test('Limits 1: a window counts what was taken in it, released or not, and the next begins at nothing', () => {
   const counters = new LocalCounters(noUsage);
-  counters.take('acme', 4, startMs).release();
-  counters.take('acme', 1, startMs + windowMs - 1);
+  counters.reserve('acme', 4, startMs).release();
+  counters.reserve('acme', 1, startMs + windowMs - 1);
   expect(counters.window('acme', startMs + windowMs - 1)).toEqual({ used: 2, endsAtMs: startMs + windowMs });
   expect(counters.window('acme', startMs + windowMs)).toEqual({ used: 0, endsAtMs: startMs + 2 * windowMs });
-  counters.take('acme', 1, startMs + windowMs);
+  counters.reserve('acme', 1, startMs + windowMs);
   expect(counters.window('acme', startMs + windowMs).used).toBe(1);
 });
 
@@ -47,8 +47,8 @@ test('looking counts nothing', () => {
 
 test('subjects are counted apart: an organisation, another, and a visitor of the same name', () => {
   const counters = new LocalCounters(noUsage);
-  counters.take('acme', 3, startMs);
-  counters.take('visitor:acme', 2, startMs);
+  counters.reserve('acme', 3, startMs);
+  counters.reserve('visitor:acme', 2, startMs);
   expect([counters.inFlight('acme'), counters.inFlight('visitor:acme'), counters.inFlight('birch')]).toEqual([
     3, 2, 0,
   ]);
@@ -58,10 +58,10 @@ test('subjects are counted apart: an organisation, another, and a visitor of the
 
 test('requests of many subjects in flight outlive the sweep of past minutes, and a present minute is not swept', () => {
   const counters = new LocalCounters(noUsage);
-  const leases = Array.from({ length: 50 }, (_, n) => counters.take(`org-${n}`, 1, startMs));
+  const leases = Array.from({ length: 50 }, (_, n) => counters.reserve(`org-${n}`, 1, startMs));
   const laterMs = startMs + 3 * windowMs;
-  counters.take('acme', 1, laterMs);
-  counters.take('birch', 1, laterMs + 1);
+  counters.reserve('acme', 1, laterMs);
+  counters.reserve('birch', 1, laterMs + 1);
   expect(counters.window('acme', laterMs).used).toBe(1);
   expect(counters.window('org-7', startMs).used, 'the minute of long ago is forgotten').toBe(0);
   expect(counters.inFlightUnits()).toBe(52);
@@ -84,20 +84,20 @@ test('a cancelled request leaves no trace in its minute, but only as often in a 
   const counters = new LocalCounters({ poolTokensAt: () => 0, freeTurns: () => 0 });
   const used = (nowMs: number): number => counters.window('acme', nowMs).used;
   for (let i = 0; i < 5; i++) {
-    const lease = counters.take('acme', 2, 0);
+    const lease = counters.reserve('acme', 2, 0);
     lease.cancel(3);
     lease.cancel(3);
     lease.release();
     expect(counters.inFlight('acme')).toBe(0);
     expect(used(0)).toBe(Math.max(0, i - 2));
   }
-  const released = counters.take('acme', 1, 0);
+  const released = counters.reserve('acme', 1, 0);
   released.release();
   released.cancel(null);
   expect(used(0)).toBe(3);
   // Of a minute that is over, nothing is given back to the next.
-  const late = counters.take('acme', 1, 0);
-  counters.take('acme', 1, 120_000);
+  const late = counters.reserve('acme', 1, 0);
+  counters.reserve('acme', 1, 120_000);
   late.cancel(null);
   expect(used(120_000)).toBe(1);
 });

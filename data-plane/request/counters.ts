@@ -3,7 +3,7 @@
  * Exact for this gateway. Other gateways' counters can be added behind the same `Counters` interface.
  * A lease is taken once and released once, whatever happens to the request.
  */
-import { type Counters, type Window, windowMs, windowStartMs } from '../../shared/decision/limits.ts';
+import { type Counters, type RateWindow, windowMs, windowStartMs } from '../../shared/decision/limits.ts';
 
 /** A request's place among those in flight. */
 export interface Lease {
@@ -37,7 +37,7 @@ export class LocalCounters implements Counters {
     this.#usage = usage;
   }
 
-  window(subject: string, nowMs: number): Window {
+  window(subject: string, nowMs: number): RateWindow {
     const startMs = windowStartMs(subject, nowMs);
     const minute = this.#minutes.get(subject);
     return { used: minute?.startMs === startMs ? minute.used : 0, endsAtMs: startMs + windowMs };
@@ -56,7 +56,7 @@ export class LocalCounters implements Counters {
   }
 
   /** Counts an admitted request against its minute and holds its weight until the lease is released. */
-  take(subject: string, weight: number, nowMs: number): Lease {
+  reserve(subject: string, weight: number, nowMs: number): Lease {
     const startMs = windowStartMs(subject, nowMs);
     const minute = this.#minutes.get(subject);
     if (minute?.startMs === startMs) minute.used++;

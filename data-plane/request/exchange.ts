@@ -1,7 +1,7 @@
 /** One exchange as it goes on: the access log and the metrics are made of it. */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Caller } from '../../shared/decision/authenticate.ts';
-import type { Verdict } from '../../shared/decision/decide.ts';
+import type { Decision } from '../../shared/decision/decide.ts';
 import type { Target } from '../../shared/decision/host.ts';
 import type { Operation } from '../../shared/decision/operation.ts';
 import type { Refusal } from '../../shared/decision/refusal.ts';
@@ -37,7 +37,7 @@ export interface Exchange {
   caller?: Caller;
   model?: string;
   stream?: boolean;
-  verdict?: Verdict;
+  decision?: Decision;
   outcome?: ForwardOutcome;
   refusal?: Refusal;
   /** The node has the request's text, so it need not be held here. */

@@ -3,7 +3,7 @@
 import type { HostNames } from '../../shared/decision/host.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
 import type { Lookup } from '../../shared/snapshot/lookup.ts';
-import type { Shaping } from '../body-worker/body-worker.ts';
+import type { BodyWorker } from '../body-worker/body-worker.ts';
 import type { BodyBudget } from '../core/byte-budget.ts';
 import type { ForwardSettings } from '../forward/forward.ts';
 import type { PromptCounter } from '../upstream/count-tokens.ts';
@@ -18,7 +18,7 @@ export interface Gateway {
   readonly lookup: Lookup;
   readonly counters: LocalCounters;
   readonly bodies: BodyBudget;
-  readonly shaping: Shaping;
+  readonly bodyWorker: BodyWorker;
   readonly pools: NodePools;
   readonly load: NodeLoad;
   readonly meter: Meter;

@@ -5,7 +5,7 @@
  */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { type Admitted, admit } from '../../shared/decision/admission.ts';
-import type { RequestFacts, Verdict } from '../../shared/decision/decide.ts';
+import type { Decision, RequestFacts } from '../../shared/decision/decide.ts';
 import type { Target } from '../../shared/decision/host.ts';
 import { cannotTakeNow, Refusal } from '../../shared/decision/refusal.ts';
 import { type Placement, targetNotServing, unavailable } from '../../shared/decision/route.ts';
@@ -73,7 +73,7 @@ async function pass(gateway: Gateway, exchange: Exchange, fixed: Target | undefi
   const owner = ownerOf(admitted.caller);
   const body = await readBody(request, gateway.bodies.of(owner), () => askForBody(request, response));
   exchange.at.read = performance.now();
-  const { shaped, release } = await shapeBody(gateway.shaping, { operation, body, owner, response });
+  const { shaped, release } = await shapeBody(gateway.bodyWorker, { operation, body, owner, response });
   exchange.at.shaped = performance.now();
   exchange.releaseText = release;
   try {
@@ -95,12 +95,12 @@ async function serve(
   caller: RequestFacts['caller'],
   shaped: Shaped,
 ): Promise<void> {
-  const { model, stream, path, maxTokens, inner } = shaped;
+  const { model, stream, surface, maxTokens, inner } = shaped;
   exchange.model = model;
   exchange.stream = stream;
   const target = exchange.target as Target;
   const facts: RequestFacts = {
-    ...{ target, caller, model, path, promptTokens: inner.promptBytes, maxTokens },
+    ...{ target, caller, model, surface, promptTokens: inner.promptBytes, maxTokens },
     get promptTokensLeast() {
       return inner.leastTokens;
     },
@@ -108,19 +108,19 @@ async function serve(
   const known = knowsUsage(gateway, facts);
   if (known !== true && !(await known)) throw cannotTakeNow('usage unknown');
   const reservation = reserve(gateway, facts);
-  const { verdict, lease } = reservation;
-  const { placement } = verdict;
+  const { decision, lease } = reservation;
+  const { placement } = decision;
   try {
     const measured =
       placement instanceof Refusal ? undefined : await measure(gateway, reservation, shaped, placement);
-    exchange.verdict = verdict;
+    exchange.decision = decision;
     exchange.at.decided = performance.now();
     exchange.position = gateway.lookup.position();
     if (placement instanceof Refusal) throw placement;
     if (measured === undefined) return;
     if (shaped.forwarded === undefined)
       return sendJson(exchange.response, exchange.ids, 200, JSON.stringify(countTokensBody(measured.tokens)));
-    exchange.outcome = await send(gateway, exchange, shaped, shaped.forwarded, verdict, measured);
+    exchange.outcome = await send(gateway, exchange, shaped, shaped.forwarded, decision, measured);
     meter(gateway, exchange, placement);
   } finally {
     lease.release();
@@ -137,10 +137,10 @@ function knowsUsage({ meter, now }: Gateway, { caller, target }: RequestFacts): 
 async function send(
   gateway: Gateway,
   exchange: Exchange,
-  { path }: Shaped,
+  { surface }: Shaped,
   forwarded: Forwarded,
-  verdict: Verdict,
-  { candidates, room }: Measured,
+  decision: Decision,
+  { candidates, budgetFor }: Measured,
 ): Promise<ForwardOutcome> {
   const client = new ClientResponse(exchange.response, { headers: answerHeaders(exchange.ids) });
   if (exchange.stream) gateway.streams.open++;
@@ -148,20 +148,20 @@ async function send(
     return await forward({
       request: forwarded,
       candidates,
-      tier: verdict.tier.id,
-      maxTokensFor: (route) => answerTokens(room(route)),
+      tier: decision.tier.id,
+      maxTokensFor: (route) => answerTokens(budgetFor(route)),
       client,
       onSent: () => {
         exchange.at.sent = performance.now();
       },
       ids: {
-        responseId: path === 'anthropic' ? mintMessageId() : mintCompletionId(),
+        responseId: surface === 'anthropic' ? mintMessageId() : mintCompletionId(),
         createdSeconds: Math.floor(gateway.now() / 1000),
       },
       settings: gateway.forwarding,
       pools: gateway.pools,
       load: gateway.load,
-      shaping: gateway.shaping,
+      bodyWorker: gateway.bodyWorker,
       owner: ownerOf(exchange.caller as RequestFacts['caller']),
       onAnswer: () => exchange.releaseText?.(),
       onNodeFailure: (reason: string) =>
@@ -183,7 +183,7 @@ function meter(gateway: Gateway, exchange: Exchange, placement: Placement): void
       caller.kind === 'key'
         ? { organisation: caller.owner.organisation, anchor: caller.owner.anchor }
         : { visitor: caller.visitor },
-    draw: placement.draw,
+    draw: placement.capacity,
     model: exchange.model ?? '',
     ...(target?.kind === 'stack' && { stack: target.stack }),
     promptTokens: prompt,

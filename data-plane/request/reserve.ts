@@ -4,7 +4,7 @@
  */
 
 import { judge } from '../../shared/decision/admission.ts';
-import { contextNeeded, type RequestFacts, type Verdict } from '../../shared/decision/decide.ts';
+import { contextNeeded, type Decision, type RequestFacts } from '../../shared/decision/decide.ts';
 import { checkContext } from '../../shared/decision/limits.ts';
 import { cannotTakeNow } from '../../shared/decision/refusal.ts';
 import type { Placement } from '../../shared/decision/route.ts';
@@ -12,10 +12,10 @@ import type { Route } from '../../shared/snapshot/lookup.ts';
 import type { Shaped } from '../shape/shape-operation.ts';
 import type { Lease } from './counters.ts';
 import type { Gateway } from './gateway.ts';
-import { type AnswerRoom, countAtOne, isTight, smallerOf } from './token-budget.ts';
+import { countAtOne, needsExactCount, smallerOf, type TokenBudget } from './token-budget.ts';
 
 export interface Reservation {
-  readonly verdict: Verdict;
+  readonly decision: Decision;
   readonly lease: Lease;
 }
 
@@ -23,8 +23,8 @@ export interface Reservation {
 export function reserve(gateway: Gateway, facts: RequestFacts): Reservation {
   const nowMs = gateway.now();
   const conditions = { fenced: gateway.fenced(), outboxFull: gateway.meter.isFull, nowMs };
-  const verdict = judge(gateway.lookup, gateway.counters, facts, conditions);
-  return { verdict, lease: gateway.counters.take(verdict.subject, verdict.weight, nowMs) };
+  const decision = judge(gateway.lookup, gateway.counters, facts, conditions);
+  return { decision, lease: gateway.counters.reserve(decision.subject, decision.weight, nowMs) };
 }
 
 export interface Measured {
@@ -32,20 +32,20 @@ export interface Measured {
   readonly tokens: number;
   /** The nodes that may serve the request; where a node counted the prompt, only that one. */
   readonly candidates: readonly Route[];
-  readonly room: (route: Route) => AnswerRoom;
+  readonly budgetFor: (route: Route) => TokenBudget;
 }
 
 /** Has a node count the prompt where the bounds do not decide. Throws where it does not fit, and gives the reservation back. */
 export async function measure(
   gateway: Gateway,
-  { verdict, lease }: Reservation,
+  { decision, lease }: Reservation,
   { inner, maxTokens, forwarded }: Shaped,
   { candidates: all }: Placement,
 ): Promise<Measured> {
-  const { tier } = verdict;
-  const roomFor =
+  const { tier } = decision;
+  const budgetWith =
     (promptBound: number, promptEstimate: number) =>
-    (route: Route): AnswerRoom => ({
+    (route: Route): TokenBudget => ({
       asked: maxTokens,
       // A requested number was checked against the tier already; without one, the tier bounds the answer.
       windowTokens:
@@ -53,19 +53,19 @@ export async function measure(
       promptBound,
       promptEstimate,
     });
-  const bounds = roomFor(inner.promptBytes, inner.likelyTokens);
+  const bounds = budgetWith(inner.promptBytes, inner.likelyTokens);
   // Engines refuse a request whose prompt and maxTokens exceed the window, and an estimate may be too low.
   const mustCount =
-    verdict.uncounted || forwarded === undefined || all.some((route) => isTight(bounds(route)));
-  if (!mustCount) return { tokens: inner.likelyTokens, candidates: all, room: bounds };
+    decision.uncounted || forwarded === undefined || all.some((route) => needsExactCount(bounds(route)));
+  if (!mustCount) return { tokens: inner.likelyTokens, candidates: all, budgetFor: bounds };
   const { tokens, candidates } = await countAtOne(gateway, all, inner);
   if (gateway.fenced()) throw cannotTakeNow('fenced');
-  if (tokens === undefined) return { tokens: inner.likelyTokens, candidates, room: bounds };
+  if (tokens === undefined) return { tokens: inner.likelyTokens, candidates, budgetFor: bounds };
   try {
     checkContext({ tier, contextTokens: contextNeeded({ promptTokens: tokens, maxTokens }) });
   } catch (refusal) {
     lease.cancel(tier.requestsPerMinute);
     throw refusal;
   }
-  return { tokens, candidates, room: roomFor(tokens, tokens) };
+  return { tokens, candidates, budgetFor: budgetWith(tokens, tokens) };
 }

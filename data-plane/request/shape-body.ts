@@ -1,11 +1,11 @@
 /**
  * Parses and validates a request body: inline on the main thread where that is cheap, which depends on its bytes, names
- * and values; else on the shaping worker, which retains the text, so that the main thread never touches a large body.
+ * and values; else on the body worker, which retains the text, so that the main thread never touches a large body.
  */
 import type { ServerResponse } from 'node:http';
 import type { Dialect } from '../../schemas/names.ts';
 import type { Operation } from '../../shared/decision/operation.ts';
-import type { JobOptions, Shaping } from '../body-worker/body-worker.ts';
+import type { BodyWorker, JobOptions } from '../body-worker/body-worker.ts';
 import { withText } from '../body-worker/request-outline.ts';
 import type { WorkerHandle } from '../body-worker/start-worker.ts';
 import { readJsonText } from '../core/json-text.ts';
@@ -36,10 +36,10 @@ export interface ShapedBody {
 }
 
 /** Throws UnsupportedShapeError naming the JSON path, InferenceUnavailableError, or ClientGone. Releases the body itself. */
-export async function shapeBody(shaping: Shaping, task: BodyToShape): Promise<ShapedBody> {
+export async function shapeBody(bodyWorker: BodyWorker, task: BodyToShape): Promise<ShapedBody> {
   try {
     const shaped = shapeInline(task);
-    if (shaped === undefined) return await shapeOnWorker(shaping, task);
+    if (shaped === undefined) return await shapeOnWorker(bodyWorker, task);
     task.body.release();
     return { shaped, release: () => undefined };
   } catch (error) {
@@ -59,7 +59,7 @@ function shapeInline({ operation, body, response }: BodyToShape): Shaped | undef
   return shapeOperation(operation, text, headers);
 }
 
-async function shapeOnWorker(shaping: Shaping, task: BodyToShape): Promise<ShapedBody> {
+async function shapeOnWorker(bodyWorker: BodyWorker, task: BodyToShape): Promise<ShapedBody> {
   const { operation, body, owner, response } = task;
   const headers = headersOf(response);
   const left = new AbortController();
@@ -68,18 +68,18 @@ async function shapeOnWorker(shaping: Shaping, task: BodyToShape): Promise<Shape
   response.once('close', onClose);
   const options: JobOptions = { owner, signal: left.signal };
   const blocks = body.bytes.detach();
-  const { outline, textId, worker } = await shaping.retain(
+  const { outline, textId, worker } = await bodyWorker.retain(
     { kind: 'shape', operation, headers, blocks },
     options,
   );
   let isRetained = true;
   return {
-    shaped: withText(outline, new TextOnWorker(shaping, { ...options, worker }, textId)),
+    shaped: withText(outline, new TextOnWorker(bodyWorker, { ...options, worker }, textId)),
     release: () => {
       if (!isRetained) return;
       isRetained = false;
       response.off('close', onClose);
-      shaping.discard(textId, worker);
+      bodyWorker.discard(textId, worker);
       body.release();
     },
   };
@@ -94,23 +94,27 @@ function headersOf({ req: request }: ServerResponse): ShapeHeaders {
 }
 
 class TextOnWorker implements WorkerText {
-  readonly #shaping: Shaping;
+  readonly #bodyWorker: BodyWorker;
   readonly #options: JobOptions & { readonly worker: WorkerHandle };
   readonly #textId: number;
 
-  constructor(shaping: Shaping, options: JobOptions & { readonly worker: WorkerHandle }, textId: number) {
-    this.#shaping = shaping;
+  constructor(
+    bodyWorker: BodyWorker,
+    options: JobOptions & { readonly worker: WorkerHandle },
+    textId: number,
+  ) {
+    this.#bodyWorker = bodyWorker;
     this.#options = options;
     this.#textId = textId;
   }
 
   async nodeBody(dialect: Dialect, target: NodeTarget): Promise<Uint8Array<ArrayBuffer>> {
     const job = { kind: 'render', textId: this.#textId, dialect, target } as const;
-    return (await this.#shaping.run(job, 'rendered', this.#options)).bytes;
+    return (await this.#bodyWorker.run(job, 'rendered', this.#options)).bytes;
   }
 
   async countRequest(dialect: Dialect, served: string): Promise<CountRequest | undefined> {
     const job = { kind: 'render-count', textId: this.#textId, dialect, served } as const;
-    return (await this.#shaping.run(job, 'count-request', this.#options)).countRequest;
+    return (await this.#bodyWorker.run(job, 'count-request', this.#options)).countRequest;
   }
 }

@@ -4,7 +4,7 @@ import { routeTo } from '../../test/support/forward-server.ts';
 import { shapeChat, shapeEmbeddings } from '../shape/openai.ts';
 import type { CountWatch } from '../upstream/count-tokens.ts';
 import { NodeLoad } from '../upstream/load.ts';
-import { answerTokens, countAtOne, isTight, smallerOf } from './token-budget.ts';
+import { answerTokens, countAtOne, needsExactCount, smallerOf } from './token-budget.ts';
 
 const chat = shapeChat(
   Buffer.from(JSON.stringify({ model: 'echo-small', messages: [{ role: 'user', content: 'a'.repeat(30) }] })),
@@ -108,7 +108,7 @@ test.each([
   ],
   ['nothing asked, and it is not', { asked: undefined, windowTokens: 398 }, true],
 ])('a prompt is counted before its answer is given a length: %s', (_name, room, tight) => {
-  expect(isTight({ ...room, promptBound: 300, promptEstimate: 100 })).toBe(tight);
+  expect(needsExactCount({ ...room, promptBound: 300, promptEstimate: 100 })).toBe(tight);
 });
 
 test('an answer never has more than was asked, never more than what is likely free, and at least one token where any is asked', () => {

@@ -59,7 +59,7 @@ export async function countAtOne(
   return { tokens: undefined, candidates };
 }
 
-export interface AnswerRoom {
+export interface TokenBudget {
   /** What the client asked for; undefined: as much as there is. */
   readonly asked: number | undefined;
   /** What there is room for; null where nobody says. */
@@ -70,7 +70,7 @@ export interface AnswerRoom {
 }
 
 /** `max_tokens` for the node: always said, because some engines run for ever without it, and refuse one above their window. */
-export function answerTokens({ asked, windowTokens, promptBound, promptEstimate }: AnswerRoom): number {
+export function answerTokens({ asked, windowTokens, promptBound, promptEstimate }: TokenBudget): number {
   if (windowTokens === null) return asked ?? answerTokensDefault;
   const likely = Math.max(1, windowTokens - promptEstimate);
   if (asked !== undefined) return Math.min(asked, likely);
@@ -79,7 +79,7 @@ export function answerTokens({ asked, windowTokens, promptBound, promptEstimate 
 }
 
 /** Whether the bound may leave less room than there is, so that the prompt is to be counted before an answer is given its length. */
-export function isTight({ asked, windowTokens, promptBound }: AnswerRoom): boolean {
+export function needsExactCount({ asked, windowTokens, promptBound }: TokenBudget): boolean {
   if (windowTokens === null) return false;
   return promptBound + (asked ?? Math.ceil(windowTokens / 4)) > windowTokens;
 }

@@ -11,7 +11,7 @@ const limitRefusals: ReadonlySet<string> = new Set([
   'InferenceConcurrencyLimitedError',
 ]);
 
-interface Decision {
+interface DecisionCount {
   readonly labels: { readonly tier: string; readonly decision: string };
   requests: number;
 }
@@ -20,7 +20,7 @@ export class PhaseMetrics {
   /** Reading the body is the client's time, and what comes after `connect` the node's. Limits and routing are one call. */
   readonly #overhead: Readonly<Record<'auth' | 'shape' | 'limit_route' | 'connect', Observations>>;
   /** By tier and decision. */
-  readonly #decisions = new Map<string, Decision>();
+  readonly #decisions = new Map<string, DecisionCount>();
 
   constructor(registry: Registry) {
     const overhead = new Distribution({
@@ -70,12 +70,12 @@ function observeBetween(phase: Observations, from: number | undefined, to: numbe
 }
 
 /** Undefined where the limits were not asked. */
-function decisionOf({ verdict, refusal }: Exchange): string | undefined {
-  if (verdict) return 'admitted';
+function decisionOf({ decision, refusal }: Exchange): string | undefined {
+  if (decision) return 'admitted';
   return refusal && limitRefusals.has(refusal.type) ? refusal.type : undefined;
 }
 
-function tierOf({ verdict, caller }: Exchange): string {
-  if (verdict) return verdict.tier.id;
+function tierOf({ decision, caller }: Exchange): string {
+  if (decision) return decision.tier.id;
   return caller?.kind === 'key' ? (caller.owner.tier?.id ?? 'none') : 'anonymous';
 }

@@ -161,8 +161,8 @@ export class Telemetry {
     { result, seconds, model }: { result: string; seconds: number; model: string },
   ): void {
     if (!this.#accessLog.isEnabled()) return;
-    const { caller, target, outcome, verdict, refusal } = exchange;
-    const placement = verdict?.placement;
+    const { caller, target, outcome, decision, refusal } = exchange;
+    const placement = decision?.placement;
     this.#accessLog.write(
       {
         req_id: exchange.ids.requestId,
@@ -178,7 +178,7 @@ export class Telemetry {
         // Only names of the catalog: anything else is a caller's text, and may be a prompt or a key in the wrong place.
         model: exchange.model === undefined ? undefined : model,
         stream: exchange.stream,
-        decision: placement && 'draw' in placement ? placement.draw : undefined,
+        decision: placement && 'capacity' in placement ? placement.capacity : undefined,
         node: outcome?.node || undefined,
         finish: outcome?.kind === 'ended-early' ? `${outcome.by}: ${outcome.reason}` : outcome?.kind,
         position: exchange.position,

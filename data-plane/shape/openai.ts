@@ -62,7 +62,7 @@ export interface ChatRequest extends PromptSize {
   /** Where the caller's own body, if it is of another shape, has what a need stands for. */
   readonly needPaths?: Readonly<Partial<Record<ChatNeed, readonly PropertyKey[]>>>;
   readonly body: ChatBody;
-  /** The text is in `body`; a ChatOutline refers to the shaping worker instead. */
+  /** The text is in `body`; a ChatOutline refers to the body worker instead. */
   readonly workerText?: undefined;
   /** The answer begins with the tokens of the prompt, where the engine can tell them then. */
   readonly usageAtStart?: true;

@@ -1,5 +1,5 @@
 /**
- * The main thread's view of a request whose text the shaping worker retains: all that limits, routing and responses need,
+ * The main thread's view of a request whose text the body worker retains: all that limits, routing and responses need,
  * and nothing that grows with the text. The worker renders the body for a node from the text.
  */
 import type { Dialect } from '../../schemas/names.ts';
@@ -21,7 +21,7 @@ export interface CountRequest {
   readonly body: string | Uint8Array<ArrayBuffer>;
 }
 
-/** A reference to a text that the shaping worker retains. Every method rejects with ClientGone once the client has left. */
+/** A reference to a text that the body worker retains. Every method rejects with ClientGone once the client has left. */
 export interface WorkerText {
   /** The body for a node, as JSON. Rejects with UnsupportedShapeError where the dialect cannot carry a field. */
   nodeBody(dialect: Dialect, target: NodeTarget): Promise<Uint8Array<ArrayBuffer>>;

@@ -18,7 +18,7 @@ interface ShapedInto<Forwarded, Inner> {
   readonly inner: Inner;
   readonly model: string;
   readonly stream: boolean;
-  readonly path: RoutingFacts['path'];
+  readonly surface: RoutingFacts['surface'];
   /** Tokens of the answer that are asked for; 0 where there is none, undefined where the request does not say. */
   readonly maxTokens: number | undefined;
 }
@@ -52,7 +52,7 @@ export function shapeOperation(
         inner: chat,
         model: chat.model,
         stream: chat.stream,
-        path: 'openai',
+        surface: 'openai',
         maxTokens: chat.maxTokens,
       };
     }
@@ -63,7 +63,7 @@ export function shapeOperation(
         inner: embeddings,
         model: embeddings.model,
         stream: false,
-        path: 'every',
+        surface: 'any',
         maxTokens: 0,
       };
     }
@@ -75,13 +75,13 @@ export function shapeOperation(
         inner: chat,
         model,
         stream,
-        path: 'anthropic',
+        surface: 'anthropic',
         maxTokens: chat.maxTokens,
       };
     }
     case 'count-tokens': {
       const { chat, model } = shapeCountTokens(bytes, contentType, { version, beta });
-      return { forwarded: undefined, inner: chat, model, stream: false, path: 'anthropic', maxTokens: 0 };
+      return { forwarded: undefined, inner: chat, model, stream: false, surface: 'anthropic', maxTokens: 0 };
     }
     case 'models':
     case 'model':

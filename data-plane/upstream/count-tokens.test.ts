@@ -3,7 +3,7 @@ import type { Fault } from '../../dev/simulator/behaviour.ts';
 import { type SimNode, startSimNode } from '../../dev/simulator/sim-node.ts';
 import type { Dialect } from '../../schemas/names.ts';
 import { routeTo } from '../../test/support/forward-server.ts';
-import { Shaping } from '../body-worker/body-worker.ts';
+import { BodyWorker } from '../body-worker/body-worker.ts';
 import { shapeChat, shapeEmbeddings } from '../shape/openai.ts';
 import { createPromptCounter } from './count-tokens.ts';
 import { NodePools } from './node-pools.ts';
@@ -36,7 +36,7 @@ test.each<Dialect>(['vllm', 'sglang', 'llamacpp'])(
   async (dialect) => {
     const node = await sim(dialect);
     // The simulated node counts a quarter of the bytes, and 3 for each message.
-    expect(await createPromptCounter(pools(), new Shaping())(routeTo(node.url, { dialect }), shaped)).toBe(
+    expect(await createPromptCounter(pools(), new BodyWorker())(routeTo(node.url, { dialect }), shaped)).toBe(
       13,
     );
   },
@@ -45,7 +45,7 @@ test.each<Dialect>(['vllm', 'sglang', 'llamacpp'])(
 test('an engine without a counter is not asked', async () => {
   const node = await sim('ollama');
   expect(
-    await createPromptCounter(pools(), new Shaping())(routeTo(node.url, { dialect: 'ollama' }), shaped),
+    await createPromptCounter(pools(), new BodyWorker())(routeTo(node.url, { dialect: 'ollama' }), shaped),
   ).toBeUndefined();
   expect(node.stats().requests).toBe(0);
 });
@@ -53,14 +53,14 @@ test('an engine without a counter is not asked', async () => {
 test('embeddings are not counted', async () => {
   const node = await sim('vllm');
   const embeddings = shapeEmbeddings(Buffer.from('{"model":"m","input":"a"}'), 'application/json');
-  expect(await createPromptCounter(pools(), new Shaping())(routeTo(node.url), embeddings)).toBeUndefined();
+  expect(await createPromptCounter(pools(), new BodyWorker())(routeTo(node.url), embeddings)).toBeUndefined();
 });
 
 test('a request that the dialect cannot carry is not counted; refusing it is the matter of forwarding', async () => {
   const node = await sim('llamacpp');
   const two = { ...shaped, choices: 2, needs: ['many_choices'] as const };
   expect(
-    await createPromptCounter(pools(), new Shaping())(routeTo(node.url, { dialect: 'llamacpp' }), two),
+    await createPromptCounter(pools(), new BodyWorker())(routeTo(node.url, { dialect: 'llamacpp' }), two),
   ).toBeUndefined();
 });
 
@@ -76,7 +76,7 @@ test.each<[string, Fault]>([
   const opened = pools();
   const before = performance.now();
   expect(
-    await createPromptCounter(opened, new Shaping(), { countMs: 100 })(routeTo(node.url), shaped),
+    await createPromptCounter(opened, new BodyWorker(), { countMs: 100 })(routeTo(node.url), shaped),
   ).toBeUndefined();
   expect(performance.now() - before).toBeLessThan(1000);
   expect(opened.answerBytes.usedBytes).toBe(0);

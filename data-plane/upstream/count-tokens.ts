@@ -6,7 +6,7 @@
 import type { Dialect } from '../../schemas/names.ts';
 import { tokenCountOf } from '../../shared/engines/node-answers.ts';
 import type { Route } from '../../shared/snapshot/lookup.ts';
-import type { Shaping } from '../body-worker/body-worker.ts';
+import type { BodyWorker } from '../body-worker/body-worker.ts';
 import { mayBeSmall, parseSmallAnswer } from '../core/answer-json.ts';
 import { renderCount } from '../dialect/render-body.ts';
 import type { AnyChat, AnyEmbeddings } from '../shape/outline.ts';
@@ -40,7 +40,7 @@ const countReadMs = 2000;
 
 export function createPromptCounter(
   pools: NodePools,
-  shaping: Shaping,
+  bodyWorker: BodyWorker,
   { countMs = 2000 }: PromptCounterOptions = {},
 ): PromptCounter {
   return async (route, shaped, watch = {}) => {
@@ -51,7 +51,7 @@ export function createPromptCounter(
     const request: NodeRequest = { url, ...asked, accept: 'application/json', credential };
     const answer = await ask(pools, request, countMs, watch);
     try {
-      return answer && (await countIn(answer, dialect, { shaping, node }));
+      return answer && (await countIn(answer, dialect, { bodyWorker, node }));
     } finally {
       answer?.release();
     }
@@ -62,13 +62,13 @@ export function createPromptCounter(
 async function countIn(
   answer: ByteCollector,
   dialect: Dialect,
-  { shaping, node }: { readonly shaping: Shaping; readonly node: string },
+  { bodyWorker, node }: { readonly bodyWorker: BodyWorker; readonly node: string },
 ): Promise<number | undefined> {
   const small = mayBeSmall(answer.length) ? parseSmallAnswer(answer.whole()) : 'large';
   if (small !== 'large') return tokenCountOf(dialect, small.value);
   const job = { kind: 'parse-count', dialect, blocks: answer.handOver() } as const;
   const options = { owner: `node:${node}`, signal: AbortSignal.timeout(countReadMs) };
-  return shaping.run(job, 'count', options).then(
+  return bodyWorker.run(job, 'count', options).then(
     ({ tokens }) => tokens,
     () => undefined,
   );

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { NodeLoad, type Verdict } from './load.ts';
+import { NodeLoad, type NodeOutcome } from './load.ts';
 
 const nodes = (...ids: string[]) => ids.map((node) => ({ node }));
 
@@ -9,10 +9,10 @@ function loadAt(random: () => number = Math.random) {
   return { clock, load: new NodeLoad({ now: () => clock.ms, random }) };
 }
 
-function attempt(load: NodeLoad, node: string, verdict: Verdict, times = 1): void {
+function attempt(load: NodeLoad, node: string, outcome: NodeOutcome, times = 1): void {
   for (let i = 0; i < times; i += 1) {
     load.begin(node);
-    load.end(node, verdict);
+    load.end(node, outcome);
   }
 }
 
@@ -86,24 +86,24 @@ test('an ejected node is passed over, but the last candidates never are', () => 
 test('whatever happens, the counts come back to zero', () => {
   const step = fc.record({
     node: fc.constantFrom('a', 'b', 'c'),
-    verdict: fc.constantFrom<Verdict>('answered', 'unreached', 'broken', 'neutral'),
+    outcome: fc.constantFrom<NodeOutcome>('answered', 'unreached', 'broken', 'neutral'),
     held: fc.nat(3),
   });
   fc.assert(
     fc.property(fc.array(step, { maxLength: 60 }), (steps) => {
       const { load, clock } = loadAt();
-      const open: { node: string; verdict: Verdict }[] = [];
-      for (const { node, verdict, held } of steps) {
+      const open: { node: string; outcome: NodeOutcome }[] = [];
+      for (const { node, outcome, held } of steps) {
         clock.ms += 100;
         load.begin(node);
-        open.push({ node, verdict });
+        open.push({ node, outcome });
         expect(load.inFlightTotal()).toBe(open.length);
         while (open.length > held) {
           const ended = open.shift()!;
-          load.end(ended.node, ended.verdict);
+          load.end(ended.node, ended.outcome);
         }
       }
-      for (const { node, verdict } of open) load.end(node, verdict);
+      for (const { node, outcome } of open) load.end(node, outcome);
       expect(load.inFlightTotal()).toBe(0);
     }),
   );

@@ -6,7 +6,7 @@
  */
 
 /** How an attempt ended, as far as it tells of the node. */
-export type Verdict =
+export type NodeOutcome =
   /** A whole answer. */
   | 'answered'
   /** No connection. */
@@ -86,18 +86,18 @@ export class NodeLoad {
   }
 
   /** Exactly once for each `begin`. */
-  end(node: string, verdict: Verdict): void {
+  end(node: string, outcome: NodeOutcome): void {
     const state = this.#nodes.get(node);
     if (state === undefined) return;
     state.inFlight -= 1;
-    if (verdict === 'answered') {
+    if (outcome === 'answered') {
       state.broken = 0;
       state.ejections = 0;
       state.ejectedUntilMs = 0;
-    } else if (verdict === 'broken') {
+    } else if (outcome === 'broken') {
       state.broken += 1;
       if (state.broken >= brokenInARowMax) this.#eject(state);
-    } else if (verdict === 'unreached') {
+    } else if (outcome === 'unreached') {
       this.#eject(state);
     }
     // Nothing is remembered of a node that is idle and well, so the map is bounded by those that are not.

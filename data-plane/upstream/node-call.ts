@@ -6,7 +6,7 @@
  */
 import type { IncomingHttpHeaders } from 'node:http';
 import { type Dispatcher, errors } from 'undici';
-import type { Ticked, Ticker } from '../core/ticker.ts';
+import type { Ticker, Timed } from '../core/ticker.ts';
 import type { NodePools } from './node-pools.ts';
 
 /** `unreached`: no byte of the request was sent. `timeout`: a wait ran out. `lost`: the rest. */
@@ -59,8 +59,8 @@ const pieceBytesMax = 256 * 1024;
 
 const givenUp = new Error('given up');
 
-export class NodeCall implements Dispatcher.DispatchHandler, Ticked {
-  place = -1;
+export class NodeCall implements Dispatcher.DispatchHandler, Timed {
+  index = -1;
   readonly #ticker: Ticker;
   #reader: CallReader | undefined;
   #controller: Dispatcher.DispatchController | undefined;

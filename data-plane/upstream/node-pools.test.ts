@@ -183,7 +183,7 @@ test('the clock ticks only while something waits', async () => {
   const ticker = new Ticker(1);
   let ticks = 0;
   const waiting = {
-    place: -1,
+    index: -1,
     tick: () => {
       ticks += 1;
     },
@@ -204,7 +204,7 @@ test('each that waits is asked at every tick, whoever ends its wait meanwhile', 
   const ticks = new Map<number, number>();
   for (let name = 0; name < 20; name++) {
     const waiting = {
-      place: -1,
+      index: -1,
       tick: () => {
         const own = (ticks.get(name) ?? 0) + 1;
         ticks.set(name, own);

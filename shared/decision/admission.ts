@@ -12,7 +12,7 @@ import {
   needsKey,
   unauthorized,
 } from './authenticate.ts';
-import { decide, type RequestFacts, type Verdict } from './decide.ts';
+import { type Decision, decide, type RequestFacts } from './decide.ts';
 import { type HostNames, resolveHost, sharedTarget, type Target } from './host.ts';
 import type { Counters } from './limits.ts';
 import { listModels } from './models.ts';
@@ -104,7 +104,7 @@ export function judge(
   counters: Counters,
   facts: RequestFacts,
   { fenced, outboxFull, nowMs }: Conditions,
-): Verdict {
+): Decision {
   if (fenced) throw cannotTakeNow('fenced');
   if (outboxFull) throw cannotTakeNow('outbox full');
   return decide(lookup, counters, facts, nowMs);

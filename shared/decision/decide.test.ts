@@ -4,7 +4,7 @@ import type { PlaceKey } from '../../schemas/names.ts';
 import { runs } from '../../test/support/budget.ts';
 import type { Lookup, Route, Tier } from '../snapshot/lookup.ts';
 import type { Caller } from './authenticate.ts';
-import { contextNeeded, decide, type RequestFacts, type Verdict } from './decide.ts';
+import { contextNeeded, type Decision, decide, type RequestFacts } from './decide.ts';
 import type { Counters } from './limits.ts';
 import { Refusal } from './refusal.ts';
 
@@ -122,7 +122,7 @@ const anyFacts = fc.record<RequestFacts>({
     { weight: 20, arbitrary: fc.constantFrom(...models) },
     { weight: 1, arbitrary: fc.string({ unit: 'binary' }) },
   ),
-  path: fc.constantFrom('openai', 'anthropic', 'every'),
+  surface: fc.constantFrom('openai', 'anthropic', 'any'),
   promptTokens: fc.oneof({ weight: 4, arbitrary: fc.nat(12) }, { weight: 1, arbitrary: fc.nat() }),
   maxTokens: fc.option(fc.nat(12), { nil: undefined }),
   promptTokensLeast: fc.option(fc.nat(12), { nil: undefined }),
@@ -145,7 +145,7 @@ const anyCounters = fc
   );
 const moment = fc.integer({ min: 0, max: 4e12 });
 
-type Outcome = Verdict | Refusal;
+type Outcome = Decision | Refusal;
 
 /** Any other throw fails the property that asked. */
 function outcomeOf(lookup: Lookup, counters: Counters, facts: RequestFacts, nowMs: number): Outcome {
@@ -169,14 +169,14 @@ function placementOf(outcome: Outcome) {
   return outcome.placement;
 }
 
-test('for any look-up, counters and facts there is a verdict or a Refusal, twice the same', () => {
+test('for any look-up, counters and facts there is a decision or a Refusal, twice the same', () => {
   const seen = new Set<string>();
   fc.assert(
     fc.property(anyContent, anyCounters, anyFacts, moment, (content, counters, facts, nowMs) => {
       const outcome = outcomeOf(lookupOf(content), counters, facts, nowMs);
       expect(felt(outcomeOf(lookupOf(content), counters, facts, nowMs))).toEqual(felt(outcome));
       const refusal = outcome instanceof Refusal ? outcome : outcome.placement;
-      seen.add(refusal instanceof Refusal ? refusal.type : refusal.draw);
+      seen.add(refusal instanceof Refusal ? refusal.type : refusal.capacity);
     }),
     { numRuns: 3000 },
   );
@@ -198,34 +198,34 @@ test('for any look-up, counters and facts there is a verdict or a Refusal, twice
 });
 
 test('Routing rule 1, Routing rule 3, Routing rule 5: a placement is at the one place that host and caller allow', () => {
-  const draws = new Set<string>();
+  const capacities = new Set<string>();
   fc.assert(
     fc.property(anyContent, anyCounters, anyFacts, moment, (content, counters, facts, nowMs) => {
       const lookup = lookupOf(content);
       const placement = placementOf(outcomeOf(lookup, counters, facts, nowMs));
       if (!placement) return;
       const { target, caller, model } = facts;
-      draws.add(`${caller.kind} ${placement.draw}`);
-      if (caller.kind === 'anonymous') expect(placement.draw).toBe('pool');
-      if (target.kind === 'stack') expect(placement.draw).toBe('stack');
-      else expect(placement.draw).not.toBe('stack');
+      capacities.add(`${caller.kind} ${placement.capacity}`);
+      if (caller.kind === 'anonymous') expect(placement.capacity).toBe('pool');
+      if (target.kind === 'stack') expect(placement.capacity).toBe('stack');
+      else expect(placement.capacity).not.toBe('stack');
       const organisation = caller.kind === 'key' ? caller.owner.organisation : '';
       const place: Record<'pool' | 'own' | 'stack', PlaceKey> = {
         pool: 'pool',
         own: `organisation:${organisation}`,
         stack: `stack:${target.kind === 'stack' ? target.stack : ''}`,
       };
-      expect(placement.candidates).toEqual(lookup.routes(place[placement.draw], model));
+      expect(placement.candidates).toEqual(lookup.routes(place[placement.capacity], model));
       expect(placement.candidates.length).toBeGreaterThan(0);
       if (target.kind === 'stack') expect(lookup.stack(target.stack)?.organisation).toBe(organisation);
-      if (placement.draw === 'pool') {
+      if (placement.capacity === 'pool') {
         expect(lookup.isPooled(model)).toBe(true);
         expect(lookup.routes(`organisation:${organisation}`, model)).toEqual([]);
       }
     }),
     { numRuns: runs({ fast: 2500, full: 12_000 }) },
   );
-  expect([...draws].sort()).toEqual(['anonymous pool', 'key own', 'key pool', 'key stack']);
+  expect([...capacities].sort()).toEqual(['anonymous pool', 'key own', 'key pool', 'key stack']);
 });
 
 test('Errors 6, Routing rule 4: own and not serving, foreign, and missing are one answer, counted alike', () => {
@@ -239,14 +239,16 @@ test('Errors 6, Routing rule 4: own and not serving, foreign, and missing are on
       anyFacts,
       moment,
       (content, counters, caller, some, nowMs) => {
-        const path = some.path === 'every' ? 'openai' : some.path;
-        const facts: RequestFacts = { ...some, caller, path, target: { kind: 'stack', stack } };
+        const surface = some.surface === 'any' ? 'openai' : some.surface;
+        const facts: RequestFacts = { ...some, caller, surface, target: { kind: 'stack', stack } };
         const { organisation } = caller.owner;
         const nobody = { ...content.routes, [`stack:${stack} ${facts.model}`]: [] };
-        const own = { ...content, routes: nobody, stacks: { [stack]: { organisation, surface: path } } };
+        const own = { ...content, routes: nobody, stacks: { [stack]: { organisation, surface } } };
         const foreign = {
           ...content,
-          stacks: { [stack]: { organisation: 'else', surface: some.path === 'every' ? 'anthropic' : path } },
+          stacks: {
+            [stack]: { organisation: 'else', surface: some.surface === 'any' ? 'anthropic' : surface },
+          },
         } as Content;
         const missing = { ...content, stacks: {} };
         const [first, ...others] = [own, foreign, missing].map((each) =>
@@ -298,19 +300,19 @@ test('Errors 7: only what the pool would answer draws on the allowance', () => {
         const owner = { ...caller.owner, suspended: false, tier: { ...tier, monthlyTokens } };
         return outcomeOf(lookup, counters, { ...facts, caller: { kind: 'key', owner } }, 0);
       };
-      const free = ask(null) as Verdict;
+      const free = ask(null) as Decision;
       const { placement } = free;
       // With an allowance that is used up, only a pool request changes its answer.
       const draws =
         placement instanceof Refusal
           ? placement.type === 'InferenceUnavailableError' && lookup.isPooled(facts.model)
-          : placement.draw === 'pool';
+          : placement.capacity === 'pool';
       const used = ask(0);
       expect(used instanceof Refusal && used.type === 'InferenceUpsellError').toBe(draws);
       const counted = counters.poolTokens(caller.owner.organisation, caller.owner.anchor, 0);
       expect(ask(counted) instanceof Refusal).toBe(draws);
       expect(ask(counted + 1)).not.toBeInstanceOf(Refusal);
-      if (!draws) expect((used as Verdict).placement instanceof Refusal).toBe(placement instanceof Refusal);
+      if (!draws) expect((used as Decision).placement instanceof Refusal).toBe(placement instanceof Refusal);
       seen.add(String(draws));
     }),
     { numRuns: 1000 },
@@ -347,7 +349,7 @@ test('an organisation and a visitor of its name are counted apart, with the weig
   const facts = {
     target: { kind: 'shared' },
     model: 'm',
-    path: 'openai',
+    surface: 'openai',
     promptTokens: 1,
     maxTokens: 1,
   } as const;

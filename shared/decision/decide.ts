@@ -1,5 +1,5 @@
 /**
- * The verdict on a request before anything is sent: a pure function of the snapshot's answers, the counters, the
+ * The decision on a request before anything is sent: a pure function of the snapshot's answers, the counters, the
  * request's facts and the time. Live serving, explanation and replay all call it.
  * The route is worked out first and reveals nothing; then plan, limits and routing answer in the order of the design.
  */
@@ -14,7 +14,7 @@ export interface RequestFacts {
   readonly target: Target;
   readonly caller: Exclude<Caller, { readonly kind: 'nobody' }>;
   readonly model: string;
-  readonly path: RoutingFacts['path'];
+  readonly surface: RoutingFacts['surface'];
   /** Tokens of the prompt: counted, or a bound from above. */
   readonly promptTokens: number;
   /** A bound from below; undefined where `promptTokens` was counted. Read only where the bound from above does not fit. */
@@ -23,7 +23,7 @@ export interface RequestFacts {
   readonly maxTokens: number | undefined;
 }
 
-export interface Verdict {
+export interface Decision {
   /** Where it goes, or the router's refusal: the request counts against its limits either way. */
   readonly placement: Placement | Refusal;
   readonly tier: Tier;
@@ -50,16 +50,11 @@ function tierOf(lookup: Lookup, caller: RequestFacts['caller']): Tier | null {
 }
 
 /** Would the pool answer? Only then is the allowance asked: the model is installed there, in the plan, and no own node serves it. */
-function drawsOnPool(
-  lookup: Lookup,
-  facts: RequestFacts,
-  tier: Tier,
-  placement: Placement | Refusal,
-): boolean {
+function usesPool(lookup: Lookup, facts: RequestFacts, tier: Tier, placement: Placement | Refusal): boolean {
   if (facts.target.kind === 'stack') return false;
-  if (!(placement instanceof Refusal)) return placement.draw === 'pool';
+  if (!(placement instanceof Refusal)) return placement.capacity === 'pool';
   return (
-    facts.path !== 'anthropic' && lookup.isPooled(facts.model) && lookup.tierIncludes(tier.id, facts.model)
+    facts.surface !== 'anthropic' && lookup.isPooled(facts.model) && lookup.tierIncludes(tier.id, facts.model)
   );
 }
 
@@ -71,7 +66,7 @@ function allowanceOf(facts: RequestFacts, counters: Counters, nowMs: number): Li
 }
 
 /** Throws what plan and limits refuse; returns what routing found for a request that passed them. */
-export function decide(lookup: Lookup, counters: Counters, facts: RequestFacts, nowMs: number): Verdict {
+export function decide(lookup: Lookup, counters: Counters, facts: RequestFacts, nowMs: number): Decision {
   const { caller, promptTokens, maxTokens } = facts;
   const tier = tierOf(lookup, caller);
   if (tier === null) throw notInPlan('no entitlement');
@@ -81,11 +76,11 @@ export function decide(lookup: Lookup, counters: Counters, facts: RequestFacts, 
     organisation,
     tier: tier.id,
     model: facts.model,
-    path: facts.path,
+    surface: facts.surface,
   });
   const subject = caller.kind === 'key' ? caller.owner.organisation : `visitor:${caller.visitor}`;
   const weight = weightOf(lookup, facts.model, placement);
-  const pooled = drawsOnPool(lookup, facts, tier, placement);
+  const pooled = usesPool(lookup, facts, tier, placement);
   const uncounted = contextNeeded(facts) > (tier.contextTokens ?? Number.POSITIVE_INFINITY);
   const promptTokensLeast = uncounted ? facts.promptTokensLeast : undefined;
   const limits: LimitFacts = {

@@ -106,7 +106,7 @@ test('Limits 1, Limits 2: for any order of arrivals and ends, a request is admit
           expect(refusal?.type).toBe(type);
           if (refusal) continue;
           admitted.set(window, used + 1);
-          inFlight.push({ subject, weight, ...counters.take(subject, weight, nowMs) });
+          inFlight.push({ subject, weight, ...counters.reserve(subject, weight, nowMs) });
         }
         for (const count of admitted.values()) expect(count).toBeLessThanOrEqual(requestsPerMinute);
         for (const lease of inFlight) lease.release();
@@ -122,7 +122,7 @@ test('Errors 9: Retry-After is the remainder of the window rounded up, 1 to 60, 
     fc.property(subjects, moments, (subject, nowMs) => {
       const counters = new LocalCounters(noUsage);
       const tier = { ...unlimited, requestsPerMinute: 1 };
-      counters.take(subject, 1, nowMs).release();
+      counters.reserve(subject, 1, nowMs).release();
       const facts = { ...plain, subject, tier };
       const refusal = refusalOf(() => admit(facts, counters, nowMs));
       const seconds = refusal?.retryAfterSeconds as number;

@@ -7,7 +7,7 @@ import type { Tier } from '../snapshot/lookup.ts';
 import { Refusal } from './refusal.ts';
 
 /** A window of requests: a fixed minute whose phase is the organisation's own. */
-export interface Window {
+export interface RateWindow {
   /** Requests admitted in it so far. */
   readonly used: number;
   readonly endsAtMs: number;
@@ -15,7 +15,7 @@ export interface Window {
 
 /** What the admission rule needs to know, whoever counts it. */
 export interface Counters {
-  window(subject: string, nowMs: number): Window;
+  window(subject: string, nowMs: number): RateWindow;
   /** Sum of the weights of the requests in flight. */
   inFlight(subject: string): number;
   /** Tokens that completed pool requests took of this period's allowance. */

@@ -12,7 +12,7 @@ import type { HostNames } from './host.ts';
 import { type Counters, windowMs, windowStartMs } from './limits.ts';
 import type { Operation } from './operation.ts';
 import { Refusal } from './refusal.ts';
-import type { Draw } from './route.ts';
+import type { Capacity } from './route.ts';
 
 /** What the counters said when the request came. */
 export interface CounterFacts {
@@ -62,7 +62,7 @@ export type ReplayedDecision =
     }
   | {
       readonly kind: 'placed';
-      readonly draw: Draw;
+      readonly draw: Capacity;
       readonly nodes: readonly string[];
       readonly tier: string;
       readonly subject: string;
@@ -90,19 +90,19 @@ function pass(lookup: Lookup, facts: ReplayFacts, hosts: HostNames): ReplayedDec
   const { placement, tier, subject, weight } = judge(
     lookup,
     countersOf(facts),
-    { target, caller, model, promptTokens, promptTokensLeast, ...pathFacts(operation, facts) },
+    { target, caller, model, promptTokens, promptTokensLeast, ...surfaceFacts(operation, facts) },
     { fenced, outboxFull, nowMs },
   );
   if (placement instanceof Refusal) return refused(placement, true);
   const nodes = placement.candidates.map(({ node }) => node).sort();
-  return { kind: 'placed', draw: placement.draw, nodes, tier: tier.id, subject, weight };
+  return { kind: 'placed', draw: placement.capacity, nodes, tier: tier.id, subject, weight };
 }
 
 /** The surface that the path belongs to, and what is asked for: nothing where an operation generates nothing. */
-function pathFacts(operation: Operation, facts: ReplayFacts): Pick<RequestFacts, 'path' | 'maxTokens'> {
-  if (operation.kind === 'chat') return { path: 'openai', maxTokens: facts.maxTokens };
-  if (operation.kind === 'embeddings') return { path: 'every', maxTokens: 0 };
-  return { path: 'anthropic', maxTokens: operation.kind === 'count-tokens' ? 0 : facts.maxTokens };
+function surfaceFacts(operation: Operation, facts: ReplayFacts): Pick<RequestFacts, 'surface' | 'maxTokens'> {
+  if (operation.kind === 'chat') return { surface: 'openai', maxTokens: facts.maxTokens };
+  if (operation.kind === 'embeddings') return { surface: 'any', maxTokens: 0 };
+  return { surface: 'anthropic', maxTokens: operation.kind === 'count-tokens' ? 0 : facts.maxTokens };
 }
 
 function countersOf({ counters }: ReplayFacts): Counters {

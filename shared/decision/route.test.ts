@@ -15,7 +15,7 @@ const facts: RoutingFacts = {
   organisation: 'cedar',
   tier: 'Starter',
   model: 'echo-small',
-  path: 'openai',
+  surface: 'openai',
 };
 const otter = { kind: 'stack', stack: 'stk-amber-otter-9k2f' } as const;
 const lynx = { kind: 'stack', stack: 'stk-silent-lynx-3c3c' } as const;
@@ -25,7 +25,7 @@ const acme = { organisation: 'acme', tier: 'Platinum', model: 'echo-large' } as 
 function answer(change: Partial<RoutingFacts>): string {
   const placement = route(corpus.at(serving), { ...facts, ...change });
   if (placement instanceof Refusal) return placement.type;
-  return `${placement.draw}: ${placement.candidates.map(({ node }) => node).join(' ')}`;
+  return `${placement.capacity}: ${placement.candidates.map(({ node }) => node).join(' ')}`;
 }
 
 test.each<[string, Partial<RoutingFacts>, string]>([
@@ -79,18 +79,18 @@ test.each<[string, Partial<RoutingFacts>, string]>([
   ['What the service does 4: chat on a switched stack', { ...acme, target: lynx }, 'UnsupportedShapeError'],
   [
     'What the service does 4: messages on a switched stack',
-    { ...acme, target: lynx, path: 'anthropic' },
+    { ...acme, target: lynx, surface: 'anthropic' },
     'stack: lynx-1',
   ],
   [
     'What the service does 4: messages on an unswitched stack',
-    { ...acme, target: otter, path: 'anthropic' },
+    { ...acme, target: otter, surface: 'anthropic' },
     'UnsupportedShapeError',
   ],
-  ['What the service does 4: messages on the shared host', { path: 'anthropic' }, 'UnsupportedShapeError'],
+  ['What the service does 4: messages on the shared host', { surface: 'anthropic' }, 'UnsupportedShapeError'],
   [
     'Endpoints 3: embeddings on a switched stack',
-    { ...acme, model: 'embed-one', target: lynx, path: 'every' },
+    { ...acme, model: 'embed-one', target: lynx, surface: 'any' },
     'stack: lynx-1',
   ],
 ])('%s', (_name, change, expected) => {
@@ -115,7 +115,7 @@ test('at any position and for any names, a route is nodes of one place or a rout
     organisation: fc.option(name, { nil: null }),
     tier: fc.option(fc.oneof(fc.constantFrom('Starter', 'Platinum', 'anonymous'), name), { nil: null }),
     model: name,
-    path: fc.constantFrom('openai', 'anthropic', 'every'),
+    surface: fc.constantFrom('openai', 'anthropic', 'any'),
   });
   const refusals = [
     'UnsupportedShapeError',

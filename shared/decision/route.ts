@@ -6,10 +6,10 @@ import type { Lookup, Route } from '../snapshot/lookup.ts';
 import type { Target } from './host.ts';
 import { Refusal, type RefusalOptions } from './refusal.ts';
 
-export type Draw = 'pool' | 'stack' | 'own';
+export type Capacity = 'pool' | 'stack' | 'own';
 
 export interface Placement {
-  readonly draw: Draw;
+  readonly capacity: Capacity;
   /** Nodes of the one place that routing chose; never empty. */
   readonly candidates: readonly Route[];
 }
@@ -22,7 +22,7 @@ export interface RoutingFacts {
   readonly tier: string | null;
   readonly model: string;
   /** The surface that the path belongs to; embeddings stand on every surface. */
-  readonly path: 'openai' | 'anthropic' | 'every';
+  readonly surface: 'openai' | 'anthropic' | 'any';
 }
 
 /** One answer for both causes, so that a foreign stack cannot be told from one that does not serve the model. */
@@ -62,9 +62,9 @@ function routeStack(lookup: Lookup, facts: RoutingFacts, stackId: string): Place
   const stack = lookup.stack(stackId);
   if (!stack || stack.organisation !== facts.organisation)
     return targetNotServing(stack ? 'foreign stack' : 'no such stack');
-  if (facts.path !== 'every' && facts.path !== stack.surface) return wrongSurface();
+  if (facts.surface !== 'any' && facts.surface !== stack.surface) return wrongSurface();
   const candidates = lookup.routes(`stack:${stackId}`, facts.model);
-  return candidates.length > 0 ? { draw: 'stack', candidates } : targetNotServing('not serving');
+  return candidates.length > 0 ? { capacity: 'stack', candidates } : targetNotServing('not serving');
 }
 
 /** The organisation's own node had the model loaded last, and is down or drained now: that passes. */
@@ -74,16 +74,16 @@ function ownNodeAway(lookup: Lookup, { organisation, model }: RoutingFacts): Ref
 }
 
 function routeShared(lookup: Lookup, facts: RoutingFacts): Placement | Refusal {
-  if (facts.path === 'anthropic') return wrongSurface();
+  if (facts.surface === 'anthropic') return wrongSurface();
   if (facts.organisation !== null) {
     const own = lookup.routes(`organisation:${facts.organisation}`, facts.model);
-    if (own.length > 0) return { draw: 'own', candidates: own };
+    if (own.length > 0) return { capacity: 'own', candidates: own };
   }
   if (!lookup.isPooled(facts.model)) return ownNodeAway(lookup, facts) ?? dedicatedOnly();
   if (facts.tier === null || !lookup.tierIncludes(facts.tier, facts.model))
     return notInPlan('model not in plan');
   const candidates = lookup.routes('pool', facts.model);
-  return candidates.length > 0 ? { draw: 'pool', candidates } : unavailable('no node answers');
+  return candidates.length > 0 ? { capacity: 'pool', candidates } : unavailable('no node answers');
 }
 
 /** The place that answers, or the refusal. Returned and not thrown, because limits answer before routing does. */

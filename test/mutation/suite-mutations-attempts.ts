@@ -36,7 +36,7 @@ export const attemptMutations: readonly SuiteMutation[] = [
       '',
       'left before anything was sent',
     ],
-    ['a request in flight ends once', 'load.end(node, verdict);', '', 'a node that answers 500 before'],
+    ['a request in flight ends once', 'load.end(node, outcome);', '', 'a node that answers 500 before'],
     [
       'a broken answer counts against its node',
       "result.failure.breaks ? 'broken' : 'neutral'",

@@ -39,8 +39,8 @@ export const handleMutations: readonly SuiteMutation[] = [
     ],
     [
       'a heavy model takes its weight',
-      'gateway.counters.take(verdict.subject, verdict.weight, nowMs)',
-      'gateway.counters.take(verdict.subject, 1, nowMs)',
+      'gateway.counters.reserve(decision.subject, decision.weight, nowMs)',
+      'gateway.counters.reserve(decision.subject, 1, nowMs)',
       'by their weights',
     ],
   ]),

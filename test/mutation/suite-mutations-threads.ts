@@ -1,4 +1,4 @@
-/** Mutations of what waits: usage on its way to the log, and bodies on their way to and from the thread of shaping. */
+/** Mutations of what waits: usage on its way to the log, and bodies on their way to and from the thread of bodyWorker. */
 import { mutationsOf as of, type SuiteMutation } from './suite-runner.ts';
 
 export const threadsMutations: readonly SuiteMutation[] = [

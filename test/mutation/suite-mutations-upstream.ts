@@ -49,15 +49,15 @@ export const upstreamMutations: readonly SuiteMutation[] = [
       ['the last candidates are not passed over', 'open.length > 0 ? open : candidates', 'open'],
       [
         'a node without a connection is ejected',
-        "} else if (verdict === 'unreached') {\n      this.#eject(state);",
-        "} else if (verdict === 'unreached') {",
+        "} else if (outcome === 'unreached') {\n      this.#eject(state);",
+        "} else if (outcome === 'unreached') {",
       ],
       ['ejection needs several in a row', 'state.broken >= brokenInARowMax', 'state.broken >= 1'],
       ['several in a row eject', 'state.broken >= brokenInARowMax', 'state.broken > brokenInARowMax'],
       [
         'an answer ends the row',
-        "if (verdict === 'answered') {\n      state.broken = 0;",
-        "if (verdict === 'answered') {",
+        "if (outcome === 'answered') {\n      state.broken = 0;",
+        "if (outcome === 'answered') {",
       ],
       ['ejection doubles', '2 ** state.ejections', '1'],
       [

@@ -4,7 +4,7 @@
  */
 import { type Agent, type ClientRequest, createServer, request as httpRequest } from 'node:http';
 import type { AddressInfo, Socket } from 'node:net';
-import { Shaping } from '../../data-plane/body-worker/body-worker.ts';
+import { BodyWorker } from '../../data-plane/body-worker/body-worker.ts';
 import { BodyBudget } from '../../data-plane/core/byte-budget.ts';
 import { ClientResponse } from '../../data-plane/forward/client-response.ts';
 import {
@@ -92,7 +92,7 @@ export async function startForwardServer(options: ForwardServerOptions): Promise
     else ended.push(value);
   };
   const budget = new BodyBudget();
-  const shaping = new Shaping();
+  const bodyWorker = new BodyWorker();
   const server = createServer(async (request, response) => {
     const test = request.headers['x-test'];
     const ids = { requestId: 'req_test', anthropicPath: false };
@@ -116,7 +116,7 @@ export async function startForwardServer(options: ForwardServerOptions): Promise
           settings,
           pools,
           load,
-          shaping,
+          bodyWorker,
           owner: 'test',
           onNodeFailure: unavailable,
         }),

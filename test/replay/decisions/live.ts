@@ -5,7 +5,7 @@
 import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { Shaping } from '../../../data-plane/body-worker/body-worker.ts';
+import { BodyWorker } from '../../../data-plane/body-worker/body-worker.ts';
 import { BodyBudget } from '../../../data-plane/core/byte-budget.ts';
 import type { Exchange } from '../../../data-plane/request/exchange.ts';
 import type { Gateway } from '../../../data-plane/request/gateway.ts';
@@ -34,7 +34,7 @@ function gatewayOf(lookup: Lookup, facts: ReplayFacts, observe: (exchange: Excha
       take: () => ({ release: () => undefined }),
     },
     bodies: new BodyBudget(),
-    shaping: new Shaping(),
+    bodyWorker: new BodyWorker(),
     meter: { isFull: facts.outboxFull === true, knows: () => true },
     load: new NodeLoad(),
     streams: { open: 0 },
@@ -76,14 +76,14 @@ export async function serveLive(lookup: Lookup, facts: ReplayFacts): Promise<Rep
   return decisionOf(observed as Exchange, answer.body);
 }
 
-function decisionOf({ verdict, refusal }: Exchange, body: string): ReplayedDecision {
-  if (verdict && !(verdict.placement instanceof Refusal)) {
-    const { placement, tier, subject, weight } = verdict;
+function decisionOf({ decision, refusal }: Exchange, body: string): ReplayedDecision {
+  if (decision && !(decision.placement instanceof Refusal)) {
+    const { placement, tier, subject, weight } = decision;
     const nodes = placement.candidates.map(({ node }) => node).sort();
-    return { kind: 'placed', draw: placement.draw, nodes, tier: tier.id, subject, weight };
+    return { kind: 'placed', draw: placement.capacity, nodes, tier: tier.id, subject, weight };
   }
   if (!refusal) return { kind: 'listed', body };
   const { type, status, reason, message, retryAfterSeconds } = refusal;
   const retry = retryAfterSeconds === undefined ? {} : { retryAfterSeconds };
-  return { kind: 'refused', type, status, reason, message, ...retry, counted: verdict !== undefined };
+  return { kind: 'refused', type, status, reason, message, ...retry, counted: decision !== undefined };
 }
