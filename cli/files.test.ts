@@ -1,4 +1,7 @@
-/** Commands that read files: state files, exported logs, embedded logs. The files are real, written by the production code. */
+/**
+ * Commands that read files: state files, exported logs, embedded logs. The files are real, written by the production
+ * code.
+ */
 
 import { createHash } from 'node:crypto';
 import {

@@ -1,6 +1,6 @@
 /**
- * Runs one command line: builds the program, parses the arguments and maps every outcome to an exit code. A failure prints
- * four lines on stderr. Never ends the process itself: a command that started a server leaves it running.
+ * Runs one command line: builds the program, parses the arguments and maps every outcome to an exit code. A failure
+ * prints four lines on stderr. Never ends the process itself: a command that started a server leaves it running.
  */
 import { Command, CommanderError, Option } from 'commander';
 import { version } from '../shared/runtime/version.ts';

@@ -1,4 +1,7 @@
-/** Output of `headgate dev` when it is ready: a context file for the CLI, a ready file for scripts, and commands to try. */
+/**
+ * Output of `headgate dev` when it is ready: a context file for the CLI, a ready file for scripts, and commands to
+ * try.
+ */
 import { homedir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { writeJsonAtomically } from '../shared/runtime/ready-file.ts';

@@ -1,6 +1,6 @@
 /**
- * The fleet of `headgate dev`: simulated nodes with their agents, or the user's own inference servers, and the demo fleet. A second
- * start on the same folder continues with the existing fleet.
+ * The fleet of `headgate dev`: simulated nodes with their agents, or the user's own inference servers, and the demo
+ * fleet. A second start on the same folder continues with the existing fleet.
  */
 import { join } from 'node:path';
 import { NodeAgent } from '../agent/agent.ts';

@@ -1,6 +1,6 @@
 /**
- * The gateways of `headgate dev`: separate processes, so that each can be measured and killed alone. Its IPC channel closes when
- * this process ends, for any reason, and a gateway exits when its channel closes.
+ * The gateways of `headgate dev`: separate processes, so that each can be measured and killed alone. Its IPC channel
+ * closes when this process ends, for any reason, and a gateway exits when its channel closes.
  */
 import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';

@@ -1,6 +1,6 @@
 /**
- * The keys and node tokens of `headgate dev`. The admin API returns their values only once, so they are stored in the data folder,
- * readable only by its owner. A revoked one is replaced at the next start.
+ * The keys and node tokens of `headgate dev`. The admin API returns their values only once, so they are stored in the
+ * data folder, readable only by its owner. A revoked one is replaced at the next start.
  */
 import { existsSync, readFileSync } from 'node:fs';
 import { writeJsonAtomically } from '../shared/runtime/ready-file.ts';

@@ -1,6 +1,6 @@
 /**
- * `headgate tier` and `headgate model`: the catalog of models, and the limits of each plan. `set` changes the given options and
- * keeps the rest. The limits of visitors are the tier `anonymous`.
+ * `headgate tier` and `headgate model`: the catalog of models, and the limits of each plan. `set` changes the given
+ * options and keeps the rest. The limits of visitors are the tier `anonymous`.
  */
 import type { Command } from 'commander';
 import { type AdminClient, route } from '../terminal/client.ts';

@@ -1,6 +1,6 @@
 /**
- * Waits until every gateway has confirmed a position, and reports the time of each. The revocation is already in the log: if the
- * control plane becomes unreachable during the wait, it is polled again until the deadline.
+ * Waits until every gateway has confirmed a position, and reports the time of each. The revocation is already in the
+ * log: if the control plane becomes unreachable during the wait, it is polled again until the deadline.
  */
 import { sleep } from '../../shared/runtime/retry.ts';
 import { type AdminClient, route } from '../terminal/client.ts';

@@ -1,6 +1,6 @@
 /**
- * Reads an exported log: one record per line, `{"offset","value":BASE64,"signature"?:BASE64}`. The file is untrusted. The order
- * of the lines is the order of the log; `offset` is only the position in the original log.
+ * Reads an exported log: one record per line, `{"offset","value":BASE64,"signature"?:BASE64}`. The file is untrusted.
+ * The order of the lines is the order of the log; `offset` is only the position in the original log.
  */
 import { createReadStream } from 'node:fs';
 import type { LogRecord } from '../../shared/log/core/control-log.ts';

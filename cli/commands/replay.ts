@@ -1,6 +1,6 @@
 /**
- * `headgate replay`: folds a log in memory and prints the resulting position and digests. Two machines that replay the same log
- * get the same digests; --verify also checks that rows and digests agree.
+ * `headgate replay`: folds a log in memory and prints the resulting position and digests. Two machines that replay
+ * the same log get the same digests; --verify also checks that rows and digests agree.
  */
 import { existsSync } from 'node:fs';
 import { resolve } from 'node:path';

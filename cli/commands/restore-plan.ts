@@ -1,6 +1,6 @@
 /**
- * Plans a restore: composes every record of the new log and folds it in memory, so that a state that cannot be restored exactly
- * is refused before anything is written.
+ * Plans a restore: composes every record of the new log and folds it in memory, so that a state that cannot be
+ * restored exactly is refused before anything is written.
  */
 import { randomUUID } from 'node:crypto';
 import { genesisPrev } from '../../schemas/commit.ts';
@@ -33,8 +33,8 @@ export interface RestorePlan {
 const author = restoreAuthor;
 
 /**
- * If a key is given, the new log is signed by it, and accepts it and `others` as signers. The signers of the old log are not kept.
- * Throws a CliError if the snapshot is empty, or if events cannot restore its state.
+ * If a key is given, the new log is signed by it, and accepts it and `others` as signers. The signers of the old log
+ * are not kept. Throws a CliError if the snapshot is empty, or if events cannot restore its state.
  */
 export function planRestore(
   snapshot: Snapshot,

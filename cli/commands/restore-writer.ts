@@ -1,6 +1,6 @@
 /**
- * Writes a restore to an empty log: each record in order, retried until acknowledged. Then reads the whole log back and compares.
- * Readers skip duplicate records, so a retry is safe.
+ * Writes a restore to an empty log: each record in order, retried until acknowledged. Then reads the whole log back
+ * and compares. Readers skip duplicate records, so a retry is safe.
  */
 
 import { controlTopic } from '../../schemas/commit.ts';

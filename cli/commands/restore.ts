@@ -1,7 +1,8 @@
 /**
- * `headgate snapshot restore FILE --new-log`: recovery from a lost or truncated log. Creates a new log with a new id, whose commits
- * restore the state of a snapshot (or of an exported log) and whose first record names the log that it replaces. The plan is
- * folded before it is written, and the log is read back afterwards: both must give the same digests.
+ * `headgate snapshot restore FILE --new-log`: recovery from a lost or truncated log. Creates a new log with a new id,
+ * whose commits restore the state of a snapshot (or of an exported log) and whose first record names the log that it
+ * replaces. The plan is folded before it is written, and the log is read back afterwards: both must give the same
+ * digests.
  */
 import { resolve } from 'node:path';
 import { fingerprintOf, loadSigner, type Signer } from '../../shared/log/core/signing.ts';

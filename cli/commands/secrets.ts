@@ -1,6 +1,6 @@
 /**
- * Prints a secret that only this one response contains: the value of a key or token. It goes alone to stdout, or to a file that
- * only its owner may read; everything else goes to stderr.
+ * Prints a secret that only this one response contains: the value of a key or token. It goes alone to stdout, or to a
+ * file that only its owner may read; everything else goes to stderr.
  */
 import { closeSync, fsyncSync, openSync, rmSync, writeSync } from 'node:fs';
 import { resolve } from 'node:path';

@@ -1,7 +1,7 @@
 /**
- * The live tail of events, over a WebSocket. After a lost connection it reconnects and resumes after the last printed event, so
- * that no event is missed or printed twice. The queue is bounded: when events arrive faster than they are printed, the
- * connection is closed and reopened once the queue is empty. A connection without pong is closed.
+ * The live tail of events, over a WebSocket. After a lost connection it reconnects and resumes after the last printed
+ * event, so that no event is missed or printed twice. The queue is bounded: when events arrive faster than they are
+ * printed, the connection is closed and reopened once the queue is empty. A connection without pong is closed.
  */
 
 import WebSocket from 'ws';

@@ -1,4 +1,7 @@
-/** `headgate node-agent`: runs next to one inference server, reports on it, and loads the models installed for its node. */
+/**
+ * `headgate node-agent`: runs next to one inference server, reports on it, and loads the models installed for its
+ * node.
+ */
 import { type Command, InvalidArgumentError } from 'commander';
 import { requiredSecret } from '../../shared/runtime/secrets.ts';
 import { addOptions, type MetricsOptions, option, type ProcessOptions, parseList } from './options.ts';

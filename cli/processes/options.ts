@@ -6,7 +6,9 @@ import { loopback } from '../../shared/runtime/listener.ts';
 import { secretOf } from '../../shared/runtime/secrets.ts';
 import { Certificate } from '../../shared/runtime/tls.ts';
 
-/** A flag with a value; its variable is HEADGATE_ and the flag's name in capitals. An empty variable counts as unset. */
+/**
+ * A flag with a value; its variable is HEADGATE_ and the flag's name in capitals. An empty variable counts as unset.
+ */
 export function option(flags: string, description: string): Option {
   const made = new Option(flags, description);
   const variable = variableOf(flags);

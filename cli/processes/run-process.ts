@@ -1,4 +1,7 @@
-/** The start and the end that all long-running processes share. Modules are loaded on use, so that other commands start fast. */
+/**
+ * The start and the end that all long-running processes share. Modules are loaded on use, so that other commands
+ * start fast.
+ */
 import type { Logger } from '../../shared/runtime/logger.ts';
 import type { Certificate } from '../../shared/runtime/tls.ts';
 import { certificateOf, type ProcessOptions } from './options.ts';

@@ -1,7 +1,7 @@
 /**
- * The CLI's client of the admin API: JSON over HTTP, with every wait and body bounded, and errors as CliErrors with exit
- * codes. A write carries an Idempotency-Key. A retry after an unknown outcome sends the same key, so that no command takes
- * effect twice.
+ * The CLI's client of the admin API: JSON over HTTP, with every wait and body bounded, and errors as CliErrors with
+ * exit codes. A write carries an Idempotency-Key. A retry after an unknown outcome sends the same key, so that no
+ * command takes effect twice.
  */
 import { randomUUID } from 'node:crypto';
 import { ChunkBuffer } from '../../shared/runtime/chunk-buffer.ts';

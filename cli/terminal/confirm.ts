@@ -1,6 +1,6 @@
 /**
- * Asks for confirmation before a destructive command. On a terminal the operator types the name of the resource. Without a
- * terminal --yes is required, because a prompt would wait without end.
+ * Asks for confirmation before a destructive command. On a terminal the operator types the name of the resource.
+ * Without a terminal --yes is required, because a prompt would wait without end.
  */
 import { createInterface } from 'node:readline/promises';
 import { CliError, interrupted, usageError } from './errors.ts';
@@ -8,8 +8,8 @@ import type { Session } from './session.ts';
 import { printable } from './text.ts';
 
 /**
- * `what` completes "type NAME to …", for example "delete the organisation acme". Returns after confirmation, with --yes, or
- * with --dry-run. Otherwise throws a CliError with exit 2, or 130 on Ctrl-C.
+ * `what` completes "type NAME to …", for example "delete the organisation acme". Returns after confirmation, with
+ * --yes, or with --dry-run. Otherwise throws a CliError with exit 2, or 130 on Ctrl-C.
  */
 export async function confirmDestructive(session: Session, name: string, what: string): Promise<void> {
   const { globals, io } = session;

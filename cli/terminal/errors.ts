@@ -1,6 +1,6 @@
 /**
- * Errors of the CLI: four lines on stderr and an exit code that scripts can rely on. This file holds the only table of exit
- * codes. No error text repeats a key, a token or a password.
+ * Errors of the CLI: four lines on stderr and an exit code that scripts can rely on. This file holds the only table
+ * of exit codes. No error text repeats a key, a token or a password.
  */
 import { printable } from './text.ts';
 

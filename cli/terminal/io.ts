@@ -1,6 +1,6 @@
 /**
- * The environment of a command: three streams, environment variables, the working folder. Commands receive it as a value, so
- * that tests pass their own; only `processIo` uses the process.
+ * The environment of a command: three streams, environment variables, the working folder. Commands receive it as a
+ * value, so that tests pass their own; only `processIo` uses the process.
  */
 import { once } from 'node:events';
 import { homedir } from 'node:os';

@@ -1,6 +1,6 @@
 /**
- * Prints results: tables for people, json, jsonl and yaml for scripts, name for shells. The JSON forms are stable: a list is
- * `{"items":[…],"position":N}`, a single resource is the resource itself.
+ * Prints results: tables for people, json, jsonl and yaml for scripts, name for shells. The JSON forms are stable: a
+ * list is `{"items":[…],"position":N}`, a single resource is the resource itself.
  */
 import { styleText } from 'node:util';
 import { type Io, writeAll } from './io.ts';

@@ -1,5 +1,6 @@
 /**
- * One run of one command: its global options, its client and its output. What costs start-up time is created on first use.
+ * One run of one command: its global options, its client and its output. What costs start-up time is created on first
+ * use.
  */
 import type { Command } from 'commander';
 import { AdminClient } from './client.ts';

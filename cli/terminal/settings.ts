@@ -1,7 +1,7 @@
 /**
  * Resolves the control plane's address and the token: from flags, then the environment, then the context file that
- * `headgate dev` writes. A context's token is sent only to that context's control plane, and the address of a discovered
- * context receives no token but its own.
+ * `headgate dev` writes. A context's token is sent only to that context's control plane, and the address of a
+ * discovered context receives no token but its own.
  */
 import { closeSync, constants, existsSync, fstatSync, openSync, readFileSync, statSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';

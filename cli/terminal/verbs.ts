@@ -46,8 +46,8 @@ export function noun(
 }
 
 /**
- * A process and a noun may share a name (`gateway`). The mandatory options of the process must not apply to the verbs, which
- * is what commander does by default.
+ * A process and a noun may share a name (`gateway`). The mandatory options of the process must not apply to the
+ * verbs, which is what commander does by default.
  */
 function withVerbs(process: Command): Command {
   const needed = process.options.filter(({ mandatory }) => mandatory);
