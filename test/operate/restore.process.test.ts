@@ -111,7 +111,7 @@ test('docs/operate: a lost log is restored from a snapshot; keys, stacks and tie
   await expect.poll(() => ask(kept.value), { timeout: 30_000 }).toBe(200);
   await controlPlane.end();
 
-  const said = await bash(commandsUnder('Begin a new log from a snapshot'), {
+  const said = await bash(commandsUnder('Create a new log from a snapshot'), {
     STATE: join(dir, 'cp-1', 'state.db'),
     LOG_FOLDER: logFolder,
   });
