@@ -1,5 +1,5 @@
 /**
- * The way back from a lost log, as docs/operate.md describes it: the commands of that page, word for word, with a gateway that
+ * The way back from a lost log, as docs/operate.md describes it: the commands of that page, next to a gateway that
  * runs on. Keys, stacks and tiers are as they were, and nobody has to restart the gateway.
  */
 import { execFile } from 'node:child_process';
@@ -111,13 +111,13 @@ test('docs/operate: a lost log is restored from a snapshot; keys, stacks and tie
   await expect.poll(() => ask(kept.value), { timeout: 30_000 }).toBe(200);
   await controlPlane.end();
 
-  const said = await bash(commandsUnder('Create a new log from a snapshot'), {
+  const output = await bash(commandsUnder('Create a new log from a snapshot'), {
     STATE: join(dir, 'cp-1', 'state.db'),
     LOG_FOLDER: logFolder,
   });
-  expect(said).toContain(`holds the state of log ${before.log} at position`);
-  expect(said).toContain('nothing was written');
-  expect(said).toMatch(/restored as log log-\S+ at position \d+/);
+  expect(output).toContain(`contains the state of log ${before.log} at position`);
+  expect(output).toContain('nothing was written');
+  expect(output).toMatch(/restored as log log-\S+ at position \d+/);
   expect(await ask(kept.value)).toBe(200);
 
   controlPlane = await startControlPlane('cp-1');
@@ -141,12 +141,12 @@ test('docs/operate: a lost log is restored from a snapshot; keys, stacks and tie
   await expect.poll(() => ask(later.value), { timeout: 30_000 }).toBe(200);
 });
 
-test('a restore refuses a log that holds something, a file that is no state, and to begin without --yes or --new-log', async () => {
+test('a restore refuses a log that is not empty, a file that is no state, and a call without --yes or --new-log', async () => {
   const state = join(dir, 'gw-1', 'state.db');
   const refused = (words: string) => bash(`headgate snapshot restore ${words}`, {}).catch((error) => error);
   expect(await refused(`${state} --new-log --yes`)).toMatchObject({
     code: 6,
-    stderr: expect.stringMatching(/is not empty[\s\S]*holds log log-/),
+    stderr: expect.stringMatching(/is not empty[\s\S]*contains log log-/),
   });
   expect(await refused(`${state} --yes`)).toMatchObject({ code: 2 });
   expect(await refused(`${state} --new-log`)).toMatchObject({ code: 2 });
