@@ -18,6 +18,7 @@ import { lockDataFolder } from '../shared/runtime/data-folder.ts';
 import { countStart, type FolderStart } from '../shared/runtime/folder-start.ts';
 import { listenError, loopback, urlOf } from '../shared/runtime/listener.ts';
 import type { Logger } from '../shared/runtime/logger.ts';
+import type { CredentialSource } from '../shared/runtime/node-credentials.ts';
 import type { Certificate } from '../shared/runtime/tls.ts';
 import { verifyContinuously } from '../shared/snapshot/background-verify.ts';
 import { foldVersion } from '../shared/snapshot/fold.ts';
@@ -62,7 +63,7 @@ export interface ControlPlaneSettings {
   /** Fingerprints, public keys or PEM files: one of them must have created the log. None: any log is accepted. */
   readonly trustedSigners?: readonly string[] | undefined;
   /** Folder with one file for each node credential. */
-  readonly nodeCredentialsDir?: string | undefined;
+  readonly nodeCredentials?: CredentialSource;
   /** Between the loss of readiness and the end of new connections, seconds; 0 unless it is given. */
   readonly drainDelaySeconds?: number;
   /** How long requests in flight may run after that, seconds. */
@@ -190,7 +191,7 @@ async function serve(
     board,
     publisher,
     logger,
-    nodeCredentialsDir: settings.nodeCredentialsDir,
+    credential: settings.nodeCredentials ?? (() => undefined),
   });
   agents = nodes.agents;
   closers.add(() => nodes.stop());

@@ -15,7 +15,7 @@ import { endOnFault } from '../shared/runtime/fault.ts';
 import { type Check, startHealthServer } from '../shared/runtime/health-server.ts';
 import { loopback } from '../shared/runtime/listener.ts';
 import { type AccessLog, accessLogIn, type Logger } from '../shared/runtime/logger.ts';
-import { nodeCredentials } from '../shared/runtime/node-credentials.ts';
+import type { CredentialSource } from '../shared/runtime/node-credentials.ts';
 import { sleep } from '../shared/runtime/retry.ts';
 import type { Certificate } from '../shared/runtime/tls.ts';
 import { FoldMetrics } from '../shared/snapshot/fold-metrics.ts';
@@ -56,7 +56,7 @@ export interface GatewaySettings {
   readonly gatewayToken: string;
   /** Fingerprints, public keys or PEM files: one of them must have begun the log. None: any log will do. */
   readonly trustedSigners?: readonly string[] | undefined;
-  readonly nodeCredentialsDir?: string | undefined;
+  readonly nodeCredentials?: CredentialSource;
   /** For a connection to a node. */
   readonly connectMs: number;
   readonly forwarding: ForwardSettings;
@@ -160,7 +160,7 @@ async function compose(
   });
   closers.add(() => usage.close());
   const pools = new NodePools({
-    credential: nodeCredentials(settings.nodeCredentialsDir),
+    credential: settings.nodeCredentials ?? (() => undefined),
     connectMs: settings.connectMs,
   });
   closers.add(() => pools.close());

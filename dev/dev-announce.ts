@@ -5,7 +5,7 @@
 import { homedir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { writeJsonAtomically } from '../shared/runtime/ready-file.ts';
-import { settingOf } from '../shared/runtime/secrets.ts';
+import { settingOf } from '../shared/runtime/settings.ts';
 import type { DevNode, DevOrganisation, DevStack } from './dev-admin.ts';
 import type { RunningChild } from './dev-gateways.ts';
 

@@ -5,6 +5,7 @@
 import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
 import type { ConnectionLimits } from '../shared/runtime/connections.ts';
+import { environment } from '../shared/runtime/settings.ts';
 
 export interface GatewayPlan {
   readonly name: string;
@@ -59,7 +60,7 @@ export async function startChild(plan: GatewayPlan, common: GatewayCommon): Prom
     // The control plane runs on this machine, whatever its address.
     '--insecure-snapshots',
   ];
-  const env = environment(common.gatewayToken);
+  const env = gatewayEnvironment(common.gatewayToken);
   const child = fork(process.argv[1] ?? '', ['gateway', ...flags], {
     env,
     stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
@@ -97,8 +98,8 @@ const withheldFromGateways = [
 ];
 
 /** The environment of a gateway, without operator secrets: clients can reach this process. */
-function environment(gatewayToken: string): NodeJS.ProcessEnv {
-  const env = { HEADGATE_LOG_LEVEL: 'warn', ...process.env, HEADGATE_GATEWAY_TOKEN: gatewayToken };
+function gatewayEnvironment(gatewayToken: string): NodeJS.ProcessEnv {
+  const env = { HEADGATE_LOG_LEVEL: 'warn', ...environment, HEADGATE_GATEWAY_TOKEN: gatewayToken };
   for (const name of withheldFromGateways) Reflect.deleteProperty(env, name);
   return env;
 }

@@ -14,7 +14,9 @@ import {
   previousGatewayToken,
 } from '../cli/processes/options.ts';
 import type { Logger } from '../shared/runtime/logger.ts';
-import { persistentToken, secretOf, settingOf } from '../shared/runtime/secrets.ts';
+import { nodeCredentials } from '../shared/runtime/node-credentials.ts';
+import { persistentToken, secretOf } from '../shared/runtime/secrets.ts';
+import { logLevel, settingOf } from '../shared/runtime/settings.ts';
 import type { RunningChild } from './dev-gateways.ts';
 
 interface Options extends ListenerOptions {
@@ -70,7 +72,7 @@ async function run(options: Options): Promise<void> {
   const { createLogger } = await import('../shared/runtime/logger.ts');
   const { lockDataFolder } = await import('../shared/runtime/data-folder.ts');
   const { closeOnSignal } = await import('../shared/runtime/shutdown.ts');
-  const logger = createLogger('dev', process.env['HEADGATE_LOG_LEVEL'] ?? 'warn');
+  const logger = createLogger('dev', logLevel('warn'));
   endOnUncaught(logger);
   const closers = new Closers(logger);
   const dataDir = resolve(options.data);
@@ -103,7 +105,7 @@ async function run(options: Options): Promise<void> {
       signingKeyFile: settingOf('HEADGATE_SIGNING_KEY'),
       allowUnsigned: isOn(allowUnsigned, options.allowUnsigned),
       trustedSigners: options.trustSigner,
-      nodeCredentialsDir: options.nodeCredentials,
+      nodeCredentials: nodeCredentials(options.nodeCredentials),
       logger,
     });
     closers.add(() => controlPlane.close());

@@ -6,7 +6,7 @@
  */
 import { resolve } from 'node:path';
 import { fingerprintOf, loadSigner, type Signer } from '../../shared/log/core/signing.ts';
-import { settingOf } from '../../shared/runtime/secrets.ts';
+import { settingOf } from '../../shared/runtime/settings.ts';
 import { confirmDestructive } from '../terminal/confirm.ts';
 import { CliError, usageError } from '../terminal/errors.ts';
 import type { Session } from '../terminal/session.ts';

@@ -1,6 +1,8 @@
 /** `headgate control-plane`: one of any number of equal replicas. */
 import type { Command } from 'commander';
-import { requiredSecret, settingOf } from '../../shared/runtime/secrets.ts';
+import { nodeCredentials } from '../../shared/runtime/node-credentials.ts';
+import { requiredSecret } from '../../shared/runtime/secrets.ts';
+import { settingOf } from '../../shared/runtime/settings.ts';
 import {
   addOptions,
   allowUnsigned,
@@ -60,7 +62,7 @@ async function run(options: Options): Promise<void> {
       signingKeyFile: settingOf('HEADGATE_SIGNING_KEY'),
       allowUnsigned: isOn(allowUnsigned, options.allowUnsigned),
       trustedSigners: options.trustSigner,
-      nodeCredentialsDir: options.nodeCredentials,
+      nodeCredentials: nodeCredentials(options.nodeCredentials),
       drainDelaySeconds: options.drainDelay,
       drainTimeoutSeconds: options.drainTimeout,
       certificate,

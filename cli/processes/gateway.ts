@@ -1,6 +1,8 @@
 /** `headgate gateway`: one of any number of stateless gateways. */
 import { type Command, InvalidArgumentError, Option } from 'commander';
-import { requiredSecret, settingOf } from '../../shared/runtime/secrets.ts';
+import { nodeCredentials } from '../../shared/runtime/node-credentials.ts';
+import { requiredSecret } from '../../shared/runtime/secrets.ts';
+import { settingOf } from '../../shared/runtime/settings.ts';
 import {
   addOptions,
   connectionLimitsOf,
@@ -104,7 +106,7 @@ async function run(options: Options): Promise<void> {
       insecureSnapshots: isOn(insecureSnapshots, options.insecureSnapshots),
       trustedSigners: options.trustSigner,
       gatewayToken,
-      nodeCredentialsDir: options.nodeCredentials,
+      nodeCredentials: nodeCredentials(options.nodeCredentials),
       connectMs: options.connectTimeout * 1000,
       forwarding: {
         ...defaultForwardSettings,

@@ -4,6 +4,7 @@ import { type Command, InvalidArgumentError, Option } from 'commander';
 import { type ConnectionLimits, connectionsMaxDefault } from '../../shared/runtime/connections.ts';
 import { loopback } from '../../shared/runtime/listener.ts';
 import { secretOf } from '../../shared/runtime/secrets.ts';
+import { environment } from '../../shared/runtime/settings.ts';
 import { Certificate } from '../../shared/runtime/tls.ts';
 
 /**
@@ -12,7 +13,7 @@ import { Certificate } from '../../shared/runtime/tls.ts';
 export function option(flags: string, description: string): Option {
   const made = new Option(flags, description);
   const variable = variableOf(flags);
-  return process.env[variable]?.trim() === '' ? made : made.env(variable);
+  return environment[variable]?.trim() === '' ? made : made.env(variable);
 }
 
 /** A flag without a value. Its variable counts if it is `true` or `1`: see isOn. */
@@ -22,7 +23,7 @@ function flag(flags: string, description: string): Option {
 
 /** Whether a flag is set, on the command line or by its variable. */
 export function isOn(flags: string, given: boolean | undefined): boolean {
-  return given ?? /^(true|1)$/.test(process.env[variableOf(flags)] ?? '');
+  return given ?? /^(true|1)$/.test(environment[variableOf(flags)] ?? '');
 }
 
 function variableOf(flags: string): string {

@@ -3,6 +3,7 @@
  * start fast.
  */
 import type { Logger } from '../../shared/runtime/logger.ts';
+import { logLevel } from '../../shared/runtime/settings.ts';
 import type { Certificate } from '../../shared/runtime/tls.ts';
 import { certificateOf, type ProcessOptions } from './options.ts';
 
@@ -32,7 +33,7 @@ export async function runProcess(
   const { closeOnSignal } = await import('../../shared/runtime/shutdown.ts');
   const { renewOnHangup } = await import('../../shared/runtime/tls.ts');
   const certificate = certificateOf(options);
-  const logger = createLogger(kind);
+  const logger = createLogger(kind, logLevel());
   endOnUncaught(logger);
   const running = await start({ logger, certificate });
   closeOnSignal(logger, () => running.close(), running.drainSeconds);

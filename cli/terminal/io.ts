@@ -5,6 +5,7 @@
 import { once } from 'node:events';
 import { homedir } from 'node:os';
 import type { Readable, Writable } from 'node:stream';
+import { environment } from '../../shared/runtime/settings.ts';
 
 export interface Io {
   /** Data, and nothing else. */
@@ -21,7 +22,7 @@ export interface Io {
 
 /** The process's own streams and settings. */
 export function processIo(): Io {
-  const { stdout, stderr, stdin, env } = process;
+  const { stdout, stderr, stdin } = process;
   // The reader of a pipe may close it early (`headgate events list | head`).
   stdout.on('error', (error: NodeJS.ErrnoException) => {
     if (error.code === 'EPIPE') process.exit(0);
@@ -31,7 +32,7 @@ export function processIo(): Io {
     stdout,
     stderr,
     stdin,
-    env,
+    env: environment,
     cwd: process.cwd(),
     home: homeOrRoot(),
     interrupted: () => {

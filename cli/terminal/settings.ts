@@ -6,7 +6,8 @@
 import { closeSync, constants, existsSync, fstatSync, openSync, readFileSync, statSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { ChunkBuffer } from '../../shared/runtime/chunk-buffer.ts';
-import { isToken, settingOf, tokenLengthMin } from '../../shared/runtime/secrets.ts';
+import { isToken, tokenLengthMin } from '../../shared/runtime/secrets.ts';
+import { settingOf } from '../../shared/runtime/settings.ts';
 import { CliError, usageError } from './errors.ts';
 import type { Io } from './io.ts';
 

@@ -4,7 +4,7 @@
  */
 import type { Commit } from '../../schemas/commit.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
-import { nodeCredentials } from '../../shared/runtime/node-credentials.ts';
+import type { CredentialSource } from '../../shared/runtime/node-credentials.ts';
 import type { Replicator } from '../../shared/snapshot/replicator.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import type { StatusBoard } from '../../shared/status/status-board.ts';
@@ -24,7 +24,7 @@ export interface NodeWatchOptions {
   readonly writer: CommandWriter;
   readonly board: StatusBoard;
   readonly publisher: StatusPublisher;
-  readonly nodeCredentialsDir: string | undefined;
+  readonly credential: CredentialSource;
   readonly logger: Logger;
 }
 
@@ -41,10 +41,9 @@ const cutOffMs = 6000;
 const concernsAgents = /^(?:node\.(?!health_changed)|stack\.|pool\.|organisation\.removed)/;
 
 export function startNodeWatch(options: NodeWatchOptions): NodeWatch {
-  const { name, snapshot, replicator, writer, board, publisher, logger } = options;
+  const { name, snapshot, replicator, writer, board, publisher, logger, credential } = options;
   const reporter = new NodeReporter(name, snapshot, writer);
   const owners = new Owners(name, board);
-  const credential = nodeCredentials(options.nodeCredentialsDir);
   const isHalted = (): boolean => replicator.fault !== undefined;
   const keeper = new NodeKeeper({ reporter, owners, isHalted, credential, logger });
   // Where the fold stopped for good, no report of an agent could be judged any more.

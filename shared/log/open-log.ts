@@ -2,6 +2,7 @@
  * From the URL of a log to its adapter: the only parser of `HEADGATE_LOG`, which the composition roots read.
  * Error texts never contain the URL: it may include a password.
  */
+import { environment } from '../runtime/settings.ts';
 import type { ControlLog, TopicAddress } from './core/control-log.ts';
 import { type EmbeddedLogOptions, openEmbeddedLog } from './embedded/embedded-log.ts';
 import type { KafkaLogOptions } from './kafka/kafka-log.ts';
@@ -81,7 +82,7 @@ async function openKafka(brokers: readonly string[], options: KafkaLogOptions): 
   const { kafkaSettingsFrom, KafkaSettingsInvalid } = await import('./kafka/settings.ts');
   const { openKafkaLog } = await import('./kafka/kafka-log.ts');
   try {
-    return await openKafkaLog(brokers, kafkaSettingsFrom(process.env), options);
+    return await openKafkaLog(brokers, kafkaSettingsFrom(environment), options);
   } catch (error) {
     if (error instanceof KafkaSettingsInvalid) throw new LogUrlInvalid(error.message, { cause: error });
     throw error;

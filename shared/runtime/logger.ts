@@ -12,7 +12,7 @@ export type LineLogger = Readonly<Record<'warn' | 'error' | 'fatal', (fields: ob
 
 const redact = ['*.authorization', '*["x-api-key"]', '*.value', '*.token', 'authorization', 'value', 'token'];
 
-export function createLogger(name: string, level = process.env['HEADGATE_LOG_LEVEL'] ?? 'info'): Logger {
+export function createLogger(name: string, level: string): Logger {
   const options = { name, level, redact, base: { name } };
   if (!process.stderr.isTTY) return pino(options, pino.destination({ fd: 2, sync: true }));
   const target = {

@@ -1,19 +1,22 @@
 /**
  * Nodes' own credentials, by name: from `HEADGATE_NODE_CREDENTIAL_<NAME>`, or from a file of that name in a folder.
- * They enter neither the log nor the fleet file, and are read anew each time they are changed on disk.
+ * They are stored neither in the log nor in the fleet file, and each use reads them again, so a change takes effect at once.
  */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { settingOf } from './secrets.ts';
+import { type Environment, environment, settingOf } from './settings.ts';
 
 export type CredentialSource = (name: string) => string | undefined;
 
-export function nodeCredentials(folder?: string): CredentialSource {
+export function nodeCredentials(
+  folder: string | undefined,
+  from: Environment = environment,
+): CredentialSource {
   return (name) => {
     if (!/^[A-Za-z0-9_]{1,64}$/.test(name)) return undefined;
-    const fromEnvironment = settingOf(`HEADGATE_NODE_CREDENTIAL_${name.toUpperCase()}`);
+    const fromEnvironment = settingOf(`HEADGATE_NODE_CREDENTIAL_${name.toUpperCase()}`, from);
     const value = fromEnvironment ?? (folder === undefined ? undefined : textOf(join(folder, name)));
-    // Only what one header line can carry; its length is the engine's to decide.
+    // Only what one header line can contain; the engine limits its length.
     return value !== undefined && /^[\x20-\x7e]+$/.test(value) ? value : undefined;
   };
 }

@@ -19,9 +19,9 @@ import {
   persistentToken,
   requiredSecret,
   secretOf,
-  settingOf,
   tokenLengthMin,
 } from './secrets.ts';
+import { settingOf } from './settings.ts';
 
 const dir = mkdtempSync(join(tmpdir(), 'headgate-secrets-'));
 afterAll(() => rmSync(dir, { recursive: true, force: true }));
@@ -63,7 +63,7 @@ describe.each(blanks)('a variable that is %s', (_name, value) => {
     const all = Object.fromEntries(names.map((name) => [`HEADGATE_KAFKA_${name}`, value]));
     expect(kafkaSettingsFrom(all)).toEqual({});
     if (value !== undefined) vi.stubEnv('HEADGATE_NODE_CREDENTIAL_GPU', value);
-    expect(nodeCredentials()('gpu')).toBeUndefined();
+    expect(nodeCredentials(undefined)('gpu')).toBeUndefined();
     if (value !== undefined) writeFileSync(join(dir, 'gpu'), value);
     expect(nodeCredentials(dir)('gpu')).toBeUndefined();
     vi.unstubAllEnvs();

@@ -5,8 +5,7 @@
 import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
 import { existsSync, readFileSync } from 'node:fs';
 import { writeFileAtomically } from './ready-file.ts';
-
-export type Environment = Readonly<Record<string, string | undefined>>;
+import { type Environment, environment, settingOf } from './settings.ts';
 
 /** A shorter token could be guessed over the network. */
 export const tokenLengthMin = 16;
@@ -17,14 +16,9 @@ export class SecretUnusable extends Error {
   override readonly name = 'SecretUnusable';
 }
 
-/** A setting beside the secrets, such as the path of a key file; undefined where the variable is unset, empty or blank. */
-export function settingOf(variable: string, environment: Environment = process.env): string | undefined {
-  return environment[variable]?.trim() || undefined;
-}
-
 /** A token of Headgate; undefined where the variable is unset, empty or blank. Throws SecretUnusable. */
-export function secretOf(variable: string, environment: Environment = process.env): string | undefined {
-  const value = settingOf(variable, environment);
+export function secretOf(variable: string, from: Environment = environment): string | undefined {
+  const value = settingOf(variable, from);
   if (value === undefined || isToken(value)) return value;
   throw new SecretUnusable(
     `${variable} must have at least ${tokenLengthMin} printable characters without spaces; set it to a longer random text`,
@@ -32,8 +26,8 @@ export function secretOf(variable: string, environment: Environment = process.en
 }
 
 /** Throws SecretUnusable, also where the variable is unset. */
-export function requiredSecret(variable: string, environment: Environment = process.env): string {
-  const value = secretOf(variable, environment);
+export function requiredSecret(variable: string, from: Environment = environment): string {
+  const value = secretOf(variable, from);
   if (value !== undefined) return value;
   throw new SecretUnusable(
     `set ${variable} to a random text of at least ${tokenLengthMin} printable characters`,
@@ -41,11 +35,8 @@ export function requiredSecret(variable: string, environment: Environment = proc
 }
 
 /** A secret that another system issues: verbatim, of any length, on one line. Throws SecretUnusable. */
-export function foreignSecretOf(
-  variable: string,
-  environment: Environment = process.env,
-): string | undefined {
-  const value = environment[variable];
+export function foreignSecretOf(variable: string, from: Environment = environment): string | undefined {
+  const value = from[variable];
   if (value === undefined || value.trim() === '') return undefined;
   if (/^\P{Cc}+$/u.test(value)) return value;
   throw new SecretUnusable(`${variable} must be one line without control characters`);

@@ -3,7 +3,8 @@
  * refused before anything is opened; no error text contains a value.
  */
 import { readFileSync } from 'node:fs';
-import { foreignSecretOf, SecretUnusable, settingOf } from '../../runtime/secrets.ts';
+import { foreignSecretOf, SecretUnusable } from '../../runtime/secrets.ts';
+import { settingOf } from '../../runtime/settings.ts';
 
 export interface KafkaTls {
   readonly ca?: string;

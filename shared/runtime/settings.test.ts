@@ -1,0 +1,30 @@
+/** Settings are read in one place, so that every other function can be called with settings of a test. */
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { expect, test } from 'vitest';
+import { settingOf } from './settings.ts';
+
+test.each([
+  [{}, undefined],
+  [{ X: '' }, undefined],
+  [{ X: ' ' }, undefined],
+  [{ X: ' a b ' }, 'a b'],
+])('%j sets X to %j', (environment, expected) => {
+  expect(settingOf('X', environment)).toBe(expected);
+});
+
+test('no other file of the product reads process.env', () => {
+  const root = join(import.meta.dirname, '../..');
+  const rooms = ['schemas', 'shared', 'control-plane', 'data-plane', 'agent', 'dev', 'cli'];
+  const files = rooms.flatMap((room) =>
+    readdirSync(join(root, room), { recursive: true, encoding: 'utf8' }).map((file) => join(room, file)),
+  );
+  const readsEnvironment = /\bprocess\s*(\?\.|\.)\s*env\b|\bprocess\[|\benv\b[^;]*\}\s*=\s*process\b/;
+  const readers = files.filter(
+    (path) =>
+      path.endsWith('.ts') &&
+      !path.endsWith('.test.ts') &&
+      readsEnvironment.test(readFileSync(join(root, path), 'utf8')),
+  );
+  expect(readers).toEqual(['shared/runtime/settings.ts']);
+});
