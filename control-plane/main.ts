@@ -148,7 +148,8 @@ async function startState(
       for (const listener of listeners) listener(commits);
     },
     onFault: (error) => logger.fatal({ err: error }, 'the fold stopped; see docs/operate.md for recovery'),
-    onReach: (reachable, error) => logger.warn({ reachable, reason: error?.message }, 'control log'),
+    onReachabilityChange: (reachable, error) =>
+      logger.warn({ reachable, reason: error?.message }, 'control log'),
   });
   try {
     replicator.start();

@@ -1,62 +1,54 @@
 /**
- * One snapshot in use: the file, the connection that requests read, the replicator that keeps it at the head of the log,
- * and the watch over its rows. A gateway has one generation at a time and replaces it where the snapshot is built anew.
+ * The snapshot in use and what belongs to it: the file, the connection that requests read, the replicator that keeps it at
+ * the head of the log, and the background verification of its rows. The supervisor replaces all of it after a rebuild.
  */
-import type { Commit } from '../../schemas/commit.ts';
 import type { ControlLog } from '../../shared/log/core/control-log.ts';
-import type { TrustedSigners } from '../../shared/log/core/trust.ts';
 import { verifyContinuously } from '../../shared/snapshot/background-verify.ts';
 import type { Freshness } from '../../shared/snapshot/freshness.ts';
 import { createLookup, type Lookup } from '../../shared/snapshot/lookup.ts';
 import { SnapshotReader } from '../../shared/snapshot/reader.ts';
-import { Replicator } from '../../shared/snapshot/replicator.ts';
+import { Replicator, type ReplicatorOptions } from '../../shared/snapshot/replicator.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 
-export interface GenerationHooks {
-  readonly mayProve: () => boolean;
-  readonly trusted: TrustedSigners | undefined;
-  /** After each folded slice: its commits, and how long it took. */
-  readonly onMoved: (commits: readonly Commit[], seconds: number) => void;
-  /** The replicator stopped for good. */
-  readonly onFault: (error: Error) => void;
-  readonly onReach: (reachable: boolean, error?: Error) => void;
+export interface ActiveSnapshotOptions
+  extends Pick<ReplicatorOptions, 'mayProve' | 'trusted' | 'onCommits' | 'onFault' | 'onReachabilityChange'> {
   /** The rows are not what was folded. */
   readonly onDamage: (reason: string) => void;
 }
 
-export class Generation {
+export class ActiveSnapshot {
   readonly snapshot: Snapshot;
-  /** At the position of the snapshot, always. */
+  /** Always at the position of the snapshot. */
   readonly lookup: Lookup;
   readonly #reader: SnapshotReader;
-  readonly #hooks: GenerationHooks;
+  readonly #options: ActiveSnapshotOptions;
   readonly #closing = new AbortController();
   #replicator: Replicator;
-  #watching: Promise<void> | undefined;
+  #verifying: Promise<void> | undefined;
 
-  /** Takes the snapshot over. With `freshness`, what was proved of this very state before goes on counting. */
-  constructor(snapshot: Snapshot, log: ControlLog, hooks: GenerationHooks, freshness?: Freshness) {
+  /** Owns the snapshot from here on. `freshness`: earlier proofs of this very state, which stay valid. */
+  constructor(snapshot: Snapshot, log: ControlLog, options: ActiveSnapshotOptions, freshness?: Freshness) {
     this.snapshot = snapshot;
-    this.#hooks = hooks;
+    this.#options = options;
     this.#reader = new SnapshotReader(snapshot.path);
     this.lookup = { ...createLookup(this.#reader.db), position: () => snapshot.seq };
-    this.#replicator = this.#follow(log, freshness);
+    this.#replicator = this.#replicate(log, freshness);
   }
 
   get replicator(): Replicator {
     return this.#replicator;
   }
 
-  /** Follows the log on from where the snapshot stands, after a fault that has passed; `log` may have been opened anew. */
+  /** Continues to follow the log after a fault has passed; `log` may have been reopened. */
   async resume(log: ControlLog): Promise<void> {
     await this.#replicator.stop();
-    this.#replicator = this.#follow(log, this.#replicator.freshness);
+    this.#replicator = this.#replicate(log, this.#replicator.freshness);
   }
 
-  /** Begins to watch the rows. */
-  watch(): void {
-    const { onDamage } = this.#hooks;
-    this.#watching = verifyContinuously(this.snapshot, this.#closing.signal).then(
+  /** Starts the background verification. */
+  startVerification(): void {
+    const { onDamage } = this.#options;
+    this.#verifying = verifyContinuously(this.snapshot, this.#closing.signal).then(
       (tables) => {
         if (tables.length > 0) onDamage(`rows of ${tables.join(', ')} do not add up to their digest`);
       },
@@ -65,11 +57,11 @@ export class Generation {
     );
   }
 
-  /** Ends folding and watching; what was folded can be read until `close`. */
+  /** Stops replication and verification; look-ups answer until `close`. */
   async stop(): Promise<void> {
     this.#closing.abort();
     await this.#replicator.stop();
-    await this.#watching;
+    await this.#verifying;
   }
 
   close(): void {
@@ -77,22 +69,38 @@ export class Generation {
     this.snapshot.close();
   }
 
-  #follow(log: ControlLog, freshness: Freshness | undefined): Replicator {
-    const { mayProve, trusted, onMoved, onFault, onReach } = this.#hooks;
+  #replicate(log: ControlLog, freshness: Freshness | undefined): Replicator {
+    const { onCommits, onDamage: _, ...options } = this.#options;
     const replicator = new Replicator({
+      ...options,
+      ...(freshness && { freshness }),
       snapshot: this.snapshot,
       log,
-      mayProve,
-      trusted,
-      onFault,
-      onReach,
       onCommits: (commits, seconds) => {
         this.#reader.refresh();
-        onMoved(commits, seconds);
+        onCommits?.(commits, seconds);
       },
-      ...(freshness && { freshness }),
     });
     replicator.start();
     return replicator;
   }
+}
+
+/** A look-up over the snapshot in use, whichever that is: its holders need not know that the snapshot was replaced. */
+export function liveLookup(current: () => Lookup): Lookup {
+  return {
+    keyOwner: (hash) => current().keyOwner(hash),
+    anonymousTier: () => current().anonymousTier(),
+    stack: (id) => current().stack(id),
+    routes: (place, model) => current().routes(place, model),
+    loadedLast: (place, model) => current().loadedLast(place, model),
+    isPooled: (model) => current().isPooled(model),
+    tierIncludes: (tier, model) => current().tierIncludes(tier, model),
+    isCatalogued: (model) => current().isCatalogued(model),
+    weight: (model) => current().weight(model),
+    nextTier: (rank) => current().nextTier(rank),
+    listing: (place) => current().listing(place),
+    usageAdjustment: (organisation, period) => current().usageAdjustment(organisation, period),
+    position: () => current().position(),
+  };
 }

@@ -1,6 +1,6 @@
 /**
- * A gateway's side of an event: open the snapshot, follow the log, prove freshness and report status. Says whether keys may
- * be accepted now (design: Freshness); what is done about a snapshot or a log that cannot be trusted is the follower's.
+ * The gateway's side of the control log: opens the snapshot, follows the log, publishes status, and decides whether keys may
+ * be accepted now (design: Freshness). Recovery from faults of the snapshot or the log is the supervisor's.
  */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
@@ -29,7 +29,7 @@ import { StatusMac } from '../../shared/status/status-mac.ts';
 import { countRefusedStatus } from '../../shared/status/status-metrics.ts';
 import { type ReportBody, StatusPublisher } from '../../shared/status/status-publisher.ts';
 import { fetchSnapshot } from './fetch-snapshot.ts';
-import { Follower, type FollowerOptions } from './supervisor.ts';
+import { SnapshotSupervisor, type SupervisorOptions } from './supervisor.ts';
 
 export interface FollowSettings {
   readonly logUrl: string;
@@ -40,16 +40,16 @@ export interface FollowSettings {
   readonly controlPlanes: readonly string[];
   readonly gatewayToken: string;
   readonly trusted?: TrustedSigners | undefined;
-  readonly metrics: FollowerOptions['metrics'] & { readonly registry: Registry };
+  readonly metrics: SupervisorOptions['metrics'] & { readonly registry: Registry };
   readonly logger: Logger;
 }
 
 export interface GatewayState {
   readonly snapshot: Snapshot;
   readonly replicator: Replicator;
-  /** What requests read: always at the position of the snapshot in use. */
+  /** For requests; always at the position of the snapshot in use. */
   readonly lookup: Lookup;
-  /** May no key be accepted now? Worked out anew at each call, so that a thawed process refuses at once. */
+  /** May no key be accepted now? Computed at each call, so that a process that was suspended refuses at once. */
   fenced(): boolean;
   checks(): Check[];
 }
@@ -57,10 +57,10 @@ export interface GatewayState {
 /** How long a start waits for the fold to reach the end that the log had then. */
 const catchUpTimeoutMs = 600_000;
 const firstProofTimeoutMs = 5000;
-/** How long a start waits until its first report is on the log; a gateway has to start without the log, too. */
+/** How long a start waits until its first report is on the log; a gateway must also start without the log. */
 const announceTimeoutMs = 5000;
 
-/** Takes the log over: it may be opened anew while the gateway runs. */
+/** Owns the log from here on, and may reopen it while the gateway runs. */
 export async function followLog(
   settings: FollowSettings,
   log: ControlLog,
@@ -71,48 +71,50 @@ export async function followLog(
   const status = await openStatusLog(settings.logUrl);
   closers.add(() => status.close());
   let publisher: StatusPublisher | undefined;
-  const follower: Follower = new Follower({
+  const supervisor: SnapshotSupervisor = new SnapshotSupervisor({
     ...settings,
     log,
     snapshot,
-    // On several brokers an end alone proves little: this gateway may be cut off together with an old leader.
-    mayProve: () => follower.log.isReplicated !== true || publisher?.isHeard === true,
+    // On several brokers an end of the log alone proves little: this gateway may be partitioned together with an old leader.
+    mayProve: () => supervisor.log.isReplicated !== true || publisher?.isHeard === true,
     onChange: () => publisher?.publish(),
   });
-  closers.add(() => follower.close());
-  await catchUp(follower.replicator, logger);
+  closers.add(() => supervisor.close());
+  await catchUp(supervisor.replicator, logger);
   const start = countStart(settings.dataDir);
   publisher = new StatusPublisher({
-    ...{ log: status, logger, mac: new StatusMac(settings.gatewayToken) },
-    report: () => reportOf(follower, settings, start),
+    log: status,
+    logger,
+    mac: new StatusMac(settings.gatewayToken),
+    report: () => reportOf(supervisor, settings, start),
   });
   closers.add(() => publisher?.stop());
   countRefusedStatus(settings.metrics.registry, publisher.refused);
-  // Who waits for a revocation has to know of every gateway that accepts keys.
+  // A revocation waits for confirmations, so every gateway that accepts keys must be known first.
   await publisher.acknowledged(announceTimeoutMs);
-  if (log.isReplicated === true) await firstProof(follower.replicator);
-  follower.watch();
+  if (log.isReplicated === true) await firstProof(supervisor.replicator);
+  supervisor.startVerification();
   return {
     get snapshot() {
-      return follower.snapshot;
+      return supervisor.snapshot;
     },
     get replicator() {
-      return follower.replicator;
+      return supervisor.replicator;
     },
-    lookup: follower.lookup,
+    lookup: supervisor.lookup,
     fenced: () => {
-      if (follower.trouble?.kind === 'quarantined') return true;
+      if (supervisor.fault?.state === 'quarantined') return true;
       if (whenStale === 'serve') return false;
-      const state = follower.replicator.freshness.state();
+      const state = supervisor.replicator.freshness.state();
       return state === 'unproven' || state === 'fenced';
     },
-    checks: () => checks(follower, whenStale),
+    checks: () => checks(supervisor, whenStale),
   };
 }
 
 /**
- * What is on disk, whichever log it came from: the follower compares it with the log before it folds on, and does not give
- * up a good state for a log that merely stands in its place. Where there is nothing, a control plane's snapshot.
+ * Opens the snapshot on disk, whichever log it came from: the replicator compares it with the log before it folds, and a
+ * good state is not discarded for a log that merely took the place of its own. Without a file, fetches one from a control plane.
  */
 async function openSnapshot(settings: FollowSettings, log: ControlLog): Promise<Snapshot> {
   const { dataDir, logger, controlPlanes, gatewayToken: token } = settings;
@@ -123,7 +125,7 @@ async function openSnapshot(settings: FollowSettings, log: ControlLog): Promise<
   if (fetched) logger.info('started from the snapshot of a control plane');
   const { snapshot, rebuiltBecause } = openOrRebuild(path);
   if (rebuiltBecause !== undefined)
-    logger.warn({ because: rebuiltBecause }, 'state.db was put aside and is rebuilt');
+    logger.warn({ because: rebuiltBecause }, 'state.db was quarantined and is rebuilt');
   return snapshot;
 }
 
@@ -134,7 +136,7 @@ function withoutLog(error: unknown, logger: Logger): undefined {
   logger.warn({ reason: error.message }, 'the control log cannot be read; starting from what is on disk');
 }
 
-/** Folds to the end seen at start; without a log to ask, the freshness rules decide what may be answered. */
+/** Folds to the end that the log had at the start; without a log, the freshness rules decide what may be answered. */
 async function catchUp(replicator: Replicator, logger: Logger): Promise<void> {
   try {
     await replicator.caughtUp(catchUpTimeoutMs);
@@ -146,16 +148,20 @@ async function catchUp(replicator: Replicator, logger: Logger): Promise<void> {
   }
 }
 
-/** What was folded may be answered from once a proof stands; where none comes, the freshness rules decide. */
+/** Waits for the first proof of freshness; where none comes, the freshness rules decide what may be answered. */
 async function firstProof({ freshness }: Replicator): Promise<void> {
   const until = performance.now() + firstProofTimeoutMs;
   while (!freshness.proven && performance.now() < until) await sleep(20);
 }
 
-function reportOf(follower: Follower, { name, whenStale }: FollowSettings, folder: FolderStart): ReportBody {
-  const { snapshot, replicator, trouble } = follower;
+function reportOf(
+  supervisor: SnapshotSupervisor,
+  { name, whenStale }: FollowSettings,
+  folder: FolderStart,
+): ReportBody {
+  const { snapshot, replicator, fault } = supervisor;
   const age = replicator.freshness.ageSeconds();
-  const reason = trouble?.reason.slice(0, 500);
+  const reason = fault?.reason.slice(0, 500);
   return {
     v: 1,
     name,
@@ -168,20 +174,19 @@ function reportOf(follower: Follower, { name, whenStale }: FollowSettings, folde
     foldVersion,
     freshSeconds: Number.isFinite(age) ? age : null,
     stalePolicy: whenStale,
-    ...(reason !== undefined && { halted: reason, diverged: trouble?.kind === 'quarantined' }),
+    ...(reason !== undefined && { halted: reason, diverged: fault?.state === 'quarantined' }),
   };
 }
 
-function checks(follower: Follower, whenStale: StalePolicy): Check[] {
-  const { snapshot, trouble } = follower;
-  const { freshness, reachable } = follower.replicator;
+function checks(supervisor: SnapshotSupervisor, whenStale: StalePolicy): Check[] {
+  const { snapshot, fault } = supervisor;
+  const { freshness, reachable } = supervisor.replicator;
   const age = freshness.ageSeconds();
   const state = freshness.state();
   const isFresh = state === 'ready' || state === 'lagging';
   const isServing = whenStale === 'serve' && snapshot.seq > 0;
-  const isQuarantined = trouble?.kind === 'quarantined';
-  const logDetail =
-    trouble && !isQuarantined ? trouble.reason : reachable ? 'reachable' : 'cannot be reached';
+  const isQuarantined = fault?.state === 'quarantined';
+  const logDetail = fault && !isQuarantined ? fault.reason : reachable ? 'reachable' : 'cannot be reached';
   return [
     { name: 'log', ok: true, detail: logDetail },
     { name: 'fold', ok: snapshot.seq > 0, detail: `at ${snapshot.seq}, digest ${snapshot.digest()}` },
@@ -193,7 +198,7 @@ function checks(follower: Follower, whenStale: StalePolicy): Check[] {
     {
       name: 'snapshot',
       ok: !isQuarantined,
-      detail: isQuarantined ? `quarantined and being rebuilt: ${trouble.reason}` : 'trusted',
+      detail: isQuarantined ? `quarantined and being rebuilt: ${fault.reason}` : 'trusted',
     },
   ];
 }

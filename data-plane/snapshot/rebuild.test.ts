@@ -1,4 +1,4 @@
-/** A snapshot that is rebuilt beside the one in use never takes its place with less than what was in force before. */
+/** A rebuilt snapshot never replaces the one in use with less than what was in force before. */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -8,7 +8,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest
 import { type ControlLog, LogUnavailable } from '../../shared/log/core/control-log.ts';
 import { openLog } from '../../shared/log/open-log.ts';
 import { operatorToken, quiet, startFleet, type TestFleet } from '../../test/support/fleet.ts';
-import { type RebuildOptions, rebuildBeside } from './rebuild.ts';
+import { type RebuildOptions, rebuildNextTo } from './rebuild.ts';
 
 let fleet: TestFleet;
 let log: ControlLog;
@@ -56,7 +56,7 @@ afterEach(() => {
   for (const each of opened.splice(0)) each.close();
 });
 
-/** The log, out of reach: asking it and reading it fail. */
+/** A log that cannot be reached: every call fails. */
 function away(): ControlLog {
   const fault = (): Promise<never> => Promise.reject(new LogUnavailable('the log is away'));
   return {
@@ -71,7 +71,7 @@ function away(): ControlLog {
 }
 
 async function rebuilt(more: Partial<RebuildOptions>): Promise<number> {
-  const { snapshot } = await rebuildBeside({
+  const { snapshot } = await rebuildNextTo({
     path: join(dir, 'state.db'),
     ...{ log, logId: (await status()).log, servedSeq: served },
     controlPlanes: [`http://127.0.0.1:${(olderCopy.address() as AddressInfo).port}`],
@@ -85,7 +85,7 @@ async function rebuilt(more: Partial<RebuildOptions>): Promise<number> {
   return snapshot.seq;
 }
 
-test('without the log, an older snapshot of a control plane does not take the place of a state that was in force', async () => {
+test('without the log, an older snapshot of a control plane does not replace a state that was in force', async () => {
   await expect(rebuilt({ log: away() })).rejects.toThrow(
     `position ${older}, before ${served} that was in force here`,
   );
@@ -99,7 +99,7 @@ test('without the log, a snapshot of a control plane that is no older is good en
   expect(await rebuilt({ log: away(), servedSeq: older })).toBe(older);
 });
 
-test('a log that ends before the position that was in force does not take its place', async () => {
+test('a log that ends before the position that was in force does not replace it', async () => {
   const beyond = (await status()).position + 5;
   await expect(rebuilt({ servedSeq: beyond, controlPlanes: [] })).rejects.toThrow(`before ${beyond}`);
 });

@@ -1,6 +1,6 @@
 /**
- * Builds a snapshot anew beside the one in use, from a control plane's or from the log's first record, and puts it in its
- * place once it holds all that the log holds, and no less than the one in use. Until then the one in use is not touched.
+ * Rebuilds a snapshot next to the one in use, from a control plane's copy or from the log's first record. It replaces the
+ * one in use once it contains all that the log contains and is not older; until then the one in use is not touched.
  */
 import { renameSync, rmSync } from 'node:fs';
 import { type ControlLog, LogUnavailable } from '../../shared/log/core/control-log.ts';
@@ -14,12 +14,12 @@ import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import { fetchSnapshot } from './fetch-snapshot.ts';
 
 export interface RebuildOptions {
-  /** Where the snapshot in use stands. */
+  /** File of the snapshot in use. */
   readonly path: string;
   readonly log: ControlLog;
   /** Id of the log that the snapshot in use belongs to. */
   readonly logId: string | null;
-  /** Position of the snapshot in use: what this gateway confirmed up to there must stay in force. */
+  /** Position of the snapshot in use: this gateway has confirmed what is in force up to there. */
   readonly servedSeq: number;
   readonly controlPlanes: readonly string[];
   readonly token: string | undefined;
@@ -36,19 +36,19 @@ export interface Rebuilt {
 /** How long folding to the end may take. */
 const catchUpTimeoutMs = 600_000;
 
-/** Rejects where nothing could be built that may be trusted; then it is worth trying again later. */
-export async function rebuildBeside(options: RebuildOptions): Promise<Rebuilt> {
+/** Rejects where no trustworthy snapshot could be built; the caller retries later. */
+export async function rebuildNextTo(options: RebuildOptions): Promise<Rebuilt> {
   const { path, log, controlPlanes, token, trusted, logger, mayProve, servedSeq } = options;
-  const beside = `${path}.next`;
-  for (const suffix of ['', '-wal', '-shm']) rmSync(beside + suffix, { force: true });
-  const genesis = await readGenesis(log).catch(unreachableIsNothing);
+  const next = `${path}.next`;
+  for (const suffix of ['', '-wal', '-shm']) rmSync(next + suffix, { force: true });
+  const genesis = await readGenesis(log).catch(nullIfUnavailable);
   const logId = genesis?.log ?? options.logId ?? undefined;
-  const fetched = await fetchSnapshot({ path: beside, controlPlanes, token, log, logId, logger });
-  const { snapshot } = openOrRebuild(beside, logId);
+  const fetched = await fetchSnapshot({ path: next, controlPlanes, token, log, logId, logger });
+  const { snapshot } = openOrRebuild(next, logId);
   const replicator = new Replicator({ snapshot, log, trusted, mayProve });
   replicator.start();
   try {
-    // Without the log, a control plane's snapshot is the best there is; the freshness rules decide what it is good for.
+    // Without the log a control plane's snapshot is used as it is; the freshness rules decide what it may answer.
     await replicator.caughtUp(catchUpTimeoutMs).catch((error: unknown) => {
       if (!fetched || !(error instanceof LogUnavailable)) throw error;
     });
@@ -58,7 +58,7 @@ export async function rebuildBeside(options: RebuildOptions): Promise<Rebuilt> {
       throw new Error(
         `the log was read to position ${snapshot.seq}, before ${servedSeq} that was in force here`,
       );
-    if (snapshot.divergedAt !== null) outweigh(snapshot, fetched, logger);
+    if (snapshot.divergedAt !== null) overrideCheckpoint(snapshot, fetched, logger);
     return { snapshot, freshness: replicator.freshness };
   } catch (error) {
     await replicator.stop();
@@ -69,25 +69,22 @@ export async function rebuildBeside(options: RebuildOptions): Promise<Rebuilt> {
   }
 }
 
-function unreachableIsNothing(error: unknown): null {
+function nullIfUnavailable(error: unknown): null {
   if (error instanceof LogUnavailable) return null;
   throw error;
 }
 
-/** A state that this build folded from the first record outweighs a checkpoint; one that was fetched does not. */
-function outweigh(snapshot: Snapshot, fetched: boolean, logger: Logger): void {
+/** A state that this build folded from the first record overrides a checkpoint; a fetched one does not. */
+function overrideCheckpoint(snapshot: Snapshot, fetched: boolean, logger: Logger): void {
   if (fetched) throw new Error(`the snapshot differs from the checkpoint at ${snapshot.divergedAt}`);
   logger.error(
     { checkpoint: snapshot.divergedAt },
     'a checkpoint differs from a replay of the log; its writer is wrong, or of another build',
   );
-  snapshot.outweighCheckpoint();
+  snapshot.overrideCheckpoint();
 }
 
-/**
- * Puts the new snapshot where the old one stands, which is kept aside. Both must be closed. In one turn: nothing reads
- * meanwhile.
- */
+/** Replaces the snapshot in use, which is kept as `.aside`, by the rebuilt one. Both must be closed. Synchronous: nothing reads meanwhile. */
 export function swapIn(path: string, logId: string | undefined): Snapshot {
   putAside(path);
   renameSync(`${path}.next`, path);

@@ -1,15 +1,14 @@
 /**
- * Keeps a gateway's snapshot at the head of its log and mends what can be mended while it serves:
- *  - a snapshot that differs from its digest or from a checkpoint is quarantined (no key is accepted from it) and rebuilt;
- *  - a log that was replaced, cut off or is another one is refused: nothing is folded from it, the last good state stays and
- *    ages, and the log is looked at again until it is back, or until one stands there that was begun to take its place;
- *  - a file that cannot be written is tried again; the state stays and ages;
- *  - an event that this build must not pass over halts the fold until the next build; the state stays and ages.
- * What ages is answered from as the stale policy says; only quarantine forbids it altogether.
+ * Keeps a gateway's snapshot at the head of its log, and recovers from faults while the gateway serves. The states and their
+ * events are in supervisor-state.ts:
+ *  - quarantined: a snapshot that differs from its digest or from a checkpoint accepts no key and is rebuilt;
+ *  - refusing-log: a log that was replaced, truncated or is another one is not folded. The last good state stays and ages;
+ *    the log is reopened until it is back, or until its place is taken by a log that was restored from this one's state;
+ *  - unwritable: a file that cannot be written is retried; the state stays and ages;
+ *  - halted: the next event must not be skipped and is unknown to this build; the state stays and ages.
+ * The stale policy decides what an ageing state may answer; only quarantine forbids every answer.
  */
-
 import type { Commit } from '../../schemas/commit.ts';
-import { controlTopic } from '../../schemas/commit.ts';
 import {
   type ControlLog,
   LogReplaced,
@@ -26,216 +25,235 @@ import { checkIdentity, readGenesis, succeeds } from '../../shared/snapshot/log-
 import type { Lookup } from '../../shared/snapshot/lookup.ts';
 import { FoldHalted, type Replicator } from '../../shared/snapshot/replicator.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
-import { Generation } from './active-snapshot.ts';
-import { liveLookup } from './live-lookup.ts';
-import { rebuildBeside, swapIn } from './rebuild.ts';
+import { ActiveSnapshot, liveLookup } from './active-snapshot.ts';
+import { rebuildNextTo, swapIn } from './rebuild.ts';
+import {
+  type FaultEvent,
+  type FaultState,
+  recoveryOf,
+  type SupervisorEvent,
+  type SupervisorState,
+  stateOf,
+  transition,
+} from './supervisor-state.ts';
 
-export interface Trouble {
-  readonly kind: 'quarantined' | 'refused' | 'unwritable' | 'halted';
+interface SnapshotFault {
+  readonly state: FaultState;
   readonly reason: string;
-  /** A snapshot that a control plane offers may be no better: the log itself decides. */
+  /** Rebuild from the log alone: a control plane may offer a snapshot with the same fault. */
   readonly replayOnly?: boolean;
 }
 
-export interface FollowerOptions {
+export interface SupervisorOptions {
   readonly logUrl: string;
   readonly log: ControlLog;
   readonly snapshot: Snapshot;
   readonly controlPlanes: readonly string[];
   readonly gatewayToken?: string | undefined;
-  /** One of them must have begun the log; where left out, any log will do. */
+  /** One of them must have signed the first record; where left out, any log is accepted. */
   readonly trusted?: TrustedSigners | undefined;
   readonly mayProve: () => boolean;
   readonly metrics: Pick<FoldMetrics, 'folded' | 'quarantined'>;
-  /** The position moved, or the snapshot got into trouble or out of it. */
+  /** The position or the fault has changed. */
   readonly onChange: () => void;
   readonly logger: Logger;
 }
 
-/** Before a snapshot is rebuilt: a whole fleet that found the same fault must not ask and replay at once. */
+/** Before a rebuild: a whole fleet that found the same fault must not download and replay at once. */
 const rebuildPauseMs = 2000;
-const lookAgainMs = 1000;
-const pauseMsMax = 30_000;
-/** A log that comes back is to be found within seconds. */
-const lookAgainMsMax = 5000;
+const rebuildPauseMsMax = 30_000;
+/** A log that comes back must be found within seconds. */
+const retryPauseMs = 1000;
+const retryPauseMsMax = 5000;
 
-export class Follower {
-  /** Answers from whichever snapshot is in use. */
-  readonly lookup: Lookup = liveLookup(() => this.#generation.lookup);
-  readonly #options: FollowerOptions;
+export class SnapshotSupervisor {
+  /** Answers from the snapshot in use. */
+  readonly lookup: Lookup = liveLookup(() => this.#active.lookup);
+  readonly #options: SupervisorOptions;
   readonly #closing = new AbortController();
   #log: ControlLog;
-  #generation: Generation;
-  #trouble: Trouble | undefined;
-  #mending: Promise<void> | undefined;
+  #active: ActiveSnapshot;
+  #state: SupervisorState = 'live';
+  /** Of a fault state; undefined in the others. */
+  #fault: SnapshotFault | undefined;
+  #recovering: Promise<void> | undefined;
 
-  constructor(options: FollowerOptions) {
+  constructor(options: SupervisorOptions) {
     this.#options = options;
     this.#log = options.log;
-    this.#generation = this.#generationOf(options.snapshot);
+    this.#active = this.#activate(options.snapshot);
   }
 
   get log(): ControlLog {
     return this.#log;
   }
   get snapshot(): Snapshot {
-    return this.#generation.snapshot;
+    return this.#active.snapshot;
   }
   get replicator(): Replicator {
-    return this.#generation.replicator;
+    return this.#active.replicator;
   }
-  get trouble(): Trouble | undefined {
-    return this.#trouble;
-  }
-
-  get #isLive(): boolean {
-    return this.#generation?.replicator.freshness.proven ?? false;
+  get fault(): SnapshotFault | undefined {
+    return this.#fault;
   }
 
-  /** Begins to watch the rows; to be called once the fold has caught up. */
-  watch(): void {
-    this.#generation.watch();
+  /** To be called once the fold has caught up. */
+  startVerification(): void {
+    this.#active.startVerification();
   }
 
   async close(): Promise<void> {
+    this.#move('close');
     this.#closing.abort();
-    await this.#mending;
-    await this.#generation.stop();
-    this.#generation.close();
+    await this.#recovering;
+    await this.#active.stop();
+    this.#active.close();
     await this.#log.close();
   }
 
-  #generationOf(snapshot: Snapshot, freshness?: Replicator['freshness']): Generation {
-    const { mayProve, trusted, onChange, logger, metrics } = this.#options;
-    const hooks = {
-      ...{ mayProve, trusted },
-      onMoved: (commits: readonly Commit[], seconds: number) => {
-        // The first slices come while the generation is made, when there is nothing live to tell of.
-        metrics.folded(commits, seconds, this.#isLive);
-        const { divergedAt } = snapshot;
-        const reason = `its digest differs from the checkpoint at ${divergedAt}`;
-        if (divergedAt !== null) this.#found({ kind: 'quarantined', reason, replayOnly: true });
-        onChange();
-      },
-      onFault: (error: Error) => this.#found(troubleOf(error)),
-      onReach: (reachable: boolean, error?: Error) =>
-        logger.warn({ reachable, reason: error?.message }, 'control log'),
-      onDamage: (reason: string) => this.#found({ kind: 'quarantined', reason }),
-    };
-    return new Generation(snapshot, this.#log, hooks, freshness);
+  /** False where the event is ignored in this state. */
+  #move(event: SupervisorEvent): boolean {
+    const next = transition(this.#state, event);
+    if (next === null) return false;
+    this.#state = next;
+    if (next === 'live') this.#fault = undefined;
+    return true;
   }
 
-  #found(trouble: Trouble): void {
-    if (this.#closing.signal.aborted || this.#trouble?.kind === 'quarantined') return;
-    this.#trouble = trouble;
-    if (trouble.kind === 'quarantined') this.#options.metrics.quarantined();
-    this.#options.logger.error(trouble, sentences[trouble.kind]);
+  #activate(snapshot: Snapshot, freshness?: Replicator['freshness']): ActiveSnapshot {
+    const { mayProve, trusted, onChange, logger, metrics } = this.#options;
+    const options = {
+      mayProve,
+      trusted,
+      onCommits: (commits: readonly Commit[], seconds: number) => {
+        metrics.folded(commits, seconds, this.replicator.freshness.proven);
+        const { divergedAt } = snapshot;
+        if (divergedAt !== null)
+          this.#onFault('damaged', `its digest differs from the checkpoint at ${divergedAt}`, true);
+        onChange();
+      },
+      onFault: (error: Error) => this.#onFault(eventOf(error), error.message),
+      onReachabilityChange: (reachable: boolean, error?: Error) =>
+        logger.warn({ reachable, reason: error?.message }, 'control log'),
+      onDamage: (reason: string) => this.#onFault('damaged', reason),
+    };
+    return new ActiveSnapshot(snapshot, this.#log, options, freshness);
+  }
+
+  #onFault(event: FaultEvent, reason: string, replayOnly = false): void {
+    if (!this.#move(event)) return;
+    const fault = { state: stateOf(event), reason, replayOnly };
+    this.#fault = fault;
+    if (event === 'damaged') this.#options.metrics.quarantined();
+    this.#options.logger.error(fault, sentences[fault.state]);
     this.#options.onChange();
-    this.#mending ??= this.#mend().finally(() => {
-      this.#mending = undefined;
+    this.#recovering ??= this.#recover().finally(() => {
+      this.#recovering = undefined;
     });
   }
 
-  async #mend(): Promise<void> {
+  /** One loop at a time. A fault that is found during an attempt is the next attempt's. */
+  async #recover(): Promise<void> {
     const { logger, onChange } = this.#options;
-    for (let attempt = 0; ; attempt++) {
-      const trouble = this.#trouble;
-      if (!trouble || trouble.kind === 'halted') return;
-      await sleep(pauseBefore(trouble, attempt), this.#closing.signal);
+    for (let attempt = 0; recoveryOf[this.#state] !== 'none'; attempt++) {
+      await sleep(pauseBefore(this.#state, attempt), this.#closing.signal);
+      const state = this.#state;
       if (this.#closing.signal.aborted) return;
       try {
-        await this.#mendOnce(this.#trouble ?? trouble);
+        await this.#attemptRecovery();
       } catch (error) {
-        this.#notMended(trouble, error instanceof Error ? error : new Error(String(error)));
+        this.#onRecoveryFailed(state, error instanceof Error ? error : new Error(String(error)));
         continue;
       }
-      logger.warn({ trouble: trouble.kind, position: this.snapshot.seq }, 'mended');
+      logger.warn({ from: state, position: this.snapshot.seq }, 'the snapshot has recovered');
       onChange();
     }
   }
 
-  /** What stands in the log's place now says more than that it is no longer ours. */
-  #notMended({ kind }: Trouble, error: Error): void {
+  #onRecoveryFailed(state: SupervisorState, error: Error): void {
     const { logger, onChange } = this.#options;
-    logger.warn({ trouble: kind, reason: error.message }, 'not mended yet');
-    if (this.#trouble?.kind !== 'refused' || error instanceof LogUnavailable) return;
-    this.#trouble = { kind: 'refused', reason: error.message };
+    logger.warn({ state, reason: error.message }, 'recovery failed, will retry');
+    if (this.#state !== 'refusing-log' || error instanceof LogUnavailable) return;
+    // What is in the log's place now is a better reason than the first one.
+    this.#fault = { state: this.#state, reason: error.message };
     onChange();
   }
 
-  async #mendOnce({ kind, replayOnly = false }: Trouble): Promise<void> {
+  async #attemptRecovery(): Promise<void> {
     const { controlPlanes } = this.#options;
-    if (kind === 'quarantined') await this.#rebuild(this.#log, replayOnly ? [] : controlPlanes);
-    else if (kind === 'refused') await this.#lookAgain();
-    else await this.#resume(this.#log);
+    const recovery = recoveryOf[this.#state];
+    if (recovery === 'rebuild') await this.#rebuild(this.#log, this.#fault?.replayOnly ? [] : controlPlanes);
+    else if (recovery === 'reopen-log') await this.#reopenLog();
+    else if (recovery === 'resume') await this.#resume();
   }
 
-  /** The trouble ends before the fold begins again, which may find the next one. */
-  async #resume(log: ControlLog): Promise<void> {
-    this.#trouble = undefined;
-    await this.#generation.resume(log);
+  /** The fault ends before the fold continues, because the fold may find the next one. */
+  async #resume(): Promise<void> {
+    if (!this.#move('resumed')) throw new Error(`the snapshot is ${this.#state} by now`);
+    await this.#active.resume(this.#log);
   }
 
-  /** Opens the log anew, for the one that is open may never be the right one again. */
-  async #lookAgain(): Promise<void> {
+  /** A new connection each time: the one that is open may never be the right one again. */
+  async #reopenLog(): Promise<void> {
     const { logUrl, controlPlanes, trusted } = this.#options;
     const before = this.#log;
-    const log = await openLog(logUrl, { topic: controlTopic }, { mustExist: true });
+    let isRebuilt = false;
+    const log = await openLog(logUrl, { topic: 'headgate.control' }, { mustExist: true });
     try {
       const genesis = await readGenesis(log);
       if (genesis) trusted?.checkBeginning([genesis.record]);
-      if (genesis && succeeds(genesis, this.snapshot)) await this.#rebuild(log, controlPlanes);
-      else {
-        await checkIdentity(log, this.snapshot);
-        await this.#resume(log);
-      }
+      isRebuilt = genesis !== null && succeeds(genesis, this.snapshot);
+      if (isRebuilt) await this.#rebuild(log, controlPlanes);
+      else await checkIdentity(log, this.snapshot);
     } catch (error) {
       await log.close();
       throw error;
     }
     this.#log = log;
-    await before.close();
+    try {
+      // A snapshot that was found damaged meanwhile is not resumed, but rebuilt by the next attempt.
+      if (!isRebuilt) await this.#resume();
+    } finally {
+      await before.close();
+    }
   }
 
   async #rebuild(log: ControlLog, controlPlanes: readonly string[]): Promise<void> {
     const { gatewayToken: token, trusted, mayProve, logger } = this.#options;
     const { path, log: logId, seq: servedSeq } = this.snapshot;
-    const offered = { controlPlanes, token, trusted };
-    const rebuilt = await rebuildBeside({ path, log, logId, servedSeq, ...offered, mayProve, logger });
-    await this.#generation.stop();
-    // From here to the new generation in one turn: no request may find the old one closed.
+    const source = { log, logId, servedSeq, controlPlanes, token };
+    const rebuilt = await rebuildNextTo({ ...source, path, trusted, mayProve, logger });
+    await this.#active.stop();
+    // From here to the new snapshot in one turn of the event loop: no request may find the old one closed.
     const builtFor = rebuilt.snapshot.log ?? undefined;
     rebuilt.snapshot.close();
-    this.#generation.close();
+    this.#active.close();
     this.#log = log;
-    this.#trouble = undefined;
-    this.#generation = this.#generationOf(swapIn(path, builtFor), rebuilt.freshness);
-    this.#generation.watch();
+    this.#move('rebuilt');
+    this.#active = this.#activate(swapIn(path, builtFor), rebuilt.freshness);
+    this.#active.startVerification();
   }
 }
 
-const sentences: Readonly<Record<Trouble['kind'], string>> = {
-  quarantined: 'this snapshot is quarantined; no key is accepted from it, and it is rebuilt',
-  refused: 'this log is refused; the last good state stays, see docs/operate.md',
-  unwritable: 'the snapshot cannot be written; its state stays',
-  halted: 'the fold stands still; this build is too old for the log',
+const sentences: Readonly<Record<FaultState, string>> = {
+  quarantined: 'this snapshot is quarantined: no key is accepted from it, and it is rebuilt',
+  'refusing-log': 'this log is refused; the last good state stays in use, see docs/operate.md',
+  unwritable: 'the snapshot cannot be written; its state stays in use',
+  halted: 'the fold has halted: this build is too old for the log',
 };
 
-function troubleOf(error: Error): Trouble {
-  const reason = error.message;
-  if (error instanceof LogReplaced || error instanceof LogTruncated) return { kind: 'refused', reason };
-  if (error instanceof FoldHalted) return { kind: 'halted', reason };
-  if (error instanceof DatabaseUnwritable || error instanceof DatabaseBusy)
-    return { kind: 'unwritable', reason };
-  return { kind: 'quarantined', reason };
+function eventOf(error: Error): FaultEvent {
+  if (error instanceof LogReplaced || error instanceof LogTruncated) return 'log-refused';
+  if (error instanceof FoldHalted) return 'fold-halted';
+  return error instanceof DatabaseUnwritable || error instanceof DatabaseBusy ? 'write-failed' : 'damaged';
 }
 
 /** Random, so that a fleet spreads out. */
-function pauseBefore({ kind }: Trouble, attempt: number): number {
-  const isRebuild = kind === 'quarantined';
-  const longest = Math.min(
-    (isRebuild ? rebuildPauseMs : lookAgainMs) * 2 ** Math.min(attempt, 10),
-    isRebuild ? pauseMsMax : lookAgainMsMax,
+function pauseBefore(state: SupervisorState, attempt: number): number {
+  const isRebuild = recoveryOf[state] === 'rebuild';
+  const longestMs = Math.min(
+    (isRebuild ? rebuildPauseMs : retryPauseMs) * 2 ** Math.min(attempt, 10),
+    isRebuild ? rebuildPauseMsMax : retryPauseMsMax,
   );
-  return longest * (1 + Math.random());
+  return longestMs * (1 + Math.random());
 }

@@ -222,8 +222,9 @@ test('an end before what was read proves nothing, and is told', async () => {
   let ends = 0;
   log.answerEnd = async (end) => (short && ++ends > 1 ? end - 1 : end);
   const reaches: [boolean, string | undefined][] = [];
-  const onReach = (reachable: boolean, error?: Error) => reaches.push([reachable, error?.message]);
-  const { replicator } = started({ log, snapshot, onReach });
+  const onReachabilityChange = (reachable: boolean, error?: Error) =>
+    reaches.push([reachable, error?.message]);
+  const { replicator } = started({ log, snapshot, onReachabilityChange });
   await vi.waitFor(() => expect(reaches).toEqual([[false, 'the log ends at 9, before offset 10']]));
   expect(replicator.freshness.proven).toBe(false);
   short = false;
@@ -240,7 +241,10 @@ test('a log that is away is tried again with growing pauses, and its return is t
     if (triedMs.length < 4) throw new LogUnavailable('away');
   };
   const reaches: boolean[] = [];
-  const { snapshot, replicator } = started({ log, onReach: (reachable) => reaches.push(reachable) });
+  const { snapshot, replicator } = started({
+    log,
+    onReachabilityChange: (reachable) => reaches.push(reachable),
+  });
   await replicator.caughtUp(5000);
   expect(snapshot.digests()).toEqual(digestsOf(records));
   expect(reaches).toEqual([false, true]);
@@ -291,7 +295,11 @@ test('the return of a log where nothing happens is told, too', async () => {
     return end;
   };
   const reaches: boolean[] = [];
-  const { replicator } = started({ log, snapshot, onReach: (reachable) => reaches.push(reachable) });
+  const { replicator } = started({
+    log,
+    snapshot,
+    onReachabilityChange: (reachable) => reaches.push(reachable),
+  });
   await vi.waitFor(() => expect(replicator.freshness.proven).toBe(true));
   expect(reaches).toEqual([false, true]);
   expect(replicator.reachable).toBe(true);

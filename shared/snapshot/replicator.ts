@@ -40,7 +40,7 @@ export interface ReplicatorOptions {
   /** Asked once the fold has reached an end of the log: only where it holds does that end prove freshness. */
   readonly mayProve?: () => boolean;
   /** Called when the log cannot be reached, and again when it can. */
-  readonly onReach?: (reachable: boolean, error?: Error) => void;
+  readonly onReachabilityChange?: (reachable: boolean, error?: Error) => void;
 }
 
 interface Waiter {
@@ -130,7 +130,7 @@ export class Replicator {
       } catch (error) {
         if (this.#stop.signal.aborted) return;
         if (!(error instanceof LogUnavailable)) return this.#fail(error);
-        this.#reach(false, error);
+        this.#setReachable(false, error);
         await backoff.pause(this.#stop.signal);
       }
     }
@@ -141,7 +141,7 @@ export class Replicator {
     const { snapshot, log } = this.#options;
     for await (const batch of log.tail({ from: this.#readOffset, signal: this.#stop.signal })) {
       onBatch();
-      this.#reach(true);
+      this.#setReachable(true);
       await this.#fold(batch);
       if (snapshot.halt)
         throw new FoldHalted(`the fold halted at commit ${snapshot.halt.seq}: ${snapshot.halt.reason}`);
@@ -176,7 +176,7 @@ export class Replicator {
         await this.#prove();
       } catch (error) {
         if (!(error instanceof LogUnavailable)) return this.#fail(error);
-        this.#reach(false, error);
+        this.#setReachable(false, error);
         isAway = true;
       }
       await sleep(isAway || !this.freshness.proven ? probeAgainMs : probeIntervalMs, this.#stop.signal);
@@ -197,7 +197,7 @@ export class Replicator {
       await this.#moved(0, until - performance.now());
     if (this.#readOffset < end || this.#fault || snapshot.halt) return;
     // A log where nothing happens hands out no batch that would tell.
-    this.#reach(true);
+    this.#setReachable(true);
     if (mayProve()) this.freshness.prove(moment);
   }
 
@@ -207,10 +207,10 @@ export class Replicator {
     if (this.#stop.signal.aborted) throw new LogUnavailable('the log is no longer followed here');
   }
 
-  #reach(reachable: boolean, error?: Error): void {
+  #setReachable(reachable: boolean, error?: Error): void {
     if (reachable === this.#reachable) return;
     this.#reachable = reachable;
-    this.#options.onReach?.(reachable, error);
+    this.#options.onReachabilityChange?.(reachable, error);
   }
 
   #fail(error: unknown): void {

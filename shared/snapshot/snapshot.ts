@@ -82,8 +82,8 @@ export class Snapshot {
   get divergedAt(): number | null {
     return this.#row.divergedAt;
   }
-  /** For a state that was folded from the first record by this build: it outweighs what a checkpoint says. */
-  outweighCheckpoint(): void {
+  /** For a state that this build folded from the first record: it overrides a checkpoint. */
+  overrideCheckpoint(): void {
     this.#row = { ...this.#row, divergedAt: null };
     this.#positions.write(this.#row);
   }

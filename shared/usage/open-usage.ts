@@ -69,7 +69,8 @@ export function followUsage({ store, logUrl, logger, onApplied }: FollowOptions)
         logger.error({ incarnation, next }, 'rows of usage are missing; those behind them wait');
       onApplied?.(applied);
     },
-    onReach: (reachable, error) => logger.warn({ reachable, reason: error?.message }, 'usage log'),
+    onReachabilityChange: (reachable, error) =>
+      logger.warn({ reachable, reason: error?.message }, 'usage log'),
     onFault: (error) => logger.fatal({ err: error }, 'usage.db is damaged; no more usage is folded'),
   });
   replicator.start();

@@ -92,7 +92,7 @@ test.each<[claim: string, harm: (topic: MemoryTopic) => void]>([
   const notice = new Promise<void>((resolve) => {
     noticed = resolve;
   });
-  const replicator = start({ store, open, onReach: noticed });
+  const replicator = start({ store, open, onReachabilityChange: noticed });
   for (const n of [1, 2, 3]) topic.add(record(n));
   await replicator.caughtUp(5_000);
   harm(topic);
@@ -115,7 +115,7 @@ test('a log that cannot be reached is told once, tried again, and told when it a
       if (++opens < 3) throw new LogUnavailable('no broker');
       return new MemoryLog(topic);
     },
-    onReach: (reachable) => told.push(reachable),
+    onReachabilityChange: (reachable) => told.push(reachable),
   });
   expect(await replicator.caughtUp(10)).toBe(false);
   expect(await replicator.caughtUp(10_000)).toBe(true);

@@ -28,7 +28,7 @@ export interface UsageReplicatorOptions {
   /** Called in the same turn in which the store takes up the rows. */
   readonly onApplied?: (applied: AppliedUsage) => void;
   /** Called when a partition cannot be folded, and again when all can. */
-  readonly onReach?: (reachable: boolean, error?: Error) => void;
+  readonly onReachabilityChange?: (reachable: boolean, error?: Error) => void;
   /** Called once, when it stops for good. */
   readonly onFault?: (error: Error) => void;
 }
@@ -108,7 +108,7 @@ export class UsageReplicator {
         await this.#close(partition);
         if (this.#stop.signal.aborted) return;
         if (error instanceof DatabaseCorrupt) return this.#fail(error);
-        this.#reach(partition, asError(error));
+        this.#setReachable(partition, asError(error));
         this.#restartIfCutOff(partition, error);
         await backoff.pause(this.#stop.signal);
       }
@@ -122,7 +122,7 @@ export class UsageReplicator {
     this.#logs.set(partition, log);
     const { signal } = this.#stop;
     const end = await log.end();
-    if (end <= store.nextOffset(partition)) this.#reach(partition);
+    if (end <= store.nextOffset(partition)) this.#setReachable(partition);
     for await (const batch of log.tail({ from: store.nextOffset(partition), signal })) {
       await this.#fold(partition, batch);
       onBatch();
@@ -137,7 +137,7 @@ export class UsageReplicator {
       const applied = store.apply(partition, rest, sliceBudgetMs);
       rest = rest.slice(applied.consumed);
       onApplied?.(applied);
-      this.#reach(partition);
+      this.#setReachable(partition);
       this.#wake();
       await new Promise((resolve) => setImmediate(resolve));
     }
@@ -159,11 +159,11 @@ export class UsageReplicator {
     await log?.close().catch(() => undefined);
   }
 
-  #reach(partition: number, error?: Error): void {
+  #setReachable(partition: number, error?: Error): void {
     const before = this.reachable;
     if (error) this.#failing.add(partition);
     else this.#failing.delete(partition);
-    if (before !== this.reachable) this.#options.onReach?.(this.reachable, error);
+    if (before !== this.reachable) this.#options.onReachabilityChange?.(this.reachable, error);
   }
 
   #fail(error: Error): void {

@@ -1,0 +1,69 @@
+/**
+ * The states of a gateway's snapshot and what each event does to them. Pure: the supervisor carries out the recovery.
+ *
+ *                       write-failed        ┌──────────────┐
+ *          ┌───────────────────────────────►│  unwritable  │ retries the write
+ *          │            resumed             └──────┬───────┘
+ *    ┌─────┴─────┐◄─────────────────────────────────┘
+ *    │           │      log-refused         ┌──────────────┐
+ *    │   live    │─────────────────────────►│ refusing-log │ reopens the log until it is back, or its successor is
+ *    │           │◄─────────────────────────┴──────────────┘ there to rebuild from
+ *    │           │   resumed or rebuilt
+ *    │           │      fold-halted         ┌──────────────┐
+ *    │           │─────────────────────────►│    halted    │ waits for a newer build
+ *    │           │                          └──────────────┘
+ *    │           │      damaged             ┌──────────────┐
+ *    │           │─────────────────────────►│ quarantined  │ accepts no key; rebuilds from the log
+ *    └───────────┘◄─────────────────────────┴──────────────┘
+ *                       rebuilt only
+ *
+ * Not drawn: a later fault replaces the one of any state but `quarantined`, which only a rebuilt snapshot ends: its rows
+ * stay wrong, whatever happens to the log. `close` leads from each state to `stopped`, which nothing leaves.
+ */
+export type FaultState = 'unwritable' | 'refusing-log' | 'halted' | 'quarantined';
+export type SupervisorState = 'live' | FaultState | 'stopped';
+export type FaultEvent = 'write-failed' | 'log-refused' | 'fold-halted' | 'damaged';
+export type SupervisorEvent = FaultEvent | 'resumed' | 'rebuilt' | 'close';
+
+/** null: the event is ignored in this state. */
+type Transitions = Readonly<
+  Record<SupervisorState, Readonly<Record<SupervisorEvent, SupervisorState | null>>>
+>;
+
+const faults = {
+  'write-failed': 'unwritable',
+  'log-refused': 'refusing-log',
+  'fold-halted': 'halted',
+  damaged: 'quarantined',
+} as const satisfies Record<FaultEvent, FaultState>;
+
+const ignored = { 'write-failed': null, 'log-refused': null, 'fold-halted': null, damaged: null } as const;
+
+const transitions: Transitions = {
+  live: { ...faults, resumed: null, rebuilt: null, close: 'stopped' },
+  unwritable: { ...faults, resumed: 'live', rebuilt: 'live', close: 'stopped' },
+  'refusing-log': { ...faults, resumed: 'live', rebuilt: 'live', close: 'stopped' },
+  halted: { ...faults, resumed: 'live', rebuilt: 'live', close: 'stopped' },
+  quarantined: { ...ignored, resumed: null, rebuilt: 'live', close: 'stopped' },
+  stopped: { ...ignored, resumed: null, rebuilt: null, close: null },
+};
+
+/** The state after the event; null where the event is ignored. */
+export function transition(state: SupervisorState, event: SupervisorEvent): SupervisorState | null {
+  return transitions[state][event];
+}
+
+/** The state that a fault leads to. */
+export function stateOf(event: FaultEvent): FaultState {
+  return faults[event];
+}
+
+/** How a state is left. `none`: it needs no recovery, or nothing that this process can do would help. */
+export const recoveryOf: Readonly<Record<SupervisorState, 'none' | 'resume' | 'reopen-log' | 'rebuild'>> = {
+  live: 'none',
+  unwritable: 'resume',
+  'refusing-log': 'reopen-log',
+  halted: 'none',
+  quarantined: 'rebuild',
+  stopped: 'none',
+};
