@@ -165,3 +165,24 @@ test('a log that was begun to take the place of ours is followed once it is whol
     await own.close();
   }
 });
+
+test('a snapshot that is found damaged while its log is away is quarantined, and rebuilt once the log is back', async () => {
+  const own = await startFleet({ gateway: { whenStale: 'serve' } });
+  try {
+    const { value } = await own.key(await organisationOf(own));
+    await own.settle();
+    const path = controlFile(own);
+    moveLog(path, `${path}.away`);
+    const text = async () => (await readiness(own)).text;
+    await expect.poll(text, { timeout: 20_000 }).toMatch(/was removed|was replaced/);
+    const byHand = openDatabase(join(own.dir, 'gateway-1', 'state.db'), { durability: 'normal' });
+    byHand.prepare('UPDATE pool_model SET model = ? WHERE model = ?').run('changed', 'echo-small');
+    byHand.close();
+    await expect.poll(text, { timeout: 20_000 }).toContain('quarantined and being rebuilt');
+    moveLog(`${path}.away`, path);
+    await expect.poll(text, { timeout: 40_000 }).toContain('trusted');
+    expect(await statusOf(own, value)).toBe(200);
+  } finally {
+    await own.close();
+  }
+});
