@@ -7,7 +7,7 @@ import { expect, test } from 'vitest';
 import type { Dialect } from '../../schemas/names.ts';
 import { Refusal } from '../../shared/decision/refusal.ts';
 import { readMessageEvents } from '../../test/support/message-events.ts';
-import { toNodeBody } from '../dialect/to-node-body.ts';
+import { toNodeBody } from '../dialect/node-body.ts';
 import { shapeCountTokens, shapeMessages } from '../shape/anthropic.ts';
 import { messagesContext } from './message-parts.ts';
 import { MessagesStream } from './messages-stream.ts';

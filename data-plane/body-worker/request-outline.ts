@@ -2,7 +2,7 @@
  * Splits a shaped request in two: the outline, which is transferred to the main thread, and the text, which the worker
  * retains.
  */
-import { pathOfImage } from '../dialect/to-node-body.ts';
+import { pathOfImage } from '../dialect/node-body.ts';
 import type { ChatRequest, EmbeddingsRequest } from '../shape/openai.ts';
 import type { ChatOutline, EmbeddingsOutline, MessagesOutline, WorkerText } from '../shape/outline.ts';
 import type { Shaped, WholeShaped } from '../shape/shape-operation.ts';

@@ -8,7 +8,7 @@ import { tokenCountOf } from '../../shared/engines/node-answers.ts';
 import { rebuild } from '../answer/rebuild.ts';
 import { parseAnswer } from '../core/answer-json.ts';
 import { NodeFailure } from '../core/node-failure.ts';
-import { renderBody, renderCount } from '../dialect/render-body.ts';
+import { renderBody, renderCount } from '../dialect/node-body.ts';
 import type { ChatRequest, EmbeddingsRequest } from '../shape/openai.ts';
 import { shapeOperation } from '../shape/shape-operation.ts';
 import type { Blocks, BodyJob, BodyResult, BodyWorkerRequest, BodyWorkerResponse } from './messages.ts';

@@ -7,7 +7,7 @@ import { Refusal } from '../../shared/decision/refusal.ts';
 import { ChunkBuffer } from '../../shared/runtime/chunk-buffer.ts';
 import type { MemoryBudget } from '../core/byte-budget.ts';
 import { Ticker, type Timed } from '../core/ticker.ts';
-import { takeTurns } from './http-request.ts';
+import { takeTurns } from './http.ts';
 
 const bodyBytesMax = 32 * 1024 * 1024;
 

@@ -1,17 +1,21 @@
-/** What a request works with: handed to `handle` by the composition root, and no more than a request may touch. */
+/** What a request works with, and what is recorded of it. */
 
-import type { HostNames } from '../../shared/decision/host.ts';
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { HostNames, Operation, Target } from '../../shared/decision/address.ts';
+import type { Caller } from '../../shared/decision/authenticate.ts';
+import type { Decision } from '../../shared/decision/decide.ts';
+import type { Refusal } from '../../shared/decision/refusal.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
 import type { Lookup } from '../../shared/snapshot/lookup.ts';
 import type { BodyWorker } from '../body-worker/body-worker.ts';
 import type { BodyBudget } from '../core/byte-budget.ts';
-import type { ForwardSettings } from '../forward/forward.ts';
+import type { ForwardOutcome, ForwardSettings } from '../forward/forward.ts';
 import type { PromptCounter } from '../upstream/count-tokens.ts';
 import type { NodeLoad } from '../upstream/load.ts';
 import type { NodePools } from '../upstream/node-pools.ts';
 import type { Meter } from '../usage/meter.ts';
 import type { LocalCounters } from './counters.ts';
-import type { Exchange } from './exchange.ts';
+import type { AnswerIds } from './http.ts';
 
 export interface Gateway {
   readonly hosts: HostNames;
@@ -35,4 +39,42 @@ export interface Gateway {
   begin(): void;
   /** Told of every exchange at its end, for metrics and the access log. */
   observe(exchange: Exchange): void;
+}
+
+/** When a step of the way was done, monotonic ms. */
+export interface Milestones {
+  /** The key was accepted, or none was needed. */
+  accepted?: number;
+  /** The body was there. */
+  read?: number;
+  /** It was understood. */
+  shaped?: number;
+  /** Limits and routing had their say. */
+  decided?: number;
+  /** The request went out to a node, at the last try. */
+  sent?: number;
+  /** The answer began. */
+  begun?: number | undefined;
+}
+
+/** What is known of an exchange as it goes on; the access log and the metrics are made of it. */
+export interface Exchange {
+  readonly request: IncomingMessage;
+  readonly response: ServerResponse;
+  readonly ids: AnswerIds;
+  readonly path: string;
+  readonly startMs: number;
+  readonly at: Milestones;
+  target?: Target;
+  operation?: Operation;
+  caller?: Caller;
+  model?: string;
+  stream?: boolean;
+  decision?: Decision;
+  outcome?: ForwardOutcome;
+  refusal?: Refusal;
+  /** The node has the request's text, so it need not be held here. */
+  releaseText?: () => void;
+  /** `seq` of the commit the decision was made at. */
+  position?: number;
 }

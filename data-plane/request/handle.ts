@@ -4,9 +4,9 @@
  * Whatever happens, the request is answered once or its connection destroyed, and its lease released once.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { Target } from '../../shared/decision/address.ts';
 import { type Admitted, admit } from '../../shared/decision/admission.ts';
 import type { Decision, RequestFacts } from '../../shared/decision/decide.ts';
-import type { Target } from '../../shared/decision/host.ts';
 import { cannotTakeNow, Refusal } from '../../shared/decision/refusal.ts';
 import { type Placement, targetNotServing, unavailable } from '../../shared/decision/route.ts';
 import { mintMessageId } from '../answer/message-parts.ts';
@@ -17,13 +17,20 @@ import { type Forwarded, type ForwardOutcome, forward } from '../forward/forward
 import { countTokensBody } from '../shape/anthropic.ts';
 import type { Shaped } from '../shape/shape-operation.ts';
 import { ClientGone, readBody } from './body.ts';
-import type { Exchange } from './exchange.ts';
-import type { Gateway } from './gateway.ts';
-import { askForBody, checkHttp, discardRest, oneHeader, pathOf, refuseEncoded } from './http-request.ts';
-import { answerHeaders, sendJson, sendRefusal } from './reply.ts';
-import { type Measured, measure, reserve } from './reserve.ts';
+import type { Exchange, Gateway } from './gateway.ts';
+import {
+  answerHeaders,
+  askForBody,
+  checkHttp,
+  discardRest,
+  oneHeader,
+  pathOf,
+  refuseEncoded,
+  sendJson,
+  sendRefusal,
+} from './http.ts';
+import { answerTokens, type Measured, measure, reserve } from './reserve.ts';
 import { shapeBody } from './shape-body.ts';
-import { answerTokens } from './token-budget.ts';
 
 /** Handles one exchange to its end; never rejects. */
 export async function handle(

@@ -6,7 +6,7 @@ import { Counter, Gauge, type Registry } from 'prom-client';
 import type { Refusal } from '../../shared/decision/refusal.ts';
 import { Distribution, type Observations } from '../../shared/runtime/distribution.ts';
 import type { AccessLog } from '../../shared/runtime/logger.ts';
-import type { Exchange } from '../request/exchange.ts';
+import type { Exchange } from '../request/gateway.ts';
 import { PhaseMetrics } from './phase-metrics.ts';
 
 const durationBuckets = [

@@ -13,7 +13,7 @@ import type {
   UserBlock,
 } from '../../schemas/anthropic-messages.ts';
 import type { ChatMessage } from '../../schemas/openai-messages.ts';
-import { shapeRefusal } from './shape-faults.ts';
+import { shapeRefusal } from './validate.ts';
 
 export type Path = readonly PropertyKey[];
 

@@ -5,7 +5,7 @@ import { anthropicNoOpFields } from '../../schemas/anthropic.ts';
 import type { Dialect } from '../../schemas/names.ts';
 import { Refusal } from '../../shared/decision/refusal.ts';
 import { tokenCountOf, tokenCountRequest } from '../../shared/engines/node-answers.ts';
-import { toNodeBody } from '../dialect/to-node-body.ts';
+import { toNodeBody } from '../dialect/node-body.ts';
 import { type AnthropicHeaders, countTokensBody, shapeCountTokens, shapeMessages } from './anthropic.ts';
 
 const json = 'application/json';

@@ -18,7 +18,7 @@ import type { JsonText } from '../core/json-text.ts';
 import { type Path, toChatMessages } from './anthropic-conversation.ts';
 import { type ChatBody, type ChatNeed, type ChatRequest, parseBody } from './openai.ts';
 import { chatPromptSize, leastChatTokens } from './prompt-size.ts';
-import { refusalOf, shapeRefusal } from './shape-faults.ts';
+import { refusalOf, shapeRefusal } from './validate.ts';
 
 /** The headers of the API as they came; a header that was not sent is undefined. */
 export interface AnthropicHeaders {

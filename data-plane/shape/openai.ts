@@ -11,9 +11,8 @@ import {
 } from '../../schemas/openai.ts';
 import { Refusal } from '../../shared/decision/refusal.ts';
 import { type JsonText, parseStrictJson } from '../core/json-text.ts';
-import { PresentFields } from './present-fields.ts';
 import { chatPromptSize, embeddingsPromptSize, leastChatTokens, type PromptSize } from './prompt-size.ts';
-import { refusalOf, shapeRefusal } from './shape-faults.ts';
+import { PresentFields, refusalOf, shapeRefusal } from './validate.ts';
 
 /** Features that engines differ on; a dialect honours, maps or refuses each. */
 export type ChatNeed =

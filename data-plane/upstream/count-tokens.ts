@@ -8,7 +8,7 @@ import { tokenCountOf } from '../../shared/engines/node-answers.ts';
 import type { Route } from '../../shared/snapshot/lookup.ts';
 import type { BodyWorker } from '../body-worker/body-worker.ts';
 import { mayBeSmall, parseSmallAnswer } from '../core/answer-json.ts';
-import { renderCount } from '../dialect/render-body.ts';
+import { renderCount } from '../dialect/node-body.ts';
 import type { AnyChat, AnyEmbeddings } from '../shape/outline.ts';
 import { ByteCollector, isJsonType } from './byte-collector.ts';
 import { CallFailure, type CallReader, NodeCall, type NodeRequest } from './node-call.ts';

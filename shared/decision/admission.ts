@@ -5,6 +5,15 @@
  */
 import type { Lookup } from '../snapshot/lookup.ts';
 import {
+  type HostNames,
+  type ListingOperation,
+  type Operation,
+  resolveHost,
+  resolveOperation,
+  sharedTarget,
+  type Target,
+} from './address.ts';
+import {
   authenticate,
   type Caller,
   type Credentials,
@@ -13,10 +22,8 @@ import {
   unauthorized,
 } from './authenticate.ts';
 import { type Decision, decide, type RequestFacts } from './decide.ts';
-import { type HostNames, resolveHost, sharedTarget, type Target } from './host.ts';
 import type { Counters } from './limits.ts';
-import { listModels } from './models.ts';
-import { type ListingOperation, type Operation, resolveOperation } from './operation.ts';
+import { listModels } from './model-listing.ts';
 import { cannotTakeNow, Refusal } from './refusal.ts';
 
 /** The parts of a request's head that admission depends on. */

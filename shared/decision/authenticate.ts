@@ -4,8 +4,7 @@
  */
 import { hashKey, parseKey } from '../ids/api-key.ts';
 import type { KeyOwner, Lookup } from '../snapshot/lookup.ts';
-import type { Target } from './host.ts';
-import type { Operation } from './operation.ts';
+import type { Operation, Target } from './address.ts';
 import { Refusal } from './refusal.ts';
 
 /** An organisation's key, a visitor of the playground, or nobody where no key is needed. */

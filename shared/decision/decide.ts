@@ -4,8 +4,8 @@
  * The route is worked out first and reveals nothing; then plan, limits and routing answer in the order of the design.
  */
 import type { Lookup, Tier } from '../snapshot/lookup.ts';
+import type { Target } from './address.ts';
 import type { Caller } from './authenticate.ts';
-import type { Target } from './host.ts';
 import { admit, type Counters, type LimitFacts } from './limits.ts';
 import { Refusal } from './refusal.ts';
 import { notInPlan, type Placement, type RoutingFacts, route } from './route.ts';

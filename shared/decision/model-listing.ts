@@ -1,8 +1,41 @@
 /**
- * GET /v1/models: one document that the clients of both families read, with identifier, family and the time added
- * (Model listing entry). The order is the newest first, then by id, so that two answers compare equal.
- * `owned_by` repeats the family: it never tells an organisation.
+ * The model listing. On the shared host: the models of the pool, and nothing of any organisation. On a stack host: exactly
+ * what that stack can answer; a foreign stack gets the same answer as a missing one.
+ * One document that the clients of both families read, with identifier, family and the time added (Model listing entry).
+ * The order is the newest first, then by id, so that two answers compare equal. `owned_by` repeats the family, and never
+ * names an organisation.
  */
+import type { PlaceKey } from '../../schemas/names.ts';
+import type { Lookup } from '../snapshot/lookup.ts';
+import type { ListingOperation, Target } from './address.ts';
+import type { Caller } from './authenticate.ts';
+import { dedicatedOnly, targetNotServing } from './route.ts';
+
+function placeOf(lookup: Lookup, target: Target, caller: Caller): PlaceKey {
+  if (target.kind === 'shared') return 'pool';
+  const stack = lookup.stack(target.stack);
+  if (!stack || caller.kind !== 'key' || stack.organisation !== caller.owner.organisation)
+    throw targetNotServing('foreign or missing stack');
+  return `stack:${target.stack}`;
+}
+
+/** The answer's body. Throws TargetNotServingError or, for a model that is not there, what its host says of it. */
+export function listModels(
+  lookup: Lookup,
+  target: Target,
+  caller: Caller,
+  operation: ListingOperation,
+): string {
+  const entries = lookup.listing(placeOf(lookup, target, caller)).map(({ id, family, addedMs }) => ({
+    id,
+    family,
+    added: new Date(addedMs).toISOString(),
+  }));
+  if (operation.kind === 'models') return JSON.stringify(modelListing(entries));
+  const entry = entries.find(({ id }) => id === operation.model);
+  if (entry) return JSON.stringify(modelEntry(entry));
+  throw target.kind === 'shared' ? dedicatedOnly({ reason: 'not listed' }) : targetNotServing('not listed');
+}
 
 export interface ListedModel {
   readonly id: string;

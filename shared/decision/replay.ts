@@ -5,12 +5,11 @@
  */
 import type { RefusalType } from '../../schemas/refusals.ts';
 import type { Lookup } from '../snapshot/lookup.ts';
+import type { HostNames, Operation } from './address.ts';
 import { admit, judge } from './admission.ts';
 import type { Credentials } from './authenticate.ts';
 import type { RequestFacts } from './decide.ts';
-import type { HostNames } from './host.ts';
 import { type Counters, windowMs, windowStartMs } from './limits.ts';
-import type { Operation } from './operation.ts';
 import { Refusal } from './refusal.ts';
 import type { Capacity } from './route.ts';
 

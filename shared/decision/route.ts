@@ -3,7 +3,7 @@
  * host, that stack or a refusal. A pure look-up: nothing is balanced, preferred or fallen back to.
  */
 import type { Lookup, Route } from '../snapshot/lookup.ts';
-import type { Target } from './host.ts';
+import type { Target } from './address.ts';
 import { Refusal, type RefusalOptions } from './refusal.ts';
 
 export type Capacity = 'pool' | 'stack' | 'own';

@@ -6,7 +6,7 @@ import { once } from 'node:events';
 import { createServer, type IncomingMessage, request, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { mintRequestId } from '../../data-plane/core/request-id.ts';
-import { sendRefusal } from '../../data-plane/request/reply.ts';
+import { sendRefusal } from '../../data-plane/request/http.ts';
 import { parseBehaviour } from '../../dev/simulator/behaviour.ts';
 import type { RefusalType } from '../../schemas/refusals.ts';
 import { Refusal } from '../../shared/decision/refusal.ts';

@@ -441,14 +441,14 @@ const statuses: readonly (readonly [type: string, status: number])[] = [
 ];
 
 export const mutations: readonly Mutation[] = [
-  ...of('shared/decision/host.ts', host),
-  ...of('shared/decision/operation.ts', operation),
+  ...of('shared/decision/address.ts', host),
+  ...of('shared/decision/address.ts', operation),
   ...of('shared/decision/authenticate.ts', authenticate),
   ...of('shared/decision/admission.ts', admission),
   ...of('shared/decision/decide.ts', decide),
   ...of('shared/decision/limits.ts', limits),
   ...of('shared/decision/route.ts', route),
-  ...of('shared/decision/models.ts', models),
+  ...of('shared/decision/model-listing.ts', models),
   ...of(
     'schemas/refusals.ts',
     statuses.map(([type, status]) => [

@@ -3,8 +3,8 @@ import { mutationsOf as of, type SuiteMutation } from './suite-runner.ts';
 
 export const dialectMutations: readonly SuiteMutation[] = [
   ...of(
-    'data-plane/dialect/to-node-body.ts',
-    ['data-plane/dialect/to-node-body.test.ts'],
+    'data-plane/dialect/node-body.ts',
+    ['data-plane/dialect/node-body.test.ts'],
     [
       [
         'the node gets its own name for the model',
@@ -100,7 +100,7 @@ export const dialectMutations: readonly SuiteMutation[] = [
     ],
   ),
   ...of(
-    'data-plane/dialect/to-node-body.ts',
+    'data-plane/dialect/node-body.ts',
     ['data-plane/shape/anthropic.test.ts'],
     [
       [
@@ -123,8 +123,8 @@ export const dialectMutations: readonly SuiteMutation[] = [
     ],
   ),
   ...of(
-    'data-plane/dialect/inability.ts',
-    ['data-plane/dialect/inability.test.ts'],
+    'data-plane/dialect/node-errors.ts',
+    ['data-plane/dialect/node-errors.test.ts'],
     [
       [
         'what a model cannot do is refused',
@@ -151,7 +151,7 @@ export const dialectMutations: readonly SuiteMutation[] = [
     ],
   ),
   ...of(
-    'data-plane/dialect/render-body.ts',
+    'data-plane/dialect/node-body.ts',
     ['data-plane/upstream/count-tokens.test.ts'],
     [
       ['what cannot be carried is not counted', 'if (error instanceof Refusal) return undefined;', ''],
@@ -164,7 +164,7 @@ export const dialectMutations: readonly SuiteMutation[] = [
   ),
   ...of(
     'shared/engines/ollama.ts',
-    ['data-plane/dialect/to-node-body.test.ts'],
+    ['data-plane/dialect/node-body.test.ts'],
     [
       ['Ollama takes no logit_bias', 'takesLogitBias: false', 'takesLogitBias: true'],
       ['Ollama makes one answer', 'takesManyChoices: false', 'takesManyChoices: true'],
@@ -189,7 +189,7 @@ export const dialectMutations: readonly SuiteMutation[] = [
   ),
   ...of(
     'shared/engines/llamacpp.ts',
-    ['data-plane/dialect/to-node-body.test.ts'],
+    ['data-plane/dialect/node-body.test.ts'],
     [
       ['llama.cpp makes one answer', 'takesManyChoices: false', 'takesManyChoices: true'],
       ['llama.cpp takes a named tool as none', "namedTool: 'as-required'", "namedTool: 'carried'"],
@@ -204,7 +204,7 @@ export const dialectMutations: readonly SuiteMutation[] = [
   ),
   ...of(
     'shared/engines/vllm.ts',
-    ['data-plane/dialect/to-node-body.test.ts'],
+    ['data-plane/dialect/node-body.test.ts'],
     [
       [
         'vLLM continues the message it is asked to',
@@ -223,7 +223,7 @@ export const dialectMutations: readonly SuiteMutation[] = [
   ),
   ...of(
     'shared/engines/sglang.ts',
-    ['data-plane/dialect/to-node-body.test.ts'],
+    ['data-plane/dialect/node-body.test.ts'],
     [
       [
         'SGLang continues the message it is asked to',

@@ -102,7 +102,7 @@ export const handleMutations: readonly SuiteMutation[] = [
       'Errors 5, Errors 6, Errors 10: with 0',
     ],
   ]),
-  ...of('data-plane/request/reply.ts', asErrors, [
+  ...of('data-plane/request/http.ts', asErrors, [
     [
       'what must not be retried is marked so',
       "if (refusalKinds[refusal.type].retry === 'never')",

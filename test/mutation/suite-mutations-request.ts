@@ -155,7 +155,7 @@ export const requestMutations: readonly SuiteMutation[] = [
     ],
   ),
   ...of(
-    'data-plane/request/http-request.ts',
+    'data-plane/request/http.ts',
     ['data-plane/request/body.test.ts'],
     [
       [
@@ -173,8 +173,8 @@ export const requestMutations: readonly SuiteMutation[] = [
     ],
   ),
   ...of(
-    'data-plane/request/token-budget.ts',
-    ['data-plane/request/token-budget.test.ts'],
+    'data-plane/request/reserve.ts',
+    ['data-plane/request/reserve.test.ts'],
     [
       [
         'only the node that has the text may answer',
@@ -188,7 +188,7 @@ export const requestMutations: readonly SuiteMutation[] = [
       ],
       ['a node without a connection is left aside', "reached ? 'neutral' : 'unreached'", "'neutral'"],
       ['a node is busy while it counts', 'load.begin(route.node);', ''],
-      ['embeddings are not counted', "shaped.kind === 'chat' ? candidates : []", 'candidates'],
+      ['embeddings are not counted', "inner.kind === 'chat' ? candidates : []", 'candidates'],
       ['no more than was asked', 'return Math.min(asked, likely);', 'return likely;'],
       ['no more than there is room for', 'return Math.min(asked, likely);', 'return asked;'],
       ['a limit of tokens is always set', 'return asked ?? answerTokensDefault;', 'return asked ?? 0;'],

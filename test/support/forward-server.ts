@@ -15,7 +15,7 @@ import {
   forward,
 } from '../../data-plane/forward/forward.ts';
 import { readBody } from '../../data-plane/request/body.ts';
-import { sendRefusal } from '../../data-plane/request/reply.ts';
+import { sendRefusal } from '../../data-plane/request/http.ts';
 import { shapeMessages } from '../../data-plane/shape/anthropic.ts';
 import { shapeChat, shapeEmbeddings } from '../../data-plane/shape/openai.ts';
 import { NodeLoad } from '../../data-plane/upstream/load.ts';

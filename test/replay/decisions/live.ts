@@ -7,8 +7,7 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { BodyWorker } from '../../../data-plane/body-worker/body-worker.ts';
 import { BodyBudget } from '../../../data-plane/core/byte-budget.ts';
-import type { Exchange } from '../../../data-plane/request/exchange.ts';
-import type { Gateway } from '../../../data-plane/request/gateway.ts';
+import type { Exchange, Gateway } from '../../../data-plane/request/gateway.ts';
 import { handle } from '../../../data-plane/request/handle.ts';
 import { NodeLoad } from '../../../data-plane/upstream/load.ts';
 import { windowMs, windowStartMs } from '../../../shared/decision/limits.ts';
@@ -31,11 +30,11 @@ function gatewayOf(lookup: Lookup, facts: ReplayFacts, observe: (exchange: Excha
       inFlight: () => counters.inFlight,
       poolTokens: () => counters.poolTokens,
       freeTurns: () => counters.freeTurns,
-      take: () => ({ release: () => undefined }),
-    },
+      reserve: () => ({ release: () => undefined, cancel: () => undefined }),
+    } satisfies Partial<Gateway['counters']>,
     bodies: new BodyBudget(),
     bodyWorker: new BodyWorker(),
-    meter: { isFull: facts.outboxFull === true, knows: () => true },
+    meter: { isFull: facts.outboxFull === true, loadTotal: () => true } satisfies Partial<Gateway['meter']>,
     load: new NodeLoad(),
     streams: { open: 0 },
     countTokens: async () => undefined,

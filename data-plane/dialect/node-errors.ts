@@ -1,15 +1,15 @@
 /**
- * Some engines say only when they are asked that their model cannot do what a field wants. The same request would fail for
- * ever, so it is refused as one that cannot be carried, by the field's path, as if the dialect had not granted it.
+ * Maps errors of a node that the request itself causes to refusals that are not retryable: what its model cannot do, by the
+ * field's path, as if the dialect had not granted it; and 400 or 422. The engine's error text is not forwarded: a known
+ * reason is mapped, an unknown one is left out.
  */
-
 import type { Dialect } from '../../schemas/names.ts';
-import type { Refusal } from '../../shared/decision/refusal.ts';
+import { Refusal } from '../../shared/decision/refusal.ts';
 import type { Inability } from '../../shared/engines/dialect.ts';
-import { inabilityOf } from '../../shared/engines/node-answers.ts';
+import { inabilityOf, rejectionOf } from '../../shared/engines/node-answers.ts';
 import type { AnyChat, AnyEmbeddings, AnyMessages } from '../shape/outline.ts';
-import { shapeRefusal } from '../shape/shape-faults.ts';
-import { notForThisModel, pathOfImage } from './to-node-body.ts';
+import { shapeRefusal } from '../shape/validate.ts';
+import { notForThisModel, pathOfImage } from './node-body.ts';
 
 type Request = AnyChat | AnyEmbeddings | AnyMessages;
 type Path = readonly PropertyKey[];
@@ -39,4 +39,22 @@ function pathOf(inability: Inability, request: Request): Path {
     default:
       return inability satisfies never;
   }
+}
+
+export interface RejectedAttempt {
+  /** For the log. */
+  readonly reason: string;
+  readonly status?: number;
+  /** The parsed error body of the node. */
+  readonly detail?: unknown;
+}
+
+/** Undefined where the error is about the node: overload, a fault, a wrong address or credential. */
+export function rejectionRefusal({ reason, status, detail }: RejectedAttempt): Refusal | undefined {
+  const rejection = rejectionOf(status, detail);
+  if (rejection === undefined) return undefined;
+  const suffix = rejection.reason === undefined ? '' : `: ${rejection.reason}`;
+  return new Refusal('UnsupportedShapeError', `This model does not accept this request${suffix}.`, {
+    reason,
+  });
 }

@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import type { Dialect } from '../../schemas/names.ts';
 import { Refusal } from '../../shared/decision/refusal.ts';
 import { shapeChat, shapeEmbeddings } from '../shape/openai.ts';
-import { toNodeBody } from './to-node-body.ts';
+import { toNodeBody } from './node-body.ts';
 
 const all: readonly Dialect[] = ['vllm', 'sglang', 'llamacpp', 'ollama'];
 const user = { role: 'user', content: 'hi' };

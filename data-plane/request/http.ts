@@ -1,7 +1,10 @@
 /**
- * What a request is as HTTP, before anything is decided of it: well-formed, its path, its headers, its unread body.
+ * A request and its response as HTTP: a well-formed head, the path, the unread body, and complete answers, head and body in
+ * one write. The one place where a refusal becomes bytes, so that refusals which must be identical are identical.
  */
+
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import { refusalKinds } from '../../schemas/refusals.ts';
 import { Refusal } from '../../shared/decision/refusal.ts';
 
 /** Pieces of a body looked at before other connections get their turn. */
@@ -85,4 +88,41 @@ export function pathOf(url: string | undefined): string {
 export function oneHeader(request: IncomingMessage, name: string): string | undefined {
   const value = request.headers[name];
   return Array.isArray(value) ? value.join(', ') : value;
+}
+
+export interface AnswerIds {
+  readonly requestId: string;
+  /** The Anthropic-style SDKs read `request-id`; sent by path, never by stack. */
+  readonly anthropicPath: boolean;
+}
+
+export function answerHeaders({ requestId, anthropicPath }: AnswerIds): Record<string, string> {
+  return anthropicPath
+    ? { 'x-request-id': requestId, 'request-id': requestId }
+    : { 'x-request-id': requestId };
+}
+
+export function sendJson(
+  response: ServerResponse,
+  ids: AnswerIds,
+  status: number,
+  body: string,
+  more: Record<string, string> = {},
+): void {
+  if (response.headersSent || response.destroyed) return;
+  response.writeHead(status, {
+    'content-type': 'application/json',
+    'content-length': Buffer.byteLength(body),
+    ...answerHeaders(ids),
+    ...more,
+  });
+  response.end(body);
+}
+
+/** `path` is the request's path without its query. */
+export function sendRefusal(response: ServerResponse, ids: AnswerIds, refusal: Refusal, path: string): void {
+  const more: Record<string, string> = {};
+  if (refusalKinds[refusal.type].retry === 'never') more['x-should-retry'] = 'false';
+  if (refusal.retryAfterSeconds !== undefined) more['retry-after'] = String(refusal.retryAfterSeconds);
+  sendJson(response, ids, refusal.status, JSON.stringify(refusal.envelope(path)), more);
 }

@@ -5,8 +5,8 @@
 import { readFileSync } from 'node:fs';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { leastTokens } from './least-tokens.ts';
 import { shapeChat, shapeEmbeddings } from './openai.ts';
+import { leastTokens } from './prompt-size.ts';
 
 interface Counts {
   readonly texts: readonly {

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { z } from 'zod';
 import { chatRequestSchema, embeddingsRequestSchema } from '../../schemas/openai.ts';
-import { PresentFields } from './present-fields.ts';
+import { PresentFields } from './validate.ts';
 
 const messages = [
   { role: 'user', content: 'a' },

@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import type { Dialect } from '../../schemas/names.ts';
 import { shapeMessages } from '../shape/anthropic.ts';
 import { shapeChat, shapeEmbeddings } from '../shape/openai.ts';
-import { inabilityRefusal } from './inability.ts';
+import { inabilityRefusal } from './node-errors.ts';
 
 const json = (body: object): Buffer => Buffer.from(JSON.stringify(body));
 const chat = (more: object) => shapeChat(json({ model: 'm', ...more }), 'application/json');

@@ -1,9 +1,55 @@
 /**
- * Says in words what a schema found wrong with a body: the JSON path and the rule, never a value.
- * Names that the caller made up are untrusted text: only harmless ones are repeated.
+ * Validates a body by its schema. A refusal names the JSON path and the rule, never a value; names that the caller chose are
+ * untrusted text, and only harmless ones are repeated.
  */
+
 import type { z } from 'zod';
 import { Refusal } from '../../shared/decision/refusal.ts';
+
+/** Sets of fields remembered for each schema; clients send few. Further ones are parsed by the whole schema. */
+const setsMax = 256;
+
+export class PresentFields<Shape extends z.core.$ZodShape> {
+  readonly #whole: z.ZodObject<Shape, z.core.$strict>;
+  /** Fields that a schema of some fields must ask for too, because they may not be absent. */
+  readonly #required: readonly string[];
+  readonly #bySet = new Map<string, z.ZodObject>();
+
+  constructor(whole: z.ZodObject<Shape, z.core.$strict>) {
+    this.#whole = whole;
+    this.#required = Object.keys(whole.shape).filter(
+      (name) => !(whole.shape[name] as z.ZodType).safeParse(undefined).success,
+    );
+  }
+
+  /** As `safeParse` of the whole schema. */
+  safeParse(
+    value: Readonly<Record<string, unknown>>,
+  ): z.ZodSafeParseResult<z.output<z.ZodObject<Shape, z.core.$strict>>> {
+    const parsed = this.#schemaOf(Object.keys(value))?.safeParse(value);
+    if (parsed?.success) return parsed as z.ZodSafeParseSuccess<z.output<z.ZodObject<Shape, z.core.$strict>>>;
+    return this.#whole.safeParse(value, { reportInput: true });
+  }
+
+  #schemaOf(names: readonly string[]): z.ZodObject | undefined {
+    const set = names.join();
+    const known = this.#bySet.get(set);
+    if (known !== undefined || this.#bySet.size >= setsMax) return known;
+    if (!this.#isFit(names)) return undefined;
+    const inOrder = Object.keys(this.#whole.shape).filter((name) => names.includes(name));
+    const mask = Object.fromEntries(inOrder.map((name) => [name, true]));
+    const some = this.#whole.pick(mask as never) as unknown as z.ZodObject;
+    this.#bySet.set(set, some);
+    return some;
+  }
+
+  #isFit(names: readonly string[]): boolean {
+    return (
+      names.every((name) => Object.hasOwn(this.#whole.shape, name)) &&
+      this.#required.every((name) => names.includes(name))
+    );
+  }
+}
 
 const harmlessName = /^[A-Za-z0-9_.-]{1,64}$/;
 

@@ -1,16 +1,55 @@
 /**
- * A request in the words of the node that routing chose.
- * The body is built anew from fields that the shape has checked: the served name, a limit of tokens always set, no
- * nulls, usage always asked for. What the engine would ignore is refused by name, and the refusal tells nothing of
- * engine or place.
+ * The body of a request to a node, in the dialect of the engine: rendered here where the text is here, else on the body
+ * worker that retains it. It is built from fields that the shape has validated: the served name, a limit of tokens always
+ * set, no nulls, usage always requested. What the engine would ignore is refused by name, and the refusal reveals nothing
+ * of engine or place.
  */
 import type { Dialect } from '../../schemas/names.ts';
 import type { ChatMessage, FunctionTool, ToolChoice } from '../../schemas/openai-messages.ts';
+import { Refusal } from '../../shared/decision/refusal.ts';
 import type { DialectTable, NodeBody } from '../../shared/engines/dialect.ts';
 import { dialects } from '../../shared/engines/dialects.ts';
+import { tokenCountRequest } from '../../shared/engines/node-answers.ts';
 import type { ChatBody, ChatNeed, ChatRequest, EmbeddingsRequest } from '../shape/openai.ts';
-import type { NodeTarget } from '../shape/outline.ts';
-import { shapeRefusal } from '../shape/shape-faults.ts';
+import type { AnyChat, AnyEmbeddings, CountRequest, NodeTarget } from '../shape/outline.ts';
+import { shapeRefusal } from '../shape/validate.ts';
+
+/** Throws UnsupportedShapeError where the dialect cannot carry a field of the request. */
+export function renderBody(
+  request: AnyChat | AnyEmbeddings,
+  dialect: Dialect,
+  target: NodeTarget,
+): string | Promise<Uint8Array<ArrayBuffer>> {
+  if (request.workerText !== undefined) return request.workerText.nodeBody(dialect, target);
+  return JSON.stringify(toNodeBody(request, dialect, target));
+}
+
+/** The request that has a node count the tokens of the prompt; undefined where the node cannot. */
+export function renderCount(
+  chat: AnyChat,
+  dialect: Dialect,
+  servedName: string,
+): CountRequest | undefined | Promise<CountRequest | undefined> {
+  if (chat.workerText !== undefined) return chat.workerText.countRequest(dialect, servedName);
+  return countRequest(chat, dialect, servedName);
+}
+
+function countRequest(chat: ChatRequest, dialect: Dialect, servedName: string): CountRequest | undefined {
+  const body = undefinedIfRefused(() => toNodeBody(chat, dialect, { servedName, maxTokens: 1 }));
+  const request = tokenCountRequest(dialect, body ?? {});
+  if (request?.body['messages'] === undefined) return undefined;
+  return { path: request.path, body: JSON.stringify(request.body) };
+}
+
+/** Counting does not refuse a request that the dialect cannot carry: forwarding does, after routing. */
+function undefinedIfRefused<Value>(render: () => Value): Value | undefined {
+  try {
+    return render();
+  } catch (error) {
+    if (error instanceof Refusal) return undefined;
+    throw error;
+  }
+}
 
 /** Said of a field that the engine or its model cannot carry; tells nothing of which that is. */
 export const notForThisModel = 'is not supported for this model';

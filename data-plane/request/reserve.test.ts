@@ -4,7 +4,7 @@ import { routeTo } from '../../test/support/forward-server.ts';
 import { shapeChat, shapeEmbeddings } from '../shape/openai.ts';
 import type { CountWatch } from '../upstream/count-tokens.ts';
 import { NodeLoad } from '../upstream/load.ts';
-import { answerTokens, countAtOne, needsExactCount, smallerOf } from './token-budget.ts';
+import { answerTokens, countAtOne, needsExactCount, smallerOf } from './reserve.ts';
 
 const chat = shapeChat(
   Buffer.from(JSON.stringify({ model: 'echo-small', messages: [{ role: 'user', content: 'a'.repeat(30) }] })),
