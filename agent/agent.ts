@@ -1,75 +1,78 @@
 /**
- * An agent: the engine beside it, the models it should have, and the link on which that is told. Knows no listener and
- * no flags, so that many may run in one process.
+ * An agent: watches the engine next to it, keeps its models in sync, and reports on the link to a control plane. It has
+ * no listener and no flags, so that many can run in one process.
  */
 import type { Beat } from '../schemas/node-messages.ts';
 import type { Logger } from '../shared/runtime/logger.ts';
 import { sleep } from '../shared/runtime/retry.ts';
 import type { Engine } from './engine.ts';
 import { ControlPlaneLink } from './link.ts';
-import { Loads } from './loads.ts';
+import { ModelSync } from './model-sync.ts';
 
 export interface NodeAgentOptions {
   readonly controlPlanes: readonly string[];
   readonly node: string;
   readonly token: string;
   readonly engine: Engine;
-  /** Load what the node's place has installed, where the engine takes models. */
+  /** Load the models that the node's place has installed, where the engine can load models. */
   readonly loadsModels: boolean;
   readonly logger: Logger;
 }
 
-const drainLookMs = 200;
-const firstLookMsMax = 3000;
+const drainPollMs = 200;
+const firstProbeMsMax = 3000;
 
 export class NodeAgent {
   readonly engine: Engine;
   readonly link: ControlPlaneLink;
-  readonly #loads: Loads | undefined;
+  readonly #models: ModelSync | undefined;
   #stopped = false;
 
   constructor({ controlPlanes, node, token, engine, loadsModels, logger }: NodeAgentOptions) {
     this.engine = engine;
-    const loads = loadsModels ? new Loads({ engine, logger }) : undefined;
-    this.#loads = loads;
+    const models = loadsModels ? new ModelSync({ engine, logger }) : undefined;
+    this.#models = models;
     this.link = new ControlPlaneLink({
-      ...{ controlPlanes, node, token, logger },
-      beat: () => this.#beat(),
-      onInstalls: (position, models) => loads?.want(position, models),
+      controlPlanes,
+      node,
+      token,
+      logger,
+      heartbeat: () => this.#heartbeat(),
+      onInstalls: (position, installed) => models?.setDesired(position, installed),
     });
   }
 
-  /** Resolves once it has looked at its engine and set out for a control plane: what it tells first is already true. */
+  /** Resolves once the engine was probed and the link was started, so that the first heartbeat is already true. */
   async start(): Promise<void> {
-    await Promise.race([this.engine.start(() => this.link.beatNow()), sleep(firstLookMsMax)]);
+    await Promise.race([this.engine.start(() => this.link.sendHeartbeat()), sleep(firstProbeMsMax)]);
     if (!this.#stopped) this.link.start();
   }
 
   /**
-   * Lets the node be taken out of service, then waits until its engine works on nothing, at most so long. An engine that
-   * does not tell how busy it is, is not waited for.
+   * Takes the node out of service, then waits until its engine has no request in flight, up to a time-out. An engine that
+   * does not report its requests in flight is not waited for.
    */
   async drain(timeoutSeconds: number): Promise<void> {
     await this.link.leave();
     if (this.engine.view.inFlight === undefined) return;
     const until = performance.now() + timeoutSeconds * 1000;
-    // What the engine told before it was left may be the last it had.
+    // Requests that were sent before the node left may not be counted yet.
     await sleep(Math.min(2000, timeoutSeconds * 1000));
-    while (performance.now() < until && (this.engine.view.inFlight ?? 0) > 0) await sleep(drainLookMs);
+    while (performance.now() < until && (this.engine.view.inFlight ?? 0) > 0) await sleep(drainPollMs);
   }
 
   /** Ends at once; the control plane sees a closed socket. */
   async stop(): Promise<void> {
     this.#stopped = true;
     await this.link.stop();
-    await this.#loads?.stop();
+    await this.#models?.stop();
     await this.engine.stop();
   }
 
-  #beat(): Beat {
-    this.#loads?.consider();
+  #heartbeat(): Beat {
+    this.#models?.reconcile();
     const { up, reason, dialect, models, windows, imageModels, inFlight } = this.engine.view;
-    const installs = this.#loads?.states() ?? [];
+    const installs = this.#models?.states() ?? [];
     return {
       type: 'beat',
       up,

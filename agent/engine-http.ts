@@ -1,6 +1,6 @@
 /**
- * One question to the engine beside the agent. The engine is untrusted: no redirect is followed, every wait and every
- * answer is bounded, and nothing of an answer goes further than the functions that read it.
+ * One HTTP request to the engine next to the agent. The engine is untrusted: no redirect is followed, every wait and every
+ * response is bounded, and only the functions that parse a response see its content.
  */
 import { type Dispatcher, request } from 'undici';
 import { ChunkBuffer } from '../shared/runtime/chunk-buffer.ts';
@@ -11,20 +11,20 @@ export interface EngineTarget {
   readonly credential?: string | undefined;
 }
 
-export interface Question {
+export interface EngineRequest {
   readonly method?: 'GET' | 'POST' | 'DELETE';
   readonly path: string;
   readonly body?: object;
-  /** For the head of the answer, and then between any two parts of it. */
+  /** Until the head of the response, and then between any two parts of its body. */
   readonly timeoutMs: number;
   readonly signal?: AbortSignal;
 }
 
-const answerBytesMax = 4 * 1024 * 1024;
+const responseBytesMax = 4 * 1024 * 1024;
 
-/** The engine answered, but not with what was asked for. */
-export class EngineRefusal extends Error {
-  override readonly name = 'EngineRefusal';
+/** The engine responded with another status than 200. */
+export class EngineError extends Error {
+  override readonly name = 'EngineError';
   readonly status: number;
 
   constructor(status: number, text: string) {
@@ -33,21 +33,21 @@ export class EngineRefusal extends Error {
   }
 }
 
-/** The answer's text. Throws EngineRefusal for any status but 200, and what undici throws. */
-export async function askEngine(target: EngineTarget, question: Question): Promise<string> {
-  const bytes = new ChunkBuffer({ bytesMax: answerBytesMax });
-  for await (const part of streamEngine(target, question)) {
-    if (!bytes.add(Buffer.from(part))) throw new Error('the answer is too large');
+/** The body of the response. Throws EngineError for any status but 200, and what undici throws. */
+export async function requestEngine(target: EngineTarget, engineRequest: EngineRequest): Promise<string> {
+  const bytes = new ChunkBuffer({ bytesMax: responseBytesMax });
+  for await (const part of streamEngine(target, engineRequest)) {
+    if (!bytes.add(Buffer.from(part))) throw new Error('the response is too large');
   }
   return bytes.whole().toString('utf8');
 }
 
-/** The parts of an answer as they come. Throws as `askEngine`. */
+/** The parts of a response body as they arrive. Throws as `requestEngine`. */
 export async function* streamEngine(
   target: EngineTarget,
-  question: Question,
+  engineRequest: EngineRequest,
 ): AsyncGenerator<string, void, undefined> {
-  const { statusCode, body } = await send(target, question);
+  const { statusCode, body } = await send(target, engineRequest);
   body.setEncoding('utf8');
   if (statusCode === 200) {
     yield* body as AsyncIterable<string>;
@@ -58,11 +58,11 @@ export async function* streamEngine(
     text += part;
     if (text.length > 10_000) break;
   }
-  throw new EngineRefusal(statusCode, text);
+  throw new EngineError(statusCode, text);
 }
 
-function send(target: EngineTarget, question: Question): Promise<Dispatcher.ResponseData> {
-  const { method = 'GET', path, body, timeoutMs, signal } = question;
+function send(target: EngineTarget, engineRequest: EngineRequest): Promise<Dispatcher.ResponseData> {
+  const { method = 'GET', path, body, timeoutMs, signal } = engineRequest;
   return request(target.url + path, {
     method,
     headersTimeout: timeoutMs,
@@ -76,20 +76,20 @@ function send(target: EngineTarget, question: Question): Promise<Dispatcher.Resp
   });
 }
 
-/** The engine's own words of what went wrong, made fit for one line. */
+/** The message of the engine's error, reduced to one line. */
 function reasonOf(text: string): string | undefined {
   try {
     const answer = JSON.parse(text) as unknown;
     const error = member(answer, 'error') ?? member(answer, 'detail') ?? member(answer, 'message');
-    const words = typeof error === 'string' ? error : member(error, 'message');
-    return typeof words === 'string' ? oneLine(words) : undefined;
+    const message = typeof error === 'string' ? error : member(error, 'message');
+    return typeof message === 'string' ? oneLine(message) : undefined;
   } catch {
     return undefined;
   }
 }
 
-export function oneLine(words: string): string | undefined {
-  const line = words
+export function oneLine(text: string): string | undefined {
+  const line = text
     .replace(/[\p{Cc}\p{Cs}]+/gu, ' ')
     .trim()
     .slice(0, 150);

@@ -1,4 +1,4 @@
-// Goal: an agent knows its engine by asking it, and notices within seconds when it is gone.
+// Goal: an agent detects its engine by polling it, and notices within seconds when it is down.
 // Method: simulated engines of each kind.
 import { afterEach, expect, test } from 'vitest';
 import { type SimNode, startSimNode } from '../dev/simulator/sim-node.ts';
@@ -38,13 +38,13 @@ test.each(['vllm', 'sglang', 'llamacpp', 'ollama'] as const)(
     const models = ['echo-small', 'echo-large'];
     const node = await simNode({ models, dialect, contextTokens: 4096 });
     const { view } = await watch(node.url);
-    const told =
+    const reported =
       dialect === 'ollama' ? {} : { windows: { 'echo-small': 4096, 'echo-large': 4096 }, inFlight: 0 };
-    expect(view).toEqual({ up: true, dialect, models, windows: {}, imageModels: [], ...told });
+    expect(view).toEqual({ up: true, dialect, models, windows: {}, imageModels: [], ...reported });
   },
 );
 
-test('what it works on is asked of it', async () => {
+test('its requests in flight are polled', async () => {
   const node = await simNode({ models: ['echo-small'], tokensPerSecond: 50 });
   const engine = await watch(node.url);
   const abort = new AbortController();
@@ -63,7 +63,7 @@ test('what it works on is asked of it', async () => {
   await until(() => engine.view.inFlight === 0);
 });
 
-test('an engine that refuses connections is down at the next look, and known again when it is back', async () => {
+test('an engine that refuses connections is down at the next poll, and detected again when it is back', async () => {
   const node = await simNode({ models: ['echo-small'] });
   let changes = 0;
   const engine = await watch(node.url, () => changes++);
@@ -77,7 +77,7 @@ test('an engine that refuses connections is down at the next look, and known aga
   expect(changes).toBe(2);
 });
 
-test('an engine that only gives no answer has three seconds', async () => {
+test('an engine without a response has three seconds', async () => {
   const node = await simNode({ models: ['echo-small'] });
   const engine = await watch(node.url);
   node.setBehaviour({ rules: [{ match: { path: '/health' }, fault: { kind: 'stall' } }] });
@@ -87,7 +87,7 @@ test('an engine that only gives no answer has three seconds', async () => {
   expect(engine.view.reason).toBe('no answer in time');
 });
 
-test('an engine that says that it is not well is down at once', async () => {
+test('an engine that reports that it is unhealthy is down at once', async () => {
   const node = await simNode({ models: ['echo-small'] });
   const engine = await watch(node.url);
   node.setBehaviour({ rules: [{ match: { path: '/health' }, fault: { kind: 'status', status: 503 } }] });
@@ -95,7 +95,7 @@ test('an engine that says that it is not well is down at once', async () => {
   expect(engine.view.reason).toBe('health answered 503');
 });
 
-test('where nothing answers there is no engine yet', async () => {
+test('without a response no engine is detected', async () => {
   const { view } = await watch('http://127.0.0.1:9');
   expect(view).toEqual({ ...empty, reason: 'no inference server has answered' });
 });

@@ -1,7 +1,7 @@
 /**
- * Watches the inference server beside the agent: asks it each second what it is, whether it is well, what it serves and
- * how busy it is, and keeps the latest answer. A refused connection or a bad answer is a down at once; an engine that only
- * gives no answer has three seconds.
+ * Watches the inference server next to the agent: polls its kind, health, models and requests in flight each second, and
+ * keeps the latest result. After a refused connection or an error response it is down at once, without a response after
+ * three seconds.
  */
 import type { Dialect } from '../schemas/names.ts';
 import { beatIntervalMs, beatsMissedMax, modelsPerNodeMax } from '../schemas/node-messages.ts';
@@ -21,36 +21,36 @@ export interface EngineView {
   readonly models: readonly string[];
   readonly windows: Readonly<Record<string, number>>;
   readonly imageModels: readonly string[];
-  /** undefined where the engine does not tell. */
+  /** undefined where the engine does not report it. */
   readonly inFlight?: number;
 }
 
-/** What an agent asks of the engine beside it. */
+/** The engine as an agent sees it. */
 export interface Engine {
   readonly view: EngineView;
-  /** How models get into it; undefined where that is not known, or it takes none. */
+  /** Loads and unloads models; undefined where the engine cannot, or its kind is not known yet. */
   readonly loader: ModelLoader | undefined;
-  /** Calls `onChange` when it goes up or down, until it is stopped. Resolves once there is a first answer, or none. */
+  /** Calls `onChange` when it goes up or down, until it is stopped. Resolves after the first poll. */
   start(onChange: () => void): Promise<void>;
   stop(): Promise<void>;
 }
 
 export interface EngineWatchOptions extends EngineTarget {
-  /** Folder in which vLLM finds adapters by their names; none: it loads none. */
+  /** The folder of vLLM's adapters, by name; without it none are loaded. */
   readonly loraFolder?: string | undefined;
 }
 
-interface Answered {
+interface PollResult {
   readonly dialect: Dialect;
-  readonly answer: Probed;
+  readonly probed: Probed;
   readonly inFlight: number | undefined;
-  readonly askedMs: number;
+  readonly sentMs: number;
 }
 
 const nothing = { models: [], windows: {}, imageModels: [] } as const;
 const silenceMsMax = beatIntervalMs * beatsMissedMax;
-/** An engine that does not tell how busy it is, is asked again after this. */
-const askBusyAgainMs = 30_000;
+/** An engine that did not report its requests in flight is polled for them again after this. */
+const inFlightRetryMs = 30_000;
 
 export class EngineWatch implements Engine {
   readonly #options: EngineWatchOptions;
@@ -59,10 +59,10 @@ export class EngineWatch implements Engine {
   #view: EngineView = { up: false, reason: 'no inference server has answered', ...nothing };
   readonly #imageModels = new ImageModels();
   #timer: NodeJS.Timeout | undefined;
-  #asking = 0;
+  #pendingPolls = 0;
   #detecting = false;
-  #answeredMs = Number.NEGATIVE_INFINITY;
-  #busyNotBeforeMs = 0;
+  #lastResponseMs = Number.NEGATIVE_INFINITY;
+  #inFlightNotBeforeMs = 0;
   #loader: ModelLoader | undefined;
 
   constructor(options: EngineWatchOptions) {
@@ -90,13 +90,13 @@ export class EngineWatch implements Engine {
 
   #tick(): void {
     const nowMs = performance.now();
-    if (this.#view.up && nowMs - this.#answeredMs > silenceMsMax) this.#down('no answer in time');
+    if (this.#view.up && nowMs - this.#lastResponseMs > silenceMsMax) this.#down('no answer in time');
     const { dialect } = this.#view;
     if (dialect === undefined) {
       if (!this.#detecting) this.#detect().catch(() => undefined);
-    } else if (this.#asking < beatsMissedMax) {
-      // A slow answer does not keep the next question back: each is a sign of life of its own.
-      this.#ask(dialect, nowMs).catch(() => undefined);
+    } else if (this.#pendingPolls < beatsMissedMax) {
+      // Polls overlap: a slow response does not delay the next poll.
+      this.#poll(dialect, nowMs).catch(() => undefined);
     }
   }
 
@@ -107,41 +107,41 @@ export class EngineWatch implements Engine {
     this.#detecting = false;
     if (dialect === undefined || this.#stopped.signal.aborted) return;
     this.#view = { ...this.#view, dialect };
-    this.#busyNotBeforeMs = 0;
+    this.#inFlightNotBeforeMs = 0;
     this.#loader = modelLoader(dialect, this.#options);
-    await this.#ask(dialect, performance.now());
+    await this.#poll(dialect, performance.now());
   }
 
-  async #ask(dialect: Dialect, askedMs: number): Promise<void> {
-    this.#asking++;
+  async #poll(dialect: Dialect, sentMs: number): Promise<void> {
+    this.#pendingPolls++;
     try {
-      const [answer, inFlight] = await Promise.all([
+      const [probed, inFlight] = await Promise.all([
         probe({ ...this.#options, dialect }, this.#imageModels, silenceMsMax),
-        this.#busy(dialect, askedMs),
+        this.#pollInFlight(dialect, sentMs),
       ]);
-      // A later question may have been answered first.
-      if (!this.#stopped.signal.aborted && askedMs > this.#answeredMs)
-        this.#take({ dialect, answer, inFlight, askedMs });
+      // The response to a later poll may have arrived first.
+      if (!this.#stopped.signal.aborted && sentMs > this.#lastResponseMs)
+        this.#apply({ dialect, probed, inFlight, sentMs });
     } finally {
-      this.#asking--;
+      this.#pendingPolls--;
     }
   }
 
-  #take({ dialect, answer, inFlight, askedMs }: Answered): void {
-    if (answer.up) {
-      this.#answeredMs = askedMs;
-      const models = [...new Set(answer.models)].slice(0, modelsPerNodeMax);
-      const { windows } = answer;
-      const imageModels = [...new Set(answer.imageModels)];
+  #apply({ dialect, probed, inFlight, sentMs }: PollResult): void {
+    if (probed.up) {
+      this.#lastResponseMs = sentMs;
+      const models = [...new Set(probed.models)].slice(0, modelsPerNodeMax);
+      const { windows } = probed;
+      const imageModels = [...new Set(probed.imageModels)];
       const busy = inFlight !== undefined && { inFlight };
       this.#replace({ up: true, dialect, models, windows, imageModels, ...busy });
-    } else if (!answer.silent) {
-      this.#answeredMs = askedMs;
-      this.#down(answer.reason);
+    } else if (!probed.silent) {
+      this.#lastResponseMs = sentMs;
+      this.#down(probed.reason);
     }
   }
 
-  /** What stands at the address may be replaced by something else, so it is found anew once it is down. */
+  /** Drops the dialect, because another engine may be started at the address: it is detected again. */
   #down(reason: string): void {
     this.#replace({ up: false, reason, ...nothing });
   }
@@ -152,10 +152,10 @@ export class EngineWatch implements Engine {
     if (changed) this.#onChange();
   }
 
-  async #busy(dialect: Dialect, nowMs: number): Promise<number | undefined> {
-    if (nowMs < this.#busyNotBeforeMs) return undefined;
+  async #pollInFlight(dialect: Dialect, nowMs: number): Promise<number | undefined> {
+    if (nowMs < this.#inFlightNotBeforeMs) return undefined;
     const inFlight = await inFlightOf(dialect, this.#options);
-    if (inFlight === undefined) this.#busyNotBeforeMs = nowMs + askBusyAgainMs;
+    if (inFlight === undefined) this.#inFlightNotBeforeMs = nowMs + inFlightRetryMs;
     return inFlight;
   }
 }

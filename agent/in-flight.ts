@@ -1,14 +1,14 @@
-/** How many requests does an engine work on? Asked where its kind tells at all; Ollama does not. */
+/** The number of requests in flight of an engine, for the kinds that report it; Ollama does not. */
 import type { Dialect } from '../schemas/names.ts';
-import { askEngine, type EngineTarget } from './engine-http.ts';
+import { type EngineTarget, requestEngine } from './engine-http.ts';
 
-interface Teller {
+interface Source {
   readonly path: string;
-  /** undefined where the answer does not say. */
+  /** undefined where the response does not contain it. */
   count(text: string): number | undefined;
 }
 
-const tellers: Readonly<Record<Dialect, Teller | undefined>> = {
+const sources: Readonly<Record<Dialect, Source | undefined>> = {
   vllm: {
     path: '/metrics',
     count: (text) => sum(text, ['vllm:num_requests_running', 'vllm:num_requests_waiting']),
@@ -24,20 +24,20 @@ const tellers: Readonly<Record<Dialect, Teller | undefined>> = {
 const timeoutMs = 1000;
 const countMax = 1_000_000;
 
-/** undefined where the engine does not tell, or not now. Never throws. */
+/** undefined where the engine does not report it, or cannot be reached. Never throws. */
 export async function inFlightOf(dialect: Dialect, target: EngineTarget): Promise<number | undefined> {
-  const teller = tellers[dialect];
-  if (teller === undefined) return undefined;
+  const source = sources[dialect];
+  if (source === undefined) return undefined;
   try {
     const signal = AbortSignal.timeout(2 * timeoutMs);
-    const count = teller.count(await askEngine(target, { path: teller.path, timeoutMs, signal }));
+    const count = source.count(await requestEngine(target, { path: source.path, timeoutMs, signal }));
     return count !== undefined && count >= 0 && count <= countMax ? Math.round(count) : undefined;
   } catch {
     return undefined;
   }
 }
 
-/** Of all series with one of these names, in Prometheus's text format. */
+/** The sum of all series with one of these names, in Prometheus's text format. */
 function sum(text: string, names: readonly string[]): number | undefined {
   let total: number | undefined;
   for (const line of text.split('\n')) {

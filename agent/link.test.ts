@@ -1,5 +1,5 @@
-// Goal: an agent stays attached to some control plane as long as one takes it, and says of itself what it should.
-// Method: WebSocket servers that take, refuse, or fall silent.
+// Goal: an agent stays attached to some control plane while one accepts it, and reports its state.
+// Method: WebSocket servers that accept, refuse, or stop responding.
 import { createServer, get, type IncomingMessage, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { pino } from 'pino';
@@ -7,7 +7,7 @@ import { afterEach, expect, test } from 'vitest';
 import { type WebSocket, WebSocketServer } from 'ws';
 import { type Beat, nodeConnectPath } from '../schemas/node-messages.ts';
 import { ControlPlaneLink } from './link.ts';
-import { refusalTold } from './upgrade-error.ts';
+import { readUpgradeError } from './upgrade-error.ts';
 
 const token = 'ngt_test-token-of-this-file';
 const open: (() => unknown)[] = [];
@@ -23,10 +23,10 @@ afterEach(async () => {
 interface Replica {
   readonly url: string;
   readonly server: Server;
-  /** What was told, oldest first. */
+  /** The received frames, oldest first. */
   readonly frames: { type: string }[];
   readonly sockets: WebSocket[];
-  /** Upgrades refused with this status; 0 takes them. */
+  /** Upgrades are refused with this status; 0 accepts them. */
   refuse: number;
   upgrades: number;
 }
@@ -37,7 +37,7 @@ async function replica(autoPong = true): Promise<Replica> {
   const one: Replica = { url: '', server, frames: [], sockets: [], refuse: 0, upgrades: 0 };
   server.on('upgrade', (request, socket, head) => {
     one.upgrades++;
-    // A client that was refused may break off.
+    // A refused client may reset the connection.
     socket.on('error', () => undefined);
     const known = request.url === nodeConnectPath && request.headers.authorization === `Bearer ${token}`;
     if (one.refuse !== 0 || !known || request.headers.origin !== undefined)
@@ -64,7 +64,7 @@ function link(
 ) {
   const one = new ControlPlaneLink({
     ...{ controlPlanes: replicas.map(({ url }) => url), node: 'pool-1', token, logger },
-    beat: () => beat,
+    heartbeat: () => beat,
     onInstalls: (_position, models) => onInstalls(models),
   });
   open.push(() => one.stop());
@@ -84,7 +84,7 @@ async function until(isSo: () => boolean): Promise<number> {
 const taken = (replicas: readonly Replica[]): Replica | undefined =>
   replicas.find(({ sockets }) => sockets.some(({ readyState }) => readyState === 1));
 
-test('it says hello once, then beats at once and each second, and takes what is pushed', async () => {
+test('it sends one hello, then a heartbeat at once and each second, and receives what is pushed', async () => {
   const only = await replica();
   const pushed: (readonly string[])[] = [];
   link([only], (models) => pushed.push(models));
@@ -97,7 +97,7 @@ test('it says hello once, then beats at once and each second, and takes what is 
   expect(pushed).toEqual([['a']]);
 });
 
-test('a replica that goes away is left for another at once', async () => {
+test('a replica that ends is replaced by another at once', async () => {
   const replicas = [await replica(), await replica()];
   link(replicas);
   await until(() => taken(replicas) !== undefined);
@@ -108,7 +108,7 @@ test('a replica that goes away is left for another at once', async () => {
   expect(first.upgrades).toBe(1);
 });
 
-test('where none takes it, it goes on trying with growing pauses, and is there when one does', async () => {
+test('where no replica accepts it, it retries with growing pauses, and attaches once one does', async () => {
   const replicas = [await replica(), await replica()];
   for (const one of replicas) one.refuse = 503;
   link(replicas);
@@ -120,7 +120,7 @@ test('where none takes it, it goes on trying with growing pauses, and is there w
   await until(() => taken(replicas) !== undefined);
 });
 
-test('a replica that answers no ping is left', async () => {
+test('a replica that answers no ping is abandoned', async () => {
   const silent = await replica(false);
   const well = await replica();
   link([silent, well]);
@@ -132,7 +132,7 @@ test('a replica that answers no ping is left', async () => {
   expect(silent.sockets).toHaveLength(1);
 });
 
-test('an agent that leaves says so, and waits until it is released', async () => {
+test('an agent that leaves announces that, and waits until it is released', async () => {
   const only = await replica();
   const agent = link([only]);
   await until(() => only.frames.length >= 2);
@@ -161,18 +161,18 @@ test.each([
     JSON.stringify({ error: { message: 'this node is registered without an agent', next: 'register it' } }),
     'refused with 409: this node is registered without an agent; register it',
   ],
-  ['by its status, where it says nothing that is understood', '<html>', 'refused with 409'],
+  ['with its status, where the body is not an error', '<html>', 'refused with 409'],
   [
-    'by its status, where it says too much',
+    'with its status, where the body is too large',
     JSON.stringify({ error: { message: 'x'.repeat(5000) } }),
     'refused with 409',
   ],
-])('a replica that does not take the agent is told of in the log %s', async (_how, body, expected) => {
+])('a replica that refuses the agent is logged %s', async (_how, body, expected) => {
   const server = createServer((_request, response) => response.writeHead(409).end(body));
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   open.push(() => server.close());
   const response = await new Promise<IncomingMessage>((resolve) => {
     get({ port: (server.address() as AddressInfo).port, agent: false }, resolve).on('error', () => undefined);
   });
-  expect(await refusalTold(response)).toBe(expected);
+  expect(await readUpgradeError(response)).toBe(expected);
 });

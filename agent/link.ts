@@ -1,7 +1,7 @@
 /**
- * Keeps one WebSocket to one control plane: says hello, beats each second, hears what is installed. When the session ends
- * it goes on, to the same replica first or to another where that one is gone, with growing and jittered pauses once all
- * have failed. A replica that does not answer pings for three seconds is left.
+ * Keeps one WebSocket to one control plane: sends a hello and a heartbeat each second, receives what is installed. When
+ * the session ends it reconnects, to the same replica, or to the next one where that replica failed, with growing random
+ * pauses once all have failed. A replica that answers no ping for three seconds is abandoned.
  */
 import WebSocket from 'ws';
 import {
@@ -18,24 +18,24 @@ import {
 } from '../schemas/node-messages.ts';
 import type { Logger } from '../shared/runtime/logger.ts';
 import { sleep } from '../shared/runtime/retry.ts';
-import { refusalTold } from './upgrade-error.ts';
+import { readUpgradeError } from './upgrade-error.ts';
 
 export interface LinkOptions {
   /** Base addresses of control planes, http or https. */
   readonly controlPlanes: readonly string[];
   readonly node: string;
   readonly token: string;
-  /** The present, asked for each time it is told. */
-  readonly beat: () => Beat;
+  /** Returns the current state; called for each heartbeat. */
+  readonly heartbeat: () => Beat;
   readonly onInstalls: (position: number, models: readonly string[]) => void;
   readonly logger: Logger;
 }
 
-/** How a session ended, as far as it says where to go next. */
+/** How a session ended, which decides where to reconnect. */
 interface Ended {
-  /** A session that lasted says that this replica took us. */
+  /** The session lasted, so this replica accepts the agent. */
   readonly lasted: boolean;
-  /** It is left because it answered no pings. */
+  /** The replica was abandoned because it answered no pings. */
   readonly silent: boolean;
   readonly code: number;
   readonly reason: string;
@@ -44,12 +44,12 @@ interface Ended {
 const handshakeMsMax = 3000;
 const pauseMsMin = 200;
 const pauseMsMax = 3000;
-/** After a refusal that only an operator can mend, or a quarrel with another agent of the same token. */
+/** After a refusal that only an operator can resolve, or a conflict with another agent of the same token. */
 const refusedPauseMsMax = 30_000;
 const lastedMsMin = 3000;
 const releasedMsMax = 5000;
 const closeMsMax = 1000;
-/** All agents of a replica that is gone come at once: they spread over so long. */
+/** All agents of a failed replica reconnect at the same time; this spreads them. */
 const spreadMs = 500;
 const unauthorisedStatus = 401;
 
@@ -57,7 +57,7 @@ export class ControlPlaneLink {
   readonly #options: LinkOptions;
   readonly #stop = new AbortController();
   readonly #urls: readonly string[];
-  #at: number;
+  #urlIndex: number;
   #socket: WebSocket | undefined;
   #running: Promise<void> | undefined;
   #released: (() => void) | undefined;
@@ -67,14 +67,14 @@ export class ControlPlaneLink {
     this.#options = options;
     this.#urls = options.controlPlanes.map((url) => url.replace(/^http/, 'ws').replace(/\/+$/, ''));
     if (this.#urls.length === 0) throw new Error('an agent needs the address of a control plane');
-    // The same replica after a restart of the agent, and others for other nodes.
-    this.#at = hashOf(options.node) % this.#urls.length;
+    // Stable over restarts of the agent, and spread over the nodes.
+    this.#urlIndex = hashOf(options.node) % this.#urls.length;
   }
 
   get connected(): boolean {
     return this.#socket?.readyState === WebSocket.OPEN;
   }
-  /** Sessions begun so far. */
+  /** Sessions opened so far. */
   get connects(): number {
     return this.#connects;
   }
@@ -83,13 +83,12 @@ export class ControlPlaneLink {
     this.#running = this.#run();
   }
 
-  /** Tells the present now, without waiting for the next second. */
-  beatNow(): void {
-    const { beat } = this.#options;
-    this.#send(beat());
+  /** Sends the current state now, without waiting for the next interval. */
+  sendHeartbeat(): void {
+    this.#send(this.#options.heartbeat());
   }
 
-  /** Says that the agent is about to end, and waits until that is in the log, bounded. */
+  /** Announces the end of the agent, and waits, up to a time-out, until that is in the log. */
   async leave(): Promise<void> {
     if (!this.connected) return;
     const timeout = new AbortController();
@@ -115,15 +114,15 @@ export class ControlPlaneLink {
     const { signal } = this.#stop;
     let failures = 0;
     while (!signal.aborted) {
-      const url = this.#urls[this.#at] ?? '';
+      const url = this.#urls[this.#urlIndex] ?? '';
       const ended = await this.#session(url);
       if (signal.aborted) return;
       const { code, reason, lasted, silent } = ended;
       failures = lasted ? 0 : failures + 1;
       const level = failures % this.#urls.length === 0 ? 'warn' : 'debug';
       logger[level]({ node, url, code, reason }, 'not attached to a control plane');
-      const stays = lasted && !silent && code !== closeCodes.goingAway;
-      if (!stays) this.#at = (this.#at + 1) % this.#urls.length;
+      const isSameReplica = lasted && !silent && code !== closeCodes.goingAway;
+      if (!isSameReplica) this.#urlIndex = (this.#urlIndex + 1) % this.#urls.length;
       await sleep(this.#pauseMs(failures, ended), signal);
     }
   }
@@ -149,34 +148,34 @@ export class ControlPlaneLink {
     return new Promise((resolve) => {
       let openedMs = Number.POSITIVE_INFINITY;
       let fault: { code: number; reason: string } | undefined;
-      const beating = new Beating(socket, () => this.beatNow());
+      const heartbeat = new Heartbeat(socket, () => this.sendHeartbeat());
       socket.on('unexpected-response', async (_request, response) => {
         const code = response.statusCode ?? 0;
         fault = { code, reason: `refused with ${code}` };
-        fault = { code, reason: await refusalTold(response) };
+        fault = { code, reason: await readUpgradeError(response) };
         socket.terminate();
       });
       socket.on('open', () => {
         openedMs = performance.now();
         this.#connects++;
         this.#send({ type: 'hello', v: nodeProtocol, node: this.#options.node });
-        beating.start();
+        heartbeat.start();
       });
-      socket.on('message', (data, isBinary) => this.#take(isBinary ? '' : String(data)));
+      socket.on('message', (data, isBinary) => this.#receive(isBinary ? '' : String(data)));
       socket.on('error', (error) => {
         fault ??= { code: 0, reason: 'code' in error ? String(error.code) : 'no connection' };
       });
       socket.on('close', (code, reason) => {
-        beating.stop();
+        heartbeat.stop();
         const lasted = performance.now() - openedMs > lastedMsMin;
-        const { silent } = beating;
-        const told = silent ? 'it answers no pings' : String(reason);
-        resolve({ lasted, silent, ...(fault ?? { code, reason: told }) });
+        const { silent } = heartbeat;
+        const closed = { code, reason: silent ? 'it answers no pings' : String(reason) };
+        resolve({ lasted, silent, ...(fault ?? closed) });
       });
     });
   }
 
-  #take(text: string): void {
+  #receive(text: string): void {
     const message = parseFrame(controlPlaneMessageSchema, text);
     if (message?.type === 'installs') this.#options.onInstalls(message.position, message.models);
     else if (message?.type === 'released') this.#released?.();
@@ -187,23 +186,23 @@ export class ControlPlaneLink {
   }
 }
 
-/** Beats and pings while a socket is open; a replica that does not answer is left. */
-class Beating {
+/** Sends heartbeats and pings while a socket is open, and terminates it where the pings get no answer. */
+class Heartbeat {
   readonly #socket: WebSocket;
-  readonly #beat: () => void;
+  readonly #send: () => void;
   #timer: NodeJS.Timeout | undefined;
   #answeredMs = 0;
   #silent = false;
 
-  constructor(socket: WebSocket, beat: () => void) {
+  constructor(socket: WebSocket, send: () => void) {
     this.#socket = socket;
-    this.#beat = beat;
+    this.#send = send;
     socket.on('pong', () => {
       this.#answeredMs = performance.now();
     });
   }
 
-  /** True once the replica was left because it answered nothing. */
+  /** True once the socket was terminated because the pings got no answer. */
   get silent(): boolean {
     return this.#silent;
   }
@@ -211,7 +210,7 @@ class Beating {
   start(): void {
     this.#answeredMs = performance.now();
     this.#timer = setInterval(() => this.#tick(), beatIntervalMs);
-    this.#beat();
+    this.#send();
   }
 
   stop(): void {
@@ -224,7 +223,7 @@ class Beating {
       this.#socket.terminate();
       return;
     }
-    this.#beat();
+    this.#send();
     this.#socket.ping();
   }
 }

@@ -1,4 +1,4 @@
-/** Composition root of an agent as a process: it stands beside one inference server and reports on it. */
+/** Composition root of an agent process: it runs next to one inference server and reports on it. */
 import { Gauge, Registry } from 'prom-client';
 import { baseOf } from '../shared/engines/detect.ts';
 import { Connections } from '../shared/runtime/connections.ts';
@@ -14,7 +14,7 @@ export interface AgentSettings {
   readonly token: string;
   /** Address of the engine, with or without `/v1`. */
   readonly engine: string;
-  /** The engine's own credential, where it wants one. */
+  /** The engine's own credential, where it requires one. */
   readonly credential?: string | undefined;
   readonly loadsModels: boolean;
   readonly loraFolder?: string | undefined;
@@ -33,7 +33,7 @@ export interface RunningAgent {
   close(): Promise<void>;
 }
 
-/** Rejects where the listener cannot be had; an engine or a control plane that is away is waited for. */
+/** Rejects where the listener cannot be opened; an unreachable engine or control plane is waited for. */
 export async function startAgent(settings: AgentSettings): Promise<RunningAgent> {
   const { controlPlanes, node, token, loadsModels, logger } = settings;
   const engine = new EngineWatch({
@@ -86,11 +86,11 @@ function metricsOf({ link, engine }: NodeAgent): Registry {
     });
   };
   gauge('headgate_agent_attached', '1 while attached to a control plane', () => Number(link.connected));
-  gauge('headgate_agent_sessions_total', 'sessions begun with control planes', () => link.connects);
-  gauge('headgate_agent_engine_up', '1 while the engine is well', () => Number(engine.view.up));
+  gauge('headgate_agent_sessions_total', 'sessions opened with control planes', () => link.connects);
+  gauge('headgate_agent_engine_up', '1 while the engine is up', () => Number(engine.view.up));
   gauge(
     'headgate_agent_engine_in_flight',
-    'requests the engine works on, -1 where it does not tell',
+    'requests in flight in the engine, -1 where it does not report them',
     () => engine.view.inFlight ?? -1,
   );
   return registry;

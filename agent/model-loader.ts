@@ -1,14 +1,14 @@
 /**
- * How a model gets into each kind of engine, and out again. Ollama pulls and deletes; llama.cpp's router loads and unloads
- * what it has on its disk; vLLM takes adapters from a folder that the agent was told. Every wait is bounded.
+ * Loads and unloads models, by kind of engine. Ollama pulls and deletes; llama.cpp's router loads and unloads what it has on
+ * its disk; vLLM loads adapters from a configured folder. Every wait is bounded.
  */
 import { join } from 'node:path';
 import type { Dialect } from '../schemas/names.ts';
 import { sleep } from '../shared/runtime/retry.ts';
-import { askEngine, EngineRefusal, type EngineTarget, oneLine, streamEngine } from './engine-http.ts';
+import { EngineError, type EngineTarget, oneLine, requestEngine, streamEngine } from './engine-http.ts';
 
 export interface ModelLoader {
-  /** Resolves once the engine has it; rejects with an Error that says why not. Percents are whole. */
+  /** Resolves once the engine has the model; rejects with an Error that contains the reason. Percents are integers. */
   load(model: string, onPercent: (percent: number) => void, signal: AbortSignal): Promise<void>;
   unload(model: string, signal: AbortSignal): Promise<void>;
 }
@@ -17,12 +17,12 @@ export interface LoaderOptions extends EngineTarget {
   readonly loraFolder?: string | undefined;
 }
 
-/** Between two signs of life of a load: a large file may be verified in silence. */
-const silenceMsMax = 10 * 60_000;
-const answerMsMax = 30_000;
-const lookAgainMs = 500;
+/** Without progress of a load: an engine reports nothing while it verifies a large file. */
+const progressTimeoutMs = 10 * 60_000;
+const responseTimeoutMs = 30_000;
+const pollIntervalMs = 500;
 
-/** undefined: models get into this engine in no way that is known here. */
+/** undefined for an engine that cannot load models through its API. */
 export function modelLoader(dialect: Dialect, options: LoaderOptions): ModelLoader | undefined {
   switch (dialect) {
     case 'ollama':
@@ -39,15 +39,15 @@ export function modelLoader(dialect: Dialect, options: LoaderOptions): ModelLoad
 function ollamaLoader(target: EngineTarget): ModelLoader {
   return {
     load: async (model, onPercent, signal) => {
-      const question = {
+      const pull = {
         method: 'POST',
         path: '/api/pull',
         body: { model, stream: true },
-        timeoutMs: silenceMsMax,
+        timeoutMs: progressTimeoutMs,
         signal,
       } as const;
       let ended = false;
-      for await (const line of linesOf(streamEngine(target, question))) {
+      for await (const line of linesOf(streamEngine(target, pull))) {
         const { error, status, completed, total } = line;
         if (error !== undefined) throw new Error(oneLine(String(error)) ?? 'the pull failed');
         if (typeof completed === 'number' && typeof total === 'number' && total > 0)
@@ -57,11 +57,11 @@ function ollamaLoader(target: EngineTarget): ModelLoader {
       if (!ended) throw new Error('the pull ended early');
     },
     unload: async (model, signal) => {
-      await askEngine(target, {
+      await requestEngine(target, {
         method: 'DELETE',
         path: '/api/delete',
         body: { model },
-        timeoutMs: answerMsMax,
+        timeoutMs: responseTimeoutMs,
         signal,
       });
     },
@@ -77,14 +77,14 @@ interface PullLine {
 
 const lineCharactersMax = 100_000;
 
-/** The JSON objects of a stream, one a line. Throws on a line that is none. */
+/** The JSON objects of a stream, one per line. Throws on an invalid line. */
 async function* linesOf(parts: AsyncIterable<string>): AsyncGenerator<PullLine, void, undefined> {
   let rest = '';
   for await (const part of parts) {
     rest += part;
     if (rest.length > lineCharactersMax && !part.includes('\n'))
       throw new Error('the engine writes a line without end');
-    // A line that comes byte by byte is put together once.
+    // Without a line end there is nothing to split, so a line that arrives byte by byte is split once.
     if (!part.includes('\n')) continue;
     const lines = rest.split('\n');
     rest = lines.pop() ?? '';
@@ -100,31 +100,37 @@ function asPullLine(line: string): PullLine {
 }
 
 function routerLoader(target: EngineTarget): ModelLoader {
-  const tell = async (path: string, model: string, signal: AbortSignal): Promise<void> => {
-    await askEngine(target, { method: 'POST', path, body: { model }, timeoutMs: answerMsMax, signal });
+  const post = async (path: string, model: string, signal: AbortSignal): Promise<void> => {
+    await requestEngine(target, {
+      method: 'POST',
+      path,
+      body: { model },
+      timeoutMs: responseTimeoutMs,
+      signal,
+    });
   };
   return {
     load: async (model, _onPercent, signal) => {
-      await tell('/models/load', model, signal).catch(withRouterHint);
+      await post('/models/load', model, signal).catch(withRouterHint);
       await routerLoaded(target, model, signal);
     },
-    unload: (model, signal) => tell('/models/unload', model, signal),
+    unload: (model, signal) => post('/models/unload', model, signal),
   };
 }
 
 function withRouterHint(error: unknown): never {
-  if (error instanceof EngineRefusal && error.status === 404)
+  if (error instanceof EngineError && error.status === 404)
     throw new Error('no such model on its disk, or no router', { cause: error });
   throw error;
 }
 
 async function routerLoaded(target: EngineTarget, model: string, signal: AbortSignal): Promise<void> {
-  const until = performance.now() + silenceMsMax;
+  const until = performance.now() + progressTimeoutMs;
   while (performance.now() < until) {
     const state = await routerState(target, model, signal);
     if (state === 'loaded') return;
     if (state === 'failed') throw new Error('the engine could not load it');
-    await sleep(lookAgainMs, signal);
+    await sleep(pollIntervalMs, signal);
   }
   throw new Error('it was not loaded in time');
 }
@@ -132,26 +138,26 @@ async function routerLoaded(target: EngineTarget, model: string, signal: AbortSi
 type RouterEntry = { id?: unknown; status?: { value?: unknown; failed?: unknown } } | null;
 
 async function routerState(target: EngineTarget, model: string, signal: AbortSignal): Promise<unknown> {
-  const text = await askEngine(target, { path: '/v1/models', timeoutMs: answerMsMax, signal });
+  const text = await requestEngine(target, { path: '/v1/models', timeoutMs: responseTimeoutMs, signal });
   const { data } = JSON.parse(text) as { data?: unknown };
   const entries = Array.isArray(data) ? (data as RouterEntry[]) : [];
   const status = entries.find((entry) => entry?.id === model)?.status;
   return status?.failed === true ? 'failed' : status?.value;
 }
 
-/** Adapters are folders below one that an operator chose; a name can never lead out of it. */
+/** Adapters are folders below one that the operator configured; the pattern keeps a name inside it. */
 function adapterLoader(target: EngineTarget, folder: string): ModelLoader {
   return {
     load: async (model, _onPercent, signal) => {
-      if (!/^[A-Za-z0-9][A-Za-z0-9._-]*$/.test(model)) throw new Error('the name can be no folder');
+      if (!/^[A-Za-z0-9][A-Za-z0-9._-]*$/.test(model)) throw new Error('the name cannot be a folder');
       const body = { lora_name: model, lora_path: join(folder, model) };
       const path = '/v1/load_lora_adapter';
-      await askEngine(target, { method: 'POST', path, body, timeoutMs: silenceMsMax, signal });
+      await requestEngine(target, { method: 'POST', path, body, timeoutMs: progressTimeoutMs, signal });
     },
     unload: async (model, signal) => {
       const path = '/v1/unload_lora_adapter';
       const body = { lora_name: model };
-      await askEngine(target, { method: 'POST', path, body, timeoutMs: answerMsMax, signal });
+      await requestEngine(target, { method: 'POST', path, body, timeoutMs: responseTimeoutMs, signal });
     },
   };
 }

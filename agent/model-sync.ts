@@ -1,6 +1,6 @@
 /**
- * Brings the models of an engine in line with what its place has installed, one at a time. What failed is tried again with
- * growing pauses. Only a model that this agent loaded itself is ever unloaded: what an operator put there stays.
+ * Reconciles the models of an engine with those that its place has installed, one at a time. A failed load is retried after
+ * growing pauses. Only models that this agent loaded are unloaded: those that an operator loaded stay.
  */
 import type { Install } from '../schemas/node-messages.ts';
 import { installsPerNodeMax } from '../schemas/node-messages.ts';
@@ -9,7 +9,7 @@ import type { Engine } from './engine.ts';
 import { oneLine } from './engine-http.ts';
 import type { ModelLoader } from './model-loader.ts';
 
-export interface LoadsOptions {
+export interface ModelSyncOptions {
   readonly engine: Engine;
   readonly logger: Logger;
   /** Pause after the first failure, ms; doubles with each. */
@@ -18,7 +18,7 @@ export interface LoadsOptions {
 
 const retryMsMax = 15 * 60_000;
 
-/** Until the engine lists what it has just loaded. */
+/** How long the engine may take to list a model that it has loaded. */
 const listedMsMax = 10_000;
 
 interface Failure {
@@ -26,38 +26,38 @@ interface Failure {
   readonly times: number;
 }
 
-export class Loads {
-  readonly #options: LoadsOptions;
+export class ModelSync {
+  readonly #options: ModelSyncOptions;
   readonly #stop = new AbortController();
   readonly #failures = new Map<string, Failure>();
   readonly #notBeforeMs = new Map<string, number>();
-  readonly #ours = new Set<string>();
-  #wanted: readonly string[] = [];
+  readonly #loadedHere = new Set<string>();
+  #desired: readonly string[] = [];
   #position = -1;
   #loading: { readonly model: string; percent: number | undefined } | undefined;
   #working: Promise<void> | undefined;
 
-  constructor(options: LoadsOptions) {
+  constructor(options: ModelSyncOptions) {
     this.#options = options;
   }
 
-  /** What should be loaded as of a position of the log; an older word than the last is passed over. */
-  want(position: number, models: readonly string[]): void {
+  /** Sets the models to be loaded as of a position of the log; a message older than the last one is ignored. */
+  setDesired(position: number, models: readonly string[]): void {
     if (position < this.#position) return;
     this.#position = position;
-    this.#wanted = models;
+    this.#desired = models;
     for (const model of [...this.#failures.keys(), ...this.#notBeforeMs.keys()])
       if (!models.includes(model)) this.#forget(model);
-    this.consider();
+    this.reconcile();
   }
 
-  /** Begins what is to be done next, if anything is; called at each beat. */
-  consider(): void {
+  /** Starts the next load or unload, if one is due; called for each heartbeat. */
+  reconcile(): void {
     const { engine } = this.#options;
     const { loader, view } = engine;
     if (this.#working || !loader || !view.up || this.#stop.signal.aborted) return;
-    const stale = [...this.#ours].find((model) => !this.#wanted.includes(model));
-    const missing = this.#missing(view.models).find((model) => this.#mayTry(model));
+    const stale = [...this.#loadedHere].find((model) => !this.#desired.includes(model));
+    const missing = this.#missing(view.models).find((model) => this.#mayLoad(model));
     const work =
       stale !== undefined
         ? this.#unload(loader, stale)
@@ -87,12 +87,12 @@ export class Loads {
   }
 
   #missing(served: readonly string[]): readonly string[] {
-    const there = new Set(served);
-    for (const model of this.#failures.keys()) if (there.has(model)) this.#forget(model);
-    return this.#wanted.filter((model) => !there.has(model));
+    const listed = new Set(served);
+    for (const model of this.#failures.keys()) if (listed.has(model)) this.#forget(model);
+    return this.#desired.filter((model) => !listed.has(model));
   }
 
-  #mayTry(model: string): boolean {
+  #mayLoad(model: string): boolean {
     return performance.now() >= (this.#notBeforeMs.get(model) ?? 0);
   }
 
@@ -115,7 +115,7 @@ export class Loads {
       );
       this.#failures.delete(model);
       this.#notBeforeMs.set(model, performance.now() + listedMsMax);
-      this.#ours.add(model);
+      this.#loadedHere.add(model);
       logger.info({ model }, 'model loaded');
     } catch (error) {
       const times = (this.#failures.get(model)?.times ?? 0) + 1;
@@ -123,7 +123,10 @@ export class Loads {
       const pauseMs = Math.min(retryMsMax, retryMsMin * 2 ** (times - 1));
       this.#failures.set(model, { reason, times });
       this.#notBeforeMs.set(model, performance.now() + pauseMs);
-      logger.warn({ model, reason, againInSeconds: pauseMs / 1000 }, 'a model could not be loaded');
+      logger.warn(
+        { model, reason, retryInSeconds: pauseMs / 1000 },
+        'model could not be loaded; it will be retried',
+      );
     } finally {
       this.#loading = undefined;
     }
@@ -131,13 +134,13 @@ export class Loads {
 
   async #unload(loader: ModelLoader, model: string): Promise<void> {
     const { logger } = this.#options;
-    this.#ours.delete(model);
+    this.#loadedHere.delete(model);
     try {
       await loader.unload(model, this.#stop.signal);
       logger.info({ model }, 'model unloaded');
     } catch (error) {
       const reason = oneLine(error instanceof Error ? error.message : '') ?? 'it failed';
-      logger.warn({ model, reason }, 'a model could not be unloaded');
+      logger.warn({ model, reason }, 'model could not be unloaded');
     }
   }
 }

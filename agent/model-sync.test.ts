@@ -6,8 +6,8 @@ import { pino } from 'pino';
 import { afterEach, expect, test } from 'vitest';
 import type { Dialect } from '../schemas/names.ts';
 import type { Engine } from './engine.ts';
-import { Loads } from './loads.ts';
 import { modelLoader } from './model-loader.ts';
+import { ModelSync } from './model-sync.ts';
 
 const logger = pino({ level: 'silent' });
 const open: { stop(): unknown }[] = [];
@@ -66,10 +66,10 @@ async function readJson(request: IncomingMessage): Promise<Record<string, unknow
   return text === '' ? {} : (JSON.parse(text) as Record<string, unknown>);
 }
 
-function loadsOf(engine: Engine, retryMsMin = 20): Loads {
-  const loads = new Loads({ engine, logger, retryMsMin });
-  open.push(loads);
-  return loads;
+function syncOf(engine: Engine, retryMsMin = 20): ModelSync {
+  const sync = new ModelSync({ engine, logger, retryMsMin });
+  open.push(sync);
+  return sync;
 }
 
 async function until(isSo: () => boolean): Promise<void> {
@@ -82,27 +82,27 @@ async function until(isSo: () => boolean): Promise<void> {
 
 const line = (value: object): string => `${JSON.stringify(value)}\n`;
 
-test('Ollama is told to pull, its percents are shown, and the model is ours once it says success', async () => {
+test('Ollama pulls a model, reports its percents, and may have it deleted again after the success', async () => {
   let pull: ServerResponse | undefined;
   const { engine, asked, serve } = await engineAt('ollama', ([path], response) => {
     if (path === 'POST /api/pull') pull = response;
     else response.end('{}');
   });
-  const loads = loadsOf(engine);
-  loads.want(1, ['llama3']);
+  const sync = syncOf(engine);
+  sync.setDesired(1, ['llama3']);
   await until(() => pull !== undefined);
-  expect(loads.states()).toEqual([{ model: 'llama3', state: 'loading' }]);
+  expect(sync.states()).toEqual([{ model: 'llama3', state: 'loading' }]);
   // Broken within a line, as a network does it.
   const progress = line({ status: 'pulling', total: 200, completed: 85 });
   pull!.write(progress.slice(0, 10));
   pull!.write(progress.slice(10));
-  await until(() => loads.states()[0]?.percent === 42);
+  await until(() => sync.states()[0]?.percent === 42);
   pull!.end(line({ status: 'success' }));
-  await until(() => loads.states().length === 0);
+  await until(() => sync.states().length === 0);
   // Until the engine lists it, it is not pulled again.
-  loads.consider();
+  sync.reconcile();
   serve(['llama3']);
-  loads.want(2, []);
+  sync.setDesired(2, []);
   await until(() => asked.length === 2);
   expect(asked).toEqual([
     ['POST /api/pull', { model: 'llama3', stream: true }],
@@ -118,48 +118,48 @@ test.each([
   ],
   ['an end without success', line({ status: 'pulling' }), 'the pull ended early'],
   ['no JSON', 'oops\n', expect.stringContaining('JSON')],
-] as const)('%s in a pull is a failure that shows, and is tried again', async (_what, body, reason) => {
+] as const)('%s in a pull is reported as a failure, and retried', async (_what, body, reason) => {
   let healed = false;
   const { engine, asked } = await engineAt('ollama', (_asked, response) =>
     response.end(healed ? line({ status: 'success' }) : body),
   );
-  const loads = loadsOf(engine);
-  loads.want(1, ['llama3']);
-  await until(() => loads.states()[0]?.state === 'failed');
-  expect(loads.states()).toEqual([{ model: 'llama3', state: 'failed', reason }]);
+  const sync = syncOf(engine);
+  sync.setDesired(1, ['llama3']);
+  await until(() => sync.states()[0]?.state === 'failed');
+  expect(sync.states()).toEqual([{ model: 'llama3', state: 'failed', reason }]);
   healed = true;
   await until(() => {
-    loads.consider();
-    return loads.states().length === 0;
+    sync.reconcile();
+    return sync.states().length === 0;
   });
   expect(asked.length).toBeGreaterThan(1);
 });
 
-test('a model that somebody else put there is neither pulled nor deleted', async () => {
+test('a model that an operator loaded is neither pulled nor deleted', async () => {
   const { engine, asked, serve } = await engineAt('ollama', (_asked, response) => response.end('{}'));
   serve(['mine']);
-  const loads = loadsOf(engine);
-  loads.want(1, ['mine']);
-  loads.want(2, []);
-  loads.consider();
+  const sync = syncOf(engine);
+  sync.setDesired(1, ['mine']);
+  sync.setDesired(2, []);
+  sync.reconcile();
   await new Promise((resolve) => setImmediate(resolve));
   expect(asked).toEqual([]);
 });
 
-test('an older word of what is installed is passed over', async () => {
+test('an older message about what is installed is ignored', async () => {
   const { engine, asked } = await engineAt('ollama', (_asked, response) =>
     response.end(line({ status: 'success' })),
   );
-  const loads = loadsOf(engine);
-  loads.want(7, ['new']);
-  await until(() => asked.length === 1 && loads.states().length === 0);
-  loads.want(6, ['old']);
-  loads.consider();
+  const sync = syncOf(engine);
+  sync.setDesired(7, ['new']);
+  await until(() => asked.length === 1 && sync.states().length === 0);
+  sync.setDesired(6, ['old']);
+  sync.reconcile();
   await new Promise((resolve) => setTimeout(resolve, 30));
   expect(asked.map(([, body]) => body['model'])).toEqual(['new']);
 });
 
-test("llama.cpp's router loads in its own time; what it says of a failure shows", async () => {
+test("llama.cpp's router loads in the background, and its failures are reported", async () => {
   let value = 'loading';
   const { engine, asked } = await engineAt('llamacpp', ([path, { model }], response) => {
     if (path === 'GET /v1/models')
@@ -174,39 +174,39 @@ test("llama.cpp's router loads in its own time; what it says of a failure shows"
     else if (model === 'gamma') response.writeHead(404).end('{"error":{"message":"File Not Found"}}');
     else response.end('{"success":true}');
   });
-  const loads = loadsOf(engine, 60_000);
-  loads.want(1, ['alpha', 'beta', 'gamma']);
+  const sync = syncOf(engine, 60_000);
+  sync.setDesired(1, ['alpha', 'beta', 'gamma']);
   await until(() => asked.some(([path]) => path === 'GET /v1/models'));
-  expect(loads.states()).toEqual([{ model: 'alpha', state: 'loading' }]);
+  expect(sync.states()).toEqual([{ model: 'alpha', state: 'loading' }]);
   value = 'loaded';
   await until(() => {
-    loads.consider();
-    return loads.states().filter(({ state }) => state === 'failed').length === 2;
+    sync.reconcile();
+    return sync.states().filter(({ state }) => state === 'failed').length === 2;
   });
-  expect(loads.states()).toEqual([
+  expect(sync.states()).toEqual([
     { model: 'beta', state: 'failed', reason: 'the engine could not load it' },
     { model: 'gamma', state: 'failed', reason: 'no such model on its disk, or no router' },
   ]);
 });
 
-test('vLLM takes adapters from the folder it was given, and no name leads out of it', async () => {
+test('vLLM loads adapters from the configured folder, and no name leads out of it', async () => {
   const { engine, asked } = await engineAt(
     'vllm',
     (_asked, response) => response.end('Success'),
     '/adapters',
   );
-  const loads = loadsOf(engine, 60_000);
-  loads.want(1, ['sql-lora', '../../etc', 'org/model']);
+  const sync = syncOf(engine, 60_000);
+  sync.setDesired(1, ['sql-lora', '../../etc', 'org/model']);
   await until(() => {
-    loads.consider();
-    return loads.states().filter(({ state }) => state === 'failed').length === 2;
+    sync.reconcile();
+    return sync.states().filter(({ state }) => state === 'failed').length === 2;
   });
   expect(asked).toEqual([
     ['POST /v1/load_lora_adapter', { lora_name: 'sql-lora', lora_path: '/adapters/sql-lora' }],
   ]);
 });
 
-test('vLLM without such a folder, and SGLang, take no models', () => {
+test('vLLM without such a folder, and SGLang, load no models', () => {
   expect(modelLoader('vllm', { url: 'http://127.0.0.1:9' })).toBeUndefined();
   expect(modelLoader('sglang', { url: 'http://127.0.0.1:9' })).toBeUndefined();
 });
