@@ -1,8 +1,8 @@
-/** What an agent's token stands for, as the snapshot has it now. */
+/** What the token of an agent admits to, by the present state. */
 import { hashSecret } from '../../shared/ids/api-key.ts';
 import type { Database, Statement } from '../../shared/runtime/sqlite.ts';
 import type { RowOf } from '../../shared/snapshot/tables.ts';
-import type { Admission } from './agent-session.ts';
+import type { Admission } from './agent-connection.ts';
 
 type TokenRow = Pick<RowOf<'node_token'>, 'id' | 'node'>;
 
@@ -23,8 +23,8 @@ export class Admissions {
     return row && { node: row.node, token: row.id };
   }
 
-  /** Whether what was admitted once still is. */
-  holds({ token }: Admission): boolean {
+  /** False once the token was revoked. */
+  isValid({ token }: Admission): boolean {
     return this.#byId.get(token) !== undefined;
   }
 }

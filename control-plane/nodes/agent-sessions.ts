@@ -1,48 +1,68 @@
 /**
- * The nodes that agents report on: who is attached here, what their beats mean, and which nodes nobody reports on.
- * An attached agent's node is claimed for this replica. A lost socket or three missed beats are a down at once; only up
- * is damped. Beats never enter the log, and what does is bounded for each node, whatever its agent sends. All of it is
- * worked out anew from the present at each beat and each look, so that a report that failed is made up for by the next.
+ * The sessions of the agents at this replica: who is attached, and what their heartbeats mean for claim and health of their
+ * nodes. Down is reported at once; up is damped. Heartbeats never enter the log, and what does is bounded for each node,
+ * whatever its agent sends. Every heartbeat and every scan compares the present with the log, so a report that failed is
+ * retried by the next. The states of a session are in session-state.ts.
  */
 import { type Beat, closeCodes, type LiveNode } from '../../schemas/node-messages.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import { Admissions } from './admissions.ts';
-import { type Admission, AgentSession, type AgentSocket, type EndCause } from './agent-session.ts';
+import { type Admission, AgentConnection, type AgentSocket, type EndCause } from './agent-connection.ts';
 import { Installs } from './installs.ts';
 import { type HeldBeat, heldOf, type NodesReport, reportOf } from './live-report.ts';
-import { down, healthOf, NodeMemory } from './node-memory.ts';
-import type { Health, NodeReporter, NodeRow } from './node-reporter.ts';
-import { Vacancies } from './orphaned-nodes.ts';
-import type { Owners } from './replica-liveness.ts';
+import { down, healthOf, NodeLimits } from './node-limits.ts';
+import type { Health, NodeReporter } from './node-reporter.ts';
+import { OrphanedNodes } from './orphaned-nodes.ts';
+import type { ReplicaLiveness } from './replica-liveness.ts';
+import { nextState, type SessionEffect, type SessionEvent, type SessionState } from './session-state.ts';
 
 export interface AgentSessionsOptions {
   readonly reporter: NodeReporter;
-  readonly owners: Owners;
+  readonly liveness: ReplicaLiveness;
   readonly snapshot: Snapshot;
   /** Does this replica reach the log? Where it does not, agents are sent to another. */
   readonly canReport: () => boolean;
   readonly logger: Logger;
 }
 
-interface Attached {
-  readonly session: AgentSession;
+interface Session {
+  readonly node: string;
+  readonly connection: AgentConnection;
+  state: SessionState;
   held: HeldBeat;
-  beatMs: number;
-  /** The node was seen as this replica's since it attached. */
-  joined: boolean;
-  telling: boolean;
-  leaving: boolean;
-  /** The installs last sent. */
-  pushed: string | undefined;
+  /** When the last heartbeat arrived, monotonic ms. */
+  heartbeatMs: number;
+  /** The installs last sent, as JSON. */
+  sentInstalls: string | undefined;
 }
+
+/** What the effects of an event need to know of it. */
+interface EventDetails {
+  /** As the log has it. */
+  readonly owner?: string | null;
+  /** What is to be reported; undefined where up has not lasted yet. */
+  readonly health?: Health | undefined;
+  readonly cause?: EndCause;
+  /** Why the node is down. */
+  readonly reason?: string;
+}
+
+const lostReasons: Readonly<Record<EndCause, string>> = {
+  lost: 'its agent is gone',
+  silent: 'no beat in time',
+  protocol: 'its agent misbehaves',
+  dismissed: 'its agent was sent away',
+};
 
 export class AgentSessions {
   readonly #options: AgentSessionsOptions;
-  readonly #attached = new Map<string, Attached>();
-  readonly #pending = new Set<AgentSession>();
-  readonly #memory = new Map<string, NodeMemory>();
-  readonly #vacancies: Vacancies;
+  /** By node. */
+  readonly #attached = new Map<string, Session>();
+  /** Without a heartbeat yet. */
+  readonly #connected = new Set<Session>();
+  readonly #limits = new Map<string, NodeLimits>();
+  readonly #orphans: OrphanedNodes;
   readonly #installs: Installs;
   readonly #admissions: Admissions;
   #stopping = false;
@@ -52,12 +72,12 @@ export class AgentSessions {
     this.#options = options;
     this.#installs = new Installs(db);
     this.#admissions = new Admissions(db);
-    this.#vacancies = new Vacancies({
+    this.#orphans = new OrphanedNodes({
       ...options,
       isAttached: (id) => this.#attached.has(id),
-      fell: (id, reason) => this.#fell(id, reason),
-      onLook: (known) => this.#look(known),
-      onCutOff: () => this.#dismissAll('this replica cannot reach the log now'),
+      reportDown: (id, reason) => this.#reportDown(id, reason),
+      onScan: (known) => this.#onScan(known),
+      onLogUnreachable: () => this.#dismissAll('this replica cannot reach the log now'),
     });
   }
 
@@ -66,60 +86,58 @@ export class AgentSessions {
   }
 
   start(): void {
-    this.#vacancies.start();
+    this.#orphans.start();
   }
 
   /** Sends the agents to other replicas; their nodes stay as they are. */
   async stop(): Promise<void> {
     this.#stopping = true;
     this.#dismissAll('this replica ends');
-    await this.#vacancies.stop();
+    await this.#orphans.stop();
   }
 
-  /** What a token stands for; undefined where it is unknown or revoked. */
+  /** What a token admits to; undefined where it is unknown or revoked. */
   admit(token: string): Admission | undefined {
     return this.#admissions.of(token);
   }
 
-  /** Why no agent may attach for this node now; undefined where it may, and then it counts. */
+  /** Why no agent may attach for this node now; undefined where it may, and then it counts against its rate. */
   obstacle({ node }: Admission): 'elsewhere' | 'too-often' | 'not-by-agent' | undefined {
     if (this.#stopping || !this.#options.canReport()) return 'elsewhere';
     if (this.#options.reporter.node(node)?.agent !== 1) return 'not-by-agent';
-    return this.#memoryOf(node).attaches.take() ? undefined : 'too-often';
+    return this.#limitsOf(node).attaches.tryAcquire() ? undefined : 'too-often';
   }
 
   /** Takes over a socket whose token was admitted. */
   attach(socket: AgentSocket, admission: Admission): void {
-    let attached: Attached | undefined;
-    const session: AgentSession = new AgentSession(socket, admission, {
-      onBeat: (beat) => {
-        attached ??= this.#begin(session, beat);
-        if (attached) this.#take(attached, beat);
-      },
-      onLeaving: () => {
-        if (attached) this.#leave(attached);
-      },
-      onEnd: (cause) => {
-        this.#pending.delete(session);
-        if (attached) this.#end(attached, cause);
-      },
-    });
-    if (this.#stopping) session.dismiss(closeCodes.goingAway, 'this replica ends');
-    else this.#pending.add(session);
+    const session: Session = {
+      node: admission.node,
+      connection: new AgentConnection(socket, admission, {
+        onHeartbeat: (beat) => this.#onHeartbeat(session, beat),
+        onLeaving: () => this.#dispatch(session, 'stop-announced'),
+        onEnd: (cause) => this.#onEnd(session, cause),
+      }),
+      state: 'connected',
+      held: {},
+      heartbeatMs: performance.now(),
+      sentInstalls: undefined,
+    };
+    if (this.#stopping) session.connection.dismiss(closeCodes.goingAway, 'this replica ends');
+    else this.#connected.add(session);
   }
 
   /** After commits that may concern agents: tokens revoked, nodes removed, models installed. */
   stateMoved(): void {
-    this.#vacancies.lookSoon();
+    this.#orphans.scheduleScan();
   }
 
   live(id: string): LiveNode | undefined {
-    const attached = this.#attached.get(id);
-    if (!attached) return undefined;
-    return { beatSeconds: Math.round(performance.now() - attached.beatMs) / 1000, ...attached.held };
+    const session = this.#attached.get(id);
+    if (!session) return undefined;
+    return { beatSeconds: Math.round(performance.now() - session.heartbeatMs) / 1000, ...session.held };
   }
 
-  /** Of all nodes attached here, for other replicas to know; bounded, because it goes into one record. */
+  /** Of all nodes attached here, for other replicas; bounded, because it goes into one record. */
   report(): NodesReport {
     const all = new Map<string, LiveNode>();
     for (const id of this.#attached.keys()) {
@@ -129,154 +147,161 @@ export class AgentSessions {
     return reportOf(all);
   }
 
-  /** The first beat makes a session the one of its node. */
-  #begin(session: AgentSession, beat: Beat): Attached | undefined {
-    this.#pending.delete(session);
-    const { node } = session.admission;
-    if (!this.#admissions.holds(session.admission)) {
-      session.dismiss(closeCodes.refused, 'the token is no longer valid');
-      return undefined;
+  #dispatch(session: Session, event: SessionEvent, details: EventDetails = {}): void {
+    const { to, effects } = nextState(session.state, event);
+    session.state = to;
+    for (const effect of effects) this.#effects[effect](session, details);
+  }
+
+  readonly #effects: Readonly<Record<SessionEffect, (session: Session, details: EventDetails) => void>> = {
+    attach: (session) => this.#attach(session),
+    claim: (session, { owner = null, health }) => this.#claim(session, owner, health),
+    report: (session, { health }) => this.#report(session, health),
+    'record-stop': (session) => this.#recordStop(session),
+    'send-released': ({ connection }) => connection.send({ type: 'released' }),
+    'close-superseded': ({ connection }) =>
+      connection.dismiss(closeCodes.superseded, 'another replica has claimed this node'),
+    'close-revoked': ({ connection }) =>
+      connection.dismiss(closeCodes.refused, 'the token is no longer valid'),
+    detach: ({ node }, { cause = 'dismissed' }) => {
+      this.#attached.delete(node);
+      this.#orphans.agentDetached(node);
+      this.#options.logger.info({ node, cause }, 'agent disconnected');
+    },
+    'report-down': ({ node }, { reason = lostReasons.lost }) => {
+      this.#reportDown(node, reason).catch(() => undefined);
+    },
+  };
+
+  #onHeartbeat(session: Session, beat: Beat): void {
+    session.held = heldOf(beat);
+    session.heartbeatMs = performance.now();
+    if (session.state === 'connected') {
+      const isAdmitted = this.#admissions.isValid(session.connection.admission);
+      this.#dispatch(session, isAdmitted ? 'first-heartbeat' : 'token-revoked');
     }
-    this.#attached.get(node)?.session.dismiss(closeCodes.superseded, 'another session has this node now');
-    const attached: Attached = {
-      session,
-      held: heldOf(beat),
-      beatMs: performance.now(),
-      joined: false,
-      telling: false,
-      leaving: false,
-      pushed: undefined,
-    };
-    this.#attached.set(node, attached);
-    this.#options.logger.info({ node }, 'agent attached');
-    this.#push(attached);
-    return attached;
+    // An agent that stops may still send heartbeats: they must not damp its next start.
+    if (!['leaving', 'released', 'ended'].includes(session.state)) this.#reconcile(session, beat);
   }
 
-  #take(attached: Attached, beat: Beat): void {
-    attached.held = heldOf(beat);
-    attached.beatMs = performance.now();
-    if (!attached.leaving) this.#consider(attached, beat);
-  }
-
-  /** Brings claim and health of the node in line with its last beat. */
-  #consider(attached: Attached, beat: Beat): void {
-    const { session } = attached;
+  /** Compares claim and health in the log with a heartbeat. */
+  #reconcile(session: Session, beat: Beat): void {
     const { reporter } = this.#options;
-    const { node: id } = session.admission;
-    const row = reporter.node(id);
+    const row = reporter.node(session.node);
     if (!row) return;
-    const memory = this.#memoryOf(id);
-    const health = healthOf(beat, row);
-    const damped = memory.observe(row, health.up);
-    const tellable = !health.up || damped.told === true ? health : undefined;
-    if (row.owner !== reporter.owner) {
-      this.#claim(attached, row, tellable);
-      return;
-    }
-    attached.joined = true;
-    if (attached.telling || !tellable || !reporter.differs(id, tellable)) return;
-    if (tellable.up && !memory.tells.take()) return;
-    this.#told(attached, reporter.tell(id, tellable));
+    const observed = healthOf(beat, row);
+    const damped = this.#limitsOf(session.node).observe(row, observed.up);
+    const health = !observed.up || damped.reportedUp === true ? observed : undefined;
+    const { owner } = row;
+    if (owner === null) this.#dispatch(session, 'heartbeat-unowned', { owner, health });
+    else if (owner !== reporter.owner) this.#dispatch(session, 'heartbeat-foreign', { owner, health });
+    else if (health && reporter.differs(session.node, health))
+      this.#dispatch(session, 'heartbeat-changed', { health });
+    else this.#dispatch(session, 'heartbeat-unchanged');
   }
 
-  #claim(attached: Attached, row: NodeRow, health: Health | undefined): void {
-    const { reporter, owners } = this.#options;
-    const { session } = attached;
-    const { node } = session.admission;
-    if (attached.joined && row.owner !== null) {
-      session.dismiss(closeCodes.superseded, 'another replica has claimed this node');
-    } else if (!attached.telling) {
-      // Two agents with one token would hand their node to and fro without end.
-      if (owners.gone()(row.owner) || this.#memoryOf(node).takeovers.take())
-        this.#told(attached, health ? reporter.claimAndTell(node, health) : reporter.claim(node));
-      else session.dismiss(closeCodes.goingAway, 'this node changes its replica too often');
-    }
+  /** Ends an earlier session of the node. */
+  #attach(session: Session): void {
+    const { node } = session;
+    this.#connected.delete(session);
+    const earlier = this.#attached.get(node);
+    earlier?.connection.dismiss(closeCodes.superseded, 'another session has this node now');
+    this.#attached.set(node, session);
+    this.#options.logger.info({ node }, 'agent attached');
+    this.#sendInstalls(session);
   }
 
-  #told(attached: Attached, telling: Promise<unknown>): void {
-    attached.telling = true;
-    telling
-      .catch((error: unknown) => this.#unreported(attached.session.admission.node, error))
-      .finally(() => {
-        attached.telling = false;
-      });
+  #claim(session: Session, owner: string | null, health: Health | undefined): void {
+    const { reporter, liveness } = this.#options;
+    const { node } = session;
+    // Two agents with one token would move their node between two replicas without end.
+    if (liveness.isDead(owner) || this.#limitsOf(node).takeovers.tryAcquire())
+      this.#track(session, health ? reporter.claimAndReport(node, health) : reporter.claim(node));
+    else session.connection.dismiss(closeCodes.goingAway, 'this node changes its replica too often');
   }
 
-  #leave(attached: Attached): void {
-    if (attached.leaving) return;
-    attached.leaving = true;
-    const { session } = attached;
-    this.#fell(session.admission.node, 'its agent was stopped').then(
-      () => session.send({ type: 'released' }),
+  #report(session: Session, health: Health | undefined): void {
+    const { node } = session;
+    if (!health || (health.up && !this.#limitsOf(node).reports.tryAcquire()))
+      this.#dispatch(session, 'report-failed');
+    else this.#track(session, this.#options.reporter.reportHealth(node, health));
+  }
+
+  #track(session: Session, report: Promise<unknown>): void {
+    report.then(
+      () => this.#dispatch(session, 'report-acked'),
+      (error: unknown) => {
+        this.#logUnreported(session.node, error);
+        this.#dispatch(session, 'report-failed');
+      },
+    );
+  }
+
+  #recordStop(session: Session): void {
+    this.#reportDown(session.node, 'its agent was stopped').then(
+      () => this.#dispatch(session, 'stop-recorded'),
       () => undefined,
     );
   }
 
-  #end(attached: Attached, cause: EndCause): void {
-    const { node } = attached.session.admission;
-    if (this.#attached.get(node) !== attached) return;
-    this.#attached.delete(node);
-    this.#vacancies.left(node);
-    this.#options.logger.info({ node, cause }, 'agent gone');
-    // What a replica missed while it did not run itself proves nothing; then the node's time to come back counts.
-    if (cause === 'dismissed' || attached.leaving || !this.#vacancies.awake) return;
-    const reason = { lost: 'its agent is gone', silent: 'no beat in time', protocol: 'its agent misbehaves' }[
-      cause
-    ];
-    this.#fell(node, reason).catch(() => undefined);
+  #onEnd(session: Session, cause: EndCause): void {
+    this.#connected.delete(session);
+    if (cause === 'dismissed') this.#dispatch(session, 'dismissed', { cause });
+    else {
+      const event = this.#orphans.hasRunContinuously ? 'lost' : 'lost-while-starved';
+      this.#dispatch(session, event, { cause, reason: lostReasons[cause] });
+    }
   }
 
-  /** Tells that a node is down. Rejects where the log cannot be written; the next look tells again. */
-  async #fell(id: string, reason: string): Promise<void> {
+  /** Rejects where the log cannot be written; the next scan retries. */
+  async #reportDown(id: string, reason: string): Promise<void> {
     const { reporter } = this.#options;
     const row = reporter.node(id);
     if (!row) return;
-    this.#memoryOf(id).observe(row, false);
+    this.#limitsOf(id).observe(row, false);
     const health = down(reason);
     try {
-      if (row.owner === reporter.owner && reporter.differs(id, health)) await reporter.tell(id, health);
+      if (row.owner === reporter.owner && reporter.differs(id, health))
+        await reporter.reportHealth(id, health);
     } catch (error) {
-      this.#unreported(id, error);
+      this.#logUnreported(id, error);
       throw error;
     }
   }
 
-  /** Ends what may no longer be, forgets what is gone, pushes what is new. */
-  #look(known: ReadonlySet<string>): void {
-    for (const [node, attached] of [...this.#attached]) {
-      if (known.has(node) && this.#admissions.holds(attached.session.admission)) {
-        this.#push(attached);
-      } else {
-        attached.session.dismiss(closeCodes.refused, 'the token is no longer valid');
-        this.#fell(node, 'its token was revoked').catch(() => undefined);
-      }
+  /** Ends sessions whose node was removed or whose token was revoked, and sends installs that changed. */
+  #onScan(known: ReadonlySet<string>): void {
+    for (const session of [...this.#attached.values()]) {
+      if (known.has(session.node) && this.#admissions.isValid(session.connection.admission))
+        this.#sendInstalls(session);
+      else this.#dispatch(session, 'token-revoked', { reason: 'its token was revoked' });
     }
-    for (const node of this.#memory.keys()) if (!known.has(node)) this.#memory.delete(node);
+    for (const node of this.#limits.keys()) if (!known.has(node)) this.#limits.delete(node);
   }
 
-  #push(attached: Attached): void {
-    const row = this.#options.reporter.node(attached.session.admission.node);
+  #sendInstalls(session: Session): void {
+    const row = this.#options.reporter.node(session.node);
     const models = row && this.#installs.of(row);
     if (models === undefined) return;
     const text = JSON.stringify(models);
-    if (text === attached.pushed) return;
-    attached.pushed = text;
-    attached.session.send({ type: 'installs', position: this.#options.snapshot.seq, models: [...models] });
+    if (text === session.sentInstalls) return;
+    session.sentInstalls = text;
+    const position = this.#options.snapshot.seq;
+    session.connection.send({ type: 'installs', position, models: [...models] });
   }
 
   #dismissAll(reason: string): void {
-    for (const session of [...this.#pending]) session.dismiss(closeCodes.goingAway, reason);
-    for (const { session } of [...this.#attached.values()]) session.dismiss(closeCodes.goingAway, reason);
+    for (const { connection } of [...this.#connected, ...this.#attached.values()])
+      connection.dismiss(closeCodes.goingAway, reason);
   }
 
-  #memoryOf(id: string): NodeMemory {
-    const memory = this.#memory.get(id) ?? new NodeMemory();
-    this.#memory.set(id, memory);
-    return memory;
+  #limitsOf(id: string): NodeLimits {
+    const limits = this.#limits.get(id) ?? new NodeLimits();
+    this.#limits.set(id, limits);
+    return limits;
   }
 
-  #unreported(node: string, error: unknown): void {
+  #logUnreported(node: string, error: unknown): void {
     const reason = error instanceof Error ? error.message : 'unknown';
     this.#options.logger.debug({ node, reason }, 'node not reported');
   }

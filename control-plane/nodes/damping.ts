@@ -1,50 +1,50 @@
 /**
- * When does a node's health become an event? Down is told at once; up only once it has lasted, longer for a node that
- * keeps falling, so that a flapping node costs few commits. Pure: observations in, the state to tell out.
+ * When does a node's health become an event? Down is reported at once; up only after it has lasted, longer for a node that
+ * keeps going down, so that a flapping node costs few commits. Pure: observations in, the state to report out.
  */
 
 const dampSecondsMin = 5;
 const dampSecondsMax = 60;
-/** A node that stayed up this long has earned its good name back. */
-const forgivenAfterSeconds = 300;
+/** The penalty of a flapping node is reset after this time up. */
+const resetAfterSeconds = 300;
 
 export interface Damped {
-  /** What was last told; undefined before the first word. */
-  readonly told: boolean | undefined;
-  /** How long an up must last before it is told. */
+  /** The health last reported; undefined before the first report. */
+  readonly reportedUp: boolean | undefined;
+  /** How long an up must last before it is reported. */
   readonly dampSeconds: number;
-  /** Since when it has been seen up without a break, ms; undefined while down. */
+  /** Since when it has been up without a break, ms; undefined while down. */
   readonly upSinceMs: number | undefined;
 }
 
 /**
- * Where a replica goes on that has not watched this node yet, from what stands in the log; `told` is undefined where
- * nothing does. A node that was told down has to last like any other that fell.
+ * The state for a replica that has not observed this node yet, from the folded state; `reportedUp` is undefined where the
+ * log has no report. A node that was reported down must last like any other that went down.
  */
-export function resumed(told: boolean | undefined): Damped {
-  return { told, dampSeconds: told === false ? dampSecondsMin : 0, upSinceMs: undefined };
+export function resumeDamping(reportedUp: boolean | undefined): Damped {
+  return { reportedUp, dampSeconds: reportedUp === false ? dampSecondsMin : 0, upSinceMs: undefined };
 }
 
-/** Takes one observation; `told` of the answer is what should stand in the log. */
+/** Records one observation; `reportedUp` of the result is what the log should have. */
 export function observe(before: Damped, up: boolean, nowMs: number): Damped {
   if (!up) {
-    const fell = before.told === true;
-    const dampSeconds = fell
+    const wentDown = before.reportedUp === true;
+    const dampSeconds = wentDown
       ? Math.min(dampSecondsMax, Math.max(dampSecondsMin, before.dampSeconds * 2))
       : before.dampSeconds;
-    return { told: false, dampSeconds, upSinceMs: undefined };
+    return { reportedUp: false, dampSeconds, upSinceMs: undefined };
   }
   const upSinceMs = before.upSinceMs ?? nowMs;
   const lastedSeconds = (nowMs - upSinceMs) / 1000;
-  if (before.told === true) {
+  if (before.reportedUp === true) {
     return {
       ...before,
       upSinceMs,
-      dampSeconds: lastedSeconds > forgivenAfterSeconds ? 0 : before.dampSeconds,
+      dampSeconds: lastedSeconds > resetAfterSeconds ? 0 : before.dampSeconds,
     };
   }
   return {
-    told: lastedSeconds >= before.dampSeconds ? true : before.told,
+    reportedUp: lastedSeconds >= before.dampSeconds ? true : before.reportedUp,
     dampSeconds: before.dampSeconds,
     upSinceMs,
   };

@@ -1,4 +1,4 @@
-/** Which models should a node have loaded? Those its place has installed, by the names its engine knows them by. */
+/** Which models should a node have loaded? Those installed at its place, by the names that its engine uses. */
 import { modelsPerNodeMax } from '../../schemas/node-messages.ts';
 import type { Database, Statement } from '../../shared/runtime/sqlite.ts';
 import { parseColumn } from '../../shared/runtime/table-columns.ts';

@@ -1,6 +1,6 @@
 /**
- * What a node's agent said last, asked on any replica: here where the agent is attached, else from what the node's owner
- * reported of itself. Two seconds old at most where it is another's; nothing where nobody knows.
+ * What the agent of a node reported last, on any replica: from its session where the agent is attached here, else from the
+ * status report of the node's owner, which is at most two seconds older.
  */
 import type { LiveNode } from '../../schemas/node-messages.ts';
 import type { StatusBoard } from '../../shared/status/status-board.ts';

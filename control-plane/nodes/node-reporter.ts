@@ -1,8 +1,8 @@
 /**
- * Brings what was observed of nodes into the log: claims nodes for this replica, and tells transitions only.
- * A claim is unique by the chain (generation + 1); the fold ignores reports of anybody but the owner, so a replica that
- * lost a node without noticing can do no harm. What is wished while a commit is under way goes into the next one
- * together, so that many nodes that move at once cost few commits.
+ * Writes observations of nodes to the log: claims nodes for this replica, and reports transitions of their health.
+ * A claim is unique by the chain (generation + 1), and the fold ignores reports of a replica that is not the owner, so one
+ * that lost a node without noticing does no harm. Reports that arrive while a commit is being written are batched into the
+ * next one, so that many nodes that change at once cost few commits.
  */
 import { randomUUID } from 'node:crypto';
 import type { KnownEvent } from '../../schemas/events.ts';
@@ -24,24 +24,24 @@ export interface Health {
   readonly reason?: string | undefined;
 }
 
-/** What should stand in the log of one node. */
-interface Wish {
-  /** Also where another replica owns it. */
+/** What the log should have of one node. */
+interface PendingReport {
+  /** Also if another replica owns it. */
   readonly claim: boolean;
   readonly health: Health | undefined;
 }
 
-/** Nodes and bytes that one commit speaks of; a commit has at most 900 KB. */
+/** Nodes and bytes of the reports in one commit; a commit has at most 900 KB. */
 const nodesPerCommitMax = 500;
 const bytesPerCommitMax = 500_000;
 
 export class NodeReporter {
-  /** Name of this replica, as it stands in the log. */
+  /** Name of this replica in the log. */
   readonly owner: string;
   readonly #writer: CommandWriter;
   readonly #byId: Statement<[string], NodeRow>;
   readonly #all: Statement<[number], NodeRow>;
-  #wishes = new Map<string, Wish>();
+  #pending = new Map<string, PendingReport>();
   #next: Promise<void> | undefined;
   #running: Promise<void> = Promise.resolve();
 
@@ -60,40 +60,40 @@ export class NodeReporter {
     return this.#all.all(kind === 'agent' ? 1 : 0);
   }
 
-  /** True once this replica owns the node. Rejects with CommandError where the log cannot be written. */
+  /** Resolves true where this replica owns the node then. Rejects with CommandError where the log cannot be written. */
   async claim(id: string): Promise<boolean> {
-    await this.#wish(id, { claim: true, health: undefined });
+    await this.#enqueue(id, { claim: true, health: undefined });
     return this.node(id)?.owner === this.owner;
   }
 
-  /** Claims the node where another has it, and tells how it is; either is left out where it stands so already. */
-  claimAndTell(id: string, health: Health): Promise<void> {
-    return this.#wish(id, { claim: true, health });
+  /** Claims the node if another replica owns it, and reports its health; either is left out where the log has it. */
+  claimAndReport(id: string, health: Health): Promise<void> {
+    return this.#enqueue(id, { claim: true, health });
   }
 
-  /** Tells the log if it differs from what stands there; nothing where the node is not ours. */
-  tell(id: string, health: Health): Promise<void> {
-    return this.#wish(id, { claim: false, health });
+  /** Nothing where the log has this health, or where this replica does not own the node. */
+  reportHealth(id: string, health: Health): Promise<void> {
+    return this.#enqueue(id, { claim: false, health });
   }
 
-  /** Is there anything to tell? */
+  /** Does the log have another health? */
   differs(id: string, health: Health): boolean {
     const node = this.node(id);
     return node !== undefined && differs(node, health);
   }
 
-  /** The last health wished for counts; a claim is not taken back by what is told after it. */
-  #wish(id: string, wish: Wish): Promise<void> {
-    const before = this.#wishes.get(id);
-    this.#wishes.set(id, {
-      claim: wish.claim || (before?.claim ?? false),
-      health: wish.health === undefined ? before?.health : this.#withLastLoaded(id, wish.health),
+  /** The last health counts; a claim is not revoked by a report after it. */
+  #enqueue(id: string, report: PendingReport): Promise<void> {
+    const before = this.#pending.get(id);
+    this.#pending.set(id, {
+      claim: report.claim || (before?.claim ?? false),
+      health: report.health === undefined ? before?.health : this.#withLastLoaded(id, report.health),
     });
     this.#next ??= this.#running.then(() => this.#commitAll());
     return this.#next;
   }
 
-  /** An organisation whose own node is down is to read of an outage, so what the node had loaded last stays in the log. */
+  /** The log keeps what an organisation's own node had loaded, so that its requests are refused because of an outage. */
   #withLastLoaded(id: string, health: Health): Health {
     const node = health.up ? undefined : this.node(id);
     if (!node?.place.startsWith('organisation:')) return health;
@@ -101,25 +101,25 @@ export class NodeReporter {
   }
 
   async #commitAll(): Promise<void> {
-    const wishes = [...this.#wishes];
-    this.#wishes = new Map();
+    const reports = [...this.#pending];
+    this.#pending = new Map();
     this.#next = undefined;
-    const work = this.#commitSlices(wishes);
+    const work = this.#commitSlices(reports);
     this.#running = work.catch(() => undefined);
     await work;
   }
 
-  async #commitSlices(wishes: readonly (readonly [string, Wish])[]): Promise<void> {
-    for (let from = 0; from < wishes.length; ) {
-      const to = sliceEnd(wishes, from);
-      const slice = wishes.slice(from, to);
-      const events = () => slice.flatMap(([id, wish]) => this.#events(id, wish));
+  async #commitSlices(reports: readonly (readonly [string, PendingReport])[]): Promise<void> {
+    for (let from = 0; from < reports.length; ) {
+      const to = sliceEnd(reports, from);
+      const slice = reports.slice(from, to);
+      const events = () => slice.flatMap(([id, report]) => this.#events(id, report));
       await this.#writer.write(randomUUID(), replicaAuthor(this.owner), events);
       from = to;
     }
   }
 
-  #events(id: string, { claim, health }: Wish): KnownEvent[] {
+  #events(id: string, { claim, health }: PendingReport): KnownEvent[] {
     const node = this.node(id);
     if (!node) return [];
     const mine = node.owner === this.owner;
@@ -139,20 +139,20 @@ export class NodeReporter {
   }
 }
 
-/** Where the slice ends that begins at `from`: always behind one wish at least. */
-function sliceEnd(wishes: readonly (readonly [string, Wish])[], from: number): number {
+/** The end of the slice that begins at `from`: it has at least one report. */
+function sliceEnd(reports: readonly (readonly [string, PendingReport])[], from: number): number {
   let bytes = 0;
   let to = from;
-  while (to < wishes.length && to - from < nodesPerCommitMax) {
-    bytes += JSON.stringify(wishes[to]).length + 200;
+  while (to < reports.length && to - from < nodesPerCommitMax) {
+    bytes += JSON.stringify(reports[to]).length + 200;
     if (bytes > bytesPerCommitMax && to > from) break;
     to++;
   }
   return to;
 }
 
-/** What the log says of a node; undefined where nobody has told yet. */
-export function toldOf(node: NodeRow): boolean | undefined {
+/** The last reported health of a node; undefined before the first report. */
+export function lastReportedUp(node: NodeRow): boolean | undefined {
   return node.changed_at === null ? undefined : node.up === 1;
 }
 

@@ -1,6 +1,6 @@
 /**
- * All that a replica does for nodes, put together: probing the bare ones, listening to the agents of the others, and one
- * way for both into the log.
+ * Monitors the nodes of a replica: probes those without agents, serves the agents of the others, and writes the results of
+ * both to the log.
  */
 import type { Commit } from '../../schemas/commit.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
@@ -12,9 +12,9 @@ import type { StatusPublisher } from '../../shared/status/status-publisher.ts';
 import type { CommandWriter } from '../command-log/command-writer.ts';
 import { AgentSessions } from './agent-sessions.ts';
 import { LiveNodes } from './live-nodes.ts';
-import { NodeKeeper } from './node-keeper.ts';
+import { NodeProber } from './node-prober.ts';
 import { NodeReporter } from './node-reporter.ts';
-import { Owners } from './replica-liveness.ts';
+import { ReplicaLiveness } from './replica-liveness.ts';
 
 export interface NodeWatchOptions {
   /** Of this replica. */
@@ -35,21 +35,21 @@ export interface NodeWatch {
   stop(): Promise<void>;
 }
 
-/** A replica whose own beat was not taken for longer does not reach the log; others may claim its nodes by then. */
+/** A replica that could not publish its status for longer is cut off; others may claim its nodes by then. */
 const cutOffMs = 6000;
-/** What may change who is admitted, or what is installed. */
+/** Events that may change which agents are admitted, or what is installed. */
 const concernsAgents = /^(?:node\.(?!health_changed)|stack\.|pool\.|organisation\.removed)/;
 
 export function startNodeWatch(options: NodeWatchOptions): NodeWatch {
   const { name, snapshot, replicator, writer, board, publisher, logger, credential } = options;
   const reporter = new NodeReporter(name, snapshot, writer);
-  const owners = new Owners(name, board);
+  const liveness = new ReplicaLiveness(name, board);
   const isHalted = (): boolean => replicator.fault !== undefined;
-  const keeper = new NodeKeeper({ reporter, owners, isHalted, credential, logger });
-  // Where the fold stopped for good, no report of an agent could be judged any more.
+  const prober = new NodeProber({ reporter, liveness, isHalted, credential, logger });
+  // Where the fold stopped, heartbeats cannot be compared with the log.
   const canReport = (): boolean => publisher.heardWithin(cutOffMs) && !isHalted();
-  const agents = new AgentSessions({ reporter, owners, snapshot, canReport, logger });
-  keeper.start();
+  const agents = new AgentSessions({ reporter, liveness, snapshot, canReport, logger });
+  prober.start();
   agents.start();
   return {
     agents,
@@ -59,7 +59,7 @@ export function startNodeWatch(options: NodeWatchOptions): NodeWatch {
         agents.stateMoved();
     },
     stop: async () => {
-      await Promise.all([keeper.stop(), agents.stop()]);
+      await Promise.all([prober.stop(), agents.stop()]);
     },
   };
 }

@@ -1,114 +1,116 @@
 /**
- * Nodes that agents keep, and that nobody reports on: those of a replica that fell silent are claimed, and a node to which
- * no agent comes within five seconds is down. Looks twice a second, and soon after the state moved.
+ * Nodes with agents on which nobody reports: those of a dead replica are claimed, and a node of this replica to which no
+ * agent is attached for five seconds is reported down. Scans twice a second, and soon after the state changed.
  */
 import type { Logger } from '../../shared/runtime/logger.ts';
 import { sleep } from '../../shared/runtime/retry.ts';
 import type { NodeReporter, NodeRow } from './node-reporter.ts';
-import type { Owners } from './replica-liveness.ts';
+import type { ReplicaLiveness } from './replica-liveness.ts';
 
-export interface VacanciesOptions {
+export interface OrphanedNodesOptions {
   readonly reporter: NodeReporter;
-  readonly owners: Owners;
+  readonly liveness: ReplicaLiveness;
   readonly canReport: () => boolean;
   readonly logger: Logger;
   isAttached(id: string): boolean;
-  /** Tells that a node is down; rejects where it could not be told. */
-  fell(id: string, reason: string): Promise<void>;
-  /** With the ids of all nodes that agents keep. */
-  onLook(known: ReadonlySet<string>): void;
-  /** This replica cannot reach the log. */
-  onCutOff(): void;
+  /** Rejects where the log cannot be written. */
+  reportDown(id: string, reason: string): Promise<void>;
+  /** With the ids of all nodes that have agents. */
+  onScan(known: ReadonlySet<string>): void;
+  onLogUnreachable(): void;
 }
 
-const lookIntervalMs = 500;
-const vacantMsMax = 5000;
-/** A look that comes so late means that this process did not run. */
-const sleptMs = 1500;
+const scanIntervalMs = 500;
+const orphanedMsMax = 5000;
+/** A scan that is so late means that this process was suspended or starved. */
+const starvedMs = 1500;
 
-export class Vacancies {
-  readonly #options: VacanciesOptions;
+export class OrphanedNodes {
+  readonly #options: OrphanedNodesOptions;
   readonly #stop = new AbortController();
-  /** Since when nobody has reported on a node of ours, monotonic ms. */
-  readonly #vacantSinceMs = new Map<string, number>();
-  #lookedMs = performance.now();
-  #awakeSinceMs = Number.NEGATIVE_INFINITY;
-  #soon: NodeJS.Immediate | undefined;
-  #looking: Promise<void> | undefined;
+  /** Since when a node of this replica has no agent, monotonic ms. */
+  readonly #orphanedSinceMs = new Map<string, number>();
+  #scannedMs = performance.now();
+  #resumedMs = Number.NEGATIVE_INFINITY;
+  #scheduled: NodeJS.Immediate | undefined;
+  #scanning: Promise<void> | undefined;
 
-  constructor(options: VacanciesOptions) {
+  constructor(options: OrphanedNodesOptions) {
     this.#options = options;
   }
 
   start(): void {
-    this.#lookedMs = performance.now();
-    this.#looking = this.#run();
+    this.#scannedMs = performance.now();
+    this.#scanning = this.#run();
   }
 
   async stop(): Promise<void> {
     this.#stop.abort();
-    clearImmediate(this.#soon);
-    await this.#looking;
+    clearImmediate(this.#scheduled);
+    await this.#scanning;
   }
 
-  /** False for a while after this process did not run: what it missed then proves nothing. */
-  get awake(): boolean {
+  /** False for a while after this process was starved: heartbeats that it missed then prove nothing. */
+  get hasRunContinuously(): boolean {
     const nowMs = performance.now();
-    return nowMs - this.#lookedMs < sleptMs && nowMs - this.#awakeSinceMs > vacantMsMax;
+    return nowMs - this.#scannedMs < starvedMs && nowMs - this.#resumedMs > orphanedMsMax;
   }
 
-  /** A node's agent has gone; from now on its time runs. */
-  left(id: string): void {
-    this.#vacantSinceMs.set(id, performance.now());
+  /** Starts the time of a node whose session ended. */
+  agentDetached(id: string): void {
+    this.#orphanedSinceMs.set(id, performance.now());
   }
 
-  /** Many commits in one turn are one look. */
-  lookSoon(): void {
-    this.#soon ??= setImmediate(() => {
-      this.#soon = undefined;
-      if (!this.#stop.signal.aborted) this.#look();
+  /** Many commits in one turn are one scan. */
+  scheduleScan(): void {
+    this.#scheduled ??= setImmediate(() => {
+      this.#scheduled = undefined;
+      if (!this.#stop.signal.aborted) this.#scan();
     });
   }
 
   async #run(): Promise<void> {
     while (!this.#stop.signal.aborted) {
       const nowMs = performance.now();
-      if (nowMs - this.#lookedMs > sleptMs) {
-        this.#awakeSinceMs = nowMs;
-        this.#vacantSinceMs.clear();
+      if (nowMs - this.#scannedMs > starvedMs) {
+        this.#resumedMs = nowMs;
+        this.#orphanedSinceMs.clear();
       }
-      this.#lookedMs = nowMs;
-      this.#look();
-      await sleep(lookIntervalMs, this.#stop.signal);
+      this.#scannedMs = nowMs;
+      this.#scan();
+      await sleep(scanIntervalMs, this.#stop.signal);
     }
   }
 
-  #look(): void {
-    const { reporter, owners, canReport, onLook, onCutOff } = this.#options;
+  #scan(): void {
+    const { reporter, liveness, canReport, onScan, onLogUnreachable } = this.#options;
     if (!canReport()) {
-      this.#vacantSinceMs.clear();
-      onCutOff();
+      this.#orphanedSinceMs.clear();
+      onLogUnreachable();
       return;
     }
     const nodes = reporter.nodes('agent');
     const known = new Set(nodes.map(({ id }) => id));
-    const gone = owners.gone();
-    for (const node of nodes) this.#consider(node, gone);
-    for (const id of this.#vacantSinceMs.keys()) if (!known.has(id)) this.#vacantSinceMs.delete(id);
-    onLook(known);
+    const isDead = liveness.check();
+    for (const node of nodes) this.#reconcile(node, isDead);
+    for (const id of this.#orphanedSinceMs.keys()) if (!known.has(id)) this.#orphanedSinceMs.delete(id);
+    onScan(known);
   }
 
-  #consider(node: NodeRow, gone: (owner: string | null) => boolean): void {
-    const { reporter, isAttached, fell, logger } = this.#options;
+  #reconcile(node: NodeRow, isDead: (owner: string | null) => boolean): void {
+    const { reporter, isAttached, reportDown, logger } = this.#options;
     const { id } = node;
     if (isAttached(id) || node.up !== 1) {
-      this.#vacantSinceMs.delete(id);
+      this.#orphanedSinceMs.delete(id);
     } else if (node.owner === reporter.owner) {
-      const sinceMs = this.#vacantSinceMs.get(id) ?? performance.now();
-      this.#vacantSinceMs.set(id, sinceMs);
-      if (performance.now() - sinceMs > vacantMsMax) fell(id, 'no agent attached').catch(() => undefined);
-    } else if (gone(node.owner)) {
-      reporter.claim(id).catch((error: unknown) => logger.debug({ node: id, err: error }, 'not claimed'));
+      const sinceMs = this.#orphanedSinceMs.get(id) ?? performance.now();
+      this.#orphanedSinceMs.set(id, sinceMs);
+      if (performance.now() - sinceMs > orphanedMsMax)
+        reportDown(id, 'no agent attached').catch(() => undefined);
+    } else if (isDead(node.owner)) {
+      reporter
+        .claim(id)
+        .catch((error: unknown) => logger.debug({ node: id, err: error }, 'node not claimed'));
     }
   }
 }

@@ -5,7 +5,7 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { nodeConnectPath } from '../../schemas/node-messages.ts';
 import { CommandError } from '../core/command-error.ts';
-import type { Admission } from '../nodes/agent-session.ts';
+import type { Admission } from '../nodes/agent-connection.ts';
 import type { AdminContext } from './context.ts';
 
 const obstacles = {

@@ -1,7 +1,7 @@
 /**
- * One WebSocket of a node's agent: reads its frames, bounds them, and knows when it has fallen silent.
+ * One WebSocket of a node's agent: reads its frames, bounds them, and detects silence.
  * The agent is untrusted beyond its token: a frame that breaks the protocol, or too many of them, end the session.
- * What a beat means for the node is decided by agent-sessions.ts.
+ * What a heartbeat means for the node is decided by agent-sessions.ts.
  */
 import {
   type AgentMessage,
@@ -13,9 +13,9 @@ import {
   closeCodes,
   parseFrame,
 } from '../../schemas/node-messages.ts';
-import { Bucket } from './bucket.ts';
+import { RateLimit } from './rate-limit.ts';
 
-/** As much of a WebSocket as a session needs. */
+/** The part of a WebSocket that a connection needs. */
 export interface AgentSocket {
   readonly bufferedAmount: number;
   send(text: string): void;
@@ -32,53 +32,53 @@ export interface Admission {
   readonly token: string;
 }
 
-/** Why a session is over. */
+/** Why a connection ended. */
 export type EndCause =
-  /** The socket was closed or torn from the other side. */
+  /** The socket was closed or broken from the other side. */
   | 'lost'
-  /** Three beats were missed. */
+  /** Three heartbeats were missed. */
   | 'silent'
   /** A frame broke the protocol, or there were too many. */
   | 'protocol'
-  /** Ended from this side; `dismiss` said why. */
+  /** Ended from this side by `dismiss`. */
   | 'dismissed';
 
-export interface SessionHandlers {
-  onBeat(beat: Beat): void;
+interface ConnectionHandlers {
+  onHeartbeat(beat: Beat): void;
   onLeaving(): void;
   /** Called once. */
   onEnd(cause: EndCause): void;
 }
 
-/** Frames, pings among them: a beat a second and a ping leave room for a little more. */
+/** Frames and pings: more than the one heartbeat and one ping a second of an agent. */
 const framesSize = { burst: 20, perSecond: 5 };
 const silenceMsMax = beatIntervalMs * beatsMissedMax;
 /** An agent that does not read what it is sent. */
 const bufferedBytesMax = 2 * 1024 * 1024;
-/** Between our close frame and the end of the socket. */
+/** Between the close frame and the end of the socket. */
 const closeGraceMs = 1000;
 
-export class AgentSession {
+export class AgentConnection {
   readonly admission: Admission;
   readonly #socket: AgentSocket;
-  readonly #handlers: SessionHandlers;
-  readonly #frames = new Bucket(framesSize);
+  readonly #handlers: ConnectionHandlers;
+  readonly #frames = new RateLimit(framesSize);
   readonly #silence: NodeJS.Timeout;
-  #greeted = false;
+  #hasHello = false;
   #ended = false;
 
-  constructor(socket: AgentSocket, admission: Admission, handlers: SessionHandlers) {
+  constructor(socket: AgentSocket, admission: Admission, handlers: ConnectionHandlers) {
     this.admission = admission;
     this.#socket = socket;
     this.#handlers = handlers;
     this.#silence = setTimeout(() => this.#fail('silent', 'no beat in time'), silenceMsMax);
-    socket.on('message', (data, isBinary) => this.#take(data, isBinary));
+    socket.on('message', (data, isBinary) => this.#onFrame(data, isBinary));
     socket.on('ping', () => this.#count());
     socket.on('error', () => undefined);
     socket.on('close', () => this.#end('lost'));
   }
 
-  /** Sends unless the session is over or the agent has stopped reading. */
+  /** Sends unless the connection has ended; ends it where the agent does not read. */
   send(message: ControlPlaneMessage): void {
     if (this.#ended) return;
     if (this.#socket.bufferedAmount > bufferedBytesMax) this.#fail('protocol', 'frames are not read');
@@ -92,31 +92,31 @@ export class AgentSession {
     this.#close(code, reason);
   }
 
-  #take(data: unknown, isBinary: boolean): void {
+  #onFrame(data: unknown, isBinary: boolean): void {
     if (this.#ended || !this.#count()) return;
     const message = isBinary ? undefined : parseFrame(agentMessageSchema, String(data));
-    const fault = message === undefined ? 'a frame is not of this protocol' : this.#order(message);
+    const fault = message === undefined ? 'a frame is not of this protocol' : this.#orderFault(message);
     if (fault !== undefined) {
       this.#fail('protocol', fault);
     } else if (message?.type === 'beat') {
       this.#silence.refresh();
-      this.#handlers.onBeat(message);
+      this.#handlers.onHeartbeat(message);
     } else if (message?.type === 'leaving') {
       this.#handlers.onLeaving();
     }
   }
 
   /** A hello comes first and once, and names the node to which the token is bound. */
-  #order(message: AgentMessage): string | undefined {
-    if (message.type !== 'hello') return this.#greeted ? undefined : 'hello comes first';
-    if (this.#greeted) return 'hello comes once';
+  #orderFault(message: AgentMessage): string | undefined {
+    if (message.type !== 'hello') return this.#hasHello ? undefined : 'hello comes first';
+    if (this.#hasHello) return 'hello comes once';
     if (message.node !== this.admission.node) return 'the token is bound to another node';
-    this.#greeted = true;
+    this.#hasHello = true;
     return undefined;
   }
 
   #count(): boolean {
-    if (this.#frames.take()) return true;
+    if (this.#frames.tryAcquire()) return true;
     this.#fail('protocol', 'too many frames');
     return false;
   }

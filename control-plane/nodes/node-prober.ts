@@ -1,6 +1,6 @@
 /**
- * Looks after the nodes that have no agent: each is owned by one replica, which probes it every two seconds.
- * Three misses are a down. A node whose owner has been silent for five seconds is claimed by whoever notices first.
+ * Probes the nodes that have no agent: each is owned by one replica, which probes it every two seconds. After three misses
+ * it is down. A node whose owner has been silent for five seconds is claimed by the first replica that notices.
  */
 import { setMaxListeners } from 'node:events';
 import type { Dialect } from '../../schemas/names.ts';
@@ -8,64 +8,64 @@ import { ImageModels } from '../../shared/engines/image-models.ts';
 import { type Probed, probe } from '../../shared/engines/probe.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
 import { sleep } from '../../shared/runtime/retry.ts';
-import { type Damped, observe, resumed } from './damping.ts';
-import { down } from './node-memory.ts';
-import { type NodeReporter, type NodeRow, toldOf } from './node-reporter.ts';
-import type { Owners } from './replica-liveness.ts';
+import { type Damped, observe, resumeDamping } from './damping.ts';
+import { down } from './node-limits.ts';
+import { lastReportedUp, type NodeReporter, type NodeRow } from './node-reporter.ts';
+import type { ReplicaLiveness } from './replica-liveness.ts';
 
 const probeIntervalMs = 2000;
 const missesUntilDown = 3;
-const lookIntervalMs = 500;
+const scanIntervalMs = 500;
 
-export interface KeeperOptions {
+export interface ProberOptions {
   readonly reporter: NodeReporter;
-  readonly owners: Owners;
-  /** Did the fold of this replica stop for good? Then it can report nothing, and others take its nodes. */
+  readonly liveness: ReplicaLiveness;
+  /** Did the fold of this replica stop? Then it cannot report, and others claim its nodes. */
   readonly isHalted: () => boolean;
-  /** The node's own credential by its name; undefined where this replica was not given it. */
+  /** The node's own credential by its name; undefined where this replica does not have it. */
   readonly credential: (name: string) => string | undefined;
   readonly logger: Logger;
 }
 
-export class NodeKeeper {
-  readonly #options: KeeperOptions;
+export class NodeProber {
+  readonly #options: ProberOptions;
   readonly #stop = new AbortController();
   readonly #probed = new Map<string, Promise<void>>();
-  #looking: Promise<void> | undefined;
+  #scanning: Promise<void> | undefined;
 
-  constructor(options: KeeperOptions) {
+  constructor(options: ProberOptions) {
     this.#options = options;
     // Every node waits on it; ten are no sign of a leak.
     setMaxListeners(0, this.#stop.signal);
   }
 
   start(): void {
-    this.#looking = this.#look();
+    this.#scanning = this.#scan();
   }
 
   async stop(): Promise<void> {
     this.#stop.abort();
-    await this.#looking;
+    await this.#scanning;
     await Promise.allSettled(this.#probed.values());
   }
 
-  async #look(): Promise<void> {
+  async #scan(): Promise<void> {
     const { signal } = this.#stop;
-    const { reporter, owners, isHalted } = this.#options;
+    const { reporter, liveness, isHalted } = this.#options;
     while (!signal.aborted && !isHalted()) {
-      const gone = owners.gone();
+      const isDead = liveness.check();
       for (const node of reporter.nodes('probed')) {
         const { id } = node;
-        if (this.#probed.has(id) || !(node.owner === reporter.owner || gone(node.owner))) continue;
-        const keeping = this.#keep(id).finally(() => this.#probed.delete(id));
-        this.#probed.set(id, keeping);
+        if (this.#probed.has(id) || !(node.owner === reporter.owner || isDead(node.owner))) continue;
+        const probing = this.#probeOwned(id).finally(() => this.#probed.delete(id));
+        this.#probed.set(id, probing);
       }
-      await sleep(lookIntervalMs, signal);
+      await sleep(scanIntervalMs, signal);
     }
   }
 
-  /** Probes one node until it is gone or another replica owns it. */
-  async #keep(id: string): Promise<void> {
+  /** Probes one node until it is removed or another replica owns it. */
+  async #probeOwned(id: string): Promise<void> {
     const { reporter, isHalted, logger } = this.#options;
     const { signal } = this.#stop;
     const imageModels = new ImageModels();
@@ -78,15 +78,15 @@ export class NodeKeeper {
         if (node?.owner !== reporter.owner || node.agent === 1) return;
         const answer = await probe(this.#target(node), imageModels);
         misses = answer.up ? 0 : misses + 1;
-        damped ??= resumed(toldOf(node));
+        damped ??= resumeDamping(lastReportedUp(node));
         if (answer.up || misses >= missesUntilDown) {
           damped = observe(damped, answer.up, performance.now());
-          await this.#tell(id, answer, damped);
+          await this.#report(id, answer, damped);
         }
         await sleep(probeIntervalMs, signal);
       }
     } catch (error) {
-      // The log is away, or others were faster: the next look begins anew.
+      // The log is unreachable, or another replica was faster: the next scan retries.
       logger.debug(
         { node: id, reason: error instanceof Error ? error.message : 'unknown' },
         'node not reported',
@@ -94,11 +94,11 @@ export class NodeKeeper {
     }
   }
 
-  async #tell(id: string, answer: Probed, damped: Damped): Promise<void> {
+  async #report(id: string, answer: Probed, damped: Damped): Promise<void> {
     const { reporter } = this.#options;
-    if (answer.up && damped.told !== true) return;
+    if (answer.up && damped.reportedUp !== true) return;
     const health = answer.up ? answer : down(answer.reason);
-    if (reporter.differs(id, health)) await reporter.tell(id, health);
+    if (reporter.differs(id, health)) await reporter.reportHealth(id, health);
   }
 
   #target(node: NodeRow): { url: string; dialect: Dialect; credential: string | undefined } {

@@ -1,0 +1,200 @@
+/**
+ * The state machine of one agent's session, from the opened socket to its end. Pure: the table names the next state and
+ * the effects; agent-sessions.ts carries them out. Down is reported once for an agent that is lost, never for one that was
+ * sent away, that announced its stop, or whose silence this replica may have missed.
+ *
+ *                  first heartbeat              claim settled
+ *    connected ───────────────────► attached ◄───────────────── claiming
+ *                                    │    │ not owned: claim       ▲  │
+ *                                    │    └────────────────────────┘  │ owned
+ *                              owned ▼        changed: report         ▼
+ *                                  owned ─────────────────────► reporting
+ *                                    ▲       report settled           │
+ *                                    └────────────────────────────────┘
+ *    attached, claiming, owned, reporting ── stop announced ──► leaving ── down is in the log ──► released
+ *    any ── token revoked · sent away · lost · owned or reporting: claimed by another replica ──► ended
+ */
+
+export type SessionState =
+  /** The socket is open and its token valid; no heartbeat has arrived. */
+  | 'connected'
+  /** Heartbeats arrive; this replica has not owned the node since. */
+  | 'attached'
+  /** As before, and a claim is being written. */
+  | 'claiming'
+  /** The log names this replica as the owner of the node. */
+  | 'owned'
+  /** As before, and a report or a new claim is being written. */
+  | 'reporting'
+  /** The agent announced its stop, and that is being written; heartbeats count no more. */
+  | 'leaving'
+  /** The log has it, and the agent may end. */
+  | 'released'
+  | 'ended';
+
+export type SessionEvent =
+  | 'first-heartbeat'
+  /** A heartbeat; this replica owns the node, and the log has its health. */
+  | 'heartbeat-unchanged'
+  /** A heartbeat; this replica owns the node, and the log has another health. */
+  | 'heartbeat-changed'
+  /** A heartbeat; nobody owns the node. */
+  | 'heartbeat-unowned'
+  /** A heartbeat; another replica owns the node. */
+  | 'heartbeat-foreign'
+  /** The claim or report that was being written is in the log. */
+  | 'report-acked'
+  /** It is not: the log could not be written, or the node's rate is used up. The next heartbeat tries again. */
+  | 'report-failed'
+  | 'stop-announced'
+  /** That the agent stops is in the log. */
+  | 'stop-recorded'
+  | 'token-revoked'
+  /** This side closed the socket. */
+  | 'dismissed'
+  /** The socket broke, heartbeats stopped, or the agent broke the protocol. */
+  | 'lost'
+  /** As before, but this replica did not run continuously, so it may be the one that missed heartbeats. */
+  | 'lost-while-starved';
+
+export type SessionEffect =
+  /** Make the session the one of its node. */
+  | 'attach'
+  | 'claim'
+  | 'report'
+  /** Report that the agent was stopped. */
+  | 'record-stop'
+  /** Tell the agent that it may end. */
+  | 'send-released'
+  /** Close the socket: another replica has the node now. */
+  | 'close-superseded'
+  /** Close the socket: the token is no longer valid. */
+  | 'close-revoked'
+  /** The node has no session any more. */
+  | 'detach'
+  | 'report-down';
+
+export interface Transition {
+  readonly to: SessionState;
+  readonly effects: readonly SessionEffect[];
+}
+
+type Row = Readonly<Record<SessionEvent, Transition>>;
+
+const to = (state: SessionState, ...effects: SessionEffect[]): Transition => ({ to: state, effects });
+
+/** A session without a node: it ends without a trace, and everything else is impossible. */
+const connected: Row = {
+  'first-heartbeat': to('attached', 'attach'),
+  'heartbeat-unchanged': to('connected'),
+  'heartbeat-changed': to('connected'),
+  'heartbeat-unowned': to('connected'),
+  'heartbeat-foreign': to('connected'),
+  'report-acked': to('connected'),
+  'report-failed': to('connected'),
+  'stop-announced': to('connected'),
+  'stop-recorded': to('connected'),
+  'token-revoked': to('ended', 'close-revoked'),
+  dismissed: to('ended'),
+  lost: to('ended'),
+  'lost-while-starved': to('ended'),
+};
+
+/** What ends a session with a node in the same way in all of its states. */
+const ends = {
+  'token-revoked': to('ended', 'close-revoked', 'detach', 'report-down'),
+  dismissed: to('ended', 'detach'),
+  'lost-while-starved': to('ended', 'detach'),
+} as const;
+const lost = to('ended', 'detach', 'report-down');
+const superseded = to('ended', 'close-superseded', 'detach');
+const leave = to('leaving', 'record-stop');
+
+/** A state of an agent that stops: only the record of its stop, and its end, matter. */
+function stopping(state: SessionState, recorded: Transition): Row {
+  const stay = to(state);
+  return {
+    'first-heartbeat': stay,
+    'heartbeat-unchanged': stay,
+    'heartbeat-changed': stay,
+    'heartbeat-unowned': stay,
+    'heartbeat-foreign': stay,
+    'report-acked': stay,
+    'report-failed': stay,
+    'stop-announced': stay,
+    'stop-recorded': recorded,
+    ...ends,
+    lost: to('ended', 'detach'),
+  };
+}
+
+const ended: Row = {
+  ...stopping('ended', to('ended')),
+  'token-revoked': to('ended'),
+  dismissed: to('ended'),
+  lost: to('ended'),
+  'lost-while-starved': to('ended'),
+};
+
+const transitions: Readonly<Record<SessionState, Row>> = {
+  connected,
+  attached: {
+    'first-heartbeat': to('attached'),
+    'heartbeat-unchanged': to('owned'),
+    'heartbeat-changed': to('reporting', 'report'),
+    'heartbeat-unowned': to('claiming', 'claim'),
+    'heartbeat-foreign': to('claiming', 'claim'),
+    'report-acked': to('attached'),
+    'report-failed': to('attached'),
+    'stop-announced': leave,
+    'stop-recorded': to('attached'),
+    ...ends,
+    lost,
+  },
+  claiming: {
+    'first-heartbeat': to('claiming'),
+    'heartbeat-unchanged': to('reporting'),
+    'heartbeat-changed': to('reporting'),
+    'heartbeat-unowned': to('claiming'),
+    'heartbeat-foreign': to('claiming'),
+    'report-acked': to('attached'),
+    'report-failed': to('attached'),
+    'stop-announced': leave,
+    'stop-recorded': to('claiming'),
+    ...ends,
+    lost,
+  },
+  owned: {
+    'first-heartbeat': to('owned'),
+    'heartbeat-unchanged': to('owned'),
+    'heartbeat-changed': to('reporting', 'report'),
+    'heartbeat-unowned': to('reporting', 'claim'),
+    'heartbeat-foreign': superseded,
+    'report-acked': to('owned'),
+    'report-failed': to('owned'),
+    'stop-announced': leave,
+    'stop-recorded': to('owned'),
+    ...ends,
+    lost,
+  },
+  reporting: {
+    'first-heartbeat': to('reporting'),
+    'heartbeat-unchanged': to('reporting'),
+    'heartbeat-changed': to('reporting'),
+    'heartbeat-unowned': to('reporting'),
+    'heartbeat-foreign': superseded,
+    'report-acked': to('owned'),
+    'report-failed': to('owned'),
+    'stop-announced': leave,
+    'stop-recorded': to('reporting'),
+    ...ends,
+    lost,
+  },
+  leaving: stopping('leaving', to('released', 'send-released')),
+  released: stopping('released', to('released')),
+  ended,
+};
+
+export function nextState(state: SessionState, event: SessionEvent): Transition {
+  return transitions[state][event];
+}
