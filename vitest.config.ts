@@ -9,6 +9,12 @@ const shared = {
 
 export default defineConfig({
   test: {
+    coverage: {
+      include: ['{schemas,shared,control-plane,data-plane,agent,dev,cli}/**/*.ts'],
+      exclude: ['**/*.test.ts'],
+      reporter: ['text-summary', 'html'],
+      reportsDirectory: '.cache/coverage',
+    },
     projects: [
       {
         test: {

@@ -2,18 +2,12 @@
 // gateways, seen by requests with that key, one after the other without a pause. On one broker and on three; in the same run a
 // bare kafkajs producer and consumer with records of the same size on the same brokers, while the gateways are asked as
 // tightly as before. BENCH_REVOCATIONS sets how many; BENCH_BROKERS=1 or 3 measures only one of the two.
+
 import { setTimeout as pause } from 'node:timers/promises';
 import kafkajs, { type KafkaMessage } from 'kafkajs';
-import {
-  ChaosFleet,
-  call,
-  createKey,
-  eventually,
-  type Gateway,
-  type Key,
-  type Plane,
-} from '../test/chaos/fleet.ts';
+import { ChaosFleet, call, createKey, type Gateway, type Key, type Plane } from '../test/chaos/fleet.ts';
 import { type Kafka, startKafka } from '../test/kafka/broker.ts';
+import { until } from '../test/support/until.ts';
 import { Connection, percentile, requestBytes } from './support/load.ts';
 
 const { Kafka: KafkajsClient, logLevel } = kafkajs;
@@ -174,7 +168,7 @@ async function measure(nodes: 1 | 3) {
     const plane = await fleet.plane('plane');
     await fleet.furnish(plane);
     const gateways = await Promise.all([fleet.gateway('gateway-1'), fleet.gateway('gateway-2')]);
-    await eventually('both gateways have reported', async () => {
+    await until(async () => {
       const { body } = await call(plane, 'GET', '/gateways');
       return (body['items'] as unknown[]).length === 2;
     });

@@ -1,5 +1,6 @@
 // Goal: an agent is believed as far as its token goes, and whatever else it sends is refused, bounded, and logged without
 // a secret. Method: one control plane over an embedded log, and sockets that say what no agent of ours would say.
+
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -11,6 +12,7 @@ import { DevAdmin } from '../../dev/dev-admin.ts';
 import type { LiveNodeResource } from '../../schemas/admin.ts';
 import { nodeConnectPath, nodeFrameBytesMax } from '../../schemas/node-messages.ts';
 import { checkAnswer } from '../../test/support/admin-answers.ts';
+import { until } from '../../test/support/until.ts';
 import { type ControlPlane, startControlPlane } from '../main.ts';
 
 const operatorToken = 'test-operator-token-0002';
@@ -62,14 +64,6 @@ const listed = async (id: string): Promise<LiveNodeResource> => {
   checkAnswer('GET', `/nodes/${id}`, 200, answer);
   return answer;
 };
-
-async function eventually(isSo: () => Promise<boolean>): Promise<void> {
-  const until = performance.now() + 20_000;
-  while (!(await isSo())) {
-    if (performance.now() > until) throw new Error(`still not so: ${isSo}`);
-    await new Promise((resolve) => setTimeout(resolve, 20));
-  }
-}
 
 interface Opened {
   readonly socket: WebSocket;
@@ -234,11 +228,11 @@ test('a revoked token ends its session and takes its node down', async () => {
   socket.send(hello(id));
   const beats = setInterval(() => socket.send(beat()), 500);
   socket.send(beat());
-  await eventually(async () => (await listed(id)).up);
+  await until(async () => (await listed(id)).up);
   await admin.call('POST', `/tokens/${tokenId}/revoke`);
   expect(await closed).toEqual({ code: 4403, reason: 'the token is no longer valid' });
   clearInterval(beats);
-  await eventually(async () => !(await listed(id)).up);
+  await until(async () => !(await listed(id)).up);
   expect(await listed(id)).toMatchObject({ reason: 'its token was revoked' });
 });
 
@@ -247,7 +241,7 @@ test('a second session of a node takes the place of the first', async () => {
   const first = await open(token);
   first.socket.send(hello(id));
   first.socket.send(beat());
-  await eventually(async () => (await listed(id)).up);
+  await until(async () => (await listed(id)).up);
   const position = await admin.position();
   const second = await open(token);
   second.socket.send(hello(id));
@@ -264,7 +258,7 @@ test('an engine of another kind than is registered is no node that is up', async
   socket.send(hello(id));
   socket.send(beat({ dialect: 'ollama' }));
   const reason = 'the engine is ollama, the node is registered as vllm';
-  await eventually(async () => (await listed(id)).reason === reason);
+  await until(async () => (await listed(id)).reason === reason);
   expect(await listed(id)).toMatchObject({ up: false, loaded: [] });
   socket.close();
 });
@@ -281,10 +275,10 @@ test('models that take images stand in the log as far as the engine serves them,
   const { socket } = await open(token);
   socket.send(hello(id));
   socket.send(beat({ imageModels: ['m', 'gone'] }));
-  await eventually(async () => (await reported()).length === 1);
+  await until(async () => (await reported()).length === 1);
   // As agents of 0.1 beat.
   socket.send(beat());
-  await eventually(async () => (await reported()).length === 2);
+  await until(async () => (await reported()).length === 2);
   expect(await reported()).toEqual([['m'], undefined]);
   socket.close();
 });
@@ -304,10 +298,10 @@ test('installs of the place are pushed by the names of the engine, at once and w
   const { socket, frames } = await open(token);
   socket.send(hello(id));
   socket.send(beat());
-  await eventually(async () => frames.length > 0);
+  await until(async () => frames.length > 0);
   expect(frames[0]).toMatchObject({ type: 'installs', models: ['served'] });
   await admin.apply({ version: 1, pool: { models: ['echo-small', 'echo-large'] } });
-  await eventually(async () => frames.length > 1);
+  await until(async () => frames.length > 1);
   expect(frames[1]).toMatchObject({ type: 'installs', models: ['echo-large', 'served'] });
   socket.close();
 });

@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { createServer, type Server, type ServerResponse } from 'node:http';
 import { type AddressInfo, connect, type Socket } from 'node:net';
 import { afterEach, expect, test } from 'vitest';
-import { eventually } from '../../test/support/forward-server.ts';
+import { until } from '../../test/support/until.ts';
 import { ClientResponse } from './client-response.ts';
 
 const closers: (() => void)[] = [];
@@ -71,7 +71,7 @@ test('a complete answer goes out in one write, head and body', async () => {
   const { client, writes, received } = await exchange();
   expect(await client.answer('{"a":"é"}')).toBe(true);
   expect(writes()).toBe(1);
-  await eventually(() => received().includes('{"a":"é"}'));
+  await until(() => received().includes('{"a":"é"}'));
   expect(received()).toMatch(/^HTTP\/1.1 200 OK\r\n/);
   expect(received()).toContain(
     'content-type: application/json\r\ncontent-length: 10\r\nx-request-id: req_1\r\n',
@@ -82,7 +82,7 @@ test('what a stream is given within one turn goes out in one write, with the hea
   const { client, writes, received } = await exchange();
   client.startStream();
   for (const text of ['data: 1\n\n', 'data: 2\n\n', 'data: 3\n\n']) client.write(text);
-  await eventually(() => received().includes('data: 3'));
+  await until(() => received().includes('data: 3'));
   expect(writes()).toBe(1);
   // One piece of 27 bytes, not three.
   expect(received()).toContain('\r\n\r\n1b\r\ndata: 1\n\ndata: 2\n\ndata: 3\n\n\r\n');
@@ -91,7 +91,7 @@ test('what a stream is given within one turn goes out in one write, with the hea
   expect(received()).toContain('x-accel-buffering: no\r\n');
   expect(received()).toContain('x-request-id: req_1\r\n');
   client.write('data: 4\n\n');
-  await eventually(() => received().includes('data: 4'));
+  await until(() => received().includes('data: 4'));
   expect(writes()).toBe(2);
 });
 
@@ -100,7 +100,7 @@ test('a clean end has the end of the body and says that it was handed over', asy
   client.startStream();
   client.write('data: 1\n\n');
   expect(await client.end()).toBe(true);
-  await eventually(() => received().endsWith('0\r\n\r\n'));
+  await until(() => received().endsWith('0\r\n\r\n'));
   expect(client.gone).toBe(false);
 });
 
@@ -122,7 +122,7 @@ test('an early end waits only so long for a client that does not read', async ()
   client.destroy();
   await new Promise((resolve) => setImmediate(resolve));
   expect(response.req.socket.destroyed).toBe(false);
-  await eventually(() => response.destroyed);
+  await until(() => response.destroyed);
 });
 
 test('a client that leaves is noticed at once, and nothing can be handed over then', async () => {
@@ -131,7 +131,7 @@ test('a client that leaves is noticed at once, and nothing can be handed over th
   client.startStream();
   client.write('data: 1\n\n');
   socket.destroy();
-  await eventually(() => client.gone);
+  await until(() => client.gone);
   expect(heard).toEqual(['gone']);
   client.write('data: 2\n\n');
   expect(await client.end()).toBe(false);
@@ -152,7 +152,7 @@ test('a client that leaves before its turn on a pipelined connection is noticed 
   const { client } = await pipelined(first);
   const heard = hears(client);
   first.socket.destroy();
-  await eventually(() => client.gone);
+  await until(() => client.gone);
   expect(heard).toEqual(['gone']);
 });
 
@@ -181,10 +181,10 @@ test('a slow reader blocks the stream, and is heard of when it reads on', async 
   socket.pause();
   client.startStream();
   client.write('x'.repeat(30_000_000));
-  await eventually(() => heard.includes('blocked'));
+  await until(() => heard.includes('blocked'));
   expect(heard).toEqual(['blocked']);
   socket.resume();
-  await eventually(() => heard.includes('drained'));
+  await until(() => heard.includes('drained'));
   expect(await client.end()).toBe(true);
 });
 
@@ -195,11 +195,11 @@ test('a client that takes no byte for the whole stall time is cut off; one that 
   client.startStream();
   client.write('x'.repeat(30_000_000));
   const reading = setInterval(() => socket.read(200_000), 20);
-  await eventually(() => received().length > 15_000_000, 20_000);
+  await until(() => received().length > 15_000_000, 20_000);
   expect(heard).toEqual(['blocked']);
   clearInterval(reading);
   socket.pause();
-  await eventually(() => client.gone, 10_000);
+  await until(() => client.gone, 10_000);
   expect(heard).toEqual(['blocked', 'gone']);
 }, 60_000);
 
@@ -217,6 +217,6 @@ test('a connection that is kept alive keeps no listener of an answer', async () 
   // Ours and the server's own.
   expect(accepted.listenerCount('close')).toBe(before - 2);
   expect(accepted.listenerCount('timeout')).toBe(1);
-  await eventually(() => received().endsWith('0\r\n\r\n'));
+  await until(() => received().endsWith('0\r\n\r\n'));
   expect(socket.destroyed).toBe(false);
 });

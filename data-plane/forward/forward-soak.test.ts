@@ -8,11 +8,11 @@ import { runs } from '../../test/support/budget.ts';
 import {
   type Answer,
   type Ended,
-  eventually,
   post,
   routeTo,
   startForwardServer,
 } from '../../test/support/forward-server.ts';
+import { until } from '../../test/support/until.ts';
 
 const faults: readonly Fault[] = [
   { kind: 'refuse' },
@@ -116,23 +116,21 @@ test('many requests with clients that leave and nodes that fail leave nothing be
   };
   try {
     await Promise.all(Array.from({ length: 60 }, worker));
-    await eventually(() => server.load.inFlightTotal() === 0);
+    await until(() => server.load.inFlightTotal() === 0);
     for (const [at, plan] of wanted.entries())
       check(plan, seen[at] as Answer, server.endedByTest.get(String(at)));
     const kinds = [...server.endedByTest.values()].map(({ kind }) => kind);
     for (const kind of ['completed', 'refused', 'ended-early'] as const) {
       expect(kinds.filter((one) => one === kind).length).toBeGreaterThan(requests / 20);
     }
-    await eventually(
-      () => server.pools.ticker.size === 0 && nodes.every((node) => node.stats().inFlight === 0),
-    );
+    await until(() => server.pools.ticker.size === 0 && nodes.every((node) => node.stats().inFlight === 0));
     expect(server.pools.answerBytes.usedBytes).toBe(0);
     for (const socket of server.sockets) {
       expect(socket.listenerCount('close')).toBeLessThan(6);
       expect(socket.listenerCount('timeout')).toBeLessThan(3);
     }
     agent.destroy();
-    await eventually(() => server.sockets.size === 0);
+    await until(() => server.sockets.size === 0);
     expect(warnings).toEqual([]);
   } catch (error) {
     throw new Error(`with SEED=${seed}`, { cause: error });

@@ -1,4 +1,5 @@
 /** What a gateway does about a snapshot that was changed by hand, and about a log that is not there or not the one it folded. */
+
 import { existsSync, renameSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
@@ -6,6 +7,7 @@ import { planRestore } from '../../cli/commands/restore-plan.ts';
 import { openLog } from '../../shared/log/open-log.ts';
 import { openDatabase } from '../../shared/runtime/sqlite.ts';
 import { openExisting } from '../../shared/snapshot/open-snapshot.ts';
+import { scaledMs } from '../../test/support/budget.ts';
 import { ChainWriter, known } from '../../test/support/commits.ts';
 import { startFleet, type TestFleet } from '../../test/support/fleet.ts';
 import { startGateway } from '../main.ts';
@@ -65,10 +67,8 @@ test('I5 design, Digest: a row changed by hand shows as DIVERGED within 10 s, no
   const byHand = openDatabase(path, { durability: 'normal', busyTimeoutMs: 5000 });
   byHand.prepare('UPDATE api_key SET revoked_at = NULL WHERE id = ?').run(id);
   byHand.close();
-  const changedMs = performance.now();
   const state = async () => (await listed(fleet, 'gateway-1')).state;
-  await expect.poll(state, { timeout: 10_000, interval: 100 }).toBe('DIVERGED');
-  expect(performance.now() - changedMs).toBeLessThan(10_000);
+  await expect.poll(state, { timeout: scaledMs(10_000), interval: 100 }).toBe('DIVERGED');
   expect((await listed(fleet, 'gateway-1')).halted).toContain('api_key');
   expect(await statusOf(fleet, good)).toBe(503);
   expect((await readiness(fleet)).status).toBe(503);

@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { afterEach, expect, test } from 'vitest';
-import { eventually } from '../../test/support/forward-server.ts';
+import { until } from '../../test/support/until.ts';
 import { Ticker } from '../core/ticker.ts';
 import { type CallReader, NodeCall, type NodeRequest } from './node-call.ts';
 import { NodePools } from './node-pools.ts';
@@ -76,7 +76,7 @@ test('a request in flight never holds up another one', async () => {
   });
   const opened = pools();
   for (let i = 0; i < 100; i += 1) void call(opened, url).end;
-  await eventually(() => held === 100);
+  await until(() => held === 100);
   await opened.close();
 });
 
@@ -129,11 +129,11 @@ test('a pool that nobody uses any more is closed; one with a request in flight i
   const inFlight = call(opened, slow);
   await call(opened, quick).end;
   expect(opened.size).toBe(2);
-  await eventually(() => opened.size === 1);
-  await eventually(() => answer !== undefined);
+  await until(() => opened.size === 1);
+  await until(() => answer !== undefined);
   answer?.();
   expect(await inFlight.end).toBe('end');
-  await eventually(() => opened.size === 0);
+  await until(() => opened.size === 0);
   await opened.close();
 });
 
@@ -144,7 +144,7 @@ test('closing lets requests end within the grace and destroys the rest', async (
   });
   const graceful = pools();
   const ends = call(graceful, url);
-  await eventually(() => answer !== undefined);
+  await until(() => answer !== undefined);
   const closed = graceful.close(5000);
   answer?.();
   expect(await ends.end).toBe('end');
@@ -153,7 +153,7 @@ test('closing lets requests end within the grace and destroys the rest', async (
   answer = undefined;
   const abrupt = pools();
   const cut = call(abrupt, url);
-  await eventually(() => answer !== undefined);
+  await until(() => answer !== undefined);
   await abrupt.close(20);
   expect(await cut.end).toMatch(/^the connection to the node failed: /);
 });
@@ -189,13 +189,13 @@ test('the clock ticks only while something waits', async () => {
     },
   };
   ticker.add(waiting);
-  await eventually(() => ticks > 2);
+  await until(() => ticks > 2);
   ticker.delete(waiting);
   const after = ticks;
   await new Promise((resolve) => setTimeout(resolve, 15));
   expect(ticks).toBe(after);
   ticker.add(waiting);
-  await eventually(() => ticks > after);
+  await until(() => ticks > after);
   ticker.delete(waiting);
 });
 
@@ -215,6 +215,6 @@ test('each that waits is asked at every tick, whoever ends its wait meanwhile', 
     ticker.add(waiting);
   }
   expect(ticker.size).toBe(20);
-  await eventually(() => ticker.size === 0);
+  await until(() => ticker.size === 0);
   for (let name = 0; name < 20; name++) expect(ticks.get(name)).toBe((name % 7) + 1);
 });

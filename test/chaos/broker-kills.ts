@@ -3,12 +3,14 @@
  * is missing, none stands in the log twice, none that changed nothing stands there at all, and two control planes, two
  * gateways and a fresh replay have folded the same.
  */
+
 import { setTimeout as pause } from 'node:timers/promises';
 import { dialWith } from '../../shared/log/kafka/client.ts';
 import { type Kafka, startKafka } from '../kafka/broker.ts';
 import { randomFrom } from '../soak/clients.ts';
+import { until } from '../support/until.ts';
 import { audit, countsOf, stream } from './commands.ts';
-import { ChaosFleet, disagreements, eventually } from './fleet.ts';
+import { ChaosFleet, disagreements } from './fleet.ts';
 
 export interface BrokerKillsOptions {
   /** With three the leader of the control log is killed. */
@@ -81,15 +83,15 @@ async function run(
     for (let kill = 1; kill <= kills; kill++) {
       const before = done;
       await pause(lifeMsMin + random() * lifeMsSpread);
-      await eventually('commands continue', () => done >= before + commandsBetween, 60_000);
+      await until(() => done >= before + commandsBetween, 60_000);
       const victim = nodes === 1 ? 1 : await leaderOf(kafka);
       await kafka.kill(victim);
       killedMs = performance.now();
-      if (nodes === 3) await eventually('another one leads', () => killedMs === undefined, 60_000);
+      if (nodes === 3) await until(() => killedMs === undefined, 60_000);
       await kafka.restart(victim);
       if (kill % 5 === 0) say?.(`${kill} of ${kills} kills, ${done} commands carried out`);
     }
-    await eventually('commands continue', () => killedMs === undefined, 60_000);
+    await until(() => killedMs === undefined, 60_000);
   };
   // Whichever fails first ends the other.
   const killed = killAll().finally(() => {

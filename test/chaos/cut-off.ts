@@ -3,11 +3,13 @@
  * whatever happens to it meanwhile: left alone, restarted again and again, or frozen with a request waiting in its
  * socket, which must be refused when it thaws. Reconnected they accept what was not revoked, and nothing else.
  */
+
 import { request } from 'node:http';
 import { setTimeout as pause } from 'node:timers/promises';
 import { startKafka } from '../kafka/broker.ts';
 import type { Door } from '../kafka/door.ts';
-import { ChaosFleet, complete, createKey, eventually, type Gateway, revokeKey } from './fleet.ts';
+import { until } from '../support/until.ts';
+import { ChaosFleet, complete, createKey, type Gateway, revokeKey } from './fleet.ts';
 import { coldFaults, coldStart } from './outage.ts';
 import { Watch } from './watch.ts';
 
@@ -66,7 +68,7 @@ async function run(fleet: ChaosFleet, door: Door, options: CutOffOptions): Promi
   // Not cut off, but it sleeps: its proof is as old as its sleep when it wakes.
   gateways.set('asleep', await fleet.gateway('asleep'));
   for (const gateway of [...gateways.values(), ...cold])
-    await eventually('the key is accepted', async () => (await complete(gateway, key)) === 200);
+    await until(async () => (await complete(gateway, key)) === 200);
   const of = (name: string) => () => gateways.get(name)!;
   const watches = new Map([...names, 'asleep'].map((name) => [name, new Watch(of(name), key)]));
   const kept = new Map([...names, 'asleep'].map((name) => [name, new Watch(of(name), active)]));
@@ -112,11 +114,10 @@ async function run(fleet: ChaosFleet, door: Door, options: CutOffOptions): Promi
   const reopenedMs = performance.now();
   const backAfterSeconds: Record<string, number> = {};
   for (const [name, watch] of kept) {
-    await eventually(`${name} accepts again`, () => watch.changes.at(-1)?.status === 200);
+    await until(() => watch.changes.at(-1)?.status === 200);
     backAfterSeconds[name] = Math.round(Math.max(0, watch.changes.at(-1)!.atMs - reopenedMs)) / 1000;
   }
-  for (const [name, watch] of watches)
-    await eventually(`${name} refuses the key for good`, () => watch.changes.at(-1)?.status === 401);
+  for (const [, watch] of watches) await until(() => watch.changes.at(-1)?.status === 401);
   await Promise.all([...watches.values(), ...kept.values()].map((watch) => watch.stop()));
 
   const faults = coldFaults(coldStarts);

@@ -3,6 +3,7 @@
  * over the address of the log that a scenario gives it. Commands carry an Idempotency-Key of the scenario's choice; what
  * each process and a fresh replay of the log have folded can be held against each other.
  */
+
 import { randomUUID } from 'node:crypto';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -14,6 +15,7 @@ import { memorySnapshot } from '../../shared/snapshot/open-snapshot.ts';
 import { Replicator } from '../../shared/snapshot/replicator.ts';
 import type { Kafka } from '../kafka/broker.ts';
 import { type Started, startProcess } from '../support/processes.ts';
+import { until } from '../support/until.ts';
 
 const token = 'chaos-test-operator-token';
 
@@ -72,7 +74,7 @@ export class ChaosFleet {
     };
     const applied = await call(plane, 'POST', '/fleet/apply', { body: { fleet } });
     if (applied.status !== 200) throw new Error(JSON.stringify(applied.body));
-    await eventually('the node is up', async () => {
+    await until(async () => {
       const { body } = await call(plane, 'GET', '/nodes');
       return (body['items'] as { up: boolean }[]).every(({ up }) => up);
     });
@@ -218,18 +220,5 @@ export async function disagreements(
         : [`process ${n} stands at ${JSON.stringify(folded)}, a fresh replay at ${JSON.stringify(wanted)}`],
     );
     return { faults, replayed };
-  }
-}
-
-/** Asks until it is so; rejects after the time-out. */
-export async function eventually(
-  what: string,
-  isSo: () => Promise<boolean> | boolean,
-  timeoutMs = 30_000,
-): Promise<void> {
-  const untilMs = performance.now() + timeoutMs;
-  while (!(await isSo())) {
-    if (performance.now() > untilMs) throw new Error(`not so after ${timeoutMs} ms: ${what}`);
-    await pause(20);
   }
 }

@@ -3,10 +3,12 @@
  * its last proof of freshness, and again soon after Kafka is back; callers do not notice control planes that are down. Started
  * with everything down, a gateway answers the public listing, and keys only with --when-stale=serve.
  */
+
 import { setTimeout as pause } from 'node:timers/promises';
 import { rssMegabytes } from '../../bench/support/cpu.ts';
 import { startKafka } from '../kafka/broker.ts';
-import { ChaosFleet, complete, eventually, type Gateway, type Key } from './fleet.ts';
+import { until } from '../support/until.ts';
+import { ChaosFleet, complete, type Gateway, type Key } from './fleet.ts';
 import { Watch } from './watch.ts';
 
 export interface OutageOptions {
@@ -91,7 +93,7 @@ export async function outage(options: OutageOptions): Promise<OutageFigures> {
     await kafka.restart(1);
     const backMs = performance.now();
     const longEnough = options.kafkaDownMs > 50_000;
-    await eventually('the gateway accepts keys again', () => fenced.changes.at(-1)?.status === 200);
+    await until(() => fenced.changes.at(-1)?.status === 200);
     const acceptedMs = longEnough ? fenced.changes.at(-1)!.atMs : backMs;
     await pause(500);
     for (const watch of [one, other, fenced]) await watch.stop();

@@ -13,16 +13,9 @@ import { startKafka } from '../kafka/broker.ts';
 import type { Fate as AppendFate, Door } from '../kafka/door.ts';
 import { randomFrom } from '../soak/clients.ts';
 import { headOf } from '../support/log-head.ts';
+import { until } from '../support/until.ts';
 import { audit, countsOf, type Sent, stream } from './commands.ts';
-import {
-  ChaosFleet,
-  call,
-  disagreements,
-  eventually,
-  type Gateway,
-  organisation,
-  type Plane,
-} from './fleet.ts';
+import { ChaosFleet, call, disagreements, type Gateway, organisation, type Plane } from './fleet.ts';
 
 export interface RacingOptions {
   /** How long a control plane is frozen in each round, ms. */
@@ -137,7 +130,7 @@ async function freezeInAppend(
   const startedMs = performance.now();
   const limits = { timeoutMs: frozenMs + 60_000 };
   const answering = call(first, 'POST', '/keys', { id, body, ...limits }).catch(() => undefined);
-  await eventually('the append is under way', () => isHeld);
+  await until(() => isHeld);
   first.child.kill('SIGSTOP');
   const sent: Sent[] = [];
   for (let n = 0; n < others; n++) {

@@ -32,7 +32,7 @@ async function deleteServiceTopics(): Promise<void> {
   const ofService = async () => (await admin.listTopics()).filter((topic) => topic.startsWith('headgate.'));
   const topics = await ofService();
   if (topics.length > 0) await admin.deleteTopics({ topics });
-  await until('the topics are deleted', async () => (await ofService()).length === 0);
+  await until(async () => (await ofService()).length === 0);
 }
 
 async function open(topic: string, options: Parameters<typeof openLog>[2] & { partition?: number } = {}) {

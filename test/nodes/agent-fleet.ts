@@ -111,13 +111,3 @@ export async function lists(api: string, model: string): Promise<boolean> {
   const { data } = (await (await fetch(`${api}/models`)).json()) as { data: { id: string }[] };
   return data.some(({ id }) => id === model);
 }
-
-/** Asks until it is so, and gives the milliseconds it took; rejects after the time-out. */
-export async function until(what: string, isSo: () => Promise<boolean>, timeoutMs = 20_000): Promise<number> {
-  const begin = performance.now();
-  while (!(await isSo())) {
-    if (performance.now() - begin > timeoutMs) throw new Error(`not in ${timeoutMs} ms: ${what}`);
-    await new Promise((resolve) => setTimeout(resolve, 20));
-  }
-  return Math.round(performance.now() - begin);
-}

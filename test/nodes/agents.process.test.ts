@@ -1,8 +1,11 @@
 // Goal: what happens to an agent or its engine reaches every gateway in the time that is promised, and comes back.
 // Method: real processes, ended by signals; gateways are asked what they list. All at once: each test has a node of its own, because a
 // node that falls often has to last longer before it is up again.
+
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { scaledMs } from '../support/budget.ts';
 import type { Started } from '../support/processes.ts';
+import { until } from '../support/until.ts';
 import {
   AgentFleet,
   eventsFrom,
@@ -11,13 +14,12 @@ import {
   lists,
   nodeToken,
   type Replica,
-  until,
 } from './agent-fleet.ts';
 
 /** The promise is 4 s; the rest is for a machine that is busy with other things. */
-const stoppedMsMax = 4000 + 2000;
+const stoppedMsMax = scaledMs(4000 + 2000);
 /** Three missed beats would take 3 s: less than that proves that the closed socket was enough. */
-const closedMsMax = 2500;
+const closedMsMax = scaledMs(2500);
 
 const fleet = new AgentFleet();
 let replica: Replica;
@@ -72,11 +74,8 @@ class Place {
 
   /** Milliseconds until both gateways list the model, or until both have dropped it. */
   async everywhere(listed: boolean): Promise<number> {
-    const seen = gateways.map(({ ready }, at) =>
-      until(
-        `gateway ${at + 1} ${listed ? 'lists' : 'drops'} ${this.model}`,
-        async () => (await lists(ready.api, this.model)) === listed,
-      ),
+    const seen = gateways.map(({ ready }) =>
+      until(async () => (await lists(ready.api, this.model)) === listed),
     );
     return Math.max(...(await Promise.all(seen)));
   }
@@ -131,7 +130,7 @@ test.concurrent('an agent that receives SIGTERM takes its node out first, and wa
     }),
   });
   expect(answer.status).toBe(200);
-  await until('the work shows', async () => (await place.now())?.inFlight === 1);
+  await until(async () => (await place.now())?.inFlight === 1);
   let streamed = false;
   const text = answer.text().then((whole) => {
     streamed = true;

@@ -1,12 +1,14 @@
 // Goal: a node that comes and goes each second costs next to no commits, and no request while another node has the model.
 // Method: two nodes serve one model. The engine of one, or the agent of one, comes and goes; a client asks all the while,
 // and the engine goes between two of its requests, because what an engine cuts off while it works is lost. FLAP_SECONDS.
+
 import { pino } from 'pino';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { NodeAgent } from '../../agent/agent.ts';
 import { EngineWatch } from '../../agent/engine.ts';
 import type { Started } from '../support/processes.ts';
-import { AgentFleet, eventsFrom, listedNode, nodeToken, type Replica, until } from './agent-fleet.ts';
+import { until } from '../support/until.ts';
+import { AgentFleet, eventsFrom, listedNode, nodeToken, type Replica } from './agent-fleet.ts';
 
 const flapSeconds = Number(process.env['FLAP_SECONDS'] ?? 7);
 const commitsMax = Math.max(2, Math.floor((flapSeconds / 60) * 6));
@@ -74,7 +76,7 @@ async function pair(model: string): Promise<{ steady: Member; flapping: Member; 
   await steady.startAgent();
   const agent = await flapping.startAgent();
   for (const { node } of [steady, flapping])
-    await until(`${node} is up`, async () => (await listedNode(replica.admin, node))?.up === true);
+    await until(async () => (await listedNode(replica.admin, node))?.up === true);
   await replica.admin.confirmed(await replica.admin.position(), 10);
   return { steady, flapping, agent };
 }
@@ -127,7 +129,7 @@ test.concurrent('an engine that comes and goes each second is reported down once
   expect(figures.asked).toBeGreaterThan(20);
   expect(commits).toBeGreaterThanOrEqual(1);
   expect(commits).toBeLessThanOrEqual(commitsMax);
-  await until('it is back', async () => (await listedNode(replica.admin, flapping.node))?.up === true);
+  await until(async () => (await listedNode(replica.admin, flapping.node))?.up === true);
 });
 
 test.concurrent('an agent that comes and goes each second costs no more, and no request', async () => {
@@ -149,5 +151,5 @@ test.concurrent('an agent that comes and goes each second costs no more, and no 
   expect(commits).toBeGreaterThanOrEqual(1);
   expect(commits).toBeLessThanOrEqual(commitsMax);
   if (!running) await flapping.startAgent();
-  await until('it is back', async () => (await listedNode(replica.admin, flapping.node))?.up === true);
+  await until(async () => (await listedNode(replica.admin, flapping.node))?.up === true);
 });

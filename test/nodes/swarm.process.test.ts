@@ -1,6 +1,8 @@
 // Goal: when a replica dies, its agents find another, and only those that died with it go down.
 // Method: the short form of `npm run soak:agents`.
+
 import { expect, test } from 'vitest';
+import { scaledMs } from '../support/budget.ts';
 import { swarm } from './swarm.ts';
 
 test('of 40 agents on two replicas, five that die with theirs go down, and the others continue elsewhere', async () => {
@@ -13,6 +15,6 @@ test('of 40 agents on two replicas, five that die with theirs go down, and the o
   expect(down).toEqual(doomed);
   expect(reported).toMatchObject({ joined: owned[0], down: 5, up: 0 });
   expect(figures.joinedTwice).toBe(0);
-  expect(figures.reattachedMs).toBeLessThan(10_000);
-  expect(figures.downMs).toBeLessThan(15_000);
+  expect(figures.reattachedMs).toBeLessThan(scaledMs(10_000));
+  expect(figures.downMs).toBeLessThan(scaledMs(15_000));
 });

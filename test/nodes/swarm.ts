@@ -2,11 +2,13 @@
  * Many agents on two control planes, of which one is killed together with some of its agents. Real processes: the replicas,
  * one process of agents that live on, one of agents that die. What is seen is read from the replica that is left.
  */
+
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { AgentFleet, eventsFrom, listedNodes, nodeToken, type Replica, until } from './agent-fleet.ts';
+import { until } from '../support/until.ts';
+import { AgentFleet, eventsFrom, listedNodes, nodeToken, type Replica } from './agent-fleet.ts';
 
 const worker = new URL('../../dist/test/nodes/swarm-worker.js', import.meta.url).pathname.replace(
   '/dist/dist/',
@@ -77,11 +79,7 @@ async function run(fleet: AgentFleet, workers: ChildProcess[], options: SwarmOpt
   workers.push(
     ...(await Promise.all([startWorker(fleet, 'lasting', lasting), startWorker(fleet, 'dying', dying)])),
   );
-  await until(
-    'all nodes are up',
-    async () => (await listedNodes(survivor.admin)).every(({ up }) => up),
-    120_000,
-  );
+  await until(async () => (await listedNodes(survivor.admin)).every(({ up }) => up), 120_000);
   const attachedMs = Math.round(performance.now() - startedMs);
   const before = await listedNodes(survivor.admin);
   const ownedBy = (name: string): number => before.filter(({ owner }) => owner === name).length;
@@ -94,19 +92,15 @@ async function run(fleet: AgentFleet, workers: ChildProcess[], options: SwarmOpt
   workers[1]?.kill('SIGKILL');
   const since = (): number => Math.round(performance.now() - killedMs);
   let reattachedMs = Number.NaN;
-  await until(
-    'the doomed are down and all others report again',
-    async () => {
-      const now = await listedNodes(survivor.admin);
-      const reporting = now.filter(
-        ({ owner, beatSeconds }) => owner === 'control-plane-2' && beatSeconds !== undefined,
-      );
-      if (Number.isNaN(reattachedMs) && reporting.length === nodes.length - doomed.length)
-        reattachedMs = since();
-      return !Number.isNaN(reattachedMs) && now.filter(({ up }) => !up).length >= doomed.length;
-    },
-    60_000,
-  );
+  await until(async () => {
+    const now = await listedNodes(survivor.admin);
+    const reporting = now.filter(
+      ({ owner, beatSeconds }) => owner === 'control-plane-2' && beatSeconds !== undefined,
+    );
+    if (Number.isNaN(reattachedMs) && reporting.length === nodes.length - doomed.length)
+      reattachedMs = since();
+    return !Number.isNaN(reattachedMs) && now.filter(({ up }) => !up).length >= doomed.length;
+  }, 60_000);
   const downMs = since();
   // What would fall wrongly, or change hands again, would do so in the seconds after.
   const usedBefore = await cpuSeconds(survivor);

@@ -3,10 +3,12 @@
  * delay is over, streams within the drain time end as if nothing had happened, longer ones are cut, and a second signal
  * ends everything at once.
  */
+
 import { Agent } from 'node:http';
 import { setTimeout as pause } from 'node:timers/promises';
+import { until } from '../support/until.ts';
 import { ask, type Seen } from './clients.ts';
-import { eventually, metric, type SoakFleet, type SoakGateway } from './fleet.ts';
+import { metric, type SoakFleet, type SoakGateway } from './fleet.ts';
 
 /** `short`: the streams fit into the drain time. `long`: they do not. `twice`: long ones, and a second signal. */
 export type DrainKind = 'short' | 'long' | 'twice';
@@ -80,7 +82,7 @@ async function whileDraining(
   kind: DrainKind,
 ): Promise<{ unreadyMs: number; served: boolean }> {
   const startMs = performance.now();
-  await eventually(async () => (await fetch(`${ready.metrics}/readyz`)).status === 503);
+  await until(async () => (await fetch(`${ready.metrics}/readyz`)).status === 503);
   const unreadyMs = performance.now() - startMs;
   const client = fleet.clients.at(-1);
   if (client === undefined || kind !== 'short') return { unreadyMs, served: false };
@@ -96,7 +98,7 @@ async function whileDraining(
 /** A second start ships what the first one may have left behind. */
 async function shipRest(fleet: SoakFleet, kind: DrainKind): Promise<void> {
   const again = await fleet.gateway(`drain-${kind}`);
-  await eventually(async () => (await metric(again, 'headgate_outbox_rows')) === 0);
+  await until(async () => (await metric(again, 'headgate_outbox_rows')) === 0);
   await again.end();
 }
 

@@ -2,6 +2,7 @@
  * The fleet of a soak, of real processes: an embedded log or a given one, a control plane, three simulated nodes, and gateways as the
  * scenarios start them. It also reads the other two accounts: what the nodes finished, and what stands on the usage log.
  */
+
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -13,6 +14,7 @@ import { usageLogAt } from '../../shared/usage/open-usage.ts';
 import { UsageReplicator } from '../../shared/usage/usage-replicator.ts';
 import { openUsageStore } from '../../shared/usage/usage-store.ts';
 import { type Started, startProcess } from '../support/processes.ts';
+import { until } from '../support/until.ts';
 import type { Client } from './clients.ts';
 
 const token = 'soak-test-operator-token';
@@ -151,9 +153,7 @@ export class SoakFleet {
   }
 
   async healNodes(): Promise<void> {
-    await eventually(async () =>
-      (await Promise.all(this.nodes.map((node) => node.behave({})))).every(Boolean),
-    );
+    await until(async () => (await Promise.all(this.nodes.map((node) => node.behave({})))).every(Boolean));
   }
 
   async end(): Promise<void> {
@@ -203,7 +203,7 @@ export class SoakFleet {
     const { value: wideKey } = await admin.createKey('wide', 'soak');
     this.clients = models.map((model, index) => ({ model, key: index % 8 === 0 ? narrowKey : wideKey }));
     this.narrow = this.clients.filter(({ key }) => key === narrowKey);
-    await eventually(async () => (await admin.nodes()).every(({ up }) => up), 30_000);
+    await until(async () => (await admin.nodes()).every(({ up }) => up), 30_000);
   }
 }
 
@@ -217,13 +217,4 @@ export async function metric({ ready }: SoakGateway, name: string): Promise<numb
   const value = new RegExp(`^${name} (\\S+)$`, 'm').exec(text)?.[1];
   if (value === undefined) throw new Error(`there is no metric ${name}`);
   return Number(value);
-}
-
-/** Asks until it is so; rejects after the time-out. */
-export async function eventually(isSo: () => Promise<boolean>, timeoutMs = 10_000): Promise<void> {
-  const until = performance.now() + timeoutMs;
-  while (!(await isSo())) {
-    if (performance.now() > until) throw new Error(`still not so after ${timeoutMs} ms: ${isSo}`);
-    await new Promise((resolve) => setTimeout(resolve, 25));
-  }
 }

@@ -3,13 +3,15 @@
  * never more than what nodes finished, short by no more than the last moments before each kill, and the same in every
  * fold of the usage log.
  */
+
 import { readdirSync, readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { openOutboxFile } from '../../data-plane/usage/outbox-file.ts';
 import type { UsageRow } from '../../schemas/usage.ts';
+import { until } from '../support/until.ts';
 import { type Settled, settle } from './accounts.ts';
 import { load, randomFrom, type Seen, wantedFrom } from './clients.ts';
-import { eventually, metric, type OrganisationTotals, type SoakFleet } from './fleet.ts';
+import { metric, type OrganisationTotals, type SoakFleet } from './fleet.ts';
 import { difference } from './mixed-load.ts';
 
 export interface KillsOptions {
@@ -69,7 +71,7 @@ export async function kills(fleet: SoakFleet, options: KillsOptions): Promise<Ki
   }
   // A start without load ships what the killed ones left behind.
   const last = await fleet.gateway('killed');
-  await eventually(async () => (await metric(last, 'headgate_outbox_rows')) === 0, 60_000);
+  await until(async () => (await metric(last, 'headgate_outbox_rows')) === 0, 60_000);
   await last.end();
   const rows = await fleet.usageRows();
   const ageMs = (one: Seen): number => (lives.get(one)?.killedMs ?? 0) - one.endedMs;
@@ -190,7 +192,7 @@ async function everyFold(
       const wanted = summed[organisation]?.requests ?? 0;
       const enough = async (): Promise<boolean> =>
         (await fleet.totals(organisation, admin)).requests >= wanted;
-      await eventually(enough).catch(() => undefined);
+      await until(enough).catch(() => undefined);
       const { totalTokens, requests } = await fleet.totals(organisation, admin);
       totals[organisation] = { totalTokens, requests };
     }

@@ -3,13 +3,15 @@
  * the tier that carries few requests at once carries all of them, memory and descriptors are what they were after the
  * warm-up, and the three accounts agree.
  */
+
 import { readdirSync } from 'node:fs';
 import { Agent } from 'node:http';
 import { rssMegabytes } from '../../bench/support/cpu.ts';
+import { until } from '../support/until.ts';
 import { type Settled, settle } from './accounts.ts';
 import { ask, load, randomFrom, type Seen, wantedFrom } from './clients.ts';
 import { failNodes } from './faults.ts';
-import { eventually, metric, narrowUnits, type SoakFleet, type SoakGateway } from './fleet.ts';
+import { metric, narrowUnits, type SoakFleet, type SoakGateway } from './fleet.ts';
 
 export interface MixedLoadOptions {
   readonly requests: number;
@@ -66,11 +68,11 @@ export async function mixedLoad(fleet: SoakFleet, options: MixedLoadOptions): Pr
   const seconds = (performance.now() - started) / 1000;
   clearInterval(noting);
   const outages = await heal();
-  await eventually(async () => (await metric(gateway, 'headgate_limiter_in_flight_units')) === 0).catch(
+  await until(async () => (await metric(gateway, 'headgate_limiter_in_flight_units')) === 0).catch(
     () => undefined,
   );
   const inFlightUnits = await metric(gateway, 'headgate_limiter_in_flight_units');
-  await eventually(async () => (await metric(gateway, 'headgate_outbox_rows')) === 0);
+  await until(async () => (await metric(gateway, 'headgate_outbox_rows')) === 0);
   const settled = settle({
     seen,
     rows: (await fleet.usageRows()).slice(rowsBefore),
@@ -108,7 +110,7 @@ async function admits(fleet: SoakFleet, gateway: SoakGateway): Promise<number> {
     const statuses = await Promise.all(asked.map(({ head }) => head));
     for (const one of asked) one.leave();
     await Promise.all(asked.map(({ seen }) => seen));
-    await eventually(async () => (await metric(gateway, 'headgate_limiter_in_flight_units')) === 0);
+    await until(async () => (await metric(gateway, 'headgate_limiter_in_flight_units')) === 0);
     // On a busy machine a node may be late even when nothing is wrong with it; that says nothing of the limit.
     if (attempt < 5 && statuses.includes(503)) continue;
     return statuses.filter((status) => status === 200).length;

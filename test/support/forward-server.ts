@@ -225,12 +225,3 @@ export function post(
       }),
   };
 }
-
-/** Waits, a turn of the event loop at a time, until something is so; fails after `ms`. */
-export async function eventually(isSo: () => boolean, ms = 5000): Promise<void> {
-  const until = performance.now() + ms;
-  while (!isSo()) {
-    if (performance.now() > until) throw new Error('it did not become so in time');
-    await new Promise((resolve) => setTimeout(resolve, 2));
-  }
-}

@@ -1,15 +1,24 @@
 import { scaledMs } from './budget.ts';
 
 /** Polls until the condition holds, and returns the milliseconds that it took; rejects after the (scaled) time-out. */
-export async function until(
-  what: string,
-  isSo: () => boolean | Promise<boolean>,
-  timeoutMs = 20_000,
-): Promise<number> {
+export async function until(isSo: () => boolean | Promise<boolean>, timeoutMs = 20_000): Promise<number> {
   const startMs = performance.now();
   while (!(await isSo())) {
-    if (performance.now() - startMs > scaledMs(timeoutMs)) throw new Error(`not in ${timeoutMs} ms: ${what}`);
+    if (performance.now() - startMs > scaledMs(timeoutMs)) throw new Error(`not in ${timeoutMs} ms: ${isSo}`);
     await new Promise((resolve) => setTimeout(resolve, 5));
   }
   return Math.round(performance.now() - startMs);
+}
+
+/** Resolves with the result of the work, and rejects where that takes longer than the (scaled) time-out. */
+export async function within<Result>(timeoutMs: number, work: Promise<Result>): Promise<Result> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(new Error(`not within ${timeoutMs} ms`)), scaledMs(timeoutMs));
+  });
+  try {
+    return await Promise.race([work, late]);
+  } finally {
+    clearTimeout(timer);
+  }
 }
