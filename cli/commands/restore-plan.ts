@@ -10,7 +10,7 @@ import { composeCommit } from '../../shared/log/core/chain.ts';
 import type { Signer } from '../../shared/log/core/signing.ts';
 import { foldVersion } from '../../shared/snapshot/fold.ts';
 import { memorySnapshot } from '../../shared/snapshot/open-snapshot.ts';
-import { type RecreatingCommit, recreatingCommits, toldAnew } from '../../shared/snapshot/restore.ts';
+import { ephemeralTables, type RestoredCommit, restoreCommits } from '../../shared/snapshot/restore.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import { tableNames } from '../../shared/snapshot/tables.ts';
 import { CliError } from '../terminal/errors.ts';
@@ -46,7 +46,7 @@ export function planRestore(
   if (old === null || seq === 0)
     throw new CliError('this file contains no state', { type: 'InvalidFile', exitCode: 2 });
   const at = new Date().toISOString();
-  const commits = [...recreatingCommits(snapshot.db, { nowMs: Date.parse(at), by: author })];
+  const commits = [...restoreCommits(snapshot.db, { nowMs: Date.parse(at), by: author })];
   // Count the final checkpoint: a reader that has folded it has compared its state.
   const continues = { log: old, seq, hash, commits: commits.length + 1 };
   const log = `log-${randomUUID()}`;
@@ -63,7 +63,9 @@ export function planRestore(
     const digests = composer.folded.digests();
     composer.add(own({ type: 'checkpoint', data: { foldVersion, digests } }));
     const wanted = snapshot.digests();
-    const differing = tableNames.filter((table) => !toldAnew.has(table) && wanted[table] !== digests[table]);
+    const differing = tableNames.filter(
+      (table) => !ephemeralTables.has(table) && wanted[table] !== digests[table],
+    );
     if (differing.length > 0) throw differsIn(differing);
     return { log, signers, records: composer.records, digests };
   } finally {
@@ -83,7 +85,7 @@ class Composer {
     this.#signer = signer;
   }
 
-  add(commit: RecreatingCommit): void {
+  add(commit: RestoredCommit): void {
     const number = this.records.length + 1;
     const head = number === 1 ? { log: this.#log, seq: 0, hash: genesisPrev, signers: [] } : this.folded.head;
     const value = composeCommit({ head, id: `${author}-${this.#log}-${number}`, ...commit });

@@ -1,4 +1,4 @@
-/** The accepted commits of the log, read anew from it: what lists of events and past states are made of. */
+/** Reads the accepted commits from the log, for lists of events and for past states. */
 import type { Commit } from '../../schemas/commit.ts';
 import { emptyHead, type Head, judge } from '../../shared/log/core/chain.ts';
 import { type ControlLog, type LogRecord, LogTruncated } from '../../shared/log/core/control-log.ts';
@@ -8,7 +8,7 @@ export interface AcceptedRecord {
   readonly record: LogRecord;
 }
 
-/** A place of the chain from which reading can begin. */
+/** A position of the chain at which reading can begin. */
 interface Mark {
   readonly head: Head;
   readonly offset: number;
@@ -16,7 +16,7 @@ interface Mark {
 
 const marksMax = 4000;
 
-/** Places that readers of one log have come by, so that who asks for page after page does not read all before it each time. */
+/** Positions that readers of one log have passed, so that reading page after page does not start from the beginning each time. */
 export class ReadMarks {
   readonly #marks = new Map<number, Mark>();
 

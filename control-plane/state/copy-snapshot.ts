@@ -1,6 +1,6 @@
 /**
  * Copies the state at one moment into a file of its own. Copying takes as long as the state is large, so it runs on a
- * thread of its own, over a connection of its own; the fold goes on meanwhile.
+ * thread of its own, over a connection of its own; the fold continues meanwhile.
  */
 import { createHash } from 'node:crypto';
 import { closeSync, createReadStream, openSync, statSync } from 'node:fs';

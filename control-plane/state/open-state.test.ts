@@ -1,4 +1,4 @@
-/** From which log a control plane folds on: its own, or one that was begun to take its place and is whole. */
+/** Which log a control plane folds: its own, or a successor whose restored state is complete. */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -34,7 +34,7 @@ function folded(): { path: string; hash: string; records: LogRecord[] } {
   return { path, hash, records };
 }
 
-/** The first records of a log that says it continues `old` by two commits. */
+/** The first records of a log that continues `old` by two commits. */
 function successor(hash: string, log = 'old'): LogRecord[] {
   const writer = new ChainWriter({ log: 'new' });
   const data = { log: 'new', continues: { log, seq: 2, hash, commits: 2 } };
@@ -69,7 +69,7 @@ test.each([
   snapshot.close();
 });
 
-test('a log that was begun to take the place of ours is folded from its first record, and not taken for whole before it is', async () => {
+test('a successor log is folded from its first record, and not used before its restored state is complete', async () => {
   const { path, hash } = folded();
   const records = successor(hash);
   const { snapshot, checkWhole } = await openState(path, await logOf(records.slice(0, 2)), quiet);

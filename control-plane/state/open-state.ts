@@ -1,6 +1,6 @@
 /**
- * The state that a control plane starts from: what is on its disk, which must be of the log that stands there now. A log
- * that stands in the place of ours is refused, unless it was begun to take that place, and then only once it is whole.
+ * Opens the state that a control plane starts from: the snapshot on its disk, which must belong to the log. Another log in
+ * its place is refused, unless it is the successor that was restored from it, and then only once that state is complete.
  */
 import { type ControlLog, LogReplaced, LogTruncated } from '../../shared/log/core/control-log.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
@@ -14,7 +14,7 @@ export interface OpenedState {
   checkWhole(): void;
 }
 
-/** Rejects with what a log rejects with, and with an Error that says what to do where this log is not to be folded. */
+/** Rejects with the errors of the log, and with an Error that names the next step where this log must not be folded. */
 export async function openState(path: string, log: ControlLog, logger: Logger): Promise<OpenedState> {
   const genesis = await readGenesis(log).catch(refuse);
   let opened = openOrRebuild(path);
@@ -24,7 +24,7 @@ export async function openState(path: string, log: ControlLog, logger: Logger): 
   }
   const { snapshot, rebuiltBecause } = opened;
   if (rebuiltBecause !== undefined)
-    logger.warn({ because: rebuiltBecause }, 'state.db was put aside and is rebuilt from the log');
+    logger.warn({ because: rebuiltBecause }, 'state.db was quarantined and is rebuilt from the log');
   try {
     await checkIdentity(log, snapshot);
   } catch (error) {
@@ -42,7 +42,7 @@ export async function openState(path: string, log: ControlLog, logger: Logger): 
   return { snapshot, checkWhole };
 }
 
-/** A log that lost commits is for a person to mend. */
+/** A log that lost commits needs an operator. */
 function refuse(error: unknown): never {
   if (!(error instanceof LogTruncated || error instanceof LogReplaced)) throw error;
   const next = 'put the log back from its last copy or begin a new one from a snapshot, see docs/operate.md';

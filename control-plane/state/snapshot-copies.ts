@@ -15,7 +15,7 @@ const waitMsDefault = 20_000;
 export interface SnapshotCopiesOptions {
   /** Path of the state. */
   readonly state: string;
-  /** Emptied at the start: what stands there was left by a process that was killed. */
+  /** Emptied at the start: files in it are left over from a process that was killed. */
   readonly folder: string;
   readonly waitersMax?: number;
   readonly waitMs?: number;

@@ -15,7 +15,7 @@ function prepared<Row>(db: Database, sql: string): Statement<SqlValue[], Row> {
   return statement as Statement<SqlValue[], Row>;
 }
 
-/** `sql` must be one of a fixed set of texts: each is kept. Row is what its columns say. */
+/** `sql` must be one of a fixed set of texts: each is cached. Row is the type of its columns. */
 export function all<Row>(db: Database, sql: string, ...values: SqlValue[]): Row[] {
   return prepared<Row>(db, sql).all(...values);
 }
@@ -29,7 +29,7 @@ export function count(db: Database, sql: string, ...values: SqlValue[]): number 
   return Object.values(first<Record<string, number>>(db, sql, ...values) ?? {})[0] ?? 0;
 }
 
-/** SQLite's way to say "all". */
+/** -1 is "all" in SQLite. */
 export function limitOf(limit: number | undefined): number {
   return limit ?? -1;
 }

@@ -27,7 +27,7 @@ test('visitors are no tier, and have no limits until some are set', () => {
   expect(listTiers(state.db)).toHaveLength(2);
 });
 
-test('a stack and the pool show what is installed and who stands there', () => {
+test('a stack and the pool show their installs and nodes', () => {
   const state = new TestState().given(smallFleet);
   const id = 'stk-amber-otter-9k2f';
   expect(findStack(state.db, id)).toEqual({

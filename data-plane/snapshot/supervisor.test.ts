@@ -1,4 +1,4 @@
-/** What a gateway does about a snapshot that was changed by hand, and about a log that is not there or not the one it folded. */
+/** How a gateway recovers from a snapshot that was changed by hand, and from a log that is missing or not the one it folded. */
 
 import { existsSync, renameSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
@@ -107,7 +107,7 @@ test('a log that is moved away is no quarantine: the last good state answers, an
   await expect.poll(async () => (await listed(serving, 'gateway-1')).state).toBe('SYNCED');
 });
 
-test('nothing is served from another log that stands in the place of ours, also not after a start', async () => {
+test('nothing is served from another log in the place of its own, also not after a restart', async () => {
   const own = await startFleet({ gateway: { whenStale: 'serve' } });
   try {
     const { value } = await own.key(await organisationOf(own));
@@ -140,7 +140,7 @@ test('nothing is served from another log that stands in the place of ours, also 
   }
 });
 
-test('a log that was begun to take the place of ours is followed once it is whole, and not a moment before', async () => {
+test('a successor log is followed once its restored state is complete, and not before', async () => {
   const own = await startFleet({ gateway: { whenStale: 'serve', controlPlanes: [] } });
   try {
     const { value } = await own.key(await organisationOf(own));
@@ -158,7 +158,7 @@ test('a log that was begun to take the place of ours is followed once it is whol
     expect(await statusOf(own, value)).toBe(200);
     await log.append(records.at(-1)!.value);
     await expect.poll(text, { timeout: 30_000 }).toContain('log reachable');
-    // The key is known there, too; no control plane looks after the nodes now.
+    // The key is known there too; no control plane probes the nodes now.
     expect(await statusOf(own, value)).toBe(503);
     await log.close();
   } finally {

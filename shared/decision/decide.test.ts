@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import type { PlaceKey } from '../../schemas/names.ts';
 import { runs } from '../../test/support/budget.ts';
-import type { Lookup, Route, Tier } from '../snapshot/lookup.ts';
+import type { Lookup, Route, TierLimits } from '../snapshot/lookup.ts';
 import type { Caller } from './authenticate.ts';
 import { contextNeeded, type Decision, decide, type RequestFacts } from './decide.ts';
 import type { Counters } from './limits.ts';
@@ -10,7 +10,7 @@ import { Refusal } from './refusal.ts';
 
 /** What a look-up answers; more than the fold could ever make, contradictions included. */
 interface Content {
-  readonly anonymous: Tier | undefined;
+  readonly anonymous: TierLimits | undefined;
   readonly stacks: Readonly<Record<string, { organisation: string; surface: 'openai' | 'anthropic' }>>;
   readonly routes: Readonly<Record<string, readonly string[]>>;
   readonly pooled: readonly string[];
@@ -67,7 +67,7 @@ const anyLimit = fc.oneof(
   { weight: 1, arbitrary: fc.nat(10) },
   { weight: 1, arbitrary: fc.constant(1e15) },
 );
-const anyTier = fc.record<Tier>({
+const anyTier = fc.record<TierLimits>({
   id: fc.constantFrom(...tierIds),
   rank: fc.option(fc.nat(5), { nil: null }),
   requestsPerMinute: anyLimit,
@@ -289,7 +289,7 @@ test('Errors 7: only what the pool would answer draws on the allowance', () => {
   fc.assert(
     fc.property(anyContent, anyCounters, anyKey, anyFacts, (content, counters, caller, facts) => {
       const tier = {
-        ...(caller.owner.tier as Tier),
+        ...(caller.owner.tier as TierLimits),
         id: 'Starter',
         contextTokens: null,
         requestsPerMinute: null,
@@ -321,7 +321,7 @@ test('Errors 7: only what the pool would answer draws on the allowance', () => {
 });
 
 test('an organisation and a visitor of its name are counted apart, with the weight of the model', () => {
-  const tier: Tier = {
+  const tier: TierLimits = {
     id: 'anonymous',
     rank: null,
     requestsPerMinute: null,

@@ -3,7 +3,7 @@
  * request's facts and the time. Live serving, explanation and replay all call it.
  * The route is worked out first and reveals nothing; then plan, limits and routing answer in the order of the design.
  */
-import type { Lookup, Tier } from '../snapshot/lookup.ts';
+import type { Lookup, TierLimits } from '../snapshot/lookup.ts';
 import type { Target } from './address.ts';
 import type { Caller } from './authenticate.ts';
 import { admit, type Counters, type LimitFacts } from './limits.ts';
@@ -26,7 +26,7 @@ export interface RequestFacts {
 export interface Decision {
   /** Where it goes, or the router's refusal: the request counts against its limits either way. */
   readonly placement: Placement | Refusal;
-  readonly tier: Tier;
+  readonly tier: TierLimits;
   /** What is counted while the request is in flight. */
   readonly subject: string;
   readonly weight: number;
@@ -44,13 +44,18 @@ function weightOf(lookup: Lookup, model: string, placement: Placement | Refusal)
   return placement instanceof Refusal && !lookup.isPooled(model) ? 1 : lookup.weight(model);
 }
 
-function tierOf(lookup: Lookup, caller: RequestFacts['caller']): Tier | null {
+function tierOf(lookup: Lookup, caller: RequestFacts['caller']): TierLimits | null {
   if (caller.kind === 'anonymous') return lookup.anonymousTier() ?? null;
   return caller.owner.suspended ? null : caller.owner.tier;
 }
 
 /** Would the pool answer? Only then is the allowance asked: the model is installed there, in the plan, and no own node serves it. */
-function usesPool(lookup: Lookup, facts: RequestFacts, tier: Tier, placement: Placement | Refusal): boolean {
+function usesPool(
+  lookup: Lookup,
+  facts: RequestFacts,
+  tier: TierLimits,
+  placement: Placement | Refusal,
+): boolean {
   if (facts.target.kind === 'stack') return false;
   if (!(placement instanceof Refusal)) return placement.capacity === 'pool';
   return (

@@ -2,11 +2,11 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { LocalCounters } from '../../data-plane/request/counters.ts';
 import { seededRandom } from '../../test/support/commits.ts';
-import type { Tier } from '../snapshot/lookup.ts';
+import type { TierLimits } from '../snapshot/lookup.ts';
 import { admit, type Counters, checkContext, type LimitFacts, windowMs, windowStartMs } from './limits.ts';
 import { Refusal } from './refusal.ts';
 
-const unlimited: Tier = {
+const unlimited: TierLimits = {
   id: 'Starter',
   rank: 0,
   requestsPerMinute: null,
@@ -179,7 +179,7 @@ test('windows of different organisations end at different moments, spread over t
 
 const anyFacts = fc.record<LimitFacts>({
   subject: subjects,
-  tier: fc.record<Tier>({
+  tier: fc.record<TierLimits>({
     id: fc.constantFrom('Starter', 'Team', 'Platinum'),
     rank: fc.constant(0),
     requestsPerMinute: limit,

@@ -3,7 +3,7 @@
  * Order: context → allowance → requests per minute → concurrency. A refusal that waiting cannot cure is never hidden
  * behind one that it can, and a request counts only if it passes all four. Every message names the tier.
  */
-import type { Tier } from '../snapshot/lookup.ts';
+import type { TierLimits } from '../snapshot/lookup.ts';
 import { Refusal } from './refusal.ts';
 
 /** A window of requests: a fixed minute whose phase is the organisation's own. */
@@ -27,7 +27,7 @@ export interface Counters {
 export interface LimitFacts {
   /** Organisation or visitor that is counted. */
   readonly subject: string;
-  readonly tier: Tier;
+  readonly tier: TierLimits;
   /** Tokens the request needs: its prompt and what it asks for. */
   readonly contextTokens: number;
   /** The number is a bound from below. */

@@ -1,8 +1,8 @@
 /**
- * Recomputes a snapshot's digests from its rows beside serving, again and again, for as long as the process runs: a row
- * that was changed behind the fold's back is found, in a small snapshot within seconds.
- * It reads through a connection of its own, each table at one moment, so that folding goes on meanwhile; and it takes a
- * tenth of the processor's time at most while it reads, and rests between two readings.
+ * Background verification: recomputes a snapshot's digests from its rows repeatedly while the process serves, so that a row
+ * that something else than the fold changed is found, in a small snapshot within seconds.
+ * It reads through its own connection, each table in one read transaction, so that the fold continues meanwhile. It uses
+ * at most a tenth of the processor's time while it reads, and pauses between two passes.
  */
 
 import { sleep } from '../runtime/retry.ts';
@@ -12,12 +12,12 @@ import { verifyTable } from './verify.ts';
 
 /** Rows read before the event loop gets its turn. */
 const rowsPerSlice = 50;
-/** Pause after a slice, in times of what it took. */
+/** Pause after a slice, as a multiple of its duration. */
 const pauseFactor = 9;
-const restMsMin = 3000;
-/** Rest after a reading, in times of what it took. */
-const restFactor = 3;
-/** What is committed meanwhile cannot be moved out of the write-ahead log: a table that takes longer is left for the next reading. */
+const passPauseMsMin = 3000;
+/** Pause after a pass, as a multiple of its duration. */
+const passPauseFactor = 3;
+/** An open read transaction keeps the write-ahead log from being truncated: a slower table is left for the next pass. */
 const commitsMeanwhileMax = 2000;
 
 export interface Verified {
@@ -39,7 +39,7 @@ export async function verifyContinuously(
       for (const table of tableNames)
         if (!(await isWhole(db, table, snapshot, signal))) differing.push(table);
       if (differing.length > 0) return differing;
-      await sleep(Math.max(restMsMin, restFactor * (performance.now() - begunMs)), signal);
+      await sleep(Math.max(passPauseMsMin, passPauseFactor * (performance.now() - begunMs)), signal);
     }
     return [];
   } finally {
@@ -47,7 +47,7 @@ export async function verifyContinuously(
   }
 }
 
-/** True as well where the reading was given up. */
+/** Also true where the pass was abandoned. */
 async function isWhole(
   db: Database,
   table: TableName,

@@ -3,7 +3,7 @@
  * Part of the fold: pure, total, see fold.ts.
  */
 import { type PlaceKey, placeKey } from '../../schemas/names.ts';
-import { type Handlers, type Outcome, removeAll } from './fold-types.ts';
+import { type Handlers, removeAll, type SkipReason } from './fold-types.ts';
 import { refreshRoutes } from './routes.ts';
 import type { RowOf, Tables } from './tables.ts';
 
@@ -28,7 +28,7 @@ function refreshPlace(tables: Tables, place: PlaceKey): void {
   for (const node of tables.node.where('place', place)) refreshRoutes(tables, node);
 }
 
-function changeNode(tables: Tables, id: string, change: Partial<RowOf<'node'>>): Outcome {
+function changeNode(tables: Tables, id: string, change: Partial<RowOf<'node'>>): SkipReason {
   const node = tables.node.get(id);
   if (!node) return 'no such node';
   const after = { ...node, ...change };
@@ -103,7 +103,7 @@ export const capacityHandlers: Pick<
       models: data.models ? JSON.stringify(data.models) : null,
       agent: data.agent ? 1 : 0,
       drained: before?.drained ?? 0,
-      // A new address has to be found healthy anew; the generation goes on, so no former owner can report on it.
+      // A new address must be found healthy first; the generation is kept, so no former owner can report on it.
       owner: null,
       generation: before?.generation ?? 0,
       up: 0,

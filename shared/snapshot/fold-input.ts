@@ -1,15 +1,15 @@
-/** What the log hands to the fold, made safe to fold: records in order, a commit's context, texts fit for messages. */
+/** Prepares records for the fold: increasing offsets, chunks of bounded size, a commit's context, printable texts. */
 import type { Commit } from '../../schemas/commit.ts';
 import { momentSchema } from '../../schemas/names.ts';
 import type { LogRecord } from '../log/core/control-log.ts';
 import type { EventContext } from './fold-types.ts';
 
-/** Records folded between two looks at the clock, and bytes of them where they are large. */
-const recordsBetweenLooks = 64;
-const bytesBetweenLooks = 32 * 1024;
+/** Records, and bytes of them, folded between two checks of the clock. */
+const recordsPerClockCheck = 64;
+const bytesPerClockCheck = 32 * 1024;
 
-/** Without what was read before: a record that is not folded must not move the chain either. */
-export function growing(records: readonly LogRecord[], from: number): LogRecord[] {
+/** Drops records that were read before: a record that is not folded must not move the chain either. */
+export function withIncreasingOffsets(records: readonly LogRecord[], from: number): LogRecord[] {
   let next = from;
   return records.filter(({ offset }) => {
     if (offset < next) return false;
@@ -18,11 +18,11 @@ export function growing(records: readonly LogRecord[], from: number): LogRecord[
   });
 }
 
-/** The records from `start` on that may be folded without a look at the clock; at least one. */
-export function firstFew(records: readonly LogRecord[], start: number): LogRecord[] {
+/** The records from `start` on that may be folded before the next check of the clock; at least one. */
+export function nextChunk(records: readonly LogRecord[], start: number): LogRecord[] {
   let bytes = 0;
   let end = start;
-  while (end < records.length && end - start < recordsBetweenLooks && bytes < bytesBetweenLooks)
+  while (end < records.length && end - start < recordsPerClockCheck && bytes < bytesPerClockCheck)
     bytes += records[end++]?.value.length ?? 0;
   return records.slice(start, end);
 }
@@ -37,7 +37,7 @@ export function contextOf(commit: Pick<Commit, 'seq' | 'at' | 'by'>): EventConte
   };
 }
 
-/** Text from the log, fit for a message: a type's name is not ours to trust. */
+/** Text from the log, made safe for a message: the name of an event type is untrusted. */
 export function printable(text: string): string {
   return /^[a-z0-9_.-]{1,64}$/i.test(text) ? text : '(unprintable)';
 }

@@ -1,5 +1,5 @@
 /**
- * The fold is total: whatever stands in a commit of the chain, it never throws, and what is around it folds as if the
+ * The fold is total: whatever a commit of the chain contains, it never throws, and what is around it folds as if the
  * junk were not there. Without that, one bad event would stop every gateway for good.
  */
 

@@ -1,4 +1,4 @@
-/** The metrics that every process with a snapshot tells: which build it is, how far its fold is, and how fresh. */
+/** The metrics of every process with a snapshot: its build, the position of its fold, and its freshness. */
 import { Counter, collectDefaultMetrics, Gauge, Registry } from 'prom-client';
 import type { Commit } from '../../schemas/commit.ts';
 import { eventTypes } from '../../schemas/events.ts';
@@ -8,7 +8,7 @@ import { foldVersion } from './fold.ts';
 import type { Replicator } from './replicator.ts';
 import type { Snapshot } from './snapshot.ts';
 
-/** What is in use now; a gateway may replace both. */
+/** The snapshot in use; a gateway may replace both. */
 export interface FoldSource {
   readonly snapshot: Snapshot;
   readonly replicator: Replicator;
@@ -46,7 +46,7 @@ export class FoldMetrics {
     });
     this.#quarantined = new Counter({
       name: 'headgate_fold_quarantined_total',
-      help: 'snapshots given up because their rows were not what was folded',
+      help: 'snapshots quarantined because their rows were not what was folded',
       registers,
     });
     const [apply, propagation] = ['headgate_fold_apply_seconds', 'headgate_revocation_propagation_seconds'];
@@ -60,7 +60,7 @@ export class FoldMetrics {
     }).series({});
   }
 
-  /** Takes note of a slice; `isLive`: it was at the head of the log before, so that age tells of the way and not of a backlog. */
+  /** Observes a slice. `isLive`: the fold was at the head of the log, so a commit's age is its propagation, not a backlog. */
   folded(commits: readonly Commit[], seconds: number, isLive: boolean): void {
     this.#apply.observe(seconds);
     for (const { at, events } of commits)
@@ -76,7 +76,7 @@ export class FoldMetrics {
     this.#quarantined.inc();
   }
 
-  /** Begins to tell of a fold. Once. */
+  /** Registers the gauges of a fold. To be called once. */
   watch(source: () => FoldSource): void {
     const gauge = (name: string, help: string, value: (now: FoldSource) => number): (() => void) => {
       const gauge = new Gauge({ name: `headgate_${name}`, help, registers: [this.registry] });
@@ -89,7 +89,7 @@ export class FoldMetrics {
         'log offset behind the last record consumed',
         ({ snapshot }) => snapshot.nextOffset,
       ),
-      gauge('fold_head_offset', 'end of the log when it last told it', ({ snapshot, replicator }) =>
+      gauge('fold_head_offset', 'end of the log when it was last requested', ({ snapshot, replicator }) =>
         Math.max(snapshot.nextOffset, replicator.endOffset),
       ),
       this.#skipped(source),
@@ -104,10 +104,8 @@ export class FoldMetrics {
       gauge('log_reachable', '1 while the control log answers', ({ replicator }) =>
         Number(replicator.reachable),
       ),
-      gauge(
-        'fold_halted',
-        '1 where the fold stands still, at an event it does not know or on a fault',
-        (now) => Number(now.snapshot.halt !== undefined || now.replicator.fault !== undefined),
+      gauge('fold_halted', '1 while the fold has stopped, at an unknown event or on a fault', (now) =>
+        Number(now.snapshot.halt !== undefined || now.replicator.fault !== undefined),
       ),
       this.#snapshotInfo(source),
     ];

@@ -11,7 +11,7 @@ function setTierModels(tables: Tables, tier: string, models: '*' | readonly stri
   for (const model of models === '*' ? ['*'] : models) tables.tier_model.put({ tier, model });
 }
 
-/** All that hangs on an organisation goes with it, so that a new one under its id does not inherit its keys. */
+/** Removes all that belongs to an organisation, so that a new one with its id does not inherit its keys. */
 function removeOrganisation(tables: Tables, organisation: RowOf<'organisation'>): void {
   const { id } = organisation;
   removeAll(tables.member.where('organisation', id), (row) => tables.member.remove(row));
@@ -138,7 +138,7 @@ export const tenantHandlers: Pick<
     });
     return undefined;
   },
-  // A revocation that stands before its key is kept, so that no order of events can lose it.
+  // A revocation that precedes its key is kept, so that no order of events can lose it.
   'key.revoked': (tables, { id }, { atMs, by }) => {
     const key = tables.api_key.get(id);
     if (key && key.revoked_at !== null) return 'revoked already';

@@ -2,20 +2,24 @@
 import type { EventData, EventTypeName } from '../../schemas/events.ts';
 import type { Tables } from './tables.ts';
 
-/** The id under which the visitors' limits stand in the tier table. No tier may take it. */
+/** The id of the visitors' limits in the tier table. No tier may have it. */
 export const anonymousTier = 'anonymous';
 
 export interface EventContext {
   readonly seq: number;
-  /** The commit's time, ms since 1970; 0 where it carries none that can be read. */
+  /** The commit's time, ms since 1970; 0 where it has none that can be parsed. */
   readonly atMs: number;
   readonly by: string;
 }
 
-/** undefined: applied. A text: passed over, and why. */
-export type Outcome = string | undefined;
+/** undefined: applied. A text: skipped, and why. */
+export type SkipReason = string | undefined;
 export type Handlers = {
-  readonly [Name in EventTypeName]: (tables: Tables, data: EventData<Name>, context: EventContext) => Outcome;
+  readonly [Name in EventTypeName]: (
+    tables: Tables,
+    data: EventData<Name>,
+    context: EventContext,
+  ) => SkipReason;
 };
 
 export function removeAll<Row>(rows: readonly Row[], remove: (row: Row) => void): void {

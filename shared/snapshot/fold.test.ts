@@ -206,7 +206,7 @@ const tenantCases: Case[] = [
     passedOver: 'no such tier',
   },
   {
-    name: 'anonymous.set stands in the tier table without a rank',
+    name: 'anonymous.set is stored in the tier table without a rank',
     when: known('anonymous.set', { freeTurns: 10, requestsPerMinute: 5, models: ['echo'] }),
     leaves: {
       tier: [tierRow({ id: 'anonymous', rank: null, requests_per_minute: 5, free_turns: 10 })],
@@ -373,7 +373,7 @@ const tenantCases: Case[] = [
     passedOver: 'revoked already',
   },
   {
-    name: 'a revocation may stand before its key',
+    name: 'a revocation may precede its key',
     when: known('key.revoked', { id: 'key-1' }),
     leaves: {
       api_key: [
@@ -543,13 +543,13 @@ const capacityCases: Case[] = [
     },
   },
   {
-    name: 'a node registered anew is down until found up, keeps its drain and its generation',
+    name: 'a node registered again is down until found up, keeps its drain and its generation',
     given: [...upNode, installed, known('node.drained', { id: 'node-1' })],
     when: registered({ kind: 'organisation', id: 'acme' }),
     leaves: { node: [nodeRow({ place: 'organisation:acme', drained: 1, generation: 1 })] },
   },
   {
-    name: 'a node registered anew serves nothing until found up',
+    name: 'a node registered again serves nothing until found up',
     given: [...upNode, installed],
     when: node,
     leaves: { node: [nodeRow({ generation: 1 })], routes: [] },
@@ -711,7 +711,7 @@ const capacityCases: Case[] = [
     },
   },
   {
-    name: 'a route carries the context window that the engine tells under its own name',
+    name: 'a route carries the context window that the engine reports under its own name',
     given: [node, joined, installed],
     when: known('node.health_changed', { ...health.data, windows: { echo: 4096, constructor: 1 } } as never),
     leaves: {
@@ -791,7 +791,7 @@ test.each(cases)('$name', ({ given = [], when, leaves, passedOver }) => {
   const anomalies = snapshot.db.prepare('SELECT type, reason FROM anomaly WHERE seq = 3').all();
   expect(anomalies).toEqual(passedOver === undefined ? [] : [{ type: when.type, reason: passedOver }]);
   expect(verify(snapshot.db).differing).toEqual([]);
-  // A case whose rows stand there already would prove nothing.
+  // A case whose rows are there before would prove nothing.
   for (const name of Object.keys(leaves) as TableName[]) expect(before[name]).not.toEqual(leaves[name]);
 });
 

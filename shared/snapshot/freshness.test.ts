@@ -33,7 +33,7 @@ test.each<[number, FreshnessState]>([
   expect(freshness.state()).toBe(state);
 });
 
-test('a wall clock that went on while the other stood still counts', () => {
+test('a wall clock that advanced while the monotonic clock did not counts', () => {
   const freshness = new Freshness();
   freshness.prove(freshness.now());
   vi.setSystemTime(Date.now() + 60_000);

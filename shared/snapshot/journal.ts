@@ -1,6 +1,6 @@
 /**
- * What a snapshot remembers beside the state: which command made which commit (so that a repeat is recognised),
- * the events this build could not read, and those the fold passed over. Outside the digests: bounded, and trimmed.
+ * What a snapshot stores in addition to the state: which command made which commit (so that a repeat is recognised), the
+ * events this build could not read, and those the fold skipped. Not part of the digests; bounded and trimmed.
  */
 import type { Commit } from '../../schemas/commit.ts';
 import type { StoredEvent } from '../../schemas/events.ts';
@@ -8,7 +8,7 @@ import type { Database, Statement } from '../runtime/sqlite.ts';
 
 /** A repeated command is recognised for this many commits. */
 const commandsKept = 100_000;
-/** Trimmed in lots, which costs less than one by one. */
+/** Trimmed in batches, which costs less than one by one. */
 const commandsTrimmedAtOnce = 64;
 const anomaliesKept = 1_000;
 const unreadKept = 10_000;
@@ -83,14 +83,14 @@ export class Journal {
     return this.#byId.get(id);
   }
 
-  /** Stored as it came, so that a later build can say what it was. */
+  /** Stored as received, so that a later build can read it. */
   keepUnread(seq: number, index: number, stored: StoredEvent, outcome: 'unknown' | 'malformed'): void {
     const type = stored.type.slice(0, 200).toWellFormed();
     this.#insertUnread.run(seq, index, type, Math.min(stored.v, 2 ** 31), outcome, textOf(stored.data));
     this.#trimUnread.run(seq - unreadKept);
   }
 
-  passedOver(seq: number, index: number, type: string, reason: string): void {
+  recordSkipped(seq: number, index: number, type: string, reason: string): void {
     this.#insertAnomaly.run(seq, index, type, reason);
     this.#trimAnomalies.run(seq - anomaliesKept);
   }

@@ -1,4 +1,4 @@
-/** Whether a log is still the one that was folded: a cut, exchanged or re-created log is told apart, with what to read. */
+/** Whether a log is still the one that was folded: a truncated, replaced or re-created log is recognised. */
 import { expect, test } from 'vitest';
 import { ChainWriter, fleetHistory } from '../../test/support/commits.ts';
 import { MemoryLog, MemoryTopic } from '../../test/support/memory-log.ts';
@@ -62,7 +62,7 @@ test('the id of a log is that of its first valid record, behind junk and copies'
   expect(await readLogId(logOf(ours.slice(1)))).toBeNull();
 });
 
-test('junk before the first record is read through for a while, not for ever', async () => {
+test('junk before the first record is skipped up to a bound', async () => {
   const lots = Array.from({ length: 10_200 }, () => junk);
   expect(await readLogId(logOf([...lots.slice(0, 9_900), ...ours]))).toBe('ours');
   expect(await readLogId(logOf([...lots, ...ours]))).toBeNull();

@@ -1,6 +1,6 @@
 /**
- * Is this still the log that was folded? Asked at every start and after every reconnect or offset error, because a topic
- * that was re-created, truncated or restored answers reads as if nothing had happened.
+ * Checks whether a log is still the one that was folded: at every start and after every reconnect or offset error, because
+ * a topic that was re-created, truncated or restored answers reads without an error.
  */
 import type { Commit } from '../../schemas/commit.ts';
 import { type EventData, readEvent } from '../../schemas/events.ts';
@@ -26,17 +26,17 @@ export async function recordAt(log: ControlLog, offset: number): Promise<LogReco
 /** How a log begins. */
 export interface Genesis {
   readonly log: string;
-  /** Of which log's state it was made, and by how many commits, where it was begun anew from a snapshot. */
+  /** The log whose state it continues, and by how many commits, where it was restored from a snapshot. */
   readonly continues?: EventData<'log.created'>['continues'];
   readonly record: LogRecord;
 }
 
-/** The id of the log: what its first valid record says. null where the log holds none yet. */
+/** The id of the log, from its first valid record. null where the log has none yet. */
 export async function readLogId(log: ControlLog): Promise<string | null> {
   return (await readGenesis(log))?.log ?? null;
 }
 
-/** The first valid record. null where the log holds none yet. */
+/** The first valid record. null where the log has none yet. */
 export async function readGenesis(log: ControlLog): Promise<Genesis | null> {
   const end = await log.end();
   if (end === 0) return null;
@@ -59,14 +59,14 @@ function genesisIn({ log, events }: Commit, record: LogRecord): Genesis {
   return { log, record, ...(created?.continues && { continues: created.continues }) };
 }
 
-/** `seq` of the last commit that a log needs before it holds a whole state: more than 1 where it was begun from a snapshot. */
+/** `seq` of the commit that completes a log's first state: more than 1 where it was restored from a snapshot. */
 export function wholeFrom(genesis: Genesis | null): number {
   return 1 + (genesis?.continues?.commits ?? 0);
 }
 
 /**
- * Whether a log was begun to take the place of the one that was folded: it says so, and where that one was signed, one of
- * its signers has signed it.
+ * Whether a log is the successor of the one that was folded: its first record names that log, and where that log was
+ * signed, one of its signers has signed the record.
  */
 export function succeeds(genesis: Genesis, folded: { readonly head: Head }): boolean {
   const { log, signers } = folded.head;
@@ -81,7 +81,7 @@ export interface Folded {
   readonly head: { readonly hash: string };
 }
 
-/** Checks that the log still holds the last commit that was folded. Throws LogTruncated or LogReplaced where it does not. */
+/** Checks that the log still contains the last commit that was folded. Throws LogTruncated or LogReplaced where it does not. */
 export async function checkIdentity(log: ControlLog, folded: Folded): Promise<void> {
   if (folded.seq === 0) return;
   const record = await recordAt(log, folded.headOffset);
@@ -95,8 +95,8 @@ export async function checkIdentity(log: ControlLog, folded: Folded): Promise<vo
 }
 
 /**
- * Checks that a trusted signer began the log, and that it is the one that was folded. Throws LogReplaced where not. As long
- * as nothing is folded, the first record may be still to come: the code that folds it asks TrustedSigners.checkBeginning, too.
+ * Checks that a trusted signer signed the first record, and that the log is the one that was folded; else throws LogReplaced.
+ * An empty log passes: the code that folds its first record calls TrustedSigners.checkBeginning too.
  */
 export async function checkTrust(log: ControlLog, folded: Folded, trusted: TrustedSigners): Promise<void> {
   const genesis = await readGenesis(log);

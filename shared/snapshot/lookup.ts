@@ -1,6 +1,6 @@
 /**
- * The look-up: the few questions a request may ask of the snapshot, each one prepared read.
- * SQLite is the index; there is no second copy in memory to keep right.
+ * The look-up: the queries that a request may run on the snapshot, each one a prepared statement.
+ * SQLite is the index; there is no second copy in memory to keep consistent.
  */
 import type {
   Dialect,
@@ -17,7 +17,7 @@ import { servedModels } from './routes.ts';
 import type { RowOf } from './tables.ts';
 
 /** Limits of a tier; null is unlimited. */
-export interface Tier {
+export interface TierLimits {
   readonly id: string;
   readonly rank: number | null;
   readonly requestsPerMinute: number | null;
@@ -37,7 +37,7 @@ export interface KeyOwner {
   /** First day of a billing period, YYYY-MM-DD. */
   readonly anchor: string;
   /** null: no inference entitlement. */
-  readonly tier: Tier | null;
+  readonly tier: TierLimits | null;
 }
 
 export interface Route {
@@ -46,15 +46,15 @@ export interface Route {
   readonly served: string;
   readonly url: string;
   readonly dialect: Dialect;
-  /** Name of the node's credential, if it wants one. */
+  /** Name of the node's credential, if it needs one. */
   readonly credential: string | null;
-  /** Context window of the model at this node, tokens; null where the engine does not tell. */
+  /** Context window of the model at this node, tokens; null where the engine does not report it. */
   readonly windowTokens: number | null;
   /** The model is known to take images. */
   readonly takesImages: boolean;
 }
 
-export interface ListedModel {
+export interface ServedModel {
   readonly id: string;
   readonly family: string;
   readonly addedMs: number;
@@ -63,12 +63,12 @@ export interface ListedModel {
 export interface Lookup {
   /** The organisation a key resolves to; undefined for an unknown key or a removed organisation. */
   keyOwner(hash: Buffer): KeyOwner | undefined;
-  anonymousTier(): Tier | undefined;
+  anonymousTier(): TierLimits | undefined;
   stack(id: StackId): { readonly organisation: OrganisationId; readonly surface: Surface } | undefined;
   /** Nodes that serve the model for the place now. */
   routes(place: PlaceKey, model: string): Route[];
   isPooled(model: string): boolean;
-  /** Did a node of the place that is down or drained now have the model loaded last? */
+  /** Whether a node of the place that is down or drained now had the model loaded last. */
   loadedLast(place: PlaceKey, model: string): boolean;
   tierIncludes(tier: string, model: string): boolean;
   isCatalogued(model: string): boolean;
@@ -77,10 +77,10 @@ export interface Lookup {
   /** The id of the tier above, or undefined for the top one. */
   nextTier(rank: number): string | undefined;
   /** Models that some node of the place serves now, newest first. */
-  listing(place: PlaceKey): ListedModel[];
-  /** Tokens given back or taken by hand in a period. */
+  listing(place: PlaceKey): ServedModel[];
+  /** Tokens added to or subtracted from the usage of a period by an operator. */
   usageAdjustment(organisation: OrganisationId, period: string): number;
-  /** `seq` of the commit the answers are of. */
+  /** `seq` of the last commit that the look-up reflects. */
   position(): number;
 }
 
@@ -114,7 +114,7 @@ type RouteRow = readonly [
   takesImages: number,
 ];
 
-function tierOf(row: TierRow): Tier | null {
+function tierOf(row: TierRow): TierLimits | null {
   const [id, rank, requestsPerMinute, concurrency, contextTokens, monthlyTokens, freeTurns] = row;
   if (id === null) return null;
   return { id, rank, requestsPerMinute, concurrency, contextTokens, monthlyTokens, freeTurns };
@@ -144,10 +144,10 @@ function routeOf([node, served, url, dialect, credential, windowTokens, takesIma
   return { node, served, url, dialect, credential, windowTokens, takesImages: takesImages === 1 };
 }
 
-/** Prepares the questions over one snapshot's database. */
+/** Prepares the statements on one snapshot's database. */
 export function createLookup(db: Database): Lookup {
   const ask = <Row, Parameters extends unknown[]>(sql: string) => prepare<Row, Parameters>(db, sql);
-  // Lists and single values cost half of what objects do; each request asks several of these.
+  // Arrays and single values cost half of what objects do; each request runs several of these.
   const askLists = <Row, Parameters extends unknown[]>(sql: string) => ask<Row, Parameters>(sql).raw();
   const askOne = <Value, Parameters extends unknown[]>(sql: string) => ask<Value, Parameters>(sql).pluck();
   const key = askLists<KeyRow, [Buffer]>(
@@ -173,7 +173,7 @@ export function createLookup(db: Database): Lookup {
   );
   const weight = askOne<number, [string]>('SELECT weight FROM model WHERE id = ?');
   const next = askOne<string, [number]>('SELECT id FROM tier WHERE rank > ? ORDER BY rank LIMIT 1');
-  const listing = ask<ListedModel, [string]>(
+  const listing = ask<ServedModel, [string]>(
     `SELECT DISTINCT m.id, m.family, m.added AS addedMs FROM routes r JOIN model m ON m.id = r.model
      WHERE r.place = ? ORDER BY m.added DESC, m.id`,
   );

@@ -1,6 +1,6 @@
 /**
  * A second, read-only connection to a snapshot, for many small reads: it stays inside one read transaction, so that a
- * look-up takes no file lock, and moves to the newest commit when told that the fold has moved.
+ * look-up takes no file lock, and moves to the newest commit on `refresh`.
  */
 import { type Database, openDatabase } from '../runtime/sqlite.ts';
 

@@ -114,7 +114,7 @@ test.each([
   await vi.waitFor(() => expect(replicator.freshness.state()).toBe('ready'));
 });
 
-test('it goes on where the snapshot stands', async () => {
+test('it continues at the position of the snapshot', async () => {
   const records = recordsOf(32, 50);
   const snapshot = memorySnapshot();
   snapshot.apply(records.slice(0, 20));
@@ -129,7 +129,7 @@ test('it goes on where the snapshot stands', async () => {
   expect(snapshot.digests()).toEqual(digestsOf(records));
 });
 
-test('whoever waits for a position learns when it is folded, or that it was not in time', async () => {
+test('a wait for a position resolves true once it is folded, and false at the deadline', async () => {
   const records = recordsOf(33, 5);
   const topic = topicOf(records.slice(0, 5));
   const { replicator } = started({ log: new MemoryLog(topic) });
@@ -208,12 +208,12 @@ test('a proof is as of the moment before its end was asked for, not of the answe
   expect(steps.slice(steps.lastIndexOf('moment'), steps.lastIndexOf('proven'))).toContain('asked');
 });
 
-test('an end before what was read proves nothing, and is told', async () => {
+test('an end before the offset that was read proves nothing, and is reported', async () => {
   const records = recordsOf(37, 9);
   const snapshot = memorySnapshot();
   snapshot.apply(records);
   const log = new StagedLog(new MemoryLog(topicOf(records)));
-  // Held at the identity check, so that the probe alone looks at the end.
+  // Held at the identity check, so that only the probe requests the end.
   let release = (): void => undefined;
   const held = new Promise<void>((resolve) => {
     release = resolve;
@@ -233,7 +233,7 @@ test('an end before what was read proves nothing, and is told', async () => {
   await vi.waitFor(() => expect(replicator.freshness.proven).toBe(true));
 });
 
-test('a log that is away is tried again with growing pauses, and its return is told', async () => {
+test('an unreachable log is retried with growing pauses, and its return is reported', async () => {
   const records = recordsOf(38, 20);
   const log = new StagedLog(new MemoryLog(topicOf(records)));
   const triedMs: number[] = [];
@@ -255,7 +255,7 @@ test('a log that is away is tried again with growing pauses, and its return is t
   expect(replicator.fault).toBeUndefined();
 });
 
-test('a log that cannot tell its end is only away', async () => {
+test('a log whose end cannot be read counts as unreachable', async () => {
   const log = new StagedLog(new MemoryLog(topicOf(recordsOf(39, 5))));
   let failures = 3;
   log.answerEnd = async (end) => {
@@ -267,7 +267,7 @@ test('a log that cannot tell its end is only away', async () => {
   expect(replicator.fault).toBeUndefined();
 });
 
-test('a log that could not tell its end is asked again at once, not at the next beat', async () => {
+test('after a failed request the end of the log is requested again at once, not after the probe interval', async () => {
   const log = new StagedLog(new MemoryLog(topicOf(recordsOf(41, 5))));
   let isAway = false;
   const askedMs: number[] = [];
@@ -285,7 +285,7 @@ test('a log that could not tell its end is asked again at once, not at the next 
   expect(Math.min(...pauses)).toBeLessThan(1000);
 });
 
-test('the return of a log where nothing happens is told, too', async () => {
+test('the return of an idle log is reported too', async () => {
   const records = recordsOf(40, 5);
   const snapshot = memorySnapshot();
   snapshot.apply(records);
@@ -344,7 +344,7 @@ test.each([
   expect(snapshot.digests()).toEqual(digests);
 });
 
-test('a halt stops it for good; what was folded before is told, and nothing is proven any more', async () => {
+test('a halt stops it for good; what was folded before is reported, and nothing is proven any more', async () => {
   const writer = new ChainWriter();
   const records = [writer.open(), writer.add([known('no_op', {})])];
   const event = { type: 'galaxy.created', v: 1, critical: true, data: {} };
@@ -418,13 +418,13 @@ const heldMsMax = 50;
 async function longestHoldMs(task: () => Promise<void>): Promise<number> {
   let [heldMs, watching] = [0, true];
   let before = process.cpuUsage();
-  const look = (): void => {
+  const tick = (): void => {
     const { user, system } = process.cpuUsage(before);
     heldMs = Math.max(heldMs, (user + system) / 1000);
     before = process.cpuUsage();
-    if (watching) setImmediate(look);
+    if (watching) setImmediate(tick);
   };
-  setImmediate(look);
+  setImmediate(tick);
   await task();
   // One more turn, so that a hold that has just ended is measured too.
   await new Promise((resolve) => setTimeout(resolve, 5));

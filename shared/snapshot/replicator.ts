@@ -1,8 +1,8 @@
 /**
  * Keeps a snapshot at the head of its log: tails, folds in slices that never hold the event loop for long, and proves
- * how fresh the snapshot is. Both planes run this same road, at start and live.
- * It retries what may pass (an unreachable log) with back-off, and stops for good at what cannot: a truncated or
- * replaced log, a fold that must halt, a file that cannot be written. `fault` then says why, and freshness runs out.
+ * how fresh the snapshot is. Both planes use it, at start and live.
+ * It retries transient faults (an unreachable log) with back-off, and stops for good at all others: a truncated or replaced
+ * log, a fold that must halt, a file that cannot be written. `fault` is then the reason, and freshness runs out.
  */
 import type { Commit } from '../../schemas/commit.ts';
 import { type ControlLog, type LogBatch, LogUnavailable } from '../log/core/control-log.ts';
@@ -16,12 +16,12 @@ import type { Snapshot } from './snapshot.ts';
 const sliceBudgetMs = 5;
 const retryMsMin = 50;
 const retryMsMax = 1000;
-/** How often the log is asked for its end. */
+/** How often the end of the log is requested. */
 const probeIntervalMs = 2000;
-/** The same until the first proof, and while the log cannot tell: its return must be felt soon. */
-const probeAgainMs = 100;
+/** The same until the first proof, and while the request fails: recovery must be noticed soon. */
+const probeRetryMs = 100;
 
-/** The next commit holds an event that this build must not pass over; the state before it stays as it is. */
+/** The next commit has an event that this build must not skip; the state before it stays as it is. */
 export class FoldHalted extends Error {
   override readonly name = 'FoldHalted';
 }
@@ -29,15 +29,15 @@ export class FoldHalted extends Error {
 export interface ReplicatorOptions {
   readonly snapshot: Snapshot;
   readonly log: ControlLog;
-  /** What was proved of this very state before; otherwise nothing is proved yet. */
+  /** Earlier proofs of this very state; without it nothing is proven yet. */
   readonly freshness?: Freshness;
-  /** One of them must have signed the first record; where left out, any log will do. */
+  /** One of them must have signed the first record; where left out, any log is accepted. */
   readonly trusted?: TrustedSigners | undefined;
   /** Called after each folded slice that moved the position, with how long it took. */
   readonly onCommits?: (commits: readonly Commit[], seconds: number) => void;
   /** Called once, when the replicator stops for good. */
   readonly onFault?: (error: Error) => void;
-  /** Asked once the fold has reached an end of the log: only where it holds does that end prove freshness. */
+  /** Called once the fold has reached an end of the log: only where it returns true does that end prove freshness. */
   readonly mayProve?: () => boolean;
   /** Called when the log cannot be reached, and again when it can. */
   readonly onReachabilityChange?: (reachable: boolean, error?: Error) => void;
@@ -73,7 +73,7 @@ export class Replicator {
   get reachable(): boolean {
     return this.#reachable;
   }
-  /** End of the log when it was last asked; 0 before. */
+  /** End of the log when it was last requested; 0 before. */
   get endOffset(): number {
     return this.#endOffset;
   }
@@ -84,7 +84,7 @@ export class Replicator {
     this.#probing = this.#probe();
   }
 
-  /** Resolves once everything that the log held when this was called is folded. Rejects on a fault, once stopped, or with LogUnavailable at the deadline. */
+  /** Resolves once all that the log contained at the call is folded. Rejects on a fault, once stopped, or with LogUnavailable at the deadline. */
   async caughtUp(timeoutMs: number): Promise<void> {
     const until = performance.now() + timeoutMs;
     const end = await this.#options.log.end();
@@ -136,7 +136,7 @@ export class Replicator {
     }
   }
 
-  /** Tails until the log ends it, which only happens when something went wrong. */
+  /** Tails until the log ends the tail, which it does only on an error. */
   async #follow(onBatch: () => void): Promise<void> {
     const { snapshot, log } = this.#options;
     for await (const batch of log.tail({ from: this.#readOffset, signal: this.#stop.signal })) {
@@ -162,7 +162,7 @@ export class Replicator {
       if (accepted.length > 0) onCommits?.(accepted, seconds);
       this.#wake(snapshot.seq);
       if (snapshot.halt) return;
-      // After the last slice too: a tail with a long backlog hands out its next batch within the same turn.
+      // After the last slice too: a tail with a long backlog yields its next batch in the same turn.
       await new Promise((resolve) => setImmediate(resolve));
     }
     if (rest.length === 0) this.#readOffset = Math.max(this.#readOffset, batch.nextOffset);
@@ -179,24 +179,24 @@ export class Replicator {
         this.#setReachable(false, error);
         isAway = true;
       }
-      await sleep(isAway || !this.freshness.proven ? probeAgainMs : probeIntervalMs, this.#stop.signal);
+      await sleep(isAway || !this.freshness.proven ? probeRetryMs : probeIntervalMs, this.#stop.signal);
     }
   }
 
-  /** Read-index: only an end that was asked for after `m`, and that the fold then reached, proves freshness as of `m`. */
+  /** Read-index: an end that was requested after moment `m`, and that the fold then reached, proves freshness as of `m`. */
   async #prove(): Promise<void> {
     const { snapshot, log, mayProve = () => true } = this.#options;
     const moment = this.freshness.now();
     const readBefore = this.#readOffset;
     const end = await log.end();
     this.#endOffset = end;
-    // A log that ends before what was read of it is not the one that was read: its end proves nothing.
+    // A log that ends before the offset that was read is not the one that was read: its end proves nothing.
     if (end < readBefore) throw new LogUnavailable(`the log ends at ${end}, before offset ${readBefore}`);
     const until = performance.now() + probeIntervalMs;
     while (this.#readOffset < end && performance.now() < until && !this.#stop.signal.aborted)
       await this.#moved(0, until - performance.now());
     if (this.#readOffset < end || this.#fault || snapshot.halt) return;
-    // A log where nothing happens hands out no batch that would tell.
+    // An idle log yields no batch that would show that it is reachable.
     this.#setReachable(true);
     if (mayProve()) this.freshness.prove(moment);
   }

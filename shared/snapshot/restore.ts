@@ -1,7 +1,7 @@
 /**
- * The commits that bring a state back on a new log: read from the rows of a snapshot, they fold to the same rows, with
- * every id, hash, time and author. Not brought back is what the fleet tells anew within seconds (who owns a node, whether it
- * is up, what it has loaded) and what belonged to the old log alone (its commits, the commands it would recognise again).
+ * The commits that restore a state on a new log: made from the rows of a snapshot, they fold to the same rows, with every
+ * id, hash, time and author. Not restored is what the fleet reports again within seconds (who owns a node, whether it is up,
+ * what it has loaded) and what belonged to the old log alone (its commits, and the commands it recognises as repeats).
  */
 import { commitBytesMax } from '../../schemas/commit.ts';
 import { type EventTypeName, type KnownEvent, type StoredEvent, toStored } from '../../schemas/events.ts';
@@ -11,47 +11,47 @@ import { parseColumn } from '../runtime/table-columns.ts';
 import { anonymousTier } from './fold-types.ts';
 import type { RowOf, TableName } from './tables.ts';
 
-/** The events of one commit, with the time and the author that their rows carry. */
-export interface RecreatingCommit {
+/** The events of one commit, with the time and the author of their rows. */
+export interface RestoredCommit {
   readonly at: string;
   readonly by: string;
   readonly events: readonly StoredEvent[];
 }
 
-export interface Recreator {
+export interface RestoreContext {
   /** For rows that carry no time, ms since 1970. */
   readonly nowMs: number;
   /** For rows that carry no author. */
   readonly by: string;
 }
 
-/** Tables whose rows are told anew by the fleet, or follow from such rows. */
-export const toldAnew: ReadonlySet<TableName> = new Set(['node', 'routes']);
+/** Tables whose rows the fleet reports again, or that are derived from such rows. */
+export const ephemeralTables: ReadonlySet<TableName> = new Set(['node', 'routes']);
 
-/** What one commit takes of what it may hold, so that a large event still fits beside what wraps it. */
-const commitBytesWanted = commitBytesMax / 2;
+/** Half of what a commit may have, so that one more large event and the envelope still fit. */
+const commitBytesTarget = commitBytesMax / 2;
 const commitEventsMax = 1000;
 
-/** In an order in which each can be folded. Throws a ZodError where a row could not have come from an event: a damaged state. */
-export function* recreatingCommits(db: Database, recreator: Recreator): Generator<RecreatingCommit> {
-  const { nowMs, by } = recreator;
+/** In an order in which each can be folded. Throws a ZodError where no event could have made a row: the state is damaged. */
+export function* restoreCommits(db: Database, context: RestoreContext): Generator<RestoredCommit> {
+  const { nowMs, by } = context;
   const stamp = { atMs: nowMs, by };
   const stamped = (events: KnownEvent[]) => events.map((event) => ({ event, stamp }));
-  yield* packed(stamped(plainEvents(db)));
-  yield* dated(db, 'stack', 'created_at', { name: by }, (row) => [
+  yield* batchIntoCommits(stamped(plainEvents(db)));
+  yield* eventsByTimestamp(db, 'stack', 'created_at', { name: by }, (row) => [
     known('stack.created', { id: row.id, organisation: row.organisation, surface: row.surface }),
   ]);
   const installs = rows(db, 'stack_model').map((row) => known('stack.model_installed', { ...row }));
-  yield* packed(stamped(installs));
-  yield* packed(stamped(nodeEvents(db)));
-  yield* dated(db, 'node_token', 'created_at', { name: by }, ({ id, node, hash }) => [
+  yield* batchIntoCommits(stamped(installs));
+  yield* batchIntoCommits(stamped(nodeEvents(db)));
+  yield* eventsByTimestamp(db, 'node_token', 'created_at', { name: by }, ({ id, node, hash }) => [
     known('node.token_created', { id, node, hash: hex(hash) }),
   ]);
-  yield* dated(db, 'node_token', 'revoked_at', { name: by }, ({ id }) => [
+  yield* eventsByTimestamp(db, 'node_token', 'revoked_at', { name: by }, ({ id }) => [
     known('node.token_revoked', { id }),
   ]);
-  yield* dated(db, 'api_key', 'created_at', { column: 'created_by' }, keyCreated);
-  yield* dated(db, 'api_key', 'revoked_at', { column: 'revoked_by' }, ({ id }) => [
+  yield* eventsByTimestamp(db, 'api_key', 'created_at', { column: 'created_by' }, keyCreated);
+  yield* eventsByTimestamp(db, 'api_key', 'revoked_at', { column: 'revoked_by' }, ({ id }) => [
     known('key.revoked', { id }),
   ]);
 }
@@ -121,16 +121,16 @@ function placeOf(text: PlaceKey): object {
   return kind === 'pool' ? { kind } : { kind, id };
 }
 
-/** Rows by time and author, since both come from their commit. Rows without that time make no event. */
-function* dated<Name extends 'stack' | 'node_token' | 'api_key'>(
+/** Events of rows in the order of time and author, which come from their commit. Rows without that time make no event. */
+function* eventsByTimestamp<Name extends 'stack' | 'node_token' | 'api_key'>(
   db: Database,
   table: Name,
   time: keyof RowOf<Name> & string,
   author: { readonly column: string } | { readonly name: string },
   eventsOf: (row: RowOf<Name>) => KnownEvent[],
-): Generator<RecreatingCommit> {
+): Generator<RestoredCommit> {
   const by = 'column' in author ? author.column : 'NULL';
-  // What was revoked before it was created has no hash.
+  // A key that was revoked before it was created has no hash.
   const condition = time === 'created_at' && table === 'api_key' ? 'AND hash IS NOT NULL' : '';
   const found = db
     .prepare<[], RowOf<Name> & { _at: number; _by: string | null }>(
@@ -142,7 +142,7 @@ function* dated<Name extends 'stack' | 'node_token' | 'api_key'>(
     const stamp = { atMs: row._at, by: 'name' in author ? author.name : String(row._by) };
     for (const event of eventsOf(row)) events.push({ event, stamp });
   }
-  yield* packed(events);
+  yield* batchIntoCommits(events);
 }
 
 interface Stamp {
@@ -155,8 +155,8 @@ interface Stamped {
   readonly stamp: Stamp;
 }
 
-/** Neighbours of one time and author into commits that are not too large. */
-function* packed(events: Iterable<Stamped>): Generator<RecreatingCommit> {
+/** Consecutive events of one time and author make commits of a bounded size. */
+function* batchIntoCommits(events: Iterable<Stamped>): Generator<RestoredCommit> {
   let batch: StoredEvent[] = [];
   let bytes = 0;
   let stamp: Stamp | undefined;
@@ -164,7 +164,7 @@ function* packed(events: Iterable<Stamped>): Generator<RecreatingCommit> {
     const stored = toStored(event);
     const size = Buffer.byteLength(JSON.stringify(stored));
     const isSame = stamp?.atMs === next.atMs && stamp.by === next.by;
-    const isFull = batch.length >= commitEventsMax || bytes + size > commitBytesWanted;
+    const isFull = batch.length >= commitEventsMax || bytes + size > commitBytesTarget;
     if (stamp && batch.length > 0 && (!isSame || isFull)) {
       yield { at: momentOf(stamp.atMs), by: stamp.by, events: batch };
       [batch, bytes] = [[], 0];
@@ -180,7 +180,7 @@ function rows<Name extends TableName>(db: Database, table: Name): RowOf<Name>[] 
   return db.prepare<[], RowOf<Name>>(`SELECT * FROM ${table}`).all();
 }
 
-/** The schema of the event is asked when it is stored. */
+/** Checked by the schema of the event when it is stored. */
 function known(type: EventTypeName, data: object): KnownEvent {
   return { type, data } as KnownEvent;
 }

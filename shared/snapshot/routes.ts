@@ -7,7 +7,7 @@ import type { PlaceKey } from '../../schemas/names.ts';
 import { parseColumn } from '../runtime/table-columns.ts';
 import type { RowOf, Tables } from './tables.ts';
 
-/** Catalog id → the engine's name, for all that the node has loaded. A declared name goes before the engine's own. */
+/** Catalog id → the engine's name, for all that the node has loaded. A declared name takes precedence over the engine's own. */
 export function servedModels(node: Pick<RowOf<'node'>, 'loaded' | 'models'>): Map<string, string> {
   const loaded = parseColumn(node.loaded);
   const declared = node.models === null ? {} : parseColumn(node.models);
@@ -27,7 +27,7 @@ function isInstalled(tables: Tables, place: PlaceKey, model: string): boolean {
   return true;
 }
 
-/** Brings the node's rows in line with the node; writes only what differs. */
+/** Updates the routes of a node; writes only what differs. */
 export function refreshRoutes(tables: Tables, node: RowOf<'node'>): void {
   const wanted = new Map<string, string>();
   if (node.up && !node.drained) {

@@ -39,7 +39,7 @@ function position(snapshot: Snapshot) {
 }
 
 const records = crashHistory();
-/** What an undisturbed snapshot says after each piece, by the offset where it goes on. */
+/** The state of an undisturbed snapshot after each chunk, by the offset at which it continues. */
 const undisturbed = new Map<number, ReturnType<typeof position>>();
 const whole = memorySnapshot();
 undisturbed.set(0, position(whole));

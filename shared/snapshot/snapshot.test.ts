@@ -26,7 +26,7 @@ const key = known('key.created', {
   expiresAt: null,
 });
 
-/** All that a snapshot says of itself, rows and journal included. */
+/** All of a snapshot, rows and journal included. */
 function stateOf(snapshot: Snapshot): unknown {
   const tables = [...tableNames, 'position', 'digest', 'command', 'unread_event', 'anomaly'];
   const rows = tables.map((name) => [name, snapshot.db.prepare(`SELECT * FROM ${name}`).all()]);
@@ -128,7 +128,7 @@ test('a budget that is spent ends a slice early, but each slice gets somewhere',
   expect(accepted.map(({ seq }) => seq)).toEqual(records.slice(0, consumed).map((_, index) => index + 1));
 });
 
-test('large records end a slice sooner, so that one look at the clock never waits for many of them', () => {
+test('large records end a slice sooner, so that one clock check never waits for many of them', () => {
   const writer = new ChainWriter();
   const many = Array.from({ length: 400 }, (_, n) => known('pool.model_installed', { model: `model-${n}` }));
   const records = [writer.open(), ...Array.from({ length: 20 }, () => writer.add(many))];

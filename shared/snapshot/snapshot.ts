@@ -11,7 +11,7 @@ import { emptyHead, type Head, judgeBatch } from '../log/core/chain.ts';
 import type { LogRecord } from '../log/core/control-log.ts';
 import { type Database, mapSqliteError } from '../runtime/sqlite.ts';
 import { applyEvent, foldVersion } from './fold.ts';
-import { contextOf, firstFew, growing, printable } from './fold-input.ts';
+import { contextOf, nextChunk, printable, withIncreasingOffsets } from './fold-input.ts';
 import type { EventContext } from './fold-types.ts';
 import { Journal } from './journal.ts';
 import { type PositionRow, PositionStore } from './position.ts';
@@ -24,7 +24,7 @@ export interface Applied {
   readonly accepted: readonly Commit[];
 }
 
-/** Why the fold stands still at its position. */
+/** Why the fold has stopped at its position. */
 export interface Halt {
   readonly seq: number;
   readonly reason: string;
@@ -63,7 +63,7 @@ export class Snapshot {
   get head(): Head {
     return this.#head;
   }
-  /** Where in the log to go on reading. */
+  /** Offset at which reading the log continues. */
   get nextOffset(): number {
     return this.#row.nextOffset;
   }
@@ -126,7 +126,7 @@ export class Snapshot {
     context: EventContext,
     read: (passedOver: readonly string[]) => Result,
   ): Result {
-    return this.#undone(() =>
+    return this.#rolledBack(() =>
       read(
         events
           .map((event) => applyEvent(this.#tables, event, context))
@@ -143,33 +143,33 @@ export class Snapshot {
     >;
   }
 
-  /** All tables in one digest, 16 hex digits: what processes tell each other. */
+  /** All tables in one digest, 16 hex digits: which processes report to each other. */
   digest(): string {
     return createHash('sha256').update(JSON.stringify(this.digests())).digest('hex').slice(0, 16);
   }
 
-  /** Marks the file as closed in good order and releases it. */
+  /** Marks the file as cleanly closed and releases it. */
   close(): void {
     if (!this.db.open) return;
     try {
-      if (!this.db.readonly) this.#settle();
+      if (!this.db.readonly) this.#checkpoint();
     } finally {
       this.db.close();
     }
   }
 
-  /** Everything to the disk first, so that the mark of a clean close is never there without what it vouches for. */
-  #settle(): void {
+  /** Writes everything to the disk first, so that the mark of a clean close never precedes the data. */
+  #checkpoint(): void {
     this.db.pragma('synchronous = FULL');
     this.db.pragma('wal_checkpoint(TRUNCATE)');
     this.#positions.markClean();
   }
 
-  /** Returns how many records were consumed; the rest waits for the next slice, or for a build that knows the event. */
+  /** Returns how many records were consumed; the rest is for the next slice, or for a build that knows the event. */
   #foldRecords(records: readonly LogRecord[], until: number, accepted: Commit[]): number {
     let consumed = 0;
     while (consumed < records.length) {
-      const chunk = firstFew(records, consumed);
+      const chunk = nextChunk(records, consumed);
       const folded = this.#foldChunk(chunk, accepted);
       consumed += folded;
       if (folded < chunk.length || performance.now() > until) break;
@@ -178,7 +178,7 @@ export class Snapshot {
   }
 
   #foldChunk(records: readonly LogRecord[], accepted: Commit[]): number {
-    const fresh = growing(records, this.#row.nextOffset);
+    const fresh = withIncreasingOffsets(records, this.#row.nextOffset);
     for (const [index, judgement] of judgeBatch(this.#head, fresh).entries()) {
       const record = fresh[index] as LogRecord;
       if ('accepted' in judgement) {
@@ -220,7 +220,7 @@ export class Snapshot {
       }
       if (read.event.type === 'checkpoint') this.#compare(read.event.data, commit.seq);
       const reason = applyEvent(this.#tables, read.event, context);
-      if (reason) this.#journal.passedOver(commit.seq, index, stored.type, reason);
+      if (reason) this.#journal.recordSkipped(commit.seq, index, stored.type, reason);
     }
     this.#journal.command(commit, recordHash);
     return true;
@@ -251,13 +251,13 @@ export class Snapshot {
   }
 
   /**
-   * Undoes what `work` changed. To release the outermost savepoint is a commit, which on a full disk fails and leaves the
-   * transaction open: only a rollback never writes.
+   * Runs `work` and undoes its changes. Releasing the outermost savepoint is a commit, which fails on a full disk and
+   * leaves the transaction open: only a rollback never writes.
    */
-  #undone<Result>(work: () => Result): Result {
+  #rolledBack<Result>(work: () => Result): Result {
     const sums = this.#sums();
-    const undo = this.db.inTransaction ? 'ROLLBACK TO undone; RELEASE undone' : 'ROLLBACK';
-    this.db.exec('SAVEPOINT undone');
+    const undo = this.db.inTransaction ? 'ROLLBACK TO rolled_back; RELEASE rolled_back' : 'ROLLBACK';
+    this.db.exec('SAVEPOINT rolled_back');
     try {
       return work();
     } finally {
@@ -265,7 +265,7 @@ export class Snapshot {
     }
   }
 
-  /** After an undone change the sums in memory follow the rows back. */
+  /** Rolls back the rows, and the sums in memory with them. */
   #rollback(statement: string, sums: readonly bigint[]): void {
     if (this.db.inTransaction) this.db.exec(statement);
     for (const [index, name] of tableNames.entries()) this.#tables[name].reset(sums[index] ?? 0n);

@@ -204,7 +204,7 @@ export function addDigest(sum: bigint, row: bigint): bigint {
   return (sum + row) & sum128;
 }
 
-/** SQLite holds UTF-8, which has no half surrogates: the digest must be of what can be read back. */
+/** SQLite stores UTF-8, which has no lone surrogates: the digest must be of what can be read back. */
 function wellFormed(row: Row): Row {
   const isKept = Object.values(row).every((value) => typeof value !== 'string' || value.isWellFormed());
   if (isKept) return row;
@@ -216,7 +216,7 @@ function wellFormed(row: Row): Row {
   );
 }
 
-/** One table's writer. Every change passes through `put` and `remove`, so digest and rows cannot part. */
+/** One table's writer. Every change passes through `put` and `remove`, so digest and rows cannot diverge. */
 export class Table<Name extends TableName = TableName> {
   readonly name: Name;
   readonly #db: Database;
@@ -263,7 +263,7 @@ export class Table<Name extends TableName = TableName> {
     this.replace(this.get(...key), row);
   }
 
-  /** As `put`, for who has read the row with this key: `before` as it stands, or undefined where there is none. */
+  /** As `put`, for a caller that has read the row with this key: `before` is that row, or undefined where there is none. */
   replace(before: RowOf<Name> | undefined, row: RowOf<Name>): void {
     const values = wellFormed(row as Row);
     if (before) this.#sum = (this.#sum - rowDigest(this.name, before)) & sum128;
@@ -296,7 +296,7 @@ export class Table<Name extends TableName = TableName> {
     return this.#sum;
   }
 
-  /** After a rollback: what is in memory goes back with the rows. */
+  /** After a rollback: resets the sum in memory to that of the rows. */
   reset(sum: bigint): void {
     this.#sum = sum;
     this.#dirty = false;

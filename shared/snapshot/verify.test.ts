@@ -4,7 +4,7 @@ import { ChainWriter, fleetHistory, known, sha256 } from '../../test/support/com
 import { memorySnapshot } from './open-snapshot.ts';
 import type { Snapshot } from './snapshot.ts';
 import { type TableName, type TableSpec, tableNames, tableSpecs } from './tables.ts';
-import { type Verdict, verify, verifySteps } from './verify.ts';
+import { type Verification, verify, verifySteps } from './verify.ts';
 
 /** A snapshot with rows in every table, and the writer of its log. */
 function filled(): { snapshot: Snapshot; writer: ChainWriter } {
@@ -88,7 +88,7 @@ test.each(indexes)('a row of %s missing from its index by %s is found', (table, 
   expect(verify(db).differing).toEqual([table]);
 });
 
-function finish(steps: Generator<void, Verdict>, between: (step: number) => void): Verdict {
+function finish(steps: Generator<void, Verification>, between: (step: number) => void): Verification {
   for (let step = 0; ; step++) {
     const { done, value } = steps.next();
     if (done) return value;

@@ -1,8 +1,8 @@
 /**
  * Recomputes a snapshot's digests from its rows, in slices, and names the tables where they differ. Each row must also be
  * found through every index of its table: a look-up goes through them, and a key that an index lost would be unknown.
- * Runs beside serving: each step reads a bounded number of rows, and a table that a fold moved meanwhile is read again,
- * because the sum of a moving table would mean nothing.
+ * Runs while the process serves: each step reads a bounded number of rows, and a table that the fold changed meanwhile is
+ * read again, because the sum of a changing table would mean nothing.
  */
 import type { Database } from '../runtime/sqlite.ts';
 import { PositionStore } from './position.ts';
@@ -17,13 +17,13 @@ import {
   tableSpecs,
 } from './tables.ts';
 
-export interface Verdict {
+export interface Verification {
   /** Tables whose rows do not add up to their digest or are missing from an index; empty where all is well. */
   readonly differing: readonly TableName[];
   readonly rows: number;
 }
 
-/** The column of a page that tells how many indexes hold the row. */
+/** The column of a page with the number of indexes that contain the row. */
 const indexed = '_indexed';
 
 function selectWithIndexes(table: TableName, indexes: readonly (readonly string[])[]): string {
@@ -80,7 +80,7 @@ export function* verifyTable(
 }
 
 /** Steps through all tables; each `next()` reads at most `rowsPerSlice` rows. Throws DatabaseCorrupt-like driver errors on damaged pages. */
-export function* verifySteps(db: Database, rowsPerSlice = 1000): Generator<void, Verdict> {
+export function* verifySteps(db: Database, rowsPerSlice = 1000): Generator<void, Verification> {
   const positions = new PositionStore(db);
   const differing: TableName[] = [];
   let rows = 0;
@@ -104,7 +104,7 @@ export function* verifySteps(db: Database, rowsPerSlice = 1000): Generator<void,
 }
 
 /** Recomputes everything at once. */
-export function verify(db: Database): Verdict {
+export function verify(db: Database): Verification {
   const steps = verifySteps(db, 10_000);
   for (;;) {
     const step = steps.next();

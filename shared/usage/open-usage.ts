@@ -1,6 +1,6 @@
 /**
- * The usage totals of a process, wired: `usage.db` in its data folder, kept at the end of the usage log.
- * The log need not be reachable when it is opened: the totals begin where the file left off.
+ * Opens the usage totals of a process: `usage.db` in its data folder, kept at the end of the usage log.
+ * The log need not be reachable at the opening: the fold continues from the position in the file.
  */
 import { join } from 'node:path';
 import { usageKeepSeconds, usagePartitions, usageTopic } from '../../schemas/usage.ts';
@@ -18,9 +18,9 @@ import {
   type UsageStoreOptions,
 } from './usage-store.ts';
 
-/** How often. A visitor who has not come back for as long as the log keeps records begins anew. */
-const forgetVisitorsEveryMs = 10 * 60_000;
-/** What becomes of a row only where something is wrong: two writers of one incarnation, usage that nobody is billed for. */
+/** How often visitors are removed whose last turn is older than the log's retention; a returning one starts from zero. */
+const removeVisitorsIntervalMs = 10 * 60_000;
+/** Results that are always errors: two writers of one incarnation, or usage that is not billed. */
 const alarming = ['differing', 'lost', 'unread', 'junk'] as const;
 
 export interface UsageLogAddress {
@@ -39,22 +39,22 @@ export interface FollowOptions {
   readonly store: UsageStore;
   readonly logUrl: string;
   readonly logger: LineLogger;
-  /** Called in the same turn in which the store takes up the rows. */
+  /** Called in the turn of the event loop in which the store applied the rows. */
   readonly onApplied?: (applied: AppliedUsage) => void;
 }
 
 export interface FollowedUsage {
   readonly replicator: UsageReplicator;
-  /** What became of rows since the start. */
+  /** Rows by result, since the start. */
   readonly counts: Readonly<FoldCounts>;
   /** Ends the tail and closes the store. */
   close(): Promise<void>;
 }
 
-/** Begins to fold the usage log into a store. Throws LogUrlInvalid. */
+/** Starts folding the usage log into a store. Throws LogUrlInvalid. */
 export function followUsage({ store, logUrl, logger, onApplied }: FollowOptions): FollowedUsage {
   const alarms = new RateLimitedLine((rows) =>
-    logger.error({ rows }, 'rows of usage differ from those they repeat, or are not counted'),
+    logger.error({ rows }, 'usage rows differ from the rows they repeat, or are not counted'),
   );
   let before = { ...store.counts };
   const replicator = new UsageReplicator({
@@ -66,7 +66,10 @@ export function followUsage({ store, logUrl, logger, onApplied }: FollowOptions)
           alarms.add(outcome, store.counts[outcome] - before[outcome]);
       before = { ...store.counts };
       for (const { incarnation, next } of applied.gaps)
-        logger.error({ incarnation, next }, 'rows of usage are missing; those behind them wait');
+        logger.error(
+          { incarnation, next },
+          'usage rows are missing; later rows of the incarnation are parked',
+        );
       onApplied?.(applied);
     },
     onReachabilityChange: (reachable, error) =>
@@ -74,7 +77,7 @@ export function followUsage({ store, logUrl, logger, onApplied }: FollowOptions)
     onFault: (error) => logger.fatal({ err: error }, 'usage.db is damaged; no more usage is folded'),
   });
   replicator.start();
-  const timer = setInterval(() => forgetVisitors(store, logger), forgetVisitorsEveryMs).unref();
+  const timer = setInterval(() => removeVisitors(store, logger), removeVisitorsIntervalMs).unref();
   const close = async () => {
     clearInterval(timer);
     alarms.close();
@@ -84,11 +87,11 @@ export function followUsage({ store, logUrl, logger, onApplied }: FollowOptions)
   return { replicator, counts: store.counts, close };
 }
 
-function forgetVisitors(store: UsageStore, logger: LineLogger): void {
+function removeVisitors(store: UsageStore, logger: LineLogger): void {
   try {
-    store.forgetVisitors(Date.now() - usageKeepSeconds * 1000);
+    store.removeVisitors(Date.now() - usageKeepSeconds * 1000);
   } catch (error) {
-    logger.warn({ err: error }, 'visitors of long ago could not be forgotten');
+    logger.warn({ err: error }, 'old visitors could not be removed');
   }
 }
 

@@ -1,21 +1,21 @@
 /**
- * What one row of the usage log does to the totals. Pure over `FoldState`, total, and the same at start and live.
+ * The effect of one row of the usage log on the totals. Pure over `FoldState`, total, and the same at start and live.
  * Each incarnation's rows count once and in the order of their numbers, however often and in whatever order they come:
- * the next one is applied, an earlier one is a repeat, a later one waits parked until the rows between have come.
+ * the next one is applied, an earlier one is a repeat, a later one is parked until the rows before it have arrived.
  */
 import type { ReadUsageRow, UsageRow } from '../../schemas/usage.ts';
 
 /** The last row of an incarnation that was applied. */
 export interface Mark {
   readonly n: number;
-  /** SHA-256 of its text, hex; null where the row itself never came. */
+  /** SHA-256 of its text, hex; null where the row itself never arrived. */
   readonly hash: string | null;
 }
 
 /** What the fold reads and changes; one transaction of the store. */
 export interface FoldState {
   mark(incarnation: string): Mark | undefined;
-  /** `text`: of the row applied; null where it never came. */
+  /** `text`: of the row applied; null where it never arrived. */
   setMark(incarnation: string, n: number, text: string | null): void;
   hash(text: string): string;
   parked(incarnation: string, n: number): ReadUsageRow | undefined;
@@ -27,20 +27,20 @@ export interface FoldState {
   count(row: UsageRow): void;
 }
 
-/** What became of rows, since the store was opened. */
+/** Rows by result, since the store was opened. */
 export interface FoldCounts {
   applied: number;
-  /** Rows that were there already. */
+  /** Rows that were applied or parked before. */
   repeated: number;
   /** Repeats that differ from the row they repeat: an alarm, two writers share an incarnation. */
   differing: number;
-  /** Rows that came before the rows ahead of them: an alarm. */
+  /** Rows that arrived before earlier rows of their incarnation: an alarm. */
   parked: number;
-  /** Rows given up because too many behind them had come: an alarm, this usage is not counted. */
+  /** Missing rows that were skipped because too many later ones were parked: an alarm, this usage is not counted. */
   lost: number;
   /** Rows of a version that this build does not know: an alarm, this usage is not counted. */
   unread: number;
-  /** Things on the log that are no rows. */
+  /** Records that are not usage rows. */
   junk: number;
 }
 
@@ -67,15 +67,15 @@ export function foldRow(
   }
   if (n > next) {
     park(state, row, counts);
-    giveUp(state, incarnation, options, counts);
+    skipMissing(state, incarnation, options, counts);
     return 'parked';
   }
   apply(state, row, counts);
-  follow(state, incarnation, n + 1, counts);
+  applyParked(state, incarnation, n + 1, counts);
   return 'applied';
 }
 
-/** Where an unknown incarnation begins. What is parked already waits for the rows before it. */
+/** The first number of an unknown incarnation. If rows of it are parked, it waits for the rows before them. */
 function firstOf(state: FoldState, { incarnation, n }: ReadUsageRow, options: FoldOptions): number {
   return options.trimmedStart && state.parkedOf(incarnation).count === 0 ? n : 1;
 }
@@ -98,7 +98,7 @@ function park(state: FoldState, row: ReadUsageRow, counts: FoldCounts): void {
 }
 
 /** Applies the parked rows from `n` on, up to the next gap. */
-function follow(state: FoldState, incarnation: string, n: number, counts: FoldCounts): void {
+function applyParked(state: FoldState, incarnation: string, n: number, counts: FoldCounts): void {
   for (let at = n; state.parkedOf(incarnation).count > 0; at++) {
     const row = state.parked(incarnation, at);
     if (!row) return;
@@ -107,12 +107,17 @@ function follow(state: FoldState, incarnation: string, n: number, counts: FoldCo
   }
 }
 
-/** Rows that never come must not hold up all later ones: what is given up stays uncounted, never counted twice. */
-function giveUp(state: FoldState, incarnation: string, { parkedMax }: FoldOptions, counts: FoldCounts): void {
+/** Missing rows must not block all later ones: a skipped row is never counted, so none is counted twice. */
+function skipMissing(
+  state: FoldState,
+  incarnation: string,
+  { parkedMax }: FoldOptions,
+  counts: FoldCounts,
+): void {
   const { count, lowest } = state.parkedOf(incarnation);
   if (count <= parkedMax || lowest === null) return;
   const before = state.mark(incarnation)?.n ?? 0;
   counts.lost += lowest - before - 1;
   state.setMark(incarnation, lowest - 1, null);
-  follow(state, incarnation, lowest, counts);
+  applyParked(state, incarnation, lowest, counts);
 }

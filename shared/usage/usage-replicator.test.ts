@@ -60,20 +60,20 @@ test('a store follows every partition, from the beginning and live', async () =>
   expect(store.poolTokens('acme', period)).toBe(6);
 });
 
-test('what was applied is told in the turn in which the store took it up', async () => {
+test('applied rows are reported in the turn in which the store applied them', async () => {
   const topic = new MemoryTopic();
   const store = newStore();
-  const told: [tokens: number, applied: AppliedUsage][] = [];
+  const reports: [tokens: number, applied: AppliedUsage][] = [];
   const replicator = start({
     store,
     open: async () => new MemoryLog(topic),
-    onApplied: (applied) => told.push([store.poolTokens('acme', period), applied]),
+    onApplied: (applied) => reports.push([store.poolTokens('acme', period), applied]),
   });
   topic.add(record(1, 3));
   await replicator.caughtUp(5_000);
-  expect(told).toHaveLength(1);
-  expect(told[0]![0]).toBe(1);
-  expect(told[0]![1]).toMatchObject({ rows: [{ n: 1 }], gaps: [{ incarnation: a, next: 2 }] });
+  expect(reports).toHaveLength(1);
+  expect(reports[0]![0]).toBe(1);
+  expect(reports[0]![1]).toMatchObject({ rows: [{ n: 1 }], gaps: [{ incarnation: a, next: 2 }] });
 });
 
 test.each<[claim: string, harm: (topic: MemoryTopic) => void]>([
@@ -103,11 +103,11 @@ test.each<[claim: string, harm: (topic: MemoryTopic) => void]>([
   await expect(opened[0]!.end()).rejects.toThrow('closed');
 });
 
-test('a log that cannot be reached is told once, tried again, and told when it answers', async () => {
+test('an unreachable log is reported once, retried, and reported when it answers', async () => {
   const topic = new MemoryTopic();
   topic.add(record(1));
   const store = newStore();
-  const told: boolean[] = [];
+  const reports: boolean[] = [];
   let opens = 0;
   const replicator = start({
     store,
@@ -115,11 +115,11 @@ test('a log that cannot be reached is told once, tried again, and told when it a
       if (++opens < 3) throw new LogUnavailable('no broker');
       return new MemoryLog(topic);
     },
-    onReachabilityChange: (reachable) => told.push(reachable),
+    onReachabilityChange: (reachable) => reports.push(reachable),
   });
   expect(await replicator.caughtUp(10)).toBe(false);
   expect(await replicator.caughtUp(10_000)).toBe(true);
-  expect([told, replicator.reachable]).toEqual([[false, true], true]);
+  expect([reports, replicator.reachable]).toEqual([[false, true], true]);
 });
 
 test('a partition that fails does not hold up the others', async () => {

@@ -1,7 +1,7 @@
 /**
  * Keeps a usage store at the end of the usage log, one loop a partition: tails, and folds in slices that never hold the
- * event loop for long. Whatever fails is tried again with back-off and without end: the store recognises what it has,
- * so a log that was cut off or replaced is simply read from its beginning again. Only a damaged store stops it for good.
+ * event loop for long. Every failure is retried with back-off and without end: the store recognises
+ * repeats, so a log that was truncated or replaced is read from its beginning again. Only a damaged store stops it for good.
  */
 import { setMaxListeners } from 'node:events';
 import {
@@ -25,7 +25,7 @@ export interface UsageReplicatorOptions {
   readonly partitions: number;
   /** Opens one partition. A log whose first records were removed must begin at the first one kept. */
   readonly open: (partition: number) => Promise<ControlLog>;
-  /** Called in the same turn in which the store takes up the rows. */
+  /** Called in the turn of the event loop in which the store applied the rows. */
   readonly onApplied?: (applied: AppliedUsage) => void;
   /** Called when a partition cannot be folded, and again when all can. */
   readonly onReachabilityChange?: (reachable: boolean, error?: Error) => void;
@@ -94,7 +94,7 @@ export class UsageReplicator {
     try {
       return await this.#logs.get(partition)?.end();
     } catch {
-      return undefined; // The partition's own loop meets the same fault and reports it.
+      return undefined; // The partition's own loop gets the same error and reports it.
     }
   }
 
@@ -109,7 +109,7 @@ export class UsageReplicator {
         if (this.#stop.signal.aborted) return;
         if (error instanceof DatabaseCorrupt) return this.#fail(error);
         this.#setReachable(partition, asError(error));
-        this.#restartIfCutOff(partition, error);
+        this.#restartIfTruncated(partition, error);
         await backoff.pause(this.#stop.signal);
       }
     }
@@ -143,13 +143,13 @@ export class UsageReplicator {
     }
   }
 
-  #restartIfCutOff(partition: number, error: unknown): void {
+  #restartIfTruncated(partition: number, error: unknown): void {
     if (!(error instanceof LogTruncated || error instanceof LogReplaced)) return;
     try {
       this.#options.store.restart(partition);
     } catch (cause) {
       if (cause instanceof DatabaseCorrupt) this.#fail(cause);
-      // Any other fault of the file comes again, and is reported, when the records are folded.
+      // Any other error of the file occurs again, and is reported, when the records are folded.
     }
   }
 

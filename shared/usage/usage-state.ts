@@ -1,6 +1,6 @@
 /**
- * The fold's view of `usage.db` within one transaction: reads through to the tables, gathers what changes, writes it once
- * at the end. Nothing gathered here outlives a transaction that fails.
+ * The fold's view of `usage.db` within one transaction: reads through to the tables, collects changes, and writes them once
+ * at the end. Nothing collected here outlives a failed transaction.
  */
 import { hash as digest } from 'node:crypto';
 import { type ReadUsageRow, readUsageRow, type UsageRow } from '../../schemas/usage.ts';
@@ -22,7 +22,7 @@ function hashOf(text: string): string {
   return digest('sha256', text, 'hex');
 }
 
-/** Hashed when it is asked for: of all rows of a transaction only the last one's hash is kept. */
+/** Hashed on demand: of all rows of a transaction only the last one's hash is stored. */
 class FreshMark implements Mark {
   readonly n: number;
   readonly #text: string;
@@ -45,7 +45,7 @@ export class UsageState implements FoldState {
   readonly #marks = new Map<string, Mark>();
   readonly #sums = new Map<string, Sum>();
   readonly #turns = new Map<string, Turns>();
-  /** Rows parked, by incarnation. Shared with the store, which reads it anew when a transaction fails. */
+  /** Rows parked, by incarnation. Shared with the store, which reads it again after a failed transaction. */
   readonly #parkedCounts: Map<string, number>;
 
   constructor(sql: UsageStatements, parkedCounts: Map<string, number>, keepRows: boolean) {
@@ -96,7 +96,7 @@ export class UsageState implements FoldState {
     if (this.#keepRows) this.#sql.addRequest.run(organisation, period, JSON.stringify(row));
   }
 
-  /** Writes what was gathered; the caller's transaction makes it one with the position. */
+  /** Writes the collected changes, in the caller's transaction with the position. */
   write(): void {
     for (const [incarnation, { n, hash }] of this.#marks) this.#sql.setMark.run(incarnation, n, hash);
     for (const { row, promptTokens, completionTokens, requests } of this.#sums.values()) {

@@ -96,8 +96,8 @@ test("Limits 4: a visitor's turns are counted by visitor, and forgotten after lo
   const usage = store();
   usage.apply(0, records(0, [row(a, 1, turn), row(a, 2, turn), row(a, 3, { ...turn, visitor: 'v2' })]));
   expect([usage.freeTurns('v1'), usage.freeTurns('v2'), usage.freeTurns('v3')]).toEqual([2, 1, 0]);
-  expect(usage.forgetVisitors(Date.parse('2026-11-21T10:00:00.000Z'))).toBe(0);
-  expect(usage.forgetVisitors(Date.parse('2026-11-21T10:00:00.001Z'))).toBe(2);
+  expect(usage.removeVisitors(Date.parse('2026-11-21T10:00:00.000Z'))).toBe(0);
+  expect(usage.removeVisitors(Date.parse('2026-11-21T10:00:00.001Z'))).toBe(2);
   expect(usage.freeTurns('v1')).toBe(0);
 });
 
@@ -112,7 +112,7 @@ test('a repeated row counts once, and one that differs from the last is an alarm
   expect(usage.poolTokens('acme', period)).toBe(2 + 3);
 });
 
-test('rows behind a gap wait, are told, and count once the missing ones come', () => {
+test('rows behind a gap are parked and reported, and count once the missing ones arrive', () => {
   const usage = store();
   const gapped = usage.apply(0, records(0, [row(a, 1), row(a, 3), row(a, 5)], [row(b, 1)]));
   expect(gapped.gaps).toEqual([{ incarnation: a, next: 2 }]);
@@ -128,7 +128,7 @@ test('rows behind a gap wait, are told, and count once the missing ones come', (
   expect(usage.highWater(a)).toBe(5);
 });
 
-test('too many waiting rows give up the missing ones, which then never count', () => {
+test('too many parked rows skip the missing ones, which then never count', () => {
   const usage = store({ parkedMax: 2 });
   const applied = usage.apply(0, records(0, [row(a, 4), row(a, 5), row(a, 6), row(a, 3), row(a, 7)]));
   expect(applied.rows.map(({ n }) => n)).toEqual([4, 5, 6, 7]);
@@ -146,7 +146,7 @@ test('an unknown incarnation begins at 1 on a whole log, and at its first row ke
   expect(trimmed.highWater(a)).toBe(7);
 });
 
-test('an incarnation with waiting rows does not begin anew where the log was trimmed', () => {
+test('an incarnation with waiting rows does not restart where the log was trimmed', () => {
   const usage = store();
   usage.apply(0, records(0, [row(a, 5)]));
   expect(usage.apply(0, records(100, [row(a, 7)])).gaps).toEqual([{ incarnation: a, next: 1 }]);
@@ -168,7 +168,7 @@ test('a row of a later version is stepped over, and junk changes nothing', () =>
   expect(usage.nextOffset(0)).toBe(5);
 });
 
-test('a slice ends when its time is up, after one record at least, and the next goes on behind it', () => {
+test('a slice ends when its time is up, after one record at least, and the next continues after it', () => {
   const usage = store();
   const all = records(0, [row(a, 1)], [row(a, 2)], [row(a, 3)]);
   let rest = all;
@@ -213,7 +213,7 @@ test('a transaction that fails changes nothing, neither in the file nor in memor
   expect(usage.poolTokens('acme', period)).toBe(5);
 });
 
-test('every row is kept for export where that is asked for, and pages go on behind the last', () => {
+test('every row is kept for export where that is asked for, and pages continue after the last', () => {
   const usage = store({ keepRows: true });
   usage.apply(
     0,
@@ -239,7 +239,7 @@ test.each<[claim: string, spoil: (path: string) => void]>([
       db.close();
     },
   ],
-])('%s is put aside where it can be folded anew, and refused where it is primary', (_claim, spoil) => {
+])('%s is quarantined where it can be rebuilt, and refused where it is primary', (_claim, spoil) => {
   const path = join(folder(), 'usage.db');
   spoil(path);
   expect(() => openUsageStore(path)).toThrow(path);

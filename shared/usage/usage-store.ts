@@ -1,7 +1,7 @@
 /**
  * `usage.db`: the usage log folded into totals. Position, marks and totals change in one transaction, so that reading a
- * record again changes nothing. On a gateway the file is derived and may be rebuilt from the log; a control plane's is
- * primary data, because it knows periods that the log no longer holds.
+ * record again changes nothing. On a gateway the file is derived and may be rebuilt from the log; on a control plane it is
+ * primary data, because it has periods that the log no longer has.
  */
 import { existsSync, mkdirSync } from 'node:fs';
 import { dirname } from 'node:path';
@@ -21,15 +21,15 @@ import { type FoldCounts, foldRow } from './usage-fold.ts';
 import { UsageState } from './usage-state.ts';
 import { prepareUsage, type UsageStatements, usageFormat } from './usage-tables.ts';
 
-/** Rows of one incarnation that may wait for those before them. */
+/** Rows of one incarnation that may be parked. */
 const parkedMaxDefault = 10_000;
 const poolCacheMax = 10_000;
-const visitorsForgottenAtOnceMax = 1_000;
+const visitorsRemovedAtOnceMax = 1_000;
 
 export interface UsageStoreOptions {
-  /** Keeps every row for export, beside the totals. */
+  /** Stores every row for export, in addition to the totals. */
   readonly keepRows?: boolean;
-  /** A damaged file, or one of another format, is put aside and the log folded anew. Not for a control plane. */
+  /** A damaged file, or one of another format, is quarantined and rebuilt from the log. Not for a control plane. */
   readonly rebuild?: boolean;
   readonly parkedMax?: number;
 }
@@ -54,21 +54,21 @@ export interface UsageGap {
   readonly next: number;
 }
 export interface AppliedUsage {
-  /** Records whose every row is folded; the position stands behind them. */
+  /** Records that are folded completely; the position is after them. */
   readonly consumed: number;
   readonly rows: readonly UsageRow[];
-  /** Gaps that these records showed and did not close. */
+  /** Gaps that these records opened and did not close. */
   readonly gaps: readonly UsageGap[];
 }
 
 export interface KeptRequest {
-  /** Grows from row to row; where to go on. */
+  /** Increases from row to row; the cursor of the next page. */
   readonly id: number;
   readonly row: UsageRow;
 }
 export interface RequestQuery {
   readonly organisation?: string;
-  /** First day of the period; asked together with the organisation. */
+  /** First day of the period; only together with the organisation. */
   readonly period?: string;
   readonly afterId?: number;
   readonly limit: number;
@@ -80,7 +80,7 @@ interface Position {
 }
 const beginning: Position = { nextOffset: 0, trimmed: false };
 
-/** Opens `path` (or `:memory:`), or makes it. Throws the errors of shared/runtime/sqlite.ts, and an Error on a file of another format. */
+/** Opens `path` (or `:memory:`), or creates it. Throws the errors of shared/runtime/sqlite.ts, and an Error on a file of another format. */
 export function openUsageStore(path: string, options: UsageStoreOptions = {}): UsageStore {
   if (path !== ':memory:') mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
   try {
@@ -105,7 +105,7 @@ function openUsageDatabase(path: string): Database {
 }
 
 export class UsageStore {
-  /** What became of rows since the store was opened. */
+  /** Rows by result, since the store was opened. */
   readonly counts: FoldCounts = {
     applied: 0,
     repeated: 0,
@@ -134,7 +134,7 @@ export class UsageStore {
     this.#readParkedCounts();
   }
 
-  /** Where to go on reading a partition. */
+  /** Offset at which reading a partition continues. */
   nextOffset(partition: number): number {
     return (this.#positions.get(partition) ?? beginning).nextOffset;
   }
@@ -144,7 +144,7 @@ export class UsageStore {
     return this.#sql.mark.get(incarnation)?.n ?? 0;
   }
 
-  /** Rows that wait for those before them. */
+  /** Rows parked until the rows before them have arrived. */
   get parkedRows(): number {
     let sum = 0;
     for (const count of this.#parkedCounts.values()) sum += count;
@@ -222,9 +222,9 @@ export class UsageStore {
     return this.#sql.freeTurns.get(visitor)?.turns ?? 0;
   }
 
-  /** Forgets visitors whose latest turn is older; at most a thousand at a time. Gives how many. */
-  forgetVisitors(beforeMs: number): number {
-    return this.#sql.forgetVisitors.run(beforeMs, visitorsForgottenAtOnceMax).changes;
+  /** Removes visitors whose latest turn is older, at most a thousand at a time. Returns how many. */
+  removeVisitors(beforeMs: number): number {
+    return this.#sql.removeVisitors.run(beforeMs, visitorsRemovedAtOnceMax).changes;
   }
 
   /** Rows kept for export, in the order in which they were folded. */
@@ -271,7 +271,7 @@ export class UsageStore {
   }
 }
 
-/** What may be asked of the totals. */
+/** Queries on the totals. */
 export type UsageReader = Pick<UsageStore, 'totals' | 'periods' | 'requests'>;
 
 interface FoldInto {

@@ -113,7 +113,7 @@ export function prepareUsage(db: Database) {
     allRequests: prepare<[number, number], Request>(
       'SELECT id, body FROM request WHERE id > ? ORDER BY id LIMIT ?',
     ),
-    forgetVisitors: prepare<[number, number]>(
+    removeVisitors: prepare<[number, number]>(
       'DELETE FROM visitor WHERE id IN (SELECT id FROM visitor WHERE last_at < ? LIMIT ?)',
     ),
   };

@@ -5,7 +5,7 @@ import { parseBehaviour } from '../../dev/simulator/behaviour.ts';
 import { type RefusalType, refusalKinds } from '../../schemas/refusals.ts';
 import { admit, type Counters } from '../../shared/decision/limits.ts';
 import { Refusal } from '../../shared/decision/refusal.ts';
-import type { Tier } from '../../shared/snapshot/lookup.ts';
+import type { TierLimits } from '../../shared/snapshot/lookup.ts';
 import { type Answer, call, chat, expectRefusal, refusalOf } from '../support/api.ts';
 import { roomInMinute, takeClock } from '../support/clock.ts';
 import { startFleet, type TestFleet } from '../support/fleet.ts';
@@ -213,7 +213,7 @@ const noUsage: Counters = {
 };
 
 test('Errors 7: a visitor whose free turns are used up is asked to sign in', () => {
-  const tier: Tier = {
+  const tier: TierLimits = {
     id: 'anonymous',
     rank: null,
     requestsPerMinute: null,
