@@ -196,9 +196,9 @@ async function compose(
     begin: () => {
       exchanges++;
     },
-    observe: (exchange) => {
+    observe: (record) => {
       exchanges--;
-      telemetry.observe(exchange);
+      telemetry.observe(record);
     },
   };
   return { gateway, telemetry, inFlight: () => exchanges };

@@ -10,8 +10,8 @@ import type { AnyChat } from '../shape/outline.ts';
 
 /** What an answer needs to know of its request, beside the node's words. */
 export interface ChatContext {
-  /** Our own id: `chatcmpl-` and letters and digits, from which the ids of tool calls are made too. */
-  readonly id: string;
+  /** Letters and digits, unique to the answer: its id and those of its tool calls end in them. */
+  readonly unique: string;
   /** Unix seconds. */
   readonly created: number;
   /** The model as the client named it. */
@@ -27,9 +27,9 @@ export interface ChatContext {
   readonly promptTextBytes: number;
 }
 
-export function chatContext(request: AnyChat, id: string, created: number): ChatContext {
+export function chatContext(request: AnyChat, unique: string, created: number): ChatContext {
   return {
-    id,
+    unique,
     created,
     model: request.model,
     choices: request.choices,
@@ -39,6 +39,11 @@ export function chatContext(request: AnyChat, id: string, created: number): Chat
     firstToolCallOnly: request.needs.includes('single_tool_call'),
     promptTextBytes: request.textBytes,
   };
+}
+
+/** `id` of a chat completion, and of each event of its stream. */
+export function completionId({ unique }: ChatContext): string {
+  return `chatcmpl-${unique}`;
 }
 
 const finishReasons = ['stop', 'length', 'tool_calls', 'content_filter', 'function_call'] as const;
@@ -73,8 +78,7 @@ export function reasoningOf(message: unknown): string | undefined {
 export function toolCallId(context: ChatContext, choice: number, call: number, given: unknown): string {
   const id = text(given);
   if (id !== undefined && /^functions\.[A-Za-z0-9_.-]{1,80}:\d{1,3}$/.test(id)) return id;
-  const own = context.id.slice(context.id.lastIndexOf('-') + 1);
-  return `call_${own}${base36(choice)}${base36(call)}`;
+  return `call_${context.unique}${base36(choice)}${base36(call)}`;
 }
 
 function base36(value: number): string {

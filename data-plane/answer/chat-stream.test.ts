@@ -7,7 +7,7 @@ import { ChatStream } from './chat-stream.ts';
 import { SseReader } from './sse-reader.ts';
 
 const context: ChatContext = {
-  id: 'chatcmpl-0123456789abcdefghij',
+  unique: '0123456789abcdefghij',
   created: 1_800_000_000,
   model: 'asked',
   choices: 1,
@@ -115,7 +115,7 @@ test.each([
   for (const one of chunks) {
     expect(Object.keys(one)).toEqual(['id', 'object', 'created', 'model', 'choices', 'usage']);
     expect(one).toMatchObject({
-      id: context.id,
+      id: `chatcmpl-${context.unique}`,
       object: 'chat.completion.chunk',
       created: 1_800_000_000,
       model: 'asked',

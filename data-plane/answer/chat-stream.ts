@@ -4,7 +4,7 @@
  */
 
 import type { NodeFailure } from '../core/node-failure.ts';
-import type { ChatContext } from './chat-parts.ts';
+import { type ChatContext, completionId } from './chat-parts.ts';
 import { type ChoiceDelta, NodeStream, type StreamState } from './node-stream.ts';
 import { type Usage, usageBody } from './usage.ts';
 
@@ -17,7 +17,8 @@ export class ChatStream {
 
   constructor(context: ChatContext) {
     this.#node = new NodeStream(context);
-    const { id, created, model } = context;
+    const { created, model } = context;
+    const id = completionId(context);
     const open = JSON.stringify({ id, object: 'chat.completion.chunk', created, model });
     this.#head = `data: ${open.slice(0, -1)},"choices":`;
     this.#tail = context.includeUsage ? ',"usage":null}\n\n' : '}\n\n';

@@ -2,7 +2,6 @@
  * The parts that a message and its stream share: ids, stop reasons, usage, and the frame around the content.
  * Members that the newer clients expect and that say nothing here are null; nothing tells the engine or the place.
  */
-import { randomUUID } from 'node:crypto';
 import { member } from '../core/untrusted.ts';
 import type { MessagesRequest } from '../shape/anthropic.ts';
 import type { AnyMessages } from '../shape/outline.ts';
@@ -15,24 +14,14 @@ export interface MessagesContext extends ChatContext {
   readonly stopSequences: readonly string[];
 }
 
-/** `id`: from `mintMessageId`. `created`: Unix seconds; a message does not show it. */
-export function messagesContext(request: AnyMessages, id: string, created: number): MessagesContext {
+/** `created`: Unix seconds; a message does not show it. */
+export function messagesContext(request: AnyMessages, unique: string, created: number): MessagesContext {
   return {
-    ...chatContext(request.chat, id, created),
+    ...chatContext(request.chat, unique, created),
     firstToolCallOnly: request.trimToFirstCall,
     thinkingDisplay: request.thinkingDisplay,
     stopSequences: request.stopSequences,
   };
-}
-
-/** `id` of a message. */
-export function mintMessageId(): string {
-  return `msg_${randomUUID().replaceAll('-', '')}`;
-}
-
-/** The context for what reads the node's words, which makes the ids of tool calls from what follows the last `-`. */
-export function nodeContext(context: MessagesContext): ChatContext {
-  return { ...context, id: context.id.replace('_', '-') };
 }
 
 /** Ids that we made get the form of this API; those that the model itself wrote must stay as they are. */
@@ -97,11 +86,11 @@ export function deltaUsage({ promptTokens, completionTokens, cachedTokens, reaso
 
 /** A message. Without a stop it is the beginning of a stream: empty, with what is known then of its usage. */
 export function messageBody(
-  { id, model }: MessagesContext,
+  { unique, model }: MessagesContext,
   { content = [], stop, usage = nothingUsed }: MessageParts,
 ): object {
   return {
-    id,
+    id: `msg_${unique}`,
     type: 'message',
     role: 'assistant',
     model,

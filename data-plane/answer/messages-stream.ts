@@ -9,14 +9,7 @@ import { NodeFailure } from '../core/node-failure.ts';
 import { member } from '../core/untrusted.ts';
 import { malformed } from './chat-parts.ts';
 import { ContentBlocks, eventFrame } from './content-blocks.ts';
-import {
-  deltaUsage,
-  type MessagesContext,
-  messageBody,
-  nodeContext,
-  type Stop,
-  stopOf,
-} from './message-parts.ts';
+import { deltaUsage, type MessagesContext, messageBody, type Stop, stopOf } from './message-parts.ts';
 import { type ChoiceDelta, NodeStream, type StreamState } from './node-stream.ts';
 import type { Usage } from './usage.ts';
 
@@ -30,7 +23,7 @@ export class MessagesStream {
 
   constructor(context: MessagesContext) {
     this.#context = context;
-    this.#node = new NodeStream(nodeContext(context));
+    this.#node = new NodeStream(context);
     this.#blocks = new ContentBlocks({ showsThinking: context.thinkingDisplay === 'shown' });
   }
 

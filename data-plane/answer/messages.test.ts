@@ -4,8 +4,9 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { readMessageEvents } from '../../test/support/message-events.ts';
 import { NodeFailure } from '../core/node-failure.ts';
+import { mintUnique } from '../core/request-id.ts';
 import { shapeMessages } from '../shape/anthropic.ts';
-import { type MessagesContext, messagesContext, mintMessageId } from './message-parts.ts';
+import { type MessagesContext, messagesContext } from './message-parts.ts';
 import { MessagesStream } from './messages-stream.ts';
 import { rebuildMessages } from './rebuild-messages.ts';
 import { SseReader } from './sse-reader.ts';
@@ -16,7 +17,7 @@ const contextOf = (fields: object = {}): MessagesContext => {
     version: undefined,
     beta: undefined,
   });
-  return messagesContext(request, 'msg_0123456789abcdef', 1_800_000_000);
+  return messagesContext(request, '0123456789abcdef', 1_800_000_000);
 };
 const tools = [{ name: 'set_unit', input_schema: { type: 'object' } }];
 
@@ -541,10 +542,10 @@ test('an error frame fails the stream even before [DONE], and its text goes nowh
   expect(wire).toContain('content_block_stop');
 });
 
-test('ids are of the form of the API and never twice the same', () => {
-  const ids = Array.from({ length: 100 }, mintMessageId);
+test('what ids end in is of a form that the API allows, and never twice the same', () => {
+  const ids = Array.from({ length: 100 }, mintUnique);
   expect(new Set(ids).size).toBe(100);
-  for (const id of ids) expect(id).toMatch(/^msg_[a-f0-9]{32}$/);
+  for (const id of ids) expect(id).toMatch(/^[a-f0-9]{32}$/);
 });
 
 // What the engines' own endpoints for messages answered to the same prompt, beside what is made of their chats here.

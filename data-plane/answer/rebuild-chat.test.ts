@@ -14,7 +14,7 @@ const request = (fields: object) =>
   );
 const tools = [{ type: 'function', function: { name: 'set_unit' } }];
 const contextOf = (fields: object): ChatContext =>
-  chatContext(request(fields), 'chatcmpl-0123456789abcdefghij', 1_800_000_000);
+  chatContext(request(fields), '0123456789abcdefghij', 1_800_000_000);
 const context = contextOf({});
 
 const captured = (name: string): unknown =>

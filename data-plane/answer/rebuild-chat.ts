@@ -6,6 +6,7 @@
 import { integer, member, text } from '../core/untrusted.ts';
 import {
   type ChatContext,
+  completionId,
   finishReason,
   malformed,
   optionalText,
@@ -44,7 +45,7 @@ export function rebuildChat(answer: unknown, context: ChatContext): RebuiltChat 
     estimateUsage(context.promptTextBytes, Buffer.byteLength(JSON.stringify(rebuilt)));
   return {
     body: {
-      id: context.id,
+      id: completionId(context),
       object: 'chat.completion',
       created: context.created,
       model: context.model,

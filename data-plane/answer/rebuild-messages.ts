@@ -6,7 +6,7 @@
 
 import { member } from '../core/untrusted.ts';
 import type { FinishReason } from './chat-parts.ts';
-import { type MessagesContext, messageBody, nodeContext, stopOf, toolUseId } from './message-parts.ts';
+import { type MessagesContext, messageBody, stopOf, toolUseId } from './message-parts.ts';
 import { rebuildChat } from './rebuild-chat.ts';
 import { ToolInput } from './tool-input.ts';
 import type { Usage } from './usage.ts';
@@ -34,7 +34,7 @@ interface ChatCall {
 
 /** `answer`: the node's body as parsed. */
 export function rebuildMessages(answer: unknown, context: MessagesContext): RebuiltMessage {
-  const { body, usage } = rebuildChat(answer, nodeContext(context));
+  const { body, usage } = rebuildChat(answer, context);
   const { choices } = body as { readonly choices: readonly [Choice] };
   const [{ message, finish_reason: finish }] = choices;
   const calls = message.tool_calls ?? [];

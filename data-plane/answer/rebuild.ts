@@ -21,17 +21,17 @@ export interface Rebuilt {
   readonly usage: Usage;
 }
 
-/** `id`, `createdSeconds`: of the response to the client. */
+/** `unique`, `createdSeconds`: of the response to the client. */
 export function rebuildContextOf(
   request: AnyChat | AnyEmbeddings | AnyMessages,
-  id: string,
+  unique: string,
   createdSeconds: number,
 ): RebuildContext {
   switch (request.kind) {
     case 'chat':
-      return { kind: 'chat', context: chatContext(request, id, createdSeconds) };
+      return { kind: 'chat', context: chatContext(request, unique, createdSeconds) };
     case 'messages':
-      return { kind: 'messages', context: messagesContext(request, id, createdSeconds) };
+      return { kind: 'messages', context: messagesContext(request, unique, createdSeconds) };
     case 'embeddings': {
       const { model, inputs, encoding, dimensions, textBytes } = request;
       const context = { model, inputs, encoding, textBytes };

@@ -70,7 +70,7 @@ function wholeAnswer({ reasoning, content, calls }: Turn, dialect: Dialect): Fie
     choices: [{ index: 0, message, finish_reason: calls.length > 0 ? 'tool_calls' : 'stop' }],
     usage,
   };
-  const { body } = rebuildMessages(answer, messagesContext(shaped(first), 'msg_abc123', 0));
+  const { body } = rebuildMessages(answer, messagesContext(shaped(first), 'abc123', 0));
   // As it goes over the wire.
   return (JSON.parse(JSON.stringify(body)) as { content: Fields[] }).content;
 }
@@ -84,7 +84,7 @@ function pieces(text: string, size: number): string[] {
 }
 
 function streamedAnswer({ reasoning, content, calls }: Turn, dialect: Dialect, size: number): Fields[] {
-  const stream = new MessagesStream(messagesContext(shaped({ ...first, stream: true }), 'msg_abc123', 0));
+  const stream = new MessagesStream(messagesContext(shaped({ ...first, stream: true }), 'abc123', 0));
   const deltas: object[] = [
     { role: 'assistant', content: '' },
     ...pieces(reasoning ?? '', size).map((text) => ({ [thoughtsIn(dialect)]: text })),

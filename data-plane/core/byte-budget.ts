@@ -2,7 +2,6 @@
  * Bounds the memory of buffered bodies, in total and for each organisation. The share of an organisation keeps one tenant
  * with many connections from exhausting the memory of all others.
  */
-import type { Caller } from '../../shared/decision/authenticate.ts';
 import { Refusal } from '../../shared/decision/refusal.ts';
 
 const allBytesMax = 512 * 1024 * 1024;
@@ -16,11 +15,6 @@ export interface MemoryBudget {
   release(bytes: number): void;
   /** The error for the client, after the last `reserve` returned false. */
   refusal(): Refusal;
-}
-
-/** The tenant that memory is charged to, and that the queue of the body worker schedules for. */
-export function ownerOf(caller: Exclude<Caller, { readonly kind: 'nobody' }>): string {
-  return caller.kind === 'key' ? caller.owner.organisation : `visitor:${caller.visitor}`;
 }
 
 export class BodyBudget implements MemoryBudget {

@@ -1,16 +1,12 @@
 /** Ids of requests and answers: opaque, ours, and silent about where anything ran. */
 import { randomUUID } from 'node:crypto';
 
-function mint(prefix: string): string {
-  return prefix + randomUUID().replaceAll('-', '');
-}
-
 /** `x-request-id`, on every answer. */
 export function mintRequestId(): string {
-  return mint('req_');
+  return `req_${mintUnique()}`;
 }
 
-/** `id` of a completion. */
-export function mintCompletionId(): string {
-  return mint('chatcmpl-');
+/** The end of an answer's id, unique to it. */
+export function mintUnique(): string {
+  return randomUUID().replaceAll('-', '');
 }

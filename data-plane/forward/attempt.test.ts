@@ -313,7 +313,7 @@ async function walk(request: Forwarded, names: readonly string[]): Promise<void>
     tier: 'Starter',
     maxTokensFor: () => 9,
     client,
-    ids: { responseId: 'chatcmpl-test', createdSeconds: 1_800_000_000 },
+    ids: { unique: 'test', createdSeconds: 1_800_000_000 },
     settings: defaultForwardSettings,
     pools,
     load,

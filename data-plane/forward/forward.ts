@@ -55,7 +55,8 @@ export interface ForwardOptions {
   /** Tokens of the answer at most, clamped to the window; at least 1. Not asked for embeddings. */
   readonly maxTokensFor: (route: Route) => number;
   readonly client: ClientResponse;
-  readonly ids: { readonly responseId: string; readonly createdSeconds: number };
+  /** Of the answer; `unique` is the end of its id. */
+  readonly ids: { readonly unique: string; readonly createdSeconds: number };
   readonly settings: ForwardSettings;
   readonly pools: NodePools;
   readonly load: NodeLoad;
@@ -166,14 +167,14 @@ function answerOf(
   { request, ids, bodyWorker, owner, settings }: ForwardOptions,
   memory: MemoryBudget,
 ): SurfaceStream | WholeAnswer {
-  const { responseId, createdSeconds } = ids;
+  const { unique, createdSeconds } = ids;
   if (request.kind === 'embeddings' || !request.stream) {
-    const rebuildContext = rebuildContextOf(request, responseId, createdSeconds);
+    const rebuildContext = rebuildContextOf(request, unique, createdSeconds);
     return new WholeAnswer({ rebuildContext, bodyWorker, owner, memory, bytesMax: settings.answerBytesMax });
   }
   return request.kind === 'chat'
-    ? new ChatStream(chatContext(request, responseId, createdSeconds))
-    : new MessagesStream(messagesContext(request, responseId, createdSeconds));
+    ? new ChatStream(chatContext(request, unique, createdSeconds))
+    : new MessagesStream(messagesContext(request, unique, createdSeconds));
 }
 
 function nodeOutcomeOf(result: AttemptResult): NodeOutcome {

@@ -38,7 +38,7 @@ export interface Gateway {
   /** Told of every exchange at its beginning. */
   begin(): void;
   /** Told of every exchange at its end, for metrics and the access log. */
-  observe(exchange: Exchange): void;
+  observe(record: RequestRecord): void;
 }
 
 /** When a step of the way was done, monotonic ms. */
@@ -58,7 +58,7 @@ export interface Milestones {
 }
 
 /** What is known of an exchange as it goes on; the access log and the metrics are made of it. */
-export interface Exchange {
+export interface RequestRecord {
   readonly request: IncomingMessage;
   readonly response: ServerResponse;
   readonly ids: AnswerIds;
@@ -73,8 +73,6 @@ export interface Exchange {
   decision?: Decision;
   outcome?: ForwardOutcome;
   refusal?: Refusal;
-  /** The node has the request's text, so it need not be held here. */
-  releaseText?: () => void;
   /** `seq` of the commit the decision was made at. */
   position?: number;
 }

@@ -1,7 +1,7 @@
 /** What the gateway itself adds to a request before a node has it, phase by phase, and what its limits said. */
 import { Counter, type Registry } from 'prom-client';
 import { Distribution, type Observations } from '../../shared/runtime/distribution.ts';
-import type { Exchange } from '../request/gateway.ts';
+import type { RequestRecord } from '../request/gateway.ts';
 
 const bounds = [0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.05, 0.25, 1];
 const limitRefusals: ReadonlySet<string> = new Set([
@@ -48,16 +48,16 @@ export class PhaseMetrics {
     });
   }
 
-  observe(exchange: Exchange): void {
-    const { at, startMs } = exchange;
+  observe(record: RequestRecord): void {
+    const { at, startMs } = record;
     const { auth, shape, limit_route, connect } = this.#overhead;
     observeBetween(auth, startMs, at.accepted);
     observeBetween(shape, at.read, at.shaped);
     observeBetween(limit_route, at.shaped, at.decided);
     observeBetween(connect, at.decided, at.sent);
-    const decision = decisionOf(exchange);
+    const decision = decisionOf(record);
     if (decision === undefined) return;
-    const tier = tierOf(exchange);
+    const tier = tierOf(record);
     const key = `${tier} ${decision}`;
     const known = this.#decisions.get(key);
     if (known) known.requests++;
@@ -70,12 +70,12 @@ function observeBetween(phase: Observations, from: number | undefined, to: numbe
 }
 
 /** Undefined where the limits were not asked. */
-function decisionOf({ decision, refusal }: Exchange): string | undefined {
+function decisionOf({ decision, refusal }: RequestRecord): string | undefined {
   if (decision) return 'admitted';
   return refusal && limitRefusals.has(refusal.type) ? refusal.type : undefined;
 }
 
-function tierOf({ decision, caller }: Exchange): string {
+function tierOf({ decision, caller }: RequestRecord): string {
   if (decision) return decision.tier.id;
   return caller?.kind === 'key' ? (caller.owner.tier?.id ?? 'none') : 'anonymous';
 }

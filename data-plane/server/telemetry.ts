@@ -1,12 +1,12 @@
 /**
- * What a gateway tells of its traffic: one access-log line and a few metric updates an exchange.
+ * What a gateway tells of its traffic: one access-log line and a few metric updates an record.
  * Labels are bounded: a model is named only if it is in the catalog, and no key, organisation or request id is a label.
  */
 import { Counter, Gauge, type Registry } from 'prom-client';
 import type { Refusal } from '../../shared/decision/refusal.ts';
 import { Distribution, type Observations } from '../../shared/runtime/distribution.ts';
 import type { AccessLog } from '../../shared/runtime/logger.ts';
-import type { Exchange } from '../request/gateway.ts';
+import type { RequestRecord } from '../request/gateway.ts';
 import { PhaseMetrics } from './phase-metrics.ts';
 
 const durationBuckets = [
@@ -113,15 +113,15 @@ export class Telemetry {
   }
 
   /** Takes note of one exchange at its end. */
-  observe(exchange: Exchange): void {
-    const { refusal, outcome } = exchange;
-    const operation = exchange.operation?.kind ?? 'none';
+  observe(record: RequestRecord): void {
+    const { refusal, outcome } = record;
+    const operation = record.operation?.kind ?? 'none';
     const model =
-      exchange.model !== undefined && this.#sources.isCatalogued(exchange.model) ? exchange.model : 'other';
+      record.model !== undefined && this.#sources.isCatalogued(record.model) ? record.model : 'other';
     const ended = outcome?.kind === 'ended-early' ? 'aborted' : 'ok';
     const result = refusal?.type ?? ended;
-    const seconds = (performance.now() - exchange.startMs) / 1000;
-    const series = this.#seriesOf(exchange.target?.kind ?? 'none', operation, model, result);
+    const seconds = (performance.now() - record.startMs) / 1000;
+    const series = this.#seriesOf(record.target?.kind ?? 'none', operation, model, result);
     series.requests++;
     if (refusal) this.#refusals.inc({ type: refusal.type, cause: causeOf(refusal) });
     if (outcome?.kind === 'ended-early') this.#aborts.inc({ who: outcome.by });
@@ -130,10 +130,10 @@ export class Telemetry {
       series.inputTokens.observe(outcome.usage.promptTokens);
       series.outputTokens.observe(outcome.usage.completionTokens);
     }
-    if (exchange.stream && exchange.at.begun !== undefined)
-      series.firstTokens.observe((exchange.at.begun - exchange.startMs) / 1000);
-    this.#phases.observe(exchange);
-    this.#log(exchange, { result, seconds, model });
+    if (record.stream && record.at.begun !== undefined)
+      series.firstTokens.observe((record.at.begun - record.startMs) / 1000);
+    this.#phases.observe(record);
+    this.#log(record, { result, seconds, model });
   }
 
   #seriesOf(hostKind: string, operation: string, model: string, outcome: string): Series {
@@ -157,31 +157,31 @@ export class Telemetry {
   }
 
   #log(
-    exchange: Exchange,
+    record: RequestRecord,
     { result, seconds, model }: { result: string; seconds: number; model: string },
   ): void {
     if (!this.#accessLog.isEnabled()) return;
-    const { caller, target, outcome, decision, refusal } = exchange;
+    const { caller, target, outcome, decision, refusal } = record;
     const placement = decision?.placement;
     this.#accessLog.write(
       {
-        req_id: exchange.ids.requestId,
+        req_id: record.ids.requestId,
         host_kind: target?.kind,
         stack: target?.kind === 'stack' ? target.stack : undefined,
-        method: exchange.request.method,
-        operation: exchange.operation?.kind,
-        status: refusal?.status ?? exchange.response.statusCode,
+        method: record.request.method,
+        operation: record.operation?.kind,
+        status: refusal?.status ?? record.response.statusCode,
         outcome: result,
         cause: refusal?.reason,
         org_id: caller?.kind === 'key' ? caller.owner.organisation : undefined,
         key_id: caller?.kind === 'key' ? caller.owner.keyId : undefined,
         // Only names of the catalog: anything else is a caller's text, and may be a prompt or a key in the wrong place.
-        model: exchange.model === undefined ? undefined : model,
-        stream: exchange.stream,
+        model: record.model === undefined ? undefined : model,
+        stream: record.stream,
         decision: placement && 'capacity' in placement ? placement.capacity : undefined,
         node: outcome?.node || undefined,
         finish: outcome?.kind === 'ended-early' ? `${outcome.by}: ${outcome.reason}` : outcome?.kind,
-        position: exchange.position,
+        position: record.position,
         duration_ms: Math.round(seconds * 1000),
         tokens_in: outcome?.kind === 'completed' ? outcome.usage.promptTokens : undefined,
         tokens_out: outcome?.kind === 'completed' ? outcome.usage.completionTokens : undefined,

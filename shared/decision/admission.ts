@@ -16,6 +16,7 @@ import {
 import {
   authenticate,
   type Caller,
+  type Client,
   type Credentials,
   carriesCredential,
   needsKey,
@@ -57,13 +58,14 @@ export interface AdmissionProgress {
 
 export type Admitted =
   /** The body of a model listing. */
-  | { readonly kind: 'listing'; readonly body: string }
-  | {
-      readonly kind: 'inference';
-      readonly target: Target;
-      readonly operation: Exclude<Operation, ListingOperation>;
-      readonly caller: RequestFacts['caller'];
-    };
+  { readonly kind: 'listing'; readonly body: string } | AdmittedInference;
+
+export interface AdmittedInference {
+  readonly kind: 'inference';
+  readonly target: Target;
+  readonly operation: Exclude<Operation, ListingOperation>;
+  readonly caller: Client;
+}
 
 /** The decisions before the body is read. Throws a Refusal. */
 export function admit(

@@ -13,6 +13,14 @@ export type Caller =
   | { readonly kind: 'anonymous'; readonly visitor: string }
   | { readonly kind: 'nobody' };
 
+/** A caller of inference. */
+export type Client = Exclude<Caller, { readonly kind: 'nobody' }>;
+
+/** The organisation or visitor that is limited, charged for memory, and scheduled. */
+export function subjectOf(client: Client): string {
+  return client.kind === 'key' ? client.owner.organisation : `visitor:${client.visitor}`;
+}
+
 export interface Credentials {
   readonly authorization: string | undefined;
   readonly xApiKey: string | undefined;

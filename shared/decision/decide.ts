@@ -5,14 +5,14 @@
  */
 import type { Lookup, TierLimits } from '../snapshot/lookup.ts';
 import type { Target } from './address.ts';
-import type { Caller } from './authenticate.ts';
+import { type Client, subjectOf } from './authenticate.ts';
 import { admit, type Counters, type LimitFacts } from './limits.ts';
 import { Refusal } from './refusal.ts';
 import { notInPlan, type Placement, type RoutingFacts, route } from './route.ts';
 
 export interface RequestFacts {
   readonly target: Target;
-  readonly caller: Exclude<Caller, { readonly kind: 'nobody' }>;
+  readonly caller: Client;
   readonly model: string;
   readonly surface: RoutingFacts['surface'];
   /** Tokens of the prompt: counted, or a bound from above. */
@@ -83,7 +83,7 @@ export function decide(lookup: Lookup, counters: Counters, facts: RequestFacts, 
     model: facts.model,
     surface: facts.surface,
   });
-  const subject = caller.kind === 'key' ? caller.owner.organisation : `visitor:${caller.visitor}`;
+  const subject = subjectOf(caller);
   const weight = weightOf(lookup, facts.model, placement);
   const pooled = usesPool(lookup, facts, tier, placement);
   const uncounted = contextNeeded(facts) > (tier.contextTokens ?? Number.POSITIVE_INFINITY);
@@ -96,9 +96,7 @@ export function decide(lookup: Lookup, counters: Counters, facts: RequestFacts, 
     contextTokens: contextNeeded({ promptTokens: promptTokensLeast ?? promptTokens, maxTokens }),
     atLeast: promptTokensLeast !== undefined,
     allowance: pooled ? allowanceOf(facts, counters, nowMs) : { kind: 'none' },
-    get nextTier() {
-      return tier.rank === null ? undefined : lookup.nextTier(tier.rank);
-    },
+    nextTier: () => (tier.rank === null ? undefined : lookup.nextTier(tier.rank)),
   };
   admit(limits, counters, nowMs);
   return { placement, tier, subject, weight, uncounted };

@@ -22,7 +22,7 @@ const plain: LimitFacts = {
   allowance: { kind: 'none' },
   model: 'echo-small',
   weight: 1,
-  nextTier: undefined,
+  nextTier: () => undefined,
 };
 const noUsage = { poolTokensAt: () => 0, freeTurns: () => 0 };
 
@@ -195,7 +195,10 @@ const anyFacts = fc.record<LimitFacts>({
   ),
   model: fc.constant('echo-small'),
   weight: fc.integer({ min: 1, max: 4 }),
-  nextTier: fc.option(fc.constant('Next'), { nil: undefined }),
+  nextTier: fc.constantFrom(
+    () => 'Next',
+    () => undefined,
+  ),
 });
 
 test('Errors further rule 1: the first limit in the order refuses, names the tier, and never hides one that waiting cannot cure', () => {
@@ -251,7 +254,7 @@ test.each([
   'Errors 7: where the %s are used up and the next tier is %s, the message says "%s" and no time',
   (kind, nextTier, says) => {
     const tier = { ...unlimited, monthlyTokens: 5, freeTurns: 5 };
-    const facts = { ...plain, tier, nextTier, allowance: { kind, used: 5 } };
+    const facts = { ...plain, tier, nextTier: () => nextTier, allowance: { kind, used: 5 } };
     const refusal = refusalOf(() => admit(facts, countersOf(0, 0, 0), 0));
     expect(refusal?.message).toContain(says);
     expect(refusal?.message).toContain('Starter tier');

@@ -39,8 +39,8 @@ export interface LimitFacts {
     | { readonly kind: 'turns'; readonly used: number };
   readonly model: string;
   readonly weight: number;
-  /** Name of the tier above, undefined for the top one; asked for by the refusal that names it, and by nothing else. */
-  readonly nextTier: string | undefined;
+  /** Name of the tier above, undefined for the top one. Only the refusal that names it calls this. */
+  readonly nextTier: () => string | undefined;
 }
 
 export const windowMs = 60_000;
@@ -69,7 +69,7 @@ function checkAllowance(facts: LimitFacts): void {
   }
   if (allowance.kind !== 'tokens' || tier.monthlyTokens === null || allowance.used < tier.monthlyTokens)
     return;
-  const { nextTier } = facts;
+  const nextTier = facts.nextTier();
   const advice =
     nextTier === undefined ? 'Contact the service operator for more.' : `The ${nextTier} tier allows more.`;
   throw new Refusal(

@@ -214,8 +214,8 @@ const decide: readonly Change[] = [
   ],
   [
     'limits: each organisation is counted alone',
-    "const subject = caller.kind === 'key' ?",
-    "const subject = facts ? 'all' : caller.kind === 'key' ?",
+    'const subject = subjectOf(caller);',
+    "const subject = facts ? 'all' : subjectOf(caller);",
   ],
   ["limits: a model's weight counts", ': lookup.weight(model);', ': 1;'],
   [

@@ -71,13 +71,13 @@ export const handleMutations: readonly SuiteMutation[] = [
   ...of('data-plane/request/handle.ts', asEvents, [
     [
       'only what was completed is recorded',
-      "if (outcome?.kind !== 'completed' || !caller || caller.kind === 'nobody') return;\n  const { promptTokens: prompt, completionTokens, estimated } = outcome.usage;",
-      "if (!caller || caller.kind === 'nobody') return;\n  const { promptTokens: prompt, completionTokens, estimated } = outcome?.usage ?? { promptTokens: 9, completionTokens: 1 };",
+      "if (outcome.kind !== 'completed') return;\n  const { promptTokens: prompt, completionTokens, estimated } = outcome.usage;",
+      'const { promptTokens: prompt, completionTokens, estimated } = outcome.usage ?? { promptTokens: 9, completionTokens: 1 };',
       'its client cancels',
     ],
     [
       'what was completed is recorded',
-      '    meter(gateway, exchange, placement);\n',
+      '    meter(\n      gateway,\n      { caller, target, model, capacity: placement.capacity, requestId: record.ids.requestId },\n      outcome,\n    );\n',
       '',
       'a completed stream is recorded once',
     ],

@@ -165,7 +165,7 @@ const rebuilding = of(
       '',
     ],
     ['usage of the node counts', "readUsage(member(answer, 'usage')) ??", 'undefined ??'],
-    ["the id is the answer's own", 'id: context.id,', "id: member(answer, 'id'),"],
+    ["the id is the answer's own", 'id: completionId(context),', "id: member(answer, 'id'),"],
     ['the model is named as asked', 'model: context.model,', "model: member(answer, 'model'),"],
     ['a cut call is not shown as text', "finish === 'length' && context.tools", 'false'],
     ['the number of calls is bounded', 'if (calls.length > toolCallsMax)', 'if (calls.length < 0)'],

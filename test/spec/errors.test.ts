@@ -231,7 +231,7 @@ test('Errors 7: a visitor whose free turns are used up is asked to sign in', () 
         allowance: { kind: 'turns', used },
         model: 'echo-small',
         weight: 1,
-        nextTier: undefined,
+        nextTier: () => undefined,
       },
       noUsage,
       0,

@@ -112,7 +112,7 @@ export async function startForwardServer(options: ForwardServerOptions): Promise
             headers: { 'x-request-id': 'req_test' },
             ...(stallMs === undefined ? {} : { stallMs }),
           }),
-          ids: { responseId: 'chatcmpl-test', createdSeconds: 1_800_000_000 },
+          ids: { unique: 'test', createdSeconds: 1_800_000_000 },
           settings,
           pools,
           load,

@@ -7,7 +7,7 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { BodyWorker } from '../../../data-plane/body-worker/body-worker.ts';
 import { BodyBudget } from '../../../data-plane/core/byte-budget.ts';
-import type { Exchange, Gateway } from '../../../data-plane/request/gateway.ts';
+import type { Gateway, RequestRecord } from '../../../data-plane/request/gateway.ts';
 import { handle } from '../../../data-plane/request/handle.ts';
 import { NodeLoad } from '../../../data-plane/upstream/load.ts';
 import { windowMs, windowStartMs } from '../../../shared/decision/limits.ts';
@@ -17,7 +17,7 @@ import type { Lookup } from '../../../shared/snapshot/lookup.ts';
 import { rawRequest, requestText } from '../../support/raw-http.ts';
 import { corpusHosts } from './corpus.ts';
 
-function gatewayOf(lookup: Lookup, facts: ReplayFacts, observe: (exchange: Exchange) => void): Gateway {
+function gatewayOf(lookup: Lookup, facts: ReplayFacts, observe: (record: RequestRecord) => void): Gateway {
   const { counters } = facts;
   const parts = {
     hosts: corpusHosts,
@@ -55,9 +55,9 @@ function bodyOf({ path, model }: ReplayFacts): string {
 
 /** What live serving decides of the facts; it counts the prompt itself, so facts about its size must be left to it. */
 export async function serveLive(lookup: Lookup, facts: ReplayFacts): Promise<ReplayedDecision> {
-  let observed: Exchange | undefined;
-  const gateway = gatewayOf(lookup, facts, (exchange) => {
-    observed = exchange;
+  let observed: RequestRecord | undefined;
+  const gateway = gatewayOf(lookup, facts, (record) => {
+    observed = record;
   });
   const server = createServer((request, response) => void handle(gateway, request, response, undefined));
   server.listen(0, '127.0.0.1');
@@ -72,10 +72,10 @@ export async function serveLive(lookup: Lookup, facts: ReplayFacts): Promise<Rep
   const text = requestText({ method, path, host: host ?? '', headers, ...(body !== undefined && { body }) });
   const answer = await rawRequest((server.address() as AddressInfo).port, text);
   server.close();
-  return decisionOf(observed as Exchange, answer.body);
+  return decisionOf(observed as RequestRecord, answer.body);
 }
 
-function decisionOf({ decision, refusal }: Exchange, body: string): ReplayedDecision {
+function decisionOf({ decision, refusal }: RequestRecord, body: string): ReplayedDecision {
   if (decision && !(decision.placement instanceof Refusal)) {
     const { placement, tier, subject, weight } = decision;
     const nodes = placement.candidates.map(({ node }) => node).sort();
