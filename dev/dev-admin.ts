@@ -1,103 +1,88 @@
-/** The few calls of the admin API that `headgate dev` makes of its own control plane. */
-import { randomUUID } from 'node:crypto';
+/** The calls that `headgate dev` makes to its own control plane, on top of the typed admin client. */
+import { AdminClient, type Method } from '../admin-client/admin-client.ts';
+import type { AnswerOf } from '../admin-client/answers.ts';
+import type { AdminResponse, LiveNodeResource, Organisation, Stack } from '../schemas/admin.ts';
 import type { Fleet } from '../schemas/fleet.ts';
 
-export interface DevOrganisation {
-  readonly id: string;
-  readonly tier: string | null;
-}
-export interface DevStack {
-  readonly id: string;
-  readonly organisation: string;
-  readonly surface: string;
-  readonly models: readonly string[];
-}
-export interface DevNode {
-  readonly id: string;
-  readonly url: string;
-  readonly up: boolean;
-  readonly agent: boolean;
-  readonly place: { readonly kind: string; readonly id?: string };
-}
-/** A key or a token, with the value that is shown once. */
+/** A key or a token, with the value that is returned once. */
 export interface DevSecret {
   readonly id: string;
   readonly value: string;
 }
-interface Listed<Thing> {
-  readonly items: readonly Thing[];
-}
 
-export class DevAdmin {
-  readonly #base: string;
-  readonly #token: string;
+/** Longer than the control plane holds a wait for confirmations. */
+const timeoutMs = 70_000;
 
-  constructor(base: string, token: string) {
-    this.#base = `${base}/admin/v1`;
-    this.#token = token;
+export class DevAdmin extends AdminClient {
+  /** Calls are not retried: a failure ends the start. */
+  constructor(admin: string, token: string) {
+    super({ admin, token }, { attemptsMax: 1, timeoutMs });
+  }
+
+  /** One call of the admin API, typed by its method and path. */
+  call<M extends Method, Path extends string>(
+    method: M,
+    path: Path,
+    body?: unknown,
+  ): Promise<AnswerOf<M, Path>> {
+    const answer: Promise<unknown> = method === 'GET' ? this.get(path) : this.write(method, path, body);
+    return answer as Promise<AnswerOf<M, Path>>;
   }
 
   exportFleet(): Promise<Fleet> {
-    return this.call<Fleet>('GET', '/fleet');
+    return this.get('/fleet');
   }
 
-  apply(fleet: Fleet): Promise<{ position: number }> {
-    return this.call('POST', '/fleet/apply', { fleet });
+  apply(fleet: Fleet): Promise<AdminResponse<'POST /fleet/apply'>> {
+    return this.write('POST', '/fleet/apply', { fleet });
   }
 
-  async organisations(): Promise<readonly DevOrganisation[]> {
-    return (await this.call<Listed<DevOrganisation>>('GET', '/organisations')).items;
+  async organisations(): Promise<readonly Organisation[]> {
+    return (await this.get('/organisations')).items;
   }
 
-  async stacks(): Promise<readonly DevStack[]> {
-    return (await this.call<Listed<DevStack>>('GET', '/stacks')).items;
+  async stacks(): Promise<readonly Stack[]> {
+    return (await this.get('/stacks')).items;
   }
 
-  async nodes(): Promise<readonly DevNode[]> {
-    return (await this.call<Listed<DevNode>>('GET', '/nodes')).items;
+  async nodes(): Promise<readonly LiveNodeResource[]> {
+    return (await this.get('/nodes')).items;
   }
 
   async activeNodeTokens(node: string): Promise<readonly string[]> {
-    const { items } = await this.call<Listed<{ id: string; state: string }>>('GET', `/nodes/${node}/tokens`);
-    return items.filter(({ state }) => state === 'active').map(({ id }) => id);
+    return activeIds((await this.get(`/nodes/${node}/tokens`)).items);
   }
 
-  createNodeToken(node: string): Promise<DevSecret> {
-    return this.call<DevSecret>('POST', `/nodes/${node}/tokens`);
+  async createNodeToken(node: string): Promise<DevSecret> {
+    return withValue(await this.write('POST', `/nodes/${node}/tokens`));
   }
 
   async activeKeys(): Promise<readonly string[]> {
-    const { items } = await this.call<Listed<{ id: string; state: string }>>('GET', '/keys');
-    return items.filter(({ state }) => state === 'active').map(({ id }) => id);
+    return activeIds((await this.get('/keys')).items);
   }
 
-  createKey(organisation: string, name: string): Promise<DevSecret> {
-    return this.call<DevSecret>('POST', '/keys', { organisation, name, expires: 'never' });
+  async createKey(organisation: string, name: string, expires = 'never'): Promise<DevSecret> {
+    return withValue(await this.write('POST', '/keys', { organisation, name, expires }));
   }
 
   async position(): Promise<number> {
-    return (await this.call<{ position: number }>('GET', '/status')).position;
+    return (await this.get('/status')).position;
   }
 
   /** Resolves once every gateway has the position in force, or after the time-out. */
-  confirmed(position: number, timeoutSeconds: number): Promise<{ complete: boolean }> {
-    return this.call('GET', `/confirmations/${position}?timeoutSeconds=${timeoutSeconds}`);
+  confirmed(
+    position: number,
+    timeoutSeconds: number,
+  ): Promise<AdminResponse<'GET /confirmations/:position'>> {
+    return this.get(`/confirmations/${position}`, { timeoutSeconds });
   }
+}
 
-  /** One call of the admin API; throws an Error that says what was refused. */
-  async call<Answer>(method: string, path: string, body?: unknown): Promise<Answer> {
-    const response = await fetch(this.#base + path, {
-      method,
-      headers: {
-        authorization: `Bearer ${this.#token}`,
-        'content-type': 'application/json',
-        'idempotency-key': randomUUID(),
-      },
-      ...(body !== undefined && { body: JSON.stringify(body) }),
-      signal: AbortSignal.timeout(70_000),
-    });
-    const answer = (await response.json()) as Answer & { error?: { message: string } };
-    if (!response.ok) throw new Error(`${method} ${path}: ${answer.error?.message ?? response.status}`);
-    return answer;
-  }
+function activeIds(items: readonly { readonly id: string; readonly state: string }[]): string[] {
+  return items.filter(({ state }) => state === 'active').map(({ id }) => id);
+}
+
+function withValue({ id, value }: { readonly id: string; readonly value?: string | undefined }): DevSecret {
+  if (value === undefined) throw new Error(`the control plane returned no value for ${id}`);
+  return { id, value };
 }

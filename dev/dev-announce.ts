@@ -4,9 +4,9 @@
  */
 import { homedir } from 'node:os';
 import { join, resolve } from 'node:path';
+import type { LiveNodeResource, Organisation, Stack } from '../schemas/admin.ts';
 import { writeJsonAtomically } from '../shared/runtime/ready-file.ts';
 import { settingOf } from '../shared/runtime/settings.ts';
-import type { DevNode, DevOrganisation, DevStack } from './dev-admin.ts';
 import type { RunningChild } from './dev-gateways.ts';
 
 export interface DevFacts {
@@ -16,10 +16,10 @@ export interface DevFacts {
   readonly logUrl: string;
   readonly readyFile?: string;
   readonly gateways: readonly RunningChild[];
-  readonly stacks: readonly DevStack[];
+  readonly stacks: readonly Stack[];
   readonly keys: Readonly<Record<string, string>>;
-  readonly organisations: readonly DevOrganisation[];
-  readonly nodes: readonly DevNode[];
+  readonly organisations: readonly Organisation[];
+  readonly nodes: readonly LiveNodeResource[];
   /** Of the pool. */
   readonly models: readonly string[];
 }
@@ -47,7 +47,7 @@ function contextPath(): string {
   return resolve('.headgate', 'context.json');
 }
 
-interface ReadyStack extends DevStack {
+interface ReadyStack extends Omit<Stack, 'nodes'> {
   readonly url: string;
 }
 interface ReadyDocument {

@@ -54,7 +54,16 @@ function sources(folder: string): string[] {
   });
 }
 
-const runTime = ['cli', 'control-plane', 'data-plane', 'agent', 'dev', 'schemas', 'shared'].flatMap(sources);
+const runTime = [
+  'admin-client',
+  'cli',
+  'control-plane',
+  'data-plane',
+  'agent',
+  'dev',
+  'schemas',
+  'shared',
+].flatMap(sources);
 const everywhere = [...runTime, ...['bench', 'scripts', 'test'].flatMap(sources)];
 
 /** In an import, or by its name where a module is loaded by name. */

@@ -1,6 +1,7 @@
 /** Prints the results of writes and reads in the same way for all commands. */
-import type { Query } from '../terminal/client.ts';
-import type { Resource, View } from '../terminal/render.ts';
+import type { Query } from '../../admin-client/admin-client.ts';
+import type { Resource } from '../../admin-client/answers.ts';
+import type { View } from '../terminal/render.ts';
 import type { Globals, Session } from '../terminal/session.ts';
 
 /** The result of a write: as a table one sentence, otherwise the resource with its position. */

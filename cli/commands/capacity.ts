@@ -1,10 +1,10 @@
 /** `headgate stack` and `headgate pool`: capacity and the models installed on it. */
 import type { Command } from 'commander';
-import { route } from '../terminal/client.ts';
 import { confirmDestructive } from '../terminal/confirm.ts';
 import type { Io } from '../terminal/io.ts';
 import { count } from '../terminal/options.ts';
 import { column, type View } from '../terminal/render.ts';
+import { route } from '../terminal/route.ts';
 import { noun } from '../terminal/verbs.ts';
 import { type ListOptions, printWriteResult, showList, showResource } from './answers.ts';
 

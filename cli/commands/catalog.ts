@@ -3,12 +3,15 @@
  * options and keeps the rest. The limits of visitors are the tier `anonymous`.
  */
 import type { Command } from 'commander';
-import { type AdminClient, route } from '../terminal/client.ts';
+import type { AdminClient } from '../../admin-client/admin-client.ts';
+import { AdminError } from '../../admin-client/admin-error.ts';
+import type { Resource } from '../../admin-client/answers.ts';
 import { confirmDestructive } from '../terminal/confirm.ts';
-import { CliError, usageError } from '../terminal/errors.ts';
+import { usageError } from '../terminal/errors.ts';
 import type { Io } from '../terminal/io.ts';
 import { count, limit, selection } from '../terminal/options.ts';
-import { column, type Resource, type View } from '../terminal/render.ts';
+import { column, type View } from '../terminal/render.ts';
+import { route } from '../terminal/route.ts';
 import { noun } from '../terminal/verbs.ts';
 import { type ListOptions, printWriteResult, showList, showResource } from './answers.ts';
 
@@ -150,7 +153,7 @@ async function present(api: AdminClient, path: string): Promise<Resource> {
   try {
     return await api.get(path);
   } catch (error) {
-    if (error instanceof CliError && error.exitCode === 3) return {};
+    if (error instanceof AdminError && error.status === 404) return {};
     throw error;
   }
 }

@@ -2,10 +2,13 @@
  * Waits until every gateway has confirmed a position, and reports the time of each. The revocation is already in the
  * log: if the control plane becomes unreachable during the wait, it is polled again until the deadline.
  */
+
+import type { AdminClient } from '../../admin-client/admin-client.ts';
+import { AdminError } from '../../admin-client/admin-error.ts';
+import type { Resource } from '../../admin-client/answers.ts';
 import { sleep } from '../../shared/runtime/retry.ts';
-import { type AdminClient, route } from '../terminal/client.ts';
 import { CliError, Exit, errorText, interrupted } from '../terminal/errors.ts';
-import type { Resource } from '../terminal/render.ts';
+import { route } from '../terminal/route.ts';
 import type { Session } from '../terminal/session.ts';
 
 export interface Confirmation {
@@ -60,7 +63,7 @@ interface WaitState {
   /** Why it is not complete, in addition to the gateways that have not confirmed. */
   readonly reason?: string;
   /** The last poll failed with this error. */
-  readonly lost?: CliError;
+  readonly lost?: AdminError;
 }
 
 /** Minimum interval between polls. */
@@ -81,7 +84,7 @@ async function poll(session: Session, position: number, waitSeconds: number): Pr
       last = { ...answer, gateways: merge(last.gateways, answer.gateways, polledAt) };
     } catch (error) {
       if (session.signal.aborted) throw interrupted();
-      if (!(error instanceof CliError) || error.exitCode !== 7) throw error;
+      if (!(error instanceof AdminError && error.isUnreachable)) throw error;
       last = { ...last, complete: false, lost: error };
       await pause(session, Math.min(pollPauseSeconds, remainingSeconds));
     }

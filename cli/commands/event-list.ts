@@ -1,6 +1,7 @@
 /** The table of events, and reading a list of events in pages. */
-import type { AdminClient, Query } from '../terminal/client.ts';
-import { column, type Resource, type View } from '../terminal/render.ts';
+import type { AdminClient, Query } from '../../admin-client/admin-client.ts';
+import type { Resource } from '../../admin-client/answers.ts';
+import { column, type View } from '../terminal/render.ts';
 
 export const eventView: View = {
   columns: [

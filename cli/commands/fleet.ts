@@ -1,10 +1,10 @@
 /** `apply`, `diff`, `export` and `validate`: the fleet as one file. A file is validated without a control plane. */
 import type { Command } from 'commander';
+import type { Resource } from '../../admin-client/answers.ts';
 import type { Fleet } from '../../schemas/fleet.ts';
 import { confirmDestructive } from '../terminal/confirm.ts';
 import { CliError, Exit, toCliError } from '../terminal/errors.ts';
 import type { Io } from '../terminal/io.ts';
-import type { Resource } from '../terminal/render.ts';
 import type { Session } from '../terminal/session.ts';
 import { readInput } from '../terminal/settings.ts';
 import { printable } from '../terminal/text.ts';

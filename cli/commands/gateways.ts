@@ -1,11 +1,12 @@
 /** `headgate gateway` and `headgate status`: the position of every process, and whether their states agree. */
 import { join, resolve } from 'node:path';
 import type { Command } from 'commander';
-import { route } from '../terminal/client.ts';
+import type { Resource } from '../../admin-client/answers.ts';
 import { confirmDestructive } from '../terminal/confirm.ts';
 import { CliError, Exit, usageError } from '../terminal/errors.ts';
 import type { Io } from '../terminal/io.ts';
-import { column, type Resource, type Severity, type View } from '../terminal/render.ts';
+import { column, type Severity, type View } from '../terminal/render.ts';
+import { route } from '../terminal/route.ts';
 import type { Session } from '../terminal/session.ts';
 import { readContext } from '../terminal/settings.ts';
 import { groups, noun, verb } from '../terminal/verbs.ts';

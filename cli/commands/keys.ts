@@ -1,10 +1,10 @@
 /** `headgate key`: create, list and revoke keys, and confirm that a revocation is in force. */
 import type { Command } from 'commander';
-import { route } from '../terminal/client.ts';
 import { confirmDestructive } from '../terminal/confirm.ts';
 import type { Io } from '../terminal/io.ts';
 import { count, durationSeconds } from '../terminal/options.ts';
 import { column, type View } from '../terminal/render.ts';
+import { route } from '../terminal/route.ts';
 import { type Noun, noun } from '../terminal/verbs.ts';
 import { type ListOptions, outcome, showList, showResource } from './answers.ts';
 import { waitUntilConfirmed } from './confirmations.ts';

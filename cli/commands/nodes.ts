@@ -1,11 +1,12 @@
 /** `headgate node`: inference servers, their capacity, and the tokens of their agents. */
 import type { Command } from 'commander';
-import { route } from '../terminal/client.ts';
+import type { Resource } from '../../admin-client/answers.ts';
 import { confirmDestructive } from '../terminal/confirm.ts';
 import { usageError } from '../terminal/errors.ts';
 import type { Io } from '../terminal/io.ts';
 import { count, place } from '../terminal/options.ts';
-import { column, type Resource, type Severity, type View } from '../terminal/render.ts';
+import { column, type Severity, type View } from '../terminal/render.ts';
+import { route } from '../terminal/route.ts';
 import { groups, type Noun, noun, verb, withExamples } from '../terminal/verbs.ts';
 import { type ListOptions, printWriteResult, showList, showResource } from './answers.ts';
 import { createSecret, openSecretOutput, showSecret } from './secrets.ts';

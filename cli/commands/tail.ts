@@ -5,11 +5,12 @@
  */
 
 import WebSocket from 'ws';
+import type { AdminClient } from '../../admin-client/admin-client.ts';
+import type { Resource } from '../../admin-client/answers.ts';
 import { sleep } from '../../shared/runtime/retry.ts';
-import type { AdminClient } from '../terminal/client.ts';
 import { CliError, interrupted } from '../terminal/errors.ts';
 import { writeAll } from '../terminal/io.ts';
-import type { Renderer, Resource } from '../terminal/render.ts';
+import type { Renderer } from '../terminal/render.ts';
 import type { Session } from '../terminal/session.ts';
 import { cellText, printableJson } from '../terminal/text.ts';
 import { allEvents, eventView } from './event-list.ts';

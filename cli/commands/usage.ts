@@ -1,7 +1,8 @@
 /** `headgate usage`: tokens of completed requests, for one organisation or as JSON lines for a billing system. */
 import type { Command } from 'commander';
+import type { Resource } from '../../admin-client/answers.ts';
 import { type Io, writeAll } from '../terminal/io.ts';
-import { column, type Resource, type View } from '../terminal/render.ts';
+import { column, type View } from '../terminal/render.ts';
 import type { Session } from '../terminal/session.ts';
 import { cellText } from '../terminal/text.ts';
 import { noun } from '../terminal/verbs.ts';

@@ -2,6 +2,7 @@
  * Errors of the CLI: four lines on stderr and an exit code that scripts can rely on. This file holds the only table
  * of exit codes. No error text repeats a key, a token or a password.
  */
+import { AdminError } from '../../admin-client/admin-error.ts';
 import { printable } from './text.ts';
 
 export const exitCodes = {
@@ -76,11 +77,47 @@ const exitCodeOfName: Readonly<Record<string, ExitCode>> = {
 /** Any thrown value as a CliError; an unexpected one keeps its message and exits 1. */
 export function toCliError(thrown: unknown): CliError {
   if (thrown instanceof CliError) return thrown;
+  if (thrown instanceof AdminError) return ofAdminError(thrown);
   const message = thrown instanceof Error ? thrown.message : String(thrown);
   const exitCode = thrown instanceof Error ? exitCodeOfName[thrown.name] : undefined;
   if (thrown instanceof Error && exitCode !== undefined)
     return new CliError(message, { type: thrown.name, exitCode, cause: thrown });
   return new CliError(message, { type: 'Failure', exitCode: 1, cause: thrown });
+}
+
+const exitCodeOfStatus: Readonly<Record<number, ExitCode>> = {
+  400: 2,
+  401: 4,
+  403: 4,
+  404: 3,
+  409: 6,
+  413: 2,
+};
+
+function ofAdminError(error: AdminError): CliError {
+  const { type, status, why } = error;
+  if (type === 'Interrupted') return interrupted();
+  const next = error.next ?? defaultNext(type);
+  return new CliError(error.message, {
+    type,
+    exitCode: error.isUnreachable ? 7 : (exitCodeOfStatus[status ?? 0] ?? 1),
+    why,
+    ...(next !== undefined && { next }),
+    cause: error,
+  });
+}
+
+function defaultNext(type: string): string | undefined {
+  switch (type) {
+    case 'Unauthorized':
+      return 'set HEADGATE_TOKEN to the operator token of this control plane';
+    case 'GuardRefused':
+      return 'retry with --force to override the guard';
+    case 'PositionMoved':
+      return 'compare again (headgate diff), then retry with the new position';
+    default:
+      return undefined;
+  }
 }
 
 /** The four lines of an error; `why` may take several. */

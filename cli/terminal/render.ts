@@ -3,14 +3,12 @@
  * list is `{"items":[…],"position":N}`, a single resource is the resource itself.
  */
 import { styleText } from 'node:util';
+import type { Resource } from '../../admin-client/answers.ts';
 import { type Io, writeAll } from './io.ts';
 import { cellText, printable, printableJson } from './text.ts';
 
 export const formats = ['table', 'json', 'jsonl', 'yaml', 'name'] as const;
 export type Format = (typeof formats)[number];
-
-/** A JSON object from the control plane; its members are not trusted. */
-export type Resource = Readonly<Record<string, unknown>>;
 
 export interface Column {
   readonly heading: string;

@@ -3,7 +3,7 @@
  * use.
  */
 import type { Command } from 'commander';
-import { AdminClient } from './client.ts';
+import { AdminClient } from '../../admin-client/admin-client.ts';
 import { toCliError } from './errors.ts';
 import type { Io } from './io.ts';
 import { type Format, Renderer } from './render.ts';
@@ -45,18 +45,15 @@ export class Session {
   api(): Promise<AdminClient> {
     this.#client ??= resolveSettings(this.io, this.globals).then(
       (settings) =>
-        new AdminClient(
-          settings,
-          {
-            person: this.globals.as,
-            at: this.globals.at,
-            ifAt: this.globals.ifAt,
-            why: this.globals.why,
-            force: this.globals.force,
-            dryRun: this.globals.dryRun,
-          },
-          this.signal,
-        ),
+        new AdminClient(settings, {
+          person: this.globals.as,
+          at: this.globals.at,
+          ifAt: this.globals.ifAt,
+          why: this.globals.why,
+          force: this.globals.force,
+          dryRun: this.globals.dryRun,
+          signal: this.signal,
+        }),
     );
     return this.#client;
   }

@@ -5,6 +5,7 @@
  */
 import { closeSync, constants, existsSync, fstatSync, openSync, readFileSync, statSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
+import type { AdminSettings } from '../../admin-client/admin-client.ts';
 import { ChunkBuffer } from '../../shared/runtime/chunk-buffer.ts';
 import { isToken, tokenLengthMin } from '../../shared/runtime/secrets.ts';
 import { settingOf } from '../../shared/runtime/settings.ts';
@@ -20,12 +21,6 @@ export interface Context {
   readonly gateways: readonly { readonly name: string; readonly dataDir: string }[];
 }
 
-export interface Settings {
-  /** Base address, without a slash at its end. */
-  readonly admin: string;
-  readonly token: string;
-}
-
 const defaultAdmin = 'http://127.0.0.1:8081';
 const fileBytesMax = 1024 * 1024;
 
@@ -35,7 +30,7 @@ export interface SettingsFlags {
 }
 
 /** Throws a CliError: 2 for an address, token or file that cannot be used, 4 where no token may be sent. */
-export async function resolveSettings(io: Io, flags: SettingsFlags): Promise<Settings> {
+export async function resolveSettings(io: Io, flags: SettingsFlags): Promise<AdminSettings> {
   const chosen = flags.admin ?? settingOf('HEADGATE_ADMIN', io.env);
   const given = (await tokenOfFile(io, flags.tokenFile)) ?? tokenOfEnvironment(io);
   if (chosen !== undefined && given !== undefined) return { admin: baseUrl(chosen), token: given };

@@ -51,16 +51,15 @@ afterAll(async () => {
 async function node(id: string, agent = true): Promise<{ id: string; token: string; tokenId: string }> {
   const url = 'http://127.0.0.1:9';
   await admin.call('POST', '/nodes', { id, place: { kind: 'pool' }, url, dialect: 'vllm', agent });
-  const { id: tokenId, value: token } = await admin.call<{ id: string; value: string }>(
-    'POST',
-    `/nodes/${id}/tokens`,
-  );
+  const { id: tokenId, value: token } = await admin.createNodeToken(id);
   tokens.push(token);
   return { id, token, tokenId };
 }
 
+const idOf = (data: unknown): unknown => (data as { id?: unknown }).id;
+
 const listed = async (id: string): Promise<LiveNodeResource> => {
-  const answer = await admin.call<LiveNodeResource>('GET', `/nodes/${id}`);
+  const answer = await admin.call('GET', `/nodes/${id}`);
   checkAnswer('GET', `/nodes/${id}`, 200, answer);
   return answer;
 };
@@ -200,13 +199,10 @@ test('an agent that changes its models with each beat writes few commits', async
     socket.send(beat({ models: [`m-${at}`] }));
     await new Promise((resolve) => setTimeout(resolve, 150));
   }
-  const { items } = await admin.call<{ items: { type: string; data: { id?: string } }[] }>(
-    'GET',
-    `/events?from=${before + 1}`,
-  );
-  const told = items.filter(({ type, data }) => type === 'node.health_changed' && data.id === id);
-  expect(told.length).toBeGreaterThanOrEqual(2);
-  expect(told.length).toBeLessThanOrEqual(6);
+  const { items } = await admin.call('GET', `/events?from=${before + 1}`);
+  const reports = items.filter(({ type, data }) => type === 'node.health_changed' && idOf(data) === id);
+  expect(reports.length).toBeGreaterThanOrEqual(2);
+  expect(reports.length).toBeLessThanOrEqual(6);
   socket.close();
 });
 
@@ -267,10 +263,9 @@ test('models that take images stand in the log as far as the engine serves them,
   const { id, token } = await node('images');
   const before = await admin.position();
   const reported = async (): Promise<unknown[]> => {
-    type Events = { items: { type: string; data: { id?: string; imageModels?: string[] } }[] };
-    const { items } = await admin.call<Events>('GET', `/events?from=${before + 1}`);
-    const of = items.filter(({ type, data }) => type === 'node.health_changed' && data.id === id);
-    return of.map(({ data }) => data.imageModels);
+    const { items } = await admin.call('GET', `/events?from=${before + 1}`);
+    const of = items.filter(({ type, data }) => type === 'node.health_changed' && idOf(data) === id);
+    return of.map(({ data }) => (data as { imageModels?: string[] }).imageModels);
   };
   const { socket } = await open(token);
   socket.send(hello(id));

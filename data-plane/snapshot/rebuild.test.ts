@@ -5,6 +5,7 @@ import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
+import type { ReplicaStatus } from '../../schemas/admin.ts';
 import { type ControlLog, LogUnavailable } from '../../shared/log/core/control-log.ts';
 import { openLog } from '../../shared/log/open-log.ts';
 import { operatorToken, quiet, startFleet, type TestFleet } from '../../test/support/fleet.ts';
@@ -17,11 +18,7 @@ let older: number;
 let served: number;
 const root = mkdtempSync(join(tmpdir(), 'headgate-rebuild-'));
 
-interface Status {
-  readonly position: number;
-  readonly log: string;
-}
-const status = (): Promise<Status> => fleet.admin.call<Status>('GET', '/status');
+const status = (): Promise<ReplicaStatus> => fleet.admin.call('GET', '/status');
 
 beforeAll(async () => {
   fleet = await startFleet({ gateways: 0 });
@@ -73,7 +70,7 @@ function away(): ControlLog {
 async function rebuilt(more: Partial<RebuildOptions>): Promise<number> {
   const { snapshot } = await rebuildNextTo({
     path: join(dir, 'state.db'),
-    ...{ log, logId: (await status()).log, servedSeq: served },
+    ...{ log, logId: (await status()).log ?? '', servedSeq: served },
     controlPlanes: [`http://127.0.0.1:${(olderCopy.address() as AddressInfo).port}`],
     token: operatorToken,
     trusted: undefined,

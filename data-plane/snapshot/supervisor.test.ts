@@ -4,6 +4,7 @@ import { existsSync, renameSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { planRestore } from '../../cli/commands/restore-plan.ts';
+import type { GatewayStatus } from '../../schemas/admin.ts';
 import { openLog } from '../../shared/log/open-log.ts';
 import { openDatabase } from '../../shared/runtime/sqlite.ts';
 import { openExisting } from '../../shared/snapshot/open-snapshot.ts';
@@ -23,14 +24,8 @@ afterAll(async () => {
   await serving?.close();
 });
 
-interface Listed {
-  readonly name: string;
-  readonly state: string;
-  readonly halted?: string;
-}
-
-async function listed(of: TestFleet, name: string): Promise<Listed> {
-  const { items } = await of.admin.call<{ items: Listed[] }>('GET', '/gateways');
+async function listed(of: TestFleet, name: string): Promise<GatewayStatus> {
+  const { items } = await of.admin.call('GET', '/gateways');
   return items.find((gateway) => gateway.name === name)!;
 }
 
@@ -112,7 +107,7 @@ test('nothing is served from another log in the place of its own, also not after
   try {
     const { value } = await own.key(await organisationOf(own));
     await own.settle();
-    const { log: ours } = await own.admin.call<{ log: string }>('GET', '/status');
+    const { log: ours } = await own.admin.call('GET', '/status');
     await own.controlPlane.close();
     const path = controlFile(own);
     rmSync(path);

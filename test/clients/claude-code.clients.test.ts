@@ -35,7 +35,7 @@ beforeAll(async () => {
   const { ready } = dev;
   const stack = ready.stacks.find(({ organisation }) => organisation === 'acme');
   admin = new DevAdmin(ready.admin, ready.operatorToken);
-  const switched = await admin.call<{ position: number }>('PUT', `/stacks/${stack?.id}/surface`, {
+  const switched = await admin.call('PUT', `/stacks/${stack?.id}/surface`, {
     surface: 'anthropic',
   });
   expect(await admin.confirmed(switched.position, 20)).toMatchObject({ complete: true });
@@ -67,7 +67,7 @@ const note = () => call('Read', { file_path: join(claude.cwd, 'note.txt') });
 
 /** Tokens on record for acme, all models together. */
 const recorded = async (): Promise<number> => {
-  const usage = await admin.call<{ totalTokens: number }>('GET', '/usage?organisation=acme');
+  const usage = await admin.call('GET', '/usage?organisation=acme');
   return usage.totalTokens;
 };
 

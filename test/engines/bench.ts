@@ -67,7 +67,7 @@ export async function startBench(engine: Engine): Promise<Bench> {
     await admin.call('POST', '/organisations', named);
     const { value: key } = await admin.createKey(organisation, 'a claim');
     await admin.confirmed(await admin.position(), 30);
-    const usage = (): Promise<Usage> => admin.call<Usage>('GET', `/usage?organisation=${organisation}`);
+    const usage = (): Promise<Usage> => admin.call('GET', `/usage?organisation=${organisation}`);
     return {
       ...shared,
       key,

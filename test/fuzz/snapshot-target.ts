@@ -131,10 +131,7 @@ class SnapshotTarget implements RunningTarget {
     const untilMs = performance.now() + healMs;
     let standing = '';
     while (gateway.alive) {
-      const { position, digest } = await this.#fleet.admin.call<{ position: number; digest: string }>(
-        'GET',
-        '/status',
-      );
+      const { position, digest } = await this.#fleet.admin.call('GET', '/status');
       const health = await fetch(`${gateway.started.ready.metrics}/readyz?verbose`);
       standing = (await health.text()).replaceAll('\n', ' ');
       if (health.ok && standing.includes(`fold at ${position}, digest ${digest}`)) {

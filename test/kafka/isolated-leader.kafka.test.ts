@@ -119,12 +119,8 @@ async function createKey(): Promise<{ id: string; key: string }> {
   const untilMs = performance.now() + 60_000;
   for (;;) {
     try {
-      const made = await admin.call<{ id: string; value: string }>('POST', '/keys', {
-        organisation,
-        name: 'split',
-        expires: 'never',
-      });
-      return { id: made.id, key: made.value };
+      const { id, value } = await admin.createKey(organisation, 'split');
+      return { id, key: value };
     } catch (error) {
       // While there is no leader a command may be unavailable, or its outcome unknown.
       if (performance.now() > untilMs) throw error;

@@ -181,7 +181,7 @@ test('docs/operate: the way back is a new log from the last state; the gateway f
   await expect.poll(() => statusOf(later.value), { timeout: 60_000 }).toBe(404);
   expect(await statusOf(key)).toBe(404);
   const states = async () => {
-    const { items } = await admin().call<{ items: { state: string }[] }>('GET', '/gateways');
+    const { items } = await admin().call('GET', '/gateways');
     return items.map(({ state }) => state);
   };
   // The status of a gateway arrives some time after what it describes.

@@ -62,7 +62,7 @@ async function agentOver(plane: Plane, ...urls: string[]): Promise<Started<{ met
       nodes: [{ id: 'kept', url: engine.url, dialect: 'vllm', agent: true }],
     },
   } as unknown as Parameters<ReturnType<RevokingFleet['admin']>['apply']>[0]);
-  const { value } = await fleet.admin(plane).call<{ value: string }>('POST', '/nodes/kept/tokens', {});
+  const { value } = await fleet.admin(plane).createNodeToken('kept');
   const agent = await startProcess<{ metrics: string }>({
     ...{ dir: fleet.dir, name: 'agent' },
     args: [
@@ -79,9 +79,7 @@ const eventually = (claim: () => Promise<void> | void): Promise<void> =>
   vi.waitFor(claim, { timeout: 40_000, interval: 50 });
 
 async function ownerOf(plane: Plane): Promise<string | undefined> {
-  const { items } = await fleet
-    .admin(plane)
-    .call<{ items: { owner?: string; up: boolean }[] }>('GET', '/nodes');
+  const { items } = await fleet.admin(plane).call('GET', '/nodes');
   return items[0]?.up ? items[0].owner : undefined;
 }
 

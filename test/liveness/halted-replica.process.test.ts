@@ -2,9 +2,11 @@
  * A replica whose fold stopped still reports on the status topic. It can write nothing to the log, so the others take
  * its nodes, bare ones and those of agents, as they do from one that is silent.
  */
+
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { type SimNode, startSimNode } from '../../dev/simulator/sim-node.ts';
+import type { LiveNodeResource } from '../../schemas/admin.ts';
 import { openDatabase } from '../../shared/runtime/sqlite.ts';
 import { type Plane, RevokingFleet } from '../support/revoking-fleet.ts';
 import { endsInOrder, isFaulted } from './clients.ts';
@@ -19,14 +21,8 @@ afterEach(async () => {
   for (const node of nodes.splice(0)) await node.close();
 });
 
-interface Node {
-  readonly id: string;
-  readonly owner?: string;
-  readonly up: boolean;
-}
-
-async function nodeOf(plane: Plane, id: string): Promise<Node | undefined> {
-  const { items } = await fleet.admin(plane).call<{ items: Node[] }>('GET', '/nodes');
+async function nodeOf(plane: Plane, id: string): Promise<LiveNodeResource | undefined> {
+  const { items } = await fleet.admin(plane).call('GET', '/nodes');
   return items.find((node) => node.id === id);
 }
 

@@ -6,6 +6,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { DevAdmin } from '../../dev/dev-admin.ts';
+import type { LiveNodeResource } from '../../schemas/admin.ts';
 import { type Started, startProcess } from '../support/processes.ts';
 
 const operatorToken = 'agent-test-operator-token';
@@ -13,18 +14,6 @@ const operatorToken = 'agent-test-operator-token';
 export interface Replica {
   readonly process: Started<{ admin: string; metrics: string }>;
   readonly admin: DevAdmin;
-}
-
-export interface ListedNode {
-  readonly id: string;
-  readonly up: boolean;
-  readonly owner?: string;
-  readonly generation: number;
-  readonly loaded: readonly string[];
-  readonly reason?: string;
-  readonly inFlight?: number;
-  readonly beatSeconds?: number;
-  readonly installs?: readonly { model: string; state: string; percent?: number; reason?: string }[];
 }
 
 export class AgentFleet {
@@ -84,15 +73,15 @@ export class AgentFleet {
   }
 }
 
-export async function nodeToken(admin: DevAdmin, node: string): Promise<{ id: string; value: string }> {
-  return admin.call('POST', `/nodes/${node}/tokens`);
+export function nodeToken(admin: DevAdmin, node: string): Promise<{ id: string; value: string }> {
+  return admin.createNodeToken(node);
 }
 
-export async function listedNodes(admin: DevAdmin): Promise<readonly ListedNode[]> {
-  return (await admin.call<{ items: ListedNode[] }>('GET', '/nodes')).items;
+export async function listedNodes(admin: DevAdmin): Promise<readonly LiveNodeResource[]> {
+  return (await admin.call('GET', '/nodes')).items;
 }
 
-export async function listedNode(admin: DevAdmin, id: string): Promise<ListedNode | undefined> {
+export async function listedNode(admin: DevAdmin, id: string): Promise<LiveNodeResource | undefined> {
   return (await listedNodes(admin)).find((node) => node.id === id);
 }
 
@@ -103,7 +92,7 @@ export interface ListedEvent {
 }
 
 export async function eventsFrom(admin: DevAdmin, from: number): Promise<readonly ListedEvent[]> {
-  return (await admin.call<{ items: ListedEvent[] }>('GET', `/events?from=${from}`)).items;
+  return (await admin.call('GET', `/events?from=${from}`)).items as ListedEvent[];
 }
 
 /** Does the gateway list the model as one that can be had? */

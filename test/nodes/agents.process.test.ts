@@ -3,18 +3,11 @@
 // node that falls often has to last longer before it is up again.
 
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import type { LiveNodeResource } from '../../schemas/admin.ts';
 import { scaledMs } from '../support/budget.ts';
 import type { Started } from '../support/processes.ts';
 import { until } from '../support/until.ts';
-import {
-  AgentFleet,
-  eventsFrom,
-  type ListedNode,
-  listedNode,
-  lists,
-  nodeToken,
-  type Replica,
-} from './agent-fleet.ts';
+import { AgentFleet, eventsFrom, listedNode, lists, nodeToken, type Replica } from './agent-fleet.ts';
 
 /** The promise is 4 s; the rest is for a machine that is busy with other things. */
 const stoppedMsMax = scaledMs(4000 + 2000);
@@ -68,7 +61,7 @@ class Place {
     return fleet.agent(this.node, this.token, this.engine.ready.url, [replica.process.ready.admin]);
   }
 
-  async now(): Promise<ListedNode | undefined> {
+  async now(): Promise<LiveNodeResource | undefined> {
     return listedNode(replica.admin, this.node);
   }
 

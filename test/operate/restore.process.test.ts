@@ -80,12 +80,6 @@ async function ask(key: string): Promise<number> {
   return response.status;
 }
 
-interface Status {
-  readonly log: string;
-  readonly position: number;
-  readonly digests: Record<string, string>;
-}
-
 test('docs/operate: a lost log is restored from a snapshot; keys, stacks and tiers are as they were, and the gateway follows by itself', async () => {
   const admin = new DevAdmin(controlPlane.ready.admin, operatorToken);
   await admin.apply({
@@ -106,8 +100,8 @@ test('docs/operate: a lost log is restored from a snapshot; keys, stacks and tie
   const kept = await admin.createKey('acme', 'kept');
   const revoked = await admin.createKey('acme', 'revoked');
   await admin.call('POST', `/keys/${revoked.id}/revoke`, {});
-  const keys = await admin.call<object>('GET', '/keys');
-  const before = await admin.call<Status>('GET', '/status');
+  const keys = await admin.call('GET', '/keys');
+  const before = await admin.call('GET', '/status');
   await expect.poll(() => ask(kept.value), { timeout: 30_000 }).toBe(200);
   await controlPlane.end();
 
@@ -122,16 +116,14 @@ test('docs/operate: a lost log is restored from a snapshot; keys, stacks and tie
 
   controlPlane = await startControlPlane('cp-1');
   const again = new DevAdmin(controlPlane.ready.admin, operatorToken);
-  const after = await again.call<Status>('GET', '/status');
+  const after = await again.call('GET', '/status');
   expect(after.log).not.toBe(before.log);
   const same = ['tier', 'tier_model', 'model', 'organisation', 'member', 'api_key', 'stack', 'stack_model'];
   for (const table of same) expect(after.digests[table], table).toBe(before.digests[table]);
-  expect((await again.call<{ items: object }>('GET', '/keys')).items).toEqual(
-    (keys as { items: object }).items,
-  );
+  expect((await again.call('GET', '/keys')).items).toEqual((keys as { items: object }).items);
 
   const state = async () => {
-    const { items } = await again.call<{ items: { name: string; state: string }[] }>('GET', '/gateways');
+    const { items } = await again.call('GET', '/gateways');
     return items.find(({ name }) => name === 'gw-1')?.state;
   };
   await expect.poll(state, { timeout: 60_000 }).toBe('SYNCED');

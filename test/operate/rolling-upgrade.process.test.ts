@@ -3,11 +3,13 @@
  * they show no divergence; an event that may be passed over is passed over; at one that may not, the old build stands still
  * with its last good state and reports that, and the new build continues.
  */
+
 import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { DevAdmin } from '../../dev/dev-admin.ts';
+import type { GatewayStatus } from '../../schemas/admin.ts';
 import type { StoredEvent } from '../../schemas/events.ts';
 import { composeCommit } from '../../shared/log/core/chain.ts';
 import { openLog } from '../../shared/log/open-log.ts';
@@ -98,15 +100,8 @@ async function append(event: StoredEvent): Promise<number> {
   }
 }
 
-interface Listed {
-  readonly name: string;
-  readonly state: string;
-  readonly applied: number;
-  readonly halted?: string;
-}
-
-async function listed(name: string): Promise<Listed> {
-  const { items } = await admin.call<{ items: Listed[] }>('GET', '/gateways');
+async function listed(name: string): Promise<GatewayStatus> {
+  const { items } = await admin.call('GET', '/gateways');
   return items.find((item) => item.name === name)!;
 }
 

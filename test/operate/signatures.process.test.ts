@@ -2,10 +2,12 @@
  * Signatures of the log, as docs/operate.md describes them: a key is of use only on a log that is signed, signers change
  * while a gateway follows, a pin holds against an outsider who may write to the topic, and a restore takes over no old signer.
  */
+
 import { renameSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import type { DevAdmin } from '../../dev/dev-admin.ts';
+import type { ReplicaStatus } from '../../schemas/admin.ts';
 import { known } from '../support/commits.ts';
 import { ask, type CliEnd, type KeyFile, SignedFleet } from '../support/signed-fleet.ts';
 
@@ -26,13 +28,7 @@ const acme = {
   organisations: [{ id: 'acme', name: 'Acme', tier: 'Platinum' }],
 } as Parameters<DevAdmin['apply']>[0];
 
-interface Status {
-  readonly log: string;
-  readonly position: number;
-  readonly skipped: number;
-  readonly signers: readonly string[];
-}
-const statusOf = (client: DevAdmin): Promise<Status> => client.call('GET', '/status');
+const statusOf = (client: DevAdmin): Promise<ReplicaStatus> => client.call('GET', '/status');
 
 async function caughtUp(client: DevAdmin): Promise<void> {
   const { position } = await statusOf(client);

@@ -74,7 +74,7 @@ afterAll(async () => {
 
 async function startAgent(id: string): Promise<void> {
   await fleet.admin.call('POST', '/nodes', { ...nodeOf(id), place: { kind: 'pool' }, agent: true });
-  const { value: token } = await fleet.admin.call<{ value: string }>('POST', `/nodes/${id}/tokens`);
+  const { value: token } = await fleet.admin.createNodeToken(id);
   agent = new NodeAgent({
     ...{ controlPlanes: [fleet.controlPlane.admin], node: id, token },
     ...{ engine: new EngineWatch({ url: nodeOf(id).url }), loadsModels: false, logger: quiet },

@@ -21,13 +21,8 @@ afterAll(async () => {
   clock.restore();
 });
 
-interface Stack {
-  readonly id: string;
-  readonly surface: string;
-}
-
 test('Stack 1: a new stack gets an identifier of the promised shape, which is the first label of its host', async () => {
-  const { id } = await fleet.admin.call<Stack>('POST', '/stacks', { organisation: 'acme' });
+  const { id } = await fleet.admin.call('POST', '/stacks', { organisation: 'acme' });
   expect(id).toMatch(/^stk-[a-z]+-[a-z]+-[a-z0-9]+$/);
   await fleet.settle();
   const listing = await call({ port, key: acme, host: `${id}.stacks.test` });
@@ -47,7 +42,7 @@ test.each([
 });
 
 test('Stack 2: a stack speaks the OpenAI-style API unless it is made or switched otherwise', async () => {
-  const made = await fleet.admin.call<Stack>('POST', '/stacks', { organisation: 'acme' });
+  const made = await fleet.admin.call('POST', '/stacks', { organisation: 'acme' });
   expect(made.surface).toBe('openai');
   const path = `/stacks/${made.id}/surface`;
   const { value: key } = await fleet.key('acme');
@@ -64,7 +59,7 @@ test('Stack 2: a stack speaks the OpenAI-style API unless it is made or switched
   };
   expect(await spoken()).toEqual(['TargetNotServingError', 'UnsupportedShapeError']);
   for (const surface of ['anthropic', 'openai']) {
-    expect((await fleet.admin.call<Stack>('PUT', path, { surface })).surface).toBe(surface);
+    expect((await fleet.admin.call('PUT', path, { surface }))['surface']).toBe(surface);
     const types = ['TargetNotServingError', 'UnsupportedShapeError'];
     expect(await spoken()).toEqual(surface === 'openai' ? types : types.reverse());
   }
@@ -164,7 +159,7 @@ test.each([
 
 test('States 1: a key is active until it is revoked, and stays revoked after that', async () => {
   const { id, value } = await fleet.key('acme');
-  const state = async () => (await fleet.admin.call<{ state: string }>('GET', `/keys/${id}`)).state;
+  const state = async () => (await fleet.admin.call('GET', `/keys/${id}`)).state;
   await fleet.settle();
   expect([await state(), (await call({ port, key: value, host: stackHost('otter') })).status]).toEqual([
     'active',
@@ -180,7 +175,7 @@ test('States 1: a key is active until it is revoked, and stays revoked after tha
 
 test('States 1: a key is active until its moment, and expired from then on', async () => {
   const { id, value } = await fleet.key('acme', '30d');
-  const state = async () => (await fleet.admin.call<{ state: string }>('GET', `/keys/${id}`)).state;
+  const state = async () => (await fleet.admin.call('GET', `/keys/${id}`)).state;
   const ask = () => call({ port, key: value, host: stackHost('otter') });
   await fleet.settle();
   expect([await state(), (await ask()).status]).toEqual(['active', 200]);
@@ -207,7 +202,7 @@ test('States 2: a stack serves a model from its installation on, and no longer o
     ).status;
   await fleet.settle();
   const seen = [await ask()];
-  for (const method of ['DELETE', 'PUT']) {
+  for (const method of ['DELETE', 'PUT'] as const) {
     await fleet.admin.call(method, path);
     await fleet.settle();
     seen.push(await ask());

@@ -82,8 +82,7 @@ export async function startFleet(options: TestFleetOptions = {}): Promise<TestFl
     logUrl,
     gatewaySettings: (index) => gatewaySettings({ dir, logUrl, index, controlPlane, options }),
     port: (gateway = 0) => Number(new URL(gateways[gateway]?.api ?? '').port),
-    key: (organisation, expires = 'never') =>
-      admin.call('POST', '/keys', { organisation, name: 'test', expires }),
+    key: (organisation, expires) => admin.createKey(organisation, 'test', expires),
     settle: async () => {
       const { complete } = await admin.confirmed(await admin.position(), 10);
       if (!complete) throw new Error('the gateways did not settle in 10 s');

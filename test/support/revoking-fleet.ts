@@ -2,12 +2,14 @@
  * A small fleet of real processes over an embedded log, in which a revocation is waited for by the CLI: control planes,
  * gateways that can be suspended, a simulated node. One folder a fleet; everything ends with `close`.
  */
+
 import { execFile } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { DevAdmin } from '../../dev/dev-admin.ts';
 import { type SimNode, startSimNode } from '../../dev/simulator/sim-node.ts';
+import type { GatewayStatus } from '../../schemas/admin.ts';
 import { type Started, startProcess } from './processes.ts';
 
 const binary = new URL('../../dist/cli/headgate.js', import.meta.url).pathname;
@@ -22,13 +24,6 @@ export interface CliRun {
   readonly stdout: string;
   readonly stderr: string;
 }
-export interface ListedGateway {
-  readonly name: string;
-  readonly state: string;
-  readonly applied: number;
-  readonly conflict?: string;
-}
-
 export class RevokingFleet {
   readonly dir = mkdtempSync(join(tmpdir(), 'headgate-revoking-'));
   readonly logFolder = join(this.dir, 'log');
@@ -75,8 +70,8 @@ export class RevokingFleet {
     return this.admin(plane).createKey('acme', 'to be revoked');
   }
 
-  async listed(plane: Plane): Promise<readonly ListedGateway[]> {
-    return (await this.admin(plane).call<{ items: ListedGateway[] }>('GET', '/gateways')).items;
+  async listed(plane: Plane): Promise<readonly GatewayStatus[]> {
+    return (await this.admin(plane).call('GET', '/gateways')).items;
   }
 
   cli(plane: Plane, ...args: string[]): Promise<CliRun> {

@@ -42,10 +42,7 @@ export interface UsageTotals {
 }
 
 export async function usageOf(fleet: TestFleet, organisation: string): Promise<UsageTotals> {
-  const { totalTokens, requests } = await fleet.admin.call<UsageTotals>(
-    'GET',
-    `/usage?organisation=${organisation}`,
-  );
+  const { totalTokens, requests } = await fleet.admin.call('GET', `/usage?organisation=${organisation}`);
   return { totalTokens, requests };
 }
 

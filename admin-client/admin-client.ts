@@ -1,19 +1,23 @@
 /**
- * The CLI's client of the admin API: JSON over HTTP, with every wait and body bounded, and errors as CliErrors with
- * exit codes. A write carries an Idempotency-Key. A retry after an unknown outcome sends the same key, so that no
- * command takes effect twice.
+ * The client of the admin API, for the CLI, `headgate dev` and tests: JSON over HTTP, with every wait and body bounded. A
+ * write carries an Idempotency-Key. A retry after an unknown outcome sends the same key, so that no command takes effect
+ * twice. Failures are AdminErrors.
  */
 import { randomUUID } from 'node:crypto';
-import { ChunkBuffer } from '../../shared/runtime/chunk-buffer.ts';
-import { sleep } from '../../shared/runtime/retry.ts';
-import { connectionError, isNetworkFailure } from './connection-errors.ts';
-import { CliError, type ExitCode, interrupted, usageError } from './errors.ts';
-import type { Resource } from './render.ts';
-import type { Settings } from './settings.ts';
+import { ChunkBuffer } from '../shared/runtime/chunk-buffer.ts';
+import { sleep } from '../shared/runtime/retry.ts';
+import { AdminError, toAdminError } from './admin-error.ts';
+import type { AnswerOf, Resource } from './answers.ts';
 
-/** Added to every call, from the global options. */
-export interface CallOptions {
-  /** Acts as this person. */
+export interface AdminSettings {
+  /** Base address, without a slash at its end. */
+  readonly admin: string;
+  readonly token: string;
+}
+
+/** Applies to every call. */
+export interface ClientOptions {
+  /** Acts as this member. */
   readonly person?: string | undefined;
   /** Reads the state after this commit. */
   readonly at?: number | undefined;
@@ -21,9 +25,16 @@ export interface CallOptions {
   readonly why?: string | undefined;
   readonly force?: boolean | undefined;
   readonly dryRun?: boolean | undefined;
+  /** Aborts the call in flight. */
+  readonly signal?: AbortSignal;
+  /** Attempts of one call, the first included. */
+  readonly attemptsMax?: number;
+  /** Deadline for a whole response, body included. */
+  readonly timeoutMs?: number;
 }
 
-type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
+export type Method = 'GET' | WriteMethod;
+type WriteMethod = 'POST' | 'PUT' | 'PATCH' | 'DELETE';
 export type Query = Readonly<Record<string, string | number | undefined>>;
 
 interface Call {
@@ -32,62 +43,48 @@ interface Call {
   readonly query: Query;
   readonly body?: unknown;
   readonly headers?: Readonly<Record<string, string>>;
-  /** Deadline for the whole response, body included. */
-  readonly timeoutMs?: number;
+  readonly timeoutMs?: number | undefined;
 }
 
-/** Attempts of one call, the first included. */
-const triesMax = 3;
+const attemptsMaxDefault = 3;
 const backoffMs = 250;
 const timeoutMsDefault = 30_000;
 const answerBytesMax = 256 * 1024 * 1024;
-
-const exitCodeOfStatus: Readonly<Record<number, ExitCode>> = {
-  400: 2,
-  401: 4,
-  403: 4,
-  404: 3,
-  409: 6,
-  413: 2,
-};
-const unreachableTypes = new Set(['OutcomeUnknown', 'LogUnavailable']);
-
-/** Builds a path and encodes its parts. Throws a usage error for a part that cannot be an id. */
-export function route(strings: TemplateStringsArray, ...parts: readonly string[]): string {
-  return strings.reduce((path, text, index) => path + encoded(parts[index - 1] ?? '') + text);
-}
-
-function encoded(part: string): string {
-  // URL normalisation removes these, so the request would go to another path.
-  if (part === '' || part === '.' || part === '..') throw usageError('an id is missing or empty');
-  if (/^(?:[a-z]{2,8}_[A-Za-z0-9]{40}|ngt_[A-Za-z0-9_-]{43})$/.test(part))
-    throw usageError('this is the value of a key or token, not its id; it was not sent', 'headgate key list');
-  return encodeURIComponent(part);
-}
+const detailsMax = 50;
 
 export class AdminClient {
-  readonly settings: Settings;
-  readonly #options: CallOptions;
+  readonly settings: AdminSettings;
+  readonly #options: ClientOptions;
   readonly #signal: AbortSignal;
 
-  /** `signal` aborts the call in flight on Ctrl-C. */
-  constructor(settings: Settings, options: CallOptions, signal: AbortSignal) {
+  constructor(settings: AdminSettings, options: ClientOptions = {}) {
     this.settings = settings;
     this.#options = options;
-    this.#signal = signal;
+    this.#signal = options.signal ?? new AbortController().signal;
   }
 
   /** Reads a resource or a list. */
-  get(path: string, query: Query = {}, timeoutMs?: number): Promise<Resource> {
-    const at = this.#options.at;
-    const call: Call = { method: 'GET', path, query: { ...query, at } };
-    return this.#answer(timeoutMs === undefined ? call : { ...call, timeoutMs });
+  get<Path extends string>(
+    path: Path,
+    query: Query = {},
+    timeoutMs?: number,
+  ): Promise<AnswerOf<'GET', Path>> {
+    return this.#answer({ method: 'GET', path, query: { ...query, at: this.#options.at }, timeoutMs });
   }
 
   /** Sends a command. */
-  write(method: Exclude<Method, 'GET'>, path: string, body?: unknown): Promise<Resource> {
+  async write<M extends WriteMethod, Path extends string>(
+    method: M,
+    path: Path,
+    body?: unknown,
+  ): Promise<AnswerOf<M, Path>> {
     const { at, ifAt, why, force, dryRun } = this.#options;
-    if (at !== undefined) throw usageError('--at works only with reads; a command acts on the current state');
+    if (at !== undefined)
+      throw new AdminError('--at works only with reads; a command acts on the current state', {
+        type: 'Usage',
+        status: 400,
+        next: 'headgate help',
+      });
     const headers = {
       'idempotency-key': randomUUID(),
       ...(ifAt !== undefined && { 'if-match': `"${ifAt}"` }),
@@ -97,14 +94,9 @@ export class AdminClient {
   }
 
   /** A read that needs a body. */
-  query(path: string, body: unknown): Promise<Resource> {
-    return this.#answer({
-      method: 'POST',
-      path,
-      query: {},
-      body,
-      headers: { 'idempotency-key': randomUUID() },
-    });
+  query<Path extends string>(path: Path, body: unknown): Promise<AnswerOf<'POST', Path>> {
+    const headers = { 'idempotency-key': randomUUID() };
+    return this.#answer({ method: 'POST', path, query: {}, body, headers });
   }
 
   /** A response to stream: `idleMs` bounds the wait for each chunk. */
@@ -121,7 +113,7 @@ export class AdminClient {
       return { headers: response.headers, pieces };
     } catch (error) {
       clearTimeout(timer);
-      throw this.#toCliError(error);
+      throw this.#toAdminError(error);
     }
   }
 
@@ -132,26 +124,27 @@ export class AdminClient {
         yield piece as Uint8Array;
       }
     } catch (error) {
-      throw this.#toCliError(error);
+      throw this.#toAdminError(error);
     } finally {
       clearTimeout(timer);
     }
   }
 
-  async #answer(call: Call): Promise<Resource> {
-    for (let tries = 1; ; tries++) {
+  async #answer<Answer>(call: Call): Promise<Answer> {
+    const attemptsMax = this.#options.attemptsMax ?? attemptsMaxDefault;
+    for (let attempt = 1; ; attempt++) {
       try {
-        return await this.#once(call);
+        return (await this.#once(call)) as Answer;
       } catch (error) {
-        const failure = this.#toCliError(error);
-        if (tries >= triesMax || !isRetryable(failure)) throw failure;
-        await sleep(backoffMs * 2 ** (tries - 1) * (0.5 + Math.random()), this.#signal);
+        const failure = this.#toAdminError(error);
+        if (attempt >= attemptsMax || !isRetryable(failure)) throw failure;
+        await sleep(backoffMs * 2 ** (attempt - 1) * (0.5 + Math.random()), this.#signal);
       }
     }
   }
 
   async #once(call: Call): Promise<Resource> {
-    const timeout = AbortSignal.timeout(call.timeoutMs ?? timeoutMsDefault);
+    const timeout = AbortSignal.timeout(call.timeoutMs ?? this.#options.timeoutMs ?? timeoutMsDefault);
     const response = await this.#fetch(call, AbortSignal.any([this.#signal, timeout]));
     if (!response.ok) throw await this.#refusal(response);
     const document = parsed(await bodyText(response));
@@ -181,62 +174,46 @@ export class AdminClient {
     });
   }
 
-  async #refusal(response: Response): Promise<CliError> {
+  async #refusal(response: Response): Promise<AdminError> {
     const { status } = response;
     const document = parsed(await bodyText(response));
     const error = document?.['error'] as Resource | undefined;
     if (typeof error !== 'object' || error === null || typeof error['type'] !== 'string')
       return this.#notHeadgate(status);
-    const details = (Array.isArray(error['details']) ? error['details'] : []).slice(0, 50) as Resource[];
-    const next = typeof error['next'] === 'string' ? error['next'] : defaultNext(error['type']);
-    return new CliError(String(error['message']), {
+    const details = (Array.isArray(error['details']) ? error['details'] : []) as Resource[];
+    return new AdminError(String(error['message']), {
       type: error['type'],
-      exitCode: unreachableTypes.has(error['type']) ? 7 : (exitCodeOfStatus[status] ?? 1),
+      status,
       why: [
         `HTTP ${status} ${String(error['code'])} at ${String(error['path'])}`,
-        ...details.map(({ path, message }) => `${String(path)}: ${String(message)}`),
+        ...details.slice(0, detailsMax).map(({ path, message }) => `${String(path)}: ${String(message)}`),
       ],
-      ...(next !== undefined && { next }),
+      ...(typeof error['next'] === 'string' && { next: error['next'] }),
     });
   }
 
-  #notHeadgate(status: number): CliError {
-    return new CliError(`${this.settings.admin} is not a Headgate control plane`, {
+  #notHeadgate(status: number): AdminError {
+    return new AdminError(`${this.settings.admin} is not a Headgate control plane`, {
       type: 'Unreachable',
-      exitCode: 7,
-      why: `HTTP ${status}, and the body is not a document of the admin API`,
+      why: [`HTTP ${status}, and the body is not a document of the admin API`],
       next: 'check --admin or HEADGATE_ADMIN',
     });
   }
 
-  #toCliError(error: unknown): unknown {
-    if (error instanceof CliError || !isNetworkFailure(error)) return error;
-    return this.#signal.aborted ? interrupted() : connectionError(error, this.settings.admin);
+  #toAdminError(error: unknown): unknown {
+    return toAdminError(error, this.settings.admin, this.#signal.aborted);
   }
 }
 
 /** Headers, and the body as a stream. */
-export interface OpenAnswer {
+interface OpenAnswer {
   readonly headers: Headers;
   readonly pieces: AsyncIterable<Uint8Array>;
 }
 
 /** Whether sending the same call again may succeed. */
 function isRetryable(failure: unknown): boolean {
-  return failure instanceof CliError && /^(?:ConnectionLost|OutcomeUnknown)$/.test(failure.type);
-}
-
-function defaultNext(type: string): string | undefined {
-  switch (type) {
-    case 'Unauthorized':
-      return 'set HEADGATE_TOKEN to the operator token of this control plane';
-    case 'GuardRefused':
-      return 'retry with --force to override the guard';
-    case 'PositionMoved':
-      return 'compare again (headgate diff), then retry with the new position';
-    default:
-      return undefined;
-  }
+  return failure instanceof AdminError && /^(?:ConnectionLost|OutcomeUnknown)$/.test(failure.type);
 }
 
 async function bodyText(response: Response): Promise<string> {
@@ -244,9 +221,8 @@ async function bodyText(response: Response): Promise<string> {
   for await (const chunk of response.body ?? []) {
     const { buffer, byteOffset, length } = chunk as Uint8Array;
     if (!bytes.add(Buffer.from(buffer, byteOffset, length)))
-      throw new CliError(`the response is larger than ${answerBytesMax} bytes`, {
+      throw new AdminError(`the response is larger than ${answerBytesMax} bytes`, {
         type: 'AnswerTooLarge',
-        exitCode: 1,
         next: 'request fewer items with --limit',
       });
   }

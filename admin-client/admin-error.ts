@@ -1,0 +1,85 @@
+/** A failed call of the admin API: a refusal of the control plane, an invalid response, or a network failure. */
+
+export interface AdminErrorOptions {
+  /** Type of the refusal, or a kind of failure of this client. Scripts may switch on it. */
+  readonly type: string;
+  /** HTTP status of a refusal; undefined if there was no valid response. */
+  readonly status?: number;
+  readonly why?: readonly string[];
+  /** What to do. */
+  readonly next?: string;
+  readonly cause?: unknown;
+}
+
+export class AdminError extends Error {
+  override readonly name = 'AdminError';
+  readonly type: string;
+  readonly status: number | undefined;
+  readonly why: readonly string[];
+  readonly next: string | undefined;
+
+  constructor(message: string, options: AdminErrorOptions) {
+    super(message, { cause: options.cause });
+    this.type = options.type;
+    this.status = options.status;
+    this.why = options.why ?? [];
+    this.next = options.next;
+  }
+
+  /** The control plane or its log could not be reached, so that the same call may succeed later. */
+  get isUnreachable(): boolean {
+    return unreachableTypes.has(this.type);
+  }
+}
+
+const unreachableTypes = new Set(['OutcomeUnknown', 'LogUnavailable', 'Unreachable', 'ConnectionLost']);
+
+/** Codes of Node and OpenSSL for a certificate that is not trusted. */
+const certificateCode = /CERT|UNABLE_TO_(?:GET|VERIFY)/;
+
+/** Any error of a call: one of the network becomes an AdminError that names the next step. */
+export function toAdminError(error: unknown, admin: string, isInterrupted: boolean): unknown {
+  if (error instanceof AdminError || !isNetworkFailure(error)) return error;
+  if (isInterrupted) return new AdminError('interrupted', { type: 'Interrupted' });
+  return connectionError(error, admin);
+}
+
+function isNetworkFailure(error: unknown): boolean {
+  if (!(error instanceof Error)) return false;
+  return error.cause instanceof Error || error.name === 'TimeoutError' || error.name === 'AbortError';
+}
+
+function connectionError(cause: unknown, admin: string): AdminError {
+  const code = networkCode(cause);
+  const failure = (type: string, message: string, next: string): AdminError =>
+    new AdminError(message, { type, why: [code], next, cause });
+  if (code === 'ECONNREFUSED' || code === 'ENOTFOUND' || code === 'EAI_AGAIN')
+    return failure(
+      'Unreachable',
+      `no control plane is reachable at ${admin}`,
+      'start one (`npm start`), or set another address with --admin or HEADGATE_ADMIN',
+    );
+  if (certificateCode.test(code))
+    return failure(
+      'Unreachable',
+      `the TLS certificate of ${admin} is not trusted`,
+      'set NODE_EXTRA_CA_CERTS to the PEM file of its certificate authority, or renew the certificate',
+    );
+  if (code.startsWith('ERR_SSL_'))
+    return failure(
+      'Unreachable',
+      `${admin} does not use TLS`,
+      'use an http:// address, or check --admin or HEADGATE_ADMIN',
+    );
+  return failure('ConnectionLost', `the connection to the control plane at ${admin} was lost`, 'try again');
+}
+
+/** The code of the system or of undici. */
+function networkCode(error: unknown): string {
+  const cause = error instanceof Error && error.cause instanceof Error ? error.cause : error;
+  if (cause instanceof AggregateError && cause.errors.length > 0) return networkCode(cause.errors[0]);
+  if (cause instanceof Error && 'code' in cause && typeof cause.code === 'string') return cause.code;
+  return cause instanceof Error && cause.name === 'TimeoutError'
+    ? 'no response before the deadline'
+    : 'connection closed';
+}
