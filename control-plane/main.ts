@@ -280,7 +280,7 @@ function watchCommits(state: State, board: StatusBoard, logger: Logger): void {
   const { snapshot, writer } = state;
   let checkpointAt = snapshot.seq + commitsPerCheckpoint;
   state.listeners.add(() => {
-    board.remember(snapshot.seq, snapshot.digest());
+    board.addOwnDigest(snapshot.seq, snapshot.digest());
     if (snapshot.seq < checkpointAt) return;
     checkpointAt = snapshot.seq + commitsPerCheckpoint;
     const data = () => ({ foldVersion, digests: snapshot.digests() });
@@ -288,7 +288,7 @@ function watchCommits(state: State, board: StatusBoard, logger: Logger): void {
       .write(`checkpoint-${randomUUID()}`, checkpointAuthor, () => [{ type: 'checkpoint', data: data() }])
       .catch((error: unknown) => logger.warn({ err: error }, 'checkpoint not written'));
   });
-  board.remember(snapshot.seq, snapshot.digest());
+  board.addOwnDigest(snapshot.seq, snapshot.digest());
 }
 
 function startVerification(snapshot: Snapshot, closers: Closers, logger: Logger): void {

@@ -37,7 +37,7 @@ export async function confirmations(
     const reason = reasonAgainst(board, isRead);
     const complete = reason === undefined && gateways.every(({ confirmed }) => confirmed);
     if (complete || leftMs() <= 0) return { complete, gateways, ...(reason !== undefined && { reason }) };
-    await board.moved(Math.min(pollMs, Math.max(leftMs(), 1)));
+    await board.changed(Math.min(pollMs, Math.max(leftMs(), 1)));
     if (performance.now() - readMs < pollMs && isRead) continue;
     isRead = (await board.readToEnd(Math.max(leftMs(), 1))) || isRead;
     readMs = performance.now();

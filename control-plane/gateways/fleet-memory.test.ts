@@ -105,11 +105,11 @@ test('silent gateways are republished each hour, by one of the replicas', async 
   for (const each of both) await named(each).toEqual(['edge-1']);
   const before = await log.end();
   clock.advanceSeconds(600);
-  await both[0]?.board.moved(4500);
+  await both[0]?.board.changed(4500);
   expect(await log.end()).toBe(before);
   clock.advanceSeconds(3100);
   await expect.poll(() => log.end(), { timeout: 10_000 }).toBeGreaterThan(before);
-  await both[0]?.board.moved(4500);
+  await both[0]?.board.changed(4500);
   expect((await log.end()) - before).toBeLessThanOrEqual(2);
 });
 

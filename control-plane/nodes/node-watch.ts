@@ -47,7 +47,7 @@ export function startNodeWatch(options: NodeWatchOptions): NodeWatch {
   const isHalted = (): boolean => replicator.fault !== undefined;
   const prober = new NodeProber({ reporter, liveness, isHalted, credential, logger });
   // Where the fold stopped, heartbeats cannot be compared with the log.
-  const canReport = (): boolean => publisher.heardWithin(cutOffMs) && !isHalted();
+  const canReport = (): boolean => publisher.acknowledgedWithin(cutOffMs) && !isHalted();
   const agents = new AgentSessions({ reporter, liveness, snapshot, canReport, logger });
   prober.start();
   agents.start();

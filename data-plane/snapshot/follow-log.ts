@@ -76,7 +76,7 @@ export async function followLog(
     log,
     snapshot,
     // On several brokers an end of the log alone proves little: this gateway may be partitioned together with an old leader.
-    mayProve: () => supervisor.log.isReplicated !== true || publisher?.isHeard === true,
+    mayProve: () => supervisor.log.isReplicated !== true || publisher?.isAcknowledged === true,
     onChange: () => publisher?.publish(),
   });
   closers.add(() => supervisor.close());

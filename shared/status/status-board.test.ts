@@ -48,7 +48,7 @@ test.each<[string, () => [Buffer, Buffer | null], string]>([
   ['of a build before this one, with a MAC', () => withMac(versionOne), 'unreadable'],
   ['that is no report', () => withMac([1, 2]), 'unreadable'],
   ['that is not JSON', () => [Buffer.from('{'), testMac.of(Buffer.from('{'))], 'unreadable'],
-])('a record %s counts for nothing and is counted', async (_what, make, cause) => {
+])('a record %s is ignored and counted', async (_what, make, cause) => {
   const [value, mac] = make();
   await log.append(value, mac);
   await send(reportOf({ name: 'edge-2' }));
@@ -60,7 +60,7 @@ function withMac(record: object, mac = testMac): [Buffer, Buffer] {
   return [bytes(record), mac.of(bytes(record))];
 }
 
-test('a record with the MAC of the token before is taken while that is accepted', async () => {
+test('a record with the MAC of the previous token counts while that token is accepted', async () => {
   const both = await boardOn(log, new StatusMac('the-next-gateway-token', gatewayToken));
   await publish(log, reportOf({ name: 'before' }));
   await publish(log, reportOf({ name: 'after' }), new StatusMac('the-next-gateway-token'));
@@ -74,7 +74,7 @@ test('an empty gateway token makes no MAC', () => {
   expect(() => new StatusMac('a-token', '')).toThrow(/empty/);
 });
 
-test('only a newer report of the same incarnation counts: what is sent again neither confirms nor removes', async () => {
+test('only a newer report of the same incarnation counts: a repeated one neither confirms nor removes', async () => {
   const first = reportOf({ n: 1, applied: 20 });
   const second = { ...first, n: 2, applied: 5 };
   await send(first, second, first);
@@ -95,19 +95,19 @@ test.each<[string, Partial<StatusReport>, boolean]>([
   ['beyond it, but halted', { applied: 99, halted: 'an event it does not know' }, false],
   ['beyond it, but quarantined', { applied: 99, halted: 'its rows differ', diverged: true }, false],
 ])('design 4: a gateway %s confirms: %#', async (_what, report, confirmed) => {
-  board.remember(10, 'd');
+  board.addOwnDigest(10, 'd');
   await send(reportOf(report));
   expect(confirms(10)).toEqual([confirmed]);
 });
 
-test('design 4: nothing is confirmed of a log that this replica does not know', async () => {
+test('design 4: nothing is confirmed for a log that this replica does not know', async () => {
   await send(reportOf({ applied: 99, log: null }));
   expect(board.gateways().map((seen) => board.confirms(seen, 1, null))).toEqual([false]);
 });
 
 test('design 4: a silent gateway that fences confirms 60 s after its last proof, one that serves never', async () => {
   const clock = takeMonotonicClock();
-  board.remember(11, 'd');
+  board.addOwnDigest(11, 'd');
   await send(reportOf({ name: 'a', stalePolicy: 'fence' }), reportOf({ name: 'b', stalePolicy: 'serve' }));
   clock.advanceSeconds(58);
   expect(await board.readToEnd(5000)).toBe(true);
@@ -122,7 +122,7 @@ test('design 4: a silent gateway that fences confirms 60 s after its last proof,
 
 test('design 4: silence counts only as far as the topic was read', async () => {
   const clock = takeMonotonicClock();
-  board.remember(11, 'd');
+  board.addOwnDigest(11, 'd');
   await send(reportOf({ stalePolicy: 'fence' }));
   clock.advanceSeconds(3600);
   expect(confirms(11)).toEqual([false]);
@@ -139,7 +139,7 @@ test.each([
     const clock = takeMonotonicClock();
     await send(reportOf({ stalePolicy: 'fence', freshSeconds }));
     clock.advanceSeconds(20);
-    board.remember(11, 'd');
+    board.addOwnDigest(11, 'd');
     expect(await board.readToEnd(5000)).toBe(true);
     expect(confirms(11)).toEqual([false]);
     clock.advanceSeconds(51);
@@ -149,7 +149,7 @@ test.each([
   },
 );
 
-test('two processes of one name are two rows; a later start from one folder takes the place of the earlier', async () => {
+test('two processes of one name are two rows; a later start from one folder replaces the earlier', async () => {
   const folder = { id: randomUUID(), start: 4 };
   const first = reportOf({ folder });
   await send(first, reportOf({ folder: { id: randomUUID(), start: 1 } }));
@@ -166,7 +166,7 @@ test('two processes of one name are two rows; a later start from one folder take
 });
 
 test('a gateway at the position and digest of another log is neither in sync nor divergent', async () => {
-  board.remember(10, 'ours');
+  board.addOwnDigest(10, 'own');
   await send(reportOf({ log: 'log-0', digest: 'theirs' }));
   const head = { log: log1, seq: 10, foldVersion: 1 };
   expect(board.gateways().map((seen) => board.state(seen, head))).toEqual(['LAGGING']);

@@ -1,6 +1,6 @@
 /**
- * What the fleet last said of itself, judged by the reader: state and confirmation follow from what a process proved and
- * from how long it has been silent here, never from its own word that it is well. A record counts only with its MAC.
+ * The last reports of the fleet, evaluated by the reader: state and confirmation follow from what a process proved and from
+ * how long it has been silent here, never from its own claim to be healthy. A record counts only with its MAC.
  */
 import { type FleetMemory, type StatusReport, statusRecordSchema } from '../../schemas/status.ts';
 import { type ControlLog, type LogRecord, LogUnavailable } from '../log/core/control-log.ts';
@@ -17,11 +17,11 @@ const staleSeconds = 10;
 /** A fenced gateway whose last proof is older than this accepts no key (design: Revocation confirmed). */
 const fencedForSureSeconds = 60;
 /**
- * A proof that does not cover a position began before it was written, and is good for 45 s. So long after the position was
- * seen here, a gateway that fences holds it or accepts no key, whatever became of its reports.
+ * A proof that does not cover a position began before it was written, and is valid for 45 s. This long after the position
+ * was reached here, a gateway that fences has folded it or accepts no key, also where its reports were lost.
  */
 const coveredForSureSeconds = 50;
-const digestsKept = 2000;
+const digestsMax = 2000;
 
 export type FleetState = 'SYNCED' | 'LAGGING' | 'STALE' | 'DIVERGED';
 
@@ -35,7 +35,7 @@ export interface BoardOptions {
   readonly log: ControlLog;
   readonly mac: StatusMac;
   readonly logger: { warn(fields: object, text: string): void };
-  /** Another replica's memory, as it is read; `ended`: of its gateways, those that ended here. */
+  /** Called for each memory record of another replica; `ended`: those of its gateways that have ended here. */
   readonly onMemory?: (ended: readonly string[]) => void;
 }
 
@@ -49,11 +49,11 @@ export class StatusBoard {
   readonly #heads = new KnownHeads();
   readonly #listeners = new Set<() => void>();
   #running: Promise<unknown> | undefined;
-  /** Where to read on. */
+  /** The next offset to read. */
   #from = 0;
-  /** How often the reading began at the beginning of a topic that took the place of another. */
+  /** How often reading restarted at the beginning of a topic that replaced another. */
   #restarts = 0;
-  /** All that was on the topic at this moment has been read; undefined until the topic was read to its end once. */
+  /** The topic was read up to its end at this moment; undefined until it was read to its end once. */
   #currentMs: number | undefined;
   #fault: string | undefined;
 
@@ -62,7 +62,7 @@ export class StatusBoard {
     this.ignored = new RateLimitedLine((causes) =>
       options.logger.warn(
         { causes },
-        'status records were ignored: they carry no MAC of the gateway token, or are of another version',
+        'status records were ignored: they have no MAC of the gateway token, or are of another version',
       ),
     );
   }
@@ -78,11 +78,11 @@ export class StatusBoard {
     await this.#running;
   }
 
-  /** Our own digest at a position, to compare others' with. */
-  remember(seq: number, digest: string): void {
+  /** Adds this process's digest at a position, to compare the reported ones with. */
+  addOwnDigest(seq: number, digest: string): void {
     this.#digests.set(seq, digest);
     this.#heads.reached(seq);
-    if (this.#digests.size > digestsKept) this.#digests.delete(this.#digests.keys().next().value as number);
+    if (this.#digests.size > digestsMax) this.#digests.delete(this.#digests.keys().next().value as number);
   }
 
   /** Has the topic been read to its end once? */
@@ -90,12 +90,12 @@ export class StatusBoard {
     return this.#currentMs !== undefined;
   }
 
-  /** Why the end of the topic could not be had when it was last asked for. */
+  /** Why the last request for the end of the topic failed. */
   get fault(): string | undefined {
     return this.#fault;
   }
 
-  /** The last report of each gateway that is to be waited for, by name; two of one name are two. */
+  /** The last report of each gateway that confirmations wait for, by name; two of one name are two. */
   gateways(): Seen[] {
     this.rows.sweep(staleSeconds * 1000);
     const all = [...this.rows.all()].filter(({ report }) => report.kind === 'gateway');
@@ -117,7 +117,7 @@ export class StatusBoard {
     return this.gateways().map(({ report: { name, foldVersion } }) => ({ name, foldVersion }));
   }
 
-  /** One a name: the one that reported last. */
+  /** One for each name: the one that reported last. */
   controlPlanes(): Seen[] {
     const byName = new Map<string, Row>();
     for (const row of this.rows.all()) {
@@ -137,12 +137,12 @@ export class StatusBoard {
     return report.applied >= head.seq && !report.halted ? 'SYNCED' : 'LAGGING';
   }
 
-  /** Is everything up to `position` of this log in force on this gateway? */
+  /** Is everything up to `position` of this log effective on this gateway? */
   confirms({ report, seenMs }: Seen, position: number, log: string | null): boolean {
     if (log !== null && report.log === log && report.halted === undefined && report.applied >= position)
       return true;
     if (report.stalePolicy !== 'fence' || this.#currentMs === undefined) return false;
-    // What was not read yet may be a newer report: silence counts up to the moment that the reading has reached.
+    // An unread record may be a newer report, so silence counts only up to the moment that was read.
     const silentSeconds = Math.max(0, this.#currentMs - seenMs) / 1000;
     return (
       (report.freshSeconds ?? Number.POSITIVE_INFINITY) + silentSeconds > fencedForSureSeconds &&
@@ -150,14 +150,14 @@ export class StatusBoard {
     );
   }
 
-  /** Resolves true once all that is on the topic now has been read, false at the deadline. */
+  /** Resolves true once the topic has been read up to its present end, false at the deadline. */
   async readToEnd(timeoutMs: number): Promise<boolean> {
     const beganMs = performance.now();
     const untilMs = beganMs + timeoutMs;
     let end: number | undefined;
     let restarts = this.#restarts;
     while (!this.#stop.signal.aborted) {
-      // An end of the topic before says nothing about the one in its place.
+      // The end of a replaced topic does not apply to the one in its place.
       if (restarts !== this.#restarts) end = undefined;
       restarts = this.#restarts;
       end ??= await this.#end(untilMs - performance.now());
@@ -167,13 +167,13 @@ export class StatusBoard {
       }
       const leftMs = untilMs - performance.now();
       if (leftMs <= 0) return false;
-      await this.moved(Math.min(100, leftMs));
+      await this.changed(Math.min(100, leftMs));
     }
     return false;
   }
 
-  /** Resolves at the next records, or after so long. */
-  moved(timeoutMs: number): Promise<void> {
+  /** Resolves at the next records, or after `timeoutMs`. */
+  changed(timeoutMs: number): Promise<void> {
     return new Promise((resolve) => {
       const done = (): void => {
         clearTimeout(timer);
@@ -187,17 +187,17 @@ export class StatusBoard {
 
   async #end(timeoutMs: number): Promise<number | undefined> {
     let timer: NodeJS.Timeout | undefined;
-    const late = new Promise<undefined>((resolve) => {
+    const timedOut = new Promise<undefined>((resolve) => {
       timer = setTimeout(() => resolve(undefined), Math.max(timeoutMs, 1));
     });
     try {
-      return await Promise.race([this.#askEnd(), late]);
+      return await Promise.race([this.#requestEnd(), timedOut]);
     } finally {
       clearTimeout(timer);
     }
   }
 
-  async #askEnd(): Promise<number | undefined> {
+  async #requestEnd(): Promise<number | undefined> {
     try {
       const end = await this.#options.log.end();
       this.#fault = undefined;
@@ -214,13 +214,13 @@ export class StatusBoard {
     while (!this.#stop.signal.aborted) {
       try {
         for await (const batch of log.tail({ from: this.#from, signal: this.#stop.signal })) {
-          for (const record of batch.records) this.#take(record);
+          for (const record of batch.records) this.#apply(record);
           this.#from = batch.nextOffset;
           backoff.reset();
           this.#notify();
         }
       } catch (error) {
-        // A topic that was replaced or cut is read from its beginning: a report that is known changes nothing.
+        // A replaced or truncated topic is read from its beginning: a known report changes nothing.
         if (!(error instanceof LogUnavailable)) {
           this.#from = 0;
           this.#restarts++;
@@ -234,10 +234,10 @@ export class StatusBoard {
     while (!this.#stop.signal.aborted && !(await this.readToEnd(10_000))) await sleep(100, this.#stop.signal);
   }
 
-  #take(record: LogRecord): void {
+  #apply(record: LogRecord): void {
     const { read, ignored } = this.#read(record);
     if (ignored !== undefined) this.ignored.add(ignored);
-    else if (read.kind === 'memory') this.#recall(read);
+    else if (read.kind === 'memory') this.#applyMemory(read);
     else this.rows.upsert(read, this.isComplete ? 'live' : 'earlier');
   }
 
@@ -248,7 +248,7 @@ export class StatusBoard {
     return data === undefined ? { ignored: 'unreadable' } : { read: data };
   }
 
-  #recall({ gateways, forgotten }: FleetMemory): void {
+  #applyMemory({ gateways, forgotten }: FleetMemory): void {
     const ended: string[] = [];
     for (const report of gateways)
       if (report.kind === 'gateway' && !this.rows.upsert(report, 'memory')) ended.push(report.incarnation);

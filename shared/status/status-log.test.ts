@@ -1,4 +1,4 @@
-/** A status topic whose file is moved away or replaced while it is read: nothing is mistaken for having been read. */
+/** A status topic whose file is moved away or replaced while it is read: an unread topic never counts as read. */
 import { mkdirSync, mkdtempSync, readdirSync, renameSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -51,7 +51,7 @@ test('an end is never that of another topic than the one that is read', async ()
   await again.return?.();
 });
 
-test('a board whose topic was replaced has read the new one to its end before it says so', async () => {
+test('a board whose topic was replaced has read the new one to its end before it reports that', async () => {
   board = await boardOn(log);
   await replace('edge-2');
   expect(await board.readToEnd(20_000)).toBe(true);
@@ -59,7 +59,7 @@ test('a board whose topic was replaced has read the new one to its end before it
   expect(board.fault).toBeUndefined();
 });
 
-test('a board whose topic was moved away says why it cannot be read, and reads on once a topic is back', async () => {
+test('a board whose topic was moved away reports why, and continues once a topic exists again', async () => {
   board = await boardOn(log);
   moveAway();
   expect(await board.readToEnd(1000)).toBe(false);

@@ -1,8 +1,7 @@
 /**
- * The status topic: one day is kept, because only the present counts. For the same reason a topic that was replaced under
- * its name is simply opened anew, while whoever asked hears that the log cannot be used at this moment.
+ * The status topic: one day is kept, because only the latest reports count. For the same reason a topic that was replaced
+ * under its name is opened again, and the calls that noticed it reject with LogUnavailable.
  */
-
 import { statusTopic } from '../../schemas/status.ts';
 import {
   type ControlLog,
@@ -19,7 +18,7 @@ const replacedText = 'the status topic was replaced, and the one in its place is
 
 /** Throws what opening a log throws. */
 export async function openStatusLog(logUrl: string): Promise<ControlLog> {
-  // A report lost with the machine is retold by the process that starts next; no flush holds up a gateway.
+  // A report lost with the machine is replaced by the next start's report, so no gateway waits for a flush.
   const options = { keepSeconds, allowTrimmed: true, durability: 'normal' } as const;
   const open = (mustExist: boolean) => openLog(logUrl, { topic: statusTopic }, { ...options, mustExist });
   return new StatusLog(await open(false), () => open(true));
@@ -28,7 +27,7 @@ export async function openStatusLog(logUrl: string): Promise<ControlLog> {
 class StatusLog implements ControlLog {
   readonly #reopen: () => Promise<ControlLog>;
   #log: ControlLog;
-  /** The one that was last read. */
+  /** The topic that was last read. */
   #tailed: ControlLog | undefined;
   #opening: Promise<void> | undefined;
   #closed = false;
@@ -42,7 +41,7 @@ class StatusLog implements ControlLog {
     return this.#withLog((log) => log.append(value, signature));
   }
 
-  /** An end that a reader may compare with how far it has read: never of another topic than the one it reads. */
+  /** The end of the topic that is read, never of the one that replaced it. */
   end(): Promise<number> {
     return this.#withLog(async (log) => {
       const end = await log.end();
@@ -51,7 +50,7 @@ class StatusLog implements ControlLog {
     });
   }
 
-  /** For one reader. What it knows of offsets is of the topic that it read last: throws LogTruncated where another is here. */
+  /** For one reader. Throws LogTruncated where the topic that it read was replaced, so that its offsets do not apply. */
   async *tail(options: TailOptions): AsyncGenerator<LogBatch> {
     const log = this.#log;
     if (this.#tailed !== undefined && this.#tailed !== log && options.from > 0) {
@@ -61,7 +60,7 @@ class StatusLog implements ControlLog {
     try {
       yield* log.tail(options);
     } catch (error) {
-      await this.#renew(log, error);
+      await this.#reopenReplaced(log, error);
       throw error instanceof LogReplaced ? new LogTruncated(error.message, { cause: error }) : error;
     }
   }
@@ -72,18 +71,18 @@ class StatusLog implements ControlLog {
     await this.#log.close();
   }
 
-  async #withLog<Answer>(ask: (log: ControlLog) => Promise<Answer>): Promise<Answer> {
+  async #withLog<Result>(call: (log: ControlLog) => Promise<Result>): Promise<Result> {
     const log = this.#log;
     try {
-      return await ask(log);
+      return await call(log);
     } catch (error) {
-      await this.#renew(log, error);
+      await this.#reopenReplaced(log, error);
       throw error instanceof LogReplaced ? new LogUnavailable(error.message, { cause: error }) : error;
     }
   }
 
-  /** Opens the topic anew where `error` says that another stands there, once for all who were told so. */
-  async #renew(log: ControlLog, error: unknown): Promise<void> {
+  /** Opens the topic again where `error` is that it was replaced, once for all callers. */
+  async #reopenReplaced(log: ControlLog, error: unknown): Promise<void> {
     if (!(error instanceof LogReplaced) || this.#closed) return;
     if (log === this.#log) this.#opening ??= this.#open(log);
     await this.#opening;
@@ -94,7 +93,7 @@ class StatusLog implements ControlLog {
       this.#log = await this.#reopen();
       await before.close();
     } catch {
-      // Not there yet: the next question finds the same fault and tries again.
+      // The new topic does not exist yet: the next call fails in the same way and retries.
     } finally {
       this.#opening = undefined;
     }

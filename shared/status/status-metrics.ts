@@ -4,7 +4,10 @@ import type { RateLimitedLine } from '../runtime/rate-limited-line.ts';
 
 function counter(registry: Registry, name: string, help: string, counts: RateLimitedLine): void {
   new Counter({
-    ...{ name, help, registers: [registry], labelNames: ['cause'] },
+    name,
+    help,
+    registers: [registry],
+    labelNames: ['cause'],
     collect() {
       this.reset();
       for (const [cause, count] of counts.totals) this.inc({ cause }, count);
@@ -13,7 +16,7 @@ function counter(registry: Registry, name: string, help: string, counts: RateLim
 }
 
 export function countRefusedStatus(registry: Registry, refused: RateLimitedLine): void {
-  const help = "records of this process's status that the log did not take, by cause";
+  const help = "records of this process's status that the log did not accept, by cause";
   counter(registry, 'headgate_status_refused_total', help, refused);
 }
 

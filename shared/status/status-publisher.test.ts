@@ -23,14 +23,14 @@ beforeEach(() => {
   lines.length = 0;
 });
 
-test('a record that the log does not take is counted each time, and logged once a minute with the reason', async () => {
+test('a record that the log does not accept is counted each time, and logged once a minute with the reason', async () => {
   const log = await openEmbeddedLog({ folder: dir, address: { topic: 'headgate.status' } });
   await log.close();
   const publisher = new StatusPublisher({ log, mac: testMac, report: body, logger });
   await expect.poll(() => publisher.refused.totals.get('unavailable')).toBe(1);
   publisher.publish();
   await expect.poll(() => publisher.refused.totals.get('unavailable')).toBe(2);
-  expect(publisher.isHeard).toBe(false);
+  expect(publisher.isAcknowledged).toBe(false);
   expect(lines).toEqual([
     {
       fields: { causes: { unavailable: 1 }, reason: expect.stringContaining('is closed') },
@@ -54,7 +54,7 @@ test('a fault of the report itself ends no process, and is counted and logged as
   await log.close();
 });
 
-test('reports of one process are numbered, and its good-bye is the last', async () => {
+test('reports of one process are numbered, and its `stopped` report is the last', async () => {
   const log = topic();
   const board = await boardOn(log);
   const publisher = new StatusPublisher({ log, mac: testMac, report: body, logger });

@@ -1,7 +1,7 @@
 /**
- * Publishes this process's status: at once when its position moved, and every two seconds.
- * One append is in flight at a time and a report always holds the present, so a slow log costs reports, never memory.
- * A record that was not taken is counted and logged; the next beat replaces it.
+ * Publishes this process's status: at once when its position changed, and every two seconds.
+ * One append is in flight at a time and a report contains the current state, so a slow log costs reports, never memory.
+ * A record that the log did not accept is counted and logged; the next report replaces it.
  */
 import { randomUUID } from 'node:crypto';
 import { type StatusReport, statusBytesMax } from '../../schemas/status.ts';
@@ -9,10 +9,10 @@ import { AppendUnknown, type ControlLog, LogReplaced, LogUnavailable } from '../
 import { RateLimitedLine } from '../runtime/rate-limited-line.ts';
 import type { StatusMac } from './status-mac.ts';
 
-const beatMs = 2000;
-/** How long an acknowledged report vouches for the way to the brokers. */
-const heardMs = 10_000;
-const goodByeMs = 1000;
+const intervalMs = 2000;
+/** How long an acknowledged report proves that the brokers can be reached. */
+const acknowledgedForMs = 10_000;
+const goodbyeTimeoutMs = 1000;
 
 export type ReportBody = Omit<StatusReport, 'incarnation' | 'n'>;
 
@@ -25,12 +25,12 @@ export interface PublisherOptions {
 
 export class StatusPublisher {
   readonly incarnation = randomUUID();
-  /** Records that were not taken, by cause. */
+  /** Records that the log did not accept, by cause. */
   readonly refused: RateLimitedLine;
   readonly #options: PublisherOptions;
   readonly #timer: NodeJS.Timeout;
-  readonly #waiting = new Set<() => void>();
-  #sending: Promise<void> | undefined;
+  readonly #waiters = new Set<() => void>();
+  #pending: Promise<void> | undefined;
   #again = false;
   #closed = false;
   #n = 0;
@@ -40,19 +40,22 @@ export class StatusPublisher {
   constructor(options: PublisherOptions) {
     this.#options = options;
     this.refused = new RateLimitedLine((causes) =>
-      options.logger.error({ causes, reason: this.#lastError }, 'status records were not taken by the log'),
+      options.logger.error(
+        { causes, reason: this.#lastError },
+        'status records were not accepted by the log',
+      ),
     );
-    this.#timer = setInterval(() => this.publish(), beatMs);
+    this.#timer = setInterval(() => this.publish(), intervalMs);
     this.#timer.unref();
     this.publish();
   }
 
   /** Are this process's own writes acknowledged by the log's brokers now? */
-  get isHeard(): boolean {
-    return this.heardWithin(heardMs);
+  get isAcknowledged(): boolean {
+    return this.acknowledgedWithin(acknowledgedForMs);
   }
 
-  heardWithin(ms: number): boolean {
+  acknowledgedWithin(ms: number): boolean {
     return performance.now() - this.#acknowledgedMs < ms;
   }
 
@@ -62,46 +65,46 @@ export class StatusPublisher {
     await new Promise<void>((resolve) => {
       const done = (): void => {
         clearTimeout(timer);
-        this.#waiting.delete(done);
+        this.#waiters.delete(done);
         resolve();
       };
       const timer = setTimeout(done, timeoutMs);
-      this.#waiting.add(done);
+      this.#waiters.add(done);
     });
   }
 
-  /** Reports now, or as soon as the report under way is through. */
+  /** Publishes a report now, or once the pending one has been appended. */
   publish(): void {
     if (this.#closed) return;
-    if (this.#sending !== undefined) {
+    if (this.#pending !== undefined) {
       this.#again = true;
       return;
     }
-    this.#sending = this.#send().finally(() => {
-      this.#sending = undefined;
+    this.#pending = this.#send().finally(() => {
+      this.#pending = undefined;
       if (!this.#again) return;
       this.#again = false;
       this.publish();
     });
   }
 
-  /** Says that the process ends in good order; waits at most a second for the log. */
+  /** Publishes the `stopped` report; waits at most a second for the log. */
   async stop(): Promise<void> {
     clearInterval(this.#timer);
     this.#closed = true;
-    const timer = new Promise((resolve) => setTimeout(resolve, goodByeMs).unref());
+    const timer = new Promise((resolve) => setTimeout(resolve, goodbyeTimeoutMs).unref());
     await Promise.race([this.#send({ stopped: true }), timer]);
     this.refused.close();
   }
 
   async #send(more: Partial<ReportBody> = {}): Promise<void> {
     const { log, mac, report } = this.#options;
-    const begunMs = performance.now();
+    const sentMs = performance.now();
     try {
       const value = encode({ ...report(), ...more, incarnation: this.incarnation, n: ++this.#n });
       await log.append(value, mac.of(value));
-      this.#acknowledgedMs = begunMs;
-      for (const done of [...this.#waiting]) done();
+      this.#acknowledgedMs = sentMs;
+      for (const done of [...this.#waiters]) done();
     } catch (error) {
       this.#lastError = error instanceof Error ? error.message : String(error);
       this.refused.add(causeOf(error));
@@ -109,7 +112,7 @@ export class StatusPublisher {
   }
 }
 
-/** A report that is too large in spite of its reporter's care goes without its nodes: a process must not seem dead. */
+/** Omits the nodes of a report that is too large, because a process without reports would seem dead. */
 export function encode(report: StatusReport): Buffer {
   const value = Buffer.from(JSON.stringify(report));
   if (value.length <= statusBytesMax || report.nodes === undefined) return value;
