@@ -34,7 +34,7 @@ test('a record that the log does not accept is counted each time, and logged onc
   expect(lines).toEqual([
     {
       fields: { causes: { unavailable: 1 }, reason: expect.stringContaining('is closed') },
-      text: 'status records were not taken by the log',
+      text: 'status records were not accepted by the log',
     },
   ]);
   await publisher.stop();

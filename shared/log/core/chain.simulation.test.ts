@@ -1,6 +1,6 @@
 /**
  * The accept rule under fire: thousands of seeded runs of three writers on a log that loses, doubles, delays and is
- * written to by a stranger. With any clause of the rule left out, or a writer that believes acknowledgements, the same
+ * written to by an outsider. With any clause of the rule left out, or a writer that believes acknowledgements, the same
  * runs must find violations: that is what shows that they could.
  * A failing run is repeated with HEADGATE_SEED set to the seed that is printed.
  */
@@ -58,7 +58,7 @@ test.each(chainRules.map((rule) => rule.name))(
   },
 );
 
-test('without places in the chain the writers harm each other, with no stranger about', async () => {
+test('without places in the chain the writers harm each other, without an outsider', async () => {
   const rules = chainRules.filter((rule) => rule.name !== 'seq' && rule.name !== 'prev');
   expect(await violationsOf({ rules, forgeries: false })).not.toEqual([]);
 });

@@ -1,6 +1,6 @@
 /**
  * The accept rule, clause by clause, over the published vectors, and in bulk.
- * The vectors in schemas/vectors are frozen: whoever reads this log in another language can hold their reader to them.
+ * The vectors in schemas/vectors are frozen: readers in other languages can be tested with them.
  */
 import { createPrivateKey, createPublicKey, generateKeyPairSync, sign } from 'node:crypto';
 import { readFileSync } from 'node:fs';
@@ -99,7 +99,7 @@ describe('the first record', () => {
     expect(reasonOf(judge(emptyHead(), changed(good, fields)))).toBe(reason);
   });
 
-  test('counts though a later version of its event says more', () => {
+  test('counts though a later version of its event has more fields', () => {
     const later = { ...event, v: 7, data: { log: 'main', region: 'eu' } };
     expect(reasonOf(judge(emptyHead(), changed(good, { events: [later] })))).toBe('accepted');
   });
@@ -160,12 +160,12 @@ describe('a later record', () => {
   });
 
   test('of a signed log counts only with a signature over its bytes', () => {
-    const [signer, stranger] = [newSigner(), newSigner()];
+    const [signer, outsider] = [newSigner(), newSigner()];
     const signed = accept(emptyHead(), genesis('main', signer));
     const signedNext = next(signed, 'command', signer);
     expect(reasonOf(judge(signed, signedNext))).toBe('accepted');
     expect(reasonOf(judge(signed, { ...signedNext, signature: null }))).toBe('signature');
-    expect(reasonOf(judge(signed, next(signed, 'command', stranger)))).toBe('signature');
+    expect(reasonOf(judge(signed, next(signed, 'command', outsider)))).toBe('signature');
     expect(reasonOf(judge(signed, changed(signedNext, { by: 'mallory' })))).toBe('signature');
     const moved = { ...next(signed, 'other'), signature: signedNext.signature };
     expect(reasonOf(judge(signed, moved))).toBe('signature');
@@ -200,7 +200,7 @@ test('deeply nested records are judged like any other', () => {
 
 describe('in bulk', () => {
   const signers = [newSigner(), newSigner()];
-  const stranger = newSigner();
+  const outsider = newSigner();
   const names = signers.map((signer) => signer.publicKey);
 
   /** A signed log of this many commits; at each place the writer that came second left its record, too. */
@@ -228,7 +228,7 @@ describe('in bulk', () => {
     const fake = head.seq === 0 ? genesis('main', undefined, names) : next(head, `forged-${pick}`);
     const kinds: LogRecord[] = [
       fake,
-      { ...fake, signature: stranger.sign(fake.value) },
+      { ...fake, signature: outsider.sign(fake.value) },
       { ...fake, signature: Buffer.alloc(64, pick) },
       { ...fake, signature: known.signature },
       known,
@@ -236,7 +236,7 @@ describe('in bulk', () => {
       { ...known, signature: Buffer.alloc(64) },
       record(Buffer.from('junk')),
       // A signature by a key that only the forger's own first record names.
-      genesis('main', undefined, [stranger.publicKey]),
+      genesis('main', undefined, [outsider.publicKey]),
     ];
     return kinds[kind % kinds.length]!;
   }

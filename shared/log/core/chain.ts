@@ -1,8 +1,8 @@
 /**
- * The accept rule: which records of the control log count, and in which order. Pure, and frozen for ever: two readers
- * that disagree here hold different states. It turns a log's total order into compare-and-append, so writers need no
+ * The accept rule: which records of the control log count, and in which order. Pure, and permanently frozen: two
+ * readers that disagree here have different states. It turns a log's total order into compare-and-append, so writers need no
  * leader, no lock and no transaction; duplicates, late writes, forgeries and re-created logs are skipped by every reader.
- * It looks at the envelope, the raw bytes, `log.created` and `log.signers_set` alone; what the other events mean is the
+ * It reads the envelope, the raw bytes, `log.created` and `log.signers_set` alone; what the other events mean is the
  * fold's business.
  */
 import { hash } from 'node:crypto';
@@ -15,7 +15,7 @@ import { signatureBytes, verify } from './signing.ts';
 
 /** The end of the chain as one reader has followed it. */
 export interface Head {
-  /** Id of the log; null as long as any log will do. */
+  /** Id of the log; null while any log is accepted. */
   readonly log: string | null;
   /** `seq` of the last accepted record; 0 before the first. */
   readonly seq: number;
@@ -25,7 +25,7 @@ export interface Head {
   readonly signers: readonly string[];
 }
 
-/** The head before the first record. With `expectedLog`, only that log's first record will do. */
+/** The head before the first record. With `expectedLog`, only that log's first record is accepted. */
 export function emptyHead(expectedLog: string | null = null): Head {
   return { log: expectedLog, seq: 0, hash: genesisPrev, signers: [] };
 }
@@ -35,15 +35,15 @@ export function recordHash(raw: Uint8Array): string {
   return hash('sha256', raw, 'hex');
 }
 
-/** What a rule may look at. */
+/** What a rule may read. */
 export interface Candidate {
   readonly head: Head;
   readonly commit: Commit;
   readonly raw: Buffer;
   readonly signature: Buffer | null;
-  /** Those who may sign this record; empty where nobody needs to. */
+  /** The keys that may sign this record; empty where no signature is needed. */
   readonly signers: readonly string[];
-  /** Whether this record names those who may sign the next ones. */
+  /** Whether this record names the signers of the next ones. */
   readonly namesSigners: boolean;
 }
 
@@ -52,7 +52,7 @@ export interface ChainRule {
   readonly holds: (candidate: Candidate) => boolean;
 }
 
-/** The clauses of the accept rule; a record counts where all of them hold. The costly one stands last. */
+/** The clauses of the accept rule; a record counts where all of them hold. The expensive one is last. */
 export const chainRules: readonly ChainRule[] = [
   { name: 'log', holds: ({ head, commit }) => head.log === null || commit.log === head.log },
   { name: 'seq', holds: ({ head, commit }) => commit.seq === head.seq + 1 },
@@ -86,7 +86,7 @@ export function judge(head: Head, record: LogRecord, rules: readonly ChainRule[]
   return { accepted: commit, head: { log, seq, hash: recordHash(raw), signers: named ?? head.signers } };
 }
 
-/** Those who may sign from the next record on, where this commit names them; undefined where it changes nothing. */
+/** The signers from the next record on, where this commit names them; undefined where it changes nothing. */
 function signersNamedBy(head: Head, commit: Commit): readonly string[] | undefined {
   return head.seq === 0 ? genesisOf(commit)?.signers : signersSetBy(commit);
 }
@@ -98,31 +98,31 @@ function signersOf(head: Head, named: readonly string[] | undefined): readonly s
 
 /**
  * Judges records in bulk, one judgement each: of a signed log only the last accepted signature is verified, because the
- * chain covers what is before it, and that of each record that changes the signers, because what is behind it is signed by
- * others; where the last one fails, every record is judged by itself.
- * Nobody without a signer's key can add a record to the chain in this way. The outcome equals that of `judge`, except
- * where someone who can rewrite what is stored has damaged the signature of a record that a signer wrote: `judge` skips
- * it, while here the signature of a later record vouches for its bytes.
+ * chain covers the records before it, and that of each record that changes the signers, because other keys sign the records
+ * after it; where the last one fails, every record is judged by itself.
+ * A writer without a signer's key cannot add a record to the chain in this way. The result equals that of `judge`, except
+ * where the stored signature of a record that a signer wrote was damaged: `judge` skips that record, while here the
+ * signature of a later record proves its bytes.
  */
 export function judgeBatch(
   head: Head,
   records: readonly LogRecord[],
   rules: readonly ChainRule[] = chainRules,
 ): Judgement[] {
-  const hasty = judgeEach(
+  const optimistic = judgeEach(
     head,
     records,
-    rules.map((rule) => (rule.name === 'signature' ? looksSigned(rule) : rule)),
+    rules.map((rule) => (rule.name === 'signature' ? assumeSigned(rule) : rule)),
   );
-  const last = hasty.findLastIndex((judgement) => 'accepted' in judgement);
-  const judgement = hasty[last];
+  const last = optimistic.findLastIndex((judgement) => 'accepted' in judgement);
+  const judgement = optimistic[last];
   const record = records[last];
-  if (!record || !judgement || !('accepted' in judgement)) return hasty;
-  // What names signers was verified at once, by those before it.
+  if (!record || !judgement || !('accepted' in judgement)) return optimistic;
+  // A record that names signers was already verified, with the keys of the signers before it.
   const { accepted, head: end } = judgement;
-  if (accepted.seq === 1 || signersSetBy(accepted) !== undefined) return hasty;
+  if (accepted.seq === 1 || signersSetBy(accepted) !== undefined) return optimistic;
   const isSigned = end.signers.length === 0 || verify(end.signers, record.value, record.signature);
-  return isSigned ? hasty : judgeEach(head, records, rules);
+  return isSigned ? optimistic : judgeEach(head, records, rules);
 }
 
 function judgeEach(head: Head, records: readonly LogRecord[], rules: readonly ChainRule[]): Judgement[] {
@@ -134,8 +134,8 @@ function judgeEach(head: Head, records: readonly LogRecord[], rules: readonly Ch
   });
 }
 
-/** A record that names signers is verified at once: nothing is taken from it before. */
-function looksSigned(rule: ChainRule): ChainRule {
+/** Assumes a valid signature, except of a record that names signers: the genesis signature is always verified. */
+function assumeSigned(rule: ChainRule): ChainRule {
   return {
     name: rule.name,
     holds: (candidate) =>
@@ -145,14 +145,14 @@ function looksSigned(rule: ChainRule): ChainRule {
   };
 }
 
-/** Apart from `schemas/events.ts`, so that a new version of an event can never change what counts. */
+/** Separate from `schemas/events.ts`, so that a new version of an event can never change which records count. */
 const signersSchema = z.array(z.string().max(200)).max(16);
 const genesisSchema = z.object({ log: idSchema, signers: signersSchema.optional() });
 const signersSetSchema = z.object({ signers: signersSchema.min(1) });
 
 /**
- * The signers that a commit behind the first one puts in force, or undefined. Only where it holds nothing else, and where
- * a reader that does not know the event stands still at it: everything else counts as any commit and changes nothing.
+ * The signers that a commit after the first one sets, or undefined. Only where it contains no other event, and the event is
+ * critical, so that a reader that does not know it halts: every other commit leaves the signers unchanged.
  */
 function signersSetBy(commit: Commit): readonly string[] | undefined {
   const event = commit.events[0];
@@ -160,7 +160,7 @@ function signersSetBy(commit: Commit): readonly string[] | undefined {
   return signersSetSchema.safeParse(event.data).data?.signers;
 }
 
-/** What a well-formed first commit says of its log, or undefined. */
+/** The data of `log.created` in a well-formed first commit, or undefined. */
 function genesisOf(commit: Commit): { readonly signers: readonly string[] } | undefined {
   const event = commit.events[0];
   if (event?.type !== 'log.created' || commit.events.length !== 1) return undefined;
@@ -169,9 +169,9 @@ function genesisOf(commit: Commit): { readonly signers: readonly string[] } | un
   return { signers: parsed.data.signers ?? [] };
 }
 
-/** One command's events, before they stand in the log. */
+/** One command's events, before they are in the log. */
 export interface CommitDraft {
-  /** Where the commit is to stand. Its `log` must be known. */
+  /** The head that the commit follows. Its `log` must be known. */
   readonly head: Head;
   readonly id: string;
   /** SHA-256 of the command's canonical text, hex. */

@@ -9,22 +9,22 @@
  */
 
 export interface LogRecord {
-  /** Where the record stands; larger than every offset before it. */
+  /** The position of the record; larger than every offset before it. */
   readonly offset: number;
   readonly value: Buffer;
-  /** Ed25519 signature over `value`, where the writer signs; travels beside the record. */
+  /** Ed25519 signature over `value`, where the writer signs; stored with the record. */
   readonly signature: Buffer | null;
 }
 
 export interface LogBatch {
-  /** May be empty: a batch also tells how far the reader is. */
+  /** May be empty: a batch also advances the reader's offset. */
   readonly records: readonly LogRecord[];
-  /** Where to go on reading after these records. */
+  /** The offset to continue at after these records. */
   readonly nextOffset: number;
 }
 
 export interface TailOptions {
-  /** The first offset wanted; 0 for all. */
+  /** The first offset to read; 0 for all. */
   readonly from: number;
   readonly signal?: AbortSignal;
   /** Records in one batch at most. */
@@ -35,15 +35,15 @@ export interface TailOptions {
 
 export interface ControlLog {
   /**
-   * Whether several brokers hold the log, as far as `end` has shown. An end then proves little to a process that the
-   * other brokers no longer hear: it also has to know that its own writes are acknowledged. Absent: the log has one holder.
+   * Whether several brokers hold the log, as of the last `end`. An end then proves little to a process that is cut off from
+   * the other brokers: its own writes must be acknowledged, too. Absent: one process or broker holds the log.
    */
   readonly isReplicated?: boolean;
   /** Appends one record and gives its offset once it is durable. Rejects with AppendUnknown, LogUnavailable or LogReplaced. */
   append(value: Uint8Array, signature?: Uint8Array | null): Promise<number>;
-  /** Yields batches for ever, waiting for new records; ends when `signal` aborts or the log is closed. Throws LogUnavailable, LogTruncated or LogReplaced. */
+  /** Yields batches without end, waiting for new records; returns when `signal` aborts or the log is closed. Throws LogUnavailable, LogTruncated or LogReplaced. */
   tail(options: TailOptions): AsyncIterable<LogBatch>;
-  /** The offset behind the last record, asked for now: every append acknowledged before this call is below it. Throws LogUnavailable or LogReplaced. */
+  /** The offset after the last record, requested now: every append acknowledged before this call is below it. Throws LogUnavailable or LogReplaced. */
   end(): Promise<number>;
   /** Releases everything within a few seconds at most. Idempotent. */
   close(): Promise<void>;
@@ -55,17 +55,17 @@ export interface TopicAddress {
   readonly partition?: number;
 }
 
-/** The log cannot be reached now; nothing was written by this call. Trying again later may help. */
+/** The log cannot be reached now; nothing was written by this call. A retry may succeed later. */
 export class LogUnavailable extends Error {
   override readonly name = 'LogUnavailable';
 }
 
-/** An append was sent and no answer came: it may be in the log, now or later. */
+/** An append was sent and got no response: it may be in the log, now or later. */
 export class AppendUnknown extends Error {
   override readonly name = 'AppendUnknown';
 }
 
-/** The records at the wanted offset are gone: the log was truncated or trimmed past the reader. */
+/** The records at the requested offset were removed: the log was truncated or trimmed past the reader. */
 export class LogTruncated extends Error {
   override readonly name = 'LogTruncated';
 }

@@ -1,4 +1,4 @@
-/** Signing keys: which files make a signer, what the refused ones are told, and which signatures are believed. */
+/** Signing keys: which files make a signer, the errors of the others, and which signatures are valid. */
 import { generateKeyPairSync, type KeyObject, sign } from 'node:crypto';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -82,7 +82,7 @@ test.each([
   expect(() => loadSigner(path())).toThrow(message);
 });
 
-test('no error text repeats what stands in a key file', () => {
+test('no error text contains the content of a key file', () => {
   const path = fileOf('broken.pem', String(pem(privateKey)).replace('MC4', 'XXX'));
   const secret = String(pem(privateKey)).split('\n')[1]!.slice(8, 24);
   const error = (() => {

@@ -1,7 +1,7 @@
 /**
- * Ed25519 signatures of the control log: where a log names signers, the right to write to its topic is not enough to be
- * believed. A signature is made over a record's raw bytes and travels beside them.
- * The private key stays inside `Signer`; no error text repeats anything of a key file but its path.
+ * Ed25519 signatures of the control log: where a log names signers, write access to its topic is not enough for a record to
+ * count. A signature covers a record's raw bytes and is stored with them.
+ * The private key stays inside `Signer`; error texts contain nothing of a key file except its path.
  */
 import {
   createPrivateKey,
@@ -23,7 +23,7 @@ export interface Signer {
   sign(raw: Uint8Array): Buffer;
 }
 
-/** The key file cannot be used; the message says what to do. */
+/** The key file cannot be used; the message contains the next step. */
 export class SigningKeyUnusable extends Error {
   override readonly name = 'SigningKeyUnusable';
 }
@@ -66,13 +66,13 @@ function whatIsWrong(pem: string): string {
   return `holds no private key in PEM form; ${howToMake}`;
 }
 
-/** How people and flags name a signer: SHA-256 of its public key's DER, hex. */
+/** The name of a signer in flags and output: SHA-256 of its public key's DER, hex. */
 export function fingerprintOf(publicKey: string): string {
   return hash('sha256', Buffer.from(publicKey, 'base64'), 'hex');
 }
 
 /**
- * The public key in a text, PEM or base64 of its SPKI DER, in the one form in which logs name it. Throws
+ * The public key in a text, PEM or base64 of its SPKI DER, in the form that is stored in logs. Throws
  * SigningKeyUnusable; `where` is how the message names the text.
  */
 export function publicKeyIn(text: string, where: string): string {
@@ -96,11 +96,11 @@ function parsePublicPem(pem: string): KeyObject | null {
   }
 }
 
-/** Parsed public keys; a log has few, and what a forged record names must not pile up. */
+/** Parsed public keys; bounded, because a forged record may name any number. */
 const publicKeys = new Map<string, KeyObject | null>();
 const publicKeysMax = 64;
 
-/** Whether the signature over `raw` is by one of these keys. Never throws; a key that cannot be read signs nothing. */
+/** Whether the signature over `raw` is by one of these keys. Never throws; an unreadable key verifies no signature. */
 export function verify(signers: readonly string[], raw: Uint8Array, signature: Uint8Array | null): boolean {
   if (signature?.length !== signatureBytes) return false;
   return signers.some((signer) => {

@@ -16,7 +16,7 @@ import { TrustedSigners, trustedSigners } from './trust.ts';
 
 const dir = mkdtempSync(join(tmpdir(), 'headgate-trust-'));
 afterAll(() => rmSync(dir, { recursive: true, force: true }));
-const [own, stranger] = [newSigner(), newSigner()] as const;
+const [own, outsider] = [newSigner(), newSigner()] as const;
 const pins = new TrustedSigners([own.publicKey]);
 
 function genesis(signers: readonly Signer[], by: Signer | undefined): LogRecord {
@@ -36,10 +36,10 @@ function logOf(records: readonly LogRecord[]): { topic: MemoryTopic; log: Memory
 
 test.each([
   ['an unsigned log', [genesis([], undefined)], /is not signed/],
-  ['a log of a stranger', [genesis([stranger], stranger)], new RegExp(fingerprintOf(stranger.publicKey))],
+  ['a log of another signer', [genesis([outsider], outsider)], new RegExp(fingerprintOf(outsider.publicKey))],
   [
-    'a log of a stranger that also names a pinned signer',
-    [genesis([stranger, own], stranger)],
+    'a log of another signer that also names a pinned signer',
+    [genesis([outsider, own], outsider)],
     /log main is refused/,
   ],
   [
@@ -61,7 +61,7 @@ test.each([
 
 test('records that cannot begin a log are skipped, also more of them than one search reads', async () => {
   const unsigned = { ...genesis([own], own), signature: null };
-  pins.checkBeginning([junk, unsigned, genesis([own, stranger], own)]);
+  pins.checkBeginning([junk, unsigned, genesis([own, outsider], own)]);
   const lots = Array.from({ length: 10_100 }, () => junk);
   const { log } = logOf([...lots, genesis([], undefined)]);
   const snapshot = memorySnapshot();
@@ -75,7 +75,7 @@ test('records that cannot begin a log are skipped, also more of them than one se
 test('a state from before the pin was set is refused, unless a pinned key signed the first record of its log', async () => {
   for (const [signer, fits] of [
     [own, true],
-    [stranger, false],
+    [outsider, false],
   ] as const) {
     const writer = new ChainWriter({ log: 'main', signer });
     const records = [writer.open(), writer.add([known('no_op', {})])];
@@ -85,7 +85,7 @@ test('a state from before the pin was set is refused, unless a pinned key signed
     const check = checkTrust(log, snapshot, pins);
     if (fits) await expect(check).resolves.toBeUndefined();
     else await expect(check).rejects.toThrow(/log main is refused/);
-    // A state of another log than the one that begins here, though its last record stands here, too.
+    // A state of another log than the one that begins here, though its last record is here, too.
     await expect(
       checkTrust(
         logOf([genesis([own], own)]).log,
@@ -107,9 +107,9 @@ test('later changes of the signers do not require a new pin', async () => {
     const value = composeCommit({ head: snapshot.head, id: `c-${snapshot.seq}`, at, by: 'test', events });
     topic.add(value, by.sign(value));
   };
-  next([{ type: 'log.signers_set', v: 1, critical: true, data: { signers: [stranger.publicKey] } }], own);
+  next([{ type: 'log.signers_set', v: 1, critical: true, data: { signers: [outsider.publicKey] } }], own);
   await replicator.caughtUp(10_000);
-  next([{ type: 'no_op', v: 1, critical: false, data: {} }], stranger);
+  next([{ type: 'no_op', v: 1, critical: false, data: {} }], outsider);
   await replicator.caughtUp(10_000);
   expect(snapshot.seq).toBe(3);
   await replicator.stop();
@@ -122,7 +122,7 @@ test('a pin is a fingerprint, a public key or its file; anything else refuses th
   const fingerprint = fingerprintOf(own.publicKey);
   for (const pin of [fingerprint, fingerprint.toUpperCase(), own.publicKey, file]) {
     expect(new TrustedSigners([pin]).has(own.publicKey)).toBe(true);
-    expect(new TrustedSigners([pin]).has(stranger.publicKey)).toBe(false);
+    expect(new TrustedSigners([pin]).has(outsider.publicKey)).toBe(false);
   }
   for (const pin of ['', ' ', 'abc', join(dir, 'missing.pub'), fingerprint.slice(1), `${'A'.repeat(59)}=`])
     expect(() => trustedSigners([pin])).toThrow(/--trust-signer/);

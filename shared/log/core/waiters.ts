@@ -1,6 +1,6 @@
 /**
- * Readers that wait for a change. A reader notes `changes` before it looks, and waits for a change since then, so none is
- * missed between looking and waiting. Nothing stays behind on a reader's signal.
+ * Readers that wait for a change. A reader takes the value of `changes` before it reads, and waits for a change since then,
+ * so none is missed in between. No listener is left on a reader's signal.
  */
 export class Waiters {
   readonly #waiting = new Set<() => void>();
@@ -30,7 +30,7 @@ export class Waiters {
     });
   }
 
-  /** Tells of a change; the readers go on in the order in which they began to wait. */
+  /** Reports a change; the readers resume in the order in which they began to wait. */
   wake(): void {
     this.#changes++;
     for (const done of [...this.#waiting]) done();

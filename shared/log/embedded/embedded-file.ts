@@ -1,7 +1,7 @@
 /**
- * The file behind an embedded log: one SQLite database a topic, shared by all processes of one machine.
- * Everything here is synchronous and never waits for a lock: it throws DatabaseBusy, and the caller tries again later.
- * A record is whole in the file or not there at all, and its offset is one more than that of the record before it.
+ * The file behind an embedded log: one SQLite database for each topic, shared by all processes of one machine.
+ * Everything here is synchronous and never waits for a lock: it throws DatabaseBusy, and the caller retries later.
+ * A record is complete in the file or absent, and its offset is one more than that of the record before it.
  */
 import { closeSync, mkdirSync, openSync, statSync } from 'node:fs';
 import { dirname } from 'node:path';
@@ -34,7 +34,7 @@ export interface NewRecord {
   readonly signature: Buffer | null;
 }
 
-/** A commit to the file failed in a way that leaves open whether the records are in it. */
+/** A commit to the file failed, and the records may be in it or not. */
 export class CommitUnclear extends Error {
   override readonly name = 'CommitUnclear';
 }
@@ -62,7 +62,7 @@ function prepare(db: Database): Statements {
 export interface FileOptions {
   readonly path: string;
   readonly durability: 'full' | 'normal';
-  /** The first record kept may stand behind the offset that a reader asks for. */
+  /** The first record kept may be after the offset that a reader requests. */
   readonly allowTrimmed: boolean;
 }
 
@@ -97,12 +97,12 @@ export class EmbeddedFile {
     throw new LogReplaced(`${path} was ${now ? 'replaced' : 'removed'} while it was in use`);
   }
 
-  /** The offset behind the last record. */
+  /** The offset after the last record. */
   end(): number {
     return this.#try(() => this.#statements.end.get() as number);
   }
 
-  /** Appends all of these or none; gives the offset of the first. On return they are in the file in place, as durable as the options say. */
+  /** Appends all of these or none; returns the offset of the first. On return they are in the file, with the durability of the options. */
   append(records: readonly NewRecord[], atMs: number): number {
     this.#try(() => this.#db.exec('BEGIN IMMEDIATE'));
     const first = this.#try(() => {
@@ -124,7 +124,7 @@ export class EmbeddedFile {
     });
   }
 
-  /** The records from `from` on, as many as the limits allow, but one at least. Throws LogTruncated where they are gone. */
+  /** The records from `from` on, as many as the limits allow, but one at least. Throws LogTruncated where they were removed. */
   read(from: number, recordsMax: number, bytesMax: number): LogRecord[] {
     const records = this.#try(() => {
       const found: LogRecord[] = [];
@@ -176,7 +176,7 @@ export class EmbeddedFile {
   }
 }
 
-/** A failed write left no whole commit behind; after a failed flush nobody can say. */
+/** A failed write leaves no complete commit; after a failed flush the state is unknown. */
 function commitError(error: unknown, path: string): unknown {
   const code = error instanceof Error && 'code' in error ? String(error.code) : '';
   if (code.startsWith('SQLITE_IOERR') && code !== 'SQLITE_IOERR_WRITE')
@@ -191,7 +191,7 @@ function identityOf(path: string): Identity {
   return statSync(path, { bigint: true, throwIfNoEntry: false });
 }
 
-/** Only a file that is not there is opened here: closing a second descriptor would drop the locks of the first. */
+/** Only a missing file is opened here: closing a second descriptor would drop the locks of the first. */
 function create(path: string): void {
   mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
   try {

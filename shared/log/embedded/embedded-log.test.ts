@@ -1,6 +1,6 @@
 /**
  * The embedded log keeps the contract of every adapter, and reports what can happen to a file: removed, replaced, cut
- * off, damaged, locked, full. What needs several processes stands in embedded-log.process.test.ts.
+ * off, damaged, locked, full. Tests with several processes are in embedded-log.process.test.ts.
  */
 import {
   mkdtempSync,
@@ -110,7 +110,7 @@ test('a log cut off before the position of a waiting tail is reported', async ()
   await expect(promptly(waiting.ended, 'noticing')).rejects.toThrow(LogTruncated);
 });
 
-test('a log whose first records are gone is reported, unless trimming is allowed', async () => {
+test('a log whose first records were removed is reported, unless trimming is allowed', async () => {
   const log = await logOf(5);
   const db = openDatabase(path, { durability: 'normal' });
   db.exec('DELETE FROM record WHERE offset < 2');
@@ -133,14 +133,14 @@ test('damaged pages are reported with what to do', async () => {
   await expect(readRecords(damaged, 250)).rejects.toThrow(LogUnavailable);
 });
 
-test('a file that is no database is reported with what to do', async () => {
+test('a file that is no database is reported with the next step', async () => {
   await (await logOf(1)).close();
   truncateSync(path, 0);
   writeSync(openSync(path, 'r+'), Buffer.alloc(8192, 'not a database'));
   await expect(open()).rejects.toThrow(/damaged.*backup/s);
 });
 
-test('a file of a later format is left alone', async () => {
+test('a file of a later format is not changed', async () => {
   await (await logOf(1)).close();
   const db = openDatabase(path, { durability: 'normal' });
   db.pragma('user_version = 99');

@@ -1,8 +1,8 @@
 /**
- * The control log without a broker: one SQLite file a topic in a folder, for any number of processes of one machine.
- * An append is on the disk when it is acknowledged; all processes see one order. No lock is ever waited for on the event
- * loop: who finds the file locked tries again after a random pause. Appends that wait together are written together.
- * A file that was replaced, removed, cut off or damaged is reported, never papered over.
+ * The control log without a broker: one SQLite file for each topic in a folder, for any number of processes of one machine.
+ * An append is on the disk when it is acknowledged; all processes see one order. The event loop never blocks on a lock: a
+ * locked file is retried after a random pause. Pending appends are written in one transaction.
+ * A file that was replaced, removed, truncated or damaged is reported.
  */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
@@ -26,31 +26,31 @@ import { FileWatch } from './file-watch.ts';
 
 const recordsMaxDefault = 500;
 const bytesMaxDefault = 1024 * 1024;
-/** What one transaction takes of the waiting appends. */
+/** The pending appends of one transaction, at most. */
 const groupRecordsMax = 100;
 const groupBytesMax = 4 * 1024 * 1024;
-/** What may wait to be written. */
+/** The pending appends, at most. */
 const queueRecordsMax = 10_000;
 const queueBytesMax = 64 * 1024 * 1024;
-/** The longest pause before a locked file is tried again. */
+/** The longest pause before a locked file is retried. */
 const pauseMsMax = 32;
 
 export interface EmbeddedLogOptions {
   readonly folder: string;
   readonly address: TopicAddress;
-  /** How long a locked file is tried before LogUnavailable. */
+  /** How long a locked file is retried before LogUnavailable. */
   readonly lockDeadlineMs?: number;
-  /** How often a waiting tail looks, should the system not report a change. */
+  /** How often a waiting tail checks the file, in case the system does not report a change. */
   readonly pollMs?: number;
-  /** `normal`: an acknowledged append survives a crash of every process, but not of the machine. For topics whose loss does no harm. */
+  /** `normal`: an acknowledged append survives a crash of every process, but not of the machine. For topics whose loss is harmless. */
   readonly durability?: 'full' | 'normal';
-  /** Records older than this are removed, at appends. Without it, none ever is. */
+  /** Records older than this are removed, at appends. Without it, none are. */
   readonly keepSeconds?: number;
   /** The shortest time between two trimmings by one process. */
   readonly trimEverySeconds?: number;
   /** A tail from before the first record kept begins there, instead of reporting LogTruncated. */
   readonly allowTrimmed?: boolean;
-  /** Reject with LogUnavailable where there is no such log yet, instead of making it. */
+  /** Reject with LogUnavailable where there is no such log yet, instead of creating it. */
   readonly mustExist?: boolean;
   /** Wall clock, ms since 1970. */
   readonly now?: () => number;
@@ -70,7 +70,7 @@ export function embeddedLogPath(folder: string, { topic, partition = 0 }: TopicA
   return join(folder, partition > 0 ? `${topic}-${partition}.db` : `${topic}.db`);
 }
 
-/** Opens a topic's log; makes its folder and file where they are missing. Throws LogUnavailable or LogReplaced. */
+/** Opens a topic's log; creates its folder and file where they are missing. Throws LogUnavailable or LogReplaced. */
 export async function openEmbeddedLog(options: EmbeddedLogOptions): Promise<EmbeddedLog> {
   const settings = { ...defaults, ...options };
   const path = embeddedLogPath(options.folder, options.address);
@@ -118,7 +118,7 @@ export class EmbeddedLog implements ControlLog {
       this.#queueBytes += value.length;
       if (this.#writing) return;
       this.#writing = true;
-      // Not in this turn: who appends again and again would else leave the event loop no turn of its own.
+      // Not in this turn: a caller that keeps appending would otherwise starve the event loop.
       setImmediate(() => void this.#writeAll());
     });
   }
@@ -167,7 +167,7 @@ export class EmbeddedLog implements ControlLog {
     return this.#file.read(from, recordsMax, bytesMax);
   }
 
-  /** Wakes the tails where there is something to read, or a fault that their reading will find. */
+  /** Wakes the tails where there is a new record, or a fault that their next read reports. */
   #look(): void {
     if (this.#waiters.size === 0) return;
     try {
@@ -194,7 +194,7 @@ export class EmbeddedLog implements ControlLog {
           const late = leading(this.#queue, ({ untilMs }) => performance.now() > untilMs);
           this.#refuse(late, lockedError(this.#path, error));
           await backoff.pause();
-        } else this.#refuse(group.length, inLogWords(error, this.#path));
+        } else this.#refuse(group.length, toLogError(error, this.#path));
       }
     }
     this.#writing = false;
@@ -239,7 +239,7 @@ export class EmbeddedLog implements ControlLog {
   }
 }
 
-/** Tries until the file is not locked by another process, or the deadline has passed. */
+/** Retries while another process holds the lock of the file, up to a deadline. */
 async function untilUnlocked<Result>(
   operation: () => Result,
   path: string,
@@ -251,7 +251,7 @@ async function untilUnlocked<Result>(
     try {
       return operation();
     } catch (error) {
-      if (!(error instanceof DatabaseBusy)) throw inLogWords(error, path);
+      if (!(error instanceof DatabaseBusy)) throw toLogError(error, path);
       if (performance.now() > untilMs) throw lockedError(path, error);
     }
     await backoff.pause();
@@ -278,7 +278,7 @@ function lockedError(path: string, cause: Error): LogUnavailable {
   });
 }
 
-function inLogWords(error: unknown, path: string): Error {
+function toLogError(error: unknown, path: string): Error {
   if (!(error instanceof Error)) return new LogUnavailable(`${path} cannot be used: ${String(error)}`);
   if (error instanceof LogReplaced || error instanceof LogTruncated || error instanceof LogUnavailable)
     return error;

@@ -1,19 +1,19 @@
 /**
- * Tells a log's tails when to look at its file again: at once when the folder reports a change, a few times shortly after
- * (the report comes while the commit is still on its way to the disk), and at a slow beat in case a report was lost.
- * A report is only a hint; nothing relies on it but latency.
+ * Triggers the checks of a log's file: at once when the folder reports a change, a few times shortly after (the report
+ * arrives before the commit is on the disk), and at a slow interval in case a report was lost.
+ * A report is only a hint; only latency depends on it.
  */
 import { type FSWatcher, watch } from 'node:fs';
 import { basename, dirname } from 'node:path';
 
-/** Pauses between the looks after a report, ms. Together they outlast a slow flush. */
+/** Pauses between the checks after a report, ms. Together they last longer than a slow flush. */
 const burstMs: readonly number[] = [0, 1, 1, 1, 1, 2, 2, 3, 5, 8, 13, 21];
 
 export interface FileWatchOptions {
   readonly path: string;
-  /** The slow beat. */
+  /** The slow interval. */
   readonly pollMs: number;
-  /** Looks at the file. Must not throw. */
+  /** Checks the file. Must not throw. */
   readonly look: () => void;
 }
 
@@ -28,7 +28,7 @@ export class FileWatch {
     this.#options = options;
   }
 
-  /** Begins to watch; again and again does nothing more. */
+  /** Starts watching. Idempotent. */
   start(): void {
     if (this.#started) return;
     this.#started = true;
@@ -44,7 +44,7 @@ export class FileWatch {
     this.#watcher = undefined;
   }
 
-  /** Where the system has no watches left, the beat alone must do. */
+  /** Where the system has no watches left, only the interval is used. */
   #watch(): void {
     const name = basename(this.#options.path);
     try {
