@@ -1,4 +1,5 @@
 /** The age of a proof, by whichever clock shows more, and the ladder that follows from it (design: Freshness). */
+import fc from 'fast-check';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { Freshness, type FreshnessState } from './freshness.ts';
 
@@ -56,4 +57,49 @@ test('a proof of an earlier moment does not undo that of a later one', () => {
   freshness.prove(late);
   freshness.prove(early);
   expect(freshness.ageSeconds()).toBe(0);
+});
+
+type Step =
+  | { readonly kind: 'proof'; readonly delayMs: number }
+  | { readonly kind: 'time'; readonly ms: number }
+  | { readonly kind: 'suspend'; readonly ms: number }
+  | { readonly kind: 'set-back'; readonly ms: number };
+
+const milliseconds = fc.integer({ min: 0, max: 60_000 });
+const anyStep: fc.Arbitrary<Step> = fc.oneof(
+  fc.record({ kind: fc.constant('proof' as const), delayMs: milliseconds }),
+  fc.record({ kind: fc.constant('time' as const), ms: milliseconds }),
+  fc.record({ kind: fc.constant('suspend' as const), ms: milliseconds }),
+  fc.record({ kind: fc.constant('set-back' as const), ms: milliseconds }),
+);
+const order: readonly FreshnessState[] = ['ready', 'lagging', 'draining', 'fenced'];
+
+test('on every walk of proofs, time, suspensions and set clocks, only a proof or a set clock makes a snapshot fresher', () => {
+  fc.assert(
+    fc.property(fc.array(anyStep, { maxLength: 40 }), (steps) => {
+      let clock = { monotonicMs: 1_000_000, wallMs: 5_000_000 };
+      const freshness = new Freshness(() => clock);
+      /** Of the proof that counts: what has really passed since then at least. */
+      let provenMs: number | undefined;
+      for (const step of steps) {
+        const before = freshness.state();
+        if (step.kind === 'proof') {
+          const moment = freshness.now();
+          clock = { monotonicMs: clock.monotonicMs + step.delayMs, wallMs: clock.wallMs + step.delayMs };
+          freshness.prove(moment);
+          provenMs = Math.max(provenMs ?? 0, moment.monotonicMs);
+        } else if (step.kind === 'time')
+          clock = { monotonicMs: clock.monotonicMs + step.ms, wallMs: clock.wallMs + step.ms };
+        else if (step.kind === 'suspend') clock = { ...clock, wallMs: clock.wallMs + step.ms };
+        else clock = { ...clock, wallMs: clock.wallMs - step.ms };
+        const state = freshness.state();
+        expect(state === 'unproven').toBe(provenMs === undefined);
+        if (provenMs === undefined) continue;
+        expect(freshness.ageSeconds()).toBeGreaterThanOrEqual((clock.monotonicMs - provenMs) / 1000);
+        if (step.kind === 'time' || step.kind === 'suspend')
+          expect(order.indexOf(state)).toBeGreaterThanOrEqual(order.indexOf(before));
+        if (clock.monotonicMs - provenMs > 45_000) expect(state).toBe('fenced');
+      }
+    }),
+  );
 });

@@ -1,7 +1,19 @@
 /**
- * How fresh a snapshot is, without comparing the clocks of two machines: `freshAsOf` is a moment of this process at which
- * the snapshot held everything that the log had acknowledged. Age is the larger of the monotonic and the wall-clock
- * difference, because the monotonic clock may stand still while a machine sleeps and the wall clock may be set back.
+ * How fresh a snapshot is, without comparing the clocks of two machines. A proof is a moment of this process at which the
+ * snapshot contained everything that the log had acknowledged; the age since the latest proof decides the state:
+ *
+ *                 over 15 s          over 30 s           over 45 s
+ *    ┌────────┐──────────────►┌─────────┐──────►┌──────────┐──────►┌────────┐
+ *    │ ready  │               │ lagging │       │ draining │       │ fenced │
+ *    └────────┘◄──────────────┴─────────┘◄──────┴──────────┘◄──────┴────────┘
+ *         ▲          a proof leads back, to the state of its own age
+ *         │ first proof
+ *    ┌──────────┐
+ *    │ unproven │   time alone never leads out of it
+ *    └──────────┘
+ *
+ * Age is the larger of the monotonic and the wall-clock difference, because the monotonic clock may stop while a machine is
+ * suspended and the wall clock may be set back. So a suspended process wakes up in the state of its true age.
  */
 
 export interface Moment {
@@ -9,22 +21,37 @@ export interface Moment {
   readonly wallMs: number;
 }
 
-/** Seconds of age at which each step of the ladder begins. */
-const ladderSeconds = { lagging: 15, draining: 30, fenced: 45 } as const;
 export type FreshnessState = 'unproven' | 'ready' | 'lagging' | 'draining' | 'fenced';
 
+/** Up to which age a proven snapshot is in a state, seconds; in the order of the states. */
+const ageSecondsMax = {
+  ready: 15,
+  lagging: 30,
+  draining: 45,
+  fenced: Number.POSITIVE_INFINITY,
+} as const satisfies Record<Exclude<FreshnessState, 'unproven'>, number>;
+
+function systemClock(): Moment {
+  return { monotonicMs: performance.now(), wallMs: Date.now() };
+}
+
 export class Freshness {
+  readonly #clock: () => Moment;
   #asOf: Moment | undefined;
 
+  constructor(clock: () => Moment = systemClock) {
+    this.#clock = clock;
+  }
+
   now(): Moment {
-    return { monotonicMs: performance.now(), wallMs: Date.now() };
+    return this.#clock();
   }
 
   get proven(): boolean {
     return this.#asOf !== undefined;
   }
 
-  /** Everything acknowledged before this moment has been folded. */
+  /** Everything that was acknowledged before this moment is folded. */
   prove(moment: Moment): void {
     if (!this.#asOf || moment.monotonicMs > this.#asOf.monotonicMs) this.#asOf = moment;
   }
@@ -32,16 +59,15 @@ export class Freshness {
   /** Age of the last proof in seconds; infinite before the first. */
   ageSeconds(): number {
     if (!this.#asOf) return Number.POSITIVE_INFINITY;
-    const monotonic = performance.now() - this.#asOf.monotonicMs;
-    const wall = Date.now() - this.#asOf.wallMs;
-    return Math.max(monotonic, wall, 0) / 1000;
+    const { monotonicMs, wallMs } = this.#clock();
+    return Math.max(monotonicMs - this.#asOf.monotonicMs, wallMs - this.#asOf.wallMs, 0) / 1000;
   }
 
   state(): FreshnessState {
     if (!this.#asOf) return 'unproven';
     const age = this.ageSeconds();
-    if (age > ladderSeconds.fenced) return 'fenced';
-    if (age > ladderSeconds.draining) return 'draining';
-    return age > ladderSeconds.lagging ? 'lagging' : 'ready';
+    if (age <= ageSecondsMax.ready) return 'ready';
+    if (age <= ageSecondsMax.lagging) return 'lagging';
+    return age <= ageSecondsMax.draining ? 'draining' : 'fenced';
   }
 }
