@@ -1,6 +1,6 @@
 /**
- * While builds of two versions run side by side: an event that a reader must not pass over is written only once every
- * gateway has said that it knows it. A gateway that does not would stand still there, and its freshness run out.
+ * Rolling upgrades: a critical event is written only once every gateway has reported a fold version that knows it. A
+ * gateway that does not know it would halt at it, and its freshness would expire.
  */
 import { foldVersionNeeded, type KnownEvent } from '../../schemas/events.ts';
 import { CommandError } from '../core/command-error.ts';
@@ -12,7 +12,7 @@ export interface LogReader {
 }
 
 /**
- * `readers`: who folds the log and has not said good-bye, silent ones included; undefined while that is not known yet.
+ * `readers`: gateways that have not deregistered, silent ones included; undefined while they are not known yet.
  * Throws GuardRefused, or LogUnavailable where it cannot be decided yet.
  */
 export function checkReaders(
@@ -25,14 +25,14 @@ export function checkReaders(
   if (needed <= lowest) return;
   const known = readers();
   if (known === undefined)
-    throw new CommandError('LogUnavailable', 'which gateways there are is not known yet', {
+    throw new CommandError('LogUnavailable', 'the gateways are not known yet', {
       next: 'try again in a moment',
     });
   const behind = known.filter(({ foldVersion }) => foldVersion < needed).map(({ name }) => name);
   if (behind.length === 0) return;
   throw new CommandError(
     'GuardRefused',
-    `this writes what these gateways do not know yet and would stand still at: ${behind.slice(0, 20).join(', ')}`,
-    { next: 'upgrade them first, or repeat with --force where they are gone for good' },
+    `these gateways do not know an event of this command yet and would halt at it: ${behind.slice(0, 20).join(', ')}`,
+    { next: 'upgrade them first, or repeat with --force where they were removed' },
   );
 }

@@ -1,5 +1,5 @@
 /**
- * The hash by which a repeated command is told from another one under the same Idempotency-Key.
+ * The hash that distinguishes a repeated command from another one with the same Idempotency-Key.
  * Taken over what was parsed, so spelling, order of members and defaults left out make no difference.
  */
 import { createHash } from 'node:crypto';

@@ -25,7 +25,7 @@ export interface FleetOptions {
   readonly nowMs: number;
 }
 
-/** Throws CommandError InvalidCommand or Conflict where the state cannot become what the document says. */
+/** Throws CommandError InvalidCommand or Conflict where the state cannot be changed to match the document. */
 export function diffFleet(db: Database, fleet: Fleet, options: FleetOptions): FleetPlan {
   checkReferences(db, fleet, options.prune ?? false);
   const plan = new FleetPlan();
@@ -107,7 +107,7 @@ function planStack(db: Database, organisation: string, wanted: FleetStack, plan:
   const found = findStack(db, id);
   if (found && found.organisation !== organisation)
     throw new CommandError('Conflict', `the stack ${id} belongs to ${found.organisation}`, {
-      next: `a stack cannot change hands: remove it first, or choose another id for ${organisation}`,
+      next: `a stack cannot change its organisation: remove it first, or choose another id for ${organisation}`,
     });
   const surface = wanted.surface ?? found?.surface ?? 'openai';
   plan.put(
@@ -139,7 +139,7 @@ function planNodes(
   }
 }
 
-/** What was registered of a node, without what was learnt of it since. */
+/** A node as it was registered, without its health. */
 function registration(db: Database, id: string): EventData<'node.registered'> | undefined {
   const node = findNode(db, id);
   if (!node) return undefined;

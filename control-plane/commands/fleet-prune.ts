@@ -1,6 +1,6 @@
 /**
- * What the state has and a fleet document has not, as removals. Each thing is removed by an event of its own, also where
- * it would go along with another, so that the list of changes is complete.
+ * Removals of what the state has and a fleet document has not. Each resource is removed by its own event, even if the
+ * removal of another would include it, so that the list of changes is complete.
  */
 import type { Fleet } from '../../schemas/fleet.ts';
 import { anonymousTierName } from '../../schemas/shapes.ts';

@@ -1,6 +1,6 @@
 /**
  * What a fleet document names but does not declare must be in the state, and must stay there: with pruning only what the
- * document declares remains. All faults are told at once.
+ * document declares remains. All faults are reported at once.
  */
 import { type Fleet, pathText } from '../../schemas/fleet.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
@@ -47,7 +47,7 @@ function unknownTiers(db: Database, fleet: Fleet, prune: boolean): CommandErrorD
   });
 }
 
-/** Throws CommandError InvalidCommand that names every model and tier that would not be there. */
+/** Throws CommandError InvalidCommand that names every model and tier that would not exist. */
 export function checkReferences(db: Database, fleet: Fleet, prune: boolean): void {
   const details = [...unknownModels(db, fleet, prune), ...unknownTiers(db, fleet, prune)];
   const [first] = details;

@@ -130,7 +130,7 @@ test.each<[claim: string, change: (fleet: typeof whole) => object, changes: obje
     [{ action: 'change', kind: 'stack', id: stackId, fields: ['surface'] }],
   ],
   [
-    'where a node stands and how it is reached',
+    'the place and address of a node',
     (fleet) => ({
       ...fleet,
       pool: { nodes: [{ id: 'acme-1', url: 'http://127.0.0.1:9', dialect: 'llamacpp', agent: true }] },
@@ -226,7 +226,7 @@ test('a file may name models and tiers that the state has, but not ones that it 
   expect(apply(state, partial).events.length).toBe(3);
 });
 
-test('a stack cannot change hands', () => {
+test('a stack cannot change its organisation', () => {
   const state = new TestState().given(smallFleet);
   const fleet = { version: 1, organisations: [{ id: 'other', name: 'Other', stacks: [{ id: stackId }] }] };
   expect(() => apply(state, fleet)).toThrow(
@@ -245,7 +245,7 @@ test('a node that leaves a stack which is pruned stays as it was, drained too', 
   ]);
 });
 
-test('what is left out of a new thing has its default, and of one that is there stays', () => {
+test('an omitted field of a new resource has its default, and of an existing one stays', () => {
   const state = new TestState();
   const fleet = {
     version: 1,
@@ -442,7 +442,7 @@ test('applying any file twice changes nothing the second time', () => {
   );
 });
 
-test('what is given out applies as unchanged, also with pruning, and makes the same state elsewhere', () => {
+test('an export applies as unchanged, also with pruning, and makes the same state elsewhere', () => {
   fc.assert(
     fc.property(fleets, fleets, (one, two) => {
       const state = new TestState();
@@ -450,7 +450,7 @@ test('what is given out applies as unchanged, also with pruning, and makes the s
       try {
         apply(state, two, { force: true });
       } catch {
-        // A stack of the first file stands under another organisation in the second.
+        // A stack of the first file is under another organisation in the second.
       }
       const given = fleetSchema.parse(JSON.parse(JSON.stringify(exportFleet(state.db))));
       expect(apply(state, given).events).toEqual([]);
@@ -463,7 +463,7 @@ test('what is given out applies as unchanged, also with pruning, and makes the s
   );
 });
 
-test('with pruning the state becomes what the file says, whatever it was', () => {
+test('with pruning the state becomes what the file declares, whatever it was before', () => {
   fc.assert(
     fc.property(fleets, fleets, (one, two) => {
       const state = new TestState();
@@ -475,12 +475,12 @@ test('with pruning the state becomes what the file says, whatever it was', () =>
         (each.stacks ?? []).every((stack) => (stackOwners.get(stack.id) ?? each.id) === each.id),
       );
       fc.pre(sameHands === true);
-      // Left out means "as it is"; here every field is said.
-      const said = {
+      // Omitted means "as it is"; here every field is given.
+      const full = {
         ...two,
         organisations: (two.organisations ?? []).map((each) => ({ ...each, tier: each.tier ?? null })),
       };
-      apply(state, said, { prune: true, force: true });
+      apply(state, full, { prune: true, force: true });
       const ids = (fleet: Fleet) => [
         fleet.models?.map(({ id: each }) => each).sort(),
         fleet.tiers?.map(({ id: each }) => each),
@@ -493,8 +493,8 @@ test('with pruning the state becomes what the file says, whatever it was', () =>
           ])
           .flat(2).length,
       ];
-      expect(ids(exportFleet(state.db))).toEqual(ids(said));
-      expect(apply(state, said, { prune: true }).events).toEqual([]);
+      expect(ids(exportFleet(state.db))).toEqual(ids(full));
+      expect(apply(state, full, { prune: true }).events).toEqual([]);
     }),
     { numRuns: runs({ fast: 12, full: 40 }) },
   );

@@ -18,7 +18,7 @@ export const applyFleet = defineCommand({
   name: 'fleet.apply',
   method: 'POST',
   path: '/fleet/apply',
-  summary: 'Make the fleet as a fleet file says; removes nothing unless pruning is asked for',
+  summary: 'Change the fleet to match a fleet file; removes nothing unless `prune` is set',
   params: pathSchemas.none,
   body: bodySchemas.applyFleet,
   roles: 'operator',

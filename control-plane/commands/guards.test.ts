@@ -121,7 +121,7 @@ test.each<[limit: keyof typeof cardinalityLimits, fill: string, event: KnownEven
 ])('there is room for the last of %s, and for none beyond', (limit, fill, event) => {
   const state = new TestState();
   const series = `WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < ?)`;
-  // WITH stands before SELECT inside an INSERT.
+  // In an INSERT, WITH comes before SELECT.
   const sql = fill.replace('SELECT', `${series} SELECT`);
   state.db.prepare(sql).run(cardinalityLimits[limit] - 1);
   checkCardinality(state.db, [event], testNowMs);

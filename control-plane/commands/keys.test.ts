@@ -46,7 +46,7 @@ test.each([
 
 test('a key of another organisation and a key that does not exist are refused alike', () => {
   const state = new TestState().given(smallFleet);
-  const said = ['key-other', 'key-nowhere'].map((id) => {
+  const refusals = ['key-other', 'key-nowhere'].map((id) => {
     try {
       state.decide('key.revoke', { params: { id } }, { actor: { person: 'ana' } });
       return undefined;
@@ -54,8 +54,8 @@ test('a key of another organisation and a key that does not exist are refused al
       return JSON.stringify((error as { envelope(path: string): object }).envelope('/'));
     }
   });
-  expect(said[0]).toBeDefined();
-  expect(said[0]).toBe(said[1]);
+  expect(refusals[0]).toBeDefined();
+  expect(refusals[0]).toBe(refusals[1]);
 });
 
 test('Authentication 6: removing a person revokes none of the keys they made', () => {

@@ -12,7 +12,7 @@ import { needKey, needOrganisation } from './preconditions.ts';
 
 const dayMs = 24 * 60 * 60 * 1000;
 
-/** When a key made at `nowMs` expires, ms since 1970; null: never. A year from 29 February ends on 1 March. */
+/** When a key created at `nowMs` expires, ms since 1970; null: never. A year from 29 February ends on 1 March. */
 export function expiresAtMs(choice: ExpiryChoice, nowMs: number): number | null {
   switch (choice) {
     case 'never':
@@ -57,7 +57,7 @@ const revokeKey = defineCommand({
   name: 'key.revoke',
   method: 'POST',
   path: '/keys/:id/revoke',
-  summary: 'Revoke a key, for ever',
+  summary: 'Revoke a key; this is final',
   params: pathSchemas.id,
   body: undefined,
   roles: keyRoles,

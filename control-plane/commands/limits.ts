@@ -1,5 +1,5 @@
 /**
- * How many things the state may hold. The writer keeps these bounds, so that every reader can rely on them.
+ * How many resources the state may hold. The writer enforces these bounds, so that every reader can rely on them.
  * Checked over the events of a command, whichever command made them.
  */
 import type { KnownEvent } from '../../schemas/events.ts';
@@ -22,7 +22,7 @@ export const cardinalityLimits = {
   tokensPerNode: 100,
 } as const;
 
-/** One thing that a command adds, and the bounds it counts against. */
+/** One bound against which an added resource counts. */
 interface Bound {
   readonly name: keyof typeof cardinalityLimits;
   /** Whose bound it is, where each organisation or node has its own. */
@@ -86,7 +86,7 @@ function boundsOf(db: Database, event: KnownEvent, nowMs: number): Bound[] {
   }
 }
 
-/** Throws CommandError Conflict where these events would pass a limit. What they remove is not set against it. */
+/** Throws CommandError Conflict where these events would exceed a limit. Their removals are not subtracted. */
 export function checkCardinality(db: Database, events: readonly KnownEvent[], nowMs: number): void {
   const added = new Map<string, { bound: Bound; more: number }>();
   for (const event of events) {

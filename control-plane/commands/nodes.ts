@@ -1,6 +1,6 @@
 /**
  * Deciders for nodes and the tokens of their agents. A token is bound to one node; its value is shown once.
- * A node is registered once; where it stands and how it is reached change only through a fleet file.
+ * A node is registered once; its place and address change only through a fleet file.
  */
 import { bodySchemas, pathSchemas } from '../../schemas/commands.ts';
 import type { Place } from '../../schemas/names.ts';

@@ -184,7 +184,7 @@ test.each(cases)('$name $params $body: $expected', ({ name, params, body, force,
   }
 });
 
-test('a new tier without a rank stands above all others', () => {
+test('a new tier without a rank is above all others', () => {
   const state = new TestState().given(smallFleet);
   expect(state.when('tier.set', { params: { id: 'Gold' }, body: { models: '*' } }).answer).toEqual({
     id: 'Gold',
@@ -193,7 +193,7 @@ test('a new tier without a rank stands above all others', () => {
   });
 });
 
-test('a refusal names who uses the thing, and the next step', () => {
+test('a refusal names the users of a resource, and the next step', () => {
   const state = new TestState().given(smallFleet);
   expect(() => state.decide('model.delete', { params: { id: 'echo-small' } })).toThrow(
     expect.objectContaining({

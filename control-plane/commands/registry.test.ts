@@ -16,7 +16,7 @@ test.each(commands)('$name: its path has the parameters of its schema', ({ path,
 });
 
 test.each(commands.filter(({ roles }) => roles !== 'operator'))(
-  '$name: a command of members says whose organisation it concerns',
+  '$name: a command of members declares which organisation it concerns',
   ({ organisationOf }) => {
     expect(organisationOf).toBeDefined();
   },
@@ -54,7 +54,7 @@ test.each(byMembers.flatMap((command) => roles.map((role) => [command.name, role
 );
 
 test.each(commands.filter((command) => command.roles === 'operator'))(
-  '$name is for operators only, whatever it is about',
+  '$name is for operators only, with any input',
   (definition) => {
     const state = new TestState().given(smallFleet);
     // Refused before the input is read, so any input will do.

@@ -1,7 +1,7 @@
 /**
- * The guard against a slip that empties the fleet: a command that removes at least 10 things and more than 10 % of their
- * kind needs force. What goes along counts too: an organisation takes its members, keys, stacks and nodes with it.
- * Revoking one key is one thing, so it never needs it.
+ * The guard against emptying the fleet by mistake: a command that removes at least 10 resources and more than 10 % of their
+ * kind needs force. Dependents count: an organisation is removed with its members, keys, stacks and nodes. Revoking one key
+ * removes one resource, so it never needs force.
  */
 import type { KnownEvent } from '../../schemas/events.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
@@ -9,7 +9,7 @@ import type { SqlValue } from '../../shared/runtime/table-columns.ts';
 import { CommandError } from '../core/command-error.ts';
 import { all, count } from '../state/statements.ts';
 
-const thingsMin = 10;
+const removedMin = 10;
 const shareMax = 0.1;
 
 const totals = {
@@ -96,21 +96,21 @@ function collect(db: Database, removed: Removed, { type, data }: KnownEvent): vo
   }
 }
 
-/** Throws CommandError GuardRefused where the events remove too much to be done by a slip. */
+/** Throws CommandError GuardRefused where the events remove too much. */
 export function guardRemovals(db: Database, events: readonly KnownEvent[]): void {
   const removed = Object.fromEntries(Object.keys(totals).map((kind) => [kind, new Set()])) as Removed;
   for (const event of events) collect(db, removed, event);
   for (const { type, data } of events) {
-    // It moves out before the place where it stood is removed.
+    // It moves before its old place is removed.
     if (type === 'node.registered') removed.node.delete(data.id);
   }
   for (const kind of Object.keys(totals) as Kind[]) {
-    const gone = removed[kind].size;
-    if (gone < thingsMin) continue;
+    const size = removed[kind].size;
+    if (size < removedMin) continue;
     const total = count(db, totals[kind]);
-    if (gone > total * shareMax)
-      throw new CommandError('GuardRefused', `this would remove ${gone} of ${total} (${kind})`, {
-        next: 'look at what it would remove, then repeat it with force',
+    if (size > total * shareMax)
+      throw new CommandError('GuardRefused', `this would remove ${size} of ${total} (${kind})`, {
+        next: 'check with a dry run what it would remove, then repeat it with force',
       });
   }
 }

@@ -26,7 +26,7 @@ const signersSet = (...signers: readonly string[]) => [{ type: 'log.signers_set'
 const refusal = (type: string, message: RegExp) =>
   expect.objectContaining({ type, message: expect.stringMatching(message) });
 
-test('a key is added to those that are there, and is there already the second time', () => {
+test('a key is added to the present ones, and adding it again changes nothing', () => {
   const { events, result } = add(b, view([a], a));
   expect(events).toEqual(signersSet(a, b));
   expect(result()).toMatchObject({ fingerprint: fingerprintOf(b), signers: [a, b].map(fingerprintOf) });
@@ -46,7 +46,7 @@ test('the first signer of a log is the replica that signs the change', () => {
   expect(() => add(b, view([], undefined), true)).toThrow(refusal('Conflict', /not signed/));
 });
 
-test('no change leaves a replica that runs without the right to write, unless it is forced', () => {
+test('no change leaves a running replica without the right to write, unless it is forced', () => {
   const others = [replica('cp-2', b), replica('cp-3')];
   expect(() => add(a, view([], a, ...others))).toThrow(refusal('GuardRefused', /cp-2, cp-3/));
   expect(() => remove(b, view([a, b], a, replica('cp-2', b)))).toThrow(refusal('GuardRefused', /: cp-2$/));
@@ -59,7 +59,7 @@ test('no change leaves a replica that runs without the right to write, unless it
   expect(remove(a, view([a, b], a, replica('cp-2', a)), true).events).toEqual(signersSet(b));
 });
 
-test('the last signer stays, forced or not, and one that is not there cannot be removed', () => {
+test('the last signer stays, forced or not, and an unknown one cannot be removed', () => {
   for (const force of [false, true]) {
     expect(() => remove(a, view([a], a), force)).toThrow(refusal('Conflict', /last signer/));
     expect(() => remove(b, view([a], a), force)).toThrow(refusal('NotFound', /no signer/));

@@ -1,6 +1,6 @@
 /**
  * Deciders for stacks, for the pool, and for what is installed on them.
- * The id of a stack is minted here unless it is given; two replicas that mint the same are told apart by the chain.
+ * The id of a stack is generated here unless it is given; if two replicas generate the same id, the chain accepts the first only.
  */
 import { bodySchemas, pathSchemas } from '../../schemas/commands.ts';
 import type { RandomSource } from '../../shared/ids/api-key.ts';

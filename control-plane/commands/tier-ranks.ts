@@ -1,6 +1,6 @@
 /**
- * The order of tiers as ranks. A file lists tiers lowest first; what counts is their order, so ranks that already give
- * it are kept, and a tier that the file does not list stays right above the one it stood above.
+ * The order of tiers as ranks. A file lists tiers lowest first. Only their order counts: ranks that already have it are
+ * kept, and a tier that the file does not list stays directly above the same tier as before.
  */
 import type { Tier } from '../../schemas/admin.ts';
 

@@ -1,6 +1,6 @@
 /**
- * Why a command of the admin API was not carried out, in words for the person who gave it.
- * The one list of types and statuses. Anything else that is thrown is a fault of ours and becomes InternalError.
+ * Why a command of the admin API was not carried out, as a message for its user. The one list of types and statuses;
+ * anything else that is thrown is a bug and becomes InternalError.
  * Neither message nor details may hold the value of a key or a token.
  */
 
@@ -9,14 +9,14 @@ export const commandErrorKinds = {
   Forbidden: { status: 403, code: 'PERMISSION_DENIED' },
   InvalidCommand: { status: 400, code: 'INVALID_ARGUMENT' },
   NotFound: { status: 404, code: 'NOT_FOUND' },
-  /** It exists already, or its Idempotency-Key belongs to another command, or others were faster too often. */
+  /** It exists already, its Idempotency-Key belongs to another command, or other writers were faster too often. */
   Conflict: { status: 409, code: 'CONFLICT' },
   /** `If-Match` names a position that is past. */
   PositionMoved: { status: 409, code: 'CONFLICT' },
   /** Allowed, but only with `force`. */
   GuardRefused: { status: 409, code: 'FAILED_PRECONDITION' },
   CommandTooLarge: { status: 413, code: 'OUT_OF_RANGE' },
-  /** One at a time, and it is somebody else's turn. */
+  /** One at a time, and another is in progress. */
   Busy: { status: 503, code: 'UNAVAILABLE' },
   OutcomeUnknown: { status: 503, code: 'UNAVAILABLE' },
   LogUnavailable: { status: 503, code: 'UNAVAILABLE' },

@@ -35,7 +35,7 @@ export async function openFleet(settings: FleetSettings, closers: Closers): Prom
   const file = new GatewaysFile(join(dataDir, 'gateways.db'), (error) =>
     logger.error(
       { err: error },
-      'gateways.db is damaged and was put aside; a gateway that no other replica knows is waited for no longer',
+      'gateways.db is corrupt and was quarantined; confirmations no longer wait for gateways that no other replica knows',
     ),
   );
   const board: StatusBoard = new StatusBoard({

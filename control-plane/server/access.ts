@@ -60,7 +60,7 @@ function refusal(request: FastifyRequest, context: AdminContext): CommandError |
   const isOperator = isSameSecret(token, context.operatorToken);
   if (!isOperator && !(access === 'gateway' && isGatewayToken(token, context)))
     return new CommandError('Unauthorized', 'the operator token is missing or not valid', {
-      next: 'set HEADGATE_TOKEN, or run beside a service started with `npm start`',
+      next: 'set HEADGATE_TOKEN, or run in the folder of a service started with `npm start`',
     });
   try {
     checkPerson(context.snapshot.db, request, access);

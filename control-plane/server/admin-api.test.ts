@@ -31,7 +31,7 @@ async function admin(
 }
 const errorType = ({ body }: Answer): unknown => (body['error'] as { type?: unknown } | undefined)?.type;
 
-test('nothing but the API document is told without the operator token', async () => {
+test('only the API document is readable without the operator token', async () => {
   expect((await admin('GET', '/openapi.json', { token: 'wrong' })).status).toBe(200);
   for (const path of ['/status', '/keys', '/nowhere', '/snapshot', '/events', '/usage/export']) {
     const answer = await admin('GET', path, { token: 'wrong' });
@@ -67,7 +67,7 @@ test('a repeat with one Idempotency-Key is one command, and shows the value only
   expect([other.status, errorType(other)]).toEqual([409, 'Conflict']);
 });
 
-test('If-Match refuses when the world has moved, and changes nothing', async () => {
+test('If-Match refuses where the position has moved, and changes nothing', async () => {
   const position = Number((await admin('GET', '/status')).body['position']);
   const at = (n: number): Promise<Answer> =>
     admin('PUT', '/organisations/acme/members/max', {
@@ -106,7 +106,7 @@ test('a read at a past position is answered from the state of then', async () =>
   expect(then['position']).toBe(made - 1);
 });
 
-test('Authentication 5: a viewer may read keys and create none; a stranger may do neither', async () => {
+test('Authentication 5: a viewer may read keys and create none; a person of another organisation may do neither', async () => {
   const as = (person: string) => ({ headers: { 'x-headgate-as': person } });
   const body = { organisation: 'acme', name: 'n', expires: '30d' };
   expect((await admin('POST', '/keys', { body, ...as('ana') })).status).toBe(200);
@@ -143,12 +143,12 @@ test('events are listed from the first commit on, with the id of what was made',
 test('what was completed is exported one request a line, without its text', async () => {
   const { value } = await fleet.key('birch');
   await fleet.settle();
-  const said = 'words that must stay private';
+  const prompt = 'text that must stay private';
   await chat({
     port: fleet.port(),
     key: value,
     model: 'echo-small',
-    more: { messages: [{ role: 'user', content: said }] },
+    more: { messages: [{ role: 'user', content: prompt }] },
   });
   const exported = async (): Promise<string> => {
     const headers = { authorization: `Bearer ${operatorToken}` };

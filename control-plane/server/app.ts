@@ -1,6 +1,6 @@
 /**
  * The admin API over HTTP: token, one error envelope, OpenAPI document. Routes come from the registries; no policy here.
- * The API is for operators' networks: it listens on loopback unless told otherwise and takes no call without the token.
+ * The API is for operators' networks: it listens on loopback unless configured otherwise, and refuses calls without the token.
  */
 import { type IncomingMessage, type Server, type ServerResponse, STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
@@ -145,7 +145,7 @@ function upgradeFault({ ws, method, headers }: FastifyRequest): CommandError | u
     : new CommandError('InvalidCommand', 'the upgrade is not a WebSocket handshake of version 13');
 }
 
-/** Node's own 417 has no envelope. A body may not come before an answer, so it is not waited for. */
+/** Node's own 417 has no envelope. The client sends its body after an answer, so none is awaited. */
 function refuseExpectation(request: IncomingMessage, response: ServerResponse): void {
   const refusal = new CommandError('InvalidCommand', 'no expectation but 100-continue is met');
   response.writeHead(refusal.status, {
@@ -197,5 +197,5 @@ function asCommandError(error: unknown): CommandError {
     return new CommandError('CommandTooLarge', `the body is larger than ${bodyBytesMax} bytes`);
   if (status >= 400 && status < 500)
     return new CommandError('InvalidCommand', 'the request cannot be read: send JSON');
-  return new CommandError('InternalError', 'a fault of ours; the log of the control plane says more');
+  return new CommandError('InternalError', 'internal error; see the log of the control plane');
 }

@@ -19,11 +19,11 @@ const querySchema = z.object({
 });
 type Query = z.output<typeof querySchema>;
 
-/** Events in one answer at most; `nextFrom` says where to go on. */
+/** Events in one answer at most; `nextFrom` is the position to continue from. */
 const eventsPerAnswerMax = 10_000;
 /** A tail whose client does not read is ended, not buffered without end. */
 const bufferedBytesMax = 4 * 1024 * 1024;
-/** RFC 6455: the server cannot go on. */
+/** RFC 6455: the server cannot continue. */
 const faultCode = 1011;
 /** Of a close frame, by RFC 6455. */
 const closeReasonBytesMax = 123;
@@ -66,7 +66,7 @@ async function list(
   return { items, position, ...(nextFrom !== undefined && { nextFrom }) };
 }
 
-/** Adds whole commits until there are enough; then the `seq` to go on from. */
+/** Adds whole commits until there are enough; then returns the `seq` to continue from. */
 function collect(
   batch: readonly AcceptedRecord[],
   query: Query,
@@ -80,7 +80,7 @@ function collect(
   return undefined;
 }
 
-/** Sends what is there from `from`, then each commit as it is folded. Rejects where no further commit can come. */
+/** Sends the commits from `from`, then each new one when it is folded. Rejects where no further commit can arrive. */
 async function stream(context: AdminContext, query: Query, socket: WebSocket): Promise<void> {
   let open = true;
   const onEnd = (): void => {
@@ -99,7 +99,7 @@ async function stream(context: AdminContext, query: Query, socket: WebSocket): P
         return;
       }
     }
-    // Wakes at the next commit; the time-out only bounds how long a closed socket is kept in mind.
+    // Wakes at the next commit; the timeout bounds how long a closed socket is kept.
     await context.replicator.reached(reader.seq + 1, 1000);
   }
 }
@@ -111,7 +111,7 @@ function closeReason(text: string): string {
   return reason.replace(/\uFFFD+$/, '');
 }
 
-/** The reason is for the person who tails. */
+/** The reason is for the user of the tail. */
 function endTail(context: AdminContext, socket: WebSocket, error: unknown): void {
   const known = asFollowError(error);
   if (known === undefined) context.logger.error({ err: error }, 'event tail failed');

@@ -46,7 +46,7 @@ const round = (seconds: number): number => Math.round(seconds * 1000) / 1000;
 /** How many processes of the name were forgotten. */
 function forget({ fleetMemory }: AdminContext, name: string): Promise<number> {
   return fleetMemory.forget(name).catch((error: unknown) => {
-    throw new CommandError('LogUnavailable', 'that it is forgotten could not be published', {
+    throw new CommandError('LogUnavailable', 'the removal could not be published', {
       next: 'try again',
       cause: error,
     });
@@ -79,7 +79,7 @@ export function registerFleetRoutes(app: FastifyInstance, context: AdminContext)
       };
     },
   );
-  app.get('/gateways', { config, schema: { summary: 'List gateways and how far each is' } }, () => {
+  app.get('/gateways', { config, schema: { summary: 'List gateways and their positions' } }, () => {
     return {
       items: context.board.gateways().map((seen) => gatewayOf(context, seen)),
       position: snapshot.seq,
@@ -97,7 +97,8 @@ export function registerFleetRoutes(app: FastifyInstance, context: AdminContext)
     {
       config,
       schema: {
-        summary: 'Forget a gateway that is gone for good; one that lives comes back with its next report',
+        summary:
+          'Forget a gateway that was removed; one that still runs is listed again with its next report',
       },
     },
     async (request): Promise<AdminResponse<'DELETE /gateways/:name'>> => {
@@ -108,7 +109,7 @@ export function registerFleetRoutes(app: FastifyInstance, context: AdminContext)
       return { name, forgotten, ...(dryRun && ({ dryRun } as const)), position: snapshot.seq };
     },
   );
-  // Open to members too: who may revoke a key may see the revocation come into force; no names of tenants are in it.
+  // Open to members: a person who may revoke a key may watch the revocation take effect; it contains no names of tenants.
   app.get(
     '/confirmations/:position',
     { config: { access: readingRoles }, schema: { summary: 'Wait until gateways have a position in force' } },

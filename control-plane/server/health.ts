@@ -29,7 +29,7 @@ export interface HealthSettings extends Replica, ListenAddress {
   readonly certificate: Certificate | undefined;
 }
 
-/** Rejects where the listener cannot be had. */
+/** Rejects where the address cannot be bound. */
 export async function startHealth(settings: HealthSettings): Promise<HealthServer> {
   const { agents, snapshot, metrics, connections, certificate, host, port } = settings;
   new Gauge({
@@ -43,7 +43,7 @@ export async function startHealth(settings: HealthSettings): Promise<HealthServe
   const nodes = snapshot.db.prepare<[], Pick<NodeRow, 'id' | 'up'>>('SELECT id, up FROM node');
   new Gauge({
     name: 'headgate_node_up',
-    help: '1 while the node serves, as the log has it',
+    help: '1 while the node is up according to the log',
     labelNames: ['node'],
     registers: [metrics.registry],
     collect() {
@@ -52,7 +52,10 @@ export async function startHealth(settings: HealthSettings): Promise<HealthServe
     },
   });
   return await startHealthServer({
-    ...{ host, port, certificate, connections },
+    host,
+    port,
+    certificate,
+    connections,
     checks: () => [...checks(settings), settings.drain.check],
     metrics: metrics.registry,
     beforeScrape: () => metrics.update(),
@@ -78,7 +81,7 @@ function checks({ snapshot, replicator, signer, board }: Replica): Check[] {
       detail: snapshot.head.signers.length > 0 ? 'the log is signed' : 'the log is not signed',
     },
     { name: 'fresh', ok: age <= 30, detail: Number.isFinite(age) ? `${age.toFixed(1)} s` : 'not proven yet' },
-    // For people only: a gateway that is started wrongly is no reason to take this replica out.
+    // For operators only: a misconfigured gateway is no reason to fail this replica.
     { name: 'gateways', ok: true, detail: gatewaysDetail(board) },
   ];
 }

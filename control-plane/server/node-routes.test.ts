@@ -1,5 +1,5 @@
-// Goal: an agent is believed as far as its token goes, and whatever else it sends is refused, bounded, and logged without
-// a secret. Method: one control plane over an embedded log, and sockets that say what no agent of ours would say.
+// Goal: an agent can report on the node of its token only; everything else that it sends is refused, bounded, and logged
+// without a secret. Method: one control plane over an embedded log, and sockets that send what no real agent would send.
 
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -47,7 +47,7 @@ afterAll(async () => {
   rmSync(dir, { recursive: true, force: true });
 });
 
-/** A node that is told of by an agent, unless said otherwise, and a token for it. */
+/** A node with an agent unless `agent` is false, and a token for it. */
 async function node(id: string, agent = true): Promise<{ id: string; token: string; tokenId: string }> {
   const url = 'http://127.0.0.1:9';
   await admin.call('POST', '/nodes', { id, place: { kind: 'pool' }, url, dialect: 'vllm', agent });
@@ -184,7 +184,7 @@ test.each(['beats', 'pings'] as const)('a flood of %s ends the session', async (
   expect(await closed).toEqual({ code: 1008, reason: 'too many frames' });
 });
 
-test('an agent that says nothing is sent away', async () => {
+test('an agent that sends nothing is disconnected', async () => {
   const { token } = await node('silent');
   const { closed } = await open(token);
   expect(await closed).toEqual({ code: 1008, reason: 'no beat in time' });
@@ -206,7 +206,7 @@ test('an agent that changes its models with each beat writes few commits', async
   socket.close();
 });
 
-test('an agent that connects again and again is told to wait', async () => {
+test('an agent that reconnects too often is refused for a while', async () => {
   const { token } = await node('again');
   const refusals = [];
   for (let at = 0; at < 12; at++) {
@@ -232,7 +232,7 @@ test('a revoked token ends its session and takes its node down', async () => {
   expect(await listed(id)).toMatchObject({ reason: 'its token was revoked' });
 });
 
-test('a second session of a node takes the place of the first', async () => {
+test('a second session of a node supersedes the first', async () => {
   const { id, token } = await node('second');
   const first = await open(token);
   first.socket.send(hello(id));
@@ -259,7 +259,7 @@ test('an engine of another kind than is registered is no node that is up', async
   socket.close();
 });
 
-test('models that take images stand in the log as far as the engine serves them, and only while it reports them', async () => {
+test('models that take images are in the log where the engine serves them, and only while it reports them', async () => {
   const { id, token } = await node('images');
   const before = await admin.position();
   const reported = async (): Promise<unknown[]> => {
@@ -269,7 +269,7 @@ test('models that take images stand in the log as far as the engine serves them,
   };
   const { socket } = await open(token);
   socket.send(hello(id));
-  socket.send(beat({ imageModels: ['m', 'gone'] }));
+  socket.send(beat({ imageModels: ['m', 'not-served'] }));
   await until(async () => (await reported()).length === 1);
   // As agents of 0.1 beat.
   socket.send(beat());

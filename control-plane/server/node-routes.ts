@@ -1,6 +1,6 @@
 /**
- * The WebSocket on which agents of nodes report. A token is asked for before anything is upgraded, and every refusal of
- * one has the same bytes. A browser is never served here, so any `Origin` is refused.
+ * The WebSocket on which agents of nodes report. The token is checked before the upgrade, and every refusal of a token has
+ * the same bytes. Browsers are not served, so any `Origin` is refused.
  */
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { nodeConnectPath } from '../../schemas/node-messages.ts';
@@ -10,7 +10,7 @@ import type { AdminContext } from './context.ts';
 
 const obstacles = {
   elsewhere: () =>
-    new CommandError('LogUnavailable', 'this replica takes no agents now', { next: 'go to another' }),
+    new CommandError('LogUnavailable', 'this replica accepts no agents now', { next: 'connect to another' }),
   'too-often': () =>
     new CommandError('LogUnavailable', 'this agent connects too often', { next: 'wait a few seconds' }),
   'not-by-agent': () =>
@@ -19,7 +19,7 @@ const obstacles = {
     }),
 } as const;
 
-/** A refusal a second is worth a line; more would let anybody fill the disk. */
+/** One line a second at most: more would let an attacker fill the disk. */
 const refusalLogMs = 1000;
 
 export function registerNodeRoutes(app: FastifyInstance, context: AdminContext): void {

@@ -1,4 +1,4 @@
-/** Routes of all reads of the state: a table of path and view. Members see what belongs to their organisation. */
+/** Routes of all reads of the state: a table of paths and views. Members see what belongs to their organisation. */
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { z } from 'zod';
 import { idSchema, modelIdSchema, stackIdSchema, tierIdSchema } from '../../schemas/names.ts';
@@ -28,7 +28,7 @@ interface ReadRoute {
   readonly params?: z.ZodObject;
   /** The organisation whose members may read it; undefined: operators only. */
   organisationOf?(db: Database, params: Record<string, string>, query: Query): string | undefined;
-  /** A list, a thing, or undefined where it is not there. */
+  /** A list, a resource, or undefined where it does not exist. */
   read(
     db: Database,
     params: Record<string, string>,
@@ -150,10 +150,10 @@ async function answer(context: AdminContext, route: ReadRoute, request: FastifyR
   const snapshot = await stateFor(context, query);
   const { organisationOf } = route;
   const roles = organisationOf ? readingRoles : 'operator';
-  // The role is the one of now: who left sees no past state either.
+  // The present role counts: a former member cannot read past states either.
   const { db } = context.snapshot;
   authorise(db, actorOf(request), roles, () => organisationOf?.(snapshot.db, params, query));
-  // The past has no present: what is live belongs to the state of now only.
+  // Live fields belong to the present state only.
   const found = route.read(snapshot.db, params, query, query.at === undefined ? context.live : undefined);
   if (found === undefined)
     throw new CommandError(

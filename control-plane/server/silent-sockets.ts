@@ -1,8 +1,8 @@
-/** Ends a WebSocket whose other side is gone without a word: it is pinged, and must answer. */
+/** Ends a WebSocket whose peer does not answer pings. */
 import type { WebSocket } from 'ws';
 
 const pingEveryMsDefault = 15_000;
-/** Pings in a row without an answer; counted, not timed, because this process may have stood still. */
+/** Pings in a row without an answer; counted, not timed, because this process may have been suspended. */
 const unansweredMax = 3;
 
 export function endWhenSilent(socket: WebSocket, pingEveryMs = pingEveryMsDefault): void {

@@ -1,4 +1,4 @@
-/** Offers the present state as one SQLite file, for gateways that start and for backups. */
+/** Serves the present state as one SQLite file, for gateways that start and for backups. */
 import { createReadStream, type ReadStream } from 'node:fs';
 import { join } from 'node:path';
 import type { FastifyInstance } from 'fastify';
@@ -6,7 +6,7 @@ import { foldVersion } from '../../shared/snapshot/fold.ts';
 import { SnapshotCopies, type SnapshotCopy } from '../state/snapshot-copies.ts';
 import type { AdminContext } from './context.ts';
 
-/** A download that makes no progress for so long is ended: others wait for it. */
+/** A download without progress for longer is ended: others wait for it. */
 const idleMsMax = 30_000;
 const progressEveryMs = 5000;
 /** A download may take a minute, and longer only at this pace. */
@@ -26,12 +26,12 @@ export function registerSnapshotRoute(app: FastifyInstance, context: AdminContex
       schema: { summary: 'Download the state as a SQLite file' },
     },
     async (_request, reply) => {
-      const gone = new AbortController();
-      reply.raw.once('close', () => gone.abort());
-      const copy = await copies.take(gone.signal).catch((error: unknown) => {
-        if (!gone.signal.aborted) throw error;
+      const client = new AbortController();
+      reply.raw.once('close', () => client.abort());
+      const copy = await copies.acquire(client.signal).catch((error: unknown) => {
+        if (!client.signal.aborted) throw error;
       });
-      // Who asked has left.
+      // The client closed its connection.
       if (!copy) return reply.hijack();
       const stream = createReadStream(copy.path);
       stream.once('close', () => copy.release());
@@ -53,7 +53,7 @@ function headersOf({ log, seq, hash, digest, bytes, sha256 }: SnapshotCopy): Rec
   };
 }
 
-/** Ends a stream whose reader stands still or is too slow. */
+/** Ends a stream whose reader has stopped or is too slow. */
 function boundSending(stream: ReadStream, bytes: number): void {
   const startMs = performance.now();
   let sent = 0;

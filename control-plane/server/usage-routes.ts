@@ -1,4 +1,4 @@
-/** Routes of usage: an organisation's totals in a period, and every completed request as lines for a billing system. */
+/** Routes of usage: totals of an organisation in a period, and every completed request as a line for billing. */
 import { Readable } from 'node:stream';
 import type { FastifyInstance } from 'fastify';
 import { z } from 'zod';
@@ -14,7 +14,7 @@ import { type AdminContext, actorOf, parseQuery } from './context.ts';
 const usageQuerySchema = z.object({ organisation: idSchema, period: daySchema.optional() });
 const exportQuerySchema = z.object({
   organisation: idSchema.optional(),
-  /** First day of completion that is wanted, and the first that is not. */
+  /** First day of completion, inclusive, and last, exclusive. */
   from: daySchema.optional(),
   to: daySchema.optional(),
 });
@@ -40,7 +40,7 @@ function usage(context: AdminContext, query: z.output<typeof usageQuerySchema>):
   };
 }
 
-/** The rows of one organisation stand under its periods, so that nobody else's are read for it. */
+/** Reads the rows of one organisation by its periods, so that no other organisation's rows are read. */
 async function* lines(
   context: AdminContext,
   query: z.output<typeof exportQuerySchema>,
@@ -52,7 +52,7 @@ async function* lines(
       yield* linesOf(context, query, { organisation, period });
 }
 
-/** Reads in slices, so that a long export never holds the event loop, and only as fast as it is taken. */
+/** Reads in slices, so that a long export never blocks the event loop, and no faster than the client reads. */
 async function* linesOf(
   context: AdminContext,
   query: z.output<typeof exportQuerySchema>,

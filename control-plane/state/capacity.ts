@@ -1,6 +1,6 @@
 /**
- * What the state knows of stacks, the pool, nodes and their tokens, as the admin API shows it.
- * A token's hash stays inside; its value was never here.
+ * Reads of stacks, the pool, nodes and their tokens, as the admin API shows it.
+ * The hash of a token is never returned; its value was never stored.
  */
 import type { NodeResource, NodeToken, Pool, Stack } from '../../schemas/admin.ts';
 import type { PlaceKey } from '../../schemas/names.ts';
@@ -47,7 +47,7 @@ export function findPool(db: Database): Pool {
   return { models: models.map(({ model }) => model), nodes: nodeIdsAt(db, 'pool') };
 }
 
-/** A place as the state writes it: `pool`, `stack:<id>`, `organisation:<id>`. */
+/** A place as the state stores it: `pool`, `stack:<id>`, `organisation:<id>`. */
 function toPlace(key: PlaceKey): NodeResource['place'] {
   const [kind, id = ''] = key.split(':', 2);
   return kind === 'stack' || kind === 'organisation' ? { kind, id } : { kind: 'pool' };

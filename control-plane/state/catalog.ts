@@ -1,5 +1,5 @@
 /**
- * What the state knows of models, tiers and the visitors' limits, as the admin API shows it.
+ * Reads of models, tiers and the visitors' limits, as the admin API shows it.
  * Reads only; a list is complete unless a limit is given.
  */
 import type { Anonymous, Model, Tier } from '../../schemas/admin.ts';
@@ -63,7 +63,7 @@ export function findAnonymous(db: Database): Anonymous | undefined {
   return row && { freeTurns: row.free_turns ?? 0, ...limitsOf(row), models: tierModels(db, row.id) };
 }
 
-/** Where the model is named: every place that would dangle without it. */
+/** Everything that refers to a model. */
 export interface ModelUses {
   readonly pool: boolean;
   readonly stacks: readonly string[];

@@ -41,7 +41,7 @@ export interface ReaderOptions {
   readonly from: number;
 }
 
-/** Reads commits in order and remembers where it is. */
+/** Reads commits in order, and keeps its position. */
 export class CommitReader {
   readonly #log: ControlLog;
   readonly #marks: ReadMarks | undefined;
@@ -63,14 +63,14 @@ export class CommitReader {
 
   /**
    * Yields the commits not yet read up to `toSeq`, which were folded before, batch by batch. Throws what a tail throws, and
-   * LogTruncated where the log ends before `toSeq`: an early end in silence would pass for the whole.
+   * LogTruncated where the log ends before `toSeq`: a silent early end would look complete.
    */
   async *upTo(toSeq: number): AsyncIterable<AcceptedRecord[]> {
     if (this.#head.seq >= toSeq) return;
     const end = await this.#log.end();
     if (this.#offset < end)
       for await (const batch of this.#log.tail({ from: this.#offset, recordsMax: 500 })) {
-        const accepted = this.#take(batch.records, toSeq);
+        const accepted = this.#accept(batch.records, toSeq);
         if (accepted.length > 0) yield accepted;
         if (this.#head.seq >= toSeq) return;
         if (batch.nextOffset >= end) break;
@@ -78,7 +78,7 @@ export class CommitReader {
     throw new LogTruncated(`the log ends before commit ${toSeq}, which was folded from it`);
   }
 
-  #take(records: readonly LogRecord[], toSeq: number): AcceptedRecord[] {
+  #accept(records: readonly LogRecord[], toSeq: number): AcceptedRecord[] {
     const accepted: AcceptedRecord[] = [];
     for (const record of records) {
       if (this.#head.seq >= toSeq) break;

@@ -39,7 +39,7 @@ export function copyOnThread(plan: CopyPlan): Promise<CopyFacts> {
 }
 
 export async function copySnapshot({ from, to }: CopyPlan): Promise<CopyFacts> {
-  // Made first, because SQLite would give it the rights of any file.
+  // Created first, because SQLite would create it with default permissions.
   closeSync(openSync(to, 'wx', 0o600));
   const db = openDatabase(from, { durability: 'process', readOnly: true });
   try {

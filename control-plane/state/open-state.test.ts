@@ -45,7 +45,7 @@ function successor(hash: string, log = 'old'): LogRecord[] {
   ];
 }
 
-test('the log that was folded is folded on', async () => {
+test('the fold of the same log continues', async () => {
   const { path, records } = folded();
   const { snapshot, checkWhole } = await openState(path, await logOf(records), quiet);
   expect(snapshot.seq).toBe(2);
@@ -57,7 +57,7 @@ test.each([
   [
     'another log',
     () => [new ChainWriter({ log: 'other' }).open()],
-    /this is log other, .*came from log old; put the log back .*docs\/operate\.md/,
+    /this is log other, .*came from log old; restore the log .*docs\/operate\.md/,
   ],
   ['one that continues another log', () => successor('0'.repeat(64), 'third'), /this is log new/],
   ['an empty log', () => [], /this is log \(empty\)/],

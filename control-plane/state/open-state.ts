@@ -10,7 +10,7 @@ import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 
 export interface OpenedState {
   readonly snapshot: Snapshot;
-  /** Throws where the log does not hold a whole state yet; asked once the fold has reached its end. */
+  /** Throws where the restore of the log is incomplete. Call it once the fold has reached the end of the log. */
   checkWhole(): void;
 }
 
@@ -45,6 +45,7 @@ export async function openState(path: string, log: ControlLog, logger: Logger): 
 /** A log that lost commits needs an operator. */
 function refuse(error: unknown): never {
   if (!(error instanceof LogTruncated || error instanceof LogReplaced)) throw error;
-  const next = 'put the log back from its last copy or begin a new one from a snapshot, see docs/operate.md';
+  const next =
+    'restore the log from its last backup or create a new one from a snapshot, see docs/operate.md';
   throw new Error(`${error.message}; ${next}`, { cause: error });
 }

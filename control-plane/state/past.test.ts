@@ -19,7 +19,7 @@ async function past(): Promise<PastStates> {
   return new PastStates(log, present);
 }
 
-test('states that are kept no more are closed, and the last ones stay open', async () => {
+test('evicted states are closed, and the last ones stay open', async () => {
   const states = await past();
   const seen: Snapshot[] = [];
   for (let seq = 1; seq <= 10; seq++) seen.push(await states.at(seq));

@@ -1,4 +1,4 @@
-/** State at a past position: the log folded again up to there, by the same fold, in memory. The last ones are kept. */
+/** State at a past position: the log folded again up to it, in memory, by the same fold. The last ones are cached. */
 import type { ControlLog } from '../../shared/log/core/control-log.ts';
 import { memorySnapshot } from '../../shared/snapshot/open-snapshot.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
@@ -18,7 +18,7 @@ export class PastStates {
     this.#present = present;
   }
 
-  /** The state after commit `seq`. Throws NotFound for a position that is not there yet. */
+  /** The state after commit `seq`. Throws NotFound for a position that does not exist yet. */
   async at(seq: number): Promise<Snapshot> {
     if (seq === this.#present.seq) return this.#present;
     if (seq < 1 || seq > this.#present.seq)
@@ -48,7 +48,7 @@ export class PastStates {
     if (oldest === undefined) return;
     const [seq, kept] = oldest;
     this.#kept.delete(seq);
-    // Those who wait for it read it in the turn in which it is built; a turn later nobody does.
+    // Its waiters read it in the turn in which it is built, so it is unused one turn later.
     kept.then(
       (snapshot) => setImmediate(() => snapshot.close()),
       () => undefined,

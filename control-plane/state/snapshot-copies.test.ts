@@ -34,8 +34,8 @@ const copies = (more: object = {}): SnapshotCopies => new SnapshotCopies({ state
 const present = new AbortController().signal;
 const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
-test('a copy is the state of one moment, for its owner alone, and gone once it is released', async () => {
-  const copy = await copies().take(present);
+test('a copy is the state of one moment, readable by its owner only, and removed on release', async () => {
+  const copy = await copies().acquire(present);
   expect(copy).toMatchObject({ log: snapshot.log, seq: snapshot.seq, digest: snapshot.digest() });
   expect(copy.sha256).toBe(createHash('sha256').update(readFileSync(copy.path)).digest('hex'));
   expect(copy.bytes).toBe(statSync(copy.path).size);
@@ -48,12 +48,12 @@ test('a copy is the state of one moment, for its owner alone, and gone once it i
   expect(readdirSync(folder)).toEqual([]);
 });
 
-test('there is one copy at a time, until it is released, and all who wait get theirs in turn', async () => {
+test('there is one copy at a time, until it is released, and waiters get theirs in order', async () => {
   const shared = copies();
-  const first = await shared.take(present);
+  const first = await shared.acquire(present);
   let began = 0;
   const others = [1, 2, 3].map(async () => {
-    const copy = await shared.take(present);
+    const copy = await shared.acquire(present);
     began++;
     expect(readdirSync(folder)).toHaveLength(1);
     await turn();
@@ -65,41 +65,41 @@ test('there is one copy at a time, until it is released, and all who wait get th
   first.release();
   await Promise.all(others);
   expect([began, readdirSync(folder).length]).toEqual([3, 0]);
-  (await shared.take(present)).release();
+  (await shared.acquire(present)).release();
 });
 
-test('the queue is bounded in length and in time, and who leaves it takes no turn', async () => {
+test('the queue is bounded in length and in time, and a waiter that aborts takes no turn', async () => {
   const shared = copies({ waitersMax: 2, waitMs: 40 });
-  const first = await shared.take(present);
+  const first = await shared.acquire(present);
   const left = new AbortController();
-  const leaving = shared.take(left.signal);
-  const waiting = shared.take(present);
-  await expect(shared.take(present)).rejects.toMatchObject({ type: 'Busy', status: 503 });
-  left.abort(new Error('gone'));
-  await expect(leaving).rejects.toThrow('gone');
+  const leaving = shared.acquire(left.signal);
+  const waiting = shared.acquire(present);
+  await expect(shared.acquire(present)).rejects.toMatchObject({ type: 'Busy', status: 503 });
+  left.abort(new Error('aborted'));
+  await expect(leaving).rejects.toThrow('aborted');
   await expect(waiting).rejects.toMatchObject({ type: 'Busy' });
   first.release();
-  (await shared.take(present)).release();
-  await expect(shared.take(left.signal)).rejects.toThrow('gone');
+  (await shared.acquire(present)).release();
+  await expect(shared.acquire(left.signal)).rejects.toThrow('aborted');
   expect(readdirSync(folder)).toEqual([]);
 });
 
-test('a failure leaves no file behind and lets the next one begin', async () => {
+test('a failure leaves no file and starts the next waiter', async () => {
   const shared = new SnapshotCopies({ state: join(dir, 'nothing.db'), folder });
-  const two = [shared.take(present), shared.take(present)];
+  const two = [shared.acquire(present), shared.acquire(present)];
   for (const taken of two) await expect(taken).rejects.toThrow();
   expect(readdirSync(folder)).toEqual([]);
   expect(existsSync(join(dir, 'nothing.db'))).toBe(false);
 });
 
-test('who left while the copy was made leaves no file behind', async () => {
+test('an abort during the copy leaves no file', async () => {
   const shared = copies();
-  const gone = new AbortController();
-  const taken = shared.take(gone.signal);
-  gone.abort(new Error('gone'));
-  await expect(taken).rejects.toThrow('gone');
+  const client = new AbortController();
+  const taken = shared.acquire(client.signal);
+  client.abort(new Error('aborted'));
+  await expect(taken).rejects.toThrow('aborted');
   expect(readdirSync(folder)).toEqual([]);
-  (await shared.take(present)).release();
+  (await shared.acquire(present)).release();
 });
 
 test('what a killed process left is removed at the start', () => {

@@ -1,6 +1,6 @@
 /**
- * Copies of the state for download: in the data folder, one at a time including its sending, and none left behind. Who
- * comes while one is under way waits a bounded time in a bounded queue, and is then sent away to come again.
+ * Copies of the state for download: in the data folder, one at a time until it is sent, and always removed. Further
+ * requests wait for a bounded time in a bounded queue, and are then refused with Busy.
  */
 import { randomUUID } from 'node:crypto';
 import { mkdirSync, rmSync } from 'node:fs';
@@ -23,7 +23,7 @@ export interface SnapshotCopiesOptions {
 
 export interface SnapshotCopy extends CopyFacts {
   readonly path: string;
-  /** Removes the file and lets the next one begin. May be called again. */
+  /** Removes the file and starts the next waiter. Idempotent. */
   release(): void;
 }
 
@@ -42,16 +42,16 @@ export class SnapshotCopies {
     mkdirSync(options.folder, { recursive: true, mode: 0o700 });
   }
 
-  /** `signal` aborts where nobody wants the copy any more. Rejects with CommandError, or the errors of shared/runtime/sqlite.ts. */
-  async take(signal: AbortSignal): Promise<SnapshotCopy> {
-    await this.#turn(signal);
+  /** Abort `signal` where the copy is not needed any more. Rejects with CommandError, or the errors of shared/runtime/sqlite.ts. */
+  async acquire(signal: AbortSignal): Promise<SnapshotCopy> {
+    await this.#waitForTurn(signal);
     const path = join(this.#options.folder, `${randomUUID()}.db`);
     let isHeld = true;
     const release = (): void => {
       if (!isHeld) return;
       isHeld = false;
       for (const suffix of ['', '-wal', '-shm', '-journal']) rmSync(path + suffix, { force: true });
-      this.#next();
+      this.#startNext();
     };
     try {
       const facts = await copyOnThread({ from: this.#options.state, to: path });
@@ -63,7 +63,7 @@ export class SnapshotCopies {
     }
   }
 
-  async #turn(signal: AbortSignal): Promise<void> {
+  async #waitForTurn(signal: AbortSignal): Promise<void> {
     signal.throwIfAborted();
     if (!this.#isBusy) {
       this.#isBusy = true;
@@ -86,8 +86,8 @@ export class SnapshotCopies {
     });
   }
 
-  /** Stays busy where somebody waits: the turn is handed over. */
-  #next(): void {
+  /** Stays busy where there is a waiter: it gets the turn. */
+  #startNext(): void {
     const [waiter] = this.#waiters;
     if (waiter) waiter.begin();
     else this.#isBusy = false;
@@ -95,7 +95,7 @@ export class SnapshotCopies {
 }
 
 function busy(): CommandError {
-  return new CommandError('Busy', 'another download of the snapshot is under way', {
+  return new CommandError('Busy', 'another download of the snapshot is in progress', {
     next: 'try again in a few seconds',
   });
 }

@@ -40,7 +40,7 @@ export function moment(ms: number | null): string | null {
   return Number.isNaN(date.getTime()) ? null : date.toISOString();
 }
 
-/** A copy without the members that are null: fields that are left out of a thing. */
+/** A copy without the members that are null. */
 export function present<Fields extends Record<string, unknown>>(
   fields: Fields,
 ): { [Name in keyof Fields]?: NonNullable<Fields[Name]> } {

@@ -1,6 +1,6 @@
 /**
- * What the state knows of organisations, members and keys, as the admin API shows it.
- * A key's state is worked out when it is read: expiry is compared with the moment that the caller passes.
+ * Reads of organisations, members and keys, as the admin API shows it.
+ * A key's state is computed on read: its expiry is compared with the time that the caller passes.
  */
 import type { ApiKey, Member, Organisation } from '../../schemas/admin.ts';
 import type { Role } from '../../schemas/names.ts';
@@ -67,7 +67,7 @@ function toKey(row: KeyRow, nowMs: number): ApiKey {
   };
 }
 
-// A row without a hash is a revocation whose key was never created: nothing that anybody could list.
+// A row without a hash is a revocation whose key was never created, so it is not listed.
 /** Oldest first; of one organisation, or of all where none is given. */
 export function listKeys(db: Database, nowMs: number, organisation?: string, limit?: number): ApiKey[] {
   const order = 'ORDER BY created_at, id LIMIT ?';

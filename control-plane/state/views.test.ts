@@ -65,7 +65,7 @@ test('a node shows its owner and health once it has them', () => {
   });
 });
 
-test('no thing shows a hash', () => {
+test('no resource shows a hash', () => {
   const state = new TestState().given(smallFleet);
   const hash = 'c'.repeat(64);
   state.given([{ type: 'node.token_created', data: { id: 'tok-1', node: 'pool-1', hash } }]);
