@@ -1,6 +1,6 @@
 /**
- * One question to an inference server and its answer. The node is untrusted: no redirect is followed, the answer's size
- * and the wait are bounded, and JSON of too many values is not parsed.
+ * One request to an inference server and its response. The node is untrusted: no redirect is followed, the size of the
+ * response and the wait are bounded, and JSON of too many values is not parsed.
  */
 import { type Dispatcher, request } from 'undici';
 import { ChunkBuffer } from '../runtime/chunk-buffer.ts';
@@ -8,15 +8,15 @@ import { type JsonBounds, scanJson } from '../runtime/json-scan.ts';
 
 export interface NodeAddress {
   readonly url: string;
-  /** The node's own credential, where it wants one. */
+  /** The node's own credential, where it requires one. */
   readonly credential?: string | undefined;
 }
 
 const answerBytesMax = 1024 * 1024;
-/** Some engines say a hundred things of each model. */
+/** Some engines return a hundred values for each model. */
 const answerBounds: JsonBounds = { depth: 64, names: 100_000, values: 100_000 };
 
-/** A GET, or a POST where there is a body. `timeoutMs` is for the whole answer. */
+/** A GET, or a POST where there is a body. `timeoutMs` is for the whole response. */
 export function askNode(
   { url, credential }: NodeAddress,
   path: string,
@@ -36,7 +36,7 @@ export function askNode(
   });
 }
 
-/** Throws SyntaxError where it is no JSON, or too much. */
+/** Throws SyntaxError where it is no JSON, or too large. */
 export async function boundedJson(body: Dispatcher.ResponseData['body']): Promise<unknown> {
   const bytes = new ChunkBuffer({ bytesMax: answerBytesMax });
   for await (const chunk of body as AsyncIterable<Buffer>) {

@@ -1,6 +1,6 @@
 /**
- * Which engine stands at this address, and what does it serve? Found by asking what only that engine answers.
- * Used where a person names a URL and nothing else.
+ * Detects the engine at an address, and its models, by routes that only that engine has. Used where an operator gives a URL
+ * and nothing else.
  */
 import { request } from 'undici';
 import type { Dialect } from '../../schemas/names.ts';
@@ -17,7 +17,7 @@ const timeoutMs = 5000;
 const answerBytesMax = 1024 * 1024;
 const answerBounds: JsonBounds = { depth: 64, names: 100_000, values: 100_000 };
 
-/** What each engine alone answers, asked in this order: the first match decides. */
+/** A route and response that only one engine has, requested in this order: the first match decides. */
 const marks: readonly {
   readonly dialect: Dialect;
   readonly path: string;
@@ -37,7 +37,7 @@ const marks: readonly {
   { dialect: 'vllm', path: '/version', isOurs: (answer) => has(answer, 'version') },
 ];
 
-/** Throws an Error that says what was asked in vain. */
+/** Throws an Error that names the requests that failed. */
 export async function detectEngine(url: string): Promise<DetectedEngine> {
   const base = baseOf(url);
   const dialect = await detectDialect(base);
@@ -47,7 +47,7 @@ export async function detectEngine(url: string): Promise<DetectedEngine> {
   );
 }
 
-/** Which engine answers; undefined where none does that is known here. Never throws. */
+/** The engine's dialect; undefined where no known engine responds. Never throws. */
 export async function detectDialect(base: string, credential?: string): Promise<Dialect | undefined> {
   for (const { dialect, path, isOurs } of marks) {
     const answer = await ask(base + path, credential);

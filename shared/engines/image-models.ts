@@ -1,7 +1,7 @@
 /**
- * Which models of a node take images, where its engine answers that for one model at a time only.
- * An answer is kept until the model is replaced, so that a further probe asks nothing. What one probe may ask is bounded in
- * number and time, because the health of a node must not wait for it: what is left open, later probes ask.
+ * Which models of a node accept images, where its engine reports that for one model at a time only.
+ * A response is cached until the model is replaced, so that a further probe sends no request. The requests of one probe are
+ * bounded in number and time, because the health of a node must not wait for them: later probes send the others.
  */
 import { askNode, boundedJson, type NodeAddress } from './ask-node.ts';
 import { type ServedModel, takesImages } from './node-answers.ts';
@@ -9,25 +9,25 @@ import { type ServedModel, takesImages } from './node-answers.ts';
 interface Known {
   readonly modified: number | undefined;
   readonly takesImages: boolean;
-  /** Where there was no answer: when to ask again, ms of `performance.now()`. */
+  /** Where there was no response: when to retry, ms of `performance.now()`. */
   readonly askAgainMs: number;
 }
 
 const modelsPerProbeMax = 16;
 const probeMs = 1000;
-/** A question without an answer would hold up each probe. */
+/** A request without a response would delay each probe. */
 const askAgainMs = 10_000;
 
 const answered = (takesImages: boolean) => ({ takesImages, askAgainMs: Number.POSITIVE_INFINITY });
 const unanswered = () => ({ takesImages: false, askAgainMs: performance.now() + askAgainMs });
 
-/** Of one node, for as long as it is probed. */
+/** The cache of one node, for as long as it is probed. */
 export class ImageModels {
   readonly #known = new Map<string, Known>();
   #asking: Promise<void> | undefined;
   #notBeforeMs = 0;
 
-  /** The names of those models that are known to take images. Never throws. */
+  /** The names of the models that are known to accept images. Never throws. */
   async among(target: NodeAddress, path: string, served: readonly ServedModel[]): Promise<string[]> {
     this.#asking ??= this.#ask(target, path, served).finally(() => {
       this.#asking = undefined;
@@ -37,7 +37,7 @@ export class ImageModels {
   }
 
   async #ask(target: NodeAddress, path: string, served: readonly ServedModel[]): Promise<void> {
-    // Of two names of one model the one that is listed comes first, and is asked for.
+    // Of two names of one model the one that is listed first is requested.
     const models = new Map<string, ServedModel>();
     for (const model of served) {
       const key = shortName(model.name);
@@ -50,7 +50,7 @@ export class ImageModels {
     const beginMs = performance.now();
     if (beginMs < this.#notBeforeMs) return;
     const dueMs = (key: string): number => this.#known.get(key)?.askAgainMs ?? 0;
-    // What was never asked comes first, so that one model without an answer keeps no other back.
+    // Models without a request so far are first, so that one model without a response delays no other.
     const due = [...models.keys()].filter((key) => dueMs(key) <= beginMs).sort((a, b) => dueMs(a) - dueMs(b));
     for (const key of due.slice(0, modelsPerProbeMax)) {
       const model = models.get(key);
@@ -82,7 +82,7 @@ async function askOne(
   return unanswered();
 }
 
-/** A tag that is left out means `latest`. */
+/** A missing tag means `latest`. */
 function shortName(name: string): string {
   return name.endsWith(':latest') ? name.slice(0, -':latest'.length) : name;
 }

@@ -1,4 +1,4 @@
-/** What nodes answer beside completions, held to captured bodies of the four engines. */
+/** What nodes return in addition to completions, tested with captured bodies of the four engines. */
 import { readFileSync } from 'node:fs';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
@@ -25,7 +25,7 @@ test.each([
   ['llamacpp', 'llamacpp/37-embeddings-too-long', undefined],
   ['ollama', 'ollama/208-context-too-long-truncate-false', undefined],
 ] as [Dialect, string, number | undefined][])(
-  'Errors 8: %s says in %s that the context is too long, window %s',
+  'Errors 8: %s reports in %s that the context is too long, window %s',
   (dialect, name, windowTokens) => {
     expect(contextErrorOf(dialect, captured(name))).toEqual(
       windowTokens === undefined ? {} : { windowTokens },
@@ -60,7 +60,7 @@ test.each([
   ['ollama', 'schema', { error: { message: 'invalid JSON schema in format', type: 'api_error' } }],
   ['ollama', 'thinking', { error: { message: '"tiny" does not support thinking', type: 'api_error' } }],
 ] as [Dialect, string, object][])(
-  'Errors 2: %s says that a model cannot do %s',
+  'Errors 2: %s reports that a model cannot do %s',
   (dialect, inability, error) => {
     expect(inabilityOf(dialect, error)).toBe(inability);
     expect(inabilityOf(dialect, { error: { message: 'The engine is overloaded' } })).toBeUndefined();
@@ -125,7 +125,7 @@ test.each([
   ['sglang', [{ name: 'tiny', windowTokens: 1024 }]],
   ['llamacpp', [{ name: 'tiny', windowTokens: 4096 }]],
   ['ollama', ['tiny:latest', 'tiny'].map((name) => ({ name, modified: 1795226418 }))],
-] as [Dialect, object[]][])('%s tells which models it serves', (dialect, models) => {
+] as [Dialect, object[]][])('%s reports which models it serves', (dialect, models) => {
   expect(servedModels(dialect, captured(`${dialect}/01-models`))).toEqual(models);
 });
 

@@ -1,6 +1,6 @@
 /**
- * What a node says beside its completions: that a prompt is too long, how many tokens it has, which models it serves.
- * Everything read here is untrusted: any shape may come, and none of its text goes further than this file.
+ * What a node returns in addition to completions: that a prompt is too long, its number of tokens, the models it serves.
+ * Everything read here is untrusted: it may have any shape, and none of its text leaves this file.
  */
 import type { Dialect } from '../../schemas/names.ts';
 import type { Inability, NodeBody } from './dialect.ts';
@@ -8,7 +8,7 @@ import { dialects } from './dialects.ts';
 import { rejections } from './rejections.ts';
 
 export interface ContextError {
-  /** The window of the model in tokens, where the node tells it. */
+  /** The window of the model in tokens, where the node reports it. */
   readonly windowTokens?: number;
 }
 
@@ -39,7 +39,7 @@ export function contextErrorOf(dialect: Dialect, error: unknown): ContextError |
   return undefined;
 }
 
-/** What the model cannot do, where an error, as parsed from the node's body or frame, says that. */
+/** The capability that the model lacks, where an error, as parsed from the node's body or frame, means that. */
 export function inabilityOf(dialect: Dialect, error: unknown): Inability | undefined {
   const text = errorText(error);
   const known = Object.entries(dialects[dialect].inabilities) as [Inability, RegExp][];
@@ -47,16 +47,16 @@ export function inabilityOf(dialect: Dialect, error: unknown): Inability | undef
 }
 
 export interface Rejection {
-  /** In Headgate's words; undefined where the engine's text is none that is known here. */
+  /** The reason in a fixed text; undefined where the engine's text is unknown. */
   readonly reason?: string;
 }
 
-/** Statuses that say that the request is at fault, and those that some engines give in their place. */
+/** Statuses for a fault of the request, and those that some engines return instead. */
 const rejecting: readonly unknown[] = [400, 422];
 const rejectingWhereKnown: readonly unknown[] = [500, 501];
 
 /**
- * Whether an error means that the engine will never take this request. `status` is of the node's answer; an error within
+ * Whether an error means that the engine will never accept this request. `status` is of the node's answer; an error within
  * a stream has its own.
  */
 export function rejectionOf(status: number | undefined, error: unknown): Rejection | undefined {
@@ -69,7 +69,7 @@ export function rejectionOf(status: number | undefined, error: unknown): Rejecti
   return isSure ? {} : undefined;
 }
 
-/** How to ask a node for the tokens of the prompt in `body`; undefined where its engine cannot tell. */
+/** The request for the number of tokens of the prompt in `body`; undefined where the engine has none. */
 export function tokenCountRequest(dialect: Dialect, body: NodeBody): TokenCountRequest | undefined {
   const counter = dialects[dialect].tokenCounter;
   if (counter === undefined) return undefined;
@@ -80,13 +80,13 @@ export function tokenCountRequest(dialect: Dialect, body: NodeBody): TokenCountR
   return { path: counter.path, body: asked };
 }
 
-/** The number of tokens in the node's answer; undefined where it holds none. */
+/** The number of tokens in the node's response; undefined where it contains none. */
 export function tokenCountOf(dialect: Dialect, answer: unknown): number | undefined {
   const counter = dialects[dialect].tokenCounter;
   return counter === undefined ? undefined : positive(member(answer, counter.answer));
 }
 
-/** The models that a node has loaded, by the names it knows them by. Entries that make no sense are passed over. */
+/** The models that a node has loaded, by the names it knows them by. Invalid entries are skipped. */
 export function servedModels(dialect: Dialect, answer: unknown): readonly ServedModel[] {
   const entries = member(answer, 'data');
   if (!Array.isArray(entries)) return [];
@@ -98,7 +98,7 @@ export function servedModels(dialect: Dialect, answer: unknown): readonly Served
     const modified = dialects[dialect].modelPath && positive(member(entry, 'created'));
     const model = { name, ...(windowTokens && { windowTokens }), ...(modified && { modified }) };
     models.push(model);
-    // A tag that is left out means this one.
+    // A missing tag means this one.
     if (dialect === 'ollama' && name.endsWith(':latest')) {
       models.push({ ...model, name: name.slice(0, -':latest'.length) });
     }
@@ -106,7 +106,7 @@ export function servedModels(dialect: Dialect, answer: unknown): readonly Served
   return models;
 }
 
-/** Whether an engine's answer about one model names the capability of taking images. */
+/** Whether an engine's response about one model lists vision as a capability. */
 export function takesImages(answer: unknown): boolean {
   const capabilities = member(answer, 'capabilities');
   return Array.isArray(capabilities) && capabilities.includes('vision');
@@ -118,7 +118,7 @@ function isLoaded(entry: unknown): boolean {
   return state === undefined || state === 'loaded';
 }
 
-/** Engines put the text of an error at three places, or answer with the text alone. */
+/** Engines put the text of an error in one of three fields, or return the text alone. */
 function errorText(error: unknown): string {
   if (typeof error === 'string') return error;
   const inner = member(error, 'error');

@@ -1,6 +1,6 @@
 /**
- * Ollama, by its OpenAI-compatible routes. It never says no: too long a prompt is cut, an image for a model without
- * eyes is dropped, and without `max_tokens` it does not end. So most that differs is refused here, before it is sent.
+ * Ollama, by its OpenAI-compatible routes. It refuses nothing: too long a prompt is cut, an image for a model without
+ * vision is dropped, and without `max_tokens` it does not end. So most that differs is refused here, before it is sent.
  * Penalties are taken by its runner of llama.cpp models only; the one that newer models run in has no such setting.
  * When its runner dies, it sends one empty chunk without a model and ends the body cleanly.
  */

@@ -1,7 +1,7 @@
 /**
- * Asks one inference server how it is: its health route, then the models it serves.
- * The node is untrusted: no redirect is followed, the answer's size and the wait are bounded, none of its text is kept
- * but names of models that can be names.
+ * Probes one inference server: its health route, then the models it serves.
+ * The node is untrusted: no redirect is followed, the size of a response and the wait are bounded, and none of its text is
+ * kept except valid names of models.
  */
 import type { Dialect } from '../../schemas/names.ts';
 import { askNode, boundedJson, type NodeAddress } from './ask-node.ts';
@@ -18,16 +18,16 @@ export type Probed =
       readonly up: true;
       readonly models: readonly string[];
       readonly windows: Readonly<Record<string, number>>;
-      /** Those that take images, where the engine answers that. */
+      /** Those that accept images, where the engine reports that. */
       readonly imageModels: readonly string[];
     }
-  /** `reason` is fit for an event: ours, short, without the node's words. `silent`: it may only be slow. */
+  /** `reason` may be stored in an event: a short fixed text, without text of the node. `silent`: it may only be slow. */
   | { readonly up: false; readonly reason: string; readonly silent: boolean };
 
 const timeoutDefaultMs = 2000;
 const modelsMax = 1000;
 
-/** `timeoutMs` is for each of its questions; those about images are bounded by `imageModels`. Never throws. */
+/** `timeoutMs` is for each of its requests; those about images are bounded by `imageModels`. Never throws. */
 export async function probe(
   target: ProbeTarget,
   imageModels: ImageModels,

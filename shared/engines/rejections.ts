@@ -1,5 +1,5 @@
 /**
- * Why engines refuse a request that the shape allows, in Headgate's words. The patterns are of the engines' own texts and of
+ * Why engines refuse a request that the shape allows, as fixed texts. The patterns are of the engines' own texts and of
  * what chat templates raise; they are the same whichever engine runs the template.
  */
 export const rejections: readonly { readonly text: RegExp; readonly reason: string }[] = [

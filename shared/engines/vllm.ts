@@ -1,7 +1,7 @@
 /**
  * vLLM. Honours nearly the whole shape; clamps nothing, so the limit of tokens is always set for it.
- * It answers a fault after the status line with an error frame and then `[DONE]`, and a request that it gave up
- * with the finish reason `abort`; told to stop, it freezes with its socket open.
+ * It answers a fault after the status line with an error frame and then `[DONE]`, and a request that it aborted
+ * with the finish reason `abort`; after a signal to stop it freezes with its socket open.
  */
 import { reasoningEfforts } from '../../schemas/openai.ts';
 import type { DialectTable } from './dialect.ts';

@@ -1,16 +1,16 @@
 /**
  * The text of an API key: mint, parse, hash (Resources, API key; Authentication 3).
  * `hg_`, 34 random base62 characters, then 6 that are the CRC-32 of all before them: a mistyped or truncated key is
- * told from a real one without a look-up. The checksum is no secret and proves nothing but good typing.
- * The text is shown once; everything that lasts holds its SHA-256 only.
+ * detected without a look-up. The checksum is not secret and only detects typing errors.
+ * The text is shown once; only its SHA-256 is stored.
  */
 import { hash } from 'node:crypto';
 import { crc32 } from 'node:zlib';
 
-/** Gives so many bytes that nobody can foretell. */
+/** Returns this many unpredictable bytes. */
 export type RandomSource = (bytes: number) => Uint8Array;
 
-/** Text whose checksum is right. It may still be unknown, revoked or expired. */
+/** Text with a valid checksum. It may still be unknown, revoked or expired. */
 export type KeyText = string & { readonly __keyText: true };
 
 const keyPrefix = 'hg';
@@ -32,7 +32,7 @@ export function randomText(random: RandomSource, alphabet: string, length: numbe
   return text;
 }
 
-/** An id of 16 random characters, 82 bits: `key-…`, `tok-…`. It says nothing about the value it stands for. */
+/** An id of 16 random characters, 82 bits: `key-…`, `tok-…`. It is independent of the value that it names. */
 export function mintId(random: RandomSource, kind: string): string {
   return `${kind}-${randomText(random, base36, 16)}`;
 }
@@ -42,14 +42,14 @@ export function mintKey(random: RandomSource): KeyText {
   return (body + checksum(body)) as KeyText;
 }
 
-/** The key in a text, or undefined where form or checksum is wrong; for what reason is not told. */
+/** The key in a text, or undefined where its form or checksum is wrong, without a reason. */
 export function parseKey(text: string): KeyText | undefined {
   if (!keyPattern.test(text)) return undefined;
   const body = text.slice(0, -checksumLength);
   return text.endsWith(checksum(body)) ? (text as KeyText) : undefined;
 }
 
-/** SHA-256 of the text, as it stands in the log and in the snapshot. 202 random bits need no salt. */
+/** SHA-256 of the text, as stored in the log and in the snapshot. 202 random bits need no salt. */
 export function hashKey(key: KeyText): Buffer {
   return hashSecret(key);
 }

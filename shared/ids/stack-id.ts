@@ -1,7 +1,7 @@
 /**
  * The id of a stack, `stk-<word>-<word>-<suffix>`: mint and parse (Resources, Stack).
  * It is the first DNS label of the stack's host, so it is lowercase and at most 63 characters.
- * 64 × 64 words and four characters make 6.9 billion ids: uniqueness is decided by the log, not by chance.
+ * 64 × 64 words and four characters make 6.9 billion ids: the log ensures uniqueness.
  */
 import { stackIdSchema } from '../../schemas/names.ts';
 import { type RandomSource, randomText } from './api-key.ts';
@@ -25,7 +25,7 @@ function words(text: string): readonly string[] {
 
 export function mintStackId(random: RandomSource): string {
   const [first = 0, second = 0] = random(2);
-  // Both lists have 64 words, which divides 256: no word is likelier than another.
+  // Both lists have 64 words, which divides 256: all words are equally likely.
   const quality = qualities[first % qualities.length];
   const creature = creatures[second % creatures.length];
   return `stk-${quality}-${creature}-${randomText(random, suffixAlphabet, suffixLength)}`;

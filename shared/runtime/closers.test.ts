@@ -1,12 +1,12 @@
-/** What was opened is released in the opposite order, and what could not be released is in the log. */
+/** Resources are closed in reverse order, and failures are logged. */
 import { expect, test } from 'vitest';
 import { Closers } from './closers.ts';
 
-test('a step that fails is logged, and the others still have theirs, once', async () => {
+test('a failed step is logged, and the others still run, once', async () => {
   const lines: object[] = [];
   const closers = new Closers({ error: (fields) => lines.push(fields) });
   const order: string[] = [];
-  const failure = new Error('the file is gone');
+  const failure = new Error('the file was removed');
   closers.add(() => void order.push('first'));
   closers.add(async () => {
     throw failure;

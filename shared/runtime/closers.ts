@@ -1,4 +1,4 @@
-/** What a composition root has opened, released in the opposite order. */
+/** The resources of a composition root, closed in reverse order. */
 import type { LineLogger } from './logger.ts';
 
 export class Closers {
@@ -13,13 +13,13 @@ export class Closers {
     this.#steps.push(step);
   }
 
-  /** Releases all; a step that fails is logged and does not keep the others from theirs. Idempotent. */
+  /** Closes all; a failed step is logged, and the others still run. Idempotent. */
   async close(): Promise<void> {
     for (const step of this.#steps.splice(0).reverse()) {
       try {
         await step();
       } catch (error) {
-        this.#logger.error({ err: error }, 'a part could not be closed; closing goes on');
+        this.#logger.error({ err: error }, 'a resource could not be closed; closing continues');
       }
     }
   }

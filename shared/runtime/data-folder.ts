@@ -1,4 +1,4 @@
-/** A process's data folder: made where it is missing, locked by its one process, and for its owner's eyes only. */
+/** A process's data folder: created where it is missing, locked by one process, and accessible to its owner only. */
 import { chmodSync, lstatSync, mkdirSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { DatabaseBusy, DatabaseUnwritable, lockFile } from './sqlite.ts';
@@ -31,13 +31,13 @@ export function lockDataFolder(path: string): DataFolder {
   }
 }
 
-/** A folder that holds other things than a data folder's may be shared on purpose. */
+/** A folder with other files than those of a data folder may be shared on purpose. */
 function isEmptyOrOurs(path: string): boolean {
   const names = readdirSync(path);
   return names.length === 0 || names.includes('lock.db');
 }
 
-/** What an earlier version, a mount or another umask left open. What belongs to another user stays as it is. */
+/** Closes what an earlier version, a mount or another umask left accessible. Files of other users are not changed. */
 function closeToOthers(path: string): void {
   const databases = readdirSync(path).filter((name) => /\.db(\.aside)?(-wal|-shm)?$/.test(name));
   for (const each of [path, ...databases.map((name) => join(path, name))]) {

@@ -10,31 +10,31 @@ function lines(text: string): string[] {
   return text.split('\n').toSorted();
 }
 
-test('a distribution tells Prometheus what a histogram of prom-client tells of the same values', async () => {
+test('a distribution exports the same lines as a histogram of prom-client with the same values', async () => {
   const observation = fc.record({
     model: fc.constantFrom('a', 'b "quoted"', 'c\\d'),
     value: fc.oneof(fc.constantFrom(...bounds, 0), fc.double({ min: 0, max: 100, noNaN: true })),
   });
   await fc.assert(
     fc.asyncProperty(fc.array(observation), async (observations) => {
-      const [ours, theirs] = [new Registry(), new Registry()];
-      const distribution = new Distribution({ ...options, bounds, registry: ours });
+      const [own, reference] = [new Registry(), new Registry()];
+      const distribution = new Distribution({ ...options, bounds, registry: own });
       const histogram = new Histogram({
         ...options,
         buckets: bounds,
         labelNames: ['model'],
-        registers: [theirs],
+        registers: [reference],
       });
       for (const { model, value } of observations) {
         distribution.series({ model }).observe(value);
         histogram.observe({ model }, value);
       }
-      expect(lines(await ours.metrics())).toEqual(lines(await theirs.metrics()));
+      expect(lines(await own.metrics())).toEqual(lines(await reference.metrics()));
     }),
   );
 });
 
-test('a series that was never fed is not told, and one set of labels is one series', async () => {
+test('a series without observations is not exported, and one set of labels is one series', async () => {
   const registry = new Registry();
   const distribution = new Distribution({ ...options, bounds, registry });
   expect(distribution.series({ model: 'a' })).toBe(distribution.series({ model: 'a' }));

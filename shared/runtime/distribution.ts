@@ -1,6 +1,6 @@
 /**
- * A histogram whose series are found once and then fed without their labels: prom-client looks labels up at every
- * observation, which costs a request more than all else that is counted of it.
+ * A histogram whose series are looked up once and then observed without labels: prom-client looks labels up at every
+ * observation, which costs a request more than all its other metrics.
  */
 import type { Metric, Registry } from 'prom-client';
 
@@ -17,7 +17,7 @@ type Labels = Readonly<Record<string, string>>;
 /** One series. */
 export class Observations {
   readonly labels: Labels;
-  /** One count a bucket, each without those below it; the last is above all bounds. */
+  /** One count for each bucket, not cumulative; the last is above all bounds. */
   readonly counts: number[];
   sum = 0;
   readonly #bounds: readonly number[];
@@ -70,7 +70,7 @@ export class Distribution {
     for (const series of this.#series.values()) series.reset();
   }
 
-  /** What the registry writes of series that were fed: cumulative buckets, sum, count (Prometheus text format 0.0.4). */
+  /** What the registry exports of series with observations: cumulative buckets, sum, count (Prometheus text format 0.0.4). */
   get(): Promise<object> {
     const values = [...this.#series.values()].flatMap((series) => this.#valuesOf(series));
     return Promise.resolve({ name: this.name, help: this.help, type: this.type, aggregator: 'sum', values });

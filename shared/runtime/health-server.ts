@@ -1,7 +1,7 @@
 /**
  * Health, readiness and metrics on a listener of their own, because on a stack host every route needs a key.
  * `/livez` answers while the process lives, `/readyz` while it should get traffic (`?verbose` lists the checks), `/metrics`
- * in Prometheus's text format. Nothing that is asked here may end the process.
+ * in Prometheus's text format. No request may end the process.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -14,7 +14,7 @@ import type { Certificate } from './tls.ts';
 export interface Check {
   readonly name: string;
   readonly ok: boolean;
-  /** Said in `?verbose`; no secrets. */
+  /** Shown in `?verbose`; no secrets. */
   readonly detail?: string;
 }
 
@@ -33,7 +33,7 @@ export interface HealthOptions extends ListenAddress {
 }
 
 const requestTimeoutMs = 10_000;
-/** A connection on which nothing moves, neither a request nor the reading of an answer, is closed after this. */
+/** An idle connection, without progress of a request or a response, is closed after this. */
 const idleTimeoutMs = 30_000;
 
 export async function startHealthServer(options: HealthOptions): Promise<HealthServer> {
@@ -66,7 +66,7 @@ export async function startHealthServer(options: HealthOptions): Promise<HealthS
   };
 }
 
-/** The target is taken as text: what stands in a request line need not be a URL. Rejects where a check or a metric throws. */
+/** The target is parsed as text: a request line need not contain a URL. Rejects where a check or a metric throws. */
 async function answer(
   request: IncomingMessage,
   response: ServerResponse,

@@ -36,17 +36,17 @@ test('lines are written soon, in their order, whenever they come', async () => {
   expect(await written(Buffer.byteLength(expected))).toBe(expected);
 });
 
-test('lines that find no room are dropped whole and told of, and those after them are written', async () => {
-  const told: number[] = [];
+test('lines without room are dropped whole and counted, and those after them are written', async () => {
+  const dropped: number[] = [];
   const writer = new LineWriter({
     fd,
     gatherMs: 1,
     bytesMax: 6,
-    onDropped: (lines) => told.push(lines),
+    onDropped: (lines) => dropped.push(lines),
   });
   for (const line of ['one\n', 'two\n', 'three\n']) writer.write(line);
   expect(await written(4)).toBe('one\n');
   writer.write('four\n');
   expect(await written(9)).toBe('one\nfour\n');
-  expect(told).toEqual([2]);
+  expect(dropped).toEqual([2]);
 });

@@ -1,18 +1,17 @@
 /**
- * Writes lines to a file descriptor without waiting for it: gathered for a short while, then written in one go, one write
- * at a time. For lines that are many and may be lost: a crash of the process by a signal loses what was gathered last, and
- * where the reader does not keep up, lines are dropped and counted instead of growing the memory. Any other end of the
- * process writes what is left.
+ * Writes lines to a file descriptor without waiting for it: buffered for a short time, then written together, one write at
+ * a time. For many lines that may be lost: a process that a signal kills loses its buffer, and where the reader does not
+ * keep up, lines are dropped and counted instead of using more memory. Any other end of the process flushes the buffer.
  */
 import { write, writeSync } from 'node:fs';
 
 export interface LineWriterOptions {
   readonly fd: number;
-  /** How long a line waits for others, ms. */
+  /** How long a line is buffered, ms. */
   readonly gatherMs?: number;
-  /** Bytes that may wait; further lines are dropped. */
+  /** The buffer size; further lines are dropped. */
   readonly bytesMax?: number;
-  /** Told how many lines were dropped, once there is room again. */
+  /** Called with the number of dropped lines, once there is room again. */
   readonly onDropped?: (lines: number) => void;
 }
 
@@ -24,7 +23,7 @@ export class LineWriter {
   readonly #gatherMs: number;
   readonly #onDropped: (lines: number) => void;
   #dropped = 0;
-  /** Lines are encoded where they wait: a string of many lines would outlive its requests, and be copied with them. */
+  /** Lines are encoded into the buffer at once: long strings would outlive their requests and be copied by the collector. */
   #waiting: Buffer;
   #waitingBytes = 0;
   /** Takes the place of `waiting` while that is being written. */
@@ -79,7 +78,7 @@ export class LineWriter {
         setTimeout(() => this.#writeOn(), this.#gatherMs).unref();
         return;
       }
-      // Whoever read is gone, or cannot be written: these lines have no other place to go to.
+      // The reader has closed the descriptor, or the write failed: these lines are lost.
       if (error !== null || bytes === leaving.length) {
         this.#leaving = undefined;
         if (this.#waitingBytes > 0) this.#begin();
@@ -90,12 +89,12 @@ export class LineWriter {
     });
   }
 
-  /** What is being written now may arrive twice in part: better than not at all. */
+  /** Part of a pending write may be written twice, which is better than a loss. */
   #writeRest(): void {
     try {
       writeSync(this.#fd, Buffer.concat([this.#leaving ?? Buffer.alloc(0), this.#takeWaiting()]));
     } catch {
-      // The process ends, and nobody reads.
+      // The process ends, and there is no reader.
     }
     this.#leaving = undefined;
   }

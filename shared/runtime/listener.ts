@@ -1,4 +1,4 @@
-/** Names the next step where a listener cannot be had. */
+/** Names the next step where a listener cannot be opened. */
 
 export interface ListenAddress {
   readonly host: string;
@@ -6,7 +6,7 @@ export interface ListenAddress {
   readonly port: number;
 }
 
-/** Where health and metrics are unless somebody chose otherwise: they show more than a caller may know. */
+/** The default address of health and metrics: they show more than a caller may know. */
 export const loopback = '127.0.0.1';
 
 /** How the address of a listener is chosen. */
@@ -15,7 +15,7 @@ export interface AddressFlags {
   readonly port: string;
 }
 
-/** Turns the system's error into one a person can act on; `flags` are named in it. */
+/** Turns the system's error into one with a next step; `flags` are named in it. */
 export function listenError(error: unknown, address: ListenAddress, flags: AddressFlags): unknown {
   const code = error instanceof Error && 'code' in error ? error.code : undefined;
   const where = `${address.host}:${address.port}`;

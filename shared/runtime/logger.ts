@@ -1,13 +1,13 @@
 /**
- * The log of a process: one JSON line an entry on stderr, pretty on a terminal.
- * Keys, prompts and completions are never handed to it; the redaction list is a second wall, not the first.
+ * The log of a process: one JSON line for each entry on stderr, pretty on a terminal.
+ * Keys, prompts and completions are never passed to it; the redaction list is a second line of defence.
  */
 import { type Logger, pino } from 'pino';
 import { LineWriter } from './line-writer.ts';
 
 export type { Logger };
 
-/** All that most parts need of a log. */
+/** The methods of a logger that most parts use. */
 export type LineLogger = Readonly<Record<'warn' | 'error' | 'fatal', (fields: object, text: string) => void>>;
 
 const redact = ['*.authorization', '*["x-api-key"]', '*.value', '*.token', 'authorization', 'value', 'token'];
@@ -38,10 +38,10 @@ export function accessLogIn(logger: Logger): AccessLog {
 }
 
 /**
- * The same lines as of the log above, written within 50 ms by a writer that no request waits for, and without the second
- * wall. They are made of a fixed list of fields, each an id, a name of the catalog, a number or a text of ours
- * (data-plane/server/telemetry.ts), so that there is nothing to redact in them; errors go to the log above. One call
- * makes a line, because pino's way field by field is a tenth of what a request costs.
+ * The same lines as in the process log, written within 50 ms by a writer that no request waits for, and without redaction.
+ * They have a fixed list of fields, each an id, a name of the catalog, a number or a fixed text
+ * (data-plane/server/telemetry.ts), so that there is nothing to redact; errors go to the process log. One call serialises
+ * a line, because pino's serialisation by field is a tenth of the cost of a request.
  */
 export function createAccessLog(logger: Logger, name: string): AccessLog {
   if (process.stderr.isTTY) return accessLogIn(logger);

@@ -130,7 +130,7 @@ test('a document replaces a link instead of following it, and a failure leaves n
   expect(readFileSync(join(dir, 'target'), 'utf8')).toBe('untouched');
   expect(readFileSync(planted, 'utf8')).toBe('planted');
   expect(statSync(join(folder, 'ready.json')).mode & 0o777).toBe(0o600);
-  expect(() => writeFileAtomically(folder, 'a folder stands here')).toThrow();
+  expect(() => writeFileAtomically(folder, 'this is a folder')).toThrow();
   expect(readdirSync(folder).sort()).toEqual(['ready.json', `ready.json.${process.pid}.part`]);
   expect(readdirSync(dir).filter((name) => name.endsWith('.part'))).toEqual([]);
 });

@@ -1,10 +1,10 @@
-/** Ends a process in good order: TERM or INT closes once, a second signal ends at once. */
+/** Graceful shutdown: TERM or INT closes once, a second signal exits at once. */
 import type { Logger } from './logger.ts';
 
-/** Beyond the time that a process takes by its settings, for what it has open to be closed. */
+/** Added to the planned time, to close what is open. */
 const graceSeconds = 20;
 
-/** `plannedSeconds`: how long `close` may take by the settings of the process; a while later the process ends anyhow. */
+/** `plannedSeconds`: how long `close` may take by the settings of the process; after that and the grace time the process exits. */
 export function closeOnSignal(
   log: Logger,
   close: (signal: string) => Promise<void>,
@@ -26,7 +26,7 @@ export function closeOnSignal(
     close(signal).then(
       () => process.exit(0),
       (error) => {
-        log.error({ err: error }, 'could not close in good order');
+        log.error({ err: error }, 'shutdown failed');
         process.exit(1);
       },
     );
@@ -35,7 +35,7 @@ export function closeOnSignal(
   process.on('SIGINT', onSignal);
 }
 
-/** A process started by `headgate dev` ends with it, however that one ends: the channel between them closes. */
+/** A process started by `headgate dev` ends with it, also after a crash: the channel between them closes. */
 export function closeWithParent(close: () => void): void {
   if (!process.channel) return;
   process.on('disconnect', close);

@@ -38,19 +38,19 @@ export class Certificate {
     return new Date(new X509Certificate(this.#tls.cert).validTo).toISOString();
   }
 
-  /** Gives a server every later certificate. What speaks no TLS needs none. */
+  /** Passes every later certificate to a server. Without TLS it does nothing. */
   renewOn(server: object): void {
     if (server instanceof Server) this.#servers.push(server);
   }
 
-  /** Reads the files again. Throws as the constructor does; the certificate before stays in use then. */
+  /** Reads the files again. Throws as the constructor does; the previous certificate stays in use then. */
   renew(): void {
     this.#tls = readTls(this.#files);
     for (const server of this.#servers) server.setSecureContext(this.#tls);
   }
 }
 
-/** Without a certificate the signal does nothing, because whoever sends it to a whole fleet means none to end. */
+/** Without a certificate the signal is ignored, because it may be sent to a whole fleet and must end no process. */
 export function renewOnHangup(certificate: Certificate | undefined, logger: Logger): void {
   process.on('SIGHUP', () => {
     if (certificate === undefined) {

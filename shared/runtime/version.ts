@@ -1,4 +1,4 @@
-/** The version of this build: from the package's own document, which stands above the sources or above `dist`. */
+/** The version of this build: from package.json, in the folder above the sources or above `dist`. */
 import { existsSync, readFileSync } from 'node:fs';
 
 export function version(): string {
