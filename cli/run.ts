@@ -77,18 +77,18 @@ function buildProgram(io: Io): Command {
 function registerHelp(program: Command, io: Io): void {
   program.helpCommand(false);
   program
-    .command('help [words...]')
+    .command('help [command...]')
     .description('show help for a command, or for exit-codes')
-    .action((words: string[]) => {
-      if (words[0] === 'exit-codes') {
+    .action((names: string[]) => {
+      if (names[0] === 'exit-codes') {
         const lines = Object.entries(exitCodes).map(([code, meaning]) => `${code.padEnd(5)}${meaning}\n`);
         io.stdout.write(`CODE MEANING\n${lines.join('')}`);
         return;
       }
       let command = program;
-      for (const word of words) {
-        const found = command.commands.find((known) => known.name() === word);
-        if (!found) throw usageError(`there is no command ${words.join(' ')}`);
+      for (const name of names) {
+        const found = command.commands.find((known) => known.name() === name);
+        if (!found) throw usageError(`there is no command ${names.join(' ')}`);
         command = found;
       }
       command.outputHelp();
@@ -97,16 +97,16 @@ function registerHelp(program: Command, io: Io): void {
 
 /** In `--wait KEY` commander would take the key as the duration: only a duration may follow `--wait` as an argument. */
 function normaliseWaitFlag(argv: readonly string[]): string[] {
-  return argv.flatMap((word, at) => {
-    if (argv[at - 1] === '--wait' && isDuration(word)) return [];
-    if (word !== '--wait') return [word];
+  return argv.flatMap((argument, at) => {
+    if (argv[at - 1] === '--wait' && isDuration(argument)) return [];
+    if (argument !== '--wait') return [argument];
     const next = argv[at + 1];
     return [`--wait=${next !== undefined && isDuration(next) ? next : '75s'}`];
   });
 }
 
-function isDuration(word: string): boolean {
-  return /^\d+(?:\.\d+)?(?:ms|s|m)?$/.test(word);
+function isDuration(argument: string): boolean {
+  return /^\d+(?:\.\d+)?(?:ms|s|m)?$/.test(argument);
 }
 
 function report(io: Io, thrown: unknown): ExitCode {

@@ -110,7 +110,7 @@ export type MessagesFields = z.output<(typeof messagesRequestSchemas)['2023-06-0
 export type PromptFields = z.output<typeof countTokensRequestSchema>;
 
 const noCache =
-  'A hint to a prompt cache; nodes cache by content on their own, and usage says what they found.';
+  'A hint to a prompt cache; nodes cache by content on their own, and usage reports what they found.';
 
 const promptNoOps: readonly NoOpField[] = [
   { path: 'cache_control', text: noCache },

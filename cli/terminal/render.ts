@@ -13,7 +13,7 @@ export type Format = (typeof formats)[number];
 export interface Column {
   readonly heading: string;
   cell(resource: Resource): unknown;
-  /** Decides the colour; the text alone must also tell the states apart. */
+  /** Decides the colour; the text alone must also distinguish the states. */
   severity?(resource: Resource): Severity;
 }
 export type Severity = 'good' | 'warn' | 'bad' | undefined;
