@@ -46,13 +46,13 @@ export interface GatewaySettings {
   /** Of each listener but that of health and metrics. */
   readonly connections?: Partial<ConnectionLimits> | undefined;
   readonly hosts: HostNames;
-  /** Ports that serve one stack each, whatever the Host header says. */
+  /** Ports that serve one stack each, whatever the Host header is. */
   readonly stackPorts: readonly { readonly stack: string; readonly port: number }[];
   readonly whenStale: StalePolicy;
   readonly controlPlanes: readonly string[];
   /** Also fetch snapshots over plain HTTP from another machine. */
   readonly insecureSnapshots?: boolean | undefined;
-  /** Shared with the control planes: fetches snapshots, and makes this gateway's reports believed. */
+  /** Shared with the control planes: fetches snapshots, and authenticates this gateway's reports. */
   readonly gatewayToken: string;
   /** Fingerprints, public keys or PEM files: one of them must have begun the log. None: any log will do. */
   readonly trustedSigners?: readonly string[] | undefined;
@@ -62,7 +62,7 @@ export interface GatewaySettings {
   readonly forwarding: ForwardSettings;
   /** Between the loss of readiness and the end of new connections, seconds. */
   readonly drainDelaySeconds: number;
-  /** How long streams may go on after that, seconds. */
+  /** How long streams may continue after that, seconds. */
   readonly drainTimeoutSeconds: number;
   /** Of every listener. */
   readonly certificate?: Certificate | undefined;
@@ -155,7 +155,7 @@ async function compose(
   const { lookup } = state;
   const usage = await openMeter({
     ...{ logUrl: settings.logUrl, dataDir: settings.dataDir, lookup, logger },
-    // Answers that nobody could bill must not be given: a supervisor starts the gateway again.
+    // Answers that cannot be billed must not be sent: a supervisor starts the gateway again.
     onLost: (error) => endOnFault(logger, error, 'usage can no longer be kept: this gateway ends'),
   });
   closers.add(() => usage.close());
@@ -177,7 +177,7 @@ async function compose(
     openStreams: () => streams.open,
     outboxRows: () => usage.meter.unshippedRows,
   });
-  let exchanges = 0;
+  let openRequests = 0;
   const gateway: Gateway = {
     hosts: settings.hosts,
     lookup,
@@ -194,14 +194,14 @@ async function compose(
     fenced: () => state.fenced(),
     now: Date.now,
     begin: () => {
-      exchanges++;
+      openRequests++;
     },
     observe: (record) => {
-      exchanges--;
+      openRequests--;
       telemetry.observe(record);
     },
   };
-  return { gateway, telemetry, inFlight: () => exchanges };
+  return { gateway, telemetry, inFlight: () => openRequests };
 }
 
 interface Opened {

@@ -1,6 +1,6 @@
 /**
  * The parts that a chat completion and its stream share: what is taken over from a node, one by one.
- * Everything else that a node sends is left behind, because it tells the engine or the place: fingerprints, timings,
+ * Everything else that a node sends is left behind, because it reveals the engine or the place: fingerprints, timings,
  * matched stops, token ids, and the form of its ids.
  */
 
@@ -8,7 +8,7 @@ import { NodeFailure } from '../core/node-failure.ts';
 import { member, text } from '../core/untrusted.ts';
 import type { AnyChat } from '../shape/outline.ts';
 
-/** What an answer needs to know of its request, beside the node's words. */
+/** What an answer needs to know of its request, in addition to the node's output. */
 export interface ChatContext {
   /** Letters and digits, unique to the answer: its id and those of its tool calls end in them. */
   readonly unique: string;
@@ -72,7 +72,7 @@ export function reasoningOf(message: unknown): string | undefined {
 }
 
 /**
- * The id of a tool call as the client sees it. The form of an id tells its engine, so it is made anew; but where the
+ * The id of a tool call as the client sees it. The form of an id reveals its engine, so it is replaced; but where the
  * model itself writes ids, as in `functions.name:0`, it must find them again in its next prompt, so those stay.
  */
 export function toolCallId(context: ChatContext, choice: number, call: number, given: unknown): string {

@@ -1,5 +1,5 @@
 /**
- * A node's stream as the frames of a chat completion of ours: one id for all, the model as asked, usage only if asked.
+ * Converts a node's stream into the frames of a chat completion: one id for all, the model as requested, usage if requested.
  * An early end adds nothing: no finish, no error frame, no terminator (Events). The caller destroys the connection then.
  */
 
@@ -38,7 +38,7 @@ export class ChatStream {
     return this.#node.usage;
   }
 
-  /** Takes the data of one event of the node, and gives the frames to write now. Never throws; look at `state`. */
+  /** Takes the data of one event of the node, and gives the frames to write now. Never throws; check `state`. */
   push(data: string): string[] {
     const before = this.#node.state;
     const frames = this.#node.push(data).map((delta) => this.#frame(delta));

@@ -21,7 +21,7 @@ interface Call {
   waiting: string;
 }
 
-type Saying = 'thinking' | 'text';
+type TextKind = 'thinking' | 'text';
 
 const emptyBlocks = {
   thinking: { type: 'thinking', thinking: '', signature: '' },
@@ -33,8 +33,8 @@ export class ContentBlocks {
   readonly #calls: Call[] = [];
   /** The call that is written now. */
   #current = 0;
-  readonly #late: { readonly kind: Saying; text: string }[] = [];
-  #open: Saying | 'tool_use' | undefined;
+  readonly #late: { readonly kind: TextKind; text: string }[] = [];
+  #open: TextKind | 'tool_use' | undefined;
   #index = -1;
   #frames: string[] = [];
 
@@ -53,7 +53,7 @@ export class ContentBlocks {
     return frames;
   }
 
-  say(kind: Saying, text: string): void {
+  addText(kind: TextKind, text: string): void {
     if (!this.hasCalls) {
       this.#write(kind, text);
       return;
@@ -84,7 +84,7 @@ export class ContentBlocks {
     for (const { input } of this.#calls) input.value(cut);
     this.#writeCalls(true);
     for (const { kind, text } of this.#late) {
-      // Templates leave line ends after a call; nobody means those.
+      // Templates leave line ends after a call; they are no content.
       if (text.trim() !== '') this.#write(kind, text);
     }
     this.#close();
@@ -102,13 +102,13 @@ export class ContentBlocks {
     }
   }
 
-  #write(kind: Saying, text: string): void {
+  #write(kind: TextKind, text: string): void {
     if (this.#open !== kind) this.#start(kind, emptyBlocks[kind]);
     if (kind === 'text') this.#delta({ type: 'text_delta', text });
     else if (this.#showsThinking) this.#delta({ type: 'thinking_delta', thinking: text });
   }
 
-  #start(kind: Saying | 'tool_use', block: object): void {
+  #start(kind: TextKind | 'tool_use', block: object): void {
     this.#close();
     this.#open = kind;
     this.#index += 1;

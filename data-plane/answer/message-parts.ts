@@ -1,6 +1,6 @@
 /**
  * The parts that a message and its stream share: ids, stop reasons, usage, and the frame around the content.
- * Members that the newer clients expect and that say nothing here are null; nothing tells the engine or the place.
+ * Members that the newer clients expect and that have no meaning here are null; nothing reveals the engine or the place.
  */
 import { member } from '../core/untrusted.ts';
 import type { MessagesRequest } from '../shape/anthropic.ts';
@@ -8,7 +8,7 @@ import type { AnyMessages } from '../shape/outline.ts';
 import { type ChatContext, chatContext, type FinishReason } from './chat-parts.ts';
 import type { Usage } from './usage.ts';
 
-/** What an answer needs to know of its request, beside the node's words. */
+/** What an answer needs to know of its request, in addition to the node's output. */
 export interface MessagesContext extends ChatContext {
   readonly thinkingDisplay: MessagesRequest['thinkingDisplay'];
   readonly stopSequences: readonly string[];
@@ -56,8 +56,8 @@ export function stopOf(
   const reason = stopReasons[finish];
   if (reason !== 'end_turn') return { stop_reason: reason, stop_sequence: null };
   if (hasCalls) return { stop_reason: 'tool_use', stop_sequence: null };
-  const told = member(choice, 'stop_reason') ?? member(choice, 'matched_stop');
-  const sequence = stopSequences.find((one) => one === told);
+  const reported = member(choice, 'stop_reason') ?? member(choice, 'matched_stop');
+  const sequence = stopSequences.find((one) => one === reported);
   return sequence === undefined
     ? { stop_reason: reason, stop_sequence: null }
     : { stop_reason: 'stop_sequence', stop_sequence: sequence };
@@ -71,7 +71,7 @@ export interface MessageParts {
 
 const nothingUsed: Usage = { promptTokens: 0, completionTokens: 0 };
 
-/** Usage as the end of a stream shows it. The prompt is told in two parts, which together are what is recorded. */
+/** Usage as the end of a stream shows it. The prompt is split in two parts, whose sum is recorded. */
 export function deltaUsage({ promptTokens, completionTokens, cachedTokens, reasoningTokens }: Usage): object {
   const cached = Math.min(cachedTokens ?? 0, promptTokens);
   return {

@@ -1,6 +1,6 @@
 /**
- * A node's stream as the events of a message of ours: one id, the model as asked, usage at the end. The beginning tells
- * the tokens of the prompt where the node does.
+ * Converts a node's stream into the events of a message: one id, the model as requested, usage at the end. The first event
+ * has the tokens of the prompt where the node reports them.
  * An early end adds nothing: no stop reason, no usage, no error event, no `message_stop` (Events). The caller
  * destroys the connection then.
  */
@@ -40,7 +40,7 @@ export class MessagesStream {
     return this.#node.usage;
   }
 
-  /** Takes the data of one event of the node, and gives the frames to write now. Never throws; look at `state`. */
+  /** Takes the data of one event of the node, and gives the frames to write now. Never throws; check `state`. */
   push(data: string): string[] {
     const before = this.#node.state;
     if (before === 'completed' || before === 'failed') return [];
@@ -52,7 +52,7 @@ export class MessagesStream {
         this.#hasStarted = true;
         frames.unshift(
           eventFrame('message_start', {
-            message: messageBody(this.#context, { usage: this.#node.toldUsage }),
+            message: messageBody(this.#context, { usage: this.#node.reportedUsage }),
           }),
         );
       }
@@ -75,14 +75,14 @@ export class MessagesStream {
   }
 
   #read({ reasoning, content, refusal, toolCalls, finish }: ChoiceDelta, data: string): void {
-    if (reasoning !== undefined) this.#blocks.say('thinking', reasoning);
-    if (content !== undefined) this.#blocks.say('text', content);
-    if (refusal !== undefined) this.#blocks.say('text', refusal);
+    if (reasoning !== undefined) this.#blocks.addText('thinking', reasoning);
+    if (content !== undefined) this.#blocks.addText('text', content);
+    if (refusal !== undefined) this.#blocks.addText('text', refusal);
     for (const call of toolCalls ?? []) this.#blocks.call(call);
     if (finish === undefined) return;
     this.#blocks.finish(finish === 'length');
     const { stopSequences } = this.#context;
-    // Read a second time, once in a stream: the deltas are free of what only some engines say.
+    // Read a second time, once in a stream: the deltas are free of what only some engines send.
     const choice = stopSequences.length === 0 ? undefined : finishedChoice(data);
     this.#stop = stopOf(finish, choice, { hasCalls: this.#blocks.hasCalls, stopSequences });
   }

@@ -1,8 +1,8 @@
 /**
  * Follows a node's stream of chunks: what each adds, and whether the whole came to a proper end.
  * Completed means: every choice has a legal finish reason, no error came, and the terminator was seen. A clean end of
- * the body proves nothing, nor does a terminator after an error. What comes after either end is not looked at.
- * The deltas that it gives are the node's words only, free of every engine's habits; a surface puts them in its form.
+ * the body proves nothing, nor does a terminator after an error. What comes after either end is ignored.
+ * The deltas that it gives hold the node's output only, free of the differences between engines; a surface converts them.
  */
 
 import { parseEvent } from '../core/answer-json.ts';
@@ -64,17 +64,17 @@ export class NodeStream {
     return this.#failure;
   }
 
-  /** What the node has told so far; undefined where it told nothing. */
-  get toldUsage(): Usage | undefined {
+  /** What the node has reported so far; undefined where it reported none. */
+  get reportedUsage(): Usage | undefined {
     return this.#usage;
   }
 
-  /** The last usage that the node told, or an estimate from what has come so far. */
+  /** The last usage that the node reported, or an estimate from what has come so far. */
   get usage(): Usage {
     return this.#usage ?? estimateUsage(this.#context.promptTextBytes, this.#completionBytes);
   }
 
-  /** Takes the data of one event. Never throws; look at `state`. */
+  /** Takes the data of one event. Never throws; check `state`. */
   push(data: string): readonly ChoiceDelta[] {
     if (this.#state === 'completed' || this.#state === 'failed') return [];
     try {
@@ -134,7 +134,7 @@ export class NodeStream {
     const finish = given === undefined || given === null ? undefined : finishReason(given);
     const added = this.#addition(choice, progress);
     if (progress.finish !== undefined) {
-      if (Object.keys(added).length > 0) throw malformed('a choice went on after its end');
+      if (Object.keys(added).length > 0) throw malformed('a choice continued after its end');
       return undefined;
     }
     progress.finish = finish;

@@ -1,6 +1,6 @@
 /**
- * A node's chat completion becomes ours: built anew from an allow-list, with our id and the model as asked, so that
- * nothing tells where it ran. Throws NodeFailure where it is not a completion of every choice that was asked for.
+ * Converts a node's chat completion: built from an allow-list, with an id of the gateway and the model as requested, so
+ * that nothing reveals where it ran. Throws NodeFailure where it is not a completion of every choice that was asked for.
  */
 
 import { integer, member, text } from '../core/untrusted.ts';

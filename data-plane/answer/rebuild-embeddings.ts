@@ -1,5 +1,5 @@
 /**
- * A node's embeddings become ours: in the order of the inputs, as many as were sent, in the encoding that was asked
+ * Converts a node's embeddings: in the order of the inputs, as many as were sent, in the encoding that was asked
  * for. Official clients decode whatever comes as what they asked for, so an engine that ignores the encoding, or the
  * number of dimensions, would be turned into garbage silently. Throws NodeFailure where anything does not fit.
  */

@@ -1,6 +1,6 @@
 /**
- * A node's chat completion becomes a message of ours: built anew from an allow-list, with our id and the model as
- * asked, so that nothing tells where it ran. Throws NodeFailure where it is not a completion, or where the input of a
+ * Converts a node's chat completion into a message: built from an allow-list, with an id of the gateway and the model as
+ * requested, so that nothing reveals where it ran. Throws NodeFailure where it is not a completion, or where the input of a
  * tool call is not an object.
  */
 
@@ -44,8 +44,8 @@ export function rebuildMessages(answer: unknown, context: MessagesContext): Rebu
     ...textBlock(message.refusal),
     ...calls.map((call) => toolUseBlock(call, finish === 'length')),
   ];
-  const told = member(answer, 'choices');
-  const stop = stopOf(finish, Array.isArray(told) ? told[0] : undefined, {
+  const given = member(answer, 'choices');
+  const stop = stopOf(finish, Array.isArray(given) ? given[0] : undefined, {
     hasCalls: calls.length > 0,
     stopSequences: context.stopSequences,
   });

@@ -1,14 +1,14 @@
 /**
  * The input of one tool call, as its JSON grows: whether it is whole yet, and its value at the end.
  * A call takes an object; engines also write other values, which no client could read, so those fail the request.
- * Each character is looked at once, however the text was cut into pieces.
+ * Each character is read once, however the text was cut into pieces.
  */
 
 import { parseEvent } from '../core/answer-json.ts';
 import { jsonDepthMax } from '../core/json-text.ts';
 import { malformed } from './chat-parts.ts';
 
-/** A stream may go on for as long as its node likes; what it adds up to is held until its end. */
+/** A stream may last as long as its node likes; what it adds up to is held until its end. */
 const inputCharactersMax = 4 * 1024 * 1024;
 
 export class ToolInput {
@@ -32,7 +32,7 @@ export class ToolInput {
     return this.#isWhole;
   }
 
-  /** Gives back what of `added` belongs to the object. Throws NodeFailure. */
+  /** Returns what of `added` belongs to the object. Throws NodeFailure. */
   add(added: string): string {
     const kept = this.#hasBegun ? added : added.trimStart();
     if (!this.#hasBegun && kept !== '' && !kept.startsWith('{')) throw notAnObject();
@@ -44,7 +44,7 @@ export class ToolInput {
   }
 
   /**
-   * What the text says; nothing at all says an empty object. `cut`: the limit of tokens ended it, so as much of it
+   * What the text contains; an empty text means an empty object. `cut`: the limit of tokens ended it, so as much of it
    * counts as is whole. Throws NodeFailure.
    */
   value(cut: boolean): object {
@@ -99,7 +99,7 @@ function notAnObject(): Error {
   return malformed('the input of a tool is not a JSON object');
 }
 
-/** The object that a text says; undefined where it says none, or more than is read in one turn. */
+/** The object that a text contains; undefined where it contains none, or more than is read in one turn. */
 function parseObject(text: string): object | undefined {
   const value = parseEvent(text);
   return typeof value === 'object' && value !== null && !Array.isArray(value) ? value : undefined;

@@ -7,11 +7,11 @@ import { integer, member } from '../core/untrusted.ts';
 export interface Usage {
   readonly promptTokens: number;
   readonly completionTokens: number;
-  /** Part of the prompt that the node had in its cache, where it says so. */
+  /** Part of the prompt that the node had in its cache, where it reports that. */
   readonly cachedTokens?: number;
-  /** Part of the completion that were thoughts, where it says so. */
+  /** Part of the completion that were thoughts, where it reports that. */
   readonly reasoningTokens?: number;
-  /** The node told nothing: the numbers come from bytes. */
+  /** The node reported nothing: the numbers come from bytes. */
   readonly estimated?: true;
 }
 

@@ -175,7 +175,7 @@ export class BodyWorker {
     this.#running = undefined;
     clearTimeout(this.#timer);
     if (result.kind === 'shaped') this.#retainedTexts += 1;
-    // The job was cancelled while it ran, so nobody else discards its text.
+    // The job was cancelled while it ran, so nothing else discards its text.
     if (result.kind === 'shaped' && entry.signal.aborted) this.discard(id, worker);
     this.#settle(entry, () => entry.resolve({ id, result, worker }));
     this.#dispatch();

@@ -1,7 +1,7 @@
 /**
  * A node's answer that cannot be passed on: broken, cut, or an error in the place of an answer.
  * The caller decides what the client sees: a refusal before the first byte, a destroyed connection after it.
- * Nothing of what the node wrote stands in its message, because that may hold prompts and completions.
+ * Its message contains nothing that the node wrote, because that may hold prompts and completions.
  */
 
 export type NodeFailureKind =
@@ -9,7 +9,7 @@ export type NodeFailureKind =
   | 'error'
   /** It ended before its terminator, or before every choice had finished. */
   | 'cut'
-  /** It gave a finish reason that says the request was given up. */
+  /** It sent a finish reason that means that it gave the request up. */
   | 'aborted'
   /** It is not of the shape. */
   | 'malformed'

@@ -1,4 +1,4 @@
-/** Ids of requests and answers: opaque, ours, and silent about where anything ran. */
+/** Ids of requests and answers: opaque, chosen by the gateway, and without a trace of where anything ran. */
 import { randomUUID } from 'node:crypto';
 
 /** `x-request-id`, on every answer. */

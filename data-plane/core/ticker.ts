@@ -4,7 +4,7 @@
  */
 
 export interface Timed {
-  /** Where it stands among those that wait, kept by the ticker; -1 before and after. */
+  /** Its index among those that wait, maintained by the ticker; -1 before and after. */
   index: number;
   /** `nowMs` is monotonic, as of performance.now(). */
   tick(nowMs: number): void;
@@ -12,7 +12,7 @@ export interface Timed {
 
 export class Ticker {
   readonly #tickMs: number;
-  /** Without order. A Set would leave a worn-out table behind every few requests, which keeps them in memory longer. */
+  /** Without order. A Set keeps resizing its hash table, which inflates the old space. */
   readonly #waiting: Timed[] = [];
   #timer: NodeJS.Timeout | undefined;
 
@@ -46,7 +46,7 @@ export class Ticker {
     this.#timer = undefined;
   }
 
-  /** From the end, because those that end their wait here are replaced by ones that were asked already. */
+  /** From the end, because one that is removed here is replaced by one that was called already. */
   #tick(): void {
     const nowMs = performance.now();
     for (let index = this.#waiting.length - 1; index >= 0; index--) this.#waiting[index]?.tick(nowMs);

@@ -51,7 +51,7 @@ function undefinedIfRefused<Value>(render: () => Value): Value | undefined {
   }
 }
 
-/** Said of a field that the engine or its model cannot carry; tells nothing of which that is. */
+/** For a field that the engine or its model cannot carry; it does not reveal which. */
 export const notForThisModel = 'is not supported for this model';
 
 /** Throws UnsupportedShapeError where the dialect cannot carry a field of the request. */
@@ -68,7 +68,7 @@ export function toNodeBody(
 
 function chatBody(request: ChatRequest, table: DialectTable, target: NodeTarget): NodeBody {
   const { maxTokens, servedName } = target;
-  // An engine that gets no limit, or none that it understands, may generate for ever.
+  // An engine that gets no limit, or none that it understands, may generate without end.
   if (!Number.isInteger(maxTokens) || maxTokens < 1) throw new RangeError('maxTokens must be at least 1');
   refuseUngranted(request, table, target);
   const { messages, tools, tool_choice, ...plain } = request.body;
@@ -132,7 +132,7 @@ function takesChoice(choice: ToolChoice | undefined, table: DialectTable): boole
   return typeof choice === 'string' ? table.toolChoices.includes(choice) : table.namedTool !== 'refused';
 }
 
-/** Where the first image stands. */
+/** The path of the first image. */
 export function pathOfImage({ messages }: ChatBody): Path {
   for (const [index, { content }] of messages.entries()) {
     if (!Array.isArray(content)) continue;
@@ -174,7 +174,7 @@ function toolFields(
 ): NodeBody {
   if (choice === undefined) return { tools };
   if (typeof choice === 'string') {
-    // An engine that knows no choice behaves as `auto` without being told.
+    // An engine that knows no choice behaves as `auto` without the field.
     return table.toolChoices.length > 1 ? { tools, tool_choice: choice } : { tools };
   }
   if (table.namedTool === 'carried') return { tools, tool_choice: choice };

@@ -14,7 +14,7 @@ import { notForThisModel, pathOfImage } from './node-body.ts';
 type Request = AnyChat | AnyEmbeddings | AnyMessages;
 type Path = readonly PropertyKey[];
 
-/** `error`: of the node, as parsed. Undefined where it tells of something else. */
+/** `error`: of the node, as parsed. Undefined where it means something else. */
 export function inabilityRefusal(request: Request, dialect: Dialect, error: unknown): Refusal | undefined {
   const found = inabilityOf(dialect, error);
   return found && shapeRefusal(pathOf(found, request), notForThisModel);

@@ -1,7 +1,7 @@
 /**
  * The client's side of an answer, over the raw response of the HTTP server.
  * It promises: a complete answer goes out in one write; what a stream is given within one turn goes out in one write;
- * `end` tells whether the end really left towards a client still connected; and an early end is never a clean one.
+ * `end` reports whether the end was handed to a client still connected; and an early end is never a clean one.
  * A client that stops reading holds its node back, and is cut off after a bounded wait.
  */
 import type { ServerResponse } from 'node:http';
@@ -20,7 +20,7 @@ export interface ClientResponseOptions {
   readonly headers: Readonly<Record<string, string>>;
   /** A client that takes no byte for so long is cut off. */
   readonly stallMs?: number;
-  /** The same after an early end, while what was delivered is still on its way; nobody waits for that client then. */
+  /** The same after an early end, while what was delivered is still on its way; nothing waits for that client then. */
   readonly lastBytesMs?: number;
 }
 
@@ -31,7 +31,7 @@ export class ClientResponse {
   readonly #stallMs: number;
   readonly #lastBytesMs: number;
   #listener: ClientListener | undefined;
-  #settleEnd: ((handed: boolean) => void) | undefined;
+  #settleEnd: ((delivered: boolean) => void) | undefined;
   #pending = '';
   #flushPlanned = false;
   #startedMs: number | undefined;
@@ -124,7 +124,7 @@ export class ClientResponse {
     this.#socket.destroySoon();
   }
 
-  /** Lets go of a connection that was not answered here. */
+  /** Releases a connection that was not answered here. */
   release(): void {
     this.#listener = undefined;
     this.#socket.off('close', this.#onClose);
@@ -134,11 +134,11 @@ export class ClientResponse {
   #finish(text: string | Uint8Array): Promise<boolean> {
     this.#ended = true;
     return new Promise((resolve) => {
-      this.#settleEnd = (handed) => {
+      this.#settleEnd = (delivered) => {
         this.#settleEnd = undefined;
         this.#socket.off('timeout', this.#onStall);
         this.release();
-        resolve(handed);
+        resolve(delivered);
       };
       this.#response.end(text, this.#onFinish);
       if (this.#settleEnd !== undefined && this.#socket.writableLength > 0) this.#stallAfter(this.#stallMs);

@@ -1,6 +1,6 @@
 /**
  * Reads a request's body whole, within bounds: its size, the memory that bodies may take, the client's pace, and how many
- * pieces one turn of the event loop looks at. Nothing of it is logged or kept beyond its request.
+ * pieces one turn of the event loop reads. Nothing of it is logged or kept beyond its request.
  */
 import type { IncomingMessage } from 'node:http';
 import { Refusal } from '../../shared/decision/refusal.ts';
@@ -19,14 +19,14 @@ export interface BodyPace {
 /** 8 KiB a second. */
 const slowestPace: BodyPace = { bytes: 80 * 1024, ms: 10_000 };
 
-/** The client left before its body was whole; there is nobody to answer. */
+/** The client left before its body was whole; there is no one to answer. */
 export class ClientGone extends Error {
   override readonly name = 'ClientGone';
 }
 
 export interface Body {
   readonly bytes: ChunkBuffer;
-  /** Gives the memory back to the budget; again is harmless. */
+  /** Releases the memory. Idempotent. */
   release(): void;
 }
 
@@ -73,7 +73,7 @@ export function readBody(
     };
     const late = new Lateness(pace, bytes, () => fail(tooSlow()));
     takeTurns(request);
-    // The listeners stay: the request lives no longer than its exchange, and a lost connection closes it without an error.
+    // The listeners stay: the request lives no longer than its response, and a lost connection closes it without an error.
     request.on('data', (piece: Buffer): void => {
       if (settled) return;
       if (bytes.length + piece.length > bodyBytesMax) fail(tooLarge());
@@ -127,7 +127,7 @@ class Lateness implements Timed {
   tick(nowMs: number): void {
     if (nowMs < this.#judgedMs) return;
     if (this.#bytes.length < this.#bytesWanted) {
-      // Where this process itself stood still, what came meanwhile is read after this tick.
+      // After a stall of this process, what arrived meanwhile is read after this tick.
       if (this.#isWarned) this.#onLate();
       this.#isWarned = true;
       return;

@@ -5,12 +5,12 @@
  */
 import { type Counters, type RateWindow, windowMs, windowStartMs } from '../../shared/decision/limits.ts';
 
-/** A request's place among those in flight. */
+/** The capacity that a request holds while it is in flight. */
 export interface Lease {
-  /** Gives the place back; the second call does nothing. */
+  /** Releases the capacity. Idempotent. */
   release(): void;
   /**
-   * Gives the place back, and the request no longer counts in its minute either; at most `perMinute` times in a minute,
+   * Releases the capacity, and the request no longer counts in its minute either; at most `perMinute` times in a minute,
    * because each such request has cost a node a count. The second call does nothing.
    */
   cancel(perMinute: number | null): void;

@@ -31,17 +31,17 @@ export interface Gateway {
   /** Streams that nodes and clients are busy with now, for metrics. */
   readonly streams: { open: number };
   readonly logger: Logger;
-  /** May no key be accepted, because the snapshot cannot be proven fresh enough? Asked within each request. */
+  /** May no key be accepted, because the snapshot cannot be proven fresh enough? Checked within each request. */
   fenced(): boolean;
   /** Wall clock, ms since 1970. */
   now(): number;
-  /** Told of every exchange at its beginning. */
+  /** Called at the start of each request. */
   begin(): void;
-  /** Told of every exchange at its end, for metrics and the access log. */
+  /** Called at the end of each request, for metrics and the access log. */
   observe(record: RequestRecord): void;
 }
 
-/** When a step of the way was done, monotonic ms. */
+/** When a phase was done, monotonic ms. */
 export interface Milestones {
   /** The key was accepted, or none was needed. */
   accepted?: number;
@@ -49,7 +49,7 @@ export interface Milestones {
   read?: number;
   /** It was understood. */
   shaped?: number;
-  /** Limits and routing had their say. */
+  /** Limits and routing have decided. */
   decided?: number;
   /** The request went out to a node, at the last try. */
   sent?: number;
@@ -57,7 +57,7 @@ export interface Milestones {
   begun?: number | undefined;
 }
 
-/** What is known of an exchange as it goes on; the access log and the metrics are made of it. */
+/** What the phases write down for the access log and the metrics; no phase reads it. */
 export interface RequestRecord {
   readonly request: IncomingMessage;
   readonly response: ServerResponse;

@@ -30,7 +30,7 @@ import {
 import { answerTokens, type Measured, measure, reserve } from './reserve.ts';
 import { type ShapedBody, shapeBody } from './shape-body.ts';
 
-/** Handles one exchange to its end; never rejects. */
+/** Handles one request to its end; never rejects. */
 export async function handle(
   gateway: Gateway,
   request: IncomingMessage,

@@ -7,7 +7,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import { refusalKinds } from '../../schemas/refusals.ts';
 import { Refusal } from '../../shared/decision/refusal.ts';
 
-/** Pieces of a body looked at before other connections get their turn. */
+/** Pieces of a body read before other connections get their turn. */
 const piecesInTurnMax = 512;
 
 /** How long the rest of a refused request's body may take. */
@@ -44,7 +44,7 @@ export function takeTurns(request: IncomingMessage): void {
   });
 }
 
-/** Bodies are read as they are; what they would be once they were decoded is not looked at (RFC 9110, 8.4). */
+/** Bodies are read as they are; they are never decoded (RFC 9110, 8.4). */
 export function refuseEncoded(request: IncomingMessage): void {
   const encoding = oneHeader(request, 'content-encoding')?.trim().toLowerCase();
   if (encoding === undefined || encoding === '' || encoding === 'identity') return;
@@ -53,7 +53,7 @@ export function refuseEncoded(request: IncomingMessage): void {
   });
 }
 
-/** A client that waits with its body is told to send it, once its key was accepted and its size is known to fit. */
+/** A client that waits with its body gets 100 Continue once its key was accepted and its size is known to fit. */
 export function askForBody(request: IncomingMessage, response: ServerResponse): void {
   if (request.headers.expect !== undefined && request.httpVersion === '1.1') response.writeContinue();
 }

@@ -37,7 +37,7 @@ export interface Measured {
   readonly budgetFor: (route: Route) => TokenBudget;
 }
 
-/** Has a node count the prompt where the bounds do not decide. Throws where it does not fit, and gives the reservation back. */
+/** Has a node count the prompt where the bounds do not decide. Throws where it does not fit, and cancels the reservation. */
 export async function measure(
   gateway: Gateway,
   { decision, lease }: Reservation,
@@ -72,7 +72,7 @@ export async function measure(
   return { tokens, candidates, budgetFor: budgetWith(tokens, tokens) };
 }
 
-/** Sent where neither request, tier nor node says how long an answer may be. */
+/** Sent where neither request, tier nor node limits the answer. */
 const answerTokensDefault = 4096;
 
 export interface Counted {
@@ -124,14 +124,14 @@ export async function countAtOne(
 export interface TokenBudget {
   /** What the client asked for; undefined: as much as there is. */
   readonly asked: number | undefined;
-  /** What there is room for; null where nobody says. */
+  /** The window; null where it is unknown. */
   readonly windowTokens: number | null;
   /** Bound of the prompt from above, or its count. */
   readonly promptBound: number;
   readonly promptEstimate: number;
 }
 
-/** `max_tokens` for the node: always said, because some engines run for ever without it, and refuse one above their window. */
+/** `max_tokens` for the node: always sent, because some engines run without end otherwise, and refuse one above their window. */
 export function answerTokens({ asked, windowTokens, promptBound, promptEstimate }: TokenBudget): number {
   if (windowTokens === null) return asked ?? answerTokensDefault;
   const likely = Math.max(1, windowTokens - promptEstimate);
@@ -146,7 +146,7 @@ export function needsExactCount({ asked, windowTokens, promptBound }: TokenBudge
   return promptBound + (asked ?? Math.ceil(windowTokens / 4)) > windowTokens;
 }
 
-/** The smaller of two limits, where null is none. */
+/** The smaller of two limits, where null means none. */
 export function smallerOf(a: number | null, b: number | null): number | null {
   if (a === null || b === null) return a ?? b;
   return Math.min(a, b);

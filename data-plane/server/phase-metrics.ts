@@ -1,4 +1,4 @@
-/** What the gateway itself adds to a request before a node has it, phase by phase, and what its limits said. */
+/** What the gateway itself adds to a request before a node has it, phase by phase, and the decisions of the limits. */
 import { Counter, type Registry } from 'prom-client';
 import { Distribution, type Observations } from '../../shared/runtime/distribution.ts';
 import type { RequestRecord } from '../request/gateway.ts';
@@ -25,7 +25,7 @@ export class PhaseMetrics {
   constructor(registry: Registry) {
     const overhead = new Distribution({
       name: 'headgate_gateway_overhead_seconds',
-      help: 'time of our own before the node has the request, by phase',
+      help: 'time that the gateway adds before the node has the request, by phase',
       ...{ bounds, registry },
     });
     const phase = (name: string): Observations => overhead.series({ phase: name });
@@ -38,7 +38,7 @@ export class PhaseMetrics {
     const decisions = this.#decisions;
     new Counter({
       name: 'headgate_limiter_decisions_total',
-      help: 'what the limits of a tier said: admitted, or the refusal',
+      help: 'decisions of the limits of a tier: admitted, or the refusal',
       labelNames: ['tier', 'decision'],
       registers: [registry],
       collect() {

@@ -13,7 +13,7 @@ import { type ListenAddress, listenError, urlOf } from '../../shared/runtime/lis
 import type { Certificate } from '../../shared/runtime/tls.ts';
 import { mintRequestId } from '../core/request-id.ts';
 
-/** Handles one exchange to its end; never rejects. `fixed` is set on a stack's own port, where the Host header is not read. */
+/** Handles one request to its end; never rejects. `fixed` is set on a stack's own port, where the Host header is not read. */
 export type Handler = (
   request: IncomingMessage,
   response: ServerResponse,
@@ -33,7 +33,7 @@ export interface ListenerOptions extends ListenAddress {
 
 export interface Listener {
   readonly url: string;
-  /** Stops accepting; idle connections are closed, those with a request are told to close after it. */
+  /** Stops accepting; idle connections are closed, those with a request close after it. */
   stopAccepting(): void;
   /** Ends what is left. */
   destroy(): void;

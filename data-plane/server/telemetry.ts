@@ -1,5 +1,5 @@
 /**
- * What a gateway tells of its traffic: one access-log line and a few metric updates an record.
+ * What a gateway reports of its traffic: one access-log line and a few metric updates a request.
  * Labels are bounded: a model is named only if it is in the catalog, and no key, organisation or request id is a label.
  */
 import { Counter, Gauge, type Registry } from 'prom-client';
@@ -27,7 +27,7 @@ export interface TelemetrySources {
   outboxRows(): number;
 }
 
-/** What is counted of exchanges that are alike. */
+/** Counts of requests with the same labels. */
 interface Series {
   readonly labels: Readonly<Record<'host_kind' | 'operation' | 'model' | 'outcome', string>>;
   requests: number;
@@ -68,7 +68,7 @@ export class Telemetry {
     });
     this.#refusals = new Counter({
       name: 'headgate_refusals_total',
-      help: 'refusals by type and our reason for them',
+      help: 'refusals by type and reason',
       labelNames: ['type', 'cause'],
       registers,
     });
@@ -112,7 +112,7 @@ export class Telemetry {
     this.#outbox.set(this.#sources.outboxRows());
   }
 
-  /** Takes note of one exchange at its end. */
+  /** Records one request at its end. */
   observe(record: RequestRecord): void {
     const { refusal, outcome } = record;
     const operation = record.operation?.kind ?? 'none';
@@ -191,7 +191,7 @@ export class Telemetry {
   }
 }
 
-/** Reasons are short texts of ours; anything longer is not fit for a label. */
+/** Reasons are short texts from this code; anything longer is not fit for a label. */
 function causeOf(refusal: Refusal): string {
   return refusal.reason.length <= 40 ? refusal.reason : 'other';
 }

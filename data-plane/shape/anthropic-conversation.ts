@@ -1,7 +1,7 @@
 /**
  * A conversation of the Anthropic-style API in the messages that a node takes.
- * Adjacent turns of one role become one. The results of tools stand in messages of their own before what else the
- * user said, and their images come after them as the user's. What a node's messages cannot hold in its order is
+ * Adjacent turns of one role become one. The results of tools are messages of their own before the rest of
+ * the user's turn, and their images come after them as the user's. What a node's messages cannot hold in its order is
  * refused with its path in the caller's body.
  */
 import type {
@@ -19,13 +19,13 @@ export type Path = readonly PropertyKey[];
 
 export interface Conversation {
   readonly messages: readonly ChatMessage[];
-  /** Of the caller's body: where its first image stands. */
+  /** Of the caller's body: the path of its first image. */
   readonly imagePath: Path | undefined;
   /** Of the caller's body: the last turn, where that is the assistant's and is to be continued. */
   readonly prefillPath: Path | undefined;
 }
 
-/** Stands before the result of a tool that failed; nodes have no field for that. */
+/** Precedes the result of a tool that failed; nodes have no field for that. */
 const toolErrorPrefix = 'Error: ';
 
 type ChatPart = Exclude<Extract<ChatMessage, { role: 'user' }>['content'], string>[number];

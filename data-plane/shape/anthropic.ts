@@ -1,7 +1,7 @@
 /**
  * A body of the Anthropic-style API becomes the request of a chat that any node can be sent, or UnsupportedShapeError
  * (Errors 2). Decided by path, headers and body alone, never by stack or organisation.
- * Fields decide: `anthropic-beta` grants nothing, and `anthropic-version` only tells which fields there are.
+ * Fields decide: `anthropic-beta` grants nothing, and `anthropic-version` only names which fields exist.
  */
 import {
   type AnthropicVersion,
@@ -30,13 +30,13 @@ export interface MessagesRequest {
   readonly kind: 'messages';
   readonly model: string;
   readonly stream: boolean;
-  /** What the node is asked; `includeUsage` says nothing here, because a message always ends with its usage. */
+  /** What the node is asked; `includeUsage` has no meaning here, because a message always ends with its usage. */
   readonly chat: ChatRequest;
   /** `omitted`: blocks of thoughts come without their text. */
   readonly thinkingDisplay: 'shown' | 'omitted';
   /** The client allows one call at a time; engines that ignore that are trimmed to it. */
   readonly trimToFirstCall: boolean;
-  /** An end by one of these is told by name, where the engine says which. */
+  /** An end by one of these is reported by name, where the engine reports which. */
   readonly stopSequences: readonly string[];
 }
 
@@ -155,7 +155,7 @@ function withoutAbsent(body: { [K in keyof ChatBody]: ChatBody[K] | undefined })
 
 interface Thought {
   readonly effort: ReasoningEffort | undefined;
-  /** Where the caller's body says it. */
+  /** Its path in the caller's body. */
   readonly effortPath: Path;
   readonly budgetTokens: number | undefined;
 }

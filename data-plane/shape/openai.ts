@@ -53,17 +53,17 @@ export interface ChatRequest extends PromptSize {
   readonly stream: boolean;
   /** The client wants usage at the end of its stream. */
   readonly includeUsage: boolean;
-  /** Tokens of the answer at most, where the client said so; at least 1. */
+  /** Tokens of the answer at most, where the client limits them; at least 1. */
   readonly maxTokens?: number;
   /** Answers wanted (`n`). */
   readonly choices: number;
   readonly needs: readonly ChatNeed[];
-  /** Where the caller's own body, if it is of another shape, has what a need stands for. */
+  /** Where the caller's own body, if it is of another shape, has the field of a need. */
   readonly needPaths?: Readonly<Partial<Record<ChatNeed, readonly PropertyKey[]>>>;
   readonly body: ChatBody;
   /** The text is in `body`; a ChatOutline refers to the body worker instead. */
   readonly workerText?: undefined;
-  /** The answer begins with the tokens of the prompt, where the engine can tell them then. */
+  /** The answer begins with the tokens of the prompt, where the engine can report them then. */
   readonly usageAtStart?: true;
   /** Settings that this shape does not know, but some engines do. */
   readonly topK?: number;
@@ -157,7 +157,7 @@ function isJson(contentType: string | undefined): boolean {
   });
 }
 
-/** Rules over several fields: each names the field that has no meaning as it stands. */
+/** Rules over several fields: each names the field that has no meaning as it is. */
 function refuseContradictions(fields: ChatFields): void {
   if (fields.stream_options !== undefined && fields.stream !== true) {
     throw shapeRefusal(['stream_options'], 'needs stream');

@@ -9,7 +9,7 @@ import type { ChatMessage } from '../../schemas/openai-messages.ts';
 /** What a chat template may add to each message, and to the whole, in tokens. */
 const tokensPerMessage = 32;
 const tokensPerPrompt = 512;
-/** Taken for one image: what models with eyes make of a large one, of an ordinary one, and of the smallest. */
+/** Taken for one image: what models that take images make of a large one, of an ordinary one, and of the smallest. */
 const tokensPerImageMost = 4096;
 const tokensPerImage = 1024;
 const tokensPerImageLeast = 4;
@@ -82,7 +82,7 @@ export function embeddingsPromptSize(input: EmbeddingsFields['input']): PromptSi
   for (const one of typeof input === 'string' || typeof input[0] === 'number' ? [input] : input) {
     const isText = typeof one === 'string';
     const bound = isText ? bytesOf(one) : (one as number[]).length;
-    // A token id stands for about four bytes of text.
+    // A token id is worth about four bytes of text.
     const text = isText ? bound : bound * 4;
     largest = Math.max(largest, bound);
     least = Math.max(least, isText ? leastTokens(one) : bound);

@@ -12,14 +12,14 @@ import { type ChatRequest, type EmbeddingsRequest, shapeChat, shapeEmbeddings } 
 import type { AnyChat, AnyEmbeddings, AnyMessages } from './outline.ts';
 
 interface ShapedInto<Forwarded, Inner> {
-  /** What the node is to answer, and how the answer is dressed; undefined where only tokens are counted. */
+  /** What the node is to answer, and the form of the answer; undefined where only tokens are counted. */
   readonly forwarded: Forwarded | undefined;
-  /** What limits, routing and counting look at. */
+  /** What limits, routing and counting read. */
   readonly inner: Inner;
   readonly model: string;
   readonly stream: boolean;
   readonly surface: RoutingFacts['surface'];
-  /** Tokens of the answer that are asked for; 0 where there is none, undefined where the request does not say. */
+  /** Tokens of the answer that are asked for; 0 where there is none, undefined where the request does not limit them. */
   readonly maxTokens: number | undefined;
 }
 

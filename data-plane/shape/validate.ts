@@ -102,7 +102,7 @@ function closestBranch(issue: z.core.$ZodIssueInvalidUnion, path: Path): Fault {
 function ruleOf(issue: z.core.$ZodIssue): string {
   switch (issue.code) {
     case 'invalid_type':
-      // A text of the schema's own stands instead of the standard one, which begins so.
+      // The schema's own text replaces the standard one, which begins like this.
       return issue.message.startsWith('Invalid input') ? `must be of type ${issue.expected}` : issue.message;
     case 'invalid_value':
       return `must be one of ${issue.values.map((value) => JSON.stringify(value)).join(', ')}`;

@@ -1,6 +1,6 @@
 /**
  * Gathers a body of a node that is wanted whole, within a bound of its own and the memory that it is charged to.
- * Whoever makes one releases it, on every path.
+ * Its creator releases it, on every path.
  */
 import { ChunkBuffer } from '../../shared/runtime/chunk-buffer.ts';
 import type { MemoryBudget } from '../core/byte-budget.ts';
@@ -43,7 +43,7 @@ export class ByteCollector {
     return this.#bytes.detach();
   }
 
-  /** Gives the memory back; again is harmless. */
+  /** Releases the memory. Idempotent. */
   release(): void {
     this.#memory.release(this.#charged);
     this.#charged = 0;

@@ -1,5 +1,5 @@
 /**
- * Asks a node how many tokens a prompt has: a number, or undefined where it cannot or does not tell in time.
+ * Asks a node how many tokens a prompt has: a number, or undefined where it cannot count or does not answer in time.
  * A count is never worth a failure, so nothing is thrown and nothing is held against the node.
  */
 
@@ -18,7 +18,7 @@ import type { NodePools } from './node-pools.ts';
 export interface CountWatch {
   /** The text goes out to the node. */
   readonly onSent?: () => void;
-  /** No connection could be had. */
+  /** No connection was obtained. */
   readonly onUnreached?: () => void;
 }
 
@@ -58,7 +58,7 @@ export function createPromptCounter(
   };
 }
 
-/** Some engines answer with every token beside the number. */
+/** Some engines answer with every token in addition to the number. */
 async function countIn(
   answer: ByteCollector,
   dialect: Dialect,

@@ -1,19 +1,19 @@
 /**
- * How busy each node is, as this gateway sees it, and which nodes are left aside for a while.
- * A node is ejected when no connection to it can be had, or when it broke off several requests in a row; for a bounded
+ * How busy each node is, as this gateway sees it, and which nodes are ejected for a while.
+ * A node is ejected when no connection to it is obtained, or when it broke off several requests in a row; for a bounded
  * time that doubles, until an answer succeeds. What a client does never counts against a node, nor does an error that a
  * node answers properly, because a request can be its cause. Ejection orders candidates; it never empties their list.
  */
 
-/** How an attempt ended, as far as it tells of the node. */
+/** How an attempt ended, as evidence about the node. */
 export type NodeOutcome =
   /** A whole answer. */
   | 'answered'
   /** No connection. */
   | 'unreached'
-  /** A connection lost, a wait that ran out, an answer that is none. */
+  /** A connection lost, a wait that ran out, or an invalid answer. */
   | 'broken'
-  /** Says nothing of the node: the client left, or the node answered with an error. */
+  /** No evidence about the node: the client left, or the node answered with an error. */
   | 'neutral';
 
 export interface NodeLoadOptions {
@@ -105,7 +105,7 @@ export class NodeLoad {
   }
 
   #eject(state: NodeState): void {
-    // Requests that were under way when the node was ejected tell nothing new.
+    // Requests that were under way when the node was ejected are no new evidence.
     if (state.ejectedUntilMs > this.#now()) return;
     state.ejectedUntilMs = this.#now() + Math.min(ejectionFirstMs * 2 ** state.ejections, ejectionMaxMs);
     state.ejections += 1;

@@ -1,7 +1,7 @@
 /**
  * One request to one node over undici's lowest interface: head, body and end reach a reader as they come.
- * It promises to tell the reader of exactly one end, and nothing after it; to know whether any byte of the request was
- * sent; and to end every wait. Everything from the node is bounded: its head by the pool, early answers (1xx), the wait
+ * It reports exactly one end to the reader, and nothing after it; it knows whether any byte of the request was
+ * sent; and it ends every wait. Everything from the node is bounded: its head by the pool, early answers (1xx), the wait
  * that the reader set, and what it sends after the reader has had enough.
  */
 import type { IncomingHttpHeaders } from 'node:http';
@@ -24,13 +24,13 @@ export class CallFailure extends Error {
 }
 
 export interface CallReader {
-  /** A connection was had; the request goes out. */
+  /** A connection was obtained; the request goes out. */
   onSent?(): void;
   onHead(status: number, contentType: string): void;
   onData(chunk: Buffer): void;
-  /** The body ended as its framing says. */
+  /** The body ended as its framing states. */
   onEnd(): void;
-  /** A CallFailure, or any other error where the fault is ours. */
+  /** A CallFailure, or any other error for a fault of this program. */
   onFailure(error: Error): void;
 }
 
@@ -119,7 +119,7 @@ export class NodeCall implements Dispatcher.DispatchHandler, Timed {
     if (!this.#isYielding) this.#controller?.resume();
   }
 
-  /** Ends the request at the node at once. The reader hears nothing more. */
+  /** Ends the request at the node at once. The reader gets no further call. */
   abort(): void {
     this.#reader = undefined;
     if (this.#over) return;
@@ -184,7 +184,7 @@ export class NodeCall implements Dispatcher.DispatchHandler, Timed {
   onResponseEnd(): void {
     if (this.#over) return;
     this.#finish();
-    this.#take()?.onEnd();
+    this.#detachReader()?.onEnd();
   }
 
   onResponseError(_controller: Dispatcher.DispatchController, error: Error): void {
@@ -215,10 +215,10 @@ export class NodeCall implements Dispatcher.DispatchHandler, Timed {
 
   #fail(error: Error): void {
     this.#finish();
-    this.#take()?.onFailure(error);
+    this.#detachReader()?.onFailure(error);
   }
 
-  #take(): CallReader | undefined {
+  #detachReader(): CallReader | undefined {
     const reader = this.#reader;
     this.#reader = undefined;
     return reader;
@@ -240,7 +240,7 @@ export class NodeCall implements Dispatcher.DispatchHandler, Timed {
   }
 }
 
-/** A body in pieces, let go of as they are taken: the request object stays in memory as long as its answer. */
+/** A body in pieces, released as they are taken: the request object stays in memory as long as its answer. */
 class BodyPieces implements AsyncIterable<Uint8Array>, AsyncIterator<Uint8Array, undefined> {
   #rest: Uint8Array | undefined;
 

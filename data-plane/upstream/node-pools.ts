@@ -11,11 +11,11 @@ import { Ticker } from '../core/ticker.ts';
 export interface NodePoolsOptions {
   /** The credential of a name; undefined where this gateway was not given it. */
   readonly credential: (name: string) => string | undefined;
-  /** For a connection to a node; 2 s unless told. */
+  /** For a connection to a node; 2 s by default. */
   readonly connectMs?: number;
   /** How exactly waits on nodes are kept. */
   readonly tickMs?: number;
-  /** A pool that nobody used for so long is closed. */
+  /** A pool unused for so long is closed. */
   readonly unusedMs?: number;
 }
 
@@ -30,9 +30,9 @@ export interface Upstream {
 /** Bytes of all unstreamed answers held at once, at most. */
 const answersBytesMax = 512 * 1024 * 1024;
 const headBytesMax = 16 * 1024;
-/** Engines built on uvicorn close an idle connection after 5 s; ours must be given up before. */
+/** Engines built on uvicorn close an idle connection after 5 s; it must be closed here before. */
 const keepAliveMs = 4000;
-/** A credential changed on disk is taken up within this. */
+/** A credential changed on disk takes effect within this. */
 const credentialMs = 5000;
 
 export class NodePools {

@@ -16,7 +16,7 @@ export interface HostNames {
 
 export const sharedTarget: Target = { kind: 'shared' };
 
-/** Resolves a `Host` header, its port ignored. Throws NotFoundError for any host that is not ours. */
+/** Resolves a `Host` header, its port ignored. Throws NotFoundError for any other host. */
 export function resolveHost(header: string | undefined, names: HostNames): Target {
   const host = withoutPort(header ?? '').toLowerCase();
   if (names.shared.has(host)) return sharedTarget;

@@ -1,5 +1,5 @@
 /**
- * Whose request is it? A key resolves to one organisation, or the request is refused with bytes that say nothing of why
+ * Whose request is it? A key resolves to one organisation, or the request is refused with bytes that do not reveal why
  * (Authentication 8). The checksum is checked before any look-up (Authentication 3).
  */
 import { hashKey, parseKey } from '../ids/api-key.ts';
@@ -7,7 +7,7 @@ import type { KeyOwner, Lookup } from '../snapshot/lookup.ts';
 import type { Operation, Target } from './address.ts';
 import { Refusal } from './refusal.ts';
 
-/** An organisation's key, a visitor of the playground, or nobody where no key is needed. */
+/** An organisation's key, a visitor of the playground, or no one, where no key is needed. */
 export type Caller =
   | { readonly kind: 'key'; readonly owner: KeyOwner }
   | { readonly kind: 'anonymous'; readonly visitor: string }
@@ -55,7 +55,7 @@ function acceptKey(lookup: Lookup, key: string | undefined, nowMs: number): KeyO
 
 /**
  * `x-api-key` counts only where the stack named is the key's own and speaks the Anthropic-style API (Authentication 2);
- * everywhere else it is as if absent, so that it tells nothing of a foreign stack.
+ * everywhere else it is as if absent, so that it reveals nothing of a foreign stack.
  */
 function acceptXApiKey(
   lookup: Lookup,
@@ -70,7 +70,7 @@ function acceptXApiKey(
   return stack?.surface === 'anthropic' && stack.organisation === owner.organisation ? owner : undefined;
 }
 
-/** Decides who calls. Throws Unauthorized, one answer for every cause. */
+/** Identifies the caller. Throws Unauthorized, one answer for every cause. */
 export function authenticate(
   lookup: Lookup,
   target: Target,

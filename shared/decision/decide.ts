@@ -39,7 +39,7 @@ export function contextNeeded(facts: Pick<RequestFacts, 'promptTokens' | 'maxTok
   return facts.promptTokens + (facts.maxTokens ?? 1);
 }
 
-/** A model that the pool does not have weighs 1 where it is refused, so that nobody learns of the models of others. */
+/** A model that the pool does not have weighs 1 where it is refused, so that it does not reveal the models of others. */
 function weightOf(lookup: Lookup, model: string, placement: Placement | Refusal): number {
   return placement instanceof Refusal && !lookup.isPooled(model) ? 1 : lookup.weight(model);
 }

@@ -13,7 +13,7 @@ export interface RateWindow {
   readonly endsAtMs: number;
 }
 
-/** What the admission rule needs to know, whoever counts it. */
+/** What the admission rule reads, however it is counted. */
 export interface Counters {
   window(subject: string, nowMs: number): RateWindow;
   /** Sum of the weights of the requests in flight. */

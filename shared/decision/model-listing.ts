@@ -19,7 +19,7 @@ function placeOf(lookup: Lookup, target: Target, caller: Caller): PlaceKey {
   return `stack:${target.stack}`;
 }
 
-/** The answer's body. Throws TargetNotServingError or, for a model that is not there, what its host says of it. */
+/** The answer's body. Throws TargetNotServingError or, for a model that is not there, the refusal of its host. */
 export function listModels(
   lookup: Lookup,
   target: Target,

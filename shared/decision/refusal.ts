@@ -1,6 +1,6 @@
 /**
- * A refusal: what the client reads, and apart from it why the log thinks so.
- * Anything a phase throws that is not a Refusal is a fault of ours and becomes InternalError.
+ * A refusal: what the client reads, and apart from it the reason for the log.
+ * Anything a phase throws that is not a Refusal is a fault of this program and becomes InternalError.
  */
 import { type ErrorEnvelope, type RefusalType, refusalKinds } from '../../schemas/refusals.ts';
 

@@ -13,7 +13,7 @@ import { type Counters, windowMs, windowStartMs } from './limits.ts';
 import { Refusal } from './refusal.ts';
 import type { Capacity } from './route.ts';
 
-/** What the counters said when the request came. */
+/** What the counters held when the request came. */
 export interface CounterFacts {
   /** Requests admitted in the present minute. */
   readonly windowUsed: number;
@@ -27,7 +27,7 @@ export interface CounterFacts {
 
 export interface ReplayFacts extends Credentials {
   readonly host: string | undefined;
-  /** A visitor of the playground: its own listener, so neither host nor key is looked at. */
+  /** A visitor of the playground: its own listener, so neither host nor key is read. */
   readonly visitor?: string;
   readonly method: string;
   /** Without its query. */
@@ -70,7 +70,7 @@ export type ReplayedDecision =
   /** The body of a model listing, JSON. */
   | { readonly kind: 'listed'; readonly body: string };
 
-/** The decision of these facts at the look-up's position. Throws only what is a fault of ours. */
+/** The decision of these facts at the look-up's position. Throws only for a fault of this program. */
 export function replayDecision(lookup: Lookup, facts: ReplayFacts, hosts: HostNames): ReplayedDecision {
   try {
     return pass(lookup, facts, hosts);

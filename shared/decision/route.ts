@@ -21,11 +21,11 @@ export interface RoutingFacts {
   /** The plan; null: no inference entitlement. */
   readonly tier: string | null;
   readonly model: string;
-  /** The surface that the path belongs to; embeddings stand on every surface. */
+  /** The API surface of the path; embeddings are on every surface. */
   readonly surface: 'openai' | 'anthropic' | 'any';
 }
 
-/** One answer for both causes, so that a foreign stack cannot be told from one that does not serve the model. */
+/** One answer for both causes, so that a foreign stack cannot be distinguished from one that does not serve the model. */
 export function targetNotServing(reason: string): Refusal {
   return new Refusal('TargetNotServingError', 'This stack does not serve the requested model.', { reason });
 }

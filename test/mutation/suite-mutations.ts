@@ -50,7 +50,7 @@ const streams = [
     ],
     [
       'nothing follows the finish of a choice',
-      "if (Object.keys(added).length > 0) throw malformed('a choice went on after its end');",
+      "if (Object.keys(added).length > 0) throw malformed('a choice continued after its end');",
       '',
     ],
     [
@@ -144,10 +144,10 @@ const messagesStreams = of(
     ],
     [
       'thinking is a block of its own',
-      "this.#blocks.say('thinking', reasoning)",
-      "this.#blocks.say('text', reasoning)",
+      "this.#blocks.addText('thinking', reasoning)",
+      "this.#blocks.addText('text', reasoning)",
     ],
-    ['a refusal is text', "if (refusal !== undefined) this.#blocks.say('text', refusal);", ''],
+    ['a refusal is text', "if (refusal !== undefined) this.#blocks.addText('text', refusal);", ''],
     ['usage ends a message', 'usage: deltaUsage(this.usage)', 'usage: null'],
   ],
 );
