@@ -204,7 +204,7 @@ test('a gateway with a pin refuses by name a log that an outsider began, and fol
     .toContain(outsider.fingerprint);
 
   renameSync(fleet.logFolder, join(fleet.dir, 'signed-log'));
-  await expect(fleet.controlPlane('cp-0', undefined, pin.slice(0, 2))).rejects.toThrow(/may begin it/);
+  await expect(fleet.controlPlane('cp-0', undefined, pin.slice(0, 2))).rejects.toThrow(/may create it/);
   const plane = await fleet.controlPlane('cp-2', key, pin.slice(0, 2));
   await plane.client.apply(acme);
   const { value } = await plane.client.createKey('acme', 'genuine');
