@@ -155,6 +155,25 @@ test('a state whose rows were changed is found out: exit 1, and the table is nam
   expect(JSON.parse(run.out)).toMatchObject({ verified: false, differing: ['tier'] });
 });
 
+test('a state whose position was changed is found out: exit 2, with the reason and what to do', async () => {
+  const path = join(folder, 'gw-3', 'state.db');
+  const { snapshot } = openOrRebuild(path);
+  snapshot.apply(records);
+  snapshot.db.exec('UPDATE position SET next_offset = 99');
+  snapshot.close();
+  const log = { HEADGATE_LOG: `sqlite:${join(folder, 'new-log')}` };
+  for (const [words, next] of [
+    [['gateway', 'verify', '--data', 'gw-3'], /rebuilds its damaged state\.db when it starts/],
+    [['snapshot', 'inspect', 'gw-3/state.db'], /a file made by headgate snapshot save/],
+    [['snapshot', 'restore', 'gw-3/state.db', '--new-log', '--dry-run'], /name a state\.db/],
+  ] as const) {
+    const run = await cli(words, log);
+    expect(run).toMatchObject({ code: 2, out: '' });
+    expect(run.err).toContain('its position does not match its checksum');
+    expect(run.err).toMatch(next);
+  }
+});
+
 test.each(['nothing.db', 'log.jsonl'])('snapshot inspect of %s, which is none, exits 2', async (file) => {
   expect(await cli(['snapshot', 'inspect', file])).toMatchObject({ code: 2, out: '' });
 });

@@ -48,7 +48,9 @@ export function inspectState(path: string): StateFile {
       type: 'InvalidFile',
       exitCode: 2,
       why: error instanceof Error ? error.message : String(error),
-      next: 'use the data folder of a gateway, or a file made by headgate snapshot save',
+      next:
+        'use the data folder of a gateway, or a file made by headgate snapshot save; ' +
+        'a process rebuilds its damaged state.db when it starts',
       cause: error,
     });
   }

@@ -48,6 +48,15 @@ test('a copy is the state of one moment, readable by its owner only, and removed
   expect(readdirSync(folder)).toEqual([]);
 });
 
+test('of a state whose position was changed by hand there is no copy, until it is whole again', async () => {
+  const { seq } = snapshot;
+  snapshot.db.exec('UPDATE position SET seq = seq + 1');
+  await expect(copies().acquire(present)).rejects.toThrow('position does not match its checksum');
+  expect(readdirSync(folder)).toEqual([]);
+  snapshot.db.prepare('UPDATE position SET seq = ?').run(seq);
+  (await copies().acquire(present)).release();
+});
+
 test('there is one copy at a time, until it is released, and waiters get theirs in order', async () => {
   const shared = copies();
   const first = await shared.acquire(present);

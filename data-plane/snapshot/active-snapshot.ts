@@ -53,7 +53,7 @@ export class ActiveSnapshot {
         if (tables.length > 0) onDamage(`rows of ${tables.join(', ')} do not add up to their digest`);
       },
       (error: unknown) =>
-        onDamage(`its rows cannot be read: ${error instanceof Error ? error.message : String(error)}`),
+        onDamage(`it cannot be read: ${error instanceof Error ? error.message : String(error)}`),
     );
   }
 

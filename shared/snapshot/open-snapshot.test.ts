@@ -18,6 +18,7 @@ import fc from 'fast-check';
 import { afterAll, expect, test } from 'vitest';
 import { runs } from '../../test/support/budget.ts';
 import { ChainWriter, fleetHistory, known, seededRandom } from '../../test/support/commits.ts';
+import { forgePositionIn } from '../../test/support/forged-position.ts';
 import type { LogRecord } from '../log/core/control-log.ts';
 import { DatabaseCorrupt, mapSqliteError, openDatabase } from '../runtime/sqlite.ts';
 import { foldVersion } from './fold.ts';
@@ -82,6 +83,7 @@ test('a snapshot that was written to and not closed is opened as it was', () => 
 const notASnapshot = /is not a snapshot$/;
 const notWhole = /is not a whole snapshot$/;
 const damaged = /is damaged \(SQLITE_/;
+const wrongPosition = /is damaged \(its position does not match its checksum\)$/;
 const harms: [string, (path: string) => void, RegExp][] = [
   ['a broken header', (path) => overwrite(path, 0, Buffer.from([0xff])), damaged],
   ['a page size that cannot be', (path) => overwrite(path, 16, Buffer.from([0x03])), damaged],
@@ -100,7 +102,11 @@ const harms: [string, (path: string) => void, RegExp][] = [
     (path) => run(path, `UPDATE digest SET sum = 'x' WHERE name = 'tier'`),
     notWhole,
   ],
-  ['signers that are no list', (path) => run(path, `UPDATE position SET signers = '['`), notWhole],
+  [
+    'signers that are no list',
+    (path) => forgePositionIn(path, `UPDATE position SET signers = '['`),
+    notWhole,
+  ],
   [
     'another version of the fold',
     (path) => run(path, 'UPDATE position SET fold_version = 99'),
@@ -112,16 +118,40 @@ const harms: [string, (path: string) => void, RegExp][] = [
     /folded by version 0 of the fold/,
   ],
   [
+    'the version before positions had a checksum',
+    (path) => run(path, 'UPDATE position SET fold_version = 1; ALTER TABLE position DROP COLUMN checksum'),
+    /folded by version 1 of the fold/,
+  ],
+  [
     'a divergence',
-    (path) => run(path, 'UPDATE position SET diverged_at = 7'),
+    (path) => forgePositionIn(path, 'UPDATE position SET diverged_at = 7'),
     /differed from the checkpoint at 7$/,
   ],
   [
     'another log',
-    (path) => run(path, `UPDATE position SET log = 'other'`),
+    (path) => forgePositionIn(path, `UPDATE position SET log = 'other'`),
     /belongs to log other, not test-log$/,
   ],
 ];
+
+/** What says where the snapshot stands: a reader that took a wrong one over would read on elsewhere, or refuse its own log. */
+const wrongValues = {
+  log: "'other'",
+  seq: 'seq - 1',
+  hash: 'upper(hash)',
+  head_offset: 'head_offset - 1',
+  next_offset: '4611686018427387904',
+  signers: `'["stranger"]'`,
+  skipped: 'skipped + 1',
+  diverged_at: '7',
+  checksum: "''",
+};
+for (const [column, value] of Object.entries(wrongValues))
+  harms.push([
+    `a changed ${column}`,
+    (path) => run(path, `UPDATE position SET ${column} = ${value}`),
+    wrongPosition,
+  ]);
 
 test.each(harms)('a file with %s is put aside and rebuilt, with the reason', (_, harm, reason) => {
   const path = copyOfIntact();
@@ -163,7 +193,7 @@ test('a file put aside takes its write-ahead log along', () => {
   expect(openOrRebuild(killed).snapshot.seq).toBe(0);
 });
 
-/** Everything a request could learn about keys and routes. */
+/** Everything a request could learn about keys and routes, and where the snapshot stands. */
 function answers(path: string): unknown {
   const snapshot = openExisting(path, { readOnly: true });
   try {
@@ -172,13 +202,15 @@ function answers(path: string): unknown {
       .flatMap(({ value }) => JSON.parse(value.toString()).events)
       .map(({ data }) => Buffer.from(data.hash ?? '', 'hex'));
     const rows = tableNames.map((name) => snapshot.db.prepare(`SELECT * FROM ${name}`).all());
-    return { owners: hashes.map((hash) => lookup.keyOwner(hash)), rows };
+    const { head, headOffset, nextOffset, skipped } = snapshot;
+    const position = { head, headOffset, nextOffset, skipped };
+    return { owners: hashes.map((hash) => lookup.keyOwner(hash)), rows, position };
   } finally {
     snapshot.db.close();
   }
 }
 
-test('a bit flipped anywhere is found at opening or by verify, or changes no answer', () => {
+test('a bit flipped anywhere is found at opening or by verify, or changes no answer and no position', () => {
   const content = readFileSync(intact);
   // Most of a small file is room that nothing stands in.
   const used = [...content.keys()].filter((at) => content[at] !== 0);
@@ -236,6 +268,15 @@ test('a damaged page that the fold meets is reported as damage, and nothing is a
   snapshot.db.close();
 });
 
+test('no column of the position but the marks of its opening is without the checksum', () => {
+  const { db } = memorySnapshot();
+  const columns = db.pragma('table_info(position)') as { name: string }[];
+  const unprotected = ['lock', 'fold_version', 'clean', 'boot'];
+  expect(columns.map(({ name }) => name).filter((name) => !unprotected.includes(name))).toEqual(
+    Object.keys(wrongValues),
+  );
+});
+
 test('openExisting says why a file cannot be used', () => {
   expect(() => openExisting(join(folder, 'nothing.db'), { readOnly: true })).toThrow(
     /there is no snapshot at/,
@@ -243,6 +284,10 @@ test('openExisting says why a file cannot be used', () => {
   const path = copyOfIntact();
   run(path, 'UPDATE position SET fold_version = 99');
   expect(() => openExisting(path, { readOnly: true })).toThrow(OtherFoldVersion);
+  const changed = copyOfIntact();
+  run(changed, 'UPDATE position SET seq = seq + 1');
+  for (const readOnly of [true, false])
+    expect(() => openExisting(changed, { readOnly })).toThrow(wrongPosition);
 });
 
 test.each([

@@ -1,10 +1,50 @@
 /**
  * Where a snapshot stands, kept in the same file and written in the same transaction as its rows:
- * one row of position, and one digest a table.
+ * one row of position with a checksum of its own, and one digest a table.
  */
+import { hash as digestOf } from 'node:crypto';
 import { genesisPrev } from '../../schemas/commit.ts';
-import type { Database, Statement } from '../runtime/sqlite.ts';
+import { type Database, DatabaseCorrupt, type Statement } from '../runtime/sqlite.ts';
 import { foldVersion } from './fold.ts';
+
+/** The columns of the position that say what was folded, as they are stored. */
+export interface FoldedColumns {
+  readonly log: string | null;
+  readonly seq: number;
+  readonly hash: string;
+  readonly head_offset: number;
+  readonly next_offset: number;
+  readonly signers: string;
+  readonly skipped: number;
+  readonly diverged_at: number | null;
+  readonly fold_version: number;
+}
+
+/**
+ * SHA-256 of the columns, hex: the digests say nothing of this row, and a damaged one would make its reader fold from a
+ * wrong place or refuse its own log. Without a key it proves no origin.
+ */
+export function positionChecksum(row: FoldedColumns): string {
+  const { log, seq, hash, head_offset, next_offset, signers, skipped, diverged_at, fold_version } = row;
+  return checksumOf([log, seq, hash, head_offset, next_offset, signers, skipped, diverged_at, fold_version]);
+}
+
+/** The values are in the order of the table. */
+function checksumOf(values: readonly unknown[]): string {
+  return digestOf('sha256', JSON.stringify(values), 'hex');
+}
+
+const empty: FoldedColumns = {
+  log: null,
+  seq: 0,
+  hash: genesisPrev,
+  head_offset: -1,
+  next_offset: 0,
+  signers: '[]',
+  skipped: 0,
+  diverged_at: null,
+  fold_version: foldVersion,
+};
 
 export const positionSql = `
 CREATE TABLE position (
@@ -13,16 +53,18 @@ CREATE TABLE position (
   seq INTEGER NOT NULL,          -- last commit folded, 0 before the first
   hash TEXT NOT NULL,            -- SHA-256 of its record, hex
   head_offset INTEGER NOT NULL,  -- where that record stands in the log, -1 before the first
-  next_offset INTEGER NOT NULL,  -- where to go on reading
+  next_offset INTEGER NOT NULL,  -- behind the last record that was read and counted
   signers TEXT NOT NULL,         -- JSON list of public keys
   skipped INTEGER NOT NULL,      -- records that did not extend the chain
   diverged_at INTEGER,           -- seq of a checkpoint that differed, NULL: none
   fold_version INTEGER NOT NULL,
+  checksum TEXT NOT NULL,        -- SHA-256 of the columns above, hex
   clean INTEGER NOT NULL,        -- 1: closed in good order
   boot TEXT                      -- the run of the machine in which it was last opened
 ) STRICT;
 CREATE TABLE digest (name TEXT PRIMARY KEY, sum TEXT NOT NULL) STRICT, WITHOUT ROWID;
-INSERT INTO position VALUES (1, NULL, 0, '${genesisPrev}', -1, 0, '[]', 0, NULL, ${foldVersion}, 0, NULL);
+INSERT INTO position VALUES
+  (1, NULL, 0, '${genesisPrev}', -1, 0, '[]', 0, NULL, ${foldVersion}, '${positionChecksum(empty)}', 0, NULL);
 `;
 
 export interface PositionRow {
@@ -39,16 +81,8 @@ export interface PositionRow {
   readonly boot: string | null;
 }
 
-interface Stored {
-  readonly log: string | null;
-  readonly seq: number;
-  readonly hash: string;
-  readonly head_offset: number;
-  readonly next_offset: number;
-  readonly signers: string;
-  readonly skipped: number;
-  readonly diverged_at: number | null;
-  readonly fold_version: number;
+interface Stored extends FoldedColumns {
+  readonly checksum: string;
   readonly clean: number;
   readonly boot: string | null;
 }
@@ -61,13 +95,17 @@ export class PositionStore {
   constructor(db: Database) {
     this.#db = db;
     this.#write = db.prepare(
-      'UPDATE position SET log = ?, seq = ?, hash = ?, head_offset = ?, next_offset = ?, signers = ?, skipped = ?, diverged_at = ?, clean = 0',
+      `UPDATE position SET log = ?, seq = ?, hash = ?, head_offset = ?, next_offset = ?, signers = ?, skipped = ?,
+         diverged_at = ?, fold_version = ?, checksum = ?, clean = 0`,
     );
     this.#writeSum = db.prepare('INSERT OR REPLACE INTO digest VALUES (?, ?)');
   }
 
+  /** Throws DatabaseCorrupt where the row is not as it was written. */
   read(): PositionRow {
     const stored = this.#db.prepare('SELECT * FROM position').get() as Stored;
+    if (stored.checksum !== positionChecksum(stored))
+      throw new DatabaseCorrupt(`${this.#db.name} is damaged (its position does not match its checksum)`);
     const { log, seq, hash, skipped } = stored;
     return {
       log,
@@ -85,17 +123,10 @@ export class PositionStore {
   }
 
   write(row: PositionRow): void {
+    const { log, seq, hash, headOffset, nextOffset, skipped, divergedAt } = row;
     const signers = JSON.stringify(row.signers);
-    this.#write.run(
-      row.log,
-      row.seq,
-      row.hash,
-      row.headOffset,
-      row.nextOffset,
-      signers,
-      row.skipped,
-      row.divergedAt,
-    );
+    const values = [log, seq, hash, headOffset, nextOffset, signers, skipped, divergedAt, row.foldVersion];
+    this.#write.run(...values, checksumOf(values));
   }
 
   /** The stored digest of each table that has one. */

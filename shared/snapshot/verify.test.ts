@@ -1,10 +1,11 @@
 /** What is recomputed from the rows: a change behind the fold's back is found, in whichever table, and named. */
 import { expect, test } from 'vitest';
 import { ChainWriter, fleetHistory, known, sha256 } from '../../test/support/commits.ts';
+import { DatabaseCorrupt } from '../runtime/sqlite.ts';
 import { memorySnapshot } from './open-snapshot.ts';
 import type { Snapshot } from './snapshot.ts';
 import { type TableName, type TableSpec, tableNames, tableSpecs } from './tables.ts';
-import { type Verification, verify, verifySteps } from './verify.ts';
+import { type Verification, verify, verifySteps, verifyTable } from './verify.ts';
 
 /** A snapshot with rows in every table, and the writer of its log. */
 function filled(): { snapshot: Snapshot; writer: ChainWriter } {
@@ -124,6 +125,13 @@ test('a step reads no more rows than it may', () => {
     steps++;
   });
   expect(steps).toBeGreaterThanOrEqual(total / 2);
+});
+
+test('a position changed by hand is found, whichever way the rows are recomputed', () => {
+  const { snapshot } = filled();
+  snapshot.db.exec('UPDATE position SET next_offset = next_offset + 1');
+  expect(() => verify(snapshot.db)).toThrow(DatabaseCorrupt);
+  expect(() => verifyTable(snapshot.db, 'tier', 1000).next()).toThrow(/position does not match its checksum/);
 });
 
 test('an empty snapshot is whole', () => {
