@@ -9,6 +9,7 @@ import { join } from 'node:path';
 import { afterEach, expect, test, vi } from 'vitest';
 import { runs } from '../../test/support/budget.ts';
 import { ChainWriter, fleetHistory, known, sha256 } from '../../test/support/commits.ts';
+import { forgePosition } from '../../test/support/forged-position.ts';
 import { MemoryLog, MemoryTopic } from '../../test/support/memory-log.ts';
 import { howItWaits } from '../../test/support/turns.ts';
 import {
@@ -23,7 +24,7 @@ import {
 import { openEmbeddedLog } from '../log/embedded/embedded-log.ts';
 import { memorySnapshot } from './open-snapshot.ts';
 import { Replicator, type ReplicatorOptions } from './replicator.ts';
-import type { Snapshot } from './snapshot.ts';
+import { Snapshot } from './snapshot.ts';
 import { verify } from './verify.ts';
 
 const releases: (() => Promise<void>)[] = [];
@@ -48,10 +49,13 @@ function topicOf(records: readonly LogRecord[]): MemoryTopic {
   for (const { value } of records) topic.add(value);
   return topic;
 }
-function digestsOf(records: readonly LogRecord[]) {
+function foldedInto(records: readonly LogRecord[]): Snapshot {
   const snapshot = memorySnapshot();
   snapshot.apply(records);
-  return snapshot.digests();
+  return snapshot;
+}
+function digestsOf(records: readonly LogRecord[]) {
+  return foldedInto(records).digests();
 }
 
 /** A log whose answers a test can hold back or exchange. */
@@ -342,6 +346,37 @@ test.each([
   await vi.waitFor(() => expect(replicator.fault).toBeInstanceOf(kind));
   expect(replicator.freshness.proven).toBe(false);
   expect(snapshot.digests()).toEqual(digests);
+});
+
+test.each([
+  ['after the end of the log', '4611686018427387904'],
+  ['at the end of the log, with commits between', '21'],
+  ['before what was folded', '0'],
+])('a snapshot whose next offset is %s resumes after its last commit', async (_, nextOffset) => {
+  const records = recordsOf(46, 20);
+  const { db } = foldedInto(records.slice(0, 8));
+  forgePosition(db, `UPDATE position SET next_offset = ${nextOffset}`);
+  const { snapshot, replicator } = started({
+    log: new MemoryLog(topicOf(records)),
+    snapshot: new Snapshot(db, ':memory:'),
+  });
+  await replicator.caughtUp(5000);
+  expect(snapshot.digests()).toEqual(digestsOf(records));
+  expect([snapshot.seq, snapshot.skipped, snapshot.nextOffset]).toEqual([21, 0, 21]);
+});
+
+test('a log that lost only skipped records is followed again from the last commit', async () => {
+  const records = recordsOf(47, 10);
+  const junk = { offset: 9, value: Buffer.from('junk'), signature: null };
+  const topic = topicOf([...records.slice(0, 9), junk, junk]);
+  const { snapshot, replicator } = started({ log: new MemoryLog(topic) });
+  await replicator.caughtUp(5000);
+  topic.truncate(9);
+  await vi.waitFor(() => expect(replicator.fault).toBeInstanceOf(LogTruncated));
+  for (const { value } of records.slice(9)) topic.add(value);
+  const again = started({ log: new MemoryLog(topic), snapshot });
+  await again.replicator.caughtUp(5000);
+  expect(snapshot.digests()).toEqual(digestsOf(records));
 });
 
 test('a halt stops it for good; what was folded before is reported, and nothing is proven any more', async () => {

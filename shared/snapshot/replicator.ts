@@ -63,6 +63,7 @@ export class Replicator {
   constructor(options: ReplicatorOptions) {
     this.#options = options;
     this.freshness = options.freshness ?? new Freshness();
+    options.snapshot.rewind();
     this.#readOffset = options.snapshot.nextOffset;
   }
 

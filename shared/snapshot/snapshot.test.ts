@@ -112,6 +112,35 @@ test('a batch that begins before the position is folded from the position on', (
   expect(stateOf(snapshot)).toEqual(stateOf(folded(records)));
 });
 
+test('records that were skipped are judged again after a rewind, and counted once', () => {
+  const writer = new ChainWriter();
+  const records = [writer.open(), writer.junk('one'), writer.junk('two')];
+  const snapshot = folded(records);
+  expect([snapshot.nextOffset, snapshot.skipped]).toEqual([3, 2]);
+  snapshot.rewind();
+  expect(snapshot.nextOffset).toBe(1);
+  snapshot.apply(records.slice(1, 2));
+  const { db } = snapshot;
+  expect(db.prepare('SELECT next_offset, skipped FROM position').raw().get()).toEqual([3, 2]);
+  const more = [...records, writer.junk('three'), writer.add([key])];
+  snapshot.apply(more);
+  expect(stateOf(snapshot)).toEqual(stateOf(folded(more)));
+});
+
+test('after a rewind a record that stands where skipped ones were lost is folded', () => {
+  const writer = new ChainWriter();
+  const opened = writer.open();
+  const snapshot = folded([opened, writer.junk('lost'), writer.junk('lost')]);
+  writer.offset = 1;
+  const next = writer.add([key]);
+  snapshot.apply([next]);
+  expect(snapshot.seq).toBe(1);
+  snapshot.rewind();
+  snapshot.apply([next]);
+  expect([snapshot.seq, snapshot.nextOffset]).toEqual([2, 2]);
+  expect(snapshot.digests()).toEqual(folded([opened, next]).digests());
+});
+
 test('a gap stops the fold at the position before it', () => {
   const records = recordsOf(fleetHistory(1, 20));
   const snapshot = folded(records.filter((_, index) => index !== 10));

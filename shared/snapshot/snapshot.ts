@@ -38,6 +38,7 @@ export class Snapshot {
   readonly #tables: Tables;
   #head: Head;
   #row: PositionRow;
+  #nextOffset: number;
   #halt: Halt | undefined;
 
   /** `db` must hold the schema of this fold version; see open-snapshot.ts. */
@@ -48,6 +49,7 @@ export class Snapshot {
     this.#journal = new Journal(db);
     this.#row = this.#positions.read();
     this.#head = headOf(this.#row);
+    this.#nextOffset = this.#row.nextOffset;
     this.#tables = openTables(db, this.#positions.sums());
   }
 
@@ -65,7 +67,14 @@ export class Snapshot {
   }
   /** Offset at which reading the log continues. */
   get nextOffset(): number {
-    return this.#row.nextOffset;
+    return this.#nextOffset;
+  }
+  /**
+   * Reading resumes after the last accepted record, whose place the log itself proves: the next offset is only the file's
+   * claim, and a log may have lost skipped records. Records that are skipped again are counted once.
+   */
+  rewind(): void {
+    this.#nextOffset = this.#row.headOffset + 1;
   }
   /** Offset of the last accepted record; -1 before the first. */
   get headOffset(): number {
@@ -100,6 +109,7 @@ export class Snapshot {
     const until = performance.now() + budgetMs;
     const accepted: Commit[] = [];
     const before = this.#row;
+    const nextBefore = this.#nextOffset;
     const headBefore = this.#head;
     const sums = this.#sums();
     this.#begin();
@@ -110,6 +120,7 @@ export class Snapshot {
       return { consumed, accepted };
     } catch (error) {
       this.#row = before;
+      this.#nextOffset = nextBefore;
       this.#head = headBefore;
       this.#halt = undefined;
       this.#rollback('ROLLBACK', sums);
@@ -178,17 +189,18 @@ export class Snapshot {
   }
 
   #foldChunk(records: readonly LogRecord[], accepted: Commit[]): number {
-    const fresh = withIncreasingOffsets(records, this.#row.nextOffset);
+    const fresh = withIncreasingOffsets(records, this.#nextOffset);
     for (const [index, judgement] of judgeBatch(this.#head, fresh).entries()) {
       const record = fresh[index] as LogRecord;
       if ('accepted' in judgement) {
         if (!this.#foldCommit(judgement.accepted, judgement.head.hash)) return records.indexOf(record);
         this.#head = judgement.head;
-        this.#row = { ...this.#row, headOffset: record.offset };
+        this.#row = { ...this.#row, headOffset: record.offset, nextOffset: record.offset + 1 };
         accepted.push(judgement.accepted);
+      } else if (record.offset >= this.#row.nextOffset) {
+        this.#row = { ...this.#row, skipped: this.#row.skipped + 1, nextOffset: record.offset + 1 };
       }
-      const skipped = this.#row.skipped + ('skipped' in judgement ? 1 : 0);
-      this.#row = { ...this.#row, skipped, nextOffset: record.offset + 1 };
+      this.#nextOffset = record.offset + 1;
     }
     return records.length;
   }
