@@ -1,5 +1,5 @@
 /** Which log a control plane folds: its own, or a successor whose restored state is complete. */
-import { mkdtempSync, rmSync } from 'node:fs';
+import { existsSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { pino } from 'pino';
@@ -7,7 +7,9 @@ import { afterAll, expect, test } from 'vitest';
 import { toStored } from '../../schemas/events.ts';
 import type { LogRecord } from '../../shared/log/core/control-log.ts';
 import { openOrRebuild } from '../../shared/snapshot/open-snapshot.ts';
+import { openDatabase } from '../../shared/runtime/sqlite.ts';
 import { ChainWriter, known } from '../../test/support/commits.ts';
+import { forgePositionIn } from '../../test/support/forged-position.ts';
 import { MemoryLog, MemoryTopic } from '../../test/support/memory-log.ts';
 import { openState } from './open-state.ts';
 
@@ -57,7 +59,7 @@ test.each([
   [
     'another log',
     () => [new ChainWriter({ log: 'other' }).open()],
-    /this is log other, .*came from log old; restore the log .*docs\/operate\.md/,
+    /this is log other, .*came from log old; restore the log .*docs\/operate\.md; .* move state\.db away/,
   ],
   ['one that continues another log', () => successor('0'.repeat(64), 'third'), /this is log new/],
   ['an empty log', () => [], /this is log \(empty\)/],
@@ -66,6 +68,26 @@ test.each([
   await expect(openState(path, await logOf(records()), quiet)).rejects.toThrow(error);
   const { snapshot } = openOrRebuild(path);
   expect([snapshot.log, snapshot.seq]).toEqual(['old', 2]);
+  snapshot.close();
+});
+
+function change(path: string, sql: string): void {
+  const db = openDatabase(path, { durability: 'normal' });
+  db.exec(sql);
+  db.close();
+}
+
+test.each([
+  ['is not as it was written', change, 'next_offset = 4611686018427387904'],
+  ['is of no commit', forgePositionIn, 'seq = -1'],
+  ['is of another commit', forgePositionIn, 'seq = 1'],
+  ['is of another log', forgePositionIn, "log = 'other'"],
+])('a state whose position %s is quarantined and rebuilt from the log', async (_, harm, columns) => {
+  const { path, records } = folded();
+  harm(path, `UPDATE position SET ${columns}`);
+  const { snapshot } = await openState(path, await logOf(records), quiet);
+  expect([snapshot.log, snapshot.seq]).toEqual([null, 0]);
+  expect(existsSync(`${path}.aside`)).toBe(true);
   snapshot.close();
 });
 

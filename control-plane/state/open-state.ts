@@ -4,8 +4,14 @@
  */
 import { type ControlLog, LogReplaced, LogTruncated } from '../../shared/log/core/control-log.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
-import { checkIdentity, readGenesis, succeeds, wholeFrom } from '../../shared/snapshot/log-identity.ts';
-import { openOrRebuild } from '../../shared/snapshot/open-snapshot.ts';
+import {
+  checkIdentity,
+  readGenesis,
+  succeeds,
+  WrongPosition,
+  wholeFrom,
+} from '../../shared/snapshot/log-identity.ts';
+import { openOrRebuild, putAside } from '../../shared/snapshot/open-snapshot.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 
 export interface OpenedState {
@@ -13,6 +19,8 @@ export interface OpenedState {
   /** Throws where the restore of the log is incomplete. Call it once the fold has reached the end of the log. */
   checkWhole(): void;
 }
+
+const rebuiltMessage = 'state.db was quarantined and is rebuilt from the log';
 
 /** Rejects with the errors of the log, and with an Error that names the next step where this log must not be folded. */
 export async function openState(path: string, log: ControlLog, logger: Logger): Promise<OpenedState> {
@@ -23,13 +31,15 @@ export async function openState(path: string, log: ControlLog, logger: Logger): 
     opened = openOrRebuild(path, genesis.log);
   }
   const { snapshot, rebuiltBecause } = opened;
-  if (rebuiltBecause !== undefined)
-    logger.warn({ because: rebuiltBecause }, 'state.db was quarantined and is rebuilt from the log');
+  if (rebuiltBecause !== undefined) logger.warn({ because: rebuiltBecause }, rebuiltMessage);
   try {
     await checkIdentity(log, snapshot);
   } catch (error) {
     snapshot.close();
-    refuse(error);
+    if (!(error instanceof WrongPosition)) refuse(error);
+    logger.warn({ because: error.message }, rebuiltMessage);
+    putAside(path);
+    return openState(path, log, logger);
   }
   const checkWhole = () => {
     const needed = wholeFrom(genesis);
@@ -46,6 +56,7 @@ export async function openState(path: string, log: ControlLog, logger: Logger): 
 function refuse(error: unknown): never {
   if (!(error instanceof LogTruncated || error instanceof LogReplaced)) throw error;
   const next =
-    'restore the log from its last backup or create a new one from a snapshot, see docs/operate.md';
+    'restore the log from its last backup or create a new one from a snapshot, see docs/operate.md; ' +
+    'only if the log is complete and state.db is wrong, move state.db away';
   throw new Error(`${error.message}; ${next}`, { cause: error });
 }

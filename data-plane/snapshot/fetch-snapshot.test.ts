@@ -7,9 +7,10 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { type ControlLog, LogUnavailable } from '../../shared/log/core/control-log.ts';
 import { openLog } from '../../shared/log/open-log.ts';
-import { openDatabase } from '../../shared/runtime/sqlite.ts';
+import { type Database, openDatabase } from '../../shared/runtime/sqlite.ts';
 import { openExisting } from '../../shared/snapshot/open-snapshot.ts';
 import { operatorToken, quiet, startFleet, type TestFleet } from '../../test/support/fleet.ts';
+import { forgePosition } from '../../test/support/forged-position.ts';
 import { MemoryLog, MemoryTopic } from '../../test/support/memory-log.ts';
 import { checkSnapshotSources, fetchSnapshot } from './fetch-snapshot.ts';
 
@@ -70,10 +71,14 @@ test('a control plane that is busy is asked again after the time it names', asyn
   server.close();
 });
 
-test('a snapshot whose rows do not add up is refused, though its bytes came whole', async () => {
-  await fetchSnapshot(options('to-change.db'));
-  const db = openDatabase(join(dir, 'to-change.db'), { durability: 'full' });
-  db.exec("UPDATE organisation SET tier = 'Platinum'");
+test.each([
+  ['rows do not add up', (db: Database) => db.exec("UPDATE organisation SET tier = 'Platinum'")],
+  ['position is not as it was written', (db: Database) => db.exec('UPDATE position SET next_offset = 2')],
+  ['position is of another commit', (db: Database) => forgePosition(db, 'UPDATE position SET seq = seq - 1')],
+])('a snapshot whose %s is refused, though its bytes came whole', async (what, change) => {
+  await fetchSnapshot(options(`${what}.db`));
+  const db = openDatabase(join(dir, `${what}.db`), { durability: 'full' });
+  change(db);
   const bytes = db.serialize();
   db.close();
   const server = createServer((_request, response) =>

@@ -1,6 +1,6 @@
 /** How a gateway recovers from a snapshot that was changed by hand, and from a log that is missing or not the one it folded. */
 
-import { existsSync, renameSync, rmSync } from 'node:fs';
+import { existsSync, mkdirSync, renameSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { planRestore } from '../../cli/commands/restore-plan.ts';
@@ -11,6 +11,7 @@ import { openExisting } from '../../shared/snapshot/open-snapshot.ts';
 import { scaledMs } from '../../test/support/budget.ts';
 import { ChainWriter, known } from '../../test/support/commits.ts';
 import { startFleet, type TestFleet } from '../../test/support/fleet.ts';
+import { forgePositionIn } from '../../test/support/forged-position.ts';
 import { startGateway } from '../main.ts';
 
 let fleet: TestFleet;
@@ -78,6 +79,47 @@ test('I5 design, Digest: a row changed by hand shows as DIVERGED within 10 s, no
   await fleet.settle();
   expect(await statusOf(fleet, later.value)).toBe(200);
 });
+
+test('a position changed by hand is found while the gateway runs, and the snapshot is rebuilt', async () => {
+  await fleet.settle();
+  const path = join(fleet.dir, 'gateway-2', 'state.db');
+  const byHand = openDatabase(path, { durability: 'normal', busyTimeoutMs: 5000 });
+  byHand.exec('UPDATE position SET next_offset = 4611686018427387904');
+  byHand.close();
+  const standing = async () => await listed(fleet, 'gateway-2');
+  await expect
+    .poll(async () => (await standing()).halted ?? '', { timeout: 10_000, interval: 100 })
+    .toContain('position does not match its checksum');
+  await expect.poll(async () => (await standing()).state, { timeout: 30_000 }).toBe('SYNCED');
+  expect(existsSync(`${path}.aside`)).toBe(true);
+});
+
+test.each([
+  ['is after the end of the log', 'next_offset = 4611686018427387904'],
+  ['is of no commit', 'seq = -1'],
+  ['is of a commit that the log does not have', 'seq = 9007199254740992'],
+  ['is of another log', "log = 'another-log'"],
+])(
+  'a gateway that starts on a state whose position %s comes to the state of its log',
+  async (what, columns) => {
+    const settings = { ...fleet.gatewaySettings(7), name: what, dataDir: join(fleet.dir, what) };
+    mkdirSync(settings.dataDir, { mode: 0o700 });
+    const path = join(settings.dataDir, 'state.db');
+    const source = openExisting(join(fleet.dir, 'control-plane', 'state.db'), { readOnly: true });
+    source.db.prepare('VACUUM INTO ?').run(path);
+    source.db.close();
+    forgePositionIn(path, `UPDATE position SET ${columns}`);
+    const gateway = await startGateway(settings);
+    try {
+      const { value } = await fleet.key(await organisationOf(fleet));
+      const status = () => statusAt(Number(new URL(gateway.api).port), value);
+      await expect.poll(status, { timeout: 30_000 }).toBe(200);
+      await expect.poll(async () => (await listed(fleet, what)).state).toBe('SYNCED');
+    } finally {
+      await gateway.close();
+    }
+  },
+);
 
 const controlFile = (of: TestFleet) => join(of.dir, 'log', 'headgate.control.db');
 

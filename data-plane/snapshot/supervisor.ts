@@ -1,7 +1,8 @@
 /**
  * Keeps a gateway's snapshot at the head of its log, and recovers from faults while the gateway serves. The states and their
  * events are in supervisor-state.ts:
- *  - quarantined: a snapshot that differs from its digest or from a checkpoint accepts no key and is rebuilt;
+ *  - quarantined: a snapshot that differs from its digest or from a checkpoint, or whose position is wrong, accepts no key and
+ *    is rebuilt;
  *  - refusing-log: a log that was replaced, truncated or is another one is not folded. The last good state stays and ages;
  *    the log is reopened until it is back, or until its place is taken by a log that was restored from this one's state;
  *  - unwritable: a file that cannot be written is retried; the state stays and ages;
@@ -21,7 +22,7 @@ import type { Logger } from '../../shared/runtime/logger.ts';
 import { sleep } from '../../shared/runtime/retry.ts';
 import { DatabaseBusy, DatabaseUnwritable } from '../../shared/runtime/sqlite.ts';
 import type { FoldMetrics } from '../../shared/snapshot/fold-metrics.ts';
-import { checkIdentity, readGenesis, succeeds } from '../../shared/snapshot/log-identity.ts';
+import { checkIdentity, readGenesis, succeeds, WrongPosition } from '../../shared/snapshot/log-identity.ts';
 import type { Lookup } from '../../shared/snapshot/lookup.ts';
 import { FoldHalted, type Replicator } from '../../shared/snapshot/replicator.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
@@ -42,6 +43,8 @@ interface SnapshotFault {
   readonly reason: string;
   /** Rebuild from the log alone: a control plane may offer a snapshot with the same fault. */
   readonly replayOnly?: boolean;
+  /** The position of the snapshot is wrong, so it does not state what was in force here. */
+  readonly isPositionWrong?: boolean;
 }
 
 export interface SupervisorOptions {
@@ -129,10 +132,10 @@ export class SnapshotSupervisor {
         metrics.folded(commits, seconds, this.replicator.freshness.proven);
         const { divergedAt } = snapshot;
         if (divergedAt !== null)
-          this.#onFault('damaged', `its digest differs from the checkpoint at ${divergedAt}`, true);
+          this.#onFault('damaged', `its digest differs from the checkpoint at ${divergedAt}`, { replayOnly: true });
         onChange();
       },
-      onFault: (error: Error) => this.#onFault(eventOf(error), error.message),
+      onFault: (error: Error) => this.#onError(error),
       onReachabilityChange: (reachable: boolean, error?: Error) =>
         logger.warn({ reachable, reason: error?.message }, 'control log'),
       onDamage: (reason: string) => this.#onFault('damaged', reason),
@@ -140,9 +143,17 @@ export class SnapshotSupervisor {
     return new ActiveSnapshot(snapshot, this.#log, options, freshness);
   }
 
-  #onFault(event: FaultEvent, reason: string, replayOnly = false): void {
+  #onError(error: Error): void {
+    this.#onFault(eventOf(error), error.message, { isPositionWrong: error instanceof WrongPosition });
+  }
+
+  #onFault(
+    event: FaultEvent,
+    reason: string,
+    details: Pick<SnapshotFault, 'replayOnly' | 'isPositionWrong'> = {},
+  ): void {
     if (!this.#move(event)) return;
-    const fault = { state: stateOf(event), reason, replayOnly };
+    const fault = { state: stateOf(event), reason, ...details };
     this.#fault = fault;
     if (event === 'damaged') this.#options.metrics.quarantined();
     this.#options.logger.error(fault, sentences[fault.state]);
@@ -174,6 +185,10 @@ export class SnapshotSupervisor {
     const { logger, onChange } = this.#options;
     logger.warn({ state, reason: error.message }, 'recovery failed, will retry');
     if (this.#state !== 'refusing-log' || error instanceof LogUnavailable) return;
+    if (error instanceof WrongPosition) {
+      this.#onError(error);
+      return;
+    }
     // What is in the log's place now is a better reason than the first one.
     this.#fault = { state: this.#state, reason: error.message };
     onChange();
@@ -220,7 +235,8 @@ export class SnapshotSupervisor {
 
   async #rebuild(log: ControlLog, controlPlanes: readonly string[]): Promise<void> {
     const { gatewayToken: token, trusted, mayProve, logger } = this.#options;
-    const { path, log: logId, seq: servedSeq } = this.snapshot;
+    const { path, log: logId, seq } = this.snapshot;
+    const servedSeq = this.#fault?.isPositionWrong ? 0 : seq;
     const source = { log, logId, servedSeq, controlPlanes, token };
     const rebuilt = await rebuildNextTo({ ...source, path, trusted, mayProve, logger });
     await this.#active.stop();

@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import { ChainWriter, fleetHistory } from '../../test/support/commits.ts';
 import { MemoryLog, MemoryTopic } from '../../test/support/memory-log.ts';
 import { type LogRecord, LogReplaced, LogTruncated } from '../log/core/control-log.ts';
-import { checkIdentity, readLogId, recordAt } from './log-identity.ts';
+import { checkIdentity, readLogId, recordAt, WrongPosition } from './log-identity.ts';
 import { memorySnapshot } from './open-snapshot.ts';
 import type { Snapshot } from './snapshot.ts';
 
@@ -48,6 +48,17 @@ test.each([
   const check = checkIdentity(logOf(records), foldedFrom(ours));
   await expect(check).rejects.toThrow(kind);
   await expect(check).rejects.toThrow(message);
+});
+
+test.each([
+  ['a commit before it', { seq: 10 }],
+  ['a commit that is not there yet', { seq: 2 ** 53 }],
+  ['no commit', { seq: -1 }],
+  ['another log', { log: 'theirs' }],
+])('a position at the record that was folded last, but of %s, is not that of the log', async (_, change) => {
+  const { log, seq, headOffset, head } = foldedFrom(ours);
+  const wrong = { log, seq, headOffset, head, ...change };
+  await expect(checkIdentity(logOf(ours), wrong)).rejects.toThrow(WrongPosition);
 });
 
 test('nothing folded fits any log', async () => {

@@ -2,7 +2,7 @@
  * Checks whether a log is still the one that was folded: at every start and after every reconnect or offset error, because
  * a topic that was re-created, truncated or restored answers reads without an error.
  */
-import type { Commit } from '../../schemas/commit.ts';
+import { type Commit, parseCommit } from '../../schemas/commit.ts';
 import { type EventData, readEvent } from '../../schemas/events.ts';
 import { emptyHead, type Head, judge, recordHash } from '../log/core/chain.ts';
 import { type ControlLog, type LogRecord, LogReplaced, LogTruncated } from '../log/core/control-log.ts';
@@ -81,17 +81,34 @@ export interface Folded {
   readonly head: { readonly hash: string };
 }
 
-/** Checks that the log still contains the last commit that was folded. Throws LogTruncated or LogReplaced where it does not. */
+/** The log holds the record that the position names, but it is another commit: the snapshot is wrong, not the log. */
+export class WrongPosition extends Error {
+  override readonly name = 'WrongPosition';
+}
+
+/**
+ * Checks that the log still holds the last commit that was folded. Throws LogTruncated or LogReplaced where it does not, and
+ * WrongPosition where the record is there but is not the commit that the position names.
+ */
 export async function checkIdentity(log: ControlLog, folded: Folded): Promise<void> {
-  if (folded.seq === 0) return;
+  if (folded.seq === 0 && folded.headOffset < 0) return;
   const record = await recordAt(log, folded.headOffset);
-  if (record?.offset === folded.headOffset && recordHash(record.value) === folded.head.hash) return;
+  if (record?.offset === folded.headOffset && recordHash(record.value) === folded.head.hash)
+    return checkCommit(parseCommit(record.value), folded);
   const id = await readLogId(log);
   if (id !== folded.log)
     throw new LogReplaced(`this is log ${id ?? '(empty)'}, but what was folded came from log ${folded.log}`);
   throw record
     ? new LogTruncated(`the log no longer holds commit ${folded.seq} as it was folded from it`)
     : new LogTruncated(`the log ends before commit ${folded.seq}, which was folded from it`);
+}
+
+/** The hash proves the record alone: with another number or log, every commit that follows would be skipped. */
+function checkCommit(commit: Commit | undefined, { log, seq }: Folded): void {
+  if (commit?.log === log && commit.seq === seq) return;
+  throw new WrongPosition(
+    `the snapshot is at commit ${seq} of log ${log}, but the record at its position is commit ${commit?.seq} of log ${commit?.log}`,
+  );
 }
 
 /**
