@@ -94,7 +94,7 @@ class CliTarget implements RunningTarget {
         () => ({
           argv: ['snapshot', 'inspect', file],
           env,
-          content: spoiltState(draw, this.#state, this.#dir),
+          content: spoiltState(draw, this.#state, this.#dir).bytes,
         }),
       ],
       [

@@ -1,6 +1,8 @@
 /**
  * Hostile snapshot files. Offered as a download, a file is taken only where its rows add up to their digests. Found as
- * `state.db`, it is opened or put aside. At times a real gateway starts on one, and comes to the state of its control plane.
+ * `state.db`, it is opened or put aside. Neither way is a changed position taken over, unless its checksum was forged.
+ * At times a real gateway starts on one, and comes to the state of its control plane and follows it on; where the position
+ * was forged so that the log seems to lack what was folded, it may refuse the log instead, if it says so.
  */
 import { createHash } from 'node:crypto';
 import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
@@ -15,15 +17,21 @@ import type { ControlLog } from '../../shared/log/core/control-log.ts';
 import { openLog } from '../../shared/log/open-log.ts';
 import { DatabaseCorrupt } from '../../shared/runtime/sqlite.ts';
 import { OtherFoldVersion, openExisting, openOrRebuild } from '../../shared/snapshot/open-snapshot.ts';
+import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import { verify } from '../../shared/snapshot/verify.ts';
 import type { Note, RunningTarget, Target } from './campaign.ts';
 import type { Draw } from './draw.ts';
 import { FuzzFleet, gatewayToken, operatorToken } from './fleet.ts';
-import { spoiltState } from './spoilt-state.ts';
+import { type SpoiltState, spoiltState } from './spoilt-state.ts';
 
-/** One case in so many starts a gateway. */
-const realOneIn = 30;
+const realOdds = 1 / 30;
+/** What a forged position does shows only there. */
+const forgedRealOdds = 1 / 6;
+/** From the beginning of its case, so that the case ends with a finding of its own before it is ended as too long. */
 const healMs = 50_000;
+const askMs = 5000;
+/** How a gateway calls a log that does not hold the record that its position names. */
+const refusal = /\[\+\]log [^[]*\bfolded\b/;
 const quiet = pino({ level: 'silent' });
 
 export const snapshotTarget: Target = {
@@ -39,6 +47,11 @@ export const snapshotTarget: Target = {
   },
 };
 
+function positionOf({ db }: Snapshot): string {
+  const columns = 'log, seq, hash, head_offset, next_offset, signers, skipped, diverged_at';
+  return JSON.stringify(db.prepare(`SELECT ${columns} FROM position`).get());
+}
+
 class SnapshotTarget implements RunningTarget {
   readonly workers = 6;
   readonly #fleet: FuzzFleet;
@@ -46,17 +59,20 @@ class SnapshotTarget implements RunningTarget {
   readonly #good: Buffer;
   readonly #dir = mkdtempSync(join(tmpdir(), 'headgate-fuzz-state-'));
   readonly #server: Server;
+  readonly #goodPosition: string;
   /** By the first part of the address under which it is asked for. */
   readonly #offers = new Map<string, Buffer>();
   #serial = 0;
   #taken = 0;
   #rebuilt = 0;
   #healed = 0;
+  #refused = 0;
 
   constructor(fleet: FuzzFleet, log: ControlLog, good: Buffer) {
     this.#fleet = fleet;
     this.#log = log;
     this.#good = good;
+    this.#goodPosition = this.#positionOfGood();
     this.#server = createServer((request, response) => {
       const offered = this.#offers.get(request.url?.split('/')[1] ?? '') ?? Buffer.alloc(0);
       const digest = createHash('sha256').update(offered).digest('hex');
@@ -69,13 +85,14 @@ class SnapshotTarget implements RunningTarget {
   }
 
   async tryCase(draw: Draw, note: Note): Promise<string[]> {
-    const bytes = spoiltState(draw, this.#good, this.#dir);
-    note(bytes);
+    const spoilt = spoiltState(draw, this.#good, this.#dir);
+    note(spoilt.bytes);
     const number = this.#serial++;
-    if (number % realOneIn === realOneIn - 1) return this.#startOn(bytes, `spoilt-${number}`);
+    if (draw.chance(spoilt.isForged ? forgedRealOdds : realOdds))
+      return this.#startOn(spoilt, `spoilt-${number}`);
     const path = join(this.#dir, `${number}.db`);
     try {
-      return draw.chance(0.5) ? await this.#offer(bytes, path, `${number}`) : this.#open(bytes, path);
+      return draw.chance(0.5) ? await this.#offer(spoilt, path, `${number}`) : this.#open(spoilt, path);
     } finally {
       this.#offers.delete(`${number}`);
       for (const aside of ['', '.aside', '.part'])
@@ -83,7 +100,7 @@ class SnapshotTarget implements RunningTarget {
     }
   }
 
-  async #offer(bytes: Buffer, path: string, name: string): Promise<string[]> {
+  async #offer({ bytes, isForged }: SpoiltState, path: string, name: string): Promise<string[]> {
     this.#offers.set(name, bytes);
     const { port } = this.#server.address() as AddressInfo;
     const controlPlanes = [`http://127.0.0.1:${port}/${name}`];
@@ -101,19 +118,39 @@ class SnapshotTarget implements RunningTarget {
     const snapshot = openExisting(path, { readOnly: true });
     try {
       const { differing } = verify(snapshot.db);
-      return differing.length === 0 ? [] : [`a download was taken whose ${differing.join()} do not add up`];
+      const faults = isForged ? [] : this.#positionFaults(snapshot);
+      if (differing.length > 0) faults.push(`a download was taken whose ${differing.join()} do not add up`);
+      return faults;
     } finally {
       snapshot.close();
     }
   }
 
-  #open(bytes: Buffer, path: string): string[] {
+  #positionOfGood(): string {
+    const path = join(this.#dir, 'good.db');
+    writeFileSync(path, this.#good);
+    const snapshot = openExisting(path, { readOnly: true });
+    try {
+      return positionOf(snapshot);
+    } finally {
+      snapshot.close();
+    }
+  }
+
+  #positionFaults(snapshot: Snapshot): string[] {
+    const position = positionOf(snapshot);
+    return position === this.#goodPosition ? [] : [`a changed position was taken over: ${position}`];
+  }
+
+  #open({ bytes, isForged }: SpoiltState, path: string): string[] {
     writeFileSync(path, bytes);
     try {
       const { snapshot, rebuiltBecause } = openOrRebuild(path);
-      if (rebuiltBecause !== undefined) this.#rebuilt++;
-      const faults =
-        rebuiltBecause !== undefined && snapshot.seq !== 0 ? ['a rebuilt snapshot is not empty'] : [];
+      const faults: string[] = [];
+      if (rebuiltBecause !== undefined) {
+        this.#rebuilt++;
+        if (snapshot.seq !== 0) faults.push('a rebuilt snapshot is not empty');
+      } else if (!isForged) faults.push(...this.#positionFaults(snapshot));
       snapshot.apply([{ offset: snapshot.nextOffset, value: Buffer.from('junk'), signature: null }]);
       snapshot.close();
       return faults;
@@ -123,26 +160,37 @@ class SnapshotTarget implements RunningTarget {
     }
   }
 
-  async #startOn(bytes: Buffer, name: string): Promise<string[]> {
+  async #startOn({ bytes, isForged }: SpoiltState, name: string): Promise<string[]> {
+    const untilMs = performance.now() + healMs;
     const folder = join(this.#fleet.dir, name);
     mkdirSync(folder, { recursive: true, mode: 0o700 });
     writeFileSync(join(folder, 'state.db'), bytes);
     const gateway = await this.#fleet.startGateway(name);
-    const untilMs = performance.now() + healMs;
-    let standing = '';
-    while (gateway.alive) {
-      const { position, digest } = await this.#fleet.admin.call('GET', '/status');
-      const health = await fetch(`${gateway.started.ready.metrics}/readyz?verbose`);
-      standing = (await health.text()).replaceAll('\n', ' ');
-      if (health.ok && standing.includes(`fold at ${position}, digest ${digest}`)) {
-        this.#healed++;
-        await gateway.end();
-        return [];
+    try {
+      // A gateway that reads from a wrong place looks right until a commit follows.
+      const { value } = await this.#fleet.admin.createKey('acme', name);
+      this.#fleet.secrets.add(value);
+      let standing = '';
+      while (gateway.alive && performance.now() < untilMs) {
+        const { position, digest } = await this.#fleet.admin.call('GET', '/status');
+        const health = await fetch(`${gateway.started.ready.metrics}/readyz?verbose`, {
+          signal: AbortSignal.timeout(askMs),
+        });
+        standing = (await health.text()).replaceAll('\n', ' ');
+        if (health.ok && standing.includes(`fold at ${position}, digest ${digest}`)) {
+          this.#healed++;
+          return [];
+        }
+        if (isForged && refusal.test(standing)) {
+          this.#refused++;
+          return [];
+        }
+        await pause(200);
       }
-      if (performance.now() > untilMs) return [`a gateway did not heal from its state: ${standing}`];
-      await pause(200);
+      return gateway.alive ? [`a gateway did not heal from its state: ${standing}`] : [];
+    } finally {
+      await gateway.end();
     }
-    return [];
   }
 
   faults(): string[] {
@@ -159,6 +207,7 @@ class SnapshotTarget implements RunningTarget {
       'downloads taken': this.#taken,
       'files put aside': this.#rebuilt,
       'gateways healed': this.#healed,
+      'logs refused for a forged position': this.#refused,
     };
   }
   async close(): Promise<void> {

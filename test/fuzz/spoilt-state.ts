@@ -1,7 +1,8 @@
 /** Snapshot files that no fold made: bits flipped, cut off, of other tables, with triggers and views, of wrong rows. */
 import { readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { openDatabase } from '../../shared/runtime/sqlite.ts';
+import { type Database, openDatabase } from '../../shared/runtime/sqlite.ts';
+import { forgePosition } from '../support/forged-position.ts';
 import type { Draw } from './draw.ts';
 import { mutateBytes } from './mutate.ts';
 
@@ -9,12 +10,6 @@ import { mutateBytes } from './mutate.ts';
 const statements: readonly string[] = [
   "UPDATE api_key SET state = 'active'",
   'DELETE FROM position',
-  'UPDATE position SET seq = -1',
-  'UPDATE position SET seq = 9007199254740993',
-  "UPDATE position SET hash = 'x'",
-  "UPDATE position SET log = 'another-log'",
-  'UPDATE position SET fold_version = 99',
-  'UPDATE position SET next_offset = 4611686018427387904',
   "UPDATE digest SET sum = '0'",
   "UPDATE digest SET sum = 'not-hex'",
   'DELETE FROM digest',
@@ -28,27 +23,59 @@ const statements: readonly string[] = [
   'CREATE VIEW endless AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i FROM n',
 ];
 
+const positions: readonly string[] = [
+  'UPDATE position SET seq = 0',
+  'UPDATE position SET seq = -1',
+  'UPDATE position SET seq = 9007199254740993',
+  "UPDATE position SET hash = 'x'",
+  "UPDATE position SET log = 'another-log'",
+  'UPDATE position SET fold_version = 99',
+  'UPDATE position SET head_offset = head_offset - 1',
+  'UPDATE position SET next_offset = 0',
+  'UPDATE position SET next_offset = 4611686018427387904',
+  'UPDATE position SET skipped = skipped + 1',
+  "UPDATE position SET checksum = 'x'",
+];
+
+export interface SpoiltState {
+  readonly bytes: Buffer;
+  /** The checksum of a changed position was made right again, which only a hand that writes the data folder can do. */
+  readonly isForged: boolean;
+}
+
 /** A file made of the good one; `dir` is for the work. */
-export function spoiltState(draw: Draw, good: Buffer, dir: string): Buffer {
-  return draw.weighted<() => Buffer>([
-    [4, () => mutateBytes(draw, good, 3)],
-    [2, () => good.subarray(0, draw.below(good.length))],
-    [1, () => Buffer.concat([good, draw.bytes(draw.skewed(9000))])],
-    [1, () => draw.bytes(draw.skewed(5000))],
-    [1, () => Buffer.concat([good.subarray(0, 100), draw.bytes(4000)])],
-    [5, () => changed(draw, good, dir)],
-    [1, () => good],
+export function spoiltState(draw: Draw, good: Buffer, dir: string): SpoiltState {
+  const bytes = (of: Buffer): SpoiltState => ({ bytes: of, isForged: false });
+  const changes = (drawn: readonly string[]) => draw.list(draw.between(1, 3), () => draw.pick(drawn));
+  return draw.weighted<() => SpoiltState>([
+    [4, () => bytes(mutateBytes(draw, good, 3))],
+    [2, () => bytes(good.subarray(0, draw.below(good.length)))],
+    [1, () => bytes(Buffer.concat([good, draw.bytes(draw.skewed(9000))]))],
+    [1, () => bytes(draw.bytes(draw.skewed(5000)))],
+    [1, () => bytes(Buffer.concat([good.subarray(0, 100), draw.bytes(4000)]))],
+    [4, () => bytes(changed(draw, good, dir, changes(statements)))],
+    [2, () => bytes(changed(draw, good, dir, changes([...statements, ...positions])))],
+    [2, () => ({ bytes: changed(draw, good, dir, changes(positions), forgePosition), isForged: true })],
+    [1, () => bytes(good)],
   ])();
 }
 
-function changed(draw: Draw, good: Buffer, dir: string): Buffer {
+type Execute = (db: Database, statement: string) => void;
+
+function changed(
+  draw: Draw,
+  good: Buffer,
+  dir: string,
+  drawn: readonly string[],
+  execute: Execute = (db, statement) => db.exec(statement),
+): Buffer {
   const path = join(dir, `spoilt-${draw.below(2 ** 31)}.db`);
   writeFileSync(path, good);
   const db = openDatabase(path, { durability: 'normal' });
   try {
-    for (const statement of draw.list(draw.between(1, 3), () => draw.pick(statements)))
+    for (const statement of drawn)
       try {
-        db.exec(statement);
+        execute(db, statement);
       } catch {
         // The tables of this state do not take it.
       }
