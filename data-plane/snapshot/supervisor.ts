@@ -132,7 +132,9 @@ export class SnapshotSupervisor {
         metrics.folded(commits, seconds, this.replicator.freshness.proven);
         const { divergedAt } = snapshot;
         if (divergedAt !== null)
-          this.#onFault('damaged', `its digest differs from the checkpoint at ${divergedAt}`, { replayOnly: true });
+          this.#onFault('damaged', `its digest differs from the checkpoint at ${divergedAt}`, {
+            replayOnly: true,
+          });
         onChange();
       },
       onFault: (error: Error) => this.#onError(error),

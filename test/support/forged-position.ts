@@ -1,6 +1,7 @@
 /** A position that was changed by a hand that writes data folders: its checksum, which has no key, is made right again. */
-import { type FoldedColumns, positionChecksum } from '../../shared/snapshot/position.ts';
+
 import { type Database, openDatabase } from '../../shared/runtime/sqlite.ts';
+import { type FoldedColumns, positionChecksum } from '../../shared/snapshot/position.ts';
 
 export function forgePosition(db: Database, sql: string): void {
   db.exec(sql);
