@@ -64,7 +64,7 @@ export interface CommandDefinition<Params = unknown, Body = unknown> {
   readonly summary: string;
   readonly params: z.ZodType<Params>;
   readonly body: z.ZodType<Body> | undefined;
-  /** Who may give it besides operators: nobody, or members of the organisation concerned with one of these roles. */
+  /** Who may call it in addition to operators: nobody, or members of the organisation concerned with one of these roles. */
   readonly roles: 'operator' | readonly Role[];
   /** The organisation concerned, or undefined where what is named does not exist. Needed where members may. */
   organisationOf?(db: Database, input: CommandInput<Params, Body>): string | undefined;

@@ -184,7 +184,7 @@ test('thousands of gateways with long texts are republished in records of bounde
   stop.abort();
 });
 
-test('a damaged file is put aside and reported', async () => {
+test('a damaged file is quarantined and reported', async () => {
   writeFileSync(join(dir, 'cp-1.db'), 'this is no database at all, whatever its name'.repeat(100));
   const first = await replica('cp-1');
   expect(first.damages).toHaveLength(1);

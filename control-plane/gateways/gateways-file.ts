@@ -5,7 +5,7 @@
 import { existsSync } from 'node:fs';
 import { type StatusReport, statusSchema } from '../../schemas/status.ts';
 import { type Database, DatabaseCorrupt, mapSqliteError, openDatabase } from '../../shared/runtime/sqlite.ts';
-import { putAside } from '../../shared/snapshot/open-snapshot.ts';
+import { quarantineFile } from '../../shared/snapshot/open-snapshot.ts';
 
 const tombstonesMax = 20_000;
 const sql = `
@@ -20,7 +20,7 @@ export class GatewaysFile {
   readonly #db: Database;
   readonly #path: string;
 
-  /** Moves a corrupt file aside and calls `onDamage`. Throws the errors of shared/runtime/sqlite.ts. */
+  /** Quarantines a corrupt file and calls `onDamage`. Throws the errors of shared/runtime/sqlite.ts. */
   constructor(path: string, onDamage: (error: Error) => void) {
     this.#path = path;
     try {
@@ -28,7 +28,7 @@ export class GatewaysFile {
     } catch (error) {
       if (!(error instanceof DatabaseCorrupt) || !existsSync(path)) throw error;
       onDamage(error);
-      putAside(path);
+      quarantineFile(path);
       this.#db = open(path);
     }
   }

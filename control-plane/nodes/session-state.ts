@@ -64,7 +64,7 @@ export type SessionEffect =
   | 'report'
   /** Report that the agent was stopped. */
   | 'record-stop'
-  /** Tell the agent that it may end. */
+  /** Send the agent the message that it may end. */
   | 'send-released'
   /** Close the socket: another replica has the node now. */
   | 'close-superseded'

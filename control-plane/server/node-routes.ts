@@ -61,12 +61,12 @@ function admissionOf(request: FastifyRequest, { agents }: AdminContext): Admissi
 
 function refusalLog({ logger }: AdminContext): (refusal: CommandError) => void {
   let count = 0;
-  let toldMs = Number.NEGATIVE_INFINITY;
+  let loggedMs = Number.NEGATIVE_INFINITY;
   return ({ type }) => {
     count++;
-    if (performance.now() - toldMs < refusalLogMs) return;
+    if (performance.now() - loggedMs < refusalLogMs) return;
     logger.warn({ type, refusals: count }, 'agents refused');
-    toldMs = performance.now();
+    loggedMs = performance.now();
     count = 0;
   };
 }

@@ -11,7 +11,7 @@ import {
   WrongPosition,
   wholeFrom,
 } from '../../shared/snapshot/log-identity.ts';
-import { openOrRebuild, putAside } from '../../shared/snapshot/open-snapshot.ts';
+import { openOrRebuild, quarantineFile } from '../../shared/snapshot/open-snapshot.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 
 export interface OpenedState {
@@ -38,7 +38,7 @@ export async function openState(path: string, log: ControlLog, logger: Logger): 
     snapshot.close();
     if (!(error instanceof WrongPosition)) refuse(error);
     logger.warn({ because: error.message }, rebuiltMessage);
-    putAside(path);
+    quarantineFile(path);
     return openState(path, log, logger);
   }
   const checkWhole = () => {

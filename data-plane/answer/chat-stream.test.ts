@@ -110,7 +110,7 @@ test.each([
   'ollama/17-chat-stream-usage',
   'sglang/232-tools-required-complete-stream',
   'llamacpp/206-tools-required-qwen-template-stream',
-])('Routing, rules: no frame tells where it ran: %s', (name) => {
+])('Routing, rules: no frame reveals where it ran: %s', (name) => {
   const { frames, chunks } = run([captured(name)], { tools: true, includeUsage: true });
   for (const one of chunks) {
     expect(Object.keys(one)).toEqual(['id', 'object', 'created', 'model', 'choices', 'usage']);
@@ -188,7 +188,7 @@ test.each([
   },
 );
 
-test('an engine that finishes its stream when told to stop has completed', () => {
+test('an engine that finishes its stream after a stop was requested has completed', () => {
   expect(run([captured('sglang/99-mid-stream-term-server')]).stream.state).toBe('completed');
 });
 
@@ -289,7 +289,7 @@ test('what comes after the end is not looked at', () => {
   expect(stream.state).toBe('completed');
 });
 
-test('a choice that goes on after its end has failed; a repeated end has not', () => {
+test('a choice that continues after its end has failed; a repeated end has not', () => {
   expect(runEvents([chunk({ content: 'a' }, 'stop'), chunk({ content: 'b' }), '[DONE]']).stream.state).toBe(
     'failed',
   );
@@ -298,16 +298,20 @@ test('a choice that goes on after its end has failed; a repeated end has not', (
   );
 });
 
-test('usage on the finish chunk counts, the last that was told wins, and none at all is estimated', () => {
+test('usage on the finish chunk counts, the last report wins, and none at all is estimated', () => {
   const withUsage = (completion_tokens: number) => ({
     ...chunk({ content: 'abcd' }, completion_tokens === 3 ? 'stop' : null),
     usage: { prompt_tokens: 9, completion_tokens },
   });
-  const told = runEvents([withUsage(1), withUsage(3), { choices: [], usage: null }, '[DONE]']);
-  expect(told.stream.usage).toEqual({ promptTokens: 9, completionTokens: 3 });
-  const untold = runEvents([chunk({ content: 'abcdefgh' }, 'stop'), '[DONE]'], { includeUsage: true });
-  expect(untold.stream.usage).toEqual({ promptTokens: 10, completionTokens: 2, estimated: true });
-  expect(untold.chunks.at(-1)?.usage).toEqual({ prompt_tokens: 10, completion_tokens: 2, total_tokens: 12 });
+  const reported = runEvents([withUsage(1), withUsage(3), { choices: [], usage: null }, '[DONE]']);
+  expect(reported.stream.usage).toEqual({ promptTokens: 9, completionTokens: 3 });
+  const unreported = runEvents([chunk({ content: 'abcdefgh' }, 'stop'), '[DONE]'], { includeUsage: true });
+  expect(unreported.stream.usage).toEqual({ promptTokens: 10, completionTokens: 2, estimated: true });
+  expect(unreported.chunks.at(-1)?.usage).toEqual({
+    prompt_tokens: 10,
+    completion_tokens: 2,
+    total_tokens: 12,
+  });
 });
 
 const toolDeltas = (outcome: Outcome) =>

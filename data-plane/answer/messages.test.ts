@@ -116,7 +116,7 @@ test('a message has our id, the model as asked, and null where there is nothing 
   });
 });
 
-test('a stream has the same message, its usage told once, at the end', () => {
+test('a stream has the same message, its usage reported once, at the end', () => {
   const { stream, wire } = runEvents([
     chunk({ role: 'assistant', content: '' }),
     chunk({ content: 'hel' }),
@@ -164,7 +164,7 @@ test('a stream has the same message, its usage told once, at the end', () => {
   ]);
 });
 
-test('where the node counts the prompt at once, the beginning tells it; what the end tells is the truth', () => {
+test('where the node counts the prompt at once, the start reports it; what the end reports is the truth', () => {
   const first = { ...chunk({ role: 'assistant' }), usage: { prompt_tokens: 9, completion_tokens: 0 } };
   const running = { ...chunk({ content: 'a' }, 'stop'), usage: { prompt_tokens: 9, completion_tokens: 1 } };
   const details = { prompt_tokens_details: { cached_tokens: 8 } };
@@ -213,7 +213,7 @@ test.each([
   expect(readMessageEvents(wire).end?.['delta']).toMatchObject(expected);
 });
 
-test('no stop sequence is told that was not asked for', () => {
+test('no stop sequence is reported that was not requested', () => {
   expect(rebuilt(answer({ content: 'x' }, 'stop', { stop_reason: 'a' }))).toMatchObject({
     stop_reason: 'end_turn',
     stop_sequence: null,
@@ -256,7 +256,7 @@ test.each([
   expect(stream.usage).toEqual(whole.usage);
 });
 
-test('usage that the node does not tell is estimated', () => {
+test('usage that the node does not report is estimated', () => {
   const { wire, stream } = runEvents([chunk({ content: 'abcdefgh' }, 'stop'), '[DONE]']);
   expect(stream.usage).toMatchObject({ completionTokens: 2, estimated: true });
   expect(readMessageEvents(wire).end).toMatchObject({ usage: { output_tokens: 2 } });
@@ -490,7 +490,7 @@ test.each([
   'vllm/211-tools-truncated-stream',
   'sglang/232-tools-required-complete-stream',
   'sglang/99-mid-stream-term-server',
-])('Routing, rules: a whole stream of an engine is legal and tells nothing of where it ran: %s', (name) => {
+])('Routing, rules: a whole stream of an engine is legal and reveals nothing of where it ran: %s', (name) => {
   const { stream, wire } = run([captured(name)], { tools });
   expect(stream.state).toBe('completed');
   const read = readMessageEvents(wire);
@@ -548,7 +548,7 @@ test('what ids end in is of a form that the API allows, and never twice the same
   for (const id of ids) expect(id).toMatch(/^[a-f0-9]{32}$/);
 });
 
-// What the engines' own endpoints for messages answered to the same prompt, beside what is made of their chats here.
+// What the engines' own endpoints for messages answered to the same prompt, next to what is made of their chats here.
 
 test.each(['vllm', 'sglang', 'llamacpp', 'ollama'])(
   'the events are those of the engine itself for the same prompt: %s',
@@ -583,13 +583,16 @@ test.each([
   ['sglang', 'stop_sequence', 'a'],
   ['llamacpp', 'end_turn', null],
   ['ollama', 'end_turn', null],
-])('an end by a stop sequence is told where the engine says which: %s', (engine, reason, sequence) => {
-  const ours = rebuilt(capturedJson(`${engine}/21-stop-string`), { stop_sequences: ['a', 'e'] });
-  expect(ours).toMatchObject({ stop_reason: reason, stop_sequence: sequence });
-  if (engine !== 'vllm') return;
-  const theirs = capturedJson('vllm/83-messages-stop-seq');
-  expect(ours).toMatchObject({ ...theirs, id: ours['id'], model: 'asked' });
-});
+])(
+  'an end by a stop sequence is reported where the engine names the sequence: %s',
+  (engine, reason, sequence) => {
+    const ours = rebuilt(capturedJson(`${engine}/21-stop-string`), { stop_sequences: ['a', 'e'] });
+    expect(ours).toMatchObject({ stop_reason: reason, stop_sequence: sequence });
+    if (engine !== 'vllm') return;
+    const theirs = capturedJson('vllm/83-messages-stop-seq');
+    expect(ours).toMatchObject({ ...theirs, id: ours['id'], model: 'asked' });
+  },
+);
 
 test('a cut call streams as that of the engine itself', () => {
   const theirs = readMessageEvents(captured('vllm/213-messages-tool-any-strict-stream').toString());

@@ -57,7 +57,7 @@ test.each([
   ],
   ['ollama/15-chat', ' the  the  the ', { prompt_tokens: 24, completion_tokens: 6, total_tokens: 30 }],
 ])(
-  'Routing, rules: a completion is rebuilt whole, and tells nothing of where it ran: %s',
+  'Routing, rules: a completion is rebuilt whole, and reveals nothing of where it ran: %s',
   (name, content, usage) => {
     expect(rebuildChat(captured(name), context).body).toEqual({
       id: 'chatcmpl-0123456789abcdefghij',
@@ -147,7 +147,7 @@ test('a choice that comes twice is a failure', () => {
   expect(() => rebuildChat({ choices }, contextOf({ n: 2 }))).toThrow(NodeFailure);
 });
 
-test('usage that the node does not tell is estimated and flagged', () => {
+test('usage that the node does not report is estimated and flagged', () => {
   const { usage } = rebuildChat({ choices: answer({ content: 'abcd' }).choices }, context);
   expect(usage.estimated).toBe(true);
   expect(usage.promptTokens).toBe(1);

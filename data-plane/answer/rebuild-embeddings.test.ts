@@ -22,7 +22,7 @@ const answer = (...embeddings: unknown[]) => ({
 });
 const dataOf = (body: object) => (body as { data: { index: number; embedding: unknown }[] }).data;
 
-test('Routing, rules: embeddings are rebuilt whole, and tell nothing of where they ran', () => {
+test('Routing, rules: embeddings are rebuilt whole, and reveal nothing of where they ran', () => {
   expect(rebuildEmbeddings(answer([1, -0.5]), context).body).toEqual({
     object: 'list',
     data: [{ object: 'embedding', index: 0, embedding: [1, -0.5] }],
@@ -67,7 +67,7 @@ test('embeddings come in the order of their inputs', () => {
   ]);
 });
 
-test('usage that the node does not tell is estimated and flagged', () => {
+test('usage that the node does not report is estimated and flagged', () => {
   const { usage } = rebuildEmbeddings({ data: answer([1]).data }, context);
   expect(usage).toEqual({ promptTokens: 2, completionTokens: 0, estimated: true });
 });

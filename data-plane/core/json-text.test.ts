@@ -34,7 +34,7 @@ test.each([
   { name: 'plain', text: '{"a":1,"a":1}' },
   { name: 'by an escape', text: '{"a":1,"\\u0061":2}' },
   { name: 'deep inside', text: '{"x":[{"y":{"a":1,"b":2,"a":3}}]}' },
-  { name: 'beside strings with colons and quotes', text: '{"a":"\\":\\\\","a":":"}' },
+  { name: 'next to strings with colons and quotes', text: '{"a":"\\":\\\\","a":":"}' },
 ])('a name given twice is refused: $name', ({ text }) => {
   expect(() => parse(text)).toThrow('an object of the body has the same name twice');
 });

@@ -39,7 +39,7 @@ test.each(all)('%s is sent the served name and always a limit of tokens', (diale
 });
 
 test.each([0, -1, 1.5, Number.NaN, Number.POSITIVE_INFINITY])(
-  'a limit of %d tokens is a fault of ours',
+  'a limit of %d tokens is a fault of the gateway',
   (maxTokens) => {
     expect(() => sent('ollama', {}, { maxTokens })).toThrow(RangeError);
   },
@@ -76,7 +76,7 @@ test.each(all.flatMap((dialect) => Object.keys(carriedByAll).map((field) => ({ d
 /** What an earlier answer held, and what every engine is sent of it. */
 test.each<[string, object, object]>([
   ['a refusal alone', { content: null, refusal: 'I must not.' }, { content: 'I must not.' }],
-  ['a refusal beside an empty text', { content: '', refusal: 'I must not.' }, { content: 'I must not.' }],
+  ['a refusal with an empty text', { content: '', refusal: 'I must not.' }, { content: 'I must not.' }],
   [
     'a refusal after a text',
     { content: 'Well.', refusal: 'I must not.' },

@@ -91,7 +91,7 @@ function chatBody(request: ChatRequest, table: DialectTable, target: NodeTarget)
 }
 
 function streamOptions({ usageAtStart }: ChatRequest, table: DialectTable): NodeBody {
-  const atStart = usageAtStart === true && table.tellsUsageAtStart;
+  const atStart = usageAtStart === true && table.reportsUsageAtStart;
   return { include_usage: true, ...(atStart ? { continuous_usage_stats: true } : {}) };
 }
 

@@ -57,14 +57,14 @@ async function exchange(options: { stallMs?: number; lastBytesMs?: number } = {}
   return { client, response, socket, writes: () => writes, received: () => received };
 }
 
-function hears(client: ClientResponse): string[] {
-  const heard: string[] = [];
+function eventsOf(client: ClientResponse): string[] {
+  const events: string[] = [];
   client.listen({
-    onGone: () => heard.push('gone'),
-    onBlocked: () => heard.push('blocked'),
-    onDrained: () => heard.push('drained'),
+    onGone: () => events.push('gone'),
+    onBlocked: () => events.push('blocked'),
+    onDrained: () => events.push('drained'),
   });
-  return heard;
+  return events;
 }
 
 test('a complete answer goes out in one write, head and body', async () => {
@@ -127,12 +127,12 @@ test('an early end waits only so long for a client that does not read', async ()
 
 test('a client that leaves is noticed at once, and nothing can be handed over then', async () => {
   const { client, socket } = await exchange();
-  const heard = hears(client);
+  const events = eventsOf(client);
   client.startStream();
   client.write('data: 1\n\n');
   socket.destroy();
   await until(() => client.gone);
-  expect(heard).toEqual(['gone']);
+  expect(events).toEqual(['gone']);
   client.write('data: 2\n\n');
   expect(await client.end()).toBe(false);
   expect(await client.answer('{}')).toBe(false);
@@ -150,10 +150,10 @@ async function pipelined(first: Exchange): Promise<{ client: ClientResponse; acc
 test('a client that leaves before its turn on a pipelined connection is noticed too', async () => {
   const first = await exchange();
   const { client } = await pipelined(first);
-  const heard = hears(client);
+  const events = eventsOf(client);
   first.socket.destroy();
   await until(() => client.gone);
-  expect(heard).toEqual(['gone']);
+  expect(events).toEqual(['gone']);
 });
 
 test('an answer that never had its turn on a pipelined connection was not handed over', async () => {
@@ -175,32 +175,32 @@ test('an end that a client never read was not handed over', async () => {
   expect(await handed).toBe(false);
 });
 
-test('a slow reader blocks the stream, and is heard of when it reads on', async () => {
+test('a slow reader blocks the stream, and is reported when it reads again', async () => {
   const { client, socket } = await exchange();
-  const heard = hears(client);
+  const events = eventsOf(client);
   socket.pause();
   client.startStream();
   client.write('x'.repeat(30_000_000));
-  await until(() => heard.includes('blocked'));
-  expect(heard).toEqual(['blocked']);
+  await until(() => events.includes('blocked'));
+  expect(events).toEqual(['blocked']);
   socket.resume();
-  await until(() => heard.includes('drained'));
+  await until(() => events.includes('drained'));
   expect(await client.end()).toBe(true);
 });
 
 test('a client that takes no byte for the whole stall time is cut off; one that reads slowly is not', async () => {
   const { client, socket, received } = await exchange({ stallMs: 1000 });
-  const heard = hears(client);
+  const events = eventsOf(client);
   socket.pause();
   client.startStream();
   client.write('x'.repeat(30_000_000));
   const reading = setInterval(() => socket.read(200_000), 20);
   await until(() => received().length > 15_000_000, 20_000);
-  expect(heard).toEqual(['blocked']);
+  expect(events).toEqual(['blocked']);
   clearInterval(reading);
   socket.pause();
   await until(() => client.gone, 10_000);
-  expect(heard).toEqual(['blocked', 'gone']);
+  expect(events).toEqual(['blocked', 'gone']);
 }, 60_000);
 
 test('a connection that is kept alive keeps no listener of an answer', async () => {

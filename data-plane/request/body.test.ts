@@ -241,7 +241,7 @@ test('one key’s half-sent bodies refuse that organisation, in words that are t
     const body = ' '.repeat(bytes) + JSON.stringify(chatBody('echo-small'));
     return call({ method: 'POST', path: '/v1/chat/completions', port, key, body });
   };
-  // Neither fits beside the two bodies of the other organisation, so each has a share of its own.
+  // Neither fits in addition to the two bodies of the other organisation, so each has a share of its own.
   const others: unknown[] = [];
   for (const socket of sockets) if (socket !== refused) socket.on('data', (more) => others.push(more));
   expect((await send(birch.value, 31 * MiB)).status).toBe(200);

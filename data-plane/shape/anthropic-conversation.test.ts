@@ -7,7 +7,7 @@ import { runs } from '../../test/support/budget.ts';
 import { shapeMessages } from './anthropic.ts';
 
 /** What each turn says, in a form that both sides can be brought to. */
-type Said =
+type Message =
   | { readonly role: 'system'; readonly text: string }
   | { readonly role: 'user'; readonly results: [id: string, text: string][]; readonly parts: string[] }
   | {
@@ -41,14 +41,14 @@ const imageOf = ({ source }: Block) => `image ${source?.media_type} ${source?.da
 const textsIn = (blocks: readonly Block[]) =>
   blocks.filter(({ type }) => type === 'text').map(({ text }) => text as string);
 
-function saidBy(turns: readonly Turn[]): Said[] {
+function sentIn(turns: readonly Turn[]): Message[] {
   const merged: { role: Turn['role']; blocks: Block[] }[] = [];
   for (const turn of turns) {
     const last = merged.at(-1);
     if (last?.role === turn.role) last.blocks.push(...blocksOf(turn));
     else merged.push({ role: turn.role, blocks: [...blocksOf(turn)] });
   }
-  return merged.map(({ role, blocks }): Said => {
+  return merged.map(({ role, blocks }): Message => {
     if (role === 'system') return { role, text: textsIn(blocks).join('\n\n') };
     if (role === 'assistant') {
       return {
@@ -94,19 +94,19 @@ function partsOf(content: ChatMessage['content']): string[] {
   });
 }
 
-function heardBy(messages: readonly ChatMessage[]): Said[] {
-  const heard: Said[] = [];
+function receivedIn(messages: readonly ChatMessage[]): Message[] {
+  const received: Message[] = [];
   for (const message of messages) {
-    const last = heard.at(-1);
+    const last = received.at(-1);
     if (message.role === 'tool') {
       const result: [string, string] = [message.tool_call_id, String(message.content)];
       if (last?.role === 'user') last.results.push(result);
-      else heard.push({ role: 'user', results: [result], parts: [] });
+      else received.push({ role: 'user', results: [result], parts: [] });
     } else if (message.role === 'user') {
       if (last?.role === 'user') last.parts.push(...partsOf(message.content));
-      else heard.push({ role: 'user', results: [], parts: partsOf(message.content) });
+      else received.push({ role: 'user', results: [], parts: partsOf(message.content) });
     } else if (message.role === 'assistant') {
-      heard.push({
+      received.push({
         role: 'assistant',
         thoughts: message.reasoning_content ?? '',
         texts: partsOf(message.content).map((part) => part.slice('text '.length)),
@@ -117,10 +117,10 @@ function heardBy(messages: readonly ChatMessage[]): Said[] {
         ]),
       });
     } else {
-      heard.push({ role: 'system', text: String(message.content) });
+      received.push({ role: 'system', text: String(message.content) });
     }
   }
-  return heard;
+  return received;
 }
 
 const words = fc.string({ unit: 'grapheme', maxLength: 8 });
@@ -175,14 +175,14 @@ const conversation = fc
 test('any legal conversation reaches the node with all that is carried, in its order', () => {
   fc.assert(
     fc.property(conversation, (messages) => {
-      // Parsed once more, as a caller's body is: what JSON cannot say was not said.
+      // Parsed once more, as a caller's body is: what JSON cannot express was not sent.
       const body = JSON.stringify({ model: 'm', max_tokens: 5, messages });
-      const told = JSON.parse(body) as { messages: Turn[] };
+      const sent = JSON.parse(body) as { messages: Turn[] };
       const { chat } = shapeMessages(Buffer.from(body), 'application/json', {
         version: '2026-10-21',
         beta: undefined,
       });
-      expect(heardBy(chat.body.messages)).toEqual(saidBy(told.messages));
+      expect(receivedIn(chat.body.messages)).toEqual(sentIn(sent.messages));
       expect(JSON.stringify(chat)).not.toMatch(/cache_control|signature|tool_use|is_error/);
       const hasImage = chat.body.messages.some(({ content }) =>
         partsOf(content).some((part) => part.startsWith('image ')),

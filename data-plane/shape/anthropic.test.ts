@@ -138,7 +138,7 @@ test.each([
   ['thinking enabled', { thinking: { type: 'enabled', budget_tokens: 40 } }, { thinking_token_budget: 40 }],
   ['effort', { output_config: { effort: 'xhigh' } }, { reasoning_effort: 'xhigh' }],
   [
-    'effort beside thinking disabled',
+    'effort with thinking disabled',
     { thinking: { type: 'disabled' }, output_config: { effort: 'high' } },
     { reasoning_effort: 'none' },
   ],

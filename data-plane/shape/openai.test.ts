@@ -96,7 +96,7 @@ test.each([
     },
     part: { needs: ['images'] },
   },
-])('what the dialects need to know stands beside the body: $fields', ({ fields, part }) => {
+])('what the dialects need to know is stored next to the body: $fields', ({ fields, part }) => {
   const request = chat(fields);
   expect(request).toMatchObject(part);
   for (const name of ['model', 'stream', 'stream_options', 'max_tokens', 'max_completion_tokens', 'n']) {
@@ -253,7 +253,7 @@ test.each([
   expect(refused(() => chatWith(user, message, user))).toContain(text);
 });
 
-test('Errors 2: a call of a tool must be answered before the model goes on', () => {
+test('Errors 2: a call of a tool must be answered before the model continues', () => {
   expect(refused(() => chatWith(user, { role: 'assistant', tool_calls: [call] }))).toBe(
     'messages[1].tool_calls: must be answered by a message',
   );
@@ -277,7 +277,7 @@ test('null, [] and {} count as absent on every known field', () => {
   expect(optional.length).toBeGreaterThan(30);
 });
 
-test('an answer of ours that is sent back passes, and nothing empty of it stays', () => {
+test('an answer of the gateway that is sent back passes, and nothing empty of it stays', () => {
   const echo = {
     role: 'assistant',
     content: 'ok',

@@ -36,7 +36,7 @@ const anything = fc.oneof(
   fc.jsonValue(),
 );
 
-/** Bodies of any of the shape's fields in any order, some unknown, most of them beside what must be there. */
+/** Bodies of any of the shape's fields in any order, some unknown, most of them in addition to the required ones. */
 function bodies(shape: object, least: Record<string, unknown>): fc.Arbitrary<Record<string, unknown>> {
   const name = fc.oneof({ weight: 19, arbitrary: fc.constantFrom(...Object.keys(shape)) }, fc.string());
   const pairs = fc.array(fc.tuple(name, anything), { maxLength: 5 });

@@ -8,7 +8,7 @@ import type { TrustedSigners } from '../../shared/log/core/trust.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
 import type { Freshness } from '../../shared/snapshot/freshness.ts';
 import { readGenesis, wholeFrom } from '../../shared/snapshot/log-identity.ts';
-import { openOrRebuild, putAside } from '../../shared/snapshot/open-snapshot.ts';
+import { openOrRebuild, quarantineFile } from '../../shared/snapshot/open-snapshot.ts';
 import { Replicator } from '../../shared/snapshot/replicator.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import { fetchSnapshot } from './fetch-snapshot.ts';
@@ -86,7 +86,7 @@ function overrideCheckpoint(snapshot: Snapshot, fetched: boolean, logger: Logger
 
 /** Replaces the snapshot in use, which is kept as `.aside`, by the rebuilt one. Both must be closed. Synchronous: nothing reads meanwhile. */
 export function swapIn(path: string, logId: string | undefined): Snapshot {
-  putAside(path);
+  quarantineFile(path);
   renameSync(`${path}.next`, path);
   return openOrRebuild(path, logId).snapshot;
 }

@@ -33,7 +33,7 @@ function pools(): NodePools {
 }
 
 test.each<Dialect>(['vllm', 'sglang', 'llamacpp'])(
-  'the counter of %s tells the tokens of a prompt',
+  'the counter of %s counts the tokens of a prompt',
   async (dialect) => {
     const node = await sim(dialect);
     // The simulated node counts a quarter of the bytes, and 3 for each message.

@@ -27,7 +27,7 @@ function pools(more: Partial<ConstructorParameters<typeof NodePools>[0]> = {}): 
   return new NodePools({ credential: () => undefined, tickMs: 5, ...more });
 }
 
-/** One call to its end: what the reader heard. */
+/** One call to its end: what the reader received. */
 function call(
   opened: NodePools,
   url: string,
@@ -111,7 +111,7 @@ test('a credential is sent as a bearer token, and a changed one is not read with
   await opened.close();
 });
 
-test('a credential that cannot stand in a header fails the call and is not told', async () => {
+test('a credential that is not legal in a header fails the call and is not revealed', async () => {
   const url = await node((_request, response) => response.end('{}'));
   const opened = pools({ credential: () => 'two\r\nlines' });
   const reason = await call(opened, url, { credential: 'X' }).end;
@@ -158,10 +158,10 @@ test('closing lets requests end within the grace and destroys the rest', async (
   expect(await cut.end).toMatch(/^the connection to the node failed: /);
 });
 
-test('an error of ours within a call is not taken for a failure of the node', async () => {
+test('an error of the gateway within a call is not taken for a failure of the node', async () => {
   const url = await node((_request, response) => response.end('{}'));
   const opened = pools();
-  const heard = await new Promise<Error>((resolve) => {
+  const received = await new Promise<Error>((resolve) => {
     const reader: CallReader = {
       onHead: () => {
         throw new TypeError('a fault');
@@ -174,7 +174,7 @@ test('an error of ours within a call is not taken for a failure of the node', as
     made.setDeadline(1000, 'its answer');
     made.start(opened, { url, path: '/x', body: '{}', accept: 'application/json', credential: null });
   });
-  expect(heard).toBeInstanceOf(TypeError);
+  expect(received).toBeInstanceOf(TypeError);
   expect(opened.ticker.size).toBe(0);
   await opened.close();
 });
@@ -199,7 +199,7 @@ test('the clock ticks only while something waits', async () => {
   ticker.delete(waiting);
 });
 
-test('each that waits is asked at every tick, whoever ends its wait meanwhile', async () => {
+test('each that waits is asked at every tick, also while others end their waits', async () => {
   const ticker = new Ticker(1);
   const ticks = new Map<number, number>();
   for (let name = 0; name < 20; name++) {

@@ -66,7 +66,7 @@ test.each([
   expect(() => parseBehaviour(document)).toThrow(says);
 });
 
-test('a capture named by a file is read beside the document', () => {
+test('a capture named by a file is read from the folder of the document', () => {
   const folder = mkdtempSync(join(tmpdir(), 'sim-behaviour-'));
   try {
     writeFileSync(join(folder, 'a.txt'), capture);

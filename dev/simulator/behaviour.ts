@@ -58,7 +58,7 @@ export const faultSchema = z.discriminatedUnion('kind', [
     firstTokenMs: milliseconds,
     betweenTokensMs: milliseconds.optional(),
   }),
-  /** The recorded bytes of a capture, from a file beside the document or inline. */
+  /** The recorded bytes of a capture, from a file in the folder of the document or inline. */
   z.strictObject({ kind: z.literal('replay'), file: z.string().optional(), text: z.string().optional() }),
 ]);
 

@@ -18,7 +18,7 @@ test('a connection that the client gave up was held open', () => {
   expect(readCapture(file(head, 'client RST; 9 bytes')).held).toBe(true);
 });
 
-test('events broken by a cut are left out and the rest is framed anew', () => {
+test('events broken by a cut are left out and the rest is framed again', () => {
   const answer = `${head}9\r\ndata: a\n\n\r\nff\r\ndata: {"b\n[... 300 bytes cut ...]\n"}\n\n\r\ne\r\ndata: [DONE]\n\n\r\n0\r\n\r\n`;
   expect(readCapture(file(answer)).bytes).toBe(
     `${head}9\r\ndata: a\n\n\r\ne\r\ndata: [DONE]\n\n\r\n0\r\n\r\n`,

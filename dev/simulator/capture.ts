@@ -1,6 +1,6 @@
 /**
  * Recorded answers of real engines: the bytes after `=== RESPONSE`, and whether the engine ended the connection.
- * Where a recording was shortened, the broken events are left out and the chunks framed anew; a shortened body
+ * Where a recording was shortened, the broken events are left out and the chunks framed again; a shortened body
  * that is not an event stream cannot be replayed.
  */
 

@@ -1,5 +1,5 @@
 /**
- * How an engine says no: one fault in words, shaped by the dialect, in a body of its own or within a stream.
+ * The error response of an engine: one fault, shaped by the dialect, as a whole body or within a stream.
  */
 import type { Dialect } from '../../schemas/names.ts';
 
@@ -10,7 +10,7 @@ export interface EngineError {
   /** The engine's own type name, where it has one. */
   readonly type: string;
   readonly param?: string;
-  /** Further fields beside the message; llama.cpp tells both token numbers. */
+  /** Further fields next to the message; llama.cpp reports both token numbers. */
   readonly details?: Readonly<Record<string, unknown>>;
 }
 

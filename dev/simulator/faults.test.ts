@@ -118,7 +118,7 @@ test('stall-after 0: the status line comes, no event does', async () => {
   expect(frames(seen)).toHaveLength(0);
 });
 
-test('stall-after with comments: comments go on, events do not', async () => {
+test('stall-after with comments: comments continue, events do not', async () => {
   const node = await spoilt({ kind: 'stall-after', afterEvents: 2, commentEveryMs: 5 });
   const seen = ask(node, true);
   await vi.waitFor(() => expect(seen.text.match(/^: /gm)?.length).toBeGreaterThan(2), 5000);

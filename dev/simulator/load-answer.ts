@@ -1,4 +1,4 @@
-/** How each engine tells what it is working on, for those who watch it. Ollama does not. */
+/** How each engine reports its load: requests in progress and in the queue. Ollama does not report it. */
 import type { Dialect } from '../../schemas/names.ts';
 import { bodyPlan, jsonPlan, type Plan } from './plan.ts';
 

@@ -1,6 +1,6 @@
 /**
- * JSON from outside whose fields nobody has checked, and the test that tells an object from other values.
- * A field is read only through `unknown`, so every reader must look at its type.
+ * JSON from outside whose fields are not validated yet, and the type guard for objects.
+ * A field is read only through `unknown`, so every reader must check its type.
  */
 
 /** A JSON object; the fields named here are those that several readers share. */
@@ -14,7 +14,7 @@ export interface Loose {
   readonly function?: unknown;
 }
 
-/** Tells an object from the other JSON values. */
+/** True for a JSON object, false for any other JSON value. */
 export function isRecord(value: unknown): value is Loose {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

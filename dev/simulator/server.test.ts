@@ -75,7 +75,7 @@ test('an answer has 16 words, as many as the behaviour says, or as many as the m
   expect(await words()).toBe(3);
 });
 
-test('without include_usage no frame tells the usage; continuous usage tells it on each', async () => {
+test('without include_usage no frame reports the usage; continuous usage reports it on each', async () => {
   const node = await start();
   expect((await stream(node)).filter((frame) => 'usage' in frame)).toEqual([]);
   const options = { include_usage: true, continuous_usage_stats: true };
@@ -198,7 +198,7 @@ test('a structured answer satisfies its schema', async () => {
 test.each([
   { dialect: 'vllm', field: 'reasoning' },
   { dialect: 'sglang', field: 'reasoning_content' },
-] as const)('thought is told in the field of $dialect and counted', async ({ dialect, field }) => {
+] as const)('thought is returned in the field of $dialect and counted', async ({ dialect, field }) => {
   const node = await start({ dialect });
   const answer = await chat(node, { reasoning_effort: 'low' });
   expect(answer.choices[0].message[field]).toMatch(/^thinking about it/);
@@ -216,7 +216,7 @@ test('several choices are counted together and come side by side', async () => {
   expect(indices).toEqual([0, 1, 0, 1, 0, 1, 0, 1]);
 });
 
-test('log probabilities are told for every token', async () => {
+test('log probabilities are returned for every token', async () => {
   const { content } = (await chat(await start(), { logprobs: true, top_logprobs: 2, max_tokens: 2 }))
     .choices[0].logprobs;
   expect(content).toHaveLength(2);
@@ -276,10 +276,10 @@ test.each([
   const body = { model: 'm', messages: [{ role: 'user', content: 'hi' }], ...more };
   const answer = await post(node, '/v1/chat/completions', body);
   expect(answer.status).toBe(status);
-  const told = JSON.parse(answer.text).error;
+  const returned = JSON.parse(answer.text).error;
   const { message, ...rest } = error as { message?: RegExp };
-  expect(told.message).toMatch(message ?? /./);
-  expect(told).toMatchObject(rest);
+  expect(returned.message).toMatch(message ?? /./);
+  expect(returned).toMatchObject(rest);
 });
 
 test('a body that is no JSON object, or has another content type, is refused', async () => {
@@ -345,21 +345,21 @@ test.each([
     dialect: 'vllm',
     path: '/tokenize',
     body: { messages: [{ content: 'abcde' }] },
-    told: { count: 5, max_model_len: 131_072 },
+    counted: { count: 5, max_model_len: 131_072 },
   },
-  { dialect: 'sglang', path: '/tokenize', body: { prompt: 'abcde' }, told: { count: 2 } },
-  { dialect: 'llamacpp', path: '/tokenize', body: { content: 'abcde' }, told: { tokens: [0, 1] } },
+  { dialect: 'sglang', path: '/tokenize', body: { prompt: 'abcde' }, counted: { count: 2 } },
+  { dialect: 'llamacpp', path: '/tokenize', body: { content: 'abcde' }, counted: { tokens: [0, 1] } },
   {
     dialect: 'llamacpp',
     path: '/v1/chat/completions/input_tokens',
     body: { messages: [{ content: 'abcde' }] },
-    told: { input_tokens: 5 },
+    counted: { input_tokens: 5 },
   },
 ] as const)(
   '$dialect counts tokens at $path by the rule of its usage',
-  async ({ dialect, path, body, told }) => {
+  async ({ dialect, path, body, counted }) => {
     const node = await start({ dialect });
-    expect(JSON.parse((await post(node, path, body)).text)).toMatchObject(told);
+    expect(JSON.parse((await post(node, path, body)).text)).toMatchObject(counted);
   },
 );
 
@@ -437,7 +437,7 @@ test('an answer that never left for a client that went is not completed', async 
   expect(node.stats().completionTokens).toBe(0);
 });
 
-test('stats tell what was completed, and what it was worth', async () => {
+test('stats report what was completed, and its tokens', async () => {
   const node = await start({ recordBodies: true });
   await chat(node, { max_tokens: 2 });
   await stream(node, { max_tokens: 3 });
@@ -452,8 +452,8 @@ test('stats tell what was completed, and what it was worth', async () => {
     bodies: [{ max_tokens: 2 }, { max_tokens: 3 }, { input: 'abcd' }],
     exchanges: [{ id: 'chatcmpl-0000000000000001' }, {}, { path: '/v1/embeddings' }],
   });
-  const told = await (await fetch(`${node.url}/sim/stats`)).json();
-  expect(told).toEqual(node.stats());
+  const reported = await (await fetch(`${node.url}/sim/stats`)).json();
+  expect(reported).toEqual(node.stats());
 });
 
 test('bodies are kept only on demand, and only the newest hundred', async () => {

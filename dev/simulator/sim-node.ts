@@ -1,7 +1,7 @@
 /**
  * A simulated node: a deterministic OpenAI-compatible inference server for demo, tests and load.
- * It says what it was asked, counts tokens by a stated rule, can take the manners of each engine, and can be told to
- * misbehave. What it did is told by `stats()`, which makes it the witness against which a gateway is checked.
+ * It echoes its prompt, counts tokens by a documented rule, can behave as each engine does, and can be configured to
+ * fail. `stats()` reports what it did, and tests compare that with what a gateway reports.
  */
 import { Registry } from 'prom-client';
 import type { Dialect } from '../../schemas/names.ts';
@@ -13,7 +13,7 @@ import type { SimStats } from './ledger.ts';
 import { SimServer } from './server.ts';
 
 export interface SimNodeOptions {
-  /** Address to listen on; 127.0.0.1 unless told. */
+  /** Address to listen on; 127.0.0.1 by default. */
   readonly bind?: string;
   /** 0 takes a free port. */
   readonly port?: number;
@@ -25,9 +25,9 @@ export interface SimNodeOptions {
   readonly behaviour?: Behaviour;
   /** The window: prompt and answer together. */
   readonly contextTokens?: number;
-  /** The engine whose shapes and manners the node takes. */
+  /** The engine whose API and behaviour the node has. */
   readonly dialect?: Dialect;
-  /** Requests worked on at once; further ones wait in order. Unlimited unless told. */
+  /** Requests worked on at once; further ones wait in order. Unlimited by default. */
   readonly concurrency?: number;
   /** Keep the last 100 request bodies in `stats()`. They hold prompts: for tests only. */
   readonly recordBodies?: boolean;

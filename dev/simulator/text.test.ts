@@ -1,5 +1,5 @@
 /**
- * Goal: whoever reads the rule can say beforehand what a simulated node answers and what it counts.
+ * Goal: the rule is enough to predict what a simulated node answers and what it counts.
  */
 import fc from 'fast-check';
 import { expect, test } from 'vitest';

@@ -1,10 +1,10 @@
 /**
- * The words a simulated node says and how it counts them: pure functions of the request.
- * The same request always gets the same words and the same usage, so that a test can state both beforehand.
+ * The words of a simulated node's answer and how it counts tokens: pure functions of the request.
+ * The same request always gets the same words and the same usage, so that a test can state both in advance.
  */
 import { isRecord } from './loose.ts';
 
-/** Tokens that every message costs beside its text. */
+/** Tokens that every message costs in addition to its text. */
 const messageOverheadTokens = 3;
 /** Words of an answer when nothing asks for another length. */
 export const answerWordsDefault = 16;

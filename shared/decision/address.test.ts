@@ -43,7 +43,7 @@ test.each([
   'stk-a1-otter-9k2f.stacks.test',
   `stk-amber-otter-${'a'.repeat(60)}.stacks.test`,
   `${otter}\u0000.stacks.test`,
-])('design, host: %j is no host of ours', (header) => {
+])('design, host: %j is not a host of the service', (header) => {
   expect(() => resolveHost(header, names)).toThrow(expect.objectContaining({ type: 'NotFoundError' }));
 });
 
@@ -66,7 +66,7 @@ test('Stack 1, Routing rule 2: a label of stack shape names that stack, in any c
   );
 });
 
-test('any text is a host of ours or refused with NotFoundError, and the text is not repeated', () => {
+test('any text is a host of the service or refused with NotFoundError, and the text is not repeated', () => {
   fc.assert(
     fc.property(
       fc.oneof(

@@ -170,9 +170,12 @@ test.each([
   ['a broken bearer', keys.acme, 'x', '401 two different keys'],
   ['a foreign x-api-key', keys.birch, keys.acme, 'key-acme'],
   ['a broken x-api-key', 'x', keys.acme, 'key-acme'],
-])('Authentication 2: on a switched own stack, %s beside a bearer', (_name, xApiKey, bearer, expected) => {
-  expect(callerOf({ xApiKey, authorization: `Bearer ${bearer}` }, stackOf(switched))).toBe(expected);
-});
+])(
+  'Authentication 2: on a switched own stack, %s together with a bearer',
+  (_name, xApiKey, bearer, expected) => {
+    expect(callerOf({ xApiKey, authorization: `Bearer ${bearer}` }, stackOf(switched))).toBe(expected);
+  },
+);
 
 test('Authentication 2: a foreign stack, switched or not, and a missing one answer every pair of headers alike', () => {
   const header = fc.option(fc.constantFrom(...Object.values(keys), 'x', ''), { nil: undefined });

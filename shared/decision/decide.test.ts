@@ -87,7 +87,7 @@ const anyContent = fc.record<Content>({
       surface: fc.constantFrom('openai' as const, 'anthropic' as const),
     }),
   ),
-  // Every place has nodes of its own, so that a node tells where it stands.
+  // Every place has nodes of its own, so that a node identifies its place.
   routes: fc
     .subarray(pairs(places))
     .map((keys) => Object.fromEntries(keys.map((key) => [key, [`${key} 1`, `${key} 2`]]))),
@@ -157,11 +157,11 @@ function outcomeOf(lookup: Lookup, counters: Counters, facts: RequestFacts, nowM
   }
 }
 
-/** All of an outcome that a client or its counters can feel; the reason is for our own log. */
-function felt(outcome: Outcome): unknown {
+/** All of an outcome that a client or its counters can observe; the reason is for the log alone. */
+function observable(outcome: Outcome): unknown {
   if (outcome instanceof Refusal) return [outcome.envelope('/'), outcome.retryAfterSeconds];
   const { placement, ...counted } = outcome;
-  return [counted, placement instanceof Refusal ? felt(placement) : placement];
+  return [counted, placement instanceof Refusal ? observable(placement) : placement];
 }
 
 function placementOf(outcome: Outcome) {
@@ -174,7 +174,7 @@ test('for any look-up, counters and facts there is a decision or a Refusal, twic
   fc.assert(
     fc.property(anyContent, anyCounters, anyFacts, moment, (content, counters, facts, nowMs) => {
       const outcome = outcomeOf(lookupOf(content), counters, facts, nowMs);
-      expect(felt(outcomeOf(lookupOf(content), counters, facts, nowMs))).toEqual(felt(outcome));
+      expect(observable(outcomeOf(lookupOf(content), counters, facts, nowMs))).toEqual(observable(outcome));
       const refusal = outcome instanceof Refusal ? outcome : outcome.placement;
       seen.add(refusal instanceof Refusal ? refusal.type : refusal.capacity);
     }),
@@ -254,7 +254,7 @@ test('Errors 6, Routing rule 4: own and not serving, foreign, and missing are on
         const [first, ...others] = [own, foreign, missing].map((each) =>
           outcomeOf(lookupOf(each), counters, facts, nowMs),
         );
-        for (const other of others) expect(felt(other)).toEqual(felt(first as Outcome));
+        for (const other of others) expect(observable(other)).toEqual(observable(first as Outcome));
         const refusal = first instanceof Refusal ? first : (first?.placement as Refusal);
         seen.add(refusal.type);
       },
@@ -393,7 +393,7 @@ test('Errors 5, Errors 10: what a model weighs that the pool does not have is no
           ...stackIds.map((id): PlaceKey => `stack:${id}`),
         ];
         if (own.some((place) => lookupOf(content).routes(place, facts.model).length > 0)) return;
-        expect(felt(heavy)).toEqual(felt(light));
+        expect(observable(heavy)).toEqual(observable(light));
         seen.add(light instanceof Refusal ? light.type : (light.placement as Refusal).type);
       },
     ),

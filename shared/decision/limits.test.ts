@@ -136,7 +136,7 @@ test('Errors 9: Retry-After is the remainder of the window rounded up, 1 to 60, 
   );
 });
 
-test('Errors 9: whatever end of the window a counter tells, Retry-After is 1 to 60', () => {
+test('Errors 9: whatever end of the window a counter reports, Retry-After is 1 to 60', () => {
   fc.assert(
     fc.property(moments, moments, (nowMs, endsAtMs) => {
       const facts = { ...plain, tier: { ...unlimited, requestsPerMinute: 0 } };

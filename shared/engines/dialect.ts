@@ -48,7 +48,7 @@ export interface DialectTable {
   /** Applies `frequency_penalty` and `presence_penalty` on every model. */
   readonly takesPenalties: boolean;
   /** Counts the prompt in the first chunk of a stream, where `continuous_usage_stats` asks for usage on every chunk. */
-  readonly tellsUsageAtStart: boolean;
+  readonly reportsUsageAtStart: boolean;
   /** Returns an error for an image on a model without vision. Otherwise only models known to have it are sent images. */
   readonly refusesUnseenImages: boolean;
   readonly toolChoices: readonly ('none' | 'auto' | 'required')[];

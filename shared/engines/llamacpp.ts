@@ -32,7 +32,7 @@ export const llamacpp: DialectTable = {
   takesLogitBias: true,
   takesManyChoices: false,
   takesPenalties: true,
-  tellsUsageAtStart: false,
+  reportsUsageAtStart: false,
   refusesUnseenImages: true,
   toolChoices: ['none', 'auto', 'required'],
   namedTool: 'as-required',

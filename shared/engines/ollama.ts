@@ -21,7 +21,7 @@ export const ollama: DialectTable = {
   takesLogitBias: false,
   takesManyChoices: false,
   takesPenalties: false,
-  tellsUsageAtStart: false,
+  reportsUsageAtStart: false,
   refusesUnseenImages: false,
   toolChoices: ['auto'],
   namedTool: 'refused',

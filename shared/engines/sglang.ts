@@ -28,7 +28,7 @@ export const sglang: DialectTable = {
   takesLogitBias: true,
   takesManyChoices: true,
   takesPenalties: true,
-  tellsUsageAtStart: false,
+  reportsUsageAtStart: false,
   refusesUnseenImages: true,
   toolChoices: ['none', 'auto', 'required'],
   namedTool: 'as-required',

@@ -29,7 +29,7 @@ export const vllm: DialectTable = {
   takesLogitBias: true,
   takesManyChoices: true,
   takesPenalties: true,
-  tellsUsageAtStart: true,
+  reportsUsageAtStart: true,
   refusesUnseenImages: true,
   toolChoices: ['none', 'auto', 'required'],
   namedTool: 'carried',

@@ -37,7 +37,7 @@ test.each([
   ['an index of its own', 'CREATE INDEX i ON tier (rank)'],
   ['a table without its rules', 'DROP TABLE digest; CREATE TABLE digest (name, sum)'],
   ['a column of its own', "ALTER TABLE tier ADD COLUMN more TEXT DEFAULT 'x'"],
-])('a snapshot with %s is put aside, and is no download', (_what, sql) => {
+])('a snapshot with %s is quarantined, and is no download', (_what, sql) => {
   const path = join(folder, `${Math.random()}.db`);
   copyFileSync(intact, path);
   const db = openDatabase(path, { durability: 'normal' });

@@ -1,5 +1,5 @@
 /**
- * A snapshot that cannot be trusted is put aside and begun anew with the reason; nothing that a file may hold keeps a
+ * A snapshot that cannot be trusted is quarantined and rebuilt with the reason; nothing that a file may hold keeps a
  * process from starting. What only a full reading can find is found by verify.
  */
 
@@ -134,14 +134,14 @@ const harms: [string, (path: string) => void, RegExp][] = [
   ],
 ];
 
-/** What says where the snapshot stands: a reader that took a wrong one over would read on elsewhere, or refuse its own log. */
+/** The position of the snapshot: a reader that adopted a wrong one would continue elsewhere, or refuse its own log. */
 const wrongValues = {
   log: "'other'",
   seq: 'seq - 1',
   hash: 'upper(hash)',
   head_offset: 'head_offset - 1',
   next_offset: '4611686018427387904',
-  signers: `'["stranger"]'`,
+  signers: `'["unknown"]'`,
   skipped: 'skipped + 1',
   diverged_at: '7',
   checksum: "''",
@@ -153,7 +153,7 @@ for (const [column, value] of Object.entries(wrongValues))
     wrongPosition,
   ]);
 
-test.each(harms)('a file with %s is put aside and rebuilt, with the reason', (_, harm, reason) => {
+test.each(harms)('a file with %s is quarantined and rebuilt, with the reason', (_, harm, reason) => {
   const path = copyOfIntact();
   harm(path);
   const harmed = readFileSync(path);
@@ -168,7 +168,7 @@ test.each(harms)('a file with %s is put aside and rebuilt, with the reason', (_,
   expect(openOrRebuild(path, 'test-log').rebuiltBecause).toBeUndefined();
 });
 
-test('only one earlier file is kept aside', () => {
+test('only one earlier file is kept in quarantine', () => {
   const path = copyOfIntact();
   for (const text of ['first', 'second']) {
     writeFileSync(path, text.repeat(500));
@@ -177,7 +177,7 @@ test('only one earlier file is kept aside', () => {
   expect(readFileSync(`${path}.aside`, 'utf8')).toContain('second');
 });
 
-test('a file put aside takes its write-ahead log along', () => {
+test('a quarantined file takes its write-ahead log along', () => {
   const path = join(folder, 'wal.db');
   const first = openOrRebuild(path);
   first.snapshot.apply(records);
@@ -193,7 +193,7 @@ test('a file put aside takes its write-ahead log along', () => {
   expect(openOrRebuild(killed).snapshot.seq).toBe(0);
 });
 
-/** Everything a request could learn about keys and routes, and where the snapshot stands. */
+/** Everything a request could learn about keys and routes, and the position of the snapshot. */
 function answers(path: string): unknown {
   const snapshot = openExisting(path, { readOnly: true });
   try {

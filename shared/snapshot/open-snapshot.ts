@@ -1,6 +1,6 @@
 /**
  * Opens the snapshot of a data folder, or makes an empty one where there is none that can be trusted.
- * A file that is damaged, of another fold version or of another log is put aside, never folded on.
+ * A file that is damaged, of another fold version or of another log is quarantined, never folded further.
  */
 import { existsSync, mkdirSync, readFileSync, renameSync, rmSync } from 'node:fs';
 import { dirname } from 'node:path';
@@ -22,7 +22,7 @@ import { verify } from './verify.ts';
 
 export interface OpenedSnapshot {
   readonly snapshot: Snapshot;
-  /** Why an earlier file was put aside, if one was. */
+  /** Why an earlier file was quarantined, if one was. */
   readonly rebuiltBecause?: string;
 }
 
@@ -46,7 +46,7 @@ export class OtherFoldVersion extends Error {
   override readonly name = 'OtherFoldVersion';
 }
 
-/** Opens `path` as it stands; throws DatabaseCorrupt, OtherFoldVersion, or an Error that says why it cannot be used. */
+/** Opens `path` unchanged; throws DatabaseCorrupt, OtherFoldVersion, or an Error with the reason why it cannot be used. */
 export function openExisting(path: string, options: { readonly readOnly: boolean }): Snapshot {
   if (!existsSync(path)) throw new Error(`there is no snapshot at ${path}`);
   let db: Database | undefined;
@@ -62,7 +62,7 @@ export function openExisting(path: string, options: { readonly readOnly: boolean
     return tuned(db, path);
   } catch (error) {
     db?.close();
-    throw guiltOf(error, path);
+    throw asCorruption(error, path);
   }
 }
 
@@ -71,7 +71,7 @@ function tuned(db: Database, path: string): Snapshot {
   return new Snapshot(db, path);
 }
 
-/** Which run of the machine this is; null where the system does not tell. */
+/** Which run of the machine this is; null where the system does not report it. */
 function bootId(): string | null {
   try {
     return readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim();
@@ -98,8 +98,8 @@ function faultAfterFall(snapshot: Snapshot, position: PositionRow): string | und
 
 const notTheFilesFault = [OtherFoldVersion, NativeModuleMissing, DatabaseUnwritable, DatabaseBusy];
 
-/** A file that does not hold what a snapshot of this version holds is damaged, whatever it was that stumbled over it. */
-function guiltOf(error: unknown, path: string): unknown {
+/** A file that does not hold what a snapshot of this version holds is damaged, whichever read failed. */
+function asCorruption(error: unknown, path: string): unknown {
   const ours = mapSqliteError(error, path);
   if (ours instanceof DatabaseCorrupt || notTheFilesFault.some((kind) => ours instanceof kind)) return ours;
   return new DatabaseCorrupt(`${path} is not a whole snapshot`, { cause: error });
@@ -116,7 +116,7 @@ function refuseCode(db: Database, path: string): void {
   if (found !== 0) throw new DatabaseCorrupt(`${path} has a schema with views, triggers or virtual tables`);
 }
 
-/** Exactly the tables and indexes that this build makes: digests say nothing of what stands beside them. */
+/** Exactly the tables and indexes that this build makes: digests do not cover any other. */
 function refuseForeignSchema(db: Database, path: string): void {
   ownSchema ??= inMemorySchema();
   if (schemaText(db) !== ownSchema)
@@ -150,7 +150,7 @@ function readFoldVersion(db: Database, path: string): number {
   return position.fold_version;
 }
 
-/** Opens `path`, or starts anew beside what was there. `log`, where given, is the id the snapshot must belong to. */
+/** Opens `path`, or quarantines what was there and creates an empty one. `log`, where given, is the id the snapshot must belong to. */
 export function openOrRebuild(path: string, log?: string): OpenedSnapshot {
   mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
   let rebuiltBecause: string | undefined;
@@ -165,11 +165,11 @@ export function openOrRebuild(path: string, log?: string): OpenedSnapshot {
       }
       snapshot.db.close();
     } catch (error) {
-      // Only what the file itself is guilty of leads to a rebuild; a full disk or a missing module does not.
+      // Only a fault of the file itself leads to a rebuild; a full disk or a missing module does not.
       if (!(error instanceof DatabaseCorrupt || error instanceof OtherFoldVersion)) throw error;
       rebuiltBecause = error.message;
     }
-    putAside(path);
+    quarantineFile(path);
   }
   const db = openDatabase(path, { durability });
   createSchema(db);
@@ -190,7 +190,7 @@ function reasonAgainst(
 }
 
 /** Keeps one earlier file for inspection; its write-ahead log would otherwise be replayed into the new one. */
-export function putAside(path: string): void {
+export function quarantineFile(path: string): void {
   for (const suffix of ['', '-wal', '-shm']) {
     rmSync(`${path}.aside${suffix}`, { force: true });
     if (existsSync(path + suffix)) renameSync(path + suffix, `${path}.aside${suffix}`);

@@ -48,7 +48,7 @@ for (let from = 0; from < records.length; from += recordsPerApply) {
   undisturbed.set(whole.nextOffset, position(whole));
 }
 
-/** Checks what the kill left, and folds on. Returns where it went on. */
+/** Checks what the kill left, and continues to fold. Returns where it continued. */
 function recover(path: string, n: number): number {
   const { snapshot, rebuiltBecause } = openOrRebuild(path, 'test-log');
   try {

@@ -16,7 +16,7 @@ import {
   openDatabase,
 } from '../runtime/sqlite.ts';
 import { parseColumn } from '../runtime/table-columns.ts';
-import { putAside } from '../snapshot/open-snapshot.ts';
+import { quarantineFile } from '../snapshot/open-snapshot.ts';
 import { type FoldCounts, foldRow } from './usage-fold.ts';
 import { UsageState } from './usage-state.ts';
 import { prepareUsage, type UsageStatements, usageFormat } from './usage-tables.ts';
@@ -88,7 +88,7 @@ export function openUsageStore(path: string, options: UsageStoreOptions = {}): U
   } catch (error) {
     const mayRebuild = error instanceof DatabaseCorrupt || error instanceof OtherFormat;
     if (!mayRebuild || !options.rebuild || !existsSync(path)) throw error;
-    putAside(path);
+    quarantineFile(path);
     return new UsageStore(openUsageDatabase(path), path, options);
   }
 }

@@ -174,7 +174,7 @@ test('a log of junk and foreign records still gets its first commit, and skips t
   await first.end();
 });
 
-test('a damaged state.db is put aside and rebuilt from the log', async () => {
+test('a damaged state.db is quarantined and rebuilt from the log', async () => {
   const first = await started(plane());
   await fetch(`${first.ready.admin}/admin/v1/organisations`, {
     method: 'POST',
@@ -188,7 +188,7 @@ test('a damaged state.db is put aside and rebuilt from the log', async () => {
     headers: { authorization: `Bearer ${token}` },
   });
   expect(organisation.status).toBe(200);
-  expect(again.stderr()).toContain('put aside');
+  expect(again.stderr()).toContain('quarantined');
   await again.end();
 });
 

@@ -1,6 +1,6 @@
 /**
  * Hostile snapshot files. Offered as a download, a file is taken only where its rows add up to their digests. Found as
- * `state.db`, it is opened or put aside. Neither way is a changed position taken over, unless its checksum was forged.
+ * `state.db`, it is opened or quarantined. Neither way is a changed position taken over, unless its checksum was forged.
  * At times a real gateway starts on one, and comes to the state of its control plane and follows it on; where the position
  * was forged so that the log seems to lack what was folded, it may refuse the log instead, if it says so.
  */
@@ -205,7 +205,7 @@ class SnapshotTarget implements RunningTarget {
   figures(): Record<string, number> {
     return {
       'downloads taken': this.#taken,
-      'files put aside': this.#rebuilt,
+      'files quarantined': this.#rebuilt,
       'gateways healed': this.#healed,
       'logs refused for a forged position': this.#refused,
     };

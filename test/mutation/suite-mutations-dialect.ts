@@ -261,8 +261,8 @@ export const dialectMutations: readonly SuiteMutation[] = [
       ],
       [
         'vLLM counts the prompt at the start of a stream',
-        'tellsUsageAtStart: true',
-        'tellsUsageAtStart: false',
+        'reportsUsageAtStart: true',
+        'reportsUsageAtStart: false',
       ],
     ],
   ),

@@ -134,7 +134,7 @@ export const requestMutations: readonly SuiteMutation[] = [
         'never take more than a share',
       ],
       [
-        'what an owner gives back is free again',
+        'what an owner releases is free again',
         'const left = used() - bytes;',
         'const left = used();',
         'half-sent',

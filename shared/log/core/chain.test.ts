@@ -83,7 +83,7 @@ describe('the first record', () => {
   test.each<[string, Record<string, unknown>, string]>([
     ['no event', { events: [] }, 'genesis'],
     ['another event', { events: [noOp] }, 'genesis'],
-    ['an event besides', { events: [event, noOp] }, 'genesis'],
+    ['a second event', { events: [event, noOp] }, 'genesis'],
     ['the event after another', { events: [noOp, event] }, 'genesis'],
     ['the id of another log inside', { events: [created('other')] }, 'genesis'],
     ['the id of another log outside', { log: 'other' }, 'genesis'],
