@@ -5,7 +5,7 @@
 import { join } from 'node:path';
 import { controlTopic } from '../schemas/commit.ts';
 import type { StalePolicy } from '../schemas/status.ts';
-import type { HostNames } from '../shared/decision/address.ts';
+import type { HostNames } from '../shared/decision/admission.ts';
 import { trustedSigners } from '../shared/log/core/trust.ts';
 import { openLog } from '../shared/log/open-log.ts';
 import { Closers } from '../shared/runtime/closers.ts';

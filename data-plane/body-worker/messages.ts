@@ -4,7 +4,7 @@
  */
 import type { Dialect } from '../../schemas/names.ts';
 import type { RefusalType } from '../../schemas/refusals.ts';
-import type { Operation } from '../../shared/decision/address.ts';
+import type { Operation } from '../../shared/decision/admission.ts';
 import type { RebuildContext } from '../answer/rebuild.ts';
 import type { Usage } from '../answer/usage.ts';
 import type { NodeFailureKind } from '../core/node-failure.ts';

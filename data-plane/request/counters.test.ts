@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { windowMs, windowStartMs } from '../../shared/decision/limits.ts';
+import { windowMs, windowStartMs } from '../../shared/decision/decide.ts';
 import { LocalCounters } from './counters.ts';
 
 const noUsage = { poolTokensAt: () => 0, freeTurns: () => 0 };

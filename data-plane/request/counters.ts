@@ -3,7 +3,7 @@
  * Exact for this gateway. Other gateways' counters can be added behind the same `Counters` interface.
  * A lease is taken once and released once, whatever happens to the request.
  */
-import { type Counters, type RateWindow, windowMs, windowStartMs } from '../../shared/decision/limits.ts';
+import { type Counters, type RateWindow, windowMs, windowStartMs } from '../../shared/decision/decide.ts';
 
 /** The capacity that a request holds while it is in flight. */
 export interface Lease {

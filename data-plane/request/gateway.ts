@@ -1,10 +1,11 @@
 /** What a request works with, and what is recorded of it. */
 
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import type { HostNames, Operation, Target } from '../../shared/decision/address.ts';
+import type { HostNames, Operation } from '../../shared/decision/admission.ts';
 import type { Caller } from '../../shared/decision/authenticate.ts';
 import type { Decision } from '../../shared/decision/decide.ts';
 import type { Refusal } from '../../shared/decision/refusal.ts';
+import type { Target } from '../../shared/decision/route.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
 import type { Lookup } from '../../shared/snapshot/lookup.ts';
 import type { BodyWorker } from '../body-worker/body-worker.ts';

@@ -4,12 +4,11 @@
  * Whatever happens, the request is answered once or its connection destroyed, and its lease released once.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import type { Target } from '../../shared/decision/address.ts';
 import { type Admitted, type AdmittedInference, admit } from '../../shared/decision/admission.ts';
 import { subjectOf } from '../../shared/decision/authenticate.ts';
 import type { Decision, RequestFacts } from '../../shared/decision/decide.ts';
 import { cannotTakeNow, Refusal } from '../../shared/decision/refusal.ts';
-import { type Capacity, targetNotServing, unavailable } from '../../shared/decision/route.ts';
+import { type Capacity, type Target, targetNotServing, unavailable } from '../../shared/decision/route.ts';
 import { mintRequestId, mintUnique } from '../core/request-id.ts';
 import { ClientResponse } from '../forward/client-response.ts';
 import { type Forwarded, type ForwardOutcome, forward } from '../forward/forward.ts';
@@ -110,9 +109,7 @@ async function serve(
     promptTokens: inner.promptBytes,
     maxTokens,
     // Few requests need it, and it reads all text.
-    get promptTokensLeast() {
-      return inner.leastTokens;
-    },
+    promptTokensLeast: () => inner.leastTokens,
   };
   const isLoaded = loadUsage(gateway, facts);
   if (isLoaded !== true && !(await isLoaded)) throw cannotTakeNow('usage unknown');

@@ -3,9 +3,13 @@
  * the bounds do not decide whether it fits, and gives the answer its budget (Limits 3; design: Context). Limits come first,
  * so that the text of a request over its limits is not sent to a node. No tokeniser runs on the event loop.
  */
-import { judge } from '../../shared/decision/admission.ts';
-import { contextNeeded, type Decision, type RequestFacts } from '../../shared/decision/decide.ts';
-import { checkContext } from '../../shared/decision/limits.ts';
+import {
+  checkContext,
+  contextNeeded,
+  type Decision,
+  judge,
+  type RequestFacts,
+} from '../../shared/decision/decide.ts';
 import { cannotTakeNow } from '../../shared/decision/refusal.ts';
 import type { Placement } from '../../shared/decision/route.ts';
 import type { Route } from '../../shared/snapshot/lookup.ts';

@@ -4,7 +4,7 @@
  */
 import type { ServerResponse } from 'node:http';
 import type { Dialect } from '../../schemas/names.ts';
-import type { Operation } from '../../shared/decision/address.ts';
+import type { Operation } from '../../shared/decision/admission.ts';
 import type { BodyWorker, JobOptions } from '../body-worker/body-worker.ts';
 import { withText } from '../body-worker/request-outline.ts';
 import type { WorkerHandle } from '../body-worker/start-worker.ts';

@@ -5,8 +5,8 @@
 import { type IncomingMessage, type Server, type ServerResponse, STATUS_CODES } from 'node:http';
 import type { Server as TlsServer } from 'node:https';
 import type { AddressInfo, Socket } from 'node:net';
-import type { Target } from '../../shared/decision/address.ts';
 import { Refusal } from '../../shared/decision/refusal.ts';
+import type { Target } from '../../shared/decision/route.ts';
 import type { Connections, ListenerName } from '../../shared/runtime/connections.ts';
 import { createHttpServer, endWith, headerBytesMax } from '../../shared/runtime/http-server.ts';
 import { type ListenAddress, listenError, urlOf } from '../../shared/runtime/listener.ts';

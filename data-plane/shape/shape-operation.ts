@@ -3,7 +3,7 @@
  * so that it reveals nothing of one (design: shape).
  */
 
-import type { Operation } from '../../shared/decision/address.ts';
+import type { Operation } from '../../shared/decision/admission.ts';
 import { Refusal } from '../../shared/decision/refusal.ts';
 import type { RoutingFacts } from '../../shared/decision/route.ts';
 import type { JsonText } from '../core/json-text.ts';

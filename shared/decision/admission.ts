@@ -1,31 +1,76 @@
 /**
- * Admission: all decisions before a request reaches a node, composed once for live serving and for replay.
- * Before the body: host → operation → key → listing. With the body: freshness → plan → limits → route.
- * Pure: look-up, counters, time and the state of the gateway are parameters.
+ * Admission: the decisions made from the head of a request, before its body is read: host → operation → key → listing.
+ * Pure: look-up, time and the state of the gateway are parameters; live serving and replay both call it. Host and operation
+ * are resolved without a look-up: a label of stack form names a stack whether or not one exists, and a path reveals nothing.
  */
+import { stackIdSchema } from '../../schemas/names.ts';
 import type { Lookup } from '../snapshot/lookup.ts';
-import {
-  type HostNames,
-  type ListingOperation,
-  type Operation,
-  resolveHost,
-  resolveOperation,
-  sharedTarget,
-  type Target,
-} from './address.ts';
 import {
   authenticate,
   type Caller,
   type Client,
   type Credentials,
   carriesCredential,
-  needsKey,
   unauthorized,
 } from './authenticate.ts';
-import { type Decision, decide, type RequestFacts } from './decide.ts';
-import type { Counters } from './limits.ts';
-import { listModels } from './model-listing.ts';
+import { type ListingOperation, listModels } from './model-listing.ts';
 import { cannotTakeNow, Refusal } from './refusal.ts';
+import type { Target } from './route.ts';
+
+export interface HostNames {
+  /** Names of the shared host, lower case, without port. */
+  readonly shared: ReadonlySet<string>;
+  /** Stack hosts are `<stack id>.<stackDomain>`; lower case. */
+  readonly stackDomain: string;
+}
+
+const sharedTarget: Target = { kind: 'shared' };
+
+/** Resolves a `Host` header, its port ignored. Throws NotFoundError for any other host. */
+export function resolveHost(header: string | undefined, names: HostNames): Target {
+  const host = withoutPort(header ?? '').toLowerCase();
+  if (names.shared.has(host)) return sharedTarget;
+  const suffix = `.${names.stackDomain}`;
+  if (host.endsWith(suffix)) {
+    const label = host.slice(0, -suffix.length);
+    if (stackIdSchema.safeParse(label).success) return { kind: 'stack', stack: label };
+  }
+  throw new Refusal('NotFoundError', 'No such host is served here.', { reason: 'unknown host' });
+}
+
+function withoutPort(host: string): string {
+  if (host.startsWith('[')) return host.slice(1, host.indexOf(']') === -1 ? undefined : host.indexOf(']'));
+  const colon = host.indexOf(':');
+  const name = colon === -1 ? host : host.slice(0, colon);
+  return name.endsWith('.') ? name.slice(0, -1) : name;
+}
+
+export type Operation =
+  | { readonly kind: 'chat' | 'embeddings' | 'messages' | 'count-tokens' | 'unknown' }
+  | ListingOperation;
+
+const posts = {
+  '/v1/chat/completions': { kind: 'chat' },
+  '/v1/embeddings': { kind: 'embeddings' },
+  '/v1/messages': { kind: 'messages' },
+  '/v1/messages/count_tokens': { kind: 'count-tokens' },
+} as const satisfies Record<string, Operation>;
+
+const unknownOperation: Operation = { kind: 'unknown' };
+
+/** `path` is without its query. */
+export function resolveOperation(method: string, path: string): Operation {
+  if (method === 'POST')
+    return Object.hasOwn(posts, path) ? posts[path as keyof typeof posts] : unknownOperation;
+  if (method !== 'GET') return unknownOperation;
+  if (path === '/v1/models') return { kind: 'models' };
+  if (!path.startsWith('/v1/models/') || path.length === '/v1/models/'.length) return unknownOperation;
+  try {
+    return { kind: 'model', model: decodeURIComponent(path.slice('/v1/models/'.length)) };
+  } catch {
+    return unknownOperation;
+  }
+}
 
 /** The parts of a request's head that admission depends on. */
 export interface RequestHead extends Credentials {
@@ -89,6 +134,11 @@ export function admit(
   return { kind: 'inference', target, operation, caller };
 }
 
+/** The model listing on the shared host is the one thing that needs no key (Authentication 7). */
+export function needsKey(target: Target, operation: Operation): boolean {
+  return target.kind === 'stack' || !(operation.kind === 'models' || operation.kind === 'model');
+}
+
 function identify(
   lookup: Lookup,
   target: Target,
@@ -102,19 +152,4 @@ function identify(
   // A snapshot this old proves nothing about a key. One response for every credential hides which keys pass the checksum.
   if (carriesCredential(target, head)) throw cannotTakeNow('fenced');
   throw unauthorized('fenced');
-}
-
-/**
- * The decision with the body. Freshness is checked again, because the body may have taken long, and a suspended process
- * resumes with an old snapshot. Throws the refusals of plan and limits.
- */
-export function judge(
-  lookup: Lookup,
-  counters: Counters,
-  facts: RequestFacts,
-  { fenced, outboxFull, nowMs }: Conditions,
-): Decision {
-  if (fenced) throw cannotTakeNow('fenced');
-  if (outboxFull) throw cannotTakeNow('outbox full');
-  return decide(lookup, counters, facts, nowMs);
 }

@@ -5,7 +5,7 @@ import { known, recordsOf, sha256 } from '../../test/support/commits.ts';
 import { mintKey } from '../ids/api-key.ts';
 import { createLookup, type Lookup } from '../snapshot/lookup.ts';
 import { memorySnapshot } from '../snapshot/open-snapshot.ts';
-import { authenticate, type Credentials, carriesCredential, needsKey } from './authenticate.ts';
+import { authenticate, type Credentials, carriesCredential } from './authenticate.ts';
 import { Refusal } from './refusal.ts';
 
 /** The same keys in every run. */
@@ -221,23 +221,6 @@ test('any headers are a key or Unauthorized, whatever the host', () => {
     ),
   );
 });
-
-test.each([
-  ['models', false],
-  ['model', false],
-  ['chat', true],
-  ['embeddings', true],
-  ['messages', true],
-  ['count-tokens', true],
-  ['unknown', true],
-] as const)(
-  'Authentication 7: %s on the shared host needs a key: %s; on a stack host always',
-  (kind, needed) => {
-    const operation = kind === 'model' ? { kind, model: 'm' } : { kind };
-    expect(needsKey(shared, operation)).toBe(needed);
-    expect(needsKey(stackOf('stk-never-made-3'), operation)).toBe(true);
-  },
-);
 
 test.each([
   [shared, { authorization: `Bearer ${keys.unknown}` }, true],

@@ -4,8 +4,8 @@
  */
 import { hashKey, parseKey } from '../ids/api-key.ts';
 import type { KeyOwner, Lookup } from '../snapshot/lookup.ts';
-import type { Operation, Target } from './address.ts';
 import { Refusal } from './refusal.ts';
+import type { Target } from './route.ts';
 
 /** An organisation's key, a visitor of the playground, or no one, where no key is needed. */
 export type Caller =
@@ -30,11 +30,6 @@ const unauthorizedMessage = 'The API key is missing or not valid.';
 
 export function unauthorized(reason: string): Refusal {
   return new Refusal('Unauthorized', unauthorizedMessage, { reason });
-}
-
-/** The model listing on the shared host is the one thing that needs no key (Authentication 7). */
-export function needsKey(target: Target, operation: Operation): boolean {
-  return target.kind === 'stack' || !(operation.kind === 'models' || operation.kind === 'model');
 }
 
 function bearerKey(authorization: string | undefined): string | undefined {

@@ -4,8 +4,8 @@ import type { PlaceKey } from '../../schemas/names.ts';
 import { runs } from '../../test/support/budget.ts';
 import type { Lookup, Route, TierLimits } from '../snapshot/lookup.ts';
 import type { Caller } from './authenticate.ts';
+import type { Counters } from './decide.ts';
 import { contextNeeded, type Decision, decide, type RequestFacts } from './decide.ts';
-import type { Counters } from './limits.ts';
 import { Refusal } from './refusal.ts';
 
 /** What a look-up answers; more than the fold could ever make, contradictions included. */
@@ -125,7 +125,10 @@ const anyFacts = fc.record<RequestFacts>({
   surface: fc.constantFrom('openai', 'anthropic', 'any'),
   promptTokens: fc.oneof({ weight: 4, arbitrary: fc.nat(12) }, { weight: 1, arbitrary: fc.nat() }),
   maxTokens: fc.option(fc.nat(12), { nil: undefined }),
-  promptTokensLeast: fc.option(fc.nat(12), { nil: undefined }),
+  promptTokensLeast: fc.option(
+    fc.nat(12).map((least) => () => least),
+    { nil: undefined },
+  ),
 });
 const anyCounters = fc
   .record({
@@ -410,7 +413,7 @@ test('Limits 3: a prompt is refused uncounted where its lower bound does not fit
       const least = facts.promptTokens;
       const [exact, bounded] = [
         { promptTokens: least },
-        { promptTokens: least + slack, promptTokensLeast: least },
+        { promptTokens: least + slack, promptTokensLeast: () => least },
       ].map((prompt) =>
         outcomeOf(lookupOf(content), counters, { ...facts, promptTokensLeast: undefined, ...prompt }, 0),
       ) as [Outcome, Outcome];
@@ -426,6 +429,25 @@ test('Limits 3: a prompt is refused uncounted where its lower bound does not fit
     }),
     { numRuns: 2000 },
   );
+});
+
+test('the lower bound of a prompt reads all of its text, so it is computed only where the upper bound does not fit', () => {
+  const seen = new Set<boolean>();
+  fc.assert(
+    fc.property(anyContent, anyCounters, anyFacts, (content, counters, facts) => {
+      let calls = 0;
+      const promptTokensLeast = (): number => {
+        calls++;
+        return 0;
+      };
+      const outcome = outcomeOf(lookupOf(content), counters, { ...facts, promptTokensLeast }, 0);
+      if (outcome instanceof Refusal) return;
+      expect(calls).toBe(outcome.uncounted ? 1 : 0);
+      seen.add(outcome.uncounted);
+    }),
+    { numRuns: 1000 },
+  );
+  expect(seen.size).toBe(2);
 });
 
 test.each([

@@ -1,14 +1,14 @@
 /**
- * The decision on a request before anything is sent: a pure function of the snapshot's answers, the counters, the
- * request's facts and the time. Live serving, explanation and replay all call it.
- * The route is worked out first and reveals nothing; then plan, limits and routing answer in the order of the design.
+ * The decision on a request with its body, before anything is sent: freshness → plan → limits → route.
+ * Pure: the snapshot's answers, the counters, the facts, the time and the state of the gateway are parameters. Live serving
+ * and replay both call it. The route is worked out first and reveals nothing; then plan, limits and routing answer in order:
+ * context → allowance → requests per minute → concurrency → route. Every message of a limit names the tier.
  */
 import type { Lookup, TierLimits } from '../snapshot/lookup.ts';
-import type { Target } from './address.ts';
+import type { Conditions } from './admission.ts';
 import { type Client, subjectOf } from './authenticate.ts';
-import { admit, type Counters, type LimitFacts } from './limits.ts';
-import { Refusal } from './refusal.ts';
-import { notInPlan, type Placement, type RoutingFacts, route } from './route.ts';
+import { cannotTakeNow, Refusal } from './refusal.ts';
+import { notInPlan, type Placement, type RoutingFacts, route, type Target } from './route.ts';
 
 export interface RequestFacts {
   readonly target: Target;
@@ -17,8 +17,8 @@ export interface RequestFacts {
   readonly surface: RoutingFacts['surface'];
   /** Tokens of the prompt: counted, or a bound from above. */
   readonly promptTokens: number;
-  /** A bound from below; undefined where `promptTokens` was counted. Read only where the bound from above does not fit. */
-  readonly promptTokensLeast?: number | undefined;
+  /** A bound from below; undefined where `promptTokens` was counted. Called only where the bound from above does not fit. */
+  readonly promptTokensLeast?: (() => number) | undefined;
   /** Tokens asked for; undefined where the request asks for no number. */
   readonly maxTokens: number | undefined;
 }
@@ -32,6 +32,122 @@ export interface Decision {
   readonly weight: number;
   /** The bounds of the prompt leave open whether it fits the tier: it is to be counted before anything is forwarded. */
   readonly uncounted: boolean;
+}
+
+/** A window of requests: a fixed minute whose phase is the organisation's own. */
+export interface RateWindow {
+  /** Requests admitted in it so far. */
+  readonly used: number;
+  readonly endsAtMs: number;
+}
+
+/** What the admission rule reads, however it is counted. */
+export interface Counters {
+  window(subject: string, nowMs: number): RateWindow;
+  /** Sum of the weights of the requests in flight. */
+  inFlight(subject: string): number;
+  /** Tokens that completed pool requests took of this period's allowance. */
+  poolTokens(organisation: string, anchor: string, nowMs: number): number;
+  /** Completed turns of a visitor. */
+  freeTurns(visitor: string): number;
+}
+
+export interface LimitFacts {
+  /** Organisation or visitor that is counted. */
+  readonly subject: string;
+  readonly tier: TierLimits;
+  /** Tokens the request needs: its prompt and what it asks for. */
+  readonly contextTokens: number;
+  /** The number is a bound from below. */
+  readonly atLeast?: boolean;
+  /** Draw on the allowance only where the pool would answer. */
+  readonly allowance:
+    | { readonly kind: 'none' }
+    | { readonly kind: 'tokens'; readonly used: number }
+    | { readonly kind: 'turns'; readonly used: number };
+  readonly model: string;
+  readonly weight: number;
+  /** Name of the tier above, undefined for the top one. Only the refusal that names it calls this. */
+  readonly nextTier: () => string | undefined;
+}
+
+export const windowMs = 60_000;
+
+/** Context of a request: it is a property of the request, so it comes first. */
+export function checkContext({
+  tier,
+  contextTokens,
+  atLeast = false,
+}: Pick<LimitFacts, 'tier' | 'contextTokens' | 'atLeast'>): void {
+  if (tier.contextTokens === null || contextTokens <= tier.contextTokens) return;
+  const needed = atLeast ? `at least ${contextTokens}` : contextTokens;
+  throw new Refusal(
+    'ContextWindowExceededError',
+    `This request needs a context of ${needed} tokens; the ${tier.id} tier allows ${tier.contextTokens}.`,
+  );
+}
+
+function checkAllowance(facts: LimitFacts): void {
+  const { tier, allowance } = facts;
+  if (allowance.kind === 'turns' && tier.freeTurns !== null && allowance.used >= tier.freeTurns) {
+    throw new Refusal(
+      'InferenceUpsellError',
+      `The free turns of the ${tier.id} tier are used up. Sign in to continue.`,
+    );
+  }
+  if (allowance.kind !== 'tokens' || tier.monthlyTokens === null || allowance.used < tier.monthlyTokens)
+    return;
+  const nextTier = facts.nextTier();
+  const advice =
+    nextTier === undefined ? 'Contact the service operator for more.' : `The ${nextTier} tier allows more.`;
+  throw new Refusal(
+    'InferenceUpsellError',
+    `The monthly token allowance of the ${tier.id} tier is used up. ${advice}`,
+  );
+}
+
+function checkRate({ tier, subject }: LimitFacts, counters: Counters, nowMs: number): void {
+  if (tier.requestsPerMinute === null) return;
+  const window = counters.window(subject, nowMs);
+  if (window.used < tier.requestsPerMinute) return;
+  const retryAfterSeconds = Math.min(60, Math.max(1, Math.ceil((window.endsAtMs - nowMs) / 1000)));
+  throw new Refusal(
+    'InferenceRateLimitedError',
+    `The ${tier.id} tier carries ${tier.requestsPerMinute} requests a minute. Try again in ${retryAfterSeconds} seconds.`,
+    { retryAfterSeconds },
+  );
+}
+
+function checkConcurrency({ tier, subject, model, weight }: LimitFacts, counters: Counters): void {
+  if (tier.concurrency === null || counters.inFlight(subject) + weight <= tier.concurrency) return;
+  const counts = weight > 1 ? ` A request for ${model} counts as ${weight}.` : '';
+  throw new Refusal(
+    'InferenceConcurrencyLimitedError',
+    `The ${tier.id} tier carries ${tier.concurrency} requests in flight.${counts} Try again once one has finished.`,
+    { retryAfterSeconds: 1 },
+  );
+}
+
+/**
+ * The plan limits (Errors 7 to 10, Limits 1 to 4). A refusal that waiting cannot cure is never hidden behind one that it can,
+ * and a request counts only if it passes all four.
+ */
+export function checkLimits(facts: LimitFacts, counters: Counters, nowMs: number): void {
+  checkContext(facts);
+  checkAllowance(facts);
+  checkRate(facts, counters, nowMs);
+  checkConcurrency(facts, counters);
+}
+
+/** Start of the subject's window: the minute's phase comes from its id, so that not all windows end at once. */
+export function windowStartMs(subject: string, nowMs: number): number {
+  let phase = 0;
+  for (let i = 0; i < subject.length; i++) phase = (Math.imul(phase, 31) + subject.charCodeAt(i)) >>> 0;
+  // Without mixing, ids that differ in a number at their end would share a second.
+  phase = Math.imul(phase ^ (phase >>> 16), 0x85ebca6b);
+  phase = Math.imul(phase ^ (phase >>> 13), 0xc2b2ae35);
+  const offset = ((phase ^ (phase >>> 16)) >>> 0) % windowMs;
+  return Math.floor((nowMs - offset) / windowMs) * windowMs + offset;
 }
 
 /** Needs: the prompt and what is asked for, or one token where nothing is. */
@@ -87,7 +203,7 @@ export function decide(lookup: Lookup, counters: Counters, facts: RequestFacts, 
   const weight = weightOf(lookup, facts.model, placement);
   const pooled = usesPool(lookup, facts, tier, placement);
   const uncounted = contextNeeded(facts) > (tier.contextTokens ?? Number.POSITIVE_INFINITY);
-  const promptTokensLeast = uncounted ? facts.promptTokensLeast : undefined;
+  const promptTokensLeast = uncounted ? facts.promptTokensLeast?.() : undefined;
   const limits: LimitFacts = {
     subject,
     tier,
@@ -98,6 +214,21 @@ export function decide(lookup: Lookup, counters: Counters, facts: RequestFacts, 
     allowance: pooled ? allowanceOf(facts, counters, nowMs) : { kind: 'none' },
     nextTier: () => (tier.rank === null ? undefined : lookup.nextTier(tier.rank)),
   };
-  admit(limits, counters, nowMs);
+  checkLimits(limits, counters, nowMs);
   return { placement, tier, subject, weight, uncounted };
+}
+
+/**
+ * The decision with the body. Freshness is checked again, because the body may have taken long, and a suspended process
+ * resumes with an old snapshot. Throws the refusals of plan and limits.
+ */
+export function judge(
+  lookup: Lookup,
+  counters: Counters,
+  facts: RequestFacts,
+  { fenced, outboxFull, nowMs }: Conditions,
+): Decision {
+  if (fenced) throw cannotTakeNow('fenced');
+  if (outboxFull) throw cannotTakeNow('outbox full');
+  return decide(lookup, counters, facts, nowMs);
 }

@@ -7,9 +7,12 @@
  */
 import type { PlaceKey } from '../../schemas/names.ts';
 import type { Lookup } from '../snapshot/lookup.ts';
-import type { ListingOperation, Target } from './address.ts';
 import type { Caller } from './authenticate.ts';
-import { dedicatedOnly, targetNotServing } from './route.ts';
+import { dedicatedOnly, type Target, targetNotServing } from './route.ts';
+
+export type ListingOperation =
+  | { readonly kind: 'models' }
+  | { readonly kind: 'model'; readonly model: string };
 
 function placeOf(lookup: Lookup, target: Target, caller: Caller): PlaceKey {
   if (target.kind === 'shared') return 'pool';

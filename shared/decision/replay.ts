@@ -5,11 +5,9 @@
  */
 import type { RefusalType } from '../../schemas/refusals.ts';
 import type { Lookup } from '../snapshot/lookup.ts';
-import type { HostNames, Operation } from './address.ts';
-import { admit, judge } from './admission.ts';
+import { admit, type HostNames, type Operation } from './admission.ts';
 import type { Credentials } from './authenticate.ts';
-import type { RequestFacts } from './decide.ts';
-import { type Counters, windowMs, windowStartMs } from './limits.ts';
+import { type Counters, judge, type RequestFacts, windowMs, windowStartMs } from './decide.ts';
 import { Refusal } from './refusal.ts';
 import type { Capacity } from './route.ts';
 
@@ -89,7 +87,14 @@ function pass(lookup: Lookup, facts: ReplayFacts, hosts: HostNames): ReplayedDec
   const { placement, tier, subject, weight } = judge(
     lookup,
     countersOf(facts),
-    { target, caller, model, promptTokens, promptTokensLeast, ...surfaceFacts(operation, facts) },
+    {
+      target,
+      caller,
+      model,
+      promptTokens,
+      promptTokensLeast: promptTokensLeast === undefined ? undefined : () => promptTokensLeast,
+      ...surfaceFacts(operation, facts),
+    },
     { fenced, outboxFull, nowMs },
   );
   if (placement instanceof Refusal) return refused(placement, true);

@@ -3,8 +3,10 @@
  * host, that stack or a refusal. A pure look-up: nothing is balanced, preferred or fallen back to.
  */
 import type { Lookup, Route } from '../snapshot/lookup.ts';
-import type { Target } from './address.ts';
 import { Refusal, type RefusalOptions } from './refusal.ts';
+
+/** What the host selects: the shared service, or one stack, which may not exist. */
+export type Target = { readonly kind: 'shared' } | { readonly kind: 'stack'; readonly stack: string };
 
 export type Capacity = 'pool' | 'stack' | 'own';
 

@@ -5,7 +5,7 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { parseBehaviour } from '../../dev/simulator/behaviour.ts';
 import { refusalKinds } from '../../schemas/refusals.ts';
-import { windowMs, windowStartMs } from '../../shared/decision/limits.ts';
+import { windowMs, windowStartMs } from '../../shared/decision/decide.ts';
 import { roomInMinute, type TestClock, takeClock } from '../support/clock.ts';
 import { stackHost } from '../support/spec-fleet.ts';
 import { askedDuring } from '../support/witness.ts';

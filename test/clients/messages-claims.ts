@@ -6,7 +6,7 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
 import { parseBehaviour } from '../../dev/simulator/behaviour.ts';
 import { type RefusalType, refusalKinds } from '../../schemas/refusals.ts';
-import { windowMs, windowStartMs } from '../../shared/decision/limits.ts';
+import { windowMs, windowStartMs } from '../../shared/decision/decide.ts';
 import { type TestClock, takeClock } from '../support/clock.ts';
 import { inferences, usageOf, usageReaches } from '../support/witness.ts';
 import { toolResult } from './client.ts';

@@ -13,14 +13,11 @@ const root = fileURLToPath(new URL('../..', import.meta.url));
 export const decidingModules = [
   'schemas/refusals.ts',
   'shared/decision/refusal.ts',
-  'shared/decision/address.ts',
-  'shared/decision/address.ts',
   'shared/decision/authenticate.ts',
-  'shared/decision/limits.ts',
   'shared/decision/route.ts',
   'shared/decision/model-listing.ts',
-  'shared/decision/decide.ts',
   'shared/decision/admission.ts',
+  'shared/decision/decide.ts',
   'shared/decision/replay.ts',
 ] as const;
 

@@ -41,26 +41,6 @@ const operation: readonly Change[] = [
 ];
 
 const authenticate: readonly Change[] = [
-  [
-    'authenticate: everything on a stack host needs a key',
-    "return target.kind === 'stack' || !(",
-    'return !(',
-  ],
-  [
-    'authenticate: the public listing needs none',
-    "!(operation.kind === 'models' || operation.kind === 'model')",
-    'true',
-  ],
-  [
-    'authenticate: one model of the public listing needs none',
-    "(operation.kind === 'models' || operation.kind === 'model')",
-    "(operation.kind === 'models')",
-  ],
-  [
-    'authenticate: completions on the shared host need a key',
-    "!(operation.kind === 'models' || operation.kind === 'model')",
-    'false',
-  ],
   ['authenticate: the scheme has any case', '/^bearer +([^\\s]+) *$/i', '/^[Bb]earer +([^\\s]+) *$/'],
   ['authenticate: the scheme is bearer', '/^bearer +([^\\s]+) *$/i', '/^[a-z]+ +([^\\s]+) *$/i'],
   [
@@ -130,6 +110,22 @@ const authenticate: readonly Change[] = [
 ];
 
 const admission: readonly Change[] = [
+  ['admission: everything on a stack host needs a key', "return target.kind === 'stack' || !(", 'return !('],
+  [
+    'admission: the public listing needs none',
+    "!(operation.kind === 'models' || operation.kind === 'model')",
+    'true',
+  ],
+  [
+    'admission: one model of the public listing needs none',
+    "!(operation.kind === 'models' || operation.kind === 'model')",
+    "!(operation.kind === 'models')",
+  ],
+  [
+    'admission: completions on the shared host need a key',
+    "!(operation.kind === 'models' || operation.kind === 'model')",
+    'false',
+  ],
   [
     'admission: an unknown path is refused',
     "if (operation.kind === 'unknown') throw",
@@ -151,16 +147,16 @@ const admission: readonly Change[] = [
     "throw unauthorized('fenced')",
     "throw cannotTakeNow('fenced')",
   ],
+  ['a visitor is looked for on the shared host', 'isVisitor ? sharedTarget :', ''],
+];
+
+const decide: readonly Change[] = [
   [
     'fenced: asked again before the decision',
     "if (fenced) throw cannotTakeNow('fenced');\n  if (outboxFull)",
     'if (outboxFull)',
   ],
   ['the outbox is full', "if (outboxFull) throw cannotTakeNow('outbox full');", ''],
-  ['a visitor is looked for on the shared host', 'isVisitor ? sharedTarget :', ''],
-];
-
-const decide: readonly Change[] = [
   [
     'plan: a suspended organisation has none',
     'caller.owner.suspended ? null : caller.owner.tier',
@@ -233,13 +229,13 @@ const decide: readonly Change[] = [
   ['context: a lower bound is called one', 'atLeast: promptTokensLeast !== undefined', 'atLeast: false'],
   [
     'limits: they act before routing refuses',
-    '  admit(limits, counters, nowMs);',
-    '  if (!(placement instanceof Refusal)) admit(limits, counters, nowMs);',
+    '  checkLimits(limits, counters, nowMs);',
+    '  if (!(placement instanceof Refusal)) checkLimits(limits, counters, nowMs);',
   ],
   [
     'limits: they act where routing refuses nothing',
-    '  admit(limits, counters, nowMs);',
-    '  if (placement instanceof Refusal) admit(limits, counters, nowMs);',
+    '  checkLimits(limits, counters, nowMs);',
+    '  if (placement instanceof Refusal) checkLimits(limits, counters, nowMs);',
   ],
   [
     'limits: a request that is refused by routing counts',
@@ -441,12 +437,12 @@ const statuses: readonly (readonly [type: string, status: number])[] = [
 ];
 
 export const mutations: readonly Mutation[] = [
-  ...of('shared/decision/address.ts', host),
-  ...of('shared/decision/address.ts', operation),
+  ...of('shared/decision/admission.ts', host),
+  ...of('shared/decision/admission.ts', operation),
   ...of('shared/decision/authenticate.ts', authenticate),
   ...of('shared/decision/admission.ts', admission),
   ...of('shared/decision/decide.ts', decide),
-  ...of('shared/decision/limits.ts', limits),
+  ...of('shared/decision/decide.ts', limits),
   ...of('shared/decision/route.ts', route),
   ...of('shared/decision/model-listing.ts', models),
   ...of(

@@ -45,7 +45,7 @@ test.each(mutations.map((mutation) => [mutation.rule, mutation] as const))(
 test('a change that means nothing is not noticed, so what is noticed is the rule', async () => {
   const harmless: Mutation = {
     rule: 'none',
-    module: 'shared/decision/limits.ts',
+    module: 'shared/decision/decide.ts',
     from: 'tier.contextTokens === null ||',
     to: 'null === tier.contextTokens ||',
   };
@@ -53,7 +53,7 @@ test('a change that means nothing is not noticed, so what is noticed is the rule
 });
 
 test('a change whose text is not in its source, or not once, is a fault', () => {
-  const module = 'shared/decision/limits.ts';
+  const module = 'shared/decision/decide.ts';
   expect(() => mutate({ rule: 'r', module, from: 'no such text', to: '' })).toThrow('0 times');
   expect(() => mutate({ rule: 'r', module, from: 'tier', to: '' })).toThrow('not once');
 });

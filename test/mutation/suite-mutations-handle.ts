@@ -16,7 +16,7 @@ export const handleMutations: readonly SuiteMutation[] = [
       'last proof of freshness is old',
     ],
   ]),
-  ...of('shared/decision/admission.ts', asDecided, [
+  ...of('shared/decision/decide.ts', asDecided, [
     [
       'a request is refused while no usage can be recorded',
       "  if (outboxFull) throw cannotTakeNow('outbox full');\n",

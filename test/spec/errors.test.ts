@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
 import { parseBehaviour } from '../../dev/simulator/behaviour.ts';
 import { type RefusalType, refusalKinds } from '../../schemas/refusals.ts';
-import { admit, type Counters } from '../../shared/decision/limits.ts';
+import { type Counters, checkLimits } from '../../shared/decision/decide.ts';
 import { Refusal } from '../../shared/decision/refusal.ts';
 import type { TierLimits } from '../../shared/snapshot/lookup.ts';
 import { type Answer, call, chat, expectRefusal, refusalOf } from '../support/api.ts';
@@ -223,7 +223,7 @@ test('Errors 7: a visitor whose free turns are used up is asked to sign in', () 
     freeTurns: 3,
   };
   const turn = (used: number) => () =>
-    admit(
+    checkLimits(
       {
         subject: 'visitor:one',
         tier,

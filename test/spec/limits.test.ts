@@ -4,7 +4,7 @@ import { connect } from 'node:net';
 import fc from 'fast-check';
 import { afterAll, afterEach, beforeAll, expect, test, vi } from 'vitest';
 import { type Behaviour, parseBehaviour } from '../../dev/simulator/behaviour.ts';
-import { windowMs, windowStartMs } from '../../shared/decision/limits.ts';
+import { windowMs, windowStartMs } from '../../shared/decision/decide.ts';
 import { mintKey } from '../../shared/ids/api-key.ts';
 import { type Answer, call, chat, chatBody, expectRefusal } from '../support/api.ts';
 import { runs } from '../support/budget.ts';

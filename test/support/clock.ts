@@ -3,7 +3,7 @@
  * timers and the monotonic clock are left alone. Take it before a fleet is started: some hold on to `Date.now`.
  */
 import { vi } from 'vitest';
-import { windowMs, windowStartMs } from '../../shared/decision/limits.ts';
+import { windowMs, windowStartMs } from '../../shared/decision/decide.ts';
 import type { TestFleet } from './fleet.ts';
 
 export interface TestClock {

@@ -8,7 +8,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { StoredEvent } from '../../../schemas/events.ts';
 import type { RefusalType } from '../../../schemas/refusals.ts';
-import type { HostNames } from '../../../shared/decision/address.ts';
+import type { HostNames } from '../../../shared/decision/admission.ts';
 import type {
   CounterFacts,
   ReplayedDecision,

@@ -10,7 +10,7 @@ import { BodyBudget } from '../../../data-plane/core/byte-budget.ts';
 import type { Gateway, RequestRecord } from '../../../data-plane/request/gateway.ts';
 import { handle } from '../../../data-plane/request/handle.ts';
 import { NodeLoad } from '../../../data-plane/upstream/load.ts';
-import { windowMs, windowStartMs } from '../../../shared/decision/limits.ts';
+import { windowMs, windowStartMs } from '../../../shared/decision/decide.ts';
 import { Refusal } from '../../../shared/decision/refusal.ts';
 import type { ReplayedDecision, ReplayFacts } from '../../../shared/decision/replay.ts';
 import type { Lookup } from '../../../shared/snapshot/lookup.ts';

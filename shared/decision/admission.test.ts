@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { type HostNames, resolveHost, resolveOperation } from './address.ts';
+import { type HostNames, needsKey, resolveHost, resolveOperation } from './admission.ts';
 import { Refusal } from './refusal.ts';
 
 const names: HostNames = { shared: new Set(['api.test', '127.0.0.1', '::1']), stackDomain: 'stacks.test' };
@@ -148,3 +148,20 @@ test('any method and path name an operation or nothing, without a throw', () => 
     ),
   );
 });
+
+test.each([
+  ['models', false],
+  ['model', false],
+  ['chat', true],
+  ['embeddings', true],
+  ['messages', true],
+  ['count-tokens', true],
+  ['unknown', true],
+] as const)(
+  'Authentication 7: %s on the shared host needs a key: %s; on a stack host always',
+  (kind, needed) => {
+    const operation = kind === 'model' ? { kind, model: 'm' } : { kind };
+    expect(needsKey({ kind: 'shared' }, operation)).toBe(needed);
+    expect(needsKey({ kind: 'stack', stack: 'stk-never-made-3' }, operation)).toBe(true);
+  },
+);

@@ -3,7 +3,14 @@ import { expect, test } from 'vitest';
 import { LocalCounters } from '../../data-plane/request/counters.ts';
 import { seededRandom } from '../../test/support/commits.ts';
 import type { TierLimits } from '../snapshot/lookup.ts';
-import { admit, type Counters, checkContext, type LimitFacts, windowMs, windowStartMs } from './limits.ts';
+import {
+  type Counters,
+  checkContext,
+  checkLimits,
+  type LimitFacts,
+  windowMs,
+  windowStartMs,
+} from './decide.ts';
 import { Refusal } from './refusal.ts';
 
 const unlimited: TierLimits = {
@@ -96,7 +103,7 @@ test('Limits 1, Limits 2: for any order of arrivals and ends, a request is admit
           const held = inFlight
             .filter((each) => each.subject === subject)
             .reduce((sum, each) => sum + each.weight, 0);
-          const refusal = refusalOf(() => admit({ ...plain, subject, weight, tier }, counters, nowMs));
+          const refusal = refusalOf(() => checkLimits({ ...plain, subject, weight, tier }, counters, nowMs));
           const type =
             used >= requestsPerMinute
               ? 'InferenceRateLimitedError'
@@ -124,14 +131,14 @@ test('Errors 9: Retry-After is the remainder of the window rounded up, 1 to 60, 
       const tier = { ...unlimited, requestsPerMinute: 1 };
       counters.reserve(subject, 1, nowMs).release();
       const facts = { ...plain, subject, tier };
-      const refusal = refusalOf(() => admit(facts, counters, nowMs));
+      const refusal = refusalOf(() => checkLimits(facts, counters, nowMs));
       const seconds = refusal?.retryAfterSeconds as number;
       expect(refusal?.type).toBe('InferenceRateLimitedError');
       expect(Number.isInteger(seconds) && seconds >= 1 && seconds <= 60).toBe(true);
       expect(seconds).toBe(Math.ceil((counters.window(subject, nowMs).endsAtMs - nowMs) / 1000));
       expect(refusal?.message).toContain(`${seconds} second`);
-      expect(refusalOf(() => admit(facts, counters, nowMs + seconds * 1000))).toBeUndefined();
-      expect(refusalOf(() => admit(facts, counters, nowMs + (seconds - 1) * 1000))).toBeDefined();
+      expect(refusalOf(() => checkLimits(facts, counters, nowMs + seconds * 1000))).toBeUndefined();
+      expect(refusalOf(() => checkLimits(facts, counters, nowMs + (seconds - 1) * 1000))).toBeDefined();
     }),
   );
 });
@@ -140,7 +147,9 @@ test('Errors 9: whatever end of the window a counter reports, Retry-After is 1 t
   fc.assert(
     fc.property(moments, moments, (nowMs, endsAtMs) => {
       const facts = { ...plain, tier: { ...unlimited, requestsPerMinute: 0 } };
-      const seconds = refusalOf(() => admit(facts, countersOf(0, 0, endsAtMs), nowMs))?.retryAfterSeconds;
+      const seconds = refusalOf(() =>
+        checkLimits(facts, countersOf(0, 0, endsAtMs), nowMs),
+      )?.retryAfterSeconds;
       expect(seconds).toBeGreaterThanOrEqual(1);
       expect(seconds).toBeLessThanOrEqual(60);
     }),
@@ -218,7 +227,7 @@ test('Errors further rule 1: the first limit in the order refuses, names the tie
             : over(tier.concurrency, inFlight + facts.weight)
               ? 'InferenceConcurrencyLimitedError'
               : undefined;
-      const refusal = refusalOf(() => admit(facts, countersOf(used, inFlight, 60_000), 0));
+      const refusal = refusalOf(() => checkLimits(facts, countersOf(used, inFlight, 60_000), 0));
       expect(refusal?.type).toBe(type);
       if (refusal) expect(refusal.message).toContain(`${tier.id} tier`);
       // Curable refusals, and only they, say when to come again.
@@ -232,7 +241,7 @@ test('Errors further rule 1: the first limit in the order refuses, names the tie
 test('Limits 8: a tier without limits refuses nothing, whatever was counted', () => {
   const facts = { ...plain, contextTokens: Number.MAX_SAFE_INTEGER, weight: 1000 };
   for (const allowance of [{ kind: 'tokens', used: 1e15 } as const, { kind: 'turns', used: 1e15 } as const])
-    expect(refusalOf(() => admit({ ...facts, allowance }, countersOf(1e9, 1e9, 1), 0))).toBeUndefined();
+    expect(refusalOf(() => checkLimits({ ...facts, allowance }, countersOf(1e9, 1e9, 1), 0))).toBeUndefined();
 });
 
 test.each([
@@ -255,7 +264,7 @@ test.each([
   (kind, nextTier, says) => {
     const tier = { ...unlimited, monthlyTokens: 5, freeTurns: 5 };
     const facts = { ...plain, tier, nextTier: () => nextTier, allowance: { kind, used: 5 } };
-    const refusal = refusalOf(() => admit(facts, countersOf(0, 0, 0), 0));
+    const refusal = refusalOf(() => checkLimits(facts, countersOf(0, 0, 0), 0));
     expect(refusal?.message).toContain(says);
     expect(refusal?.message).toContain('Starter tier');
     expect(refusal?.retryAfterSeconds).toBeUndefined();
@@ -267,7 +276,7 @@ test.each([
   [2, true],
 ])('Errors 10: a model that counts as %s is named in the message: %s', (weight, named) => {
   const facts = { ...plain, weight, tier: { ...unlimited, concurrency: 4 } };
-  const refusal = refusalOf(() => admit(facts, countersOf(0, 4, 0), 0));
+  const refusal = refusalOf(() => checkLimits(facts, countersOf(0, 4, 0), 0));
   expect(refusal?.retryAfterSeconds).toBe(1);
   expect(refusal?.message.includes(`echo-small counts as ${weight}`)).toBe(named);
 });
