@@ -129,7 +129,7 @@ const skeletonSchema = z
 type Skeleton = z.infer<typeof skeletonSchema>;
 
 type Path = readonly (string | number)[];
-interface Fault {
+interface FleetFault {
   readonly path: Path;
   readonly message: string;
 }
@@ -138,7 +138,7 @@ interface Named {
   readonly id: string | undefined;
 }
 
-function crossFaults(document: unknown): Fault[] {
+function crossFaults(document: unknown): FleetFault[] {
   const fleet = skeletonSchema.parse(document);
   return [...duplicates(fleet), ...unknownModels(fleet), ...unknownTiers(fleet)];
 }
@@ -178,7 +178,7 @@ function uniqueLists(fleet: Skeleton): [kind: string, ids: Named[]][] {
   return lists;
 }
 
-function duplicates(fleet: Skeleton): Fault[] {
+function duplicates(fleet: Skeleton): FleetFault[] {
   return uniqueLists(fleet).flatMap(([kind, ids]) => {
     const first = new Map<string, Path>();
     return ids.flatMap(({ id, path }) => {
@@ -206,7 +206,7 @@ function modelLists(fleet: Skeleton): { path: Path; ids: (string | undefined)[] 
   ];
 }
 
-function unknownModels(fleet: Skeleton): Fault[] {
+function unknownModels(fleet: Skeleton): FleetFault[] {
   if (!fleet.models) return [];
   const catalog = new Set(fleet.models.map(({ id }) => id));
   return modelLists(fleet).flatMap(({ path, ids }) =>
@@ -216,7 +216,7 @@ function unknownModels(fleet: Skeleton): Fault[] {
   );
 }
 
-function unknownTiers(fleet: Skeleton): Fault[] {
+function unknownTiers(fleet: Skeleton): FleetFault[] {
   if (!fleet.tiers) return [];
   const tiers = new Set(fleet.tiers.map(({ id }) => id));
   return fleet.organisations.flatMap(({ tier }, index) =>

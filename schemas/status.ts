@@ -63,6 +63,6 @@ const fleetMemorySchema = z.object({
 export const statusRecordSchema = z.discriminatedUnion('kind', [statusSchema, fleetMemorySchema]);
 
 export type StatusReport = z.infer<typeof statusSchema>;
-export type FleetMemory = z.infer<typeof fleetMemorySchema>;
-export type Forgotten = FleetMemory['forgotten'][number];
+export type FleetMemoryRecord = z.infer<typeof fleetMemorySchema>;
+export type Forgotten = FleetMemoryRecord['forgotten'][number];
 export type StalePolicy = NonNullable<StatusReport['stalePolicy']>;

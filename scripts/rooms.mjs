@@ -1,7 +1,8 @@
 /**
  * Checks the imports of all sources, types included: each room imports only the rooms that its entry names, no rooms import
- * each other in a circle, drivers are imported by their owner alone, the product imports no test, and every export is imported
- * somewhere. A room is a folder. The order is that of the two roads (ARCHITECTURE.md).
+ * each other in a circle, drivers are imported by their owner alone, the product imports no test, every export is imported
+ * somewhere, and no two exported types of the product have one name. A room is a folder. The order is that of the two roads
+ * (ARCHITECTURE.md).
  * Imports are found by their text, because TypeScript 7 has no interface for tools; the formatter keeps that text uniform.
  */
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
@@ -230,6 +231,18 @@ for (const path of files) {
     const isSignature = /interface|type/.test(kind) && text.split(new RegExp(`\\b${name}\\b`)).length > 2;
     if (!names.has(name) && !isSignature)
       faults.push(`${path}: nothing imports ${name}, so it needs no export`);
+  }
+}
+
+/** One name has one meaning, so a reader who searches for a type finds one declaration. */
+const typeOwners = new Map();
+for (const path of files) {
+  if (isTest(path) || !path.endsWith('.ts')) continue;
+  for (const [, kind, name] of readFileSync(path, 'utf8').matchAll(exported)) {
+    if (!/interface|type|class|enum/.test(kind)) continue;
+    const owner = typeOwners.get(name);
+    if (owner === undefined) typeOwners.set(name, path);
+    else if (owner !== path) faults.push(`${path}: ${owner} exports a type ${name} too`);
   }
 }
 

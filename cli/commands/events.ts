@@ -8,7 +8,7 @@ import { count, position } from '../terminal/options.ts';
 import type { Session } from '../terminal/session.ts';
 import { noun } from '../terminal/verbs.ts';
 import { allEvents, type EventQuery, eventView } from './event-list.ts';
-import type { TailOptions } from './tail.ts';
+import type { TailCommandOptions } from './tail.ts';
 
 export function registerEvents(program: Command, io: Io): void {
   const events = noun(program, io, 'events', 'the control log', 'past', 'headgate events tail');
@@ -35,7 +35,7 @@ export function registerEvents(program: Command, io: Io): void {
     .option('--from <position>', 'first position; only new events by default', position)
     .option('--type <type>', 'only this type')
     .option('--until-end', 'stop at the end of the log')
-    .action<TailOptions>(async (session, options) => {
+    .action<TailCommandOptions>(async (session, options) => {
       const { tail } = await import('./tail.ts');
       await tail(session, options);
     });

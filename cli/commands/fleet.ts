@@ -61,14 +61,14 @@ async function readFleet(session: Session, file: string): Promise<Fleet> {
   throw new Exit(2);
 }
 
-interface Change {
+interface FleetChange {
   readonly action: string;
   readonly kind: string;
   readonly id: string;
   readonly fields: readonly string[];
 }
 
-function changesOf(answer: Resource): Change[] {
+function changesOf(answer: Resource): FleetChange[] {
   const changes = (Array.isArray(answer['changes']) ? answer['changes'] : []) as Resource[];
   return changes.map(({ action, kind, id, fields }) => ({
     action: String(action),

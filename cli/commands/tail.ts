@@ -16,7 +16,7 @@ import { cellText, printableJson } from '../terminal/text.ts';
 import { allEvents, eventView } from './event-list.ts';
 
 /** Selects the events of a tail. */
-export interface TailOptions {
+export interface TailCommandOptions {
   readonly from?: number;
   readonly type?: string;
   readonly untilEnd?: boolean;
@@ -38,7 +38,7 @@ const frameBytesMax = 16 * 1024 * 1024;
 /** Runs until Ctrl-C, or with --until-end to the end of the log. `backoffMs` doubles with each consecutive failure. */
 export async function tail(
   session: Session,
-  options: TailOptions,
+  options: TailCommandOptions,
   backoffMs = 200,
   pingEveryMs = pingEveryMsDefault,
 ): Promise<void> {

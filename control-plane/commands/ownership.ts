@@ -9,15 +9,15 @@ import { CommandError } from '../core/command-error.ts';
 import { findMember, listMembers } from '../state/tenants.ts';
 import type { Actor } from './authorise.ts';
 
-interface Change {
+interface OwnershipChange {
   readonly organisation: string;
   readonly person: string;
   /** Undefined: the person leaves. */
   readonly role: Role | undefined;
 }
 
-function changesOf(events: readonly KnownEvent[]): Change[] {
-  return events.flatMap(({ type, data }): Change[] => {
+function changesOf(events: readonly KnownEvent[]): OwnershipChange[] {
+  return events.flatMap(({ type, data }): OwnershipChange[] => {
     if (type === 'member.set') return [{ ...data }];
     return type === 'member.removed' ? [{ ...data, role: undefined }] : [];
   });
@@ -44,7 +44,7 @@ export function checkOwners(db: Database, actor: Actor, events: readonly KnownEv
   }
 }
 
-function checkActor(db: Database, person: string, changes: readonly Change[]): void {
+function checkActor(db: Database, person: string, changes: readonly OwnershipChange[]): void {
   for (const change of changes) {
     const touchesOwner =
       change.role === 'owner' || findMember(db, change.organisation, change.person)?.role === 'owner';
@@ -55,7 +55,7 @@ function checkActor(db: Database, person: string, changes: readonly Change[]): v
   }
 }
 
-function losesLastOwner(db: Database, organisation: string, changes: readonly Change[]): boolean {
+function losesLastOwner(db: Database, organisation: string, changes: readonly OwnershipChange[]): boolean {
   const owners = new Set(
     listMembers(db, organisation)
       .filter(({ role }) => role === 'owner')

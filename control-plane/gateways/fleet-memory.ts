@@ -5,13 +5,13 @@
  * another replica republishes a gateway that has ended, this one publishes its tombstone.
  */
 import {
-  type FleetMemory as FleetMemoryRecord,
+  type FleetMemoryRecord,
   type Forgotten,
   type StatusReport,
   statusBytesMax,
 } from '../../schemas/status.ts';
 import type { ControlLog } from '../../shared/log/core/control-log.ts';
-import type { Row } from '../../shared/status/fleet-rows.ts';
+import type { FleetRow } from '../../shared/status/fleet-rows.ts';
 import type { StatusBoard } from '../../shared/status/status-board.ts';
 import type { StatusMac } from '../../shared/status/status-mac.ts';
 import type { GatewaysFile, PersistedGateway } from './gateways-file.ts';
@@ -144,7 +144,7 @@ export class FleetMemory {
   }
 }
 
-function isDue({ report, seenMs, publishedMs, isRemembered, isForgotten }: Row): boolean {
+function isDue({ report, seenMs, publishedMs, isRemembered, isForgotten }: FleetRow): boolean {
   const nowMs = performance.now();
   return (
     report.kind === 'gateway' &&

@@ -16,7 +16,7 @@ export type RebuildContext =
   | { readonly kind: 'messages'; readonly context: MessagesContext }
   | { readonly kind: 'embeddings'; readonly context: EmbeddingsContext };
 
-export interface Rebuilt {
+export interface RebuiltBody {
   readonly body: object;
   readonly usage: Usage;
 }
@@ -43,7 +43,7 @@ export function rebuildContextOf(
 }
 
 /** `answer`: the parsed body of the node. Throws NodeFailure. */
-export function rebuild(answer: unknown, { kind, context }: RebuildContext): Rebuilt {
+export function rebuild(answer: unknown, { kind, context }: RebuildContext): RebuiltBody {
   switch (kind) {
     case 'chat':
       return rebuildChat(answer, context);

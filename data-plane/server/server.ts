@@ -20,7 +20,7 @@ export type Handler = (
   fixed: Target | undefined,
 ) => Promise<void>;
 
-export interface ListenerOptions extends ListenAddress {
+export interface ApiListenerOptions extends ListenAddress {
   readonly handler: Handler;
   /** The one stack that this port serves. */
   readonly fixed?: Target;
@@ -45,7 +45,7 @@ const headersTimeoutMs = 30_000;
 const requestTimeoutMs = 300_000;
 const keepAliveTimeoutMs = 75_000;
 
-export async function startListener(options: ListenerOptions): Promise<Listener> {
+export async function startListener(options: ApiListenerOptions): Promise<Listener> {
   const server = createListener(options);
   const sockets = trackSockets(server);
   await new Promise<void>((resolve, reject) => {
@@ -66,7 +66,7 @@ export async function startListener(options: ListenerOptions): Promise<Listener>
   };
 }
 
-function createListener(options: ListenerOptions): Server | TlsServer {
+function createListener(options: ApiListenerOptions): Server | TlsServer {
   const { handler, fixed, certificate, connections, name } = options;
   const answering = new Answering();
   const listener = (request: IncomingMessage, response: ServerResponse): void => {

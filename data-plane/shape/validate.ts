@@ -69,12 +69,12 @@ export function refusalOf(error: z.ZodError): Refusal {
   return shapeRefusal(fault.path, fault.rule);
 }
 
-interface Fault {
+interface FieldFault {
   readonly path: Path;
   readonly rule: string;
 }
 
-function describe(issue: z.core.$ZodIssue, outer: Path): Fault {
+function describe(issue: z.core.$ZodIssue, outer: Path): FieldFault {
   const path = [...outer, ...issue.path];
   if (issue.code === 'unrecognized_keys') {
     const key = issue.keys[0] ?? '';
@@ -88,8 +88,8 @@ function describe(issue: z.core.$ZodIssue, outer: Path): Fault {
 }
 
 /** Of the branches of a union, the one that got furthest: its fault is the one that the caller meant. */
-function closestBranch(issue: z.core.$ZodIssueInvalidUnion, path: Path): Fault {
-  let best: Fault | undefined;
+function closestBranch(issue: z.core.$ZodIssueInvalidUnion, path: Path): FieldFault {
+  let best: FieldFault | undefined;
   for (const [first] of issue.errors) {
     if (first === undefined) continue;
     const fault = describe(first, path);

@@ -28,7 +28,7 @@ export interface RebuildOptions {
   readonly logger: Logger;
 }
 
-export interface Rebuilt {
+export interface RebuiltSnapshot {
   readonly snapshot: Snapshot;
   readonly freshness: Freshness;
 }
@@ -37,7 +37,7 @@ export interface Rebuilt {
 const catchUpTimeoutMs = 600_000;
 
 /** Rejects where no trustworthy snapshot could be built; the caller retries later. */
-export async function rebuildNextTo(options: RebuildOptions): Promise<Rebuilt> {
+export async function rebuildNextTo(options: RebuildOptions): Promise<RebuiltSnapshot> {
   const { path, log, controlPlanes, token, trusted, logger, mayProve, servedSeq } = options;
   const next = `${path}.next`;
   for (const suffix of ['', '-wal', '-shm']) rmSync(next + suffix, { force: true });

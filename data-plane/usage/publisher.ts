@@ -13,7 +13,7 @@ const lingerMs = 50;
 const retryMsMin = 50;
 const retryMsMax = 5_000;
 
-export interface PublisherOptions {
+export interface UsagePublisherOptions {
   readonly outbox: Outbox;
   readonly partitions: number;
   /** Opens one partition of the usage log. */
@@ -23,14 +23,14 @@ export interface PublisherOptions {
 }
 
 export class Publisher {
-  readonly #options: PublisherOptions;
+  readonly #options: UsagePublisherOptions;
   readonly #stop = new AbortController();
   readonly #logs = new Map<number, ControlLog>();
   #wake: () => void = () => undefined;
   #running: Promise<void> | undefined;
   #reachable = true;
 
-  constructor(options: PublisherOptions) {
+  constructor(options: UsagePublisherOptions) {
     this.#options = options;
   }
 

@@ -4,7 +4,7 @@
  */
 import type { Dialect } from '../../schemas/names.ts';
 import { type AskedCall, callsAsked } from './asked-calls.ts';
-import type { ChatRequest, Tool } from './chat-request.ts';
+import type { SimChatRequest, Tool } from './chat-request.ts';
 import { sampleValue } from './json-sample.ts';
 import { cutAtStop, echo, pieces, promptTokens, wordsAsked } from './text.ts';
 
@@ -27,7 +27,7 @@ export interface Choice {
   readonly matchedStop: string | null;
 }
 
-export interface Usage {
+export interface SimUsage {
   readonly promptTokens: number;
   readonly completionTokens: number;
   readonly reasoningTokens: number;
@@ -35,7 +35,7 @@ export interface Usage {
 
 export interface Answer {
   readonly choices: readonly Choice[];
-  readonly usage: Usage;
+  readonly usage: SimUsage;
 }
 
 export interface AnswerSettings {
@@ -45,7 +45,7 @@ export interface AnswerSettings {
 }
 
 /** The answer to a request that validate.ts lets pass. */
-export function answerTo(request: ChatRequest, settings: AnswerSettings): Answer {
+export function answerTo(request: SimChatRequest, settings: AnswerSettings): Answer {
   const { contextTokens, dialect } = settings;
   const prompt = Math.min(promptTokens(request.messages), contextTokens);
   const room = Math.max(contextTokens - prompt, 1);
@@ -69,7 +69,7 @@ export function answerTo(request: ChatRequest, settings: AnswerSettings): Answer
 }
 
 /** The calls of the answer: forced, or asked for by the user's words. */
-function callsOf(request: ChatRequest): readonly AskedCall[] {
+function callsOf(request: SimChatRequest): readonly AskedCall[] {
   const { tools, toolChoice, userText, turnsSinceUser, parallelToolCalls } = request;
   const [first] = tools;
   if (first === undefined || toolChoice === 'none') return [];
@@ -88,7 +88,7 @@ function leastCall(tool: Tool): AskedCall {
 }
 
 function choiceOf(
-  request: ChatRequest,
+  request: SimChatRequest,
   asked: readonly AskedCall[],
   budget: number,
   index: number,
@@ -120,7 +120,12 @@ function choiceOf(
   });
 }
 
-function spokenText(request: ChatRequest, budget: number, index: number, settings: AnswerSettings): string[] {
+function spokenText(
+  request: SimChatRequest,
+  budget: number,
+  index: number,
+  settings: AnswerSettings,
+): string[] {
   const format = request.responseFormat;
   if (format === 'json_object') return pieces('{}');
   if (format !== 'text') return pieces(JSON.stringify(sampleValue(format.schema)));

@@ -93,7 +93,7 @@ export type Behaviour = z.infer<typeof behaviourSchema>;
 type Match = z.infer<typeof matchSchema>;
 
 /** What a rule may ask about a request. */
-export interface RequestFacts {
+export interface SimRequestFacts {
   readonly method: string;
   readonly path: string;
   readonly model: string;
@@ -127,7 +127,7 @@ export class RuleBook {
   }
 
   /** The fault of the first rule that means this request. Every call counts as one request. */
-  pick(facts: RequestFacts): Fault | undefined {
+  pick(facts: SimRequestFacts): Fault | undefined {
     for (const rule of this.#rules) {
       if (!means(rule.match, facts)) continue;
       const { afterRequests = 0, everyNth = 1, times = Number.POSITIVE_INFINITY } = rule.match;
@@ -141,7 +141,7 @@ export class RuleBook {
   }
 }
 
-function means(match: Match, facts: RequestFacts): boolean {
+function means(match: Match, facts: SimRequestFacts): boolean {
   const { method, path, model, stream } = facts;
   const inference = method === 'POST' && path.startsWith('/v1/');
   if (match.path === undefined ? !inference : match.path !== path) return false;

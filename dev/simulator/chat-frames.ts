@@ -4,7 +4,7 @@
  */
 import type { Dialect } from '../../schemas/names.ts';
 import type { Answer, Choice, Token } from './answer.ts';
-import type { ChatRequest } from './chat-request.ts';
+import type { SimChatRequest } from './chat-request.ts';
 import { doneFrame } from './plan.ts';
 
 /** Lies about an answer that is otherwise right. */
@@ -46,7 +46,7 @@ const frameMarks: Readonly<Record<Dialect, string>> = {
 };
 
 /** The body of an answer that is not streamed. */
-export function chatBody(request: ChatRequest, answer: Answer, facts: FrameFacts): unknown {
+export function chatBody(request: SimChatRequest, answer: Answer, facts: FrameFacts): unknown {
   const { id, created, model, dialect } = facts;
   return {
     id,
@@ -66,7 +66,7 @@ export function chatBody(request: ChatRequest, answer: Answer, facts: FrameFacts
 }
 
 /** The frames of a streamed answer, in the order of an engine that decodes all choices side by side. */
-export function* chatFrames(request: ChatRequest, answer: Answer, facts: FrameFacts): Generator<string> {
+export function* chatFrames(request: SimChatRequest, answer: Answer, facts: FrameFacts): Generator<string> {
   const { id, created, model, dialect } = facts;
   const fixed = JSON.stringify({ id, object: 'chat.completion.chunk', created, model }).slice(0, -1);
   const head = `data: ${fixed}${frameMarks[dialect]},"choices":[`;
@@ -83,7 +83,7 @@ export function* chatFrames(request: ChatRequest, answer: Answer, facts: FrameFa
 
 /** What stands in `choices` of each frame; `token` marks the frames that carry one. */
 function* choiceFrames(
-  request: ChatRequest,
+  request: SimChatRequest,
   answer: Answer,
   facts: FrameFacts,
 ): Generator<{ frame: unknown; token: boolean }> {
@@ -110,7 +110,7 @@ function tokenFrame(
   choice: Choice,
   at: number,
   index: number,
-  request: ChatRequest,
+  request: SimChatRequest,
   facts: FrameFacts,
 ): unknown {
   const token = choice.tokens[at];

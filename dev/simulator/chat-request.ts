@@ -12,7 +12,7 @@ export interface Tool {
 }
 
 /** A chat request, read once. */
-export interface ChatRequest {
+export interface SimChatRequest {
   /** The model as asked; empty where the request names none. */
   readonly model: string;
   readonly messages: readonly unknown[];
@@ -42,7 +42,7 @@ export interface ChatRequest {
 const choicesMax = 128;
 
 /** Reads a request body. `readsMaxCompletionTokens` is false for the engine that knows only `max_tokens`. */
-export function readChatRequest(body: Loose, readsMaxCompletionTokens: boolean): ChatRequest {
+export function readChatRequest(body: Loose, readsMaxCompletionTokens: boolean): SimChatRequest {
   const messages = Array.isArray(body['messages']) ? body['messages'] : [];
   const last = lastSpoken(messages);
   const streamOptions = isRecord(body['stream_options']) ? body['stream_options'] : {};
@@ -76,7 +76,7 @@ function lastSpoken(messages: readonly unknown[]): Loose {
   return isRecord(spoken) ? spoken : {};
 }
 
-function sinceUser(messages: readonly unknown[]): Pick<ChatRequest, 'userText' | 'turnsSinceUser'> {
+function sinceUser(messages: readonly unknown[]): Pick<SimChatRequest, 'userText' | 'turnsSinceUser'> {
   const at = messages.findLastIndex(
     // What a tool shows stands in a message of the user too, without words.
     (message) => isRecord(message) && message.role === 'user' && contentText(message.content) !== '',
@@ -103,13 +103,13 @@ function toolsOf(tools: unknown): Tool[] {
   });
 }
 
-function toolChoiceOf(choice: unknown): ChatRequest['toolChoice'] {
+function toolChoiceOf(choice: unknown): SimChatRequest['toolChoice'] {
   if (choice === 'none' || choice === 'required') return choice;
   const described = isRecord(choice) ? choice.function : undefined;
   return isRecord(described) && typeof described.name === 'string' ? { named: described.name } : 'auto';
 }
 
-function formatOf(format: unknown): ChatRequest['responseFormat'] {
+function formatOf(format: unknown): SimChatRequest['responseFormat'] {
   if (!isRecord(format)) return 'text';
   if (format['type'] === 'json_object') return 'json_object';
   if (format['type'] !== 'json_schema') return 'text';

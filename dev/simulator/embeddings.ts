@@ -12,14 +12,14 @@ const dimensionsDefault = 64;
 const dimensionsMax = 8192;
 const inputsMax = 2048;
 
-export interface EmbeddingsRequest {
+export interface SimEmbeddingsRequest {
   readonly inputs: readonly (string | readonly number[])[];
   readonly dimensions: number;
   readonly base64: boolean;
 }
 
 /** Reads a request; undefined where the input is missing, empty, of a wrong type or of more than 2048 texts. */
-export function readEmbeddingsRequest(body: Loose, dialect: Dialect): EmbeddingsRequest | undefined {
+export function readEmbeddingsRequest(body: Loose, dialect: Dialect): SimEmbeddingsRequest | undefined {
   const inputs = inputsOf(body['input'], dialect);
   if (inputs === undefined || inputs.length === 0 || inputs.length > inputsMax) return undefined;
   // llama.cpp ignores `dimensions`.
@@ -29,7 +29,7 @@ export function readEmbeddingsRequest(body: Loose, dialect: Dialect): Embeddings
 }
 
 /** Tokens of all inputs: a quarter of the bytes of each text, rounded up; a token array counts its tokens. */
-export function embeddingTokens(inputs: EmbeddingsRequest['inputs']): number {
+export function embeddingTokens(inputs: SimEmbeddingsRequest['inputs']): number {
   return inputs.reduce(
     (sum, input) => sum + (typeof input === 'string' ? textTokens(input) : input.length),
     0,
@@ -38,7 +38,7 @@ export function embeddingTokens(inputs: EmbeddingsRequest['inputs']): number {
 
 /** The body of the answer. */
 export function embeddingsBody(
-  request: EmbeddingsRequest,
+  request: SimEmbeddingsRequest,
   id: string,
   created: number,
   model: string,
@@ -71,7 +71,7 @@ function unitVector(text: string, dimensions: number): Float32Array {
   return Float32Array.from(raw, (value) => value / norm);
 }
 
-function inputsOf(input: unknown, dialect: Dialect): EmbeddingsRequest['inputs'] | undefined {
+function inputsOf(input: unknown, dialect: Dialect): SimEmbeddingsRequest['inputs'] | undefined {
   if (typeof input === 'string') return input === '' ? undefined : [input];
   if (!Array.isArray(input)) return undefined;
   if (input.every((entry) => typeof entry === 'string')) return input;

@@ -4,7 +4,7 @@
 import type { Dialect } from '../../schemas/names.ts';
 
 /** A refusal of the engine before any dialect has shaped it. */
-export interface EngineError {
+export interface SimError {
   readonly status: number;
   readonly message: string;
   /** The engine's own type name, where it has one. */
@@ -15,7 +15,7 @@ export interface EngineError {
 }
 
 /** The error as the body of an answer. */
-export function errorBody(dialect: Dialect, error: EngineError): unknown {
+export function errorBody(dialect: Dialect, error: SimError): unknown {
   const { status, message, type, param = null } = error;
   switch (dialect) {
     case 'vllm':
@@ -30,13 +30,13 @@ export function errorBody(dialect: Dialect, error: EngineError): unknown {
 }
 
 /** The error as a frame within a stream that has begun. */
-export function errorFrame(dialect: Dialect, error: EngineError): unknown {
+export function errorFrame(dialect: Dialect, error: SimError): unknown {
   const body = errorBody(dialect, error);
   return dialect === 'sglang' ? { error: body } : body;
 }
 
 /** What an engine says when its worker died under a running stream. */
-export const engineDied: EngineError = {
+export const engineDied: SimError = {
   status: 500,
   message: 'the engine encountered an issue',
   type: 'InternalServerError',

@@ -7,14 +7,14 @@ import { answerTo } from './answer.ts';
 import { chatBody, chatFrames, type Distortion, type FrameFacts } from './chat-frames.ts';
 import { readChatRequest } from './chat-request.ts';
 import { embeddingsBody, embeddingTokens, readEmbeddingsRequest } from './embeddings.ts';
-import { type EngineError, errorBody } from './engine-error.ts';
+import { errorBody, type SimError } from './engine-error.ts';
 import { isRecord, type Loose } from './loose.ts';
 import { bodyPlan, jsonPlan, type Plan, streamPlan } from './plan.ts';
 import { promptTokens, textTokens } from './text.ts';
 import { badRequest, chatFault, unknownModel } from './validate.ts';
 
 /** What the engine is at the moment of a request. */
-export interface Engine {
+export interface SimEngine {
   readonly dialect: Dialect;
   readonly models: readonly string[];
   /** Those of the models that take images. */
@@ -46,7 +46,7 @@ const tokensListedMax = 2 ** 20;
 const loadedAt = 1_767_225_600;
 
 /** The answer to a GET. */
-export function answerGet(path: string, engine: Engine): Plan {
+export function answerGet(path: string, engine: SimEngine): Plan {
   const { dialect } = engine;
   if (path === '/v1/models') return jsonPlan(200, listing(engine));
   const id = path.startsWith('/v1/models/') ? decoded(path.slice('/v1/models/'.length)) : undefined;
@@ -56,7 +56,7 @@ export function answerGet(path: string, engine: Engine): Plan {
 }
 
 /** The answer to a POST whose body is an object. */
-export function answerPost(path: string, body: Loose, engine: Engine, stamp: Stamp): Plan {
+export function answerPost(path: string, body: Loose, engine: SimEngine, stamp: Stamp): Plan {
   const { dialect } = engine;
   if (path === '/v1/chat/completions') return chat(body, engine, stamp);
   if (path === '/v1/embeddings') return embeddings(body, engine, stamp);
@@ -68,11 +68,11 @@ export function answerPost(path: string, body: Loose, engine: Engine, stamp: Sta
 }
 
 /** The engine's refusal as an answer. */
-export function refuse(dialect: Dialect, error: EngineError): Plan {
+export function refuse(dialect: Dialect, error: SimError): Plan {
   return jsonPlan(error.status, errorBody(dialect, error));
 }
 
-function chat(body: Loose, engine: Engine, stamp: Stamp): Plan {
+function chat(body: Loose, engine: SimEngine, stamp: Stamp): Plan {
   const { dialect } = engine;
   const request = readChatRequest(body, dialect !== 'ollama');
   const model = served(request.model, engine);
@@ -98,7 +98,7 @@ function chat(body: Loose, engine: Engine, stamp: Stamp): Plan {
   };
 }
 
-function embeddings(body: Loose, engine: Engine, stamp: Stamp): Plan {
+function embeddings(body: Loose, engine: SimEngine, stamp: Stamp): Plan {
   const { dialect, contextTokens } = engine;
   const asked = typeof body.model === 'string' ? body.model : '';
   const model = served(asked, engine);
@@ -119,7 +119,7 @@ function embeddings(body: Loose, engine: Engine, stamp: Stamp): Plan {
   return { ...jsonPlan(200, embeddingsBody(request, id, stamp.created, model)), work };
 }
 
-function tokenize(body: Loose, engine: Engine): Plan {
+function tokenize(body: Loose, engine: SimEngine): Plan {
   const text = engine.dialect === 'llamacpp' ? body.content : body['prompt'];
   const count = typeof text === 'string' ? textTokens(text) : promptTokens(messagesOf(body));
   const tokens = Array.from({ length: Math.min(count, tokensListedMax) }, (_, index) => index);
@@ -128,7 +128,7 @@ function tokenize(body: Loose, engine: Engine): Plan {
 }
 
 /** The name under which the engine answers, or undefined where it refuses the model. */
-function served(asked: string, engine: Engine): string | undefined {
+function served(asked: string, engine: SimEngine): string | undefined {
   const { dialect, models } = engine;
   const [first] = models;
   if (first === undefined || models.includes(asked)) return first === undefined ? undefined : asked;
@@ -142,11 +142,11 @@ function messagesOf(body: Loose): readonly unknown[] {
   return Array.isArray(body['messages']) ? body['messages'].filter(isRecord) : [];
 }
 
-function listing(engine: Engine): unknown {
+function listing(engine: SimEngine): unknown {
   return { object: 'list', data: engine.models.map((id) => modelEntry(id, engine)) };
 }
 
-function modelEntry(id: string, engine: Engine): unknown {
+function modelEntry(id: string, engine: SimEngine): unknown {
   const entry = { id, object: 'model', created: loadedAt, owned_by: owners[engine.dialect] };
   if (engine.dialect === 'ollama') return entry;
   if (engine.dialect === 'llamacpp') return { ...entry, meta: { n_ctx: engine.contextTokens } };
@@ -154,7 +154,7 @@ function modelEntry(id: string, engine: Engine): unknown {
 }
 
 /** What Ollama answers about one model, without its weights and templates. */
-function modelDetails(body: Loose, engine: Engine): Plan {
+function modelDetails(body: Loose, engine: SimEngine): Plan {
   const { imageModels } = engine;
   const model = typeof body.model === 'string' ? body.model : '';
   if (!engine.models.includes(model)) return jsonPlan(404, { error: `model '${model}' not found` });

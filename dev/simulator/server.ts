@@ -12,7 +12,7 @@ import type { Certificate } from '../../shared/runtime/tls.ts';
 import { type Behaviour, BehaviourInvalid, type Fault, parseBehaviour, RuleBook } from './behaviour.ts';
 import { jsonOf, readBody } from './body.ts';
 import { emit } from './emission.ts';
-import { answerGet, answerPost, type Engine, refuse } from './engine.ts';
+import { answerGet, answerPost, refuse, type SimEngine } from './engine.ts';
 import { distortionOf, spoil } from './faults.ts';
 import { guarded } from './guarded.ts';
 import { type Exchange, Ledger, type SimStats } from './ledger.ts';
@@ -33,7 +33,7 @@ const listenAgainMs = 100;
 /** A keep-alive shorter than a client's own would race with its next request. */
 const timeouts = { headersTimeoutMs: 60_000, requestTimeoutMs: 300_000, keepAliveTimeoutMs: 70_000 };
 
-export interface SimServerOptions extends Omit<Engine, 'answerWords'> {
+export interface SimServerOptions extends Omit<SimEngine, 'answerWords'> {
   readonly bind: string;
   readonly port: number;
   readonly behaviour: Behaviour;
@@ -51,7 +51,7 @@ export class SimServer {
   readonly #pacer = new Pacer();
   readonly #slots: Slots;
   readonly #engineHeaders: Readonly<Record<string, string>>;
-  #engine: Engine;
+  #engine: SimEngine;
   #rules = new RuleBook({ rules: [] });
   #serial = 0;
   #port = 0;

@@ -3,8 +3,8 @@
  * Each dialect refuses what the engine of that name was seen to refuse, and answers what it was seen to answer.
  */
 import type { Dialect } from '../../schemas/names.ts';
-import type { ChatRequest } from './chat-request.ts';
-import type { EngineError } from './engine-error.ts';
+import type { SimChatRequest } from './chat-request.ts';
+import type { SimError } from './engine-error.ts';
 import type { Loose } from './loose.ts';
 
 export interface Window {
@@ -16,10 +16,10 @@ export interface Window {
 /** The refusal of a chat request, or undefined if the engine would answer it. */
 export function chatFault(
   body: Loose,
-  request: ChatRequest,
+  request: SimChatRequest,
   promptTokens: number,
   window: Window,
-): EngineError | undefined {
+): SimError | undefined {
   if (request.messages.length === 0) return badRequest('messages: Field required', 'messages');
   if (window.dialect === 'vllm' || window.dialect === 'sglang') {
     const fault = strictFault(body, request, window.dialect);
@@ -29,12 +29,12 @@ export function chatFault(
 }
 
 /** A refusal with status 400. */
-export function badRequest(message: string, param?: string): EngineError {
+export function badRequest(message: string, param?: string): SimError {
   return { status: 400, message, type: 'BadRequestError', ...(param === undefined ? {} : { param }) };
 }
 
 /** A refusal with status 404, as the engines with a fixed set of models give it. */
-export function unknownModel(dialect: Dialect, model: string, models: readonly string[]): EngineError {
+export function unknownModel(dialect: Dialect, model: string, models: readonly string[]): SimError {
   const message =
     dialect === 'ollama'
       ? `model '${model}' not found`
@@ -42,7 +42,7 @@ export function unknownModel(dialect: Dialect, model: string, models: readonly s
   return { status: 404, message, type: 'NotFoundError', param: 'model' };
 }
 
-function strictFault(body: Loose, request: ChatRequest, dialect: Dialect): EngineError | undefined {
+function strictFault(body: Loose, request: SimChatRequest, dialect: Dialect): SimError | undefined {
   const max = request.tokensMax;
   if (max !== undefined && max < (dialect === 'vllm' ? 1 : 0))
     return badRequest(`max_tokens must be at least 1, got ${max}. (parameter=max_tokens, value=${max})`);
@@ -61,7 +61,7 @@ function strictFault(body: Loose, request: ChatRequest, dialect: Dialect): Engin
   return undefined;
 }
 
-function windowFault(request: ChatRequest, prompt: number, window: Window): EngineError | undefined {
+function windowFault(request: SimChatRequest, prompt: number, window: Window): SimError | undefined {
   const { dialect, contextTokens } = window;
   // Ollama never says no: it cuts the prompt silently.
   if (dialect === 'ollama') return undefined;
@@ -92,7 +92,7 @@ function windowFault(request: ChatRequest, prompt: number, window: Window): Engi
   );
 }
 
-function exceedsContext(prompt: number, contextTokens: number): EngineError {
+function exceedsContext(prompt: number, contextTokens: number): SimError {
   return {
     status: 400,
     message: `request (${prompt} tokens) exceeds the available context size (${contextTokens} tokens)`,

@@ -4,7 +4,7 @@
  * bounded in number and time, because the health of a node must not wait for them: later probes send the others.
  */
 import { askNode, boundedJson, type NodeAddress } from './ask-node.ts';
-import { type ServedModel, takesImages } from './node-answers.ts';
+import { type EngineModel, takesImages } from './node-answers.ts';
 
 interface Known {
   readonly modified: number | undefined;
@@ -28,7 +28,7 @@ export class ImageModels {
   #notBeforeMs = 0;
 
   /** The names of the models that are known to accept images. Never throws. */
-  async among(target: NodeAddress, path: string, served: readonly ServedModel[]): Promise<string[]> {
+  async among(target: NodeAddress, path: string, served: readonly EngineModel[]): Promise<string[]> {
     this.#asking ??= this.#ask(target, path, served).finally(() => {
       this.#asking = undefined;
     });
@@ -36,9 +36,9 @@ export class ImageModels {
     return served.map(({ name }) => name).filter((name) => this.#known.get(shortName(name))?.takesImages);
   }
 
-  async #ask(target: NodeAddress, path: string, served: readonly ServedModel[]): Promise<void> {
+  async #ask(target: NodeAddress, path: string, served: readonly EngineModel[]): Promise<void> {
     // Of two names of one model the one that is listed first is requested.
-    const models = new Map<string, ServedModel>();
+    const models = new Map<string, EngineModel>();
     for (const model of served) {
       const key = shortName(model.name);
       if (!models.has(key)) models.set(key, model);

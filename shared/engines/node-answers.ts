@@ -17,7 +17,7 @@ export interface TokenCountRequest {
   readonly body: NodeBody;
 }
 
-export interface ServedModel {
+export interface EngineModel {
   readonly name: string;
   readonly windowTokens?: number;
   /** When it was last replaced, seconds since 1970, where a model can be. */
@@ -87,10 +87,10 @@ export function tokenCountOf(dialect: Dialect, answer: unknown): number | undefi
 }
 
 /** The models that a node has loaded, by the names it knows them by. Invalid entries are skipped. */
-export function servedModels(dialect: Dialect, answer: unknown): readonly ServedModel[] {
+export function servedModels(dialect: Dialect, answer: unknown): readonly EngineModel[] {
   const entries = member(answer, 'data');
   if (!Array.isArray(entries)) return [];
-  const models: ServedModel[] = [];
+  const models: EngineModel[] = [];
   for (const entry of entries) {
     const name = member(entry, 'id');
     if (typeof name !== 'string' || name === '' || !isLoaded(entry)) continue;

@@ -39,9 +39,9 @@ export function columnsSql(columns: Columns): string {
 
 declare const parsed: unique symbol;
 /** JSON text of a `Value`. Plain text is assignable, so that only the reader needs to name the type. */
-export type JsonText<Value> = string & { readonly [parsed]?: Value };
+export type JsonColumn<Value> = string & { readonly [parsed]?: Value };
 
 /** Parses a column that this process or an earlier one wrote. */
-export function parseColumn<Value>(json: JsonText<Value>): Value {
+export function parseColumn<Value>(json: JsonColumn<Value>): Value {
   return JSON.parse(json);
 }

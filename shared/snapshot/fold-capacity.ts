@@ -3,7 +3,7 @@
  * Part of the fold: pure, total, see fold.ts.
  */
 import { type PlaceKey, placeKey } from '../../schemas/names.ts';
-import { type Handlers, removeAll, type SkipReason } from './fold-types.ts';
+import { type EventSkipReason, type Handlers, removeAll } from './fold-types.ts';
 import { refreshRoutes } from './routes.ts';
 import type { RowOf, Tables } from './tables.ts';
 
@@ -28,7 +28,7 @@ function refreshPlace(tables: Tables, place: PlaceKey): void {
   for (const node of tables.node.where('place', place)) refreshRoutes(tables, node);
 }
 
-function changeNode(tables: Tables, id: string, change: Partial<RowOf<'node'>>): SkipReason {
+function changeNode(tables: Tables, id: string, change: Partial<RowOf<'node'>>): EventSkipReason {
   const node = tables.node.get(id);
   if (!node) return 'no such node';
   const after = { ...node, ...change };

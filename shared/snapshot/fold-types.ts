@@ -13,13 +13,13 @@ export interface EventContext {
 }
 
 /** undefined: applied. A text: skipped, and why. */
-export type SkipReason = string | undefined;
+export type EventSkipReason = string | undefined;
 export type Handlers = {
   readonly [Name in EventTypeName]: (
     tables: Tables,
     data: EventData<Name>,
     context: EventContext,
-  ) => SkipReason;
+  ) => EventSkipReason;
 };
 
 export function removeAll<Row>(rows: readonly Row[], remove: (row: Row) => void): void {

@@ -7,7 +7,7 @@ import type { KnownEvent } from '../../schemas/events.ts';
 import { ChainWriter, eventTypeNames, firstMomentMs, known, sha256 } from '../../test/support/commits.ts';
 import { memorySnapshot } from './open-snapshot.ts';
 import type { Snapshot } from './snapshot.ts';
-import { type Row, type TableName, tableNames, tableSpecs } from './tables.ts';
+import { type TableName, type TableRow, tableNames, tableSpecs } from './tables.ts';
 import { verify } from './verify.ts';
 
 interface Case {
@@ -15,7 +15,7 @@ interface Case {
   readonly given?: readonly KnownEvent[];
   readonly when: KnownEvent;
   /** All rows of each table that changed; tables left out must not have changed. */
-  readonly leaves: Partial<Record<TableName, readonly Row[]>>;
+  readonly leaves: Partial<Record<TableName, readonly TableRow[]>>;
   /** Why the event was passed over. */
   readonly passedOver?: string;
 }
@@ -26,7 +26,7 @@ const givenMs = firstMomentMs + 2000;
 const hashOf = (text: string): Buffer => Buffer.from(sha256(text), 'hex');
 const stackId = 'stk-amber-otter-1';
 
-const tierRow = (row: Row): Row => ({
+const tierRow = (row: TableRow): TableRow => ({
   id: 'Team',
   rank: 1,
   requests_per_minute: null,
@@ -36,7 +36,7 @@ const tierRow = (row: Row): Row => ({
   free_turns: null,
   ...row,
 });
-const keyRow = (row: Row = {}): Row => ({
+const keyRow = (row: TableRow = {}): TableRow => ({
   id: 'key-1',
   hash: hashOf('key-1'),
   organisation: 'acme',
@@ -49,7 +49,7 @@ const keyRow = (row: Row = {}): Row => ({
   revoked_by: null,
   ...row,
 });
-const nodeRow = (row: Row = {}): Row => ({
+const nodeRow = (row: TableRow = {}): TableRow => ({
   id: 'node-1',
   place: 'pool',
   url: 'http://127.0.0.1:9001',
@@ -69,7 +69,7 @@ const nodeRow = (row: Row = {}): Row => ({
   ...row,
 });
 /** A node that its owner found up in the commit before. */
-const upRow = (row: Row = {}): Row =>
+const upRow = (row: TableRow = {}): TableRow =>
   nodeRow({
     owner: 'control-1',
     generation: 1,
@@ -78,7 +78,7 @@ const upRow = (row: Row = {}): Row =>
     changed_at: givenMs,
     ...row,
   });
-const routeRow = (row: Row = {}): Row => ({
+const routeRow = (row: TableRow = {}): TableRow => ({
   place: 'pool',
   model: 'echo',
   node: 'node-1',
@@ -99,7 +99,13 @@ const organisation = known('organisation.set', {
   tier: 'Team',
   anchor: '2026-01-01',
 });
-const organisationRow: Row = { id: 'acme', name: 'Acme', tier: 'Team', anchor: '2026-01-01', suspended: 0 };
+const organisationRow: TableRow = {
+  id: 'acme',
+  name: 'Acme',
+  tier: 'Team',
+  anchor: '2026-01-01',
+  suspended: 0,
+};
 const key = known('key.created', {
   id: 'key-1',
   organisation: 'acme',
@@ -109,7 +115,7 @@ const key = known('key.created', {
   expiresAt: null,
 });
 const stack = known('stack.created', { id: stackId, organisation: 'acme', surface: 'openai' });
-const stackRow: Row = { id: stackId, organisation: 'acme', surface: 'openai', created_at: givenMs };
+const stackRow: TableRow = { id: stackId, organisation: 'acme', surface: 'openai', created_at: givenMs };
 const registered = (place: { kind: 'pool' } | { kind: 'stack' | 'organisation'; id: string }) =>
   known('node.registered', {
     id: 'node-1',
@@ -130,7 +136,7 @@ const health = known('node.health_changed', {
 const upNode = [node, joined, health];
 const installed = known('pool.model_installed', { model: 'echo' });
 const token = known('node.token_created', { id: 'token-1', node: 'node-1', hash: sha256('token-1') });
-const tokenRow: Row = {
+const tokenRow: TableRow = {
   id: 'token-1',
   node: 'node-1',
   hash: hashOf('token-1'),
@@ -771,12 +777,12 @@ const capacityCases: Case[] = [
   },
 ];
 
-function rowsOf(snapshot: Snapshot): Record<TableName, Row[]> {
+function rowsOf(snapshot: Snapshot): Record<TableName, TableRow[]> {
   const all = tableNames.map((name) => {
     const order = tableSpecs[name].key.join(', ');
     return [name, snapshot.db.prepare(`SELECT * FROM ${name} ORDER BY ${order}`).all()];
   });
-  return Object.fromEntries(all) as Record<TableName, Row[]>;
+  return Object.fromEntries(all) as Record<TableName, TableRow[]>;
 }
 
 const cases = [...tenantCases, ...capacityCases];

@@ -7,7 +7,7 @@
 import type { KnownEvent } from '../../schemas/events.ts';
 import { capacityHandlers } from './fold-capacity.ts';
 import { tenantHandlers } from './fold-tenants.ts';
-import type { EventContext, Handlers, SkipReason } from './fold-types.ts';
+import type { EventContext, EventSkipReason, Handlers } from './fold-types.ts';
 import type { Tables } from './tables.ts';
 
 /** Raised with every change of what the fold makes of any event; a snapshot of another version is rebuilt. */
@@ -25,11 +25,11 @@ const handlers: Handlers = {
 };
 
 /** Applies one event. Returns undefined, or why it was skipped. */
-export function applyEvent(tables: Tables, event: KnownEvent, context: EventContext): SkipReason {
+export function applyEvent(tables: Tables, event: KnownEvent, context: EventContext): EventSkipReason {
   const handler = handlers[event.type] as (
     tables: Tables,
     data: unknown,
     context: EventContext,
-  ) => SkipReason;
+  ) => EventSkipReason;
   return handler(tables, event.data, context);
 }

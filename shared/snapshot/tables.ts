@@ -22,14 +22,14 @@ import {
   blob,
   type Columns,
   integer,
-  type JsonText,
+  type JsonColumn,
   orNull,
   type RowWith,
   type SqlValue,
   text,
 } from '../runtime/table-columns.ts';
 
-export type Row = Record<string, SqlValue>;
+export type TableRow = Record<string, SqlValue>;
 
 export interface TableSpec {
   /** The order is the canonical order of the digest. */
@@ -110,15 +110,15 @@ export const tableSpecs = {
       url: text(),
       dialect: text<Dialect>(),
       credential: orNull(text()), // name only
-      models: orNull(text<JsonText<ServedNames>>()), // catalog id → served name, where they differ
+      models: orNull(text<JsonColumn<ServedNames>>()), // catalog id → served name, where they differ
       agent: integer(),
       drained: integer(),
       owner: orNull(text()), // control-plane replica that reports on it
       generation: integer(), // counts the claims
       up: integer(),
-      loaded: text<JsonText<readonly string[]>>(), // names the engine reports
-      windows: text<JsonText<Readonly<Record<string, number>>>>(), // context window by engine's name, tokens
-      image_models: text<JsonText<readonly string[]>>(), // names the engine reports of models that take images
+      loaded: text<JsonColumn<readonly string[]>>(), // names the engine reports
+      windows: text<JsonColumn<Readonly<Record<string, number>>>>(), // context window by engine's name, tokens
+      image_models: text<JsonColumn<readonly string[]>>(), // names the engine reports of models that take images
       reason: orNull(text()),
       changed_at: orNull(integer()), // of the last change of health; NULL before the first report
     },
@@ -191,7 +191,7 @@ const sha256Hex: (text: string) => string =
     : (text) => createHash('sha256').update(text).digest('hex');
 
 /** The hash of one canonical row, as a number below 2^128. */
-export function rowDigest(table: TableName, row: Row): bigint {
+export function rowDigest(table: TableName, row: TableRow): bigint {
   const values: unknown[] = [table];
   for (const column in tableSpecs[table].columns) {
     const value = row[column];
@@ -205,7 +205,7 @@ export function addDigest(sum: bigint, row: bigint): bigint {
 }
 
 /** SQLite stores UTF-8, which has no lone surrogates: the digest must be of what can be read back. */
-function wellFormed(row: Row): Row {
+function wellFormed(row: TableRow): TableRow {
   const isKept = Object.values(row).every((value) => typeof value !== 'string' || value.isWellFormed());
   if (isKept) return row;
   return Object.fromEntries(
@@ -265,7 +265,7 @@ export class Table<Name extends TableName = TableName> {
 
   /** As `put`, for a caller that has read the row with this key: `before` is that row, or undefined where there is none. */
   replace(before: RowOf<Name> | undefined, row: RowOf<Name>): void {
-    const values = wellFormed(row as Row);
+    const values = wellFormed(row as TableRow);
     if (before) this.#sum = (this.#sum - rowDigest(this.name, before)) & sum128;
     this.#put.run(this.#columns.map((column) => values[column] ?? null));
     this.#sum = addDigest(this.#sum, rowDigest(this.name, values));
@@ -278,7 +278,7 @@ export class Table<Name extends TableName = TableName> {
   }
 
   remove(row: RowOf<Name>): void {
-    const values = row as Row;
+    const values = row as TableRow;
     const done = this.#remove.run(this.#key.map((column) => values[column] ?? null));
     if (done.changes === 0) return;
     this.#sum = (this.#sum - rowDigest(this.name, values)) & sum128;

@@ -9,9 +9,9 @@ import { PositionStore } from './position.ts';
 import {
   addDigest,
   indexName,
-  type Row,
   rowDigest,
   type TableName,
+  type TableRow,
   type TableSpec,
   tableNames,
   tableSpecs,
@@ -45,9 +45,9 @@ function* sumOf(
   const { key, indexes = [] } = spec;
   const order = key.map((column) => `t.${column}`).join(', ');
   const select = selectWithIndexes(table, indexes);
-  const first = db.prepare<unknown[], Row>(`${select} ORDER BY ${order} LIMIT ?`);
+  const first = db.prepare<unknown[], TableRow>(`${select} ORDER BY ${order} LIMIT ?`);
   const places = key.map(() => '?').join(', ');
-  const next = db.prepare<unknown[], Row>(
+  const next = db.prepare<unknown[], TableRow>(
     `${select} WHERE (${order}) > (${places}) ORDER BY ${order} LIMIT ?`,
   );
   let sum = 0n;

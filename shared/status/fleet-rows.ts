@@ -14,7 +14,7 @@ export interface Seen {
   readonly isRemembered: boolean;
 }
 
-export interface Row extends Seen {
+export interface FleetRow extends Seen {
   /** When the report was last appended to the topic, directly or in a memory record. -Infinity where unknown. */
   readonly publishedMs: number;
   readonly isForgotten: boolean;
@@ -38,7 +38,7 @@ const controlPlaneKeptMs = 600_000;
 export class FleetRows {
   /** Incarnations to persist: their row was added or removed. The reader clears the set. */
   readonly changed = new Set<string>();
-  readonly #rows = new Map<string, Row>();
+  readonly #rows = new Map<string, FleetRow>();
   readonly #tombstones = new Map<string, number>();
   #overflowed = false;
 
@@ -47,11 +47,11 @@ export class FleetRows {
     return this.#overflowed;
   }
 
-  all(): IterableIterator<Row> {
+  all(): IterableIterator<FleetRow> {
     return this.#rows.values();
   }
 
-  get(incarnation: string): Row | undefined {
+  get(incarnation: string): FleetRow | undefined {
     return this.#rows.get(incarnation);
   }
 

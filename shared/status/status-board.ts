@@ -2,11 +2,11 @@
  * The last reports of the fleet, evaluated by the reader: state and confirmation follow from what a process proved and from
  * how long it has been silent here, never from its own claim to be healthy. A record counts only with its MAC.
  */
-import { type FleetMemory, type StatusReport, statusRecordSchema } from '../../schemas/status.ts';
+import { type FleetMemoryRecord, type StatusReport, statusRecordSchema } from '../../schemas/status.ts';
 import { type ControlLog, type LogRecord, LogUnavailable } from '../log/core/control-log.ts';
 import { RateLimitedLine } from '../runtime/rate-limited-line.ts';
 import { Backoff, sleep } from '../runtime/retry.ts';
-import { FleetRows, type Row, type Seen } from './fleet-rows.ts';
+import { type FleetRow, FleetRows, type Seen } from './fleet-rows.ts';
 import { KnownHeads } from './known-heads.ts';
 import type { StatusMac } from './status-mac.ts';
 
@@ -119,7 +119,7 @@ export class StatusBoard {
 
   /** One for each name: the one that reported last. */
   controlPlanes(): Seen[] {
-    const byName = new Map<string, Row>();
+    const byName = new Map<string, FleetRow>();
     for (const row of this.rows.all()) {
       const other = byName.get(row.report.name);
       if (row.report.kind === 'control-plane' && (other === undefined || other.seenMs < row.seenMs))
@@ -248,7 +248,7 @@ export class StatusBoard {
     return data === undefined ? { ignored: 'unreadable' } : { read: data };
   }
 
-  #applyMemory({ gateways, forgotten }: FleetMemory): void {
+  #applyMemory({ gateways, forgotten }: FleetMemoryRecord): void {
     const ended: string[] = [];
     for (const report of gateways)
       if (report.kind === 'gateway' && !this.rows.upsert(report, 'memory')) ended.push(report.incarnation);
@@ -262,7 +262,7 @@ export class StatusBoard {
 }
 
 type ReadRecord =
-  | { readonly read: StatusReport | FleetMemory; readonly ignored?: never }
+  | { readonly read: StatusReport | FleetMemoryRecord; readonly ignored?: never }
   | { readonly read?: never; readonly ignored: 'unsigned' | 'wrong_mac' | 'unreadable' };
 
 function order(a: string, b: string): number {

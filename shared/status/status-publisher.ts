@@ -16,7 +16,7 @@ const goodbyeTimeoutMs = 1000;
 
 export type ReportBody = Omit<StatusReport, 'incarnation' | 'n'>;
 
-export interface PublisherOptions {
+export interface StatusPublisherOptions {
   readonly log: ControlLog;
   readonly mac: StatusMac;
   readonly report: () => ReportBody;
@@ -27,7 +27,7 @@ export class StatusPublisher {
   readonly incarnation = randomUUID();
   /** Records that the log did not accept, by cause. */
   readonly refused: RateLimitedLine;
-  readonly #options: PublisherOptions;
+  readonly #options: StatusPublisherOptions;
   readonly #timer: NodeJS.Timeout;
   readonly #waiters = new Set<() => void>();
   #pending: Promise<void> | undefined;
@@ -37,7 +37,7 @@ export class StatusPublisher {
   #acknowledgedMs = Number.NEGATIVE_INFINITY;
   #lastError = '';
 
-  constructor(options: PublisherOptions) {
+  constructor(options: StatusPublisherOptions) {
     this.#options = options;
     this.refused = new RateLimitedLine((causes) =>
       options.logger.error(

@@ -4,7 +4,14 @@
  */
 import type { UsageRow } from '../../schemas/usage.ts';
 import { type Database, prepare as prepareTyped } from '../runtime/sqlite.ts';
-import { columnsSql, integer, type JsonText, orNull, type RowWith, text } from '../runtime/table-columns.ts';
+import {
+  columnsSql,
+  integer,
+  type JsonColumn,
+  orNull,
+  type RowWith,
+  text,
+} from '../runtime/table-columns.ts';
 
 const columns = {
   position: {
@@ -36,7 +43,7 @@ const columns = {
     id: integer(), // order in which the rows were folded here
     organisation: orNull(text()),
     period: orNull(text()),
-    body: text<JsonText<UsageRow>>(),
+    body: text<JsonColumn<UsageRow>>(),
   },
 } as const;
 
