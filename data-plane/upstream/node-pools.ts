@@ -7,6 +7,7 @@
 import { Pool } from 'undici';
 import { BodyBudget } from '../core/byte-budget.ts';
 import { Ticker } from '../core/ticker.ts';
+import { nodeConnector } from './node-connector.ts';
 
 export interface NodePoolsOptions {
   /** The credential of a name; undefined where this gateway was not given it. */
@@ -103,7 +104,7 @@ export class NodePools {
     const { origin, pathname } = new URL(url);
     const pool = new Pool(origin, {
       // Each call keeps this wait itself; here it clears away what a call left behind.
-      connect: { timeout: 2 * this.connectMs },
+      connect: nodeConnector(2 * this.connectMs),
       pipelining: 1,
       keepAliveTimeout: keepAliveMs,
       // What a node hints in its own header is not taken for more.

@@ -337,6 +337,18 @@ test.each(['text', 'escapes', 'names', 'objects', 'error', 'chunks'])(
   },
 );
 
+const linesAround = ['lines', 'names', 'folds', 'fits'].flatMap((lines) => [
+  `trailer-${lines}`,
+  `head-${lines}`,
+]);
+test.each(linesAround)('no lines around an answer hold the event loop for 50 ms: %s', async (answer) => {
+  await measure(`answer: ${answer}`, async () => {
+    const { status } = await ask('/chat/completions', worst(answer), 'heavy');
+    expect(status).toBe(answer.endsWith('fits') ? 200 : 503);
+    return String(status);
+  });
+});
+
 test.each([1024, 64])(
   'the vectors of embeddings do not hold the event loop: 2 048 with %i numbers each',
   async (numbers) => {

@@ -26,6 +26,14 @@ const vectors = (inputs, numbers) => {
 const event = (content) => `data: {"choices":[{"index":0,"delta":{"content":"${content}"}}]}\n\n`;
 const eightTimes = (data) => `data: ${data}\n\n`.repeat(8);
 
+/** A complete answer, with additional lines in the head or in the trailers. */
+const rawAnswer = (headLines, trailerLines) => {
+  const body = answerOf('fine');
+  return `HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n${headLines}\r\n${body.length.toString(16)}\r\n${body}\r\n0\r\n${trailerLines}\r\n`;
+};
+const shortLines = 'a:b\r\n'.repeat(200_000);
+const foldedLine = `a:b${'\r\n c'.repeat(200_000)}\r\n`;
+
 /** Made once, so that making them keeps no probe waiting. */
 const answers = {
   text: answerOf('a'.repeat(30 * MiB)),
@@ -41,6 +49,17 @@ const answers = {
   'event-text': event('a'.repeat(MiB - 200)).repeat(8),
   events: event('a').repeat(100_000),
 };
+/** Written directly to the socket. */
+const rawAnswers = {
+  'trailer-lines': rawAnswer('', shortLines),
+  'trailer-folds': rawAnswer('', foldedLine),
+  'trailer-names': rawAnswer('', 'a:\r\n'.repeat(200_000)),
+  'trailer-fits': rawAnswer('', 'a:\r\n'.repeat(16_000)),
+  'head-lines': rawAnswer(shortLines, ''),
+  'head-names': rawAnswer('a:\r\n'.repeat(200_000), ''),
+  'head-fits': rawAnswer('a:\r\n'.repeat(16_000), ''),
+  'head-folds': rawAnswer(foldedLine, ''),
+};
 const tokens = JSON.stringify({ count: 9, tokens: Array.from({ length: 500_000 }, () => 12_345) });
 
 function answer(model, url, head, response) {
@@ -53,6 +72,10 @@ function answer(model, url, head, response) {
 }
 
 function worst(name, response) {
+  if (name in rawAnswers) {
+    response.socket.end(rawAnswers[name]);
+    return;
+  }
   const text = answers[name];
   if (name.startsWith('event')) response.setHeader('content-type', 'text/event-stream');
   if (name === 'error') response.statusCode = 400;
