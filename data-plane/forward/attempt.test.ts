@@ -2,7 +2,7 @@
  * Walks forwarding at random: node and client do anything that they can do, at any moment and in any order. Only the two
  * sockets are scripted; the call, the attempt, the transformers, the client's response and the memory are the real ones.
  */
-import { createServer, type Server } from 'node:http';
+import { createServer, type Server, type ServerResponse } from 'node:http';
 import { Duplex } from 'node:stream';
 import { setImmediate as turn } from 'node:timers/promises';
 import fc from 'fast-check';
@@ -206,9 +206,11 @@ const event = (delta: object, finish: string | null = null): string =>
   `data: ${JSON.stringify({ choices: [{ index: 0, delta, finish_reason: finish }] })}\n\n`;
 const words = event({ content: 'some words of an answer that is long enough to fill a buffer '.repeat(2) });
 const lastEvents = `${event({ content: '.' }, 'stop')}data: [DONE]\n\n`;
-const wholeAnswer = JSON.stringify({
-  choices: [{ index: 0, message: { role: 'assistant', content: 'hello' }, finish_reason: 'stop' }],
-});
+const answerOf = (content: string): string =>
+  JSON.stringify({
+    choices: [{ index: 0, message: { role: 'assistant', content }, finish_reason: 'stop' }],
+  });
+const wholeAnswer = answerOf('hello');
 const json = 'application/json';
 
 type Step = (node: NodeExchange, client: ClientSocket) => unknown;
@@ -282,14 +284,20 @@ afterAll(async () => {
   await bodyWorker.close();
 });
 
-async function connectedClient(): Promise<{ socket: ClientSocket; client: ClientResponse }> {
+interface ConnectedClient {
+  readonly socket: ClientSocket;
+  readonly response: ServerResponse;
+  readonly client: ClientResponse;
+}
+
+async function connectedClient(): Promise<ConnectedClient> {
   const socket = new ClientSocket();
-  const client = await new Promise<ClientResponse>((resolve) => {
-    server.once('request', (_request, response) => resolve(new ClientResponse(response, { headers: {} })));
+  const response = await new Promise<ServerResponse>((resolve) => {
+    server.once('request', (_request, given) => resolve(given));
     server.emit('connection', socket);
     socket.push('GET / HTTP/1.1\r\nhost: a\r\n\r\n');
   });
-  return { socket, client };
+  return { socket, response, client: new ClientResponse(response, { headers: {} }) };
 }
 
 type Ended =
@@ -376,3 +384,38 @@ test('whatever node and client do: one result, nothing held, nothing written aft
     { numRuns: runs },
   );
 }, 60_000);
+
+test.each([
+  ['is rebuilt at once', 'hello'],
+  ['is rebuilt on the body worker', 'a'.repeat(300 * 1024)],
+])('an answer that %s and cannot be written is a fault of its request alone', async (_how, content) => {
+  const pools = new ScriptedPools();
+  const { socket, response, client } = await connectedClient();
+  const result = forward({
+    request: requests['chat'] as Forwarded,
+    candidates: [routeTo('http://a.invalid')],
+    tier: 'Starter',
+    maxTokensFor: () => 9,
+    client,
+    ids: { unique: 'test', createdSeconds: 1_800_000_000 },
+    settings: defaultForwardSettings,
+    pools,
+    load: new NodeLoad(),
+    bodyWorker,
+    owner: 'test',
+    onNodeFailure: unavailable,
+  });
+  const rejected = expect(result).rejects.toMatchObject({ code: 'ERR_HTTP_HEADERS_SENT' });
+  await turn();
+  response.flushHeaders();
+  const [node] = pools.pool.exchanges;
+  node?.connect();
+  node?.head(200, json);
+  node?.data(answerOf(content));
+  await turn();
+  node?.end();
+  await rejected;
+  expect(pools.answerBytes.usedBytes).toBe(0);
+  socket.destroy();
+  await pools.close();
+});

@@ -234,10 +234,8 @@ export class Attempt implements CallReader, ClientListener {
     try {
       const rebuilt = this.#whole?.rebuild();
       if (rebuilt instanceof Promise) {
-        rebuilt.then(
-          (answer) => this.#deliverWhole(answer),
-          (error) => this.onFailure(error),
-        );
+        // The handler comes last, so that it also gets what the delivery throws.
+        rebuilt.then((answer) => this.#deliverWhole(answer)).catch((error) => this.onFailure(error));
       } else if (rebuilt !== undefined) this.#deliverWhole(rebuilt);
     } catch (error) {
       this.onFailure(error);
