@@ -160,6 +160,8 @@ test('where the system grants no thread a job is refused with that cause, and a 
   for (let n = 0; n < 2; n++)
     await expect(bodyWorker.run(shapeJob(), 'shaped', options)).rejects.toMatchObject({
       type: 'InferenceUnavailableError',
+      // A label of headgate_refusals_total, and `cause` in the access log.
+      reason: 'shaping: ERR_WORKER_INIT_FAILED',
     });
   expect(lost).toEqual(['ERR_WORKER_INIT_FAILED', 'ERR_WORKER_INIT_FAILED']);
   expect((await bodyWorker.run(shapeJob(), 'shaped', options)).kind).toBe('shaped');

@@ -231,5 +231,5 @@ function resultOf<Kind extends BodyResult['kind']>(result: BodyResult, kind: Kin
 
 function unavailable(reason: string): Refusal {
   const message = 'The service could not finish work on this request. Try again.';
-  return new Refusal('InferenceUnavailableError', message, { reason: `bodyWorker: ${reason}` });
+  return new Refusal('InferenceUnavailableError', message, { reason: `shaping: ${reason}` });
 }
