@@ -160,9 +160,8 @@ export class SnapshotSupervisor {
     if (event === 'damaged') this.#options.metrics.quarantined();
     this.#options.logger.error(fault, sentences[fault.state]);
     this.#options.onChange();
-    this.#recovering ??= this.#recover().finally(() => {
-      this.#recovering = undefined;
-    });
+    if (this.#recovering === undefined && recoveryOf[this.#state] !== 'none')
+      this.#recovering = this.#recover();
   }
 
   /** One loop at a time. A fault that is found during an attempt is the next attempt's. */
@@ -178,9 +177,13 @@ export class SnapshotSupervisor {
         this.#onRecoveryFailed(state, error instanceof Error ? error : new Error(String(error)));
         continue;
       }
+      // The resumed fold may have found the next fault by now.
+      if (this.#state !== 'live') continue;
       logger.warn({ from: state, position: this.snapshot.seq }, 'the snapshot has recovered');
       onChange();
     }
+    // In the same turn as the last check of the state, so that a fault after it starts the next loop.
+    this.#recovering = undefined;
   }
 
   #onRecoveryFailed(state: SupervisorState, error: Error): void {

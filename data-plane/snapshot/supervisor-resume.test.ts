@@ -1,0 +1,70 @@
+/** What a gateway's supervisor does where the fold that it resumes finds the next fault at once. */
+import { mkdtempSync, renameSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Writable } from 'node:stream';
+import pino from 'pino';
+import { expect, onTestFinished, test } from 'vitest';
+import { controlTopic } from '../../schemas/commit.ts';
+import { openLog } from '../../shared/log/open-log.ts';
+import { openDatabase } from '../../shared/runtime/sqlite.ts';
+import { FoldMetrics } from '../../shared/snapshot/fold-metrics.ts';
+import { openOrRebuild } from '../../shared/snapshot/open-snapshot.ts';
+import { ChainWriter, known } from '../../test/support/commits.ts';
+import { SnapshotSupervisor } from './supervisor.ts';
+
+test('a log that is removed while the snapshot cannot be written is refused, not recovered from, and followed once it is back', async () => {
+  const dir = mkdtempSync(join(tmpdir(), 'headgate-supervisor-'));
+  const logUrl = `sqlite:${join(dir, 'log')}`;
+  const path = join(dir, 'state.db');
+  const log = await openLog(logUrl, { topic: controlTopic });
+  const chain = new ChainWriter();
+  await log.append(chain.open().value);
+  const { snapshot } = openOrRebuild(path);
+  snapshot.db.pragma('busy_timeout = 0');
+  let lines = '';
+  const sink = new Writable({
+    write: (chunk, _encoding, done) => {
+      lines += String(chunk);
+      done();
+    },
+  });
+  const supervisor = new SnapshotSupervisor({
+    logUrl,
+    log,
+    snapshot,
+    controlPlanes: [],
+    mayProve: () => true,
+    metrics: new FoldMetrics(),
+    onChange: () => undefined,
+    logger: pino(sink),
+  });
+  onTestFinished(async () => {
+    await supervisor.close();
+    rmSync(dir, { recursive: true });
+  });
+  const seq = () => supervisor.snapshot.seq;
+  const state = () => supervisor.fault?.state ?? 'live';
+  await expect.poll(seq).toBe(1);
+
+  const otherWriter = openDatabase(path, { durability: 'normal' });
+  otherWriter.exec('BEGIN IMMEDIATE');
+  await log.append(chain.add([known('pool.model_installed', { model: 'echo-small' })]).value);
+  await expect.poll(state).toBe('unwritable');
+  // The SQLite file and its write-ahead log: without the latter the last records would be missing.
+  const move = (from: string, to: string): void => {
+    for (const suffix of ['', '-wal', '-shm']) renameSync(from + suffix, to + suffix);
+  };
+  const file = join(dir, 'log', `${controlTopic}.db`);
+  move(file, `${file}.away`);
+  otherWriter.exec('ROLLBACK');
+  otherWriter.close();
+  await expect.poll(state, { timeout: 20_000 }).toBe('refusing-log');
+  await new Promise((resolve) => setImmediate(resolve));
+  expect(lines).not.toContain('has recovered');
+
+  move(`${file}.away`, file);
+  await expect.poll(state, { timeout: 20_000 }).toBe('live');
+  await expect.poll(seq).toBe(2);
+  await expect.poll(() => lines).toContain('has recovered');
+});
