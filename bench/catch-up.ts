@@ -89,6 +89,6 @@ try {
   console.table({ idle, catchingUp, after });
   console.log(JSON.stringify({ bench: 'catch-up', unit: 'ms', commits, seconds, idle, catchingUp, after }));
 } finally {
-  await fleet.end();
+  await fleet.close();
   await kafka.stop();
 }

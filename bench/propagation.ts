@@ -177,7 +177,7 @@ async function measure(nodes: 1 | 3) {
     const bytes = 460;
     return { ours, reference: await referenceUnderLoad(kafka, bytes, plane, gateways) };
   } finally {
-    await fleet.end();
+    await fleet.close();
     await kafka.stop();
   }
 }

@@ -47,7 +47,7 @@ export async function brokerKills(options: BrokerKillsOptions): Promise<BrokerKi
   try {
     return await run(kafka, fleet, options);
   } finally {
-    await fleet.end();
+    await fleet.close();
     await kafka.stop();
   }
 }

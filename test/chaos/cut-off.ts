@@ -47,7 +47,7 @@ export async function cutOff(options: CutOffOptions): Promise<CutOffFigures> {
   try {
     return await run(fleet, kafka.doors[0]!, options);
   } finally {
-    await fleet.end();
+    await fleet.close();
     await kafka.stop();
   }
 }

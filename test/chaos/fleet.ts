@@ -5,22 +5,25 @@
  */
 
 import { randomUUID } from 'node:crypto';
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { CommitReader } from '../../control-plane/state/commits.ts';
 import { openLog } from '../../shared/log/open-log.ts';
 import { memorySnapshot } from '../../shared/snapshot/open-snapshot.ts';
 import { Replicator } from '../../shared/snapshot/replicator.ts';
 import type { Kafka } from '../kafka/broker.ts';
-import { type Started, startProcess } from '../support/processes.ts';
+import {
+  type GatewayProcess,
+  model,
+  operatorToken,
+  organisation,
+  type Plane,
+  ProcessFleet,
+  smallFleet,
+} from '../support/process-fleet.ts';
 import { until } from '../support/until.ts';
 
-const token = 'chaos-test-operator-token';
-
-export type Plane = Started<{ readonly admin: string; readonly metrics: string; readonly pid: number }>;
-export type Gateway = Started<{ readonly api: string; readonly metrics: string; readonly pid: number }>;
+export type { Plane };
+export type Gateway = GatewayProcess;
 
 export interface Answer {
   readonly status: number;
@@ -39,39 +42,26 @@ export interface Folded {
   readonly skipped: number;
 }
 
-export const organisation = 'acme';
-export const model = 'echo-small';
+export { model, organisation };
 
-export class ChaosFleet {
-  readonly dir = mkdtempSync(join(tmpdir(), 'headgate-chaos-'));
-  readonly logUrl: string;
-  readonly #running: Started<unknown>[] = [];
-
-  constructor(kafka: Pick<Kafka, 'url'>) {
-    this.logUrl = kafka.url;
+export class ChaosFleet extends ProcessFleet {
+  constructor({ url }: Pick<Kafka, 'url'>) {
+    super({ logUrl: url, timeoutMs: 90_000 });
   }
 
   /** The same name means the same data folder. */
   plane(name: string, logUrl = this.logUrl): Promise<Plane> {
-    return this.#start('control-plane', name, this.#common(name, logUrl));
+    return this.serve('control-plane', name, ['--log', logUrl]);
   }
 
   gateway(name: string, logUrl = this.logUrl, ...more: string[]): Promise<Gateway> {
-    const drain = ['--drain-delay', '0', '--drain-timeout', '5'];
-    return this.#start('gateway', name, [...this.#common(name, logUrl), ...drain, ...more]);
+    return this.serve('gateway', name, ['--log', logUrl, ...more]);
   }
 
   /** One organisation on a tier without limits, and the pool's one node with the one model. */
   async furnish(plane: Plane): Promise<Key> {
-    const args = ['--port', '0', '--models', model, '--tokens-per-second', '0'];
-    const node = await this.#start<{ url: string }>('sim-node', 'node', args);
-    const fleet = {
-      version: 1,
-      models: [{ id: model, family: 'echo' }],
-      tiers: [{ id: 'Wide', models: '*' }],
-      pool: { models: [model], nodes: [{ id: 'pool-1', url: node.ready.url, dialect: 'vllm' }] },
-      organisations: [{ id: organisation, name: 'Acme', tier: 'Wide' }],
-    };
+    const node = await this.simNode('node', '--models', model, '--tokens-per-second', '0');
+    const fleet = smallFleet(node.ready.url);
     const applied = await call(plane, 'POST', '/fleet/apply', { body: { fleet } });
     if (applied.status !== 200) throw new Error(JSON.stringify(applied.body));
     await until(async () => {
@@ -100,25 +90,6 @@ export class ChaosFleet {
       await log.close();
     }
   }
-
-  async end(): Promise<void> {
-    for (const { child } of this.#running) child.kill('SIGCONT');
-    await Promise.all(this.#running.map((one) => one.end('SIGKILL')));
-    rmSync(this.dir, { recursive: true, force: true });
-  }
-
-  #common(name: string, logUrl: string): string[] {
-    const own = ['--data', join(this.dir, name), '--name', name];
-    return ['--log', logUrl, '--port', '0', '--metrics-port', '0', ...own];
-  }
-
-  async #start<Ready>(kind: string, name: string, args: readonly string[]): Promise<Started<Ready>> {
-    const env = { HEADGATE_OPERATOR_TOKEN: token };
-    const options = { dir: this.dir, name, args: [kind, ...args], env, timeoutMs: 90_000 };
-    const started = await startProcess<Ready>(options);
-    this.#running.push(started);
-    return started;
-  }
 }
 
 export interface CallOptions {
@@ -136,7 +107,7 @@ export async function call(
   { id = randomUUID(), body, timeoutMs = 30_000 }: CallOptions = {},
 ): Promise<Answer> {
   const headers = {
-    authorization: `Bearer ${token}`,
+    authorization: `Bearer ${operatorToken}`,
     'content-type': 'application/json',
     'idempotency-key': id,
   };

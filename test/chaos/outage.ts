@@ -132,7 +132,7 @@ export async function outage(options: OutageOptions): Promise<OutageFigures> {
       faults,
     };
   } finally {
-    await fleet.end();
+    await fleet.close();
     await kafka.stop();
   }
 }

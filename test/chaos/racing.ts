@@ -71,7 +71,7 @@ export async function racing(options: RacingOptions): Promise<RacingFigures> {
     const gateways = [await fleet.gateway('gateway-1'), await fleet.gateway('gateway-2')];
     return await run({ fleet, planes, gateways, doors, options });
   } finally {
-    await fleet.end();
+    await fleet.close();
     await kafka.stop();
   }
 }

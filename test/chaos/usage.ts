@@ -66,7 +66,7 @@ export async function usage(options: UsageOptions): Promise<UsageFigures> {
       faults: [...figures.settled.faults, ...(unequal ? [`the totals differ: ${JSON.stringify(all)}`] : [])],
     };
   } finally {
-    await fleet.end();
+    await fleet.close();
     await kafka.stop();
   }
 }

@@ -10,8 +10,9 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { type SimNode, startSimNode } from '../../dev/simulator/sim-node.ts';
 import { openDatabase } from '../../shared/runtime/sqlite.ts';
+import type { Plane } from '../support/process-fleet.ts';
 import { type Started, startProcess } from '../support/processes.ts';
-import { type Plane, RevokingFleet } from '../support/revoking-fleet.ts';
+import { RevokingFleet } from '../support/revoking-fleet.ts';
 import { endsInOrder, health, isFaulted } from './clients.ts';
 
 let fleet: RevokingFleet;

@@ -8,7 +8,8 @@ import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { type SimNode, startSimNode } from '../../dev/simulator/sim-node.ts';
 import type { LiveNodeResource } from '../../schemas/admin.ts';
 import { openDatabase } from '../../shared/runtime/sqlite.ts';
-import { type Plane, RevokingFleet } from '../support/revoking-fleet.ts';
+import type { Plane } from '../support/process-fleet.ts';
+import { RevokingFleet } from '../support/revoking-fleet.ts';
 import { endsInOrder, isFaulted } from './clients.ts';
 
 let fleet: RevokingFleet;

@@ -2,38 +2,24 @@
  * Real processes around node agents: control planes over one embedded log, gateways, simulated engines, agents. Asked from
  * outside only: what gateways list, what the admin API says, what stands in the log.
  */
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { DevAdmin } from '../../dev/dev-admin.ts';
+import type { DevAdmin } from '../../dev/dev-admin.ts';
 import type { LiveNodeResource } from '../../schemas/admin.ts';
-import { type Started, startProcess } from '../support/processes.ts';
-
-const operatorToken = 'agent-test-operator-token';
+import { type GatewayProcess, type Plane, ProcessFleet } from '../support/process-fleet.ts';
+import type { Started } from '../support/processes.ts';
 
 export interface Replica {
-  readonly process: Started<{ admin: string; metrics: string }>;
+  readonly process: Plane;
   readonly admin: DevAdmin;
 }
 
-export class AgentFleet {
-  readonly dir = mkdtempSync(join(tmpdir(), 'headgate-agents-'));
-  readonly logUrl = `sqlite:${join(this.dir, 'log')}`;
-  readonly #running: Started<unknown>[] = [];
-
+export class AgentFleet extends ProcessFleet {
   async controlPlane(name: string): Promise<Replica> {
-    const args = ['control-plane', ...this.#common(name), '--port', '0'];
-    const process = await this.start<{ admin: string; metrics: string }>(name, args);
-    return { process, admin: new DevAdmin(process.ready.admin, operatorToken) };
+    const process = await this.serve<Plane['ready']>('control-plane', name);
+    return { process, admin: this.admin(process) };
   }
 
-  gateway(name: string, controlPlane: string): Promise<Started<{ api: string; metrics: string }>> {
-    const args = ['gateway', ...this.#common(name), '--port', '0', '--control-plane', controlPlane];
-    return this.start(name, [...args, '--drain-delay', '0', '--drain-timeout', '5']);
-  }
-
-  simNode(name: string, ...more: string[]): Promise<Started<{ url: string }>> {
-    return this.start(name, ['sim-node', '--port', '0', ...more]);
+  gateway(name: string, controlPlane: string): Promise<GatewayProcess> {
+    return this.serve('gateway', name, ['--control-plane', controlPlane]);
   }
 
   /** The agent of a node; its control planes are tried in this order of addresses. */
@@ -47,29 +33,6 @@ export class AgentFleet {
     const where = controlPlanes.flatMap((url) => ['--control-plane', url]);
     const args = ['node-agent', '--node', node, '--engine', engine, ...where, '--metrics-port', '0', ...more];
     return this.start(`agent-${node}`, args, { HEADGATE_NODE_TOKEN: token });
-  }
-
-  async start<Ready>(
-    name: string,
-    args: readonly string[],
-    env: Readonly<Record<string, string>> = {},
-  ): Promise<Started<Ready>> {
-    const started = await startProcess<Ready>({
-      ...{ dir: this.dir, name, args },
-      env: { HEADGATE_OPERATOR_TOKEN: operatorToken, ...env },
-    });
-    this.#running.push(started);
-    return started;
-  }
-
-  async end(): Promise<void> {
-    for (const one of this.#running) one.child.kill('SIGCONT');
-    await Promise.all(this.#running.map((one) => one.end('SIGKILL')));
-    rmSync(this.dir, { recursive: true, force: true });
-  }
-
-  #common(name: string): string[] {
-    return ['--log', this.logUrl, '--data', join(this.dir, name), '--name', name, '--metrics-port', '0'];
   }
 }
 

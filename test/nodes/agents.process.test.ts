@@ -28,7 +28,7 @@ beforeAll(async () => {
   const { admin } = replica.process.ready;
   gateways = await Promise.all([fleet.gateway('gateway-1', admin), fleet.gateway('gateway-2', admin)]);
 });
-afterAll(() => fleet.end());
+afterAll(() => fleet.close());
 
 /** A node of the pool with a model that nobody else serves, and its engine. */
 class Place {

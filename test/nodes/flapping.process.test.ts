@@ -30,7 +30,7 @@ beforeAll(async () => {
 });
 afterAll(async () => {
   await Promise.all(agents.map((agent) => agent.stop()));
-  await fleet.end();
+  await fleet.close();
 });
 
 interface Member {

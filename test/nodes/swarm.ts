@@ -59,7 +59,7 @@ export async function swarm(options: SwarmOptions): Promise<SwarmFigures> {
     return await run(fleet, workers, options);
   } finally {
     for (const one of workers) one.kill('SIGKILL');
-    await fleet.end();
+    await fleet.close();
   }
 }
 

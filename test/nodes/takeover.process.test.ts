@@ -6,7 +6,7 @@ import { AgentFleet, eventsFrom, listedNode, listedNodes, nodeToken, type Replic
 
 const fleets: AgentFleet[] = [];
 afterAll(async () => {
-  await Promise.all(fleets.map((fleet) => fleet.end()));
+  await Promise.all(fleets.map((fleet) => fleet.close()));
 });
 
 interface Scene {

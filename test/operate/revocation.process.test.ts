@@ -9,7 +9,8 @@ import type { StatusReport } from '../../schemas/status.ts';
 import { openDatabase } from '../../shared/runtime/sqlite.ts';
 import { openStatusLog } from '../../shared/status/status-log.ts';
 import { StatusMac } from '../../shared/status/status-mac.ts';
-import { askWith, type Plane, RevokingFleet } from '../support/revoking-fleet.ts';
+import type { Plane } from '../support/process-fleet.ts';
+import { askWith, RevokingFleet } from '../support/revoking-fleet.ts';
 
 let fleet: RevokingFleet;
 beforeEach(() => {
@@ -30,7 +31,7 @@ async function restore(plane: Plane, round: string): Promise<Plane> {
   for (const file of readdirSync(fleet.logFolder))
     if (file.startsWith('headgate.control.db')) renameSync(join(fleet.logFolder, file), join(lost, file));
   const state = join(fleet.dir, 'cp-1', 'state.db');
-  const run = await fleet.cli(plane, 'snapshot', 'restore', state, '--new-log', '--yes');
+  const run = await fleet.run(plane, 'snapshot', 'restore', state, '--new-log', '--yes');
   expect(run).toMatchObject({ code: 0 });
   return fleet.plane('cp-1');
 }
@@ -88,7 +89,7 @@ test('design 4: of two gateways of one name both must confirm, and both are show
   const rows = (await fleet.listed(plane)).filter(({ name }) => name === 'edge-1');
   expect(rows).toHaveLength(2);
   for (const row of rows) expect(row.conflict).toMatch(/2 processes/);
-  const { stdout } = await fleet.cli(plane, 'gateway', 'list');
+  const { stdout } = await fleet.run(plane, 'gateway', 'list');
   expect(stdout).toMatch(/CONFLICT/);
   const ready = await (await fetch(`${plane.ready.metrics}/readyz?verbose`)).text();
   expect(ready).toMatch(/edge-1.*2 processes|2 processes.*edge-1/);
@@ -152,7 +153,7 @@ test('design 4: a gateway with `serve` that is silent for longer than reports ar
   // A replica with an empty folder learns of it from the others.
   const second = await fleet.plane('cp-2');
   await listedAs(second, 'edge-1').toMatchObject({ state: 'STALE' });
-  expect((await fleet.cli(second, 'gateway', 'list')).stdout).toContain('edge-1');
+  expect((await fleet.run(second, 'gateway', 'list')).stdout).toContain('edge-1');
 
   // Back, it catches up and confirms.
   fleet.resume(gateway);
@@ -176,11 +177,11 @@ test('a gateway that was killed is waited for, across restarts of the control pl
   await plane.end('SIGKILL');
   plane = await fleet.plane('cp-1');
   expect((await fleet.revoke(plane, await fleet.key(plane), 2)).code).toBe(5);
-  expect(await fleet.cli(plane, 'gateway', 'forget', 'killed')).toMatchObject({ code: 2 });
-  expect(await fleet.cli(plane, 'gateway', 'forget', 'killed', '--dry-run')).toMatchObject({ code: 0 });
+  expect(await fleet.run(plane, 'gateway', 'forget', 'killed')).toMatchObject({ code: 2 });
+  expect(await fleet.run(plane, 'gateway', 'forget', 'killed', '--dry-run')).toMatchObject({ code: 0 });
   await listedAs(plane, 'killed').toBeDefined();
-  expect(await fleet.cli(plane, 'gateway', 'forget', 'nobody', '--yes')).toMatchObject({ code: 3 });
-  expect(await fleet.cli(plane, 'gateway', 'forget', 'killed', '--yes')).toMatchObject({
+  expect(await fleet.run(plane, 'gateway', 'forget', 'nobody', '--yes')).toMatchObject({ code: 3 });
+  expect(await fleet.run(plane, 'gateway', 'forget', 'killed', '--yes')).toMatchObject({
     code: 0,
     stdout: 'gateway killed forgotten\n',
   });
@@ -189,7 +190,7 @@ test('a gateway that was killed is waited for, across restarts of the control pl
   expect([run.code, run.stdout], run.stderr).toEqual([0, expect.stringMatching(/lives +confirmed/)]);
 
   // One that lives is not out of sight by it.
-  expect(await fleet.cli(plane, 'gateway', 'forget', 'lives', '--yes')).toMatchObject({ code: 0 });
+  expect(await fleet.run(plane, 'gateway', 'forget', 'lives', '--yes')).toMatchObject({ code: 0 });
   fleet.suspend(lives);
   const forgotten = await fleet.revoke(plane, await fleet.key(plane), 2);
   expect([forgotten.code, forgotten.stderr]).toEqual([5, expect.stringContaining('lives')]);
@@ -201,7 +202,7 @@ test('a person, whatever the role, forgets no gateway', async () => {
   await fleet.admin(plane).call('PUT', '/organisations/acme/members/ana', { role: 'owner' });
   await fleet.gateway('edge-1');
   await listedAs(plane, 'edge-1').toBeDefined();
-  const run = await fleet.cli(plane, '--as', 'ana', 'gateway', 'forget', 'edge-1', '--yes');
+  const run = await fleet.run(plane, '--as', 'ana', 'gateway', 'forget', 'edge-1', '--yes');
   expect(run).toMatchObject({ code: 4 });
   expect(await fleet.listed(plane)).toHaveLength(1);
 });

@@ -9,7 +9,8 @@ import { afterEach, beforeEach, expect, test } from 'vitest';
 import type { DevAdmin } from '../../dev/dev-admin.ts';
 import type { ReplicaStatus } from '../../schemas/admin.ts';
 import { known } from '../support/commits.ts';
-import { ask, type CliEnd, type KeyFile, SignedFleet } from '../support/signed-fleet.ts';
+import { type CliRun, statusWith } from '../support/process-fleet.ts';
+import { type KeyFile, SignedFleet } from '../support/signed-fleet.ts';
 
 let fleet: SignedFleet;
 beforeEach(() => {
@@ -35,7 +36,7 @@ async function caughtUp(client: DevAdmin): Promise<void> {
   expect((await client.confirmed(position, 30)).complete).toBe(true);
 }
 
-function signerCli(admin: string, ...words: string[]): Promise<CliEnd> {
+function signerCli(admin: string, ...words: string[]): Promise<CliRun> {
   return fleet.cli(['signer', ...words], { HEADGATE_ADMIN: admin });
 }
 const fingerprints = (...keys: readonly KeyFile[]): string[] => keys.map(({ fingerprint }) => fingerprint);
@@ -81,7 +82,7 @@ test('a log is signed from the first signer on: what outsiders write after it is
   await plane.client.apply(acme);
   // The log is not signed: anybody with write access makes keys.
   const before = await fleet.forgeKey('acme');
-  await expect.poll(() => ask(gateway.ready.api, before), { timeout: 20_000 }).not.toBe(refusedKey);
+  await expect.poll(() => statusWith(gateway.ready.api, before), { timeout: 20_000 }).not.toBe(refusedKey);
 
   const { admin } = plane.ready;
   expect(await signerCli(admin, 'add', other.publicFile)).toMatchObject({
@@ -103,8 +104,8 @@ test('a log is signed from the first signer on: what outsiders write after it is
   ].filter((value) => typeof value === 'string');
   const { value } = await plane.client.createKey('acme', 'genuine');
   await caughtUp(plane.client);
-  expect(await ask(gateway.ready.api, value)).not.toBe(refusedKey);
-  for (const each of forged) expect(await ask(gateway.ready.api, each)).toBe(refusedKey);
+  expect(await statusWith(gateway.ready.api, value)).not.toBe(refusedKey);
+  for (const each of forged) expect(await statusWith(gateway.ready.api, each)).toBe(refusedKey);
   expect((await statusOf(plane.client)).skipped - status.skipped).toBe(3);
 
   await plane.end();
@@ -147,8 +148,8 @@ test('signers are exchanged on two replicas while a gateway follows; the old key
   keys.push((await first.client.createKey('acme', 'by one')).value);
   keys.push((await second.client.createKey('acme', 'by two')).value);
   await caughtUp(second.client);
-  for (const key of keys) expect(await ask(gateway.ready.api, key)).not.toBe(refusedKey);
-  expect(await ask(gateway.ready.api, late)).toBe(refusedKey);
+  for (const key of keys) expect(await statusWith(gateway.ready.api, key)).not.toBe(refusedKey);
+  expect(await statusWith(gateway.ready.api, late)).toBe(refusedKey);
   const listed = await signerCli(second.ready.admin, 'list', '-o', 'json');
   expect(JSON.parse(listed.stdout).items).toMatchObject([
     { fingerprint: one.fingerprint, replicas: ['cp-1'] },
@@ -159,8 +160,8 @@ test('signers are exchanged on two replicas while a gateway follows; the old key
 
   // Another gateway reads all of it at once, from the first record on.
   const fresh = await fleet.gateway('gw-2', ['--trust-signer', old.publicFile]);
-  expect(await ask(fresh.ready.api, late)).toBe(refusedKey);
-  for (const key of keys) expect(await ask(fresh.ready.api, key)).not.toBe(refusedKey);
+  expect(await statusWith(fresh.ready.api, late)).toBe(refusedKey);
+  for (const key of keys) expect(await statusWith(fresh.ready.api, key)).not.toBe(refusedKey);
 });
 
 test('a replica whose signer was removed refuses commands at once, with the next step', async () => {
@@ -185,12 +186,12 @@ test('a gateway with a pin refuses by name a log that an outsider began, and fol
   await fleet.append(known('organisation.set', { id: 'acme', name: 'A', tier: null, anchor: '2026-11-01' }));
   const forged = await fleet.forgeKey('acme');
   const trusting = await fleet.gateway('gw-trusting', ['--when-stale', 'serve']);
-  expect(await ask(trusting.ready.api, forged)).not.toBe(refusedKey);
+  expect(await statusWith(trusting.ready.api, forged)).not.toBe(refusedKey);
 
   const gateway = await fleet.gateway('gw-1', pin);
   expect(await verbose(gateway.ready.metrics)).toMatch(/log-of-an-outsider is refused/);
   expect((await fetch(`${gateway.ready.metrics}/readyz`)).status).toBe(503);
-  expect(await ask(gateway.ready.api, forged)).toBe(refusedKey);
+  expect(await statusWith(gateway.ready.api, forged)).toBe(refusedKey);
   await expect(fleet.controlPlane('cp-1', key)).rejects.toThrow(/not signed/);
 
   renameSync(fleet.logFolder, join(fleet.dir, 'unsigned-log'));
@@ -208,8 +209,8 @@ test('a gateway with a pin refuses by name a log that an outsider began, and fol
   const plane = await fleet.controlPlane('cp-2', key, pin.slice(0, 2));
   await plane.client.apply(acme);
   const { value } = await plane.client.createKey('acme', 'genuine');
-  await expect.poll(() => ask(gateway.ready.api, value), { timeout: 30_000 }).not.toBe(refusedKey);
-  expect(await ask(gateway.ready.api, forged)).toBe(refusedKey);
+  await expect.poll(() => statusWith(gateway.ready.api, value), { timeout: 30_000 }).not.toBe(refusedKey);
+  expect(await statusWith(gateway.ready.api, forged)).toBe(refusedKey);
 });
 
 test('a restored log is signed by the keys that are given; a signer of the lost one is not taken over', async () => {
@@ -234,9 +235,11 @@ test('a restored log is signed by the keys that are given; a signer of the lost 
   expect((await statusOf(again.client)).signers).toEqual(fingerprints(own, further));
   const forged = await fleet.forgeKey('acme', leaked.signer);
   const later = await again.client.createKey('acme', 'later');
-  await expect.poll(() => ask(gateway.ready.api, later.value), { timeout: 60_000 }).not.toBe(refusedKey);
-  expect(await ask(gateway.ready.api, value)).not.toBe(refusedKey);
-  expect(await ask(gateway.ready.api, forged)).toBe(refusedKey);
+  await expect
+    .poll(() => statusWith(gateway.ready.api, later.value), { timeout: 60_000 })
+    .not.toBe(refusedKey);
+  expect(await statusWith(gateway.ready.api, value)).not.toBe(refusedKey);
+  expect(await statusWith(gateway.ready.api, forged)).toBe(refusedKey);
 });
 
 test('a gateway fetches no snapshot over plain HTTP from another machine, without --insecure-snapshots', async () => {

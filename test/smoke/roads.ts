@@ -1,36 +1,46 @@
 /** Both roads through real processes: a request to its answer, an event to its effect, and a kill -9 of each plane. */
 import { expect } from 'vitest';
-import { complete, organisation, ProcessFleet, smallFleet } from '../support/process-fleet.ts';
+import {
+  type GatewayProcess,
+  organisation,
+  type Plane,
+  ProcessFleet,
+  smallFleet,
+  statusWith,
+} from '../support/process-fleet.ts';
 import { endpointOf, exchange, statusesIn } from '../support/raw-peer.ts';
 import { until } from '../support/until.ts';
 
 export async function bothRoads(logUrl?: string): Promise<void> {
-  const fleet = new ProcessFleet(logUrl === undefined ? {} : { logUrl, timeoutMs: 60_000 });
+  const fleet = new ProcessFleet({ logUrl, timeoutMs: 60_000 });
   try {
-    const plane = await fleet.plane('plane');
-    const node = await fleet.simNode('node', ['--models', 'echo-small', '--tokens-per-second', '0']);
+    const startPlane = () => fleet.serve<Plane['ready']>('control-plane', 'plane');
+    const startGateway = () => fleet.serve<GatewayProcess['ready']>('gateway', 'gateway');
+    const plane = await startPlane();
+    const node = await fleet.simNode('node', '--models', 'echo-small', '--tokens-per-second', '0');
     const admin = fleet.admin(plane);
     await admin.apply(smallFleet(node.ready.url));
     const [key, revoked] = [
       await admin.createKey(organisation, 'k'),
       await admin.createKey(organisation, 'r'),
     ];
-    let gateway = await fleet.gateway('gateway');
-    await until(async () => (await complete(gateway, key)) === 200);
+    let gateway = await startGateway();
+    const complete = (key: { readonly value: string }) => statusWith(gateway.ready.api, key.value);
+    await until(async () => (await complete(key)) === 200);
 
     await admin.call('POST', `/keys/${revoked.id}/revoke`);
-    await until(async () => (await complete(gateway, revoked)) === 401);
+    await until(async () => (await complete(revoked)) === 401);
 
     await plane.end('SIGKILL');
-    expect(await complete(gateway, key)).toBe(200);
+    expect(await complete(key)).toBe(200);
     await gateway.end('SIGKILL');
-    gateway = await fleet.gateway('gateway');
-    await until(async () => (await complete(gateway, key)) === 200);
-    expect(await complete(gateway, revoked)).toBe(401);
+    gateway = await startGateway();
+    await until(async () => (await complete(key)) === 200);
+    expect(await complete(revoked)).toBe(401);
 
-    const again = await fleet.plane('plane');
+    const again = await startPlane();
     const late = await fleet.admin(again).createKey(organisation, 'late');
-    await until(async () => (await complete(gateway, late)) === 200);
+    await until(async () => (await complete(late)) === 200);
     for (const url of [again.ready.admin, gateway.ready.api, gateway.ready.metrics, node.ready.url]) {
       expect(statusesIn(await exchange(endpointOf(url), '\0\x01\r\n\r\n'))).toEqual([400]);
     }

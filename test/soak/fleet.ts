@@ -3,21 +3,18 @@
  * scenarios start them. It also reads the other two accounts: what the nodes finished, and what stands on the usage log.
  */
 
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { DevAdmin } from '../../dev/dev-admin.ts';
+import type { DevAdmin } from '../../dev/dev-admin.ts';
 import type { Behaviour } from '../../dev/simulator/behaviour.ts';
 import type { EndedExchange, SimStats } from '../../dev/simulator/ledger.ts';
 import type { UsageRow } from '../../schemas/usage.ts';
 import { usageLogAt } from '../../shared/usage/open-usage.ts';
 import { UsageReplicator } from '../../shared/usage/usage-replicator.ts';
 import { openUsageStore } from '../../shared/usage/usage-store.ts';
-import { type Started, startProcess } from '../support/processes.ts';
+import { type GatewayProcess, type Plane, ProcessFleet } from '../support/process-fleet.ts';
 import { until } from '../support/until.ts';
 import type { Client } from './clients.ts';
 
-const token = 'soak-test-operator-token';
 const nodeCount = 3;
 /** Every eighth client belongs to the organisation whose tier carries few requests at once. */
 export const clientCount = 64;
@@ -25,12 +22,7 @@ export const clientCount = 64;
 export const narrowUnits = 8;
 const tokensPerSecond = 1000;
 
-export interface GatewayReady {
-  readonly api: string;
-  readonly metrics: string;
-  readonly pid: number;
-}
-export type SoakGateway = Started<GatewayReady>;
+export type SoakGateway = GatewayProcess;
 
 export interface OrganisationTotals {
   readonly totalTokens: number;
@@ -72,29 +64,22 @@ class SoakNode {
   }
 }
 
-export class SoakFleet {
-  readonly dir = mkdtempSync(join(tmpdir(), 'headgate-soak-'));
-  readonly logUrl: string;
+export class SoakFleet extends ProcessFleet {
   readonly nodes: SoakNode[] = [];
   /** Each with a model of its own; the narrow ones are every eighth. */
   clients: Client[] = [];
   narrow: Client[] = [];
   #admin: DevAdmin | undefined;
-  readonly #running: Started<unknown>[] = [];
   #files = 0;
-
-  constructor(logUrl?: string) {
-    this.logUrl = logUrl ?? `sqlite:${join(this.dir, 'log')}`;
-  }
 
   /** On an embedded log of its own, where none is given. */
   static async start(logUrl?: string): Promise<SoakFleet> {
-    const fleet = new SoakFleet(logUrl);
+    const fleet = new SoakFleet({ logUrl });
     try {
       await fleet.#open();
       return fleet;
     } catch (error) {
-      await fleet.end();
+      await fleet.close();
       throw error;
     }
   }
@@ -102,16 +87,12 @@ export class SoakFleet {
   /** A gateway with short time-outs towards the nodes. The same name means the same data folder. */
   async gateway(name: string, ...more: string[]): Promise<SoakGateway> {
     const waits = ['--connect-timeout', '0.5', '--first-event-timeout', '0.4', '--idle-timeout', '0.4'];
-    const drain = ['--drain-delay', '0', '--drain-timeout', '5'];
-    const data = ['--data', join(this.dir, name), '--name', name];
-    return this.#start('gateway', name, [...this.#common, ...data, ...waits, ...drain, ...more]);
+    return this.serve('gateway', name, [...waits, ...more]);
   }
 
   /** A further control plane, which folds the usage log from nothing. */
   async controlPlane(name: string): Promise<DevAdmin> {
-    const args = [...this.#common, '--data', join(this.dir, name), '--name', name];
-    const { ready } = await this.#start<{ admin: string }>('control-plane', name, args);
-    return new DevAdmin(ready.admin, token);
+    return this.admin(await this.serve<Plane['ready']>('control-plane', name));
   }
 
   /** What the control plane that has been there from the beginning says. */
@@ -156,28 +137,11 @@ export class SoakFleet {
     await until(async () => (await Promise.all(this.nodes.map((node) => node.behave({})))).every(Boolean));
   }
 
-  async end(): Promise<void> {
-    await Promise.all(this.#running.map((one) => one.end('SIGKILL')));
-    rmSync(this.dir, { recursive: true, force: true });
-  }
-
-  get #common(): string[] {
-    return ['--log', this.logUrl, '--port', '0', '--metrics-port', '0'];
-  }
-
-  async #start<Ready>(kind: string, name: string, args: readonly string[]): Promise<Started<Ready>> {
-    const env = { HEADGATE_OPERATOR_TOKEN: token };
-    const started = await startProcess<Ready>({ dir: this.dir, name, args: [kind, ...args], env });
-    this.#running.push(started);
-    return started;
-  }
-
   async #open(): Promise<void> {
     const models = Array.from({ length: clientCount }, (_, index) => `m-${index}`);
     const pace = ['--tokens-per-second', String(tokensPerSecond), '--models', models.join()];
     for (let index = 0; index < nodeCount; index++) {
-      const args = ['--port', '0', ...pace];
-      const { ready } = await this.#start<{ url: string }>('sim-node', `node-${index}`, args);
+      const { ready } = await this.simNode(`node-${index}`, ...pace);
       this.nodes.push(new SoakNode(ready.url));
     }
     const admin = await this.controlPlane('control-plane');

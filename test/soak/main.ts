@@ -73,6 +73,6 @@ try {
   const figures = await soak(fleet);
   console.log(JSON.stringify(figures));
 } finally {
-  await fleet.end();
+  await fleet.close();
 }
 process.exitCode = wrong.length > 0 ? 1 : 0;

@@ -15,7 +15,7 @@ let fleet: SoakFleet;
 beforeAll(async () => {
   fleet = await SoakFleet.start();
 });
-afterAll(() => fleet.end());
+afterAll(() => fleet.close());
 
 test('Events: 3 000 requests with clients that leave and nodes that fail leak no slot and are billed as delivered', async () => {
   const figures = await mixedLoad(fleet, { requests: 3000, seed });

@@ -1,14 +1,15 @@
 /**
- * Real processes of the built service over one log, in a folder of their own: control planes, gateways, simulated nodes and
- * agents on free ports. What several tests need of a fleet is here; a test with needs of its own extends it.
+ * Real processes of the built service over one log, in a folder of their own, on free ports. What all process tests need of a
+ * fleet is here; a suite with operations of its own extends it.
  */
+import { execFile } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { DevAdmin } from '../../dev/dev-admin.ts';
-import { type Started, startProcess } from './processes.ts';
+import { binary, type Started, startProcess } from './processes.ts';
 
-const operatorToken = 'process-fleet-operator-token';
+export const operatorToken = 'process-fleet-operator-token';
 
 export type Plane = Started<{ readonly admin: string; readonly metrics: string; readonly pid: number }>;
 export type GatewayProcess = Started<{
@@ -16,16 +17,21 @@ export type GatewayProcess = Started<{
   readonly metrics: string;
   readonly pid: number;
 }>;
-export type NodeProcess = Started<{ readonly url: string; readonly metrics: string }>;
 type Env = Readonly<Record<string, string>>;
 
 export interface ProcessFleetOptions {
   /** An embedded log in the fleet's folder where none is given. */
-  readonly logUrl?: string;
+  readonly logUrl?: string | undefined;
   readonly env?: Env;
+  /** Until a process serves. */
   readonly timeoutMs?: number;
-  /** Another build's command. */
-  readonly binary?: string | undefined;
+}
+
+/** How a command line ended. */
+export interface CliRun {
+  readonly code: number;
+  readonly stdout: string;
+  readonly stderr: string;
 }
 
 export class ProcessFleet {
@@ -33,58 +39,65 @@ export class ProcessFleet {
   readonly logFolder = join(this.dir, 'log');
   readonly logUrl: string;
   readonly env: Env;
-  readonly #options: ProcessFleetOptions;
+  readonly #timeoutMs: number | undefined;
   readonly #running: Started<unknown>[] = [];
 
-  constructor(options: ProcessFleetOptions = {}) {
-    this.#options = options;
-    this.logUrl = options.logUrl ?? `sqlite:${this.logFolder}`;
-    this.env = { HEADGATE_OPERATOR_TOKEN: operatorToken, ...options.env };
+  constructor({ logUrl, env, timeoutMs }: ProcessFleetOptions = {}) {
+    this.logUrl = logUrl ?? `sqlite:${this.logFolder}`;
+    this.env = {
+      HEADGATE_LOG: this.logUrl,
+      HEADGATE_OPERATOR_TOKEN: operatorToken,
+      HEADGATE_GATEWAY_TOKEN: 'process-fleet-gateway-token',
+      ...env,
+    };
+    this.#timeoutMs = timeoutMs;
   }
 
-  /** The same name means the same data folder. Flags that are given again replace those of the fleet. */
-  plane(name: string, more: readonly string[] = [], env: Env = {}): Promise<Plane> {
-    return this.start(name, ['control-plane', ...this.#common(name), ...more], env);
+  /** A process with a data folder; the same name means the same folder. A flag that is given again replaces the first. */
+  serve<Ready>(
+    kind: 'control-plane' | 'gateway',
+    name: string,
+    more: readonly string[] = [],
+    env: Env = {},
+  ): Promise<Started<Ready>> {
+    const own = ['--data', join(this.dir, name), '--name', name, '--port', '0', '--metrics-port', '0'];
+    const drain = kind === 'gateway' ? ['--drain-delay', '0', '--drain-timeout', '5'] : [];
+    return this.start(name, [kind, ...own, ...drain, ...more], env);
   }
 
-  gateway(name: string, more: readonly string[] = [], env: Env = {}): Promise<GatewayProcess> {
-    const drain = ['--drain-delay', '0', '--drain-timeout', '5'];
-    return this.start(name, ['gateway', ...this.#common(name), ...drain, ...more], env);
-  }
-
-  simNode(name: string, more: readonly string[] = []): Promise<NodeProcess> {
+  simNode(name: string, ...more: string[]): Promise<Started<{ readonly url: string }>> {
     return this.start(name, ['sim-node', '--port', '0', ...more]);
   }
 
-  /** Its control planes are tried in this order of addresses. */
-  agent(
-    node: string,
-    token: string,
-    engine: string,
-    planes: readonly string[],
-    more: readonly string[] = [],
-  ): Promise<Started<{ readonly metrics: string }>> {
-    const where = planes.flatMap((url) => ['--control-plane', url]);
-    const args = ['node-agent', '--node', node, '--engine', engine, ...where, '--metrics-port', '0', ...more];
-    return this.start(`agent-${node}`, args, { HEADGATE_NODE_TOKEN: token });
-  }
-
-  admin({ ready }: Plane): DevAdmin {
+  admin({ ready }: Started<{ readonly admin: string }>): DevAdmin {
     return new DevAdmin(ready.admin, operatorToken);
   }
 
   async start<Ready>(name: string, args: readonly string[], env: Env = {}): Promise<Started<Ready>> {
-    const { timeoutMs, binary } = this.#options;
     const started = await startProcess<Ready>({
       dir: this.dir,
       name,
       args,
       env: { ...this.env, ...env },
-      ...(timeoutMs !== undefined && { timeoutMs }),
-      ...(binary !== undefined && { binary }),
+      ...(this.#timeoutMs !== undefined && { timeoutMs: this.#timeoutMs }),
     });
     this.#running.push(started);
     return started;
+  }
+
+  /** Runs `headgate …` to its end, as the operator. */
+  cli(args: readonly string[], env: Env = {}): Promise<CliRun> {
+    const own = { HEADGATE_TOKEN: operatorToken, HEADGATE_LOG_LEVEL: 'fatal', NO_COLOR: '1' };
+    const options = {
+      cwd: this.dir,
+      env: { ...process.env, ...this.env, ...own, ...env },
+      timeout: 180_000,
+    };
+    return new Promise((resolve) => {
+      execFile(process.execPath, [binary, ...args], options, (error, stdout, stderr) =>
+        resolve({ code: error === null ? 0 : Number(error.code ?? -1), stdout, stderr }),
+      );
+    });
   }
 
   /** Ends all processes, those that are suspended too, and removes their folder. */
@@ -93,15 +106,10 @@ export class ProcessFleet {
     await Promise.all(this.#running.map((one) => one.end(signal)));
     rmSync(this.dir, { recursive: true, force: true });
   }
-
-  #common(name: string): string[] {
-    const data = ['--data', join(this.dir, name), '--name', name];
-    return ['--log', this.logUrl, '--port', '0', '--metrics-port', '0', ...data];
-  }
 }
 
 export const organisation = 'acme';
-const model = 'echo-small';
+export const model = 'echo-small';
 
 /** One organisation on a tier without limits, and the pool's one node with one model. */
 export function smallFleet(nodeUrl: string): Parameters<DevAdmin['apply']>[0] {
@@ -115,12 +123,11 @@ export function smallFleet(nodeUrl: string): Parameters<DevAdmin['apply']>[0] {
 }
 
 /** The status of one completion; without a node any other status than 401 means that the key was accepted. */
-export async function complete({ ready }: GatewayProcess, key: { readonly value: string }): Promise<number> {
-  const response = await fetch(`${ready.api}/chat/completions`, {
+export async function statusWith(api: string, key: string): Promise<number> {
+  const response = await fetch(`${api}/chat/completions`, {
     method: 'POST',
-    headers: { authorization: `Bearer ${key.value}`, 'content-type': 'application/json' },
+    headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
     body: JSON.stringify({ model, messages: [{ role: 'user', content: 'hello' }] }),
-    signal: AbortSignal.timeout(30_000),
   });
   await response.text();
   return response.status;

@@ -8,7 +8,7 @@ import { join } from 'node:path';
 const built = import.meta.url.includes('/dist/test/')
   ? '../../cli/headgate.js'
   : '../../dist/cli/headgate.js';
-const binary = new URL(built, import.meta.url).pathname;
+export const binary = new URL(built, import.meta.url).pathname;
 
 export interface Started<Ready> {
   readonly child: ChildProcess;

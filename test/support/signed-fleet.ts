@@ -2,12 +2,11 @@
  * A fleet of processes on one signed log, with key files, the command line, and an outsider who may write to the log but
  * has no key that counts.
  */
-import { execFile, execFileSync } from 'node:child_process';
+import { execFileSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
-import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
-import { DevAdmin } from '../../dev/dev-admin.ts';
+import type { DevAdmin } from '../../dev/dev-admin.ts';
 import { type KnownEvent, toStored } from '../../schemas/events.ts';
 import { hashKey, mintKey } from '../../shared/ids/api-key.ts';
 import { composeCommit, emptyHead } from '../../shared/log/core/chain.ts';
@@ -17,10 +16,7 @@ import { openLog } from '../../shared/log/open-log.ts';
 import { memorySnapshot } from '../../shared/snapshot/open-snapshot.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import { known } from './commits.ts';
-import { type Started, startProcess } from './processes.ts';
-
-const binary = new URL('../../dist/cli/headgate.js', import.meta.url).pathname;
-const signedToken = 'signed-fleet-operator-token';
+import { type GatewayProcess, type Plane, ProcessFleet } from './process-fleet.ts';
 
 export interface KeyFile {
   readonly file: string;
@@ -29,17 +25,10 @@ export interface KeyFile {
   readonly fingerprint: string;
 }
 
-export interface CliEnd {
-  readonly code: number;
-  readonly stdout: string;
-  readonly stderr: string;
-}
-
-export class SignedFleet {
-  readonly dir = mkdtempSync(join(tmpdir(), 'headgate-signed-'));
-  readonly logFolder = join(this.dir, 'log');
-  readonly logUrl = `sqlite:${this.logFolder}`;
-  readonly #started = new Set<Started<unknown>>();
+export class SignedFleet extends ProcessFleet {
+  constructor() {
+    super({ env: { HEADGATE_SIGNING_KEY: '' } });
+  }
 
   /** A key made as docs/operate.md makes one. */
   key(name: string): KeyFile {
@@ -55,75 +44,14 @@ export class SignedFleet {
     name: string,
     key: KeyFile | undefined,
     more: readonly string[] = [],
-  ): Promise<Started<{ admin: string }> & { readonly client: DevAdmin }> {
-    const started = await this.#start<{ admin: string }>(
-      name,
-      ['control-plane', ...more],
-      key && { HEADGATE_SIGNING_KEY: key.file },
-    );
-    return { ...started, client: new DevAdmin(started.ready.admin, signedToken) };
+  ): Promise<Plane & { readonly client: DevAdmin }> {
+    const env = key && { HEADGATE_SIGNING_KEY: key.file };
+    const started = await this.serve<Plane['ready']>('control-plane', name, more, env);
+    return { ...started, client: this.admin(started) };
   }
 
-  gateway(
-    name: string,
-    more: readonly string[] = [],
-  ): Promise<Started<{ readonly api: string; readonly metrics: string }>> {
-    return this.#start(name, ['gateway', '--drain-delay', '0', ...more]);
-  }
-
-  async #start<Ready>(
-    name: string,
-    args: readonly string[],
-    env: Record<string, string> = {},
-  ): Promise<Started<Ready>> {
-    const all = [
-      ...args,
-      '--data',
-      join(this.dir, name),
-      '--name',
-      name,
-      '--port',
-      '0',
-      '--metrics-port',
-      '0',
-    ];
-    const started = await startProcess<Ready>({
-      dir: this.dir,
-      name,
-      args: all,
-      env: { ...this.#env(), ...env },
-    });
-    this.#started.add(started);
-    return started;
-  }
-
-  #env(): Record<string, string> {
-    return {
-      HEADGATE_LOG: this.logUrl,
-      HEADGATE_OPERATOR_TOKEN: signedToken,
-      HEADGATE_GATEWAY_TOKEN: 'signed-fleet-gateway-token',
-      HEADGATE_SIGNING_KEY: '',
-    };
-  }
-
-  /** Runs `headgate …` to its end. */
-  cli(args: readonly string[], env: Record<string, string> = {}): Promise<CliEnd> {
-    const options = {
-      cwd: this.dir,
-      env: {
-        ...process.env,
-        ...this.#env(),
-        HEADGATE_TOKEN: signedToken,
-        HEADGATE_LOG_LEVEL: 'fatal',
-        ...env,
-      },
-      timeout: 60_000,
-    };
-    return new Promise((resolve) => {
-      execFile(process.execPath, [binary, ...args], options, (error, stdout, stderr) =>
-        resolve({ code: error ? Number(error.code ?? -1) : 0, stdout, stderr }),
-      );
-    });
+  gateway(name: string, more: readonly string[] = []): Promise<GatewayProcess> {
+    return this.serve('gateway', name, more);
   }
 
   async withLog<Result>(work: (log: ControlLog, folded: Snapshot) => Promise<Result>): Promise<Result> {
@@ -165,20 +93,4 @@ export class SignedFleet {
     await this.append(known('key.created', { id, ...rest }), signer);
     return value;
   }
-
-  async close(): Promise<void> {
-    for (const started of [...this.#started].reverse()) await started.end();
-    rmSync(this.dir, { recursive: true, force: true });
-  }
-}
-
-/** The status of a request with this key. Without a node any other status than 401 means that the key was accepted. */
-export async function ask(api: string, key: string): Promise<number> {
-  const response = await fetch(`${api}/chat/completions`, {
-    method: 'POST',
-    headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
-    body: JSON.stringify({ model: 'echo-small', messages: [{ role: 'user', content: 'hello' }] }),
-  });
-  await response.text();
-  return response.status;
 }
