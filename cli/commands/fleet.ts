@@ -10,7 +10,7 @@ import { readInput } from '../terminal/settings.ts';
 import { printable } from '../terminal/text.ts';
 import { groups, verb } from '../terminal/verbs.ts';
 
-interface FileOptions {
+interface FleetFileOptions {
   readonly file: string;
   readonly prune?: boolean;
 }
@@ -24,13 +24,13 @@ export function registerFleet(program: Command, io: Io): void {
   ])
     .required(...fileFlag)
     .option(...pruneFlag)
-    .action<FileOptions>(apply);
+    .action<FleetFileOptions>(apply);
   verb(program, io, 'diff', 'show the changes that apply would make; exit 1 if there are any', [
     'headgate diff -f fleet.yaml',
   ])
     .required(...fileFlag)
     .option(...pruneFlag)
-    .action<FileOptions>(diff);
+    .action<FleetFileOptions>(diff);
   verb(program, io, 'export', 'write the current fleet as a fleet file', [
     'headgate export > fleet.yaml',
   ]).action(async (session) => {
@@ -42,7 +42,7 @@ export function registerFleet(program: Command, io: Io): void {
     'headgate validate -f fleet.yaml',
   ])
     .required(...fileFlag)
-    .action<FileOptions>(async (session, { file }) => {
+    .action<FleetFileOptions>(async (session, { file }) => {
       await readFleet(session, file);
       await session.out.lines([`${file} is valid`], { file, valid: true }, file);
     });
@@ -78,7 +78,7 @@ function changesOf(answer: Resource): FleetChange[] {
   }));
 }
 
-async function apply(session: Session, { file, prune }: FileOptions): Promise<void> {
+async function apply(session: Session, { file, prune }: FleetFileOptions): Promise<void> {
   const fleet = await readFleet(session, file);
   const api = await session.api();
   const body = { fleet, ...(prune && { prune }) };
@@ -107,7 +107,7 @@ function listed(fields: readonly string[]): string {
 }
 
 /** Exit 0: nothing would change; 1: something would; every error is 2 or more. */
-async function diff(session: Session, { file, prune }: FileOptions): Promise<void> {
+async function diff(session: Session, { file, prune }: FleetFileOptions): Promise<void> {
   let answer: Resource;
   try {
     const fleet = await readFleet(session, file);

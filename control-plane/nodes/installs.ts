@@ -5,15 +5,15 @@ import { parseColumn } from '../../shared/runtime/table-columns.ts';
 import type { RowOf } from '../../shared/snapshot/tables.ts';
 
 type PlacedNode = Pick<RowOf<'node'>, 'place' | 'models'>;
-type Install = Pick<RowOf<'pool_model'>, 'model'>;
+type InstalledModel = Pick<RowOf<'pool_model'>, 'model'>;
 
 export class Installs {
-  readonly #pool: Statement<[number], Install>;
-  readonly #stack: Statement<[string, number], Install>;
+  readonly #pool: Statement<[number], InstalledModel>;
+  readonly #stack: Statement<[string, number], InstalledModel>;
 
   constructor(db: Database) {
-    this.#pool = db.prepare<[number], Install>('SELECT model FROM pool_model ORDER BY model LIMIT ?');
-    this.#stack = db.prepare<[string, number], Install>(
+    this.#pool = db.prepare<[number], InstalledModel>('SELECT model FROM pool_model ORDER BY model LIMIT ?');
+    this.#stack = db.prepare<[string, number], InstalledModel>(
       'SELECT model FROM stack_model WHERE stack = ? ORDER BY model LIMIT ?',
     );
   }
@@ -26,7 +26,7 @@ export class Installs {
     return rows.map(({ model }) => (Object.hasOwn(names, model) ? (names[model] ?? model) : model));
   }
 
-  #rows(place: PlacedNode['place']): Install[] | undefined {
+  #rows(place: PlacedNode['place']): InstalledModel[] | undefined {
     if (place === 'pool') return this.#pool.all(modelsPerNodeMax);
     if (!place.startsWith('stack:')) return undefined;
     return this.#stack.all(place.slice('stack:'.length), modelsPerNodeMax);

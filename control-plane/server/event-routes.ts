@@ -17,7 +17,7 @@ const querySchema = z.object({
   type: z.string().max(100).optional(),
   limit: z.coerce.number().int().min(1).optional(),
 });
-type Query = z.output<typeof querySchema>;
+type EventQuery = z.output<typeof querySchema>;
 
 /** Events in one answer at most; `nextFrom` is the position to continue from. */
 const eventsPerAnswerMax = 10_000;
@@ -47,7 +47,7 @@ function eventsOf(commit: Commit, type: string | undefined): ListedEvent[] {
 
 async function list(
   context: AdminContext,
-  query: Query,
+  query: EventQuery,
   marks: ReadMarks,
 ): Promise<AdminResponse<'GET /events'>> {
   const { snapshot, log } = context;
@@ -69,7 +69,7 @@ async function list(
 /** Adds whole commits until there are enough; then returns the `seq` to continue from. */
 function collect(
   batch: readonly AcceptedRecord[],
-  query: Query,
+  query: EventQuery,
   max: number,
   items: ListedEvent[],
 ): number | undefined {
@@ -81,7 +81,7 @@ function collect(
 }
 
 /** Sends the commits from `from`, then each new one when it is folded. Rejects where no further commit can arrive. */
-async function stream(context: AdminContext, query: Query, socket: WebSocket): Promise<void> {
+async function stream(context: AdminContext, query: EventQuery, socket: WebSocket): Promise<void> {
   let open = true;
   const onEnd = (): void => {
     open = false;

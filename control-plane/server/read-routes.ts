@@ -20,25 +20,25 @@ import { findAnonymous, findModel, findTier, listModels, listTiers } from '../st
 import { findKey, findOrganisation, listKeys, listMembers, listOrganisations } from '../state/tenants.ts';
 import { type AdminContext, actorOf, parseQuery, readQuerySchema, stateFor } from './context.ts';
 
-type Query = z.output<typeof readQuerySchema>;
+type ReadQuery = z.output<typeof readQuerySchema>;
 
 interface ReadRoute {
   readonly path: string;
   readonly summary: string;
   readonly params?: z.ZodObject;
   /** The organisation whose members may read it; undefined: operators only. */
-  organisationOf?(db: Database, params: Record<string, string>, query: Query): string | undefined;
+  organisationOf?(db: Database, params: Record<string, string>, query: ReadQuery): string | undefined;
   /** A list, a resource, or undefined where it does not exist. */
   read(
     db: Database,
     params: Record<string, string>,
-    query: Query,
+    query: ReadQuery,
     now: LiveNodes | undefined,
   ): readonly unknown[] | object | undefined;
 }
 
 const byId = z.object({ id: idSchema });
-const own = (_db: Database, _params: Record<string, string>, query: Query): string | undefined =>
+const own = (_db: Database, _params: Record<string, string>, query: ReadQuery): string | undefined =>
   query.organisation;
 const id = (params: Record<string, string>): string => params['id'] ?? '';
 

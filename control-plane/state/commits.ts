@@ -9,7 +9,7 @@ export interface AcceptedRecord {
 }
 
 /** A position of the chain at which reading can begin. */
-interface Mark {
+interface CommitMark {
   readonly head: Head;
   readonly offset: number;
 }
@@ -18,17 +18,17 @@ const marksMax = 4000;
 
 /** Positions that readers of one log have passed, so that reading page after page does not start from the beginning each time. */
 export class ReadMarks {
-  readonly #marks = new Map<number, Mark>();
+  readonly #marks = new Map<number, CommitMark>();
 
-  add(mark: Mark): void {
+  add(mark: CommitMark): void {
     this.#marks.set(mark.head.seq, mark);
     const [oldest] = this.#marks.keys();
     if (oldest !== undefined && this.#marks.size > marksMax) this.#marks.delete(oldest);
   }
 
   /** The last one before this commit. */
-  before(seq: number): Mark | undefined {
-    let best: Mark | undefined;
+  before(seq: number): CommitMark | undefined {
+    let best: CommitMark | undefined;
     for (const mark of this.#marks.values())
       if (mark.head.seq < seq && mark.head.seq > (best?.head.seq ?? 0)) best = mark;
     return best;

@@ -28,9 +28,9 @@ export interface PromptSize {
 }
 
 /** The fields of a chat that its prompt is made of. */
-type PromptFields = Readonly<Pick<ChatFields, 'messages' | 'tools' | 'response_format'>>;
+type ChatPromptFields = Readonly<Pick<ChatFields, 'messages' | 'tools' | 'response_format'>>;
 
-export function chatPromptSize(body: PromptFields): Omit<PromptSize, 'leastTokens'> {
+export function chatPromptSize(body: ChatPromptFields): Omit<PromptSize, 'leastTokens'> {
   let textBytes = 0;
   let images = 0;
   for (const message of body.messages) {
@@ -56,7 +56,7 @@ export function chatPromptSize(body: PromptFields): Omit<PromptSize, 'leastToken
 }
 
 /** Lower bound of a chat's prompt in tokens. */
-export function leastChatTokens(body: PromptFields): number {
+export function leastChatTokens(body: ChatPromptFields): number {
   let least = 0;
   for (const message of body.messages) {
     if (!Array.isArray(message.content)) {

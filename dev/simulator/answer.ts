@@ -1,6 +1,6 @@
 /**
  * What a simulated node answers to a chat request: the tokens of every choice, their ends and the usage.
- * A pure function of the request: no clock, no chance. How it goes over the wire is chat-frames.ts.
+ * A pure function of the request: no clock, no randomness. chat-frames.ts encodes it.
  */
 import type { Dialect } from '../../schemas/names.ts';
 import { type AskedCall, callsAsked } from './asked-calls.ts';
@@ -8,7 +8,7 @@ import type { SimChatRequest, Tool } from './chat-request.ts';
 import { sampleValue } from './json-sample.ts';
 import { cutAtStop, echo, pieces, promptTokens, wordsAsked } from './text.ts';
 
-/** Words thought before an answer when `reasoning_effort` asks for thought. */
+/** Words of the thoughts before an answer, where `reasoning_effort` requests them. */
 const reasoningWords = 6;
 
 /** One token of an answer and where it belongs; `tool` is the index of the call. */

@@ -1,7 +1,7 @@
 /**
- * The calls of tools that a user's words ask a simulated node for: `call NAME`, or `call NAME with {…}` for an input of
- * the user's own. Each line that asks for calls is one turn of the node; the next line's turn comes after their results.
- * Only the end of a long text is read: agents put what the user said behind much of their own.
+ * Tool calls that the user's text requests of a simulated node: `call NAME`, or `call NAME with {…}` for a given input.
+ * Each line that requests calls is one turn of the node; the turn of the next line follows their results.
+ * Only the end of a long text is read: agents put the user's text after a long text of their own.
  */
 import type { Tool } from './chat-request.ts';
 import { isRecord } from './loose.ts';

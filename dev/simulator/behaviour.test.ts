@@ -1,5 +1,5 @@
 /**
- * Goal: a behaviour document says exactly which requests are spoilt, and a wrong one says where it is wrong.
+ * Goal: a behaviour document determines exactly which requests fail; the error for an invalid one has the path of its fault.
  */
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';

@@ -1,7 +1,7 @@
 /**
  * The behaviour document: which requests a simulated node spoils, and how. JSON from a file or from `/sim/behaviour`;
  * an empty document is a healthy node. Rules are tried in order and the first that matches decides.
- * Every choice is by counting, never by chance, so that a run can be repeated.
+ * Rules count requests and use no randomness, so that a run can be repeated.
  */
 import { readFileSync } from 'node:fs';
 import { resolve } from 'node:path';

@@ -4,7 +4,7 @@
 import type { IncomingMessage } from 'node:http';
 import { ChunkBuffer } from '../../shared/runtime/chunk-buffer.ts';
 
-/** Gives the whole body, or undefined when it is larger than `bytesMax`. Never calls back for a client that left. */
+/** Calls back with the whole body, or undefined when it is larger than `bytesMax`. Never calls back for a client that left. */
 export function readBody(
   request: IncomingMessage,
   bytesMax: number,

@@ -1,13 +1,13 @@
 /**
- * An answer on the wire: one JSON body, or the frames of an event stream, with the marks of its engine.
- * A distortion makes the engine lie about the end or the usage; without one the answer is what the API promises.
+ * An answer on the wire: one JSON body, or the frames of an event stream, in the format of its engine.
+ * A distortion makes the end or the usage wrong; without one the answer is what the API specifies.
  */
 import type { Dialect } from '../../schemas/names.ts';
 import type { Answer, Choice, Token } from './answer.ts';
 import type { SimChatRequest } from './chat-request.ts';
 import { doneFrame } from './plan.ts';
 
-/** Lies about an answer that is otherwise right. */
+/** What is wrong in an otherwise correct answer. */
 export interface Distortion {
   /** In place of the true finish reason of every choice. */
   readonly finishReason?: string;

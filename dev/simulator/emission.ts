@@ -1,6 +1,6 @@
 /**
- * Carries a plan out on a connection: head, paced parts, end. Writes no faster than the client reads,
- * stops as soon as the client is gone, and leaves no timer behind.
+ * Writes a plan to a connection: head, paced parts, end. Writes no faster than the client reads,
+ * stops as soon as the client has disconnected, and leaves no timer behind.
  */
 import type { ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';

@@ -1,6 +1,6 @@
 /**
  * The routes of a simulated node: from a request that has been read to the plan of its answer.
- * Knows the paths, the listing and the manners of each dialect; knows no socket, no clock of its own and no fault but lies.
+ * Has the paths, the listing and the behaviour of each dialect; no socket, no clock, and no fault except distortions.
  */
 import type { Dialect } from '../../schemas/names.ts';
 import { answerTo } from './answer.ts';

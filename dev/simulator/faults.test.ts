@@ -1,6 +1,6 @@
 /**
- * Goal: every fault is what it says on the wire, seen by a client that reads raw bytes.
- * Method: one node, one rule, one request over a plain socket; the client notes all bytes and how the connection ended.
+ * Goal: every fault is on the wire what its name describes, for a client that reads raw bytes.
+ * Method: one node, one rule, one request over a plain socket; the client records all bytes and how the connection ended.
  */
 import { connect, type Socket } from 'node:net';
 import { afterEach, expect, test, vi } from 'vitest';

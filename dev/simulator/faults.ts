@@ -1,6 +1,6 @@
 /**
- * What each fault makes of a right answer: another plan. Pure; emission.ts carries the plan out.
- * Faults that lie within the answer itself are distortions, applied while its frames are made.
+ * Turns the plan of a correct answer into that of a fault. Pure functions; emission.ts writes the plan.
+ * Faults within the answer itself are distortions, applied while its frames are made.
  */
 import { STATUS_CODES } from 'node:http';
 import type { Dialect } from '../../schemas/names.ts';

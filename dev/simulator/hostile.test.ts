@@ -1,4 +1,4 @@
-/** What ends no simulated node: faults of a connection over TLS, and documents that its own code cannot walk through. */
+/** A simulated node survives faults of a TLS connection, and documents that its code cannot traverse. */
 import { request } from 'node:https';
 import { afterEach, expect, test } from 'vitest';
 import { Certificate } from '../../shared/runtime/tls.ts';

@@ -1,5 +1,5 @@
 /**
- * Goal: what a tool is called with, and what a structured answer holds, satisfies the schema it was asked for.
+ * Goal: the input of a tool call and a structured answer satisfy the requested schema.
  */
 import { expect, test } from 'vitest';
 import { sampleValue } from './json-sample.ts';

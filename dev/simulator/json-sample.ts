@@ -1,6 +1,6 @@
 /**
  * The smallest JSON value that a JSON Schema allows, for tool arguments and structured answers.
- * Knows the keywords that clients of inference APIs use; a `pattern` is not solved. Depth and size are bounded,
+ * Supports the keywords that clients of inference APIs use; a `pattern` is not solved. Depth and size are bounded,
  * because the schema comes from outside: beyond the bounds a value is null.
  */
 import { isRecord, type Loose } from './loose.ts';

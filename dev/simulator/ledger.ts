@@ -1,5 +1,5 @@
 /**
- * What a simulated node has done, as its own witness: a test compares it with what the gateway claims.
+ * Records what a simulated node did; a test compares it with what the gateway reports.
  * Counters are exact; the lists keep the newest entries only.
  */
 import type { ServerResponse } from 'node:http';
@@ -9,7 +9,7 @@ import type { Plan } from './plan.ts';
 const exchangesMax = 1000;
 const bodiesMax = 100;
 
-/** How a request ended: answered in full, spoilt by a fault, or left by the client. */
+/** How a request ended: answered in full, spoilt by a fault, or aborted by the client. */
 export type Outcome = 'completed' | 'spoilt' | 'aborted';
 
 /** A request that has ended. */

@@ -1,5 +1,5 @@
 /**
- * Goal: the official client finds in a simulated node the API it was made for.
+ * Goal: a simulated node has the API that the official client expects.
  */
 import OpenAI from 'openai';
 import { afterAll, beforeAll, expect, test } from 'vitest';

@@ -1,5 +1,5 @@
 /**
- * One timer for every stream of a node: a step is due at a time, all steps due within one grain run together.
+ * One timer for all streams of a node: steps that are due within one interval run together.
  * Ten thousand streams cost one timer, not ten thousand.
  */
 

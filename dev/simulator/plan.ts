@@ -1,6 +1,6 @@
 /**
- * An answer on its way: head, parts, pace and end, before anything is written. Faults change a plan;
- * emission.ts carries it out. Parts are made one at a time, so a long stream never stands in memory whole.
+ * The plan of an answer: head, parts, pace and end, before anything is written. Faults change a plan;
+ * emission.ts writes it. Parts are made one at a time, so a long stream is never in memory as a whole.
  */
 
 export interface Plan {

@@ -1,5 +1,5 @@
 /**
- * Goal: a healthy simulated node answers as the engine it plays, the same each time, and counts what it did.
+ * Goal: a healthy simulated node answers as the engine that it imitates, the same each time, and counts what it did.
  */
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';

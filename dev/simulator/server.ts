@@ -1,7 +1,7 @@
 /**
- * The listener of a simulated node: reads requests, asks the rules for a fault, takes a slot, sends the plan.
- * Control lives under `/sim/` on the same listener and is never spoilt, never counted and unauthenticated:
- * a simulated node holds nothing worth guarding, and its replays take no file names from the network.
+ * The listener of a simulated node: reads requests, selects a fault by the rules, acquires a slot, sends the plan.
+ * The control API is under `/sim/` on the same listener, without faults, not counted and unauthenticated:
+ * a simulated node holds nothing secret, and its replays take no file names from the network.
  */
 import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import type { Server as TlsServer } from 'node:https';

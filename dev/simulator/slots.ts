@@ -1,5 +1,5 @@
 /**
- * The sequences that an engine decodes at once; what comes beyond waits in order, up to a bound.
+ * The sequences that an engine decodes concurrently; further requests wait in a bounded queue.
  */
 
 /** Requests that may wait. */

@@ -1,6 +1,6 @@
 /**
  * What an engine refuses before it generates: missing fields, impossible limits, prompts beyond its window.
- * Each dialect refuses what the engine of that name was seen to refuse, and answers what it was seen to answer.
+ * Each dialect refuses what the engine of that name was observed to refuse, with the error that it was observed to return.
  */
 import type { Dialect } from '../../schemas/names.ts';
 import type { SimChatRequest } from './chat-request.ts';

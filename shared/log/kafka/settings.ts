@@ -4,7 +4,7 @@
  */
 import { readFileSync } from 'node:fs';
 import { foreignSecretOf, SecretUnusable } from '../../runtime/secrets.ts';
-import { settingOf } from '../../runtime/settings.ts';
+import { type Environment, settingOf } from '../../runtime/settings.ts';
 
 export interface KafkaTls {
   readonly ca?: string;
@@ -27,8 +27,6 @@ export interface KafkaSettings {
 export class KafkaSettingsInvalid extends Error {
   override readonly name = 'KafkaSettingsInvalid';
 }
-
-type Environment = Readonly<Record<string, string | undefined>>;
 
 const prefix = 'HEADGATE_KAFKA_';
 const mechanisms = ['plain', 'scram-sha-256', 'scram-sha-512'] as const;
