@@ -4,7 +4,7 @@
  * three seconds.
  */
 import type { Dialect } from '../schemas/names.ts';
-import { beatIntervalMs, beatsMissedMax, modelsPerNodeMax } from '../schemas/node-messages.ts';
+import { heartbeatIntervalMs, heartbeatsMissedMax, modelsPerNodeMax } from '../schemas/node-messages.ts';
 import { detectDialect } from '../shared/engines/detect.ts';
 import { ImageModels } from '../shared/engines/image-models.ts';
 import { type Probed, probe } from '../shared/engines/probe.ts';
@@ -48,7 +48,7 @@ interface PollResult {
 }
 
 const nothing = { models: [], windows: {}, imageModels: [] } as const;
-const silenceMsMax = beatIntervalMs * beatsMissedMax;
+const silenceMsMax = heartbeatIntervalMs * heartbeatsMissedMax;
 /** An engine that did not report its requests in flight is polled for them again after this. */
 const inFlightRetryMs = 30_000;
 
@@ -80,7 +80,7 @@ export class EngineWatch implements Engine {
   async start(onChange: () => void): Promise<void> {
     this.#onChange = onChange;
     await this.#detect();
-    if (!this.#stopped.signal.aborted) this.#timer = setInterval(() => this.#tick(), beatIntervalMs);
+    if (!this.#stopped.signal.aborted) this.#timer = setInterval(() => this.#tick(), heartbeatIntervalMs);
   }
 
   async stop(): Promise<void> {
@@ -94,7 +94,7 @@ export class EngineWatch implements Engine {
     const { dialect } = this.#view;
     if (dialect === undefined) {
       if (!this.#detecting) this.#detect().catch(() => undefined);
-    } else if (this.#pendingPolls < beatsMissedMax) {
+    } else if (this.#pendingPolls < heartbeatsMissedMax) {
       // Polls overlap: a slow response does not delay the next poll.
       this.#poll(dialect, nowMs).catch(() => undefined);
     }

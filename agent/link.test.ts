@@ -56,7 +56,7 @@ async function replica(autoPong = true): Promise<Replica> {
   return Object.assign(one, { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}` });
 }
 
-const beat: Beat = { type: 'beat', up: true, models: ['m'] };
+const heartbeat: Beat = { type: 'beat', up: true, models: ['m'] };
 
 function link(
   replicas: readonly Replica[],
@@ -64,7 +64,7 @@ function link(
 ) {
   const one = new ControlPlaneLink({
     ...{ controlPlanes: replicas.map(({ url }) => url), node: 'pool-1', token, logger },
-    heartbeat: () => beat,
+    heartbeat: () => heartbeat,
     onInstalls: (_position, models) => onInstalls(models),
   });
   open.push(() => one.stop());
@@ -89,7 +89,7 @@ test('it sends one hello, then a heartbeat at once and each second, and receives
   const pushed: (readonly string[])[] = [];
   link([only], (models) => pushed.push(models));
   await until(() => only.frames.length >= 3);
-  expect(only.frames.slice(0, 3)).toEqual([{ type: 'hello', v: 1, node: 'pool-1' }, beat, beat]);
+  expect(only.frames.slice(0, 3)).toEqual([{ type: 'hello', v: 1, node: 'pool-1' }, heartbeat, heartbeat]);
   only.sockets[0]!.send('junk');
   only.sockets[0]!.send(JSON.stringify({ type: 'unknown' }));
   only.sockets[0]!.send(JSON.stringify({ type: 'installs', position: 3, models: ['a'] }));

@@ -7,10 +7,10 @@ import WebSocket from 'ws';
 import {
   type AgentMessage,
   type Beat,
-  beatIntervalMs,
-  beatsMissedMax,
   closeCodes,
   controlPlaneMessageSchema,
+  heartbeatIntervalMs,
+  heartbeatsMissedMax,
   nodeConnectPath,
   nodeFrameBytesMax,
   nodeProtocol,
@@ -209,7 +209,7 @@ class Heartbeat {
 
   start(): void {
     this.#answeredMs = performance.now();
-    this.#timer = setInterval(() => this.#tick(), beatIntervalMs);
+    this.#timer = setInterval(() => this.#tick(), heartbeatIntervalMs);
     this.#send();
   }
 
@@ -218,7 +218,7 @@ class Heartbeat {
   }
 
   #tick(): void {
-    if (performance.now() - this.#answeredMs > beatIntervalMs * (beatsMissedMax + 0.5)) {
+    if (performance.now() - this.#answeredMs > heartbeatIntervalMs * (heartbeatsMissedMax + 0.5)) {
       this.#silent = true;
       this.#socket.terminate();
       return;

@@ -95,7 +95,7 @@ async function revocations(plane: Plane, gateways: readonly Gateway[]) {
     // A gateway may refuse before the acknowledgement is back here.
     toRefused.push(Math.max(0, lastMs - acknowledgedMs));
     inAll.push(lastMs - sentMs);
-    // No fixed rhythm with the beats of the processes.
+    // No fixed phase against the timers of the processes.
     if (n % 10 === 0) await pause(Math.random() * 20);
   }
   for (const poller of pollers) poller.close();

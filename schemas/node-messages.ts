@@ -1,6 +1,6 @@
 /**
- * What a node's agent and a control plane say to each other over their WebSocket, one JSON text a frame.
- * The token travels in the upgrade's `Authorization`, never in a frame. An agent says hello once, then a beat each second
+ * What a node's agent and a control plane send each other over their WebSocket, one JSON text a frame.
+ * The token travels in the upgrade's `Authorization`, never in a frame. An agent sends hello once, then a heartbeat each second
  * that holds the whole present, so that a lost frame costs nothing. Strict both ways: anything else ends the session.
  */
 import { z } from 'zod';
@@ -8,10 +8,10 @@ import { dialectSchema, idSchema, nameSchema } from './names.ts';
 
 export const nodeProtocol = 1;
 export const nodeConnectPath = '/nodes/v1/connect';
-/** How often an agent beats. */
-export const beatIntervalMs = 1000;
-/** So many beats missed in a row, and a node is down. */
-export const beatsMissedMax = 3;
+/** How often an agent sends a heartbeat. */
+export const heartbeatIntervalMs = 1000;
+/** After so many missed heartbeats in a row a node is down. */
+export const heartbeatsMissedMax = 3;
 /** A frame of either side has at most so many bytes. */
 export const nodeFrameBytesMax = 512 * 1024;
 export const modelsPerNodeMax = 1000;
@@ -32,7 +32,7 @@ const installSchema = z.strictObject({
 
 /** What is known of a node now and stands in no log. */
 export const liveNodeSchema = z.object({
-  /** Since its agent's last beat. */
+  /** Since its agent's last heartbeat. */
   beatSeconds: z.number().min(0),
   inFlight: z.int().min(0).optional(),
   installs: z.array(installSchema).max(installsPerNodeMax).optional(),

@@ -7,10 +7,10 @@ import {
   type AgentMessage,
   agentMessageSchema,
   type Beat,
-  beatIntervalMs,
-  beatsMissedMax,
   type ControlPlaneMessage,
   closeCodes,
+  heartbeatIntervalMs,
+  heartbeatsMissedMax,
   parseFrame,
 } from '../../schemas/node-messages.ts';
 import { RateLimit } from './rate-limit.ts';
@@ -44,7 +44,7 @@ export type EndCause =
   | 'dismissed';
 
 interface ConnectionHandlers {
-  onHeartbeat(beat: Beat): void;
+  onHeartbeat(heartbeat: Beat): void;
   onLeaving(): void;
   /** Called once. */
   onEnd(cause: EndCause): void;
@@ -52,7 +52,7 @@ interface ConnectionHandlers {
 
 /** Frames and pings: more than the one heartbeat and one ping a second of an agent. */
 const framesSize = { burst: 20, perSecond: 5 };
-const silenceMsMax = beatIntervalMs * beatsMissedMax;
+const silenceMsMax = heartbeatIntervalMs * heartbeatsMissedMax;
 /** An agent that does not read what it is sent. */
 const bufferedBytesMax = 2 * 1024 * 1024;
 /** Between the close frame and the end of the socket. */

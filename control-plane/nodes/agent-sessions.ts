@@ -10,7 +10,7 @@ import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import { Admissions } from './admissions.ts';
 import { type Admission, AgentConnection, type AgentSocket, type EndCause } from './agent-connection.ts';
 import { Installs } from './installs.ts';
-import { type HeldBeat, heldOf, type NodesReport, reportOf } from './live-report.ts';
+import { type HeldHeartbeat, heldOf, type NodesReport, reportOf } from './live-report.ts';
 import { down, healthOf, NodeLimits } from './node-limits.ts';
 import type { Health, NodeReporter } from './node-reporter.ts';
 import { OrphanedNodes } from './orphaned-nodes.ts';
@@ -26,11 +26,11 @@ export interface AgentSessionsOptions {
   readonly logger: Logger;
 }
 
-interface Session {
+interface AgentSession {
   readonly node: string;
   readonly connection: AgentConnection;
   state: SessionState;
-  held: HeldBeat;
+  held: HeldHeartbeat;
   /** When the last heartbeat arrived, monotonic ms. */
   heartbeatMs: number;
   /** The installs last sent, as JSON. */
@@ -58,9 +58,9 @@ const lostReasons: Readonly<Record<EndCause, string>> = {
 export class AgentSessions {
   readonly #options: AgentSessionsOptions;
   /** By node. */
-  readonly #attached = new Map<string, Session>();
+  readonly #attached = new Map<string, AgentSession>();
   /** Without a heartbeat yet. */
-  readonly #connected = new Set<Session>();
+  readonly #connected = new Set<AgentSession>();
   readonly #limits = new Map<string, NodeLimits>();
   readonly #orphans: OrphanedNodes;
   readonly #installs: Installs;
@@ -110,10 +110,10 @@ export class AgentSessions {
 
   /** Takes over a socket whose token was admitted. */
   attach(socket: AgentSocket, admission: Admission): void {
-    const session: Session = {
+    const session: AgentSession = {
       node: admission.node,
       connection: new AgentConnection(socket, admission, {
-        onHeartbeat: (beat) => this.#onHeartbeat(session, beat),
+        onHeartbeat: (heartbeat) => this.#onHeartbeat(session, heartbeat),
         onLeaving: () => this.#dispatch(session, 'stop-announced'),
         onEnd: (cause) => this.#onEnd(session, cause),
       }),
@@ -147,49 +147,50 @@ export class AgentSessions {
     return reportOf(all);
   }
 
-  #dispatch(session: Session, event: SessionEvent, details: EventDetails = {}): void {
+  #dispatch(session: AgentSession, event: SessionEvent, details: EventDetails = {}): void {
     const { to, effects } = nextState(session.state, event);
     session.state = to;
     for (const effect of effects) this.#effects[effect](session, details);
   }
 
-  readonly #effects: Readonly<Record<SessionEffect, (session: Session, details: EventDetails) => void>> = {
-    attach: (session) => this.#attach(session),
-    claim: (session, { owner = null, health }) => this.#claim(session, owner, health),
-    report: (session, { health }) => this.#report(session, health),
-    'record-stop': (session) => this.#recordStop(session),
-    'send-released': ({ connection }) => connection.send({ type: 'released' }),
-    'close-superseded': ({ connection }) =>
-      connection.dismiss(closeCodes.superseded, 'another replica has claimed this node'),
-    'close-revoked': ({ connection }) =>
-      connection.dismiss(closeCodes.refused, 'the token is no longer valid'),
-    detach: ({ node }, { cause = 'dismissed' }) => {
-      this.#attached.delete(node);
-      this.#orphans.agentDetached(node);
-      this.#options.logger.info({ node, cause }, 'agent disconnected');
-    },
-    'report-down': ({ node }, { reason = lostReasons.lost }) => {
-      this.#reportDown(node, reason).catch(() => undefined);
-    },
-  };
+  readonly #effects: Readonly<Record<SessionEffect, (session: AgentSession, details: EventDetails) => void>> =
+    {
+      attach: (session) => this.#attach(session),
+      claim: (session, { owner = null, health }) => this.#claim(session, owner, health),
+      report: (session, { health }) => this.#report(session, health),
+      'record-stop': (session) => this.#recordStop(session),
+      'send-released': ({ connection }) => connection.send({ type: 'released' }),
+      'close-superseded': ({ connection }) =>
+        connection.dismiss(closeCodes.superseded, 'another replica has claimed this node'),
+      'close-revoked': ({ connection }) =>
+        connection.dismiss(closeCodes.refused, 'the token is no longer valid'),
+      detach: ({ node }, { cause = 'dismissed' }) => {
+        this.#attached.delete(node);
+        this.#orphans.agentDetached(node);
+        this.#options.logger.info({ node, cause }, 'agent disconnected');
+      },
+      'report-down': ({ node }, { reason = lostReasons.lost }) => {
+        this.#reportDown(node, reason).catch(() => undefined);
+      },
+    };
 
-  #onHeartbeat(session: Session, beat: Beat): void {
-    session.held = heldOf(beat);
+  #onHeartbeat(session: AgentSession, heartbeat: Beat): void {
+    session.held = heldOf(heartbeat);
     session.heartbeatMs = performance.now();
     if (session.state === 'connected') {
       const isAdmitted = this.#admissions.isValid(session.connection.admission);
       this.#dispatch(session, isAdmitted ? 'first-heartbeat' : 'token-revoked');
     }
     // An agent that stops may still send heartbeats: they must not damp its next start.
-    if (!['leaving', 'released', 'ended'].includes(session.state)) this.#reconcile(session, beat);
+    if (!['leaving', 'released', 'ended'].includes(session.state)) this.#reconcile(session, heartbeat);
   }
 
   /** Compares claim and health in the log with a heartbeat. */
-  #reconcile(session: Session, beat: Beat): void {
+  #reconcile(session: AgentSession, heartbeat: Beat): void {
     const { reporter } = this.#options;
     const row = reporter.node(session.node);
     if (!row) return;
-    const observed = healthOf(beat, row);
+    const observed = healthOf(heartbeat, row);
     const damped = this.#limitsOf(session.node).observe(row, observed.up);
     const health = !observed.up || damped.reportedUp === true ? observed : undefined;
     const { owner } = row;
@@ -201,7 +202,7 @@ export class AgentSessions {
   }
 
   /** Ends an earlier session of the node. */
-  #attach(session: Session): void {
+  #attach(session: AgentSession): void {
     const { node } = session;
     this.#connected.delete(session);
     const earlier = this.#attached.get(node);
@@ -211,7 +212,7 @@ export class AgentSessions {
     this.#sendInstalls(session);
   }
 
-  #claim(session: Session, owner: string | null, health: Health | undefined): void {
+  #claim(session: AgentSession, owner: string | null, health: Health | undefined): void {
     const { reporter, liveness } = this.#options;
     const { node } = session;
     // Two agents with one token would move their node between two replicas without end.
@@ -220,14 +221,14 @@ export class AgentSessions {
     else session.connection.dismiss(closeCodes.goingAway, 'this node changes its replica too often');
   }
 
-  #report(session: Session, health: Health | undefined): void {
+  #report(session: AgentSession, health: Health | undefined): void {
     const { node } = session;
     if (!health || (health.up && !this.#limitsOf(node).reports.tryAcquire()))
       this.#dispatch(session, 'report-failed');
     else this.#track(session, this.#options.reporter.reportHealth(node, health));
   }
 
-  #track(session: Session, report: Promise<unknown>): void {
+  #track(session: AgentSession, report: Promise<unknown>): void {
     report.then(
       () => this.#dispatch(session, 'report-acked'),
       (error: unknown) => {
@@ -237,14 +238,14 @@ export class AgentSessions {
     );
   }
 
-  #recordStop(session: Session): void {
+  #recordStop(session: AgentSession): void {
     this.#reportDown(session.node, 'its agent was stopped').then(
       () => this.#dispatch(session, 'stop-recorded'),
       () => undefined,
     );
   }
 
-  #onEnd(session: Session, cause: EndCause): void {
+  #onEnd(session: AgentSession, cause: EndCause): void {
     this.#connected.delete(session);
     if (cause === 'dismissed') this.#dispatch(session, 'dismissed', { cause });
     else {
@@ -279,7 +280,7 @@ export class AgentSessions {
     for (const node of this.#limits.keys()) if (!known.has(node)) this.#limits.delete(node);
   }
 
-  #sendInstalls(session: Session): void {
+  #sendInstalls(session: AgentSession): void {
     const row = this.#options.reporter.node(session.node);
     const models = row && this.#installs.of(row);
     if (models === undefined) return;

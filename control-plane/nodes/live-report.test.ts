@@ -1,5 +1,10 @@
 import { expect, test } from 'vitest';
-import { type Beat, beatIntervalMs, installsPerNodeMax, type LiveNode } from '../../schemas/node-messages.ts';
+import {
+  type Beat,
+  heartbeatIntervalMs,
+  installsPerNodeMax,
+  type LiveNode,
+} from '../../schemas/node-messages.ts';
 import { statusBytesMax } from '../../schemas/status.ts';
 import { encode } from '../../shared/status/status-publisher.ts';
 import { reportOf as statusOf } from '../../test/support/status-reports.ts';
@@ -8,16 +13,16 @@ import { heldOf, reportOf } from './live-report.ts';
 /** Six bytes a character in JSON. */
 const worst = '\ud800'.repeat(200);
 const install = { model: worst, state: 'failed', reason: worst } as const;
-const beat = (more: Partial<Beat> = {}): Beat => ({ type: 'beat', up: true, models: [], ...more });
+const heartbeat = (more: Partial<Beat> = {}): Beat => ({ type: 'beat', up: true, models: [], ...more });
 const nodeId = (n: number): string => `node-${n}-`.padEnd(60, 'x');
 
 function live(count: number, of: Beat): Map<string, LiveNode> {
-  const node = { beatSeconds: beatIntervalMs / 1000, ...heldOf(of) };
+  const node = { beatSeconds: heartbeatIntervalMs / 1000, ...heldOf(of) };
   return new Map(Array.from({ length: count }, (_, n) => [nodeId(n), node]));
 }
 
-test('the retained part of a beat is bounded for any lists of models and reasons, and counts omitted entries', () => {
-  const most = beat({
+test('the retained part of a heartbeat is bounded for any lists of models and reasons, and counts omitted entries', () => {
+  const most = heartbeat({
     models: Array.from({ length: 1000 }, () => worst),
     windows: { [worst]: 1 },
     installs: Array.from({ length: installsPerNodeMax }, () => install),
@@ -26,7 +31,7 @@ test('the retained part of a beat is bounded for any lists of models and reasons
   const held = heldOf(most);
   expect(held).toMatchObject({ inFlight: 3, installsOmitted: installsPerNodeMax - 20 });
   expect(held.installs).toHaveLength(20);
-  expect(heldOf(beat({ installs: [install] }))).toEqual({ installs: [install] });
+  expect(heldOf(heartbeat({ installs: [install] }))).toEqual({ installs: [install] });
 });
 
 test.each([
@@ -38,7 +43,7 @@ test.each([
 ])('a status record of %s fits in a Kafka message, and counts omitted entries', (_what, count, installs) => {
   const all = live(
     count,
-    beat({ inFlight: 999_999, installs: Array.from({ length: installs }, () => install) }),
+    heartbeat({ inFlight: 999_999, installs: Array.from({ length: installs }, () => install) }),
   );
   const report = reportOf(all);
   const record = encode(statusOf({ kind: 'control-plane', halted: worst, ...report }));
@@ -51,7 +56,7 @@ test.each([
 });
 
 test('a report that is still too large is sent without its nodes', () => {
-  const nodes = Object.fromEntries(live(3000, beat()));
+  const nodes = Object.fromEntries(live(3000, heartbeat()));
   const value = encode(statusOf({ kind: 'control-plane', nodes, nodesOmitted: 5 }));
   expect(value.length).toBeLessThanOrEqual(statusBytesMax);
   expect(JSON.parse(value.toString())).toMatchObject({ nodesOmitted: 3005, applied: 10 });

@@ -11,10 +11,10 @@ const nodesReportedMax = 2000;
 /** For all nodes in one status record, which must fit in a Kafka message. */
 const reportBytesMax = 150_000;
 
-export type HeldBeat = Pick<LiveNode, 'inFlight' | 'installs' | 'installsOmitted'>;
+export type HeldHeartbeat = Pick<LiveNode, 'inFlight' | 'installs' | 'installsOmitted'>;
 
-/** The part of a beat that stays in memory until the next. */
-export function heldOf({ inFlight, installs = [] }: Beat): HeldBeat {
+/** The part of a heartbeat that stays in memory until the next. */
+export function heldOf({ inFlight, installs = [] }: Beat): HeldHeartbeat {
   return { ...(inFlight !== undefined && { inFlight }), ...truncate(installs, installsHeldMax, 0) };
 }
 

@@ -24,8 +24,8 @@ export class NodeLimits {
 }
 
 /** The health in a heartbeat. A node is down where its engine is not the registered one: requests would use the wrong dialect. */
-export function healthOf(beat: Beat, row: NodeRow): Health {
-  const { up, dialect, models, windows = {}, imageModels = [], reason } = beat;
+export function healthOf(heartbeat: Beat, row: NodeRow): Health {
+  const { up, dialect, models, windows = {}, imageModels = [], reason } = heartbeat;
   if (!up) return down(reason);
   if (dialect !== undefined && dialect !== row.dialect)
     return down(`the engine is ${dialect}, the node is registered as ${row.dialect}`);

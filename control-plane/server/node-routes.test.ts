@@ -96,7 +96,7 @@ function open(token: string | undefined, headers: Record<string, string> = {}): 
 }
 
 const hello = (id: string): string => JSON.stringify({ type: 'hello', v: 1, node: id });
-const beat = (more: object = {}): string =>
+const heartbeat = (more: object = {}): string =>
   JSON.stringify({ type: 'beat', up: true, dialect: 'vllm', models: ['m'], ...more });
 
 test('no token, a wrong one, a revoked one and the operator’s are refused with the same bytes, before any upgrade', async () => {
@@ -132,7 +132,7 @@ test('a token is good for its own node alone', async () => {
   await node('other');
   const { socket, closed } = await open(own.token);
   socket.send(hello('other'));
-  socket.send(beat());
+  socket.send(heartbeat());
   expect(await closed).toEqual({ code: 1008, reason: 'the token is bound to another node' });
   expect(await listed('other')).toMatchObject({ up: false });
   expect((await listed('other')).owner).toBeUndefined();
@@ -145,9 +145,9 @@ test.each([
   ['an array', '[]'],
   ['an unknown type', '{"type":"install"}'],
   ['an unknown member', JSON.stringify({ type: 'beat', up: true, models: [], prompt: 'secret' })],
-  ['a beat before the hello', beat()],
+  ['a heartbeat before the hello', heartbeat()],
   ['models without end', JSON.stringify({ type: 'beat', up: true, models: Array(1001).fill('m') })],
-  ['a name with a line break', beat({ up: false, reason: 'a\nb' })],
+  ['a name with a line break', heartbeat({ up: false, reason: 'a\nb' })],
   ['bytes', Buffer.from(hello('x'))],
   ['another version', JSON.stringify({ type: 'hello', v: 2, node: 'x' })],
 ] as const)('%s ends the session', async (name, frame) => {
@@ -173,12 +173,12 @@ test('a frame that is too large ends the session before it is read', async () =>
   expect((await closed).code).toBe(1009);
 });
 
-test.each(['beats', 'pings'] as const)('a flood of %s ends the session', async (what) => {
+test.each(['heartbeats', 'pings'] as const)('a flood of %s ends the session', async (what) => {
   const { id, token } = await node(`flood-${what}`);
   const { socket, closed } = await open(token);
   socket.send(hello(id));
   for (let at = 0; at < 100; at++) {
-    if (what === 'beats') socket.send(beat({ models: [`m-${at}`] }));
+    if (what === 'heartbeats') socket.send(heartbeat({ models: [`m-${at}`] }));
     else socket.ping();
   }
   expect(await closed).toEqual({ code: 1008, reason: 'too many frames' });
@@ -190,13 +190,13 @@ test('an agent that sends nothing is disconnected', async () => {
   expect(await closed).toEqual({ code: 1008, reason: 'no beat in time' });
 });
 
-test('an agent that changes its models with each beat writes few commits', async () => {
+test('an agent that changes its models with each heartbeat writes few commits', async () => {
   const { id, token } = await node('restless');
   const { socket } = await open(token);
   const before = await admin.position();
   socket.send(hello(id));
   for (let at = 0; at < 15; at++) {
-    socket.send(beat({ models: [`m-${at}`] }));
+    socket.send(heartbeat({ models: [`m-${at}`] }));
     await new Promise((resolve) => setTimeout(resolve, 150));
   }
   const { items } = await admin.call('GET', `/events?from=${before + 1}`);
@@ -222,12 +222,12 @@ test('a revoked token ends its session and takes its node down', async () => {
   const { id, token, tokenId } = await node('revoked');
   const { socket, closed } = await open(token);
   socket.send(hello(id));
-  const beats = setInterval(() => socket.send(beat()), 500);
-  socket.send(beat());
+  const heartbeats = setInterval(() => socket.send(heartbeat()), 500);
+  socket.send(heartbeat());
   await until(async () => (await listed(id)).up);
   await admin.call('POST', `/tokens/${tokenId}/revoke`);
   expect(await closed).toEqual({ code: 4403, reason: 'the token is no longer valid' });
-  clearInterval(beats);
+  clearInterval(heartbeats);
   await until(async () => !(await listed(id)).up);
   expect(await listed(id)).toMatchObject({ reason: 'its token was revoked' });
 });
@@ -236,12 +236,12 @@ test('a second session of a node supersedes the first', async () => {
   const { id, token } = await node('second');
   const first = await open(token);
   first.socket.send(hello(id));
-  first.socket.send(beat());
+  first.socket.send(heartbeat());
   await until(async () => (await listed(id)).up);
   const position = await admin.position();
   const second = await open(token);
   second.socket.send(hello(id));
-  second.socket.send(beat());
+  second.socket.send(heartbeat());
   expect(await first.closed).toEqual({ code: 4409, reason: 'another session has this node now' });
   expect(await listed(id)).toMatchObject({ up: true });
   expect(await admin.position()).toBe(position);
@@ -252,7 +252,7 @@ test('an engine of another kind than is registered is no node that is up', async
   const { id, token } = await node('kind');
   const { socket } = await open(token);
   socket.send(hello(id));
-  socket.send(beat({ dialect: 'ollama' }));
+  socket.send(heartbeat({ dialect: 'ollama' }));
   const reason = 'the engine is ollama, the node is registered as vllm';
   await until(async () => (await listed(id)).reason === reason);
   expect(await listed(id)).toMatchObject({ up: false, loaded: [] });
@@ -269,10 +269,10 @@ test('models that take images are in the log where the engine serves them, and o
   };
   const { socket } = await open(token);
   socket.send(hello(id));
-  socket.send(beat({ imageModels: ['m', 'not-served'] }));
+  socket.send(heartbeat({ imageModels: ['m', 'not-served'] }));
   await until(async () => (await reported()).length === 1);
-  // As agents of 0.1 beat.
-  socket.send(beat());
+  // A heartbeat of an agent of 0.1.
+  socket.send(heartbeat());
   await until(async () => (await reported()).length === 2);
   expect(await reported()).toEqual([['m'], undefined]);
   socket.close();
@@ -292,7 +292,7 @@ test('installs of the place are pushed by the names of the engine, at once and w
   });
   const { socket, frames } = await open(token);
   socket.send(hello(id));
-  socket.send(beat());
+  socket.send(heartbeat());
   await until(async () => frames.length > 0);
   expect(frames[0]).toMatchObject({ type: 'installs', models: ['served'] });
   await admin.apply({ version: 1, pool: { models: ['echo-small', 'echo-large'] } });

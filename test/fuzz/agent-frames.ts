@@ -40,15 +40,15 @@ const textOf = (draw: Draw, value: Json): Buffer =>
 function message(draw: Draw, node: string): Json {
   const hello: Json = { type: 'hello', v: 1, node };
   const models = draw.list(draw.skewed(20), () => draw.pick(['echo-small', 'echo-large', draw.word()]));
-  const beat: Json = { type: 'beat', up: draw.chance(0.8), models, inFlight: draw.below(5) };
+  const heartbeat: Json = { type: 'beat', up: draw.chance(0.8), models, inFlight: draw.below(5) };
   return draw.weighted<() => Json>([
     [3, () => hello],
-    [8, () => beat],
+    [8, () => heartbeat],
     [3, () => valueFor({ draw, opaque: () => undefined, optional: 0.6 }, agentMessageSchema)],
     [1, () => ({ type: 'leaving' })],
-    [2, () => mutateJson(draw, draw.pick([hello, beat]), 0.9)],
-    [1, () => ({ ...(beat as object), models: Array.from({ length: draw.skewed(20_000) }, () => 'm') })],
-    [1, () => ({ ...(beat as object), reason: draw.text() })],
+    [2, () => mutateJson(draw, draw.pick([hello, heartbeat]), 0.9)],
+    [1, () => ({ ...(heartbeat as object), models: Array.from({ length: draw.skewed(20_000) }, () => 'm') })],
+    [1, () => ({ ...(heartbeat as object), reason: draw.text() })],
     [1, () => ({ type: canary, v: 1 })],
     [1, () => anyJson(draw)],
   ])();
@@ -113,12 +113,12 @@ function upgrade(draw: Draw, token: string): string {
   return `${lines.join('\r\n')}\r\n\r\n`;
 }
 
-/** Good beats or pings, far more than a session may send. */
+/** Good heartbeats or pings, far more than a session may send. */
 function flood(draw: Draw): Buffer[] {
-  const beat = { type: 'beat', up: true, models: ['echo-small'] };
+  const heartbeat = { type: 'beat', up: true, models: ['echo-small'] };
   const isPing = draw.chance(0.3);
   return draw.list(draw.between(30, 400), () =>
-    isPing ? frame(draw, Buffer.from('ping'), { opcode: 9 }) : textOf(draw, beat),
+    isPing ? frame(draw, Buffer.from('ping'), { opcode: 9 }) : textOf(draw, heartbeat),
   );
 }
 

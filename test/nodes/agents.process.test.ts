@@ -11,7 +11,7 @@ import { AgentFleet, eventsFrom, listedNode, lists, nodeToken, type Replica } fr
 
 /** The promise is 4 s; the rest is for a machine that is busy with other things. */
 const stoppedMsMax = scaledMs(4000 + 2000);
-/** Three missed beats would take 3 s: less than that proves that the closed socket was enough. */
+/** Three missed heartbeats would take 3 s: less than that proves that the closed socket was enough. */
 const closedMsMax = scaledMs(2500);
 
 const fleet = new AgentFleet();
@@ -87,7 +87,7 @@ test.concurrent('an agent that is killed takes its node down at once on both gat
   expect(await place.now()).toMatchObject({ up: false, reason: 'its agent is gone' });
   await place.agent();
   await place.everywhere(true);
-  // Down and up: nothing else of all the beats is in the log.
+  // Down and up: none of the heartbeats is in the log.
   const reported = await eventsFrom(replica.admin, position + 1);
   expect(
     reported.filter(({ data }) => data['id'] === place.node).map(({ type, data }) => [type, data['up']]),
@@ -97,7 +97,7 @@ test.concurrent('an agent that is killed takes its node down at once on both gat
   ]);
 });
 
-test.concurrent('an agent that stands still takes its node down after three missed beats, and comes back by itself', async () => {
+test.concurrent('an agent that is stopped takes its node down after three missed heartbeats, and comes back by itself', async () => {
   const place = await Place.open('still');
   const agent = await place.agent();
   await place.everywhere(true);

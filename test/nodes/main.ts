@@ -6,7 +6,7 @@ const figures = await swarm({ agents, doomed: 10, quietSeconds: 15 });
 const { owned, reported, down, doomed } = figures;
 const promises: readonly (readonly [string, boolean])[] = [
   [`all ${agents} attached, in ${figures.attachCommits} commits`, owned[0] + owned[1] === agents],
-  ['no commit while all of them beat', figures.quietCommits === 0],
+  ['no commit while they send only heartbeats', figures.quietCommits === 0],
   [`the others reported elsewhere after ${figures.reattachedMs} ms`, figures.reattachedMs < 10_000],
   [`the ten that died were down after ${figures.downMs} ms`, figures.downMs < 15_000],
   ['they, and only they', JSON.stringify(down) === JSON.stringify(doomed) && reported.down === doomed.length],

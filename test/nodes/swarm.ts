@@ -19,7 +19,7 @@ export interface SwarmOptions {
   readonly agents: number;
   /** Of them, those that die with their replica. */
   readonly doomed: number;
-  /** How long nothing happens while all beat. */
+  /** How long all agents only send heartbeats. */
   readonly quietSeconds: number;
 }
 
@@ -30,7 +30,7 @@ export interface SwarmFigures {
   readonly attachCommits: number;
   /** Nodes of each replica before the kill. */
   readonly owned: readonly [number, number];
-  /** Commits while all agents beat and nothing happened. */
+  /** Commits while all agents sent nothing but heartbeats. */
   readonly quietCommits: number;
   /** From the kill until all others reported to the replica that was left. */
   readonly reattachedMs: number;
@@ -47,7 +47,7 @@ export interface SwarmFigures {
   };
   /** Nodes that changed hands more than once after the kill. */
   readonly joinedTwice: number;
-  /** Of the replica that was left, while all agents beat to it: share of a core, and resident bytes. */
+  /** Of the replica that was left, while all agents sent it heartbeats: share of a core, and resident bytes. */
   readonly cpuShare: number;
   readonly rssBytes: number;
 }

@@ -24,7 +24,7 @@ test('a wait ends at a change or at its signal, and leaves nothing behind on eit
 
 test('a loop that waits for the change after the last one waits', async () => {
   const waiters = new Waiters();
-  const beat = setInterval(() => waiters.wake(), 1);
+  const timer = setInterval(() => waiters.wake(), 1);
   expect(await howItWaits(() => waiters.changedSince(waiters.changes))).toBe('waited');
-  clearInterval(beat);
+  clearInterval(timer);
 });

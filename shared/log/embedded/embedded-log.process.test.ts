@@ -138,7 +138,7 @@ test('a full disk is reported, nothing of the failed append is there, and the lo
   expect(await log.append(Buffer.from('after:0'))).toBe(end);
 });
 
-test('another process sees an append by the report of the system, not by the slow beat', async () => {
+test('another process sees an append by the report of the system, not by the slow poll', async () => {
   const reader = await openEmbeddedLog({ folder, address: { topic }, pollMs: 60_000 });
   const count = 200;
   start(process.execPath, [stamperPath, folder, topic, String(count), '10']);

@@ -247,7 +247,7 @@ test('trimming is not done at every append', async () => {
 test('a long catch-up leaves the event loop its turns', async () => {
   const log = await logOf(40);
   let turns = 0;
-  const beat = setInterval(() => turns++, 0);
+  const timer = setInterval(() => turns++, 0);
   let batches = 0;
   for await (const batch of log.tail({ from: 0, recordsMax: 1 })) {
     batches++;
@@ -255,7 +255,7 @@ test('a long catch-up leaves the event loop its turns', async () => {
     while (performance.now() < until);
     if (batch.nextOffset === 40) break;
   }
-  clearInterval(beat);
+  clearInterval(timer);
   expect(batches).toBe(40);
   expect(turns).toBeGreaterThan(10);
 });
