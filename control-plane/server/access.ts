@@ -56,9 +56,7 @@ function refusal(request: FastifyRequest, context: AdminContext): CommandError |
   // An unknown path requires the operator, so that 404 shows others nothing about the routes.
   const { access = 'operator' } = request.routeOptions.config;
   if (access === 'public' || access === 'node') return undefined;
-  const token = /^bearer +(\S+)$/i.exec(request.headers.authorization ?? '')?.[1];
-  const isOperator = isSameSecret(token, context.operatorToken);
-  if (!isOperator && !(access === 'gateway' && isGatewayToken(token, context)))
+  if (!isOperator(request, context) && !(access === 'gateway' && isGatewayToken(tokenOf(request), context)))
     return new CommandError('Unauthorized', 'the operator token is missing or not valid', {
       next: 'set HEADGATE_TOKEN, or run in the folder of a service started with `npm start`',
     });
@@ -69,6 +67,15 @@ function refusal(request: FastifyRequest, context: AdminContext): CommandError |
     if (error instanceof CommandError) return error;
     throw error;
   }
+}
+
+/** Whether the request carries the operator token. */
+export function isOperator(request: FastifyRequest, { operatorToken }: AdminContext): boolean {
+  return isSameSecret(tokenOf(request), operatorToken);
+}
+
+function tokenOf({ headers }: FastifyRequest): string | undefined {
+  return /^bearer +(\S+)$/i.exec(headers.authorization ?? '')?.[1];
 }
 
 function isGatewayToken(

@@ -1,9 +1,11 @@
 /** Serves the present state as one SQLite file, for gateways that start and for backups. */
 import { createReadStream, type ReadStream } from 'node:fs';
 import { join } from 'node:path';
-import type { FastifyInstance } from 'fastify';
+import type { FastifyInstance, FastifyRequest } from 'fastify';
+import { peerOf } from '../../shared/runtime/connections.ts';
 import { foldVersion } from '../../shared/snapshot/fold.ts';
-import { SnapshotCopies, type SnapshotCopy } from '../state/snapshot-copies.ts';
+import { type SnapshotCaller, SnapshotCopies, type SnapshotCopy } from '../state/snapshot-copies.ts';
+import { isOperator } from './access.ts';
 import type { AdminContext } from './context.ts';
 
 /** A download without progress for longer is ended: others wait for it. */
@@ -25,10 +27,10 @@ export function registerSnapshotRoute(app: FastifyInstance, context: AdminContex
       exposeHeadRoute: false,
       schema: { summary: 'Download the state as a SQLite file' },
     },
-    async (_request, reply) => {
+    async (request, reply) => {
       const client = new AbortController();
       reply.raw.once('close', () => client.abort());
-      const copy = await copies.acquire(client.signal).catch((error: unknown) => {
+      const copy = await copies.acquire(callerOf(request, context), client.signal).catch((error: unknown) => {
         if (!client.signal.aborted) throw error;
       });
       // The client closed its connection.
@@ -39,6 +41,11 @@ export function registerSnapshotRoute(app: FastifyInstance, context: AdminContex
       return reply.headers(headersOf(copy)).type('application/vnd.sqlite3').send(stream);
     },
   );
+}
+
+function callerOf(request: FastifyRequest, context: AdminContext): SnapshotCaller {
+  if (isOperator(request, context)) return { kind: 'operator' };
+  return { kind: 'gateway', address: peerOf(request.raw.socket.remoteAddress) };
 }
 
 function headersOf({ log, seq, hash, digest, bytes, sha256 }: SnapshotCopy): Record<string, string> {

@@ -1,25 +1,32 @@
 /**
- * Copies of the state for download: in the data folder, one at a time until it is sent, and always removed. Further
- * requests wait for a bounded time in a bounded queue, and are then refused with Busy.
+ * Copies of the state for download: in the data folder until they are sent, and always removed. Each needs disk space, so
+ * there are few at a time. The operator has a queue of its own; of gateways, each address has one copy at a time and a part
+ * of the queue, because all gateways share one token and only their addresses distinguish them.
  */
 import { randomUUID } from 'node:crypto';
 import { mkdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { CommandError } from '../core/command-error.ts';
+import { CallerQueue, type QueueLimits } from './caller-queue.ts';
 import { type CopyFacts, copyOnThread } from './copy-snapshot.ts';
 
-const waitersMaxDefault = 32;
 /** Shorter than a gateway waits for an answer. */
-const waitMsDefault = 20_000;
+const waitMs = 20_000;
+const operatorLimits: QueueLimits = { concurrencyMax: 1, waitersMax: 8, waitersPerCallerMax: 8, waitMs };
+/** A client that reads slowly delays only those of its own address. */
+const gatewayLimits: QueueLimits = { concurrencyMax: 2, waitersMax: 32, waitersPerCallerMax: 16, waitMs };
 
 export interface SnapshotCopiesOptions {
   /** Path of the state. */
   readonly state: string;
   /** Emptied at the start: files in it are left over from a process that was killed. */
   readonly folder: string;
-  readonly waitersMax?: number;
-  readonly waitMs?: number;
+  readonly operatorLimits?: Partial<QueueLimits>;
+  readonly gatewayLimits?: Partial<QueueLimits>;
 }
+
+export type SnapshotCaller =
+  | { readonly kind: 'operator' }
+  | { readonly kind: 'gateway'; readonly address: string };
 
 export interface SnapshotCopy extends CopyFacts {
   readonly path: string;
@@ -27,31 +34,29 @@ export interface SnapshotCopy extends CopyFacts {
   release(): void;
 }
 
-interface Waiter {
-  begin(): void;
-}
-
 export class SnapshotCopies {
   readonly #options: SnapshotCopiesOptions;
-  readonly #waiters = new Set<Waiter>();
-  #isBusy = false;
+  readonly #operator: CallerQueue;
+  readonly #gateways: CallerQueue;
 
   constructor(options: SnapshotCopiesOptions) {
     this.#options = options;
+    this.#operator = new CallerQueue({ ...operatorLimits, ...options.operatorLimits });
+    this.#gateways = new CallerQueue({ ...gatewayLimits, ...options.gatewayLimits });
     rmSync(options.folder, { recursive: true, force: true });
     mkdirSync(options.folder, { recursive: true, mode: 0o700 });
   }
 
   /** Abort `signal` where the copy is not needed any more. Rejects with CommandError, or the errors of shared/runtime/sqlite.ts. */
-  async acquire(signal: AbortSignal): Promise<SnapshotCopy> {
-    await this.#waitForTurn(signal);
+  async acquire(caller: SnapshotCaller, signal: AbortSignal): Promise<SnapshotCopy> {
+    const releaseTurn = await this.#waitForTurn(caller, signal);
     const path = join(this.#options.folder, `${randomUUID()}.db`);
     let isHeld = true;
     const release = (): void => {
       if (!isHeld) return;
       isHeld = false;
       for (const suffix of ['', '-wal', '-shm', '-journal']) rmSync(path + suffix, { force: true });
-      this.#startNext();
+      releaseTurn();
     };
     try {
       const facts = await copyOnThread({ from: this.#options.state, to: path });
@@ -63,39 +68,9 @@ export class SnapshotCopies {
     }
   }
 
-  async #waitForTurn(signal: AbortSignal): Promise<void> {
-    signal.throwIfAborted();
-    if (!this.#isBusy) {
-      this.#isBusy = true;
-      return;
-    }
-    const { waitersMax = waitersMaxDefault, waitMs = waitMsDefault } = this.#options;
-    if (this.#waiters.size >= waitersMax) throw busy();
-    await new Promise<void>((resolve, reject) => {
-      const end = (settle: () => void): void => {
-        this.#waiters.delete(waiter);
-        clearTimeout(timer);
-        signal.removeEventListener('abort', onAbort);
-        settle();
-      };
-      const waiter: Waiter = { begin: () => end(resolve) };
-      const onAbort = (): void => end(() => reject(signal.reason));
-      const timer = setTimeout(() => end(() => reject(busy())), waitMs);
-      signal.addEventListener('abort', onAbort);
-      this.#waiters.add(waiter);
-    });
+  #waitForTurn(caller: SnapshotCaller, signal: AbortSignal): Promise<() => void> {
+    return caller.kind === 'operator'
+      ? this.#operator.acquire('operator', signal)
+      : this.#gateways.acquire(caller.address, signal);
   }
-
-  /** Stays busy where there is a waiter: it gets the turn. */
-  #startNext(): void {
-    const [waiter] = this.#waiters;
-    if (waiter) waiter.begin();
-    else this.#isBusy = false;
-  }
-}
-
-function busy(): CommandError {
-  return new CommandError('Busy', 'another download of the snapshot is in progress', {
-    next: 'try again in a few seconds',
-  });
 }

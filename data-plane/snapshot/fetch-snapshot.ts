@@ -38,7 +38,7 @@ const silentMsMaxDefault = 30_000;
 const attemptsPerControlPlane = 2;
 /** A fleet that starts at once must not ask at once. */
 const jitterMs = 1000;
-/** A control plane sends one snapshot at a time; how long to come again while others are before this one. */
+/** A control plane sends few snapshots at a time; how long to retry while others are before this one. */
 const busyMsMax = 120_000;
 const retryAfterSecondsMax = 30;
 

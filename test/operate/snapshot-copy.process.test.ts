@@ -22,7 +22,7 @@ test('a large state is copied outside the event loop', async () => {
   try {
     const copies = new SnapshotCopies({ state, folder: join(dir, 'copies') });
     const before = performance.eventLoopUtilization();
-    const copy = await copies.acquire(new AbortController().signal);
+    const copy = await copies.acquire({ kind: 'operator' }, new AbortController().signal);
     const { active } = performance.eventLoopUtilization(before);
     expect(copy.bytes).toBeGreaterThan(80_000_000);
     // Copied on this thread, it is active all the time: some hundred ms for the copy and its hash.
