@@ -55,6 +55,7 @@ export async function startChild(plan: GatewayPlan, common: GatewayCommon): Prom
     ...flag('--metrics-bind', common.metricsBind),
     ...flag('--max-connections', common.connections.max),
     ...flag('--max-connections-per-address', common.connections.perAddress),
+    ...flag('--node-credentials', common.nodeCredentials),
     ...common.trustedSigners.flatMap((signer) => flag('--trust-signer', signer)),
     ...plan.stackPorts.flatMap((stackPort) => flag('--stack-port', stackPort)),
     // The control plane runs on this machine, whatever its address.

@@ -1,4 +1,4 @@
-/** What `headgate dev` gives its gateways: a token of their own, and nothing that makes an operator. */
+/** What `headgate dev` gives its gateways: a token of their own, the credentials of nodes, and nothing that makes an operator. */
 import { mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -15,7 +15,7 @@ const dir = mkdtempSync(join(tmpdir(), 'headgate-dev-tokens-'));
 let dev: Started<Dev>;
 beforeAll(async () => {
   const ports = ['--port', '0', '--admin-port', '0', '--metrics-port', '0', '--no-demo', '--gateways', '1'];
-  const args = ['dev', '--data', join(dir, 'data'), ...ports];
+  const args = ['dev', '--data', join(dir, 'data'), '--node-credentials', dir, ...ports];
   const env = {
     HEADGATE_GATEWAY_TOKEN: '',
     HEADGATE_OPERATOR_TOKEN: 'operator-token-of-the-test',
@@ -49,4 +49,9 @@ test('a gateway of dev has a token of its own, which opens snapshots and no more
   for (const path of ['/keys', '/status', '/gateways', '/events'])
     expect([path, await ask(path)]).toEqual([path, 401]);
   expect(await ask('/gateways/gateway-1', 'DELETE')).toBe(401);
+});
+
+test('a gateway of dev has the folder of node credentials, because it is the gateway that sends them', () => {
+  const words = readFileSync(`/proc/${dev.ready.pids['gateway-1']}/cmdline`, 'utf8').split('\0');
+  expect(words[words.indexOf('--node-credentials') + 1]).toBe(dir);
 });
