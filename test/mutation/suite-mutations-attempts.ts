@@ -82,12 +82,6 @@ export const attemptMutations: readonly SuiteMutation[] = [
   ]),
   ...of('data-plane/forward/attempt.ts', asForward, [
     [
-      'an attempt releases the memory of its answer',
-      '    this.#whole?.release();\n',
-      '',
-      'a node that cuts its body has not',
-    ],
-    [
       'a status other than 200 is no answer',
       'status === 200 && this.#whole !== undefined',
       'this.#whole !== undefined',
@@ -150,6 +144,7 @@ export const attemptMutations: readonly SuiteMutation[] = [
     ],
   ]),
   ...of('data-plane/forward/attempt.ts', asWalk, [
+    ['an attempt releases the memory of its answer', '    this.#whole?.release();\n', ''],
     [
       'a stream is ended by the client too',
       '    this.#abandon();\n    this.#resolve({ kind });',
