@@ -68,7 +68,7 @@ export function answerTo(request: SimChatRequest, settings: AnswerSettings): Ans
   };
 }
 
-/** The calls of the answer: forced, or asked for by the user's words. */
+/** The calls of the answer: forced, or requested by the user's text. */
 function callsOf(request: SimChatRequest): readonly AskedCall[] {
   const { tools, toolChoice, userText, turnsSinceUser, parallelToolCalls } = request;
   const [first] = tools;
@@ -129,7 +129,7 @@ function spokenText(
   const format = request.responseFormat;
   if (format === 'json_object') return pieces('{}');
   if (format !== 'text') return pieces(JSON.stringify(sampleValue(format.schema)));
-  // One word above the budget is enough to know that the budget ended it.
+  // One word above the budget is enough to detect that the budget ended it.
   return echo(
     request.lastText,
     Math.min(wordsAsked(request.lastText, settings.answerWords), budget + 1),

@@ -100,7 +100,7 @@ export interface SimRequestFacts {
   readonly stream: boolean;
 }
 
-/** The document is not JSON, breaks the schema, or names a capture that cannot be replayed. The message says where. */
+/** The document is not JSON, breaks the schema, or names a capture that cannot be replayed. The message has the path. */
 export class BehaviourInvalid extends Error {
   override readonly name = 'BehaviourInvalid';
 }

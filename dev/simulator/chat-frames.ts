@@ -21,7 +21,7 @@ export interface FrameFacts {
   readonly id: string;
   /** Unix time, seconds. */
   readonly created: number;
-  /** The name under which the engine says it answers. */
+  /** The name of the model that the engine returns. */
   readonly model: string;
   readonly dialect: Dialect;
   readonly distortion: Distortion;
@@ -81,7 +81,7 @@ export function* chatFrames(request: SimChatRequest, answer: Answer, facts: Fram
   yield doneFrame;
 }
 
-/** What stands in `choices` of each frame; `token` marks the frames that carry one. */
+/** The `choices` of each frame; `token` marks the frames that carry one. */
 function* choiceFrames(
   request: SimChatRequest,
   answer: Answer,

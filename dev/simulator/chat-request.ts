@@ -18,7 +18,7 @@ export interface SimChatRequest {
   readonly messages: readonly unknown[];
   /** The text that the answer echoes: the last message of a user, or of a tool if that came after. */
   readonly lastText: string;
-  /** What the user said last, whatever tools answered after it. */
+  /** The last text of the user, whatever tools answered after it. */
   readonly userText: string;
   /** Turns of the model since then, where tools have answered. */
   readonly turnsSinceUser: number;
@@ -41,7 +41,7 @@ export interface SimChatRequest {
 
 const choicesMax = 128;
 
-/** Reads a request body. `readsMaxCompletionTokens` is false for the engine that knows only `max_tokens`. */
+/** Reads a request body. `readsMaxCompletionTokens` is false for the engine that supports only `max_tokens`. */
 export function readChatRequest(body: Loose, readsMaxCompletionTokens: boolean): SimChatRequest {
   const messages = Array.isArray(body['messages']) ? body['messages'] : [];
   const last = lastSpoken(messages);
@@ -78,7 +78,7 @@ function lastSpoken(messages: readonly unknown[]): Loose {
 
 function sinceUser(messages: readonly unknown[]): Pick<SimChatRequest, 'userText' | 'turnsSinceUser'> {
   const at = messages.findLastIndex(
-    // What a tool shows stands in a message of the user too, without words.
+    // The images of a tool's result are in a message of the user too, without text.
     (message) => isRecord(message) && message.role === 'user' && contentText(message.content) !== '',
   );
   const user = messages[at];

@@ -35,7 +35,7 @@ export function errorFrame(dialect: Dialect, error: SimError): unknown {
   return dialect === 'sglang' ? { error: body } : body;
 }
 
-/** What an engine says when its worker died under a running stream. */
+/** The error of an engine whose worker died during a stream. */
 export const engineDied: SimError = {
   status: 500,
   message: 'the engine encountered an issue',

@@ -13,7 +13,7 @@ import { bodyPlan, doneFrame, joined, jsonPlan, type Plan, take, withoutDone } f
 const hugePart = 'a'.repeat(65_536);
 const lateFrame = 'data: {"choices":[{"index":0,"delta":{"content":"late"},"finish_reason":null}]}\n\n';
 
-/** The lies that a fault puts into the frames. */
+/** The distortion that a fault applies to the frames. */
 export function distortionOf(fault: Fault | undefined): Distortion {
   switch (fault?.kind) {
     case 'finish-abort':

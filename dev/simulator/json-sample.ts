@@ -26,7 +26,7 @@ const formats = new Map<string, string>([
   ['hostname', 'example.com'],
 ]);
 
-/** A minimal value for `schema`; an absent schema gives an empty object. */
+/** A minimal value for `schema`; an empty object for an absent schema. */
 export function sampleValue(schema: unknown): unknown {
   if (schema === undefined || schema === null) return {};
   return sample(schema, { root: schema, nodes: 0 }, 0);

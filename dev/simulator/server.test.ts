@@ -295,7 +295,7 @@ test.each([
   { dialect: 'sglang', status: 200, model: 'x', text: 'matched_stop' },
   { dialect: 'llamacpp', status: 200, model: 'm', text: 'timings' },
   { dialect: 'ollama', status: 404, model: undefined, text: '"type":"api_error"' },
-] as const)('an unknown model meets the manners of $dialect', async ({ dialect, status, model, text }) => {
+] as const)('an unknown model is answered as $dialect does', async ({ dialect, status, model, text }) => {
   const node = await start({ dialect });
   const body = { model: 'x', messages: [{ role: 'user', content: 'hi' }] };
   const answer = await post(node, '/v1/chat/completions', body);
@@ -313,7 +313,7 @@ test.each([
     status: 400,
   },
   { dialect: 'ollama', text: '"prompt_tokens":10', status: 200 },
-] as const)('a prompt beyond the window meets the manners of $dialect', async ({ dialect, text, status }) => {
+] as const)('a prompt beyond the window is answered as $dialect does', async ({ dialect, text, status }) => {
   const node = await start({ dialect, contextTokens: 10 });
   const body = { model: 'm', messages: [{ role: 'user', content: 'a'.repeat(36) }] };
   const answer = await post(node, '/v1/chat/completions', body);

@@ -78,7 +78,7 @@ export class SimServer {
     });
   }
 
-  /** Listens; gives the port. Rejects if the address cannot be had. */
+  /** Listens; resolves to the port. Rejects if the address is not available. */
   async open(): Promise<number> {
     await new Promise<void>((resolve, reject) => {
       this.#server.once('error', reject);

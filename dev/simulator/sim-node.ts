@@ -32,7 +32,7 @@ export interface SimNodeOptions {
   /** Keep the last 100 request bodies in `stats()`. They hold prompts: for tests only. */
   readonly recordBodies?: boolean;
   readonly certificate?: Certificate | undefined;
-  /** Bounds and counts its connections; of its own unless given. */
+  /** Bounds and counts its connections; its own by default. */
   readonly connections?: Connections;
 }
 
@@ -47,11 +47,11 @@ export interface SimNode {
   setModels(models: readonly string[]): void;
   /** Replaces the behaviour; its rules count from zero. */
   setBehaviour(behaviour: Behaviour): void;
-  /** Ends every connection and gives the port back. Idempotent. */
+  /** Ends every connection and releases the port. Idempotent. */
   close(): Promise<void>;
 }
 
-/** Starts a node and gives it once it listens. Rejects if the address cannot be had. */
+/** Starts a node; resolves once it listens. Rejects if the address is not available. */
 export async function startSimNode(options: SimNodeOptions): Promise<SimNode> {
   const bind = options.bind ?? '127.0.0.1';
   const server = new SimServer({

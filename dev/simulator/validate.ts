@@ -63,7 +63,7 @@ function strictFault(body: Loose, request: SimChatRequest, dialect: Dialect): Si
 
 function windowFault(request: SimChatRequest, prompt: number, window: Window): SimError | undefined {
   const { dialect, contextTokens } = window;
-  // Ollama never says no: it cuts the prompt silently.
+  // Ollama never refuses: it truncates the prompt silently.
   if (dialect === 'ollama') return undefined;
   if (dialect === 'llamacpp')
     return prompt >= contextTokens ? exceedsContext(prompt, contextTokens) : undefined;
