@@ -119,6 +119,10 @@ export function refuseError(answer: unknown): void {
   }
 }
 
+export function tooManyCalls(): NodeFailure {
+  return new NodeFailure('too_large', 'the answer of the node has too many tool calls');
+}
+
 export function malformed(what: string): NodeFailure {
   return new NodeFailure('malformed', `the node's answer is malformed: ${what}`);
 }

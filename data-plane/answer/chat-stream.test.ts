@@ -234,21 +234,27 @@ test.each([
     'a tool call without an index',
     JSON.stringify(chunk({ tool_calls: [{ id: 'a', function: { name: 'f' } }] })),
   ],
-  [
-    'more tool calls than an answer may have',
-    JSON.stringify(
-      chunk({
-        tool_calls: Array.from({ length: 129 }, (_, index) => ({
-          index,
-          id: `call-${index}`,
-          function: { name: 'f', arguments: '{}' },
-        })),
-      }),
-    ),
-  ],
 ])('a chunk that is malformed fails the stream: %s', (_, data) => {
   const { stream, frames } = runEvents([chunk({ content: 'a' }), data, chunk({}, 'stop'), '[DONE]']);
   expect(stream.failure?.kind).toBe('malformed');
+  expect(frames).toHaveLength(1);
+});
+
+test.each([
+  [
+    'more tool calls than an answer may have',
+    chunk({
+      tool_calls: Array.from({ length: 129 }, (_, index) => ({
+        index,
+        id: `call-${index}`,
+        function: { name: 'f', arguments: '{}' },
+      })),
+    }),
+  ],
+  ['more values than are read', { ...chunk({ content: 'b' }), extra: Array(60_000).fill(1) }],
+])('a chunk that is too large fails the stream: %s', (_, large) => {
+  const { stream, frames } = runEvents([chunk({ content: 'a' }), large, chunk({}, 'stop'), '[DONE]']);
+  expect(stream.failure?.kind).toBe('too_large');
   expect(frames).toHaveLength(1);
 });
 

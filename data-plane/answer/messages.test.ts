@@ -420,12 +420,13 @@ test.each(['false', 'null', '1', '"a"', '[]', '[{}]', 'x', '{"a":1}{', '{"a":1',
   'input of a tool that is no object fails the request: %s',
   (input) => {
     const message = { tool_calls: [{ id: 'a', function: { name: 'f', arguments: input } }] };
-    expect(failureOf(() => rebuilt(answer(message, 'tool_calls'), { tools })).kind).toBe('malformed');
+    const kind = input === nested ? 'too_large' : 'unusable';
+    expect(failureOf(() => rebuilt(answer(message, 'tool_calls'), { tools })).kind).toBe(kind);
     const { stream, wire } = runEvents(
       [chunk({ content: 'a' }), called(0, 'f', input), chunk({}, 'tool_calls'), usageChunk, '[DONE]'],
       { tools },
     );
-    expect(stream.failure?.kind).toBe('malformed');
+    expect(stream.failure?.kind).toBe(kind);
     expect(wire).not.toMatch(/message_delta|message_stop/);
   },
 );
@@ -434,7 +435,7 @@ test.each(['vllm/232-tools-required-complete-stream', 'llamacpp/206-tools-requir
   'a stream that lost frames in the middle of a call has failed: %s',
   (name) => {
     const { stream, wire } = run([captured(name)], { tools });
-    expect(stream.failure?.kind).toBe('malformed');
+    expect(stream.failure?.kind).toBe('unusable');
     expect(toolUses(wire)).toMatchObject([['set_unit', expect.stringMatching(/^\{/)]]);
     expect(wire).not.toContain('message_stop');
   },

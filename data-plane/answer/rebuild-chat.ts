@@ -15,6 +15,7 @@ import {
   refuseError,
   toolCallId,
   toolCallsMax,
+  tooManyCalls,
 } from './chat-parts.ts';
 import { estimateUsage, readUsage, type Usage, usageBody } from './usage.ts';
 
@@ -86,7 +87,7 @@ function withoutCutCall(content: string | null): string | null {
 
 function rebuildToolCalls(calls: unknown, choice: number, context: ChatContext): object[] | undefined {
   if (!Array.isArray(calls) || calls.length === 0) return undefined;
-  if (calls.length > toolCallsMax) throw malformed('it has too many tool calls');
+  if (calls.length > toolCallsMax) throw tooManyCalls();
   const kept = context.firstToolCallOnly ? calls.slice(0, 1) : calls;
   return kept.map((call: unknown, index) => {
     const called = member(call, 'function');

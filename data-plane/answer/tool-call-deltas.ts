@@ -4,7 +4,7 @@
  */
 
 import { integer, member, text } from '../core/untrusted.ts';
-import { malformed, optionalText, toolCallsMax } from './chat-parts.ts';
+import { malformed, optionalText, toolCallsMax, tooManyCalls } from './chat-parts.ts';
 
 export interface ToolCallDelta {
   readonly index: number;
@@ -60,7 +60,7 @@ export class ToolCallDeltas {
     if (!isNew) return { index: known.index, arguments: added };
 
     if (name === undefined) throw malformed('a tool call has no name');
-    if (this.#opened === toolCallsMax) throw malformed('it has too many tool calls');
+    if (this.#opened === toolCallsMax) throw tooManyCalls();
     const index = this.#opened;
     this.#opened += 1;
     this.#open.set(number, { index, givenId: id });

@@ -4,9 +4,9 @@
  * Each character is read once, however the text was cut into pieces.
  */
 
-import { parseEvent } from '../core/answer-json.ts';
+import { parseText } from '../core/answer-json.ts';
 import { jsonDepthMax } from '../core/json-text.ts';
-import { malformed } from './chat-parts.ts';
+import { NodeFailure } from '../core/node-failure.ts';
 
 /** A stream may last as long as its node likes; what it adds up to is held until its end. */
 const inputCharactersMax = 4 * 1024 * 1024;
@@ -37,7 +37,7 @@ export class ToolInput {
     const kept = this.#hasBegun ? added : added.trimStart();
     if (!this.#hasBegun && kept !== '' && !kept.startsWith('{')) throw notAnObject();
     if (this.#text.length + kept.length > inputCharactersMax)
-      throw malformed('the input of a tool is too large');
+      throw new NodeFailure('too_large', 'the input of a tool is too large');
     for (let at = 0; at < kept.length; at += 1) this.#look(kept.charAt(at), this.#text.length + at + 1);
     this.#text += kept;
     return kept;
@@ -74,7 +74,8 @@ export class ToolInput {
       case '{':
       case '[':
         this.#closers.push(character === '{' ? '}' : ']');
-        if (this.#closers.length > jsonDepthMax) throw malformed('the input of a tool is nested too deep');
+        if (this.#closers.length > jsonDepthMax)
+          throw new NodeFailure('too_large', 'the input of a tool is nested too deep');
         this.#isKeyNext = character === '{';
         this.#validTo = endsAt;
         return;
@@ -96,11 +97,11 @@ export class ToolInput {
 }
 
 function notAnObject(): Error {
-  return malformed('the input of a tool is not a JSON object');
+  return new NodeFailure('unusable', 'the input of a tool is not a JSON object');
 }
 
 /** The object that a text contains; undefined where it contains none, or more than is read in one turn. */
 function parseObject(text: string): object | undefined {
-  const value = parseEvent(text);
+  const value = parseText(text);
   return typeof value === 'object' && value !== null && !Array.isArray(value) ? value : undefined;
 }

@@ -1,8 +1,9 @@
 /**
  * Parses the JSON that nodes send, within bounds. The cost of parsing grows with the number of names and values, so a
- * response with millions of them counts as no JSON.
+ * response with millions of them is refused.
  */
 import { type JsonBounds, scanJson } from '../../shared/runtime/json-scan.ts';
+import { NodeFailure } from './node-failure.ts';
 
 /** Bounds for parsing on the main thread. Texts below the first are not scanned, because even the worst is cheap. */
 const unscannedBytesMax = 16 * 1024;
@@ -24,25 +25,39 @@ export function parseSmallAnswer(raw: Buffer): { readonly value: unknown } | 'la
   return { value: tryParse(text) };
 }
 
-/** Undefined where it is no JSON or exceeds the bounds. May block the event loop for long: call it on the worker only. */
+/** Undefined where it is no JSON. Throws NodeFailure. May block the event loop for long: call it on the worker only. */
 export function parseAnswer(raw: Buffer): unknown {
   const text = raw.toString('utf8');
-  return scanJson(text, answerBounds).exceeded === undefined ? tryParse(text) : undefined;
+  if (scanJson(text, answerBounds).exceeded !== undefined) throw tooLarge('the answer of the node');
+  return tryParse(text);
 }
 
-/** Parses one event of a stream, which is small. Undefined where it is no JSON or exceeds the bounds. */
+/** Parses one event of a stream, which is small. Undefined where it is no JSON. Throws NodeFailure. */
 export function parseEvent(text: string): unknown {
-  if (text.length > unscannedBytesMax && scanJson(text, eventBounds).exceeded !== undefined) return undefined;
+  if (exceedsEvent(text)) throw tooLarge('one event of the stream');
   return tryParse(text);
 }
 
 /** Parses an error body, which is bounded to 64 KiB. Undefined where it is no JSON or exceeds the bounds. */
 export function parseError(raw: Buffer): unknown {
-  return parseEvent(raw.toString('utf8'));
+  return parseText(raw.toString('utf8'));
+}
+
+/** Parses a text within the bounds of an event. Undefined where it is no JSON or exceeds them. */
+export function parseText(text: string): unknown {
+  return exceedsEvent(text) ? undefined : tryParse(text);
 }
 
 /** Enough for the log probabilities of some dozen tokens, the largest event of an engine. */
 const eventBounds: JsonBounds = { depth: 64, names: 10_000, values: 50_000 };
+
+function exceedsEvent(text: string): boolean {
+  return text.length > unscannedBytesMax && scanJson(text, eventBounds).exceeded !== undefined;
+}
+
+function tooLarge(what: string): NodeFailure {
+  return new NodeFailure('too_large', `${what} has too many names or values`);
+}
 
 function tryParse(text: string): unknown {
   try {

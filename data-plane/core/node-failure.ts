@@ -13,8 +13,10 @@ export type NodeFailureKind =
   | 'aborted'
   /** It is not of the shape. */
   | 'malformed'
-  /** One event is larger than is taken. */
-  | 'too_large';
+  /** The answer, one event of it, or what it is made of exceeds a bound. */
+  | 'too_large'
+  /** What the model wrote has no form in this surface. */
+  | 'unusable';
 
 export class NodeFailure extends Error {
   override readonly name = 'NodeFailure';

@@ -9,8 +9,9 @@ import { SseReader } from '../answer/sse-reader.ts';
 import type { Usage } from '../answer/usage.ts';
 import { parseError } from '../core/answer-json.ts';
 import type { MemoryBudget } from '../core/byte-budget.ts';
-import { NodeFailure } from '../core/node-failure.ts';
+import { NodeFailure, type NodeFailureKind } from '../core/node-failure.ts';
 import { ByteCollector, isEventStreamType, isJsonType } from '../upstream/byte-collector.ts';
+import type { NodeOutcome } from '../upstream/load.ts';
 import { CallFailure, type CallReader, NodeCall, type NodeRequest } from '../upstream/node-call.ts';
 import type { NodePools } from '../upstream/node-pools.ts';
 import { type AttemptEvent, type AttemptState, type Next, transitions } from './attempt-states.ts';
@@ -38,8 +39,8 @@ export interface AttemptFailure {
   /** For the log; holds nothing that node or client wrote. */
   readonly reason: string;
   readonly timedOut: boolean;
-  /** The node is the cause, not the request: it broke off, was silent, or sent what is no answer. */
-  readonly breaks: boolean;
+  /** The evidence about the node. */
+  readonly outcome: Exclude<NodeOutcome, 'answered' | 'unreached'>;
   /** Of the node's answer, where that was an error. */
   readonly status?: number;
   /** The node's error as parsed, for `contextErrorOf`; never logged or shown. */
@@ -182,10 +183,10 @@ export class Attempt implements CallReader, ClientListener {
 
   onFailure(error: unknown): void {
     if (error instanceof CallFailure)
-      this.#fail({ reason: error.message, timedOut: error.kind === 'timeout', breaks: true });
+      this.#fail({ reason: error.message, timedOut: error.kind === 'timeout', outcome: 'broken' });
     else if (error instanceof NodeFailure) this.#fail(failureOf(error));
     else if (error instanceof Refusal)
-      this.#fail({ reason: error.reason, timedOut: false, breaks: false, refusal: error });
+      this.#fail({ reason: error.reason, timedOut: false, outcome: 'neutral', refusal: error });
     else if (this.#step('fault') !== 'ignored') {
       this.#abandon();
       this.#reject(error instanceof Error ? error : new Error(String(error)));
@@ -293,7 +294,8 @@ export class Attempt implements CallReader, ClientListener {
     const reason = isAnswer
       ? 'the node answered with a wrong content type'
       : `the node answered ${this.#status}`;
-    return { reason, timedOut: false, breaks: isAnswer, status: this.#status, detail };
+    const outcome = isAnswer ? 'broken' : 'neutral';
+    return { reason, timedOut: false, outcome, status: this.#status, detail };
   }
 
   #abandon(): void {
@@ -307,8 +309,16 @@ export class Attempt implements CallReader, ClientListener {
   }
 }
 
-/** An error that the node reports, or a finish that gives the request up, may be the request's own fault. */
-function failureOf(error: NodeFailure): AttemptFailure {
-  const breaks = error.kind !== 'error' && error.kind !== 'aborted';
-  return { reason: error.message, timedOut: false, breaks, detail: error.detail };
+/** An error that the node reports, or a finish that it gives up, may be the request's fault; so may what the model wrote. */
+const outcomes: Readonly<Record<NodeFailureKind, AttemptFailure['outcome']>> = {
+  error: 'neutral',
+  aborted: 'neutral',
+  cut: 'broken',
+  malformed: 'broken',
+  too_large: 'suspect',
+  unusable: 'suspect',
+};
+
+function failureOf({ kind, message, detail }: NodeFailure): AttemptFailure {
+  return { reason: message, timedOut: false, outcome: outcomes[kind], detail };
 }

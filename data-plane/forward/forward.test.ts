@@ -351,6 +351,11 @@ test.each([
   expect(server.pools.answerBytes.usedBytes).toBe(0);
 });
 
+const paddedAnswer = (bytes: number): string =>
+  JSON.stringify({
+    choices: [{ index: 0, message: { content: 'x' }, finish_reason: 'stop' }],
+  }).padEnd(bytes);
+
 test('a node that sends early answers without end is cut off', async () => {
   const server = createTcpServer((socket) => {
     socket.on('error', () => undefined);
@@ -362,6 +367,8 @@ test('a node that sends early answers without end is cut off', async () => {
   expect((await post(forwarding.url + chatPath, streamed).answer).status).toBe(503);
   expect(await forwarding.next()).toMatchObject({ reason: 'the node sent too many early answers' });
 });
+
+const eventOf = (fields: object): string => `data: ${JSON.stringify(fields)}\n\n`;
 
 test('the status is held back until the first good event', async () => {
   const node = await sim({}, { kind: 'latency', firstTokenMs: 200 });
@@ -567,6 +574,57 @@ test('errors that a node answers do not leave it aside, but broken answers do', 
   for (let i = 0; i < 3; i += 1) await post(server.url + chatPath, streamed).answer;
   expect(server.load.isEjected('n1')).toBe(true);
 });
+
+const chunkOf = (choice: object): string => eventOf({ choices: [{ index: 0, ...choice }] });
+const toolCall = { index: 0, id: 'a', function: { name: 'f', arguments: '[1]' } };
+const tools = [{ name: 'f', input_schema: { type: 'object' } }];
+/** Answers that are the request's doing: a model writes as much, and what, its prompt asks for. */
+const askedFor: Record<string, { path: string; body: object; answer: string }> = {
+  'a whole answer that is too large': { path: chatPath, body: chat, answer: paddedAnswer(2001) },
+  'an event that is too large': {
+    path: chatPath,
+    body: streamed,
+    answer: chunkOf({ delta: { content: 'x'.repeat(1_100_000) } }),
+  },
+  'an event of too many values': {
+    path: chatPath,
+    body: streamed,
+    answer: chunkOf({ delta: {}, logprobs: { content: Array(60_000).fill(1) } }),
+  },
+  'too many calls of tools': {
+    path: chatPath,
+    body: streamed,
+    answer: chunkOf({
+      delta: { tool_calls: Array.from({ length: 200 }, (_, index) => ({ ...toolCall, index })) },
+    }),
+  },
+  'the input of a tool that is no object': {
+    path: '/v1/messages',
+    body: { ...streamed, max_tokens: 9, tools },
+    answer: chunkOf({ delta: { tool_calls: [toolCall] } }),
+  },
+};
+
+test.each(Object.entries(askedFor))(
+  'one tenant cannot eject a node for the others by what it makes it answer: %s',
+  async (_name, { path, body, answer }) => {
+    let accept: string | undefined;
+    const node = await handMade((request, response) => {
+      accept = request.headers.accept ?? '';
+      response.writeHead(200, { 'content-type': accept }).end(answer);
+    });
+    const server = await gateway({ candidates: [routeTo(node.url)], settings: { answerBytesMax: 2000 } });
+    const asTenant = async (tenant: string): Promise<boolean> => {
+      await post(server.url + path, body, { headers: { 'x-tenant': tenant } }).answer;
+      expect(await server.next()).not.toMatchObject({ kind: 'completed' });
+      return server.load.isEjected('n1');
+    };
+    for (let i = 0; i < 5; i += 1) expect(await asTenant('greedy')).toBe(false);
+    // Where nobody gets an answer that can be used, it is the node.
+    expect([await asTenant('other'), await asTenant('third')]).toEqual([false, true]);
+    expect(server.pools.answerBytes.usedBytes).toBe(0);
+  },
+);
 
 test('many slow streams do not hold up a further request to the same node', async () => {
   const node = await sim({ tokensPerSecond: 20 });

@@ -158,7 +158,7 @@ async function attempt(
     outcome = nodeOutcomeOf(result);
     return result;
   } finally {
-    load.end(node, outcome);
+    load.end(node, outcome, options.owner);
   }
 }
 
@@ -187,7 +187,7 @@ function nodeOutcomeOf(result: AttemptResult): NodeOutcome {
       return 'unreached';
     case 'aborted-after-start':
     case 'failed':
-      return result.failure.breaks ? 'broken' : 'neutral';
+      return result.failure.outcome;
     default:
       return result satisfies never;
   }

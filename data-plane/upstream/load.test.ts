@@ -9,10 +9,10 @@ function loadAt(random: () => number = Math.random) {
   return { clock, load: new NodeLoad({ now: () => clock.ms, random }) };
 }
 
-function attempt(load: NodeLoad, node: string, outcome: NodeOutcome, times = 1): void {
+function attempt(load: NodeLoad, node: string, outcome: NodeOutcome, times = 1, owner = 'one'): void {
   for (let i = 0; i < times; i += 1) {
     load.begin(node);
-    load.end(node, outcome);
+    load.end(node, outcome, owner);
   }
 }
 
@@ -58,6 +58,34 @@ test('a node that broke off three times in a row is left aside, and one success 
   expect(load.isEjected('n')).toBe(false);
 });
 
+test('an answer that the request can be the cause of counts once for each tenant, until an answer succeeds', () => {
+  const { load, clock } = loadAt();
+  // A request in flight, so that the node is not forgotten meanwhile.
+  load.begin('n');
+  const fromEach = (...owners: string[]): boolean => {
+    for (const owner of owners) attempt(load, 'n', 'suspect', 1, owner);
+    return load.isEjected('n');
+  };
+  attempt(load, 'n', 'suspect', 100, 'one');
+  expect(fromEach('other', 'one', 'other')).toBe(false);
+  attempt(load, 'n', 'answered');
+  expect(fromEach('third', 'one')).toBe(false);
+  expect(fromEach('other')).toBe(true);
+  // After the ejection each may count again.
+  clock.ms += 1000;
+  expect(fromEach('one', 'other')).toBe(false);
+  expect(fromEach('third')).toBe(true);
+});
+
+test('one suspect answer of a tenant counts like any other that broke off', () => {
+  const { load } = loadAt();
+  attempt(load, 'n', 'suspect', 5);
+  attempt(load, 'n', 'broken', 1);
+  expect(load.isEjected('n')).toBe(false);
+  attempt(load, 'n', 'broken', 1);
+  expect(load.isEjected('n')).toBe(true);
+});
+
 test('many requests that end together eject a node once', () => {
   const { load, clock } = loadAt();
   for (let i = 0; i < 20; i += 1) load.begin('n');
@@ -86,7 +114,7 @@ test('an ejected node is passed over, but the last candidates never are', () => 
 test('whatever happens, the counts come back to zero', () => {
   const step = fc.record({
     node: fc.constantFrom('a', 'b', 'c'),
-    outcome: fc.constantFrom<NodeOutcome>('answered', 'unreached', 'broken', 'neutral'),
+    outcome: fc.constantFrom<NodeOutcome>('answered', 'unreached', 'broken', 'suspect', 'neutral'),
     held: fc.nat(3),
   });
   fc.assert(

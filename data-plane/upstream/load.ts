@@ -2,7 +2,8 @@
  * How busy each node is, as this gateway sees it, and which nodes are ejected for a while.
  * A node is ejected when no connection to it is obtained, or when it broke off several requests in a row; for a bounded
  * time that doubles, until an answer succeeds. What a client does never counts against a node, nor does an error that a
- * node answers properly, because a request can be its cause. Ejection orders candidates; it never empties their list.
+ * node answers properly, because a request can be its cause. A failure that either can be the cause of counts once
+ * per tenant, so that none can eject a node for the others. Ejection orders candidates; it never empties their list.
  */
 
 /** How an attempt ended, as evidence about the node. */
@@ -13,6 +14,8 @@ export type NodeOutcome =
   | 'unreached'
   /** A connection lost, a wait that ran out, or an invalid answer. */
   | 'broken'
+  /** An answer that cannot be passed on, by the node's fault or because the request asked for it: it is too large. */
+  | 'suspect'
   /** No evidence about the node: the client left, or the node answered with an error. */
   | 'neutral';
 
@@ -27,6 +30,8 @@ interface NodeState {
   inFlight: number;
   /** Broken attempts since the last answer. */
   broken: number;
+  /** Tenants whose suspect answer is among them. */
+  suspectOwners: readonly string[];
   /** Ejections since the last answer. */
   ejections: number;
   ejectedUntilMs: number;
@@ -79,22 +84,23 @@ export class NodeLoad {
   begin(node: string): void {
     let state = this.#nodes.get(node);
     if (state === undefined) {
-      state = { inFlight: 0, broken: 0, ejections: 0, ejectedUntilMs: 0 };
+      state = { inFlight: 0, broken: 0, suspectOwners: [], ejections: 0, ejectedUntilMs: 0 };
       this.#nodes.set(node, state);
     }
     state.inFlight += 1;
   }
 
-  /** Exactly once for each `begin`. */
-  end(node: string, outcome: NodeOutcome): void {
+  /** Exactly once for each `begin`. `owner`: the tenant whose request it was. */
+  end(node: string, outcome: NodeOutcome, owner = ''): void {
     const state = this.#nodes.get(node);
     if (state === undefined) return;
     state.inFlight -= 1;
     if (outcome === 'answered') {
       state.broken = 0;
+      state.suspectOwners = [];
       state.ejections = 0;
       state.ejectedUntilMs = 0;
-    } else if (outcome === 'broken') {
+    } else if (outcome === 'broken' || (outcome === 'suspect' && isNewSuspect(state, owner))) {
       state.broken += 1;
       if (state.broken >= brokenInARowMax) this.#eject(state);
     } else if (outcome === 'unreached') {
@@ -110,5 +116,14 @@ export class NodeLoad {
     state.ejectedUntilMs = this.#now() + Math.min(ejectionFirstMs * 2 ** state.ejections, ejectionMaxMs);
     state.ejections += 1;
     state.broken = 0;
+    state.suspectOwners = [];
   }
+}
+
+/** More owners than it takes to eject a node are not remembered. */
+function isNewSuspect(state: NodeState, owner: string): boolean {
+  const { suspectOwners } = state;
+  if (suspectOwners.length >= brokenInARowMax || suspectOwners.includes(owner)) return false;
+  state.suspectOwners = [...suspectOwners, owner];
+  return true;
 }

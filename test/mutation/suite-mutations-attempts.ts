@@ -36,18 +36,29 @@ export const attemptMutations: readonly SuiteMutation[] = [
       '',
       'left before anything was sent',
     ],
-    ['a request in flight ends once', 'load.end(node, outcome);', '', 'a node that answers 500 before'],
+    [
+      'a request in flight ends once',
+      'load.end(node, outcome, options.owner);',
+      '',
+      'a node that answers 500 before',
+    ],
     [
       'a broken answer counts against its node',
-      "result.failure.breaks ? 'broken' : 'neutral'",
-      "'neutral'",
+      'return result.failure.outcome;',
+      "return 'neutral';",
       'errors that a node answers do not leave it aside',
     ],
     [
       'an error that a node answers does not',
-      "result.failure.breaks ? 'broken' : 'neutral'",
-      "'broken'",
+      'return result.failure.outcome;',
+      "return 'broken';",
       'errors that a node answers do not leave it aside',
+    ],
+    [
+      'a suspect answer counts for its tenant',
+      'load.end(node, outcome, options.owner);',
+      'load.end(node, outcome);',
+      'one tenant cannot eject',
     ],
     [
       'an unreached node is left aside',
@@ -81,6 +92,24 @@ export const attemptMutations: readonly SuiteMutation[] = [
     ],
   ]),
   ...of('data-plane/forward/attempt.ts', asForward, [
+    [
+      'a node is not ejected for what one tenant makes it answer: size',
+      "too_large: 'suspect'",
+      "too_large: 'broken'",
+      'one tenant cannot eject',
+    ],
+    [
+      'a node is not ejected for what one tenant makes it answer: the input of a tool',
+      "unusable: 'suspect'",
+      "unusable: 'broken'",
+      'one tenant cannot eject',
+    ],
+    [
+      'a node whose answers no tenant can use is ejected',
+      "too_large: 'suspect'",
+      "too_large: 'neutral'",
+      'one tenant cannot eject',
+    ],
     [
       'a status other than 200 is no answer',
       'status === 200 && this.#whole !== undefined',

@@ -59,6 +59,26 @@ export const upstreamMutations: readonly SuiteMutation[] = [
         "if (outcome === 'answered') {\n      state.broken = 0;",
         "if (outcome === 'answered') {",
       ],
+      [
+        'a suspect answer counts once for its tenant',
+        'suspectOwners.length >= brokenInARowMax || suspectOwners.includes(owner)',
+        'suspectOwners.length >= brokenInARowMax',
+      ],
+      [
+        'suspect answers of several tenants eject',
+        "outcome === 'broken' || (outcome === 'suspect' && isNewSuspect(state, owner))",
+        "outcome === 'broken'",
+      ],
+      [
+        'an answer ends the row of suspects',
+        '      state.broken = 0;\n      state.suspectOwners = [];\n      state.ejections = 0;',
+        '      state.broken = 0;\n      state.ejections = 0;',
+      ],
+      [
+        'an ejection ends the row of suspects',
+        '    state.broken = 0;\n    state.suspectOwners = [];\n  }',
+        '    state.broken = 0;\n  }',
+      ],
       ['ejection doubles', '2 ** state.ejections', '1'],
       [
         'ejection is bounded',

@@ -77,6 +77,7 @@ function shape(path: string, bytes: Buffer, type: string | undefined): Forwarded
   return shapeChat(bytes, type);
 }
 
+/** A request is of the tenant that its `x-tenant` header names. */
 export async function startForwardServer(options: ForwardServerOptions): Promise<ForwardServer> {
   const { credential = () => undefined, connectMs, stallMs } = options;
   const pools = new NodePools({ credential, tickMs: 10, ...(connectMs === undefined ? {} : { connectMs }) });
@@ -95,6 +96,7 @@ export async function startForwardServer(options: ForwardServerOptions): Promise
   const bodyWorker = new BodyWorker();
   const server = createServer(async (request, response) => {
     const test = request.headers['x-test'];
+    const tenant = request.headers['x-tenant'];
     const ids = { requestId: 'req_test', anthropicPath: false };
     try {
       const body = await readBody(request, budget);
@@ -117,7 +119,7 @@ export async function startForwardServer(options: ForwardServerOptions): Promise
           pools,
           load,
           bodyWorker,
-          owner: 'test',
+          owner: typeof tenant === 'string' ? tenant : 'test',
           onNodeFailure: unavailable,
         }),
         test,
