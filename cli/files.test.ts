@@ -155,7 +155,7 @@ test('a state whose rows were changed is found out: exit 1, and the table is nam
   expect(JSON.parse(run.out)).toMatchObject({ verified: false, differing: ['tier'] });
 });
 
-test('a state whose position was changed is found out: exit 2, with the reason and what to do', async () => {
+test('a state whose position was changed is noticed: exit 2, with the reason and the next step', async () => {
   const path = join(folder, 'gw-3', 'state.db');
   const { snapshot } = openOrRebuild(path);
   snapshot.apply(records);
@@ -165,7 +165,7 @@ test('a state whose position was changed is found out: exit 2, with the reason a
   for (const [words, next] of [
     [['gateway', 'verify', '--data', 'gw-3'], /rebuilds its damaged state\.db when it starts/],
     [['snapshot', 'inspect', 'gw-3/state.db'], /a file made by headgate snapshot save/],
-    [['snapshot', 'restore', 'gw-3/state.db', '--new-log', '--dry-run'], /name a state\.db/],
+    [['snapshot', 'restore', 'gw-3/state.db', '--new-log', '--dry-run'], /use a state\.db/],
   ] as const) {
     const run = await cli(words, log);
     expect(run).toMatchObject({ code: 2, out: '' });
