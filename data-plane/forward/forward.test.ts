@@ -369,19 +369,43 @@ test('a node that sends early answers without end is cut off', async () => {
 });
 
 const eventOf = (fields: object): string => `data: ${JSON.stringify(fields)}\n\n`;
+/** What an engine may send before its first good event. */
+const preludes = {
+  'the head alone': '',
+  comments: ': waiting\n\n'.repeat(3),
+  'events without a choice': eventOf({ choices: [] }).repeat(3),
+  'usage alone': eventOf({ choices: [], usage: { prompt_tokens: 6, completion_tokens: 0 } }),
+};
+const surfaces = [
+  [chatPath, streamed, '"delta":{"role":"assistant"'],
+  ['/v1/messages', { ...streamed, max_tokens: 9 }, 'event: message_start'],
+] as const;
 
-test('the status is held back until the first good event', async () => {
-  const node = await sim({}, { kind: 'latency', firstTokenMs: 200 });
-  const server = await gateway({ candidates: [routeTo(node.url)] });
-  const asked = post(server.url + chatPath, streamed);
-  let heads = 0;
-  asked.request.on('response', () => {
-    heads += 1;
+/** What the client receives where the node sends these events, one by one, and then reports an error. */
+async function failingAfter(events: readonly string[], path: string, body: object) {
+  const node = await handMade(async (_request, response) => {
+    response.writeHead(200, { 'content-type': 'text/event-stream' }).flushHeaders();
+    for (const event of events) await new Promise((resolve) => response.write(event, resolve));
+    response.end(eventOf({ error: { message: 'failed' } }));
   });
-  await until(() => node.stats().inFlight === 1);
-  await new Promise((resolve) => setTimeout(resolve, 60));
-  expect(heads).toBe(0);
-  expect((await asked.answer).clean).toBe(true);
+  const server = await gateway({ candidates: [routeTo(node.url)] });
+  const answer = await post(server.url + path, body).answer;
+  return { ...answer, ended: await server.next() };
+}
+
+test.each(
+  Object.entries(preludes).flatMap(([name, prelude]) =>
+    surfaces.map(([path, body, opening]) => ({ name, prelude, path, body, opening })),
+  ),
+)('the status is held back until the first good event: $name on $path', async (given) => {
+  const { prelude, path, body, opening } = given;
+  const { status, clean, ended } = await failingAfter([prelude], path, body);
+  expect({ status, clean, ended }).toMatchObject({ status: 503, clean: true, ended: { kind: 'refused' } });
+  // A delta with the role alone is a good event.
+  const role = eventOf({ choices: [{ index: 0, delta: { role: 'assistant' } }] });
+  const begun = await failingAfter([prelude, role], path, body);
+  expect(begun).toMatchObject({ status: 200, clean: false, ended: { kind: 'ended-early', by: 'node' } });
+  expect(begun.text).toContain(opening);
 });
 
 test('a node that refuses the connection is passed over for another candidate, and left aside afterwards', async () => {

@@ -160,6 +160,24 @@ export const attemptMutations: readonly SuiteMutation[] = [
       'never answers before the first good event',
     ],
     [
+      'a status is not chosen before a good event',
+      "    if (state === 'waiting') return;\n",
+      '',
+      'the status is held back',
+    ],
+    [
+      'a status is not chosen with the head of the answer',
+      '      // The deadline for the first event is kept.\n',
+      '      this.#client.startStream();\n',
+      'the status is held back',
+    ],
+    [
+      'a status is chosen with the first good event',
+      "    if (state === 'waiting') return;\n",
+      "    if (state !== 'completed') return;\n",
+      'the status is held back',
+    ],
+    [
       'a head is not waited for without end',
       "this.#call.setDeadline(bounds.wholeAnswerMs, 'its answer');",
       '{}',
