@@ -2,12 +2,14 @@
  * Position and rows change in one transaction: a process killed before any statement of a fold leaves the state of some
  * prefix of the log, and folding on from its position gives what an undisturbed process has. Every statement is tried.
  */
+
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { expect, test } from 'vitest';
+import { scaledMs } from '../../test/support/budget.ts';
 import { crashHistory, recordsPerApply } from '../../test/support/crash-fold.ts';
 import { memorySnapshot, openOrRebuild } from './open-snapshot.ts';
 import type { Snapshot } from './snapshot.ts';
@@ -66,7 +68,9 @@ function recover(path: string, n: number): number {
   }
 }
 
-test('a kill before any statement of a fold loses and repeats nothing', { timeout: 300_000 }, async () => {
+test('a kill before any statement of a fold loses and repeats nothing', {
+  timeout: scaledMs(900_000),
+}, async () => {
   const folder = mkdtempSync(join(tmpdir(), 'headgate-crash-'));
   const startedAt = new Map<number, number>();
   let next = 1;
