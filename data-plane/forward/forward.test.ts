@@ -1,5 +1,5 @@
 import { once } from 'node:events';
-import { createServer, type Server } from 'node:http';
+import { createServer, type Server, type ServerResponse } from 'node:http';
 import { type AddressInfo, createServer as createTcpServer, type Server as TcpServer } from 'node:net';
 import { afterEach, expect, test } from 'vitest';
 import type { Fault } from '../../dev/simulator/behaviour.ts';
@@ -355,6 +355,51 @@ const paddedAnswer = (bytes: number): string =>
   JSON.stringify({
     choices: [{ index: 0, message: { content: 'x' }, finish_reason: 'stop' }],
   }).padEnd(bytes);
+
+test.each([
+  ['of a declared length', (text: string, response: ServerResponse) => response.end(text)],
+  [
+    'in chunks',
+    (text: string, response: ServerResponse) => {
+      for (const part of text.match(/.{1,100}/g) ?? []) response.write(part);
+      response.end();
+    },
+  ],
+])('a whole answer %s is read up to its bound, to the byte', async (_framing, send) => {
+  let bytes = 2000;
+  const node = await handMade((_request, response) => {
+    response.setHeader('content-type', 'application/json');
+    send(paddedAnswer(bytes), response);
+  });
+  const server = await gateway({ candidates: [routeTo(node.url)], settings: { answerBytesMax: 2000 } });
+  expect((await post(server.url + chatPath, chat).answer).status).toBe(200);
+  expect(await server.next()).toMatchObject({ kind: 'completed' });
+  bytes = 2001;
+  expect((await post(server.url + chatPath, chat).answer).status).toBe(503);
+  expect(await server.next()).toMatchObject({ reason: 'the answer of the node is too large' });
+  expect(server.pools.answerBytes.usedBytes).toBe(0);
+});
+
+test('a node whose whole answer has no end is cut off at the bound', async () => {
+  let isOpen = true;
+  const node = await handMade(async (_request, response) => {
+    response.on('error', () => undefined);
+    response.on('close', () => {
+      isOpen = false;
+    });
+    response.writeHead(200, { 'content-type': 'application/json' });
+    // Without a bound of its own an answer would take all the memory that its owner may have.
+    for (let sent = 0; sent < 100_000_000 && isOpen; sent += 65_536) {
+      response.write(' '.repeat(65_536));
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+  });
+  const server = await gateway({ candidates: [routeTo(node.url)] });
+  expect((await post(server.url + chatPath, chat).answer).status).toBe(503);
+  expect(await server.next()).toMatchObject({ reason: 'the answer of the node is too large' });
+  await until(() => !isOpen);
+  expect(server.pools.answerBytes.usedBytes).toBe(0);
+});
 
 test('a node that sends early answers without end is cut off', async () => {
   const server = createTcpServer((socket) => {

@@ -18,6 +18,23 @@ test('a body is charged while it is held, also once it was handed over, and give
   expect(budget.usedBytes).toBe(100);
 });
 
+test('a body may have as many bytes as its bound, in any pieces, and no more memory is charged for it', () => {
+  for (const pieceBytes of [1, 7, 499, 500]) {
+    const budget = new BodyBudget();
+    const collector = new ByteCollector(budget, 500);
+    for (let left = 500; left > 0; left -= pieceBytes)
+      expect(collector.add(Buffer.alloc(Math.min(pieceBytes, left)))).toBe(true);
+    expect([collector.length, budget.usedBytes]).toEqual([500, 500]);
+    expect([collector.add(Buffer.alloc(1)), collector.isTooLarge, collector.length]).toEqual([
+      false,
+      true,
+      500,
+    ]);
+    collector.release();
+    expect(budget.usedBytes).toBe(0);
+  }
+});
+
 test('a body that is too large differs from one that memory has no room for', () => {
   const large = new ByteCollector(new BodyBudget(), 500);
   expect(large.add(Buffer.alloc(501))).toBe(false);

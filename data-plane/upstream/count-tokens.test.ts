@@ -1,9 +1,12 @@
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { afterEach, expect, test } from 'vitest';
 import type { Fault } from '../../dev/simulator/behaviour.ts';
 import { type SimNode, startSimNode } from '../../dev/simulator/sim-node.ts';
 import type { Dialect } from '../../schemas/names.ts';
 import { routeTo } from '../../test/support/forward-server.ts';
-import { within } from '../../test/support/until.ts';
+import { until, within } from '../../test/support/until.ts';
 import { BodyWorker } from '../body-worker/body-worker.ts';
 import { shapeChat, shapeEmbeddings } from '../shape/openai.ts';
 import { createPromptCounter } from './count-tokens.ts';
@@ -79,4 +82,34 @@ test.each<[string, Fault]>([
   expect(await within(1500, Promise.resolve(count(routeTo(node.url), shaped)))).toBeUndefined();
   expect(opened.answerBytes.usedBytes).toBe(0);
   expect(opened.ticker.size).toBe(0);
+});
+
+test('an answer to a count that has no end is read no further than its bound', async () => {
+  let isOpen = true;
+  const node = createServer(async (_request, response) => {
+    response.on('error', () => undefined);
+    response.on('close', () => {
+      isOpen = false;
+    });
+    response.writeHead(200, { 'content-type': 'application/json' });
+    for (let sent = 0; sent < 20_000_000 && isOpen; sent += 65_536) {
+      response.write(' '.repeat(65_536));
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    response.end('{"count":7}');
+  });
+  node.listen(0, '127.0.0.1');
+  await once(node, 'listening');
+  open.push({
+    close: async () => {
+      node.closeAllConnections();
+      node.close();
+    },
+  });
+  const opened = pools();
+  const url = `http://127.0.0.1:${(node.address() as AddressInfo).port}`;
+  const counting = createPromptCounter(opened, new BodyWorker(), { countMs: 20_000 });
+  expect(await counting(routeTo(url), shaped)).toBeUndefined();
+  await until(() => !isOpen);
+  expect(opened.answerBytes.usedBytes).toBe(0);
 });

@@ -91,6 +91,20 @@ export const attemptMutations: readonly SuiteMutation[] = [
       'a node that answers 400 has not',
     ],
   ]),
+  ...of('data-plane/forward/whole-answer.ts', asForward, [
+    [
+      'a whole answer is bounded',
+      'options.bytesMax',
+      'Number.POSITIVE_INFINITY',
+      'no end is cut off at the bound',
+    ],
+    [
+      'an answer that is too large is no lack of memory',
+      'return this.#bytes.isTooLarge',
+      'return this.#bytes === undefined',
+      'is read up to its bound',
+    ],
+  ]),
   ...of('data-plane/forward/attempt.ts', asForward, [
     [
       'a node is not ejected for what one tenant makes it answer: size',

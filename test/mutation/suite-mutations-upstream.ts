@@ -95,6 +95,12 @@ export const upstreamMutations: readonly SuiteMutation[] = [
     [
       ['a count is JSON', ' || !isJsonType(contentType)', ''],
       ['a count is not waited for without end', "call.setDeadline(ms, 'its count');", ''],
+      [
+        'a count is bounded',
+        'new ByteCollector(pools.answerBytes, countBytesMax)',
+        'new ByteCollector(pools.answerBytes, Number.POSITIVE_INFINITY)',
+        'read no further than its bound',
+      ],
       ['the memory of a count is given back', '      answer?.release();\n', ''],
       [
         'embeddings are not counted',
@@ -118,6 +124,22 @@ export const upstreamMutations: readonly SuiteMutation[] = [
         'if (!this.#memory.reserve(bytes)) return false;',
         'if (bytes < 0) return false;',
       ],
+      [
+        'a body that is too large is known as such',
+        'this.#isTooLarge = this.#bytes.length + piece.length > this.#bytesMax;',
+        'this.#isTooLarge = false;',
+      ],
+      [
+        'a body may be as large as its bound',
+        'this.#bytes.length + piece.length > this.#bytesMax',
+        'this.#bytes.length + piece.length >= this.#bytesMax',
+      ],
+      [
+        'the whole body is bounded, not its last piece',
+        'this.#bytes.length + piece.length > this.#bytesMax',
+        'piece.length > this.#bytesMax',
+      ],
+      ['no more memory is taken than a body may need', 'new ChunkBuffer({ bytesMax, ', 'new ChunkBuffer({ '],
       ['memory is given back', 'this.#memory.release(this.#charged);', ''],
       ['memory is given back once', '    this.#charged = 0;\n', ''],
       [
