@@ -44,7 +44,46 @@ export const handleMutations: readonly SuiteMutation[] = [
       'by their weights',
     ],
   ]),
+  ...of(
+    'shared/decision/decide.ts',
+    ['shared/decision/decide.test.ts'],
+    [
+      [
+        'a prompt that may not fit is to be counted',
+        'return { placement, tier, subject, weight, uncounted };',
+        'return { placement, tier, subject, weight, uncounted: false };',
+      ],
+      [
+        'a prompt that fits is not to be counted',
+        'return { placement, tier, subject, weight, uncounted };',
+        'return { placement, tier, subject, weight, uncounted: true };',
+      ],
+      [
+        'a prompt that just fits is not to be counted',
+        'contextNeeded(facts) > (tier',
+        'contextNeeded(facts) >= (tier',
+      ],
+    ],
+  ),
   ...of('data-plane/request/reserve.ts', asAdmission, [
+    [
+      'a prompt that may not fit is counted',
+      'decision.uncounted || forwarded',
+      'forwarded',
+      'however little of an answer',
+    ],
+    [
+      'a prompt that no engine can count is not refused for that',
+      '  if (tokens === undefined) return',
+      "  if (tokens === undefined) throw cannotTakeNow('uncounted');\n  if (tokens === 0) return",
+      'no engine can count',
+    ],
+    [
+      'a prompt that no engine can count is not judged by its bytes',
+      '  if (tokens === undefined) return { tokens: inner.likelyTokens, candidates, budgetFor: bounds };\n  try {\n    checkContext({ tier, contextTokens: contextNeeded({ promptTokens: tokens, maxTokens }) });',
+      '  try {\n    checkContext({ tier, contextTokens: contextNeeded({ promptTokens: tokens ?? inner.promptBytes, maxTokens }) });',
+      'no engine can count',
+    ],
     [
       'what the count refuses takes nothing of the minute',
       'lease.cancel(tier.requestsPerMinute);',

@@ -169,6 +169,34 @@ test('Errors 8, Limits 3: what the count refuses takes nothing of the minute, an
   expectRefusal(await ask(key, 'echo-small'), 'InferenceRateLimitedError');
 });
 
+test('Errors 8, Limits 3: what may not fit the tier is counted, however little of an answer is asked for', async () => {
+  const key = await keyOn('Narrow');
+  for (const more of [{}, { max_tokens: 1 }, { max_tokens: 50 }]) {
+    const asked = await askedDuring(fleet, async () => {
+      const answer = await ask(key, 'echo-small', '127.0.0.1', { ...tooLong, ...more });
+      expect(expectRefusal(answer, 'ContextWindowExceededError').message).not.toContain('at least');
+    });
+    // The count alone.
+    expect(asked).toEqual({ 'pool-1': 1 });
+  }
+});
+
+test('Errors 8, Limits 3: a prompt that no engine can count is refused by its lower bound alone, and takes its place', async () => {
+  const [key, other] = [await keyOn('Narrow'), await keyOn('Narrow')];
+  const cannotCount = [{ match: { path: '/tokenize' }, fault: { kind: 'status', status: 404 } }];
+  fleet.nodes['pool-1'].setBehaviour(parseBehaviour({ rules: cannotCount }));
+  for (const more of [undecided, tooLong, { ...tooLong, max_tokens: 50 }]) {
+    const asked = await askedDuring(fleet, async () => {
+      expect((await ask(key, 'echo-small', '127.0.0.1', more)).status).toBe(200);
+    });
+    // The attempt to count, and the request.
+    expect(asked).toEqual({ 'pool-1': 2 });
+  }
+  expectRefusal(await ask(key, 'echo-small', '127.0.0.1', undecided), 'InferenceRateLimitedError');
+  const words = { messages: [{ role: 'user', content: 'one two three '.repeat(40) }] };
+  expectRefusal(await ask(other, 'echo-small', '127.0.0.1', words), 'ContextWindowExceededError');
+});
+
 test('Errors 8, Limits 3: so many words that no vocabulary could fit them are refused without asking a node', async () => {
   const key = await keyOn('Narrow');
   const words = { messages: [{ role: 'user', content: 'one two three '.repeat(1000) }] };
