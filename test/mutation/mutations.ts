@@ -158,6 +158,11 @@ const decide: readonly Change[] = [
   ],
   ['the outbox is full', "if (outboxFull) throw cannotTakeNow('outbox full');", ''],
   [
+    'the outbox is asked before plan, limits and routing',
+    "  if (outboxFull) throw cannotTakeNow('outbox full');\n  return decide(lookup, counters, facts, nowMs);",
+    "  const decision = decide(lookup, counters, facts, nowMs);\n  if (outboxFull) throw cannotTakeNow('outbox full');\n  return decision;",
+  ],
+  [
     'plan: a suspended organisation has none',
     'caller.owner.suspended ? null : caller.owner.tier',
     'caller.owner.tier',

@@ -6,6 +6,7 @@ const asDecided = ['test/replay/decide.test.ts'];
 const asAdmission = ['test/spec/admission.test.ts'];
 const asEvents = ['test/spec/events.test.ts'];
 const asErrors = ['test/spec/errors.test.ts'];
+const asLive = ['test/replay/live-order.test.ts'];
 
 export const handleMutations: readonly SuiteMutation[] = [
   ...of('shared/decision/admission.ts', asLimits, [
@@ -105,6 +106,33 @@ export const handleMutations: readonly SuiteMutation[] = [
       'ageMs > acceptedMsMax ? admitAt(nowMs) : admitted',
       'ageMs < 0 ? admitAt(nowMs) : admitted',
       'revoked while the body',
+    ],
+  ]),
+  ...of('data-plane/request/handle.ts', asLive, [
+    [
+      'the key comes before a full outbox',
+      '  const acceptedMs = gateway.now();\n',
+      "  if (gateway.meter.isFull) throw cannotTakeNow('outbox full');\n  const acceptedMs = gateway.now();\n",
+    ],
+    [
+      'the shape of a body comes before a full outbox',
+      '  record.at.read = performance.now();\n',
+      "  if (gateway.meter.isFull) throw cannotTakeNow('outbox full');\n",
+    ],
+    [
+      'where the usage of the caller cannot be loaded, a request is refused',
+      "  if (isLoaded !== true && !(await isLoaded)) throw cannotTakeNow('usage unknown');\n",
+      '  await isLoaded;\n',
+    ],
+    [
+      'limits are asked once it is known what the caller has used',
+      "  if (isLoaded !== true && !(await isLoaded)) throw cannotTakeNow('usage unknown');\n  const reservation = reserve(gateway, facts);\n",
+      "  const reservation = reserve(gateway, facts);\n  if (isLoaded !== true && !(await isLoaded)) throw cannotTakeNow('usage unknown');\n",
+    ],
+    [
+      'a pinned request does not wait for what its caller has used',
+      "  if (target.kind === 'stack') return true;\n",
+      '',
     ],
   ]),
   ...of('data-plane/request/handle.ts', asEvents, [

@@ -5,6 +5,7 @@
 import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { BodyWorker } from '../../../data-plane/body-worker/body-worker.ts';
 import { BodyBudget } from '../../../data-plane/core/byte-budget.ts';
 import type { Gateway, RequestRecord } from '../../../data-plane/request/gateway.ts';
@@ -17,8 +18,30 @@ import type { Lookup } from '../../../shared/snapshot/lookup.ts';
 import { rawRequest, requestText } from '../../support/raw-http.ts';
 import { corpusHosts } from './corpus.ts';
 
-function gatewayOf(lookup: Lookup, facts: ReplayFacts, observe: (record: RequestRecord) => void): Gateway {
+export interface LiveOptions {
+  /** Can the caller's usage be loaded? */
+  readonly knowsUsage?: boolean;
+  /** In place of the body that the facts give. */
+  readonly body?: string;
+}
+
+type LiveGatewayOptions = Pick<LiveOptions, 'knowsUsage'> & {
+  readonly observe: (record: RequestRecord) => void;
+};
+
+function gatewayOf(
+  lookup: Lookup,
+  facts: ReplayFacts,
+  { observe, knowsUsage = true }: LiveGatewayOptions,
+): Gateway {
   const { counters } = facts;
+  // Usage is 0 until it has been loaded, so that a decision that does not wait for it differs.
+  let used = { poolTokens: 0, freeTurns: 0 };
+  const loadTotal = async (): Promise<boolean> => {
+    await nextTurn();
+    used = counters;
+    return knowsUsage;
+  };
   const parts = {
     hosts: corpusHosts,
     lookup,
@@ -28,13 +51,13 @@ function gatewayOf(lookup: Lookup, facts: ReplayFacts, observe: (record: Request
         endsAtMs: windowStartMs(subject, nowMs) + windowMs,
       }),
       inFlight: () => counters.inFlight,
-      poolTokens: () => counters.poolTokens,
-      freeTurns: () => counters.freeTurns,
+      poolTokens: () => used.poolTokens,
+      freeTurns: () => used.freeTurns,
       reserve: () => ({ release: () => undefined, cancel: () => undefined }),
     } satisfies Partial<Gateway['counters']>,
     bodies: new BodyBudget(),
     bodyWorker: new BodyWorker(),
-    meter: { isFull: facts.outboxFull === true, loadTotal: () => true } satisfies Partial<Gateway['meter']>,
+    meter: { isFull: facts.outboxFull === true, loadTotal } satisfies Partial<Gateway['meter']>,
     load: new NodeLoad(),
     streams: { open: 0 },
     countTokens: async () => undefined,
@@ -54,11 +77,16 @@ function bodyOf({ path, model }: ReplayFacts): string {
 }
 
 /** What live serving decides of the facts; it counts the prompt itself, so facts about its size must be left to it. */
-export async function serveLive(lookup: Lookup, facts: ReplayFacts): Promise<ReplayedDecision> {
+export async function serveLive(
+  lookup: Lookup,
+  facts: ReplayFacts,
+  { knowsUsage = true, body: asked = bodyOf(facts) }: LiveOptions = {},
+): Promise<ReplayedDecision> {
   let observed: RequestRecord | undefined;
-  const gateway = gatewayOf(lookup, facts, (record) => {
+  const observe = (record: RequestRecord): void => {
     observed = record;
-  });
+  };
+  const gateway = gatewayOf(lookup, facts, { knowsUsage, observe });
   const server = createServer((request, response) => void handle(gateway, request, response, undefined));
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
@@ -68,7 +96,7 @@ export async function serveLive(lookup: Lookup, facts: ReplayFacts): Promise<Rep
     ...(authorization !== undefined && { Authorization: authorization }),
     ...(xApiKey !== undefined && { 'x-api-key': xApiKey }),
   };
-  const body = method === 'POST' ? bodyOf(facts) : undefined;
+  const body = method === 'POST' ? asked : undefined;
   const text = requestText({ method, path, host: host ?? '', headers, ...(body !== undefined && { body }) });
   const answer = await rawRequest((server.address() as AddressInfo).port, text);
   server.close();

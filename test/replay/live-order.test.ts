@@ -1,0 +1,48 @@
+/**
+ * The order of what only live serving has: the body, what the caller has used, and the outbox. The key comes before them;
+ * plan, limits and routing come after.
+ */
+import { afterAll, expect, test } from 'vitest';
+import { factsOf, type GoldenCase, goldenCases, openCorpus } from './decisions/corpus.ts';
+import { type LiveOptions, serveLive } from './decisions/live.ts';
+
+const corpus = openCorpus();
+afterAll(() => corpus.close());
+
+/** Live serving of the facts of a golden case, with more facts; the reason where it is a refusal. */
+async function decided(
+  name: string,
+  { outboxFull = false, ...live }: LiveOptions & { outboxFull?: boolean },
+) {
+  const golden = goldenCases.find((each) => each.name === name) as GoldenCase;
+  const decision = await serveLive(corpus.at(golden.atSeq), { ...factsOf(golden), outboxFull }, live);
+  return decision.kind === 'refused' ? decision.reason : decision.kind;
+}
+
+const pooled = 'the shared host by name';
+const pinned = 'a stack host in capitals and with a port';
+
+test.each([
+  [
+    'a key that is not accepted',
+    'the outbox is full and a revoked key is refused all the same',
+    'revoked',
+    {},
+  ],
+  ['a path that is none', 'an unknown path with a key', 'NotFoundError', {}],
+  ['a body of no shape', pooled, 'UnsupportedShapeError', { body: '{"model":"echo-small"}' }],
+])('%s is refused as such, whether or not usage can be recorded', async (_what, name, reason, live) => {
+  expect(await decided(name, live)).toBe(reason);
+  expect(await decided(name, { ...live, outboxFull: true })).toBe(reason);
+  expect(await decided(name, { ...live, knowsUsage: false })).toBe(reason);
+});
+
+test('a request to the pool waits for the usage of its caller, and is refused where that cannot be loaded', async () => {
+  expect(await decided(pooled, {})).toBe('placed');
+  expect(await decided(pooled, { knowsUsage: false })).toBe('usage unknown');
+  expect(await decided('the allowance is used up: the next tier is named', {})).toBe('InferenceUpsellError');
+});
+
+test('a pinned request uses no allowance, so it does not wait for the usage of its caller', async () => {
+  expect(await decided(pinned, { knowsUsage: false })).toBe('placed');
+});
