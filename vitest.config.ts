@@ -24,18 +24,7 @@ export default defineConfig({
           isolate: false,
           maxWorkers: 2,
           include: ['**/*.test.ts'],
-          exclude: [...shared.exclude, '**/*.{slow,process,kafka,llamacpp,engines,clients}.test.ts'],
-        },
-      },
-      // What takes seconds and needs nothing: full pauses of a protocol, long backlogs.
-      {
-        test: {
-          ...shared,
-          name: 'slow',
-          isolate: false,
-          maxWorkers: 2,
-          include: ['**/*.slow.test.ts'],
-          testTimeout: scaledMs(120_000),
+          exclude: [...shared.exclude, '**/*.{process,kafka,llamacpp,engines,clients}.test.ts'],
         },
       },
       // Both roads through processes: the part of `process` and `kafka` that `npm test` runs, next to the unit tests.

@@ -9,7 +9,7 @@ const tier = words.includes('--nightly') ? 'nightly' : words.includes('--all') ?
 const isAll = tier !== 'fast';
 const rest = words.filter((word) => word !== '--all' && word !== '--nightly');
 const required = new Set((process.env.HEADGATE_REQUIRE ?? '').split(',').filter(Boolean));
-const projects = isAll ? ['unit', 'slow', 'process'] : ['unit', 'smoke'];
+const projects = isAll ? ['unit', 'process'] : ['unit', 'smoke'];
 const skipped = [];
 
 function has(command, args) {
