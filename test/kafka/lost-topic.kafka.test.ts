@@ -153,7 +153,7 @@ test('a topic that was made again, with another log in it, is refused while they
   await expect(admin().createKey('acme', 'lost')).rejects.toThrow(/headgate\.control/);
   await controlPlane.close();
   await gateway.close();
-  await expect(controlPlaneOn()).rejects.toThrow(/this is log foreign, .*begin a new one from a snapshot/);
+  await expect(controlPlaneOn()).rejects.toThrow(/this is log foreign, .*create a new one from a snapshot/);
   gateway = await gatewayOn('gateway-1');
   await expect.poll(checks, { timeout: 20_000 }).toContain('this is log foreign');
   expect(await statusOf(key)).toBe(404);
