@@ -128,7 +128,13 @@ async function download(base: string, token: string, part: string, silentMsMax: 
       done(bytes > bytesMax ? new Error('the snapshot is too large') : null, chunk);
     },
   });
-  await pipeline(answer.body, measure, createWriteStream(part, { mode: 0o600 }));
+  const file = createWriteStream(part, { mode: 0o600 });
+  try {
+    await pipeline(answer.body, measure, file);
+  } finally {
+    // A file that is still being opened would be there again after the caller has removed it.
+    if (!file.closed) await new Promise<void>((resolve) => file.once('close', () => resolve()));
+  }
   if (hash.digest('hex') !== answer.headers['x-headgate-sha256'])
     throw new Error('the snapshot was damaged on its way');
 }

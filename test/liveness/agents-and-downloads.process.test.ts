@@ -145,8 +145,8 @@ test.each(['breaks off', 'answers that it cannot follow its log'])(
     const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
     const gateway = await fleet.gateway('edge-1', '--control-plane', url);
     expect(asked).toBe(2);
-    expect(gateway.stderr().match(/no snapshot/g)).toHaveLength(2);
-    expect((await health(gateway.ready.metrics, '/readyz')).status).toBe(200);
+    await eventually(() => expect(gateway.stderr().match(/no snapshot/g)).toHaveLength(2));
+    await eventually(async () => expect((await health(gateway.ready.metrics, '/readyz')).status).toBe(200));
     expect(readdirSync(join(fleet.dir, 'edge-1')).filter((name) => name.includes('.part'))).toEqual([]);
   },
 );
