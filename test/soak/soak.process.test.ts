@@ -39,7 +39,8 @@ test('Events: a gateway killed eight times under load bills no more than was fin
   const { settled, missingOwnAgesMs, totals } = figures;
   expect(settled.faults).toEqual([]);
   expect(settled.rows).toBeLessThanOrEqual(settled.nodes);
-  expect(settled.rows).toBeGreaterThan(8);
+  // Most of what clients received is billed, however few requests a busy machine serves.
+  expect(settled.rows).toBeGreaterThan(Math.max(8, settled.clients / 2));
   // Longest first. A flush that waits for a busy disk delays a few rows for longer; rows that are kept back delay all.
   expect(missingOwnAgesMs[Math.floor(missingOwnAgesMs.length / 2)] ?? 0).toBeLessThan(forgottenMsMax);
   expect(missingOwnAgesMs[0] ?? 0).toBeLessThan(4 * forgottenMsMax);
