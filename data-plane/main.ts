@@ -29,6 +29,7 @@ import { type Listener, startListener } from './server/server.ts';
 import { Telemetry } from './server/telemetry.ts';
 import { checkSnapshotSources } from './snapshot/fetch-snapshot.ts';
 import { followLog, type GatewayState } from './snapshot/follow-log.ts';
+import type { SnapshotIntervals } from './snapshot/intervals.ts';
 import { createPromptCounter } from './upstream/count-tokens.ts';
 import { NodeLoad } from './upstream/load.ts';
 import { NodePools } from './upstream/node-pools.ts';
@@ -66,6 +67,8 @@ export interface GatewaySettings {
   readonly drainTimeoutSeconds: number;
   /** Of every listener. */
   readonly certificate?: Certificate | undefined;
+  /** Of the control log and its snapshot; the defaults where they are left out. */
+  readonly intervals?: Partial<SnapshotIntervals>;
   readonly logger: Logger;
   /** For the lines of requests; `logger` unless it is given. */
   readonly accessLog?: AccessLog;

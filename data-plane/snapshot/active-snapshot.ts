@@ -11,7 +11,12 @@ import { Replicator, type ReplicatorOptions } from '../../shared/snapshot/replic
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 
 export interface ActiveSnapshotOptions
-  extends Pick<ReplicatorOptions, 'mayProve' | 'trusted' | 'onCommits' | 'onFault' | 'onReachabilityChange'> {
+  extends Pick<
+    ReplicatorOptions,
+    'mayProve' | 'trusted' | 'probeIntervalMs' | 'onCommits' | 'onFault' | 'onReachabilityChange'
+  > {
+  /** The shortest pause between two passes of the background verification. */
+  readonly verifyPauseMs?: number;
   /** The rows are not what was folded. */
   readonly onDamage: (reason: string) => void;
 }
@@ -47,8 +52,8 @@ export class ActiveSnapshot {
 
   /** Starts the background verification. */
   startVerification(): void {
-    const { onDamage } = this.#options;
-    this.#verifying = verifyContinuously(this.snapshot, this.#closing.signal).then(
+    const { onDamage, verifyPauseMs } = this.#options;
+    this.#verifying = verifyContinuously(this.snapshot, this.#closing.signal, verifyPauseMs).then(
       (tables) => {
         if (tables.length > 0) onDamage(`rows of ${tables.join(', ')} do not add up to their digest`);
       },
@@ -70,7 +75,7 @@ export class ActiveSnapshot {
   }
 
   #replicate(log: ControlLog, freshness: Freshness | undefined): Replicator {
-    const { onCommits, onDamage: _, ...options } = this.#options;
+    const { onCommits, onDamage: _, verifyPauseMs: __, ...options } = this.#options;
     const replicator = new Replicator({
       ...options,
       ...(freshness && { freshness }),

@@ -7,6 +7,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { type ControlLog, LogUnavailable } from '../../shared/log/core/control-log.ts';
 import { openLog } from '../../shared/log/open-log.ts';
+import { systemClock } from '../../shared/runtime/retry.ts';
 import { type Database, openDatabase } from '../../shared/runtime/sqlite.ts';
 import { openExisting } from '../../shared/snapshot/open-snapshot.ts';
 import { operatorToken, quiet, startFleet, type TestFleet } from '../../test/support/fleet.ts';
@@ -26,6 +27,15 @@ afterAll(async () => {
   await fleet.close();
   rmSync(dir, { recursive: true, force: true });
 });
+/** Records the pauses instead of waiting. */
+const pausesMs: number[] = [];
+const clock = {
+  ...systemClock,
+  random: () => 0.5,
+  sleep: async (ms: number) => {
+    pausesMs.push(ms);
+  },
+};
 const options = (name: string) => ({
   path: join(dir, name),
   controlPlanes: [fleet.controlPlane.admin],
@@ -33,6 +43,7 @@ const options = (name: string) => ({
   log,
   logId: undefined,
   logger: quiet,
+  clock,
 });
 
 test('a gateway without a snapshot starts from that of a control plane, row for row', async () => {
@@ -61,13 +72,14 @@ test('a control plane that is busy is asked again after the time it names', asyn
   let asked = 0;
   const server = createServer((_request, response) => {
     // Busy more often than a control plane that fails is asked.
-    if (++asked <= 3) response.writeHead(503, { 'retry-after': '1' }).end('{}');
+    if (++asked <= 3) response.writeHead(503, { 'retry-after': `${asked}` }).end('{}');
     else response.writeHead(200, { 'x-headgate-sha256': sha256 }).end(bytes);
   });
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   const controlPlanes = [`http://127.0.0.1:${(server.address() as AddressInfo).port}`];
+  pausesMs.length = 0;
   expect(await fetchSnapshot({ ...options('after-busy.db'), controlPlanes })).toBe(true);
-  expect(asked).toBe(4);
+  expect({ asked, pausesMs }).toEqual({ asked: 4, pausesMs: [1000, 2000, 3000] });
   server.close();
 });
 

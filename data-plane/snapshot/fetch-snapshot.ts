@@ -13,10 +13,11 @@ import { pipeline } from 'node:stream/promises';
 import { type Dispatcher, request } from 'undici';
 import { type ControlLog, LogUnavailable } from '../../shared/log/core/control-log.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
-import { sleep } from '../../shared/runtime/retry.ts';
+import { type Clock, systemClock } from '../../shared/runtime/retry.ts';
 import { checkIdentity } from '../../shared/snapshot/log-identity.ts';
 import { openExisting } from '../../shared/snapshot/open-snapshot.ts';
 import { verify } from '../../shared/snapshot/verify.ts';
+import { snapshotIntervals } from './intervals.ts';
 
 export interface FetchOptions {
   /** Where the snapshot is to stand. */
@@ -29,6 +30,9 @@ export interface FetchOptions {
   readonly logId: string | undefined;
   readonly logger: Logger;
   readonly silentMsMax?: number;
+  /** Over this time the attempts of a fleet are spread. */
+  readonly spreadMs?: number;
+  readonly clock?: Clock;
 }
 
 const bytesMax = 64 * 1024 ** 3;
@@ -36,8 +40,6 @@ const headersTimeoutMs = 60_000;
 /** Between two chunks of a snapshot: a control plane that falls silent must not hold up a start for minutes. */
 const silentMsMaxDefault = 30_000;
 const attemptsPerControlPlane = 2;
-/** A fleet that starts at once must not ask at once. */
-const jitterMs = 1000;
 /** A control plane sends few snapshots at a time; how long to retry while others are before this one. */
 const busyMsMax = 120_000;
 const retryAfterSecondsMax = 30;
@@ -62,13 +64,14 @@ function isLoopback(hostname: string): boolean {
 
 /** True where a checked snapshot now stands at `path`. */
 export async function fetchSnapshot(options: FetchOptions): Promise<boolean> {
-  const { controlPlanes, path, token } = options;
+  const { controlPlanes, path, token, clock = systemClock } = options;
+  const { spreadMs = snapshotIntervals.downloadSpreadMs } = options;
   if (token === undefined) return false;
   mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
   for (let attempt = 0; attempt < attemptsPerControlPlane; attempt++) {
     for (const base of [...controlPlanes].sort(() => Math.random() - 0.5)) {
       if (await fetchFrom(base, token, options)) return true;
-      await sleep(Math.random() * jitterMs);
+      await clock.sleep(clock.random() * spreadMs);
     }
   }
   return false;
@@ -78,7 +81,7 @@ async function fetchFrom(base: string, token: string, options: FetchOptions): Pr
   const { path, logger } = options;
   const part = `${path}.part`;
   try {
-    await download(base, token, part, options.silentMsMax ?? silentMsMaxDefault);
+    await download(base, token, part, options);
     await check(part, options);
     renameSync(part, path);
     return true;
@@ -97,9 +100,9 @@ async function fetchFrom(base: string, token: string, options: FetchOptions): Pr
 async function askUntilFree(
   base: string,
   token: string,
-  silentMsMax: number,
+  { clock = systemClock, silentMsMax = silentMsMaxDefault }: FetchOptions,
 ): Promise<Dispatcher.ResponseData> {
-  const until = performance.now() + busyMsMax;
+  const until = clock.now() + busyMsMax;
   for (;;) {
     const answer = await request(`${base}/admin/v1/snapshot`, {
       headers: { authorization: `Bearer ${token}` },
@@ -107,14 +110,14 @@ async function askUntilFree(
       bodyTimeout: silentMsMax,
     });
     const seconds = Number(answer.headers['retry-after']);
-    if (answer.statusCode !== 503 || !(seconds >= 1) || performance.now() > until) return answer;
+    if (answer.statusCode !== 503 || !(seconds >= 1) || clock.now() > until) return answer;
     await answer.body.dump();
-    await sleep(Math.min(seconds, retryAfterSecondsMax) * 1000 * (0.5 + Math.random()));
+    await clock.sleep(Math.min(seconds, retryAfterSecondsMax) * 1000 * (0.5 + clock.random()));
   }
 }
 
-async function download(base: string, token: string, part: string, silentMsMax: number): Promise<void> {
-  const answer = await askUntilFree(base, token, silentMsMax);
+async function download(base: string, token: string, part: string, options: FetchOptions): Promise<void> {
+  const answer = await askUntilFree(base, token, options);
   if (answer.statusCode !== 200) {
     await answer.body.dump();
     throw new Error(`the control plane answered ${answer.statusCode}`);

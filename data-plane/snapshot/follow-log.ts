@@ -29,6 +29,7 @@ import { StatusMac } from '../../shared/status/status-mac.ts';
 import { countRefusedStatus } from '../../shared/status/status-metrics.ts';
 import { type ReportBody, StatusPublisher } from '../../shared/status/status-publisher.ts';
 import { fetchSnapshot } from './fetch-snapshot.ts';
+import { type SnapshotIntervals, snapshotIntervals } from './intervals.ts';
 import { SnapshotSupervisor, type SupervisorOptions } from './supervisor.ts';
 
 export interface FollowSettings {
@@ -42,6 +43,8 @@ export interface FollowSettings {
   readonly trusted?: TrustedSigners | undefined;
   readonly metrics: SupervisorOptions['metrics'] & { readonly registry: Registry };
   readonly logger: Logger;
+  /** The defaults where they are left out. */
+  readonly intervals?: Partial<SnapshotIntervals> | undefined;
 }
 
 export interface GatewayState {
@@ -117,11 +120,12 @@ export async function followLog(
  * good state is not discarded for a log that merely took the place of its own. Without a file, fetches one from a control plane.
  */
 async function openSnapshot(settings: FollowSettings, log: ControlLog): Promise<Snapshot> {
-  const { dataDir, logger, controlPlanes, gatewayToken: token } = settings;
+  const { dataDir, logger, controlPlanes, gatewayToken: token, intervals } = settings;
+  const { downloadSpreadMs: spreadMs } = { ...snapshotIntervals, ...intervals };
   const path = join(dataDir, 'state.db');
   const logId = (await readLogId(log).catch((error: unknown) => withoutLog(error, logger))) ?? undefined;
-  const fetched =
-    !existsSync(path) && (await fetchSnapshot({ path, controlPlanes, token, log, logId, logger }));
+  const source = { path, controlPlanes, token, log, logId, logger, spreadMs };
+  const fetched = !existsSync(path) && (await fetchSnapshot(source));
   if (fetched) logger.info('started from the snapshot of a control plane');
   const { snapshot, rebuiltBecause } = openOrRebuild(path);
   if (rebuiltBecause !== undefined)

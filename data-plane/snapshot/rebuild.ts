@@ -23,6 +23,7 @@ export interface RebuildOptions {
   readonly servedSeq: number;
   readonly controlPlanes: readonly string[];
   readonly token: string | undefined;
+  readonly spreadMs?: number;
   readonly trusted: TrustedSigners | undefined;
   readonly mayProve: () => boolean;
   readonly logger: Logger;
@@ -38,12 +39,12 @@ const catchUpTimeoutMs = 600_000;
 
 /** Rejects where no trustworthy snapshot could be built; the caller retries later. */
 export async function rebuildNextTo(options: RebuildOptions): Promise<RebuiltSnapshot> {
-  const { path, log, controlPlanes, token, trusted, logger, mayProve, servedSeq } = options;
+  const { path, log, trusted, logger, mayProve, servedSeq } = options;
   const next = `${path}.next`;
   for (const suffix of ['', '-wal', '-shm']) rmSync(next + suffix, { force: true });
   const genesis = await readGenesis(log).catch(nullIfUnavailable);
   const logId = genesis?.log ?? options.logId ?? undefined;
-  const fetched = await fetchSnapshot({ path: next, controlPlanes, token, log, logId, logger });
+  const fetched = await fetchSnapshot({ ...options, path: next, logId });
   const { snapshot } = openOrRebuild(next, logId);
   const replicator = new Replicator({ snapshot, log, trusted, mayProve });
   replicator.start();

@@ -11,6 +11,7 @@ import { openDatabase } from '../../shared/runtime/sqlite.ts';
 import { FoldMetrics } from '../../shared/snapshot/fold-metrics.ts';
 import { openOrRebuild } from '../../shared/snapshot/open-snapshot.ts';
 import { ChainWriter, known } from '../../test/support/commits.ts';
+import { quickRecovery } from '../../test/support/fleet.ts';
 import { SnapshotSupervisor } from './supervisor.ts';
 
 test('a log that is removed while the snapshot cannot be written is refused, not recovered from, and followed once it is back', async () => {
@@ -38,6 +39,8 @@ test('a log that is removed while the snapshot cannot be written is refused, not
     metrics: new FoldMetrics(),
     onChange: () => undefined,
     logger: pino(sink),
+    // Long enough that the log is gone before the first retry.
+    intervals: { ...quickRecovery, retryPauseMs: 300, retryPauseMsMax: 300 },
   });
   onTestFinished(async () => {
     await supervisor.close();

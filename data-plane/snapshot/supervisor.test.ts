@@ -10,15 +10,17 @@ import { openDatabase } from '../../shared/runtime/sqlite.ts';
 import { openExisting } from '../../shared/snapshot/open-snapshot.ts';
 import { scaledMs } from '../../test/support/budget.ts';
 import { ChainWriter, known } from '../../test/support/commits.ts';
-import { startFleet, type TestFleet } from '../../test/support/fleet.ts';
+import { quickRecovery, startFleet, type TestFleet } from '../../test/support/fleet.ts';
 import { forgePositionIn } from '../../test/support/forged-position.ts';
 import { startGateway } from '../main.ts';
 
+/** What a quarantined gateway answers is requested before it is rebuilt. */
+const visibleRecovery = { ...quickRecovery, rebuildPauseMs: 700, rebuildPauseMsMax: 700 };
 let fleet: TestFleet;
 let serving: TestFleet;
 beforeAll(async () => {
-  fleet = await startFleet({ gateways: 2 });
-  serving = await startFleet({ gateway: { whenStale: 'serve' } });
+  fleet = await startFleet({ gateways: 2, gateway: { intervals: visibleRecovery } });
+  serving = await startFleet({ gateway: { whenStale: 'serve', intervals: quickRecovery } });
 });
 afterAll(async () => {
   await fleet?.close();
@@ -64,7 +66,7 @@ test('I5 design, Digest: a row changed by hand shows as DIVERGED within 10 s, no
   byHand.prepare('UPDATE api_key SET revoked_at = NULL WHERE id = ?').run(id);
   byHand.close();
   const state = async () => (await listed(fleet, 'gateway-1')).state;
-  await expect.poll(state, { timeout: scaledMs(10_000), interval: 100 }).toBe('DIVERGED');
+  await expect.poll(state, { timeout: scaledMs(10_000), interval: 20 }).toBe('DIVERGED');
   expect((await listed(fleet, 'gateway-1')).halted).toContain('api_key');
   expect(await statusOf(fleet, good)).toBe(503);
   expect((await readiness(fleet)).status).toBe(503);
@@ -88,7 +90,7 @@ test('a position changed by hand is found while the gateway runs, and the snapsh
   byHand.close();
   const standing = async () => await listed(fleet, 'gateway-2');
   await expect
-    .poll(async () => (await standing()).halted ?? '', { timeout: 10_000, interval: 100 })
+    .poll(async () => (await standing()).halted ?? '', { timeout: 10_000, interval: 20 })
     .toContain('position does not match its checksum');
   await expect.poll(async () => (await standing()).state, { timeout: 30_000 }).toBe('SYNCED');
   expect(existsSync(`${path}.aside`)).toBe(true);
@@ -102,7 +104,8 @@ test.each([
 ])(
   'a gateway that starts on a state whose position %s comes to the state of its log',
   async (what, columns) => {
-    const settings = { ...fleet.gatewaySettings(7), name: what, dataDir: join(fleet.dir, what) };
+    const dataDir = join(fleet.dir, what);
+    const settings = { ...fleet.gatewaySettings(7), name: what, dataDir, intervals: quickRecovery };
     mkdirSync(settings.dataDir, { mode: 0o700 });
     const path = join(settings.dataDir, 'state.db');
     const source = openExisting(join(fleet.dir, 'control-plane', 'state.db'), { readOnly: true });
@@ -145,7 +148,7 @@ test('a log that is moved away is no quarantine: the last good state answers, an
 });
 
 test('nothing is served from another log in the place of its own, also not after a restart', async () => {
-  const own = await startFleet({ gateway: { whenStale: 'serve' } });
+  const own = await startFleet({ gateway: { whenStale: 'serve', intervals: quickRecovery } });
   try {
     const { value } = await own.key(await organisationOf(own));
     await own.settle();
@@ -178,7 +181,9 @@ test('nothing is served from another log in the place of its own, also not after
 });
 
 test('a successor log is followed once its restored state is complete, and not before', async () => {
-  const own = await startFleet({ gateway: { whenStale: 'serve', controlPlanes: [] } });
+  const own = await startFleet({
+    gateway: { whenStale: 'serve', controlPlanes: [], intervals: quickRecovery },
+  });
   try {
     const { value } = await own.key(await organisationOf(own));
     await own.settle();
@@ -204,7 +209,7 @@ test('a successor log is followed once its restored state is complete, and not b
 });
 
 test('a snapshot that is found damaged while its log is away is quarantined, and rebuilt once the log is back', async () => {
-  const own = await startFleet({ gateway: { whenStale: 'serve' } });
+  const own = await startFleet({ gateway: { whenStale: 'serve', intervals: quickRecovery } });
   try {
     const { value } = await own.key(await organisationOf(own));
     await own.settle();

@@ -27,6 +27,7 @@ import type { Lookup } from '../../shared/snapshot/lookup.ts';
 import { FoldHalted, type Replicator } from '../../shared/snapshot/replicator.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import { ActiveSnapshot, liveLookup } from './active-snapshot.ts';
+import { type SnapshotIntervals, snapshotIntervals } from './intervals.ts';
 import { rebuildNextTo, swapIn } from './rebuild.ts';
 import {
   type FaultEvent,
@@ -60,19 +61,14 @@ export interface SupervisorOptions {
   /** The position or the fault has changed. */
   readonly onChange: () => void;
   readonly logger: Logger;
+  readonly intervals?: Partial<SnapshotIntervals> | undefined;
 }
-
-/** Before a rebuild: a whole fleet that found the same fault must not download and replay at once. */
-const rebuildPauseMs = 2000;
-const rebuildPauseMsMax = 30_000;
-/** A log that comes back must be found within seconds. */
-const retryPauseMs = 1000;
-const retryPauseMsMax = 5000;
 
 export class SnapshotSupervisor {
   /** Answers from the snapshot in use. */
   readonly lookup: Lookup = liveLookup(() => this.#active.lookup);
   readonly #options: SupervisorOptions;
+  readonly #intervals: SnapshotIntervals;
   readonly #closing = new AbortController();
   #log: ControlLog;
   #active: ActiveSnapshot;
@@ -83,6 +79,7 @@ export class SnapshotSupervisor {
 
   constructor(options: SupervisorOptions) {
     this.#options = options;
+    this.#intervals = { ...snapshotIntervals, ...options.intervals };
     this.#log = options.log;
     this.#active = this.#activate(options.snapshot);
   }
@@ -125,7 +122,9 @@ export class SnapshotSupervisor {
 
   #activate(snapshot: Snapshot, freshness?: Replicator['freshness']): ActiveSnapshot {
     const { mayProve, trusted, onChange, logger, metrics } = this.#options;
+    const { proveMs: probeIntervalMs, verifyPauseMs } = this.#intervals;
     const options = {
+      ...{ probeIntervalMs, verifyPauseMs },
       mayProve,
       trusted,
       onCommits: (commits: readonly Commit[], seconds: number) => {
@@ -168,7 +167,7 @@ export class SnapshotSupervisor {
   async #recover(): Promise<void> {
     const { logger, onChange } = this.#options;
     for (let attempt = 0; recoveryOf[this.#state] !== 'none'; attempt++) {
-      await sleep(pauseBefore(this.#state, attempt), this.#closing.signal);
+      await sleep(this.#pauseMs(attempt), this.#closing.signal);
       const state = this.#state;
       if (this.#closing.signal.aborted) return;
       try {
@@ -197,6 +196,17 @@ export class SnapshotSupervisor {
     // What is in the log's place now is a better reason than the first one.
     this.#fault = { state: this.#state, reason: error.message };
     onChange();
+  }
+
+  /** Random, so that a fleet spreads out. */
+  #pauseMs(attempt: number): number {
+    const { rebuildPauseMs, rebuildPauseMsMax, retryPauseMs, retryPauseMsMax } = this.#intervals;
+    const isRebuild = recoveryOf[this.#state] === 'rebuild';
+    const longestMs = Math.min(
+      (isRebuild ? rebuildPauseMs : retryPauseMs) * 2 ** Math.min(attempt, 10),
+      isRebuild ? rebuildPauseMsMax : retryPauseMsMax,
+    );
+    return longestMs * (1 + Math.random());
   }
 
   async #attemptRecovery(): Promise<void> {
@@ -242,7 +252,8 @@ export class SnapshotSupervisor {
     const { gatewayToken: token, trusted, mayProve, logger } = this.#options;
     const { path, log: logId, seq } = this.snapshot;
     const servedSeq = this.#fault?.isPositionWrong ? 0 : seq;
-    const source = { log, logId, servedSeq, controlPlanes, token };
+    const spreadMs = this.#intervals.downloadSpreadMs;
+    const source = { log, logId, servedSeq, controlPlanes, token, spreadMs };
     const rebuilt = await rebuildNextTo({ ...source, path, trusted, mayProve, logger });
     await this.#active.stop();
     // From here to the new snapshot in one turn of the event loop: no request may find the old one closed.
@@ -267,14 +278,4 @@ function eventOf(error: Error): FaultEvent {
   if (error instanceof LogReplaced || error instanceof LogTruncated) return 'log-refused';
   if (error instanceof FoldHalted) return 'fold-halted';
   return error instanceof DatabaseUnwritable || error instanceof DatabaseBusy ? 'write-failed' : 'damaged';
-}
-
-/** Random, so that a fleet spreads out. */
-function pauseBefore(state: SupervisorState, attempt: number): number {
-  const isRebuild = recoveryOf[state] === 'rebuild';
-  const longestMs = Math.min(
-    (isRebuild ? rebuildPauseMs : retryPauseMs) * 2 ** Math.min(attempt, 10),
-    isRebuild ? rebuildPauseMsMax : retryPauseMsMax,
-  );
-  return longestMs * (1 + Math.random());
 }

@@ -14,7 +14,6 @@ import { verifyTable } from './verify.ts';
 const rowsPerSlice = 50;
 /** Pause after a slice, as a multiple of its duration. */
 const pauseFactor = 9;
-const passPauseMsMin = 3000;
 /** Pause after a pass, as a multiple of its duration. */
 const passPauseFactor = 3;
 /** An open read transaction keeps the write-ahead log from being truncated: a slower table is left for the next pass. */
@@ -30,6 +29,7 @@ export interface Verified {
 export async function verifyContinuously(
   snapshot: Verified,
   signal: AbortSignal,
+  passPauseMsMin = 3000,
 ): Promise<readonly TableName[]> {
   const db = openDatabase(snapshot.path, { durability: 'normal', readOnly: true });
   try {

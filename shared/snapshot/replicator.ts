@@ -16,9 +16,8 @@ import type { Snapshot } from './snapshot.ts';
 const sliceBudgetMs = 5;
 const retryMsMin = 50;
 const retryMsMax = 1000;
-/** How often the end of the log is requested. */
-const probeIntervalMs = 2000;
-/** The same until the first proof, and while the request fails: recovery must be noticed soon. */
+const probeIntervalMsDefault = 2000;
+/** The interval until the first proof, and while the request fails: recovery must be noticed soon. */
 const probeRetryMs = 100;
 
 /** The next commit has an event that this build must not skip; the state before it stays as it is. */
@@ -33,6 +32,8 @@ export interface ReplicatorOptions {
   readonly freshness?: Freshness;
   /** One of them must have signed the first record; where left out, any log is accepted. */
   readonly trusted?: TrustedSigners | undefined;
+  /** How often the end of the log is requested; 2 s unless it is given. */
+  readonly probeIntervalMs?: number;
   /** Called after each folded slice that moved the position, with how long it took. */
   readonly onCommits?: (commits: readonly Commit[], seconds: number) => void;
   /** Called once, when the replicator stops for good. */
@@ -51,6 +52,7 @@ interface Waiter {
 export class Replicator {
   readonly freshness: Freshness;
   readonly #options: ReplicatorOptions;
+  readonly #probeIntervalMs: number;
   readonly #stop = new AbortController();
   readonly #waiters = new Set<Waiter>();
   #readOffset: number;
@@ -62,6 +64,7 @@ export class Replicator {
 
   constructor(options: ReplicatorOptions) {
     this.#options = options;
+    this.#probeIntervalMs = options.probeIntervalMs ?? probeIntervalMsDefault;
     this.freshness = options.freshness ?? new Freshness();
     options.snapshot.rewind();
     this.#readOffset = options.snapshot.nextOffset;
@@ -180,7 +183,8 @@ export class Replicator {
         this.#setReachable(false, error);
         isAway = true;
       }
-      await sleep(isAway || !this.freshness.proven ? probeRetryMs : probeIntervalMs, this.#stop.signal);
+      const isSoon = isAway || !this.freshness.proven;
+      await sleep(isSoon ? probeRetryMs : this.#probeIntervalMs, this.#stop.signal);
     }
   }
 
@@ -193,7 +197,7 @@ export class Replicator {
     this.#endOffset = end;
     // A log that ends before the offset that was read is not the one that was read: its end proves nothing.
     if (end < readBefore) throw new LogUnavailable(`the log ends at ${end}, before offset ${readBefore}`);
-    const until = performance.now() + probeIntervalMs;
+    const until = performance.now() + this.#probeIntervalMs;
     while (this.#readOffset < end && performance.now() < until && !this.#stop.signal.aborted)
       await this.#moved(0, until - performance.now());
     if (this.#readOffset < end || this.#fault || snapshot.halt) return;

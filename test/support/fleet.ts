@@ -6,9 +6,10 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { pino } from 'pino';
-import { type ControlPlane, startControlPlane } from '../../control-plane/main.ts';
+import { type ControlPlane, type ControlPlaneSettings, startControlPlane } from '../../control-plane/main.ts';
 import { defaultForwardSettings } from '../../data-plane/forward/forward.ts';
 import { type GatewaySettings, type RunningGateway, startGateway } from '../../data-plane/main.ts';
+import type { SnapshotIntervals } from '../../data-plane/snapshot/intervals.ts';
 import { type DemoNodeId, demoFleet, demoNodes } from '../../dev/demo-fleet.ts';
 import { DevAdmin } from '../../dev/dev-admin.ts';
 import { type SimNode, startSimNode } from '../../dev/simulator/sim-node.ts';
@@ -18,11 +19,22 @@ import type { Fleet } from '../../schemas/fleet.ts';
 export const quiet = pino({ level: process.env['HEADGATE_LOG_LEVEL'] ?? 'silent' });
 export const operatorToken = 'test-operator-token-0001';
 
+/** For tests of the recovery of a snapshot: they prove what happens, and production only waits longer in between. */
+export const quickRecovery: Partial<SnapshotIntervals> = {
+  verifyPauseMs: 50,
+  rebuildPauseMs: 20,
+  rebuildPauseMsMax: 100,
+  retryPauseMs: 20,
+  retryPauseMsMax: 100,
+  downloadSpreadMs: 0,
+};
+
 export interface TestFleetOptions {
   /** Made from the simulated nodes' addresses; the demo's where none is given. */
   readonly fleet?: (urls: Readonly<Record<DemoNodeId, string>>) => Fleet;
   readonly gateways?: number;
   readonly gateway?: Partial<GatewaySettings>;
+  readonly nodeIntervals?: ControlPlaneSettings['nodeIntervals'];
   readonly tokensPerSecond?: number;
   readonly recordBodies?: boolean;
 }
@@ -60,6 +72,8 @@ export async function startFleet(options: TestFleetOptions = {}): Promise<TestFl
     metricsPort: 0,
     operatorToken,
     gatewayToken: operatorToken,
+    // New nodes are found at once; what a test does to one is seen at the pace of production unless it says otherwise.
+    nodeIntervals: { scanMs: 20, ...options.nodeIntervals },
     logger: quiet,
   });
   const admin = new DevAdmin(controlPlane.admin, operatorToken);
