@@ -38,6 +38,10 @@ export interface Engine {
 export interface EngineWatchOptions extends EngineTarget {
   /** The folder of vLLM's adapters, by name; without it none are loaded. */
   readonly loraFolder?: string | undefined;
+  /** Between two polls; a second unless it is given. */
+  readonly pollMs?: number;
+  /** Without a response for so long it is down; three seconds unless it is given. */
+  readonly silenceMsMax?: number;
 }
 
 interface PollResult {
@@ -48,12 +52,12 @@ interface PollResult {
 }
 
 const nothing = { models: [], windows: {}, imageModels: [] } as const;
-const silenceMsMax = heartbeatIntervalMs * heartbeatsMissedMax;
 /** An engine that did not report its requests in flight is polled for them again after this. */
 const inFlightRetryMs = 30_000;
 
 export class EngineWatch implements Engine {
   readonly #options: EngineWatchOptions;
+  readonly #silenceMsMax: number;
   readonly #stopped = new AbortController();
   #onChange: () => void = () => undefined;
   #view: EngineView = { up: false, reason: 'no inference server has answered', ...nothing };
@@ -67,6 +71,7 @@ export class EngineWatch implements Engine {
 
   constructor(options: EngineWatchOptions) {
     this.#options = options;
+    this.#silenceMsMax = options.silenceMsMax ?? heartbeatIntervalMs * heartbeatsMissedMax;
   }
 
   get view(): EngineView {
@@ -80,7 +85,8 @@ export class EngineWatch implements Engine {
   async start(onChange: () => void): Promise<void> {
     this.#onChange = onChange;
     await this.#detect();
-    if (!this.#stopped.signal.aborted) this.#timer = setInterval(() => this.#tick(), heartbeatIntervalMs);
+    if (this.#stopped.signal.aborted) return;
+    this.#timer = setInterval(() => this.#tick(), this.#options.pollMs ?? heartbeatIntervalMs);
   }
 
   async stop(): Promise<void> {
@@ -90,7 +96,7 @@ export class EngineWatch implements Engine {
 
   #tick(): void {
     const nowMs = performance.now();
-    if (this.#view.up && nowMs - this.#lastResponseMs > silenceMsMax) this.#down('no answer in time');
+    if (this.#view.up && nowMs - this.#lastResponseMs > this.#silenceMsMax) this.#down('no answer in time');
     const { dialect } = this.#view;
     if (dialect === undefined) {
       if (!this.#detecting) this.#detect().catch(() => undefined);
@@ -116,7 +122,7 @@ export class EngineWatch implements Engine {
     this.#pendingPolls++;
     try {
       const [probed, inFlight] = await Promise.all([
-        probe({ ...this.#options, dialect }, this.#imageModels, silenceMsMax),
+        probe({ ...this.#options, dialect }, this.#imageModels, this.#silenceMsMax),
         this.#pollInFlight(dialect, sentMs),
       ]);
       // The response to a later poll may have arrived first.

@@ -6,6 +6,8 @@ import { pino } from 'pino';
 import { afterEach, expect, test } from 'vitest';
 import { type WebSocket, WebSocketServer } from 'ws';
 import { type Beat, nodeConnectPath } from '../schemas/node-messages.ts';
+import { sleep, systemClock } from '../shared/runtime/retry.ts';
+import { until } from '../test/support/until.ts';
 import { ControlPlaneLink } from './link.ts';
 import { readUpgradeError } from './upgrade-error.ts';
 
@@ -56,6 +58,17 @@ async function replica(autoPong = true): Promise<Replica> {
   return Object.assign(one, { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}` });
 }
 
+/** The longest pauses, oldest first; they are recorded, and cut short. */
+const pausesMs: number[] = [];
+const clock = {
+  ...systemClock,
+  random: () => 1,
+  sleep: (ms: number, signal?: AbortSignal) => {
+    pausesMs.push(ms);
+    return sleep(ms / 100, signal);
+  },
+};
+
 const heartbeat: Beat = { type: 'beat', up: true, models: ['m'] };
 
 function link(
@@ -65,6 +78,8 @@ function link(
   const one = new ControlPlaneLink({
     ...{ controlPlanes: replicas.map(({ url }) => url), node: 'pool-1', token, logger },
     heartbeat: () => heartbeat,
+    heartbeatMs: 100,
+    clock,
     onInstalls: (_position, models) => onInstalls(models),
   });
   open.push(() => one.stop());
@@ -72,19 +87,10 @@ function link(
   return one;
 }
 
-async function until(isSo: () => boolean): Promise<number> {
-  const begin = performance.now();
-  while (!isSo()) {
-    if (performance.now() - begin > 20_000) throw new Error(`still not so: ${isSo}`);
-    await new Promise((resolve) => setTimeout(resolve, 5));
-  }
-  return performance.now() - begin;
-}
-
 const taken = (replicas: readonly Replica[]): Replica | undefined =>
   replicas.find(({ sockets }) => sockets.some(({ readyState }) => readyState === 1));
 
-test('it sends one hello, then a heartbeat at once and each second, and receives what is pushed', async () => {
+test('it sends one hello, then a heartbeat at once and after each interval, and receives what is pushed', async () => {
   const only = await replica();
   const pushed: (readonly string[])[] = [];
   link([only], (models) => pushed.push(models));
@@ -111,11 +117,12 @@ test('a replica that ends is replaced by another at once', async () => {
 test('where no replica accepts it, it retries with growing pauses, and attaches once one does', async () => {
   const replicas = [await replica(), await replica()];
   for (const one of replicas) one.refuse = 503;
+  pausesMs.length = 0;
   link(replicas);
-  const tried = (): number => replicas.reduce((sum, { upgrades }) => sum + upgrades, 0);
-  await until(() => tried() >= 4);
-  await new Promise((resolve) => setTimeout(resolve, 2000));
-  expect(tried()).toBeLessThan(20);
+  await until(() => pausesMs.length >= 9);
+  expect(pausesMs.slice(0, 9)).toEqual([500, 400, 400, 800, 800, 1600, 1600, 3000, 3000]);
+  // Each pause follows one attempt.
+  expect(replicas.reduce((sum, { upgrades }) => sum + upgrades, 0)).toBeLessThanOrEqual(pausesMs.length + 1);
   for (const one of replicas) one.refuse = 0;
   await until(() => taken(replicas) !== undefined);
 });

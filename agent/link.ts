@@ -17,7 +17,7 @@ import {
   parseFrame,
 } from '../schemas/node-messages.ts';
 import type { Logger } from '../shared/runtime/logger.ts';
-import { sleep } from '../shared/runtime/retry.ts';
+import { type Clock, sleep, systemClock } from '../shared/runtime/retry.ts';
 import { readUpgradeError } from './upgrade-error.ts';
 
 export interface LinkOptions {
@@ -29,6 +29,10 @@ export interface LinkOptions {
   readonly heartbeat: () => Beat;
   readonly onInstalls: (position: number, models: readonly string[]) => void;
   readonly logger: Logger;
+  /** Between two heartbeats, and two pings; that of the protocol unless it is given. */
+  readonly heartbeatMs?: number;
+  /** Of the pauses before a reconnect. */
+  readonly clock?: Clock;
 }
 
 /** How a session ended, which decides where to reconnect. */
@@ -55,6 +59,7 @@ const unauthorisedStatus = 401;
 
 export class ControlPlaneLink {
   readonly #options: LinkOptions;
+  readonly #clock: Clock;
   readonly #stop = new AbortController();
   readonly #urls: readonly string[];
   #urlIndex: number;
@@ -65,6 +70,7 @@ export class ControlPlaneLink {
 
   constructor(options: LinkOptions) {
     this.#options = options;
+    this.#clock = options.clock ?? systemClock;
     this.#urls = options.controlPlanes.map((url) => url.replace(/^http/, 'ws').replace(/\/+$/, ''));
     if (this.#urls.length === 0) throw new Error('an agent needs the address of a control plane');
     // Stable over restarts of the agent, and spread over the nodes.
@@ -123,21 +129,21 @@ export class ControlPlaneLink {
       logger[level]({ node, url, code, reason }, 'not attached to a control plane');
       const isSameReplica = lasted && !silent && code !== closeCodes.goingAway;
       if (!isSameReplica) this.#urlIndex = (this.#urlIndex + 1) % this.#urls.length;
-      await sleep(this.#pauseMs(failures, ended), signal);
+      await this.#clock.sleep(this.#pauseMs(failures, ended), signal);
     }
   }
 
   #pauseMs(failures: number, { lasted, code }: Ended): number {
     const rounds = Math.floor(failures / this.#urls.length);
-    if (lasted || rounds === 0) return Math.random() * spreadMs;
+    if (lasted || rounds === 0) return this.#clock.random() * spreadMs;
     const refused =
       code === unauthorisedStatus || code === closeCodes.refused || code === closeCodes.superseded;
     const max = Math.min(refused ? refusedPauseMsMax : pauseMsMax, pauseMsMin * 2 ** Math.min(rounds, 20));
-    return max * (0.5 + Math.random() / 2);
+    return max * (0.5 + this.#clock.random() / 2);
   }
 
   #session(url: string): Promise<Ended> {
-    const { token } = this.#options;
+    const { token, heartbeatMs = heartbeatIntervalMs } = this.#options;
     const socket = new WebSocket(url + nodeConnectPath, {
       headers: { authorization: `Bearer ${token}` },
       handshakeTimeout: handshakeMsMax,
@@ -148,7 +154,7 @@ export class ControlPlaneLink {
     return new Promise((resolve) => {
       let openedMs = Number.POSITIVE_INFINITY;
       let fault: { code: number; reason: string } | undefined;
-      const heartbeat = new Heartbeat(socket, () => this.sendHeartbeat());
+      const heartbeat = new Heartbeat(socket, heartbeatMs, () => this.sendHeartbeat());
       socket.on('unexpected-response', async (_request, response) => {
         const code = response.statusCode ?? 0;
         fault = { code, reason: `refused with ${code}` };
@@ -189,13 +195,15 @@ export class ControlPlaneLink {
 /** Sends heartbeats and pings while a socket is open, and terminates it where the pings get no answer. */
 class Heartbeat {
   readonly #socket: WebSocket;
+  readonly #intervalMs: number;
   readonly #send: () => void;
   #timer: NodeJS.Timeout | undefined;
   #answeredMs = 0;
   #silent = false;
 
-  constructor(socket: WebSocket, send: () => void) {
+  constructor(socket: WebSocket, intervalMs: number, send: () => void) {
     this.#socket = socket;
+    this.#intervalMs = intervalMs;
     this.#send = send;
     socket.on('pong', () => {
       this.#answeredMs = performance.now();
@@ -209,7 +217,7 @@ class Heartbeat {
 
   start(): void {
     this.#answeredMs = performance.now();
-    this.#timer = setInterval(() => this.#tick(), heartbeatIntervalMs);
+    this.#timer = setInterval(() => this.#tick(), this.#intervalMs);
     this.#send();
   }
 
@@ -218,7 +226,7 @@ class Heartbeat {
   }
 
   #tick(): void {
-    if (performance.now() - this.#answeredMs > heartbeatIntervalMs * (heartbeatsMissedMax + 0.5)) {
+    if (performance.now() - this.#answeredMs > this.#intervalMs * (heartbeatsMissedMax + 0.5)) {
       this.#silent = true;
       this.#socket.terminate();
       return;
