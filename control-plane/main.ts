@@ -32,6 +32,7 @@ import { CommandWriter, createLog } from './command-log/command-writer.ts';
 import { checkSigner, signingView } from './command-log/log-signing.ts';
 import { type OpenedFleet, openFleet } from './gateways/open-fleet.ts';
 import type { AgentSessions } from './nodes/agent-sessions.ts';
+import type { NodeIntervals } from './nodes/intervals.ts';
 import { startNodeWatch } from './nodes/node-watch.ts';
 import { createAdminApp } from './server/app.ts';
 import type { AdminContext } from './server/context.ts';
@@ -70,6 +71,8 @@ export interface ControlPlaneSettings {
   readonly drainTimeoutSeconds?: number;
   /** Of every listener. */
   readonly certificate?: Certificate | undefined;
+  /** The defaults where they are left out. */
+  readonly nodeIntervals?: Partial<NodeIntervals> | undefined;
   readonly logger: Logger;
 }
 
@@ -193,6 +196,7 @@ async function serve(
     publisher,
     logger,
     credential: settings.nodeCredentials ?? (() => undefined),
+    intervals: settings.nodeIntervals,
   });
   agents = nodes.agents;
   closers.add(() => nodes.stop());

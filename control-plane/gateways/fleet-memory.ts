@@ -16,7 +16,7 @@ import type { StatusBoard } from '../../shared/status/status-board.ts';
 import type { StatusMac } from '../../shared/status/status-mac.ts';
 import type { GatewaysFile, PersistedGateway } from './gateways-file.ts';
 
-const sweepMs = 2000;
+const sweepMsDefault = 2000;
 /** Only gateways that are silent for longer are republished. */
 const silentMs = 60_000;
 /** A gateway that is known from a file or a memory record gets this time to report by itself. */
@@ -31,6 +31,8 @@ export interface FleetMemoryOptions {
   readonly file: GatewaysFile;
   readonly log: ControlLog;
   readonly mac: StatusMac;
+  /** Between two writes of the file, and two searches for what to republish; 2 s unless it is given. */
+  readonly sweepMs?: number;
   readonly logger: { warn(fields: object, text: string): void; info(fields: object, text: string): void };
 }
 
@@ -52,7 +54,7 @@ export class FleetMemory {
   }
 
   start(): void {
-    this.#timer = setInterval(() => this.#sweep(), sweepMs);
+    this.#timer = setInterval(() => this.#sweep(), this.#options.sweepMs ?? sweepMsDefault);
     this.#timer.unref();
   }
 

@@ -9,8 +9,6 @@ import {
   type Beat,
   type ControlPlaneMessage,
   closeCodes,
-  heartbeatIntervalMs,
-  heartbeatsMissedMax,
   parseFrame,
 } from '../../schemas/node-messages.ts';
 import { RateLimit } from './rate-limit.ts';
@@ -52,7 +50,6 @@ interface ConnectionHandlers {
 
 /** Frames and pings: more than the one heartbeat and one ping a second of an agent. */
 const framesSize = { burst: 20, perSecond: 5 };
-const silenceMsMax = heartbeatIntervalMs * heartbeatsMissedMax;
 /** An agent that does not read what it is sent. */
 const bufferedBytesMax = 2 * 1024 * 1024;
 /** Between the close frame and the end of the socket. */
@@ -67,7 +64,7 @@ export class AgentConnection {
   #hasHello = false;
   #ended = false;
 
-  constructor(socket: AgentSocket, admission: Admission, handlers: ConnectionHandlers) {
+  constructor(socket: AgentSocket, admission: Admission, silenceMsMax: number, handlers: ConnectionHandlers) {
     this.admission = admission;
     this.#socket = socket;
     this.#handlers = handlers;

@@ -23,6 +23,8 @@ export interface AgentSessionsOptions {
   readonly snapshot: Snapshot;
   /** Does this replica reach the log? Where it does not, agents are sent to another. */
   readonly canReport: () => boolean;
+  /** An agent that sends no heartbeat for so long is disconnected. */
+  readonly silenceMsMax: number;
   readonly logger: Logger;
 }
 
@@ -112,7 +114,7 @@ export class AgentSessions {
   attach(socket: AgentSocket, admission: Admission): void {
     const session: AgentSession = {
       node: admission.node,
-      connection: new AgentConnection(socket, admission, {
+      connection: new AgentConnection(socket, admission, this.#options.silenceMsMax, {
         onHeartbeat: (heartbeat) => this.#onHeartbeat(session, heartbeat),
         onLeaving: () => this.#dispatch(session, 'stop-announced'),
         onEnd: (cause) => this.#onEnd(session, cause),

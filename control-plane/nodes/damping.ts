@@ -2,8 +2,8 @@
  * When does a node's health become an event? Down is reported at once; up only after it has lasted, longer for a node that
  * keeps going down, so that a flapping node costs few commits. Pure: observations in, the state to report out.
  */
+import { nodeIntervals } from './intervals.ts';
 
-const dampSecondsMin = 5;
 const dampSecondsMax = 60;
 /** The penalty of a flapping node is reset after this time up. */
 const resetAfterSeconds = 300;
@@ -21,12 +21,20 @@ export interface Damped {
  * The state for a replica that has not observed this node yet, from the folded state; `reportedUp` is undefined where the
  * log has no report. A node that was reported down must last like any other that went down.
  */
-export function resumeDamping(reportedUp: boolean | undefined): Damped {
+export function resumeDamping(
+  reportedUp: boolean | undefined,
+  dampSecondsMin = nodeIntervals.dampSecondsMin,
+): Damped {
   return { reportedUp, dampSeconds: reportedUp === false ? dampSecondsMin : 0, upSinceMs: undefined };
 }
 
 /** Records one observation; `reportedUp` of the result is what the log should have. */
-export function observe(before: Damped, up: boolean, nowMs: number): Damped {
+export function observe(
+  before: Damped,
+  up: boolean,
+  nowMs: number,
+  dampSecondsMin = nodeIntervals.dampSecondsMin,
+): Damped {
   if (!up) {
     const wentDown = before.reportedUp === true;
     const dampSeconds = wentDown

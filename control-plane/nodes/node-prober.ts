@@ -9,13 +9,12 @@ import { type Probed, probe } from '../../shared/engines/probe.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
 import { sleep } from '../../shared/runtime/retry.ts';
 import { type Damped, observe, resumeDamping } from './damping.ts';
+import type { NodeIntervals } from './intervals.ts';
 import { down } from './node-limits.ts';
 import { lastReportedUp, type NodeReporter, type NodeRow } from './node-reporter.ts';
 import type { ReplicaLiveness } from './replica-liveness.ts';
 
-const probeIntervalMs = 2000;
 const missesUntilDown = 3;
-const scanIntervalMs = 500;
 
 export interface ProberOptions {
   readonly reporter: NodeReporter;
@@ -25,6 +24,7 @@ export interface ProberOptions {
   /** The node's own credential by its name; undefined where this replica does not have it. */
   readonly credential: (name: string) => string | undefined;
   readonly logger: Logger;
+  readonly intervals: NodeIntervals;
 }
 
 export class NodeProber {
@@ -51,7 +51,7 @@ export class NodeProber {
 
   async #scan(): Promise<void> {
     const { signal } = this.#stop;
-    const { reporter, liveness, isHalted } = this.#options;
+    const { reporter, liveness, isHalted, intervals } = this.#options;
     while (!signal.aborted && !isHalted()) {
       const isDead = liveness.check();
       for (const node of reporter.nodes('probed')) {
@@ -60,13 +60,14 @@ export class NodeProber {
         const probing = this.#probeOwned(id).finally(() => this.#probed.delete(id));
         this.#probed.set(id, probing);
       }
-      await sleep(scanIntervalMs, signal);
+      await sleep(intervals.scanMs, signal);
     }
   }
 
   /** Probes one node until it is removed or another replica owns it. */
   async #probeOwned(id: string): Promise<void> {
-    const { reporter, isHalted, logger } = this.#options;
+    const { reporter, isHalted, logger, intervals } = this.#options;
+    const { probeMs, dampSecondsMin } = intervals;
     const { signal } = this.#stop;
     const imageModels = new ImageModels();
     let misses = 0;
@@ -78,12 +79,12 @@ export class NodeProber {
         if (node?.owner !== reporter.owner || node.agent === 1) return;
         const answer = await probe(this.#target(node), imageModels);
         misses = answer.up ? 0 : misses + 1;
-        damped ??= resumeDamping(lastReportedUp(node));
+        damped ??= resumeDamping(lastReportedUp(node), dampSecondsMin);
         if (answer.up || misses >= missesUntilDown) {
-          damped = observe(damped, answer.up, performance.now());
+          damped = observe(damped, answer.up, performance.now(), dampSecondsMin);
           await this.#report(id, answer, damped);
         }
-        await sleep(probeIntervalMs, signal);
+        await sleep(probeMs, signal);
       }
     } catch (error) {
       // The log is unreachable, or another replica was faster: the next scan retries.

@@ -11,6 +11,7 @@ import type { StatusBoard } from '../../shared/status/status-board.ts';
 import type { StatusPublisher } from '../../shared/status/status-publisher.ts';
 import type { CommandWriter } from '../command-log/command-writer.ts';
 import { AgentSessions } from './agent-sessions.ts';
+import { type NodeIntervals, nodeIntervals } from './intervals.ts';
 import { LiveNodes } from './live-nodes.ts';
 import { NodeProber } from './node-prober.ts';
 import { NodeReporter } from './node-reporter.ts';
@@ -26,6 +27,7 @@ export interface NodeWatchOptions {
   readonly publisher: StatusPublisher;
   readonly credential: CredentialSource;
   readonly logger: Logger;
+  readonly intervals?: Partial<NodeIntervals> | undefined;
 }
 
 export interface NodeWatch {
@@ -42,13 +44,15 @@ const concernsAgents = /^(?:node\.(?!health_changed)|stack\.|pool\.|organisation
 
 export function startNodeWatch(options: NodeWatchOptions): NodeWatch {
   const { name, snapshot, replicator, writer, board, publisher, logger, credential } = options;
+  const intervals = { ...nodeIntervals, ...options.intervals };
   const reporter = new NodeReporter(name, snapshot, writer);
   const liveness = new ReplicaLiveness(name, board);
   const isHalted = (): boolean => replicator.fault !== undefined;
-  const prober = new NodeProber({ reporter, liveness, isHalted, credential, logger });
+  const prober = new NodeProber({ reporter, liveness, isHalted, credential, logger, intervals });
   // Where the fold stopped, heartbeats cannot be compared with the log.
   const canReport = (): boolean => publisher.acknowledgedWithin(cutOffMs) && !isHalted();
-  const agents = new AgentSessions({ reporter, liveness, snapshot, canReport, logger });
+  const silenceMsMax = intervals.agentSilenceMsMax;
+  const agents = new AgentSessions({ reporter, liveness, snapshot, canReport, silenceMsMax, logger });
   prober.start();
   agents.start();
   return {

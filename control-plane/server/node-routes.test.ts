@@ -38,6 +38,7 @@ beforeAll(async () => {
     metricsPort: 0,
     operatorToken,
     gatewayToken: operatorToken,
+    nodeIntervals: { agentSilenceMsMax: 1000 },
     logger: pino({ level: 'trace' }, lines),
   });
   admin = new DevAdmin(controlPlane.admin, operatorToken);

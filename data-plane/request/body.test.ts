@@ -9,6 +9,7 @@ import { startFleet } from '../../test/support/fleet.ts';
 import { specFleet } from '../../test/support/spec-fleet.ts';
 import { BodyWorker } from '../body-worker/body-worker.ts';
 import { BodyBudget } from '../core/byte-budget.ts';
+import { Ticker } from '../core/ticker.ts';
 import { type BodyPace, readBody } from './body.ts';
 import { shapeBody } from './shape-body.ts';
 
@@ -126,23 +127,23 @@ test('all owners together have no more than the budget of all, and get it back',
 
 test('a body that comes too slowly is cut off, and one that keeps the pace is not', async () => {
   const budget = new BodyBudget();
-  const { port, next } = await reading(budget, { bytes: 100, ms: 200 });
+  const { port, next } = await reading(budget, { bytes: 100, ms: 200, ticker: new Ticker(40) });
   const slow = await post(port, 'Content-Length: 10000');
   slow.write('a');
-  const drip = setInterval(() => slow.write('a'), 50);
+  const drip = setInterval(() => slow.write('a'), 20);
   open.push(() => clearInterval(drip));
   const { refusal } = await next();
   expect(refusal).toMatchObject({ type: 'InferenceUnavailableError', reason: 'slow body' });
   expect(budget.usedBytes).toBe(0);
   clearInterval(drip);
 
-  const steady = await post(port, 'Content-Length: 10000');
-  let left = 100;
+  const steady = await post(port, 'Content-Length: 5000');
+  let left = 50;
   const flow = setInterval(() => {
     if (left-- > 0) steady.write('a'.repeat(100));
-  }, 40);
+  }, 20);
   open.push(() => clearInterval(flow));
-  expect(await next()).toEqual({ length: 10_000 });
+  expect(await next()).toEqual({ length: 5000 });
 });
 
 test.each([

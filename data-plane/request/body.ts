@@ -15,9 +15,11 @@ const bodyBytesMax = 32 * 1024 * 1024;
 export interface BodyPace {
   readonly bytes: number;
   readonly ms: number;
+  /** Judges it. */
+  readonly ticker: Ticker;
 }
-/** 8 KiB a second. */
-const slowestPace: BodyPace = { bytes: 80 * 1024, ms: 10_000 };
+/** 8 KiB a second. Most bodies come in one piece, and are never waited for here. */
+const slowestPace: BodyPace = { bytes: 80 * 1024, ms: 10_000, ticker: new Ticker(1000) };
 
 /** The client left before its body was whole; there is no one to answer. */
 export class ClientGone extends Error {
@@ -93,9 +95,6 @@ export function readBody(
   });
 }
 
-/** Most bodies come in one piece, and are never waited for here. */
-const ticker = new Ticker(1000);
-
 /** Watches the pace of one body, from its first piece on. */
 class Lateness implements Timed {
   index = -1;
@@ -115,13 +114,13 @@ class Lateness implements Timed {
 
   watch(): void {
     if (this.index >= 0) return;
-    ticker.add(this);
+    this.#pace.ticker.add(this);
     // The first span is judged by nothing.
     this.#judgedMs = performance.now() + this.#pace.ms;
   }
 
   end(): void {
-    ticker.delete(this);
+    this.#pace.ticker.delete(this);
   }
 
   tick(nowMs: number): void {

@@ -22,6 +22,7 @@ const secret = 'birch-secret-70b';
 beforeAll(async () => {
   fleet = await startFleet({
     gateway: { whenStale: 'serve' },
+    nodeIntervals: { probeMs: 200, dampSecondsMin: 0.2 },
     fleet: (urls) => {
       const base = specFleet(urls);
       const plan = { models: ['echo-small', 'echo-large', 'echo-embed', secret] };
