@@ -10,7 +10,7 @@ import { dirname, join } from 'node:path';
 
 const plumbing = ['schemas', 'shared/runtime', 'shared/ids'];
 const logAndSnapshot = [...plumbing, 'shared/log/core', 'shared/snapshot'];
-const folded = [...logAndSnapshot, 'shared/usage', 'shared/status'];
+const folded = [...logAndSnapshot, 'shared/usage', 'shared/status', 'shared/limits'];
 /** What a request may know: no log, no driver, no server. */
 const onTheRequestRoad = [
   'schemas',
@@ -18,6 +18,7 @@ const onTheRequestRoad = [
   'shared/engines',
   'shared/decision',
   'shared/snapshot',
+  'shared/limits',
 ];
 
 /** Entries of rooms of which each may import the ones before it. */
@@ -61,6 +62,7 @@ const rooms = {
   'shared/snapshot': [...plumbing, 'shared/log/core'],
   'shared/usage': [...logAndSnapshot, 'shared/log'],
   'shared/status': [...logAndSnapshot, 'shared/log'],
+  'shared/limits': ['schemas', 'shared/runtime'],
   'shared/engines': plumbing,
   'shared/decision': [...plumbing, 'shared/snapshot'],
   ...dataPlane,

@@ -3,7 +3,7 @@
  * Error texts never contain the URL: it may include a password.
  */
 import { environment } from '../runtime/settings.ts';
-import type { ControlLog, TopicAddress } from './core/control-log.ts';
+import type { TimedLog, TopicAddress } from './core/control-log.ts';
 import { type EmbeddedLogOptions, openEmbeddedLog } from './embedded/embedded-log.ts';
 import type { KafkaLogOptions } from './kafka/kafka-log.ts';
 
@@ -64,7 +64,7 @@ export async function openLog(
   url: string,
   address: TopicAddress,
   options: OpenLogOptions = {},
-): Promise<ControlLog> {
+): Promise<TimedLog> {
   const { topic, partition = 0 } = address;
   if (!topicPattern.test(topic) || !Number.isSafeInteger(partition) || partition < 0)
     throw new LogUrlInvalid('a topic is named by letters, digits, dots, hyphens; partitions count from 0');
@@ -78,7 +78,7 @@ export async function openLog(
 }
 
 /** kafkajs is loaded only where a Kafka log is opened. */
-async function openKafka(brokers: readonly string[], options: KafkaLogOptions): Promise<ControlLog> {
+async function openKafka(brokers: readonly string[], options: KafkaLogOptions): Promise<TimedLog> {
   const { kafkaSettingsFrom, KafkaSettingsInvalid } = await import('./kafka/settings.ts');
   const { openKafkaLog } = await import('./kafka/kafka-log.ts');
   try {

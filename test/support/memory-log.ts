@@ -5,13 +5,13 @@
  */
 import {
   AppendUnknown,
-  type ControlLog,
   type LogBatch,
   type LogRecord,
   LogReplaced,
   LogTruncated,
   LogUnavailable,
   type TailOptions,
+  type TimedLog,
 } from '../../shared/log/core/control-log.ts';
 import { Waiters } from '../../shared/log/core/waiters.ts';
 
@@ -32,7 +32,15 @@ const bytesMaxDefault = 1024 * 1024;
 export class MemoryTopic {
   #records: LogRecord[] = [];
   #delayed: LogRecord[] = [];
+  /** The time of each record. */
+  #timesMs: number[] = [];
   #generation = 0;
+  readonly #now: () => number;
+
+  constructor(now: () => number = Date.now) {
+    this.#now = now;
+  }
+
   /** Woken at each change. */
   readonly waiters = new Waiters();
 
@@ -51,6 +59,7 @@ export class MemoryTopic {
   add(value: Uint8Array, signature: Uint8Array | null = null): number {
     const offset = this.#records.length;
     this.#records.push(copy(offset, value, signature));
+    this.#timesMs.push(this.#now());
     this.waiters.wake();
     return offset;
   }
@@ -67,14 +76,21 @@ export class MemoryTopic {
   /** Drops the records from this offset on, as an election of a lagging leader does. */
   truncate(end: number): void {
     this.#records.length = Math.min(end, this.#records.length);
+    this.#timesMs.length = this.#records.length;
     this.waiters.wake();
   }
 
   /** Replaces this log by an empty one. */
   replace(): void {
     this.#records = [];
+    this.#timesMs = [];
     this.#generation++;
     this.waiters.wake();
+  }
+
+  offsetAt(atMs: number): number {
+    const found = this.#timesMs.findIndex((timeMs) => timeMs >= atMs);
+    return found === -1 ? this.end : found;
   }
 
   read(from: number, recordsMax: number, bytesMax: number): LogRecord[] {
@@ -99,7 +115,7 @@ export interface MemoryLogOptions {
   readonly fault?: (value: Uint8Array) => AppendFault;
 }
 
-export class MemoryLog implements ControlLog {
+export class MemoryLog implements TimedLog {
   readonly #topic: MemoryTopic;
   readonly #generation: number;
   readonly #fault: (value: Uint8Array) => AppendFault;
@@ -157,6 +173,11 @@ export class MemoryLog implements ControlLog {
   async end(): Promise<number> {
     this.#check();
     return this.#topic.end;
+  }
+
+  async offsetAt(atMs: number): Promise<number> {
+    this.#check();
+    return this.#topic.offsetAt(atMs);
   }
 
   async close(): Promise<void> {

@@ -49,6 +49,12 @@ export interface ControlLog {
   close(): Promise<void>;
 }
 
+/** A log whose records have times: those of the machine of an embedded log, else those of the broker or the writer. */
+export interface TimedLog extends ControlLog {
+  /** The offset of the first record from this time (ms since 1970) on; where there is none, the end. Throws what `end` throws. */
+  offsetAt(atMs: number): Promise<number>;
+}
+
 /** Opens the log of one topic. */
 export interface TopicAddress {
   readonly topic: string;

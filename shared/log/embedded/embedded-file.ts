@@ -44,6 +44,8 @@ interface Statements {
   readonly end: Statement;
   readonly read: Statement;
   readonly keptFrom: Statement;
+  readonly start: Statement;
+  readonly timeOf: Statement;
   readonly trim: Statement;
 }
 
@@ -53,6 +55,8 @@ function prepare(db: Database): Statements {
     end: db.prepare('SELECT coalesce(max(offset) + 1, 0) FROM record').pluck(),
     read: db.prepare('SELECT offset, value, signature FROM record WHERE offset >= ? ORDER BY offset LIMIT ?'),
     keptFrom: db.prepare('SELECT offset FROM record WHERE at_ms >= ? ORDER BY offset LIMIT 1').pluck(),
+    start: db.prepare('SELECT coalesce(min(offset), 0) FROM record').pluck(),
+    timeOf: db.prepare('SELECT at_ms FROM record WHERE offset = ?').pluck(),
     trim: db.prepare(
       'DELETE FROM record WHERE offset IN (SELECT offset FROM record WHERE offset < ? ORDER BY offset LIMIT ?)',
     ),
@@ -100,6 +104,22 @@ export class EmbeddedFile {
   /** The offset after the last record. */
   end(): number {
     return this.#try(() => this.#statements.end.get() as number);
+  }
+
+  /** The offset of the first record from this time on, or the end. A search by halves, so that a large file costs little. */
+  offsetAt(atMs: number): number {
+    return this.#try(() => {
+      let low = this.#statements.start.get() as number;
+      let high = this.#statements.end.get() as number;
+      while (low < high) {
+        const middle = Math.floor((low + high) / 2);
+        const timeMs = this.#statements.timeOf.get(middle) as number | undefined;
+        // Removed by another process meanwhile: older than all that is kept.
+        if (timeMs === undefined || timeMs < atMs) low = middle + 1;
+        else high = middle;
+      }
+      return low;
+    });
   }
 
   /** Appends all of these or none; returns the offset of the first. On return they are in the file, with the durability of the options. */

@@ -11,13 +11,13 @@ import { Backoff } from '../../runtime/retry.ts';
 import { DatabaseBusy, DatabaseCorrupt, NativeModuleMissing } from '../../runtime/sqlite.ts';
 import {
   AppendUnknown,
-  type ControlLog,
   type LogBatch,
   type LogRecord,
   LogReplaced,
   LogTruncated,
   LogUnavailable,
   type TailOptions,
+  type TimedLog,
   type TopicAddress,
 } from '../core/control-log.ts';
 import { Waiters } from '../core/waiters.ts';
@@ -87,7 +87,7 @@ interface Waiting extends NewRecord {
   readonly reject: (error: unknown) => void;
 }
 
-export class EmbeddedLog implements ControlLog {
+export class EmbeddedLog implements TimedLog {
   readonly #file: EmbeddedFile;
   readonly #path: string;
   readonly #settings: Settings;
@@ -145,10 +145,18 @@ export class EmbeddedLog implements ControlLog {
   }
 
   end(): Promise<number> {
+    return this.#ask(() => this.#file.end());
+  }
+
+  offsetAt(atMs: number): Promise<number> {
+    return this.#ask(() => this.#file.offsetAt(atMs));
+  }
+
+  #ask(question: () => number): Promise<number> {
     const ask = () => {
       if (this.#closed) throw closedError(this.#path);
       this.#file.checkInPlace();
-      return this.#file.end();
+      return question();
     };
     return untilUnlocked(ask, this.#path, this.#settings.lockDeadlineMs);
   }

@@ -200,8 +200,17 @@ class KafkajsConnection implements KafkaConnection {
     };
   }
 
-  async offset({ topic, partition }: TopicPartition, which: 'start' | 'end'): Promise<number> {
-    const timestamp = which === 'start' ? -2 : -1;
+  offset(target: TopicPartition, which: 'start' | 'end'): Promise<number> {
+    return this.#listOffset(target, which === 'start' ? -2 : -1);
+  }
+
+  async offsetAt(target: TopicPartition, atMs: number): Promise<number | undefined> {
+    const offset = await this.#listOffset(target, Math.max(Math.floor(atMs), 0));
+    return offset < 0 ? undefined : offset;
+  }
+
+  /** `timestamp`: ms since 1970, or what the protocol defines: -2 the start, -1 the end. */
+  async #listOffset({ topic, partition }: TopicPartition, timestamp: number): Promise<number> {
     const topics = [{ topic, partitions: [{ partition, timestamp }] }];
     const { responses } = await this.#bounded(() =>
       this.#broker.listOffsets({ replicaId: -1, isolationLevel: 0, topics }),

@@ -74,6 +74,8 @@ export interface KafkaConnection {
   metadata(topic: string): Promise<TopicMetadata>;
   /** Offset of the first record kept (`start`), or the offset after the last record readers may see (`end`). */
   offset(target: TopicPartition, which: 'start' | 'end'): Promise<number>;
+  /** The offset of the first record from this time (ms since 1970) on; undefined where there is none. */
+  offsetAt(target: TopicPartition, atMs: number): Promise<number | undefined>;
   fetch(request: FetchRequest): Promise<FetchedPartition>;
   /** Resolves with the offset of the first message once all in-sync replicas have them. Never repeats the request. */
   produce(target: TopicPartition, messages: readonly NewMessage[]): Promise<number>;

@@ -1,9 +1,9 @@
 /**
- * A partition on Kafka as a ControlLog: it owns the appender, the tails and the requests for the end, and ends all of them
+ * A partition on Kafka as a log: it owns the appender, the tails and the requests for the end, and ends all of them
  * at once when it is closed, also where no broker responds.
  */
 import { setMaxListeners } from 'node:events';
-import type { ControlLog, LogBatch, TailOptions } from '../core/control-log.ts';
+import type { LogBatch, TailOptions, TimedLog } from '../core/control-log.ts';
 import { KafkaAppender } from './appender.ts';
 import { dialWith } from './client.ts';
 import { clusterOf, type KafkaCluster } from './cluster.ts';
@@ -49,7 +49,7 @@ export async function openKafkaLog(
   brokers: readonly string[],
   settings: KafkaSettings,
   options: KafkaLogOptions,
-): Promise<ControlLog> {
+): Promise<TimedLog> {
   const cluster = clusterOf(brokers, settings, dialWith(settings));
   const log = new KafkaLog(cluster, options);
   try {
@@ -61,7 +61,7 @@ export async function openKafkaLog(
   }
 }
 
-export class KafkaLog implements ControlLog {
+export class KafkaLog implements TimedLog {
   readonly #settings: typeof defaults;
   readonly #cluster: KafkaCluster;
   readonly #partition: KafkaPartition;
@@ -116,6 +116,11 @@ export class KafkaLog implements ControlLog {
   async end(): Promise<number> {
     if (this.#closing.signal.aborted) throw closedError(this.#partition.name);
     return await this.#request(() => this.#partition.confirmedEnd(), this.#settings.endTimeoutMs);
+  }
+
+  async offsetAt(atMs: number): Promise<number> {
+    if (this.#closing.signal.aborted) throw closedError(this.#partition.name);
+    return await this.#request(() => this.#partition.offsetAt(atMs), this.#settings.endTimeoutMs);
   }
 
   /** A process that starts without Kafka requests several ends, and waits for the first of them only. */

@@ -143,6 +143,13 @@ export class KafkaPartition {
     return await this.#endAt(await this.#leaderConnection());
   }
 
+  /** The offset of the first record from this time on, or the end. Rejects with LogReplaced or KafkaFault. */
+  async offsetAt(atMs: number): Promise<number> {
+    const connection = await this.#leaderConnection();
+    const end = await this.#endAt(connection);
+    return (await connection.offsetAt(this.target, atMs)) ?? end;
+  }
+
   async #endAt(connection: KafkaConnection): Promise<number> {
     const end = await connection.offset(this.target, 'end');
     const known = this.#checkedOn === connection && (this.#first !== undefined || end === 0);

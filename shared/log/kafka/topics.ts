@@ -4,6 +4,12 @@
  * BROKERS in place of the address. Settings that keep more than needed (a longer retention) are accepted.
  */
 import { controlTopic } from '../../../schemas/commit.ts';
+import {
+  countersTopic,
+  gaugesTopic,
+  limitTopicKeepSeconds,
+  limitTopicSegmentSeconds,
+} from '../../../schemas/limits.ts';
 import { statusTopic } from '../../../schemas/status.ts';
 import { usageKeepSeconds, usagePartitions, usageTopic } from '../../../schemas/usage.ts';
 import type { KafkaConnection, TopicMetadata } from './connection.ts';
@@ -16,6 +22,8 @@ export interface TopicPlan {
   readonly retentionMs: number;
   /** Whether the broker's clock stamps the records. */
   readonly stampedByBroker: boolean;
+  /** How long a segment is written at most, ms: what is past its time is removed by whole segments. */
+  readonly segmentMs?: number;
   /** A missing topic is not created. */
   readonly mustExist?: boolean;
 }
@@ -30,6 +38,13 @@ const plans: readonly TopicPlan[] = [
     stampedByBroker: true,
   },
   { topic: statusTopic, partitions: 1, retentionMs: dayMs, stampedByBroker: false },
+  ...([gaugesTopic, countersTopic] as const).map((topic) => ({
+    topic,
+    partitions: 1,
+    retentionMs: limitTopicKeepSeconds[topic] * 1000,
+    stampedByBroker: true,
+    segmentMs: limitTopicSegmentSeconds * 1000,
+  })),
 ];
 
 /** The plan of a topic; one without a plan has one partition, kept for `keepSeconds`. */
@@ -60,10 +75,17 @@ function rulesFor(plan: TopicPlan, replicas: number): Rule[] {
     exactly('unclean.leader.election.enable', 'false'),
     { name: 'max.message.bytes', wanted: '1048588', accepts: (value) => Number(value) >= recordBytesMin },
     ...(plan.stampedByBroker ? [exactly('message.timestamp.type', 'LogAppendTime')] : []),
+    ...segmentRules(plan),
     ...(replicas >= 3
       ? [{ name: 'min.insync.replicas', wanted: '2', accepts: (value: string) => Number(value) >= 2 }]
       : []),
   ];
+}
+
+function segmentRules({ segmentMs }: TopicPlan): Rule[] {
+  if (segmentMs === undefined) return [];
+  const accepts = (value: string) => Number(value) > 0 && Number(value) <= segmentMs;
+  return [{ name: 'segment.ms', wanted: String(segmentMs), accepts }];
 }
 
 /** As many as there are brokers, three at most. */

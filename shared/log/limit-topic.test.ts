@@ -1,0 +1,100 @@
+/** A limit topic over the embedded log and the log in memory; test/kafka/ has the same over Kafka. */
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { expect, test } from 'vitest';
+import { countersTopic, gaugesTopic } from '../../schemas/limits.ts';
+import { limitTopicContract } from '../../test/contract/limit-topic.ts';
+import { MemoryLog, MemoryTopic } from '../../test/support/memory-log.ts';
+import { until } from '../../test/support/until.ts';
+import { LogUnavailable } from './core/control-log.ts';
+import { openEmbeddedLog } from './embedded/embedded-log.ts';
+import { LimitTopic, limitTopicAt } from './limit-topic.ts';
+
+limitTopicContract('the embedded log', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'headgate-limit-topic-'));
+  const open = () => openEmbeddedLog({ folder, address: { topic: countersTopic }, allowTrimmed: true });
+  return {
+    open,
+    replace: async () => {
+      rmSync(folder, { recursive: true });
+      await (await open()).close();
+    },
+    dispose: async () => rmSync(folder, { recursive: true, force: true }),
+  };
+});
+
+limitTopicContract('the log in memory', async () => {
+  const topic = new MemoryTopic();
+  return {
+    open: async () => new MemoryLog(topic),
+    replace: async () => topic.replace(),
+    dispose: async () => undefined,
+  };
+});
+
+test('the embedded log finds a time by halves, also where records were removed and clocks stepped', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'headgate-limit-topic-'));
+  let nowMs = 1_000_000;
+  const log = await openEmbeddedLog({
+    folder,
+    address: { topic: gaugesTopic },
+    keepSeconds: 100,
+    trimEverySeconds: 0,
+    allowTrimmed: true,
+    now: () => nowMs,
+  });
+  for (let n = 0; n < 50; n++) {
+    nowMs += 10_000;
+    await log.append(Buffer.from(`r${n}`));
+  }
+  expect(await log.offsetAt(0)).toBeGreaterThan(30);
+  expect(await log.offsetAt(nowMs - 30_000)).toBe(46);
+  expect(await log.offsetAt(nowMs - 29_999)).toBe(47);
+  expect(await log.offsetAt(nowMs + 1)).toBe(50);
+  await log.close();
+  rmSync(folder, { recursive: true });
+});
+
+test('a topic that cannot be opened is reported once with the reason, and tried again', async () => {
+  const memory = new MemoryTopic();
+  let isAway = true;
+  const changes: (string | boolean)[] = [];
+  const topic = new LimitTopic({
+    topic: gaugesTopic,
+    open: async () => {
+      if (isAway)
+        throw new LogUnavailable('topic headgate.gauges is set to cleanup.policy=compact; fix it: …');
+      return new MemoryLog(memory);
+    },
+    tokens: ['token-of-sixteen-bytes'],
+    onReachabilityChange: (reachable, error) => changes.push(error?.message ?? reachable),
+  });
+  const ending = new AbortController();
+  const texts: string[] = [];
+  const onBatch = ({ records }: { records: readonly { value: Buffer }[] }) =>
+    void texts.push(...records.map(({ value }) => value.toString()));
+  const ended = topic.follow({ from: 0, signal: ending.signal, onBatch });
+  await expect(topic.append(Buffer.from('a'))).rejects.toThrow('cleanup.policy');
+  await expect(topic.append(Buffer.from('b'))).rejects.toThrow('cleanup.policy');
+  isAway = false;
+  await topic.append(Buffer.from('c'));
+  await until(() => texts.length === 1);
+  expect(changes).toEqual([expect.stringContaining('fix it'), true]);
+  ending.abort();
+  await ended;
+  await topic.close();
+});
+
+test('a folder of the log that was moved away is not made again', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'headgate-limit-topic-'));
+  const topic = limitTopicAt(`sqlite:${folder}/log`, {
+    topic: gaugesTopic,
+    tokens: ['token-of-sixteen-bytes'],
+  });
+  await topic.append(Buffer.from('a'));
+  rmSync(join(folder, 'log'), { recursive: true });
+  for (let n = 0; n < 3; n++) await expect(topic.append(Buffer.from('b'))).rejects.toThrow(LogUnavailable);
+  await topic.close();
+  rmSync(folder, { recursive: true });
+});

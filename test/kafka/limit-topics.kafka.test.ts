@@ -1,0 +1,79 @@
+/** The limit topics on a real broker: the contract, and the settings with which they are created and refused. */
+import { type Admin, Kafka as KafkajsClient, logLevel } from 'kafkajs';
+import { afterAll, beforeAll, expect, inject, test } from 'vitest';
+import { countersTopic, gaugesTopic } from '../../schemas/limits.ts';
+import { openKafkaLog } from '../../shared/log/kafka/kafka-log.ts';
+import { limitTopicAt } from '../../shared/log/limit-topic.ts';
+import { limitTopicContract } from '../contract/limit-topic.ts';
+import { until } from '../support/until.ts';
+
+const { brokers, url } = inject('kafka');
+const tokens = ['gateway-token-of-the-tests'] as const;
+let admin: Admin;
+let topics = 0;
+beforeAll(async () => {
+  admin = new KafkajsClient({ brokers: [...brokers], logLevel: logLevel.NOTHING }).admin();
+  await admin.connect();
+});
+afterAll(async () => {
+  await remove(gaugesTopic);
+  await remove(countersTopic);
+  await admin.disconnect();
+});
+
+async function remove(topic: string): Promise<void> {
+  const isThere = async () => (await admin.listTopics()).includes(topic);
+  if (await isThere()) await admin.deleteTopics({ topics: [topic] });
+  await until(async () => !(await isThere()));
+}
+
+async function settingsOf(topic: string): Promise<Map<string, string>> {
+  const { resources } = await admin.describeConfigs({
+    includeSynonyms: false,
+    resources: [{ type: 2, name: topic }],
+  });
+  const entries = resources[0]?.configEntries ?? [];
+  return new Map(entries.map(({ configName, configValue }) => [configName, configValue]));
+}
+
+limitTopicContract('the Kafka log', async () => {
+  const topic = `limits-${topics++}`;
+  const open = () =>
+    openKafkaLog(brokers, {}, { topic, partition: 0, keepSeconds: 3600, allowTrimmed: true });
+  return {
+    open,
+    replace: async () => {
+      await remove(topic);
+      const configEntries = [{ name: 'retention.ms', value: String(3600 * 1000) }];
+      await admin.createTopics({ topics: [{ topic, configEntries }], waitForLeaders: true });
+    },
+    dispose: async () => undefined,
+  };
+});
+
+test.each([
+  [gaugesTopic, 3600],
+  [countersTopic, 24 * 3600],
+] as const)('%s is created with short segments and deletes what is old', async (topic, keepSeconds) => {
+  await remove(topic);
+  const client = limitTopicAt(url, { topic, tokens });
+  await client.append(Buffer.from('first'));
+  const settings = await settingsOf(topic);
+  expect(settings.get('cleanup.policy')).toBe('delete');
+  expect(settings.get('segment.ms')).toBe('600000');
+  expect(settings.get('retention.ms')).toBe(String(keepSeconds * 1000));
+  expect(settings.get('message.timestamp.type')).toBe('LogAppendTime');
+  await client.close();
+});
+
+test('a topic with other settings is refused by name with the next step', async () => {
+  await remove(countersTopic);
+  const entries = { 'cleanup.policy': 'compact', 'segment.ms': '86400000', 'retention.ms': '86400000' };
+  const configEntries = Object.entries(entries).map(([name, value]) => ({ name, value }));
+  await admin.createTopics({ topics: [{ topic: countersTopic, configEntries }], waitForLeaders: true });
+  const client = limitTopicAt(url, { topic: countersTopic, tokens });
+  await expect(client.append(Buffer.from('x'))).rejects.toThrow(
+    /topic headgate\.counters is set to cleanup\.policy=compact, .*segment\.ms=86400000.*; fix it: kafka-configs\.sh .*segment\.ms=600000/,
+  );
+  await client.close();
+});
