@@ -19,6 +19,7 @@ import { countStart, type FolderStart } from '../shared/runtime/folder-start.ts'
 import { listenError, loopback, urlOf } from '../shared/runtime/listener.ts';
 import type { Logger } from '../shared/runtime/logger.ts';
 import type { CredentialSource } from '../shared/runtime/node-credentials.ts';
+import { observeResources } from '../shared/runtime/process-metrics.ts';
 import type { Certificate } from '../shared/runtime/tls.ts';
 import { verifyContinuously } from '../shared/snapshot/background-verify.ts';
 import { foldVersion } from '../shared/snapshot/fold.ts';
@@ -205,6 +206,7 @@ async function serve(
   startVerification(snapshot, closers, logger);
   const drain = new Drain();
   const { registry } = state.metrics;
+  observeResources(registry, settings);
   const connections = new Connections({ registry, logger, limits: settings.connections });
   const app = await listen(settings, log, state, { board, ...nodes, drain, connections }, closers);
   // Before the listener closes their sockets: an agent that is sent away does not count as lost.

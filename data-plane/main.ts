@@ -16,6 +16,7 @@ import { type Check, startHealthServer } from '../shared/runtime/health-server.t
 import { loopback } from '../shared/runtime/listener.ts';
 import { type AccessLog, accessLogIn, type Logger } from '../shared/runtime/logger.ts';
 import type { CredentialSource } from '../shared/runtime/node-credentials.ts';
+import { observeResources } from '../shared/runtime/process-metrics.ts';
 import { sleep } from '../shared/runtime/retry.ts';
 import type { Certificate } from '../shared/runtime/tls.ts';
 import { FoldMetrics } from '../shared/snapshot/fold-metrics.ts';
@@ -95,6 +96,7 @@ export async function startGateway(settings: GatewaySettings): Promise<RunningGa
     const metrics = new FoldMetrics();
     const state = await followLog({ ...settings, trusted, metrics }, log, closers);
     metrics.watch(() => state);
+    observeResources(metrics.registry, settings);
     return await serve(settings, state, metrics, closers);
   } catch (error) {
     await closers.close();

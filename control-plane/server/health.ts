@@ -5,6 +5,7 @@ import type { Connections } from '../../shared/runtime/connections.ts';
 import { type Check, type HealthServer, startHealthServer } from '../../shared/runtime/health-server.ts';
 import type { ListenAddress } from '../../shared/runtime/listener.ts';
 import type { Certificate } from '../../shared/runtime/tls.ts';
+import { foldVersion } from '../../shared/snapshot/fold.ts';
 import type { FoldMetrics } from '../../shared/snapshot/fold-metrics.ts';
 import type { Replicator } from '../../shared/snapshot/replicator.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
@@ -13,6 +14,7 @@ import { maySign } from '../command-log/log-signing.ts';
 import type { AgentSessions } from '../nodes/agent-sessions.ts';
 import type { NodeRow } from '../nodes/node-reporter.ts';
 import type { Drain } from './drain.ts';
+import { observeFleet } from './fleet-metrics.ts';
 
 interface Replica {
   readonly snapshot: Snapshot;
@@ -31,7 +33,7 @@ export interface HealthSettings extends Replica, ListenAddress {
 
 /** Rejects where the address cannot be bound. */
 export async function startHealth(settings: HealthSettings): Promise<HealthServer> {
-  const { agents, snapshot, metrics, connections, certificate, host, port } = settings;
+  const { agents, board, snapshot, metrics, connections, certificate, host, port } = settings;
   new Gauge({
     name: 'headgate_agent_sessions',
     help: 'node agents attached to this replica',
@@ -51,6 +53,8 @@ export async function startHealth(settings: HealthSettings): Promise<HealthServe
       for (const { id, up } of nodes.all()) this.set({ node: id }, up === 1 ? 1 : 0);
     },
   });
+  const { registry } = metrics;
+  observeFleet({ registry, board, head: () => ({ log: snapshot.log, seq: snapshot.seq, foldVersion }) });
   return await startHealthServer({
     host,
     port,

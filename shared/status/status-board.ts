@@ -23,7 +23,8 @@ const fencedForSureSeconds = 60;
 const coveredForSureSeconds = 50;
 const digestsMax = 2000;
 
-export type FleetState = 'SYNCED' | 'LAGGING' | 'STALE' | 'DIVERGED';
+export const fleetStates = ['SYNCED', 'LAGGING', 'STALE', 'DIVERGED'] as const;
+export type FleetState = (typeof fleetStates)[number];
 
 export interface HeadView {
   readonly log: string | null;
