@@ -111,6 +111,8 @@ async function serve(
     // Few requests need it, and it reads all text.
     promptTokensLeast: () => inner.leastTokens,
   };
+  const keepsUp = gateway.meter.keepsUp();
+  if (keepsUp !== true) await keepsUp;
   const isLoaded = loadUsage(gateway, facts);
   if (isLoaded !== true && !(await isLoaded)) throw cannotTakeNow('usage unknown');
   const reservation = reserve(gateway, facts);

@@ -297,19 +297,24 @@ test('rows of requests that complete close together are sent together, and soon'
   expect(meter.unshippedRows).toBe(3);
 });
 
-test('the meter is full while the worker reports it, while too many rows wait, or while one waits too long', () => {
+test('the meter is full once the worker has reported it, or rows have waited, for three seconds, or too many wait', () => {
   let nowMs = 0;
   const meter = new Meter({ post: () => undefined, pending: [], monotonicMs: () => nowMs });
   const state = (durable: number, isFull = false) =>
     meter.onEvent({ kind: 'state', received: durable, durable, unshipped: durable, isFull });
   expect(meter.isFull).toBe(false);
   state(0, true);
+  nowMs = 3_000;
+  state(0, true);
+  expect(meter.isFull).toBe(false);
+  nowMs += 1;
   expect(meter.isFull).toBe(true);
   state(0);
+  expect(meter.isFull).toBe(false);
   nowMs = 10_000;
   meter.recordCompleted(completed());
   expect(meter.isFull).toBe(false);
-  nowMs += 1_001;
+  nowMs += 3_001;
   expect(meter.isFull).toBe(false);
   nowMs += 101;
   expect(meter.isFull).toBe(true);
@@ -319,6 +324,49 @@ test('the meter is full while the worker reports it, while too many rows wait, o
   expect(meter.isFull).toBe(true);
   state(5_001);
   expect([meter.isFull, meter.unshippedRows]).toEqual([false, 5_001]);
+});
+
+test('requests wait while the worker is behind, all for one promise, and pass once it keeps up', async () => {
+  let nowMs = 0;
+  const meter = new Meter({ post: () => undefined, pending: [], monotonicMs: () => nowMs });
+  const state = (durable: number, isFull = false) =>
+    meter.onEvent({ kind: 'state', received: durable, durable, unshipped: durable, isFull });
+  expect(meter.keepsUp()).toBe(true);
+  for (let count = 0; count < 999; count++) meter.recordCompleted(completed());
+  expect(meter.keepsUp()).toBe(true);
+  meter.recordCompleted(completed());
+  const byRows = meter.keepsUp();
+  expect(byRows).toBeInstanceOf(Promise);
+  expect(meter.keepsUp()).toBe(byRows);
+  state(1);
+  await byRows;
+  expect(meter.keepsUp()).toBe(true);
+  nowMs = 251;
+  const byTime = meter.keepsUp();
+  expect(byTime).toBeInstanceOf(Promise);
+  state(1_000);
+  await byTime;
+  expect(meter.keepsUp()).toBe(true);
+  state(1_000, true);
+  const byDisk = meter.keepsUp();
+  expect(byDisk).toBeInstanceOf(Promise);
+  state(1_000);
+  await byDisk;
+});
+
+test('a wait for a worker that never keeps up ends, and then the meter is full', async () => {
+  vi.useFakeTimers();
+  try {
+    const meter = new Meter({ post: () => undefined, pending: [] });
+    meter.onEvent({ kind: 'state', received: 0, durable: 0, unshipped: 0, isFull: true });
+    const wait = meter.keepsUp();
+    vi.advanceTimersByTime(3_200);
+    await wait;
+    expect(meter.isFull).toBe(true);
+    expect(meter.keepsUp()).toBe(true);
+  } finally {
+    vi.useRealTimers();
+  }
 });
 
 test('a disk that keeps accepting rows is not late, however long rows wait in total', () => {

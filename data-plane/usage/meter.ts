@@ -2,7 +2,8 @@
  * Records the usage of completed requests and counts it against allowances: at once on this gateway, on all others once
  * the row is folded from the log. Rows are sent to the usage worker in groups of a few milliseconds. A row counts as
  * pending from its recording until the worker reports that the totals include it, so it is always counted exactly once.
- * Nothing here waits for a disk.
+ * Nothing here blocks on a disk: while the worker is behind, new requests wait for it, and only a disk that fails for
+ * `waitingMsMax` refuses them.
  */
 import { type Draw, type UsageRow, usageTokensMax } from '../../schemas/usage.ts';
 import { periodOf } from '../../shared/usage/period.ts';
@@ -45,12 +46,20 @@ export interface CompletedRequest {
   readonly requestId: string;
 }
 
+interface CatchUp {
+  readonly promise: Promise<void>;
+  readonly resolve: () => void;
+}
+
 /** Rows recorded within this time are sent together, ms: with a timer's lateness a row is on the disk within 10. */
-const groupMs = 4;
+const groupMs = 7;
+/** From so many rows not on the disk, or once it has accepted none for so long, new requests wait for the worker. */
+const behindRows = 1_000;
+const behindMs = 250;
 /** Rows not on the disk yet above which requests are refused; requests in flight can still be recorded. */
 const waitingRowsMax = 5_000;
 /** Requests are refused once the disk has accepted no row for longer, ms. */
-const waitingMsMax = 1_000;
+const waitingMsMax = 3_000;
 /** How long after that the worker's state may still arrive, ms. */
 const stateGraceMs = 100;
 /** Accounts whose totals are cached; beyond that the cache is cleared and totals are requested again. */
@@ -74,6 +83,10 @@ export class Meter {
   #waitingSinceMs = 0;
   /** The wait that was found too long, and when that was first seen. */
   #late: { readonly sinceMs: number; readonly seenMs: number } | undefined;
+  /** Since when the worker reports that it can keep no more rows. */
+  #workerFullSinceMs = Number.POSITIVE_INFINITY;
+  /** New requests wait for this while the worker is behind. */
+  #caughtUp: CatchUp | undefined;
   /** The worker's last state. */
   #worker: Extract<UsageWorkerEvent, { kind: 'state' }> = {
     kind: 'state',
@@ -92,8 +105,16 @@ export class Meter {
   /** True where no further usage can be recorded safely: the gateway refuses with 503 until it can. */
   get isFull(): boolean {
     const waiting = this.#recorded - this.#worker.durable;
-    if (this.#worker.isFull || waiting >= waitingRowsMax) return true;
+    if (waiting >= waitingRowsMax) return true;
+    if (this.#monotonicMs() - this.#workerFullSinceMs > waitingMsMax) return true;
     return waiting > 0 && this.#isLate();
+  }
+
+  /** True while the worker keeps up; else resolves once it does, or once `isFull` decides: back-pressure before refusals. */
+  keepsUp(): true | Promise<void> {
+    if (!this.#isBehind() || this.isFull) return true;
+    this.#caughtUp ??= this.#waitForWorker();
+    return this.#caughtUp.promise;
   }
 
   /** Rows not yet known to be on the usage log. */
@@ -131,6 +152,31 @@ export class Meter {
     return nowMs - this.#late.seenMs > stateGraceMs;
   }
 
+  #isBehind(): boolean {
+    const waiting = this.#recorded - this.#worker.durable;
+    if (waiting === 0) return this.#worker.isFull;
+    return waiting >= behindRows || this.#monotonicMs() - this.#waitingSinceMs > behindMs;
+  }
+
+  /** One promise for all requests that wait; it ends a little after `isFull` must have been decided. */
+  #waitForWorker(): CatchUp {
+    let resolve = (): void => undefined;
+    const promise = new Promise<void>((done) => {
+      const late = setTimeout(() => this.#release(), waitingMsMax + 2 * stateGraceMs);
+      resolve = () => {
+        clearTimeout(late);
+        done();
+      };
+    });
+    return { promise, resolve };
+  }
+
+  #release(): void {
+    const waiting = this.#caughtUp;
+    this.#caughtUp = undefined;
+    waiting?.resolve();
+  }
+
   /** Sends the rows recorded so far to the worker. */
   sendRows(): void {
     clearTimeout(this.#sendTimer);
@@ -165,7 +211,10 @@ export class Meter {
   onEvent(event: Extract<UsageWorkerEvent, { kind: 'state' | 'totals' }>): void {
     if (event.kind === 'state') {
       if (event.durable > this.#worker.durable) this.#waitingSinceMs = this.#monotonicMs();
+      if (!event.isFull) this.#workerFullSinceMs = Number.POSITIVE_INFINITY;
+      else if (!this.#worker.isFull) this.#workerFullSinceMs = this.#monotonicMs();
       this.#worker = event;
+      if (this.#caughtUp !== undefined && !this.#isBehind()) this.#release();
       return;
     }
     for (const amount of event.settled) this.#count(amount, -1);

@@ -1,5 +1,5 @@
 /**
- * The transactional outbox of usage rows: rows are queued for a few milliseconds, written in groups, and kept in
+ * The transactional outbox of usage rows: rows are queued for a turn of the event loop, written in groups, and kept in
  * `outbox.db` for a day after the usage log has acknowledged them. Each process start is an incarnation with an id of its
  * own; its rows are numbered without gaps, and rows of earlier incarnations are shipped under their own ids.
  * `kill -9` loses at most the rows of the last 10 ms. A failed write is reported and retried; it never fails a request
@@ -19,8 +19,8 @@ import {
 const rowsMaxDefault = 5_000_000;
 /** Rows that may wait in memory while the disk cannot be written. */
 const queueRowsMaxDefault = 10_000;
-/** Rows that arrive within this time share a transaction. */
-const groupMs = 1;
+/** An acknowledgement is written with the next rows, or after this: losing it costs only a repeated shipment. */
+const acknowledgedMs = 200;
 const retryMsMin = 50;
 const retryMsMax = 2_000;
 const retentionMsDefault = 24 * 3600 * 1000;
@@ -70,6 +70,8 @@ export class Outbox {
   #queue: NewRow[] = [];
   #shipped: Shipped[] = [];
   #timer: NodeJS.Timeout | undefined;
+  /** Rows that arrive in one turn of the event loop share a transaction. */
+  #turn: NodeJS.Immediate | undefined;
   #retryMs = 0;
   #closed = false;
   #onDurable: () => void = () => undefined;
@@ -108,14 +110,17 @@ export class Outbox {
       return this.#drop(`a row of usage is invalid at ${row.error.issues[0]?.path.join('.')}`);
     this.#nextN++;
     this.#queue.push({ n, body: JSON.stringify(row.data) });
-    this.#schedule(groupMs);
+    // While writes fail, the retry has its own time.
+    if (this.#retryMs === 0) this.#turn ??= setImmediate(() => this.flush());
     return true;
   }
 
   /** Writes the queue. False where the write failed; it is retried later. */
   flush(): boolean {
     clearTimeout(this.#timer);
+    clearImmediate(this.#turn);
     this.#timer = undefined;
+    this.#turn = undefined;
     if (this.#queue.length === 0 && this.#shipped.length === 0) return true;
     const isWritten = this.#write();
     this.#onWritten();
@@ -145,7 +150,7 @@ export class Outbox {
     if (this.#closed || incarnation.shippedN !== firstN - 1) return;
     incarnation.shippedN = firstN + bodies.length - 1;
     this.#shipped.push({ incarnation, uptoN: incarnation.shippedN, atMs: this.#now() });
-    this.#schedule(groupMs);
+    this.#schedule(acknowledgedMs);
   }
 
   /** Ships rows from number `n` on again. False where they belong to another gateway or are no longer in the file. */

@@ -9,7 +9,7 @@ import { Backoff, sleep } from '../../shared/runtime/retry.ts';
 import type { Outbox, Shipment } from './outbox.ts';
 
 /** Rows that arrive within this time of the first one share its record. */
-const lingerMs = 50;
+const lingerMs = 100;
 const retryMsMin = 50;
 const retryMsMax = 5_000;
 

@@ -191,7 +191,13 @@ const meter = of(
     ['an adjustment counts', 'this.#options.adjustmentOf?.(organisation, period) ?? 0', '0'],
     ['an adjustment gives no more than was used', 'Math.max(used + (', 'Math.max(used, used + ('],
     ['rows that wait are bounded', 'waiting >= waitingRowsMax', 'false'],
-    ['a full outbox refuses', 'if (this.#worker.isFull || ', 'if ('],
+    ['a full outbox refuses', 'this.#monotonicMs() - this.#workerFullSinceMs > waitingMsMax', 'false'],
+    ['rows that wait hold requests back', 'return waiting >= behindRows || ', 'return '],
+    [
+      'a wait for the worker ends',
+      'const late = setTimeout(() => this.#release(), ',
+      'const late = setTimeout(() => undefined, ',
+    ],
     ['a slow disk refuses', 'return waiting > 0 && this.#isLate();', 'return false;'],
     [
       'a total that comes answers those who wait',

@@ -57,7 +57,11 @@ function gatewayOf(
     } satisfies Partial<Gateway['counters']>,
     bodies: new BodyBudget(),
     bodyWorker: new BodyWorker(),
-    meter: { isFull: facts.outboxFull === true, loadTotal } satisfies Partial<Gateway['meter']>,
+    meter: {
+      isFull: facts.outboxFull === true,
+      keepsUp: () => true,
+      loadTotal,
+    } satisfies Partial<Gateway['meter']>,
     load: new NodeLoad(),
     streams: { open: 0 },
     countTokens: async () => undefined,
