@@ -4,6 +4,7 @@
  */
 import type { ControlLog } from '../../shared/log/core/control-log.ts';
 import { verifyContinuously } from '../../shared/snapshot/background-verify.ts';
+import { type CachedLookup, cachedLookup } from '../../shared/snapshot/cached-lookup.ts';
 import type { Freshness } from '../../shared/snapshot/freshness.ts';
 import { createLookup, type Lookup } from '../../shared/snapshot/lookup.ts';
 import { SnapshotReader } from '../../shared/snapshot/reader.ts';
@@ -25,6 +26,7 @@ export class ActiveSnapshot {
   readonly snapshot: Snapshot;
   /** Always at the position of the snapshot. */
   readonly lookup: Lookup;
+  readonly #cached: CachedLookup;
   readonly #reader: SnapshotReader;
   readonly #options: ActiveSnapshotOptions;
   readonly #closing = new AbortController();
@@ -36,7 +38,8 @@ export class ActiveSnapshot {
     this.snapshot = snapshot;
     this.#options = options;
     this.#reader = new SnapshotReader(snapshot.path);
-    this.lookup = { ...createLookup(this.#reader.db), position: () => snapshot.seq };
+    this.#cached = cachedLookup({ ...createLookup(this.#reader.db), position: () => snapshot.seq });
+    this.lookup = this.#cached;
     this.#replicator = this.#replicate(log, freshness);
   }
 
@@ -83,6 +86,7 @@ export class ActiveSnapshot {
       log,
       onCommits: (commits, seconds) => {
         this.#reader.refresh();
+        this.#cached.drop();
         onCommits?.(commits, seconds);
       },
     });

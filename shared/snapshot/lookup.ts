@@ -66,7 +66,7 @@ export interface Lookup {
   anonymousTier(): TierLimits | undefined;
   stack(id: StackId): { readonly organisation: OrganisationId; readonly surface: Surface } | undefined;
   /** Nodes that serve the model for the place now. */
-  routes(place: PlaceKey, model: string): Route[];
+  routes(place: PlaceKey, model: string): readonly Route[];
   isPooled(model: string): boolean;
   /** Whether a node of the place that is down or drained now had the model loaded last. */
   loadedLast(place: PlaceKey, model: string): boolean;
