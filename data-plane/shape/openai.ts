@@ -11,6 +11,7 @@ import {
 } from '../../schemas/openai.ts';
 import { Refusal } from '../../shared/decision/refusal.ts';
 import { type JsonText, parseStrictJson } from '../core/json-text.ts';
+import { plainChatFields } from './plain-chat.ts';
 import { chatPromptSize, embeddingsPromptSize, leastChatTokens, type PromptSize } from './prompt-size.ts';
 import { PresentFields, refusalOf, shapeRefusal } from './validate.ts';
 
@@ -89,9 +90,7 @@ const embeddingsFields = new PresentFields(embeddingsRequestSchema);
 
 /** Throws UnsupportedShapeError naming the JSON path, never a value. */
 export function shapeChat(raw: Buffer | JsonText, contentType: string | undefined): ChatRequest {
-  const parsed = chatFields.safeParse(parseBody(raw, contentType));
-  if (!parsed.success) throw refusalOf(parsed.error);
-  const fields = parsed.data;
+  const fields = chatFieldsOf(parseBody(raw, contentType));
   refuseContradictions(fields);
   const body = carriedFields(fields);
   const maxTokens = Math.min(fields.max_tokens ?? Infinity, fields.max_completion_tokens ?? Infinity);
@@ -109,6 +108,14 @@ export function shapeChat(raw: Buffer | JsonText, contentType: string | undefine
       return leastChatTokens(body);
     },
   };
+}
+
+function chatFieldsOf(value: Record<string, unknown>): ChatFields {
+  const plain = plainChatFields(value);
+  if (plain !== undefined) return plain;
+  const parsed = chatFields.safeParse(value);
+  if (!parsed.success) throw refusalOf(parsed.error);
+  return parsed.data;
 }
 
 /** Throws UnsupportedShapeError naming the JSON path, never a value. */

@@ -8,8 +8,8 @@ export const requestMutations: readonly SuiteMutation[] = [
     [
       [
         'unknown fields are refused',
-        'if (!parsed.success) throw refusalOf(parsed.error);\n  const fields',
-        'const fields',
+        'if (!parsed.success) throw refusalOf(parsed.error);\n  return parsed.data;',
+        'return (parsed.data ?? value) as never;',
       ],
       [
         'the smaller of two limits of tokens counts',

@@ -177,6 +177,20 @@ const rebuilding = of(
   ],
 );
 
+const plainChat = of(
+  'data-plane/shape/plain-chat.ts',
+  ['data-plane/shape/plain-chat.test.ts'],
+  [
+    [
+      'an unknown field is left to the schema',
+      '      return false;\n  }\n}\n\nfunction isWithin',
+      '      return true;\n  }\n}\n\nfunction isWithin',
+    ],
+    ['a message has no third field', ' || Object.keys(entry).length !== 2', ''],
+    ['a chat has messages', 'value.length === 0 || ', ''],
+  ],
+);
+
 const meter = of(
   'data-plane/usage/meter.ts',
   ['data-plane/usage/meter.test.ts'],
@@ -239,6 +253,7 @@ export const suiteMutations: readonly SuiteMutation[] = [
   ...streams,
   ...messagesStreams,
   ...rebuilding,
+  ...plainChat,
   ...meter,
   ...counters,
   ...anthropicMutations,

@@ -1,0 +1,87 @@
+/** What is recognised without the schema has exactly the fields that the schema would give it. */
+import fc from 'fast-check';
+import { expect, test } from 'vitest';
+import { chatRequestSchema } from '../../schemas/openai.ts';
+import { runs } from '../../test/support/budget.ts';
+import { plainChatFields } from './plain-chat.ts';
+
+const text = fc.string({ maxLength: 8 });
+/** Mostly what a client sends, now and then anything. */
+const oddly = <Value>(usual: fc.Arbitrary<Value>): fc.Arbitrary<unknown> =>
+  fc.oneof({ weight: 30, arbitrary: usual }, { weight: 1, arbitrary: fc.jsonValue({ maxDepth: 2 }) });
+const message = oddly(
+  fc.record(
+    {
+      role: oddly(fc.constantFrom('system', 'developer', 'user', 'assistant', 'tool')),
+      content: oddly(text),
+    },
+    { requiredKeys: ['role', 'content'] },
+  ),
+);
+const body = fc.record(
+  {
+    model: oddly(fc.string({ minLength: 1, maxLength: 202 })),
+    messages: oddly(fc.array(message, { maxLength: 4 })),
+    stream: oddly(fc.boolean()),
+    stream_options: oddly(fc.record({ include_usage: oddly(fc.boolean()) })),
+    max_tokens: oddly(fc.integer({ min: -1, max: 9 })),
+    max_completion_tokens: oddly(fc.integer({ min: 0, max: 99 })),
+    temperature: oddly(fc.double({ min: -0.1, max: 2.1 })),
+    top_p: oddly(fc.double({ min: -0.1, max: 1.1 })),
+    frequency_penalty: oddly(fc.integer({ min: -3, max: 3 })),
+    presence_penalty: oddly(fc.integer({ min: -3, max: 3 })),
+    seed: oddly(fc.maxSafeInteger()),
+    stop: oddly(text),
+    logprobs: oddly(fc.boolean()),
+  },
+  { requiredKeys: ['model', 'messages'] },
+);
+const extra = fc.oneof(
+  { weight: 8, arbitrary: fc.constant({}) },
+  { weight: 1, arbitrary: fc.record({ user: text }) },
+  { weight: 1, arbitrary: fc.record({ unknown: text }) },
+);
+
+test('a body that is recognised has the fields of the schema, in the order of the schema in each message', () => {
+  let recognised = 0;
+  fc.assert(
+    fc.property(body, extra, (value, more) => {
+      const raw = JSON.parse(JSON.stringify({ ...value, ...more })) as Record<string, unknown>;
+      const fields = plainChatFields(raw);
+      if (fields === undefined) return;
+      recognised++;
+      const parsed = chatRequestSchema.parse(raw);
+      expect(fields).toEqual(parsed);
+      expect(JSON.stringify(fields.messages)).toBe(JSON.stringify(parsed.messages));
+    }),
+    { numRuns: runs({ fast: 2000, full: 20_000 }) },
+  );
+  expect(recognised).toBeGreaterThan(20);
+});
+
+test.each([
+  [
+    'a common chat',
+    { model: 'm', messages: [{ content: 'x', role: 'user' }], temperature: 0, stream: true },
+    true,
+  ],
+  [
+    'a conversation',
+    {
+      model: 'm',
+      messages: [
+        { role: 'user', content: '' },
+        { role: 'assistant', content: 'a' },
+      ],
+    },
+    true,
+  ],
+  ['no messages', { model: 'm', messages: [] }, false],
+  ['no model', { messages: [{ role: 'user', content: 'x' }] }, false],
+  ['a null', { model: 'm', messages: [{ role: 'user', content: 'x' }], stop: null }, false],
+  ['parts', { model: 'm', messages: [{ role: 'user', content: [{ type: 'text', text: 'x' }] }] }, false],
+  ['a tool call', { model: 'm', messages: [{ role: 'assistant', content: 'x', tool_calls: [] }] }, false],
+  ['too many tokens', { model: 'm', messages: [{ role: 'user', content: 'x' }], max_tokens: 1e308 }, false],
+])('%s: recognised or left to the schema', (_, value, isRecognised) => {
+  expect(plainChatFields(value) !== undefined).toBe(isRecognised);
+});
