@@ -163,6 +163,7 @@ export class AdminClient {
       method: call.method,
       headers: {
         authorization: `Bearer ${token}`,
+        'x-headgate-via': 'cli',
         ...(person !== undefined && { 'x-headgate-as': person }),
         ...(call.body !== undefined && { 'content-type': 'application/json' }),
         ...call.headers,

@@ -2,6 +2,7 @@
 import type { Command } from 'commander';
 import { registerCapacity } from './commands/capacity.ts';
 import { registerCatalog } from './commands/catalog.ts';
+import { registerConsole } from './commands/console.ts';
 import { registerEvents } from './commands/events.ts';
 import { registerFleet } from './commands/fleet.ts';
 import { registerGateways } from './commands/gateways.ts';
@@ -22,6 +23,7 @@ const families = [
   registerCapacity,
   registerNodes,
   registerGateways,
+  registerConsole,
   registerEvents,
   registerSigners,
   registerSnapshots,

@@ -31,6 +31,7 @@ import { openUsage } from '../shared/usage/open-usage.ts';
 import { countUsageRows } from '../shared/usage/usage-metrics.ts';
 import { CommandWriter, createLog } from './command-log/command-writer.ts';
 import { checkSigner, signingView } from './command-log/log-signing.ts';
+import { type ConsoleSettings, startConsole } from './console/start-console.ts';
 import { type OpenedFleet, openFleet } from './gateways/open-fleet.ts';
 import type { AgentSessions } from './nodes/agent-sessions.ts';
 import type { NodeIntervals } from './nodes/intervals.ts';
@@ -39,6 +40,7 @@ import { createAdminApp } from './server/app.ts';
 import type { AdminContext } from './server/context.ts';
 import { Drain } from './server/drain.ts';
 import { startHealth } from './server/health.ts';
+import { SignInLinks } from './sessions/sign-in-links.ts';
 import { openState } from './state/open-state.ts';
 import { PastStates } from './state/past.ts';
 import { statusPublisher } from './status-publisher.ts';
@@ -70,6 +72,8 @@ export interface ControlPlaneSettings {
   readonly drainDelaySeconds?: number;
   /** How long requests in flight may run after that, seconds. */
   readonly drainTimeoutSeconds?: number;
+  /** The console for people; none where it is left out. */
+  readonly console?: ConsoleSettings | undefined;
   /** Of every listener. */
   readonly certificate?: Certificate | undefined;
   /** The defaults where they are left out. */
@@ -81,6 +85,8 @@ export interface ControlPlane {
   /** Base address of the admin API, without its prefix. */
   readonly admin: string;
   readonly metrics: string;
+  /** Address of the console, where there is one. */
+  readonly console?: string | undefined;
   /** Drains, then closes. */
   close(): Promise<void>;
 }
@@ -182,7 +188,7 @@ async function serve(
   log: ControlLog,
   state: State,
   closers: Closers,
-): Promise<{ admin: string; metrics: string; drain: () => Promise<void> }> {
+): Promise<{ admin: string; metrics: string; console: string | undefined; drain: () => Promise<void> }> {
   const { logger, name } = settings;
   const { snapshot, replicator, writer, board, signer } = state;
   let agents: AgentSessions | undefined;
@@ -208,7 +214,13 @@ async function serve(
   const { registry } = state.metrics;
   observeResources(registry, settings);
   const connections = new Connections({ registry, logger, limits: settings.connections });
-  const app = await listen(settings, log, state, { board, ...nodes, drain, connections }, closers);
+  const { app, console } = await listen(
+    settings,
+    log,
+    state,
+    { board, ...nodes, drain, connections },
+    closers,
+  );
   // Before the listener closes their sockets: an agent that is sent away does not count as lost.
   closers.add(() => nodes.agents.stop());
   const health = await startHealth({
@@ -230,6 +242,7 @@ async function serve(
   return {
     admin: urlOf(app.server.address() as AddressInfo, settings.certificate !== undefined),
     metrics: health.url,
+    console,
     drain: () => drain.run(app.server, times, () => nodes.agents.stop()),
   };
 }
@@ -240,7 +253,7 @@ async function listen(
   state: State,
   parts: Pick<AdminContext, 'board' | 'agents' | 'live' | 'drain'> & { readonly connections: Connections },
   closers: Closers,
-): ReturnType<typeof createAdminApp> {
+): Promise<{ app: Awaited<ReturnType<typeof createAdminApp>>; console: string | undefined }> {
   const { logger, operatorToken, gatewayToken, previousGatewayToken, certificate } = settings;
   const { snapshot, replicator, writer, fleetMemory, metrics, signer } = state;
   const usage = await openUsage({
@@ -251,6 +264,7 @@ async function listen(
   });
   closers.add(() => usage.close());
   countUsageRows(metrics.registry, usage.counts);
+  const links = settings.console && new SignInLinks(operatorToken, () => snapshot.log);
   const context: AdminContext = {
     replica: settings.name,
     snapshot,
@@ -269,6 +283,11 @@ async function listen(
     gatewayToken,
     previousGatewayToken,
     drain: parts.drain,
+    onCommits: (listener) => {
+      state.listeners.add(listener);
+      return () => state.listeners.delete(listener);
+    },
+    links,
     logger,
   };
   const app = await createAdminApp(context, { connections: parts.connections, certificate });
@@ -278,7 +297,9 @@ async function listen(
   });
   closers.add(() => app.close());
   parts.drain.countRequests(app.server);
-  return app;
+  if (!settings.console) return { app, console: undefined };
+  const people = { connections: parts.connections, certificate, dataDir: settings.dataDir };
+  return { app, console: await startConsole(settings.console, context, people, closers) };
 }
 
 /** After each fold: the digest is stored for comparison, and every 1000 commits written to the log. */

@@ -65,6 +65,10 @@ export class DevAdmin extends AdminClient {
     return withValue(await this.write('POST', '/keys', { organisation, name, expires }));
   }
 
+  consoleLink(): Promise<AdminResponse<'POST /console/links'>> {
+    return this.write('POST', '/console/links');
+  }
+
   async position(): Promise<number> {
     return (await this.get('/status')).position;
   }

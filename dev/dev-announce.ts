@@ -11,6 +11,9 @@ import type { RunningChild } from './dev-gateways.ts';
 
 export interface DevFacts {
   readonly admin: string;
+  readonly console: string;
+  /** A link that signs in the operator, once and soon. */
+  readonly signIn: string;
   readonly operatorToken: string;
   readonly dataDir: string;
   readonly logUrl: string;
@@ -60,6 +63,7 @@ function readyDocument(facts: DevFacts): ReadyDocument & Record<string, unknown>
   const pids = Object.fromEntries(facts.gateways.map(({ name, pid }) => [name, pid]));
   return {
     admin: facts.admin,
+    console: { url: facts.console, signIn: facts.signIn },
     operatorToken: facts.operatorToken,
     sharedHost: '127.0.0.1',
     stackDomain,
@@ -85,10 +89,12 @@ function humanText(facts: DevFacts, { stacks, gateways }: ReadyDocument): string
   for (const { name, api, metrics } of gateways)
     lines.push(`  ${name.padEnd(12)}${api}   (health and metrics ${metrics})`);
   lines.push(`  ${'admin'.padEnd(12)}${facts.admin}/admin/v1   (data in ${facts.dataDir})`);
+  lines.push(`  ${'console'.padEnd(12)}${facts.console}   (headgate console open signs in)`);
   for (const { id, organisation: owner, url } of stacks)
     lines.push(`  ${'stack'.padEnd(12)}${url}   (${id} of ${owner})`);
   if (first && organisation && key !== undefined)
     lines.push(...tryText(first.api, organisation.id, key, facts, stacks));
+  lines.push('', 'Sign in to the console, within a minute', `  ${facts.signIn}`);
   lines.push('', 'Stop with Ctrl-C. The next start continues with the same data.', '');
   return lines.join('\n');
 }

@@ -10,6 +10,7 @@ import {
   isOn,
   type ListenerOptions,
   option,
+  parsePort,
   portOption,
   previousGatewayToken,
 } from '../cli/processes/options.ts';
@@ -27,6 +28,9 @@ interface Options extends ListenerOptions {
   readonly node: readonly string[];
   readonly demo: boolean;
   readonly adminPort: number;
+  readonly consolePort?: number;
+  readonly consoleHost: readonly string[];
+  readonly consoleUrl?: string;
   readonly nodeCredentials?: string;
   readonly readyFile?: string;
   readonly trustSigner: readonly string[];
@@ -35,6 +39,7 @@ interface Options extends ListenerOptions {
 
 const firstSimulatedPort = 9001;
 const firstStackPort = 8101;
+const consolePortDefault = 8082;
 const portsBetweenGateways = 10;
 const gatewaysMax = 100;
 
@@ -54,6 +59,12 @@ export function devCommand(program: Command): void {
     'bind',
     portOption('--port <port>', 'port of the first gateway', 8080),
     portOption('--admin-port <port>', 'port of the admin API', 8081),
+    option(
+      '--console-port <port>',
+      'port of the console for people; 8082, or a free one with --port 0',
+    ).argParser(parsePort),
+    'consoleHost',
+    'consoleUrl',
     'metricsBind',
     portOption('--metrics-port <port>', 'first port of the health and metrics listeners', 9464),
     'maxConnections',
@@ -106,16 +117,31 @@ async function run(options: Options): Promise<void> {
       allowUnsigned: isOn(allowUnsigned, options.allowUnsigned),
       trustedSigners: options.trustSigner,
       nodeCredentials: nodeCredentials(options.nodeCredentials),
+      console: consoleOf(options),
       logger,
     });
     closers.add(() => controlPlane.close());
     closeOnSignal(logger, () => closers.close());
-    const base = { dataDir, logUrl, operatorToken, gatewayToken, admin: controlPlane.admin, logger };
+    const { admin, console = '' } = controlPlane;
+    const base = { dataDir, logUrl, operatorToken, gatewayToken, admin, console, logger };
     await bringUp(options, base, fleet, closers);
   } catch (error) {
     await closers.close();
     throw error;
   }
+}
+
+/** Members sign in by a button only where nobody but this machine can reach the page. */
+function consoleOf({ bind, port, consolePort, consoleHost, consoleUrl, fleet, demo }: Options) {
+  const isLocal =
+    /^(?:127\.|::1$|localhost$)/.test(bind) && consoleHost.length === 0 && consoleUrl === undefined;
+  return {
+    bind,
+    port: consolePort ?? (port === 0 ? 0 : consolePortDefault),
+    hosts: consoleHost,
+    url: consoleUrl,
+    demo: isLocal && demo && fleet === undefined,
+  };
 }
 
 interface Base {
@@ -124,6 +150,7 @@ interface Base {
   readonly operatorToken: string;
   readonly gatewayToken: string;
   readonly admin: string;
+  readonly console: string;
   readonly logger: Logger;
 }
 
@@ -167,6 +194,7 @@ async function bringUp(
     keys,
     organisations: await admin.organisations(),
     nodes: await admin.nodes(),
+    signIn: (await admin.consoleLink()).url,
   });
 }
 

@@ -116,6 +116,8 @@ const listedEventSchema = z.object({
   at: moment,
   by: z.string(),
   why: z.string().optional(),
+  /** console, cli, api or agent; absent in records of earlier writers. */
+  via: z.string().optional(),
   /** Id of the command that wrote it. */
   command: z.string(),
 });
@@ -181,6 +183,17 @@ const usageTotalsSchema = z.object({
   allowance: count.nullable(),
   position,
 });
+const signInLinkSchema = z.object({ url: z.string(), expiresAt: moment });
+const meSchema = z.object({
+  /** The operator: every command is open. */
+  operator: z.boolean(),
+  person: id.optional(),
+  /** Those that the person is a member of, with what their role allows there. */
+  organisations: z.array(z.object({ id, name: z.string(), role: roleSchema, commands: z.array(z.string()) })),
+  /** What the operator may; empty for a person. */
+  commands: z.array(z.string()),
+  position,
+});
 const logRecordLineSchema = z.object({
   offset: count,
   /** Base64 of the record. */
@@ -236,6 +249,9 @@ const signersAfter = { signers: z.array(z.string()).optional() };
 /** JSON answers by method and path, below the prefix of the admin API. */
 export const adminResponses = {
   'GET /openapi.json': z.looseObject({ openapi: z.string() }),
+  'GET /me': meSchema,
+  'POST /console/links': signInLinkSchema,
+  'POST /organisations/:id/members/:person/link': signInLinkSchema,
   'GET /status': replicaStatusSchema,
   'GET /gateways': listOf(gatewayStatusSchema),
   'GET /gateways/:name': gatewayStatusSchema,
@@ -335,4 +351,5 @@ export type GatewayStatus = z.infer<typeof gatewayStatusSchema>;
 export type GatewayConfirmation = z.infer<typeof gatewayConfirmationSchema>;
 export type Confirmations = z.infer<typeof confirmationsSchema>;
 export type ReplicaStatus = z.infer<typeof replicaStatusSchema>;
+
 export type UsageTotals = z.infer<typeof usageTotalsSchema>;

@@ -58,6 +58,13 @@ export const bodySchemas = {
     anchor: daySchema.optional(),
     suspended: z.boolean().optional(),
   }),
+  memberLink: z.strictObject({
+    seconds: z
+      .int()
+      .min(60)
+      .max(30 * 24 * 3600)
+      .optional(),
+  }),
   setMember: z.strictObject({ role: roleSchema }),
   /** Ed25519, SPKI: base64 of its DER, or PEM. */
   addSigner: z.strictObject({ publicKey: z.string().min(1).max(1000) }),

@@ -11,6 +11,9 @@ export const controlTopic = 'headgate.control';
 /** The largest commit a writer may append, bytes of its record. */
 export const commitBytesMax = 900 * 1024;
 
+/** The way by which a command came in. */
+export type Via = 'console' | 'cli' | 'api' | 'agent';
+
 /** `prev` of the first commit. */
 export const genesisPrev = '0'.repeat(64);
 
@@ -35,6 +38,8 @@ export const commitSchema = z.object({
   at: z.string(),
   by: z.string(),
   why: z.string().optional(),
+  /** Information only: whatever it is, the record counts. */
+  via: z.string().max(20).optional().catch(undefined),
   events: z.array(storedEventSchema),
 });
 
@@ -48,6 +53,8 @@ export interface Commit {
   readonly at: string;
   readonly by: string;
   readonly why?: string | undefined;
+  /** By which way the command came; absent in records of earlier writers. */
+  readonly via?: string | undefined;
   readonly events: readonly StoredEvent[];
 }
 

@@ -155,6 +155,20 @@ export const eventTypes = {
     { foldVersion: z.int(), digests: z.record(z.string().max(64), z.string().max(64)) },
     false,
   ),
+  /**
+   * A session of the console, all sessions of a person, or a sign-in link is over. No row of the state: what accepts
+   * sessions reads it from the log.
+   */
+  'session.ended': event(
+    {
+      kind: z.enum(['session', 'link', 'person']),
+      /** SHA-256 of the id of the session or the link; the name of the person. */
+      subject: z.string().min(1).max(64),
+      /** After this moment it would not be accepted anyway. */
+      until: momentSchema,
+    },
+    false,
+  ),
   no_op: event(noFields, false),
 } as const;
 

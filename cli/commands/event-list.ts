@@ -9,6 +9,7 @@ export const eventView: View = {
     column('AT', 'at'),
     column('TYPE', 'type'),
     column('BY', 'by'),
+    column('VIA', 'via'),
     column('DATA', 'data'),
     column('WHY', 'why'),
   ],

@@ -3,7 +3,7 @@ import type { Command } from 'commander';
 import { confirmDestructive } from '../terminal/confirm.ts';
 import { usageError } from '../terminal/errors.ts';
 import type { Io } from '../terminal/io.ts';
-import { count } from '../terminal/options.ts';
+import { count, longSeconds } from '../terminal/options.ts';
 import { column, type View } from '../terminal/render.ts';
 import { route } from '../terminal/route.ts';
 import { noun } from '../terminal/verbs.ts';
@@ -32,6 +32,12 @@ interface OrganisationOptions {
   /** False with --no-tier. */
   readonly tier?: string | false;
   readonly anchor?: string;
+}
+
+interface LinkOptions {
+  readonly org: string;
+  readonly person: string;
+  readonly expires?: number;
 }
 
 export function registerTenants(program: Command, io: Io): void {
@@ -120,6 +126,22 @@ function registerMembers(program: Command, io: Io): void {
       const path = route`/organisations/${org}/members/${person}`;
       const resource = await (await session.api()).write('PUT', path, { role });
       await printWriteResult(session, resource, 'member', person, `set as ${role} of ${org}`);
+    });
+  member
+    .verb(
+      'link',
+      'print a link that signs a member in to the console, once',
+      'headgate member link --org acme --person ana --expires 7d',
+    )
+    .required('--org <id>', 'organisation of the member')
+    .required('--person <id>', 'the member')
+    .option('--expires <duration>', 'how long the link is valid, 60s to 30d; 7d by default', longSeconds)
+    .action<LinkOptions>(async (session, { org, person, expires }) => {
+      const path = route`/organisations/${org}/members/${person}/link`;
+      const body = expires === undefined ? {} : { seconds: expires };
+      const { url, expiresAt } = await (await session.api()).write('POST', path, body);
+      await session.out.lines([String(url)], { url, expiresAt }, String(url));
+      session.note(`signs ${person} in once, until ${String(expiresAt)}; give it to nobody else`);
     });
   member
     .verb(

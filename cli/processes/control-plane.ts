@@ -9,6 +9,8 @@ import {
   connectionLimitsOf,
   distinctGatewayToken,
   isOn,
+  option,
+  parsePort,
   portOption,
   previousGatewayToken,
   type ReplicaOptions,
@@ -17,6 +19,9 @@ import { runProcess } from './run-process.ts';
 
 interface Options extends ReplicaOptions {
   readonly allowUnsigned?: boolean;
+  readonly consolePort?: number;
+  readonly consoleHost: readonly string[];
+  readonly consoleUrl?: string;
 }
 
 export function controlPlaneCommand(program: Command): void {
@@ -27,6 +32,11 @@ export function controlPlaneCommand(program: Command): void {
     'name',
     'bind',
     portOption('--port <port>', 'port of the admin API', 8081),
+    option('--console-port <port>', 'port of the console for people; none is opened without it').argParser(
+      parsePort,
+    ),
+    'consoleHost',
+    'consoleUrl',
     'metricsBind',
     'metricsPort',
     'drainDelay',
@@ -65,15 +75,21 @@ async function run(options: Options): Promise<void> {
       nodeCredentials: nodeCredentials(options.nodeCredentials),
       drainDelaySeconds: options.drainDelay,
       drainTimeoutSeconds: options.drainTimeout,
+      console: consoleOf(options),
       certificate,
       logger,
     });
-    const { admin, metrics } = controlPlane;
+    const { admin, metrics, console } = controlPlane;
     return {
-      ready: { admin, metrics },
+      ready: { admin, metrics, ...(console !== undefined && { console }) },
       name: options.name,
       drainSeconds: options.drainDelay + options.drainTimeout,
       close: () => controlPlane.close(),
     };
   });
+}
+
+function consoleOf({ bind, consolePort, consoleHost, consoleUrl }: Options) {
+  if (consolePort === undefined) return undefined;
+  return { bind, port: consolePort, hosts: consoleHost, url: consoleUrl };
 }

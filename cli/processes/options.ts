@@ -111,6 +111,15 @@ const common = {
       .default([]),
   allowUnsigned: () => flag(allowUnsigned, 'use an unsigned log although HEADGATE_SIGNING_KEY is set'),
   insecureSnapshots: () => flag(insecureSnapshots, 'allow snapshots over plain HTTP from other machines'),
+  consoleHost: () =>
+    option(
+      '--console-host <name>',
+      'name by which browsers may ask for the console, in addition to localhost; may be repeated',
+    )
+      .argParser(parseList)
+      .default([]),
+  consoleUrl: () =>
+    option('--console-url <url>', 'address of the console as browsers reach it, for sign-in links'),
   tlsCert: () =>
     option('--tls-cert <file>', 'certificate chain of every listener, PEM; read again on SIGHUP'),
   tlsKey: () => option('--tls-key <file>', 'private key of the certificate, PEM'),

@@ -34,6 +34,15 @@ export function durationSeconds(text: string): number {
   return seconds;
 }
 
+const longUnitSeconds: Readonly<Record<string, number>> = { s: 1, m: 60, h: 3600, d: 86_400 };
+
+/** `7d`, `12h`, `30m` or `90s`, in seconds. */
+export function longSeconds(text: string): number {
+  const match = /^(\d{1,7})([smhd])$/.exec(text);
+  if (!match) throw new InvalidArgumentError('It must be a duration such as 7d or 12h.');
+  return Number(match[1]) * (longUnitSeconds[match[2] ?? 's'] ?? 1);
+}
+
 /** `a,b,c` as a list, `*` as it is. */
 export function selection(text: string): '*' | string[] {
   return text === '*' ? '*' : text.split(',').filter((id) => id !== '');

@@ -5,7 +5,7 @@
  * OutcomeUnknown where the log cannot be read in time, and then a repeat with the same id decides.
  */
 import { randomBytes, randomUUID } from 'node:crypto';
-import { genesisPrev } from '../../schemas/commit.ts';
+import { genesisPrev, type Via } from '../../schemas/commit.ts';
 import { type KnownEvent, toStored } from '../../schemas/events.ts';
 import { type CommitDraft, CommitTooLarge, composeCommit, recordHash } from '../../shared/log/core/chain.ts';
 import { AppendUnknown, type ControlLog, LogUnavailable } from '../../shared/log/core/control-log.ts';
@@ -42,6 +42,7 @@ export interface CommandRequest {
   readonly id: string;
   readonly actor: Actor;
   readonly why?: string | undefined;
+  readonly via?: Via | undefined;
   /** Refuse unless the state is at this position. */
   readonly ifAt?: number | undefined;
   readonly dryRun?: boolean | undefined;
@@ -119,9 +120,10 @@ export class CommandWriter {
   }
 
   /** Writes events of this replica itself, worked out from the state at the head. Rejects with CommandError. */
-  async write(id: string, by: string, events: () => readonly KnownEvent[]): Promise<void> {
+  async write(id: string, by: string, events: () => readonly KnownEvent[], via?: Via): Promise<void> {
     const answer = (): object => ({});
-    await this.#enqueue({ id, hash: id, by, plan: () => ({ events: events(), answer }), repeated: answer });
+    const plan = () => ({ events: events(), answer });
+    await this.#enqueue({ id, hash: id, by, via, plan, repeated: answer });
   }
 
   /** One command at a time on this replica, in order. */
@@ -176,8 +178,9 @@ export class CommandWriter {
     if (command.dryRun) return { answer: previewed, position: snapshot.seq, status: 'dry-run' };
 
     const at = new Date(nowMs).toISOString();
+    const { why, via } = command;
     const draft = { id: command.id, command: command.hash, at, by: command.by, events: stored };
-    const record = this.#compose(command.why === undefined ? draft : { ...draft, why: command.why });
+    const record = this.#compose({ ...draft, ...(why !== undefined && { why }), ...(via && { via }) });
     const noOp = this.#compose({
       ...draft,
       id: `no-op-${randomUUID()}`,

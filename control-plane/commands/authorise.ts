@@ -12,6 +12,8 @@ import { findMember } from '../state/tenants.ts';
 /** `person` acts as a member; without it, the operator acts. */
 export interface Actor {
   readonly person?: string | undefined;
+  /** The only organisation in which the person may act: who gave them the session has no say in others. */
+  readonly within?: string | undefined;
 }
 
 export const operator: Actor = {};
@@ -40,7 +42,8 @@ export function authorise(
   if (roles === 'operator')
     throw new CommandError('Forbidden', 'only operators may do this', { next: 'act as the operator' });
   const organisation = organisationOf();
-  const member = organisation === undefined ? undefined : findMember(db, organisation, person);
+  const isReachable = organisation !== undefined && (actor.within ?? organisation) === organisation;
+  const member = isReachable ? findMember(db, organisation, person) : undefined;
   if (!member || !roles.includes(member.role))
     throw new CommandError('Forbidden', `${person} may not do this, or it is not there`, {
       next: `it takes one of the roles ${roles.join(', ')} in the organisation concerned`,

@@ -114,7 +114,7 @@ export class NodeReporter {
       const to = sliceEnd(reports, from);
       const slice = reports.slice(from, to);
       const events = () => slice.flatMap(([id, report]) => this.#events(id, report));
-      await this.#writer.write(randomUUID(), replicaAuthor(this.owner), events);
+      await this.#writer.write(randomUUID(), replicaAuthor(this.owner), events, 'agent');
       from = to;
     }
   }

@@ -6,7 +6,7 @@ import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { Role } from '../../schemas/names.ts';
 import { isSameSecret } from '../../shared/runtime/secrets.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
-import { authorise } from '../commands/authorise.ts';
+import { type Actor, authorise } from '../commands/authorise.ts';
 import { CommandError } from '../core/command-error.ts';
 import { hasRoleSomewhere } from '../state/tenants.ts';
 import { type AdminContext, actorOf } from './context.ts';
@@ -61,7 +61,7 @@ function refusal(request: FastifyRequest, context: AdminContext): CommandError |
       next: 'set HEADGATE_TOKEN, or run in the folder of a service started with `npm start`',
     });
   try {
-    checkPerson(context.snapshot.db, request, access);
+    checkAccess(context.snapshot.db, actorOf(request), access);
     return undefined;
   } catch (error) {
     if (error instanceof CommandError) return error;
@@ -85,8 +85,8 @@ function isGatewayToken(
   return isSameSecret(token, gatewayToken) || isSameSecret(token, previousGatewayToken);
 }
 
-function checkPerson(db: Database, request: FastifyRequest, access: Access): void {
-  const actor = actorOf(request);
+/** Throws CommandError unless the actor may call a route with this access, as far as that is known before its parameters are. */
+export function checkAccess(db: Database, actor: Actor, access: Access): void {
   if (actor.person === undefined) return;
   if (typeof access === 'string') authorise(db, actor, 'operator', () => undefined);
   else if (!hasRoleSomewhere(db, actor.person, access))

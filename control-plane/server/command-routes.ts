@@ -9,7 +9,7 @@ import { type CommandDefinition, parseInput } from '../commands/definition.ts';
 import { diffFleet } from '../commands/fleet-diff.ts';
 import { commands } from '../commands/registry.ts';
 import { CommandError } from '../core/command-error.ts';
-import { type AdminContext, actorOf, commandQuerySchema, parseQuery } from './context.ts';
+import { type AdminContext, actorOf, commandQuerySchema, parseQuery, viaOf } from './context.ts';
 
 const idempotencyKeySchema = z.string().regex(/^[A-Za-z0-9._-]{8,64}$/);
 
@@ -58,6 +58,7 @@ async function run(
     id: commandIdOf(request),
     actor,
     why: query.why,
+    via: viaOf(request),
     ifAt: ifAtOf(request),
     dryRun: query.dryRun === 'true',
     force: query.force === 'true',

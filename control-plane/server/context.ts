@@ -1,6 +1,7 @@
 /** What the routes of the admin API work with, and how a request's common parts are read. */
 import type { FastifyRequest } from 'fastify';
 import { z } from 'zod';
+import type { Commit, Via } from '../../schemas/commit.ts';
 import { idSchema } from '../../schemas/names.ts';
 import { personSchema } from '../../schemas/shapes.ts';
 import type { ControlLog } from '../../shared/log/core/control-log.ts';
@@ -16,6 +17,7 @@ import { CommandError } from '../core/command-error.ts';
 import type { FleetMemory } from '../gateways/fleet-memory.ts';
 import type { AgentSessions } from '../nodes/agent-sessions.ts';
 import type { LiveNodes } from '../nodes/live-nodes.ts';
+import type { SignInLinks } from '../sessions/sign-in-links.ts';
 import type { PastStates } from '../state/past.ts';
 import type { Drain } from './drain.ts';
 
@@ -37,9 +39,33 @@ export interface AdminContext {
   readonly operatorToken: string;
   readonly gatewayToken: string;
   readonly drain: Drain;
+  /** Calls back for each batch of commits once it is folded, until the function it returns is called. */
+  onCommits(listener: (commits: readonly Commit[]) => void): () => void;
+  /** Makes sign-in links to the console; absent where this replica has none. */
+  readonly links?: SignInLinks | undefined;
   /** Also accepted, while gateways change over. */
   readonly previousGatewayToken?: string | undefined;
   readonly logger: Logger;
+}
+
+/** Who sent a request, and by which way. */
+export interface RequestCaller {
+  readonly actor: Actor;
+  readonly via: Via;
+}
+
+const callers = new WeakMap<FastifyRequest, RequestCaller>();
+
+/** For listeners that identify their callers by other means than the operator's token. */
+export function setCaller(request: FastifyRequest, caller: RequestCaller): void {
+  callers.set(request, caller);
+}
+
+/** The way by which a request came, for the log. */
+export function viaOf(request: FastifyRequest): Via {
+  const caller = callers.get(request);
+  if (caller) return caller.via;
+  return request.headers['x-headgate-via'] === 'cli' ? 'cli' : 'api';
 }
 
 const flag = z.enum(['true', 'false']).optional();
@@ -61,6 +87,8 @@ const waitForMinMs = 10_000;
 
 /** Who acts: the operator, or a member in whose name the operator's token is used. */
 export function actorOf(request: FastifyRequest): Actor {
+  const caller = callers.get(request);
+  if (caller) return caller.actor;
   const person = request.headers['x-headgate-as'];
   if (person === undefined) return {};
   const parsed = personSchema.safeParse(person);

@@ -28,8 +28,9 @@ const faultCode = 1011;
 /** Of a close frame, by RFC 6455. */
 const closeReasonBytesMax = 123;
 
-function eventsOf(commit: Commit, type: string | undefined): ListedEvent[] {
-  const { seq, at, by, why, id } = commit;
+/** The events of one commit, of one type or of all. */
+export function eventsOf(commit: Commit, type?: string): ListedEvent[] {
+  const { seq, at, by, why, via, id } = commit;
   return commit.events
     .map((event, index) => ({
       position: seq,
@@ -40,6 +41,7 @@ function eventsOf(commit: Commit, type: string | undefined): ListedEvent[] {
       at,
       by,
       ...(why !== undefined && { why }),
+      ...(via !== undefined && { via }),
       command: id,
     }))
     .filter((event) => type === undefined || event.type === type);
@@ -145,11 +147,15 @@ export function registerEventRoutes(app: FastifyInstance, context: AdminContext)
       return reply.type('application/x-ndjson').send(Readable.from(exportLines(context, from)));
     },
   );
+}
+
+/** The live tail for programs, over WebSocket; it needs the plugin. */
+export function registerEventStream(app: FastifyInstance, context: AdminContext): void {
   app.get(
     '/events/stream',
     {
       websocket: true,
-      config,
+      config: { access: 'operator' },
       schema: { hide: true },
       preValidation: (request, _reply, done) => {
         // A browser page of another site must not read the log with somebody's cookies or network position.

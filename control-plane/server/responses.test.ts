@@ -135,6 +135,8 @@ async function callFleet(): Promise<void> {
   await call('GET', '/usage?organisation=elm');
   await call('GET', '/events');
   await call('GET', '/events?type=key.created&limit=1');
+  await call('GET', '/me');
+  await call('GET', '/me', undefined, { headers: { 'x-headgate-as': 'ana' } });
   const { position } = await call('GET', '/status');
   await call('GET', `/confirmations/${position}`);
   await call('GET', '/gateways');
@@ -160,10 +162,17 @@ async function callSigners(): Promise<void> {
     generateKeyPairSync('ed25519', { publicKeyEncoding: publicKeys, privateKeyEncoding: privateKeys });
   const signingKeyFile = join(fleet.dir, 'signer.pem');
   writeFileSync(signingKeyFile, newKeys().privateKey);
-  const signed = await startControlPlaneAlone({ signingKeyFile });
+  const signed = await startControlPlaneAlone({
+    signingKeyFile,
+    console: { bind: '127.0.0.1', port: 0, hosts: [] },
+  });
   const options = { admin: signed.url };
   try {
     await call('GET', '/status', undefined, options);
+    await call('POST', '/console/links', undefined, options);
+    await call('POST', '/organisations', { id: 'elm', name: 'Elm' }, options);
+    await call('PUT', '/organisations/elm/members/eva', { role: 'owner' }, options);
+    await call('POST', '/organisations/elm/members/eva/link', {}, options);
     const { fingerprint } = await call('POST', '/signers', { publicKey: newKeys().publicKey }, options);
     await call('GET', '/signers', undefined, options);
     await call('DELETE', `/signers/${fingerprint}`, undefined, options);

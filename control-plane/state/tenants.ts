@@ -46,6 +46,11 @@ export function findMember(db: Database, organisation: string, person: string): 
   return first(db, 'SELECT * FROM member WHERE organisation = ? AND person = ?', organisation, person);
 }
 
+/** What one person is a member of, by organisation. */
+export function listMemberships(db: Database, person: string): Member[] {
+  return all(db, 'SELECT * FROM member WHERE person = ? ORDER BY organisation', person);
+}
+
 /** Whether a person has one of these roles in any organisation. */
 export function hasRoleSomewhere(db: Database, person: string, roles: readonly Role[]): boolean {
   const found = all<{ role: Role }>(db, 'SELECT DISTINCT role FROM member WHERE person = ?', person);

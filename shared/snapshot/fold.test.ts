@@ -154,6 +154,11 @@ const tenantCases: Case[] = [
     when: known('log.signers_set', { signers: ['x'] }),
     leaves: {},
   },
+  {
+    name: 'session.ended changes no row',
+    when: known('session.ended', { kind: 'person', subject: 'ana', until: '2026-01-01T00:00:00.000Z' }),
+    leaves: {},
+  },
   { name: 'no_op changes nothing', when: known('no_op', {}), leaves: {} },
   {
     name: 'a checkpoint changes no row',

@@ -19,6 +19,7 @@ const handlers: Handlers = {
   'log.created': () => undefined,
   // Part of the accept rule: the signers are stored in the position, not in a table.
   'log.signers_set': () => undefined,
+  'session.ended': () => undefined,
   no_op: () => undefined,
   // Compared by the snapshot, which holds the digests.
   checkpoint: () => undefined,

@@ -242,6 +242,11 @@ const randomData: { readonly [Name in EventTypeName]: (random: Random) => EventD
     tokens: upTo(random, 2000) - 1000,
   }),
   checkpoint: () => ({ foldVersion: 0, digests: {} }),
+  'session.ended': (random) => ({
+    kind: 'session',
+    subject: `s-${random()}`,
+    until: '2026-01-01T00:00:00.000Z',
+  }),
   no_op: () => ({}),
 };
 

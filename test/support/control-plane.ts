@@ -8,6 +8,8 @@ import { operatorToken, quiet } from './fleet.ts';
 
 export interface TestControlPlane {
   readonly url: string;
+  /** Of the console, where the settings have one. */
+  readonly console?: string | undefined;
   readonly dir: string;
   readonly admin: DevAdmin;
   close(): Promise<void>;
@@ -17,7 +19,11 @@ export async function startControlPlaneAlone(
   settings: Partial<ControlPlaneSettings> = {},
 ): Promise<TestControlPlane> {
   const dir = mkdtempSync(join(tmpdir(), 'headgate-control-plane-'));
-  const { admin: url, close } = await startControlPlane({
+  const {
+    admin: url,
+    console,
+    close,
+  } = await startControlPlane({
     logUrl: `sqlite:${join(dir, 'log')}`,
     dataDir: join(dir, 'cp'),
     name: 'cp',
@@ -31,8 +37,9 @@ export async function startControlPlaneAlone(
   });
   return {
     url,
+    console,
     dir,
-    admin: new DevAdmin(url, operatorToken),
+    admin: new DevAdmin(url, settings.operatorToken ?? operatorToken),
     close: async () => {
       await close();
       rmSync(dir, { recursive: true, force: true });

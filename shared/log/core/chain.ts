@@ -7,7 +7,7 @@
  */
 import { hash } from 'node:crypto';
 import { z } from 'zod';
-import { type Commit, commitBytesMax, genesisPrev, parseCommit } from '../../../schemas/commit.ts';
+import { type Commit, commitBytesMax, genesisPrev, parseCommit, type Via } from '../../../schemas/commit.ts';
 import type { StoredEvent } from '../../../schemas/events.ts';
 import { idSchema } from '../../../schemas/names.ts';
 import type { LogRecord } from './control-log.ts';
@@ -180,6 +180,7 @@ export interface CommitDraft {
   readonly at: string;
   readonly by: string;
   readonly why?: string;
+  readonly via?: Via;
   readonly events: readonly StoredEvent[];
 }
 
@@ -196,10 +197,10 @@ export class CommitTooLarge extends Error {
 
 /** The raw bytes of the commit that follows `head`. Throws CommitTooLarge. */
 export function composeCommit(draft: CommitDraft): Buffer {
-  const { head, id, command, at, by, why, events } = draft;
+  const { head, id, command, at, by, why, via, events } = draft;
   if (head.log === null) throw new Error('a commit needs the id of its log');
   const { log, hash: prev } = head;
-  const commit: Commit = { v: 1, log, seq: head.seq + 1, prev, id, command, at, by, why, events };
+  const commit: Commit = { v: 1, log, seq: head.seq + 1, prev, id, command, at, by, why, via, events };
   const raw = Buffer.from(JSON.stringify(commit));
   if (raw.length > commitBytesMax) throw new CommitTooLarge(raw.length);
   return raw;

@@ -1,0 +1,20 @@
+/** `headgate console`: the web console. */
+import type { Command } from 'commander';
+import type { Io } from '../terminal/io.ts';
+import { noun } from '../terminal/verbs.ts';
+
+export function registerConsole(program: Command, io: Io): void {
+  const console = noun(program, io, 'console', 'the web console', 'deployed', 'headgate console open');
+  console
+    .verb(
+      'open',
+      'print a link that signs the operator in to the console, once and within a minute',
+      'headgate console open',
+      'headgate console open -o json',
+    )
+    .action(async (session) => {
+      const { url, expiresAt } = await (await session.api()).write('POST', '/console/links');
+      await session.out.lines([String(url)], { url, expiresAt }, String(url));
+      session.note(`valid once, until ${String(expiresAt)}`);
+    });
+}

@@ -1,0 +1,88 @@
+/**
+ * The console's listener: the built pages, and under /api the routes of the admin API with the rights of the person signed
+ * in. An origin of its own, apart from tenants’ hosts and from the admin API, which continues to take bearer tokens alone.
+ */
+import type { FastifyInstance } from 'fastify';
+import { CommandError } from '../core/command-error.ts';
+import { registerSharedRoutes } from '../server/app.ts';
+import type { AdminContext } from '../server/context.ts';
+import { answerError, createHttpApp, type HttpListener } from '../server/http-app.ts';
+import type { EndedSessions } from '../sessions/ended-sessions.ts';
+import type { SignInLinks } from '../sessions/sign-in-links.ts';
+import { foreignCall, isOwnHost, securityHeaders } from './browser-rules.ts';
+import { registerLiveStream } from './live-stream.ts';
+import { SessionGuard } from './session-guard.ts';
+import { Sessions } from './sessions.ts';
+import { registerSignInRoutes } from './sign-in-routes.ts';
+import { StaticFiles } from './static-files.ts';
+
+export interface ConsoleOptions {
+  /** Names by which it may be asked for, in addition to loopback. */
+  readonly hosts: readonly string[];
+  /** Members sign in without anything: for `headgate dev` alone. */
+  readonly demo: boolean;
+  readonly links: SignInLinks;
+  readonly ended: EndedSessions;
+}
+
+/** Where the pages are; all are drawn by one document. */
+const pagePaths =
+  /^\/(?:$|(?:fleet|gateways|nodes|stacks|orgs|keys|usage|limits|events|explain|doctor|sign-in)(?:\/[^/]{1,300})?\/?$)/;
+
+export async function createConsoleApp(
+  context: AdminContext,
+  listener: Pick<HttpListener, 'connections' | 'certificate'>,
+  options: ConsoleOptions,
+): Promise<FastifyInstance> {
+  const { logger } = context;
+  const app = createHttpApp({ ...listener, name: 'console', logger });
+  const files = new StaticFiles();
+  const sessions = new Sessions({
+    operatorToken: context.operatorToken,
+    ended: options.ended,
+    writer: context.writer,
+    state: () => context.snapshot,
+  });
+  const guard = new SessionGuard(sessions, listener.certificate !== undefined);
+  app.setSerializerCompiler(() => (answer) => JSON.stringify(answer));
+  app.addHook('onRequest', async (request, reply) => {
+    reply.headers(securityHeaders);
+    if (!isOwnHost(request.headers.host, options.hosts))
+      return reply
+        .code(421)
+        .type('text/plain; charset=utf-8')
+        .send('this console does not answer to this name; see --console-host\n');
+    return undefined;
+  });
+  await app.register(
+    (api, _options, done) => {
+      api.addHook('onRequest', (request, reply, next) => {
+        reply.header('cache-control', 'no-store');
+        next(foreignCall(request));
+      });
+      guard.guard(api, context);
+      registerSharedRoutes(api, context);
+      registerSignInRoutes(api, { ...options, context, sessions, guard, oidc: false });
+      registerLiveStream(api, context, sessions);
+      done();
+    },
+    { prefix: '/api' },
+  );
+  app.setNotFoundHandler((request, reply) => {
+    const path = request.url.split('?', 1)[0] ?? '/';
+    if (path.startsWith('/api/') || (request.method !== 'GET' && request.method !== 'HEAD'))
+      return answerError(
+        new CommandError('NotFound', 'no such route in the console'),
+        request,
+        reply,
+        logger,
+      );
+    if (!files.isBuilt)
+      return reply
+        .code(503)
+        .type('text/plain; charset=utf-8')
+        .send('the pages were not built: npm run build\n');
+    return files.send(pagePaths.test(path) ? '/index.html' : path, request, reply);
+  });
+  return app;
+}

@@ -1,0 +1,138 @@
+/**
+ * Sessions of the console. All of a session is sealed in one cookie, so every replica knows it and none keeps it; what ends
+ * one early is an event of the log. Roles are not in it: they are asked of the state at every request.
+ */
+import { createHash, randomBytes, randomUUID } from 'node:crypto';
+import { z } from 'zod';
+import { personSchema } from '../../schemas/shapes.ts';
+import type { CommandWriter } from '../command-log/command-writer.ts';
+import { type Actor, actorName } from '../commands/authorise.ts';
+import { CommandError } from '../core/command-error.ts';
+import type { EndedSessions } from '../sessions/ended-sessions.ts';
+import { Sealer } from '../sessions/sealed-text.ts';
+import type { Ticket } from '../sessions/sign-in-links.ts';
+
+const lengthMs = 8 * 3600_000;
+const idleMs = 3600_000;
+/** A cookie is sealed again, with a later idle end, at most this often. */
+const resealMs = 5 * 60_000;
+
+const sessionSchema = z
+  .object({
+    v: z.literal(1),
+    log: z.string(),
+    id: z.string().length(43),
+    kind: z.enum(['operator', 'member']),
+    person: personSchema.optional(),
+    within: z.string().optional(),
+    /** For the page alone; the log has no names of people. */
+    name: z.string().max(200).optional(),
+    /** Position of the state when it began, so that no clocks of two replicas are compared. */
+    position: z.int().min(0),
+    endsMs: z.number(),
+    sealedMs: z.number(),
+  })
+  .refine(({ kind, person }) => (kind === 'operator') === (person === undefined));
+export type ConsoleSession = z.output<typeof sessionSchema>;
+
+/** Who signs in. */
+export interface Identity {
+  readonly person?: string | undefined;
+  readonly within?: string | undefined;
+  readonly name?: string | undefined;
+}
+
+export interface SessionsOptions {
+  readonly operatorToken: string;
+  readonly ended: EndedSessions;
+  readonly writer: Pick<CommandWriter, 'write'>;
+  readonly state: () => { readonly log: string | null; readonly seq: number };
+  /** Wall clock, ms since 1970. */
+  readonly now?: () => number;
+}
+
+export class Sessions {
+  readonly #options: SessionsOptions;
+  readonly #sealer: Sealer;
+
+  constructor(options: SessionsOptions) {
+    this.#options = options;
+    this.#sealer = new Sealer(options.operatorToken, 'console session');
+  }
+
+  begin({ person, within, name }: Identity): ConsoleSession {
+    const nowMs = this.#now();
+    const { log, seq: position } = this.#options.state();
+    const id = randomBytes(32).toString('base64url');
+    const kind = person === undefined ? 'operator' : 'member';
+    const times = { endsMs: nowMs + lengthMs, sealedMs: nowMs };
+    return { v: 1, log: log ?? '', id, kind, person, within, name, position, ...times };
+  }
+
+  seal(session: ConsoleSession): string {
+    return this.#sealer.seal({ ...session, sealedMs: this.#now() });
+  }
+
+  /** The session of a cookie's value, or undefined where it is none that counts now. */
+  async open(text: string): Promise<ConsoleSession | undefined> {
+    const session = this.#sealer.open(text, sessionSchema);
+    if (!session) return undefined;
+    await this.#options.ended.ready();
+    return this.counts(session) ? session : undefined;
+  }
+
+  /** Asked again and again for a stream that stays open. */
+  counts(session: ConsoleSession): boolean {
+    const { ended, state } = this.#options;
+    const nowMs = this.#now();
+    if (session.log !== (state().log ?? '') || session.endsMs <= nowMs) return false;
+    if (session.sealedMs + idleMs <= nowMs || ended.hasEnded('session', digestOf(session.id))) return false;
+    return !ended.hasPersonEnded(actorName(session), session.position);
+  }
+
+  needsSealing({ sealedMs }: ConsoleSession): boolean {
+    return this.#now() - sealedMs >= resealMs;
+  }
+
+  /** Writes that a session is over. Rejects with CommandError where the log does not take it. */
+  async end(session: ConsoleSession, everywhere: boolean): Promise<void> {
+    const until = new Date(everywhere ? this.#now() + lengthMs : session.endsMs).toISOString();
+    const by = actorName(session);
+    const data = everywhere
+      ? ({ kind: 'person', subject: by, until } as const)
+      : ({ kind: 'session', subject: digestOf(session.id), until } as const);
+    await this.#write(by, () => [{ type: 'session.ended', data }]);
+  }
+
+  /** Uses up a sign-in link. Of several uses at once, on any replicas, the log lets one through. */
+  async useLink({ id, endsMs, person }: Ticket): Promise<void> {
+    const { ended } = this.#options;
+    const subject = digestOf(id);
+    const data = { kind: 'link', subject, until: new Date(endsMs).toISOString() } as const;
+    await ended.ready();
+    await this.#write(actorName({ person }), () => {
+      if (ended.hasEnded('link', subject))
+        throw new CommandError('Unauthorized', 'this sign-in link was used before', {
+          next: 'ask for another; the operator runs `headgate console open`',
+        });
+      return [{ type: 'session.ended', data }];
+    });
+  }
+
+  async #write(by: string, events: Parameters<CommandWriter['write']>[2]): Promise<void> {
+    await this.#options.writer.write(randomUUID(), by, events, 'console');
+  }
+
+  #now(): number {
+    return (this.#options.now ?? Date.now)();
+  }
+}
+
+export function actorOfSession({ person, within }: ConsoleSession): Actor {
+  return { person, within };
+}
+
+/** In the log stands the digest of an id, from which nobody can make the id. */
+function digestOf(id: string): string {
+  return createHash('sha256').update(id).digest('hex');
+}

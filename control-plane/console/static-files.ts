@@ -1,0 +1,79 @@
+/** The built pages, read once into memory. A request is a look-up in a map, so no path can lead out of the folder. */
+import { createHash } from 'node:crypto';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import type { FastifyReply, FastifyRequest } from 'fastify';
+
+const types: Readonly<Record<string, string>> = {
+  html: 'text/html; charset=utf-8',
+  js: 'text/javascript; charset=utf-8',
+  css: 'text/css; charset=utf-8',
+  svg: 'image/svg+xml',
+};
+
+interface StaticFile {
+  readonly type: string;
+  readonly etag: string;
+  /** Its name holds a digest of its content. */
+  readonly isImmutable: boolean;
+  readonly bodies: Readonly<Record<'identity' | 'gzip' | 'br', Buffer | undefined>>;
+}
+
+/** Next to the compiled code; sources use the last build. */
+const builtFolder = fileURLToPath(
+  new URL(import.meta.url.endsWith('.ts') ? '../../dist/console/' : '../../console/', import.meta.url),
+);
+
+export class StaticFiles {
+  readonly #files = new Map<string, StaticFile>();
+
+  constructor(folder = builtFolder) {
+    if (!existsSync(join(folder, 'index.html'))) return;
+    for (const entry of readdirSync(folder, { recursive: true, withFileTypes: true })) {
+      if (!entry.isFile() || /\.(?:br|gz)$/.test(entry.name)) continue;
+      const path = join(entry.parentPath, entry.name);
+      const url = path.slice(join(folder, '/').length).replaceAll('\\', '/');
+      const type = types[/\.(\w+)$/.exec(entry.name)?.[1] ?? ''];
+      if (type !== undefined) this.#files.set(`/${url}`, fileOf(path, type));
+    }
+  }
+
+  get isBuilt(): boolean {
+    return this.#files.size > 0;
+  }
+
+  has(path: string): boolean {
+    return this.#files.has(path);
+  }
+
+  /** Answers with a file, in the smallest form that the client reads. */
+  send(path: string, request: FastifyRequest, reply: FastifyReply): FastifyReply {
+    const file = this.#files.get(path);
+    if (!file) return reply.code(404).type('text/plain; charset=utf-8').send('not found\n');
+    reply.headers({
+      etag: file.etag,
+      vary: 'accept-encoding',
+      'cache-control': file.isImmutable ? 'public, max-age=31536000, immutable' : 'no-cache',
+    });
+    if (request.headers['if-none-match'] === file.etag) return reply.code(304).send();
+    const accepted = String(request.headers['accept-encoding'] ?? '');
+    const coding = (['br', 'gzip'] as const).find(
+      (name) => file.bodies[name] && new RegExp(`\\b${name}\\b(?!;q=0(?:\\.0*)?(?:,|$))`).test(accepted),
+    );
+    if (coding) reply.header('content-encoding', coding);
+    return reply.type(file.type).send(file.bodies[coding ?? 'identity']);
+  }
+}
+
+function fileOf(path: string, type: string): StaticFile {
+  const identity = readFileSync(path);
+  const optional = (name: string): Buffer | undefined => (existsSync(name) ? readFileSync(name) : undefined);
+  const digest = createHash('sha256').update(identity).digest('base64url').slice(0, 22);
+  return {
+    type,
+    etag: `"${digest}"`,
+    isImmutable: /-[\w-]{8,}\.\w+$/.test(path),
+    bodies: { identity, gzip: optional(`${path}.gz`), br: optional(`${path}.br`) },
+  };
+}

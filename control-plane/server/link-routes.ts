@@ -1,0 +1,55 @@
+/** Routes that make sign-in links to the console: for the operator, and for a member of an organisation. */
+import type { FastifyInstance } from 'fastify';
+import type { AdminResponse } from '../../schemas/admin.ts';
+import { bodySchemas, pathSchemas } from '../../schemas/commands.ts';
+import { authorise, managingRoles } from '../commands/authorise.ts';
+import { CommandError } from '../core/command-error.ts';
+import type { SignInLinks } from '../sessions/sign-in-links.ts';
+import { findMember } from '../state/tenants.ts';
+import { type AdminContext, actorOf, parseQuery } from './context.ts';
+
+const operatorLinkSeconds = 60;
+const memberLinkSecondsDefault = 7 * 24 * 3600;
+
+function linksOf({ links }: AdminContext): SignInLinks {
+  if (links) return links;
+  throw new CommandError('Conflict', 'this replica serves no console', {
+    next: 'start it with --console-port, or ask a replica that was',
+  });
+}
+
+export function registerLinkRoutes(app: FastifyInstance, context: AdminContext): void {
+  app.post(
+    '/console/links',
+    { config: { access: 'operator' }, schema: { summary: 'A link that signs in the operator, once' } },
+    (): AdminResponse<'POST /console/links'> =>
+      linksOf(context).make({ exceptRoles: [], seconds: operatorLinkSeconds }),
+  );
+  app.post(
+    '/organisations/:id/members/:person/link',
+    {
+      config: { access: managingRoles },
+      schema: {
+        summary: 'A link that signs in a member, once',
+        params: pathSchemas.member,
+        body: bodySchemas.memberLink,
+      },
+      validatorCompiler: () => (data: unknown) => ({ value: data }),
+    },
+    (request): AdminResponse<'POST /organisations/:id/members/:person/link'> => {
+      const { id, person } = parseQuery(pathSchemas.member, request.params);
+      const { seconds = memberLinkSecondsDefault } = parseQuery(bodySchemas.memberLink, request.body ?? {});
+      const { db } = context.snapshot;
+      const actor = actorOf(request);
+      authorise(db, actor, managingRoles, () => id);
+      const member = findMember(db, id, person);
+      if (!member) throw new CommandError('NotFound', `${person} is not a member of ${id}`);
+      const maker = actor.person === undefined ? undefined : findMember(db, id, actor.person);
+      const exceptRoles = maker?.role === 'admin' ? (['owner'] as const) : [];
+      if (exceptRoles.some((role) => role === member.role))
+        throw new CommandError('Forbidden', 'only an owner or the operator makes links for an owner');
+      const within = actor.person === undefined ? undefined : id;
+      return linksOf(context).make({ person, within, exceptRoles: [...exceptRoles], seconds });
+    },
+  );
+}

@@ -1,0 +1,44 @@
+/**
+ * Texts that only control planes with the same operator token can read or make: AES-256-GCM with a key derived from the
+ * token. A browser that holds one can neither read nor change it, every replica accepts it, and a new token ends them all.
+ */
+import { createCipheriv, createDecipheriv, hkdfSync, randomBytes } from 'node:crypto';
+import type { z } from 'zod';
+
+const ivBytes = 12;
+const tagBytes = 16;
+/** Longer ones are not ours. */
+const textLengthMax = 2048;
+
+export class Sealer {
+  readonly #key: Buffer;
+
+  /** What was sealed for one purpose is not accepted for another. */
+  constructor(operatorToken: string, purpose: string) {
+    this.#key = Buffer.from(hkdfSync('sha256', operatorToken, '', `headgate ${purpose} v1`, 32));
+  }
+
+  seal(content: object): string {
+    const iv = randomBytes(ivBytes);
+    const cipher = createCipheriv('aes-256-gcm', this.#key, iv);
+    const sealed = Buffer.concat([cipher.update(JSON.stringify(content), 'utf8'), cipher.final()]);
+    return Buffer.concat([iv, sealed, cipher.getAuthTag()]).toString('base64url');
+  }
+
+  /** Undefined for anything that this key did not seal, or that is no such content. Never throws. */
+  open<Schema extends z.ZodType>(text: string, schema: Schema): z.output<Schema> | undefined {
+    if (text.length > textLengthMax) return undefined;
+    const raw = Buffer.from(text, 'base64url');
+    if (raw.length <= ivBytes + tagBytes) return undefined;
+    try {
+      const decipher = createDecipheriv('aes-256-gcm', this.#key, raw.subarray(0, ivBytes), {
+        authTagLength: tagBytes,
+      });
+      decipher.setAuthTag(raw.subarray(raw.length - tagBytes));
+      const content = decipher.update(raw.subarray(ivBytes, raw.length - tagBytes));
+      return schema.safeParse(JSON.parse(Buffer.concat([content, decipher.final()]).toString('utf8'))).data;
+    } catch {
+      return undefined;
+    }
+  }
+}
