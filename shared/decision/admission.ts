@@ -1,7 +1,9 @@
 /**
- * Admission: the decisions made from the head of a request, before its body is read: host → operation → key → listing.
- * Pure: look-up, time and the state of the gateway are parameters; live serving and replay both call it. Host and operation
- * are resolved without a look-up: a label of stack form names a stack whether or not one exists, and a path reveals nothing.
+ * Admission: the one composition of all decisions before a node is asked. `admit` decides from the head of a request, before
+ * its body is read: host → operation → key → listing; `judge` (decide.ts) from its body. Serving calls them as the request
+ * arrives; `admission` calls both at once, for explain and replay.
+ * Pure: look-up, time and the state of the gateway are parameters. Host and operation are resolved without a look-up: a
+ * label of stack form names a stack whether or not one exists, and a path reveals nothing.
  */
 import { stackIdSchema } from '../../schemas/names.ts';
 import type { Lookup } from '../snapshot/lookup.ts';
@@ -13,9 +15,11 @@ import {
   carriesCredential,
   unauthorized,
 } from './authenticate.ts';
+import { type Conditions, type Counters, type Decision, judge, type RequestFacts } from './decide.ts';
 import { type ListingOperation, listModels } from './model-listing.ts';
 import { cannotTakeNow, Refusal } from './refusal.ts';
 import type { Target } from './route.ts';
+import { refuse, type StepName, type Trace } from './trace.ts';
 
 export interface HostNames {
   /** Names of the shared host, lower case, without port. */
@@ -84,16 +88,6 @@ export interface RequestHead extends Credentials {
   readonly path: string;
 }
 
-/** The state of the gateway that a decision depends on. */
-export interface Conditions {
-  /** Is the snapshot too old to prove a key? */
-  readonly fenced: boolean;
-  /** Can no more usage be recorded? */
-  readonly outboxFull: boolean;
-  /** Wall clock, ms since 1970. */
-  readonly nowMs: number;
-}
-
 /** Filled in step by step, so that logs and metrics have the known parts of a refused request. */
 export interface AdmissionProgress {
   target?: Target;
@@ -112,22 +106,25 @@ export interface AdmittedInference {
   readonly caller: Client;
 }
 
-/** The decisions before the body is read. Throws a Refusal. */
+/** The decisions before the body is read. Throws a Refusal; with a trace, only where nothing further can be decided. */
 export function admit(
   lookup: Lookup,
   hosts: HostNames,
   head: RequestHead,
   conditions: Pick<Conditions, 'fenced' | 'nowMs'>,
   progress: AdmissionProgress,
+  trace?: Trace,
 ): Admitted {
   const isVisitor = head.visitor !== undefined;
   const target = head.fixed ?? (isVisitor ? sharedTarget : resolveHost(head.host, hosts));
   progress.target = target;
+  trace?.add('host', 'ok', { ...target });
   const operation = resolveOperation(head.method, head.path);
   progress.operation = operation;
-  const caller = identify(lookup, target, operation, head, conditions);
+  const caller = identify(lookup, target, operation, head, conditions, trace);
   progress.caller = caller;
   if (operation.kind === 'unknown') throw new Refusal('NotFoundError', 'There is nothing at this path.');
+  trace?.add('path', 'ok', { operation: operation.kind });
   if (operation.kind === 'models' || operation.kind === 'model')
     return { kind: 'listing', body: listModels(lookup, target, caller, operation) };
   if (caller.kind === 'nobody') throw unauthorized('missing');
@@ -145,11 +142,99 @@ function identify(
   operation: Operation,
   head: RequestHead,
   { fenced, nowMs }: Pick<Conditions, 'fenced' | 'nowMs'>,
+  trace: Trace | undefined,
 ): Caller {
   if (head.visitor !== undefined) return { kind: 'anonymous', visitor: head.visitor };
   if (!needsKey(target, operation)) return { kind: 'nobody' };
-  if (!fenced) return authenticate(lookup, target, head, nowMs);
+  if (!fenced) {
+    trace?.add('fresh', 'ok');
+    return authenticate(lookup, target, head, nowMs, trace);
+  }
   // A snapshot this old proves nothing about a key. One response for every credential hides which keys pass the checksum.
-  if (carriesCredential(target, head)) throw cannotTakeNow('fenced');
-  throw unauthorized('fenced');
+  if (carriesCredential(target, head)) refuse(trace, 'fresh', cannotTakeNow('fenced'));
+  else refuse(trace, 'fresh', unauthorized('fenced'));
+  return authenticate(lookup, target, head, nowMs, trace);
+}
+
+/** All that a decision depends on beside the state: the request's head, and what its shape gave. */
+export interface AdmissionFacts extends RequestHead {
+  readonly model: string;
+  /** Counted, or a bound from above. */
+  readonly promptTokens: number;
+  /** A bound from below, where `promptTokens` is one from above. */
+  readonly promptTokensLeast?: number | undefined;
+  /** undefined: the request asks for no number. */
+  readonly maxTokens: number | undefined;
+}
+
+export type Verdict =
+  /** `counted`: it passed the limits, so it counts against them. */
+  | { readonly kind: 'refused'; readonly refusal: Refusal; readonly counted: boolean }
+  | { readonly kind: 'placed'; readonly decision: Decision }
+  /** The body of a model listing, JSON. */
+  | { readonly kind: 'listed'; readonly body: string };
+
+/** The verdict on these facts; with a trace, each step is noted in it. Throws only for a fault of this program. */
+export function admission(
+  { lookup, hosts }: { readonly lookup: Lookup; readonly hosts: HostNames },
+  facts: AdmissionFacts,
+  counters: Counters,
+  conditions: Conditions,
+  trace?: Trace,
+): Verdict {
+  const progress: AdmissionProgress = {};
+  let verdict: Verdict;
+  try {
+    const admitted = admit(lookup, hosts, facts, conditions, progress, trace);
+    if (admitted.kind === 'listing') {
+      verdict = { kind: 'listed', body: admitted.body };
+      trace?.add('listing', 'ok');
+    } else {
+      const decision = judge(lookup, counters, requestFacts(admitted, facts), conditions, trace);
+      const { placement } = decision;
+      verdict =
+        placement instanceof Refusal
+          ? { kind: 'refused', refusal: placement, counted: true }
+          : { kind: 'placed', decision };
+    }
+  } catch (error) {
+    if (!(error instanceof Refusal)) throw error;
+    verdict = { kind: 'refused', refusal: error, counted: false };
+    trace?.refuse(stepOf(error, progress), error);
+  }
+  const first = trace?.refusal;
+  if (first === undefined) return verdict;
+  return {
+    kind: 'refused',
+    refusal: first,
+    counted: verdict.kind === 'refused' && verdict.counted && verdict.refusal === first,
+  };
+}
+
+/** The step of a refusal after which nothing can be decided, by how far the request had come. */
+function stepOf(refusal: Refusal, { target, operation, caller }: AdmissionProgress): StepName {
+  if (target === undefined || operation === undefined) return 'host';
+  if (caller === undefined) return refusal.reason === 'fenced' ? 'fresh' : 'key';
+  if (operation.kind === 'unknown') return 'path';
+  return operation.kind === 'models' || operation.kind === 'model' ? 'listing' : 'plan';
+}
+
+/** What the shape of an operation's body gives: the surface of its path, and what is asked for, nothing where nothing is generated. */
+function requestFacts({ target, operation, caller }: AdmittedInference, facts: AdmissionFacts): RequestFacts {
+  const { model, promptTokens, promptTokensLeast } = facts;
+  const generates = operation.kind === 'chat' || operation.kind === 'messages';
+  return {
+    target,
+    caller,
+    model,
+    promptTokens,
+    promptTokensLeast: promptTokensLeast === undefined ? undefined : () => promptTokensLeast,
+    surface: surfaceOf(operation),
+    maxTokens: generates ? facts.maxTokens : 0,
+  };
+}
+
+function surfaceOf({ kind }: AdmittedInference['operation']): RequestFacts['surface'] {
+  if (kind === 'chat') return 'openai';
+  return kind === 'embeddings' ? 'any' : 'anthropic';
 }

@@ -6,6 +6,7 @@ import { hashKey, parseKey } from '../ids/api-key.ts';
 import type { KeyOwner, Lookup } from '../snapshot/lookup.ts';
 import { Refusal } from './refusal.ts';
 import type { Target } from './route.ts';
+import type { StepFacts, Trace } from './trace.ts';
 
 /** An organisation's key, a visitor of the playground, or no one, where no key is needed. */
 export type Caller =
@@ -24,12 +25,28 @@ export function subjectOf(client: Client): string {
 export interface Credentials {
   readonly authorization: string | undefined;
   readonly xApiKey: string | undefined;
+  /** In place of both, where a decision is made again: headers are never recorded. */
+  readonly recorded?: RecordedCredential | undefined;
+}
+
+/** What the headers of a request were found to carry. */
+export type RecordedCredential =
+  | { readonly keyId: string; readonly header: 'authorization' | 'x-api-key' }
+  | { readonly fault: 'missing' | 'malformed' | 'unknown' | 'two different keys'; readonly carried: boolean };
+
+/** A key as it was sent, or as it was recorded. */
+type PresentedKey = string | RecordedCredential | undefined;
+
+/** Why a key is not accepted; `owner` where it is somebody's. */
+interface KeyFault {
+  readonly reason: string;
+  readonly owner?: KeyOwner;
 }
 
 const unauthorizedMessage = 'The API key is missing or not valid.';
 
-export function unauthorized(reason: string): Refusal {
-  return new Refusal('Unauthorized', unauthorizedMessage, { reason });
+export function unauthorized(reason: string, keyId?: string): Refusal {
+  return new Refusal('Unauthorized', unauthorizedMessage, { reason, keyId });
 }
 
 function bearerKey(authorization: string | undefined): string | undefined {
@@ -37,14 +54,23 @@ function bearerKey(authorization: string | undefined): string | undefined {
   return match?.[1];
 }
 
-function acceptKey(lookup: Lookup, key: string | undefined, nowMs: number): KeyOwner | string {
-  if (key === undefined) return 'missing';
-  const parsed = parseKey(key);
-  if (parsed === undefined) return 'malformed';
-  const owner = lookup.keyOwner(hashKey(parsed));
-  if (!owner) return 'unknown';
-  if (owner.revoked) return 'revoked';
-  if (owner.expiresAtMs !== null && owner.expiresAtMs <= nowMs) return 'expired';
+function findOwner(lookup: Lookup, key: string | RecordedCredential): KeyOwner | undefined | 'malformed' {
+  if (typeof key === 'string') {
+    const parsed = parseKey(key);
+    if (parsed === undefined) return 'malformed';
+    return lookup.keyOwner(hashKey(parsed));
+  }
+  if ('keyId' in key) return lookup.keyOwnerById(key.keyId);
+  return key.fault === 'malformed' ? 'malformed' : undefined;
+}
+
+function acceptKey(lookup: Lookup, key: PresentedKey, nowMs: number): KeyOwner | KeyFault {
+  if (key === undefined) return { reason: 'missing' };
+  const owner = findOwner(lookup, key);
+  if (owner === 'malformed') return { reason: 'malformed' };
+  if (!owner) return { reason: 'unknown' };
+  if (owner.revoked) return { reason: 'revoked', owner };
+  if (owner.expiresAtMs !== null && owner.expiresAtMs <= nowMs) return { reason: 'expired', owner };
   return owner;
 }
 
@@ -55,40 +81,73 @@ function acceptKey(lookup: Lookup, key: string | undefined, nowMs: number): KeyO
 function acceptXApiKey(
   lookup: Lookup,
   target: Target,
-  key: string | undefined,
+  key: PresentedKey,
   nowMs: number,
-): KeyOwner | undefined {
+): KeyOwner | KeyFault | undefined {
   if (target.kind !== 'stack' || key === undefined) return undefined;
-  const owner = acceptKey(lookup, key.trim(), nowMs);
-  if (typeof owner === 'string') return undefined;
-  const stack = lookup.stack(target.stack);
-  return stack?.surface === 'anthropic' && stack.organisation === owner.organisation ? owner : undefined;
+  const found = acceptKey(lookup, typeof key === 'string' ? key.trim() : key, nowMs);
+  const owner = 'reason' in found ? found.owner : found;
+  const stack = owner && lookup.stack(target.stack);
+  return stack?.surface === 'anthropic' && stack.organisation === owner?.organisation ? found : undefined;
 }
 
-/** Identifies the caller. Throws Unauthorized, one answer for every cause. */
+/** The keys that the headers carry, as they were sent or recorded. */
+function presented({ authorization, xApiKey, recorded }: Credentials): readonly [PresentedKey, PresentedKey] {
+  if (recorded === undefined) return [bearerKey(authorization), xApiKey];
+  if ('keyId' in recorded)
+    return recorded.header === 'x-api-key' ? [undefined, recorded] : [recorded, undefined];
+  return recorded.fault === 'missing' ? [undefined, undefined] : [recorded, undefined];
+}
+
+/** Identifies the caller. Throws Unauthorized, one answer for every cause; with a trace, only where no caller is known. */
 export function authenticate(
   lookup: Lookup,
   target: Target,
   credentials: Credentials,
   nowMs: number,
+  trace?: Trace,
 ): Caller {
-  const byHeader = acceptXApiKey(lookup, target, credentials.xApiKey, nowMs);
-  const bearer = bearerKey(credentials.authorization);
-  if (byHeader) {
-    if (credentials.authorization === undefined || bearer === credentials.xApiKey?.trim())
-      return { kind: 'key', owner: byHeader };
-    throw unauthorized('two different keys');
+  const { authorization, recorded } = credentials;
+  const [bearer, xApiKey] = presented(credentials);
+  const byHeader = acceptXApiKey(lookup, target, xApiKey, nowMs);
+  if (byHeader && !('reason' in byHeader)) {
+    if (recorded !== undefined || authorization === undefined || bearer === credentials.xApiKey?.trim())
+      return accepted(byHeader, 'x-api-key', trace);
+    throw unauthorized('two different keys', byHeader.keyId);
   }
-  const owner = acceptKey(lookup, bearer, nowMs);
-  if (typeof owner === 'string') throw unauthorized(owner);
+  if (recorded !== undefined && 'fault' in recorded && recorded.fault === 'two different keys')
+    throw unauthorized('two different keys');
+  const found = acceptKey(lookup, bearer, nowMs);
+  if (!('reason' in found)) return accepted(found, 'authorization', trace);
+  const known = found.owner ?? byHeader?.owner;
+  const refusal = unauthorized(found.reason, known?.keyId);
+  if (trace === undefined || known === undefined) throw refusal;
+  trace.refuse('key', refusal, keyFacts(known, found.owner ? found.reason : (byHeader?.reason ?? '')), [
+    { table: 'api_key', id: known.keyId },
+  ]);
+  return { kind: 'key', owner: known };
+}
+
+function accepted(owner: KeyOwner, header: string, trace: Trace | undefined): Caller {
+  trace?.add('key', 'ok', { ...keyFacts(owner, 'accepted'), header }, [
+    { table: 'api_key', id: owner.keyId },
+  ]);
   return { kind: 'key', owner };
+}
+
+function keyFacts({ keyId, organisation, expiresAtMs }: KeyOwner, state: string): StepFacts {
+  return { keyId, organisation, expiresAtMs, state };
 }
 
 /**
  * Does the request carry anything that might be a key? Asked where the snapshot is too old to look one up; what it is does
  * not count, so that nothing is revealed of it. On the shared host `x-api-key` is as if absent.
  */
-export function carriesCredential(target: Target, { authorization, xApiKey }: Credentials): boolean {
+export function carriesCredential(
+  target: Target,
+  { authorization, xApiKey, recorded }: Credentials,
+): boolean {
+  if (recorded !== undefined) return 'keyId' in recorded || recorded.carried;
   if (authorization !== undefined && !/^(bearer)?\s*$/i.test(authorization)) return true;
   return target.kind === 'stack' && xApiKey !== undefined && xApiKey.trim() !== '';
 }

@@ -46,6 +46,7 @@ function routeTo(node: string): Route {
 function lookupOf(content: Content): Lookup {
   return {
     keyOwner: () => undefined,
+    keyOwnerById: () => undefined,
     anonymousTier: () => content.anonymous,
     stack: (id) => (Object.hasOwn(content.stacks, id) ? content.stacks[id] : undefined),
     routes: (place, model) => (content.routes[`${place} ${model}`] ?? []).map(routeTo),

@@ -5,10 +5,20 @@
  * context → allowance → requests per minute → concurrency → route. Every message of a limit names the tier.
  */
 import type { Lookup, TierLimits } from '../snapshot/lookup.ts';
-import type { Conditions } from './admission.ts';
 import { type Client, subjectOf } from './authenticate.ts';
 import { cannotTakeNow, Refusal } from './refusal.ts';
 import { notInPlan, type Placement, type RoutingFacts, route, type Target } from './route.ts';
+import { type Read, refuse, type StepFacts, Trace } from './trace.ts';
+
+/** The state of the gateway that a decision depends on. */
+export interface Conditions {
+  /** Is the snapshot too old to prove a key? */
+  readonly fenced: boolean;
+  /** Can no more usage be recorded? */
+  readonly outboxFull: boolean;
+  /** Wall clock, ms since 1970. */
+  readonly nowMs: number;
+}
 
 export interface RequestFacts {
   readonly target: Target;
@@ -132,12 +142,58 @@ function checkConcurrency({ tier, subject, model, weight }: LimitFacts, counters
  * The plan limits (Errors 7 to 10, Limits 1 to 4). A refusal that waiting cannot cure is never hidden behind one that it can,
  * and a request counts only if it passes all four.
  */
-export function checkLimits(facts: LimitFacts, counters: Counters, nowMs: number): void {
-  checkContext(facts);
-  checkAllowance(facts);
-  checkRate(facts, counters, nowMs);
-  checkConcurrency(facts, counters);
+export function checkLimits(facts: LimitFacts, counters: Counters, nowMs: number, trace?: Trace): void {
+  check('context', checkContext, facts, counters, nowMs, trace);
+  check('allowance', checkAllowance, facts, counters, nowMs, trace);
+  check('requests', checkRate, facts, counters, nowMs, trace);
+  check('concurrency', checkConcurrency, facts, counters, nowMs, trace);
 }
+
+type LimitStep = 'context' | 'allowance' | 'requests' | 'concurrency';
+
+function check(
+  step: LimitStep,
+  limit: (facts: LimitFacts, counters: Counters, nowMs: number) => void,
+  facts: LimitFacts,
+  counters: Counters,
+  nowMs: number,
+  trace: Trace | undefined,
+): void {
+  if (trace === undefined) limit(facts, counters, nowMs);
+  else if (step === 'allowance' && facts.allowance.kind === 'none') trace.add(step, 'skipped');
+  else
+    trace.attempt(
+      step,
+      () => limit(facts, counters, nowMs),
+      { tier: facts.tier.id, ...limitFacts[step](facts, counters, nowMs) },
+      [{ table: 'tier', id: facts.tier.id }],
+    );
+}
+
+/** What each limit compares. */
+const limitFacts: Readonly<
+  Record<LimitStep, (facts: LimitFacts, counters: Counters, nowMs: number) => StepFacts>
+> = {
+  context: ({ contextTokens, tier, atLeast = false }) => ({
+    needed: contextTokens,
+    atLeast,
+    allowed: tier.contextTokens,
+  }),
+  allowance: ({ allowance, tier }) => ({
+    kind: allowance.kind,
+    used: allowance.kind === 'none' ? null : allowance.used,
+    allowed: allowance.kind === 'turns' ? tier.freeTurns : tier.monthlyTokens,
+  }),
+  requests: ({ subject, tier }, counters, nowMs) => ({
+    used: counters.window(subject, nowMs).used,
+    allowed: tier.requestsPerMinute,
+  }),
+  concurrency: ({ subject, tier, weight }, counters) => ({
+    inFlight: counters.inFlight(subject),
+    weight,
+    allowed: tier.concurrency,
+  }),
+};
 
 /** Start of the subject's window: the minute's phase comes from its id, so that not all windows end at once. */
 export function windowStartMs(subject: string, nowMs: number): number {
@@ -186,19 +242,39 @@ function allowanceOf(facts: RequestFacts, counters: Counters, nowMs: number): Li
   return { kind: 'tokens', used: counters.poolTokens(organisation, anchor, nowMs) };
 }
 
+function planReads(caller: Client, tier: TierLimits | null): readonly Read[] {
+  const own: Read[] =
+    caller.kind === 'key' ? [{ table: 'organisation', id: caller.owner.organisation, aspect: 'plan' }] : [];
+  return tier === null ? own : [...own, { table: 'tier', id: tier.id }];
+}
+
+function noPlan(caller: Client, trace: Trace | undefined, routeTrace: Trace | undefined): Refusal {
+  const refusal = notInPlan('no entitlement');
+  if (trace === undefined || routeTrace === undefined) return refusal;
+  const suspended = caller.kind === 'key' && caller.owner.suspended;
+  trace.refuse('plan', refusal, { tier: null, suspended }, planReads(caller, null));
+  trace.append(routeTrace);
+  return refusal;
+}
+
 /** Throws what plan and limits refuse; returns what routing found for a request that passed them. */
-export function decide(lookup: Lookup, counters: Counters, facts: RequestFacts, nowMs: number): Decision {
+export function decide(
+  lookup: Lookup,
+  counters: Counters,
+  facts: RequestFacts,
+  nowMs: number,
+  trace?: Trace,
+): Decision {
   const { caller, promptTokens, maxTokens } = facts;
   const tier = tierOf(lookup, caller);
-  if (tier === null) throw notInPlan('no entitlement');
   const organisation = caller.kind === 'key' ? caller.owner.organisation : null;
-  const placement = route(lookup, {
-    target: facts.target,
-    organisation,
-    tier: tier.id,
-    model: facts.model,
-    surface: facts.surface,
-  });
+  const { target, model, surface } = facts;
+  const routing: RoutingFacts = { target, organisation, tier: tier?.id ?? null, model, surface };
+  // The route is worked out first and is the last step.
+  const routeTrace = trace && new Trace();
+  const placement = route(lookup, routing, routeTrace);
+  if (tier === null) throw noPlan(caller, trace, routeTrace);
+  trace?.add('plan', 'ok', { tier: tier.id }, planReads(caller, tier));
   const subject = subjectOf(caller);
   const weight = weightOf(lookup, facts.model, placement);
   const pooled = usesPool(lookup, facts, tier, placement);
@@ -214,7 +290,8 @@ export function decide(lookup: Lookup, counters: Counters, facts: RequestFacts, 
     allowance: pooled ? allowanceOf(facts, counters, nowMs) : { kind: 'none' },
     nextTier: () => (tier.rank === null ? undefined : lookup.nextTier(tier.rank)),
   };
-  checkLimits(limits, counters, nowMs);
+  checkLimits(limits, counters, nowMs, trace);
+  if (routeTrace !== undefined) trace?.append(routeTrace);
   return { placement, tier, subject, weight, uncounted };
 }
 
@@ -227,8 +304,11 @@ export function judge(
   counters: Counters,
   facts: RequestFacts,
   { fenced, outboxFull, nowMs }: Conditions,
+  trace?: Trace,
 ): Decision {
-  if (fenced) throw cannotTakeNow('fenced');
-  if (outboxFull) throw cannotTakeNow('outbox full');
-  return decide(lookup, counters, facts, nowMs);
+  if (fenced) refuse(trace, 'fresh', cannotTakeNow('fenced'));
+  trace?.add('fresh', 'ok');
+  if (outboxFull) refuse(trace, 'usage', cannotTakeNow('outbox full'));
+  trace?.add('usage', 'ok');
+  return decide(lookup, counters, facts, nowMs, trace);
 }

@@ -9,6 +9,8 @@ export interface RefusalOptions {
   readonly reason?: string;
   /** Seconds for `Retry-After`; only the two 429 refusals carry it. */
   readonly retryAfterSeconds?: number;
+  /** Id of the key that was refused, for the decision journal; never shown to the client. */
+  readonly keyId?: string | undefined;
 }
 
 /** The service itself is in no state to take the request, whatever the nodes do. `reason` is for the log. */
@@ -25,12 +27,14 @@ export class Refusal extends Error {
   readonly type: RefusalType;
   readonly reason: string;
   readonly retryAfterSeconds: number | undefined;
+  readonly keyId: string | undefined;
 
   constructor(type: RefusalType, message: string, options: RefusalOptions = {}) {
     super(message);
     this.type = type;
     this.reason = options.reason ?? type;
     this.retryAfterSeconds = options.retryAfterSeconds;
+    this.keyId = options.keyId;
   }
 
   get status(): number {

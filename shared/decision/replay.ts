@@ -5,9 +5,8 @@
  */
 import type { RefusalType } from '../../schemas/refusals.ts';
 import type { Lookup } from '../snapshot/lookup.ts';
-import { admit, type HostNames, type Operation } from './admission.ts';
-import type { Credentials } from './authenticate.ts';
-import { type Counters, judge, type RequestFacts, windowMs, windowStartMs } from './decide.ts';
+import { type AdmissionFacts, admission, type HostNames, type Verdict } from './admission.ts';
+import { type Counters, windowMs, windowStartMs } from './decide.ts';
 import { Refusal } from './refusal.ts';
 import type { Capacity } from './route.ts';
 
@@ -23,20 +22,7 @@ export interface CounterFacts {
   readonly freeTurns: number;
 }
 
-export interface ReplayFacts extends Credentials {
-  readonly host: string | undefined;
-  /** A visitor of the playground: its own listener, so neither host nor key is read. */
-  readonly visitor?: string;
-  readonly method: string;
-  /** Without its query. */
-  readonly path: string;
-  readonly model: string;
-  /** Counted, or a bound from above. */
-  readonly promptTokens: number;
-  /** A bound from below, where `promptTokens` is one from above. */
-  readonly promptTokensLeast?: number;
-  /** undefined: the request asks for no number. */
-  readonly maxTokens: number | undefined;
+export interface ReplayFacts extends AdmissionFacts {
   readonly counters: CounterFacts;
   /** Wall clock, ms since 1970. */
   readonly nowMs: number;
@@ -70,46 +56,23 @@ export type ReplayedDecision =
 
 /** The decision of these facts at the look-up's position. Throws only for a fault of this program. */
 export function replayDecision(lookup: Lookup, facts: ReplayFacts, hosts: HostNames): ReplayedDecision {
-  try {
-    return pass(lookup, facts, hosts);
-  } catch (error) {
-    if (error instanceof Refusal) return refused(error, false);
-    throw error;
-  }
+  const { fenced = false, outboxFull = false, nowMs } = facts;
+  const conditions = { fenced, outboxFull, nowMs };
+  return replayed(admission({ lookup, hosts }, facts, countersOf(facts.counters), conditions));
 }
 
-function pass(lookup: Lookup, facts: ReplayFacts, hosts: HostNames): ReplayedDecision {
-  const { fenced = false, outboxFull = false, nowMs } = facts;
-  const entered = admit(lookup, hosts, facts, { fenced, nowMs }, {});
-  if (entered.kind === 'listing') return { kind: 'listed', body: entered.body };
-  const { target, operation, caller } = entered;
-  const { model, promptTokens, promptTokensLeast } = facts;
-  const { placement, tier, subject, weight } = judge(
-    lookup,
-    countersOf(facts),
-    {
-      target,
-      caller,
-      model,
-      promptTokens,
-      promptTokensLeast: promptTokensLeast === undefined ? undefined : () => promptTokensLeast,
-      ...surfaceFacts(operation, facts),
-    },
-    { fenced, outboxFull, nowMs },
-  );
+/** A verdict without what only this process could use. */
+export function replayed(verdict: Verdict): ReplayedDecision {
+  if (verdict.kind === 'listed') return verdict;
+  if (verdict.kind === 'refused') return refused(verdict.refusal, verdict.counted);
+  const { placement, tier, subject, weight } = verdict.decision;
   if (placement instanceof Refusal) return refused(placement, true);
   const nodes = placement.candidates.map(({ node }) => node).sort();
   return { kind: 'placed', draw: placement.capacity, nodes, tier: tier.id, subject, weight };
 }
 
-/** The surface that the path belongs to, and what is asked for: nothing where an operation generates nothing. */
-function surfaceFacts(operation: Operation, facts: ReplayFacts): Pick<RequestFacts, 'surface' | 'maxTokens'> {
-  if (operation.kind === 'chat') return { surface: 'openai', maxTokens: facts.maxTokens };
-  if (operation.kind === 'embeddings') return { surface: 'any', maxTokens: 0 };
-  return { surface: 'anthropic', maxTokens: operation.kind === 'count-tokens' ? 0 : facts.maxTokens };
-}
-
-function countersOf({ counters }: ReplayFacts): Counters {
+/** Counters that stand still at what was recorded. */
+export function countersOf(counters: CounterFacts): Counters {
   return {
     window: (subject, nowMs) => ({
       used: counters.windowUsed,

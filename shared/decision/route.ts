@@ -2,8 +2,10 @@
  * Where a request goes (Routing algorithm): an organisation's own node, else the pool, else a refusal; or, on a stack
  * host, that stack or a refusal. A pure look-up: nothing is balanced, preferred or fallen back to.
  */
+import type { PlaceKey } from '../../schemas/names.ts';
 import type { Lookup, Route } from '../snapshot/lookup.ts';
 import { Refusal, type RefusalOptions } from './refusal.ts';
+import type { Read, StepName, Trace } from './trace.ts';
 
 /** What the host selects: the shared service, or one stack, which may not exist. */
 export type Target = { readonly kind: 'shared' } | { readonly kind: 'stack'; readonly stack: string };
@@ -60,13 +62,41 @@ function wrongSurface(): Refusal {
   });
 }
 
-function routeStack(lookup: Lookup, facts: RoutingFacts, stackId: string): Placement | Refusal {
+/** Serving ends at a refusal; with a trace it is noted, and the next step is decided too. */
+function ends(
+  trace: Trace | undefined,
+  step: StepName,
+  refusal: Refusal,
+  reads: readonly Read[] = [],
+): boolean {
+  trace?.refuse(step, refusal, {}, reads);
+  return trace === undefined;
+}
+
+function routeStack(
+  lookup: Lookup,
+  facts: RoutingFacts,
+  stackId: string,
+  trace: Trace | undefined,
+): Placement | Refusal {
   const stack = lookup.stack(stackId);
-  if (!stack || stack.organisation !== facts.organisation)
-    return targetNotServing(stack ? 'foreign stack' : 'no such stack');
-  if (facts.surface !== 'any' && facts.surface !== stack.surface) return wrongSurface();
+  if (!stack || stack.organisation !== facts.organisation) {
+    const refusal = targetNotServing(stack ? 'foreign stack' : 'no such stack');
+    trace?.refuse('stack', refusal, { stack: stackId });
+    return refusal;
+  }
+  trace?.add('stack', 'ok', { stack: stackId }, [{ table: 'stack', id: stackId }]);
+  let wrong: Refusal | undefined;
+  if (facts.surface !== 'any' && facts.surface !== stack.surface) {
+    wrong = wrongSurface();
+    if (ends(trace, 'surface', wrong, [{ table: 'stack', id: stackId }])) return wrong;
+  }
+  trace?.add('surface', 'ok', { surface: stack.surface }, [{ table: 'stack', id: stackId }]);
   const candidates = lookup.routes(`stack:${stackId}`, facts.model);
-  return candidates.length > 0 ? { capacity: 'stack', candidates } : targetNotServing('not serving');
+  const answer: Placement | Refusal =
+    candidates.length > 0 ? { capacity: 'stack', candidates } : targetNotServing('not serving');
+  noteNodes(trace, answer, `stack:${stackId}`);
+  return wrong ?? answer;
 }
 
 /** The organisation's own node had the model loaded last, and is down or drained now: that passes. */
@@ -75,23 +105,72 @@ function ownNodeAway(lookup: Lookup, { organisation, model }: RoutingFacts): Ref
   return unavailable('own node away');
 }
 
-function routeShared(lookup: Lookup, facts: RoutingFacts): Placement | Refusal {
-  if (facts.surface === 'anthropic') return wrongSurface();
+function routeShared(lookup: Lookup, facts: RoutingFacts, trace: Trace | undefined): Placement | Refusal {
+  let wrong: Refusal | undefined;
+  if (facts.surface === 'anthropic') {
+    wrong = wrongSurface();
+    if (ends(trace, 'surface', wrong)) return wrong;
+  }
   if (facts.organisation !== null) {
     const own = lookup.routes(`organisation:${facts.organisation}`, facts.model);
-    if (own.length > 0) return { capacity: 'own', candidates: own };
+    if (own.length > 0) {
+      trace?.add('own nodes', 'ok', { place: `organisation:${facts.organisation}`, nodes: nodesOf(own) });
+      return wrong ?? { capacity: 'own', candidates: own };
+    }
+    trace?.add('own nodes', 'refused', { place: `organisation:${facts.organisation}` });
   }
-  if (!lookup.isPooled(facts.model)) return ownNodeAway(lookup, facts) ?? dedicatedOnly();
-  if (facts.tier === null || !lookup.tierIncludes(facts.tier, facts.model))
-    return notInPlan('model not in plan');
-  const candidates = lookup.routes('pool', facts.model);
-  return candidates.length > 0 ? { capacity: 'pool', candidates } : unavailable('no node answers');
+  return routePool(lookup, facts, trace, wrong);
 }
 
-/** The place that answers, or the refusal. Returned and not thrown, because limits answer before routing does. */
-export function route(lookup: Lookup, facts: RoutingFacts): Placement | Refusal {
-  if (facts.tier === null) return notInPlan('no entitlement');
+/** `wrong`: a refusal before, which stays the answer. */
+function routePool(
+  lookup: Lookup,
+  facts: RoutingFacts,
+  trace: Trace | undefined,
+  wrong: Refusal | undefined,
+): Placement | Refusal {
+  let first = wrong;
+  if (!lookup.isPooled(facts.model)) {
+    first ??= ownNodeAway(lookup, facts) ?? dedicatedOnly();
+    if (ends(trace, 'pool', first, [{ table: 'pool_model', id: facts.model }])) return first;
+  }
+  trace?.add('pool', 'ok', {}, [{ table: 'pool_model', id: facts.model }]);
+  if (facts.tier === null || !lookup.tierIncludes(facts.tier, facts.model)) {
+    const refusal = notInPlan('model not in plan');
+    first ??= refusal;
+    if (ends(trace, 'tier', refusal, tierReads(facts))) return refusal;
+  }
+  trace?.add('tier', 'ok', { tier: facts.tier }, tierReads(facts));
+  const candidates = lookup.routes('pool', facts.model);
+  const answer: Placement | Refusal =
+    candidates.length > 0 ? { capacity: 'pool', candidates } : unavailable('no node answers');
+  noteNodes(trace, answer, 'pool');
+  return first ?? answer;
+}
+
+function tierReads({ tier, organisation }: RoutingFacts): readonly Read[] {
+  return [
+    ...(tier === null ? [] : [{ table: 'tier', id: tier } as const]),
+    ...(organisation === null ? [] : [{ table: 'organisation', id: organisation, aspect: 'plan' } as const]),
+  ];
+}
+
+function noteNodes(trace: Trace | undefined, answer: Placement | Refusal, place: PlaceKey): void {
+  if (answer instanceof Refusal) trace?.refuse('nodes', answer, { place });
+  else trace?.add('nodes', 'ok', { place, nodes: nodesOf(answer.candidates) });
+}
+
+function nodesOf(candidates: readonly Route[]): readonly string[] {
+  return candidates.map(({ node }) => node).sort();
+}
+
+/**
+ * The place that answers, or the refusal. Returned and not thrown, because limits answer before routing does. With a trace
+ * every step is noted, those after the refusal too.
+ */
+export function route(lookup: Lookup, facts: RoutingFacts, trace?: Trace): Placement | Refusal {
+  if (facts.tier === null && trace === undefined) return notInPlan('no entitlement');
   return facts.target.kind === 'stack'
-    ? routeStack(lookup, facts, facts.target.stack)
-    : routeShared(lookup, facts);
+    ? routeStack(lookup, facts, facts.target.stack, trace)
+    : routeShared(lookup, facts, trace);
 }

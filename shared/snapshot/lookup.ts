@@ -63,6 +63,8 @@ export interface ServedModel {
 export interface Lookup {
   /** The organisation a key resolves to; undefined for an unknown key or a removed organisation. */
   keyOwner(hash: Buffer): KeyOwner | undefined;
+  /** The same by the id of the key, for a decision that is made again. */
+  keyOwnerById(id: string): KeyOwner | undefined;
   anonymousTier(): TierLimits | undefined;
   stack(id: StackId): { readonly organisation: OrganisationId; readonly surface: Surface } | undefined;
   /** Nodes that serve the model for the place now. */
@@ -150,10 +152,10 @@ export function createLookup(db: Database): Lookup {
   // Arrays and single values cost half of what objects do; each request runs several of these.
   const askLists = <Row, Parameters extends unknown[]>(sql: string) => ask<Row, Parameters>(sql).raw();
   const askOne = <Value, Parameters extends unknown[]>(sql: string) => ask<Value, Parameters>(sql).pluck();
-  const key = askLists<KeyRow, [Buffer]>(
-    `SELECT k.id, k.organisation, k.revoked_at, k.expires_at, o.suspended, o.anchor, ${tierColumns}
-     FROM api_key k JOIN organisation o ON o.id = k.organisation LEFT JOIN tier t ON t.id = o.tier WHERE k.hash = ?`,
-  );
+  const keys = `SELECT k.id, k.organisation, k.revoked_at, k.expires_at, o.suspended, o.anchor, ${tierColumns}
+     FROM api_key k JOIN organisation o ON o.id = k.organisation LEFT JOIN tier t ON t.id = o.tier`;
+  const key = askLists<KeyRow, [Buffer]>(`${keys} WHERE k.hash = ?`);
+  const keyById = askLists<KeyRow, [string]>(`${keys} WHERE k.id = ? AND k.hash IS NOT NULL`);
   const anonymous = askLists<TierRow, []>(
     `SELECT ${tierColumns} FROM tier t WHERE t.id = '${anonymousTier}'`,
   );
@@ -184,6 +186,10 @@ export function createLookup(db: Database): Lookup {
   return {
     keyOwner: (hash) => {
       const row = key.get(hash);
+      return row && ownerOf(row);
+    },
+    keyOwnerById: (id) => {
+      const row = keyById.get(id);
       return row && ownerOf(row);
     },
     anonymousTier: () => {

@@ -13,6 +13,7 @@ const root = fileURLToPath(new URL('../..', import.meta.url));
 export const decidingModules = [
   'schemas/refusals.ts',
   'shared/decision/refusal.ts',
+  'shared/decision/trace.ts',
   'shared/decision/authenticate.ts',
   'shared/decision/route.ts',
   'shared/decision/model-listing.ts',

@@ -45,13 +45,13 @@ const authenticate: readonly Change[] = [
   ['authenticate: the scheme is bearer', '/^bearer +([^\\s]+) *$/i', '/^[a-z]+ +([^\\s]+) *$/i'],
   [
     'authenticate: the checksum is checked before any look-up',
-    "if (parsed === undefined) return 'malformed';\n  const owner = lookup.keyOwner(hashKey(parsed))",
-    'const owner = lookup.keyOwner(hashKey(key as never))',
+    "if (parsed === undefined) return 'malformed';\n    return lookup.keyOwner(hashKey(parsed))",
+    'return lookup.keyOwner(hashKey(key as never))',
   ],
-  ['authenticate: a revoked key is refused', "if (owner.revoked) return 'revoked';", ''],
+  ['authenticate: a revoked key is refused', "if (owner.revoked) return { reason: 'revoked', owner };", ''],
   [
     'authenticate: an expired key is refused',
-    "if (owner.expiresAtMs !== null && owner.expiresAtMs <= nowMs) return 'expired';",
+    "if (owner.expiresAtMs !== null && owner.expiresAtMs <= nowMs) return { reason: 'expired', owner };",
     '',
   ],
   ['authenticate: a key ends at its moment', 'owner.expiresAtMs <= nowMs', 'owner.expiresAtMs < nowMs'],
@@ -62,7 +62,7 @@ const authenticate: readonly Change[] = [
   ],
   [
     'authenticate: x-api-key counts on a switched stack',
-    ' ? owner : undefined;',
+    ' ? found : undefined;',
     ' ? undefined : undefined;',
   ],
   [
@@ -72,12 +72,12 @@ const authenticate: readonly Change[] = [
   ],
   [
     'authenticate: x-api-key counts only on a stack of its organisation',
-    ' && stack.organisation === owner.organisation ?',
+    ' && stack.organisation === owner?.organisation ?',
     ' ?',
   ],
   [
     'authenticate: two different keys are refused',
-    "throw unauthorized('two different keys');",
+    "throw unauthorized('two different keys', byHeader.keyId);",
     "return { kind: 'key', owner: byHeader };",
   ],
   ['authenticate: the same key may be sent twice', 'bearer === credentials.xApiKey?.trim()', 'false'],
@@ -136,16 +136,16 @@ const admission: readonly Change[] = [
     '  const caller = identify(',
     "  if (operation.kind === 'unknown') throw new Refusal('NotFoundError', '');\n  const caller = identify(",
   ],
-  ['fenced: no key is looked up', 'if (!fenced) return authenticate', 'if (true) return authenticate'],
+  ['fenced: no key is looked up', 'if (!fenced) {', 'if (target) {'],
   [
     'fenced: whatever carries a credential gets one answer',
-    'if (carriesCredential(target, head)) throw',
-    'if (!head) throw',
+    'if (carriesCredential(target, head)) refuse',
+    'if (!head) refuse',
   ],
   [
     'fenced: what carries none is refused as ever',
-    "throw unauthorized('fenced')",
-    "throw cannotTakeNow('fenced')",
+    "else refuse(trace, 'fresh', unauthorized('fenced'))",
+    "else refuse(trace, 'fresh', cannotTakeNow('fenced'))",
   ],
   ['a visitor is looked for on the shared host', 'isVisitor ? sharedTarget :', ''],
 ];
@@ -153,14 +153,14 @@ const admission: readonly Change[] = [
 const decide: readonly Change[] = [
   [
     'fenced: asked again before the decision',
-    "if (fenced) throw cannotTakeNow('fenced');\n  if (outboxFull)",
-    'if (outboxFull)',
+    "if (fenced) refuse(trace, 'fresh', cannotTakeNow('fenced'));\n",
+    '',
   ],
-  ['the outbox is full', "if (outboxFull) throw cannotTakeNow('outbox full');", ''],
+  ['the outbox is full', "if (outboxFull) refuse(trace, 'usage', cannotTakeNow('outbox full'));", ''],
   [
     'the outbox is asked before plan, limits and routing',
-    "  if (outboxFull) throw cannotTakeNow('outbox full');\n  return decide(lookup, counters, facts, nowMs);",
-    "  const decision = decide(lookup, counters, facts, nowMs);\n  if (outboxFull) throw cannotTakeNow('outbox full');\n  return decision;",
+    "  if (outboxFull) refuse(trace, 'usage',",
+    "  decide(lookup, counters, facts, nowMs);\n  if (outboxFull) refuse(trace, 'usage',",
   ],
   [
     'plan: a suspended organisation has none',
@@ -234,13 +234,13 @@ const decide: readonly Change[] = [
   ['context: a lower bound is called one', 'atLeast: promptTokensLeast !== undefined', 'atLeast: false'],
   [
     'limits: they act before routing refuses',
-    '  checkLimits(limits, counters, nowMs);',
-    '  if (!(placement instanceof Refusal)) checkLimits(limits, counters, nowMs);',
+    '  checkLimits(limits, counters, nowMs, trace);',
+    '  if (!(placement instanceof Refusal)) checkLimits(limits, counters, nowMs, trace);',
   ],
   [
     'limits: they act where routing refuses nothing',
-    '  checkLimits(limits, counters, nowMs);',
-    '  if (placement instanceof Refusal) checkLimits(limits, counters, nowMs);',
+    '  checkLimits(limits, counters, nowMs, trace);',
+    '  if (placement instanceof Refusal) checkLimits(limits, counters, nowMs, trace);',
   ],
   [
     'limits: a request that is refused by routing counts',
@@ -250,24 +250,28 @@ const decide: readonly Change[] = [
 ];
 
 const limits: readonly Change[] = [
-  ['ContextWindowExceededError', '  checkContext(facts);\n', ''],
-  ['InferenceUpsellError', '  checkAllowance(facts);\n', ''],
-  ['InferenceRateLimitedError', '  checkRate(facts, counters, nowMs);\n', ''],
-  ['InferenceConcurrencyLimitedError', '  checkConcurrency(facts, counters);\n', ''],
+  ['ContextWindowExceededError', "  check('context', checkContext, facts, counters, nowMs, trace);\n", ''],
+  ['InferenceUpsellError', "  check('allowance', checkAllowance, facts, counters, nowMs, trace);\n", ''],
+  ['InferenceRateLimitedError', "  check('requests', checkRate, facts, counters, nowMs, trace);\n", ''],
+  [
+    'InferenceConcurrencyLimitedError',
+    "  check('concurrency', checkConcurrency, facts, counters, nowMs, trace);\n",
+    '',
+  ],
   [
     'order: context before allowance',
-    '  checkContext(facts);\n  checkAllowance(facts);',
-    '  checkAllowance(facts);\n  checkContext(facts);',
+    "  check('context', checkContext, facts, counters, nowMs, trace);\n  check('allowance', checkAllowance, facts, counters, nowMs, trace);\n",
+    "  check('allowance', checkAllowance, facts, counters, nowMs, trace);\n  check('context', checkContext, facts, counters, nowMs, trace);\n",
   ],
   [
     'order: allowance before rate',
-    '  checkAllowance(facts);\n  checkRate(facts, counters, nowMs);',
-    '  checkRate(facts, counters, nowMs);\n  checkAllowance(facts);',
+    "  check('allowance', checkAllowance, facts, counters, nowMs, trace);\n  check('requests', checkRate, facts, counters, nowMs, trace);\n",
+    "  check('requests', checkRate, facts, counters, nowMs, trace);\n  check('allowance', checkAllowance, facts, counters, nowMs, trace);\n",
   ],
   [
     'order: rate before concurrency',
-    '  checkRate(facts, counters, nowMs);\n  checkConcurrency(facts, counters);',
-    '  checkConcurrency(facts, counters);\n  checkRate(facts, counters, nowMs);',
+    "  check('requests', checkRate, facts, counters, nowMs, trace);\n  check('concurrency', checkConcurrency, facts, counters, nowMs, trace);\n",
+    "  check('concurrency', checkConcurrency, facts, counters, nowMs, trace);\n  check('requests', checkRate, facts, counters, nowMs, trace);\n",
   ],
   [
     'context: what just fits passes',
@@ -335,14 +339,14 @@ const route: readonly Change[] = [
   ['stack host: a foreign stack is refused', '!stack || stack.organisation !== facts.organisation', '!stack'],
   [
     'stack host: a missing stack is as a foreign one',
-    "return targetNotServing(stack ? 'foreign stack' : 'no such stack')",
-    "return stack ? targetNotServing('foreign stack') : dedicatedOnly()",
+    "const refusal = targetNotServing(stack ? 'foreign stack' : 'no such stack')",
+    "const refusal = stack ? targetNotServing('foreign stack') : dedicatedOnly()",
   ],
   ['stack host: all causes have one answer', "'This stack does not serve the requested model.'", 'reason'],
   [
     'stack host: the path of the other surface is refused',
-    "if (facts.surface !== 'any' && facts.surface !== stack.surface) return wrongSurface();",
-    '',
+    "if (facts.surface !== 'any' && facts.surface !== stack.surface) {",
+    'if (!facts) {',
   ],
   ['stack host: embeddings stand on every surface', "facts.surface !== 'any' && ", ''],
   [
@@ -358,10 +362,14 @@ const route: readonly Change[] = [
   [
     'stack host: never retried at the pool',
     ": targetNotServing('not serving')",
-    ': routeShared(lookup, facts)',
+    ': routeShared(lookup, facts, trace)',
   ],
-  ['stack host: served by that stack', "{ capacity: 'stack', candidates } :", 'routeShared(lookup, facts) :'],
-  ['shared host: messages are refused', "if (facts.surface === 'anthropic') return wrongSurface();", ''],
+  [
+    'stack host: served by that stack',
+    "{ capacity: 'stack', candidates } :",
+    'routeShared(lookup, facts, trace) :',
+  ],
+  ['shared host: messages are refused', "if (facts.surface === 'anthropic') {", 'if (!facts) {'],
   [
     'shared host: an own node wins',
     'if (own.length > 0)',
@@ -382,20 +390,16 @@ const route: readonly Change[] = [
     'lookup.routes(`organisation:$',
     "lookup.routes('organisation:acme' || `organisation:$",
   ],
-  [
-    'DedicatedOnlyModelError',
-    'if (!lookup.isPooled(facts.model)) return ownNodeAway(lookup, facts) ?? dedicatedOnly();',
-    '',
-  ],
+  ['DedicatedOnlyModelError', 'if (!lookup.isPooled(facts.model)) {', 'if (!facts) {'],
   [
     'DedicatedOnlyModelError comes before the plan',
-    'if (!lookup.isPooled(facts.model)) return',
-    'if (!lookup.isPooled(facts.model) && lookup.tierIncludes(String(facts.tier), facts.model)) return',
+    'if (!lookup.isPooled(facts.model)) {',
+    'if (!lookup.isPooled(facts.model) && lookup.tierIncludes(String(facts.tier), facts.model)) {',
   ],
   [
     'an own node that is away is an outage',
-    'return ownNodeAway(lookup, facts) ?? dedicatedOnly()',
-    'return dedicatedOnly()',
+    'first ??= ownNodeAway(lookup, facts) ?? dedicatedOnly()',
+    'first ??= dedicatedOnly()',
   ],
   [
     'an own node that is away is an outage for its organisation only',
@@ -404,14 +408,18 @@ const route: readonly Change[] = [
   ],
   [
     'an own node that is away does not hide the pool',
-    'if (!lookup.isPooled(facts.model)) return',
-    'if (ownNodeAway(lookup, facts) || !lookup.isPooled(facts.model)) return',
+    'if (!lookup.isPooled(facts.model)) {',
+    'if (ownNodeAway(lookup, facts) || !lookup.isPooled(facts.model)) {',
   ],
-  ['ModelNotInPlanError', "    return notInPlan('model not in plan');", '    void 0;'],
+  [
+    'ModelNotInPlanError',
+    'if (facts.tier === null || !lookup.tierIncludes(facts.tier, facts.model)) {',
+    'if (!facts) {',
+  ],
   [
     'ModelNotInPlanError comes before InferenceUnavailableError',
-    "    return notInPlan('model not in plan');",
-    "    return lookup.routes('pool', facts.model).length > 0 ? notInPlan('model not in plan') : unavailable('no node answers');",
+    "const refusal = notInPlan('model not in plan');",
+    "const refusal = lookup.routes('pool', facts.model).length > 0 ? notInPlan('model not in plan') : unavailable('no node answers');",
   ],
   ['InferenceUnavailableError', ": unavailable('no node answers')", ': dedicatedOnly()'],
 ];

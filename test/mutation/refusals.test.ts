@@ -60,8 +60,8 @@ test('a change whose text is not in its source, or not once, is a fault', () => 
 
 test('every deciding module and every refusal of the corpus is changed by some mutation', () => {
   const changed = new Set(mutations.map(({ module }) => module));
-  // These two only hand on what the others decide.
-  const carriers = ['shared/decision/refusal.ts', 'shared/decision/replay.ts'];
+  // These only hand on what the others decide.
+  const carriers = ['shared/decision/refusal.ts', 'shared/decision/replay.ts', 'shared/decision/trace.ts'];
   expect(decidingModules.filter((module) => !changed.has(module)).sort()).toEqual(carriers.sort());
   expect(new Set(mutations.map(({ rule }) => rule)).size).toBe(mutations.length);
   const registry = mutations.filter(({ module }) => module === 'schemas/refusals.ts');

@@ -12,18 +12,22 @@ export const handleMutations: readonly SuiteMutation[] = [
   ...of('shared/decision/admission.ts', asLimits, [
     [
       'a stale snapshot proves no key',
-      'if (!fenced) return authenticate(',
-      'if (nowMs > 0) return authenticate(',
+      'if (!fenced) {',
+      'if (nowMs > 0) {',
       'last proof of freshness is old',
     ],
   ]),
   ...of('shared/decision/decide.ts', asDecided, [
     [
       'a request is refused while no usage can be recorded',
-      "  if (outboxFull) throw cannotTakeNow('outbox full');\n",
+      "  if (outboxFull) refuse(trace, 'usage', cannotTakeNow('outbox full'));\n",
       '',
     ],
-    ['a stale snapshot decides nothing', "  if (fenced) throw cannotTakeNow('fenced');\n", ''],
+    [
+      'a stale snapshot decides nothing',
+      "  if (fenced) refuse(trace, 'fresh', cannotTakeNow('fenced'));\n",
+      '',
+    ],
   ]),
   ...of('data-plane/request/reserve.ts', asLimits, [
     [

@@ -1,0 +1,94 @@
+/**
+ * One composition: with a trace, which explains every step, the verdict is the one that serving answers with, to the byte
+ * of its message, and every step that could be decided is there.
+ */
+import fc from 'fast-check';
+import { afterAll, expect, test } from 'vitest';
+import { type AdmissionFacts, admission } from '../../shared/decision/admission.ts';
+import { countersOf, type ReplayFacts, replayed } from '../../shared/decision/replay.ts';
+import { Trace } from '../../shared/decision/trace.ts';
+import { runs, scaledMs } from '../support/budget.ts';
+import { corpusHosts, factsOf, goldenCases, openCorpus } from './decisions/corpus.ts';
+
+const corpus = openCorpus();
+afterAll(() => corpus.close());
+
+function decided(seq: number, facts: ReplayFacts, trace?: Trace) {
+  const { fenced = false, outboxFull = false, nowMs } = facts;
+  const of = { lookup: corpus.at(seq), hosts: corpusHosts };
+  return replayed(admission(of, facts, countersOf(facts.counters), { fenced, outboxFull, nowMs }, trace));
+}
+
+const whole = goldenCases.map(factsOf);
+const positions = [...new Set(goldenCases.map(({ atSeq }) => atSeq))];
+const oneOf = <Name extends keyof ReplayFacts>(name: Name) =>
+  fc.constantFrom(...whole.map((facts) => facts[name]));
+const keyIds = fc.constantFrom('key-cedar', 'key-acme', 'key-acme-revoked', 'key-none');
+const recorded = fc.oneof(
+  fc.record({ keyId: keyIds, header: fc.constantFrom('authorization' as const, 'x-api-key' as const) }),
+  fc.record({
+    fault: fc.constantFrom(
+      'missing' as const,
+      'malformed' as const,
+      'unknown' as const,
+      'two different keys' as const,
+    ),
+    carried: fc.boolean(),
+  }),
+);
+const facts = fc.record({
+  host: oneOf('host'),
+  visitor: fc.option(fc.constant('v-1'), { nil: undefined, freq: 10 }),
+  authorization: oneOf('authorization'),
+  xApiKey: oneOf('xApiKey'),
+  recorded: fc.option(recorded, { nil: undefined, freq: 4 }),
+  method: fc.constantFrom('POST', 'POST', 'POST', 'GET'),
+  path: oneOf('path'),
+  model: oneOf('model'),
+  promptTokens: fc.nat(200_000),
+  promptTokensLeast: fc.option(fc.nat(100), { nil: undefined }),
+  maxTokens: fc.option(fc.nat(5000), { nil: undefined }),
+  counters: oneOf('counters'),
+  nowMs: oneOf('nowMs'),
+  fenced: fc.boolean(),
+  outboxFull: fc.boolean(),
+}) as fc.Arbitrary<ReplayFacts & AdmissionFacts>;
+
+test(
+  'explain and serving decide the same of any facts',
+  () => {
+    const seen = new Map<string, number>();
+    fc.assert(
+      fc.property(fc.constantFrom(...positions), facts, (seq, each) => {
+        const trace = new Trace();
+        const explained = decided(seq, each, trace);
+        expect(explained).toEqual(decided(seq, each));
+        const kind = explained.kind === 'refused' ? explained.type : explained.kind;
+        seen.set(kind, (seen.get(kind) ?? 0) + 1);
+        expect(trace.steps.length).toBeGreaterThan(0);
+      }),
+      { numRuns: runs({ fast: 3000, full: 100_000 }) },
+    );
+    expect([...seen.keys()].length).toBeGreaterThanOrEqual(8);
+  },
+  scaledMs(300_000),
+);
+
+test.each(goldenCases.map((each) => [each.name, each] as const))(
+  'the steps of "%s" give the recorded decision',
+  (_name, each) => {
+    const trace = new Trace();
+    const of = factsOf(each);
+    expect(decided(each.atSeq, of, trace)).toEqual(decided(each.atSeq, of));
+  },
+);
+
+test('the steps after a refusal are decided too, because it often has a second cause behind it', () => {
+  const golden = goldenCases.find(({ name }) => name === 'the plan does not include the pooled model');
+  if (golden === undefined) throw new Error('it must be recorded');
+  const trace = new Trace();
+  const of = { ...factsOf(golden), promptTokens: 10_000_000 };
+  expect(decided(golden.atSeq, of, trace)).toMatchObject({ type: 'ContextWindowExceededError' });
+  const refused = trace.steps.filter(({ refusal }) => refusal !== undefined);
+  expect(refused.map(({ step }) => step)).toEqual(['context', 'tier']);
+});
