@@ -156,7 +156,7 @@ function identify(
   return authenticate(lookup, target, head, nowMs, trace);
 }
 
-/** All that a decision depends on beside the state: the request's head, and what its shape gave. */
+/** All that a decision depends on in addition to the state: the request's head, and what its shape gave. */
 export interface AdmissionFacts extends RequestHead {
   readonly model: string;
   /** Counted, or a bound from above. */

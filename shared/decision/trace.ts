@@ -1,6 +1,6 @@
 /**
  * What a decision came from, step by step. Serving has no trace and ends at the first refusal; with a trace the same
- * functions go on, because a refusal often has a second cause behind it. The first refusal stays the verdict.
+ * functions continue, because a refusal often has a second cause behind it. The first refusal stays the verdict.
  */
 import { Refusal } from './refusal.ts';
 
