@@ -8,6 +8,7 @@ import type { Commit } from '../../schemas/commit.ts';
 import { type ControlLog, type LogBatch, LogUnavailable } from '../log/core/control-log.ts';
 import type { TrustedSigners } from '../log/core/trust.ts';
 import { Backoff, sleep } from '../runtime/retry.ts';
+import { Waiters } from '../runtime/waiters.ts';
 import { Freshness } from './freshness.ts';
 import { checkIdentity, checkTrust } from './log-identity.ts';
 import type { Snapshot } from './snapshot.ts';
@@ -44,17 +45,13 @@ export interface ReplicatorOptions {
   readonly onReachabilityChange?: (reachable: boolean, error?: Error) => void;
 }
 
-interface Waiter {
-  readonly seq: number;
-  readonly resolve: () => void;
-}
-
 export class Replicator {
   readonly freshness: Freshness;
   readonly #options: ReplicatorOptions;
   readonly #probeIntervalMs: number;
   readonly #stop = new AbortController();
-  readonly #waiters = new Set<Waiter>();
+  /** Of moves of the position, and of the end of it. */
+  readonly #waiters = new Waiters();
   #readOffset: number;
   #endOffset = 0;
   #running: Promise<void> | undefined;
@@ -97,7 +94,7 @@ export class Replicator {
       const left = until - performance.now();
       if (left <= 0)
         throw new LogUnavailable(`folded to offset ${this.#readOffset} of ${end} within ${timeoutMs} ms`);
-      await this.#moved(0, Math.min(left, 250));
+      await this.#waiters.next(Math.min(left, 250));
     }
     if (this.#fault) throw this.#fault;
   }
@@ -112,14 +109,14 @@ export class Replicator {
       this.#checkRunning();
       const left = until - performance.now();
       if (left <= 0) return false;
-      await this.#moved(seq, left);
+      await this.#waiters.next(left);
     }
     return true;
   }
 
   async stop(): Promise<void> {
     this.#stop.abort();
-    this.#wake(Number.POSITIVE_INFINITY);
+    this.#waiters.wake();
     await Promise.allSettled([this.#running, this.#probing]);
   }
 
@@ -164,13 +161,13 @@ export class Replicator {
       rest = rest.slice(consumed);
       this.#readOffset = snapshot.nextOffset;
       if (accepted.length > 0) onCommits?.(accepted, seconds);
-      this.#wake(snapshot.seq);
+      this.#waiters.wake();
       if (snapshot.halt) return;
       // After the last slice too: a tail with a long backlog yields its next batch in the same turn.
       await new Promise((resolve) => setImmediate(resolve));
     }
     if (rest.length === 0) this.#readOffset = Math.max(this.#readOffset, batch.nextOffset);
-    this.#wake(snapshot.seq);
+    this.#waiters.wake();
   }
 
   async #probe(): Promise<void> {
@@ -199,7 +196,7 @@ export class Replicator {
     if (end < readBefore) throw new LogUnavailable(`the log ends at ${end}, before offset ${readBefore}`);
     const until = performance.now() + this.#probeIntervalMs;
     while (this.#readOffset < end && performance.now() < until && !this.#stop.signal.aborted)
-      await this.#moved(0, until - performance.now());
+      await this.#waiters.next(until - performance.now());
     if (this.#readOffset < end || this.#fault || snapshot.halt) return;
     // An idle log yields no batch that would show that it is reachable.
     this.#setReachable(true);
@@ -222,25 +219,7 @@ export class Replicator {
     if (this.#fault) return;
     this.#fault = error instanceof Error ? error : new Error(String(error));
     this.#stop.abort();
-    this.#wake(Number.POSITIVE_INFINITY);
+    this.#waiters.wake();
     this.#options.onFault?.(this.#fault);
-  }
-
-  /** Resolves when the position passes `seq` (0: at any move), or after `timeoutMs`. */
-  #moved(seq: number, timeoutMs: number): Promise<void> {
-    return new Promise((resolve) => {
-      const done = (): void => {
-        clearTimeout(timer);
-        this.#waiters.delete(waiter);
-        resolve();
-      };
-      const waiter: Waiter = { seq, resolve: done };
-      const timer = setTimeout(done, timeoutMs);
-      this.#waiters.add(waiter);
-    });
-  }
-
-  #wake(seq: number): void {
-    for (const waiter of this.#waiters) if (seq >= waiter.seq) waiter.resolve();
   }
 }

@@ -6,6 +6,7 @@ import { type FleetMemoryRecord, type StatusReport, statusRecordSchema } from '.
 import { type ControlLog, type LogRecord, LogUnavailable } from '../log/core/control-log.ts';
 import { RateLimitedLine } from '../runtime/rate-limited-line.ts';
 import { Backoff, sleep } from '../runtime/retry.ts';
+import { Waiters } from '../runtime/waiters.ts';
 import { type FleetRow, FleetRows, type Seen } from './fleet-rows.ts';
 import { KnownHeads } from './known-heads.ts';
 import type { StatusMac } from './status-mac.ts';
@@ -48,7 +49,7 @@ export class StatusBoard {
   readonly #stop = new AbortController();
   readonly #digests = new Map<number, string>();
   readonly #heads = new KnownHeads();
-  readonly #listeners = new Set<() => void>();
+  readonly #waiters = new Waiters();
   #running: Promise<unknown> | undefined;
   /** The next offset to read. */
   #from = 0;
@@ -74,7 +75,7 @@ export class StatusBoard {
 
   async stop(): Promise<void> {
     this.#stop.abort();
-    this.#notify();
+    this.#waiters.wake();
     this.ignored.close();
     await this.#running;
   }
@@ -83,7 +84,9 @@ export class StatusBoard {
   addOwnDigest(seq: number, digest: string): void {
     this.#digests.set(seq, digest);
     this.#heads.reached(seq);
-    if (this.#digests.size > digestsMax) this.#digests.delete(this.#digests.keys().next().value as number);
+    if (this.#digests.size <= digestsMax) return;
+    const { value: oldest } = this.#digests.keys().next();
+    if (oldest !== undefined) this.#digests.delete(oldest);
   }
 
   /** Has the topic been read to its end once? */
@@ -175,15 +178,7 @@ export class StatusBoard {
 
   /** Resolves at the next records, or after `timeoutMs`. */
   changed(timeoutMs: number): Promise<void> {
-    return new Promise((resolve) => {
-      const done = (): void => {
-        clearTimeout(timer);
-        this.#listeners.delete(done);
-        resolve();
-      };
-      const timer = setTimeout(done, timeoutMs);
-      this.#listeners.add(done);
-    });
+    return this.#waiters.next(timeoutMs);
   }
 
   async #end(timeoutMs: number): Promise<number | undefined> {
@@ -218,7 +213,7 @@ export class StatusBoard {
           for (const record of batch.records) this.#apply(record);
           this.#from = batch.nextOffset;
           backoff.reset();
-          this.#notify();
+          this.#waiters.wake();
         }
       } catch (error) {
         // A replaced or truncated topic is read from its beginning: a known report changes nothing.
@@ -255,10 +250,6 @@ export class StatusBoard {
       if (report.kind === 'gateway' && !this.rows.upsert(report, 'memory')) ended.push(report.incarnation);
     for (const each of forgotten) this.rows.forget(each);
     if (this.isComplete) this.#options.onMemory?.(ended);
-  }
-
-  #notify(): void {
-    for (const listener of [...this.#listeners]) listener();
   }
 }
 

@@ -7,6 +7,7 @@ import { randomUUID } from 'node:crypto';
 import { type StatusReport, statusBytesMax } from '../../schemas/status.ts';
 import { AppendUnknown, type ControlLog, LogReplaced, LogUnavailable } from '../log/core/control-log.ts';
 import { RateLimitedLine } from '../runtime/rate-limited-line.ts';
+import { Waiters } from '../runtime/waiters.ts';
 import type { StatusMac } from './status-mac.ts';
 
 const intervalMs = 2000;
@@ -29,7 +30,7 @@ export class StatusPublisher {
   readonly refused: RateLimitedLine;
   readonly #options: StatusPublisherOptions;
   readonly #timer: NodeJS.Timeout;
-  readonly #waiters = new Set<() => void>();
+  readonly #waiters = new Waiters();
   #pending: Promise<void> | undefined;
   #again = false;
   #closed = false;
@@ -61,16 +62,7 @@ export class StatusPublisher {
 
   /** Resolves once a report was acknowledged, or at the deadline. */
   async acknowledged(timeoutMs: number): Promise<void> {
-    if (Number.isFinite(this.#acknowledgedMs)) return;
-    await new Promise<void>((resolve) => {
-      const done = (): void => {
-        clearTimeout(timer);
-        this.#waiters.delete(done);
-        resolve();
-      };
-      const timer = setTimeout(done, timeoutMs);
-      this.#waiters.add(done);
-    });
+    if (!Number.isFinite(this.#acknowledgedMs)) await this.#waiters.next(timeoutMs);
   }
 
   /** Publishes a report now, or once the pending one has been appended. */
@@ -104,7 +96,7 @@ export class StatusPublisher {
       const value = encode({ ...report(), ...more, incarnation: this.incarnation, n: ++this.#n });
       await log.append(value, mac.of(value));
       this.#acknowledgedMs = sentMs;
-      for (const done of [...this.#waiters]) done();
+      this.#waiters.wake();
     } catch (error) {
       this.#lastError = error instanceof Error ? error.message : String(error);
       this.refused.add(causeOf(error));

@@ -13,6 +13,7 @@ import {
 } from '../log/core/control-log.ts';
 import { Backoff } from '../runtime/retry.ts';
 import { DatabaseCorrupt } from '../runtime/sqlite.ts';
+import { Waiters } from '../runtime/waiters.ts';
 import type { AppliedUsage, UsageStore } from './usage-store.ts';
 
 /** The longest the fold may hold the event loop in one go. */
@@ -38,7 +39,7 @@ export class UsageReplicator {
   readonly #stop = new AbortController();
   readonly #logs = new Map<number, ControlLog>();
   readonly #failing = new Set<number>();
-  readonly #waiters = new Set<() => void>();
+  readonly #waiters = new Waiters();
   #running: Promise<void>[] = [];
   #fault: Error | undefined;
 
@@ -72,7 +73,7 @@ export class UsageReplicator {
         if (performance.now() > until) return false;
         end ??= await this.#end(partition);
         if (end === undefined || this.#options.store.nextOffset(partition) < end)
-          await this.#moved(Math.min(50, until - performance.now()));
+          await this.#waiters.next(Math.min(50, until - performance.now()));
       }
     }
     return true;
@@ -80,7 +81,7 @@ export class UsageReplicator {
 
   async stop(): Promise<void> {
     this.#stop.abort();
-    this.#wake();
+    this.#waiters.wake();
     await Promise.allSettled(this.#running);
     for (const partition of [...this.#logs.keys()]) await this.#close(partition);
   }
@@ -138,7 +139,7 @@ export class UsageReplicator {
       rest = rest.slice(applied.consumed);
       onApplied?.(applied);
       this.#setReachable(partition);
-      this.#wake();
+      this.#waiters.wake();
       await new Promise((resolve) => setImmediate(resolve));
     }
   }
@@ -170,24 +171,8 @@ export class UsageReplicator {
     if (this.#fault) return;
     this.#fault = error;
     this.#stop.abort();
-    this.#wake();
+    this.#waiters.wake();
     this.#options.onFault?.(error);
-  }
-
-  #moved(timeoutMs: number): Promise<void> {
-    return new Promise((resolve) => {
-      const done = (): void => {
-        clearTimeout(timer);
-        this.#waiters.delete(done);
-        resolve();
-      };
-      const timer = setTimeout(done, Math.max(timeoutMs, 0));
-      this.#waiters.add(done);
-    });
-  }
-
-  #wake(): void {
-    for (const done of [...this.#waiters]) done();
   }
 }
 

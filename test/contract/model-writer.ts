@@ -18,7 +18,7 @@ import {
   LogUnavailable,
 } from '../../shared/log/core/control-log.ts';
 import type { Signer } from '../../shared/log/core/signing.ts';
-import { Waiters } from '../../shared/log/core/waiters.ts';
+import { Waiters } from '../../shared/runtime/waiters.ts';
 
 /** Creates a stack; refused where its id is taken. */
 export interface SimulatedCommand {

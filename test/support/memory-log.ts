@@ -13,7 +13,7 @@ import {
   type TailOptions,
   type TimedLog,
 } from '../../shared/log/core/control-log.ts';
-import { Waiters } from '../../shared/log/core/waiters.ts';
+import { Waiters } from '../../shared/runtime/waiters.ts';
 
 /**
  * The outcome of one append:

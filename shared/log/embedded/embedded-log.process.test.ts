@@ -139,7 +139,7 @@ test('a full disk is reported, nothing of the failed append is there, and the lo
 });
 
 test('another process sees an append by the report of the system, not by the slow poll', async () => {
-  const reader = await openEmbeddedLog({ folder, address: { topic }, pollMs: 60_000 });
+  const reader = await openEmbeddedLog({ folder, address: { topic }, pollMs: 3_600_000 });
   const count = 200;
   start(process.execPath, [stamperPath, folder, topic, String(count), '10']);
   const latencies: number[] = [];
@@ -152,7 +152,8 @@ test('another process sees an append by the report of the system, not by the slo
   latencies.sort((a, b) => a - b);
   const at = (share: number) => (latencies[Math.floor(count * share)] as number).toFixed(2);
   console.log(`append → seen in another process, ms: p50 ${at(0.5)}, p90 ${at(0.9)}, p99 ${at(0.99)}`);
-  expect(Number(at(0.5))).toBeLessThan(100);
+  // With the slow poll alone the last ones would not have been seen within the time of a test.
+  expect(latencies).toHaveLength(count);
 });
 
 test('an idle log costs next to nothing', async () => {
@@ -160,6 +161,7 @@ test('an idle log costs next to nothing', async () => {
   const idle = (async () => {
     for await (const _ of log.tail({ from: 0, signal: abort.signal }));
   })();
+  // What its start costs is not counted; idleness can only be watched for a while.
   await new Promise((resolve) => setTimeout(resolve, 500));
   const before = process.cpuUsage();
   await new Promise((resolve) => setTimeout(resolve, 3000));

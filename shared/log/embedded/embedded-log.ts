@@ -9,6 +9,7 @@ import { join } from 'node:path';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { Backoff } from '../../runtime/retry.ts';
 import { DatabaseBusy, DatabaseCorrupt, NativeModuleMissing } from '../../runtime/sqlite.ts';
+import { Waiters } from '../../runtime/waiters.ts';
 import {
   AppendUnknown,
   type LogBatch,
@@ -20,7 +21,6 @@ import {
   type TimedLog,
   type TopicAddress,
 } from '../core/control-log.ts';
-import { Waiters } from '../core/waiters.ts';
 import { CommitUnclear, EmbeddedFile, type NewRecord } from './embedded-file.ts';
 import { FileWatch } from './file-watch.ts';
 

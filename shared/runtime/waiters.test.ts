@@ -1,6 +1,6 @@
 /** A reader that waits for a change waits for nothing else, and not beyond its signal. */
 import { expect, test } from 'vitest';
-import { howItWaits } from '../../../test/support/turns.ts';
+import { howItWaits } from '../../test/support/turns.ts';
 import { Waiters } from './waiters.ts';
 
 test('a wait whose signal has aborted before it begins ends as well, and leaves nothing behind', async () => {
@@ -27,4 +27,16 @@ test('a loop that waits for the change after the last one waits', async () => {
   const timer = setInterval(() => waiters.wake(), 1);
   expect(await howItWaits(() => waiters.changedSince(waiters.changes))).toBe('waited');
   clearInterval(timer);
+});
+
+test('a wait with a deadline ends at the next change or at its deadline, and leaves nothing behind on either', async () => {
+  const waiters = new Waiters();
+  waiters.wake();
+  const next = waiters.next(3_600_000);
+  expect(waiters.size).toBe(1);
+  waiters.wake();
+  await next;
+  await waiters.next(1);
+  await waiters.next(-1);
+  expect(waiters.size).toBe(0);
 });

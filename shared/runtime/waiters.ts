@@ -30,6 +30,19 @@ export class Waiters {
     });
   }
 
+  /** Resolves at the next change, or after `timeoutMs`. */
+  next(timeoutMs: number): Promise<void> {
+    return new Promise((resolve) => {
+      const done = () => {
+        clearTimeout(timer);
+        this.#waiting.delete(done);
+        resolve();
+      };
+      const timer = setTimeout(done, Math.max(timeoutMs, 0));
+      this.#waiting.add(done);
+    });
+  }
+
   /** Reports a change; the readers resume in the order in which they began to wait. */
   wake(): void {
     this.#changes++;
