@@ -21,7 +21,7 @@ export const agentTarget: Target = {
     const fleet = await FuzzFleet.start({ agent: true, agentNodes: nodes });
     const tokens = new Map<string, string>();
     for (const node of nodes) {
-      const { value } = await fleet.admin.createNodeToken(node);
+      const { value } = await fleet.operator.createNodeToken(node);
       tokens.set(node, value);
       fleet.secrets.add(value);
     }
@@ -84,7 +84,7 @@ class AgentTarget implements RunningTarget {
   async #watchHonest(): Promise<void> {
     let down = 0;
     while (this.#watching) {
-      const nodes = await this.#fleet.admin.nodes().catch(() => undefined);
+      const nodes = await this.#fleet.operator.nodes().catch(() => undefined);
       const isDown = nodes !== undefined && nodes.find(({ id }) => id === 'agent-1')?.up === false;
       down = isDown ? down + 1 : 0;
       if (down === 2) this.#faults.push('an honest agent is down next to the hostile ones');

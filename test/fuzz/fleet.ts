@@ -1,14 +1,13 @@
 /** A really started fleet under fuzz: every process by itself, watched, on an embedded log in a folder of its own. */
-import { copyFileSync, mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { copyFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { setTimeout as pause } from 'node:timers/promises';
-import { DevAdmin } from '../../dev/dev-admin.ts';
+import type { DevAdmin } from '../../dev/dev-admin.ts';
 import type { Fleet } from '../../schemas/fleet.ts';
-import { startWatched, type WatchedProcess } from './watched.ts';
+import { gatewayToken, operatorToken, ProcessFleet } from '../support/process-fleet.ts';
+import { until } from '../support/until.ts';
+import { inspectable } from './inspect.ts';
+import { WatchedProcess } from './watched.ts';
 
-export const operatorToken = 'fuzz-operator-token-0d5c1a';
-export const gatewayToken = 'fuzz-gateway-token-77b3e9';
 /** Stands in prompts and in what hostile nodes answer; no log and no error text may hold it. */
 export const canary = 'canary-3f9d2b71c0';
 export const models = ['echo-small', 'echo-large', 'echo-embed'] as const;
@@ -44,8 +43,7 @@ export interface FleetOptions {
   readonly gatewayArgs?: readonly string[];
 }
 
-export class FuzzFleet {
-  readonly dir = mkdtempSync(join(tmpdir(), 'headgate-fuzz-'));
+export class FuzzFleet extends ProcessFleet {
   readonly secrets = new Set([operatorToken, gatewayToken, canary]);
   readonly processes: WatchedProcess[] = [];
   readonly #options: FleetOptions;
@@ -54,6 +52,7 @@ export class FuzzFleet {
   #keyValue = '';
 
   constructor(options: FleetOptions) {
+    super({ env: { HEADGATE_LOG_LEVEL: 'debug', ...inspectable }, timeoutMs: 60_000 });
     this.#options = options;
   }
 
@@ -78,11 +77,8 @@ export class FuzzFleet {
   get key(): string {
     return this.#keyValue;
   }
-  get logUrl(): string {
-    return `sqlite:${join(this.dir, 'log')}`;
-  }
-  get admin(): DevAdmin {
-    return new DevAdmin(this.plane.started.ready.admin, operatorToken);
+  get operator(): DevAdmin {
+    return this.admin(this.plane.started);
   }
 
   faults(): string[] {
@@ -94,9 +90,9 @@ export class FuzzFleet {
   async settle(): Promise<void> {
     await Promise.all(this.processes.map((process) => process.settle()));
   }
-  async close(): Promise<void> {
+  override async close(): Promise<void> {
     await Promise.all(this.processes.map((process) => process.end()));
-    rmSync(this.dir, { recursive: true, force: true });
+    await super.close();
   }
 
   /** One of the gateway's gauges now. */
@@ -125,8 +121,8 @@ export class FuzzFleet {
     this.#plane = await this.startPlane('control-plane');
     const simArgs = ['--port', '0', '--models', models.join(','), '--tokens-per-second', '0'];
     const node = engine ?? (await this.#startEngine(simArgs));
-    await this.admin.apply(fleetWith(node, agentNodes, agent === true));
-    const { value } = await this.admin.createKey('acme', 'fuzz');
+    await this.operator.apply(fleetWith(node, agentNodes, agent === true));
+    const { value } = await this.operator.createKey('acme', 'fuzz');
     this.#keyValue = value;
     this.secrets.add(value);
     this.#gateway = await this.startGateway('gateway');
@@ -151,7 +147,7 @@ export class FuzzFleet {
   }
 
   async #startAgent(engine: string): Promise<void> {
-    const { value } = await this.admin.createNodeToken('agent-1');
+    const { value } = await this.operator.createNodeToken('agent-1');
     this.secrets.add(value);
     const args = ['node-agent', '--control-plane', this.plane.started.ready.admin, '--node', 'agent-1'];
     const more = ['--engine', engine, '--metrics-port', '0'];
@@ -160,14 +156,11 @@ export class FuzzFleet {
 
   async #untilUp(): Promise<void> {
     const wanted = new Set(['pool-1', ...(this.#options.agent ? ['agent-1'] : [])]);
-    const untilMs = performance.now() + 30_000;
-    for (;;) {
-      const nodes = await this.admin.nodes();
-      if (nodes.filter(({ id, up }) => up && wanted.has(id)).length === wanted.size) break;
-      if (performance.now() > untilMs) throw new Error('the nodes did not come up in 30 s');
-      await pause(50);
-    }
-    await this.admin.confirmed(await this.admin.position(), 20);
+    await until(async () => {
+      const nodes = await this.operator.nodes();
+      return nodes.filter(({ id, up }) => up && wanted.has(id)).length === wanted.size;
+    }, 30_000);
+    await this.operator.confirmed(await this.operator.position(), 20);
   }
 
   async #watch<Ready extends NodeReady>(
@@ -180,16 +173,15 @@ export class FuzzFleet {
       health === '/health'
         ? `${engineUrl(ready as EngineReady)}${health}`
         : `${(ready as NodeReady).metrics}${health}`;
-    const own = { HEADGATE_OPERATOR_TOKEN: operatorToken, HEADGATE_GATEWAY_TOKEN: gatewayToken, ...env };
-    const { dir, secrets } = this;
-    const watched = await startWatched<Ready>({ dir, name, args, env: own, secrets, health: healthOf });
+    const started = await this.start<Ready>(name, args, env);
+    const watched = new WatchedProcess(name, started, healthOf(started.ready), this.secrets);
     this.processes.push(watched);
     return watched;
   }
 
   #common(name: string): string[] {
     const own = ['--data', join(this.dir, name), '--name', name];
-    return ['--log', this.logUrl, '--port', '0', '--metrics-port', '0', ...own];
+    return ['--port', '0', '--metrics-port', '0', ...own];
   }
 }
 

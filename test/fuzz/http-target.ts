@@ -1,9 +1,10 @@
 /** Raw HTTP on every listener of a fleet: all live on, and answer in their envelope or not at all. */
 
+import { operatorToken } from '../support/process-fleet.ts';
 import type { Note, RunningTarget, Target } from './campaign.ts';
 import type { Draw } from './draw.ts';
 import { type Address, drawDelivery, exchange } from './exchange.ts';
-import { canary, engineUrl, FuzzFleet, type GatewayReady, operatorToken } from './fleet.ts';
+import { canary, engineUrl, FuzzFleet, type GatewayReady } from './fleet.ts';
 import { connectionBytes } from './http-requests.ts';
 import { answerFault, type ListenerKind, readAnswers } from './raw-answers.ts';
 

@@ -102,7 +102,7 @@ class LogTarget implements RunningTarget {
 
   /** Position and digest of the control plane and of the gateway. */
   async #standing(): Promise<string[]> {
-    const { position, digest } = await this.#fleet.admin.call('GET', '/status');
+    const { position, digest } = await this.#fleet.operator.call('GET', '/status');
     const health = await (await fetch(`${this.#fleet.gateway.started.ready.metrics}/readyz?verbose`)).text();
     const [, at, of] = /fold at (\d+), digest (\w+)/.exec(health) ?? [];
     return [`${position} ${digest}`, `${at} ${of}`];

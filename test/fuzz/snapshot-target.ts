@@ -19,9 +19,10 @@ import { DatabaseCorrupt } from '../../shared/runtime/sqlite.ts';
 import { OtherFoldVersion, openExisting, openOrRebuild } from '../../shared/snapshot/open-snapshot.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import { verify } from '../../shared/snapshot/verify.ts';
+import { gatewayToken, operatorToken } from '../support/process-fleet.ts';
 import type { Note, RunningTarget, Target } from './campaign.ts';
 import type { Draw } from './draw.ts';
-import { FuzzFleet, gatewayToken, operatorToken } from './fleet.ts';
+import { FuzzFleet } from './fleet.ts';
 import { type SpoiltState, spoiltState } from './spoilt-state.ts';
 
 const realOdds = 1 / 30;
@@ -168,11 +169,11 @@ class SnapshotTarget implements RunningTarget {
     const gateway = await this.#fleet.startGateway(name);
     try {
       // A gateway that reads from a wrong place looks right until a commit follows.
-      const { value } = await this.#fleet.admin.createKey('acme', name);
+      const { value } = await this.#fleet.operator.createKey('acme', name);
       this.#fleet.secrets.add(value);
       let standing = '';
       while (gateway.alive && performance.now() < untilMs) {
-        const { position, digest } = await this.#fleet.admin.call('GET', '/status');
+        const { position, digest } = await this.#fleet.operator.call('GET', '/status');
         const health = await fetch(`${gateway.started.ready.metrics}/readyz?verbose`, {
           signal: AbortSignal.timeout(askMs),
         });

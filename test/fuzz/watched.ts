@@ -4,8 +4,8 @@
 import { Agent, get } from 'node:http';
 import { get as getTls, Agent as TlsAgent } from 'node:https';
 import { setTimeout as pause } from 'node:timers/promises';
-import { type Started, type StartOptions, startProcess } from '../support/processes.ts';
-import { inspectable, inspectorIn, type Level, levelOf } from './inspect.ts';
+import type { Started } from '../support/processes.ts';
+import { inspectorIn, type Level, levelOf } from './inspect.ts';
 
 /** Health is asked this often, and must be answered within this even on a busy machine. */
 const healthEveryMs = 500;
@@ -158,20 +158,4 @@ function growth(before: Level, now: Level): string | undefined {
       return `holds ${count} ${kind} after its rest, ${earlier} before the run`;
   }
   return undefined;
-}
-
-export interface WatchOptions extends StartOptions {
-  /** Texts that no log may hold; more may be added while the process runs. */
-  readonly secrets: Set<string>;
-  readonly health: (ready: unknown) => string;
-}
-
-export async function startWatched<Ready>({
-  secrets,
-  health,
-  ...options
-}: WatchOptions): Promise<WatchedProcess<Ready>> {
-  const env = { HEADGATE_LOG_LEVEL: 'debug', ...inspectable, ...options.env };
-  const started = await startProcess<Ready>({ timeoutMs: 60_000, ...options, env });
-  return new WatchedProcess(options.name, started, health(started.ready), secrets);
 }

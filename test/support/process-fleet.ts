@@ -10,6 +10,7 @@ import { DevAdmin } from '../../dev/dev-admin.ts';
 import { binary, type Started, startProcess } from './processes.ts';
 
 export const operatorToken = 'process-fleet-operator-token';
+export const gatewayToken = 'process-fleet-gateway-token';
 
 export type Plane = Started<{ readonly admin: string; readonly metrics: string; readonly pid: number }>;
 export type GatewayProcess = Started<{
@@ -47,7 +48,7 @@ export class ProcessFleet {
     this.env = {
       HEADGATE_LOG: this.logUrl,
       HEADGATE_OPERATOR_TOKEN: operatorToken,
-      HEADGATE_GATEWAY_TOKEN: 'process-fleet-gateway-token',
+      HEADGATE_GATEWAY_TOKEN: gatewayToken,
       ...env,
     };
     this.#timeoutMs = timeoutMs;
