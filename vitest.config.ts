@@ -7,6 +7,9 @@ const shared = {
   hookTimeout: scaledMs(60_000),
 };
 
+/** Tests that start processes. */
+const setupFiles = ['test/support/leaks.ts'];
+
 export default defineConfig({
   test: {
     coverage: {
@@ -32,6 +35,7 @@ export default defineConfig({
         test: {
           ...shared,
           name: 'smoke',
+          setupFiles,
           include: ['test/smoke/*.process.test.ts'],
           testTimeout: scaledMs(60_000),
           maxWorkers: 2,
@@ -41,6 +45,7 @@ export default defineConfig({
         test: {
           ...shared,
           name: 'kafka-smoke',
+          setupFiles,
           include: ['test/smoke/*.kafka.test.ts'],
           globalSetup: 'test/kafka/shared-broker.ts',
           testTimeout: scaledMs(120_000),
@@ -52,6 +57,7 @@ export default defineConfig({
         test: {
           ...shared,
           name: 'process',
+          setupFiles,
           include: ['**/*.process.test.ts'],
           testTimeout: scaledMs(120_000),
           // Ports are free ones and folders temporary, and most of these tests wait.
@@ -64,6 +70,7 @@ export default defineConfig({
         test: {
           ...shared,
           name: 'kafka',
+          setupFiles,
           globalSetup: 'test/kafka/shared-broker.ts',
           include: ['**/*.kafka.test.ts'],
           testTimeout: scaledMs(180_000),
