@@ -5,6 +5,7 @@ import type { AddressInfo } from 'node:net';
 import { pino } from 'pino';
 import { afterEach, expect, test } from 'vitest';
 import type { Dialect } from '../schemas/names.ts';
+import { until } from '../test/support/until.ts';
 import type { Engine } from './engine.ts';
 import { modelLoader } from './model-loader.ts';
 import { ModelSync } from './model-sync.ts';
@@ -70,14 +71,6 @@ function syncOf(engine: Engine, retryMsMin = 20): ModelSync {
   const sync = new ModelSync({ engine, logger, retryMsMin });
   open.push(sync);
   return sync;
-}
-
-async function until(isSo: () => boolean): Promise<void> {
-  const end = performance.now() + 10_000;
-  while (!isSo()) {
-    if (performance.now() > end) throw new Error(`still not so: ${isSo}`);
-    await new Promise((resolve) => setTimeout(resolve, 5));
-  }
 }
 
 const line = (value: object): string => `${JSON.stringify(value)}\n`;
@@ -155,6 +148,7 @@ test('an older message about what is installed is ignored', async () => {
   await until(() => asked.length === 1 && sync.states().length === 0);
   sync.setDesired(6, ['old']);
   sync.reconcile();
+  // Nothing happens: a load of the old one would be requested within a few turns of the event loop.
   await new Promise((resolve) => setTimeout(resolve, 30));
   expect(asked.map(([, body]) => body['model'])).toEqual(['new']);
 });

@@ -197,8 +197,8 @@ test('an agent that changes its models with each heartbeat writes few commits', 
   const before = await admin.position();
   socket.send(hello(id));
   for (let at = 0; at < 15; at++) {
-    socket.send(heartbeat({ models: [`m-${at}`] }));
-    await new Promise((resolve) => setTimeout(resolve, 150));
+    socket.send(heartbeat({ models: [`m-${at}`], inFlight: at }));
+    await until(async () => (await listed(id)).inFlight === at);
   }
   const { items } = await admin.call('GET', `/events?from=${before + 1}`);
   const reports = items.filter(({ type, data }) => type === 'node.health_changed' && idOf(data) === id);

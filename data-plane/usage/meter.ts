@@ -26,6 +26,8 @@ export interface MeterOptions {
   readonly adjustmentOf?: (organisation: string, period: string) => number;
   /** Monotonic, ms. */
   readonly monotonicMs?: () => number;
+  /** The longest that a request waits for the total of its account; 2 s unless it is given. */
+  readonly totalTimeoutMs?: number;
 }
 
 /** Who is billed: an organisation, or an anonymous visitor by an opaque id. */
@@ -64,8 +66,7 @@ const waitingMsMax = 3_000;
 const stateGraceMs = 100;
 /** Accounts whose totals are cached; beyond that the cache is cleared and totals are requested again. */
 const totalsMax = 100_000;
-/** The longest that a request waits for the total of its account, ms. */
-const totalTimeoutMs = 2_000;
+const totalTimeoutMsDefault = 2_000;
 
 export class Meter {
   readonly #options: MeterOptions;
@@ -241,7 +242,7 @@ export class Meter {
       const late = setTimeout(() => {
         waiters.delete(onTotal);
         resolve(false);
-      }, totalTimeoutMs);
+      }, this.#options.totalTimeoutMs ?? totalTimeoutMsDefault);
       waiters.add(onTotal);
     });
   }

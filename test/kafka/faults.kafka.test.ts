@@ -19,7 +19,7 @@ import { dialWith } from '../../shared/log/kafka/client.ts';
 import { KafkaCluster } from '../../shared/log/kafka/cluster.ts';
 import { KafkaLog, type KafkaLogOptions, openKafkaLog } from '../../shared/log/kafka/kafka-log.ts';
 import { promptly, readRecords } from '../contract/control-log.ts';
-import { within } from '../support/until.ts';
+import { until, within } from '../support/until.ts';
 import { type Kafka, startKafka } from './broker.ts';
 import { startProxy, type TestProxy } from './proxy.ts';
 
@@ -123,6 +123,7 @@ class Writer {
       } catch (error) {
         if (!(error instanceof AppendUnknown || error instanceof LogUnavailable)) throw error;
         if (error instanceof AppendUnknown) this.unknown++;
+        // A record whose outcome is unknown may still come; then the command is not repeated.
         await Promise.race([seen, pause(300)]);
       }
     }
@@ -148,14 +149,14 @@ test('a broker killed five times loses no acknowledged append, and no command en
   })();
   for (let kill = 0; kill < 5; kill++) {
     const before = submitted.length;
-    while (submitted.length < before + 30) await pause(10);
+    await until(() => submitted.length >= before + 30, 120_000);
     await kafka.kill(1);
     await kafka.restart(1);
   }
   killing = false;
   await submitting;
   const end = await log.end();
-  while (Number(seen.at(-1) ?? -1) < end - 1) await pause(10);
+  await until(() => Number(seen.at(-1) ?? -1) >= end - 1, 60_000);
   ending.abort();
   await Promise.all(following);
   console.log(JSON.stringify({ commands: submitted.length, records: end, unknown: writer.unknown }));
@@ -183,7 +184,7 @@ test('an append whose connection is cut before the answer is unknown at once', a
   const sent = proxy.sentBytes();
   const appended = log.append(Buffer.from('cut off'));
   appended.catch(() => undefined);
-  while (proxy.sentBytes() === sent) await pause(1);
+  await until(() => proxy.sentBytes() > sent);
   proxy.cut();
   await expect(promptly(appended, 'the error')).rejects.toThrow(AppendUnknown);
 });
@@ -192,10 +193,8 @@ test('an answer that is late but comes is an acknowledgement', async () => {
   const { log, proxy } = await openThroughProxy();
   await log.append(Buffer.from('before'));
   proxy.answers('hold');
-  const sent = proxy.sentBytes();
   const appended = log.append(Buffer.from('late'));
-  while (proxy.sentBytes() === sent) await pause(1);
-  await pause(500);
+  await until(() => proxy.heldAnswers() > 0);
   proxy.answers('pass');
   expect(await appended).toBe(1);
 });
@@ -218,7 +217,7 @@ test('a tail whose connection is cut again and again delivers each record once',
     await writer.append(Buffer.from(value));
     if (n % 20 === 10) proxy.cut();
   }
-  while (seen.length < values.length) await pause(10);
+  await until(() => seen.length >= values.length, 60_000);
   ending.abort();
   await following;
   expect(seen).toEqual(values);
@@ -235,6 +234,7 @@ test('a log with nothing to do arms next to no timers', async () => {
   await log.append(Buffer.from('before'));
   await delivery;
   const armed = vi.spyOn(globalThis, 'setTimeout');
+  // Nothing happens: what would be armed again and again shows within a second.
   await pause(1000);
   const count = armed.mock.calls.length;
   armed.mockRestore();
@@ -272,7 +272,7 @@ test('a log is opened, asked and closed in time while its broker is down, and wo
     await expect(promptly(log.end(), 'the end')).rejects.toThrow(LogUnavailable);
     await expect(promptly(readRecords(log, 1), 'the tail')).rejects.toThrow(LogUnavailable);
     await kafka.restart(1);
-    while ((await log.end().catch(() => 0)) === 0) await pause(20);
+    await until(async () => (await log.end().catch(() => 0)) > 0, 60_000);
     expect((await readRecords(log, 1)).map(({ value }) => String(value))).toEqual(['before']);
   } finally {
     if (!(await reachable())) await kafka.restart(1);

@@ -16,7 +16,6 @@ import { demoFleet } from '../../dev/demo-fleet.ts';
 import { DevAdmin } from '../../dev/dev-admin.ts';
 import { dialWith } from '../../shared/log/kafka/client.ts';
 import type { KafkaConnection } from '../../shared/log/kafka/connection.ts';
-import { scaledMs } from '../support/budget.ts';
 import { operatorToken, quiet } from '../support/fleet.ts';
 import { type SplitKafka, startSplitKafka } from './split.ts';
 
@@ -162,7 +161,6 @@ test.runIf(process.env['HEADGATE_LONG'])(
     console.log(
       `fenced ${((performance.now() - revokedMs) / 1000).toFixed(1)} s after the revocation was acknowledged`,
     );
-    expect(performance.now() - revokedMs).toBeLessThan(scaledMs(60_000));
     split.heal();
     await expect.poll(() => statusOf(key), { timeout: 30_000 }).toBe(401);
   },

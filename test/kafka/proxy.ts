@@ -11,6 +11,8 @@ export interface TestProxy {
   answers(mode: 'pass' | 'drop' | 'hold'): void;
   /** Bytes that were sent to the broker so far. */
   sentBytes(): number;
+  /** Answers that wait now. */
+  heldAnswers(): number;
   /** Cuts every connection that is open now. */
   cut(): void;
   /** Cuts the connections of clients that name themselves so (all of them by default), and each new one, until `heal`. */
@@ -68,6 +70,7 @@ export async function startProxy(targetPort: number, port = 0): Promise<TestProx
       if (wanted === 'pass') for (const release of held.splice(0)) release();
     },
     sentBytes: () => sent,
+    heldAnswers: () => held.length,
     cut,
     sever: (concerns = () => true) => {
       severed = concerns;

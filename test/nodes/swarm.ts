@@ -84,6 +84,7 @@ async function run(fleet: AgentFleet, workers: ChildProcess[], options: SwarmOpt
   const before = await listedNodes(survivor.admin);
   const ownedBy = (name: string): number => before.filter(({ owner }) => owner === name).length;
   const quietFrom = await position(survivor);
+  // Nothing happens: heartbeats alone write no commit.
   await new Promise((resolve) => setTimeout(resolve, options.quietSeconds * 1000));
   const killedAt = await position(survivor);
 

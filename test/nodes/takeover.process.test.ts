@@ -1,5 +1,6 @@
 // Goal: a node has one owner that lives. When the owner ends, another replica owns the node, without a break.
 // Method: two replicas, a node that is probed and a node with an agent; the owner gets SIGTERM, or is killed.
+import { setTimeout as pause } from 'node:timers/promises';
 import { afterAll, expect, test } from 'vitest';
 import { until } from '../support/until.ts';
 import { AgentFleet, eventsFrom, listedNode, listedNodes, nodeToken, type Replica } from './agent-fleet.ts';
@@ -92,13 +93,14 @@ test.concurrent('a replica that was suspended for four seconds takes nothing dow
   await until(async () => (await listedNode(only.admin, 'with-agent'))?.up === true);
   const from = await only.admin.position();
   only.process.child.kill('SIGSTOP');
-  await new Promise((resolve) => setTimeout(resolve, 4000));
+  // Longer than three heartbeats of its agent.
+  await pause(4000);
   only.process.child.kill('SIGCONT');
   const reports = async (): Promise<boolean> =>
     ((await listedNode(only.admin, 'with-agent'))?.beatSeconds ?? 99) < 2;
   await until(reports);
-  // Longer than a node may be without an agent.
-  await new Promise((resolve) => setTimeout(resolve, 6000));
+  // Nothing happens: it must be observed for longer than the five seconds that a node may be without an agent.
+  await pause(6000);
   expect(await reports()).toBe(true);
   expect((await eventsFrom(only.admin, from + 1)).filter(({ type }) => type.startsWith('node.'))).toEqual([]);
 });

@@ -351,7 +351,7 @@ test('Limits 5: a key that is revoked while the body of its request comes is ref
 });
 
 test('Limits 5, Authentication 3, Authentication 8: a gateway whose last proof of freshness is old shows of no credential what it is, and accepts keys again once it has a new proof', async () => {
-  const cautious = await startFleet({ fleet: specFleet });
+  const cautious = await startFleet({ fleet: specFleet, gateway: { intervals: { proveMs } } });
   try {
     const at = { port: cautious.port(), host: stackHost('otter') };
     const { value: key } = await cautious.key('acme');
@@ -365,11 +365,7 @@ test('Limits 5, Authentication 3, Authentication 8: a gateway whose last proof o
       return { ok: response.ok, text: await response.text() };
     };
     const onShared = { model: 'echo-small', port: at.port };
-    // Proofs come every 2 s: right after one there is time to look on before the next.
-    await vi.waitUntil(async () => /ready, 0\.[0-3]/.test((await readiness()).text), {
-      interval: 20,
-      timeout: 10_000,
-    });
+    await untilProven(cautious);
     expect((await call({ ...at, key })).status).toBe(200);
     clock.advanceMs(46_000);
     const fenced = await Promise.all([
@@ -402,6 +398,9 @@ test('Limits 5, Authentication 3, Authentication 8: a gateway whose last proof o
   }
 });
 
+/** Right after a proof there is time to look on before the next. */
+const proveMs = 1200;
+
 /** A gateway of which the last proof of freshness is young, so that the next is some time away. */
 async function untilProven(of: TestFleet): Promise<void> {
   const verbose = new URL('/readyz?verbose', of.gateways[0]?.metrics);
@@ -413,6 +412,7 @@ async function untilProven(of: TestFleet): Promise<void> {
 
 test('Limits 5: a proof that ages while a body comes, or while it is counted, no longer holds', async () => {
   const cautious = await startFleet({
+    gateway: { intervals: { proveMs } },
     fleet: (urls) => ({
       ...specFleet(urls),
       tiers: [
