@@ -8,6 +8,7 @@ import { ChunkBuffer } from '../shared/runtime/chunk-buffer.ts';
 import { sleep } from '../shared/runtime/retry.ts';
 import { AdminError, toAdminError } from './admin-error.ts';
 import type { AnswerOf, Resource } from './answers.ts';
+import { resourcesIn } from './answers.ts';
 
 export interface AdminSettings {
   /** Base address, without a slash at its end. */
@@ -181,7 +182,7 @@ export class AdminClient {
     const error = document?.['error'] as Resource | undefined;
     if (typeof error !== 'object' || error === null || typeof error['type'] !== 'string')
       return this.#notHeadgate(status);
-    const details = (Array.isArray(error['details']) ? error['details'] : []) as Resource[];
+    const details = resourcesIn(error, 'details');
     return new AdminError(String(error['message']), {
       type: error['type'],
       status,

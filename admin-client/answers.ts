@@ -7,6 +7,12 @@ import type { AdminResponse, AdminRoute } from '../schemas/admin.ts';
 /** A JSON object from the control plane. */
 export type Resource = Readonly<Record<string, unknown>>;
 
+/** The objects of a list in an answer; empty where there is no list. */
+export function resourcesIn(answer: Resource, member: string): Resource[] {
+  const list = answer[member];
+  return Array.isArray(list) ? list : [];
+}
+
 /** A Resource if no route matches, for example because the path is only known as a string. */
 export type AnswerOf<Method extends string, Path extends string> = [TypedAnswer<Method, Path>] extends [never]
   ? Resource

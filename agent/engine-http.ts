@@ -4,6 +4,7 @@
  */
 import { type Dispatcher, request } from 'undici';
 import { ChunkBuffer } from '../shared/runtime/chunk-buffer.ts';
+import { member } from '../shared/runtime/member.ts';
 
 export interface EngineTarget {
   /** Base address, without a slash at its end. */
@@ -49,12 +50,13 @@ export async function* streamEngine(
 ): AsyncGenerator<string, void, undefined> {
   const { statusCode, body } = await send(target, engineRequest);
   body.setEncoding('utf8');
+  const parts: AsyncIterable<string> = body;
   if (statusCode === 200) {
-    yield* body as AsyncIterable<string>;
+    yield* parts;
     return;
   }
   let text = '';
-  for await (const part of body as AsyncIterable<string>) {
+  for await (const part of parts) {
     text += part;
     if (text.length > 10_000) break;
   }
@@ -79,7 +81,7 @@ function send(target: EngineTarget, engineRequest: EngineRequest): Promise<Dispa
 /** The message of the engine's error, reduced to one line. */
 function reasonOf(text: string): string | undefined {
   try {
-    const answer = JSON.parse(text) as unknown;
+    const answer: unknown = JSON.parse(text);
     const error = member(answer, 'error') ?? member(answer, 'detail') ?? member(answer, 'message');
     const message = typeof error === 'string' ? error : member(error, 'message');
     return typeof message === 'string' ? oneLine(message) : undefined;
@@ -94,10 +96,4 @@ export function oneLine(text: string): string | undefined {
     .trim()
     .slice(0, 150);
   return line === '' ? undefined : line.toWellFormed();
-}
-
-function member(value: unknown, name: string): unknown {
-  return typeof value === 'object' && value !== null && Object.hasOwn(value, name)
-    ? (value as Readonly<Record<string, unknown>>)[name]
-    : undefined;
 }

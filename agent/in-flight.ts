@@ -48,7 +48,7 @@ function sum(text: string, names: readonly string[]): number | undefined {
 }
 
 function busySlots(text: string): number | undefined {
-  const slots = JSON.parse(text) as unknown;
+  const slots: unknown = JSON.parse(text);
   if (!Array.isArray(slots)) return undefined;
   return slots.filter((slot: { is_processing?: unknown } | null) => slot?.is_processing === true).length;
 }

@@ -95,7 +95,7 @@ async function* linesOf(parts: AsyncIterable<string>): AsyncGenerator<PullLine, 
 }
 
 function asPullLine(line: string): PullLine {
-  const value = JSON.parse(line) as unknown;
+  const value: unknown = JSON.parse(line);
   return typeof value === 'object' && value !== null ? value : {};
 }
 
@@ -140,7 +140,7 @@ type RouterEntry = { id?: unknown; status?: { value?: unknown; failed?: unknown 
 async function routerState(target: EngineTarget, model: string, signal: AbortSignal): Promise<unknown> {
   const text = await requestEngine(target, { path: '/v1/models', timeoutMs: responseTimeoutMs, signal });
   const { data } = JSON.parse(text) as { data?: unknown };
-  const entries = Array.isArray(data) ? (data as RouterEntry[]) : [];
+  const entries: RouterEntry[] = Array.isArray(data) ? data : [];
   const status = entries.find((entry) => entry?.id === model)?.status;
   return status?.failed === true ? 'failed' : status?.value;
 }

@@ -16,7 +16,8 @@ export async function readUpgradeError(response: IncomingMessage): Promise<strin
   const timer = setTimeout(() => response.destroy(), waitMsMax);
   const bytes = new ChunkBuffer({ bytesMax });
   try {
-    for await (const chunk of response) if (!bytes.add(chunk as Buffer)) return status;
+    const chunks: AsyncIterable<Buffer> = response;
+    for await (const chunk of chunks) if (!bytes.add(chunk)) return status;
     const { error } = envelopeSchema.parse(JSON.parse(bytes.whole().toString('utf8')));
     const next = error.next === undefined ? '' : `; ${error.next}`;
     return `${status}: ${error.message}${next}`.slice(0, textLengthMax);

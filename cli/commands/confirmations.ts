@@ -6,6 +6,7 @@
 import type { AdminClient } from '../../admin-client/admin-client.ts';
 import { AdminError } from '../../admin-client/admin-error.ts';
 import type { Resource } from '../../admin-client/answers.ts';
+import { resourcesIn } from '../../admin-client/answers.ts';
 import { sleep } from '../../shared/runtime/retry.ts';
 import { CliError, Exit, errorText, interrupted } from '../terminal/errors.ts';
 import { route } from '../terminal/route.ts';
@@ -105,7 +106,7 @@ async function confirmations(api: AdminClient, position: number, timeoutSeconds:
   const path = route`/confirmations/${String(position)}`;
   const seconds = Math.round(timeoutSeconds * 1000) / 1000;
   const answer = await api.get(path, { timeoutSeconds: seconds }, Math.ceil(seconds * 1000) + 10_000);
-  const gateways = (Array.isArray(answer['gateways']) ? answer['gateways'] : []) as Resource[];
+  const gateways = resourcesIn(answer, 'gateways');
   return {
     complete: answer['complete'] === true,
     ...(typeof answer['reason'] === 'string' && { reason: answer['reason'] }),

@@ -1,6 +1,7 @@
 /** The table of events, and reading a list of events in pages. */
 import type { AdminClient, Query } from '../../admin-client/admin-client.ts';
 import type { Resource } from '../../admin-client/answers.ts';
+import { resourcesIn } from '../../admin-client/answers.ts';
 import { column, type View } from '../terminal/render.ts';
 
 export const eventView: View = {
@@ -27,7 +28,10 @@ export interface EventQuery {
 const pageMax = 10_000;
 
 /** All selected events, read in as many pages as needed. */
-export async function allEvents(api: AdminClient, options: EventQuery): Promise<Resource> {
+export async function allEvents(
+  api: AdminClient,
+  options: EventQuery,
+): Promise<Resource & { readonly items: Resource[] }> {
   const { type, to, limit = Number.POSITIVE_INFINITY } = options;
   const items: Resource[] = [];
   let from = options.from;
@@ -35,7 +39,7 @@ export async function allEvents(api: AdminClient, options: EventQuery): Promise<
     const left = limit - items.length;
     const query: Query = { from, to, type, limit: left < pageMax ? left : undefined };
     const answer = await api.get('/events', { ...query }, 120_000);
-    items.push(...((Array.isArray(answer['items']) ? answer['items'] : []) as Resource[]));
+    items.push(...resourcesIn(answer, 'items'));
     const next = answer['nextFrom'];
     if (typeof next !== 'number' || next <= (from ?? 0) || items.length >= limit)
       return { items: items.slice(0, limit), position: answer['position'] };

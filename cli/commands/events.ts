@@ -2,6 +2,7 @@
 import { open } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import type { Command } from 'commander';
+import { errorCode } from '../../shared/runtime/error-code.ts';
 import { CliError } from '../terminal/errors.ts';
 import { type Io, writeAll } from '../terminal/io.ts';
 import { count, position } from '../terminal/options.ts';
@@ -59,7 +60,7 @@ async function exportLog(
     throw new CliError(`cannot create ${out}`, {
       type: 'InvalidFile',
       exitCode: 2,
-      why: (error as NodeJS.ErrnoException).code ?? '',
+      why: errorCode(error) ?? '',
       next: 'choose another file with --out',
       cause: error,
     });

@@ -4,6 +4,7 @@
  */
 import { createReadStream } from 'node:fs';
 import type { LogRecord } from '../../shared/log/core/control-log.ts';
+import { errorCode } from '../../shared/runtime/error-code.ts';
 import { CliError } from '../terminal/errors.ts';
 
 /** More than the largest commit in base64. */
@@ -27,8 +28,9 @@ export async function* exportedRecords(path: string, batchMax: number): AsyncIte
 async function* lines(path: string): AsyncIterable<string> {
   let rest = Buffer.alloc(0);
   try {
-    for await (const chunk of createReadStream(path, { highWaterMark: 256 * 1024 })) {
-      rest = Buffer.concat([rest, chunk as Buffer]);
+    const chunks: AsyncIterable<Buffer> = createReadStream(path, { highWaterMark: 256 * 1024 });
+    for await (const chunk of chunks) {
+      rest = Buffer.concat([rest, chunk]);
       for (let at = rest.indexOf(10); at >= 0; at = rest.indexOf(10)) {
         yield rest.toString('utf8', 0, at);
         rest = rest.subarray(at + 1);
@@ -36,11 +38,10 @@ async function* lines(path: string): AsyncIterable<string> {
       if (rest.length > lineBytesMax) throw new Error(`a line has more than ${lineBytesMax} bytes`);
     }
   } catch (error) {
-    const { code, message } = error as NodeJS.ErrnoException;
     throw new CliError(`${path} cannot be read`, {
       type: 'InvalidFile',
       exitCode: 2,
-      why: code ?? message,
+      why: errorCode(error) ?? (error instanceof Error ? error.message : String(error)),
       cause: error,
     });
   }

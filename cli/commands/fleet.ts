@@ -1,6 +1,7 @@
 /** `apply`, `diff`, `export` and `validate`: the fleet as one file. A file is validated without a control plane. */
 import type { Command } from 'commander';
 import type { Resource } from '../../admin-client/answers.ts';
+import { resourcesIn } from '../../admin-client/answers.ts';
 import type { Fleet } from '../../schemas/fleet.ts';
 import { confirmDestructive } from '../terminal/confirm.ts';
 import { CliError, Exit, toCliError } from '../terminal/errors.ts';
@@ -69,7 +70,7 @@ interface FleetChange {
 }
 
 function changesOf(answer: Resource): FleetChange[] {
-  const changes = (Array.isArray(answer['changes']) ? answer['changes'] : []) as Resource[];
+  const changes = resourcesIn(answer, 'changes');
   return changes.map(({ action, kind, id, fields }) => ({
     action: String(action),
     kind: String(kind),

@@ -1,6 +1,7 @@
 /** `headgate node`: inference servers, their capacity, and the tokens of their agents. */
 import type { Command } from 'commander';
 import type { Resource } from '../../admin-client/answers.ts';
+import { resourcesIn } from '../../admin-client/answers.ts';
 import { confirmDestructive } from '../terminal/confirm.ts';
 import { usageError } from '../terminal/errors.ts';
 import type { Io } from '../terminal/io.ts';
@@ -42,7 +43,7 @@ function placeText(resource: Resource): string {
   const { kind, id } = (resource['place'] ?? {}) as { readonly kind?: unknown; readonly id?: unknown };
   return id === undefined ? String(kind) : `${String(kind)}:${String(id)}`;
 }
-function stateText(resource: Resource): string {
+function stateText(resource: Resource): 'up' | 'drained' | 'down' {
   if (resource['drained'] === true) return 'drained';
   return resource['up'] === true ? 'up' : 'down';
 }
@@ -55,7 +56,7 @@ function ageText(changedAt: unknown): string {
   return seconds < 172_800 ? `${Math.floor(seconds / 3600)}h` : `${Math.floor(seconds / 86_400)}d`;
 }
 function installsText(resource: Resource): string {
-  const installs = Array.isArray(resource['installs']) ? (resource['installs'] as Resource[]) : [];
+  const installs = resourcesIn(resource, 'installs');
   return installs
     .map(({ model, state, percent, reason }) =>
       state === 'failed'
@@ -65,9 +66,7 @@ function installsText(resource: Resource): string {
     .join(', ');
 }
 function stateSeverity(resource: Resource): Severity {
-  return ({ up: 'good', drained: 'warn', down: 'bad' } as const)[
-    stateText(resource) as 'up' | 'drained' | 'down'
-  ];
+  return ({ up: 'good', drained: 'warn', down: 'bad' } as const)[stateText(resource)];
 }
 
 interface RegisterOptions {

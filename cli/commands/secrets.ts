@@ -5,6 +5,7 @@
 import { closeSync, fsyncSync, openSync, rmSync, writeSync } from 'node:fs';
 import { resolve } from 'node:path';
 import type { Resource } from '../../admin-client/answers.ts';
+import { errorCode } from '../../shared/runtime/error-code.ts';
 import { CliError, usageError } from '../terminal/errors.ts';
 import type { Session } from '../terminal/session.ts';
 
@@ -24,7 +25,7 @@ export function openSecretOutput(session: Session, file: string | undefined): Se
   try {
     return { file: { path, descriptor: openSync(path, 'wx', 0o600) } };
   } catch (error) {
-    const exists = (error as NodeJS.ErrnoException).code === 'EEXIST';
+    const exists = errorCode(error) === 'EEXIST';
     throw new CliError(exists ? `${file} already exists` : `${file} cannot be written`, {
       type: 'InvalidFile',
       exitCode: 2,

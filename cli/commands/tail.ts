@@ -46,7 +46,7 @@ export async function tail(
   const out = session.io.stdout.isTTY ? session.out : session.defaultFormat('jsonl');
   if (options.untilEnd) {
     const { items } = await allEvents(api, options);
-    for (const event of items as Resource[]) await show(session, out, event);
+    for (const event of items) await show(session, out, event);
     return;
   }
   // Also checks the token, because a refused upgrade has no readable error.

@@ -1,6 +1,6 @@
 /** `headgate usage`: tokens of completed requests, for one organisation or as JSON lines for a billing system. */
 import type { Command } from 'commander';
-import type { Resource } from '../../admin-client/answers.ts';
+import { resourcesIn } from '../../admin-client/answers.ts';
 import { type Io, writeAll } from '../terminal/io.ts';
 import { column, type View } from '../terminal/render.ts';
 import type { Session } from '../terminal/session.ts';
@@ -50,7 +50,7 @@ export function registerUsage(program: Command, io: Io): void {
 async function show(session: Session, { org, period }: ShowOptions): Promise<void> {
   const answer = await (await session.api()).get('/usage', { organisation: org, period });
   if (session.out.format !== 'table') return session.out.resource(answer, modelView);
-  const models = (Array.isArray(answer['models']) ? answer['models'] : []) as Resource[];
+  const models = resourcesIn(answer, 'models');
   const total = { model: 'total', requests: answer['requests'], totalTokens: answer['totalTokens'] };
   await session.out.list({ items: [...models, total] }, modelView);
   const allowance = answer['allowance'] === null ? 'unlimited' : cellText(answer['allowance']);

@@ -4,6 +4,7 @@
  */
 import { styleText } from 'node:util';
 import type { Resource } from '../../admin-client/answers.ts';
+import { resourcesIn } from '../../admin-client/answers.ts';
 import { type Io, writeAll } from './io.ts';
 import { cellText, printable, printableJson } from './text.ts';
 
@@ -44,7 +45,7 @@ export class Renderer {
 
   /** A list answer. */
   async list(answer: Resource, view: View): Promise<void> {
-    const items = (Array.isArray(answer['items']) ? answer['items'] : []) as Resource[];
+    const items = resourcesIn(answer, 'items');
     switch (this.format) {
       case 'table':
         return this.#out(this.#table(items, view.columns));

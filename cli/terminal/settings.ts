@@ -7,6 +7,7 @@ import { closeSync, constants, existsSync, fstatSync, openSync, readFileSync, st
 import { dirname, join, resolve } from 'node:path';
 import type { AdminSettings } from '../../admin-client/admin-client.ts';
 import { ChunkBuffer } from '../../shared/runtime/chunk-buffer.ts';
+import { errorCode } from '../../shared/runtime/error-code.ts';
 import { isToken, tokenLengthMin } from '../../shared/runtime/secrets.ts';
 import { settingOf } from '../../shared/runtime/settings.ts';
 import { CliError, usageError } from './errors.ts';
@@ -138,8 +139,9 @@ function contextPath(io: Io): string | undefined {
     const path = resolve(io.cwd, named.replace(/^~(?=\/)/, io.home));
     return existsSync(path) ? path : undefined;
   }
-  const folders = [resolve(io.cwd)];
-  for (let up = dirname(folders[0] as string); up !== folders.at(-1); up = dirname(up)) folders.push(up);
+  const start = resolve(io.cwd);
+  const folders = [start];
+  for (let up = dirname(start); up !== folders.at(-1); up = dirname(up)) folders.push(up);
   return [...folders, io.home]
     .map((at) => join(at, '.headgate', 'context.json'))
     .find((path) => existsSync(path));
@@ -152,7 +154,7 @@ function asContext(document: unknown): Context {
     const value = members[member];
     return typeof value === 'string' && value !== '' ? { [member]: value } : {};
   };
-  const gateways = Array.isArray(members['gateways']) ? (members['gateways'] as Context['gateways']) : [];
+  const gateways: Context['gateways'] = Array.isArray(members['gateways']) ? members['gateways'] : [];
   return {
     ...text('admin'),
     ...text('token'),
@@ -194,11 +196,10 @@ export async function readInput(io: Io, file: string, bytesMax = 8 * 1024 * 1024
     }
     return bytes.whole().toString('utf8');
   } catch (error) {
-    const code = (error as NodeJS.ErrnoException).code;
     throw new CliError(`${file === '-' ? 'stdin' : file} cannot be read`, {
       type: 'InvalidFile',
       exitCode: 2,
-      why: code ?? (error as Error).message,
+      why: errorCode(error) ?? (error instanceof Error ? error.message : String(error)),
       cause: error,
     });
   }

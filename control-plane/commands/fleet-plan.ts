@@ -56,9 +56,7 @@ export class FleetPlan {
 }
 
 function differing(before: object, after: object): string[] {
-  const was = before as Record<string, unknown>;
-  const is = after as Record<string, unknown>;
-  return [...new Set([...Object.keys(was), ...Object.keys(is)])].filter(
-    (name) => !sameData(was[name], is[name]),
-  );
+  const was = new Map<string, unknown>(Object.entries(before));
+  const is = new Map<string, unknown>(Object.entries(after));
+  return [...new Set([...was.keys(), ...is.keys()])].filter((name) => !sameData(was.get(name), is.get(name)));
 }

@@ -84,8 +84,7 @@ export function needUnused(
 /** Equal as JSON data, where lists have an order and members have none. */
 export function sameData(a: unknown, b: unknown): boolean {
   if (typeof a !== 'object' || typeof b !== 'object' || a === null || b === null) return a === b;
-  const names = new Set([...Object.keys(a), ...Object.keys(b)]);
-  return [...names].every((name) =>
-    sameData((a as Record<string, unknown>)[name], (b as Record<string, unknown>)[name]),
-  );
+  const was = new Map<string, unknown>(Object.entries(a));
+  const is = new Map<string, unknown>(Object.entries(b));
+  return [...was.keys(), ...is.keys()].every((name) => sameData(was.get(name), is.get(name)));
 }

@@ -39,7 +39,8 @@ export function askNode(
 /** Throws SyntaxError where it is no JSON, or too large. */
 export async function boundedJson(body: Dispatcher.ResponseData['body']): Promise<unknown> {
   const bytes = new ChunkBuffer({ bytesMax: answerBytesMax });
-  for await (const chunk of body as AsyncIterable<Buffer>) {
+  const chunks: AsyncIterable<Buffer> = body;
+  for await (const chunk of chunks) {
     if (!bytes.add(chunk)) throw new Error('the answer is too large');
   }
   const text = bytes.whole().toString('utf8');

@@ -80,9 +80,10 @@ async function ask(address: string, credential?: string): Promise<unknown> {
       return undefined;
     }
     const bytes = new ChunkBuffer({ bytesMax: answerBytesMax });
-    for await (const chunk of body as AsyncIterable<Buffer>) if (!bytes.add(chunk)) return undefined;
+    const chunks: AsyncIterable<Buffer> = body;
+    for await (const chunk of chunks) if (!bytes.add(chunk)) return undefined;
     const text = bytes.whole().toString('utf8');
-    return scanJson(text, answerBounds).exceeded === undefined ? (JSON.parse(text) as unknown) : undefined;
+    return scanJson(text, answerBounds).exceeded === undefined ? JSON.parse(text) : undefined;
   } catch {
     return undefined;
   }

@@ -3,6 +3,7 @@
  * Everything read here is untrusted: it may have any shape, and none of its text leaves this file.
  */
 import type { Dialect } from '../../schemas/names.ts';
+import { member } from '../runtime/member.ts';
 import type { Inability, NodeBody } from './dialect.ts';
 import { dialects } from './dialects.ts';
 import { rejections } from './rejections.ts';
@@ -127,12 +128,6 @@ function errorText(error: unknown): string {
   const message = member(holder, 'message') ?? member(holder, 'detail');
   const type = member(holder, 'type');
   return `${typeof type === 'string' ? type : ''} ${typeof message === 'string' ? message : ''}`;
-}
-
-function member(value: unknown, name: string): unknown {
-  return typeof value === 'object' && value !== null
-    ? (value as Readonly<Record<string, unknown>>)[name]
-    : undefined;
 }
 
 function positive(value: unknown): number | undefined {

@@ -129,7 +129,8 @@ export class FleetRows {
     this.#tombstones.delete(incarnation);
     this.#tombstones.set(incarnation, Math.max(before, n));
     this.changed.add(incarnation);
-    if (this.#tombstones.size > tombstonesMax)
-      this.#tombstones.delete(this.#tombstones.keys().next().value as string);
+    if (this.#tombstones.size <= tombstonesMax) return;
+    const { value: oldest } = this.#tombstones.keys().next();
+    if (oldest !== undefined) this.#tombstones.delete(oldest);
   }
 }
