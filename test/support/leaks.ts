@@ -12,7 +12,7 @@ const folder = mkdtempSync(join(tmpdir(), 'headgate-test-'));
 // All that the tests and their processes make with tmpdir() is in it, and its name in the environment marks them.
 process.env['TMPDIR'] = folder;
 
-/** Of the processes that inherited the name of the folder, whoever is their parent by now. */
+/** The processes that inherited the name of the folder; an orphan is among them. */
 function processes(): { readonly pid: number; readonly command: string }[] {
   const pids = readdirSync('/proc').filter((name) => /^\d+$/.test(name) && Number(name) !== process.pid);
   return pids.flatMap((name) => {
