@@ -31,6 +31,7 @@ import { Telemetry } from './server/telemetry.ts';
 import { checkSnapshotSources } from './snapshot/fetch-snapshot.ts';
 import { followLog, type GatewayState } from './snapshot/follow-log.ts';
 import type { SnapshotIntervals } from './snapshot/intervals.ts';
+import { Affinity } from './upstream/affinity.ts';
 import { createPromptCounter } from './upstream/count-tokens.ts';
 import { NodeLoad } from './upstream/load.ts';
 import { NodePools } from './upstream/node-pools.ts';
@@ -176,11 +177,14 @@ async function compose(
   closers.add(() => bodyWorker.close());
   const counters = new LocalCounters(usage.meter);
   const streams = { open: 0 };
+  const load = new NodeLoad();
+  const affinity = new Affinity({ load, secret: settings.gatewayToken });
   const telemetry = new Telemetry(registry, settings.accessLog ?? accessLogIn(logger), {
     isCatalogued: (model) => lookup.isCatalogued(model),
     inFlightUnits: () => counters.inFlightUnits(),
     openStreams: () => streams.open,
     outboxRows: () => usage.meter.unshippedRows,
+    affinityChoices: () => affinity.chosen,
   });
   let openRequests = 0;
   const gateway: Gateway = {
@@ -190,7 +194,8 @@ async function compose(
     bodies: new BodyBudget(),
     bodyWorker,
     pools,
-    load: new NodeLoad(),
+    load,
+    affinity,
     meter: usage.meter,
     forwarding: settings.forwarding,
     countTokens: createPromptCounter(pools, bodyWorker),

@@ -81,7 +81,8 @@ export const chatRequestSchema = z.strictObject({
 
   user: noOp(hintText),
   safety_identifier: noOp(hintText),
-  prompt_cache_key: noOp(hintText),
+  /** Joins the choice of node; no node gets it. */
+  prompt_cache_key: carried(hintText),
   prompt_cache_retention: noOp(hintText),
   prompt_cache_options: noOp(freeObject),
   service_tier: noOp(z.enum(['auto', 'default'])),
@@ -134,7 +135,6 @@ export const noOpFields: Readonly<Record<'chat' | 'embeddings', readonly NoOpFie
   chat: [
     { path: 'user', text: noMarker },
     { path: 'safety_identifier', text: noMarker },
-    { path: 'prompt_cache_key', text: noCache },
     { path: 'prompt_cache_retention', text: noCache },
     { path: 'prompt_cache_options', text: noCache },
     { path: 'service_tier', text: '`auto` or `default`: there is one class of service.' },

@@ -325,6 +325,7 @@ async function walk(request: Forwarded, names: readonly string[]): Promise<void>
     settings: defaultForwardSettings,
     pools,
     load,
+    choose: (left) => load.choose(left),
     bodyWorker,
     owner: 'test',
     onAnswer: () => {
@@ -401,6 +402,7 @@ test.each([
     settings: defaultForwardSettings,
     pools,
     load: new NodeLoad(),
+    choose: ([first]) => first,
     bodyWorker,
     owner: 'test',
     onNodeFailure: unavailable,

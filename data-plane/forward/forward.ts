@@ -20,6 +20,7 @@ import type { MemoryBudget } from '../core/byte-budget.ts';
 import { renderBody } from '../dialect/node-body.ts';
 import { inabilityRefusal, rejectionRefusal } from '../dialect/node-errors.ts';
 import type { AnyChat, AnyEmbeddings, AnyMessages } from '../shape/outline.ts';
+import type { NodeChooser } from '../upstream/affinity.ts';
 import type { NodeLoad, NodeOutcome } from '../upstream/load.ts';
 import type { NodeRequest } from '../upstream/node-call.ts';
 import type { NodePools } from '../upstream/node-pools.ts';
@@ -60,6 +61,8 @@ export interface ForwardOptions {
   readonly settings: ForwardSettings;
   readonly pools: NodePools;
   readonly load: NodeLoad;
+  /** One of those that are left. */
+  readonly choose: NodeChooser;
   /** Large answers are read on its thread. */
   readonly bodyWorker: BodyWorker;
   /** Who is charged for the answer, and takes turns with others. */
@@ -104,7 +107,7 @@ async function search(options: ForwardOptions): Promise<ForwardOutcome> {
   let incompatible: Refusal | undefined;
   let unreached: string | undefined;
   for (;;) {
-    const route = options.load.choose(remaining);
+    const route = options.choose(remaining);
     if (route === undefined || performance.now() > searchUntilMs) break;
     remaining = remaining.filter((candidate) => candidate !== route);
     const body = await nodeBody(options, route);

@@ -11,6 +11,7 @@ import type { Lookup } from '../../shared/snapshot/lookup.ts';
 import type { BodyWorker } from '../body-worker/body-worker.ts';
 import type { BodyBudget } from '../core/byte-budget.ts';
 import type { ForwardOutcome, ForwardSettings } from '../forward/forward.ts';
+import type { Affinity } from '../upstream/affinity.ts';
 import type { PromptCounter } from '../upstream/count-tokens.ts';
 import type { NodeLoad } from '../upstream/load.ts';
 import type { NodePools } from '../upstream/node-pools.ts';
@@ -26,6 +27,7 @@ export interface Gateway {
   readonly bodyWorker: BodyWorker;
   readonly pools: NodePools;
   readonly load: NodeLoad;
+  readonly affinity: Affinity;
   readonly meter: Meter;
   readonly forwarding: ForwardSettings;
   readonly countTokens: PromptCounter;

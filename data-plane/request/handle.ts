@@ -13,7 +13,9 @@ import { mintRequestId, mintUnique } from '../core/request-id.ts';
 import { ClientResponse } from '../forward/client-response.ts';
 import { type Forwarded, type ForwardOutcome, forward } from '../forward/forward.ts';
 import { countTokensBody } from '../shape/anthropic.ts';
+import type { NodeChooser } from '../upstream/affinity.ts';
 import { ClientGone, readBody } from './body.ts';
+import { nodeChooser } from './choose-node.ts';
 import type { Gateway, RequestRecord } from './gateway.ts';
 import {
   answerHeaders,
@@ -118,9 +120,12 @@ async function serve(
   const reservation = reserve(gateway, facts);
   const { decision, lease } = reservation;
   const { placement } = decision;
+  const choose = nodeChooser(gateway, facts, decision, inner);
   try {
     const measured =
-      placement instanceof Refusal ? undefined : await measure(gateway, reservation, shaped, placement);
+      placement instanceof Refusal
+        ? undefined
+        : await measure(gateway, reservation, shaped, placement, choose);
     record.decision = decision;
     record.at.decided = performance.now();
     record.position = gateway.lookup.position();
@@ -128,7 +133,15 @@ async function serve(
     if (measured === undefined) return;
     if (forwarded === undefined)
       return sendJson(record.response, record.ids, 200, JSON.stringify(countTokensBody(measured.tokens)));
-    const outcome = await send(gateway, record, { facts, forwarded, stream, decision, measured, release });
+    const outcome = await send(gateway, record, {
+      facts,
+      forwarded,
+      stream,
+      decision,
+      measured,
+      choose,
+      release,
+    });
     record.outcome = outcome;
     meter(
       gateway,
@@ -153,6 +166,7 @@ interface PlacedRequest {
   readonly stream: boolean;
   readonly decision: Decision;
   readonly measured: Measured;
+  readonly choose: NodeChooser;
   /** Discards the request's text, once a node has it. */
   readonly release: () => void;
 }
@@ -160,7 +174,7 @@ interface PlacedRequest {
 async function send(
   gateway: Gateway,
   record: RequestRecord,
-  { facts, forwarded, stream, decision, measured, release }: PlacedRequest,
+  { facts, forwarded, stream, decision, measured, choose, release }: PlacedRequest,
 ): Promise<ForwardOutcome> {
   const client = new ClientResponse(record.response, { headers: answerHeaders(record.ids) });
   if (stream) gateway.streams.open++;
@@ -178,6 +192,7 @@ async function send(
       settings: gateway.forwarding,
       pools: gateway.pools,
       load: gateway.load,
+      choose,
       bodyWorker: gateway.bodyWorker,
       owner: decision.subject,
       onAnswer: release,

@@ -29,6 +29,7 @@ async function count(answers: readonly Answer[], shaped: Parameters<typeof count
     },
     candidates,
     shaped,
+    (left) => load.choose(left),
   );
   expect(busy.every((requests) => requests === 1)).toBe(true);
   expect(load.inFlightTotal()).toBe(0);

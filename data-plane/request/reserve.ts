@@ -15,6 +15,7 @@ import type { Placement } from '../../shared/decision/route.ts';
 import type { Route } from '../../shared/snapshot/lookup.ts';
 import type { AnyChat, AnyEmbeddings } from '../shape/outline.ts';
 import type { Shaped } from '../shape/shape-operation.ts';
+import type { NodeChooser } from '../upstream/affinity.ts';
 import type { PromptCounter } from '../upstream/count-tokens.ts';
 import type { NodeLoad } from '../upstream/load.ts';
 import type { Lease } from './counters.ts';
@@ -47,6 +48,7 @@ export async function measure(
   { decision, lease }: Reservation,
   { inner, maxTokens, forwarded }: Shaped,
   { candidates: all }: Placement,
+  choose: NodeChooser,
 ): Promise<Measured> {
   const { tier } = decision;
   const budgetWith =
@@ -64,7 +66,7 @@ export async function measure(
   const mustCount =
     decision.uncounted || forwarded === undefined || all.some((route) => needsExactCount(bounds(route)));
   if (!mustCount) return { tokens: inner.likelyTokens, candidates: all, budgetFor: bounds };
-  const { tokens, candidates } = await countAtOne(gateway, all, inner);
+  const { tokens, candidates } = await countAtOne(gateway, all, inner, choose);
   if (gateway.fenced()) throw cannotTakeNow('fenced');
   if (tokens === undefined) return { tokens: inner.likelyTokens, candidates, budgetFor: bounds };
   try {
@@ -97,12 +99,13 @@ export async function countAtOne(
   { countTokens, load }: { readonly countTokens: PromptCounter; readonly load: NodeLoad },
   candidates: readonly Route[],
   inner: AnyChat | AnyEmbeddings,
+  choose: NodeChooser,
 ): Promise<Counted> {
   const untilMs = performance.now() + searchMs;
   // Token ids and inputs of embeddings are judged by their bounds.
   let left = inner.kind === 'chat' ? candidates : [];
   while (performance.now() < untilMs) {
-    const route = load.choose(left);
+    const route = choose(left);
     if (route === undefined) break;
     left = left.filter((candidate) => candidate !== route);
     let sent = false;

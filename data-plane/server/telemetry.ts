@@ -7,6 +7,7 @@ import type { Refusal } from '../../shared/decision/refusal.ts';
 import { Distribution, type Observations } from '../../shared/runtime/distribution.ts';
 import type { AccessLog } from '../../shared/runtime/logger.ts';
 import type { RequestRecord } from '../request/gateway.ts';
+import { type AffinityChoices, AffinityMetrics } from './affinity-metrics.ts';
 import { PhaseMetrics } from './phase-metrics.ts';
 
 const durationBuckets = [
@@ -25,6 +26,8 @@ export interface TelemetrySources {
   inFlightUnits(): number;
   openStreams(): number;
   outboxRows(): number;
+  /** Choices of a node since the start. */
+  affinityChoices(): AffinityChoices;
 }
 
 /** Counts of requests with the same labels. */
@@ -42,6 +45,7 @@ export class Telemetry {
   readonly #sources: TelemetrySources;
   readonly #series = new Map<string, Series>();
   readonly #refusals: Counter;
+  readonly #affinity: AffinityMetrics;
   readonly #aborts: Counter;
   readonly #tokens: Distribution;
   readonly #durations: Distribution;
@@ -66,6 +70,7 @@ export class Telemetry {
         for (const { labels, requests } of series.values()) this.inc(labels, requests);
       },
     });
+    this.#affinity = new AffinityMetrics(registry, () => sources.affinityChoices());
     this.#refusals = new Counter({
       name: 'headgate_refusals_total',
       help: 'refusals by type and reason',
@@ -129,6 +134,7 @@ export class Telemetry {
     if (outcome?.kind === 'completed') {
       series.inputTokens.observe(outcome.usage.promptTokens);
       series.outputTokens.observe(outcome.usage.completionTokens);
+      this.#affinity.observe(model, outcome.usage);
     }
     if (record.stream && record.at.begun !== undefined)
       series.firstTokens.observe((record.at.begun - record.startMs) / 1000);

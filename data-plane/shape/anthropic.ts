@@ -17,6 +17,7 @@ import type { FunctionTool, ToolChoice } from '../../schemas/openai-messages.ts'
 import type { JsonText } from '../core/json-text.ts';
 import { type Path, toChatMessages } from './anthropic-conversation.ts';
 import { type ChatBody, type ChatNeed, type ChatRequest, parseBody } from './openai.ts';
+import { prefixesOf } from './prompt-prefix.ts';
 import { chatPromptSize, leastChatTokens } from './prompt-size.ts';
 import { refusalOf, shapeRefusal } from './validate.ts';
 
@@ -145,6 +146,9 @@ function chatOf(prompt: PromptFields, sampling: Sampling): ChatRequest {
     ...chatPromptSize(body),
     get leastTokens() {
       return leastChatTokens(body);
+    },
+    get prefixes() {
+      return prefixesOf(body, undefined);
     },
   };
 }

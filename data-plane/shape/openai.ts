@@ -12,6 +12,7 @@ import {
 import { Refusal } from '../../shared/decision/refusal.ts';
 import { type JsonText, parseStrictJson } from '../core/json-text.ts';
 import { plainChatFields } from './plain-chat.ts';
+import { prefixesOf } from './prompt-prefix.ts';
 import { chatPromptSize, embeddingsPromptSize, leastChatTokens, type PromptSize } from './prompt-size.ts';
 import { PresentFields, refusalOf, shapeRefusal } from './validate.ts';
 
@@ -62,6 +63,8 @@ export interface ChatRequest extends PromptSize {
   /** Where the caller's own body, if it is of another shape, has the field of a need. */
   readonly needPaths?: Readonly<Partial<Record<ChatNeed, readonly PropertyKey[]>>>;
   readonly body: ChatBody;
+  /** Hashes of the prompt's prefixes, from short to long. Worked out when they are read: one node needs no choice. */
+  readonly prefixes: readonly number[];
   /** The text is in `body`; a ChatOutline refers to the body worker instead. */
   readonly workerText?: undefined;
   /** The answer begins with the tokens of the prompt, where the engine can report them then. */
@@ -106,6 +109,9 @@ export function shapeChat(raw: Buffer | JsonText, contentType: string | undefine
     ...chatPromptSize(body),
     get leastTokens() {
       return leastChatTokens(body);
+    },
+    get prefixes() {
+      return prefixesOf(body, fields.prompt_cache_key);
     },
   };
 }

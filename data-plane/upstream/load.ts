@@ -66,14 +66,19 @@ export class NodeLoad {
     return (this.#nodes.get(node)?.ejectedUntilMs ?? 0) > this.#now();
   }
 
+  /** Those not ejected where there are any, else all. */
+  open<Candidate extends { readonly node: string }>(candidates: readonly Candidate[]): readonly Candidate[] {
+    if (candidates.length <= 1) return candidates;
+    const open = candidates.filter(({ node }) => !this.isEjected(node));
+    return open.length > 0 ? open : candidates;
+  }
+
   /** The less loaded of two random candidates, among those not ejected where there are any. */
   choose<Candidate extends { readonly node: string }>(
     candidates: readonly Candidate[],
   ): Candidate | undefined {
-    if (candidates.length <= 1) return candidates[0];
-    const open = candidates.filter(({ node }) => !this.isEjected(node));
-    const among = open.length > 0 ? open : candidates;
-    if (among.length === 1) return among[0];
+    const among = this.open(candidates);
+    if (among.length <= 1) return among[0];
     const first = Math.floor(this.#random() * among.length);
     const step = 1 + Math.floor(this.#random() * (among.length - 1));
     const one = among[first] as Candidate;

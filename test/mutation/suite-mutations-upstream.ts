@@ -3,6 +3,61 @@ import { mutationsOf as of, type SuiteMutation } from './suite-runner.ts';
 
 export const upstreamMutations: readonly SuiteMutation[] = [
   ...of(
+    'data-plane/upstream/affinity.ts',
+    ['data-plane/upstream/affinity.test.ts'],
+    [
+      [
+        'tenants have homes of their own',
+        'hashOf(hashOf(this.#secret, request.group), tenant)',
+        'hashOf(this.#secret, request.group)',
+        'tenants have different homes',
+      ],
+      [
+        'an ejected node is left out',
+        'const open = this.#load.open(candidates);',
+        'const open = candidates;',
+        'not ejected',
+      ],
+      ['a loaded node takes no more', 'this.#load.inFlight(node) < mostNow', 'mostNow > 0', 'at one moment'],
+      [
+        'a prefix with much load has several homes',
+        'return parts <= 1 ? 1 :',
+        'return parts <= 1e9 ? 1 :',
+        'as many nodes as their load needs',
+      ],
+      [
+        'a conversation stays where it was sent',
+        'const chosen = seen ?? homeAt',
+        'const chosen = homeAt',
+        'a conversation stays',
+      ],
+      [
+        'what was sent long ago is forgotten',
+        'entry.placedMs < sinceMs',
+        'entry.placedMs < 0',
+        'a conversation stays',
+      ],
+    ],
+  ),
+  ...of(
+    'data-plane/upstream/prefix-table.ts',
+    ['data-plane/upstream/affinity.test.ts'],
+    [
+      [
+        'the table is bounded',
+        'if (this.#size > this.#entriesMax)',
+        'if (this.#size > 2 * this.#entriesMax)',
+        'the table is bounded',
+      ],
+      [
+        'a tenant gives up its own entries first',
+        'if (entries.size <= share) {',
+        'if (entries.size > 0) {',
+        'the table is bounded',
+      ],
+    ],
+  ),
+  ...of(
     'data-plane/upstream/node-call.ts',
     ['data-plane/forward/forward-no-http.test.ts'],
     [

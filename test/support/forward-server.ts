@@ -118,6 +118,7 @@ export async function startForwardServer(options: ForwardServerOptions): Promise
           settings,
           pools,
           load,
+          choose: (left) => load.choose(left),
           bodyWorker,
           owner: typeof tenant === 'string' ? tenant : 'test',
           onNodeFailure: unavailable,

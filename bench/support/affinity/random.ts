@@ -1,0 +1,38 @@
+/** Random numbers that a seed determines, so that every policy meets the same requests. */
+export class Random {
+  #state: number;
+
+  constructor(seed: number) {
+    this.#state = seed | 0;
+  }
+
+  /** From 0 up to 1 (mulberry32). */
+  readonly next = (): number => {
+    this.#state = (this.#state + 0x6d2b_79f5) | 0;
+    let mix = Math.imul(this.#state ^ (this.#state >>> 15), 1 | this.#state);
+    mix = (mix + Math.imul(mix ^ (mix >>> 7), 61 | mix)) ^ mix;
+    return ((mix ^ (mix >>> 14)) >>> 0) / 2 ** 32;
+  };
+
+  /** An integer from `from` to `to`, both included. */
+  between(from: number, to: number): number {
+    return from + Math.floor(this.next() * (to - from + 1));
+  }
+
+  /** Of an exponential distribution. */
+  wait(mean: number): number {
+    return -Math.log(1 - this.next()) * mean;
+  }
+
+  /** Index below `count`, where the first are the most likely (Zipf, exponent 1). */
+  zipf(count: number): number {
+    return Math.min(count - 1, Math.floor(count ** this.next()) - 1);
+  }
+
+  /** Text of so many tokens, four characters each, that occurs nowhere else. */
+  text(tokens: number): string {
+    const words: string[] = [];
+    for (let at = 0; at < tokens; at += 2) words.push(this.between(1_000_000, 9_999_999).toString());
+    return words.join(' ');
+  }
+}

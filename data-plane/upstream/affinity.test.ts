@@ -1,0 +1,176 @@
+import fc from 'fast-check';
+import { expect, test } from 'vitest';
+import { routeTo } from '../../test/support/forward-server.ts';
+import { Affinity, type AffinityRequest } from './affinity.ts';
+import { NodeLoad } from './load.ts';
+import { PrefixTable } from './prefix-table.ts';
+
+const nodes = (count: number) =>
+  Array.from({ length: count }, (_, at) => routeTo('http://127.0.0.1:1', { node: `node-${at}` }));
+const eight = nodes(8);
+
+function gateway(secret = 'shared', table = new PrefixTable()) {
+  const clock = { ms: 0 };
+  const load = new NodeLoad({ now: () => clock.ms });
+  const affinity = new Affinity({ load, secret, table, now: () => clock.ms });
+  return { clock, load, affinity };
+}
+
+const ask = (prefixes: readonly number[], tenant = 'acme'): AffinityRequest => ({
+  tenant,
+  group: 'pool model',
+  prefixes,
+});
+
+/** Prompts that have nothing in common. */
+const prompts = Array.from({ length: 200 }, (_, at) => [at * 10 + 1, at * 10 + 2]);
+
+const idle = fc.array(fc.record({ key: fc.nat(50), depth: fc.integer({ min: 1, max: 4 }) }), {
+  maxLength: 40,
+});
+const prefixesOf = ({ key, depth }: { key: number; depth: number }): number[] =>
+  Array.from({ length: depth }, (_, at) => key * 100 + at);
+
+test('gateways agree without speaking, whatever each has seen, while no node is loaded', () => {
+  fc.assert(
+    fc.property(idle, idle, fc.nat(50), (seenByOne, seenByOther, key) => {
+      const [one, other] = [gateway(), gateway()];
+      for (const each of seenByOne) one.affinity.choose(eight, ask(prefixesOf(each)));
+      for (const each of seenByOther) other.affinity.choose(eight, ask(prefixesOf(each)));
+      const request = ask([key * 100, key * 100 + 9]);
+      expect(one.affinity.choose(eight, request)).toBe(other.affinity.choose(eight, request));
+    }),
+  );
+});
+
+test('prompts that share their first prefix meet at one node, others are spread over all', () => {
+  const { affinity } = gateway();
+  expect(affinity.choose(eight, ask([5, 6]))).toBe(affinity.choose(eight, ask([5, 7, 8])));
+  const used = new Map<string, number>();
+  for (const prompt of prompts) {
+    const node = affinity.choose(eight, ask(prompt))?.node ?? '';
+    used.set(node, (used.get(node) ?? 0) + 1);
+  }
+  expect(used.size).toBe(8);
+  expect(Math.max(...used.values())).toBeLessThan(2 * (prompts.length / 8));
+});
+
+test('a node that is lost moves only what was its own, and one that comes takes only what becomes its own', () => {
+  fc.assert(
+    fc.property(fc.uniqueArray(fc.nat(7), { minLength: 1, maxLength: 6 }), (lost) => {
+      const left = eight.filter((_, at) => !lost.includes(at));
+      const before = prompts.map((prompt) => gateway().affinity.choose(eight, ask(prompt)));
+      const after = prompts.map((prompt) => gateway().affinity.choose(left, ask(prompt)));
+      for (const [at, node] of before.entries())
+        if (node !== undefined && left.includes(node)) expect(after[at]).toBe(node);
+    }),
+    { numRuns: 20 },
+  );
+});
+
+test('the choice is one of the candidates that are not ejected, and the last is never left out', () => {
+  const { affinity, load } = gateway();
+  const home = affinity.choose(eight, ask([1]));
+  load.begin(home?.node ?? '');
+  load.end(home?.node ?? '', 'unreached');
+  expect(affinity.choose(eight, ask([1]))).not.toBe(home);
+  expect(affinity.choose(home ? [home] : [], ask([1]))).toBe(home);
+  expect(affinity.choose([], ask([1]))).toBeUndefined();
+});
+
+test('a conversation stays at the node that it was sent to when its home was full, but not for more than 10 minutes', () => {
+  const { affinity, load, clock } = gateway();
+  const home = affinity.choose(eight, ask([1]));
+  for (let at = 0; at < 20; at += 1) load.begin(home?.node ?? '');
+  const other = affinity.choose(eight, ask([1, 2]));
+  expect(other).not.toBe(home);
+  for (let at = 0; at < 20; at += 1) load.end(home?.node ?? '', 'answered');
+  expect(affinity.choose(eight, ask([1, 2, 3]))).toBe(other);
+  expect(affinity.choose(eight, ask([1, 9]))).toBe(home);
+  clock.ms += 600_001;
+  expect(affinity.choose(eight, ask([1, 2, 3]))).toBe(home);
+  expect(affinity.chosen).toEqual({ seen: 1, home: 3, spill: 1 });
+});
+
+test('no node takes more than three times the mean at one moment, nor 1.25 times the mean on average', () => {
+  const step = fc.record({ key: fc.nat(12), depth: fc.integer({ min: 1, max: 5 }), ends: fc.nat(30) });
+  fc.assert(
+    fc.property(fc.integer({ min: 2, max: 9 }), fc.array(step, { maxLength: 200 }), (count, steps) => {
+      const { affinity, load, clock } = gateway();
+      const candidates = nodes(count);
+      const open: string[] = [];
+      for (const { key, depth, ends } of steps) {
+        clock.ms += 100;
+        const mean = open.length / count;
+        const chosen = affinity.choose(candidates, ask(prefixesOf({ key, depth })))?.node ?? '';
+        expect(load.inFlight(chosen)).toBeLessThan(Math.max(2, 3 * mean));
+        load.begin(chosen);
+        open.push(chosen);
+        if (open.length > ends) load.end(open.shift() ?? '', 'answered');
+      }
+    }),
+  );
+});
+
+test('requests that all have one prefix are spread over as many nodes as their load needs', () => {
+  const { affinity, load, clock } = gateway();
+  const open: string[] = [];
+  const used = new Map<string, number>();
+  for (let at = 0; at < 4000; at += 1) {
+    clock.ms += 50;
+    const node = affinity.choose(eight, ask([1, 1000 + at]))?.node ?? '';
+    load.begin(node);
+    open.push(node);
+    if (at > 2000) used.set(node, (used.get(node) ?? 0) + 1);
+    if (open.length > 160) load.end(open.shift() ?? '', 'answered');
+  }
+  expect(used.size).toBe(8);
+  expect(Math.max(...used.values())).toBeLessThan(1.3 * (2000 / 8));
+});
+
+test('a lone conversation is never spread', () => {
+  const { affinity, load } = gateway();
+  const chosen = new Set<string>();
+  const prefixes: number[] = [];
+  for (let turn = 0; turn < 300; turn += 1) {
+    prefixes.push(turn);
+    const node = affinity.choose(eight, ask(prefixes.slice(-64)))?.node ?? '';
+    if (turn < 64) chosen.add(node);
+    load.begin(node);
+    load.end(node, 'answered');
+  }
+  expect(chosen.size).toBe(1);
+});
+
+test('tenants have different homes for one prompt, and so have gateways of another secret', () => {
+  const homes = (secret: string, tenant: string): string =>
+    prompts.map((prompt) => gateway(secret).affinity.choose(eight, ask(prompt, tenant))?.node).join();
+  expect(new Set([homes('a', 'x'), homes('a', 'y'), homes('b', 'x')]).size).toBe(3);
+});
+
+test('where there is no prompt to share, the less busy of two nodes is chosen', () => {
+  const { affinity, load } = gateway();
+  load.begin('node-0');
+  expect(affinity.choose(nodes(2), ask([]))?.node).toBe('node-1');
+});
+
+test('the table is bounded, and no tenant takes the entries of others', () => {
+  const table = new PrefixTable(100);
+  for (let at = 0; at < 10; at += 1) table.use('small', at).node = 'n';
+  for (let at = 0; at < 5000; at += 1) table.use('large', at);
+  expect(table.size).toBe(100);
+  expect(table.sizeOf('small')).toBe(10);
+  expect(table.get('small', 0)?.node).toBe('n');
+  fc.assert(
+    fc.property(fc.array(fc.tuple(fc.nat(6), fc.nat(30)), { maxLength: 400 }), (uses) => {
+      const some = new PrefixTable(40);
+      for (const [tenant, prefix] of uses) {
+        some.use(`tenant-${tenant}`, prefix);
+        expect(some.size).toBeLessThanOrEqual(40);
+        expect(some.get(`tenant-${tenant}`, prefix)).toBeDefined();
+      }
+      const sum = [0, 1, 2, 3, 4, 5, 6].reduce((total, tenant) => total + some.sizeOf(`tenant-${tenant}`), 0);
+      expect(sum).toBe(some.size);
+    }),
+  );
+});

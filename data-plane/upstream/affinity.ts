@@ -1,0 +1,264 @@
+/**
+ * Which of several equal nodes gets a request, so that prompts with a common prefix meet where it is cached.
+ *
+ * Rendezvous hashing with bounded loads: the first prefix of the prompt has a home among the candidates, which follows from
+ * the key alone, so that all gateways agree without speaking and a node that is lost moves only what was its own. A prefix
+ * that draws more than a node's share of the load (a system prompt that all have) has as many homes as its load needs, and
+ * the next longer prefix chooses among them. Prefixes behind the deciding one are kept in a table: a conversation that was
+ * sent elsewhere because its home was full stays there. No node takes more than 1.25 times the mean of the candidates.
+ * The load is that of this gateway's own requests.
+ * Keys are keyed by a secret that gateways share and by the tenant, so no tenant can aim at the node of another.
+ */
+import type { Route } from '../../shared/snapshot/lookup.ts';
+import { combine, RollingHash } from '../core/rolling-hash.ts';
+import type { NodeLoad } from './load.ts';
+import { PrefixTable } from './prefix-table.ts';
+
+/** How a node was found: by the table, as a home of a prefix, or because those were full. */
+export type ChosenBy = 'seen' | 'home' | 'spill';
+
+export interface AffinityRequest {
+  readonly tenant: string;
+  /** Names the model and the place: the requests that the candidates are for. */
+  readonly group: string;
+  /** Hashes of the prompt's prefixes, from short to long; none where there is no prompt to share. */
+  readonly prefixes: readonly number[];
+}
+
+/** Selects one of the candidates of a request; undefined where there are none. */
+export type NodeChooser = (candidates: readonly Route[]) => Route | undefined;
+
+export interface AffinityOptions {
+  readonly load: NodeLoad;
+  /** The same in all gateways. */
+  readonly secret: string;
+  readonly table?: PrefixTable;
+  /** Monotonic, ms. */
+  readonly now?: () => number;
+}
+
+interface Candidate {
+  readonly node: string;
+}
+
+/** What is known of the requests of one model in one place. */
+interface Group {
+  requests: number;
+  /** By node: requests in flight, averaged over time. */
+  readonly loads: Map<string, number>;
+  atMs: number;
+}
+
+interface KeyedPrefixes {
+  readonly tenant: string;
+  readonly prefixes: readonly number[];
+  readonly seed: number;
+}
+
+/** One prefix, and the candidates that are its homes. */
+interface Level<Of> {
+  readonly key: number;
+  readonly homes: readonly Of[];
+}
+
+/** Above the mean, a node refuses more and more of the prefixes: all of them at 1.25 times the mean. */
+const loadBand = 0.25;
+/** Never more than this times the mean at one moment. */
+const loadFactorMost = 3;
+/** A node takes so many on average, and at one moment, whatever the mean: an engine works on several at once. */
+const loadAlways = 1.5;
+const loadAlwaysNow = 2;
+/** One gateway sees a part of the load, so it counts the average of this time. */
+const loadSpanMs = 30_000;
+/** A prefix gets a further home for each such part of a node's load. */
+const loadPerHome = 0.5;
+/** Requests after which one counts half in the weight of a prefix. */
+const weightHalfLife = 256;
+const fade = 2 ** (-1 / weightHalfLife);
+/** Engines have evicted what is older, most likely. */
+const seenMs = 600_000;
+const groupsMax = 1024;
+
+export class Affinity {
+  /** Choices since the start, for metrics. */
+  readonly chosen: Record<ChosenBy, number> = { seen: 0, home: 0, spill: 0 };
+  readonly #load: NodeLoad;
+  readonly #secret: number;
+  readonly #table: PrefixTable;
+  readonly #now: () => number;
+  readonly #groups = new Map<string, Group>();
+
+  constructor({ load, secret, table = new PrefixTable(), now = () => performance.now() }: AffinityOptions) {
+    this.#load = load;
+    this.#secret = hashOf(0, secret);
+    this.#table = table;
+    this.#now = now;
+  }
+
+  /** One of the candidates, which are of one place; undefined where there are none. */
+  choose<Of extends Candidate>(candidates: readonly Of[], request: AffinityRequest): Of | undefined {
+    const open = this.#load.open(candidates);
+    const prefixes = open.length > 1 ? request.prefixes : [];
+    const last = prefixes[prefixes.length - 1];
+    if (last === undefined) return this.#load.choose(open);
+    const { tenant } = request;
+    const seed = hashOf(hashOf(this.#secret, request.group), tenant);
+    const group = this.#groupOf(request.group, open);
+    const levels = this.#levels(open, group, { tenant, prefixes, seed });
+    const taking = this.#taking(open, group, levels[levels.length - 1]?.key ?? 0);
+    const seen = this.#seenAt(taking, { tenant, prefixes: prefixes.slice(levels.length), seed });
+    const chosen = seen ?? homeAt(taking, levels);
+    const homes = levels[levels.length - 1]?.homes ?? [];
+    this.chosen[seen ? 'seen' : homes.includes(chosen) ? 'home' : 'spill'] += 1;
+    const entry = this.#table.use(tenant, combine(last, seed));
+    entry.node = chosen.node;
+    entry.placedMs = this.#now();
+    return chosen;
+  }
+
+  /**
+   * The nodes that take one more. Which prefixes a node above the mean refuses follows from their keys, so gateways that
+   * see about the same load agree on that, too; a bound that is one for all would send each prefix here and there.
+   */
+  #taking<Of extends Candidate>(open: readonly Of[], group: Group, key: number): readonly Of[] {
+    const mean = meanOf(open, group);
+    const mostNow = Math.max(loadAlwaysNow, (loadFactorMost * inFlightAt(open, this.#load)) / open.length);
+    const below = open.filter(({ node }) => this.#load.inFlight(node) < mostNow);
+    const taking = below.filter((candidate) => {
+      const most = mean * (1 + (loadBand * scoreOf(candidate, key)) / scoreMax);
+      return (group.loads.get(candidate.node) ?? 0) <= Math.max(loadAlways, most);
+    });
+    return taking.length > 0 ? taking : below;
+  }
+
+  /** The homes of one prefix after the other, each among those of the one before, until there is one home. */
+  #levels<Of extends Candidate>(
+    open: readonly Of[],
+    group: Group,
+    { tenant, prefixes, seed }: KeyedPrefixes,
+  ): Level<Of>[] {
+    const mean = meanOf(open, group);
+    const levels: Level<Of>[] = [];
+    let homes = open;
+    for (const prefix of prefixes) {
+      const key = combine(prefix, seed);
+      const entry = this.#table.use(tenant, key);
+      entry.weight = entry.weight * fade ** (group.requests - entry.sequence) + 1;
+      entry.sequence = group.requests;
+      const share = (entry.weight * (1 - fade)) / (1 - fade ** group.requests);
+      homes = firstHomes(homes, key, homesNeeded(share * mean * open.length, mean));
+      levels.push({ key, homes });
+      if (homes.length === 1) break;
+    }
+    return levels;
+  }
+
+  /** The node that got the longest of the prefixes lately. */
+  #seenAt<Of extends Candidate>(
+    among: readonly Of[],
+    { tenant, prefixes, seed }: KeyedPrefixes,
+  ): Of | undefined {
+    const sinceMs = this.#now() - seenMs;
+    for (let at = prefixes.length - 1; at >= 0; at -= 1) {
+      const entry = this.#table.get(tenant, combine(prefixes[at] ?? 0, seed));
+      if (entry?.node === undefined || entry.placedMs < sinceMs) continue;
+      return among.find(({ node }) => node === entry.node);
+    }
+    return undefined;
+  }
+
+  #groupOf(name: string, open: readonly Candidate[]): Group {
+    let group = this.#groups.get(name);
+    const nowMs = this.#now();
+    if (group === undefined) {
+      group = { requests: 0, loads: new Map(), atMs: nowMs };
+      const [oldest] = this.#groups.keys();
+      if (this.#groups.size >= groupsMax && oldest !== undefined) this.#groups.delete(oldest);
+    } else this.#groups.delete(name);
+    this.#groups.set(name, group);
+    group.requests += 1;
+    this.#average(group, open, nowMs);
+    return group;
+  }
+
+  #average(group: Group, open: readonly Candidate[], nowMs: number): void {
+    const part = 1 - Math.exp((group.atMs - nowMs) / loadSpanMs);
+    const { loads } = group;
+    group.atMs = nowMs;
+    for (const { node } of open) {
+      const before = loads.get(node) ?? 0;
+      loads.set(node, before + part * (this.#load.inFlight(node) - before));
+    }
+    // Nodes that were candidates once are forgotten.
+    if (loads.size > 2 * open.length) {
+      const nodes = new Set(open.map(({ node }) => node));
+      for (const node of loads.keys()) if (!nodes.has(node)) loads.delete(node);
+    }
+  }
+}
+
+/** Requests in flight at a node, on average over time and nodes. */
+function meanOf(open: readonly Candidate[], { loads }: Group): number {
+  let sum = 0;
+  for (const { node } of open) sum += loads.get(node) ?? 0;
+  return sum / open.length;
+}
+
+function inFlightAt(candidates: readonly Candidate[], load: NodeLoad): number {
+  let sum = 0;
+  for (const { node } of candidates) sum += load.inFlight(node);
+  return sum;
+}
+
+/** Nodes that a prefix with so many requests in flight needs: a power of two, so that gateways agree where their figures differ a little. */
+function homesNeeded(inFlight: number, mean: number): number {
+  const parts = inFlight / (loadPerHome * Math.max(mean, loadAlways));
+  return parts <= 1 ? 1 : 2 ** Math.ceil(Math.log2(parts));
+}
+
+/** The first in the order that the key gives to all nodes. */
+function firstHomes<Of extends Candidate>(among: readonly Of[], key: number, count: number): readonly Of[] {
+  if (count >= among.length) return among;
+  const best = count === 1 ? bestOf(among, key) : undefined;
+  if (best !== undefined) return [best];
+  const scored = among.map((candidate) => ({ candidate, score: scoreOf(candidate, key) }));
+  scored.sort((a, b) => b.score - a.score);
+  return scored.slice(0, count).map(({ candidate }) => candidate);
+}
+
+function bestOf<Of extends Candidate>(among: readonly Of[], key: number): Of | undefined {
+  let best: Of | undefined;
+  let bestScore = -1;
+  for (const candidate of among) {
+    const score = scoreOf(candidate, key);
+    if (score <= bestScore) continue;
+    best = candidate;
+    bestScore = score;
+  }
+  return best;
+}
+
+/** From the homes of the longest prefix outwards: the first, by the order of that prefix, that takes a request. */
+function homeAt<Of extends Candidate>(taking: readonly Of[], levels: readonly Level<Of>[]): Of {
+  for (let at = levels.length - 1; at >= 0; at -= 1) {
+    const { key, homes } = levels[at] as Level<Of>;
+    const best = bestOf(
+      homes.filter((home) => taking.includes(home)),
+      key,
+    );
+    if (best !== undefined) return best;
+  }
+  return bestOf(taking, levels[0]?.key ?? 0) as Of;
+}
+
+const scoreMax = 2 ** 53;
+
+function scoreOf({ node }: Candidate, key: number): number {
+  return combine(hashOf(0, node), key);
+}
+
+function hashOf(seed: number, text: string): number {
+  const hash = new RollingHash(seed);
+  hash.add(text);
+  return hash.value;
+}
