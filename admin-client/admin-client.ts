@@ -20,8 +20,8 @@ export interface AdminSettings {
 export interface ClientOptions {
   /** Acts as this member. */
   readonly person?: string | undefined;
-  /** Reads the state after this commit. */
-  readonly at?: number | undefined;
+  /** Reads the state of this moment: a position, a time, or a time ago. */
+  readonly at?: string | undefined;
   readonly ifAt?: number | undefined;
   readonly why?: string | undefined;
   readonly force?: boolean | undefined;
@@ -97,7 +97,7 @@ export class AdminClient {
   /** A read that needs a body. */
   query<Path extends string>(path: Path, body: unknown): Promise<AnswerOf<'POST', Path>> {
     const headers = { 'idempotency-key': randomUUID() };
-    return this.#answer({ method: 'POST', path, query: {}, body, headers });
+    return this.#answer({ method: 'POST', path, query: { at: this.#options.at }, body, headers });
   }
 
   /** A response to stream: `idleMs` bounds the wait for each chunk. */
@@ -106,7 +106,7 @@ export class AdminClient {
     const timer = setTimeout(() => idle.abort(), idleMs);
     try {
       const response = await this.#fetch(
-        { method: 'GET', path, query },
+        { method: 'GET', path, query: { ...query, at: this.#options.at } },
         AbortSignal.any([this.#signal, idle.signal]),
       );
       if (!response.ok) throw await this.#refusal(response);

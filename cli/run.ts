@@ -15,7 +15,7 @@ import {
   usageError,
 } from './terminal/errors.ts';
 import { type Io, processIo } from './terminal/io.ts';
-import { position } from './terminal/options.ts';
+import { moment, position } from './terminal/options.ts';
 import { formats } from './terminal/render.ts';
 import { withExamples } from './terminal/verbs.ts';
 
@@ -53,7 +53,7 @@ function buildProgram(io: Io): Command {
       getErrHasColors: () => false,
     })
     .addOption(new Option('-o, --output <format>', 'output format').choices([...formats]))
-    .option('--at <position>', 'read the state as of this log position', position)
+    .option('--at <moment>', 'read the state as of a log position, a time, or a time ago such as 10m', moment)
     .option('--if-at <position>', 'fail unless the log is at this position', position)
     .option('-y, --yes', 'do not ask for confirmation')
     .option('--dry-run', 'validate a command and print its result without changing anything')

@@ -33,6 +33,8 @@ import { CommandWriter, createLog } from './command-log/command-writer.ts';
 import { checkSigner, signingView } from './command-log/log-signing.ts';
 import { type ConsoleSettings, startConsole } from './console/start-console.ts';
 import { type OpenedFleet, openFleet } from './gateways/open-fleet.ts';
+import { openHistoryThread } from './history/open-history.ts';
+import { PastStates } from './history/past.ts';
 import type { AgentSessions } from './nodes/agent-sessions.ts';
 import type { NodeIntervals } from './nodes/intervals.ts';
 import { startNodeWatch } from './nodes/node-watch.ts';
@@ -42,7 +44,6 @@ import { Drain } from './server/drain.ts';
 import { startHealth } from './server/health.ts';
 import { SignInLinks } from './sessions/sign-in-links.ts';
 import { openState } from './state/open-state.ts';
-import { PastStates } from './state/past.ts';
 import { statusPublisher } from './status-publisher.ts';
 
 export interface ControlPlaneSettings {
@@ -272,7 +273,7 @@ async function listen(
     log,
     signer,
     writer,
-    past: new PastStates(log, snapshot),
+    past: startHistory(settings, snapshot, closers),
     board: parts.board,
     fleetMemory,
     agents: parts.agents,
@@ -300,6 +301,25 @@ async function listen(
   if (!settings.console) return { app, console: undefined };
   const people = { connections: parts.connections, certificate, dataDir: settings.dataDir };
   return { app, console: await startConsole(settings.console, context, people, closers) };
+}
+
+/** Every past state, on a thread of its own. */
+function startHistory(settings: ControlPlaneSettings, snapshot: Snapshot, closers: Closers): PastStates {
+  const { logUrl, logger } = settings;
+  const path = join(settings.dataDir, 'history.db');
+  const history = openHistoryThread({
+    path,
+    logUrl,
+    logger,
+    openLog: () => openLog(logUrl, { topic: controlTopic }),
+    replaced: () => past.forget(),
+  });
+  const past = new PastStates({ path, present: snapshot, history });
+  closers.add(async () => {
+    past.forget();
+    await history.stop();
+  });
+  return past;
 }
 
 /** After each fold: the digest is stored for comparison, and every 1000 commits written to the log. */

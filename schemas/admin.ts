@@ -4,6 +4,7 @@
  * earlier writers allowed. Clients get the type of an answer by its route: `AdminResponse<'GET /keys/:id'>`.
  */
 import { z } from 'zod';
+import { historyResponses } from './admin-history.ts';
 import { fleetSchema } from './fleet.ts';
 import { dialectSchema, expiryChoiceSchema, roleSchema, surfaceSchema } from './names.ts';
 import { liveNodeSchema } from './node-messages.ts';
@@ -105,21 +106,10 @@ const fleetChangeSchema = z.object({
   id: z.string(),
   /** Names of the fields that change. */
   fields: z.array(z.string()).optional(),
-});
-const listedEventSchema = z.object({
-  position,
-  /** Within its commit. */
-  index: count,
-  type: z.string(),
-  v: z.int(),
-  data: z.unknown(),
-  at: moment,
-  by: z.string(),
-  why: z.string().optional(),
-  /** console, cli, api or agent; absent in records of earlier writers. */
-  via: z.string().optional(),
-  /** Id of the command that wrote it. */
-  command: z.string(),
+  /** Their values; absent before or after: it had or has none. */
+  values: z
+    .array(z.object({ field: z.string(), before: z.unknown().optional(), after: z.unknown().optional() }))
+    .optional(),
 });
 const gatewayStatusSchema = z.object({
   name: z.string(),
@@ -263,12 +253,7 @@ export const adminResponses = {
     position,
   }),
   'GET /confirmations/:position': confirmationsSchema,
-  'GET /events': z.object({
-    items: z.array(listedEventSchema),
-    position,
-    /** The position to continue from, where there are more. */
-    nextFrom: position.optional(),
-  }),
+  ...historyResponses,
   'GET /usage': usageTotalsSchema,
   'GET /fleet': fleetSchema,
   'POST /fleet/diff': z.object({ changes: z.array(fleetChangeSchema), position }),
@@ -346,7 +331,6 @@ export type NodeResource = z.infer<typeof nodeSchema>;
 export type LiveNodeResource = z.infer<typeof liveNodeResourceSchema>;
 export type NodeToken = z.infer<typeof nodeTokenSchema>;
 export type FleetChange = z.infer<typeof fleetChangeSchema>;
-export type ListedEvent = z.infer<typeof listedEventSchema>;
 export type GatewayStatus = z.infer<typeof gatewayStatusSchema>;
 export type GatewayConfirmation = z.infer<typeof gatewayConfirmationSchema>;
 export type Confirmations = z.infer<typeof confirmationsSchema>;

@@ -23,6 +23,14 @@ export interface EventQuery {
   readonly to?: number;
   readonly type?: string;
   readonly limit?: number;
+  /** From the newest end. */
+  readonly newest?: boolean;
+  readonly org?: string;
+  readonly key?: string;
+  readonly stack?: string;
+  readonly node?: string;
+  readonly actor?: string;
+  readonly text?: string;
 }
 /** Maximum events of one request; longer lists are read in pages. */
 const pageMax = 10_000;
@@ -32,17 +40,30 @@ export async function allEvents(
   api: AdminClient,
   options: EventQuery,
 ): Promise<Resource & { readonly items: Resource[] }> {
-  const { type, to, limit = Number.POSITIVE_INFINITY } = options;
+  const { limit = Number.POSITIVE_INFINITY } = options;
   const items: Resource[] = [];
-  let from = options.from;
+  let query = firstPage(options);
   for (;;) {
     const left = limit - items.length;
-    const query: Query = { from, to, type, limit: left < pageMax ? left : undefined };
-    const answer = await api.get('/events', { ...query }, 120_000);
+    const answer = await api.get('/events', { ...query, ...(left < pageMax && { limit: left }) }, 120_000);
     items.push(...resourcesIn(answer, 'items'));
-    const next = answer['nextFrom'];
-    if (typeof next !== 'number' || next <= (from ?? 0) || items.length >= limit)
+    const next = nextPage(query, answer);
+    if (next === undefined || items.length >= limit)
       return { items: items.slice(0, limit), position: answer['position'] };
-    from = next;
+    query = next;
   }
+}
+
+function firstPage({ from, to, type, newest, org, key, stack, node, actor, text }: EventQuery): Query {
+  const order = newest ? 'desc' : undefined;
+  return { from, to, order, type, organisation: org, key, stack, node, actor, text };
+}
+
+function nextPage(query: Query, answer: Resource): Query | undefined {
+  const { nextFrom, nextTo } = answer;
+  if (typeof nextFrom === 'number' && nextFrom > Number(query['from'] ?? 0))
+    return { ...query, from: nextFrom };
+  if (typeof nextTo === 'number' && nextTo < Number(query['to'] ?? Number.POSITIVE_INFINITY))
+    return { ...query, to: nextTo };
+  return undefined;
 }

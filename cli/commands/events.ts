@@ -2,30 +2,39 @@
 import { open } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import type { Command } from 'commander';
+import { resourcesIn } from '../../admin-client/answers.ts';
 import { errorCode } from '../../shared/runtime/error-code.ts';
 import { CliError } from '../terminal/errors.ts';
 import { type Io, writeAll } from '../terminal/io.ts';
 import { count, position } from '../terminal/options.ts';
 import type { Session } from '../terminal/session.ts';
+import { cellText, printableJson } from '../terminal/text.ts';
 import { noun } from '../terminal/verbs.ts';
+import { changeLines } from './change-lines.ts';
 import { allEvents, type EventQuery, eventView } from './event-list.ts';
 import type { TailCommandOptions } from './tail.ts';
 
 export function registerEvents(program: Command, io: Io): void {
   const events = noun(program, io, 'events', 'the control log', 'past', 'headgate events tail');
   events
-    .verb('list', 'list events from position 1', 'headgate events list --type key.revoked -o jsonl')
+    .verb('list', 'list events from position 1', 'headgate events list --newest --org acme --limit 20')
     .option('--from <position>', 'first position', position)
     .option('--to <position>', 'last position', position)
+    .option('--newest', 'newest first')
     .option('--type <type>', 'only this type')
+    .option('--org <id>', 'only events about this organisation')
+    .option('--key <id>', 'only events about this key')
+    .option('--stack <id>', 'only events about this stack')
+    .option('--node <id>', 'only events about this node')
+    .option('--actor <name>', 'only commits of this author')
+    .option('--text <text>', 'only events with this text in their data, author, reason or command')
     .option('--limit <n>', 'maximum number of events', count)
-    .action<EventQuery>(async (session, options) => {
-      const to = options.to ?? session.globals.at;
-      await session.out.list(
-        await allEvents(await session.api(), { ...options, ...(to !== undefined && { to }) }),
-        eventView,
-      );
-    });
+    .action<EventQuery>(async (session, options) =>
+      session.out.list(await allEvents(await session.api(), options), eventView),
+    );
+  events
+    .verb('show <position>', 'show one commit, and what it did to each row', 'headgate events show 18240')
+    .action(showCommit);
   events
     .verb(
       'tail',
@@ -45,6 +54,18 @@ export function registerEvents(program: Command, io: Io): void {
     .option('--from <position>', 'first position', position)
     .option('--out <file>', 'write to a new file (mode 0600) instead of stdout')
     .action<{ readonly from?: number; readonly out?: string }>(exportLog);
+}
+
+async function showCommit(session: Session, _options: unknown, text: string): Promise<void> {
+  const answer = await (await session.api()).get(`/events/${position(text)}`);
+  const { at, by, why, command } = answer;
+  const lines = [
+    `${cellText(answer['position'])}  ${cellText(at)}  by ${cellText(by)}${why === undefined ? '' : ` (${cellText(why)})`}`,
+    `command ${cellText(command)}`,
+    ...resourcesIn(answer, 'events').map(({ type, data }) => `${cellText(type)} ${printableJson(data)}`),
+    ...changeLines(resourcesIn(answer, 'changes')),
+  ];
+  await session.out.lines(lines, answer, answer['position']);
 }
 
 async function exportLog(

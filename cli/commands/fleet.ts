@@ -4,12 +4,15 @@ import type { Resource } from '../../admin-client/answers.ts';
 import { resourcesIn } from '../../admin-client/answers.ts';
 import type { Fleet } from '../../schemas/fleet.ts';
 import { confirmDestructive } from '../terminal/confirm.ts';
-import { CliError, Exit, toCliError } from '../terminal/errors.ts';
+import { CliError, Exit, toCliError, usageError } from '../terminal/errors.ts';
 import type { Io } from '../terminal/io.ts';
+import { moment } from '../terminal/options.ts';
 import type { Session } from '../terminal/session.ts';
 import { readInput } from '../terminal/settings.ts';
 import { printable } from '../terminal/text.ts';
 import { groups, verb } from '../terminal/verbs.ts';
+import { changeSigns, fieldLines } from './change-lines.ts';
+import { diffMoments, undo } from './past.ts';
 
 interface FleetFileOptions {
   readonly file: string;
@@ -26,12 +29,28 @@ export function registerFleet(program: Command, io: Io): void {
     .required(...fileFlag)
     .option(...pruneFlag)
     .action<FleetFileOptions>(apply);
-  verb(program, io, 'diff', 'show the changes that apply would make; exit 1 if there are any', [
-    'headgate diff -f fleet.yaml',
-  ])
-    .required(...fileFlag)
+  verb(
+    program,
+    io,
+    'diff',
+    'show the changes that apply would make, or those between two moments; exit 1 if there are any',
+    ['headgate diff -f fleet.yaml', 'headgate diff --from 18000 --to 10m'],
+  )
+    .option(...fileFlag)
     .option(...pruneFlag)
-    .action<FleetFileOptions>(diff);
+    .option('--from <moment>', 'compare the state at a position, time or time ago', moment)
+    .option('--to <moment>', 'with this moment; now by default', moment)
+    .action<DiffOptions>(async (session, { file, prune, from, to }) => {
+      if (file !== undefined && from === undefined && to === undefined)
+        return diff(session, { file, ...(prune !== undefined && { prune }) });
+      if (file !== undefined || from === undefined)
+        throw usageError('diff takes a fleet file (-f), or a moment (--from)', 'headgate help diff');
+      await diffMoments(session, from, to);
+    });
+  verb(program, io, 'undo <position>', 'show the command that takes a commit back; with --yes, run it', [
+    'headgate undo 18240',
+    'headgate undo 18240 --yes --why mistake',
+  ]).action(undo);
   verb(program, io, 'export', 'write the current fleet as a fleet file', [
     'headgate export > fleet.yaml',
   ]).action(async (session) => {
@@ -48,7 +67,8 @@ export function registerFleet(program: Command, io: Io): void {
       await session.out.lines([`${file} is valid`], { file, valid: true }, file);
     });
   for (const command of program.commands) {
-    if (['apply', 'diff', 'export', 'validate'].includes(command.name())) command.helpGroup(groups.deployed);
+    if (['apply', 'diff', 'undo', 'export', 'validate'].includes(command.name()))
+      command.helpGroup(groups.deployed);
   }
 }
 
@@ -62,20 +82,27 @@ async function readFleet(session: Session, file: string): Promise<Fleet> {
   throw new Exit(2);
 }
 
+interface DiffOptions extends Partial<FleetFileOptions> {
+  readonly from?: string;
+  readonly to?: string;
+}
+
 interface FleetChange {
   readonly action: string;
   readonly kind: string;
   readonly id: string;
   readonly fields: readonly string[];
+  readonly values: unknown;
 }
 
 function changesOf(answer: Resource): FleetChange[] {
   const changes = resourcesIn(answer, 'changes');
-  return changes.map(({ action, kind, id, fields }) => ({
+  return changes.map(({ action, kind, id, fields, values }) => ({
     action: String(action),
     kind: String(kind),
     id: String(id),
     fields: Array.isArray(fields) ? fields.map(String) : [],
+    values,
   }));
 }
 
@@ -117,10 +144,10 @@ async function diff(session: Session, { file, prune }: FleetFileOptions): Promis
     throw withoutExitOne(error);
   }
   const changes = changesOf(answer);
-  const signs: Record<string, string> = { create: '+', change: '~', remove: '-' };
-  const lines = changes.map(
-    ({ action, kind, id, fields }) => `${signs[action] ?? '?'} ${kind} ${id}${listed(fields)}`,
-  );
+  const lines = changes.flatMap(({ action, kind, id, fields, values }) => [
+    `${changeSigns[action] ?? '?'} ${kind} ${id}${listed(fields)}`,
+    ...fieldLines(values),
+  ]);
   await session.out.lines(lines, answer, changes.map(({ id }) => id).join(' '));
   if (changes.length === 0) return session.note(`no changes at position ${String(answer['position'])}`);
   session.note(

@@ -1,9 +1,17 @@
 /** Parsers of option values. Each throws commander's own error, which becomes exit 2. */
 import { InvalidArgumentError } from 'commander';
+import { momentForms, parseMoment } from '../../schemas/moments.ts';
 
 /** A position of the log: a whole number from 1. */
 export function position(text: string): number {
   return wholeNumber(text, 1);
+}
+
+/** A moment of the past, as the control plane reads it. */
+export function moment(text: string): string {
+  if (parseMoment(text, Date.now()) === undefined)
+    throw new InvalidArgumentError(`It must be ${momentForms}.`);
+  return text;
 }
 
 /** A count from 1. */

@@ -4,7 +4,7 @@
  */
 import type { Command } from 'commander';
 import { AdminClient } from '../../admin-client/admin-client.ts';
-import { toCliError } from './errors.ts';
+import { toCliError, usageError } from './errors.ts';
 import type { Io } from './io.ts';
 import { type Format, Renderer } from './render.ts';
 import { resolveSettings } from './settings.ts';
@@ -13,7 +13,8 @@ import { printable } from './text.ts';
 /** The options that every command takes. */
 export interface Globals {
   readonly output?: Format;
-  readonly at?: number;
+  /** A position, a time, or a time ago. */
+  readonly at?: string;
   readonly ifAt?: number;
   readonly yes?: boolean;
   readonly dryRun?: boolean;
@@ -76,6 +77,24 @@ export type Work<Options> = (
   ...operands: string[]
 ) => Promise<void>;
 
+/** Commands that read no state, or only that of this moment. The control plane refuses others by name. */
+const presentOnly: ReadonlySet<string> = new Set([
+  'validate',
+  'gateway verify',
+  'snapshot inspect',
+  'snapshot restore',
+  'events tail',
+  'replay',
+]);
+
+function refusePast(command: Command, { at }: Globals): void {
+  const names = [command.name()];
+  for (let up = command.parent; up?.parent; up = up.parent) names.unshift(up.name());
+  const known = [names[0], names.slice(0, 2).join(' ')].find((name) => presentOnly.has(name ?? ''));
+  if (at !== undefined && known !== undefined)
+    throw usageError(`${names.join(' ')} has no past: leave out --at`);
+}
+
 /** Wraps a handler as a commander action. Ctrl-C aborts the call in flight. */
 export function action<Options>(io: Io, work: Work<Options>): (...passed: unknown[]) => Promise<void> {
   return async (...passed) => {
@@ -83,6 +102,7 @@ export function action<Options>(io: Io, work: Work<Options>): (...passed: unknow
     const options = command.optsWithGlobals<Options & Globals>();
     const { signal, release } = io.interrupted();
     try {
+      refusePast(command, options);
       await work(new Session(io, options, signal), options, ...(passed.slice(0, -2) as string[]));
     } catch (error) {
       throw error instanceof Error && error.name === 'Exit' ? error : toCliError(error);

@@ -34,7 +34,9 @@ export class FleetPlan {
     const fields = differing(before, after);
     if (fields.length === 0) return;
     this.#sets.push(event);
-    this.#changes.push({ action: 'change', kind, id, fields });
+    const [was, is] = [before, after] as Record<string, unknown>[];
+    const values = fields.map((field) => ({ field, before: was?.[field], after: is?.[field] }));
+    this.#changes.push({ action: 'change', kind, id, fields, values });
   }
 
   remove(kind: FleetKind, id: string, event: KnownEvent): void {

@@ -21,6 +21,8 @@ export type Access = 'public' | 'node' | 'gateway' | 'operator' | readonly Role[
 declare module 'fastify' {
   interface FastifyContextConfig {
     access?: Access;
+    /** Whether `at` names a moment of the past; every other route refuses it. */
+    past?: boolean;
   }
 }
 
@@ -30,7 +32,7 @@ export function guardRoutes(app: FastifyInstance, context: AdminContext): void {
     if (config?.access === undefined)
       throw new Error(`the route ${String(method)} ${url} does not declare who may call it`);
   });
-  app.addHook('onRequest', (request, _reply, done) => done(refusal(request, context)));
+  app.addHook('onRequest', (request, _reply, done) => done(refusal(request, context) ?? noPast(request)));
 }
 
 /** The access of a route in the OpenAPI document. */
@@ -51,6 +53,17 @@ export const securitySchemes = {
   },
   nodeToken: { type: 'http', scheme: 'bearer', description: 'the token of one node' },
 } as const;
+
+/** An answer of the present where the past was asked for would mislead. */
+function noPast({ query, routeOptions, method }: FastifyRequest): CommandError | undefined {
+  const { config, url = '' } = routeOptions;
+  const isAsked = typeof query === 'object' && query !== null && 'at' in query;
+  if (!isAsked || config.past === true || config.access === undefined) return undefined;
+  const name = url.replace(/^\/admin\/v1\//, '');
+  return new CommandError('InvalidCommand', `${method} ${name} has no past: it shows the present only`, {
+    next: 'leave out --at',
+  });
+}
 
 function refusal(request: FastifyRequest, context: AdminContext): CommandError | undefined {
   // An unknown path requires the operator, so that 404 shows others nothing about the routes.

@@ -13,6 +13,7 @@ import { registerCommandRoutes } from './command-routes.ts';
 import type { AdminContext } from './context.ts';
 import { registerEventRoutes, registerEventStream } from './event-routes.ts';
 import { registerFleetRoutes } from './fleet-routes.ts';
+import { registerHistoryRoutes } from './history-routes.ts';
 import { answerError, createHttpApp, type HttpListener, hostFault } from './http-app.ts';
 import { registerLinkRoutes } from './link-routes.ts';
 import { registerMeRoute } from './me-route.ts';
@@ -94,6 +95,7 @@ export function registerSharedRoutes(routes: FastifyInstance, context: AdminCont
   registerCommandRoutes(routes, context);
   registerReadRoutes(routes, context);
   registerEventRoutes(routes, context);
+  registerHistoryRoutes(routes, context);
   registerFleetRoutes(routes, context);
   registerSignerRoutes(routes, context);
   registerUsageRoutes(routes, context);

@@ -15,10 +15,10 @@ import type { CommandWriter } from '../command-log/command-writer.ts';
 import type { Actor } from '../commands/authorise.ts';
 import { CommandError } from '../core/command-error.ts';
 import type { FleetMemory } from '../gateways/fleet-memory.ts';
+import type { PastStates, ReadableState } from '../history/past.ts';
 import type { AgentSessions } from '../nodes/agent-sessions.ts';
 import type { LiveNodes } from '../nodes/live-nodes.ts';
 import type { SignInLinks } from '../sessions/sign-in-links.ts';
-import type { PastStates } from '../state/past.ts';
 import type { Drain } from './drain.ts';
 
 export interface AdminContext {
@@ -75,8 +75,8 @@ export const commandQuerySchema = z.object({
   dryRun: flag,
 });
 export const readQuerySchema = z.object({
-  /** The state after this commit. */
-  at: z.coerce.number().int().min(1).optional(),
+  /** The state after this commit, or at this time. */
+  at: z.string().min(1).max(40).optional(),
   /** Wait until this commit is folded, so that a client reads its own writes. */
   min: z.coerce.number().int().min(0).optional(),
   limit: z.coerce.number().int().min(1).optional(),
@@ -96,16 +96,29 @@ export function actorOf(request: FastifyRequest): Actor {
   return { person: parsed.data };
 }
 
-/** The state a read is answered from: now, at a past position, or once a position is folded. */
-export async function stateFor(
-  context: AdminContext,
-  query: z.infer<typeof readQuerySchema>,
-): Promise<Snapshot> {
-  if (query.min !== undefined && !(await context.replicator.reached(query.min, waitForMinMs)))
-    throw new CommandError('LogUnavailable', `position ${query.min} was not folded in time`, {
+/** In whose turn a request for the past is served. */
+export function callerOf(request: FastifyRequest): string {
+  return actorOf(request).person ?? 'operator';
+}
+
+/** Waits until this commit is folded. */
+export async function foldedUpTo({ replicator }: AdminContext, min: number | undefined): Promise<void> {
+  if (min !== undefined && !(await replicator.reached(min, waitForMinMs)))
+    throw new CommandError('LogUnavailable', `position ${min} was not folded in time`, {
       next: 'try again',
     });
-  return query.at === undefined ? context.snapshot : context.past.at(query.at);
+}
+
+/** The state a read is answered from: now, at a moment of the past, or once a position is folded. */
+export async function stateFor(
+  context: AdminContext,
+  { at, min }: z.infer<typeof readQuerySchema>,
+  caller?: string,
+): Promise<ReadableState> {
+  await foldedUpTo(context, min);
+  if (at === undefined) return context.snapshot;
+  const { seq } = await context.past.moment(at, caller);
+  return context.past.at(seq, caller);
 }
 
 /** Throws InvalidCommand with every fault. */

@@ -3,19 +3,31 @@ import { Readable } from 'node:stream';
 import type { WebSocket } from '@fastify/websocket';
 import type { FastifyInstance } from 'fastify';
 import { z } from 'zod';
-import type { AdminResponse, ListedEvent } from '../../schemas/admin.ts';
+import type { AdminResponse } from '../../schemas/admin.ts';
+import type { ListedEvent } from '../../schemas/admin-history.ts';
 import type { Commit } from '../../schemas/commit.ts';
 import { CommandError } from '../core/command-error.ts';
 import { asFollowError } from '../core/follow-error.ts';
 import { type AcceptedRecord, CommitReader, ReadMarks } from '../state/commits.ts';
-import { type AdminContext, parseQuery } from './context.ts';
+import { type AdminContext, callerOf, parseQuery } from './context.ts';
 import { endWhenSilent } from './silent-sockets.ts';
 
+const subject = z.string().min(1).max(200).optional();
 const querySchema = z.object({
   from: z.coerce.number().int().min(1).default(1),
   to: z.coerce.number().int().min(1).optional(),
   type: z.string().max(100).optional(),
   limit: z.coerce.number().int().min(1).optional(),
+  /** Up to this moment, as `to`. */
+  at: z.string().min(1).max(40).optional(),
+  /** `desc`: from the newest end. */
+  order: z.enum(['asc', 'desc']).default('asc'),
+  organisation: subject,
+  key: subject,
+  stack: subject,
+  node: subject,
+  actor: subject,
+  text: z.string().min(1).max(200).optional(),
 });
 type EventQuery = z.output<typeof querySchema>;
 
@@ -66,6 +78,36 @@ async function list(
   }
   if (query.limit !== undefined) return { items: items.slice(0, query.limit), position };
   return { items, position, ...(nextFrom !== undefined && { nextFrom }) };
+}
+
+const filters = ['organisation', 'key', 'stack', 'node', 'actor', 'text'] as const;
+
+/** From the newest end, or by what an event is about: from the history. */
+async function search(
+  context: AdminContext,
+  query: EventQuery,
+  caller: string,
+): Promise<AdminResponse<'GET /events'>> {
+  const { from, order, type, organisation, key, stack, node, actor, text } = query;
+  const position = context.snapshot.seq;
+  const { items, next } = await context.past.ask(
+    'events',
+    [
+      position,
+      {
+        from,
+        to: Math.min(query.to ?? position, position),
+        order,
+        limit: Math.min(query.limit ?? eventsPerAnswerMax, eventsPerAnswerMax),
+        isExact: query.limit !== undefined && order === 'asc',
+        subjects: { type, organisation, key, stack, node, actor },
+        text,
+      },
+    ],
+    caller,
+  );
+  if (next === undefined) return { items, position };
+  return { items, position, ...(order === 'asc' ? { nextFrom: next } : { nextTo: next }) };
 }
 
 /** Adds whole commits until there are enough; then returns the `seq` to continue from. */
@@ -136,9 +178,18 @@ async function* exportLines(context: AdminContext, from: number): AsyncIterable<
 export function registerEventRoutes(app: FastifyInstance, context: AdminContext): void {
   const marks = new ReadMarks();
   const config = { access: 'operator' } as const;
-  app.get('/events', { config, schema: { summary: 'List events' } }, (request) => {
-    return list(context, parseQuery(querySchema, request.query), marks);
-  });
+  app.get(
+    '/events',
+    { config: { ...config, past: true }, schema: { summary: 'List events' } },
+    async (request) => {
+      const query = parseQuery(querySchema, request.query);
+      const caller = callerOf(request);
+      const end = query.at === undefined ? undefined : (await context.past.moment(query.at, caller)).seq;
+      const bounded = { ...query, ...(end !== undefined && { to: Math.min(end, query.to ?? end) }) };
+      const isSearch = query.order === 'desc' || filters.some((filter) => query[filter] !== undefined);
+      return isSearch ? search(context, bounded, caller) : list(context, bounded, marks);
+    },
+  );
   app.get(
     '/log',
     { config, schema: { summary: 'Export the accepted records of the log' } },

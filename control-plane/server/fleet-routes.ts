@@ -7,7 +7,14 @@ import type { Seen } from '../../shared/status/status-board.ts';
 import { readingRoles } from '../commands/authorise.ts';
 import { CommandError } from '../core/command-error.ts';
 import { confirmations } from '../gateways/confirmations.ts';
-import { type AdminContext, commandQuerySchema, parseQuery, readQuerySchema, stateFor } from './context.ts';
+import {
+  type AdminContext,
+  callerOf,
+  commandQuerySchema,
+  parseQuery,
+  readQuerySchema,
+  stateFor,
+} from './context.ts';
 import { signingStatus } from './signer-routes.ts';
 
 /** A silent gateway that fences is confirmed by time alone about 60 s after its last proof. */
@@ -62,15 +69,15 @@ export function registerFleetRoutes(app: FastifyInstance, context: AdminContext)
   const config = { access: 'operator' } as const;
   app.get(
     '/status',
-    { config, schema: { summary: 'This replica and the log' } },
+    { config: { ...config, past: true }, schema: { summary: 'This replica and the log' } },
     async (request): Promise<ReplicaStatus> => {
       const query = parseQuery(readQuerySchema, request.query);
-      const state = await stateFor(context, query);
+      const state = await stateFor(context, query, callerOf(request));
       return {
         log: state.log,
         position: state.seq,
         digest: state.digest(),
-        digests: state.digests(),
+        digests: { ...state.digests() },
         foldVersion,
         replica: context.replica,
         skipped: snapshot.skipped,

@@ -137,6 +137,12 @@ async function callFleet(): Promise<void> {
   await call('GET', '/events?type=key.created&limit=1');
   await call('GET', '/me');
   await call('GET', '/me', undefined, { headers: { 'x-headgate-as': 'ana' } });
+  await call('GET', '/events?order=desc&organisation=elm&limit=3');
+  const { position: made } = await call('PUT', '/organisations/elm/members/ulf', { role: 'viewer' });
+  await call('GET', `/events/${made}`);
+  await call('GET', `/events/${made}/undo`);
+  await call('GET', '/changes?from=2');
+  await call('GET', '/timeline?from=1h&buckets=3');
   const { position } = await call('GET', '/status');
   await call('GET', `/confirmations/${position}`);
   await call('GET', '/gateways');

@@ -3,7 +3,7 @@ import type { FastifyInstance } from 'fastify';
 import type { AdminResponse, ReplicaStatus } from '../../schemas/admin.ts';
 import { fingerprintOf } from '../../shared/log/core/signing.ts';
 import { signingView } from '../command-log/log-signing.ts';
-import { type AdminContext, parseQuery, readQuerySchema, stateFor } from './context.ts';
+import { type AdminContext, callerOf, parseQuery, readQuerySchema, stateFor } from './context.ts';
 
 /** The part of the status document about signatures. */
 export function signingStatus(
@@ -19,9 +19,10 @@ export function signingStatus(
 export function registerSignerRoutes(app: FastifyInstance, context: AdminContext): void {
   app.get(
     '/signers',
-    { config: { access: 'operator' }, schema: { summary: 'List the signers of the log' } },
+    { config: { access: 'operator', past: true }, schema: { summary: 'List the signers of the log' } },
     async (request): Promise<AdminResponse<'GET /signers'>> => {
-      const state = await stateFor(context, parseQuery(readQuerySchema, request.query));
+      const query = parseQuery(readQuerySchema, request.query);
+      const state = await stateFor(context, query, callerOf(request));
       const { replicas } = signingView(context);
       const items = state.head.signers.map((publicKey) => {
         const fingerprint = fingerprintOf(publicKey);

@@ -10,6 +10,8 @@ export interface QueueLimits {
   readonly waitersMax: number;
   readonly waitersPerCallerMax: number;
   readonly waitMs: number;
+  /** What is waited for, for messages. */
+  readonly what?: string;
 }
 
 interface Waiter {
@@ -24,6 +26,10 @@ export class CallerQueue {
 
   constructor(limits: QueueLimits) {
     this.#limits = limits;
+  }
+
+  get #what(): string {
+    return this.#limits.what ?? 'downloads of the snapshot';
   }
 
   /** Resolves with the function that releases the turn; call it once. Rejects with CommandError, or the reason of `signal`. */
@@ -44,11 +50,10 @@ export class CallerQueue {
   async #wait(caller: string, signal: AbortSignal): Promise<void> {
     const { waitersMax, waitersPerCallerMax, waitMs } = this.#limits;
     const own = this.#waiters.get(caller) ?? new Set();
-    if (own.size >= waitersPerCallerMax)
-      throw busy('too many downloads of the snapshot are waiting for this caller');
+    if (own.size >= waitersPerCallerMax) throw busy(`too many ${this.#what} are waiting for this caller`);
     let all = 0;
     for (const { size } of this.#waiters.values()) all += size;
-    if (all >= waitersMax) throw busy('too many downloads of the snapshot are waiting');
+    if (all >= waitersMax) throw busy(`too many ${this.#what} are waiting`);
     this.#waiters.set(caller, own);
     await new Promise<void>((resolve, reject) => {
       const end = (settle: () => void): void => {
@@ -60,7 +65,7 @@ export class CallerQueue {
       };
       const waiter: Waiter = { begin: () => end(resolve) };
       const onAbort = (): void => end(() => reject(signal.reason));
-      const timer = setTimeout(() => end(() => reject(busy(timeoutMessage))), waitMs);
+      const timer = setTimeout(() => end(() => reject(busy(`other ${this.#what} are in progress`))), waitMs);
       signal.addEventListener('abort', onAbort);
       own.add(waiter);
     });
@@ -78,8 +83,6 @@ export class CallerQueue {
     }
   }
 }
-
-const timeoutMessage = 'other downloads of the snapshot are in progress';
 
 function busy(message: string): CommandError {
   return new CommandError('Busy', message, { next: 'try again in a few seconds' });

@@ -4,7 +4,6 @@
  * prefix of the log had, and folding again from its position loses and repeats nothing.
  * Derived and disposable: delete the file and it is rebuilt from the log.
  */
-import { createHash } from 'node:crypto';
 import type { Commit } from '../../schemas/commit.ts';
 import { type KnownEvent, readEvent } from '../../schemas/events.ts';
 import { emptyHead, type Head, judgeBatch } from '../log/core/chain.ts';
@@ -12,10 +11,11 @@ import type { LogRecord } from '../log/core/control-log.ts';
 import { type Database, mapSqliteError } from '../runtime/sqlite.ts';
 import { applyEvent, foldVersion } from './fold.ts';
 import { contextOf, nextChunk, printable, withIncreasingOffsets } from './fold-input.ts';
+import type { FoldObserver } from './fold-observer.ts';
 import type { EventContext } from './fold-types.ts';
 import { Journal } from './journal.ts';
 import { type PositionRow, PositionStore } from './position.ts';
-import { Table, type TableName, type Tables, tableNames } from './tables.ts';
+import { digestOfTables, hex128, Table, type TableName, type Tables, tableNames } from './tables.ts';
 
 export interface Applied {
   /** Records consumed, accepted or skipped; fewer than given where the time ran out or the fold halted. */
@@ -36,21 +36,23 @@ export class Snapshot {
   readonly #positions: PositionStore;
   readonly #journal: Journal;
   readonly #tables: Tables;
+  readonly #observer: FoldObserver | undefined;
   #head: Head;
   #row: PositionRow;
   #nextOffset: number;
   #halt: Halt | undefined;
 
   /** `db` must hold the schema of this fold version; see open-snapshot.ts. */
-  constructor(db: Database, path: string) {
+  constructor(db: Database, path: string, observer?: FoldObserver) {
     this.db = db;
     this.path = path;
+    this.#observer = observer;
     this.#positions = new PositionStore(db);
     this.#journal = new Journal(db);
     this.#row = this.#positions.read();
     this.#head = headOf(this.#row);
     this.#nextOffset = this.#row.nextOffset;
-    this.#tables = openTables(db, this.#positions.sums());
+    this.#tables = openTables(db, this.#positions.sums(), observer);
   }
 
   /** `seq` of the last commit folded; 0 before the first. */
@@ -156,7 +158,7 @@ export class Snapshot {
 
   /** All tables in one digest, 16 hex digits: which processes report to each other. */
   digest(): string {
-    return createHash('sha256').update(JSON.stringify(this.digests())).digest('hex').slice(0, 16);
+    return digestOfTables(this.digests());
   }
 
   /** Marks the file as cleanly closed and releases it. */
@@ -231,10 +233,12 @@ export class Snapshot {
         continue;
       }
       if (read.event.type === 'checkpoint') this.#compare(read.event.data, commit.seq);
+      this.#observer?.event(commit, index);
       const reason = applyEvent(this.#tables, read.event, context);
       if (reason) this.#journal.recordSkipped(commit.seq, index, stored.type, reason);
     }
     this.#journal.command(commit, recordHash);
+    this.#observer?.committed(commit, () => this.digests());
     return true;
   }
 
@@ -289,12 +293,13 @@ function headOf(row: PositionRow): Head {
   return seq === 0 ? emptyHead() : { log, seq, hash, signers };
 }
 
-function openTables(db: Database, sums: Readonly<Record<string, bigint>>): Tables {
+function openTables(
+  db: Database,
+  sums: Readonly<Record<string, bigint>>,
+  observer: FoldObserver | undefined,
+): Tables {
+  const changed = observer?.changed.bind(observer);
   return Object.fromEntries(
-    tableNames.map((name) => [name, new Table(db, name, sums[name] ?? 0n)]),
+    tableNames.map((name) => [name, new Table(db, name, sums[name] ?? 0n, changed)]),
   ) as unknown as Tables;
-}
-
-function hex128(sum: bigint): string {
-  return sum.toString(16).padStart(32, '0');
 }

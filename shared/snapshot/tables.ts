@@ -204,6 +204,16 @@ export function addDigest(sum: bigint, row: bigint): bigint {
   return (sum + row) & sum128;
 }
 
+/** A table's sum as it is stored and shown: 32 hex digits. */
+export function hex128(sum: bigint): string {
+  return sum.toString(16).padStart(32, '0');
+}
+
+/** All tables in one digest, 16 hex digits: which processes report to each other. */
+export function digestOfTables(digests: Readonly<Record<TableName, string>>): string {
+  return sha256Hex(JSON.stringify(digests)).slice(0, 16);
+}
+
 /** SQLite stores UTF-8, which has no lone surrogates: the digest must be of what can be read back. */
 function wellFormed(row: TableRow): TableRow {
   const isKept = Object.values(row).every((value) => typeof value !== 'string' || value.isWellFormed());
@@ -216,6 +226,9 @@ function wellFormed(row: TableRow): TableRow {
   );
 }
 
+/** Called with each row that is written or removed. */
+type RowObserver = (table: TableName, before: TableRow | undefined, after: TableRow | undefined) => void;
+
 /** One table's writer. Every change passes through `put` and `remove`, so digest and rows cannot diverge. */
 export class Table<Name extends TableName = TableName> {
   readonly name: Name;
@@ -226,13 +239,15 @@ export class Table<Name extends TableName = TableName> {
   readonly #put: Statement;
   readonly #remove: Statement;
   readonly #byColumn = new Map<string, Statement<unknown[], RowOf<Name>>>();
+  readonly #observer: RowObserver | undefined;
   #sum: bigint;
   #dirty = false;
 
-  constructor(db: Database, name: Name, sum: bigint) {
+  constructor(db: Database, name: Name, sum: bigint, observer?: RowObserver) {
     const spec: TableSpec = tableSpecs[name];
     this.name = name;
     this.#db = db;
+    this.#observer = observer;
     this.#sum = sum;
     this.#columns = Object.keys(spec.columns);
     this.#key = spec.key;
@@ -270,6 +285,7 @@ export class Table<Name extends TableName = TableName> {
     this.#put.run(this.#columns.map((column) => values[column] ?? null));
     this.#sum = addDigest(this.#sum, rowDigest(this.name, values));
     this.#dirty = true;
+    this.#observer?.(this.name, before as TableRow | undefined, values);
   }
 
   /** Changes some columns of a row that is there. */
@@ -283,6 +299,7 @@ export class Table<Name extends TableName = TableName> {
     if (done.changes === 0) return;
     this.#sum = (this.#sum - rowDigest(this.name, values)) & sum128;
     this.#dirty = true;
+    this.#observer?.(this.name, values, undefined);
   }
 
   get sum(): bigint {

@@ -1,0 +1,125 @@
+/** Lists of events, from either end, by what they are about. */
+import type { ListedEvent } from '../../schemas/admin-history.ts';
+import type { StoredEvent } from '../../schemas/events.ts';
+import type { Database, Statement } from '../../shared/runtime/sqlite.ts';
+import type { HistoryCommit } from './commit-chain.ts';
+import type { subjectKinds } from './subjects.ts';
+
+export interface EventSearch {
+  readonly from: number;
+  readonly to: number;
+  readonly order: 'asc' | 'desc';
+  /** Events in one answer; the last commit is always whole, unless `isExact`. */
+  readonly limit: number;
+  /** Exactly the limit, even where that cuts a commit. */
+  readonly isExact: boolean;
+  /** By kind of subject. */
+  readonly subjects: Readonly<Partial<Record<(typeof subjectKinds)[number], string | undefined>>>;
+  /** In the text of the event, its author, reason or command. */
+  readonly text?: string | undefined;
+}
+
+export interface FoundEvents {
+  readonly items: ListedEvent[];
+  /** The commit to continue from, in the order asked for; undefined at the end. */
+  readonly next?: number;
+}
+
+/** Commits that one answer reads at most; a rare text continues with the next page. */
+const readMax = 200_000;
+const bytesMax = 32 * 1024 * 1024;
+/** The most selective first. */
+const byRarity = ['key', 'node', 'stack', 'organisation', 'actor', 'type'] as const;
+
+export function eventsOf(commit: HistoryCommit): ListedEvent[] {
+  const { seq, at, author, why, command } = commit;
+  return (JSON.parse(commit.events) as StoredEvent[]).map(({ type, v, data }, index) => ({
+    position: seq,
+    index,
+    type,
+    v,
+    data,
+    at,
+    by: author,
+    ...(why !== null && { why }),
+    command,
+  }));
+}
+
+export function searchEvents(db: Database, search: EventSearch): FoundEvents {
+  const items: ListedEvent[] = [];
+  const commitAt = db.prepare<[number], HistoryCommit>('SELECT * FROM history_commit WHERE seq = ?');
+  let read = 0;
+  let bytes = 0;
+  for (const { seq, indexes } of candidates(db, search)) {
+    if (items.length >= search.limit || read >= readMax || bytes >= bytesMax)
+      return { items: cut(items, search), next: seq };
+    read++;
+    const commit = commitAt.get(seq);
+    if (!commit || !mayMatch(commit, search.text)) continue;
+    bytes += commit.events.length;
+    const found = eventsOf(commit).filter(
+      (event) => (!indexes || indexes.has(event.index)) && matches(event, search.text),
+    );
+    items.push(...(search.order === 'desc' ? found.reverse() : found));
+  }
+  return { items: cut(items, search) };
+}
+
+function cut(items: ListedEvent[], { limit, isExact }: EventSearch): ListedEvent[] {
+  return isExact ? items.slice(0, limit) : items;
+}
+
+interface Candidate {
+  readonly seq: number;
+  /** Of the events that match; all where it is left out. */
+  readonly indexes?: ReadonlySet<number>;
+}
+
+function* candidates(db: Database, search: EventSearch): Generator<Candidate> {
+  const { from, to, order, subjects } = search;
+  const wanted = byRarity.flatMap((kind) => {
+    const id = subjects[kind];
+    return id === undefined ? [] : [{ kind, id }];
+  });
+  const [first, ...rest] = wanted;
+  if (first === undefined) {
+    const all = db.prepare(
+      `SELECT seq FROM history_commit WHERE seq BETWEEN ? AND ? ORDER BY seq ${order}`,
+    ) as Statement<unknown[], { readonly seq: number }>;
+    yield* all.iterate(from, to);
+    return;
+  }
+  const also = rest.map(
+    () =>
+      'AND EXISTS (SELECT 1 FROM subject x WHERE x.kind = ? AND x.id = ? AND x.seq = s.seq AND x.idx = s.idx)',
+  );
+  const statement = db.prepare(
+    `SELECT seq, idx FROM subject s WHERE kind = ? AND id = ? AND seq BETWEEN ? AND ? ${also.join(' ')}
+     ORDER BY seq ${order}, idx`,
+  ) as Statement<unknown[], { readonly seq: number; readonly idx: number }>;
+  const others = rest.flatMap(({ kind, id }) => [kind, id]);
+  let seq = 0;
+  let indexes = new Set<number>();
+  for (const row of statement.iterate(first.kind, first.id, from, to, ...others)) {
+    if (row.seq !== seq && seq !== 0) {
+      yield { seq, indexes };
+      indexes = new Set();
+    }
+    seq = row.seq;
+    indexes.add(row.idx);
+  }
+  if (seq !== 0) yield { seq, indexes };
+}
+
+function mayMatch({ events, author, why, command }: HistoryCommit, text: string | undefined): boolean {
+  return text === undefined || has([events, author, why ?? '', command].join('\n'), text);
+}
+
+function matches({ type, data, by, why, command }: ListedEvent, text: string | undefined): boolean {
+  return text === undefined || has([type, JSON.stringify(data), by, why ?? '', command].join('\n'), text);
+}
+
+function has(content: string, text: string): boolean {
+  return content.toLowerCase().includes(text.toLowerCase());
+}

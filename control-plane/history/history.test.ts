@@ -1,0 +1,172 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import type { LogRecord } from '../../shared/log/core/control-log.ts';
+import { type Database, openDatabase } from '../../shared/runtime/sqlite.ts';
+import { memorySnapshot } from '../../shared/snapshot/open-snapshot.ts';
+import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
+import { tableNames } from '../../shared/snapshot/tables.ts';
+import { firstMomentMs, fleetHistory, known, recordsOf } from '../../test/support/commits.ts';
+import { MemoryLog, MemoryTopic } from '../../test/support/memory-log.ts';
+import { History } from './history.ts';
+import { PastStates } from './past.ts';
+
+let dir: string;
+let path: string;
+const closing: (() => Promise<void> | void)[] = [];
+beforeEach(() => {
+  dir = mkdtempSync(join(tmpdir(), 'headgate-history-'));
+  path = join(dir, 'history.db');
+});
+afterEach(async () => {
+  for (const close of closing.splice(0)) await close();
+  rmSync(dir, { recursive: true });
+});
+
+interface Opened {
+  readonly past: PastStates;
+  readonly present: Snapshot;
+  readonly notes: string[];
+  stop(): Promise<void>;
+}
+
+function open(records: readonly LogRecord[]): Opened {
+  const topic = new MemoryTopic();
+  for (const { value } of records) topic.add(value);
+  const present = memorySnapshot();
+  present.apply(records);
+  const notes: string[] = [];
+  const history = new History({
+    path,
+    openLog: async () => new MemoryLog(topic),
+    note: (message, because) => notes.push(`${message}: ${because}`),
+    replaced: () => past.forget(),
+  });
+  const past = new PastStates({ path, present, history });
+  const stop = async (): Promise<void> => {
+    past.forget();
+    await history.stop();
+  };
+  closing.push(stop);
+  return { past, present, notes, stop };
+}
+
+const rowsOf = (db: Database): unknown =>
+  tableNames.map((name) =>
+    db
+      .prepare(`SELECT * FROM ${name}`)
+      .all()
+      .map((row) => JSON.stringify(row))
+      .sort(),
+  );
+
+test('at every position the rows and digests are those of a fold up to it', async () => {
+  const records = recordsOf(fleetHistory(7, 120));
+  const { past } = open(records);
+  const folded = memorySnapshot();
+  for (const [index, record] of records.entries()) {
+    folded.apply([record]);
+    const state = await past.at(index + 1);
+    expect([index + 1, state.digest()]).toEqual([index + 1, folded.digest()]);
+    expect(rowsOf(state.db)).toEqual(rowsOf(folded.db));
+  }
+});
+
+test('a span of a thousand commits ends in digests that verify, and a file that is opened again continues', async () => {
+  const records = recordsOf(fleetHistory(11, 1300));
+  const first = open(records.slice(0, 1100));
+  expect((await first.past.at(1050)).seq).toBe(1050);
+  await first.stop();
+  const again = open(records);
+  const folded = memorySnapshot();
+  folded.apply(records.slice(0, 1200));
+  expect((await again.past.at(1200)).digest()).toBe(folded.digest());
+  expect(again.notes).toEqual([]);
+});
+
+const spoil: [string, (db: Database) => void][] = [
+  ['a row of the past', (db) => db.exec(`UPDATE past_organisation SET name = 'Mallory' WHERE set_seq < 900`)],
+  [
+    'the end of a version',
+    (db) => db.exec('UPDATE past_member SET end_seq = end_seq + 1 WHERE end_seq < 900'),
+  ],
+  ['a commit', (db) => db.exec(`UPDATE history_commit SET author = 'somebody' WHERE seq = 500`)],
+  ['a missing commit', (db) => db.exec('DELETE FROM history_commit WHERE seq = 1100')],
+  ['a view that runs code', (db) => db.exec('CREATE VIEW extra AS SELECT 1')],
+  ['another build', (db) => db.pragma('user_version = 1')],
+];
+
+test.each(spoil)('a file with %s is discarded and made again', async (_what, damage) => {
+  const records = recordsOf(fleetHistory(13, 1100));
+  const first = open(records);
+  await first.past.ask('past', [records.length]);
+  await first.stop();
+  const db = openDatabase(path, { durability: 'normal' });
+  damage(db);
+  db.close();
+  const again = open(records);
+  const folded = memorySnapshot();
+  folded.apply(records.slice(0, 800));
+  for (;;) {
+    const state = await again.past.at(800).catch(() => undefined);
+    if (state?.digest() === folded.digest() && again.notes.length > 0) {
+      expect(rowsOf(state.db)).toEqual(rowsOf(folded.db));
+      break;
+    }
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
+  expect(again.notes.join()).toContain('history.db is made again from the log');
+});
+
+test('a file that is no database is discarded', async () => {
+  writeFileSync(path, 'a text');
+  const { past, notes } = open(recordsOf(fleetHistory(17, 20)));
+  expect((await past.at(10)).seq).toBe(10);
+  expect(notes).toHaveLength(1);
+});
+
+test('a moment is a position, a time or a time ago, and brings its clock', async () => {
+  const { past } = open(recordsOf(Array.from({ length: 5 }, () => [known('no_op', {})])));
+  const timeOf = (seq: number): number => firstMomentMs + seq * 1000;
+  expect(await past.moment('3')).toEqual({ seq: 3, nowMs: timeOf(3) });
+  const between = timeOf(4) + 500;
+  expect(await past.moment(new Date(between).toISOString())).toEqual({ seq: 4, nowMs: between });
+  expect((await past.moment('1s')).seq).toBe(6);
+  await expect(past.moment('7')).rejects.toThrow('there is no position 7; the log is at 6');
+  await expect(past.moment('2025-01-01T00:00:00Z')).rejects.toThrow('the log begins after this time');
+  await expect(past.moment('2999-01-01T00:00:00Z')).rejects.toThrow('not in the past');
+  await expect(past.moment('yesterday')).rejects.toThrow('at takes a position, a time');
+});
+
+test('a node that flaps does not make its past slow: versions are found by key', async () => {
+  const health = Array.from({ length: 300 }, (_, n) => [
+    known('node.health_changed', { id: 'n', owner: 'c', generation: 1, up: n % 2 === 0, models: ['m'] }),
+  ]);
+  const { past } = open(
+    recordsOf([
+      [
+        known('node.registered', {
+          id: 'n',
+          place: { kind: 'pool' },
+          url: 'http://n',
+          dialect: 'vllm',
+          agent: true,
+        }),
+      ],
+      [known('node.joined', { id: 'n', owner: 'c', generation: 1 })],
+      [known('pool.model_installed', { model: 'm' })],
+      ...health,
+    ]),
+  );
+  const { db } = await past.at(150);
+  const plan = (sql: string, ...values: string[]): string =>
+    (db.prepare(`EXPLAIN QUERY PLAN ${sql}`).all(...values) as { detail: string }[])
+      .map(({ detail }) => detail)
+      .join('\n');
+  expect(plan('SELECT * FROM node')).toContain('SEARCH v USING PRIMARY KEY (id=? AND set_seq=?)');
+  expect(plan(`SELECT * FROM routes WHERE place = 'pool' AND model = 'm'`)).toContain(
+    'SEARCH k USING PRIMARY KEY (place=? AND model=?)',
+  );
+  expect(plan('SELECT * FROM api_key WHERE hash = ?', 'h')).toContain('past_api_key_by_hash (hash=?');
+});

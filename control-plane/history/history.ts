@@ -1,0 +1,195 @@
+/**
+ * Follows the log and keeps `history.db`: which value each row had at which positions. Any past state is then a read, and
+ * nothing is folded again. On a thread of its own, with its own reader of the log, so that it never delays the control plane.
+ */
+import type { ControlLog } from '../../shared/log/core/control-log.ts';
+import { sleep } from '../../shared/runtime/retry.ts';
+import { mapSqliteError } from '../../shared/runtime/sqlite.ts';
+import { readLogId, WrongPosition } from '../../shared/snapshot/log-identity.ts';
+import { Replicator } from '../../shared/snapshot/replicator.ts';
+import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
+import { CommandError } from '../core/command-error.ts';
+import { HistorySpoiled, historyBytes, openHistory, removeHistory, verifyHistory } from './history-file.ts';
+import { type HistoryQueries, HistoryReader } from './queries.ts';
+
+export interface HistorySettings {
+  readonly path: string;
+  openLog(): Promise<ControlLog>;
+  /** For the log of the process. */
+  note(message: string, because: string): void;
+  /** The file was replaced: what was opened from it is not updated any more. */
+  replaced(): void;
+}
+
+/** How a question reaches the history, on this thread or another. */
+export interface HistoryAccess {
+  ask<Name extends keyof HistoryQueries>(
+    name: Name,
+    ...args: Parameters<HistoryQueries[Name]>
+  ): Promise<ReturnType<HistoryQueries[Name]>>;
+  stop(): Promise<void>;
+}
+
+const waitMs = 10_000;
+const reopenMs = 1000;
+const verifyEveryMs = 3_600_000;
+/** Pause after a span, as a multiple of its duration. */
+const verifyPauseFactor = 4;
+
+interface Opened {
+  readonly snapshot: Snapshot;
+  readonly replicator: Replicator;
+  readonly reader: HistoryReader;
+  /** Ends its fold. */
+  fail(error: Error): void;
+}
+
+export class History implements HistoryAccess {
+  readonly #settings: HistorySettings;
+  readonly #stop = new AbortController();
+  readonly #running: Promise<void>;
+  #opened: Opened | undefined;
+  #verifiedTo = 0;
+
+  constructor(settings: HistorySettings) {
+    this.#settings = settings;
+    this.#running = this.#run();
+  }
+
+  async stop(): Promise<void> {
+    this.#stop.abort();
+    await this.#running;
+  }
+
+  async ask<Name extends keyof HistoryQueries>(
+    name: Name,
+    ...args: Parameters<HistoryQueries[Name]>
+  ): Promise<ReturnType<HistoryQueries[Name]>> {
+    const { reader, fail } = await this.#ready(Number(args[0]));
+    try {
+      const query = reader[name] as (...given: readonly unknown[]) => ReturnType<HistoryQueries[Name]>;
+      return query.apply(reader, args);
+    } catch (error) {
+      const known = mapSqliteError(error, this.#settings.path);
+      if (!isSpoiled(known)) throw known;
+      fail(known);
+      throw busy('the history is damaged and is made again from the log');
+    }
+  }
+
+  /** Resolves once the history has the position. Rejects with CommandError Busy. */
+  async #ready(seq: number): Promise<Opened> {
+    const until = performance.now() + waitMs;
+    while (this.#opened === undefined && performance.now() < until && !this.#stop.signal.aborted)
+      await sleep(20, this.#stop.signal);
+    const opened = this.#opened;
+    if (opened === undefined) throw busy('the history is being opened');
+    const reached = await opened.replicator
+      .reached(seq, Math.max(0, until - performance.now()))
+      .catch(() => false);
+    if (!reached) throw busy(`the history is being made: it has ${opened.snapshot.seq} of ${seq} commits`);
+    return opened;
+  }
+
+  async #run(): Promise<void> {
+    const { signal } = this.#stop;
+    while (!signal.aborted) {
+      try {
+        await this.#follow();
+      } catch (error) {
+        if (signal.aborted) return;
+        this.#settings.note('history: stopped, and is opened again', String((error as Error).message));
+      }
+      await sleep(reopenMs, signal);
+    }
+  }
+
+  /** Until the fold stops. A file that is spoiled is removed. */
+  async #follow(): Promise<void> {
+    const { path, openLog, note, replaced } = this.#settings;
+    const log = await openLog();
+    let snapshot: Snapshot | undefined;
+    try {
+      const opened = openHistory(path, await readLogId(log));
+      snapshot = opened.snapshot;
+      if (opened.rebuiltBecause !== undefined)
+        note('history.db is made again from the log', opened.rebuiltBecause);
+      replaced();
+      await this.#fold(log, snapshot);
+    } catch (error) {
+      const known = mapSqliteError(error, path);
+      if (!isSpoiled(known)) throw known;
+      note('history.db is made again from the log', known.message);
+      snapshot?.db.close();
+      removeHistory(path);
+    } finally {
+      snapshot?.close();
+      await log.close();
+    }
+  }
+
+  async #fold(log: ControlLog, snapshot: Snapshot): Promise<void> {
+    const isNew = snapshot.seq === 0;
+    const ended = new AbortController();
+    let fail: (error: Error) => void = () => undefined;
+    const failed = new Promise<void>((resolve, reject) => {
+      fail = reject;
+      this.#stop.signal.addEventListener('abort', () => resolve(), { once: true });
+    });
+    const replicator = new Replicator({
+      snapshot,
+      log,
+      onFault: fail,
+      onCommits: () => {
+        if (snapshot.divergedAt === null) return;
+        // This build folded it from the first record, so the checkpoint is of another.
+        if (isNew) snapshot.overrideCheckpoint();
+        else fail(new HistorySpoiled(`it differs from the checkpoint at ${snapshot.divergedAt}`));
+      },
+    });
+    const reader = new HistoryReader(snapshot, () => this.#facts(snapshot));
+    replicator.start();
+    this.#opened = { snapshot, replicator, reader, fail };
+    this.#verify(snapshot, ended.signal).catch(fail);
+    try {
+      await failed;
+    } finally {
+      this.#opened = undefined;
+      ended.abort();
+      await replicator.stop();
+      reader.close();
+    }
+  }
+
+  /** Again each hour, a span at a time. */
+  async #verify(snapshot: Snapshot, signal: AbortSignal): Promise<void> {
+    while (!signal.aborted) {
+      const steps = verifyHistory(snapshot);
+      for (let beganMs = performance.now(); !steps.next().done; beganMs = performance.now()) {
+        await sleep(verifyPauseFactor * (performance.now() - beganMs), signal);
+        if (signal.aborted) return;
+      }
+      this.#verifiedTo = snapshot.seq;
+      await sleep(verifyEveryMs, signal);
+    }
+  }
+
+  #facts(snapshot: Snapshot) {
+    return {
+      position: snapshot.seq,
+      verifiedTo: this.#verifiedTo,
+      bytes: historyBytes(this.#settings.path),
+    };
+  }
+}
+
+function isSpoiled(error: unknown): error is Error {
+  if (!(error instanceof Error)) return false;
+  return (
+    error instanceof HistorySpoiled || error instanceof WrongPosition || error.name === 'DatabaseCorrupt'
+  );
+}
+
+function busy(message: string): CommandError {
+  return new CommandError('Busy', message, { next: 'try again in a few seconds' });
+}

@@ -1,0 +1,121 @@
+/**
+ * Past states, for reads of the admin API. Rows are read from `history.db` through connections of this thread, where little
+ * is read at once, or on the thread of the history, where a list may be long. Callers take turns.
+ */
+import { momentForms, parseMoment } from '../../schemas/moments.ts';
+import type { Database } from '../../shared/runtime/sqlite.ts';
+import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
+import { digestOfTables, type TableName } from '../../shared/snapshot/tables.ts';
+import { CommandError } from '../core/command-error.ts';
+import { CallerQueue } from '../state/caller-queue.ts';
+import type { HistoryAccess } from './history.ts';
+import { PastDatabases } from './past-databases.ts';
+import type { HistoryQueries } from './queries.ts';
+
+/** A state that reads are answered from. */
+export interface ReadableState {
+  readonly db: Database;
+  readonly seq: number;
+  readonly log: string | null;
+  readonly head: { readonly signers: readonly string[] };
+  digests(): Readonly<Record<TableName, string>>;
+  digest(): string;
+}
+
+/** A moment of the past: a position, and the clock by which keys expire there. */
+export interface PastMoment {
+  readonly seq: number;
+  readonly nowMs: number;
+}
+
+export interface PastOptions {
+  readonly path: string;
+  readonly present: Snapshot;
+  readonly history: HistoryAccess;
+}
+
+const concurrencyMax = 2;
+const waitersMax = 128;
+const waitersPerCallerMax = 64;
+const waitMs = 15_000;
+
+export class PastStates {
+  readonly #present: Snapshot;
+  readonly #history: HistoryAccess;
+  readonly #databases: PastDatabases;
+  readonly #queue = new CallerQueue({
+    concurrencyMax,
+    waitersMax,
+    waitersPerCallerMax,
+    waitMs,
+    what: 'reads of the past',
+  });
+
+  constructor({ path, present, history }: PastOptions) {
+    this.#present = present;
+    this.#history = history;
+    this.#databases = new PastDatabases(path);
+  }
+
+  /** Call it when the file was replaced. */
+  forget(): void {
+    this.#databases.close();
+  }
+
+  /** What `--at` names. Throws InvalidCommand, NotFound for a moment before the log or after its end, Busy. */
+  async moment(text: string, caller = 'operator'): Promise<PastMoment> {
+    const parsed = parseMoment(text, Date.now());
+    if (!parsed) throw new CommandError('InvalidCommand', `at takes ${momentForms}`);
+    const head = this.#present.seq;
+    if ('timeMs' in parsed) {
+      const { timeMs } = parsed;
+      if (timeMs > Date.now()) throw new CommandError('NotFound', 'this time is not in the past');
+      const seq = await this.ask('positionAt', [head, timeMs], caller);
+      if (seq === 0) throw new CommandError('NotFound', 'the log begins after this time');
+      return { seq, nowMs: timeMs };
+    }
+    const { position } = parsed;
+    if (position > head)
+      throw new CommandError('NotFound', `there is no position ${position}; the log is at ${head}`);
+    const { atMs } = await this.ask('past', [position], caller);
+    return { seq: position, nowMs: atMs };
+  }
+
+  /** The time of a moment, which may be before the log. Throws InvalidCommand, NotFound, Busy. */
+  async timeOf(text: string, caller = 'operator'): Promise<number> {
+    const parsed = parseMoment(text, Date.now());
+    if (parsed && 'timeMs' in parsed) return parsed.timeMs;
+    return (await this.moment(text, caller)).nowMs;
+  }
+
+  /** The state after commit `seq`. Read it in the turn in which it is returned. Throws NotFound, Busy. */
+  async at(seq: number, caller = 'operator'): Promise<ReadableState> {
+    if (seq === this.#present.seq) return this.#present;
+    if (seq < 1 || seq > this.#present.seq)
+      throw new CommandError('NotFound', `there is no position ${seq}; the log is at ${this.#present.seq}`);
+    const { signers, digests } = await this.ask('past', [seq], caller);
+    const { log } = this.#present;
+    return {
+      db: this.#databases.at(log, seq),
+      seq,
+      log,
+      head: { signers },
+      digests: () => digests,
+      digest: () => digestOfTables(digests),
+    };
+  }
+
+  /** A question to the history, once it is the caller's turn. */
+  async ask<Name extends keyof HistoryQueries>(
+    name: Name,
+    args: Parameters<HistoryQueries[Name]>,
+    caller = 'operator',
+  ): Promise<ReturnType<HistoryQueries[Name]>> {
+    const release = await this.#queue.acquire(caller, new AbortController().signal);
+    try {
+      return await this.#history.ask(name, ...args);
+    } finally {
+      release();
+    }
+  }
+}

@@ -1,0 +1,163 @@
+/** The questions that the history answers, each in one go. The first argument of each is the commit that must be folded. */
+import type { AdminResponse } from '../../schemas/admin.ts';
+import type { RowChange } from '../../schemas/admin-history.ts';
+import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
+import type { TableName } from '../../shared/snapshot/tables.ts';
+import { CommandError } from '../core/command-error.ts';
+import type { HistoryCommit } from './commit-chain.ts';
+import { type EventSearch, eventsOf, type FoundEvents, searchEvents } from './event-search.ts';
+import { PastDatabases } from './past-databases.ts';
+import { type ReadQuery, stateReads } from './reads.ts';
+import { VersionReader } from './row-changes.ts';
+import { shownChanges } from './shown-changes.ts';
+import { timeline } from './timeline.ts';
+import { type UndoCommand, undoOf } from './undo.ts';
+
+export interface HistoryFacts {
+  readonly position: number;
+  /** Commit up to which the file was verified last. */
+  readonly verifiedTo: number;
+  /** Of the file on the disk. */
+  readonly bytes: number;
+}
+
+/** What is known of a past state without reading its rows. */
+export interface PastFacts {
+  readonly seq: number;
+  /** By the clock of its commit. */
+  readonly atMs: number;
+  readonly signers: readonly string[];
+  readonly digests: Readonly<Record<TableName, string>>;
+}
+
+export interface PastRead {
+  /** Whose members may read it; absent: operators only. */
+  readonly organisation?: string | undefined;
+  /** JSON; absent where there is none. */
+  readonly found?: string | undefined;
+  readonly isList: boolean;
+}
+
+export type ShownCommit = AdminResponse<'GET /events/:position'>;
+
+export interface HistoryQueries {
+  facts(seq: number): HistoryFacts;
+  /** The last commit that was written up to this time; 0 where there is none. */
+  positionAt(head: number, timeMs: number): number;
+  past(seq: number): PastFacts;
+  read(seq: number, path: string, params: Readonly<Record<string, string>>, query: ReadQuery): PastRead;
+  events(head: number, search: EventSearch): FoundEvents;
+  show(seq: number): ShownCommit;
+  /** Rows that differ between two commits, of any order. At most `max`; one more says that there are more. */
+  changes(head: number, from: number, to: number, max: number): RowChange[];
+  /** The inverse of commit `of`. Throws CommandError Conflict where there is none. */
+  undo(head: number, of: number): UndoCommand;
+  timeline(
+    head: number,
+    fromMs: number,
+    toMs: number,
+    buckets: number,
+  ): AdminResponse<'GET /timeline'>['buckets'];
+}
+
+/** Reads one history, on the thread that folds it. */
+export class HistoryReader implements HistoryQueries {
+  readonly facts: () => HistoryFacts;
+  readonly #snapshot: Snapshot;
+  readonly #versions: VersionReader;
+  readonly #databases: PastDatabases;
+
+  constructor(snapshot: Snapshot, facts: () => HistoryFacts) {
+    this.#snapshot = snapshot;
+    this.facts = facts;
+    this.#versions = new VersionReader(snapshot.db);
+    this.#databases = new PastDatabases(snapshot.path);
+  }
+
+  close(): void {
+    this.#databases.close();
+  }
+
+  positionAt(_head: number, timeMs: number): number {
+    const found = this.#snapshot.db
+      .prepare('SELECT seq FROM history_commit WHERE clock_ms <= ? ORDER BY clock_ms DESC, seq DESC LIMIT 1')
+      .pluck()
+      .get(timeMs);
+    return Number(found ?? 0);
+  }
+
+  past(seq: number): PastFacts {
+    const { clock_ms: atMs } = this.#commit(seq);
+    const signers = this.#snapshot.db
+      .prepare<[number], string>(
+        'SELECT signers FROM history_commit WHERE seq <= ? AND signers IS NOT NULL ORDER BY seq DESC LIMIT 1',
+      )
+      .pluck()
+      .get(seq) as string | undefined;
+    return {
+      seq,
+      atMs,
+      signers: JSON.parse(signers ?? '[]') as string[],
+      digests: this.#versions.digestsAt(seq),
+    };
+  }
+
+  read(seq: number, path: string, params: Readonly<Record<string, string>>, query: ReadQuery): PastRead {
+    const route = stateReads.find((each) => each.path === path);
+    if (!route) throw new CommandError('NotFound', `there is no read ${path}`);
+    const db = this.#databases.at(this.#snapshot.log, seq);
+    const organisation = route.organisationOf?.(db, { ...params }, query);
+    const found = route.read(db, { ...params }, query, (node) => node);
+    return {
+      organisation,
+      found: found === undefined ? undefined : JSON.stringify(found),
+      isList: Array.isArray(found),
+    };
+  }
+
+  events(_head: number, search: EventSearch): FoundEvents {
+    return searchEvents(this.#snapshot.db, search);
+  }
+
+  show(seq: number): ShownCommit {
+    const commit = this.#commit(seq);
+    const { at, author, why, command } = commit;
+    return {
+      position: seq,
+      at,
+      by: author,
+      ...(why !== null && { why }),
+      command,
+      events: eventsOf(commit),
+      changes: shownChanges(this.#versions.between(seq - 1, seq, changesMax)),
+    };
+  }
+
+  changes(_head: number, from: number, to: number, max: number): RowChange[] {
+    if (from <= to) return shownChanges(this.#versions.between(from, to, max));
+    const back = this.#versions.between(to, from, max);
+    return shownChanges(back.map((change) => ({ ...change, before: change.after, after: change.before })));
+  }
+
+  undo(head: number, of: number): UndoCommand {
+    const { events } = this.#commit(of);
+    const at = (seq: number) => this.#databases.at(this.#snapshot.log, seq);
+    const states = { before: at(of - 1), after: at(of), now: at(head) };
+    return undoOf(JSON.parse(events), states, of);
+  }
+
+  timeline(_head: number, fromMs: number, toMs: number, buckets: number) {
+    return timeline(this.#snapshot.db, fromMs, toMs, buckets);
+  }
+
+  #commit(seq: number): HistoryCommit {
+    const commit = this.#snapshot.db
+      .prepare<[number], HistoryCommit>('SELECT * FROM history_commit WHERE seq = ?')
+      .get(seq);
+    if (!commit) throw new CommandError('NotFound', `there is no position ${seq}`);
+    return commit;
+  }
+}
+
+/** Of one commit: an organisation may go with all its keys. */
+const changesMax = 20_000;

@@ -1,0 +1,206 @@
+/** Writes the history while a snapshot of the same file is folded, in the same transaction. */
+import type { Commit } from '../../schemas/commit.ts';
+import type { Database, Statement } from '../../shared/runtime/sqlite.ts';
+import type { SqlValue } from '../../shared/runtime/table-columns.ts';
+import { contextOf } from '../../shared/snapshot/fold-input.ts';
+import type { FoldObserver } from '../../shared/snapshot/fold-observer.ts';
+import { type TableName, type TableRow, tableNames, tableSpecs } from '../../shared/snapshot/tables.ts';
+import { addChange, chainCommit, type HistoryCommit } from './commit-chain.ts';
+import { Subjects } from './subjects.ts';
+import { commitsPerSpan, openEnd } from './tables.ts';
+
+interface Change {
+  readonly table: TableName;
+  readonly before: TableRow | undefined;
+  after: TableRow | undefined;
+}
+
+function keyText(table: TableName, row: TableRow): string {
+  return JSON.stringify(tableSpecs[table].key.map((column) => row[column]));
+}
+
+export class HistoryRecorder implements FoldObserver {
+  readonly #tables: Readonly<Record<TableName, VersionTable>>;
+  readonly #insertCommit: Statement;
+  readonly #insertSubject: Statement;
+  readonly #insertChange: Statement;
+  readonly #insertSpan: Statement;
+  readonly #writeTail: Statement;
+  readonly #ownerOfStack: Statement<[string], string>;
+  #seq = 0;
+  #index = -1;
+  #clockMs: number;
+  #hash: string;
+  #changes = new Map<string, Change>();
+  #subjects: Subjects[] = [];
+
+  /** `hash` is that of the commits so far. */
+  constructor(db: Database, hash: string) {
+    this.#tables = Object.fromEntries(tableNames.map((name) => [name, new VersionTable(db, name)])) as Record<
+      TableName,
+      VersionTable
+    >;
+    this.#insertCommit = db.prepare('INSERT INTO history_commit VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)');
+    this.#insertSubject = db.prepare('INSERT OR IGNORE INTO subject VALUES (?, ?, ?, ?)');
+    this.#insertChange = db.prepare('INSERT OR IGNORE INTO row_change VALUES (?, ?, ?)');
+    this.#insertSpan = db.prepare('INSERT OR REPLACE INTO span VALUES (?, ?, ?)');
+    this.#writeTail = db.prepare('UPDATE tail SET commits = ?');
+    this.#ownerOfStack = db
+      .prepare<[string], string>('SELECT organisation FROM stack WHERE id = ?')
+      .pluck() as Statement<[string], string>;
+    // A transaction that is rolled back leaves these two wrong, so its file is opened again.
+    this.#clockMs = Number(db.prepare('SELECT max(clock_ms) FROM history_commit').pluck().get() ?? 0);
+    this.#hash = hash;
+  }
+
+  event({ seq, by, events }: Commit, index: number): void {
+    // The same event again: the transaction before was rolled back.
+    if (seq !== this.#seq || index <= this.#index) this.#begin(seq);
+    this.#index = index;
+    const stored = events[index];
+    const subjects = this.#current();
+    subjects.add('actor', by.slice(0, 200));
+    if (stored) subjects.addEvent(stored.type, stored.data);
+  }
+
+  changed(table: TableName, before: TableRow | undefined, after: TableRow | undefined): void {
+    const row = after ?? before;
+    if (row === undefined) return;
+    const id = `${table} ${keyText(table, row)}`;
+    const known = this.#changes.get(id);
+    if (known) known.after = after;
+    else this.#changes.set(id, { table, before, after });
+    for (const each of [before, after]) if (each) this.#current().addRow(table, each);
+  }
+
+  committed(commit: Commit, digests: () => Record<TableName, string>): void {
+    const { seq } = commit;
+    if (seq !== this.#seq) this.#begin(seq);
+    let changes = 0n;
+    for (const change of this.#changes.values()) changes = this.#writeVersion(seq, change, changes);
+    for (const [index, stored] of commit.events.entries()) {
+      this.#subjects[index] ??= new Subjects();
+      this.#subjects[index]?.add('actor', commit.by.slice(0, 200));
+      this.#subjects[index]?.addEvent(stored.type, stored.data);
+    }
+    for (const [index, subjects] of this.#subjects.entries()) this.#writeSubjects(seq, index, subjects);
+    const row = this.#rowOf(commit);
+    this.#clockMs = row.clock_ms;
+    this.#hash = chainCommit(this.#hash, row, changes);
+    this.#writeTail.run(this.#hash);
+    this.#insertCommit.run(
+      row.seq,
+      row.at,
+      row.clock_ms,
+      row.author,
+      row.why,
+      row.command,
+      row.kind,
+      row.events,
+      row.signers,
+    );
+    if (seq % commitsPerSpan === 0) this.#insertSpan.run(seq, JSON.stringify(digests()), this.#hash);
+    this.#begin(0);
+  }
+
+  #begin(seq: number): void {
+    this.#seq = seq;
+    this.#index = -1;
+    this.#changes = new Map();
+    this.#subjects = [];
+  }
+
+  #current(): Subjects {
+    const subjects = this.#subjects[this.#index] ?? new Subjects();
+    this.#subjects[this.#index] = subjects;
+    return subjects;
+  }
+
+  /** Returns the sum of the changes with this one. */
+  #writeVersion(seq: number, { table, before, after }: Change, changes: bigint): bigint {
+    if (before === undefined && after === undefined) return changes;
+    if (before && after && isSame(before, after)) return changes;
+    const key = this.#tables[table].write(seq, before, after);
+    this.#insertChange.run(seq, table, key);
+    return addChange(changes, table, key, after);
+  }
+
+  #writeSubjects(seq: number, index: number, subjects: Subjects | undefined): void {
+    if (!subjects) return;
+    for (const stack of subjects.of('stack')) subjects.add('organisation', this.#ownerOfStack.get(stack));
+    for (const [kind, id] of subjects.all()) this.#insertSubject.run(kind, id, seq, index);
+  }
+
+  #rowOf(commit: Commit): HistoryCommit {
+    const { seq, at, by, why, id, events } = commit;
+    return {
+      seq,
+      at: at.toWellFormed(),
+      clock_ms: Math.max(this.#clockMs, contextOf(commit).atMs),
+      author: by.toWellFormed(),
+      why: why?.toWellFormed() ?? null,
+      command: id.toWellFormed(),
+      kind: /^[a-z]+/.exec(events[0]?.type ?? '')?.[0] ?? 'other',
+      events: textOf(events),
+      signers: signersSetIn(commit),
+    };
+  }
+}
+
+/** As the accept rule reads them (shared/log/core/chain.ts), of a commit that it has accepted. */
+function signersSetIn({ seq, events }: Commit): string | null {
+  const [event] = events;
+  const type = seq === 1 ? 'log.created' : 'log.signers_set';
+  if (event?.type !== type || events.length !== 1 || (seq > 1 && !event.critical)) return null;
+  const { signers = [] } = event.data as { readonly signers?: unknown };
+  return JSON.stringify(signers);
+}
+
+function isSame(before: TableRow, after: TableRow): boolean {
+  return Object.keys(after).every((name) => {
+    const [was, is] = [before[name] ?? null, after[name] ?? null];
+    return Buffer.isBuffer(was) && Buffer.isBuffer(is) ? was.equals(is) : was === is;
+  });
+}
+
+/** Data may be nested deeper than can be printed, though it could be parsed. */
+function textOf(events: Commit['events']): string {
+  try {
+    return JSON.stringify(events);
+  } catch {
+    return JSON.stringify(events.map((event) => ({ ...event, data: null })));
+  }
+}
+
+/** The versions of one table's rows. */
+class VersionTable {
+  readonly #name: TableName;
+  readonly #columns: readonly string[];
+  readonly #key: readonly string[];
+  readonly #end: Statement;
+  readonly #insert: Statement;
+  readonly #insertKey: Statement;
+
+  constructor(db: Database, name: TableName) {
+    this.#name = name;
+    this.#columns = Object.keys(tableSpecs[name].columns);
+    this.#key = tableSpecs[name].key;
+    const where = this.#key.map((column) => `${column} = ?`).join(' AND ');
+    const places = (count: number): string => Array.from({ length: count }, () => '?').join(', ');
+    this.#end = db.prepare(
+      `UPDATE past_${name} SET end_seq = ? WHERE ${where} AND set_seq = (SELECT max(set_seq) FROM past_${name} WHERE ${where})`,
+    );
+    this.#insert = db.prepare(`INSERT INTO past_${name} VALUES (${places(this.#columns.length + 2)})`);
+    this.#insertKey = db.prepare(`INSERT OR IGNORE INTO key_${name} VALUES (${places(this.#key.length)})`);
+  }
+
+  /** Returns the key as text. */
+  write(seq: number, before: TableRow | undefined, after: TableRow | undefined): string {
+    const row = (after ?? before) as TableRow;
+    const key = this.#key.map((column): SqlValue => row[column] ?? null);
+    if (before) this.#end.run(seq, ...key, ...key);
+    else this.#insertKey.run(...key);
+    if (after) this.#insert.run(...this.#columns.map((column) => after[column] ?? null), seq, openEnd);
+    return keyText(this.#name, row);
+  }
+}

@@ -1,0 +1,110 @@
+/**
+ * The tables of `history.db`: those of a snapshot, every version that a row of them had, and every commit with what it is
+ * about. A version is valid from `set_seq` up to, not including, `end_seq`.
+ */
+import { createHash } from 'node:crypto';
+import type { Database } from '../../shared/runtime/sqlite.ts';
+import { foldVersion } from '../../shared/snapshot/fold.ts';
+import {
+  hex128,
+  type TableName,
+  type TableSpec,
+  tableNames,
+  tableSpecs,
+} from '../../shared/snapshot/tables.ts';
+
+/** `end_seq` of a version that is valid now. */
+export const openEnd = Number.MAX_SAFE_INTEGER;
+/** Commits between two stored digests. */
+export const commitsPerSpan = 1000;
+
+/**
+ * Rows that are made once and revoked once, which look-ups find by a hash: a filter on the interval reads few versions. All
+ * other rows may change any number of times, so each is found by its key, at its last version before a position.
+ */
+const madeOnce: ReadonlySet<TableName> = new Set(['api_key', 'node_token']);
+
+const columnsOf = (table: TableName): string[] => Object.keys(tableSpecs[table].columns);
+const keyOf = (table: TableName): readonly string[] => tableSpecs[table].key;
+const same = (table: TableName, a: string, b: string): string =>
+  keyOf(table)
+    .map((column) => `${a}.${column} = ${b}.${column}`)
+    .join(' AND ');
+
+function versionSql(table: TableName): string {
+  const spec: TableSpec = tableSpecs[table];
+  const columns = Object.entries(spec.columns).map(([name, { sql }]) => `${name} ${sql}`);
+  const key = spec.key.join(', ');
+  const keyColumns = spec.key.map((name) => `${name} ${spec.columns[name]?.sql}`).join(', ');
+  const indexes = madeOnce.has(table) ? (spec.indexes ?? []) : [];
+  return [
+    `CREATE TABLE past_${table} (${columns.join(', ')}, set_seq INTEGER NOT NULL, end_seq INTEGER NOT NULL,
+       PRIMARY KEY (${key}, set_seq)) STRICT, WITHOUT ROWID;`,
+    `CREATE TABLE key_${table} (${keyColumns}, PRIMARY KEY (${key})) STRICT, WITHOUT ROWID;`,
+    ...indexes.map(
+      (index) =>
+        `CREATE INDEX past_${table}_by_${index.join('_')} ON past_${table} (${index.join(', ')}, set_seq);`,
+    ),
+  ].join('\n');
+}
+
+/** Digests of tables without rows. */
+const emptyDigests = Object.fromEntries(tableNames.map((name) => [name, hex128(0n)])) as Record<
+  TableName,
+  string
+>;
+
+export function historySql(): string {
+  return `
+${tableNames.map(versionSql).join('\n')}
+CREATE TABLE row_change (seq INTEGER, tbl TEXT, key TEXT, PRIMARY KEY (seq, tbl, key)) STRICT, WITHOUT ROWID;
+CREATE TABLE history_commit (
+  seq INTEGER PRIMARY KEY,
+  at TEXT NOT NULL,           -- as the writer wrote it
+  clock_ms INTEGER NOT NULL,  -- the latest time of this commit and those before it
+  author TEXT NOT NULL,
+  why TEXT,
+  command TEXT NOT NULL,
+  kind TEXT NOT NULL,         -- first part of the type of its first event
+  events TEXT NOT NULL,       -- JSON
+  signers TEXT                -- JSON, where the commit changes them
+) STRICT;
+CREATE INDEX history_commit_by_clock ON history_commit (clock_ms, seq, kind);
+CREATE TABLE subject (kind TEXT, id TEXT, seq INTEGER, idx INTEGER, PRIMARY KEY (kind, id, seq, idx)) STRICT, WITHOUT ROWID;
+CREATE TABLE span (seq INTEGER PRIMARY KEY, digests TEXT NOT NULL, commits TEXT NOT NULL) STRICT;
+CREATE TABLE tail (lock INTEGER PRIMARY KEY CHECK (lock = 1), commits TEXT NOT NULL) STRICT;
+INSERT INTO tail VALUES (1, '${noCommits}');
+INSERT INTO span VALUES (0, '${JSON.stringify(emptyDigests)}', '${noCommits}');
+PRAGMA user_version = ${historyFormat()};
+`;
+}
+
+/** Hash of no commit, with which the chain of spans begins. */
+export const noCommits = '0'.repeat(64);
+
+/** Changes with the fold and with these tables, so a file of another build is discarded. */
+export function historyFormat(): number {
+  const tables = JSON.stringify([1, foldVersion, tableSpecs]);
+  return createHash('sha256').update(tables).digest().readUInt32BE(0) & 0x7fff_ffff;
+}
+
+/** SQL of the table as it was after commit `seq`. */
+function viewSql(table: TableName, seq: number): string {
+  const columns = columnsOf(table);
+  if (madeOnce.has(table))
+    return `SELECT ${columns.join(', ')} FROM main.past_${table} WHERE set_seq <= ${seq} AND end_seq > ${seq}`;
+  const key = keyOf(table);
+  const shown = columns.map((name) => `${key.includes(name) ? 'k' : 'v'}.${name} AS ${name}`);
+  // A CROSS JOIN keeps its order: never all versions, always the keys and one version of each.
+  return `SELECT ${shown.join(', ')} FROM main.key_${table} k CROSS JOIN main.past_${table} v
+    ON ${same(table, 'v', 'k')} AND v.set_seq =
+      (SELECT max(x.set_seq) FROM main.past_${table} x WHERE ${same(table, 'x', 'k')} AND x.set_seq <= ${seq})
+    WHERE v.end_seq > ${seq}`;
+}
+
+/** Makes every read of this connection read the state after commit `seq`: temporary views hide the tables. */
+export function showPast(db: Database, log: string | null, seq: number): void {
+  const views = tableNames.map((name) => `CREATE TEMP VIEW ${name} AS ${viewSql(name, seq)};`);
+  const id = log === null ? 'NULL' : `'${log.replaceAll("'", "''")}'`;
+  db.exec(`${views.join('\n')} CREATE TEMP VIEW position AS SELECT 1 AS lock, ${id} AS log, ${seq} AS seq;`);
+}

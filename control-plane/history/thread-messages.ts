@@ -1,0 +1,25 @@
+/** What the thread of the history and its owner send each other. */
+import type { CommandErrorType } from '../core/command-error.ts';
+import type { HistoryQueries } from './queries.ts';
+
+export interface ThreadData {
+  readonly path: string;
+  readonly logUrl: string;
+}
+
+export type ToThread =
+  | { readonly stop: true }
+  | { readonly id: number; readonly name: keyof HistoryQueries; readonly args: readonly unknown[] };
+
+export type FromThread =
+  | { readonly note: string; readonly because: string }
+  | { readonly replaced: true }
+  | { readonly id: number; readonly answer: unknown }
+  | {
+      readonly id: number;
+      readonly error: {
+        readonly type: CommandErrorType;
+        readonly message: string;
+        readonly next?: string | undefined;
+      };
+    };

@@ -1,0 +1,142 @@
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { operatorToken, startFleet, type TestFleet } from '../../test/support/fleet.ts';
+
+type Json = Record<string, unknown>;
+let fleet: TestFleet;
+beforeAll(async () => {
+  fleet = await startFleet();
+});
+afterAll(() => fleet.close());
+
+async function call(method: string, path: string, body?: unknown): Promise<{ status: number; body: Json }> {
+  const response = await fetch(`${fleet.controlPlane.admin}/admin/v1${path}`, {
+    method,
+    headers: { authorization: `Bearer ${operatorToken}`, 'content-type': 'application/json' },
+    ...(body !== undefined && { body: JSON.stringify(body) }),
+  });
+  return { status: response.status, body: (await response.json()) as Json };
+}
+async function done(method: string, path: string, body?: unknown): Promise<Json> {
+  const answer = await call(method, path, body);
+  expect([path, answer.status, answer.body]).toEqual([path, 200, answer.body]);
+  return answer.body;
+}
+const messageOf = ({ body }: { body: Json }): string => String((body['error'] as Json)['message']);
+const types = (answer: Json): unknown[] => (answer['items'] as Json[]).map(({ type }) => type);
+
+test('a commit is shown with each field of each row before and after, without hashes', async () => {
+  const set = await done('PUT', '/tiers/Time', { models: '*', concurrency: 2 });
+  const changed = await done('PUT', '/tiers/Time', { models: '*', concurrency: 5 });
+  const shown = await done('GET', `/events/${changed['position']}`);
+  expect(shown['changes']).toEqual([
+    {
+      action: 'change',
+      table: 'tier',
+      id: 'Time',
+      fields: [{ field: 'concurrency', before: 2, after: 5 }],
+    },
+  ]);
+  const between = await done('GET', `/changes?from=${Number(set['position']) - 1}&to=${set['position']}`);
+  expect(between['items']).toMatchObject([
+    { action: 'create', table: 'tier', id: 'Time' },
+    { action: 'create', table: 'tier_model', id: 'Time/*' },
+  ]);
+  const key = await done('POST', '/keys', { organisation: 'acme', name: 'shown', expires: 'never' });
+  const made = JSON.stringify(await done('GET', `/changes?from=${Number(key['position']) - 1}`));
+  expect(made).toContain('shown');
+  expect(made).not.toContain('hash');
+});
+
+test('events are listed from the newest end, by what they are about', async () => {
+  const { id } = await done('POST', '/keys', { organisation: 'acme', name: 'listed', expires: 'never' });
+  await done('POST', `/keys/${id}/revoke?why=it+leaked`);
+  await done('PUT', '/organisations/acme/members/lea', { role: 'viewer' });
+  const newest = await done('GET', '/events?order=desc&limit=1');
+  expect(types(newest)).toEqual(['member.set']);
+  expect(newest['nextTo']).toBe(Number(newest['position']) - 1);
+  expect(types(await done('GET', `/events?key=${id}`))).toEqual(['key.created', 'key.revoked']);
+  expect(types(await done('GET', `/events?order=desc&organisation=acme&limit=3`))).toEqual([
+    'member.set',
+    'key.revoked',
+    'key.created',
+  ]);
+  expect(types(await done('GET', `/events?text=IT+LEAKED`))).toEqual(['key.revoked']);
+  expect(types(await done('GET', `/events?organisation=nobody`))).toEqual([]);
+  expect(types(await done('GET', `/events?key=${id}&type=key.revoked&actor=operator`))).toEqual([
+    'key.revoked',
+  ]);
+  const before = await done('GET', `/events?at=${Number(newest['position']) - 1}&order=desc&limit=1`);
+  expect(types(before)).toEqual(['key.revoked']);
+  const pages: unknown[] = [];
+  for (let to: unknown; ; ) {
+    const page = await done('GET', `/events?order=desc&limit=4${to === undefined ? '' : `&to=${to}`}`);
+    pages.push(...(page['items'] as Json[]).map(({ position, index }) => `${position}/${index}`));
+    to = page['nextTo'];
+    if (to === undefined) break;
+  }
+  const all = (await done('GET', '/events'))['items'] as Json[];
+  expect(pages.reverse().slice(0, all.length)).toEqual(
+    all.map(({ position, index }) => `${position}/${index}`),
+  );
+});
+
+test('a read of the past is of that time and by its clock, and what has no past refuses it by name', async () => {
+  const { id, position } = await done('POST', '/keys', { organisation: 'acme', name: 'a', expires: '30d' });
+  await done('POST', `/keys/${id}/revoke`);
+  expect(await done('GET', `/keys/${id}?at=${position}`)).toMatchObject({ state: 'active' });
+  const { at } = await done('GET', `/events/${position}`);
+  expect(await done('GET', `/keys/${id}?at=${at}`)).toMatchObject({ name: 'a' });
+  expect((await call('GET', `/keys/${id}?at=1`)).status).toBe(404);
+  for (const path of ['/gateways?at=3', '/usage?organisation=acme&at=3', '/usage/export?at=3', '/log?at=3']) {
+    const refused = await call('GET', path);
+    const name = path.slice(1, path.indexOf('?'));
+    expect([refused.status, messageOf(refused)]).toEqual([
+      400,
+      `GET ${name} has no past: it shows the present only`,
+    ]);
+  }
+  expect(messageOf(await call('GET', '/keys?at=yesterday'))).toContain('at takes a position, a time');
+});
+
+test('the timeline counts every commit once', async () => {
+  const { buckets, position } = await done('GET', '/timeline?buckets=7');
+  const counts = (buckets as Json[]).flatMap(({ commits }) =>
+    Object.values(commits as Record<string, number>),
+  );
+  expect(buckets).toHaveLength(7);
+  expect(counts.reduce((sum, count) => sum + count, 0)).toBeGreaterThanOrEqual(Number(position));
+});
+
+const inverses: [string, string, unknown, string][] = [
+  ['POST', '/nodes/pool-1/drain', undefined, 'POST /nodes/pool-1/undrain'],
+  ['PUT', '/organisations/acme/members/uma', { role: 'viewer' }, 'DELETE /organisations/acme/members/uma'],
+  ['PUT', '/tiers/Undone', { models: '*', concurrency: 3 }, 'DELETE /tiers/Undone'],
+  ['PUT', '/models/undone-7b', { family: 'Undone' }, 'DELETE /models/undone-7b'],
+  ['PATCH', '/organisations/acme', { suspended: true }, 'PATCH /organisations/acme'],
+  ['POST', '/stacks', { organisation: 'acme', id: 'stk-undo-me-1' }, 'DELETE /stacks/stk-undo-me-1'],
+];
+
+test.each(inverses)(
+  '%s %s is taken back, and leaves the state as it was',
+  async (method, path, body, line) => {
+    const before = await done('GET', '/status');
+    const { position } = await done(method, path, body);
+    const inverse = await done('GET', `/events/${position}/undo`);
+    expect(`${inverse['method']} ${inverse['path']}`).toBe(line);
+    await done(String(inverse['method']), String(inverse['path']), inverse['body']);
+    const after = await done('GET', `/changes?from=${before['position']}`);
+    expect((after['items'] as Json[]).filter(({ table }) => table !== 'node')).toEqual([]);
+  },
+);
+
+test('what has no inverse, or has changed since, is refused by name', async () => {
+  const { id } = await done('POST', '/keys', { organisation: 'acme', name: 'gone', expires: 'never' });
+  const { position } = await done('POST', `/keys/${id}/revoke`);
+  expect(messageOf(await call('GET', `/events/${position}/undo`))).toBe(
+    `commit ${position} has no inverse: a revoked key stays revoked; create another`,
+  );
+  const first = await done('PUT', '/tiers/Twice', { models: '*', concurrency: 3 });
+  await done('PUT', '/tiers/Twice', { models: '*', concurrency: 4 });
+  expect(messageOf(await call('GET', `/events/${first['position']}/undo`))).toContain('has changed since');
+  expect((await call('GET', '/events/999999/undo')).status).toBe(404);
+});

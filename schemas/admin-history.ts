@@ -1,0 +1,88 @@
+/** What the admin API answers about the past: events, commits, and differences between two moments. */
+import { z } from 'zod';
+
+const id = z.string();
+const position = z.int().min(0);
+const moment = z.string();
+const count = z.int().min(0);
+
+const listedEventSchema = z.object({
+  position,
+  /** Within its commit. */
+  index: count,
+  type: z.string(),
+  v: z.int(),
+  data: z.unknown(),
+  at: moment,
+  by: z.string(),
+  why: z.string().optional(),
+  /** console, cli, api or agent; absent in records of earlier writers. */
+  via: z.string().optional(),
+  /** Id of the command that wrote it. */
+  command: z.string(),
+});
+/** A value of a column; the hashes of keys and tokens are never shown. */
+const cellSchema = z.union([z.string(), z.number(), z.null()]);
+const rowChangeSchema = z.object({
+  action: z.enum(['create', 'change', 'remove']),
+  table: z.string(),
+  /** Its key; parts are separated by `/`. */
+  id,
+  fields: z.array(z.object({ field: z.string(), before: cellSchema, after: cellSchema })),
+});
+
+export const historyResponses = {
+  'GET /events': z.object({
+    items: z.array(listedEventSchema),
+    position,
+    /** The position to continue from, where there are more. */
+    nextFrom: position.optional(),
+    /** The same from the newest end: the next `to`. */
+    nextTo: position.optional(),
+  }),
+  'GET /events/:position': z.object({
+    position,
+    at: moment,
+    by: z.string(),
+    why: z.string().optional(),
+    command: z.string(),
+    events: z.array(listedEventSchema),
+    /** What it did to the rows. */
+    changes: z.array(rowChangeSchema),
+  }),
+  'GET /events/:position/undo': z.object({
+    /** The commit that it takes back. */
+    of: position,
+    method: z.enum(['POST', 'PUT', 'PATCH', 'DELETE']),
+    path: z.string(),
+    body: z.looseObject({}).optional(),
+    position,
+  }),
+  'GET /changes': z.object({
+    from: position,
+    to: position,
+    items: z.array(rowChangeSchema),
+    /** There are more than these. */
+    truncated: z.literal(true).optional(),
+    position,
+  }),
+  'GET /timeline': z.object({
+    from: moment,
+    to: moment,
+    buckets: z.array(
+      z.object({
+        from: moment,
+        to: moment,
+        /** Positions of the first and the last commit in it. */
+        first: position.optional(),
+        last: position.optional(),
+        /** By the first part of the type of the first event, such as `key`. */
+        commits: z.record(z.string(), count),
+      }),
+    ),
+    position,
+  }),
+} as const satisfies Record<string, z.ZodType>;
+
+export type RowChange = z.infer<typeof rowChangeSchema>;
+export type ListedEvent = z.infer<typeof listedEventSchema>;
