@@ -1,5 +1,5 @@
 /** Composition root of an agent process: it runs next to one inference server and reports on it. */
-import { Gauge, Registry } from 'prom-client';
+import { Counter, Gauge, Registry } from 'prom-client';
 import { baseOf } from '../shared/engines/detect.ts';
 import { Connections } from '../shared/runtime/connections.ts';
 import { type Check, startHealthServer } from '../shared/runtime/health-server.ts';
@@ -86,7 +86,15 @@ function metricsOf({ link, engine }: NodeAgent): Registry {
     });
   };
   gauge('headgate_agent_attached', '1 while attached to a control plane', () => Number(link.connected));
-  gauge('headgate_agent_sessions_total', 'sessions opened with control planes', () => link.connects);
+  new Counter({
+    name: 'headgate_agent_sessions_total',
+    help: 'sessions opened with control planes',
+    registers: [registry],
+    collect() {
+      this.reset();
+      this.inc(link.connects);
+    },
+  });
   gauge('headgate_agent_engine_up', '1 while the engine is up', () => Number(engine.view.up));
   gauge(
     'headgate_agent_engine_in_flight',

@@ -1,13 +1,14 @@
 /** What Prometheus reads of a running control plane and gateway: the names that dashboards and alerts are made of. */
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { join, resolve } from 'node:path';
 import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 import { DevAdmin } from '../../dev/dev-admin.ts';
 import { type SimNode, startSimNode } from '../../dev/simulator/sim-node.ts';
 import { type Started, startProcess } from '../support/processes.ts';
 
 const dir = mkdtempSync(join(tmpdir(), 'headgate-metrics-'));
+const root = resolve(import.meta.dirname, '../..');
 const token = 'operator-token-0001';
 const env = { HEADGATE_LOG: `sqlite:${join(dir, 'log')}`, HEADGATE_OPERATOR_TOKEN: token };
 const free = ['--port', '0', '--metrics-port', '0'];
@@ -198,4 +199,54 @@ test('a control plane reports each gateway: its state, its lag, how long it is s
   } finally {
     gateway.child.kill('SIGCONT');
   }
+});
+
+/** The names of all metrics of a process, those without a sample too. */
+async function namesOf({ metrics }: { readonly metrics: string }): Promise<string[]> {
+  const text = await (await fetch(`${metrics}/metrics`)).text();
+  return [...text.matchAll(/^# TYPE (\S+) /gm)].map(([, name]) => name as string);
+}
+const own = /^(?:headgate|gen_ai)_/;
+
+test('docs/metrics.md lists the metrics of both planes, and no other', async () => {
+  const page = readFileSync(join(root, 'docs/metrics.md'), 'utf8');
+  const listed = [...page.matchAll(/^\| `(\w+)`/gm)].map(([, name]) => name as string);
+  const real = new Set([...(await namesOf(gateway.ready)), ...(await namesOf(controlPlane.ready))]);
+  // Metrics of TLS need a certificate, those of agents and simulated nodes their processes.
+  const elsewhere = /^headgate_(?:tls|agent_(?:attached|sessions_total|engine_up|engine_in_flight)|sim_)/;
+  const expected = [...real].filter((name) => own.test(name));
+  expect(listed.filter((name) => !elsewhere.test(name)).sort()).toEqual(expected.sort());
+});
+
+test('docs/metrics.md lists the labels of each sample', async () => {
+  const page = readFileSync(join(root, 'docs/metrics.md'), 'utf8');
+  const listed = new Map(
+    [...page.matchAll(/^\| `(\w+)` \| \w+ \| ([^|]*) \|/gm)].map(([, name, labels]) => [
+      name,
+      labels?.trim(),
+    ]),
+  );
+  const series = [...(await scrape(gateway.ready)).keys(), ...(await scrape(controlPlane.ready)).keys()];
+  const faults = series.filter((each) => {
+    const name = each.split('{', 1)[0]?.replace(/_(?:bucket|count|sum)$/, '') ?? '';
+    if (!own.test(name)) return false;
+    const found = [...each.matchAll(/(\w+)="/g)].map(([, label]) => label).filter((label) => label !== 'le');
+    return found.sort().join(', ') !== listed.get(name)?.split(', ').sort().join(', ');
+  });
+  expect(faults).toEqual([]);
+});
+
+test('each metric that an alert or a dashboard reads exists', async () => {
+  const real = new Set([...(await namesOf(gateway.ready)), ...(await namesOf(controlPlane.ready))]);
+  const page = readFileSync(join(root, 'docs/metrics.md'), 'utf8');
+  for (const [, name] of page.matchAll(/^\| `(\w+)`/gm)) real.add(name as string);
+  const files = readdirSync(join(root, 'deploy'), { recursive: true, encoding: 'utf8' });
+  const read = new Set<string>();
+  for (const file of files.filter((name) => /\.(?:rules\.yaml|json)$/.test(name)))
+    for (const [name] of readFileSync(join(root, 'deploy', file), 'utf8').matchAll(
+      /\b(?:headgate|gen_ai)_[a-z_]+/g,
+    ))
+      read.add(name.replace(/_(?:bucket|count|sum)$/, ''));
+  expect(read.size).toBeGreaterThanOrEqual(20);
+  expect([...read].filter((name) => !real.has(name))).toEqual([]);
 });
