@@ -19,3 +19,76 @@ export const limitTopicSegmentSeconds = 600;
 
 /** A record of either topic has at most so many bytes. */
 export const limitRecordBytesMax = 128 * 1024;
+
+/** Tokens and requests that a replica completed for a subject in a period: [subject, period, tokens, turns]. */
+export type CounterEntry = readonly [subject: string, period: string, tokens: number, turns: number];
+
+/** Cumulative: of two records about one replica, subject and period the larger numbers count. */
+export interface CounterRecord {
+  readonly v: 1;
+  /** The data folder whose gateway completed the requests; `rows`: those of gateways of 0.1, which name none. */
+  readonly replica: string;
+  /** The process that counted, also where another one publishes its entries again. */
+  readonly process: string;
+  /** Name of the gateway, for people. */
+  readonly name?: string;
+  /** When the process published them, ms since 1970 on its clock: for ages only. */
+  readonly at: number;
+  readonly entries: readonly CounterEntry[];
+}
+
+export const counterEntriesMax = 500;
+/** The replica of usage rows that name none. */
+export const rowsReplica = 'rows';
+/** The subject of all visitors together, whose period is a UTC day. No organisation's id has a colon. */
+export const visitorsSubject = 'visitors:all';
+/** The subjects of single visitors, whose period is a UTC month. */
+export const visitorPrefix = 'visitor:';
+
+const idPattern = /^[A-Za-z0-9-]{4,64}$/;
+const subjectPattern = /^[a-z0-9:-]{1,100}$/;
+/** An organisation's period by its first day, a day, or a month. */
+const periodPattern = /^\d{4}-(?:0[1-9]|1[0-2])(?:-(?:0[1-9]|[12]\d|3[01]))?$/;
+
+/** The record in raw bytes that passed their HMAC; undefined where it is none. Total: never throws. */
+export function readCounterRecord(raw: Uint8Array): CounterRecord | undefined {
+  const record = parsedObject(raw);
+  if (record === undefined) return undefined;
+  const { v, replica, process, name, at, entries } = record;
+  if (v !== 1 || !isText(replica, idPattern) || !isText(process, idPattern)) return undefined;
+  if (!Number.isSafeInteger(at) || (name !== undefined && !isText(name, namePattern))) return undefined;
+  if (!Array.isArray(entries) || entries.length > counterEntriesMax || !entries.every(isEntry))
+    return undefined;
+  return { v, replica, process, at: at as number, entries, ...(name === undefined ? {} : { name }) };
+}
+
+const namePattern = /^[^\p{Cc}]{1,200}$/u;
+
+function parsedObject(raw: Uint8Array): Record<string, unknown> | undefined {
+  try {
+    const text = Buffer.from(raw.buffer, raw.byteOffset, raw.byteLength).toString('utf8');
+    const value: unknown = JSON.parse(text);
+    return typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+function isText(value: unknown, pattern: RegExp): value is string {
+  return typeof value === 'string' && pattern.test(value);
+}
+
+function isEntry(value: unknown): value is CounterEntry {
+  if (!Array.isArray(value) || value.length !== 4) return false;
+  const [subject, period, tokens, turns] = value as unknown[];
+  return (
+    isText(subject, subjectPattern) && isText(period, periodPattern) && isCount(tokens) && isCount(turns)
+  );
+}
+
+/** Sums of 10 000 replicas remain exact numbers. */
+const countMax = 500_000_000_000;
+
+function isCount(value: unknown): boolean {
+  return Number.isSafeInteger(value) && (value as number) >= 0 && (value as number) <= countMax;
+}

@@ -81,10 +81,26 @@ export function openDatabase(path: string, options: OpenOptions): Database {
   }
 }
 
-/** Creates the tables of a new file, in one transaction. Throws OtherFormat where the file has another format. */
-export function createTables(db: Database, path: string, format: { version: number; sql: string }): void {
+export interface FileFormat {
+  readonly version: number;
+  /** All tables. */
+  readonly sql: string;
+  /** What makes this format of an earlier one, by its version. */
+  readonly upgrades?: Readonly<Record<number, string>>;
+}
+
+/** Creates the tables of a new file, or upgrades an earlier one, in one transaction. Throws OtherFormat where it cannot. */
+export function createTables(db: Database, path: string, format: FileFormat): void {
   const found = Number(db.pragma('user_version', { simple: true }));
   if (found === format.version) return;
+  const upgrade = format.upgrades?.[found];
+  if (upgrade !== undefined) {
+    db.transaction(() => {
+      db.exec(upgrade);
+      db.pragma(`user_version = ${format.version}`);
+    }).immediate();
+    return;
+  }
   if (found !== 0)
     throw new OtherFormat(
       `${path} was written by ${found > format.version ? 'a later' : 'an earlier'} version of Headgate (format ${found}; this build has ${format.version})`,

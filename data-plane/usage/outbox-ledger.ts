@@ -1,0 +1,147 @@
+/**
+ * What a data folder completed itself, by subject and period: tables of `outbox.db`, changed in the transaction that writes
+ * the usage rows. The folder counts as a replica, with an id that is made with the file; after a conflict it takes another.
+ */
+import { randomUUID } from 'node:crypto';
+import { type CounterEntry, visitorPrefix } from '../../schemas/limits.ts';
+import { counterKey, entriesEndMs, type Sum } from '../../shared/limits/counters.ts';
+import type { CounterLedger } from '../../shared/limits/gateway-counters.ts';
+import { type Database, prepare, type Statement } from '../../shared/runtime/sqlite.ts';
+
+export const ledgerSql = `
+CREATE TABLE replica (
+  ordinal INTEGER PRIMARY KEY,   -- the last one is the present one
+  id TEXT NOT NULL UNIQUE
+) STRICT;
+CREATE TABLE process (id TEXT PRIMARY KEY) STRICT, WITHOUT ROWID;
+CREATE TABLE counter (
+  replica TEXT NOT NULL,
+  subject TEXT NOT NULL,
+  period TEXT NOT NULL,
+  tokens INTEGER NOT NULL,
+  turns INTEGER NOT NULL,
+  at_ms INTEGER NOT NULL,        -- when it last grew
+  PRIMARY KEY (replica, subject, period)
+) STRICT, WITHOUT ROWID;
+`;
+
+/** The latest visitors that are kept; older ones begin again at zero. */
+const visitorsMax = 10_000;
+/** So many more are kept until the next removal. */
+const visitorsSlack = 1000;
+
+interface CounterRow {
+  readonly replica: string;
+  readonly subject: string;
+  readonly period: string;
+  readonly tokens: number;
+  readonly turns: number;
+}
+
+export class OutboxLedger implements CounterLedger {
+  replica: string;
+  readonly #db: Database;
+  readonly #add: Statement;
+  readonly #sums = new Map<string, { tokens: number; turns: number }>();
+  readonly #processes = new Set<string>();
+  #visitors = 0;
+
+  /** The tables exist. */
+  constructor(db: Database, nowMs: number) {
+    this.#db = db;
+    const latest = 'SELECT id FROM replica ORDER BY ordinal DESC LIMIT 1';
+    this.replica = prepare<{ id: string }>(db, latest).get()?.id ?? this.#newReplica();
+    this.#removeEnded(nowMs);
+    for (const { id } of prepare<{ id: string }>(db, 'SELECT id FROM process').all()) this.#processes.add(id);
+    for (const row of this.#rows('replica = ?')) this.#hold(row, row.tokens, row.turns);
+    this.#add = db.prepare(`INSERT INTO counter VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET
+      tokens = tokens + excluded.tokens, turns = turns + excluded.turns, at_ms = excluded.at_ms`);
+  }
+
+  startProcess(id: string): void {
+    this.#db.prepare('INSERT OR IGNORE INTO process VALUES (?)').run(id);
+    this.#processes.add(id);
+  }
+
+  /** Must be called in the transaction that writes the rows of these entries; `hold` them once it is on the disk. */
+  write(entries: readonly CounterEntry[], nowMs: number): void {
+    for (const [subject, period, tokens, turns] of entries)
+      this.#add.run(this.replica, subject, period, tokens, turns, nowMs);
+    if (this.#visitors > visitorsMax + visitorsSlack) this.#removeVisitors();
+  }
+
+  hold(entries: readonly CounterEntry[]): void {
+    for (const [subject, period, tokens, turns] of entries) this.#hold({ subject, period }, tokens, turns);
+    if (this.#visitors <= visitorsMax + visitorsSlack) return;
+    const oldest = [...this.#sums.keys()].filter((key) => key.startsWith(visitorPrefix));
+    for (const key of oldest.slice(0, oldest.length - visitorsMax)) this.#sums.delete(key);
+    this.#visitors = visitorsMax;
+  }
+
+  get(key: string): Sum | undefined {
+    return this.#sums.get(key);
+  }
+
+  isOwnProcess(process: string): boolean {
+    return this.#processes.has(process);
+  }
+
+  *entries(): Generator<CounterEntry> {
+    for (const [key, { tokens, turns }] of this.#sums) {
+      const space = key.indexOf(' ');
+      yield [key.slice(0, space), key.slice(space + 1), tokens, turns];
+    }
+  }
+
+  former(): { readonly replica: string; readonly entries: CounterEntry[] }[] {
+    const found = new Map<string, CounterEntry[]>();
+    for (const { replica, subject, period, tokens, turns } of this.#rows('replica <> ?')) {
+      const entries = found.get(replica) ?? [];
+      entries.push([subject, period, tokens, turns]);
+      found.set(replica, entries);
+    }
+    return [...found].map(([replica, entries]) => ({ replica, entries }));
+  }
+
+  renew(): void {
+    this.replica = this.#newReplica();
+    this.#sums.clear();
+    this.#visitors = 0;
+  }
+
+  #newReplica(): string {
+    const id = randomUUID();
+    this.#db.prepare('INSERT INTO replica (id) VALUES (?)').run(id);
+    return id;
+  }
+
+  #rows(where: string): CounterRow[] {
+    const sql = `SELECT replica, subject, period, tokens, turns FROM counter WHERE ${where} ORDER BY at_ms`;
+    return prepare<CounterRow>(this.#db, sql).all(this.replica);
+  }
+
+  /** The latest visitor is the last one of the map. */
+  #hold({ subject, period }: Pick<CounterRow, 'subject' | 'period'>, tokens: number, turns: number): void {
+    const key = counterKey(subject, period);
+    const sum = this.#sums.get(key);
+    const isVisitor = subject.startsWith(visitorPrefix);
+    if (isVisitor && sum === undefined) this.#visitors++;
+    if (isVisitor) this.#sums.delete(key);
+    this.#sums.set(key, { tokens: (sum?.tokens ?? 0) + tokens, turns: (sum?.turns ?? 0) + turns });
+  }
+
+  #removeVisitors(): void {
+    this.#db
+      .prepare(
+        `DELETE FROM counter WHERE replica = ? AND (subject, period) IN (SELECT subject, period FROM counter
+         WHERE replica = ? AND subject LIKE '${visitorPrefix}%' ORDER BY at_ms DESC LIMIT -1 OFFSET ${visitorsMax})`,
+      )
+      .run(this.replica, this.replica);
+  }
+
+  #removeEnded(nowMs: number): void {
+    const periods = prepare<{ period: string }>(this.#db, 'SELECT DISTINCT period FROM counter').all();
+    for (const { period } of periods)
+      if (entriesEndMs(period) <= nowMs) this.#db.prepare('DELETE FROM counter WHERE period = ?').run(period);
+  }
+}

@@ -1,0 +1,157 @@
+/**
+ * The copy on disk of what a process has read of the counters topic: `counters.db`. Values and position are written together,
+ * so that a start continues where the copy ends. Derived: a damaged copy is made again from the topic.
+ */
+import { existsSync, mkdirSync, rmSync } from 'node:fs';
+import { dirname } from 'node:path';
+import type { CounterEntry } from '../../schemas/limits.ts';
+import {
+  createTables,
+  type Database,
+  DatabaseCorrupt,
+  mapSqliteError,
+  OtherFormat,
+  openDatabase,
+  prepare,
+} from '../runtime/sqlite.ts';
+import { type CounterState, counterKey, entriesEndMs, type ReplicaFacts } from './counters.ts';
+
+const format = {
+  version: 1,
+  sql: `
+CREATE TABLE position (id INTEGER PRIMARY KEY, next_offset INTEGER NOT NULL) STRICT;
+CREATE TABLE replica (
+  id TEXT PRIMARY KEY, process TEXT NOT NULL, name TEXT, own_ms INTEGER NOT NULL, any_ms INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE TABLE value (
+  replica TEXT NOT NULL, subject TEXT NOT NULL, period TEXT NOT NULL, tokens INTEGER NOT NULL, turns INTEGER NOT NULL,
+  PRIMARY KEY (replica, subject, period)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE earlier (            -- what version 0.1 had folded of all gateways
+  subject TEXT NOT NULL, period TEXT NOT NULL, tokens INTEGER NOT NULL, PRIMARY KEY (subject, period)
+) STRICT, WITHOUT ROWID;
+`,
+};
+
+interface ReplicaRow {
+  readonly id: string;
+  readonly process: string;
+  readonly name: string | null;
+  readonly own_ms: number;
+  readonly any_ms: number;
+}
+interface ValueRow {
+  readonly replica: string;
+  readonly subject: string;
+  readonly period: string;
+  readonly tokens: number;
+  readonly turns: number;
+}
+
+export interface EarlierTotal {
+  readonly subject: string;
+  readonly period: string;
+  readonly tokens: number;
+}
+
+/** Opens or creates the copy. Throws the errors of shared/runtime/sqlite.ts that are no damage. */
+export function openCounterCopy(path: string): CounterCopy {
+  mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
+  try {
+    return new CounterCopy(path);
+  } catch (error) {
+    if (!(error instanceof DatabaseCorrupt) && !(error instanceof OtherFormat)) throw error;
+    for (const suffix of ['', '-wal', '-shm']) rmSync(path + suffix, { force: true });
+    return new CounterCopy(path);
+  }
+}
+
+export class CounterCopy {
+  /** Nothing was read yet. */
+  readonly isNew: boolean;
+  readonly #path: string;
+  readonly #db: Database;
+
+  constructor(path: string) {
+    this.#path = path;
+    const isThere = existsSync(path);
+    this.#db = openDatabase(path, { durability: 'normal' });
+    try {
+      createTables(this.#db, path, format);
+      this.isNew = !isThere || this.nextOffset === undefined;
+    } catch (error) {
+      this.#db.close();
+      throw mapSqliteError(error, path);
+    }
+  }
+
+  /** Where reading continues; undefined where the copy has no position. */
+  get nextOffset(): number | undefined {
+    return prepare<{ next_offset: number }>(this.#db, 'SELECT next_offset FROM position').get()?.next_offset;
+  }
+
+  /** Adds all values to the state. */
+  loadInto(state: CounterState, nowMs: number): void {
+    const values = new Map<string, CounterEntry[]>();
+    for (const row of prepare<ValueRow>(this.#db, 'SELECT * FROM value').iterate()) {
+      const entries = values.get(row.replica) ?? [];
+      entries.push([row.subject, row.period, row.tokens, row.turns]);
+      values.set(row.replica, entries);
+    }
+    for (const row of prepare<ReplicaRow>(this.#db, 'SELECT * FROM replica').all()) {
+      const facts: ReplicaFacts = {
+        id: row.id,
+        process: row.process,
+        name: row.name ?? undefined,
+        ownMs: row.own_ms,
+        anyMs: row.any_ms,
+      };
+      state.restore(facts, values.get(row.id) ?? [], nowMs);
+    }
+    for (const _ of state.takeUnsaved());
+  }
+
+  /** Writes what changed, with the position up to which the topic was read. */
+  save(state: CounterState, nextOffset: number, ended: readonly string[] = []): void {
+    const replica = this.#db.prepare('INSERT OR REPLACE INTO replica VALUES (?, ?, ?, ?, ?)');
+    const value = this.#db.prepare('INSERT OR REPLACE INTO value VALUES (?, ?, ?, ?, ?)');
+    const remove = this.#db.prepare('DELETE FROM value WHERE subject = ? AND period = ?');
+    const changed = [...state.takeUnsaved()];
+    this.#transaction(() => {
+      for (const { id, process, name, ownMs, anyMs } of state.replicas)
+        replica.run(id, process, name ?? null, ownMs, anyMs);
+      for (const { replica: of, entry } of changed) value.run(of, ...entry);
+      for (const key of ended) remove.run(...key.split(' '));
+      this.#db.prepare('INSERT OR REPLACE INTO position VALUES (1, ?)').run(nextOffset);
+    });
+  }
+
+  /** What version 0.1 had counted of all gateways, which the counters reach once control planes publish it. */
+  earlier(nowMs: number): Map<string, number> {
+    const rows = prepare<EarlierTotal>(this.#db, 'SELECT * FROM earlier').all();
+    return new Map(
+      rows
+        .filter(({ period }) => entriesEndMs(period) > nowMs)
+        .map(({ subject, period, tokens }) => [counterKey(subject, period), tokens]),
+    );
+  }
+
+  setEarlier(totals: readonly EarlierTotal[]): void {
+    const insert = this.#db.prepare('INSERT OR REPLACE INTO earlier VALUES (?, ?, ?)');
+    this.#transaction(() => {
+      for (const { subject, period, tokens } of totals) insert.run(subject, period, tokens);
+    });
+  }
+
+  close(): void {
+    this.#db.close();
+  }
+
+  #transaction(change: () => void): void {
+    try {
+      this.#db.transaction(change).immediate();
+    } catch (error) {
+      throw mapSqliteError(error, this.#path);
+    }
+  }
+}

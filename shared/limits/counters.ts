@@ -1,0 +1,295 @@
+/**
+ * Counters of tokens and turns over all gateways. Each data folder is a replica that counts what it completed itself;
+ * values are cumulative, and per replica, subject and period the larger one counts, so records in any order, any number of
+ * times, give the same sums. Pure: time and storage are arguments.
+ */
+import { type CounterEntry, type CounterRecord, visitorPrefix } from '../../schemas/limits.ts';
+
+export interface Sum {
+  readonly tokens: number;
+  readonly turns: number;
+}
+
+interface Value {
+  tokens: number;
+  turns: number;
+}
+
+/** What the replicas counted for one subject in one period. */
+interface Account {
+  readonly tokens: number;
+  readonly turns: number;
+  readonly values: Map<number, Value>;
+}
+
+/** What is known of a replica but its values. */
+export interface ReplicaFacts {
+  readonly id: string;
+  process: string;
+  name: string | undefined;
+  /** When its own process last published, and when any process published of it, ms since 1970. */
+  ownMs: number;
+  anyMs: number;
+}
+
+export const nothing: Sum = { tokens: 0, turns: 0 };
+
+/** Bounds of what hostile records can make a reader hold. */
+const replicasMax = 10_000;
+const accountsMax = 1_000_000;
+const dayMs = 24 * 3600 * 1000;
+/** Entries end so many days after their period's first day. */
+const entryDays = 33;
+
+export function counterKey(subject: string, period: string): string {
+  return `${subject} ${period}`;
+}
+
+/** When the entries of a period end, ms since 1970. */
+export function entriesEndMs(period: string): number {
+  return Date.parse(period.length === 7 ? `${period}-01` : period) + entryDays * dayMs;
+}
+
+/** Whether entries of a period count now: not past their end, and not of a period that begins in days to come. */
+export function isCounted(period: string, nowMs: number): boolean {
+  const endMs = entriesEndMs(period);
+  return endMs > nowMs && endMs - nowMs <= (entryDays + 2) * dayMs;
+}
+
+/** The values of all replicas but the reader's own. */
+export class CounterState {
+  readonly replicas: ReplicaFacts[] = [];
+  readonly #indexes = new Map<string, number>();
+  readonly #accounts = new Map<string, Account>();
+  /** Values that changed since they were last taken, by account key: the indexes of their replicas. */
+  readonly #unsaved = new Map<string, Set<number>>();
+
+  /** Merges a record. `changed` has the keys whose sums grew; `dropped` counts entries out of time or beyond the bounds. */
+  apply(
+    record: CounterRecord,
+    nowMs: number,
+  ): { readonly changed: readonly string[]; readonly dropped: number } {
+    const index = this.#indexOf(record, nowMs);
+    if (index === undefined) return { changed: [], dropped: record.entries.length };
+    const changed: string[] = [];
+    let dropped = 0;
+    for (const entry of record.entries) {
+      const outcome = this.#merge(index, entry, nowMs);
+      if (outcome === 'dropped') dropped++;
+      else if (outcome === 'grown') changed.push(counterKey(entry[0], entry[1]));
+    }
+    return { changed, dropped };
+  }
+
+  sum(key: string): Sum {
+    return this.#accounts.get(key) ?? nothing;
+  }
+
+  /** The value of one replica. */
+  value(replica: string, key: string): Sum {
+    const index = this.#indexes.get(replica);
+    return (index === undefined ? undefined : this.#accounts.get(key)?.values.get(index)) ?? nothing;
+  }
+
+  /** The values of one account, by replica. */
+  valuesOf(key: string): { readonly replica: ReplicaFacts; readonly sum: Sum }[] {
+    return [...(this.#accounts.get(key)?.values ?? [])].flatMap(([index, sum]) => {
+      const replica = this.replicas[index];
+      return replica === undefined ? [] : [{ replica, sum }];
+    });
+  }
+
+  keys(): IterableIterator<string> {
+    return this.#accounts.keys();
+  }
+
+  /** All entries of a replica. */
+  *entriesOf(replica: string): Generator<CounterEntry> {
+    const index = this.#indexes.get(replica);
+    if (index === undefined) return;
+    for (const [key, { values }] of this.#accounts) {
+      const value = values.get(index);
+      if (value !== undefined) yield entryOf(key, value);
+    }
+  }
+
+  /** Removes ended entries; returns their keys. */
+  expire(nowMs: number): string[] {
+    const ended = [...this.#accounts.keys()].filter((key) => entriesEndMs(periodIn(key)) <= nowMs);
+    for (const key of ended) {
+      this.#accounts.delete(key);
+      this.#unsaved.delete(key);
+    }
+    return ended;
+  }
+
+  /** Values that changed since the last call, for the copy on disk. */
+  *takeUnsaved(): Generator<{ readonly replica: string; readonly entry: CounterEntry }> {
+    for (const [key, indexes] of this.#unsaved)
+      for (const index of indexes) {
+        const value = this.#accounts.get(key)?.values.get(index);
+        const replica = this.replicas[index];
+        if (value !== undefined && replica !== undefined)
+          yield { replica: replica.id, entry: entryOf(key, value) };
+      }
+    this.#unsaved.clear();
+  }
+
+  /** Adds what a copy on disk has of a replica. */
+  restore({ id, process, name, ownMs, anyMs }: ReplicaFacts, entries: readonly CounterEntry[], nowMs: number): void {
+    const named = name === undefined ? {} : { name };
+    this.apply({ v: 1, replica: id, process, at: ownMs, entries, ...named }, nowMs);
+    const known = this.replicas[this.#indexes.get(id) ?? -1];
+    if (known !== undefined) known.anyMs = Math.min(known.anyMs, anyMs);
+  }
+
+  #indexOf({ replica: id, process, name, at }: CounterRecord, nowMs: number): number | undefined {
+    const atMs = Math.min(at, nowMs);
+    const index = this.#indexes.get(id);
+    const known = index === undefined ? undefined : this.replicas[index];
+    if (known !== undefined) {
+      known.ownMs = Math.max(known.ownMs, atMs);
+      known.anyMs = Math.max(known.anyMs, nowMs);
+      if (atMs >= known.ownMs) {
+        known.process = process;
+        known.name = name ?? known.name;
+      }
+      return index;
+    }
+    if (this.replicas.length >= replicasMax) return undefined;
+    this.replicas.push({ id, process, name, ownMs: atMs, anyMs: nowMs });
+    this.#indexes.set(id, this.replicas.length - 1);
+    return this.replicas.length - 1;
+  }
+
+  #merge(index: number, entry: CounterEntry, nowMs: number): 'grown' | 'same' | 'dropped' {
+    const [subject, period, tokens, turns] = entry;
+    const key = counterKey(subject, period);
+    let account = this.#accounts.get(key) as { tokens: number; turns: number; values: Map<number, Value> };
+    if (account === undefined) {
+      if (!isCounted(period, nowMs) || this.#accounts.size >= accountsMax) return 'dropped';
+      account = { tokens: 0, turns: 0, values: new Map() };
+      this.#accounts.set(key, account);
+    }
+    const value = account.values.get(index) ?? { tokens: 0, turns: 0 };
+    if (tokens <= value.tokens && turns <= value.turns) return 'same';
+    const [moreTokens, moreTurns] = [Math.max(tokens - value.tokens, 0), Math.max(turns - value.turns, 0)];
+    value.tokens += moreTokens;
+    value.turns += moreTurns;
+    account.tokens += moreTokens;
+    account.turns += moreTurns;
+    account.values.set(index, value);
+    const unsaved = this.#unsaved.get(key);
+    if (unsaved === undefined) this.#unsaved.set(key, new Set([index]));
+    else unsaved.add(index);
+    return 'grown';
+  }
+}
+
+function periodIn(key: string): string {
+  return key.slice(key.indexOf(' ') + 1);
+}
+
+export function entryOf(key: string, { tokens, turns }: Sum): CounterEntry {
+  const space = key.indexOf(' ');
+  return [key.slice(0, space), key.slice(space + 1), tokens, turns];
+}
+
+/** What a gateway's own folder has, durably. */
+export interface OwnCounters {
+  readonly replica: string;
+  get(key: string): Sum | undefined;
+  /** Whether a process of this folder has this id. */
+  isOwnProcess(process: string): boolean;
+}
+
+export type ReplicaConflict = 'another process' | 'larger values';
+
+/**
+ * Whether a record shows that the folder was copied or restored: the log names under its replica a process that is not its
+ * own, or knows more than the folder. Visitors are left out, because a folder keeps only the latest of them.
+ */
+export function conflictOf(
+  record: CounterRecord,
+  own: OwnCounters,
+  nowMs: number,
+): ReplicaConflict | undefined {
+  if (record.replica !== own.replica) return undefined;
+  if (!own.isOwnProcess(record.process)) return 'another process';
+  const isMore = record.entries.some(([subject, period, tokens, turns]) => {
+    if (subject.startsWith(visitorPrefix) || !isCounted(period, nowMs)) return false;
+    const known = own.get(counterKey(subject, period)) ?? nothing;
+    return tokens > known.tokens || turns > known.turns;
+  });
+  return isMore ? 'larger values' : undefined;
+}
+
+/** The latest that an entry is published after it changed, ms. */
+const publishMsMax = 60_000;
+/** Near the end of an allowance, ms. */
+const urgentMs = 200;
+/** What an entry may hold back near the end: this part of what is left, divided by the live gateways. */
+const urgentPart = 64;
+
+interface Unpublished {
+  readonly sinceMs: number;
+  tokens: number;
+}
+
+/** When the entries of a replica are published. */
+export class PublishPlan {
+  /** Changed since they were last published, by key. */
+  readonly #unpublished = new Map<string, Unpublished>();
+  /** Tokens that may be used in total, where there is a limit, by key. */
+  readonly #limits = new Map<string, number>();
+
+  get size(): number {
+    return this.#unpublished.size;
+  }
+
+  /** An entry grew. `limit`: what its subject may use in its period; null: without limit, undefined: as before. */
+  grown(key: string, tokens: number, nowMs: number, limit?: number | null): void {
+    if (limit === null) this.#limits.delete(key);
+    else if (limit !== undefined) this.#limits.set(key, limit);
+    const waiting = this.#unpublished.get(key);
+    if (waiting === undefined) this.#unpublished.set(key, { sinceMs: nowMs, tokens });
+    else waiting.tokens += tokens;
+  }
+
+  /** Takes the keys that are due. `used`: the sum over all replicas. */
+  take(nowMs: number, live: number, used: (key: string) => number): string[] {
+    const due: string[] = [];
+    for (const [key, waiting] of this.#unpublished) {
+      const ageMs = nowMs - waiting.sinceMs;
+      if (ageMs < publishMsMax && ageMs >= 0 && !this.#isUrgent(key, waiting, live, used)) continue;
+      due.push(key);
+      this.#unpublished.delete(key);
+    }
+    return due;
+  }
+
+  /** Takes all keys, for the end of a process. */
+  takeAll(): string[] {
+    const all = [...this.#unpublished.keys()];
+    this.#unpublished.clear();
+    return all;
+  }
+
+  #isUrgent(key: string, { tokens }: Unpublished, live: number, used: (key: string) => number): boolean {
+    const limit = this.#limits.get(key);
+    if (limit === undefined) return false;
+    const left = Math.max(limit - used(key), 0);
+    return tokens >= left / urgentPart / Math.max(live, 1);
+  }
+
+  /** Limits of ended periods are forgotten. */
+  forget(keys: readonly string[]): void {
+    for (const key of keys) {
+      this.#limits.delete(key);
+      this.#unpublished.delete(key);
+    }
+  }
+}
+
+/** How often due entries are looked for, ms. */
+export const publishEveryMs = urgentMs / 2;
