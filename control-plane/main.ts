@@ -32,6 +32,7 @@ import { countUsageRows } from '../shared/usage/usage-metrics.ts';
 import { CommandWriter, createLog } from './command-log/command-writer.ts';
 import { checkSigner, signingView } from './command-log/log-signing.ts';
 import { type ConsoleSettings, startConsole } from './console/start-console.ts';
+import { openFleetCounters } from './gateways/open-counters.ts';
 import { type OpenedFleet, openFleet } from './gateways/open-fleet.ts';
 import { openHistoryThread } from './history/open-history.ts';
 import { PastStates } from './history/past.ts';
@@ -262,9 +263,13 @@ async function listen(
     dataDir: settings.dataDir,
     keepRows: true,
     logger,
+    onApplied: (applied) => counters.onApplied(applied),
   });
   closers.add(() => usage.close());
   countUsageRows(metrics.registry, usage.counts);
+  const counters = openFleetCounters(settings, usage.reader, metrics.registry);
+  closers.add(() => counters.stop());
+  counters.start();
   const links = settings.console && new SignInLinks(operatorToken, () => snapshot.log);
   const context: AdminContext = {
     replica: settings.name,
@@ -279,6 +284,7 @@ async function listen(
     agents: parts.agents,
     live: parts.live,
     usage: usage.reader,
+    counters,
     dataDir: settings.dataDir,
     operatorToken,
     gatewayToken,

@@ -160,7 +160,8 @@ async function compose(
   const { logger } = settings;
   const { lookup } = state;
   const usage = await openMeter({
-    ...{ logUrl: settings.logUrl, dataDir: settings.dataDir, lookup, logger },
+    ...{ logUrl: settings.logUrl, dataDir: settings.dataDir, name: settings.name, lookup, logger },
+    ...{ gatewayToken: settings.gatewayToken, controlPlanes: settings.controlPlanes },
     // Answers that cannot be billed must not be sent: a supervisor starts the gateway again.
     onLost: (error) => endOnFault(logger, error, 'usage can no longer be kept: this gateway ends'),
   });

@@ -309,6 +309,7 @@ export const adminResponses = {
 export const adminStreams = {
   'GET /log': { mediaType: 'application/x-ndjson', line: logRecordLineSchema },
   'GET /usage/export': { mediaType: 'application/x-ndjson', line: usageRowSchema },
+  'GET /counters': { mediaType: 'application/x-ndjson', line: undefined },
   'GET /snapshot': { mediaType: 'application/vnd.sqlite3', line: undefined },
 } as const satisfies Record<string, { mediaType: string; line: z.ZodType | undefined }>;
 

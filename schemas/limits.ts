@@ -35,7 +35,11 @@ export interface CounterRecord {
   /** When the process published them, ms since 1970 on its clock: for ages only. */
   readonly at: number;
   readonly entries: readonly CounterEntry[];
+  /** Of a control plane: usage rows that are missing on the usage log, from `next` on; who has them ships them again. */
+  readonly gaps?: readonly UsageGapEntry[];
 }
+
+export type UsageGapEntry = readonly [incarnation: string, next: number];
 
 export const counterEntriesMax = 500;
 /** The replica of usage rows that name none. */
@@ -59,7 +63,16 @@ export function readCounterRecord(raw: Uint8Array): CounterRecord | undefined {
   if (!Number.isSafeInteger(at) || (name !== undefined && !isText(name, namePattern))) return undefined;
   if (!Array.isArray(entries) || entries.length > counterEntriesMax || !entries.every(isEntry))
     return undefined;
-  return { v, replica, process, at: at as number, entries, ...(name === undefined ? {} : { name }) };
+  const gaps = Array.isArray(record['gaps']) ? record['gaps'].filter(isGap).slice(0, counterEntriesMax) : [];
+  return {
+    v,
+    replica,
+    process,
+    at: at as number,
+    entries,
+    ...(name === undefined ? {} : { name }),
+    ...(gaps.length === 0 ? {} : { gaps }),
+  };
 }
 
 const namePattern = /^[^\p{Cc}]{1,200}$/u;
@@ -84,6 +97,12 @@ function isEntry(value: unknown): value is CounterEntry {
   return (
     isText(subject, subjectPattern) && isText(period, periodPattern) && isCount(tokens) && isCount(turns)
   );
+}
+
+function isGap(value: unknown): value is UsageGapEntry {
+  if (!Array.isArray(value) || value.length !== 2) return false;
+  const [incarnation, next] = value as unknown[];
+  return isText(incarnation, idPattern) && Number.isSafeInteger(next) && (next as number) > 0;
 }
 
 /** Sums of 10 000 replicas remain exact numbers. */

@@ -19,6 +19,7 @@ export const usageTokensMax = 1_000_000_000;
 
 /** What the request drew on. Only `pool` counts against the allowance. */
 const drawSchema = z.enum(['pool', 'stack', 'own']);
+const millisecondsSchema = z.int().min(0).max(1_000_000_000);
 const tokensSchema = z.int().min(0).max(usageTokensMax);
 
 const envelope = { incarnation: z.uuid(), n: z.int().min(1).max(Number.MAX_SAFE_INTEGER) };
@@ -38,6 +39,15 @@ const shape = {
   promptTokens: tokensSchema,
   completionTokens: tokensSchema,
   stack: stackIdSchema.optional(),
+  /** The data folder that counted it; absent in rows of 0.1. */
+  replica: z.uuid().optional(),
+  /** Id of the key that was used. */
+  key: idSchema.optional(),
+  /** From the accepted request to the first byte of the answer, and to its end. */
+  ttftMs: millisecondsSchema.optional(),
+  durationMs: millisecondsSchema.optional(),
+  /** Of visitors: keyed hash of the network. */
+  network: idSchema.optional(),
   /** The node reported no numbers: these are estimated from bytes. */
   estimated: z.literal(true).optional(),
   requestId: z

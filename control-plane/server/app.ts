@@ -11,6 +11,7 @@ import { CommandError } from '../core/command-error.ts';
 import { accessDocument, guardRoutes, securitySchemes } from './access.ts';
 import { registerCommandRoutes } from './command-routes.ts';
 import type { AdminContext } from './context.ts';
+import { registerCountersRoute } from './counters-route.ts';
 import { registerEventRoutes, registerEventStream } from './event-routes.ts';
 import { registerFleetRoutes } from './fleet-routes.ts';
 import { registerHistoryRoutes } from './history-routes.ts';
@@ -87,6 +88,7 @@ function registerRoutes(routes: FastifyInstance, context: AdminContext): void {
   registerSharedRoutes(routes, context);
   registerEventStream(routes, context);
   registerSnapshotRoute(routes, context);
+  registerCountersRoute(routes, context);
 }
 
 /** The routes that the console has, too: what a request may do depends on its caller alone. */

@@ -14,6 +14,7 @@ import type { UsageReader } from '../../shared/usage/usage-store.ts';
 import type { CommandWriter } from '../command-log/command-writer.ts';
 import type { Actor } from '../commands/authorise.ts';
 import { CommandError } from '../core/command-error.ts';
+import type { FleetCounters } from '../gateways/fleet-counters.ts';
 import type { FleetMemory } from '../gateways/fleet-memory.ts';
 import type { PastStates, ReadableState } from '../history/past.ts';
 import type { AgentSessions } from '../nodes/agent-sessions.ts';
@@ -34,6 +35,7 @@ export interface AdminContext {
   readonly agents: AgentSessions;
   readonly live: LiveNodes;
   readonly usage: UsageReader;
+  readonly counters: FleetCounters;
   /** The folder of this process alone. */
   readonly dataDir: string;
   readonly operatorToken: string;

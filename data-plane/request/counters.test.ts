@@ -76,7 +76,7 @@ test('Limits 4: tokens and turns are asked of usage, with the period and the vis
     freeTurns: (visitor) => asked.push(visitor) * 10,
   });
   expect(counters.poolTokens('acme', '2026-11-01', 5)).toBe(10);
-  expect(counters.freeTurns('v1')).toBe(20);
+  expect(counters.freeTurns('v1', 5)).toBe(20);
   expect(asked).toEqual([['acme', '2026-11-01', 5], 'v1']);
 });
 

@@ -18,7 +18,7 @@ export interface Lease {
 
 export interface UsageView {
   poolTokensAt(organisation: string, anchor: string, atMs: number): number;
-  freeTurns(visitor: string): number;
+  freeTurns(visitor: string, atMs: number): number;
 }
 
 interface Minute {
@@ -51,8 +51,8 @@ export class LocalCounters implements Counters {
     return this.#usage.poolTokensAt(organisation, anchor, nowMs);
   }
 
-  freeTurns(visitor: string): number {
-    return this.#usage.freeTurns(visitor);
+  freeTurns(visitor: string, nowMs: number): number {
+    return this.#usage.freeTurns(visitor, nowMs);
   }
 
   /** Counts an admitted request against its minute and holds its weight until the lease is released. */

@@ -145,7 +145,10 @@ async function serve(
     record.outcome = outcome;
     meter(
       gateway,
-      { caller, target, model, capacity: placement.capacity, requestId: record.ids.requestId },
+      {
+        ...{ caller, target, model, capacity: placement.capacity, requestId: record.ids.requestId },
+        ...{ monthlyTokens: decision.tier.monthlyTokens, times: timesOf(record) },
+      },
       outcome,
     );
   } finally {
@@ -207,12 +210,20 @@ async function send(
 interface BillableRequest extends Pick<RequestFacts, 'caller' | 'target' | 'model'> {
   readonly capacity: Capacity;
   readonly requestId: string;
+  readonly monthlyTokens: number | null;
+  readonly times: { readonly ttftMs?: number; readonly durationMs: number };
+}
+
+/** From the arrival of the request to the first byte of its answer and to its end. */
+function timesOf({ startMs, at }: RequestRecord): BillableRequest['times'] {
+  const durationMs = performance.now() - startMs;
+  return at.begun === undefined ? { durationMs } : { ttftMs: at.begun - startMs, durationMs };
 }
 
 /** Usage is recorded only of what was completed (Events). */
 function meter(
   gateway: Gateway,
-  { caller, target, model, capacity, requestId }: BillableRequest,
+  { caller, target, model, capacity, requestId, monthlyTokens, times }: BillableRequest,
   outcome: ForwardOutcome,
 ): void {
   if (outcome.kind !== 'completed') return;
@@ -229,6 +240,9 @@ function meter(
     completionTokens,
     ...(estimated && { estimated }),
     requestId,
+    monthlyTokens,
+    ...(caller.kind === 'key' && { key: caller.owner.keyId }),
+    ...times,
     atMs: gateway.now(),
   });
 }

@@ -1,20 +1,22 @@
-import { mkdtempSync, rmSync } from 'node:fs';
+import { cpSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { pino } from 'pino';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
-import { UsageReplicator } from '../../shared/usage/usage-replicator.ts';
-import { openUsageStore, type UsageStore } from '../../shared/usage/usage-store.ts';
+import { countersTopic } from '../../schemas/limits.ts';
+import { openCounterCopy } from '../../shared/limits/counter-copy.ts';
+import { CounterState } from '../../shared/limits/counters.ts';
+import { LimitTopic } from '../../shared/log/limit-topic.ts';
 import { runs } from '../../test/support/budget.ts';
 import { MemoryLog, MemoryTopic } from '../../test/support/memory-log.ts';
 import { until, within } from '../../test/support/until.ts';
+import { CounterExchange } from './counter-exchange.ts';
 import { type CompletedRequest, Meter, type MeterOptions } from './meter.ts';
 import { openMeter } from './open-meter.ts';
 import { type Outbox, openOutbox } from './outbox.ts';
-import { Publisher } from './publisher.ts';
 import { UsageWorker } from './usage-worker.ts';
-import type { UsageWorkerEvent, UsageWorkerRequest } from './worker-messages.ts';
+import type { AccountLimit, UsageWorkerEvent, UsageWorkerRequest } from './worker-messages.ts';
 
 const period = '2026-11-10';
 const atMs = Date.parse('2026-11-21T10:00:00.000Z');
@@ -46,25 +48,30 @@ function completed(more: Partial<CompletedRequest> = {}): CompletedRequest {
 
 interface Gateway {
   readonly outbox: Outbox;
-  readonly store: UsageStore;
   readonly worker: UsageWorker;
   readonly meter: Meter;
+  /** What other gateways counted. */
+  readonly others: CounterState;
 }
-/** A gateway with its own files, folded by hand; messages arrive at once. */
-function gateway(name: string, more: Partial<MeterOptions> = {}): Gateway {
+interface GatewayOptions extends Partial<MeterOptions> {
+  readonly earlier?: ReadonlyMap<string, number>;
+  readonly onLimits?: (limits: readonly AccountLimit[]) => void;
+}
+const counts = { published: 0, rejected: 0 };
+const noRecords = { countersPublished: 0, countersRejected: 0 };
+/** A gateway with its own files; messages arrive at once. */
+function gateway(
+  name: string,
+  { earlier = new Map(), onLimits = () => undefined, ...more }: GatewayOptions = {},
+): Gateway {
   const outbox = openOutbox({ path: join(folder, name, 'outbox.db') });
-  const store = openUsageStore(join(folder, name, 'usage.db'));
-  closers.push(
-    () => outbox.close(),
-    () => store.close(),
-  );
+  closers.push(() => outbox.close());
+  const others = new CounterState();
   let meter: Meter | undefined;
   const worker: UsageWorker = new UsageWorker({
-    outbox,
-    store,
+    ...{ outbox, earlier, counts, onLimits, others: (key: string) => others.sum(key) },
     post: (event) => {
-      if (event.kind === 'opened')
-        meter = new Meter({ post: (request) => send(worker, request), ...event, ...more });
+      if (event.kind === 'opened') meter = new Meter({ post: (request) => send(worker, request), ...more });
       else if (event.kind === 'state' || event.kind === 'totals') meter?.onEvent(event);
     },
   });
@@ -72,43 +79,40 @@ function gateway(name: string, more: Partial<MeterOptions> = {}): Gateway {
   const opened = meter as unknown as Meter;
   for (const owner of [acme, { organisation: 'acme', anchor: '2026-11-20' }, { visitor: 'v1' }])
     for (const month of [0, 1]) void opened.loadTotal(owner, atMs + month * 28 * 24 * 3600 * 1000);
-  return { outbox, store, worker, meter: opened };
+  return { outbox, worker, meter: opened, others };
 }
 function send(worker: UsageWorker, request: UsageWorkerRequest): void {
   if (request.kind !== 'close') worker.onRequest(structuredClone(request));
 }
-/** A gateway that publishes and folds by itself. */
-function runningGateway(name: string, topic: MemoryTopic): Gateway {
-  const made = gateway(name);
-  run(made, topic);
-  return made;
-}
-function run({ outbox, store, worker }: Gateway, topic: MemoryTopic): void {
-  const open = async () => new MemoryLog(topic);
-  const onApplied = worker.onApplied.bind(worker);
-  const replicator = new UsageReplicator({ store, partitions: 1, open, onApplied });
-  const publisher = new Publisher({ outbox, partitions: 1, open });
-  replicator.start();
-  publisher.start();
-  closers.push(
-    () => replicator.stop(),
-    () => publisher.stop(0),
+/** Another gateway published that it counted so many tokens in all. */
+function readOthers({ others, worker }: Gateway, tokens: number): void {
+  const entries = [['acme', period, tokens, 1]] as const;
+  worker.onChanged(
+    others.apply({ v: 1, replica: 'other', process: 'other', at: atMs, entries }, atMs).changed,
   );
+}
+const tokens = ['gateway-token-of-the-tests'] as const;
+/** A gateway with a thread's parts of its own that exchanges counters. */
+async function exchanging(name: string, topic: MemoryTopic): Promise<Gateway> {
+  const made = gateway(name, { onLimits: (limits) => exchange.onLimits(limits) });
+  const { outbox, worker, others: state } = made;
+  const exchange: CounterExchange = new CounterExchange({
+    ...{ outbox, state, name, logger: pino({ level: 'silent' }) },
+    copy: openCounterCopy(join(folder, name, 'counters.db')),
+    topic: new LimitTopic({ topic: countersTopic, tokens, open: async () => new MemoryLog(topic) }),
+    onChanged: (keys) => worker.onChanged(keys),
+    onGaps: (gaps) => worker.onGaps(gaps),
+  });
+  closers.push(() => exchange.stop());
+  await exchange.start();
+  return made;
 }
 /** Writes the recorded rows to the disk. */
 function flush({ meter, outbox }: Gateway): void {
   meter.sendRows();
   outbox.flush();
 }
-/** Folds the next shipment of the outbox into its own store. */
-function foldNext({ outbox, store, worker }: Gateway): void {
-  const shipment = outbox.nextShipment()!;
-  const value = Buffer.from(`[${shipment.bodies.join(',')}]`);
-  worker.onApplied(store.apply(0, [{ offset: store.nextOffset(0), value, signature: null }]));
-  outbox.markShipped(shipment);
-}
-
-test('Limits 4: a completed request counts at once, and once, before and after its row is folded', () => {
+test('Limits 4: a completed request counts at once, and once, before and after it is on the disk', () => {
   const own = gateway('g1');
   own.meter.recordCompleted(completed());
   expect(own.meter.poolTokens('acme', period)).toBe(7);
@@ -116,13 +120,25 @@ test('Limits 4: a completed request counts at once, and once, before and after i
   expect(own.meter.poolTokens('acme', period)).toBe(7);
   own.meter.recordCompleted(completed({ promptTokens: 10 }));
   expect(own.meter.poolTokens('acme', period)).toBe(21);
-  foldNext(own);
-  expect(own.store.poolTokens('acme', period)).toBe(7);
+  own.meter.sendRows();
   expect(own.meter.poolTokens('acme', period)).toBe(21);
+  readOthers(own, 100);
+  expect(own.meter.poolTokens('acme', period)).toBe(121);
   flush(own);
-  foldNext(own);
-  expect(own.store.poolTokens('acme', period)).toBe(21);
-  expect(own.meter.poolTokens('acme', period)).toBe(21);
+  expect(own.meter.poolTokens('acme', period)).toBe(121);
+  expect(own.outbox.ledger.get(`acme ${period}`)).toEqual({ tokens: 21, turns: 2 });
+});
+
+test('what version 0.1 had counted of all gateways holds until their counters reach it', () => {
+  const own = gateway('g1', { earlier: new Map([[`acme ${period}`, 50]]) });
+  expect(own.meter.poolTokens('acme', period)).toBe(50);
+  own.meter.recordCompleted(completed());
+  flush(own);
+  expect(own.meter.poolTokens('acme', period)).toBe(57);
+  readOthers(own, 40);
+  expect(own.meter.poolTokens('acme', period)).toBe(57);
+  readOthers(own, 60);
+  expect(own.meter.poolTokens('acme', period)).toBe(67);
 });
 
 test('Limits 4: only the pool draws on the allowance, and each period has its own', () => {
@@ -141,7 +157,6 @@ test('Limits 4: another anchor later moves no row that was recorded before', () 
   const own = gateway('g1');
   own.meter.recordCompleted(completed());
   flush(own);
-  foldNext(own);
   own.meter.recordCompleted(completed({ owner: { organisation: 'acme', anchor: '2026-11-20' } }));
   expect(own.meter.poolTokens('acme', period)).toBe(7);
   expect(own.meter.poolTokens('acme', '2026-11-20')).toBe(7);
@@ -151,11 +166,13 @@ test('Limits 4: turns of an anonymous visitor count by visitor, not by organisat
   const own = gateway('g1');
   own.meter.recordCompleted(completed({ owner: { visitor: 'v1' } }));
   own.meter.recordCompleted(completed({ owner: { visitor: 'v1' } }));
-  expect([own.meter.freeTurns('v1'), own.meter.freeTurns('v2')]).toEqual([2, 0]);
+  const turns = () => ['v1', 'v2'].map((visitor) => own.meter.freeTurns(visitor, atMs));
+  expect(turns()).toEqual([2, 0]);
   flush(own);
-  foldNext(own);
-  expect(own.store.freeTurns('v1')).toBe(2);
-  expect(own.meter.freeTurns('v1')).toBe(2);
+  expect(turns()).toEqual([2, 0]);
+  expect(own.meter.visitorTokens(atMs)).toBe(0);
+  expect(own.outbox.ledger.get('visitors:all 2026-11-21')).toEqual({ tokens: 14, turns: 2 });
+  expect(own.meter.freeTurns('v1', Date.parse('2026-12-01T00:00:00Z'))).toBe(0);
 });
 
 test('Limits 4: an adjustment by hand counts, and never makes the usage negative', () => {
@@ -166,23 +183,19 @@ test('Limits 4: an adjustment by hand counts, and never makes the usage negative
   expect(meter.poolTokens('other', period)).toBe(0);
 });
 
-test('Limits 4: after a restart, rows that are not folded yet still count', () => {
+test('Limits 4: after a restart, what the folder counted still counts', () => {
   const before = gateway('g1');
   before.meter.recordCompleted(completed());
   before.meter.recordCompleted(completed({ owner: { visitor: 'v1' } }));
   flush(before);
-  foldNext(before);
   before.meter.recordCompleted(completed({ promptTokens: 20 }));
   before.meter.sendRows();
+  const { replica } = before.outbox.ledger;
   before.outbox.close();
-  before.store.close();
   const after = gateway('g1');
-  expect(after.store.poolTokens('acme', period)).toBe(7);
   expect(after.meter.poolTokens('acme', period)).toBe(7 + 24);
-  expect(after.meter.freeTurns('v1')).toBe(1);
-  foldNext(after);
-  expect(after.store.poolTokens('acme', period)).toBe(7 + 24);
-  expect(after.meter.poolTokens('acme', period)).toBe(7 + 24);
+  expect(after.meter.freeTurns('v1', atMs)).toBe(1);
+  expect(after.outbox.ledger.replica).toBe(replica);
 });
 
 test('a count that is too large for a row is clamped', () => {
@@ -199,26 +212,53 @@ test('a row that the outbox drops does not count', () => {
   expect(own.meter.poolTokens('acme', period)).toBe(0);
 });
 
-test('Limits 4: a completed request acts on the allowance of every gateway within a second', async () => {
+test('Limits 4: near the end, a completed request acts on the allowance of every gateway within a second', async () => {
   const topic = new MemoryTopic();
-  const [one, two] = [runningGateway('g1', topic), runningGateway('g2', topic)];
-  one.meter.recordCompleted(completed());
-  two.meter.recordCompleted(completed({ promptTokens: 10 }));
+  const [one, two] = [await exchanging('g1', topic), await exchanging('g2', topic)];
+  one.meter.recordCompleted(completed({ monthlyTokens: 100 }));
+  two.meter.recordCompleted(completed({ promptTokens: 10, monthlyTokens: 100 }));
   expect(one.meter.poolTokens('acme', period)).toBe(7);
   await until(() => [one, two].every(({ meter }) => meter.poolTokens('acme', period) === 21), 1000);
 });
 
-test('rows that the log lost after it acknowledged them are shipped again', async () => {
+test('far from the end, counters are gathered, and a process that ends publishes the rest', async () => {
   const topic = new MemoryTopic();
+  const [one, two] = [await exchanging('g1', topic), await exchanging('g2', topic)];
+  const before = topic.end;
+  one.meter.recordCompleted(completed({ monthlyTokens: 1_000_000 }));
+  one.meter.recordCompleted(completed({ owner: { organisation: 'free', anchor: '2025-01-10' } }));
+  flush(one);
+  await new Promise((resolve) => setImmediate(resolve));
+  expect(topic.end).toBe(before);
+  for (const close of closers.splice(1, 1)) await close();
+  await until(() => two.meter.poolTokens('acme', period) === 7, 1000);
+});
+
+test('two gateways with copies of one folder count on under ids of their own, and nobody is counted twice', async () => {
+  const topic = new MemoryTopic();
+  const first = gateway('g1');
+  first.meter.recordCompleted(completed());
+  flush(first);
+  first.outbox.close();
+  cpSync(join(folder, 'g1'), join(folder, 'g2'), { recursive: true });
+  const [one, two] = [await exchanging('g1', topic), await exchanging('g2', topic)];
+  await until(() => one.outbox.ledger.replica !== two.outbox.ledger.replica, 2000);
+  one.meter.recordCompleted(completed({ monthlyTokens: 100 }));
+  two.meter.recordCompleted(completed({ monthlyTokens: 100 }));
+  await until(() => [one, two].every(({ meter }) => meter.poolTokens('acme', period) === 21), 1000);
+});
+
+test('rows that the log lost after it acknowledged them are shipped again when a control plane names them', () => {
   const own = gateway('g1');
   for (let count = 0; count < 3; count++) own.meter.recordCompleted(completed());
   flush(own);
   own.outbox.markShipped(own.outbox.nextShipment()!);
-  run(own, topic);
-  own.meter.recordCompleted(completed());
-  while (own.store.poolTokens('acme', period) !== 28) await new Promise((resolve) => setImmediate(resolve));
-  expect(own.meter.poolTokens('acme', period)).toBe(28);
-  expect(own.store.counts).toMatchObject({ applied: 4, lost: 0, differing: 0 });
+  expect(own.outbox.nextShipment()).toBeUndefined();
+  own.worker.onGaps([
+    ['00000000-0000-4000-8000-000000000000', 1],
+    [own.outbox.incarnation, 2],
+  ]);
+  expect(own.outbox.nextShipment()).toMatchObject({ firstN: 2 });
 });
 
 test('a meter over the embedded log keeps its totals over a restart', async () => {
@@ -226,6 +266,7 @@ test('a meter over the embedded log keeps its totals over a restart', async () =
   const options = {
     logUrl: `sqlite:${join(folder, 'log')}`,
     dataDir: join(folder, 'gateway'),
+    ...{ name: 'gateway', gatewayToken: tokens[0], controlPlanes: [] },
     lookup,
     logger: pino({ level: 'silent' }),
     onLost: (error: Error) => {
@@ -235,7 +276,7 @@ test('a meter over the embedded log keeps its totals over a restart', async () =
   const before = await openMeter(options);
   before.meter.recordCompleted(completed());
   await before.close();
-  rmSync(join(folder, 'gateway', 'usage.db'));
+  rmSync(join(folder, 'gateway', 'counters.db'));
   const after = await openMeter(options);
   closers.push(() => after.close());
   expect(await after.meter.loadTotal(acme, atMs)).toBe(true);
@@ -247,26 +288,25 @@ test('the total of an account is requested once, and then cached', async () => {
   const asked: UsageWorkerRequest[] = [];
   const meter = new Meter({
     post: (request) => asked.push(request),
-    pending: [[{ organisation: 'acme', period }, 3]],
   });
   const known = [meter.loadTotal(acme, atMs), meter.loadTotal(acme, atMs)];
-  expect(asked).toEqual([{ kind: 'total', account: { organisation: 'acme', period } }]);
-  meter.onEvent({ kind: 'totals', settled: [], totals: [[{ organisation: 'acme', period }, 20]] });
+  expect(asked).toEqual([{ kind: 'total', account: { subject: 'acme', period } }]);
+  meter.onEvent({ kind: 'totals', settled: [], totals: [[{ subject: 'acme', period }, 20]] });
   expect(await Promise.all(known)).toEqual([true, true]);
   expect(meter.loadTotal(acme, atMs)).toBe(true);
-  expect(meter.poolTokens('acme', period)).toBe(23);
+  expect(meter.poolTokens('acme', period)).toBe(20);
 });
 
 test('a wait for a total that the worker does not send ends', async () => {
-  const meter = new Meter({ post: () => undefined, pending: [], totalTimeoutMs: 20 });
+  const meter = new Meter({ post: () => undefined, totalTimeoutMs: 20 });
   expect(await within(5000, Promise.resolve(meter.loadTotal(acme, atMs)))).toBe(false);
 });
 
 test('a late total resolves the waits that are still open and is cached for later ones', async () => {
   const asked: UsageWorkerRequest[] = [];
-  const meter = new Meter({ post: (request) => asked.push(request), pending: [], totalTimeoutMs: 100 });
+  const meter = new Meter({ post: (request) => asked.push(request), totalTimeoutMs: 100 });
   const total = () =>
-    meter.onEvent({ kind: 'totals', settled: [], totals: [[{ organisation: 'acme', period }, 20]] });
+    meter.onEvent({ kind: 'totals', settled: [], totals: [[{ subject: 'acme', period }, 20]] });
   const first = meter.loadTotal(acme, atMs);
   let second: true | Promise<boolean> = true;
   setTimeout(() => {
@@ -281,14 +321,14 @@ test('a late total resolves the waits that are still open and is cached for late
 });
 
 test('totals that were not requested are not cached', () => {
-  const meter = new Meter({ post: () => undefined, pending: [] });
-  meter.onEvent({ kind: 'totals', settled: [], totals: [[{ organisation: 'acme', period }, 20]] });
+  const meter = new Meter({ post: () => undefined });
+  meter.onEvent({ kind: 'totals', settled: [], totals: [[{ subject: 'acme', period }, 20]] });
   expect(meter.poolTokens('acme', period)).toBe(0);
 });
 
 test('rows of requests that complete close together are sent together, and soon', async () => {
   const asked: UsageWorkerRequest[] = [];
-  const meter = new Meter({ post: (request) => asked.push(request), pending: [] });
+  const meter = new Meter({ post: (request) => asked.push(request) });
   for (const requestId of ['r-0', 'r-1', 'r-2']) meter.recordCompleted(completed({ requestId }));
   expect(asked).toEqual([]);
   await vi.waitFor(() => expect(asked).toHaveLength(1), { interval: 1 });
@@ -299,9 +339,9 @@ test('rows of requests that complete close together are sent together, and soon'
 
 test('the meter is full once the worker has reported it, or rows have waited, for three seconds, or too many wait', () => {
   let nowMs = 0;
-  const meter = new Meter({ post: () => undefined, pending: [], monotonicMs: () => nowMs });
+  const meter = new Meter({ post: () => undefined, monotonicMs: () => nowMs });
   const state = (durable: number, isFull = false) =>
-    meter.onEvent({ kind: 'state', received: durable, durable, unshipped: durable, isFull });
+    meter.onEvent({ kind: 'state', received: durable, durable, unshipped: durable, isFull, ...noRecords });
   expect(meter.isFull).toBe(false);
   state(0, true);
   nowMs = 3_000;
@@ -328,9 +368,9 @@ test('the meter is full once the worker has reported it, or rows have waited, fo
 
 test('requests wait while the worker is behind, all for one promise, and pass once it keeps up', async () => {
   let nowMs = 0;
-  const meter = new Meter({ post: () => undefined, pending: [], monotonicMs: () => nowMs });
+  const meter = new Meter({ post: () => undefined, monotonicMs: () => nowMs });
   const state = (durable: number, isFull = false) =>
-    meter.onEvent({ kind: 'state', received: durable, durable, unshipped: durable, isFull });
+    meter.onEvent({ kind: 'state', received: durable, durable, unshipped: durable, isFull, ...noRecords });
   expect(meter.keepsUp()).toBe(true);
   for (let count = 0; count < 999; count++) meter.recordCompleted(completed());
   expect(meter.keepsUp()).toBe(true);
@@ -357,8 +397,8 @@ test('requests wait while the worker is behind, all for one promise, and pass on
 test('a wait for a worker that never keeps up ends, and then the meter is full', async () => {
   vi.useFakeTimers();
   try {
-    const meter = new Meter({ post: () => undefined, pending: [] });
-    meter.onEvent({ kind: 'state', received: 0, durable: 0, unshipped: 0, isFull: true });
+    const meter = new Meter({ post: () => undefined });
+    meter.onEvent({ kind: 'state', received: 0, durable: 0, unshipped: 0, isFull: true, ...noRecords });
     const wait = meter.keepsUp();
     vi.advanceTimersByTime(3_200);
     await wait;
@@ -371,11 +411,11 @@ test('a wait for a worker that never keeps up ends, and then the meter is full',
 
 test('a disk that keeps accepting rows is not late, however long rows wait in total', () => {
   let nowMs = 0;
-  const meter = new Meter({ post: () => undefined, pending: [], monotonicMs: () => nowMs });
+  const meter = new Meter({ post: () => undefined, monotonicMs: () => nowMs });
   for (let count = 0; count < 5; count++) meter.recordCompleted(completed());
   for (let durable = 1; durable < 5; durable++) {
     nowMs += 600;
-    meter.onEvent({ kind: 'state', received: 5, durable, unshipped: 5, isFull: false });
+    meter.onEvent({ kind: 'state', received: 5, durable, unshipped: 5, isFull: false, ...noRecords });
     nowMs += 150;
     expect(meter.isFull).toBe(false);
     nowMs += 150;
@@ -385,30 +425,41 @@ test('a disk that keeps accepting rows is not late, however long rows wait in to
 
 test('after an event-loop stall the meter reads the worker state before it reports that it is full', () => {
   let nowMs = 0;
-  const meter = new Meter({ post: () => undefined, pending: [], monotonicMs: () => nowMs });
+  const meter = new Meter({ post: () => undefined, monotonicMs: () => nowMs });
   for (let stall = 1; stall <= 3; stall++) {
     meter.recordCompleted(completed());
     nowMs += 5_000;
     // A request that came meanwhile is answered before the message that came meanwhile is read.
     expect(meter.isFull).toBe(false);
-    meter.onEvent({ kind: 'state', received: stall, durable: stall, unshipped: stall, isFull: false });
+    meter.onEvent({
+      kind: 'state',
+      received: stall,
+      durable: stall,
+      unshipped: stall,
+      isFull: false,
+      ...noRecords,
+    });
     nowMs += 200;
     expect(meter.isFull).toBe(false);
   }
 });
 
-type Step = 'record' | 'flush' | 'fold' | 'onEvent';
+type Step = 'record' | 'flush' | 'others' | 'onEvent';
 
 test('Limits 4: however late the messages of the worker arrive, a request counts once from its completion on', () => {
-  const step = fc.constantFrom<Step>('record', 'record', 'flush', 'fold', 'onEvent');
+  const step = fc.constantFrom<Step>('record', 'record', 'flush', 'others', 'onEvent');
   fc.assert(
     fc.property(fc.array(step, { maxLength: 30 }), (steps) => {
       const outbox = openOutbox({ path: join(folder, 'late', 'outbox.db') });
-      const store = openUsageStore(join(folder, 'late', 'usage.db'));
+      const others = new CounterState();
       const events: UsageWorkerEvent[] = [];
-      const worker: UsageWorker = new UsageWorker({ outbox, store, post: (event) => events.push(event) });
+      const worker: UsageWorker = new UsageWorker({
+        ...{ outbox, counts, earlier: new Map(), onLimits: () => undefined },
+        others: (key) => others.sum(key),
+        post: (event) => events.push(event),
+      });
       worker.open();
-      const meter = new Meter({ post: (request) => send(worker, request), pending: [] });
+      const meter = new Meter({ post: (request) => send(worker, request) });
       void meter.loadTotal(acme, atMs);
       const onEvent = (): void => {
         const event = events.shift();
@@ -425,13 +476,7 @@ test('Limits 4: however late the messages of the worker arrive, a request counts
           meter.sendRows();
           outbox.flush();
         },
-        fold: () => {
-          const shipment = outbox.nextShipment();
-          if (!shipment) return;
-          const value = Buffer.from(`[${shipment.bodies.join(',')}]`);
-          worker.onApplied(store.apply(0, [{ offset: store.nextOffset(0), value, signature: null }]));
-          outbox.markShipped(shipment);
-        },
+        others: () => worker.onChanged([`acme ${period}`]),
         onEvent,
       };
       for (const each of steps) {
@@ -440,12 +485,10 @@ test('Limits 4: however late the messages of the worker arrive, a request counts
       }
       meter.sendRows();
       outbox.flush();
-      for (let index = 0; index < 31; index++) steppers.fold();
       while (events.length > 0) onEvent();
       expect(meter.poolTokens('acme', period)).toBe(expected);
-      expect(store.poolTokens('acme', period)).toBe(expected);
       outbox.close();
-      store.close();
+      rmSync(join(folder, 'late'), { recursive: true });
     }),
     { numRuns: runs({ fast: 10, full: 30 }) },
   );

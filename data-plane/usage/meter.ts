@@ -1,6 +1,6 @@
 /**
  * Records the usage of completed requests and counts it against allowances: at once on this gateway, on all others once
- * the row is folded from the log. Rows are sent to the usage worker in groups of a few milliseconds. A row counts as
+ * they have read its counters. Rows are sent to the usage worker in groups of a few milliseconds. A row counts as
  * pending from its recording until the worker reports that the totals include it, so it is always counted exactly once.
  * Nothing here blocks on a disk: while the worker is behind, new requests wait for it, and only a disk that fails for
  * `waitingMsMax` refuses them.
@@ -10,9 +10,13 @@ import { periodOf } from '../../shared/usage/period.ts';
 import type { NewUsage } from './outbox.ts';
 import {
   type Account,
+  type AccountLimit,
   type Amount,
   accountKey,
-  amountOf,
+  accountOfOrganisation,
+  accountOfVisitor,
+  accountOfVisitors,
+  amountsOf,
   type UsageWorkerEvent,
   type UsageWorkerRequest,
 } from './worker-messages.ts';
@@ -20,8 +24,6 @@ import {
 export interface MeterOptions {
   /** Sends to the usage worker. */
   readonly post: (request: UsageWorkerRequest) => void;
-  /** Amounts of earlier starts that are not folded yet. */
-  readonly pending: readonly Amount[];
   /** Tokens added to a period by hand; negative gives allowance back. */
   readonly adjustmentOf?: (organisation: string, period: string) => number;
   /** Monotonic, ms. */
@@ -46,6 +48,14 @@ export interface CompletedRequest {
   readonly stack?: string;
   readonly estimated?: true;
   readonly requestId: string;
+  /** Tokens that the owner may use in the period; null or left out: without limit. */
+  readonly monthlyTokens?: number | null;
+  /** Id of the key. */
+  readonly key?: string;
+  readonly ttftMs?: number;
+  readonly durationMs?: number;
+  /** Of a visitor: keyed hash of the network. */
+  readonly network?: string;
 }
 
 interface CatchUp {
@@ -73,11 +83,13 @@ export class Meter {
   readonly #monotonicMs: () => number;
   /** Own amounts that the totals do not include yet, by account. */
   readonly #pending = new Map<string, number>();
-  /** Folded totals, by account, as far as they were requested. */
+  /** Totals of all gateways, by account, as far as they were requested. */
   readonly #totals = new Map<string, number>();
   /** Callers that wait for a requested total, by account; an empty set where all have timed out. */
   readonly #waiters = new Map<string, Set<() => void>>();
   #outgoing: NewUsage[] = [];
+  /** What the accounts of the outgoing rows may use, adjustments included. */
+  readonly #limits = new Map<string, AccountLimit>();
   #sendTimer: NodeJS.Timeout | undefined;
   #recorded = 0;
   /** When the oldest unwritten row was recorded, or when rows last became durable. */
@@ -95,12 +107,13 @@ export class Meter {
     durable: 0,
     unshipped: 0,
     isFull: false,
+    countersPublished: 0,
+    countersRejected: 0,
   };
 
   constructor(options: MeterOptions) {
     this.#options = options;
     this.#monotonicMs = options.monotonicMs ?? (() => performance.now());
-    for (const amount of options.pending) this.#count(amount, 1);
   }
 
   /** True where no further usage can be recorded safely: the gateway refuses with 503 until it can. */
@@ -116,6 +129,16 @@ export class Meter {
     if (!this.#isBehind() || this.isFull) return true;
     this.#caughtUp ??= this.#waitForWorker();
     return this.#caughtUp.promise;
+  }
+
+  /** Tokens that all visitors together used on the day of a moment. */
+  visitorTokens(atMs: number): number {
+    return this.#used(accountOfVisitors(atMs));
+  }
+
+  /** Records of counters published, and records of others that were no valid ones, since the start. */
+  get counterRecords(): { readonly published: number; readonly rejected: number } {
+    return { published: this.#worker.countersPublished, rejected: this.#worker.countersRejected };
   }
 
   /** Rows not yet known to be on the usage log. */
@@ -134,13 +157,15 @@ export class Meter {
       promptTokens: Math.min(request.promptTokens, usageTokensMax),
       completionTokens: Math.min(request.completionTokens, usageTokensMax),
       ...(stack === undefined ? {} : { stack }),
+      ...factsOf(request),
       ...(estimated === undefined ? {} : { estimated }),
       requestId,
     };
     if (this.#recorded === this.#worker.durable) this.#waitingSinceMs = this.#monotonicMs();
     this.#recorded++;
-    const amount = amountOf(row);
-    if (amount !== undefined) this.#count(amount, 1);
+    for (const amount of amountsOf(row)) this.#count(amount, 1);
+    if (draw === 'pool' && 'organisation' in owner)
+      this.#setLimit(owner, atMs, request.monthlyTokens ?? null);
     if (this.#outgoing.push(row) === 1) this.#sendTimer = setTimeout(() => this.sendRows(), groupMs);
   }
 
@@ -182,8 +207,10 @@ export class Meter {
   sendRows(): void {
     clearTimeout(this.#sendTimer);
     if (this.#outgoing.length === 0) return;
-    this.#options.post({ kind: 'rows', rows: JSON.stringify(this.#outgoing) });
+    const limits = [...this.#limits.values()];
+    this.#options.post({ kind: 'rows', rows: JSON.stringify(this.#outgoing), limits });
     this.#outgoing = [];
+    this.#limits.clear();
   }
 
   /** True where the owner's total is cached; else resolves true once it has arrived, or false after a timeout. */
@@ -194,7 +221,7 @@ export class Meter {
 
   /** Limits 4: tokens that count against the allowance of a period (by its first day), this gateway's newest included. */
   poolTokens(organisation: string, period: string): number {
-    const used = this.#used({ organisation, period });
+    const used = this.#used(accountOfOrganisation(organisation, period));
     return Math.max(used + (this.#options.adjustmentOf?.(organisation, period) ?? 0), 0);
   }
 
@@ -204,8 +231,8 @@ export class Meter {
   }
 
   /** Limits 4: turns that an anonymous visitor has used. */
-  freeTurns(visitor: string): number {
-    return this.#used({ visitor });
+  freeTurns(visitor: string, atMs: number): number {
+    return this.#used(accountOfVisitor(visitor, atMs));
   }
 
   /** Must be called with the worker's messages in their order. */
@@ -219,13 +246,18 @@ export class Meter {
       return;
     }
     for (const amount of event.settled) this.#count(amount, -1);
-    for (const [account, total] of event.totals) this.#setTotal(accountKey(account), total);
+    for (const [account, total] of event.totals) this.#setTotal(account, total);
   }
 
-  #setTotal(key: string, total: number): void {
+  #setTotal(account: Account, total: number): void {
+    const key = accountKey(account);
     const waiters = this.#waiters.get(key);
     if (waiters === undefined && !this.#totals.has(key)) return;
-    if (waiters !== undefined && this.#totals.size >= totalsMax) this.#totals.clear();
+    if (waiters !== undefined && this.#totals.size >= totalsMax) {
+      this.#totals.clear();
+      this.#options.post({ kind: 'forget' });
+      this.#options.post({ kind: 'total', account });
+    }
     this.#totals.set(key, total);
     this.#waiters.delete(key);
     for (const resolve of waiters ?? []) resolve();
@@ -258,6 +290,18 @@ export class Meter {
     return waiters;
   }
 
+  /** So that use is published early where little is left. */
+  #setLimit(
+    owner: { organisation: string; anchor: string },
+    atMs: number,
+    monthlyTokens: number | null,
+  ): void {
+    const key = accountKey(accountOf(owner, atMs));
+    const { start } = periodOf(owner.anchor, atMs);
+    const adjustment = this.#options.adjustmentOf?.(owner.organisation, start) ?? 0;
+    this.#limits.set(key, [key, monthlyTokens === null ? null : monthlyTokens - adjustment]);
+  }
+
   #used(account: Account): number {
     const key = accountKey(account);
     return (this.#totals.get(key) ?? 0) + (this.#pending.get(key) ?? 0);
@@ -272,11 +316,22 @@ export class Meter {
 }
 
 function accountOf(owner: UsageOwner, atMs: number): Account {
-  if ('visitor' in owner) return owner;
-  return { organisation: owner.organisation, period: periodOf(owner.anchor, atMs).start };
+  if ('visitor' in owner) return accountOfVisitor(owner.visitor, atMs);
+  return accountOfOrganisation(owner.organisation, periodOf(owner.anchor, atMs).start);
 }
 
 function stampOf(owner: UsageOwner, atMs: number): Pick<UsageRow, 'organisation' | 'visitor' | 'period'> {
-  const account = accountOf(owner, atMs);
-  return 'visitor' in account ? { organisation: null, visitor: account.visitor, period: null } : account;
+  if ('visitor' in owner) return { organisation: null, visitor: owner.visitor, period: null };
+  return { organisation: owner.organisation, period: periodOf(owner.anchor, atMs).start };
+}
+
+/** What a row shows of a request in addition to its tokens. */
+function factsOf(request: CompletedRequest): Pick<UsageRow, 'key' | 'ttftMs' | 'durationMs' | 'network'> {
+  const { key, ttftMs, durationMs, network } = request;
+  return {
+    ...(key === undefined ? {} : { key }),
+    ...(ttftMs === undefined ? {} : { ttftMs: Math.max(Math.round(ttftMs), 0) }),
+    ...(durationMs === undefined ? {} : { durationMs: Math.max(Math.round(durationMs), 0) }),
+    ...(network === undefined ? {} : { network }),
+  };
 }

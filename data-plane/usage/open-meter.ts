@@ -40,8 +40,8 @@ class UsageWorkerEnded extends Error {
 
 /** Rejects with the names and messages of the errors of shared/runtime/sqlite.ts, of LogUrlInvalid, or with UsageWorkerEnded. */
 export async function openMeter(options: OpenMeterOptions): Promise<OpenedMeter> {
-  const { logUrl, dataDir, lookup, logger, onLost, closeTimeoutMs = closeTimeoutMsDefault } = options;
-  const worker = startUsageWorker({ logUrl, dataDir });
+  const { lookup, logger, onLost, closeTimeoutMs = closeTimeoutMsDefault, ...workerOptions } = options;
+  const worker = startUsageWorker(workerOptions);
   const adjustmentOf = lookup.usageAdjustment.bind(lookup);
   let isClosing = false;
   let meter: Meter | undefined;
@@ -53,7 +53,7 @@ export async function openMeter(options: OpenMeterOptions): Promise<OpenedMeter>
       else if (event.kind === 'failed') reject(Object.assign(new Error(event.message), { name: event.name }));
       else if (event.kind === 'opened') {
         const post = (request: UsageWorkerRequest) => worker.postMessage(request);
-        meter = new Meter({ post, pending: event.pending, adjustmentOf });
+        meter = new Meter({ post, adjustmentOf });
         resolve(meter);
       }
     });

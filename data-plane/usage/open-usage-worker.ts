@@ -1,26 +1,36 @@
 /**
- * Builds the usage worker and serves it on a message port: outbox and publisher write to the usage log, the replicator
- * folds it back into totals. The worker opens without the log, from the files of the data folder, and catches up once the
- * log is reachable.
+ * Builds the usage worker and serves it on a message port: outbox and publisher write to the usage log, and gateways exchange
+ * counters of what they completed; none folds the rows of another. The worker opens without the log, from the files of the
+ * data folder, and catches up once the log is reachable.
  */
 import { join } from 'node:path';
 import type { MessagePort } from 'node:worker_threads';
+import { countersTopic } from '../../schemas/limits.ts';
+import { openCounterCopy } from '../../shared/limits/counter-copy.ts';
+import { CounterState } from '../../shared/limits/counters.ts';
+import { limitTopicAt } from '../../shared/log/limit-topic.ts';
 import type { LineLogger } from '../../shared/runtime/logger.ts';
-import { followUsage, openUsageStoreIn, usageLogAt } from '../../shared/usage/open-usage.ts';
-import { openOutbox } from './outbox.ts';
+import { usageLogAt } from '../../shared/usage/open-usage.ts';
+import { CounterExchange, type CounterExchangeOptions } from './counter-exchange.ts';
+import { takeOverEarlierUsage } from './earlier-usage.ts';
+import { fetchCounters } from './fetch-counters.ts';
+import { type Outbox, openOutbox } from './outbox.ts';
 import { Publisher } from './publisher.ts';
 import { UsageWorker } from './usage-worker.ts';
 import type { UsageWorkerEvent, UsageWorkerRequest } from './worker-messages.ts';
 
-/** How long opening waits for the totals to reach the end of the log. */
-const catchUpTimeoutMs = 3_000;
 /** How long closing waits for the log to acknowledge the last rows; the rest is shipped at the next start. */
 const drainTimeoutMs = 2_000;
 
 export interface UsageWorkerOptions {
   readonly logUrl: string;
-  /** The folder of `outbox.db` and `usage.db`. */
+  /** The folder of `outbox.db` and `counters.db`. */
   readonly dataDir: string;
+  /** Of the gateway, for people. */
+  readonly name: string;
+  readonly gatewayToken: string;
+  /** Base addresses of control planes, whose counters a new folder begins with. */
+  readonly controlPlanes: readonly string[];
 }
 
 /** Serves a port until a `close` request. Never rejects: errors while opening are posted as `failed`. */
@@ -55,19 +65,28 @@ interface OpenedUsageWorker {
 }
 
 async function openUsageWorker(
-  { logUrl, dataDir }: UsageWorkerOptions,
+  options: UsageWorkerOptions,
   post: (event: UsageWorkerEvent) => void,
 ): Promise<OpenedUsageWorker> {
+  const { logUrl, dataDir } = options;
   const address = usageLogAt(logUrl);
   const logger = loggerOver(post);
   const outbox = openOutbox({
     path: join(dataDir, 'outbox.db'),
     onError: (error) => logger.error({ err: error }, 'usage could not be written'),
   });
-  const store = openUsageStoreIn(dataDir, { rebuild: true });
-  const worker = new UsageWorker({ outbox, store, post });
-  const onApplied = worker.onApplied.bind(worker);
-  const followed = followUsage({ store, logUrl, logger, onApplied });
+  const { exchange, state, earlier } = await openCounters(options, outbox, logger, {
+    onChanged: (keys) => worker.onChanged(keys),
+    onGaps: (gaps) => worker.onGaps(gaps),
+  });
+  const worker = new UsageWorker({
+    outbox,
+    others: (key) => state.sum(key),
+    earlier,
+    onLimits: (limits) => exchange.onLimits(limits),
+    counts: exchange.feed.counts,
+    post,
+  });
   const publisher = new Publisher({
     outbox,
     ...address,
@@ -75,17 +94,49 @@ async function openUsageWorker(
       logger.warn({ reachable, reason: error?.message }, 'usage publisher'),
   });
   publisher.start();
-  if (!(await followed.replicator.caughtUp(catchUpTimeoutMs)))
+  if (!(await exchange.start()))
     logger.warn(
       {},
-      'the usage log is not read to its end yet; until then allowances count local totals only',
+      'the counters of the other gateways are not read to their end yet; until then allowances count what is known here',
     );
   const close = async () => {
     await publisher.stop(drainTimeoutMs);
-    await followed.close();
+    outbox.flush();
+    await exchange.stop();
     outbox.close();
   };
   return { worker, close };
+}
+
+interface OpenedCounters {
+  readonly exchange: CounterExchange;
+  readonly state: CounterState;
+  readonly earlier: ReadonlyMap<string, number>;
+}
+
+/** The counters of all gateways: the copy on disk, else a control plane's, else the topic from its beginning. */
+async function openCounters(
+  { logUrl, dataDir, name, gatewayToken, controlPlanes }: UsageWorkerOptions,
+  outbox: Outbox,
+  logger: LineLogger,
+  listeners: Pick<CounterExchangeOptions, 'onChanged' | 'onGaps'>,
+): Promise<OpenedCounters> {
+  const copy = openCounterCopy(join(dataDir, 'counters.db'));
+  const state = new CounterState();
+  takeOverEarlierUsage(dataDir, { outbox, copy, logger });
+  copy.loadInto(state, Date.now());
+  if (copy.isNew) {
+    const position = await fetchCounters({ controlPlanes, token: gatewayToken, state });
+    if (position !== undefined) copy.save(state, position);
+  }
+  const topic = limitTopicAt(logUrl, {
+    topic: countersTopic,
+    tokens: [gatewayToken],
+    onReachabilityChange: (reachable, error) =>
+      logger.warn({ reachable, reason: error?.message }, 'counters topic'),
+  });
+  const exchange = new CounterExchange({ outbox, copy, state, topic, name, logger, ...listeners });
+  return { exchange, state, earlier: copy.earlier(Date.now()) };
 }
 
 /** Log lines of this thread are posted to the main thread, which owns the process's log. */

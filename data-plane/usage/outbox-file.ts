@@ -5,6 +5,8 @@
  */
 import { existsSync, mkdirSync, renameSync } from 'node:fs';
 import { dirname } from 'node:path';
+import type { CounterEntry } from '../../schemas/limits.ts';
+import { counterKey } from '../../shared/limits/counters.ts';
 import {
   createTables,
   type Database,
@@ -13,13 +15,12 @@ import {
   openDatabase,
   type Statement,
 } from '../../shared/runtime/sqlite.ts';
+import { ledgerSql, OutboxLedger } from './outbox-ledger.ts';
 
 /** Acknowledged shipments removed by one transaction at most, so that none takes long. */
 const trimmedAtOnceMax = 10;
 
-const format = {
-  version: 1,
-  sql: `
+const rowsSql = `
 CREATE TABLE incarnation (
   ordinal INTEGER PRIMARY KEY,   -- order of the process starts
   id TEXT NOT NULL UNIQUE
@@ -36,8 +37,10 @@ CREATE TABLE shipment (
   upto_n INTEGER NOT NULL,       -- rows up to this number are on the log
   at_ms INTEGER NOT NULL         -- when the log acknowledged them, ms since 1970
 ) STRICT;
-`,
-};
+`;
+
+/** Version 1, of Headgate 0.1, had no counters. */
+const format = { version: 2, sql: rowsSql + ledgerSql, upgrades: { 1: ledgerSql } };
 
 /** Rows of one process start. */
 export interface Incarnation {
@@ -53,6 +56,8 @@ export interface Incarnation {
 export interface NewRow {
   readonly n: number;
   readonly body: string;
+  /** What it adds to the counters. */
+  readonly entries: readonly CounterEntry[];
 }
 export interface Shipped {
   readonly incarnation: Incarnation;
@@ -83,19 +88,21 @@ export interface OpenedFile {
 export function openOutboxFile(path: string, nowMs: number): OpenedFile {
   mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
   try {
-    return { file: new OutboxFile(path) };
+    return { file: new OutboxFile(path, nowMs) };
   } catch (error) {
     if (!(error instanceof DatabaseCorrupt)) throw error;
     const quarantinedAs = `${path}.damaged-${nowMs}`;
     for (const suffix of ['', '-wal', '-shm'])
       if (existsSync(path + suffix)) renameSync(path + suffix, quarantinedAs + suffix);
-    return { file: new OutboxFile(path), quarantinedAs };
+    return { file: new OutboxFile(path, nowMs), quarantinedAs };
   }
 }
 
 export class OutboxFile {
   /** Oldest first. */
   readonly incarnations: Incarnation[];
+  /** What this folder completed itself. */
+  readonly ledger: OutboxLedger;
   readonly #path: string;
   readonly #db: Database;
   readonly #insert: Statement;
@@ -104,7 +111,7 @@ export class OutboxFile {
   readonly #oldest: Statement<[number], ShipmentRow>;
   readonly #sums: Statement<[number, number], PendingSum>;
 
-  constructor(path: string) {
+  constructor(path: string, nowMs: number) {
     this.#path = path;
     this.#db = openDatabase(path, { durability: 'full' });
     try {
@@ -119,6 +126,7 @@ export class OutboxFile {
       this.#oldest = this.#db.prepare<[number], ShipmentRow>('SELECT * FROM shipment ORDER BY id LIMIT ?');
       this.#sums = this.#db.prepare<[number, number], PendingSum>(sumsSql);
       this.incarnations = this.#readIncarnations();
+      this.ledger = new OutboxLedger(this.#db, nowMs);
     } catch (error) {
       this.#db.close();
       throw mapSqliteError(error, path);
@@ -136,6 +144,7 @@ export class OutboxFile {
 
   startIncarnation(id: string): Incarnation {
     return this.#try(() => {
+      this.ledger.startProcess(id);
       const { lastInsertRowid } = this.#db.prepare('INSERT INTO incarnation (id) VALUES (?)').run(id);
       const incarnation = { ordinal: Number(lastInsertRowid), id, firstN: 1, shippedN: 0, lastN: 0 };
       this.incarnations.push(incarnation);
@@ -144,19 +153,22 @@ export class OutboxFile {
   }
 
   /**
-   * Writes new rows of an incarnation and acknowledgements, and removes rows by `retention`, in one transaction that is
-   * on the disk on return.
+   * Writes new rows of an incarnation with what they add to the counters, and acknowledgements, and removes rows by
+   * `retention`, in one transaction that is on the disk on return.
    */
   write(
     incarnation: Incarnation,
     rows: readonly NewRow[],
     shipped: readonly Shipped[],
     retention: Retention,
-  ): void {
+    nowMs: number,
+  ): readonly CounterEntry[] {
+    const entries = sumOf(rows);
     const removed = this.#try(() =>
       this.#db
         .transaction(() => {
           for (const { n, body } of rows) this.#insert.run(incarnation.ordinal, n, body);
+          this.ledger.write(entries, nowMs);
           for (const { incarnation: of, uptoN, atMs } of shipped) this.#ship.run(of.ordinal, uptoN, atMs);
           return this.#trim(retention);
         })
@@ -164,6 +176,8 @@ export class OutboxFile {
     );
     incarnation.lastN = rows.at(-1)?.n ?? incarnation.lastN;
     for (const { ordinal, upto_n } of removed) this.#forget(ordinal, upto_n);
+    this.ledger.hold(entries);
+    return entries;
   }
 
   /** Bodies of the rows behind number `n`, in order. */
@@ -181,7 +195,7 @@ export class OutboxFile {
     return true;
   }
 
-  /** Sums of the rows behind number `n`. */
+  /** Sums of the rows of version 0.1 behind number `n`. */
   sums({ ordinal }: Incarnation, n: number): PendingSum[] {
     return this.#try(() => this.#sums.all(ordinal, n));
   }
@@ -242,6 +256,18 @@ export class OutboxFile {
   }
 }
 
+/** What rows add to the counters, one entry a subject and period. */
+function sumOf(rows: readonly NewRow[]): CounterEntry[] {
+  const sums = new Map<string, CounterEntry>();
+  for (const { entries } of rows)
+    for (const [subject, period, tokens, turns] of entries) {
+      const key = counterKey(subject, period);
+      const [, , moreTokens = 0, moreTurns = 0] = sums.get(key) ?? [];
+      sums.set(key, [subject, period, tokens + moreTokens, turns + moreTurns]);
+    }
+  return [...sums.values()];
+}
+
 type IncarnationRow = Omit<Incarnation, 'shippedN'> & { readonly shippedN: number | null };
 interface ShipmentRow {
   readonly id: number;
@@ -260,5 +286,5 @@ const incarnationsSql = `
 const sumsSql = `
   SELECT body ->> 'organisation' AS organisation, body ->> 'period' AS period, body ->> 'visitor' AS visitor,
     sum((body ->> 'promptTokens') + (body ->> 'completionTokens')) AS tokens, count(*) AS turns
-  FROM row WHERE ordinal = ? AND n > ? AND body ->> 'draw' = 'pool'
+  FROM row WHERE ordinal = ? AND n > ? AND body ->> 'draw' = 'pool' AND body ->> 'replica' IS NULL
   GROUP BY 1, 2, 3`;

@@ -85,6 +85,7 @@ test('a row is in the file within one short wait, with its number and incarnatio
     v: 1,
     incarnation: box.incarnation,
     n: 1,
+    replica: box.ledger.replica,
     ...usage(),
   });
 });
@@ -287,19 +288,52 @@ test('rows that the log lost are shipped again while they are in the file', () =
   expect(after.unshipped).toBe(0);
 });
 
-test('pending sums are the tokens of the pool and the turns of visitors not folded yet', () => {
+test('what rows add to the counters changes with them, and is the same after a restart', () => {
   const first = outbox();
-  for (let count = 0; count < 4; count++) first.record(usage());
+  for (let count = 0; count < 3; count++) first.record(usage());
+  first.record(usage({ draw: 'own' }));
+  expect(first.ledger.get('acme 2026-11-01')).toBeUndefined();
+  expect(first.queued('acme', '2026-11-01')).toEqual({ tokens: 21, turns: 3 });
+  first.flush();
+  expect(first.queued('acme', '2026-11-01')).toEqual({ tokens: 0, turns: 0 });
+  first.record(usage({ organisation: null, period: null, visitor: 'v1' }));
   first.close();
   const box = outbox();
-  box.record(usage({ draw: 'own' }));
-  box.record(usage({ organisation: null, period: null, visitor: 'v1' }));
-  box.flush();
-  const sums = box.pendingSums((incarnation) => (incarnation === first.incarnation ? 3 : 0));
-  expect(sums).toEqual([
-    { organisation: 'acme', period: '2026-11-01', visitor: null, tokens: 7, turns: 1 },
-    { organisation: null, period: null, visitor: 'v1', tokens: 7, turns: 1 },
+  expect([...box.ledger.entries()].sort()).toEqual([
+    ['acme', '2026-11-01', 21, 3],
+    ['visitor:v1', '2026-11', 7, 1],
+    ['visitors:all', '2026-11-21', 7, 1],
   ]);
+  expect(box.ledger.replica).toBe(first.ledger.replica);
+  expect([first.incarnation, box.incarnation].every((id) => box.ledger.isOwnProcess(id))).toBe(true);
+});
+
+test('a new replica id begins at zero, and what was counted before is kept under the old one', () => {
+  const first = outbox();
+  first.record(usage());
+  first.flush();
+  const old = first.ledger.replica;
+  first.ledger.renew();
+  first.record(usage());
+  first.close();
+  const { ledger } = outbox();
+  expect(ledger.replica).not.toBe(old);
+  expect(ledger.get('acme 2026-11-01')).toEqual({ tokens: 7, turns: 1 });
+  expect(ledger.former()).toEqual([{ replica: old, entries: [['acme', '2026-11-01', 7, 1]] }]);
+});
+
+test('the folder keeps its latest 10 000 visitors, and entries until 33 days after their period began', () => {
+  const box = outbox({ queueRowsMax: 20_000 });
+  for (let n = 0; n < 11_500; n++)
+    box.record(usage({ organisation: null, period: null, visitor: `v${n % 11_400}` }));
+  box.flush();
+  box.record(usage());
+  box.close();
+  const keys = [...outbox().ledger.entries()].map(([subject]) => subject);
+  const visitors = keys.filter((subject) => subject.startsWith('visitor:'));
+  expect(visitors.length).toBeLessThanOrEqual(11_500);
+  clockMs = Date.UTC(2026, 11, 4, 0, 0, 1);
+  expect([...outbox().ledger.entries()].map(([subject]) => subject)).toEqual(['visitors:all']);
 });
 
 test('a damaged outbox is quarantined and reported, and recording continues in a new one', () => {

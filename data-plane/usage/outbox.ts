@@ -6,7 +6,9 @@
  * that was already served.
  */
 import { randomUUID } from 'node:crypto';
+import type { CounterEntry } from '../../schemas/limits.ts';
 import { type Draw, type UsageRow, usageRecordRowsMax, usageRowSchema } from '../../schemas/usage.ts';
+import { nothing, type Sum } from '../../shared/limits/counters.ts';
 import {
   type Incarnation,
   type NewRow,
@@ -15,6 +17,8 @@ import {
   type PendingSum,
   type Shipped,
 } from './outbox-file.ts';
+import type { OutboxLedger } from './outbox-ledger.ts';
+import { entriesOf } from './worker-messages.ts';
 
 const rowsMaxDefault = 5_000_000;
 /** Rows that may wait in memory while the disk cannot be written. */
@@ -76,6 +80,7 @@ export class Outbox {
   #closed = false;
   #onDurable: () => void = () => undefined;
   #onWritten: () => void = () => undefined;
+  #onCounted: (entries: readonly CounterEntry[]) => void = () => undefined;
 
   constructor(file: OutboxFile, options: OutboxOptions) {
     this.#file = file;
@@ -83,6 +88,10 @@ export class Outbox {
     this.#own = file.startIncarnation(randomUUID());
   }
 
+  /** What this folder completed itself, as far as it is on the disk. */
+  get ledger(): OutboxLedger {
+    return this.#file.ledger;
+  }
   /** Id of this process start. */
   get incarnation(): string {
     return this.#own.id;
@@ -105,11 +114,12 @@ export class Outbox {
     const { queueRowsMax = queueRowsMaxDefault } = this.#options;
     if (this.#closed || this.#queue.length >= queueRowsMax) return this.#drop('the outbox is full or closed');
     const n = this.#nextN;
-    const row = usageRowSchema.safeParse({ v: 1, incarnation: this.#own.id, n, ...usage });
+    const { replica } = this.#file.ledger;
+    const row = usageRowSchema.safeParse({ v: 1, incarnation: this.#own.id, n, replica, ...usage });
     if (!row.success)
       return this.#drop(`a row of usage is invalid at ${row.error.issues[0]?.path.join('.')}`);
     this.#nextN++;
-    this.#queue.push({ n, body: JSON.stringify(row.data) });
+    this.#queue.push({ n, body: JSON.stringify(row.data), entries: entriesOf(row.data) });
     // While writes fail, the retry has its own time.
     if (this.#retryMs === 0) this.#turn ??= setImmediate(() => this.flush());
     return true;
@@ -135,6 +145,20 @@ export class Outbox {
   /** Calls `listener` after each attempt to write. One listener. */
   setOnWritten(listener: () => void): void {
     this.#onWritten = listener;
+  }
+
+  /** Calls `listener` with what became durable in the ledger. One listener. */
+  setOnCounted(listener: (entries: readonly CounterEntry[]) => void): void {
+    this.#onCounted = listener;
+  }
+
+  /** What the rows that are not on the disk yet add to an account. */
+  queued(subject: string, period: string): Sum {
+    let sum = nothing;
+    for (const { entries } of this.#queue)
+      for (const [of, at, tokens, turns] of entries)
+        if (of === subject && at === period) sum = { tokens: sum.tokens + tokens, turns: sum.turns + turns };
+    return sum;
   }
 
   /** The oldest rows on the disk that are not on the log yet; undefined where there are none. */
@@ -167,7 +191,7 @@ export class Outbox {
     return true;
   }
 
-  /** Sums of the pool's rows that are behind `highWater` of their incarnation. */
+  /** Sums of the pool's rows of version 0.1 that are behind `highWater` of their incarnation. */
   pendingSums(highWater: (incarnation: string) => number): PendingSum[] {
     return this.#file.incarnations.flatMap((incarnation) =>
       this.#file.sums(incarnation, highWater(incarnation.id)),
@@ -191,9 +215,10 @@ export class Outbox {
   #write(): boolean {
     const { retentionMs = retentionMsDefault, rowsMax = rowsMaxDefault } = this.#options;
     const hadRows = this.#queue.length > 0;
+    let counted: readonly CounterEntry[];
     try {
       const retention = { sinceMs: this.#now() - retentionMs, rowsMax };
-      this.#file.write(this.#own, this.#queue, this.#shipped, retention);
+      counted = this.#file.write(this.#own, this.#queue, this.#shipped, retention, this.#now());
     } catch (error) {
       this.#onWriteFailed(error);
       return false;
@@ -201,6 +226,7 @@ export class Outbox {
     this.#queue = [];
     this.#shipped = [];
     this.#retryMs = 0;
+    if (counted.length > 0) this.#onCounted(counted);
     if (hadRows) this.#onDurable();
     return true;
   }

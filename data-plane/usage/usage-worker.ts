@@ -1,16 +1,20 @@
 /**
- * The usage worker: writes rows to the outbox, follows the folded totals, and reports the totals of accounts. It runs on
- * a thread of its own, so that no disk flush and no fold delays a request.
- * Totals are posted synchronously with the fold, so a consumer that processes messages in order counts every row exactly
- * once.
+ * The usage worker: writes rows to the outbox, and reports what all gateways together have counted for an account. It runs on
+ * a thread of its own, so that no disk flush and no record of another gateway delays a request.
+ * A row is settled in the message that has a total with it, so a consumer that processes messages in order counts every row
+ * exactly once.
  */
-import type { AppliedUsage, UsageStore } from '../../shared/usage/usage-store.ts';
+import type { UsageGapEntry } from '../../schemas/limits.ts';
+import type { CounterFeedCounts } from '../../shared/limits/counter-feed.ts';
+import type { Sum } from '../../shared/limits/counters.ts';
 import type { NewUsage, Outbox } from './outbox.ts';
 import {
   type Account,
+  type AccountLimit,
   type Amount,
   accountKey,
-  amountOf,
+  amountIn,
+  amountsOf,
   type UsageWorkerEvent,
   type UsageWorkerRequest,
 } from './worker-messages.ts';
@@ -20,7 +24,13 @@ const reshipIntervalMs = 5_000;
 
 export interface UsageWorkerParts {
   readonly outbox: Outbox;
-  readonly store: UsageStore;
+  /** What other gateways counted. */
+  readonly others: (key: string) => Sum;
+  /** Tokens that version 0.1 had counted of all gateways before this build took over the folder, by account. */
+  readonly earlier: ReadonlyMap<string, number>;
+  /** What accounts may use, for the times of publication. */
+  readonly onLimits: (limits: readonly AccountLimit[]) => void;
+  readonly counts: Readonly<CounterFeedCounts>;
   readonly post: (event: UsageWorkerEvent) => void;
 }
 
@@ -29,6 +39,8 @@ export class UsageWorker {
   readonly #ownIncarnations: ReadonlySet<string>;
   /** When rows of an incarnation were last shipped again, monotonic ms. */
   readonly #reshippedMs = new Map<string, number>();
+  /** Accounts whose totals the main thread has. */
+  readonly #asked = new Map<string, Account>();
   #isOpen = false;
   #received = 0;
   #durable = 0;
@@ -39,66 +51,66 @@ export class UsageWorker {
     options.outbox.setOnWritten(() => this.#postState());
   }
 
-  /** Posts `opened` with the amounts of earlier process starts that are not folded yet. */
   open(): void {
-    const { outbox, store, post } = this.#options;
-    const pending: Amount[] = [];
-    for (const { organisation, period, visitor, tokens, turns } of outbox.pendingSums((id) =>
-      store.highWater(id),
-    )) {
-      if (visitor !== null) pending.push([{ visitor }, turns]);
-      else if (organisation !== null && period !== null) pending.push([{ organisation, period }, tokens]);
-    }
     this.#isOpen = true;
-    post({ kind: 'opened', pending });
+    this.#options.post({ kind: 'opened' });
     this.#postState();
   }
 
   onRequest(request: Exclude<UsageWorkerRequest, { readonly kind: 'close' }>): void {
-    if (request.kind === 'rows') this.#record(JSON.parse(request.rows) as readonly NewUsage[]);
-    else this.#postTotals([], [request.account]);
+    if (request.kind === 'forget') this.#asked.clear();
+    else if (request.kind === 'rows')
+      this.#record(JSON.parse(request.rows) as readonly NewUsage[], request.limits);
+    else {
+      this.#asked.set(accountKey(request.account), request.account);
+      this.#postTotals([], [request.account]);
+    }
   }
 
-  /** Must be called in the turn of the event loop in which the store applied the rows. */
-  onApplied({ rows, gaps }: AppliedUsage): void {
-    const moved = new Map<string, { readonly account: Account; own: number }>();
-    for (const row of rows) {
-      const [account, amount] = amountOf(row) ?? [];
-      if (account === undefined || amount === undefined) continue;
-      const key = accountKey(account);
-      const sum = moved.get(key) ?? { account, own: 0 };
-      if (this.#ownIncarnations.has(row.incarnation)) sum.own += amount;
-      moved.set(key, sum);
+  /** Must be called in the turn of the event loop in which the sums of these accounts changed. */
+  onChanged(keys: Iterable<string>): void {
+    const accounts: Account[] = [];
+    for (const key of keys) {
+      const account = this.#asked.get(key);
+      if (account !== undefined) accounts.push(account);
     }
-    // Rows folded before `opened` are not among its pending amounts.
-    if (this.#isOpen && moved.size > 0) {
-      const sums = [...moved.values()];
-      const settled = sums.flatMap(({ account, own }): Amount[] => (own === 0 ? [] : [[account, own]]));
-      this.#postTotals(
-        settled,
-        sums.map(({ account }) => account),
-      );
-    }
-    // The log lost rows that it had acknowledged: the outbox still has them.
-    for (const { incarnation, next } of gaps) this.#reship(incarnation, next);
+    if (this.#isOpen && accounts.length > 0) this.#postTotals([], accounts);
   }
 
-  #record(rows: readonly NewUsage[]): void {
-    const refused: Amount[] = [];
+  /** The usage log lost rows that it had acknowledged: the outbox still has them. */
+  onGaps(gaps: readonly UsageGapEntry[]): void {
+    for (const [incarnation, next] of gaps) this.#reship(incarnation, next);
+  }
+
+  #record(rows: readonly NewUsage[], limits: readonly AccountLimit[]): void {
+    const settled: Amount[] = [];
+    const moved = new Map<string, Account>();
     for (const row of rows) {
-      const amount = this.#options.outbox.record(row) ? undefined : amountOf(row);
-      if (amount !== undefined) refused.push(amount);
+      this.#options.outbox.record(row);
+      for (const amount of amountsOf(row)) {
+        settled.push(amount);
+        moved.set(accountKey(amount[0]), amount[0]);
+      }
     }
     this.#received += rows.length;
-    if (refused.length > 0) this.#postTotals(refused, []);
+    this.#options.onLimits(limits);
+    if (settled.length > 0) this.#postTotals(settled, moved.values());
   }
 
   #postState(): void {
-    const { outbox, post } = this.#options;
+    const { outbox, post, counts } = this.#options;
     if (!this.#isOpen) return;
     if (outbox.unwritten === 0) this.#durable = this.#received;
     const { unshipped, isFull } = outbox;
-    post({ kind: 'state', received: this.#received, durable: this.#durable, unshipped, isFull });
+    post({
+      kind: 'state',
+      received: this.#received,
+      durable: this.#durable,
+      unshipped,
+      isFull,
+      countersPublished: counts.published,
+      countersRejected: counts.rejected,
+    });
   }
 
   #postTotals(settled: readonly Amount[], accounts: Iterable<Account>): void {
@@ -107,11 +119,18 @@ export class UsageWorker {
     this.#options.post({ kind: 'totals', settled, totals });
   }
 
+  /** Own counts are only those since this build took over the folder, so they add to what was counted before. */
   #total(account: Account): number {
-    const { store } = this.#options;
-    return 'visitor' in account
-      ? store.freeTurns(account.visitor)
-      : store.poolTokens(account.organisation, account.period);
+    const { outbox, others, earlier } = this.#options;
+    const { subject, period } = account;
+    const key = accountKey(account);
+    const own = outbox.ledger.get(key);
+    const amount = (sum: Sum | undefined) => (sum === undefined ? 0 : amountIn(subject, sum));
+    return (
+      amount(own) +
+      amount(outbox.queued(subject, period)) +
+      Math.max(amount(others(key)), earlier.get(key) ?? 0)
+    );
   }
 
   #reship(incarnation: string, next: number): void {

@@ -2,34 +2,45 @@
  * The messages between the main thread and the usage worker. They arrive in the order in which they were sent, and the
  * protocol relies on it: a total is valid from its message until the next message about the same account.
  */
+import { type CounterEntry, visitorPrefix, visitorsSubject } from '../../schemas/limits.ts';
 import type { UsageRow } from '../../schemas/usage.ts';
+import { counterKey, type Sum } from '../../shared/limits/counters.ts';
 import type { FaultFields } from '../../shared/runtime/fault.ts';
 
-/** What allowances are counted for: an organisation in one period (by its first day), or a visitor. */
-export type Account =
-  | { readonly organisation: string; readonly period: string }
-  | { readonly visitor: string };
+/**
+ * What allowances are counted for, by the subject and period of its counters: an organisation in one period (by its first
+ * day), a visitor in a month, or all visitors of a day.
+ */
+export interface Account {
+  readonly subject: string;
+  readonly period: string;
+}
 
 /** Tokens of the pool, or turns of a visitor. */
 export type Amount = readonly [account: Account, amount: number];
 
+/** What an account may use in its period; null: without limit. */
+export type AccountLimit = readonly [key: string, limit: number | null];
+
 /** From the main thread to the worker. */
 export type UsageWorkerRequest =
   /** `rows`: an array of NewUsage as JSON, which costs half of what a copy of the objects does. */
-  | { readonly kind: 'rows'; readonly rows: string }
-  /** Requests the folded total of an account; answered by `totals`. */
+  | { readonly kind: 'rows'; readonly rows: string; readonly limits: readonly AccountLimit[] }
+  /** Requests the total of an account; answered by `totals`. */
   | { readonly kind: 'total'; readonly account: Account }
+  /** No totals are cached any more: only those requested from here on are sent. */
+  | { readonly kind: 'forget' }
   /** Ships the remaining rows for at most two seconds and closes the files; answered by `closed`. */
   | { readonly kind: 'close' };
 
 /** From the worker to the main thread. */
 export type UsageWorkerEvent =
-  /** Once, before all others but `log`. `pending`: amounts of earlier process starts that are not folded yet. */
-  | { readonly kind: 'opened'; readonly pending: readonly Amount[] }
+  /** Once, before all others but `log`. */
+  | { readonly kind: 'opened' }
   /** Instead of `opened`: the error that prevented it. */
   | { readonly kind: 'failed'; readonly name: string; readonly message: string }
   | UsageWorkerState
-  /** `settled`: own amounts that are now in the totals, or were dropped. `totals`: folded totals from here on. */
+  /** `settled`: own amounts that are now in the totals, or were dropped. `totals`: of all gateways, from here on. */
   | { readonly kind: 'totals'; readonly settled: readonly Amount[]; readonly totals: readonly Amount[] }
   | {
       readonly kind: 'log';
@@ -51,18 +62,53 @@ export interface UsageWorkerState {
   readonly unshipped: number;
   /** No further usage can be kept safely. */
   readonly isFull: boolean;
+  /** Records of counters published, and records of others that were no valid ones. */
+  readonly countersPublished: number;
+  readonly countersRejected: number;
 }
 
-/** No id contains a space, so the two kinds of account have different keys. */
-export function accountKey(account: Account): string {
-  return 'visitor' in account ? account.visitor : `${account.organisation} ${account.period}`;
+export function accountKey({ subject, period }: Account): string {
+  return counterKey(subject, period);
 }
 
-/** The amount by which a row uses up an allowance; undefined unless the pool served the request. */
-export function amountOf(row: Omit<UsageRow, 'v' | 'incarnation' | 'n'>): Amount | undefined {
+export function accountOfOrganisation(organisation: string, period: string): Account {
+  return { subject: organisation, period };
+}
+
+export function accountOfVisitor(visitor: string, atMs: number): Account {
+  return { subject: visitorPrefix + visitor, period: new Date(atMs).toISOString().slice(0, 7) };
+}
+
+export function accountOfVisitors(atMs: number): Account {
+  return { subject: visitorsSubject, period: new Date(atMs).toISOString().slice(0, 10) };
+}
+
+type CountedUsage = Omit<UsageRow, 'v' | 'incarnation' | 'n'>;
+
+/** What a row adds to the counters: nothing unless the pool served the request. */
+export function entriesOf(row: CountedUsage): CounterEntry[] {
   const { draw, visitor, organisation, period } = row;
-  if (draw !== 'pool') return undefined;
-  if (visitor !== undefined) return [{ visitor }, 1];
-  if (organisation === null || period === null) return undefined;
-  return [{ organisation, period }, row.promptTokens + row.completionTokens];
+  const tokens = row.promptTokens + row.completionTokens;
+  if (draw !== 'pool') return [];
+  if (organisation !== null && period !== null) return [[organisation, period, tokens, 1]];
+  if (visitor === undefined) return [];
+  const atMs = Date.parse(row.at);
+  const [one, all] = [accountOfVisitor(visitor, atMs), accountOfVisitors(atMs)];
+  return [
+    [one.subject, one.period, tokens, 1],
+    [all.subject, all.period, tokens, 1],
+  ];
+}
+
+/** The amounts by which a row uses up allowances. */
+export function amountsOf(row: CountedUsage): Amount[] {
+  return entriesOf(row).map(([subject, period, tokens, turns]) => [
+    { subject, period },
+    amountIn(subject, { tokens, turns }),
+  ]);
+}
+
+/** What counts of an account: the turns of a visitor, the tokens of all others. */
+export function amountIn(subject: string, { tokens, turns }: Sum): number {
+  return subject.startsWith(visitorPrefix) ? turns : tokens;
 }

@@ -59,7 +59,7 @@ export interface Counters {
   /** Tokens that completed pool requests took of this period's allowance. */
   poolTokens(organisation: string, anchor: string, nowMs: number): number;
   /** Completed turns of a visitor. */
-  freeTurns(visitor: string): number;
+  freeTurns(visitor: string, nowMs: number): number;
 }
 
 export interface LimitFacts {
@@ -237,7 +237,7 @@ function usesPool(
 
 function allowanceOf(facts: RequestFacts, counters: Counters, nowMs: number): LimitFacts['allowance'] {
   if (facts.caller.kind === 'anonymous')
-    return { kind: 'turns', used: counters.freeTurns(facts.caller.visitor) };
+    return { kind: 'turns', used: counters.freeTurns(facts.caller.visitor, nowMs) };
   const { organisation, anchor } = facts.caller.owner;
   return { kind: 'tokens', used: counters.poolTokens(organisation, anchor, nowMs) };
 }

@@ -49,6 +49,11 @@ export class CounterFeed {
     this.#next = options.copy.nextOffset ?? 0;
   }
 
+  /** The position in the topic up to which all was read. */
+  get position(): number {
+    return this.#next;
+  }
+
   /** Starts reading; returns at once. */
   start(): void {
     const { topic, onRestart } = this.#options;

@@ -136,7 +136,11 @@ export class CounterState {
   }
 
   /** Adds what a copy on disk has of a replica. */
-  restore({ id, process, name, ownMs, anyMs }: ReplicaFacts, entries: readonly CounterEntry[], nowMs: number): void {
+  restore(
+    { id, process, name, ownMs, anyMs }: ReplicaFacts,
+    entries: readonly CounterEntry[],
+    nowMs: number,
+  ): void {
     const named = name === undefined ? {} : { name };
     this.apply({ v: 1, replica: id, process, at: ownMs, entries, ...named }, nowMs);
     const known = this.replicas[this.#indexes.get(id) ?? -1];
@@ -190,7 +194,7 @@ function periodIn(key: string): string {
   return key.slice(key.indexOf(' ') + 1);
 }
 
-export function entryOf(key: string, { tokens, turns }: Sum): CounterEntry {
+function entryOf(key: string, { tokens, turns }: Sum): CounterEntry {
   const space = key.indexOf(' ');
   return [key.slice(0, space), key.slice(space + 1), tokens, turns];
 }

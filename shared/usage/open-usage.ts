@@ -35,7 +35,7 @@ export function usageLogAt(logUrl: string): UsageLogAddress {
   return { partitions, open: (partition) => openLog(logUrl, { topic: usageTopic, partition }, options) };
 }
 
-export interface FollowOptions {
+interface FollowOptions {
   readonly store: UsageStore;
   readonly logUrl: string;
   readonly logger: LineLogger;
@@ -43,7 +43,7 @@ export interface FollowOptions {
   readonly onApplied?: (applied: AppliedUsage) => void;
 }
 
-export interface FollowedUsage {
+interface FollowedUsage {
   readonly replicator: UsageReplicator;
   /** Rows by result, since the start. */
   readonly counts: Readonly<FoldCounts>;
@@ -52,7 +52,7 @@ export interface FollowedUsage {
 }
 
 /** Starts folding the usage log into a store. Throws LogUrlInvalid. */
-export function followUsage({ store, logUrl, logger, onApplied }: FollowOptions): FollowedUsage {
+function followUsage({ store, logUrl, logger, onApplied }: FollowOptions): FollowedUsage {
   const alarms = new RateLimitedLine((rows) =>
     logger.error({ rows }, 'usage rows differ from the rows they repeat, or are not counted'),
   );
@@ -105,6 +105,8 @@ export interface OpenUsageOptions extends UsageStoreOptions {
   /** The folder of `usage.db`. */
   readonly dataDir: string;
   readonly logger: LineLogger;
+  /** Called in the turn of the event loop in which the store applied the rows. */
+  readonly onApplied?: (applied: AppliedUsage) => void;
 }
 
 export interface OpenedUsage {
@@ -116,10 +118,10 @@ export interface OpenedUsage {
 
 /** Opens the totals for reading and begins to tail. Rejects with the errors of shared/runtime/sqlite.ts, and LogUrlInvalid. */
 export async function openUsage(options: OpenUsageOptions): Promise<OpenedUsage> {
-  const { logger, logUrl, dataDir, ...storeOptions } = options;
+  const { logger, logUrl, dataDir, onApplied, ...storeOptions } = options;
   const store = openUsageStoreIn(dataDir, storeOptions);
   try {
-    return { reader: store, ...followUsage({ store, logUrl, logger }) };
+    return { reader: store, ...followUsage({ store, logUrl, logger, ...(onApplied && { onApplied }) }) };
   } catch (error) {
     store.close();
     throw error;

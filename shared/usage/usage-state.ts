@@ -45,6 +45,11 @@ export class UsageState implements FoldState {
   readonly #marks = new Map<string, Mark>();
   readonly #sums = new Map<string, Sum>();
   readonly #turns = new Map<string, Turns>();
+  /** Of pool rows that name a replica. */
+  readonly #named = new Map<
+    string,
+    { readonly organisation: string; readonly period: string; tokens: number; requests: number }
+  >();
   /** Rows parked, by incarnation. Shared with the store, which reads it again after a failed transaction. */
   readonly #parkedCounts: Map<string, number>;
 
@@ -103,6 +108,8 @@ export class UsageState implements FoldState {
       const { organisation, period, draw, model } = row;
       this.#sql.addTotal.run(organisation, period, draw, model, promptTokens, completionTokens, requests);
     }
+    for (const { organisation, period, tokens, requests } of this.#named.values())
+      this.#sql.addNamed.run(organisation, period, tokens, requests);
     for (const [visitor, { turns, lastAtMs }] of this.#turns)
       this.#sql.addTurns.run(visitor, turns, lastAtMs);
   }
@@ -114,6 +121,15 @@ export class UsageState implements FoldState {
     sum.completionTokens += row.completionTokens;
     sum.requests++;
     this.#sums.set(key, sum);
+    if (row.replica !== undefined && row.draw === 'pool') this.#addNamed(row);
+  }
+
+  #addNamed({ organisation, period, promptTokens, completionTokens }: Sum['row']): void {
+    const key = `${organisation} ${period}`;
+    const sum = this.#named.get(key) ?? { organisation, period, tokens: 0, requests: 0 };
+    sum.tokens += promptTokens + completionTokens;
+    sum.requests++;
+    this.#named.set(key, sum);
   }
 
   #addTurn(visitor: string, atMs: number): void {

@@ -19,7 +19,7 @@ import { parseColumn } from '../runtime/table-columns.ts';
 import { quarantineFile } from '../snapshot/open-snapshot.ts';
 import { type FoldCounts, foldRow } from './usage-fold.ts';
 import { UsageState } from './usage-state.ts';
-import { prepareUsage, type UsageStatements, usageFormat } from './usage-tables.ts';
+import { type PoolTotal, prepareUsage, type UsageStatements, usageFormat } from './usage-tables.ts';
 
 /** Rows of one incarnation that may be parked. */
 const parkedMaxDefault = 10_000;
@@ -218,6 +218,22 @@ export class UsageStore {
     return tokens;
   }
 
+  /** Pool tokens of every organisation and period. */
+  poolTotals(): PoolTotal[] {
+    return this.#sql.poolTotals.all();
+  }
+
+  /** Those of rows that name no replica: of gateways of version 0.1. */
+  unnamedTotals(): PoolTotal[] {
+    const named = new Map(this.#sql.named.all().map((row) => [`${row.organisation} ${row.period}`, row]));
+    return this.poolTotals()
+      .map((total) => {
+        const { tokens = 0, requests = 0 } = named.get(`${total.organisation} ${total.period}`) ?? {};
+        return { ...total, tokens: total.tokens - tokens, requests: total.requests - requests };
+      })
+      .filter(({ requests }) => requests > 0);
+  }
+
   freeTurns(visitor: string): number {
     return this.#sql.freeTurns.get(visitor)?.turns ?? 0;
   }
@@ -272,7 +288,10 @@ export class UsageStore {
 }
 
 /** Queries on the totals. */
-export type UsageReader = Pick<UsageStore, 'totals' | 'periods' | 'requests'>;
+export type UsageReader = Pick<
+  UsageStore,
+  'totals' | 'periods' | 'requests' | 'poolTotals' | 'unnamedTotals'
+>;
 
 interface FoldInto {
   readonly state: UsageState;

@@ -34,6 +34,8 @@ const columns = {
     completion_tokens: integer(),
     requests: integer(),
   },
+  // Of these pool totals, what rows that name a replica have: the rest is of gateways of version 0.1.
+  named: { organisation: text(), period: text(), tokens: integer(), requests: integer() },
   visitor: {
     id: text(),
     turns: integer(),
@@ -49,10 +51,17 @@ const columns = {
 
 type RowOf<Table extends keyof typeof columns> = RowWith<(typeof columns)[Table]>;
 type Total = Pick<RowOf<'total'>, 'model' | 'prompt_tokens' | 'completion_tokens' | 'requests'>;
+/** Of the pool, by organisation and period. */
+export type PoolTotal = RowOf<'named'>;
 type Request = Pick<RowOf<'request'>, 'id' | 'body'>;
 
+const namedSql = `
+CREATE TABLE named (${columnsSql(columns.named)}, PRIMARY KEY (organisation, period)) STRICT, WITHOUT ROWID;
+`;
+
 export const usageFormat = {
-  version: 1,
+  version: 2,
+  upgrades: { 1: namedSql },
   sql: `
 CREATE TABLE position (${columnsSql(columns.position)}, PRIMARY KEY (partition)) STRICT;
 CREATE TABLE incarnation (${columnsSql(columns.incarnation)}, PRIMARY KEY (id)) STRICT, WITHOUT ROWID;
@@ -60,6 +69,7 @@ CREATE TABLE parked (${columnsSql(columns.parked)}, PRIMARY KEY (incarnation, n)
 CREATE TABLE total (
   ${columnsSql(columns.total)}, PRIMARY KEY (organisation, period, draw, model)
 ) STRICT, WITHOUT ROWID;
+${namedSql}
 CREATE TABLE visitor (${columnsSql(columns.visitor)}, PRIMARY KEY (id)) STRICT, WITHOUT ROWID;
 CREATE INDEX visitor_by_last ON visitor (last_at);
 CREATE TABLE request (${columnsSql(columns.request)}, PRIMARY KEY (id)) STRICT;
@@ -112,6 +122,15 @@ export function prepareUsage(db: Database) {
     poolTokens: prepare<[string, string], { tokens: number }>(
       `SELECT coalesce(sum(prompt_tokens + completion_tokens), 0) AS tokens
        FROM total WHERE organisation = ? AND period = ? AND draw = 'pool'`,
+    ),
+    poolTotals: prepare<[], PoolTotal>(
+      `SELECT organisation, period, sum(prompt_tokens + completion_tokens) AS tokens, sum(requests) AS requests
+       FROM total WHERE draw = 'pool' GROUP BY organisation, period`,
+    ),
+    named: prepare<[], PoolTotal>('SELECT * FROM named'),
+    addNamed: prepare<[string, string, number, number]>(
+      `INSERT INTO named VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET
+         tokens = tokens + excluded.tokens, requests = requests + excluded.requests`,
     ),
     freeTurns: prepare<[string], Pick<RowOf<'visitor'>, 'turns'>>('SELECT turns FROM visitor WHERE id = ?'),
     requests: prepare<[string, string, number, number], Request>(

@@ -1,0 +1,48 @@
+/** Opens the counters of the fleet on a control plane, with their copy in its data folder and their metrics. */
+import { randomUUID } from 'node:crypto';
+import { join } from 'node:path';
+import { Counter, Gauge, type Registry } from 'prom-client';
+import { countersTopic } from '../../schemas/limits.ts';
+import { openCounterCopy } from '../../shared/limits/counter-copy.ts';
+import { limitTopicAt } from '../../shared/log/limit-topic.ts';
+import type { UsageReader } from '../../shared/usage/usage-store.ts';
+import { FleetCounters } from './fleet-counters.ts';
+import type { FleetSettings } from './open-fleet.ts';
+
+/** Throws the errors of shared/runtime/sqlite.ts. */
+export function openFleetCounters(
+  { logUrl, dataDir, name, gatewayToken, previousGatewayToken: previous, logger }: FleetSettings,
+  usage: UsageReader,
+  registry: Registry,
+): FleetCounters {
+  const topic = limitTopicAt(logUrl, {
+    topic: countersTopic,
+    tokens: [gatewayToken, ...(previous === undefined ? [] : [previous])],
+    onReachabilityChange: (reachable, error) =>
+      logger.warn({ reachable, reason: error?.message }, 'counters topic'),
+  });
+  const copy = openCounterCopy(join(dataDir, 'counters.db'));
+  const counters = new FleetCounters({ name, process: randomUUID(), topic, copy, usage, logger });
+  new Gauge({
+    name: 'headgate_counters_difference_tokens',
+    help: 'tokens by which the counters of the gateways and the folded usage rows differ at rest',
+    registers: [registry],
+    collect() {
+      this.set(counters.differenceTokens);
+    },
+  });
+  for (const [what, help] of [
+    ['published', 'records of counters published since the start'],
+    ['rejected', 'records of counters that were foreign, damaged or out of bounds since the start'],
+  ] as const)
+    new Counter({
+      name: `headgate_counters_${what}_total`,
+      help,
+      registers: [registry],
+      collect() {
+        this.reset();
+        this.inc(counters.feed.counts[what]);
+      },
+    });
+  return counters;
+}

@@ -1,0 +1,166 @@
+/**
+ * Exchanges counters with the other gateways: publishes what the outbox counted, by the plan of `gateway-counters.ts`, and
+ * reads what others published. Nothing waits for it: without the topic a gateway counts on with what it knows.
+ */
+import type { CounterEntry, CounterRecord, UsageGapEntry } from '../../schemas/limits.ts';
+import { rowsReplica } from '../../schemas/limits.ts';
+import type { CounterCopy } from '../../shared/limits/counter-copy.ts';
+import { CounterFeed } from '../../shared/limits/counter-feed.ts';
+import { type CounterState, counterKey, publishEveryMs } from '../../shared/limits/counters.ts';
+import { GatewayCounters } from '../../shared/limits/gateway-counters.ts';
+import type { LimitTopic } from '../../shared/log/limit-topic.ts';
+import type { LineLogger } from '../../shared/runtime/logger.ts';
+import type { Outbox } from './outbox.ts';
+import type { AccountLimit } from './worker-messages.ts';
+
+const hourMs = 3600_000;
+/** A gateway that published within this time counts as live. */
+const liveMs = 1.1 * hourMs;
+/** How long the first publication waits until the topic was read to its end, and each attempt to close. */
+const catchUpTimeoutMs = 3_000;
+const drainTimeoutMs = 1_000;
+
+export interface CounterExchangeOptions {
+  readonly outbox: Outbox;
+  readonly copy: CounterCopy;
+  readonly state: CounterState;
+  readonly topic: LimitTopic;
+  readonly name: string;
+  readonly logger: LineLogger;
+  /** Sums of these accounts changed. Called in the same turn. */
+  readonly onChanged: (keys: Iterable<string>) => void;
+  readonly onGaps: (gaps: readonly UsageGapEntry[]) => void;
+}
+
+export class CounterExchange {
+  readonly feed: CounterFeed;
+  readonly #options: CounterExchangeOptions;
+  readonly #counters: GatewayCounters;
+  readonly #limits = new Map<string, number | null>();
+  #timer: NodeJS.Timeout | undefined;
+  #everythingAtMs = 0;
+  #publishing: Promise<void> | undefined;
+  #hasCaughtUp = false;
+
+  constructor(options: CounterExchangeOptions) {
+    this.#options = options;
+    const { outbox, state, name, copy, topic, logger } = options;
+    this.#counters = new GatewayCounters(
+      {
+        ledger: outbox.ledger,
+        state,
+        process: outbox.incarnation,
+        name,
+        live: (nowMs) => this.#live(nowMs),
+      },
+      Date.now(),
+    );
+    this.feed = new CounterFeed({
+      ...{ topic, copy, state, logger },
+      read: (record, nowMs) => this.#read(record, nowMs),
+      // What was published before may be gone.
+      onRestart: () => this.#publishAllSoon(),
+      onEnded: (keys) => this.#forget(keys),
+    });
+    outbox.setOnCounted((entries) => this.#onCounted(entries));
+  }
+
+  /** Starts reading and publishing. Resolves once the topic was read to its end, or after some seconds without it. */
+  async start(): Promise<boolean> {
+    this.feed.start();
+    this.#hasCaughtUp = await this.feed.caughtUp(catchUpTimeoutMs);
+    this.#timer = setInterval(() => this.#tick(), publishEveryMs);
+    this.#tick();
+    return this.#hasCaughtUp;
+  }
+
+  onLimits(limits: readonly AccountLimit[]): void {
+    for (const [key, limit] of limits) this.#limits.set(key, limit);
+  }
+
+  /** Publishes the rest, for at most a second. */
+  async stop(): Promise<void> {
+    clearInterval(this.#timer);
+    let timer: NodeJS.Timeout | undefined;
+    const late = new Promise<void>((resolve) => {
+      timer = setTimeout(resolve, drainTimeoutMs);
+    });
+    await Promise.race([this.#publishRest(), late]);
+    clearTimeout(timer);
+    await this.feed.stop();
+  }
+
+  async #publishRest(): Promise<void> {
+    await this.#publishing;
+    for (const record of this.#counters.rest(Date.now())) await this.feed.publish(record);
+  }
+
+  #onCounted(entries: readonly CounterEntry[]): void {
+    const nowMs = Date.now();
+    for (const [subject, period, tokens] of entries) {
+      const key = counterKey(subject, period);
+      this.#counters.grown(key, tokens, nowMs, this.#limits.get(key));
+    }
+    this.#limits.clear();
+    this.#tick();
+  }
+
+  #read(record: CounterRecord, nowMs: number): number {
+    const { outbox, logger, onChanged, onGaps } = this.#options;
+    const isOwn = record.replica === outbox.ledger.replica;
+    // Rows that wait for the disk name the present replica.
+    if (isOwn) outbox.flush();
+    const { changed, dropped, conflict } = this.#counters.read(record, nowMs);
+    if (conflict !== undefined) {
+      logger.error(
+        { conflict, replica: outbox.ledger.replica },
+        'the data folder of this gateway was copied or restored, or another gateway uses a copy of it: its counters continue under a new replica id; never copy or restore the data folder of a gateway',
+      );
+      this.#publishAllSoon();
+    }
+    if (changed.length > 0) onChanged(changed);
+    if (record.gaps !== undefined && record.replica === rowsReplica) onGaps(record.gaps);
+    return dropped;
+  }
+
+  #tick(): void {
+    if (this.#publishing !== undefined) return;
+    const nowMs = Date.now();
+    const isHour = nowMs >= this.#everythingAtMs || nowMs < this.#everythingAtMs - 2 * hourMs;
+    const records = isHour ? this.#everything(nowMs) : this.#counters.due(nowMs);
+    if (records.length === 0) return;
+    this.#publishing = this.#publish(records, isHour).finally(() => {
+      this.#publishing = undefined;
+    });
+  }
+
+  #everything(nowMs: number): CounterRecord[] {
+    // Not all gateways at the same moment of each hour.
+    this.#everythingAtMs = nowMs + hourMs * (0.9 + Math.random() * 0.1);
+    return this.#counters.everything(nowMs);
+  }
+
+  async #publish(records: readonly CounterRecord[], isEverything: boolean): Promise<void> {
+    for (const record of records) {
+      if (await this.feed.publish(record)) continue;
+      this.#counters.unpublished(record, Date.now());
+      if (isEverything) this.#everythingAtMs = Date.now() + 1000;
+    }
+  }
+
+  #publishAllSoon(): void {
+    this.#everythingAtMs = 0;
+  }
+
+  #forget(keys: readonly string[]): void {
+    this.#counters.forget(keys);
+    for (const key of keys) this.#limits.delete(key);
+  }
+
+  #live(nowMs: number): number {
+    const live = this.#options.state.replicas.filter(
+      ({ id, ownMs }) => id !== rowsReplica && nowMs - ownMs < liveMs,
+    );
+    return live.length + 1;
+  }
+}

@@ -1,0 +1,57 @@
+/**
+ * The counters that a control plane has read, for a gateway without a copy of its own: one line with the position in the
+ * topic, then one record a line. Untrusted: only records of the format and within the bounds count. Where none can be
+ * fetched, the topic is read from its beginning.
+ */
+import { createInterface } from 'node:readline';
+import { request } from 'undici';
+import { limitRecordBytesMax, readCounterRecord } from '../../schemas/limits.ts';
+import type { CounterState } from '../../shared/limits/counters.ts';
+
+const timeoutMs = 10_000;
+const bytesMax = 512 * 1024 * 1024;
+
+export interface FetchCountersOptions {
+  readonly controlPlanes: readonly string[];
+  readonly token: string;
+  readonly state: CounterState;
+}
+
+/** The position up to which the state now has all records; undefined where no control plane answered. */
+export async function fetchCounters(options: FetchCountersOptions): Promise<number | undefined> {
+  for (const base of [...options.controlPlanes].sort(() => Math.random() - 0.5)) {
+    const position = await fetchFrom(base, options).catch(() => undefined);
+    if (position !== undefined) return position;
+  }
+  return undefined;
+}
+
+async function fetchFrom(base: string, { token, state }: FetchCountersOptions): Promise<number | undefined> {
+  const { statusCode, body } = await request(`${base}/admin/v1/counters`, {
+    headers: { authorization: `Bearer ${token}` },
+    headersTimeout: timeoutMs,
+    bodyTimeout: timeoutMs,
+  });
+  if (statusCode !== 200) {
+    await body.dump();
+    return undefined;
+  }
+  let position: number | undefined;
+  let bytes = 0;
+  const nowMs = Date.now();
+  for await (const line of createInterface({ input: body })) {
+    bytes += line.length;
+    if (bytes > bytesMax || line.length > limitRecordBytesMax) break;
+    const record = readCounterRecord(Buffer.from(line));
+    if (record !== undefined) state.apply(record, nowMs);
+    else position ??= positionIn(line);
+  }
+  return position;
+}
+
+function positionIn(line: string): number | undefined {
+  const { position } = JSON.parse(line) as { position?: unknown };
+  return typeof position === 'number' && Number.isSafeInteger(position) && position >= 0
+    ? position
+    : undefined;
+}
