@@ -1,7 +1,55 @@
 /** Mutations of what waits: usage on its way to the log, and bodies on their way to and from the thread of bodyWorker. */
 import { mutationsOf as of, type SuiteMutation } from './suite-runner.ts';
 
+/** Of the counters that gateways exchange; the simulation and the tests of meter and outbox find them. */
+const countersMutations: readonly SuiteMutation[] = [
+  ...of(
+    'shared/limits/counters.ts',
+    ['test/limits/counters.simulation.test.ts'],
+    [
+      [
+        'another process under its replica is a conflict',
+        "if (!own.isOwnProcess(record.process)) return 'another process';",
+        '',
+      ],
+      [
+        'larger values under its replica are a conflict',
+        "return isMore ? 'larger values' : undefined;",
+        'return undefined;',
+      ],
+      ['the larger value counts', 'value.tokens += moreTokens;', 'value.tokens = tokens;'],
+    ],
+  ),
+  ...of(
+    'shared/limits/gateway-counters.ts',
+    ['test/limits/counters.simulation.test.ts'],
+    [
+      [
+        'own counts come from the folder alone',
+        'if (record.replica !== ledger.replica) return state.apply(record, nowMs);',
+        'state.apply(record, nowMs);',
+      ],
+      [
+        'what was counted before a conflict still counts',
+        '    this.#plan.takeAll();\n    this.#adoptFormer(nowMs);',
+        '    this.#plan.takeAll();',
+      ],
+    ],
+  ),
+  ...of(
+    'data-plane/usage/outbox-file.ts',
+    ['data-plane/usage/outbox.test.ts'],
+    [['counters change with their rows', '          this.ledger.write(entries, nowMs);\n', '']],
+  ),
+  ...of(
+    'data-plane/usage/usage-worker.ts',
+    ['data-plane/usage/meter.test.ts'],
+    [['what 0.1 had counted holds', 'earlier.get(key) ?? 0', '0']],
+  ),
+];
+
 export const threadsMutations: readonly SuiteMutation[] = [
+  ...countersMutations,
   ...of(
     'data-plane/usage/outbox.ts',
     ['data-plane/usage/outbox.test.ts'],

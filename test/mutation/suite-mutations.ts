@@ -195,13 +195,13 @@ const meter = of(
   'data-plane/usage/meter.ts',
   ['data-plane/usage/meter.test.ts'],
   [
-    [
-      'a row counts at once',
-      '    if (amount !== undefined) this.#count(amount, 1);\n    if (this.#outgoing',
-      '    if (this.#outgoing',
-    ],
+    ['a row counts at once', '    for (const amount of amountsOf(row)) this.#count(amount, 1);\n', ''],
     ['a settled row counts once', 'this.#count(amount, -1)', 'this.#count(amount, 1)'],
-    ['rows of earlier starts count', 'for (const amount of options.pending) this.#count(amount, 1);', ''],
+    [
+      'use near the end is published early',
+      '    const limits = [...this.#limits.values()];',
+      '    const limits: AccountLimit[] = [];',
+    ],
     ['an adjustment counts', 'this.#options.adjustmentOf?.(organisation, period) ?? 0', '0'],
     ['an adjustment gives no more than was used', 'Math.max(used + (', 'Math.max(used, used + ('],
     ['rows that wait are bounded', 'waiting >= waitingRowsMax', 'false'],
@@ -222,7 +222,7 @@ const meter = of(
     ['one late total is not forgotten by the others', 'waiters.delete(onTotal);', 'this.#waiters.clear();'],
     [
       'visitors have an account of their own',
-      "if ('visitor' in owner) return owner;",
+      "if ('visitor' in owner) return accountOfVisitor(owner.visitor, atMs);",
       "if ('visitor' in owner) return { visitor: 'v' };",
     ],
     [
