@@ -143,14 +143,8 @@ async function serve(
       release,
     });
     record.outcome = outcome;
-    meter(
-      gateway,
-      {
-        ...{ caller, target, model, capacity: placement.capacity, requestId: record.ids.requestId },
-        ...{ monthlyTokens: decision.tier.monthlyTokens, times: timesOf(record) },
-      },
-      outcome,
-    );
+    const billable = { ...{ caller, target, model }, ...billed(record, decision, placement.capacity) };
+    meter(gateway, billable, outcome);
   } finally {
     lease.release();
   }
@@ -214,10 +208,15 @@ interface BillableRequest extends Pick<RequestFacts, 'caller' | 'target' | 'mode
   readonly times: { readonly ttftMs?: number; readonly durationMs: number };
 }
 
-/** From the arrival of the request to the first byte of its answer and to its end. */
-function timesOf({ startMs, at }: RequestRecord): BillableRequest['times'] {
+/** Times are from the arrival of the request to the first byte of its answer and to its end. */
+function billed(
+  { ids, startMs, at }: RequestRecord,
+  { tier }: Decision,
+  capacity: Capacity,
+): Omit<BillableRequest, 'caller' | 'target' | 'model'> {
   const durationMs = performance.now() - startMs;
-  return at.begun === undefined ? { durationMs } : { ttftMs: at.begun - startMs, durationMs };
+  const times = at.begun === undefined ? { durationMs } : { ttftMs: at.begun - startMs, durationMs };
+  return { capacity, requestId: ids.requestId, monthlyTokens: tier.monthlyTokens, times };
 }
 
 /** Usage is recorded only of what was completed (Events). */

@@ -148,7 +148,7 @@ export const handleMutations: readonly SuiteMutation[] = [
     ],
     [
       'what was completed is recorded',
-      '    meter(\n      gateway,\n      { caller, target, model, capacity: placement.capacity, requestId: record.ids.requestId },\n      outcome,\n    );\n',
+      '    meter(gateway, billable, outcome);\n',
       '',
       'a completed stream is recorded once',
     ],

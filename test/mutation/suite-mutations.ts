@@ -223,7 +223,7 @@ const meter = of(
     [
       'visitors have an account of their own',
       "if ('visitor' in owner) return accountOfVisitor(owner.visitor, atMs);",
-      "if ('visitor' in owner) return { visitor: 'v' };",
+      "if ('visitor' in owner) return accountOfVisitor('v', atMs);",
     ],
     [
       'a row that is on the disk is no longer waited for',
