@@ -5,6 +5,8 @@
 import { pathOfImage } from '../dialect/node-body.ts';
 import type { ChatRequest, EmbeddingsRequest } from '../shape/openai.ts';
 import type { ChatOutline, EmbeddingsOutline, MessagesOutline, WorkerText } from '../shape/outline.ts';
+import { prefixesOf } from '../shape/prompt-prefix.ts';
+import { leastChatTokens } from '../shape/prompt-size.ts';
 import type { Shaped, WholeShaped } from '../shape/shape-operation.ts';
 
 /** What is transferred: plain values, whose size does not grow with the body. */
@@ -53,11 +55,18 @@ function forwardedOf(forwarded: WholeShaped['forwarded']): RequestOutline['forwa
   };
 }
 
-function chatOutline({ body, workerText: _, ...rest }: ChatRequest): Omit<ChatOutline, 'workerText'> {
+function chatOutline({
+  body,
+  cacheKey,
+  workerText: _,
+  ...rest
+}: ChatRequest): Omit<ChatOutline, 'workerText'> {
   const { logprobs, response_format: format } = body;
   const images = rest.needs.includes('images') ? { images: pathOfImage(body) } : {};
   return {
     ...rest,
+    leastTokens: leastChatTokens(body),
+    prefixes: prefixesOf(body, cacheKey),
     needPaths: { ...images, ...rest.needPaths },
     body: {
       ...(logprobs === undefined ? {} : { logprobs }),

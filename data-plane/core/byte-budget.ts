@@ -35,23 +35,23 @@ export class BodyBudget implements MemoryBudget {
 
   /** The budget of one organisation or visitor. */
   of(owner: string): MemoryBudget {
-    const used = (): number => this.#usedByOwner.get(owner) ?? 0;
-    let isShareSpent = false;
-    return {
-      reserve: (bytes) => {
-        isShareSpent = used() + bytes > this.#shareBytesMax;
-        if (isShareSpent || !this.reserve(bytes)) return false;
-        this.#usedByOwner.set(owner, used() + bytes);
-        return true;
-      },
-      release: (bytes) => {
-        this.release(bytes);
-        const left = used() - bytes;
-        if (left > 0) this.#usedByOwner.set(owner, left);
-        else this.#usedByOwner.delete(owner);
-      },
-      refusal: () => (isShareSpent ? shareSpent() : this.refusal()),
-    };
+    return new OwnBudget(this, owner);
+  }
+
+  /** Of an owner's share: `spent` where only the share does not allow it. */
+  reserveFor(owner: string, bytes: number): 'reserved' | 'refused' | 'spent' {
+    const used = (this.#usedByOwner.get(owner) ?? 0) + bytes;
+    if (used > this.#shareBytesMax) return 'spent';
+    if (!this.reserve(bytes)) return 'refused';
+    this.#usedByOwner.set(owner, used);
+    return 'reserved';
+  }
+
+  releaseFor(owner: string, bytes: number): void {
+    this.release(bytes);
+    const left = (this.#usedByOwner.get(owner) ?? 0) - bytes;
+    if (left > 0) this.#usedByOwner.set(owner, left);
+    else this.#usedByOwner.delete(owner);
   }
 
   reserve(bytes: number): boolean {
@@ -67,6 +67,31 @@ export class BodyBudget implements MemoryBudget {
   refusal(): Refusal {
     const message = 'The service holds too many bodies of requests and answers now. Try again.';
     return new Refusal('InferenceUnavailableError', message, { reason: 'body budget' });
+  }
+}
+
+class OwnBudget implements MemoryBudget {
+  readonly #all: BodyBudget;
+  readonly #owner: string;
+  #isShareSpent = false;
+
+  constructor(all: BodyBudget, owner: string) {
+    this.#all = all;
+    this.#owner = owner;
+  }
+
+  reserve(bytes: number): boolean {
+    const result = this.#all.reserveFor(this.#owner, bytes);
+    this.#isShareSpent = result === 'spent';
+    return result === 'reserved';
+  }
+
+  release(bytes: number): void {
+    this.#all.releaseFor(this.#owner, bytes);
+  }
+
+  refusal(): Refusal {
+    return this.#isShareSpent ? shareSpent() : this.#all.refusal();
   }
 }
 

@@ -34,6 +34,7 @@ export class ClientResponse {
   #settleEnd: ((delivered: boolean) => void) | undefined;
   #pending = '';
   #flushPlanned = false;
+  #stallWatched = false;
   #startedMs: number | undefined;
   #ended = false;
   #gone: boolean;
@@ -47,7 +48,7 @@ export class ClientResponse {
     this.#stallMs = stallMs;
     this.#lastBytesMs = lastBytesMs;
     this.#gone = this.#socket.destroyed || response.destroyed;
-    this.#socket.on('close', this.#onClose);
+    watch(this.#socket, this.#onClose);
   }
 
   /** The connection was lost before the answer had ended. */
@@ -74,11 +75,9 @@ export class ClientResponse {
   answer(body: string | Uint8Array): Promise<boolean> {
     this.#startedMs = performance.now();
     if (this.#gone || this.#ended) return Promise.resolve(false);
-    this.#response.writeHead(200, {
-      'content-type': 'application/json',
-      'content-length': Buffer.byteLength(body),
-      ...this.#headers,
-    });
+    const headers = ['content-type', 'application/json', 'content-length', String(Buffer.byteLength(body))];
+    for (const name in this.#headers) headers.push(name, this.#headers[name] as string);
+    this.#response.writeHead(200, headers);
     return this.#finish(body);
   }
 
@@ -127,8 +126,7 @@ export class ClientResponse {
   /** Releases a connection that was not answered here. */
   release(): void {
     this.#listener = undefined;
-    this.#socket.off('close', this.#onClose);
-    this.#response.off('drain', this.#onDrain);
+    unwatch(this.#socket, this.#onClose);
   }
 
   #finish(text: string | Uint8Array): Promise<boolean> {
@@ -136,7 +134,7 @@ export class ClientResponse {
     return new Promise((resolve) => {
       this.#settleEnd = (delivered) => {
         this.#settleEnd = undefined;
-        this.#socket.off('timeout', this.#onStall);
+        if (this.#stallWatched) this.#socket.off('timeout', this.#onStall);
         this.release();
         resolve(delivered);
       };
@@ -151,7 +149,7 @@ export class ClientResponse {
   };
 
   readonly #onClose = (): void => {
-    this.#socket.setTimeout(0, this.#onStall);
+    if (this.#stallWatched) this.#socket.setTimeout(0, this.#onStall);
     this.#settleEnd?.(false);
     if (this.#gone || this.#ended) {
       this.release();
@@ -186,7 +184,32 @@ export class ClientResponse {
 
   /** The socket's own timer counts only the time without progress, of large writes too; it may take twice as long. */
   #stallAfter(ms: number): void {
-    this.#socket.setTimeout(0, this.#onStall);
+    if (this.#stallWatched) this.#socket.setTimeout(0, this.#onStall);
+    this.#stallWatched = true;
     this.#socket.setTimeout(ms, this.#onStall);
   }
+}
+
+const watchers = Symbol('answers that wait for the end of a connection');
+
+/** One listener serves all answers of a connection, instead of one that comes and goes with each. */
+interface WatchedSocket extends Socket {
+  [watchers]?: Set<() => void>;
+}
+
+function watch(socket: WatchedSocket, onClose: () => void): void {
+  const known = socket[watchers];
+  if (known !== undefined) {
+    known.add(onClose);
+    return;
+  }
+  const all = new Set([onClose]);
+  socket[watchers] = all;
+  socket.on('close', () => {
+    for (const each of all) each();
+  });
+}
+
+function unwatch(socket: WatchedSocket, onClose: () => void): void {
+  socket[watchers]?.delete(onClose);
 }

@@ -7,7 +7,7 @@ import { Refusal } from '../../shared/decision/refusal.ts';
 import { ChunkBuffer } from '../../shared/runtime/chunk-buffer.ts';
 import type { MemoryBudget } from '../core/byte-budget.ts';
 import { Ticker, type Timed } from '../core/ticker.ts';
-import { takeTurns } from './http.ts';
+import { Turns } from './http.ts';
 
 const bodyBytesMax = 32 * 1024 * 1024;
 
@@ -55,44 +55,87 @@ export function readBody(
   if (declared > bodyBytesMax && declared !== Number.POSITIVE_INFINITY) return Promise.reject(tooLarge());
   onWanted();
   return new Promise((resolve, reject) => {
-    const bytes = new ChunkBuffer({
+    const body = new IncomingBody(request, { memory, declared, pace }, resolve, reject);
+    // The listeners stay: the request lives no longer than its response, and a lost connection closes it without an error.
+    request.on('data', (piece: Buffer) => body.onPiece(piece));
+    request.on('end', () => body.onEnd());
+    request.on('close', () => body.onClose());
+  });
+}
+
+interface BodyBounds {
+  readonly memory: MemoryBudget;
+  readonly declared: number;
+  readonly pace: BodyPace;
+}
+
+class IncomingBody implements Body {
+  readonly bytes: ChunkBuffer;
+  readonly #request: IncomingMessage;
+  readonly #bounds: BodyBounds;
+  readonly #resolve: (body: Body) => void;
+  readonly #reject: (error: Error) => void;
+  readonly #turns = new Turns();
+  /** Most bodies come in one piece, whose pace nobody watches. */
+  #late: Lateness | undefined;
+  #held = 0;
+  #settled = false;
+
+  constructor(
+    request: IncomingMessage,
+    bounds: BodyBounds,
+    resolve: (body: Body) => void,
+    reject: (error: Error) => void,
+  ) {
+    const { memory, declared } = bounds;
+    this.#request = request;
+    this.#bounds = bounds;
+    this.#resolve = resolve;
+    this.#reject = reject;
+    this.bytes = new ChunkBuffer({
       reserve: (more) => memory.reserve(more),
       bytesMax: Math.min(declared, bodyBytesMax),
     });
-    let held = 0;
-    const release = (): void => {
-      memory.release(held);
-      held = 0;
-    };
-    let settled = false;
-    const fail = (error: Error): void => {
-      if (settled) return;
-      settled = true;
-      late.end();
-      memory.release(bytes.allocatedBytes);
-      bytes.clear();
-      reject(error);
-    };
-    const late = new Lateness(pace, bytes, () => fail(tooSlow()));
-    takeTurns(request);
-    // The listeners stay: the request lives no longer than its response, and a lost connection closes it without an error.
-    request.on('data', (piece: Buffer): void => {
-      if (settled) return;
-      if (bytes.length + piece.length > bodyBytesMax) fail(tooLarge());
-      else if (!bytes.add(piece)) fail(memory.refusal());
-      else if (bytes.length < declared) late.watch();
-    });
-    request.on('end', (): void => {
-      if (settled) return;
-      settled = true;
-      late.end();
-      held = bytes.allocatedBytes;
-      resolve({ bytes, release });
-    });
-    request.on('close', () => {
-      if (!settled) fail(new ClientGone('the client left before its body was whole'));
-    });
-  });
+  }
+
+  readonly release = (): void => {
+    this.#bounds.memory.release(this.#held);
+    this.#held = 0;
+  };
+
+  onPiece(piece: Buffer): void {
+    this.#turns.count(this.#request);
+    if (this.#settled) return;
+    if (this.bytes.length + piece.length > bodyBytesMax) this.#fail(tooLarge());
+    else if (!this.bytes.add(piece)) this.#fail(this.#bounds.memory.refusal());
+    else if (this.bytes.length < this.#bounds.declared) this.#watch();
+  }
+
+  onEnd(): void {
+    if (this.#settled) return;
+    this.#settled = true;
+    this.#late?.end();
+    this.#held = this.bytes.allocatedBytes;
+    this.#resolve(this);
+  }
+
+  onClose(): void {
+    if (!this.#settled) this.#fail(new ClientGone('the client left before its body was whole'));
+  }
+
+  #watch(): void {
+    this.#late ??= new Lateness(this.#bounds.pace, this.bytes, () => this.#fail(tooSlow()));
+    this.#late.watch();
+  }
+
+  #fail(error: Error): void {
+    if (this.#settled) return;
+    this.#settled = true;
+    this.#late?.end();
+    this.#bounds.memory.release(this.bytes.allocatedBytes);
+    this.bytes.clear();
+    this.#reject(error);
+  }
 }
 
 /** Watches the pace of one body, from its first piece on. */

@@ -1,7 +1,7 @@
 /** Which of the candidates of a request is asked: by the prefixes of its prompt, or the less busy of two random ones. */
 import type { Decision, RequestFacts } from '../../shared/decision/decide.ts';
 import { Refusal } from '../../shared/decision/refusal.ts';
-import type { AnyChat, AnyEmbeddings } from '../shape/outline.ts';
+import { type AnyChat, type AnyEmbeddings, prefixesOfChat } from '../shape/outline.ts';
 import type { NodeChooser } from '../upstream/affinity.ts';
 import type { Gateway } from './gateway.ts';
 
@@ -21,7 +21,7 @@ export function nodeChooser(
       tenant,
       group: `${place} ${model}`,
       get prefixes() {
-        return inner.prefixes;
+        return prefixesOfChat(inner);
       },
     });
 }

@@ -13,6 +13,7 @@ import { mintRequestId, mintUnique } from '../core/request-id.ts';
 import { ClientResponse } from '../forward/client-response.ts';
 import { type Forwarded, type ForwardOutcome, forward } from '../forward/forward.ts';
 import { countTokensBody } from '../shape/anthropic.ts';
+import { leastTokensOf } from '../shape/outline.ts';
 import type { NodeChooser } from '../upstream/affinity.ts';
 import { ClientGone, readBody } from './body.ts';
 import { nodeChooser } from './choose-node.ts';
@@ -111,7 +112,7 @@ async function serve(
     promptTokens: inner.promptBytes,
     maxTokens,
     // Few requests need it, and it reads all text.
-    promptTokensLeast: () => inner.leastTokens,
+    promptTokensLeast: () => leastTokensOf(inner),
   };
   const keepsUp = gateway.meter.keepsUp();
   if (keepsUp !== true) await keepsUp;

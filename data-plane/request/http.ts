@@ -19,8 +19,9 @@ export function discardRest(request: IncomingMessage): void {
   const restBytesMax = 64 * 1024 * 1024;
   let bytes = 0;
   request.on('error', () => undefined);
-  takeTurns(request);
+  const turns = new Turns();
   request.on('data', (chunk: Buffer) => {
+    turns.count(request);
     bytes += chunk.length;
     if (bytes > restBytesMax) request.destroy();
   });
@@ -33,15 +34,17 @@ export function discardRest(request: IncomingMessage): void {
  * Lets other connections have their turn after so many pieces of a body, because a client may send each byte as one.
  * What has been read from the socket already waits then, which is no more than the listener's `highWaterMark`.
  */
-export function takeTurns(request: IncomingMessage): void {
-  let pieces = 0;
-  request.on('data', () => {
-    pieces += 1;
-    if (pieces < piecesInTurnMax) return;
-    pieces = 0;
+export class Turns {
+  #pieces = 0;
+
+  /** Called for each piece. */
+  count(request: IncomingMessage): void {
+    this.#pieces += 1;
+    if (this.#pieces < piecesInTurnMax) return;
+    this.#pieces = 0;
     request.pause();
     setImmediate(() => request.resume());
-  });
+  }
 }
 
 /** Bodies are read as they are; they are never decoded (RFC 9110, 8.4). */
@@ -63,9 +66,9 @@ export function checkHttp(request: IncomingMessage): void {
   const bad = (message: string): Refusal =>
     new Refusal('UnsupportedShapeError', message, { reason: 'bad http' });
   if (!request.url?.startsWith('/')) throw bad('The request target must be a path.');
+  const { rawHeaders } = request;
   let hosts = 0;
-  for (let i = 0; i < request.rawHeaders.length; i += 2)
-    if (request.rawHeaders[i]?.toLowerCase() === 'host') hosts++;
+  for (let i = 0; i < rawHeaders.length; i += 2) if (isHost(rawHeaders[i] as string)) hosts++;
   if (hosts > 1) throw bad('The request has more than one Host header.');
   const version = request.httpVersion;
   if (version !== '1.1' && version !== '1.0') throw bad('This version of HTTP is not spoken here.');
@@ -77,6 +80,10 @@ export function checkHttp(request: IncomingMessage): void {
   const expect = request.headers.expect;
   if (expect !== undefined && expect.toLowerCase() !== '100-continue')
     throw bad('The Expect header asks for what is not offered.');
+}
+
+function isHost(name: string): boolean {
+  return name.length === 4 && name.toLowerCase() === 'host';
 }
 
 export function pathOf(url: string | undefined): string {

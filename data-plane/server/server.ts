@@ -68,12 +68,10 @@ export async function startListener(options: ApiListenerOptions): Promise<Listen
 
 function createListener(options: ApiListenerOptions): Server | TlsServer {
   const { handler, fixed, certificate, connections, name } = options;
-  const answering = new Answering();
   const listener = (request: IncomingMessage, response: ServerResponse): void => {
-    answering.add(request, response);
+    owe(request, response);
     handler(request, response, fixed).catch(() => response.destroy());
   };
-  const refuse = (error: ParserError, socket: Socket): void => refuseGarbage(error, socket, answering);
   const timeouts = { headersTimeoutMs, requestTimeoutMs, keepAliveTimeoutMs };
   const server = createHttpServer(
     // A missing Host header is refused by the handler, in the one envelope; a body is asked for when it is read, after
@@ -81,8 +79,8 @@ function createListener(options: ApiListenerOptions): Server | TlsServer {
     { name, connections, certificate, ...timeouts, requireHostHeader: false, handlesContinue: true },
     listener,
   );
-  server.on('clientError', refuse);
-  server.on('connect', (_request: IncomingMessage, socket: Socket) => refuse(badRequest(), socket));
+  server.on('clientError', refuseGarbage);
+  server.on('connect', (_request: IncomingMessage, socket: Socket) => refuseGarbage(badRequest(), socket));
   // Without a listener for it an `Upgrade` header is ignored, as HTTP allows (RFC 9110, 7.8).
   return server;
 }
@@ -104,41 +102,49 @@ interface ParserError extends Error {
   readonly code?: string;
 }
 
-/** Which answers are still owed on a connection, because a refusal must not be taken for one of them. */
-class Answering {
-  /** Answers that were owed when the latest request of the connection came, and its own. */
-  readonly #answers = new WeakMap<Socket, ServerResponse[]>();
+const owed = Symbol('answers that are owed on a connection');
 
-  add({ socket }: IncomingMessage, response: ServerResponse): void {
-    const answers = this.#answers.get(socket);
-    if (answers === undefined) this.#answers.set(socket, [response]);
-    else if (answers.length === 1 && answers[0]?.closed) answers[0] = response;
-    else this.#answers.set(socket, [...answers.filter(({ closed }) => !closed), response]);
-  }
+/** Answers that are owed, in the order of their requests: a refusal must not be taken for one of them. */
+interface OwingSocket extends Socket {
+  [owed]?: ServerResponse[];
+}
 
-  /** The last answer owed to a request that came whole. */
-  lastOfWhole(socket: Socket): ServerResponse | undefined {
-    return this.#answers.get(socket)?.findLast(({ closed, req }) => !closed && req.complete);
-  }
+/** An answer that has ended is dropped at once, so that an idle connection keeps nothing of its last request. */
+function owe({ socket }: { readonly socket: OwingSocket }, response: ServerResponse): void {
+  const answers = socket[owed];
+  if (answers === undefined) socket[owed] = [response];
+  else answers.push(response);
+  response.on('close', onAnswerClose);
+}
 
-  /** May a refusal be written: is nothing owed, or only the answer to the very request whose body is broken? */
-  isFree(socket: Socket): boolean {
-    const [first, second] = this.#answers.get(socket)?.filter(({ closed }) => !closed) ?? [];
-    return first === undefined || (second === undefined && !first.headersSent && !first.req.complete);
-  }
+function onAnswerClose(this: ServerResponse): void {
+  const answers = (this.req.socket as OwingSocket)[owed];
+  const index = answers?.indexOf(this) ?? -1;
+  if (index >= 0) answers?.splice(index, 1);
+}
+
+/** The last answer owed to a request that came whole. */
+function lastOfWhole(socket: OwingSocket): ServerResponse | undefined {
+  return socket[owed]?.findLast(({ req }) => req.complete);
+}
+
+/** May a refusal be written: is nothing owed, or only the answer to the very request whose body is broken? */
+function isFree(socket: OwingSocket): boolean {
+  const [first, second] = socket[owed] ?? [];
+  return first === undefined || (second === undefined && !first.headersSent && !first.req.complete);
 }
 
 /**
  * Answers what the parser could not read, by the one envelope, and closes; its path cannot be known. Requests that came
  * whole before it are answered first, and then nothing more.
  */
-function refuseGarbage(error: ParserError, socket: Socket, answering: Answering): void {
+function refuseGarbage(error: ParserError, socket: Socket): void {
   if (error.code === 'ECONNRESET' || !socket.writable) {
     socket.destroy();
     return;
   }
-  if (!answering.isFree(socket)) {
-    const last = answering.lastOfWhole(socket);
+  if (!isFree(socket)) {
+    const last = lastOfWhole(socket);
     if (last === undefined) socket.destroy();
     else if (last.listenerCount('close', endOnClose) === 0) last.once('close', endOnClose);
     return;

@@ -62,8 +62,6 @@ test('the least request is a chat of one choice with a limit', () => {
       needPaths: {},
       body: { messages: [user] },
       promptBytes: 2 + 32 + 512,
-      leastTokens: 1,
-      prefixes: [expect.any(Number)],
       likelyTokens: 9,
       textBytes: 2,
     },

@@ -17,8 +17,7 @@ import type { FunctionTool, ToolChoice } from '../../schemas/openai-messages.ts'
 import type { JsonText } from '../core/json-text.ts';
 import { type Path, toChatMessages } from './anthropic-conversation.ts';
 import { type ChatBody, type ChatNeed, type ChatRequest, parseBody } from './openai.ts';
-import { prefixesOf } from './prompt-prefix.ts';
-import { chatPromptSize, leastChatTokens } from './prompt-size.ts';
+import { chatPromptSize } from './prompt-size.ts';
 import { refusalOf, shapeRefusal } from './validate.ts';
 
 /** The headers of the API as they came; a header that was not sent is undefined. */
@@ -144,12 +143,6 @@ function chatOf(prompt: PromptFields, sampling: Sampling): ChatRequest {
     ...(top_k === undefined ? {} : { topK: top_k }),
     ...(budgetTokens === undefined ? {} : { thinkingBudgetTokens: budgetTokens }),
     ...chatPromptSize(body),
-    get leastTokens() {
-      return leastChatTokens(body);
-    },
-    get prefixes() {
-      return prefixesOf(body, undefined);
-    },
   };
 }
 

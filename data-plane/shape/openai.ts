@@ -12,8 +12,7 @@ import {
 import { Refusal } from '../../shared/decision/refusal.ts';
 import { type JsonText, parseStrictJson } from '../core/json-text.ts';
 import { plainChatFields } from './plain-chat.ts';
-import { prefixesOf } from './prompt-prefix.ts';
-import { chatPromptSize, embeddingsPromptSize, leastChatTokens, type PromptSize } from './prompt-size.ts';
+import { chatPromptSize, embeddingsPromptSize, type PromptSize } from './prompt-size.ts';
 import { PresentFields, refusalOf, shapeRefusal } from './validate.ts';
 
 /** Features that engines differ on; a dialect honours, maps or refuses each. */
@@ -63,8 +62,10 @@ export interface ChatRequest extends PromptSize {
   /** Where the caller's own body, if it is of another shape, has the field of a need. */
   readonly needPaths?: Readonly<Partial<Record<ChatNeed, readonly PropertyKey[]>>>;
   readonly body: ChatBody;
-  /** Hashes of the prompt's prefixes, from short to long. Worked out when they are read: one node needs no choice. */
-  readonly prefixes: readonly number[];
+  /** What the client says prompts have in common. */
+  readonly cacheKey?: string;
+  /** Hashes of the prompt's prefixes, from short to long. Otherwise worked out by `prefixesOfChat`: one node needs no choice. */
+  readonly prefixes?: readonly number[];
   /** The text is in `body`; a ChatOutline refers to the body worker instead. */
   readonly workerText?: undefined;
   /** The answer begins with the tokens of the prompt, where the engine can report them then. */
@@ -97,23 +98,21 @@ export function shapeChat(raw: Buffer | JsonText, contentType: string | undefine
   refuseContradictions(fields);
   const body = carriedFields(fields);
   const maxTokens = Math.min(fields.max_tokens ?? Infinity, fields.max_completion_tokens ?? Infinity);
-  return {
+  const { promptBytes, likelyTokens, textBytes } = chatPromptSize(body);
+  const request: ChatRequest = {
     kind: 'chat',
     model: fields.model,
     stream: fields.stream === true,
     includeUsage: fields.stream_options?.include_usage === true,
-    ...(maxTokens === Infinity ? {} : { maxTokens }),
     choices: fields.n ?? 1,
     needs: needsOf(fields),
     body,
-    ...chatPromptSize(body),
-    get leastTokens() {
-      return leastChatTokens(body);
-    },
-    get prefixes() {
-      return prefixesOf(body, fields.prompt_cache_key);
-    },
+    promptBytes,
+    likelyTokens,
+    textBytes,
+    ...(fields.prompt_cache_key === undefined ? {} : { cacheKey: fields.prompt_cache_key }),
   };
+  return maxTokens === Infinity ? request : { ...request, maxTokens };
 }
 
 function chatFieldsOf(value: Record<string, unknown>): ChatFields {

@@ -5,6 +5,8 @@
 import type { Dialect } from '../../schemas/names.ts';
 import type { MessagesRequest } from './anthropic.ts';
 import type { ChatRequest, EmbeddingsRequest } from './openai.ts';
+import { prefixesOf } from './prompt-prefix.ts';
+import { leastChatTokens } from './prompt-size.ts';
 
 export interface NodeTarget {
   /** What the node itself calls the model. */
@@ -48,3 +50,15 @@ export interface MessagesOutline extends Omit<MessagesRequest, 'chat'> {
 export type AnyChat = ChatRequest | ChatOutline;
 export type AnyEmbeddings = EmbeddingsRequest | EmbeddingsOutline;
 export type AnyMessages = MessagesRequest | MessagesOutline;
+
+/** Lower bound of a prompt in tokens. Reads all text of a chat whose text is here. */
+export function leastTokensOf(request: AnyChat | AnyEmbeddings): number {
+  if (request.leastTokens !== undefined) return request.leastTokens;
+  return request.kind === 'chat' && request.workerText === undefined ? leastChatTokens(request.body) : 0;
+}
+
+/** Hashes of the prefixes of a prompt. Reads the text of a chat whose text is here, up to a bound. */
+export function prefixesOfChat(chat: AnyChat): readonly number[] {
+  if (chat.prefixes !== undefined) return chat.prefixes;
+  return chat.workerText === undefined ? prefixesOf(chat.body, chat.cacheKey) : [];
+}

@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { shapeChat } from './openai.ts';
+import { prefixesOfChat } from './outline.ts';
 
 interface Message {
   readonly role: string;
@@ -9,7 +10,7 @@ interface Message {
 
 function prefixes(messages: readonly Message[], more: object = {}): readonly number[] {
   const body = JSON.stringify({ model: 'm', messages, ...more });
-  return shapeChat(Buffer.from(body), 'application/json').prefixes;
+  return prefixesOfChat(shapeChat(Buffer.from(body), 'application/json'));
 }
 
 const user = (content: unknown): Message => ({ role: 'user', content });

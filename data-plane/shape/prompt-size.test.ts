@@ -5,7 +5,9 @@
 import { readFileSync } from 'node:fs';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
+import type { ChatRequest } from './openai.ts';
 import { shapeChat, shapeEmbeddings } from './openai.ts';
+import { leastTokensOf } from './outline.ts';
 import { leastTokens } from './prompt-size.ts';
 
 interface Counts {
@@ -19,10 +21,13 @@ interface Counts {
 const counts = JSON.parse(
   readFileSync(new URL('../../test/fixtures/token-counts.json', import.meta.url), 'utf8'),
 ) as Counts;
+const withLeast = (chat: ChatRequest) => ({ ...chat, leastTokens: leastTokensOf(chat) });
 const chatOf = (content: unknown) =>
-  shapeChat(
-    Buffer.from(JSON.stringify({ model: 'm', messages: [{ role: 'user', content }] })),
-    'application/json',
+  withLeast(
+    shapeChat(
+      Buffer.from(JSON.stringify({ model: 'm', messages: [{ role: 'user', content }] })),
+      'application/json',
+    ),
   );
 
 test.each(counts.texts)(
@@ -78,17 +83,19 @@ test('the bound is useful: at least half the tokens of plain prose', () => {
 
 test('what a template may leave out of an earlier answer is not in the bound', () => {
   const answer = (content: string, more = {}) =>
-    shapeChat(
-      Buffer.from(
-        JSON.stringify({
-          model: 'm',
-          messages: [
-            { role: 'assistant', content, ...more },
-            { role: 'user', content: 'hi' },
-          ],
-        }),
+    withLeast(
+      shapeChat(
+        Buffer.from(
+          JSON.stringify({
+            model: 'm',
+            messages: [
+              { role: 'assistant', content, ...more },
+              { role: 'user', content: 'hi' },
+            ],
+          }),
+        ),
+        'application/json',
       ),
-      'application/json',
     ).leastTokens;
   expect(answer('one two three')).toBe(4);
   expect(answer('one two three</think> four')).toBe(1);

@@ -19,8 +19,8 @@ const bytesPerToken = 3;
 export interface PromptSize {
   /** Upper bound of the prompt in tokens, found without counting any: at most one token a byte. */
   readonly promptBytes: number;
-  /** Lower bound of the prompt in tokens. A chat's is worked out when it is read: few requests need it, and it reads all text. */
-  readonly leastTokens: number;
+  /** Lower bound of the prompt in tokens. A chat's is worked out by `leastTokensOf`: few requests need it, and it reads all text. */
+  readonly leastTokens?: number;
   /** An estimate between the two, rather too high. */
   readonly likelyTokens: number;
   /** UTF-8 bytes of the texts alone, for an estimate of usage where a node reports none. */

@@ -8,10 +8,10 @@ export const dialectMutations: readonly SuiteMutation[] = [
     [
       [
         'the node gets its own name for the model',
-        'model: servedName,\n    messages',
-        'model: request.model,\n    messages',
+        "body['model'] = servedName;",
+        "body['model'] = request.model;",
       ],
-      ['a limit of tokens is always sent', 'max_tokens: maxTokens,', ''],
+      ['a limit of tokens is always sent', "  body['max_tokens'] = maxTokens;\n", ''],
       [
         'a limit is at least 1',
         'if (!Number.isInteger(maxTokens) || maxTokens < 1) throw',
@@ -19,15 +19,15 @@ export const dialectMutations: readonly SuiteMutation[] = [
       ],
       [
         'an engine that heeds the other name gets the limit by it',
-        'table.takesMaxCompletionTokens ? { max',
-        'table.takesTopK === undefined ? { max',
+        'if (table.takesMaxCompletionTokens)',
+        'if (table.takesTopK === undefined)',
       ],
       ['usage is always asked for', 'return { include_usage: true,', 'return { include_usage: false,'],
-      ['several answers are asked for', '...(request.choices > 1 ? { n: request.choices } : {}),', ''],
+      ['several answers are asked for', "  if (request.choices > 1) body['n'] = request.choices;\n", ''],
       ['one call at a time is asked for', "request.needs.includes('single_tool_call')", 'false'],
       [
         'a continued message is asked for',
-        "...(request.needs.includes('prefill') ? table.prefill : {}),",
+        "  if (request.needs.includes('prefill')) Object.assign(body, table.prefill);\n",
         '',
       ],
       [

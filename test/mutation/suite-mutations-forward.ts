@@ -8,7 +8,7 @@ export const forwardMutations: readonly SuiteMutation[] = [
     [
       [
         'a complete answer says its length',
-        "      'content-length': Buffer.byteLength(body),\n",
+        ", 'content-length', String(Buffer.byteLength(body))",
         '',
         'a complete answer goes out',
       ],
@@ -52,8 +52,8 @@ export const forwardMutations: readonly SuiteMutation[] = [
       ],
       [
         'an answer leaves no listener behind',
-        "this.#socket.off('close', this.#onClose);\n    this.#response",
-        'this.#response',
+        'if (known !== undefined) {',
+        'if (known === null) {',
         'keeps no listener',
       ],
       [

@@ -86,26 +86,31 @@ export const requestMutations: readonly SuiteMutation[] = [
     [
       [
         'a body that was read keeps its memory until its release',
-        'held = bytes.allocatedBytes;',
-        'memory.release(bytes.allocatedBytes);',
+        'this.#held = this.bytes.allocatedBytes;',
+        'this.#bounds.memory.release(this.bytes.allocatedBytes);',
         'the bytes of a large body',
       ],
-      ['a release gives the memory back', '      memory.release(held);\n', '', 'in chunks of 65521 bytes'],
+      [
+        'a release gives the memory back',
+        '    this.#bounds.memory.release(this.#held);\n',
+        '',
+        'in chunks of 65521 bytes',
+      ],
       [
         'a client that leaves gives its memory back',
-        '      memory.release(bytes.allocatedBytes);\n      bytes.clear();',
-        '      bytes.clear();',
+        '    this.#bounds.memory.release(this.bytes.allocatedBytes);\n    this.bytes.clear();',
+        '    this.bytes.clear();',
         'whose client leaves',
       ],
       [
         'memory for bodies is bounded',
-        'else if (!bytes.add(piece)) fail(memory.refusal());',
-        'else if (!bytes.add(piece)) return;',
+        'else if (!this.bytes.add(piece)) this.#fail(this.#bounds.memory.refusal());',
+        'else if (!this.bytes.add(piece)) return;',
         'never take more than a share',
       ],
       [
         'a body that is too slow is not waited for',
-        'else if (bytes.length < declared) late.watch();',
+        'else if (this.bytes.length < this.#bounds.declared) this.#watch();',
         '',
         'comes too slowly',
       ],
@@ -123,8 +128,8 @@ export const requestMutations: readonly SuiteMutation[] = [
     [
       [
         'an owner has a share only',
-        'used() + bytes > this.#shareBytesMax',
-        'used() + bytes < 0',
+        'if (used > this.#shareBytesMax)',
+        'if (used < 0)',
         'never take more than a share',
       ],
       [
@@ -135,8 +140,8 @@ export const requestMutations: readonly SuiteMutation[] = [
       ],
       [
         'what an owner releases is free again',
-        'const left = used() - bytes;',
-        'const left = used();',
+        'const left = (this.#usedByOwner.get(owner) ?? 0) - bytes;',
+        'const left = this.#usedByOwner.get(owner) ?? 0;',
         'half-sent',
       ],
       [
