@@ -62,6 +62,8 @@ export class ChatStream {
   }
 
   #frame(delta: ChoiceDelta): string {
+    if (isPlainText(delta))
+      return `${this.#head}[{"index":${delta.index},"delta":{"content":${JSON.stringify(delta.content)}},"logprobs":null,"finish_reason":null}]${this.#tail}`;
     const choice = {
       index: delta.index,
       delta: deltaBody(delta),
@@ -70,6 +72,14 @@ export class ChatStream {
     };
     return `${this.#head}[${JSON.stringify(choice)}]${this.#tail}`;
   }
+}
+
+/** Nearly every delta: some text of a choice that has begun. Its frame is a string between constant ones. */
+function isPlainText(delta: ChoiceDelta): boolean {
+  const { first, content, reasoning, refusal, toolCalls, logprobs, finish } = delta;
+  return (
+    !first && content !== undefined && (reasoning ?? refusal ?? toolCalls ?? logprobs ?? finish) === undefined
+  );
 }
 
 function deltaBody({ first, content, reasoning, refusal, toolCalls }: ChoiceDelta): object {

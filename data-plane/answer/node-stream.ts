@@ -27,12 +27,12 @@ export interface ChoiceDelta {
   readonly index: number;
   /** The first of its choice. */
   readonly first: boolean;
-  readonly content?: string;
-  readonly reasoning?: string;
-  readonly refusal?: string;
-  readonly toolCalls?: readonly ToolCallDelta[];
-  readonly logprobs?: object;
-  readonly finish?: FinishReason;
+  readonly content?: string | undefined;
+  readonly reasoning?: string | undefined;
+  readonly refusal?: string | undefined;
+  readonly toolCalls?: readonly ToolCallDelta[] | undefined;
+  readonly logprobs?: object | undefined;
+  readonly finish?: FinishReason | undefined;
 }
 
 /** `waiting`: no good event yet, so the status of the answer can still be chosen. */
@@ -132,31 +132,26 @@ export class NodeStream {
 
     const given = member(choice, 'finish_reason');
     const finish = given === undefined || given === null ? undefined : finishReason(given);
-    const added = this.#addition(choice, progress);
-    if (progress.finish !== undefined) {
-      if (Object.keys(added).length > 0) throw malformed('a choice continued after its end');
-      return undefined;
-    }
-    progress.finish = finish;
-    if (known !== undefined && finish === undefined && Object.keys(added).length === 0) return undefined;
-    return { index, first: known === undefined, ...added, ...(finish === undefined ? {} : { finish }) };
-  }
-
-  #addition(choice: unknown, progress: ChoiceProgress): Partial<ChoiceDelta> {
     const delta = member(choice, 'delta');
     const content = text(optionalText(member(delta, 'content')));
     const reasoning = text(reasoningOf(delta));
     const refusal = text(optionalText(member(delta, 'refusal')));
-    const toolCalls = progress.calls.read(member(delta, 'tool_calls'));
-    const logprobs = this.#context.logprobs ? rebuildLogprobs(member(choice, 'logprobs')) : null;
-    this.#count(content, reasoning, refusal, ...toolCalls.map((call) => call.arguments));
-    return {
-      ...(content === undefined ? {} : { content }),
-      ...(reasoning === undefined ? {} : { reasoning }),
-      ...(refusal === undefined ? {} : { refusal }),
-      ...(toolCalls.length === 0 ? {} : { toolCalls }),
-      ...(logprobs === null ? {} : { logprobs }),
-    };
+    const calls = progress.calls.read(member(delta, 'tool_calls'));
+    const toolCalls = calls.length === 0 ? undefined : calls;
+    const logprobs = this.#context.logprobs
+      ? (rebuildLogprobs(member(choice, 'logprobs')) ?? undefined)
+      : undefined;
+    this.#count(content, reasoning, refusal, toolCalls);
+
+    const isEmpty = (content ?? reasoning ?? refusal ?? toolCalls ?? logprobs) === undefined;
+    if (progress.finish !== undefined) {
+      if (!isEmpty) throw malformed('a choice continued after its end');
+      return undefined;
+    }
+    progress.finish = finish;
+    const first = known === undefined;
+    if (!first && finish === undefined && isEmpty) return undefined;
+    return { index, first, content, reasoning, refusal, toolCalls, logprobs, finish };
   }
 
   #newCalls(choice: number): ToolCallDeltas {
@@ -166,9 +161,15 @@ export class NodeStream {
     });
   }
 
-  #count(...texts: readonly (string | undefined)[]): void {
-    for (const part of texts) {
-      if (part !== undefined) this.#completionBytes += Buffer.byteLength(part);
-    }
+  #count(
+    content: string | undefined,
+    reasoning: string | undefined,
+    refusal: string | undefined,
+    calls: readonly ToolCallDelta[] | undefined,
+  ): void {
+    if (content !== undefined) this.#completionBytes += Buffer.byteLength(content);
+    if (reasoning !== undefined) this.#completionBytes += Buffer.byteLength(reasoning);
+    if (refusal !== undefined) this.#completionBytes += Buffer.byteLength(refusal);
+    for (const call of calls ?? []) this.#completionBytes += Buffer.byteLength(call.arguments);
   }
 }

@@ -1,5 +1,8 @@
 /** The reader of event streams: what it takes over, and that it holds no more than one event. */
+import { createParser } from 'eventsource-parser';
+import fc from 'fast-check';
 import { expect, test } from 'vitest';
+import { runs } from '../../test/support/budget.ts';
 import type { NodeFailure } from '../core/node-failure.ts';
 import { eventCharactersMax, SseReader } from './sse-reader.ts';
 
@@ -56,4 +59,38 @@ test.each([
   const { data, failures } = read('data: a\n\n', text, 'data: c\n\n');
   expect(data).toEqual(['a']);
   expect(failures.map(({ kind }) => kind)).toEqual(['error']);
+});
+
+test('events of one line are taken as the parser of the standard takes them, however they are cut', () => {
+  const line = fc.constantFrom(
+    'data: a',
+    'data: é漢😀',
+    'data: ',
+    'data:b',
+    ': c',
+    'id: 1',
+    'event: x',
+    'dat',
+    '',
+  );
+  const end = fc.constantFrom('\n', '\n\n', '\n\n', '\n\n', '\r\n', '\r\n\r\n', '\r');
+  const text = fc.array(fc.tuple(line, end), { maxLength: 12 }).map((pairs) => pairs.flat().join(''));
+  fc.assert(
+    fc.property(text, fc.array(fc.nat(200), { maxLength: 5 }), (given, cuts) => {
+      const expected: string[] = [];
+      const parser = createParser({ onEvent: ({ data }) => expected.push(data) });
+      const bytes = Buffer.from(`data: first\n\n${given}`);
+      const at = [
+        0,
+        13,
+        ...cuts.map((cut) => Math.min(13 + cut, bytes.length)).sort((a, b) => a - b),
+        bytes.length,
+      ];
+      const pieces = at.slice(1).map((to, index) => bytes.subarray(at[index], to));
+      const decoder = new TextDecoder();
+      for (const piece of pieces) parser.feed(decoder.decode(piece, { stream: true }));
+      expect(read(...pieces).data).toEqual(expected);
+    }),
+    { numRuns: runs({ fast: 500, full: 20_000 }) },
+  );
 });

@@ -20,6 +20,10 @@ export class SseReader {
   readonly #handlers: SseHandlers;
   readonly #parser: EventSourceParser;
   #failed = false;
+  /** All bytes so far are whole characters, so the decoder holds none back. */
+  #hasWholeCharacters = false;
+  /** All text so far is whole events, so the parser holds nothing back. */
+  #hasWholeEvents = false;
 
   constructor(handlers: SseHandlers) {
     this.#handlers = handlers;
@@ -36,8 +40,36 @@ export class SseReader {
 
   /** Takes any number of bytes; calls the handlers before it returns. */
   push(bytes: Uint8Array): void {
-    if (this.#failed) return;
-    this.#parser.feed(this.#decoder.decode(bytes, { stream: true }));
+    if (this.#failed || bytes.length === 0) return;
+    const text = this.#decode(bytes);
+    const rest = this.#hasWholeEvents && !text.includes('\r') ? this.#takePlain(text) : text;
+    if (rest === '') return;
+    this.#parser.feed(rest);
+    this.#hasWholeEvents = rest.endsWith('\n\n');
+  }
+
+  /** The decoder of streams costs several times more; it is needed for a first byte order mark and for cut characters. */
+  #decode(bytes: Uint8Array): string {
+    const isWhole = (bytes[bytes.length - 1] as number) < 0x80;
+    const text =
+      isWhole && this.#hasWholeCharacters && Buffer.isBuffer(bytes)
+        ? bytes.toString('utf8')
+        : this.#decoder.decode(bytes, { stream: true });
+    this.#hasWholeCharacters = isWhole;
+    return text;
+  }
+
+  /** Takes events of one `data` line, as engines send them, without the parser; returns the text from the first other one on. */
+  #takePlain(text: string): string {
+    let at = 0;
+    while (at < text.length) {
+      const end = text.indexOf('\n', at);
+      const start = at + 'data: '.length;
+      if (end <= start || text.charCodeAt(end + 1) !== 0x0a || !text.startsWith('data: ', at)) break;
+      this.#take(undefined, text.slice(start, end));
+      at = end + 2;
+    }
+    return at === 0 ? text : text.slice(at);
   }
 
   #take(event: string | undefined, data: string): void {

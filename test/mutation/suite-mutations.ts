@@ -50,7 +50,7 @@ const streams = [
     ],
     [
       'nothing follows the finish of a choice',
-      "if (Object.keys(added).length > 0) throw malformed('a choice continued after its end');",
+      "if (!isEmpty) throw malformed('a choice continued after its end');",
       '',
     ],
     [
