@@ -12,6 +12,9 @@ import type { UsageWorkerEvent, UsageWorkerRequest } from './worker-messages.ts'
 /** More than the two seconds for which the worker ships the remaining rows. */
 const closeTimeoutMsDefault = 5_000;
 
+/** Rows live for milliseconds; by default a thread takes as much memory for young objects as the process. */
+const workerYoungMegabytes = 4;
+
 export interface OpenMeterOptions extends UsageWorkerOptions {
   readonly lookup: { usageAdjustment(organisation: string, period: string): number };
   readonly logger: Logger;
@@ -128,7 +131,10 @@ function startUsageWorker(options: UsageWorkerOptions): MessagePort | Worker {
 /** Throws where the system cannot start another thread. */
 function startThread(options: UsageWorkerOptions): Worker {
   try {
-    return new Worker(new URL('./worker-entry.js', import.meta.url), { workerData: options });
+    return new Worker(new URL('./worker-entry.js', import.meta.url), {
+      workerData: options,
+      resourceLimits: { maxYoungGenerationSizeMb: workerYoungMegabytes },
+    });
   } catch (error) {
     const { code = '', message = '' } = faultFields(error);
     throw new Error(

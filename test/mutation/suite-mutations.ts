@@ -70,13 +70,13 @@ const streams = [
     ],
     [
       'log probabilities pass only where they were asked for',
-      "this.#context.logprobs ? rebuildLogprobs(member(choice, 'logprobs')) : null",
-      "rebuildLogprobs(member(choice, 'logprobs'))",
+      'const logprobs = this.#context.logprobs\n',
+      'const logprobs = this.#context\n',
     ],
     [
       'an estimate counts what was delivered',
-      'this.#completionBytes += Buffer.byteLength(part)',
-      'this.#completionBytes += 0 * part.length',
+      'this.#completionBytes += Buffer.byteLength(content)',
+      'this.#completionBytes += 0 * content.length',
     ],
   ]),
   ...of('data-plane/answer/chat-stream.ts', streamTests, [
