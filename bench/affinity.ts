@@ -1,6 +1,7 @@
 /**
  * The right node among equals: how much of the prompts the nodes have cached, how long the first token takes and how even
  * the load is, by the rule of data-plane/upstream/affinity.ts and by others, over five workloads in simulated time.
+ * Names of workloads as arguments choose.
  */
 import type { PolicyName } from './support/affinity/policies.ts';
 import { type SimulationSettings, simulate } from './support/affinity/simulation.ts';
@@ -31,7 +32,9 @@ const at = (sorted: readonly number[], p: number): number =>
   Math.round(sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * p))] ?? 0);
 
 const results: Record<string, Record<string, object>> = {};
+const only = process.argv.slice(2);
 for (const { name } of workloads(1)) {
+  if (only.length > 0 && !only.includes(name)) continue;
   process.stdout.write(
     `\n| ${name} | hit rate | first token p50 ms | p95 ms | load / mean | moved | moved after loss |\n|---|--:|--:|--:|--:|--:|--:|\n`,
   );
