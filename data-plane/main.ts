@@ -23,6 +23,7 @@ import { FoldMetrics } from '../shared/snapshot/fold-metrics.ts';
 import { BodyWorker } from './body-worker/body-worker.ts';
 import { BodyBudget } from './core/byte-budget.ts';
 import type { ForwardSettings } from './forward/forward.ts';
+import { openLimitExchange } from './limits/limit-exchange.ts';
 import { LocalCounters } from './request/counters.ts';
 import type { Gateway } from './request/gateway.ts';
 import { handle } from './request/handle.ts';
@@ -176,7 +177,12 @@ async function compose(
       logger.error({ reason }, 'the thread of large bodies ended; the next one starts another'),
   });
   closers.add(() => bodyWorker.close());
-  const counters = new LocalCounters(usage.meter);
+  const exchange = await openLimitExchange({
+    ...{ logUrl: settings.logUrl, gatewayToken: settings.gatewayToken },
+    ...{ dataDir: settings.dataDir, name: settings.name, registry, logger },
+  });
+  closers.add(() => exchange.close());
+  const counters = new LocalCounters(usage.meter, exchange);
   const streams = { open: 0 };
   const load = new NodeLoad();
   const affinity = new Affinity({ load, secret: settings.gatewayToken });

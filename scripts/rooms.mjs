@@ -71,6 +71,7 @@ const rooms = {
   ...dataPlane,
   'data-plane/usage': [...folded, 'shared/log'],
   'data-plane/snapshot': [...folded, 'shared/log'],
+  'data-plane/limits': ['schemas', 'shared/runtime', 'shared/limits', 'shared/log'],
   'data-plane/request': [...onTheRequestRoad, ...Object.keys(dataPlane), 'data-plane/usage'],
   'data-plane/server': [...onTheRequestRoad, 'data-plane/core', 'data-plane/request'],
   'data-plane': [
@@ -78,6 +79,7 @@ const rooms = {
     ...Object.keys(dataPlane),
     'data-plane/usage',
     'data-plane/snapshot',
+    'data-plane/limits',
     'data-plane/request',
     'data-plane/server',
     'shared/log/core',

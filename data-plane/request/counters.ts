@@ -1,9 +1,13 @@
 /**
- * What is counted while requests pass: requests of each subject's present minute, and weights in flight.
- * Exact for this gateway. Other gateways' counters can be added behind the same `Counters` interface.
- * A lease is taken once and released once, whatever happens to the request.
+ * What is counted while requests pass: requests of each subject's present minute, and weights in flight. Exact for this
+ * gateway; for limits that hold over the whole fleet, what the other gateways hold is included. A lease is taken once and released once, whatever happens to the request.
  */
+import { inFlightWindow } from '../../schemas/gauges.ts';
+import { visitorPrefix } from '../../shared/decision/authenticate.ts';
 import { type Counters, type RateWindow, windowMs, windowStartMs } from '../../shared/decision/decide.ts';
+import type { Exhausted } from '../../shared/decision/refusal.ts';
+import type { Limit } from '../../shared/limits/claimant.ts';
+import type { TierLimits } from '../../shared/snapshot/lookup.ts';
 
 /** The capacity that a request holds while it is in flight. */
 export interface Lease {
@@ -21,6 +25,24 @@ export interface UsageView {
   freeTurns(visitor: string, atMs: number): number;
 }
 
+/** What the gateways exchange of the limits of the whole fleet. */
+export interface FleetLimits {
+  /** What counts against the limit where a request of this weight comes. */
+  taken(limit: Limit, weight: number): number;
+  add(limit: Limit, weight: number): void;
+  remove(limit: Limit, weight: number): void;
+  /** Resolves with whether the request is worth deciding again; undefined where no wait can help. */
+  waitForRoom(
+    limit: Limit,
+    weight: number,
+    untilMs: number,
+    signal: AbortSignal,
+  ): Promise<boolean> | undefined;
+}
+
+type Limits = Pick<TierLimits, 'requestsPerMinute' | 'concurrency'>;
+const unlimited: Limits = { requestsPerMinute: null, concurrency: null };
+
 interface Minute {
   startMs: number;
   used: number;
@@ -33,18 +55,38 @@ export class LocalCounters implements Counters {
   readonly #inFlight = new Map<string, number>();
   #sweptMs = 0;
 
-  constructor(usage: UsageView) {
+  readonly #fleet: FleetLimits | undefined;
+
+  constructor(usage: UsageView, fleet?: FleetLimits) {
     this.#usage = usage;
+    this.#fleet = fleet;
   }
 
-  window(subject: string, nowMs: number): RateWindow {
+  window(subject: string, nowMs: number, limit: number | null = null): RateWindow {
     const startMs = windowStartMs(subject, nowMs);
+    const endsAtMs = startMs + windowMs;
+    if (limit !== null && this.#fleet !== undefined && isFleetWide(subject))
+      return { used: this.#fleet.taken({ subject, window: startMs, limit }, 1), endsAtMs };
     const minute = this.#minutes.get(subject);
-    return { used: minute?.startMs === startMs ? minute.used : 0, endsAtMs: startMs + windowMs };
+    return { used: minute?.startMs === startMs ? minute.used : 0, endsAtMs };
   }
 
-  inFlight(subject: string): number {
+  inFlight(subject: string, limit: number | null = null, weight = 1): number {
+    if (limit !== null && this.#fleet !== undefined && isFleetWide(subject))
+      return this.#fleet.taken({ subject, window: inFlightWindow, limit }, weight);
     return this.#inFlight.get(subject) ?? 0;
+  }
+
+  /** Waits for room that other gateways hold, as FleetLimits.waitForRoom. */
+  waitForRoom(
+    { kind, subject, limit, weight }: Exhausted,
+    nowMs: number,
+    untilMs: number,
+    signal: AbortSignal,
+  ): Promise<boolean> | undefined {
+    if (!isFleetWide(subject)) return undefined;
+    const window = kind === 'rate' ? windowStartMs(subject, nowMs) : inFlightWindow;
+    return this.#fleet?.waitForRoom({ subject, window, limit }, weight, untilMs, signal);
   }
 
   poolTokens(organisation: string, anchor: string, nowMs: number): number {
@@ -56,35 +98,57 @@ export class LocalCounters implements Counters {
   }
 
   /** Counts an admitted request against its minute and holds its weight until the lease is released. */
-  reserve(subject: string, weight: number, nowMs: number): Lease {
+  reserve(subject: string, weight: number, nowMs: number, limits: Limits = unlimited): Lease {
     const startMs = windowStartMs(subject, nowMs);
     const minute = this.#minutes.get(subject);
     if (minute?.startMs === startMs) minute.used++;
     else this.#minutes.set(subject, { startMs, used: 1, cancelled: 0 });
     this.#inFlight.set(subject, this.inFlight(subject) + weight);
+    const held = this.#hold(subject, weight, startMs, limits);
     this.#sweep(nowMs);
-    let held = true;
+    let isHeld = true;
     const release = (): boolean => {
-      if (!held) return false;
-      held = false;
+      if (!isHeld) return false;
+      isHeld = false;
       const rest = this.inFlight(subject) - weight;
       if (rest > 0) this.#inFlight.set(subject, rest);
       else this.#inFlight.delete(subject);
+      held?.release();
       return true;
     };
     return {
       release,
       cancel: (perMinute) => {
-        if (release()) this.#uncount(subject, startMs, perMinute ?? Number.POSITIVE_INFINITY);
+        if (release() && this.#uncount(subject, startMs, perMinute ?? Number.POSITIVE_INFINITY))
+          held?.uncount();
       },
     };
   }
 
-  #uncount(subject: string, startMs: number, perMinute: number): void {
+  /** Counts in the limits of the whole fleet. */
+  #hold(subject: string, weight: number, startMs: number, { requestsPerMinute, concurrency }: Limits) {
+    const fleet = this.#fleet;
+    if (fleet === undefined || !isFleetWide(subject)) return undefined;
+    const rate = requestsPerMinute !== null && { subject, window: startMs, limit: requestsPerMinute };
+    const inFlight = concurrency !== null && { subject, window: inFlightWindow, limit: concurrency };
+    if (rate) fleet.add(rate, 1);
+    if (inFlight) fleet.add(inFlight, weight);
+    return {
+      release: () => {
+        if (inFlight) fleet.remove(inFlight, weight);
+      },
+      uncount: () => {
+        if (rate) fleet.remove(rate, 1);
+      },
+    };
+  }
+
+  #uncount(subject: string, startMs: number, perMinute: number): boolean {
     const minute = this.#minutes.get(subject);
-    if (minute?.startMs !== startMs || minute.cancelled >= perMinute) return;
+    if (minute?.startMs !== startMs || minute.cancelled >= perMinute) return false;
     minute.used--;
     minute.cancelled++;
+    return true;
   }
 
   /** Sum over all subjects, for the metrics. */
@@ -101,4 +165,9 @@ export class LocalCounters implements Counters {
     for (const [subject, { startMs }] of this.#minutes)
       if (startMs + windowMs <= nowMs) this.#minutes.delete(subject);
   }
+}
+
+/** A visitor is limited by each gateway alone. */
+function isFleetWide(subject: string): boolean {
+  return !subject.startsWith(visitorPrefix);
 }

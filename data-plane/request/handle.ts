@@ -29,7 +29,7 @@ import {
   sendJson,
   sendRefusal,
 } from './http.ts';
-import { answerTokens, type Measured, measure, reserve } from './reserve.ts';
+import { answerTokens, type Measured, measure, reserveOrWait } from './reserve.ts';
 import { type ShapedBody, shapeBody } from './shape-body.ts';
 
 /** Handles one request to its end; never rejects. */
@@ -118,7 +118,8 @@ async function serve(
   if (keepsUp !== true) await keepsUp;
   const isLoaded = loadUsage(gateway, facts);
   if (isLoaded !== true && !(await isLoaded)) throw cannotTakeNow('usage unknown');
-  const reservation = reserve(gateway, facts);
+  const reserved = reserveOrWait(gateway, facts, record.response);
+  const reservation = reserved instanceof Promise ? await reserved : reserved;
   const { decision, lease } = reservation;
   const { placement } = decision;
   const choose = nodeChooser(gateway, facts, decision, inner);

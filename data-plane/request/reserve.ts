@@ -3,6 +3,7 @@
  * the bounds do not decide whether it fits, and gives the answer its budget (Limits 3; design: Context). Limits come first,
  * so that the text of a request over its limits is not sent to a node. No tokeniser runs on the event loop.
  */
+import type { ServerResponse } from 'node:http';
 import {
   checkContext,
   contextNeeded,
@@ -10,7 +11,7 @@ import {
   judge,
   type RequestFacts,
 } from '../../shared/decision/decide.ts';
-import { cannotTakeNow } from '../../shared/decision/refusal.ts';
+import { cannotTakeNow, Refusal } from '../../shared/decision/refusal.ts';
 import type { Placement } from '../../shared/decision/route.ts';
 import type { Route } from '../../shared/snapshot/lookup.ts';
 import type { AnyChat, AnyEmbeddings } from '../shape/outline.ts';
@@ -18,6 +19,7 @@ import type { Shaped } from '../shape/shape-operation.ts';
 import type { NodeChooser } from '../upstream/affinity.ts';
 import type { PromptCounter } from '../upstream/count-tokens.ts';
 import type { NodeLoad } from '../upstream/load.ts';
+import { ClientGone } from './body.ts';
 import type { Lease } from './counters.ts';
 import type { Gateway } from './gateway.ts';
 
@@ -27,11 +29,66 @@ export interface Reservation {
 }
 
 /** Synchronous, so that no other request takes the capacity between check and reservation. */
-export function reserve(gateway: Gateway, facts: RequestFacts): Reservation {
+function reserve(gateway: Gateway, facts: RequestFacts): Reservation {
   const nowMs = gateway.now();
   const conditions = { fenced: gateway.fenced(), outboxFull: gateway.meter.isFull, nowMs };
   const decision = judge(gateway.lookup, gateway.counters, facts, conditions);
-  return { decision, lease: gateway.counters.reserve(decision.subject, decision.weight, nowMs) };
+  const { subject, weight, tier } = decision;
+  return { decision, lease: gateway.counters.reserve(subject, weight, nowMs, tier) };
+}
+
+/** How long a request waits until the log has granted room that other gateways hold. */
+const roomTimeoutMs = 500;
+
+/** Reserves at once; a request that finds no room waits where the other gateways may give up some. */
+export function reserveOrWait(
+  gateway: Gateway,
+  facts: RequestFacts,
+  response: ServerResponse,
+): Reservation | Promise<Reservation> {
+  try {
+    return reserve(gateway, facts);
+  } catch (error) {
+    if (!(error instanceof Refusal) || error.exhausted === undefined) throw error;
+    const untilMs = performance.now() + roomTimeoutMs;
+    const gone = new AbortController();
+    const waiting = gateway.counters.waitForRoom(error.exhausted, gateway.now(), untilMs, gone.signal);
+    if (waiting === undefined) throw error;
+    return afterWait(gateway, facts, { response, gone, untilMs, waiting });
+  }
+}
+
+interface Wait {
+  readonly response: ServerResponse;
+  /** Aborted when the client leaves. */
+  readonly gone: AbortController;
+  readonly untilMs: number;
+  readonly waiting: Promise<boolean>;
+}
+
+async function afterWait(
+  gateway: Gateway,
+  facts: RequestFacts,
+  { response, gone, untilMs, waiting: first }: Wait,
+): Promise<Reservation> {
+  const leave = (): void => gone.abort();
+  response.once('close', leave);
+  try {
+    let waiting: Promise<boolean> | undefined = first;
+    for (;;) {
+      await waiting;
+      if (gone.signal.aborted) throw new ClientGone('the client left while its request waited for a limit');
+      try {
+        return reserve(gateway, facts);
+      } catch (error) {
+        if (!(error instanceof Refusal) || error.exhausted === undefined) throw error;
+        waiting = gateway.counters.waitForRoom(error.exhausted, gateway.now(), untilMs, gone.signal);
+        if (waiting === undefined) throw error;
+      }
+    }
+  } finally {
+    response.off('close', leave);
+  }
 }
 
 export interface Measured {

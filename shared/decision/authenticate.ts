@@ -17,9 +17,12 @@ export type Caller =
 /** A caller of inference. */
 export type Client = Exclude<Caller, { readonly kind: 'nobody' }>;
 
+/** Begins the subject of a visitor; no id of an organisation contains a colon. */
+export const visitorPrefix = 'visitor:';
+
 /** The organisation or visitor that is limited, charged for memory, and scheduled. */
 export function subjectOf(client: Client): string {
-  return client.kind === 'key' ? client.owner.organisation : `visitor:${client.visitor}`;
+  return client.kind === 'key' ? client.owner.organisation : `${visitorPrefix}${client.visitor}`;
 }
 
 export interface Credentials {

@@ -46,16 +46,17 @@ export interface Decision {
 
 /** A window of requests: a fixed minute whose phase is the organisation's own. */
 export interface RateWindow {
-  /** Requests admitted in it so far. */
+  /** What counts against the limit: requests admitted in it so far, and what other gateways hold of it. */
   readonly used: number;
   readonly endsAtMs: number;
 }
 
 /** What the admission rule reads, however it is counted. */
 export interface Counters {
-  window(subject: string, nowMs: number): RateWindow;
-  /** Sum of the weights of the requests in flight. */
-  inFlight(subject: string): number;
+  /** `limit`: what `used` is compared with. */
+  window(subject: string, nowMs: number, limit: number | null): RateWindow;
+  /** Sum of the weights of the requests in flight, and what other gateways hold for theirs, as it counts for a further weight. */
+  inFlight(subject: string, limit: number | null, weight: number): number;
   /** Tokens that completed pool requests took of this period's allowance. */
   poolTokens(organisation: string, anchor: string, nowMs: number): number;
   /** Completed turns of a visitor. */
@@ -118,23 +119,25 @@ function checkAllowance(facts: LimitFacts): void {
 
 function checkRate({ tier, subject }: LimitFacts, counters: Counters, nowMs: number): void {
   if (tier.requestsPerMinute === null) return;
-  const window = counters.window(subject, nowMs);
-  if (window.used < tier.requestsPerMinute) return;
+  const limit = tier.requestsPerMinute;
+  const window = counters.window(subject, nowMs, limit);
+  if (window.used < limit) return;
   const retryAfterSeconds = Math.min(60, Math.max(1, Math.ceil((window.endsAtMs - nowMs) / 1000)));
   throw new Refusal(
     'InferenceRateLimitedError',
-    `The ${tier.id} tier carries ${tier.requestsPerMinute} requests a minute. Try again in ${retryAfterSeconds} seconds.`,
-    { retryAfterSeconds },
+    `The ${tier.id} tier carries ${limit} requests a minute. Try again in ${retryAfterSeconds} seconds.`,
+    { retryAfterSeconds, exhausted: { kind: 'rate', subject, limit, weight: 1 } },
   );
 }
 
 function checkConcurrency({ tier, subject, model, weight }: LimitFacts, counters: Counters): void {
-  if (tier.concurrency === null || counters.inFlight(subject) + weight <= tier.concurrency) return;
+  const limit = tier.concurrency;
+  if (limit === null || counters.inFlight(subject, limit, weight) + weight <= limit) return;
   const counts = weight > 1 ? ` A request for ${model} counts as ${weight}.` : '';
   throw new Refusal(
     'InferenceConcurrencyLimitedError',
-    `The ${tier.id} tier carries ${tier.concurrency} requests in flight.${counts} Try again once one has finished.`,
-    { retryAfterSeconds: 1 },
+    `The ${tier.id} tier carries ${limit} requests in flight.${counts} Try again once one has finished.`,
+    { retryAfterSeconds: 1, exhausted: { kind: 'concurrency', subject, limit, weight } },
   );
 }
 
@@ -185,11 +188,11 @@ const limitFacts: Readonly<
     allowed: allowance.kind === 'turns' ? tier.freeTurns : tier.monthlyTokens,
   }),
   requests: ({ subject, tier }, counters, nowMs) => ({
-    used: counters.window(subject, nowMs).used,
+    used: counters.window(subject, nowMs, tier.requestsPerMinute).used,
     allowed: tier.requestsPerMinute,
   }),
   concurrency: ({ subject, tier, weight }, counters) => ({
-    inFlight: counters.inFlight(subject),
+    inFlight: counters.inFlight(subject, tier.concurrency, weight),
     weight,
     allowed: tier.concurrency,
   }),

@@ -4,6 +4,14 @@
  */
 import { type ErrorEnvelope, type RefusalType, refusalKinds } from '../../schemas/refusals.ts';
 
+/** Which limit had no room for a request. */
+export interface Exhausted {
+  readonly kind: 'rate' | 'concurrency';
+  readonly subject: string;
+  readonly limit: number;
+  readonly weight: number;
+}
+
 export interface RefusalOptions {
   /** Why, for our own log and metrics; never shown to the client. */
   readonly reason?: string;
@@ -11,6 +19,8 @@ export interface RefusalOptions {
   readonly retryAfterSeconds?: number;
   /** Id of the key that was refused, for the decision journal; never shown to the client. */
   readonly keyId?: string | undefined;
+  /** The limit that time or other requests free again. */
+  readonly exhausted?: Exhausted;
 }
 
 /** The service itself is in no state to take the request, whatever the nodes do. `reason` is for the log. */
@@ -28,6 +38,7 @@ export class Refusal extends Error {
   readonly reason: string;
   readonly retryAfterSeconds: number | undefined;
   readonly keyId: string | undefined;
+  readonly exhausted: Exhausted | undefined;
 
   constructor(type: RefusalType, message: string, options: RefusalOptions = {}) {
     super(message);
@@ -35,6 +46,7 @@ export class Refusal extends Error {
     this.reason = options.reason ?? type;
     this.retryAfterSeconds = options.retryAfterSeconds;
     this.keyId = options.keyId;
+    this.exhausted = options.exhausted;
   }
 
   get status(): number {

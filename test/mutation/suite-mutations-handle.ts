@@ -44,8 +44,8 @@ export const handleMutations: readonly SuiteMutation[] = [
     ],
     [
       'a heavy model takes its weight',
-      'gateway.counters.reserve(decision.subject, decision.weight, nowMs)',
-      'gateway.counters.reserve(decision.subject, 1, nowMs)',
+      'gateway.counters.reserve(subject, weight, nowMs, tier)',
+      'gateway.counters.reserve(subject, 1, nowMs, tier)',
       'by their weights',
     ],
   ]),
@@ -130,8 +130,8 @@ export const handleMutations: readonly SuiteMutation[] = [
     ],
     [
       'limits are asked once it is known what the caller has used',
-      "  if (isLoaded !== true && !(await isLoaded)) throw cannotTakeNow('usage unknown');\n  const reservation = reserve(gateway, facts);\n",
-      "  const reservation = reserve(gateway, facts);\n  if (isLoaded !== true && !(await isLoaded)) throw cannotTakeNow('usage unknown');\n",
+      "  if (isLoaded !== true && !(await isLoaded)) throw cannotTakeNow('usage unknown');\n  const reserved = reserveOrWait(gateway, facts, record.response);\n",
+      "  const reserved = reserveOrWait(gateway, facts, record.response);\n  if (isLoaded !== true && !(await isLoaded)) throw cannotTakeNow('usage unknown');\n",
     ],
     [
       'a pinned request does not wait for what its caller has used',

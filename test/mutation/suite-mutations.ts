@@ -4,6 +4,7 @@
  */
 import { anthropicMutations } from './suite-mutations-anthropic.ts';
 import { attemptMutations } from './suite-mutations-attempts.ts';
+import { claimsMutations } from './suite-mutations-claims.ts';
 import { dialectMutations } from './suite-mutations-dialect.ts';
 import { forwardMutations } from './suite-mutations-forward.ts';
 import { handleMutations } from './suite-mutations-handle.ts';
@@ -237,7 +238,7 @@ const counters = of(
   'data-plane/request/counters.ts',
   ['data-plane/request/counters.test.ts'],
   [
-    ['a place is given back once', 'if (!held) return false;', ''],
+    ['a place is given back once', 'if (!isHeld) return false;', ''],
     [
       'a request counts in its minute',
       'if (minute?.startMs === startMs) minute.used++;',
@@ -256,6 +257,7 @@ export const suiteMutations: readonly SuiteMutation[] = [
   ...plainChat,
   ...meter,
   ...counters,
+  ...claimsMutations,
   ...anthropicMutations,
   ...dialectMutations,
   ...forwardMutations,

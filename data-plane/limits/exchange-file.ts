@@ -1,0 +1,66 @@
+/**
+ * What a gateway keeps of the exchange of limits over a restart: its process id, whose claims in flight end with the next
+ * start, and how many gateways were live, which decides its share where the log cannot be read.
+ */
+import { readFileSync } from 'node:fs';
+import { rename, rm, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { z } from 'zod';
+
+const stateSchema = z.object({ process: z.string().min(1).max(64), live: z.int().min(1).max(100_000) });
+export type ExchangeState = z.infer<typeof stateSchema>;
+
+export class ExchangeFile {
+  readonly #path: string;
+  #writing: Promise<void> | undefined;
+  #kept: ExchangeState | undefined;
+  #wanted: ExchangeState | undefined;
+
+  constructor(dataDir: string) {
+    this.#path = join(dataDir, 'exchange.json');
+    this.#kept = this.#read();
+  }
+
+  /** As of the last start. A missing or damaged file only costs a wait for the end of that process. */
+  get kept(): ExchangeState | undefined {
+    return this.#kept;
+  }
+
+  /** Never blocks; the latest state is written in the end, and one that cannot be written is written with the next one. */
+  keep(state: ExchangeState): void {
+    if (state.process === this.#kept?.process && state.live === this.#kept.live) return;
+    this.#wanted = state;
+    this.#writing ??= this.#writeAll().finally(() => {
+      this.#writing = undefined;
+    });
+  }
+
+  async close(): Promise<void> {
+    await this.#writing;
+  }
+
+  #read(): ExchangeState | undefined {
+    try {
+      return stateSchema.parse(JSON.parse(readFileSync(this.#path, 'utf8')));
+    } catch {
+      return undefined;
+    }
+  }
+
+  async #writeAll(): Promise<void> {
+    while (this.#wanted !== undefined) {
+      const state = this.#wanted;
+      this.#wanted = undefined;
+      const part = `${this.#path}.part`;
+      try {
+        // The lock of the data folder makes this process the only writer; a link in the way is not followed.
+        await rm(part, { force: true });
+        await writeFile(part, JSON.stringify(state), { flag: 'wx', mode: 0o600 });
+        await rename(part, this.#path);
+        this.#kept = state;
+      } catch {
+        return;
+      }
+    }
+  }
+}

@@ -1,0 +1,252 @@
+/**
+ * Exchanges claims with the other gateways over the topic of gauges, so that limits hold over the whole fleet. The rules are
+ * those of shared/limits; here are the log, the clock and the timers. Everything is asynchronous: a request reads what is in
+ * memory, and at most waits for its claim to come back from the log.
+ */
+import { randomUUID } from 'node:crypto';
+import { Counter, Gauge, type Registry } from 'prom-client';
+import { decodeGauges, encodeGauges, type GaugeRecord, inFlightWindow } from '../../schemas/gauges.ts';
+import { gaugesTopic } from '../../schemas/limits.ts';
+import { Claimant, type Limit } from '../../shared/limits/claimant.ts';
+import { type LimitBatch, type LimitTopic, limitTopicAt } from '../../shared/log/limit-topic.ts';
+import type { Logger } from '../../shared/runtime/logger.ts';
+import { RateLimitedLine } from '../../shared/runtime/rate-limited-line.ts';
+import { sleep } from '../../shared/runtime/retry.ts';
+import { ExchangeFile } from './exchange-file.ts';
+
+const tickMs = 200;
+/** How long requests that wait, and room that others lack, are gathered into one record. */
+const urgentMs = 10;
+/** Longer than a minute and the differences of clocks. */
+const readBackMs = 70_000;
+/** Records that the log has not acknowledged yet, at most: a slow log costs records, never memory. */
+const appendingMax = 4;
+const goodbyeTimeoutMs = 1000;
+/** A minute further away is that of no gateway whose clock is right. */
+const windowDistanceMs = 200_000;
+
+export interface LimitExchangeOptions {
+  readonly topic: LimitTopic;
+  readonly dataDir: string;
+  readonly name: string;
+  readonly registry: Registry;
+  readonly logger: Pick<Logger, 'warn'>;
+}
+
+class LimitExchange {
+  readonly #options: LimitExchangeOptions;
+  readonly #file: ExchangeFile;
+  readonly #claimant: Claimant;
+  readonly #closing = new AbortController();
+  readonly #ignored: RateLimitedLine;
+  #tick: NodeJS.Timeout | undefined;
+  #urgent: NodeJS.Timeout | undefined;
+  #following: Promise<void> | undefined;
+  #appending = 0;
+  #waits = 0;
+  #sweptMs = 0;
+
+  constructor(options: LimitExchangeOptions) {
+    this.#options = options;
+    this.#file = new ExchangeFile(options.dataDir);
+    this.#claimant = new Claimant({
+      name: options.name,
+      mint: randomUUID,
+      live: this.#file.kept?.live ?? 1,
+      predecessor: this.#file.kept?.process,
+    });
+    this.#ignored = new RateLimitedLine((causes) =>
+      options.logger.warn({ causes }, 'records of the gauges topic were ignored'),
+    );
+    this.#measure(options.registry);
+  }
+
+  start(): void {
+    const { topic } = this.#options;
+    this.#following = topic.follow({
+      from: { atMs: Date.now() - readBackMs },
+      signal: this.#closing.signal,
+      onBatch: (batch) => this.#onBatch(batch),
+      onRestart: () => this.#claimant.restart(),
+    });
+    this.#tick = setInterval(() => this.#publish(false), tickMs).unref();
+    this.#publish(false);
+  }
+
+  /** Resolves once requests can be decided by claims, or at the deadline. */
+  async ready(timeoutMs: number): Promise<void> {
+    const untilMs = performance.now() + timeoutMs;
+    while (!this.#claimant.isReady(performance.now()) && performance.now() < untilMs) await sleep(10);
+  }
+
+  /** What counts against the limit here: what is used, and what the other gateways hold. */
+  taken(limit: Limit, weight: number): number {
+    const nowMs = performance.now();
+    const free = this.#claimant.room(limit, nowMs) - this.#claimant.used(limit);
+    if (free < weight && this.#claimant.admits(limit, weight, nowMs)) return limit.limit - weight;
+    return limit.limit - Math.max(0, free);
+  }
+
+  add(limit: Limit, weight: number): void {
+    this.#claimant.add(limit, weight, performance.now());
+    this.#planUrgent();
+  }
+
+  remove(limit: Limit, weight: number): void {
+    this.#claimant.remove(limit, weight, performance.now());
+    this.#planUrgent();
+  }
+
+  /**
+   * Waits until the log may have granted room for a request, at most until `untilMs` (monotonic): resolves with whether it
+   * is worth deciding again. undefined where no wait can help.
+   */
+  waitForRoom(
+    limit: Limit,
+    weight: number,
+    untilMs: number,
+    signal: AbortSignal,
+  ): Promise<boolean> | undefined {
+    const nowMs = performance.now();
+    if (signal.aborted || untilMs <= nowMs) return undefined;
+    let end: (again: boolean) => void = () => undefined;
+    const waiter = this.#claimant.wait(limit, weight, untilMs, nowMs, (again) => end(again));
+    if (waiter === undefined) return undefined;
+    this.#waits++;
+    this.#planUrgent();
+    return new Promise((resolve) => {
+      const timer = setTimeout(() => this.#claimant.expire(performance.now() + 1), untilMs - nowMs);
+      const abort = (): void => {
+        this.#claimant.cancel(waiter);
+        end(false);
+      };
+      end = (again) => {
+        clearTimeout(timer);
+        signal.removeEventListener('abort', abort);
+        resolve(again);
+      };
+      signal.addEventListener('abort', abort, { once: true });
+    });
+  }
+
+  /** Publishes that this process ends; waits at most a second for the log. */
+  async close(): Promise<void> {
+    clearInterval(this.#tick);
+    clearTimeout(this.#urgent);
+    const farewell = this.#append(this.#claimant.goodbye(performance.now()));
+    await Promise.race([farewell, sleep(goodbyeTimeoutMs)]);
+    this.#closing.abort();
+    this.#claimant.expire(Number.POSITIVE_INFINITY);
+    await this.#following;
+    await this.#options.topic.close();
+    await this.#file.close();
+    this.#ignored.close();
+  }
+
+  #onBatch({ records, rejected }: LimitBatch): void {
+    const [nowMs, wallMs] = [performance.now(), Date.now()];
+    if (rejected > 0) this.#ignored.add('not authentic', rejected);
+    for (const { offset, value } of records) {
+      const record = decodeGauges(value);
+      if (record === undefined) this.#ignored.add('malformed');
+      else if (!record.entries.every(({ window }) => isNear(window, wallMs)))
+        this.#ignored.add('another time');
+      else this.#claimant.onRecord(record, offset, nowMs);
+    }
+    this.#file.keep({ process: this.#claimant.process, live: this.#claimant.live });
+    this.#planUrgent();
+  }
+
+  #planUrgent(): void {
+    if (this.#urgent !== undefined || !this.#claimant.isUrgent || this.#closing.signal.aborted) return;
+    this.#urgent = setTimeout(() => {
+      this.#urgent = undefined;
+      this.#publish(true);
+    }, urgentMs);
+  }
+
+  #publish(urgent: boolean): void {
+    if (this.#appending >= appendingMax) return;
+    const nowMs = performance.now();
+    for (const record of this.#claimant.records(nowMs, Date.now(), urgent)) void this.#append(record);
+    if (nowMs - this.#sweptMs < readBackMs) return;
+    this.#sweptMs = nowMs;
+    this.#claimant.fold.sweep(nowMs, Date.now());
+  }
+
+  async #append(record: GaugeRecord): Promise<void> {
+    this.#appending++;
+    try {
+      await this.#options.topic.append(encodeGauges(record));
+    } catch {
+      // The topic reports that it cannot be reached, and a later record contains what this one had.
+    } finally {
+      this.#appending--;
+    }
+  }
+
+  #measure(registry: Registry): void {
+    const registers = [registry];
+    const ageSeconds = () => Math.min(this.#claimant.feedAgeMs(performance.now()) / 1000, 1e9);
+    const waits = () => this.#waits;
+    const totals = () => this.#ignored.totals;
+    new Gauge({
+      name: 'headgate_limit_feed_age_seconds',
+      help: 'since when this gateway has read no own record on the topic of gauges; above 2 s it admits its share only',
+      registers,
+      collect() {
+        this.set(ageSeconds());
+      },
+    });
+    new Counter({
+      name: 'headgate_limit_waits_total',
+      help: 'requests that waited until the log granted room in a limit of the fleet',
+      registers,
+      collect() {
+        this.reset();
+        this.inc(waits());
+      },
+    });
+    new Counter({
+      name: 'headgate_limit_records_ignored_total',
+      help: 'records of the topic of gauges that were ignored, by cause',
+      labelNames: ['cause'],
+      registers,
+      collect() {
+        this.reset();
+        for (const [cause, count] of totals()) this.inc({ cause }, count);
+      },
+    });
+  }
+}
+
+/** Records of a time that is long over, or far ahead, would only take memory. */
+function isNear(window: number, wallMs: number): boolean {
+  return window === inFlightWindow || Math.abs(window - wallMs) <= windowDistanceMs;
+}
+
+export interface OpenExchangeOptions extends Omit<LimitExchangeOptions, 'topic'> {
+  readonly logUrl: string;
+  readonly gatewayToken: string;
+}
+
+/** How long a start waits; a gateway must also start without the log. */
+const readyTimeoutMs = 5000;
+
+/** Opens the exchange over the log at this address. */
+export async function openLimitExchange({
+  logUrl,
+  gatewayToken,
+  ...options
+}: OpenExchangeOptions): Promise<LimitExchange> {
+  const topic = limitTopicAt(logUrl, {
+    topic: gaugesTopic,
+    tokens: [gatewayToken],
+    onReachabilityChange: (reachable, error) =>
+      options.logger.warn({ reachable, reason: error?.message }, 'limits of the fleet'),
+  });
+  const exchange = new LimitExchange({ ...options, topic });
+  exchange.start();
+  await exchange.ready(readyTimeoutMs);
+  return exchange;
+}

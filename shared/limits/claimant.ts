@@ -1,0 +1,372 @@
+/**
+ * The side of one gateway process: admits against the claims that the log has granted it, decides what to claim and when to
+ * publish, and what of other processes has ended. Pure: no log and no clock; `nowMs` is monotonic, `wallMs` since 1970.
+ */
+import {
+  type GaugeEntry,
+  type GaugeRecord,
+  gaugeEntriesMax,
+  inFlightWindow,
+  type LastSeen,
+} from '../../schemas/gauges.ts';
+import { ClaimsFold, limitKey } from './claims-fold.ts';
+import { OwnLimit } from './own-limit.ts';
+import { RoomQueue, type Waiter } from './room-queue.ts';
+
+/** A process publishes at least so often. */
+const quietMsMax = 1000;
+/** Without an own record read back for so long, a gateway is cut off and admits its share. */
+const cutOffMs = 2000;
+/** Longer than `cutOffMs`: a process that is silent for so long does not admit against all room any more. */
+const silentMs = 2500;
+/** What a process holds in flight ends after such a silence. */
+const endedMs = 10_000;
+/** An own silence after which the process takes another id, before others end it. */
+const renewMs = 8000;
+/** How long a record about weight in flight says what is in flight. */
+const certainMs = 250;
+/** After a pause of the process, it reads the log before it counts as cut off. */
+const pauseMs = 1000;
+const resumeMs = 500;
+/** A minute's limit is kept after its end for gateways whose clocks are behind. */
+const windowKeptMs = 63_000;
+
+export interface Limit {
+  readonly subject: string;
+  /** Beginning of the minute, ms since 1970, or `inFlightWindow`. */
+  readonly window: number;
+  readonly limit: number;
+}
+
+export interface ClaimantOptions {
+  readonly name: string;
+  /** A new process id. */
+  readonly mint: () => string;
+  /** Live gateways when the log was last read, from the disk. */
+  readonly live: number;
+  /** The process that had this data folder before: its end is certain. */
+  readonly predecessor?: string | undefined;
+}
+
+export class Claimant {
+  #fold = new ClaimsFold();
+  readonly #options: ClaimantOptions;
+  readonly #own = new Map<string, OwnLimit>();
+  readonly #waiters = new RoomQueue();
+  #process: string;
+  #n = 0;
+  #readN = 0;
+  /** When the last record that was read back was sent. */
+  #readSentMs = Number.NEGATIVE_INFINITY;
+  readonly #sentMs = new Map<number, number>();
+  #sentAtMs = Number.NEGATIVE_INFINITY;
+  /** The last record that gave all room up. */
+  #yieldedN = 0;
+  #live: number;
+  /** Own ids of before, until the log knows that they ended. */
+  #ended: LastSeen[] = [];
+  #isUrgent = false;
+  #tickMs = Number.NEGATIVE_INFINITY;
+  #resumedMs = Number.NEGATIVE_INFINITY;
+
+  constructor(options: ClaimantOptions) {
+    this.#options = options;
+    this.#process = options.mint();
+    this.#live = Math.max(1, options.live);
+    if (options.predecessor !== undefined) this.#ended = [[options.predecessor, Number.MAX_SAFE_INTEGER]];
+  }
+
+  get fold(): ClaimsFold {
+    return this.#fold;
+  }
+
+  get process(): string {
+    return this.#process;
+  }
+
+  /** Live gateways when an own record was last read back. */
+  get live(): number {
+    return this.#live;
+  }
+
+  /** Does a request wait, or another gateway lack room that is not needed here? */
+  get isUrgent(): boolean {
+    return this.#isUrgent;
+  }
+
+  /** Since when no own record was read back, ms. */
+  feedAgeMs(nowMs: number): number {
+    return nowMs - this.#readSentMs;
+  }
+
+  isCutOff(nowMs: number): boolean {
+    return this.feedAgeMs(nowMs) > cutOffMs;
+  }
+
+  /** May requests be decided without the share of a gateway that is cut off? */
+  isReady(nowMs: number): boolean {
+    if (this.isCutOff(nowMs)) return false;
+    return this.#fold.alone === this.#process || (this.#fold.alone === undefined && this.#fold.live > 1);
+  }
+
+  /** No other gateway is live, as far as the log is read. */
+  get isAlone(): boolean {
+    return this.#fold.alone === this.#process && this.#yieldedN <= this.#readN;
+  }
+
+  used(limit: Limit): number {
+    return this.#own.get(limitKey(limit.subject, limit.window))?.used ?? 0;
+  }
+
+  /** Weight of the requests that wait for it. */
+  waitingFor(limit: Limit): number {
+    return this.#own.get(limitKey(limit.subject, limit.window))?.waiting ?? 0;
+  }
+
+  /** What this process may use in all of the limit now. */
+  room(limit: Limit, nowMs: number): number {
+    const key = limitKey(limit.subject, limit.window);
+    const row = this.#fold.row(key);
+    const claim = row?.cells.get(this.#process)?.claim ?? 0;
+    const isAlone = this.isAlone;
+    const smallest = isAlone ? claim : (this.#own.get(key)?.smallestSent() ?? claim);
+    const granted = Math.min(claim, smallest);
+    if (this.isCutOff(nowMs)) {
+      const share = Math.max(1, Math.floor(limit.limit / this.#live));
+      // What was granted of a minute stays; what was granted in flight ends with this process, as others see it.
+      const mayHaveEnded = limit.window === inFlightWindow && this.feedAgeMs(nowMs) > renewMs;
+      return mayHaveEnded ? share : Math.max(granted, share);
+    }
+    const left = limit.limit - (row?.claimed ?? 0);
+    if (isAlone) return Math.max(granted, left + claim);
+    // Where more is held than the limit has, after a fault, what ends is not replaced until that is over.
+    return granted + Math.min(0, left);
+  }
+
+  admits(limit: Limit, weight: number, nowMs: number): boolean {
+    const used = this.used(limit);
+    return used + weight <= this.room(limit, nowMs) || (used === 0 && this.#isFirst(limit, weight, nowMs));
+  }
+
+  /** The first request of a process goes ahead of its claim, where as much is left for every gateway. */
+  #isFirst({ subject, window, limit }: Limit, weight: number, nowMs: number): boolean {
+    if (this.isCutOff(nowMs) || this.#fold.alone !== undefined) return false;
+    const claimed = this.#fold.row(limitKey(subject, window))?.claimed ?? 0;
+    return weight * this.#live <= limit - claimed;
+  }
+
+  add(limit: Limit, weight: number, nowMs: number): void {
+    this.#ownOf(limit).admitted(weight, nowMs);
+  }
+
+  remove({ subject, window }: Limit, weight: number, nowMs: number): void {
+    const own = this.#own.get(limitKey(subject, window));
+    if (own === undefined) return;
+    own.used = Math.max(0, own.used - weight);
+    if (own.waiting > 0) this.#settle(nowMs);
+    if (this.#fold.row(own.key)?.short) this.#isUrgent = true;
+  }
+
+  /**
+   * Has a request wait until the log may have granted its room: `done` is called with whether it is to be decided again.
+   * undefined where waiting cannot help.
+   */
+  wait(limit: Limit, weight: number, untilMs: number, nowMs: number, done: (again: boolean) => void) {
+    if (
+      (this.isCutOff(nowMs) && !this.#hasResumed(nowMs)) ||
+      this.isAlone ||
+      !this.#mayFit(limit, weight, nowMs)
+    )
+      return undefined;
+    const own = this.#ownOf(limit);
+    const waiter = this.#waiters.add(own, weight, untilMs, done);
+    if (waiter !== undefined) this.#isUrgent = true;
+    return waiter;
+  }
+
+  cancel(waiter: Waiter): void {
+    this.#waiters.remove(waiter);
+  }
+
+  /** Ends the waits that are over. */
+  expire(nowMs: number): void {
+    this.#waiters.expire(nowMs);
+  }
+
+  /** Was this process suspended until now? What the log has meanwhile is about to be read. */
+  #hasResumed(nowMs: number): boolean {
+    return nowMs - this.#tickMs > pauseMs || nowMs - this.#resumedMs <= resumeMs;
+  }
+
+  /** Is there room beyond what others are known to use? What they hold beyond that they give up. */
+  #mayFit(limit: Limit, weight: number, nowMs: number): boolean {
+    const own = this.#own.get(limitKey(limit.subject, limit.window));
+    const needed = (own?.used ?? 0) + (own?.waiting ?? 0) + weight;
+    return needed <= limit.limit - this.#usedByOthers(limit, nowMs);
+  }
+
+  /** What others use for certain: a weight in flight may have ended since its record. */
+  #usedByOthers({ subject, window }: Limit, nowMs: number): number {
+    let used = 0;
+    for (const [process, cell] of this.#fold.row(limitKey(subject, window))?.cells ?? [])
+      if (process !== this.#process && (window !== inFlightWindow || nowMs - cell.atMs <= certainMs))
+        used += cell.used;
+    return used;
+  }
+
+  /** Folds a record of the log. False where it changes nothing. */
+  onRecord(record: GaugeRecord, offset: number, nowMs: number): boolean {
+    const applied = this.#fold.apply(record, offset, nowMs);
+    if (applied && record.process === this.#process) this.#readBack(record.n, nowMs);
+    else if (applied) this.#onOther(record, nowMs);
+    return applied;
+  }
+
+  /** The log was replaced, or lost its end: all gateways begin again, and what is used here is published again. */
+  restart(): void {
+    this.#fold = new ClaimsFold();
+    this.#renew();
+  }
+
+  #readBack(n: number, nowMs: number): void {
+    this.#readN = n;
+    const sentMs = this.#sentMs.get(n);
+    if (sentMs !== undefined) this.#readSentMs = sentMs;
+    for (const each of this.#sentMs.keys()) if (each <= n) this.#sentMs.delete(each);
+    for (const own of this.#own.values()) own.readBack(n);
+    this.#live = Math.max(1, this.#fold.live);
+    this.#ended = this.#ended.filter(([process]) => !this.#fold.hasEnded(process));
+    if (this.#mayBeAlone(nowMs)) this.#isUrgent = true;
+    this.#settle(nowMs);
+  }
+
+  #onOther({ entries }: GaugeRecord, nowMs: number): void {
+    if (this.#fold.hasEnded(this.#process)) this.#renew();
+    // Another process is live: what was used without a claim is published at once.
+    if (this.isAlone) this.#isUrgent = true;
+    let isAwaited = false;
+    for (const { subject, window } of entries) {
+      const own = this.#own.get(limitKey(subject, window));
+      if (own === undefined) continue;
+      if (own.waiting > 0) isAwaited = true;
+      if (this.#dueOf(own, nowMs) === 'now') this.#isUrgent = true;
+    }
+    if (isAwaited) this.#settle(nowMs);
+  }
+
+  /** Releases the requests that fit now, and those that cannot fit any more. */
+  #settle(nowMs: number): void {
+    this.#waiters.settle((own, ahead, weight) => {
+      if (own.used + ahead + weight <= this.room(own, nowMs)) return 'fits';
+      return own.used + weight > own.limit - this.#usedByOthers(own, nowMs) ? 'never' : 'waits';
+    });
+  }
+
+  /** The records to publish now; none where nothing is due. `urgent`: between two ticks, only what cannot wait. */
+  records(nowMs: number, wallMs: number, urgent = false): GaugeRecord[] {
+    this.#isUrgent = false;
+    if (nowMs - this.#tickMs > pauseMs) this.#resumedMs = nowMs;
+    this.#tickMs = nowMs;
+    if (this.#readN > 0 && nowMs - this.#readSentMs > renewMs) this.#renew();
+    const yields = this.isAlone && this.#fold.live > 1;
+    const isDue = (own: OwnLimit) => {
+      const due = this.#dueOf(own, nowMs);
+      return due === 'now' || (due === 'at the tick' && !urgent) || (yields && own.used > 0);
+    };
+    const due: OwnLimit[] = [];
+    for (const own of this.#own.values()) {
+      if (isDue(own)) due.push(own);
+      else if (this.#isOver(own, wallMs)) this.#own.delete(own.key);
+    }
+    const isQuiet = due.length === 0 && !yields && !this.#mayBeAlone(nowMs);
+    if (isQuiet && nowMs - this.#sentAtMs < quietMsMax) return [];
+    const records: GaugeRecord[] = [];
+    for (let from = 0; from === 0 || from < due.length; from += gaugeEntriesMax) {
+      const isLast = from + gaugeEntriesMax >= due.length;
+      records.push(this.#record(due.slice(from, from + gaugeEntriesMax), nowMs, yields && isLast));
+    }
+    return records;
+  }
+
+  #record(due: readonly OwnLimit[], nowMs: number, yields: boolean): GaugeRecord {
+    const n = ++this.#n;
+    const wasAlone = this.isAlone;
+    const takesAll = !yields && (wasAlone || this.#mayBeAlone(nowMs));
+    if (yields) this.#yieldedN = n;
+    this.#sentMs.set(n, nowMs);
+    this.#sentAtMs = nowMs;
+    const state = { readN: this.#readN, isAlone: takesAll };
+    const entries = due.map((own): GaugeEntry => {
+      const row = this.#fold.row(own.key);
+      return own.entry(n, own.wanted(row, row?.cells.get(this.#process), state, nowMs), nowMs);
+    });
+    return {
+      ...{ v: 1, process: this.#process, name: this.#options.name, n, entries },
+      ...(takesAll && { alone: Math.max(0, this.#fold.offset) }),
+      ended: [...this.#ended, ...this.#silentFor(endedMs, false)],
+      silent: this.#silentFor(silentMs, true),
+    };
+  }
+
+  /** The last record of a process that stops cleanly. What it used of a minute counts further. */
+  goodbye(nowMs: number): GaugeRecord {
+    const { n, ...rest } = this.#record(
+      [...this.#own.values()].filter(({ window }) => window !== inFlightWindow),
+      nowMs,
+      false,
+    );
+    return { ...rest, n, ended: [...rest.ended, [this.#process, Number.MAX_SAFE_INTEGER]] };
+  }
+
+  #mayBeAlone(nowMs: number): boolean {
+    return (
+      this.#fold.alone === undefined && this.#fold.live === 1 && this.#readN > 0 && !this.isCutOff(nowMs)
+    );
+  }
+
+  /** Processes without a record between one folded so long before an own record and that record. */
+  #silentFor(ms: number, onlyAlone: boolean): LastSeen[] {
+    const silent: LastSeen[] = [];
+    for (const { process, offset, foldedMs } of this.#fold.others(this.#process))
+      if (this.#readSentMs - foldedMs >= ms && (!onlyAlone || process === this.#fold.alone))
+        silent.push([process, offset]);
+    return silent;
+  }
+
+  /** Takes another id: what the last one held in flight is counted under this one, what it used of a minute stays there. */
+  #renew(): void {
+    for (const own of this.#own.values()) {
+      const claimed = own.window === inFlightWindow ? 0 : this.#fold.claimOf(this.#process, own.key);
+      own.renew(Math.min(own.used, claimed));
+    }
+    this.#ended.push(this.#fold.lastSeen(this.#process));
+    this.#process = this.#options.mint();
+    this.#n = 0;
+    this.#readN = 0;
+    this.#yieldedN = 0;
+    this.#readSentMs = Number.NEGATIVE_INFINITY;
+    this.#sentMs.clear();
+  }
+
+  #dueOf(own: OwnLimit, nowMs: number) {
+    const row = this.#fold.row(own.key);
+    const state = { readN: this.#readN, isAlone: this.isAlone && this.#fold.live === 1 };
+    return own.due(row, row?.cells.get(this.#process), state, nowMs);
+  }
+
+  #isOver(own: OwnLimit, wallMs: number): boolean {
+    if (own.waiting > 0) return false;
+    return own.window === inFlightWindow ? own.isIdle(this.#readN) : own.window + windowKeptMs < wallMs;
+  }
+
+  #ownOf(limit: Limit): OwnLimit {
+    const key = limitKey(limit.subject, limit.window);
+    let own = this.#own.get(key);
+    if (own === undefined) {
+      own = new OwnLimit(key, limit);
+      this.#own.set(key, own);
+    }
+    own.limit = limit.limit;
+    return own;
+  }
+}

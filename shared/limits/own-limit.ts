@@ -1,0 +1,153 @@
+/**
+ * One limit of one subject as this process uses it: what it admitted, what waits, and what it last asked the log for.
+ * Pure: times are passed in, monotonic ms.
+ */
+import type { GaugeEntry } from '../../schemas/gauges.ts';
+import type { Cell, LimitRow } from './claims-fold.ts';
+
+/** An entry that was not read back is published again after this. */
+const repeatMs = 200;
+/** What is used is published at least so often where it changes. */
+const changedMs = 1000;
+/** What is held is repeated for readers that begin later. */
+const heldMs = 30_000;
+/** Room beyond what is used is asked for what was admitted within such a time. */
+const recentMs = 1000;
+/** Outstanding records whose claims are kept apart; of more, only the smallest claim is kept. */
+const outstandingMax = 16;
+
+/** What the process knows of itself when an entry is made. */
+export interface OwnState {
+  /** The number of its last record that it has read back. */
+  readonly readN: number;
+  /** It holds all room: nothing is claimed beyond what is used. */
+  readonly isAlone: boolean;
+}
+
+export type Due = 'no' | 'at the tick' | 'now';
+
+export class OwnLimit {
+  readonly key: string;
+  readonly subject: string;
+  readonly window: number;
+  limit: number;
+  /** Admitted here: requests of the minute, or weight in flight. */
+  used = 0;
+  /** Weight of the requests that wait for room. */
+  waiting = 0;
+  #recent = { sinceMs: Number.NEGATIVE_INFINITY, weight: 0, before: 0 };
+  /** Claims of records that were not read back yet. */
+  #outstanding: { n: number; claim: number }[] = [];
+  #last = { n: 0, used: 0, claim: 0, atMs: Number.NEGATIVE_INFINITY };
+
+  constructor(key: string, { subject, window, limit }: Pick<GaugeEntry, 'subject' | 'window' | 'limit'>) {
+    this.key = key;
+    this.subject = subject;
+    this.window = window;
+    this.limit = limit;
+  }
+
+  /** Nothing is held here, and the log knows it. */
+  isIdle(readN: number): boolean {
+    const { n, used, claim } = this.#last;
+    return this.used + this.waiting + used + claim === 0 && n <= readN;
+  }
+
+  admitted(weight: number, nowMs: number): void {
+    this.used += weight;
+    this.#turn(nowMs);
+    this.#recent.weight += weight;
+  }
+
+  /** The smallest claim that was sent and may still be read back. */
+  smallestSent(): number {
+    let smallest = Number.POSITIVE_INFINITY;
+    for (const { claim } of this.#outstanding) smallest = Math.min(smallest, claim);
+    return smallest;
+  }
+
+  readBack(n: number): void {
+    if (this.#outstanding.length > 0) this.#outstanding = this.#outstanding.filter((sent) => sent.n > n);
+  }
+
+  /** Under another process id nothing was sent yet, and `counted` of what was used counts under the last one. */
+  renew(counted: number): void {
+    this.used -= counted;
+    this.#outstanding = [];
+    this.#last = { n: 0, used: 0, claim: 0, atMs: Number.NEGATIVE_INFINITY };
+  }
+
+  /** What is used and waits, and a part of the rest for what may come next, unless another process lacks it. */
+  wanted(row: LimitRow | undefined, own: Cell | undefined, { isAlone }: OwnState, nowMs: number): number {
+    const needed = this.used + this.waiting;
+    const excess = (row?.claimed ?? 0) - this.limit;
+    // More is held than the limit has, after a fault: nothing that ends is replaced until that is over.
+    if (excess > 0 && !isAlone) return Math.max(this.used, Math.min(needed, (own?.claim ?? 0) - excess));
+    if (isAlone || isContended(row, own)) return needed;
+    this.#turn(nowMs);
+    const others = (row?.claimed ?? 0) - (own?.claim ?? 0);
+    const rest = Math.max(0, this.limit - others - this.used);
+    return needed + Math.min(this.#recent.weight + this.#recent.before, Math.floor(rest / 4));
+  }
+
+  due(row: LimitRow | undefined, own: Cell | undefined, state: OwnState, nowMs: number): Due {
+    const wanted = this.wanted(row, own, state, nowMs);
+    const { n, claim, atMs } = this.#last;
+    const isUnread = n > state.readN;
+    const ageMs = nowMs - atMs;
+    if (this.#cannotWait(row, own, { wanted, isUnread, ageMs })) return 'now';
+    if (isUnread) return ageMs >= repeatMs ? 'at the tick' : 'no';
+    if (wanted > claim || this.used > (own?.claim ?? 0)) return 'at the tick';
+    const isChanged = this.used !== this.#last.used || wanted < claim;
+    if (isChanged && (ageMs >= changedMs || state.isAlone || isTight(row, own))) return 'at the tick';
+    return wanted + claim > 0 && ageMs >= heldMs ? 'at the tick' : 'no';
+  }
+
+  /** Does a request wait here for room, or one elsewhere for what is held here? */
+  #cannotWait(
+    row: LimitRow | undefined,
+    own: Cell | undefined,
+    { wanted, isUnread, ageMs }: { wanted: number; isUnread: boolean; ageMs: number },
+  ): boolean {
+    const { claim } = this.#last;
+    // Room may have been given up since the claim was cut.
+    if (this.waiting > 0 && (wanted > claim || (!isUnread && canGrow(row, own, this.limit)))) return true;
+    // Who lacks room decides by what the others use now.
+    if (isContended(row, own)) return wanted < claim || (claim > 0 && ageMs >= repeatMs);
+    return wanted < claim && row !== undefined && row.claimed > this.limit;
+  }
+
+  /** The entry of the record with this number, which is now sent. */
+  entry(n: number, claim: number, nowMs: number): GaugeEntry {
+    const { subject, window, limit, used } = this;
+    this.#last = { n, used, claim, atMs: nowMs };
+    this.#outstanding.push({ n, claim });
+    if (this.#outstanding.length > outstandingMax) {
+      const claims = this.#outstanding.map((sent) => sent.claim);
+      this.#outstanding = [{ n, claim: Math.min(...claims) }];
+    }
+    return { subject, window, limit, used, claim };
+  }
+
+  #turn(nowMs: number): void {
+    const age = nowMs - this.#recent.sinceMs;
+    if (age < recentMs / 2) return;
+    this.#recent = { sinceMs: nowMs, weight: 0, before: age < recentMs ? this.#recent.weight : 0 };
+  }
+}
+
+/** Does another process lack what it asked for? */
+function isContended(row: LimitRow | undefined, own: Cell | undefined): boolean {
+  if (row === undefined) return false;
+  return row.short > Number(own !== undefined && own.asked > own.claim);
+}
+
+/** Is little left, or did this process ask for more than it got, so that others wait for what changes here? */
+function isTight(row: LimitRow | undefined, own: Cell | undefined): boolean {
+  if (row === undefined) return false;
+  return 4 * row.claimed >= 3 * row.limit || (own !== undefined && own.asked > own.claim);
+}
+
+function canGrow(row: LimitRow | undefined, own: Cell | undefined, limit: number): boolean {
+  return own !== undefined && own.asked > own.claim && row !== undefined && row.claimed < limit;
+}

@@ -1,0 +1,59 @@
+/** Requests that wait until the log may have granted their room, in the order in which they came. Pure: times are passed in. */
+import type { OwnLimit } from './own-limit.ts';
+
+/** Requests that wait for one limit, at most. */
+const waitersMax = 500;
+
+export interface Waiter {
+  readonly own: OwnLimit;
+  readonly weight: number;
+  readonly untilMs: number;
+  readonly done: (again: boolean) => void;
+}
+
+export class RoomQueue {
+  readonly #waiters = new Set<Waiter>();
+  readonly #counts = new Map<OwnLimit, number>();
+
+  /** undefined where too many wait for the limit. */
+  add(own: OwnLimit, weight: number, untilMs: number, done: (again: boolean) => void): Waiter | undefined {
+    const count = this.#counts.get(own) ?? 0;
+    if (count >= waitersMax) return undefined;
+    const waiter = { own, weight, untilMs, done };
+    this.#waiters.add(waiter);
+    this.#counts.set(own, count + 1);
+    own.waiting += weight;
+    return waiter;
+  }
+
+  remove(waiter: Waiter): void {
+    if (!this.#waiters.delete(waiter)) return;
+    const { own, weight } = waiter;
+    own.waiting -= weight;
+    const count = (this.#counts.get(own) ?? 1) - 1;
+    if (count > 0) this.#counts.set(own, count);
+    else this.#counts.delete(own);
+  }
+
+  /** `verdict` is given the weight of the requests for the same limit that are released before this one. */
+  settle(verdict: (own: OwnLimit, ahead: number, weight: number) => 'fits' | 'waits' | 'never'): void {
+    const ahead = new Map<OwnLimit, number>();
+    for (const waiter of [...this.#waiters]) {
+      const { own, weight } = waiter;
+      const before = ahead.get(own) ?? 0;
+      const result = verdict(own, before, weight);
+      if (result === 'waits') continue;
+      if (result === 'fits') ahead.set(own, before + weight);
+      this.#end(waiter, result === 'fits');
+    }
+  }
+
+  expire(nowMs: number): void {
+    for (const waiter of [...this.#waiters]) if (waiter.untilMs <= nowMs) this.#end(waiter, false);
+  }
+
+  #end(waiter: Waiter, again: boolean): void {
+    this.remove(waiter);
+    waiter.done(again);
+  }
+}

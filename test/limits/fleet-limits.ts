@@ -1,0 +1,234 @@
+/**
+ * Limits of the whole fleet over real gateways: what was admitted is counted by the clients and by the simulated node, and
+ * compared with the bound of docs/limits.md. The same on both logs.
+ */
+import { mkdirSync, readdirSync, renameSync } from 'node:fs';
+import { join } from 'node:path';
+import { expect } from 'vitest';
+import type { SimStats } from '../../dev/simulator/ledger.ts';
+import { windowMs, windowStartMs } from '../../shared/decision/decide.ts';
+import { type GatewayProcess, model, type Plane, ProcessFleet } from '../support/process-fleet.ts';
+import { until } from '../support/until.ts';
+
+export const minuteLimit = 30;
+export const slots = 6;
+
+interface Answers {
+  admitted: number;
+  limited: number;
+  /** Neither an answer nor a 429. */
+  readonly other: number[];
+  /** `Retry-After` of each refusal. */
+  readonly retryAfter: number[];
+}
+
+export class LimitedFleet extends ProcessFleet {
+  readonly gateways: GatewayProcess[] = [];
+  #node = '';
+  readonly #keys = new Map<string, string>();
+
+  /** Organisations named here have the tier Minute, those that begin with `slots` the tier Slots. */
+  async begin(gateways: number, organisations: readonly string[]): Promise<void> {
+    const plane = await this.serve<Plane['ready']>('control-plane', 'plane');
+    const node = await this.simNode('node', '--models', `${model},heavy`, '--tokens-per-second', '20');
+    this.#node = node.ready.url;
+    const admin = this.admin(plane);
+    await admin.apply({
+      version: 1,
+      models: [
+        { id: model, family: 'echo', weight: 1 },
+        { id: 'heavy', family: 'echo', weight: 3 },
+      ],
+      tiers: [
+        { id: 'Minute', models: '*', requestsPerMinute: minuteLimit },
+        { id: 'Slots', models: '*', concurrency: slots },
+      ],
+      pool: {
+        models: [model, 'heavy'],
+        nodes: [{ id: 'pool-1', url: node.ready.url, dialect: 'vllm' }],
+      },
+      organisations: organisations.map((id) => ({
+        ...{ id, name: id },
+        tier: id.startsWith('slots') ? 'Slots' : 'Minute',
+      })),
+    });
+    for (const id of organisations) this.#keys.set(id, (await admin.createKey(id, 'k')).value);
+    this.gateways.push(
+      ...(await Promise.all(
+        Array.from({ length: gateways }, (_, index) => this.gateway(`gateway-${index}`)),
+      )),
+    );
+    // Every gateway has folded the keys, and knows of the others.
+    await Promise.all(this.gateways.map((each) => until(() => this.knows(each, organisations.at(-1) ?? ''))));
+  }
+
+  gateway(name: string): Promise<GatewayProcess> {
+    return this.serve<GatewayProcess['ready']>('gateway', name);
+  }
+
+  async knows({ ready }: GatewayProcess, organisation: string): Promise<boolean> {
+    const response = await fetch(`${ready.api}/models`, { headers: this.#headers(organisation) });
+    await response.text();
+    return response.status === 200;
+  }
+
+  #headers(organisation: string): Record<string, string> {
+    return {
+      authorization: `Bearer ${this.#keys.get(organisation)}`,
+      'content-type': 'application/json',
+    };
+  }
+
+  ask(
+    { ready }: GatewayProcess,
+    organisation: string,
+    { tokens = 1, stream = false, to = model, signal }: AskOptions = {},
+  ): Promise<Response> {
+    return fetch(`${ready.api}/chat/completions`, {
+      method: 'POST',
+      headers: this.#headers(organisation),
+      body: JSON.stringify({
+        ...{ model: to, stream, max_tokens: tokens },
+        messages: [{ role: 'user', content: 'hello there, how are you today' }],
+      }),
+      ...(signal && { signal }),
+    });
+  }
+
+  /** Sends so many requests at once, spread over the gateways given, and counts the answers. */
+  async burst(gateways: readonly GatewayProcess[], organisation: string, count: number): Promise<Answers> {
+    const answers: Answers = { admitted: 0, limited: 0, other: [], retryAfter: [] };
+    const one = async (gateway: GatewayProcess): Promise<void> => {
+      const response = await this.ask(gateway, organisation);
+      await response.text();
+      if (response.status === 200) answers.admitted++;
+      else if (response.status === 429) {
+        answers.limited++;
+        answers.retryAfter.push(Number(response.headers.get('retry-after')));
+      } else answers.other.push(response.status);
+    };
+    await Promise.all(
+      Array.from({ length: count }, (_, index) => one(gateways[index % gateways.length] as GatewayProcess)),
+    );
+    return answers;
+  }
+
+  /** Completions that the node has seen, and those that it is busy with. */
+  async seen(): Promise<{ readonly requests: number; readonly inFlight: number }> {
+    const stats = (await (await fetch(`${this.#node}/sim/stats`)).json()) as SimStats;
+    return { requests: stats.requestsByPath['/v1/chat/completions'] ?? 0, inFlight: stats.inFlight };
+  }
+
+  /** Moves the topic of gauges away, or back. */
+  moveGauges(isAway: boolean): void {
+    const [from, to] = [this.logFolder, join(this.dir, 'away')];
+    mkdirSync(to, { recursive: true });
+    const [source, target] = isAway ? [from, to] : [to, from];
+    for (const file of readdirSync(source))
+      if (file.startsWith('headgate.gauges')) renameSync(join(source, file), join(target, file));
+  }
+
+  /** A metric of a gateway, its labels ignored. */
+  async metric({ ready }: GatewayProcess, name: string): Promise<number> {
+    const text = await (await fetch(`${ready.metrics}/metrics`)).text();
+    return Number(
+      text
+        .split('\n')
+        .find((line) => line.startsWith(`${name} `))
+        ?.split(' ')[1],
+    );
+  }
+}
+
+interface AskOptions {
+  readonly tokens?: number;
+  readonly stream?: boolean;
+  readonly to?: string;
+  readonly signal?: AbortSignal;
+}
+
+/** Waits for the next minute of the organisation where less than `ms` of the present one is left. */
+async function withinOneMinute(organisation: string, ms: number): Promise<void> {
+  const left = () => windowStartMs(organisation, Date.now()) + windowMs - Date.now();
+  if (left() < ms) await until(() => left() > ms, 90_000);
+}
+
+/** An organisation whose minute has at least so much left, of those given; so a test seldom waits. */
+function longest(organisations: readonly string[]): string {
+  const left = (id: string) => windowStartMs(id, Date.now()) + windowMs - Date.now();
+  return [...organisations].sort((a, b) => left(b) - left(a))[0] ?? '';
+}
+
+export const minutes = (name: string): string[] =>
+  Array.from({ length: 12 }, (_, index) => `${name}-${index}`);
+
+/** Limits 1 over all gateways: a burst in a fresh minute, and three times the limit after it. */
+export async function coldBurst(fleet: LimitedFleet, organisations: readonly string[]): Promise<void> {
+  const organisation = longest(organisations);
+  await withinOneMinute(organisation, 12_000);
+  const before = (await fleet.seen()).requests;
+  const first = await fleet.burst(fleet.gateways, organisation, minuteLimit);
+  const more = await fleet.burst(fleet.gateways, organisation, 2 * minuteLimit);
+  expect([...first.other, ...more.other]).toEqual([]);
+  const admitted = first.admitted + more.admitted;
+  // The bound: one request for each gateway.
+  expect(admitted).toBeLessThanOrEqual(minuteLimit + fleet.gateways.length);
+  expect(admitted).toBeGreaterThanOrEqual(minuteLimit);
+  expect((await fleet.seen()).requests - before).toBe(admitted);
+  for (const seconds of [...first.retryAfter, ...more.retryAfter]) {
+    expect(seconds).toBeGreaterThanOrEqual(1);
+    expect(seconds).toBeLessThanOrEqual(60);
+  }
+}
+
+/** A client that stays on one gateway gets the whole limit, and no gateway admits a request beyond it. */
+export async function stickyClient(fleet: LimitedFleet, organisations: readonly string[]): Promise<void> {
+  const organisation = longest(organisations);
+  await withinOneMinute(organisation, 12_000);
+  const [one] = fleet.gateways;
+  if (one === undefined) throw new Error('no gateway');
+  const answers = await fleet.burst([one], organisation, minuteLimit);
+  expect(answers).toMatchObject({ admitted: minuteLimit, limited: 0, other: [] });
+  const others = await fleet.burst(fleet.gateways, organisation, minuteLimit);
+  // Each other gateway may not know of the last requests yet when it admits its first one.
+  expect(others.admitted).toBeLessThanOrEqual(fleet.gateways.length - 1);
+}
+
+/** Limits 2 over all gateways: slow streams, weights, and the places of those that ended. */
+export async function slowStreams(fleet: LimitedFleet, organisation: string): Promise<void> {
+  const leave = new AbortController();
+  const stream = (index: number, to: string) =>
+    fleet.ask(fleet.gateways[index % fleet.gateways.length] as GatewayProcess, organisation, {
+      ...{ tokens: 4000, stream: true, to, signal: leave.signal },
+    });
+  const statuses: number[] = [];
+  for (let index = 0; index < 3 * slots; index++) {
+    const response = await stream(index, model);
+    statuses.push(response.status);
+    if (response.status !== 200) await response.text();
+  }
+  const open = statuses.filter((status) => status === 200).length;
+  expect(new Set(statuses)).toEqual(new Set([200, 429]));
+  expect(open).toBeGreaterThanOrEqual(slots);
+  expect(open).toBeLessThanOrEqual(slots + fleet.gateways.length);
+  expect((await fleet.seen()).inFlight).toBe(open);
+  expect((await stream(0, 'heavy')).status, 'a heavy request finds no room').toBe(429);
+  leave.abort();
+  await until(async () => (await fleet.seen()).inFlight === 0);
+  const again = new AbortController();
+  const heavy = async (index: number): Promise<number> =>
+    (
+      await fleet.ask(fleet.gateways[index % fleet.gateways.length] as GatewayProcess, organisation, {
+        ...{ tokens: 4000, stream: true, to: 'heavy', signal: again.signal },
+      })
+    ).status;
+  const results: number[] = [];
+  await until(async () => {
+    results.push(await heavy(results.length));
+    return results.filter((status) => status === 200).length >= slots / 3;
+  });
+  expect(await heavy(0)).toBe(429);
+  expect(await heavy(1)).toBe(429);
+  again.abort();
+  await until(async () => (await fleet.seen()).inFlight === 0);
+}
