@@ -3,6 +3,7 @@ import type { Command } from 'commander';
 import { registerCapacity } from './commands/capacity.ts';
 import { registerCatalog } from './commands/catalog.ts';
 import { registerConsole } from './commands/console.ts';
+import { registerDoctor } from './commands/doctor.ts';
 import { registerEvents } from './commands/events.ts';
 import { registerFleet } from './commands/fleet.ts';
 import { registerGateways } from './commands/gateways.ts';
@@ -23,6 +24,7 @@ const families = [
   registerCapacity,
   registerNodes,
   registerGateways,
+  registerDoctor,
   registerConsole,
   registerEvents,
   registerSigners,

@@ -226,6 +226,7 @@ async function serve(
   // Before the listener closes their sockets: an agent that is sent away does not count as lost.
   closers.add(() => nodes.agents.stop());
   const health = await startHealth({
+    replica: name,
     snapshot,
     board,
     replicator,
@@ -285,6 +286,12 @@ async function listen(
     live: parts.live,
     usage: usage.reader,
     counters,
+    usageCounts: usage.counts,
+    listener: () => ({
+      name: 'admin',
+      isLoopback: /^(?:127\.|::1$|localhost$)/.test(settings.bind),
+      daysLeft: certificate && (Date.parse(certificate.validUntil) - Date.now()) / 86_400_000,
+    }),
     dataDir: settings.dataDir,
     operatorToken,
     gatewayToken,

@@ -1,4 +1,4 @@
-/** What the admin API answers about the past: events, commits, and differences between two moments. */
+/** What the admin API answers about the past (events, commits, differences between two moments), and what doctor finds. */
 import { z } from 'zod';
 
 const id = z.string();
@@ -80,6 +80,24 @@ export const historyResponses = {
         commits: z.record(z.string(), count),
       }),
     ),
+    position,
+  }),
+  'GET /doctor': z.object({
+    checks: z.array(
+      z.object({
+        code: z.string(),
+        group: z.string(),
+        level: z.enum(['ok', 'warn', 'fail']),
+        object: z.string().optional(),
+        text: z.string(),
+        next: z.string().optional(),
+        /** What to read about it. */
+        page: z.string().optional(),
+      }),
+    ),
+    ok: count,
+    warn: count,
+    fail: count,
     position,
   }),
 } as const satisfies Record<string, z.ZodType>;

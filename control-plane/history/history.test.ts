@@ -68,37 +68,43 @@ test('at every position the rows and digests are those of a fold up to it', asyn
   for (const [index, record] of records.entries()) {
     folded.apply([record]);
     const state = await past.at(index + 1);
-    expect([index + 1, state.digest()]).toEqual([index + 1, folded.digest()]);
+    expect(await past.digestsAt(index + 1)).toEqual(folded.digests());
     expect(rowsOf(state.db)).toEqual(rowsOf(folded.db));
   }
 });
 
 test('a span of a thousand commits ends in digests that verify, and a file that is opened again continues', async () => {
-  const records = recordsOf(fleetHistory(11, 1300));
-  const first = open(records.slice(0, 1100));
-  expect((await first.past.at(1050)).seq).toBe(1050);
+  const records = recordsOf(fleetHistory(11, 1060));
+  const first = open(records.slice(0, 1030));
+  expect((await first.past.at(1020)).seq).toBe(1020);
   await first.stop();
   const again = open(records);
   const folded = memorySnapshot();
-  folded.apply(records.slice(0, 1200));
-  expect((await again.past.at(1200)).digest()).toBe(folded.digest());
+  folded.apply(records.slice(0, 1050));
+  expect(await again.past.digestsAt(1050)).toEqual(folded.digests());
   expect(again.notes).toEqual([]);
 });
 
-const spoil: [string, (db: Database) => void][] = [
-  ['a row of the past', (db) => db.exec(`UPDATE past_organisation SET name = 'Mallory' WHERE set_seq < 900`)],
+/** What is damaged, in a log of how many commits, and how. */
+const spoil: [string, number, (db: Database) => void][] = [
+  [
+    'a row of the past, before the last span',
+    1010,
+    (db) => db.exec(`UPDATE past_organisation SET name = 'Mallory' WHERE set_seq < 900`),
+  ],
   [
     'the end of a version',
-    (db) => db.exec('UPDATE past_member SET end_seq = end_seq + 1 WHERE end_seq < 900'),
+    90,
+    (db) => db.exec('UPDATE past_member SET end_seq = end_seq + 1 WHERE end_seq < 80'),
   ],
-  ['a commit', (db) => db.exec(`UPDATE history_commit SET author = 'somebody' WHERE seq = 500`)],
-  ['a missing commit', (db) => db.exec('DELETE FROM history_commit WHERE seq = 1100')],
-  ['a view that runs code', (db) => db.exec('CREATE VIEW extra AS SELECT 1')],
-  ['another build', (db) => db.pragma('user_version = 1')],
+  ['a commit', 90, (db) => db.exec(`UPDATE history_commit SET author = 'somebody' WHERE seq = 50`)],
+  ['a missing commit', 90, (db) => db.exec('DELETE FROM history_commit WHERE seq = 40')],
+  ['a view that runs code', 90, (db) => db.exec('CREATE VIEW extra AS SELECT 1')],
+  ['another build', 90, (db) => db.pragma('user_version = 1')],
 ];
 
-test.each(spoil)('a file with %s is discarded and made again', async (_what, damage) => {
-  const records = recordsOf(fleetHistory(13, 1100));
+test.each(spoil)('a file with %s is discarded and made again', async (_what, commits, damage) => {
+  const records = recordsOf(fleetHistory(13, commits));
   const first = open(records);
   await first.past.ask('past', [records.length]);
   await first.stop();
@@ -107,10 +113,10 @@ test.each(spoil)('a file with %s is discarded and made again', async (_what, dam
   db.close();
   const again = open(records);
   const folded = memorySnapshot();
-  folded.apply(records.slice(0, 800));
+  folded.apply(records.slice(0, 60));
   for (;;) {
-    const state = await again.past.at(800).catch(() => undefined);
-    if (state?.digest() === folded.digest() && again.notes.length > 0) {
+    const state = await again.past.at(60).catch(() => undefined);
+    if (state && again.notes.length > 0) {
       expect(rowsOf(state.db)).toEqual(rowsOf(folded.db));
       break;
     }

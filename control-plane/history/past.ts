@@ -5,7 +5,7 @@
 import { momentForms, parseMoment } from '../../schemas/moments.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
-import { digestOfTables, type TableName } from '../../shared/snapshot/tables.ts';
+import type { TableName } from '../../shared/snapshot/tables.ts';
 import { CommandError } from '../core/command-error.ts';
 import { CallerQueue } from '../state/caller-queue.ts';
 import type { HistoryAccess } from './history.ts';
@@ -18,8 +18,6 @@ export interface ReadableState {
   readonly seq: number;
   readonly log: string | null;
   readonly head: { readonly signers: readonly string[] };
-  digests(): Readonly<Record<TableName, string>>;
-  digest(): string;
 }
 
 /** A moment of the past: a position, and the clock by which keys expire there. */
@@ -93,16 +91,19 @@ export class PastStates {
     if (seq === this.#present.seq) return this.#present;
     if (seq < 1 || seq > this.#present.seq)
       throw new CommandError('NotFound', `there is no position ${seq}; the log is at ${this.#present.seq}`);
-    const { signers, digests } = await this.ask('past', [seq], caller);
+    const { signers } = await this.ask('past', [seq], caller);
     const { log } = this.#present;
     return {
       db: this.#databases.at(log, seq),
       seq,
       log,
       head: { signers },
-      digests: () => digests,
-      digest: () => digestOfTables(digests),
     };
+  }
+
+  /** Of each table after commit `seq`. Throws NotFound, Busy. */
+  async digestsAt(seq: number, caller?: string): Promise<Readonly<Record<TableName, string>>> {
+    return seq === this.#present.seq ? this.#present.digests() : this.ask('digests', [seq], caller);
   }
 
   /** A question to the history, once it is the caller's turn. */

@@ -5,6 +5,7 @@ import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import type { TableName } from '../../shared/snapshot/tables.ts';
 import { CommandError } from '../core/command-error.ts';
 import type { HistoryCommit } from './commit-chain.ts';
+import { type DoctorRows, readDoctorRows } from './doctor-rows.ts';
 import { type EventSearch, eventsOf, type FoundEvents, searchEvents } from './event-search.ts';
 import { PastDatabases } from './past-databases.ts';
 import { type ReadQuery, stateReads } from './reads.ts';
@@ -27,7 +28,6 @@ export interface PastFacts {
   /** By the clock of its commit. */
   readonly atMs: number;
   readonly signers: readonly string[];
-  readonly digests: Readonly<Record<TableName, string>>;
 }
 
 export interface PastRead {
@@ -41,10 +41,13 @@ export interface PastRead {
 export type ShownCommit = AdminResponse<'GET /events/:position'>;
 
 export interface HistoryQueries {
+  doctorRows(head: number, nowMs: number): DoctorRows;
   facts(seq: number): HistoryFacts;
   /** The last commit that was written up to this time; 0 where there is none. */
   positionAt(head: number, timeMs: number): number;
   past(seq: number): PastFacts;
+  /** Of the state after the commit. */
+  digests(seq: number): Readonly<Record<TableName, string>>;
   read(seq: number, path: string, params: Readonly<Record<string, string>>, query: ReadQuery): PastRead;
   events(head: number, search: EventSearch): FoundEvents;
   show(seq: number): ShownCommit;
@@ -98,8 +101,11 @@ export class HistoryReader implements HistoryQueries {
       seq,
       atMs,
       signers: JSON.parse(signers ?? '[]') as string[],
-      digests: this.#versions.digestsAt(seq),
     };
+  }
+
+  digests(seq: number): Readonly<Record<TableName, string>> {
+    return this.#versions.digestsAt(seq);
   }
 
   read(seq: number, path: string, params: Readonly<Record<string, string>>, query: ReadQuery): PastRead {
@@ -137,6 +143,10 @@ export class HistoryReader implements HistoryQueries {
     if (from <= to) return shownChanges(this.#versions.between(from, to, max));
     const back = this.#versions.between(to, from, max);
     return shownChanges(back.map((change) => ({ ...change, before: change.after, after: change.before })));
+  }
+
+  doctorRows(_head: number, nowMs: number): DoctorRows {
+    return readDoctorRows(this.#snapshot.db, nowMs);
   }
 
   undo(head: number, of: number): UndoCommand {

@@ -70,6 +70,7 @@ CREATE TABLE history_commit (
   signers TEXT                -- JSON, where the commit changes them
 ) STRICT;
 CREATE INDEX history_commit_by_clock ON history_commit (clock_ms, seq, kind);
+CREATE INDEX history_commit_by_signers ON history_commit (seq) WHERE signers IS NOT NULL;
 CREATE TABLE subject (kind TEXT, id TEXT, seq INTEGER, idx INTEGER, PRIMARY KEY (kind, id, seq, idx)) STRICT, WITHOUT ROWID;
 CREATE TABLE span (seq INTEGER PRIMARY KEY, digests TEXT NOT NULL, commits TEXT NOT NULL) STRICT;
 CREATE TABLE tail (lock INTEGER PRIMARY KEY CHECK (lock = 1), commits TEXT NOT NULL) STRICT;

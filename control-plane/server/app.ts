@@ -12,6 +12,7 @@ import { accessDocument, guardRoutes, securitySchemes } from './access.ts';
 import { registerCommandRoutes } from './command-routes.ts';
 import type { AdminContext } from './context.ts';
 import { registerCountersRoute } from './counters-route.ts';
+import { registerDoctorRoute } from './doctor-route.ts';
 import { registerEventRoutes, registerEventStream } from './event-routes.ts';
 import { registerFleetRoutes } from './fleet-routes.ts';
 import { registerHistoryRoutes } from './history-routes.ts';
@@ -98,6 +99,7 @@ export function registerSharedRoutes(routes: FastifyInstance, context: AdminCont
   registerReadRoutes(routes, context);
   registerEventRoutes(routes, context);
   registerHistoryRoutes(routes, context);
+  registerDoctorRoute(routes, context);
   registerFleetRoutes(routes, context);
   registerSignerRoutes(routes, context);
   registerUsageRoutes(routes, context);

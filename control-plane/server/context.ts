@@ -36,6 +36,10 @@ export interface AdminContext {
   readonly live: LiveNodes;
   readonly usage: UsageReader;
   readonly counters: FleetCounters;
+  /** Rows of usage by result, since the start. */
+  readonly usageCounts: Readonly<Record<'differing' | 'lost' | 'unread', number>>;
+  /** The listener of the admin API. */
+  listener(): { readonly name: string; readonly isLoopback: boolean; readonly daysLeft?: number | undefined };
   /** The folder of this process alone. */
   readonly dataDir: string;
   readonly operatorToken: string;

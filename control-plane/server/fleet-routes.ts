@@ -3,6 +3,7 @@ import type { FastifyInstance } from 'fastify';
 import { z } from 'zod';
 import type { AdminResponse, GatewayStatus, ReplicaStatus } from '../../schemas/admin.ts';
 import { foldVersion } from '../../shared/snapshot/fold.ts';
+import { digestOfTables } from '../../shared/snapshot/tables.ts';
 import type { Seen } from '../../shared/status/status-board.ts';
 import { readingRoles } from '../commands/authorise.ts';
 import { CommandError } from '../core/command-error.ts';
@@ -72,12 +73,14 @@ export function registerFleetRoutes(app: FastifyInstance, context: AdminContext)
     { config: { ...config, past: true }, schema: { summary: 'This replica and the log' } },
     async (request): Promise<ReplicaStatus> => {
       const query = parseQuery(readQuerySchema, request.query);
-      const state = await stateFor(context, query, callerOf(request));
+      const caller = callerOf(request);
+      const state = await stateFor(context, query, caller);
+      const digests = await context.past.digestsAt(state.seq, caller);
       return {
         log: state.log,
         position: state.seq,
-        digest: state.digest(),
-        digests: { ...state.digests() },
+        digest: digestOfTables(digests),
+        digests: { ...digests },
         foldVersion,
         replica: context.replica,
         skipped: snapshot.skipped,

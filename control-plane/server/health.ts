@@ -1,5 +1,6 @@
 /** Health, readiness and metrics of a control-plane replica. */
 import { Gauge } from 'prom-client';
+import { diagnose } from '../../shared/doctor/diagnose.ts';
 import type { Signer } from '../../shared/log/core/signing.ts';
 import type { Connections } from '../../shared/runtime/connections.ts';
 import { type Check, type HealthServer, startHealthServer } from '../../shared/runtime/health-server.ts';
@@ -13,10 +14,13 @@ import type { StatusBoard } from '../../shared/status/status-board.ts';
 import { maySign } from '../command-log/log-signing.ts';
 import type { AgentSessions } from '../nodes/agent-sessions.ts';
 import type { NodeRow } from '../nodes/node-reporter.ts';
+import { processFacts } from './doctor-facts.ts';
 import type { Drain } from './drain.ts';
 import { observeFleet } from './fleet-metrics.ts';
 
 interface Replica {
+  /** Its name. */
+  readonly replica: string;
   readonly snapshot: Snapshot;
   readonly replicator: Replicator;
   readonly agents: AgentSessions;
@@ -66,7 +70,8 @@ export async function startHealth(settings: HealthSettings): Promise<HealthServe
   });
 }
 
-function checks({ snapshot, replicator, signer, board }: Replica): Check[] {
+function checks(view: Replica): Check[] {
+  const { snapshot, replicator, signer, board } = view;
   const age = replicator.freshness.ageSeconds();
   return [
     {
@@ -87,7 +92,19 @@ function checks({ snapshot, replicator, signer, board }: Replica): Check[] {
     { name: 'fresh', ok: age <= 30, detail: Number.isFinite(age) ? `${age.toFixed(1)} s` : 'not proven yet' },
     // For operators only: a misconfigured gateway is no reason to fail this replica.
     { name: 'gateways', ok: true, detail: gatewaysDetail(board) },
+    ...findings(view),
   ];
+}
+
+/** What doctor finds of the log and the processes; for operators only, as above. */
+function findings(view: Replica): Check[] {
+  return diagnose(processFacts(view), ['log', 'control-planes', 'gateways'])
+    .checks.filter(({ level }) => level !== 'ok')
+    .map(({ code, level, object = '', text }) => ({
+      name: code,
+      ok: true,
+      detail: `${level} ${object} ${text}`,
+    }));
 }
 
 function gatewaysDetail(board: StatusBoard): string {

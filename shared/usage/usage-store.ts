@@ -243,6 +243,11 @@ export class UsageStore {
     return this.#sql.removeVisitors.run(beforeMs, visitorsRemovedAtOnceMax).changes;
   }
 
+  /** How many rows of a period are kept for export. */
+  rowsOf(organisation: string, period: string): number {
+    return this.#sql.rowsOf.get(organisation, period)?.count ?? 0;
+  }
+
   /** Rows kept for export, in the order in which they were folded. */
   requests(query: RequestQuery): KeptRequest[] {
     const { organisation, period, afterId = 0, limit } = query;
@@ -290,7 +295,7 @@ export class UsageStore {
 /** Queries on the totals. */
 export type UsageReader = Pick<
   UsageStore,
-  'totals' | 'periods' | 'requests' | 'poolTotals' | 'unnamedTotals'
+  'totals' | 'periods' | 'requests' | 'poolTotals' | 'unnamedTotals' | 'rowsOf'
 >;
 
 interface FoldInto {

@@ -136,6 +136,9 @@ export function prepareUsage(db: Database) {
     requests: prepare<[string, string, number, number], Request>(
       `SELECT id, body FROM request WHERE organisation = ? AND period = ? AND id > ? ORDER BY id LIMIT ?`,
     ),
+    rowsOf: prepare<[string, string], { count: number }>(
+      'SELECT count(*) AS count FROM request WHERE organisation = ? AND period = ?',
+    ),
     allRequests: prepare<[number, number], Request>(
       'SELECT id, body FROM request WHERE id > ? ORDER BY id LIMIT ?',
     ),

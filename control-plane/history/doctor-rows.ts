@@ -1,0 +1,62 @@
+/** Reads for `doctor` that may take long in a large state: on the thread of the history. */
+import type { Database } from '../../shared/runtime/sqlite.ts';
+
+/** What `doctor` needs of rows that may be many. */
+export interface DoctorRows {
+  /** Active keys by organisation. */
+  readonly activeKeys: Readonly<Record<string, number>>;
+  /** Active keys that expire soon, or whose creator is no member any more. */
+  readonly keys: readonly {
+    readonly id: string;
+    readonly organisation: string;
+    readonly expiresAtMs: number | null;
+    readonly createdBy: string;
+  }[];
+  /** Changes of health by node since then. */
+  readonly healthChanges: Readonly<Record<string, number>>;
+}
+
+const dayMs = 86_400_000;
+const expiringMs = 8 * dayMs;
+const keysMax = 500;
+const hourMs = 3_600_000;
+
+export function readDoctorRows(db: Database, nowMs: number): DoctorRows {
+  const active = 'revoked_at IS NULL AND hash IS NOT NULL AND (expires_at IS NULL OR expires_at > ?)';
+  const counts = db
+    .prepare(
+      `SELECT organisation AS name, count(*) AS count FROM api_key WHERE ${active} GROUP BY organisation`,
+    )
+    .all(nowMs);
+  const keys = db
+    .prepare<unknown[], DoctorRows['keys'][number]>(
+      `SELECT id, organisation, expires_at AS expiresAtMs, created_by AS createdBy FROM api_key k WHERE ${active}
+       AND (expires_at < ? OR (created_by GLOB '[a-z0-9]*' AND created_by NOT LIKE '%:%' AND
+         created_by NOT IN ('operator', 'restore') AND NOT EXISTS (
+           SELECT 1 FROM member m WHERE m.organisation = k.organisation AND m.person = k.created_by)))
+       LIMIT ${keysMax}`,
+    )
+    .all(nowMs, nowMs + expiringMs);
+  const since = db
+    .prepare('SELECT coalesce(min(seq), 9e15) FROM history_commit WHERE clock_ms > ?')
+    .pluck()
+    .get(nowMs - hourMs);
+  // By node, because the subjects are found by kind and id.
+  const changes = db
+    .prepare(
+      `SELECT n.id AS name, (SELECT count(*) FROM subject s WHERE s.kind = 'node' AND s.id = n.id AND s.seq >= ? AND EXISTS (
+         SELECT 1 FROM subject t WHERE t.kind = 'type' AND t.id = 'node.health_changed' AND t.seq = s.seq AND t.idx = s.idx
+       )) AS count FROM node n`,
+    )
+    .all(since);
+  return { activeKeys: byName(counts), keys, healthChanges: byName(changes) };
+}
+
+function byName(rows: readonly unknown[]): Record<string, number> {
+  return Object.fromEntries(
+    (rows as readonly { readonly name: string; readonly count: number }[]).map(({ name, count }) => [
+      name,
+      count,
+    ]),
+  );
+}

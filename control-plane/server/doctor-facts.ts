@@ -1,0 +1,205 @@
+/** Collects what `doctor` checks, as far as this replica knows it. */
+import { statfs } from 'node:fs/promises';
+import type { DoctorFacts } from '../../shared/doctor/facts.ts';
+import { fingerprintOf, type Signer } from '../../shared/log/core/signing.ts';
+import { foldVersion } from '../../shared/snapshot/fold.ts';
+import type { Replicator } from '../../shared/snapshot/replicator.ts';
+import { servedModels } from '../../shared/snapshot/routes.ts';
+import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
+import type { RowOf } from '../../shared/snapshot/tables.ts';
+import type { StatusBoard } from '../../shared/status/status-board.ts';
+import { maySign } from '../command-log/log-signing.ts';
+import type { DoctorRows } from '../history/doctor-rows.ts';
+import { findPool, listStacks } from '../state/capacity.ts';
+import { findAnonymous, listModels, listTiers } from '../state/catalog.ts';
+import { all } from '../state/statements.ts';
+import { listMembers, listOrganisations } from '../state/tenants.ts';
+import type { AdminContext } from './context.ts';
+
+interface ReplicaView {
+  readonly replica: string;
+  readonly snapshot: Snapshot;
+  readonly replicator: Replicator;
+  readonly signer: Signer | undefined;
+  readonly board: StatusBoard;
+}
+
+/** What is known at once: the log and the processes. */
+export function processFacts(view: ReplicaView): DoctorFacts {
+  return {
+    log: logFacts(view),
+    // Before all reports are read, those that are missing prove nothing.
+    ...(view.board.isComplete && {
+      controlPlanes: controlPlaneFacts(view),
+      gateways: gatewayFacts(view),
+    }),
+  };
+}
+
+function logFacts({ snapshot, replicator }: ReplicaView): NonNullable<DoctorFacts['log']> {
+  const age = replicator.freshness.ageSeconds();
+  return {
+    reachable: replicator.reachable,
+    position: snapshot.seq,
+    fault: snapshot.halt?.reason ?? replicator.fault?.message,
+    freshSeconds: Number.isFinite(age) ? age : null,
+    skipped: snapshot.skipped,
+    isSigned: snapshot.head.signers.length > 0,
+    divergedAt: snapshot.divergedAt ?? undefined,
+  };
+}
+
+function controlPlaneFacts(view: ReplicaView): NonNullable<DoctorFacts['controlPlanes']> {
+  const { snapshot, board, replica, signer } = view;
+  const { log, seq } = snapshot;
+  const signers = snapshot.head.signers.map(fingerprintOf);
+  return board.controlPlanes().map((seen) => {
+    const { report, seenMs } = seen;
+    const isSelf = report.name === replica;
+    const state = board.state(seen, { log, seq, foldVersion });
+    return {
+      name: report.name,
+      isSelf,
+      position: report.applied,
+      isDiverged: state === 'DIVERGED',
+      foldVersion: report.foldVersion,
+      sameLog: report.log === log || report.log === null,
+      maySign: isSelf
+        ? maySign(snapshot.head.signers, signer)
+        : signers.length === 0 || signers.includes(report.signer ?? ''),
+      silentSeconds: isSelf ? 0 : (performance.now() - seenMs) / 1000,
+      fault: report.halted,
+    };
+  });
+}
+
+function gatewayFacts({ snapshot, board }: ReplicaView): NonNullable<DoctorFacts['gateways']> {
+  const { log, seq } = snapshot;
+  const conflicts = board.conflicts();
+  return board.gateways().map((seen) => {
+    const { report, seenMs } = seen;
+    const silentSeconds = (performance.now() - seenMs) / 1000;
+    return {
+      name: report.name,
+      state: board.state(seen, { log, seq, foldVersion }),
+      lagEvents: Math.max(0, seq - report.applied),
+      freshSeconds: report.freshSeconds === null ? null : report.freshSeconds + silentSeconds,
+      silentSeconds,
+      stalePolicy: report.stalePolicy,
+      foldVersion: report.foldVersion,
+      sameLog: report.log === log || report.log === null,
+      processes: conflicts.get(report.name) ?? 1,
+      fault: report.halted,
+    };
+  });
+}
+
+/** All groups but the machine of the caller. */
+export async function collectFacts(context: AdminContext, caller: string): Promise<DoctorFacts> {
+  const { past, dataDir, listener } = context;
+  const nowMs = Date.now();
+  const known = processFacts(context);
+  const disk = await statfs(dataDir).catch(() => undefined);
+  const history = await past.ask('facts', [0], caller).catch((error: unknown) => ({
+    position: 0,
+    bytes: 0,
+    fault: error instanceof Error ? error.message : String(error),
+  }));
+  const rows = await past.ask('doctorRows', [0, nowMs], caller).catch(() => undefined);
+  const log = known.log && { ...known.log, history, diskFreeBytes: disk && disk.bavail * disk.bsize };
+  return {
+    ...known,
+    log,
+    nodes: nodeFacts(context, rows?.healthChanges),
+    models: modelFacts(context, rows, nowMs),
+    limits: limitFacts(context),
+    listeners: [listener()],
+    now: nowMs,
+  };
+}
+
+function modelFacts(
+  context: AdminContext,
+  read: DoctorRows | undefined,
+  atMs: number,
+): DoctorFacts['models'] {
+  const { db: state } = context.snapshot;
+  const people = new Map<string, string[]>();
+  for (const { organisation, person } of listMembers(state)) {
+    const list = people.get(organisation) ?? [];
+    list.push(person);
+    people.set(organisation, list);
+  }
+  const days = (ms: number | null): number | null => (ms === null ? null : (ms - atMs) / 86_400_000);
+  return {
+    catalog: listModels(state).map(({ id }) => id),
+    installs: installsOf(context),
+    tiers: listTiers(state).map(({ id, models }) => ({ id, models })),
+    anonymousModels: findAnonymous(state)?.models,
+    organisations: listOrganisations(state).map(({ id, tier }) => ({
+      id,
+      tier,
+      activeKeys: read?.activeKeys[id] ?? 0,
+      people: people.get(id) ?? [],
+    })),
+    keys: (read?.keys ?? []).map(({ id, organisation, expiresAtMs, createdBy }) => ({
+      id,
+      organisation,
+      expiresInDays: days(expiresAtMs),
+      createdBy,
+    })),
+  };
+}
+
+function installsOf({ snapshot: { db } }: AdminContext): { place: string; model: string }[] {
+  return [
+    ...findPool(db).models.map((model) => ({ place: 'pool', model })),
+    ...listStacks(db).flatMap(({ id, models }) => models.map((model) => ({ place: `stack:${id}`, model }))),
+  ];
+}
+
+function nodeFacts(
+  { snapshot: { db }, live }: AdminContext,
+  changes: Readonly<Record<string, number>> | undefined,
+): DoctorFacts['nodes'] {
+  return all<RowOf<'node'>>(db, 'SELECT * FROM node ORDER BY id').map((row) => {
+    const { id, place, up, drained, reason, owner } = row;
+    const { installs = [] } = live.with({ id, owner: owner ?? undefined });
+    return {
+      id,
+      place,
+      up: up === 1,
+      drained: drained === 1,
+      reason: reason ?? undefined,
+      owner: owner ?? undefined,
+      models: [...servedModels({ loaded: row.loaded, models: row.models }).keys()],
+      failedLoads: installs
+        .filter(({ state }) => state === 'failed')
+        .map(({ model, reason: why }) => ({ model, reason: why })),
+      changesLastHour: changes?.[id],
+    };
+  });
+}
+
+/** Organisations whose totals of the latest period are compared with their rows, at most. */
+const comparedMax = 200;
+
+function limitFacts({ snapshot: { db }, usage, usageCounts }: AdminContext): DoctorFacts['limits'] {
+  const differing = listOrganisations(db, comparedMax).flatMap(({ id: organisation }) =>
+    usage
+      .periods(organisation)
+      .slice(-1)
+      .flatMap((period) => {
+        const counted = usage.totals(organisation, period).requests;
+        const rows = usage.rowsOf(organisation, period);
+        return counted === rows ? [] : [{ organisation, period, counted, rows }];
+      }),
+  );
+  const { differing: changed, lost, unread } = usageCounts;
+  const unlimitedTiers = listTiers(db)
+    .filter((tier) =>
+      [tier.requestsPerMinute, tier.concurrency, tier.monthlyTokens].every((limit) => limit === undefined),
+    )
+    .map(({ id }) => id);
+  return { differing, unlimitedTiers, usageFaults: { differing: changed, lost, unread } };
+}

@@ -1,0 +1,65 @@
+/** One check of `doctor`: a stable code, and what it finds in the facts. */
+import type { DoctorFacts } from './facts.ts';
+
+export const doctorGroups = [
+  'machine',
+  'log',
+  'control-planes',
+  'gateways',
+  'nodes',
+  'models',
+  'limits',
+  'console',
+] as const;
+export type DoctorGroup = (typeof doctorGroups)[number];
+
+export interface Finding {
+  readonly level: 'warn' | 'fail';
+  /** What it is about, such as the name of a node. */
+  readonly object?: string;
+  readonly text: string;
+  readonly next: string;
+}
+
+/** Undefined: the facts that it needs are not known. */
+export type Find = (facts: DoctorFacts) => readonly Finding[] | undefined;
+
+export interface DoctorCheck {
+  /** `HG` and four digits; the first is the group. Never used again for another check. */
+  readonly code: string;
+  /** The sentence where all is well. */
+  readonly well: string;
+  readonly find: Find;
+}
+
+/** Applies a function to what is known of a part of the facts. */
+export function of<Name extends keyof DoctorFacts>(
+  name: Name,
+  find: (facts: NonNullable<DoctorFacts[Name]>, all: DoctorFacts) => readonly Finding[],
+): Find {
+  return (facts) => {
+    const known = facts[name];
+    return known === undefined ? undefined : find(known as NonNullable<DoctorFacts[Name]>, facts);
+  };
+}
+
+type Text<Item> = (item: Item) => string;
+
+/** A finding for each item that the condition selects. */
+export function each<Item>(
+  items: readonly Item[],
+  selects: (item: Item) => boolean,
+  level: Finding['level'],
+  object: Text<Item>,
+  text: Text<Item>,
+  next: Text<Item>,
+): Finding[] {
+  return items
+    .filter(selects)
+    .map((item) => ({ level, object: object(item), text: text(item), next: next(item) }));
+}
+
+/** One finding where the condition holds. */
+export function when(isWrong: boolean, level: Finding['level'], text: string, next: string): Finding[] {
+  return isWrong ? [{ level, text, next }] : [];
+}

@@ -1,0 +1,189 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import { expect, test } from 'vitest';
+import { diagnose } from './diagnose.ts';
+import type { DoctorFacts } from './facts.ts';
+
+type Known = { [Name in keyof DoctorFacts]-?: NonNullable<DoctorFacts[Name]> };
+
+const gigabyte = 1024 ** 3;
+const now = Date.parse('2026-11-22T08:00:00Z');
+
+/** A fleet in which all is well. */
+const well: Known = {
+  now,
+  machine: { node: '24.1.0', openFilesMax: 65_536, diskFreeBytes: 50 * gigabyte },
+  log: {
+    reachable: true,
+    position: 5000,
+    freshSeconds: 1,
+    skipped: 0,
+    isSigned: true,
+    diskFreeBytes: 50 * gigabyte,
+    history: { position: 5000, bytes: 1 },
+  },
+  controlPlanes: ['cp-1', 'cp-2'].map((name) => ({
+    name,
+    isSelf: name === 'cp-1',
+    position: 5000,
+    isDiverged: false,
+    foldVersion: 2,
+    sameLog: true,
+    maySign: true,
+    silentSeconds: 1,
+  })),
+  gateways: [
+    {
+      name: 'gw-1',
+      state: 'SYNCED',
+      lagEvents: 0,
+      freshSeconds: 1,
+      silentSeconds: 1,
+      stalePolicy: 'fence',
+      foldVersion: 2,
+      sameLog: true,
+      processes: 1,
+    },
+  ],
+  probe: { gateway: 'gw-1', foreign: 'a', missing: 'a' },
+  nodes: [
+    { id: 'n-1', place: 'pool', up: true, drained: false, owner: 'cp-1', models: ['m'], failedLoads: [] },
+  ],
+  models: {
+    catalog: ['m'],
+    installs: [{ place: 'pool', model: 'm' }],
+    tiers: [{ id: 'Team', models: '*' }],
+    organisations: [{ id: 'acme', tier: 'Team', activeKeys: 1, people: ['ana'] }],
+    keys: [{ id: 'key-1', organisation: 'acme', expiresInDays: 30, createdBy: 'ana' }],
+  },
+  limits: { differing: [], unlimitedTiers: ['Team'], usageFaults: { lost: 0 } },
+  listeners: [{ name: 'admin', isLoopback: false, daysLeft: 60 }],
+};
+
+function changed<Name extends keyof Known>(name: Name, change: (part: Known[Name]) => unknown): DoctorFacts {
+  return { ...well, [name]: change(well[name]) };
+}
+const machine = (change: object): DoctorFacts => changed('machine', (part) => ({ ...part, ...change }));
+const log = (change: object): DoctorFacts => changed('log', (part) => ({ ...part, ...change }));
+const plane = (change: object): DoctorFacts =>
+  changed('controlPlanes', ([first, second]) => [first, { ...second, ...change }]);
+const gateway = (change: object): DoctorFacts => changed('gateways', ([first]) => [{ ...first, ...change }]);
+const node = (change: object): DoctorFacts => changed('nodes', ([first]) => [{ ...first, ...change }]);
+const models = (change: object): DoctorFacts => changed('models', (part) => ({ ...part, ...change }));
+const limits = (change: object): DoctorFacts => changed('limits', (part) => ({ ...part, ...change }));
+const listener = (change: object): DoctorFacts => changed('listeners', () => [{ name: 'admin', ...change }]);
+
+/** One fault, and the findings that follow from it. */
+const faults: readonly (readonly [DoctorFacts, string])[] = [
+  [machine({ node: '18.20.0' }), 'HG1001 fail'],
+  [machine({ sqliteFault: 'not built' }), 'HG1002 fail'],
+  [machine({ diskFreeBytes: 3 * gigabyte }), 'HG1003 warn'],
+  [machine({ diskFreeBytes: gigabyte / 2 }), 'HG1003 fail'],
+  [machine({ openFilesMax: 1024 }), 'HG1004 warn'],
+  [machine({ readableSecrets: ['signer.pem'] }), 'HG1005 fail signer.pem'],
+  [machine({ unwritable: ['data'] }), 'HG1006 fail data'],
+  [{ ...machine({ node: '20.18.0' }), now: Date.parse('2028-01-01T00:00:00Z') }, 'HG1007 warn'],
+  [log({ reachable: false }), 'HG2001 fail'],
+  [log({ fault: 'an unknown event' }), 'HG2002 fail'],
+  [log({ freshSeconds: 20 }), 'HG2003 warn'],
+  [log({ skipped: 5000 }), 'HG2004 warn'],
+  [plane({ maySign: false }), 'HG2005 fail cp-2'],
+  [log({ divergedAt: 3000 }), 'HG2006 fail'],
+  [log({ history: { position: 100, bytes: 1 } }), 'HG2007 warn'],
+  [log({ diskFreeBytes: gigabyte / 2 }), 'HG2008 fail'],
+  [plane({ silentSeconds: 60 }), 'HG3001 warn cp-2'],
+  [plane({ isDiverged: true }), 'HG3002 fail cp-2'],
+  [plane({ foldVersion: 1 }), 'HG3003 warn cp-2'],
+  [plane({ sameLog: false }), 'HG3004 fail cp-2'],
+  [plane({ fault: 'the fold halted' }), 'HG3005 fail cp-2'],
+  [{ ...well, gateways: [] }, 'HG4001 warn'],
+  [gateway({ state: 'STALE' }), 'HG4002 fail gw-1'],
+  [gateway({ state: 'STALE', stalePolicy: 'serve' }), 'HG4003 fail gw-1'],
+  [gateway({ state: 'LAGGING', lagEvents: 9 }), 'HG4004 warn gw-1'],
+  [gateway({ state: 'DIVERGED' }), 'HG4005 fail gw-1'],
+  [gateway({ fault: 'no trusted signer' }), 'HG4006 fail gw-1'],
+  [gateway({ processes: 2 }), 'HG4007 fail gw-1'],
+  [gateway({ foldVersion: 1 }), 'HG4008 warn gw-1'],
+  [gateway({ freshSeconds: 30 }), 'HG4009 warn gw-1'],
+  [{ ...well, probe: { gateway: 'gw-1', foreign: 'a', missing: 'b' } }, 'HG4010 fail gw-1'],
+  [node({ up: false, reason: 'connection refused' }), 'HG5001 fail n-1, HG6001 fail pool/m'],
+  [node({ changesLastHour: 12 }), 'HG5002 warn n-1'],
+  [node({ owner: 'cp-3' }), 'HG5003 fail n-1'],
+  [node({ failedLoads: [{ model: 'm', reason: 'out of memory' }] }), 'HG5004 fail n-1'],
+  [node({ models: [] }), 'HG6001 fail pool/m'],
+  [models({ installs: [] }), 'HG6002 warn n-1/m'],
+  [models({ tiers: [{ id: 'Team', models: ['m'] }], installs: [{ place: 'pool', model: 'm' }] }), ''],
+  [models({ tiers: [{ id: 'Team', models: [] }] }), 'HG6003 warn m, HG6004 warn Team'],
+  [
+    models({ organisations: [{ id: 'acme', tier: null, activeKeys: 1, people: ['ana'] }] }),
+    'HG6005 warn acme',
+  ],
+  [
+    models({ keys: [{ id: 'key-1', organisation: 'acme', expiresInDays: 2, createdBy: 'ana' }] }),
+    'HG6006 warn key-1',
+  ],
+  [
+    models({ keys: [{ id: 'key-1', organisation: 'acme', expiresInDays: null, createdBy: 'bob' }] }),
+    'HG6007 warn key-1',
+  ],
+  [models({ tiers: [{ id: 'Team', models: ['m', 'gone'] }] }), 'HG6008 warn Team'],
+  [
+    limits({ differing: [{ organisation: 'acme', period: '2026-11-01', counted: 3, rows: 2 }] }),
+    'HG7001 fail acme',
+  ],
+  [
+    models({
+      organisations: ['acme', 'elm'].map((id) => ({ id, tier: 'Team', activeKeys: 0, people: ['ana'] })),
+    }),
+    'HG7002 warn Team',
+  ],
+  [limits({ usageFaults: { lost: 2 } }), 'HG7003 fail lost'],
+  [listener({ isLoopback: false, daysLeft: 5 }), 'HG8001 warn admin'],
+  [listener({ isLoopback: false, daysLeft: -1 }), 'HG8001 fail admin'],
+  [listener({ isLoopback: false }), 'HG8002 warn admin'],
+];
+
+const found = (facts: DoctorFacts): string =>
+  diagnose(facts)
+    .checks.filter(({ level }) => level !== 'ok')
+    .map(({ code, level, object }) => [code, level, object].filter(Boolean).join(' '))
+    .join(', ');
+
+test.each(faults)('a fault is found by its check alone: %#', (facts, expected) => {
+  expect(found(facts)).toBe(expected);
+});
+
+test('a fleet in which all is well has no findings, and each check counts', () => {
+  const { ok, warn, fail, checks } = diagnose(well);
+  expect({ warn, fail }).toEqual({ warn: 0, fail: 0 });
+  expect(ok).toBe(checks.length);
+});
+
+test('facts that are not known are not checked', () => {
+  expect(diagnose({}).checks).toEqual([]);
+  expect(new Set(diagnose({ machine: well.machine }).checks.map(({ group }) => group))).toEqual(
+    new Set(['machine']),
+  );
+});
+
+test('each check is made to fail, and has a page under its code; each page has a check', () => {
+  const codes = diagnose(well).checks.map(({ code }) => code);
+  expect(codes).toEqual([...new Set(codes)].sort());
+  expect(codes.filter((code) => !faults.some(([, expected]) => expected.includes(code)))).toEqual([]);
+  const folder = new URL('../../docs/errors/', import.meta.url);
+  const pages = readdirSync(folder).filter((name) => name.startsWith('HG'));
+  expect(pages.sort()).toEqual(codes.map((code) => `${code}.md`));
+  for (const page of pages) {
+    const text = readFileSync(new URL(page, folder), 'utf8');
+    expect(text.split('\n')[0]).toContain(`# ${page.slice(0, 6)}: `);
+    for (const part of ['## Cause', '## What to do'])
+      expect([page, text.includes(part)]).toEqual([page, true]);
+  }
+});
+
+test('of many findings of one check the first fifty are shown, and the rest is counted', () => {
+  const many = Array.from({ length: 60 }, (_, n) => ({ ...well.nodes[0], id: `n-${n}`, owner: 'cp-9' }));
+  const { checks } = diagnose({ ...well, nodes: many as Known['nodes'] }, ['nodes']);
+  const own = checks.filter(({ code }) => code === 'HG5003');
+  expect(own).toHaveLength(51);
+  expect(own.at(-1)).toMatchObject({ object: 'others', text: '10 more of this kind' });
+});

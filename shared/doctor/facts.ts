@@ -1,0 +1,148 @@
+/** What the checks of `doctor` look at. Collected elsewhere; what is left out is not known there, and not checked. */
+
+interface MachineFacts {
+  /** Such as `20.18.1`. */
+  readonly node: string;
+  /** Why the SQLite module does not load. */
+  readonly sqliteFault?: string;
+  readonly openFilesMax?: number;
+  /** Where the data folder or the working folder is. */
+  readonly diskFreeBytes?: number;
+  /** Files with secrets that others than their owner can read. */
+  readonly readableSecrets?: readonly string[];
+  /** Folders that a process is to write to and cannot. */
+  readonly unwritable?: readonly string[];
+}
+
+interface LogFacts {
+  readonly reachable: boolean;
+  readonly position: number;
+  /** Why the fold does not continue. */
+  readonly fault?: string | undefined;
+  /** Since the last proof that all of the log is folded; null before the first. */
+  readonly freshSeconds: number | null;
+  readonly skipped: number;
+  readonly isSigned: boolean;
+  /** Rows of the state differ from its digest. */
+  readonly divergedAt?: number | undefined;
+  readonly diskFreeBytes?: number | undefined;
+  readonly history?:
+    | { readonly position: number; readonly bytes: number; readonly fault?: string | undefined }
+    | undefined;
+}
+
+interface ControlPlaneFacts {
+  readonly name: string;
+  /** The one that collects the facts. */
+  readonly isSelf: boolean;
+  readonly position: number;
+  /** At an equal position and fold version its digest is another. */
+  readonly isDiverged: boolean;
+  readonly foldVersion: number;
+  readonly sameLog: boolean;
+  readonly maySign: boolean;
+  readonly silentSeconds: number;
+  readonly fault?: string | undefined;
+}
+
+interface GatewayFacts {
+  readonly name: string;
+  readonly state: 'SYNCED' | 'LAGGING' | 'STALE' | 'DIVERGED';
+  readonly lagEvents: number;
+  readonly freshSeconds: number | null;
+  readonly silentSeconds: number;
+  readonly stalePolicy?: 'fence' | 'serve' | undefined;
+  readonly foldVersion: number;
+  readonly sameLog: boolean;
+  readonly processes: number;
+  readonly fault?: string | undefined;
+}
+
+interface NodeFacts {
+  readonly id: string;
+  /** `pool`, `stack:ID` or `organisation:ID`. */
+  readonly place: string;
+  readonly up: boolean;
+  readonly drained: boolean;
+  readonly reason?: string | undefined;
+  /** Name of the replica that reports on it. */
+  readonly owner?: string | undefined;
+  /** Catalog names of what it has loaded. */
+  readonly models: readonly string[];
+  /** Models that its agent could not load, and why. */
+  readonly failedLoads: readonly { readonly model: string; readonly reason?: string | undefined }[];
+  /** Changes of its health in the last hour. */
+  readonly changesLastHour?: number | undefined;
+}
+
+interface TierFacts {
+  readonly id: string;
+  readonly models: '*' | readonly string[];
+}
+
+interface OrganisationFacts {
+  readonly id: string;
+  readonly tier: string | null;
+  readonly activeKeys: number;
+  readonly people: readonly string[];
+}
+
+interface KeyFacts {
+  readonly id: string;
+  readonly organisation: string;
+  /** null: never. */
+  readonly expiresInDays: number | null;
+  readonly createdBy: string;
+}
+
+interface ModelFacts {
+  readonly catalog: readonly string[];
+  /** Assigned models by place: `pool`, `stack:ID`. */
+  readonly installs: readonly { readonly place: string; readonly model: string }[];
+  readonly tiers: readonly TierFacts[];
+  readonly anonymousModels?: '*' | readonly string[] | undefined;
+  readonly organisations: readonly OrganisationFacts[];
+  /** Active keys that expire, or whose creator is a person. */
+  readonly keys: readonly KeyFacts[];
+}
+
+interface LimitFacts {
+  /** Periods of organisations in which the totals and the rows kept for billing differ. */
+  readonly differing: readonly {
+    readonly organisation: string;
+    readonly period: string;
+    readonly counted: number;
+    readonly rows: number;
+  }[];
+  /** Tiers without any limit that organisations are on. */
+  readonly unlimitedTiers: readonly string[];
+  readonly usageFaults: Readonly<Record<string, number>>;
+}
+
+interface ListenerFacts {
+  readonly name: string;
+  readonly isLoopback: boolean;
+  /** Of its certificate; left out where there is no TLS. */
+  readonly daysLeft?: number | undefined;
+}
+
+/** Answers of a gateway to the same request for a stack of another organisation, and for one that is not there. */
+interface ProbeFacts {
+  readonly gateway: string;
+  readonly foreign: string;
+  readonly missing: string;
+}
+
+export interface DoctorFacts {
+  /** ms since 1970; the clock of this process where it is left out. */
+  readonly now?: number | undefined;
+  readonly machine?: MachineFacts | undefined;
+  readonly log?: LogFacts | undefined;
+  readonly controlPlanes?: readonly ControlPlaneFacts[] | undefined;
+  readonly gateways?: readonly GatewayFacts[] | undefined;
+  readonly probe?: ProbeFacts | undefined;
+  readonly nodes?: readonly NodeFacts[] | undefined;
+  readonly models?: ModelFacts | undefined;
+  readonly limits?: LimitFacts | undefined;
+  readonly listeners?: readonly ListenerFacts[] | undefined;
+}

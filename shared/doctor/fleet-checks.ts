@@ -1,0 +1,225 @@
+/** Checks of gateways and nodes. */
+import { type DoctorCheck, each, type Finding, of } from './check.ts';
+
+/** A gateway that fences accepts no key once its proof is 45 s old. */
+const freshWarnSeconds = 20;
+const silentWarnSeconds = 10;
+
+export const gatewayChecks: readonly DoctorCheck[] = [
+  {
+    code: 'HG4001',
+    well: 'gateways report',
+    find: of('gateways', (gateways) =>
+      gateways.length > 0
+        ? []
+        : [
+            {
+              level: 'warn',
+              text: 'no gateway has reported: nobody is served',
+              next: 'start one: headgate gateway',
+            },
+          ],
+    ),
+  },
+  {
+    code: 'HG4002',
+    well: 'no gateway is stale',
+    find: of('gateways', (gateways) =>
+      each(
+        gateways,
+        ({ state, stalePolicy }) => state === 'STALE' && stalePolicy !== 'serve',
+        'fail',
+        ({ name }) => name,
+        ({ silentSeconds, freshSeconds }) =>
+          silentSeconds > silentWarnSeconds
+            ? `it has not reported for ${Math.round(silentSeconds)} s`
+            : `its last proof of freshness is ${Math.round(freshSeconds ?? 0)} s old: it accepts no key`,
+        ({ name }) => `check its log and network; if it was removed: headgate gateway forget ${name}`,
+      ),
+    ),
+  },
+  {
+    code: 'HG4003',
+    well: 'no silent gateway serves without proof',
+    find: of('gateways', (gateways) =>
+      each(
+        gateways,
+        ({ state, stalePolicy }) => state === 'STALE' && stalePolicy === 'serve',
+        'fail',
+        ({ name }) => name,
+        () => 'it is stale and has --when-stale=serve: revocations are not confirmed there',
+        () => 'stop it, or start it with --when-stale=fence',
+      ),
+    ),
+  },
+  {
+    code: 'HG4004',
+    well: 'gateways are at the end of the log',
+    find: of('gateways', (gateways) =>
+      each(
+        gateways,
+        ({ state }) => state === 'LAGGING',
+        'warn',
+        ({ name }) => name,
+        ({ lagEvents }) => `it is ${lagEvents} commits behind`,
+        () => 'wait; if it stays behind, check its CPU and its log',
+      ),
+    ),
+  },
+  {
+    code: 'HG4005',
+    well: 'gateways have the digests of this replica',
+    find: of('gateways', (gateways) =>
+      each(
+        gateways,
+        ({ state, sameLog }) => state === 'DIVERGED' && sameLog,
+        'fail',
+        ({ name }) => name,
+        () => 'its rows differ from those of this replica: it accepts no key from them',
+        () => 'it rebuilds its state itself; headgate gateway verify names the tables',
+      ),
+    ),
+  },
+  {
+    code: 'HG4006',
+    well: 'gateways accept the log',
+    find: of('gateways', (gateways) =>
+      each(
+        gateways,
+        ({ fault, sameLog }) => fault !== undefined || !sameLog,
+        'fail',
+        ({ name }) => name,
+        ({ fault }) =>
+          fault === undefined ? 'it follows another log' : `it does not follow the log: ${fault}`,
+        () => 'give it the same HEADGATE_LOG and signers, or upgrade it',
+      ),
+    ),
+  },
+  {
+    code: 'HG4007',
+    well: 'each gateway has a name of its own',
+    find: of('gateways', (gateways) =>
+      each(
+        [...new Map(gateways.map((gateway) => [gateway.name, gateway])).values()],
+        ({ processes }) => processes > 1,
+        'fail',
+        ({ name }) => name,
+        ({ processes }) => `${processes} processes report under this name`,
+        () => 'start each gateway with a --name of its own',
+      ),
+    ),
+  },
+  {
+    code: 'HG4008',
+    well: 'gateways have the fold of this replica',
+    find: of('gateways', (gateways, { controlPlanes }) => {
+      const own = controlPlanes?.find(({ isSelf }) => isSelf)?.foldVersion;
+      return each(
+        gateways,
+        ({ foldVersion }) => own !== undefined && foldVersion !== own,
+        'warn',
+        ({ name }) => name,
+        ({ foldVersion }) => `it has fold version ${foldVersion}, this replica ${own}`,
+        () => 'finish the upgrade; new kinds of events wait for it',
+      );
+    }),
+  },
+  {
+    code: 'HG4009',
+    well: 'gateways have a margin of freshness',
+    find: of('gateways', (gateways) =>
+      each(
+        gateways,
+        ({ state, freshSeconds }) => state !== 'STALE' && (freshSeconds ?? 0) > freshWarnSeconds,
+        'warn',
+        ({ name }) => name,
+        ({ freshSeconds }) => `its last proof is ${Math.round(freshSeconds ?? 0)} s old; it fences at 45 s`,
+        () => 'check the latency of its log',
+      ),
+    ),
+  },
+  {
+    code: 'HG4010',
+    well: 'a foreign stack and a missing one answer with the same bytes',
+    find: of('probe', ({ gateway, foreign, missing }) =>
+      foreign === missing
+        ? []
+        : [
+            {
+              level: 'fail',
+              object: gateway,
+              text: 'a stack of another organisation can be distinguished from one that is not there',
+              next: 'check what is between clients and the gateway; report it if nothing is',
+            },
+          ],
+    ),
+  },
+];
+
+const flapping = 6;
+
+export const nodeChecks: readonly DoctorCheck[] = [
+  {
+    code: 'HG5001',
+    well: 'all nodes are up',
+    find: of('nodes', (nodes) =>
+      each(
+        nodes,
+        ({ up, drained }) => !up && !drained,
+        'fail',
+        ({ id }) => id,
+        ({ reason }) => `the node is down${reason === undefined ? '' : `: ${reason}`}`,
+        ({ id }) => `start its engine; headgate node get ${id}`,
+      ),
+    ),
+  },
+  {
+    code: 'HG5002',
+    well: 'no node flaps',
+    find: of('nodes', (nodes) =>
+      each(
+        nodes,
+        ({ changesLastHour = 0 }) => changesLastHour >= flapping,
+        'warn',
+        ({ id }) => id,
+        ({ changesLastHour }) => `its health changed ${changesLastHour} times in the last hour`,
+        ({ id }) => `headgate events list --newest --node ${id}`,
+      ),
+    ),
+  },
+  {
+    code: 'HG5003',
+    well: 'each node has a replica that watches it',
+    find: of('nodes', (nodes, { controlPlanes }) =>
+      each(
+        nodes,
+        ({ owner }) =>
+          controlPlanes !== undefined &&
+          !controlPlanes.some(
+            ({ name, silentSeconds }) => name === owner && silentSeconds <= silentWarnSeconds,
+          ),
+        'fail',
+        ({ id }) => id,
+        ({ owner }) =>
+          owner === undefined ? 'no replica watches it' : `the replica ${owner}, which watches it, is silent`,
+        () => 'another replica takes it over within seconds; if none does, see its log',
+      ),
+    ),
+  },
+  {
+    code: 'HG5004',
+    well: 'agents have loaded what they were asked to',
+    find: of('nodes', (nodes) =>
+      nodes.flatMap(({ id, failedLoads }) =>
+        failedLoads.map(
+          ({ model, reason }): Finding => ({
+            level: 'fail',
+            object: id,
+            text: `it could not load ${model}${reason === undefined ? '' : `: ${reason}`}`,
+            next: `headgate node get ${id}, then the log of its engine`,
+          }),
+        ),
+      ),
+    ),
+  },
+];

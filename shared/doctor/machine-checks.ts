@@ -1,0 +1,281 @@
+/** Checks of the machine, the log and the control planes. */
+import { type DoctorCheck, each, of, when } from './check.ts';
+
+const gigabyte = 1024 ** 3;
+const diskFail = gigabyte;
+const diskWarn = 5 * gigabyte;
+const openFilesMin = 4096;
+/** Node releases and the end of their maintenance. */
+const endOfLife: Readonly<Record<number, string>> = { 20: '2026-04-30', 22: '2027-04-30', 24: '2028-04-30' };
+const gigabytes = (bytes: number): string => `${(bytes / gigabyte).toFixed(1)} GB`;
+
+export const machineChecks: readonly DoctorCheck[] = [
+  {
+    code: 'HG1001',
+    well: 'the version of Node is supported',
+    find: of('machine', ({ node }) => {
+      const [major = 0, minor = 0] = node.split('.').map(Number);
+      const isOld = major < 20 || (major === 20 && minor < 18);
+      return when(isOld, 'fail', `Node ${node} is too old`, 'install Node 22 or 24');
+    }),
+  },
+  {
+    code: 'HG1002',
+    well: 'the SQLite module loads',
+    find: of('machine', ({ sqliteFault }) =>
+      when(sqliteFault !== undefined, 'fail', `SQLite cannot be used: ${sqliteFault}`, 'run npm ci again'),
+    ),
+  },
+  {
+    code: 'HG1003',
+    well: 'the disk has room',
+    find: of('machine', ({ diskFreeBytes: free = Number.POSITIVE_INFINITY }) =>
+      when(
+        free < diskWarn,
+        free < diskFail ? 'fail' : 'warn',
+        `the disk of this machine has ${gigabytes(free)} left`,
+        'free some disk space, or move the data folder',
+      ),
+    ),
+  },
+  {
+    code: 'HG1004',
+    well: 'enough files may be open',
+    find: of('machine', ({ openFilesMax: max = Number.POSITIVE_INFINITY }) =>
+      when(
+        max < openFilesMin,
+        'warn',
+        `a process may open ${max} files, which limits its connections`,
+        `raise it with ulimit -n ${openFilesMin * 4}, or LimitNOFILE of the service`,
+      ),
+    ),
+  },
+  {
+    code: 'HG1005',
+    well: 'secrets are readable by their owner only',
+    find: of('machine', ({ readableSecrets = [] }) =>
+      each(
+        readableSecrets,
+        () => true,
+        'fail',
+        (path) => path,
+        () => 'others on this machine can read this secret',
+        (path) => `chmod 600 ${path}`,
+      ),
+    ),
+  },
+  {
+    code: 'HG1006',
+    well: 'data folders can be written',
+    find: of('machine', ({ unwritable = [] }) =>
+      each(
+        unwritable,
+        () => true,
+        'fail',
+        (path) => path,
+        () => 'this folder cannot be written',
+        (path) => `chown it to the user of the process: ${path}`,
+      ),
+    ),
+  },
+  {
+    code: 'HG1007',
+    well: 'the release of Node is maintained',
+    find: of('machine', ({ node }, { now = Date.now() }) => {
+      const major = Number(node.split('.', 1)[0]);
+      const end = endOfLife[major];
+      return when(
+        major >= 20 && end !== undefined && now > Date.parse(end) + graceMs,
+        'warn',
+        `Node ${major} is maintained no longer since ${end}`,
+        'install Node 24',
+      );
+    }),
+  },
+];
+
+/** A year in which an old release is no finding: quiet when well. */
+const graceMs = 365 * 86_400_000;
+
+const freshWarnSeconds = 10;
+
+export const logChecks: readonly DoctorCheck[] = [
+  {
+    code: 'HG2001',
+    well: 'the log is reachable',
+    find: of('log', ({ reachable }) =>
+      when(
+        !reachable,
+        'fail',
+        'the control log cannot be reached',
+        'check the brokers, or the folder of HEADGATE_LOG',
+      ),
+    ),
+  },
+  {
+    code: 'HG2002',
+    well: 'the fold continues',
+    find: of('log', ({ fault }) =>
+      when(
+        fault !== undefined,
+        'fail',
+        `the log is not followed any more: ${fault}`,
+        'see docs/operate.md for recovery',
+      ),
+    ),
+  },
+  {
+    code: 'HG2003',
+    well: 'the state is proven fresh',
+    find: of('log', ({ freshSeconds: age, reachable }) =>
+      when(
+        reachable && (age === null || age > freshWarnSeconds),
+        'warn',
+        age === null
+          ? 'the state was never proven fresh'
+          : `the last proof of freshness is ${Math.round(age)} s old`,
+        'check the latency of the log and the load of this replica',
+      ),
+    ),
+  },
+  {
+    code: 'HG2004',
+    well: 'every record of the log counts',
+    find: of('log', ({ skipped }) =>
+      when(
+        skipped > 1000,
+        'warn',
+        `${skipped} records in the log do not extend the chain: something else writes to the topic`,
+        'restrict who may write to headgate.control',
+      ),
+    ),
+  },
+  {
+    code: 'HG2005',
+    well: 'all control planes may sign the log',
+    find: of('controlPlanes', (planes, { log }) =>
+      each(
+        planes,
+        ({ maySign }) => log?.isSigned === true && !maySign,
+        'fail',
+        ({ name }) => name,
+        () => 'the log is signed, and this replica has no key of a signer: its commands are refused',
+        () => 'headgate signer add PUBLIC-KEY-FILE, then give the replica the key with HEADGATE_SIGNING_KEY',
+      ),
+    ),
+  },
+  {
+    code: 'HG2006',
+    well: 'the state agrees with the checkpoints of the log',
+    find: of('log', ({ divergedAt }) =>
+      when(
+        divergedAt !== undefined,
+        'fail',
+        `the state differs from the checkpoint at ${divergedAt}`,
+        'stop this replica, delete its state.db and start it again',
+      ),
+    ),
+  },
+  {
+    code: 'HG2007',
+    well: 'the history is complete',
+    find: of('log', ({ history, position }) =>
+      when(
+        history !== undefined && (history.fault !== undefined || position - history.position > 1000),
+        'warn',
+        history?.fault === undefined
+          ? `the history has ${history?.position} of ${position} commits: reads of the past wait`
+          : `the history cannot be read: ${history.fault}`,
+        'wait until it is made; if it does not proceed, see the log of the control plane',
+      ),
+    ),
+  },
+  {
+    code: 'HG2008',
+    well: 'the disk of the control plane has room',
+    find: of('log', ({ diskFreeBytes: free, history }) =>
+      when(
+        free !== undefined && free < diskWarn,
+        free !== undefined && free < diskFail ? 'fail' : 'warn',
+        `the disk of the control plane has ${gigabytes(free ?? 0)} left; its history takes ${gigabytes(history?.bytes ?? 0)}`,
+        'free some disk space, or move the data folder',
+      ),
+    ),
+  },
+];
+
+const silentWarnSeconds = 10;
+
+export const controlPlaneChecks: readonly DoctorCheck[] = [
+  {
+    code: 'HG3001',
+    well: 'all control planes report',
+    find: of('controlPlanes', (planes) =>
+      each(
+        planes,
+        ({ silentSeconds }) => silentSeconds > silentWarnSeconds,
+        'warn',
+        ({ name }) => name,
+        ({ silentSeconds }) => `this replica has not reported for ${Math.round(silentSeconds)} s`,
+        () => 'start it again; ten minutes after its last report it is left out',
+      ),
+    ),
+  },
+  {
+    code: 'HG3002',
+    well: 'control planes have equal digests at equal positions',
+    find: of('controlPlanes', (planes) =>
+      each(
+        planes,
+        ({ isDiverged }) => isDiverged,
+        'fail',
+        ({ name }) => name,
+        ({ position }) => `at position ${position} its digest is not that of this replica`,
+        () => 'stop it, delete its state.db and start it again',
+      ),
+    ),
+  },
+  {
+    code: 'HG3003',
+    well: 'control planes have one version of the fold',
+    find: of('controlPlanes', (planes) => {
+      const own = planes.find(({ isSelf }) => isSelf)?.foldVersion;
+      return each(
+        planes,
+        ({ foldVersion }) => own !== undefined && foldVersion !== own,
+        'warn',
+        ({ name }) => name,
+        ({ foldVersion }) => `it has fold version ${foldVersion}, this replica ${own}`,
+        () => 'finish the upgrade: digests of different versions are not compared',
+      );
+    }),
+  },
+  {
+    code: 'HG3004',
+    well: 'control planes follow one log',
+    find: of('controlPlanes', (planes) =>
+      each(
+        planes,
+        ({ sameLog }) => !sameLog,
+        'fail',
+        ({ name }) => name,
+        () => 'it follows another log than this replica',
+        () => 'give all replicas the same HEADGATE_LOG',
+      ),
+    ),
+  },
+  {
+    code: 'HG3005',
+    well: 'control planes follow the log',
+    find: of('controlPlanes', (planes) =>
+      each(
+        planes,
+        ({ fault, isSelf }) => fault !== undefined && !isSelf,
+        'fail',
+        ({ name }) => name,
+        ({ fault }) => `it does not follow the log: ${fault}`,
+        () => 'see docs/operate.md for recovery',
+      ),
+    ),
+  },
+];

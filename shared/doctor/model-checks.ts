@@ -1,0 +1,236 @@
+/** Checks of models, tiers, organisations and keys, of limits, and of listeners. */
+import { type DoctorCheck, each, type Finding, of } from './check.ts';
+import type { DoctorFacts } from './facts.ts';
+
+const keyWarnDays = 7;
+
+/** Whether a node of the place, or one that serves for it, has the model loaded. */
+function isLoaded({ nodes = [] }: DoctorFacts, place: string, model: string): boolean {
+  return nodes.some(
+    (node) => node.place === place && node.up && !node.drained && node.models.includes(model),
+  );
+}
+
+export const modelChecks: readonly DoctorCheck[] = [
+  {
+    code: 'HG6001',
+    well: 'what is installed is loaded somewhere',
+    find: (facts) =>
+      facts.nodes === undefined
+        ? undefined
+        : of('models', ({ installs }) =>
+            each(
+              installs,
+              ({ place, model }) => !isLoaded(facts, place, model),
+              'fail',
+              ({ place, model }) => `${place}/${model}`,
+              () => 'installed, and no node that serves now has it loaded: requests get 503',
+              () => 'load it on a node, undrain one, or uninstall it',
+            ),
+          )(facts),
+  },
+  {
+    code: 'HG6002',
+    well: 'what nodes have loaded is installed',
+    find: of('models', ({ installs, catalog }, { nodes = [] }) =>
+      nodes
+        .filter(({ place, up }) => up && !place.startsWith('organisation:'))
+        .flatMap(({ id, place, models }) =>
+          models
+            .filter(
+              (model) =>
+                catalog.includes(model) &&
+                !installs.some((install) => install.place === place && install.model === model),
+            )
+            .map(
+              (model): Finding => ({
+                level: 'warn',
+                object: `${id}/${model}`,
+                text: `loaded, and not installed on ${place}: nobody is served by it`,
+                next:
+                  place === 'pool'
+                    ? `headgate pool install ${model}`
+                    : `headgate stack install ${place.slice(6)} ${model}`,
+              }),
+            ),
+        ),
+    ),
+  },
+  {
+    code: 'HG6003',
+    well: 'models of the pool are in a tier',
+    find: of('models', ({ installs, tiers, anonymousModels }) => {
+      const offered = [...tiers.map(({ models }) => models), anonymousModels ?? []];
+      const inTier = (model: string): boolean =>
+        offered.some((models) => models === '*' || models.includes(model));
+      return each(
+        installs,
+        ({ place, model }) => place === 'pool' && !inTier(model),
+        'warn',
+        ({ model }) => model,
+        () => 'installed on the pool, and no tier includes it',
+        () => 'add it to a tier: headgate tier set',
+      );
+    }),
+  },
+  {
+    code: 'HG6004',
+    well: 'tiers include models',
+    find: of('models', ({ tiers }) =>
+      each(
+        tiers,
+        ({ models }) => models !== '*' && models.length === 0,
+        'warn',
+        ({ id }) => id,
+        () => 'the tier includes no model',
+        ({ id }) => `headgate tier set ${id} --models …`,
+      ),
+    ),
+  },
+  {
+    code: 'HG6005',
+    well: 'organisations with keys are on a tier',
+    find: of('models', ({ organisations, tiers }) =>
+      each(
+        organisations,
+        ({ tier, activeKeys }) => activeKeys > 0 && !tiers.some(({ id }) => id === tier),
+        'warn',
+        ({ id }) => id,
+        ({ tier, activeKeys }) =>
+          `it has ${activeKeys} active keys and ${tier === null ? 'no tier' : `a tier that is not there, ${tier}`}`,
+        ({ id }) => `headgate org set ${id} --tier …`,
+      ),
+    ),
+  },
+  {
+    code: 'HG6006',
+    well: 'no key expires within a week',
+    find: of('models', ({ keys }) =>
+      each(
+        keys,
+        ({ expiresInDays: days }) => days !== null && days >= 0 && days < keyWarnDays,
+        'warn',
+        ({ id }) => id,
+        ({ organisation, expiresInDays }) =>
+          `a key of ${organisation} expires in ${Math.floor(expiresInDays ?? 0)} days`,
+        ({ organisation }) => `headgate key create --org ${organisation}, then replace it`,
+      ),
+    ),
+  },
+  {
+    code: 'HG6007',
+    well: 'keys belong to people who are still members',
+    find: of('models', ({ keys, organisations }) => {
+      const people = new Map(organisations.map(({ id, people: members }) => [id, members]));
+      return each(
+        keys,
+        ({ organisation, createdBy }) =>
+          createdBy !== 'operator' && people.get(organisation)?.includes(createdBy) === false,
+        'warn',
+        ({ id }) => id,
+        ({ organisation, createdBy }) => `made by ${createdBy}, who is no member of ${organisation} any more`,
+        ({ id }) => `headgate key revoke ${id}, or keep it on purpose: --skip models`,
+      );
+    }),
+  },
+  {
+    code: 'HG6008',
+    well: 'tiers name models of the catalog',
+    find: of('models', ({ tiers, catalog }) =>
+      tiers.flatMap(({ id, models }) =>
+        (models === '*' ? [] : models)
+          .filter((model) => !catalog.includes(model))
+          .map(
+            (model): Finding => ({
+              level: 'warn',
+              object: id,
+              text: `the tier includes ${model}, which is not in the catalog`,
+              next: `headgate model set ${model}, or remove it from the tier`,
+            }),
+          ),
+      ),
+    ),
+  },
+];
+
+export const limitChecks: readonly DoctorCheck[] = [
+  {
+    code: 'HG7001',
+    well: 'totals of usage are those of the rows',
+    find: of('limits', ({ differing }) =>
+      each(
+        differing,
+        () => true,
+        'fail',
+        ({ organisation }) => organisation,
+        ({ period, counted, rows }) =>
+          `in the period from ${period} ${counted} requests are counted, and ${rows} rows are kept for billing`,
+        () => 'compare with another replica; restore usage.db of the one that differs, see docs/operate.md',
+      ),
+    ),
+  },
+  {
+    code: 'HG7002',
+    well: 'tiers of organisations have limits',
+    find: of('models', ({ organisations, tiers }, { limits }) =>
+      each(
+        tiers,
+        ({ id }) =>
+          limits?.unlimitedTiers.includes(id) === true &&
+          organisations.filter(({ tier }) => tier === id).length > 1,
+        'warn',
+        ({ id }) => id,
+        () => 'several organisations share a tier without any limit: one of them can take all of the pool',
+        ({ id }) => `headgate tier set ${id} --concurrency …`,
+      ),
+    ),
+  },
+  {
+    code: 'HG7003',
+    well: 'all rows of usage are counted',
+    find: of('limits', ({ usageFaults }) =>
+      each(
+        Object.entries(usageFaults),
+        ([, count]) => count > 0,
+        'fail',
+        ([kind]) => kind,
+        ([kind, count]) => `${count} rows of usage were ${kind}, and are not billed`,
+        () => 'see the log of the control plane: usage rows',
+      ),
+    ),
+  },
+];
+
+const certificateWarnDays = 21;
+
+export const consoleChecks: readonly DoctorCheck[] = [
+  {
+    code: 'HG8001',
+    well: 'certificates are valid for weeks',
+    find: of('listeners', (listeners) =>
+      listeners.flatMap(({ name, daysLeft = Number.POSITIVE_INFINITY }): Finding[] => {
+        if (daysLeft >= certificateWarnDays) return [];
+        const text =
+          daysLeft < 0
+            ? 'its certificate has expired'
+            : `its certificate expires in ${Math.floor(daysLeft)} days`;
+        const next = 'renew the certificate and send SIGHUP';
+        return [{ level: daysLeft < 0 ? 'fail' : 'warn', object: name, text, next }];
+      }),
+    ),
+  },
+  {
+    code: 'HG8002',
+    well: 'listeners of other machines use TLS',
+    find: of('listeners', (listeners) =>
+      each(
+        listeners,
+        ({ isLoopback, daysLeft }) => !isLoopback && daysLeft === undefined,
+        'warn',
+        ({ name }) => name,
+        () => 'it listens for other machines without TLS: tokens cross the network in plain text',
+        () => 'give it --tls-cert and --tls-key, or bind it to loopback behind a proxy with TLS',
+      ),
+    ),
+  },
+];
