@@ -27,7 +27,7 @@ export default defineConfig({
           isolate: false,
           maxWorkers: 2,
           include: ['**/*.test.ts'],
-          exclude: [...shared.exclude, '**/*.{process,kafka,llamacpp,engines,clients}.test.ts'],
+          exclude: [...shared.exclude, '**/*.{process,kafka,browser,llamacpp,engines,clients}.test.ts'],
         },
       },
       // Both roads through processes: the part of `process` and `kafka` that `npm test` runs, next to the unit tests.
@@ -62,6 +62,17 @@ export default defineConfig({
           testTimeout: scaledMs(120_000),
           // Ports are free ones and folders temporary, and most of these tests wait.
           maxWorkers: 2,
+          sequence: { groupOrder: 1 },
+        },
+      },
+      // A real browser, with the built pages of a real service.
+      {
+        test: {
+          ...shared,
+          name: 'browser',
+          include: ['**/*.browser.test.ts'],
+          testTimeout: scaledMs(120_000),
+          maxWorkers: 1,
           sequence: { groupOrder: 1 },
         },
       },

@@ -100,6 +100,7 @@ async function run(options: Options): Promise<void> {
       operatorToken,
       secretOf('HEADGATE_GATEWAY_TOKEN') ?? persistentToken(join(dataDir, 'gateway-token'), 'hggw'),
     );
+    let addresses = {};
     const logUrl = options.log ?? `sqlite:${join(dataDir, 'log')}`;
     const controlPlane = await startControlPlane({
       logUrl,
@@ -117,14 +118,16 @@ async function run(options: Options): Promise<void> {
       allowUnsigned: isOn(allowUnsigned, options.allowUnsigned),
       trustedSigners: options.trustSigner,
       nodeCredentials: nodeCredentials(options.nodeCredentials),
-      console: consoleOf(options),
+      console: { ...consoleOf(options), addresses: () => addresses },
       logger,
     });
     closers.add(() => controlPlane.close());
     closeOnSignal(logger, () => closers.close());
     const { admin, console = '' } = controlPlane;
     const base = { dataDir, logUrl, operatorToken, gatewayToken, admin, console, logger };
-    await bringUp(options, base, fleet, closers);
+    await bringUp(options, base, fleet, closers, (found) => {
+      addresses = found;
+    });
   } catch (error) {
     await closers.close();
     throw error;
@@ -159,6 +162,7 @@ async function bringUp(
   base: Base,
   running: { close?: () => Promise<void> },
   closers: { add(step: () => Promise<void>): void },
+  onAddresses: (addresses: object) => void,
 ): Promise<void> {
   const { DevAdmin } = await import('./dev-admin.ts');
   const { bringUpFleet } = await import('./dev-fleet.ts');
@@ -183,6 +187,8 @@ async function bringUp(
     stacks.map(({ id }) => id),
     closers,
   );
+  const urls = gateways.flatMap((gateway) => gateway.stacks.map(({ stack, url }) => [stack, url] as const));
+  onAddresses({ shared: gateways[0]?.api, stacks: Object.fromEntries(urls) });
   await nodesUp(admin);
   await admin.confirmed(await admin.position(), 30);
   announce({

@@ -1,4 +1,4 @@
-// Compiles the sources to dist/. When a built package is installed without its sources there is nothing to do.
+// Compiles the sources to dist/, and the console's pages to dist/console. When a built package is installed without its sources there is nothing to do.
 import { spawnSync } from 'node:child_process';
 import { chmodSync, existsSync } from 'node:fs';
 
@@ -6,4 +6,6 @@ if (existsSync('tsconfig.json') && existsSync('node_modules/typescript')) {
   const run = spawnSync(process.execPath, ['node_modules/typescript/bin/tsc'], { stdio: 'inherit' });
   if (run.status !== 0) process.exit(run.status ?? 1);
   chmodSync('dist/cli/headgate.js', 0o755);
+  const pages = spawnSync(process.execPath, ['scripts/build-console.mjs'], { stdio: 'inherit' });
+  if (pages.status !== 0) process.exit(pages.status ?? 1);
 }

@@ -113,6 +113,11 @@ const rooms = {
     'data-plane',
     'data-plane/forward',
   ],
+  // For browsers: only types of the other rooms, which leave nothing in the built files.
+  'console/lib': ['schemas'],
+  'console/ui': ['schemas', 'console/lib'],
+  'console/pages': ['schemas', 'console/lib', 'console/ui'],
+  console: ['schemas', 'console/lib', 'console/ui', 'console/pages'],
   'dev/simulator': ['schemas', 'shared/runtime'],
   dev: [
     'schemas',
@@ -132,6 +137,7 @@ const rooms = {
 const drivers = [
   [/^better-sqlite3/, /^shared\/runtime\/sqlite\.ts/],
   [/^kafkajs/, /^shared\/log\/kafka\/client\.ts/],
+  [/^(?:@?preact|uplot)/, /^console\//],
   [/^openid-client/, /^control-plane\/console\//],
   [/^@?fastify/, /^control-plane\/(server|console)\//],
 ];
@@ -142,7 +148,7 @@ function sourcesIn(folder) {
   return readdirSync(folder, { withFileTypes: true }).flatMap((entry) => {
     const path = join(folder, entry.name);
     if (entry.isDirectory()) return entry.name === 'node_modules' ? [] : sourcesIn(path);
-    return /\.(ts|mjs)$/.test(entry.name) ? [path] : [];
+    return /\.(tsx?|mjs)$/.test(entry.name) ? [path] : [];
   });
 }
 
@@ -193,7 +199,7 @@ function checkRoom(path, { from, to }) {
       if (driver.test(from) && !owner.test(path)) faults.push(`${path}: only ${owner} may import ${from}`);
     return;
   }
-  if (!/\.(ts|mjs)$/.test(to)) return;
+  if (!/\.(tsx?|mjs)$/.test(to)) return;
   const target = dirname(to);
   if (isTest(to)) faults.push(`${path}: imports test code, ${to}`);
   else if (product.has(to.split('/')[0]) && target !== room && !allowed.includes(target))
@@ -240,7 +246,7 @@ for (const list of imports.values())
   for (const { to, names } of list)
     if (to !== undefined) for (const name of names) used.set(to, (used.get(to) ?? new Set()).add(name));
 for (const path of files) {
-  if (!path.endsWith('.ts')) continue;
+  if (!/\.tsx?$/.test(path)) continue;
   const names = used.get(path) ?? new Set();
   if (names.has('*')) continue;
   const text = readFileSync(path, 'utf8');
@@ -255,7 +261,7 @@ for (const path of files) {
 /** One name has one meaning, so a reader who searches for a type finds one declaration. */
 const typeOwners = new Map();
 for (const path of files) {
-  if (isTest(path) || !path.endsWith('.ts')) continue;
+  if (isTest(path) || !/\.tsx?$/.test(path)) continue;
   for (const [, kind, name] of readFileSync(path, 'utf8').matchAll(exported)) {
     if (!/interface|type|class|enum/.test(kind)) continue;
     const owner = typeOwners.get(name);

@@ -1,8 +1,9 @@
 // The test command. `npm test`: the fast tier, with a smoke test of real processes and one of Kafka where Java and Maven
 // are installed. `npm test -- --all`: every suite that this machine can run; `--nightly`: the same with ten times the runs
-// of each property. What cannot run is reported loudly, and HEADGATE_REQUIRE=kafka,llamacpp turns that into a failure.
+// of each property. What cannot run is reported loudly, and HEADGATE_REQUIRE=kafka,llamacpp,chromium turns that into a failure.
 // Other arguments are passed to vitest.
 import { spawnSync } from 'node:child_process';
+import { existsSync } from 'node:fs';
 
 const words = process.argv.slice(2);
 const tier = words.includes('--nightly') ? 'nightly' : words.includes('--all') ? 'full' : 'fast';
@@ -26,6 +27,12 @@ const kafkaMissing = [];
 if (!has('java', ['-version'])) kafkaMissing.push('Java 17');
 if (!has('mvn', ['-version'])) kafkaMissing.push('Maven');
 offer('kafka', isAll ? 'kafka' : 'kafka-smoke', kafkaMissing);
+if (isAll)
+  offer(
+    'chromium',
+    'browser',
+    existsSync('/usr/bin/chromium') ? [] : ['chromium (Debian: apt-get install chromium)'],
+  );
 if (isAll) offer('llamacpp', 'llamacpp', llamacppMissing());
 
 /** Installs it on the way: it is small, and stays in .cache. */

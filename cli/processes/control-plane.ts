@@ -22,6 +22,8 @@ interface Options extends ReplicaOptions {
   readonly consolePort?: number;
   readonly consoleHost: readonly string[];
   readonly consoleUrl?: string;
+  readonly apiUrl?: string;
+  readonly stackDomain?: string;
 }
 
 export function controlPlaneCommand(program: Command): void {
@@ -37,6 +39,8 @@ export function controlPlaneCommand(program: Command): void {
     ),
     'consoleHost',
     'consoleUrl',
+    option('--api-url <url>', 'address of the shared host as clients reach it, for the console'),
+    option('--stack-domain <domain>', 'domain of the stacks’ hosts, for the console'),
     'metricsBind',
     'metricsPort',
     'drainDelay',
@@ -89,7 +93,9 @@ async function run(options: Options): Promise<void> {
   });
 }
 
-function consoleOf({ bind, consolePort, consoleHost, consoleUrl }: Options) {
+function consoleOf(options: Options) {
+  const { bind, consolePort, consoleHost, consoleUrl, apiUrl: shared, stackDomain } = options;
   if (consolePort === undefined) return undefined;
-  return { bind, port: consolePort, hosts: consoleHost, url: consoleUrl };
+  const addresses = () => ({ shared, stackDomain });
+  return { bind, port: consolePort, hosts: consoleHost, url: consoleUrl, addresses };
 }

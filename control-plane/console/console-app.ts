@@ -3,6 +3,7 @@
  * in. An origin of its own, apart from tenants’ hosts and from the admin API, which continues to take bearer tokens alone.
  */
 import type { FastifyInstance } from 'fastify';
+import { readingRoles } from '../commands/authorise.ts';
 import { CommandError } from '../core/command-error.ts';
 import { registerSharedRoutes } from '../server/app.ts';
 import type { AdminContext } from '../server/context.ts';
@@ -23,6 +24,8 @@ export interface ConsoleOptions {
   readonly demo: boolean;
   readonly links: SignInLinks;
   readonly ended: EndedSessions;
+  /** Of the gateways, as clients reach them. */
+  readonly addresses: () => object;
 }
 
 /** Where the pages are; all are drawn by one document. */
@@ -64,6 +67,7 @@ export async function createConsoleApp(
       registerSharedRoutes(api, context);
       registerSignInRoutes(api, { ...options, context, sessions, guard, oidc: false });
       registerLiveStream(api, context, sessions);
+      api.get('/addresses', { config: { access: readingRoles } }, () => options.addresses());
       done();
     },
     { prefix: '/api' },

@@ -9,6 +9,13 @@ import type { AdminContext } from '../server/context.ts';
 import { EndedSessions } from '../sessions/ended-sessions.ts';
 import { createConsoleApp } from './console-app.ts';
 
+/** Addresses of gateways as clients reach them, for settings that the pages show; what is not known is left out. */
+export interface ServiceAddresses {
+  readonly shared?: string | undefined;
+  readonly stackDomain?: string | undefined;
+  readonly stacks?: Readonly<Record<string, string>> | undefined;
+}
+
 export interface ConsoleSettings {
   readonly bind: string;
   readonly port: number;
@@ -16,6 +23,7 @@ export interface ConsoleSettings {
   readonly hosts: readonly string[];
   /** The address that browsers use, where it is not the listener's: sign-in links lead there. */
   readonly url?: string | undefined;
+  readonly addresses?: (() => ServiceAddresses) | undefined;
   /** Members of the fleet sign in without anything: for `headgate dev` alone. */
   readonly demo?: boolean | undefined;
 }
@@ -35,12 +43,16 @@ export async function startConsole(
 ): Promise<string> {
   const { snapshot, log, logger, links } = context;
   if (!links) throw new Error('a console needs sign-in links');
-  const { bind: host, port, url: publicUrl, demo = false } = settings;
+  const { bind: host, port, url: publicUrl, demo = false, addresses = () => ({}) } = settings;
   const ended = new EndedSessions({ path: join(dataDir, 'sessions.json'), snapshot, log, logger });
   closers.add(async () => stop());
   const stop = context.onCommits(ended.onCommits);
   const hosts = publicUrl === undefined ? settings.hosts : [...settings.hosts, new URL(publicUrl).hostname];
-  const app = await createConsoleApp(context, { connections, certificate }, { hosts, demo, links, ended });
+  const app = await createConsoleApp(
+    context,
+    { connections, certificate },
+    { hosts, demo, links, ended, addresses },
+  );
   await app.listen({ host, port }).catch((error: unknown) => {
     throw listenError(error, { host, port }, { bind: '--bind', port: '--console-port' });
   });

@@ -1,0 +1,89 @@
+/** Calls of the console's API: JSON, with the cookie of the session, which no script can read. */
+import { minPosition, signedOut } from './session.ts';
+
+export class ApiFailure extends Error {
+  override readonly name = 'ApiFailure';
+  readonly status: number;
+  readonly type: string;
+  /** What to do about it. */
+  readonly next: string | undefined;
+
+  constructor(status: number, type: string, message: string, next?: string) {
+    super(message);
+    this.status = status;
+    this.type = type;
+    this.next = next;
+  }
+}
+
+export interface CallOptions {
+  readonly body?: unknown;
+  /** A poll of an open page, which does not keep the session alive. */
+  readonly isBackground?: boolean;
+  readonly signal?: AbortSignal | undefined;
+}
+
+interface Refusal {
+  readonly error?: { readonly type?: string; readonly message?: string; readonly next?: string };
+}
+
+/** Sends one call. Rejects with ApiFailure. */
+export async function call<T>(method: string, path: string, options: CallOptions = {}): Promise<T> {
+  const answer = await answerOf(method, path, options);
+  const document = (await answer.json().catch(() => undefined)) as (T & Refusal) | undefined;
+  if (answer.ok && document !== undefined) {
+    notePosition(method, document);
+    return document;
+  }
+  const {
+    type = 'Unreadable',
+    message = `the console answered ${answer.status}`,
+    next,
+  } = document?.error ?? {};
+  if (answer.status === 401 && path !== '/session') signedOut();
+  throw new ApiFailure(answer.status, type, message, next);
+}
+
+/** A response to read as a stream. Rejects with ApiFailure. */
+export async function answerOf(method: string, path: string, options: CallOptions = {}): Promise<Response> {
+  const isWrite = method !== 'GET';
+  const headers: Record<string, string> = {
+    ...(isWrite && { 'content-type': 'application/json', 'idempotency-key': randomId() }),
+    ...(options.isBackground && { 'x-headgate-background': '1' }),
+  };
+  const body = isWrite ? JSON.stringify(options.body ?? {}) : undefined;
+  const request = { method, headers, ...(body !== undefined && { body }), signal: options.signal ?? null };
+  return fetch(`/api${path}`, request).catch((error: unknown) => {
+    if (options.signal?.aborted) throw error;
+    throw new ApiFailure(
+      0,
+      'Unreachable',
+      'the control plane cannot be reached',
+      'it is tried again by itself',
+    );
+  });
+}
+
+/** Later reads wait until what was written is folded, so that nobody sees a state without their own change. */
+function notePosition(method: string, document: unknown): void {
+  if (method === 'GET') return;
+  const { position } = document as { readonly position?: unknown };
+  if (typeof position === 'number' && position > minPosition.value) minPosition.value = position;
+}
+
+/** `crypto.randomUUID` is missing where the page came over plain HTTP. */
+function randomId(): string {
+  return [...crypto.getRandomValues(new Uint8Array(16))]
+    .map((byte) => byte.toString(16).padStart(2, '0'))
+    .join('');
+}
+
+/** A path with a query; what is undefined or empty is left out. */
+export function withQuery(
+  path: string,
+  query: Readonly<Record<string, string | number | undefined>>,
+): string {
+  const parts = Object.entries(query).filter(([, value]) => value !== undefined && value !== '');
+  const text = new URLSearchParams(parts.map(([name, value]) => [name, String(value)])).toString();
+  return text === '' ? path : `${path}?${text}`;
+}

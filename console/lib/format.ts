@@ -1,0 +1,100 @@
+/** Numbers, times and words for people. */
+
+const numbers = new Intl.NumberFormat('en-GB');
+const dates = new Intl.DateTimeFormat('en-GB', { day: 'numeric', month: 'short', year: 'numeric' });
+const moments = new Intl.DateTimeFormat('en-GB', {
+  day: 'numeric',
+  month: 'short',
+  hour: '2-digit',
+  minute: '2-digit',
+  second: '2-digit',
+});
+
+export function count(value: number): string {
+  return numbers.format(value);
+}
+
+export function day(text: string | null | undefined): string {
+  return text ? dates.format(new Date(text)) : '–';
+}
+
+export function moment(text: string | null | undefined): string {
+  return text ? moments.format(new Date(text)) : '–';
+}
+
+/** `1.2 s`, `4 min`, `3 h`, `2 days`. */
+export function seconds(value: number): string {
+  if (value < 10) return `${value.toFixed(1)} s`;
+  if (value < 90) return `${Math.round(value)} s`;
+  if (value < 5400) return `${Math.round(value / 60)} min`;
+  if (value < 172_800) return `${Math.round(value / 3600)} h`;
+  return `${Math.round(value / 86_400)} days`;
+}
+
+export function ago(text: string, nowMs = Date.now()): string {
+  return `${seconds(Math.max(0, (nowMs - Date.parse(text)) / 1000))} ago`;
+}
+
+export function plural(value: number, one: string, many = `${one}s`): string {
+  return `${count(value)} ${value === 1 ? one : many}`;
+}
+
+/** A word as a shell reads it. */
+export function shellWord(text: string): string {
+  return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
+}
+
+/** `key.created` as `created a key`. */
+export function verbOf(type: string): string {
+  return verbs[type] ?? type.replace(/[._]/g, ' ');
+}
+
+const verbs: Readonly<Record<string, string>> = {
+  'log.created': 'created the log',
+  'log.signers_set': 'changed the signers of the log',
+  'tier.set': 'set the tier',
+  'tier.removed': 'removed the tier',
+  'anonymous.set': 'set the limits of visitors',
+  'model.set': 'put into the catalog the model',
+  'model.removed': 'removed from the catalog the model',
+  'organisation.set': 'set the organisation',
+  'organisation.suspended': 'suspended or resumed the organisation',
+  'organisation.removed': 'removed the organisation',
+  'member.set': 'gave a role to',
+  'member.removed': 'removed the member',
+  'key.created': 'created the key',
+  'key.revoked': 'revoked the key',
+  'stack.created': 'created the stack',
+  'stack.surface_set': 'switched the surface of',
+  'stack.removed': 'removed the stack',
+  'stack.model_installed': 'installed a model on',
+  'stack.model_uninstalled': 'uninstalled a model from',
+  'pool.model_installed': 'installed on the pool the model',
+  'pool.model_uninstalled': 'uninstalled from the pool the model',
+  'node.registered': 'registered the node',
+  'node.drained': 'drained the node',
+  'node.undrained': 'undrained the node',
+  'node.removed': 'removed the node',
+  'node.token_created': 'created a token of the node',
+  'node.token_revoked': 'revoked the node token',
+  'node.joined': 'took over the node',
+  'node.health_changed': 'reported the health of',
+  'usage.adjusted': 'adjusted the usage of',
+  'session.ended': 'ended',
+  checkpoint: 'wrote a checkpoint',
+  no_op: 'wrote nothing',
+};
+
+/** What an event is about, by the first of its fields that names something. */
+export function subjectOf(type: string, data: unknown): string {
+  const fields = (typeof data === 'object' && data !== null ? data : {}) as Record<string, unknown>;
+  if (type === 'session.ended')
+    return fields['kind'] === 'link' ? 'a sign-in link' : `a ${String(fields['kind'])}`;
+  const order = type.startsWith('member.')
+    ? ['person']
+    : type.startsWith('key.')
+      ? ['name', 'id']
+      : ['id', 'stack', 'model', 'node', 'organisation', 'log'];
+  for (const field of order) if (typeof fields[field] === 'string') return fields[field];
+  return '';
+}

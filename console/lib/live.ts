@@ -1,0 +1,98 @@
+/**
+ * Live data: one tab of the browser follows the control plane and shares what it gets, because a browser opens only six
+ * connections to a host. Where a page may not lock (plain HTTP by name), each tab follows alone.
+ */
+import { signal } from '@preact/signals';
+import type { ListedEvent } from '../../schemas/admin-history.ts';
+import { minPosition, signedOut } from './session.ts';
+
+export type Connection = 'connecting' | 'live' | 'interrupted';
+
+/** The last position that is known to be folded. */
+export const position = signal(0);
+export const connection = signal<Connection>('connecting');
+/** False while the control plane itself cannot reach the log. */
+export const logReachable = signal(true);
+/** Raised with each change, for what reads again. */
+export const changes = signal(0);
+
+type Listener = (events: readonly ListedEvent[]) => void;
+const listeners = new Set<Listener>();
+
+/** Calls back with the events of new commits. Returns how to stop. */
+export function onEvents(listener: Listener): () => void {
+  listeners.add(listener);
+  return () => listeners.delete(listener);
+}
+
+interface Message {
+  readonly kind: 'commits' | 'pulse' | 'ended' | 'interrupted';
+  readonly position?: number;
+  readonly logReachable?: boolean;
+  readonly events?: readonly ListedEvent[];
+}
+
+function take(message: Message): void {
+  if (message.kind === 'ended') {
+    signedOut();
+    return;
+  }
+  if (message.kind === 'interrupted') {
+    connection.value = 'interrupted';
+    return;
+  }
+  const healed = connection.value === 'interrupted';
+  connection.value = 'live';
+  if (message.logReachable !== undefined) logReachable.value = message.logReachable;
+  const moved = (message.position ?? 0) > position.value;
+  if (moved) position.value = message.position ?? 0;
+  if (message.events) for (const listener of listeners) listener(message.events);
+  if (moved || healed) changes.value++;
+}
+
+let stop: (() => void) | undefined;
+
+/** Follows until `stopLive`; a second call changes nothing. */
+export function startLive(): void {
+  if (stop) return;
+  const shared = 'BroadcastChannel' in window ? new BroadcastChannel('headgate-live') : undefined;
+  const ended = new AbortController();
+  let source: EventSource | undefined;
+  if (shared) shared.onmessage = ({ data }: MessageEvent<Message>) => take(data);
+  const lead = (): void => {
+    source = follow((message) => {
+      take(message);
+      shared?.postMessage(message);
+    });
+  };
+  if (shared && 'locks' in navigator) {
+    const held = new Promise<void>((resolve) => ended.signal.addEventListener('abort', () => resolve()));
+    const work = (): Promise<void> => {
+      lead();
+      return held;
+    };
+    navigator.locks.request('headgate-live', { signal: ended.signal }, work).catch(() => undefined);
+  } else lead();
+  stop = () => {
+    ended.abort();
+    source?.close();
+    shared?.close();
+  };
+}
+
+export function stopLive(): void {
+  stop?.();
+  stop = undefined;
+  connection.value = 'connecting';
+  minPosition.value = 0;
+}
+
+function follow(send: (message: Message) => void): EventSource {
+  const source = new EventSource('/api/stream');
+  for (const kind of ['commits', 'pulse', 'ended'] as const)
+    source.addEventListener(kind, ({ data }: MessageEvent<string>) =>
+      send({ ...(JSON.parse(data) as object), kind }),
+    );
+  source.onerror = () => send({ kind: 'interrupted' });
+  return source;
+}

@@ -1,0 +1,60 @@
+/** The address is the state of a page: path, filters, what is opened. Links are real links. */
+import { signal } from '@preact/signals';
+
+export interface Location {
+  readonly path: string;
+  /** The parts of the path. */
+  readonly parts: readonly string[];
+  readonly query: URLSearchParams;
+}
+
+function present(): Location {
+  const { pathname, search } = window.location;
+  const parts = pathname.split('/').filter(Boolean).map(decoded);
+  return { path: pathname, parts, query: new URLSearchParams(search) };
+}
+
+function decoded(part: string): string {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
+}
+
+export const location = signal<Location>(present());
+
+export function go(url: string, options: { readonly replace?: boolean } = {}): void {
+  if (options.replace) history.replaceState(null, '', url);
+  else history.pushState(null, '', url);
+  const before = location.value.path;
+  location.value = present();
+  if (location.value.path !== before) window.scrollTo(0, 0);
+}
+
+/** Changes filters in the address; an empty value removes one. */
+export function setQuery(changes: Readonly<Record<string, string>>): void {
+  const query = new URLSearchParams(location.value.query);
+  for (const [name, value] of Object.entries(changes)) {
+    if (value === '') query.delete(name);
+    else query.set(name, value);
+  }
+  const text = query.toString();
+  go(`${location.value.path}${text === '' ? '' : `?${text}`}`, { replace: true });
+}
+
+export function startRouter(): void {
+  window.addEventListener('popstate', () => {
+    location.value = present();
+  });
+  document.addEventListener('click', (event) => {
+    if (event.defaultPrevented || event.button !== 0) return;
+    if (event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;
+    const link = event.target instanceof Element ? event.target.closest('a') : null;
+    if (!link || link.origin !== window.location.origin || link.hasAttribute('download') || link.target)
+      return;
+    if (link.hash !== '' && link.pathname === window.location.pathname) return;
+    event.preventDefault();
+    go(`${link.pathname}${link.search}`);
+  });
+}

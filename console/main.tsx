@@ -1,0 +1,14 @@
+/** The console: finds out who is signed in, then draws the page that the address names. */
+import { render } from 'preact';
+import './styles/base.css';
+import './styles/controls.css';
+import './styles/parts.css';
+import './styles/frame.css';
+import './styles/pages.css';
+import './styles/narrow.css';
+import { App } from './app.tsx';
+import { startRouter } from './lib/router.ts';
+
+startRouter();
+const root = document.getElementById('app');
+if (root) render(<App />, root);

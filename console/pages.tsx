@@ -1,0 +1,132 @@
+/** The pages: path, name, and who sees them in the navigation. What a page shows is decided by the control plane. */
+import type { ComponentChildren, ComponentType } from 'preact';
+import { useEffect, useState } from 'preact/hooks';
+import { location } from './lib/router.ts';
+import type { Person } from './lib/session.ts';
+import { EventsPage } from './pages/events.tsx';
+import { FleetPage } from './pages/fleet.tsx';
+import { GatewaysPage } from './pages/gateways.tsx';
+import { KeysPage } from './pages/keys.tsx';
+import { NodesPage } from './pages/nodes.tsx';
+import { OrganisationPage } from './pages/organisation.tsx';
+import { OrganisationsPage } from './pages/organisations.tsx';
+import { StackPage } from './pages/stack.tsx';
+import { StacksPage } from './pages/stacks.tsx';
+import type { NavigationEntry } from './ui/frame.tsx';
+import { Empty, Loading } from './ui/parts.tsx';
+
+/** A page whose code is loaded when it is first shown. */
+function lazyPage(load: () => Promise<ComponentType>): ComponentType {
+  let Loaded: ComponentType | undefined;
+  return function LazyPage() {
+    const [, redraw] = useState(0);
+    useEffect(() => {
+      if (Loaded) return;
+      load().then(
+        (component) => {
+          Loaded = component;
+          redraw((count) => count + 1);
+        },
+        () => window.location.reload(),
+      );
+    }, []);
+    return Loaded ? <Loaded /> : <Loading />;
+  };
+}
+
+const UsagePage = lazyPage(async () => (await import('./pages/usage.tsx')).UsagePage);
+
+interface Page extends NavigationEntry {
+  readonly component: ComponentType;
+  readonly isForMembers: boolean;
+  /** Of one thing: `/stacks/ID`. */
+  readonly detail?: ComponentType<{ readonly id: string }>;
+}
+
+const pages: readonly Page[] = [
+  { path: '/fleet', hasPast: true, name: 'Fleet', icon: 'fleet', component: FleetPage, isForMembers: false },
+  { path: '/gateways', name: 'Gateways', icon: 'gateways', component: GatewaysPage, isForMembers: false },
+  { path: '/nodes', hasPast: true, name: 'Nodes', icon: 'nodes', component: NodesPage, isForMembers: false },
+  {
+    path: '/stacks',
+    hasPast: true,
+    name: 'Stacks',
+    icon: 'stacks',
+    component: StacksPage,
+    isForMembers: true,
+    detail: StackPage,
+  },
+  {
+    path: '/orgs',
+    hasPast: true,
+    name: 'Organisations',
+    icon: 'organisations',
+    component: OrganisationsPage,
+    isForMembers: true,
+    detail: OrganisationPage,
+  },
+  {
+    path: '/keys',
+    hasPast: true,
+    name: 'API keys',
+    icon: 'keys',
+    section: 'Inference',
+    component: KeysPage,
+    isForMembers: true,
+  },
+  {
+    path: '/usage',
+    name: 'Usage',
+    icon: 'usage',
+    section: 'Inference',
+    component: UsagePage,
+    isForMembers: true,
+  },
+  {
+    path: '/events',
+    name: 'Events',
+    icon: 'events',
+    section: 'What happened',
+    component: EventsPage,
+    isForMembers: false,
+  },
+];
+
+export function pageOf(person: Person): {
+  readonly all: readonly Page[];
+  readonly content: ComponentChildren;
+} {
+  const all = pages.filter(({ isForMembers }) => person.operator || isForMembers);
+  const { path, parts } = location.value;
+  const wanted =
+    path === '/' || path === '/sign-in' ? (person.operator ? '/fleet' : '/keys') : `/${parts[0] ?? ''}`;
+  const page = all.find((one) => one.path === wanted);
+  if (!person.operator && person.organisations.length === 0)
+    return { all: [], content: <NoMember person={person} /> };
+  if (!page) return { all, content: <NotFound /> };
+  const id = parts[1];
+  const Detail = page.detail;
+  const Component = page.component;
+  const content = id !== undefined && Detail ? <Detail key={id} id={id} /> : <Component key={page.path} />;
+  return { all, content };
+}
+
+function NotFound() {
+  return (
+    <Empty title="There is no such page">
+      <p>
+        It may be for operators alone, or the address is mistyped. <a href="/">Back to the start</a>
+      </p>
+    </Empty>
+  );
+}
+
+function NoMember({ person }: { readonly person: Person }) {
+  return (
+    <Empty title="You are not a member of any organisation">
+      <p>
+        Ask an owner of yours to add you under this id: <code>{person.person}</code>
+      </p>
+    </Empty>
+  );
+}

@@ -1,0 +1,130 @@
+/** Which API a stack speaks, and settings to paste into programs. */
+import { useState } from 'preact/hooks';
+import type { AdminResponse, Stack } from '../../schemas/admin.ts';
+import { call } from '../lib/api.ts';
+import { may } from '../lib/session.ts';
+import { useWork } from '../ui/dialog.tsx';
+import { Copy, Failure, State } from '../ui/parts.tsx';
+
+type Surface = Stack['surface'];
+const names: Readonly<Record<Surface, string>> = { openai: 'OpenAI-style', anthropic: 'Anthropic-style' };
+
+export interface CredentialsProps {
+  readonly stack: Stack;
+  readonly url: string;
+}
+
+export function CredentialsSettings({ stack, url }: CredentialsProps) {
+  return (
+    <div class="credentials">
+      <SurfaceSwitch key={stack.surface} stack={stack} />
+      <section class="card wide">
+        <h2>Ready settings</h2>
+        <p class="muted">
+          Replace <code>YOUR-KEY</code> by the value of an{' '}
+          <a href={`/keys?org=${stack.organisation}`}>API key</a> of {stack.organisation}.
+        </p>
+        {settings(stack, url).map(([name, text]) => (
+          <div key={name} class="snippet">
+            <div class="snippet-head">
+              <h3>{name}</h3>
+              <Copy text={text} label="Copy" title={`Copy the settings for ${name}`} />
+            </div>
+            <pre>{text}</pre>
+          </div>
+        ))}
+      </section>
+    </div>
+  );
+}
+
+function SurfaceSwitch({ stack }: { readonly stack: Stack }) {
+  const [chosen, setChosen] = useState<Surface>(stack.surface);
+  const { isBusy, failure, run } = useWork();
+  const isAllowed = may('stack.set-surface', stack.organisation);
+  const submit = (event: Event): void => {
+    event.preventDefault();
+    run(async () => {
+      const path = `/stacks/${encodeURIComponent(stack.id)}/surface`;
+      await call<AdminResponse<'PUT /stacks/:id/surface'>>('PUT', path, { body: { surface: chosen } });
+    });
+  };
+  return (
+    <section class="card">
+      <h2>API surface</h2>
+      <form onSubmit={submit}>
+        <fieldset disabled={!isAllowed || isBusy}>
+          <legend>What programs speak to this host</legend>
+          {(['openai', 'anthropic'] as const).map((surface) => (
+            <label key={surface} class="radio">
+              <input
+                type="radio"
+                name="surface"
+                value={surface}
+                checked={chosen === surface}
+                onChange={() => setChosen(surface)}
+              />
+              <span>{names[surface]}</span>
+              {stack.surface === surface ? <State tone="good">now</State> : null}
+            </label>
+          ))}
+        </fieldset>
+        {chosen === stack.surface ? null : (
+          <p class="notice warn">
+            Programs that call this host in the {names[stack.surface]} way get 404 once it is switched. Change
+            their settings at the same time.
+          </p>
+        )}
+        {failure ? <Failure failure={failure} /> : null}
+        {isAllowed ? (
+          <div class="dialog-actions">
+            <Copy
+              text={`headgate stack set-surface ${stack.id} ${chosen}`}
+              label="Copy as CLI"
+              icon="terminal"
+            />
+            <button type="submit" class="button primary" disabled={isBusy || chosen === stack.surface}>
+              Switch surface
+            </button>
+          </div>
+        ) : (
+          <p class="muted">An owner or admin of {stack.organisation} can switch it.</p>
+        )}
+      </form>
+    </section>
+  );
+}
+
+function settings({ surface, models }: Stack, url: string): readonly (readonly [string, string])[] {
+  const model = models.find((name) => !/embed/i.test(name)) ?? models[0] ?? 'MODEL';
+  if (surface === 'openai')
+    return [
+      [
+        'curl',
+        `curl ${url}/chat/completions \\\n  -H 'Authorization: Bearer YOUR-KEY' \\\n  -H 'Content-Type: application/json' \\\n  -d '{"model":"${model}","messages":[{"role":"user","content":"hello"}]}'`,
+      ],
+      [
+        'OpenAI SDK, TypeScript',
+        `import OpenAI from 'openai';\n\nconst client = new OpenAI({ baseURL: '${url}', apiKey: 'YOUR-KEY' });\nawait client.chat.completions.create({\n  model: '${model}',\n  messages: [{ role: 'user', content: 'hello' }],\n});`,
+      ],
+      [
+        'OpenAI SDK, Python',
+        `from openai import OpenAI\n\nclient = OpenAI(base_url="${url}", api_key="YOUR-KEY")\nclient.chat.completions.create(\n    model="${model}", messages=[{"role": "user", "content": "hello"}]\n)`,
+      ],
+    ];
+  const base = url.replace(/\/v1$/, '');
+  return [
+    [
+      'curl',
+      `curl ${url}/messages \\\n  -H 'x-api-key: YOUR-KEY' \\\n  -H 'anthropic-version: 2023-06-01' \\\n  -H 'Content-Type: application/json' \\\n  -d '{"model":"${model}","max_tokens":256,"messages":[{"role":"user","content":"hello"}]}'`,
+    ],
+    [
+      'Anthropic SDK, TypeScript',
+      `import Anthropic from '@anthropic-ai/sdk';\n\nconst client = new Anthropic({ baseURL: '${base}', apiKey: 'YOUR-KEY' });\nawait client.messages.create({\n  model: '${model}',\n  max_tokens: 256,\n  messages: [{ role: 'user', content: 'hello' }],\n});`,
+    ],
+    [
+      'Claude Code',
+      `export ANTHROPIC_BASE_URL=${base}\nexport ANTHROPIC_AUTH_TOKEN=YOUR-KEY\nexport ANTHROPIC_MODEL=${model}\nclaude`,
+    ],
+  ];
+}

@@ -1,0 +1,186 @@
+/** The log as people read it: newest first, followed live, each event with its data. */
+import { useEffect, useState } from 'preact/hooks';
+import type { AdminResponse } from '../../schemas/admin.ts';
+import type { ListedEvent } from '../../schemas/admin-history.ts';
+import { withQuery } from '../lib/api.ts';
+import { ago, count, moment, plural, shellWord, subjectOf, verbOf } from '../lib/format.ts';
+import { onEvents, position } from '../lib/live.ts';
+import { useRead } from '../lib/read.ts';
+import { location, setQuery } from '../lib/router.ts';
+import { me } from '../lib/session.ts';
+import { Badge, Copy, Empty, Failure, Loading, PageHeader } from '../ui/parts.tsx';
+import { Fields } from '../ui/time-bar.tsx';
+
+/** Commits that are read at once, and events that are kept in the page. */
+const commitsPerPage = 200;
+const keptMax = 2000;
+
+/** What the address asks for. */
+function useWanted() {
+  const { query } = location.value;
+  const [head] = useState(() => Math.max(position.value, me.value?.position ?? 0));
+  const before = Number(query.get('before') ?? '') || undefined;
+  const last = before ?? head;
+  return {
+    type: query.get('type') ?? '',
+    text: query.get('q') ?? '',
+    before,
+    last,
+    from: Math.max(1, last - commitsPerPage + 1),
+  };
+}
+
+function matches(event: ListedEvent, type: string, text: string): boolean {
+  if (type !== '' && event.type !== type) return false;
+  return text === '' || JSON.stringify(event).toLowerCase().includes(text.toLowerCase());
+}
+
+export function EventsPage() {
+  const { type, text, before, last, from } = useWanted();
+  const path = last === 0 ? undefined : withQuery('/events', { from, to: last, type });
+  const { data, failure, refresh } = useRead<AdminResponse<'GET /events'>>(path);
+  const live = useTail(before === undefined, last);
+  const found = [...live, ...(data?.items.toReversed() ?? [])].filter((event) => matches(event, type, text));
+  return (
+    <>
+      <PageHeader
+        title="Events"
+        lead={
+          before === undefined
+            ? 'Newest first; new ones appear by themselves.'
+            : `Up to position ${count(before)}.`
+        }
+        cli={`headgate events list --from ${from}${type === '' ? '' : ` --type ${shellWord(type)}`}`}
+      >
+        {before === undefined ? null : (
+          <button type="button" class="button" onClick={() => setQuery({ before: '' })}>
+            Live
+          </button>
+        )}
+      </PageHeader>
+      <Filters type={type} text={text} shown={found.length} />
+      {failure ? <Failure failure={failure} onRetry={refresh} /> : null}
+      {data || live.length > 0 ? <EventList events={found} /> : failure ? null : <Loading />}
+      {from > 1 ? (
+        <p class="more">
+          <button type="button" class="button" onClick={() => setQuery({ before: String(from - 1) })}>
+            Earlier events
+          </button>
+        </p>
+      ) : null}
+    </>
+  );
+}
+
+/** Events that arrived after the page was opened, newest first. */
+function useTail(isLive: boolean, after: number): readonly ListedEvent[] {
+  const [events, setEvents] = useState<readonly ListedEvent[]>([]);
+  useEffect(() => {
+    setEvents([]);
+    if (!isLive) return undefined;
+    return onEvents((arrived) => {
+      const wanted = arrived.filter(({ position: seq }) => seq > after);
+      if (wanted.length > 0) setEvents((before) => [...wanted.toReversed(), ...before].slice(0, keptMax));
+    });
+  }, [isLive, after]);
+  return events;
+}
+
+interface FiltersProps {
+  readonly type: string;
+  readonly text: string;
+  readonly shown: number;
+}
+
+function Filters({ type, text, shown }: FiltersProps) {
+  return (
+    <div class="search">
+      <input
+        type="search"
+        aria-label="Search these events"
+        placeholder="Person, id, reason"
+        value={text}
+        onInput={({ currentTarget }) => setQuery({ q: currentTarget.value })}
+      />
+      <input
+        type="search"
+        aria-label="Type of event"
+        placeholder="key.revoked"
+        value={type}
+        onChange={({ currentTarget }) => setQuery({ type: currentTarget.value.trim() })}
+      />
+      <span class="muted" role="status">
+        {plural(shown, 'event')}
+      </span>
+    </div>
+  );
+}
+
+function EventList({ events }: { readonly events: readonly ListedEvent[] }) {
+  const [open, setOpen] = useState<number | undefined>();
+  if (events.length === 0)
+    return (
+      <Empty title="No event matches">
+        <button type="button" class="button" onClick={() => setQuery({ q: '', type: '' })}>
+          Clear the filters
+        </button>
+      </Empty>
+    );
+  return (
+    <ol class="events" aria-label="Events">
+      {events.map((event) => (
+        <li key={`${event.position}.${event.index}`}>
+          <details onToggle={({ currentTarget }) => setOpen(currentTarget.open ? event.position : open)}>
+            <summary>
+              <span class="event-line">
+                <span class="event-position">{count(event.position)}</span>
+                <span>
+                  <strong>{event.by}</strong> {verbOf(event.type)}{' '}
+                  <strong>{subjectOf(event.type, event.data)}</strong>
+                  {event.why === undefined ? null : <span class="muted">: {event.why}</span>}
+                </span>
+                <span class="event-time">
+                  {event.via === undefined ? null : <Badge>{event.via}</Badge>}
+                  <time dateTime={event.at} title={moment(event.at)}>
+                    {ago(event.at)}
+                  </time>
+                </span>
+              </span>
+            </summary>
+            {open === event.position ? <EventDetail event={event} /> : null}
+          </details>
+        </li>
+      ))}
+    </ol>
+  );
+}
+
+/** What the commit did to the rows, and its data. */
+function EventDetail({ event }: { readonly event: ListedEvent }) {
+  const { type, v, at, command, data, position: seq } = event;
+  const found = useRead<AdminResponse<'GET /events/:position'>>(`/events/${seq}`).data;
+  return (
+    <div class="event-detail">
+      {found ? (
+        <ul class="rows changes" aria-label="What it changed">
+          {found.changes.map(({ table, id, action, fields }) => (
+            <li key={`${table} ${id}`}>
+              <span>
+                {action === 'create' ? 'new' : action === 'remove' ? 'gone' : 'changed'}:{' '}
+                <strong>{id}</strong> <span class="muted">{table}</span>
+              </span>
+              {action === 'change' ? <Fields fields={fields} /> : null}
+            </li>
+          ))}
+        </ul>
+      ) : null}
+      <pre>{JSON.stringify({ type, v, at, command, data }, null, 2)}</pre>
+      <p class="buttons">
+        <a class="button" href={withQuery('/fleet', { at: seq })}>
+          The fleet at this moment
+        </a>
+        <Copy text={`headgate undo ${seq}`} label="Copy the command that undoes it" icon="terminal" />
+      </p>
+    </div>
+  );
+}

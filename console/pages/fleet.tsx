@@ -1,0 +1,181 @@
+/** The fleet as a map: a column for the pool and for each organisation, a tile for each node, and what is missing. */
+import type { ComponentChildren } from 'preact';
+import type { AdminResponse, LiveNodeResource } from '../../schemas/admin.ts';
+import { plural } from '../lib/format.ts';
+import { type FleetReads, holes } from '../lib/holes.ts';
+import { useRead } from '../lib/read.ts';
+import { Empty, Failure, Loading, PageHeader, State } from '../ui/parts.tsx';
+import { NodeState } from './node-state.tsx';
+
+export function FleetPage() {
+  const pool = useRead<AdminResponse<'GET /pool'>>('/pool');
+  const stacks = useRead<AdminResponse<'GET /stacks'>>('/stacks');
+  const nodes = useRead<AdminResponse<'GET /nodes'>>('/nodes', { everyMs: 3000 });
+  const tiers = useRead<AdminResponse<'GET /tiers'>>('/tiers');
+  const organisations = useRead<AdminResponse<'GET /organisations'>>('/organisations');
+  const failure = [pool, stacks, nodes, tiers, organisations].find((read) => read.failure)?.failure;
+  const state: FleetReads | undefined =
+    pool.data && stacks.data && nodes.data && tiers.data && organisations.data
+      ? {
+          pool: pool.data,
+          stacks: stacks.data.items,
+          nodes: nodes.data.items,
+          tiers: tiers.data.items,
+          organisations: organisations.data.items,
+        }
+      : undefined;
+  return (
+    <>
+      <PageHeader title="Fleet" lead={state ? summary(state) : undefined} cli="headgate status" />
+      {failure ? <Failure failure={failure} onRetry={nodes.refresh} /> : null}
+      {state ? <FleetBody state={state} /> : failure ? null : <Loading />}
+    </>
+  );
+}
+
+function summary({ nodes, organisations, stacks }: FleetReads): string {
+  const up = nodes.filter(({ up: isUp, drained }) => isUp && !drained).length;
+  return `${up} of ${plural(nodes.length, 'node')} serve, for ${plural(organisations.length, 'organisation')} and ${plural(stacks.length, 'stack')}.`;
+}
+
+function FleetBody({ state }: { readonly state: FleetReads }) {
+  if (state.nodes.length === 0 && state.organisations.length === 0) return <FirstRun />;
+  const missing = holes(state);
+  return (
+    <>
+      {missing.length === 0 ? (
+        <p class="notice good">
+          <State tone="good">Every installed model is loaded on a node that serves.</State>
+        </p>
+      ) : (
+        <section class="notice bad" aria-label="What is missing">
+          <h2>Installed, but no node serves it now</h2>
+          <ul class="rows">
+            {missing.map(({ model, where, refused }) => (
+              <li key={`${where} ${model}`}>
+                <span>
+                  <strong>{model}</strong> on {where}
+                </span>
+                <State tone="bad">
+                  {refused.length === 0 ? 'nobody may use it' : `503 for ${nameSome(refused)}`}
+                </State>
+              </li>
+            ))}
+          </ul>
+        </section>
+      )}
+      <FleetMap state={state} />
+    </>
+  );
+}
+
+function nameSome(names: readonly string[]): string {
+  return names.length <= 3
+    ? names.join(', ')
+    : `${names.slice(0, 3).join(', ')} and ${names.length - 3} more`;
+}
+
+function FleetMap({ state: { pool, stacks, nodes, organisations } }: { readonly state: FleetReads }) {
+  return (
+    <div class="map">
+      <Column title="Pool" subtitle={plural(pool.models.length, 'model')}>
+        <Group nodes={nodes.filter(({ place }) => place.kind === 'pool')} />
+      </Column>
+      {organisations.map(({ id, name, tier }) => (
+        <Column key={id} title={name} href={`/orgs/${encodeURIComponent(id)}`} subtitle={tier ?? 'no plan'}>
+          {stacks
+            .filter(({ organisation }) => organisation === id)
+            .map((stack) => (
+              <Group
+                key={stack.id}
+                title={stack.id}
+                href={`/stacks/${encodeURIComponent(stack.id)}`}
+                nodes={nodes.filter(({ place }) => place.kind === 'stack' && place.id === stack.id)}
+              />
+            ))}
+          <Group
+            nodes={nodes.filter(({ place }) => place.kind === 'organisation' && place.id === id)}
+            isOwn
+          />
+        </Column>
+      ))}
+    </div>
+  );
+}
+
+interface ColumnProps {
+  readonly title: string;
+  readonly subtitle: string;
+  readonly href?: string;
+  readonly children: ComponentChildren;
+}
+
+function Column({ title, subtitle, href, children }: ColumnProps) {
+  return (
+    <section class="map-column" aria-label={title}>
+      <h2>
+        {href === undefined ? title : <a href={href}>{title}</a>} <small>{subtitle}</small>
+      </h2>
+      {children}
+    </section>
+  );
+}
+
+interface GroupProps {
+  readonly title?: string;
+  readonly href?: string;
+  readonly nodes: readonly LiveNodeResource[];
+  readonly isOwn?: boolean;
+}
+
+function Group({ title, href, nodes, isOwn }: GroupProps) {
+  if (nodes.length === 0 && title === undefined)
+    return isOwn ? null : <p class="muted">No node is registered here.</p>;
+  return (
+    <div class="group">
+      {title === undefined ? (
+        isOwn ? (
+          <h3>Own nodes</h3>
+        ) : null
+      ) : (
+        <h3>
+          <a href={href ?? ''}>{title}</a>
+        </h3>
+      )}
+      {nodes.length === 0 ? <p class="muted">No node.</p> : null}
+      {nodes.map((node) => (
+        <article key={node.id} class={node.drained ? 'tile idle' : node.up ? 'tile good' : 'tile bad'}>
+          <div class="tile-head">
+            <strong>{node.id}</strong>
+            <NodeState node={node} />
+          </div>
+          <p>{node.loaded.length === 0 ? 'nothing is loaded' : node.loaded.join(', ')}</p>
+        </article>
+      ))}
+    </div>
+  );
+}
+
+const steps = [
+  [
+    'Register a node',
+    'headgate node register pool-1 --url http://127.0.0.1:8000 --dialect vllm --place pool',
+  ],
+  ['Create an organisation and a key', 'headgate key create --org acme --name first --expires 90d'],
+  ['Send a request', "curl GATEWAY/v1/chat/completions -H 'Authorization: Bearer KEY' …"],
+] as const;
+
+function FirstRun() {
+  return (
+    <Empty title="The fleet is empty. Three steps to the first answer">
+      <ol class="steps">
+        {steps.map(([title, command]) => (
+          <li key={title}>
+            <strong>{title}</strong>
+            <code>{command}</code>
+          </li>
+        ))}
+      </ol>
+    </Empty>
+  );
+}

@@ -1,0 +1,158 @@
+/** Gateways: state as this replica computes it from what each reports, never what a silent one last said of itself. */
+import { useState } from 'preact/hooks';
+import type { AdminResponse, GatewayStatus } from '../../schemas/admin.ts';
+import { call } from '../lib/api.ts';
+import { count, seconds } from '../lib/format.ts';
+import { useRead } from '../lib/read.ts';
+import { Confirm } from '../ui/dialog.tsx';
+import { Badge, Empty, Failure, Loading, PageHeader, State, type Tone } from '../ui/parts.tsx';
+import { Table, type TableColumn } from '../ui/table.tsx';
+
+const tones: Readonly<Record<GatewayStatus['state'], Tone>> = {
+  SYNCED: 'good',
+  LAGGING: 'warn',
+  STALE: 'bad',
+  DIVERGED: 'bad',
+};
+/** Reports come every second or so; without one for this long nothing else about a gateway is known. */
+const silentSeconds = 10;
+
+export function GatewaysPage() {
+  const { data, failure, refresh } = useRead<AdminResponse<'GET /gateways'>>('/gateways', { everyMs: 1000 });
+  const [forgetting, setForgetting] = useState<string | undefined>();
+  return (
+    <>
+      <PageHeader
+        title="Gateways"
+        lead="Who serves, how far each has read the log, and how fresh its proof is."
+        cli="headgate gateway list"
+      />
+      {failure ? <Failure failure={failure} onRetry={refresh} /> : null}
+      {data ? (
+        <Table
+          caption="Gateways"
+          rows={data.items}
+          columns={columnsOf(setForgetting)}
+          keyOf={({ name, incarnation }) => `${name} ${incarnation}`}
+          empty={
+            <Empty title="No gateway has reported yet">
+              <p>
+                <code>headgate gateway --log URL --control-plane URL --data FOLDER</code> starts one; it
+                appears here within seconds.
+              </p>
+            </Empty>
+          }
+        />
+      ) : failure ? null : (
+        <Loading />
+      )}
+      {forgetting === undefined ? null : (
+        <Confirm
+          title={`Forget ${forgetting}`}
+          action="Forget gateway"
+          name={forgetting}
+          onClose={() => setForgetting(undefined)}
+          work={async () => {
+            await call('DELETE', `/gateways/${encodeURIComponent(forgetting)}`);
+          }}
+        >
+          <p>
+            Only for a gateway that was removed: confirmations of revocations do not wait for it any more. One
+            that still runs is listed again with its next report.
+          </p>
+        </Confirm>
+      )}
+    </>
+  );
+}
+
+function columnsOf(onForget: (name: string) => void): readonly TableColumn<GatewayStatus>[] {
+  return [
+    { name: 'Name', isTitle: true, value: ({ name }) => name, cell: ({ name }) => <strong>{name}</strong> },
+    { name: 'State', value: ({ state }) => state, cell: (gateway) => <GatewayState gateway={gateway} /> },
+    {
+      name: 'Applied',
+      isNumber: true,
+      value: ({ applied }) => applied,
+      cell: ({ applied }) => count(applied),
+    },
+    {
+      name: 'Lag',
+      isNumber: true,
+      value: ({ lagEvents }) => lagEvents,
+      cell: ({ lagEvents }) => count(lagEvents),
+    },
+    {
+      name: 'Freshness',
+      value: ({ freshSeconds }) => freshSeconds ?? Number.MAX_SAFE_INTEGER,
+      cell: (gateway) => <Freshness gateway={gateway} />,
+    },
+    {
+      name: 'Digest',
+      value: ({ digest }) => digest,
+      cell: ({ digest }) => <code title={digest}>{digest.slice(0, 8)}</code>,
+    },
+    {
+      name: 'When stale',
+      value: ({ stalePolicy = '' }) => stalePolicy,
+      cell: ({ stalePolicy }) => <Badge>{stalePolicy === 'serve' ? 'serves on' : 'accepts no key'}</Badge>,
+    },
+    {
+      name: 'Seen',
+      isNumber: true,
+      value: ({ seenSeconds }) => seenSeconds,
+      cell: ({ seenSeconds }) => `${seconds(seenSeconds)} ago`,
+    },
+    {
+      name: 'Actions',
+      isAction: true,
+      cell: ({ name, seenSeconds }) =>
+        seenSeconds > silentSeconds ? (
+          <button type="button" class="button" aria-label={`Forget ${name}`} onClick={() => onForget(name)}>
+            Forget
+          </button>
+        ) : null,
+    },
+  ];
+}
+
+function GatewayState({
+  gateway: { state, seenSeconds, halted, conflict, log },
+}: {
+  readonly gateway: GatewayStatus;
+}) {
+  const why = halted ?? conflict ?? (log === undefined ? undefined : 'follows another log');
+  return (
+    <>
+      {seenSeconds > silentSeconds ? (
+        <State tone="bad">silent, was {state}</State>
+      ) : (
+        <State tone={tones[state]}>{state}</State>
+      )}
+      {why === undefined ? null : <small class="why">{why}</small>}
+    </>
+  );
+}
+
+/** The steps of the freshness rule, seconds: proven, late, and from the last on fenced. */
+const ladder = [15, 30, 45] as const;
+
+function Freshness({ gateway: { freshSeconds } }: { readonly gateway: GatewayStatus }) {
+  if (freshSeconds === null) return <State tone="bad">not proven</State>;
+  const [late, warn, fenced] = ladder;
+  const tone: Tone = freshSeconds < late ? 'good' : freshSeconds < fenced ? 'warn' : 'bad';
+  const share = Math.min(1, freshSeconds / fenced);
+  return (
+    <span
+      class={`ladder ${tone}`}
+      title={`proof ${seconds(freshSeconds)} old; steps at ${late}, ${warn} and ${fenced} s`}
+    >
+      <svg viewBox="0 0 90 8" width="90" height="8" aria-hidden="true">
+        <rect width="90" height="8" rx="4" class="track" />
+        <rect width={Math.max(4, 90 * share)} height="8" rx="4" class="fill" />
+        <path d="M30 0v8M60 0v8" class="step" />
+      </svg>
+      {seconds(freshSeconds)}
+    </span>
+  );
+}

@@ -1,0 +1,116 @@
+/** Creates a key. Its value lives in this dialog alone, until it is closed. */
+import { useState } from 'preact/hooks';
+import type { AdminResponse } from '../../schemas/admin.ts';
+import { call } from '../lib/api.ts';
+import { organisationInScope } from '../lib/scope.ts';
+import { may } from '../lib/session.ts';
+import { Dialog, useWork } from '../ui/dialog.tsx';
+import { useOrganisations } from '../ui/organisation-choice.tsx';
+import { Copy, Failure } from '../ui/parts.tsx';
+
+const choices = [
+  ['never', 'Never'],
+  ['30d', '30 days'],
+  ['90d', '90 days'],
+  ['1y', '1 year'],
+] as const;
+
+export function CreateKey({ onClose }: { readonly onClose: () => void }) {
+  const [value, setValue] = useState<string | undefined>();
+  if (value !== undefined) return <KeyValue value={value} onClose={onClose} />;
+  return <KeyForm onClose={onClose} onCreated={setValue} />;
+}
+
+interface FormProps {
+  readonly onClose: () => void;
+  readonly onCreated: (value: string) => void;
+}
+
+function KeyForm({ onClose, onCreated }: FormProps) {
+  const { isBusy, failure, run } = useWork();
+  const organisations = useOrganisations().filter(({ id }) => may('key.create', id));
+  const scope = organisationInScope();
+  const submit = (event: SubmitEvent): void => {
+    event.preventDefault();
+    const fields = new FormData(event.currentTarget as HTMLFormElement);
+    const organisation = String(fields.get('organisation') ?? organisations[0]?.id ?? '');
+    const body = { organisation, name: String(fields.get('name')), expires: String(fields.get('expires')) };
+    run(async () => {
+      const key = await call<AdminResponse<'POST /keys'>>('POST', '/keys', { body });
+      onCreated(key.value ?? '');
+    });
+  };
+  return (
+    <Dialog title="Create an API key" onClose={onClose}>
+      <form onSubmit={submit}>
+        <label class="field">
+          <span>Name</span>
+          <input
+            name="name"
+            type="text"
+            required
+            maxLength={200}
+            placeholder="what uses it, such as billing job"
+          />
+        </label>
+        {organisations.length > 1 ? (
+          <label class="field">
+            <span>Organisation</span>
+            <select name="organisation" defaultValue={scope ?? organisations[0]?.id ?? ''}>
+              {organisations.map(({ id, name }) => (
+                <option key={id} value={id} selected={id === scope}>
+                  {name}
+                </option>
+              ))}
+            </select>
+          </label>
+        ) : null}
+        <label class="field">
+          <span>Expiry</span>
+          <select name="expires">
+            {choices.map(([choice, text]) => (
+              <option key={choice} value={choice} selected={choice === '90d'}>
+                {text}
+              </option>
+            ))}
+          </select>
+        </label>
+        {failure ? <Failure failure={failure} /> : null}
+        <div class="dialog-actions">
+          <button type="button" class="button" onClick={onClose}>
+            Cancel
+          </button>
+          <button type="submit" class="button primary" disabled={isBusy}>
+            Create
+          </button>
+        </div>
+      </form>
+    </Dialog>
+  );
+}
+
+function KeyValue({ value, onClose }: { readonly value: string; readonly onClose: () => void }) {
+  return (
+    <Dialog title="Store this value now" onClose={onClose}>
+      <p>It is shown this once. Headgate keeps only its digest, so nobody can show it again.</p>
+      <label class="field">
+        <span>Key value</span>
+        <input
+          class="secret"
+          type="text"
+          readOnly
+          value={value}
+          spellcheck={false}
+          autocomplete="off"
+          onFocus={({ currentTarget }) => currentTarget.select()}
+        />
+      </label>
+      <div class="dialog-actions">
+        <Copy text={value} label="Copy" class="button" title="Copy the value" />
+        <button type="button" class="button primary" onClick={onClose}>
+          Done
+        </button>
+      </div>
+    </Dialog>
+  );
+}

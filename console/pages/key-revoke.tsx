@@ -1,0 +1,122 @@
+/** Revokes a key, then shows which gateways refuse it already. */
+import { useEffect, useState } from 'preact/hooks';
+import type { AdminResponse, ApiKey, Confirmations } from '../../schemas/admin.ts';
+import { call } from '../lib/api.ts';
+import { seconds } from '../lib/format.ts';
+import { Dialog, TypedName, useWork } from '../ui/dialog.tsx';
+import { Copy, Failure, State } from '../ui/parts.tsx';
+
+export interface RevokeProps {
+  readonly subject: ApiKey;
+  readonly onClose: () => void;
+}
+
+export function RevokeKey({ subject, onClose }: RevokeProps) {
+  const [position, setPosition] = useState<number | undefined>();
+  if (position !== undefined)
+    return <RevocationProgress name={subject.name} position={position} onClose={onClose} />;
+  return <RevokeForm subject={subject} onClose={onClose} onRevoked={setPosition} />;
+}
+
+interface RevokeFormProps extends RevokeProps {
+  readonly onRevoked: (position: number) => void;
+}
+
+function RevokeForm({ subject, onClose, onRevoked }: RevokeFormProps) {
+  const { isBusy, failure, run } = useWork();
+  const [typed, setTyped] = useState('');
+  const submit = (event: Event): void => {
+    event.preventDefault();
+    run(async () => {
+      const path = `/keys/${encodeURIComponent(subject.id)}/revoke`;
+      const { position } = await call<AdminResponse<'POST /keys/:id/revoke'>>('POST', path);
+      onRevoked(position);
+    });
+  };
+  return (
+    <Dialog title={`Revoke ${subject.name}`} onClose={onClose}>
+      <form onSubmit={submit}>
+        <p>
+          Every program that uses this key is refused from now on. This is final: a revoked key never works
+          again.
+        </p>
+        <TypedName name={subject.name} typed={typed} onType={setTyped} />
+        {failure ? <Failure failure={failure} /> : null}
+        <div class="dialog-actions">
+          <Copy text={`headgate key revoke ${subject.id} --wait`} label="Copy as CLI" icon="terminal" />
+          <button type="button" class="button" onClick={onClose}>
+            Cancel
+          </button>
+          <button type="submit" class="button danger" disabled={isBusy || typed !== subject.name}>
+            Revoke key
+          </button>
+        </div>
+      </form>
+    </Dialog>
+  );
+}
+
+interface ProgressProps {
+  readonly name: string;
+  readonly position: number;
+  readonly onClose: () => void;
+}
+
+/** Between two questions; each waits at the control plane for up to a second. */
+const pauseMs = 100;
+
+function RevocationProgress({ name, position, onClose }: ProgressProps) {
+  const [found, setFound] = useState<Confirmations | undefined>();
+  useEffect(() => {
+    let isOpen = true;
+    const ask = async (): Promise<void> => {
+      while (isOpen) {
+        const answer = await call<Confirmations>('GET', `/confirmations/${position}?timeoutSeconds=1`).catch(
+          () => undefined,
+        );
+        if (answer && isOpen) setFound(answer);
+        if (answer?.complete) return;
+        await new Promise((resolve) => setTimeout(resolve, answer ? pauseMs : 1000));
+      }
+    };
+    void ask();
+    return () => {
+      isOpen = false;
+    };
+  }, [position]);
+  return (
+    <Dialog title={`${name} is revoked`} onClose={onClose}>
+      <div role="status">
+        <Sentence found={found} />
+      </div>
+      <ul class="confirmations" aria-label="Gateways">
+        {(found?.gateways ?? []).map((gateway) => (
+          <li key={`${gateway.name} ${gateway.incarnation}`}>
+            <strong>{gateway.name}</strong>
+            <State tone={gateway.confirmed ? 'good' : 'warn'}>
+              {gateway.confirmed
+                ? `refuses it, after ${seconds(gateway.seconds)}`
+                : `waiting for ${seconds(gateway.seconds)}`}
+            </State>
+          </li>
+        ))}
+      </ul>
+      <div class="dialog-actions">
+        <button type="button" class="button primary" onClick={onClose}>
+          Done
+        </button>
+      </div>
+    </Dialog>
+  );
+}
+
+function Sentence({ found }: { readonly found: Confirmations | undefined }) {
+  if (!found) return <p>The gateways are asked…</p>;
+  if (found.complete) return <p>All gateways have confirmed: the key answers 401 everywhere.</p>;
+  return (
+    <p>
+      {found.gateways.filter(({ confirmed }) => confirmed).length} of {found.gateways.length} gateways have
+      confirmed. One that is silent accepts no key after 45 seconds, and counts after 60. {found.reason ?? ''}
+    </p>
+  );
+}

@@ -1,0 +1,127 @@
+/** API keys: the page of members. A value is shown once, when it is made, and never again. */
+import { useState } from 'preact/hooks';
+import type { AdminResponse, ApiKey } from '../../schemas/admin.ts';
+import { withQuery } from '../lib/api.ts';
+import { ago, day, plural, shellWord } from '../lib/format.ts';
+import { useRead } from '../lib/read.ts';
+import { organisationInScope } from '../lib/scope.ts';
+import { isOperator, may } from '../lib/session.ts';
+import { OrganisationChoice } from '../ui/organisation-choice.tsx';
+import { Empty, Failure, Id, Loading, PageHeader, State } from '../ui/parts.tsx';
+import { Table, type TableColumn } from '../ui/table.tsx';
+import { CreateKey } from './key-create.tsx';
+import { RevokeKey } from './key-revoke.tsx';
+
+const soonMs = 7 * 24 * 3600_000;
+
+export function KeysPage() {
+  const organisation = organisationInScope();
+  const { data, failure, refresh } = useRead<AdminResponse<'GET /keys'>>(
+    withQuery('/keys', { organisation }),
+  );
+  const [isCreating, setCreating] = useState(false);
+  const [revoking, setRevoking] = useState<ApiKey | undefined>();
+  const mayCreate = may('key.create', organisation);
+  const active = data?.items.filter(({ state }) => state === 'active').length ?? 0;
+  const create = (
+    <button type="button" class="button primary" onClick={() => setCreating(true)}>
+      Create key
+    </button>
+  );
+  return (
+    <>
+      <PageHeader
+        title="API keys"
+        lead={
+          data
+            ? `${plural(active, 'active key')}. The values are kept nowhere; only who made them has them.`
+            : undefined
+        }
+        cli={`headgate key list${organisation === undefined ? '' : ` --org ${shellWord(organisation)}`}`}
+      >
+        <OrganisationChoice />
+        {mayCreate ? create : null}
+      </PageHeader>
+      {failure ? <Failure failure={failure} onRetry={refresh} /> : null}
+      {data ? (
+        <Table
+          caption="API keys"
+          rows={data.items.toReversed()}
+          columns={columnsOf(setRevoking)}
+          keyOf={({ id }) => id}
+          empty={
+            <Empty title="There are no keys yet">
+              <p>A key is what a program sends to use the models of its organisation.</p>
+              {mayCreate ? (
+                create
+              ) : (
+                <p>Ask an owner, admin, approver or member of the organisation to make one.</p>
+              )}
+            </Empty>
+          }
+        />
+      ) : failure ? null : (
+        <Loading />
+      )}
+      {isCreating ? <CreateKey onClose={() => setCreating(false)} /> : null}
+      {revoking ? <RevokeKey subject={revoking} onClose={() => setRevoking(undefined)} /> : null}
+    </>
+  );
+}
+
+function columnsOf(onRevoke: (key: ApiKey) => void): readonly TableColumn<ApiKey>[] {
+  const owner: TableColumn<ApiKey> = {
+    name: 'Organisation',
+    value: ({ organisation }) => organisation,
+    cell: ({ organisation }) => <a href={`/orgs/${encodeURIComponent(organisation)}`}>{organisation}</a>,
+  };
+  return [
+    { name: 'Name', isTitle: true, value: ({ name }) => name, cell: ({ name }) => <strong>{name}</strong> },
+    { name: 'State', value: ({ state }) => state, cell: (key) => <KeyState subject={key} /> },
+    ...(isOperator() ? [owner] : []),
+    { name: 'Id', value: ({ id }) => id, cell: ({ id }) => <Id id={id} /> },
+    {
+      name: 'Expires',
+      value: ({ expiresAt }) => expiresAt ?? '9999',
+      cell: (key) => <Expiry subject={key} />,
+    },
+    {
+      name: 'Created',
+      value: ({ createdAt }) => createdAt ?? '',
+      cell: ({ createdAt }) => (createdAt ? <time dateTime={createdAt}>{ago(createdAt)}</time> : '–'),
+    },
+    { name: 'By', value: ({ createdBy }) => createdBy, cell: ({ createdBy }) => createdBy },
+    {
+      name: 'Actions',
+      isAction: true,
+      cell: (key) =>
+        key.state === 'active' && may('key.revoke', key.organisation) ? (
+          <button
+            type="button"
+            class="button"
+            onClick={() => onRevoke(key)}
+            aria-label={`Revoke ${key.name}`}
+          >
+            Revoke
+          </button>
+        ) : null,
+    },
+  ];
+}
+
+function KeyState({ subject: { state, revokedBy, revokedAt } }: { readonly subject: ApiKey }) {
+  if (state === 'active') return <State tone="good">active</State>;
+  const title = state === 'revoked' ? `by ${revokedBy ?? '?'}, ${day(revokedAt)}` : '';
+  return (
+    <span title={title}>
+      <State tone={state === 'revoked' ? 'bad' : 'warn'}>{state}</State>
+    </span>
+  );
+}
+
+function Expiry({ subject: { state, expiresAt } }: { readonly subject: ApiKey }) {
+  if (expiresAt === null) return <span class="muted">never</span>;
+  const leftMs = Date.parse(expiresAt) - Date.now();
+  if (state !== 'active' || leftMs > soonMs) return <time dateTime={expiresAt}>{day(expiresAt)}</time>;
+  return <State tone="warn">in {plural(Math.max(1, Math.ceil(leftMs / 86_400_000)), 'day')}</State>;
+}

@@ -1,0 +1,126 @@
+/** Nodes: the inference servers, where they serve, and what they report. */
+import { useState } from 'preact/hooks';
+import type { AdminResponse, LiveNodeResource } from '../../schemas/admin.ts';
+import { call } from '../lib/api.ts';
+import { ago } from '../lib/format.ts';
+import { useRead } from '../lib/read.ts';
+import { may } from '../lib/session.ts';
+import { Confirm } from '../ui/dialog.tsx';
+import { Badge, Empty, Failure, Loading, PageHeader } from '../ui/parts.tsx';
+import { Table, type TableColumn } from '../ui/table.tsx';
+import { NodeState } from './node-state.tsx';
+
+export function NodesPage() {
+  const { data, failure, refresh } = useRead<AdminResponse<'GET /nodes'>>('/nodes', { everyMs: 3000 });
+  const [chosen, setChosen] = useState<LiveNodeResource | undefined>();
+  return (
+    <>
+      <PageHeader title="Nodes" lead="The inference servers behind the gateways." cli="headgate node list" />
+      {failure ? <Failure failure={failure} onRetry={refresh} /> : null}
+      {data ? (
+        <Table
+          caption="Nodes"
+          rows={data.items}
+          columns={columnsOf(setChosen)}
+          keyOf={({ id }) => id}
+          empty={
+            <Empty title="No node is registered yet">
+              <p>
+                <code>headgate node register NODE --url http://… --dialect vllm --place pool</code>
+              </p>
+            </Empty>
+          }
+        />
+      ) : failure ? null : (
+        <Loading />
+      )}
+      {chosen ? <DrainDialog node={chosen} onClose={() => setChosen(undefined)} /> : null}
+    </>
+  );
+}
+
+function DrainDialog({
+  node: { id, drained },
+  onClose,
+}: {
+  readonly node: LiveNodeResource;
+  readonly onClose: () => void;
+}) {
+  const verb = drained ? 'undrain' : 'drain';
+  return (
+    <Confirm
+      title={`${drained ? 'Undrain' : 'Drain'} ${id}`}
+      action={drained ? 'Undrain' : 'Drain'}
+      onClose={onClose}
+      work={async () => {
+        await call('POST', `/nodes/${encodeURIComponent(id)}/${verb}`);
+      }}
+    >
+      <p>
+        {drained
+          ? 'It gets requests again, as soon as it is up.'
+          : 'It gets no new requests; those in flight finish. A model that no other node has loaded is refused with 503.'}
+      </p>
+    </Confirm>
+  );
+}
+
+function columnsOf(onDrain: (node: LiveNodeResource) => void): readonly TableColumn<LiveNodeResource>[] {
+  return [
+    { name: 'Node', isTitle: true, value: ({ id }) => id, cell: ({ id }) => <strong>{id}</strong> },
+    {
+      name: 'State',
+      value: ({ up, drained }) => (drained ? 'drained' : up ? 'up' : 'down'),
+      cell: (node) => (
+        <>
+          <NodeState node={node} />
+          {!node.up && node.reason !== undefined ? <small class="why">{node.reason}</small> : null}
+        </>
+      ),
+    },
+    { name: 'Serves', value: placeText, cell: (node) => <Place node={node} /> },
+    { name: 'Engine', value: ({ dialect }) => dialect, cell: ({ dialect }) => <Badge>{dialect}</Badge> },
+    {
+      name: 'Loaded',
+      value: ({ loaded }) => loaded.join(' '),
+      cell: ({ loaded }) => (loaded.length === 0 ? <span class="muted">nothing</span> : loaded.join(', ')),
+    },
+    {
+      name: 'Since',
+      value: ({ changedAt = '' }) => changedAt,
+      cell: ({ changedAt }) =>
+        changedAt === undefined ? '–' : <time dateTime={changedAt}>{ago(changedAt)}</time>,
+    },
+    {
+      name: 'Reported by',
+      value: ({ owner = '' }) => owner,
+      cell: ({ owner, agent }) => `${owner ?? '–'}${agent ? ', agent' : ''}`,
+    },
+    {
+      name: 'Actions',
+      isAction: true,
+      cell: (node) =>
+        may('node.drain') ? (
+          <button
+            type="button"
+            class="button"
+            aria-label={`${node.drained ? 'Undrain' : 'Drain'} ${node.id}`}
+            onClick={() => onDrain(node)}
+          >
+            {node.drained ? 'Undrain' : 'Drain'}
+          </button>
+        ) : null,
+    },
+  ];
+}
+
+function placeText({ place }: LiveNodeResource): string {
+  return place.kind === 'pool' ? 'the pool' : place.id;
+}
+
+function Place({ node }: { readonly node: LiveNodeResource }) {
+  const { place } = node;
+  if (place.kind === 'pool') return <>the pool</>;
+  const path = place.kind === 'stack' ? `/stacks/${place.id}` : `/orgs/${place.id}`;
+  return <a href={path}>{place.id}</a>;
+}

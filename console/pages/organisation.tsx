@@ -1,0 +1,235 @@
+/** One organisation: plan and allowance, members and their roles, stacks, keys. */
+import { useState } from 'preact/hooks';
+import type { AdminResponse, Member, Organisation, UsageTotals } from '../../schemas/admin.ts';
+import { call, withQuery } from '../lib/api.ts';
+import { count, day, plural, shellWord } from '../lib/format.ts';
+import { useRead } from '../lib/read.ts';
+import { isOperator, may } from '../lib/session.ts';
+import { Confirm } from '../ui/dialog.tsx';
+import { Badge, Empty, Facts, Failure, Id, Loading, PageHeader, State } from '../ui/parts.tsx';
+import { Table } from '../ui/table.tsx';
+import { AddMember, LinkDialog, RoleChoice } from './members.tsx';
+
+export function OrganisationPage({ id }: { readonly id: string }) {
+  const path = `/organisations/${encodeURIComponent(id)}`;
+  const { data, failure, refresh } = useRead<Organisation>(path);
+  return (
+    <>
+      <PageHeader
+        title={data?.name ?? id}
+        lead={<a href="/orgs">All organisations</a>}
+        cli={`headgate org get ${shellWord(id)}`}
+      >
+        {data && may('organisation.update') && isOperator() ? <Suspension organisation={data} /> : null}
+      </PageHeader>
+      {failure ? <Failure failure={failure} onRetry={refresh} /> : null}
+      {data ? (
+        <div class="columns">
+          <Plan organisation={data} />
+          <Holdings organisation={id} />
+          <Members organisation={id} />
+        </div>
+      ) : failure ? null : (
+        <Loading />
+      )}
+    </>
+  );
+}
+
+function Suspension({ organisation: { id, name, suspended } }: { readonly organisation: Organisation }) {
+  const [isAsking, setAsking] = useState(false);
+  return (
+    <>
+      <button type="button" class="button" onClick={() => setAsking(true)}>
+        {suspended ? 'Resume' : 'Suspend'}
+      </button>
+      {isAsking ? (
+        <Confirm
+          title={`${suspended ? 'Resume' : 'Suspend'} ${name}`}
+          action={suspended ? 'Resume' : 'Suspend'}
+          {...(!suspended && { name: id })}
+          onClose={() => setAsking(false)}
+          work={async () => {
+            const body = { suspended: !suspended };
+            await call('PATCH', `/organisations/${encodeURIComponent(id)}`, { body });
+          }}
+        >
+          <p>
+            {suspended
+              ? 'Its keys are accepted again.'
+              : 'All its requests are refused until it is resumed. Nothing is removed.'}
+          </p>
+        </Confirm>
+      ) : null}
+    </>
+  );
+}
+
+function Plan({ organisation }: { readonly organisation: Organisation }) {
+  const { id, tier, anchor, suspended } = organisation;
+  const usage = useRead<UsageTotals>(withQuery('/usage', { organisation: id }), { everyMs: 10_000 }).data;
+  return (
+    <section class="card">
+      <h2>Plan</h2>
+      <Facts
+        items={[
+          ['Identifier', <Id key="id" id={id} />],
+          [
+            'Plan',
+            tier === null ? <State tone="warn">none: inference is refused</State> : <Badge>{tier}</Badge>,
+          ],
+          ['State', suspended ? <State tone="bad">suspended</State> : <State tone="good">active</State>],
+          ['Period began', day(usage?.period ?? anchor)],
+        ]}
+      />
+      {usage ? <Allowance usage={usage} /> : null}
+    </section>
+  );
+}
+
+function Allowance({ usage: { totalTokens, allowance, requests } }: { readonly usage: UsageTotals }) {
+  const share = allowance === null || allowance === 0 ? 0 : Math.min(1, totalTokens / allowance);
+  return (
+    <div class="allowance">
+      <p>
+        <strong>{count(totalTokens)}</strong> tokens in {plural(requests, 'request')} this period
+        {allowance === null ? ', without a limit' : ` of ${count(allowance)}`}
+      </p>
+      {allowance === null ? null : (
+        <meter aria-label="Share of the allowance" min={0} max={1} high={0.8} optimum={0} value={share}>
+          {Math.round(share * 100)} %
+        </meter>
+      )}
+    </div>
+  );
+}
+
+function Holdings({ organisation }: { readonly organisation: string }) {
+  const keys = useRead<AdminResponse<'GET /keys'>>(withQuery('/keys', { organisation })).data;
+  const stacks = useRead<AdminResponse<'GET /stacks'>>(withQuery('/stacks', { organisation })).data;
+  const nodes = useRead<AdminResponse<'GET /nodes'>>(isOperator() ? '/nodes' : undefined).data;
+  const own = nodes?.items.filter(({ place }) => place.kind === 'organisation' && place.id === organisation);
+  const active = keys?.items.filter(({ state }) => state === 'active').length;
+  return (
+    <section class="card">
+      <h2>What it has</h2>
+      <ul class="rows">
+        <li>
+          <a href={withQuery('/keys', { org: organisation })}>API keys</a>
+          <span>{active === undefined ? '…' : plural(active, 'active key')}</span>
+        </li>
+        {(stacks?.items ?? []).map(({ id, models }) => (
+          <li key={id}>
+            <a href={`/stacks/${encodeURIComponent(id)}`}>{id}</a>
+            <span>{plural(models.length, 'model')}</span>
+          </li>
+        ))}
+        {(own ?? []).map(({ id, up }) => (
+          <li key={id}>
+            <span>{id}, a node of its own</span>
+            <State tone={up ? 'good' : 'bad'}>{up ? 'up' : 'down'}</State>
+          </li>
+        ))}
+        <li>
+          <a href={withQuery('/usage', { org: organisation })}>Usage</a>
+          <span>tokens by day and model</span>
+        </li>
+      </ul>
+    </section>
+  );
+}
+
+function Members({ organisation }: { readonly organisation: string }) {
+  const { data, failure } = useRead<AdminResponse<'GET /members'>>(withQuery('/members', { organisation }));
+  const [dialog, setDialog] = useState<
+    { readonly kind: 'add' | 'link' | 'remove'; readonly person: string } | undefined
+  >();
+  const close = (): void => setDialog(undefined);
+  const maySet = may('member.set', organisation);
+  const path = (person: string): string =>
+    `/organisations/${encodeURIComponent(organisation)}/members/${encodeURIComponent(person)}`;
+  return (
+    <section class="card wide">
+      <div class="card-head">
+        <h2>Members</h2>
+        {maySet ? (
+          <button type="button" class="button" onClick={() => setDialog({ kind: 'add', person: '' })}>
+            Add member
+          </button>
+        ) : null}
+      </div>
+      {failure ? <Failure failure={failure} /> : null}
+      {data ? (
+        <Table
+          caption="Members"
+          rows={data.items}
+          keyOf={({ person }) => person}
+          columns={memberColumns(organisation, (kind, person) => setDialog({ kind, person }))}
+          empty={<Empty title="Nobody is a member yet">{null}</Empty>}
+        />
+      ) : null}
+      {dialog?.kind === 'add' ? <AddMember organisation={organisation} onClose={close} /> : null}
+      {dialog?.kind === 'link' ? (
+        <LinkDialog organisation={organisation} person={dialog.person} onClose={close} />
+      ) : null}
+      {dialog?.kind === 'remove' ? (
+        <Confirm
+          title={`Remove ${dialog.person}`}
+          action="Remove member"
+          onClose={close}
+          work={async () => {
+            await call('DELETE', path(dialog.person));
+          }}
+        >
+          <p>
+            {dialog.person} is out of {organisation} at the next request. Keys that {dialog.person} made stay
+            valid.
+          </p>
+        </Confirm>
+      ) : null}
+    </section>
+  );
+}
+
+function memberColumns(organisation: string, open: (kind: 'link' | 'remove', person: string) => void) {
+  const maySet = may('member.set', organisation);
+  return [
+    {
+      name: 'Person',
+      isTitle: true,
+      value: ({ person }: Member) => person,
+      cell: ({ person }: Member) => <strong>{person}</strong>,
+    },
+    {
+      name: 'Role',
+      value: ({ role }: Member) => role,
+      cell: (member: Member) =>
+        maySet ? <RoleChoice key={member.role} member={member} /> : <Badge>{member.role}</Badge>,
+    },
+    {
+      name: 'Actions',
+      isAction: true,
+      cell: ({ person }: Member) =>
+        maySet ? (
+          <span class="buttons">
+            <button
+              type="button"
+              class="button"
+              aria-label={`Sign-in link for ${person}`}
+              onClick={() => open('link', person)}
+            >
+              Link
+            </button>
+            <button
+              type="button"
+              class="button"
+              aria-label={`Remove ${person}`}
+              onClick={() => open('remove', person)}
+            >
+              Remove
+            </button>
+          </span>
+        ) : null,
+    },
+  ];
+}

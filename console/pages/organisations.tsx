@@ -1,0 +1,84 @@
+/** Organisations: all for the operator, their own for members. */
+import type { AdminResponse, Organisation } from '../../schemas/admin.ts';
+import { useRead } from '../lib/read.ts';
+import { isOperator, me } from '../lib/session.ts';
+import { Badge, Empty, Failure, Loading, PageHeader, State } from '../ui/parts.tsx';
+import { Table, type TableColumn } from '../ui/table.tsx';
+
+interface Row {
+  readonly id: string;
+  readonly name: string;
+  readonly role?: string;
+  readonly organisation?: Organisation;
+}
+
+export function OrganisationsPage() {
+  const { data, failure, refresh } = useRead<AdminResponse<'GET /organisations'>>(
+    isOperator() ? '/organisations' : undefined,
+  );
+  const rows: readonly Row[] | undefined = isOperator()
+    ? data?.items.map((organisation) => ({ id: organisation.id, name: organisation.name, organisation }))
+    : (me.value?.organisations ?? []);
+  return (
+    <>
+      <PageHeader
+        title="Organisations"
+        lead="Tenants: each owns keys, stacks and nodes, and has at most one plan."
+        cli="headgate org list"
+      />
+      {failure ? <Failure failure={failure} onRetry={refresh} /> : null}
+      {rows ? (
+        <Table
+          caption="Organisations"
+          rows={rows}
+          columns={isOperator() ? operatorColumns : memberColumns}
+          keyOf={({ id }) => id}
+          empty={
+            <Empty title="There are no organisations yet">
+              <p>
+                <code>headgate org create acme --name Acme --tier TIER</code> makes the first.
+              </p>
+            </Empty>
+          }
+        />
+      ) : failure ? null : (
+        <Loading />
+      )}
+    </>
+  );
+}
+
+const name: TableColumn<Row> = {
+  name: 'Name',
+  isTitle: true,
+  value: (row) => row.name,
+  cell: (row) => <a href={`/orgs/${encodeURIComponent(row.id)}`}>{row.name}</a>,
+};
+const id: TableColumn<Row> = { name: 'Id', value: (row) => row.id, cell: (row) => <code>{row.id}</code> };
+
+const memberColumns: readonly TableColumn<Row>[] = [
+  name,
+  id,
+  { name: 'Your role', value: ({ role = '' }) => role, cell: ({ role }) => <Badge>{role}</Badge> },
+];
+
+const operatorColumns: readonly TableColumn<Row>[] = [
+  name,
+  id,
+  {
+    name: 'Plan',
+    value: ({ organisation }) => organisation?.tier ?? '',
+    cell: ({ organisation }) =>
+      organisation?.tier ? (
+        <Badge>{organisation.tier}</Badge>
+      ) : (
+        <span class="muted">none: inference is refused</span>
+      ),
+  },
+  {
+    name: 'State',
+    value: ({ organisation }) => (organisation?.suspended ? 'suspended' : 'active'),
+    cell: ({ organisation }) =>
+      organisation?.suspended ? <State tone="bad">suspended</State> : <State tone="good">active</State>,
+  },
+];

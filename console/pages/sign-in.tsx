@@ -1,0 +1,109 @@
+/** Ways in: a link, the operator token, an identity provider, and in a demo its members. */
+import { useEffect, useState } from 'preact/hooks';
+import { call } from '../lib/api.ts';
+import { go, location } from '../lib/router.ts';
+import { useWork } from '../ui/dialog.tsx';
+import { Failure } from '../ui/parts.tsx';
+
+interface Ways {
+  readonly oidc: boolean;
+  readonly demo: readonly { readonly organisation: string; readonly person: string; readonly role: string }[];
+}
+
+export interface SignInProps {
+  readonly onSignedIn: () => Promise<void>;
+}
+
+export function SignIn({ onSignedIn }: SignInProps) {
+  const [ways, setWays] = useState<Ways | undefined>();
+  const { isBusy, failure, run } = useWork();
+  const signIn = (body: object): void =>
+    run(async () => {
+      await call('POST', '/session', { body });
+      await onSignedIn();
+    });
+  useEffect(() => {
+    document.title = 'Sign in · Headgate';
+    const link = window.location.hash.slice(1);
+    if (link !== '') {
+      // Neither the history nor a reload may use it again.
+      go(location.value.path, { replace: true });
+      signIn({ link });
+    }
+    call<Ways>('GET', '/sign-in').then(setWays, () => undefined);
+  }, []);
+  return (
+    <main class="sign-in" id="main">
+      <div class="card">
+        <img src="/icon.svg" alt="" width="44" height="44" />
+        <h1>Sign in to Headgate</h1>
+        {failure ? <Failure failure={failure} /> : null}
+        {ways?.oidc ? (
+          <a class="button primary block" href="/oidc/start" target="_self">
+            Sign in with your organisation
+          </a>
+        ) : null}
+        <TokenForm isBusy={isBusy} onToken={(operatorToken) => signIn({ operatorToken })} />
+        <p class="hint">
+          Operators: <code>headgate console open</code> prints a link. Members: ask an owner for one, made by{' '}
+          <code>headgate member link</code>.
+        </p>
+        {ways && ways.demo.length > 0 ? (
+          <Demo members={ways.demo} isBusy={isBusy} onChoose={(demo) => signIn({ demo })} />
+        ) : null}
+      </div>
+    </main>
+  );
+}
+
+function TokenForm({
+  isBusy,
+  onToken,
+}: {
+  readonly isBusy: boolean;
+  readonly onToken: (token: string) => void;
+}) {
+  const submit = (event: SubmitEvent): void => {
+    event.preventDefault();
+    const form = event.currentTarget as HTMLFormElement;
+    const token = new FormData(form).get('token');
+    if (typeof token === 'string' && token.trim() !== '') onToken(token.trim());
+    form.reset();
+  };
+  return (
+    <form onSubmit={submit} class="token">
+      <label class="field">
+        <span>Operator token</span>
+        <input name="token" type="password" autocomplete="off" required />
+      </label>
+      <button type="submit" class="button primary block" disabled={isBusy}>
+        Sign in
+      </button>
+    </form>
+  );
+}
+
+interface DemoProps {
+  readonly members: Ways['demo'];
+  readonly isBusy: boolean;
+  readonly onChoose: (person: string) => void;
+}
+
+function Demo({ members, isBusy, onChoose }: DemoProps) {
+  return (
+    <section class="demo" aria-label="Members of the demo">
+      <h2>Or look around as a member of the demo</h2>
+      <ul>
+        {members.map(({ organisation, person, role }) => (
+          <li key={`${organisation} ${person}`}>
+            <button type="button" class="button block" disabled={isBusy} onClick={() => onChoose(person)}>
+              <span>
+                <strong>{person}</strong>, {role} of {organisation}
+              </span>
+            </button>
+          </li>
+        ))}
+      </ul>
+    </section>
+  );
+}

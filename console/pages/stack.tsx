@@ -1,0 +1,164 @@
+/** One stack: what it is and serves, and under `Credentials settings` how programs reach it and which API it speaks. */
+import type { ComponentChildren } from 'preact';
+import type { AdminResponse, LiveNodeResource, Stack } from '../../schemas/admin.ts';
+import { type Addresses, stackUrl } from '../lib/addresses.ts';
+import { plural } from '../lib/format.ts';
+import { useRead } from '../lib/read.ts';
+import { location, setQuery } from '../lib/router.ts';
+import { isOperator } from '../lib/session.ts';
+import { Copy, Empty, Facts, Failure, Id, Loading, PageHeader, State } from '../ui/parts.tsx';
+import { CredentialsSettings } from './credentials-settings.tsx';
+import { NodeState } from './node-state.tsx';
+
+export function StackPage({ id }: { readonly id: string }) {
+  const { data, failure, refresh } = useRead<Stack>(`/stacks/${encodeURIComponent(id)}`);
+  const addresses = useRead<Addresses>('/addresses').data ?? {};
+  const tab = location.value.query.get('tab') === 'credentials' ? 'credentials' : 'overview';
+  return (
+    <>
+      <PageHeader title={id} lead={<a href="/stacks">All stacks</a>} cli={`headgate stack get ${id}`} />
+      {failure ? <Failure failure={failure} onRetry={refresh} /> : null}
+      {data ? (
+        <>
+          <Tabs chosen={tab} />
+          <div role="tabpanel" aria-label={tab === 'credentials' ? 'Credentials settings' : 'Overview'}>
+            {tab === 'credentials' ? (
+              <CredentialsSettings stack={data} url={stackUrl(data.id, addresses)} />
+            ) : (
+              <Overview stack={data} url={stackUrl(data.id, addresses)} />
+            )}
+          </div>
+        </>
+      ) : failure ? null : (
+        <Loading />
+      )}
+    </>
+  );
+}
+
+const tabs = [
+  ['overview', 'Overview'],
+  ['credentials', 'Credentials settings'],
+] as const;
+
+function Tabs({ chosen }: { readonly chosen: string }) {
+  const onKey = (event: KeyboardEvent): void => {
+    if (event.key !== 'ArrowRight' && event.key !== 'ArrowLeft') return;
+    const next = chosen === 'overview' ? 'credentials' : 'overview';
+    setQuery({ tab: next === 'overview' ? '' : next });
+    document.getElementById(`tab-${next}`)?.focus();
+  };
+  return (
+    <div class="tabs" role="tablist" aria-label="Parts of this stack">
+      {tabs.map(([tab, name]) => (
+        <button
+          key={tab}
+          id={`tab-${tab}`}
+          type="button"
+          role="tab"
+          aria-selected={tab === chosen}
+          tabIndex={tab === chosen ? 0 : -1}
+          onKeyDown={onKey}
+          onClick={() => setQuery({ tab: tab === 'overview' ? '' : tab })}
+        >
+          {name}
+        </button>
+      ))}
+    </div>
+  );
+}
+
+function Overview({ stack, url }: { readonly stack: Stack; readonly url: string }) {
+  const all = useRead<AdminResponse<'GET /nodes'>>(isOperator() ? '/nodes' : undefined, {
+    everyMs: 5000,
+  }).data;
+  const nodes = all?.items.filter(({ place }) => place.kind === 'stack' && place.id === stack.id);
+  return (
+    <div class="columns">
+      <section class="card">
+        <h2>About</h2>
+        <Facts
+          items={[
+            ['Identifier', <Id key="id" id={stack.id} />],
+            [
+              'Host',
+              <span key="host" class="id">
+                <code>{url}</code>
+                <Copy text={url} label="Copy the address" isIcon />
+              </span>,
+            ],
+            [
+              'Organisation',
+              <a key="org" href={`/orgs/${encodeURIComponent(stack.organisation)}`}>
+                {stack.organisation}
+              </a>,
+            ],
+            ['Surface', stack.surface === 'openai' ? 'OpenAI-style' : 'Anthropic-style'],
+          ]}
+        />
+      </section>
+      <section class="card">
+        <h2>Models</h2>
+        {stack.models.length === 0 ? (
+          <Empty title="No model is installed">
+            <p>
+              <code>headgate stack install {stack.id} MODEL</code>
+            </p>
+          </Empty>
+        ) : (
+          <ul class="rows">
+            {stack.models.map((model) => (
+              <li key={model}>
+                <strong>{model}</strong>
+                <ModelState model={model} nodes={nodes} />
+              </li>
+            ))}
+          </ul>
+        )}
+      </section>
+      <section class="card">
+        <h2>Nodes</h2>
+        <NodeList stack={stack} nodes={nodes} />
+      </section>
+    </div>
+  );
+}
+
+function NodeList({
+  stack,
+  nodes,
+}: {
+  readonly stack: Stack;
+  readonly nodes: readonly LiveNodeResource[] | undefined;
+}) {
+  if (stack.nodes.length === 0) return <Empty title="No node is registered">{null}</Empty>;
+  const states = new Map<string, ComponentChildren>(
+    nodes?.map((node) => [node.id, <NodeState key={node.id} node={node} />]),
+  );
+  return (
+    <ul class="rows">
+      {stack.nodes.map((node) => (
+        <li key={node}>
+          <strong>{node}</strong>
+          {states.get(node) ?? null}
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+/** Members do not see nodes, so for them a model is installed and no more. */
+function ModelState({
+  model,
+  nodes,
+}: {
+  readonly model: string;
+  readonly nodes: readonly LiveNodeResource[] | undefined;
+}) {
+  if (!nodes) return <State tone="info">installed</State>;
+  const serving = nodes.filter(
+    ({ up, drained, loaded, models }) => up && !drained && loaded.includes(models?.[model] ?? model),
+  );
+  if (serving.length === 0) return <State tone="bad">loaded nowhere: requests get 503</State>;
+  return <State tone="good">served by {plural(serving.length, 'node')}</State>;
+}

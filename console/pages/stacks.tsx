@@ -1,0 +1,80 @@
+/** Stacks: dedicated capacity of organisations, each with a host of its own. */
+import type { AdminResponse, Stack } from '../../schemas/admin.ts';
+import { withQuery } from '../lib/api.ts';
+import { plural, shellWord } from '../lib/format.ts';
+import { useRead } from '../lib/read.ts';
+import { organisationInScope } from '../lib/scope.ts';
+import { isOperator } from '../lib/session.ts';
+import { OrganisationChoice } from '../ui/organisation-choice.tsx';
+import { Badge, Empty, Failure, Loading, PageHeader } from '../ui/parts.tsx';
+import { Table, type TableColumn } from '../ui/table.tsx';
+
+export function StacksPage() {
+  const organisation = organisationInScope();
+  const { data, failure, refresh } = useRead<AdminResponse<'GET /stacks'>>(
+    withQuery('/stacks', { organisation }),
+  );
+  return (
+    <>
+      <PageHeader
+        title="Stacks"
+        lead="Dedicated capacity of one organisation, under a host of its own."
+        cli={`headgate stack list${organisation === undefined ? '' : ` --org ${shellWord(organisation)}`}`}
+      >
+        <OrganisationChoice />
+      </PageHeader>
+      {failure ? <Failure failure={failure} onRetry={refresh} /> : null}
+      {data ? (
+        <Table
+          caption="Stacks"
+          rows={data.items}
+          columns={columns()}
+          keyOf={({ id }) => id}
+          empty={
+            <Empty title="There are no stacks yet">
+              <p>
+                An operator makes one with <code>headgate stack create --org ID</code>. Until then requests
+                are served by the shared pool.
+              </p>
+            </Empty>
+          }
+        />
+      ) : failure ? null : (
+        <Loading />
+      )}
+    </>
+  );
+}
+
+function columns(): readonly TableColumn<Stack>[] {
+  const owner: TableColumn<Stack> = {
+    name: 'Organisation',
+    value: ({ organisation }) => organisation,
+    cell: ({ organisation }) => <a href={`/orgs/${encodeURIComponent(organisation)}`}>{organisation}</a>,
+  };
+  return [
+    {
+      name: 'Stack',
+      isTitle: true,
+      value: ({ id }) => id,
+      cell: ({ id }) => <a href={`/stacks/${encodeURIComponent(id)}`}>{id}</a>,
+    },
+    ...(isOperator() ? [owner] : []),
+    {
+      name: 'Surface',
+      value: ({ surface }) => surface,
+      cell: ({ surface }) => <Badge>{surface === 'openai' ? 'OpenAI-style' : 'Anthropic-style'}</Badge>,
+    },
+    {
+      name: 'Models',
+      value: ({ models }) => models.join(' '),
+      cell: ({ models }) => (models.length === 0 ? <span class="muted">none</span> : models.join(', ')),
+    },
+    {
+      name: 'Nodes',
+      isNumber: true,
+      value: ({ nodes }) => nodes.length,
+      cell: ({ nodes }) => plural(nodes.length, 'node'),
+    },
+  ];
+}

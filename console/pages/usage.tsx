@@ -1,0 +1,223 @@
+/** Usage of one organisation: totals of the period, tokens by day and model, and the same numbers as a file. */
+import { useEffect, useRef, useState } from 'preact/hooks';
+import UPlot from 'uplot';
+import 'uplot/dist/uPlot.min.css';
+import type { UsageTotals } from '../../schemas/admin.ts';
+import { ApiFailure, withQuery } from '../lib/api.ts';
+import { count, day, plural, shellWord } from '../lib/format.ts';
+import { useRead } from '../lib/read.ts';
+import { organisationInScope } from '../lib/scope.ts';
+import { type DayUsage, readUsage, toCsv } from '../lib/usage.ts';
+import { OrganisationChoice, useOrganisations } from '../ui/organisation-choice.tsx';
+import { Empty, Failure, Loading, PageHeader } from '../ui/parts.tsx';
+import { Table, type TableColumn } from '../ui/table.tsx';
+
+export function UsagePage() {
+  const organisations = useOrganisations();
+  const organisation = organisationInScope() ?? organisations[0]?.id;
+  const path = organisation === undefined ? undefined : withQuery('/usage', { organisation });
+  const { data, failure, refresh } = useRead<UsageTotals>(path, { everyMs: 5000 });
+  return (
+    <>
+      <PageHeader
+        title="Usage"
+        lead="What was completed. Requests that were refused or broken off are not counted."
+        cli={`headgate usage show --org ${shellWord(organisation ?? 'ORG')}`}
+      >
+        <OrganisationChoice isRequired />
+      </PageHeader>
+      {failure ? <Failure failure={failure} onRetry={refresh} /> : null}
+      {data ? <UsageBody key={data.organisation} totals={data} /> : failure ? null : <Loading />}
+    </>
+  );
+}
+
+function UsageBody({ totals }: { readonly totals: UsageTotals }) {
+  const { rows, failure } = useDays(totals);
+  return (
+    <>
+      <div class="figures">
+        <Figure name="Tokens this period" value={count(totals.totalTokens)} />
+        <Figure name="Requests this period" value={count(totals.requests)} />
+        <Figure name="Allowance" value={totals.allowance === null ? 'unlimited' : count(totals.allowance)} />
+        <Figure name="Forecast" value={forecast(totals)} />
+      </div>
+      {failure ? <Failure failure={failure} /> : null}
+      {rows === undefined ? (
+        failure ? null : (
+          <Loading />
+        )
+      ) : rows.length === 0 ? (
+        <Empty title={`Nothing was used since ${day(totals.period)}`}>
+          <p>
+            A request counts when it is complete.{' '}
+            <a href={`/keys?org=${totals.organisation}`}>Create a key</a> and send one.
+          </p>
+        </Empty>
+      ) : (
+        <>
+          <Chart rows={rows} />
+          <div class="card-head">
+            <h2>By day and model</h2>
+            <Download rows={rows} name={`usage-${totals.organisation}-${totals.period}.csv`} />
+          </div>
+          <Table
+            caption="Usage by day and model"
+            rows={rows.toReversed()}
+            columns={columns}
+            keyOf={({ day: date, model }) => `${date} ${model}`}
+            empty={null}
+          />
+        </>
+      )}
+    </>
+  );
+}
+
+function Figure({ name, value }: { readonly name: string; readonly value: string }) {
+  return (
+    <div class="figure">
+      <span>{name}</span>
+      <strong>{value}</strong>
+    </div>
+  );
+}
+
+const dayMs = 86_400_000;
+
+/** At the average of the period so far. */
+function forecast({ totalTokens, allowance, period }: UsageTotals): string {
+  if (allowance === null) return 'no limit';
+  const elapsedMs = Math.max(dayMs, Date.now() - Date.parse(period));
+  if (totalTokens === 0) return 'nothing used';
+  if (totalTokens >= allowance) return 'used up';
+  const endMs = Date.parse(period) + (allowance / totalTokens) * elapsedMs;
+  const end = new Date(Date.parse(period));
+  end.setUTCMonth(end.getUTCMonth() + 1);
+  return endMs > end.getTime() ? 'lasts for the period' : `used up on ${day(new Date(endMs).toISOString())}`;
+}
+
+function useDays({ organisation, period, requests }: UsageTotals) {
+  const [state, setState] = useState<{ rows?: readonly DayUsage[]; failure?: ApiFailure }>({});
+  useEffect(() => {
+    const ended = new AbortController();
+    readUsage(organisation, period, ended.signal).then(
+      (rows) => setState({ rows }),
+      (error: unknown) => {
+        if (!ended.signal.aborted)
+          setState({
+            failure: error instanceof ApiFailure ? error : new ApiFailure(0, 'Failed', String(error)),
+          });
+      },
+    );
+    return () => ended.abort();
+  }, [organisation, period, requests]);
+  return state;
+}
+
+const columns: readonly TableColumn<DayUsage>[] = [
+  { name: 'Day', isTitle: true, value: (row) => row.day, cell: (row) => day(row.day) },
+  { name: 'Model', value: ({ model }) => model, cell: ({ model }) => model },
+  {
+    name: 'Requests',
+    isNumber: true,
+    value: ({ requests }) => requests,
+    cell: ({ requests }) => count(requests),
+  },
+  {
+    name: 'Prompt',
+    isNumber: true,
+    value: (row) => row.promptTokens,
+    cell: (row) => count(row.promptTokens),
+  },
+  {
+    name: 'Completion',
+    isNumber: true,
+    value: (row) => row.completionTokens,
+    cell: (row) => count(row.completionTokens),
+  },
+  {
+    name: 'Total',
+    isNumber: true,
+    value: (row) => row.promptTokens + row.completionTokens,
+    cell: (row) => count(row.promptTokens + row.completionTokens),
+  },
+];
+
+function Download({ rows, name }: { readonly rows: readonly DayUsage[]; readonly name: string }) {
+  const save = (): void => {
+    const url = URL.createObjectURL(new Blob([toCsv(rows)], { type: 'text/csv' }));
+    const link = document.createElement('a');
+    link.href = url;
+    link.download = name;
+    link.click();
+    URL.revokeObjectURL(url);
+  };
+  return (
+    <button type="button" class="button" onClick={save}>
+      Download CSV
+    </button>
+  );
+}
+
+const colours = ['#6366f1', '#0d9488', '#d97706', '#db2777', '#0284c7', '#65a30d'];
+const chartHeight = 220;
+
+/** Tokens a day, a line for each model. */
+function Chart({ rows }: { readonly rows: readonly DayUsage[] }) {
+  const box = useRef<HTMLDivElement>(null);
+  useEffect(() => {
+    const element = box.current;
+    if (!element) return undefined;
+    const days = [...new Set(rows.map((row) => row.day))];
+    const models = [...new Set(rows.map(({ model }) => model))].slice(0, colours.length);
+    const tokens = new Map(
+      rows.map((row) => [`${row.day} ${row.model}`, row.promptTokens + row.completionTokens]),
+    );
+    const ink = getComputedStyle(element).color;
+    const axis = {
+      stroke: ink,
+      grid: { stroke: 'rgb(128 128 128 / 0.2)', width: 1 },
+      ticks: { show: false },
+    };
+    const chart = new UPlot(
+      {
+        width: element.clientWidth,
+        height: chartHeight,
+        scales: { x: { time: true } },
+        axes: [axis, { ...axis, size: 64, values: (_chart, values) => values.map((value) => count(value)) }],
+        series: [
+          {},
+          ...models.map((label, index) => ({
+            label,
+            stroke: colours[index] ?? ink,
+            width: 2,
+            points: { show: true, size: 6 },
+          })),
+        ],
+      },
+      [
+        days.map((date) => Date.parse(date) / 1000),
+        ...models.map((model) => days.map((date) => tokens.get(`${date} ${model}`) ?? 0)),
+      ],
+      element,
+    );
+    const observer = new ResizeObserver(() =>
+      chart.setSize({ width: element.clientWidth, height: chartHeight }),
+    );
+    observer.observe(element);
+    return () => {
+      observer.disconnect();
+      chart.destroy();
+    };
+  }, [rows]);
+  const total = rows.reduce((sum, row) => sum + row.promptTokens + row.completionTokens, 0);
+  return (
+    <figure class="chart">
+      <figcaption>
+        Tokens a day by model: {plural(total, 'token')} in all; the table below has the numbers.
+      </figcaption>
+      <div ref={box} aria-hidden="true" />
+    </figure>
+  );
+}

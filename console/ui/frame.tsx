@@ -1,0 +1,207 @@
+/** What stands around every page: navigation, the strip that says how the fleet is, and who is signed in. */
+import { signal } from '@preact/signals';
+import type { ComponentChildren } from 'preact';
+import { useEffect } from 'preact/hooks';
+import type { AdminResponse } from '../../schemas/admin.ts';
+import { call, withQuery } from '../lib/api.ts';
+import { count, plural, seconds } from '../lib/format.ts';
+import { connection, logReachable, position } from '../lib/live.ts';
+import { useRead } from '../lib/read.ts';
+import { location } from '../lib/router.ts';
+import { isOperator, me, signedOut } from '../lib/session.ts';
+import { moment } from '../lib/travel.ts';
+import { Dialog, useWork } from './dialog.tsx';
+import { Icon, type IconName } from './icons.tsx';
+import { Failure, State } from './parts.tsx';
+import { TimeBar } from './time-bar.tsx';
+
+export interface NavigationEntry {
+  readonly path: string;
+  readonly name: string;
+  readonly icon: IconName;
+  /** It can show any moment of the past. */
+  readonly hasPast?: boolean;
+  /** The heading that it stands under. */
+  readonly section?: string;
+}
+
+export interface FrameProps {
+  readonly pages: readonly NavigationEntry[];
+  readonly children: ComponentChildren;
+}
+
+const isMenuOpen = signal(false);
+
+export function Frame({ pages, children }: FrameProps) {
+  const { path } = location.value;
+  useEffect(() => {
+    isMenuOpen.value = false;
+  }, [path]);
+  return (
+    <div class="frame">
+      <a class="skip" href="#main">
+        Skip to the page
+      </a>
+      <header class="top">
+        <button
+          type="button"
+          class="icon menu-button"
+          aria-label="Menu"
+          aria-expanded={isMenuOpen.value}
+          onClick={() => {
+            isMenuOpen.value = !isMenuOpen.value;
+          }}
+        >
+          ☰
+        </button>
+        <a class="brand" href="/">
+          <img src="/icon.svg" alt="" width="24" height="24" />
+          Headgate
+        </a>
+        <Strip />
+        <Account />
+      </header>
+      <nav class={isMenuOpen.value ? 'rail open' : 'rail'} aria-label="Pages">
+        <Navigation pages={pages} />
+      </nav>
+      <main id="main" tabIndex={-1}>
+        {pages.some((page) => page.hasPast && isAt(path, page, pages)) ? <TimeBar /> : null}
+        {children}
+      </main>
+    </div>
+  );
+}
+
+function Navigation({ pages }: { readonly pages: readonly NavigationEntry[] }) {
+  const { path } = location.value;
+  const sections = [...new Set(pages.map(({ section }) => section))];
+  return (
+    <>
+      {sections.map((section) => (
+        <div key={section ?? ''} class="rail-section">
+          {section === undefined ? null : <h2>{section}</h2>}
+          <ul>
+            {pages
+              .filter((page) => page.section === section)
+              .map((page) => (
+                <li key={page.path}>
+                  <a href={linkTo(page)} aria-current={isAt(path, page, pages) ? 'page' : undefined}>
+                    <Icon name={page.icon} />
+                    {page.name}
+                  </a>
+                </li>
+              ))}
+          </ul>
+        </div>
+      ))}
+    </>
+  );
+}
+
+/** Moving to another page stays at the moment that is shown. */
+function linkTo({ path, hasPast }: NavigationEntry): string {
+  return hasPast ? withQuery(path, { at: moment() }) : path;
+}
+
+function isAt(path: string, page: NavigationEntry, pages: readonly NavigationEntry[]): boolean {
+  if (path === '/') return page.path === (isOperator() ? '/fleet' : '/keys') && pages.includes(page);
+  return path === page.path || path.startsWith(`${page.path}/`);
+}
+
+/** One line that says how the fleet is, and what to do where it is not well. */
+function Strip() {
+  return (
+    <div class="strip" role="status" aria-label="State of the fleet">
+      {isOperator() ? <FleetStrip /> : null}
+      <Following />
+    </div>
+  );
+}
+
+function Following() {
+  if (connection.value === 'interrupted') return <State tone="bad">connection lost, it is tried again</State>;
+  if (connection.value === 'connecting') return <State tone="idle">connecting</State>;
+  if (!logReachable.value) return <State tone="warn">the log cannot be reached: no changes now</State>;
+  return <State tone="good">live</State>;
+}
+
+type Gateways = AdminResponse<'GET /gateways'>;
+
+function FleetStrip() {
+  const { data } = useRead<Gateways>('/gateways', { everyMs: 3000 });
+  const head = Math.max(position.value, data?.position ?? 0);
+  if (!data) return null;
+  const synced = data.items.filter(({ state }) => state === 'SYNCED').length;
+  const oldest = Math.max(0, ...data.items.map(({ freshSeconds }) => freshSeconds ?? 0));
+  const all = data.items.length;
+  return (
+    <>
+      <span class="strip-item">
+        log at <strong>{count(head)}</strong>
+      </span>
+      <a class="strip-item" href="/gateways">
+        {all === 0 ? (
+          <State tone="warn">no gateway reports</State>
+        ) : (
+          <State tone={synced === all ? 'good' : 'bad'}>
+            {synced}/{plural(all, 'gateway')} in sync
+          </State>
+        )}
+      </a>
+      {all === 0 ? null : <span class="strip-item wide">oldest proof {seconds(oldest)}</span>}
+    </>
+  );
+}
+
+const isAsking = signal(false);
+
+function Account() {
+  const person = me.value;
+  if (!person) return null;
+  const roles = person.organisations.map(({ name, role }) => `${role} of ${name}`).join(', ');
+  return (
+    <div class="account">
+      <span class="who" title={roles}>
+        <strong>{person.operator ? 'Operator' : person.person}</strong>
+        {roles === '' ? null : <span class="muted">{roles}</span>}
+      </span>
+      <button
+        type="button"
+        class="button"
+        onClick={() => {
+          isAsking.value = true;
+        }}
+      >
+        Sign out
+      </button>
+      {isAsking.value ? <SignOut /> : null}
+    </div>
+  );
+}
+
+function SignOut() {
+  const { isBusy, failure, run } = useWork();
+  const close = (): void => {
+    isAsking.value = false;
+  };
+  const end = (everywhere: boolean) => () =>
+    run(async () => {
+      await call('DELETE', '/session', { body: { everywhere } });
+      close();
+      signedOut();
+    });
+  return (
+    <Dialog title="Sign out" onClose={close}>
+      <p>The session ends on every control plane within seconds.</p>
+      {failure ? <Failure failure={failure} /> : null}
+      <div class="dialog-actions">
+        <button type="button" class="button" disabled={isBusy} onClick={end(true)}>
+          Everywhere
+        </button>
+        <button type="button" class="button primary" disabled={isBusy} onClick={end(false)}>
+          This browser
+        </button>
+      </div>
+    </Dialog>
+  );
+}

@@ -1,0 +1,176 @@
+/** Small parts of all pages: states by word and shape, copying, empty and failed states. */
+import type { ComponentChildren } from 'preact';
+import { useEffect, useRef, useState } from 'preact/hooks';
+import type { ApiFailure } from '../lib/api.ts';
+import { Icon, type IconName } from './icons.tsx';
+
+export type Tone = 'good' | 'warn' | 'bad' | 'idle' | 'info';
+
+const shapes: Readonly<Record<Tone, string>> = { good: '✓', warn: '▲', bad: '✕', idle: '○', info: '◆' };
+
+/** A state as word, shape and colour. */
+export function State({ tone, children }: { readonly tone: Tone; readonly children: ComponentChildren }) {
+  return (
+    <span class={`state ${tone}`}>
+      <span aria-hidden="true" class="shape">
+        {shapes[tone]}
+      </span>
+      {children}
+    </span>
+  );
+}
+
+export function Badge({ children }: { readonly children: ComponentChildren }) {
+  return <span class="badge">{children}</span>;
+}
+
+/** Works on plain HTTP too, where browsers have no clipboard for pages. */
+async function copyText(text: string): Promise<void> {
+  if (navigator.clipboard !== undefined && window.isSecureContext) {
+    await navigator.clipboard.writeText(text);
+    return;
+  }
+  const area = document.createElement('textarea');
+  area.value = text;
+  (document.querySelector('dialog[open]') ?? document.body).append(area);
+  area.select();
+  document.execCommand('copy');
+  area.remove();
+}
+
+export interface CopyProps {
+  readonly text: string;
+  readonly label: string;
+  readonly icon?: IconName;
+  /** The icon alone is shown; the label is for those who do not see it. */
+  readonly isIcon?: boolean;
+  readonly class?: string;
+  readonly title?: string;
+}
+
+export function Copy({ text, label, icon = 'copy', isIcon, class: className, title }: CopyProps) {
+  const [isCopied, setCopied] = useState(false);
+  useEffect(() => {
+    if (!isCopied) return undefined;
+    const timer = setTimeout(() => setCopied(false), 1600);
+    return () => clearTimeout(timer);
+  }, [isCopied]);
+  const onClick = (): void => {
+    copyText(text).then(
+      () => setCopied(true),
+      () => undefined,
+    );
+  };
+  return (
+    <button
+      type="button"
+      class={className ?? (isIcon ? 'icon' : 'button quiet')}
+      onClick={onClick}
+      title={title ?? text}
+    >
+      <Icon name={icon} />
+      {isIcon ? <span class="visually-hidden">{label}</span> : label}
+      <span class="copied" role="status">
+        {isCopied ? '✓ copied' : ''}
+      </span>
+    </button>
+  );
+}
+
+/** An id with its copy button. */
+export function Id({ id }: { readonly id: string }) {
+  return (
+    <span class="id">
+      <code>{id}</code>
+      <Copy text={id} label={`Copy ${id}`} isIcon />
+    </span>
+  );
+}
+
+export interface HeaderProps {
+  readonly title: string;
+  readonly lead?: ComponentChildren;
+  /** The command that shows the same. */
+  readonly cli: string;
+  readonly children?: ComponentChildren;
+}
+
+export function PageHeader({ title, lead, cli, children }: HeaderProps) {
+  const heading = useRef<HTMLHeadingElement>(null);
+  useEffect(() => {
+    document.title = `${title} · Headgate`;
+  }, [title]);
+  return (
+    <header class="page-header">
+      <div>
+        <h1 ref={heading}>{title}</h1>
+        {lead === undefined ? null : <p class="lead">{lead}</p>}
+      </div>
+      <div class="actions">
+        <Copy text={cli} label="Copy as CLI" icon="terminal" />
+        {children}
+      </div>
+    </header>
+  );
+}
+
+export function Failure({
+  failure,
+  onRetry,
+}: {
+  readonly failure: ApiFailure;
+  readonly onRetry?: () => void;
+}) {
+  return (
+    <div class="notice bad" role="alert">
+      <p>
+        <strong>{failure.message}</strong>
+      </p>
+      {failure.next === undefined ? null : <p>{failure.next}</p>}
+      {onRetry ? (
+        <button type="button" class="button" onClick={onRetry}>
+          Try again
+        </button>
+      ) : null}
+    </div>
+  );
+}
+
+export interface EmptyProps {
+  readonly title: string;
+  readonly children?: ComponentChildren;
+}
+
+export function Empty({ title, children }: EmptyProps) {
+  return (
+    <div class="empty">
+      <p class="empty-title">{title}</p>
+      {children}
+    </div>
+  );
+}
+
+export function Loading() {
+  return (
+    <div class="loading" role="status">
+      <span class="visually-hidden">Loading</span>
+      <div class="bar" />
+      <div class="bar" />
+      <div class="bar" />
+    </div>
+  );
+}
+
+/** A label and a value, as a definition list. */
+export function Facts({ items }: { readonly items: readonly (readonly [string, ComponentChildren])[] }) {
+  return (
+    <dl class="facts">
+      {items.map(([term, value]) => (
+        <div key={term}>
+          <dt>{term}</dt>
+          <dd>{value}</dd>
+        </div>
+      ))}
+    </dl>
+  );
+}

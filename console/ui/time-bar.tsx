@@ -1,0 +1,147 @@
+/** Chooses the moment that a page shows. In the past nothing can be changed, so every write is away until `Live`. */
+import { useEffect, useState } from 'preact/hooks';
+import type { AdminResponse } from '../../schemas/admin.ts';
+import { withQuery } from '../lib/api.ts';
+import { count } from '../lib/format.ts';
+import { position } from '../lib/live.ts';
+import { useRead } from '../lib/read.ts';
+import { isOperator, me } from '../lib/session.ts';
+import { moment, travelTo } from '../lib/travel.ts';
+import { Dialog } from './dialog.tsx';
+import { Empty, Failure, Loading, State } from './parts.tsx';
+
+/** Between a move of the slider and the read that it causes. */
+const settleMs = 60;
+
+export function TimeBar() {
+  const at = moment();
+  const head = Math.max(position.value, me.value?.position ?? 1, 1);
+  const [isComparing, setComparing] = useState(false);
+  return (
+    <section class={at === undefined ? 'time-bar' : 'time-bar past'} aria-label="Time">
+      {at === undefined ? (
+        <State tone="good">Now</State>
+      ) : (
+        <State tone="info">
+          As of {/^\d+$/.test(at) ? `position ${count(Number(at))}` : at}; changes are off
+        </State>
+      )}
+      <PositionSlider at={at} head={head} />
+      <MomentField key={at ?? ''} at={at} />
+      {at === undefined ? null : (
+        <>
+          {isOperator() ? (
+            <button type="button" class="button" onClick={() => setComparing(true)}>
+              Compare with now
+            </button>
+          ) : null}
+          <button type="button" class="button primary" onClick={() => travelTo(undefined)}>
+            Live
+          </button>
+        </>
+      )}
+      {isComparing && at !== undefined ? <Comparison from={at} onClose={() => setComparing(false)} /> : null}
+    </section>
+  );
+}
+
+function PositionSlider({ at, head }: { readonly at: string | undefined; readonly head: number }) {
+  const place = at !== undefined && /^\d+$/.test(at) ? Number(at) : head;
+  const [dragged, setDragged] = useState<number | undefined>();
+  useEffect(() => {
+    if (dragged === undefined) return undefined;
+    const timer = setTimeout(() => {
+      travelTo(dragged >= head ? undefined : String(dragged));
+      setDragged(undefined);
+    }, settleMs);
+    return () => clearTimeout(timer);
+  }, [dragged]);
+  return (
+    <input
+      type="range"
+      aria-label="Position"
+      min={1}
+      max={head}
+      value={dragged ?? place}
+      onInput={({ currentTarget }) => setDragged(Number(currentTarget.value))}
+    />
+  );
+}
+
+function MomentField({ at }: { readonly at: string | undefined }) {
+  const submit = (event: SubmitEvent): void => {
+    event.preventDefault();
+    const wanted = String(new FormData(event.currentTarget as HTMLFormElement).get('moment')).trim();
+    travelTo(wanted === '' ? undefined : wanted);
+  };
+  return (
+    <form onSubmit={submit}>
+      <input
+        name="moment"
+        type="text"
+        class="moment"
+        aria-label="Position or time"
+        placeholder="position, time or 10m"
+        autocomplete="off"
+        defaultValue={at ?? ''}
+      />
+    </form>
+  );
+}
+
+function Comparison({ from, onClose }: { readonly from: string; readonly onClose: () => void }) {
+  const { data, failure } = useRead<AdminResponse<'GET /changes'>>(withQuery('/changes', { from }));
+  return (
+    <Dialog title="Then and now" onClose={onClose}>
+      {failure ? <Failure failure={failure} /> : null}
+      {data ? <Changes found={data} /> : failure ? null : <Loading />}
+    </Dialog>
+  );
+}
+
+function Changes({
+  found: { items, from, to, truncated },
+}: {
+  readonly found: AdminResponse<'GET /changes'>;
+}) {
+  if (items.length === 0)
+    return <Empty title={`Nothing differs between ${count(from)} and ${count(to)}`}>{null}</Empty>;
+  return (
+    <>
+      <p class="muted">
+        From position {count(from)} to {count(to)}
+        {truncated ? ', the first of them' : ''}
+      </p>
+      <ul class="rows changes">
+        {items.map(({ table, id, action, fields }) => (
+          <li key={`${table} ${id}`}>
+            <span>
+              <strong>{id}</strong> <span class="muted">{table}</span>
+            </span>
+            <State tone={tones[action]}>{words[action]}</State>
+            {action === 'change' ? <Fields fields={fields} /> : null}
+          </li>
+        ))}
+      </ul>
+    </>
+  );
+}
+
+const tones = { create: 'good', change: 'info', remove: 'bad' } as const;
+const words = { create: 'new', change: 'changed', remove: 'gone' } as const;
+
+export interface FieldsProps {
+  readonly fields: AdminResponse<'GET /changes'>['items'][number]['fields'];
+}
+
+export function Fields({ fields }: FieldsProps) {
+  return (
+    <ul class="fields">
+      {fields.map(({ field, before, after }) => (
+        <li key={field}>
+          {field}: <del>{String(before ?? 'none')}</del> → <ins>{String(after ?? 'none')}</ins>
+        </li>
+      ))}
+    </ul>
+  );
+}

@@ -1,0 +1,27 @@
+/** The sizes of the built pages, as a browser gets them: what is loaded first, and all of it. */
+import { readdirSync, readFileSync } from 'node:fs';
+import { gzipSync } from 'node:zlib';
+import { expect, test } from 'vitest';
+
+const folder = new URL('../../dist/console/', import.meta.url);
+
+function gzipped(names: readonly string[]): number {
+  return names.reduce((sum, name) => sum + gzipSync(readFileSync(new URL(name, folder))).length, 0);
+}
+
+test('the first load and all pages together stay within their budgets', () => {
+  const index = readFileSync(new URL('index.html', folder), 'utf8');
+  const first = [...index.matchAll(/(?:src|href)="\/(assets\/[^"]+)"/g)].map(([, path = '']) => path);
+  const all = readdirSync(new URL('assets/', folder))
+    .filter((name) => /\.(?:js|css)$/.test(name))
+    .map((name) => `assets/${name}`);
+  expect(first.length).toBeGreaterThanOrEqual(2);
+  expect(gzipped(first.filter((path) => path.endsWith('.js')))).toBeLessThanOrEqual(60 * 1024);
+  expect(gzipped(first.filter((path) => path.endsWith('.css')))).toBeLessThanOrEqual(10 * 1024);
+  expect(gzipped(all)).toBeLessThanOrEqual(150 * 1024);
+});
+
+test('the pages name no other origin, and nothing in them is inline', () => {
+  const index = readFileSync(new URL('index.html', folder), 'utf8');
+  expect(index).not.toMatch(/https?:|<style|style=|<script(?![^>]*\bsrc=)|\son\w+=/);
+});

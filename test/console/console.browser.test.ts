@@ -1,0 +1,340 @@
+/** The console in a real browser, against a real `headgate dev`: what operators and members do with it. */
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import OpenAI from 'openai';
+import type { Browser, Page } from 'playwright-core';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { launchBrowser, type View, WatchedPage } from '../support/browser.ts';
+import { type Started, startProcess } from '../support/processes.ts';
+import { until } from '../support/until.ts';
+
+interface Dev {
+  readonly admin: string;
+  readonly operatorToken: string;
+  readonly console: { readonly url: string; readonly signIn: string };
+  readonly gateways: readonly { readonly name: string; readonly api: string }[];
+  readonly stacks: readonly { readonly id: string; readonly url: string }[];
+  readonly organisations: readonly { readonly id: string; readonly key: string }[];
+}
+
+const stack = 'stk-amber-otter-9k2f';
+const dir = mkdtempSync(join(tmpdir(), 'headgate-console-'));
+let dev: Started<Dev>;
+let browser: Browser;
+beforeAll(async () => {
+  const ports = ['--port', '0', '--admin-port', '0', '--metrics-port', '0'];
+  const env = { HEADGATE_CONTEXT: join(dir, 'context.json'), HEADGATE_GATEWAY_TOKEN: '' };
+  const args = ['dev', '--data', join(dir, 'data'), ...ports];
+  dev = await startProcess<Dev>({ dir, name: 'dev', args, env, timeoutMs: 60_000 });
+  browser = await launchBrowser();
+});
+afterAll(async () => {
+  await browser?.close();
+  await dev?.end();
+  rmSync(dir, { recursive: true, force: true });
+});
+
+async function withPage(
+  view: View,
+  work: (page: Page, watched: WatchedPage) => Promise<void>,
+): Promise<void> {
+  const watched = await WatchedPage.open(browser, dev.ready.console.url, view);
+  try {
+    await work(watched.page, watched);
+    watched.expectClean();
+  } finally {
+    await watched.close();
+  }
+}
+
+const heading = (page: Page, name: string) => page.getByRole('heading', { name, exact: true, level: 1 });
+const button = (page: Page, name: string) => page.getByRole('button', { name, exact: true });
+
+async function asOperator(page: Page): Promise<void> {
+  await page.goto('/sign-in');
+  await page.getByLabel('Operator token').fill(dev.ready.operatorToken);
+  await button(page, 'Sign in').click();
+  await heading(page, 'Fleet').waitFor();
+}
+
+async function asMember(page: Page, person: string): Promise<void> {
+  await page.goto('/sign-in');
+  await page.getByRole('button', { name: new RegExp(`^${person},`) }).click();
+  await heading(page, 'API keys').waitFor();
+}
+
+/** Creates a key in the page, and returns its value. */
+async function createKey(page: Page, name: string): Promise<string> {
+  await button(page, 'Create key').click();
+  await page.getByLabel('Name', { exact: true }).fill(name);
+  await page.getByLabel('Expiry').selectOption({ label: '30 days' });
+  await button(page, 'Create').click();
+  const field = page.getByLabel('Key value');
+  await field.waitFor();
+  const value = await field.inputValue();
+  await page.getByRole('dialog').getByRole('button', { name: 'Copy', exact: false }).click();
+  await page.getByText('✓ copied').waitFor();
+  expect(await page.evaluate<string>('navigator.clipboard.readText()')).toBe(value);
+  await button(page, 'Done').click();
+  return value;
+}
+
+async function complete(api: string, key: string): Promise<number> {
+  const client = new OpenAI({ baseURL: api, apiKey: key, maxRetries: 0 });
+  const answer = client.chat.completions.create({
+    model: 'echo-small',
+    messages: [{ role: 'user', content: 'hello' }],
+  });
+  return answer.then(
+    ({ choices }) => (choices[0]?.message.content ? 200 : 0),
+    (error: { status?: number }) => error.status ?? 0,
+  );
+}
+
+describe('keys', () => {
+  test('an owner creates a key, uses it with the SDK, revokes it, and sees every gateway confirm', async () => {
+    await withPage({}, async (page) => {
+      await asMember(page, 'ana');
+      const value = await createKey(page, 'browser job');
+      for (const { api } of dev.ready.gateways) await until(async () => (await complete(api, value)) === 200);
+      // The value is nowhere in the page, its address or its storage once the dialog is closed.
+      const kept = await page.evaluate<string>(
+        `JSON.stringify([document.documentElement.outerHTML, [...document.querySelectorAll('input')].map((field) => field.value),
+          location.href, { ...localStorage }, { ...sessionStorage }, document.cookie])`,
+      );
+      expect(kept).not.toContain(value);
+      await page.getByRole('button', { name: 'Revoke browser job' }).click();
+      expect(await button(page, 'Revoke key').isDisabled()).toBe(true);
+      await page.getByLabel('Name to confirm').fill('browser job');
+      await button(page, 'Revoke key').click();
+      await page.getByText('All gateways have confirmed').waitFor();
+      const confirmed = await page
+        .getByRole('list', { name: 'Gateways' })
+        .getByRole('listitem')
+        .allTextContents();
+      expect(confirmed.map((text) => /^gateway-\d.*refuses it/.test(text))).toEqual([true, true]);
+      for (const { api } of dev.ready.gateways) expect(await complete(api, value)).toBe(401);
+      await button(page, 'Done').click();
+      await page.getByRole('row', { name: /browser job.*revoked/ }).waitFor();
+    });
+  });
+
+  test('a viewer sees keys, and no way to make or revoke one; the API refuses both all the same', async () => {
+    await withPage({ allowed: /status of 40[13]/ }, async (page) => {
+      await asMember(page, 'vic');
+      await page.getByRole('row', { name: /made by headgate dev/ }).waitFor();
+      expect(await page.getByRole('button', { name: /^(?:Create key|Revoke )/ }).count()).toBe(0);
+      const statuses = await page.evaluate<number[]>(`(async () => {
+        const { items } = await (await fetch('/api/keys?organisation=acme')).json();
+        const send = async (path, body) => (await fetch('/api' + path, { method: 'POST', body: JSON.stringify(body),
+          headers: { 'content-type': 'application/json' } })).status;
+        return [await send('/keys/' + items[0].id + '/revoke', {}),
+          await send('/keys', { organisation: 'acme', name: 'x', expires: 'never' })];
+      })()`);
+      expect(statuses).toEqual([403, 403]);
+    });
+  });
+
+  test('the whole way without a mouse', async () => {
+    await withPage({}, async (page) => {
+      await page.goto('/sign-in');
+      await page.getByRole('button', { name: /^ben,/ }).focus();
+      await page.keyboard.press('Enter');
+      await heading(page, 'API keys').waitFor();
+      await button(page, 'Create key').focus();
+      await page.keyboard.press('Enter');
+      await page.getByLabel('Name', { exact: true }).focus();
+      await page.keyboard.type('by keyboard');
+      await page.keyboard.press('Enter');
+      await page.getByLabel('Key value').waitFor();
+      await page.keyboard.press('Escape');
+      await page.getByRole('row', { name: /by keyboard.*active/ }).waitFor();
+      expect(await page.getByRole('dialog').count()).toBe(0);
+    });
+  });
+});
+
+describe('signing in and out', () => {
+  test('a link signs in once, and leaves nothing in the address', async () => {
+    const { url } = (await (
+      await fetch(`${dev.ready.admin}/admin/v1/console/links`, {
+        method: 'POST',
+        headers: { authorization: `Bearer ${dev.ready.operatorToken}` },
+      })
+    ).json()) as { url: string };
+    await withPage({}, async (page) => {
+      await page.goto(url);
+      await heading(page, 'Fleet').waitFor();
+      expect(page.url()).not.toContain('#');
+      await button(page, 'Sign out').click();
+      await button(page, 'This browser').click();
+      await heading(page, 'Sign in to Headgate').waitFor();
+      await page.goto('/keys');
+      await heading(page, 'Sign in to Headgate').waitFor();
+    });
+    await withPage({}, async (page) => {
+      await page.goto(url);
+      await page.getByText('this sign-in link was used before').waitFor();
+    });
+  });
+
+  test('a member sees the pages and the data of their organisation alone', async () => {
+    await withPage({ allowed: /status of 40[13]/ }, async (page) => {
+      await asMember(page, 'ben');
+      const pages = await page.getByRole('navigation', { name: 'Pages' }).getByRole('link').allTextContents();
+      expect(pages).toEqual(['Stacks', 'Organisations', 'API keys', 'Usage']);
+      await page.getByRole('link', { name: 'Stacks', exact: true }).click();
+      await page.getByRole('link', { name: 'stk-quiet-heron-4m7q' }).waitFor();
+      expect(await page.getByText(stack).count()).toBe(0);
+      await page.goto(`/stacks/${stack}`);
+      await page.getByText('may not do this, or it is not there').waitFor();
+      await page.goto('/gateways');
+      await page.getByText('There is no such page').waitFor();
+    });
+  });
+});
+
+test('an owner switches the surface of a stack, and programs reach it in the new way', async () => {
+  const { url } = dev.ready.stacks.find(({ id }) => id === stack) ?? { url: '' };
+  const key = dev.ready.organisations.find(({ id }) => id === 'acme')?.key ?? '';
+  const message = async (): Promise<number> => {
+    const answer = await fetch(`${url}/messages`, {
+      method: 'POST',
+      headers: { 'x-api-key': key, 'anthropic-version': '2023-06-01', 'content-type': 'application/json' },
+      body: JSON.stringify({
+        model: 'echo-large',
+        max_tokens: 50,
+        messages: [{ role: 'user', content: 'hello' }],
+      }),
+    });
+    await answer.text();
+    return answer.status;
+  };
+  expect(await message()).not.toBe(200);
+  await withPage({}, async (page) => {
+    await asMember(page, 'ana');
+    await page.goto(`/stacks/${stack}`);
+    await page.getByRole('tab', { name: 'Credentials settings' }).click();
+    await page.getByText(`curl ${url}/chat/completions`).waitFor();
+    await page.getByLabel('Anthropic-style').check();
+    await button(page, 'Switch surface').click();
+    await page.getByText(`curl ${url}/messages`).waitFor();
+    await until(async () => (await message()) === 200);
+    await page.getByLabel('OpenAI-style').check();
+    await button(page, 'Switch surface').click();
+    await page.getByText(`curl ${url}/chat/completions`).waitFor();
+  });
+});
+
+test('the log appears as it grows, with who, what and by which way', async () => {
+  await withPage({}, async (page) => {
+    await asOperator(page);
+    await page.getByRole('link', { name: 'Events', exact: true }).click();
+    const events = page.getByRole('list', { name: 'Events' });
+    await events.waitFor();
+    const headers = {
+      authorization: `Bearer ${dev.ready.operatorToken}`,
+      'content-type': 'application/json',
+    };
+    const body = JSON.stringify({ organisation: 'cedar', name: 'seen live', expires: '30d' });
+    await fetch(`${dev.ready.admin}/admin/v1/keys`, { method: 'POST', headers, body });
+    const first = events.getByRole('listitem').first();
+    await first.getByText('seen live').first().waitFor();
+    expect(await first.textContent()).toMatch(/operator created the key seen live.*api/);
+  });
+});
+
+test('the past: a page shows any position, changes nothing there, compares it with now, and returns', async () => {
+  await withPage({}, async (page, watched) => {
+    await asOperator(page);
+    await page.goto('/keys?org=birch');
+    await button(page, 'Create key').waitFor();
+    const before = Number(await page.getByLabel('Position', { exact: true }).inputValue());
+    await createKey(page, 'of later');
+    await page.getByRole('row', { name: /of later/ }).waitFor();
+    await page.getByLabel('Position or time').fill(String(before));
+    await page.keyboard.press('Enter');
+    await page.getByText(/As of position/).waitFor();
+    await page.getByRole('row', { name: /made by headgate dev/ }).waitFor();
+    expect(page.url()).toContain(`at=${before}`);
+    expect(await page.getByText('of later').count()).toBe(0);
+    expect(await page.getByRole('button', { name: /^(?:Create key|Revoke )/ }).count()).toBe(0);
+    await button(page, 'Compare with now').click();
+    await page.getByRole('dialog').getByText('api_key').first().waitFor();
+    await watched.expectAccessible('the past');
+    await page.keyboard.press('Escape');
+    await button(page, 'Live').click();
+    await page.getByRole('row', { name: /of later/ }).waitFor();
+  });
+});
+
+test('the numbers of the page are those of the API, and of the file that it saves', async () => {
+  const { key = '' } = dev.ready.organisations.find(({ id }) => id === 'cedar') ?? {};
+  const [gateway] = dev.ready.gateways;
+  for (let index = 0; index < 3; index++) expect(await complete(gateway?.api ?? '', key)).toBe(200);
+  const headers = { authorization: `Bearer ${dev.ready.operatorToken}` };
+  const usage = async () =>
+    (await (await fetch(`${dev.ready.admin}/admin/v1/usage?organisation=cedar`, { headers })).json()) as {
+      requests: number;
+      totalTokens: number;
+    };
+  await until(async () => (await usage()).requests === 3);
+  const { totalTokens } = await usage();
+  await withPage({}, async (page) => {
+    await asOperator(page);
+    await page.goto('/usage?org=cedar');
+    await page.getByRole('row', { name: new RegExp(`echo-small.*3.*${totalTokens}`) }).waitFor();
+    expect(await page.locator('.figure').allTextContents()).toEqual([
+      `Tokens this period${totalTokens}`,
+      'Requests this period3',
+      expect.stringMatching(/^Allowance1,000,000/),
+      expect.stringMatching(/^Forecast/),
+    ]);
+    const [saved] = await Promise.all([page.waitForEvent('download'), button(page, 'Download CSV').click()]);
+    const chunks: Buffer[] = [];
+    for await (const chunk of await saved.createReadStream()) chunks.push(chunk as Buffer);
+    expect(Buffer.concat(chunks).toString()).toMatch(
+      new RegExp(`^day,model,.*\\r\\n\\d{4}-\\d\\d-\\d\\d,echo-small,3,\\d+,\\d+,${totalTokens}\\r\\n$`),
+    );
+  });
+});
+
+describe('every page', () => {
+  const pages = [
+    ['/fleet', 'Fleet'],
+    ['/gateways', 'Gateways'],
+    ['/nodes', 'Nodes'],
+    ['/stacks', 'Stacks'],
+    [`/stacks/${stack}`, stack],
+    [`/stacks/${stack}?tab=credentials`, stack],
+    ['/orgs', 'Organisations'],
+    ['/orgs/acme', 'Acme'],
+    ['/keys', 'API keys'],
+    ['/usage?org=acme', 'Usage'],
+    ['/events', 'Events'],
+  ] as const;
+  test.each([
+    [360, 'dark'],
+    [1440, 'light'],
+  ] as const)(
+    'at %i pixels, %s: nothing against accessibility, nothing too wide, no errors',
+    async (width, scheme) => {
+      await withPage({ width, scheme }, async (page, watched) => {
+        await page.goto('/sign-in');
+        await page.getByRole('button', { name: /^ana,/ }).waitFor();
+        await watched.expectAccessible('/sign-in');
+        await asOperator(page);
+        for (const [path, name] of pages) {
+          await page.goto(path);
+          await heading(page, name).waitFor();
+          await page.waitForFunction("document.querySelector('.loading') === null");
+          await watched.expectAccessible(path);
+        }
+        await page.goto('/keys');
+        await button(page, 'Create key').click();
+        await watched.expectAccessible('create key');
+      });
+    },
+  );
+});

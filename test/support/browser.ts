@@ -1,0 +1,75 @@
+/**
+ * A real browser for tests of pages, with the policy of the pages in force. A test fails on any error that the page writes
+ * or throws, on a report of the policy, and on a request to another origin.
+ */
+import { readFileSync } from 'node:fs';
+import { type Browser, type BrowserContext, chromium, type Page } from 'playwright-core';
+import { expect } from 'vitest';
+import { scaledMs } from './budget.ts';
+
+const executablePath = '/usr/bin/chromium';
+const axe = readFileSync(new URL('../../node_modules/axe-core/axe.min.js', import.meta.url), 'utf8');
+
+export function launchBrowser(): Promise<Browser> {
+  return chromium.launch({ executablePath, args: ['--no-sandbox'] });
+}
+
+export interface View {
+  readonly width?: number;
+  readonly scheme?: 'light' | 'dark';
+  /** Console errors that are expected, such as the browser's own line for a status of 401. */
+  readonly allowed?: RegExp;
+}
+
+export class WatchedPage {
+  readonly page: Page;
+  readonly context: BrowserContext;
+  readonly #faults: string[] = [];
+
+  constructor(context: BrowserContext, page: Page, origin: string, allowed: RegExp) {
+    this.context = context;
+    this.page = page;
+    page.on('console', (message) => {
+      const text = message.text();
+      if (['error', 'warning'].includes(message.type()) && !allowed.test(text)) this.#faults.push(text);
+    });
+    page.on('pageerror', (error) => this.#faults.push(`thrown: ${error.message}`));
+    page.on('request', (request) => {
+      const url = new URL(request.url());
+      if (url.protocol.startsWith('http') && url.origin !== origin) this.#faults.push(`foreign: ${url.href}`);
+    });
+  }
+
+  static async open(browser: Browser, origin: string, view: View = {}): Promise<WatchedPage> {
+    const { width = 1440, scheme = 'light', allowed = /status of 401/ } = view;
+    const context = await browser.newContext({
+      baseURL: origin,
+      viewport: { width, height: 900 },
+      colorScheme: scheme,
+      reducedMotion: 'reduce',
+      permissions: ['clipboard-read', 'clipboard-write'],
+    });
+    context.setDefaultTimeout(scaledMs(15_000));
+    return new WatchedPage(context, await context.newPage(), origin, allowed);
+  }
+
+  /** Nothing went wrong so far. */
+  expectClean(): void {
+    expect(this.#faults).toEqual([]);
+  }
+
+  /** No violation of accessibility rules, and nothing wider than the window. */
+  async expectAccessible(what: string): Promise<void> {
+    const run = `(async () => { ${axe}; const { violations } = await axe.run();
+      return violations.map(({ id, nodes }) => id + ' ' + nodes.map(({ html }) => html.slice(0, 200)).join(' ')); })()`;
+    expect([what, await this.page.evaluate<string[]>(run)]).toEqual([what, []]);
+    const wider = await this.page.evaluate<number>(
+      'document.documentElement.scrollWidth - window.innerWidth',
+    );
+    expect([what, Math.max(0, wider)]).toEqual([what, 0]);
+  }
+
+  async close(): Promise<void> {
+    await this.context.close();
+  }
+}
