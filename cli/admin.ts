@@ -8,6 +8,7 @@ import { registerEvents } from './commands/events.ts';
 import { registerFleet } from './commands/fleet.ts';
 import { registerGateways } from './commands/gateways.ts';
 import { registerKeys } from './commands/keys.ts';
+import { registerLimits } from './commands/limits.ts';
 import { registerNodes } from './commands/nodes.ts';
 import { registerReplay } from './commands/replay.ts';
 import { registerSigners } from './commands/signers.ts';
@@ -30,6 +31,7 @@ const families = [
   registerSigners,
   registerSnapshots,
   registerUsage,
+  registerLimits,
   registerReplay,
 ];
 

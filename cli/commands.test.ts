@@ -124,6 +124,20 @@ const things: Case[] = [
   { line: 'gateway get gw-1', call: 'GET /gateways/gw-1', resource: gateway, name: 'gw-1', table: 'SYNCED' },
   { line: 'status', call: 'GET /status', resource: { log: 'log-1', ...at7 }, name: 'log-1', table: '7' },
   {
+    line: 'limits show --org acme',
+    call: 'GET /organisations/acme/limits',
+    resource: { organisation: 'acme', tier: 'Pro', tokens: { used: 5, limit: 9 } },
+    name: 'acme',
+    table: 'Pro',
+  },
+  {
+    line: 'limits show --visitors',
+    call: 'GET /limits/visitors',
+    resource: { organisation: 'visitors', tier: 'anonymous' },
+    name: 'visitors',
+    table: 'anonymous',
+  },
+  {
     line: 'usage show --org acme --period 2026-11-01',
     call: 'GET /usage?organisation=acme&period=2026-11-01',
     resource: {
@@ -138,6 +152,14 @@ const things: Case[] = [
 ];
 
 const writes: Case[] = [
+  {
+    line: 'usage adjust --org acme --tokens -500 --why failed',
+    call: 'POST /organisations/acme/usage-adjustments?why=failed',
+    body: { tokens: -500 },
+    resource: { organisation: 'acme', period: '2026-11-01', adjustedTokens: -500 },
+    name: 'acme',
+    table: 'usage acme adjusted at position 7',
+  },
   {
     line: 'org create acme --name Acme --tier Pro --anchor 2026-11-01',
     call: 'POST /organisations',

@@ -154,11 +154,42 @@ const replicaStatusSchema = z.object({
   signer: z.string().optional(),
   halted: z.string().optional(),
 });
+/** What one subject uses of its limits now, over all gateways. null: not known here, or without limit. */
+const limitUseSchema = z.object({
+  /** null: all visitors together. */
+  organisation: id.nullable(),
+  tier: z.string().nullable(),
+  requests: z.object({ used: count.nullable(), limit: count.nullable(), secondsLeft: count.nullable() }),
+  concurrency: z.object({ inFlight: count.nullable(), limit: count.nullable() }),
+  /** What counts: completed by the pool, with adjustments. */
+  tokens: z.object({ used: count, limit: z.int().nullable(), refillsAt: z.string() }),
+  gateways: z.array(
+    z.object({
+      /** `rows`: gateways of version 0.1. */
+      name: z.string(),
+      requests: count.nullable(),
+      inFlight: count.nullable(),
+      tokens: count,
+      /** Since the gateway last published. */
+      ageSeconds: z.number(),
+    }),
+  ),
+  position,
+});
+const usageAdjustmentSchema = z.object({
+  organisation: id,
+  period: z.string(),
+  /** Sum of all adjustments of the period. */
+  adjustedTokens: z.int(),
+});
 const usageTotalsSchema = z.object({
   organisation: id,
   /** First day. */
   period: z.string(),
+  /** Completed, without adjustments. */
   totalTokens: count,
+  /** Sum of the adjustments by hand; negative gave allowance back. */
+  adjustedTokens: z.int(),
   requests: count,
   models: z.array(
     z.object({
@@ -255,6 +286,10 @@ export const adminResponses = {
   'GET /confirmations/:position': confirmationsSchema,
   ...historyResponses,
   'GET /usage': usageTotalsSchema,
+  'POST /organisations/:id/usage-adjustments': written(usageAdjustmentSchema),
+  'GET /limits': listOf(limitUseSchema),
+  'GET /limits/visitors': limitUseSchema,
+  'GET /organisations/:id/limits': limitUseSchema,
   'GET /fleet': fleetSchema,
   'POST /fleet/diff': z.object({ changes: z.array(fleetChangeSchema), position }),
   'POST /fleet/apply': z.object({ changes: z.array(fleetChangeSchema), ...commandOutcomeShape }),
@@ -337,4 +372,5 @@ export type GatewayConfirmation = z.infer<typeof gatewayConfirmationSchema>;
 export type Confirmations = z.infer<typeof confirmationsSchema>;
 export type ReplicaStatus = z.infer<typeof replicaStatusSchema>;
 
+export type LimitUse = z.infer<typeof limitUseSchema>;
 export type UsageTotals = z.infer<typeof usageTotalsSchema>;

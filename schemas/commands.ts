@@ -66,6 +66,10 @@ export const bodySchemas = {
       .optional(),
   }),
   setMember: z.strictObject({ role: roleSchema }),
+  adjustUsage: z.strictObject({
+    /** Added to the present period's tokens; negative gives allowance back. */
+    tokens: z.int().min(-1_000_000_000_000).max(1_000_000_000_000),
+  }),
   /** Ed25519, SPKI: base64 of its DER, or PEM. */
   addSigner: z.strictObject({ publicKey: z.string().min(1).max(1000) }),
   setTier: z.strictObject({

@@ -1,11 +1,14 @@
 /** `headgate usage`: tokens of completed requests, for one organisation or as JSON lines for a billing system. */
 import type { Command } from 'commander';
 import { resourcesIn } from '../../admin-client/answers.ts';
+import { usageError } from '../terminal/errors.ts';
 import { type Io, writeAll } from '../terminal/io.ts';
 import { column, type View } from '../terminal/render.ts';
+import { route } from '../terminal/route.ts';
 import type { Session } from '../terminal/session.ts';
 import { cellText } from '../terminal/text.ts';
 import { noun } from '../terminal/verbs.ts';
+import { printWriteResult } from './answers.ts';
 
 const modelView: View = {
   columns: [
@@ -36,6 +39,15 @@ export function registerUsage(program: Command, io: Io): void {
     .option('--period <day>', 'first day of the period, YYYY-MM-DD; the current period by default')
     .action<ShowOptions>(show);
   usage
+    .verb(
+      'adjust',
+      'add tokens to the present period; a negative number gives allowance back',
+      "headgate usage adjust --org acme --tokens -50000 --why 'failed batch of 21 November'",
+    )
+    .required('--org <id>', 'the organisation')
+    .option('--tokens <number>', 'tokens to add, such as 1000 or -1000', wholeNumber)
+    .action<AdjustOptions>(adjust);
+  usage
     .verb('export', 'write usage as JSON lines', 'headgate usage export --org acme --from 2026-11-01')
     .option('--org <id>', 'only this organisation')
     .option('--from <day>', 'first day, YYYY-MM-DD')
@@ -47,6 +59,25 @@ export function registerUsage(program: Command, io: Io): void {
     });
 }
 
+interface AdjustOptions {
+  readonly org: string;
+  readonly tokens?: number;
+}
+
+function wholeNumber(text: string): number {
+  if (!/^[+-]?\d{1,12}$/.test(text)) throw usageError('--tokens is a whole number, such as 1000 or -1000');
+  return Number(text);
+}
+
+async function adjust(session: Session, { org, tokens }: AdjustOptions): Promise<void> {
+  if (tokens === undefined) throw usageError('--tokens is missing', 'headgate help usage adjust');
+  if (session.globals.why === undefined)
+    throw usageError('the reason is missing: add --why TEXT', 'headgate help usage adjust');
+  const path = route`/organisations/${org}/usage-adjustments`;
+  const resource = await (await session.api()).write('POST', path, { tokens });
+  await printWriteResult(session, resource, 'usage', org, 'adjusted');
+}
+
 async function show(session: Session, { org, period }: ShowOptions): Promise<void> {
   const answer = await (await session.api()).get('/usage', { organisation: org, period });
   if (session.out.format !== 'table') return session.out.resource(answer, modelView);
@@ -55,6 +86,7 @@ async function show(session: Session, { org, period }: ShowOptions): Promise<voi
   await session.out.list({ items: [...models, total] }, modelView);
   const allowance = answer['allowance'] === null ? 'unlimited' : cellText(answer['allowance']);
   session.note(
-    `billing period from ${cellText(answer['period'])}, token allowance of the tier: ${allowance}`,
+    `billing period from ${cellText(answer['period'])}, token allowance of the tier: ${allowance}, ` +
+      `adjusted by ${cellText(answer['adjustedTokens'])} tokens`,
   );
 }

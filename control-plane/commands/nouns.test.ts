@@ -92,6 +92,9 @@ const cases: Case[] = [
     given: [{ type: 'anonymous.set', data: { freeTurns: 3, models: ['echo-small'] } }],
     expected: [],
   },
+  { name: 'usage.adjust', params: { id: 'acme' }, body: { tokens: -5 }, expected: ['usage.adjusted'] },
+  { name: 'usage.adjust', params: { id: 'acme' }, body: { tokens: 0 }, expected: [] },
+  { name: 'usage.adjust', params: { id: 'nobody' }, body: { tokens: 5 }, expected: 'NotFound' },
   { name: 'model.set', params: { id: 'new/model:1' }, body: { family: 'new' }, expected: ['model.set'] },
   { name: 'model.set', params: { id: 'echo-large' }, body: { family: 'echo' }, expected: [] },
   {
@@ -179,7 +182,7 @@ test.each(cases)('$name $params $body: $expected', ({ name, params, body, force,
   if (typeof expected === 'string') expect(run).toThrow(expect.objectContaining({ type: expected }));
   else {
     expect(run().events.map(({ type }) => type)).toEqual(expected);
-    if (expected.length > 0 && !name.match(/delete|remove|create|register|uninstall|undrain/))
+    if (expected.length > 0 && !name.match(/delete|remove|create|register|uninstall|undrain|adjust/))
       expect(run().events).toEqual([]);
   }
 });

@@ -8,6 +8,7 @@ import { organisationCommands } from './organisations.ts';
 import { signerCommands } from './signers.ts';
 import { stackCommands } from './stacks.ts';
 import { tierCommands } from './tiers.ts';
+import { usageCommands } from './usage.ts';
 
 export const commands: readonly CommandDefinition[] = [
   ...organisationCommands,
@@ -17,5 +18,6 @@ export const commands: readonly CommandDefinition[] = [
   ...stackCommands,
   ...nodeCommands,
   ...signerCommands,
+  ...usageCommands,
   applyFleet,
 ];

@@ -34,8 +34,6 @@ const sweepEveryMs = 60_000;
 const stillSweeps = 3;
 
 export interface FleetCountersOptions {
-  /** Of this control plane. */
-  readonly name: string;
   /** Id of this process. */
   readonly process: string;
   readonly topic: LimitTopic;
@@ -154,7 +152,7 @@ export class FleetCounters {
   }
 
   #publishRows(): void {
-    const { name, process } = this.#options;
+    const { process } = this.#options;
     const nowMs = this.#now();
     if (nowMs - this.#rowsAtMs > hourMs) {
       this.#rowsAtMs = nowMs;
@@ -169,7 +167,7 @@ export class FleetCounters {
     const records: CounterRecord[] = [];
     for (let from = 0; from < entries.length || (from === 0 && gaps.length > 0); from += counterEntriesMax)
       records.push({
-        ...{ v: 1, replica: rowsReplica, process, name, at: nowMs },
+        ...{ v: 1, replica: rowsReplica, process, at: nowMs },
         entries: entries.slice(from, from + counterEntriesMax),
         ...(from === 0 && gaps.length > 0 && { gaps }),
       });

@@ -11,7 +11,7 @@ import type { FleetSettings } from './open-fleet.ts';
 
 /** Throws the errors of shared/runtime/sqlite.ts. */
 export function openFleetCounters(
-  { logUrl, dataDir, name, gatewayToken, previousGatewayToken: previous, logger }: FleetSettings,
+  { logUrl, dataDir, gatewayToken, previousGatewayToken: previous, logger }: FleetSettings,
   usage: UsageReader,
   registry: Registry,
 ): FleetCounters {
@@ -22,7 +22,7 @@ export function openFleetCounters(
       logger.warn({ reachable, reason: error?.message }, 'counters topic'),
   });
   const copy = openCounterCopy(join(dataDir, 'counters.db'));
-  const counters = new FleetCounters({ name, process: randomUUID(), topic, copy, usage, logger });
+  const counters = new FleetCounters({ process: randomUUID(), topic, copy, usage, logger });
   new Gauge({
     name: 'headgate_counters_difference_tokens',
     help: 'tokens by which the counters of the gateways and the folded usage rows differ at rest',

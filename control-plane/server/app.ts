@@ -17,6 +17,7 @@ import { registerEventRoutes, registerEventStream } from './event-routes.ts';
 import { registerFleetRoutes } from './fleet-routes.ts';
 import { registerHistoryRoutes } from './history-routes.ts';
 import { answerError, createHttpApp, type HttpListener, hostFault } from './http-app.ts';
+import { registerLimitRoutes } from './limit-routes.ts';
 import { registerLinkRoutes } from './link-routes.ts';
 import { registerMeRoute } from './me-route.ts';
 import { registerNodeRoutes } from './node-routes.ts';
@@ -103,6 +104,7 @@ export function registerSharedRoutes(routes: FastifyInstance, context: AdminCont
   registerFleetRoutes(routes, context);
   registerSignerRoutes(routes, context);
   registerUsageRoutes(routes, context);
+  registerLimitRoutes(routes, context);
   registerLinkRoutes(routes, context);
 }
 

@@ -132,7 +132,11 @@ async function callFleet(): Promise<void> {
   expect(await call('POST', '/fleet/apply', { fleet: document })).toMatchObject({ unchanged: true });
   const models = [{ id: 'elm-7b', family: 'Other' }];
   await call('POST', '/fleet/apply?dryRun=true', { fleet: { version, models } });
-  await call('GET', '/usage?organisation=elm');
+  await call('POST', '/organisations/elm/usage-adjustments', { tokens: 7 });
+  expect(await call('GET', '/usage?organisation=elm')).toMatchObject({ totalTokens: 0, adjustedTokens: 7 });
+  expect(await call('GET', '/organisations/elm/limits')).toMatchObject({ tokens: { used: 7, limit: 5 } });
+  await call('GET', '/limits/visitors');
+  expect(JSON.stringify(await call('GET', '/limits'))).toMatch(/^.{0,12}"organisation":"elm"/);
   await call('GET', '/events');
   await call('GET', '/events?type=key.created&limit=1');
   await call('GET', '/me');

@@ -8,7 +8,7 @@ import { periodOf } from '../../shared/usage/period.ts';
 import { authorise, readingRoles } from '../commands/authorise.ts';
 import { CommandError } from '../core/command-error.ts';
 import { findTier } from '../state/catalog.ts';
-import { findOrganisation } from '../state/tenants.ts';
+import { findAdjustment, findOrganisation } from '../state/tenants.ts';
 import { type AdminContext, actorOf, parseQuery } from './context.ts';
 
 const usageQuerySchema = z.object({ organisation: idSchema, period: daySchema.optional() });
@@ -33,6 +33,7 @@ function usage(context: AdminContext, query: z.output<typeof usageQuerySchema>):
     organisation: organisation.id,
     period,
     totalTokens,
+    adjustedTokens: findAdjustment(db, organisation.id, period),
     requests,
     models: [...models],
     allowance,

@@ -34,6 +34,12 @@ export function organisationsOnTier(db: Database, tier: string): Organisation[] 
   return rows.map(toOrganisation);
 }
 
+/** Sum of the tokens that operators added to a period by hand. */
+export function findAdjustment(db: Database, organisation: string, period: string): number {
+  const sql = 'SELECT tokens FROM usage_adjustment WHERE organisation = ? AND period = ?';
+  return first<{ tokens: number }>(db, sql, organisation, period)?.tokens ?? 0;
+}
+
 /** Of one organisation, or of all where none is given. */
 export function listMembers(db: Database, organisation?: string, limit?: number): Member[] {
   const order = 'ORDER BY organisation, person LIMIT ?';

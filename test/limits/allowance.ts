@@ -1,0 +1,161 @@
+/** The allowance over two gateways of real processes, for both logs. */
+import { cpSync, renameSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { expect } from 'vitest';
+import {
+  type GatewayProcess,
+  model,
+  operatorToken,
+  organisation,
+  type Plane,
+  ProcessFleet,
+  smallFleet,
+} from '../support/process-fleet.ts';
+import { until } from '../support/until.ts';
+
+const allowance = 3000;
+
+interface Limits {
+  readonly tokens: { readonly used: number; readonly limit: number };
+  readonly gateways: readonly { readonly name: string; readonly tokens: number }[];
+}
+
+/** Two gateways, and a client that counts the tokens of each completion itself. */
+export class AllowanceFleet extends ProcessFleet {
+  plane!: Plane;
+  readonly gateways = new Map<string, GatewayProcess>();
+  key = '';
+  /** Tokens of all completed answers. */
+  tokens = 0;
+
+  static async startOn(logUrl?: string): Promise<AllowanceFleet> {
+    const fleet = new AllowanceFleet(logUrl === undefined ? {} : { logUrl });
+    const node = await fleet.simNode('node', '--models', model);
+    fleet.plane = await fleet.serve('control-plane', 'plane');
+    const document = smallFleet(node.ready.url) as { tiers: object[] };
+    document.tiers = [{ id: 'Wide', models: '*', monthlyTokens: allowance }];
+    const admin = fleet.admin(fleet.plane);
+    await admin.apply(document as Parameters<typeof admin.apply>[0]);
+    const created = await fleet.json<{ value: string }>(
+      ...['key', 'create', '--org', organisation, '--name', 'k', '--expires', 'never'],
+    );
+    fleet.key = created.value;
+    for (const name of ['gateway-1', 'gateway-2']) await fleet.gateway(name);
+    return fleet;
+  }
+
+  async gateway(name: string): Promise<void> {
+    const flags = ['--control-plane', this.plane.ready.admin];
+    this.gateways.set(name, await this.serve<GatewayProcess['ready']>('gateway', name, flags));
+  }
+
+  /** The answer of the CLI as JSON. */
+  async json<Answer>(...args: string[]): Promise<Answer> {
+    const run = await this.cli([...args, '-o', 'json'], { HEADGATE_ADMIN: this.plane.ready.admin });
+    if (run.code !== 0) throw new Error(`${args.join(' ')}: ${run.stderr}`);
+    return JSON.parse(run.stdout) as Answer;
+  }
+
+  /** The answer of the admin API, many times faster than a command line. */
+  async read<Answer>(path: string): Promise<Answer> {
+    const headers = { authorization: `Bearer ${operatorToken}` };
+    const response = await fetch(`${this.plane.ready.admin}/admin/v1${path}`, { headers });
+    return (await response.json()) as Answer;
+  }
+
+  limits(): Promise<Limits> {
+    return this.read(`/organisations/${organisation}/limits`);
+  }
+
+  /** The status of one completion. */
+  async complete(name: string): Promise<number> {
+    const { api } = this.gateways.get(name)?.ready ?? { api: '' };
+    const response = await fetch(`${api}/chat/completions`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${this.key}`, 'content-type': 'application/json' },
+      body: JSON.stringify({
+        model,
+        max_tokens: 20,
+        messages: [{ role: 'user', content: 'hello '.repeat(20) }],
+      }),
+    });
+    const body = (await response.json()) as { usage?: { total_tokens: number } };
+    if (response.status === 200) this.tokens += body.usage?.total_tokens ?? 0;
+    return response.status;
+  }
+
+  /** Completes on both by turns until each refuses. */
+  async useUp(): Promise<void> {
+    const statuses = new Map<string, number>();
+    for (let n = 0; n < 1000 && [...statuses.values()].filter((status) => status === 409).length < 2; n++)
+      for (const name of this.gateways.keys()) statuses.set(name, await this.complete(name));
+    expect([...statuses.values()]).toEqual([409, 409]);
+  }
+
+  async end(name: string): Promise<void> {
+    await this.gateways.get(name)?.end('SIGKILL');
+  }
+
+  folder(name: string): string {
+    return join(this.dir, name);
+  }
+
+  /** The client's own count = usage show = limits show. */
+  async sumsAgree(): Promise<void> {
+    await until(async () => {
+      const { totalTokens } = await this.read<{ totalTokens: number }>(`/usage?organisation=${organisation}`);
+      return totalTokens === this.tokens && (await this.limits()).tokens.used === this.tokens;
+    }, 30_000);
+  }
+}
+
+/** What must hold on either log. */
+export async function allowanceRunsOut(fleet: AllowanceFleet): Promise<void> {
+  await fleet.useUp();
+  // In flight when it ran out: one request at a time, here; and one on the other gateway until it has read of it.
+  expect(fleet.tokens).toBeLessThan(allowance + 200);
+  await fleet.sumsAgree();
+  expect((await fleet.limits()).gateways.map(({ name }) => name)).toEqual(['gateway-1', 'gateway-2']);
+
+  // kill -9 and back: nothing is forgotten, nothing counts twice.
+  await fleet.end('gateway-1');
+  await fleet.gateway('gateway-1');
+  expect([await fleet.complete('gateway-1'), await fleet.complete('gateway-2')]).toEqual([409, 409]);
+  await fleet.sumsAgree();
+
+  // Given back by hand: both serve again, and what was completed is shown without it.
+  await fleet.json('usage', 'adjust', '--org', organisation, '--tokens', '-1000', '--why', 'failed batch');
+  await until(
+    async () => (await fleet.complete('gateway-1')) === 200 && (await fleet.complete('gateway-2')) === 200,
+  );
+  const shown = await fleet.json<object>('usage', 'show', '--org', organisation);
+  expect(shown).toMatchObject({ adjustedTokens: -1000 });
+  await fleet.json('usage', 'adjust', '--org', organisation, '--tokens', '1000', '--why', 'back');
+  await until(
+    async () => (await fleet.complete('gateway-1')) === 409 && (await fleet.complete('gateway-2')) === 409,
+  );
+  await fleet.sumsAgree();
+}
+
+/** Folders that are lost and copied count nobody twice, and the counters keep what was published. */
+export async function foldersAreLostAndCopied(fleet: AllowanceFleet): Promise<void> {
+  const before = fleet.tokens;
+  await fleet.end('gateway-2');
+  rmSync(fleet.folder('gateway-2'), { recursive: true });
+  await fleet.gateway('gateway-2');
+  expect(await fleet.complete('gateway-2')).toBe(409);
+  expect((await fleet.limits()).tokens.used).toBe(before);
+
+  // A copy of the other's folder in its place.
+  await fleet.end('gateway-2');
+  await fleet.end('gateway-1');
+  renameSync(fleet.folder('gateway-2'), `${fleet.folder('gateway-2')}-old`);
+  cpSync(fleet.folder('gateway-1'), fleet.folder('gateway-2'), { recursive: true });
+  await fleet.gateway('gateway-1');
+  await fleet.gateway('gateway-2');
+  await fleet.json('usage', 'adjust', '--org', organisation, '--tokens', '-1000', '--why', 'for the copies');
+  await until(async () => (await fleet.complete('gateway-1')) === 200);
+  await fleet.useUp();
+  const { tokens } = await fleet.limits();
+  expect(tokens.used).toBe(fleet.tokens - 1000);
+}
