@@ -50,7 +50,7 @@ function sources(folder: string): string[] {
   return readdirSync(join(root, folder), { withFileTypes: true }).flatMap((entry) => {
     const path = join(folder, entry.name);
     if (entry.isDirectory()) return sources(path);
-    return /\.(ts|mjs)$/.test(entry.name) && path !== 'test/dependencies.test.ts' ? [read(path)] : [];
+    return /\.(tsx?|mjs)$/.test(entry.name) && path !== 'test/dependencies.test.ts' ? [read(path)] : [];
   });
 }
 
@@ -64,7 +64,7 @@ const runTime = [
   'schemas',
   'shared',
 ].flatMap(sources);
-const everywhere = [...runTime, ...['bench', 'scripts', 'test'].flatMap(sources)];
+const everywhere = [...runTime, ...['bench', 'console', 'scripts', 'test'].flatMap(sources)];
 
 /** In an import, or by its name where a module is loaded by name. */
 function isNamed(name: string, texts: readonly string[]): boolean {
