@@ -83,9 +83,11 @@ async function pass(gateway: Gateway, record: RequestRecord, fixed: Target | und
   const shapedBody = await shapeBody(gateway.bodyWorker, { operation, body, owner, response });
   record.at.shaped = performance.now();
   try {
+    const keepsUp = gateway.meter.keepsUp();
+    if (keepsUp !== true) await keepsUp;
     const nowMs = gateway.now();
     // The larger of two clocks: one may be set back, and the other stops while the machine sleeps.
-    const ageMs = Math.max(nowMs - acceptedMs, record.at.shaped - record.at.accepted);
+    const ageMs = Math.max(nowMs - acceptedMs, performance.now() - record.at.accepted);
     // A body may take minutes, and its key may be revoked or expire meanwhile.
     const latest = ageMs > acceptedMsMax ? admitAt(nowMs) : admitted;
     if (latest.kind === 'inference') await serve(gateway, record, latest, shapedBody);
@@ -114,8 +116,6 @@ async function serve(
     // Few requests need it, and it reads all text.
     promptTokensLeast: () => leastTokensOf(inner),
   };
-  const keepsUp = gateway.meter.keepsUp();
-  if (keepsUp !== true) await keepsUp;
   const isLoaded = loadUsage(gateway, facts);
   if (isLoaded !== true && !(await isLoaded)) throw cannotTakeNow('usage unknown');
   const reserved = reserveOrWait(gateway, facts, record.response);
