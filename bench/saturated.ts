@@ -1,5 +1,5 @@
 // A gateway saturated on one processor: no answer may be an error, and afterwards each answer is on the usage log, once.
-// BENCH_SECONDS (60) · the bare proxy beside it has a sixth of the time, for the ratio of the tails.
+// BENCH_SECONDS (60) · the bare proxy next to it has a sixth of the time, for the ratio of the tails.
 import { cpuMicroseconds, rssMegabytes } from './support/cpu.ts';
 import { percentile, saturate } from './support/load.ts';
 import { startOnOneCore } from './support/one-core.ts';

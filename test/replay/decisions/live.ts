@@ -10,6 +10,7 @@ import { BodyWorker } from '../../../data-plane/body-worker/body-worker.ts';
 import { BodyBudget } from '../../../data-plane/core/byte-budget.ts';
 import type { Gateway, RequestRecord } from '../../../data-plane/request/gateway.ts';
 import { handle } from '../../../data-plane/request/handle.ts';
+import { Affinity } from '../../../data-plane/upstream/affinity.ts';
 import { NodeLoad } from '../../../data-plane/upstream/load.ts';
 import { windowMs, windowStartMs } from '../../../shared/decision/decide.ts';
 import { Refusal } from '../../../shared/decision/refusal.ts';
@@ -42,6 +43,7 @@ function gatewayOf(
     used = counters;
     return knowsUsage;
   };
+  const load = new NodeLoad();
   const parts = {
     hosts: corpusHosts,
     lookup,
@@ -62,7 +64,8 @@ function gatewayOf(
       keepsUp: () => true,
       loadTotal,
     } satisfies Partial<Gateway['meter']>,
-    load: new NodeLoad(),
+    load,
+    affinity: new Affinity({ load, secret: 'gateway-token-of-the-tests' }),
     streams: { open: 0 },
     countTokens: async () => undefined,
     logger: { error: () => undefined },
