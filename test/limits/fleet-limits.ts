@@ -194,41 +194,63 @@ export async function stickyClient(fleet: LimitedFleet, organisations: readonly 
   expect(others.admitted).toBeLessThanOrEqual(fleet.gateways.length - 1);
 }
 
+/** Streams of one organisation that stay open until they are left, over all gateways in turn. */
+class OpenStreams {
+  readonly #fleet: LimitedFleet;
+  readonly #organisation: string;
+  readonly #leave = new AbortController();
+  /** A response that nothing refers to is collected, and its stream ends. */
+  readonly #responses: Response[] = [];
+
+  constructor(fleet: LimitedFleet, organisation: string) {
+    this.#fleet = fleet;
+    this.#organisation = organisation;
+  }
+
+  get open(): number {
+    return this.#responses.length;
+  }
+
+  /** The status of one more. */
+  async begin(index: number, to = model): Promise<number> {
+    const { gateways } = this.#fleet;
+    const gateway = gateways[index % gateways.length] as GatewayProcess;
+    const options = { tokens: 4000, stream: true, to, signal: this.#leave.signal };
+    const response = await this.#fleet.ask(gateway, this.#organisation, options);
+    if (response.status === 200) this.#responses.push(response);
+    else await response.text();
+    return response.status;
+  }
+
+  async leave(): Promise<void> {
+    this.#leave.abort();
+    await until(async () => (await this.#fleet.seen()).inFlight === 0);
+  }
+}
+
+export function openStreams(fleet: LimitedFleet, organisation: string): OpenStreams {
+  return new OpenStreams(fleet, organisation);
+}
+
 /** Limits 2 over all gateways: slow streams, weights, and the places of those that ended. */
 export async function slowStreams(fleet: LimitedFleet, organisation: string): Promise<void> {
-  const leave = new AbortController();
-  const stream = (index: number, to: string) =>
-    fleet.ask(fleet.gateways[index % fleet.gateways.length] as GatewayProcess, organisation, {
-      ...{ tokens: 4000, stream: true, to, signal: leave.signal },
-    });
-  const statuses: number[] = [];
-  for (let index = 0; index < 3 * slots; index++) {
-    const response = await stream(index, model);
-    statuses.push(response.status);
-    if (response.status !== 200) await response.text();
-  }
-  const open = statuses.filter((status) => status === 200).length;
-  expect(new Set(statuses)).toEqual(new Set([200, 429]));
-  expect(open).toBeGreaterThanOrEqual(slots);
-  expect(open).toBeLessThanOrEqual(slots + fleet.gateways.length);
-  expect((await fleet.seen()).inFlight).toBe(open);
-  expect((await stream(0, 'heavy')).status, 'a heavy request finds no room').toBe(429);
-  leave.abort();
-  await until(async () => (await fleet.seen()).inFlight === 0);
-  const again = new AbortController();
-  const heavy = async (index: number): Promise<number> =>
-    (
-      await fleet.ask(fleet.gateways[index % fleet.gateways.length] as GatewayProcess, organisation, {
-        ...{ tokens: 4000, stream: true, to: 'heavy', signal: again.signal },
-      })
-    ).status;
-  const results: number[] = [];
+  const light = openStreams(fleet, organisation);
+  const statuses = new Set<number>();
+  for (let index = 0; index < 3 * slots; index++) statuses.add(await light.begin(index));
+  expect(statuses).toEqual(new Set([200, 429]));
+  expect(light.open).toBeGreaterThanOrEqual(slots);
+  // The bound: one request for each gateway.
+  expect(light.open).toBeLessThanOrEqual(slots + fleet.gateways.length);
+  expect((await fleet.seen()).inFlight).toBe(light.open);
+  expect(await light.begin(0, 'heavy'), 'a heavy request finds no room').toBe(429);
+  await light.leave();
+  const heavy = openStreams(fleet, organisation);
+  let index = 0;
   await until(async () => {
-    results.push(await heavy(results.length));
-    return results.filter((status) => status === 200).length >= slots / 3;
+    await heavy.begin(index++, 'heavy');
+    return heavy.open >= slots / 3;
   });
-  expect(await heavy(0)).toBe(429);
-  expect(await heavy(1)).toBe(429);
-  again.abort();
-  await until(async () => (await fleet.seen()).inFlight === 0);
+  expect(await heavy.begin(0, 'heavy')).toBe(429);
+  expect(await heavy.begin(1, 'heavy')).toBe(429);
+  await heavy.leave();
 }

@@ -149,12 +149,14 @@ export class Simulation {
   }
 
   run(): Outcome {
-    const count = 2 + this.#below(5);
+    // In a part of the fleets one gateway is alone for long, and others join it late and leave early.
+    const isSmall = this.#plan.faults && this.#chance(0.4);
+    const count = 2 + this.#below(isSmall ? 2 : 5);
     this.#outcome.gateways = count;
     for (let id = 0; id < count; id++) this.#create(id);
     for (const gateway of this.#gateways) {
-      const joins = this.#plan.faults && this.#chance(0.2);
-      this.#at(joins ? this.#between(1000, 15_000) : 0, () => this.#start(gateway));
+      const joins = this.#plan.faults && (isSmall ? gateway.id > 0 : this.#chance(0.2));
+      this.#at(joins ? this.#between(1000, 20_000) : 0, () => this.#start(gateway));
     }
     if (this.#plan.sticky) this.#planSticky();
     else this.#planLoad();
