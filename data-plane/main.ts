@@ -36,6 +36,7 @@ import { Affinity } from './upstream/affinity.ts';
 import { createPromptCounter } from './upstream/count-tokens.ts';
 import { NodeLoad } from './upstream/load.ts';
 import { NodePools } from './upstream/node-pools.ts';
+import { countCounterRecords } from './usage/counter-metrics.ts';
 import { openMeter } from './usage/open-meter.ts';
 
 export interface GatewaySettings {
@@ -167,6 +168,7 @@ async function compose(
     onLost: (error) => endOnFault(logger, error, 'usage can no longer be kept: this gateway ends'),
   });
   closers.add(() => usage.close());
+  countCounterRecords(registry, usage.meter);
   const pools = new NodePools({
     credential: settings.nodeCredentials ?? (() => undefined),
     connectMs: settings.connectMs,

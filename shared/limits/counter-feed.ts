@@ -9,8 +9,8 @@ import { Backoff } from '../runtime/retry.ts';
 import type { CounterCopy } from './counter-copy.ts';
 import type { CounterState } from './counters.ts';
 
-/** How often what was read is written to the copy. */
-const saveEveryMs = 120_000;
+/** How often what was read is written to the copy: rarely, because each value costs a row, and a start reads the rest again. */
+export const saveEveryMs = 600_000;
 
 export interface CounterFeedOptions {
   readonly topic: LimitTopic;
