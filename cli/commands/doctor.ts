@@ -8,8 +8,9 @@ import type { Io } from '../terminal/io.ts';
 import type { Session } from '../terminal/session.ts';
 import { groups as helpGroups, verb } from '../terminal/verbs.ts';
 import { machineFacts } from './machine-facts.ts';
+import { type ProbeOptions, probeStacks } from './stack-probe.ts';
 
-interface DoctorOptions {
+interface DoctorOptions extends ProbeOptions {
   readonly only?: string;
   readonly skip?: string;
   readonly pre?: boolean;
@@ -32,8 +33,12 @@ export function registerDoctor(program: Command, io: Io): void {
     .option('--pre', 'only what can be checked before an installation')
     .option('--strict', 'exit 1 at warnings too')
     .option('--data <folder>', 'the data folder of the process on this machine')
+    .option('--probe <url>', 'ask this gateway for a foreign stack and for one that is not there')
+    .option('--key-file <file>', 'key for the probe')
+    .option('--stack <id>', 'stack of another organisation, for the probe')
     .option('-v, --verbose', 'show checks that are well')
     .action<DoctorOptions>(check);
+  doctor.command.option('--stack-domain <name>', 'domain of stack hosts, for the probe', 'localhost');
   doctor.command.helpGroup(helpGroups.healthy);
 }
 
@@ -54,10 +59,16 @@ async function check(session: Session, options: DoctorOptions): Promise<void> {
   const local = groups.includes('machine')
     ? diagnose({ machine: await machineFacts(session, options.data) }, ['machine']).checks
     : [];
+  const probe = groups.includes('gateways') ? await probeStacks(session, options) : undefined;
+  const probed = diagnose({ probe }, ['gateways']).checks;
   const others = groups.filter((group) => group !== 'machine');
   let answer: AdminResponse<'GET /doctor'> | undefined;
   if (others.length > 0) answer = await (await session.api()).get('/doctor', { only: others.join(',') });
-  const { checks, ok, warn, fail } = summarise([...local, ...((answer?.checks ?? []) as CheckResult[])]);
+  const { checks, ok, warn, fail } = summarise([
+    ...local,
+    ...((answer?.checks ?? []) as CheckResult[]),
+    ...probed,
+  ]);
   const document = { checks, ok, warn, fail, ...(answer && { position: answer.position }) };
   await session.out.lines(linesOf(document, options.verbose === true), document, fail > 0 ? 'fail' : 'ok');
   if (fail > 0 || (options.strict && warn > 0)) throw new Exit(1);

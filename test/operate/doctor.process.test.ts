@@ -1,4 +1,6 @@
-import { openSync, writeSync } from 'node:fs';
+import { openSync, writeFileSync, writeSync } from 'node:fs';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { ProcessFleet, smallFleet } from '../support/process-fleet.ts';
@@ -10,13 +12,14 @@ type Plane = Started<{ readonly admin: string; readonly metrics: string }>;
 const fleet = new ProcessFleet();
 let plane: Plane;
 let node: Started<{ readonly url: string }>;
+let gateway: Started<{ readonly api: string }>;
 let env: Record<string, string>;
 
 beforeAll(async () => {
   plane = await fleet.serve('control-plane', 'cp');
   node = await fleet.simNode('node');
   await fleet.admin(plane).apply(smallFleet(node.ready.url));
-  await fleet.serve('gateway', 'gw');
+  gateway = await fleet.serve('gateway', 'gw');
   env = { HEADGATE_ADMIN: plane.ready.admin };
 });
 afterAll(() => fleet.close());
@@ -53,6 +56,29 @@ test('past states are read from the thread of the history, by position and by ti
     2,
     'error[InvalidCommand]: GET gateways has no past: it shows the present only',
   ]);
+});
+
+test('a live probe finds foreign and missing stacks alike, and is a failure where a proxy answers differently', async () => {
+  const admin = fleet.admin(plane);
+  await admin.call('POST', '/organisations', { id: 'elm', name: 'Elm' });
+  await admin.call('POST', '/stacks', { organisation: 'elm', id: 'stk-elm-tree-1' });
+  const { value } = await admin.call('POST', '/keys', { organisation: 'acme', name: 'p', expires: 'never' });
+  const keyFile = join(fleet.dir, 'probe.key');
+  writeFileSync(keyFile, String(value), { mode: 0o600 });
+  const argumentsFor = (url: string) => [
+    ...['doctor', '--only', 'gateways', '-o', 'json', '--probe', url],
+    ...['--key-file', keyFile, '--stack', 'stk-elm-tree-1'],
+  ];
+  const probe = async (url: string): Promise<unknown> =>
+    (
+      JSON.parse((await fleet.cli(argumentsFor(url), env)).stdout).checks as { code: string; level: string }[]
+    ).find(({ code }) => code === 'HG4010')?.level;
+  expect(await probe(gateway.ready.api.replace('/v1', ''))).toBe('ok');
+  const proxy = createServer((request, response) => response.end(String(request.headers.host)));
+  await new Promise<void>((resolve) => proxy.listen(0, '127.0.0.1', resolve));
+  const { port } = proxy.address() as AddressInfo;
+  expect(await probe(`http://127.0.0.1:${port}`)).toBe('fail');
+  proxy.close();
 });
 
 test('a history that was damaged while the process was down is made again', async () => {
