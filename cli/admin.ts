@@ -3,8 +3,10 @@ import type { Command } from 'commander';
 import { registerCapacity } from './commands/capacity.ts';
 import { registerCatalog } from './commands/catalog.ts';
 import { registerConsole } from './commands/console.ts';
+import { registerDecisions } from './commands/decisions.ts';
 import { registerDoctor } from './commands/doctor.ts';
 import { registerEvents } from './commands/events.ts';
+import { registerExplain } from './commands/explain.ts';
 import { registerFleet } from './commands/fleet.ts';
 import { registerGateways } from './commands/gateways.ts';
 import { registerKeys } from './commands/keys.ts';
@@ -33,6 +35,8 @@ const families = [
   registerUsage,
   registerLimits,
   registerReplay,
+  registerExplain,
+  registerDecisions,
 ];
 
 /** Registers the admin commands. A command that already exists under a noun's name gets that noun's verbs. */

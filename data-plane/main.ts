@@ -2,6 +2,7 @@
  * Composition root of a gateway: it folds the log into its own snapshot and answers every request from that alone.
  * Stateless but for usage not yet shipped: delete its state.db and it rebuilds.
  */
+import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { controlTopic } from '../schemas/commit.ts';
 import type { StalePolicy } from '../schemas/status.ts';
@@ -22,6 +23,8 @@ import type { Certificate } from '../shared/runtime/tls.ts';
 import { FoldMetrics } from '../shared/snapshot/fold-metrics.ts';
 import { BodyWorker } from './body-worker/body-worker.ts';
 import { BodyBudget } from './core/byte-budget.ts';
+import { DecisionJournal } from './decisions/decision-journal.ts';
+import { countDecisions, decisionRoute } from './decisions/serve-decisions.ts';
 import type { ForwardSettings } from './forward/forward.ts';
 import { openLimitExchange } from './limits/limit-exchange.ts';
 import { LocalCounters } from './request/counters.ts';
@@ -73,6 +76,8 @@ export interface GatewaySettings {
   readonly certificate?: Certificate | undefined;
   /** Of the control log and its snapshot; the defaults where they are left out. */
   readonly intervals?: Partial<SnapshotIntervals>;
+  /** Of completed requests one in so many is kept in the decision journal, of all others each; 0: no journal. */
+  readonly decisionsOneIn?: number | undefined;
   readonly logger: Logger;
   /** For the lines of requests; `logger` unless it is given. */
   readonly accessLog?: AccessLog;
@@ -115,7 +120,8 @@ async function serve(
 ): Promise<RunningGateway> {
   const { logger } = settings;
   const { registry } = metrics;
-  const { gateway, telemetry, inFlight } = await compose(settings, state, registry, closers);
+  const journal = openJournal(settings, state, registry, closers);
+  const { gateway, telemetry, inFlight } = await compose(settings, state, { registry, journal }, closers);
   const draining = { value: false };
   const connections = new Connections({ registry, logger, limits: settings.connections });
   const health = await startHealthServer({
@@ -124,12 +130,14 @@ async function serve(
     ...{ certificate: settings.certificate, connections },
     checks: () => [...state.checks(), usageCheck(gateway.meter.isFull), drainCheck(draining.value)],
     metrics: registry,
+    route: decisionRoute(journal, settings.gatewayToken),
     beforeScrape: () => {
       metrics.update();
       telemetry.update();
     },
   });
   closers.add(() => health.close());
+  if (journal !== undefined) state.addresses.metrics = reachable(health.url);
   const listeners = await listen(settings, gateway, connections);
   closers.add(() => {
     for (const { listener } of listeners) listener.destroy();
@@ -153,10 +161,35 @@ async function serve(
   };
 }
 
+interface Observers {
+  readonly registry: ConstructorParameters<typeof Telemetry>[0];
+  readonly journal: DecisionJournal | undefined;
+}
+
+function openJournal(
+  { dataDir, name, decisionsOneIn: oneIn = 1 }: GatewaySettings,
+  { lookup }: GatewayState,
+  registry: Observers['registry'],
+  closers: Closers,
+): DecisionJournal | undefined {
+  if (oneIn === 0) return undefined;
+  const isKnown = (model: string): boolean => lookup.isCatalogued(model) || lookup.isPooled(model);
+  const moment = { isKnown, position: () => lookup.position() };
+  const journal = new DecisionJournal({ path: join(dataDir, 'decisions.db'), gateway: name, oneIn, moment });
+  closers.add(() => journal.close());
+  countDecisions(registry, journal);
+  return journal;
+}
+
+/** An address that others can use, where the listener is on all interfaces. */
+function reachable(url: string): string {
+  return url.replace(/\/\/(?:0\.0\.0\.0|\[::\])(?=[:/]|$)/, `//${hostname()}`);
+}
+
 async function compose(
   settings: GatewaySettings,
   state: GatewayState,
-  registry: ConstructorParameters<typeof Telemetry>[0],
+  { registry, journal }: Observers,
   closers: Closers,
 ): Promise<{ gateway: Gateway; telemetry: Telemetry; inFlight: () => number }> {
   const { logger } = settings;
@@ -218,6 +251,7 @@ async function compose(
     observe: (record) => {
       openRequests--;
       telemetry.observe(record);
+      journal?.add(record);
     },
   };
   return { gateway, telemetry, inFlight: () => openRequests };

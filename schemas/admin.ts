@@ -5,6 +5,8 @@
  */
 import { z } from 'zod';
 import { historyResponses } from './admin-history.ts';
+import { decisionRecordSchema } from './decisions.ts';
+import { explainMatrixSchema, explanationSchema, gatewayDecisionSchema } from './explanations.ts';
 import { fleetSchema } from './fleet.ts';
 import { dialectSchema, expiryChoiceSchema, roleSchema, surfaceSchema } from './names.ts';
 import { liveNodeSchema } from './node-messages.ts';
@@ -285,6 +287,9 @@ export const adminResponses = {
   }),
   'GET /confirmations/:position': confirmationsSchema,
   ...historyResponses,
+  'POST /explain': explanationSchema,
+  'GET /explain/matrix': explainMatrixSchema,
+  'GET /decisions/:request': gatewayDecisionSchema,
   'GET /usage': usageTotalsSchema,
   'POST /organisations/:id/usage-adjustments': written(usageAdjustmentSchema),
   'GET /limits': listOf(limitUseSchema),
@@ -343,6 +348,7 @@ export const adminResponses = {
 /** Answers that are streams: their media type, and the schema of one line where there are lines. */
 export const adminStreams = {
   'GET /log': { mediaType: 'application/x-ndjson', line: logRecordLineSchema },
+  'GET /decisions': { mediaType: 'application/x-ndjson', line: decisionRecordSchema },
   'GET /usage/export': { mediaType: 'application/x-ndjson', line: usageRowSchema },
   'GET /counters': { mediaType: 'application/x-ndjson', line: undefined },
   'GET /snapshot': { mediaType: 'application/vnd.sqlite3', line: undefined },

@@ -25,7 +25,8 @@ export async function* exportedRecords(path: string, batchMax: number): AsyncIte
   if (batch.length > 0) yield batch;
 }
 
-async function* lines(path: string): AsyncIterable<string> {
+/** The lines of a file, of bounded length. */
+export async function* lines(path: string): AsyncIterable<string> {
   let rest = Buffer.alloc(0);
   try {
     const chunks: AsyncIterable<Buffer> = createReadStream(path, { highWaterMark: 256 * 1024 });
@@ -48,7 +49,7 @@ async function* lines(path: string): AsyncIterable<string> {
   if (rest.length > 0) yield rest.toString('utf8');
 }
 
-function recordOf(line: string, path: string, number: number): LogRecord {
+export function recordOf(line: string, path: string, number: number): LogRecord {
   try {
     const { offset, value, signature } = JSON.parse(line) as Record<string, unknown>;
     if (!Number.isSafeInteger(offset) || typeof value !== 'string') throw new Error('a member is missing');

@@ -2,18 +2,17 @@
  * `headgate replay`: folds a log in memory and prints the resulting position and digests. Two machines that replay
  * the same log get the same digests; --verify also checks that rows and digests agree.
  */
-import { existsSync } from 'node:fs';
 import { resolve } from 'node:path';
 import type { Command } from 'commander';
-import { controlTopic } from '../../schemas/commit.ts';
 import type { LogRecord } from '../../shared/log/core/control-log.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import { CliError, Exit, interrupted, usageError } from '../terminal/errors.ts';
 import type { Io } from '../terminal/io.ts';
 import { position } from '../terminal/options.ts';
 import type { Session } from '../terminal/session.ts';
-import { readContext } from '../terminal/settings.ts';
 import { groups, verb } from '../terminal/verbs.ts';
+import { recordsOfLog } from './recorded-log.ts';
+import type { ReplayDecideOptions } from './replay-decide.ts';
 
 interface Options {
   readonly fromLog?: boolean;
@@ -34,6 +33,20 @@ export function registerReplay(program: Command, io: Io): void {
     .option('--verify', 'verify the digests against the rows')
     .command.helpGroup(groups.past);
   replay.action<Options>((session, options, file?: string) => run(session, options, file));
+  registerDecide(replay.command, io);
+}
+
+function registerDecide(replay: Command, io: Io): void {
+  verb(replay, io, 'decide', 'decide recorded requests again, and print what differs', [
+    'headgate replay decide --requests decisions.jsonl',
+    'headgate replay decide --requests decisions.jsonl --at 18229',
+  ])
+    .required('--requests <file>', 'lines of headgate decisions export')
+    .option('--at-recorded', 'each at its recorded position; so it is without --at')
+    .action<ReplayDecideOptions>(async (session, options) => {
+      const { replayDecide } = await import('./replay-decide.ts');
+      await replayDecide(session, options);
+    });
 }
 
 async function run(session: Session, options: Options, file: string | undefined): Promise<void> {
@@ -103,31 +116,4 @@ async function foldAll(
 async function* recordsOfFile(path: string): AsyncIterable<readonly LogRecord[]> {
   const { exportedRecords } = await import('./exported-log.ts');
   yield* exportedRecords(path, batchRecords);
-}
-
-async function* recordsOfLog(session: Session): AsyncIterable<readonly LogRecord[]> {
-  const url = session.io.env['HEADGATE_LOG'] || readContext(session.io).log;
-  if (!url)
-    throw usageError('no log address is configured', 'set HEADGATE_LOG, for example sqlite:./data/log');
-  const { openLog, parseLogUrl } = await import('../../shared/log/open-log.ts');
-  const { embeddedLogPath } = await import('../../shared/log/embedded/embedded-log.ts');
-  const parsed = parseLogUrl(url);
-  // Opening would create a missing log; a replay must not write.
-  if (parsed.kind === 'sqlite' && !existsSync(embeddedLogPath(parsed.folder, { topic: controlTopic })))
-    throw new CliError('no control log exists at this address', {
-      type: 'Unreachable',
-      exitCode: 7,
-      next: 'check HEADGATE_LOG',
-    });
-  const log = await openLog(url, { topic: controlTopic });
-  try {
-    const end = await log.end();
-    if (end === 0) return;
-    for await (const { records, nextOffset } of log.tail({ from: 0, recordsMax: batchRecords })) {
-      yield records;
-      if (nextOffset >= end) return;
-    }
-  } finally {
-    await log.close();
-  }
 }

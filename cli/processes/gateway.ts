@@ -32,6 +32,7 @@ interface Options extends ReplicaOptions {
   readonly connectTimeout: number;
   readonly firstEventTimeout: number;
   readonly idleTimeout: number;
+  readonly decisions: number;
   readonly insecureSnapshots?: boolean;
 }
 
@@ -39,6 +40,15 @@ function stackPort(value: string, before: readonly StackPort[]): StackPort[] {
   const [stack, port] = value.split('=');
   if (stack === undefined || port === undefined) throw new InvalidArgumentError('It must be STACK=PORT.');
   return [...before, { stack, port: parsePort(port) }];
+}
+
+/** One in so many; 0 for none. */
+function decisionsKept(text: string): number {
+  if (text === 'all') return 1;
+  if (text === 'off') return 0;
+  const oneIn = Number(text);
+  if (!/^[1-9][0-9]{0,6}$/.test(text)) throw new InvalidArgumentError('It must be all, off or a number N.');
+  return oneIn;
 }
 
 export function gatewayCommand(program: Command): void {
@@ -71,6 +81,12 @@ export function gatewayCommand(program: Command): void {
     secondsOption('--connect-timeout <seconds>', 'deadline of a connection to a node', 2),
     secondsOption('--first-event-timeout <seconds>', 'deadline of the first event from a node', 300),
     secondsOption('--idle-timeout <seconds>', 'maximum time between two events from a node', 60),
+    option(
+      '--decisions <all|N|off>',
+      'decisions kept for explanations: all, or of completed requests one in N',
+    )
+      .argParser(decisionsKept)
+      .default(1, 'all'),
     'nodeCredentials',
     'tlsCert',
     'tlsKey',
@@ -106,6 +122,7 @@ async function run(options: Options): Promise<void> {
       insecureSnapshots: isOn(insecureSnapshots, options.insecureSnapshots),
       trustedSigners: options.trustSigner,
       gatewayToken,
+      decisionsOneIn: options.decisions,
       nodeCredentials: nodeCredentials(options.nodeCredentials),
       connectMs: options.connectTimeout * 1000,
       forwarding: {

@@ -14,6 +14,7 @@ import type { AdminContext } from './context.ts';
 import { registerCountersRoute } from './counters-route.ts';
 import { registerDoctorRoute } from './doctor-route.ts';
 import { registerEventRoutes, registerEventStream } from './event-routes.ts';
+import { registerExplainRoutes } from './explain-routes.ts';
 import { registerFleetRoutes } from './fleet-routes.ts';
 import { registerHistoryRoutes } from './history-routes.ts';
 import { answerError, createHttpApp, type HttpListener, hostFault } from './http-app.ts';
@@ -101,6 +102,7 @@ export function registerSharedRoutes(routes: FastifyInstance, context: AdminCont
   registerEventRoutes(routes, context);
   registerHistoryRoutes(routes, context);
   registerDoctorRoute(routes, context);
+  registerExplainRoutes(routes, context);
   registerFleetRoutes(routes, context);
   registerSignerRoutes(routes, context);
   registerUsageRoutes(routes, context);

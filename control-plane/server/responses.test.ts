@@ -192,10 +192,21 @@ async function callSigners(): Promise<void> {
   }
 }
 
+async function callExplain(): Promise<void> {
+  const answer = await fetch(`${fleet.gateways[0]?.api}/models/none`);
+  const request = answer.headers.get('x-request-id') ?? '';
+  const { position } = await call('GET', '/status');
+  await call('POST', '/explain', { organisation: 'acme', model: 'echo-small', diff: position });
+  await call('POST', '/explain', { request });
+  await call('GET', '/explain/matrix?organisation=acme');
+  await call('GET', `/decisions/${request}`);
+}
+
 test('what each route answers is what it declares, field by field', async () => {
   await callTenants();
   await callCatalog();
   await callCapacity();
+  await callExplain();
   await callFleet();
   await callRemovals();
   await callSigners();

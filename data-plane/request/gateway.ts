@@ -3,7 +3,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { HostNames, Operation } from '../../shared/decision/admission.ts';
 import type { Caller } from '../../shared/decision/authenticate.ts';
-import type { Decision } from '../../shared/decision/decide.ts';
+import type { Decision, RequestFacts } from '../../shared/decision/decide.ts';
 import type { Refusal } from '../../shared/decision/refusal.ts';
 import type { Target } from '../../shared/decision/route.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
@@ -18,6 +18,7 @@ import type { NodePools } from '../upstream/node-pools.ts';
 import type { Meter } from '../usage/meter.ts';
 import type { LocalCounters } from './counters.ts';
 import type { AnswerIds } from './http.ts';
+import type { SeenCounters } from './seen-counters.ts';
 
 export interface Gateway {
   readonly hosts: HostNames;
@@ -78,4 +79,12 @@ export interface RequestRecord {
   refusal?: Refusal;
   /** `seq` of the commit the decision was made at. */
   position?: number;
+  /** What was decided on: kept as it is, copied only at the end of the request. */
+  facts?: RequestFacts;
+  /** What the counters held when the limits were checked. */
+  seen?: SeenCounters;
+  /** The bound from below of the prompt's tokens, where it was asked for. */
+  promptLeast?: number;
+  /** Tokens of the prompt as a node counted them. */
+  promptCounted?: number;
 }

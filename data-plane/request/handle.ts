@@ -30,6 +30,7 @@ import {
   sendRefusal,
 } from './http.ts';
 import { answerTokens, type Measured, measure, reserveOrWait } from './reserve.ts';
+import { SeenCounters } from './seen-counters.ts';
 import { type ShapedBody, shapeBody } from './shape-body.ts';
 
 /** Handles one request to its end; never rejects. */
@@ -114,11 +115,16 @@ async function serve(
     promptTokens: inner.promptBytes,
     maxTokens,
     // Few requests need it, and it reads all text.
-    promptTokensLeast: () => leastTokensOf(inner),
+    promptTokensLeast: () => {
+      record.promptLeast = leastTokensOf(inner);
+      return record.promptLeast;
+    },
   };
+  record.facts = facts;
+  record.seen = new SeenCounters(gateway.counters);
   const isLoaded = loadUsage(gateway, facts);
   if (isLoaded !== true && !(await isLoaded)) throw cannotTakeNow('usage unknown');
-  const reserved = reserveOrWait(gateway, facts, record.response);
+  const reserved = reserveOrWait(gateway, facts, record.response, record.seen);
   const reservation = reserved instanceof Promise ? await reserved : reserved;
   const { decision, lease } = reservation;
   const { placement } = decision;
@@ -127,7 +133,7 @@ async function serve(
     const measured =
       placement instanceof Refusal
         ? undefined
-        : await measure(gateway, reservation, shaped, placement, choose);
+        : await measure(gateway, reservation, shaped, placement, choose, record);
     record.decision = decision;
     record.at.decided = performance.now();
     record.position = gateway.lookup.position();

@@ -5,6 +5,7 @@
  */
 import type { ServerResponse } from 'node:http';
 import {
+  type Counters,
   checkContext,
   contextNeeded,
   type Decision,
@@ -29,10 +30,10 @@ export interface Reservation {
 }
 
 /** Synchronous, so that no other request takes the capacity between check and reservation. */
-function reserve(gateway: Gateway, facts: RequestFacts): Reservation {
+function reserve(gateway: Gateway, facts: RequestFacts, counters: Counters): Reservation {
   const nowMs = gateway.now();
   const conditions = { fenced: gateway.fenced(), outboxFull: gateway.meter.isFull, nowMs };
-  const decision = judge(gateway.lookup, gateway.counters, facts, conditions);
+  const decision = judge(gateway.lookup, counters, facts, conditions);
   const { subject, weight, tier } = decision;
   return { decision, lease: gateway.counters.reserve(subject, weight, nowMs, tier) };
 }
@@ -45,21 +46,23 @@ export function reserveOrWait(
   gateway: Gateway,
   facts: RequestFacts,
   response: ServerResponse,
+  counters: Counters = gateway.counters,
 ): Reservation | Promise<Reservation> {
   try {
-    return reserve(gateway, facts);
+    return reserve(gateway, facts, counters);
   } catch (error) {
     if (!(error instanceof Refusal) || error.exhausted === undefined) throw error;
     const untilMs = performance.now() + roomTimeoutMs;
     const gone = new AbortController();
     const waiting = gateway.counters.waitForRoom(error.exhausted, gateway.now(), untilMs, gone.signal);
     if (waiting === undefined) throw error;
-    return afterWait(gateway, facts, { response, gone, untilMs, waiting });
+    return afterWait(gateway, facts, { response, counters, gone, untilMs, waiting });
   }
 }
 
 interface Wait {
   readonly response: ServerResponse;
+  readonly counters: Counters;
   /** Aborted when the client leaves. */
   readonly gone: AbortController;
   readonly untilMs: number;
@@ -69,7 +72,7 @@ interface Wait {
 async function afterWait(
   gateway: Gateway,
   facts: RequestFacts,
-  { response, gone, untilMs, waiting: first }: Wait,
+  { response, counters, gone, untilMs, waiting: first }: Wait,
 ): Promise<Reservation> {
   const leave = (): void => gone.abort();
   response.once('close', leave);
@@ -79,7 +82,7 @@ async function afterWait(
       await waiting;
       if (gone.signal.aborted) throw new ClientGone('the client left while its request waited for a limit');
       try {
-        return reserve(gateway, facts);
+        return reserve(gateway, facts, counters);
       } catch (error) {
         if (!(error instanceof Refusal) || error.exhausted === undefined) throw error;
         waiting = gateway.counters.waitForRoom(error.exhausted, gateway.now(), untilMs, gone.signal);
@@ -106,6 +109,7 @@ export async function measure(
   { inner, maxTokens, forwarded }: Shaped,
   { candidates: all }: Placement,
   choose: NodeChooser,
+  record: { promptCounted?: number } = {},
 ): Promise<Measured> {
   const { tier } = decision;
   const budgetWith =
@@ -126,6 +130,7 @@ export async function measure(
   const { tokens, candidates } = await countAtOne(gateway, all, inner, choose);
   if (gateway.fenced()) throw cannotTakeNow('fenced');
   if (tokens === undefined) return { tokens: inner.likelyTokens, candidates, budgetFor: bounds };
+  record.promptCounted = tokens;
   try {
     checkContext({ tier, contextTokens: contextNeeded({ promptTokens: tokens, maxTokens }) });
   } catch (refusal) {

@@ -98,6 +98,7 @@ export class ActiveSnapshot {
 /** A look-up over the snapshot in use, whichever that is: its holders need not know that the snapshot was replaced. */
 export function liveLookup(current: () => Lookup): Lookup {
   return {
+    organisationOwner: (id) => current().organisationOwner(id),
     keyOwnerById: (id) => current().keyOwnerById(id),
     keyOwner: (hash) => current().keyOwner(hash),
     anonymousTier: () => current().anonymousTier(),

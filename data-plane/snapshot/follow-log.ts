@@ -55,6 +55,13 @@ export interface GatewayState {
   /** May no key be accepted now? Computed at each call, so that a process that was suspended refuses at once. */
   fenced(): boolean;
   checks(): Check[];
+  /** Part of each report, once they are known. */
+  readonly addresses: Addresses;
+}
+
+interface Addresses {
+  /** Of the metrics listener, where decisions can be asked for. */
+  metrics?: string;
 }
 
 /** How long a start waits for the fold to reach the end that the log had then. */
@@ -70,6 +77,7 @@ export async function followLog(
   closers: Closers,
 ): Promise<GatewayState> {
   const { logger, whenStale } = settings;
+  const addresses: Addresses = {};
   const snapshot = await openSnapshot(settings, log);
   const status = await openStatusLog(settings.logUrl);
   closers.add(() => status.close());
@@ -89,7 +97,7 @@ export async function followLog(
     log: status,
     logger,
     mac: new StatusMac(settings.gatewayToken),
-    report: () => reportOf(supervisor, settings, start),
+    report: () => reportOf(supervisor, settings, start, addresses),
   });
   closers.add(() => publisher?.stop());
   countRefusedStatus(settings.metrics.registry, publisher.refused);
@@ -112,6 +120,7 @@ export async function followLog(
       return state === 'unproven' || state === 'fenced';
     },
     checks: () => checks(supervisor, whenStale),
+    addresses,
   };
 }
 
@@ -162,6 +171,7 @@ function reportOf(
   supervisor: SnapshotSupervisor,
   { name, whenStale }: FollowSettings,
   folder: FolderStart,
+  { metrics }: Addresses,
 ): ReportBody {
   const { snapshot, replicator, fault } = supervisor;
   const age = replicator.freshness.ageSeconds();
@@ -178,6 +188,7 @@ function reportOf(
     foldVersion,
     freshSeconds: Number.isFinite(age) ? age : null,
     stalePolicy: whenStale,
+    ...(metrics !== undefined && { metrics }),
     ...(reason !== undefined && { halted: reason, diverged: fault?.state === 'quarantined' }),
   };
 }

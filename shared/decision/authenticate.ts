@@ -35,6 +35,8 @@ export interface Credentials {
 /** What the headers of a request were found to carry. */
 export type RecordedCredential =
   | { readonly keyId: string; readonly header: 'authorization' | 'x-api-key' }
+  /** Any good key of it. */
+  | { readonly organisation: string }
   | { readonly fault: 'missing' | 'malformed' | 'unknown' | 'two different keys'; readonly carried: boolean };
 
 /** A key as it was sent, or as it was recorded. */
@@ -64,6 +66,7 @@ function findOwner(lookup: Lookup, key: string | RecordedCredential): KeyOwner |
     return lookup.keyOwner(hashKey(parsed));
   }
   if ('keyId' in key) return lookup.keyOwnerById(key.keyId);
+  if ('organisation' in key) return lookup.organisationOwner(key.organisation);
   return key.fault === 'malformed' ? 'malformed' : undefined;
 }
 
@@ -99,6 +102,7 @@ function presented({ authorization, xApiKey, recorded }: Credentials): readonly 
   if (recorded === undefined) return [bearerKey(authorization), xApiKey];
   if ('keyId' in recorded)
     return recorded.header === 'x-api-key' ? [undefined, recorded] : [recorded, undefined];
+  if ('organisation' in recorded) return [recorded, undefined];
   return recorded.fault === 'missing' ? [undefined, undefined] : [recorded, undefined];
 }
 
@@ -132,9 +136,11 @@ export function authenticate(
 }
 
 function accepted(owner: KeyOwner, header: string, trace: Trace | undefined): Caller {
-  trace?.add('key', 'ok', { ...keyFacts(owner, 'accepted'), header }, [
-    { table: 'api_key', id: owner.keyId },
-  ]);
+  if (owner.keyId === '') trace?.add('key', 'assumed', { organisation: owner.organisation });
+  else
+    trace?.add('key', 'ok', { ...keyFacts(owner, 'accepted'), header }, [
+      { table: 'api_key', id: owner.keyId },
+    ]);
   return { kind: 'key', owner };
 }
 
@@ -150,7 +156,7 @@ export function carriesCredential(
   target: Target,
   { authorization, xApiKey, recorded }: Credentials,
 ): boolean {
-  if (recorded !== undefined) return 'keyId' in recorded || recorded.carried;
+  if (recorded !== undefined) return !('fault' in recorded) || recorded.carried;
   if (authorization !== undefined && !/^(bearer)?\s*$/i.test(authorization)) return true;
   return target.kind === 'stack' && xApiKey !== undefined && xApiKey.trim() !== '';
 }

@@ -47,6 +47,7 @@ function lookupOf(content: Content): Lookup {
   return {
     keyOwner: () => undefined,
     keyOwnerById: () => undefined,
+    organisationOwner: () => undefined,
     anonymousTier: () => content.anonymous,
     stack: (id) => (Object.hasOwn(content.stacks, id) ? content.stacks[id] : undefined),
     routes: (place, model) => (content.routes[`${place} ${model}`] ?? []).map(routeTo),

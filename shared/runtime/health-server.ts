@@ -30,6 +30,8 @@ export interface HealthOptions extends ListenAddress {
   readonly certificate?: Certificate | undefined;
   /** Called before each scrape to bring gauges up to date. */
   readonly beforeScrape?: () => void;
+  /** Answers further paths; resolves false for those that it does not know. */
+  readonly route?: ((request: IncomingMessage, response: ServerResponse) => Promise<boolean>) | undefined;
 }
 
 const requestTimeoutMs = 10_000;
@@ -88,7 +90,7 @@ async function answer(
     options.beforeScrape?.();
     const body = await options.metrics.metrics();
     response.writeHead(200, { 'content-type': options.metrics.contentType }).end(body);
-  } else {
+  } else if (!(await options.route?.(request, response))) {
     response.writeHead(404, text).end('not found; try /livez, /readyz?verbose or /metrics\n');
   }
 }

@@ -784,8 +784,12 @@ const capacityCases: Case[] = [
 
 function rowsOf(snapshot: Snapshot): Record<TableName, TableRow[]> {
   const all = tableNames.map((name) => {
-    const order = tableSpecs[name].key.join(', ');
-    return [name, snapshot.db.prepare(`SELECT * FROM ${name} ORDER BY ${order}`).all()];
+    const { columns, key } = tableSpecs[name];
+    const order = key.join(', ');
+    return [
+      name,
+      snapshot.db.prepare(`SELECT ${Object.keys(columns).join()} FROM ${name} ORDER BY ${order}`).all(),
+    ];
   });
   return Object.fromEntries(all) as Record<TableName, TableRow[]>;
 }

@@ -12,6 +12,7 @@ const commandsKept = 100_000;
 const commandsTrimmedAtOnce = 64;
 const anomaliesKept = 1_000;
 const unreadKept = 10_000;
+const removedKept = 10_000;
 const unreadCharactersMax = 16_384;
 
 export const journalSql = `
@@ -43,6 +44,7 @@ export interface CommandRow {
 export class Journal {
   readonly #insertCommand: Statement;
   readonly #trimCommands: Statement;
+  readonly #trimRemoved: Statement;
   readonly #insertUnread: Statement;
   readonly #trimUnread: Statement;
   readonly #insertAnomaly: Statement;
@@ -53,6 +55,9 @@ export class Journal {
   constructor(db: Database) {
     this.#insertCommand = db.prepare('INSERT OR REPLACE INTO command VALUES (?, ?, ?, ?, ?)');
     this.#trimCommands = db.prepare('DELETE FROM command WHERE seq <= ?');
+    this.#trimRemoved = db.prepare(
+      'DELETE FROM removed WHERE seq < (SELECT seq FROM removed ORDER BY seq DESC LIMIT 1 OFFSET ?)',
+    );
     this.#insertUnread = db.prepare('INSERT OR REPLACE INTO unread_event VALUES (?, ?, ?, ?, ?, ?)');
     this.#trimUnread = db.prepare('DELETE FROM unread_event WHERE seq <= ?');
     this.#insertAnomaly = db.prepare('INSERT OR REPLACE INTO anomaly VALUES (?, ?, ?, ?)');
@@ -71,7 +76,9 @@ export class Journal {
       typeof subject === 'string' ? subject.toWellFormed() : null,
       recordHash,
     );
-    if (commit.seq % commandsTrimmedAtOnce === 0) this.#trimCommands.run(commit.seq - commandsKept);
+    if (commit.seq % commandsTrimmedAtOnce !== 0) return;
+    this.#trimCommands.run(commit.seq - commandsKept);
+    this.#trimRemoved.run(removedKept);
   }
 
   commandAt(seq: number): CommandRow | undefined {

@@ -65,6 +65,8 @@ export interface Lookup {
   keyOwner(hash: Buffer): KeyOwner | undefined;
   /** The same by the id of the key, for a decision that is made again. */
   keyOwnerById(id: string): KeyOwner | undefined;
+  /** What any good key of the organisation resolves to, without a key. */
+  organisationOwner(id: string): KeyOwner | undefined;
   anonymousTier(): TierLimits | undefined;
   stack(id: StackId): { readonly organisation: OrganisationId; readonly surface: Surface } | undefined;
   /** Nodes that serve the model for the place now. */
@@ -156,6 +158,10 @@ export function createLookup(db: Database): Lookup {
      FROM api_key k JOIN organisation o ON o.id = k.organisation LEFT JOIN tier t ON t.id = o.tier`;
   const key = askLists<KeyRow, [Buffer]>(`${keys} WHERE k.hash = ?`);
   const keyById = askLists<KeyRow, [string]>(`${keys} WHERE k.id = ? AND k.hash IS NOT NULL`);
+  const ownerWithoutKey = askLists<KeyRow, [string]>(
+    `SELECT '', o.id, NULL, NULL, o.suspended, o.anchor, ${tierColumns}
+     FROM organisation o LEFT JOIN tier t ON t.id = o.tier WHERE o.id = ?`,
+  );
   const anonymous = askLists<TierRow, []>(
     `SELECT ${tierColumns} FROM tier t WHERE t.id = '${anonymousTier}'`,
   );
@@ -190,6 +196,10 @@ export function createLookup(db: Database): Lookup {
     },
     keyOwnerById: (id) => {
       const row = keyById.get(id);
+      return row && ownerOf(row);
+    },
+    organisationOwner: (id) => {
+      const row = ownerWithoutKey.get(id);
       return row && ownerOf(row);
     },
     anonymousTier: () => {

@@ -9,7 +9,7 @@ import type { PlaceKey } from '../../schemas/names.ts';
 import type { Database } from '../runtime/sqlite.ts';
 import { parseColumn } from '../runtime/table-columns.ts';
 import { anonymousTier } from './fold-types.ts';
-import type { RowOf, TableName } from './tables.ts';
+import { type RowOf, type TableName, tableSpecs } from './tables.ts';
 
 /** The events of one commit, with the time and the author of their rows. */
 export interface RestoredCommit {
@@ -177,7 +177,9 @@ function* batchIntoCommits(events: Iterable<Stamped>): Generator<RestoredCommit>
 }
 
 function rows<Name extends TableName>(db: Database, table: Name): RowOf<Name>[] {
-  return db.prepare<[], RowOf<Name>>(`SELECT * FROM ${table}`).all();
+  // Marks say where in the old log a row was set.
+  const columns = Object.keys(tableSpecs[table].columns).join(', ');
+  return db.prepare<[], RowOf<Name>>(`SELECT ${columns} FROM ${table}`).all();
 }
 
 /** Checked by the schema of the event when it is stored. */

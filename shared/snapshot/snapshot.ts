@@ -15,7 +15,15 @@ import type { FoldObserver } from './fold-observer.ts';
 import type { EventContext } from './fold-types.ts';
 import { Journal } from './journal.ts';
 import { type PositionRow, PositionStore } from './position.ts';
-import { digestOfTables, hex128, Table, type TableName, type Tables, tableNames } from './tables.ts';
+import {
+  digestOfTables,
+  type FoldStamp,
+  hex128,
+  Table,
+  type TableName,
+  type Tables,
+  tableNames,
+} from './tables.ts';
 
 export interface Applied {
   /** Records consumed, accepted or skipped; fewer than given where the time ran out or the fold halted. */
@@ -37,6 +45,7 @@ export class Snapshot {
   readonly #journal: Journal;
   readonly #tables: Tables;
   readonly #observer: FoldObserver | undefined;
+  readonly #stamp: FoldStamp = { seq: 0 };
   #head: Head;
   #row: PositionRow;
   #nextOffset: number;
@@ -52,7 +61,7 @@ export class Snapshot {
     this.#row = this.#positions.read();
     this.#head = headOf(this.#row);
     this.#nextOffset = this.#row.nextOffset;
-    this.#tables = openTables(db, this.#positions.sums(), observer);
+    this.#tables = openTables(db, this.#positions.sums(), this.#stamp, observer);
   }
 
   /** `seq` of the last commit folded; 0 before the first. */
@@ -139,6 +148,7 @@ export class Snapshot {
     context: EventContext,
     read: (passedOver: readonly string[]) => Result,
   ): Result {
+    this.#stamp.seq = context.seq;
     return this.#rolledBack(() =>
       read(
         events
@@ -227,6 +237,7 @@ export class Snapshot {
       return false;
     }
     const context = contextOf(commit);
+    this.#stamp.seq = commit.seq;
     for (const [index, { stored, read }] of events.entries()) {
       if (read.outcome !== 'known') {
         this.#journal.keepUnread(commit.seq, index, stored, read.outcome);
@@ -296,10 +307,11 @@ function headOf(row: PositionRow): Head {
 function openTables(
   db: Database,
   sums: Readonly<Record<string, bigint>>,
+  stamp: FoldStamp,
   observer: FoldObserver | undefined,
 ): Tables {
   const changed = observer?.changed.bind(observer);
   return Object.fromEntries(
-    tableNames.map((name) => [name, new Table(db, name, sums[name] ?? 0n, changed)]),
+    tableNames.map((name) => [name, new Table(db, name, sums[name] ?? 0n, stamp, changed)]),
   ) as unknown as Tables;
 }

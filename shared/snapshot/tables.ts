@@ -36,7 +36,15 @@ export interface TableSpec {
   readonly columns: Columns;
   readonly key: readonly string[];
   readonly indexes?: readonly (readonly string[])[];
+  /**
+   * Positions of the commits that last set the row, for explanations; not part of the digest. Each names the columns whose
+   * change moves it; without columns every write does. A table with marks also keeps what was removed from it.
+   */
+  readonly marks?: Readonly<Record<string, readonly string[]>>;
 }
+
+/** The mark of every write. */
+const anyWrite = { set_at: [] } as const;
 
 /**
  * Times are milliseconds since 1970 in UTC, flags 0 or 1. What is never NULL is so by the fold: SQLite is not asked to
@@ -54,11 +62,13 @@ export const tableSpecs = {
       free_turns: orNull(integer()), // anonymous only
     },
     key: ['id'],
+    marks: anyWrite,
   },
   tier_model: { columns: { tier: text(), model: text() /* or * */ }, key: ['tier', 'model'] },
   model: {
     columns: { id: text(), family: text(), added: integer(), weight: integer() },
     key: ['id'],
+    marks: anyWrite,
   },
   organisation: {
     columns: {
@@ -69,6 +79,7 @@ export const tableSpecs = {
       suspended: integer(),
     },
     key: ['id'],
+    marks: { ...anyWrite, tier_set_at: ['tier'], suspended_set_at: ['suspended'] },
   },
   member: {
     columns: { organisation: text<OrganisationId>(), person: text(), role: text<Role>() },
@@ -90,6 +101,7 @@ export const tableSpecs = {
     },
     key: ['id'],
     indexes: [['hash'], ['organisation']],
+    marks: anyWrite,
   },
   stack: {
     columns: {
@@ -100,9 +112,14 @@ export const tableSpecs = {
     },
     key: ['id'],
     indexes: [['organisation']],
+    marks: { ...anyWrite, surface_set_at: ['surface'] },
   },
-  stack_model: { columns: { stack: text<StackId>(), model: text() }, key: ['stack', 'model'] },
-  pool_model: { columns: { model: text() }, key: ['model'] },
+  stack_model: {
+    columns: { stack: text<StackId>(), model: text() },
+    key: ['stack', 'model'],
+    marks: anyWrite,
+  },
+  pool_model: { columns: { model: text() }, key: ['model'], marks: anyWrite },
   node: {
     columns: {
       id: text<NodeId>(),
@@ -124,6 +141,7 @@ export const tableSpecs = {
     },
     key: ['id'],
     indexes: [['place']],
+    marks: { ...anyWrite, drained_set_at: ['drained'], up_set_at: ['up'], loaded_set_at: ['loaded'] },
   },
   node_token: {
     columns: {
@@ -169,18 +187,32 @@ export function indexName(table: TableName, index: readonly string[]): string {
   return `${table}_by_${index.join('_')}`;
 }
 
+/** What was removed from tables with marks; bounded by the journal, and no part of the digests. */
+const removedSql = `
+CREATE TABLE removed (      -- what an explanation says of a thing that is not there any more
+  kind TEXT, id TEXT,     -- table, and key with / between its columns
+  seq INTEGER,            -- the commit that removed it
+  PRIMARY KEY (kind, id)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX removed_by_seq ON removed (seq);
+`;
+
 /** SQL that makes the tables; WITHOUT ROWID keeps a look-up by key one descent of one tree. */
 export function schemaSql(): string {
-  return tableNames
+  const tables = tableNames
     .map((name) => {
       const spec: TableSpec = tableSpecs[name];
-      const columns = Object.entries(spec.columns).map(([column, { sql }]) => `${column} ${sql}`);
+      const columns = [
+        ...Object.entries(spec.columns).map(([column, { sql }]) => `${column} ${sql}`),
+        ...Object.keys(spec.marks ?? {}).map((mark) => `${mark} INTEGER`),
+      ];
       const indexes = (spec.indexes ?? []).map(
         (index) => `CREATE INDEX ${indexName(name, index)} ON ${name} (${index.join(', ')});`,
       );
       return `CREATE TABLE ${name} (${columns.join(', ')}, PRIMARY KEY (${spec.key.join(', ')})) STRICT, WITHOUT ROWID;\n${indexes.join('\n')}`;
     })
     .join('\n');
+  return `${tables}${removedSql}`;
 }
 
 const sum128 = (1n << 128n) - 1n;
@@ -229,12 +261,20 @@ function wellFormed(row: TableRow): TableRow {
 /** Called with each row that is written or removed. */
 type RowObserver = (table: TableName, before: TableRow | undefined, after: TableRow | undefined) => void;
 
+/** The commit whose events are folded. */
+export interface FoldStamp {
+  seq: number;
+}
+
 /** One table's writer. Every change passes through `put` and `remove`, so digest and rows cannot diverge. */
 export class Table<Name extends TableName = TableName> {
   readonly name: Name;
   readonly #db: Database;
+  readonly #stamp: FoldStamp;
   readonly #columns: readonly string[];
+  readonly #marks: readonly (readonly [mark: string, columns: readonly string[]])[];
   readonly #key: readonly string[];
+  readonly #tombstone: Statement | undefined;
   readonly #get: Statement<unknown[], RowOf<Name>>;
   readonly #put: Statement;
   readonly #remove: Statement;
@@ -243,18 +283,21 @@ export class Table<Name extends TableName = TableName> {
   #sum: bigint;
   #dirty = false;
 
-  constructor(db: Database, name: Name, sum: bigint, observer?: RowObserver) {
+  constructor(db: Database, name: Name, sum: bigint, stamp: FoldStamp, observer?: RowObserver) {
     const spec: TableSpec = tableSpecs[name];
     this.name = name;
     this.#db = db;
     this.#observer = observer;
     this.#sum = sum;
+    this.#stamp = stamp;
     this.#columns = Object.keys(spec.columns);
+    this.#marks = Object.entries(spec.marks ?? {});
+    this.#tombstone = spec.marks && db.prepare('INSERT OR REPLACE INTO removed VALUES (?, ?, ?)');
     this.#key = spec.key;
     const where = spec.key.map((column) => `${column} = ?`).join(' AND ');
     this.#get = db.prepare<unknown[], RowOf<Name>>(`SELECT * FROM ${name} WHERE ${where}`);
     this.#put = db.prepare(
-      `INSERT OR REPLACE INTO ${name} VALUES (${this.#columns.map(() => '?').join(', ')})`,
+      `INSERT OR REPLACE INTO ${name} VALUES (${[...this.#columns, ...this.#marks].map(() => '?').join(', ')})`,
     );
     this.#remove = db.prepare(`DELETE FROM ${name} WHERE ${where}`);
   }
@@ -282,10 +325,26 @@ export class Table<Name extends TableName = TableName> {
   replace(before: RowOf<Name> | undefined, row: RowOf<Name>): void {
     const values = wellFormed(row as TableRow);
     if (before) this.#sum = (this.#sum - rowDigest(this.name, before)) & sum128;
-    this.#put.run(this.#columns.map((column) => values[column] ?? null));
+    this.#put.run([
+      ...this.#columns.map((column) => values[column] ?? null),
+      ...this.#marks.map(([mark, columns]) => this.#positionOf(mark, columns, before, values)),
+    ]);
     this.#sum = addDigest(this.#sum, rowDigest(this.name, values));
     this.#dirty = true;
     this.#observer?.(this.name, before as TableRow | undefined, values);
+  }
+
+  #positionOf(
+    mark: string,
+    columns: readonly string[],
+    before: TableRow | undefined,
+    after: TableRow,
+  ): SqlValue {
+    const moves =
+      before === undefined ||
+      columns.length === 0 ||
+      columns.some((column) => (before[column] ?? null) !== (after[column] ?? null));
+    return moves ? this.#stamp.seq : (before[mark] ?? null);
   }
 
   /** Changes some columns of a row that is there. */
@@ -300,6 +359,7 @@ export class Table<Name extends TableName = TableName> {
     this.#sum = (this.#sum - rowDigest(this.name, values)) & sum128;
     this.#dirty = true;
     this.#observer?.(this.name, values, undefined);
+    this.#tombstone?.run(this.name, this.#key.map((column) => values[column]).join('/'), this.#stamp.seq);
   }
 
   get sum(): bigint {

@@ -295,7 +295,7 @@ export class UsageStore {
 /** Queries on the totals. */
 export type UsageReader = Pick<
   UsageStore,
-  'totals' | 'periods' | 'requests' | 'poolTotals' | 'unnamedTotals' | 'rowsOf'
+  'totals' | 'periods' | 'requests' | 'poolTokens' | 'poolTotals' | 'unnamedTotals' | 'rowsOf'
 >;
 
 interface FoldInto {

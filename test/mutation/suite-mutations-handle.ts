@@ -130,8 +130,8 @@ export const handleMutations: readonly SuiteMutation[] = [
     ],
     [
       'limits are asked once it is known what the caller has used',
-      "  if (isLoaded !== true && !(await isLoaded)) throw cannotTakeNow('usage unknown');\n  const reserved = reserveOrWait(gateway, facts, record.response);\n",
-      "  const reserved = reserveOrWait(gateway, facts, record.response);\n  if (isLoaded !== true && !(await isLoaded)) throw cannotTakeNow('usage unknown');\n",
+      "  if (isLoaded !== true && !(await isLoaded)) throw cannotTakeNow('usage unknown');\n  const reserved = reserveOrWait(gateway, facts, record.response, record.seen);\n",
+      "  const reserved = reserveOrWait(gateway, facts, record.response, record.seen);\n  if (isLoaded !== true && !(await isLoaded)) throw cannotTakeNow('usage unknown');\n",
     ],
     [
       'a pinned request does not wait for what its caller has used',

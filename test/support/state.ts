@@ -40,7 +40,7 @@ export class TestState {
     this.db = openDatabase(':memory:', { durability: 'normal' });
     this.db.exec(schemaSql());
     this.tables = Object.fromEntries(
-      tableNames.map((name) => [name, new Table(this.db, name, 0n)]),
+      tableNames.map((name) => [name, new Table(this.db, name, 0n, { seq: 0 })]),
     ) as unknown as Tables;
   }
 

@@ -1,0 +1,66 @@
+/** `headgate decisions export`: what the gateways decided, as lines for `replay decide` and `explain --request -`. */
+import type { Command } from 'commander';
+import { CliError, usageError } from '../terminal/errors.ts';
+import { type Io, writeAll } from '../terminal/io.ts';
+import type { Session } from '../terminal/session.ts';
+import { noun } from '../terminal/verbs.ts';
+
+interface Options {
+  readonly since?: string;
+  readonly gateway?: string;
+}
+
+const idleMs = 120_000;
+const unitMs: Readonly<Record<string, number>> = { s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 };
+
+export function registerDecisions(program: Command, io: Io): void {
+  noun(program, io, 'decisions', 'recorded decisions of the gateways', 'past', 'headgate decisions export')
+    .verb(
+      'export',
+      'write recorded decisions, one per line; exit 5 names gateways that did not answer',
+      'headgate decisions export --since 1h > decisions.jsonl',
+    )
+    .option('--since <time>', 'a time (RFC 3339) or an age such as 30m, 1h (default), 1d')
+    .option('--gateway <name>', 'only this gateway')
+    .action<Options>(exportDecisions);
+}
+
+/** ms since 1970. */
+function sinceMs(text = '1h'): number {
+  const age = /^(\d{1,6})([smhd])$/.exec(text);
+  if (age) return Date.now() - Number(age[1]) * (unitMs[age[2] ?? ''] ?? 0);
+  const ms = Date.parse(text);
+  if (Number.isNaN(ms)) throw usageError('--since must be a time or an age such as 1h');
+  return ms;
+}
+
+async function exportDecisions(session: Session, { since, gateway }: Options): Promise<void> {
+  const api = await session.api();
+  const { pieces } = await api.open('/decisions', { since: sinceMs(since), gateway }, idleMs);
+  let rest = '';
+  const decoder = new TextDecoder();
+  for await (const piece of pieces) {
+    const lines = (rest + decoder.decode(piece, { stream: true })).split('\n');
+    rest = lines.pop() ?? '';
+    const decisions = lines.filter((line) => !isEnd(line));
+    if (decisions.length > 0) await writeAll(session.io.stdout, `${decisions.join('\n')}\n`);
+    const end = lines.find(isEnd);
+    if (end !== undefined) return finish(JSON.parse(end) as { unanswered: string[] });
+  }
+  throw new CliError('the export ended early', { type: 'ConnectionLost', exitCode: 7, next: 'try again' });
+}
+
+/** The last line names the gateways that did not answer. */
+function isEnd(line: string): boolean {
+  return line.startsWith('{"unanswered":');
+}
+
+function finish({ unanswered }: { readonly unanswered: readonly string[] }): void {
+  if (unanswered.length === 0) return;
+  throw new CliError(`not all gateways answered: ${unanswered.join(', ')}`, {
+    type: 'Incomplete',
+    exitCode: 5,
+    why: 'their decisions are missing in the export',
+    next: 'headgate gateway list',
+  });
+}

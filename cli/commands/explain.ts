@@ -1,0 +1,176 @@
+/** `headgate explain`: why a request is served or refused, which event made it so, and what would change it. */
+import { type Command, Option } from 'commander';
+import type { Resource } from '../../admin-client/answers.ts';
+import { type ExplainedStep, type Explanation, explanationSchema } from '../../schemas/explanations.ts';
+import { CliError, Exit, usageError } from '../terminal/errors.ts';
+import type { Io } from '../terminal/io.ts';
+import { limit } from '../terminal/options.ts';
+import { column, type View } from '../terminal/render.ts';
+import type { Session } from '../terminal/session.ts';
+import { readInput } from '../terminal/settings.ts';
+import { groups, verb } from '../terminal/verbs.ts';
+
+interface Options {
+  readonly key?: string;
+  readonly org?: string;
+  readonly visitor?: boolean;
+  readonly request?: string;
+  readonly model?: string;
+  readonly host?: string;
+  readonly path?: string;
+  readonly promptTokens?: number;
+  readonly maxTokens?: number;
+  readonly diff?: string;
+  readonly list?: boolean;
+}
+
+export function registerExplain(program: Command, io: Io): void {
+  const command = verb(program, io, 'explain', 'explain why a request is served or refused', [
+    'headgate explain --key key-3k9… --model echo-small',
+    'headgate explain --request req_…',
+    'headgate explain --org acme --list',
+  ])
+    .option('--key <key-id>', 'a request with this key')
+    .option('--org <id>', 'a request with any good key of this organisation')
+    .option('--visitor', 'a request of a visitor')
+    .option('--request <id>', 'a request that was made, by its x-request-id; - reads a line of the journal')
+    .option('--model <id>', 'the model asked for')
+    .option('--host <host>', 'shared (default) or a stack')
+    .option('--prompt-tokens <n>', 'tokens of the prompt', limit)
+    .option('--max-tokens <n>', 'tokens asked for', limit)
+    .option('--diff <moment>', 'explain what changed since this position or time')
+    .option('--list', 'each model at the shared host and at each stack of --org');
+  command.command
+    .addOption(
+      new Option('--path <path>', 'kind of request').choices(['chat', 'messages', 'embeddings', 'models']),
+    )
+    .helpGroup(groups.past);
+  command.action<Options>(run);
+}
+
+async function run(session: Session, options: Options): Promise<void> {
+  if (options.list) return list(session, options);
+  const body = await question(session, options);
+  const api = await session.api();
+  const explanation = explanationSchema.parse(await api.query('/explain', body));
+  await session.out.lines(lines(explanation, options), explanation, explanation.verdict.type ?? 'served');
+  const { verdict, diff } = explanation;
+  if (diff !== undefined) {
+    if (diff.steps.length > 0) throw new Exit(1);
+  } else if (!verdict.served) throw new Exit(1);
+}
+
+const matrixView: View = {
+  columns: [
+    column('MODEL', 'model'),
+    column('HOST', 'host'),
+    { heading: 'STATUS', cell: ({ status }) => status },
+    { heading: 'ANSWER', cell: ({ served, type }) => (served ? 'served' : type) },
+  ],
+  name: ({ model, host }) => `${String(model)}@${String(host)}`,
+};
+
+async function list(session: Session, { org }: Options): Promise<void> {
+  if (org === undefined) throw usageError('--list needs --org', 'headgate explain --help');
+  await session.out.list(
+    await (await session.api()).get('/explain/matrix', { organisation: org }),
+    matrixView,
+  );
+}
+
+async function question(session: Session, options: Options): Promise<Resource> {
+  const { key, org, visitor, request, model, host, path, promptTokens, maxTokens, diff } = options;
+  if ([key, org, visitor, request].filter((one) => one !== undefined).length !== 1)
+    throw usageError('give one of --key, --org, --visitor and --request', 'headgate explain --help');
+  if (request === undefined && model === undefined && path !== 'models')
+    throw usageError('give --model', 'headgate explain --help');
+  const asked =
+    request === '-'
+      ? { record: parsedLine(await readInput(session.io, '-')) }
+      : { key, organisation: org, visitor, request };
+  const { at } = session.globals;
+  return { ...asked, model, host, path, promptTokens, maxTokens, at, diff };
+}
+
+function parsedLine(text: string): unknown {
+  try {
+    return JSON.parse(text.trim().split('\n')[0] ?? '');
+  } catch (error) {
+    throw new CliError('stdin holds no line of a decision journal', {
+      type: 'InvalidFile',
+      exitCode: 2,
+      next: 'headgate decisions export | grep req_… | headgate explain --request -',
+      cause: error,
+    });
+  }
+}
+
+const signs = { ok: '✓', refused: '⨉', skipped: '–', assumed: '~' } as const;
+const textWidthMax = 56;
+
+function lines(explanation: Explanation, { request }: Options): string[] {
+  const { steps, decisive, before, would, same, assumptions, diff } = explanation;
+  const width = Math.min(textWidthMax, Math.max(0, ...steps.map(({ text }) => text.length)));
+  return [
+    ...verdictLines(explanation, request),
+    '',
+    ...steps.map((step) => stepLine(step, width, step.step === decisive)),
+    '',
+    ...(before === undefined ? [] : [`before  at ${before.position} the answer was ${answerText(before)}`]),
+    ...(would.length === 0 ? [] : [`would   be served with: ${would.join('  · or: ')}`]),
+    ...(same === undefined ? [] : [`proof   this build decides ${same ? 'the same ✓' : 'otherwise ⨉'}`]),
+    ...assumptions.map((text, at) => `${at === 0 ? 'assumed ' : '        '}${text}`),
+    ...diffLines(diff),
+  ];
+}
+
+function verdictLines(
+  { verdict, at, gateway, time, cause }: Explanation,
+  request: string | undefined,
+): string[] {
+  const { served, message } = verdict;
+  const where = [
+    ...(gateway === undefined ? [] : [gateway]),
+    ...(time === undefined ? [] : [time]),
+    `position ${at}`,
+    ...(cause === undefined ? [] : [`cause ${cause}`]),
+    ...(request?.startsWith('req_') ? [request] : []),
+  ];
+  return [
+    `${served ? 'served  ' : 'refused '} ${answerText(verdict)}   ${where.join(' · ')}`,
+    ...(message === undefined ? [] : [`         "${message}"`]),
+  ];
+}
+
+function answerText({
+  status,
+  type,
+}: {
+  readonly status: number;
+  readonly type?: string | undefined;
+}): string {
+  return type === undefined ? String(status) : `${status} ${type}`;
+}
+
+function stepLine(
+  { step, result, text, because }: ExplainedStep,
+  width: number,
+  isDecisive: boolean,
+): string {
+  const event =
+    because === undefined
+      ? ''
+      : `  ${[because.type, because.position, because.by, because.why && `"${because.why}"`].filter(Boolean).join(' ')}`;
+  const mark = isDecisive && because !== undefined ? '  ◀ decided it' : '';
+  return `  ${signs[result]} ${step.padEnd(12)} ${event === '' ? text : text.padEnd(width)}${event}${mark}`;
+}
+
+function diffLines(diff: Explanation['diff']): string[] {
+  if (diff === undefined) return [];
+  const { from, to, steps, events } = diff;
+  if (steps.length === 0) return [`diff    nothing differs between ${from} and ${to}`];
+  return [
+    `diff    between ${from} and ${to} differ: ${steps.join(', ')}`,
+    ...events.map(({ type, position: at, by = '' }) => `        ${type} ${at} ${by}`),
+  ];
+}

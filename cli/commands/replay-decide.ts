@@ -1,0 +1,174 @@
+/**
+ * `headgate replay decide`: decides recorded requests again with this build, each at its recorded position or all at one,
+ * and prints what comes out otherwise.
+ */
+import { resolve } from 'node:path';
+import { parseCommit } from '../../schemas/commit.ts';
+import { type DecisionRecord, decisionRecordSchema } from '../../schemas/decisions.ts';
+import { decideWith, questionOf } from '../../shared/decision/question.ts';
+import { differenceFrom } from '../../shared/decision/recorded-difference.ts';
+import type { LogRecord } from '../../shared/log/core/control-log.ts';
+import { createLookup, type Lookup } from '../../shared/snapshot/lookup.ts';
+import { memorySnapshot } from '../../shared/snapshot/open-snapshot.ts';
+import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
+import { CliError, Exit, interrupted, usageError } from '../terminal/errors.ts';
+import { writeAll } from '../terminal/io.ts';
+import type { Session } from '../terminal/session.ts';
+import { lines, recordOf } from './exported-log.ts';
+import { logUrlOf, recordsOfLog } from './recorded-log.ts';
+
+export interface ReplayDecideOptions {
+  readonly requests?: string;
+  readonly atRecorded?: boolean;
+}
+
+interface Counts {
+  decided: number;
+  differ: number;
+  /** Before the log's first position, or after its last. */
+  outside: number;
+}
+
+export async function replayDecide(
+  session: Session,
+  { requests = '', atRecorded }: ReplayDecideOptions,
+): Promise<void> {
+  const at = positionOf(session.globals.at);
+  if (at !== undefined && atRecorded) throw usageError('give either --at-recorded or --at');
+  const records = await readRecords(resolve(session.io.cwd, requests));
+  const byPosition = groupedBy(records, at);
+  const counts: Counts = { decided: 0, differ: 0, outside: 0 };
+  const snapshot = memorySnapshot();
+  const lookup = createLookup(snapshot.db);
+  try {
+    const positions = [...byPosition.keys()].filter((position) => position > 0).sort((a, b) => a - b);
+    for await (const position of foldedTo(session, snapshot, positions)) {
+      for (const record of byPosition.get(position) ?? []) await decideAgain(session, lookup, record, counts);
+      byPosition.delete(position);
+    }
+  } finally {
+    snapshot.close();
+  }
+  for (const rest of byPosition.values()) counts.outside += rest.length;
+  await report(session, counts);
+}
+
+/** The log has positions; a control plane would find one for a time. */
+function positionOf(at: string | undefined): number | undefined {
+  if (at === undefined) return undefined;
+  if (/^[1-9][0-9]{0,14}$/.test(at)) return Number(at);
+  throw usageError('replay decide takes a position for --at');
+}
+
+async function readRecords(path: string): Promise<DecisionRecord[]> {
+  const records: DecisionRecord[] = [];
+  let number = 0;
+  for await (const line of lines(path)) {
+    number++;
+    if (line.trim() !== '') records.push(recordIn(line, `${path}:${number}:1`));
+  }
+  return records;
+}
+
+function recordIn(line: string, where: string): DecisionRecord {
+  try {
+    return decisionRecordSchema.parse(JSON.parse(line));
+  } catch (error) {
+    throw new CliError(`${where} is not a recorded decision`, {
+      type: 'InvalidFile',
+      exitCode: 2,
+      next: 'headgate decisions export > decisions.jsonl',
+      cause: error,
+    });
+  }
+}
+
+function groupedBy(
+  records: readonly DecisionRecord[],
+  at: number | undefined,
+): Map<number, DecisionRecord[]> {
+  const groups = new Map<number, DecisionRecord[]>();
+  for (const record of records) {
+    const position = at ?? record.position;
+    const group = groups.get(position);
+    if (group === undefined) groups.set(position, [record]);
+    else group.push(record);
+  }
+  return groups;
+}
+
+/** Folds the log once, and yields each of these positions when the state has it. */
+async function* foldedTo(
+  session: Session,
+  snapshot: Snapshot,
+  positions: readonly number[],
+): AsyncIterable<number> {
+  const wanted = new Set(positions);
+  const last = positions.at(-1) ?? 0;
+  for await (const batch of logOf(session)) {
+    if (session.signal.aborted) throw interrupted();
+    for (const part of endingAt(wanted, batch)) {
+      const before = snapshot.seq;
+      snapshot.apply(part);
+      if (snapshot.seq > before && wanted.has(snapshot.seq)) yield snapshot.seq;
+    }
+    if (snapshot.seq >= last || snapshot.halt) return;
+  }
+}
+
+/** The batch in parts, each of which ends with a record of a wanted position, or with the batch. */
+function* endingAt(wanted: ReadonlySet<number>, batch: readonly LogRecord[]): Iterable<readonly LogRecord[]> {
+  let start = 0;
+  for (const [index, { value }] of batch.entries()) {
+    if (!wanted.has(parseCommit(value)?.seq ?? 0)) continue;
+    yield batch.slice(start, index + 1);
+    start = index + 1;
+  }
+  if (start < batch.length) yield batch.slice(start);
+}
+
+/** The log itself where its address is known, else as the control plane exports it. */
+function logOf(session: Session): AsyncIterable<readonly LogRecord[]> {
+  return logUrlOf(session) === undefined ? recordsOfControlPlane(session) : recordsOfLog(session);
+}
+
+async function* recordsOfControlPlane(session: Session): AsyncIterable<readonly LogRecord[]> {
+  const { pieces } = await (await session.api()).open('/log', {}, 120_000);
+  const decoder = new TextDecoder();
+  let rest = '';
+  let number = 0;
+  for await (const piece of pieces) {
+    const whole = (rest + decoder.decode(piece, { stream: true })).split('\n');
+    rest = whole.pop() ?? '';
+    if (whole.length > 0) yield whole.map((line) => recordOf(line, 'the log', ++number));
+  }
+}
+
+async function decideAgain(
+  session: Session,
+  lookup: Lookup,
+  record: DecisionRecord,
+  counts: Counts,
+): Promise<void> {
+  counts.decided++;
+  const difference = differenceFrom(record, decideWith(lookup, questionOf(record)));
+  if (difference === undefined) return;
+  counts.differ++;
+  const { step, recorded, now } = difference;
+  const { req, position } = record;
+  const text =
+    session.out.format === 'table'
+      ? `${req}  position ${position}  ${step}\n  recorded  ${recorded}\n  now       ${now}\n`
+      : `${JSON.stringify({ req, position, step, recorded, now })}\n`;
+  await writeAll(session.io.stdout, text);
+}
+
+async function report(session: Session, { decided, differ, outside }: Counts): Promise<void> {
+  const texts = [
+    `${decided} decisions decided again, ${differ} differ`,
+    ...(outside === 0 ? [] : [`${outside} left out: the log does not have their positions`]),
+  ];
+  if (session.out.format === 'table') await writeAll(session.io.stdout, `${texts.join('\n')}\n`);
+  else await writeAll(session.io.stdout, `${JSON.stringify({ decided, differ, outside })}\n`);
+  if (differ > 0) throw new Exit(1);
+}

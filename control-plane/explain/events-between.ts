@@ -1,0 +1,10 @@
+/** The events that made two explanations differ, oldest first. */
+import type { Because, Explanation } from '../../schemas/explanations.ts';
+
+export function eventsBetween(from: Explanation, to: Explanation, steps: readonly string[]): Because[] {
+  const found = to.steps
+    .filter(({ step }) => steps.includes(step))
+    .flatMap(({ because }) => (because !== undefined && because.position > from.at ? [because] : []));
+  const byPosition = new Map(found.map((because) => [`${because.position} ${because.type}`, because]));
+  return [...byPosition.values()].sort((a, b) => a.position - b.position);
+}

@@ -1,0 +1,27 @@
+/** The event that sets a tier to what it is, with a change. */
+import type { EventData } from '../../schemas/events.ts';
+import type { Database } from '../../shared/runtime/sqlite.ts';
+import { findAnonymous, findTier } from '../state/catalog.ts';
+
+type TierEvent =
+  | { readonly type: 'tier.set'; readonly data: EventData<'tier.set'> }
+  | { readonly type: 'anonymous.set'; readonly data: EventData<'anonymous.set'> };
+
+/** `without`: limits that it no longer has; `model`: one more that it includes. */
+export function exactTierEvent(
+  db: Database,
+  id: string,
+  without: object,
+  model: string | undefined,
+): TierEvent | undefined {
+  const withModel = (models: '*' | readonly string[]): '*' | string[] =>
+    models === '*' ? '*' : [...models, ...(model === undefined ? [] : [model])];
+  if (id === 'anonymous') {
+    const found = findAnonymous(db);
+    return (
+      found && { type: 'anonymous.set', data: { ...found, ...without, models: withModel(found.models) } }
+    );
+  }
+  const found = findTier(db, id);
+  return found && { type: 'tier.set', data: { ...found, ...without, models: withModel(found.models) } };
+}

@@ -1,0 +1,179 @@
+/**
+ * What would turn a refusal: single changes of a fixed list, each tried on a copy of the state, which is undone. Given as
+ * the commands that make them.
+ */
+
+import type { Organisation } from '../../schemas/admin.ts';
+import { type EventData, type EventTypeName, type KnownEvent, toStored } from '../../schemas/events.ts';
+import { modelIdSchema, type PlaceKey } from '../../schemas/names.ts';
+import { type Decided, decideOn, type Question } from '../../shared/decision/question.ts';
+import type { Step } from '../../shared/decision/trace.ts';
+import type { Database } from '../../shared/runtime/sqlite.ts';
+import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
+import { findModel, listTiers } from '../state/catalog.ts';
+import { findOrganisation } from '../state/tenants.ts';
+import { isInstalled, nodesAt } from './places.ts';
+import { exactTierEvent } from './tier-events.ts';
+
+interface Change {
+  readonly command: string;
+  readonly events: readonly KnownEvent[];
+  /** The question, where the change is to the request's key. */
+  readonly ask?: Question;
+}
+
+/** Changes tried for one explanation. */
+const triesMax = 24;
+/** Commands shown. */
+const shownMax = 4;
+
+/** Steps whose refusal another plan may turn. */
+const planSteps: ReadonlySet<string> = new Set([
+  'plan',
+  'context',
+  'allowance',
+  'requests',
+  'concurrency',
+  'tier',
+]);
+const limitFlags: Readonly<Record<string, readonly [flag: string, field: string]>> = {
+  context: ['--context-tokens', 'contextTokens'],
+  allowance: ['--monthly-tokens', 'monthlyTokens'],
+  requests: ['--requests-per-minute', 'requestsPerMinute'],
+  concurrency: ['--concurrency', 'concurrency'],
+};
+
+export function wouldTurn(snapshot: Snapshot, question: Question, { trace }: Decided): string[] {
+  const found: string[] = [];
+  let tries = 0;
+  for (const change of changesFor(snapshot, question, trace.steps)) {
+    if (found.length >= shownMax || tries++ >= triesMax) break;
+    if (!found.includes(change.command) && turns(snapshot, change, question)) found.push(change.command);
+  }
+  return found;
+}
+
+function turns(snapshot: Snapshot, { events, ask }: Change, question: Question): boolean {
+  const context = { seq: snapshot.seq + 1, atMs: question.nowMs, by: 'explain' };
+  return snapshot.preview(events, context, (passedOver) => {
+    if (passedOver.length > 0) return false;
+    const { verdict, trace } = decideOn(snapshot.db, ask ?? question);
+    if (verdict.kind !== 'refused') return true;
+    // Of a request that was refused for its key the model is not known: the key is all that can be turned.
+    return ask !== undefined && isUnknown(question) && trace.steps.some(isGoodKey);
+  });
+}
+
+function isUnknown({ facts: { model } }: Question): boolean {
+  return !modelIdSchema.safeParse(model).success;
+}
+
+function isGoodKey({ step, result }: Step): boolean {
+  return step === 'key' && result === 'assumed';
+}
+
+function* changesFor(snapshot: Snapshot, question: Question, steps: readonly Step[]): Iterable<Change> {
+  const organisation = organisationOf(steps);
+  const refused = steps.filter(({ result }) => result === 'refused');
+  const { model } = question.facts;
+  const isCatalogued = findModel(snapshot.db, model) !== undefined;
+  for (const { step, facts } of refused) {
+    if (step === 'key') yield* newKey(question, organisation);
+    if (step === 'surface') yield* otherSurface(question);
+    if (!isCatalogued) continue;
+    if (step === 'own nodes' || step === 'nodes')
+      yield* nodeChanges(snapshot, String(facts['place']) as PlaceKey, model);
+    if (step === 'pool')
+      yield change('pool.model_installed', { model }, `headgate pool install ${word(model)}`);
+  }
+  if (refused.some(({ step }) => planSteps.has(step)))
+    yield* planChanges(snapshot, question, refused, organisation);
+}
+
+function organisationOf(steps: readonly Step[]): string | undefined {
+  const key = steps.find(({ step }) => step === 'key');
+  const id = key?.facts['organisation'];
+  return typeof id === 'string' ? id : undefined;
+}
+
+function change<Name extends EventTypeName>(type: Name, data: EventData<Name>, command: string): Change {
+  const event = { type, data } as unknown as KnownEvent;
+  toStored(event);
+  return { command, events: [event] };
+}
+
+function* newKey(question: Question, organisation: string | undefined): Iterable<Change> {
+  if (organisation === undefined) return;
+  const facts = { ...question.facts, recorded: { organisation } };
+  const command = `headgate key create --org ${organisation} --name replacement --expires 90d`;
+  yield { command, events: [], ask: { ...question, facts } };
+}
+
+function* nodeChanges({ db }: Snapshot, place: PlaceKey, model: string): Iterable<Change> {
+  for (const { id, fault } of nodesAt(db, place, model))
+    if (fault === 'drained') yield change('node.undrained', { id }, `headgate node undrain ${id}`);
+  if (isInstalled(db, place, model)) return;
+  if (place === 'pool')
+    yield change('pool.model_installed', { model }, `headgate pool install ${word(model)}`);
+  const stack = place.slice('stack:'.length);
+  if (place.startsWith('stack:'))
+    yield change('stack.model_installed', { stack, model }, `headgate stack install ${stack} ${word(model)}`);
+}
+
+function* otherSurface({ facts: { fixed, path } }: Question): Iterable<Change> {
+  if (fixed?.kind !== 'stack') return;
+  const surface = path.startsWith('/v1/messages') ? 'anthropic' : 'openai';
+  const { stack: id } = fixed;
+  yield change('stack.surface_set', { id, surface }, `headgate stack surface ${id} ${surface}`);
+}
+
+function* planChanges(
+  { db }: Snapshot,
+  { facts: { model, visitor } }: Question,
+  refused: readonly Step[],
+  id: string | undefined,
+): Iterable<Change> {
+  const organisation = id === undefined ? undefined : findOrganisation(db, id);
+  if (organisation !== undefined) yield* otherPlans(db, organisation);
+  const tier = visitor === undefined ? organisation?.tier : 'anonymous';
+  if (!tier) return;
+  for (const { step } of refused)
+    yield* tierChanges(db, tier, step, step === 'allowance' && visitor !== undefined, model);
+}
+
+function* otherPlans(db: Database, { id, name, anchor, tier, suspended }: Organisation): Iterable<Change> {
+  if (suspended)
+    yield change('organisation.suspended', { id, suspended: false }, `headgate org resume ${id}`);
+  for (const { id: other } of listTiers(db))
+    if (other !== tier)
+      yield change(
+        'organisation.set',
+        { id, name, anchor, tier: other },
+        `headgate org set ${id} --tier ${word(other)}`,
+      );
+}
+
+/** The tier without the limit that refuses, or with the model. */
+function* tierChanges(
+  db: Database,
+  tier: string,
+  step: string,
+  isTurns: boolean,
+  model: string,
+): Iterable<Change> {
+  const set = `headgate tier set ${word(tier)}`;
+  const [flag, field] = isTurns ? [] : (limitFlags[step] ?? []);
+  if (flag !== undefined && field !== undefined) {
+    const event = exactTierEvent(db, tier, { [field]: undefined }, undefined);
+    if (event !== undefined) yield { command: `${set} ${flag} none`, events: [event] };
+  }
+  if (step !== 'tier') return;
+  const event = exactTierEvent(db, tier, {}, model);
+  if (event === undefined || event.data.models === '*') return;
+  yield { command: `${set} --models ${event.data.models.map(word).join(',')}`, events: [event] };
+}
+
+/** A word of a shell; ids of models have no quotes. */
+function word(text: string): string {
+  return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text}'`;
+}

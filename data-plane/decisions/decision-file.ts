@@ -1,0 +1,124 @@
+/**
+ * `decisions.db`: a ring of the decisions of the last day, bounded in bytes. Derived and disposable: a file that is damaged
+ * or of another version is deleted and begun again. Nothing waits for the disk.
+ */
+import { existsSync, rmSync, statSync } from 'node:fs';
+import {
+  createTables,
+  type Database,
+  openDatabase,
+  prepare,
+  type Statement,
+} from '../../shared/runtime/sqlite.ts';
+import type { CompactDecision } from './compact.ts';
+
+const format = {
+  version: 1,
+  sql: `
+CREATE TABLE decision (
+  id INTEGER PRIMARY KEY,
+  at INTEGER NOT NULL,    -- ms since 1970
+  req BLOB NOT NULL,
+  cells TEXT NOT NULL     -- JSON list
+) STRICT;
+CREATE INDEX decision_by_req ON decision (req);
+`,
+};
+
+export interface RingBounds {
+  readonly ageMsMax: number;
+  readonly bytesMax: number;
+}
+
+const ringBoundsDefault: RingBounds = { ageMsMax: 24 * 3600 * 1000, bytesMax: 256 * 1024 * 1024 };
+
+/** Rows deleted at once, where the file is at its bound. */
+const rowsTrimmedAtOnce = 5_000;
+
+export class DecisionFile {
+  readonly #db: Database;
+  readonly #bounds: RingBounds;
+  readonly #insert: Statement;
+  readonly #byReq: Statement<[Buffer], { cells: string }>;
+  readonly #page: Statement<[number, number, number], { id: number; cells: string }>;
+  readonly #trimAge: Statement;
+  readonly #trimOldest: Statement;
+
+  constructor(path: string, bounds: RingBounds = ringBoundsDefault) {
+    this.#db = openRing(path);
+    this.#bounds = bounds;
+    this.#insert = this.#db.prepare('INSERT INTO decision (at, req, cells) VALUES (?, ?, ?)');
+    this.#byReq = prepare(this.#db, 'SELECT cells FROM decision WHERE req = ? ORDER BY id DESC LIMIT 1');
+    this.#page = prepare(
+      this.#db,
+      'SELECT id, cells FROM decision WHERE id > ? AND at >= ? ORDER BY id LIMIT ?',
+    );
+    this.#trimAge = this.#db.prepare(
+      'DELETE FROM decision WHERE id IN (SELECT id FROM decision WHERE at < ? ORDER BY id LIMIT ?)',
+    );
+    this.#trimOldest = this.#db.prepare(
+      'DELETE FROM decision WHERE id IN (SELECT id FROM decision ORDER BY id LIMIT ?)',
+    );
+  }
+
+  /** In one transaction; throws what the driver throws, with nothing written. */
+  write(decisions: readonly CompactDecision[], nowMs: number): void {
+    this.#db.exec('BEGIN IMMEDIATE');
+    try {
+      for (const cells of decisions)
+        this.#insert.run(cells[2], Buffer.from(String(cells[1]), 'hex'), JSON.stringify(cells));
+      this.#trimAge.run(nowMs - this.#bounds.ageMsMax, rowsTrimmedAtOnce);
+      if (this.bytes() > this.#bounds.bytesMax) this.#trimOldest.run(rowsTrimmedAtOnce);
+      this.#db.exec('COMMIT');
+    } catch (error) {
+      if (this.#db.inTransaction) this.#db.exec('ROLLBACK');
+      throw error;
+    }
+  }
+
+  find(req: string): CompactDecision | undefined {
+    const row = this.#byReq.get(Buffer.from(req.slice('req_'.length), 'hex'));
+    return row && (JSON.parse(row.cells) as CompactDecision);
+  }
+
+  /** Oldest first; `after` is the id of the last one read. */
+  page(after: number, sinceMs: number, limit: number): { readonly id: number; readonly cells: string }[] {
+    return this.#page.all(after, sinceMs, limit);
+  }
+
+  /** Of the pages in use. */
+  bytes(): number {
+    const value = (name: string) => Number(this.#db.pragma(name, { simple: true }));
+    return (value('page_count') - value('freelist_count')) * value('page_size');
+  }
+
+  count(): number {
+    return Number(this.#db.prepare('SELECT count(*) FROM decision').pluck().get());
+  }
+
+  close(): void {
+    this.#db.close();
+  }
+}
+
+function openRing(path: string): Database {
+  try {
+    return opened(path);
+  } catch (error) {
+    if (!existsSync(path) || !statSync(path).isFile()) throw error;
+    for (const suffix of ['', '-wal', '-shm']) rmSync(path + suffix, { force: true });
+    return opened(path);
+  }
+}
+
+function opened(path: string): Database {
+  const db = openDatabase(path, { durability: 'process' });
+  try {
+    createTables(db, path, format);
+    db.prepare('SELECT cells FROM decision LIMIT 1').get();
+    return db;
+  } catch (error) {
+    db.close();
+    throw error;
+  }
+}

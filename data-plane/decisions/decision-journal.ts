@@ -1,0 +1,168 @@
+/**
+ * The decision journal of a gateway: what it decided in the last day, on a thread of its own. Adding a decision is one push;
+ * no request waits for it or fails for it. Where the thread or its disk cannot follow, decisions are dropped and counted.
+ */
+import { MessageChannel, type MessagePort, Worker } from 'node:worker_threads';
+import type { DecisionRecord } from '../../schemas/decisions.ts';
+import type { RequestRecord } from '../request/gateway.ts';
+import { type CompactDecision, compact, type DecisionMoment, expand } from './compact.ts';
+import { type JournalEvent, type JournalRequest, rowsPerPage, serveJournal } from './journal-thread.ts';
+
+/** Decisions are sent in groups of so many, or after so long. */
+const groupMax = 500;
+const groupMs = 100;
+/** Sent and not written yet; further ones are dropped. */
+const unwrittenMax = 20_000;
+const answerTimeoutMs = 5_000;
+const closeTimeoutMs = 2_000;
+/** Questions that wait for the thread. */
+const asksMax = 100;
+
+export interface DecisionJournalOptions {
+  readonly path: string;
+  /** The name in each record. */
+  readonly gateway: string;
+  /** Of completed requests one in so many is kept; of all others each. */
+  readonly oneIn: number;
+  readonly moment: Pick<DecisionMoment, 'isKnown'> & { position(): number };
+}
+
+export class DecisionJournal {
+  readonly #options: DecisionJournalOptions;
+  readonly #port: MessagePort | Worker;
+  readonly #asks = new Map<number, (rows: Row[]) => void>();
+  #group: CompactDecision[] = [];
+  #timer: NodeJS.Timeout | undefined;
+  #completed = 0;
+  #sent = 0;
+  #settled = 0;
+  #written = 0;
+  #dropped = 0;
+  #bytes = 0;
+  #asked = 0;
+  #closed: (() => void) | undefined;
+  #isEnded = false;
+
+  constructor(options: DecisionJournalOptions) {
+    this.#options = options;
+    this.#port = startThread(options.path);
+    this.#port.on('message', (event: JournalEvent) => this.#onEvent(event));
+    const end = (): void => {
+      this.#isEnded = true;
+      this.#closed?.();
+    };
+    this.#port.on('error', end);
+    this.#port.on('exit' in this.#port ? 'exit' : 'close', end);
+    this.#port.unref();
+  }
+
+  /** Counts since the start, and bytes of the file. */
+  get state(): { readonly written: number; readonly dropped: number; readonly bytes: number } {
+    return { written: this.#written, dropped: this.#dropped, bytes: this.#bytes };
+  }
+
+  /** Keeps the decision of a request that has ended. Never throws. */
+  add(record: RequestRecord): void {
+    const isPlain = record.refusal === undefined && record.outcome?.kind !== 'ended-early';
+    if (isPlain && this.#options.oneIn > 1 && this.#completed++ % this.#options.oneIn !== 0) return;
+    if (this.#isEnded || this.#sent - this.#settled >= unwrittenMax) {
+      this.#dropped++;
+      return;
+    }
+    const { moment } = this.#options;
+    const size = this.#group.push(
+      compact(record, { nowMs: Date.now(), position: moment.position(), isKnown: moment.isKnown }),
+    );
+    if (size === 1) this.#timer = setTimeout(() => this.#send(), groupMs).unref();
+    else if (size >= groupMax) this.#send();
+  }
+
+  async find(req: string): Promise<DecisionRecord | undefined> {
+    this.#send();
+    const [row] = await this.#ask((ask) => ({ kind: 'find', ask, req }));
+    return row && expand(JSON.parse(row.cells) as CompactDecision, this.#options.gateway);
+  }
+
+  /** Oldest first, page by page. */
+  async *since(sinceMs: number): AsyncIterable<readonly DecisionRecord[]> {
+    this.#send();
+    let after = 0;
+    for (;;) {
+      const from = after;
+      const rows = await this.#ask((ask) => ({ kind: 'page', ask, after: from, sinceMs }));
+      if (rows.length > 0)
+        yield rows.map(({ cells }) => expand(JSON.parse(cells) as CompactDecision, this.#options.gateway));
+      if (rows.length < rowsPerPage) return;
+      after = rows.at(-1)?.id ?? after;
+    }
+  }
+
+  /** Writes what is left; bounded in time. */
+  async close(): Promise<void> {
+    this.#send();
+    if (!this.#isEnded)
+      await new Promise<void>((resolve) => {
+        const late = setTimeout(resolve, closeTimeoutMs);
+        this.#closed = () => {
+          clearTimeout(late);
+          resolve();
+        };
+        this.#post({ kind: 'close' });
+      });
+    if ('terminate' in this.#port) await this.#port.terminate();
+  }
+
+  #send(): void {
+    clearTimeout(this.#timer);
+    const { length: count } = this.#group;
+    if (count === 0) return;
+    this.#sent += count;
+    this.#post({ kind: 'decisions', count, text: JSON.stringify(this.#group) });
+    this.#group = [];
+  }
+
+  #ask(request: (ask: number) => JournalRequest): Promise<Row[]> {
+    if (this.#isEnded || this.#asks.size >= asksMax) return Promise.resolve([]);
+    const ask = this.#asked++;
+    return new Promise((resolve) => {
+      const settle = (rows: Row[]): void => {
+        clearTimeout(late);
+        this.#asks.delete(ask);
+        resolve(rows);
+      };
+      const late = setTimeout(() => settle([]), answerTimeoutMs);
+      this.#asks.set(ask, settle);
+      this.#post(request(ask));
+    });
+  }
+
+  #post(request: JournalRequest): void {
+    if (!this.#isEnded) this.#port.postMessage(request);
+  }
+
+  #onEvent(event: JournalEvent): void {
+    if (event.kind === 'closed') this.#closed?.();
+    else if (event.kind === 'answer') this.#asks.get(event.ask)?.(JSON.parse(event.rows) as Row[]);
+    else {
+      this.#settled += event.written + event.dropped;
+      this.#written += event.written;
+      this.#dropped += event.dropped;
+      if (event.written > 0) this.#bytes = event.bytes;
+    }
+  }
+}
+
+interface Row {
+  readonly id: number;
+  readonly cells: string;
+}
+
+function startThread(path: string): MessagePort | Worker {
+  if (!import.meta.url.endsWith('.ts'))
+    return new Worker(new URL('./worker-entry.js', import.meta.url), { workerData: { path } });
+  // Node 20 runs no TypeScript on a thread: from the sources the journal shares this thread, over the same messages.
+  const { port1, port2 } = new MessageChannel();
+  serveJournal(port2, { path });
+  port2.unref();
+  return port1;
+}

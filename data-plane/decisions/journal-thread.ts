@@ -1,0 +1,57 @@
+/** The thread of the decision journal: writes what the main thread sends, and answers what is asked of it. */
+import type { MessagePort } from 'node:worker_threads';
+import type { CompactDecision } from './compact.ts';
+import { DecisionFile } from './decision-file.ts';
+
+export type JournalRequest =
+  /** A JSON list of compact decisions, which costs half of what a copy of the lists does. */
+  | { readonly kind: 'decisions'; readonly count: number; readonly text: string }
+  | { readonly kind: 'find'; readonly ask: number; readonly req: string }
+  | { readonly kind: 'page'; readonly ask: number; readonly after: number; readonly sinceMs: number }
+  | { readonly kind: 'close' };
+
+export type JournalEvent =
+  /** `written`: decisions of one message that are in the file; `dropped`: that could not be written. */
+  | { readonly kind: 'state'; readonly written: number; readonly dropped: number; readonly bytes: number }
+  /** A JSON list of ids and compact decisions; one or none for `find`. */
+  | { readonly kind: 'answer'; readonly ask: number; readonly rows: string }
+  | { readonly kind: 'closed' };
+
+export interface JournalThreadOptions {
+  readonly path: string;
+}
+
+export const rowsPerPage = 500;
+
+export function serveJournal(port: MessagePort, { path }: JournalThreadOptions): void {
+  const post = (event: JournalEvent): void => port.postMessage(event);
+  let file: DecisionFile | undefined;
+  /** A disk may be full only for a while, so each message tries again. */
+  const open = (): DecisionFile => {
+    file ??= new DecisionFile(path);
+    return file;
+  };
+  const answer = (request: Exclude<JournalRequest, { kind: 'decisions' | 'close' }>): object[] => {
+    try {
+      if (request.kind === 'page') return open().page(request.after, request.sinceMs, rowsPerPage);
+      const cells = open().find(request.req);
+      return cells === undefined ? [] : [{ id: 0, cells: JSON.stringify(cells) }];
+    } catch {
+      return [];
+    }
+  };
+  port.on('message', (request: JournalRequest) => {
+    if (request.kind === 'decisions') {
+      try {
+        open().write(JSON.parse(request.text) as CompactDecision[], Date.now());
+        post({ kind: 'state', written: request.count, dropped: 0, bytes: open().bytes() });
+      } catch {
+        post({ kind: 'state', written: 0, dropped: request.count, bytes: 0 });
+      }
+    } else if (request.kind === 'close') {
+      file?.close();
+      post({ kind: 'closed' });
+      port.close();
+    } else post({ kind: 'answer', ask: request.ask, rows: JSON.stringify(answer(request)) });
+  });
+}

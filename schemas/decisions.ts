@@ -1,0 +1,62 @@
+/**
+ * One line of the decision journal: what a gateway decided about one request, and the facts that it decided on. No address,
+ * no prompt, no header and no key value is part of it, so a line can be shown and kept.
+ */
+import { z } from 'zod';
+
+export const requestIdSchema = z.string().regex(/^req_[0-9a-f]{32}$/);
+
+const count = z.number().min(0);
+const ms = z.number().min(0).optional();
+
+/** Which part of the request's way gave the answer. Only `admission` is decided by rules alone. */
+const decisionStages = ['admission', 'http', 'body', 'shape', 'usage', 'answer'] as const;
+
+export const decisionRecordSchema = z.object({
+  v: z.literal(1),
+  req: requestIdSchema,
+  gateway: z.string().max(200),
+  /** Wall clock of the gateway at the decision, ms since 1970. */
+  at: z.int().min(0),
+  /** `seq` of the commit that the gateway's state reflected. */
+  position: z.int().min(0),
+  host: z.enum(['shared', 'stack', 'unknown']),
+  stack: z.string().max(64).optional(),
+  operation: z.enum(['chat', 'embeddings', 'messages', 'count-tokens', 'models', 'model', 'unknown']),
+  /** Of the key. */
+  organisation: z.string().max(64).optional(),
+  key: z.string().max(64).optional(),
+  header: z.enum(['authorization', 'x-api-key']).optional(),
+  /** Why no key was found. */
+  fault: z.enum(['missing', 'malformed', 'unknown', 'two different keys']).optional(),
+  /** The headers carried something that may be a key. */
+  carried: z.boolean().optional(),
+  visitor: z.string().max(100).optional(),
+  /** Absent: a name that nothing in the state has, which may be anything. */
+  model: z.string().max(200).optional(),
+  promptTokens: count,
+  /** Bound from below, where it was asked for. */
+  promptTokensLeast: count.optional(),
+  /** `bound`: `promptTokens` is one from above. `node`: a node counted them. */
+  counted: z.enum(['bound', 'node']),
+  maxTokens: count.optional(),
+  /** As they were before this request. */
+  counters: z.object({ windowUsed: count, inFlight: count, poolTokens: count, freeTurns: count }),
+  fenced: z.boolean().optional(),
+  outboxFull: z.boolean().optional(),
+  stage: z.enum(decisionStages),
+  served: z.boolean(),
+  status: z.int(),
+  type: z.string().max(64).optional(),
+  message: z.string().max(500).optional(),
+  /** For operators: finer than the type. */
+  reason: z.string().max(200).optional(),
+  retryAfterSeconds: z.int().optional(),
+  capacity: z.enum(['own', 'pool', 'stack']).optional(),
+  node: z.string().max(64).optional(),
+  outcome: z.string().max(40).optional(),
+  /** Since the request line, ms. */
+  ms: z.object({ accepted: ms, read: ms, shaped: ms, decided: ms, sent: ms, begun: ms, end: count }),
+});
+
+export type DecisionRecord = z.infer<typeof decisionRecordSchema>;

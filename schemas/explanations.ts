@@ -1,0 +1,110 @@
+/** Explanations of decisions, as the admin API asks for them and answers with them. */
+import { z } from 'zod';
+import { decisionRecordSchema, requestIdSchema } from './decisions.ts';
+import { idSchema, modelIdSchema, stackIdSchema } from './names.ts';
+
+const explainedPaths = ['chat', 'messages', 'embeddings', 'models'] as const;
+
+const moment = z.union([z.int().min(1), z.string().min(1).max(40)]);
+
+/** One of `key`, `organisation`, `visitor`, `request` and `record` says who asks. */
+export const explainRequestSchema = z
+  .strictObject({
+    key: idSchema.optional(),
+    organisation: idSchema.optional(),
+    visitor: z.literal(true).optional(),
+    /** A request that some gateway keeps the decision of. */
+    request: requestIdSchema.optional(),
+    /** A line of a decision journal. */
+    record: decisionRecordSchema.optional(),
+    model: modelIdSchema.optional(),
+    /** `shared`, or a stack. */
+    host: z.union([z.literal('shared'), stackIdSchema]).default('shared'),
+    path: z.enum(explainedPaths).default('chat'),
+    promptTokens: z.int().min(0).max(Number.MAX_SAFE_INTEGER).default(1),
+    maxTokens: z.int().min(0).max(Number.MAX_SAFE_INTEGER).optional(),
+    /** The state after this commit or at this time; for a record its own position unless it is given. */
+    at: moment.optional(),
+    /** Explains the same at this moment too. */
+    diff: moment.optional(),
+  })
+  .refine(
+    ({ key, organisation, visitor, request, record }) =>
+      [key, organisation, visitor, request, record].filter((one) => one !== undefined).length === 1,
+    { message: 'give one of key, organisation, visitor, request and record' },
+  );
+export type ExplainRequest = z.output<typeof explainRequestSchema>;
+
+const position = z.int().min(0);
+const answer = {
+  served: z.boolean(),
+  status: z.int(),
+  type: z.string().optional(),
+};
+const verdictSchema = z.object({ ...answer, message: z.string().optional() });
+
+const becauseSchema = z.object({
+  position,
+  /** Of the event. */
+  type: z.string(),
+  by: z.string().optional(),
+  at: z.string(),
+  why: z.string().optional(),
+});
+
+const explainedStepSchema = z.object({
+  step: z.string(),
+  result: z.enum(['ok', 'refused', 'skipped', 'assumed']),
+  text: z.string(),
+  facts: z.record(z.string(), z.unknown()),
+  /** The event that made it so. */
+  because: becauseSchema.optional(),
+});
+
+export const explanationSchema = z.object({
+  verdict: verdictSchema,
+  /** The state that decided. */
+  at: position,
+  /** Which gateway recorded it, and when. */
+  gateway: z.string().optional(),
+  time: z.string().optional(),
+  /** For operators: finer than the type. */
+  cause: z.string().optional(),
+  recorded: verdictSchema.optional(),
+  /** What this build decides from what was recorded. */
+  rederived: verdictSchema.optional(),
+  same: z.boolean().optional(),
+  steps: z.array(explainedStepSchema),
+  /** The step with the newest event among those that decide. */
+  decisive: z.string().optional(),
+  /** The answer before that event. */
+  before: z.object({ position, ...answer }).optional(),
+  /** Single changes that would turn a refusal, tried on a copy of the present state. */
+  would: z.array(z.string()),
+  assumptions: z.array(z.string()),
+  diff: z
+    .object({
+      from: position,
+      to: position,
+      /** Steps that differ. */
+      steps: z.array(z.string()),
+      /** The events in between that decide them. */
+      events: z.array(becauseSchema),
+    })
+    .optional(),
+});
+export type Explanation = z.infer<typeof explanationSchema>;
+export type ExplainedStep = z.infer<typeof explainedStepSchema>;
+export type Because = z.infer<typeof becauseSchema>;
+export type ExplainedVerdict = z.infer<typeof verdictSchema>;
+
+export const explainMatrixSchema = z.object({
+  items: z.array(z.object({ model: z.string(), host: z.string(), ...answer })),
+  position,
+});
+
+/** Which gateways did not answer, so what they keep is missing. */
+export const gatewayDecisionSchema = z.object({
+  decision: decisionRecordSchema,
+  unanswered: z.array(z.string()),
+});

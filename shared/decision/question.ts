@@ -1,0 +1,92 @@
+/** What is asked: a request as it might be made, or one that a gateway recorded. Becomes the facts of a decision. */
+import type { DecisionRecord } from '../../schemas/decisions.ts';
+import type { Database } from '../runtime/sqlite.ts';
+import { createLookup, type Lookup } from '../snapshot/lookup.ts';
+import { type AdmissionFacts, admission, type HostNames, type Verdict } from './admission.ts';
+import type { RecordedCredential } from './authenticate.ts';
+import { type CounterFacts, countersOf } from './replay.ts';
+import { Trace } from './trace.ts';
+
+export interface Question {
+  readonly facts: AdmissionFacts;
+  readonly counters: CounterFacts;
+  readonly fenced: boolean;
+  readonly outboxFull: boolean;
+  readonly nowMs: number;
+}
+
+export interface Decided {
+  readonly verdict: Verdict;
+  readonly trace: Trace;
+}
+
+/** Names of hosts are a setting of each gateway; here a target is given instead. */
+const noHosts: HostNames = { shared: new Set(), stackDomain: 'invalid' };
+
+const paths: Readonly<Record<DecisionRecord['operation'], readonly [method: string, path: string]>> = {
+  chat: ['POST', '/v1/chat/completions'],
+  embeddings: ['POST', '/v1/embeddings'],
+  messages: ['POST', '/v1/messages'],
+  'count-tokens': ['POST', '/v1/messages/count_tokens'],
+  models: ['GET', '/v1/models'],
+  model: ['GET', '/v1/models/'],
+  unknown: ['POST', '/'],
+};
+/** No model can have this id, so it decides as any name that nobody knows. */
+const unknownModel = '(unknown)';
+
+export function decideOn(db: Database, question: Question): Decided {
+  return decideWith(createLookup(db), question);
+}
+
+/** The same, for many questions on one state. */
+export function decideWith(
+  lookup: Lookup,
+  { facts, counters, fenced, outboxFull, nowMs }: Question,
+): Decided {
+  const trace = new Trace();
+  const of = { lookup, hosts: noHosts };
+  return { verdict: admission(of, facts, countersOf(counters), { fenced, outboxFull, nowMs }, trace), trace };
+}
+
+interface Asked extends Pick<AdmissionFacts, 'promptTokens' | 'promptTokensLeast' | 'maxTokens' | 'visitor'> {
+  readonly operation: DecisionRecord['operation'];
+  readonly host: DecisionRecord['host'];
+  readonly stack?: string | undefined;
+  readonly model?: string | undefined;
+  readonly credential: RecordedCredential;
+}
+
+export function factsOf(asked: Asked): AdmissionFacts {
+  const { operation, host, stack, model = unknownModel, credential, ...rest } = asked;
+  const [method, path] = paths[operation];
+  const fixed = host === 'shared' ? ({ kind: 'shared' } as const) : undefined;
+  return {
+    ...rest,
+    method,
+    path: operation === 'model' ? path + encodeURIComponent(model) : path,
+    model,
+    host: undefined,
+    fixed: stack === undefined ? fixed : { kind: 'stack', stack },
+    authorization: undefined,
+    xApiKey: undefined,
+    recorded: credential,
+  };
+}
+
+/** The facts of a recorded decision; what its gateway knew of the headers is in it, and no more. */
+export function questionOf(record: DecisionRecord): Question {
+  const { key, header = 'authorization', fault = 'missing', carried = false } = record;
+  const { operation, host, stack, model, visitor, promptTokens, promptTokensLeast, maxTokens } = record;
+  const credential: RecordedCredential = key === undefined ? { fault, carried } : { keyId: key, header };
+  return {
+    facts: factsOf({
+      ...{ operation, host, stack, model, visitor, promptTokens, promptTokensLeast, maxTokens },
+      credential: record.fenced && key === undefined ? { fault, carried: true } : credential,
+    }),
+    counters: record.counters,
+    fenced: record.fenced ?? false,
+    outboxFull: record.outboxFull ?? false,
+    nowMs: record.at,
+  };
+}

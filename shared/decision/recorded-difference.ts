@@ -1,0 +1,88 @@
+/** Compares a recorded decision with what is decided now from its facts. */
+import type { DecisionRecord } from '../../schemas/decisions.ts';
+import type { Decided } from './question.ts';
+import { Refusal } from './refusal.ts';
+import type { StepName } from './trace.ts';
+
+export interface Difference {
+  /** The first step that differs. */
+  readonly step: StepName;
+  readonly recorded: string;
+  readonly now: string;
+}
+
+/** The order of the steps of any decision. */
+const order: readonly StepName[] = [
+  ...(['host', 'fresh', 'key', 'path', 'listing', 'usage', 'plan', 'context', 'allowance'] as const),
+  ...(['requests', 'concurrency', 'stack', 'surface', 'own nodes', 'pool', 'tier', 'nodes'] as const),
+];
+
+/** The step of a recorded refusal, by its reason, or by its type where that says it. */
+const stepOfReason: Readonly<Record<string, StepName>> = {
+  'unknown host': 'host',
+  fenced: 'fresh',
+  'outbox full': 'usage',
+  'no entitlement': 'plan',
+  'foreign stack': 'stack',
+  'no such stack': 'stack',
+  'foreign or missing stack': 'listing',
+  'not listed': 'listing',
+  'not serving': 'nodes',
+  'wrong surface': 'surface',
+  'own node away': 'pool',
+  'no node answers': 'nodes',
+  'model not in plan': 'tier',
+};
+const stepOfType: Readonly<Record<string, StepName>> = {
+  Unauthorized: 'key',
+  NotFoundError: 'path',
+  ContextWindowExceededError: 'context',
+  InferenceUpsellError: 'allowance',
+  InferenceRateLimitedError: 'requests',
+  InferenceConcurrencyLimitedError: 'concurrency',
+  DedicatedOnlyModelError: 'pool',
+};
+
+/** undefined where the rules give what was recorded. Of an answer that rules do not give, only that they let it pass. */
+export function differenceFrom(record: DecisionRecord, decided: Decided): Difference | undefined {
+  if (record.stage !== 'admission' && record.stage !== 'answer') return undefined;
+  const wanted = record.stage === 'answer' ? 'served' : recordedText(record);
+  const now = decidedText(decided);
+  if (wanted !== now.text)
+    return { step: earlier(recordedStep(record), now.step), recorded: wanted, now: now.text };
+  return placeDifference(record, decided);
+}
+
+function recordedText({ served, status, type, message }: DecisionRecord): string {
+  return served ? 'served' : `${status} ${type ?? ''} ${message ?? ''}`;
+}
+
+function decidedText({ verdict, trace }: Decided): { readonly text: string; readonly step?: StepName } {
+  if (verdict.kind !== 'refused') return { text: 'served' };
+  const { status, type, message } = verdict.refusal;
+  const step = trace.steps.find(({ refusal }) => refusal !== undefined)?.step;
+  return { text: `${status} ${type} ${message}`, ...(step !== undefined && { step }) };
+}
+
+function recordedStep({ served, stage, reason = '', type = '' }: DecisionRecord): StepName | undefined {
+  if (served || stage === 'answer') return undefined;
+  return stepOfReason[reason] ?? stepOfType[type];
+}
+
+function earlier(a: StepName | undefined, b: StepName | undefined): StepName {
+  const at = (step: StepName | undefined): number =>
+    step === undefined ? order.length : order.indexOf(step);
+  return order[Math.min(at(a), at(b))] ?? 'nodes';
+}
+
+/** Both are served, by the same capacity and a node of it? */
+function placeDifference({ capacity, node }: DecisionRecord, { verdict }: Decided): Difference | undefined {
+  if (verdict.kind !== 'placed' || capacity === undefined) return undefined;
+  const { placement } = verdict.decision;
+  if (placement instanceof Refusal) return undefined;
+  if (placement.capacity !== capacity)
+    return { step: 'own nodes', recorded: capacity, now: placement.capacity };
+  const nodes = placement.candidates.map((route) => route.node);
+  if (node === undefined || nodes.some((each) => each === node)) return undefined;
+  return { step: 'nodes', recorded: node, now: nodes.join(', ') };
+}

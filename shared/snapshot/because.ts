@@ -1,0 +1,80 @@
+/**
+ * Which commit made the state what it is: the marks of a snapshot's rows, and what is kept of removed ones; on a past state
+ * the versions of its rows, which say the same.
+ */
+import { type Database, prepare } from '../runtime/sqlite.ts';
+import type { SqlValue } from '../runtime/table-columns.ts';
+import { type TableName, type TableRow, type TableSpec, tableSpecs } from './tables.ts';
+
+export interface SetAt {
+  readonly seq: number;
+  /** The row was removed by that commit. */
+  readonly removed: boolean;
+}
+
+/** Versions looked at for the last change of an aspect. */
+const versionsMax = 200;
+
+/**
+ * When the row was last set, or removed; undefined where nothing is known of it. `mark` is one of the table's marks,
+ * `key` has / between its columns.
+ */
+export function setAt(db: Database, table: TableName, key: string, mark = 'set_at'): SetAt | undefined {
+  const spec: TableSpec = tableSpecs[table];
+  const columns = spec.marks && Object.hasOwn(spec.marks, mark) ? spec.marks[mark] : undefined;
+  if (columns === undefined) return undefined;
+  const parts = spec.key.length === 1 ? [key] : splitOnce(key);
+  const where = spec.key.map((column) => `${column} = ?`).join(' AND ');
+  return hasVersions(db)
+    ? setAtVersion(db, table, { where, parts, columns })
+    : setAtMark(db, table, { where, parts, mark, key });
+}
+
+/** A past state is shown by views over all versions of its rows. */
+function hasVersions(db: Database): boolean {
+  return db.prepare("SELECT 1 FROM temp.sqlite_master WHERE name = 'position'").get() !== undefined;
+}
+
+function setAtMark(
+  db: Database,
+  table: TableName,
+  { where, parts, mark, key }: { where: string; parts: readonly string[]; mark: string; key: string },
+): SetAt | undefined {
+  const seq = prepare<number | null, string[]>(db, `SELECT ${mark} FROM ${table} WHERE ${where}`)
+    .pluck()
+    .get(...parts);
+  if (typeof seq === 'number') return { seq, removed: false };
+  const removed = prepare<number, string[]>(db, 'SELECT seq FROM removed WHERE kind = ? AND id = ?')
+    .pluck()
+    .get(table, key);
+  return removed === undefined ? undefined : { seq: removed, removed: true };
+}
+
+type Version = TableRow & { readonly set_seq: number; readonly end_seq: number };
+
+function setAtVersion(
+  db: Database,
+  table: TableName,
+  { where, parts, columns }: { where: string; parts: readonly string[]; columns: readonly string[] },
+): SetAt | undefined {
+  const at = prepare<number, []>(db, 'SELECT seq FROM position').pluck().get() ?? 0;
+  const versions = prepare<Version, SqlValue[]>(
+    db,
+    `SELECT * FROM main.past_${table} WHERE ${where} AND set_seq <= ? ORDER BY set_seq DESC LIMIT ${versionsMax}`,
+  ).all(...parts, at);
+  let found = versions[0];
+  if (found === undefined) return undefined;
+  if (found.end_seq <= at) return { seq: found.end_seq, removed: true };
+  for (const version of versions.slice(1)) {
+    const isSame = columns.length > 0 && columns.every((column) => version[column] === found?.[column]);
+    if (!isSame || version.end_seq !== found.set_seq) break;
+    found = version;
+  }
+  return { seq: found.set_seq, removed: false };
+}
+
+/** Ids of stacks have no slash, names of models may. */
+function splitOnce(key: string): string[] {
+  const at = key.indexOf('/');
+  return at === -1 ? [key, ''] : [key.slice(0, at), key.slice(at + 1)];
+}
