@@ -6,7 +6,7 @@ import type { LogRecord } from '../../shared/log/core/control-log.ts';
 import { type Database, openDatabase } from '../../shared/runtime/sqlite.ts';
 import { memorySnapshot } from '../../shared/snapshot/open-snapshot.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
-import { tableNames } from '../../shared/snapshot/tables.ts';
+import { tableNames, tableSpecs } from '../../shared/snapshot/tables.ts';
 import { firstMomentMs, fleetHistory, known, recordsOf } from '../../test/support/commits.ts';
 import { MemoryLog, MemoryTopic } from '../../test/support/memory-log.ts';
 import { History } from './history.ts';
@@ -55,7 +55,7 @@ function open(records: readonly LogRecord[]): Opened {
 const rowsOf = (db: Database): unknown =>
   tableNames.map((name) =>
     db
-      .prepare(`SELECT * FROM ${name}`)
+      .prepare(`SELECT ${Object.keys(tableSpecs[name].columns).join()} FROM ${name}`)
       .all()
       .map((row) => JSON.stringify(row))
       .sort(),

@@ -83,8 +83,10 @@ const queries: Record<string, string> = {
   '/usage': 'organisation=acme',
   '/usage/export': 'organisation=acme',
   '/confirmations/{position}': 'timeoutSeconds=0',
+  '/explain/matrix': 'organisation=acme',
 };
 const bodies: Record<string, object> = {
+  'POST /explain': { organisation: 'acme', model: 'echo-small' },
   'POST /keys': { organisation: 'acme', name: 'k', expires: 'never' },
   'PUT /organisations/{id}/members/{person}': { role: 'viewer' },
   'PUT /stacks/{id}/surface': { surface: 'anthropic' },
@@ -101,6 +103,11 @@ const idOf: readonly (readonly [prefix: string, id: () => string])[] = [
   ['/tokens', () => nodeTokenId],
 ];
 
+/** No gateway runs here, so no decision is kept: for a person that is as one of another organisation. */
+function isOfNobody({ path }: Route): boolean {
+  return path.endsWith('/decisions/{request}');
+}
+
 /** The status of one call, which changes nothing. */
 async function status(route: Route, token: string | undefined, person?: string): Promise<number> {
   const { method, path } = route;
@@ -112,6 +119,7 @@ async function status(route: Route, token: string | undefined, person?: string):
     model: 'echo-small',
     position: '1',
     name: 'x',
+    request: `req_${'0'.repeat(32)}`,
   };
   const filled = path.replace(/\{(\w+)\}/g, (_all, name: string) =>
     encodeURIComponent(parameters[name] ?? 'x'),
@@ -180,7 +188,7 @@ describe('of every route', () => {
       const wanted: Record<string, unknown> = {};
       for (const [role, person] of Object.entries(persons)) {
         table[role] = passed(await status(route, operatorToken, person));
-        wanted[role] = route.access.includes(role) ? 'passed' : 403;
+        wanted[role] = route.access.includes(role) && !isOfNobody(route) ? 'passed' : 403;
       }
       // Of another organisation: what names no organisation is open to every person of the role.
       table['foreign owner'] = passed(await status(route, operatorToken, 'ben'));
@@ -200,7 +208,7 @@ describe('of every route', () => {
         expect([route.method, route.path, await status(route, operatorToken)]).toEqual([
           route.method,
           route.path,
-          200,
+          isOfNobody(route) ? 404 : 200,
         ]);
     }
   });

@@ -373,7 +373,19 @@ test('the matrix of an organisation agrees with the explanation of each of its c
 test('what changed since a position is named, with its event', async () => {
   const before = await fleet.admin.position();
   await fleet.admin.call('POST', '/nodes/birch-s1/drain');
-  const argv = ['explain', '--org', 'birch', '--model', 'echo-small', '--host', stacks.heron, '-o', 'json'];
+  const argv = [
+    'explain',
+    '--org',
+    'birch',
+    '--model',
+    'echo-small',
+    '--host',
+    stacks.heron,
+    '--path',
+    'messages',
+    '-o',
+    'json',
+  ];
   const run = await cli(...argv, '--diff', String(before));
   expect(run.code).toBe(1);
   const { diff, before: earlier } = explanationSchema.parse(JSON.parse(run.out));
