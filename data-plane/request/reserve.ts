@@ -128,9 +128,9 @@ export async function measure(
     decision.uncounted || forwarded === undefined || all.some((route) => needsExactCount(bounds(route)));
   if (!mustCount) return { tokens: inner.likelyTokens, candidates: all, budgetFor: bounds };
   const { tokens, candidates } = await countAtOne(gateway, all, inner, choose);
+  if (tokens !== undefined) record.promptCounted = tokens;
   if (gateway.fenced()) throw cannotTakeNow('fenced');
   if (tokens === undefined) return { tokens: inner.likelyTokens, candidates, budgetFor: bounds };
-  record.promptCounted = tokens;
   try {
     checkContext({ tier, contextTokens: contextNeeded({ promptTokens: tokens, maxTokens }) });
   } catch (refusal) {
