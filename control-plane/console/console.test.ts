@@ -415,7 +415,8 @@ describe('role × route', () => {
     for (const [path, methods] of Object.entries(paths))
       for (const [verb, operation] of Object.entries(methods)) {
         const below = path.replace(/^\/admin\/v1/, '');
-        if (/^\/(?:openapi\.json|snapshot|log)$/.test(below) || !path.startsWith('/admin/v1')) continue;
+        if (/^\/(?:openapi\.json|snapshot|log|counters)$/.test(below) || !path.startsWith('/admin/v1'))
+          continue;
         const method = verb.toUpperCase();
         const id = ids.find(([prefix]) => below.startsWith(prefix))?.[1] ?? 'x';
         const values: Record<string, string> = {

@@ -328,7 +328,7 @@ describe('every page', () => {
         for (const [path, name] of pages) {
           await page.goto(path);
           await heading(page, name).waitFor();
-          await page.waitForFunction("document.querySelector('.loading') === null");
+          await page.locator('.loading').waitFor({ state: 'detached' });
           await watched.expectAccessible(path);
         }
         await page.goto('/keys');
