@@ -55,6 +55,8 @@ function gatewayOf(
       inFlight: () => counters.inFlight,
       poolTokens: () => used.poolTokens,
       freeTurns: () => used.freeTurns,
+      // No other gateway holds room.
+      waitForRoom: () => undefined,
       reserve: () => ({ release: () => undefined, cancel: () => undefined }),
     } satisfies Partial<Gateway['counters']>,
     bodies: new BodyBudget(),
