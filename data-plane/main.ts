@@ -23,6 +23,7 @@ import type { Certificate } from '../shared/runtime/tls.ts';
 import { FoldMetrics } from '../shared/snapshot/fold-metrics.ts';
 import { BodyWorker } from './body-worker/body-worker.ts';
 import { BodyBudget } from './core/byte-budget.ts';
+import { CacheSalts } from './core/cache-salt.ts';
 import { DecisionJournal } from './decisions/decision-journal.ts';
 import { countDecisions, decisionRoute } from './decisions/serve-decisions.ts';
 import type { ForwardSettings } from './forward/forward.ts';
@@ -65,6 +66,8 @@ export interface GatewaySettings {
   /** Fingerprints, public keys or PEM files: one of them must have begun the log. None: any log will do. */
   readonly trustedSigners?: readonly string[] | undefined;
   readonly nodeCredentials?: CredentialSource;
+  /** false: requests to the pool go without `cache_salt`, for engines that refuse it. */
+  readonly saltsCaches?: boolean;
   /** For a connection to a node. */
   readonly connectMs: number;
   readonly forwarding: ForwardSettings;
@@ -238,6 +241,7 @@ async function compose(
     pools,
     load,
     affinity,
+    cacheSalts: settings.saltsCaches === false ? undefined : new CacheSalts(settings.gatewayToken),
     meter: usage.meter,
     forwarding: settings.forwarding,
     countTokens: createPromptCounter(pools, bodyWorker),

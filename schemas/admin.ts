@@ -41,7 +41,13 @@ const tierSchema = z.object({
   models,
 });
 const anonymousSchema = z.object({ freeTurns: count, ...limits, models });
-const modelSchema = z.object({ id, family: z.string(), added: moment, weight: z.int() });
+const modelSchema = z.object({
+  id,
+  family: z.string(),
+  added: moment,
+  weight: z.int(),
+  affinity: z.enum(['prefix', 'none']),
+});
 const keyStateSchema = z.enum(['active', 'revoked', 'expired']);
 const apiKeySchema = z.object({
   id,

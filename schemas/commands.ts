@@ -17,6 +17,7 @@ import {
   surfaceSchema,
 } from './names.ts';
 import {
+  affinitySchema,
   limitSchema,
   limitsShape,
   modelSelectionSchema,
@@ -83,6 +84,8 @@ export const bodySchemas = {
   setModel: z.strictObject({
     family: nameSchema,
     weight: weightSchema.optional(),
+    /** Left out: as it is, or prefix. */
+    affinity: affinitySchema.optional(),
     added: momentSchema.optional(),
   }),
   createKey: z.strictObject({ organisation: idSchema, name: nameSchema, expires: expiryChoiceSchema }),

@@ -81,6 +81,8 @@ export const eventTypes = {
     added: momentSchema,
     /** What one request counts against the concurrency allowance. */
     weight: z.int().min(1).max(1000),
+    /** Whether prompts that begin alike go to one node; `prefix` where it is left out. */
+    affinity: z.enum(['prefix', 'none']).optional(),
   }),
   'model.removed': event({ id: modelIdSchema }),
   'organisation.set': event({

@@ -15,6 +15,7 @@ import {
   surfaceSchema,
 } from './names.ts';
 import {
+  affinitySchema,
   limitSchema,
   limitsShape,
   modelSelectionSchema,
@@ -33,6 +34,8 @@ const fleetModelSchema = z.strictObject({
   family: nameSchema,
   /** What one request counts against the concurrency allowance. Left out: as it is, or 1. */
   weight: weightSchema.optional(),
+  /** Left out: as it is, or prefix. */
+  affinity: affinitySchema.optional(),
   /** Left out: the time at which it was first applied. */
   added: momentSchema.optional(),
 });

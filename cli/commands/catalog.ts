@@ -55,6 +55,7 @@ const visitorOnlyMembers = ['freeTurns'] as const;
 
 interface ModelOptions {
   readonly family?: string;
+  readonly affinity?: string;
   readonly weight?: number;
   readonly added?: string;
 }
@@ -129,11 +130,12 @@ function registerModels(program: Command, io: Io): void {
     .verb('set <id>', 'add or change a model', 'headgate model set echo-large --family echo --weight 4')
     .option('--family <text>', 'model family')
     .option('--weight <n>', 'number of requests that one request counts as', count)
+    .option('--affinity <prefix|none>', 'whether prompts that begin alike go to one node')
     .option('--added <time>', 'time it was added, RFC 3339; now by default')
     .action<ModelOptions>(async (session, options, id) => {
       const api = await session.api();
       const path = route`/models/${id}`;
-      const members = ['family', 'weight', 'added'];
+      const members = ['family', 'weight', 'affinity', 'added'];
       const body = merged(await present(api, path), members, options as unknown as Resource);
       if (body['family'] === undefined)
         throw usageError('a new model needs --family', `headgate model set ${id} --family NAME`);

@@ -34,6 +34,7 @@ interface Options extends ReplicaOptions {
   readonly idleTimeout: number;
   readonly decisions: number;
   readonly insecureSnapshots?: boolean;
+  readonly cacheSalt: 'on' | 'off';
 }
 
 function stackPort(value: string, before: readonly StackPort[]): StackPort[] {
@@ -87,6 +88,12 @@ export function gatewayCommand(program: Command): void {
     )
       .argParser(decisionsKept)
       .default(1, 'all'),
+    new Option(
+      '--cache-salt <on|off>',
+      'whether requests to the pool keep the prefix caches of tenants apart',
+    )
+      .choices(['on', 'off'])
+      .default('on'),
     'nodeCredentials',
     'tlsCert',
     'tlsKey',
@@ -123,6 +130,7 @@ async function run(options: Options): Promise<void> {
       trustedSigners: options.trustSigner,
       gatewayToken,
       decisionsOneIn: options.decisions,
+      saltsCaches: options.cacheSalt === 'on',
       nodeCredentials: nodeCredentials(options.nodeCredentials),
       connectMs: options.connectTimeout * 1000,
       forwarding: {

@@ -19,6 +19,8 @@ interface Options extends ProcessOptions, ListenerOptions {
   readonly behaviour?: string;
   readonly dialect: 'vllm' | 'sglang' | 'llamacpp' | 'ollama';
   readonly contextTokens: number;
+  readonly cacheTokens: number;
+  readonly promptTokensPerSecond: number;
 }
 
 export function simNodeCommand(program: Command): void {
@@ -37,6 +39,10 @@ export function simNodeCommand(program: Command): void {
       .choices(['vllm', 'sglang', 'llamacpp', 'ollama'])
       .default('vllm'),
     option('--context-tokens <n>', 'context window').argParser(parseCount).default(131_072),
+    option('--cache-tokens <n>', 'size of its prefix cache; 0 for none').argParser(parseCount).default(0),
+    option('--prompt-tokens-per-second <n>', 'speed of reading a prompt that is not cached; 0 for no limit')
+      .argParser(parseCount)
+      .default(0),
     'tlsCert',
     'tlsKey',
     'readyFile',
@@ -58,6 +64,8 @@ async function run(options: Options): Promise<void> {
       models: options.models.split(','),
       tokensPerSecond: options.tokensPerSecond,
       contextTokens: options.contextTokens,
+      cacheTokens: options.cacheTokens,
+      promptTokensPerSecond: options.promptTokensPerSecond,
       dialect: options.dialect,
       certificate,
       connections,

@@ -41,12 +41,13 @@ export function diffFleet(db: Database, fleet: Fleet, options: FleetOptions): Fl
 }
 
 function planModels(db: Database, fleet: Fleet, plan: FleetPlan, nowMs: number): void {
-  for (const { id, family, weight, added } of fleet.models ?? []) {
+  for (const { id, family, weight, affinity, added } of fleet.models ?? []) {
     const before = findModel(db, id);
     const after = {
       id,
       family,
       weight: weight ?? before?.weight ?? 1,
+      affinity: affinity ?? before?.affinity ?? 'prefix',
       added: new Date(added ?? before?.added ?? nowMs).toISOString(),
     };
     plan.put('model', id, before, after, { type: 'model.set', data: after });

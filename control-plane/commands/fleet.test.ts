@@ -257,7 +257,7 @@ test('an omitted field of a new resource has its default, and of an existing one
     models: [{ id: 'a', family: 'f', weight: 1, added: '2026-11-21T00:00:00.000Z' }],
     organisations: [{ tier: null, anchor: '2026-11-21', stacks: [{ surface: 'openai' }] }],
   });
-  state.when('model.set', { params: { id: 'a' }, body: { family: 'f', weight: 3 } });
+  state.when('model.set', { params: { id: 'a' }, body: { family: 'f', weight: 3, affinity: 'none' } });
   state.when('stack.set-surface', { params: { id: 'stk-a-b-c' }, body: { surface: 'anthropic' } });
   expect(apply(state, fleet).events).toEqual([]);
 });

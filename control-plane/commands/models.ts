@@ -13,16 +13,17 @@ const setModel = defineCommand({
   name: 'model.set',
   method: 'PUT',
   path: '/models/:id',
-  summary: 'Put a model into the catalog, or change its family or weight',
+  summary: 'Put a model into the catalog, or change its family, weight or affinity',
   params: pathSchemas.model,
   body: bodySchemas.setModel,
   roles: 'operator',
-  decide: (db, { params: { id }, body: { family, weight, added } }, { nowMs }) => {
+  decide: (db, { params: { id }, body: { family, weight, affinity, added } }, { nowMs }) => {
     const before = findModel(db, id);
     const after = {
       id,
       family,
       weight: weight ?? before?.weight ?? 1,
+      affinity: affinity ?? before?.affinity ?? 'prefix',
       added: new Date(added ?? before?.added ?? nowMs).toISOString(),
     };
     if (before && sameData(before, after)) return { events: [] };

@@ -103,6 +103,18 @@ const cases: Case[] = [
     body: { family: 'echo', weight: 2 },
     expected: ['model.set'],
   },
+  {
+    name: 'model.set',
+    params: { id: 'echo-large' },
+    body: { family: 'echo', affinity: 'none' },
+    expected: ['model.set'],
+  },
+  {
+    name: 'model.set',
+    params: { id: 'echo-large' },
+    body: { family: 'echo', affinity: 'prefix' },
+    expected: [],
+  },
   { name: 'model.delete', params: { id: 'echo-small' }, expected: 'GuardRefused' },
   {
     name: 'model.delete',

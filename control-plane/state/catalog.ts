@@ -15,7 +15,13 @@ interface TierRow extends RowOf<'tier'> {
 }
 
 function toModel(row: RowOf<'model'>): Model {
-  return { id: row.id, family: row.family, added: moment(row.added) ?? '', weight: row.weight };
+  return {
+    id: row.id,
+    family: row.family,
+    added: moment(row.added) ?? '',
+    weight: row.weight,
+    affinity: row.affinity,
+  };
 }
 
 export function listModels(db: Database, limit?: number): Model[] {

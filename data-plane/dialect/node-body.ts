@@ -87,6 +87,7 @@ function chatBody(request: ChatRequest, table: DialectTable, target: NodeTarget)
   if (table.takesSingleToolCall && request.needs.includes('single_tool_call'))
     body['parallel_tool_calls'] = false;
   if (request.needs.includes('prefill')) Object.assign(body, table.prefill);
+  if (table.takesCacheSalt && target.cacheSalt !== undefined) body['cache_salt'] = target.cacheSalt;
   return Object.assign(body, engineFields(request, table));
 }
 

@@ -63,6 +63,8 @@ export interface ForwardOptions {
   readonly load: NodeLoad;
   /** One of those that are left. */
   readonly choose: NodeChooser;
+  /** Of the tenant, where others share the nodes. */
+  readonly cacheSalt?: string | undefined;
   /** Large answers are read on its thread. */
   readonly bodyWorker: BodyWorker;
   /** Who is charged for the answer, and takes turns with others. */
@@ -126,14 +128,14 @@ async function search(options: ForwardOptions): Promise<ForwardOutcome> {
 
 /** The body for the node, or the refusal of a field that its dialect cannot carry. */
 async function nodeBody(
-  { request, maxTokensFor }: ForwardOptions,
+  { request, maxTokensFor, cacheSalt }: ForwardOptions,
   route: Route,
 ): Promise<NodeRequest['body'] | Refusal> {
   const asked = request.kind === 'messages' ? request.chat : request;
   const maxTokens = asked.kind === 'chat' ? maxTokensFor(route) : 1;
   try {
     const { served: servedName, takesImages: seesImages } = route;
-    return await renderBody(asked, route.dialect, { servedName, maxTokens, seesImages });
+    return await renderBody(asked, route.dialect, { servedName, maxTokens, seesImages, cacheSalt });
   } catch (error) {
     if (error instanceof Refusal && error.type === 'UnsupportedShapeError') return error;
     throw error;

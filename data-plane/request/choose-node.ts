@@ -7,12 +7,13 @@ import type { Gateway } from './gateway.ts';
 
 /** The candidates given to it must be of the one place of the decision. */
 export function nodeChooser(
-  { affinity, load }: Pick<Gateway, 'affinity' | 'load'>,
+  { affinity, load, lookup }: Pick<Gateway, 'affinity' | 'load' | 'lookup'>,
   { target, model }: Pick<RequestFacts, 'target' | 'model'>,
   { placement, subject: tenant }: Pick<Decision, 'placement' | 'subject'>,
   inner: AnyChat | AnyEmbeddings,
 ): NodeChooser {
-  if (placement instanceof Refusal || inner.kind === 'embeddings') return (left) => load.choose(left);
+  if (placement instanceof Refusal || inner.kind === 'embeddings' || !lookup.hasAffinity(model))
+    return (left) => load.choose(left);
   const { capacity } = placement;
   const place =
     capacity === 'pool' ? 'pool' : target.kind === 'stack' ? `stack:${target.stack}` : `own:${tenant}`;

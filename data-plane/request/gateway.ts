@@ -10,6 +10,7 @@ import type { Logger } from '../../shared/runtime/logger.ts';
 import type { Lookup } from '../../shared/snapshot/lookup.ts';
 import type { BodyWorker } from '../body-worker/body-worker.ts';
 import type { BodyBudget } from '../core/byte-budget.ts';
+import type { CacheSalts } from '../core/cache-salt.ts';
 import type { ForwardOutcome, ForwardSettings } from '../forward/forward.ts';
 import type { Affinity } from '../upstream/affinity.ts';
 import type { PromptCounter } from '../upstream/count-tokens.ts';
@@ -29,6 +30,8 @@ export interface Gateway {
   readonly pools: NodePools;
   readonly load: NodeLoad;
   readonly affinity: Affinity;
+  /** For requests to the pool; undefined where they go without. */
+  readonly cacheSalts: CacheSalts | undefined;
   readonly meter: Meter;
   readonly forwarding: ForwardSettings;
   readonly countTokens: PromptCounter;

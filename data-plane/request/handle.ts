@@ -148,6 +148,7 @@ async function serve(
       decision,
       measured,
       choose,
+      cacheSalt: placement.capacity === 'pool' ? gateway.cacheSalts?.of(decision.subject) : undefined,
       release,
     });
     record.outcome = outcome;
@@ -172,6 +173,7 @@ interface PlacedRequest {
   readonly decision: Decision;
   readonly measured: Measured;
   readonly choose: NodeChooser;
+  readonly cacheSalt: string | undefined;
   /** Discards the request's text, once a node has it. */
   readonly release: () => void;
 }
@@ -179,7 +181,7 @@ interface PlacedRequest {
 async function send(
   gateway: Gateway,
   record: RequestRecord,
-  { facts, forwarded, stream, decision, measured, choose, release }: PlacedRequest,
+  { facts, forwarded, stream, decision, measured, choose, cacheSalt, release }: PlacedRequest,
 ): Promise<ForwardOutcome> {
   const client = new ClientResponse(record.response, { headers: answerHeaders(record.ids) });
   if (stream) gateway.streams.open++;
@@ -198,6 +200,7 @@ async function send(
       pools: gateway.pools,
       load: gateway.load,
       choose,
+      cacheSalt,
       bodyWorker: gateway.bodyWorker,
       owner: decision.subject,
       onAnswer: release,

@@ -15,6 +15,8 @@ export interface NodeTarget {
   readonly maxTokens: number;
   /** The model is known to take images. */
   readonly seesImages?: boolean;
+  /** On a shared node: of the tenant, for engines that take one. */
+  readonly cacheSalt?: string | undefined;
 }
 
 /** A request to a node that counts the tokens of a prompt, ready to send. */

@@ -10,7 +10,7 @@ import { RollingHash } from '../core/rolling-hash.ts';
 
 type PromptFields = Readonly<Pick<ChatFields, 'messages' | 'tools'>>;
 
-/** Characters hashed of one prompt at most: some 70 µs. */
+/** Characters hashed of one prompt at most: some 100 µs. */
 const charactersMax = 64 * 1024;
 /** Prefixes kept of the start and of the end of a prompt; those between are left out. */
 const firstMax = 32;

@@ -108,6 +108,7 @@ export function liveLookup(current: () => Lookup): Lookup {
     isPooled: (model) => current().isPooled(model),
     tierIncludes: (tier, model) => current().tierIncludes(tier, model),
     isCatalogued: (model) => current().isCatalogued(model),
+    hasAffinity: (model) => current().hasAffinity(model),
     weight: (model) => current().weight(model),
     nextTier: (rank) => current().nextTier(rank),
     listing: (place) => current().listing(place),

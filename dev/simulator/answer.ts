@@ -31,6 +31,8 @@ export interface SimUsage {
   readonly promptTokens: number;
   readonly completionTokens: number;
   readonly reasoningTokens: number;
+  /** Of the prompt, where the node has a prefix cache. */
+  readonly cachedTokens?: number;
 }
 
 export interface Answer {

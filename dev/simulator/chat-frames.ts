@@ -195,12 +195,12 @@ function logprobs(tokens: readonly Token[], top: number | undefined): unknown {
 
 function usageOf(answer: Answer, facts: FrameFacts): unknown {
   if (facts.distortion.usage !== undefined) return facts.distortion.usage.value;
-  const { promptTokens, completionTokens, reasoningTokens } = answer.usage;
+  const { promptTokens, completionTokens, reasoningTokens, cachedTokens = 0 } = answer.usage;
   return {
     prompt_tokens: promptTokens,
     total_tokens: promptTokens + completionTokens,
     completion_tokens: completionTokens,
-    prompt_tokens_details: null,
+    prompt_tokens_details: cachedTokens > 0 ? { cached_tokens: cachedTokens } : null,
     completion_tokens_details: reasoningTokens > 0 ? { reasoning_tokens: reasoningTokens } : null,
   };
 }

@@ -10,6 +10,7 @@ import { embeddingsBody, embeddingTokens, readEmbeddingsRequest } from './embedd
 import { errorBody, type SimError } from './engine-error.ts';
 import { isRecord, type Loose } from './loose.ts';
 import { bodyPlan, jsonPlan, type Plan, streamPlan } from './plan.ts';
+import type { PrefixCache } from './prefix-cache.ts';
 import { promptTokens, textTokens } from './text.ts';
 import { badRequest, chatFault, unknownModel } from './validate.ts';
 
@@ -23,6 +24,9 @@ export interface SimEngine {
   /** 0: as fast as the client reads. */
   readonly tokensPerSecond: number;
   readonly answerWords: number;
+  readonly prefixCache?: PrefixCache | undefined;
+  /** 0: a prompt takes no time, however much of it is not cached. */
+  readonly promptTokensPerSecond: number;
 }
 
 /** What makes one answer differ from the next. */
@@ -80,6 +84,7 @@ function chat(body: Loose, engine: SimEngine, stamp: Stamp): Plan {
   const fault = chatFault(body, request, promptTokens(request.messages), engine);
   if (fault !== undefined) return refuse(dialect, fault);
   const answer = answerTo(request, engine);
+  const cachedTokens = engine.prefixCache?.read(body, request.messages) ?? 0;
   const facts: FrameFacts = {
     id: `chatcmpl-${stamp.serial}`,
     created: stamp.created,
@@ -89,12 +94,16 @@ function chat(body: Loose, engine: SimEngine, stamp: Stamp): Plan {
   };
   const gapMs = engine.tokensPerSecond === 0 ? 0 : 1000 / engine.tokensPerSecond;
   const { promptTokens: read, completionTokens } = answer.usage;
+  const speed = engine.promptTokensPerSecond;
+  const promptMs = speed === 0 ? 0 : (1000 * Math.max(0, read - cachedTokens)) / speed;
+  const counted = { ...answer, usage: { ...answer.usage, cachedTokens } };
   const work = { id: facts.id, promptTokens: read, completionTokens };
-  if (request.stream) return { ...streamPlan(chatFrames(request, answer, facts), gapMs), work };
+  if (request.stream)
+    return { ...streamPlan(chatFrames(request, counted, facts), gapMs), work, firstPartMs: promptMs + gapMs };
   return {
-    ...jsonPlan(200, chatBody(request, answer, facts)),
+    ...jsonPlan(200, chatBody(request, counted, facts)),
     work,
-    firstPartMs: gapMs * completionTokens,
+    firstPartMs: promptMs + gapMs * completionTokens,
   };
 }
 

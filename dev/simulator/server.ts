@@ -20,6 +20,7 @@ import { answerLoad } from './load-answer.ts';
 import { isRecord } from './loose.ts';
 import { Pacer } from './pacer.ts';
 import { jsonPlan, type Plan } from './plan.ts';
+import { PrefixCache } from './prefix-cache.ts';
 import { Slots } from './slots.ts';
 import { answerWordsDefault } from './text.ts';
 import { badRequest } from './validate.ts';
@@ -33,12 +34,14 @@ const listenAgainMs = 100;
 /** A keep-alive shorter than a client's own would race with its next request. */
 const timeouts = { headersTimeoutMs: 60_000, requestTimeoutMs: 300_000, keepAliveTimeoutMs: 70_000 };
 
-export interface SimServerOptions extends Omit<SimEngine, 'answerWords'> {
+export interface SimServerOptions extends Omit<SimEngine, 'answerWords' | 'prefixCache'> {
   readonly bind: string;
   readonly port: number;
   readonly behaviour: Behaviour;
   /** Sequences decoded at once; further requests wait. */
   readonly concurrency: number;
+  /** 0: no prefix cache. */
+  readonly cacheTokens: number;
   readonly recordBodies: boolean;
   readonly certificate: Certificate | undefined;
   readonly connections: Connections;
@@ -64,7 +67,11 @@ export class SimServer {
     this.#slots = new Slots(options.concurrency);
     const { dialect, models, imageModels, contextTokens, tokensPerSecond } = options;
     const answerWords = answerWordsDefault;
-    this.#engine = { dialect, models, imageModels, contextTokens, tokensPerSecond, answerWords };
+    const { cacheTokens, promptTokensPerSecond } = options;
+    this.#engine = {
+      ...{ dialect, models, imageModels, contextTokens, tokensPerSecond, answerWords, promptTokensPerSecond },
+      prefixCache: cacheTokens > 0 ? new PrefixCache(cacheTokens) : undefined,
+    };
     this.#engineHeaders =
       dialect === 'ollama' ? {} : { server: dialect === 'llamacpp' ? 'llama.cpp' : 'uvicorn' };
     const { certificate, connections } = options;

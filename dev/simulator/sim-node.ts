@@ -29,6 +29,10 @@ export interface SimNodeOptions {
   readonly dialect?: Dialect;
   /** Requests worked on at once; further ones wait in order. Unlimited by default. */
   readonly concurrency?: number;
+  /** Tokens that its prefix cache holds; without it, it has none. Cached tokens are reported as vLLM does. */
+  readonly cacheTokens?: number;
+  /** Speed at which it reads what is not cached of a prompt; 0, the default, is at once. */
+  readonly promptTokensPerSecond?: number;
   /** Keep the last 100 request bodies in `stats()`. They hold prompts: for tests only. */
   readonly recordBodies?: boolean;
   readonly certificate?: Certificate | undefined;
@@ -65,6 +69,8 @@ export async function startSimNode(options: SimNodeOptions): Promise<SimNode> {
     dialect: options.dialect ?? 'vllm',
     concurrency: options.concurrency ?? Number.POSITIVE_INFINITY,
     recordBodies: options.recordBodies ?? false,
+    cacheTokens: options.cacheTokens ?? 0,
+    promptTokensPerSecond: options.promptTokensPerSecond ?? 0,
     certificate: options.certificate,
     connections: options.connections ?? new Connections({ registry: new Registry() }),
   });

@@ -55,6 +55,7 @@ function lookupOf(content: Content): Lookup {
     isPooled: (model) => content.pooled.includes(model),
     tierIncludes: (tier, model) => content.included.includes(`${tier} ${model}`),
     isCatalogued: () => true,
+    hasAffinity: () => true,
     weight: () => content.weight,
     nextTier: () => content.nextTier,
     listing: () => [],

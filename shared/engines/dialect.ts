@@ -58,6 +58,8 @@ export interface DialectTable {
   readonly takesSingleToolCall: boolean;
   /** Fields by which it continues a last message of the assistant; undefined where it cannot. */
   readonly prefill: Readonly<Record<string, boolean>> | undefined;
+  /** Keeps the prefix caches of requests with different values of `cache_salt` apart. */
+  readonly takesCacheSalt: boolean;
   /** Whether an embedding may have fewer dimensions, and whether its input may be token ids. */
   readonly takesDimensions: boolean;
   readonly takesTokenInput: boolean;

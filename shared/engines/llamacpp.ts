@@ -38,6 +38,7 @@ export const llamacpp: DialectTable = {
   namedTool: 'as-required',
   takesSingleToolCall: false,
   prefill: {},
+  takesCacheSalt: false,
   takesDimensions: false,
   takesTokenInput: true,
 };

@@ -27,6 +27,7 @@ export const ollama: DialectTable = {
   namedTool: 'refused',
   takesSingleToolCall: false,
   prefill: undefined,
+  takesCacheSalt: false,
   takesDimensions: true,
   takesTokenInput: false,
 };

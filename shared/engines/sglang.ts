@@ -34,6 +34,7 @@ export const sglang: DialectTable = {
   namedTool: 'as-required',
   takesSingleToolCall: true,
   prefill: { continue_final_message: true },
+  takesCacheSalt: true,
   takesDimensions: true,
   takesTokenInput: true,
 };

@@ -35,6 +35,7 @@ export const vllm: DialectTable = {
   namedTool: 'carried',
   takesSingleToolCall: true,
   prefill: { continue_final_message: true, add_generation_prompt: false },
+  takesCacheSalt: true,
   takesDimensions: true,
   takesTokenInput: true,
 };

@@ -41,8 +41,9 @@ export function cachedLookup(lookup: Lookup): CachedLookup {
   const included = new Answers<boolean>();
   const catalogued = new Answers<boolean>();
   const weights = new Answers<number>();
+  const affinities = new Answers<boolean>();
   const adjustments = new Answers<number>();
-  const all = [owners, stacks, routes, pooled, included, catalogued, weights, adjustments];
+  const all = [owners, stacks, routes, pooled, included, catalogued, weights, affinities, adjustments];
   return {
     ...lookup,
     keyOwner: (hash) => {
@@ -68,6 +69,7 @@ export function cachedLookup(lookup: Lookup): CachedLookup {
     },
     isCatalogued: (model) => catalogued.get(model) ?? catalogued.keep(model, lookup.isCatalogued(model)),
     weight: (model) => weights.get(model) ?? weights.keep(model, lookup.weight(model)),
+    hasAffinity: (model) => affinities.get(model) ?? affinities.keep(model, lookup.hasAffinity(model)),
     usageAdjustment: (organisation, period) => {
       const key = join(organisation, period);
       return adjustments.get(key) ?? adjustments.keep(key, lookup.usageAdjustment(organisation, period));

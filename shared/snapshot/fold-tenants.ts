@@ -78,6 +78,7 @@ export const tenantHandlers: Pick<
       family: data.family,
       added: Date.parse(data.added),
       weight: data.weight,
+      affinity: data.affinity ?? 'prefix',
     });
     return undefined;
   },

@@ -227,13 +227,23 @@ const tenantCases: Case[] = [
   {
     name: 'model.set adds a model',
     when: model,
-    leaves: { model: [{ id: 'echo', family: 'e', added: Date.UTC(2026, 0, 1), weight: 2 }] },
+    leaves: {
+      model: [{ id: 'echo', family: 'e', added: Date.UTC(2026, 0, 1), weight: 2, affinity: 'prefix' }],
+    },
   },
   {
     name: 'model.set replaces a model',
     given: [model],
-    when: known('model.set', { id: 'echo', family: 'f', added: '2026-01-02T00:00:00.5Z', weight: 1 }),
-    leaves: { model: [{ id: 'echo', family: 'f', added: Date.UTC(2026, 0, 2) + 500, weight: 1 }] },
+    when: known('model.set', {
+      id: 'echo',
+      family: 'f',
+      added: '2026-01-02T00:00:00.5Z',
+      weight: 1,
+      affinity: 'none',
+    }),
+    leaves: {
+      model: [{ id: 'echo', family: 'f', added: Date.UTC(2026, 0, 2) + 500, weight: 1, affinity: 'none' }],
+    },
   },
   {
     name: 'model.removed leaves tiers and installs that name it',

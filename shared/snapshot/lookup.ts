@@ -78,6 +78,8 @@ export interface Lookup {
   isCatalogued(model: string): boolean;
   /** What one request of the model counts against the concurrency allowance. */
   weight(model: string): number;
+  /** Whether prompts for the model that begin alike go to one node. */
+  hasAffinity(model: string): boolean;
   /** The id of the tier above, or undefined for the top one. */
   nextTier(rank: number): string | undefined;
   /** Models that some node of the place serves now, newest first. */
@@ -180,6 +182,7 @@ export function createLookup(db: Database): Lookup {
          OR EXISTS (SELECT 1 FROM tier_model WHERE tier = ? AND model = '*')`,
   );
   const weight = askOne<number, [string]>('SELECT weight FROM model WHERE id = ?');
+  const affinity = askOne<'prefix' | 'none', [string]>('SELECT affinity FROM model WHERE id = ?');
   const next = askOne<string, [number]>('SELECT id FROM tier WHERE rank > ? ORDER BY rank LIMIT 1');
   const listing = ask<ServedModel, [string]>(
     `SELECT DISTINCT m.id, m.family, m.added AS addedMs FROM routes r JOIN model m ON m.id = r.model
@@ -213,6 +216,7 @@ export function createLookup(db: Database): Lookup {
     tierIncludes: (tier, model) => includes.get(tier, model, tier) === 1,
     isCatalogued: (model) => weight.get(model) !== undefined,
     weight: (model) => weight.get(model) ?? 1,
+    hasAffinity: (model) => affinity.get(model) !== 'none',
     nextTier: (rank) => next.get(rank),
     listing: (place) => listing.all(place),
     usageAdjustment: (organisation, period) => adjustment.get(organisation, period) ?? 0,

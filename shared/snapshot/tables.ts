@@ -66,7 +66,13 @@ export const tableSpecs = {
   },
   tier_model: { columns: { tier: text(), model: text() /* or * */ }, key: ['tier', 'model'] },
   model: {
-    columns: { id: text(), family: text(), added: integer(), weight: integer() },
+    columns: {
+      id: text(),
+      family: text(),
+      added: integer(),
+      weight: integer(),
+      affinity: text<'prefix' | 'none'>(),
+    },
     key: ['id'],
     marks: anyWrite,
   },

@@ -9,6 +9,29 @@ const asErrors = ['test/spec/errors.test.ts'];
 const asLive = ['test/replay/live-order.test.ts'];
 
 export const handleMutations: readonly SuiteMutation[] = [
+  ...of(
+    'data-plane/request/handle.ts',
+    ['test/spec/affinity.test.ts'],
+    [
+      [
+        'only the pool has salts',
+        "placement.capacity === 'pool' ? gateway.cacheSalts?.of(decision.subject) : undefined",
+        'gateway.cacheSalts?.of(decision.subject)',
+        'needs no salt',
+      ],
+      [
+        'each tenant has a salt',
+        'gateway.cacheSalts?.of(decision.subject)',
+        "gateway.cacheSalts?.of('')",
+        'makes nothing faster',
+      ],
+    ],
+  ),
+  ...of(
+    'data-plane/request/choose-node.ts',
+    ['test/spec/affinity.test.ts'],
+    [['affinity can be switched off', ' || !lookup.hasAffinity(model)', '', 'without regard to the prompt']],
+  ),
   ...of('shared/decision/admission.ts', asLimits, [
     [
       'a stale snapshot proves no key',
