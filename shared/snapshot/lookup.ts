@@ -192,19 +192,11 @@ export function createLookup(db: Database): Lookup {
     'SELECT tokens FROM usage_adjustment WHERE organisation = ? AND period = ?',
   );
   const position = askOne<number, []>('SELECT seq FROM position');
+  const owner = (row: KeyRow | undefined) => row && ownerOf(row);
   return {
-    keyOwner: (hash) => {
-      const row = key.get(hash);
-      return row && ownerOf(row);
-    },
-    keyOwnerById: (id) => {
-      const row = keyById.get(id);
-      return row && ownerOf(row);
-    },
-    organisationOwner: (id) => {
-      const row = ownerWithoutKey.get(id);
-      return row && ownerOf(row);
-    },
+    keyOwner: (hash) => owner(key.get(hash)),
+    keyOwnerById: (id) => owner(keyById.get(id)),
+    organisationOwner: (id) => owner(ownerWithoutKey.get(id)),
     anonymousTier: () => {
       const row = anonymous.get();
       return row ? (tierOf(row) ?? undefined) : undefined;
