@@ -67,7 +67,7 @@ async function ask(
 }
 
 const opening = (name: string): Message[] => [
-  { role: 'user', content: `${name} ${'tells a story. '.repeat(40)}` },
+  { role: 'user', content: `${name} ${'shows a story. '.repeat(40)}` },
 ];
 const bodiesOf = (model: string): { cache_salt?: string }[] =>
   [...sims.values()]
