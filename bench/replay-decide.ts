@@ -97,13 +97,15 @@ function requestOf(n: number): RequestRecord {
     poolTokens: () => 12_345,
     freeTurns: () => 0,
   });
+  const startMs = performance.now();
+  const [accepted, read, shaped, decided, sent, begun] = [1, 2, 3, 4, 5, 6].map((ms) => startMs + ms);
   return {
     request: { headers: { authorization: 'Bearer x' } },
     response: { statusCode: 200 },
     ids: { requestId: mintRequestId(), anthropicPath: false },
     path: '/v1/chat/completions',
-    startMs: performance.now(),
-    at: { accepted: 1, read: 2, shaped: 3, decided: 4, sent: 5, begun: 6 },
+    startMs,
+    at: { accepted, read, shaped, decided, sent, begun },
     operation: { kind: 'chat' },
     facts: { target, caller, model: 'echo-small', surface: 'openai', promptTokens, maxTokens: 200 },
     ...{ target, caller, seen, model: 'echo-small', position: snapshot.seq },

@@ -2,7 +2,7 @@
  * Explanations of requests made on the wire: by the `x-request-id` of an answer, `headgate explain` gives the same status,
  * type and message, names the event of the log that made it so, and its first command turns the answer when it is run.
  */
-import { readdirSync, readFileSync } from 'node:fs';
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { type Explanation, explanationSchema } from '../../schemas/explanations.ts';
@@ -406,6 +406,56 @@ test.each([
   ['--request', `req_${'0'.repeat(32)}`, 3],
 ])('what is not there ends with exit 3: %s', async (flag, id, code) => {
   expect((await cli('explain', flag, id, '--model', 'echo-small')).code).toBe(code);
+});
+
+describe('replay decide decides recorded requests again:', () => {
+  const replay = (lines: readonly string[], ...more: string[]): Promise<CliRun> => {
+    const path = join(fleet.dir, 'recorded.jsonl');
+    writeFileSync(path, `${lines.join('\n')}\n`);
+    return cli('replay', 'decide', '--requests', path, '-o', 'json', ...more);
+  };
+  /** With those of the tests above: most kinds of refusals and of served requests. */
+  const exported = async (): Promise<string[]> => {
+    for (const model of ['echo-small', 'no-such-model']) await chat({ port, key: keyOf('acme'), model });
+    const { out, code } = await cli('decisions', 'export', '--since', '1h');
+    expect(code).toBe(0);
+    return out.trim().split('\n');
+  };
+
+  test('all that the gateways recorded comes out the same', async () => {
+    const lines = await exported();
+    expect(lines.length).toBeGreaterThanOrEqual(2);
+    const run = await replay(lines);
+    expect(JSON.parse(run.out)).toEqual({ decided: lines.length, differ: 0, outside: 0 });
+    expect(run.code).toBe(0);
+  });
+
+  test('a record that the rules decide otherwise is printed with its first step, and no other', async () => {
+    const { id, key } = await newcomer({ contextTokens: 4000 });
+    expect((await chat({ port, key, model: 'echo-small' })).status).toBe(200);
+    const lines = await exported();
+    const index = lines.findIndex((line) => JSON.parse(line).organisation === id);
+    const changed = { ...JSON.parse(lines[index] ?? ''), promptTokens: 1e9 };
+    const run = await replay(lines.with(index, JSON.stringify(changed)));
+    const printed = run.out
+      .trim()
+      .split('\n')
+      .map((line) => JSON.parse(line));
+    expect(printed).toHaveLength(2);
+    expect(printed[0]).toMatchObject({ req: changed.req, position: changed.position, step: 'context' });
+    expect(printed[1]).toEqual({ decided: lines.length, differ: 1, outside: 0 });
+    expect(run.code).toBe(1);
+  });
+
+  test('positions that the log does not have are counted, and a line that is no record is named', async () => {
+    const [line = ''] = await exported();
+    const later = JSON.stringify({ ...JSON.parse(line), position: 1e9 });
+    const run = await replay([line, later]);
+    expect(JSON.parse(run.out)).toEqual({ decided: 1, differ: 0, outside: 1 });
+    const wrong = await replay([line, '{"v":1}']);
+    expect(wrong.code).toBe(2);
+    expect(wrong.err).toContain('recorded.jsonl:2:1 is not a recorded decision');
+  });
 });
 
 test('no file of a run holds a key, a prompt, a header or an address of a caller', async () => {
