@@ -73,7 +73,7 @@ export default defineConfig({
           include: ['**/*.browser.test.ts'],
           testTimeout: scaledMs(120_000),
           maxWorkers: 1,
-          sequence: { groupOrder: 1 },
+          sequence: { groupOrder: 4 },
         },
       },
       // Real Kafka brokers: one for all files that leave it alone, more where a test kills or configures them.

@@ -3,7 +3,7 @@
  * topic, then one record a line. Untrusted: only records of the format and within the bounds count. Where none can be
  * fetched, the topic is read from its beginning.
  */
-import { createInterface } from 'node:readline';
+import { StringDecoder } from 'node:string_decoder';
 import { request } from 'undici';
 import { limitRecordBytesMax, readCounterRecord } from '../../schemas/limits.ts';
 import type { CounterState } from '../../shared/limits/counters.ts';
@@ -37,17 +37,31 @@ async function fetchFrom(base: string, { token, state }: FetchCountersOptions): 
     return undefined;
   }
   let position: number | undefined;
-  let bytes = 0;
   const nowMs = Date.now();
-  for await (const line of createInterface({ input: body })) {
-    bytes += line.length;
-    if (bytes > bytesMax || line.length > limitRecordBytesMax) break;
+  for await (const line of linesWithin(body)) {
     const record = readCounterRecord(Buffer.from(line));
     if (record !== undefined) state.apply(record, nowMs);
     else position ??= positionIn(line);
   }
   return position;
 }
+
+/** Throws at the first line, and at the first byte, that is too much: an answer without line breaks is not held. */
+async function* linesWithin(body: AsyncIterable<Buffer>): AsyncIterable<string> {
+  const decoder = new StringDecoder('utf8');
+  let bytes = 0;
+  let rest = '';
+  for await (const chunk of body) {
+    bytes += chunk.length;
+    if (bytes > bytesMax) throw tooMuch();
+    const lines = (rest + decoder.write(chunk)).split('\n');
+    rest = lines.pop() ?? '';
+    if ([...lines, rest].some((line) => line.length > limitRecordBytesMax)) throw tooMuch();
+    yield* lines;
+  }
+}
+
+const tooMuch = (): Error => new Error('more counters than a control plane sends');
 
 function positionIn(line: string): number | undefined {
   const { position } = JSON.parse(line) as { position?: unknown };
