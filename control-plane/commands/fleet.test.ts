@@ -96,6 +96,12 @@ organisations: [{ id: acme, name: Acme, tier: Platinum, anchor: 2026-11-01 }]`,
   expect(apply(state, fleet).events).toHaveLength(0);
 });
 
+interface Change {
+  readonly fields?: readonly string[];
+  readonly values?: readonly { readonly field: string; readonly before: unknown; readonly after: unknown }[];
+}
+const withoutValues = ({ values: _, ...change }: Change): object => change;
+
 test.each<[claim: string, change: (fleet: typeof whole) => object, changes: object[]]>([
   [
     'a limit',
@@ -157,7 +163,13 @@ test.each<[claim: string, change: (fleet: typeof whole) => object, changes: obje
   apply(state, whole);
   // Forced, because one of them takes the only owner's role away.
   const { answer } = apply(state, change(whole), { force: true });
-  expect(answer['changes']).toEqual(changes);
+  const found = answer['changes'] as readonly Change[];
+  expect(found.map(withoutValues)).toEqual(changes);
+  // Each field that changes has its value before and after.
+  for (const { fields = [], values = [] } of found) {
+    expect(values.map(({ field }) => field)).toEqual(fields);
+    for (const { before, after } of values) expect(before).not.toEqual(after);
+  }
   expect(apply(state, change(whole)).events).toEqual([]);
 });
 
@@ -176,7 +188,7 @@ test('pruning removes what the file does not have, and no key of an organisation
     expect.objectContaining({ type: 'GuardRefused' }),
   );
   const { answer } = apply(state, fleet, { prune: true, force: true });
-  expect(answer['changes']).toEqual([
+  expect((answer['changes'] as readonly Change[]).map(withoutValues)).toEqual([
     { action: 'change', kind: 'organisation', id: 'acme', fields: ['tier'] },
     { action: 'remove', kind: 'node', id: 'pool-1' },
     { action: 'remove', kind: 'install', id: 'pool/echo-small' },
