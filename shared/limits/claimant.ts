@@ -310,12 +310,13 @@ export class Claimant {
 
   /** The last record of a process that stops cleanly. What it used of a minute counts further. */
   goodbye(nowMs: number): GaugeRecord {
-    const { n, ...rest } = this.#record(
+    // It gives all room up, if it held it.
+    const { alone: _, ...rest } = this.#record(
       [...this.#own.values()].filter(({ window }) => window !== inFlightWindow),
       nowMs,
       false,
     );
-    return { ...rest, n, ended: [...rest.ended, [this.#process, Number.MAX_SAFE_INTEGER]] };
+    return { ...rest, ended: [...rest.ended, [this.#process, Number.MAX_SAFE_INTEGER]] };
   }
 
   #mayBeAlone(nowMs: number): boolean {

@@ -109,8 +109,8 @@ export class ClaimsFold {
     for (const [id, seen] of record.silent)
       if (this.#alone === id && (this.#processes.get(id)?.offset ?? 0) <= seen) this.#alone = undefined;
     if (alone === undefined && this.#alone === process) this.#alone = undefined;
-    // Room is taken whole only where nothing of another process is in the log since the writer read it.
-    if (alone !== undefined && lastOfOthers <= alone) this.#alone ??= process;
+    // Room is taken whole only where nothing of another process is in the log since the writer read it, and by no last record.
+    if (alone !== undefined && lastOfOthers <= alone && !this.hasEnded(process)) this.#alone ??= process;
     for (const entry of record.entries) this.#fold(process, entry, nowMs);
     return true;
   }
