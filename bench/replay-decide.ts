@@ -121,6 +121,7 @@ async function addCost(): Promise<number> {
     gateway: 'gw-1',
     oneIn: 1,
     moment: { isKnown: () => true, position: () => 1 },
+    onEnd: (reason) => console.error('the journal has ended', reason),
   });
   const sample = Array.from({ length: 1000 }, (_, n) => requestOf(n));
   let added = 0;

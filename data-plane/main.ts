@@ -170,7 +170,7 @@ interface Observers {
 }
 
 function openJournal(
-  { dataDir, name, decisionsOneIn: oneIn = 1 }: GatewaySettings,
+  { dataDir, name, logger, decisionsOneIn: oneIn = 1 }: GatewaySettings,
   { lookup }: GatewayState,
   registry: Observers['registry'],
   closers: Closers,
@@ -178,7 +178,18 @@ function openJournal(
   if (oneIn === 0) return undefined;
   const isKnown = (model: string): boolean => lookup.isCatalogued(model) || lookup.isPooled(model);
   const moment = { isKnown, position: () => lookup.position() };
-  const journal = new DecisionJournal({ path: join(dataDir, 'decisions.db'), gateway: name, oneIn, moment });
+  const journal = new DecisionJournal({
+    path: join(dataDir, 'decisions.db'),
+    gateway: name,
+    oneIn,
+    moment,
+    // The name alone: a message may quote what the thread was sent.
+    onEnd: (reason) =>
+      logger.warn(
+        { reason: reason instanceof Error ? reason.name : `exit code ${String(reason)}` },
+        'the decision journal has ended; decisions are dropped',
+      ),
+  });
   closers.add(() => journal.close());
   countDecisions(registry, journal);
   return journal;

@@ -25,11 +25,14 @@ export interface DecisionJournalOptions {
   /** Of completed requests one in so many is kept; of all others each. */
   readonly oneIn: number;
   readonly moment: Pick<DecisionMoment, 'isKnown'> & { position(): number };
+  /** Called once where the thread cannot be started or ends by itself: later decisions are dropped. */
+  readonly onEnd: (reason: unknown) => void;
 }
 
 export class DecisionJournal {
   readonly #options: DecisionJournalOptions;
-  readonly #port: MessagePort | Worker;
+  /** Undefined where the system grants no thread. */
+  readonly #port: MessagePort | Worker | undefined;
   readonly #asks = new Map<number, (rows: Row[]) => void>();
   #group: CompactDecision[] = [];
   #timer: NodeJS.Timeout | undefined;
@@ -45,15 +48,17 @@ export class DecisionJournal {
 
   constructor(options: DecisionJournalOptions) {
     this.#options = options;
-    this.#port = startThread(options.path);
-    this.#port.on('message', (event: JournalEvent) => this.#onEvent(event));
-    const end = (): void => {
+    const end = (reason: unknown): void => {
+      if (!this.#isEnded && this.#closed === undefined) options.onEnd(reason);
       this.#isEnded = true;
       this.#closed?.();
     };
-    this.#port.on('error', end);
-    this.#port.on('exit' in this.#port ? 'exit' : 'close', end);
-    this.#port.unref();
+    const port = startThread(options.path, end);
+    this.#port = port;
+    port?.on('message', (event: JournalEvent) => this.#onEvent(event));
+    port?.on('error', end);
+    port?.on(port instanceof Worker ? 'exit' : 'close', end);
+    port?.unref();
   }
 
   /** Counts since the start, and bytes of the file. */
@@ -109,7 +114,7 @@ export class DecisionJournal {
         };
         this.#post({ kind: 'close' });
       });
-    if ('terminate' in this.#port) await this.#port.terminate();
+    if (this.#port instanceof Worker) await this.#port.terminate();
   }
 
   #send(): void {
@@ -137,7 +142,7 @@ export class DecisionJournal {
   }
 
   #post(request: JournalRequest): void {
-    if (!this.#isEnded) this.#port.postMessage(request);
+    if (!this.#isEnded) this.#port?.postMessage(request);
   }
 
   #onEvent(event: JournalEvent): void {
@@ -157,9 +162,15 @@ interface Row {
   readonly cells: string;
 }
 
-function startThread(path: string): MessagePort | Worker {
-  if (!import.meta.url.endsWith('.ts'))
-    return new Worker(new URL('./worker-entry.js', import.meta.url), { workerData: { path } });
+function startThread(path: string, onFailure: (reason: unknown) => void): MessagePort | Worker | undefined {
+  if (!import.meta.url.endsWith('.ts')) {
+    try {
+      return new Worker(new URL('./worker-entry.js', import.meta.url), { workerData: { path } });
+    } catch (error) {
+      onFailure(error);
+      return undefined;
+    }
+  }
   // Node 20 runs no TypeScript on a thread: from the sources the journal shares this thread, over the same messages.
   const { port1, port2 } = new MessageChannel();
   serveJournal(port2, { path });

@@ -1,9 +1,11 @@
 // Preloaded into a process under test: does harm to one of its threads once a file is there that names the harm.
 import { existsSync, readFileSync, rmSync } from 'node:fs';
-import { isMainThread } from 'node:worker_threads';
+import { isMainThread, workerData } from 'node:worker_threads';
 
 const file = process.env.FAIL_FILE ?? '';
-const isHere = (process.env.FAIL_THREAD === 'main') === isMainThread;
+// Of the workers only that of usage: the one of the decision journal has a path alone.
+const isUsageWorker = !isMainThread && Object.keys(workerData ?? {}).join() !== 'path';
+const isHere = process.env.FAIL_THREAD === 'main' ? isMainThread : isUsageWorker;
 /** What an error of this kind may quote: it must not reach the log. */
 const secret = 'hg_secret-that-a-request-brought';
 
