@@ -7,7 +7,7 @@ import { randomUUID } from 'node:crypto';
 import { Counter, Gauge, type Registry } from 'prom-client';
 import { decodeGauges, encodeGauges, type GaugeRecord, inFlightWindow } from '../../schemas/gauges.ts';
 import { gaugesTopic } from '../../schemas/limits.ts';
-import { Claimant, type Limit } from '../../shared/limits/claimant.ts';
+import { Claimant, cutOffMs, type Limit } from '../../shared/limits/claimant.ts';
 import { type LimitBatch, type LimitTopic, limitTopicAt } from '../../shared/log/limit-topic.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
 import { RateLimitedLine } from '../../shared/runtime/rate-limited-line.ts';
@@ -98,8 +98,8 @@ class LimitExchange {
   }
 
   /**
-   * Waits until the log may have granted room for a request, at most until `untilMs` (monotonic): resolves with whether it
-   * is worth deciding again. undefined where no wait can help.
+   * Waits until the log may have granted room for a request, until `untilMs` (monotonic), or where the log is silent until
+   * this gateway counts as cut off: resolves with whether it is worth deciding again. undefined where no wait can help.
    */
   waitForRoom(
     limit: Limit,
@@ -110,12 +110,22 @@ class LimitExchange {
     const nowMs = performance.now();
     if (signal.aborted || untilMs <= nowMs) return undefined;
     let end: (again: boolean) => void = () => undefined;
-    const waiter = this.#claimant.wait(limit, weight, untilMs, nowMs, (again) => end(again));
+    const waiter = this.#claimant.wait(limit, weight, untilMs + cutOffMs, nowMs, (again) => end(again));
     if (waiter === undefined) return undefined;
     this.#waits++;
     this.#planUrgent();
     return new Promise((resolve) => {
-      const timer = setTimeout(() => this.#claimant.expire(performance.now() + 1), untilMs - nowMs);
+      const expire = (): void => {
+        const leftMs = this.#claimant.cutOffInMs(performance.now());
+        // The log is silent: nobody says that there is no room, so the request waits until the share may admit it.
+        if (leftMs !== undefined && leftMs > 0) {
+          timer = setTimeout(expire, leftMs);
+          return;
+        }
+        this.#claimant.cancel(waiter);
+        end(true);
+      };
+      let timer = setTimeout(expire, untilMs - nowMs);
       const abort = (): void => {
         this.#claimant.cancel(waiter);
         end(false);

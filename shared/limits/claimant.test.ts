@@ -70,3 +70,21 @@ test.each(['on its data folder', 'without its data folder'])(
     expect(admitted(second, 60, log.now())).toBe(50);
   },
 );
+
+test('where the log is silent, a request may wait until the gateway counts as cut off, and no longer', () => {
+  const gateway = open();
+  const log = openLog();
+  log.join(gateway);
+  log.pass(1000);
+  expect(gateway.cutOffInMs(log.now() + 100)).toBeUndefined();
+  // Sent, and not given back.
+  gateway.add(limit, 1, log.now());
+  expect(gateway.records(log.now(), log.now()).length).toBeGreaterThan(0);
+  const sentMs = log.now();
+  expect(gateway.cutOffInMs(sentMs + 300)).toBeUndefined();
+  const leftMs = gateway.cutOffInMs(sentMs + 500) ?? 0;
+  expect(leftMs).toBeGreaterThan(0);
+  expect(gateway.isCutOff(sentMs + 500 + leftMs - 2)).toBe(false);
+  expect(gateway.isCutOff(sentMs + 500 + leftMs)).toBe(true);
+  expect(gateway.cutOffInMs(sentMs + 500 + leftMs)).toBe(0);
+});

@@ -16,7 +16,9 @@ import { RoomQueue, type Waiter } from './room-queue.ts';
 /** A process publishes at least so often. */
 const quietMsMax = 1000;
 /** Without an own record read back for so long, a gateway is cut off and admits its share. */
-const cutOffMs = 2000;
+export const cutOffMs = 2000;
+/** A record that the log has not given back for so long makes the log silent; usual are some 30 ms. */
+const unansweredMs = 400;
 /** Longer than `cutOffMs`: a process that is silent for so long does not admit against all room any more. */
 const silentMs = 2500;
 /** What a process holds in flight ends after such a silence. */
@@ -101,6 +103,13 @@ export class Claimant {
 
   isCutOff(nowMs: number): boolean {
     return this.feedAgeMs(nowMs) > cutOffMs;
+  }
+
+  /** How long until this process counts as cut off, where the log is silent; undefined where it answers. */
+  cutOffInMs(nowMs: number): number | undefined {
+    const [oldest] = this.#sentMs.values();
+    if (oldest === undefined || nowMs - oldest < unansweredMs) return undefined;
+    return this.isCutOff(nowMs) ? 0 : cutOffMs - this.feedAgeMs(nowMs) + 1;
   }
 
   /** May requests be decided without the share of a gateway that is cut off? */
