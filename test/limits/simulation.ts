@@ -435,7 +435,9 @@ export class Simulation {
 
   #measureStreams(): void {
     let exempt = 0;
-    for (const { streams, claimant } of this.#gateways) {
+    for (const gateway of this.#gateways) {
+      const { streams, claimant } = gateway;
+      exempt += this.#unpublished(gateway);
       const isLong = claimant.feedAgeMs(this.#nowMs) > 8000;
       for (const stream of streams) if (isLong || stream.exempt !== undefined) exempt += stream.weight;
     }
@@ -444,6 +446,16 @@ export class Simulation {
     );
     this.#exemptPeaks.push({ atMs: this.#nowMs, weight: exempt });
     this.#measure(this.#inFlight, Math.max(...this.#exemptPeaks.map(({ weight }) => weight)));
+  }
+
+  /** What a gateway that was alone, and is silent for so long that others take its room, has not published yet. */
+  #unpublished({ claimant }: Gateway): number {
+    if (!claimant.isAlone || claimant.feedAgeMs(this.#nowMs) <= 2500) return 0;
+    const records = this.#log.filter(({ record }) => record.process === claimant.process);
+    const entries = records.flatMap(({ record }) => record.entries);
+    const known = entries.findLast(({ window }) => window === inFlightWindow)?.used ?? 0;
+    const used = claimant.used({ subject: 'acme', window: inFlightWindow, limit: this.#limit });
+    return Math.max(0, used - known);
   }
 
   #measure(taken: number, allowed: number): void {
