@@ -14,14 +14,8 @@ export const claimsMutations: readonly SuiteMutation[] = [
   ]),
   ...of('shared/limits/claimant.ts', simulation, [
     ['a gateway that is cut off has a share', 'Math.floor(limit.limit / this.#live)', 'limit.limit'],
-    ['what ends above the limit is not replaced', 'granted + Math.min(0, left)', 'granted'],
     ['only the first request goes ahead of its claim', '(used === 0 && this', '(used >= 0 && this'],
     ['a process ends later than it uses its claims', 'const endedMs = 10_000', 'const endedMs = 3000'],
-    [
-      'what was not published counts under the next id',
-      'own.renew(Math.min(own.used, claimed))',
-      'own.renew(own.used)',
-    ],
     [
       'a request waits for its claim',
       'const waiter = this.#waiters.add(own, weight, untilMs, done);',

@@ -29,11 +29,6 @@ const countersMutations: readonly SuiteMutation[] = [
         'if (record.replica !== ledger.replica) return state.apply(record, nowMs);',
         'state.apply(record, nowMs);',
       ],
-      [
-        'what was counted before a conflict still counts',
-        '    this.#plan.takeAll();\n    this.#adoptFormer(nowMs);',
-        '    this.#plan.takeAll();',
-      ],
     ],
   ),
   ...of(

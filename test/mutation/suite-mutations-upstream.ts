@@ -49,12 +49,6 @@ export const upstreamMutations: readonly SuiteMutation[] = [
         'if (this.#size > 2 * this.#entriesMax)',
         'the table is bounded',
       ],
-      [
-        'a tenant gives up its own entries first',
-        'if (entries.size <= share) {',
-        'if (entries.size > 0) {',
-        'the table is bounded',
-      ],
     ],
   ),
   ...of(
