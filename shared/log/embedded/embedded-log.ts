@@ -134,6 +134,7 @@ export class EmbeddedLog implements TimedLog {
       const last = records.at(-1);
       if (!last) {
         this.#watch.start();
+        this.#sawEnd(next);
         await this.#waiters.changedSince(seen, signal);
         continue;
       }
@@ -180,12 +181,16 @@ export class EmbeddedLog implements TimedLog {
     if (this.#waiters.size === 0) return;
     try {
       this.#file.checkInPlace();
-      const end = this.#file.end();
-      if (end === this.#seenEnd) return;
-      this.#seenEnd = end;
+      this.#sawEnd(this.#file.end());
     } catch (error) {
-      if (error instanceof DatabaseBusy) return;
+      if (!(error instanceof DatabaseBusy)) this.#waiters.wake();
     }
+  }
+
+  /** Reads count too: a file that is cut back to the end of an earlier look differs from what the tails read since. */
+  #sawEnd(end: number): void {
+    if (end === this.#seenEnd) return;
+    this.#seenEnd = end;
     this.#waiters.wake();
   }
 
