@@ -3,6 +3,7 @@ import type { ComponentChildren, ComponentType } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { location } from './lib/router.ts';
 import type { Person } from './lib/session.ts';
+import { DoctorPage } from './pages/doctor.tsx';
 import { EventsPage } from './pages/events.tsx';
 import { FleetPage } from './pages/fleet.tsx';
 import { GatewaysPage } from './pages/gateways.tsx';
@@ -88,6 +89,14 @@ const pages: readonly Page[] = [
     icon: 'events',
     section: 'What happened',
     component: EventsPage,
+    isForMembers: false,
+  },
+  {
+    path: '/doctor',
+    name: 'Doctor',
+    icon: 'doctor',
+    section: 'What happened',
+    component: DoctorPage,
     isForMembers: false,
   },
 ];

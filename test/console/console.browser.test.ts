@@ -313,6 +313,7 @@ describe('every page', () => {
     ['/keys', 'API keys'],
     ['/usage?org=acme', 'Usage'],
     ['/events', 'Events'],
+    ['/doctor', 'Doctor'],
   ] as const;
   test.each([
     [360, 'dark'],
