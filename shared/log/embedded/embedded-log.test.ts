@@ -14,7 +14,7 @@ import {
 } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterEach, beforeEach, expect, test } from 'vitest';
+import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import {
   controlLogContract,
   promptly,
@@ -108,6 +108,34 @@ test('a log cut off before the position of a waiting tail is reported', async ()
   db.exec('DELETE FROM record WHERE offset >= 2');
   db.close();
   await expect(promptly(waiting.ended, 'noticing')).rejects.toThrow(LogTruncated);
+});
+
+test('a log cut off at the end of an earlier look is reported to a tail that read further since', async () => {
+  // The looks at the file run only where the test advances the clock, as on a machine that is busy.
+  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
+  try {
+    const log = await logOf(1);
+    let position = 0;
+    const ended = (async () => {
+      for await (const { nextOffset } of log.tail({ from: 0 })) position = nextOffset;
+    })();
+    const waitsAt = async (end: number) => {
+      for (let turns = 0; position < end || turns < 10; turns++)
+        await new Promise((resolve) => setImmediate(resolve));
+    };
+    await waitsAt(1);
+    await vi.advanceTimersByTimeAsync(1000);
+    await log.append(Buffer.from('own'));
+    await waitsAt(2);
+    const db = openDatabase(path, { durability: 'normal' });
+    db.exec('DELETE FROM record WHERE offset >= 1');
+    db.close();
+    const rejection = expect(ended).rejects.toThrow(LogTruncated);
+    await vi.advanceTimersByTimeAsync(1000);
+    await rejection;
+  } finally {
+    vi.useRealTimers();
+  }
 });
 
 test('a log whose first records were removed is reported, unless trimming is allowed', async () => {
