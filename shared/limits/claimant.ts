@@ -320,12 +320,21 @@ export class Claimant {
   /** The last record of a process that stops cleanly. What it used of a minute counts further. */
   goodbye(nowMs: number): GaugeRecord {
     // It gives all room up, if it held it.
-    const { alone: _, ...rest } = this.#record(
+    const {
+      alone: _,
+      entries,
+      ...rest
+    } = this.#record(
       [...this.#own.values()].filter(({ window }) => window !== inFlightWindow),
       nowMs,
       false,
     );
-    return { ...rest, ended: [...rest.ended, [this.#process, Number.MAX_SAFE_INTEGER]] };
+    return {
+      ...rest,
+      ended: [...rest.ended, [this.#process, Number.MAX_SAFE_INTEGER]],
+      // What it claims of a minute outlives it, and nobody would use it.
+      entries: entries.map((entry) => ({ ...entry, claim: entry.used })),
+    };
   }
 
   #mayBeAlone(nowMs: number): boolean {

@@ -1,0 +1,80 @@
+/** Simulated time: what happens when, in order, and the choices of a seed. Equal seeds give equal runs on all machines. */
+
+interface Item {
+  readonly atMs: number;
+  readonly order: number;
+  readonly run: () => void;
+}
+
+function before(a: Item | undefined, b: Item | undefined): boolean {
+  if (a === undefined || b === undefined) return b === undefined;
+  return a.atMs < b.atMs || (a.atMs === b.atMs && a.order < b.order);
+}
+
+export class Agenda {
+  readonly #heap: Item[] = [];
+  #order = 0;
+
+  add(atMs: number, run: () => void): void {
+    const heap = this.#heap;
+    const item = { atMs, order: this.#order++, run };
+    let index = heap.push(item) - 1;
+    while (index > 0) {
+      const parent = (index - 1) >> 1;
+      if (before(heap[parent], item)) break;
+      heap[index] = heap[parent] as Item;
+      index = parent;
+    }
+    heap[index] = item;
+  }
+
+  take(): Item | undefined {
+    const heap = this.#heap;
+    const [first] = heap;
+    const last = heap.pop();
+    if (first === undefined || last === undefined || first === last) return first;
+    let index = 0;
+    for (;;) {
+      let child = 2 * index + 1;
+      if (child >= heap.length) break;
+      if (child + 1 < heap.length && before(heap[child + 1], heap[child])) child++;
+      if (before(last, heap[child])) break;
+      heap[index] = heap[child] as Item;
+      index = child;
+    }
+    heap[index] = last;
+    return first;
+  }
+}
+
+export class Dice {
+  #state: number;
+
+  constructor(seed: number) {
+    this.#state = (seed * 2654435761) >>> 0;
+  }
+
+  /** From 0 up to 1. */
+  next(): number {
+    this.#state = (this.#state + 0x6d2b79f5) >>> 0;
+    let mixed = Math.imul(this.#state ^ (this.#state >>> 15), this.#state | 1);
+    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 4294967296;
+  }
+
+  below(n: number): number {
+    return Math.floor(this.next() * n);
+  }
+
+  between(from: number, to: number): number {
+    return from + this.next() * (to - from);
+  }
+
+  chance(probability: number): boolean {
+    return this.next() < probability;
+  }
+
+  pick<Value>(values: readonly Value[]): Value {
+    return values[this.below(values.length)] as Value;
+  }
+}

@@ -1,0 +1,182 @@
+/**
+ * The truth of a simulated fleet, kept apart from what its gateways know: what was admitted where, what the bound of
+ * docs/limits.md allows above the limit, and who was refused although there was room.
+ */
+import { type GaugeRecord, inFlightWindow } from '../../schemas/gauges.ts';
+import type { Claimant } from '../../shared/limits/claimant.ts';
+
+export interface Outcome {
+  readonly limit: number;
+  gateways: number;
+  admitted: number;
+  refused: number;
+  /** Refused while the whole fleet had room. */
+  refusedFalsely: number;
+  waits: number;
+  waitedMs: number;
+  waitedMsMax: number;
+  /** Most above the limit. */
+  over: number;
+  /** Most above the stated bound. */
+  beyond: number;
+  beyondAtMs: number;
+  /** The longest time in which a gateway that reads the log refused all of several requests falsely. */
+  starvedMs: number;
+  starvedAtMs: number;
+}
+
+export interface Stream {
+  readonly weight: number;
+  /** Why the log granted no room for it. */
+  exempt: 'first' | 'share' | 'orphan' | undefined;
+}
+
+export interface BoundGateway {
+  readonly claimant: Claimant;
+  readonly streams: Set<Stream>;
+  /** The first false refusal since something was admitted, refused rightly or interrupted. */
+  starvedSinceMs: number | undefined;
+}
+
+/** What replaced a stream above the limit within this time is in the bound. */
+const replacedMs = 500;
+/** What was granted in flight counts no longer for a gateway that is cut off for so long. */
+const grantedMs = 8000;
+/** A gateway that was alone and is silent for so long does not hold all room any more. */
+const silentMs = 2500;
+/** From here on a gateway without an own record is not starved, but cut off or about to be. */
+const connectedMs = 1500;
+
+export class Bound {
+  readonly outcome: Outcome;
+  readonly #limit: number;
+  readonly #gateways: readonly BoundGateway[];
+  readonly #log: readonly { readonly record: GaugeRecord }[];
+  /** Requests admitted, by the minute's label. */
+  readonly #admitted = new Map<number, number>();
+  /** What the bound allows above the limit, by the minute's label and its reason. */
+  readonly #allowed = new Map<number, Map<string, number>>();
+  /** Exempt weights of the last moments: what they displaced may be in flight still. */
+  #exemptPeaks: { atMs: number; weight: number }[] = [];
+  #inFlight = 0;
+
+  constructor(
+    limit: number,
+    gateways: readonly BoundGateway[],
+    log: readonly { readonly record: GaugeRecord }[],
+  ) {
+    this.#limit = limit;
+    this.#gateways = gateways;
+    this.#log = log;
+    this.outcome = {
+      ...{ limit, gateways: 0, admitted: 0, refused: 0, refusedFalsely: 0, waits: 0, waitedMs: 0 },
+      ...{ waitedMsMax: 0, over: 0, beyond: 0, beyondAtMs: 0, starvedMs: 0, starvedAtMs: 0 },
+    };
+  }
+
+  waited(ms: number): void {
+    this.outcome.waitedMs += ms;
+    this.outcome.waitedMsMax = Math.max(this.outcome.waitedMsMax, ms);
+  }
+
+  /** `wanted`: the weight of the request, and of those that wait before it, whose room is promised. */
+  refuse(gateway: BoundGateway, window: number, wanted: number, nowMs: number): void {
+    this.outcome.refused++;
+    const taken = window === inFlightWindow ? this.#inFlight : (this.#admitted.get(window) ?? 0);
+    const isFalse = taken + wanted <= this.#limit;
+    if (isFalse) this.outcome.refusedFalsely++;
+    if (!isFalse || gateway.claimant.feedAgeMs(nowMs) > connectedMs) gateway.starvedSinceMs = undefined;
+    else gateway.starvedSinceMs ??= nowMs;
+    const starvedMs = nowMs - (gateway.starvedSinceMs ?? nowMs);
+    if (starvedMs <= this.outcome.starvedMs) return;
+    this.outcome.starvedMs = starvedMs;
+    this.outcome.starvedAtMs = nowMs;
+  }
+
+  admitRate(gateway: BoundGateway, window: number, exempt: Stream['exempt'], nowMs: number): void {
+    const { claimant } = gateway;
+    gateway.starvedSinceMs = undefined;
+    const count = (this.#admitted.get(window) ?? 0) + 1;
+    this.#admitted.set(window, count);
+    if (exempt === 'first') this.#allow(window, `${claimant.process} first`, 1);
+    if (exempt === 'share') {
+      const share = Math.max(1, Math.floor(this.#limit / claimant.live));
+      this.#allow(window, `${claimant.process} share`, share);
+    }
+    let allowed = 0;
+    for (const amount of this.#allowed.get(window)?.values() ?? []) allowed += amount;
+    this.#measure(count, allowed, nowMs);
+  }
+
+  admitStream(gateway: BoundGateway, stream: Stream, nowMs: number): void {
+    gateway.starvedSinceMs = undefined;
+    gateway.streams.add(stream);
+    this.#inFlight += stream.weight;
+    let exempt = 0;
+    for (const { streams, claimant } of this.#gateways) {
+      exempt += this.#unpublished(claimant, nowMs);
+      const isLong = claimant.feedAgeMs(nowMs) > grantedMs;
+      for (const { weight, exempt: why } of streams) if (isLong || why !== undefined) exempt += weight;
+    }
+    this.#exemptPeaks = this.#exemptPeaks.filter(
+      ({ atMs, weight }) => atMs > nowMs - replacedMs && weight > exempt,
+    );
+    this.#exemptPeaks.push({ atMs: nowMs, weight: exempt });
+    this.#measure(this.#inFlight, Math.max(...this.#exemptPeaks.map(({ weight }) => weight)), nowMs);
+  }
+
+  /** False where it ended before. */
+  endStream({ streams }: BoundGateway, stream: Stream): boolean {
+    if (!streams.delete(stream)) return false;
+    this.#inFlight -= stream.weight;
+    return true;
+  }
+
+  /** The gateway is killed: what it had admitted while it was alone, since its last record that is in the log, may count twice. */
+  killed({ claimant }: BoundGateway): void {
+    if (!claimant.isAlone) return;
+    for (const [window] of this.#admitted) {
+      const used = claimant.used({ subject: 'acme', window, limit: this.#limit });
+      const known = this.#lastUsed(claimant.process, window);
+      if (used > known) this.#allow(window, `${claimant.process} alone`, used - known);
+    }
+  }
+
+  ended(gateway: BoundGateway): void {
+    gateway.starvedSinceMs = undefined;
+    for (const { weight } of gateway.streams) this.#inFlight -= weight;
+    gateway.streams.clear();
+  }
+
+  #allow(window: number, reason: string, amount: number): void {
+    const reasons = this.#allowed.get(window) ?? new Map<string, number>();
+    this.#allowed.set(window, reasons);
+    reasons.set(reason, Math.max(reasons.get(reason) ?? 0, amount));
+  }
+
+  /** What a gateway that was alone, and is silent for so long that others take its room, has not published yet. */
+  #unpublished(claimant: Claimant, nowMs: number): number {
+    if (!claimant.isAlone || claimant.feedAgeMs(nowMs) <= silentMs) return 0;
+    const used = claimant.used({ subject: 'acme', window: inFlightWindow, limit: this.#limit });
+    return Math.max(0, used - this.#lastUsed(claimant.process, inFlightWindow));
+  }
+
+  /** What the log says last: a record that comes after one with a larger number counts for nobody. */
+  #lastUsed(process: string, window: number): number {
+    let [last, known] = [0, 0];
+    for (const { record } of this.#log) {
+      if (record.process !== process || record.n <= last) continue;
+      last = record.n;
+      known = record.entries.find((entry) => entry.window === window)?.used ?? known;
+    }
+    return known;
+  }
+
+  #measure(taken: number, allowed: number, nowMs: number): void {
+    const over = taken - this.#limit;
+    this.outcome.over = Math.max(this.outcome.over, over);
+    if (over - allowed <= this.outcome.beyond) return;
+    this.outcome.beyond = over - allowed;
+    this.outcome.beyondAtMs = nowMs;
+  }
+}

@@ -1,0 +1,342 @@
+/**
+ * Gateways over one log, in simulated time, with the rules that the product runs. Every fault is drawn from the seed. Minutes
+ * are 8 s long, and gateways read 18 s back.
+ */
+import { type GaugeRecord, inFlightWindow } from '../../schemas/gauges.ts';
+import { Claimant, type Limit } from '../../shared/limits/claimant.ts';
+import { Agenda, Dice } from './agenda.ts';
+import { Bound, type BoundGateway, type Outcome, type Stream } from './claims-bound.ts';
+import { type Fault, minuteMs, type Plan, planFaults, planLoad, planSticky, runMs } from './claims-plan.ts';
+
+const historyMs = 18_000;
+const tickMs = 200;
+const waitMs = 500;
+
+interface Gateway extends BoundGateway {
+  readonly id: number;
+  readonly offsetMs: number;
+  claimant: Claimant;
+  /** Changes at each start: events of an earlier start do nothing. */
+  life: number;
+  up: boolean;
+  joinedMs: number;
+  pausedUntilMs: number;
+  awayUntilMs: number;
+  next: number;
+  isUrgentPlanned: boolean;
+  /** On its disk. */
+  live: number;
+  predecessor: string | undefined;
+}
+
+interface Request {
+  readonly weight: number;
+  readonly holdMs: number;
+  readonly sinceMs: number;
+}
+
+export class Simulation {
+  readonly #plan: Plan;
+  readonly #dice: Dice;
+  readonly #agenda = new Agenda();
+  readonly #gateways: Gateway[] = [];
+  readonly #log: { readonly record: GaugeRecord; readonly atMs: number }[] = [];
+  readonly #limit: number;
+  readonly #lagMs: number;
+  readonly #bound: Bound;
+  #nowMs = 0;
+  #ids = 0;
+  #logAwayUntilMs = 0;
+
+  constructor(plan: Plan) {
+    this.#plan = plan;
+    this.#dice = new Dice(plan.seed);
+    const limits = plan.kind === 'rate' ? [6, 12, 30, 60, 120] : [4, 8, 16, 48];
+    this.#limit = plan.sticky ? 60 : this.#dice.pick(limits);
+    this.#lagMs = this.#dice.pick([3, 10, 30]);
+    this.#bound = new Bound(this.#limit, this.#gateways, this.#log);
+  }
+
+  run(): Outcome {
+    const { sticky, kind, faults } = this.#plan;
+    const dice = this.#dice;
+    const isCalm = faults === 'none';
+    // In a part of the fleets one gateway is alone for long, and others join it late and leave early.
+    const isSmall = !isCalm && dice.chance(0.4);
+    const count = 2 + dice.below(isSmall ? 2 : 5);
+    const { outcome } = this.#bound;
+    outcome.gateways = count;
+    for (let id = 0; id < count; id++) this.#create(id);
+    for (const gateway of this.#gateways) {
+      const joins = !isCalm && (isSmall ? gateway.id > 0 : dice.chance(0.2));
+      this.#at(joins ? dice.between(1000, 20_000) : 0, () => this.#start(gateway));
+    }
+    const scene = {
+      dice,
+      limit: this.#limit,
+      gateways: this.#gateways,
+      at: (atMs: number, run: () => void) => this.#at(atMs, run),
+      request: (gateway: Gateway, weight: number, holdMs: number) => this.#request(gateway, weight, holdMs),
+      strike: (gateway: Gateway, fault: Fault) => this.#strike(gateway, fault),
+      cutLog: (ms: number) => {
+        this.#logAwayUntilMs = this.#nowMs + ms;
+      },
+    };
+    if (sticky) planSticky(scene);
+    else planLoad(kind, scene);
+    planFaults(faults, scene);
+    for (;;) {
+      const event = this.#agenda.take();
+      if (event === undefined || event.atMs > runMs) return outcome;
+      this.#nowMs = event.atMs;
+      event.run();
+    }
+  }
+
+  #at(atMs: number, run: () => void): void {
+    this.#agenda.add(atMs, run);
+  }
+
+  #create(id: number): void {
+    this.#gateways.push({
+      id,
+      // Clocks of up to a second apart.
+      offsetMs: this.#plan.faults === 'all' ? this.#dice.between(-500, 500) : this.#dice.between(-5, 5),
+      claimant: new Claimant({ name: `g${id}`, mint: () => 'none', live: 1 }),
+      ...{ life: 0, up: false, joinedMs: 0, pausedUntilMs: 0, awayUntilMs: 0, next: 0 },
+      ...{ isUrgentPlanned: false, streams: new Set(), live: 1, predecessor: undefined },
+      starvedSinceMs: undefined,
+    });
+  }
+
+  // --- Gateways
+
+  #start(gateway: Gateway): void {
+    if (gateway.up) return;
+    gateway.life++;
+    gateway.up = true;
+    gateway.joinedMs = this.#nowMs;
+    gateway.claimant = new Claimant({
+      name: `g${gateway.id}`,
+      mint: () => `${gateway.id}-${++this.#ids}`,
+      live: gateway.live,
+      predecessor: gateway.predecessor,
+    });
+    gateway.predecessor = gateway.claimant.process;
+    gateway.isUrgentPlanned = false;
+    const from = this.#log.findIndex(({ atMs }) => atMs >= this.#nowMs - historyMs);
+    gateway.next = from < 0 ? this.#log.length : from;
+    this.#whenReadable(gateway, () => {
+      this.#read(gateway, this.#log.length);
+      this.#tick(gateway);
+    });
+  }
+
+  /** Runs once the gateway is neither suspended nor without the log, unless it ended before. */
+  #whenReadable(gateway: Gateway, run: () => void): void {
+    const { life } = gateway;
+    const attempt = () => {
+      if (gateway.life !== life || !gateway.up) return;
+      const until = Math.max(gateway.pausedUntilMs, gateway.awayUntilMs, this.#logAwayUntilMs);
+      if (until > this.#nowMs) this.#at(until + this.#dice.between(0, 50), attempt);
+      else run();
+    };
+    attempt();
+  }
+
+  #whenRunning(gateway: Gateway, run: () => void): void {
+    const { life } = gateway;
+    const attempt = () => {
+      if (gateway.life !== life || !gateway.up) return;
+      if (gateway.pausedUntilMs > this.#nowMs) this.#at(gateway.pausedUntilMs, attempt);
+      else run();
+    };
+    attempt();
+  }
+
+  #wallMs(gateway: Gateway): number {
+    return this.#nowMs + gateway.offsetMs;
+  }
+
+  #tick(gateway: Gateway): void {
+    const { life } = gateway;
+    this.#publish(gateway, false);
+    this.#at(this.#nowMs + tickMs, () => {
+      if (gateway.life === life) this.#whenRunning(gateway, () => this.#tick(gateway));
+    });
+  }
+
+  #publish(gateway: Gateway, urgent: boolean): void {
+    const { claimant } = gateway;
+    const before = claimant.process;
+    const records = claimant.records(this.#nowMs, this.#wallMs(gateway), urgent);
+    if (claimant.process !== before) this.#renewed(gateway);
+    for (const record of records) this.#send(gateway, record);
+  }
+
+  #renewed(gateway: Gateway): void {
+    gateway.predecessor = gateway.claimant.process;
+    for (const stream of gateway.streams) stream.exempt = 'orphan';
+  }
+
+  #send(gateway: Gateway, record: GaugeRecord): void {
+    const dice = this.#dice;
+    const areFaulty = this.#plan.faults === 'all';
+    let delayMs = dice.between(0.3, 1) * this.#lagMs;
+    if (areFaulty && dice.chance(0.03)) return;
+    if (areFaulty && dice.chance(0.02)) delayMs += dice.between(100, 12_000);
+    const append = (): void => {
+      const away = Math.max(gateway.awayUntilMs, this.#logAwayUntilMs);
+      if (away > this.#nowMs) {
+        // Part of what was on its way arrives once the log is back.
+        if (dice.chance(0.5)) this.#at(away + dice.between(0, 300), append);
+        return;
+      }
+      this.#log.push({ record, atMs: this.#nowMs });
+      const upTo = this.#log.length;
+      for (const reader of this.#gateways) {
+        if (!reader.up) continue;
+        this.#at(this.#nowMs + dice.between(0.3, 1) * this.#lagMs, () =>
+          this.#whenReadable(reader, () => this.#read(reader, upTo)),
+        );
+      }
+    };
+    this.#at(this.#nowMs + delayMs, append);
+    if (areFaulty && dice.chance(0.02)) this.#at(this.#nowMs + delayMs + dice.between(0, 3000), append);
+  }
+
+  #read(gateway: Gateway, upTo: number): void {
+    const { claimant } = gateway;
+    const before = claimant.process;
+    for (; gateway.next < upTo; gateway.next++) {
+      const { record } = this.#log[gateway.next] as { record: GaugeRecord };
+      claimant.onRecord(record, gateway.next, this.#nowMs);
+    }
+    if (claimant.process !== before) this.#renewed(gateway);
+    gateway.live = claimant.live;
+    this.#planUrgent(gateway);
+  }
+
+  #planUrgent(gateway: Gateway): void {
+    if (gateway.isUrgentPlanned || !gateway.claimant.isUrgent) return;
+    gateway.isUrgentPlanned = true;
+    const { life } = gateway;
+    this.#at(this.#nowMs + 10, () => {
+      if (gateway.life !== life) return;
+      this.#whenRunning(gateway, () => {
+        gateway.isUrgentPlanned = false;
+        this.#publish(gateway, true);
+      });
+    });
+  }
+
+  // --- Requests
+
+  #limitOf(gateway: Gateway): Limit {
+    const window =
+      this.#plan.kind === 'concurrency'
+        ? inFlightWindow
+        : (Math.floor(this.#wallMs(gateway) / minuteMs) + 10) * minuteMs;
+    return { subject: 'acme', window, limit: this.#limit };
+  }
+
+  #request(gateway: Gateway, weight: number, holdMs: number): void {
+    if (!gateway.up || !this.#isReady(gateway)) return;
+    this.#whenRunning(gateway, () => this.#decide(gateway, { weight, holdMs, sinceMs: this.#nowMs }));
+  }
+
+  /** A start waits until an own record was read back and no other process holds all room, 5 s at most. */
+  #isReady({ claimant, joinedMs }: Gateway): boolean {
+    return claimant.isReady(this.#nowMs) || this.#nowMs > joinedMs + 5000;
+  }
+
+  #decide(gateway: Gateway, request: Request): void {
+    const { claimant } = gateway;
+    const limit = this.#limitOf(gateway);
+    const { weight, sinceMs } = request;
+    const nowMs = this.#nowMs;
+    if (claimant.admits(limit, weight, nowMs)) {
+      this.#admit(gateway, limit, request);
+      return;
+    }
+    const untilMs = sinceMs + waitMs;
+    if (untilMs > nowMs) {
+      const { life } = gateway;
+      const waiter = claimant.wait(limit, weight, untilMs, nowMs, (again) => {
+        if (gateway.life !== life) return;
+        if (again) this.#at(this.#nowMs, () => gateway.life === life && this.#decide(gateway, request));
+        else this.#refuse(gateway, limit, weight, sinceMs);
+      });
+      if (waiter !== undefined) {
+        if (sinceMs === nowMs) this.#bound.outcome.waits++;
+        this.#planUrgent(gateway);
+        this.#at(untilMs, () => {
+          if (gateway.life === life) this.#whenRunning(gateway, () => claimant.expire(this.#nowMs));
+        });
+        return;
+      }
+    }
+    this.#refuse(gateway, limit, weight, sinceMs);
+  }
+
+  #refuse(gateway: Gateway, limit: Limit, weight: number, sinceMs: number): void {
+    this.#bound.waited(this.#nowMs - sinceMs);
+    this.#bound.refuse(gateway, limit.window, weight + gateway.claimant.waitingFor(limit), this.#nowMs);
+    this.#planUrgent(gateway);
+  }
+
+  #admit(gateway: Gateway, limit: Limit, { weight, holdMs, sinceMs }: Request): void {
+    const { claimant } = gateway;
+    const nowMs = this.#nowMs;
+    this.#bound.waited(nowMs - sinceMs);
+    this.#bound.outcome.admitted++;
+    const isCutOff = claimant.isCutOff(nowMs);
+    const isFirst = !isCutOff && claimant.used(limit) + weight > claimant.room(limit, nowMs);
+    const exempt = isCutOff ? 'share' : isFirst ? 'first' : undefined;
+    claimant.add(limit, weight, nowMs);
+    if (this.#plan.kind === 'rate') this.#bound.admitRate(gateway, limit.window, exempt, nowMs);
+    else this.#stream(gateway, limit, { weight, exempt }, holdMs);
+    this.#planUrgent(gateway);
+  }
+
+  #stream(gateway: Gateway, limit: Limit, stream: Stream, holdMs: number): void {
+    const { life } = gateway;
+    this.#bound.admitStream(gateway, stream, this.#nowMs);
+    this.#at(this.#nowMs + holdMs, () =>
+      this.#whenRunning(gateway, () => {
+        if (gateway.life !== life || !this.#bound.endStream(gateway, stream)) return;
+        gateway.claimant.remove(limit, stream.weight, this.#nowMs);
+        this.#planUrgent(gateway);
+      }),
+    );
+  }
+
+  // --- Faults
+
+  #strike(gateway: Gateway, fault: Fault): void {
+    const dice = this.#dice;
+    if (!gateway.up) return;
+    gateway.starvedSinceMs = undefined;
+    if (fault === 'pause') {
+      gateway.pausedUntilMs =
+        this.#nowMs + dice.pick([300, 1900, 2600, 6000, 11_000]) * dice.between(0.8, 1.2);
+    } else if (fault === 'away') gateway.awayUntilMs = this.#nowMs + dice.between(200, 14_000);
+    else {
+      if (fault === 'leave') this.#send(gateway, gateway.claimant.goodbye(this.#nowMs));
+      else if (this.#plan.kind === 'rate') this.#bound.killed(gateway);
+      if (fault === 'new folder') {
+        gateway.predecessor = undefined;
+        gateway.live = 1;
+      }
+      this.#stop(gateway);
+      this.#at(this.#nowMs + dice.between(100, 12_000), () => this.#start(gateway));
+    }
+  }
+
+  #stop(gateway: Gateway): void {
+    gateway.up = false;
+    gateway.life++;
+    gateway.pausedUntilMs = 0;
+    this.#bound.ended(gateway);
+  }
+}
