@@ -3,7 +3,6 @@ import type { ComponentChildren, ComponentType } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { location } from './lib/router.ts';
 import type { Person } from './lib/session.ts';
-import { DoctorPage } from './pages/doctor.tsx';
 import { EventsPage } from './pages/events.tsx';
 import { FleetPage } from './pages/fleet.tsx';
 import { GatewaysPage } from './pages/gateways.tsx';
@@ -36,6 +35,9 @@ function lazyPage(load: () => Promise<ComponentType>): ComponentType {
 }
 
 const UsagePage = lazyPage(async () => (await import('./pages/usage.tsx')).UsagePage);
+const ExplainPage = lazyPage(async () => (await import('./pages/explain.tsx')).ExplainPage);
+const LimitsPage = lazyPage(async () => (await import('./pages/limits.tsx')).LimitsPage);
+const DoctorPage = lazyPage(async () => (await import('./pages/doctor.tsx')).DoctorPage);
 
 interface Page extends NavigationEntry {
   readonly component: ComponentType;
@@ -84,12 +86,29 @@ const pages: readonly Page[] = [
     isForMembers: true,
   },
   {
+    path: '/limits',
+    name: 'Limits',
+    icon: 'limits',
+    section: 'Inference',
+    component: LimitsPage,
+    isForMembers: true,
+  },
+  {
     path: '/events',
     name: 'Events',
     icon: 'events',
     section: 'What happened',
     component: EventsPage,
     isForMembers: false,
+  },
+  {
+    path: '/explain',
+    hasPast: true,
+    name: 'Explain',
+    icon: 'explain',
+    section: 'What happened',
+    component: ExplainPage,
+    isForMembers: true,
   },
   {
     path: '/doctor',

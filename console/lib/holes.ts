@@ -13,8 +13,8 @@ export interface Hole {
   readonly model: string;
   /** `the pool`, or the id of a stack. */
   readonly where: string;
-  /** Names of the organisations whose requests for it are refused with 503. */
-  readonly refused: readonly string[];
+  /** The organisations whose requests for it are refused with 503. */
+  readonly refused: readonly Pick<Organisation, 'id' | 'name'>[];
 }
 
 function isServed(model: string, nodes: readonly LiveNodeResource[]): boolean {
@@ -36,15 +36,19 @@ export function holes({ pool, stacks, nodes, tiers, organisations }: FleetReads)
     .map((model) => ({
       model,
       where: 'the pool',
-      refused: organisations
-        .filter((organisation) => !organisation.suspended && includes(organisation, model))
-        .map(({ name }) => name),
+      refused: organisations.filter(
+        (organisation) => !organisation.suspended && includes(organisation, model),
+      ),
     }));
   const inStacks = stacks.flatMap(({ id, organisation, models }) => {
     const own = nodes.filter(({ place }) => place.kind === 'stack' && place.id === id);
     return models
       .filter((model) => !isServed(model, own))
-      .map((model) => ({ model, where: id, refused: [nameOf.get(organisation) ?? organisation] }));
+      .map((model) => ({
+        model,
+        where: id,
+        refused: [{ id: organisation, name: nameOf.get(organisation) ?? organisation }],
+      }));
   });
   return [...inPool, ...inStacks];
 }

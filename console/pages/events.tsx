@@ -3,6 +3,7 @@ import { useEffect, useState } from 'preact/hooks';
 import type { AdminResponse } from '../../schemas/admin.ts';
 import type { ListedEvent } from '../../schemas/admin-history.ts';
 import { withQuery } from '../lib/api.ts';
+import { type Asked, explainLink } from '../lib/explain.ts';
 import { ago, count, moment, plural, shellWord, subjectOf, verbOf } from '../lib/format.ts';
 import { onEvents, position } from '../lib/live.ts';
 import { useRead } from '../lib/read.ts';
@@ -155,6 +156,16 @@ function EventList({ events }: { readonly events: readonly ListedEvent[] }) {
   );
 }
 
+/** Who asks and for what, as far as an event says it. */
+function aboutOf(data: unknown): Asked {
+  const fields = (typeof data === 'object' && data !== null ? data : {}) as Record<string, unknown>;
+  const text = (name: string): string | undefined => {
+    const value = fields[name];
+    return typeof value === 'string' ? value : undefined;
+  };
+  return { org: text('organisation'), model: text('model'), host: text('stack') };
+}
+
 /** What the commit did to the rows, and its data. */
 function EventDetail({ event }: { readonly event: ListedEvent }) {
   const { type, v, at, command, data, position: seq } = event;
@@ -178,6 +189,9 @@ function EventDetail({ event }: { readonly event: ListedEvent }) {
       <p class="buttons">
         <a class="button" href={withQuery('/fleet', { at: seq })}>
           The fleet at this moment
+        </a>
+        <a class="button" href={explainLink({ ...aboutOf(data), at: String(seq) })}>
+          Explain at this moment
         </a>
         <Copy text={`headgate undo ${seq}`} label="Copy the command that undoes it" icon="terminal" />
       </p>

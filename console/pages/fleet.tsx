@@ -1,6 +1,7 @@
 /** The fleet as a map: a column for the pool and for each organisation, a tile for each node, and what is missing. */
 import type { ComponentChildren } from 'preact';
 import type { AdminResponse, LiveNodeResource } from '../../schemas/admin.ts';
+import { explainLink } from '../lib/explain.ts';
 import { plural } from '../lib/format.ts';
 import { type FleetReads, holes } from '../lib/holes.ts';
 import { useRead } from '../lib/read.ts';
@@ -51,14 +52,20 @@ function FleetBody({ state }: { readonly state: FleetReads }) {
         <section class="notice bad" aria-label="What is missing">
           <h2>Installed, but no node serves it now</h2>
           <ul class="rows">
-            {missing.map(({ model, where, refused }) => (
+            {missing.map(({ model, where, refused, refused: [first] }) => (
               <li key={`${where} ${model}`}>
                 <span>
                   <strong>{model}</strong> on {where}
                 </span>
-                <State tone="bad">
-                  {refused.length === 0 ? 'nobody may use it' : `503 for ${nameSome(refused)}`}
-                </State>
+                {first === undefined ? (
+                  <State tone="bad">nobody may use it</State>
+                ) : (
+                  <a
+                    href={explainLink({ org: first.id, model, ...(where !== 'the pool' && { host: where }) })}
+                  >
+                    <State tone="bad">503 for {nameSome(refused.map(({ name }) => name))}</State>
+                  </a>
+                )}
               </li>
             ))}
           </ul>

@@ -4,9 +4,9 @@ import type { AdminResponse } from '../../schemas/admin.ts';
 import { call } from '../lib/api.ts';
 import { organisationInScope } from '../lib/scope.ts';
 import { may } from '../lib/session.ts';
-import { Dialog, useWork } from '../ui/dialog.tsx';
+import { Dialog, FormDialog } from '../ui/dialog.tsx';
 import { useOrganisations } from '../ui/organisation-choice.tsx';
-import { Copy, Failure } from '../ui/parts.tsx';
+import { Copy } from '../ui/parts.tsx';
 
 const choices = [
   ['never', 'Never'],
@@ -27,65 +27,49 @@ interface FormProps {
 }
 
 function KeyForm({ onClose, onCreated }: FormProps) {
-  const { isBusy, failure, run } = useWork();
   const organisations = useOrganisations().filter(({ id }) => may('key.create', id));
   const scope = organisationInScope();
-  const submit = (event: SubmitEvent): void => {
-    event.preventDefault();
-    const fields = new FormData(event.currentTarget as HTMLFormElement);
+  const create = async (fields: FormData): Promise<void> => {
     const organisation = String(fields.get('organisation') ?? organisations[0]?.id ?? '');
     const body = { organisation, name: String(fields.get('name')), expires: String(fields.get('expires')) };
-    run(async () => {
-      const key = await call<AdminResponse<'POST /keys'>>('POST', '/keys', { body });
-      onCreated(key.value ?? '');
-    });
+    const key = await call<AdminResponse<'POST /keys'>>('POST', '/keys', { body });
+    onCreated(key.value ?? '');
   };
   return (
-    <Dialog title="Create an API key" onClose={onClose}>
-      <form onSubmit={submit}>
+    <FormDialog title="Create an API key" action="Create" work={create} onClose={onClose}>
+      <label class="field">
+        <span>Name</span>
+        <input
+          name="name"
+          type="text"
+          required
+          maxLength={200}
+          placeholder="what uses it, such as billing job"
+        />
+      </label>
+      {organisations.length > 1 ? (
         <label class="field">
-          <span>Name</span>
-          <input
-            name="name"
-            type="text"
-            required
-            maxLength={200}
-            placeholder="what uses it, such as billing job"
-          />
-        </label>
-        {organisations.length > 1 ? (
-          <label class="field">
-            <span>Organisation</span>
-            <select name="organisation" defaultValue={scope ?? organisations[0]?.id ?? ''}>
-              {organisations.map(({ id, name }) => (
-                <option key={id} value={id} selected={id === scope}>
-                  {name}
-                </option>
-              ))}
-            </select>
-          </label>
-        ) : null}
-        <label class="field">
-          <span>Expiry</span>
-          <select name="expires">
-            {choices.map(([choice, text]) => (
-              <option key={choice} value={choice} selected={choice === '90d'}>
-                {text}
+          <span>Organisation</span>
+          <select name="organisation" defaultValue={scope ?? organisations[0]?.id ?? ''}>
+            {organisations.map(({ id, name }) => (
+              <option key={id} value={id} selected={id === scope}>
+                {name}
               </option>
             ))}
           </select>
         </label>
-        {failure ? <Failure failure={failure} /> : null}
-        <div class="dialog-actions">
-          <button type="button" class="button" onClick={onClose}>
-            Cancel
-          </button>
-          <button type="submit" class="button primary" disabled={isBusy}>
-            Create
-          </button>
-        </div>
-      </form>
-    </Dialog>
+      ) : null}
+      <label class="field">
+        <span>Expiry</span>
+        <select name="expires">
+          {choices.map(([choice, text]) => (
+            <option key={choice} value={choice} selected={choice === '90d'}>
+              {text}
+            </option>
+          ))}
+        </select>
+      </label>
+    </FormDialog>
   );
 }
 

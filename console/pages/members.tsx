@@ -3,7 +3,7 @@ import { useState } from 'preact/hooks';
 import type { AdminResponse, Member } from '../../schemas/admin.ts';
 import { call } from '../lib/api.ts';
 import { moment } from '../lib/format.ts';
-import { Dialog, useWork } from '../ui/dialog.tsx';
+import { Dialog, FormDialog, useWork } from '../ui/dialog.tsx';
 import { Copy, Failure } from '../ui/parts.tsx';
 
 const roles = ['owner', 'admin', 'approver', 'member', 'viewer'] as const;
@@ -45,54 +45,38 @@ export interface MemberDialogProps {
 }
 
 export function AddMember({ organisation, onClose }: MemberDialogProps) {
-  const { isBusy, failure, run } = useWork();
-  const submit = (event: SubmitEvent): void => {
-    event.preventDefault();
-    const fields = new FormData(event.currentTarget as HTMLFormElement);
-    run(async () => {
-      const body = { role: String(fields.get('role')) };
-      await call('PUT', pathOf(organisation, String(fields.get('person'))), { body });
-      onClose();
-    });
+  const add = async (fields: FormData): Promise<void> => {
+    const body = { role: String(fields.get('role')) };
+    await call('PUT', pathOf(organisation, String(fields.get('person'))), { body });
+    onClose();
   };
   return (
-    <Dialog title="Add a member" onClose={onClose}>
-      <form onSubmit={submit}>
-        <label class="field">
-          <span>Person</span>
-          <input
-            name="person"
-            type="text"
-            required
-            pattern="[a-z0-9\-]{1,64}"
-            placeholder="ana"
-            autocomplete="off"
-          />
-          <small>
-            Lowercase letters, digits and hyphens. The log keeps this id, so it should name nobody by e-mail.
-          </small>
-        </label>
-        <label class="field">
-          <span>Role</span>
-          <select name="role">
-            {roles.toReversed().map((role) => (
-              <option key={role} value={role}>
-                {role}
-              </option>
-            ))}
-          </select>
-        </label>
-        {failure ? <Failure failure={failure} /> : null}
-        <div class="dialog-actions">
-          <button type="button" class="button" onClick={onClose}>
-            Cancel
-          </button>
-          <button type="submit" class="button primary" disabled={isBusy}>
-            Add
-          </button>
-        </div>
-      </form>
-    </Dialog>
+    <FormDialog title="Add a member" action="Add" work={add} onClose={onClose}>
+      <label class="field">
+        <span>Person</span>
+        <input
+          name="person"
+          type="text"
+          required
+          pattern="[a-z0-9\-]{1,64}"
+          placeholder="ana"
+          autocomplete="off"
+        />
+        <small>
+          Lowercase letters, digits and hyphens. The log keeps this id, so it should name nobody by e-mail.
+        </small>
+      </label>
+      <label class="field">
+        <span>Role</span>
+        <select name="role">
+          {roles.toReversed().map((role) => (
+            <option key={role} value={role}>
+              {role}
+            </option>
+          ))}
+        </select>
+      </label>
+    </FormDialog>
   );
 }
 

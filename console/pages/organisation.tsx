@@ -1,11 +1,14 @@
 /** One organisation: plan and allowance, members and their roles, stacks, keys. */
 import { useState } from 'preact/hooks';
-import type { AdminResponse, Member, Organisation, UsageTotals } from '../../schemas/admin.ts';
+import type { AdminResponse, LimitUse, Member, Organisation, UsageTotals } from '../../schemas/admin.ts';
 import { call, withQuery } from '../lib/api.ts';
+import { explainLink } from '../lib/explain.ts';
 import { count, day, plural, shellWord } from '../lib/format.ts';
 import { useRead } from '../lib/read.ts';
 import { isOperator, may } from '../lib/session.ts';
+import { moment } from '../lib/travel.ts';
 import { Confirm } from '../ui/dialog.tsx';
+import { LimitFacts } from '../ui/limit-use.tsx';
 import { Badge, Empty, Facts, Failure, Id, Loading, PageHeader, State } from '../ui/parts.tsx';
 import { Table } from '../ui/table.tsx';
 import { AddMember, LinkDialog, RoleChoice } from './members.tsx';
@@ -26,6 +29,7 @@ export function OrganisationPage({ id }: { readonly id: string }) {
       {data ? (
         <div class="columns">
           <Plan organisation={data} />
+          <Limits organisation={id} />
           <Holdings organisation={id} />
           <Members organisation={id} />
         </div>
@@ -80,6 +84,12 @@ function Plan({ organisation }: { readonly organisation: Organisation }) {
           ],
           ['State', suspended ? <State tone="bad">suspended</State> : <State tone="good">active</State>],
           ['Period began', day(usage?.period ?? anchor)],
+          [
+            'Requests',
+            <a key="explain" href={explainLink({ org: id })}>
+              what each model and host answers now
+            </a>,
+          ],
         ]}
       />
       {usage ? <Allowance usage={usage} /> : null}
@@ -101,6 +111,21 @@ function Allowance({ usage: { totalTokens, allowance, requests } }: { readonly u
         </meter>
       )}
     </div>
+  );
+}
+
+function Limits({ organisation }: { readonly organisation: string }) {
+  const path = `/organisations/${encodeURIComponent(organisation)}/limits`;
+  const { data } = useRead<LimitUse>(moment() === undefined ? path : undefined, { everyMs: 2000 });
+  if (!data) return null;
+  return (
+    <section class="card">
+      <div class="card-head">
+        <h2>Limits now</h2>
+        <a href={withQuery('/limits', { org: organisation })}>By gateway</a>
+      </div>
+      <LimitFacts use={data} />
+    </section>
   );
 }
 

@@ -2,6 +2,7 @@
 import type { ComponentChildren } from 'preact';
 import type { AdminResponse, LiveNodeResource, Stack } from '../../schemas/admin.ts';
 import { type Addresses, stackUrl } from '../lib/addresses.ts';
+import { explainLink } from '../lib/explain.ts';
 import { plural } from '../lib/format.ts';
 import { useRead } from '../lib/read.ts';
 import { location, setQuery } from '../lib/router.ts';
@@ -110,7 +111,7 @@ function Overview({ stack, url }: { readonly stack: Stack; readonly url: string 
             {stack.models.map((model) => (
               <li key={model}>
                 <strong>{model}</strong>
-                <ModelState model={model} nodes={nodes} />
+                <ModelState stack={stack} model={model} nodes={nodes} />
               </li>
             ))}
           </ul>
@@ -149,9 +150,11 @@ function NodeList({
 
 /** Members do not see nodes, so for them a model is installed and no more. */
 function ModelState({
+  stack,
   model,
   nodes,
 }: {
+  readonly stack: Stack;
   readonly model: string;
   readonly nodes: readonly LiveNodeResource[] | undefined;
 }) {
@@ -159,6 +162,11 @@ function ModelState({
   const serving = nodes.filter(
     ({ up, drained, loaded, models }) => up && !drained && loaded.includes(models?.[model] ?? model),
   );
-  if (serving.length === 0) return <State tone="bad">loaded nowhere: requests get 503</State>;
+  if (serving.length === 0)
+    return (
+      <a href={explainLink({ org: stack.organisation, model, host: stack.id })}>
+        <State tone="bad">loaded nowhere: requests get 503</State>
+      </a>
+    );
   return <State tone="good">served by {plural(serving.length, 'node')}</State>;
 }

@@ -95,6 +95,38 @@ export function Confirm({ title, children, action, name, work, onClose }: Confir
   );
 }
 
+export interface FormDialogProps extends DialogProps {
+  /** On the button. */
+  readonly action: string;
+  readonly work: (fields: FormData) => Promise<void>;
+}
+
+/** Fields, and a button that sends them; it closes nothing by itself. */
+export function FormDialog({ title, action, work, onClose, children }: FormDialogProps) {
+  const { isBusy, failure, run } = useWork();
+  const submit = (event: SubmitEvent): void => {
+    event.preventDefault();
+    const fields = new FormData(event.currentTarget as HTMLFormElement);
+    run(() => work(fields));
+  };
+  return (
+    <Dialog title={title} onClose={onClose}>
+      <form onSubmit={submit}>
+        {children}
+        {failure ? <Failure failure={failure} /> : null}
+        <div class="dialog-actions">
+          <button type="button" class="button" onClick={onClose}>
+            Cancel
+          </button>
+          <button type="submit" class="button primary" disabled={isBusy}>
+            {action}
+          </button>
+        </div>
+      </form>
+    </Dialog>
+  );
+}
+
 export interface TypedNameProps {
   readonly name: string;
   readonly typed: string;

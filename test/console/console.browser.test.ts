@@ -1,68 +1,22 @@
 /** The console in a real browser, against a real `headgate dev`: what operators and members do with it. */
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import OpenAI from 'openai';
-import type { Browser, Page } from 'playwright-core';
+import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { launchBrowser, type View, WatchedPage } from '../support/browser.ts';
-import { type Started, startProcess } from '../support/processes.ts';
+import type { View, WatchedPage } from '../support/browser.ts';
+import { button, ConsoleFleet, heading } from '../support/console-fleet.ts';
 import { until } from '../support/until.ts';
 
-interface Dev {
-  readonly admin: string;
-  readonly operatorToken: string;
-  readonly console: { readonly url: string; readonly signIn: string };
-  readonly gateways: readonly { readonly name: string; readonly api: string }[];
-  readonly stacks: readonly { readonly id: string; readonly url: string }[];
-  readonly organisations: readonly { readonly id: string; readonly key: string }[];
-}
-
 const stack = 'stk-amber-otter-9k2f';
-const dir = mkdtempSync(join(tmpdir(), 'headgate-console-'));
-let dev: Started<Dev>;
-let browser: Browser;
+let dev: ConsoleFleet;
 beforeAll(async () => {
-  const ports = ['--port', '0', '--admin-port', '0', '--metrics-port', '0'];
-  const env = { HEADGATE_CONTEXT: join(dir, 'context.json'), HEADGATE_GATEWAY_TOKEN: '' };
-  const args = ['dev', '--data', join(dir, 'data'), ...ports];
-  dev = await startProcess<Dev>({ dir, name: 'dev', args, env, timeoutMs: 60_000 });
-  browser = await launchBrowser();
+  dev = await ConsoleFleet.start();
 });
-afterAll(async () => {
-  await browser?.close();
-  await dev?.end();
-  rmSync(dir, { recursive: true, force: true });
-});
+afterAll(() => dev?.close());
 
-async function withPage(
-  view: View,
-  work: (page: Page, watched: WatchedPage) => Promise<void>,
-): Promise<void> {
-  const watched = await WatchedPage.open(browser, dev.ready.console.url, view);
-  try {
-    await work(watched.page, watched);
-    watched.expectClean();
-  } finally {
-    await watched.close();
-  }
-}
-
-const heading = (page: Page, name: string) => page.getByRole('heading', { name, exact: true, level: 1 });
-const button = (page: Page, name: string) => page.getByRole('button', { name, exact: true });
-
-async function asOperator(page: Page): Promise<void> {
-  await page.goto('/sign-in');
-  await page.getByLabel('Operator token').fill(dev.ready.operatorToken);
-  await button(page, 'Sign in').click();
-  await heading(page, 'Fleet').waitFor();
-}
-
-async function asMember(page: Page, person: string): Promise<void> {
-  await page.goto('/sign-in');
-  await page.getByRole('button', { name: new RegExp(`^${person},`) }).click();
-  await heading(page, 'API keys').waitFor();
-}
+const withPage = (view: View, work: (page: Page, watched: WatchedPage) => Promise<void>): Promise<void> =>
+  dev.withPage(view, work);
+const asOperator = (page: Page): Promise<void> => dev.asOperator(page);
+const asMember = (page: Page, person: string): Promise<void> => dev.asMember(page, person);
 
 /** Creates a key in the page, and returns its value. */
 async function createKey(page: Page, name: string): Promise<string> {
@@ -183,7 +137,7 @@ describe('signing in and out', () => {
     await withPage({ allowed: /status of 40[13]/ }, async (page) => {
       await asMember(page, 'ben');
       const pages = await page.getByRole('navigation', { name: 'Pages' }).getByRole('link').allTextContents();
-      expect(pages).toEqual(['Stacks', 'Organisations', 'API keys', 'Usage']);
+      expect(pages).toEqual(['Stacks', 'Organisations', 'API keys', 'Usage', 'Limits', 'Explain']);
       await page.getByRole('link', { name: 'Stacks', exact: true }).click();
       await page.getByRole('link', { name: 'stk-quiet-heron-4m7q' }).waitFor();
       expect(await page.getByText(stack).count()).toBe(0);
@@ -314,6 +268,11 @@ describe('every page', () => {
     ['/usage?org=acme', 'Usage'],
     ['/events', 'Events'],
     ['/doctor', 'Doctor'],
+    ['/limits', 'Limits'],
+    ['/limits?org=acme', 'Limits'],
+    ['/explain', 'Explain'],
+    ['/explain?org=acme', 'Explain'],
+    ['/explain?org=cedar&model=echo-large', 'Explain'],
   ] as const;
   test.each([
     [360, 'dark'],

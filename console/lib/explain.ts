@@ -1,0 +1,86 @@
+/** The question that the page of explanations asks, as it is in the address, and links to it from anywhere. */
+import type { Explanation } from '../../schemas/explanations.ts';
+import { withQuery } from './api.ts';
+import { shellWord } from './format.ts';
+
+export type { Explanation };
+
+/** Names of fields of the form, of parameters of the address, and of options of `headgate explain`. */
+export interface Asked {
+  readonly request?: string | undefined;
+  readonly key?: string | undefined;
+  readonly org?: string | undefined;
+  readonly visitor?: string | undefined;
+  readonly model?: string | undefined;
+  readonly host?: string | undefined;
+  readonly path?: string | undefined;
+  readonly prompt?: string | undefined;
+  readonly max?: string | undefined;
+  readonly at?: string | undefined;
+  readonly diff?: string | undefined;
+}
+
+const names = [
+  'request',
+  'key',
+  'org',
+  'visitor',
+  'model',
+  'host',
+  'path',
+  'prompt',
+  'max',
+  'at',
+  'diff',
+] as const;
+
+export function askedIn(query: URLSearchParams): Asked {
+  const found = names.map((name) => [name, query.get(name)?.trim() || undefined] as const);
+  return Object.fromEntries(found.filter(([, value]) => value !== undefined));
+}
+
+/** An address of the page that asks this. */
+export function explainLink(asked: Asked): string {
+  return withQuery('/explain', { ...asked });
+}
+
+/** Whether it asks for one decision; an organisation without a model asks for all of its models. */
+export function isComplete({ request, key, org, visitor, model, path }: Asked): boolean {
+  if (request !== undefined) return true;
+  const hasSubject = key !== undefined || org !== undefined || visitor !== undefined;
+  return hasSubject && (model !== undefined || path === 'models');
+}
+
+const numberOf = (text: string | undefined): number | undefined =>
+  text === undefined ? undefined : Number(text);
+const momentOf = (text: string | undefined): number | string | undefined =>
+  text !== undefined && /^\d+$/.test(text) ? Number(text) : text;
+
+/** What the control plane is asked. */
+export function questionOf(asked: Asked): object {
+  const { request, key, org, visitor, model, host, path, prompt, max, at, diff } = asked;
+  const moments = { at: momentOf(at), diff: momentOf(diff) };
+  if (request !== undefined) return { request, ...moments };
+  const subject =
+    key !== undefined ? { key } : visitor !== undefined ? { visitor: true } : { organisation: org };
+  const sizes = { promptTokens: numberOf(prompt), maxTokens: numberOf(max) };
+  return { ...subject, model, host, path, ...sizes, ...moments };
+}
+
+export function commandOf(asked: Asked): string {
+  const { request, key, org, visitor, model, host, path, prompt, max, at, diff } = asked;
+  const option = (name: string, value: string | undefined): string =>
+    value === undefined ? '' : ` --${name} ${shellWord(value)}`;
+  const moments = `${option('at', at)}${option('diff', diff)}`;
+  if (request !== undefined) return `headgate explain --request ${shellWord(request)}${moments}`;
+  const subject =
+    key !== undefined
+      ? option('key', key)
+      : visitor !== undefined
+        ? ' --visitor'
+        : option('org', org ?? 'ORG');
+  if (!isComplete(asked)) return `headgate explain${subject} --list${option('at', at)}`;
+  const sizes = `${option('prompt-tokens', prompt)}${option('max-tokens', max)}`;
+  const details = `${option('model', model)}${option('host', host)}${option('path', path)}${sizes}`;
+  return `headgate explain${subject}${details}${moments}`;
+}

@@ -1,0 +1,227 @@
+/** An explanation: the verdict, every step with the event that made it so, and what would turn a refusal. */
+import type { AdminResponse } from '../../schemas/admin.ts';
+import type { Because, ExplainedStep } from '../../schemas/explanations.ts';
+import { withQuery } from '../lib/api.ts';
+import { type Asked, type Explanation, explainLink } from '../lib/explain.ts';
+import { count, moment } from '../lib/format.ts';
+import { useRead } from '../lib/read.ts';
+import { isOperator } from '../lib/session.ts';
+import { Badge, Copy, Facts, State, type Tone } from '../ui/parts.tsx';
+
+export function Answer({ explanation, asked }: { readonly explanation: Explanation; readonly asked: Asked }) {
+  const { steps, decisive, diff, assumptions } = explanation;
+  return (
+    <section class="explanation" aria-label="Answer">
+      <Verdict explanation={explanation} />
+      <ol class="explained-steps" aria-label="Steps">
+        {steps.map((step) => (
+          <StepLine key={step.step} step={step} isDecisive={step.step === decisive} />
+        ))}
+      </ol>
+      <Around explanation={explanation} asked={asked} />
+      {diff ? <Difference diff={diff} /> : null}
+      {assumptions.length === 0 ? null : (
+        <ul class="muted assumptions" aria-label="Assumptions">
+          {assumptions.map((text) => (
+            <li key={text}>Assumed: {text}</li>
+          ))}
+        </ul>
+      )}
+      {asked.request === undefined ? null : <Recorded request={asked.request} />}
+    </section>
+  );
+}
+
+function Verdict({ explanation }: { readonly explanation: Explanation }) {
+  const { verdict, at, gateway, time, cause } = explanation;
+  const { served, status, type, message } = verdict;
+  return (
+    <div class={`notice ${served ? 'good' : 'bad'}`} role="status">
+      <p class="verdict">
+        <State tone={served ? 'good' : 'bad'}>
+          {served ? 'served' : 'refused'} {status} {type ?? ''}
+        </State>
+      </p>
+      {message === undefined ? null : <p>“{message}”</p>}
+      <p class="muted">
+        {gateway === undefined ? null : `${gateway}, `}
+        {time === undefined ? null : `${moment(time)}, `}
+        state at position {count(at)}
+        {cause === undefined ? null : `, cause: ${cause}`}
+      </p>
+    </div>
+  );
+}
+
+const tones: Readonly<Record<ExplainedStep['result'], Tone>> = {
+  ok: 'good',
+  refused: 'bad',
+  skipped: 'idle',
+  assumed: 'info',
+};
+
+function StepLine({ step, isDecisive }: { readonly step: ExplainedStep; readonly isDecisive: boolean }) {
+  const { step: name, result, text, because, facts } = step;
+  const known = Object.entries(facts).filter(([, value]) => value !== null && value !== undefined);
+  return (
+    <li class={`explained ${result}`} aria-label={name}>
+      <span class="step-name">
+        <State tone={tones[result]}>{name}</State>
+        <span class="visually-hidden">{result}</span>
+      </span>
+      <span>
+        {text}
+        {isDecisive && because !== undefined ? (
+          <>
+            {' '}
+            <Badge>decided it</Badge>
+          </>
+        ) : null}
+        {because === undefined ? null : <EventLine event={because} />}
+      </span>
+      {known.length === 0 ? null : (
+        <details>
+          <summary aria-label={`Facts of ${name}`}>Facts</summary>
+          <pre>{JSON.stringify(Object.fromEntries(known), null, 1)}</pre>
+        </details>
+      )}
+    </li>
+  );
+}
+
+function EventLine({ event: { type, position, by, at, why } }: { readonly event: Because }) {
+  const what = `${type} at ${count(position)}`;
+  return (
+    <small class="because">
+      {isOperator() ? <a href={withQuery('/events', { before: position })}>{what}</a> : what}
+      {by === undefined ? '' : `, by ${by}`}
+      {why === undefined ? '' : `: ${why}`} <time dateTime={at}>{moment(at)}</time>
+    </small>
+  );
+}
+
+/** What it was before, what would turn it, and whether this build decides the same. */
+function Around({ explanation, asked }: { readonly explanation: Explanation; readonly asked: Asked }) {
+  const { before, would, same } = explanation;
+  if (before === undefined && would.length === 0 && same === undefined) return null;
+  return (
+    <section class="card">
+      <Facts
+        items={[
+          ...(before === undefined
+            ? []
+            : [
+                [
+                  'Before',
+                  <a
+                    key="before"
+                    href={explainLink({ ...asked, at: String(before.position), diff: undefined })}
+                  >
+                    at {count(before.position)} the answer was {before.status} {before.type ?? ''}
+                  </a>,
+                ] as const,
+              ]),
+          ...(would.length === 0
+            ? []
+            : [['Would serve it', <Would key="would" commands={would} />] as const]),
+          ...(same === undefined
+            ? []
+            : [
+                [
+                  'Proof',
+                  <State key="proof" tone={same ? 'good' : 'bad'}>
+                    this build decides {same ? 'the same' : 'otherwise'}
+                  </State>,
+                ] as const,
+              ]),
+        ]}
+      />
+    </section>
+  );
+}
+
+function Would({ commands }: { readonly commands: readonly string[] }) {
+  return (
+    <ul class="would" aria-label="Commands that would serve it">
+      {commands.map((command) => (
+        <li key={command} class="id">
+          <code>{command}</code>
+          <Copy text={command} label={`Copy ${command}`} isIcon />
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+function Difference({
+  diff: { from, to, steps, events },
+}: {
+  readonly diff: NonNullable<Explanation['diff']>;
+}) {
+  return (
+    <section class="card" aria-label="Difference">
+      <h2>
+        Between {count(from)} and {count(to)}
+      </h2>
+      {steps.length === 0 ? (
+        <p>Nothing that decides it differs.</p>
+      ) : (
+        <>
+          <p>These steps differ: {steps.join(', ')}</p>
+          <ul class="rows">
+            {events.map((event) => (
+              <li key={`${event.position} ${event.type}`}>
+                <EventLine event={event} />
+              </li>
+            ))}
+          </ul>
+        </>
+      )}
+    </section>
+  );
+}
+
+/** What the gateway wrote down about a request that was made: no prompt, no address, no header. */
+function Recorded({ request }: { readonly request: string }) {
+  const { data } = useRead<AdminResponse<'GET /decisions/:request'>>(
+    `/decisions/${encodeURIComponent(request)}`,
+  );
+  if (!data) return null;
+  const { decision, unanswered } = data;
+  const { key, organisation, visitor, model, node, outcome, ms, promptTokens } = decision;
+  const times = [
+    ['accepted', ms.accepted],
+    ['decided', ms.decided],
+    ['sent to the node', ms.sent],
+    ['first byte', ms.begun],
+    ['end', ms.end],
+  ] as const;
+  return (
+    <section class="card" aria-label="What was recorded">
+      <h2>What the gateway recorded</h2>
+      <Facts
+        items={[
+          ['Who', key ?? organisation ?? visitor ?? 'nobody known'],
+          ['Model', model ?? 'no known name'],
+          ['Prompt', `${count(promptTokens)} tokens, ${decision.counted === 'node' ? 'counted' : 'at most'}`],
+          ['Node', node ?? 'none'],
+          ['Outcome', outcome ?? (decision.served ? 'served' : 'refused')],
+          [
+            'After',
+            times
+              .filter(([, value]) => value !== undefined)
+              .map(([name, value = 0]) => `${name} ${value.toFixed(1)} ms`)
+              .join(', '),
+          ],
+        ]}
+      />
+      {unanswered.length === 0 ? null : (
+        <p class="muted">These gateways did not answer: {unanswered.join(', ')}</p>
+      )}
+      <details>
+        <summary>The whole record</summary>
+        <pre>{JSON.stringify(decision, null, 1)}</pre>
+      </details>
+    </section>
+  );
+}

@@ -1,0 +1,55 @@
+/** Each model of the catalog at the shared host and at each stack of an organisation: served, or what refuses it. */
+import type { AdminResponse } from '../../schemas/admin.ts';
+import { withQuery } from '../lib/api.ts';
+import { explainLink } from '../lib/explain.ts';
+import { useRead } from '../lib/read.ts';
+import { Empty, Failure, Loading, State } from '../ui/parts.tsx';
+import { Table, type TableColumn } from '../ui/table.tsx';
+
+type Item = AdminResponse<'GET /explain/matrix'>['items'][number];
+
+export interface MatrixProps {
+  readonly organisation: string;
+  readonly at: string | undefined;
+}
+
+export function Matrix({ organisation, at }: MatrixProps) {
+  const path = withQuery('/explain/matrix', { organisation, at });
+  const { data, failure, refresh } = useRead<AdminResponse<'GET /explain/matrix'>>(path);
+  if (!data) return failure ? <Failure failure={failure} onRetry={refresh} /> : <Loading />;
+  const models = [...new Set(data.items.map(({ model }) => model))];
+  const hosts = [...new Set(data.items.map(({ host }) => host))];
+  const cells = new Map(data.items.map((item) => [`${item.host} ${item.model}`, item]));
+  const columns: readonly TableColumn<string>[] = [
+    { name: 'Model', isTitle: true, value: (model) => model, cell: (model) => <strong>{model}</strong> },
+    ...hosts.map(
+      (host): TableColumn<string> => ({
+        name: host === 'shared' ? 'Shared host' : host,
+        value: (model) => cells.get(`${host} ${model}`)?.status ?? 0,
+        cell: (model) => <Cell item={cells.get(`${host} ${model}`)} organisation={organisation} at={at} />,
+      }),
+    ),
+  ];
+  return (
+    <section aria-label="All models">
+      <p class="muted">What a request with a good key of {organisation} gets, for each model and host.</p>
+      <Table
+        caption="Models and hosts"
+        rows={models}
+        columns={columns}
+        keyOf={(model) => model}
+        empty={<Empty title="The catalog has no model">{null}</Empty>}
+      />
+    </section>
+  );
+}
+
+function Cell({ item, organisation, at }: MatrixProps & { readonly item: Item | undefined }) {
+  if (!item) return <span class="muted">–</span>;
+  const { model, host, served, status, type } = item;
+  return (
+    <a href={explainLink({ org: organisation, model, ...(host !== 'shared' && { host }), at })}>
+      <State tone={served ? 'good' : 'bad'}>{served ? 'served' : `${status} ${type ?? ''}`}</State>
+    </a>
+  );
+}

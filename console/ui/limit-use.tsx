@@ -1,0 +1,58 @@
+/** What is used of a limit, as numbers and as a meter. */
+import type { LimitUse } from '../../schemas/admin.ts';
+import { count, day } from '../lib/format.ts';
+import { Facts } from './parts.tsx';
+
+export interface UsedProps {
+  readonly name: string;
+  /** null: not known now. */
+  readonly used: number | null;
+  /** null: without a limit. */
+  readonly limit: number | null;
+}
+
+export function Used({ name, used, limit }: UsedProps) {
+  const share = used === null || limit === null ? undefined : Math.min(1, used / Math.max(1, limit));
+  return (
+    <span class="used">
+      <span>
+        {used === null ? '–' : count(used)}
+        <span class="muted">{limit === null ? ', no limit' : ` of ${count(limit)}`}</span>
+      </span>
+      {share === undefined ? null : (
+        <meter
+          aria-label={`${name}, share of the limit`}
+          min={0}
+          max={1}
+          high={0.8}
+          optimum={0}
+          value={share}
+        >
+          {Math.round(share * 100)} %
+        </meter>
+      )}
+    </span>
+  );
+}
+
+export function refill({ tokens: { refillsAt } }: LimitUse) {
+  return <time dateTime={refillsAt}>{day(refillsAt)}</time>;
+}
+
+export function LimitFacts({ use }: { readonly use: LimitUse }) {
+  const { requests, concurrency, tokens, tier } = use;
+  return (
+    <Facts
+      items={[
+        ['Plan', tier ?? 'none'],
+        ['Requests', <Used key="requests" name="Requests" used={requests.used} limit={requests.limit} />],
+        [
+          'In flight',
+          <Used key="flight" name="In flight" used={concurrency.inFlight} limit={concurrency.limit} />,
+        ],
+        ['Tokens', <Used key="tokens" name="Tokens" used={tokens.used} limit={tokens.limit} />],
+        ['Refills', refill(use)],
+      ]}
+    />
+  );
+}

@@ -1,0 +1,122 @@
+/** What the console says about refusals and limits is what the gateways and the command line say. */
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { button, ConsoleFleet, heading } from '../support/console-fleet.ts';
+import { until } from '../support/until.ts';
+
+let fleet: ConsoleFleet;
+beforeAll(async () => {
+  fleet = await ConsoleFleet.start();
+});
+afterAll(() => fleet?.close());
+
+interface Refused {
+  readonly status: number;
+  readonly request: string;
+  readonly message: string;
+}
+
+async function ask(organisation: string, model: string): Promise<Refused> {
+  const { gateways, organisations } = fleet.ready;
+  const key = organisations.find(({ id }) => id === organisation)?.key ?? '';
+  const answer = await fetch(`${gateways[0]?.api ?? ''}/chat/completions`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
+    body: JSON.stringify({ model, messages: [{ role: 'user', content: 'hello' }] }),
+  });
+  const { error } = (await answer.json()) as { error?: { message: string } };
+  const request = answer.headers.get('x-request-id') ?? '';
+  return { status: answer.status, request, message: error?.message ?? '' };
+}
+
+test('a refusal is explained by its request id: step, event, what would serve it, and what was recorded', async () => {
+  const refused = await ask('cedar', 'echo-large');
+  expect(refused.status).toBe(403);
+  await until(async () => {
+    const found = await fleet.admin<{ decision?: object }>('GET', `/decisions/${refused.request}`);
+    return found.decision !== undefined;
+  });
+  const { would } = await fleet.admin<{ would: string[] }>('POST', '/explain', { request: refused.request });
+  expect(would.length).toBeGreaterThan(0);
+  await fleet.withPage({}, async (page, watched) => {
+    await fleet.asOperator(page);
+    await page.getByRole('link', { name: 'Explain', exact: true }).click();
+    await page.getByLabel('Request id').fill(refused.request);
+    await button(page, 'Explain').click();
+    const answer = page.getByRole('region', { name: 'Answer' });
+    await answer.getByText(/refused 403/).waitFor();
+    expect(page.url()).toContain(`request=${refused.request}`);
+    await answer.getByText(refused.message).first().waitFor();
+    const commands = answer.getByRole('list', { name: 'Commands that would serve it' });
+    expect(await commands.getByRole('listitem').locator('code').allTextContents()).toEqual(would);
+    await commands.getByRole('button').first().click();
+    await page.getByText('✓ copied').first().waitFor();
+    expect(await page.evaluate<string>('navigator.clipboard.readText()')).toBe(would[0]);
+    await answer.getByText('this build decides the same').waitFor();
+    await page.getByRole('region', { name: 'What was recorded' }).waitFor();
+    await watched.expectAccessible('explain');
+    // The event behind the step opens in the log.
+    await answer.getByRole('listitem', { name: 'plan' }).getByRole('link').click();
+    await heading(page, 'Events').waitFor();
+  });
+});
+
+test('a hole of the fleet leads to its explanation; an earlier moment and a difference too', async () => {
+  const { position: before } = await fleet.admin<{ position: number }>('GET', '/status');
+  const { items } = await fleet.admin<{ items: { id: string; place: { kind: string } }[] }>('GET', '/nodes');
+  const pool = items.filter(({ place }) => place.kind === 'pool').map(({ id }) => id);
+  for (const id of pool) await fleet.admin('POST', `/nodes/${id}/drain`, {});
+  await fleet.withPage({}, async (page) => {
+    await fleet.asOperator(page);
+    await page.getByRole('region', { name: 'What is missing' }).getByRole('link').first().click();
+    await heading(page, 'Explain').waitFor();
+    await page.getByText(/refused 503/).waitFor();
+    await page
+      .getByText(/headgate node undrain/)
+      .first()
+      .waitFor();
+    await page.getByLabel('Compare with').fill(String(before));
+    await button(page, 'Explain').click();
+    await page
+      .getByRole('region', { name: 'Difference' })
+      .getByText(/node.drained at/)
+      .first()
+      .waitFor();
+    // At the position before, by the time bar of the page.
+    await page.getByLabel('Position or time').fill(String(before));
+    await page.keyboard.press('Enter');
+    await page.getByText(/served 200/).waitFor();
+  });
+  for (const id of pool) await fleet.admin('POST', `/nodes/${id}/undrain`, {});
+});
+
+test('a member sees what their organisation may use, and nothing of others', async () => {
+  await fleet.withPage({ allowed: /status of 40[134]/ }, async (page) => {
+    await fleet.asMember(page, 'ben');
+    await page.getByRole('link', { name: 'Explain', exact: true }).click();
+    await page.getByLabel('Who asks').selectOption({ label: 'An organisation' });
+    await button(page, 'Explain').click();
+    await page.getByRole('region', { name: 'All models' }).getByRole('table').waitFor();
+    expect(await page.getByLabel('Who asks').getByText('A visitor').count()).toBe(0);
+    await page.goto('/explain?org=acme&model=echo-small');
+    await page.getByText('may not do this, or it is not there').waitFor();
+    await page.getByRole('link', { name: 'Limits', exact: true }).click();
+    await page.getByRole('heading', { name: 'birch' }).waitFor();
+  });
+});
+
+test('limits: those of the API, the nearest first, and the same on the page of the organisation', async () => {
+  await fleet.admin('POST', '/organisations/cedar/usage-adjustments', { tokens: 900_000 });
+  await fleet.withPage({}, async (page) => {
+    await fleet.asOperator(page);
+    await page.getByRole('link', { name: 'Limits', exact: true }).click();
+    const rows = page.getByRole('table', { name: 'Limits' }).getByRole('row');
+    await rows.nth(1).getByText('cedar').waitFor();
+    await rows.nth(1).getByRole('link', { name: 'cedar' }).click();
+    await page.getByText('900,000 of 1,000,000').waitFor();
+    await page.goto('/orgs/cedar');
+    await page.getByRole('heading', { name: 'Limits now' }).waitFor();
+    await page.getByText('900,000 of 1,000,000').waitFor();
+    await page.goto('/limits?visitors');
+    await page.getByRole('heading', { name: 'All visitors together' }).waitFor();
+  });
+});
