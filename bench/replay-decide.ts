@@ -96,6 +96,8 @@ function requestOf(n: number): RequestRecord {
     inFlight: () => 1,
     poolTokens: () => 12_345,
     freeTurns: () => 0,
+    networkTurns: () => 0,
+    visitorTokens: () => 0,
   });
   const startMs = performance.now();
   const [accepted, read, shaped, decided, sent, begun] = [1, 2, 3, 4, 5, 6].map((ms) => startMs + ms);

@@ -396,6 +396,11 @@ test.each([
   ],
   ['tier set Pro --models *', tier, { rank: 1, requestsPerMinute: 60, models: '*' }],
   ['tier set anonymous --free-turns 5', { freeTurns: 3, models: ['m1'] }, { freeTurns: 5, models: ['m1'] }],
+  [
+    'tier set anonymous --total-concurrency 4 --total-tokens-per-day none',
+    { freeTurns: 3, models: ['m1'], total: { requestsPerMinute: 9, tokensPerDay: 100 } },
+    { freeTurns: 3, models: ['m1'], total: { requestsPerMinute: 9, concurrency: 4 } },
+  ],
   ['model set m1 --weight 4', model, { family: 'echo', weight: 4, added: model.added }],
 ])('%s keeps what it does not name', async (line, present, sent) => {
   server.answer = () => ({ body: { ...present, ...at7 } });

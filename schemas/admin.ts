@@ -40,7 +40,19 @@ const tierSchema = z.object({
   monthlyTokens: count.optional(),
   models,
 });
-const anonymousSchema = z.object({ freeTurns: count, ...limits, models });
+const anonymousSchema = z.object({
+  freeTurns: count,
+  networkFactor: count.optional(),
+  ...limits,
+  models,
+  total: z
+    .object({
+      requestsPerMinute: count.optional(),
+      concurrency: count.optional(),
+      tokensPerDay: count.optional(),
+    })
+    .optional(),
+});
 const modelSchema = z.object({
   id,
   family: z.string(),

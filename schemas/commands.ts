@@ -24,6 +24,7 @@ import {
   nodeShape,
   personSchema,
   tierNameSchema,
+  visitorsShape,
   weightSchema,
 } from './shapes.ts';
 
@@ -80,7 +81,7 @@ export const bodySchemas = {
     monthlyTokens: limitSchema.optional(),
     models: modelSelectionSchema,
   }),
-  setAnonymous: z.strictObject({ freeTurns: limitSchema, ...limitsShape, models: modelSelectionSchema }),
+  setAnonymous: z.strictObject(visitorsShape),
   setModel: z.strictObject({
     family: nameSchema,
     weight: weightSchema.optional(),

@@ -41,7 +41,16 @@ export const decisionRecordSchema = z.object({
   counted: z.enum(['bound', 'node']),
   maxTokens: count.optional(),
   /** As they were before this request. */
-  counters: z.object({ windowUsed: count, inFlight: count, poolTokens: count, freeTurns: count }),
+  counters: z.object({
+    windowUsed: count,
+    inFlight: count,
+    poolTokens: count,
+    freeTurns: count,
+    /** Of a visitor's network on the day. */
+    networkTurns: count.optional(),
+    /** Of all visitors together. */
+    visitors: z.object({ windowUsed: count, inFlight: count, tokens: count }).optional(),
+  }),
   fenced: z.boolean().optional(),
   outboxFull: z.boolean().optional(),
   stage: z.enum(decisionStages),

@@ -74,7 +74,21 @@ export const eventTypes = {
     models: modelSelection,
   }),
   'tier.removed': event({ id: tierIdSchema }),
-  'anonymous.set': event({ freeTurns: limit, ...limits, models: modelSelection }),
+  'anonymous.set': event({
+    freeTurns: limit,
+    /** Times the free turns, for a network and day. */
+    networkFactor: z.int().min(1).max(1_000_000).optional(),
+    ...limits,
+    models: modelSelection,
+    /** Of all visitors together. */
+    total: z
+      .object({
+        requestsPerMinute: limit.optional(),
+        concurrency: limit.optional(),
+        tokensPerDay: limit.optional(),
+      })
+      .optional(),
+  }),
   'model.set': event({
     id: modelIdSchema,
     family: nameSchema,

@@ -22,6 +22,7 @@ import {
   nodeShape,
   personSchema,
   tierNameSchema,
+  visitorsShape,
   weightSchema,
 } from './shapes.ts';
 
@@ -78,9 +79,7 @@ export const fleetSchema = z
     models: z.array(fleetModelSchema).max(10_000).optional(),
     /** Lowest first; the last is the top tier. */
     tiers: z.array(fleetTierSchema).max(100).optional(),
-    anonymous: z
-      .strictObject({ freeTurns: limitSchema, ...limitsShape, models: modelSelectionSchema })
-      .optional(),
+    anonymous: z.strictObject(visitorsShape).optional(),
     pool: z.strictObject({ models: installsSchema, nodes: nodesSchema }).optional(),
     organisations: z.array(fleetOrganisationSchema).max(10_000).optional(),
   })

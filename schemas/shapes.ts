@@ -48,6 +48,23 @@ export const limitsShape = {
   contextTokens: limitSchema.optional(),
 };
 
+/** Limits of visitors: of each, of a network, and of all together; limits left out are unlimited. */
+export const visitorsShape = {
+  /** Completed answers of a visitor in a month. */
+  freeTurns: limitSchema,
+  /** A network has so many times the free turns of a visitor each day; 8 where it is left out. */
+  networkFactor: z.int().min(1).max(1_000_000).optional(),
+  ...limitsShape,
+  models: modelSelectionSchema,
+  total: z
+    .strictObject({
+      requestsPerMinute: limitSchema.optional(),
+      concurrency: limitSchema.optional(),
+      tokensPerDay: limitSchema.optional(),
+    })
+    .optional(),
+};
+
 export const nodeShape = {
   id: idSchema,
   url: nodeUrlSchema,

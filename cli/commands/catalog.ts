@@ -47,11 +47,21 @@ interface TierOptions {
   readonly contextTokens?: number | 'none';
   readonly monthlyTokens?: number | 'none';
   readonly freeTurns?: number | 'none';
+  readonly networkFactor?: number | 'none';
+  readonly totalRequestsPerMinute?: number | 'none';
+  readonly totalConcurrency?: number | 'none';
+  readonly totalTokensPerDay?: number | 'none';
   readonly models?: '*' | readonly string[];
 }
 const tierMembers = ['requestsPerMinute', 'concurrency', 'contextTokens', 'models'] as const;
 const tierOnlyMembers = ['rank', 'monthlyTokens'] as const;
-const visitorOnlyMembers = ['freeTurns'] as const;
+const visitorOnlyMembers = ['freeTurns', 'networkFactor'] as const;
+/** Limits of all visitors together, by their options. */
+const totalMembers = {
+  totalRequestsPerMinute: 'requestsPerMinute',
+  totalConcurrency: 'concurrency',
+  totalTokensPerDay: 'tokensPerDay',
+} as const;
 
 interface ModelOptions {
   readonly family?: string;
@@ -96,12 +106,22 @@ function registerTiers(program: Command, io: Io): void {
     .option('--context-tokens <n>', 'tokens per request', limit)
     .option('--monthly-tokens <n>', 'tokens per billing period', limit)
     .option('--free-turns <n>', 'turns per visitor; only for the tier anonymous', limit)
+    .option(
+      '--network-factor <n>',
+      'a network has so many times the free turns each day; anonymous only',
+      limit,
+    )
+    .option('--total-requests-per-minute <n>', 'of all visitors together; anonymous only', limit)
+    .option('--total-concurrency <n>', 'of all visitors together; anonymous only', limit)
+    .option('--total-tokens-per-day <n>', 'of all visitors together; anonymous only', limit)
     .option('--models <ids>', 'included models, separated by commas, or *', selection)
     .action<TierOptions>(async (session, options, id) => {
       const api = await session.api();
       const path = tierPath(id);
       const members = [...tierMembers, ...(id === anonymous ? visitorOnlyMembers : tierOnlyMembers)];
-      const body = merged(await present(api, path), members, options as unknown as Resource);
+      const before = await present(api, path);
+      const body = merged(before, members, options as unknown as Resource);
+      if (id === anonymous) setTotal(body, before, options as unknown as Resource);
       if (body['models'] === undefined)
         throw usageError('a new tier needs --models', 'headgate tier set --help');
       await printWriteResult(session, await api.write('PUT', path, body), 'tier', id, 'set');
@@ -158,6 +178,13 @@ async function present(api: AdminClient, path: string): Promise<Resource> {
     if (error instanceof AdminError && error.status === 404) return {};
     throw error;
   }
+}
+
+function setTotal(body: Resource, before: Resource, options: Resource): void {
+  const given = Object.entries(totalMembers).map(([option, member]) => [member, options[option]]);
+  const present = (before['total'] ?? {}) as Resource;
+  const total = merged(present, Object.values(totalMembers), Object.fromEntries(given));
+  if (Object.keys(total).length > 0) Object.assign(body, { total });
 }
 
 /** The current members, overridden by the given options; `none` removes a member. */

@@ -17,7 +17,7 @@ import { pruneFleet } from './fleet-prune.ts';
 import { checkReferences } from './fleet-references.ts';
 import { dayOf } from './organisations.ts';
 import { rankTiers } from './tier-ranks.ts';
-import { selection } from './tiers.ts';
+import { selection, visitorLimits } from './tiers.ts';
 
 export interface FleetOptions {
   readonly prune?: boolean | undefined;
@@ -74,7 +74,7 @@ function planTiers(db: Database, fleet: Fleet, plan: FleetPlan, prune: boolean):
 
 function planAnonymous(db: Database, { anonymous }: Fleet, plan: FleetPlan): void {
   if (!anonymous) return;
-  const after = { ...anonymous, models: selection(anonymous.models) };
+  const after = visitorLimits(anonymous);
   plan.put('anonymous', anonymousTierName, findAnonymous(db), after, { type: 'anonymous.set', data: after });
 }
 

@@ -371,9 +371,21 @@ const fleets: fc.Arbitrary<Fleet> = fc
             fc.record({ id: fc.constant(each), ...limits, monthlyTokens: limit, models: selection }),
           ),
         ),
-        anonymous: fc.option(fc.record({ freeTurns: fc.nat(), ...limits, models: selection }), {
-          nil: undefined,
-        }),
+        anonymous: fc.option(
+          fc.record({
+            freeTurns: fc.nat(),
+            networkFactor: fc.option(fc.integer({ min: 1, max: 20 }), { nil: undefined }),
+            ...limits,
+            models: selection,
+            total: fc.constantFrom(
+              undefined,
+              {},
+              { tokensPerDay: 5 },
+              { requestsPerMinute: 1, concurrency: 2 },
+            ),
+          }),
+          { nil: undefined },
+        ),
         pool: some,
         organisations: fc.tuple(
           ...organisations.map((each) =>

@@ -4,6 +4,7 @@
  */
 import { bodySchemas, pathSchemas } from '../../schemas/commands.ts';
 import type { KnownEvent } from '../../schemas/events.ts';
+import type { Fleet } from '../../schemas/fleet.ts';
 import { CommandError } from '../core/command-error.ts';
 import { findAnonymous, findTier, listTiers } from '../state/catalog.ts';
 import { organisationsOnTier } from '../state/tenants.ts';
@@ -15,6 +16,12 @@ type Selection = '*' | readonly string[];
 /** A selection as the state keeps it: each model once, in order. */
 export function selection(models: Selection): '*' | string[] {
   return models === '*' ? '*' : [...new Set(models)].sort();
+}
+
+/** Limits of visitors as the state keeps them. */
+export function visitorLimits({ total, ...limits }: NonNullable<Fleet['anonymous']>) {
+  const hasTotal = total !== undefined && Object.values(total).some((limit) => limit !== undefined);
+  return { ...limits, models: selection(limits.models), ...(hasTotal && { total }) };
 }
 
 const setTier = defineCommand({
@@ -81,7 +88,7 @@ const setAnonymous = defineCommand({
   roles: 'operator',
   decide: (db, { body }) => {
     needModels(db, body.models);
-    const after = { ...body, models: selection(body.models) };
+    const after = visitorLimits(body);
     if (sameData(findAnonymous(db), after)) return { events: [] };
     return { events: [{ type: 'anonymous.set', data: after }] };
   },

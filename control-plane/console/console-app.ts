@@ -3,6 +3,8 @@
  * in. An origin of its own, apart from tenants’ hosts and from the admin API, which continues to take bearer tokens alone.
  */
 import type { FastifyInstance } from 'fastify';
+import { isOwnHost, securityHeaders } from '../../shared/runtime/browser-rules.ts';
+import { builtFolder, StaticFiles } from '../../shared/runtime/static-files.ts';
 import { readingRoles } from '../commands/authorise.ts';
 import { CommandError } from '../core/command-error.ts';
 import { registerSharedRoutes } from '../server/app.ts';
@@ -10,12 +12,11 @@ import type { AdminContext } from '../server/context.ts';
 import { answerError, createHttpApp, type HttpListener } from '../server/http-app.ts';
 import type { EndedSessions } from '../sessions/ended-sessions.ts';
 import type { SignInLinks } from '../sessions/sign-in-links.ts';
-import { foreignCall, isOwnHost, securityHeaders } from './browser-rules.ts';
+import { foreignCall } from './browser-rules.ts';
 import { registerLiveStream } from './live-stream.ts';
 import { SessionGuard } from './session-guard.ts';
 import { Sessions } from './sessions.ts';
 import { registerSignInRoutes } from './sign-in-routes.ts';
-import { StaticFiles } from './static-files.ts';
 
 export interface ConsoleOptions {
   /** Names by which it may be asked for, in addition to loopback. */
@@ -39,7 +40,7 @@ export async function createConsoleApp(
 ): Promise<FastifyInstance> {
   const { logger } = context;
   const app = createHttpApp({ ...listener, name: 'console', logger });
-  const files = new StaticFiles();
+  const files = new StaticFiles(builtFolder('console'));
   const sessions = new Sessions({
     operatorToken: context.operatorToken,
     ended: options.ended,
@@ -86,7 +87,9 @@ export async function createConsoleApp(
         .code(503)
         .type('text/plain; charset=utf-8')
         .send('the pages were not built: npm run build\n');
-    return files.send(pagePaths.test(path) ? '/index.html' : path, request, reply);
+    const file = files.find(pagePaths.test(path) ? '/index.html' : path, request.headers);
+    if (!file) return reply.code(404).type('text/plain; charset=utf-8').send('not found\n');
+    return reply.code(file.status).headers(file.headers).send(file.body);
   });
   return app;
 }

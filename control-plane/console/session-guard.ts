@@ -1,9 +1,9 @@
 /** Who calls the console's API: reads the session's cookie, renews it, and hands the actor to the routes. */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { portAsked } from '../../shared/runtime/browser-rules.ts';
 import { CommandError } from '../core/command-error.ts';
 import { checkAccess } from '../server/access.ts';
 import { type AdminContext, setCaller } from '../server/context.ts';
-import { portAsked } from './browser-rules.ts';
 import { actorOfSession, type ConsoleSession, type Sessions } from './sessions.ts';
 
 const sessions = new WeakMap<FastifyRequest, ConsoleSession>();

@@ -5,11 +5,11 @@
 import { createHash, randomBytes, randomUUID } from 'node:crypto';
 import { z } from 'zod';
 import { personSchema } from '../../schemas/shapes.ts';
+import { Sealer } from '../../shared/runtime/sealed-text.ts';
 import type { CommandWriter } from '../command-log/command-writer.ts';
 import { type Actor, actorName } from '../commands/authorise.ts';
 import { CommandError } from '../core/command-error.ts';
 import type { EndedSessions } from '../sessions/ended-sessions.ts';
-import { Sealer } from '../sessions/sealed-text.ts';
 import type { Ticket } from '../sessions/sign-in-links.ts';
 
 const lengthMs = 8 * 3600_000;

@@ -31,9 +31,20 @@ const bodySteps: readonly StepName[] = [
   'plan',
   'context',
   'allowance',
+  'network allowance',
+  'visitor tokens',
   'requests',
   'concurrency',
+  'visitor requests',
+  'visitor concurrency',
 ];
+/** Only decisions about visitors have these. */
+const visitorSteps: ReadonlySet<StepName> = new Set([
+  'network allowance',
+  'visitor tokens',
+  'visitor requests',
+  'visitor concurrency',
+]);
 const stackSteps: readonly StepName[] = ['stack', 'surface', 'nodes'];
 const sharedSteps: readonly StepName[] = ['own nodes', 'pool', 'tier', 'nodes'];
 
@@ -45,7 +56,8 @@ function ladder(question: Question, { trace, verdict }: Decided, record: Decisio
   const route = isStack
     ? stackSteps
     : [...(found.has('surface') ? (['surface'] as const) : []), ...sharedSteps];
-  const names = isListing ? [...headSteps, 'listing' as const] : [...headSteps, ...bodySteps, ...route];
+  const body = bodySteps.filter((step) => !visitorSteps.has(step) || found.has(step));
+  const names = isListing ? [...headSteps, 'listing' as const] : [...headSteps, ...body, ...route];
   const cut = record === undefined ? undefined : cutAt(record);
   const steps = names.map(
     (name): Step => found.get(name) ?? { step: name, result: 'skipped', facts: {}, reads: [] },

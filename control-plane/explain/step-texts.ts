@@ -51,6 +51,26 @@ const descriptions: Readonly<Record<StepName, Describe>> = {
     const unit = kind === 'turns' ? 'turns' : 'tokens of this period';
     return plain(`${String(used)} ${unit} used, ${limitText(allowed)}`, ...tierMark(step));
   },
+  'network allowance': (step) =>
+    plain(
+      `${String(step.facts['used'])} turns of the network used today, ${limitText(step.facts['allowed'])}`,
+      ...tierMark(step),
+    ),
+  'visitor tokens': (step) =>
+    plain(
+      `${String(step.facts['used'])} tokens of all visitors used today, ${limitText(step.facts['allowed'])}`,
+      ...tierMark(step),
+    ),
+  'visitor requests': (step) =>
+    plain(
+      `${String(step.facts['used'])} of all visitors in this minute, ${limitText(step.facts['allowed'])}`,
+      ...tierMark(step),
+    ),
+  'visitor concurrency': (step) =>
+    plain(
+      `${String(step.facts['inFlight'])} of all visitors in flight, this one counts ${String(step.facts['weight'])}, ${limitText(step.facts['allowed'])}`,
+      ...tierMark(step),
+    ),
   requests: (step) =>
     plain(
       `${String(step.facts['used'])} in this minute, ${limitText(step.facts['allowed'])}`,

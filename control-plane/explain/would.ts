@@ -10,7 +10,7 @@ import { type Decided, decideOn, type Question } from '../../shared/decision/que
 import type { Step } from '../../shared/decision/trace.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
-import { findModel, listTiers } from '../state/catalog.ts';
+import { findAnonymous, findModel, listTiers } from '../state/catalog.ts';
 import { findOrganisation } from '../state/tenants.ts';
 import { isInstalled, nodesAt } from './places.ts';
 import { exactTierEvent } from './tier-events.ts';
@@ -34,6 +34,10 @@ const planSteps: ReadonlySet<string> = new Set([
   'allowance',
   'requests',
   'concurrency',
+  'network allowance',
+  'visitor tokens',
+  'visitor requests',
+  'visitor concurrency',
   'tier',
 ]);
 const limitFlags: Readonly<Record<string, readonly [flag: string, field: string]>> = {
@@ -41,6 +45,13 @@ const limitFlags: Readonly<Record<string, readonly [flag: string, field: string]
   allowance: ['--monthly-tokens', 'monthlyTokens'],
   requests: ['--requests-per-minute', 'requestsPerMinute'],
   concurrency: ['--concurrency', 'concurrency'],
+};
+
+/** Limits of all visitors together. */
+const totalFlags: Readonly<Record<string, readonly [flag: string, field: string]>> = {
+  'visitor tokens': ['--total-tokens-per-day', 'tokensPerDay'],
+  'visitor requests': ['--total-requests-per-minute', 'requestsPerMinute'],
+  'visitor concurrency': ['--total-concurrency', 'concurrency'],
 };
 
 export function wouldTurn(snapshot: Snapshot, question: Question, { trace }: Decided): string[] {
@@ -166,6 +177,12 @@ function* tierChanges(
   if (flag !== undefined && field !== undefined) {
     const event = exactTierEvent(db, tier, { [field]: undefined }, undefined);
     if (event !== undefined) yield { command: `${set} ${flag} none`, events: [event] };
+  }
+  const [totalFlag, totalField] = totalFlags[step] ?? [];
+  if (totalFlag !== undefined && totalField !== undefined) {
+    const total = { ...findAnonymous(db)?.total, [totalField]: undefined };
+    const event = exactTierEvent(db, tier, { total }, undefined);
+    if (event !== undefined) yield { command: `${set} ${totalFlag} none`, events: [event] };
   }
   if (step !== 'tier') return;
   const event = exactTierEvent(db, tier, {}, model);

@@ -85,11 +85,11 @@ function ofVisitors(context: AdminContext, nowMs: number): LimitUse {
   const use: Use = {
     organisation: null,
     tier: 'anonymous',
-    requestsPerMinute: null,
-    concurrency: null,
+    requestsPerMinute: anonymous.total?.requestsPerMinute ?? null,
+    concurrency: anonymous.total?.concurrency ?? null,
     tokens: {
       used: context.counters.used(visitorsSubject, period).tokens,
-      limit: null,
+      limit: anonymous.total?.tokensPerDay ?? null,
       refillsAt: new Date(Date.parse(period) + dayMs).toISOString(),
     },
     subject: visitorsSubject,

@@ -6,7 +6,7 @@ import { randomBytes } from 'node:crypto';
 import { z } from 'zod';
 import { roleSchema } from '../../schemas/names.ts';
 import { personSchema } from '../../schemas/shapes.ts';
-import { Sealer } from './sealed-text.ts';
+import { Sealer } from '../../shared/runtime/sealed-text.ts';
 
 const ticketSchema = z.object({
   v: z.literal(1),

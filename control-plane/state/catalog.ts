@@ -66,7 +66,20 @@ export function findTier(db: Database, id: string): Tier | undefined {
 /** undefined: visitors have no limits of their own, and are not served. */
 export function findAnonymous(db: Database): Anonymous | undefined {
   const row = first<RowOf<'tier'>>(db, 'SELECT * FROM tier WHERE rank IS NULL');
-  return row && { freeTurns: row.free_turns ?? 0, ...limitsOf(row), models: tierModels(db, row.id) };
+  if (row === undefined) return undefined;
+  const factor = present({ networkFactor: row.network_factor });
+  const total = present({
+    requestsPerMinute: row.total_requests_per_minute,
+    concurrency: row.total_concurrency,
+    tokensPerDay: row.total_tokens_per_day,
+  });
+  return {
+    freeTurns: row.free_turns ?? 0,
+    ...factor,
+    ...limitsOf(row),
+    models: tierModels(db, row.id),
+    ...(Object.keys(total).length > 0 && { total }),
+  };
 }
 
 /** Everything that refers to a model. */

@@ -38,6 +38,8 @@ const names = [
   ...['windowUsed', 'inFlight', 'poolTokens', 'freeTurns'],
   ...['status', 'type', 'stage', 'reason', 'message', 'retryAfterSeconds', 'capacity', 'node', 'outcome'],
   ...['accepted', 'read', 'shaped', 'decided', 'sent', 'begun', 'end'],
+  // Only decisions about visitors have these.
+  ...['networkTurns', 'visitorWindow', 'visitorsInFlight', 'visitorTokens'],
 ] as const;
 
 export function compact(record: RequestRecord, moment: DecisionMoment): CompactDecision {
@@ -54,7 +56,15 @@ export function compact(record: RequestRecord, moment: DecisionMoment): CompactD
     ...askedCells(record, moment),
     ...answerCells(record),
     ...milestones(record.at, record.startMs),
+    ...visitorCells(record),
   ];
+}
+
+function visitorCells({ seen }: RequestRecord): Cell[] {
+  const { networkTurnsUsed, visitors } = seen ?? {};
+  if (networkTurnsUsed === undefined && visitors === undefined) return [];
+  const { windowUsed = null, inFlight = null, tokens = null } = visitors ?? {};
+  return [networkTurnsUsed ?? null, windowUsed, inFlight, tokens];
 }
 
 function callerCells(record: RequestRecord): Cell[] {
@@ -173,8 +183,16 @@ export function expand(cells: CompactDecision, gateway: string): DecisionRecord 
   return withoutUndefined(record) as unknown as DecisionRecord;
 }
 
-function countersOf({ windowUsed, inFlight, poolTokens, freeTurns }: Named): object {
-  return { windowUsed, inFlight, poolTokens, freeTurns };
+function countersOf(named: Named): object {
+  const { windowUsed, inFlight, poolTokens, freeTurns, networkTurns } = named;
+  const { visitorWindow, visitorsInFlight, visitorTokens } = named;
+  return {
+    ...{ windowUsed, inFlight, poolTokens, freeTurns },
+    ...(networkTurns !== undefined && { networkTurns }),
+    ...(visitorWindow !== undefined && {
+      visitors: { windowUsed: visitorWindow, inFlight: visitorsInFlight, tokens: visitorTokens },
+    }),
+  };
 }
 
 function sinceRequestLine(named: Named): object {

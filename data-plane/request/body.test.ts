@@ -31,7 +31,7 @@ async function reading(
 ): Promise<{ port: number; next(): Promise<Read> }> {
   const results: Read[] = [];
   const server = createServer((request, response) => {
-    void readBody(request, budget.of(String(request.headers['x-owner'] ?? 'one')), undefined, pace)
+    void readBody(request, budget.of(String(request.headers['x-owner'] ?? 'one')), undefined, { pace })
       .then(({ bytes, release }) => {
         results.push({ length: bytes.length });
         release();

@@ -32,13 +32,18 @@ export interface Body {
   release(): void;
 }
 
-function tooLarge(): Refusal {
-  return new Refusal('PayloadTooLargeError', `The request body is larger than ${bodyBytesMax} bytes.`);
+function tooLarge(bytesMax: number): Refusal {
+  return new Refusal('PayloadTooLargeError', `The request body is larger than ${bytesMax} bytes.`);
 }
 
 function tooSlow(): Refusal {
   const message = 'The request body came slower than 8 KiB a second, so it was not waited for. Try again.';
   return new Refusal('InferenceUnavailableError', message, { reason: 'slow body' });
+}
+
+interface BodyOptions {
+  readonly pace?: BodyPace | undefined;
+  readonly bytesMax?: number | undefined;
 }
 
 /**
@@ -49,13 +54,13 @@ export function readBody(
   request: IncomingMessage,
   memory: MemoryBudget,
   onWanted: () => void = () => undefined,
-  pace: BodyPace = slowestPace,
+  { pace = slowestPace, bytesMax = bodyBytesMax }: BodyOptions = {},
 ): Promise<Body> {
   const declared = Number(request.headers['content-length'] ?? Number.POSITIVE_INFINITY);
-  if (declared > bodyBytesMax && declared !== Number.POSITIVE_INFINITY) return Promise.reject(tooLarge());
+  if (declared > bytesMax && declared !== Number.POSITIVE_INFINITY) return Promise.reject(tooLarge(bytesMax));
   onWanted();
   return new Promise((resolve, reject) => {
-    const body = new IncomingBody(request, { memory, declared, pace }, resolve, reject);
+    const body = new IncomingBody(request, { memory, declared, pace, bytesMax }, resolve, reject);
     // The listeners stay: the request lives no longer than its response, and a lost connection closes it without an error.
     request.on('data', (piece: Buffer) => body.onPiece(piece));
     request.on('end', () => body.onEnd());
@@ -66,6 +71,7 @@ export function readBody(
 interface BodyBounds {
   readonly memory: MemoryBudget;
   readonly declared: number;
+  readonly bytesMax: number;
   readonly pace: BodyPace;
 }
 
@@ -87,14 +93,14 @@ class IncomingBody implements Body {
     resolve: (body: Body) => void,
     reject: (error: Error) => void,
   ) {
-    const { memory, declared } = bounds;
+    const { memory, declared, bytesMax } = bounds;
     this.#request = request;
     this.#bounds = bounds;
     this.#resolve = resolve;
     this.#reject = reject;
     this.bytes = new ChunkBuffer({
       reserve: (more) => memory.reserve(more),
-      bytesMax: Math.min(declared, bodyBytesMax),
+      bytesMax: Math.min(declared, bytesMax),
     });
   }
 
@@ -106,7 +112,7 @@ class IncomingBody implements Body {
   onPiece(piece: Buffer): void {
     this.#turns.count(this.#request);
     if (this.#settled) return;
-    if (this.bytes.length + piece.length > bodyBytesMax) this.#fail(tooLarge());
+    if (this.bytes.length + piece.length > this.#bounds.bytesMax) this.#fail(tooLarge(this.#bounds.bytesMax));
     else if (!this.bytes.add(piece)) this.#fail(this.#bounds.memory.refusal());
     else if (this.bytes.length < this.#bounds.declared) this.#watch();
   }

@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import { windowMs, windowStartMs } from '../../shared/decision/decide.ts';
 import { LocalCounters } from './counters.ts';
 
-const noUsage = { poolTokensAt: () => 0, freeTurns: () => 0 };
+const noUsage = { poolTokensAt: () => 0, freeTurns: () => 0, networkTurns: () => 0, visitorTokens: () => 0 };
 const startMs = windowStartMs('acme', Date.UTC(2026, 10, 21));
 
 test('Limits 2: a place is given back once, however often and in whatever order leases are released', () => {
@@ -74,14 +74,23 @@ test('Limits 4: tokens and turns are asked of usage, with the period and the vis
   const counters = new LocalCounters({
     poolTokensAt: (...parts) => asked.push(parts) * 10,
     freeTurns: (visitor) => asked.push(visitor) * 10,
+    networkTurns: (network) => asked.push(network) * 100,
+    visitorTokens: (atMs) => atMs,
   });
   expect(counters.poolTokens('acme', '2026-11-01', 5)).toBe(10);
   expect(counters.freeTurns('v1', 5)).toBe(20);
-  expect(asked).toEqual([['acme', '2026-11-01', 5], 'v1']);
+  expect(counters.networkTurns('n1', 5)).toBe(300);
+  expect(counters.visitorTokens(5)).toBe(5);
+  expect(asked).toEqual([['acme', '2026-11-01', 5], 'v1', 'n1']);
 });
 
 test('a cancelled request leaves no trace in its minute, but only as often in a minute as the tier carries requests', () => {
-  const counters = new LocalCounters({ poolTokensAt: () => 0, freeTurns: () => 0 });
+  const counters = new LocalCounters({
+    poolTokensAt: () => 0,
+    freeTurns: () => 0,
+    networkTurns: () => 0,
+    visitorTokens: () => 0,
+  });
   const used = (nowMs: number): number => counters.window('acme', nowMs).used;
   for (let i = 0; i < 5; i++) {
     const lease = counters.reserve('acme', 2, 0);

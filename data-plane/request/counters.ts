@@ -3,9 +3,11 @@
  * gateway; for limits that hold over the whole fleet, what the other gateways hold is included. A lease is taken once and released once, whatever happens to the request.
  */
 import { inFlightWindow } from '../../schemas/gauges.ts';
+import { visitorsSubject } from '../../schemas/limits.ts';
 import { visitorPrefix } from '../../shared/decision/authenticate.ts';
-import { type Counters, type RateWindow, windowMs, windowStartMs } from '../../shared/decision/decide.ts';
+import { type Counters, windowMs, windowStartMs } from '../../shared/decision/decide.ts';
 import type { Exhausted } from '../../shared/decision/refusal.ts';
+import type { RateWindow } from '../../shared/decision/visitor-limits.ts';
 import type { Limit } from '../../shared/limits/claimant.ts';
 import type { TierLimits } from '../../shared/snapshot/lookup.ts';
 
@@ -23,6 +25,8 @@ export interface Lease {
 export interface UsageView {
   poolTokensAt(organisation: string, anchor: string, atMs: number): number;
   freeTurns(visitor: string, atMs: number): number;
+  networkTurns(network: string, atMs: number): number;
+  visitorTokens(atMs: number): number;
 }
 
 /** What the gateways exchange of the limits of the whole fleet. */
@@ -97,6 +101,14 @@ export class LocalCounters implements Counters {
     return this.#usage.freeTurns(visitor, nowMs);
   }
 
+  networkTurns(network: string, nowMs: number): number {
+    return this.#usage.networkTurns(network, nowMs);
+  }
+
+  visitorTokens(nowMs: number): number {
+    return this.#usage.visitorTokens(nowMs);
+  }
+
   /** Counts an admitted request against its minute and holds its weight until the lease is released. */
   reserve(subject: string, weight: number, nowMs: number, limits: Limits = unlimited): Lease {
     const startMs = windowStartMs(subject, nowMs);
@@ -155,7 +167,8 @@ export class LocalCounters implements Counters {
   inFlightUnits(): number {
     let sum = 0;
     for (const weight of this.#inFlight.values()) sum += weight;
-    return sum;
+    // Requests of visitors are counted under the visitor, too.
+    return sum - this.inFlight(visitorsSubject);
   }
 
   /** Past minutes are forgotten, so that the map is bounded by who called within two of them. */

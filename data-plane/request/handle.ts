@@ -9,13 +9,14 @@ import { subjectOf } from '../../shared/decision/authenticate.ts';
 import type { Decision, RequestFacts } from '../../shared/decision/decide.ts';
 import { cannotTakeNow, Refusal } from '../../shared/decision/refusal.ts';
 import { type Capacity, type Target, targetNotServing, unavailable } from '../../shared/decision/route.ts';
+import type { ChunkBuffer } from '../../shared/runtime/chunk-buffer.ts';
 import { mintRequestId, mintUnique } from '../core/request-id.ts';
 import { ClientResponse } from '../forward/client-response.ts';
 import { type Forwarded, type ForwardOutcome, forward } from '../forward/forward.ts';
 import { countTokensBody } from '../shape/anthropic.ts';
 import { leastTokensOf } from '../shape/outline.ts';
 import type { NodeChooser } from '../upstream/affinity.ts';
-import { ClientGone, readBody } from './body.ts';
+import { type Body, ClientGone, readBody } from './body.ts';
 import { nodeChooser } from './choose-node.ts';
 import type { Gateway, RequestRecord } from './gateway.ts';
 import {
@@ -33,19 +34,32 @@ import { answerTokens, type Measured, measure, reserveOrWait } from './reserve.t
 import { SeenCounters } from './seen-counters.ts';
 import { type ShapedBody, shapeBody } from './shape-body.ts';
 
+/** How a request came in, where it did not come to the API itself. */
+interface Entry {
+  readonly target: Target;
+  /** The operation's path, in place of the request's own. */
+  readonly path: string;
+  /** Without a key. */
+  readonly visitor?: { readonly id: string; readonly network: string } | undefined;
+  readonly bodyBytesMax: number;
+  /** Throws the refusal of a body that may not come this way. */
+  readonly checkBody: (body: ChunkBuffer) => void;
+}
+
 /** Handles one request to its end; never rejects. */
 export async function handle(
   gateway: Gateway,
   request: IncomingMessage,
   response: ServerResponse,
   fixed: Target | undefined,
+  entry?: Entry,
 ): Promise<void> {
   const path = pathOf(request.url);
   const ids = { requestId: mintRequestId(), anthropicPath: path.startsWith('/v1/messages') };
   const record: RequestRecord = { request, response, ids, path, startMs: performance.now(), at: {} };
   gateway.begin();
   try {
-    await pass(gateway, record, fixed);
+    await pass(gateway, record, fixed, entry);
   } catch (error) {
     refuse(gateway, record, error);
   }
@@ -56,14 +70,21 @@ export async function handle(
 const acceptedMsMax = 1000;
 
 /** Everything up to the answer; throws a Refusal where there is one. */
-async function pass(gateway: Gateway, record: RequestRecord, fixed: Target | undefined): Promise<void> {
+async function pass(
+  gateway: Gateway,
+  record: RequestRecord,
+  fixed: Target | undefined,
+  entry: Entry | undefined,
+): Promise<void> {
   const { request, response } = record;
   checkHttp(request);
   const head = {
     host: request.headers.host,
-    fixed,
+    fixed: entry?.target ?? fixed,
+    visitor: entry?.visitor?.id,
+    network: entry?.visitor?.network,
     method: request.method ?? '',
-    path: record.path,
+    path: entry?.path ?? record.path,
     authorization: request.headers.authorization,
     xApiKey: oneHeader(request, 'x-api-key'),
   };
@@ -79,7 +100,10 @@ async function pass(gateway: Gateway, record: RequestRecord, fixed: Target | und
   const { operation } = admitted;
   refuseEncoded(request);
   const owner = subjectOf(admitted.caller);
-  const body = await readBody(request, gateway.bodies.of(owner), () => askForBody(request, response));
+  const body = await readBody(request, gateway.bodies.of(owner), () => askForBody(request, response), {
+    bytesMax: entry?.bodyBytesMax,
+  });
+  checkOrRelease(body, entry);
   record.at.read = performance.now();
   const shapedBody = await shapeBody(gateway.bodyWorker, { operation, body, owner, response });
   record.at.shaped = performance.now();
@@ -94,6 +118,15 @@ async function pass(gateway: Gateway, record: RequestRecord, fixed: Target | und
     if (latest.kind === 'inference') await serve(gateway, record, latest, shapedBody);
   } finally {
     shapedBody.release();
+  }
+}
+
+function checkOrRelease(body: Body, entry: Entry | undefined): void {
+  try {
+    entry?.checkBody(body.bytes);
+  } catch (error) {
+    body.release();
+    throw error;
   }
 }
 
@@ -216,24 +249,31 @@ interface BillableRequest extends Pick<RequestFacts, 'caller' | 'target' | 'mode
   readonly capacity: Capacity;
   readonly requestId: string;
   readonly monthlyTokens: number | null;
+  readonly tokensPerDay: number | null;
   readonly times: { readonly ttftMs?: number; readonly durationMs: number };
 }
 
 /** Times are from the arrival of the request to the first byte of its answer and to its end. */
 function billed(
   { ids, startMs, at }: RequestRecord,
-  { tier }: Decision,
+  { tier, total }: Decision,
   capacity: Capacity,
 ): Omit<BillableRequest, 'caller' | 'target' | 'model'> {
   const durationMs = performance.now() - startMs;
   const times = at.begun === undefined ? { durationMs } : { ttftMs: at.begun - startMs, durationMs };
-  return { capacity, requestId: ids.requestId, monthlyTokens: tier.monthlyTokens, times };
+  return {
+    capacity,
+    requestId: ids.requestId,
+    monthlyTokens: tier.monthlyTokens,
+    tokensPerDay: total?.tokensPerDay ?? null,
+    times,
+  };
 }
 
 /** Usage is recorded only of what was completed (Events). */
 function meter(
   gateway: Gateway,
-  { caller, target, model, capacity, requestId, monthlyTokens, times }: BillableRequest,
+  { caller, target, model, capacity, requestId, monthlyTokens, tokensPerDay, times }: BillableRequest,
   outcome: ForwardOutcome,
 ): void {
   if (outcome.kind !== 'completed') return;
@@ -242,7 +282,7 @@ function meter(
     owner:
       caller.kind === 'key'
         ? { organisation: caller.owner.organisation, anchor: caller.owner.anchor }
-        : { visitor: caller.visitor },
+        : { visitor: caller.visitor, network: caller.network },
     draw: capacity,
     model,
     ...(target.kind === 'stack' && { stack: target.stack }),
@@ -250,7 +290,7 @@ function meter(
     completionTokens,
     ...(estimated && { estimated }),
     requestId,
-    monthlyTokens,
+    ...{ monthlyTokens, tokensPerDay },
     ...(caller.kind === 'key' && { key: caller.owner.keyId }),
     ...times,
     atMs: gateway.now(),

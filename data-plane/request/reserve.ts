@@ -4,6 +4,7 @@
  * so that the text of a request over its limits is not sent to a node. No tokeniser runs on the event loop.
  */
 import type { ServerResponse } from 'node:http';
+import { visitorsSubject } from '../../schemas/limits.ts';
 import {
   type Counters,
   checkContext,
@@ -34,8 +35,24 @@ function reserve(gateway: Gateway, facts: RequestFacts, counters: Counters): Res
   const nowMs = gateway.now();
   const conditions = { fenced: gateway.fenced(), outboxFull: gateway.meter.isFull, nowMs };
   const decision = judge(gateway.lookup, counters, facts, conditions);
-  const { subject, weight, tier } = decision;
-  return { decision, lease: gateway.counters.reserve(subject, weight, nowMs, tier) };
+  const { subject, weight, tier, total } = decision;
+  const lease = gateway.counters.reserve(subject, weight, nowMs, tier);
+  if (total === undefined) return { decision, lease };
+  return { decision, lease: both(lease, gateway.counters.reserve(visitorsSubject, weight, nowMs, total)) };
+}
+
+/** A visitor's own lease, and that of all visitors together. */
+function both(own: Lease, all: Lease): Lease {
+  return {
+    release: () => {
+      own.release();
+      all.release();
+    },
+    cancel: (perMinute) => {
+      own.cancel(perMinute);
+      all.cancel(perMinute);
+    },
+  };
 }
 
 /** How long a request waits until the log has granted room that other gateways hold. */

@@ -170,7 +170,7 @@ test('Limits 4: turns of an anonymous visitor count by visitor, not by organisat
   expect(turns()).toEqual([2, 0]);
   flush(own);
   expect(turns()).toEqual([2, 0]);
-  expect(own.meter.visitorTokens(atMs)).toBe(0);
+  expect(own.meter.visitorTokens(atMs)).toBe(14);
   expect(own.outbox.ledger.get('visitors:all 2026-11-21')).toEqual({ tokens: 14, turns: 2 });
   expect(own.meter.freeTurns('v1', Date.parse('2026-12-01T00:00:00Z'))).toBe(0);
 });

@@ -13,6 +13,7 @@ import {
   type AccountLimit,
   type Amount,
   accountKey,
+  accountOfNetwork,
   accountOfOrganisation,
   accountOfVisitor,
   accountOfVisitors,
@@ -35,7 +36,7 @@ export interface MeterOptions {
 /** Who is billed: an organisation, or an anonymous visitor by an opaque id. */
 export type UsageOwner =
   | { readonly organisation: string; readonly anchor: string }
-  | { readonly visitor: string };
+  | { readonly visitor: string; readonly network?: string | undefined };
 
 export interface CompletedRequest {
   readonly owner: UsageOwner;
@@ -54,8 +55,8 @@ export interface CompletedRequest {
   readonly key?: string;
   readonly ttftMs?: number;
   readonly durationMs?: number;
-  /** Of a visitor: keyed hash of the network. */
-  readonly network?: string;
+  /** Tokens that all visitors together may use in a day; null or left out: without limit. */
+  readonly tokensPerDay?: number | null;
 }
 
 interface CatchUp {
@@ -158,14 +159,14 @@ export class Meter {
       completionTokens: Math.min(request.completionTokens, usageTokensMax),
       ...(stack === undefined ? {} : { stack }),
       ...factsOf(request),
+      ...('visitor' in owner && owner.network !== undefined && { network: owner.network }),
       ...(estimated === undefined ? {} : { estimated }),
       requestId,
     };
     if (this.#recorded === this.#worker.durable) this.#waitingSinceMs = this.#monotonicMs();
     this.#recorded++;
     for (const amount of amountsOf(row)) this.#count(amount, 1);
-    if (draw === 'pool' && 'organisation' in owner)
-      this.#setLimit(owner, atMs, request.monthlyTokens ?? null);
+    if (draw === 'pool') this.#setLimits(owner, atMs, request);
     if (this.#outgoing.push(row) === 1) this.#sendTimer = setTimeout(() => this.sendRows(), groupMs);
   }
 
@@ -215,8 +216,16 @@ export class Meter {
 
   /** True where the owner's total is cached; else resolves true once it has arrived, or false after a timeout. */
   loadTotal(owner: UsageOwner, atMs: number): true | Promise<boolean> {
+    if ('visitor' in owner) return this.#loadAll(accountsOfVisitor(owner, atMs));
     const account = accountOf(owner, atMs);
     return this.#totals.has(accountKey(account)) || this.#waitForTotal(account);
+  }
+
+  #loadAll(accounts: readonly Account[]): true | Promise<boolean> {
+    const missing = accounts.filter((account) => !this.#totals.has(accountKey(account)));
+    if (missing.length === 0) return true;
+    const loaded = Promise.all(missing.map((account) => this.#waitForTotal(account)));
+    return loaded.then((results) => results.every((isKnown) => isKnown));
   }
 
   /** Limits 4: tokens that count against the allowance of a period (by its first day), this gateway's newest included. */
@@ -233,6 +242,11 @@ export class Meter {
   /** Limits 4: turns that an anonymous visitor has used. */
   freeTurns(visitor: string, atMs: number): number {
     return this.#used(accountOfVisitor(visitor, atMs));
+  }
+
+  /** The same of all visitors of a network, on the day of a moment. */
+  networkTurns(network: string, atMs: number): number {
+    return this.#used(accountOfNetwork(network, atMs));
   }
 
   /** Must be called with the worker's messages in their order. */
@@ -290,6 +304,19 @@ export class Meter {
     return waiters;
   }
 
+  #setLimits(
+    owner: UsageOwner,
+    atMs: number,
+    { monthlyTokens = null, tokensPerDay = null }: CompletedRequest,
+  ): void {
+    if ('organisation' in owner) {
+      this.#setLimit(owner, atMs, monthlyTokens);
+      return;
+    }
+    const key = accountKey(accountOfVisitors(atMs));
+    this.#limits.set(key, [key, tokensPerDay]);
+  }
+
   /** So that use is published early where little is left. */
   #setLimit(
     owner: { organisation: string; anchor: string },
@@ -320,18 +347,26 @@ function accountOf(owner: UsageOwner, atMs: number): Account {
   return accountOfOrganisation(owner.organisation, periodOf(owner.anchor, atMs).start);
 }
 
+/** All that count where a visitor asks. */
+function accountsOfVisitor(
+  { visitor, network }: Extract<UsageOwner, { visitor: string }>,
+  atMs: number,
+): Account[] {
+  const own = [accountOfVisitor(visitor, atMs), accountOfVisitors(atMs)];
+  return network === undefined ? own : [...own, accountOfNetwork(network, atMs)];
+}
+
 function stampOf(owner: UsageOwner, atMs: number): Pick<UsageRow, 'organisation' | 'visitor' | 'period'> {
   if ('visitor' in owner) return { organisation: null, visitor: owner.visitor, period: null };
   return { organisation: owner.organisation, period: periodOf(owner.anchor, atMs).start };
 }
 
 /** What a row shows of a request in addition to its tokens. */
-function factsOf(request: CompletedRequest): Pick<UsageRow, 'key' | 'ttftMs' | 'durationMs' | 'network'> {
-  const { key, ttftMs, durationMs, network } = request;
+function factsOf(request: CompletedRequest): Pick<UsageRow, 'key' | 'ttftMs' | 'durationMs'> {
+  const { key, ttftMs, durationMs } = request;
   return {
     ...(key === undefined ? {} : { key }),
     ...(ttftMs === undefined ? {} : { ttftMs: Math.max(Math.round(ttftMs), 0) }),
     ...(durationMs === undefined ? {} : { durationMs: Math.max(Math.round(durationMs), 0) }),
-    ...(network === undefined ? {} : { network }),
   };
 }

@@ -85,19 +85,25 @@ export function accountOfVisitors(atMs: number): Account {
 
 type CountedUsage = Omit<UsageRow, 'v' | 'incarnation' | 'n'>;
 
+/** Counted as visitors are, in turns, but by the UTC day. */
+export function accountOfNetwork(network: string, atMs: number): Account {
+  return { subject: visitorPrefix + network, period: new Date(atMs).toISOString().slice(0, 10) };
+}
+
 /** What a row adds to the counters: nothing unless the pool served the request. */
 export function entriesOf(row: CountedUsage): CounterEntry[] {
-  const { draw, visitor, organisation, period } = row;
+  const { draw, visitor, network, organisation, period } = row;
   const tokens = row.promptTokens + row.completionTokens;
   if (draw !== 'pool') return [];
   if (organisation !== null && period !== null) return [[organisation, period, tokens, 1]];
   if (visitor === undefined) return [];
   const atMs = Date.parse(row.at);
-  const [one, all] = [accountOfVisitor(visitor, atMs), accountOfVisitors(atMs)];
-  return [
-    [one.subject, one.period, tokens, 1],
-    [all.subject, all.period, tokens, 1],
+  const accounts = [
+    accountOfVisitor(visitor, atMs),
+    ...(network === undefined ? [] : [accountOfNetwork(network, atMs)]),
+    accountOfVisitors(atMs),
   ];
+  return accounts.map(({ subject, period: of }): CounterEntry => [subject, of, tokens, 1]);
 }
 
 /** The amounts by which a row uses up allowances. */
@@ -108,7 +114,7 @@ export function amountsOf(row: CountedUsage): Amount[] {
   ]);
 }
 
-/** What counts of an account: the turns of a visitor, the tokens of all others. */
+/** What counts of an account: the turns of a visitor or network, the tokens of all others. */
 export function amountIn(subject: string, { tokens, turns }: Sum): number {
   return subject.startsWith(visitorPrefix) ? turns : tokens;
 }

@@ -83,6 +83,8 @@ export interface RequestHead extends Credentials {
   readonly fixed?: Target | undefined;
   /** A visitor of the playground, who needs neither host nor key. */
   readonly visitor?: string | undefined;
+  /** Of the visitor: keyed hash of the network and the day. */
+  readonly network?: string | undefined;
   readonly method: string;
   /** Without its query. */
   readonly path: string;
@@ -144,7 +146,7 @@ function identify(
   { fenced, nowMs }: Pick<Conditions, 'fenced' | 'nowMs'>,
   trace: Trace | undefined,
 ): Caller {
-  if (head.visitor !== undefined) return { kind: 'anonymous', visitor: head.visitor };
+  if (head.visitor !== undefined) return { kind: 'anonymous', visitor: head.visitor, network: head.network };
   if (!needsKey(target, operation)) return { kind: 'nobody' };
   if (!fenced) {
     trace?.add('fresh', 'ok');

@@ -11,7 +11,12 @@ import type { StepFacts, Trace } from './trace.ts';
 /** An organisation's key, a visitor of the playground, or no one, where no key is needed. */
 export type Caller =
   | { readonly kind: 'key'; readonly owner: KeyOwner }
-  | { readonly kind: 'anonymous'; readonly visitor: string }
+  | {
+      readonly kind: 'anonymous';
+      readonly visitor: string;
+      /** Keyed hash of the visitor's network and the day; undefined where it is not counted. */
+      readonly network?: string | undefined;
+    }
   | { readonly kind: 'nobody' };
 
 /** A caller of inference. */

@@ -31,7 +31,7 @@ const plain: LimitFacts = {
   weight: 1,
   nextTier: () => undefined,
 };
-const noUsage = { poolTokensAt: () => 0, freeTurns: () => 0 };
+const noUsage = { poolTokensAt: () => 0, freeTurns: () => 0, networkTurns: () => 0, visitorTokens: () => 0 };
 
 function countersOf(used: number, inFlight: number, endsAtMs: number): Counters {
   return {
@@ -39,6 +39,8 @@ function countersOf(used: number, inFlight: number, endsAtMs: number): Counters 
     inFlight: () => inFlight,
     poolTokens: () => 0,
     freeTurns: () => 0,
+    networkTurns: () => 0,
+    visitorTokens: () => 0,
   };
 }
 

@@ -49,6 +49,8 @@ function lookupOf(content: Content): Lookup {
     keyOwnerById: () => undefined,
     organisationOwner: () => undefined,
     anonymousTier: () => content.anonymous,
+    visitorTotals: () => undefined,
+    stacksOf: () => [],
     stack: (id) => (Object.hasOwn(content.stacks, id) ? content.stacks[id] : undefined),
     routes: (place, model) => (content.routes[`${place} ${model}`] ?? []).map(routeTo),
     loadedLast: (place, model) => content.away.includes(`${place} ${model}`),
@@ -148,6 +150,8 @@ const anyCounters = fc
       inFlight: () => inFlight,
       poolTokens: () => tokens,
       freeTurns: () => turns,
+      networkTurns: () => 0,
+      visitorTokens: () => 0,
     }),
   );
 const moment = fc.integer({ min: 0, max: 4e12 });
@@ -368,6 +372,8 @@ test('an organisation and a visitor of its name are counted apart, with the weig
     inFlight: () => 0,
     poolTokens: () => 0,
     freeTurns: () => 0,
+    networkTurns: () => 0,
+    visitorTokens: () => 0,
   };
   const facts = {
     target: { kind: 'shared' },

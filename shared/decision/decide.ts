@@ -4,11 +4,18 @@
  * and replay both call it. The route is worked out first and reveals nothing; then plan, limits and routing answer in order:
  * context → allowance → requests per minute → concurrency → route. Every message of a limit names the tier.
  */
-import type { Lookup, TierLimits } from '../snapshot/lookup.ts';
+import type { Lookup, TierLimits, VisitorTotals } from '../snapshot/lookup.ts';
 import { type Client, subjectOf } from './authenticate.ts';
 import { cannotTakeNow, Refusal } from './refusal.ts';
 import { notInPlan, type Placement, type RoutingFacts, route, type Target } from './route.ts';
 import { type Read, refuse, type StepFacts, Trace } from './trace.ts';
+import {
+  checkVisitorAllowances,
+  checkVisitorRates,
+  type RateCounters,
+  type VisitorFacts,
+  visitorFacts,
+} from './visitor-limits.ts';
 
 /** The state of the gateway that a decision depends on. */
 export interface Conditions {
@@ -40,23 +47,14 @@ export interface Decision {
   /** What is counted while the request is in flight. */
   readonly subject: string;
   readonly weight: number;
+  /** Of a visitor: what is counted of all visitors together, under the subject `visitorsSubject`. */
+  readonly total?: VisitorTotals | undefined;
   /** The bounds of the prompt leave open whether it fits the tier: it is to be counted before anything is forwarded. */
   readonly uncounted: boolean;
 }
 
-/** A window of requests: a fixed minute whose phase is the organisation's own. */
-export interface RateWindow {
-  /** What counts against the limit: requests admitted in it so far, and what other gateways hold of it. */
-  readonly used: number;
-  readonly endsAtMs: number;
-}
-
 /** What the admission rule reads, however it is counted. */
-export interface Counters {
-  /** `limit`: what `used` is compared with. */
-  window(subject: string, nowMs: number, limit: number | null): RateWindow;
-  /** Sum of the weights of the requests in flight, and what other gateways hold for theirs, as it counts for a further weight. */
-  inFlight(subject: string, limit: number | null, weight: number): number;
+export interface Counters extends RateCounters {
   /** Tokens that completed pool requests took of this period's allowance. */
   poolTokens(organisation: string, anchor: string, nowMs: number): number;
   /** Completed turns of a visitor. */
@@ -80,6 +78,8 @@ export interface LimitFacts {
   readonly weight: number;
   /** Name of the tier above, undefined for the top one. Only the refusal that names it calls this. */
   readonly nextTier: () => string | undefined;
+  /** Of a visitor: what counts in addition to the own turns. */
+  readonly visitors?: VisitorFacts | undefined;
 }
 
 export const windowMs = 60_000;
@@ -148,8 +148,10 @@ function checkConcurrency({ tier, subject, model, weight }: LimitFacts, counters
 export function checkLimits(facts: LimitFacts, counters: Counters, nowMs: number, trace?: Trace): void {
   check('context', checkContext, facts, counters, nowMs, trace);
   check('allowance', checkAllowance, facts, counters, nowMs, trace);
+  if (facts.allowance.kind === 'turns') checkVisitorAllowances(facts, trace);
   check('requests', checkRate, facts, counters, nowMs, trace);
   check('concurrency', checkConcurrency, facts, counters, nowMs, trace);
+  if (facts.visitors !== undefined) checkVisitorRates(facts, facts.visitors, counters, nowMs, trace);
 }
 
 type LimitStep = 'context' | 'allowance' | 'requests' | 'concurrency';
@@ -292,10 +294,12 @@ export function decide(
     atLeast: promptTokensLeast !== undefined,
     allowance: pooled ? allowanceOf(facts, counters, nowMs) : { kind: 'none' },
     nextTier: () => (tier.rank === null ? undefined : lookup.nextTier(tier.rank)),
+    visitors: caller.kind === 'anonymous' ? visitorFacts(lookup, counters, caller, tier, nowMs) : undefined,
   };
   checkLimits(limits, counters, nowMs, trace);
   if (routeTrace !== undefined) trace?.append(routeTrace);
-  return { placement, tier, subject, weight, uncounted };
+  const total = limits.visitors && { total: limits.visitors.total };
+  return { placement, tier, subject, weight, uncounted, ...total };
 }
 
 /**

@@ -49,7 +49,8 @@ export function decideWith(
   return { verdict: admission(of, facts, countersOf(counters), { fenced, outboxFull, nowMs }, trace), trace };
 }
 
-interface Asked extends Pick<AdmissionFacts, 'promptTokens' | 'promptTokensLeast' | 'maxTokens' | 'visitor'> {
+interface Asked
+  extends Pick<AdmissionFacts, 'promptTokens' | 'promptTokensLeast' | 'maxTokens' | 'visitor' | 'network'> {
   readonly operation: DecisionRecord['operation'];
   readonly host: DecisionRecord['host'];
   readonly stack?: string | undefined;
@@ -82,6 +83,8 @@ export function questionOf(record: DecisionRecord): Question {
   return {
     facts: factsOf({
       ...{ operation, host, stack, model, visitor, promptTokens, promptTokensLeast, maxTokens },
+      // Which network it was is not recorded, only what it had used.
+      network: record.counters.networkTurns === undefined ? undefined : 'n-recorded',
       credential: record.fenced && key === undefined ? { fault, carried: true } : credential,
     }),
     counters: record.counters,

@@ -14,7 +14,9 @@ export interface Difference {
 /** The order of the steps of any decision. */
 const order: readonly StepName[] = [
   ...(['host', 'fresh', 'key', 'path', 'listing', 'usage', 'plan', 'context', 'allowance'] as const),
-  ...(['requests', 'concurrency', 'stack', 'surface', 'own nodes', 'pool', 'tier', 'nodes'] as const),
+  ...(['network allowance', 'visitor tokens'] as const),
+  ...(['requests', 'concurrency', 'visitor requests', 'visitor concurrency'] as const),
+  ...(['stack', 'surface', 'own nodes', 'pool', 'tier', 'nodes'] as const),
 ];
 
 /** The step of a recorded refusal, by its reason, or by its type where that says it. */
@@ -23,6 +25,10 @@ const stepOfReason: Readonly<Record<string, StepName>> = {
   fenced: 'fresh',
   'outbox full': 'usage',
   'no entitlement': 'plan',
+  'network turns': 'network allowance',
+  'visitor tokens': 'visitor tokens',
+  'visitor requests': 'visitor requests',
+  'visitor concurrency': 'visitor concurrency',
   'foreign stack': 'stack',
   'no such stack': 'stack',
   'foreign or missing stack': 'listing',

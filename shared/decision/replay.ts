@@ -3,6 +3,7 @@
  * any position of the log (design: Replay). Pure: counters and the time are facts, so the same facts give the same decision.
  * Shape is left out: what it gives (model, tokens) is part of the facts, for bodies are never recorded.
  */
+import { visitorsSubject } from '../../schemas/limits.ts';
 import type { RefusalType } from '../../schemas/refusals.ts';
 import type { Lookup } from '../snapshot/lookup.ts';
 import { type AdmissionFacts, admission, type HostNames, type Verdict } from './admission.ts';
@@ -20,6 +21,17 @@ export interface CounterFacts {
   readonly poolTokens: number;
   /** Completed turns of the visitor. */
   readonly freeTurns: number;
+  /** Turns of the visitor's network on the day. */
+  readonly networkTurns?: number | undefined;
+  /** Of all visitors together. */
+  readonly visitors?: VisitorCounters | undefined;
+}
+
+export interface VisitorCounters {
+  readonly windowUsed: number;
+  readonly inFlight: number;
+  /** Of the day. */
+  readonly tokens: number;
 }
 
 export interface ReplayFacts extends AdmissionFacts {
@@ -73,14 +85,18 @@ export function replayed(verdict: Verdict): ReplayedDecision {
 
 /** Counters that stand still at what was recorded. */
 export function countersOf(counters: CounterFacts): Counters {
+  const { visitors = { windowUsed: 0, inFlight: 0, tokens: 0 } } = counters;
+  const of = (subject: string) => (subject === visitorsSubject ? visitors : counters);
   return {
     window: (subject, nowMs) => ({
-      used: counters.windowUsed,
+      used: of(subject).windowUsed,
       endsAtMs: windowStartMs(subject, nowMs) + windowMs,
     }),
-    inFlight: () => counters.inFlight,
+    inFlight: (subject) => of(subject).inFlight,
     poolTokens: () => counters.poolTokens,
     freeTurns: () => counters.freeTurns,
+    networkTurns: () => counters.networkTurns ?? 0,
+    visitorTokens: () => visitors.tokens,
   };
 }
 

@@ -280,6 +280,8 @@ export class PublishPlan {
   }
 
   #isUrgent(key: string, { tokens }: Unpublished, live: number, used: (key: string) => number): boolean {
+    // Of the few turns of a visitor each one counts.
+    if (key.startsWith(visitorPrefix)) return true;
     const limit = this.#limits.get(key);
     if (limit === undefined) return false;
     const left = Math.max(limit - used(key), 0);

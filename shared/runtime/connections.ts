@@ -16,7 +16,7 @@ export interface ConnectionLimits {
 }
 
 /** The `listener` label of the metrics. */
-export type ListenerName = 'api' | 'stack' | 'admin' | 'console' | 'node' | 'metrics';
+export type ListenerName = 'api' | 'stack' | 'admin' | 'console' | 'play' | 'node' | 'metrics';
 
 interface WarningLog {
   warn(fields: object, text: string): void;

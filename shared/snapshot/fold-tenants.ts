@@ -48,6 +48,10 @@ export const tenantHandlers: Pick<
       context_tokens: data.contextTokens ?? null,
       monthly_tokens: data.monthlyTokens ?? null,
       free_turns: null,
+      network_factor: null,
+      total_requests_per_minute: null,
+      total_concurrency: null,
+      total_tokens_per_day: null,
     });
     setTierModels(tables, data.id, data.models);
     return undefined;
@@ -68,6 +72,10 @@ export const tenantHandlers: Pick<
       context_tokens: data.contextTokens ?? null,
       monthly_tokens: null,
       free_turns: data.freeTurns,
+      network_factor: data.networkFactor ?? null,
+      total_requests_per_minute: data.total?.requestsPerMinute ?? null,
+      total_concurrency: data.total?.concurrency ?? null,
+      total_tokens_per_day: data.total?.tokensPerDay ?? null,
     });
     setTierModels(tables, anonymousTier, data.models);
     return undefined;

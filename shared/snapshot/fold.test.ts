@@ -34,6 +34,10 @@ const tierRow = (row: TableRow): TableRow => ({
   context_tokens: null,
   monthly_tokens: null,
   free_turns: null,
+  network_factor: null,
+  total_requests_per_minute: null,
+  total_concurrency: null,
+  total_tokens_per_day: null,
   ...row,
 });
 const keyRow = (row: TableRow = {}): TableRow => ({
@@ -222,6 +226,23 @@ const tenantCases: Case[] = [
     leaves: {
       tier: [tierRow({ id: 'anonymous', rank: null, requests_per_minute: 5, free_turns: 10 })],
       tier_model: [{ tier: 'anonymous', model: 'echo' }],
+    },
+  },
+  {
+    name: 'anonymous.set has limits of networks and of all visitors together',
+    when: known('anonymous.set', {
+      freeTurns: 1,
+      networkFactor: 3,
+      models: [],
+      total: { requestsPerMinute: 60, concurrency: 4, tokensPerDay: 1000 },
+    }),
+    leaves: {
+      tier: [
+        tierRow({
+          ...{ id: 'anonymous', rank: null, free_turns: 1, network_factor: 3 },
+          ...{ total_requests_per_minute: 60, total_concurrency: 4, total_tokens_per_day: 1000 },
+        }),
+      ],
     },
   },
   {

@@ -27,6 +27,17 @@ export interface TierLimits {
   readonly freeTurns: number | null;
 }
 
+/** Limits of a network and of all visitors together; null is unlimited. */
+export interface VisitorTotals {
+  /** Turns that a network has in a day, as a multiple of a visitor's. */
+  readonly networkFactor: number;
+  readonly requestsPerMinute: number | null;
+  readonly concurrency: number | null;
+  readonly tokensPerDay: number | null;
+}
+
+const networkFactorDefault = 8;
+
 export interface KeyOwner {
   readonly keyId: KeyId;
   readonly organisation: OrganisationId;
@@ -68,7 +79,11 @@ export interface Lookup {
   /** What any good key of the organisation resolves to, without a key. */
   organisationOwner(id: string): KeyOwner | undefined;
   anonymousTier(): TierLimits | undefined;
+  /** undefined: visitors are not served. */
+  visitorTotals(): VisitorTotals | undefined;
   stack(id: StackId): { readonly organisation: OrganisationId; readonly surface: Surface } | undefined;
+  /** Of one organisation, by id. */
+  stacksOf(organisation: OrganisationId): readonly { readonly id: StackId; readonly surface: Surface }[];
   /** Nodes that serve the model for the place now. */
   routes(place: PlaceKey, model: string): readonly Route[];
   isPooled(model: string): boolean;
@@ -150,6 +165,31 @@ function routeOf([node, served, url, dialect, credential, windowTokens, takesIma
   return { node, served, url, dialect, credential, windowTokens, takesImages: takesImages === 1 };
 }
 
+function visitorTotalsOf(db: Database): Lookup['visitorTotals'] {
+  const totals = prepare<
+    readonly [factor: number | null, requests: number | null, inFlight: number | null, tokens: number | null],
+    []
+  >(
+    db,
+    `SELECT network_factor, total_requests_per_minute, total_concurrency, total_tokens_per_day
+     FROM tier WHERE id = '${anonymousTier}'`,
+  ).raw();
+  return () => {
+    const row = totals.get();
+    if (row === undefined) return undefined;
+    const [factor, requestsPerMinute, concurrency, tokensPerDay] = row;
+    return { networkFactor: factor ?? networkFactorDefault, requestsPerMinute, concurrency, tokensPerDay };
+  };
+}
+
+function stacksOf(db: Database): Lookup['stacksOf'] {
+  const stacks = prepare<Pick<RowOf<'stack'>, 'id' | 'surface'>, [string]>(
+    db,
+    'SELECT id, surface FROM stack WHERE organisation = ? ORDER BY id',
+  );
+  return (organisation) => stacks.all(organisation);
+}
+
 /** Prepares the statements on one snapshot's database. */
 export function createLookup(db: Database): Lookup {
   const ask = <Row, Parameters extends unknown[]>(sql: string) => prepare<Row, Parameters>(db, sql);
@@ -201,7 +241,9 @@ export function createLookup(db: Database): Lookup {
       const row = anonymous.get();
       return row ? (tierOf(row) ?? undefined) : undefined;
     },
+    visitorTotals: visitorTotalsOf(db),
     stack: (id) => stack.get(id),
+    stacksOf: stacksOf(db),
     routes: (place, model) => routes.all(place, model).map(routeOf),
     isPooled: (model) => pooled.get(model) !== undefined,
     loadedLast: (place, model) => away.all(place).some((node) => servedModels(node).has(model)),

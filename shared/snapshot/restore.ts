@@ -95,9 +95,20 @@ function tierEvent(db: Database, row: RowOf<'tier'>): KnownEvent {
     contextTokens: row.context_tokens,
   });
   const selection = { ...limits, models: models.includes('*') ? '*' : models };
-  if (row.id === anonymousTier) return known('anonymous.set', { ...selection, freeTurns: row.free_turns });
+  if (row.id === anonymousTier) return visitorsEvent(row, selection);
   const monthly = present({ monthlyTokens: row.monthly_tokens });
   return known('tier.set', { id: row.id, rank: row.rank, ...selection, ...monthly });
+}
+
+function visitorsEvent(row: RowOf<'tier'>, selection: object): KnownEvent {
+  const factor = present({ networkFactor: row.network_factor });
+  const total = present({
+    requestsPerMinute: row.total_requests_per_minute,
+    concurrency: row.total_concurrency,
+    tokensPerDay: row.total_tokens_per_day,
+  });
+  const totals = Object.keys(total).length > 0 && { total };
+  return known('anonymous.set', { ...selection, freeTurns: row.free_turns, ...factor, ...totals });
 }
 
 function nodeEvents(db: Database): KnownEvent[] {

@@ -59,7 +59,11 @@ export const tableSpecs = {
       concurrency: orNull(integer()),
       context_tokens: orNull(integer()),
       monthly_tokens: orNull(integer()),
-      free_turns: orNull(integer()), // anonymous only
+      free_turns: orNull(integer()), // anonymous only, as all below
+      network_factor: orNull(integer()),
+      total_requests_per_minute: orNull(integer()), // of all visitors together
+      total_concurrency: orNull(integer()),
+      total_tokens_per_day: orNull(integer()),
     },
     key: ['id'],
     marks: anyWrite,

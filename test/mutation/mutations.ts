@@ -265,8 +265,8 @@ const limits: readonly Change[] = [
   ],
   [
     'order: allowance before rate',
-    "  check('allowance', checkAllowance, facts, counters, nowMs, trace);\n  check('requests', checkRate, facts, counters, nowMs, trace);\n",
-    "  check('requests', checkRate, facts, counters, nowMs, trace);\n  check('allowance', checkAllowance, facts, counters, nowMs, trace);\n",
+    "  check('allowance', checkAllowance, facts, counters, nowMs, trace);\n  if (facts.allowance.kind === 'turns') checkVisitorAllowances(facts, trace);\n  check('requests', checkRate, facts, counters, nowMs, trace);\n",
+    "  check('requests', checkRate, facts, counters, nowMs, trace);\n  check('allowance', checkAllowance, facts, counters, nowMs, trace);\n  if (facts.allowance.kind === 'turns') checkVisitorAllowances(facts, trace);\n",
   ],
   [
     'order: rate before concurrency',

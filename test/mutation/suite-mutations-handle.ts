@@ -78,12 +78,12 @@ export const handleMutations: readonly SuiteMutation[] = [
     [
       [
         'a prompt that may not fit is to be counted',
-        'return { placement, tier, subject, weight, uncounted };',
-        'return { placement, tier, subject, weight, uncounted: false };',
+        'return { placement, tier, subject, weight, uncounted, ...total };',
+        'return { placement, tier, subject, weight, uncounted: false, ...total };',
       ],
       [
         'a prompt that fits is not to be counted',
-        'return { placement, tier, subject, weight, uncounted };',
+        'return { placement, tier, subject, weight, uncounted, ...total };',
         'return { placement, tier, subject, weight, uncounted: true };',
       ],
       [

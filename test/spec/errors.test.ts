@@ -210,6 +210,8 @@ const noUsage: Counters = {
   inFlight: () => 0,
   poolTokens: () => 0,
   freeTurns: () => 0,
+  networkTurns: () => 0,
+  visitorTokens: () => 0,
 };
 
 test('Errors 7: a visitor whose free turns are used up is asked to sign in', () => {

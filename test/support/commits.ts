@@ -158,6 +158,7 @@ const randomData: { readonly [Name in EventTypeName]: (random: Random) => EventD
     freeTurns: upTo(random, 20),
     ...limits(random),
     models: selection(random),
+    ...(random() < 0.5 && { networkFactor: upTo(random, 5), total: { tokensPerDay: upTo(random, 100) } }),
   }),
   'model.set': (random) => ({
     id: pick(random, models),

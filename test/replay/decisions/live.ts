@@ -55,6 +55,8 @@ function gatewayOf(
       inFlight: () => counters.inFlight,
       poolTokens: () => used.poolTokens,
       freeTurns: () => used.freeTurns,
+      networkTurns: () => 0,
+      visitorTokens: () => 0,
       // No other gateway holds room.
       waitForRoom: () => undefined,
       reserve: () => ({ release: () => undefined, cancel: () => undefined }),

@@ -1,6 +1,6 @@
 /**
- * Texts that only control planes with the same operator token can read or make: AES-256-GCM with a key derived from the
- * token. A browser that holds one can neither read nor change it, every replica accepts it, and a new token ends them all.
+ * Texts that only processes with the same token can read or make: AES-256-GCM with a key derived from the token. A browser
+ * that holds one can neither read nor change it, every replica accepts it, and a new token ends them all.
  */
 import { createCipheriv, createDecipheriv, hkdfSync, randomBytes } from 'node:crypto';
 import type { z } from 'zod';
@@ -14,8 +14,8 @@ export class Sealer {
   readonly #key: Buffer;
 
   /** What was sealed for one purpose is not accepted for another. */
-  constructor(operatorToken: string, purpose: string) {
-    this.#key = Buffer.from(hkdfSync('sha256', operatorToken, '', `headgate ${purpose} v1`, 32));
+  constructor(token: string, purpose: string) {
+    this.#key = Buffer.from(hkdfSync('sha256', token, '', `headgate ${purpose} v1`, 32));
   }
 
   seal(content: object): string {

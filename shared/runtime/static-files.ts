@@ -1,9 +1,9 @@
 /** The built pages, read once into memory. A request is a look-up in a map, so no path can lead out of the folder. */
 import { createHash } from 'node:crypto';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import type { IncomingHttpHeaders } from 'node:http';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import type { FastifyReply, FastifyRequest } from 'fastify';
 
 const types: Readonly<Record<string, string>> = {
   html: 'text/html; charset=utf-8',
@@ -21,14 +21,21 @@ interface StaticFile {
 }
 
 /** Next to the compiled code; sources use the last build. */
-const builtFolder = fileURLToPath(
-  new URL(import.meta.url.endsWith('.ts') ? '../../dist/console/' : '../../console/', import.meta.url),
-);
+export function builtFolder(name: 'console' | 'play'): string {
+  const up = import.meta.url.endsWith('.ts') ? '../../dist' : '../..';
+  return fileURLToPath(new URL(`${up}/${name}/`, import.meta.url));
+}
+
+export interface StaticAnswer {
+  readonly status: 200 | 304;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: Buffer | undefined;
+}
 
 export class StaticFiles {
   readonly #files = new Map<string, StaticFile>();
 
-  constructor(folder = builtFolder) {
+  constructor(folder: string) {
     if (!existsSync(join(folder, 'index.html'))) return;
     for (const entry of readdirSync(folder, { recursive: true, withFileTypes: true })) {
       if (!entry.isFile() || /\.(?:br|gz)$/.test(entry.name)) continue;
@@ -47,22 +54,26 @@ export class StaticFiles {
     return this.#files.has(path);
   }
 
-  /** Answers with a file, in the smallest form that the client reads. */
-  send(path: string, request: FastifyRequest, reply: FastifyReply): FastifyReply {
+  /** A file, in the smallest form that the client reads; undefined where there is none. */
+  find(path: string, headers: IncomingHttpHeaders): StaticAnswer | undefined {
     const file = this.#files.get(path);
-    if (!file) return reply.code(404).type('text/plain; charset=utf-8').send('not found\n');
-    reply.headers({
+    if (!file) return undefined;
+    const common = {
       etag: file.etag,
       vary: 'accept-encoding',
       'cache-control': file.isImmutable ? 'public, max-age=31536000, immutable' : 'no-cache',
-    });
-    if (request.headers['if-none-match'] === file.etag) return reply.code(304).send();
-    const accepted = String(request.headers['accept-encoding'] ?? '');
+    };
+    if (headers['if-none-match'] === file.etag) return { status: 304, headers: common, body: undefined };
+    const accepted = String(headers['accept-encoding'] ?? '');
     const coding = (['br', 'gzip'] as const).find(
       (name) => file.bodies[name] && new RegExp(`\\b${name}\\b(?!;q=0(?:\\.0*)?(?:,|$))`).test(accepted),
     );
-    if (coding) reply.header('content-encoding', coding);
-    return reply.type(file.type).send(file.bodies[coding ?? 'identity']);
+    const typed = { ...common, 'content-type': file.type };
+    return {
+      status: 200,
+      headers: coding ? { ...typed, 'content-encoding': coding } : typed,
+      body: file.bodies[coding ?? 'identity'],
+    };
   }
 }
 

@@ -1,0 +1,117 @@
+import { afterAll, expect, test } from 'vitest';
+import { known, recordsOf } from '../../test/support/commits.ts';
+import { memorySnapshot } from '../snapshot/open-snapshot.ts';
+import { decideOn, factsOf, type Question } from './question.ts';
+import { countersOf } from './replay.ts';
+
+const limits = {
+  freeTurns: 2,
+  networkFactor: 3,
+  requestsPerMinute: 50,
+  concurrency: 5,
+  models: ['echo'],
+  total: { requestsPerMinute: 100, concurrency: 10, tokensPerDay: 1000 },
+};
+
+const snapshot = memorySnapshot();
+afterAll(() => snapshot.db.close());
+snapshot.apply(
+  recordsOf([
+    [known('model.set', { id: 'echo', family: 'echo', added: '2026-01-01T00:00:00Z', weight: 1 })],
+    [known('pool.model_installed', { model: 'echo' })],
+    [known('anonymous.set', limits)],
+  ]),
+);
+
+type Counted = Partial<Question['counters']>;
+
+function asked(counters: Counted, network: string | null = 'n-1') {
+  const facts = factsOf({
+    ...{ operation: 'chat', host: 'shared', model: 'echo', visitor: 'v-1', network: network ?? undefined },
+    ...{ promptTokens: 1, promptTokensLeast: undefined, maxTokens: 1 },
+    credential: { fault: 'missing', carried: false },
+  });
+  const none = { windowUsed: 0, inFlight: 0, poolTokens: 0, freeTurns: 0, networkTurns: 0 };
+  const visitors = { windowUsed: 0, inFlight: 0, tokens: 0 };
+  const question: Question = {
+    ...{ facts, fenced: false, outboxFull: false, nowMs: Date.UTC(2026, 10, 22) },
+    counters: { ...none, visitors, ...counters },
+  };
+  const { verdict, trace } = decideOn(snapshot.db, question);
+  if (verdict.kind !== 'refused') throw new Error('no node serves it');
+  const step = trace.steps.find(({ refusal }) => refusal !== undefined)?.step;
+  const { type, message, retryAfterSeconds, exhausted } = verdict.refusal;
+  return { type, step, message, retryAfterSeconds, exhausted };
+}
+
+/** Every limit passed: no node answers. */
+const passed = { type: 'InferenceUnavailableError', step: 'nodes' };
+
+test.each<[string, Counted, object]>([
+  ['nothing used', {}, passed],
+  ['the network just below its turns', { networkTurns: 5 }, passed],
+  [
+    'the network at three times the turns of a visitor',
+    { networkTurns: 6 },
+    { type: 'InferenceUpsellError', step: 'network allowance', message: expect.stringContaining('Sign in') },
+  ],
+  ['own turns before those of the network', { networkTurns: 6, freeTurns: 2 }, { step: 'allowance' }],
+  [
+    'the tokens of all visitors',
+    { visitors: { windowUsed: 100, inFlight: 10, tokens: 1000 } },
+    {
+      type: 'InferenceUpsellError',
+      step: 'visitor tokens',
+      message: expect.stringContaining('anonymous tier'),
+    },
+  ],
+  ['below the tokens', { visitors: { windowUsed: 99, inFlight: 9, tokens: 999 } }, passed],
+  [
+    'the requests of all visitors',
+    { visitors: { windowUsed: 100, inFlight: 10, tokens: 0 } },
+    {
+      ...{
+        type: 'InferenceRateLimitedError',
+        step: 'visitor requests',
+        retryAfterSeconds: expect.any(Number),
+      },
+      exhausted: { kind: 'rate', subject: 'visitors:all', limit: 100, weight: 1 },
+    },
+  ],
+  [
+    'own requests before those of all',
+    { windowUsed: 50, visitors: { windowUsed: 100, inFlight: 0, tokens: 0 } },
+    { step: 'requests' },
+  ],
+  [
+    'the concurrency of all visitors',
+    { visitors: { windowUsed: 0, inFlight: 10, tokens: 0 } },
+    {
+      ...{ type: 'InferenceConcurrencyLimitedError', step: 'visitor concurrency', retryAfterSeconds: 1 },
+      exhausted: { kind: 'concurrency', subject: 'visitors:all', limit: 10, weight: 1 },
+    },
+  ],
+])('Limits 4: a visitor with %s', (_name, counters, expected) => {
+  expect(asked(counters)).toMatchObject(expected);
+});
+
+test('a visitor without a network is limited by the own turns alone', () => {
+  expect(asked({ networkTurns: 1000 }, null)).toMatchObject(passed);
+});
+
+test('recorded counters give each subject its own numbers', () => {
+  const visitors = { windowUsed: 3, inFlight: 2, tokens: 1 };
+  const counters = countersOf({
+    windowUsed: 9,
+    inFlight: 8,
+    poolTokens: 7,
+    freeTurns: 6,
+    networkTurns: 5,
+    visitors,
+  });
+  expect([counters.window('visitors:all', 0, 1).used, counters.window('visitor:v', 0, 1).used]).toEqual([
+    3, 9,
+  ]);
+  expect([counters.inFlight('visitors:all', 1, 1), counters.inFlight('visitor:v', 1, 1)]).toEqual([2, 8]);
+  expect([counters.visitorTokens(0), counters.networkTurns('n', 0)]).toEqual([1, 5]);
+});

@@ -1,0 +1,180 @@
+/**
+ * What holds for visitors in addition to their own turns, requests and concurrency: the turns of their network in a day, and
+ * what all visitors together may use, so that paying callers are not crowded out by visitors who are new again and again.
+ * Pure, as decide.ts, which calls it.
+ */
+import { visitorsSubject } from '../../schemas/limits.ts';
+import type { Lookup, TierLimits, VisitorTotals } from '../snapshot/lookup.ts';
+import type { Client } from './authenticate.ts';
+import { Refusal } from './refusal.ts';
+import type { StepFacts, StepName, Trace } from './trace.ts';
+
+/** A window of requests: a fixed minute whose phase is the subject's own. */
+export interface RateWindow {
+  /** What counts against the limit: requests admitted in it so far, and what other gateways hold of it. */
+  readonly used: number;
+  readonly endsAtMs: number;
+}
+
+/** What limits that many share are compared with. */
+export interface RateCounters {
+  /** `limit`: what `used` is compared with. */
+  window(subject: string, nowMs: number, limit: number | null): RateWindow;
+  /** Sum of the weights of the requests in flight, and what other gateways hold for theirs, as it counts for a further weight. */
+  inFlight(subject: string, limit: number | null, weight: number): number;
+  /** Turns that the visitors of a network completed on the day that its hash is of. */
+  networkTurns(network: string, nowMs: number): number;
+  /** Tokens that all visitors together used today. */
+  visitorTokens(nowMs: number): number;
+}
+
+export interface VisitorFacts {
+  /** Turns of the network today; null where no network is known. */
+  readonly networkTurns: number | null;
+  /** null: unlimited. */
+  readonly networkTurnsMax: number | null;
+  /** Tokens of all visitors today. */
+  readonly tokens: number;
+  readonly total: VisitorTotals;
+}
+
+const unlimited: VisitorTotals = {
+  networkFactor: 1,
+  requestsPerMinute: null,
+  concurrency: null,
+  tokensPerDay: null,
+};
+
+export function visitorFacts(
+  lookup: Lookup,
+  counters: RateCounters,
+  { network }: Extract<Client, { readonly kind: 'anonymous' }>,
+  { freeTurns }: TierLimits,
+  nowMs: number,
+): VisitorFacts {
+  const total = lookup.visitorTotals() ?? unlimited;
+  return {
+    networkTurns: network === undefined ? null : counters.networkTurns(network, nowMs),
+    networkTurnsMax: freeTurns === null ? null : freeTurns * total.networkFactor,
+    tokens: total.tokensPerDay === null ? 0 : counters.visitorTokens(nowMs),
+    total,
+  };
+}
+
+function checkNetwork({ id }: TierLimits, { networkTurns, networkTurnsMax }: VisitorFacts): void {
+  if (networkTurns === null || networkTurnsMax === null || networkTurns < networkTurnsMax) return;
+  throw new Refusal(
+    'InferenceUpsellError',
+    `The free turns of the ${id} tier are used up for your network today. Sign in to continue.`,
+    { reason: 'network turns' },
+  );
+}
+
+function checkTokens({ id }: TierLimits, { tokens, total: { tokensPerDay } }: VisitorFacts): void {
+  if (tokensPerDay === null || tokens < tokensPerDay) return;
+  throw new Refusal(
+    'InferenceUpsellError',
+    `The tokens of the ${id} tier are used up for today, by all visitors together. Sign in to continue.`,
+    { reason: 'visitor tokens' },
+  );
+}
+
+/** What waiting does not cure before tomorrow. */
+export function checkVisitorAllowances(
+  { tier, visitors: facts }: { readonly tier: TierLimits; readonly visitors?: VisitorFacts | undefined },
+  trace: Trace | undefined,
+): void {
+  if (facts === undefined) return;
+  const { networkTurns, networkTurnsMax, tokens, total } = facts;
+  if (networkTurns !== null)
+    attempt(trace, 'network allowance', () => checkNetwork(tier, facts), {
+      used: networkTurns,
+      allowed: networkTurnsMax,
+    });
+  if (total.tokensPerDay !== null)
+    attempt(trace, 'visitor tokens', () => checkTokens(tier, facts), {
+      used: tokens,
+      allowed: total.tokensPerDay,
+    });
+}
+
+interface RateFacts {
+  readonly tier: TierLimits;
+  readonly model: string;
+  readonly weight: number;
+}
+
+function checkRate({ tier: { id } }: RateFacts, limit: number, counters: RateCounters, nowMs: number): void {
+  const window = counters.window(visitorsSubject, nowMs, limit);
+  if (window.used < limit) return;
+  const retryAfterSeconds = Math.min(60, Math.max(1, Math.ceil((window.endsAtMs - nowMs) / 1000)));
+  throw new Refusal(
+    'InferenceRateLimitedError',
+    `The ${id} tier carries ${limit} requests a minute of all visitors together. Try again in ${retryAfterSeconds} seconds.`,
+    {
+      reason: 'visitor requests',
+      retryAfterSeconds,
+      exhausted: { kind: 'rate', subject: visitorsSubject, limit, weight: 1 },
+    },
+  );
+}
+
+function checkConcurrency({ tier, model, weight }: RateFacts, limit: number, counters: RateCounters): void {
+  if (counters.inFlight(visitorsSubject, limit, weight) + weight <= limit) return;
+  const counts = weight > 1 ? ` A request for ${model} counts as ${weight}.` : '';
+  throw new Refusal(
+    'InferenceConcurrencyLimitedError',
+    `The ${tier.id} tier carries ${limit} requests in flight of all visitors together.${counts} Try again once one has finished.`,
+    {
+      reason: 'visitor concurrency',
+      retryAfterSeconds: 1,
+      exhausted: { kind: 'concurrency', subject: visitorsSubject, limit, weight },
+    },
+  );
+}
+
+export function checkVisitorRates(
+  facts: RateFacts,
+  { total: { requestsPerMinute, concurrency } }: VisitorFacts,
+  counters: RateCounters,
+  nowMs: number,
+  trace: Trace | undefined,
+): void {
+  if (requestsPerMinute !== null)
+    attempt(
+      trace,
+      'visitor requests',
+      () => checkRate(facts, requestsPerMinute, counters, nowMs),
+      () => ({
+        used: counters.window(visitorsSubject, nowMs, requestsPerMinute).used,
+        allowed: requestsPerMinute,
+      }),
+    );
+  if (concurrency !== null)
+    attempt(
+      trace,
+      'visitor concurrency',
+      () => checkConcurrency(facts, concurrency, counters),
+      () => ({
+        inFlight: counters.inFlight(visitorsSubject, concurrency, facts.weight),
+        weight: facts.weight,
+        allowed: concurrency,
+      }),
+    );
+}
+
+function attempt(
+  trace: Trace | undefined,
+  step: StepName,
+  check: () => void,
+  facts: StepFacts | (() => StepFacts),
+): void {
+  if (trace === undefined) {
+    check();
+    return;
+  }
+  const tier = 'anonymous';
+  trace.attempt(step, check, { tier, ...(typeof facts === 'function' ? facts() : facts) }, [
+    { table: 'tier', id: tier },
+  ]);
+}

@@ -1,0 +1,72 @@
+/**
+ * What a listener for browsers refuses before anything else: other names than its own (a page of another site could
+ * otherwise reach it by a name that resolves here), and calls that a page of another origin makes.
+ */
+import type { IncomingHttpHeaders } from 'node:http';
+
+const loopbackNames: readonly string[] = ['localhost', '127.0.0.1', '[::1]'];
+
+export const securityHeaders: Readonly<Record<string, string>> = {
+  'content-security-policy': [
+    "default-src 'none'",
+    "script-src 'self'",
+    "style-src 'self'",
+    "connect-src 'self'",
+    "img-src 'self' data:",
+    "form-action 'self'",
+    "base-uri 'none'",
+    "frame-ancestors 'none'",
+    "require-trusted-types-for 'script'",
+    "trusted-types 'none'",
+  ].join('; '),
+  'cross-origin-opener-policy': 'same-origin',
+  'cross-origin-resource-policy': 'same-origin',
+  'permissions-policy': 'camera=(), geolocation=(), microphone=(), payment=(), usb=()',
+  'referrer-policy': 'no-referrer',
+  'x-content-type-options': 'nosniff',
+  'x-frame-options': 'DENY',
+};
+
+/** The name and the port of a Host header, in lower case; undefined where it is none. */
+function hostParts(host: string): { readonly name: string; readonly port: string } | undefined {
+  const match = /^(\[[0-9a-f:.]+\]|[a-z0-9.-]+?)\.?(?::(\d{1,5}))?$/i.exec(host);
+  return match ? { name: (match[1] ?? '').toLowerCase(), port: match[2] ?? '' } : undefined;
+}
+
+/** Whether a Host header names this listener. */
+export function isOwnHost(host: string | undefined, names: readonly string[]): boolean {
+  const name = host === undefined ? undefined : hostParts(host)?.name;
+  if (name === undefined) return false;
+  return loopbackNames.includes(name) || names.some((own) => own.toLowerCase() === name);
+}
+
+/** The port that the browser asked for: cookies of one name are shared by all ports of a host. */
+export function portAsked(host: string | undefined, isTls: boolean): string {
+  const port = hostParts(host ?? '')?.port ?? '';
+  return port === '' ? (isTls ? '443' : '80') : port;
+}
+
+const safeMethods: readonly string[] = ['GET', 'HEAD', 'OPTIONS'];
+
+export function isSafe(method: string): boolean {
+  return safeMethods.includes(method);
+}
+
+/** Whether a call comes from a page of this listener itself. */
+export function isOwnCall(method: string, headers: IncomingHttpHeaders): boolean {
+  const site = headers['sec-fetch-site'];
+  if (site !== undefined && site !== 'same-origin' && !(isSafe(method) && site === 'none')) return false;
+  // Browsers leave Sec-Fetch-Site out on plain HTTP, but never Origin on a write.
+  return isSafe(method) || site !== undefined || isOwnOrigin(headers.origin, headers.host);
+}
+
+export function isJson(headers: IncomingHttpHeaders): boolean {
+  return headers['content-type']?.split(';', 1)[0]?.trim().toLowerCase() === 'application/json';
+}
+
+function isOwnOrigin(origin: string | undefined, host: string | undefined): boolean {
+  if (origin === undefined || host === undefined || !URL.canParse(origin)) return false;
+  return (
+    new URL(origin).host === host.toLowerCase().replace(/:(?:80|443)$/, '') || origin.endsWith(`//${host}`)
+  );
+}
