@@ -41,6 +41,7 @@ export class DecisionFile {
   readonly #insert: Statement;
   readonly #byReq: Statement<[Buffer], { cells: string }>;
   readonly #page: Statement<[number, number, number], { id: number; cells: string }>;
+  readonly #oldest: Statement<[], { at: number }>;
   readonly #trimAge: Statement;
   readonly #trimOldest: Statement;
 
@@ -53,8 +54,10 @@ export class DecisionFile {
       this.#db,
       'SELECT id, cells FROM decision WHERE id > ? AND at >= ? ORDER BY id LIMIT ?',
     );
+    this.#oldest = prepare(this.#db, 'SELECT at FROM decision ORDER BY id LIMIT 1');
+    // Only the oldest are looked at: without an index on the age, each write would read the whole file otherwise.
     this.#trimAge = this.#db.prepare(
-      'DELETE FROM decision WHERE id IN (SELECT id FROM decision WHERE at < ? ORDER BY id LIMIT ?)',
+      'DELETE FROM decision WHERE id IN (SELECT id FROM (SELECT id, at FROM decision ORDER BY id LIMIT ?) WHERE at < ?)',
     );
     this.#trimOldest = this.#db.prepare(
       'DELETE FROM decision WHERE id IN (SELECT id FROM decision ORDER BY id LIMIT ?)',
@@ -67,7 +70,9 @@ export class DecisionFile {
     try {
       for (const cells of decisions)
         this.#insert.run(cells[2], Buffer.from(String(cells[1]), 'hex'), JSON.stringify(cells));
-      this.#trimAge.run(nowMs - this.#bounds.ageMsMax, rowsTrimmedAtOnce);
+      const keptFromMs = nowMs - this.#bounds.ageMsMax;
+      if ((this.#oldest.get()?.at ?? keptFromMs) < keptFromMs)
+        this.#trimAge.run(rowsTrimmedAtOnce, keptFromMs);
       if (this.bytes() > this.#bounds.bytesMax) this.#trimOldest.run(rowsTrimmedAtOnce);
       this.#db.exec('COMMIT');
     } catch (error) {
