@@ -7,6 +7,8 @@ import { Refusal } from '../../shared/decision/refusal.ts';
 const allBytesMax = 512 * 1024 * 1024;
 /** An organisation may use one share of the total. */
 const shares = 8;
+/** Owners are kept at zero up to so many: a map that loses and gets an entry with each request is reallocated again and again. */
+const idleOwnersMax = 1000;
 
 /** Each reservation must be released. */
 export interface MemoryBudget {
@@ -22,6 +24,7 @@ export class BodyBudget implements MemoryBudget {
   readonly #shareBytesMax: number;
   readonly #usedByOwner = new Map<string, number>();
   #usedBytes = 0;
+  #ownersMax = idleOwnersMax;
 
   constructor(bytesMax = allBytesMax, shareBytesMax = Math.floor(bytesMax / shares)) {
     this.#bytesMax = bytesMax;
@@ -50,8 +53,14 @@ export class BodyBudget implements MemoryBudget {
   releaseFor(owner: string, bytes: number): void {
     this.release(bytes);
     const left = (this.#usedByOwner.get(owner) ?? 0) - bytes;
-    if (left > 0) this.#usedByOwner.set(owner, left);
-    else this.#usedByOwner.delete(owner);
+    this.#usedByOwner.set(owner, Math.max(left, 0));
+    if (left <= 0 && this.#usedByOwner.size > this.#ownersMax) this.#forgetIdle();
+  }
+
+  #forgetIdle(): void {
+    for (const [owner, used] of this.#usedByOwner) if (used === 0) this.#usedByOwner.delete(owner);
+    // So that many owners in use are not walked each time.
+    this.#ownersMax = Math.max(idleOwnersMax, 2 * this.#usedByOwner.size);
   }
 
   reserve(bytes: number): boolean {

@@ -212,22 +212,26 @@ const watchers = Symbol('answers that wait for the end of a connection');
 
 /** One listener serves all answers of a connection, instead of one that comes and goes with each. */
 interface WatchedSocket extends Socket {
-  [watchers]?: Set<() => void>;
+  /** Almost always one. A Set would build a new table every few requests. */
+  [watchers]?: (() => void)[];
 }
 
 function watch(socket: WatchedSocket, onClose: () => void): void {
   const known = socket[watchers];
   if (known !== undefined) {
-    known.add(onClose);
+    known.push(onClose);
     return;
   }
-  const all = new Set([onClose]);
+  const all = [onClose];
   socket[watchers] = all;
   socket.on('close', () => {
-    for (const each of all) each();
+    for (const each of [...all]) each();
   });
 }
 
 function unwatch(socket: WatchedSocket, onClose: () => void): void {
-  socket[watchers]?.delete(onClose);
+  const all = socket[watchers];
+  const index = all?.indexOf(onClose) ?? -1;
+  if (index === 0 && all?.length === 1) all.pop();
+  else if (index >= 0) all?.splice(index, 1);
 }
