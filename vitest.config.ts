@@ -27,7 +27,10 @@ export default defineConfig({
           isolate: false,
           maxWorkers: 2,
           include: ['**/*.test.ts'],
-          exclude: [...shared.exclude, '**/*.{process,kafka,browser,llamacpp,engines,clients}.test.ts'],
+          exclude: [
+            ...shared.exclude,
+            '**/*.{process,kafka,browser,llamacpp,engines,clients,release}.test.ts',
+          ],
         },
       },
       // Both roads through processes: the part of `process` and `kafka` that `npm test` runs, next to the unit tests.
@@ -106,6 +109,17 @@ export default defineConfig({
           ...shared,
           name: 'engines',
           include: ['**/*.engines.test.ts'],
+          fileParallelism: false,
+        },
+      },
+      // What a release consists of: the image and the npm package, built and run for real.
+      {
+        test: {
+          ...shared,
+          name: 'release',
+          setupFiles,
+          include: ['**/*.release.test.ts'],
+          testTimeout: scaledMs(120_000),
           fileParallelism: false,
         },
       },
