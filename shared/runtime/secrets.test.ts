@@ -134,3 +134,30 @@ test('a document replaces a link instead of following it, and a failure leaves n
   expect(readdirSync(folder).sort()).toEqual(['ready.json', `ready.json.${process.pid}.part`]);
   expect(readdirSync(dir).filter((name) => name.endsWith('.part'))).toEqual([]);
 });
+
+describe('a secret in a file', () => {
+  const file = join(dir, 'token');
+  const token = 'a-token-of-the-file-1';
+  const environment = { SECRET_FILE: file };
+
+  test('is its text without the line end', () => {
+    writeFileSync(file, `${token}\n`);
+    expect([secretOf('SECRET', environment), foreignSecretOf('SECRET', environment)]).toEqual([token, token]);
+    writeFileSync(file, ' p w\r\n');
+    expect(foreignSecretOf('SECRET', environment)).toBe(' p w');
+  });
+
+  test.each([
+    ['is empty', ' \n', {}, /is empty/],
+    ['is too short for a token', 'secret-text', {}, /SECRET must have at least/],
+    ['is too long', 'secret-text'.repeat(1000), {}, /SECRET must have at least/],
+    ['is there in addition to the variable', token, { SECRET: token }, /SECRET and SECRET_FILE are both set/],
+    ['is missing', token, { SECRET_FILE: join(dir, 'none') }, /cannot read the file .*none of SECRET_FILE/],
+    ['is a folder', token, { SECRET_FILE: dir }, /cannot read the file/],
+  ])('is refused where it %s, without its text', (_, text, more, message) => {
+    writeFileSync(file, text);
+    const read = () => secretOf('SECRET', { ...environment, ...more });
+    expect(read).toThrow(message);
+    expect(read).not.toThrow(/secret-text/);
+  });
+});

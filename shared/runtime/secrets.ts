@@ -1,9 +1,9 @@
 /**
- * Reads all secrets by the same rules: an empty or blank variable is unset, and a Headgate token has at least 16 printable
- * characters. Errors name the variable or the file, never the value.
+ * Reads all secrets by the same rules: an empty or blank variable is unset, NAME_FILE names a file that has the value of NAME,
+ * and a Headgate token has at least 16 printable characters. Errors name the variable or the file, never the value.
  */
 import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
-import { existsSync, readFileSync } from 'node:fs';
+import { closeSync, existsSync, openSync, readFileSync, readSync } from 'node:fs';
 import { writeFileAtomically } from './ready-file.ts';
 import { type Environment, environment, settingOf } from './settings.ts';
 
@@ -16,9 +16,39 @@ export class SecretUnusable extends Error {
   override readonly name = 'SecretUnusable';
 }
 
+/**
+ * The text of the file that NAME_FILE names, as systemd and orchestrators hand secrets over; undefined where that is unset.
+ * Throws SecretUnusable where NAME is set too, because one of them would be ignored.
+ */
+function fileOf(variable: string, from: Environment): string | undefined {
+  const path = settingOf(`${variable}_FILE`, from);
+  if (path === undefined) return undefined;
+  if (settingOf(variable, from) !== undefined)
+    throw new SecretUnusable(`${variable} and ${variable}_FILE are both set; unset one of them`);
+  const text = beginningOf(path, variable).replace(/\r?\n$/, '');
+  if (text.trim() === '')
+    throw new SecretUnusable(`the file ${path} of ${variable}_FILE is empty; write the secret to it`);
+  return text;
+}
+
+/** A file of any size or kind may be named: no more is read than a secret may have. */
+function beginningOf(path: string, variable: string): string {
+  try {
+    const file = openSync(path, 'r');
+    try {
+      const bytes = Buffer.alloc(tokenLengthMax + 2);
+      return bytes.toString('utf8', 0, readSync(file, bytes));
+    } finally {
+      closeSync(file);
+    }
+  } catch (error) {
+    throw new SecretUnusable(`cannot read the file ${path} of ${variable}_FILE`, { cause: error });
+  }
+}
+
 /** A token of Headgate; undefined where the variable is unset, empty or blank. Throws SecretUnusable. */
 export function secretOf(variable: string, from: Environment = environment): string | undefined {
-  const value = settingOf(variable, from);
+  const value = fileOf(variable, from)?.trim() ?? settingOf(variable, from);
   if (value === undefined || isToken(value)) return value;
   throw new SecretUnusable(
     `${variable} must have at least ${tokenLengthMin} printable characters without spaces; set it to a longer random text`,
@@ -36,7 +66,7 @@ export function requiredSecret(variable: string, from: Environment = environment
 
 /** A secret that another system issues: verbatim, of any length, on one line. Throws SecretUnusable. */
 export function foreignSecretOf(variable: string, from: Environment = environment): string | undefined {
-  const value = from[variable];
+  const value = fileOf(variable, from) ?? from[variable];
   if (value === undefined || value.trim() === '') return undefined;
   if (/^\P{Cc}+$/u.test(value)) return value;
   throw new SecretUnusable(`${variable} must be one line without control characters`);
