@@ -1,0 +1,71 @@
+/** Are the flags and variables of a deployment file those that the CLI reads, with values that it accepts? */
+import { readdirSync, readFileSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import { Command } from 'commander';
+import { controlPlaneCommand } from '../../cli/processes/control-plane.ts';
+import { gatewayCommand } from '../../cli/processes/gateway.ts';
+import { nodeAgentCommand } from '../../cli/processes/node-agent.ts';
+import { simNodeCommand } from '../../cli/processes/sim-node.ts';
+
+const registers: Readonly<Record<string, (program: Command) => void>> = {
+  'control-plane': controlPlaneCommand,
+  gateway: gatewayCommand,
+  'node-agent': nodeAgentCommand,
+  'sim-node': simNodeCommand,
+};
+
+const root = resolve(import.meta.dirname, '../..');
+
+/** Variables that are no options: what the sources ask for by name. */
+const read = new Set(
+  ['cli/processes', 'shared', 'data-plane', 'control-plane', 'agent'].flatMap((room) =>
+    readdirSync(join(root, room), { recursive: true, encoding: 'utf8' })
+      .filter((path) => path.endsWith('.ts') && !path.endsWith('.test.ts'))
+      .flatMap((path) => readFileSync(join(root, room, path), 'utf8').match(/HEADGATE_[A-Z_]+/g) ?? []),
+  ),
+);
+/** For Node.js, not for Headgate. */
+const foreign = new Set(['NODE_EXTRA_CA_CERTS', 'NODE_OPTIONS']);
+
+/** The variables of a command's options; one without a value names its variable in its description. */
+const variablesOf = (command: Command): string[] =>
+  command.options.flatMap(({ envVar, description }) => envVar ?? /env: (\w+)=/.exec(description)?.[1] ?? []);
+
+/** Throws where the process would not start with these words and variables, or would not read one of them. */
+export function checkFlags(
+  [kind = '', ...words]: readonly string[],
+  env: Readonly<Record<string, string>>,
+): void {
+  const before = { ...process.env };
+  for (const name of Object.keys(process.env)) if (name.startsWith('HEADGATE_')) delete process.env[name];
+  Object.assign(process.env, env);
+  try {
+    const program = new Command().exitOverride();
+    const register = registers[kind];
+    if (!register) throw new Error(`headgate has no process ${kind}`);
+    register(program);
+    const command = program.commands.find((one) => one.name() === kind);
+    if (!command) throw new Error(`${kind} is not registered`);
+    // Parsed, and not run.
+    command.exitOverride().configureOutput({ writeErr: () => undefined });
+    command.action(() => undefined);
+    program.parse(['node', 'headgate', kind, ...words]);
+    const own = new Set(variablesOf(command));
+    const anyOption = new Set(
+      Object.values(registers).flatMap((each) => {
+        const other = new Command();
+        each(other);
+        return other.commands.flatMap(variablesOf);
+      }),
+    );
+    // A secret may be in a file.
+    const given = Object.keys(env).map((name) => name.replace(/_(TOKEN|PASSWORD)_FILE$/, '_$1'));
+    const unread = given.filter(
+      (name) => !own.has(name) && !foreign.has(name) && (anyOption.has(name) || !read.has(name)),
+    );
+    if (unread.length > 0) throw new Error(`${kind} does not read ${unread.join(', ')}`);
+  } finally {
+    for (const name of Object.keys(process.env)) delete process.env[name];
+    Object.assign(process.env, before);
+  }
+}
