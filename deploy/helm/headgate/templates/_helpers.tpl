@@ -1,0 +1,188 @@
+{{- define "headgate.fullname" -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 30 | trimSuffix "-" -}}
+{{- else -}}
+{{- $name := default .Chart.Name .Values.nameOverride -}}
+{{- if contains $name .Release.Name -}}
+{{- .Release.Name | trunc 30 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name $name | trunc 30 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Labels that select pods never change; a dict with root and component. */}}
+{{- define "headgate.selector" -}}
+app.kubernetes.io/name: {{ default .root.Chart.Name .root.Values.nameOverride | trunc 63 | trimSuffix "-" }}
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/component: {{ .component }}
+{{- end -}}
+
+{{- define "headgate.labels" -}}
+{{ include "headgate.selector" . }}
+app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .root.Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_" }}
+{{- end -}}
+
+{{- define "headgate.image" -}}
+{{- if .Values.image.digest -}}
+{{- printf "%s@%s" .Values.image.repository .Values.image.digest -}}
+{{- else -}}
+{{- printf "%s:%s" .Values.image.repository (default .Chart.AppVersion .Values.image.tag) -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "headgate.scheme" -}}
+{{- ternary "https" "http" (ne .Values.tls.secretName "") -}}
+{{- end -}}
+
+{{- define "headgate.podSecurity" -}}
+runAsNonRoot: true
+runAsUser: 1000
+runAsGroup: 1000
+fsGroup: 1000
+fsGroupChangePolicy: OnRootMismatch
+seccompProfile: { type: RuntimeDefault }
+{{- end -}}
+
+{{- define "headgate.containerSecurity" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+runAsNonRoot: true
+capabilities: { drop: [ALL] }
+seccompProfile: { type: RuntimeDefault }
+{{- end -}}
+
+{{- define "headgate.secretEnv" -}}
+- name: {{ .variable }}
+  valueFrom:
+    secretKeyRef: { name: {{ .from.name }}, key: {{ .from.key }} }
+{{- end -}}
+
+{{/* Settings of both planes; a dict with root and own, the values of the plane. */}}
+{{- define "headgate.env" -}}
+{{- $values := .root.Values -}}
+- name: HEADGATE_NAME
+  valueFrom: { fieldRef: { fieldPath: metadata.name } }
+- { name: HEADGATE_LOG, value: {{ $values.log.url | quote }} }
+- { name: HEADGATE_DATA, value: /data }
+- { name: HEADGATE_BIND, value: "0.0.0.0" }
+- { name: HEADGATE_METRICS_BIND, value: "0.0.0.0" }
+- { name: HEADGATE_DRAIN_DELAY, value: {{ .own.drainDelaySeconds | quote }} }
+- { name: HEADGATE_DRAIN_TIMEOUT, value: {{ .own.drainTimeoutSeconds | quote }} }
+- { name: HEADGATE_STACK_DOMAIN, value: {{ $values.hosts.stackDomain | quote }} }
+{{ include "headgate.secretEnv" (dict "variable" "HEADGATE_GATEWAY_TOKEN" "from" $values.secrets.gatewayToken) }}
+{{- if $values.tls.secretName }}
+- { name: HEADGATE_TLS_CERT, value: /etc/headgate/tls/tls.crt }
+- { name: HEADGATE_TLS_KEY, value: /etc/headgate/tls/tls.key }
+{{- if $values.tls.hasAuthority }}
+- { name: NODE_EXTRA_CA_CERTS, value: /etc/headgate/tls/ca.crt }
+{{- end }}
+{{- end }}
+{{- if $values.secrets.nodeCredentials }}
+- { name: HEADGATE_NODE_CREDENTIALS, value: /etc/headgate/node-credentials }
+{{- end }}
+{{- with $values.trustSigners }}
+- { name: HEADGATE_TRUST_SIGNER, value: {{ join "," . | quote }} }
+{{- end }}
+{{- with .own.env }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{- define "headgate.envFrom" -}}
+{{- with .Values.log.envSecret }}
+envFrom:
+  - secretRef: { name: {{ . }} }
+{{- end }}
+{{- end -}}
+
+{{/* Files of both planes. 0440 for the group of the pod, so that `doctor` finds no secret that others can read. */}}
+{{- define "headgate.mounts" -}}
+- { name: data, mountPath: /data }
+{{- if .Values.tls.secretName }}
+- { name: tls, mountPath: /etc/headgate/tls, readOnly: true }
+{{- end }}
+{{- if .Values.log.filesSecret }}
+- { name: kafka, mountPath: /etc/headgate/kafka, readOnly: true }
+{{- end }}
+{{- if .Values.secrets.nodeCredentials }}
+- { name: node-credentials, mountPath: /etc/headgate/node-credentials, readOnly: true }
+{{- end }}
+{{- end -}}
+
+{{- define "headgate.volumes" -}}
+{{- with .Values.tls.secretName }}
+- { name: tls, secret: { secretName: {{ . }}, defaultMode: 0440 } }
+{{- end }}
+{{- with .Values.log.filesSecret }}
+- { name: kafka, secret: { secretName: {{ . }}, defaultMode: 0440 } }
+{{- end }}
+{{- with .Values.secrets.nodeCredentials }}
+- { name: node-credentials, secret: { secretName: {{ . }}, defaultMode: 0440 } }
+{{- end }}
+{{- end -}}
+
+{{/* A first fold of a long log takes minutes, during which the process lives and is not ready. */}}
+{{- define "headgate.probes" -}}
+{{- $scheme := include "headgate.scheme" . | upper -}}
+startupProbe:
+  httpGet: { path: /livez, port: metrics, scheme: {{ $scheme }} }
+  periodSeconds: 5
+  timeoutSeconds: 5
+  failureThreshold: 120
+livenessProbe:
+  httpGet: { path: /livez, port: metrics, scheme: {{ $scheme }} }
+  periodSeconds: 10
+  timeoutSeconds: 5
+  failureThreshold: 6
+readinessProbe:
+  httpGet: { path: /readyz, port: metrics, scheme: {{ $scheme }} }
+  periodSeconds: 2
+  timeoutSeconds: 2
+  failureThreshold: 1
+{{- end -}}
+
+{{/* Where pods go; a dict with root, component and own. */}}
+{{- define "headgate.placement" -}}
+topologySpreadConstraints:
+  {{- range $key := list "kubernetes.io/hostname" "topology.kubernetes.io/zone" }}
+  - maxSkew: 1
+    topologyKey: {{ $key }}
+    whenUnsatisfiable: ScheduleAnyway
+    labelSelector:
+      matchLabels:
+        {{- include "headgate.selector" $ | nindent 8 }}
+  {{- end }}
+{{- with .own.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .own.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .own.affinity }}
+affinity:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{- define "headgate.claim" -}}
+volumeClaimTemplates:
+  - metadata:
+      name: data
+    spec:
+      accessModes: [ReadWriteOnce]
+      {{- with .className }}
+      storageClassName: {{ . }}
+      {{- end }}
+      resources:
+        requests: { storage: {{ .size }} }
+{{- end -}}
+
+{{/* The drain, and a margin in which the process ends by itself. */}}
+{{- define "headgate.grace" -}}
+{{- add .drainDelaySeconds .drainTimeoutSeconds 15 -}}
+{{- end -}}
