@@ -1,0 +1,50 @@
+/** The workflow runs what everybody runs, and the forms are forms. */
+import { spawnSync } from 'node:child_process';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import { expect, test } from 'vitest';
+import { parse } from 'yaml';
+
+const root = resolve(import.meta.dirname, '../..');
+const read = (path: string): unknown => parse(readFileSync(join(root, '.github', path), 'utf8'));
+
+test('the jobs of the workflow together run every part of the tests, by .ci/run', () => {
+  const { jobs } = read('workflows/ci.yml') as {
+    jobs: { tests: { strategy: { matrix: { part: string[] } }; steps: { run?: string }[] } };
+  };
+  const { stderr } = spawnSync('node', ['scripts/test.mjs', '--part=none'], { cwd: root, encoding: 'utf8' });
+  expect(stderr).toContain(`there are ${jobs.tests.strategy.matrix.part.join(', ')}\n`);
+  expect(jobs.tests.steps.at(-1)?.run).toMatch(/^bash \.ci\/run \$\{\{ matrix\.part \}\}$/);
+});
+
+test('every project of the tests belongs to one part or has a command of its own', () => {
+  const config = readFileSync(join(root, 'vitest.config.ts'), 'utf8');
+  const projects = [...config.matchAll(/name: '([\w-]+)'/g)].map(([, name]) => name);
+  const script = readFileSync(join(root, 'scripts/test.mjs'), 'utf8');
+  const [parts = ''] = /const parts = \{[^}]*\}/.exec(script) ?? [];
+  const left = projects.filter((name) => !parts.includes(`'${name}'`));
+  expect(left).toEqual(['engines', 'release', 'clients']);
+});
+
+test('each form asks something, by names of its own', () => {
+  const forms = readdirSync(join(root, '.github/ISSUE_TEMPLATE')).filter((name) => name !== 'config.yml');
+  expect(forms.length).toBeGreaterThan(0);
+  for (const name of forms) {
+    const form = read(`ISSUE_TEMPLATE/${name}`) as {
+      name: string;
+      description: string;
+      body: { type: string; id?: string; attributes: { label?: string; value?: string } }[];
+    };
+    expect([name, form.name, form.description]).toEqual([name, expect.any(String), expect.any(String)]);
+    const ids = form.body.flatMap(({ id }) => id ?? []);
+    expect(new Set(ids).size).toBe(ids.length);
+    for (const { type, attributes } of form.body)
+      expect(type === 'markdown' ? attributes.value : attributes.label).toEqual(expect.any(String));
+  }
+});
+
+test('the policy of security links to pages that are there', () => {
+  const text = readFileSync(join(root, '.github/SECURITY.md'), 'utf8');
+  for (const [, path = ''] of text.matchAll(/\]\(\.\.\/([^)]+)\)/g))
+    expect(existsSync(join(root, path)), path).toBe(true);
+});
