@@ -55,9 +55,11 @@ function nodePackages() {
   return { node: realpathSync(join(folder, platform, 'bin')), npm: realpathSync(join(folder, 'npm')) };
 }
 
-/** Debian's smallest set of packages, and Node. */
+/** Debian's smallest set of packages, and Node; kept for the next build. */
 function standIn() {
   if (name !== 'buildah') fail('--stand-in needs buildah (Debian: apt-get install buildah mmdebstrap).');
+  const image = 'localhost/headgate-base';
+  if (works('buildah', [...storage, 'inspect', '--type', 'image', image])) return image;
   const archive = join(root, '.cache', 'image-base.tar');
   if (!existsSync(archive)) {
     mkdirSync(join(root, '.cache'), { recursive: true });
@@ -71,8 +73,8 @@ function standIn() {
   buildah('add', '--quiet', container, node, '/usr/local/bin');
   buildah('add', '--quiet', container, npm, '/usr/local/lib/node_modules/npm');
   buildah('run', '--isolation', 'chroot', container, '--', ...link);
-  buildah('commit', '--quiet', '--rm', container, 'localhost/headgate-base');
-  return 'localhost/headgate-base';
+  buildah('commit', '--quiet', '--rm', container, image);
+  return image;
 }
 
 /** The certificate authority of a proxy between this machine and the package registry, readable within the build, too. */

@@ -51,9 +51,11 @@ export class Image {
   /** Where its file system is mounted. */
   readonly root: string;
   readonly #container: string;
+  readonly #name: string;
   readonly #running = new Set<ChildProcess>();
 
   constructor(name: string) {
+    this.#name = name;
     this.config = JSON.parse(buildah('inspect', '--type', 'image', name)).OCIv1.config;
     this.#container = buildah('from', '--pull-never', name);
     this.root = buildah('mount', this.#container);
@@ -116,7 +118,7 @@ export class Image {
     return { ready: JSON.parse(readFileSync(file, 'utf8')), stderr: () => stderr, kill, stop };
   }
 
-  /** Ends all processes and removes the mounted file system; the image stays. */
+  /** Ends all processes, and removes the mounted file system and the image. */
   async close(): Promise<void> {
     await Promise.all(
       [...this.#running].map((child) => {
@@ -126,6 +128,7 @@ export class Image {
       }),
     );
     buildah('rm', this.#container);
+    buildah('rmi', this.#name);
   }
 }
 
