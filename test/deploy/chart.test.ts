@@ -259,14 +259,17 @@ describe.skipIf(!isAsked)('the chart', () => {
       expect(documentsOf(other.stdout)).toEqual(expect.arrayContaining([...resources]));
     });
 
-    test('is valid for the oldest and newest Kubernetes whose schemas are here', () => {
+    test('is valid for Kubernetes 1.37, and with everything for 1.27', () => {
       const [own, foreign] = [resources, resources].map((all, index) =>
         all.filter(({ apiVersion, kind }) => `${apiVersion} ${kind}` in foreignSpecs === (index === 1)),
       ) as [Resource[], Resource[]];
       const file = join(dir, 'rendered.yaml');
       writeFileSync(file, own.map((resource) => stringify(resource, { version: '1.1' })).join('---\n'));
       const env = { ...process.env, PYTHONPATH: join(tools, 'kubernetes-validate') };
-      const versions = ['1.27', '1.37'].flatMap((version) => ['-k', version]);
+      const versions = (values === everything ? ['1.27', '1.37'] : ['1.37']).flatMap((version) => [
+        '-k',
+        version,
+      ]);
       const words = ['-m', 'kubernetes_validate', '--strict', '--quiet', ...versions, file];
       const checked = run('python3', words, env);
       expect(checked.status, `${checked.stdout}${checked.stderr}`).toBe(0);
