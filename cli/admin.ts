@@ -1,5 +1,6 @@
 /** All admin commands: those that call a control plane, and those that read its files. */
 import type { Command } from 'commander';
+import { registerBackups } from './commands/backups.ts';
 import { registerCapacity } from './commands/capacity.ts';
 import { registerCatalog } from './commands/catalog.ts';
 import { registerConsole } from './commands/console.ts';
@@ -32,6 +33,7 @@ const families = [
   registerEvents,
   registerSigners,
   registerSnapshots,
+  registerBackups,
   registerUsage,
   registerLimits,
   registerReplay,

@@ -77,6 +77,7 @@ const rooms = {
   'data-plane/request': [...onTheRequestRoad, ...Object.keys(dataPlane), 'data-plane/usage'],
   'data-plane/server': [...onTheRequestRoad, 'data-plane/core', 'data-plane/request'],
   'data-plane/decisions': [...onTheRequestRoad, 'data-plane/request'],
+  'data-plane/tracing': [...onTheRequestRoad, 'data-plane/core', 'data-plane/request'],
   'data-plane': [
     ...onTheRequestRoad,
     ...Object.keys(dataPlane),
@@ -86,6 +87,7 @@ const rooms = {
     'data-plane/request',
     'data-plane/server',
     'data-plane/decisions',
+    'data-plane/tracing',
     'shared/log/core',
     'shared/log',
   ],
@@ -105,6 +107,7 @@ const rooms = {
     'shared/decision',
     'shared/log',
     'shared/log/embedded',
+    'shared/usage',
     'admin-client',
     'cli/terminal',
   ],
@@ -143,6 +146,7 @@ const drivers = [
   [/^better-sqlite3/, /^shared\/runtime\/sqlite\.ts/],
   [/^kafkajs/, /^shared\/log\/kafka\/client\.ts/],
   [/^(?:@?preact|uplot)/, /^console\//],
+  [/^@opentelemetry/, /^data-plane\/tracing\//],
   [/^openid-client/, /^control-plane\/console\//],
   [/^@?fastify/, /^control-plane\/(server|console)\//],
 ];

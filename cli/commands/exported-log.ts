@@ -27,17 +27,8 @@ export async function* exportedRecords(path: string, batchMax: number): AsyncIte
 
 /** The lines of a file, of bounded length. */
 export async function* lines(path: string): AsyncIterable<string> {
-  let rest = Buffer.alloc(0);
   try {
-    const chunks: AsyncIterable<Buffer> = createReadStream(path, { highWaterMark: 256 * 1024 });
-    for await (const chunk of chunks) {
-      rest = Buffer.concat([rest, chunk]);
-      for (let at = rest.indexOf(10); at >= 0; at = rest.indexOf(10)) {
-        yield rest.toString('utf8', 0, at);
-        rest = rest.subarray(at + 1);
-      }
-      if (rest.length > lineBytesMax) throw new Error(`a line has more than ${lineBytesMax} bytes`);
-    }
+    yield* linesOf(createReadStream(path, { highWaterMark: 256 * 1024 }));
   } catch (error) {
     throw new CliError(`${path} cannot be read`, {
       type: 'InvalidFile',
@@ -45,6 +36,21 @@ export async function* lines(path: string): AsyncIterable<string> {
       why: errorCode(error) ?? (error instanceof Error ? error.message : String(error)),
       cause: error,
     });
+  }
+}
+
+/** Throws what the source throws, and an Error where a line is too long. */
+export async function* linesOf(chunks: AsyncIterable<Buffer>): AsyncIterable<string> {
+  let rest = Buffer.alloc(0);
+  for await (const chunk of chunks) {
+    rest = Buffer.concat([rest, chunk]);
+    let from = 0;
+    for (let at = rest.indexOf(10); at >= 0; at = rest.indexOf(10, from)) {
+      yield rest.toString('utf8', from, at);
+      from = at + 1;
+    }
+    rest = rest.subarray(from);
+    if (rest.length > lineBytesMax) throw new Error(`a line has more than ${lineBytesMax} bytes`);
   }
   if (rest.length > 0) yield rest.toString('utf8');
 }

@@ -15,7 +15,7 @@ import { readContext } from '../terminal/settings.ts';
 import type { RestorePlan } from './restore-plan.ts';
 
 /** Concurrent appends. */
-const appendsAtOnce = 100;
+export const appendsAtOnce = 100;
 /** How long an unreachable log is retried. */
 const retryForMs = 60_000;
 const progressEveryMs = 2000;
@@ -63,7 +63,11 @@ export async function writeRestore(session: Session, plan: RestorePlan): Promise
 }
 
 /** Appends in order and retries until all are acknowledged: readers skip duplicates. */
-async function append(session: Session, log: ControlLog, records: RestorePlan['records']): Promise<void> {
+export async function append(
+  session: Session,
+  log: ControlLog,
+  records: RestorePlan['records'],
+): Promise<void> {
   const untilMs = performance.now() + retryForMs;
   const backoff = new Backoff({ minMs: 50, maxMs: 2000 });
   for (;;) {

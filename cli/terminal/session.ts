@@ -83,6 +83,7 @@ const presentOnly: ReadonlySet<string> = new Set([
   'gateway verify',
   'snapshot inspect',
   'snapshot restore',
+  'backup',
   'events tail',
   'replay',
 ]);

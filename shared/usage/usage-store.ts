@@ -234,6 +234,11 @@ export class UsageStore {
       .filter(({ requests }) => requests > 0);
   }
 
+  /** From now on all totals count as those of rows that name no replica: control planes publish them to the gateways. */
+  unnameTotals(): void {
+    this.#transaction(() => this.#sql.removeNamed.run());
+  }
+
   freeTurns(visitor: string): number {
     return this.#sql.freeTurns.get(visitor)?.turns ?? 0;
   }

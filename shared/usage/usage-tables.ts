@@ -132,6 +132,7 @@ export function prepareUsage(db: Database) {
       `INSERT INTO named VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET
          tokens = tokens + excluded.tokens, requests = requests + excluded.requests`,
     ),
+    removeNamed: prepare<[]>('DELETE FROM named'),
     freeTurns: prepare<[string], Pick<RowOf<'visitor'>, 'turns'>>('SELECT turns FROM visitor WHERE id = ?'),
     requests: prepare<[string, string, number, number], Request>(
       `SELECT id, body FROM request WHERE organisation = ? AND period = ? AND id > ? ORDER BY id LIMIT ?`,

@@ -1,0 +1,242 @@
+/** Backups of real embedded logs and usage files: what is in them, what is refused, and what comes back. */
+import {
+  cpSync,
+  existsSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { gunzipSync } from 'node:zlib';
+import { afterAll, beforeEach, expect, test } from 'vitest';
+import type { LogRecord } from '../shared/log/core/control-log.ts';
+import { openLog } from '../shared/log/open-log.ts';
+import { openUsageStore } from '../shared/usage/usage-store.ts';
+import { ChainWriter, known } from '../test/support/commits.ts';
+import { type CliRun, runCli } from '../test/support/run-cli.ts';
+
+const root = mkdtempSync(join(tmpdir(), 'headgate-backup-'));
+afterAll(() => rmSync(root, { recursive: true, force: true }));
+
+let folder: string;
+let writer: ChainWriter;
+let rank: number;
+beforeEach(async () => {
+  folder = mkdtempSync(join(root, 'case-'));
+  writer = new ChainWriter({ log: 'log-of-the-test' });
+  rank = 0;
+  restore = `backup restore copy --log sqlite:${folder}/new --data new-cp --yes`;
+  await append(writer.open(), ...tiers(5));
+  addUsage(3);
+});
+
+function tiers(count: number): LogRecord[] {
+  return Array.from({ length: count }, () => {
+    rank++;
+    return writer.add([known('tier.set', { id: `T${rank}`, rank, models: '*' })]);
+  });
+}
+
+async function append(...records: readonly LogRecord[]): Promise<void> {
+  const log = await openLog(`sqlite:${join(folder, 'log')}`, { topic: 'headgate.control' });
+  for (const { value, signature } of records) await log.append(value, signature);
+  await log.close();
+}
+
+const incarnation = '0191b2c3-0000-4000-8000-000000000001';
+const replica = '0191b2c3-0000-4000-8000-000000000002';
+
+function addUsage(requests: number): void {
+  const store = openUsageStore(join(folder, 'cp', 'usage.db'), { keepRows: true });
+  const from = store.highWater(incarnation);
+  const rows = Array.from({ length: requests }, (_, index) => ({
+    ...{ v: 1, incarnation, n: from + index + 1, at: '2026-11-01T00:00:00.000Z', replica, requestId: 'r' },
+    ...{ organisation: 'acme', period: '2026-11-01', draw: 'pool', model: 'm1' },
+    ...{ promptTokens: 2, completionTokens: 5 },
+  }));
+  const offset = store.nextOffset(0);
+  store.apply(0, [{ offset, value: Buffer.from(JSON.stringify(rows)), signature: null }]);
+  store.close();
+}
+
+function cli(line: string, options: { readonly signal?: AbortSignal } = {}): Promise<CliRun> {
+  const env = { HEADGATE_LOG: `sqlite:${join(folder, 'log')}` };
+  return runCli(line.split(' '), { cwd: folder, env, ...options });
+}
+
+async function done(line: string): Promise<Record<string, unknown>> {
+  const run = await cli(`${line} -o json`);
+  expect([run.code, run.err.includes('error')], run.err).toEqual([0, false]);
+  return JSON.parse(run.out) as Record<string, unknown>;
+}
+
+const backup = 'backup copy --data cp';
+let restore: string;
+const filesOf = (path: string) =>
+  new Map(
+    readdirSync(join(folder, path)).map((name) => [name, readFileSync(join(folder, path, name), 'hex')]),
+  );
+
+async function recordsIn(path: string): Promise<Buffer[]> {
+  const log = await openLog(`sqlite:${join(folder, path)}`, { topic: 'headgate.control' });
+  const end = await log.end();
+  const values: Buffer[] = [];
+  for await (const { records, nextOffset } of log.tail({ from: 0 })) {
+    values.push(...records.map(({ value }) => value));
+    if (nextOffset >= end) break;
+  }
+  await log.close();
+  return values;
+}
+
+test('a backup has the commits since the last one and the present usage, and only its owner can read it', async () => {
+  expect(await done(backup)).toMatchObject({ number: 1, position: 6, commits: 6, data: ['usage.db'] });
+  await append(...tiers(2));
+  addUsage(2);
+  expect(await done(backup)).toMatchObject({ number: 2, position: 8, commits: 2 });
+  expect(await done(backup)).toMatchObject({ number: 3, position: 8, commits: 0 });
+  expect([...filesOf('copy').keys()].sort()).toEqual([
+    'lock.db',
+    'log-000001.jsonl.gz',
+    'log-000002.jsonl.gz',
+    'manifest.json',
+    'usage-000003.db',
+  ]);
+  for (const name of filesOf('copy').keys())
+    expect(statSync(join(folder, 'copy', name)).mode & 0o777, name).toBe(0o600);
+  expect(statSync(join(folder, 'copy')).mode & 0o777).toBe(0o700);
+  expect(await done('backup verify copy')).toMatchObject({ position: 8, files: 3 });
+
+  // The segments have the form of an exported log.
+  const exported = ['1', '2'].map((n) =>
+    gunzipSync(readFileSync(join(folder, `copy/log-00000${n}.jsonl.gz`))),
+  );
+  writeFileSync(join(folder, 'log.jsonl'), Buffer.concat(exported));
+  expect(await done('replay log.jsonl --verify')).toMatchObject({ position: 8, verified: true });
+});
+
+test('a restore gives the same records and totals, and is repeated where it was interrupted', async () => {
+  await done(backup);
+  await append(recordOfText('junk'), ...tiers(300));
+  await done(backup);
+  const before = await recordsIn('log');
+
+  const abort = new AbortController();
+  abort.abort();
+  const interrupted = await cli(restore, { signal: abort.signal });
+  expect(interrupted.code).toBe(130);
+  // As if it had ended in the middle: the first commits are there, the data folder has no file yet.
+  const log = await openLog(`sqlite:${join(folder, 'new')}`, { topic: 'headgate.control' });
+  for (const value of before.slice(0, 5)) await log.append(value);
+  await log.close();
+
+  expect((await done(`${restore} --dry-run`))['dryRun']).toBe(true);
+  expect(existsSync(join(folder, 'new-cp'))).toBe(false);
+  expect(await done(restore)).toMatchObject({ log: 'log-of-the-test', position: 306 });
+  expect(await recordsIn('new')).toEqual(before.filter((value) => String(value) !== 'junk'));
+
+  const usage = openUsageStore(join(folder, 'new-cp', 'usage.db'));
+  expect(usage.totals('acme', '2026-11-01')).toMatchObject({ totalTokens: 21, requests: 3 });
+  expect(usage.requests({ limit: 10 })).toHaveLength(3);
+  // The new usage topic is read from its beginning, and the totals stand for counters that are lost.
+  expect(usage.nextOffset(0)).toBe(0);
+  expect(usage.unnamedTotals()).toMatchObject([{ organisation: 'acme', tokens: 21, requests: 3 }]);
+  usage.close();
+
+  const again = await cli(restore);
+  expect([again.code, again.err]).toEqual([
+    6,
+    expect.stringContaining('new-cp is not empty: it has usage.db'),
+  ]);
+});
+
+function recordOfText(text: string): LogRecord {
+  return { offset: 0, value: Buffer.from(text), signature: null };
+}
+
+test('one flipped bit in any file is refused by the name of the file, by verify, restore and the next backup of the log', async () => {
+  await done(backup);
+  await append(...tiers(2));
+  await done(backup);
+  const whole = join(folder, 'whole');
+  cpSync(join(folder, 'copy'), whole, { recursive: true });
+  for (const name of [...filesOf('whole').keys()].filter((name) => name !== 'lock.db')) {
+    const bytes = readFileSync(join(whole, name));
+    for (const at of [0, Math.floor(bytes.length / 2), bytes.length - 1]) {
+      cpSync(whole, join(folder, 'copy'), { recursive: true });
+      const flipped = Buffer.from(bytes);
+      flipped.writeUInt8(flipped.readUInt8(at) ^ 0x04, at);
+      writeFileSync(join(folder, 'copy', name), flipped);
+      for (const line of ['backup verify copy', restore, ...(name.startsWith('usage') ? [] : [backup])]) {
+        const run = await cli(line);
+        expect([run.code, run.err], `${name} ${at} ${line}`).toEqual([
+          1,
+          expect.stringMatching(
+            new RegExp(`^error\\[DamagedBackup\\]: the backup is damaged: ${name}\\n[^]*put ${name} back`),
+          ),
+        ]);
+      }
+    }
+  }
+  expect(existsSync(join(folder, 'new'))).toBe(false);
+  expect(existsSync(join(folder, 'new-cp'))).toBe(false);
+
+  cpSync(whole, join(folder, 'copy'), { recursive: true });
+  rmSync(join(folder, 'copy', 'log-000001.jsonl.gz'));
+  expect((await cli('backup verify copy')).err).toContain('log-000001.jsonl.gz\n');
+});
+
+test('an interrupted backup leaves the former one whole, and the next one removes what it left', async () => {
+  await done(backup);
+  const before = filesOf('copy');
+  await append(...tiers(2));
+  const abort = new AbortController();
+  abort.abort();
+  expect((await cli(backup, { signal: abort.signal })).code).toBe(130);
+  // What a process that was killed at different moments leaves.
+  for (const name of [
+    'log-000002.jsonl.gz',
+    'log-000002.jsonl.gz.part',
+    'usage-000002.db',
+    'usage-000002.db.part',
+  ])
+    writeFileSync(join(folder, 'copy', name), 'half of it');
+  for (const [name, bytes] of before)
+    if (name !== 'lock.db') expect(filesOf('copy').get(name), name).toBe(bytes);
+  expect(await done('backup verify copy')).toMatchObject({ position: 6 });
+  expect(await done(backup)).toMatchObject({ position: 8, commits: 2 });
+  expect([...filesOf('copy').keys()].filter((name) => name.endsWith('.part'))).toEqual([]);
+  expect(await done('backup verify copy')).toMatchObject({ position: 8, files: 3 });
+});
+
+test('another log, a shorter one, a folder with other files and a log with more commits are refused, and nothing is changed', async () => {
+  await append(...tiers(1));
+  await done(backup);
+  const before = filesOf('copy');
+  const refused = async (line: string, code: number, text: string) => {
+    const run = await cli(line);
+    expect([run.code, run.err]).toEqual([code, expect.stringContaining(text)]);
+  };
+  rmSync(join(folder, 'log'), { recursive: true });
+  await refused(backup, 7, 'there is no ');
+  writer = new ChainWriter({ log: 'another-log' });
+  await append(writer.open(), ...tiers(1));
+  await refused(backup, 6, 'the log is not the one of this backup');
+  await append(...tiers(8));
+  await refused(backup, 6, 'the log is not the one of this backup');
+  for (const [name, bytes] of before)
+    if (name !== 'lock.db') expect(filesOf('copy').get(name), name).toBe(bytes);
+
+  await refused(restore.replace('/new ', '/log '), 6, 'it contains log another-log, to position 10');
+  await refused('backup . --data cp', 6, 'is not empty, and holds no backup');
+  await refused('backup copy', 2, 'usage.db has every completed request');
+  await refused('backup copy --data log', 2, 'no data folder of a control plane');
+  await refused('backup verify cp', 3, 'holds no backup');
+  await refused('backup restore copy --yes', 2, 'give the address of the new log');
+  await refused(restore.replace(' --yes', ''), 2, 'cannot ask for confirmation');
+  expect(await done('backup fresh --no-usage')).toMatchObject({ position: 10, data: [] });
+});

@@ -1,0 +1,250 @@
+/**
+ * `headgate backup DIR`: the commits of the control log since the last backup, and the present `usage.db` and `gateways.db`
+ * of a control plane, which may run meanwhile.
+ */
+import { chmodSync, closeSync, existsSync, mkdirSync, openSync, readdirSync, rmSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import { controlTopic } from '../../schemas/commit.ts';
+import { emptyHead, type Head, judgeBatch, recordHash } from '../../shared/log/core/chain.ts';
+import { type ControlLog, type LogRecord, LogTruncated } from '../../shared/log/core/control-log.ts';
+import { openLog } from '../../shared/log/open-log.ts';
+import { DatabaseBusy, lockFile } from '../../shared/runtime/sqlite.ts';
+import { version } from '../../shared/runtime/version.ts';
+import { CliError, interrupted, usageError } from '../terminal/errors.ts';
+import type { Session } from '../terminal/session.ts';
+import { checkFile, copyDatabase, writeSegment } from './backup-files.ts';
+import { type Manifest, readManifest, writeManifest } from './backup-manifest.ts';
+import { logUrlOf } from './recorded-log.ts';
+
+export interface BackupOptions {
+  readonly log?: string;
+  /** Data folder of a control plane. */
+  readonly data?: string;
+  /** False with --no-usage. */
+  readonly usage?: boolean;
+}
+
+const dataNames = ['usage.db', 'gateways.db'] as const;
+const lockName = 'lock.db';
+
+export async function createBackup(session: Session, options: BackupOptions, folder: string): Promise<void> {
+  const dir = resolve(session.io.cwd, folder);
+  const dataDir = dataFolderOf(session, options);
+  const url = options.log ?? logUrlOf(session);
+  if (!url)
+    throw usageError('no log address is configured', 'set HEADGATE_LOG, for example sqlite:./data/log');
+  const lock = lockBackup(dir, folder);
+  try {
+    const former = readManifest(dir);
+    for (const segment of former?.segments ?? []) await checkFile(dir, segment);
+    const number = (former?.number ?? 0) + 1;
+    // First the totals, then the log: what a total refers to is then in the log.
+    const data = dataDir === undefined ? [] : await copyData(dataDir, dir, number);
+    const { log, segment } = await copyLog(session, url, dir, number, former);
+    const manifest: Manifest = {
+      format: 1,
+      headgate: version(),
+      createdAt: new Date().toISOString(),
+      number,
+      log,
+      segments: [...(former?.segments ?? []), ...(segment ? [segment] : [])],
+      data,
+    };
+    if (session.signal.aborted) throw interrupted();
+    writeManifest(dir, manifest);
+    removeOthers(dir, manifest);
+    await show(session, folder, manifest, former);
+  } finally {
+    lock.release();
+  }
+}
+
+function dataFolderOf(session: Session, { data, usage }: BackupOptions): string | undefined {
+  if (data === undefined) {
+    if (usage === false) return undefined;
+    throw usageError(
+      'the data folder of a control plane is missing: usage.db has every completed request',
+      'add --data FOLDER, or --no-usage for the log alone',
+    );
+  }
+  const dataDir = resolve(session.io.cwd, data);
+  if (existsSync(join(dataDir, 'usage.db'))) return dataDir;
+  throw usageError(`${data} is no data folder of a control plane: it has no usage.db`, 'check --data');
+}
+
+/** Creates the folder where it is missing. Throws a CliError where it has other files, or another backup runs. */
+function lockBackup(dir: string, folder: string): { release(): void } {
+  mkdirSync(dir, { recursive: true, mode: 0o700 });
+  const names = readdirSync(dir);
+  if (names.length === 0) chmodSync(dir, 0o700);
+  else if (!names.includes(lockName) && !names.includes('manifest.json'))
+    throw new CliError(`${folder} is not empty, and holds no backup`, {
+      type: 'Conflict',
+      exitCode: 6,
+      next: 'choose an empty folder, or that of an earlier backup',
+    });
+  try {
+    // Created here, because SQLite would create it with default permissions.
+    closeSync(openSync(join(dir, lockName), 'a', 0o600));
+    return lockFile(join(dir, lockName));
+  } catch (error) {
+    if (!(error instanceof DatabaseBusy)) throw error;
+    throw new CliError(`another backup into ${folder} is running`, {
+      type: 'Conflict',
+      exitCode: 6,
+      cause: error,
+    });
+  }
+}
+
+async function copyData(dataDir: string, dir: string, number: number): Promise<Manifest['data']> {
+  const copies: Manifest['data'] = [];
+  for (const name of dataNames) {
+    if (!existsSync(join(dataDir, name))) continue;
+    const file = name.replace('.', `-${numbered(number)}.`);
+    copies.push({ ...(await copyDatabase(join(dataDir, name), dir, file)), name });
+  }
+  return copies;
+}
+
+interface CopiedLog {
+  readonly log: Manifest['log'];
+  readonly segment?: Manifest['segments'][number];
+}
+
+async function copyLog(
+  session: Session,
+  url: string,
+  dir: string,
+  number: number,
+  former: Manifest | undefined,
+): Promise<CopiedLog> {
+  const log = await openLog(url, { topic: controlTopic }, { mustExist: true });
+  try {
+    const commits = new NewCommits(session, log, former);
+    const file = `log-${numbered(number)}.jsonl.gz`;
+    const written = await writeSegment(dir, file, commits.read());
+    const { head, offset } = commits;
+    if (head.log === null)
+      throw new CliError('the log contains no commit', {
+        type: 'NotFound',
+        exitCode: 3,
+        next: 'check HEADGATE_LOG',
+      });
+    const facts = {
+      log: { id: head.log, position: head.seq, hash: head.hash, signers: [...head.signers], offset },
+    };
+    if (head.seq === (former?.log.position ?? 0)) {
+      rmSync(join(dir, file), { force: true });
+      return facts;
+    }
+    return { ...facts, segment: { ...written, from: (former?.log.position ?? 0) + 1, to: head.seq } };
+  } finally {
+    await log.close();
+  }
+}
+
+/** The accepted records after the former backup; skipped ones have no effect on any reader. */
+class NewCommits {
+  head: Head = emptyHead();
+  offset = 0;
+  readonly #session: Session;
+  readonly #log: ControlLog;
+  readonly #former: Manifest['log'] | undefined;
+
+  constructor(session: Session, log: ControlLog, former: Manifest | undefined) {
+    this.#session = session;
+    this.#log = log;
+    this.#former = former?.log;
+    if (this.#former === undefined) return;
+    const { id, position, hash, signers, offset } = this.#former;
+    this.head = { log: id, seq: position, hash, signers };
+    this.offset = offset;
+  }
+
+  async *read(): AsyncIterable<LogRecord> {
+    const end = await this.#log.end();
+    let isJoined = this.#former === undefined;
+    if (isJoined && end === 0) return;
+    if (end <= this.offset) throw this.#otherLog();
+    for await (const { records, nextOffset } of this.#tail(this.offset)) {
+      if (this.#session.signal.aborted) throw interrupted();
+      yield* this.#accepted(isJoined ? records : this.#afterLast(records));
+      isJoined ||= records.length > 0;
+      if (nextOffset >= end) break;
+    }
+    if (!isJoined) throw this.#otherLog();
+  }
+
+  *#accepted(records: readonly LogRecord[]): Iterable<LogRecord> {
+    for (const [index, judgement] of judgeBatch(this.head, records).entries()) {
+      const record = records[index];
+      if (!record || !('accepted' in judgement)) continue;
+      this.head = judgement.head;
+      this.offset = record.offset;
+      yield record;
+    }
+  }
+
+  async *#tail(from: number): AsyncIterable<{ records: readonly LogRecord[]; nextOffset: number }> {
+    try {
+      yield* this.#log.tail({ from, recordsMax: 500 });
+    } catch (error) {
+      if (error instanceof LogTruncated && this.#former) throw this.#otherLog();
+      throw error;
+    }
+  }
+
+  /** The first of these records must be the last one of the former backup. */
+  #afterLast([last, ...rest]: readonly LogRecord[]): readonly LogRecord[] {
+    if (last && (last.offset !== this.offset || recordHash(last.value) !== this.head.hash))
+      throw this.#otherLog();
+    return rest;
+  }
+
+  #otherLog(): CliError {
+    return new CliError('the log is not the one of this backup, or it has lost commits that the backup has', {
+      type: 'Conflict',
+      exitCode: 6,
+      why: `position ${this.head.seq} of log ${this.head.log} is not at offset ${this.offset}; the backup was not changed`,
+      next: 'keep this backup, and back up into a new folder',
+    });
+  }
+}
+
+function removeOthers(dir: string, { segments, data }: Manifest): void {
+  const kept = new Set([lockName, 'manifest.json', ...[...segments, ...data].map(({ file }) => file)]);
+  for (const name of readdirSync(dir))
+    if (!kept.has(name) && /^(?:log|usage|gateways)-\d{6}\./.test(name))
+      rmSync(join(dir, name), { force: true });
+}
+
+function numbered(number: number): string {
+  return String(number).padStart(6, '0');
+}
+
+async function show(
+  session: Session,
+  folder: string,
+  { log, number, segments, data }: Manifest,
+  former: Manifest | undefined,
+): Promise<void> {
+  const commits = log.position - (former?.log.position ?? 0);
+  const bytes = [...segments, ...data].reduce((sum, file) => sum + file.bytes, 0);
+  await session.out.lines(
+    [
+      `backed up log ${log.id} to position ${log.position} (${commits} new commits)${data.length > 0 ? ` and ${data.map(({ name }) => name).join(', ')}` : ''}`,
+      'signing keys and tokens are in no backup: keep them elsewhere',
+    ],
+    {
+      folder,
+      number,
+      log: log.id,
+      position: log.position,
+      commits,
+      bytes,
+      data: data.map(({ name }) => name),
+    },
+    folder,
+  );
+}

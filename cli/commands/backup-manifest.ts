@@ -1,0 +1,96 @@
+/**
+ * The manifest of a backup: which files belong to it, with their checksums, and how far it goes. It is replaced in one step
+ * after all files are on the disk, so that an interrupted backup leaves the former one whole.
+ */
+import { createHash } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { z } from 'zod';
+import { errorCode } from '../../shared/runtime/error-code.ts';
+import { writeFileAtomically } from '../../shared/runtime/ready-file.ts';
+import { CliError } from '../terminal/errors.ts';
+
+const manifestName = 'manifest.json';
+/** Of its own folder: no path may leave it. */
+const fileName = z.string().regex(/^[a-z0-9][a-z0-9.-]{0,80}$/);
+const sha256 = z.string().regex(/^[0-9a-f]{64}$/);
+const fileSchema = z.strictObject({ file: fileName, bytes: z.int().min(0), sha256 });
+
+const manifestSchema = z.strictObject({
+  format: z.literal(1),
+  headgate: z.string().max(100),
+  createdAt: z.string().max(40),
+  /** Of the backups into this folder. */
+  number: z.int().min(1),
+  log: z.strictObject({
+    id: z.string().min(1).max(200),
+    position: z.int().min(1),
+    /** Of the commit at the position. */
+    hash: sha256,
+    signers: z.array(z.string().max(1000)).max(1000),
+    /** Offset of that commit in the log, from which the next backup continues. */
+    offset: z.int().min(0),
+  }),
+  /** Records of the control log, in order. */
+  segments: z.array(fileSchema.extend({ from: z.int().min(1), to: z.int().min(1) })).max(1_000_000),
+  /** Copies of databases of a control plane's data folder. */
+  data: z.array(fileSchema.extend({ name: z.enum(['usage.db', 'gateways.db']) })).max(10),
+});
+
+export type Manifest = z.infer<typeof manifestSchema>;
+export type BackupFile = z.infer<typeof fileSchema>;
+
+/** Undefined where the folder holds no backup. Throws a CliError where the manifest is damaged or of a later version. */
+export function readManifest(dir: string): Manifest | undefined {
+  let text: string;
+  try {
+    text = readFileSync(join(dir, manifestName), 'utf8');
+  } catch (error) {
+    if (errorCode(error) === 'ENOENT') return undefined;
+    throw error;
+  }
+  const manifest = parse(text);
+  // Written in one way only, so that every changed byte is noticed.
+  if (manifest === undefined || render(manifest) !== text)
+    throw damaged(manifestName, 'it is not what was written');
+  return manifest;
+}
+
+/** Like `readManifest`, for a folder that must hold a backup. */
+export function requireManifest(dir: string): Manifest {
+  const manifest = readManifest(dir);
+  if (manifest) return manifest;
+  throw new CliError(`${dir} holds no backup`, {
+    type: 'NotFound',
+    exitCode: 3,
+    why: `there is no ${manifestName}`,
+    next: 'headgate backup DIR --data FOLDER',
+  });
+}
+
+export function writeManifest(dir: string, manifest: Manifest): void {
+  writeFileAtomically(join(dir, manifestName), render(manifest));
+}
+
+/** Names the file and what to do. */
+export function damaged(file: string, why: string): CliError {
+  return new CliError(`the backup is damaged: ${file}`, {
+    type: 'DamagedBackup',
+    exitCode: 1,
+    why,
+    next: `put ${file} back from another copy of this backup, or make a new backup into an empty folder`,
+  });
+}
+
+function parse(text: string): Manifest | undefined {
+  try {
+    return manifestSchema.safeParse((JSON.parse(text) as { manifest?: unknown }).manifest).data;
+  } catch {
+    return undefined;
+  }
+}
+
+function render(manifest: Manifest): string {
+  const sum = createHash('sha256').update(JSON.stringify(manifest)).digest('hex');
+  return `${JSON.stringify({ manifest, sha256: sum }, null, 2)}\n`;
+}

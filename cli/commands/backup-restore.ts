@@ -1,0 +1,201 @@
+/**
+ * `headgate backup restore DIR --log URL --data FOLDER`: after the whole fleet was lost. Writes the same log again, commit by
+ * commit, and the databases of a control plane into an empty data folder. An interrupted restore can be repeated.
+ */
+import { copyFileSync, existsSync, mkdirSync, renameSync, rmSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import { controlTopic } from '../../schemas/commit.ts';
+import { countersTopic } from '../../schemas/limits.ts';
+import { usagePartitions } from '../../schemas/usage.ts';
+import { emptyHead, type Head, judgeBatch, recordHash } from '../../shared/log/core/chain.ts';
+import { type ControlLog, type LogRecord, LogUnavailable } from '../../shared/log/core/control-log.ts';
+import { openLog } from '../../shared/log/open-log.ts';
+import { openUsageStore } from '../../shared/usage/usage-store.ts';
+import { confirmDestructive } from '../terminal/confirm.ts';
+import { CliError, interrupted, usageError } from '../terminal/errors.ts';
+import type { Session } from '../terminal/session.ts';
+import type { BackupOptions } from './backup-create.ts';
+import { readSegment } from './backup-files.ts';
+import type { Manifest } from './backup-manifest.ts';
+import { checkBackup } from './backup-verify.ts';
+import { append, appendsAtOnce } from './restore-writer.ts';
+
+const progressEveryMs = 2000;
+
+export async function restoreBackup(
+  session: Session,
+  { log: url, data }: BackupOptions,
+  folder: string,
+): Promise<void> {
+  if (url === undefined || data === undefined)
+    throw usageError(
+      'give the address of the new log and the data folder of the new control plane',
+      `headgate backup restore ${folder} --log sqlite:./data/log --data ./data/cp --yes`,
+    );
+  const dir = resolve(session.io.cwd, folder);
+  const { manifest, digest } = await checkBackup(session, dir);
+  const { log } = manifest;
+  const dataDir = resolve(session.io.cwd, data);
+  checkEmpty(dataDir, data);
+  session.note(`${folder} is whole: log ${log.id} to position ${log.position}, of ${manifest.createdAt}`);
+  session.note(
+    `commands after position ${log.position} are lost: a key that was revoked after it is valid again`,
+  );
+  await confirmDestructive(session, log.id, `write log ${log.id} again`);
+  const { dryRun = false } = session.globals;
+  if (!dryRun) {
+    await writeLog(session, url, dir, manifest);
+    await writeData(url, dir, dataDir, manifest);
+  }
+  await session.out.lines(
+    [
+      dryRun
+        ? 'nothing was written, and the log was not opened'
+        : `restored log ${log.id} to position ${log.position}; start a control plane with --data ${data}, then gateways with --control-plane`,
+    ],
+    {
+      log: log.id,
+      position: log.position,
+      digest,
+      data: manifest.data.map(({ name }) => name),
+      ...(dryRun && { dryRun }),
+    },
+    log.id,
+  );
+}
+
+function checkEmpty(dataDir: string, shown: string): void {
+  const found = ['state.db', 'usage.db', 'gateways.db'].find((name) => existsSync(join(dataDir, name)));
+  if (found === undefined) return;
+  throw new CliError(`${shown} is not empty: it has ${found}`, {
+    type: 'Conflict',
+    exitCode: 6,
+    why: 'a state that is still there may be newer than the backup; see "Create a new log from a snapshot" in docs/operate.md',
+    next: 'choose an empty folder with --data',
+  });
+}
+
+async function writeLog(session: Session, url: string, dir: string, manifest: Manifest): Promise<void> {
+  const log = await openLog(url, { topic: controlTopic });
+  try {
+    const head = await headOf(log);
+    checkMayContinue(head, manifest);
+    await appendAll(session, log, head, { dir, manifest });
+    const { seq: position, hash } = await headOf(log);
+    if (position === manifest.log.position && hash === manifest.log.hash) return;
+    throw new CliError('the log read back differs from what was written', {
+      type: 'DamagedLog',
+      exitCode: 1,
+      why: `the log has ${position} of ${manifest.log.position} commits of the backup`,
+      next: 'stop all control planes, delete the log and retry',
+    });
+  } finally {
+    await log.close();
+  }
+}
+
+interface Source {
+  readonly dir: string;
+  readonly manifest: Manifest;
+}
+
+async function appendAll(session: Session, log: ControlLog, head: Head, source: Source): Promise<void> {
+  let { seq } = head;
+  let reportedMs = performance.now();
+  for await (const records of batchesAfter(head, source)) {
+    if (session.signal.aborted) throw interrupted();
+    await append(session, log, records);
+    seq += records.length;
+    if (performance.now() - reportedMs < progressEveryMs) continue;
+    session.note(`${seq} of ${source.manifest.log.position} commits`);
+    reportedMs = performance.now();
+  }
+}
+
+/** The commits behind the head. Throws a CliError where the head is not a commit of the backup. */
+async function* batchesAfter(head: Head, { dir, manifest }: Source): AsyncIterable<LogRecord[]> {
+  let batch: LogRecord[] = [];
+  let seq = 0;
+  for await (const record of recordsOf(dir, manifest)) {
+    seq++;
+    if (seq === head.seq && recordHash(record.value) !== head.hash) throw notEmpty(head);
+    if (seq > head.seq) batch.push(record);
+    if (batch.length < appendsAtOnce) continue;
+    yield batch;
+    batch = [];
+  }
+  if (batch.length > 0) yield batch;
+}
+
+async function* recordsOf(dir: string, { segments }: Manifest): AsyncIterable<LogRecord> {
+  for (const segment of segments) for await (const records of readSegment(dir, segment)) yield* records;
+}
+
+/** The end of the chain of what the log holds now. */
+async function headOf(log: ControlLog): Promise<Head & { readonly isEmpty: boolean }> {
+  let head = emptyHead();
+  const end = await log.end();
+  if (end === 0) return { ...head, isEmpty: true };
+  for await (const { records, nextOffset } of log.tail({ from: 0, recordsMax: 500 })) {
+    const last = judgeBatch(head, records).findLast((judgement) => 'accepted' in judgement);
+    if (last && 'accepted' in last) head = last.head;
+    if (nextOffset >= end) break;
+  }
+  return { ...head, isEmpty: false };
+}
+
+/** An interrupted restore is continued; everything else that is in the log is refused. */
+function checkMayContinue(head: Head & { readonly isEmpty: boolean }, { log }: Manifest): void {
+  if (head.isEmpty || (head.log === log.id && head.seq <= log.position)) return;
+  throw notEmpty(head);
+}
+
+function notEmpty({ log, seq }: Head): CliError {
+  return new CliError('the log at this address is not empty', {
+    type: 'Conflict',
+    exitCode: 6,
+    why: log === null ? 'its records are of no log' : `it contains log ${log}, to position ${seq}`,
+    next: 'move the file or delete the topic, or give another address with --log',
+  });
+}
+
+/** Renamed last: until then the data folder counts as empty, and the restore can be repeated. */
+async function writeData(url: string, dir: string, dataDir: string, { data }: Manifest): Promise<void> {
+  mkdirSync(dataDir, { recursive: true, mode: 0o700 });
+  const hasCounters = await isCountersTopicUsed(url);
+  for (const { name, file } of data) {
+    const part = join(dataDir, `${name}.part`);
+    for (const suffix of ['', '-wal', '-shm']) rmSync(part + suffix, { force: true });
+    copyFileSync(join(dir, file), part);
+    if (name === 'usage.db') adoptUsage(part, hasCounters);
+  }
+  for (const { name } of data) renameSync(join(dataDir, `${name}.part`), join(dataDir, name));
+}
+
+/**
+ * The new usage topic is read from its beginning; rows that are in the totals are recognised. Where the counters of the
+ * former gateways are lost too, the totals stand for them.
+ */
+function adoptUsage(path: string, hasCounters: boolean): void {
+  const store = openUsageStore(path);
+  try {
+    for (let partition = 0; partition < usagePartitions; partition++) store.restart(partition);
+    if (!hasCounters) store.unnameTotals();
+  } finally {
+    store.close();
+  }
+}
+
+async function isCountersTopicUsed(url: string): Promise<boolean> {
+  try {
+    const topic = await openLog(url, { topic: countersTopic }, { mustExist: true, allowTrimmed: true });
+    try {
+      return (await topic.end()) > 0;
+    } finally {
+      await topic.close();
+    }
+  } catch (error) {
+    if (error instanceof LogUnavailable) return false;
+    throw error;
+  }
+}

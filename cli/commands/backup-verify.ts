@@ -1,0 +1,79 @@
+/**
+ * `headgate backup verify DIR`: every file against its checksum, the commits folded from the first to the last, and the
+ * pages of the databases.
+ */
+import { join, resolve } from 'node:path';
+import { memorySnapshot } from '../../shared/snapshot/open-snapshot.ts';
+import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
+import { interrupted } from '../terminal/errors.ts';
+import type { Session } from '../terminal/session.ts';
+import { checkDatabase, checkFile, readSegment } from './backup-files.ts';
+import { damaged, type Manifest, requireManifest } from './backup-manifest.ts';
+
+export interface VerifiedBackup {
+  readonly manifest: Manifest;
+  readonly digest: string;
+  readonly bytes: number;
+}
+
+export async function verifyBackup(session: Session, folder: string): Promise<void> {
+  const { manifest, digest, bytes } = await checkBackup(session, resolve(session.io.cwd, folder));
+  const { log, createdAt, segments, data } = manifest;
+  const resource = {
+    folder,
+    log: log.id,
+    position: log.position,
+    digest,
+    createdAt,
+    files: segments.length + data.length,
+    bytes,
+  };
+  await session.out.lines(
+    [
+      `${folder} is whole: log ${log.id} to position ${log.position}, ${data.map(({ name }) => name).join(', ') || 'no usage'}, of ${createdAt}`,
+    ],
+    resource,
+    folder,
+  );
+}
+
+/** Throws a CliError that names the first file that is damaged. */
+export async function checkBackup(session: Session, dir: string): Promise<VerifiedBackup> {
+  const manifest = requireManifest(dir);
+  const files = [...manifest.segments, ...manifest.data];
+  for (const file of files) {
+    if (session.signal.aborted) throw interrupted();
+    await checkFile(dir, file);
+  }
+  const snapshot = memorySnapshot();
+  try {
+    for (const segment of manifest.segments) await fold(session, dir, snapshot, segment);
+    const { seq, hash } = snapshot.head;
+    if (seq !== manifest.log.position || hash !== manifest.log.hash)
+      throw damaged(
+        'manifest.json',
+        `its segments end at position ${seq} instead of ${manifest.log.position}`,
+      );
+    for (const { file } of manifest.data) checkDatabase(join(dir, file), file);
+    return { manifest, digest: snapshot.digest(), bytes: files.reduce((sum, { bytes }) => sum + bytes, 0) };
+  } finally {
+    snapshot.close();
+  }
+}
+
+async function fold(
+  session: Session,
+  dir: string,
+  snapshot: Snapshot,
+  segment: Manifest['segments'][number],
+): Promise<void> {
+  const { file, to } = segment;
+  for await (const records of readSegment(dir, segment)) {
+    if (session.signal.aborted) throw interrupted();
+    snapshot.apply(records);
+  }
+  if (snapshot.halt) throw damaged(file, `position ${snapshot.halt.seq}: ${snapshot.halt.reason}`);
+  if (snapshot.divergedAt !== null)
+    throw damaged(file, `the checkpoint at position ${snapshot.divergedAt} has other digests`);
+  if (snapshot.seq !== to) throw damaged(file, `it ends at position ${snapshot.seq} instead of ${to}`);
+}

@@ -1,0 +1,40 @@
+/** `headgate backup`: copies of the control log and of a control plane's databases, and the way back from them. */
+import type { Command } from 'commander';
+import type { Io } from '../terminal/io.ts';
+import { groups, verb } from '../terminal/verbs.ts';
+import type { BackupOptions } from './backup-create.ts';
+
+export function registerBackups(program: Command, io: Io): void {
+  const backup = verb(
+    program,
+    io,
+    'backup <folder>',
+    'back up the log and the usage, since the last backup',
+    [
+      'headgate backup /backup/headgate --data /var/lib/headgate/cp-1',
+      'headgate backup verify /backup/headgate',
+    ],
+  );
+  backup
+    .option('--log <url>', 'address of the log; HEADGATE_LOG by default')
+    .option('--data <folder>', 'data folder of a control plane, which may be running')
+    .option('--no-usage', 'the log alone')
+    .command.helpGroup(groups.past);
+  verb(backup.command, io, 'verify <folder>', 'check every file of a backup, and fold its commits', [
+    'headgate backup verify /backup/headgate',
+  ]).action(async (session, _options, folder) => {
+    const { verifyBackup } = await import('./backup-verify.ts');
+    await verifyBackup(session, folder);
+  });
+  verb(backup.command, io, 'restore <folder>', 'write the log and the usage again, after all was lost', [
+    'headgate backup restore /backup/headgate --log sqlite:./data/log --data ./data/cp-1 --dry-run',
+    'headgate backup restore /backup/headgate --log kafka://broker:9092 --data ./data/cp-1 --yes',
+  ]).action<BackupOptions>(async (session, options, folder) => {
+    const { restoreBackup } = await import('./backup-restore.ts');
+    await restoreBackup(session, options, folder);
+  });
+  backup.action<BackupOptions>(async (session, options, folder) => {
+    const { createBackup } = await import('./backup-create.ts');
+    await createBackup(session, options, folder);
+  });
+}

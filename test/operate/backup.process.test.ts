@@ -1,0 +1,6 @@
+import { rmSync } from 'node:fs';
+import { test } from 'vitest';
+import { losesEverything } from './lost-fleet.ts';
+
+test('every key, stack, install and total of a fleet that was thrown away comes back from a backup', () =>
+  losesEverything(undefined, ({ logFolder }) => rmSync(logFolder, { recursive: true })));
