@@ -50,6 +50,8 @@ export function endOnFault(logger: Pick<LineLogger, 'fatal'>, thrown: unknown, t
   process.exit(exitCode);
 }
 
+const unhandledRejection = 'a rejection that nothing handled: the process ends';
+const uncaughtException = 'an exception that nothing handled: the process ends';
 let onUncaught: NodeJS.UncaughtExceptionListener | undefined;
 
 /**
@@ -59,8 +61,8 @@ let onUncaught: NodeJS.UncaughtExceptionListener | undefined;
 export function endOnUncaught(logger: Pick<LineLogger, 'fatal'>): void {
   if (onUncaught !== undefined) process.off('uncaughtException', onUncaught);
   onUncaught = (error: unknown, origin) => {
-    const what = origin === 'unhandledRejection' ? 'a rejection' : 'an exception';
-    endOnFault(logger, error, `${what} that nothing handled: the process ends`);
+    const isRejection = origin === 'unhandledRejection';
+    endOnFault(logger, error, isRejection ? unhandledRejection : uncaughtException);
   };
   process.on('uncaughtException', onUncaught);
 }

@@ -2,8 +2,9 @@
  * The log of a process: one JSON line for each entry on stderr, pretty on a terminal.
  * Keys, prompts and completions are never passed to it; the redaction list is a second line of defence.
  */
-import { type Logger, pino } from 'pino';
+import { type LogFn, type Logger, pino } from 'pino';
 import { LineWriter } from './line-writer.ts';
+import { eventOfText } from './log-events.ts';
 
 export type { Logger };
 
@@ -13,13 +14,23 @@ export type LineLogger = Readonly<Record<'warn' | 'error' | 'fatal', (fields: ob
 const redact = ['*.authorization', '*["x-api-key"]', '*.value', '*.token', 'authorization', 'value', 'token'];
 
 export function createLogger(name: string, level: string): Logger {
-  const options = { name, level, redact, base: { name } };
+  const options = { name, level, redact, base: { name }, hooks: { logMethod: withEvent } };
   if (!process.stderr.isTTY) return pino(options, pino.destination({ fd: 2, sync: true }));
   const target = {
     target: 'pino-pretty',
     options: { destination: 2, ignore: 'pid,hostname', singleLine: true },
   };
   return pino({ ...options, transport: target });
+}
+
+/** Adds the code of a line to its fields. */
+export function withEvent(this: Logger, args: Parameters<LogFn>, method: LogFn): void {
+  const [first, second] = args as readonly unknown[];
+  const text = typeof first === 'string' ? first : second;
+  const event = typeof text === 'string' ? eventOfText(text) : undefined;
+  const fields = typeof first === 'object' ? first : {};
+  if (event === undefined || first instanceof Error) method.apply(this, args);
+  else method.apply(this, [{ event, ...fields }, text as string]);
 }
 
 /** The log of requests. */
@@ -53,7 +64,7 @@ export function createAccessLog(logger: Logger, name: string): AccessLog {
     isEnabled: () => logger.isLevelEnabled('info'),
     write: (fields, text) =>
       writer.write(
-        `${head}${Date.now()}${source},${JSON.stringify(fields).slice(1, -1)},"msg":${JSON.stringify(text)}}\n`,
+        `${head}${Date.now()}${source},"event":"${eventOfText(text)}",${JSON.stringify(fields).slice(1, -1)},"msg":${JSON.stringify(text)}}\n`,
       ),
   };
 }
