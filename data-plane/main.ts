@@ -10,7 +10,7 @@ import type { HostNames } from '../shared/decision/admission.ts';
 import { trustedSigners } from '../shared/log/core/trust.ts';
 import { openLog } from '../shared/log/open-log.ts';
 import { Closers } from '../shared/runtime/closers.ts';
-import { type ConnectionLimits, Connections } from '../shared/runtime/connections.ts';
+import { type ConnectionLimits, Connections, type ListenerName } from '../shared/runtime/connections.ts';
 import { lockDataFolder } from '../shared/runtime/data-folder.ts';
 import { endOnFault } from '../shared/runtime/fault.ts';
 import { type Check, startHealthServer } from '../shared/runtime/health-server.ts';
@@ -28,6 +28,7 @@ import { DecisionJournal } from './decisions/decision-journal.ts';
 import { countDecisions, decisionRoute } from './decisions/serve-decisions.ts';
 import type { ForwardSettings } from './forward/forward.ts';
 import { openLimitExchange } from './limits/limit-exchange.ts';
+import { type PlaySettings, startPlay } from './play/start-play.ts';
 import { LocalCounters } from './request/counters.ts';
 import type { Gateway } from './request/gateway.ts';
 import { handle } from './request/handle.ts';
@@ -57,6 +58,8 @@ export interface GatewaySettings {
   readonly hosts: HostNames;
   /** Ports that serve one stack each, whatever the Host header is. */
   readonly stackPorts: readonly { readonly stack: string; readonly port: number }[];
+  /** The page for visitors; left out: none. */
+  readonly play?: PlaySettings | undefined;
   readonly whenStale: StalePolicy;
   readonly controlPlanes: readonly string[];
   /** Also fetch snapshots over plain HTTP from another machine. */
@@ -91,6 +94,8 @@ export interface RunningGateway {
   readonly api: string;
   readonly metrics: string;
   readonly stacks: readonly { readonly stack: string; readonly url: string }[];
+  /** Address of the page for visitors. */
+  readonly play: string | undefined;
   /** Drains, then closes. */
   close(): Promise<void>;
 }
@@ -146,10 +151,12 @@ async function serve(
     for (const { listener } of listeners) listener.destroy();
   });
   const api = `${(listeners[0] as Opened).listener.url}/v1`;
-  logger.info({ api, metrics: health.url, position: state.snapshot.seq }, 'gateway serves');
+  const play = listeners.find(({ name }) => name === 'play')?.listener.url;
+  logger.info({ api, play, metrics: health.url, position: state.snapshot.seq }, 'gateway serves');
   return {
     api,
     metrics: health.url,
+    play,
     stacks: listeners.flatMap(({ stack, listener }) =>
       stack === undefined ? [] : [{ stack, url: `${listener.url}/v1` }],
     ),
@@ -273,6 +280,7 @@ async function compose(
 }
 
 interface Opened {
+  readonly name: ListenerName;
   readonly stack: string | undefined;
   readonly listener: Listener;
 }
@@ -287,13 +295,19 @@ async function listen(
   const opened: Opened[] = [];
   try {
     opened.push({
+      name: 'api',
       stack: undefined,
       listener: await startListener({ ...base, name: 'api', port: settings.port, flag: '--port' }),
     });
     for (const { stack, port } of settings.stackPorts) {
       const fixed = { kind: 'stack', stack } as const;
       const options = { ...base, name: 'stack', port, fixed, flag: '--stack-port' } as const;
-      opened.push({ stack, listener: await startListener(options) });
+      opened.push({ name: 'stack', stack, listener: await startListener(options) });
+    }
+    if (settings.play !== undefined) {
+      const { bind, gatewayToken, certificate } = settings;
+      const parts = { gateway, gatewayToken, bind, certificate, connections };
+      opened.push({ name: 'play', stack: undefined, listener: await startPlay(settings.play, parts) });
     }
     return opened;
   } catch (error) {

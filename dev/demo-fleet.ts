@@ -21,7 +21,10 @@ const tierLimits = {
     monthlyTokens: 10_000_000_000,
   },
 };
-const visitors = { freeTurns: 10, requestsPerMinute: 10, concurrency: 1, contextTokens: 4096 };
+const visitors = {
+  ...{ freeTurns: 10, requestsPerMinute: 10, concurrency: 1, contextTokens: 4096 },
+  total: { requestsPerMinute: 120, concurrency: 8, tokensPerDay: 1_000_000 },
+};
 
 /** `urls`: addresses of the simulated nodes. `agent`: each has an agent; otherwise the control plane probes it. */
 export function demoFleet(urls: Readonly<Record<DemoNodeId, string>>, agent = false): Fleet {

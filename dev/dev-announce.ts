@@ -55,7 +55,7 @@ interface ReadyStack extends Omit<Stack, 'nodes'> {
 }
 interface ReadyDocument {
   readonly stacks: readonly ReadyStack[];
-  readonly gateways: readonly { readonly name: string; readonly api: string; readonly metrics: string }[];
+  readonly gateways: readonly Pick<RunningChild, 'name' | 'api' | 'metrics' | 'play'>[];
 }
 
 function readyDocument(facts: DevFacts): ReadyDocument & Record<string, unknown> {
@@ -67,7 +67,10 @@ function readyDocument(facts: DevFacts): ReadyDocument & Record<string, unknown>
     operatorToken: facts.operatorToken,
     sharedHost: '127.0.0.1',
     stackDomain,
-    gateways: facts.gateways.map(({ name, api, metrics }) => ({ name, api, metrics })),
+    gateways: facts.gateways.map(({ name, api, metrics, play }) => ({
+      ...{ name, api, metrics },
+      ...(play !== undefined && { play }),
+    })),
     stacks: facts.stacks.map(({ id, organisation, surface, models }) => ({
       id,
       organisation,
@@ -90,6 +93,7 @@ function humanText(facts: DevFacts, { stacks, gateways }: ReadyDocument): string
     lines.push(`  ${name.padEnd(12)}${api}   (health and metrics ${metrics})`);
   lines.push(`  ${'admin'.padEnd(12)}${facts.admin}/admin/v1   (data in ${facts.dataDir})`);
   lines.push(`  ${'console'.padEnd(12)}${facts.console}   (headgate console open signs in)`);
+  if (first?.play !== undefined) lines.push(`  ${'playground'.padEnd(12)}${first.play}   (for visitors)`);
   for (const { id, organisation: owner, url } of stacks)
     lines.push(`  ${'stack'.padEnd(12)}${url}   (${id} of ${owner})`);
   if (first && organisation && key !== undefined)

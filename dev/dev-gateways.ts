@@ -13,6 +13,7 @@ export interface GatewayPlan {
   readonly port: number;
   readonly metricsPort: number;
   readonly stackPorts: readonly string[];
+  readonly playPort: number;
 }
 
 export interface RunningChild {
@@ -21,6 +22,8 @@ export interface RunningChild {
   readonly api: string;
   readonly metrics: string;
   readonly stacks: readonly { readonly stack: string; readonly url: string }[];
+  /** Address of the page for visitors. */
+  readonly play?: string;
   stop(): Promise<void>;
 }
 
@@ -36,6 +39,9 @@ export interface GatewayCommon {
   readonly bind: string;
   readonly metricsBind: string;
   readonly connections: Partial<ConnectionLimits>;
+  readonly consoleUrl: string;
+  readonly playHosts: readonly string[];
+  readonly trustedProxies: readonly string[];
   /** Called when a gateway ends without `stop`. */
   readonly onEnd: (name: string, how: string) => void;
 }
@@ -55,6 +61,10 @@ export async function startChild(plan: GatewayPlan, common: GatewayCommon): Prom
     ...flag('--metrics-bind', common.metricsBind),
     ...flag('--max-connections', common.connections.max),
     ...flag('--max-connections-per-address', common.connections.perAddress),
+    ...flag('--play-port', plan.playPort),
+    ...flag('--console-url', common.consoleUrl),
+    ...common.playHosts.flatMap((host) => flag('--play-host', host)),
+    ...common.trustedProxies.flatMap((proxy) => flag('--trusted-proxies', proxy)),
     ...flag('--node-credentials', common.nodeCredentials),
     ...common.trustedSigners.flatMap((signer) => flag('--trust-signer', signer)),
     ...plan.stackPorts.flatMap((stackPort) => flag('--stack-port', stackPort)),
@@ -110,7 +120,7 @@ function flag(name: string, value: string | number | undefined): string[] {
   return value === undefined ? [] : [name, String(value)];
 }
 
-type Ready = Pick<RunningChild, 'api' | 'metrics' | 'stacks'>;
+type Ready = Pick<RunningChild, 'api' | 'metrics' | 'stacks' | 'play'>;
 
 function firstMessage(child: ChildProcess, name: string): Promise<Ready> {
   return new Promise((resolve, reject) => {

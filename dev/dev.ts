@@ -31,6 +31,9 @@ interface Options extends ListenerOptions {
   readonly consolePort?: number;
   readonly consoleHost: readonly string[];
   readonly consoleUrl?: string;
+  readonly playPort?: number;
+  readonly playHost: readonly string[];
+  readonly trustedProxies: readonly string[];
   readonly nodeCredentials?: string;
   readonly readyFile?: string;
   readonly trustSigner: readonly string[];
@@ -40,6 +43,7 @@ interface Options extends ListenerOptions {
 const firstSimulatedPort = 9001;
 const firstStackPort = 8101;
 const consolePortDefault = 8082;
+const playPortDefault = 8083;
 const portsBetweenGateways = 10;
 const gatewaysMax = 100;
 
@@ -65,6 +69,12 @@ export function devCommand(program: Command): void {
     ).argParser(parsePort),
     'consoleHost',
     'consoleUrl',
+    option(
+      '--play-port <port>',
+      'port of the first gateway for visitors; 8083, or a free one with --port 0',
+    ).argParser(parsePort),
+    'playHost',
+    'trustedProxies',
     'metricsBind',
     portOption('--metrics-port <port>', 'first port of the health and metrics listeners', 9464),
     'maxConnections',
@@ -225,8 +235,12 @@ async function startGateways(
     bind: options.bind,
     metricsBind: options.metricsBind,
     connections: connectionLimitsOf(options),
+    consoleUrl: options.consoleUrl ?? base.console,
+    playHosts: options.playHost,
+    trustedProxies: options.trustedProxies,
     onEnd: (name: string, how: string) => process.stderr.write(`${name} ended (${how})\n`),
   };
+  const firstPlayPort = options.playPort ?? (options.port === 0 ? 0 : playPortDefault);
   const gateways = await Promise.all(
     Array.from({ length: count }, (_, index) =>
       startChild(
@@ -235,6 +249,7 @@ async function startGateways(
           dataDir: join(base.dataDir, `gateway-${index + 1}`),
           port: numbered(options.port, portsBetweenGateways, index),
           metricsPort: numbered(options.metricsPort, 1, index + 1),
+          playPort: numbered(firstPlayPort, portsBetweenGateways, index),
           stackPorts:
             index > 0
               ? []

@@ -1,29 +1,33 @@
-// Builds the console's pages into dist/console: hashed names, and each file compressed once, here, for the control plane to serve.
+// Builds the pages for browsers, into dist/console and dist/play: hashed names, and each file compressed once, here, for the listeners to serve.
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { brotliCompressSync, constants, gzipSync } from 'node:zlib';
 import { build } from 'vite';
 
-const outDir = 'dist/console';
+await buildPages('console', 'dist/console');
+await buildPages('console/play', 'dist/play');
 
-await build({
-  root: 'console',
-  configFile: false,
-  logLevel: 'warn',
-  oxc: { jsx: { runtime: 'automatic', importSource: 'preact' } },
-  build: {
-    outDir: `../${outDir}`,
-    emptyOutDir: true,
-    target: 'es2022',
-    // Nothing inline: the pages' policy allows files of this origin alone.
-    assetsInlineLimit: 0,
-    modulePreload: { polyfill: false },
-  },
-});
+async function buildPages(root, outDir) {
+  await build({
+    root,
+    configFile: false,
+    logLevel: 'warn',
+    publicDir: join(process.cwd(), 'console/public'),
+    oxc: { jsx: { runtime: 'automatic', importSource: 'preact' } },
+    build: {
+      outDir: join(process.cwd(), outDir),
+      emptyOutDir: true,
+      target: 'es2022',
+      // Nothing inline: the pages' policy allows files of this origin alone.
+      assetsInlineLimit: 0,
+      modulePreload: { polyfill: false },
+    },
+  });
+  for (const entry of readdirSync(outDir, { recursive: true, withFileTypes: true }))
+    if (entry.isFile()) compress(join(entry.parentPath, entry.name));
+}
 
-for (const entry of readdirSync(outDir, { recursive: true, withFileTypes: true })) {
-  if (!entry.isFile()) continue;
-  const path = join(entry.parentPath, entry.name);
+function compress(path) {
   const content = readFileSync(path);
   writeFileSync(`${path}.gz`, gzipSync(content, { level: 9 }));
   const params = { [constants.BROTLI_PARAM_QUALITY]: constants.BROTLI_MAX_QUALITY };

@@ -76,6 +76,7 @@ const rooms = {
   'data-plane/limits': ['schemas', 'shared/runtime', 'shared/limits', 'shared/log'],
   'data-plane/request': [...onTheRequestRoad, ...Object.keys(dataPlane), 'data-plane/usage'],
   'data-plane/server': [...onTheRequestRoad, 'data-plane/core', 'data-plane/request'],
+  'data-plane/play': [...onTheRequestRoad, 'data-plane/core', 'data-plane/request', 'data-plane/server'],
   'data-plane/decisions': [...onTheRequestRoad, 'data-plane/request'],
   'data-plane/tracing': [...onTheRequestRoad, 'data-plane/core', 'data-plane/request'],
   'data-plane': [
@@ -86,6 +87,7 @@ const rooms = {
     'data-plane/limits',
     'data-plane/request',
     'data-plane/server',
+    'data-plane/play',
     'data-plane/decisions',
     'data-plane/tracing',
     'shared/log/core',
@@ -125,6 +127,7 @@ const rooms = {
   'console/lib': ['schemas'],
   'console/ui': ['schemas', 'console/lib'],
   'console/pages': ['schemas', 'console/lib', 'console/ui'],
+  'console/play': ['schemas'],
   console: ['schemas', 'console/lib', 'console/ui', 'console/pages'],
   'dev/simulator': ['schemas', 'shared/runtime'],
   dev: [
@@ -147,6 +150,7 @@ const drivers = [
   [/^kafkajs/, /^shared\/log\/kafka\/client\.ts/],
   [/^(?:@?preact|uplot)/, /^console\//],
   [/^@opentelemetry/, /^data-plane\/tracing\//],
+  [/^altcha-lib/, /^(?:data-plane\/play|console\/play)\//],
   [/^openid-client/, /^control-plane\/console\//],
   [/^@?fastify/, /^control-plane\/(server|console)\//],
 ];

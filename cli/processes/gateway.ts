@@ -35,6 +35,10 @@ interface Options extends ReplicaOptions {
   readonly decisions: number;
   readonly insecureSnapshots?: boolean;
   readonly cacheSalt: 'on' | 'off';
+  readonly playPort?: number;
+  readonly playHost: readonly string[];
+  readonly consoleUrl?: string;
+  readonly trustedProxies: readonly string[];
 }
 
 function stackPort(value: string, before: readonly StackPort[]): StackPort[] {
@@ -74,6 +78,12 @@ export function gatewayCommand(program: Command): void {
     new Option('--stack-port <stack=port>', 'port that serves one stack; may be repeated')
       .argParser(stackPort)
       .default([]),
+    option('--play-port <port>', 'port of the page for visitors; none where it is left out').argParser(
+      parsePort,
+    ),
+    'playHost',
+    option('--console-url <url>', 'address of the console, where visitors sign in'),
+    'trustedProxies',
     option('--when-stale <policy>', 'whether to refuse or accept keys while freshness cannot be proven')
       .choices(['fence', 'serve'])
       .default('fence'),
@@ -101,6 +111,10 @@ export function gatewayCommand(program: Command): void {
   ]).action(run);
 }
 
+function playOf({ playPort: port, playHost: hosts, consoleUrl, trustedProxies }: Options) {
+  return port === undefined ? undefined : { port, hosts, consoleUrl, trustedProxies };
+}
+
 async function run(options: Options): Promise<void> {
   const operatorToken = settingOf('HEADGATE_OPERATOR_TOKEN');
   const gatewayToken = distinctGatewayToken(operatorToken, requiredSecret('HEADGATE_GATEWAY_TOKEN'));
@@ -124,6 +138,7 @@ async function run(options: Options): Promise<void> {
         stackDomain: lower(options.stackDomain),
       },
       stackPorts: options.stackPort,
+      play: playOf(options),
       whenStale: options.whenStale,
       controlPlanes: options.controlPlane,
       insecureSnapshots: isOn(insecureSnapshots, options.insecureSnapshots),
@@ -146,9 +161,9 @@ async function run(options: Options): Promise<void> {
       logger,
       accessLog: createAccessLog(logger, 'gateway'),
     });
-    const { api, metrics, stacks } = gateway;
+    const { api, metrics, stacks, play } = gateway;
     return {
-      ready: { api, metrics, stacks },
+      ready: { api, metrics, stacks, ...(play !== undefined && { play }) },
       name: options.name,
       drainSeconds: options.drainDelay + options.drainTimeout,
       close: () => gateway.close(),

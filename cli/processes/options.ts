@@ -118,6 +118,20 @@ const common = {
     )
       .argParser(parseList)
       .default([]),
+  playHost: () =>
+    option(
+      '--play-host <name>',
+      'name by which browsers may ask for the page for visitors, in addition to localhost; may be repeated',
+    )
+      .argParser(parseList)
+      .default([]),
+  trustedProxies: () =>
+    option(
+      '--trusted-proxies <cidr>',
+      'proxies whose X-Forwarded-For names the networks of visitors; may be repeated',
+    )
+      .argParser(parseList)
+      .default([]),
   consoleUrl: () =>
     option('--console-url <url>', 'address of the console as browsers reach it, for sign-in links'),
   tlsCert: () =>

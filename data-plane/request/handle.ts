@@ -35,7 +35,7 @@ import { SeenCounters } from './seen-counters.ts';
 import { type ShapedBody, shapeBody } from './shape-body.ts';
 
 /** How a request came in, where it did not come to the API itself. */
-interface Entry {
+export interface Entry {
   readonly target: Target;
   /** The operation's path, in place of the request's own. */
   readonly path: string;

@@ -25,3 +25,16 @@ test('the pages name no other origin, and nothing in them is inline', () => {
   const index = readFileSync(new URL('index.html', folder), 'utf8');
   expect(index).not.toMatch(/https?:|<style|style=|<script(?![^>]*\bsrc=)|\son\w+=/);
 });
+
+test('the page of the playground stays within its budget, and the proof of work is loaded only where it is asked for', () => {
+  const play = new URL('../../dist/play/', import.meta.url);
+  const index = readFileSync(new URL('index.html', play), 'utf8');
+  const first = [...index.matchAll(/(?:src|href)="\/(assets\/[^"]+)"/g)].map(([, path = '']) => path);
+  const sizeOf = (names: readonly string[]): number =>
+    names.reduce((sum, name) => sum + gzipSync(readFileSync(new URL(name, play))).length, 0);
+  expect(first.length).toBeGreaterThanOrEqual(2);
+  expect(sizeOf(first)).toBeLessThanOrEqual(20 * 1024);
+  expect(index).not.toMatch(/https?:|<style|style=|<script(?![^>]*\bsrc=)|\son\w+=/);
+  const all = readdirSync(new URL('assets/', play)).filter((name) => /\.(?:js|css)$/.test(name));
+  expect(all.length).toBeGreaterThan(first.length);
+});

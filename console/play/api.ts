@@ -1,0 +1,60 @@
+/** The calls of the playground. The key is in the memory of this tab alone. */
+import type { ErrorEnvelope } from '../../schemas/refusals.ts';
+
+export interface VisitorState {
+  readonly turns: { readonly left: number; readonly limit: number };
+  readonly models: readonly string[];
+  /** Address of the console, where it is known. */
+  readonly console?: string;
+}
+
+export interface KeyState {
+  readonly organisation: string;
+  readonly models: readonly string[];
+  readonly stacks: readonly {
+    readonly id: string;
+    readonly surface: 'openai' | 'anthropic';
+    readonly models: readonly string[];
+  }[];
+}
+
+export class CallError extends Error {
+  readonly type: string;
+  readonly requestId: string | undefined;
+
+  constructor(message: string, type: string, requestId?: string) {
+    super(message);
+    this.type = type;
+    this.requestId = requestId;
+  }
+}
+
+export async function call(
+  path: string,
+  body: unknown,
+  options: { readonly key?: string | undefined; readonly signal?: AbortSignal } = {},
+): Promise<Response> {
+  const headers: Record<string, string> = { 'content-type': 'application/json' };
+  if (options.key !== undefined) headers['authorization'] = `Bearer ${options.key}`;
+  const signal = options.signal ?? null;
+  const response = await fetch(path, { method: 'POST', headers, body: JSON.stringify(body), signal });
+  if (response.ok) return response;
+  const requestId = response.headers.get('x-request-id') ?? undefined;
+  const envelope = (await response.json().catch(() => undefined)) as ErrorEnvelope | undefined;
+  const { message = `The service answered with status ${response.status}.`, type = '' } =
+    envelope?.error ?? {};
+  throw new CallError(message, type, requestId);
+}
+
+/** Who this visitor is; a network with many new visitors is asked for a proof of work first. */
+export async function visitorState(): Promise<VisitorState> {
+  const answer = await (await call('/api/visitor', {})).json();
+  if (answer.work === undefined) return answer;
+  const { solve } = await import('./work.ts');
+  const solution = await solve(answer.work);
+  return (await call('/api/visitor', { solution })).json();
+}
+
+export async function keyState(key: string): Promise<KeyState> {
+  return (await call('/api/key', {}, { key })).json();
+}

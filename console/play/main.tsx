@@ -1,0 +1,8 @@
+/** The playground: one page for visitors, and for who has an API key. */
+import { render } from 'preact';
+import '../styles/base.css';
+import './play.css';
+import { App } from './app.tsx';
+
+const root = document.getElementById('app');
+if (root) render(<App />, root);

@@ -1,0 +1,10 @@
+/** The proof of work, by the browser's own WebCrypto, which does not hold the page up. */
+import { type Challenge, type Payload, solveChallenge } from 'altcha-lib';
+import { deriveKey } from 'altcha-lib/algorithms/web/pbkdf2';
+
+export async function solve(challenge: Challenge): Promise<Payload> {
+  const solution = await solveChallenge({ challenge, deriveKey });
+  if (solution === null)
+    throw new Error('The browser did not finish the proof of work in time. Reload the page.');
+  return { challenge, solution };
+}

@@ -1,0 +1,37 @@
+/** What a request of the playground may hold: a short conversation of texts, and the parameters that the page has. */
+import { z } from 'zod';
+import { Refusal } from '../../shared/decision/refusal.ts';
+import type { ChunkBuffer } from '../../shared/runtime/chunk-buffer.ts';
+
+export const bodyBytesMax = 16 * 1024;
+const messagesMax = 20;
+
+const message = z.strictObject({ role: z.enum(['system', 'user', 'assistant']), content: z.string() });
+const turnSchema = z.strictObject({
+  model: z.string().max(200),
+  messages: z.array(message).min(1).max(messagesMax),
+  system: z.string().optional(),
+  max_tokens: z.int().min(1).optional(),
+  temperature: z.number().optional(),
+  top_p: z.number().optional(),
+  stream: z.boolean().optional(),
+  stream_options: z.strictObject({ include_usage: z.boolean() }).optional(),
+});
+
+/** Throws what the page itself never sends. */
+export function checkTurn(body: ChunkBuffer): void {
+  if (turnSchema.safeParse(parsed(body)).success) return;
+  throw new Refusal(
+    'UnsupportedShapeError',
+    `The playground takes at most ${messagesMax} messages of text, and the parameters of its page.`,
+    { reason: 'no turn' },
+  );
+}
+
+function parsed(body: ChunkBuffer): unknown {
+  try {
+    return JSON.parse(body.whole().toString('utf8'));
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,92 @@
+/**
+ * The network of a client, for counting: an IPv4 address, or the 64 bits that an IPv6 customer has at least. Addresses in
+ * which an IPv4 address is embedded count as that one. A text of it goes into a keyed hash, and nowhere else.
+ */
+import { type BlockList, BlockList as BlockListClass, isIP, isIPv4 } from 'node:net';
+
+/** Forwarded addresses read at most; a longer header is no proxy's. */
+const hopsMax = 32;
+
+/** `CIDR,…`: proxies whose `X-Forwarded-For` is believed. Throws where it is none. */
+export function proxyList(ranges: readonly string[]): BlockList {
+  const list = new BlockListClass();
+  for (const range of ranges) {
+    const [address = '', bits] = range.split('/');
+    const family = isIPv4(address) ? 'ipv4' : 'ipv6';
+    const most = family === 'ipv4' ? 32 : 128;
+    const prefix = bits === undefined ? most : Number(bits);
+    if (isIP(address) === 0 || !Number.isInteger(prefix) || prefix < 0 || prefix > most)
+      throw new Error(`--trusted-proxies: ${range} is no address and no CIDR range`);
+    list.addSubnet(address, prefix, family);
+  }
+  return list;
+}
+
+/** The client's address: the last one in the chain that is no trusted proxy. */
+export function clientAddress(
+  peer: string | undefined,
+  forwardedFor: string | undefined,
+  proxies: BlockList,
+): string {
+  let address = unmapped(peer ?? '');
+  const hops = (forwardedFor ?? '').split(',').slice(-hopsMax).map(hopAddress);
+  while (isIn(proxies, address)) {
+    const next = hops.pop();
+    if (next === undefined || isIP(next) === 0) break;
+    address = next;
+  }
+  return address;
+}
+
+function hopAddress(text: string): string {
+  const hop = text.trim();
+  const bracketed = /^\[([^\]]+)\](?::\d+)?$/.exec(hop)?.[1];
+  return unmapped(bracketed ?? (/^[\d.]+:\d+$/.test(hop) ? hop.slice(0, hop.indexOf(':')) : hop));
+}
+
+function isIn(proxies: BlockList, address: string): boolean {
+  const version = isIP(address);
+  return version !== 0 && proxies.check(address, version === 4 ? 'ipv4' : 'ipv6');
+}
+
+function unmapped(address: string): string {
+  return /^::ffff:(\d+\.\d+\.\d+\.\d+)$/i.exec(address)?.[1] ?? address;
+}
+
+/** What is counted as one network. */
+export function networkOf(address: string): string {
+  if (isIPv4(address)) return address;
+  const groups = groupsOf(address);
+  if (groups === undefined) return 'unknown';
+  return embeddedIPv4(groups) ?? groups.slice(0, 4).join(':');
+}
+
+/** The eight numbers of an IPv6 address. */
+function groupsOf(address: string): number[] | undefined {
+  const plain = address.split('%', 1)[0] ?? '';
+  if (isIP(plain) !== 6) return undefined;
+  const dotted = plain.replace(/(\d+)\.(\d+)\.(\d+)\.(\d+)$/, (_all, a, b, c, d) =>
+    [a, c].map((high, at) => (Number(high) * 256 + Number(at === 0 ? b : d)).toString(16)).join(':'),
+  );
+  const [head = '', tail] = dotted.split('::');
+  const numbers = (part: string): number[] =>
+    part === '' ? [] : part.split(':').map((group) => Number.parseInt(group, 16));
+  const first = numbers(head);
+  const last = numbers(tail ?? '');
+  return [...first, ...Array.from({ length: 8 - first.length - last.length }, () => 0), ...last];
+}
+
+/** NAT64 (64:ff9b::/96), 6to4 (2002::/16), Teredo (2001::/32, the client's address inverted), and mapped addresses. */
+function embeddedIPv4(groups: readonly number[]): string | undefined {
+  const [a = 0, b = 0, c = 0, d, e, f, g = 0, h = 0] = groups;
+  const isZero = (...parts: (number | undefined)[]): boolean => parts.every((part) => part === 0);
+  if (a === 0x64 && b === 0xff9b && isZero(c, d, e, f)) return dottedOf(g, h);
+  if (a === 0x2002) return dottedOf(b, c);
+  if (a === 0x2001 && b === 0) return dottedOf(g ^ 0xffff, h ^ 0xffff);
+  if (isZero(a, b, c, d, e) && f === 0xffff) return dottedOf(g, h);
+  return undefined;
+}
+
+function dottedOf(high: number, low: number): string {
+  return [high >> 8, high & 255, low >> 8, low & 255].join('.');
+}

@@ -1,0 +1,229 @@
+/**
+ * The calls of the playground's page: who the visitor is and what is left, what a key may use, and a turn of a conversation,
+ * which goes the way of every request.
+ */
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { BlockList } from 'node:net';
+import type { Payload } from 'altcha-lib/types';
+import { z } from 'zod';
+import { admit } from '../../shared/decision/admission.ts';
+import { unauthorized } from '../../shared/decision/authenticate.ts';
+import { Refusal } from '../../shared/decision/refusal.ts';
+import type { Target } from '../../shared/decision/route.ts';
+import { isJson, isOwnCall, portAsked } from '../../shared/runtime/browser-rules.ts';
+import { mintRequestId } from '../core/request-id.ts';
+import { readBody } from '../request/body.ts';
+import type { Gateway } from '../request/gateway.ts';
+import { type Entry, handle } from '../request/handle.ts';
+import { discardRest, pathOf, sendJson, sendRefusal } from '../request/http.ts';
+import { bodyBytesMax, checkTurn } from './check-turn.ts';
+import { clientAddress } from './network.ts';
+import { NewVisitors, newPerHourMax } from './new-visitors.ts';
+import { cookieDays, Visitors } from './visitors.ts';
+
+export interface PlayApiOptions {
+  readonly gateway: Gateway;
+  readonly gatewayToken: string;
+  readonly proxies: BlockList;
+  readonly isTls: boolean;
+  /** Where people sign in, and decisions are explained. */
+  readonly consoleUrl: string | undefined;
+}
+
+const shared: Target = { kind: 'shared' };
+const turnPath = /^\/api\/(?:stacks\/([a-z0-9-]{1,63})\/)?(chat|messages)$/;
+const operations = { chat: '/v1/chat/completions', messages: '/v1/messages' } as const;
+
+interface Known {
+  readonly id: string;
+  readonly network: string;
+}
+
+export class PlayApi {
+  readonly #options: PlayApiOptions;
+  readonly #visitors: Visitors;
+  readonly #newVisitors: NewVisitors;
+
+  constructor(options: PlayApiOptions) {
+    this.#options = options;
+    this.#visitors = new Visitors(options.gatewayToken);
+    this.#newVisitors = new NewVisitors(options.gatewayToken);
+  }
+
+  /** Answers a call under /api/; never rejects. */
+  async handle(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const path = pathOf(request.url);
+    response.setHeader('cache-control', 'no-store');
+    try {
+      if (request.method !== 'POST' || !isOwnCall('POST', request.headers) || !isJson(request.headers))
+        throw new Refusal('NotFoundError', 'The playground has no such call.');
+      const turn = turnPath.exec(path);
+      if (turn !== null) await this.#turn(request, response, turn);
+      else if (path === '/api/visitor') await this.#visitor(request, response);
+      else if (path === '/api/key') this.#key(request, response);
+      else throw new Refusal('NotFoundError', 'The playground has no such call.');
+    } catch (error) {
+      this.#refuse(request, response, error, path);
+    }
+  }
+
+  /** A turn is counted, limited, routed and metered as any request. */
+  async #turn(
+    request: IncomingMessage,
+    response: ServerResponse,
+    [, stack, operation]: RegExpExecArray,
+  ): Promise<void> {
+    const hasKey = request.headers.authorization !== undefined;
+    const visitor = hasKey ? undefined : this.#known(request);
+    if (!hasKey && (visitor === undefined || stack !== undefined || operation !== 'chat'))
+      throw unauthorized('no visitor');
+    const entry: Entry = {
+      target: stack === undefined ? shared : { kind: 'stack', stack },
+      path: operations[operation as keyof typeof operations],
+      visitor,
+      bodyBytesMax,
+      checkBody: checkTurn,
+    };
+    await handle(this.#options.gateway, request, response, undefined, entry);
+  }
+
+  /** The visitor of the cookie, or a new one: for a proof of work, or not at all, where a network has too many. */
+  async #visitor(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const nowMs = this.#options.gateway.now();
+    const solution = await this.#solutionIn(request);
+    const known = this.#known(request);
+    const network = this.#networkOf(request);
+    if (known !== undefined) return this.#sendState(response, known);
+    const admitted = await this.#newVisitors.admit(network, solution, nowMs);
+    if (admitted.kind === 'refused') throw tooManyVisitors(admitted.retryAfterSeconds);
+    if (admitted.kind === 'work')
+      return sendJson(response, ids(), 200, JSON.stringify({ work: admitted.challenge }));
+    const { cookie, id } = this.#visitors.mint(nowMs);
+    const attributes = `Path=/; Secure; HttpOnly; SameSite=Lax; Max-Age=${cookieDays * 24 * 3600}`;
+    response.setHeader('set-cookie', `${this.#cookieName(request)}=${cookie}; ${attributes}`);
+    return this.#sendState(response, { id: this.#visitors.subject(id, nowMs), network });
+  }
+
+  async #sendState(response: ServerResponse, { id, network }: Known): Promise<void> {
+    const { gateway, consoleUrl } = this.#options;
+    const { lookup, meter } = gateway;
+    const nowMs = gateway.now();
+    const tier = lookup.anonymousTier();
+    const totals = lookup.visitorTotals();
+    if (tier === undefined || totals === undefined)
+      throw new Refusal('NotFoundError', 'Visitors are not served.');
+    await meter.loadTotal({ visitor: id, network }, nowMs);
+    const limit = tier.freeTurns ?? 0;
+    const left = Math.min(
+      limit - meter.freeTurns(id, nowMs),
+      limit * totals.networkFactor - meter.networkTurns(network, nowMs),
+    );
+    const models = lookup.listing('pool').filter((model) => lookup.tierIncludes(tier.id, model.id));
+    const state = {
+      turns: { left: Math.max(0, left), limit },
+      models: models.map((model) => model.id),
+      contextTokens: tier.contextTokens,
+      console: consoleUrl,
+    };
+    sendJson(response, ids(), 200, JSON.stringify(state));
+  }
+
+  /** What a key may use from here. */
+  #key(request: IncomingMessage, response: ServerResponse): void {
+    const { gateway } = this.#options;
+    const { lookup } = gateway;
+    const head = {
+      ...{ host: undefined, fixed: shared, method: 'POST', path: operations.chat },
+      ...{ authorization: request.headers.authorization, xApiKey: undefined },
+    };
+    const admitted = admit(
+      lookup,
+      gateway.hosts,
+      head,
+      { fenced: gateway.fenced(), nowMs: gateway.now() },
+      {},
+    );
+    if (admitted.kind !== 'inference' || admitted.caller.kind !== 'key') throw unauthorized('no key');
+    const { organisation, tier } = admitted.caller.owner;
+    const own = lookup.listing(`organisation:${organisation}`).map(({ id }) => id);
+    const pool = lookup.listing('pool').filter(({ id }) => tier !== null && lookup.tierIncludes(tier.id, id));
+    const stacks = lookup.stacksOf(organisation).map(({ id, surface }) => ({
+      ...{ id, surface },
+      models: lookup.listing(`stack:${id}`).map((model) => model.id),
+    }));
+    const models = [...new Set([...own, ...pool.map(({ id }) => id)])];
+    sendJson(response, ids(), 200, JSON.stringify({ organisation, models, stacks }));
+    discardRest(request);
+  }
+
+  async #solutionIn(request: IncomingMessage): Promise<Payload | undefined> {
+    const memory = this.#options.gateway.bodies.of('playground');
+    const body = await readBody(request, memory, undefined, { bytesMax: 4096 });
+    try {
+      return solutionSchema.safeParse(JSON.parse(body.bytes.whole().toString('utf8'))).data?.solution;
+    } catch {
+      return undefined;
+    } finally {
+      body.release();
+    }
+  }
+
+  /** The visitor of a request's cookie. */
+  #known(request: IncomingMessage): Known | undefined {
+    const nowMs = this.#options.gateway.now();
+    const name = `${this.#cookieName(request)}=`;
+    const found = (request.headers.cookie ?? '').split(';').find((part) => part.trim().startsWith(name));
+    const id = found && this.#visitors.open(found.trim().slice(name.length), nowMs);
+    if (id === undefined) return undefined;
+    return { id: this.#visitors.subject(id, nowMs), network: this.#networkOf(request) };
+  }
+
+  #networkOf({ socket, headers }: IncomingMessage): string {
+    const forwarded = headers['x-forwarded-for'];
+    const text = Array.isArray(forwarded) ? forwarded.join(',') : forwarded;
+    const address = clientAddress(socket.remoteAddress, text, this.#options.proxies);
+    return this.#visitors.network(address, this.#options.gateway.now());
+  }
+
+  #cookieName({ headers }: IncomingMessage): string {
+    return `__Host-headgate-visitor-${portAsked(headers.host, this.#options.isTls)}`;
+  }
+
+  #refuse(request: IncomingMessage, response: ServerResponse, error: unknown, path: string): void {
+    const refusal =
+      error instanceof Refusal
+        ? error
+        : new Refusal('InternalError', 'The service failed to handle this request.');
+    if (!(error instanceof Refusal) && !response.destroyed && request.complete)
+      this.#options.gateway.logger.error({ err: error }, 'a call of the playground failed');
+    sendRefusal(response, ids(), refusal, path);
+    discardRest(request);
+  }
+}
+
+const text = z.string().max(256);
+const solutionSchema = z.object({
+  solution: z.object({
+    challenge: z.object({
+      parameters: z.object({
+        ...{ algorithm: text, nonce: text, salt: text, keyPrefix: text },
+        ...{ cost: z.int(), keyLength: z.int(), expiresAt: z.int() },
+        data: z.object({ network: text }),
+      }),
+      signature: text,
+    }),
+    solution: z.object({ counter: z.int().min(0), derivedKey: text, time: z.number() }),
+  }),
+});
+
+function ids() {
+  return { requestId: mintRequestId(), anthropicPath: false };
+}
+
+function tooManyVisitors(retryAfterSeconds: number): Refusal {
+  return new Refusal(
+    'InferenceRateLimitedError',
+    `The anonymous tier carries ${newPerHourMax} new visitors an hour of one network. Sign in, or try again in ${retryAfterSeconds} seconds.`,
+    { retryAfterSeconds, reason: 'new visitors' },
+  );
+}

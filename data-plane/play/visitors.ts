@@ -1,0 +1,71 @@
+/**
+ * Who a visitor is: an id in a sealed cookie, which becomes another subject in each period, and a keyed hash of the network,
+ * which is another one each day. All keys come from the gateway token, so every gateway knows every visitor. What was sealed
+ * with another token, is of another form, or is too old, is no visitor.
+ */
+import { createHmac, hkdfSync, randomBytes } from 'node:crypto';
+import { z } from 'zod';
+import { Sealer } from '../../shared/runtime/sealed-text.ts';
+import { networkOf } from './network.ts';
+
+const cookieSchema = z.object({
+  v: z.literal(1),
+  id: z.string().regex(/^[\w-]{22}$/),
+  madeMs: z.number(),
+});
+
+const idBytes = 16;
+const dayMs = 24 * 3600_000;
+export const cookieDays = 35;
+/** A cookie of a gateway whose clock is ahead by so much is accepted. */
+const skewMs = 5 * 60_000;
+const visitorHexLength = 32;
+const networkHexLength = 12;
+
+export class Visitors {
+  readonly #sealer: Sealer;
+  readonly #token: string;
+  readonly #visitorKey: Buffer;
+  #networkKey: { readonly day: string; readonly key: Buffer } | undefined;
+
+  constructor(gatewayToken: string) {
+    this.#token = gatewayToken;
+    this.#sealer = new Sealer(gatewayToken, 'visitor cookie');
+    this.#visitorKey = this.#derive('visitor subject');
+  }
+
+  /** The value of a new visitor's cookie. */
+  mint(nowMs: number): { readonly cookie: string; readonly id: string } {
+    const id = randomBytes(idBytes).toString('base64url');
+    return { id, cookie: this.#sealer.seal({ v: 1, id, madeMs: nowMs }) };
+  }
+
+  /** The id in a cookie's value; undefined where it is none that counts. */
+  open(cookie: string, nowMs: number): string | undefined {
+    const content = this.#sealer.open(cookie, cookieSchema);
+    if (content === undefined) return undefined;
+    const ageMs = nowMs - content.madeMs;
+    return ageMs < cookieDays * dayMs && ageMs > -skewMs ? content.id : undefined;
+  }
+
+  /** The subject of an id in the UTC month: periods cannot be linked. */
+  subject(id: string, nowMs: number): string {
+    const period = new Date(nowMs).toISOString().slice(0, 7);
+    return `v-${hmac(this.#visitorKey, `${id} ${period}`, visitorHexLength)}`;
+  }
+
+  /** The subject of an address on the UTC day. */
+  network(address: string, nowMs: number): string {
+    const day = new Date(nowMs).toISOString().slice(0, 10);
+    if (this.#networkKey?.day !== day) this.#networkKey = { day, key: this.#derive(`network of ${day}`) };
+    return `n-${hmac(this.#networkKey.key, networkOf(address), networkHexLength)}`;
+  }
+
+  #derive(purpose: string): Buffer {
+    return Buffer.from(hkdfSync('sha256', this.#token, '', `headgate ${purpose} v1`, 32));
+  }
+}
+
+function hmac(key: Buffer, text: string, length: number): string {
+  return createHmac('sha256', key).update(text).digest('hex').slice(0, length);
+}

@@ -1,0 +1,384 @@
+/** The playground in a real browser and over the wire, against two real gateways: what visitors can do, and what they cannot. */
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { request } from 'node:http';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { solveChallenge } from 'altcha-lib';
+import { deriveKey } from 'altcha-lib/algorithms/pbkdf2';
+import type { Browser, Locator, Page } from 'playwright-core';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { launchBrowser, WatchedPage } from '../support/browser.ts';
+import { type Started, startProcess } from '../support/processes.ts';
+import { until } from '../support/until.ts';
+
+interface Dev {
+  readonly admin: string;
+  readonly operatorToken: string;
+  readonly console: { readonly url: string };
+  readonly gateways: readonly { readonly name: string; readonly play: string }[];
+  readonly organisations: readonly { readonly id: string; readonly key: string }[];
+  readonly nodes: readonly { readonly id: string; readonly url: string }[];
+}
+
+const freeTurns = 2;
+const networkFactor = 2;
+const stack = 'stk-amber-otter-9k2f';
+/** Addresses that must be in no file afterwards; each test has networks of its own. */
+const planted = [
+  '203.0.113.7',
+  '203.0.113.8',
+  '198.51.100.21',
+  '198.51.100.22',
+  '198.51.100.23',
+  '2001:db8:77:1:',
+];
+const dir = mkdtempSync(join(tmpdir(), 'headgate-play-'));
+let dev: Started<Dev>;
+let browser: Browser;
+const play = (index = 0): string => dev.ready.gateways[index]?.play ?? '';
+
+beforeAll(async () => {
+  const ports = ['--port', '0', '--admin-port', '0', '--metrics-port', '0', '--trusted-proxies', '127.0.0.1'];
+  const env = { HEADGATE_CONTEXT: join(dir, 'context.json'), HEADGATE_LOG_LEVEL: 'info' };
+  const args = ['dev', '--data', join(dir, 'data'), ...ports];
+  dev = await startProcess<Dev>({ dir, name: 'dev', args, env, timeoutMs: 60_000 });
+  await setVisitors({});
+  browser = await launchBrowser();
+});
+afterAll(async () => {
+  await browser?.close();
+  await dev?.end();
+  rmSync(dir, { recursive: true, force: true });
+});
+
+/** Sets the limits of visitors, and waits until both gateways have them. */
+async function setVisitors(total: object): Promise<void> {
+  const response = await fetch(`${dev.ready.admin}/admin/v1/anonymous`, {
+    method: 'PUT',
+    headers: { authorization: `Bearer ${dev.ready.operatorToken}`, 'content-type': 'application/json' },
+    body: JSON.stringify({ freeTurns, networkFactor, models: ['echo-small'], total }),
+  });
+  expect(response.status).toBe(200);
+  const { position } = (await response.json()) as { position: number };
+  await until(async () => {
+    const state = await (await admin('/gateways')).json();
+    const { items } = state as { items: { applied: number }[] };
+    return items.length === 2 && items.every(({ applied }) => applied >= position);
+  });
+}
+
+const admin = (path: string): Promise<Response> =>
+  fetch(`${dev.ready.admin}/admin/v1${path}`, {
+    headers: { authorization: `Bearer ${dev.ready.operatorToken}` },
+  });
+
+interface Answered {
+  readonly status: number;
+  readonly cookie: string | undefined;
+  readonly json: Record<string, unknown>;
+  readonly text: string;
+}
+
+interface Sent {
+  readonly address: string;
+  readonly cookie?: string | undefined;
+  readonly gateway?: number;
+  readonly host?: string;
+  readonly headers?: Readonly<Record<string, string>>;
+}
+
+/** A call as the page makes it. The name of the cookie has the port of its listener. */
+function post(path: string, body: unknown, sent: Sent): Promise<Answered> {
+  const url = new URL(path, play(sent.gateway));
+  const headers: Record<string, string> = {
+    ...{ 'content-type': 'application/json', origin: url.origin, 'x-forwarded-for': sent.address },
+    ...(sent.cookie !== undefined && { cookie: `__Host-headgate-visitor-${url.port}=${sent.cookie}` }),
+    ...(sent.host !== undefined && { host: sent.host }),
+    ...sent.headers,
+  };
+  return new Promise((resolve, reject) => {
+    const call = request(url, { method: 'POST', headers }, (response) => {
+      const chunks: Buffer[] = [];
+      response.on('data', (chunk: Buffer) => chunks.push(chunk));
+      response.on('end', () => {
+        const text = Buffer.concat(chunks).toString('utf8');
+        const cookie = response.headers['set-cookie']?.[0]?.split(';')[0]?.split('=').slice(1).join('=');
+        const isJson = String(response.headers['content-type']).startsWith('application/json');
+        resolve({ status: response.statusCode ?? 0, cookie, text, json: isJson ? JSON.parse(text) : {} });
+      });
+    });
+    call.on('error', reject);
+    call.end(JSON.stringify(body));
+  });
+}
+
+const turn = { model: 'echo-small', messages: [{ role: 'user', content: 'hello there' }] };
+const chat = (sent: Sent): Promise<Answered> => post('/api/chat', turn, sent);
+const errorOf = ({ json }: Answered) => json['error'] as { type: string; message: string; path: string };
+const turnsOf = ({ json }: Answered) => json['turns'] as { left: number; limit: number };
+
+async function visitorFrom(address: string): Promise<string> {
+  const { cookie } = await post('/api/visitor', {}, { address });
+  expect(cookie).toBeDefined();
+  return cookie ?? '';
+}
+
+async function withPage(
+  address: string,
+  work: (page: Page, watched: WatchedPage) => Promise<void>,
+): Promise<void> {
+  const watched = await WatchedPage.open(browser, play(), { allowed: /status of (?:401|409|429)/ });
+  try {
+    await watched.context.setExtraHTTPHeaders({ 'x-forwarded-for': address });
+    await watched.page.goto('/');
+    await work(watched.page, watched);
+    watched.expectClean();
+  } finally {
+    await watched.close();
+  }
+}
+
+const button = (page: Page, name: string): Locator => page.getByRole('button', { name, exact: true });
+const status = (page: Page, text: string): Promise<void> =>
+  page.getByRole('status').filter({ hasText: text }).waitFor();
+const answers = (page: Page): Locator => page.getByRole('article').filter({ hasText: 'Answer' });
+
+async function say(page: Page, text: string): Promise<void> {
+  await page.getByLabel('Message', { exact: true }).fill(text);
+  await button(page, 'Send').click();
+}
+
+test('Limits 4, Errors 7: a visitor talks, stops, uses up the turns, and a new cookie does not give the network more', async () => {
+  await withPage(planted[0] ?? '', async (page, watched) => {
+    await status(page, '2 of 2 free turns left');
+    expect(await page.getByLabel('Model').locator('option').allTextContents()).toEqual(['echo-small']);
+    await watched.expectAccessible('empty page');
+    await say(
+      page,
+      'Say <img src=x onerror="document.title=1"> **bold** [link](https://example.com) <script>1</script>',
+    );
+    await page.getByText(/first token after \d+ ms · [\d.]+ tokens\/s/).waitFor();
+    await status(page, '1 of 2 free turns left');
+    expect(await answers(page).locator('img, script, a:not([href*="/explain"])').count()).toBe(0);
+    expect(await page.title()).toBe('Playground');
+    await slow(true);
+    await say(page, 'one two three four five six seven eight');
+    await answers(page).nth(1).getByText('first token after').waitFor();
+    await button(page, 'Stop').click();
+    await page.getByRole('alert').getByText('It does not count as a turn').waitFor();
+    await slow(false);
+    await status(page, '1 of 2 free turns left');
+    await say(page, 'the last one');
+    await status(page, '0 of 2 free turns left');
+    await say(page, 'one more');
+    await page
+      .getByRole('alert')
+      .getByText('The free turns of the anonymous tier are used up. Sign in to continue.')
+      .waitFor();
+    expect(await page.getByRole('link', { name: 'Sign in' }).getAttribute('href')).toBe(
+      `${dev.ready.console.url}/sign-in`,
+    );
+    expect(await page.getByLabel('Message', { exact: true }).inputValue()).toBe('one more');
+    expect(await answers(page).count()).toBe(3);
+    await watched.expectAccessible('used up');
+
+    await watched.context.clearCookies();
+    await page.reload();
+    await status(page, '2 of 2 free turns left');
+    await say(page, 'new here');
+    await status(page, '1 of 2 free turns left');
+    await say(page, 'and again');
+    await status(page, '0 of 2 free turns left');
+    await watched.context.clearCookies();
+    await page.reload();
+    await status(page, '0 of 2 free turns left');
+    await say(page, 'new again');
+    await page.getByRole('alert').getByText('for your network today').waitFor();
+  });
+  await withPage(planted[1] ?? '', async (page) => {
+    await status(page, '2 of 2 free turns left');
+    await say(page, 'from elsewhere');
+    await status(page, '1 of 2 free turns left');
+  });
+});
+
+/** Tokens of the pool's node come one a second, or at once. */
+async function slow(isSlow: boolean): Promise<void> {
+  const node = dev.ready.nodes.find(({ id }) => id === 'pool-1')?.url ?? '';
+  const rules = isSlow ? [{ fault: { kind: 'latency', firstTokenMs: 1, betweenTokensMs: 1000 } }] : [];
+  const response = await fetch(new URL('/sim/behaviour', node), {
+    method: 'PUT',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify({ rules }),
+  });
+  expect(response.status).toBeLessThan(300);
+}
+
+test('Routing algorithm 1, Authentication 1: with a key the page reaches the models and stacks of its organisation, and keeps the key nowhere', async () => {
+  await withPage(planted[2] ?? '', async (page, watched) => {
+    const key = dev.ready.organisations.find(({ id }) => id === 'acme')?.key ?? '';
+    await page.getByText('Use an API key').click();
+    await page.getByLabel('API key').fill(key);
+    await button(page, 'Use key').click();
+    await status(page, 'Key of acme');
+    const model = page.getByLabel('Model');
+    const options = await model.locator('option').allTextContents();
+    expect(options).toEqual(expect.arrayContaining(['echo-private', 'echo-large', `echo-large on ${stack}`]));
+    for (const choice of ['echo-private', `${stack} echo-large`]) {
+      await model.selectOption(choice);
+      await say(page, `to ${choice}`);
+      await answers(page).filter({ hasText: 'tokens/s' }).last().waitFor();
+    }
+    await until(async () => (await answers(page).filter({ hasText: 'first token' }).count()) === 2);
+    await page.getByText('View as code').click();
+    for (const name of ['curl', 'Python', 'TypeScript']) {
+      await button(page, name).click();
+      expect(await page.getByLabel('Code').textContent()).not.toContain(key);
+    }
+    await page.getByText('Parameters').click();
+    await watched.expectAccessible('with a key');
+    const kept = await page.evaluate(
+      'JSON.stringify([{...localStorage}, {...sessionStorage}, document.cookie, document.body.innerHTML, location.href])',
+    );
+    expect(kept).not.toContain(key);
+  });
+});
+
+test('Limits 4: turns count over all gateways, and only a cookie that this fleet sealed is a visitor', async () => {
+  const address = planted[3] ?? '';
+  const cookie = await visitorFrom(address);
+  expect((await chat({ address, cookie })).status).toBe(200);
+  await until(
+    async () => turnsOf(await post('/api/visitor', {}, { address, cookie, gateway: 1 })).left === 1,
+  );
+  expect((await chat({ address, cookie, gateway: 1 })).status).toBe(200);
+  await until(async () => turnsOf(await post('/api/visitor', {}, { address, cookie })).left === 0);
+  const refused = await chat({ address, cookie });
+  expect([refused.status, errorOf(refused).type, errorOf(refused).path]).toEqual([
+    409,
+    'InferenceUpsellError',
+    '/api/chat',
+  ]);
+
+  const last = cookie.at(-1) === 'A' ? 'B' : 'A';
+  const foreign = 'rGf0m3Zb0bqkX6hN4l1bq7d1m8b2y0sVtQnM5b3h2bJrP9cQe0fU7aV1wXk2yZ3n';
+  for (const forged of [
+    cookie.slice(0, -1) + last,
+    cookie.slice(1),
+    foreign,
+    `${cookie}.`,
+    '',
+    '%00',
+    'x'.repeat(3000),
+  ]) {
+    const answer = await chat({ address, cookie: forged });
+    expect([forged.slice(0, 8), answer.status]).toEqual([forged.slice(0, 8), 401]);
+  }
+  const renewed = await post('/api/visitor', {}, { address, cookie: cookie.slice(1) });
+  expect([renewed.cookie === undefined, turnsOf(renewed)]).toEqual([false, { left: 2, limit: 2 }]);
+});
+
+test('a network with many new visitors works for more, each solution once, and ends at thirty an hour', async () => {
+  const address = planted[4] ?? '';
+  for (let n = 0; n < 3; n++) await visitorFrom(address);
+  const { json, cookie } = await post('/api/visitor', {}, { address });
+  expect(cookie).toBeUndefined();
+  const challenge = json['work'] as Parameters<typeof solveChallenge>[0]['challenge'];
+  const solution = { challenge, solution: await solveChallenge({ challenge, deriveKey }) };
+  const wrong = { ...solution, solution: { ...solution.solution, derivedKey: '00'.repeat(32) } };
+  const answers = [];
+  for (const [of, from] of [
+    [wrong, address],
+    [solution, planted[1]],
+    [solution, address],
+    [solution, address],
+  ] as const)
+    answers.push(
+      (await post('/api/visitor', { solution: of }, { address: from ?? '' })).cookie !== undefined,
+    );
+  // The other network is allowed one for nothing.
+  expect(answers).toEqual([false, true, true, false]);
+  // Other addresses of one IPv6 network are the same network.
+  const made = [];
+  for (let n = 0; n < 4; n++)
+    made.push((await post('/api/visitor', {}, { address: `${planted[5]}${n + 1}::9` })).cookie !== undefined);
+  expect(made).toEqual([true, true, true, false]);
+});
+
+test('Routing rule 5, Errors 4, Errors 5: a visitor reaches the shared pool alone, and only with short texts of the page itself', async () => {
+  const address = planted[0] ?? '';
+  const cookie = await visitorFrom(`${planted[5]}ffff::1`);
+  const as = { address: `${planted[5]}ffff::1`, cookie };
+  const outcomes: Record<string, unknown> = {};
+  const note = async (name: string, path: string, body: unknown, sent: Sent = as): Promise<void> => {
+    const { status: code, text } = await post(path, body, sent);
+    outcomes[name] = text.startsWith('{') ? [code, JSON.parse(text).error?.type] : code;
+  };
+  const many = Array.from({ length: 21 }, () => ({ role: 'user', content: 'x' }));
+  await note('own model of acme', '/api/chat', { ...turn, model: 'echo-private' });
+  await note('not in the plan', '/api/chat', { ...turn, model: 'echo-large' });
+  await note('a stack', `/api/stacks/${stack}/chat`, turn);
+  await note('the other style', '/api/messages', turn);
+  await note('the API', '/v1/chat/completions', turn);
+  await note('21 messages', '/api/chat', { ...turn, messages: many });
+  await note('17 KB', '/api/chat', { ...turn, messages: [{ role: 'user', content: 'x'.repeat(17 * 1024) }] });
+  await note('an image', '/api/chat', {
+    ...turn,
+    messages: [{ role: 'user', content: [{ type: 'image_url' }] }],
+  });
+  await note('tools', '/api/chat', { ...turn, tools: [] });
+  await note('another origin', '/api/chat', turn, { ...as, headers: { origin: 'https://example.com' } });
+  await note('another site', '/api/chat', turn, { ...as, headers: { 'sec-fetch-site': 'cross-site' } });
+  await note('another name', '/api/chat', turn, { ...as, host: 'example.com' });
+  await note('no cookie', '/api/chat', turn, { address });
+  await note('a wrong key', '/api/chat', turn, { ...as, headers: { authorization: 'Bearer hg_wrong' } });
+  expect(outcomes).toEqual({
+    'own model of acme': [404, 'DedicatedOnlyModelError'],
+    'not in the plan': [403, 'ModelNotInPlanError'],
+    'a stack': [401, 'Unauthorized'],
+    'the other style': [401, 'Unauthorized'],
+    'the API': 404,
+    '21 messages': [400, 'UnsupportedShapeError'],
+    '17 KB': [413, 'PayloadTooLargeError'],
+    'an image': [400, 'UnsupportedShapeError'],
+    tools: [400, 'UnsupportedShapeError'],
+    'another origin': [404, 'NotFoundError'],
+    'another site': [404, 'NotFoundError'],
+    'another name': 421,
+    'no cookie': [401, 'Unauthorized'],
+    'a wrong key': [401, 'Unauthorized'],
+  });
+  expect((await chat(as)).status).toBe(200);
+});
+
+test('Limits 1, Limits 4: all visitors together have limits of their own, over all gateways, that no key is refused by', async () => {
+  await setVisitors({ tokensPerDay: 1 });
+  const address = `${planted[5]}eeee::1`;
+  const cookie = await visitorFrom(address);
+  await until(async () => (await chat({ address, cookie })).status === 409);
+  const refused = await chat({ address, cookie, gateway: 1 });
+  expect([refused.status, errorOf(refused).message]).toEqual([
+    409,
+    'The tokens of the anonymous tier are used up for today, by all visitors together. Sign in to continue.',
+  ]);
+  const key = dev.ready.organisations.find(({ id }) => id === 'acme')?.key ?? '';
+  const headers = { authorization: `Bearer ${key}` };
+  expect((await chat({ address, headers })).status).toBe(200);
+  const use = (await (await admin('/limits/visitors')).json()) as { tokens: { used: number; limit: number } };
+  expect([use.tokens.limit, use.tokens.used > 0]).toEqual([1, true]);
+  await setVisitors({ requestsPerMinute: 0 });
+  const next = await chat({ address, cookie });
+  expect([next.status, errorOf(next).type]).toEqual([429, 'InferenceRateLimitedError']);
+});
+
+test('no address of a visitor is in any file, topic or log line of the run', () => {
+  const names = readdirSync(dir, { recursive: true, withFileTypes: true });
+  const files = names.filter((entry) => entry.isFile()).map((entry) => join(entry.parentPath, entry.name));
+  expect(files.length).toBeGreaterThan(5);
+  const found = files.flatMap((file) => {
+    const content = readFileSync(file);
+    return planted.filter((address) => content.includes(address)).map((address) => `${file}: ${address}`);
+  });
+  expect(found).toEqual([]);
+  expect(planted.filter((address) => dev.stderr().includes(address))).toEqual([]);
+});
