@@ -98,7 +98,9 @@ class Answer {
 
   progress(): Omit<Progress, 'requestId'> {
     const first = this.#firstMs;
-    const seconds = first === undefined ? 0 : (this.#lastMs - first) / 1000;
+    // An answer that came in one piece took all of the time since it was asked for.
+    const sinceMs = first === this.#lastMs ? this.#startMs : (first ?? 0);
+    const seconds = first === undefined ? 0 : (this.#lastMs - sinceMs) / 1000;
     const rate = this.#tokens !== undefined && seconds > 0 ? this.#tokens / seconds : undefined;
     return {
       text: this.#text,

@@ -19,6 +19,7 @@ test('the package has what runs, its pages and documents, and no tests, sources 
   const wanted = [
     'dist/cli/headgate.js',
     'dist/console/index.html',
+    'dist/play/index.html',
     'dist/data-plane/usage/worker-entry.js',
     'docs/operate.md',
     'schemas/json',
