@@ -58,6 +58,7 @@ export const logEvents: readonly (readonly [code: string, text: string])[] = [
   ['limits.records_ignored', 'records of the gauges topic were ignored'],
   ['nodes.not_claimed', 'node not claimed'],
   ['nodes.not_reported', 'node not reported'],
+  ['play.internal_error', 'a call of the playground failed'],
   ['process.close_failed', 'a resource could not be closed; closing continues'],
   ['process.close_timeout', 'not closed in time: ending at once'],
   ['process.closing', 'closing'],
