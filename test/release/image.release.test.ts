@@ -97,7 +97,13 @@ describe.skipIf(!canRunImages)('the image', () => {
     expect(files.filter((path) => /\.(?:c|cpp|h|gyp|tgz)$/.test(path))).toEqual([]);
     const packages = Object.keys(project.devDependencies);
     expect(packages.filter((name) => existsSync(join(app, 'node_modules', name)))).toEqual([]);
-    for (const path of ['docs/operate.md', 'docs/errors', 'dist/console/index.html', 'LICENSE'])
+    for (const path of [
+      'docs/operate.md',
+      'docs/errors',
+      'dist/console/index.html',
+      'dist/play/index.html',
+      'LICENSE',
+    ])
       expect(existsSync(join(app, path)), path).toBe(true);
     expect(files.filter((path) => path.endsWith('.node'))).toHaveLength(2);
   });
@@ -109,7 +115,10 @@ describe.skipIf(!canRunImages)('the image', () => {
     expect(write('/app/dist/x').stderr).toContain('EROFS');
     expect(write('/tmp/x').stderr).toContain('EROFS');
     expect(write('/data/x')).toMatchObject({ code: 0, stdout: '1000\n' });
-    const doctor = image.run(volume, [...image.config.Entrypoint, 'doctor', '--pre']);
+    const doctor = image.run(volume, [
+      ...image.config.Entrypoint,
+      ...'doctor --pre --verbose --data /data'.split(' '),
+    ]);
     expect(doctor, doctor.stderr).toMatchObject({ code: 0 });
   });
 

@@ -98,7 +98,7 @@ envFrom:
 {{- end }}
 {{- end -}}
 
-{{/* Files of both planes. 0440 for the group of the pod, so that `doctor` finds no secret that others can read. */}}
+{{/* Files of both planes; their Secrets have 0440, because Kubernetes gives the group of the pod the right to read. */}}
 {{- define "headgate.mounts" -}}
 - { name: data, mountPath: /data }
 {{- if .Values.tls.secretName }}
