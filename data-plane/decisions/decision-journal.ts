@@ -15,6 +15,8 @@ const groupMs = 100;
 const unwrittenMax = 20_000;
 const answerTimeoutMs = 5_000;
 const closeTimeoutMs = 2_000;
+/** By default a thread takes as much memory for young objects as the process. */
+const threadYoungMegabytes = 4;
 /** Questions that wait for the thread. */
 const asksMax = 100;
 
@@ -165,7 +167,10 @@ interface Row {
 function startThread(path: string, onFailure: (reason: unknown) => void): MessagePort | Worker | undefined {
   if (!import.meta.url.endsWith('.ts')) {
     try {
-      return new Worker(new URL('./worker-entry.js', import.meta.url), { workerData: { path } });
+      return new Worker(new URL('./worker-entry.js', import.meta.url), {
+        workerData: { path },
+        resourceLimits: { maxYoungGenerationSizeMb: threadYoungMegabytes },
+      });
     } catch (error) {
       onFailure(error);
       return undefined;

@@ -4,7 +4,6 @@
  * fetched, the topic is read from its beginning.
  */
 import { StringDecoder } from 'node:string_decoder';
-import { request } from 'undici';
 import { limitRecordBytesMax, readCounterRecord } from '../../schemas/limits.ts';
 import type { CounterState } from '../../shared/limits/counters.ts';
 
@@ -27,6 +26,8 @@ export async function fetchCounters(options: FetchCountersOptions): Promise<numb
 }
 
 async function fetchFrom(base: string, { token, state }: FetchCountersOptions): Promise<number | undefined> {
+  // Loaded on use: most starts need it not, and it is a third of what this thread holds.
+  const { request } = await import('undici');
   const { statusCode, body } = await request(`${base}/admin/v1/counters`, {
     headers: { authorization: `Bearer ${token}` },
     headersTimeout: timeoutMs,

@@ -3,6 +3,7 @@
  * counters of what they completed; none folds the rows of another. The worker opens without the log, from the files of the
  * data folder, and catches up once the log is reachable.
  */
+import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import type { MessagePort } from 'node:worker_threads';
 import { countersTopic } from '../../schemas/limits.ts';
@@ -10,9 +11,8 @@ import { openCounterCopy } from '../../shared/limits/counter-copy.ts';
 import { CounterState } from '../../shared/limits/counters.ts';
 import { limitTopicAt } from '../../shared/log/limit-topic.ts';
 import type { LineLogger } from '../../shared/runtime/logger.ts';
-import { usageLogAt } from '../../shared/usage/open-usage.ts';
+import { usageLogAt } from '../../shared/usage/usage-log.ts';
 import { CounterExchange, type CounterExchangeOptions } from './counter-exchange.ts';
-import { takeOverEarlierUsage } from './earlier-usage.ts';
 import { fetchCounters } from './fetch-counters.ts';
 import { type Outbox, openOutbox } from './outbox.ts';
 import { Publisher } from './publisher.ts';
@@ -123,7 +123,11 @@ async function openCounters(
 ): Promise<OpenedCounters> {
   const copy = openCounterCopy(join(dataDir, 'counters.db'));
   const state = new CounterState();
-  takeOverEarlierUsage(dataDir, { outbox, copy, logger });
+  if (existsSync(join(dataDir, 'usage.db'))) {
+    // Loaded on use: only a folder of version 0.1 needs it, and it brings the whole fold of the control log.
+    const { takeOverEarlierUsage } = await import('./earlier-usage.ts');
+    takeOverEarlierUsage(dataDir, { outbox, copy, logger });
+  }
   copy.loadInto(state, Date.now());
   if (copy.isNew) {
     const position = await fetchCounters({ controlPlanes, token: gatewayToken, state });

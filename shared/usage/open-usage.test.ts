@@ -4,7 +4,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Registry } from 'prom-client';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { openUsage, usageLogAt } from './open-usage.ts';
+import { openUsage } from './open-usage.ts';
+import { usageLogAt } from './usage-log.ts';
 import { countUsageRows } from './usage-metrics.ts';
 
 let dir: string;

@@ -3,12 +3,11 @@
  * The log need not be reachable at the opening: the fold continues from the position in the file.
  */
 import { join } from 'node:path';
-import { usageKeepSeconds, usagePartitions, usageTopic } from '../../schemas/usage.ts';
-import type { ControlLog } from '../log/core/control-log.ts';
-import { openLog, parseLogUrl } from '../log/open-log.ts';
+import { usageKeepSeconds } from '../../schemas/usage.ts';
 import type { LineLogger } from '../runtime/logger.ts';
 import { RateLimitedLine } from '../runtime/rate-limited-line.ts';
 import type { FoldCounts } from './usage-fold.ts';
+import { usageLogAt } from './usage-log.ts';
 import { UsageReplicator } from './usage-replicator.ts';
 import {
   type AppliedUsage,
@@ -22,18 +21,6 @@ import {
 const removeVisitorsIntervalMs = 10 * 60_000;
 /** Results that are always errors: two writers of one incarnation, or usage that is not billed. */
 const alarming = ['differing', 'lost', 'unread', 'junk'] as const;
-
-export interface UsageLogAddress {
-  readonly partitions: number;
-  readonly open: (partition: number) => Promise<ControlLog>;
-}
-
-/** The usage log at the address of the control log. Throws LogUrlInvalid. */
-export function usageLogAt(logUrl: string): UsageLogAddress {
-  const partitions = parseLogUrl(logUrl).kind === 'kafka' ? usagePartitions : 1;
-  const options = { keepSeconds: usageKeepSeconds, allowTrimmed: true };
-  return { partitions, open: (partition) => openLog(logUrl, { topic: usageTopic, partition }, options) };
-}
 
 interface FollowOptions {
   readonly store: UsageStore;

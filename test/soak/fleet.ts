@@ -8,7 +8,7 @@ import type { DevAdmin } from '../../dev/dev-admin.ts';
 import type { Behaviour } from '../../dev/simulator/behaviour.ts';
 import type { EndedExchange, SimStats } from '../../dev/simulator/ledger.ts';
 import type { UsageRow } from '../../schemas/usage.ts';
-import { usageLogAt } from '../../shared/usage/open-usage.ts';
+import { usageLogAt } from '../../shared/usage/usage-log.ts';
 import { UsageReplicator } from '../../shared/usage/usage-replicator.ts';
 import { openUsageStore } from '../../shared/usage/usage-store.ts';
 import { type GatewayProcess, type Plane, ProcessFleet } from '../support/process-fleet.ts';
