@@ -31,7 +31,11 @@ export class ClientResponse {
   readonly #stallMs: number;
   readonly #lastBytesMs: number;
   #listener: ClientListener | undefined;
-  #settleEnd: ((delivered: boolean) => void) | undefined;
+  /**
+   * Never a function literal: V8 allocates one that is assigned to a property in old space, from where it keeps its whole
+   * request alive until the next full collection.
+   */
+  #resolveEnd: ((delivered: boolean) => void) | undefined;
   #pending = '';
   #flushPlanned = false;
   /** The head and the first chunk were given to the server, which has the connection at once or in its turn. */
@@ -134,25 +138,29 @@ export class ClientResponse {
   #finish(text: string | Uint8Array): Promise<boolean> {
     this.#ended = true;
     return new Promise((resolve) => {
-      this.#settleEnd = (delivered) => {
-        this.#settleEnd = undefined;
-        if (this.#stallWatched) this.#socket.off('timeout', this.#onStall);
-        this.release();
-        resolve(delivered);
-      };
+      this.#resolveEnd = resolve;
       this.#response.end(text, this.#onFinish);
-      if (this.#settleEnd !== undefined && this.#socket.writableLength > 0) this.#stallAfter(this.#stallMs);
+      if (this.#resolveEnd !== undefined && this.#socket.writableLength > 0) this.#stallAfter(this.#stallMs);
     });
+  }
+
+  #settleEnd(delivered: boolean): void {
+    const resolve = this.#resolveEnd;
+    if (resolve === undefined) return;
+    this.#resolveEnd = undefined;
+    if (this.#stallWatched) this.#socket.off('timeout', this.#onStall);
+    this.release();
+    resolve(delivered);
   }
 
   /** The server calls this also where the last write failed, so the socket is asked. */
   readonly #onFinish = (): void => {
-    this.#settleEnd?.(!this.#socket.destroyed && this.#socket.errored === null);
+    this.#settleEnd(!this.#socket.destroyed && this.#socket.errored === null);
   };
 
   readonly #onClose = (): void => {
     if (this.#stallWatched) this.#socket.setTimeout(0, this.#onStall);
-    this.#settleEnd?.(false);
+    this.#settleEnd(false);
     if (this.#gone || this.#ended) {
       this.release();
       return;
