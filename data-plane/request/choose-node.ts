@@ -2,7 +2,7 @@
 import type { Decision, RequestFacts } from '../../shared/decision/decide.ts';
 import { Refusal } from '../../shared/decision/refusal.ts';
 import { type AnyChat, type AnyEmbeddings, prefixesOfChat } from '../shape/outline.ts';
-import type { NodeChooser } from '../upstream/affinity.ts';
+import type { AffinityRequest, NodeChooser } from '../upstream/affinity.ts';
 import type { Gateway } from './gateway.ts';
 
 /** The candidates given to it must be of the one place of the decision. */
@@ -17,12 +17,26 @@ export function nodeChooser(
   const { capacity } = placement;
   const place =
     capacity === 'pool' ? 'pool' : target.kind === 'stack' ? `stack:${target.stack}` : `own:${tenant}`;
-  return (left) =>
-    affinity.choose(left, {
-      tenant,
-      group: `${place} ${model}`,
-      get prefixes() {
-        return prefixesOfChat(inner);
-      },
-    });
+  const request = new ChatAffinity(tenant, `${place} ${model}`, inner);
+  return (left) => affinity.choose(left, request);
+}
+
+/**
+ * Hashes a prompt only where there is a choice. A class, because a getter in an object literal costs a hidden class with
+ * each request, which keeps the prompt alive until the next full collection.
+ */
+class ChatAffinity implements AffinityRequest {
+  readonly tenant: string;
+  readonly group: string;
+  readonly #chat: AnyChat;
+
+  constructor(tenant: string, group: string, chat: AnyChat) {
+    this.tenant = tenant;
+    this.group = group;
+    this.#chat = chat;
+  }
+
+  get prefixes(): readonly number[] {
+    return prefixesOfChat(this.#chat);
+  }
 }
