@@ -202,7 +202,7 @@ export function admission(
   } catch (error) {
     if (!(error instanceof Refusal)) throw error;
     verdict = { kind: 'refused', refusal: error, counted: false };
-    trace?.refuse(stepOf(error, progress), error);
+    trace?.refuse(stepOf(progress), error);
   }
   const first = trace?.refusal;
   if (first === undefined) return verdict;
@@ -214,9 +214,9 @@ export function admission(
 }
 
 /** The step of a refusal after which nothing can be decided, by how far the request had come. */
-function stepOf(refusal: Refusal, { target, operation, caller }: AdmissionProgress): StepName {
+function stepOf({ target, operation, caller }: AdmissionProgress): StepName {
   if (target === undefined || operation === undefined) return 'host';
-  if (caller === undefined) return refusal.reason === 'fenced' ? 'fresh' : 'key';
+  if (caller === undefined) return 'key';
   if (operation.kind === 'unknown') return 'path';
   return operation.kind === 'models' || operation.kind === 'model' ? 'listing' : 'plan';
 }

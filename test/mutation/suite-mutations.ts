@@ -6,6 +6,7 @@ import { anthropicMutations } from './suite-mutations-anthropic.ts';
 import { attemptMutations } from './suite-mutations-attempts.ts';
 import { claimsMutations } from './suite-mutations-claims.ts';
 import { dialectMutations } from './suite-mutations-dialect.ts';
+import { explainMutations } from './suite-mutations-explain.ts';
 import { forwardMutations } from './suite-mutations-forward.ts';
 import { handleMutations } from './suite-mutations-handle.ts';
 import { requestMutations } from './suite-mutations-request.ts';
@@ -258,6 +259,7 @@ export const suiteMutations: readonly SuiteMutation[] = [
   ...meter,
   ...counters,
   ...claimsMutations,
+  ...explainMutations,
   ...anthropicMutations,
   ...dialectMutations,
   ...forwardMutations,

@@ -5,6 +5,7 @@
 import fc from 'fast-check';
 import { afterAll, expect, test } from 'vitest';
 import { type AdmissionFacts, admission } from '../../shared/decision/admission.ts';
+import { Refusal } from '../../shared/decision/refusal.ts';
 import { countersOf, type ReplayFacts, replayed } from '../../shared/decision/replay.ts';
 import { Trace } from '../../shared/decision/trace.ts';
 import { runs, scaledMs } from '../support/budget.ts';
@@ -82,6 +83,105 @@ test.each(goldenCases.map((each) => [each.name, each] as const))(
     expect(decided(each.atSeq, of, trace)).toEqual(decided(each.atSeq, of));
   },
 );
+
+/** The step that gives each reason of a refusal, where the type does not name it. */
+const stepsOfReasons: Readonly<Record<string, string>> = {
+  'unknown host': 'host',
+  fenced: 'fresh',
+  'outbox full': 'usage',
+  'no entitlement': 'plan',
+  'foreign stack': 'stack',
+  'no such stack': 'stack',
+  'foreign or missing stack': 'listing',
+  'not listed': 'listing',
+  'not serving': 'nodes',
+  'wrong surface': 'surface',
+  'own node away': 'pool',
+  'no node answers': 'nodes',
+  'model not in plan': 'tier',
+};
+const stepsOfTypes: Readonly<Record<string, string>> = {
+  Unauthorized: 'key',
+  NotFoundError: 'path',
+  ContextWindowExceededError: 'context',
+  InferenceUpsellError: 'allowance',
+  InferenceRateLimitedError: 'requests',
+  InferenceConcurrencyLimitedError: 'concurrency',
+  DedicatedOnlyModelError: 'pool',
+};
+
+test('the step that refuses is the one whose rule it is, in every golden decision', () => {
+  const seen = new Set<string>();
+  for (const golden of goldenCases) {
+    const trace = new Trace();
+    const explained = decided(golden.atSeq, factsOf(golden), trace);
+    const refused = trace.steps.find(({ refusal }) => refusal !== undefined)?.step;
+    const wanted =
+      explained.kind === 'refused'
+        ? (stepsOfReasons[explained.reason] ?? stepsOfTypes[explained.type])
+        : undefined;
+    expect(refused, golden.name).toBe(wanted);
+    if (refused !== undefined) seen.add(refused);
+  }
+  expect([...seen].sort()).toEqual(
+    [...new Set([...Object.values(stepsOfReasons), ...Object.values(stepsOfTypes)])].sort(),
+  );
+});
+
+const served = whole[goldenCases.findIndex(({ name }) => name === 'the shared host by name')];
+
+test('what the gateway could not know or record does not end the ladder', () => {
+  const trace = new Trace();
+  const counters = { windowUsed: 1e9, inFlight: 1e9, poolTokens: 1e15, freeTurns: 1e9 };
+  if (served === undefined) throw new Error('it must be recorded');
+  decided(10, { ...served, counters, fenced: true, outboxFull: true }, trace);
+  const refused = trace.steps.filter(({ refusal }) => refusal !== undefined);
+  expect(refused.map(({ step }) => step)).toEqual([
+    ...['fresh', 'usage', 'allowance', 'requests', 'concurrency'],
+  ]);
+});
+
+test('without a plan the route is explained all the same', () => {
+  const golden = goldenCases.filter(
+    ({ decision }) => 'reason' in decision && decision.reason === 'no entitlement',
+  );
+  expect(golden.length).toBeGreaterThan(0);
+  for (const each of golden) {
+    const trace = new Trace();
+    decided(each.atSeq, factsOf(each), trace);
+    const at = trace.steps.findIndex(({ step }) => step === 'plan');
+    expect(trace.steps.slice(at + 1).length, each.name).toBeGreaterThan(0);
+  }
+});
+
+test('the first note of a step holds', () => {
+  const trace = new Trace();
+  const [first, second] = ['first', 'second'].map(
+    (reason) => new Refusal('InferenceUnavailableError', 'No node.', { reason }),
+  );
+  if (first === undefined || second === undefined) throw new Error('both are made');
+  trace.refuse('fresh', first);
+  trace.refuse('fresh', second);
+  trace.add('fresh', 'ok');
+  expect(trace.steps).toMatchObject([{ step: 'fresh', result: 'refused', refusal: first }]);
+});
+
+test('a fault of the program is thrown, and is no refusal', () => {
+  const fault = new Error('a fault');
+  const throwing = (): never => {
+    throw fault;
+  };
+  const counters = {
+    ...{ window: throwing, inFlight: throwing, poolTokens: throwing, freeTurns: throwing },
+    ...{ networkTurns: throwing, visitorTokens: throwing },
+  };
+  if (served === undefined) throw new Error('it must be recorded');
+  const conditions = { fenced: false, outboxFull: false, nowMs: served.nowMs };
+  const of = { lookup: corpus.at(10), hosts: corpusHosts };
+  for (const trace of [undefined, new Trace()])
+    expect(() => admission(of, served, counters, conditions, trace)).toThrow(fault);
+  expect(() => new Trace().attempt('context', throwing, {}, [])).toThrow(fault);
+});
 
 test('the steps after a refusal are decided too, because it often has a second cause behind it', () => {
   const golden = goldenCases.find(({ name }) => name === 'the plan does not include the pooled model');

@@ -1,0 +1,138 @@
+/** Mutations of what explains: the trace of the one composition, explanations, recorded decisions and past states. */
+import { mutationsOf as of, type SuiteMutation } from './suite-runner.ts';
+
+const traced = ['test/replay/traced.test.ts'];
+const explained = ['test/explain/explain.test.ts'];
+const history = ['control-plane/history/history.test.ts'];
+const turned = 'and its first command turns it';
+const replayed = 'replay decide';
+
+export const explainMutations: readonly SuiteMutation[] = [
+  ...of('shared/decision/trace.ts', traced, [
+    [
+      'a step that was refused stays refused',
+      'if (!this.#steps.has(step)) this.#steps.set(step, { step, result, facts, reads });',
+      'this.#steps.set(step, { step, result, facts, reads });',
+    ],
+    [
+      'the first refusal of a step is its refusal',
+      "if (!this.#steps.has(step)) this.#steps.set(step, { step, result: 'refused', facts, reads, refusal });",
+      "this.#steps.set(step, { step, result: 'refused', facts, reads, refusal });",
+    ],
+    ['the first refusal is the verdict', 'this.steps.find(', 'this.steps.findLast('],
+    [
+      'a check that throws a refusal refuses',
+      'this.refuse(step, error, facts, reads);',
+      "this.add(step, 'refused', facts, reads);",
+    ],
+    [
+      'a fault of the program is no refusal',
+      'if (!(error instanceof Refusal)) throw error;',
+      'if (!(error instanceof Refusal)) return;',
+    ],
+    [
+      'the steps of the route are steps',
+      'for (const step of other.steps) if (',
+      'for (const step of other.steps) if (step === undefined && ',
+    ],
+    ['a refusal does not end what is traced', 'if (trace === undefined) throw refusal;', 'throw refusal;'],
+    [
+      'a refusal ends what is served',
+      'if (trace === undefined) throw refusal;\n  trace.refuse(',
+      'trace?.refuse(',
+    ],
+  ]),
+  ...of('shared/decision/admission.ts', traced, [
+    [
+      'the verdict of a trace is its first refusal',
+      'if (first === undefined) return verdict;',
+      'return verdict;',
+    ],
+    ['what the limits refuse is not counted', '&& verdict.refusal === first', ''],
+    ['an unknown host is refused by its step', "return 'host';", "return 'key';"],
+    ['an unknown path is refused by its step', "return 'path';", "return 'plan';"],
+    ['a listing is refused by its step', "? 'listing' : 'plan'", "? 'plan' : 'plan'"],
+  ]),
+  ...of('shared/decision/route.ts', traced, [
+    ['a missing stack is a step', "trace?.refuse('stack', refusal, { stack: stackId });", ''],
+    ['the first refusal of a stack is its answer', 'return wrong ?? answer;', 'return answer;'],
+    ['the first refusal of the pool is its answer', 'return first ?? answer;', 'return answer;'],
+    [
+      'nodes that do not serve refuse',
+      "trace?.refuse('nodes', answer, { place });",
+      "trace?.add('nodes', 'refused', { place });",
+    ],
+  ]),
+  ...of('shared/decision/decide.ts', traced, [
+    [
+      'the route is explained after the limits',
+      'if (routeTrace !== undefined) trace?.append(routeTrace);',
+      '',
+    ],
+    [
+      'the route is explained where there is no plan',
+      '  trace.append(routeTrace);\n  return refusal;',
+      '  return refusal;',
+    ],
+  ]),
+  ...of('shared/decision/recorded-difference.ts', explained, [
+    [
+      'a verdict that differs is a difference',
+      'if (wanted !== now.text)',
+      'if (wanted === undefined)',
+      replayed,
+    ],
+    [
+      'the first of the steps that differ is named',
+      'Math.min(at(a), at(b))',
+      'Math.max(at(a), at(b))',
+      replayed,
+    ],
+  ]),
+  ...of('shared/decision/question.ts', explained, [
+    ['a recorded key decides', '{ keyId: key, header }', '{ fault, carried }', replayed],
+    ['the recorded clock decides', 'nowMs: record.at,', 'nowMs: 1e15,', 'a revoked key'],
+    [
+      'recorded counters decide',
+      'counters: record.counters,',
+      'counters: { windowUsed: 0, inFlight: 0, poolTokens: 0, freeTurns: 0 },',
+      'an allowance that is used up',
+    ],
+  ]),
+  ...of('control-plane/explain/because-event.ts', explained, [
+    [
+      'the event of the aspect is named',
+      'ofRow.findLast(({ type }) => types?.test(type)) ?? ofRow.at(-1)',
+      'undefined',
+      turned,
+    ],
+  ]),
+  ...of('control-plane/explain/would.ts', explained, [
+    [
+      'a change that does not turn the answer is not shown',
+      "if (verdict.kind !== 'refused') return true;",
+      'if (verdict) return true;',
+      turned,
+    ],
+    [
+      'a drained node is what refuses',
+      "if (fault === 'drained') yield",
+      "if (fault === 'down') yield",
+      turned,
+    ],
+    ['a limit is taken from its tier', '{ [field]: undefined }', '{}', turned],
+    ['a key is replaced', "if (step === 'key') yield* newKey", "if (step === 'host') yield* newKey", turned],
+  ]),
+  ...of('control-plane/history/tables.ts', history, [
+    ['a version ends', 'WHERE v.end_seq > $', 'WHERE 0 < $'],
+    ['a version of a key ends', 'AND end_seq > $', 'AND 0 < $'],
+    ['a later version is not of the past', 'AND x.set_seq <= $', 'AND 0 < $'],
+  ]),
+  ...of('control-plane/history/history-file.ts', history, [
+    [
+      'a file that was changed is discarded',
+      'if (hash === undefined || hash !== stored)',
+      'if (hash === undefined)',
+    ],
+  ]),
+];
