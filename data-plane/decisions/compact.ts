@@ -44,7 +44,8 @@ const names = [
 
 export function compact(record: RequestRecord, moment: DecisionMoment): CompactDecision {
   const { target } = record;
-  return [
+  // One list that grows: lists that are copied into it would cost as much again.
+  const cells: Cell[] = [
     version,
     record.ids.requestId.slice('req_'.length),
     record.seen?.atMs || moment.nowMs,
@@ -52,66 +53,68 @@ export function compact(record: RequestRecord, moment: DecisionMoment): CompactD
     hosts.indexOf(target?.kind ?? 'unknown'),
     target?.kind === 'stack' ? target.stack : null,
     operations.indexOf(record.operation?.kind ?? 'unknown'),
-    ...callerCells(record),
-    ...askedCells(record, moment),
-    ...answerCells(record),
-    ...milestones(record.at, record.startMs),
-    ...visitorCells(record),
   ];
+  addCaller(cells, record);
+  addAsked(cells, record, moment);
+  addAnswer(cells, record);
+  addMilestones(cells, record.at, record.startMs);
+  addVisitors(cells, record);
+  return cells;
 }
 
-function visitorCells({ seen }: RequestRecord): Cell[] {
+function addVisitors(cells: Cell[], { seen }: RequestRecord): void {
   const { networkTurnsUsed, visitors } = seen ?? {};
-  if (networkTurnsUsed === undefined && visitors === undefined) return [];
+  if (networkTurnsUsed === undefined && visitors === undefined) return;
   const { windowUsed = null, inFlight = null, tokens = null } = visitors ?? {};
-  return [networkTurnsUsed ?? null, windowUsed, inFlight, tokens];
+  cells.push(networkTurnsUsed ?? null, windowUsed, inFlight, tokens);
 }
 
-function callerCells(record: RequestRecord): Cell[] {
+function addCaller(cells: Cell[], record: RequestRecord): void {
   const { caller, refusal } = record;
   const { headers } = record.request;
   const isKey = caller?.kind === 'key';
-  return [
+  cells.push(
     isKey ? caller.owner.organisation : null,
     isKey ? caller.owner.keyId : (refusal?.keyId ?? null),
     headers.authorization === undefined && headers['x-api-key'] !== undefined ? 1 : 0,
     faultOf(record),
     refusal?.reason === 'fenced' && refusal.status === 503 ? 1 : 0,
     caller?.kind === 'anonymous' ? caller.visitor : null,
-  ];
+  );
 }
 
-function askedCells(record: RequestRecord, moment: DecisionMoment): Cell[] {
-  const { facts, seen, promptCounted, promptLeast = null } = record;
+function addAsked(cells: Cell[], record: RequestRecord, moment: DecisionMoment): void {
+  const { facts, promptCounted, promptLeast = null } = record;
   const isBound = promptCounted === undefined;
-  return [
+  cells.push(
     modelOf(record, moment),
     promptCounted ?? facts?.promptTokens ?? 0,
     isBound ? promptLeast : null,
     isBound ? 0 : 1,
     facts?.maxTokens ?? null,
-    seen?.windowUsed ?? 0,
-    seen?.unitsInFlight ?? 0,
-    seen?.tokensUsed ?? 0,
-    seen?.turnsUsed ?? 0,
-  ];
+  );
+  addCounters(cells, record);
 }
 
-function answerCells(record: RequestRecord): Cell[] {
+function addCounters(cells: Cell[], { seen }: RequestRecord): void {
+  if (seen === undefined) cells.push(0, 0, 0, 0);
+  else cells.push(seen.windowUsed, seen.unitsInFlight, seen.tokensUsed, seen.turnsUsed);
+}
+
+function addAnswer(cells: Cell[], record: RequestRecord): void {
   const { refusal, outcome } = record;
-  const refused: Cell[] =
-    refusal === undefined
-      ? [record.response.statusCode, null, 0, null, null, null]
-      : [
-          refusal.status,
-          refusal.type,
-          stageOf(record),
-          refusal.reason.slice(0, reasonCharactersMax),
-          refusal.message.slice(0, messageCharactersMax),
-          refusal.retryAfterSeconds ?? null,
-        ];
+  if (refusal === undefined) cells.push(record.response.statusCode, null, 0, null, null, null);
+  else
+    cells.push(
+      refusal.status,
+      refusal.type,
+      stageOf(record),
+      refusal.reason.slice(0, reasonCharactersMax),
+      refusal.message.slice(0, messageCharactersMax),
+      refusal.retryAfterSeconds ?? null,
+    );
   const ended = outcome?.kind === 'ended-early' ? `ended by ${outcome.by}` : (outcome?.kind ?? null);
-  return [...refused, capacityOf(record), outcome?.node || null, ended];
+  cells.push(capacityOf(record), outcome?.node || null, ended);
 }
 
 function faultOf({ refusal, caller }: RequestRecord): number | null {
@@ -120,7 +123,9 @@ function faultOf({ refusal, caller }: RequestRecord): number | null {
   return index === -1 ? 0 : index;
 }
 
-function modelOf({ model, decision }: RequestRecord, moment: DecisionMoment): string | null {
+function modelOf(record: RequestRecord, moment: DecisionMoment): string | null {
+  const { operation, decision } = record;
+  const model = operation?.kind === 'model' ? operation.model : record.model;
   if (model === undefined) return null;
   const isServed = decision !== undefined && 'capacity' in decision.placement;
   return isServed || moment.isKnown(model) ? model : null;
@@ -135,6 +140,7 @@ const stages = ['admission', 'http', 'body', 'shape', 'usage', 'answer'] as cons
 function stageOf({ refusal, at, target, operation, decision }: RequestRecord): number {
   if (refusal === undefined || ruled.has(refusal.reason)) return 0;
   if (unread.has(refusal.reason)) return 1;
+  if (refusal.type === 'InternalError') return 5;
   if (target === undefined || at.accepted === undefined) return 0;
   if (operation?.kind === 'models' || operation?.kind === 'model') return 0;
   if (at.read === undefined) return 2;
@@ -144,9 +150,9 @@ function stageOf({ refusal, at, target, operation, decision }: RequestRecord): n
 }
 
 /** Tenths of a millisecond since the request line. */
-function milestones(at: Milestones, startMs: number): Cell[] {
+function addMilestones(cells: Cell[], at: Milestones, startMs: number): void {
   const since = (ms: number | undefined): Cell => (ms === undefined ? null : Math.round((ms - startMs) * 10));
-  return [
+  cells.push(
     since(at.accepted),
     since(at.read),
     since(at.shaped),
@@ -154,7 +160,7 @@ function milestones(at: Milestones, startMs: number): Cell[] {
     since(at.sent),
     since(at.begun),
     since(performance.now()),
-  ];
+  );
 }
 
 type Named = Readonly<Record<(typeof names)[number], Cell | undefined>>;

@@ -6,6 +6,9 @@ import { existsSync, rmSync, statSync } from 'node:fs';
 import {
   createTables,
   type Database,
+  DatabaseBusy,
+  DatabaseUnwritable,
+  mapSqliteError,
   openDatabase,
   prepare,
   type Statement,
@@ -39,8 +42,8 @@ export class DecisionFile {
   readonly #db: Database;
   readonly #bounds: RingBounds;
   readonly #insert: Statement;
-  readonly #byReq: Statement<[Buffer], { cells: string }>;
-  readonly #page: Statement<[number, number, number], { id: number; cells: string }>;
+  readonly #byReq: Statement<[Buffer], Row>;
+  readonly #page: Statement<[number, number, number], Row & { readonly id: number }>;
   readonly #oldest: Statement<[], { at: number }>;
   readonly #trimAge: Statement;
   readonly #trimOldest: Statement;
@@ -49,10 +52,13 @@ export class DecisionFile {
     this.#db = openRing(path);
     this.#bounds = bounds;
     this.#insert = this.#db.prepare('INSERT INTO decision (at, req, cells) VALUES (?, ?, ?)');
-    this.#byReq = prepare(this.#db, 'SELECT cells FROM decision WHERE req = ? ORDER BY id DESC LIMIT 1');
+    this.#byReq = prepare(
+      this.#db,
+      'SELECT at, req, cells FROM decision WHERE req = ? ORDER BY id DESC LIMIT 1',
+    );
     this.#page = prepare(
       this.#db,
-      'SELECT id, cells FROM decision WHERE id > ? AND at >= ? ORDER BY id LIMIT ?',
+      'SELECT id, at, req, cells FROM decision WHERE id > ? AND at >= ? ORDER BY id LIMIT ?',
     );
     this.#oldest = prepare(this.#db, 'SELECT at FROM decision ORDER BY id LIMIT 1');
     // Only the oldest are looked at: without an index on the age, each write would read the whole file otherwise.
@@ -68,8 +74,11 @@ export class DecisionFile {
   write(decisions: readonly CompactDecision[], nowMs: number): void {
     this.#db.exec('BEGIN IMMEDIATE');
     try {
-      for (const cells of decisions)
-        this.#insert.run(cells[2], Buffer.from(String(cells[1]), 'hex'), JSON.stringify(cells));
+      for (const cells of decisions) {
+        const [version, req, at, ...rest] = cells;
+        // The id and the time have columns of their own.
+        this.#insert.run(at, Buffer.from(String(req), 'hex'), JSON.stringify([version, 0, 0, ...rest]));
+      }
       const keptFromMs = nowMs - this.#bounds.ageMsMax;
       if ((this.#oldest.get()?.at ?? keptFromMs) < keptFromMs)
         this.#trimAge.run(rowsTrimmedAtOnce, keptFromMs);
@@ -83,12 +92,13 @@ export class DecisionFile {
 
   find(req: string): CompactDecision | undefined {
     const row = this.#byReq.get(Buffer.from(req.slice('req_'.length), 'hex'));
-    return row && (JSON.parse(row.cells) as CompactDecision);
+    return row && wholeOf(row);
   }
 
   /** Oldest first; `after` is the id of the last one read. */
   page(after: number, sinceMs: number, limit: number): { readonly id: number; readonly cells: string }[] {
-    return this.#page.all(after, sinceMs, limit);
+    const rows = this.#page.all(after, sinceMs, limit);
+    return rows.map((row) => ({ id: row.id, cells: JSON.stringify(wholeOf(row)) }));
   }
 
   /** Of the pages in use. */
@@ -106,11 +116,26 @@ export class DecisionFile {
   }
 }
 
+interface Row {
+  readonly at: number;
+  readonly req: Buffer;
+  readonly cells: string;
+}
+
+/** With id and time; rows of earlier builds have them in the list too. */
+function wholeOf({ at, req, cells }: Row): CompactDecision {
+  const [version, , , ...rest] = JSON.parse(cells) as CompactDecision;
+  return [version ?? null, req.toString('hex'), at, ...rest];
+}
+
 function openRing(path: string): Database {
   try {
     return opened(path);
   } catch (error) {
     if (!existsSync(path) || !statSync(path).isFile()) throw error;
+    // A new file would have no more room on the disk.
+    const known = mapSqliteError(error, path);
+    if (known instanceof DatabaseUnwritable || known instanceof DatabaseBusy) throw known;
     for (const suffix of ['', '-wal', '-shm']) rmSync(path + suffix, { force: true });
     return opened(path);
   }

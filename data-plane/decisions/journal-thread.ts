@@ -31,12 +31,21 @@ export function serveJournal(port: MessagePort, { path }: JournalThreadOptions):
     file ??= new DecisionFile(path);
     return file;
   };
+  /** A file that was damaged while it was open is found so when it is opened again. */
+  const reopen = (): void => {
+    try {
+      file?.close();
+    } finally {
+      file = undefined;
+    }
+  };
   const answer = (request: Exclude<JournalRequest, { kind: 'decisions' | 'close' }>): object[] => {
     try {
       if (request.kind === 'page') return open().page(request.after, request.sinceMs, rowsPerPage);
       const cells = open().find(request.req);
       return cells === undefined ? [] : [{ id: 0, cells: JSON.stringify(cells) }];
     } catch {
+      reopen();
       return [];
     }
   };
@@ -47,6 +56,7 @@ export function serveJournal(port: MessagePort, { path }: JournalThreadOptions):
         post({ kind: 'state', written: request.count, dropped: 0, bytes: open().bytes() });
       } catch {
         post({ kind: 'state', written: 0, dropped: request.count, bytes: 0 });
+        reopen();
       }
     } else if (request.kind === 'close') {
       file?.close();

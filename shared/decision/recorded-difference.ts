@@ -52,6 +52,8 @@ const stepOfType: Readonly<Record<string, StepName>> = {
 /** undefined where the rules give what was recorded. Of an answer that rules do not give, only that they let it pass. */
 export function differenceFrom(record: DecisionRecord, decided: Decided): Difference | undefined {
   if (record.stage !== 'admission' && record.stage !== 'answer') return undefined;
+  // A fault may come before any fact is known.
+  if (record.type === 'InternalError') return undefined;
   const wanted = record.stage === 'answer' ? 'served' : recordedText(record);
   const now = decidedText(decided);
   if (wanted !== now.text)
