@@ -1,15 +1,17 @@
 /**
- * How long a past state takes in a long log, how long a comparison of two, and how large the history is on the disk. Every
- * state is opened for the first time, and answers what `explain` asks: a key by its hash, its organisation and tier, the
- * routes of a model, the digests. `--events N` sets the log's length, one event a commit.
+ * How long a past state takes in a long log, how long `explain --diff` and the answer before a decision, and how large the
+ * history is on the disk. Every state is opened for the first time, and answers what `explain` asks: a key by its hash, its
+ * organisation and tier, the routes of a model, the digests. `--events N` sets the log's length, one event a commit.
  */
 import { mkdtempSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
+import { imagined } from '../control-plane/decided/imagined.ts';
 import { historyBytes, openHistory, verifyHistory } from '../control-plane/history/history-file.ts';
 import { PastDatabases } from '../control-plane/history/past-databases.ts';
 import { HistoryReader } from '../control-plane/history/queries.ts';
+import { explainRequestSchema } from '../schemas/explanations.ts';
 import type { Database } from '../shared/runtime/sqlite.ts';
 import { createLookup } from '../shared/snapshot/lookup.ts';
 import { ChainWriter, seededRandom } from '../test/support/commits.ts';
@@ -64,6 +66,8 @@ try {
   const anywhere = (): number => 2000 + Math.floor(random() * (snapshot.seq - 2000));
   const stateTimes: number[] = [];
   const pairTimes: number[] = [];
+  const diffTimes: number[] = [];
+  const beforeTimes: number[] = [];
   const state = (seq: number): void => {
     reader.past(seq);
     ask(databases.at(snapshot.log, seq), random);
@@ -76,6 +80,19 @@ try {
     state(anywhere());
     state(anywhere());
     pairTimes.push(performance.now() - pairMs);
+    const at = anywhere();
+    const asked = imagined(
+      explainRequestSchema.parse({ organisation: `org-${n}`, model: 'echo-small' }),
+      0,
+      0,
+    );
+    const diffMs = performance.now();
+    const { verdict: now, seq } = reader.described(at, asked);
+    reader.described(anywhere(), asked);
+    diffTimes.push(performance.now() - diffMs);
+    const beforeMs = performance.now();
+    reader.answerBefore(seq - 1, asked, { at: seq, now, candidates: [] });
+    beforeTimes.push(performance.now() - beforeMs);
     // Lets the databases that were dropped close.
     await new Promise((resolve) => setImmediate(resolve));
   }
@@ -94,6 +111,9 @@ try {
     stateMaxMs: round(Math.max(...stateTimes)),
     twoStatesP95Ms: round(percentile(pairTimes, 0.95)),
     twoStatesMaxMs: round(Math.max(...pairTimes)),
+    explainDiffP95Ms: round(percentile(diffTimes, 0.95)),
+    explainDiffMaxMs: round(Math.max(...diffTimes)),
+    answerBeforeP95Ms: round(percentile(beforeTimes, 0.95)),
     microsecondsPerCommit: round((foldMs * 1000) / eventCount),
     logMegabytes: round(logBytes / 1e6),
     historyMegabytes: round(historyBytes(path) / 1e6),

@@ -319,20 +319,14 @@ async function listen(
 /** Every past state, on a thread of its own. */
 function startHistory(settings: ControlPlaneSettings, snapshot: Snapshot, closers: Closers): PastStates {
   const { logUrl, logger } = settings;
-  const path = join(settings.dataDir, 'history.db');
   const history = openHistoryThread({
-    path,
+    path: join(settings.dataDir, 'history.db'),
     logUrl,
     logger,
     openLog: () => openLog(logUrl, { topic: controlTopic }),
-    replaced: () => past.forget(),
   });
-  const past = new PastStates({ path, present: snapshot, history });
-  closers.add(async () => {
-    past.forget();
-    await history.stop();
-  });
-  return past;
+  closers.add(() => history.stop());
+  return new PastStates({ present: snapshot, history });
 }
 
 /** After each fold: the digest is stored for comparison, and every 1000 commits written to the log. */

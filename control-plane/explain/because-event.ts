@@ -3,8 +3,8 @@ import type { Commit } from '../../schemas/commit.ts';
 import type { Because } from '../../schemas/explanations.ts';
 import type { ControlLog } from '../../shared/log/core/control-log.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
+import type { StepMark } from '../decided/step-texts.ts';
 import { commitAt } from '../state/commit-at.ts';
-import type { StepMark } from './step-texts.ts';
 
 /** The types of the events that set the aspect of a row. */
 const typesOf: Readonly<Record<string, RegExp>> = {

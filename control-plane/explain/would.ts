@@ -10,9 +10,9 @@ import { type Decided, decideOn, type Question } from '../../shared/decision/que
 import type { Step } from '../../shared/decision/trace.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
+import { isInstalled, nodesAt } from '../decided/places.ts';
 import { findAnonymous, findModel, listTiers } from '../state/catalog.ts';
 import { findOrganisation } from '../state/tenants.ts';
-import { isInstalled, nodesAt } from './places.ts';
 import { exactTierEvent } from './tier-events.ts';
 
 interface Change {
@@ -24,8 +24,9 @@ interface Change {
 
 /** Changes tried for one explanation. */
 const triesMax = 24;
-/** Commands shown. */
+/** Commands shown, and of one kind. */
 const shownMax = 4;
+const ofKindMax = 2;
 
 /** Steps whose refusal another plan may turn. */
 const planSteps: ReadonlySet<string> = new Set([
@@ -58,10 +59,18 @@ export function wouldTurn(snapshot: Snapshot, question: Question, { trace }: Dec
   const found: string[] = [];
   let tries = 0;
   for (const change of changesFor(snapshot, question, trace.steps)) {
-    if (found.length >= shownMax || tries++ >= triesMax) break;
-    if (!found.includes(change.command) && turns(snapshot, change, question)) found.push(change.command);
+    if (found.length >= shownMax || tries >= triesMax) break;
+    if (found.includes(change.command) || found.filter(sameKind(change)).length >= ofKindMax) continue;
+    tries++;
+    if (turns(snapshot, change, question)) found.push(change.command);
   }
   return found;
+}
+
+/** Of many plans that would do, a few leave room for other kinds of changes. */
+function sameKind({ command }: Change): (other: string) => boolean {
+  const kind = (text: string): string => text.split(' ', 3).join(' ');
+  return (other) => kind(other) === kind(command);
 }
 
 function turns(snapshot: Snapshot, { events, ask }: Change, question: Question): boolean {

@@ -12,7 +12,6 @@ const history = new History({
   path,
   openLog: () => openLog(logUrl, { topic: controlTopic }),
   note: (message, because) => send({ note: message, because }),
-  replaced: () => send({ replaced: true }),
 });
 
 parentPort?.on('message', (message: ToThread) => {

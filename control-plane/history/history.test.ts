@@ -11,6 +11,7 @@ import { firstMomentMs, fleetHistory, known, recordsOf } from '../../test/suppor
 import { MemoryLog, MemoryTopic } from '../../test/support/memory-log.ts';
 import { History } from './history.ts';
 import { PastStates } from './past.ts';
+import { PastDatabases } from './past-databases.ts';
 
 let dir: string;
 let path: string;
@@ -29,6 +30,8 @@ interface Opened {
   readonly present: Snapshot;
   readonly notes: string[];
   stop(): Promise<void>;
+  /** The commit must be in the history. */
+  rowsAt(seq: number): Database;
 }
 
 function open(records: readonly LogRecord[]): Opened {
@@ -41,15 +44,15 @@ function open(records: readonly LogRecord[]): Opened {
     path,
     openLog: async () => new MemoryLog(topic),
     note: (message, because) => notes.push(`${message}: ${because}`),
-    replaced: () => past.forget(),
   });
-  const past = new PastStates({ path, present, history });
+  const past = new PastStates({ present, history });
+  const databases = new PastDatabases(path);
   const stop = async (): Promise<void> => {
-    past.forget();
+    databases.close();
     await history.stop();
   };
   closing.push(stop);
-  return { past, present, notes, stop };
+  return { past, present, notes, stop, rowsAt: (seq) => databases.at(present.log, seq) };
 }
 
 const rowsOf = (db: Database): unknown =>
@@ -63,13 +66,13 @@ const rowsOf = (db: Database): unknown =>
 
 test('at every position the rows and digests are those of a fold up to it', async () => {
   const records = recordsOf(fleetHistory(7, 120));
-  const { past } = open(records);
+  const { past, rowsAt } = open(records);
   const folded = memorySnapshot();
   for (const [index, record] of records.entries()) {
     folded.apply([record]);
-    const state = await past.at(index + 1);
+    expect((await past.at(index + 1)).seq).toBe(index + 1);
     expect(await past.digestsAt(index + 1)).toEqual(folded.digests());
-    expect(rowsOf(state.db)).toEqual(rowsOf(folded.db));
+    expect(rowsOf(rowsAt(index + 1))).toEqual(rowsOf(folded.db));
   }
 });
 
@@ -121,7 +124,7 @@ test.each(spoil)('a file with %s is discarded and made again', async (what, comm
   for (;;) {
     const state = await again.past.at(60).catch(() => undefined);
     if (state && again.notes.length > 0) {
-      expect(rowsOf(state.db)).toEqual(rowsOf(folded.db));
+      expect(rowsOf(again.rowsAt(60))).toEqual(rowsOf(folded.db));
       break;
     }
     await new Promise((resolve) => setTimeout(resolve, 20));
@@ -153,7 +156,7 @@ test('a node that flaps does not make its past slow: versions are found by key',
   const health = Array.from({ length: 300 }, (_, n) => [
     known('node.health_changed', { id: 'n', owner: 'c', generation: 1, up: n % 2 === 0, models: ['m'] }),
   ]);
-  const { past } = open(
+  const { past, rowsAt } = open(
     recordsOf([
       [
         known('node.registered', {
@@ -169,7 +172,8 @@ test('a node that flaps does not make its past slow: versions are found by key',
       ...health,
     ]),
   );
-  const { db } = await past.at(150);
+  await past.at(150);
+  const db = rowsAt(150);
   const plan = (sql: string, ...values: string[]): string =>
     (db.prepare(`EXPLAIN QUERY PLAN ${sql}`).all(...values) as { detail: string }[])
       .map(({ detail }) => detail)

@@ -17,8 +17,6 @@ export interface HistorySettings {
   openLog(): Promise<ControlLog>;
   /** For the log of the process. */
   note(message: string, because: string): void;
-  /** The file was replaced: what was opened from it is not updated any more. */
-  replaced(): void;
 }
 
 /** How a question reaches the history, on this thread or another. */
@@ -106,7 +104,7 @@ export class History implements HistoryAccess {
 
   /** Until the fold stops. A file that is spoiled is removed. */
   async #follow(): Promise<void> {
-    const { path, openLog, note, replaced } = this.#settings;
+    const { path, openLog, note } = this.#settings;
     const log = await openLog();
     let snapshot: Snapshot | undefined;
     try {
@@ -114,7 +112,6 @@ export class History implements HistoryAccess {
       snapshot = opened.snapshot;
       if (opened.rebuiltBecause !== undefined)
         note('history.db is made again from the log', opened.rebuiltBecause);
-      replaced();
       await this.#fold(log, snapshot);
     } catch (error) {
       const known = mapSqliteError(error, path);

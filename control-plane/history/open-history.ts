@@ -11,20 +11,18 @@ export interface HistoryThreadSettings extends ThreadData {
   readonly logger: Logger;
   /** Where no thread can be started. */
   openLog(): Promise<ControlLog>;
-  replaced(): void;
 }
 
 const restartMs = 1000;
 const heapMegabytes = 512;
 
 export function openHistoryThread(settings: HistoryThreadSettings): HistoryAccess {
-  const { path, logger, openLog, replaced } = settings;
+  const { path, logger, openLog } = settings;
   // Node runs no TypeScript on a thread: from the sources it runs on this one.
   if (!import.meta.url.endsWith('.ts')) return new HistoryThread(settings);
   return new History({
     path,
     openLog,
-    replaced,
     note: (message, because) => logger.warn({ because }, message),
   });
 }
@@ -84,10 +82,6 @@ class HistoryThread implements HistoryAccess {
   #receive(message: FromThread): void {
     if ('note' in message) {
       this.#settings.logger.warn({ because: message.because }, message.note);
-      return;
-    }
-    if ('replaced' in message) {
-      this.#settings.replaced();
       return;
     }
     const waiting = this.#waiting.get(message.id);

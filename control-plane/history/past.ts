@@ -1,20 +1,14 @@
-/**
- * Past states, for reads of the admin API. Rows are read from `history.db` through connections of this thread, where little
- * is read at once, or on the thread of the history, where a list may be long. Callers take turns.
- */
+/** Past states, for reads of the admin API. Their rows are read on the thread of the history. Callers take turns. */
 import { momentForms, parseMoment } from '../../schemas/moments.ts';
-import type { Database } from '../../shared/runtime/sqlite.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import type { TableName } from '../../shared/snapshot/tables.ts';
 import { CommandError } from '../core/command-error.ts';
 import { CallerQueue } from '../state/caller-queue.ts';
 import type { HistoryAccess } from './history.ts';
-import { PastDatabases } from './past-databases.ts';
 import type { HistoryQueries } from './queries.ts';
 
-/** A state that reads are answered from. */
-export interface ReadableState {
-  readonly db: Database;
+/** What is known of a state without its rows. */
+export interface StateFacts {
   readonly seq: number;
   readonly log: string | null;
   readonly head: { readonly signers: readonly string[] };
@@ -27,7 +21,6 @@ export interface PastMoment {
 }
 
 export interface PastOptions {
-  readonly path: string;
   readonly present: Snapshot;
   readonly history: HistoryAccess;
 }
@@ -40,7 +33,6 @@ const waitMs = 15_000;
 export class PastStates {
   readonly #present: Snapshot;
   readonly #history: HistoryAccess;
-  readonly #databases: PastDatabases;
   readonly #queue = new CallerQueue({
     concurrencyMax,
     waitersMax,
@@ -49,15 +41,9 @@ export class PastStates {
     what: 'reads of the past',
   });
 
-  constructor({ path, present, history }: PastOptions) {
+  constructor({ present, history }: PastOptions) {
     this.#present = present;
     this.#history = history;
-    this.#databases = new PastDatabases(path);
-  }
-
-  /** Call it when the file was replaced. */
-  forget(): void {
-    this.#databases.close();
   }
 
   /** What `--at` names. Throws InvalidCommand, NotFound for a moment before the log or after its end, Busy. */
@@ -86,19 +72,13 @@ export class PastStates {
     return (await this.moment(text, caller)).nowMs;
   }
 
-  /** The state after commit `seq`. Read it in the turn in which it is returned. Throws NotFound, Busy. */
-  async at(seq: number, caller = 'operator'): Promise<ReadableState> {
+  /** The state after commit `seq`. Throws NotFound, Busy. */
+  async at(seq: number, caller = 'operator'): Promise<StateFacts> {
     if (seq === this.#present.seq) return this.#present;
     if (seq < 1 || seq > this.#present.seq)
       throw new CommandError('NotFound', `there is no position ${seq}; the log is at ${this.#present.seq}`);
     const { signers } = await this.ask('past', [seq], caller);
-    const { log } = this.#present;
-    return {
-      db: this.#databases.at(log, seq),
-      seq,
-      log,
-      head: { signers },
-    };
+    return { seq, log: this.#present.log, head: { signers } };
   }
 
   /** Of each table after commit `seq`. Throws NotFound, Busy. */

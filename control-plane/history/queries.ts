@@ -1,9 +1,16 @@
 /** The questions that the history answers, each in one go. The first argument of each is the commit that must be folded. */
 import type { AdminResponse } from '../../schemas/admin.ts';
 import type { RowChange } from '../../schemas/admin-history.ts';
+import type { DecisionRecord } from '../../schemas/decisions.ts';
+import type { ExplainRequest } from '../../schemas/explanations.ts';
+import type { Question } from '../../shared/decision/question.ts';
+import type { Database } from '../../shared/runtime/sqlite.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import type { TableName } from '../../shared/snapshot/tables.ts';
 import { CommandError } from '../core/command-error.ts';
+import { type AnswerBefore, answerBefore, type EarlierAnswer } from '../decided/answer-before.ts';
+import { answerOn, type DescribedDecision, describeDecision } from '../decided/described.ts';
+import { type Asker, askerOn, matrixOn } from '../decided/imagined.ts';
 import type { HistoryCommit } from './commit-chain.ts';
 import { type DoctorRows, readDoctorRows } from './doctor-rows.ts';
 import { type EventSearch, eventsOf, type FoundEvents, searchEvents } from './event-search.ts';
@@ -38,6 +45,8 @@ export interface PastRead {
   readonly isList: boolean;
 }
 
+type MatrixAsked = readonly [organisation: string, poolTokens: number, nowMs: number];
+
 export type ShownCommit = AdminResponse<'GET /events/:position'>;
 
 export interface HistoryQueries {
@@ -49,6 +58,12 @@ export interface HistoryQueries {
   /** Of the state after the commit. */
   digests(seq: number): Readonly<Record<TableName, string>>;
   read(seq: number, path: string, params: Readonly<Record<string, string>>, query: ReadQuery): PastRead;
+  /** A decision on the state after the commit. */
+  described(seq: number, question: Question, record?: DecisionRecord): DescribedDecision;
+  /** Throws CommandError NotFound. */
+  asker(seq: number, ask: Pick<ExplainRequest, 'key' | 'organisation'>, nowMs: number): Asker | undefined;
+  matrix(seq: number, ...asked: MatrixAsked): AdminResponse<'GET /explain/matrix'>['items'];
+  answerBefore(last: number, question: Question, asked: AnswerBefore): EarlierAnswer | undefined;
   events(head: number, search: EventSearch): FoundEvents;
   show(seq: number): ShownCommit;
   /** Rows that differ between two commits, of any order. At most `max`; one more says that there are more. */
@@ -111,7 +126,7 @@ export class HistoryReader implements HistoryQueries {
   read(seq: number, path: string, params: Readonly<Record<string, string>>, query: ReadQuery): PastRead {
     const route = stateReads.find((each) => each.path === path);
     if (!route) throw new CommandError('NotFound', `there is no read ${path}`);
-    const db = this.#databases.at(this.#snapshot.log, seq);
+    const db = this.#at(seq);
     const organisation = route.organisationOf?.(db, { ...params }, query);
     const found = route.read(db, { ...params }, query, (node) => node);
     return {
@@ -119,6 +134,22 @@ export class HistoryReader implements HistoryQueries {
       found: found === undefined ? undefined : JSON.stringify(found),
       isList: Array.isArray(found),
     };
+  }
+
+  described(seq: number, question: Question, record?: DecisionRecord): DescribedDecision {
+    return describeDecision({ db: this.#at(seq), seq }, question, record);
+  }
+
+  asker(seq: number, ask: Pick<ExplainRequest, 'key' | 'organisation'>, nowMs: number): Asker | undefined {
+    return askerOn(this.#at(seq), ask, nowMs);
+  }
+
+  matrix(seq: number, ...asked: MatrixAsked): AdminResponse<'GET /explain/matrix'>['items'] {
+    return matrixOn(this.#at(seq), ...asked);
+  }
+
+  answerBefore(_last: number, question: Question, asked: AnswerBefore): EarlierAnswer | undefined {
+    return answerBefore(asked, (seq) => answerOn(this.#at(seq), question));
   }
 
   events(_head: number, search: EventSearch): FoundEvents {
@@ -151,13 +182,16 @@ export class HistoryReader implements HistoryQueries {
 
   undo(head: number, of: number): UndoCommand {
     const { events } = this.#commit(of);
-    const at = (seq: number) => this.#databases.at(this.#snapshot.log, seq);
-    const states = { before: at(of - 1), after: at(of), now: at(head) };
+    const states = { before: this.#at(of - 1), after: this.#at(of), now: this.#at(head) };
     return undoOf(JSON.parse(events), states, of);
   }
 
   timeline(_head: number, fromMs: number, toMs: number, buckets: number) {
     return timeline(this.#snapshot.db, fromMs, toMs, buckets);
+  }
+
+  #at(seq: number): Database {
+    return this.#databases.at(this.#snapshot.log, seq);
   }
 
   #commit(seq: number): HistoryCommit {

@@ -13,7 +13,6 @@ export type ToThread =
 
 export type FromThread =
   | { readonly note: string; readonly because: string }
-  | { readonly replaced: true }
   | { readonly id: number; readonly answer: unknown }
   | {
       readonly id: number;

@@ -16,7 +16,7 @@ import type { Actor } from '../commands/authorise.ts';
 import { CommandError } from '../core/command-error.ts';
 import type { FleetCounters } from '../gateways/fleet-counters.ts';
 import type { FleetMemory } from '../gateways/fleet-memory.ts';
-import type { PastStates, ReadableState } from '../history/past.ts';
+import type { PastStates, StateFacts } from '../history/past.ts';
 import type { AgentSessions } from '../nodes/agent-sessions.ts';
 import type { LiveNodes } from '../nodes/live-nodes.ts';
 import type { SignInLinks } from '../sessions/sign-in-links.ts';
@@ -120,7 +120,7 @@ export async function stateFor(
   context: AdminContext,
   { at, min }: z.infer<typeof readQuerySchema>,
   caller?: string,
-): Promise<ReadableState> {
+): Promise<StateFacts> {
   await foldedUpTo(context, min);
   if (at === undefined) return context.snapshot;
   const { seq } = await context.past.moment(at, caller);

@@ -6,19 +6,16 @@ import type { AdminResponse } from '../../schemas/admin.ts';
 import { type DecisionRecord, requestIdSchema } from '../../schemas/decisions.ts';
 import { type ExplainRequest, type Explanation, explainRequestSchema } from '../../schemas/explanations.ts';
 import { idSchema } from '../../schemas/names.ts';
-import { decideOn, factsOf, type Question, questionOf } from '../../shared/decision/question.ts';
-import { createLookup } from '../../shared/snapshot/lookup.ts';
-import { periodOf } from '../../shared/usage/period.ts';
+import { questionOf } from '../../shared/decision/question.ts';
 import { authorise, readingRoles } from '../commands/authorise.ts';
 import { CommandError } from '../core/command-error.ts';
+import { describeDecision } from '../decided/described.ts';
+import { type Asker, askerOn, imagined, matrixOn } from '../decided/imagined.ts';
 import { eventsBetween } from '../explain/events-between.ts';
-import { differingSteps, type Explainer, explain, verdictOf } from '../explain/explanation.ts';
+import { differingSteps, type Explainer, explain, type ToExplain } from '../explain/explanation.ts';
 import { askDecision, type DecisionSources, decisionLines } from '../gateways/ask-decisions.ts';
-import type { ReadableState } from '../history/past.ts';
-import { listStacks } from '../state/capacity.ts';
-import { listModels } from '../state/catalog.ts';
-import { findKey, findOrganisation } from '../state/tenants.ts';
-import { type AdminContext, actorOf, parseQuery } from './context.ts';
+import { findKey } from '../state/tenants.ts';
+import { type AdminContext, actorOf, callerOf, parseQuery } from './context.ts';
 
 const matrixQuerySchema = z.object({
   organisation: idSchema,
@@ -31,7 +28,6 @@ const decisionsQuerySchema = z.object({
   gateway: z.string().min(1).max(200).optional(),
 });
 const sinceMsDefault = 3600 * 1000;
-const nobody = { windowUsed: 0, inFlight: 0, poolTokens: 0, freeTurns: 0 };
 
 function sourcesOf({ board, gatewayToken, previousGatewayToken: previous }: AdminContext): DecisionSources {
   return { board, tokens: [gatewayToken, ...(previous === undefined ? [] : [previous])] };
@@ -61,45 +57,39 @@ function noRecord(): CommandError {
   });
 }
 
-/** What a request would be judged by now, or at a past position by the clock of that moment. */
-function questionFor(
-  context: AdminContext,
-  ask: ExplainRequest,
-  state: ReadableState,
-  nowMs: number,
-): Question {
-  const { host, path, model, promptTokens, maxTokens, key, organisation = '' } = ask;
-  const { db } = state;
-  if (key !== undefined && findKey(db, key, nowMs) === undefined)
-    throw new CommandError('NotFound', `there is no key ${key}`);
-  if (ask.organisation !== undefined && findOrganisation(db, organisation) === undefined)
-    throw new CommandError('NotFound', `there is no organisation ${organisation}`);
-  const credential = key === undefined ? { organisation } : { keyId: key, header: 'authorization' as const };
-  const facts = factsOf({
-    ...{ operation: path, model, promptTokens, maxTokens, credential },
-    visitor: ask.visitor ? 'v-explained' : undefined,
-    host: host === 'shared' ? 'shared' : 'stack',
-    stack: host === 'shared' ? undefined : host,
-  });
-  const counters = { ...nobody, poolTokens: poolTokens(context, state, ask, nowMs) };
-  return { facts, counters, fenced: false, outboxFull: false, nowMs };
-}
-
-function poolTokens(
-  context: AdminContext,
-  { db }: ReadableState,
-  ask: ExplainRequest,
-  nowMs: number,
-): number {
-  const id = ask.organisation ?? (ask.key && findKey(db, ask.key, nowMs)?.organisation);
-  const organisation = id === undefined ? undefined : findOrganisation(db, id);
-  if (organisation === undefined) return 0;
-  const period = periodOf(organisation.anchor, nowMs).start;
-  const used = context.usage.poolTokens(organisation.id, period);
-  return Math.max(0, used + createLookup(db).usageAdjustment(organisation.id, period));
-}
-
 type Moment = ExplainRequest['at'];
+
+/** What an organisation has used of its allowance, as gateways count it. */
+function poolTokens({ counters }: AdminContext, asker: Asker | undefined): number {
+  if (asker === undefined) return 0;
+  const { organisation, period, adjustment } = asker;
+  return Math.max(0, counters.used(organisation, period).tokens + adjustment);
+}
+
+/** The question and the decision on it, on the present state or, at a past position, by the clock of that moment. */
+async function decisionAt(
+  context: AdminContext,
+  explainer: Explainer,
+  ask: ExplainRequest,
+  record: DecisionRecord | undefined,
+  at: Moment,
+): Promise<ToExplain> {
+  const { snapshot, past } = context;
+  const { caller } = explainer;
+  const asked = at ?? (record?.position === 0 ? undefined : record?.position);
+  if (asked === undefined) {
+    const nowMs = Date.now();
+    const question = record
+      ? questionOf(record)
+      : imagined(ask, poolTokens(context, askerOn(snapshot.db, ask, nowMs)), nowMs);
+    return { question, record, decision: describeDecision(snapshot, question, record), isPast: false };
+  }
+  const { seq, nowMs } = await past.moment(String(asked), caller);
+  const asker = record ? undefined : await past.ask('asker', [seq, ask, nowMs], caller);
+  const question = record ? questionOf(record) : imagined(ask, poolTokens(context, asker), nowMs);
+  const decision = await past.ask('described', [seq, question, record], caller);
+  return { question, record, decision, isPast: true };
+}
 
 async function explained(
   context: AdminContext,
@@ -108,14 +98,7 @@ async function explained(
   record: DecisionRecord | undefined,
   at: Moment,
 ): Promise<Explanation> {
-  const { snapshot, past } = context;
-  const recordedAt = record?.position === 0 ? undefined : record?.position;
-  const asked = at ?? recordedAt;
-  const moment =
-    asked === undefined ? { seq: snapshot.seq, nowMs: Date.now() } : await past.moment(String(asked));
-  const state = asked === undefined ? snapshot : await past.at(moment.seq);
-  const question = record === undefined ? questionFor(context, ask, state, moment.nowMs) : questionOf(record);
-  return explain(explainer, question, state, record);
+  return explain(explainer, await decisionAt(context, explainer, ask, record, at));
 }
 
 async function answer(context: AdminContext, request: FastifyRequest): Promise<Explanation> {
@@ -125,7 +108,8 @@ async function answer(context: AdminContext, request: FastifyRequest): Promise<E
   authorise(context.snapshot.db, actor, readingRoles, () => organisationOf(context, ask, record));
   if (ask.request !== undefined && record === undefined) throw noRecord();
   const { log, snapshot, past } = context;
-  const explainer: Explainer = { log, snapshot, past, isOperator: actor.person === undefined };
+  const isOperator = actor.person === undefined;
+  const explainer: Explainer = { log, snapshot, past, isOperator, caller: callerOf(request) };
   const now = await explained(context, explainer, ask, record, ask.at);
   if (ask.diff === undefined) return now;
   const other = await explained(context, explainer, ask, record, ask.diff);
@@ -141,19 +125,17 @@ async function matrix(
   const { organisation, at } = parseQuery(matrixQuerySchema, request.query);
   authorise(context.snapshot.db, actorOf(request), readingRoles, () => organisation);
   const { snapshot, past } = context;
-  const { seq, nowMs } = at === undefined ? { seq: snapshot.seq, nowMs: Date.now() } : await past.moment(at);
-  const state = at === undefined ? snapshot : await past.at(seq);
-  const hosts = ['shared', ...listStacks(state.db, organisation).map(({ id }) => id)];
-  const items = listModels(state.db).flatMap(({ id: model }) =>
-    hosts.map((host) => {
-      const base = explainRequestSchema.parse({ organisation, model, host });
-      const { served, status, type } = verdictOf(
-        decideOn(state.db, questionFor(context, base, state, nowMs)),
-      );
-      return { model, host, served, status, ...(type !== undefined && { type }) };
-    }),
-  );
-  return { items, position: state.seq };
+  const ask = { organisation };
+  if (at === undefined) {
+    const nowMs = Date.now();
+    const used = poolTokens(context, askerOn(snapshot.db, ask, nowMs));
+    return { items: matrixOn(snapshot.db, organisation, used, nowMs), position: snapshot.seq };
+  }
+  const caller = callerOf(request);
+  const { seq, nowMs } = await past.moment(at, caller);
+  const used = poolTokens(context, await past.ask('asker', [seq, ask, nowMs], caller));
+  const items = await past.ask('matrix', [seq, organisation, used, nowMs], caller);
+  return { items, position: seq };
 }
 
 async function* exported(

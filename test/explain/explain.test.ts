@@ -120,6 +120,14 @@ const cases: readonly Case[] = [
     },
   },
   {
+    ...{ type: 'ModelNotInPlanError', name: 'a model that the lowest tier does not include' },
+    event: 'tier.set',
+    arrange: async () => {
+      const { key: own } = await newcomer({ models: ['echo-idle'] });
+      return (key = own) => chat({ port, key, model: 'echo-large' });
+    },
+  },
+  {
     ...{ type: 'ModelNotInPlanError', name: 'a suspended organisation', event: 'organisation.suspended' },
     arrange: async () => {
       const { id, key: own } = await newcomer({});
@@ -207,6 +215,9 @@ describe('what is refused is explained by its event, and its first command turns
     const explained = await explainRequest(answer);
     expectSame(answer, explained);
     await expectEvent(explained.found, event);
+    // After other plans, the tier without its limit.
+    if (/Context|Upsell|Limited/.test(type))
+      expect(explained.found.would.at(-1)).toMatch(/^headgate tier set Tier-\d+ --[a-z-]+ none$/);
     const printed = await runFirst(explained.found);
     const again = await send(type === 'Unauthorized' ? printed : undefined);
     expect(again.status, again.content).toBe(200);

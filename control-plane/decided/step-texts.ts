@@ -108,7 +108,8 @@ const descriptions: Readonly<Record<StepName, Describe>> = {
   nodes: nodesText,
   listing: ({ result }) =>
     plain(result === 'ok' ? 'the list of models' : 'it is not in the list of this host'),
-  answer: ({ result }) => plain(result === 'ok' ? 'answered' : 'the node did not answer it'),
+  answer: ({ facts: { reason } }) =>
+    plain(reason === 'InternalError' ? 'the gateway failed to handle it' : 'the node did not answer it'),
 };
 
 export function describeStep(step: Step, db: Database, model: string): StepText {

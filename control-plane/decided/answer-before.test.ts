@@ -1,0 +1,43 @@
+import fc from 'fast-check';
+import { expect, test } from 'vitest';
+import type { ExplainedVerdict } from '../../schemas/explanations.ts';
+import { answerBefore } from './answer-before.ts';
+
+const served: ExplainedVerdict = { served: true, status: 200 };
+const refused: ExplainedVerdict = { served: false, status: 503, type: 'InferenceUnavailableError' };
+
+test('the answer before is found wherever the last change is, with few reads', () => {
+  fc.assert(
+    fc.property(
+      fc
+        .integer({ min: 2, max: 1_000_000 })
+        .chain((at) => fc.tuple(fc.constant(at), fc.integer({ min: 2, max: at }))),
+      fc.boolean(),
+      ([at, changedAt], isGuessed) => {
+        let reads = 0;
+        const found = answerBefore(
+          { at, now: refused, candidates: isGuessed ? [changedAt - 1] : [] },
+          (seq) => {
+            reads++;
+            return seq < changedAt ? served : refused;
+          },
+        );
+        expect(found).toEqual({ position: changedAt - 1, ...served });
+        expect(reads).toBeLessThan(50);
+      },
+    ),
+  );
+});
+
+test('an answer that came and went is found between it and now', () => {
+  const found = answerBefore({ at: 100, now: served, candidates: [45] }, (seq) =>
+    seq >= 40 && seq < 60 ? refused : served,
+  );
+  expect(found).toMatchObject({ status: 503 });
+  expect(found?.position).toBe(59);
+});
+
+test('an answer that was never another one has none before it', () => {
+  expect(answerBefore({ at: 500, now: served, candidates: [7] }, () => served)).toBeUndefined();
+  expect(answerBefore({ at: 1, now: served, candidates: [] }, () => refused)).toBeUndefined();
+});

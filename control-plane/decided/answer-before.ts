@@ -1,0 +1,42 @@
+/** The last position at which the answer was another one, found by bisection over past states. */
+import type { ExplainedVerdict } from '../../schemas/explanations.ts';
+
+export interface EarlierAnswer extends Pick<ExplainedVerdict, 'served' | 'status' | 'type'> {
+  readonly position: number;
+}
+
+export interface AnswerBefore {
+  /** The position of `now`. */
+  readonly at: number;
+  readonly now: ExplainedVerdict;
+  /** Positions at which it may have been another one, the newest first: just before the commits that decide. */
+  readonly candidates: readonly number[];
+}
+
+const candidatesMax = 3;
+
+/** `answerAt` reads one past state; some fifty are read at most, whatever the length of the log. */
+export function answerBefore(
+  { at, now, candidates }: AnswerBefore,
+  answerAt: (seq: number) => ExplainedVerdict,
+): EarlierAnswer | undefined {
+  const isOther = (seq: number): boolean => {
+    const { status, type } = answerAt(seq);
+    return status !== now.status || type !== now.type;
+  };
+  let low = [...candidates.slice(0, candidatesMax), ...backwards(at)].find((seq) => seq < at && isOther(seq));
+  if (low === undefined) return undefined;
+  for (let high = at; high - low > 1; ) {
+    const middle: number = Math.floor((low + high) / 2);
+    if (isOther(middle)) low = middle;
+    else high = middle;
+  }
+  const { served, status, type } = answerAt(low);
+  return { position: low, served, status, ...(type !== undefined && { type }) };
+}
+
+/** Ever further back, and the first commit at last. */
+function* backwards(at: number): Iterable<number> {
+  for (let step = 1; step < at; step *= 2) yield at - step;
+  if (at > 1) yield 1;
+}

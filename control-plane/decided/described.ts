@@ -1,0 +1,154 @@
+/**
+ * A decision on one state, described: every step with its text, and the commits that set the rows it depends on. Reads one
+ * state and returns plain data, so that it runs where the state is: for past states, on the thread of the history.
+ */
+import type { DecisionRecord } from '../../schemas/decisions.ts';
+import type { ExplainedVerdict } from '../../schemas/explanations.ts';
+import { type Decided, decideOn, type Question } from '../../shared/decision/question.ts';
+import { differenceFrom } from '../../shared/decision/recorded-difference.ts';
+import type { Step, StepFacts, StepName, StepResult } from '../../shared/decision/trace.ts';
+import type { Database } from '../../shared/runtime/sqlite.ts';
+import { setAt } from '../../shared/snapshot/because.ts';
+import { describeStep, type StepMark } from './step-texts.ts';
+
+export interface DescribedStep {
+  readonly step: StepName;
+  readonly result: StepResult;
+  readonly facts: StepFacts;
+  readonly text: string;
+  /** It is one of those that decide. */
+  readonly decides: boolean;
+  /** Commits that set what it depends on, the newest first. */
+  readonly seqs: readonly { readonly mark: StepMark; readonly seq: number }[];
+}
+
+export interface DescribedDecision {
+  /** Of the state. */
+  readonly seq: number;
+  /** What was recorded, where there is a record. */
+  readonly verdict: ExplainedVerdict;
+  readonly rederived: ExplainedVerdict;
+  /** For operators: finer than the type. */
+  readonly cause?: string | undefined;
+  /** The rules give what was recorded. */
+  readonly same: boolean;
+  readonly steps: readonly DescribedStep[];
+}
+
+const headSteps: readonly StepName[] = ['host', 'fresh', 'key', 'path'];
+const bodySteps: readonly StepName[] = [
+  'shape',
+  'usage',
+  'plan',
+  'context',
+  'allowance',
+  'network allowance',
+  'visitor tokens',
+  'requests',
+  'concurrency',
+  'visitor requests',
+  'visitor concurrency',
+];
+/** Only decisions about visitors have these. */
+const visitorSteps: ReadonlySet<StepName> = new Set([
+  'network allowance',
+  'visitor tokens',
+  'visitor requests',
+  'visitor concurrency',
+]);
+const stackSteps: readonly StepName[] = ['stack', 'surface', 'nodes'];
+const sharedSteps: readonly StepName[] = ['own nodes', 'pool', 'tier', 'nodes'];
+
+/** All steps in their order; those that were not decided are skipped. */
+function ladder(question: Question, { trace, verdict }: Decided, record: DecisionRecord | undefined): Step[] {
+  const found = new Map(trace.steps.map((step) => [step.step, step]));
+  const isListing = verdict.kind === 'listed' || found.has('listing');
+  const isStack = question.facts.fixed?.kind === 'stack';
+  const route = isStack
+    ? stackSteps
+    : [...(found.has('surface') ? (['surface'] as const) : []), ...sharedSteps];
+  const body = bodySteps.filter((step) => !visitorSteps.has(step) || found.has(step));
+  const names = isListing ? [...headSteps, 'listing' as const] : [...headSteps, ...body, ...route];
+  const cut = record === undefined ? undefined : cutAt(record);
+  const steps = names.map(
+    (name): Step => found.get(name) ?? { step: name, result: 'skipped', facts: {}, reads: [] },
+  );
+  const shape = steps.findIndex(({ step }) => step === 'shape');
+  if (shape !== -1 && found.has('plan'))
+    steps[shape] = { step: 'shape', result: record === undefined ? 'assumed' : 'ok', facts: {}, reads: [] };
+  if (cut === undefined || record === undefined) return steps;
+  const refused: Step = { step: cut, result: 'refused', facts: { reason: record.reason ?? null }, reads: [] };
+  if (cut === 'answer') return [...steps, refused];
+  const at = steps.findIndex(({ step }) => step === cut);
+  return steps.map((step, index) => {
+    if (index < at) return step;
+    return index === at ? refused : { step: step.step, result: 'skipped', facts: {}, reads: [] };
+  });
+}
+
+/** The step of an answer that rules alone do not give. */
+function cutAt({ stage, served }: DecisionRecord): StepName | undefined {
+  if (served || stage === 'admission') return undefined;
+  if (stage === 'answer' || stage === 'usage') return stage;
+  return 'shape';
+}
+
+function verdictOf({ verdict }: Decided): ExplainedVerdict {
+  if (verdict.kind !== 'refused') return { served: true, status: 200 };
+  const { status, type, message } = verdict.refusal;
+  return { served: false, status, type, message };
+}
+
+/** The answer on this state, without its steps. */
+export function answerOn(db: Database, question: Question): ExplainedVerdict {
+  return verdictOf(decideOn(db, question));
+}
+
+function recordedVerdict({ served, status, type, message }: DecisionRecord): ExplainedVerdict {
+  return { served, status, ...(type !== undefined && { type }), ...(message !== undefined && { message }) };
+}
+
+/** The steps that decide: those passed by what is served, else the refused one and, of the route, those before it. */
+function deciding(steps: readonly Step[], isServed: boolean): readonly Step[] {
+  if (isServed) return steps.filter(({ result }) => result === 'ok');
+  const at = steps.findIndex(
+    ({ refusal, step, result }) => refusal !== undefined || (result === 'refused' && step !== 'own nodes'),
+  );
+  const last = steps[at];
+  if (last === undefined) return [];
+  const isRoute = sharedSteps.includes(last.step);
+  return [...(isRoute ? steps.slice(0, at).filter(({ step }) => step === 'own nodes') : []), last];
+}
+
+export function describeDecision(
+  { db, seq }: { readonly db: Database; readonly seq: number },
+  question: Question,
+  record?: DecisionRecord,
+): DescribedDecision {
+  const decided = decideOn(db, question);
+  const steps = ladder(question, decided, record);
+  const rederived = verdictOf(decided);
+  const verdict = record === undefined ? rederived : recordedVerdict(record);
+  const decides = new Set(deciding(steps, verdict.served));
+  const { model } = question.facts;
+  return {
+    seq,
+    verdict,
+    rederived,
+    ...(decided.verdict.kind === 'refused' && { cause: decided.verdict.refusal.reason }),
+    same: record === undefined || differenceFrom(record, decided) === undefined,
+    steps: steps.map((step) => ({ ...described(step, db, model), decides: decides.has(step) })),
+  };
+}
+
+function described(step: Step, db: Database, model: string): Omit<DescribedStep, 'decides'> {
+  const { text, marks } = describeStep(step, db, model);
+  const seqs = marks.flatMap((mark) => {
+    const found =
+      setAt(db, mark.table, mark.id, mark.mark) ??
+      (mark.mark === undefined ? undefined : setAt(db, mark.table, mark.id));
+    return found === undefined ? [] : [{ mark, seq: found.seq }];
+  });
+  const { step: name, result, facts } = step;
+  return { step: name, result, facts, text, seqs: seqs.sort((a, b) => b.seq - a.seq) };
+}
