@@ -7,7 +7,7 @@ import type { Replicator } from '../../shared/snapshot/replicator.ts';
 import { servedModels } from '../../shared/snapshot/routes.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import type { RowOf } from '../../shared/snapshot/tables.ts';
-import type { StatusBoard } from '../../shared/status/status-board.ts';
+import type { Seen, StatusBoard } from '../../shared/status/status-board.ts';
 import { maySign } from '../command-log/log-signing.ts';
 import type { DoctorRows } from '../history/doctor-rows.ts';
 import { findPool, listStacks } from '../state/capacity.ts';
@@ -68,9 +68,21 @@ function controlPlaneFacts(view: ReplicaView): NonNullable<DoctorFacts['controlP
         ? maySign(snapshot.head.signers, signer)
         : signers.length === 0 || signers.includes(report.signer ?? ''),
       silentSeconds: isSelf ? 0 : (performance.now() - seenMs) / 1000,
+      clockAheadSeconds: isSelf ? undefined : clockAheadSeconds(seen),
       fault: report.halted,
     };
   });
+}
+
+/** Of what is read after a start, the age is not known; who is alive has reported again by then. */
+const settledSeconds = 15;
+const reportedSeconds = 10;
+
+function clockAheadSeconds({ report, seenMs, isRemembered }: Seen): number | undefined {
+  const silentMs = performance.now() - seenMs;
+  const ahead = (Date.parse(report.at) + silentMs - Date.now()) / 1000;
+  const isKnown = process.uptime() > settledSeconds && silentMs < reportedSeconds * 1000 && !isRemembered;
+  return isKnown && Number.isFinite(ahead) ? ahead : undefined;
 }
 
 function gatewayFacts({ snapshot, board }: ReplicaView): NonNullable<DoctorFacts['gateways']> {
@@ -85,6 +97,7 @@ function gatewayFacts({ snapshot, board }: ReplicaView): NonNullable<DoctorFacts
       lagEvents: Math.max(0, seq - report.applied),
       freshSeconds: report.freshSeconds === null ? null : report.freshSeconds + silentSeconds,
       silentSeconds,
+      clockAheadSeconds: clockAheadSeconds(seen),
       stalePolicy: report.stalePolicy,
       foldVersion: report.foldVersion,
       sameLog: report.log === log || report.log === null,
@@ -105,7 +118,11 @@ export async function collectFacts(context: AdminContext, caller: string): Promi
     bytes: 0,
     fault: error instanceof Error ? error.message : String(error),
   }));
-  const rows = await past.ask('doctorRows', [0, nowMs], caller).catch(() => undefined);
+  // A history that cannot be read would be waited for twice.
+  const hasHistory = !('fault' in history);
+  const rows = hasHistory
+    ? await past.ask('doctorRows', [0, nowMs], caller).catch(() => undefined)
+    : undefined;
   const log = known.log && { ...known.log, history, diskFreeBytes: disk && disk.bavail * disk.bsize };
   return {
     ...known,

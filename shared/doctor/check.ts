@@ -45,6 +45,27 @@ export function of<Name extends keyof DoctorFacts>(
 
 type Text<Item> = (item: Item) => string;
 
+interface Clock {
+  readonly name: string;
+  readonly clockAheadSeconds?: number | undefined;
+}
+
+/** Reports take a moment, so less than this is no difference of clocks. */
+const clockWarnSeconds = 30;
+
+/** A finding for each process whose clock differs from that of this replica. */
+export function wrongClocks(processes: readonly Clock[]): Finding[] {
+  return each(
+    processes,
+    ({ clockAheadSeconds: ahead = 0 }) => Math.abs(ahead) > clockWarnSeconds,
+    'warn',
+    ({ name }) => name,
+    ({ clockAheadSeconds: ahead = 0 }) =>
+      `its clock is ${Math.round(Math.abs(ahead))} s ${ahead > 0 ? 'ahead of' : 'behind'} that of this replica`,
+    () => 'synchronise the clocks of both machines, for example with chrony',
+  );
+}
+
 /** A finding for each item that the condition selects. */
 export function each<Item>(
   items: readonly Item[],

@@ -42,6 +42,8 @@ interface ControlPlaneFacts {
   readonly sameLog: boolean;
   readonly maySign: boolean;
   readonly silentSeconds: number;
+  /** By how much its clock is ahead of that of this replica; left out where it is not known. */
+  readonly clockAheadSeconds?: number | undefined;
   readonly fault?: string | undefined;
 }
 
@@ -51,6 +53,7 @@ interface GatewayFacts {
   readonly lagEvents: number;
   readonly freshSeconds: number | null;
   readonly silentSeconds: number;
+  readonly clockAheadSeconds?: number | undefined;
   readonly stalePolicy?: 'fence' | 'serve' | undefined;
   readonly foldVersion: number;
   readonly sameLog: boolean;

@@ -1,5 +1,5 @@
 /** Checks of gateways and nodes. */
-import { type DoctorCheck, each, type Finding, of } from './check.ts';
+import { type DoctorCheck, each, type Finding, of, wrongClocks } from './check.ts';
 
 /** A gateway that fences accepts no key once its proof is 45 s old. */
 const freshWarnSeconds = 20;
@@ -153,6 +153,11 @@ export const gatewayChecks: readonly DoctorCheck[] = [
             },
           ],
     ),
+  },
+  {
+    code: 'HG4011',
+    well: 'clocks of gateways agree with that of this replica',
+    find: of('gateways', wrongClocks),
   },
 ];
 

@@ -1,5 +1,5 @@
 /** Checks of the machine, the log and the control planes. */
-import { type DoctorCheck, each, of, when } from './check.ts';
+import { type DoctorCheck, each, of, when, wrongClocks } from './check.ts';
 
 const gigabyte = 1024 ** 3;
 const diskFail = gigabyte;
@@ -277,5 +277,10 @@ export const controlPlaneChecks: readonly DoctorCheck[] = [
         () => 'see docs/operate.md for recovery',
       ),
     ),
+  },
+  {
+    code: 'HG3006',
+    well: 'clocks of control planes agree',
+    find: of('controlPlanes', wrongClocks),
   },
 ];
