@@ -32,6 +32,7 @@ import { countUsageRows } from '../shared/usage/usage-metrics.ts';
 import { CommandWriter, createLog } from './command-log/command-writer.ts';
 import { checkSigner, signingView } from './command-log/log-signing.ts';
 import { type ConsoleSettings, startConsole } from './console/start-console.ts';
+import { openFleetGauges } from './gateways/fleet-gauges.ts';
 import { openFleetCounters } from './gateways/open-counters.ts';
 import { type OpenedFleet, openFleet } from './gateways/open-fleet.ts';
 import { openHistoryThread } from './history/open-history.ts';
@@ -271,6 +272,9 @@ async function listen(
   const counters = openFleetCounters(settings, usage.reader, metrics.registry);
   closers.add(() => counters.stop());
   counters.start();
+  const gauges = openFleetGauges(settings);
+  closers.add(() => gauges.stop());
+  gauges.start();
   const links = settings.console && new SignInLinks(operatorToken, () => snapshot.log);
   const context: AdminContext = {
     replica: settings.name,
@@ -286,6 +290,7 @@ async function listen(
     live: parts.live,
     usage: usage.reader,
     counters,
+    gauges,
     usageCounts: usage.counts,
     listener: () => ({
       name: 'admin',

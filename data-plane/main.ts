@@ -7,6 +7,7 @@ import { join } from 'node:path';
 import { controlTopic } from '../schemas/commit.ts';
 import type { StalePolicy } from '../schemas/status.ts';
 import type { HostNames } from '../shared/decision/admission.ts';
+import { measureCounterFeed } from '../shared/limits/counter-feed.ts';
 import { trustedSigners } from '../shared/log/core/trust.ts';
 import { openLog } from '../shared/log/open-log.ts';
 import { Closers } from '../shared/runtime/closers.ts';
@@ -41,7 +42,6 @@ import { Affinity } from './upstream/affinity.ts';
 import { createPromptCounter } from './upstream/count-tokens.ts';
 import { NodeLoad } from './upstream/load.ts';
 import { NodePools } from './upstream/node-pools.ts';
-import { countCounterRecords } from './usage/counter-metrics.ts';
 import { openMeter } from './usage/open-meter.ts';
 
 export interface GatewaySettings {
@@ -222,7 +222,7 @@ async function compose(
     onLost: (error) => endOnFault(logger, error, 'usage can no longer be kept: this gateway ends'),
   });
   closers.add(() => usage.close());
-  countCounterRecords(registry, usage.meter);
+  measureCounterFeed(registry, () => usage.meter.counterRecords);
   const pools = new NodePools({
     credential: settings.nodeCredentials ?? (() => undefined),
     connectMs: settings.connectMs,

@@ -1,9 +1,10 @@
 /** Opens the counters of the fleet on a control plane, with their copy in its data folder and their metrics. */
 import { randomUUID } from 'node:crypto';
 import { join } from 'node:path';
-import { Counter, Gauge, type Registry } from 'prom-client';
+import { Gauge, type Registry } from 'prom-client';
 import { countersTopic } from '../../schemas/limits.ts';
 import { openCounterCopy } from '../../shared/limits/counter-copy.ts';
+import { measureCounterFeed } from '../../shared/limits/counter-feed.ts';
 import { limitTopicAt } from '../../shared/log/limit-topic.ts';
 import type { UsageReader } from '../../shared/usage/usage-store.ts';
 import { FleetCounters } from './fleet-counters.ts';
@@ -31,18 +32,6 @@ export function openFleetCounters(
       this.set(counters.differenceTokens);
     },
   });
-  for (const [what, help] of [
-    ['published', 'records of counters published since the start'],
-    ['rejected', 'records of counters that were foreign, damaged or out of bounds since the start'],
-  ] as const)
-    new Counter({
-      name: `headgate_counters_${what}_total`,
-      help,
-      registers: [registry],
-      collect() {
-        this.reset();
-        this.inc(counters.feed.counts[what]);
-      },
-    });
+  measureCounterFeed(registry, () => counters.feed.counts);
   return counters;
 }

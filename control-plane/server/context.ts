@@ -15,6 +15,7 @@ import type { CommandWriter } from '../command-log/command-writer.ts';
 import type { Actor } from '../commands/authorise.ts';
 import { CommandError } from '../core/command-error.ts';
 import type { FleetCounters } from '../gateways/fleet-counters.ts';
+import type { FleetGauges } from '../gateways/fleet-gauges.ts';
 import type { FleetMemory } from '../gateways/fleet-memory.ts';
 import type { PastStates, StateFacts } from '../history/past.ts';
 import type { AgentSessions } from '../nodes/agent-sessions.ts';
@@ -36,6 +37,7 @@ export interface AdminContext {
   readonly live: LiveNodes;
   readonly usage: UsageReader;
   readonly counters: FleetCounters;
+  readonly gauges: Pick<FleetGauges, 'uses' | 'gateways'>;
   /** Rows of usage by result, since the start. */
   readonly usageCounts: Readonly<Record<'differing' | 'lost' | 'unread', number>>;
   /** The listener of the admin API. */

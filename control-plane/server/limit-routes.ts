@@ -1,10 +1,13 @@
 /** Routes of limits: what organisations and visitors use of theirs now, over all gateways. */
 import type { FastifyInstance } from 'fastify';
 import type { LimitUse, Organisation } from '../../schemas/admin.ts';
+import { inFlightWindow } from '../../schemas/gauges.ts';
 import { visitorsSubject } from '../../schemas/limits.ts';
+import { windowMs, windowStartMs } from '../../shared/decision/decide.ts';
 import { periodOf } from '../../shared/usage/period.ts';
 import { authorise, readingRoles } from '../commands/authorise.ts';
 import { CommandError } from '../core/command-error.ts';
+import type { GaugeUse } from '../gateways/fleet-gauges.ts';
 import { findAnonymous, findTier } from '../state/catalog.ts';
 import { findAdjustment, findOrganisation, listOrganisations } from '../state/tenants.ts';
 import { type AdminContext, actorOf, parseQuery, readQuerySchema } from './context.ts';
@@ -21,37 +24,69 @@ interface Use {
   readonly period: string;
 }
 
-/** By gateway, although a gateway may have had several data folders. */
+type MutableGateway = {
+  -readonly [Name in keyof LimitUse['gateways'][number]]: LimitUse['gateways'][number][Name];
+};
+
+/** null: not known. Of one gateway, where it is named. */
+function sumOf(uses: readonly GaugeUse[] | undefined, gateway?: string): number | null {
+  if (uses === undefined) return null;
+  return uses.reduce((sum, { name, used }) => (name === (gateway ?? name) ? sum + used : sum), 0);
+}
+
+/** By gateway, although a gateway may have had several data folders, and several processes in a minute. */
 function gatewaysOf(
-  { counters }: AdminContext,
+  { counters, gauges }: AdminContext,
   { subject, period }: Use,
-  nowMs: number,
+  now: {
+    readonly ms: number;
+    readonly requests: GaugeUse[] | undefined;
+    readonly inFlight: GaugeUse[] | undefined;
+  },
 ): LimitUse['gateways'] {
-  const gateways = new Map<string, LimitUse['gateways'][number]>();
-  for (const { replica, sum } of counters.valuesOf(subject, period)) {
-    const name = replica.name ?? replica.id;
-    const before = gateways.get(name);
-    const ageSeconds = Math.round((nowMs - replica.ownMs) / 100) / 10;
-    gateways.set(name, {
-      name,
-      requests: null,
-      inFlight: null,
-      tokens: sum.tokens + (before?.tokens ?? 0),
-      ageSeconds: Math.max(Math.min(ageSeconds, before?.ageSeconds ?? ageSeconds), 0),
-    });
-  }
+  const gateways = new Map<string, MutableGateway>();
+  const live = gauges.gateways();
+  const rounded = (ms: number): number => Math.max(Math.round(ms / 100) / 10, 0);
+  const of = (name: string, silentMs: number): MutableGateway => {
+    const seconds = rounded(Math.min(silentMs, live.get(name) ?? silentMs));
+    const known = gateways.get(name);
+    if (known !== undefined) {
+      known.ageSeconds = Math.min(known.ageSeconds, seconds);
+      return known;
+    }
+    const made: MutableGateway = {
+      ...{ name, tokens: 0, ageSeconds: seconds },
+      requests: sumOf(now.requests, name),
+      inFlight: sumOf(now.inFlight, name),
+    };
+    gateways.set(name, made);
+    return made;
+  };
+  for (const { replica, sum } of counters.valuesOf(subject, period))
+    of(replica.name ?? replica.id, now.ms - replica.ownMs).tokens += sum.tokens;
+  for (const { name } of [...(now.requests ?? []), ...(now.inFlight ?? [])])
+    of(name, live.get(name) ?? windowMs);
   return [...gateways.values()].sort((a, b) => (a.name < b.name ? -1 : 1));
 }
 
 function shown(context: AdminContext, use: Use, nowMs: number): LimitUse {
-  const { organisation, tier, requestsPerMinute, concurrency, tokens } = use;
+  const { organisation, tier, requestsPerMinute, concurrency, tokens, subject } = use;
+  const minuteMs = windowStartMs(subject, nowMs);
+  const ofLimit = (limit: number | null, window: number): GaugeUse[] | undefined =>
+    limit === null ? undefined : context.gauges.uses(subject, window);
+  const requests = ofLimit(requestsPerMinute, minuteMs);
+  const inFlight = ofLimit(concurrency, inFlightWindow);
   return {
     organisation,
     tier,
-    requests: { used: null, limit: requestsPerMinute, secondsLeft: null },
-    concurrency: { inFlight: null, limit: concurrency },
+    requests: {
+      used: sumOf(requests),
+      limit: requestsPerMinute,
+      secondsLeft: requestsPerMinute === null ? null : Math.ceil((minuteMs + windowMs - nowMs) / 1000),
+    },
+    concurrency: { inFlight: sumOf(inFlight), limit: concurrency },
     tokens,
-    gateways: gatewaysOf(context, use, nowMs),
+    gateways: gatewaysOf(context, use, { ms: nowMs, requests, inFlight }),
     position: context.snapshot.seq,
   };
 }

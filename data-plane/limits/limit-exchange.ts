@@ -33,7 +33,7 @@ export interface LimitExchangeOptions {
   readonly logger: Pick<Logger, 'warn'>;
 }
 
-class LimitExchange {
+export class LimitExchange {
   readonly #options: LimitExchangeOptions;
   readonly #file: ExchangeFile;
   readonly #claimant: Claimant;
@@ -77,6 +77,11 @@ class LimitExchange {
   async ready(timeoutMs: number): Promise<void> {
     const untilMs = performance.now() + timeoutMs;
     while (!this.#claimant.isReady(performance.now()) && performance.now() < untilMs) await sleep(10);
+  }
+
+  /** Gateways that were live when the log was last read. */
+  get live(): number {
+    return this.#claimant.live;
   }
 
   /** What counts against the limit here: what is used, and what the other gateways hold. */

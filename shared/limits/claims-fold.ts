@@ -88,6 +88,10 @@ export class ClaimsFold {
     return this.#processes.get(process)?.ended === true;
   }
 
+  nameOf(process: string): string | undefined {
+    return this.#processes.get(process)?.name;
+  }
+
   lastSeen(process: string): LastSeen {
     return [process, this.#processes.get(process)?.offset ?? 0];
   }

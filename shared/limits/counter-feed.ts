@@ -2,6 +2,7 @@
  * Reads the counters topic without end into a state, keeps its copy on disk, and publishes records. Each process that needs
  * the counters has one. It counts what is not a record, and continues without the topic from what it has.
  */
+import { Counter, type Registry } from 'prom-client';
 import { type CounterRecord, readCounterRecord } from '../../schemas/limits.ts';
 import type { LimitBatch, LimitTopic } from '../log/limit-topic.ts';
 import type { LineLogger } from '../runtime/logger.ts';
@@ -34,6 +35,23 @@ export interface CounterFeedCounts {
   published: number;
   /** Records read that are foreign, cut, forged, too large or no records, and entries out of bounds. */
   rejected: number;
+}
+
+/** Registers what a process exchanges of counters as metrics. */
+export function measureCounterFeed(registry: Registry, counts: () => CounterFeedCounts): void {
+  for (const [what, help] of [
+    ['published', 'records of counters published since the start'],
+    ['rejected', 'records of counters that were foreign, damaged or out of bounds since the start'],
+  ] as const)
+    new Counter({
+      name: `headgate_counters_${what}_total`,
+      help,
+      registers: [registry],
+      collect() {
+        this.reset();
+        this.inc(counts()[what]);
+      },
+    });
 }
 
 export class CounterFeed {

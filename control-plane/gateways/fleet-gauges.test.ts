@@ -1,0 +1,93 @@
+/** What a control plane shows of the limits that gateways exchange, over a log in memory. */
+import { expect, test } from 'vitest';
+import { encodeGauges, type GaugeRecord, inFlightWindow } from '../../schemas/gauges.ts';
+import { gaugesTopic } from '../../schemas/limits.ts';
+import { LogUnavailable } from '../../shared/log/core/control-log.ts';
+import { LimitTopic, type LimitTopicOptions } from '../../shared/log/limit-topic.ts';
+import { MemoryLog, MemoryTopic } from '../../test/support/memory-log.ts';
+import { until } from '../../test/support/until.ts';
+import { FleetGauges } from './fleet-gauges.ts';
+
+const minute = 60_000 * Math.floor(Date.now() / 60_000);
+const logger = { fatal: () => undefined };
+
+function record(process: string, n: number, rest: Partial<GaugeRecord>): Buffer {
+  return encodeGauges({
+    ...{ v: 1, process, name: `edge-${process[0]}`, n, ended: [], silent: [], entries: [] },
+    ...rest,
+  });
+}
+
+function entry(window: number, used: number): GaugeRecord['entries'][number] {
+  return { subject: 'acme', window, limit: 30, used, claim: used };
+}
+
+function open(memory: MemoryTopic, isAway: () => boolean = () => false) {
+  const options: LimitTopicOptions = {
+    topic: gaugesTopic,
+    open: async () => {
+      if (isAway()) throw new LogUnavailable('away');
+      return new MemoryLog(memory);
+    },
+    tokens: ['token-of-sixteen-bytes'],
+  };
+  let nowMs = 0;
+  const gauges = new FleetGauges({ topic: new LimitTopic(options), logger, clock: () => nowMs });
+  const writer = new LimitTopic(options);
+  return {
+    gauges,
+    append: (value: Buffer) => writer.append(value),
+    pass: (ms: number) => {
+      nowMs += ms;
+    },
+    close: async () => {
+      await gauges.stop();
+      await writer.close();
+    },
+  };
+}
+
+test('requests of a minute outlive their gateway, and weight in flight ends with it, said or silent', async () => {
+  const { gauges, append, pass, close } = open(new MemoryTopic());
+  gauges.start();
+  await append(record('a1', 1, { entries: [entry(minute, 5), entry(inFlightWindow, 3)] }));
+  await append(record('b1', 1, { entries: [entry(minute, 7), entry(inFlightWindow, 2)] }));
+  // A repetition changes nothing, and what is no record is passed over.
+  await append(record('a1', 1, { entries: [entry(minute, 9)] }));
+  await append(Buffer.from('{"v":1}'));
+  await append(record('c1', 1, {}));
+  await until(() => gauges.gateways().size === 3);
+  expect(gauges.uses('acme', minute)).toEqual([
+    { name: 'edge-a', used: 5 },
+    { name: 'edge-b', used: 7 },
+  ]);
+  expect(gauges.uses('acme', inFlightWindow)).toEqual([
+    { name: 'edge-a', used: 3 },
+    { name: 'edge-b', used: 2 },
+  ]);
+  expect(gauges.uses('other', minute)).toEqual([]);
+
+  await append(record('a2', 1, { ended: [['a1', Number.MAX_SAFE_INTEGER]] }));
+  await until(() => gauges.uses('acme', inFlightWindow)?.length === 1);
+  pass(11_000);
+  await append(record('a2', 2, {}));
+  await until(() => gauges.gateways().get('edge-a') === 0);
+  expect(gauges.gateways().get('edge-b')).toBe(11_000);
+  pass(2000);
+  expect(gauges.uses('acme', inFlightWindow)).toEqual([]);
+  expect([...gauges.gateways().keys()]).toEqual(['edge-a']);
+  expect(gauges.uses('acme', minute)?.length).toBe(2);
+  await close();
+});
+
+test('while the topic cannot be read nothing is known, and afterwards all is', async () => {
+  let isAway = true;
+  const memory = new MemoryTopic();
+  const { gauges, append, close } = open(memory, () => isAway);
+  gauges.start();
+  await until(() => gauges.uses('acme', minute) === undefined);
+  isAway = false;
+  await append(record('a1', 1, { entries: [entry(minute, 5)] }));
+  await until(() => gauges.uses('acme', minute)?.length === 1);
+  await close();
+});

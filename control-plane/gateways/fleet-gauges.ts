@@ -1,0 +1,120 @@
+/**
+ * What the gateways use now of the limits that hold over the whole fleet, on a control plane: requests of the minute, weight
+ * in flight. It folds the topic of gauges as each gateway does, and publishes nothing.
+ */
+import { decodeGauges, inFlightWindow } from '../../schemas/gauges.ts';
+import { gaugesTopic } from '../../schemas/limits.ts';
+import { ClaimsFold, limitKey } from '../../shared/limits/claims-fold.ts';
+import { type LimitBatch, type LimitTopic, limitTopicAt } from '../../shared/log/limit-topic.ts';
+import type { LineLogger } from '../../shared/runtime/logger.ts';
+import type { FleetSettings } from './open-fleet.ts';
+
+/** Longer than a minute and the differences of clocks. */
+const readBackMs = 70_000;
+const sweepEveryMs = 10_000;
+/** Gateways publish at least each second; what one that is silent for longer held in flight is over. */
+const liveMs = 12_000;
+
+/** What one gateway uses of a limit. */
+export interface GaugeUse {
+  readonly name: string;
+  readonly used: number;
+}
+
+export interface FleetGaugesOptions {
+  readonly topic: LimitTopic;
+  readonly logger: Pick<LineLogger, 'fatal'>;
+  /** Monotonic, ms. */
+  readonly clock?: () => number;
+}
+
+export class FleetGauges {
+  readonly #options: FleetGaugesOptions;
+  readonly #stop = new AbortController();
+  #fold = new ClaimsFold();
+  #running: Promise<void> | undefined;
+  #timer: NodeJS.Timeout | undefined;
+
+  constructor(options: FleetGaugesOptions) {
+    this.#options = options;
+  }
+
+  start(): void {
+    const { topic, logger } = this.#options;
+    this.#running = topic.follow({
+      from: { atMs: Date.now() - readBackMs },
+      signal: this.#stop.signal,
+      onBatch: (batch) => this.#onBatch(batch),
+      onRestart: () => {
+        this.#fold = new ClaimsFold();
+      },
+    });
+    this.#running.catch((error: unknown) => logger.fatal({ err: error }, 'gauges are no longer read'));
+    this.#timer = setInterval(() => this.#fold.sweep(this.#now(), Date.now()), sweepEveryMs).unref();
+  }
+
+  async stop(): Promise<void> {
+    clearInterval(this.#timer);
+    this.#stop.abort();
+    await this.#running?.catch(() => undefined);
+    await this.#options.topic.close();
+  }
+
+  /** By process; undefined while the topic cannot be read. `window`: the beginning of the minute, or `inFlightWindow`. */
+  uses(subject: string, window: number): GaugeUse[] | undefined {
+    if (!this.#options.topic.reachable) return undefined;
+    const ages = this.#ages();
+    const uses: GaugeUse[] = [];
+    for (const [process, { used }] of this.#fold.row(limitKey(subject, window))?.cells ?? []) {
+      const isLive = (ages.get(process)?.ageMs ?? liveMs) < liveMs;
+      const name = this.#fold.nameOf(process);
+      if (name !== undefined && used > 0 && (isLive || window !== inFlightWindow)) uses.push({ name, used });
+    }
+    return uses;
+  }
+
+  /** Live gateways, and since when each has published nothing, ms. */
+  gateways(): Map<string, number> {
+    const gateways = new Map<string, number>();
+    for (const { name, ageMs } of this.#ages().values())
+      if (ageMs < liveMs) gateways.set(name, Math.min(ageMs, gateways.get(name) ?? ageMs));
+    return gateways;
+  }
+
+  #ages(): Map<string, { readonly name: string; readonly ageMs: number }> {
+    const nowMs = this.#now();
+    return new Map(
+      [...this.#fold.others('')].map(({ process, name, foldedMs }) => [
+        process,
+        { name, ageMs: nowMs - foldedMs },
+      ]),
+    );
+  }
+
+  #onBatch({ records }: LimitBatch): void {
+    const nowMs = this.#now();
+    for (const { offset, value } of records) {
+      const record = decodeGauges(value);
+      if (record !== undefined) this.#fold.apply(record, offset, nowMs);
+    }
+  }
+
+  #now(): number {
+    return (this.#options.clock ?? performance.now.bind(performance))();
+  }
+}
+
+export function openFleetGauges({
+  logUrl,
+  gatewayToken,
+  previousGatewayToken: previous,
+  logger,
+}: FleetSettings): FleetGauges {
+  const topic = limitTopicAt(logUrl, {
+    topic: gaugesTopic,
+    tokens: [gatewayToken, ...(previous === undefined ? [] : [previous])],
+    onReachabilityChange: (reachable, error) =>
+      logger.warn({ reachable, reason: error?.message }, 'gauges topic'),
+  });
+  return new FleetGauges({ topic, logger });
+}

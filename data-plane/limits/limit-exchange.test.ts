@@ -1,0 +1,166 @@
+/** The exchange of limits over a log in memory: what a request is admitted for, and what a gateway does when the log is silent. */
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { readFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Registry } from 'prom-client';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { decodeGauges, encodeGauges, inFlightWindow } from '../../schemas/gauges.ts';
+import { gaugesTopic } from '../../schemas/limits.ts';
+import { LogUnavailable } from '../../shared/log/core/control-log.ts';
+import { LimitTopic } from '../../shared/log/limit-topic.ts';
+import { MemoryLog, MemoryTopic } from '../../test/support/memory-log.ts';
+import { until } from '../../test/support/until.ts';
+import { LimitExchange } from './limit-exchange.ts';
+
+let folder: string;
+let memory: MemoryTopic;
+let isAway: boolean;
+const opened: { close(): Promise<void> }[] = [];
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'headgate-exchange-'));
+  memory = new MemoryTopic();
+  isAway = false;
+});
+afterEach(async () => {
+  for (const each of opened.splice(0)) await each.close();
+  rmSync(folder, { recursive: true });
+});
+
+function topic(): LimitTopic {
+  return new LimitTopic({
+    topic: gaugesTopic,
+    open: async () => {
+      const log = new MemoryLog(memory);
+      const append = log.append.bind(log);
+      log.append = (...args) => (isAway ? Promise.reject(new LogUnavailable('away')) : append(...args));
+      return log;
+    },
+    tokens: ['token-of-sixteen-bytes'],
+  });
+}
+
+/** A gateway on its own data folder. */
+async function gateway(dataDir = mkdtempSync(join(folder, 'gateway-'))) {
+  const registry = new Registry();
+  const logger = { warn: () => undefined };
+  const exchange = new LimitExchange({ topic: topic(), dataDir, name: 'edge', registry, logger });
+  opened.push(exchange);
+  exchange.start();
+  await exchange.ready(5000);
+  const metric = async (name: string): Promise<number> =>
+    (await registry.getSingleMetric(name)?.get())?.values[0]?.value ?? Number.NaN;
+  return { exchange, dataDir, metric };
+}
+
+const limit = { subject: 'acme', window: inFlightWindow, limit: 10 };
+const never = new AbortController().signal;
+const soon = (): number => performance.now() + 5000;
+type Exchange = LimitExchange;
+
+/** As the limits of a request are applied: decided, waited for where a wait may help, and decided again. */
+async function admit(exchange: Exchange, weight = 1): Promise<boolean> {
+  for (;;) {
+    if (exchange.taken(limit, weight) + weight <= limit.limit) {
+      exchange.add(limit, weight);
+      return true;
+    }
+    if (!((await exchange.waitForRoom(limit, weight, soon(), never)) ?? false)) return false;
+  }
+}
+
+test('Limits 2: two gateways hold a limit once, and what one releases the other gets without a refusal', async () => {
+  const [one, other] = await Promise.all([gateway(), gateway()]);
+  for (let n = 0; n < 8; n++) expect(await admit(one.exchange), `request ${n}`).toBe(true);
+  expect(await admit(other.exchange)).toBe(true);
+  expect(await admit(other.exchange)).toBe(true);
+  await until(() => other.exchange.taken(limit, 1) >= 10);
+  // Full: the next one waits, and is admitted when the other gateway releases.
+  const waiting = admit(other.exchange);
+  one.exchange.remove(limit, 1);
+  // Where another gateway is known to use all, a client is refused at once, and asks again.
+  await until(async () => (await waiting) || (await admit(other.exchange)));
+  expect(await other.metric('headgate_limit_waits_total')).toBeGreaterThan(0);
+});
+
+test('a wait ends with the client, and where no wait can help there is none', async () => {
+  const [one, other] = await Promise.all([gateway(), gateway()]);
+  for (let n = 0; n < 10; n++) expect(await admit(one.exchange)).toBe(true);
+  await until(() => other.exchange.taken(limit, 1) >= 10);
+  expect(other.exchange.waitForRoom(limit, 1, performance.now() - 1, never)).toBeUndefined();
+  expect(other.exchange.waitForRoom(limit, 1, soon(), AbortSignal.abort())).toBeUndefined();
+  expect(one.exchange.waitForRoom(limit, 1, soon(), never)).toBeUndefined();
+  const rest = { ...limit, subject: 'other' };
+  one.exchange.add(rest, 8);
+  other.exchange.add(rest, 1);
+  const leaving = new AbortController();
+  const waited = other.exchange.waitForRoom(rest, 1, soon(), leaving.signal);
+  leaving.abort();
+  if (waited !== undefined) expect(await waited).toBe(false);
+});
+
+test('a start on the same data folder ends its predecessor, whose weight in flight is free at once', async () => {
+  const first = await gateway();
+  const second = await gateway();
+  for (let n = 0; n < 10; n++) expect(await admit(first.exchange)).toBe(true);
+  await until(() => second.exchange.taken(limit, 1) >= 10);
+  await until(() => first.exchange.live === 2);
+  const file = join(first.dataDir, 'exchange.json');
+  await until(async () => (await readFile(file, 'utf8')).includes('"live":2'));
+  // As after kill -9: nothing is said, and the folder is that of the killed process.
+  const killed = mkdtempSync(join(folder, 'killed-'));
+  writeFileSync(join(killed, 'exchange.json'), await readFile(file));
+  await gateway(killed);
+  await until(() => second.exchange.taken(limit, 1) < 10);
+});
+
+test('records that are foreign, malformed or of another time are counted by cause and change nothing', async () => {
+  const { exchange } = await gateway();
+  const registry = new Registry();
+  const reader = new LimitExchange({
+    ...{ topic: topic(), dataDir: mkdtempSync(join(folder, 'reader-')), name: 'reader', registry },
+    logger: { warn: () => undefined },
+  });
+  opened.push(reader);
+  reader.start();
+  const writer = topic();
+  opened.push(writer);
+  const far = { subject: 'acme', window: Date.now() + 1e7, limit: 10, used: 10, claim: 10 };
+  const foreign = { v: 1 as const, process: 'p', name: 'p', n: 1, ended: [], silent: [] };
+  await writer.append(Buffer.from('[]'));
+  await writer.append(encodeGauges({ ...foreign, entries: [far] }));
+  memory.add(encodeGauges({ ...foreign, entries: [{ ...far, window: inFlightWindow }] }));
+  const counts = async () => {
+    const metric = await registry.getSingleMetric('headgate_limit_records_ignored_total')?.get();
+    return Object.fromEntries((metric?.values ?? []).map(({ labels, value }) => [labels['cause'], value]));
+  };
+  await until(async () => Object.keys(await counts()).length === 3);
+  expect(await counts()).toEqual({ 'not authentic': 1, malformed: 1, 'another time': 1 });
+  await until(() => exchange.taken(limit, 1) === 0);
+});
+
+test('where the log takes nothing a gateway says since when, admits its share, and publishes its end when it stops', async () => {
+  const [one, other] = await Promise.all([gateway(), gateway()]);
+  await until(() => [one, other].every(({ exchange }) => exchange.live === 2));
+  isAway = true;
+  await until(async () => (await one.metric('headgate_limit_feed_age_seconds')) > 2);
+  let admitted = 0;
+  while (await admit(one.exchange)) admitted++;
+  expect(admitted).toBe(5);
+  isAway = false;
+  await until(async () => (await one.metric('headgate_limit_feed_age_seconds')) < 1);
+  await one.exchange.close();
+  const records: unknown[] = [];
+  const ending = new AbortController();
+  const reader = topic();
+  opened.push(reader);
+  const followed = reader.follow({
+    from: 0,
+    signal: ending.signal,
+    onBatch: (batch) => records.push(...batch.records.map(({ value }) => decodeGauges(value))),
+  });
+  await until(() => records.some((each) => JSON.stringify(each).includes('9007199254740991')));
+  ending.abort();
+  await followed;
+  await until(() => other.exchange.taken(limit, 1) === 0);
+});

@@ -1,0 +1,139 @@
+/** The fold of claims, rule by rule: what each reader of the log grants, in its order. */
+import { expect, test } from 'vitest';
+import { type GaugeRecord, inFlightWindow } from '../../schemas/gauges.ts';
+import { ClaimsFold, limitKey } from './claims-fold.ts';
+
+const minute = 60_000;
+
+/** A log of one limit of 10, read by one reader. */
+class Log {
+  readonly fold = new ClaimsFold();
+  readonly #window: number;
+  #offset = 0;
+  #numbers = new Map<string, number>();
+  nowMs = 0;
+
+  constructor(window = minute) {
+    this.#window = window;
+  }
+
+  /** The next record of a process; returns what is granted to it. */
+  append(process: string, claim?: { used?: number; claim: number }, more: Partial<GaugeRecord> = {}): number {
+    const n = (this.#numbers.get(process) ?? 0) + 1;
+    this.#numbers.set(process, n);
+    const entries =
+      claim === undefined ? [] : [{ subject: 'acme', window: this.#window, limit: 10, used: 0, ...claim }];
+    const record = { v: 1, process, name: process, n, ended: [], silent: [], entries, ...more } as const;
+    this.fold.apply(record, ++this.#offset, this.nowMs);
+    return this.claimOf(process);
+  }
+
+  claimOf(process: string): number {
+    return this.fold.claimOf(process, limitKey('acme', this.#window));
+  }
+
+  get offset(): number {
+    return this.#offset;
+  }
+}
+
+test('a process gets no more than the others leave, keeps what it holds, and what it used counts whatever it asks for', () => {
+  const log = new Log();
+  expect(log.append('a', { claim: 7 })).toBe(7);
+  expect(log.append('b', { claim: 7 })).toBe(3);
+  // What is held is kept although others asked for it, and no more is granted.
+  expect(log.append('a', { claim: 7 })).toBe(7);
+  expect(log.append('a', { claim: 9 })).toBe(7);
+  expect(log.append('b', { claim: 5 })).toBe(3);
+  // Given up: the other gets it with its next record, and the first one not back.
+  expect(log.append('a', { claim: 5 })).toBe(5);
+  expect(log.append('b', { claim: 5 })).toBe(5);
+  expect(log.append('a', { claim: 7 })).toBe(5);
+  // What was admitted was admitted, also beyond the limit; nobody loses by it what it holds.
+  expect(log.append('a', { used: 8, claim: 8 })).toBe(8);
+  expect(log.append('b', { claim: 5 })).toBe(5);
+  expect(log.append('b', { claim: 6 })).toBe(5);
+  expect(log.append('b', { used: 2, claim: 0 })).toBe(2);
+});
+
+test('a record that is doubled or late, or of a process that has ended, changes nothing', () => {
+  const log = new Log();
+  log.append('a', { claim: 5 });
+  log.append('a', { claim: 2 });
+  expect(log.append('a', { claim: 9 }, { n: 1 })).toBe(2);
+  expect(log.append('a', { claim: 9 }, { n: 2 })).toBe(2);
+  log.append('b', undefined, { ended: [['a', log.offset]] });
+  expect(log.fold.live).toBe(1);
+  expect(log.append('a', { claim: 9 }, { n: 9 })).toBe(2);
+  expect(log.fold.live).toBe(1);
+  expect(log.fold.hasEnded('a')).toBe(true);
+});
+
+test('what a process that ended claimed of a minute counts on, and in flight it does not', () => {
+  for (const window of [minute, inFlightWindow]) {
+    const log = new Log(window);
+    log.append('a', { used: 4, claim: 6 });
+    log.append('b', undefined, { ended: [['a', log.offset]] });
+    expect(log.append('b', { claim: 10 })).toBe(window === minute ? 4 : 10);
+  }
+});
+
+test('a process has not ended where a record of it is in the log behind the one that its judge had read', () => {
+  const log = new Log(inFlightWindow);
+  log.append('a', { claim: 6 });
+  const seen = log.offset;
+  log.append('a', { claim: 7 });
+  log.append('b', undefined, { ended: [['a', seen]] });
+  expect(log.claimOf('a')).toBe(7);
+  expect(log.fold.live).toBe(2);
+});
+
+test('all room is taken only where nothing of another process came between, and by no process that has ended', () => {
+  const log = new Log();
+  log.append('a');
+  const seen = log.offset;
+  log.append('b');
+  log.append('a', undefined, { alone: seen });
+  expect(log.fold.alone).toBeUndefined();
+  log.append('a', undefined, { alone: log.offset, ended: [['a', Number.MAX_SAFE_INTEGER]] });
+  expect(log.fold.alone).toBeUndefined();
+});
+
+test('while one process holds all room no other is granted any, until it gives it up, ends or is silent', () => {
+  const ways: readonly ((log: Log, seen: number) => void)[] = [
+    (log) => log.append('a'),
+    (log, seen) => log.append('b', undefined, { silent: [['a', seen]] }),
+    (log, seen) => log.append('b', undefined, { ended: [['a', seen]] }),
+  ];
+  for (const way of ways) {
+    const log = new Log();
+    log.append('a', undefined, { alone: 0 });
+    const seen = log.offset;
+    expect(log.fold.alone).toBe('a');
+    expect(log.append('b', { claim: 3 })).toBe(0);
+    way(log, seen);
+    expect(log.fold.alone).toBeUndefined();
+    expect(log.append('b', { claim: 3 })).toBe(3);
+  }
+});
+
+test('who holds all room is not silent where a record of it is behind the one that its judge had read', () => {
+  const log = new Log();
+  log.append('a', undefined, { alone: 0 });
+  const seen = log.offset;
+  log.append('a', undefined, { alone: seen });
+  log.append('b', undefined, { silent: [['a', seen]] });
+  expect(log.fold.alone).toBe('a');
+});
+
+test('past minutes are forgotten, and a process that ended after ten minutes', () => {
+  const log = new Log();
+  log.append('a', { used: 4, claim: 4 });
+  log.append('b', undefined, { ended: [['a', log.offset]] });
+  log.fold.sweep(700_000, minute + 120_000);
+  expect(log.claimOf('a')).toBe(4);
+  log.fold.sweep(700_000, minute + 140_000);
+  expect(log.claimOf('a')).toBe(0);
+  expect([...log.fold.rows()]).toEqual([]);
+  expect(log.fold.hasEnded('a')).toBe(false);
+});
