@@ -4,75 +4,20 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { openCounterCopy } from '../../shared/limits/counter-copy.ts';
-import { openDatabase } from '../../shared/runtime/sqlite.ts';
+import { makeEarlierOutbox, makeEarlierUsage } from '../../test/support/earlier-folder.ts';
 import { takeOverEarlierUsage } from './earlier-usage.ts';
 import { openOutbox } from './outbox.ts';
 
 const period = new Date(Date.now() - 5 * 24 * 3600 * 1000).toISOString().slice(0, 10);
-const incarnation = 'aaaaaaaa-0000-4000-8000-000000000000';
 let folder: string;
 beforeEach(() => {
   folder = mkdtempSync(join(tmpdir(), 'headgate-earlier-'));
 });
 afterEach(() => rmSync(folder, { recursive: true }));
 
-function row(n: number, more: object = {}): string {
-  const at = '2026-11-21T10:00:00.000Z';
-  const counted = {
-    draw: 'pool',
-    model: 'echo-small',
-    promptTokens: 3,
-    completionTokens: 4,
-    requestId: `r-${n}`,
-  };
-  return JSON.stringify({ v: 1, incarnation, n, at, organisation: 'acme', period, ...counted, ...more });
-}
-
-/** As 0.1.0 made it: three rows, of which the first is folded. */
 function makeFolder(): void {
-  const outbox = openDatabase(join(folder, 'outbox.db'), { durability: 'normal' });
-  outbox.exec(`
-CREATE TABLE incarnation (ordinal INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE) STRICT;
-CREATE TABLE row (
-  ordinal INTEGER NOT NULL, n INTEGER NOT NULL, body TEXT NOT NULL, PRIMARY KEY (ordinal, n)
-) STRICT, WITHOUT ROWID;
-CREATE TABLE shipment (
-  id INTEGER PRIMARY KEY, ordinal INTEGER NOT NULL, upto_n INTEGER NOT NULL, at_ms INTEGER NOT NULL
-) STRICT;
-PRAGMA user_version = 1;
-INSERT INTO incarnation VALUES (1, '${incarnation}');
-INSERT INTO shipment VALUES (1, 1, 1, ${Date.now()});`);
-  const insert = outbox.prepare('INSERT INTO row VALUES (1, ?, ?)');
-  for (const [n, more] of [{}, {}, { draw: 'own' }].entries()) insert.run(n + 1, row(n + 1, more));
-  outbox.close();
-  const usage = openDatabase(join(folder, 'usage.db'), { durability: 'normal' });
-  usage.exec(`
-CREATE TABLE position (
-  partition INTEGER NOT NULL, next_offset INTEGER NOT NULL, trimmed INTEGER NOT NULL, PRIMARY KEY (partition)
-) STRICT;
-CREATE TABLE incarnation (id TEXT NOT NULL, n INTEGER NOT NULL, hash TEXT, PRIMARY KEY (id)) STRICT, WITHOUT ROWID;
-CREATE TABLE parked (
-  incarnation TEXT NOT NULL, n INTEGER NOT NULL, body TEXT NOT NULL, PRIMARY KEY (incarnation, n)
-) STRICT, WITHOUT ROWID;
-CREATE TABLE total (
-  organisation TEXT NOT NULL, period TEXT NOT NULL, draw TEXT NOT NULL, model TEXT NOT NULL,
-  prompt_tokens INTEGER NOT NULL, completion_tokens INTEGER NOT NULL, requests INTEGER NOT NULL,
-  PRIMARY KEY (organisation, period, draw, model)
-) STRICT, WITHOUT ROWID;
-CREATE TABLE visitor (
-  id TEXT NOT NULL, turns INTEGER NOT NULL, last_at INTEGER NOT NULL, PRIMARY KEY (id)
-) STRICT, WITHOUT ROWID;
-CREATE INDEX visitor_by_last ON visitor (last_at);
-CREATE TABLE request (
-  id INTEGER NOT NULL, organisation TEXT, period TEXT, body TEXT NOT NULL, PRIMARY KEY (id)
-) STRICT;
-CREATE INDEX request_by_organisation ON request (organisation, period);
-PRAGMA user_version = 1;
-INSERT INTO incarnation VALUES ('${incarnation}', 1, NULL);
-INSERT INTO total VALUES ('acme', '${period}', 'pool', 'echo-small', 100, 200, 9);
-INSERT INTO total VALUES ('acme', '${period}', 'own', 'echo-small', 1000, 2000, 9);
-INSERT INTO total VALUES ('acme', '2020-01-01', 'pool', 'echo-small', 1, 2, 9);`);
-  usage.close();
+  makeEarlierOutbox({ folder, period });
+  makeEarlierUsage({ folder, period });
 }
 
 function takeOver(): { earlier: ReadonlyMap<string, number>; unshipped: number; errors: string[] } {

@@ -1,6 +1,12 @@
 /** Limits 4: an allowance over two gateways on the embedded log. */
 import { afterAll, beforeAll, test } from 'vitest';
-import { AllowanceFleet, allowanceRunsOut, foldersAreLostAndCopied } from './allowance.ts';
+import {
+  AllowanceFleet,
+  allowanceRunsOut,
+  earlierFolderIsTakenOver,
+  foldersAreBroughtBack,
+  foldersAreLostAndCopied,
+} from './allowance.ts';
 
 let fleet: AllowanceFleet;
 beforeAll(async () => {
@@ -11,3 +17,9 @@ afterAll(() => fleet?.close());
 test('an allowance runs out on both gateways at once, and all sums agree', () => allowanceRunsOut(fleet));
 
 test('data folders that are lost or copied count nobody twice', () => foldersAreLostAndCopied(fleet));
+
+test('an older state of a data folder that is brought back counts nobody twice', () =>
+  foldersAreBroughtBack(fleet));
+
+test('a data folder of 0.1.0 is taken over: what it knew counts on, and what it had not shipped is billed', () =>
+  earlierFolderIsTakenOver(fleet));

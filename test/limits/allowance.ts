@@ -1,7 +1,8 @@
 /** The allowance over two gateways of real processes, for both logs. */
-import { cpSync, renameSync, rmSync } from 'node:fs';
+import { cpSync, mkdirSync, renameSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect } from 'vitest';
+import { makeEarlierOutbox, makeEarlierUsage } from '../support/earlier-folder.ts';
 import {
   type GatewayProcess,
   model,
@@ -27,6 +28,8 @@ export class AllowanceFleet extends ProcessFleet {
   key = '';
   /** Tokens of all completed answers. */
   tokens = 0;
+  /** Sum of the adjustments by hand. */
+  adjusted = 0;
 
   static async startOn(logUrl?: string): Promise<AllowanceFleet> {
     const fleet = new AllowanceFleet(logUrl === undefined ? {} : { logUrl });
@@ -100,6 +103,25 @@ export class AllowanceFleet extends ProcessFleet {
     return join(this.dir, name);
   }
 
+  async adjust(tokens: number): Promise<void> {
+    this.adjusted += tokens;
+    await this.json(
+      'usage',
+      'adjust',
+      '--org',
+      organisation,
+      '--tokens',
+      String(tokens),
+      '--why',
+      'for the test',
+    );
+  }
+
+  /** What `usage show` has. */
+  async billed(): Promise<number> {
+    return (await this.read<{ totalTokens: number }>(`/usage?organisation=${organisation}`)).totalTokens;
+  }
+
   /** The client's own count = usage show = limits show. */
   async sumsAgree(): Promise<void> {
     await until(async () => {
@@ -137,6 +159,46 @@ export async function allowanceRunsOut(fleet: AllowanceFleet): Promise<void> {
   await fleet.sumsAgree();
 }
 
+/** An older state of a folder that is brought back counts nobody twice, and forgets nothing that was published. */
+export async function foldersAreBroughtBack(fleet: AllowanceFleet): Promise<void> {
+  await fleet.end('gateway-1');
+  const folder = fleet.folder('gateway-1');
+  cpSync(folder, `${folder}-backup`, { recursive: true });
+  await fleet.gateway('gateway-1');
+  await fleet.adjust(-1000);
+  await until(async () => (await fleet.complete('gateway-1')) === 200);
+  await fleet.useUp();
+  await until(async () => (await fleet.billed()) === fleet.tokens);
+  const { used } = (await fleet.limits()).tokens;
+  await fleet.end('gateway-1');
+  rmSync(folder, { recursive: true });
+  renameSync(`${folder}-backup`, folder);
+  await fleet.gateway('gateway-1');
+  expect([await fleet.complete('gateway-1'), await fleet.complete('gateway-2')]).toEqual([409, 409]);
+  expect((await fleet.limits()).tokens.used).toBe(used);
+  await fleet.adjust(-1000);
+  await until(async () => (await fleet.complete('gateway-1')) === 200);
+  await fleet.useUp();
+  await until(async () => (await fleet.limits()).tokens.used === fleet.tokens + fleet.adjusted, 30_000);
+  await until(async () => (await fleet.billed()) === fleet.tokens, 30_000);
+}
+
+/** A data folder of 0.1.0: what it had folded of all gateways counts on, and its rows that were not shipped are billed. */
+export async function earlierFolderIsTakenOver(fleet: AllowanceFleet): Promise<void> {
+  const { period } = await fleet.read<{ period: string }>(`/usage?organisation=${organisation}`);
+  const folder = fleet.folder('gateway-3');
+  mkdirSync(folder, { mode: 0o700 });
+  makeEarlierOutbox({ folder, organisation, period });
+  makeEarlierUsage({ folder, organisation, period, promptTokens: 1_000_000 });
+  await fleet.adjust(-1000);
+  await until(async () => (await fleet.complete('gateway-1')) === 200);
+  await fleet.gateway('gateway-3');
+  expect(await fleet.complete('gateway-3'), 'by what 0.1 had folded the allowance is used up').toBe(409);
+  // Its rows, of which the log lacks the first; one is of the organisation's own nodes.
+  await until(async () => (await fleet.billed()) === fleet.tokens + 21, 30_000);
+  await until(async () => (await fleet.limits()).tokens.used === fleet.tokens + fleet.adjusted + 14, 30_000);
+}
+
 /** Folders that are lost and copied count nobody twice, and the counters keep what was published. */
 export async function foldersAreLostAndCopied(fleet: AllowanceFleet): Promise<void> {
   const before = fleet.tokens;
@@ -153,9 +215,9 @@ export async function foldersAreLostAndCopied(fleet: AllowanceFleet): Promise<vo
   cpSync(fleet.folder('gateway-1'), fleet.folder('gateway-2'), { recursive: true });
   await fleet.gateway('gateway-1');
   await fleet.gateway('gateway-2');
-  await fleet.json('usage', 'adjust', '--org', organisation, '--tokens', '-1000', '--why', 'for the copies');
+  await fleet.adjust(-1000);
   await until(async () => (await fleet.complete('gateway-1')) === 200);
   await fleet.useUp();
   // The control plane reads of the last completion a moment later.
-  await until(async () => (await fleet.limits()).tokens.used === fleet.tokens - 1000, 30_000);
+  await until(async () => (await fleet.limits()).tokens.used === fleet.tokens + fleet.adjusted, 30_000);
 }

@@ -38,6 +38,11 @@ export interface BoundGateway {
   starvedSinceMs: number | undefined;
 }
 
+interface Logged {
+  readonly record: GaugeRecord;
+  readonly atMs: number;
+}
+
 /** What replaced a stream above the limit within this time is in the bound. */
 const replacedMs = 500;
 /** What was granted in flight counts no longer for a gateway that is cut off for so long. */
@@ -51,20 +56,18 @@ export class Bound {
   readonly outcome: Outcome;
   readonly #limit: number;
   readonly #gateways: readonly BoundGateway[];
-  readonly #log: readonly { readonly record: GaugeRecord }[];
+  readonly #log: readonly Logged[];
   /** Requests admitted, by the minute's label. */
   readonly #admitted = new Map<number, number>();
   /** What the bound allows above the limit, by the minute's label and its reason. */
   readonly #allowed = new Map<number, Map<string, number>>();
   /** Exempt weights of the last moments: what they displaced may be in flight still. */
   #exemptPeaks: { atMs: number; weight: number }[] = [];
+  /** Requests that processes admitted while they were alone, by process and the minute's label. */
+  readonly #alone = new Map<string, Map<number, number>>();
   #inFlight = 0;
 
-  constructor(
-    limit: number,
-    gateways: readonly BoundGateway[],
-    log: readonly { readonly record: GaugeRecord }[],
-  ) {
+  constructor(limit: number, gateways: readonly BoundGateway[], log: readonly Logged[]) {
     this.#limit = limit;
     this.#gateways = gateways;
     this.#log = log;
@@ -103,6 +106,8 @@ export class Bound {
       const share = Math.max(1, Math.floor(this.#limit / claimant.live));
       this.#allow(window, `${claimant.process} share`, share);
     }
+    if (claimant.isAlone) this.#countAlone(claimant.process, window);
+    this.#allowSilent(claimant.process, window, nowMs);
     let allowed = 0;
     for (const amount of this.#allowed.get(window)?.values() ?? []) allowed += amount;
     this.#measure(count, allowed, nowMs);
@@ -146,6 +151,23 @@ export class Bound {
     gateway.starvedSinceMs = undefined;
     for (const { weight } of gateway.streams) this.#inFlight -= weight;
     gateway.streams.clear();
+  }
+
+  #countAlone(process: string, window: number): void {
+    const counts = this.#alone.get(process) ?? new Map<number, number>();
+    this.#alone.set(process, counts.set(window, (counts.get(window) ?? 0) + 1));
+  }
+
+  /** A gateway that was alone, and has been silent for so long that others admit, may have admitted what the log does not know. */
+  #allowSilent(process: string, window: number, nowMs: number): void {
+    for (const [other, counts] of this.#alone) {
+      const reason = `${other} alone`;
+      const count = other === process ? undefined : counts.get(window);
+      if (count === undefined || this.#allowed.get(window)?.has(reason)) continue;
+      const last = this.#log.findLast(({ record }) => record.process === other);
+      if (nowMs - (last?.atMs ?? 0) > silentMs)
+        this.#allow(window, reason, Math.max(0, count - this.#lastUsed(other, window)));
+    }
   }
 
   #allow(window: number, reason: string, amount: number): void {

@@ -4,7 +4,9 @@
  */
 import { mkdirSync, readdirSync, renameSync } from 'node:fs';
 import { join } from 'node:path';
+import { setTimeout as pause } from 'node:timers/promises';
 import { expect } from 'vitest';
+import type { DevAdmin } from '../../dev/dev-admin.ts';
 import type { SimStats } from '../../dev/simulator/ledger.ts';
 import { windowMs, windowStartMs } from '../../shared/decision/decide.ts';
 import { type GatewayProcess, model, type Plane, ProcessFleet } from '../support/process-fleet.ts';
@@ -25,6 +27,7 @@ interface Answers {
 export class LimitedFleet extends ProcessFleet {
   readonly gateways: GatewayProcess[] = [];
   #node = '';
+  #admin: DevAdmin | undefined;
   readonly #keys = new Map<string, string>();
 
   /** Organisations named here have the tier Minute, those that begin with `slots` the tier Slots. */
@@ -33,6 +36,7 @@ export class LimitedFleet extends ProcessFleet {
     const node = await this.simNode('node', '--models', `${model},heavy`, '--tokens-per-second', '20');
     this.#node = node.ready.url;
     const admin = this.admin(plane);
+    this.#admin = admin;
     await admin.apply({
       version: 1,
       models: [
@@ -60,6 +64,12 @@ export class LimitedFleet extends ProcessFleet {
     );
     // Every gateway has folded the keys, and knows of the others.
     await Promise.all(this.gateways.map((each) => until(() => this.knows(each, organisations.at(-1) ?? ''))));
+  }
+
+  /** What `headgate limits show` says. */
+  async limits(organisation: string) {
+    if (this.#admin === undefined) throw new Error('the fleet has not begun');
+    return this.#admin.call('GET', `/organisations/${organisation}/limits`);
   }
 
   gateway(name: string): Promise<GatewayProcess> {
@@ -162,6 +172,28 @@ function longest(organisations: readonly string[]): string {
 export const minutes = (name: string): string[] =>
   Array.from({ length: 12 }, (_, index) => `${name}-${index}`);
 
+/** `limits show` has what is used, over the fleet and by gateway. */
+async function shows(
+  fleet: LimitedFleet,
+  organisation: string,
+  {
+    requests = null,
+    inFlight = null,
+  }: { readonly requests?: number | null; readonly inFlight?: number | null },
+): Promise<void> {
+  await until(async () => {
+    const shown = await fleet.limits(organisation);
+    const sum = (of: (gateway: (typeof shown.gateways)[number]) => number | null) =>
+      shown.gateways.reduce((total, gateway) => total + (of(gateway) ?? 0), 0);
+    return (
+      shown.requests.used === requests &&
+      shown.concurrency.inFlight === inFlight &&
+      sum((gateway) => gateway.requests) === (requests ?? 0) &&
+      sum((gateway) => gateway.inFlight) === (inFlight ?? 0)
+    );
+  });
+}
+
 /** Limits 1 over all gateways: a burst in a fresh minute, and three times the limit after it. */
 export async function coldBurst(fleet: LimitedFleet, organisations: readonly string[]): Promise<void> {
   const organisation = longest(organisations);
@@ -175,10 +207,61 @@ export async function coldBurst(fleet: LimitedFleet, organisations: readonly str
   expect(admitted).toBeLessThanOrEqual(minuteLimit + fleet.gateways.length);
   expect(admitted).toBeGreaterThanOrEqual(minuteLimit);
   expect((await fleet.seen()).requests - before).toBe(admitted);
+  await shows(fleet, organisation, { requests: admitted });
   for (const seconds of [...first.retryAfter, ...more.retryAfter]) {
     expect(seconds).toBeGreaterThanOrEqual(1);
     expect(seconds).toBeLessThanOrEqual(60);
   }
+}
+
+/**
+ * Limits 1 over all gateways: three times the limit, evenly over some seconds of one minute. What was refused before the
+ * limit was reached is returned.
+ */
+export async function sustained(fleet: LimitedFleet, organisations: readonly string[]): Promise<number> {
+  const organisation = longest(organisations);
+  await withinOneMinute(organisation, 20_000);
+  const before = (await fleet.seen()).requests;
+  const total = { admitted: 0, early: 0 };
+  const others: number[] = [];
+  const one = async (index: number): Promise<void> => {
+    await pause(index * 60);
+    const gateway = fleet.gateways[index % fleet.gateways.length] as GatewayProcess;
+    const { admitted, limited, other } = await fleet.burst([gateway], organisation, 1);
+    total.admitted += admitted;
+    if (total.admitted < minuteLimit) total.early += limited;
+    others.push(...other);
+  };
+  await Promise.all(Array.from({ length: 3 * minuteLimit }, (_, index) => one(index)));
+  expect(others).toEqual([]);
+  expect(total.admitted).toBeLessThanOrEqual(minuteLimit + fleet.gateways.length);
+  expect(total.admitted).toBeGreaterThanOrEqual(minuteLimit);
+  expect((await fleet.seen()).requests - before).toBe(total.admitted);
+  return total.early;
+}
+
+/** Without the log each gateway has its share; the limit of the fleet holds again once the log is back. */
+export async function withoutLog(
+  fleet: LimitedFleet,
+  { away, back }: { readonly away: string; readonly back: readonly string[] },
+  log: { readonly leave: () => void; readonly come: () => void },
+): Promise<void> {
+  const share = minuteLimit / fleet.gateways.length;
+  const ages = () =>
+    Promise.all(fleet.gateways.map((each) => fleet.metric(each, 'headgate_limit_feed_age_seconds')));
+  log.leave();
+  await until(async () => (await ages()).every((age) => age > 2.1));
+  for (const gateway of fleet.gateways) {
+    const { admitted, other } = await fleet.burst([gateway], away, minuteLimit);
+    expect(other).toEqual([]);
+    // A minute may end in between, so that the share counts again.
+    expect(admitted % Math.floor(share)).toBe(0);
+    expect(admitted).toBeLessThanOrEqual(2 * share);
+    expect(admitted).toBeGreaterThan(0);
+  }
+  log.come();
+  await until(async () => (await ages()).every((age) => age < 1), 60_000);
+  await coldBurst(fleet, back);
 }
 
 /** A client that stays on one gateway gets the whole limit, and no gateway admits a request beyond it. */
@@ -242,6 +325,7 @@ export async function slowStreams(fleet: LimitedFleet, organisation: string): Pr
   // The bound: one request for each gateway.
   expect(light.open).toBeLessThanOrEqual(slots + fleet.gateways.length);
   expect((await fleet.seen()).inFlight).toBe(light.open);
+  await shows(fleet, organisation, { inFlight: light.open });
   expect(await light.begin(0, 'heavy'), 'a heavy request finds no room').toBe(429);
   await light.leave();
   const heavy = openStreams(fleet, organisation);

@@ -1,0 +1,164 @@
+/**
+ * What busy gateways publish on the topics of counters and gauges, made by the rules that the product runs, in simulated
+ * time: their requests are spread evenly over the organisations, and a twentieth of these is near the end of its allowance.
+ */
+import { randomUUID } from 'node:crypto';
+import { encodeGauges, type GaugeRecord, inFlightWindow } from '../../schemas/gauges.ts';
+import type { CounterEntry } from '../../schemas/limits.ts';
+import { Claimant } from '../../shared/limits/claimant.ts';
+import { CounterState, counterKey, type Sum } from '../../shared/limits/counters.ts';
+import { type CounterLedger, GatewayCounters } from '../../shared/limits/gateway-counters.ts';
+import { windowMs } from '../../shared/decision/decide.ts';
+
+export interface Traffic {
+  readonly peers: number;
+  readonly organisations: number;
+  /** Over all peers. */
+  readonly requestsPerSecond: number;
+}
+
+export interface Published {
+  /** Since the beginning of the measured time. */
+  readonly atMs: number;
+  readonly value: Buffer;
+}
+
+export const period = `${new Date().toISOString().slice(0, 8)}01`;
+const stepMs = 10;
+const tickMs = 200;
+const heldMs = 1000;
+/** A lag of the log, there and back. */
+const lagMs = 20;
+const tokensPerRequest = 60;
+const nearEndPart = 20;
+
+class Ledger implements CounterLedger {
+  readonly replica = randomUUID();
+  readonly #sums = new Map<string, { tokens: number; turns: number }>();
+
+  get(key: string): Sum | undefined {
+    return this.#sums.get(key);
+  }
+
+  add(key: string): void {
+    const sum = this.#sums.get(key) ?? { tokens: 0, turns: 0 };
+    sum.tokens += tokensPerRequest;
+    sum.turns++;
+    this.#sums.set(key, sum);
+  }
+
+  isOwnProcess(): boolean {
+    return true;
+  }
+
+  *entries(): Generator<CounterEntry> {
+    for (const [key, { tokens, turns }] of this.#sums) {
+      const [subject = '', of = ''] = key.split(' ');
+      yield [subject, of, tokens, turns];
+    }
+  }
+
+  former(): [] {
+    return [];
+  }
+
+  renew(): void {}
+}
+
+function organisationOf(traffic: Traffic): number {
+  return Math.floor(Math.random() * traffic.organisations);
+}
+
+/** Records of counters: `warm` until each peer has published what it serves, then those of the measured seconds. */
+export function counterRecords(traffic: Traffic, seconds: number) {
+  const { peers, requestsPerSecond } = traffic;
+  const startMs = Date.now() - 130_000;
+  const gateways = Array.from({ length: peers }, (_, index) => {
+    const ledger = new Ledger();
+    const state = new CounterState();
+    const live = () => peers;
+    const counters = new GatewayCounters(
+      { ledger, state, process: randomUUID(), name: `edge-${index}`, live },
+      startMs,
+    );
+    return { ledger, counters };
+  });
+  const warmMs = 65_000;
+  const [warm, measured]: [Published[], Published[]] = [[], []];
+  const perStep = (requestsPerSecond * tickMs) / 2000;
+  for (let atMs = 0; atMs < warmMs + seconds * 1000; atMs += tickMs / 2) {
+    for (let n = 0; n < perStep; n++) {
+      const { ledger, counters } = gateways[Math.floor(Math.random() * peers)] as (typeof gateways)[number];
+      const index = organisationOf(traffic);
+      const key = counterKey(`organisation-${index}`, period);
+      ledger.add(key);
+      const limit = index % nearEndPart === 0 ? 1 : 1e12;
+      counters.grown(key, tokensPerRequest, startMs + atMs, limit);
+    }
+    for (const { counters } of gateways)
+      for (const record of counters.due(startMs + atMs))
+        (atMs < warmMs ? warm : measured).push({
+          atMs: atMs - warmMs,
+          value: Buffer.from(JSON.stringify(record)),
+        });
+  }
+  return { warm, measured };
+}
+
+interface Peer {
+  readonly claimant: Claimant;
+  readonly offsetMs: number;
+  read: number;
+  urgentMs: number | undefined;
+}
+
+/** Records of gauges. Without requests these are what live gateways publish each second. */
+export function gaugeRecords(traffic: Traffic, seconds: number) {
+  const { peers, requestsPerSecond } = traffic;
+  const gateways = Array.from({ length: peers }, (_, index): Peer => {
+    const claimant = new Claimant({ name: `edge-${index}`, mint: randomUUID, live: peers });
+    return { claimant, offsetMs: stepMs * (index % (tickMs / stepMs)), read: 0, urgentMs: undefined };
+  });
+  const log: { readonly record: GaugeRecord; readonly atMs: number }[] = [];
+  const ending = new Map<number, (() => void)[]>();
+  const warmMs = 5000;
+  const window = Date.now() - (Date.now() % windowMs);
+  let admitted = 0;
+  const request = (nowMs: number): void => {
+    const { claimant } = gateways[Math.floor(Math.random() * peers)] as Peer;
+    const subject = `organisation-${organisationOf(traffic)}`;
+    const rate = { subject, window, limit: 600 };
+    const inFlight = { subject, window: inFlightWindow, limit: 100 };
+    if (!claimant.admits(rate, 1, nowMs) || !claimant.admits(inFlight, 1, nowMs)) return;
+    claimant.add(rate, 1, nowMs);
+    claimant.add(inFlight, 1, nowMs);
+    if (nowMs >= warmMs) admitted++;
+    const ends = ending.get(nowMs + heldMs) ?? [];
+    ending.set(nowMs + heldMs, ends);
+    ends.push(() => claimant.remove(inFlight, 1, nowMs + heldMs));
+  };
+  const perStep = (requestsPerSecond * stepMs) / 1000;
+  for (let nowMs = 0; nowMs < warmMs + seconds * 1000; nowMs += stepMs) {
+    if (nowMs >= 1000) for (let n = 0; n < perStep; n++) request(nowMs);
+    for (const end of ending.get(nowMs) ?? []) end();
+    ending.delete(nowMs);
+    for (const peer of gateways) {
+      const { claimant } = peer;
+      for (; peer.read < log.length && (log[peer.read]?.atMs ?? 0) + lagMs <= nowMs; peer.read++)
+        claimant.onRecord((log[peer.read] as { record: GaugeRecord }).record, peer.read, nowMs);
+      const isTick = nowMs % tickMs === peer.offsetMs;
+      if (claimant.isUrgent) peer.urgentMs ??= nowMs + stepMs;
+      if (!isTick && (peer.urgentMs === undefined || peer.urgentMs > nowMs)) continue;
+      peer.urgentMs = undefined;
+      for (const record of claimant.records(nowMs, window, !isTick)) log.push({ record, atMs: nowMs });
+    }
+  }
+  const published = log.map(({ record, atMs }): Published => {
+    return { atMs: atMs - warmMs, value: encodeGauges(record) };
+  });
+  return {
+    admitted,
+    warm: published.filter(({ atMs }) => atMs < 0),
+    measured: published.filter(({ atMs }) => atMs >= 0),
+  };
+}
