@@ -1,98 +1,166 @@
-// What the traffic of others costs: the processor time of an idle gateway for a minute of counters of 50 peers, per request
-// that they served, with 1 000 and 5 000 active organisations; and that of a control plane per usage row. The peers publish
-// each organisation once a minute, and those near the end of their allowance (5 %) after each request.
-// BENCH_PEERS and BENCH_REQUESTS_PER_SECOND set the load. Gauges are not in it.
+// What the traffic of others costs a gateway that has none: 50 peers (BENCH_PEERS) serve BENCH_REQUESTS_PER_SECOND requests for
+// 1 000 and 5 000 active organisations, and publish what the rules of the product say on the topics of counters and gauges.
+// First the processor time to authenticate, decode and fold the records, in this process; then that of a real idle gateway that
+// reads them at their pace, above its time with peers that have no requests; last, that of a control plane per usage row.
 import { randomUUID } from 'node:crypto';
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { type CounterEntry, counterEntriesMax, countersTopic } from '../schemas/limits.ts';
-import { openCounterCopy } from '../shared/limits/counter-copy.ts';
-import { CounterFeed, saveEveryMs } from '../shared/limits/counter-feed.ts';
+import { decodeGauges } from '../schemas/gauges.ts';
+import { countersTopic, gaugesTopic, type LimitTopicName, readCounterRecord } from '../schemas/limits.ts';
+import { Claimant } from '../shared/limits/claimant.ts';
 import { CounterState } from '../shared/limits/counters.ts';
+import { RecordMac } from '../shared/log/core/record-mac.ts';
 import { limitTopicAt } from '../shared/log/limit-topic.ts';
+import { sleep } from '../shared/runtime/retry.ts';
 import { openUsageStore } from '../shared/usage/usage-store.ts';
+import {
+  type GatewayProcess,
+  gatewayToken,
+  type Plane,
+  ProcessFleet,
+} from '../test/support/process-fleet.ts';
+import { cpuMicroseconds } from './support/cpu.ts';
+import { counterRecords, gaugeRecords, type Published, period, type Traffic } from './support/peers.ts';
 
 const peers = Number(process.env['BENCH_PEERS'] ?? 50);
-const perSecond = Number(process.env['BENCH_REQUESTS_PER_SECOND'] ?? 1000);
-const seconds = 60;
-const nearEndPart = 0.05;
+const requestsPerSecond = Number(process.env['BENCH_REQUESTS_PER_SECOND'] ?? 1000);
+const counterSeconds = 60;
+const gaugeSeconds = 10;
 const rows = 100_000;
-const period = `${new Date().toISOString().slice(0, 8)}01`;
-const silent = { warn: () => undefined, error: () => undefined, fatal: () => undefined };
 
 function cpuMicros(since?: NodeJS.CpuUsage): number {
   const { user, system } = process.cpuUsage(since);
   return user + system;
 }
 
-async function gateway(organisations: number) {
-  const folder = mkdtempSync(join(tmpdir(), 'headgate-bench-fleet-'));
-  const logUrl = `sqlite:${join(folder, 'log')}`;
-  const topic = limitTopicAt(logUrl, { topic: countersTopic, tokens: ['gateway-token-of-the-bench'] });
-  const replicas = Array.from({ length: peers }, () => ({ replica: randomUUID(), process: randomUUID() }));
-  let bytes = 0;
-  let entries = 0;
-  const append = (peer: number, part: readonly CounterEntry[]): Promise<number> => {
-    const record = { v: 1, ...replicas[peer % peers], name: `edge-${peer}`, at: Date.now(), entries: part };
-    const raw = Buffer.from(JSON.stringify(record));
-    bytes += raw.length + 32;
-    entries += part.length;
-    return topic.append(raw);
-  };
-  for (let peer = 0; peer < peers; peer++)
-    for (let from = 0; from < organisations; from += counterEntriesMax) {
-      const ids = Array.from(
-        { length: Math.min(counterEntriesMax, organisations - from) },
-        (_, n) => from + n,
-      );
-      await append(
-        peer,
-        ids.map((id) => [`organisation-${id}`, period, 100_000 + id, 100]),
-      );
-    }
-  const urgent = perSecond * seconds * nearEndPart;
-  for (let from = 0; from < urgent; from += 100)
-    await Promise.all(
-      Array.from({ length: 100 }, (_, n) =>
-        append(from + n, [[`organisation-${(from + n) % 50}`, period, 200_000 + from, 200]]),
-      ),
-    );
-  await topic.close();
-  const state = new CounterState();
-  const reader = limitTopicAt(logUrl, { topic: countersTopic, tokens: ['gateway-token-of-the-bench'] });
-  const feed = new CounterFeed({
-    ...{ topic: reader, state, logger: silent, copy: openCounterCopy(join(folder, 'counters.db')) },
-    read: (record, nowMs) => state.apply(record, nowMs).dropped,
+const rounded = (value: number): number => Number(value.toFixed(2));
+const bytesOf = (records: readonly Published[]): number =>
+  records.reduce((sum, { value }) => sum + value.length + 32, 0);
+
+/** The least processor time of some runs, µs: the others had the machine less to themselves. */
+function least(run: () => void): number {
+  const times = Array.from({ length: 5 }, () => {
+    const before = process.cpuUsage();
+    run();
+    return cpuMicros(before);
   });
-  global.gc?.();
-  const heap = process.memoryUsage().heapUsed;
-  const before = process.cpuUsage();
-  feed.start();
-  if (!(await feed.caughtUp(120_000))) throw new Error('the topic was not read to its end');
-  const readMicros = cpuMicros(before);
-  const saving = process.cpuUsage();
-  feed.save();
-  // What a minute changes is written once in many minutes.
-  const micros = readMicros + (cpuMicros(saving) * seconds * 1000) / saveEveryMs;
-  global.gc?.();
-  const heapBytes = process.memoryUsage().heapUsed - heap;
-  await feed.stop();
-  rmSync(folder, { recursive: true });
+  return Math.min(...times);
+}
+
+function authenticate(topic: LimitTopicName, records: readonly Published[]): number {
+  const mac = new RecordMac(topic, gatewayToken);
+  const signed = records.map(({ value }) => ({ value, signature: mac.of(value) }));
+  return least(() => {
+    for (const { value, signature } of signed) mac.accepts(value, signature);
+  });
+}
+
+interface Traffics {
+  readonly counters: ReturnType<typeof counterRecords>;
+  readonly gauges: ReturnType<typeof gaugeRecords>;
+}
+
+function records(traffic: Traffic): Traffics {
+  return {
+    counters: counterRecords(traffic, counterSeconds),
+    gauges: gaugeRecords(traffic, gaugeSeconds),
+  };
+}
+
+/** Rules alone, µs per request served elsewhere. */
+function folding({ counters, gauges }: Traffics, { organisations }: Traffic) {
+  const state = new CounterState();
+  const nowMs = Date.now();
+  const merge = (all: readonly Published[]): void => {
+    for (const { value } of all) {
+      const record = readCounterRecord(value);
+      if (record !== undefined) state.apply(record, nowMs);
+    }
+  };
+  merge(counters.warm);
+  let offset = 0;
+  let claimant = new Claimant({ name: 'idle', mint: randomUUID, live: peers });
+  const fold = (all: readonly Published[]): void => {
+    for (const { value } of all) {
+      const record = decodeGauges(value);
+      if (record !== undefined) claimant.onRecord(record, offset++, 0);
+    }
+  };
+  const micros = {
+    counters: authenticate(countersTopic, counters.measured) + least(() => merge(counters.measured)),
+    gauges:
+      authenticate(gaugesTopic, gauges.measured) +
+      least(() => {
+        claimant = new Claimant({ name: 'idle', mint: randomUUID, live: peers });
+        fold(gauges.warm);
+        fold(gauges.measured);
+      }) *
+        (gauges.measured.length / (gauges.warm.length + gauges.measured.length)),
+  };
   return {
     organisations,
-    microsPerRequest: Number((micros / (perSecond * seconds)).toFixed(2)),
-    microsPerEntry: Number((micros / entries).toFixed(2)),
-    countersBytesPerSecond: Math.round(bytes / seconds),
-    heapBytesPerValue: Math.round(heapBytes / (peers * organisations)),
+    countersMicrosPerRequest: rounded(micros.counters / (requestsPerSecond * counterSeconds)),
+    gaugesMicrosPerRequest: rounded(micros.gauges / gauges.admitted),
+    countersBytesPerSecond: Math.round(bytesOf(counters.measured) / counterSeconds),
+    gaugesBytesPerSecond: Math.round(bytesOf(gauges.measured) / gaugeSeconds),
+    recordsPerSecond: Math.round(
+      counters.measured.length / counterSeconds + gauges.measured.length / gaugeSeconds,
+    ),
   };
+}
+
+/** Publishes the records at their pace; those of counters of the first seconds only. */
+async function publish(logUrl: string, { counters, gauges }: Traffics): Promise<void> {
+  const topicOf = (topic: LimitTopicName) => limitTopicAt(logUrl, { topic, tokens: [gatewayToken] });
+  const topics = [topicOf(countersTopic), topicOf(gaugesTopic)] as const;
+  const all = [
+    ...counters.measured
+      .filter(({ atMs }) => atMs < gaugeSeconds * 1000)
+      .map((each) => [each, topics[0]] as const),
+    ...gauges.measured.map((each) => [each, topics[1]] as const),
+  ].sort(([one], [other]) => one.atMs - other.atMs);
+  const startMs = performance.now();
+  const pending: Promise<unknown>[] = [];
+  for (const [{ atMs, value }, topic] of all) {
+    const leftMs = startMs + atMs - performance.now();
+    if (leftMs > 1) await sleep(leftMs);
+    pending.push(topic.append(value));
+  }
+  await Promise.all(pending);
+  await sleep(500);
+  for (const topic of topics) await topic.close();
+}
+
+/** A real gateway without requests: its processor time while peers serve, above that while peers only show that they live. */
+async function idleGateway(busy: Traffics, { organisations }: Traffic) {
+  const fleet = new ProcessFleet();
+  try {
+    await fleet.serve<Plane['ready']>('control-plane', 'plane');
+    const { ready } = await fleet.serve<GatewayProcess['ready']>('gateway', 'idle');
+    const quiet = records({ peers, organisations, requestsPerSecond: 0 });
+    const spent = async (traffics: Traffics): Promise<number> => {
+      const before = cpuMicroseconds(ready.pid);
+      await publish(fleet.logUrl, traffics);
+      return cpuMicroseconds(ready.pid) - before;
+    };
+    // The first seconds of a process cost more than the later ones.
+    await spent(quiet);
+    await spent(busy);
+    const [idle, working] = [await spent(quiet), await spent(busy)];
+    return {
+      organisations,
+      idlePercentOfACore: rounded(idle / gaugeSeconds / 1e4),
+      busyPercentOfACore: rounded(working / gaugeSeconds / 1e4),
+      microsPerRequest: rounded((working - idle) / (requestsPerSecond * gaugeSeconds)),
+    };
+  } finally {
+    await fleet.close();
+  }
 }
 
 function controlPlane() {
   const store = openUsageStore(':memory:', { keepRows: true });
   const incarnation = randomUUID();
   const at = new Date().toISOString();
-  const records = Array.from({ length: rows / 100 }, (_, record) => {
+  const batches = Array.from({ length: rows / 100 }, (_, record) => {
     const body = Array.from({ length: 100 }, (_, index) => {
       const n = record * 100 + index + 1;
       const owner = { organisation: `organisation-${n % 1000}`, period, draw: 'pool', model: 'echo-small' };
@@ -101,20 +169,28 @@ function controlPlane() {
     });
     return { offset: record, value: Buffer.from(JSON.stringify(body)), signature: null };
   });
-  const bytes = records.reduce((sum, { value }) => sum + value.length, 0);
+  const bytes = batches.reduce((sum, { value }) => sum + value.length, 0);
   const before = process.cpuUsage();
-  for (let next = 0; next < records.length; ) next += store.apply(0, records.slice(next, next + 50)).consumed;
+  for (let next = 0; next < batches.length; ) next += store.apply(0, batches.slice(next, next + 50)).consumed;
   const micros = cpuMicros(before);
   store.close();
   return {
-    microsPerRow: Number((micros / rows).toFixed(2)),
+    microsPerRow: rounded(micros / rows),
     rowsPerSecond: Math.round((rows / micros) * 1e6),
-    usageBytesPerSecond: Math.round((bytes / rows) * perSecond),
+    usageBytesPerSecond: Math.round((bytes / rows) * requestsPerSecond),
   };
 }
 
-const gateways = [await gateway(1000), await gateway(5000)];
+const rules: ReturnType<typeof folding>[] = [];
+const gateways: Awaited<ReturnType<typeof idleGateway>>[] = [];
+for (const organisations of [1000, 5000]) {
+  const traffic = { peers, organisations, requestsPerSecond };
+  const made = records(traffic);
+  rules.push(folding(made, traffic));
+  gateways.push(await idleGateway(made, traffic));
+}
 const plane = controlPlane();
+console.table(rules);
 console.table(gateways);
 console.table([plane]);
-console.log(JSON.stringify({ peers, requestsPerSecond: perSecond, gateways, controlPlane: plane }));
+console.log(JSON.stringify({ peers, requestsPerSecond, rules, gateways, controlPlane: plane }));

@@ -110,6 +110,6 @@ function isLastSeen(item: unknown): item is LastSeen {
 
 function isEntry(item: unknown): item is EntryList {
   if (!Array.isArray(item) || item.length !== 5) return false;
-  const [subject, window, limit, used, claim] = item;
-  return isText(subject) && isCount(window) && isAmount(limit) && isAmount(used) && isAmount(claim);
+  // By index: this runs for each entry of each record of the fleet.
+  return isText(item[0]) && isCount(item[1]) && isAmount(item[2]) && isAmount(item[3]) && isAmount(item[4]);
 }

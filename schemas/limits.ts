@@ -93,10 +93,19 @@ function isText(value: unknown, pattern: RegExp): value is string {
 
 function isEntry(value: unknown): value is CounterEntry {
   if (!Array.isArray(value) || value.length !== 4) return false;
-  const [subject, period, tokens, turns] = value as unknown[];
-  return (
-    isText(subject, subjectPattern) && isText(period, periodPattern) && isCount(tokens) && isCount(turns)
-  );
+  // By index: this runs for each entry of each record of the fleet.
+  const list = value as unknown[];
+  return isText(list[0], subjectPattern) && isPeriod(list[1]) && isCount(list[2]) && isCount(list[3]);
+}
+
+/** Most entries of a record have one period. */
+let lastPeriod = '';
+
+function isPeriod(value: unknown): boolean {
+  if (value === lastPeriod) return true;
+  if (!isText(value, periodPattern)) return false;
+  lastPeriod = value;
+  return true;
 }
 
 function isGap(value: unknown): value is UsageGapEntry {

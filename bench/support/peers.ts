@@ -5,10 +5,10 @@
 import { randomUUID } from 'node:crypto';
 import { encodeGauges, type GaugeRecord, inFlightWindow } from '../../schemas/gauges.ts';
 import type { CounterEntry } from '../../schemas/limits.ts';
+import { windowMs } from '../../shared/decision/decide.ts';
 import { Claimant } from '../../shared/limits/claimant.ts';
 import { CounterState, counterKey, type Sum } from '../../shared/limits/counters.ts';
 import { type CounterLedger, GatewayCounters } from '../../shared/limits/gateway-counters.ts';
-import { windowMs } from '../../shared/decision/decide.ts';
 
 export interface Traffic {
   readonly peers: number;

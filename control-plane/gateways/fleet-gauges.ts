@@ -4,7 +4,7 @@
  */
 import { decodeGauges, inFlightWindow } from '../../schemas/gauges.ts';
 import { gaugesTopic } from '../../schemas/limits.ts';
-import { ClaimsFold, limitKey } from '../../shared/limits/claims-fold.ts';
+import { ClaimsFold } from '../../shared/limits/claims-fold.ts';
 import { type LimitBatch, type LimitTopic, limitTopicAt } from '../../shared/log/limit-topic.ts';
 import type { LineLogger } from '../../shared/runtime/logger.ts';
 import type { FleetSettings } from './open-fleet.ts';
@@ -65,7 +65,7 @@ export class FleetGauges {
     if (!this.#options.topic.reachable) return undefined;
     const ages = this.#ages();
     const uses: GaugeUse[] = [];
-    for (const [process, { used }] of this.#fold.row(limitKey(subject, window))?.cells ?? []) {
+    for (const [process, { used }] of this.#fold.row({ subject, window })?.cells ?? []) {
       const isLive = (ages.get(process)?.ageMs ?? liveMs) < liveMs;
       const name = this.#fold.nameOf(process);
       if (name !== undefined && used > 0 && (isLive || window !== inFlightWindow)) uses.push({ name, used });

@@ -1,90 +1,221 @@
+/** What a gateway admits, claims and publishes, rule by rule, over a log without delays. */
 import { expect, test } from 'vitest';
-import type { GaugeRecord } from '../../schemas/gauges.ts';
-import { Claimant, type Limit } from './claimant.ts';
+import { inFlightWindow } from '../../schemas/gauges.ts';
+import { ClaimLog } from '../../test/support/claim-log.ts';
+import type { Claimant, Limit } from './claimant.ts';
 
-const limit: Limit = { subject: 'acme', window: 60_000, limit: 60 };
-let minted = 0;
-const open = (predecessor?: string): Claimant =>
-  new Claimant({ name: 'gw', mint: () => `process-${++minted}`, live: 1, predecessor });
+const minute: Limit = { subject: 'acme', window: 60_000, limit: 60 };
+const inFlight: Limit = { subject: 'acme', window: inFlightWindow, limit: 10 };
 
-/** A log without delays, and its readers. */
-function openLog() {
-  const records: GaugeRecord[] = [];
-  const readers: Claimant[] = [];
-  let nowMs = 0;
-  const read = (reader: Claimant, from: number): void => {
-    for (const [index, record] of records.entries())
-      if (index >= from) reader.onRecord(record, index + 1, nowMs);
-  };
-  const append = (record: GaugeRecord): void => {
-    records.push(record);
-    for (const reader of readers) reader.onRecord(record, records.length, nowMs);
-  };
-  const join = (reader: Claimant): void => {
-    readers.push(reader);
-    read(reader, 0);
-  };
-  return {
-    join,
-    now: () => nowMs,
-    /** Ticks of all that are there. */
-    pass(ms: number): void {
-      for (const untilMs = nowMs + ms; nowMs < untilMs; nowMs += 200)
-        for (const each of [...readers]) for (const record of each.records(nowMs, nowMs)) append(record);
-    },
-    leave(reader: Claimant): void {
-      append(reader.goodbye(nowMs));
-      readers.splice(readers.indexOf(reader), 1);
-    },
-  };
+/** As admitted one after the other, with all waits. */
+function hold(log: ClaimLog, claimant: Claimant, weight: number): void {
+  for (let n = 0; n < weight; n++) claimant.add(inFlight, 1, log.nowMs);
+  log.pass(400);
 }
 
-/** How many of these requests are admitted at once. */
-function admitted(claimant: Claimant, requests: number, nowMs: number): number {
-  let count = 0;
-  for (let n = 0; n < requests; n++) {
-    if (!claimant.admits(limit, 1, nowMs)) continue;
-    claimant.add(limit, 1, nowMs);
-    count++;
-  }
-  return count;
-}
+const usedIn = (reader: Claimant, limit: Limit): number =>
+  [...(reader.fold.row(limit)?.cells.values() ?? [])].reduce((sum, { used }) => sum + used, 0);
 
 test.each(['on its data folder', 'without its data folder'])(
   'a gateway that was alone and stopped leaves its room to the one that starts %s',
   (how) => {
-    const first = open();
-    const log = openLog();
-    log.join(first);
-    log.pass(1000);
+    const log = new ClaimLog();
+    const [first] = log.openAll(1) as [Claimant];
     expect(first.isAlone).toBe(true);
-    expect(admitted(first, 10, log.now())).toBe(10);
+    expect(log.take(first, minute, 10)).toBe(10);
     log.pass(400);
     log.leave(first);
-    const second = open(how === 'on its data folder' ? first.process : undefined);
-    log.join(second);
+    const second = log.open(how === 'on its data folder' ? first.process : undefined);
     expect(second.fold.alone).toBeUndefined();
     log.pass(1000);
     expect(second.isAlone).toBe(true);
     // What was used of the minute counts further.
-    expect(admitted(second, 60, log.now())).toBe(50);
+    expect(log.take(second, minute, 60)).toBe(50);
   },
 );
 
+test('what a gateway that stops claimed of a minute and did not use is free', () => {
+  const log = new ClaimLog();
+  const [one, other] = log.openAll(2) as [Claimant, Claimant];
+  expect(log.take(one, minute, 1)).toBe(1);
+  log.pass(200);
+  expect(one.fold.claimOf(one.process, minute)).toBeGreaterThan(1);
+  log.leave(one);
+  expect(other.fold.claimOf(one.process, minute)).toBe(1);
+});
+
 test('where the log is silent, a request may wait until the gateway counts as cut off, and no longer', () => {
-  const gateway = open();
-  const log = openLog();
-  log.join(gateway);
-  log.pass(1000);
-  expect(gateway.cutOffInMs(log.now() + 100)).toBeUndefined();
+  const log = new ClaimLog();
+  const [gateway] = log.openAll(1) as [Claimant];
+  expect(gateway.cutOffInMs(log.nowMs + 100)).toBeUndefined();
   // Sent, and not given back.
-  gateway.add(limit, 1, log.now());
-  expect(gateway.records(log.now(), log.now()).length).toBeGreaterThan(0);
-  const sentMs = log.now();
+  gateway.add(minute, 1, log.nowMs);
+  expect(gateway.records(log.nowMs, log.nowMs).length).toBeGreaterThan(0);
+  const sentMs = log.nowMs;
   expect(gateway.cutOffInMs(sentMs + 300)).toBeUndefined();
   const leftMs = gateway.cutOffInMs(sentMs + 500) ?? 0;
   expect(leftMs).toBeGreaterThan(0);
   expect(gateway.isCutOff(sentMs + 500 + leftMs - 2)).toBe(false);
   expect(gateway.isCutOff(sentMs + 500 + leftMs)).toBe(true);
   expect(gateway.cutOffInMs(sentMs + 500 + leftMs)).toBe(0);
+});
+
+test('a first request goes ahead of its claim where as much is left for every gateway, and no further one', () => {
+  const log = new ClaimLog();
+  const [one, other] = log.openAll(2) as [Claimant, Claimant];
+  expect(log.take(one, minute, 5)).toBe(1);
+  expect(log.take(other, minute, 5)).toBe(1);
+  expect(log.take(one, { ...minute, subject: 'narrow', limit: 1 }, 1)).toBe(0);
+});
+
+test('no first request goes ahead while another gateway holds all room', () => {
+  const log = new ClaimLog();
+  const [alone] = log.openAll(1) as [Claimant];
+  log.set(alone, 'suspended');
+  const other = log.open();
+  log.pass(600);
+  expect(other.isCutOff(log.nowMs)).toBe(false);
+  expect(log.take(other, minute, 1)).toBe(0);
+});
+
+test('where more is held than a limit has, what ends is not replaced until that is over', () => {
+  const log = new ClaimLog();
+  const [one, other] = log.openAll(2) as [Claimant, Claimant];
+  for (const each of [one, other]) hold(log, each, 5);
+  log.pass(2000);
+  expect(one.fold.row(inFlight)?.claimed).toBe(10);
+  // The tier was made narrower.
+  const narrow = { ...inFlight, limit: 6 };
+  one.remove(inFlight, 1, log.nowMs);
+  expect(one.admits(inFlight, 1, log.nowMs)).toBe(true);
+  expect(one.admits(narrow, 1, log.nowMs)).toBe(false);
+  one.remove(narrow, 4, log.nowMs);
+  other.remove(narrow, 2, log.nowMs);
+  for (const each of [one, other]) each.add(narrow, 0, log.nowMs);
+  log.pass(1400);
+  expect(one.admits(narrow, 1, log.nowMs)).toBe(true);
+});
+
+test('a gateway that is cut off admits what was granted to it in flight for eight seconds, and then its share', () => {
+  const log = new ClaimLog();
+  const [one] = log.openAll(2) as [Claimant, Claimant];
+  hold(log, one, 8);
+  log.pass(2000);
+  log.set(one, 'cut off');
+  const before = one.process;
+  log.pass(5000);
+  expect(one.isCutOff(log.nowMs)).toBe(true);
+  expect(one.room(inFlight, log.nowMs)).toBeGreaterThanOrEqual(8);
+  log.nowMs += 3200;
+  expect(one.room(inFlight, log.nowMs)).toBe(5);
+  // It takes another id before others end the one that it has.
+  log.pass(200);
+  expect(one.process).not.toBe(before);
+});
+
+test('a gateway that was suspended takes another id when it reads that the others ended its own', () => {
+  const log = new ClaimLog();
+  const [one, other] = log.openAll(2) as [Claimant, Claimant];
+  const before = one.process;
+  log.set(one, 'suspended');
+  log.pass(13_000);
+  expect(other.fold.hasEnded(before)).toBe(true);
+  log.set(one, 'live');
+  expect(one.process).not.toBe(before);
+});
+
+test('under another id a gateway publishes what the log did not know of its minute, and nothing else', () => {
+  const log = new ClaimLog();
+  const [one] = log.openAll(1) as [Claimant];
+  log.take(one, minute, 5);
+  log.pass(400);
+  expect(usedIn(one, minute)).toBe(5);
+  log.set(one, 'cut off');
+  log.take(one, minute, 3);
+  log.pass(9000);
+  expect(one.used(minute)).toBe(3);
+  log.set(one, 'live');
+  log.pass(1000);
+  expect(usedIn(one, minute)).toBe(8);
+});
+
+test('nobody is silent by the silence of the log', () => {
+  const log = new ClaimLog();
+  const [alone] = log.openAll(1) as [Claimant];
+  const other = log.open();
+  for (const each of [alone, other]) log.set(each, 'cut off');
+  log.pass(4000);
+  log.set(other, 'live');
+  log.pass(200);
+  expect(log.records.filter(({ silent, ended }) => silent.length + ended.length > 0)).toEqual([]);
+  expect(other.fold.alone).toBe(alone.process);
+});
+
+test('a gateway that is killed gives up all room within seconds, and what it held in flight after ten', () => {
+  const log = new ClaimLog();
+  const [alone] = log.openAll(1) as [Claimant];
+  log.take(alone, inFlight, 4);
+  log.take(alone, minute, 7);
+  log.pass(400);
+  log.kill(alone);
+  const other = log.open();
+  log.pass(5000);
+  expect(other.fold.alone).toBeUndefined();
+  expect(other.fold.claimOf(alone.process, inFlight)).toBe(4);
+  log.pass(8000);
+  expect(other.fold.claimOf(alone.process, inFlight)).toBe(0);
+  expect(other.fold.claimOf(alone.process, minute)).toBe(7);
+  expect(other.isAlone).toBe(true);
+});
+
+test('a gateway that was alone publishes all that it used at once when another comes, and then is not alone', () => {
+  const log = new ClaimLog();
+  const [alone] = log.openAll(1) as [Claimant];
+  log.take(alone, minute, 20);
+  const other = log.open();
+  log.append(other.records(log.nowMs, log.nowMs));
+  const [record] = alone.isUrgent ? alone.records(log.nowMs, log.nowMs, true) : [];
+  expect(record).toMatchObject({ entries: [{ subject: 'acme', window: 60_000, used: 20 }] });
+  expect(record).not.toHaveProperty('alone');
+  // From the record on, before it is read back.
+  expect(alone.isAlone).toBe(false);
+});
+
+test('what the log did not give back is published again', () => {
+  const log = new ClaimLog();
+  const [one] = log.openAll(2) as [Claimant, Claimant];
+  log.take(one, minute, 1);
+  log.set(one, 'cut off');
+  log.pass(200);
+  log.set(one, 'live');
+  log.pass(400);
+  expect(usedIn(one, minute)).toBe(1);
+});
+
+test('what a gateway holds and does not use it gives up at once where another lacks it', () => {
+  const log = new ClaimLog();
+  const [one, other] = log.openAll(2) as [Claimant, Claimant];
+  hold(log, one, 6);
+  log.pass(600);
+  for (let n = 0; n < 4; n++) one.remove(inFlight, 1, log.nowMs);
+  const done: boolean[] = [];
+  for (let n = 0; n < 8; n++)
+    other.wait(inFlight, 1, log.nowMs + 500, log.nowMs, (again) => done.push(again));
+  log.urgent(other);
+  expect(one.isUrgent).toBe(true);
+  log.urgent(one);
+  expect(one.fold.claimOf(one.process, inFlight)).toBe(one.used(inFlight));
+  log.urgent(other);
+  expect(done.length).toBeGreaterThan(0);
+  expect(done.every(Boolean)).toBe(true);
+});
+
+test('what is held is repeated each thirty seconds, for readers that begin later', () => {
+  const log = new ClaimLog();
+  const [one] = log.openAll(2) as [Claimant, Claimant];
+  log.take(one, inFlight, 1);
+  log.pass(3000);
+  const before = log.records.length;
+  log.pass(31_000);
+  expect(log.records.slice(before).filter(({ entries }) => entries.length > 0)).toHaveLength(1);
 });

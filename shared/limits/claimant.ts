@@ -9,7 +9,7 @@ import {
   inFlightWindow,
   type LastSeen,
 } from '../../schemas/gauges.ts';
-import { ClaimsFold, limitKey } from './claims-fold.ts';
+import { ClaimsFold, type LimitName } from './claims-fold.ts';
 import { OwnLimit } from './own-limit.ts';
 import { RoomQueue, type Waiter } from './room-queue.ts';
 
@@ -38,6 +38,10 @@ export interface Limit {
   /** Beginning of the minute, ms since 1970, or `inFlightWindow`. */
   readonly window: number;
   readonly limit: number;
+}
+
+function keyOf({ subject, window }: LimitName): string {
+  return `${window} ${subject}`;
 }
 
 export interface ClaimantOptions {
@@ -124,21 +128,20 @@ export class Claimant {
   }
 
   used(limit: Limit): number {
-    return this.#own.get(limitKey(limit.subject, limit.window))?.used ?? 0;
+    return this.#own.get(keyOf(limit))?.used ?? 0;
   }
 
   /** Weight of the requests that wait for it. */
   waitingFor(limit: Limit): number {
-    return this.#own.get(limitKey(limit.subject, limit.window))?.waiting ?? 0;
+    return this.#own.get(keyOf(limit))?.waiting ?? 0;
   }
 
   /** What this process may use in all of the limit now. */
   room(limit: Limit, nowMs: number): number {
-    const key = limitKey(limit.subject, limit.window);
-    const row = this.#fold.row(key);
+    const row = this.#fold.row(limit);
     const claim = row?.cells.get(this.#process)?.claim ?? 0;
     const isAlone = this.isAlone;
-    const smallest = isAlone ? claim : (this.#own.get(key)?.smallestSent() ?? claim);
+    const smallest = isAlone ? claim : (this.#own.get(keyOf(limit))?.smallestSent() ?? claim);
     const granted = Math.min(claim, smallest);
     if (this.isCutOff(nowMs)) {
       const share = Math.max(1, Math.floor(limit.limit / this.#live));
@@ -158,22 +161,22 @@ export class Claimant {
   }
 
   /** The first request of a process goes ahead of its claim, where as much is left for every gateway. */
-  #isFirst({ subject, window, limit }: Limit, weight: number, nowMs: number): boolean {
+  #isFirst(limit: Limit, weight: number, nowMs: number): boolean {
     if (this.isCutOff(nowMs) || this.#fold.alone !== undefined) return false;
-    const claimed = this.#fold.row(limitKey(subject, window))?.claimed ?? 0;
-    return weight * this.#live <= limit - claimed;
+    const claimed = this.#fold.row(limit)?.claimed ?? 0;
+    return weight * this.#live <= limit.limit - claimed;
   }
 
   add(limit: Limit, weight: number, nowMs: number): void {
     this.#ownOf(limit).admitted(weight, nowMs);
   }
 
-  remove({ subject, window }: Limit, weight: number, nowMs: number): void {
-    const own = this.#own.get(limitKey(subject, window));
+  remove(limit: Limit, weight: number, nowMs: number): void {
+    const own = this.#own.get(keyOf(limit));
     if (own === undefined) return;
     own.used = Math.max(0, own.used - weight);
     if (own.waiting > 0) this.#settle(nowMs);
-    if (this.#fold.row(own.key)?.short) this.#isUrgent = true;
+    if (this.#fold.row(own)?.short) this.#isUrgent = true;
   }
 
   /**
@@ -209,16 +212,16 @@ export class Claimant {
 
   /** Is there room beyond what others are known to use? What they hold beyond that they give up. */
   #mayFit(limit: Limit, weight: number, nowMs: number): boolean {
-    const own = this.#own.get(limitKey(limit.subject, limit.window));
+    const own = this.#own.get(keyOf(limit));
     const needed = (own?.used ?? 0) + (own?.waiting ?? 0) + weight;
     return needed <= limit.limit - this.#usedByOthers(limit, nowMs);
   }
 
   /** What others use for certain: a weight in flight may have ended since its record. */
-  #usedByOthers({ subject, window }: Limit, nowMs: number): number {
+  #usedByOthers(limit: LimitName, nowMs: number): number {
     let used = 0;
-    for (const [process, cell] of this.#fold.row(limitKey(subject, window))?.cells ?? [])
-      if (process !== this.#process && (window !== inFlightWindow || nowMs - cell.atMs <= certainMs))
+    for (const [process, cell] of this.#fold.row(limit)?.cells ?? [])
+      if (process !== this.#process && (limit.window !== inFlightWindow || nowMs - cell.atMs <= certainMs))
         used += cell.used;
     return used;
   }
@@ -253,9 +256,10 @@ export class Claimant {
     if (this.#fold.hasEnded(this.#process)) this.#renew();
     // Another process is live: what was used without a claim is published at once.
     if (this.isAlone) this.#isUrgent = true;
+    if (this.#own.size === 0) return;
     let isAwaited = false;
-    for (const { subject, window } of entries) {
-      const own = this.#own.get(limitKey(subject, window));
+    for (const entry of entries) {
+      const own = this.#own.get(keyOf(entry));
       if (own === undefined) continue;
       if (own.waiting > 0) isAwaited = true;
       if (this.#dueOf(own, nowMs) === 'now') this.#isUrgent = true;
@@ -306,7 +310,7 @@ export class Claimant {
     this.#sentAtMs = nowMs;
     const state = { readN: this.#readN, isAlone: takesAll };
     const entries = due.map((own): GaugeEntry => {
-      const row = this.#fold.row(own.key);
+      const row = this.#fold.row(own);
       return own.entry(n, own.wanted(row, row?.cells.get(this.#process), state, nowMs), nowMs);
     });
     return {
@@ -355,7 +359,7 @@ export class Claimant {
   /** Takes another id: what the last one held in flight is counted under this one, what it used of a minute stays there. */
   #renew(): void {
     for (const own of this.#own.values()) {
-      const claimed = own.window === inFlightWindow ? 0 : this.#fold.claimOf(this.#process, own.key);
+      const claimed = own.window === inFlightWindow ? 0 : this.#fold.claimOf(this.#process, own);
       own.renew(Math.min(own.used, claimed));
     }
     this.#ended.push(this.#fold.lastSeen(this.#process));
@@ -368,7 +372,7 @@ export class Claimant {
   }
 
   #dueOf(own: OwnLimit, nowMs: number) {
-    const row = this.#fold.row(own.key);
+    const row = this.#fold.row(own);
     const state = { readN: this.#readN, isAlone: this.isAlone && this.#fold.live === 1 };
     return own.due(row, row?.cells.get(this.#process), state, nowMs);
   }
@@ -379,7 +383,7 @@ export class Claimant {
   }
 
   #ownOf(limit: Limit): OwnLimit {
-    const key = limitKey(limit.subject, limit.window);
+    const key = keyOf(limit);
     let own = this.#own.get(key);
     if (own === undefined) {
       own = new OwnLimit(key, limit);

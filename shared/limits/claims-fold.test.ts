@@ -1,7 +1,7 @@
 /** The fold of claims, rule by rule: what each reader of the log grants, in its order. */
 import { expect, test } from 'vitest';
 import { type GaugeRecord, inFlightWindow } from '../../schemas/gauges.ts';
-import { ClaimsFold, limitKey } from './claims-fold.ts';
+import { ClaimsFold } from './claims-fold.ts';
 
 const minute = 60_000;
 
@@ -29,7 +29,7 @@ class Log {
   }
 
   claimOf(process: string): number {
-    return this.fold.claimOf(process, limitKey('acme', this.#window));
+    return this.fold.claimOf(process, { subject: 'acme', window: this.#window });
   }
 
   get offset(): number {

@@ -43,13 +43,14 @@ const windowKeptMs = 130_000;
 /** Limits at most, so that no writer can fill the memory. */
 const rowsMax = 200_000;
 
-export function limitKey(subject: string, window: number): string {
-  return `${window} ${subject}`;
-}
+/** What names a limit: its subject, and the beginning of the minute or `inFlightWindow`. */
+export type LimitName = Pick<GaugeEntry, 'subject' | 'window'>;
 
 export class ClaimsFold {
   readonly #processes = new Map<string, ProcessState>();
-  readonly #rows = new Map<string, LimitRow>();
+  /** By window, then by subject: no key is composed for each entry of each record. */
+  readonly #windows = new Map<number, Map<string, LimitRow>>();
+  #rowCount = 0;
   /** The last record, and the last one of any other process. */
   #last = { process: '', offset: -1 };
   #lastOther = -1;
@@ -72,16 +73,16 @@ export class ClaimsFold {
     return this.#alone;
   }
 
-  row(key: string): LimitRow | undefined {
-    return this.#rows.get(key);
+  row({ subject, window }: LimitName): LimitRow | undefined {
+    return this.#windows.get(window)?.get(subject);
   }
 
-  rows(): IterableIterator<LimitRow> {
-    return this.#rows.values();
+  *rows(): Generator<LimitRow> {
+    for (const rows of this.#windows.values()) yield* rows.values();
   }
 
-  claimOf(process: string, key: string): number {
-    return this.#rows.get(key)?.cells.get(process)?.claim ?? 0;
+  claimOf(process: string, limit: LimitName): number {
+    return this.row(limit)?.cells.get(process)?.claim ?? 0;
   }
 
   hasEnded(process: string): boolean {
@@ -129,10 +130,11 @@ export class ClaimsFold {
 
   /** Forgets past minutes and processes that ended long ago. */
   sweep(nowMs: number, wallMs: number): void {
-    for (const [key, { window, claimed, short }] of this.#rows) {
+    for (const { subject, window, claimed, short } of this.rows()) {
       const isPast = window === inFlightWindow ? claimed + short === 0 : window + windowKeptMs < wallMs;
-      if (isPast) this.#rows.delete(key);
+      if (isPast && this.#windows.get(window)?.delete(subject)) this.#rowCount--;
     }
+    for (const [window, rows] of this.#windows) if (rows.size === 0) this.#windows.delete(window);
     for (const [id, { ended, foldedMs }] of this.#processes)
       if (ended && foldedMs + endedKeptMs < nowMs) this.#processes.delete(id);
   }
@@ -150,37 +152,54 @@ export class ClaimsFold {
     this.#live--;
     if (this.#alone === process) this.#alone = undefined;
     // What was admitted in a minute was admitted; what was in flight is over.
-    for (const row of this.#rows.values()) {
+    for (const row of this.rows()) {
       const cell = row.cells.get(process);
       if (cell === undefined) continue;
       if (row.window === inFlightWindow)
-        this.#set(row, process, { used: 0, asked: 0, claim: 0, atMs: nowMs });
-      else this.#set(row, process, { ...cell, asked: cell.claim });
+        this.#set(row, process, cell, { used: 0, asked: 0, claim: 0, atMs: nowMs });
+      else this.#set(row, process, cell, { ...cell, asked: cell.claim });
     }
   }
 
   #fold(process: string, { subject, window, limit, used, claim: asked }: GaugeEntry, atMs: number): void {
-    const key = limitKey(subject, window);
-    let row = this.#rows.get(key);
-    if (row === undefined) {
-      if (this.#rows.size >= rowsMax) return;
-      row = { subject, window, limit, cells: new Map(), claimed: 0, short: 0 };
-      this.#rows.set(key, row);
-    }
+    const row = this.#rowOf(subject, window, limit);
+    if (row === undefined) return;
     row.limit = limit;
-    const held = row.cells.get(process)?.claim ?? 0;
+    const cell = row.cells.get(process);
+    const held = cell?.claim ?? 0;
     const isBlocked = this.#alone !== undefined && this.#alone !== process;
     const room = isBlocked ? 0 : limit - (row.claimed - held);
     const claim = Math.max(used, Math.min(asked, Math.max(held, room)));
-    this.#set(row, process, { used, asked, claim, atMs });
+    this.#set(row, process, cell, { used, asked, claim, atMs });
   }
 
-  #set(row: LimitRow, process: string, next: Cell): void {
-    const before = row.cells.get(process);
-    row.claimed += next.claim - (before?.claim ?? 0);
-    row.short +=
-      Number(next.asked > next.claim) - Number(before !== undefined && before.asked > before.claim);
+  #rowOf(subject: string, window: number, limit: number): LimitRow | undefined {
+    let rows = this.#windows.get(window);
+    const known = rows?.get(subject);
+    if (known !== undefined) return known;
+    if (this.#rowCount >= rowsMax) return undefined;
+    if (rows === undefined) {
+      rows = new Map();
+      this.#windows.set(window, rows);
+    }
+    const row = { subject, window, limit, cells: new Map(), claimed: 0, short: 0 };
+    rows.set(subject, row);
+    this.#rowCount++;
+    return row;
+  }
+
+  /** `cell`: what the process has there now, which is changed in place. */
+  #set(row: LimitRow, process: string, cell: Cell | undefined, next: Cell): void {
+    const wasShort = cell !== undefined && cell.asked > cell.claim;
+    row.claimed += next.claim - (cell?.claim ?? 0);
+    row.short += Number(next.asked > next.claim) - Number(wasShort);
     if (next.claim + next.asked === 0) row.cells.delete(process);
-    else row.cells.set(process, next);
+    else if (cell === undefined) row.cells.set(process, next);
+    else {
+      cell.used = next.used;
+      cell.asked = next.asked;
+      cell.claim = next.claim;
+      cell.atMs = next.atMs;
+    }
   }
 }

@@ -265,14 +265,15 @@ export class PublishPlan {
     const due: string[] = [];
     for (const [key, waiting] of this.#unpublished) {
       const ageMs = nowMs - waiting.sinceMs;
-      if (ageMs < publishMsMax && ageMs >= 0 && !this.#isUrgent(key, waiting, live, used)) continue;
-      due.push(key);
-      this.#unpublished.delete(key);
+      // All others go with it: a record costs each reader more than an entry does.
+      if (ageMs >= publishMsMax || ageMs < 0) return this.takeAll();
+      if (this.#isUrgent(key, waiting, live, used)) due.push(key);
     }
+    for (const key of due) this.#unpublished.delete(key);
     return due;
   }
 
-  /** Takes all keys, for the end of a process. */
+  /** Takes all keys. */
   takeAll(): string[] {
     const all = [...this.#unpublished.keys()];
     this.#unpublished.clear();

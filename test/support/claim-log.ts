@@ -1,0 +1,95 @@
+/** Claimants over one log without delays, in time that a test lets pass; each may be cut off, suspended or killed. */
+import type { GaugeRecord } from '../../schemas/gauges.ts';
+import { Claimant, type Limit } from '../../shared/limits/claimant.ts';
+
+const tickMs = 200;
+let minted = 0;
+
+interface Member {
+  readonly claimant: Claimant;
+  state: 'live' | 'cut off' | 'suspended';
+  read: number;
+}
+
+export class ClaimLog {
+  readonly records: GaugeRecord[] = [];
+  nowMs = 0;
+  readonly #members: Member[] = [];
+
+  /** A gateway that reads all that the log has; `predecessor`: the process that had its data folder before. */
+  open(predecessor?: string): Claimant {
+    const mint = (): string => `process-${++minted}`;
+    const claimant = new Claimant({ name: 'gw', mint, live: 1, predecessor });
+    const member: Member = { claimant, state: 'live', read: 0 };
+    this.#members.push(member);
+    this.#read(member);
+    return claimant;
+  }
+
+  /** So many gateways that know of each other. */
+  openAll(count: number): Claimant[] {
+    const all = Array.from({ length: count }, () => this.open());
+    this.pass(2000);
+    return all;
+  }
+
+  /** Ticks of all that run; what a gateway sends that is cut off is lost. */
+  pass(ms: number): void {
+    for (const untilMs = this.nowMs + ms; this.nowMs < untilMs; this.nowMs += tickMs)
+      for (const member of [...this.#members])
+        if (member.state !== 'suspended') this.#send(member, member.claimant.records(this.nowMs, this.nowMs));
+  }
+
+  /** What a gateway publishes between two ticks; returned, and in the log. */
+  urgent(claimant: Claimant): GaugeRecord[] {
+    const records = claimant.isUrgent ? claimant.records(this.nowMs, this.nowMs, true) : [];
+    this.#send(this.#of(claimant), records);
+    return records;
+  }
+
+  append(records: readonly GaugeRecord[]): void {
+    this.records.push(...records);
+    for (const member of this.#members) if (member.state === 'live') this.#read(member);
+  }
+
+  set(claimant: Claimant, state: Member['state']): void {
+    const member = this.#of(claimant);
+    member.state = state;
+    if (state === 'live') this.#read(member);
+  }
+
+  kill(claimant: Claimant): void {
+    this.#members.splice(this.#members.indexOf(this.#of(claimant)), 1);
+  }
+
+  leave(claimant: Claimant): void {
+    this.append([claimant.goodbye(this.nowMs)]);
+    this.kill(claimant);
+  }
+
+  /** How many of these requests are admitted at once. */
+  take(claimant: Claimant, limit: Limit, requests: number): number {
+    let admitted = 0;
+    for (let n = 0; n < requests; n++) {
+      if (!claimant.admits(limit, 1, this.nowMs)) continue;
+      claimant.add(limit, 1, this.nowMs);
+      admitted++;
+    }
+    return admitted;
+  }
+
+  #of(claimant: Claimant): Member {
+    const member = this.#members.find((each) => each.claimant === claimant);
+    if (member === undefined) throw new Error('this gateway is not there');
+    return member;
+  }
+
+  #send({ state }: Member, records: readonly GaugeRecord[]): void {
+    if (state === 'live' && records.length > 0) this.append(records);
+  }
+
+  #read(member: Member): void {
+    for (; member.read < this.records.length; member.read++)
+      member.claimant.onRecord(this.records[member.read] as GaugeRecord, member.read + 1, this.nowMs);
+  }
+}
