@@ -65,6 +65,8 @@ export class Bound {
   #exemptPeaks: { atMs: number; weight: number }[] = [];
   /** Requests that processes admitted while they were alone, by process and the minute's label. */
   readonly #alone = new Map<string, Map<number, number>>();
+  /** Processes that were killed, or stopped, with or without their last record in the log. */
+  readonly #over = new Set<string>();
   #inFlight = 0;
 
   constructor(limit: number, gateways: readonly BoundGateway[], log: readonly Logged[]) {
@@ -148,6 +150,7 @@ export class Bound {
   }
 
   ended(gateway: BoundGateway): void {
+    this.#over.add(gateway.claimant.process);
     gateway.starvedSinceMs = undefined;
     for (const { weight } of gateway.streams) this.#inFlight -= weight;
     gateway.streams.clear();
@@ -165,7 +168,7 @@ export class Bound {
       const count = other === process ? undefined : counts.get(window);
       if (count === undefined || this.#allowed.get(window)?.has(reason)) continue;
       const last = this.#log.findLast(({ record }) => record.process === other);
-      if (nowMs - (last?.atMs ?? 0) > silentMs)
+      if (this.#over.has(other) || nowMs - (last?.atMs ?? 0) > silentMs)
         this.#allow(window, reason, Math.max(0, count - this.#lastUsed(other, window)));
     }
   }

@@ -14,6 +14,8 @@ import { until } from '../support/until.ts';
 
 export const minuteLimit = 30;
 export const slots = 6;
+/** A gateway whose feed is so old may have been cut off, and then admits its share. */
+const cutOffSeconds = 1;
 
 interface Answers {
   admitted: number;
@@ -138,6 +140,24 @@ export class LimitedFleet extends ProcessFleet {
       if (file.startsWith('headgate.gauges')) renameSync(join(source, file), join(target, file));
   }
 
+  /** Runs the work; returns how many more requests the bound allows, because a gateway was cut off meanwhile on a busy machine. */
+  async exempt(limit: number, work: () => Promise<void>): Promise<number> {
+    let ageMax = 0;
+    let isRunning = true;
+    const watched = (async () => {
+      while (isRunning) {
+        const ages = this.gateways.map((each) => this.metric(each, 'headgate_limit_feed_age_seconds'));
+        ageMax = Math.max(ageMax, ...(await Promise.all(ages)));
+        await pause(20);
+      }
+    })();
+    await work().finally(() => {
+      isRunning = false;
+    });
+    await watched;
+    return this.gateways.length + (ageMax > cutOffSeconds ? limit : 0);
+  }
+
   /** A metric of a gateway, its labels ignored. */
   async metric({ ready }: GatewayProcess, name: string): Promise<number> {
     const text = await (await fetch(`${ready.metrics}/metrics`)).text();
@@ -199,16 +219,19 @@ export async function coldBurst(fleet: LimitedFleet, organisations: readonly str
   const organisation = longest(organisations);
   await withinOneMinute(organisation, 12_000);
   const before = (await fleet.seen()).requests;
-  const first = await fleet.burst(fleet.gateways, organisation, minuteLimit);
-  const more = await fleet.burst(fleet.gateways, organisation, 2 * minuteLimit);
-  expect([...first.other, ...more.other]).toEqual([]);
-  const admitted = first.admitted + more.admitted;
+  const all: Answers[] = [];
+  const exempt = await fleet.exempt(minuteLimit, async () => {
+    for (const size of [minuteLimit, 2 * minuteLimit])
+      all.push(await fleet.burst(fleet.gateways, organisation, size));
+  });
+  expect(all.flatMap(({ other }) => other)).toEqual([]);
+  const admitted = all.reduce((sum, answers) => sum + answers.admitted, 0);
   // The bound: one request for each gateway.
-  expect(admitted).toBeLessThanOrEqual(minuteLimit + fleet.gateways.length);
+  expect(admitted).toBeLessThanOrEqual(minuteLimit + exempt);
   expect(admitted).toBeGreaterThanOrEqual(minuteLimit);
   expect((await fleet.seen()).requests - before).toBe(admitted);
   await shows(fleet, organisation, { requests: admitted });
-  for (const seconds of [...first.retryAfter, ...more.retryAfter]) {
+  for (const seconds of all.flatMap(({ retryAfter }) => retryAfter)) {
     expect(seconds).toBeGreaterThanOrEqual(1);
     expect(seconds).toBeLessThanOrEqual(60);
   }
@@ -232,9 +255,11 @@ export async function sustained(fleet: LimitedFleet, organisations: readonly str
     if (total.admitted < minuteLimit) total.early += limited;
     others.push(...other);
   };
-  await Promise.all(Array.from({ length: 3 * minuteLimit }, (_, index) => one(index)));
+  const exempt = await fleet.exempt(minuteLimit, async () => {
+    await Promise.all(Array.from({ length: 3 * minuteLimit }, (_, index) => one(index)));
+  });
   expect(others).toEqual([]);
-  expect(total.admitted).toBeLessThanOrEqual(minuteLimit + fleet.gateways.length);
+  expect(total.admitted).toBeLessThanOrEqual(minuteLimit + exempt);
   expect(total.admitted).toBeGreaterThanOrEqual(minuteLimit);
   expect((await fleet.seen()).requests - before).toBe(total.admitted);
   return total.early;
@@ -319,11 +344,13 @@ export function openStreams(fleet: LimitedFleet, organisation: string): OpenStre
 export async function slowStreams(fleet: LimitedFleet, organisation: string): Promise<void> {
   const light = openStreams(fleet, organisation);
   const statuses = new Set<number>();
-  for (let index = 0; index < 3 * slots; index++) statuses.add(await light.begin(index));
+  const exempt = await fleet.exempt(slots, async () => {
+    for (let index = 0; index < 3 * slots; index++) statuses.add(await light.begin(index));
+  });
   expect(statuses).toEqual(new Set([200, 429]));
   expect(light.open).toBeGreaterThanOrEqual(slots);
   // The bound: one request for each gateway.
-  expect(light.open).toBeLessThanOrEqual(slots + fleet.gateways.length);
+  expect(light.open).toBeLessThanOrEqual(slots + exempt);
   expect((await fleet.seen()).inFlight).toBe(light.open);
   await shows(fleet, organisation, { inFlight: light.open });
   expect(await light.begin(0, 'heavy'), 'a heavy request finds no room').toBe(429);

@@ -32,6 +32,17 @@ const countersMutations: readonly SuiteMutation[] = [
     ],
   ),
   ...of(
+    'shared/limits/gateway-counters.ts',
+    ['shared/limits/gateway-counters.test.ts'],
+    [
+      [
+        'what was counted before a conflict still counts',
+        '    this.#plan.takeAll();\n    this.#adoptFormer(nowMs);',
+        '    this.#plan.takeAll();',
+      ],
+    ],
+  ),
+  ...of(
     'data-plane/usage/outbox-file.ts',
     ['data-plane/usage/outbox.test.ts'],
     [['counters change with their rows', '          this.ledger.write(entries, nowMs);\n', '']],

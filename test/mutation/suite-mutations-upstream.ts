@@ -52,6 +52,11 @@ export const upstreamMutations: readonly SuiteMutation[] = [
     ],
   ),
   ...of(
+    'data-plane/upstream/prefix-table.ts',
+    ['data-plane/upstream/prefix-table.test.ts'],
+    [['a tenant gives up its own entries first', 'if (entries.size <= share) {', 'if (entries.size > 0) {']],
+  ),
+  ...of(
     'data-plane/upstream/node-call.ts',
     ['data-plane/forward/forward-no-http.test.ts'],
     [

@@ -101,6 +101,12 @@ export class SoakFleet extends ProcessFleet {
     return admin.call('GET', `/usage?organisation=${organisation}`);
   }
 
+  /** What counts against the organisation's allowance, by `limits show`: the counters of all gateways. */
+  async counted(organisation: string): Promise<number> {
+    if (this.#admin === undefined) throw new Error('the fleet has not started');
+    return (await this.#admin.call('GET', `/organisations/${organisation}/limits`)).tokens.used;
+  }
+
   /** Every row that a fresh fold of the usage log gives, in the order of the log. */
   async usageRows(): Promise<UsageRow[]> {
     const store = openUsageStore(join(this.dir, `rows-${this.#files++}.db`), { keepRows: true });

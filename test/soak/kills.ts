@@ -39,6 +39,8 @@ export interface KillsFigures {
   readonly receivedInLastMoments: number;
   /** Of every fold: the control plane's from the beginning, another one's from nothing, and the sum of the rows. */
   readonly totals: readonly Readonly<Record<string, OrganisationTotals>>[];
+  /** What the counters of the gateways count, by `limits show`, at rest. */
+  readonly counted: Readonly<Record<string, number>>;
 }
 
 /**
@@ -96,7 +98,31 @@ export async function kills(fleet: SoakFleet, options: KillsOptions): Promise<Ki
     missingOwnAgesMs: longestFirst(missing.map((one) => ageMs(one) - waitedMs(lives.get(one), one.endedMs))),
     receivedInLastMoments: seen.filter((one) => one.completed && ageMs(one) <= 10).length,
     totals: await everyFold(fleet, rows),
+    counted: await countedAtRest(fleet, rows, options),
   };
+}
+
+/** The counters come over a topic of their own, so they are awaited. */
+async function countedAtRest(
+  fleet: SoakFleet,
+  rows: readonly UsageRow[],
+  { outboxDeletedAfter }: KillsOptions,
+): Promise<Record<string, number>> {
+  const counted: Record<string, number> = {};
+  for (const organisation of organisations) {
+    const { totalTokens } = sumOf(rows, organisation);
+    // With a folder, what it had not published is gone.
+    if (outboxDeletedAfter === undefined)
+      await until(async () => (await fleet.counted(organisation)) === totalTokens).catch(() => undefined);
+    counted[organisation] = await fleet.counted(organisation);
+  }
+  return counted;
+}
+
+function sumOf(rows: readonly UsageRow[], organisation: string): OrganisationTotals {
+  const theirs = rows.filter((row) => row.organisation === organisation);
+  const tokens = theirs.map(({ promptTokens, completionTokens }) => promptTokens + completionTokens);
+  return { totalTokens: tokens.reduce((sum, count) => sum + count, 0), requests: theirs.length };
 }
 
 function longestFirst(ages: readonly number[]): number[] {
@@ -168,22 +194,13 @@ function deleteOutbox(folder: string): Set<string> {
   return new Set(bodies.map((body) => (JSON.parse(body) as UsageRow).requestId));
 }
 
-type Row = Awaited<ReturnType<SoakFleet['usageRows']>>[number];
-
 /** The totals as each fold of the usage log has them, once it has all rows. */
 async function everyFold(
   fleet: SoakFleet,
-  rows: readonly Row[],
+  rows: readonly UsageRow[],
 ): Promise<Record<string, OrganisationTotals>[]> {
   const summed: Record<string, OrganisationTotals> = {};
-  for (const organisation of organisations) {
-    const theirs = rows.filter((row) => row.organisation === organisation);
-    const tokens = theirs.map(({ promptTokens, completionTokens }) => promptTokens + completionTokens);
-    summed[organisation] = {
-      totalTokens: tokens.reduce((sum, count) => sum + count, 0),
-      requests: theirs.length,
-    };
-  }
+  for (const organisation of organisations) summed[organisation] = sumOf(rows, organisation);
   const rebuilt = await fleet.controlPlane(`rebuilt-${rows.length}`);
   const totalsOf: Record<string, OrganisationTotals>[] = [summed];
   for (const admin of [undefined, rebuilt]) {

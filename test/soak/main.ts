@@ -58,6 +58,11 @@ async function soak(fleet: SoakFleet): Promise<object> {
     new Set(killed.totals.map((one) => JSON.stringify(one))).size === 1,
     'every fold has the same totals',
   );
+  const billed = Object.entries(killed.totals[0] ?? {}).map(([id, { totalTokens }]) => [id, totalTokens]);
+  check(
+    JSON.stringify(Object.entries(killed.counted)) === JSON.stringify(billed),
+    `limits show counts what was billed: ${JSON.stringify(killed.counted)} tokens`,
+  );
   const short = await drain(fleet, 'short');
   check(short.cut === 0 && short.completed === short.streams, 'no stream is cut within the drain time');
   const long = await drain(fleet, 'long');

@@ -45,6 +45,8 @@ test('Events: a gateway killed eight times under load bills no more than was fin
   expect(missingOwnAgesMs[0] ?? 0).toBeLessThan(4 * forgottenMsMax);
   expect(totals[1]).toEqual(totals[0]);
   expect(totals[2]).toEqual(totals[0]);
+  for (const [id, { totalTokens }] of Object.entries(totals[0] ?? {}))
+    expect(figures.counted[id], `limits show of ${id}`).toBe(totalTokens);
 });
 
 test('a gateway that gets SIGTERM loses readiness at once, serves on meanwhile, and cuts no stream within the drain time', async () => {

@@ -1,0 +1,24 @@
+/** The table of prefixes over many tenants: who gives up an entry when it is full. */
+import { expect, test } from 'vitest';
+import { PrefixTable } from './prefix-table.ts';
+
+function filled(sizes: Readonly<Record<string, number>>): PrefixTable {
+  const table = new PrefixTable(Object.values(sizes).reduce((sum, size) => sum + size, 0));
+  for (const [owner, size] of Object.entries(sizes)) for (let n = 0; n < size; n++) table.use(owner, n);
+  return table;
+}
+
+test('a tenant with more than its share gives up its own least recently used entry, also where another has more', () => {
+  const table = filled({ large: 55, small: 5, other: 40 });
+  table.use('other', 0);
+  table.use('other', 1000);
+  expect([table.sizeOf('large'), table.sizeOf('small'), table.sizeOf('other')]).toEqual([55, 5, 40]);
+  expect(table.get('other', 1)).toBe(undefined);
+  expect(table.get('other', 0)).not.toBe(undefined);
+});
+
+test('a tenant with less than its share takes the entry of one that has more', () => {
+  const table = filled({ large: 55, small: 5, other: 40 });
+  table.use('small', 1000);
+  expect([table.sizeOf('large'), table.sizeOf('small'), table.sizeOf('other')]).toEqual([54, 6, 40]);
+});
