@@ -11,7 +11,7 @@ import type { CounterCopy } from './counter-copy.ts';
 import type { CounterState } from './counters.ts';
 
 /** How often what was read is written to the copy: rarely, because each value costs a row, and a start reads the rest again. */
-export const saveEveryMs = 600_000;
+const saveEveryMs = 600_000;
 
 export interface CounterFeedOptions {
   readonly topic: LimitTopic;
