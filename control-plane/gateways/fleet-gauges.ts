@@ -49,7 +49,7 @@ export class FleetGauges {
         this.#fold = new ClaimsFold();
       },
     });
-    this.#running.catch((error: unknown) => logger.fatal({ err: error }, 'gauges are no longer read'));
+    this.#running.catch((error: unknown) => logger.fatal({ err: error }, 'limits of the fleet are no longer read'));
     this.#timer = setInterval(() => this.#fold.sweep(this.#now(), Date.now()), sweepEveryMs).unref();
   }
 
@@ -114,7 +114,7 @@ export function openFleetGauges({
     topic: gaugesTopic,
     tokens: [gatewayToken, ...(previous === undefined ? [] : [previous])],
     onReachabilityChange: (reachable, error) =>
-      logger.warn({ reachable, reason: error?.message }, 'gauges topic'),
+      logger.warn({ reachable, reason: error?.message }, 'limits of the fleet'),
   });
   return new FleetGauges({ topic, logger });
 }

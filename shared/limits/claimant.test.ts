@@ -181,7 +181,7 @@ test('a gateway that was alone publishes all that it used at once when another c
   expect(alone.isAlone).toBe(false);
 });
 
-test('what the log did not give back is published again', () => {
+test('what was not read back is published again', () => {
   const log = new ClaimLog();
   const [one] = log.openAll(2) as [Claimant, Claimant];
   log.take(one, minute, 1);

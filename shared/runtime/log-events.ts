@@ -55,6 +55,7 @@ export const logEvents: readonly (readonly [code: string, text: string])[] = [
   ['history.reopened', 'history: stopped, and is opened again'],
   ['history.thread_failed', 'the thread of the history failed'],
   ['limits.reachability', 'limits of the fleet'],
+  ['limits.reading_ended', 'limits of the fleet are no longer read'],
   ['limits.records_ignored', 'records of the gauges topic were ignored'],
   ['nodes.not_claimed', 'node not claimed'],
   ['nodes.not_reported', 'node not reported'],

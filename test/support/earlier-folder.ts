@@ -11,7 +11,7 @@ export interface EarlierFolder {
   readonly folder: string;
   readonly organisation?: string;
   readonly period: string;
-  /** Prompt tokens that the pool had completed, beside 200 others. */
+  /** Prompt tokens that the pool had completed, in addition to 200 others. */
   readonly promptTokens?: number;
 }
 
