@@ -49,7 +49,9 @@ export class FleetGauges {
         this.#fold = new ClaimsFold();
       },
     });
-    this.#running.catch((error: unknown) => logger.fatal({ err: error }, 'limits of the fleet are no longer read'));
+    this.#running.catch((error: unknown) =>
+      logger.fatal({ err: error }, 'limits of the fleet are no longer read'),
+    );
     this.#timer = setInterval(() => this.#fold.sweep(this.#now(), Date.now()), sweepEveryMs).unref();
   }
 
