@@ -25,6 +25,7 @@ import { FoldMetrics } from '../shared/snapshot/fold-metrics.ts';
 import { BodyWorker } from './body-worker/body-worker.ts';
 import { BodyBudget } from './core/byte-budget.ts';
 import { CacheSalts } from './core/cache-salt.ts';
+import { passTrace } from './core/trace-context.ts';
 import { DecisionJournal } from './decisions/decision-journal.ts';
 import { countDecisions, decisionRoute } from './decisions/serve-decisions.ts';
 import type { ForwardSettings } from './forward/forward.ts';
@@ -38,6 +39,7 @@ import { Telemetry } from './server/telemetry.ts';
 import { checkSnapshotSources } from './snapshot/fetch-snapshot.ts';
 import { followLog, type GatewayState } from './snapshot/follow-log.ts';
 import type { SnapshotIntervals } from './snapshot/intervals.ts';
+import { openTraceExport } from './tracing/export-traces.ts';
 import { Affinity } from './upstream/affinity.ts';
 import { createPromptCounter } from './upstream/count-tokens.ts';
 import { NodeLoad } from './upstream/load.ts';
@@ -242,13 +244,15 @@ async function compose(
   const streams = { open: 0 };
   const load = new NodeLoad();
   const affinity = new Affinity({ load, secret: settings.gatewayToken });
+  const isKnown = (model: string): boolean => lookup.isCatalogued(model);
   const telemetry = new Telemetry(registry, settings.accessLog ?? accessLogIn(logger), {
-    isCatalogued: (model) => lookup.isCatalogued(model),
+    isCatalogued: isKnown,
     inFlightUnits: () => counters.inFlightUnits(),
     openStreams: () => streams.open,
     outboxRows: () => usage.meter.unshippedRows,
     affinityChoices: () => affinity.chosen,
   });
+  const traces = await openTraceExport({ name: settings.name, isKnown, closers });
   let openRequests = 0;
   const gateway: Gateway = {
     hosts: settings.hosts,
@@ -267,6 +271,7 @@ async function compose(
     logger,
     fenced: () => state.fenced(),
     now: Date.now,
+    trace: traces === undefined ? passTrace : traces.begin,
     begin: () => {
       openRequests++;
     },
@@ -274,6 +279,7 @@ async function compose(
       openRequests--;
       telemetry.observe(record);
       journal?.add(record);
+      traces?.end(record);
     },
   };
   return { gateway, telemetry, inFlight: () => openRequests };

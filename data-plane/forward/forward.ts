@@ -65,6 +65,8 @@ export interface ForwardOptions {
   readonly choose: NodeChooser;
   /** Of the tenant, where others share the nodes. */
   readonly cacheSalt?: string | undefined;
+  /** Passed to the node. */
+  readonly traceparent?: string | undefined;
   /** Large answers are read on its thread. */
   readonly bodyWorker: BodyWorker;
   /** Who is charged for the answer, and takes turns with others. */
@@ -147,7 +149,7 @@ async function attempt(
   route: Route,
   body: NodeRequest['body'],
 ): Promise<AttemptResult> {
-  const { client, load, pools, settings, request, onSent, onAnswer } = options;
+  const { client, load, pools, settings, request, traceparent, onSent, onAnswer } = options;
   if (client.gone) return { kind: 'client-gone' };
   const { node, url, credential } = route;
   const isStream = request.kind !== 'embeddings' && request.stream;
@@ -159,7 +161,7 @@ async function attempt(
     const memory = pools.answerBytes.of(options.owner);
     const answer = answerOf(options, memory);
     const one = new Attempt({ client, pools, memory, bounds: settings, body: answer, onSent, onAnswer });
-    const result = await one.run({ url, path, body, accept, credential });
+    const result = await one.run({ url, path, body, accept, credential, traceparent });
     outcome = nodeOutcomeOf(result);
     return result;
   } finally {

@@ -11,6 +11,7 @@ import type { Lookup } from '../../shared/snapshot/lookup.ts';
 import type { BodyWorker } from '../body-worker/body-worker.ts';
 import type { BodyBudget } from '../core/byte-budget.ts';
 import type { CacheSalts } from '../core/cache-salt.ts';
+import type { RequestTrace } from '../core/trace-context.ts';
 import type { ForwardOutcome, ForwardSettings } from '../forward/forward.ts';
 import type { Affinity } from '../upstream/affinity.ts';
 import type { PromptCounter } from '../upstream/count-tokens.ts';
@@ -42,6 +43,8 @@ export interface Gateway {
   fenced(): boolean;
   /** Wall clock, ms since 1970. */
   now(): number;
+  /** The trace of a request, from its `traceparent` header; undefined where it has none. */
+  trace(header: unknown): RequestTrace | undefined;
   /** Called at the start of each request. */
   begin(): void;
   /** Called at the end of each request, for metrics and the access log. */
@@ -72,6 +75,7 @@ export interface RequestRecord {
   readonly path: string;
   readonly startMs: number;
   readonly at: Milestones;
+  readonly trace: RequestTrace | undefined;
   target?: Target;
   operation?: Operation;
   caller?: Caller;

@@ -56,7 +56,8 @@ export async function handle(
 ): Promise<void> {
   const path = pathOf(request.url);
   const ids = { requestId: mintRequestId(), anthropicPath: path.startsWith('/v1/messages') };
-  const record: RequestRecord = { request, response, ids, path, startMs: performance.now(), at: {} };
+  const trace = gateway.trace(request.headers['traceparent']);
+  const record: RequestRecord = { request, response, ids, path, startMs: performance.now(), at: {}, trace };
   gateway.begin();
   try {
     await pass(gateway, record, fixed, entry);
@@ -234,6 +235,7 @@ async function send(
       load: gateway.load,
       choose,
       cacheSalt,
+      traceparent: record.trace?.traceparent,
       bodyWorker: gateway.bodyWorker,
       owner: decision.subject,
       onAnswer: release,

@@ -43,6 +43,7 @@ export interface NodeRequest {
   readonly accept: 'application/json' | 'text/event-stream';
   /** Name of the node's credential; null where it wants none. */
   readonly credential: string | null;
+  readonly traceparent?: string | undefined;
 }
 
 const interimAnswersMax = 8;
@@ -84,7 +85,7 @@ export class NodeCall implements Dispatcher.DispatchHandler, Timed {
 
   /** Sends the request. The wait for its answer has to be set before; connecting has a shorter one of its own. */
   start(pools: NodePools, request: NodeRequest): void {
-    const { url, path, body, accept, credential } = request;
+    const { url, path, body, accept, credential, traceparent } = request;
     const { pool, pathPrefix } = pools.upstream(url);
     const headers = ['content-type', 'application/json', 'accept', accept];
     if (credential !== null) {
@@ -95,6 +96,7 @@ export class NodeCall implements Dispatcher.DispatchHandler, Timed {
       }
       headers.push('authorization', `Bearer ${value}`);
     }
+    if (traceparent !== undefined) headers.push('traceparent', traceparent);
     this.#connectByMs = performance.now() + pools.connectMs;
     this.#ticker.add(this);
     if (typeof body !== 'string') headers.push('content-length', String(body.length));

@@ -75,6 +75,7 @@ function gatewayOf(
     logger: { error: () => undefined },
     fenced: () => facts.fenced === true,
     now: () => facts.nowMs,
+    trace: () => undefined,
     begin: () => undefined,
     observe,
   };

@@ -1,0 +1,52 @@
+import fc from 'fast-check';
+import { expect, test } from 'vitest';
+import { beginTrace, passTrace, readTraceparent } from './trace-context.ts';
+
+const traceId = '4bf92f3577b34da6a3ce929d0e0e4736';
+const parentId = '00f067aa0ba902b7';
+const header = `00-${traceId}-${parentId}-01`;
+
+test.each<[string, unknown]>([
+  ['none', undefined],
+  ['two headers', `${header}, ${header}`],
+  ['an invalid version', `ff-${traceId}-${parentId}-01`],
+  ['a trace id of zeros', `00-${'0'.repeat(32)}-${parentId}-01`],
+  ['a parent id of zeros', `00-${traceId}-${'0'.repeat(16)}-01`],
+  ['capitals', header.toUpperCase()],
+  ['more than version 00 has', `${header}-more`],
+  ['a short one', header.slice(1)],
+  ['a space', ` ${header}`],
+  ['too much', `01-${header.slice(3)}-${'a'.repeat(300)}`],
+  ['a line break', `${header}\n`],
+])('%s is no trace', (_, text) => {
+  expect(readTraceparent(text)).toBeUndefined();
+  expect(passTrace(text)).toBeUndefined();
+  expect(beginTrace(text, 1).spans?.parentId).toBeUndefined();
+});
+
+test('the trace of the client is passed on, with the span of this gateway where it records one', () => {
+  expect(passTrace(header)).toEqual({ traceparent: header, spans: undefined });
+  // A later version is read as far as it is known.
+  expect(passTrace(`01-${header.slice(3)}-later`)?.traceparent).toBe(header);
+  const { traceparent, spans } = beginTrace(header, 0);
+  expect(spans).toMatchObject({ traceId, parentId });
+  expect(traceparent).toBe(`00-${traceId}-${spans?.nodeId}-01`);
+});
+
+test('a client that does not record its request has it not recorded here; of others the ratio decides', () => {
+  const unsampled = `${header.slice(0, -1)}0`;
+  expect(beginTrace(unsampled, 1)).toEqual({ traceparent: unsampled, spans: undefined });
+  expect(beginTrace(undefined, 0)).toMatchObject({ spans: undefined });
+  const begun = beginTrace(undefined, 1);
+  expect(readTraceparent(begun.traceparent)).toMatchObject({ traceId: begun.spans?.traceId, sampled: true });
+});
+
+test('whatever a client sends, the node gets a valid one or none', () => {
+  fc.assert(
+    fc.property(fc.oneof(fc.string(), fc.stringMatching(/^[0-9a-f-]{50,60}$/)), (text) => {
+      const passed = passTrace(text);
+      if (passed) expect(readTraceparent(passed.traceparent)).toBeDefined();
+      expect(readTraceparent(beginTrace(text, 0.5).traceparent)).toBeDefined();
+    }),
+  );
+});

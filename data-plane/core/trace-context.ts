@@ -1,0 +1,69 @@
+/**
+ * W3C Trace Context: the `traceparent` of a request, taken from the client where it is valid and passed to the node.
+ * It is never answered, and names nothing of the caller.
+ */
+import { randomBytes } from 'node:crypto';
+
+/** The trace of one request. */
+export interface RequestTrace {
+  /** What the node gets. */
+  readonly traceparent: string;
+  /** Undefined where this request is not recorded. */
+  readonly spans: SpanIds | undefined;
+}
+
+export interface SpanIds {
+  readonly traceId: string;
+  /** Of the client, where it sent one. */
+  readonly parentId: string | undefined;
+  readonly requestId: string;
+  readonly nodeId: string;
+}
+
+interface TraceParent {
+  readonly traceId: string;
+  readonly parentId: string;
+  readonly sampled: boolean;
+}
+
+const pattern = /^(?!ff)([0-9a-f]{2})-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})(-.*)?$/;
+const lengthMax = 256;
+
+/** Undefined where it is invalid. Of later versions only what version 00 has is read. */
+export function readTraceparent(header: unknown): TraceParent | undefined {
+  if (typeof header !== 'string' || header.length > lengthMax) return undefined;
+  const [, version, traceId, parentId, flags, rest] = pattern.exec(header) ?? [];
+  if (traceId === undefined || parentId === undefined || flags === undefined) return undefined;
+  if (version === '00' && rest !== undefined) return undefined;
+  return { traceId, parentId, sampled: (Number.parseInt(flags, 16) & 1) === 1 };
+}
+
+/** Without an exporter: the client's own, as version 00, or none. */
+export function passTrace(header: unknown): RequestTrace | undefined {
+  if (header === undefined) return undefined;
+  const parent = readTraceparent(header);
+  return parent && { traceparent: textOf(parent.traceId, parent.parentId, parent.sampled), spans: undefined };
+}
+
+/** With an exporter: the client decides whether its request is recorded; of others `ratio` are. */
+export function beginTrace(header: unknown, ratio: number): RequestTrace {
+  const parent = readTraceparent(header);
+  const sampled = parent?.sampled ?? Math.random() < ratio;
+  const traceId = parent?.traceId ?? newId(16);
+  if (!sampled)
+    return { traceparent: textOf(traceId, parent?.parentId ?? newId(8), false), spans: undefined };
+  const nodeId = newId(8);
+  const spans = { traceId, parentId: parent?.parentId, requestId: newId(8), nodeId };
+  return { traceparent: textOf(traceId, nodeId, true), spans };
+}
+
+function textOf(traceId: string, spanId: string, sampled: boolean): string {
+  return `00-${traceId}-${spanId}-${sampled ? '01' : '00'}`;
+}
+
+/** Not all zero, which would be invalid. */
+function newId(bytes: 8 | 16): string {
+  const id = randomBytes(bytes);
+  id[0] = (id[0] ?? 0) | 1;
+  return id.toString('hex');
+}
