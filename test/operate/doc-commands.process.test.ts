@@ -1,0 +1,153 @@
+/**
+ * The commands in README and docs, run line by line against a fleet, with its names in place of those of the page. A block that
+ * cannot be run has the reason in a comment above it. A comment in a line that names an exit code allows it.
+ */
+import { execFile } from 'node:child_process';
+import { chmodSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import {
+  operatorToken,
+  organisation,
+  type Plane,
+  ProcessFleet,
+  smallFleet,
+  statusWith,
+} from '../support/process-fleet.ts';
+import { binary } from '../support/processes.ts';
+import { until } from '../support/until.ts';
+
+const root = resolve(import.meta.dirname, '../..');
+const pages = [
+  'README.md',
+  ...readdirSync(join(root, 'docs'))
+    .filter((name) => name.endsWith('.md') && name !== 'specification.md')
+    .map((name) => `docs/${name}`),
+];
+
+interface Block {
+  readonly page: string;
+  /** Undefined where it is run. */
+  readonly reason: string | undefined;
+  readonly lines: readonly string[];
+}
+
+const fence = /(?:<!-- not run: ([^\n]+) -->\n)? *```(\w*)\n(.*?)^ *```$/gms;
+const blocks: Block[] = pages.flatMap((page) =>
+  [...readFileSync(join(root, page), 'utf8').matchAll(fence)]
+    .filter(([, , language]) => language === '' || language === 'sh')
+    .map(([, reason, , text = '']) => ({ page, reason, lines: text.trimEnd().split('\n') })),
+);
+const runnable = blocks.filter(({ reason }) => reason === undefined);
+
+const fleet = new ProcessFleet();
+const work = join(fleet.dir, 'work');
+let env: Record<string, string>;
+let names: Record<string, string>;
+let plane: Plane;
+/** A key can be revoked once. */
+const keyIds: string[] = [];
+
+function bash(line: string): Promise<{ code: number; output: string }> {
+  const options = { cwd: work, env, timeout: 120_000 };
+  return new Promise((done) => {
+    execFile('bash', ['-euo', 'pipefail', '-c', line], options, (error, stdout, stderr) =>
+      done({ code: error === null ? 0 : Number(error.code ?? -1), output: stdout + stderr }),
+    );
+  });
+}
+
+beforeAll(async () => {
+  const bin = join(fleet.dir, 'bin');
+  for (const folder of [bin, work]) mkdirSync(folder, { recursive: true });
+  writeFileSync(join(bin, 'headgate'), `#!/bin/sh\nexec "${process.execPath}" "${binary}" "$@"\n`);
+  chmodSync(join(bin, 'headgate'), 0o755);
+  env = { ...(process.env as Record<string, string>), ...fleet.env, PATH: `${bin}:${process.env['PATH']}` };
+  expect((await bash(`openssl genpkey -algorithm ed25519 -out ${fleet.dir}/first.pem`)).code).toBe(0);
+  const signing = { HEADGATE_SIGNING_KEY: join(fleet.dir, 'first.pem') };
+  plane = await fleet.serve('control-plane', 'cp', [], signing);
+  const node = await fleet.simNode('node');
+  const admin = fleet.admin(plane);
+  const document = smallFleet(node.ready.url) as { organisations: object[]; pool: object };
+  await admin.apply(document as unknown as Parameters<typeof admin.apply>[0]);
+  await admin.call('POST', '/stacks', { organisation, id: 'stk-amber-otter-9k2f' });
+  const gateway = await fleet.serve<{ api: string }>('gateway', 'gw');
+  const first = await admin.createKey(organisation, 'one');
+  const third = await admin.createKey(organisation, 'three');
+  for (const name of ['two', 'four']) keyIds.push((await admin.createKey(organisation, name)).id);
+  await until(async () => (await statusWith(gateway.ready.api, first.value)) === 200, 60_000);
+  const revoked = await admin.call('POST', `/keys/${third.id}/revoke`);
+  writeFileSync(join(fleet.dir, 'probe.key'), first.value, { mode: 0o600 });
+  env = { ...env, HEADGATE_ADMIN: plane.ready.admin, HEADGATE_TOKEN: operatorToken, NO_COLOR: '1' };
+  names = {
+    'npx headgate': 'headgate',
+    'key-3k9': first.id,
+    'https://api.example.net': gateway.ready.api.replace('/v1', ''),
+    'FILE --stack STACK --stack-domain example.net': `${join(fleet.dir, 'probe.key')} --stack stk-amber-otter-9k2f`,
+    'register pool-1 ': 'register pool-2 ',
+    'create pool-1 ': 'create pool-2 ',
+    '--data DIR': `--data ${join(fleet.dir, 'gw-1')}`,
+    '/backup/headgate': join(fleet.dir, 'copy'),
+    '/var/lib/headgate/cp-1': join(fleet.dir, 'cp'),
+    '--log URL --data FOLDER': `--log sqlite:${join(fleet.dir, 'new')} --data ${join(fleet.dir, 'new-cp')}`,
+    '2026-11-22T08:00:00Z': new Date().toISOString(),
+    '10m': '1s',
+    '--from 18000': '--from 2',
+    '18240': String(revoked['position']),
+  };
+}, 180_000);
+afterAll(() => fleet.close());
+
+function withNames(line: string): string {
+  return Object.entries(names).reduce((text, [from, to]) => text.replaceAll(from, to), line);
+}
+
+/** A gateway that ended without a word, for the line that forgets it. */
+async function loseGateway(name: string): Promise<void> {
+  const lost = await fleet.serve('gateway', name);
+  const isListed = async () =>
+    (await fleet.admin(plane).call('GET', '/gateways')).items.some((item) => item.name === name);
+  await until(isListed, 60_000);
+  await lost.end('SIGKILL');
+}
+
+/** The signer that the page's commands have added. */
+async function fingerprint(): Promise<string> {
+  const { items } = JSON.parse((await bash('headgate signer list -o json')).output) as {
+    items: { fingerprint: string }[];
+  };
+  const { output } = await bash('headgate signer list -o json');
+  expect(items.length, output).toBe(2);
+  return items.at(-1)?.fingerprint ?? '';
+}
+
+/** The exit codes that a line's comment names; those of differences and findings may be 1. */
+function allowedCodes(line: string): number[] {
+  if (/^headgate (?:diff|doctor)/.test(line)) return [0, 1];
+  // A commit may have no inverse: it then names another way.
+  if (/^headgate undo/.test(line)) return [0, 6];
+  const comment = line.split(' # ')[1] ?? line.split('# ')[1] ?? '';
+  return [0, ...[...comment.matchAll(/\bexit (\d)/g)].map(([, code]) => Number(code))];
+}
+
+test('every block of commands is run, or has the reason why it is not', () => {
+  expect(runnable.length).toBeGreaterThanOrEqual(9);
+  for (const { page, reason, lines } of blocks)
+    if (reason !== undefined) expect(reason.length, `${page}: ${lines[0]}`).toBeGreaterThan(15);
+});
+
+test.each(runnable.map((block) => [block.page, block.lines[0] ?? '', block] as const))(
+  '%s: %s',
+  async (_, __, { lines }) => {
+    for (const line of lines) {
+      if (line.includes('gateway forget gw-1')) await loseGateway('gw-1');
+      const named = withNames(line).replace('KEY-ID', () => keyIds.shift() ?? '');
+      const command = named.includes('FINGERPRINT')
+        ? named.replace('FINGERPRINT', await fingerprint())
+        : named;
+      const endless = command.includes('events tail');
+      const { code, output } = await bash(endless ? `timeout 5 ${command}` : command);
+      expect(endless ? [124, 0] : allowedCodes(line), `${command}\n${output}`).toContain(code);
+    }
+  },
+);
