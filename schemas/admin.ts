@@ -4,6 +4,7 @@
  * earlier writers allowed. Clients get the type of an answer by its route: `AdminResponse<'GET /keys/:id'>`.
  */
 import { z } from 'zod';
+import { activityResponses } from './admin-activity.ts';
 import { historyResponses } from './admin-history.ts';
 import { decisionRecordSchema } from './decisions.ts';
 import { explainMatrixSchema, explanationSchema, gatewayDecisionSchema } from './explanations.ts';
@@ -293,6 +294,7 @@ export const adminResponses = {
   'GET /me': meSchema,
   'POST /console/links': signInLinkSchema,
   'POST /organisations/:id/members/:person/link': signInLinkSchema,
+  'POST /organisations/:id/invitations': signInLinkSchema,
   'GET /status': replicaStatusSchema,
   'GET /gateways': listOf(gatewayStatusSchema),
   'GET /gateways/:name': gatewayStatusSchema,
@@ -305,6 +307,7 @@ export const adminResponses = {
   }),
   'GET /confirmations/:position': confirmationsSchema,
   ...historyResponses,
+  ...activityResponses,
   'POST /explain': explanationSchema,
   'GET /explain/matrix': explainMatrixSchema,
   'GET /decisions/:request': gatewayDecisionSchema,

@@ -67,6 +67,14 @@ export const bodySchemas = {
       .max(30 * 24 * 3600)
       .optional(),
   }),
+  invitation: z.strictObject({
+    role: roleSchema,
+    seconds: z
+      .int()
+      .min(60)
+      .max(30 * 24 * 3600)
+      .optional(),
+  }),
   setMember: z.strictObject({ role: roleSchema }),
   adjustUsage: z.strictObject({
     /** Added to the present period's tokens; negative gives allowance back. */

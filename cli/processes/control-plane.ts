@@ -1,8 +1,10 @@
 /** `headgate control-plane`: one of any number of equal replicas. */
+import { readFileSync } from 'node:fs';
 import type { Command } from 'commander';
 import { nodeCredentials } from '../../shared/runtime/node-credentials.ts';
 import { requiredSecret } from '../../shared/runtime/secrets.ts';
 import { settingOf } from '../../shared/runtime/settings.ts';
+import { usageError } from '../terminal/errors.ts';
 import {
   addOptions,
   allowUnsigned,
@@ -24,6 +26,10 @@ interface Options extends ReplicaOptions {
   readonly consoleUrl?: string;
   readonly apiUrl?: string;
   readonly stackDomain?: string;
+  readonly oidcIssuer?: string;
+  readonly oidcClientId?: string;
+  readonly oidcClientSecretFile?: string;
+  readonly oidcOperatorGroup?: string;
 }
 
 export function controlPlaneCommand(program: Command): void {
@@ -41,6 +47,10 @@ export function controlPlaneCommand(program: Command): void {
     'consoleUrl',
     option('--api-url <url>', 'address of the shared host as clients reach it, for the console'),
     option('--stack-domain <domain>', 'domain of the stacks’ hosts, for the console'),
+    option('--oidc-issuer <url>', 'identity provider by which people sign in to the console'),
+    option('--oidc-client-id <id>', 'the console as the identity provider knows it'),
+    option('--oidc-client-secret-file <file>', 'file with the secret of that client'),
+    option('--oidc-operator-group <name>', 'who has it in the claim groups is an operator'),
     'metricsBind',
     'metricsPort',
     'drainDelay',
@@ -97,5 +107,22 @@ function consoleOf(options: Options) {
   const { bind, consolePort, consoleHost, consoleUrl, apiUrl: shared, stackDomain } = options;
   if (consolePort === undefined) return undefined;
   const addresses = () => ({ shared, stackDomain });
-  return { bind, port: consolePort, hosts: consoleHost, url: consoleUrl, addresses };
+  const oidc = oidcOf(options);
+  return { bind, port: consolePort, hosts: consoleHost, url: consoleUrl, addresses, oidc };
+}
+
+function oidcOf({ oidcIssuer: issuer, oidcClientId: clientId, ...rest }: Options) {
+  const { oidcClientSecretFile: file, oidcOperatorGroup: operatorGroup } = rest;
+  const given = [issuer, clientId, file, operatorGroup].filter((value) => value !== undefined);
+  if (given.length === 0) return undefined;
+  const next = 'give --oidc-issuer, --oidc-client-id and --oidc-client-secret-file together';
+  if (issuer === undefined || clientId === undefined || file === undefined)
+    throw usageError('the identity provider is not described in full', next);
+  return { issuer, clientId, clientSecret: secretIn(file), operatorGroup };
+}
+
+function secretIn(file: string): string {
+  const secret = readFileSync(file, 'utf8').trim();
+  if (secret === '') throw usageError(`${file} is empty`, 'it holds the secret of the client alone');
+  return secret;
 }

@@ -14,6 +14,8 @@ import type { EndedSessions } from '../sessions/ended-sessions.ts';
 import type { SignInLinks } from '../sessions/sign-in-links.ts';
 import { foreignCall } from './browser-rules.ts';
 import { registerLiveStream } from './live-stream.ts';
+import { Oidc, type OidcSettings } from './oidc.ts';
+import { registerOidcCallback, registerOidcStart } from './oidc-routes.ts';
 import { SessionGuard } from './session-guard.ts';
 import { Sessions } from './sessions.ts';
 import { registerSignInRoutes } from './sign-in-routes.ts';
@@ -27,6 +29,10 @@ export interface ConsoleOptions {
   readonly ended: EndedSessions;
   /** Of the gateways, as clients reach them. */
   readonly addresses: () => object;
+  /** Absent: nobody signs in by an identity provider. */
+  readonly oidc?: OidcSettings | undefined;
+  /** The address that browsers use, where it is not the listener's. */
+  readonly publicUrl?: string | undefined;
 }
 
 /** Where the pages are; all are drawn by one document. */
@@ -48,6 +54,9 @@ export async function createConsoleApp(
     state: () => context.snapshot,
   });
   const guard = new SessionGuard(sessions, listener.certificate !== undefined);
+  const isTls = listener.certificate !== undefined;
+  const provider = options.oidc && new Oidc(options.oidc, context.operatorToken);
+  const ways = { ...options, context, sessions, guard, oidc: provider !== undefined };
   app.setSerializerCompiler(() => (answer) => JSON.stringify(answer));
   app.addHook('onRequest', async (request, reply) => {
     reply.headers(securityHeaders);
@@ -66,13 +75,15 @@ export async function createConsoleApp(
       });
       guard.guard(api, context);
       registerSharedRoutes(api, context);
-      registerSignInRoutes(api, { ...options, context, sessions, guard, oidc: false });
+      registerSignInRoutes(api, ways);
+      if (provider) registerOidcStart(api, { ...ways, provider, publicUrl: options.publicUrl, isTls });
       registerLiveStream(api, context, sessions);
       api.get('/addresses', { config: { access: readingRoles } }, () => options.addresses());
       done();
     },
     { prefix: '/api' },
   );
+  if (provider) registerOidcCallback(app, { ...ways, provider, publicUrl: options.publicUrl, isTls });
   app.setNotFoundHandler((request, reply) => {
     const path = request.url.split('?', 1)[0] ?? '/';
     if (path.startsWith('/api/') || (request.method !== 'GET' && request.method !== 'HEAD'))

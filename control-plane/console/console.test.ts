@@ -377,6 +377,7 @@ describe('role × route', () => {
     'PUT /organisations/{id}/members/{person}': { role: 'viewer' },
     'PUT /stacks/{id}/surface': { surface: 'anthropic' },
     'POST /organisations/{id}/members/{person}/link': {},
+    'POST /organisations/{id}/invitations': { role: 'viewer' },
     'POST /fleet/apply': { fleet },
     'POST /fleet/diff': { fleet },
     'POST /explain': { organisation: 'acme', model: 'echo-small' },

@@ -77,7 +77,7 @@ export class SessionGuard {
 const attributes = '; Path=/; Secure; HttpOnly; SameSite=Strict';
 
 /** The value of one cookie; the first, where there are several of the name. */
-function cookieOf({ headers }: FastifyRequest, name: string): string | undefined {
+export function cookieOf({ headers }: FastifyRequest, name: string): string | undefined {
   const found = (headers.cookie ?? '').split(';').find((part) => part.trim().startsWith(`${name}=`));
   return found?.trim().slice(name.length + 1);
 }

@@ -7,10 +7,13 @@ import { z } from 'zod';
 import { personSchema } from '../../schemas/shapes.ts';
 import { Sealer } from '../../shared/runtime/sealed-text.ts';
 import type { CommandWriter } from '../command-log/command-writer.ts';
-import { type Actor, actorName } from '../commands/authorise.ts';
+import { type Actor, actorName, authorise, managingRoles } from '../commands/authorise.ts';
+import { checkOwners } from '../commands/ownership.ts';
 import { CommandError } from '../core/command-error.ts';
+import type { AdminContext } from '../server/context.ts';
 import type { EndedSessions } from '../sessions/ended-sessions.ts';
-import type { Ticket } from '../sessions/sign-in-links.ts';
+import type { SignInLinks, Ticket } from '../sessions/sign-in-links.ts';
+import { findMember, findOrganisation } from '../state/tenants.ts';
 
 const lengthMs = 8 * 3600_000;
 const idleMs = 3600_000;
@@ -116,6 +119,36 @@ export class Sessions {
           next: 'ask for another; the operator runs `headgate console open`',
         });
       return [{ type: 'session.ended', data }];
+    });
+  }
+
+  /**
+   * Makes the person a member, by an invitation that is used up with it. Who is one already stays as they are. Rejects with
+   * CommandError where it does not hold any more.
+   */
+  async acceptInvitation(
+    links: SignInLinks,
+    text: string,
+    person: string,
+    { snapshot: { db } }: Pick<AdminContext, 'snapshot'>,
+  ): Promise<void> {
+    const { ended } = this.#options;
+    const invitation = links.openInvitation(text);
+    if (!invitation) throw new CommandError('Unauthorized', 'this invitation is not valid any more');
+    const { organisation, role, by, id, endsMs } = invitation;
+    const subject = digestOf(id);
+    const used = { kind: 'link', subject, until: new Date(endsMs).toISOString() } as const;
+    const joined = { type: 'member.set', data: { organisation, person, role } } as const;
+    await ended.ready();
+    await this.#write(actorName({ person: by }), () => {
+      if (findMember(db, organisation, person) !== undefined) return [];
+      if (ended.hasEnded('link', subject))
+        throw new CommandError('Unauthorized', 'this invitation was used before');
+      const exists = findOrganisation(db, organisation) !== undefined;
+      if (!exists) throw new CommandError('NotFound', 'the organisation of this invitation is gone');
+      authorise(db, { person: by }, managingRoles, () => organisation);
+      checkOwners(db, { person: by }, [joined]);
+      return [{ type: 'session.ended', data: used }, joined];
     });
   }
 

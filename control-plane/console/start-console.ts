@@ -8,6 +8,7 @@ import type { Certificate } from '../../shared/runtime/tls.ts';
 import type { AdminContext } from '../server/context.ts';
 import { EndedSessions } from '../sessions/ended-sessions.ts';
 import { createConsoleApp } from './console-app.ts';
+import type { OidcSettings } from './oidc.ts';
 
 /** Addresses of gateways as clients reach them, for settings that the pages show; what is not known is left out. */
 export interface ServiceAddresses {
@@ -24,6 +25,7 @@ export interface ConsoleSettings {
   /** The address that browsers use, where it is not the listener's: sign-in links lead there. */
   readonly url?: string | undefined;
   readonly addresses?: (() => ServiceAddresses) | undefined;
+  readonly oidc?: OidcSettings | undefined;
   /** Members of the fleet sign in without anything: for `headgate dev` alone. */
   readonly demo?: boolean | undefined;
 }
@@ -43,7 +45,7 @@ export async function startConsole(
 ): Promise<string> {
   const { snapshot, log, logger, links } = context;
   if (!links) throw new Error('a console needs sign-in links');
-  const { bind: host, port, url: publicUrl, demo = false, addresses = () => ({}) } = settings;
+  const { bind: host, port, url: publicUrl, demo = false, oidc, addresses = () => ({}) } = settings;
   const ended = new EndedSessions({ path: join(dataDir, 'sessions.json'), snapshot, log, logger });
   closers.add(async () => stop());
   const stop = context.onCommits(ended.onCommits);
@@ -51,7 +53,7 @@ export async function startConsole(
   const app = await createConsoleApp(
     context,
     { connections, certificate },
-    { hosts, demo, links, ended, addresses },
+    { hosts, demo, links, ended, addresses, oidc, publicUrl: publicUrl?.replace(/\/+$/, '') },
   );
   await app.listen({ host, port }).catch((error: unknown) => {
     throw listenError(error, { host, port }, { bind: '--bind', port: '--console-port' });

@@ -82,6 +82,7 @@ const queries: Record<string, string> = {
   '/stacks': 'organisation=acme',
   '/usage': 'organisation=acme',
   '/usage/export': 'organisation=acme',
+  '/usage/keys': 'organisation=acme',
   '/confirmations/{position}': 'timeoutSeconds=0',
   '/explain/matrix': 'organisation=acme',
 };
@@ -89,6 +90,7 @@ const bodies: Record<string, object> = {
   'POST /explain': { organisation: 'acme', model: 'echo-small' },
   'POST /keys': { organisation: 'acme', name: 'k', expires: 'never' },
   'PUT /organisations/{id}/members/{person}': { role: 'viewer' },
+  'POST /organisations/{id}/invitations': { role: 'viewer' },
   'PUT /stacks/{id}/surface': { surface: 'anthropic' },
   'POST /fleet/apply': { fleet },
   'POST /fleet/diff': { fleet },

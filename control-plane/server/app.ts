@@ -9,6 +9,7 @@ import { createJsonSchemaTransform } from 'fastify-type-provider-zod';
 import { nodeFrameBytesMax } from '../../schemas/node-messages.ts';
 import { CommandError } from '../core/command-error.ts';
 import { accessDocument, guardRoutes, securitySchemes } from './access.ts';
+import { registerActivityRoute } from './activity-route.ts';
 import { registerCommandRoutes } from './command-routes.ts';
 import type { AdminContext } from './context.ts';
 import { registerCountersRoute } from './counters-route.ts';
@@ -108,6 +109,7 @@ export function registerSharedRoutes(routes: FastifyInstance, context: AdminCont
   registerUsageRoutes(routes, context);
   registerLimitRoutes(routes, context);
   registerLinkRoutes(routes, context);
+  registerActivityRoute(routes, context);
 }
 
 /** What the WebSocket library would refuse in no envelope, or wait for without end: a body is not read after an upgrade. */

@@ -5,11 +5,11 @@ import { bodySchemas, pathSchemas } from '../../schemas/commands.ts';
 import { authorise, managingRoles } from '../commands/authorise.ts';
 import { CommandError } from '../core/command-error.ts';
 import type { SignInLinks } from '../sessions/sign-in-links.ts';
-import { findMember } from '../state/tenants.ts';
+import { findMember, findOrganisation } from '../state/tenants.ts';
 import { type AdminContext, actorOf, parseQuery } from './context.ts';
 
 const operatorLinkSeconds = 60;
-const memberLinkSecondsDefault = 7 * 24 * 3600;
+const linkSecondsDefault = 7 * 24 * 3600;
 
 function linksOf({ links }: AdminContext): SignInLinks {
   if (links) return links;
@@ -38,7 +38,7 @@ export function registerLinkRoutes(app: FastifyInstance, context: AdminContext):
     },
     (request): AdminResponse<'POST /organisations/:id/members/:person/link'> => {
       const { id, person } = parseQuery(pathSchemas.member, request.params);
-      const { seconds = memberLinkSecondsDefault } = parseQuery(bodySchemas.memberLink, request.body ?? {});
+      const { seconds = linkSecondsDefault } = parseQuery(bodySchemas.memberLink, request.body ?? {});
       const { db } = context.snapshot;
       const actor = actorOf(request);
       authorise(db, actor, managingRoles, () => id);
@@ -50,6 +50,31 @@ export function registerLinkRoutes(app: FastifyInstance, context: AdminContext):
         throw new CommandError('Forbidden', 'only an owner or the operator makes links for an owner');
       const within = actor.person === undefined ? undefined : id;
       return linksOf(context).make({ person, within, exceptRoles: [...exceptRoles], seconds });
+    },
+  );
+  app.post(
+    '/organisations/:id/invitations',
+    {
+      config: { access: managingRoles },
+      schema: {
+        summary: 'A link that makes who signs in by it a member, once',
+        params: pathSchemas.id,
+        body: bodySchemas.invitation,
+      },
+      validatorCompiler: () => (data: unknown) => ({ value: data }),
+    },
+    (request): AdminResponse<'POST /organisations/:id/invitations'> => {
+      const { id: organisation } = parseQuery(pathSchemas.id, request.params);
+      const body = parseQuery(bodySchemas.invitation, request.body ?? {});
+      const { role, seconds = linkSecondsDefault } = body;
+      const { db } = context.snapshot;
+      const { person: by } = actorOf(request);
+      authorise(db, actorOf(request), managingRoles, () => organisation);
+      if (!findOrganisation(db, organisation))
+        throw new CommandError('NotFound', `there is no organisation ${organisation}`);
+      if (role === 'owner' && by !== undefined && findMember(db, organisation, by)?.role !== 'owner')
+        throw new CommandError('Forbidden', 'only an owner or the operator invites an owner');
+      return linksOf(context).invite({ organisation, role, by, seconds });
     },
   );
 }

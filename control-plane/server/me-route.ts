@@ -10,6 +10,7 @@ import { type AdminContext, actorOf } from './context.ts';
 /** Commands of routes outside the registry. */
 const furtherCommands: readonly { readonly name: string; readonly roles: 'operator' | readonly Role[] }[] = [
   { name: 'member.link', roles: managingRoles },
+  { name: 'member.invite', roles: managingRoles },
   { name: 'gateway.forget', roles: 'operator' },
 ];
 

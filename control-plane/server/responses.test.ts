@@ -136,6 +136,8 @@ async function callFleet(): Promise<void> {
   expect(await call('GET', '/usage?organisation=elm')).toMatchObject({ totalTokens: 0, adjustedTokens: 7 });
   expect(await call('GET', '/organisations/elm/limits')).toMatchObject({ tokens: { used: 7, limit: 5 } });
   await call('GET', '/limits/visitors');
+  await call('GET', '/usage/keys?organisation=elm');
+  await call('GET', '/organisations/elm/activity');
   expect(JSON.stringify(await call('GET', '/limits'))).toMatch(/^.{0,12}"organisation":"elm"/);
   await call('GET', '/events');
   await call('GET', '/events?type=key.created&limit=1');
@@ -184,6 +186,7 @@ async function callSigners(): Promise<void> {
     await call('POST', '/organisations', { id: 'elm', name: 'Elm' }, options);
     await call('PUT', '/organisations/elm/members/eva', { role: 'owner' }, options);
     await call('POST', '/organisations/elm/members/eva/link', {}, options);
+    await call('POST', '/organisations/elm/invitations', { role: 'viewer' }, options);
     const { fingerprint } = await call('POST', '/signers', { publicKey: newKeys().publicKey }, options);
     await call('GET', '/signers', undefined, options);
     await call('DELETE', `/signers/${fingerprint}`, undefined, options);

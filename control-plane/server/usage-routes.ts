@@ -2,7 +2,7 @@
 import { Readable } from 'node:stream';
 import type { FastifyInstance } from 'fastify';
 import { z } from 'zod';
-import type { UsageTotals } from '../../schemas/admin.ts';
+import type { AdminResponse, UsageTotals } from '../../schemas/admin.ts';
 import { daySchema, idSchema } from '../../schemas/names.ts';
 import { periodOf } from '../../shared/usage/period.ts';
 import { authorise, readingRoles } from '../commands/authorise.ts';
@@ -10,8 +10,10 @@ import { CommandError } from '../core/command-error.ts';
 import { findTier } from '../state/catalog.ts';
 import { findAdjustment, findOrganisation } from '../state/tenants.ts';
 import { type AdminContext, actorOf, parseQuery } from './context.ts';
+import { keyActivityOf } from './key-activity.ts';
 
 const usageQuerySchema = z.object({ organisation: idSchema, period: daySchema.optional() });
+const keysQuerySchema = z.object({ organisation: idSchema.optional() });
 const exportQuerySchema = z.object({
   organisation: idSchema.optional(),
   /** First day of completion, inclusive, and last, exclusive. */
@@ -80,6 +82,17 @@ export function registerUsageRoutes(app: FastifyInstance, context: AdminContext)
     authorise(db, actorOf(request), readingRoles, () => query.organisation);
     return usage(context, query);
   });
+  app.get(
+    '/usage/keys',
+    { config, schema: { summary: 'When each key was last used, and its requests of 24 hours' } },
+    async (request): Promise<AdminResponse<'GET /usage/keys'>> => {
+      const { organisation } = parseQuery(keysQuerySchema, request.query);
+      const roles = organisation === undefined ? 'operator' : readingRoles;
+      authorise(db, actorOf(request), roles, () => organisation);
+      const items = await keyActivityOf(context.usage).of(organisation, Date.now());
+      return { items, position: context.snapshot.seq };
+    },
+  );
   app.get(
     '/usage/export',
     { config, schema: { summary: 'Completed requests, one a line' } },

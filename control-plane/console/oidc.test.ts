@@ -1,0 +1,181 @@
+/** Sign-in by a real identity provider: who comes in, by which invitation, and what does not count as an answer. */
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { startControlPlaneAlone, type TestControlPlane } from '../../test/support/control-plane.ts';
+import { operatorToken } from '../../test/support/fleet.ts';
+import { IdentityProvider } from '../../test/support/identity-provider.ts';
+
+let provider: IdentityProvider;
+let plane: TestControlPlane;
+beforeAll(async () => {
+  provider = await IdentityProvider.start(() => [`${plane.console}/oidc/callback`], { olga: ['headgate'] });
+  const { issuer, client } = provider;
+  const oidc = { issuer, clientId: client.id, clientSecret: client.secret, operatorGroup: 'headgate' };
+  plane = await startControlPlaneAlone({ console: { bind: '127.0.0.1', port: 0, hosts: [], oidc } });
+  await plane.admin.apply({
+    version: 1,
+    models: [],
+    tiers: [{ id: 'Pro', models: '*' }],
+    organisations: [
+      {
+        id: 'acme',
+        name: 'Acme',
+        tier: 'Pro',
+        members: [
+          { person: 'own', role: 'owner' },
+          { person: 'ada', role: 'admin' },
+        ],
+      },
+    ],
+  });
+});
+afterAll(async () => {
+  await plane?.close();
+  await provider?.close();
+});
+
+const cookieIn = (answer: Response, name: RegExp): string | undefined =>
+  answer.headers
+    .getSetCookie()
+    .map((line) => line.split(';', 1)[0] ?? '')
+    .find((pair) => name.test(pair) && !pair.endsWith('='));
+const own = { 'sec-fetch-site': 'same-origin', 'content-type': 'application/json' };
+
+async function begin(invitation?: string): Promise<{ url: string; cookie: string; flags: string }> {
+  const answer = await fetch(`${plane.console}/api/oidc`, {
+    method: 'POST',
+    headers: own,
+    body: JSON.stringify({ invitation }),
+  });
+  expect(answer.status).toBe(200);
+  const { url } = (await answer.json()) as { url: string };
+  const cookie = cookieIn(answer, /^__Secure-headgate-oidc-/) ?? '';
+  return { url, cookie, flags: answer.headers.getSetCookie().join('\n') };
+}
+
+/** The provider's answer as the browser brings it: where it leads, and the session, if there is one. */
+async function comeBack(address: string, cookie: string) {
+  const answer = await fetch(address, {
+    redirect: 'manual',
+    headers: { cookie, 'sec-fetch-site': 'cross-site', 'sec-fetch-mode': 'navigate' },
+  });
+  await answer.text();
+  return { to: answer.headers.get('location'), session: cookieIn(answer, /^__Host-headgate-/) };
+}
+
+async function signIn(account: string, invitation?: string) {
+  const { url, cookie } = await begin(invitation);
+  return comeBack(await provider.signIn(url, account), cookie);
+}
+
+interface Me {
+  readonly operator: boolean;
+  readonly person?: string;
+  readonly organisations: readonly { readonly id: string; readonly role: string }[];
+}
+async function me(cookie: string | undefined): Promise<Me> {
+  const answer = await fetch(`${plane.console}/api/me`, { headers: { cookie: cookie ?? '' } });
+  return (await answer.json()) as Me;
+}
+
+async function invite(role: string, as?: string): Promise<{ status: number; invitation: string }> {
+  const answer = await fetch(`${plane.url}/admin/v1/organisations/acme/invitations`, {
+    method: 'POST',
+    headers: {
+      authorization: `Bearer ${operatorToken}`,
+      'content-type': 'application/json',
+      ...(as !== undefined && { 'x-headgate-as': as }),
+    },
+    body: JSON.stringify({ role }),
+  });
+  const { url = '' } = (await answer.json()) as { url?: string };
+  return { status: answer.status, invitation: url.split('#invitation.')[1] ?? '' };
+}
+
+describe('who comes in', () => {
+  test('a person of the operators’ group is an operator', async () => {
+    const { to, session } = await signIn('olga');
+    expect([to, (await me(session)).operator]).toEqual(['/', true]);
+  });
+
+  test('anybody else is a person under an opaque id that stays the same, and a member of nothing', async () => {
+    const [first, second] = [await signIn('sam'), await signIn('sam')];
+    const { operator, person = '', organisations } = await me(first.session);
+    expect([operator, organisations]).toEqual([false, []]);
+    expect(person).toMatch(/^p-[a-z2-7]{20}$/);
+    expect((await me(second.session)).person).toBe(person);
+    expect((await me((await signIn('tom')).session)).person).not.toBe(person);
+  });
+});
+
+describe('invitations', () => {
+  test('one makes one person a member with its role, once', async () => {
+    const { invitation } = await invite('member', 'ada');
+    const { session } = await signIn('ina', invitation);
+    expect((await me(session)).organisations).toMatchObject([{ id: 'acme', role: 'member' }]);
+    const second = await signIn('ivo', invitation);
+    expect([second.to, second.session]).toEqual(['/sign-in?failed=invitation', undefined]);
+    // Who is a member already stays as they are, and uses nothing up.
+    const other = await invite('viewer', 'ada');
+    await signIn('ina', other.invitation);
+    expect((await me(session)).organisations).toMatchObject([{ role: 'member' }]);
+    expect((await me((await signIn('ivo', other.invitation)).session)).organisations).toMatchObject([
+      { role: 'viewer' },
+    ]);
+  });
+
+  test('nobody invites to what they could not give, not even later', async () => {
+    expect((await invite('owner', 'ada')).status).toBe(403);
+    expect((await invite('viewer', 'nobody')).status).toBe(403);
+    const { invitation } = await invite('viewer', 'ada');
+    await plane.admin.call('PUT', '/organisations/acme/members/ada', { role: 'viewer' });
+    expect((await signIn('una', invitation)).to).toBe('/sign-in?failed=invitation');
+    await plane.admin.call('PUT', '/organisations/acme/members/ada', { role: 'admin' });
+  });
+
+  test('a text that is none', async () => {
+    const forged = await signIn('eve', 'a'.repeat(400));
+    expect([forged.to, forged.session]).toEqual(['/sign-in?failed=invitation', undefined]);
+  });
+});
+
+describe('what is no answer', () => {
+  test('the request has PKCE, state and nonce, and its cookie is for the callback alone', async () => {
+    const { url, flags } = await begin();
+    const query = new URL(url).searchParams;
+    expect(query.get('code_challenge_method')).toBe('S256');
+    for (const name of ['state', 'nonce', 'code_challenge'])
+      expect(query.get(name)?.length).toBeGreaterThan(40);
+    expect(flags).toMatch(/Path=\/oidc\/callback; Secure; HttpOnly; SameSite=Lax; Max-Age=600/);
+  });
+
+  test('another browser’s, one without a cookie, one used before, another state, the provider’s refusal', async () => {
+    const [mine, theirs] = [await begin(), await begin()];
+    const address = await provider.signIn(mine.url, 'sam');
+    expect((await comeBack(address, theirs.cookie)).to).toBe('/sign-in?failed=expired');
+    expect((await comeBack(address, '')).to).toBe('/sign-in?failed=expired');
+    const wrong = new URL(address);
+    wrong.searchParams.set('state', 'x');
+    expect((await comeBack(wrong.href, mine.cookie)).to).toBe('/sign-in?failed=expired');
+    expect((await comeBack(address, mine.cookie)).session).toBeDefined();
+    const again = await comeBack(address, mine.cookie);
+    expect([again.to, again.session]).toEqual(['/sign-in?failed=provider', undefined]);
+    const refused = new URL(address);
+    refused.search = `?error=access_denied&state=${new URL(address).searchParams.get('state')}`;
+    expect((await comeBack(refused.href, mine.cookie)).to).toBe('/sign-in?failed=provider');
+  });
+
+  test('a code of another sign-in, with the right state', async () => {
+    const [mine, theirs] = [await begin(), await begin()];
+    const stolen = new URL(await provider.signIn(theirs.url, 'sam'));
+    stolen.searchParams.set('state', new URL(mine.url).searchParams.get('state') ?? '');
+    const { to, session } = await comeBack(stolen.href, mine.cookie);
+    expect([to, session]).toEqual(['/sign-in?failed=provider', undefined]);
+  });
+});
+
+test('an issuer over plain HTTP from another machine is refused at the start', async () => {
+  const oidc = { issuer: 'http://login.example', clientId: 'c', clientSecret: 's' };
+  await expect(
+    startControlPlaneAlone({ console: { bind: '127.0.0.1', port: 0, hosts: [], oidc } }),
+  ).rejects.toThrow('https://');
+});

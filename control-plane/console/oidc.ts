@@ -1,0 +1,157 @@
+/**
+ * Sign-in by an identity provider: authorisation code with PKCE, state and nonce. What a browser carries meanwhile is sealed
+ * in a cookie, so any replica can finish what another began. Tokens of the provider are read once and kept nowhere.
+ */
+import { createHash } from 'node:crypto';
+import type { Configuration } from 'openid-client';
+import { z } from 'zod';
+import { Sealer } from '../../shared/runtime/sealed-text.ts';
+import { CommandError } from '../core/command-error.ts';
+import type { Identity } from './sessions.ts';
+
+export interface OidcSettings {
+  readonly issuer: string;
+  readonly clientId: string;
+  readonly clientSecret: string;
+  /** Who has this in the claim `groups` is an operator. */
+  readonly operatorGroup?: string | undefined;
+}
+
+const transactionSchema = z.object({
+  v: z.literal(1),
+  state: z.string(),
+  nonce: z.string(),
+  verifier: z.string(),
+  redirect: z.string(),
+  endsMs: z.number(),
+  invitation: z.string().optional(),
+});
+
+export const transactionSeconds = 600;
+const providerTimeoutSeconds = 10;
+const idDigits = 'abcdefghijklmnopqrstuvwxyz234567';
+const idLength = 20;
+const nameLengthMax = 200;
+const groupsMax = 1000;
+
+const claimsSchema = z.object({
+  iss: z.string(),
+  sub: z.string().min(1).max(1000),
+  name: z.string().optional(),
+  preferred_username: z.string().optional(),
+  groups: z.array(z.unknown()).max(groupsMax).optional(),
+});
+
+interface Begun {
+  /** Where the browser goes. */
+  readonly url: string;
+  /** For the cookie. */
+  readonly sealed: string;
+}
+
+interface Finished {
+  readonly identity: Identity;
+  readonly invitation: string | undefined;
+}
+
+export class Oidc {
+  readonly #settings: OidcSettings;
+  readonly #sealer: Sealer;
+  #configuration: Promise<Configuration> | undefined;
+
+  constructor(settings: OidcSettings, operatorToken: string) {
+    checkIssuer(settings.issuer);
+    this.#settings = settings;
+    this.#sealer = new Sealer(operatorToken, 'identity provider');
+  }
+
+  /** Rejects with CommandError where the provider cannot be reached. */
+  async begin(base: string, invitation: string | undefined): Promise<Begun> {
+    const client = await import('openid-client');
+    const configuration = await this.#discover();
+    const redirect = `${base}/oidc/callback`;
+    const [state, nonce, verifier] = [
+      client.randomState(),
+      client.randomNonce(),
+      client.randomPKCECodeVerifier(),
+    ];
+    const url = client.buildAuthorizationUrl(configuration, {
+      redirect_uri: redirect,
+      scope: 'openid profile',
+      state,
+      nonce,
+      code_challenge: await client.calculatePKCECodeChallenge(verifier),
+      code_challenge_method: 'S256',
+    });
+    const endsMs = Date.now() + transactionSeconds * 1000;
+    const sealed = this.#sealer.seal({ v: 1, state, nonce, verifier, redirect, endsMs, invitation });
+    return { url: url.href, sealed };
+  }
+
+  /** Whether a cookie is of a sign-in that began here lately, with the state that came back. */
+  isBegun(sealed: string, state: string): boolean {
+    const transaction = this.#sealer.open(sealed, transactionSchema);
+    return transaction !== undefined && transaction.endsMs > Date.now() && transaction.state === state;
+  }
+
+  /** Exchanges the code of an answer, `?code=…&state=…`. Rejects where anything of it is not as it was begun. */
+  async finish(sealed: string, query: string): Promise<Finished> {
+    const transaction = this.#sealer.open(sealed, transactionSchema);
+    if (!transaction || transaction.endsMs <= Date.now()) throw new Error('no sign-in was begun');
+    const client = await import('openid-client');
+    const answer = new URL(`${transaction.redirect}?${query}`);
+    const tokens = await client.authorizationCodeGrant(await this.#discover(), answer, {
+      pkceCodeVerifier: transaction.verifier,
+      expectedState: transaction.state,
+      expectedNonce: transaction.nonce,
+      idTokenExpected: true,
+    });
+    return {
+      identity: this.#identityOf(claimsSchema.parse(tokens.claims())),
+      invitation: transaction.invitation,
+    };
+  }
+
+  #identityOf({ iss, sub, name, preferred_username, groups = [] }: z.output<typeof claimsSchema>): Identity {
+    const shown = (name ?? preferred_username)?.slice(0, nameLengthMax);
+    const { operatorGroup } = this.#settings;
+    if (operatorGroup !== undefined && groups.includes(operatorGroup)) return { name: shown };
+    return { person: personOf(iss, sub), name: shown };
+  }
+
+  /** Read at first need, so that a replica starts without the provider; a failure is tried again at the next sign-in. */
+  #discover(): Promise<Configuration> {
+    this.#configuration ??= this.#read().catch((error: unknown) => {
+      this.#configuration = undefined;
+      throw new CommandError('LogUnavailable', 'the identity provider cannot be reached', {
+        next: 'try again, or use a sign-in link',
+        cause: error,
+      });
+    });
+    return this.#configuration;
+  }
+
+  async #read(): Promise<Configuration> {
+    const { allowInsecureRequests, discovery } = await import('openid-client');
+    const { issuer, clientId, clientSecret } = this.#settings;
+    // Plain HTTP is accepted on loopback alone.
+    const execute = issuer.startsWith('http:') ? [allowInsecureRequests] : [];
+    const options = { execute, timeout: providerTimeoutSeconds };
+    return discovery(new URL(issuer), clientId, clientSecret, undefined, options);
+  }
+}
+
+/** Opaque, because the log keeps it: no name and no address of mail. */
+function personOf(issuer: string, subject: string): string {
+  const digest = createHash('sha256').update(`${issuer}\n${subject}`).digest();
+  const digits = [...digest.subarray(0, idLength)].map((byte) => idDigits[byte % idDigits.length] ?? '');
+  return `p-${digits.join('')}`;
+}
+
+/** Throws where an address cannot be an issuer: tokens over plain HTTP could be anybody's. */
+function checkIssuer(issuer: string): void {
+  const { protocol = '', hostname = '' } = URL.canParse(issuer) ? new URL(issuer) : {};
+  const isLoopback = ['localhost', '127.0.0.1', '[::1]'].includes(hostname);
+  if (protocol === 'https:' || (protocol === 'http:' && isLoopback)) return;
+  throw new Error('--oidc-issuer must be an address that begins with https://');
+}

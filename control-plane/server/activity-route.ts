@@ -1,0 +1,137 @@
+/** What the requests of an organisation met in the last hour: refusals by type, and which keys call its stacks how. */
+import type { FastifyInstance } from 'fastify';
+import type { AdminResponse } from '../../schemas/admin.ts';
+import { pathSchemas } from '../../schemas/commands.ts';
+import { type DecisionRecord, decisionRecordSchema } from '../../schemas/decisions.ts';
+import { authorise, readingRoles } from '../commands/authorise.ts';
+import { CommandError } from '../core/command-error.ts';
+import { decisionLines } from '../gateways/ask-decisions.ts';
+import { findOrganisation } from '../state/tenants.ts';
+import { type AdminContext, actorOf, parseQuery } from './context.ts';
+
+const spanMs = 3600_000;
+/** A reading serves every page that asks meanwhile. */
+const keptMs = 10_000;
+/** Of one reading; a busier fleet is read in part, and the answer says so. */
+const linesMax = 100_000;
+const pieceMs = 20;
+
+type Answer = AdminResponse<'GET /organisations/:id/activity'>;
+type Caller = Answer['callers'][number];
+interface Activity {
+  readonly refusals: Map<string, Answer['refusals'][number]>;
+  readonly callers: Map<string, Caller>;
+}
+interface Reading {
+  readonly sinceMs: number;
+  readonly of: ReadonlyMap<string, Activity>;
+  readonly unanswered: readonly string[];
+  readonly isPartial: boolean;
+}
+
+const surfaces: Readonly<Record<string, Caller['surface']>> = {
+  chat: 'openai',
+  embeddings: 'openai',
+  messages: 'anthropic',
+  'count-tokens': 'anthropic',
+};
+
+function add(all: Map<string, Activity>, record: DecisionRecord): void {
+  const { organisation, served, status, type = 'other', stack, key, operation, at } = record;
+  if (organisation === undefined) return;
+  const own = all.get(organisation) ?? { refusals: new Map(), callers: new Map() };
+  all.set(organisation, own);
+  if (!served) {
+    const name = `${status} ${type}`;
+    const before = own.refusals.get(name);
+    const isNewest = before === undefined || Date.parse(before.lastAt) < at;
+    own.refusals.set(name, {
+      ...{ status, type, requests: (before?.requests ?? 0) + 1 },
+      lastAt: isNewest ? new Date(at).toISOString() : before.lastAt,
+      lastRequest: isNewest ? record.req : before.lastRequest,
+    });
+  }
+  const surface = surfaces[operation];
+  if (stack === undefined || key === undefined || surface === undefined) return;
+  const name = `${stack} ${surface} ${key}`;
+  const requests = (own.callers.get(name)?.requests ?? 0) + 1;
+  own.callers.set(name, { stack, surface, key, requests });
+}
+
+async function read({ board, gatewayToken, previousGatewayToken }: AdminContext): Promise<Reading> {
+  const tokens = [gatewayToken, ...(previousGatewayToken === undefined ? [] : [previousGatewayToken])];
+  const sinceMs = Date.now() - spanMs;
+  const of = new Map<string, Activity>();
+  const pieces = decisionLines({ board, tokens }, sinceMs, undefined);
+  let count = 0;
+  for (;;) {
+    const { done, value } = await pieces.next();
+    if (done) return { sinceMs, of, unanswered: value, isPartial: false };
+    count += await addLines(of, value.split('\n'));
+    if (count < linesMax) continue;
+    await pieces.return([]);
+    return { sinceMs, of, unanswered: [], isPartial: true };
+  }
+}
+
+/** Returns how many there were. Gives other work a turn now and then. */
+async function addLines(of: Map<string, Activity>, lines: readonly string[]): Promise<number> {
+  let turnMs = performance.now();
+  for (const line of lines) {
+    const record = recordIn(line);
+    if (record) add(of, record);
+    if (performance.now() - turnMs < pieceMs) continue;
+    await new Promise((resolve) => setImmediate(resolve));
+    turnMs = performance.now();
+  }
+  return lines.length;
+}
+
+function recordIn(line: string): DecisionRecord | undefined {
+  try {
+    return decisionRecordSchema.safeParse(JSON.parse(line)).data;
+  } catch {
+    return undefined;
+  }
+}
+
+export function registerActivityRoute(app: FastifyInstance, context: AdminContext): void {
+  let last: Promise<Reading> | undefined;
+  const forget = (): void => {
+    last = undefined;
+  };
+  const readOnce = async (): Promise<Reading> => {
+    try {
+      return await read(context);
+    } finally {
+      setTimeout(forget, keptMs).unref();
+    }
+  };
+  const reading = (): Promise<Reading> => {
+    last ??= readOnce();
+    return last;
+  };
+  app.get(
+    '/organisations/:id/activity',
+    {
+      config: { access: readingRoles },
+      schema: { summary: 'Refusals and callers of stacks of an organisation in the last hour' },
+    },
+    async (request): Promise<Answer> => {
+      const { id } = parseQuery(pathSchemas.id, request.params);
+      const { db } = context.snapshot;
+      authorise(db, actorOf(request), readingRoles, () => id);
+      if (!findOrganisation(db, id)) throw new CommandError('NotFound', `there is no organisation ${id}`);
+      const { sinceMs, of, unanswered, isPartial } = await reading();
+      const own = of.get(id);
+      return {
+        since: new Date(sinceMs).toISOString(),
+        refusals: [...(own?.refusals.values() ?? [])].sort((a, b) => b.requests - a.requests),
+        callers: [...(own?.callers.values() ?? [])].sort((a, b) => b.requests - a.requests),
+        unanswered: [...unanswered],
+        ...(isPartial && ({ partial: true } as const)),
+        position: context.snapshot.seq,
+      };
+    },
+  );
+}

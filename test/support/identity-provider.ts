@@ -1,0 +1,120 @@
+/** A real identity provider in this process, with accounts that need no password, and a browser's way through its pages. */
+import { createServer, type RequestListener, type Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+
+/** The part of the library that is used; it comes without types. */
+interface Library {
+  readonly default: new (issuer: string, configuration: object) => { callback(): RequestListener };
+}
+interface Context {
+  readonly oidc: {
+    readonly provider: {
+      readonly Grant: new (of: {
+        readonly clientId: string;
+        readonly accountId: string;
+      }) => {
+        addOIDCScope(scope: string): void;
+        save(): Promise<string>;
+      };
+    };
+    readonly client: { readonly clientId: string };
+    readonly session: { readonly accountId: string };
+  };
+}
+
+const client = { id: 'headgate-console', secret: 'secret-of-the-client' } as const;
+
+export class IdentityProvider {
+  readonly issuer: string;
+  readonly client = client;
+  readonly #server: Server;
+
+  private constructor(server: Server, issuer: string) {
+    this.#server = server;
+    this.issuer = issuer;
+  }
+
+  /** `groups` of each account; an account that is not named has none. */
+  static async start(
+    redirects: () => readonly string[],
+    groups: Readonly<Record<string, readonly string[]>> = {},
+  ): Promise<IdentityProvider> {
+    const library = (await import('oidc-provider' as string)) as Library;
+    let handler: RequestListener | undefined;
+    const server = createServer((request, response) => {
+      handler ??= new library.default(issuer, configurationOf(redirects(), groups)).callback();
+      handler(request, response);
+    });
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+    const issuer = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+    return new IdentityProvider(server, issuer);
+  }
+
+  /** Signs an account in on the provider's pages; resolves with the address that it sends the browser back to. */
+  async signIn(url: string, account: string): Promise<string> {
+    const cookies = new Map<string, string>();
+    let next: { url: string; body?: URLSearchParams } = { url };
+    for (let step = 0; step < 10; step++) {
+      const answer = await fetch(next.url, {
+        redirect: 'manual',
+        headers: { cookie: [...cookies].map((pair) => pair.join('=')).join('; ') },
+        ...(next.body && { method: 'POST', body: next.body }),
+      });
+      for (const line of answer.headers.getSetCookie()) {
+        const [name = '', value = ''] = (line.split(';', 1)[0] ?? '').split(/=(.*)/s);
+        cookies.set(name, value);
+      }
+      await answer.text();
+      const location = answer.headers.get('location');
+      if (location === null)
+        next = {
+          url: next.url,
+          body: new URLSearchParams({ prompt: 'login', login: account, password: 'x' }),
+        };
+      else {
+        next = { url: new URL(location, next.url).href };
+        if (!next.url.startsWith(this.issuer)) return next.url;
+      }
+    }
+    throw new Error('the provider did not come to an end');
+  }
+
+  async close(): Promise<void> {
+    this.#server.closeAllConnections();
+    await new Promise((resolve) => this.#server.close(resolve));
+  }
+}
+
+function configurationOf(
+  redirects: readonly string[],
+  groups: Readonly<Record<string, readonly string[]>>,
+): object {
+  return {
+    clients: [
+      {
+        client_id: client.id,
+        client_secret: client.secret,
+        redirect_uris: redirects,
+        response_types: ['code'],
+        grant_types: ['authorization_code'],
+      },
+    ],
+    claims: { openid: ['sub'], profile: ['name', 'groups'] },
+    conformIdTokenClaims: false,
+    cookies: { keys: ['key-of-the-cookies'] },
+    findAccount: (_context: unknown, id: string) => ({
+      accountId: id,
+      claims: () => ({ sub: id, name: `${id} of the provider`, groups: groups[id] ?? [] }),
+    }),
+    // Consent is given.
+    loadExistingGrant: async ({ oidc }: Context) => {
+      const grant = new oidc.provider.Grant({
+        clientId: oidc.client.clientId,
+        accountId: oidc.session.accountId,
+      });
+      grant.addOIDCScope('openid profile');
+      await grant.save();
+      return grant;
+    },
+  };
+}
