@@ -5,6 +5,7 @@ import { location } from './lib/router.ts';
 import type { Person } from './lib/session.ts';
 import { EventsPage } from './pages/events.tsx';
 import { FleetPage } from './pages/fleet.tsx';
+import { GatewayPage } from './pages/gateway.tsx';
 import { GatewaysPage } from './pages/gateways.tsx';
 import { KeysPage } from './pages/keys.tsx';
 import { NodesPage } from './pages/nodes.tsx';
@@ -48,7 +49,14 @@ interface Page extends NavigationEntry {
 
 const pages: readonly Page[] = [
   { path: '/fleet', hasPast: true, name: 'Fleet', icon: 'fleet', component: FleetPage, isForMembers: false },
-  { path: '/gateways', name: 'Gateways', icon: 'gateways', component: GatewaysPage, isForMembers: false },
+  {
+    path: '/gateways',
+    name: 'Gateways',
+    icon: 'gateways',
+    component: GatewaysPage,
+    isForMembers: false,
+    detail: GatewayPage,
+  },
   { path: '/nodes', hasPast: true, name: 'Nodes', icon: 'nodes', component: NodesPage, isForMembers: false },
   {
     path: '/stacks',

@@ -1,13 +1,22 @@
-/** Rows of usage, added up by day and model: what the chart, the table and the file show. */
+/** Rows of usage, added up by day, model and key: what the chart, the table and the file show. */
 import type { UsageRow } from '../../schemas/usage.ts';
 import { ApiFailure, answerOf, withQuery } from './api.ts';
 
 export interface DayUsage {
   readonly day: string;
   readonly model: string;
+  /** Id of the key; empty where a gateway of an older version counted it. */
+  readonly key: string;
   requests: number;
   promptTokens: number;
   completionTokens: number;
+  /** Of each request that reported it. */
+  readonly firstTokenMs: number[];
+}
+
+/** The value that this share of all values is not above; undefined where there is none. */
+export function quantile(values: readonly number[], share: number): number | undefined {
+  return [...values].sort((a, b) => a - b)[Math.max(0, Math.ceil(values.length * share) - 1)];
 }
 
 /** Rows that are read at most; a larger range is a matter for the command line. */
@@ -43,17 +52,24 @@ export async function readUsage(
       );
     }
   }
-  return [...sums.values()].sort((a, b) => a.day.localeCompare(b.day) || a.model.localeCompare(b.model));
+  return [...sums.values()].sort((a, b) =>
+    [a.day, a.model, a.key].join(' ').localeCompare([b.day, b.model, b.key].join(' ')),
+  );
 }
 
-function add(sums: Map<string, DayUsage>, { at, model, promptTokens, completionTokens }: UsageRow): void {
+function add(sums: Map<string, DayUsage>, row: UsageRow): void {
+  const { at, model, key = '', promptTokens, completionTokens, ttftMs } = row;
   const day = at.slice(0, 10);
-  const key = `${day} ${model}`;
-  const sum = sums.get(key) ?? { day, model, requests: 0, promptTokens: 0, completionTokens: 0 };
+  const name = `${day} ${model} ${key}`;
+  const sum = sums.get(name) ?? {
+    ...{ day, model, key, requests: 0, promptTokens: 0, completionTokens: 0 },
+    firstTokenMs: [],
+  };
   sum.requests++;
   sum.promptTokens += promptTokens;
   sum.completionTokens += completionTokens;
-  sums.set(key, sum);
+  if (ttftMs !== undefined) sum.firstTokenMs.push(ttftMs);
+  sums.set(name, sum);
 }
 
 /** A text as one cell: spreadsheets run what begins with these signs. */
@@ -63,11 +79,17 @@ function cell(value: string | number): string {
   return /[",\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
 }
 
+const heads =
+  'day,model,key,requests,prompt_tokens,completion_tokens,total_tokens,first_token_p50_ms,first_token_p95_ms';
+
 export function toCsv(rows: readonly DayUsage[]): string {
-  const lines = rows.map(({ day, model, requests, promptTokens, completionTokens }) =>
-    [day, model, requests, promptTokens, completionTokens, promptTokens + completionTokens]
+  const lines = rows.map(({ day, model, key, requests, promptTokens, completionTokens, firstTokenMs }) =>
+    [
+      ...[day, model, key, requests, promptTokens, completionTokens, promptTokens + completionTokens],
+      ...[quantile(firstTokenMs, 0.5) ?? '', quantile(firstTokenMs, 0.95) ?? ''],
+    ]
       .map(cell)
       .join(','),
   );
-  return ['day,model,requests,prompt_tokens,completion_tokens,total_tokens', ...lines, ''].join('\r\n');
+  return [heads, ...lines, ''].join('\r\n');
 }

@@ -2,6 +2,8 @@
 import { useState } from 'preact/hooks';
 import type { AdminResponse, Stack } from '../../schemas/admin.ts';
 import { call } from '../lib/api.ts';
+import { plural } from '../lib/format.ts';
+import { useRead } from '../lib/read.ts';
 import { may } from '../lib/session.ts';
 import { useWork } from '../ui/dialog.tsx';
 import { Copy, Failure, State } from '../ui/parts.tsx';
@@ -72,7 +74,7 @@ function SurfaceSwitch({ stack }: { readonly stack: Stack }) {
         {chosen === stack.surface ? null : (
           <p class="notice warn">
             Programs that call this host in the {names[stack.surface]} way get 404 once it is switched. Change
-            their settings at the same time.
+            their settings at the same time. <Callers stack={stack} />
           </p>
         )}
         {failure ? <Failure failure={failure} /> : null}
@@ -92,6 +94,21 @@ function SurfaceSwitch({ stack }: { readonly stack: Stack }) {
         )}
       </form>
     </section>
+  );
+}
+
+/** Which keys would be refused, as far as the last hour shows. */
+function Callers({ stack: { id, organisation, surface } }: { readonly stack: Stack }) {
+  const path = `/organisations/${encodeURIComponent(organisation)}/activity`;
+  const { data } = useRead<AdminResponse<'GET /organisations/:id/activity'>>(path);
+  if (!data) return null;
+  const callers = data.callers.filter((one) => one.stack === id && one.surface === surface);
+  if (callers.length === 0) return <span>No key called it this way in the last hour.</span>;
+  return (
+    <span>
+      In the last hour:{' '}
+      {callers.map(({ key, requests }) => `${key} (${plural(requests, 'request')})`).join(', ')}.
+    </span>
   );
 }
 

@@ -12,36 +12,47 @@ import { me } from '../lib/session.ts';
 import { Badge, Copy, Empty, Failure, Loading, PageHeader } from '../ui/parts.tsx';
 import { Fields } from '../ui/time-bar.tsx';
 
-/** Commits that are read at once, and events that are kept in the page. */
-const commitsPerPage = 200;
+/** Events that are read at once, and that are kept in the page. */
+const eventsPerPage = 200;
 const keptMax = 2000;
+/** Parameters of the address that the control plane filters by, over the whole log. */
+const filters = ['type', 'organisation', 'key', 'stack', 'node', 'actor'] as const;
+
+type Filter = Readonly<Record<(typeof filters)[number], string>> & { readonly text: string };
 
 /** What the address asks for. */
 function useWanted() {
   const { query } = location.value;
   const [head] = useState(() => Math.max(position.value, me.value?.position ?? 0));
   const before = Number(query.get('before') ?? '') || undefined;
-  const last = before ?? head;
-  return {
-    type: query.get('type') ?? '',
-    text: query.get('q') ?? '',
-    before,
-    last,
-    from: Math.max(1, last - commitsPerPage + 1),
-  };
+  const named = Object.fromEntries(filters.map((name) => [name, query.get(name) ?? '']));
+  const filter = { ...named, text: query.get('q') ?? '' } as Filter;
+  return { filter, before, last: before ?? head };
 }
 
-function matches(event: ListedEvent, type: string, text: string): boolean {
-  if (type !== '' && event.type !== type) return false;
-  return text === '' || JSON.stringify(event).toLowerCase().includes(text.toLowerCase());
+/** For what arrives live; the control plane has filtered the rest. */
+function matches({ type, by, data }: ListedEvent, filter: Filter): boolean {
+  if (filter.type !== '' && type !== filter.type) return false;
+  if (filter.actor !== '' && by !== filter.actor) return false;
+  const body = JSON.stringify(data);
+  const names = [filter.organisation, filter.key, filter.stack, filter.node].filter((name) => name !== '');
+  if (!names.every((name) => body.includes(`"${name}"`))) return false;
+  const text = `${type} ${by} ${body}`.toLowerCase();
+  return filter.text === '' || text.includes(filter.text.toLowerCase());
 }
 
 export function EventsPage() {
-  const { type, text, before, last, from } = useWanted();
-  const path = last === 0 ? undefined : withQuery('/events', { from, to: last, type });
-  const { data, failure, refresh } = useRead<AdminResponse<'GET /events'>>(path);
-  const live = useTail(before === undefined, last);
-  const found = [...live, ...(data?.items.toReversed() ?? [])].filter((event) => matches(event, type, text));
+  const { filter, before, last } = useWanted();
+  const { text, ...named } = filter;
+  const query = { ...named, text, to: last, order: 'desc', limit: eventsPerPage };
+  const { data, failure, refresh } = useRead<AdminResponse<'GET /events'>>(
+    last === 0 ? undefined : withQuery('/events', query),
+  );
+  const live = useTail(before === undefined, last).filter((event) => matches(event, filter));
+  const found = [...live, ...(data?.items ?? [])];
+  const options = Object.entries(filter).map(([name, value]) =>
+    value === '' ? '' : ` --${name === 'organisation' ? 'org' : name} ${shellWord(value)}`,
+  );
   return (
     <>
       <PageHeader
@@ -51,7 +62,7 @@ export function EventsPage() {
             ? 'Newest first; new ones appear by themselves.'
             : `Up to position ${count(before)}.`
         }
-        cli={`headgate events list --from ${from}${type === '' ? '' : ` --type ${shellWord(type)}`}`}
+        cli={`headgate events list --newest${options.join('')}`}
       >
         {before === undefined ? null : (
           <button type="button" class="button" onClick={() => setQuery({ before: '' })}>
@@ -59,12 +70,12 @@ export function EventsPage() {
           </button>
         )}
       </PageHeader>
-      <Filters type={type} text={text} shown={found.length} />
+      <Filters filter={filter} shown={found.length} />
       {failure ? <Failure failure={failure} onRetry={refresh} /> : null}
       {data || live.length > 0 ? <EventList events={found} /> : failure ? null : <Loading />}
-      {from > 1 ? (
+      {data?.nextTo !== undefined && data.nextTo > 0 ? (
         <p class="more">
-          <button type="button" class="button" onClick={() => setQuery({ before: String(from - 1) })}>
+          <button type="button" class="button" onClick={() => setQuery({ before: String(data.nextTo) })}>
             Earlier events
           </button>
         </p>
@@ -88,28 +99,43 @@ function useTail(isLive: boolean, after: number): readonly ListedEvent[] {
 }
 
 interface FiltersProps {
-  readonly type: string;
-  readonly text: string;
+  readonly filter: Filter;
   readonly shown: number;
 }
 
-function Filters({ type, text, shown }: FiltersProps) {
+const clearedFilters = Object.fromEntries(['q', ...filters].map((name) => [name, '']));
+
+function Filters({ filter, shown }: FiltersProps) {
+  const subjects = filters.filter((name) => name !== 'type' && filter[name] !== '');
   return (
     <div class="search">
       <input
+        key={`text ${filter.text}`}
         type="search"
         aria-label="Search these events"
         placeholder="Person, id, reason"
-        value={text}
-        onInput={({ currentTarget }) => setQuery({ q: currentTarget.value })}
+        defaultValue={filter.text}
+        onChange={({ currentTarget }) => setQuery({ q: currentTarget.value.trim() })}
       />
       <input
+        key={`type ${filter.type}`}
         type="search"
         aria-label="Type of event"
         placeholder="key.revoked"
-        value={type}
+        defaultValue={filter.type}
         onChange={({ currentTarget }) => setQuery({ type: currentTarget.value.trim() })}
       />
+      {subjects.map((name) => (
+        <button
+          key={name}
+          type="button"
+          class="button quiet"
+          aria-label={`Remove the filter ${name} ${filter[name]}`}
+          onClick={() => setQuery({ [name]: '' })}
+        >
+          {name} {filter[name]} ✕
+        </button>
+      ))}
       <span class="muted" role="status">
         {plural(shown, 'event')}
       </span>
@@ -122,7 +148,7 @@ function EventList({ events }: { readonly events: readonly ListedEvent[] }) {
   if (events.length === 0)
     return (
       <Empty title="No event matches">
-        <button type="button" class="button" onClick={() => setQuery({ q: '', type: '' })}>
+        <button type="button" class="button" onClick={() => setQuery(clearedFilters)}>
           Clear the filters
         </button>
       </Empty>

@@ -93,7 +93,13 @@ function EventLine({ event: { type, position, by, at, why } }: { readonly event:
   const what = `${type} at ${count(position)}`;
   return (
     <small class="because">
-      {isOperator() ? <a href={withQuery('/events', { before: position })}>{what}</a> : what}
+      {isOperator() ? (
+        <a class="because-link" href={withQuery('/events', { before: position })}>
+          {what}
+        </a>
+      ) : (
+        what
+      )}
       {by === undefined ? '' : `, by ${by}`}
       {why === undefined ? '' : `: ${why}`} <time dateTime={at}>{moment(at)}</time>
     </small>

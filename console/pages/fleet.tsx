@@ -40,7 +40,8 @@ function summary({ nodes, organisations, stacks }: FleetReads): string {
 }
 
 function FleetBody({ state }: { readonly state: FleetReads }) {
-  if (state.nodes.length === 0 && state.organisations.length === 0) return <FirstRun />;
+  const isFirstRun = state.nodes.length === 0 || state.organisations.length === 0;
+  if (isFirstRun) return <FirstRun state={state} />;
   const missing = holes(state);
   return (
     <>
@@ -172,13 +173,18 @@ const steps = [
   ['Send a request', "curl GATEWAY/v1/chat/completions -H 'Authorization: Bearer KEY' …"],
 ] as const;
 
-function FirstRun() {
+/** The steps tick as the events of each arrive. */
+function FirstRun({ state: { nodes, organisations } }: { readonly state: FleetReads }) {
+  const keys = useRead<AdminResponse<'GET /keys'>>(organisations.length > 0 ? '/keys' : undefined).data;
+  const uses = useRead<AdminResponse<'GET /usage/keys'>>('/usage/keys', { everyMs: 3000 }).data;
+  const done = [nodes.length > 0, (keys?.items.length ?? 0) > 0, (uses?.items.length ?? 0) > 0];
   return (
-    <Empty title="The fleet is empty. Three steps to the first answer">
+    <Empty title="Three steps to the first answer">
       <ol class="steps">
-        {steps.map(([title, command]) => (
+        {steps.map(([title, command], index) => (
           <li key={title}>
             <strong>{title}</strong>
+            <State tone={done[index] ? 'good' : 'idle'}>{done[index] ? 'done' : 'to do'}</State>
             <code>{command}</code>
           </li>
         ))}

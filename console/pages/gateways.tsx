@@ -68,7 +68,16 @@ export function GatewaysPage() {
 
 function columnsOf(onForget: (name: string) => void): readonly TableColumn<GatewayStatus>[] {
   return [
-    { name: 'Name', isTitle: true, value: ({ name }) => name, cell: ({ name }) => <strong>{name}</strong> },
+    {
+      name: 'Name',
+      isTitle: true,
+      value: ({ name }) => name,
+      cell: ({ name }) => (
+        <a href={`/gateways/${encodeURIComponent(name)}`}>
+          <strong>{name}</strong>
+        </a>
+      ),
+    },
     { name: 'State', value: ({ state }) => state, cell: (gateway) => <GatewayState gateway={gateway} /> },
     {
       name: 'Applied',
@@ -116,7 +125,7 @@ function columnsOf(onForget: (name: string) => void): readonly TableColumn<Gatew
   ];
 }
 
-function GatewayState({
+export function GatewayState({
   gateway: { state, seenSeconds, halted, conflict, log },
 }: {
   readonly gateway: GatewayStatus;
@@ -137,7 +146,7 @@ function GatewayState({
 /** The steps of the freshness rule, seconds: proven, late, and from the last on fenced. */
 const ladder = [15, 30, 45] as const;
 
-function Freshness({ gateway: { freshSeconds } }: { readonly gateway: GatewayStatus }) {
+export function Freshness({ gateway: { freshSeconds } }: { readonly gateway: GatewayStatus }) {
   if (freshSeconds === null) return <State tone="bad">not proven</State>;
   const [late, warn, fenced] = ladder;
   const tone: Tone = freshSeconds < late ? 'good' : freshSeconds < fenced ? 'warn' : 'bad';

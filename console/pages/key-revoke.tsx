@@ -2,27 +2,29 @@
 import { useEffect, useState } from 'preact/hooks';
 import type { AdminResponse, ApiKey, Confirmations } from '../../schemas/admin.ts';
 import { call } from '../lib/api.ts';
-import { seconds } from '../lib/format.ts';
+import { ago, plural, seconds } from '../lib/format.ts';
 import { Dialog, TypedName, useWork } from '../ui/dialog.tsx';
 import { Copy, Failure, State } from '../ui/parts.tsx';
 
 export interface RevokeProps {
   readonly subject: ApiKey;
+  /** Undefined: it was never used. */
+  readonly use: AdminResponse<'GET /usage/keys'>['items'][number] | undefined;
   readonly onClose: () => void;
 }
 
-export function RevokeKey({ subject, onClose }: RevokeProps) {
+export function RevokeKey({ subject, use, onClose }: RevokeProps) {
   const [position, setPosition] = useState<number | undefined>();
   if (position !== undefined)
     return <RevocationProgress name={subject.name} position={position} onClose={onClose} />;
-  return <RevokeForm subject={subject} onClose={onClose} onRevoked={setPosition} />;
+  return <RevokeForm subject={subject} use={use} onClose={onClose} onRevoked={setPosition} />;
 }
 
 interface RevokeFormProps extends RevokeProps {
   readonly onRevoked: (position: number) => void;
 }
 
-function RevokeForm({ subject, onClose, onRevoked }: RevokeFormProps) {
+function RevokeForm({ subject, use, onClose, onRevoked }: RevokeFormProps) {
   const { isBusy, failure, run } = useWork();
   const [typed, setTyped] = useState('');
   const submit = (event: Event): void => {
@@ -39,6 +41,11 @@ function RevokeForm({ subject, onClose, onRevoked }: RevokeFormProps) {
         <p>
           Every program that uses this key is refused from now on. This is final: a revoked key never works
           again.
+        </p>
+        <p>
+          {use
+            ? `It was last used ${ago(use.lastUsedAt)}, and completed ${plural(use.requestsOfDay, 'request')} in 24 hours.`
+            : 'No request was completed with it so far.'}
         </p>
         <TypedName name={subject.name} typed={typed} onType={setTyped} />
         {failure ? <Failure failure={failure} /> : null}

@@ -2,10 +2,11 @@
 import { useState } from 'preact/hooks';
 import type { AdminResponse, ApiKey } from '../../schemas/admin.ts';
 import { withQuery } from '../lib/api.ts';
-import { ago, day, plural, shellWord } from '../lib/format.ts';
+import { ago, count, day, plural, shellWord } from '../lib/format.ts';
 import { useRead } from '../lib/read.ts';
 import { organisationInScope } from '../lib/scope.ts';
 import { isOperator, may } from '../lib/session.ts';
+import { moment } from '../lib/travel.ts';
 import { OrganisationChoice } from '../ui/organisation-choice.tsx';
 import { Empty, Failure, Id, Loading, PageHeader, State } from '../ui/parts.tsx';
 import { Table, type TableColumn } from '../ui/table.tsx';
@@ -19,6 +20,11 @@ export function KeysPage() {
   const { data, failure, refresh } = useRead<AdminResponse<'GET /keys'>>(
     withQuery('/keys', { organisation }),
   );
+  const uses = useRead<AdminResponse<'GET /usage/keys'>>(
+    moment() === undefined ? withQuery('/usage/keys', { organisation }) : undefined,
+    { everyMs: 10_000 },
+  ).data;
+  const usedBy = new Map(uses?.items.map((use) => [use.key, use]));
   const [isCreating, setCreating] = useState(false);
   const [revoking, setRevoking] = useState<ApiKey | undefined>();
   const mayCreate = may('key.create', organisation);
@@ -47,7 +53,7 @@ export function KeysPage() {
         <Table
           caption="API keys"
           rows={data.items.toReversed()}
-          columns={columnsOf(setRevoking)}
+          columns={columnsOf(setRevoking, usedBy)}
           keyOf={({ id }) => id}
           empty={
             <Empty title="There are no keys yet">
@@ -64,12 +70,19 @@ export function KeysPage() {
         <Loading />
       )}
       {isCreating ? <CreateKey onClose={() => setCreating(false)} /> : null}
-      {revoking ? <RevokeKey subject={revoking} onClose={() => setRevoking(undefined)} /> : null}
+      {revoking ? (
+        <RevokeKey subject={revoking} use={usedBy.get(revoking.id)} onClose={() => setRevoking(undefined)} />
+      ) : null}
     </>
   );
 }
 
-function columnsOf(onRevoke: (key: ApiKey) => void): readonly TableColumn<ApiKey>[] {
+type KeyUse = AdminResponse<'GET /usage/keys'>['items'][number];
+
+function columnsOf(
+  onRevoke: (key: ApiKey) => void,
+  usedBy: ReadonlyMap<string, KeyUse>,
+): readonly TableColumn<ApiKey>[] {
   const owner: TableColumn<ApiKey> = {
     name: 'Organisation',
     value: ({ organisation }) => organisation,
@@ -92,6 +105,17 @@ function columnsOf(onRevoke: (key: ApiKey) => void): readonly TableColumn<ApiKey
     },
     { name: 'By', value: ({ createdBy }) => createdBy, cell: ({ createdBy }) => createdBy },
     {
+      name: 'Last used',
+      value: ({ id }) => usedBy.get(id)?.lastUsedAt ?? '',
+      cell: ({ id }) => <LastUse use={usedBy.get(id)} />,
+    },
+    {
+      name: 'Requests, 24 h',
+      isNumber: true,
+      value: ({ id }) => usedBy.get(id)?.requestsOfDay ?? 0,
+      cell: ({ id }) => count(usedBy.get(id)?.requestsOfDay ?? 0),
+    },
+    {
       name: 'Actions',
       isAction: true,
       cell: (key) =>
@@ -107,6 +131,11 @@ function columnsOf(onRevoke: (key: ApiKey) => void): readonly TableColumn<ApiKey
         ) : null,
     },
   ];
+}
+
+function LastUse({ use }: { readonly use: KeyUse | undefined }) {
+  if (!use) return <span class="muted">never</span>;
+  return <time dateTime={use.lastUsedAt}>{ago(use.lastUsedAt)}</time>;
 }
 
 function KeyState({ subject: { state, revokedBy, revokedAt } }: { readonly subject: ApiKey }) {

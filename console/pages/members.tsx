@@ -1,4 +1,5 @@
 /** What is done to members of an organisation: add, give a role, make a sign-in link. */
+import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import type { AdminResponse, Member } from '../../schemas/admin.ts';
 import { call } from '../lib/api.ts';
@@ -66,16 +67,7 @@ export function AddMember({ organisation, onClose }: MemberDialogProps) {
           Lowercase letters, digits and hyphens. The log keeps this id, so it should name nobody by e-mail.
         </small>
       </label>
-      <label class="field">
-        <span>Role</span>
-        <select name="role">
-          {roles.toReversed().map((role) => (
-            <option key={role} value={role}>
-              {role}
-            </option>
-          ))}
-        </select>
-      </label>
+      <RoleField />
     </FormDialog>
   );
 }
@@ -86,43 +78,96 @@ export function LinkDialog({
   onClose,
 }: MemberDialogProps & { readonly person: string }) {
   const { isBusy, failure, run } = useWork();
-  const [link, setLink] = useState<{ readonly url: string; readonly expiresAt: string } | undefined>();
+  const [link, setLink] = useState<Link | undefined>();
   const make = (): void =>
     run(async () => {
       const path = `${pathOf(organisation, person)}/link` as const;
       setLink(await call<AdminResponse<'POST /organisations/:id/members/:person/link'>>('POST', path));
     });
+  const title = `Sign-in link for ${person}`;
+  if (link)
+    return (
+      <LinkShown title={title} link={link} onClose={onClose}>
+        It signs {person} in once, until {moment(link.expiresAt)}. Give it to nobody else.
+      </LinkShown>
+    );
   return (
-    <Dialog title={`Sign-in link for ${person}`} onClose={onClose}>
-      {link ? (
-        <>
-          <p>
-            It signs {person} in once, until {moment(link.expiresAt)}. Give it to nobody else.
-          </p>
-          <label class="field">
-            <span>Link</span>
-            <input
-              type="text"
-              readOnly
-              value={link.url}
-              onFocus={({ currentTarget }) => currentTarget.select()}
-            />
-          </label>
-        </>
-      ) : (
-        <p>
-          Who opens the link acts as {person} in {organisation}, with the role that {person} has then.
-        </p>
-      )}
+    <Dialog title={title} onClose={onClose}>
+      <p>
+        Who opens the link acts as {person} in {organisation}, with the role that {person} has then.
+      </p>
       {failure ? <Failure failure={failure} /> : null}
       <div class="dialog-actions">
-        {link ? (
-          <Copy text={link.url} label="Copy" class="button" title="Copy the link" />
-        ) : (
-          <button type="button" class="button primary" disabled={isBusy} onClick={make}>
-            Make link
-          </button>
-        )}
+        <button type="button" class="button primary" disabled={isBusy} onClick={make}>
+          Make link
+        </button>
+        <button type="button" class="button" onClick={onClose}>
+          Done
+        </button>
+      </div>
+    </Dialog>
+  );
+}
+
+type Link = AdminResponse<'POST /organisations/:id/invitations'>;
+
+/** For people who sign in by the identity provider: their id is not known before. */
+export function Invite({ organisation, onClose }: MemberDialogProps) {
+  const [link, setLink] = useState<Link | undefined>();
+  if (link)
+    return (
+      <LinkShown title="Invitation" link={link} onClose={onClose}>
+        Who opens it and signs in becomes a member: one person, until {moment(link.expiresAt)}.
+      </LinkShown>
+    );
+  const invite = async (fields: FormData): Promise<void> => {
+    const path = `/organisations/${encodeURIComponent(organisation)}/invitations`;
+    setLink(await call<Link>('POST', path, { body: { role: String(fields.get('role')) } }));
+  };
+  return (
+    <FormDialog title={`Invite to ${organisation}`} action="Make invitation" work={invite} onClose={onClose}>
+      <RoleField />
+    </FormDialog>
+  );
+}
+
+function RoleField() {
+  return (
+    <label class="field">
+      <span>Role</span>
+      <select name="role">
+        {roles.toReversed().map((role) => (
+          <option key={role} value={role}>
+            {role}
+          </option>
+        ))}
+      </select>
+    </label>
+  );
+}
+
+interface LinkShownProps {
+  readonly title: string;
+  readonly link: Link;
+  readonly onClose: () => void;
+  readonly children: ComponentChildren;
+}
+
+function LinkShown({ title, link, onClose, children }: LinkShownProps) {
+  return (
+    <Dialog title={title} onClose={onClose}>
+      <p>{children}</p>
+      <label class="field">
+        <span>Link</span>
+        <input
+          type="text"
+          readOnly
+          value={link.url}
+          onFocus={({ currentTarget }) => currentTarget.select()}
+        />
+      </label>
+      <div class="dialog-actions">
+        <Copy text={link.url} label="Copy" class="button" title="Copy the link" />
         <button type="button" class="button" onClick={onClose}>
           Done
         </button>

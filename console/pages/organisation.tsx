@@ -3,7 +3,7 @@ import { useState } from 'preact/hooks';
 import type { AdminResponse, LimitUse, Member, Organisation, UsageTotals } from '../../schemas/admin.ts';
 import { call, withQuery } from '../lib/api.ts';
 import { explainLink } from '../lib/explain.ts';
-import { count, day, plural, shellWord } from '../lib/format.ts';
+import { ago, count, day, plural, shellWord, subjectOf, verbOf } from '../lib/format.ts';
 import { useRead } from '../lib/read.ts';
 import { isOperator, may } from '../lib/session.ts';
 import { moment } from '../lib/travel.ts';
@@ -11,7 +11,7 @@ import { Confirm } from '../ui/dialog.tsx';
 import { LimitFacts } from '../ui/limit-use.tsx';
 import { Badge, Empty, Facts, Failure, Id, Loading, PageHeader, State } from '../ui/parts.tsx';
 import { Table } from '../ui/table.tsx';
-import { AddMember, LinkDialog, RoleChoice } from './members.tsx';
+import { AddMember, Invite, LinkDialog, RoleChoice } from './members.tsx';
 
 export function OrganisationPage({ id }: { readonly id: string }) {
   const path = `/organisations/${encodeURIComponent(id)}`;
@@ -31,6 +31,8 @@ export function OrganisationPage({ id }: { readonly id: string }) {
           <Plan organisation={data} />
           <Limits organisation={id} />
           <Holdings organisation={id} />
+          <Refusals organisation={id} />
+          {isOperator() ? <History organisation={id} /> : null}
           <Members organisation={id} />
         </div>
       ) : failure ? null : (
@@ -129,6 +131,60 @@ function Limits({ organisation }: { readonly organisation: string }) {
   );
 }
 
+type Activity = AdminResponse<'GET /organisations/:id/activity'>;
+
+function Refusals({ organisation }: { readonly organisation: string }) {
+  const path = `/organisations/${encodeURIComponent(organisation)}/activity`;
+  const { data } = useRead<Activity>(moment() === undefined ? path : undefined, { everyMs: 15_000 });
+  if (!data) return null;
+  const { refusals, unanswered, partial } = data;
+  return (
+    <section class="card">
+      <h2>Refused in the last hour</h2>
+      {refusals.length === 0 ? <p class="muted">No request of a known key was refused.</p> : null}
+      <ul class="rows" aria-label="Refusals">
+        {refusals.map(({ status, type, requests, lastRequest }) => (
+          <li key={`${status} ${type}`}>
+            <a href={explainLink({ request: lastRequest })}>
+              {status} {type}
+            </a>
+            <span>{plural(requests, 'request')}</span>
+          </li>
+        ))}
+      </ul>
+      {partial ? <p class="muted">There were more requests than are read at once.</p> : null}
+      {unanswered.length === 0 ? null : (
+        <p class="muted">These gateways did not answer: {unanswered.join(', ')}</p>
+      )}
+    </section>
+  );
+}
+
+/** The newest events about it. */
+function History({ organisation }: { readonly organisation: string }) {
+  const path = withQuery('/events', { organisation, order: 'desc', limit: 8, at: moment() });
+  const { data } = useRead<AdminResponse<'GET /events'>>(path);
+  if (!data) return null;
+  return (
+    <section class="card">
+      <div class="card-head">
+        <h2>History</h2>
+        <a href={withQuery('/events', { organisation })}>All events</a>
+      </div>
+      <ul class="rows">
+        {data.items.map(({ position, index, by, type, data: of, at }) => (
+          <li key={`${position}.${index}`}>
+            <a href={withQuery('/events', { before: position })}>
+              {by} {verbOf(type)} {subjectOf(type, of)}
+            </a>
+            <time dateTime={at}>{ago(at)}</time>
+          </li>
+        ))}
+      </ul>
+    </section>
+  );
+}
+
 function Holdings({ organisation }: { readonly organisation: string }) {
   const keys = useRead<AdminResponse<'GET /keys'>>(withQuery('/keys', { organisation })).data;
   const stacks = useRead<AdminResponse<'GET /stacks'>>(withQuery('/stacks', { organisation })).data;
@@ -166,8 +222,9 @@ function Holdings({ organisation }: { readonly organisation: string }) {
 
 function Members({ organisation }: { readonly organisation: string }) {
   const { data, failure } = useRead<AdminResponse<'GET /members'>>(withQuery('/members', { organisation }));
+  const ways = useRead<{ readonly oidc: boolean }>('/sign-in').data;
   const [dialog, setDialog] = useState<
-    { readonly kind: 'add' | 'link' | 'remove'; readonly person: string } | undefined
+    { readonly kind: 'add' | 'invite' | 'link' | 'remove'; readonly person: string } | undefined
   >();
   const close = (): void => setDialog(undefined);
   const maySet = may('member.set', organisation);
@@ -178,9 +235,16 @@ function Members({ organisation }: { readonly organisation: string }) {
       <div class="card-head">
         <h2>Members</h2>
         {maySet ? (
-          <button type="button" class="button" onClick={() => setDialog({ kind: 'add', person: '' })}>
-            Add member
-          </button>
+          <span class="buttons">
+            {ways?.oidc ? (
+              <button type="button" class="button" onClick={() => setDialog({ kind: 'invite', person: '' })}>
+                Invite
+              </button>
+            ) : null}
+            <button type="button" class="button" onClick={() => setDialog({ kind: 'add', person: '' })}>
+              Add member
+            </button>
+          </span>
         ) : null}
       </div>
       {failure ? <Failure failure={failure} /> : null}
@@ -194,6 +258,7 @@ function Members({ organisation }: { readonly organisation: string }) {
         />
       ) : null}
       {dialog?.kind === 'add' ? <AddMember organisation={organisation} onClose={close} /> : null}
+      {dialog?.kind === 'invite' ? <Invite organisation={organisation} onClose={close} /> : null}
       {dialog?.kind === 'link' ? (
         <LinkDialog organisation={organisation} person={dialog.person} onClose={close} />
       ) : null}

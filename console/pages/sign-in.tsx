@@ -10,13 +10,28 @@ interface Ways {
   readonly demo: readonly { readonly organisation: string; readonly person: string; readonly role: string }[];
 }
 
+const invitationMark = 'invitation.';
+/** What the control plane sends back after the page of the identity provider. */
+const failures: Readonly<Record<string, string>> = {
+  expired: 'That sign-in was not begun here, or took too long. Try again.',
+  provider: 'The identity provider did not sign you in. Try again, or ask for a sign-in link.',
+  invitation: 'This invitation was used before, or does not hold any more. Ask for another.',
+};
+
 export interface SignInProps {
   readonly onSignedIn: () => Promise<void>;
 }
 
 export function SignIn({ onSignedIn }: SignInProps) {
   const [ways, setWays] = useState<Ways | undefined>();
+  const [invitation, setInvitation] = useState<string | undefined>();
   const { isBusy, failure, run } = useWork();
+  const failed = failures[location.value.query.get('failed') ?? ''];
+  const toProvider = (): void =>
+    run(async () => {
+      const { url } = await call<{ readonly url: string }>('POST', '/oidc', { body: { invitation } });
+      window.location.assign(url);
+    });
   const signIn = (body: object): void =>
     run(async () => {
       await call('POST', '/session', { body });
@@ -28,7 +43,8 @@ export function SignIn({ onSignedIn }: SignInProps) {
     if (link !== '') {
       // Neither the history nor a reload may use it again.
       go(location.value.path, { replace: true });
-      signIn({ link });
+      if (link.startsWith(invitationMark)) setInvitation(link.slice(invitationMark.length));
+      else signIn({ link });
     }
     call<Ways>('GET', '/sign-in').then(setWays, () => undefined);
   }, []);
@@ -38,10 +54,22 @@ export function SignIn({ onSignedIn }: SignInProps) {
         <img src="/icon.svg" alt="" width="44" height="44" />
         <h1>Sign in to Headgate</h1>
         {failure ? <Failure failure={failure} /> : null}
+        {failed === undefined || failure ? null : (
+          <p class="notice bad" role="alert">
+            {failed}
+          </p>
+        )}
+        {invitation === undefined ? null : (
+          <p class="notice good" role="status">
+            {ways?.oidc === false
+              ? 'This console knows no identity provider, so it cannot accept an invitation. Ask for a sign-in link.'
+              : 'You are invited: sign in, and you become a member.'}
+          </p>
+        )}
         {ways?.oidc ? (
-          <a class="button primary block" href="/oidc/start" target="_self">
+          <button type="button" class="button primary block" disabled={isBusy} onClick={toProvider}>
             Sign in with your organisation
-          </a>
+          </button>
         ) : null}
         <TokenForm isBusy={isBusy} onToken={(operatorToken) => signIn({ operatorToken })} />
         <p class="hint">

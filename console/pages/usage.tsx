@@ -7,7 +7,7 @@ import { ApiFailure, withQuery } from '../lib/api.ts';
 import { count, day, plural, shellWord } from '../lib/format.ts';
 import { useRead } from '../lib/read.ts';
 import { organisationInScope } from '../lib/scope.ts';
-import { type DayUsage, readUsage, toCsv } from '../lib/usage.ts';
+import { type DayUsage, quantile, readUsage, toCsv } from '../lib/usage.ts';
 import { OrganisationChoice, useOrganisations } from '../ui/organisation-choice.tsx';
 import { Empty, Failure, Loading, PageHeader } from '../ui/parts.tsx';
 import { Table, type TableColumn } from '../ui/table.tsx';
@@ -41,6 +41,7 @@ function UsageBody({ totals }: { readonly totals: UsageTotals }) {
         <Figure name="Requests this period" value={count(totals.requests)} />
         <Figure name="Allowance" value={totals.allowance === null ? 'unlimited' : count(totals.allowance)} />
         <Figure name="Forecast" value={forecast(totals)} />
+        <Figure name="First token" value={firstToken(rows?.flatMap((row) => row.firstTokenMs) ?? [])} />
       </div>
       {failure ? <Failure failure={failure} /> : null}
       {rows === undefined ? (
@@ -58,14 +59,14 @@ function UsageBody({ totals }: { readonly totals: UsageTotals }) {
         <>
           <Chart rows={rows} />
           <div class="card-head">
-            <h2>By day and model</h2>
+            <h2>By day, model and key</h2>
             <Download rows={rows} name={`usage-${totals.organisation}-${totals.period}.csv`} />
           </div>
           <Table
-            caption="Usage by day and model"
+            caption="Usage by day, model and key"
             rows={rows.toReversed()}
             columns={columns}
-            keyOf={({ day: date, model }) => `${date} ${model}`}
+            keyOf={({ day: date, model, key }) => `${date} ${model} ${key}`}
             empty={null}
           />
         </>
@@ -81,6 +82,17 @@ function Figure({ name, value }: { readonly name: string; readonly value: string
       <strong>{value}</strong>
     </div>
   );
+}
+
+/** The middle, and what one in twenty is above. */
+function firstToken(values: readonly number[]): string {
+  const [middle, slow] = [quantile(values, 0.5), quantile(values, 0.95)];
+  if (middle === undefined || slow === undefined) return 'not measured';
+  return `${milliseconds(middle)}, p95 ${milliseconds(slow)}`;
+}
+
+function milliseconds(value: number | undefined): string {
+  return value === undefined ? '–' : `${count(Math.round(value))} ms`;
 }
 
 const dayMs = 86_400_000;
@@ -118,6 +130,7 @@ function useDays({ organisation, period, requests }: UsageTotals) {
 const columns: readonly TableColumn<DayUsage>[] = [
   { name: 'Day', isTitle: true, value: (row) => row.day, cell: (row) => day(row.day) },
   { name: 'Model', value: ({ model }) => model, cell: ({ model }) => model },
+  { name: 'Key', value: ({ key }) => key, cell: ({ key }) => (key === '' ? '–' : <code>{key}</code>) },
   {
     name: 'Requests',
     isNumber: true,
@@ -141,6 +154,18 @@ const columns: readonly TableColumn<DayUsage>[] = [
     isNumber: true,
     value: (row) => row.promptTokens + row.completionTokens,
     cell: (row) => count(row.promptTokens + row.completionTokens),
+  },
+  {
+    name: 'First token',
+    isNumber: true,
+    value: ({ firstTokenMs }) => quantile(firstTokenMs, 0.5) ?? -1,
+    cell: ({ firstTokenMs }) => milliseconds(quantile(firstTokenMs, 0.5)),
+  },
+  {
+    name: 'p95',
+    isNumber: true,
+    value: ({ firstTokenMs }) => quantile(firstTokenMs, 0.95) ?? -1,
+    cell: ({ firstTokenMs }) => milliseconds(quantile(firstTokenMs, 0.95)),
   },
 ];
 
@@ -171,9 +196,11 @@ function Chart({ rows }: { readonly rows: readonly DayUsage[] }) {
     if (!element) return undefined;
     const days = [...new Set(rows.map((row) => row.day))];
     const models = [...new Set(rows.map(({ model }) => model))].slice(0, colours.length);
-    const tokens = new Map(
-      rows.map((row) => [`${row.day} ${row.model}`, row.promptTokens + row.completionTokens]),
-    );
+    const tokens = new Map<string, number>();
+    for (const row of rows) {
+      const name = `${row.day} ${row.model}`;
+      tokens.set(name, (tokens.get(name) ?? 0) + row.promptTokens + row.completionTokens);
+    }
     const ink = getComputedStyle(element).color;
     const axis = {
       stroke: ink,

@@ -26,7 +26,10 @@ export function TimeBar() {
           As of {/^\d+$/.test(at) ? `position ${count(Number(at))}` : at}; changes are off
         </State>
       )}
-      <PositionSlider at={at} head={head} />
+      <span class="position">
+        <PositionSlider at={at} head={head} />
+        {isOperator() ? <Ticks head={head} /> : null}
+      </span>
       <MomentField key={at ?? ''} at={at} />
       {at === undefined ? null : (
         <>
@@ -66,6 +69,36 @@ function PositionSlider({ at, head }: { readonly at: string | undefined; readonl
       onInput={({ currentTarget }) => setDragged(Number(currentTarget.value))}
     />
   );
+}
+
+type Bucket = AdminResponse<'GET /timeline'>['buckets'][number];
+const ticksMax = 120;
+
+/** Where the log has changes of which kind; removals stand out. Under the slider, at their positions. */
+function Ticks({ head }: { readonly head: number }) {
+  const path = withQuery('/timeline', { from: '1', buckets: ticksMax });
+  const { data } = useRead<AdminResponse<'GET /timeline'>>(path);
+  if (!data || head < 2) return null;
+  const most = Math.max(1, ...data.buckets.map(total));
+  return (
+    <svg class="ticks" viewBox="0 0 1000 12" preserveAspectRatio="none" aria-hidden="true">
+      {data.buckets.map((bucket) =>
+        bucket.first === undefined ? null : (
+          <rect
+            key={bucket.from}
+            class={bucket.commits['key'] === undefined ? 'tick' : 'tick keys'}
+            x={(1000 * (bucket.first - 1)) / (head - 1)}
+            width={Math.max(2, (1000 * ((bucket.last ?? bucket.first) - bucket.first)) / (head - 1))}
+            height={Math.max(3, (12 * total(bucket)) / most)}
+          />
+        ),
+      )}
+    </svg>
+  );
+}
+
+function total({ commits }: Bucket): number {
+  return Object.values(commits).reduce((sum, value) => sum + value, 0);
 }
 
 function MomentField({ at }: { readonly at: string | undefined }) {

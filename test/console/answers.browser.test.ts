@@ -57,6 +57,17 @@ test('a refusal is explained by its request id: step, event, what would serve it
     // The event behind the step opens in the log.
     await answer.getByRole('listitem', { name: 'plan' }).getByRole('link').click();
     await heading(page, 'Events').waitFor();
+    // The page of the organisation counts it, and leads back.
+    await page.goto('/orgs/cedar');
+    const refusals = page.getByRole('list', { name: 'Refusals' });
+    await refusals.getByText('1 request').waitFor();
+    await watched.expectAccessible('organisation');
+    await refusals.getByRole('link', { name: /^403/ }).click();
+    await page
+      .getByRole('region', { name: 'Answer' })
+      .getByText(/refused 403/)
+      .waitFor();
+    expect(page.url()).toContain(`request=${refused.request}`);
   });
 });
 
@@ -118,5 +129,40 @@ test('limits: those of the API, the nearest first, and the same on the page of t
     await page.getByText('900,000 of 1,000,000').waitFor();
     await page.goto('/limits?visitors');
     await page.getByRole('heading', { name: 'All visitors together' }).waitFor();
+  });
+});
+
+test('events: filters are of the whole log, in the address, and each can be taken away', async () => {
+  await fleet.withPage({}, async (page, watched) => {
+    await fleet.asOperator(page);
+    await page.goto('/events?organisation=birch&type=key.created');
+    const events = page.getByRole('list', { name: 'Events' }).getByRole('listitem');
+    await events.first().waitFor();
+    const { items } = await fleet.admin<{ items: object[] }>(
+      'GET',
+      '/events?organisation=birch&type=key.created&order=desc',
+    );
+    expect(await events.count()).toBe(items.length);
+    await watched.expectAccessible('filtered events');
+    await button(page, 'Remove the filter organisation birch').click();
+    await until(async () => (await events.count()) > items.length);
+    expect(page.url()).toMatch(/events\?type=key\.created$/);
+    await page.getByLabel('Search these events').fill('nothing has this');
+    await page.keyboard.press('Enter');
+    await page.getByText('No event matches').waitFor();
+    await button(page, 'Clear the filters').click();
+    await events.first().waitFor();
+  });
+});
+
+test('a gateway has a page, with the newest commits that it has in force', async () => {
+  await fleet.withPage({}, async (page, watched) => {
+    await fleet.asOperator(page);
+    await page.getByRole('link', { name: 'Gateways', exact: true }).click();
+    await page.getByRole('link', { name: 'gateway-1' }).click();
+    await heading(page, 'gateway-1').waitFor();
+    const confirmations = page.getByRole('list', { name: 'Confirmations' });
+    await confirmations.getByText('in force').first().waitFor();
+    await watched.expectAccessible('gateway');
   });
 });

@@ -1,8 +1,10 @@
 /** The console in a real browser, against a real `headgate dev`: what operators and members do with it. */
+import Anthropic from '@anthropic-ai/sdk';
 import OpenAI from 'openai';
 import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { View, WatchedPage } from '../support/browser.ts';
+import { scaledMs } from '../support/budget.ts';
 import { button, ConsoleFleet, heading } from '../support/console-fleet.ts';
 import { until } from '../support/until.ts';
 
@@ -58,7 +60,12 @@ describe('keys', () => {
           location.href, { ...localStorage }, { ...sessionStorage }, document.cookie])`,
       );
       expect(kept).not.toContain(value);
+      // Each gateway served one: the page learns of both.
+      await page
+        .getByRole('row', { name: /browser job.*active.* s ago\s*2\s*Revoke/ })
+        .waitFor({ timeout: scaledMs(40_000) });
       await page.getByRole('button', { name: 'Revoke browser job' }).click();
+      await page.getByText(/It was last used .* ago, and completed 2 requests in 24 hours/).waitFor();
       expect(await button(page, 'Revoke key').isDisabled()).toBe(true);
       await page.getByLabel('Name to confirm').fill('browser job');
       await button(page, 'Revoke key').click();
@@ -149,22 +156,17 @@ describe('signing in and out', () => {
   });
 });
 
-test('an owner switches the surface of a stack, and programs reach it in the new way', async () => {
+test('an owner switches the surface of a stack, and the other SDK reaches it', async () => {
   const { url } = dev.ready.stacks.find(({ id }) => id === stack) ?? { url: '' };
   const key = dev.ready.organisations.find(({ id }) => id === 'acme')?.key ?? '';
-  const message = async (): Promise<number> => {
-    const answer = await fetch(`${url}/messages`, {
-      method: 'POST',
-      headers: { 'x-api-key': key, 'anthropic-version': '2023-06-01', 'content-type': 'application/json' },
-      body: JSON.stringify({
-        model: 'echo-large',
-        max_tokens: 50,
-        messages: [{ role: 'user', content: 'hello' }],
-      }),
-    });
-    await answer.text();
-    return answer.status;
-  };
+  const client = new Anthropic({ baseURL: url.replace(/\/v1$/, ''), apiKey: key, maxRetries: 0 });
+  const message = (): Promise<number> =>
+    client.messages
+      .create({ model: 'echo-large', max_tokens: 50, messages: [{ role: 'user', content: 'hello' }] })
+      .then(
+        ({ content }) => (content.length > 0 ? 200 : 0),
+        (error: { status?: number }) => error.status ?? 0,
+      );
   expect(await message()).not.toBe(200);
   await withPage({}, async (page) => {
     await asMember(page, 'ana');
@@ -172,6 +174,7 @@ test('an owner switches the surface of a stack, and programs reach it in the new
     await page.getByRole('tab', { name: 'Credentials settings' }).click();
     await page.getByText(`curl ${url}/chat/completions`).waitFor();
     await page.getByLabel('Anthropic-style').check();
+    await page.getByText(/called it this way in the last hour|In the last hour: key-/).waitFor();
     await button(page, 'Switch surface').click();
     await page.getByText(`curl ${url}/messages`).waitFor();
     await until(async () => (await message()) === 200);
@@ -244,12 +247,15 @@ test('the numbers of the page are those of the API, and of the file that it save
       'Requests this period3',
       expect.stringMatching(/^Allowance1,000,000/),
       expect.stringMatching(/^Forecast/),
+      expect.stringMatching(/^First token[\d,]+ ms, p95 [\d,]+ ms$/),
     ]);
     const [saved] = await Promise.all([page.waitForEvent('download'), button(page, 'Download CSV').click()]);
     const chunks: Buffer[] = [];
     for await (const chunk of await saved.createReadStream()) chunks.push(chunk as Buffer);
     expect(Buffer.concat(chunks).toString()).toMatch(
-      new RegExp(`^day,model,.*\\r\\n\\d{4}-\\d\\d-\\d\\d,echo-small,3,\\d+,\\d+,${totalTokens}\\r\\n$`),
+      new RegExp(
+        `^day,model,key,.*\\r\\n\\d{4}-\\d\\d-\\d\\d,echo-small,[\\w-]+,3,\\d+,\\d+,${totalTokens},\\d+,\\d+\\r\\n$`,
+      ),
     );
   });
 });

@@ -1,0 +1,86 @@
+/** One gateway: what it reports, and when it had the newest commits in force. */
+import type { AdminResponse, Confirmations, GatewayStatus } from '../../schemas/admin.ts';
+import { ago, count, seconds, shellWord, subjectOf, verbOf } from '../lib/format.ts';
+import { useRead } from '../lib/read.ts';
+import { Badge, Facts, Failure, Loading, PageHeader, State } from '../ui/parts.tsx';
+import { Freshness, GatewayState } from './gateways.tsx';
+
+const commitsShown = 8;
+
+export function GatewayPage({ id: name }: { readonly id: string }) {
+  const path = `/gateways/${encodeURIComponent(name)}`;
+  const { data, failure, refresh } = useRead<GatewayStatus>(path, { everyMs: 1000 });
+  return (
+    <>
+      <PageHeader
+        title={name}
+        lead={<a href="/gateways">All gateways</a>}
+        cli={`headgate gateway get ${shellWord(name)}`}
+      />
+      {failure ? <Failure failure={failure} onRetry={refresh} /> : null}
+      {data ? (
+        <div class="columns">
+          <About gateway={data} />
+          <NewestCommits name={name} />
+        </div>
+      ) : failure ? null : (
+        <Loading />
+      )}
+    </>
+  );
+}
+
+function About({ gateway }: { readonly gateway: GatewayStatus }) {
+  const { applied, lagEvents, digest, stalePolicy, seenSeconds, incarnation, foldVersion } = gateway;
+  return (
+    <section class="card">
+      <h2>About</h2>
+      <Facts
+        items={[
+          ['State', <GatewayState key="state" gateway={gateway} />],
+          ['Applied', `${count(applied)}, ${count(lagEvents)} behind`],
+          ['Freshness', <Freshness key="fresh" gateway={gateway} />],
+          [
+            'When stale',
+            <Badge key="policy">{stalePolicy === 'serve' ? 'serves on' : 'accepts no key'}</Badge>,
+          ],
+          ['Digest', <code key="digest">{digest.slice(0, 16)}</code>],
+          ['Fold version', String(foldVersion ?? '–')],
+          ['Process', <code key="process">{incarnation.slice(0, 8)}</code>],
+          ['Seen', `${seconds(seenSeconds)} ago`],
+        ]}
+      />
+    </section>
+  );
+}
+
+function NewestCommits({ name }: { readonly name: string }) {
+  const path = `/events?order=desc&limit=${commitsShown}`;
+  const { data, failure } = useRead<AdminResponse<'GET /events'>>(path);
+  return (
+    <section class="card">
+      <h2>Newest commits here</h2>
+      {failure ? <Failure failure={failure} /> : null}
+      <ul class="rows" aria-label="Confirmations">
+        {(data?.items ?? []).map(({ position, index, type, by, data: of, at }) => (
+          <li key={`${position}.${index}`}>
+            <a href={`/events?before=${position}`}>
+              {count(position)}: {by} {verbOf(type)} {subjectOf(type, of)}, {ago(at)}
+            </a>
+            <Confirmed name={name} position={position} />
+          </li>
+        ))}
+      </ul>
+    </section>
+  );
+}
+
+function Confirmed({ name, position }: { readonly name: string; readonly position: number }) {
+  const path = `/confirmations/${position}?timeoutSeconds=0`;
+  const { data } = useRead<Confirmations>(path, { everyMs: 5000 });
+  const own = data?.gateways.find((gateway) => gateway.name === name);
+  if (!own) return null;
+  return (
+    <State tone={own.confirmed ? 'good' : 'warn'}>{own.confirmed ? 'in force' : 'not confirmed yet'}</State>
+  );
+}

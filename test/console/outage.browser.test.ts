@@ -1,0 +1,75 @@
+/** A page that was open while its control plane was killed: it says so, and goes on by itself with the same session. */
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { expect, test } from 'vitest';
+import { launchBrowser, WatchedPage } from '../support/browser.ts';
+import { button, heading } from '../support/console-fleet.ts';
+import { type Started, startProcess } from '../support/processes.ts';
+
+interface Plane {
+  readonly admin: string;
+  readonly console: string;
+}
+const operatorToken = 'operator-token-of-the-tests';
+
+function startPlane(dir: string, consolePort: string): Promise<Started<Plane>> {
+  const place = ['--log', `sqlite:${join(dir, 'log')}`, '--data', join(dir, 'data'), '--name', 'cp-1'];
+  const ports = ['--port', '0', '--metrics-port', '0', '--console-port', consolePort];
+  const env = {
+    HEADGATE_OPERATOR_TOKEN: operatorToken,
+    HEADGATE_GATEWAY_TOKEN: 'gateway-token-of-the-tests',
+  };
+  return startProcess<Plane>({ dir, name: 'plane', args: ['control-plane', ...place, ...ports], env });
+}
+
+test('the control plane is killed and back: the page says it, and follows on without a new sign-in', async () => {
+  const dir = mkdtempSync(join(tmpdir(), 'headgate-outage-'));
+  let plane = await startPlane(dir, '0');
+  const address = plane.ready.console;
+  const browser = await launchBrowser();
+  const allowed =
+    /status of 401|ERR_CONNECTION_REFUSED|ERR_INCOMPLETE_CHUNKED_ENCODING|ERR_EMPTY_RESPONSE|ERR_CONNECTION_RESET|Failed to load resource/;
+  const watched = await WatchedPage.open(browser, address, { allowed });
+  try {
+    const { page } = watched;
+    await page.goto('/sign-in');
+    await page.getByLabel('Operator token').fill(operatorToken);
+    await button(page, 'Sign in').click();
+    // A fleet that has nothing yet: the three steps.
+    await page.getByText('Three steps to the first answer').waitFor();
+    expect(
+      await page
+        .getByRole('listitem')
+        .getByText(/to do$/)
+        .count(),
+    ).toBe(3);
+    await watched.expectAccessible('first run');
+    const status = page.getByRole('status', { name: 'State of the fleet' });
+    await status.getByText(/live$/).waitFor();
+    await plane.end('SIGKILL');
+    await status.getByText(/connection lost/).waitFor();
+    plane = await startPlane(dir, new URL(address).port);
+    await status.getByText(/live$/).waitFor();
+    const answer = await fetch(`${plane.ready.admin}/admin/v1/nodes`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${operatorToken}`, 'content-type': 'application/json' },
+      body: JSON.stringify({
+        ...{ id: 'pool-1', url: 'http://127.0.0.1:9', dialect: 'vllm' },
+        place: { kind: 'pool' },
+      }),
+    });
+    expect(answer.status).toBeLessThan(300);
+    // The first step ticks by the event that arrives.
+    await page.getByRole('listitem').getByText(/done$/).waitFor();
+    await page.getByRole('link', { name: 'Events', exact: true }).click();
+    await heading(page, 'Events').waitFor();
+    await page.getByRole('list', { name: 'Events' }).getByText('pool-1').first().waitFor();
+    watched.expectClean();
+  } finally {
+    await watched.close();
+    await browser.close();
+    await plane.end();
+    rmSync(dir, { recursive: true, force: true });
+  }
+});
