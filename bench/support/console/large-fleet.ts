@@ -1,0 +1,174 @@
+/** A control plane with its console before a large fleet: 50 gateways that report, 500 nodes, 10 000 keys, 100 000 commits. */
+import { randomUUID } from 'node:crypto';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { controlTopic } from '../../../schemas/commit.ts';
+import type { StatusReport } from '../../../schemas/status.ts';
+import type { ControlLog } from '../../../shared/log/core/control-log.ts';
+import { openLog } from '../../../shared/log/open-log.ts';
+import { openStatusLog } from '../../../shared/status/status-log.ts';
+import { StatusMac } from '../../../shared/status/status-mac.ts';
+import { ChainWriter, known, sha256 } from '../../../test/support/commits.ts';
+import { type Started, startProcess } from '../../../test/support/processes.ts';
+
+export const size = { gateways: 50, nodes: 500, keys: 10_000, commits: 100_000, organisations: 100 } as const;
+const operatorToken = 'operator-token-of-the-bench';
+const gatewayToken = 'gateway-token-of-the-bench';
+const appendedAtOnce = 2000;
+const owner = { owner: 'control-1', generation: 1 };
+
+type Events = Parameters<ChainWriter['add']>[0];
+
+function organisationOf(n: number): string {
+  return `org-${n % size.organisations}`;
+}
+
+function foundation(): Events {
+  return [
+    known('tier.set', { id: 'Team', rank: 1, requestsPerMinute: 60, models: '*' }),
+    known('model.set', { id: 'echo-small', family: 'echo', added: '2026-01-01T00:00:00Z', weight: 1 }),
+    known('pool.model_installed', { model: 'echo-small' }),
+    ...Array.from({ length: size.organisations }, (_, n) =>
+      known('organisation.set', {
+        ...{ id: organisationOf(n), name: `Organisation ${n}`, tier: 'Team', anchor: '2026-01-01' },
+      }),
+    ),
+    ...Array.from({ length: size.nodes }, (_, n) =>
+      known('node.registered', {
+        ...{ id: `node-${n}`, url: `http://127.0.0.1:${9000 + n}`, dialect: 'vllm', agent: true },
+        place: { kind: 'pool' },
+      }),
+    ),
+    ...Array.from({ length: size.nodes }, (_, n) => known('node.joined', { id: `node-${n}`, ...owner })),
+  ];
+}
+
+function eventAt(n: number): Events[number] {
+  if (n < size.keys)
+    return known('key.created', {
+      ...{ id: `key-${n}`, organisation: organisationOf(n), name: `service ${n}`, hash: sha256(`key ${n}`) },
+      ...{ expires: 'never', expiresAt: null },
+    });
+  if (n % 50 === 0)
+    return known('member.set', { organisation: organisationOf(n), person: `p-${n}`, role: 'member' });
+  const models = n % 3 === 0 ? [] : ['echo-small'];
+  return known('node.health_changed', { id: `node-${n % size.nodes}`, ...owner, up: n % 7 !== 0, models });
+}
+
+export class LargeFleet {
+  readonly #dir: string;
+  readonly #log: ControlLog;
+  readonly #status: ControlLog;
+  readonly #writer: ChainWriter;
+  readonly #plane: Started<{ readonly admin: string; readonly console: string }>;
+  readonly #incarnations = Array.from({ length: size.gateways }, () => randomUUID());
+  readonly #mac = new StatusMac(gatewayToken);
+  readonly operatorToken = operatorToken;
+  #written: number;
+  #timer: NodeJS.Timeout | undefined;
+  #reports = 0;
+
+  private constructor(
+    dir: string,
+    logs: readonly [ControlLog, ControlLog],
+    writer: ChainWriter,
+    plane: Started<{ readonly admin: string; readonly console: string }>,
+    written: number,
+  ) {
+    this.#dir = dir;
+    [this.#log, this.#status] = logs;
+    this.#writer = writer;
+    this.#plane = plane;
+    this.#written = written;
+  }
+
+  static async start(isEmpty: boolean): Promise<LargeFleet> {
+    const dir = mkdtempSync(join(tmpdir(), 'headgate-bench-console-'));
+    const url = `sqlite:${join(dir, 'log')}`;
+    const log = await openLog(url, { topic: controlTopic });
+    const writer = new ChainWriter({ log: 'bench' });
+    await log.append(writer.open().value);
+    let written = 0;
+    if (!isEmpty) {
+      await log.append(writer.add(foundation()).value);
+      for (; written < size.commits; written += appendedAtOnce) await appendTo(log, writer, written);
+    }
+    const args = ['control-plane', '--log', url, '--data', join(dir, 'data'), '--name', 'control-1'];
+    const ports = ['--port', '0', '--metrics-port', '0', '--console-port', '0'];
+    const env = { HEADGATE_OPERATOR_TOKEN: operatorToken, HEADGATE_GATEWAY_TOKEN: gatewayToken };
+    const plane = await startProcess<{ admin: string; console: string }>({
+      ...{ dir, name: 'plane', args: [...args, ...ports], env, timeoutMs: 120_000 },
+    });
+    const fleet = new LargeFleet(dir, [log, await openStatusLog(url)], writer, plane, written);
+    await fleet.#reached();
+    if (!isEmpty) await fleet.#report();
+    return fleet;
+  }
+
+  get console(): string {
+    return this.#plane.ready.console;
+  }
+
+  get head(): number {
+    return this.#writer.head.seq;
+  }
+
+  get pid(): number {
+    return this.#plane.child.pid ?? 0;
+  }
+
+  /** So many further commits, and waits until the control plane has them. */
+  async append(count: number): Promise<void> {
+    for (let done = 0; done < count; done += appendedAtOnce) {
+      const some = Math.min(appendedAtOnce, count - done);
+      await appendTo(this.#log, this.#writer, this.#written, some);
+      this.#written += some;
+    }
+    await this.#reached();
+  }
+
+  async admin<T>(path: string): Promise<T> {
+    const headers = { authorization: `Bearer ${operatorToken}` };
+    const answer = await fetch(`${this.#plane.ready.admin}/admin/v1${path}`, { headers });
+    return (await answer.json()) as T;
+  }
+
+  async close(): Promise<void> {
+    clearInterval(this.#timer);
+    await this.#plane.end();
+    await Promise.all([this.#log.close(), this.#status.close()]);
+    rmSync(this.#dir, { recursive: true, force: true });
+  }
+
+  async #reached(): Promise<void> {
+    while ((await this.admin<{ position: number }>('/status')).position < this.head)
+      await new Promise((resolve) => setTimeout(resolve, 100));
+  }
+
+  /** Each gateway reports once a second, as far as the log goes. */
+  async #report(): Promise<void> {
+    const { digest, foldVersion } = await this.admin<{ digest: string; foldVersion: number }>('/status');
+    const applied = this.head;
+    const send = async (): Promise<void> => {
+      this.#reports++;
+      const appends = this.#incarnations.map((incarnation, n) => {
+        const report: StatusReport = {
+          ...{ v: 1, name: `edge-${n}`, kind: 'gateway', incarnation, n: this.#reports },
+          ...{ at: new Date().toISOString(), log: 'bench', applied, digest, foldVersion },
+          ...{ freshSeconds: 1, stalePolicy: 'fence' },
+        };
+        const value = Buffer.from(JSON.stringify(report));
+        return this.#status.append(value, this.#mac.of(value));
+      });
+      await Promise.all(appends);
+    };
+    await send();
+    this.#timer = setInterval(() => void send().catch(() => undefined), 1000);
+  }
+}
+
+async function appendTo(log: ControlLog, writer: ChainWriter, from: number, count = appendedAtOnce) {
+  const records = Array.from({ length: count }, (_, index) => writer.add([eventAt(from + index)]));
+  await Promise.all(records.map(({ value }) => log.append(value)));
+}
