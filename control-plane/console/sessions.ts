@@ -107,13 +107,17 @@ export class Sessions {
     await this.#write(by, () => [{ type: 'session.ended', data }]);
   }
 
-  /** Uses up a sign-in link. Of several uses at once, on any replicas, the log lets one through. */
-  async useLink({ id, endsMs, person }: Ticket): Promise<void> {
+  /**
+   * Uses up a sign-in link. Of several uses at once, on any replicas, the log lets one through. `check` throws where the link
+   * does not hold in the state at the head of the log.
+   */
+  async useLink({ id, endsMs, person }: Ticket, check: () => void): Promise<void> {
     const { ended } = this.#options;
     const subject = digestOf(id);
     const data = { kind: 'link', subject, until: new Date(endsMs).toISOString() } as const;
     await ended.ready();
     await this.#write(actorName({ person }), () => {
+      check();
       if (ended.hasEnded('link', subject))
         throw new CommandError('Unauthorized', 'this sign-in link was used before', {
           next: 'ask for another; the operator runs `headgate console open`',

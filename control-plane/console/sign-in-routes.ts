@@ -86,8 +86,7 @@ async function identify(
     throw new CommandError('Unauthorized', 'this sign-in link is not valid any more', {
       next: 'ask for another; the operator runs `headgate console open`',
     });
-  checkTicket(ticket, context);
-  await sessions.useLink(ticket);
+  await sessions.useLink(ticket, () => checkTicket(ticket, context));
   return { person: ticket.person, within: ticket.within };
 }
 

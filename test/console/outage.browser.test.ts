@@ -1,4 +1,4 @@
-/** A page that was open while its control plane was killed: it says so, and goes on by itself with the same session. */
+/** A page that was open while its control plane was killed: it says so, and continues by itself with the same session. */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
