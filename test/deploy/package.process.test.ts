@@ -20,6 +20,7 @@ test('the package has what runs, its pages and documents, and no tests, sources 
     'dist/cli/headgate.js',
     'dist/console/index.html',
     'dist/play/index.html',
+    'dist/play/index.html',
     'dist/data-plane/usage/worker-entry.js',
     'docs/operate.md',
     'schemas/json',
