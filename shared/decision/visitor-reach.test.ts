@@ -1,0 +1,42 @@
+/** I6 over random fleets: whatever was installed, registered and reported, a visitor reaches nodes of the pool alone. */
+import { expect, test } from 'vitest';
+import { runs } from '../../test/support/budget.ts';
+import { fleetHistory, recordsOf } from '../../test/support/commits.ts';
+import { createLookup } from '../snapshot/lookup.ts';
+import { memorySnapshot } from '../snapshot/open-snapshot.ts';
+import { decideWith, factsOf } from './question.ts';
+
+const counters = { windowUsed: 0, inFlight: 0, poolTokens: 0, freeTurns: 0, networkTurns: 0 };
+const conditions = { counters, fenced: false, outboxFull: false, nowMs: Date.UTC(2026, 10, 22) };
+
+test('Routing rule 5: in random fleets a visitor reaches no stack and no node of an organisation', () => {
+  let placed = 0;
+  for (let seed = 1; seed <= runs({ fast: 40, full: 300 }); seed++) {
+    const snapshot = memorySnapshot();
+    snapshot.apply(recordsOf(fleetHistory(seed, 60)));
+    const { db } = snapshot;
+    const lookup = createLookup(db);
+    const all = (sql: string): string[] => db.prepare<[], string>(sql).pluck().all();
+    const models = all('SELECT id FROM model UNION SELECT model FROM routes');
+    const stacks = [undefined, ...all('SELECT id FROM stack')];
+    const pool = new Set(all("SELECT id FROM node WHERE place = 'pool'"));
+    for (const model of models)
+      for (const stack of stacks)
+        for (const operation of ['chat', 'embeddings', 'messages'] as const) {
+          const asked = { operation, host: stack === undefined ? 'shared' : 'stack', stack, model } as const;
+          const size = { promptTokens: 1, promptTokensLeast: undefined, maxTokens: 1 };
+          const facts = factsOf({
+            ...{ ...asked, ...size, visitor: 'v-1', network: 'n-1' },
+            credential: { fault: 'missing', carried: false },
+          });
+          const { verdict } = decideWith(lookup, { ...conditions, facts });
+          if (verdict.kind !== 'placed' || verdict.decision.placement instanceof Error) continue;
+          placed++;
+          expect([seed, model, stack]).toEqual([seed, model, undefined]);
+          const { candidates } = verdict.decision.placement;
+          expect(candidates.filter(({ node }) => !pool.has(node))).toEqual([]);
+        }
+    db.close();
+  }
+  expect(placed).toBeGreaterThan(0);
+});
