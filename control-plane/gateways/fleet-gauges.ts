@@ -7,11 +7,14 @@ import { gaugesTopic } from '../../schemas/limits.ts';
 import { ClaimsFold } from '../../shared/limits/claims-fold.ts';
 import { type LimitBatch, type LimitTopic, limitTopicAt } from '../../shared/log/limit-topic.ts';
 import type { LineLogger } from '../../shared/runtime/logger.ts';
+import { sleep } from '../../shared/runtime/retry.ts';
 import type { FleetSettings } from './open-fleet.ts';
 
 /** Longer than a minute and the differences of clocks. */
 const readBackMs = 70_000;
 const sweepEveryMs = 10_000;
+/** Pause between two reads of the topic: what is read together costs little. */
+const restMs = 100;
 /** Gateways publish at least each second; what one that is silent for longer held in flight is over. */
 const liveMs = 12_000;
 
@@ -45,6 +48,7 @@ export class FleetGauges {
       from: { atMs: Date.now() - readBackMs },
       signal: this.#stop.signal,
       onBatch: (batch) => this.#onBatch(batch),
+      rest: (signal) => sleep(restMs, signal),
       onRestart: () => {
         this.#fold = new ClaimsFold();
       },

@@ -115,7 +115,6 @@ test('a start on the same data folder ends its predecessor, whose weight in flig
 });
 
 test('records that are foreign, malformed or of another time are counted by cause and change nothing', async () => {
-  const { exchange } = await gateway();
   const registry = new Registry();
   const reader = new LimitExchange({
     ...{ topic: topic(), dataDir: mkdtempSync(join(folder, 'reader-')), name: 'reader', registry },
@@ -136,7 +135,7 @@ test('records that are foreign, malformed or of another time are counted by caus
   };
   await until(async () => Object.keys(await counts()).length === 3);
   expect(await counts()).toEqual({ 'not authentic': 1, malformed: 1, 'another time': 1 });
-  await until(() => exchange.taken(limit, 1) === 0);
+  await until(() => reader.taken(limit, 1) === 0);
 });
 
 test('where the log takes nothing a gateway says since when, admits its share, and publishes its end when it stops', async () => {

@@ -17,6 +17,8 @@ import { ExchangeFile } from './exchange-file.ts';
 const tickMs = 200;
 /** How long requests that wait, and room that others lack, are gathered into one record. */
 const urgentMs = 10;
+/** Pause between two reads of the topic while no request waits for room: what is read together costs little. */
+const restMs = 40;
 /** Longer than a minute and the differences of clocks. */
 const readBackMs = 70_000;
 /** Records that the log has not acknowledged yet, at most: a slow log costs records, never memory. */
@@ -41,6 +43,7 @@ export class LimitExchange {
   readonly #ignored: RateLimitedLine;
   #tick: NodeJS.Timeout | undefined;
   #urgent: NodeJS.Timeout | undefined;
+  #endRest: () => void = () => undefined;
   #following: Promise<void> | undefined;
   #appending = 0;
   #waits = 0;
@@ -67,6 +70,7 @@ export class LimitExchange {
       from: { atMs: Date.now() - readBackMs },
       signal: this.#closing.signal,
       onBatch: (batch) => this.#onBatch(batch),
+      rest: () => this.#rest(),
       onRestart: () => this.#claimant.restart(),
     });
     this.#tick = setInterval(() => this.#publish(false), tickMs).unref();
@@ -118,6 +122,7 @@ export class LimitExchange {
     const waiter = this.#claimant.wait(limit, weight, untilMs + cutOffMs, nowMs, (again) => end(again));
     if (waiter === undefined) return undefined;
     this.#waits++;
+    this.#endRest();
     this.#planUrgent();
     return new Promise((resolve) => {
       const expire = (): void => {
@@ -151,6 +156,7 @@ export class LimitExchange {
     const farewell = this.#append(this.#claimant.goodbye(performance.now()));
     await Promise.race([farewell, sleep(goodbyeTimeoutMs)]);
     this.#closing.abort();
+    this.#endRest();
     this.#claimant.expire(Number.POSITIVE_INFINITY);
     await this.#following;
     await this.#options.topic.close();
@@ -170,6 +176,17 @@ export class LimitExchange {
     }
     this.#file.keep({ process: this.#claimant.process, live: this.#claimant.live });
     this.#planUrgent();
+  }
+
+  #rest(): Promise<void> | undefined {
+    if (this.#claimant.isAwaited || this.#closing.signal.aborted) return undefined;
+    return new Promise((resolve) => {
+      const timer = setTimeout(resolve, restMs);
+      this.#endRest = () => {
+        clearTimeout(timer);
+        resolve();
+      };
+    });
   }
 
   #planUrgent(): void {

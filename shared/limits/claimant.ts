@@ -95,6 +95,11 @@ export class Claimant {
     return this.#live;
   }
 
+  /** Does a request wait for room? */
+  get isAwaited(): boolean {
+    return this.#waiters.size > 0;
+  }
+
   /** Does a request wait, or another gateway lack room that is not needed here? */
   get isUrgent(): boolean {
     return this.#isUrgent;

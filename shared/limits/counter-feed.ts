@@ -6,12 +6,14 @@ import { Counter, type Registry } from 'prom-client';
 import { type CounterRecord, readCounterRecord } from '../../schemas/limits.ts';
 import type { LimitBatch, LimitTopic } from '../log/limit-topic.ts';
 import type { LineLogger } from '../runtime/logger.ts';
-import { Backoff } from '../runtime/retry.ts';
+import { Backoff, sleep } from '../runtime/retry.ts';
 import type { CounterCopy } from './counter-copy.ts';
 import type { CounterState } from './counters.ts';
 
 /** How often what was read is written to the copy: rarely, because each value costs a row, and a start reads the rest again. */
 const saveEveryMs = 600_000;
+/** Pause between two reads of the topic: what is read together costs little. */
+const restMs = 100;
 
 export interface CounterFeedOptions {
   readonly topic: LimitTopic;
@@ -79,6 +81,7 @@ export class CounterFeed {
       from: this.#next,
       signal: this.#stop.signal,
       onBatch: (batch) => this.#onBatch(batch),
+      rest: (signal) => sleep(restMs, signal),
       onRestart: () => {
         this.#next = 0;
         onRestart?.();

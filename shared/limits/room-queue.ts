@@ -15,6 +15,10 @@ export class RoomQueue {
   readonly #waiters = new Set<Waiter>();
   readonly #counts = new Map<OwnLimit, number>();
 
+  get size(): number {
+    return this.#waiters.size;
+  }
+
   /** undefined where too many wait for the limit. */
   add(own: OwnLimit, weight: number, untilMs: number, done: (again: boolean) => void): Waiter | undefined {
     const count = this.#counts.get(own) ?? 0;

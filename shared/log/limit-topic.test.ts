@@ -98,3 +98,33 @@ test('a folder of the log that was moved away is not made again', async () => {
   await topic.close();
   rmSync(folder, { recursive: true });
 });
+
+test('a reader that rests takes in one read what arrived meanwhile, and one that is behind does not rest', async () => {
+  const memory = new MemoryTopic();
+  const tokens = ['token-of-sixteen-bytes'] as const;
+  const topic = new LimitTopic({ topic: gaugesTopic, open: async () => new MemoryLog(memory), tokens });
+  const publish = async (count: number) => {
+    for (let n = 0; n < count; n++) await topic.append(Buffer.from('r'));
+  };
+  const ending = new AbortController();
+  const sizes: number[] = [];
+  const rests: (() => void)[] = [];
+  const rest = (signal: AbortSignal) =>
+    new Promise<void>((resolve) => {
+      signal.addEventListener('abort', () => resolve());
+      rests.push(resolve);
+    });
+  await publish(300);
+  const onBatch = ({ records }: { records: readonly unknown[] }) => void sizes.push(records.length);
+  const ended = topic.follow({ from: 0, signal: ending.signal, onBatch, rest });
+  await until(() => sizes.length === 1);
+  await publish(1);
+  await until(() => rests.length === 1);
+  await publish(50);
+  rests[0]?.();
+  await until(() => rests.length === 2);
+  expect(sizes).toEqual([300, 1, 50]);
+  ending.abort();
+  await ended;
+  await topic.close();
+});

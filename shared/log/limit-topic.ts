@@ -20,6 +20,8 @@ import { openLog } from './open-log.ts';
 
 const retryMsMin = 20;
 const retryMsMax = 2000;
+/** A batch of so many records is the work of a reader that is behind, which does not rest. */
+const behindRecords = 200;
 
 export interface LimitRecord {
   readonly offset: number;
@@ -41,6 +43,8 @@ export interface FollowTopicOptions {
   readonly signal: AbortSignal;
   /** Called in the order of the topic. What it throws ends `follow`. */
   readonly onBatch: (batch: LimitBatch) => void;
+  /** Called after a batch that is not large; the next is read once this resolves, so that one read takes all that arrived meanwhile. */
+  readonly rest?: (signal: AbortSignal) => Promise<void> | undefined;
   /** The topic was replaced or lost its end: it is read from its beginning, and what was published before may be gone. */
   readonly onRestart?: () => void;
 }
@@ -91,7 +95,7 @@ export class LimitTopic {
   }
 
   /** Reads until the signal aborts or the topic is closed, and retries every fault of the log without end. */
-  async follow({ from, signal, onBatch, onRestart }: FollowTopicOptions): Promise<void> {
+  async follow({ from, signal, onBatch, rest, onRestart }: FollowTopicOptions): Promise<void> {
     const ending = AbortSignal.any([signal, this.#closing.signal]);
     const backoff = new Backoff({ minMs: retryMsMin, maxMs: retryMsMax });
     let next = from;
@@ -111,6 +115,7 @@ export class LimitTopic {
           backoff.reset();
           next = batch.nextOffset;
           onBatch(this.#accepted(batch));
+          await restAfter(batch, rest, ending);
         }
       } catch (error) {
         if (ending.aborted) return;
@@ -178,6 +183,14 @@ export class LimitTopic {
     this.#reachable = reachable;
     this.#options.onReachabilityChange?.(reachable, error);
   }
+}
+
+async function restAfter(
+  { records }: LogBatch,
+  rest: FollowTopicOptions['rest'],
+  signal: AbortSignal,
+): Promise<void> {
+  if (records.length < behindRecords) await rest?.(signal);
 }
 
 function isLogFault(error: unknown): error is Error {

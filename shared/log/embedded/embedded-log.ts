@@ -104,7 +104,8 @@ export class EmbeddedLog implements TimedLog {
     this.#file = file;
     this.#path = path;
     this.#settings = settings;
-    this.#watch = new FileWatch({ path, pollMs: settings.pollMs, look: () => this.#look() });
+    const isAwaited = () => this.#waiters.size > 0;
+    this.#watch = new FileWatch({ path, pollMs: settings.pollMs, isAwaited, look: () => this.#look() });
   }
 
   append(value: Uint8Array, signature: Uint8Array | null = null): Promise<number> {

@@ -13,6 +13,8 @@ export interface FileWatchOptions {
   readonly path: string;
   /** The slow interval. */
   readonly pollMs: number;
+  /** Does anybody wait for a change? Where nobody does, a report starts no checks. */
+  readonly isAwaited: () => boolean;
   /** Checks the file. Must not throw. */
   readonly look: () => void;
 }
@@ -58,7 +60,7 @@ export class FileWatch {
   }
 
   #report(): void {
-    if (this.#timer === undefined) return;
+    if (this.#timer === undefined || !this.#options.isAwaited()) return;
     clearTimeout(this.#timer);
     this.#looks = 0;
     this.#schedule();
