@@ -16,7 +16,8 @@ export const logReachable = signal(true);
 /** Raised with each change, for what reads again. */
 export const changes = signal(0);
 
-type Listener = (events: readonly ListedEvent[]) => void;
+/** Undefined: there were more commits than a message holds. */
+type Listener = (events: readonly ListedEvent[] | undefined) => void;
 const listeners = new Set<Listener>();
 
 /** Calls back with the events of new commits. Returns how to stop. */
@@ -46,7 +47,7 @@ function take(message: Message): void {
   if (message.logReachable !== undefined) logReachable.value = message.logReachable;
   const moved = (message.position ?? 0) > position.value;
   if (moved) position.value = message.position ?? 0;
-  if (message.events) for (const listener of listeners) listener(message.events);
+  if (message.events || moved) for (const listener of listeners) listener(message.events);
   if (moved || healed) changes.value++;
 }
 

@@ -20,9 +20,14 @@ export interface ReadOptions {
 
 /** Answers of this page load, by path. Values that are shown once are answers to writes, and never here. */
 const answers = new Map<string, unknown>();
-const answersMax = 200;
+/** Those of the past apart: a dragged time bar asks for many, each as large as its page. */
+const pastAnswers = new Map<string, unknown>();
+const answersMax = 60;
+const pastAnswersMax = 10;
 /** Several commits in a row cause one read. */
 const settleMs = 250;
+/** Where the log never pauses, a tab reads for a third of the time at most. */
+const restsPerRead = 2;
 
 export function useRead<T>(wanted: string | undefined, { everyMs }: ReadOptions = {}): Read<T> {
   const path = wanted === undefined ? undefined : atMoment(wanted);
@@ -32,13 +37,17 @@ export function useRead<T>(wanted: string | undefined, { everyMs }: ReadOptions 
   const failure = useRef<ApiFailure | undefined>(undefined);
   const again = useRef<(isBackground: boolean) => void>(() => undefined);
   const change = changes.value;
+  const pending = useRef<ReturnType<typeof setTimeout> | undefined>(undefined);
+  const tookMs = useRef(0);
   useEffect(() => {
     if (path === undefined) return undefined;
     const ended = new AbortController();
     failure.current = undefined;
     again.current = (isBackground) => {
-      load(path, isBackground, ended.signal).then(
+      const beganMs = performance.now();
+      load(path, { isBackground, isPast, signal: ended.signal }).then(
         () => {
+          tookMs.current = performance.now() - beganMs;
           failure.current = undefined;
           redraw((count) => count + 1);
         },
@@ -58,11 +67,19 @@ export function useRead<T>(wanted: string | undefined, { everyMs }: ReadOptions 
     };
   }, [path, everyMs]);
   useEffect(() => {
-    if (change === 0 || isPast) return undefined;
-    const timer = setTimeout(() => again.current(true), settleMs);
-    return () => clearTimeout(timer);
+    if (change === 0 || isPast) return;
+    // A timer that runs is kept, so that pages are read again while commits never pause.
+    pending.current ??= setTimeout(
+      () => {
+        pending.current = undefined;
+        again.current(true);
+      },
+      Math.max(settleMs, restsPerRead * tookMs.current),
+    );
   }, [change]);
-  const data = path === undefined ? undefined : (answers.get(path) as T | undefined);
+  useEffect(() => () => clearTimeout(pending.current), []);
+  const known = isPast ? pastAnswers : answers;
+  const data = path === undefined ? undefined : (known.get(path) as T | undefined);
   return { data, failure: failure.current, refresh: () => again.current(false) };
 }
 
@@ -70,15 +87,25 @@ function poll(read: (isBackground: boolean) => void): void {
   if (!document.hidden) read(true);
 }
 
-async function load(path: string, isBackground: boolean, signal: AbortSignal): Promise<void> {
+interface LoadOptions {
+  readonly isBackground: boolean;
+  readonly isPast: boolean;
+  readonly signal: AbortSignal;
+}
+
+async function load(path: string, { isBackground, isPast, signal }: LoadOptions): Promise<void> {
   const min = minPosition.value;
   const joined = min === 0 ? path : `${path}${path.includes('?') ? '&' : '?'}min=${min}`;
   const answer = await call('GET', joined, { isBackground, signal });
-  if (answers.size >= answersMax) answers.clear();
-  answers.set(path, answer);
+  const known = isPast ? pastAnswers : answers;
+  known.delete(path);
+  known.set(path, answer);
+  const [oldest] = known.keys();
+  if (known.size > (isPast ? pastAnswersMax : answersMax) && oldest !== undefined) known.delete(oldest);
 }
 
 /** Nothing of one person may be shown to the next. */
 export function forgetAnswers(): void {
   answers.clear();
+  pastAnswers.clear();
 }

@@ -23,11 +23,11 @@ type Filter = Readonly<Record<(typeof filters)[number], string>> & { readonly te
 /** What the address asks for. */
 function useWanted() {
   const { query } = location.value;
-  const [head] = useState(() => Math.max(position.value, me.value?.position ?? 0));
+  const [head, setHead] = useState(() => Math.max(position.value, me.value?.position ?? 0));
   const before = Number(query.get('before') ?? '') || undefined;
   const named = Object.fromEntries(filters.map((name) => [name, query.get(name) ?? '']));
   const filter = { ...named, text: query.get('q') ?? '' } as Filter;
-  return { filter, before, last: before ?? head };
+  return { filter, before, last: before ?? head, setHead };
 }
 
 /** For what arrives live; the control plane has filtered the rest. */
@@ -42,13 +42,13 @@ function matches({ type, by, data }: ListedEvent, filter: Filter): boolean {
 }
 
 export function EventsPage() {
-  const { filter, before, last } = useWanted();
+  const { filter, before, last, setHead } = useWanted();
   const { text, ...named } = filter;
   const query = { ...named, text, to: last, order: 'desc', limit: eventsPerPage };
   const { data, failure, refresh } = useRead<AdminResponse<'GET /events'>>(
     last === 0 ? undefined : withQuery('/events', query),
   );
-  const live = useTail(before === undefined, last).filter((event) => matches(event, filter));
+  const live = useTail(before === undefined, last, setHead).filter((event) => matches(event, filter));
   const found = [...live, ...(data?.items ?? [])];
   const options = Object.entries(filter).map(([name, value]) =>
     value === '' ? '' : ` --${name === 'organisation' ? 'org' : name} ${shellWord(value)}`,
@@ -85,12 +85,18 @@ export function EventsPage() {
 }
 
 /** Events that arrived after the page was opened, newest first. */
-function useTail(isLive: boolean, after: number): readonly ListedEvent[] {
+function useTail(
+  isLive: boolean,
+  after: number,
+  readUpTo: (position: number) => void,
+): readonly ListedEvent[] {
   const [events, setEvents] = useState<readonly ListedEvent[]>([]);
   useEffect(() => {
     setEvents([]);
     if (!isLive) return undefined;
     return onEvents((arrived) => {
+      // Too many for a message: the list is read up to there instead.
+      if (arrived === undefined) return readUpTo(Math.max(after, position.value));
       const wanted = arrived.filter(({ position: seq }) => seq > after);
       if (wanted.length > 0) setEvents((before) => [...wanted.toReversed(), ...before].slice(0, keptMax));
     });
