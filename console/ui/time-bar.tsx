@@ -74,7 +74,7 @@ function PositionSlider({ at, head }: { readonly at: string | undefined; readonl
 type Bucket = AdminResponse<'GET /timeline'>['buckets'][number];
 const ticksMax = 120;
 
-/** Where the log has changes of which kind; removals stand out. Under the slider, at their positions. */
+/** Where the log changed, under the slider; stretches with changes of keys have another colour. */
 function Ticks({ head }: { readonly head: number }) {
   const path = withQuery('/timeline', { from: '1', buckets: ticksMax });
   const { data } = useRead<AdminResponse<'GET /timeline'>>(path);
