@@ -1,76 +1,68 @@
 /**
  * The console in Chromium before a large fleet: until 50 gateways are painted, from a move of the time bar until the past is
- * painted, and the memory of a tab after as many events as an hour of tail has. `--shots FOLDER` keeps a picture of each page,
- * and `--empty` takes them of a fleet that has nothing.
+ * painted, and the memory of a tab after as many events as an hour of tail has. `--shots FOLDER` takes pictures of each page
+ * instead: of the large fleet, with `--of demo` of the demo fleet, with `--of empty` of a fleet that has nothing.
  */
-import { mkdirSync } from 'node:fs';
-import { join } from 'node:path';
 import { parseArgs } from 'node:util';
-import { type Browser, chromium, type Page } from 'playwright-core';
+import { type Browser, type BrowserContext, chromium, type Page } from 'playwright-core';
 import { LargeFleet, size } from './support/console/large-fleet.ts';
+import {
+  demoFleet,
+  emptyPaths,
+  largePaths,
+  pageUntil,
+  type SeenFleet,
+  settled,
+  signIn,
+  takePictures,
+} from './support/console/pictures.ts';
 
 const { values } = parseArgs({
   options: {
     samples: { type: 'string', default: '40' },
     events: { type: 'string', default: '36000' },
     shots: { type: 'string' },
-    empty: { type: 'boolean', default: false },
+    of: { type: 'string', default: 'large' },
   },
 });
 const samples = Number(values.samples);
-const paths = [
-  ...['/fleet', '/gateways', '/gateways/edge-1', '/nodes', '/stacks', '/orgs', '/orgs/org-1', '/keys'],
-  ...[
-    '/usage?org=org-1',
-    '/limits',
-    '/limits?org=org-1',
-    '/events',
-    '/explain',
-    '/explain?org=org-1',
-    '/doctor',
-  ],
-];
+const viewport = { width: 1440, height: 900 };
 
 function percentile(times: readonly number[], share: number): number {
   const sorted = [...times].sort((a, b) => a - b);
   return Math.round(sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? 0);
 }
 
-async function signedIn(browser: Browser, fleet: LargeFleet, width: number, dark: boolean): Promise<Page> {
-  const context = await browser.newContext({
-    baseURL: fleet.console,
-    viewport: { width, height: 900 },
-    colorScheme: dark ? 'dark' : 'light',
-    reducedMotion: 'reduce',
-  });
-  const page = await context.newPage();
-  await page.goto('/sign-in');
-  await page.getByLabel('Operator token').fill(fleet.operatorToken);
-  await page.getByRole('button', { name: 'Sign in', exact: true }).click();
-  await page.getByRole('heading', { name: 'Fleet', level: 1 }).waitFor();
-  return page;
+/** Until all rows are painted, ms since the navigation. */
+function gatewaysPainted(page: Page): Promise<number> {
+  return page.evaluate<number>(`new Promise((resolve) => {
+    const look = () => document.querySelectorAll('tbody tr').length >= ${size.gateways}
+      ? requestAnimationFrame(() => resolve(performance.now())) : requestAnimationFrame(look);
+    look();
+  })`);
 }
 
-/** ms since the navigation, when all rows were painted. */
-async function gatewaysPainted(page: Page): Promise<number[]> {
-  const times: number[] = [];
+/** In a browser that has nothing of the pages yet but the session, and again where it has them. */
+async function firstPaints(browser: Browser, signedIn: BrowserContext, baseURL: string) {
+  const storageState = await signedIn.storageState();
+  const [first, again]: [number[], number[]] = [[], []];
   for (let n = 0; n < samples / 2; n++) {
-    await page.goto('/gateways', { waitUntil: 'commit' });
-    times.push(
-      await page.evaluate<number>(`new Promise((resolve) => {
-        const look = () => document.querySelectorAll('tbody tr').length >= ${size.gateways}
-          ? requestAnimationFrame(() => resolve(performance.now())) : requestAnimationFrame(look);
-        look();
-      })`),
-    );
+    const context = await browser.newContext({ baseURL, storageState, viewport });
+    const page = await context.newPage();
+    for (const times of [first, again]) {
+      await page.goto('/gateways', { waitUntil: 'commit' });
+      times.push(await gatewaysPainted(page));
+    }
+    await context.close();
   }
-  return times;
+  return { first, again };
 }
 
 /** ms from the move until the page of that position was painted. */
 async function travelled(page: Page, path: string, head: number): Promise<number[]> {
   await page.goto(path);
-  await page.locator('.loading').waitFor({ state: 'detached' });
+  await settled(page);
+  await pageUntil(page, `document.querySelector('input[aria-label="Position"]').max >= ${head}`);
   const times: number[] = [];
   for (let n = 0; n < samples; n++) {
     const position = 5000 + ((n * 7919 * 13) % (head - 5000));
@@ -100,58 +92,65 @@ async function heapBytes(page: Page): Promise<number> {
   return usedSize;
 }
 
-async function shoot(browser: Browser, fleet: LargeFleet, folder: string): Promise<void> {
-  mkdirSync(folder, { recursive: true });
-  for (const [width, dark] of [
-    [1440, false],
-    [360, true],
-  ] as const) {
-    const page = await signedIn(browser, fleet, width, dark);
-    for (const path of paths) {
-      await page.goto(path);
-      await page.locator('h1').waitFor();
-      await page
-        .locator('.loading')
-        .waitFor({ state: 'detached', timeout: 10_000 })
-        .catch(() => undefined);
-      const name = `${path.slice(1).replace(/[/?=]/g, '-')}-${width}.png`;
-      await page.screenshot({ path: join(folder, name) });
-    }
-    await page.context().close();
-  }
-}
+const spread = (times: readonly number[]) => ({ p50: percentile(times, 0.5), p95: percentile(times, 0.95) });
+const megabytes = (bytes: number): number => Math.round(bytes / 1e5) / 10;
 
 async function measure(browser: Browser, fleet: LargeFleet): Promise<object> {
-  const page = await signedIn(browser, fleet, 1440, false);
-  const painted = await gatewaysPainted(page);
+  const context = await browser.newContext({ baseURL: fleet.console, viewport });
+  const page = await context.newPage();
+  await signIn(page, fleet.operatorToken);
+  const { first, again } = await firstPaints(browser, context, fleet.console);
   const nodes = await travelled(page, '/nodes', fleet.head);
   const keys = await travelled(page, '/keys?org=org-1', fleet.head);
+  const allKeys = await travelled(page, '/keys', fleet.head);
   await page.goto('/events');
   await page.getByRole('list', { name: 'Events' }).waitFor();
+  await pageUntil(page, `document.querySelectorAll('ol.events > li').length === 200`);
   const before = await heapBytes(page);
+  const beganMs = performance.now();
   await fleet.append(Number(values.events));
-  await page.getByText(`log at`).waitFor();
+  const shown = new Intl.NumberFormat('en-GB').format(fleet.head);
+  await pageUntil(page, `document.querySelector('ol.events .event-position').textContent === '${shown}'`);
+  const tailSeconds = Math.round((performance.now() - beganMs) / 1000);
   const after = await heapBytes(page);
   return {
-    gatewaysPaintedMs: { p50: percentile(painted, 0.5), p95: percentile(painted, 0.95) },
-    travelNodesMs: { p50: percentile(nodes, 0.5), p95: percentile(nodes, 0.95) },
-    travelKeysMs: { p50: percentile(keys, 0.5), p95: percentile(keys, 0.95) },
-    heapMegabytes: { before: Math.round(before / 1e5) / 10, after: Math.round(after / 1e5) / 10 },
-    tailed: Number(values.events),
+    gatewaysPaintedFirstMs: spread(first),
+    gatewaysPaintedAgainMs: spread(again),
+    travelNodesMs: spread(nodes),
+    travelKeysMs: spread(keys),
+    travelAllKeysMs: spread(allKeys),
+    heapMegabytes: { before: megabytes(before), after: megabytes(after) },
+    tail: { events: Number(values.events), seconds: tailSeconds },
     head: fleet.head,
   };
 }
 
-const fleet = await LargeFleet.start(values.empty);
+async function pictured(fleet: SeenFleet, browser: Browser, folder: string): Promise<void> {
+  for (const fault of await takePictures(browser, fleet, folder))
+    console.log(`too wide or not there: ${fault}`);
+}
+
+const beganMs = performance.now();
+const large = values.of === 'demo' ? undefined : await LargeFleet.start(values.of === 'empty');
+console.log(`the fleet is there after ${Math.round((performance.now() - beganMs) / 1000)} s`);
 const browser = await chromium.launch({ executablePath: '/usr/bin/chromium', args: ['--no-sandbox'] });
 try {
-  if (values.shots !== undefined) await shoot(browser, fleet, values.shots);
-  if (!values.empty) {
-    const figures = await measure(browser, fleet);
+  if (values.shots !== undefined) {
+    const fleet = large
+      ? {
+          console: large.console,
+          operatorToken: large.operatorToken,
+          paths: values.of === 'empty' ? emptyPaths : largePaths,
+          close: () => Promise.resolve(),
+        }
+      : await demoFleet();
+    await pictured(fleet, browser, values.shots).finally(() => fleet.close());
+  } else if (large) {
+    const figures = await measure(browser, large);
     console.table(figures);
     console.log(JSON.stringify(figures));
   }
 } finally {
   await browser.close();
-  await fleet.close();
+  await large?.close();
 }

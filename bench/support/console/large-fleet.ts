@@ -16,7 +16,12 @@ export const size = { gateways: 50, nodes: 500, keys: 10_000, commits: 100_000, 
 const operatorToken = 'operator-token-of-the-bench';
 const gatewayToken = 'gateway-token-of-the-bench';
 const appendedAtOnce = 2000;
-const owner = { owner: 'control-1', generation: 1 };
+/** Another replica than the one that runs, and alive by its reports: so the running one takes no node over and writes nothing. */
+const reporter = 'control-2';
+const owner = { owner: reporter, generation: 1 };
+/** So many commits arrive together while a tab follows: more than a busy fleet has in a moment, fewer than a message holds. */
+const tailedAtOnce = 100;
+const tailPauseMs = 40;
 
 type Events = Parameters<ChainWriter['add']>[0];
 
@@ -63,6 +68,7 @@ export class LargeFleet {
   readonly #writer: ChainWriter;
   readonly #plane: Started<{ readonly admin: string; readonly console: string }>;
   readonly #incarnations = Array.from({ length: size.gateways }, () => randomUUID());
+  readonly #replica = randomUUID();
   readonly #mac = new StatusMac(gatewayToken);
   readonly operatorToken = operatorToken;
   #written: number;
@@ -86,7 +92,7 @@ export class LargeFleet {
   static async start(isEmpty: boolean): Promise<LargeFleet> {
     const dir = mkdtempSync(join(tmpdir(), 'headgate-bench-console-'));
     const url = `sqlite:${join(dir, 'log')}`;
-    const log = await openLog(url, { topic: controlTopic });
+    const log = await openLog(url, { topic: controlTopic }, { durability: 'normal' });
     const writer = new ChainWriter({ log: 'bench' });
     await log.append(writer.open().value);
     let written = 0;
@@ -101,8 +107,13 @@ export class LargeFleet {
       ...{ dir, name: 'plane', args: [...args, ...ports], env, timeoutMs: 120_000 },
     });
     const fleet = new LargeFleet(dir, [log, await openStatusLog(url)], writer, plane, written);
-    await fleet.#reached();
-    if (!isEmpty) await fleet.#report();
+    try {
+      if (!isEmpty) await fleet.#report();
+      await fleet.#reached();
+    } catch (error) {
+      await fleet.close();
+      throw error;
+    }
     return fleet;
   }
 
@@ -114,16 +125,13 @@ export class LargeFleet {
     return this.#writer.head.seq;
   }
 
-  get pid(): number {
-    return this.#plane.child.pid ?? 0;
-  }
-
-  /** So many further commits, and waits until the control plane has them. */
+  /** So many further commits, some at a time, and waits until the control plane has them. */
   async append(count: number): Promise<void> {
-    for (let done = 0; done < count; done += appendedAtOnce) {
-      const some = Math.min(appendedAtOnce, count - done);
+    for (let done = 0; done < count; done += tailedAtOnce) {
+      const some = Math.min(tailedAtOnce, count - done);
       await appendTo(this.#log, this.#writer, this.#written, some);
       this.#written += some;
+      await new Promise((resolve) => setTimeout(resolve, tailPauseMs));
     }
     await this.#reached();
   }
@@ -146,26 +154,46 @@ export class LargeFleet {
       await new Promise((resolve) => setTimeout(resolve, 100));
   }
 
-  /** Each gateway reports once a second, as far as the log goes. */
+  /** Each gateway reports once a second, as far as the control plane is; and the replica that the nodes report to. */
   async #report(): Promise<void> {
-    const { digest, foldVersion } = await this.admin<{ digest: string; foldVersion: number }>('/status');
-    const applied = this.head;
     const send = async (): Promise<void> => {
-      this.#reports++;
-      const appends = this.#incarnations.map((incarnation, n) => {
-        const report: StatusReport = {
-          ...{ v: 1, name: `edge-${n}`, kind: 'gateway', incarnation, n: this.#reports },
-          ...{ at: new Date().toISOString(), log: 'bench', applied, digest, foldVersion },
-          ...{ freshSeconds: 1, stalePolicy: 'fence' },
-        };
+      const { digest, foldVersion, position } = await this.admin<Now>('/status');
+      const n = ++this.#reports;
+      const at = new Date().toISOString();
+      const common = {
+        v: 1,
+        n,
+        at,
+        log: 'bench',
+        applied: position,
+        digest,
+        foldVersion,
+        freshSeconds: 1,
+      } as const;
+      const gateways = this.#incarnations.map((incarnation, index): StatusReport => {
+        return { ...common, name: `edge-${index}`, kind: 'gateway', incarnation, stalePolicy: 'fence' };
+      });
+      const replica: StatusReport = {
+        ...common,
+        name: reporter,
+        kind: 'control-plane',
+        incarnation: this.#replica,
+      };
+      const reports = [...gateways, replica].map((report) => {
         const value = Buffer.from(JSON.stringify(report));
         return this.#status.append(value, this.#mac.of(value));
       });
-      await Promise.all(appends);
+      await Promise.all(reports);
     };
     await send();
     this.#timer = setInterval(() => void send().catch(() => undefined), 1000);
   }
+}
+
+interface Now {
+  readonly digest: string;
+  readonly foldVersion: number;
+  readonly position: number;
 }
 
 async function appendTo(log: ControlLog, writer: ChainWriter, from: number, count = appendedAtOnce) {
