@@ -1,5 +1,6 @@
 /** What the console says about refusals and limits is what the gateways and the command line say. */
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import type { LimitUse } from '../../schemas/admin.ts';
 import { button, ConsoleFleet, heading } from '../support/console-fleet.ts';
 import { until } from '../support/until.ts';
 
@@ -117,6 +118,8 @@ test('a member sees what their organisation may use, and nothing of others', asy
 
 test('limits: those of the API, the nearest first, and the same on the page of the organisation', async () => {
   await fleet.admin('POST', '/organisations/cedar/usage-adjustments', { tokens: 900_000 });
+  const { requests, concurrency } = await fleet.admin<LimitUse>('GET', '/organisations/birch/limits');
+  expect([typeof requests.limit, typeof concurrency.limit]).toEqual(['number', 'number']);
   await fleet.withPage({}, async (page) => {
     await fleet.asOperator(page);
     await page.getByRole('link', { name: 'Limits', exact: true }).click();
@@ -127,6 +130,13 @@ test('limits: those of the API, the nearest first, and the same on the page of t
     await page.goto('/orgs/cedar');
     await page.getByRole('heading', { name: 'Limits now' }).waitFor();
     await page.getByText('900,000 of 1,000,000').waitFor();
+    // What is counted over the gateways is there as numbers, not as a dash.
+    await page.goto('/limits?org=birch');
+    await page.getByText(`0 of ${concurrency.limit}`, { exact: true }).waitFor();
+    const counted = page.getByText(new RegExp(`^[1-9]\\d* of ${requests.limit}$`));
+    // A minute may end between the request and the reading of the page.
+    await until(async () => (await ask('birch', 'echo-small')).status > 0 && (await counted.count()) > 0);
+    await page.getByRole('row', { name: /^gateway-1 \d+ \d+ / }).waitFor();
     await page.goto('/limits?visitors');
     await page.getByRole('heading', { name: 'All visitors together' }).waitFor();
   });

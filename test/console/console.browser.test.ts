@@ -6,6 +6,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { View, WatchedPage } from '../support/browser.ts';
 import { scaledMs } from '../support/budget.ts';
 import { button, ConsoleFleet, heading } from '../support/console-fleet.ts';
+import { runCli } from '../support/run-cli.ts';
 import { until } from '../support/until.ts';
 
 const stack = 'stk-amber-otter-9k2f';
@@ -226,7 +227,7 @@ test('the past: a page shows any position, changes nothing there, compares it wi
   });
 });
 
-test('the numbers of the page are those of the API, and of the file that it saves', async () => {
+test('the numbers of the page are those of the API, of the file that it saves and of the command line', async () => {
   const { key = '' } = dev.ready.organisations.find(({ id }) => id === 'cedar') ?? {};
   const [gateway] = dev.ready.gateways;
   for (let index = 0; index < 3; index++) expect(await complete(gateway?.api ?? '', key)).toBe(200);
@@ -238,6 +239,11 @@ test('the numbers of the page are those of the API, and of the file that it save
     };
   await until(async () => (await usage()).requests === 3);
   const { totalTokens } = await usage();
+  const env = { HEADGATE_ADMIN: dev.ready.admin, HEADGATE_TOKEN: dev.ready.operatorToken };
+  const shown = await runCli(['usage', 'show', '--org', 'cedar'], { env });
+  expect(shown.code).toBe(0);
+  expect(shown.out).toMatch(new RegExp(`^echo-small +3 +\\d+ +\\d+ +${totalTokens}$`, 'm'));
+  expect(shown.out).toMatch(new RegExp(`^total +3 .*\\b${totalTokens}$`, 'm'));
   await withPage({}, async (page) => {
     await asOperator(page);
     await page.goto('/usage?org=cedar');
