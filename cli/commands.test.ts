@@ -149,6 +149,13 @@ const things: Case[] = [
     name: 'acme',
     table: 'm1',
   },
+  {
+    line: 'usage show --visitors',
+    call: 'GET /usage/visitors',
+    resource: { visitors: { day: { requests: 3 }, month: { requests: 41 } }, ...at7 },
+    name: 'visitors',
+    table: '41',
+  },
 ];
 
 const writes: Case[] = [

@@ -1,4 +1,4 @@
-/** What the admin API answers about the use of keys and the last hour of an organisation. */
+/** What the admin API answers about the use of keys, the turns of visitors and the last hour of an organisation. */
 import { z } from 'zod';
 
 const id = z.string();
@@ -34,7 +34,22 @@ const keyUseSchema = z.object({
   /** In the present hour and the 23 before it. */
   requestsOfDay: count,
 });
+const visitorSumSchema = z.object({
+  /** First day, UTC. */
+  from: z.string(),
+  /** Completed turns. */
+  requests: count,
+  promptTokens: count,
+  completionTokens: count,
+  totalTokens: count,
+});
+/** Of all visitors together; none of them is named. */
+const visitorUsageSchema = z.object({
+  visitors: z.object({ day: visitorSumSchema, month: visitorSumSchema }),
+  position,
+});
 export const activityResponses = {
+  'GET /usage/visitors': visitorUsageSchema,
   'GET /usage/keys': z.object({ items: z.array(keyUseSchema), position }),
   'GET /organisations/:id/activity': activitySchema,
 };

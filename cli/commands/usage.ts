@@ -1,6 +1,6 @@
 /** `headgate usage`: tokens of completed requests, for one organisation or as JSON lines for a billing system. */
 import type { Command } from 'commander';
-import { resourcesIn } from '../../admin-client/answers.ts';
+import { type Resource, resourcesIn } from '../../admin-client/answers.ts';
 import { usageError } from '../terminal/errors.ts';
 import { type Io, writeAll } from '../terminal/io.ts';
 import { column, type View } from '../terminal/render.ts';
@@ -21,8 +21,21 @@ const modelView: View = {
   name: (resource) => resource['organisation'],
 };
 
+const visitorsView: View = {
+  columns: [
+    column('VISITORS', 'visitors'),
+    column('FROM', 'from'),
+    column('TURNS', 'requests'),
+    column('PROMPT', 'promptTokens'),
+    column('COMPLETION', 'completionTokens'),
+    column('TOTAL', 'totalTokens'),
+  ],
+  name: () => 'visitors',
+};
+
 interface ShowOptions {
-  readonly org: string;
+  readonly org?: string;
+  readonly visitors?: true;
   readonly period?: string;
 }
 interface ExportOptions {
@@ -35,7 +48,8 @@ export function registerUsage(program: Command, io: Io): void {
   const usage = noun(program, io, 'usage', 'usage of tokens', 'past', 'headgate usage show --org acme');
   usage
     .verb('show', 'show the usage of a billing period', 'headgate usage show --org acme -o json')
-    .required('--org <id>', 'the organisation')
+    .option('--org <id>', 'the organisation')
+    .option('--visitors', 'all visitors together, on the present UTC day and in its month')
     .option('--period <day>', 'first day of the period, YYYY-MM-DD; the current period by default')
     .action<ShowOptions>(show);
   usage
@@ -78,7 +92,13 @@ async function adjust(session: Session, { org, tokens }: AdjustOptions): Promise
   await printWriteResult(session, resource, 'usage', org, 'adjusted');
 }
 
-async function show(session: Session, { org, period }: ShowOptions): Promise<void> {
+async function show(session: Session, { org, visitors, period }: ShowOptions): Promise<void> {
+  if ((org === undefined) === (visitors === undefined))
+    throw usageError('either --org or --visitors is given', 'headgate help usage show');
+  if (visitors !== undefined) {
+    if (period !== undefined) throw usageError('--period is of an organisation', 'headgate help usage show');
+    return showVisitors(session);
+  }
   const answer = await (await session.api()).get('/usage', { organisation: org, period });
   if (session.out.format !== 'table') return session.out.resource(answer, modelView);
   const models = resourcesIn(answer, 'models');
@@ -89,4 +109,15 @@ async function show(session: Session, { org, period }: ShowOptions): Promise<voi
     `billing period from ${cellText(answer['period'])}, token allowance of the tier: ${allowance}, ` +
       `adjusted by ${cellText(answer['adjustedTokens'])} tokens`,
   );
+}
+
+async function showVisitors(session: Session): Promise<void> {
+  const answer = await (await session.api()).get('/usage/visitors');
+  if (session.out.format !== 'table') return session.out.resource(answer, visitorsView);
+  const { day, month } = (answer['visitors'] ?? {}) as Record<string, Resource>;
+  const rows = [
+    { ...day, visitors: 'day' },
+    { ...month, visitors: 'month' },
+  ];
+  await session.out.list({ items: rows }, visitorsView);
 }

@@ -136,6 +136,7 @@ async function callFleet(): Promise<void> {
   expect(await call('GET', '/usage?organisation=elm')).toMatchObject({ totalTokens: 0, adjustedTokens: 7 });
   expect(await call('GET', '/organisations/elm/limits')).toMatchObject({ tokens: { used: 7, limit: 5 } });
   await call('GET', '/limits/visitors');
+  await call('GET', '/usage/visitors');
   await call('GET', '/usage/keys?organisation=elm');
   await call('GET', '/organisations/elm/activity');
   expect(JSON.stringify(await call('GET', '/limits'))).toMatch(/^.{0,12}"organisation":"elm"/);

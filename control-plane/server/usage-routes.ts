@@ -3,6 +3,7 @@ import { Readable } from 'node:stream';
 import type { FastifyInstance } from 'fastify';
 import { z } from 'zod';
 import type { AdminResponse, UsageTotals } from '../../schemas/admin.ts';
+import { visitorsSubject } from '../../schemas/limits.ts';
 import { daySchema, idSchema } from '../../schemas/names.ts';
 import { periodOf } from '../../shared/usage/period.ts';
 import { authorise, readingRoles } from '../commands/authorise.ts';
@@ -41,6 +42,25 @@ function usage(context: AdminContext, query: z.output<typeof usageQuerySchema>):
     allowance,
     position: seq,
   };
+}
+
+/** The sums of the present UTC day and month. */
+function usageOfVisitors(context: AdminContext, nowMs: number): AdminResponse<'GET /usage/visitors'> {
+  const today = new Date(nowMs).toISOString().slice(0, 10);
+  const month = `${today.slice(0, 7)}-01`;
+  const days = context.usage.periods(visitorsSubject);
+  const sum = (from: string) => {
+    const total = { from, requests: 0, promptTokens: 0, completionTokens: 0, totalTokens: 0 };
+    for (const day of days.filter((each) => each >= from && each <= today))
+      for (const model of context.usage.totals(visitorsSubject, day).models) {
+        total.requests += model.requests;
+        total.promptTokens += model.promptTokens;
+        total.completionTokens += model.completionTokens;
+        total.totalTokens += model.totalTokens;
+      }
+    return total;
+  };
+  return { visitors: { day: sum(today), month: sum(month) }, position: context.snapshot.seq };
 }
 
 /** Reads the rows of one organisation by its periods, so that no other organisation's rows are read. */
@@ -92,6 +112,14 @@ export function registerUsageRoutes(app: FastifyInstance, context: AdminContext)
       const items = await keyActivityOf(context.usage).of(organisation, Date.now());
       return { items, position: context.snapshot.seq };
     },
+  );
+  app.get(
+    '/usage/visitors',
+    {
+      config: { access: 'operator' },
+      schema: { summary: 'Usage of all visitors together, today and this month' },
+    },
+    () => usageOfVisitors(context, Date.now()),
   );
   app.get(
     '/usage/export',

@@ -3,6 +3,7 @@
  * at the end. Nothing collected here outlives a failed transaction.
  */
 import { hash as digest } from 'node:crypto';
+import { visitorsSubject } from '../../schemas/limits.ts';
 import { type ReadUsageRow, readUsageRow, type UsageRow } from '../../schemas/usage.ts';
 import type { FoldState, Mark } from './usage-fold.ts';
 import type { UsageStatements } from './usage-tables.ts';
@@ -97,7 +98,11 @@ export class UsageState implements FoldState {
     this.applied.push(row);
     const { organisation, period, visitor } = row;
     if (organisation !== null && period !== null) this.#addTokens({ ...row, organisation, period });
-    else if (visitor !== undefined) this.#addTurn(visitor, Date.parse(row.at));
+    else if (visitor !== undefined) {
+      this.#addTurn(visitor, Date.parse(row.at));
+      // The sum of all names none of them.
+      this.#addTokens({ ...row, organisation: visitorsSubject, period: row.at.slice(0, 10) });
+    }
     if (this.#keepRows) this.#sql.addRequest.run(organisation, period, JSON.stringify(row));
   }
 

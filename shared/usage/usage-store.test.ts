@@ -92,6 +92,36 @@ test('Limits 4: the answer for the allowance follows each batch', () => {
   expect(usage.poolTokens('acme', period)).toBe(5);
 });
 
+test('all visitors together are summed by UTC day, apart from what control planes compare and publish', () => {
+  const usage = store();
+  const later = { at: '2026-11-30T23:59:59.999Z', visitor: 'v2', replica: b };
+  const rows = [
+    turn,
+    { ...turn, visitor: 'v2' },
+    { ...turn, ...later },
+    {},
+    { ...turn, at: '2026-12-01T00:00:00.000Z' },
+  ];
+  usage.apply(
+    0,
+    records(
+      0,
+      rows.map((more, index) => row(a, index + 1, more)),
+    ),
+  );
+  const ofDay = (day: string) => {
+    const { totalTokens, requests } = usage.totals('visitors:all', day);
+    return [day, totalTokens, requests];
+  };
+  expect(usage.periods('visitors:all').map(ofDay)).toEqual([
+    ['2026-11-21', 1 + 2 + 2, 2],
+    ['2026-11-30', 3 + 1, 1],
+    ['2026-12-01', 5 + 1, 1],
+  ]);
+  expect(usage.poolTotals().map(({ organisation }) => organisation)).toEqual(['acme']);
+  expect(usage.unnamedTotals().map(({ organisation }) => organisation)).toEqual(['acme']);
+});
+
 test("Limits 4: a visitor's turns are counted by visitor, and forgotten after long absence", () => {
   const usage = store();
   usage.apply(0, records(0, [row(a, 1, turn), row(a, 2, turn), row(a, 3, { ...turn, visitor: 'v2' })]));

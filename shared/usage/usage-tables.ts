@@ -2,6 +2,7 @@
  * The tables of `usage.db` and their statements. Totals, marks and positions change in one transaction.
  * `request` is filled only where every request is kept for export.
  */
+import { visitorsSubject } from '../../schemas/limits.ts';
 import type { UsageRow } from '../../schemas/usage.ts';
 import { type Database, prepare as prepareTyped } from '../runtime/sqlite.ts';
 import {
@@ -26,8 +27,8 @@ const columns = {
   },
   parked: { incarnation: text(), n: integer(), body: text() /* the row as JSON, of any version */ },
   total: {
-    organisation: text(),
-    period: text(), // first day
+    organisation: text(), // or `visitors:all`
+    period: text(), // first day; of visitors the UTC day
     draw: text(), // pool | stack | own
     model: text(),
     prompt_tokens: integer(),
@@ -125,7 +126,7 @@ export function prepareUsage(db: Database) {
     ),
     poolTotals: prepare<[], PoolTotal>(
       `SELECT organisation, period, sum(prompt_tokens + completion_tokens) AS tokens, sum(requests) AS requests
-       FROM total WHERE draw = 'pool' GROUP BY organisation, period`,
+       FROM total WHERE draw = 'pool' AND organisation <> '${visitorsSubject}' GROUP BY organisation, period`,
     ),
     named: prepare<[], PoolTotal>('SELECT * FROM named'),
     addNamed: prepare<[string, string, number, number]>(
