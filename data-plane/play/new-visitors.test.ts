@@ -1,0 +1,51 @@
+/** Who may begin as a new visitor: some for nothing, some for work, and no more. */
+import { solveChallenge } from 'altcha-lib';
+import { deriveKey } from 'altcha-lib/algorithms/pbkdf2';
+import type { Payload } from 'altcha-lib/types';
+import { expect, test } from 'vitest';
+import { NewVisitors } from './new-visitors.ts';
+
+/** Challenges end by the clock of the machine, so these never do. */
+const nowMs = Date.UTC(2100, 0, 1, 12, 10);
+const network = 'n-1';
+
+/** Visitors of a network that has begun those that cost nothing, and the work for a fourth. */
+async function afterThree(): Promise<{ visitors: NewVisitors; challenge: Payload['challenge'] }> {
+  const visitors = new NewVisitors('token-a');
+  for (let n = 0; n < 3; n++)
+    expect(await visitors.admit(network, undefined, nowMs)).toEqual({ kind: 'allowed' });
+  const asked = await visitors.admit(network, undefined, nowMs);
+  if (asked.kind !== 'work') throw new Error(asked.kind);
+  return { visitors, challenge: asked.challenge };
+}
+
+test('the fourth new visitor of a network costs work, which counts once, for this network, and with this token', async () => {
+  const { visitors, challenge } = await afterThree();
+  const solution = await solveChallenge({ challenge, deriveKey });
+  if (solution === null) throw new Error('not solved');
+  const payload = { challenge, solution };
+  const kindOf = async (of: NewVisitors, from: string, sent: Payload): Promise<string> =>
+    (await of.admit(from, sent, nowMs)).kind;
+  for (let n = 0; n < 3; n++) await visitors.admit('n-2', undefined, nowMs);
+  expect(await kindOf(visitors, 'n-2', payload)).toBe('work');
+  const foreign = new NewVisitors('token-b');
+  for (let n = 0; n < 3; n++) await foreign.admit(network, undefined, nowMs);
+  expect(await kindOf(foreign, network, payload)).toBe('work');
+  const cheap = { ...payload, challenge: { ...challenge, parameters: { ...challenge.parameters, cost: 1 } } };
+  expect(await kindOf(visitors, network, cheap)).toBe('work');
+  expect(await kindOf(visitors, network, payload)).toBe('allowed');
+  expect(await kindOf(visitors, network, payload)).toBe('work');
+});
+
+test('a network whose solutions are wrong is refused for the rest of the hour', async () => {
+  const { visitors, challenge } = await afterThree();
+  const solution = { counter: 1, derivedKey: '00'.repeat(32), time: 1 };
+  for (let n = 0; n < 60; n++)
+    expect((await visitors.admit(network, { challenge, solution }, nowMs)).kind).toBe('work');
+  expect(await visitors.admit(network, undefined, nowMs)).toEqual({
+    kind: 'refused',
+    retryAfterSeconds: 50 * 60,
+  });
+  expect((await visitors.admit('n-2', undefined, nowMs)).kind).toBe('allowed');
+  expect((await visitors.admit(network, undefined, nowMs + 50 * 60_000)).kind).toBe('allowed');
+});

@@ -1,0 +1,51 @@
+/** The calls of the playground's page over the wire, of a client whose address a trusted proxy names. */
+import { type IncomingMessage, request } from 'node:http';
+
+export interface Answered {
+  readonly status: number;
+  readonly cookie: string | undefined;
+  readonly retryAfter: string | undefined;
+  readonly json: Record<string, unknown>;
+  readonly text: string;
+}
+
+interface Caller {
+  readonly address: string;
+  readonly cookie?: string | undefined;
+  readonly host?: string;
+  readonly headers?: Readonly<Record<string, string>>;
+}
+
+/** Resolves with the head of the answer. The name of the cookie has the port of its listener. */
+function openCall(url: URL, body: unknown, from: Caller): Promise<IncomingMessage> {
+  const headers: Record<string, string> = {
+    ...{ 'content-type': 'application/json', origin: url.origin, 'x-forwarded-for': from.address },
+    ...(from.cookie !== undefined && { cookie: `__Host-headgate-visitor-${url.port}=${from.cookie}` }),
+    ...(from.host !== undefined && { host: from.host }),
+    ...from.headers,
+  };
+  return new Promise((resolve, reject) => {
+    const call = request(url, { method: 'POST', headers }, resolve);
+    call.on('error', reject);
+    call.end(JSON.stringify(body));
+  });
+}
+
+async function wholeAnswer(response: IncomingMessage): Promise<Answered> {
+  const chunks: Buffer[] = [];
+  for await (const chunk of response) chunks.push(chunk as Buffer);
+  const text = Buffer.concat(chunks).toString('utf8');
+  const { statusCode: status = 0, headers } = response;
+  const cookie = headers['set-cookie']?.[0]?.split(';')[0]?.split('=').slice(1).join('=');
+  const isJson = String(headers['content-type']).startsWith('application/json');
+  return { status, cookie, retryAfter: headers['retry-after'], text, json: isJson ? JSON.parse(text) : {} };
+}
+
+export const post = async (url: URL, body: unknown, from: Caller): Promise<Answered> =>
+  wholeAnswer(await openCall(url, body, from));
+
+export const errorOf = ({ json }: Answered) =>
+  json['error'] as { readonly type: string; readonly message: string; readonly path: string };
+
+export const turnsOf = ({ json }: Answered) =>
+  json['turns'] as { readonly left: number; readonly limit: number };
