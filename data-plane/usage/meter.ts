@@ -342,8 +342,7 @@ export class Meter {
   }
 }
 
-function accountOf(owner: UsageOwner, atMs: number): Account {
-  if ('visitor' in owner) return accountOfVisitor(owner.visitor, atMs);
+function accountOf(owner: { organisation: string; anchor: string }, atMs: number): Account {
   return accountOfOrganisation(owner.organisation, periodOf(owner.anchor, atMs).start);
 }
 

@@ -9,6 +9,7 @@ import { dialectMutations } from './suite-mutations-dialect.ts';
 import { explainMutations } from './suite-mutations-explain.ts';
 import { forwardMutations } from './suite-mutations-forward.ts';
 import { handleMutations } from './suite-mutations-handle.ts';
+import { playMutations } from './suite-mutations-play.ts';
 import { requestMutations } from './suite-mutations-request.ts';
 import { threadsMutations } from './suite-mutations-threads.ts';
 import { upstreamMutations } from './suite-mutations-upstream.ts';
@@ -224,8 +225,8 @@ const meter = of(
     ['one late total is not forgotten by the others', 'waiters.delete(onTotal);', 'this.#waiters.clear();'],
     [
       'visitors have an account of their own',
-      "if ('visitor' in owner) return accountOfVisitor(owner.visitor, atMs);",
-      "if ('visitor' in owner) return accountOfVisitor('v', atMs);",
+      'const own = [accountOfVisitor(visitor, atMs),',
+      "const own = [accountOfVisitor('v', atMs),",
     ],
     [
       'a row that is on the disk is no longer waited for',
@@ -265,6 +266,7 @@ export const suiteMutations: readonly SuiteMutation[] = [
   ...forwardMutations,
   ...attemptMutations,
   ...handleMutations,
+  ...playMutations,
   ...requestMutations,
   ...threadsMutations,
   ...upstreamMutations,

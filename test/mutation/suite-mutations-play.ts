@@ -1,0 +1,45 @@
+/** Mutations of the rules of visitors: who one is, who may begin, and what all of them together may use. */
+import { mutationsOf as of, type SuiteMutation } from './suite-runner.ts';
+
+export const playMutations: readonly SuiteMutation[] = [
+  ...of(
+    'data-plane/play/visitors.ts',
+    ['data-plane/play/play.test.ts'],
+    [
+      ['a cookie ends', 'ageMs < cookieDays * dayMs && ', ''],
+      [
+        'a visitor is another subject in each month',
+        'toISOString().slice(0, 7)',
+        'toISOString().slice(0, 4)',
+      ],
+      ['a network is another subject on each day', 'toISOString().slice(0, 10)', 'toISOString().slice(0, 7)'],
+      [
+        'cookies are of one token',
+        "new Sealer(gatewayToken, 'visitor cookie')",
+        "new Sealer('', 'visitor cookie')",
+      ],
+    ],
+  ),
+  ...of(
+    'data-plane/play/new-visitors.ts',
+    ['data-plane/play/new-visitors.test.ts'],
+    [
+      ['three cost nothing', 'counts.made >= freePerHour', 'counts.made > freePerHour'],
+      ['a solution counts once', 'this.#usedSolutions.set(nonce, nowMs + challengeSeconds * 1000);', ''],
+      ['a solution is of its network', "data?.['network'] !== network || ", ''],
+      ['wrong solutions are few', ' || counts.checked >= checkedPerHourMax', ''],
+      ['each hour begins at nothing', '      this.#networks.clear();\n', ''],
+    ],
+  ),
+  ...of(
+    'shared/decision/visitor-limits.ts',
+    ['shared/decision/visitor-limits.test.ts'],
+    [
+      ['a network has several times the turns of a visitor', 'freeTurns * total.networkFactor', 'freeTurns'],
+      ['a network ends at its turns', 'networkTurns < networkTurnsMax', 'networkTurns <= networkTurnsMax'],
+      ['the tokens of a day end', 'tokens < tokensPerDay', 'tokens <= tokensPerDay'],
+      ['the requests of a minute end', 'window.used < limit', 'window.used <= limit'],
+      ['a further request counts', 'limit, weight) + weight <= limit', 'limit, weight) <= limit'],
+    ],
+  ),
+];
