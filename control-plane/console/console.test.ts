@@ -271,6 +271,20 @@ describe('the session', () => {
     expect((await me(await as('mia'))).status).toBe(200);
   });
 
+  test('with the link of an owner it ends sessions of such links alone, and calls at once are one commit', async () => {
+    const path = '/api/organisations/acme/members/mia/link';
+    const { text } = await call({ method: 'POST', path, cookie: await as('olga'), body: {} });
+    const link = String(JSON.parse(text).url).split('#')[1] ?? '';
+    const [own, limited] = [await as('mia'), await signIn({ link })];
+    const before = (await plane.admin.get('/status', {})).position;
+    const ends = Array.from({ length: 20 }, () =>
+      call({ method: 'DELETE', path: '/api/session', cookie: limited, body: { everywhere: true } }),
+    );
+    for (const { status } of await Promise.all(ends)) expect([200, 401]).toContain(status);
+    expect([(await me(limited)).status, (await me(own)).status]).toEqual([401, 200]);
+    expect((await plane.admin.get('/status', {})).position).toBe(before + 1);
+  });
+
   test('who is no member any more is out at the next request', async () => {
     await plane.admin.call('PUT', '/organisations/acme/members/leo', { role: 'member' });
     const cookie = await as('leo');

@@ -57,6 +57,7 @@ export interface SessionsOptions {
 export class Sessions {
   readonly #options: SessionsOptions;
   readonly #sealer: Sealer;
+  readonly #ending = new Map<string, Promise<void>>();
 
   constructor(options: SessionsOptions) {
     this.#options = options;
@@ -90,21 +91,37 @@ export class Sessions {
     const nowMs = this.#now();
     if (session.log !== (state().log ?? '') || session.endsMs <= nowMs) return false;
     if (session.sealedMs + idleMs <= nowMs || ended.hasEnded('session', digestOf(session.id))) return false;
-    return !ended.hasPersonEnded(actorName(session), session.position);
+    return !everywhereSubjects(session).some((subject) => ended.hasPersonEnded(subject, session.position));
   }
 
   needsSealing({ sealedMs }: ConsoleSession): boolean {
     return this.#now() - sealedMs >= resealMs;
   }
 
-  /** Writes that a session is over. Rejects with CommandError where the log does not take it. */
-  async end(session: ConsoleSession, everywhere: boolean): Promise<void> {
+  /**
+   * Writes that a session is over, or all of its person; those of a link end within its organisation alone. Calls at once are
+   * one, and a session that is over writes nothing, so that no cookie fills the log. Rejects with CommandError where the log
+   * does not take it.
+   */
+  end(session: ConsoleSession, everywhere: boolean): Promise<void> {
+    const key = `${everywhere} ${session.id}`;
+    const running = this.#ending.get(key);
+    if (running !== undefined) return running;
+    const ending = this.#end(session, everywhere).finally(() => this.#ending.delete(key));
+    this.#ending.set(key, ending);
+    return ending;
+  }
+
+  async #end(session: ConsoleSession, everywhere: boolean): Promise<void> {
     const until = new Date(everywhere ? this.#now() + lengthMs : session.endsMs).toISOString();
-    const by = actorName(session);
+    const [subject = actorName(session)] = everywhereSubjects(session);
     const data = everywhere
-      ? ({ kind: 'person', subject: by, until } as const)
+      ? ({ kind: 'person', subject, until } as const)
       : ({ kind: 'session', subject: digestOf(session.id), until } as const);
-    await this.#write(by, () => [{ type: 'session.ended', data }]);
+    await this.#options.ended.ready();
+    await this.#write(actorName(session), () =>
+      this.counts(session) ? [{ type: 'session.ended', data }] : [],
+    );
   }
 
   /**
@@ -167,6 +184,12 @@ export class Sessions {
 
 export function actorOfSession({ person, within }: ConsoleSession): Actor {
   return { person, within };
+}
+
+/** What ends a session with all of its person, the narrowest first. A link's owner may act for the person within one organisation only. */
+function everywhereSubjects(session: ConsoleSession): string[] {
+  const person = actorName(session);
+  return session.within === undefined ? [person] : [digestOf(`${session.within} ${person}`), person];
 }
 
 /** In the log stands the digest of an id, from which nobody can make the id. */

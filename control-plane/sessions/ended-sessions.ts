@@ -124,7 +124,10 @@ export class EndedSessions {
   #end({ kind, subject, until }: EventData<'session.ended'>, position: number): void {
     const nowMs = Date.now();
     for (const [key, { untilMs }] of this.#ended) if (untilMs < nowMs) this.#ended.delete(key);
-    this.#ended.set(`${kind} ${subject}`, { position, untilMs: Date.parse(until) });
+    const key = `${kind} ${subject}`;
+    // The past is read while commits arrive.
+    const last = Math.max(position, this.#ended.get(key)?.position ?? 0);
+    this.#ended.set(key, { position: last, untilMs: Date.parse(until) });
     const [oldest] = this.#ended.keys();
     if (oldest !== undefined && this.#ended.size > endedMax) this.#ended.delete(oldest);
   }
