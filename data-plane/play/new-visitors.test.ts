@@ -37,6 +37,12 @@ test('the fourth new visitor of a network costs work, which counts once, for thi
   expect(await kindOf(visitors, network, payload)).toBe('work');
 });
 
+test('a call whose clock was read in the hour before does not begin the counts again', async () => {
+  const { visitors } = await afterThree();
+  expect((await visitors.admit('n-2', undefined, nowMs - 3600_000)).kind).toBe('allowed');
+  expect((await visitors.admit(network, undefined, nowMs)).kind).toBe('work');
+});
+
 test('a network whose solutions are wrong is refused for the rest of the hour', async () => {
   const { visitors, challenge } = await afterThree();
   const solution = { counter: 1, derivedKey: '00'.repeat(32), time: 1 };

@@ -59,7 +59,8 @@ export class NewVisitors {
 
   #countsOf(network: string, nowMs: number): HourOfNetwork {
     const hour = Math.floor(nowMs / hourMs);
-    if (hour !== this.#hour) {
+    // Never back: a clock that was read earlier would begin an hour again.
+    if (hour > this.#hour) {
       this.#hour = hour;
       this.#networks.clear();
     }

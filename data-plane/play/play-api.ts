@@ -89,8 +89,9 @@ export class PlayApi {
 
   /** The visitor of the cookie, or a new one: for a proof of work, or not at all, where a network has too many. */
   async #visitor(request: IncomingMessage, response: ServerResponse): Promise<void> {
-    const nowMs = this.#options.gateway.now();
     const solution = await this.#solutionIn(request);
+    // After the body, whose end the client decides.
+    const nowMs = this.#options.gateway.now();
     const known = this.#known(request);
     const network = this.#networkOf(request);
     if (known !== undefined) return this.#sendState(response, known);
