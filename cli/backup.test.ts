@@ -119,6 +119,27 @@ test('a backup has the commits since the last one and the present usage, and onl
   expect(await done('replay log.jsonl --verify')).toMatchObject({ position: 8, verified: true });
 });
 
+test('the usage in a backup is kept without --data, and is not replaced by that of a folder that has less', async () => {
+  await done(backup);
+  await append(...tiers(1));
+  expect(await done(`${backup.replace(/ --data \S+/, '')} --no-usage`)).toMatchObject({
+    number: 2,
+    data: ['usage.db'],
+  });
+  rmSync(join(folder, 'cp'), { recursive: true });
+  addUsage(1);
+  const refused = await cli(backup);
+  expect([refused.code, refused.err]).toEqual([
+    6,
+    expect.stringMatching(
+      /has 1 completed requests, and its copy in this backup has 3[\s\S]*next {2}check --data/,
+    ),
+  ]);
+  expect(await done('backup verify copy')).toMatchObject({ files: 3 });
+  addUsage(2);
+  expect(await done(backup)).toMatchObject({ number: 3, data: ['usage.db'] });
+});
+
 test('a restore gives the same records and totals, and is repeated where it was interrupted', async () => {
   await done(backup);
   await append(recordOfText('junk'), ...tiers(300));

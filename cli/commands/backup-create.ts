@@ -12,7 +12,7 @@ import { DatabaseBusy, lockFile } from '../../shared/runtime/sqlite.ts';
 import { version } from '../../shared/runtime/version.ts';
 import { CliError, interrupted, usageError } from '../terminal/errors.ts';
 import type { Session } from '../terminal/session.ts';
-import { checkFile, copyDatabase, writeSegment } from './backup-files.ts';
+import { checkFile, completedRequests, copyDatabase, writeSegment } from './backup-files.ts';
 import { type Manifest, readManifest, writeManifest } from './backup-manifest.ts';
 import { logUrlOf } from './recorded-log.ts';
 
@@ -39,7 +39,8 @@ export async function createBackup(session: Session, options: BackupOptions, fol
     for (const segment of former?.segments ?? []) await checkFile(dir, segment);
     const number = (former?.number ?? 0) + 1;
     // First the totals, then the log: what a total refers to is then in the log.
-    const data = dataDir === undefined ? [] : await copyData(dataDir, dir, number);
+    const data = dataDir === undefined ? (former?.data ?? []) : await copyData(dataDir, dir, number);
+    checkUsage(dir, former?.data ?? [], data);
     const { log, segment } = await copyLog(session, url, dir, number, former);
     const manifest: Manifest = {
       format: 1,
@@ -105,6 +106,21 @@ async function copyData(dataDir: string, dir: string, number: number): Promise<M
     copies.push({ ...(await copyDatabase(join(dataDir, name), dir, file)), name });
   }
   return copies;
+}
+
+/** The one copy of what is billed is not replaced by less: that of a volume that was lost, or of another fleet. */
+function checkUsage(dir: string, former: Manifest['data'], data: Manifest['data']): void {
+  const [had, has] = [former, data].map((files) => {
+    const usage = files.find(({ name }) => name === 'usage.db');
+    return usage === undefined ? 0 : completedRequests(join(dir, usage.file));
+  });
+  if (had === undefined || has === undefined || has >= had) return;
+  throw new CliError(`usage.db has ${has} completed requests, and its copy in this backup has ${had}`, {
+    type: 'Conflict',
+    exitCode: 6,
+    why: 'the backup was not changed',
+    next: 'check --data; if the data folder is the right one, keep this backup, and back up into a new folder',
+  });
 }
 
 interface CopiedLog {

@@ -153,3 +153,15 @@ class Checksum extends Transform {
     return this.#hash.digest('hex');
   }
 }
+
+/** Of a copy of usage.db. */
+export function completedRequests(path: string): number {
+  const db = openDatabase(path, { durability: 'normal', readOnly: true });
+  try {
+    return db.prepare('SELECT coalesce(sum(requests), 0) FROM total').pluck().get() as number;
+  } catch (error) {
+    throw mapSqliteError(error, path);
+  } finally {
+    db.close();
+  }
+}
