@@ -37,6 +37,9 @@ test('a client that does not record its request has it not recorded here; of oth
   const unsampled = `${header.slice(0, -1)}0`;
   expect(beginTrace(unsampled, 1)).toEqual({ traceparent: unsampled, spans: undefined });
   expect(beginTrace(undefined, 0)).toMatchObject({ spans: undefined });
+  // Samplers that follow no client.
+  expect(beginTrace(header, 0, false)).toMatchObject({ spans: undefined });
+  expect(beginTrace(unsampled, 1, false)).toMatchObject({ spans: { traceId, parentId } });
   const begun = beginTrace(undefined, 1);
   expect(readTraceparent(begun.traceparent)).toMatchObject({ traceId: begun.spans?.traceId, sampled: true });
 });

@@ -45,10 +45,10 @@ export function passTrace(header: unknown): RequestTrace | undefined {
   return parent && { traceparent: textOf(parent.traceId, parent.parentId, parent.sampled), spans: undefined };
 }
 
-/** With an exporter: the client decides whether its request is recorded; of others `ratio` are. */
-export function beginTrace(header: unknown, ratio: number): RequestTrace {
+/** With an exporter: `ratio` of the requests are recorded; where `followsClient`, of those with a trace the ones that it says. */
+export function beginTrace(header: unknown, ratio: number, followsClient = true): RequestTrace {
   const parent = readTraceparent(header);
-  const sampled = parent?.sampled ?? Math.random() < ratio;
+  const sampled = (followsClient ? parent?.sampled : undefined) ?? Math.random() < ratio;
   const traceId = parent?.traceId ?? newId(16);
   if (!sampled)
     return { traceparent: textOf(traceId, parent?.parentId ?? newId(8), false), spans: undefined };

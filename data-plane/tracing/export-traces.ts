@@ -59,9 +59,10 @@ export async function openTraceExport(
   });
   const writer = new SpanWriter(api, provider.getTracer('headgate', version()), ids);
   const ratio = ratioOf(env);
+  const followsClient = /^(?:parentbased_|$)/.test(settingOf('OTEL_TRACES_SAMPLER', env) ?? '');
   options.closers.add(() => withinTime(provider.shutdown()));
   return {
-    begin: (header) => beginTrace(header, ratio),
+    begin: (header) => beginTrace(header, ratio, followsClient),
     end: (record) => {
       const spans = record.trace?.spans;
       if (spans !== undefined) writer.write(spans, spansOf(record, performance.now(), options.isKnown));
