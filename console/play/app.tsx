@@ -45,10 +45,13 @@ export function App(): JSX.Element {
       <KeyField
         organisation={owner?.organisation}
         onUse={async (key) => {
-          setOwner({ ...(await keyState(key)), key });
+          const next = { ...(await keyState(key)), key };
+          if (owner !== undefined) talk.clear();
+          setOwner(next);
           setTarget(undefined);
         }}
         onForget={() => {
+          talk.clear();
           setOwner(undefined);
           setTarget(undefined);
           void refresh();

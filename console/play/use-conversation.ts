@@ -52,24 +52,30 @@ export function useConversation(key: string | undefined) {
   const [fault, setFault] = useState<TurnFault>();
   const [isBusy, setBusy] = useState(false);
   const running = useRef<AbortController>(undefined);
+  /** Of the conversation: what a turn of an earlier one still shows goes nowhere. */
+  const number = useRef(0);
   const { visitor, refresh } = useVisitor(setFault);
 
   /** False where nothing was answered: the message may be sent again. */
   const ask = async (target: TurnTarget, content: string, parameters: Parameters): Promise<boolean> => {
     const asked: Shown[] = [...messages, { role: 'user', content }];
     const { signal } = beginTurn();
-    setMessages(asked);
+    const own = number.current;
+    const put = (shown: readonly Shown[]): void => {
+      if (number.current === own) setMessages(shown);
+    };
+    put(asked);
     let latest: Progress | undefined;
     const show = (progress: Progress): void => {
       latest = progress;
-      setMessages([...asked, { role: 'assistant', content: progress.text, progress }]);
+      put([...asked, { role: 'assistant', content: progress.text, progress }]);
     };
     const attempt = () => send(target, bodyOf(target, asked, parameters), { key, signal }, show);
     const problem = await outcomeOf(attempt, key === undefined);
     const { isWhole = false, text = '' } = latest ?? ({} as Partial<Progress>);
     if (problem !== undefined && !signal.aborted) setFault(problem);
     else if (!isWhole) setFault(early);
-    if (text === '' && !isWhole) setMessages(messages);
+    if (text === '' && !isWhole) put(messages);
     setBusy(false);
     if (key === undefined) await refresh(isWhole);
     return text !== '' || isWhole;
@@ -83,7 +89,14 @@ export function useConversation(key: string | undefined) {
     return controller;
   };
 
-  return { visitor, refresh, messages, fault, isBusy, ask, stop: () => running.current?.abort() };
+  /** What was answered with a key is sent with no other, and not as a visitor. */
+  const clear = (): void => {
+    number.current++;
+    running.current?.abort();
+    setMessages([]);
+  };
+
+  return { visitor, refresh, messages, fault, isBusy, ask, clear, stop: () => running.current?.abort() };
 }
 
 /** What went wrong. A cookie that is gone, or of before, is replaced once. */
