@@ -9,7 +9,7 @@ import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { mintRequestId } from '../data-plane/core/request-id.ts';
 import { type CompactDecision, compact, expand } from '../data-plane/decisions/compact.ts';
-import { DecisionFile } from '../data-plane/decisions/decision-file.ts';
+import { DecisionFile, groupOf } from '../data-plane/decisions/decision-file.ts';
 import { DecisionJournal } from '../data-plane/decisions/decision-journal.ts';
 import type { RequestRecord } from '../data-plane/request/gateway.ts';
 import { SeenCounters } from '../data-plane/request/seen-counters.ts';
@@ -68,7 +68,7 @@ for (const record of records) {
   snapshot.apply([record]);
   if (snapshot.seq < firstPosition) continue;
   for (let n = 0; n < perPosition && lines.length < count; n++) lines.push(recordAt(lines.length));
-  file.write(cells, Date.now());
+  if (cells.length > 0) file.write(groupOf(cells), Date.now());
   cells = [];
 }
 

@@ -6,8 +6,8 @@
 import type { DecisionRecord } from '../../schemas/decisions.ts';
 import type { Milestones, RequestRecord } from '../request/gateway.ts';
 
-type Cell = string | number | null;
-export type CompactDecision = readonly Cell[];
+export type CompactCell = string | number | null;
+export type CompactDecision = readonly CompactCell[];
 
 /** Of a caller's text that stays out: the message of a refusal, from this on. */
 const messageCharactersMax = 300;
@@ -45,7 +45,7 @@ const names = [
 export function compact(record: RequestRecord, moment: DecisionMoment): CompactDecision {
   const { target } = record;
   // One list that grows: lists that are copied into it would cost as much again.
-  const cells: Cell[] = [
+  const cells: CompactCell[] = [
     version,
     record.ids.requestId.slice('req_'.length),
     record.seen?.atMs || moment.nowMs,
@@ -62,14 +62,14 @@ export function compact(record: RequestRecord, moment: DecisionMoment): CompactD
   return cells;
 }
 
-function addVisitors(cells: Cell[], { seen }: RequestRecord): void {
+function addVisitors(cells: CompactCell[], { seen }: RequestRecord): void {
   const { networkTurnsUsed, visitors } = seen ?? {};
   if (networkTurnsUsed === undefined && visitors === undefined) return;
   const { windowUsed = null, inFlight = null, tokens = null } = visitors ?? {};
   cells.push(networkTurnsUsed ?? null, windowUsed, inFlight, tokens);
 }
 
-function addCaller(cells: Cell[], record: RequestRecord): void {
+function addCaller(cells: CompactCell[], record: RequestRecord): void {
   const { caller, refusal } = record;
   const { headers } = record.request;
   const isKey = caller?.kind === 'key';
@@ -83,7 +83,7 @@ function addCaller(cells: Cell[], record: RequestRecord): void {
   );
 }
 
-function addAsked(cells: Cell[], record: RequestRecord, moment: DecisionMoment): void {
+function addAsked(cells: CompactCell[], record: RequestRecord, moment: DecisionMoment): void {
   const { facts, promptCounted, promptLeast = null } = record;
   const isBound = promptCounted === undefined;
   cells.push(
@@ -96,12 +96,12 @@ function addAsked(cells: Cell[], record: RequestRecord, moment: DecisionMoment):
   addCounters(cells, record);
 }
 
-function addCounters(cells: Cell[], { seen }: RequestRecord): void {
+function addCounters(cells: CompactCell[], { seen }: RequestRecord): void {
   if (seen === undefined) cells.push(0, 0, 0, 0);
   else cells.push(seen.windowUsed, seen.unitsInFlight, seen.tokensUsed, seen.turnsUsed);
 }
 
-function addAnswer(cells: Cell[], record: RequestRecord): void {
+function addAnswer(cells: CompactCell[], record: RequestRecord): void {
   const { refusal, outcome } = record;
   if (refusal === undefined) cells.push(record.response.statusCode, null, 0, null, null, null);
   else
@@ -150,8 +150,9 @@ function stageOf({ refusal, at, target, operation, decision }: RequestRecord): n
 }
 
 /** Tenths of a millisecond since the request line. */
-function addMilestones(cells: Cell[], at: Milestones, startMs: number): void {
-  const since = (ms: number | undefined): Cell => (ms === undefined ? null : Math.round((ms - startMs) * 10));
+function addMilestones(cells: CompactCell[], at: Milestones, startMs: number): void {
+  const since = (ms: number | undefined): CompactCell =>
+    ms === undefined ? null : Math.round((ms - startMs) * 10);
   cells.push(
     since(at.accepted),
     since(at.read),
@@ -163,7 +164,7 @@ function addMilestones(cells: Cell[], at: Milestones, startMs: number): void {
   );
 }
 
-type Named = Readonly<Record<(typeof names)[number], Cell | undefined>>;
+type Named = Readonly<Record<(typeof names)[number], CompactCell | undefined>>;
 
 /** The record with its names. What was not known is left out. */
 export function expand(cells: CompactDecision, gateway: string): DecisionRecord {

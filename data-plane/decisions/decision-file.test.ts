@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import type { CompactDecision } from './compact.ts';
-import { DecisionFile } from './decision-file.ts';
+import { DecisionFile, groupOf } from './decision-file.ts';
 
 let folder: string;
 
@@ -16,7 +16,7 @@ afterEach(() => rmSync(folder, { recursive: true }));
 const startMs = 1_700_000_000_000;
 
 function decision(n: number, atMs: number): CompactDecision {
-  return [1, n.toString(16).padStart(26, '0'), atMs];
+  return [1, n.toString(16).padStart(32, '0'), atMs];
 }
 
 function decisions(count: number, atMs: (n: number) => number): CompactDecision[] {
@@ -25,7 +25,7 @@ function decisions(count: number, atMs: (n: number) => number): CompactDecision[
 
 function cpuOfWrites(file: DecisionFile): number {
   const before = process.cpuUsage();
-  for (let n = 0; n < 100; n++) file.write([decision(n, startMs)], startMs);
+  for (let n = 0; n < 100; n++) file.write(groupOf([decision(n, startMs)]), startMs);
   const { user, system } = process.cpuUsage(before);
   return user + system;
 }
@@ -34,10 +34,7 @@ test('a write costs the same however many decisions the file has', () => {
   const file = new DecisionFile(join(folder, 'decisions.db'));
   cpuOfWrites(file);
   const small = cpuOfWrites(file);
-  file.write(
-    decisions(30_000, () => startMs),
-    startMs,
-  );
+  for (let n = 0; n < 3000; n++) file.write(groupOf(decisions(10, () => startMs)), startMs);
   const large = cpuOfWrites(file);
   file.close();
   // A write that reads all decisions takes some fifty times as long.
@@ -46,13 +43,39 @@ test('a write costs the same however many decisions the file has', () => {
 
 test('decisions older than the ring goes back are removed, and no others', () => {
   const file = new DecisionFile(join(folder, 'decisions.db'), { ageMsMax: 1000, bytesMax: 1e9 });
-  file.write(
-    decisions(100, (n) => startMs + n * 100),
-    startMs,
-  );
-  file.write([decision(100, startMs + 6000)], startMs + 6000);
+  const write = (one: CompactDecision, nowMs: number) => file.write(groupOf([one]), nowMs);
+  for (let n = 0; n < 100; n++) write(decision(n, startMs + n * 100), startMs);
+  write(decision(100, startMs + 6000), startMs + 6000);
   const kept = file.page(0, 0, 1000).map(({ cells }) => (JSON.parse(cells) as CompactDecision)[2]);
   file.close();
   expect(kept[0]).toBe(startMs + 5000);
   expect(kept).toHaveLength(51);
+});
+
+test.each([1, 3, 200])('a decision of a group of %d is found by its id, with each of its cells', (count) => {
+  const file = new DecisionFile(join(folder, 'decisions.db'));
+  const more = (n: number): CompactDecision => [...decision(n, startMs + n), 'acme', null, 0.5, 'é"'];
+  const groups = [0, 1, 2].map((group) => Array.from({ length: count }, (_, n) => more(group * count + n)));
+  for (const group of groups) file.write(groupOf(group), startMs);
+  for (const one of groups.flat()) expect(file.find(`req_${one[1]}`)).toEqual(one);
+  expect(file.find(`req_${'f'.repeat(32)}`)).toBeUndefined();
+  expect(file.find('req_')).toBeUndefined();
+  const paged = file.page(0, 0, 2).map(({ cells }) => JSON.parse(cells));
+  expect(paged).toEqual(groups.flat().slice(0, paged.length));
+  file.close();
+});
+
+test('an id is not found across two others', () => {
+  const file = new DecisionFile(join(folder, 'decisions.db'));
+  const [one, two] = ['0123456789abcdef'.repeat(2), 'fedcba9876543210'.repeat(2)];
+  file.write(
+    groupOf([
+      [1, one, startMs],
+      [1, two, startMs],
+    ]),
+    startMs,
+  );
+  expect(file.find(`req_${one.slice(16)}${two.slice(0, 16)}`)).toBeUndefined();
+  expect(file.find(`req_${two}`)).toEqual([1, two, startMs]);
+  file.close();
 });

@@ -9,7 +9,7 @@ import { until } from '../../test/support/until.ts';
 import { mintRequestId } from '../core/request-id.ts';
 import type { RequestRecord } from '../request/gateway.ts';
 import { compact } from './compact.ts';
-import { DecisionFile } from './decision-file.ts';
+import { DecisionFile, groupOf } from './decision-file.ts';
 import { DecisionJournal } from './decision-journal.ts';
 
 let dir: string;
@@ -123,17 +123,16 @@ test('where the file cannot be made, decisions are dropped and counted, and late
 });
 
 test('the ring holds a day and its bytes, the newest of them', () => {
-  const bounds = { ageMsMax: 1000, bytesMax: 2 * 1024 * 1024 };
+  const bounds = { ageMsMax: 1000, bytesMax: 512 * 1024 };
   const file = new DecisionFile(path, bounds);
   const at = (nowMs: number) => compact(requestOf(), { ...moment, nowMs, position: 7 });
-  file.write([at(1000)], 1000);
-  file.write([at(1500), at(2100)], 2100);
+  const write = (...times: number[]) => file.write(groupOf(times.map(at)), Math.max(...times));
+  write(1000);
+  write(1500);
+  write(2100);
   expect(file.page(0, 0, 10).map(({ cells }) => JSON.parse(cells)[2])).toEqual([1500, 2100]);
   for (let n = 0; n < 60; n++) {
-    file.write(
-      Array.from({ length: 500 }, () => at(2200)),
-      2200,
-    );
+    write(...Array.from({ length: 500 }, () => 2200));
     expect(file.bytes()).toBeLessThan(bounds.bytesMax + 256 * 1024);
   }
   expect(file.count()).toBeGreaterThan(1000);

@@ -6,11 +6,12 @@ import { MessageChannel, type MessagePort, Worker } from 'node:worker_threads';
 import type { DecisionRecord } from '../../schemas/decisions.ts';
 import type { RequestRecord } from '../request/gateway.ts';
 import { type CompactDecision, compact, type DecisionMoment, expand } from './compact.ts';
-import { type JournalEvent, type JournalRequest, rowsPerPage, serveJournal } from './journal-thread.ts';
+import { groupOf } from './decision-file.ts';
+import { type JournalEvent, type JournalRequest, serveJournal } from './journal-thread.ts';
 
 /** Decisions are sent in groups of so many, or after so long. */
 const groupMax = 500;
-const groupMs = 100;
+const groupMs = 500;
 /** Sent and not written yet; further ones are dropped. */
 const unwrittenMax = 20_000;
 const answerTimeoutMs = 5_000;
@@ -97,10 +98,10 @@ export class DecisionJournal {
     for (;;) {
       const from = after;
       const rows = await this.#ask((ask) => ({ kind: 'page', ask, after: from, sinceMs }));
-      if (rows.length > 0)
-        yield rows.map(({ cells }) => expand(JSON.parse(cells) as CompactDecision, this.#options.gateway));
-      if (rows.length < rowsPerPage) return;
-      after = rows.at(-1)?.id ?? after;
+      const last = rows.at(-1);
+      if (last === undefined) return;
+      yield rows.map(({ cells }) => expand(JSON.parse(cells) as CompactDecision, this.#options.gateway));
+      after = last.id;
     }
   }
 
@@ -124,7 +125,7 @@ export class DecisionJournal {
     const { length: count } = this.#group;
     if (count === 0) return;
     this.#sent += count;
-    this.#post({ kind: 'decisions', count, text: JSON.stringify(this.#group) });
+    this.#post({ kind: 'decisions', ...groupOf(this.#group) });
     this.#group = [];
   }
 

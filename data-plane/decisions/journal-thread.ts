@@ -1,11 +1,10 @@
 /** The thread of the decision journal: writes what the main thread sends, and answers what is asked of it. */
 import type { MessagePort } from 'node:worker_threads';
-import type { CompactDecision } from './compact.ts';
-import { DecisionFile } from './decision-file.ts';
+import { DecisionFile, type DecisionGroup } from './decision-file.ts';
 
 export type JournalRequest =
-  /** A JSON list of compact decisions, which costs half of what a copy of the lists does. */
-  | { readonly kind: 'decisions'; readonly count: number; readonly text: string }
+  /** As texts, which cost half of what a copy of the lists does. */
+  | ({ readonly kind: 'decisions' } & DecisionGroup)
   | { readonly kind: 'find'; readonly ask: number; readonly req: string }
   | { readonly kind: 'page'; readonly ask: number; readonly after: number; readonly sinceMs: number }
   | { readonly kind: 'close' };
@@ -21,7 +20,7 @@ export interface JournalThreadOptions {
   readonly path: string;
 }
 
-export const rowsPerPage = 500;
+const rowsPerPage = 500;
 
 export function serveJournal(port: MessagePort, { path }: JournalThreadOptions): void {
   const post = (event: JournalEvent): void => port.postMessage(event);
@@ -52,7 +51,7 @@ export function serveJournal(port: MessagePort, { path }: JournalThreadOptions):
   port.on('message', (request: JournalRequest) => {
     if (request.kind === 'decisions') {
       try {
-        open().write(JSON.parse(request.text) as CompactDecision[], Date.now());
+        open().write(request, Date.now());
         post({ kind: 'state', written: request.count, dropped: 0, bytes: open().bytes() });
       } catch {
         post({ kind: 'state', written: 0, dropped: request.count, bytes: 0 });
