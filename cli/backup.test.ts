@@ -1,10 +1,14 @@
 /** Backups of real embedded logs and usage files: what is in them, what is refused, and what comes back. */
+import { createHash, generateKeyPairSync } from 'node:crypto';
 import {
+  chmodSync,
   cpSync,
   existsSync,
+  mkdirSync,
   mkdtempSync,
   readdirSync,
   readFileSync,
+  renameSync,
   rmSync,
   statSync,
   writeFileSync,
@@ -13,7 +17,11 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
 import { afterAll, beforeEach, expect, test } from 'vitest';
+import { GatewaysFile } from '../control-plane/gateways/gateways-file.ts';
+import { type CounterEntry, countersTopic } from '../schemas/limits.ts';
 import type { LogRecord } from '../shared/log/core/control-log.ts';
+import { RecordMac } from '../shared/log/core/record-mac.ts';
+import { fingerprintOf, loadSigner, type Signer } from '../shared/log/core/signing.ts';
 import { openLog } from '../shared/log/open-log.ts';
 import { openUsageStore } from '../shared/usage/usage-store.ts';
 import { ChainWriter, known } from '../test/support/commits.ts';
@@ -47,6 +55,8 @@ async function append(...records: readonly LogRecord[]): Promise<void> {
   await log.close();
 }
 
+/** Counters of earlier ones are not read. */
+const period = `${new Date().toISOString().slice(0, 7)}-01`;
 const incarnation = '0191b2c3-0000-4000-8000-000000000001';
 const replica = '0191b2c3-0000-4000-8000-000000000002';
 
@@ -54,8 +64,8 @@ function addUsage(requests: number): void {
   const store = openUsageStore(join(folder, 'cp', 'usage.db'), { keepRows: true });
   const from = store.highWater(incarnation);
   const rows = Array.from({ length: requests }, (_, index) => ({
-    ...{ v: 1, incarnation, n: from + index + 1, at: '2026-11-01T00:00:00.000Z', replica, requestId: 'r' },
-    ...{ organisation: 'acme', period: '2026-11-01', draw: 'pool', model: 'm1' },
+    ...{ v: 1, incarnation, n: from + index + 1, at: `${period}T00:00:00.000Z`, replica, requestId: 'r' },
+    ...{ organisation: 'acme', period, draw: 'pool', model: 'm1' },
     ...{ promptTokens: 2, completionTokens: 5 },
   }));
   const offset = store.nextOffset(0);
@@ -63,9 +73,19 @@ function addUsage(requests: number): void {
   store.close();
 }
 
-function cli(line: string, options: { readonly signal?: AbortSignal } = {}): Promise<CliRun> {
-  const env = { HEADGATE_LOG: `sqlite:${join(folder, 'log')}` };
-  return runCli(line.split(' '), { cwd: folder, env, ...options });
+interface CliOptions {
+  readonly signal?: AbortSignal;
+  readonly env?: Readonly<Record<string, string>>;
+}
+
+function cli(line: string, { env, ...options }: CliOptions = {}): Promise<CliRun> {
+  const all = { HEADGATE_LOG: `sqlite:${join(folder, 'log')}`, ...env };
+  return runCli(line.split(' '), { cwd: folder, env: all, ...options });
+}
+
+async function refused(line: string, code: number, text: string, options: CliOptions = {}): Promise<void> {
+  const run = await cli(line, options);
+  expect([run.code, run.err], line).toEqual([code, expect.stringContaining(text)]);
 }
 
 async function done(line: string): Promise<Record<string, unknown>> {
@@ -128,8 +148,8 @@ test('the usage in a backup is kept without --data, and is not replaced by that 
   });
   rmSync(join(folder, 'cp'), { recursive: true });
   addUsage(1);
-  const refused = await cli(backup);
-  expect([refused.code, refused.err]).toEqual([
+  const less = await cli(backup);
+  expect([less.code, less.err]).toEqual([
     6,
     expect.stringMatching(
       /has 1 completed requests, and its copy in this backup has 3[\s\S]*next {2}check --data/,
@@ -161,7 +181,7 @@ test('a restore gives the same records and totals, and is repeated where it was 
   expect(await recordsIn('new')).toEqual(before.filter((value) => String(value) !== 'junk'));
 
   const usage = openUsageStore(join(folder, 'new-cp', 'usage.db'));
-  expect(usage.totals('acme', '2026-11-01')).toMatchObject({ totalTokens: 21, requests: 3 });
+  expect(usage.totals('acme', period)).toMatchObject({ totalTokens: 21, requests: 3 });
   expect(usage.requests({ limit: 10 })).toHaveLength(3);
   // The new usage topic is read from its beginning, and the totals stand for counters that are lost.
   expect(usage.nextOffset(0)).toBe(0);
@@ -238,10 +258,6 @@ test('another log, a shorter one, a folder with other files and a log with more 
   await append(...tiers(1));
   await done(backup);
   const before = filesOf('copy');
-  const refused = async (line: string, code: number, text: string) => {
-    const run = await cli(line);
-    expect([run.code, run.err]).toEqual([code, expect.stringContaining(text)]);
-  };
   rmSync(join(folder, 'log'), { recursive: true });
   await refused(backup, 7, 'there is no ');
   writer = new ChainWriter({ log: 'another-log' });
@@ -260,4 +276,148 @@ test('another log, a shorter one, a folder with other files and a log with more 
   await refused('backup restore copy --yes', 2, 'give the address of the new log');
   await refused(restore.replace(' --yes', ''), 2, 'cannot ask for confirmation');
   expect(await done('backup fresh --no-usage')).toMatchObject({ position: 10, data: [] });
+});
+
+const gatewayToken = 'gateway-token-of-the-test';
+const withToken = { env: { HEADGATE_GATEWAY_TOKEN: gatewayToken } };
+
+/** What gateways published on the topic of counters at the new log's address. */
+async function publishCounters(...entriesOf: readonly (readonly [string, CounterEntry[]])[]): Promise<void> {
+  const topic = await openLog(`sqlite:${join(folder, 'new')}`, { topic: countersTopic });
+  const mac = new RecordMac(countersTopic, gatewayToken);
+  for (const [of, entries] of entriesOf) {
+    const record = { v: 1, replica: of, process: 'process-1', at: Date.now(), entries };
+    const value = Buffer.from(JSON.stringify(record));
+    await topic.append(value, mac.of(value));
+  }
+  await topic.close();
+}
+
+function unnamed(): unknown {
+  const usage = openUsageStore(join(folder, 'new-cp', 'usage.db'));
+  const totals = usage.unnamedTotals().map(({ tokens, requests }) => [tokens, requests]);
+  usage.close();
+  return totals;
+}
+
+test.each<[string, (readonly [string, CounterEntry[]])[], number[][]]>([
+  // Retention removed what gateways counted; the end of the topic is above 0 all the same.
+  ['nothing of the period', [[replica, []]], [[21, 3]]],
+  ['all that was counted', [[replica, [['acme', period, 21, 3]]]], []],
+  ['more than the backup', [[replica, [['acme', period, 70, 10]]]], []],
+  [
+    'the counters of some gateways',
+    [
+      [replica, [['acme', period, 7, 1]]],
+      ['another-gateway', [['acme', period, 3, 1]]],
+      // Of control planes, which publish it again from the totals.
+      ['rows', [['acme', period, 11, 1]]],
+    ],
+    [[11, 1]],
+  ],
+])('where the topic of counters has %s, the totals stand for the rest', async (_, counters, expected) => {
+  await done(backup);
+  await publishCounters(...counters);
+  expect((await cli(restore, withToken)).err).not.toContain('error');
+  expect(unnamed()).toEqual(expected);
+});
+
+test('counters that cannot be authenticated are refused, before anything is written', async () => {
+  await done(backup);
+  await publishCounters([replica, [['acme', period, 21, 3]]]);
+  await refused(restore, 2, 'set HEADGATE_GATEWAY_TOKEN');
+  const other = { env: { HEADGATE_GATEWAY_TOKEN: 'another-gateway-token' } };
+  await refused(restore, 6, 'was written with this gateway token', other);
+  expect(readdirIn('new')).toEqual(['headgate.counters.db']);
+  const rotated = {
+    env: { ...other.env, HEADGATE_GATEWAY_TOKEN_PREVIOUS: gatewayToken },
+  };
+  expect((await cli(restore, rotated)).code).toBe(0);
+  expect(unnamed()).toEqual([]);
+});
+
+function readdirIn(path: string): string[] {
+  return readdirSync(join(folder, path)).filter((name) => !/-(?:wal|shm)$/.test(name));
+}
+
+test.each(['counters.db', 'state.db', 'state.db.aside', 'history.db', 'usage.db-wal', 'gateways.db'])(
+  'a data folder with %s is refused',
+  async (name) => {
+    await done(backup);
+    mkdirSync(join(folder, 'new-cp'));
+    writeFileSync(join(folder, 'new-cp', name), '');
+    await refused(restore, 6, `new-cp is not empty: it has ${name}`);
+    expect(readdirSync(join(folder, 'new-cp'))).toEqual([name]);
+  },
+);
+
+test('restored files are for their owner alone, whatever the modes of the backup and of the folder', async () => {
+  await done(backup);
+  for (const name of filesOf('copy').keys()) chmodSync(join(folder, 'copy', name), 0o644);
+  mkdirSync(join(folder, 'new-cp'));
+  chmodSync(join(folder, 'new-cp'), 0o755);
+  await done(restore);
+  expect(statSync(join(folder, 'new-cp')).mode & 0o777).toBe(0o700);
+  expect(readdirIn('new-cp').sort()).toEqual(['lock.db', 'usage.db']);
+  for (const name of readdirIn('new-cp'))
+    expect(statSync(join(folder, 'new-cp', name)).mode & 0o777, name).toBe(0o600);
+});
+
+test('a restore that ended between its files is repeated, also by a planted name', async () => {
+  openGateways();
+  await done(backup);
+  await done(restore);
+  const inCp = (name: string): string => join(folder, 'new-cp', name);
+  const expected = readFileSync(inCp('gateways.db'), 'hex');
+  // As if it had ended before its last step: gateways.db has its name, usage.db has not.
+  renameSync(inCp('usage.db'), inCp('usage.db.part'));
+  writeFileSync(inCp('gateways.db.part'), 'half of it');
+  await done(restore);
+  expect(readFileSync(inCp('gateways.db'), 'hex')).toBe(expected);
+  expect(readdirIn('new-cp').sort()).toEqual(['gateways.db', 'lock.db', 'usage.db']);
+  expect(unnamed()).toEqual([[21, 3]]);
+  // A whole one is not replaced.
+  await refused(restore, 6, 'it has gateways.db');
+});
+
+function openGateways(): void {
+  new GatewaysFile(join(folder, 'cp', 'gateways.db'), () => {}).close();
+}
+
+test('a manifest with a right checksum that names another log or other signers is refused', async () => {
+  await done(backup);
+  const path = join(folder, 'copy', 'manifest.json');
+  const { manifest } = JSON.parse(readFileSync(path, 'utf8')) as { manifest: { log: object } };
+  for (const more of [{ id: 'another-log' }, { signers: ['MCowBQYDK2VwAyEA'] }]) {
+    const forged = { ...manifest, log: { ...manifest.log, ...more } };
+    const sha256 = createHash('sha256').update(JSON.stringify(forged)).digest('hex');
+    writeFileSync(path, `${JSON.stringify({ manifest: forged, sha256 }, null, 2)}\n`);
+    await refused('backup verify copy', 1, 'the backup is damaged: manifest.json');
+    await refused(restore, 1, 'the backup is damaged: manifest.json');
+  }
+});
+
+test('a restore names the signers of the log, and refuses those that --trust-signer does not name', async () => {
+  await done(backup);
+  await refused(`${restore} --dry-run`, 0, 'its log is not signed');
+  await refused(`${restore} --trust-signer ${'a'.repeat(64)}`, 6, 'it is not signed');
+
+  const [own, foreign] = ['own', 'foreign'].map((name) => {
+    const { privateKey } = generateKeyPairSync('ed25519');
+    const file = join(folder, `${name}.pem`);
+    writeFileSync(file, privateKey.export({ type: 'pkcs8', format: 'pem' }));
+    return loadSigner(file);
+  }) as [Signer, Signer];
+  rmSync(join(folder, 'log'), { recursive: true });
+  writer = new ChainWriter({ log: 'signed-log', signer: own });
+  await append(writer.open(), ...tiers(2));
+  await done(backup.replace('copy', 'signed'));
+  const signed = restore.replace('copy', 'signed');
+  const fingerprint = fingerprintOf(own.publicKey);
+  await refused(`${signed} --dry-run`, 0, `signed by ${fingerprint}`);
+  await refused(`${signed} --trust-signer ${fingerprintOf(foreign.publicKey)}`, 6, 'is refused');
+  await refused(`${signed} --trust-signer nothing`, 2, 'no file can be read at nothing');
+  expect(existsSync(join(folder, 'new-cp'))).toBe(false);
+  const pins = `--trust-signer ${fingerprintOf(foreign.publicKey)} --trust-signer ${fingerprint}`;
+  expect(await done(`${signed} ${pins}`)).toMatchObject({ log: 'signed-log', position: 3 });
 });

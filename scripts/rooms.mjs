@@ -111,6 +111,7 @@ const rooms = {
     'shared/decision',
     'shared/log',
     'shared/log/embedded',
+    'shared/limits',
     'shared/usage',
     'admin-client',
     'cli/terminal',

@@ -231,7 +231,7 @@ class NewCommits {
 function removeOthers(dir: string, { segments, data }: Manifest): void {
   const kept = new Set([lockName, 'manifest.json', ...[...segments, ...data].map(({ file }) => file)]);
   for (const name of readdirSync(dir))
-    if (!kept.has(name) && /^(?:log|usage|gateways)-\d{6}\./.test(name))
+    if (!kept.has(name) && /^(?:(?:log|usage|gateways)-\d{6}\.|manifest\.json\..+\.part$)/.test(name))
       rmSync(join(dir, name), { force: true });
 }
 

@@ -16,7 +16,7 @@ import { CliError } from '../terminal/errors.ts';
 import { type BackupFile, damaged } from './backup-manifest.ts';
 import { linesOf, recordOf } from './exported-log.ts';
 
-const partSuffix = '.part';
+export const partSuffix = '.part';
 
 /** Writes one segment and returns its facts. */
 export async function writeSegment(
@@ -125,14 +125,34 @@ async function factsOf(path: string): Promise<Omit<BackupFile, 'file'>> {
 }
 
 async function finish(dir: string, file: string): Promise<void> {
-  const part = join(dir, file + partSuffix);
+  await publishFile(join(dir, file + partSuffix), join(dir, file));
+  await syncFolder(dir);
+}
+
+/** What was renamed in it is on the disk. */
+export async function syncFolder(dir: string): Promise<void> {
+  const folder = await open(dir, 'r');
+  try {
+    await folder.sync();
+  } finally {
+    await folder.close();
+  }
+}
+
+/** A new file with the bytes of another, for its owner only, whatever the mode of that one. */
+export async function copyToNew(from: string, to: string): Promise<void> {
+  await pipeline(createReadStream(from), createWriteStream(to, { flags: 'wx', mode: 0o600 }));
+}
+
+/** Gives a file that is complete its name. */
+export async function publishFile(part: string, path: string): Promise<void> {
   const written = await open(part, 'r+');
   try {
     await written.sync();
   } finally {
     await written.close();
   }
-  await rename(part, join(dir, file));
+  await rename(part, path);
 }
 
 class Checksum extends Transform {

@@ -2,29 +2,36 @@
  * `headgate backup restore DIR --log URL --data FOLDER`: after the whole fleet was lost. Writes the same log again, commit by
  * commit, and the databases of a control plane into an empty data folder. An interrupted restore can be repeated.
  */
-import { copyFileSync, existsSync, mkdirSync, renameSync, rmSync } from 'node:fs';
+import { existsSync, readdirSync, rmSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { controlTopic } from '../../schemas/commit.ts';
-import { countersTopic } from '../../schemas/limits.ts';
 import { usagePartitions } from '../../schemas/usage.ts';
 import { emptyHead, type Head, judgeBatch, recordHash } from '../../shared/log/core/chain.ts';
-import { type ControlLog, type LogRecord, LogUnavailable } from '../../shared/log/core/control-log.ts';
+import { type ControlLog, type LogRecord, LogReplaced } from '../../shared/log/core/control-log.ts';
+import { fingerprintOf, SigningKeyUnusable } from '../../shared/log/core/signing.ts';
+import { TrustedSigners } from '../../shared/log/core/trust.ts';
 import { openLog } from '../../shared/log/open-log.ts';
+import { lockDataFolder } from '../../shared/runtime/data-folder.ts';
 import { openUsageStore } from '../../shared/usage/usage-store.ts';
 import { confirmDestructive } from '../terminal/confirm.ts';
 import { CliError, interrupted, usageError } from '../terminal/errors.ts';
 import type { Session } from '../terminal/session.ts';
 import type { BackupOptions } from './backup-create.ts';
-import { readSegment } from './backup-files.ts';
+import { copyToNew, partSuffix, publishFile, readSegment, syncFolder } from './backup-files.ts';
 import type { Manifest } from './backup-manifest.ts';
 import { checkBackup } from './backup-verify.ts';
+import { type PeriodUse, readCounted } from './restore-counters.ts';
 import { append, appendsAtOnce } from './restore-writer.ts';
 
 const progressEveryMs = 2000;
 
+export interface BackupRestoreOptions extends BackupOptions {
+  readonly trustSigner?: readonly string[];
+}
+
 export async function restoreBackup(
   session: Session,
-  { log: url, data }: BackupOptions,
+  { log: url, data, trustSigner = [] }: BackupRestoreOptions,
   folder: string,
 ): Promise<void> {
   if (url === undefined || data === undefined)
@@ -41,11 +48,20 @@ export async function restoreBackup(
   session.note(
     `commands after position ${log.position} are lost: a key that was revoked after it is valid again`,
   );
+  await checkSigners(session, dir, manifest, trustSigner);
   await confirmDestructive(session, log.id, `write log ${log.id} again`);
   const { dryRun = false } = session.globals;
   if (!dryRun) {
-    await writeLog(session, url, dir, manifest);
-    await writeData(url, dir, dataDir, manifest);
+    const lock = lockDataFolder(dataDir);
+    try {
+      checkEmpty(dataDir, data);
+      // First what may be refused, then what is written.
+      const counted = await readCounted(session, url);
+      await writeLog(session, url, dir, manifest);
+      await writeData(dir, dataDir, manifest.data, counted);
+    } finally {
+      lock.release();
+    }
   }
   await session.out.lines(
     [
@@ -64,8 +80,13 @@ export async function restoreBackup(
   );
 }
 
+/** Only what an interrupted restore left may be in the folder: a left counters.db would count usage twice, for example. */
 function checkEmpty(dataDir: string, shown: string): void {
-  const found = ['state.db', 'usage.db', 'gateways.db'].find((name) => existsSync(join(dataDir, name)));
+  const names = existsSync(dataDir) ? readdirSync(dataDir) : [];
+  const own = names.includes(`usage.db${partSuffix}`)
+    ? /^(?:lock|gateways)\.db(?:-wal|-shm)?$|\.db\.part/
+    : /^lock\.db(?:-wal|-shm)?$|\.db\.part/;
+  const found = names.find((name) => name.includes('.db') && !own.test(name));
   if (found === undefined) return;
   throw new CliError(`${shown} is not empty: it has ${found}`, {
     type: 'Conflict',
@@ -73,6 +94,38 @@ function checkEmpty(dataDir: string, shown: string): void {
     why: 'a state that is still there may be newer than the backup; see "Create a new log from a snapshot" in docs/operate.md',
     next: 'choose an empty folder with --data',
   });
+}
+
+/**
+ * Checksums show damage, not who wrote the backup: only signatures of the log do. Throws a CliError where the first commit
+ * was not signed by one of `pins`; without any it says whose signatures are believed.
+ */
+async function checkSigners(
+  session: Session,
+  dir: string,
+  { segments, log }: Manifest,
+  pins: readonly string[],
+): Promise<void> {
+  const signers = log.signers.map(fingerprintOf);
+  const [first] = segments;
+  if (pins.length > 0 && first !== undefined) {
+    try {
+      const trusted = new TrustedSigners(pins);
+      for await (const records of readSegment(dir, first)) {
+        trusted.checkBeginning(records);
+        break;
+      }
+    } catch (error) {
+      if (error instanceof SigningKeyUnusable) throw usageError(error.message);
+      if (!(error instanceof LogReplaced)) throw error;
+      throw new CliError(error.message, { type: 'Untrusted', exitCode: 6, cause: error });
+    }
+  }
+  session.note(
+    signers.length === 0
+      ? 'its log is not signed: nothing proves that the backup was not changed'
+      : `signed by ${signers.join(', ')}${pins.length > 0 ? '' : '; compare them with those that you keep elsewhere, or name them with --trust-signer'}`,
+  );
 }
 
 async function writeLog(session: Session, url: string, dir: string, manifest: Manifest): Promise<void> {
@@ -159,43 +212,41 @@ function notEmpty({ log, seq }: Head): CliError {
   });
 }
 
-/** Renamed last: until then the data folder counts as empty, and the restore can be repeated. */
-async function writeData(url: string, dir: string, dataDir: string, { data }: Manifest): Promise<void> {
-  mkdirSync(dataDir, { recursive: true, mode: 0o700 });
-  const hasCounters = await isCountersTopicUsed(url);
-  for (const { name, file } of data) {
-    const part = join(dataDir, `${name}.part`);
-    for (const suffix of ['', '-wal', '-shm']) rmSync(part + suffix, { force: true });
-    copyFileSync(join(dir, file), part);
-    if (name === 'usage.db') adoptUsage(part, hasCounters);
+/**
+ * usage.db is renamed last, and its temporary file is there from the beginning on: with that file and without usage.db, the
+ * folder is that of an interrupted restore, which is repeated from its beginning.
+ */
+async function writeData(
+  dir: string,
+  dataDir: string,
+  data: Manifest['data'],
+  counted: PeriodUse,
+): Promise<void> {
+  const last = data.toSorted((a, b) => Number(b.name === 'usage.db') - Number(a.name === 'usage.db'));
+  const partOf = (name: string): string => join(dataDir, name + partSuffix);
+  for (const { name } of [...last].reverse())
+    for (const path of [join(dataDir, name), partOf(name)])
+      for (const suffix of ['', '-wal', '-shm']) rmSync(path + suffix, { force: true });
+  for (const { name, file } of last) {
+    await copyToNew(join(dir, file), partOf(name));
+    if (name === 'usage.db') adoptUsage(partOf(name), counted);
   }
-  for (const { name } of data) renameSync(join(dataDir, `${name}.part`), join(dataDir, name));
+  for (const { name } of [...last].reverse()) {
+    await publishFile(partOf(name), join(dataDir, name));
+    await syncFolder(dataDir);
+  }
 }
 
 /**
- * The new usage topic is read from its beginning; rows that are in the totals are recognised. Where the counters of the
- * former gateways are lost too, the totals stand for them.
+ * The new usage topic is read from its beginning; rows that are in the totals are recognised. Where counters of the former
+ * gateways are lost too, the totals stand for them.
  */
-function adoptUsage(path: string, hasCounters: boolean): void {
+function adoptUsage(path: string, counted: PeriodUse): void {
   const store = openUsageStore(path);
   try {
     for (let partition = 0; partition < usagePartitions; partition++) store.restart(partition);
-    if (!hasCounters) store.unnameTotals();
+    store.nameTotals(counted);
   } finally {
     store.close();
-  }
-}
-
-async function isCountersTopicUsed(url: string): Promise<boolean> {
-  try {
-    const topic = await openLog(url, { topic: countersTopic }, { mustExist: true, allowTrimmed: true });
-    try {
-      return (await topic.end()) > 0;
-    } finally {
-      await topic.close();
-    }
-  } catch (error) {
-    if (error instanceof LogUnavailable) return false;
-    throw error;
   }
 }

@@ -48,7 +48,10 @@ export async function checkBackup(session: Session, dir: string): Promise<Verifi
   const snapshot = memorySnapshot();
   try {
     for (const segment of manifest.segments) await fold(session, dir, snapshot, segment);
-    const { seq, hash } = snapshot.head;
+    const { seq, hash, log, signers } = snapshot.head;
+    // The segments are what counts: a manifest that names others would hide who signed them.
+    if (log !== manifest.log.id || JSON.stringify(signers) !== JSON.stringify(manifest.log.signers))
+      throw damaged('manifest.json', `its segments are of log ${log} with ${signers.length} signers`);
     if (seq !== manifest.log.position || hash !== manifest.log.hash)
       throw damaged(
         'manifest.json',

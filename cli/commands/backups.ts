@@ -3,6 +3,7 @@ import type { Command } from 'commander';
 import type { Io } from '../terminal/io.ts';
 import { groups, verb } from '../terminal/verbs.ts';
 import type { BackupOptions } from './backup-create.ts';
+import type { BackupRestoreOptions } from './backup-restore.ts';
 
 export function registerBackups(program: Command, io: Io): void {
   const backup = verb(
@@ -29,10 +30,15 @@ export function registerBackups(program: Command, io: Io): void {
   verb(backup.command, io, 'restore <folder>', 'write the log and the usage again, after all was lost', [
     'headgate backup restore /backup/headgate --log sqlite:./data/log --data ./data/cp-1 --dry-run',
     'headgate backup restore /backup/headgate --log kafka://broker:9092 --data ./data/cp-1 --yes',
-  ]).action<BackupOptions>(async (session, options, folder) => {
-    const { restoreBackup } = await import('./backup-restore.ts');
-    await restoreBackup(session, options, folder);
-  });
+  ])
+    .repeated(
+      '--trust-signer <key>',
+      'fingerprint, public key or PEM file; one of these must have signed the first commit; may be repeated',
+    )
+    .action<BackupRestoreOptions>(async (session, options, folder) => {
+      const { restoreBackup } = await import('./backup-restore.ts');
+      await restoreBackup(session, options, folder);
+    });
   backup.action<BackupOptions>(async (session, options, folder) => {
     const { createBackup } = await import('./backup-create.ts');
     await createBackup(session, options, folder);

@@ -231,12 +231,26 @@ export class UsageStore {
         const { tokens = 0, requests = 0 } = named.get(`${total.organisation} ${total.period}`) ?? {};
         return { ...total, tokens: total.tokens - tokens, requests: total.requests - requests };
       })
-      .filter(({ requests }) => requests > 0);
+      .filter(({ tokens, requests }) => tokens > 0 || requests > 0);
   }
 
-  /** From now on all totals count as those of rows that name no replica: control planes publish them to the gateways. */
-  unnameTotals(): void {
-    this.#transaction(() => this.#sql.removeNamed.run());
+  /**
+   * From now on what the counters of the gateways lack of each total counts as that of rows that name no replica: control
+   * planes publish it to the gateways.
+   */
+  nameTotals(
+    counted: (organisation: string, period: string) => Pick<PoolTotal, 'tokens' | 'requests'>,
+  ): void {
+    this.#transaction(() => {
+      this.#sql.removeNamed.run();
+      for (const { organisation, period, ...total } of this.poolTotals()) {
+        const { tokens, requests } = counted(organisation, period);
+        this.#sql.addNamed.run(
+          ...([organisation, period] as const),
+          ...([Math.min(tokens, total.tokens), Math.min(requests, total.requests)] as const),
+        );
+      }
+    });
   }
 
   freeTurns(visitor: string): number {

@@ -9,6 +9,7 @@ import { dialectMutations } from './suite-mutations-dialect.ts';
 import { explainMutations } from './suite-mutations-explain.ts';
 import { forwardMutations } from './suite-mutations-forward.ts';
 import { handleMutations } from './suite-mutations-handle.ts';
+import { operateMutations } from './suite-mutations-operate.ts';
 import { playMutations } from './suite-mutations-play.ts';
 import { requestMutations } from './suite-mutations-request.ts';
 import { threadsMutations } from './suite-mutations-threads.ts';
@@ -266,6 +267,7 @@ export const suiteMutations: readonly SuiteMutation[] = [
   ...forwardMutations,
   ...attemptMutations,
   ...handleMutations,
+  ...operateMutations,
   ...playMutations,
   ...requestMutations,
   ...threadsMutations,

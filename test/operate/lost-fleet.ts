@@ -118,7 +118,7 @@ export async function losesEverything(
     await fleet.headgate(
       `backup restore ${join(fleet.dir, 'copy')} --log ${fleet.logUrl} --data ${restored} --yes`,
     );
-    expect(readdirSync(restored).sort()).toEqual(['gateways.db', 'usage.db']);
+    expect(readdirSync(restored).sort()).toEqual(['gateways.db', 'lock.db', 'usage.db']);
 
     await fleet.startAll('cp-again');
     expect(await fleet.everything()).toEqual(before);

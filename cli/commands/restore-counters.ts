@@ -1,0 +1,90 @@
+/**
+ * What the counters topic at the address of the new log still has of the former gateways. A restore lets the totals of the
+ * backup stand for the rest, so that an allowance is neither given again nor used up twice.
+ */
+import {
+  countersTopic,
+  limitTopicKeepSeconds,
+  readCounterRecord,
+  rowsReplica,
+} from '../../schemas/limits.ts';
+import { CounterState, counterKey } from '../../shared/limits/counters.ts';
+import type { LogRecord } from '../../shared/log/core/control-log.ts';
+import { RecordMac } from '../../shared/log/core/record-mac.ts';
+import { openLog } from '../../shared/log/open-log.ts';
+import { SecretUnusable, secretOf } from '../../shared/runtime/secrets.ts';
+import { CliError, interrupted, usageError } from '../terminal/errors.ts';
+import type { Session } from '../terminal/session.ts';
+
+export interface CountedUse {
+  readonly tokens: number;
+  readonly requests: number;
+}
+
+/** Of one organisation in one period, over all gateways. */
+export type PeriodUse = (organisation: string, period: string) => CountedUse;
+
+/** Reads the topic to its end. Throws a CliError where its records cannot be authenticated, and LogUnavailable. */
+export async function readCounted(session: Session, url: string): Promise<PeriodUse> {
+  const state = new CounterState();
+  const keep = { keepSeconds: limitTopicKeepSeconds[countersTopic], allowTrimmed: true };
+  const topic = await openLog(url, { topic: countersTopic }, keep);
+  try {
+    const end = await topic.end();
+    // An end above 0 is no record: the topic keeps a day.
+    let next = await topic.offsetAt(0);
+    if (next < end) {
+      const mac = macOf(session);
+      let accepted = 0;
+      for await (const { records, nextOffset } of topic.tail({ from: next, signal: session.signal })) {
+        for (const record of records) accepted += merge(state, mac, record);
+        next = nextOffset;
+        if (next >= end) break;
+      }
+      if (session.signal.aborted) throw interrupted();
+      if (accepted === 0) throw foreign();
+    }
+  } finally {
+    await topic.close();
+  }
+  return (organisation, period) => {
+    const key = counterKey(organisation, period);
+    const all = state.sum(key);
+    // Control planes publish these from the totals, so the restored one does so again.
+    const rows = state.value(rowsReplica, key);
+    return { tokens: all.tokens - rows.tokens, requests: all.turns - rows.turns };
+  };
+}
+
+function merge(state: CounterState, mac: RecordMac, { value, signature }: LogRecord): 0 | 1 {
+  const record = signature !== null && mac.accepts(value, signature) ? readCounterRecord(value) : undefined;
+  if (record === undefined) return 0;
+  state.apply(record, Date.now());
+  return 1;
+}
+
+/** Of the gateway token, and of the former one during a rotation. */
+function macOf({ io: { env } }: Session): RecordMac {
+  try {
+    const token = secretOf('HEADGATE_GATEWAY_TOKEN', env);
+    const previous = secretOf('HEADGATE_GATEWAY_TOKEN_PREVIOUS', env);
+    if (token !== undefined)
+      return new RecordMac(countersTopic, token, ...(previous === undefined ? [] : [previous]));
+  } catch (error) {
+    if (error instanceof SecretUnusable) throw usageError(error.message);
+    throw error;
+  }
+  throw usageError(
+    'the topic of counters at this address has records, which need the gateway token',
+    'set HEADGATE_GATEWAY_TOKEN to that of the former gateways',
+  );
+}
+
+function foreign(): CliError {
+  return new CliError('no record of the topic of counters was written with this gateway token', {
+    type: 'Conflict',
+    exitCode: 6,
+    why: 'allowances that are used up could come back unused, or count twice',
+    next: `set HEADGATE_GATEWAY_TOKEN to that of the former gateways, or delete the topic ${countersTopic}`,
+  });
+}
