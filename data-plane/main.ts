@@ -252,7 +252,7 @@ async function compose(
     outboxRows: () => usage.meter.unshippedRows,
     affinityChoices: () => affinity.chosen,
   });
-  const traces = await openTraceExport({ name: settings.name, isKnown, closers });
+  const traces = await openTraceExport({ name: settings.name, isKnown, closers, registry, logger });
   let openRequests = 0;
   const gateway: Gateway = {
     hosts: settings.hosts,

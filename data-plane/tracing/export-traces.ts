@@ -5,11 +5,13 @@
  */
 import type { Context, HrTime, SpanContext, Tracer } from '@opentelemetry/api';
 import type { Closers } from '../../shared/runtime/closers.ts';
-import { type Environment, environment, settingOf } from '../../shared/runtime/settings.ts';
+import { type Environment, environment } from '../../shared/runtime/settings.ts';
 import { version } from '../../shared/runtime/version.ts';
 import { beginTrace, type RequestTrace, type SpanIds } from '../core/trace-context.ts';
 import type { RequestRecord } from '../request/gateway.ts';
 import { type PlannedSpan, spansOf } from './request-spans.ts';
+import { traceSettingsFrom } from './trace-settings.ts';
+import { type WatchOptions, watched } from './watched-exporter.ts';
 
 const closeTimeoutMs = 2000;
 
@@ -20,7 +22,7 @@ export interface TraceExport {
   end(record: RequestRecord): void;
 }
 
-interface Options {
+interface Options extends WatchOptions {
   /** Of the gateway. */
   readonly name: string;
   readonly isKnown: (model: string) => boolean;
@@ -28,17 +30,14 @@ interface Options {
   readonly closers: Closers;
 }
 
-/** Undefined where no endpoint is set. */
+/** Undefined where no endpoint is set. Throws where a setting cannot be used. */
 export async function openTraceExport(
   options: Options,
   env: Environment = environment,
 ): Promise<TraceExport | undefined> {
-  const endpoint =
-    settingOf('OTEL_EXPORTER_OTLP_TRACES_ENDPOINT', env) ?? settingOf('OTEL_EXPORTER_OTLP_ENDPOINT', env);
-  const isOff =
-    settingOf('OTEL_SDK_DISABLED', env)?.toLowerCase() === 'true' ||
-    settingOf('OTEL_TRACES_EXPORTER', env) === 'none';
-  if (endpoint === undefined || isOff) return undefined;
+  const found = traceSettingsFrom(env);
+  if (found === undefined) return undefined;
+  const { ratio, followsClient, queue } = found;
   const [api, sdk, resources, { OTLPTraceExporter }] = await Promise.all([
     import('@opentelemetry/api'),
     import('@opentelemetry/sdk-trace'),
@@ -55,11 +54,11 @@ export async function openTraceExport(
     idGenerator: ids,
     sampler: new sdk.AlwaysOnSampler(),
     resource: own.merge(resources.detectResources({ detectors: [resources.envDetector] })),
-    spanProcessors: [new sdk.BatchSpanProcessor({ exporter: new OTLPTraceExporter(), ...queueFrom(env) })],
+    spanProcessors: [
+      new sdk.BatchSpanProcessor({ exporter: watched(new OTLPTraceExporter(), options), ...queue }),
+    ],
   });
   const writer = new SpanWriter(api, provider.getTracer('headgate', version()), ids);
-  const ratio = ratioOf(env);
-  const followsClient = /^(?:parentbased_|$)/.test(settingOf('OTEL_TRACES_SAMPLER', env) ?? '');
   options.closers.add(() => withinTime(provider.shutdown()));
   return {
     begin: (header) => beginTrace(header, ratio, followsClient),
@@ -68,28 +67,6 @@ export async function openTraceExport(
       if (spans !== undefined) writer.write(spans, spansOf(record, performance.now(), options.isKnown));
     },
   };
-}
-
-/** The packages have no reader of these variables. */
-function queueFrom(env: Environment) {
-  const number = (variable: string, fallback: number): number => {
-    const found = Number(settingOf(variable, env) ?? fallback);
-    return Number.isSafeInteger(found) && found > 0 ? found : fallback;
-  };
-  const maxQueueSize = number('OTEL_BSP_MAX_QUEUE_SIZE', 2048);
-  return {
-    maxQueueSize,
-    maxExportBatchSize: Math.min(number('OTEL_BSP_MAX_EXPORT_BATCH_SIZE', 512), maxQueueSize),
-    scheduledDelayMillis: number('OTEL_BSP_SCHEDULE_DELAY', 5000),
-    exportTimeoutMillis: number('OTEL_BSP_EXPORT_TIMEOUT', 30_000),
-  };
-}
-
-function ratioOf(env: Environment): number {
-  const sampler = settingOf('OTEL_TRACES_SAMPLER', env) ?? '';
-  if (sampler.endsWith('always_off')) return 0;
-  const ratio = Number(settingOf('OTEL_TRACES_SAMPLER_ARG', env) ?? 1);
-  return sampler.endsWith('traceidratio') && ratio >= 0 && ratio <= 1 ? ratio : 1;
 }
 
 /** The ids were given to the node before the span could be made, so that the span must take them. */

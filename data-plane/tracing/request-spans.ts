@@ -49,6 +49,11 @@ export function spansOf(
   return spans;
 }
 
+/** The stack is there, and the key is of its organisation. */
+function isPlaced({ decision }: RequestRecord): boolean {
+  return decision !== undefined && 'capacity' in decision.placement;
+}
+
 function requestSpan(record: RequestRecord, endMs: number): PlannedSpan {
   const { operation, refusal, request, response, outcome, target, caller, stream, startMs, trace } = record;
   const route = routes[operation?.kind ?? ''];
@@ -70,7 +75,8 @@ function requestSpan(record: RequestRecord, endMs: number): PlannedSpan {
       'error.type': errorType,
       'headgate.request_id': record.ids.requestId,
       'headgate.host_kind': target?.kind,
-      'headgate.stack': target?.kind === 'stack' ? target.stack : undefined,
+      // Of any other request the name is the caller's text, also next to a key that was accepted.
+      'headgate.stack': target?.kind === 'stack' && isPlaced(record) ? target.stack : undefined,
       'headgate.organisation': caller?.kind === 'key' ? caller.owner.organisation : undefined,
       'headgate.stream': stream,
       'headgate.position': record.position,

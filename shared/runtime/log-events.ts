@@ -97,6 +97,7 @@ export const logEvents: readonly (readonly [code: string, text: string])[] = [
   ['tls.no_certificate', 'there is no certificate to read again'],
   ['tls.reload_failed', 'the certificate before stays in use'],
   ['tls.reloaded', 'certificate read again'],
+  ['traces.reachability', 'receiver of traces'],
   ['usage.damaged', 'usage.db is damaged; no more usage is folded'],
   [
     'usage.earlier_unreadable',

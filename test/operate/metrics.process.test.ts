@@ -212,8 +212,9 @@ test('docs/metrics.md lists the metrics of both planes, and no other', async () 
   const page = readFileSync(join(root, 'docs/metrics.md'), 'utf8');
   const listed = [...page.matchAll(/^\| `(\w+)`/gm)].map(([, name]) => name as string);
   const real = new Set([...(await namesOf(gateway.ready)), ...(await namesOf(controlPlane.ready))]);
-  // Metrics of TLS need a certificate, those of agents and simulated nodes their processes.
-  const elsewhere = /^headgate_(?:tls|agent_(?:attached|sessions_total|engine_up|engine_in_flight)|sim_)/;
+  // Metrics of TLS need a certificate, those of agents and simulated nodes their processes: see test/operate/tls.
+  const elsewhere =
+    /^headgate_(?:tls|trace|agent_(?:attached|sessions_total|engine_up|engine_in_flight)|sim_)/;
   const expected = [...real].filter((name) => own.test(name));
   expect(listed.filter((name) => !elsewhere.test(name)).sort()).toEqual(expected.sort());
 });

@@ -156,6 +156,17 @@ test('the whole fleet works over TLS: CLI, agent, snapshot, gateway, health', as
   expect(events.out).toContain('"key.created"');
 });
 
+test('docs/metrics.md lists the metrics of every kind of process, those of TLS too', async () => {
+  const page = readFileSync(new URL('../../docs/metrics.md', import.meta.url), 'utf8');
+  const listed = new Set([...page.matchAll(/^\| `(\w+)`/gm)].map(([, name]) => name as string));
+  const real = new Set<string>();
+  for (const { ready } of [controlPlane, gateway, agent, node])
+    for (const [, name = ''] of (await ask(`${ready.metrics}/metrics`)).body.matchAll(/^# TYPE (\S+) /gm))
+      if (/^(?:headgate|gen_ai)_/.test(name)) real.add(name);
+  // Without an exporter there is none of these; test/operate/traces reads them.
+  expect([...listed].filter((name) => !name.startsWith('headgate_trace_')).sort()).toEqual([...real].sort());
+});
+
 test('a certificate that nobody vouches for is refused by the CLI, with the next step', async () => {
   const { code, err } = await cli(['org', 'list'], env);
   expect(code).not.toBe(0);

@@ -39,6 +39,7 @@ const nodeHeaders: IncomingHttpHeaders[] = [];
 const bodies: string[] = [];
 const held: ServerResponse[] = [];
 let hangs = false;
+let refuses = false;
 const servers: Server[] = [];
 let traced: GatewayProcess;
 let untraced: GatewayProcess;
@@ -69,6 +70,7 @@ beforeAll(async () => {
     });
     request.on('end', () => {
       if (hangs) held.push(response);
+      else if (refuses) response.writeHead(403).end();
       else {
         bodies.push(body);
         response.writeHead(200, { 'content-type': 'application/json' }).end('{}');
@@ -119,6 +121,23 @@ afterAll(async () => {
   }
   await fleet.close();
 });
+
+/** The host of a stack, which fetch would not send. */
+function askStack(gateway: GatewayProcess, stack: string, trace: string): Promise<number | undefined> {
+  const { hostname, port } = new URL(gateway.ready.api);
+  const headers = {
+    ...{ host: `${stack}.localhost:${port}`, authorization: `Bearer ${key}` },
+    ...{ 'content-type': 'application/json', traceparent: trace },
+  };
+  const body = JSON.stringify({ model, messages: [{ role: 'user', content: 'hello' }] });
+  return new Promise((resolve, reject) => {
+    httpRequest({ hostname, port, path: '/v1/chat/completions', method: 'POST', headers }, (answer) => {
+      answer.resume().on('end', () => resolve(answer.statusCode));
+    })
+      .on('error', reject)
+      .end(body);
+  });
+}
 
 interface Asked {
   readonly key: string;
@@ -198,7 +217,13 @@ test('no prompt, no key and no text of a caller is in any attribute, also where 
   const refused = `00-${'a'.repeat(32)}-${parentId}-01`;
   await ask(traced, { key: 'hg-secret-wrong-key-000', traceparent: refused });
   await ask(traced, { key, model: 'secret-model-name', traceparent: refused });
-  await until(() => spans().filter(({ traceId: id }) => id === 'a'.repeat(32)).length >= 5, 30_000);
+  // The key is good, and the name of the stack is the caller's.
+  expect(await askStack(traced, 'stk-secret-otter-9k2f', refused)).toBe(404);
+  const hosts = () =>
+    spans()
+      .filter(({ traceId: id }) => id === 'a'.repeat(32))
+      .map((span) => attributesOf(span)['headgate.host_kind']);
+  await until(() => hosts().includes('stack') && hosts().length >= 9, 30_000);
   const found = spans().filter(({ traceId: id }) => id === 'a'.repeat(32));
   expect(found.map((span) => attributesOf(span)['error.type']).filter(Boolean)).toEqual(
     expect.arrayContaining(['Unauthorized']),
@@ -217,6 +242,44 @@ test('without an endpoint the trace is passed as it came, a broken one not at al
   expect(nodeHeaders.at(-1)).not.toHaveProperty('traceparent');
   await ask(untraced, { key });
   expect(nodeHeaders.at(-1)).not.toHaveProperty('traceparent');
+});
+
+test('a receiver that refuses is logged once per change and counted, and none of its words are needed', async () => {
+  const sample = async (outcome: string): Promise<number> => {
+    const text = await (await fetch(`${traced.ready.metrics}/metrics`)).text();
+    return Number(
+      new RegExp(`^headgate_trace_spans_total\\{outcome="${outcome}"\\} (\\d+)$`, 'm').exec(text)?.[1],
+    );
+  };
+  const lines = () =>
+    traced
+      .stderr()
+      .split('\n')
+      .filter((line) => line.includes('"traces.reachability"'))
+      .map((line) => (JSON.parse(line) as { reachable: boolean }).reachable);
+  await until(async () => (await sample('sent')) > 0, 30_000);
+  expect([await sample('failed'), lines()]).toEqual([0, []]);
+  refuses = true;
+  for (const atLeast of [1, 6]) {
+    await ask(traced, { key });
+    await until(async () => (await sample('failed')) >= atLeast, 30_000);
+  }
+  expect(lines()).toEqual([false]);
+  refuses = false;
+  const before = await sample('sent');
+  await ask(traced, { key });
+  await until(async () => (await sample('sent')) > before, 30_000);
+  await until(() => lines().length === 2, 30_000);
+  expect(lines()).toEqual([false, true]);
+});
+
+test.each([
+  { OTEL_EXPORTER_OTLP_ENDPOINT: 'collector-of-somebody:4318' },
+  { OTEL_EXPORTER_OTLP_ENDPOINT: 'http://127.0.0.1:1', OTEL_TRACES_SAMPLER: 'alwayson' },
+])('a gateway does not start with %j, and names the variable', async (env) => {
+  await expect(fleet.serve('gateway', 'never', [], env)).rejects.toThrow(
+    Object.keys(env).at(-1) ?? 'no variable',
+  );
 });
 
 test('a receiver that hangs costs no request: what does not fit into the queue is dropped, and the gateway ends', async () => {

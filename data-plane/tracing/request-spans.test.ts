@@ -1,0 +1,92 @@
+/** The spans of records that a request may leave: their names, their times, and nothing of the caller in an attribute. */
+import { expect, test } from 'vitest';
+import { Refusal } from '../../shared/decision/refusal.ts';
+import type { RequestRecord } from '../request/gateway.ts';
+import { spansOf } from './request-spans.ts';
+
+const isKnown = (model: string): boolean => model === 'echo-small';
+const trace = {
+  traceparent: '',
+  spans: { traceId: 't', parentId: undefined, requestId: 'of-request', nodeId: 'of-node' },
+};
+
+/** A request that a node answered, with what differs. */
+function spansWith(more: object): ReturnType<typeof spansOf> {
+  const record = {
+    request: { method: 'POST' },
+    response: { statusCode: 200 },
+    ids: { requestId: 'req-1' },
+    path: '/v1/secret-path',
+    startMs: 10,
+    at: { accepted: 11, read: 12, shaped: 13, decided: 14, sent: 15, begun: 16 },
+    trace,
+    target: { kind: 'stack', stack: 'stk-amber-otter-9k2f' },
+    operation: { kind: 'chat' },
+    caller: { kind: 'key', owner: { organisation: 'acme', keyId: 'key-secret' } },
+    model: 'echo-small',
+    stream: true,
+    decision: { placement: { capacity: 'stack' } },
+    outcome: { kind: 'completed', node: 'acme-s1', usage: { promptTokens: 3, completionTokens: 5 } },
+    position: 7,
+    ...more,
+  } as unknown as RequestRecord;
+  return spansOf(record, 20, isKnown);
+}
+
+const refusal = (): Refusal => new Refusal('Unauthorized', 'no', { reason: 'secret reason' });
+
+test('a request that a node answered has five spans, with their times', () => {
+  const spans = spansWith({});
+  expect(spans.map(({ name, startMs, endMs, kind, id }) => [name, startMs, endMs, kind, id])).toEqual([
+    ['POST /v1/chat/completions', 10, 20, 'server', 'of-request'],
+    ['authenticate', 10, 11, 'internal', undefined],
+    ['shape', 12, 13, 'internal', undefined],
+    ['decide', 13, 14, 'internal', undefined],
+    ['chat echo-small', 14, 20, 'client', 'of-node'],
+  ]);
+  expect(spans.every(({ failed }) => !failed)).toBe(true);
+  expect(spans[0]?.attributes).toMatchObject({
+    'headgate.stack': 'stk-amber-otter-9k2f',
+    'headgate.organisation': 'acme',
+    'http.response.status_code': 200,
+  });
+  expect(spans[4]?.attributes).toMatchObject({
+    'gen_ai.usage.input_tokens': 3,
+    'gen_ai.usage.output_tokens': 5,
+    'headgate.time_to_first_byte_ms': 2,
+  });
+});
+
+test.each<[string, object]>([
+  ['no key', { caller: undefined, decision: undefined }],
+  ['a visitor', { caller: { kind: 'anonymous', visitor: 'secret' }, decision: undefined }],
+  ['a good key that is of no stack', { decision: { placement: refusal() } }],
+  ['a good key, before the decision', { decision: undefined }],
+])('the name of a stack is that of the caller with %s, and is in no attribute', (_, more) => {
+  const spans = spansWith({ ...more, target: { kind: 'stack', stack: 'stk-secret' }, refusal: refusal() });
+  expect(JSON.stringify(spans)).not.toContain('secret');
+  expect(spans[0]?.attributes['headgate.host_kind']).toBe('stack');
+});
+
+test('a phase that did not end failed; what never began has no span', () => {
+  const spans = spansWith({ at: { accepted: 11, read: 12 }, decision: undefined, refusal: refusal() });
+  expect(spans.map(({ name, endMs, failed }) => [name, endMs, failed])).toEqual([
+    ['POST /v1/chat/completions', 20, false],
+    ['authenticate', 11, false],
+    ['shape', 20, true],
+  ]);
+});
+
+test.each<[object, boolean, unknown]>([
+  [{ refusal: new Refusal('InternalError', 'no', { reason: 'r' }) }, true, 'InternalError'],
+  [{ refusal: refusal() }, false, 'Unauthorized'],
+  [{ outcome: { kind: 'ended-early', by: 'node', node: 'n' } }, true, 'aborted'],
+])('%j fails the request: %s', (more, failed, errorType) => {
+  const [request] = spansWith(more);
+  expect([request?.failed, request?.attributes['error.type']]).toEqual([failed, errorType]);
+});
+
+test('a model that is in no catalog is another one', () => {
+  const node = spansWith({ model: 'secret-model' }).at(-1);
+  expect([node?.name, node?.attributes['gen_ai.request.model']]).toEqual(['chat other', 'other']);
+});

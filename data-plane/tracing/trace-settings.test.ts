@@ -1,0 +1,71 @@
+import { expect, test } from 'vitest';
+import { traceSettingsFrom } from './trace-settings.ts';
+
+const endpoint = { OTEL_EXPORTER_OTLP_ENDPOINT: 'http://collector:4318' };
+
+test.each([
+  ['no endpoint', {}],
+  ['a blank one', { OTEL_EXPORTER_OTLP_ENDPOINT: ' ' }],
+  ['the SDK disabled', { ...endpoint, OTEL_SDK_DISABLED: 'TRUE' }],
+  ['no exporter', { ...endpoint, OTEL_TRACES_EXPORTER: 'none' }],
+])('with %s there are no traces', (_, env) => {
+  expect(traceSettingsFrom(env)).toBeUndefined();
+});
+
+test('without further variables every request is recorded, but those whose client says no', () => {
+  expect(traceSettingsFrom(endpoint)).toEqual({
+    ratio: 1,
+    followsClient: true,
+    queue: {
+      maxQueueSize: 2048,
+      maxExportBatchSize: 512,
+      scheduledDelayMillis: 5000,
+      exportTimeoutMillis: 30_000,
+    },
+  });
+  expect(
+    traceSettingsFrom({ OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: 'https://user:pw@collector/v1/traces' }),
+  ).toBeDefined();
+});
+
+test.each<[string, string | undefined, number, boolean]>([
+  ['always_on', undefined, 1, false],
+  ['always_off', undefined, 0, false],
+  ['traceidratio', '0.25', 0.25, false],
+  ['traceidratio', undefined, 1, false],
+  ['parentbased_always_on', '0.25', 1, true],
+  ['parentbased_always_off', undefined, 0, true],
+  ['parentbased_traceidratio', '0', 0, true],
+])('the sampler %s with %s', (sampler, argument, ratio, followsClient) => {
+  const env = { ...endpoint, OTEL_TRACES_SAMPLER: sampler, OTEL_TRACES_SAMPLER_ARG: argument };
+  expect(traceSettingsFrom(env)).toMatchObject({ ratio, followsClient });
+});
+
+test.each<[string, string]>([
+  ['OTEL_EXPORTER_OTLP_ENDPOINT', 'secret-collector:4318'],
+  ['OTEL_EXPORTER_OTLP_ENDPOINT', 'secret-collector'],
+  ['OTEL_EXPORTER_OTLP_ENDPOINT', 'grpc://secret-collector:4317'],
+  ['OTEL_EXPORTER_OTLP_TRACES_ENDPOINT', '//secret-collector:4318'],
+  ['OTEL_EXPORTER_OTLP_PROTOCOL', 'grpc'],
+  ['OTEL_EXPORTER_OTLP_TRACES_PROTOCOL', 'grpc'],
+  ['OTEL_EXPORTER_OTLP_CERTIFICATE', '/nonexistent/secret.pem'],
+  ['OTEL_EXPORTER_OTLP_TRACES_CLIENT_KEY', '/nonexistent/secret.pem'],
+  ['OTEL_TRACES_SAMPLER', 'secret_sampler'],
+  ['OTEL_TRACES_SAMPLER_ARG', '1.1'],
+  ['OTEL_TRACES_SAMPLER_ARG', '-0.1'],
+  ['OTEL_TRACES_SAMPLER_ARG', 'half'],
+  ['OTEL_BSP_MAX_QUEUE_SIZE', '0'],
+  ['OTEL_BSP_MAX_EXPORT_BATCH_SIZE', '1.5'],
+  ['OTEL_BSP_SCHEDULE_DELAY', '5s'],
+  ['OTEL_BSP_EXPORT_TIMEOUT', '3000000000'],
+])('%s=%s is refused by its name, without its value', (variable, value) => {
+  const env = { ...endpoint, OTEL_TRACES_SAMPLER: 'traceidratio', [variable]: value };
+  const read = () => traceSettingsFrom(env);
+  expect(read).toThrow(variable);
+  expect(read).not.toThrow(/secret/);
+});
+
+test('a batch is no larger than the queue', () => {
+  const { queue } = traceSettingsFrom({ ...endpoint, OTEL_BSP_MAX_QUEUE_SIZE: '60' }) ?? {};
+  expect(queue).toMatchObject({ maxQueueSize: 60, maxExportBatchSize: 60 });
+});

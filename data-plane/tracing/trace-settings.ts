@@ -1,0 +1,95 @@
+/**
+ * The variables of OpenTelemetry that this process reads itself. Its packages would replace what they cannot use by a default
+ * without a word, and the spans would never arrive; here such a setting is refused by the name of its variable, without its
+ * value, which may have a password.
+ */
+import { accessSync, constants } from 'node:fs';
+import { type Environment, settingOf } from '../../shared/runtime/settings.ts';
+
+export interface TraceSettings {
+  /** Of the requests without a trace. */
+  readonly ratio: number;
+  /** Whether a client's trace says if its request is recorded. */
+  readonly followsClient: boolean;
+  readonly queue: {
+    readonly maxQueueSize: number;
+    readonly maxExportBatchSize: number;
+    readonly scheduledDelayMillis: number;
+    readonly exportTimeoutMillis: number;
+  };
+}
+
+class TraceSettingInvalid extends Error {
+  override readonly name = 'TraceSettingInvalid';
+}
+
+/** Undefined where no endpoint is set, or traces are off. Throws TraceSettingInvalid. */
+export function traceSettingsFrom(env: Environment): TraceSettings | undefined {
+  const endpoints = ['OTEL_EXPORTER_OTLP_TRACES_ENDPOINT', 'OTEL_EXPORTER_OTLP_ENDPOINT'].filter(
+    (variable) => settingOf(variable, env) !== undefined,
+  );
+  const isOff =
+    settingOf('OTEL_SDK_DISABLED', env)?.toLowerCase() === 'true' ||
+    settingOf('OTEL_TRACES_EXPORTER', env) === 'none';
+  if (endpoints.length === 0 || isOff) return undefined;
+  for (const variable of endpoints) checkUrl(variable, env);
+  for (const variable of ofExporter('PROTOCOL'))
+    if (settingOf(variable, env) === 'grpc')
+      throw new TraceSettingInvalid(`${variable} is grpc; spans are sent over HTTP: unset it, or http/json`);
+  for (const part of ['CERTIFICATE', 'CLIENT_CERTIFICATE', 'CLIENT_KEY'])
+    for (const variable of ofExporter(part)) checkReadable(variable, env);
+  return { ...samplerFrom(env), queue: queueFrom(env) };
+}
+
+function ofExporter(part: string): string[] {
+  return [`OTEL_EXPORTER_OTLP_TRACES_${part}`, `OTEL_EXPORTER_OTLP_${part}`];
+}
+
+function checkUrl(variable: string, env: Environment): void {
+  const text = settingOf(variable, env) ?? '';
+  const url = URL.canParse(text) ? new URL(text) : undefined;
+  if (url?.protocol === 'http:' || url?.protocol === 'https:') return;
+  throw new TraceSettingInvalid(`${variable} is no address; it begins with http:// or https://`);
+}
+
+function checkReadable(variable: string, env: Environment): void {
+  const path = settingOf(variable, env);
+  if (path === undefined) return;
+  try {
+    accessSync(path, constants.R_OK);
+  } catch (error) {
+    throw new TraceSettingInvalid(`the file of ${variable} cannot be read`, { cause: error });
+  }
+}
+
+const samplers = /^(parentbased_)?(always_on|always_off|traceidratio)$/;
+
+function samplerFrom(env: Environment): Pick<TraceSettings, 'ratio' | 'followsClient'> {
+  const text = settingOf('OTEL_TRACES_SAMPLER', env) ?? 'parentbased_always_on';
+  const [, parent, kind] = samplers.exec(text) ?? [];
+  if (kind === undefined)
+    throw new TraceSettingInvalid(
+      'OTEL_TRACES_SAMPLER is unknown: always_on, always_off or traceidratio, also after parentbased_',
+    );
+  const followsClient = parent !== undefined;
+  if (kind !== 'traceidratio') return { ratio: kind === 'always_on' ? 1 : 0, followsClient };
+  const ratio = Number(settingOf('OTEL_TRACES_SAMPLER_ARG', env) ?? 1);
+  if (ratio >= 0 && ratio <= 1) return { ratio, followsClient };
+  throw new TraceSettingInvalid('OTEL_TRACES_SAMPLER_ARG is no ratio; it is a number from 0 to 1');
+}
+
+function queueFrom(env: Environment): TraceSettings['queue'] {
+  const number = (variable: string, fallback: number): number => {
+    const found = Number(settingOf(variable, env) ?? fallback);
+    // A larger delay would be none: timers take 31 bits.
+    if (Number.isSafeInteger(found) && found > 0 && found < 2 ** 31) return found;
+    throw new TraceSettingInvalid(`${variable} is no whole number above 0`);
+  };
+  const maxQueueSize = number('OTEL_BSP_MAX_QUEUE_SIZE', 2048);
+  return {
+    maxQueueSize,
+    maxExportBatchSize: Math.min(number('OTEL_BSP_MAX_EXPORT_BATCH_SIZE', 512), maxQueueSize),
+    scheduledDelayMillis: number('OTEL_BSP_SCHEDULE_DELAY', 5000),
+    exportTimeoutMillis: number('OTEL_BSP_EXPORT_TIMEOUT', 30_000),
+  };
+}
