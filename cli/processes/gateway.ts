@@ -1,7 +1,7 @@
 /** `headgate gateway`: one of any number of stateless gateways. */
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import { nodeCredentials } from '../../shared/runtime/node-credentials.ts';
-import { requiredSecret } from '../../shared/runtime/secrets.ts';
+import { requiredSecret, SecretUnusable, secretOf } from '../../shared/runtime/secrets.ts';
 import { settingOf } from '../../shared/runtime/settings.ts';
 import {
   addOptions,
@@ -115,9 +115,18 @@ function playOf({ playPort: port, playHost: hosts, consoleUrl, trustedProxies }:
   return port === undefined ? undefined : { port, hosts, consoleUrl, trustedProxies };
 }
 
+/** A gateway needs none, so one that it cannot read or use is no fault. */
+function operatorTokenHere(): string | undefined {
+  try {
+    return secretOf('HEADGATE_OPERATOR_TOKEN');
+  } catch (error) {
+    if (error instanceof SecretUnusable) return settingOf('HEADGATE_OPERATOR_TOKEN');
+    throw error;
+  }
+}
+
 async function run(options: Options): Promise<void> {
-  const operatorToken = settingOf('HEADGATE_OPERATOR_TOKEN');
-  const gatewayToken = distinctGatewayToken(operatorToken, requiredSecret('HEADGATE_GATEWAY_TOKEN'));
+  const gatewayToken = distinctGatewayToken(operatorTokenHere(), requiredSecret('HEADGATE_GATEWAY_TOKEN'));
   const { startGateway } = await import('../../data-plane/main.ts');
   const { defaultForwardSettings } = await import('../../data-plane/forward/forward.ts');
   const { createAccessLog } = await import('../../shared/runtime/logger.ts');

@@ -147,10 +147,20 @@ describe('a secret in a file', () => {
     expect(foreignSecretOf('SECRET', environment)).toBe(' p w');
   });
 
+  test('is never cut: one of another system is whole or refused', () => {
+    for (const end of ['', '\n', '\r\n']) {
+      writeFileSync(file, 'p'.repeat(4096) + end);
+      expect(foreignSecretOf('SECRET', environment)).toBe('p'.repeat(4096));
+      writeFileSync(file, 'p'.repeat(4097) + end);
+      expect(() => foreignSecretOf('SECRET', environment)).toThrow(/more than 4096 bytes/);
+    }
+  });
+
   test.each([
     ['is empty', ' \n', {}, /is empty/],
     ['is too short for a token', 'secret-text', {}, /SECRET must have at least/],
-    ['is too long', 'secret-text'.repeat(1000), {}, /SECRET must have at least/],
+    ['is too long', 'secret-text'.repeat(1000), {}, /token of SECRET_FILE has more than 4096 bytes/],
+    ['is one byte too long', `${'s'.repeat(4096)}x`, {}, /has more than 4096 bytes/],
     ['is there in addition to the variable', token, { SECRET: token }, /SECRET and SECRET_FILE are both set/],
     ['is missing', token, { SECRET_FILE: join(dir, 'none') }, /cannot read the file .*none of SECRET_FILE/],
     ['is a folder', token, { SECRET_FILE: dir }, /cannot read the file/],

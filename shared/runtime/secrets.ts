@@ -28,16 +28,24 @@ function fileOf(variable: string, from: Environment): string | undefined {
   const text = beginningOf(path, variable).replace(/\r?\n$/, '');
   if (text.trim() === '')
     throw new SecretUnusable(`the file ${path} of ${variable}_FILE is empty; write the secret to it`);
+  if (Buffer.byteLength(text) > tokenLengthMax)
+    throw new SecretUnusable(
+      `the file ${path} of ${variable}_FILE has more than ${tokenLengthMax} bytes; it is to have the secret alone`,
+    );
   return text;
 }
 
-/** A file of any size or kind may be named: no more is read than a secret may have. */
+/** A file of any size or kind may be named: no more is read than shows that it is too large with its line end. */
 function beginningOf(path: string, variable: string): string {
   try {
     const file = openSync(path, 'r');
     try {
-      const bytes = Buffer.alloc(tokenLengthMax + 2);
-      return bytes.toString('utf8', 0, readSync(file, bytes));
+      const bytes = Buffer.alloc(tokenLengthMax + 3);
+      let length = 0;
+      // A pipe gives its bytes in pieces.
+      for (let read = -1; read !== 0 && length < bytes.length; length += read)
+        read = readSync(file, bytes, length, bytes.length - length, null);
+      return bytes.toString('utf8', 0, length);
     } finally {
       closeSync(file);
     }

@@ -91,6 +91,15 @@ test.each(['control-plane', 'dev', 'gateway'] as const)(
   },
 );
 
+test('a gateway refuses the operator token as its own, also where it comes in a file', () => {
+  const dir = folder();
+  writeFileSync(join(dir, 'operator'), `${token}\n`);
+  const file = { HEADGATE_OPERATOR_TOKEN_FILE: join(dir, 'operator') };
+  const stderr = refusal(gateway(dir), { ...file, HEADGATE_GATEWAY_TOKEN: token });
+  expect(stderr).toContain('HEADGATE_GATEWAY_TOKEN is the operator token');
+  expect(stderr).not.toContain(token);
+});
+
 test('a control plane refuses a previous gateway token that is the operator token', () => {
   const env = {
     HEADGATE_OPERATOR_TOKEN: token,
