@@ -322,7 +322,7 @@ describe.skipIf(!isAsked)('the chart', () => {
         expect(env.some(({ name }) => name === 'HEADGATE_OPERATOR_TOKEN')).toBe(args[0] === 'control-plane');
         const own = env.find(({ name }) => name === 'HEADGATE_DRAIN_DELAY')?.value;
         const drain = env.find(({ name }) => name === 'HEADGATE_DRAIN_TIMEOUT')?.value;
-        expect(pod.terminationGracePeriodSeconds).toBe(Number(own) + Number(drain) + 15);
+        expect(pod.terminationGracePeriodSeconds).toBe(Number(own) + Number(drain) + 25);
       }
     });
 

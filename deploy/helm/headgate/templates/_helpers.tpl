@@ -182,7 +182,7 @@ volumeClaimTemplates:
         requests: { storage: {{ .size }} }
 {{- end -}}
 
-{{/* The drain, and a margin in which the process ends by itself. */}}
+{{/* The drain, then 20 seconds after which the process ends by itself, and 5 before it would be killed. */}}
 {{- define "headgate.grace" -}}
-{{- add .drainDelaySeconds .drainTimeoutSeconds 15 -}}
+{{- add .drainDelaySeconds .drainTimeoutSeconds 25 -}}
 {{- end -}}
