@@ -6,6 +6,7 @@
 import { z } from 'zod';
 import { activityResponses } from './admin-activity.ts';
 import { historyResponses } from './admin-history.ts';
+import { signInResponses } from './admin-sign-in.ts';
 import { decisionRecordSchema } from './decisions.ts';
 import { explainMatrixSchema, explanationSchema, gatewayDecisionSchema } from './explanations.ts';
 import { fleetSchema } from './fleet.ts';
@@ -225,17 +226,6 @@ const usageTotalsSchema = z.object({
   allowance: count.nullable(),
   position,
 });
-const signInLinkSchema = z.object({ url: z.string(), expiresAt: moment });
-const meSchema = z.object({
-  /** The operator: every command is open. */
-  operator: z.boolean(),
-  person: id.optional(),
-  /** Those that the person is a member of, with what their role allows there. */
-  organisations: z.array(z.object({ id, name: z.string(), role: roleSchema, commands: z.array(z.string()) })),
-  /** What the operator may; empty for a person. */
-  commands: z.array(z.string()),
-  position,
-});
 const logRecordLineSchema = z.object({
   offset: count,
   /** Base64 of the record. */
@@ -273,6 +263,16 @@ function listOf<Item extends z.ZodType>(items: Item) {
   return z.object({ items: z.array(items), position });
 }
 
+/** A list that is read page after page. */
+function pageOf<Item extends z.ZodType>(items: Item) {
+  return listOf(items).extend({
+    /** For `after`; absent where this page is the last one. */
+    next: z.string().optional(),
+    /** Rows of all pages; where a `limit` was given. */
+    total: count.optional(),
+  });
+}
+
 /** A resource after a command. */
 function written<Shape extends z.ZodRawShape>(resource: z.ZodObject<Shape>) {
   return resource.extend(commandOutcomeShape);
@@ -291,10 +291,7 @@ const signersAfter = { signers: z.array(z.string()).optional() };
 /** JSON answers by method and path, below the prefix of the admin API. */
 export const adminResponses = {
   'GET /openapi.json': z.looseObject({ openapi: z.string() }),
-  'GET /me': meSchema,
-  'POST /console/links': signInLinkSchema,
-  'POST /organisations/:id/members/:person/link': signInLinkSchema,
-  'POST /organisations/:id/invitations': signInLinkSchema,
+  ...signInResponses,
   'GET /status': replicaStatusSchema,
   'GET /gateways': listOf(gatewayStatusSchema),
   'GET /gateways/:name': gatewayStatusSchema,
@@ -322,12 +319,12 @@ export const adminResponses = {
   'GET /signers': listOf(logSignerSchema),
   'POST /signers': written(z.object({ fingerprint: z.string(), publicKey: z.string(), ...signersAfter })),
   'DELETE /signers/:fingerprint': written(z.object({ fingerprint: z.string(), ...signersAfter })),
-  'GET /organisations': listOf(organisationSchema),
+  'GET /organisations': pageOf(organisationSchema),
   'GET /organisations/:id': organisationSchema,
   'POST /organisations': written(organisationSchema),
   'PATCH /organisations/:id': written(organisationSchema),
   'DELETE /organisations/:id': removed,
-  'GET /members': listOf(memberSchema),
+  'GET /members': pageOf(memberSchema),
   'PUT /organisations/:id/members/:person': written(memberSchema),
   'DELETE /organisations/:id/members/:person': removedMember,
   'GET /tiers': listOf(tierSchema),
@@ -336,15 +333,15 @@ export const adminResponses = {
   'DELETE /tiers/:id': removed,
   'GET /anonymous': anonymousSchema,
   'PUT /anonymous': written(anonymousSchema),
-  'GET /models': listOf(modelSchema),
+  'GET /models': pageOf(modelSchema),
   'GET /models/:id': modelSchema,
   'PUT /models/:id': written(modelSchema),
   'DELETE /models/:id': removed,
-  'GET /keys': listOf(apiKeySchema),
+  'GET /keys': pageOf(apiKeySchema),
   'GET /keys/:id': apiKeySchema,
   'POST /keys': withSecret(apiKeySchema),
   'POST /keys/:id/revoke': written(apiKeySchema),
-  'GET /stacks': listOf(stackSchema),
+  'GET /stacks': pageOf(stackSchema),
   'GET /stacks/:id': stackSchema,
   'POST /stacks': written(stackSchema),
   'DELETE /stacks/:id': removed,
@@ -354,7 +351,7 @@ export const adminResponses = {
   'GET /pool': poolSchema,
   'PUT /pool/models/:model': written(poolSchema),
   'DELETE /pool/models/:model': written(poolSchema),
-  'GET /nodes': listOf(liveNodeResourceSchema),
+  'GET /nodes': pageOf(liveNodeResourceSchema),
   'GET /nodes/:id': liveNodeResourceSchema,
   'POST /nodes': written(nodeSchema),
   'DELETE /nodes/:id': removed,

@@ -7,12 +7,15 @@ import { Failure } from '../ui/parts.tsx';
 
 interface Ways {
   readonly oidc: boolean;
+  /** Who is signed in already; null person: the operator. */
+  readonly session: { readonly person: string | null } | null;
   readonly demo: readonly { readonly organisation: string; readonly person: string; readonly role: string }[];
 }
 
 const invitationMark = 'invitation.';
 /** What the control plane sends back after the page of the identity provider. */
 const failures: Readonly<Record<string, string>> = {
+  busy: 'Many people sign in at this moment. Try again.',
   expired: 'That sign-in was not begun here, or took too long. Try again.',
   provider: 'The identity provider did not sign you in. Try again, or ask for a sign-in link.',
   invitation: 'This invitation was used before, or does not hold any more. Ask for another.',
@@ -25,6 +28,7 @@ export interface SignInProps {
 export function SignIn({ onSignedIn }: SignInProps) {
   const [ways, setWays] = useState<Ways | undefined>();
   const [invitation, setInvitation] = useState<string | undefined>();
+  const [pending, setPending] = useState<string | undefined>();
   const { isBusy, failure, run } = useWork();
   const failed = failures[location.value.query.get('failed') ?? ''];
   const toProvider = (): void =>
@@ -44,9 +48,17 @@ export function SignIn({ onSignedIn }: SignInProps) {
       // Neither the history nor a reload may use it again.
       go(location.value.path, { replace: true });
       if (link.startsWith(invitationMark)) setInvitation(link.slice(invitationMark.length));
-      else signIn({ link });
     }
-    call<Ways>('GET', '/sign-in').then(setWays, () => undefined);
+    const isTicket = link !== '' && !link.startsWith(invitationMark);
+    call<Ways>('GET', '/sign-in').then(
+      (found) => {
+        setWays(found);
+        // Anybody can send a link of their own: it must not take the place of a session without a click.
+        if (isTicket && found.session) setPending(link);
+        else if (isTicket) signIn({ link });
+      },
+      () => isTicket && setPending(link),
+    );
   }, []);
   return (
     <main class="sign-in" id="main">
@@ -66,6 +78,14 @@ export function SignIn({ onSignedIn }: SignInProps) {
               : 'You are invited: sign in, and you become a member.'}
           </p>
         )}
+        {pending === undefined ? null : (
+          <LinkQuestion
+            session={ways?.session ?? null}
+            isBusy={isBusy}
+            onUse={() => signIn({ link: pending })}
+            onStay={() => run(onSignedIn)}
+          />
+        )}
         {ways?.oidc ? (
           <button type="button" class="button primary block" disabled={isBusy} onClick={toProvider}>
             Sign in with your organisation
@@ -81,6 +101,41 @@ export function SignIn({ onSignedIn }: SignInProps) {
         ) : null}
       </div>
     </main>
+  );
+}
+
+interface LinkQuestionProps {
+  readonly session: Ways['session'];
+  readonly isBusy: boolean;
+  readonly onUse: () => void;
+  readonly onStay: () => void;
+}
+
+function LinkQuestion({ session, isBusy, onUse, onStay }: LinkQuestionProps) {
+  const name = session?.person ?? 'the operator';
+  return (
+    <section class="notice warn" aria-label="Sign-in link">
+      <p>
+        {session ? (
+          <>
+            This browser is signed in as <strong>{name}</strong>. The link may be another person’s: use it
+            only if you asked for it.
+          </>
+        ) : (
+          'Use the sign-in link?'
+        )}
+      </p>
+      <div class="dialog-actions">
+        <button type="button" class="button" disabled={isBusy} onClick={onUse}>
+          Sign in by the link
+        </button>
+        {session ? (
+          <button type="button" class="button primary" disabled={isBusy} onClick={onStay}>
+            Stay {name}
+          </button>
+        ) : null}
+      </div>
+    </section>
   );
 }
 

@@ -159,11 +159,13 @@ function Account() {
   const person = me.value;
   if (!person) return null;
   const roles = person.organisations.map(({ name, role }) => `${role} of ${name}`).join(', ');
+  // Of several operators by the identity provider, which one the log names.
+  const about = person.operator && person.actor !== 'operator' ? person.actor : roles;
   return (
     <div class="account">
       <span class="who" title={roles}>
         <strong>{person.operator ? 'Operator' : person.person}</strong>
-        {roles === '' ? null : <span class="muted">{roles}</span>}
+        {about === '' ? null : <span class="muted">{about}</span>}
       </span>
       <button
         type="button"

@@ -12,6 +12,8 @@ import { findMember } from '../state/tenants.ts';
 /** `person` acts as a member; without it, the operator acts. */
 export interface Actor {
   readonly person?: string | undefined;
+  /** Which of several operators acts, where that is known. Records name it; it gives no rights. */
+  readonly operator?: string | undefined;
   /** The only organisation in which the person may act: who gave them the session has no say in others. */
   readonly within?: string | undefined;
 }
@@ -25,9 +27,9 @@ export const managingRoles: readonly Role[] = ['owner', 'admin'];
 /** Roles that read what belongs to their organisation: all. */
 export const readingRoles: readonly Role[] = roleSchema.options;
 
-/** The actor as records name it: `operator`, or the person's id, which is never that. */
-export function actorName(actor: Actor): string {
-  return actor.person ?? operatorName;
+/** The actor as records name it: `operator`, `operator:ID`, or the person's id, which is never one of them. */
+export function actorName({ person, operator: id }: Actor): string {
+  return person ?? (id === undefined ? operatorName : `${operatorName}:${id}`);
 }
 
 /** Throws CommandError Forbidden unless the actor may. `organisationOf` gives undefined where nothing is there. */

@@ -137,6 +137,15 @@ describe('ways in', () => {
     }
   });
 
+  test('the page of the sign-in learns who is signed in, so that it can ask before a link replaces them', async () => {
+    const session = async (cookie?: string) =>
+      JSON.parse((await call({ path: '/api/sign-in', cookie })).text).session;
+    expect(await session()).toBe(null);
+    expect(await session(`${(await as('olga')).split('=')[0]}=x`)).toBe(null);
+    expect(await session(await as('olga'))).toEqual({ person: 'olga' });
+    expect(await session(await asOperator())).toEqual({ person: null });
+  });
+
   test('of many uses of one link at the same time, one succeeds', async () => {
     const { url } = await plane.admin.consoleLink();
     const body = { link: url.slice(url.indexOf('#') + 1) };

@@ -2,20 +2,17 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { z } from 'zod';
 import { portAsked } from '../../shared/runtime/browser-rules.ts';
-import { peerOf } from '../../shared/runtime/connections.ts';
 import { CommandError } from '../core/command-error.ts';
 import { parseQuery } from '../server/context.ts';
-import { AttemptLimit } from './attempt-limit.ts';
 import { type Oidc, transactionSeconds } from './oidc.ts';
+import { ProviderCalls } from './provider-calls.ts';
 import { cookieOf } from './session-guard.ts';
+import type { Identity } from './sessions.ts';
 import type { SignInOptions } from './sign-in-routes.ts';
 
 const beginSchema = z.strictObject({ invitation: z.string().max(1024).optional() });
 /** Longer answers of a provider are none. */
 const queryLengthMax = 8192;
-/** Failed sign-ins of one address in a minute, and of all: each costs a call of the provider. */
-const attemptsPerAddress = 20;
-const attemptsOfAll = 200;
 const path = '/oidc/callback';
 
 export interface OidcRoutesOptions extends SignInOptions {
@@ -39,34 +36,49 @@ export function registerOidcStart(api: FastifyInstance, options: OidcRoutesOptio
 
 /** The provider's page leads here, so this answers to a navigation from another site. */
 export function registerOidcCallback(app: FastifyInstance, options: OidcRoutesOptions): void {
-  const attempts = new AttemptLimit(attemptsPerAddress, attemptsOfAll);
-  const { context, sessions, guard, links, provider } = options;
+  const calls = new ProviderCalls(transactionSeconds);
+  const { context, provider } = options;
   app.get(path, { config: { access: 'public' } }, async (request, reply) => {
     reply.header('cache-control', 'no-store');
     const sealed = cookieOf(request, cookieName(request, options)) ?? '';
     setCookie(request, reply, options, '', 0);
     const query = request.url.split('?', 2)[1] ?? '';
-    const address = peerOf(request.raw.socket.remoteAddress);
-    if (!isAnswer(provider, sealed, query) || !attempts.allows(address))
-      return reply.redirect('/sign-in?failed=expired', 303);
+    const state = begunState(provider, sealed, query);
+    const begun = state === undefined ? 'used' : calls.begin(state);
+    if (begun !== 'begun')
+      return reply.redirect(`/sign-in?failed=${begun === 'busy' ? 'busy' : 'expired'}`, 303);
     try {
-      const { identity, invitation } = await provider.finish(sealed, query);
-      const { person } = identity;
-      if (invitation !== undefined && person !== undefined)
-        await sessions.acceptInvitation(links, invitation, person, context);
-      guard.set(request, reply, sessions.begin(identity));
+      options.guard.set(request, reply, options.sessions.begin(await identified(options, sealed, query)));
       return reply.redirect('/', 303);
     } catch (error) {
-      attempts.add(address);
       return reply.redirect(`/sign-in?failed=${failureOf(error, context)}`, 303);
+    } finally {
+      calls.end();
     }
   });
 }
 
-/** Whether it answers a sign-in that this browser began. */
-function isAnswer(provider: Oidc, sealed: string, query: string): boolean {
-  const state = new URLSearchParams(query.slice(0, queryLengthMax)).get('state') ?? '';
-  return query.length <= queryLengthMax && provider.isBegun(sealed, state);
+/** Who the answer says it is; a member of one organisation more, where there is an invitation. */
+async function identified(
+  { context, sessions, links, provider }: OidcRoutesOptions,
+  sealed: string,
+  query: string,
+): Promise<Identity> {
+  const { identity, invitation, issuer, subject } = await provider.finish(sealed, query);
+  const { person, operator } = identity;
+  // Events name an operator by an id from which nobody can compute these.
+  if (operator !== undefined)
+    context.logger.info({ operator, issuer, subject }, 'an operator signed in by the identity provider');
+  if (invitation !== undefined && person !== undefined)
+    await sessions.acceptInvitation(links, invitation, person, context);
+  return identity;
+}
+
+/** The state of the sign-in that this browser began and that the query answers; undefined where there is none. */
+function begunState(provider: Oidc, sealed: string, query: string): string | undefined {
+  if (query.length > queryLengthMax) return undefined;
+  const state = new URLSearchParams(query).get('state') ?? '';
+  return provider.isBegun(sealed, state) ? state : undefined;
 }
 
 function failureOf(error: unknown, { logger }: SignInOptions['context']): 'invitation' | 'provider' {
@@ -77,10 +89,13 @@ function failureOf(error: unknown, { logger }: SignInOptions['context']): 'invit
 }
 
 function cookieName({ headers }: FastifyRequest, { isTls }: OidcRoutesOptions): string {
-  return `__Secure-headgate-oidc-${portAsked(headers.host, isTls)}`;
+  return `__Host-headgate-oidc-${portAsked(headers.host, isTls)}`;
 }
 
-/** Lax, because the provider's page brings the browser back; for the callback alone. */
+/**
+ * Lax, because the provider's page brings the browser back. For all paths, because only so its name may begin with `__Host-`:
+ * no page of a sibling name can set one of that name, and so put a sign-in of its own into this browser.
+ */
 function setCookie(
   request: FastifyRequest,
   reply: FastifyReply,
@@ -88,6 +103,6 @@ function setCookie(
   value: string,
   seconds: number,
 ): void {
-  const attributes = `Path=${path}; Secure; HttpOnly; SameSite=Lax; Max-Age=${seconds}`;
+  const attributes = `Path=/; Secure; HttpOnly; SameSite=Lax; Max-Age=${seconds}`;
   reply.header('set-cookie', `${cookieName(request, options)}=${value}; ${attributes}`);
 }

@@ -3,11 +3,15 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { startControlPlaneAlone, type TestControlPlane } from '../../test/support/control-plane.ts';
 import { operatorToken } from '../../test/support/fleet.ts';
 import { IdentityProvider } from '../../test/support/identity-provider.ts';
+import { until } from '../../test/support/until.ts';
 
 let provider: IdentityProvider;
 let plane: TestControlPlane;
 beforeAll(async () => {
-  provider = await IdentityProvider.start(() => [`${plane.console}/oidc/callback`], { olga: ['headgate'] });
+  provider = await IdentityProvider.start(() => [`${plane.console}/oidc/callback`], {
+    olga: ['headgate'],
+    otto: ['headgate'],
+  });
   const { issuer, client } = provider;
   const oidc = { issuer, clientId: client.id, clientSecret: client.secret, operatorGroup: 'headgate' };
   plane = await startControlPlaneAlone({ console: { bind: '127.0.0.1', port: 0, hosts: [], oidc } });
@@ -48,7 +52,7 @@ async function begin(invitation?: string): Promise<{ url: string; cookie: string
   });
   expect(answer.status).toBe(200);
   const { url } = (await answer.json()) as { url: string };
-  const cookie = cookieIn(answer, /^__Secure-headgate-oidc-/) ?? '';
+  const cookie = cookieIn(answer, /^__Host-headgate-oidc-/) ?? '';
   return { url, cookie, flags: answer.headers.getSetCookie().join('\n') };
 }
 
@@ -59,7 +63,7 @@ async function comeBack(address: string, cookie: string) {
     headers: { cookie, 'sec-fetch-site': 'cross-site', 'sec-fetch-mode': 'navigate' },
   });
   await answer.text();
-  return { to: answer.headers.get('location'), session: cookieIn(answer, /^__Host-headgate-/) };
+  return { to: answer.headers.get('location'), session: cookieIn(answer, /^__Host-headgate-\d/) };
 }
 
 async function signIn(account: string, invitation?: string) {
@@ -70,6 +74,7 @@ async function signIn(account: string, invitation?: string) {
 interface Me {
   readonly operator: boolean;
   readonly person?: string;
+  readonly actor?: string;
   readonly organisations: readonly { readonly id: string; readonly role: string }[];
 }
 async function me(cookie: string | undefined): Promise<Me> {
@@ -95,6 +100,29 @@ describe('who comes in', () => {
   test('a person of the operators’ group is an operator', async () => {
     const { to, session } = await signIn('olga');
     expect([to, (await me(session)).operator]).toEqual(['/', true]);
+  });
+
+  test('the log names which operator did it, and “everywhere” ends the sessions of that one alone', async () => {
+    const [olga, otto] = [(await signIn('olga')).session, (await signIn('otto')).session];
+    const send = (method: string, path: string, session = '', body: object = {}) =>
+      fetch(`${plane.console}/api${path}`, {
+        method,
+        headers: { ...own, cookie: session },
+        body: JSON.stringify(body),
+      });
+    const names: string[] = [];
+    for (const session of [olga, otto]) {
+      const key = { organisation: 'acme', name: 'by an operator', expires: '30d' };
+      const { position } = (await (await send('POST', '/keys', session, key)).json()) as { position: number };
+      const { items } = await plane.admin.call('GET', `/events?from=${position}&to=${position}`);
+      names.push(String((items as { by: string }[])[0]?.by));
+      expect((await me(session)).actor).toBe(names.at(-1));
+    }
+    expect(names).toEqual(Array(2).fill(expect.stringMatching(/^operator:p-[a-z2-7]{20}$/)));
+    expect(names[0]).not.toBe(names[1]);
+    expect((await send('DELETE', '/session', olga, { everywhere: true })).status).toBe(200);
+    await until(async () => (await me(olga)).operator === undefined);
+    expect((await me(otto)).operator).toBe(true);
   });
 
   test('anybody else is a person under an opaque id that stays the same, and a member of nothing', async () => {
@@ -139,13 +167,15 @@ describe('invitations', () => {
 });
 
 describe('what is no answer', () => {
-  test('the request has PKCE, state and nonce, and its cookie is for the callback alone', async () => {
+  test('the request has PKCE, state and nonce, and its cookie can be set by no sibling name', async () => {
     const { url, flags } = await begin();
     const query = new URL(url).searchParams;
     expect(query.get('code_challenge_method')).toBe('S256');
     for (const name of ['state', 'nonce', 'code_challenge'])
       expect(query.get(name)?.length).toBeGreaterThan(40);
-    expect(flags).toMatch(/Path=\/oidc\/callback; Secure; HttpOnly; SameSite=Lax; Max-Age=600/);
+    expect(flags).toMatch(
+      /^__Host-headgate-oidc-\d+=[\w-]+; Path=\/; Secure; HttpOnly; SameSite=Lax; Max-Age=600$/,
+    );
   });
 
   test('another browser’s, one without a cookie, one used before, another state, the provider’s refusal', async () => {
@@ -170,6 +200,35 @@ describe('what is no answer', () => {
     stolen.searchParams.set('state', new URL(mine.url).searchParams.get('state') ?? '');
     const { to, session } = await comeBack(stolen.href, mine.cookie);
     expect([to, session]).toEqual(['/sign-in?failed=provider', undefined]);
+  });
+});
+
+describe('calls of the provider', () => {
+  const withCode = (address: string, code: string): string => {
+    const changed = new URL(address);
+    changed.searchParams.set('code', code);
+    return changed.href;
+  };
+
+  test('one sign-in takes at most three answers to it, however many come at once', async () => {
+    const { url, cookie } = await begin();
+    const address = await provider.signIn(url, 'sam');
+    const before = provider.tokenRequests;
+    const answers = Array.from({ length: 30 }, (_, n) => comeBack(withCode(address, `guess-${n}`), cookie));
+    const to = (await Promise.all(answers)).map((answer) => answer.to);
+    expect(provider.tokenRequests - before).toBe(3);
+    expect(to.filter((path) => path === '/sign-in?failed=provider')).toHaveLength(3);
+    expect(to.filter((path) => path === '/sign-in?failed=expired')).toHaveLength(27);
+  });
+
+  test('failures of some keep nobody else of the same address out', async () => {
+    for (let n = 0; n < 25; n++) {
+      const { url, cookie } = await begin();
+      const state = new URL(url).searchParams.get('state') ?? '';
+      const refused = `${plane.console}/oidc/callback?error=access_denied&state=${state}`;
+      expect((await comeBack(refused, cookie)).to).toBe('/sign-in?failed=provider');
+    }
+    expect((await signIn('sam')).session).toBeDefined();
   });
 });
 

@@ -52,6 +52,9 @@ interface Begun {
 interface Finished {
   readonly identity: Identity;
   readonly invitation: string | undefined;
+  readonly issuer: string;
+  /** The provider's name of the person. */
+  readonly subject: string;
 }
 
 export class Oidc {
@@ -106,16 +109,16 @@ export class Oidc {
       expectedNonce: transaction.nonce,
       idTokenExpected: true,
     });
-    return {
-      identity: this.#identityOf(claimsSchema.parse(tokens.claims())),
-      invitation: transaction.invitation,
-    };
+    const claims = claimsSchema.parse(tokens.claims());
+    const { iss: issuer, sub: subject } = claims;
+    return { identity: this.#identityOf(claims), invitation: transaction.invitation, issuer, subject };
   }
 
   #identityOf({ iss, sub, name, preferred_username, groups = [] }: z.output<typeof claimsSchema>): Identity {
     const shown = (name ?? preferred_username)?.slice(0, nameLengthMax);
     const { operatorGroup } = this.#settings;
-    if (operatorGroup !== undefined && groups.includes(operatorGroup)) return { name: shown };
+    if (operatorGroup !== undefined && groups.includes(operatorGroup))
+      return { operator: personOf(iss, sub), name: shown };
     return { person: personOf(iss, sub), name: shown };
   }
 

@@ -54,6 +54,12 @@ export class SessionGuard {
     reply.header('set-cookie', `${this.#cookie(request)}=${attributes}; Max-Age=0`);
   }
 
+  /** The session that the request carries, if one counts; for routes that need none. */
+  async peek(request: FastifyRequest): Promise<ConsoleSession | undefined> {
+    const text = cookieOf(request, this.#cookie(request));
+    return text === undefined ? undefined : this.#sessions.open(text).catch(() => undefined);
+  }
+
   async #identify(request: FastifyRequest, reply: FastifyReply): Promise<ConsoleSession> {
     const text = cookieOf(request, this.#cookie(request));
     const session = text === undefined ? undefined : await this.#sessions.open(text);

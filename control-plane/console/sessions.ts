@@ -27,6 +27,8 @@ const sessionSchema = z
     id: z.string().length(43),
     kind: z.enum(['operator', 'member']),
     person: personSchema.optional(),
+    /** Which of several operators, where the identity provider says so; absent for the holder of the token. */
+    operator: personSchema.optional(),
     within: z.string().optional(),
     /** For the page alone; the log has no names of people. */
     name: z.string().max(200).optional(),
@@ -35,12 +37,15 @@ const sessionSchema = z
     endsMs: z.number(),
     sealedMs: z.number(),
   })
-  .refine(({ kind, person }) => (kind === 'operator') === (person === undefined));
+  .refine(({ kind, person }) => (kind === 'operator') === (person === undefined))
+  .refine(({ kind, operator }) => kind === 'operator' || operator === undefined);
 export type ConsoleSession = z.output<typeof sessionSchema>;
 
 /** Who signs in. */
 export interface Identity {
+  /** Absent: an operator. */
   readonly person?: string | undefined;
+  readonly operator?: string | undefined;
   readonly within?: string | undefined;
   readonly name?: string | undefined;
 }
@@ -64,13 +69,13 @@ export class Sessions {
     this.#sealer = new Sealer(options.operatorToken, 'console session');
   }
 
-  begin({ person, within, name }: Identity): ConsoleSession {
+  begin({ person, operator, within, name }: Identity): ConsoleSession {
     const nowMs = this.#now();
     const { log, seq: position } = this.#options.state();
     const id = randomBytes(32).toString('base64url');
     const kind = person === undefined ? 'operator' : 'member';
     const times = { endsMs: nowMs + lengthMs, sealedMs: nowMs };
-    return { v: 1, log: log ?? '', id, kind, person, within, name, position, ...times };
+    return { v: 1, log: log ?? '', id, kind, person, operator, within, name, position, ...times };
   }
 
   seal(session: ConsoleSession): string {
@@ -90,7 +95,8 @@ export class Sessions {
     const { ended, state } = this.#options;
     const nowMs = this.#now();
     if (session.log !== (state().log ?? '') || session.endsMs <= nowMs) return false;
-    if (session.sealedMs + idleMs <= nowMs || ended.hasEnded('session', digestOf(session.id))) return false;
+    if (session.sealedMs + idleMs <= nowMs || ended.hasEnded('session', digestOf(session.id), session.endsMs))
+      return false;
     return !everywhereSubjects(session).some((subject) => ended.hasPersonEnded(subject, session.position));
   }
 
@@ -135,7 +141,7 @@ export class Sessions {
     await ended.ready();
     await this.#write(actorName({ person }), () => {
       check();
-      if (ended.hasEnded('link', subject))
+      if (ended.hasEnded('link', subject, endsMs))
         throw new CommandError('Unauthorized', 'this sign-in link was used before', {
           next: 'ask for another; the operator runs `headgate console open`',
         });
@@ -163,7 +169,7 @@ export class Sessions {
     await ended.ready();
     await this.#write(actorName({ person: by }), () => {
       if (findMember(db, organisation, person) !== undefined) return [];
-      if (ended.hasEnded('link', subject))
+      if (ended.hasEnded('link', subject, endsMs))
         throw new CommandError('Unauthorized', 'this invitation was used before');
       const exists = findOrganisation(db, organisation) !== undefined;
       if (!exists) throw new CommandError('NotFound', 'the organisation of this invitation is gone');
@@ -182,8 +188,8 @@ export class Sessions {
   }
 }
 
-export function actorOfSession({ person, within }: ConsoleSession): Actor {
-  return { person, within };
+export function actorOfSession({ person, operator, within }: ConsoleSession): Actor {
+  return { person, operator, within };
 }
 
 /** What ends a session with all of its person, the narrowest first. A link's owner may act for the person within one organisation only. */

@@ -10,7 +10,7 @@ import type { SignInLinks, Ticket } from '../sessions/sign-in-links.ts';
 import { findMember, listMembers, listMemberships } from '../state/tenants.ts';
 import { AttemptLimit } from './attempt-limit.ts';
 import { type SessionGuard, sessionOf } from './session-guard.ts';
-import type { Identity, Sessions } from './sessions.ts';
+import type { ConsoleSession, Identity, Sessions } from './sessions.ts';
 
 const signInSchema = z.union([
   z.strictObject({ link: z.string().max(2048) }),
@@ -38,9 +38,10 @@ export interface SignInOptions {
 export function registerSignInRoutes(api: FastifyInstance, options: SignInOptions): void {
   const { context, sessions, guard, demo, oidc } = options;
   const attempts = new AttemptLimit(attemptsPerAddress, attemptsOfAll);
-  api.get('/sign-in', { config: { access: 'public' } }, () => ({
+  api.get('/sign-in', { config: { access: 'public' } }, async (request) => ({
     operatorToken: true,
     oidc,
+    session: shownSession(await guard.peek(request)),
     demo: demo
       ? listMembers(context.snapshot.db, undefined, demoMembersMax).map(({ organisation, person, role }) => ({
           organisation,
@@ -58,6 +59,11 @@ export function registerSignInRoutes(api: FastifyInstance, options: SignInOption
   api.delete('/session', { config: { access: 'operator' } }, (request, reply) =>
     signOut(request, reply, options),
   );
+}
+
+/** Who is signed in already: the page asks before a link replaces them. */
+function shownSession(session: ConsoleSession | undefined): { readonly person: string | null } | null {
+  return session ? { person: session.person ?? null } : null;
 }
 
 async function identify(

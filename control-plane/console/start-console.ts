@@ -47,7 +47,10 @@ export async function startConsole(
   if (!links) throw new Error('a console needs sign-in links');
   const { bind: host, port, url: publicUrl, demo = false, oidc, addresses = () => ({}) } = settings;
   const ended = new EndedSessions({ path: join(dataDir, 'sessions.json'), snapshot, log, logger });
-  closers.add(async () => stop());
+  closers.add(() => {
+    stop();
+    ended.close();
+  });
   const stop = context.onCommits(ended.onCommits);
   const hosts = publicUrl === undefined ? settings.hosts : [...settings.hosts, new URL(publicUrl).hostname];
   const app = await createConsoleApp(

@@ -2,7 +2,7 @@
 import type { FastifyInstance } from 'fastify';
 import type { AdminResponse } from '../../schemas/admin.ts';
 import type { Role } from '../../schemas/names.ts';
-import { managingRoles, readingRoles } from '../commands/authorise.ts';
+import { actorName, managingRoles, readingRoles } from '../commands/authorise.ts';
 import { commands } from '../commands/registry.ts';
 import { findOrganisation, listMemberships } from '../state/tenants.ts';
 import { type AdminContext, actorOf } from './context.ts';
@@ -27,10 +27,12 @@ export function registerMeRoute(app: FastifyInstance, { snapshot }: AdminContext
     '/me',
     { config, schema: { summary: 'Who calls, and which commands they may give' } },
     (request): AdminResponse<'GET /me'> => {
-      const { person, within } = actorOf(request);
+      const caller = actorOf(request);
+      const { person, within } = caller;
+      const actor = actorName(caller);
       const { db, seq: position } = snapshot;
       if (person === undefined)
-        return { operator: true, organisations: [], commands: commandsOf('operator'), position };
+        return { operator: true, actor, organisations: [], commands: commandsOf('operator'), position };
       const organisations = listMemberships(db, person)
         .filter(({ organisation }) => within === undefined || organisation === within)
         .map(({ organisation, role }) => ({
@@ -39,7 +41,7 @@ export function registerMeRoute(app: FastifyInstance, { snapshot }: AdminContext
           role,
           commands: commandsOf(role),
         }));
-      return { operator: false, person, organisations, commands: [], position };
+      return { operator: false, person, actor, organisations, commands: [], position };
     },
   );
 }

@@ -13,8 +13,16 @@ import { writeJsonAtomically } from '../../shared/runtime/ready-file.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import { CommitReader, ReadMarks } from '../state/commits.ts';
 
-/** Beyond it the oldest are forgotten; they end within days, and each took a signed-in person. */
-const endedMax = 100_000;
+/**
+ * Beyond it those that end first are forgotten: what ends no later than one of them is then refused, because it may be one of
+ * them. Each took a signed-in person.
+ */
+const endedMaxDefault = 100_000;
+/** So much less is kept then, so that not each further one costs a search. */
+const keptShare = 0.9;
+const sweepMs = 60_000;
+/** Between two stores of the file, which hold all. What is not stored yet is in the log. */
+const storeMs = 5000;
 
 const entrySchema = z.object({ position: z.int().min(0), untilMs: z.number() });
 const fileSchema = z.object({
@@ -28,6 +36,8 @@ const fileSchema = z.object({
   offset: z.int().min(0),
   /** By `kind subject`. */
   ended: z.record(z.string(), entrySchema),
+  /** What ends up to here may have been forgotten. */
+  forgottenMs: z.object({ link: z.number(), session: z.number() }).default({ link: 0, session: 0 }),
 });
 type Entry = z.infer<typeof entrySchema>;
 
@@ -36,17 +46,23 @@ export interface EndedSessionsOptions {
   readonly snapshot: Snapshot;
   readonly log: ControlLog;
   readonly logger: Logger;
+  readonly endedMax?: number;
 }
 
 export class EndedSessions {
   readonly #options: EndedSessionsOptions;
+  readonly #endedMax: number;
   readonly #ended = new Map<string, Entry>();
+  #forgottenMs = { link: 0, session: 0 };
+  #sweptMs = 0;
+  #storing: NodeJS.Timeout | undefined;
   readonly #ready: Promise<void>;
   /** Until then the file may not say that all before the present position was read. */
   #isComplete = false;
 
   constructor(options: EndedSessionsOptions) {
     this.#options = options;
+    this.#endedMax = options.endedMax ?? endedMaxDefault;
     this.#ready = this.#readPast();
     // What needs it awaits it; a failure must not end the process before.
     this.#ready.catch((error: unknown) =>
@@ -61,11 +77,18 @@ export class EndedSessions {
 
   /** For each batch that is folded. */
   readonly onCommits = (commits: readonly Commit[]): void => {
-    if (this.#add(commits) && this.#isComplete) this.#store();
+    if (!this.#add(commits) || !this.#isComplete) return;
+    this.#storing ??= setTimeout(() => this.#store(), storeMs).unref();
   };
 
-  hasEnded(kind: 'session' | 'link', subject: string): boolean {
-    return this.#ended.has(`${kind} ${subject}`);
+  /** Stores what is not stored yet. */
+  close(): void {
+    if (this.#storing !== undefined) this.#store();
+  }
+
+  /** `endsMs`: when it ends in any case. */
+  hasEnded(kind: 'session' | 'link', subject: string, endsMs: number): boolean {
+    return endsMs <= this.#forgottenMs[kind] || this.#ended.has(`${kind} ${subject}`);
   }
 
   /** Whether a session of this person that began at a position was ended with all of the person's sessions. */
@@ -88,9 +111,10 @@ export class EndedSessions {
   #load(): { readonly head: Head; readonly offset: number } | undefined {
     const { path, snapshot } = this.#options;
     try {
-      const { head, offset, ended } = fileSchema.parse(JSON.parse(readFileSync(path, 'utf8')));
+      const { head, offset, ended, forgottenMs } = fileSchema.parse(JSON.parse(readFileSync(path, 'utf8')));
       if (head.log !== snapshot.log || head.seq > snapshot.seq) return undefined;
       for (const [key, entry] of Object.entries(ended)) this.#ended.set(key, entry);
+      this.#forgottenMs = forgottenMs;
       return { head, offset };
     } catch {
       return undefined;
@@ -98,10 +122,19 @@ export class EndedSessions {
   }
 
   #store(): void {
+    clearTimeout(this.#storing);
+    this.#storing = undefined;
     const { path, snapshot, logger } = this.#options;
+    const forgottenMs = this.#forgottenMs;
     const ended = Object.fromEntries(this.#ended);
     try {
-      writeJsonAtomically(path, { v: 1, head: snapshot.head, offset: snapshot.nextOffset, ended });
+      writeJsonAtomically(path, {
+        v: 1,
+        head: snapshot.head,
+        offset: snapshot.nextOffset,
+        ended,
+        forgottenMs,
+      });
     } catch (error) {
       logger.warn({ err: error }, 'the ends of sessions were not stored; the next start reads the log again');
     }
@@ -122,13 +155,33 @@ export class EndedSessions {
   }
 
   #end({ kind, subject, until }: EventData<'session.ended'>, position: number): void {
-    const nowMs = Date.now();
-    for (const [key, { untilMs }] of this.#ended) if (untilMs < nowMs) this.#ended.delete(key);
+    this.#sweep();
     const key = `${kind} ${subject}`;
     // The past is read while commits arrive.
     const last = Math.max(position, this.#ended.get(key)?.position ?? 0);
     this.#ended.set(key, { position: last, untilMs: Date.parse(until) });
-    const [oldest] = this.#ended.keys();
-    if (oldest !== undefined && this.#ended.size > endedMax) this.#ended.delete(oldest);
+    if (this.#ended.size > this.#endedMax) this.#forget();
+  }
+
+  #sweep(): void {
+    const nowMs = Date.now();
+    if (nowMs - this.#sweptMs < sweepMs) return;
+    this.#sweptMs = nowMs;
+    for (const [key, { untilMs }] of this.#ended) if (untilMs < nowMs) this.#ended.delete(key);
+  }
+
+  #forget(): void {
+    const first = [...this.#ended].sort(([, a], [, b]) => a.untilMs - b.untilMs);
+    for (const [key, { untilMs }] of first.slice(0, first.length - Math.floor(this.#endedMax * keptShare))) {
+      this.#ended.delete(key);
+      // The end of all sessions of a person is forgotten as that of a session.
+      const kind = key.startsWith('link ') ? 'link' : 'session';
+      this.#forgottenMs[kind] = Math.max(this.#forgottenMs[kind], untilMs);
+    }
+    const { link, session } = this.#forgottenMs;
+    this.#options.logger.warn(
+      { link, session },
+      'too many sessions and links ended; some must be begun again',
+    );
   }
 }

@@ -160,6 +160,14 @@ test('a fleet in which all is well has no findings, and each check counts', () =
   expect(ok).toBe(checks.length);
 });
 
+test.each(['operator', 'operator:p-abcdefghij', 'restore', 'ana'])(
+  'a key made by %s misses nobody',
+  (createdBy) => {
+    const keys = [{ id: 'key-1', organisation: 'acme', expiresInDays: 30, createdBy }];
+    expect(found(models({ keys }))).toBe('');
+  },
+);
+
 test('facts that are not known are not checked', () => {
   expect(diagnose({}).checks).toEqual([]);
   expect(new Set(diagnose({ machine: well.machine }).checks.map(({ group }) => group))).toEqual(

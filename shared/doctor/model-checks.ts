@@ -3,6 +3,8 @@ import { type DoctorCheck, each, type Finding, of } from './check.ts';
 import type { DoctorFacts } from './facts.ts';
 
 const keyWarnDays = 7;
+/** Authors of commits that are no person; so is what has a colon. */
+const noPersons: readonly string[] = ['operator', 'restore', 'checkpoint'];
 
 /** Whether a node of the place, or one that serves for it, has the model loaded. */
 function isLoaded({ nodes = [] }: DoctorFacts, place: string, model: string): boolean {
@@ -125,7 +127,9 @@ export const modelChecks: readonly DoctorCheck[] = [
       return each(
         keys,
         ({ organisation, createdBy }) =>
-          createdBy !== 'operator' && people.get(organisation)?.includes(createdBy) === false,
+          !noPersons.includes(createdBy) &&
+          !createdBy.includes(':') &&
+          people.get(organisation)?.includes(createdBy) === false,
         'warn',
         ({ id }) => id,
         ({ organisation, createdBy }) => `made by ${createdBy}, who is no member of ${organisation} any more`,

@@ -69,6 +69,8 @@ export const logEvents: readonly (readonly [code: string, text: string])[] = [
   ['process.unhandled_rejection', 'a rejection that nothing handled: the process ends'],
   ['request.finished', 'request'],
   ['request.internal_error', 'request failed'],
+  ['sessions.forgotten', 'too many sessions and links ended; some must be begun again'],
+  ['sessions.operator', 'an operator signed in by the identity provider'],
   ['sessions.provider_failed', 'a sign-in by the identity provider failed'],
   ['sessions.unreadable', 'the ends of sessions cannot be read, so none is accepted'],
   ['sessions.unwritable', 'the ends of sessions were not stored; the next start reads the log again'],

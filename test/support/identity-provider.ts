@@ -28,10 +28,19 @@ export class IdentityProvider {
   readonly issuer: string;
   readonly client = client;
   readonly #server: Server;
+  #tokenRequests = 0;
 
   private constructor(server: Server, issuer: string) {
     this.#server = server;
     this.issuer = issuer;
+    server.on('request', ({ url = '' }) => {
+      if (url.startsWith('/token')) this.#tokenRequests++;
+    });
+  }
+
+  /** How often a code was brought to it. */
+  get tokenRequests(): number {
+    return this.#tokenRequests;
   }
 
   /** `groups` of each account; an account that is not named has none. */

@@ -1,0 +1,47 @@
+/**
+ * Which answers of browsers are taken to the identity provider. Counted for each sign-in that was begun, not for an address:
+ * behind a proxy all people have one. And counted before the call, so that many at once are no more than one after the other.
+ */
+const usesMax = 3;
+const runningMax = 20;
+const rememberedMax = 10_000;
+
+interface Uses {
+  count: number;
+  readonly untilMs: number;
+}
+
+export class ProviderCalls {
+  readonly #rememberMs: number;
+  readonly #uses = new Map<string, Uses>();
+  #running = 0;
+
+  constructor(rememberSeconds: number) {
+    this.#rememberMs = rememberSeconds * 1000;
+  }
+
+  /** Whether one more call may run for this sign-in; who gets `begun` calls `end`. */
+  begin(state: string): 'begun' | 'used' | 'busy' {
+    const nowMs = performance.now();
+    const uses = this.#usesOf(state, nowMs);
+    if (uses.count >= usesMax) return 'used';
+    if (this.#running >= runningMax) return 'busy';
+    uses.count++;
+    this.#running++;
+    return 'begun';
+  }
+
+  end(): void {
+    this.#running--;
+  }
+
+  #usesOf(state: string, nowMs: number): Uses {
+    for (const [old, { untilMs }] of this.#uses) {
+      if (untilMs > nowMs && this.#uses.size < rememberedMax) break;
+      this.#uses.delete(old);
+    }
+    const uses = this.#uses.get(state) ?? { count: 0, untilMs: nowMs + this.#rememberMs };
+    this.#uses.set(state, uses);
+    return uses;
+  }
+}
