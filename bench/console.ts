@@ -23,9 +23,14 @@ const { values } = parseArgs({
     events: { type: 'string', default: '36000' },
     shots: { type: 'string' },
     of: { type: 'string', default: 'large' },
+    only: { type: 'string' },
   },
 });
+/** `--only paint`, `travel` or `tail`. */
+const isWanted = (part: string): boolean => (values.only ?? part) === part;
 const samples = Number(values.samples);
+/** A page that is not there by then fails the bench, with what it shows instead. */
+const paintMsMax = 30_000;
 const viewport = { width: 1440, height: 900 };
 
 function percentile(times: readonly number[], share: number): number {
@@ -35,9 +40,11 @@ function percentile(times: readonly number[], share: number): number {
 
 /** Until all rows are painted, ms since the navigation. */
 function gatewaysPainted(page: Page): Promise<number> {
-  return page.evaluate<number>(`new Promise((resolve) => {
+  return page.evaluate<number>(`new Promise((resolve, reject) => {
     const look = () => document.querySelectorAll('tbody tr').length >= ${size.gateways}
-      ? requestAnimationFrame(() => resolve(performance.now())) : requestAnimationFrame(look);
+      ? requestAnimationFrame(() => resolve(performance.now()))
+      : performance.now() > ${paintMsMax} ? reject(new Error('not painted: ' + document.body.innerText.slice(0, 400)))
+      : requestAnimationFrame(look);
     look();
   })`);
 }
@@ -67,15 +74,17 @@ async function travelled(page: Page, path: string, head: number): Promise<number
   for (let n = 0; n < samples; n++) {
     const position = 5000 + ((n * 7919 * 13) % (head - 5000));
     times.push(
-      await page.evaluate<number>(`new Promise((resolve) => {
+      await page.evaluate<number>(`new Promise((resolve, reject) => {
         const slider = document.querySelector('input[aria-label="Position"]');
         const began = performance.now();
         slider.value = '${position}';
         slider.dispatchEvent(new Event('input', { bubbles: true }));
         const isThere = () => new URL(location.href).searchParams.get('at') === '${position}' &&
           !document.querySelector('.loading') && document.querySelector('tbody tr, .tile');
+        const fail = () => reject(new Error(
+          location.search + ' is not shown: ' + document.querySelector('main').innerText.slice(0, 400)));
         const look = () => isThere() ? requestAnimationFrame(() => resolve(performance.now() - began))
-          : requestAnimationFrame(look);
+          : performance.now() - began > ${paintMsMax} ? fail() : requestAnimationFrame(look);
         requestAnimationFrame(look);
       })`),
     );
@@ -95,34 +104,49 @@ async function heapBytes(page: Page): Promise<number> {
 const spread = (times: readonly number[]) => ({ p50: percentile(times, 0.5), p95: percentile(times, 0.95) });
 const megabytes = (bytes: number): number => Math.round(bytes / 1e5) / 10;
 
-async function measure(browser: Browser, fleet: LargeFleet): Promise<object> {
-  const context = await browser.newContext({ baseURL: fleet.console, viewport });
-  const page = await context.newPage();
-  await signIn(page, fleet.operatorToken);
-  const { first, again } = await firstPaints(browser, context, fleet.console);
-  const nodes = await travelled(page, '/nodes', fleet.head);
-  const keys = await travelled(page, '/keys?org=org-1', fleet.head);
-  const allKeys = await travelled(page, '/keys', fleet.head);
+async function tailed(page: Page, fleet: LargeFleet) {
   await page.goto('/events');
   await page.getByRole('list', { name: 'Events' }).waitFor();
   await pageUntil(page, `document.querySelectorAll('ol.events > li').length === 200`);
   const before = await heapBytes(page);
   const beganMs = performance.now();
-  await fleet.append(Number(values.events));
-  const shown = new Intl.NumberFormat('en-GB').format(fleet.head);
+  const head = await fleet.command(Number(values.events));
+  const shown = new Intl.NumberFormat('en-GB').format(head);
   await pageUntil(page, `document.querySelector('ol.events .event-position').textContent === '${shown}'`);
-  const tailSeconds = Math.round((performance.now() - beganMs) / 1000);
+  const seconds = Math.round((performance.now() - beganMs) / 1000);
   const after = await heapBytes(page);
   return {
-    gatewaysPaintedFirstMs: spread(first),
-    gatewaysPaintedAgainMs: spread(again),
-    travelNodesMs: spread(nodes),
-    travelKeysMs: spread(keys),
-    travelAllKeysMs: spread(allKeys),
     heapMegabytes: { before: megabytes(before), after: megabytes(after) },
-    tail: { events: Number(values.events), seconds: tailSeconds },
-    head: fleet.head,
+    tail: { events: Number(values.events), seconds, head },
   };
+}
+
+/** One line for each phase, so that a slow one shows. */
+async function phase<T>(name: string, work: () => Promise<T>): Promise<T> {
+  const beganMs = performance.now();
+  const result = await work();
+  console.log(`${name}: ${((performance.now() - beganMs) / 1000).toFixed(1)} s`);
+  return result;
+}
+
+async function measure(browser: Browser, fleet: LargeFleet): Promise<object> {
+  const context = await browser.newContext({ baseURL: fleet.console, viewport });
+  const page = await context.newPage();
+  await phase('signed in', () => signIn(page, fleet.operatorToken));
+  await phase('the history is written', () => fleet.historyReached());
+  const figures: Record<string, object> = {};
+  if (isWanted('paint')) {
+    const paints = await phase('first paints', () => firstPaints(browser, context, fleet.console));
+    figures['gatewaysPaintedFirstMs'] = spread(paints.first);
+    figures['gatewaysPaintedAgainMs'] = spread(paints.again);
+  }
+  if (isWanted('travel'))
+    for (const path of ['/nodes', '/keys?org=org-1', '/keys'])
+      figures[`travelMs ${path}`] = spread(
+        await phase(`time bar on ${path}`, () => travelled(page, path, fleet.head)),
+      );
+  if (isWanted('tail')) Object.assign(figures, await phase('tail', () => tailed(page, fleet)));
+  return figures;
 }
 
 async function pictured(fleet: SeenFleet, browser: Browser, folder: string): Promise<void> {

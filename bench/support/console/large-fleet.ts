@@ -19,9 +19,9 @@ const appendedAtOnce = 2000;
 /** Another replica than the one that runs, and alive by its reports: so the running one takes no node over and writes nothing. */
 const reporter = 'control-2';
 const owner = { owner: reporter, generation: 1 };
-/** So many commits arrive together while a tab follows: more than a busy fleet has in a moment, fewer than a message holds. */
-const tailedAtOnce = 100;
-const tailPauseMs = 40;
+/** Commands that run together while a tab follows, and the people whose roles they change. */
+const commandsAtOnce = 20;
+const people = 500;
 
 type Events = Parameters<ChainWriter['add']>[0];
 
@@ -71,7 +71,6 @@ export class LargeFleet {
   readonly #replica = randomUUID();
   readonly #mac = new StatusMac(gatewayToken);
   readonly operatorToken = operatorToken;
-  #written: number;
   #timer: NodeJS.Timeout | undefined;
   #reports = 0;
 
@@ -80,13 +79,11 @@ export class LargeFleet {
     logs: readonly [ControlLog, ControlLog],
     writer: ChainWriter,
     plane: Started<{ readonly admin: string; readonly console: string }>,
-    written: number,
   ) {
     this.#dir = dir;
     [this.#log, this.#status] = logs;
     this.#writer = writer;
     this.#plane = plane;
-    this.#written = written;
   }
 
   static async start(isEmpty: boolean): Promise<LargeFleet> {
@@ -106,7 +103,7 @@ export class LargeFleet {
     const plane = await startProcess<{ admin: string; console: string }>({
       ...{ dir, name: 'plane', args: [...args, ...ports], env, timeoutMs: 120_000 },
     });
-    const fleet = new LargeFleet(dir, [log, await openStatusLog(url)], writer, plane, written);
+    const fleet = new LargeFleet(dir, [log, await openStatusLog(url)], writer, plane);
     try {
       if (!isEmpty) await fleet.#report();
       await fleet.#reached();
@@ -125,15 +122,37 @@ export class LargeFleet {
     return this.#writer.head.seq;
   }
 
-  /** So many further commits, some at a time, and waits until the control plane has them. */
-  async append(count: number): Promise<void> {
-    for (let done = 0; done < count; done += tailedAtOnce) {
-      const some = Math.min(tailedAtOnce, count - done);
-      await appendTo(this.#log, this.#writer, this.#written, some);
-      this.#written += some;
-      await new Promise((resolve) => setTimeout(resolve, tailPauseMs));
+  /**
+   * So many further commits by commands, some at a time; returns the last position. Not appended to the log from here: the
+   * control plane writes checkpoints in between, and then nothing follows a chain that has none of them.
+   */
+  async command(count: number): Promise<number> {
+    let last = 0;
+    for (let done = 0; done < count; done += commandsAtOnce) {
+      const some = Math.min(commandsAtOnce, count - done);
+      const positions = await Promise.all(Array.from({ length: some }, (_, n) => this.#setMember(done + n)));
+      last = Math.max(last, ...positions);
     }
-    await this.#reached();
+    return last;
+  }
+
+  /** A change each time. */
+  async #setMember(n: number): Promise<number> {
+    const role = Math.floor(n / people) % 2 === 0 ? 'member' : 'viewer';
+    const path = `/organisations/${organisationOf(n)}/members/tailed-${n % people}`;
+    const answer = await fetch(`${this.#plane.ready.admin}/admin/v1${path}`, {
+      method: 'PUT',
+      headers: { authorization: `Bearer ${operatorToken}`, 'content-type': 'application/json' },
+      body: JSON.stringify({ role }),
+    });
+    return ((await answer.json()) as { position: number }).position;
+  }
+
+  /** Waits until the control plane answers for any position: its history is written after its state. */
+  async historyReached(): Promise<void> {
+    const path = `/pool?at=${this.head - 1}`;
+    while ((await this.admin<{ nodes?: unknown }>(path)).nodes === undefined)
+      await new Promise((resolve) => setTimeout(resolve, 500));
   }
 
   async admin<T>(path: string): Promise<T> {
