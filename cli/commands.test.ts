@@ -68,6 +68,13 @@ const lists: Case[] = [
     table: 'active',
   },
   { line: 'key list --limit 3', call: 'GET /keys?limit=3', resource: key, name: 'key-1', table: 'ci' },
+  {
+    line: 'key list --text ci --state active --sort=-createdAt --limit 3 --after abc',
+    call: 'GET /keys?state=active&text=ci&sort=-createdAt&limit=3&after=abc',
+    resource: key,
+    name: 'key-1',
+    table: 'ci',
+  },
   { line: 'stack list', call: 'GET /stacks', resource: stack, name: 'stk-a-b-1', table: 'openai' },
   { line: 'node list --at 5', call: 'GET /nodes?at=5', resource: node, name: 'n1', table: 'stack:stk-a-b-1' },
   {
@@ -388,6 +395,22 @@ test('global options reach the control plane', async () => {
   expect(out).toBe('organisation acme would be resumed\n');
   expect(server.seen[0]?.headers).toMatchObject({ 'x-headgate-as': 'ana', 'if-match': '"6"' });
   expect(server.seen[0]?.query).toEqual({ dryRun: 'true', force: 'true', why: 'paid' });
+});
+
+test('member invite prints the link alone on stdout, and what it does on stderr', async () => {
+  const url = 'http://console/sign-in#invitation.x';
+  server.answer = () => ({ body: { url, expiresAt: '2026-12-01T00:00:00Z' } });
+  const run = await cli(['member', 'invite', '--org', 'acme', '--role', 'viewer', '--expires', '60s']);
+  expect(run).toMatchObject({ code: 0, out: `${url}\n` });
+  expect(run.err).toContain('makes one person viewer of acme, until 2026-12-01');
+  expect(calls()).toEqual(['POST /organisations/acme/invitations']);
+  expect(server.seen[0]?.body).toEqual({ role: 'viewer', seconds: 60 });
+});
+
+test('a page that is not the last one says how to read on', async () => {
+  server.answer = () => ({ body: { items: [organisation], next: 'abc', total: 7, position: 7 } });
+  const { err } = await cli(['org', 'list', '--limit', '1']);
+  expect(err).toContain('there are 7; the next ones: --after abc');
 });
 
 test('a write without a change prints unchanged', async () => {

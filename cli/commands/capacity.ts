@@ -2,11 +2,17 @@
 import type { Command } from 'commander';
 import { confirmDestructive } from '../terminal/confirm.ts';
 import type { Io } from '../terminal/io.ts';
-import { count } from '../terminal/options.ts';
 import { column, type View } from '../terminal/render.ts';
 import { route } from '../terminal/route.ts';
 import { noun } from '../terminal/verbs.ts';
-import { type ListOptions, printWriteResult, showList, showResource } from './answers.ts';
+import {
+  type PageOptions,
+  pageQuery,
+  printWriteResult,
+  showList,
+  showResource,
+  withPages,
+} from './answers.ts';
 
 const stackView: View = {
   columns: [
@@ -52,13 +58,13 @@ function registerStacks(program: Command, io: Io): void {
       const resource = await (await session.api()).write('POST', '/stacks', body);
       await printWriteResult(session, resource, 'stack', String(resource['id']), 'created');
     });
-  stack
-    .verb('list', 'list stacks', 'headgate stack list --org acme')
-    .option('--org <id>', 'only this organisation')
-    .option('--limit <n>', 'maximum number of items', count)
-    .action<ListOptions & { readonly org?: string }>((session, { org, limit }) =>
-      showList(session, '/stacks', stackView, { organisation: org, limit }),
-    );
+  withPages(
+    stack
+      .verb('list', 'list stacks', 'headgate stack list --org acme')
+      .option('--org <id>', 'only this organisation'),
+  ).action<PageOptions & { readonly org?: string }>((session, { org, ...page }) =>
+    showList(session, '/stacks', stackView, { organisation: org, ...pageQuery(page) }),
+  );
   stack
     .verb('get <stack>', 'show one stack', 'headgate stack get stk-amber-otter-9k2f')
     .action((session, _options, id) => showResource(session, route`/stacks/${id}`, stackView));

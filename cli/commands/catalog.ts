@@ -13,7 +13,15 @@ import { count, limit, selection } from '../terminal/options.ts';
 import { column, type View } from '../terminal/render.ts';
 import { route } from '../terminal/route.ts';
 import { noun } from '../terminal/verbs.ts';
-import { type ListOptions, printWriteResult, showList, showResource } from './answers.ts';
+import {
+  type ListOptions,
+  type PageOptions,
+  pageQuery,
+  printWriteResult,
+  showList,
+  showResource,
+  withPages,
+} from './answers.ts';
 
 const tierView: View = {
   columns: [
@@ -137,12 +145,9 @@ function registerTiers(program: Command, io: Io): void {
 
 function registerModels(program: Command, io: Io): void {
   const model = noun(program, io, 'model', 'the catalog of models', 'deployed', 'headgate model list');
-  model
-    .verb('list', 'list the catalog', 'headgate model list')
-    .option('--limit <n>', 'maximum number of items', count)
-    .action<ListOptions>((session, { limit: most }) =>
-      showList(session, '/models', modelView, { limit: most }),
-    );
+  withPages(model.verb('list', 'list the catalog', 'headgate model list')).action<PageOptions>(
+    (session, page) => showList(session, '/models', modelView, pageQuery(page)),
+  );
   model
     .verb('get <id>', 'show one model', 'headgate model get echo-small')
     .action((session, _options, id) => showResource(session, route`/models/${id}`, modelView));

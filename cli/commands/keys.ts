@@ -2,11 +2,11 @@
 import type { Command } from 'commander';
 import { confirmDestructive } from '../terminal/confirm.ts';
 import type { Io } from '../terminal/io.ts';
-import { count, durationSeconds } from '../terminal/options.ts';
+import { durationSeconds } from '../terminal/options.ts';
 import { column, type View } from '../terminal/render.ts';
 import { route } from '../terminal/route.ts';
 import { type Noun, noun } from '../terminal/verbs.ts';
-import { type ListOptions, outcome, showList, showResource } from './answers.ts';
+import { outcome, type PageOptions, pageQuery, showList, showResource, withPages } from './answers.ts';
 import { waitUntilConfirmed } from './confirmations.ts';
 import { createSecret, openSecretOutput, showSecret } from './secrets.ts';
 
@@ -36,13 +36,20 @@ interface CreateOptions {
 export function registerKeys(program: Command, io: Io): void {
   const key = noun(program, io, 'key', 'API keys', 'deployed', 'headgate key list --org acme');
   registerCreate(key);
-  key
-    .verb('list', 'list keys, without their values', 'headgate key list --org acme')
-    .option('--org <id>', 'only this organisation')
-    .option('--limit <n>', 'maximum number of items', count)
-    .action<ListOptions & { readonly org?: string }>((session, { org, limit }) =>
-      showList(session, '/keys', keyView, { organisation: org, limit }),
-    );
+  withPages(
+    key
+      .verb(
+        'list',
+        'list keys, without their values',
+        'headgate key list --org acme',
+        'headgate key list --text billing --sort=-createdAt --limit 20',
+      )
+      .option('--org <id>', 'only this organisation')
+      .option('--state <state>', 'active, revoked or expired'),
+  ).action<PageOptions & { readonly org?: string; readonly state?: string }>(
+    (session, { org, state, ...page }) =>
+      showList(session, '/keys', keyView, { organisation: org, state, ...pageQuery(page) }),
+  );
   key
     .verb('get <key-id>', 'show one key, without its value', 'headgate key get key-3k9…')
     .action((session, _options, id) => showResource(session, route`/keys/${id}`, keyView));

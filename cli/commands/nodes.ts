@@ -9,7 +9,15 @@ import { count, place } from '../terminal/options.ts';
 import { column, type Severity, type View } from '../terminal/render.ts';
 import { route } from '../terminal/route.ts';
 import { groups, type Noun, noun, verb, withExamples } from '../terminal/verbs.ts';
-import { type ListOptions, printWriteResult, showList, showResource } from './answers.ts';
+import {
+  type ListOptions,
+  type PageOptions,
+  pageQuery,
+  printWriteResult,
+  showList,
+  showResource,
+  withPages,
+} from './answers.ts';
 import { createSecret, openSecretOutput, showSecret } from './secrets.ts';
 
 const nodeView: View = {
@@ -80,10 +88,13 @@ interface RegisterOptions {
 
 export function registerNodes(program: Command, io: Io): void {
   const node = noun(program, io, 'node', 'inference servers', 'healthy', 'headgate node list');
-  node
-    .verb('list', 'list nodes', 'headgate node list')
-    .option('--limit <n>', 'maximum number of items', count)
-    .action<ListOptions>((session, { limit }) => showList(session, '/nodes', nodeView, { limit }));
+  withPages(
+    node
+      .verb('list', 'list nodes', 'headgate node list', 'headgate node list --state down')
+      .option('--state <state>', 'up, down or drained'),
+  ).action<PageOptions & { readonly state?: string }>((session, { state, ...page }) =>
+    showList(session, '/nodes', nodeView, { state, ...pageQuery(page) }),
+  );
   node
     .verb('get <id>', 'show one node', 'headgate node get pool-1')
     .action((session, _options, id) => showResource(session, route`/nodes/${id}`, nodeView));

@@ -3,11 +3,18 @@ import type { Command } from 'commander';
 import { confirmDestructive } from '../terminal/confirm.ts';
 import { usageError } from '../terminal/errors.ts';
 import type { Io } from '../terminal/io.ts';
-import { count, longSeconds } from '../terminal/options.ts';
+import { longSeconds } from '../terminal/options.ts';
 import { column, type View } from '../terminal/render.ts';
 import { route } from '../terminal/route.ts';
-import { noun } from '../terminal/verbs.ts';
-import { type ListOptions, printWriteResult, showList, showResource } from './answers.ts';
+import { type Noun, noun } from '../terminal/verbs.ts';
+import {
+  type PageOptions,
+  pageQuery,
+  printWriteResult,
+  showList,
+  showResource,
+  withPages,
+} from './answers.ts';
 
 const organisationView: View = {
   columns: [
@@ -40,6 +47,12 @@ interface LinkOptions {
   readonly expires?: number;
 }
 
+interface InviteOptions {
+  readonly org: string;
+  readonly role: string;
+  readonly expires?: number;
+}
+
 export function registerTenants(program: Command, io: Io): void {
   registerOrganisations(program, io);
   registerMembers(program, io);
@@ -57,12 +70,11 @@ function registerOrganisations(program: Command, io: Io): void {
       const resource = await (await session.api()).write('POST', '/organisations', body);
       await printWriteResult(session, resource, 'organisation', id, 'created');
     });
-  org
-    .verb('list', 'list organisations', 'headgate org list', 'headgate org list -o name')
-    .option('--limit <n>', 'maximum number of items', count)
-    .action<ListOptions>((session, { limit }) =>
-      showList(session, '/organisations', organisationView, { limit }),
-    );
+  withPages(
+    org.verb('list', 'list organisations', 'headgate org list', 'headgate org list -o name'),
+  ).action<PageOptions>((session, page) =>
+    showList(session, '/organisations', organisationView, pageQuery(page)),
+  );
   org
     .verb('get <id>', 'show one organisation', 'headgate org get acme -o json')
     .action((session, _options, id) => showResource(session, route`/organisations/${id}`, organisationView));
@@ -112,13 +124,13 @@ function organisationChanges({ name, tier, anchor }: OrganisationOptions): objec
 
 function registerMembers(program: Command, io: Io): void {
   const member = noun(program, io, 'member', 'people and their roles', 'deployed', 'headgate member list');
-  member
-    .verb('list', 'list members', 'headgate member list --org acme')
-    .option('--org <id>', 'only this organisation')
-    .option('--limit <n>', 'maximum number of items', count)
-    .action<ListOptions & { readonly org?: string }>((session, { org, limit }) =>
-      showList(session, '/members', memberView, { organisation: org, limit }),
-    );
+  withPages(
+    member
+      .verb('list', 'list members', 'headgate member list --org acme')
+      .option('--org <id>', 'only this organisation'),
+  ).action<PageOptions & { readonly org?: string }>((session, { org, ...page }) =>
+    showList(session, '/members', memberView, { organisation: org, ...pageQuery(page) }),
+  );
   member
     .verb('set <org> <person>', 'add a member or change a role', 'headgate member set acme ana --role owner')
     .required('--role <role>', 'owner, admin, approver, member or viewer')
@@ -127,6 +139,25 @@ function registerMembers(program: Command, io: Io): void {
       const resource = await (await session.api()).write('PUT', path, { role });
       await printWriteResult(session, resource, 'member', person, `set as ${role} of ${org}`);
     });
+  registerLinks(member);
+  member
+    .verb(
+      'remove <org> <person>',
+      'remove a member; keys created by this person stay valid',
+      'headgate member remove acme ana --yes',
+    )
+    .action(async (session, _options, org, person) => {
+      await confirmDestructive(session, person, `remove ${person} from ${org}`);
+      const resource = await (await session.api()).write(
+        'DELETE',
+        route`/organisations/${org}/members/${person}`,
+      );
+      await printWriteResult(session, resource, 'member', person, 'removed');
+    });
+}
+
+/** Links to the console: they change nothing until somebody uses them. */
+function registerLinks(member: Noun): void {
   member
     .verb(
       'link',
@@ -145,16 +176,20 @@ function registerMembers(program: Command, io: Io): void {
     });
   member
     .verb(
-      'remove <org> <person>',
-      'remove a member; keys created by this person stay valid',
-      'headgate member remove acme ana --yes',
+      'invite',
+      'print a link that makes the person who signs in by it a member, once',
+      'headgate member invite --org acme --role member --expires 7d',
     )
-    .action(async (session, _options, org, person) => {
-      await confirmDestructive(session, person, `remove ${person} from ${org}`);
-      const resource = await (await session.api()).write(
-        'DELETE',
-        route`/organisations/${org}/members/${person}`,
+    .required('--org <id>', 'organisation that invites')
+    .required('--role <role>', 'owner, admin, approver, member or viewer')
+    .option('--expires <duration>', 'how long the link is valid, 60s to 30d; 7d by default', longSeconds)
+    .action<InviteOptions>(async (session, { org, role, expires }) => {
+      const path = route`/organisations/${org}/invitations`;
+      const body = { role, ...(expires !== undefined && { seconds: expires }) };
+      const { url, expiresAt } = await (await session.api()).write('POST', path, body);
+      await session.out.lines([String(url)], { url, expiresAt }, String(url));
+      session.note(
+        `makes one person ${role} of ${org}, until ${String(expiresAt)}; it needs an identity provider`,
       );
-      await printWriteResult(session, resource, 'member', person, 'removed');
     });
 }

@@ -2,9 +2,13 @@ import { expect, test } from 'vitest';
 import type { Role } from '../../schemas/names.ts';
 import { hashKey, parseKey } from '../../shared/ids/api-key.ts';
 import { smallFleet, TestState, testNowMs } from '../../test/support/state.ts';
-import { listKeys } from '../state/tenants.ts';
+import { listPage } from '../state/list-page.ts';
+import { keyListing } from '../state/tenants.ts';
 import { authoriseCommand, parseInput } from './definition.ts';
 import { expiresAtMs, keyCommands } from './keys.ts';
+
+const listKeys = (db: TestState['db'], nowMs: number, organisation?: string) =>
+  listPage(db, keyListing, { nowMs, organisation }).items;
 
 const create = { body: { organisation: 'acme', name: 'laptop', expires: 'never' } };
 const revoke = { params: { id: 'key-acme' } };

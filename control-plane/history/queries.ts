@@ -11,6 +11,7 @@ import { CommandError } from '../core/command-error.ts';
 import { type AnswerBefore, answerBefore, type EarlierAnswer } from '../decided/answer-before.ts';
 import { answerOn, type DescribedDecision, describeDecision } from '../decided/described.ts';
 import { type Asker, askerOn, matrixOn } from '../decided/imagined.ts';
+import { ListPage } from '../state/list-page.ts';
 import type { HistoryCommit } from './commit-chain.ts';
 import { type DoctorRows, readDoctorRows } from './doctor-rows.ts';
 import { type EventSearch, eventsOf, type FoundEvents, searchEvents } from './event-search.ts';
@@ -40,7 +41,7 @@ export interface PastFacts {
 export interface PastRead {
   /** Whose members may read it; absent: operators only. */
   readonly organisation?: string | undefined;
-  /** JSON; absent where there is none. */
+  /** JSON; absent where there is none. A list: an object without its position. */
   readonly found?: string | undefined;
   readonly isList: boolean;
 }
@@ -129,10 +130,11 @@ export class HistoryReader implements HistoryQueries {
     const db = this.#at(seq);
     const organisation = route.organisationOf?.(db, { ...params }, query);
     const found = route.read(db, { ...params }, query, (node) => node);
+    const list = Array.isArray(found) ? new ListPage<unknown>(found) : found;
     return {
       organisation,
-      found: found === undefined ? undefined : JSON.stringify(found),
-      isList: Array.isArray(found),
+      found: list === undefined ? undefined : JSON.stringify(list),
+      isList: list instanceof ListPage,
     };
   }
 

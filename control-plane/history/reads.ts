@@ -9,25 +9,29 @@ import {
   findPool,
   findStack,
   findToken,
-  listNodes,
-  listStacks,
   listTokens,
+  nodeListing,
+  stackListing,
 } from '../state/capacity.ts';
-import { findAnonymous, findModel, findTier, listModels, listTiers } from '../state/catalog.ts';
-import { findKey, findOrganisation, listKeys, listMembers, listOrganisations } from '../state/tenants.ts';
+import { findAnonymous, findModel, findTier, listTiers, modelListing } from '../state/catalog.ts';
+import { type ListPage, listPage, type PageQuery } from '../state/list-page.ts';
+import {
+  findKey,
+  findOrganisation,
+  keyListing,
+  memberListing,
+  organisationListing,
+} from '../state/tenants.ts';
 
 /** What a read depends on in addition to the path. */
-export interface ReadQuery {
-  readonly organisation?: string | undefined;
-  readonly limit?: number | undefined;
-  /** The clock by which a key has expired. */
-  readonly nowMs: number;
-}
+export type ReadQuery = PageQuery;
 
 interface StateRead {
   readonly path: string;
   readonly summary: string;
   readonly params?: z.ZodObject;
+  /** A list that takes `text`, `sort` and `after`. */
+  readonly isPaged?: true;
   /** The organisation whose members may read it; undefined: operators only. */
   organisationOf?(db: Database, params: Record<string, string>, query: ReadQuery): string | undefined;
   /** A list, a resource, or undefined where it does not exist. `live` adds what an agent reported last. */
@@ -36,7 +40,7 @@ interface StateRead {
     params: Record<string, string>,
     query: ReadQuery,
     live: (node: NodeResource) => NodeResource,
-  ): readonly unknown[] | object | undefined;
+  ): ListPage<unknown> | readonly unknown[] | object | undefined;
 }
 
 const byId = z.object({ id: idSchema });
@@ -48,7 +52,8 @@ export const stateReads: readonly StateRead[] = [
   {
     path: '/organisations',
     summary: 'List organisations',
-    read: (db, _p, q) => listOrganisations(db, q.limit),
+    isPaged: true,
+    read: (db, _p, q) => listPage(db, organisationListing, { ...q, organisation: undefined }),
   },
   {
     path: '/organisations/:id',
@@ -60,8 +65,9 @@ export const stateReads: readonly StateRead[] = [
   {
     path: '/members',
     summary: 'List members',
+    isPaged: true,
     organisationOf: own,
-    read: (db, _p, q) => listMembers(db, q.organisation, q.limit),
+    read: (db, _p, q) => listPage(db, memberListing, q),
   },
   { path: '/tiers', summary: 'List tiers, lowest first', read: (db, _p, q) => listTiers(db, q.limit) },
   {
@@ -71,7 +77,12 @@ export const stateReads: readonly StateRead[] = [
     read: (db, p) => findTier(db, id(p)),
   },
   { path: '/anonymous', summary: 'Limits of visitors', read: (db) => findAnonymous(db) },
-  { path: '/models', summary: 'List the catalog', read: (db, _p, q) => listModels(db, q.limit) },
+  {
+    path: '/models',
+    summary: 'List the catalog',
+    isPaged: true,
+    read: (db, _p, q) => listPage(db, modelListing, { ...q, organisation: undefined }),
+  },
   {
     path: '/models/:id',
     summary: 'One model',
@@ -81,8 +92,9 @@ export const stateReads: readonly StateRead[] = [
   {
     path: '/keys',
     summary: 'List keys, without their values',
+    isPaged: true,
     organisationOf: own,
-    read: (db, _p, q) => listKeys(db, q.nowMs, q.organisation, q.limit),
+    read: (db, _p, q) => listPage(db, keyListing, q),
   },
   {
     path: '/keys/:id',
@@ -94,8 +106,9 @@ export const stateReads: readonly StateRead[] = [
   {
     path: '/stacks',
     summary: 'List stacks',
+    isPaged: true,
     organisationOf: own,
-    read: (db, _p, q) => listStacks(db, q.organisation, q.limit),
+    read: (db, _p, q) => listPage(db, stackListing, q),
   },
   {
     path: '/stacks/:id',
@@ -108,7 +121,8 @@ export const stateReads: readonly StateRead[] = [
   {
     path: '/nodes',
     summary: 'List nodes',
-    read: (db, _p, q, live) => listNodes(db, q.limit).map(live),
+    isPaged: true,
+    read: (db, _p, q, live) => listPage(db, nodeListing, { ...q, organisation: undefined }).map(live),
   },
   {
     path: '/nodes/:id',

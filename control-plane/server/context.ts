@@ -90,6 +90,16 @@ export const readQuerySchema = z.object({
   limit: z.coerce.number().int().min(1).optional(),
   organisation: idSchema.optional(),
 });
+/** Of a list that is read page after page. */
+export const pageQuerySchema = readQuerySchema.extend({
+  /** What a row must contain. */
+  text: z.string().max(200).optional(),
+  state: z.string().min(1).max(20).optional(),
+  /** A field of the answer; `-field`: the other way round. */
+  sort: z.string().min(1).max(40).optional(),
+  /** `next` of the page before. */
+  after: z.string().min(1).max(2000).optional(),
+});
 
 const waitForMinMs = 10_000;
 

@@ -4,7 +4,16 @@ import type { NodeResource } from '../../schemas/admin.ts';
 import { authorise, readingRoles } from '../commands/authorise.ts';
 import { CommandError } from '../core/command-error.ts';
 import { stateReads } from '../history/reads.ts';
-import { type AdminContext, actorOf, callerOf, foldedUpTo, parseQuery, readQuerySchema } from './context.ts';
+import { ListPage } from '../state/list-page.ts';
+import {
+  type AdminContext,
+  actorOf,
+  callerOf,
+  foldedUpTo,
+  pageQuerySchema,
+  parseQuery,
+  readQuerySchema,
+} from './context.ts';
 
 type StateRead = (typeof stateReads)[number];
 
@@ -16,7 +25,7 @@ export function registerReadRoutes(app: FastifyInstance, context: AdminContext):
       config: { access: route.organisationOf ? readingRoles : 'operator', past: true },
       schema: {
         summary: route.summary,
-        querystring: readQuerySchema,
+        querystring: route.isPaged ? pageQuerySchema : readQuerySchema,
         ...(route.params && { params: route.params }),
       },
       validatorCompiler: () => (data: unknown) => ({ value: data }),
@@ -31,7 +40,7 @@ async function answer(
   request: FastifyRequest,
   reply: FastifyReply,
 ): Promise<object> {
-  const { at, min, organisation, limit } = parseQuery(readQuerySchema, request.query);
+  const { at, min, ...asked } = parseQuery(route.isPaged ? pageQuerySchema : readQuerySchema, request.query);
   const params = (route.params ? parseQuery(route.params, request.params) : {}) as Record<string, string>;
   await foldedUpTo(context, min);
   const roles = route.organisationOf ? readingRoles : 'operator';
@@ -40,23 +49,20 @@ async function answer(
     authorise(context.snapshot.db, actorOf(request), roles, owner);
   if (at === undefined) {
     const { db, seq } = context.snapshot;
-    const query = { organisation, limit, nowMs: Date.now() };
+    const query = { ...asked, nowMs: Date.now() };
     authorised(() => route.organisationOf?.(db, params, query));
     const found = route.read(db, params, query, (node: NodeResource) => context.live.with(node));
     if (found === undefined) throw notFound(route);
+    if (found instanceof ListPage) return { ...found, position: seq };
     return Array.isArray(found) ? { items: found, position: seq } : found;
   }
   const caller = callerOf(request);
   const { seq, nowMs } = await context.past.moment(at, caller);
-  const read = await context.past.ask(
-    'read',
-    [seq, route.path, params, { organisation, limit, nowMs }],
-    caller,
-  );
+  const read = await context.past.ask('read', [seq, route.path, params, { ...asked, nowMs }], caller);
   authorised(() => read.organisation);
   if (read.found === undefined) throw notFound(route);
   reply.type('application/json; charset=utf-8').serializer((text: unknown) => String(text));
-  return reply.send(read.isList ? `{"items":${read.found},"position":${seq}}` : read.found);
+  return reply.send(read.isList ? `${read.found.slice(0, -1)},"position":${seq}}` : read.found);
 }
 
 function notFound({ summary }: StateRead): CommandError {

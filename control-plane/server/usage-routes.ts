@@ -9,12 +9,14 @@ import { periodOf } from '../../shared/usage/period.ts';
 import { authorise, readingRoles } from '../commands/authorise.ts';
 import { CommandError } from '../core/command-error.ts';
 import { findTier } from '../state/catalog.ts';
-import { findAdjustment, findOrganisation } from '../state/tenants.ts';
-import { type AdminContext, actorOf, parseQuery } from './context.ts';
+import { listPage } from '../state/list-page.ts';
+import { findAdjustment, findOrganisation, keyListing } from '../state/tenants.ts';
+import { type AdminContext, actorOf, pageQuerySchema, parseQuery } from './context.ts';
 import { keyActivityOf } from './key-activity.ts';
 
 const usageQuerySchema = z.object({ organisation: idSchema, period: daySchema.optional() });
-const keysQuerySchema = z.object({ organisation: idSchema.optional() });
+/** With a limit: of the keys that `GET /keys` has on the same page. */
+const keysQuerySchema = pageQuerySchema.omit({ at: true, min: true });
 const exportQuerySchema = z.object({
   organisation: idSchema.optional(),
   /** First day of completion, inclusive, and last, exclusive. */
@@ -106,11 +108,16 @@ export function registerUsageRoutes(app: FastifyInstance, context: AdminContext)
     '/usage/keys',
     { config, schema: { summary: 'When each key was last used, and its requests of 24 hours' } },
     async (request): Promise<AdminResponse<'GET /usage/keys'>> => {
-      const { organisation } = parseQuery(keysQuerySchema, request.query);
+      const query = parseQuery(keysQuerySchema, request.query);
+      const { organisation, limit } = query;
       const roles = organisation === undefined ? 'operator' : readingRoles;
       authorise(db, actorOf(request), roles, () => organisation);
-      const items = await keyActivityOf(context.usage).of(organisation, Date.now());
-      return { items, position: context.snapshot.seq };
+      const nowMs = Date.now();
+      const items = await keyActivityOf(context.usage).of(organisation, nowMs);
+      const position = context.snapshot.seq;
+      if (limit === undefined) return { items, position };
+      const page = new Set(listPage(db, keyListing, { ...query, nowMs }).items.map(({ id }) => id));
+      return { items: items.filter(({ key }) => page.has(key)), position };
     },
   );
   app.get(

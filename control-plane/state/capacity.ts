@@ -7,6 +7,7 @@ import type { PlaceKey } from '../../schemas/names.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import { parseColumn } from '../../shared/runtime/table-columns.ts';
 import type { RowOf } from '../../shared/snapshot/tables.ts';
+import type { Listing } from './list-page.ts';
 import { all, first, limitOf, moment, present } from './statements.ts';
 
 function nodeIdsAt(db: Database, place: PlaceKey): string[] {
@@ -24,18 +25,26 @@ function toStack(db: Database, { id, organisation, surface }: RowOf<'stack'>): S
 }
 
 /** Of one organisation, or of all where none is given. */
-export function listStacks(db: Database, organisation?: string, limit?: number): Stack[] {
+export function listStacks(db: Database, organisation?: string): Stack[] {
   const rows =
     organisation === undefined
-      ? all<RowOf<'stack'>>(db, 'SELECT * FROM stack ORDER BY id LIMIT ?', limitOf(limit))
-      : all<RowOf<'stack'>>(
-          db,
-          'SELECT * FROM stack WHERE organisation = ? ORDER BY id LIMIT ?',
-          organisation,
-          limitOf(limit),
-        );
+      ? all<RowOf<'stack'>>(db, 'SELECT * FROM stack ORDER BY id')
+      : all<RowOf<'stack'>>(db, 'SELECT * FROM stack WHERE organisation = ? ORDER BY id', organisation);
   return rows.map((row) => toStack(db, row));
 }
+
+export const stackListing: Listing<RowOf<'stack'>, Stack> = {
+  from: 'stack',
+  sorts: { id: 'id', organisation: 'organisation', surface: 'surface' },
+  searched: [
+    'id',
+    'organisation',
+    'surface',
+    '(SELECT group_concat(m.model, char(10)) FROM stack_model m WHERE m.stack = id)',
+  ],
+  key: ['id'],
+  item: (row, db) => toStack(db, row),
+};
 
 export function findStack(db: Database, id: string): Stack | undefined {
   const row = first<RowOf<'stack'>>(db, 'SELECT * FROM stack WHERE id = ?', id);
@@ -73,9 +82,26 @@ function toNode(row: RowOf<'node'>): NodeResource {
   };
 }
 
-export function listNodes(db: Database, limit?: number): NodeResource[] {
-  return all<RowOf<'node'>>(db, 'SELECT * FROM node ORDER BY id LIMIT ?', limitOf(limit)).map(toNode);
+export function listNodes(db: Database): NodeResource[] {
+  return all<RowOf<'node'>>(db, 'SELECT * FROM node ORDER BY id').map(toNode);
 }
+
+export const nodeListing: Listing<RowOf<'node'>, NodeResource> = {
+  from: `(SELECT *, CASE WHEN drained = 1 THEN 'drained' WHEN up = 1 THEN 'up' ELSE 'down' END AS state FROM node)`,
+  hasState: true,
+  sorts: {
+    id: 'id',
+    state: 'state',
+    place: 'place',
+    dialect: 'dialect',
+    loaded: 'loaded',
+    changedAt: 'coalesce(changed_at, 0)',
+    owner: "coalesce(owner, '')",
+  },
+  searched: ['id', 'state', 'place', 'url', 'dialect', 'loaded', 'owner', 'reason'],
+  key: ['id'],
+  item: toNode,
+};
 
 export function findNode(db: Database, id: string): NodeResource | undefined {
   const row = first<RowOf<'node'>>(db, 'SELECT * FROM node WHERE id = ?', id);

@@ -5,6 +5,7 @@
 import type { Anonymous, Model, Tier } from '../../schemas/admin.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import type { RowOf } from '../../shared/snapshot/tables.ts';
+import type { Listing } from './list-page.ts';
 import { all, first, limitOf, moment, present } from './statements.ts';
 
 type Limits = Pick<Tier, 'requestsPerMinute' | 'concurrency' | 'contextTokens'>;
@@ -24,9 +25,17 @@ function toModel(row: RowOf<'model'>): Model {
   };
 }
 
-export function listModels(db: Database, limit?: number): Model[] {
-  return all<RowOf<'model'>>(db, 'SELECT * FROM model ORDER BY id LIMIT ?', limitOf(limit)).map(toModel);
+export function listModels(db: Database): Model[] {
+  return all<RowOf<'model'>>(db, 'SELECT * FROM model ORDER BY id').map(toModel);
 }
+
+export const modelListing: Listing<RowOf<'model'>, Model> = {
+  from: 'model',
+  sorts: { id: 'id', family: 'family', added: 'added', weight: 'weight' },
+  searched: ['id', 'family'],
+  key: ['id'],
+  item: toModel,
+};
 
 export function findModel(db: Database, id: string): Model | undefined {
   const row = first<RowOf<'model'>>(db, 'SELECT * FROM model WHERE id = ?', id);

@@ -6,6 +6,7 @@ import type { ApiKey, Member, Organisation } from '../../schemas/admin.ts';
 import type { Role } from '../../schemas/names.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import type { RowOf } from '../../shared/snapshot/tables.ts';
+import type { Listing } from './list-page.ts';
 import { all, first, limitOf, moment, present } from './statements.ts';
 
 /** A row with a hash: a key that was created, not the revocation of an unknown one. */
@@ -23,6 +24,19 @@ export function listOrganisations(db: Database, limit?: number): Organisation[] 
   const sql = 'SELECT * FROM organisation ORDER BY id LIMIT ?';
   return all<RowOf<'organisation'>>(db, sql, limitOf(limit)).map(toOrganisation);
 }
+
+export const organisationListing: Listing<RowOf<'organisation'>, Organisation> = {
+  from: 'organisation',
+  sorts: {
+    id: 'id',
+    name: 'lower(name)',
+    tier: "coalesce(tier, '')",
+    suspended: 'suspended',
+  },
+  searched: ['id', 'name', 'tier', "CASE WHEN suspended = 1 THEN 'suspended' ELSE 'active' END"],
+  key: ['id'],
+  item: toOrganisation,
+};
 
 export function findOrganisation(db: Database, id: string): Organisation | undefined {
   const row = first<RowOf<'organisation'>>(db, 'SELECT * FROM organisation WHERE id = ?', id);
@@ -47,6 +61,14 @@ export function listMembers(db: Database, organisation?: string, limit?: number)
     ? all(db, `SELECT * FROM member ${order}`, limitOf(limit))
     : all(db, `SELECT * FROM member WHERE organisation = ? ${order}`, organisation, limitOf(limit));
 }
+
+export const memberListing: Listing<RowOf<'member'>, Member> = {
+  from: 'member',
+  sorts: { organisation: 'organisation', person: 'person', role: 'role' },
+  searched: ['organisation', 'person', 'role'],
+  key: ['organisation', 'person'],
+  item: ({ organisation, person, role }) => ({ organisation, person, role }),
+};
 
 export function findMember(db: Database, organisation: string, person: string): Member | undefined {
   return first(db, 'SELECT * FROM member WHERE organisation = ? AND person = ?', organisation, person);
@@ -79,20 +101,24 @@ function toKey(row: KeyRow, nowMs: number): ApiKey {
 }
 
 // A row without a hash is a revocation whose key was never created, so it is not listed.
-/** Oldest first; of one organisation, or of all where none is given. */
-export function listKeys(db: Database, nowMs: number, organisation?: string, limit?: number): ApiKey[] {
-  const order = 'ORDER BY created_at, id LIMIT ?';
-  const rows =
-    organisation === undefined
-      ? all<KeyRow>(db, `SELECT * FROM api_key WHERE hash IS NOT NULL ${order}`, limitOf(limit))
-      : all<KeyRow>(
-          db,
-          `SELECT * FROM api_key WHERE organisation = ? AND hash IS NOT NULL ${order}`,
-          organisation,
-          limitOf(limit),
-        );
-  return rows.map((row) => toKey(row, nowMs));
-}
+export const keyListing: Listing<KeyRow, ApiKey> = {
+  from: `(SELECT *, CASE WHEN revoked_at IS NOT NULL THEN 'revoked' WHEN expires_at <= ? THEN 'expired'
+    ELSE 'active' END AS state FROM api_key WHERE hash IS NOT NULL)`,
+  hasClock: true,
+  hasState: true,
+  sorts: {
+    createdAt: 'coalesce(created_at, 0)',
+    name: 'lower(name)',
+    id: 'id',
+    state: 'state',
+    organisation: 'organisation',
+    expiresAt: `coalesce(expires_at, ${Number.MAX_SAFE_INTEGER})`,
+    createdBy: 'created_by',
+  },
+  searched: ['name', 'id', 'state', 'organisation', 'created_by'],
+  key: ['id'],
+  item: (row, _db, nowMs) => toKey(row, nowMs),
+};
 
 export function findKey(db: Database, id: string, nowMs: number): ApiKey | undefined {
   const row = first<KeyRow>(db, 'SELECT * FROM api_key WHERE id = ? AND hash IS NOT NULL', id);

@@ -1,22 +1,24 @@
 import { expect, test } from 'vitest';
 import { smallFleet, TestState, testNowMs } from '../../test/support/state.ts';
 import { findNode, findPool, findStack, findToken, listNodes, listStacks, listTokens } from './capacity.ts';
-import { findAnonymous, listModels, listTiers } from './catalog.ts';
-import { findKey, listKeys, listMembers, listOrganisations } from './tenants.ts';
+import { findAnonymous, listTiers } from './catalog.ts';
+import { listPage } from './list-page.ts';
+import { findKey, keyListing, listMembers, listOrganisations } from './tenants.ts';
 
 test('lists are complete without a limit, in order, and cut with one', () => {
   const { db } = new TestState().given(smallFleet);
   expect(listOrganisations(db).map(({ id }) => id)).toEqual(['acme', 'other']);
   expect(listOrganisations(db, 1).map(({ id }) => id)).toEqual(['acme']);
   expect(listTiers(db).map(({ id }) => id)).toEqual(['Starter', 'Platinum']);
-  expect(listModels(db, 1)).toHaveLength(1);
-  expect(listKeys(db, testNowMs).map(({ id }) => id)).toEqual(['key-acme', 'key-other']);
-  expect(listKeys(db, testNowMs, 'other').map(({ id }) => id)).toEqual(['key-other']);
-  expect(listKeys(db, testNowMs, undefined, 1)).toHaveLength(1);
+  const keys = (query: object) =>
+    listPage(db, keyListing, { nowMs: testNowMs, ...query }).items.map(({ id }) => id);
+  expect(keys({})).toEqual(['key-acme', 'key-other']);
+  expect(keys({ organisation: 'other' })).toEqual(['key-other']);
+  expect(keys({ limit: 1 })).toEqual(['key-acme']);
   expect(listMembers(db)).toHaveLength(2);
   expect(listMembers(db, 'acme')).toEqual([{ organisation: 'acme', person: 'ana', role: 'owner' }]);
   expect(listStacks(db, 'other')).toEqual([]);
-  expect(listNodes(db, 0)).toEqual([]);
+  expect(listNodes(db)).toHaveLength(1);
 });
 
 test('visitors are no tier, and have no limits until some are set', () => {
@@ -79,7 +81,7 @@ test('no resource shows a hash', () => {
 test('a revocation whose key was never created is no key', () => {
   const state = new TestState().given([{ type: 'key.revoked', data: { id: 'key-early' } }]);
   expect(findKey(state.db, 'key-early', testNowMs)).toBeUndefined();
-  expect(listKeys(state.db, testNowMs)).toEqual([]);
+  expect(listPage(state.db, keyListing, { nowMs: testNowMs }).items).toEqual([]);
 });
 
 test('two databases keep their statements apart', () => {
