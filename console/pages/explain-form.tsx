@@ -1,5 +1,4 @@
 /** Asks the question. It is sent as an address, so that an answer can be linked to. */
-import type { ComponentChildren } from 'preact';
 import { useId, useState } from 'preact/hooks';
 import type { AdminResponse } from '../../schemas/admin.ts';
 import { withQuery } from '../lib/api.ts';
@@ -53,40 +52,23 @@ export function ExplainForm({ asked }: { readonly asked: Asked }) {
   };
   return (
     <form class="card explain-form" onSubmit={submit} aria-label="Question">
-      <Field name="Who asks">
-        {(id) => (
-          <select
-            id={id}
-            name="subject"
-            value={subject}
-            onChange={({ currentTarget }) => setSubject(currentTarget.value as Subject)}
-          >
-            {subjects
-              .filter(([one]) => one !== 'visitor' || isOperator())
-              .map(([one, text]) => (
-                <option key={one} value={one}>
-                  {text}
-                </option>
-              ))}
-          </select>
-        )}
-      </Field>
+      <Choice
+        label="Who asks"
+        name="subject"
+        options={subjects.filter(([one]) => one !== 'visitor' || isOperator())}
+        chosen={subject}
+        onChoose={(value) => setSubject(value as Subject)}
+      />
       {subject === 'request' ? <RequestField asked={asked} /> : null}
       {subject === 'key' ? <KeyField asked={asked} /> : null}
       {subject === 'org' ? <OrganisationField asked={asked} /> : null}
       {subject === 'request' ? null : <Details asked={asked} />}
-      <Field name="Compare with">
-        {(id) => (
-          <input
-            id={id}
-            name="diff"
-            type="text"
-            autocomplete="off"
-            defaultValue={asked.diff ?? ''}
-            placeholder="position, time or 10m"
-          />
-        )}
-      </Field>
+      <Field
+        label="Compare with"
+        name="diff"
+        defaultValue={asked.diff ?? ''}
+        placeholder="position, time or 10m"
+      />
       <button type="submit" class="button primary">
         Explain
       </button>
@@ -94,86 +76,104 @@ export function ExplainForm({ asked }: { readonly asked: Asked }) {
   );
 }
 
+type Option = readonly [value: string, text: string];
+
 interface FieldProps {
+  readonly label: string;
   readonly name: string;
-  readonly children: (id: string) => ComponentChildren;
+  /** Any other value can be typed. */
+  readonly suggestions?: readonly Option[];
+  readonly type?: 'text' | 'number';
+  readonly required?: boolean;
+  readonly pattern?: string;
+  readonly spellcheck?: boolean;
+  readonly min?: number;
+  readonly defaultValue: string;
+  readonly placeholder: string;
+  readonly title?: string;
 }
 
-function Field({ name, children }: FieldProps) {
+function Field({ label, suggestions, ...input }: FieldProps) {
   const id = useId();
   return (
     <label class="field" for={id}>
-      <span>{name}</span>
-      {children(id)}
+      <span>{label}</span>
+      <input
+        id={id}
+        type="text"
+        autocomplete="off"
+        list={suggestions ? `${id}-suggestions` : undefined}
+        {...input}
+      />
+      {suggestions ? (
+        <datalist id={`${id}-suggestions`}>
+          {suggestions.slice(0, suggestionsMax).map(([value, text]) => (
+            <option key={value} value={value} label={text} />
+          ))}
+        </datalist>
+      ) : null}
+    </label>
+  );
+}
+
+interface ChoiceProps {
+  readonly label: string;
+  readonly name: string;
+  readonly options: readonly Option[];
+  readonly chosen: string | undefined;
+  readonly onChoose?: (value: string) => void;
+}
+
+function Choice({ label, name, options, chosen, onChoose }: ChoiceProps) {
+  const id = useId();
+  return (
+    <label class="field" for={id}>
+      <span>{label}</span>
+      <select id={id} name={name} onChange={({ currentTarget }) => onChoose?.(currentTarget.value)}>
+        {options.map(([value, text]) => (
+          <option key={value} value={value} selected={value === chosen}>
+            {text}
+          </option>
+        ))}
+      </select>
     </label>
   );
 }
 
 function RequestField({ asked }: { readonly asked: Asked }) {
   return (
-    <Field name="Request id">
-      {(id) => (
-        <input
-          id={id}
-          name="request"
-          type="text"
-          required
-          pattern="req_[0-9a-f]{32}"
-          autocomplete="off"
-          spellcheck={false}
-          defaultValue={asked.request ?? ''}
-          placeholder="req_…, the x-request-id of the answer"
-          title="req_ and 32 hexadecimal digits, from the header x-request-id of the answer"
-        />
-      )}
-    </Field>
+    <Field
+      label="Request id"
+      name="request"
+      required
+      pattern="req_[0-9a-f]{32}"
+      spellcheck={false}
+      defaultValue={asked.request ?? ''}
+      placeholder="req_…, the x-request-id of the answer"
+      title="req_ and 32 hexadecimal digits, from the header x-request-id of the answer"
+    />
   );
 }
 
 function KeyField({ asked }: { readonly asked: Asked }) {
-  const organisation = organisationInScope();
-  const keys = useRead<AdminResponse<'GET /keys'>>(withQuery('/keys', { organisation })).data?.items ?? [];
+  const newest = { organisation: organisationInScope(), sort: '-createdAt', limit: suggestionsMax };
+  const keys = useRead<AdminResponse<'GET /keys'>>(withQuery('/keys', newest)).data?.items ?? [];
   return (
-    <Field name="Key id">
-      {(id) => (
-        <>
-          <input
-            id={id}
-            name="key"
-            type="text"
-            required
-            autocomplete="off"
-            list="explain-keys"
-            defaultValue={asked.key ?? ''}
-            placeholder="key-…"
-          />
-          <datalist id="explain-keys">
-            {keys.slice(-suggestionsMax).map(({ id, name }) => (
-              <option key={id} value={id} label={name} />
-            ))}
-          </datalist>
-        </>
-      )}
-    </Field>
+    <Field
+      label="Key id"
+      name="key"
+      required
+      suggestions={keys.map(({ id, name }) => [id, name])}
+      defaultValue={asked.key ?? ''}
+      placeholder="key-…"
+    />
   );
 }
 
 function OrganisationField({ asked }: { readonly asked: Asked }) {
-  const organisations = useOrganisations();
+  const options = useOrganisations().map(({ id, name }) => [id, name] as const);
   const chosen = asked.org ?? organisationInScope();
-  return (
-    <Field name="Organisation">
-      {(id) => (
-        <select id={id} name="org">
-          {organisations.map(({ id, name }) => (
-            <option key={id} value={id} selected={id === chosen}>
-              {name}
-            </option>
-          ))}
-        </select>
-      )}
-    </Field>
-  );
+  return <Choice label="Organisation" name="org" options={options} chosen={chosen} />;
 }
 
 function Details({ asked }: { readonly asked: Asked }) {
@@ -186,65 +186,36 @@ function Details({ asked }: { readonly asked: Asked }) {
   const others = asked.host !== undefined && !hosts.includes(asked.host) ? [asked.host] : [];
   return (
     <>
-      <Field name="Model">
-        {(id) => (
-          <>
-            <input
-              id={id}
-              name="model"
-              type="text"
-              autocomplete="off"
-              list="explain-models"
-              defaultValue={asked.model ?? ''}
-              placeholder="empty: all of them"
-            />
-            <datalist id="explain-models">
-              {models.slice(0, suggestionsMax).map(({ id }) => (
-                <option key={id} value={id} />
-              ))}
-            </datalist>
-          </>
-        )}
-      </Field>
-      <Field name="Host">
-        {(id) => (
-          <select id={id} name="host">
-            {[...hosts, ...others].map((host) => (
-              <option key={host} value={host} selected={host === (asked.host ?? 'shared')}>
-                {host === 'shared' ? 'the shared host' : host}
-              </option>
-            ))}
-          </select>
-        )}
-      </Field>
-      <Field name="Kind">
-        {(id) => (
-          <select id={id} name="path">
-            {kinds.map(([kind, text]) => (
-              <option key={kind} value={kind} selected={kind === (asked.path ?? 'chat')}>
-                {text}
-              </option>
-            ))}
-          </select>
-        )}
-      </Field>
-      <Field name="Prompt tokens">
-        {(id) => (
-          <input
-            id={id}
-            name="prompt"
-            type="number"
-            min={0}
-            defaultValue={asked.prompt ?? ''}
-            placeholder="1"
-          />
-        )}
-      </Field>
-      <Field name="Tokens asked for">
-        {(id) => (
-          <input id={id} name="max" type="number" min={0} defaultValue={asked.max ?? ''} placeholder="none" />
-        )}
-      </Field>
+      <Field
+        label="Model"
+        name="model"
+        suggestions={models.map(({ id }) => [id, id])}
+        defaultValue={asked.model ?? ''}
+        placeholder="empty: all of them"
+      />
+      <Choice
+        label="Host"
+        name="host"
+        options={[...hosts, ...others].map((host) => [host, host === 'shared' ? 'the shared host' : host])}
+        chosen={asked.host ?? 'shared'}
+      />
+      <Choice label="Kind" name="path" options={kinds} chosen={asked.path ?? 'chat'} />
+      <Field
+        label="Prompt tokens"
+        name="prompt"
+        type="number"
+        min={0}
+        defaultValue={asked.prompt ?? ''}
+        placeholder="1"
+      />
+      <Field
+        label="Tokens asked for"
+        name="max"
+        type="number"
+        min={0}
+        defaultValue={asked.max ?? ''}
+        placeholder="none"
+      />
     </>
   );
 }

@@ -112,9 +112,11 @@ function OneSubject({ path, title }: { readonly path: string; readonly title: st
           keyOf={({ name }) => name}
           empty={<Empty title="No gateway has counted anything in this period">{null}</Empty>}
         />
-        <p class="muted">
-          {plural(data.gateways.length, 'gateway')} counted. A dash: not reported now by this gateway.
-        </p>
+        {data.gateways.length === 0 ? null : (
+          <p class="muted">
+            {plural(data.gateways.length, 'gateway')} counted. A dash: not reported now by this gateway.
+          </p>
+        )}
       </section>
     </div>
   );
