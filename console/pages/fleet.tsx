@@ -175,7 +175,9 @@ const steps = [
 
 /** The steps tick as the events of each arrive. */
 function FirstRun({ state: { nodes, organisations } }: { readonly state: FleetReads }) {
-  const keys = useRead<AdminResponse<'GET /keys'>>(organisations.length > 0 ? '/keys' : undefined).data;
+  const keys = useRead<AdminResponse<'GET /keys'>>(
+    organisations.length > 0 ? '/keys?limit=1' : undefined,
+  ).data;
   const uses = useRead<AdminResponse<'GET /usage/keys'>>('/usage/keys', { everyMs: 3000 }).data;
   const done = [nodes.length > 0, (keys?.items.length ?? 0) > 0, (uses?.items.length ?? 0) > 0];
   return (

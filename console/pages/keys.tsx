@@ -3,6 +3,7 @@ import { useState } from 'preact/hooks';
 import type { AdminResponse, ApiKey } from '../../schemas/admin.ts';
 import { withQuery } from '../lib/api.ts';
 import { ago, count, day, plural, shellWord } from '../lib/format.ts';
+import { type PageState, pageOptions, pageQuery, usePage } from '../lib/pages.ts';
 import { useRead } from '../lib/read.ts';
 import { organisationInScope } from '../lib/scope.ts';
 import { isOperator, may } from '../lib/session.ts';
@@ -13,22 +14,26 @@ import { Table, type TableColumn } from '../ui/table.tsx';
 import { CreateKey } from './key-create.tsx';
 import { RevokeKey } from './key-revoke.tsx';
 
+const newestFirst = '-createdAt';
 const soonMs = 7 * 24 * 3600_000;
 
 export function KeysPage() {
   const organisation = organisationInScope();
-  const { data, failure, refresh } = useRead<AdminResponse<'GET /keys'>>(
-    withQuery('/keys', { organisation }),
+  const { data, failure, refresh, pages } = usePage<ApiKey, AdminResponse<'GET /keys'>>(
+    '/keys',
+    { organisation },
+    newestFirst,
   );
   const uses = useRead<AdminResponse<'GET /usage/keys'>>(
-    moment() === undefined ? withQuery('/usage/keys', { organisation }) : undefined,
+    moment() === undefined
+      ? withQuery('/usage/keys', { organisation, ...pageQuery(newestFirst) })
+      : undefined,
     { everyMs: 10_000 },
   ).data;
   const usedBy = new Map(uses?.items.map((use) => [use.key, use]));
   const [isCreating, setCreating] = useState(false);
   const [revoking, setRevoking] = useState<ApiKey | undefined>();
   const mayCreate = may('key.create', organisation);
-  const active = data?.items.filter(({ state }) => state === 'active').length ?? 0;
   const create = (
     <button type="button" class="button primary" onClick={() => setCreating(true)}>
       Create key
@@ -40,10 +45,10 @@ export function KeysPage() {
         title="API keys"
         lead={
           data
-            ? `${plural(active, 'active key')}. The values are kept nowhere; only who made them has them.`
+            ? `${howMany(data.items, pages)}. The values are kept nowhere; only who made them has them.`
             : undefined
         }
-        cli={`headgate key list${organisation === undefined ? '' : ` --org ${shellWord(organisation)}`}`}
+        cli={`headgate key list${organisation === undefined ? '' : ` --org ${shellWord(organisation)}`}${pageOptions()}`}
       >
         <OrganisationChoice />
         {mayCreate ? create : null}
@@ -52,7 +57,9 @@ export function KeysPage() {
       {data ? (
         <Table
           caption="API keys"
-          rows={data.items.toReversed()}
+          rows={data.items}
+          pages={pages}
+          states={['active', 'expired', 'revoked']}
           columns={columnsOf(setRevoking, usedBy)}
           keyOf={({ id }) => id}
           empty={
@@ -77,6 +84,12 @@ export function KeysPage() {
   );
 }
 
+/** The active ones, where all are here to be counted. */
+function howMany(items: readonly ApiKey[], { total, isFirst, next }: PageState): string {
+  if (!isFirst || next !== undefined) return plural(total, 'key');
+  return plural(items.filter(({ state }) => state === 'active').length, 'active key');
+}
+
 type KeyUse = AdminResponse<'GET /usage/keys'>['items'][number];
 
 function columnsOf(
@@ -85,34 +98,32 @@ function columnsOf(
 ): readonly TableColumn<ApiKey>[] {
   const owner: TableColumn<ApiKey> = {
     name: 'Organisation',
-    value: ({ organisation }) => organisation,
+    field: 'organisation',
     cell: ({ organisation }) => <a href={`/orgs/${encodeURIComponent(organisation)}`}>{organisation}</a>,
   };
   return [
-    { name: 'Name', isTitle: true, value: ({ name }) => name, cell: ({ name }) => <strong>{name}</strong> },
-    { name: 'State', value: ({ state }) => state, cell: (key) => <KeyState subject={key} /> },
+    { name: 'Name', isTitle: true, field: 'name', cell: ({ name }) => <strong>{name}</strong> },
+    { name: 'State', field: 'state', cell: (key) => <KeyState subject={key} /> },
     ...(isOperator() ? [owner] : []),
-    { name: 'Id', value: ({ id }) => id, cell: ({ id }) => <Id id={id} /> },
+    { name: 'Id', field: 'id', cell: ({ id }) => <Id id={id} /> },
     {
       name: 'Expires',
-      value: ({ expiresAt }) => expiresAt ?? '9999',
+      field: 'expiresAt',
       cell: (key) => <Expiry subject={key} />,
     },
     {
       name: 'Created',
-      value: ({ createdAt }) => createdAt ?? '',
+      field: 'createdAt',
       cell: ({ createdAt }) => (createdAt ? <time dateTime={createdAt}>{ago(createdAt)}</time> : '–'),
     },
-    { name: 'By', value: ({ createdBy }) => createdBy, cell: ({ createdBy }) => createdBy },
+    { name: 'By', field: 'createdBy', cell: ({ createdBy }) => createdBy },
     {
       name: 'Last used',
-      value: ({ id }) => usedBy.get(id)?.lastUsedAt ?? '',
       cell: ({ id }) => <LastUse use={usedBy.get(id)} />,
     },
     {
       name: 'Requests, 24 h',
       isNumber: true,
-      value: ({ id }) => usedBy.get(id)?.requestsOfDay ?? 0,
       cell: ({ id }) => count(usedBy.get(id)?.requestsOfDay ?? 0),
     },
     {

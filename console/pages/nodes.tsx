@@ -3,7 +3,7 @@ import { useState } from 'preact/hooks';
 import type { AdminResponse, LiveNodeResource } from '../../schemas/admin.ts';
 import { call } from '../lib/api.ts';
 import { ago } from '../lib/format.ts';
-import { useRead } from '../lib/read.ts';
+import { pageOptions, usePage } from '../lib/pages.ts';
 import { may } from '../lib/session.ts';
 import { Confirm } from '../ui/dialog.tsx';
 import { Badge, Empty, Failure, Loading, PageHeader } from '../ui/parts.tsx';
@@ -11,16 +11,27 @@ import { Table, type TableColumn } from '../ui/table.tsx';
 import { NodeState } from './node-state.tsx';
 
 export function NodesPage() {
-  const { data, failure, refresh } = useRead<AdminResponse<'GET /nodes'>>('/nodes', { everyMs: 3000 });
+  const { data, failure, refresh, pages } = usePage<LiveNodeResource, AdminResponse<'GET /nodes'>>(
+    '/nodes',
+    {},
+    'id',
+    { everyMs: 3000 },
+  );
   const [chosen, setChosen] = useState<LiveNodeResource | undefined>();
   return (
     <>
-      <PageHeader title="Nodes" lead="The inference servers behind the gateways." cli="headgate node list" />
+      <PageHeader
+        title="Nodes"
+        lead="The inference servers behind the gateways."
+        cli={`headgate node list${pageOptions()}`}
+      />
       {failure ? <Failure failure={failure} onRetry={refresh} /> : null}
       {data ? (
         <Table
           caption="Nodes"
           rows={data.items}
+          pages={pages}
+          states={['up', 'down', 'drained']}
           columns={columnsOf(setChosen)}
           keyOf={({ id }) => id}
           empty={
@@ -67,10 +78,10 @@ function DrainDialog({
 
 function columnsOf(onDrain: (node: LiveNodeResource) => void): readonly TableColumn<LiveNodeResource>[] {
   return [
-    { name: 'Node', isTitle: true, value: ({ id }) => id, cell: ({ id }) => <strong>{id}</strong> },
+    { name: 'Node', isTitle: true, field: 'id', cell: ({ id }) => <strong>{id}</strong> },
     {
       name: 'State',
-      value: ({ up, drained }) => (drained ? 'drained' : up ? 'up' : 'down'),
+      field: 'state',
       cell: (node) => (
         <>
           <NodeState node={node} />
@@ -78,22 +89,22 @@ function columnsOf(onDrain: (node: LiveNodeResource) => void): readonly TableCol
         </>
       ),
     },
-    { name: 'Serves', value: placeText, cell: (node) => <Place node={node} /> },
-    { name: 'Engine', value: ({ dialect }) => dialect, cell: ({ dialect }) => <Badge>{dialect}</Badge> },
+    { name: 'Serves', field: 'place', cell: (node) => <Place node={node} /> },
+    { name: 'Engine', field: 'dialect', cell: ({ dialect }) => <Badge>{dialect}</Badge> },
     {
       name: 'Loaded',
-      value: ({ loaded }) => loaded.join(' '),
+      field: 'loaded',
       cell: ({ loaded }) => (loaded.length === 0 ? <span class="muted">nothing</span> : loaded.join(', ')),
     },
     {
       name: 'Since',
-      value: ({ changedAt = '' }) => changedAt,
+      field: 'changedAt',
       cell: ({ changedAt }) =>
         changedAt === undefined ? '–' : <time dateTime={changedAt}>{ago(changedAt)}</time>,
     },
     {
       name: 'Reported by',
-      value: ({ owner = '' }) => owner,
+      field: 'owner',
       cell: ({ owner, agent }) => `${owner ?? '–'}${agent ? ', agent' : ''}`,
     },
     {
@@ -112,10 +123,6 @@ function columnsOf(onDrain: (node: LiveNodeResource) => void): readonly TableCol
         ) : null,
     },
   ];
-}
-
-function placeText({ place }: LiveNodeResource): string {
-  return place.kind === 'pool' ? 'the pool' : place.id;
 }
 
 function Place({ node }: { readonly node: LiveNodeResource }) {

@@ -4,6 +4,7 @@ import type { AdminResponse, LimitUse, Member, Organisation, UsageTotals } from 
 import { call, withQuery } from '../lib/api.ts';
 import { explainLink } from '../lib/explain.ts';
 import { ago, count, day, plural, shellWord, subjectOf, verbOf } from '../lib/format.ts';
+import { usePage } from '../lib/pages.ts';
 import { useRead } from '../lib/read.ts';
 import { isOperator, may } from '../lib/session.ts';
 import { moment } from '../lib/travel.ts';
@@ -186,11 +187,14 @@ function History({ organisation }: { readonly organisation: string }) {
 }
 
 function Holdings({ organisation }: { readonly organisation: string }) {
-  const keys = useRead<AdminResponse<'GET /keys'>>(withQuery('/keys', { organisation })).data;
+  const ofKeys = { organisation, state: 'active', limit: 1 };
+  const keys = useRead<AdminResponse<'GET /keys'>>(withQuery('/keys', ofKeys)).data;
   const stacks = useRead<AdminResponse<'GET /stacks'>>(withQuery('/stacks', { organisation })).data;
-  const nodes = useRead<AdminResponse<'GET /nodes'>>(isOperator() ? '/nodes' : undefined).data;
+  const nodes = useRead<AdminResponse<'GET /nodes'>>(
+    isOperator() ? withQuery('/nodes', { text: `organisation:${organisation}` }) : undefined,
+  ).data;
   const own = nodes?.items.filter(({ place }) => place.kind === 'organisation' && place.id === organisation);
-  const active = keys?.items.filter(({ state }) => state === 'active').length;
+  const active = keys?.total;
   return (
     <section class="card">
       <h2>What it has</h2>
@@ -221,7 +225,11 @@ function Holdings({ organisation }: { readonly organisation: string }) {
 }
 
 function Members({ organisation }: { readonly organisation: string }) {
-  const { data, failure } = useRead<AdminResponse<'GET /members'>>(withQuery('/members', { organisation }));
+  const { data, failure, pages } = usePage<Member, AdminResponse<'GET /members'>>(
+    '/members',
+    { organisation },
+    'person',
+  );
   const ways = useRead<{ readonly oidc: boolean }>('/sign-in').data;
   const [dialog, setDialog] = useState<
     { readonly kind: 'add' | 'invite' | 'link' | 'remove'; readonly person: string } | undefined
@@ -252,6 +260,7 @@ function Members({ organisation }: { readonly organisation: string }) {
         <Table
           caption="Members"
           rows={data.items}
+          pages={pages}
           keyOf={({ person }) => person}
           columns={memberColumns(organisation, (kind, person) => setDialog({ kind, person }))}
           empty={<Empty title="Nobody is a member yet">{null}</Empty>}
@@ -287,12 +296,12 @@ function memberColumns(organisation: string, open: (kind: 'link' | 'remove', per
     {
       name: 'Person',
       isTitle: true,
-      value: ({ person }: Member) => person,
+      field: 'person',
       cell: ({ person }: Member) => <strong>{person}</strong>,
     },
     {
       name: 'Role',
-      value: ({ role }: Member) => role,
+      field: 'role',
       cell: (member: Member) =>
         maySet ? <RoleChoice key={member.role} member={member} /> : <Badge>{member.role}</Badge>,
     },

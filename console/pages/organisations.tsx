@@ -1,6 +1,6 @@
 /** Organisations: all for the operator, their own for members. */
 import type { AdminResponse, Organisation } from '../../schemas/admin.ts';
-import { useRead } from '../lib/read.ts';
+import { pageOptions, usePage } from '../lib/pages.ts';
 import { isOperator, me } from '../lib/session.ts';
 import { Badge, Empty, Failure, Loading, PageHeader, State } from '../ui/parts.tsx';
 import { Table, type TableColumn } from '../ui/table.tsx';
@@ -13,8 +13,10 @@ interface Row {
 }
 
 export function OrganisationsPage() {
-  const { data, failure, refresh } = useRead<AdminResponse<'GET /organisations'>>(
+  const { data, failure, refresh, pages } = usePage<Organisation, AdminResponse<'GET /organisations'>>(
     isOperator() ? '/organisations' : undefined,
+    {},
+    'name',
   );
   const rows: readonly Row[] | undefined = isOperator()
     ? data?.items.map((organisation) => ({ id: organisation.id, name: organisation.name, organisation }))
@@ -24,13 +26,14 @@ export function OrganisationsPage() {
       <PageHeader
         title="Organisations"
         lead="Tenants: each owns keys, stacks and nodes, and has at most one plan."
-        cli="headgate org list"
+        cli={`headgate org list${pageOptions()}`}
       />
       {failure ? <Failure failure={failure} onRetry={refresh} /> : null}
       {rows ? (
         <Table
           caption="Organisations"
           rows={rows}
+          {...(isOperator() && { pages })}
           columns={isOperator() ? operatorColumns : memberColumns}
           keyOf={({ id }) => id}
           empty={
@@ -52,9 +55,15 @@ const name: TableColumn<Row> = {
   name: 'Name',
   isTitle: true,
   value: (row) => row.name,
+  field: 'name',
   cell: (row) => <a href={`/orgs/${encodeURIComponent(row.id)}`}>{row.name}</a>,
 };
-const id: TableColumn<Row> = { name: 'Id', value: (row) => row.id, cell: (row) => <code>{row.id}</code> };
+const id: TableColumn<Row> = {
+  name: 'Id',
+  value: (row) => row.id,
+  field: 'id',
+  cell: (row) => <code>{row.id}</code>,
+};
 
 const memberColumns: readonly TableColumn<Row>[] = [
   name,
@@ -67,7 +76,7 @@ const operatorColumns: readonly TableColumn<Row>[] = [
   id,
   {
     name: 'Plan',
-    value: ({ organisation }) => organisation?.tier ?? '',
+    field: 'tier',
     cell: ({ organisation }) =>
       organisation?.tier ? (
         <Badge>{organisation.tier}</Badge>
@@ -77,7 +86,7 @@ const operatorColumns: readonly TableColumn<Row>[] = [
   },
   {
     name: 'State',
-    value: ({ organisation }) => (organisation?.suspended ? 'suspended' : 'active'),
+    field: 'suspended',
     cell: ({ organisation }) =>
       organisation?.suspended ? <State tone="bad">suspended</State> : <State tone="good">active</State>,
   },

@@ -1,8 +1,7 @@
 /** Stacks: dedicated capacity of organisations, each with a host of its own. */
 import type { AdminResponse, Stack } from '../../schemas/admin.ts';
-import { withQuery } from '../lib/api.ts';
 import { plural, shellWord } from '../lib/format.ts';
-import { useRead } from '../lib/read.ts';
+import { pageOptions, usePage } from '../lib/pages.ts';
 import { organisationInScope } from '../lib/scope.ts';
 import { isOperator } from '../lib/session.ts';
 import { OrganisationChoice } from '../ui/organisation-choice.tsx';
@@ -11,15 +10,17 @@ import { Table, type TableColumn } from '../ui/table.tsx';
 
 export function StacksPage() {
   const organisation = organisationInScope();
-  const { data, failure, refresh } = useRead<AdminResponse<'GET /stacks'>>(
-    withQuery('/stacks', { organisation }),
+  const { data, failure, refresh, pages } = usePage<Stack, AdminResponse<'GET /stacks'>>(
+    '/stacks',
+    { organisation },
+    'id',
   );
   return (
     <>
       <PageHeader
         title="Stacks"
         lead="Dedicated capacity of one organisation, under a host of its own."
-        cli={`headgate stack list${organisation === undefined ? '' : ` --org ${shellWord(organisation)}`}`}
+        cli={`headgate stack list${organisation === undefined ? '' : ` --org ${shellWord(organisation)}`}${pageOptions()}`}
       >
         <OrganisationChoice />
       </PageHeader>
@@ -28,6 +29,7 @@ export function StacksPage() {
         <Table
           caption="Stacks"
           rows={data.items}
+          pages={pages}
           columns={columns()}
           keyOf={({ id }) => id}
           empty={
@@ -49,31 +51,29 @@ export function StacksPage() {
 function columns(): readonly TableColumn<Stack>[] {
   const owner: TableColumn<Stack> = {
     name: 'Organisation',
-    value: ({ organisation }) => organisation,
+    field: 'organisation',
     cell: ({ organisation }) => <a href={`/orgs/${encodeURIComponent(organisation)}`}>{organisation}</a>,
   };
   return [
     {
       name: 'Stack',
       isTitle: true,
-      value: ({ id }) => id,
+      field: 'id',
       cell: ({ id }) => <a href={`/stacks/${encodeURIComponent(id)}`}>{id}</a>,
     },
     ...(isOperator() ? [owner] : []),
     {
       name: 'Surface',
-      value: ({ surface }) => surface,
+      field: 'surface',
       cell: ({ surface }) => <Badge>{surface === 'openai' ? 'OpenAI-style' : 'Anthropic-style'}</Badge>,
     },
     {
       name: 'Models',
-      value: ({ models }) => models.join(' '),
       cell: ({ models }) => (models.length === 0 ? <span class="muted">none</span> : models.join(', ')),
     },
     {
       name: 'Nodes',
       isNumber: true,
-      value: ({ nodes }) => nodes.length,
       cell: ({ nodes }) => plural(nodes.length, 'node'),
     },
   ];

@@ -1,18 +1,22 @@
 /**
- * Tables: sorted by a click on a column, searched, and windowed above 500 rows, so that ten thousand rows cost as much as
- * a screenful.
+ * Tables: sorted by a click on a column and searched, here or by the control plane where a list has pages. Many rows are
+ * windowed, so that they cost as much as a screenful.
  */
 import type { ComponentChildren } from 'preact';
-import { useRef, useState } from 'preact/hooks';
+import { useLayoutEffect, useRef, useState } from 'preact/hooks';
+import { withQuery } from '../lib/api.ts';
 import { count } from '../lib/format.ts';
+import type { PageState } from '../lib/pages.ts';
 import { location, setQuery } from '../lib/router.ts';
 import { Empty } from './parts.tsx';
 
 export interface TableColumn<Row> {
   readonly name: string;
   readonly cell: (row: Row) => ComponentChildren;
-  /** What the column is sorted and searched by. */
+  /** What the column is sorted and searched by, where all rows are here. */
   readonly value?: (row: Row) => string | number;
+  /** The field by which the control plane sorts a list that has pages. */
+  readonly field?: string;
   readonly isNumber?: boolean;
   /** Shown as the heading of a row on narrow screens. */
   readonly isTitle?: boolean;
@@ -26,48 +30,85 @@ export interface TableProps<Row> {
   readonly keyOf: (row: Row) => string;
   /** What to do where there is nothing. */
   readonly empty: ComponentChildren;
+  /** The rows are one page of a list. */
+  readonly pages?: PageState;
+  /** The states that the list can be cut down to. */
+  readonly states?: readonly string[];
 }
 
 const searchFrom = 8;
-const windowFrom = 500;
-const rowHeight = 45;
-const rowsAround = 60;
+const windowFrom = 100;
+/** Until rows are drawn and measured. */
+const rowHeightGuess = 49;
+const rowsAround = 30;
 /** A region that scrolls must be reachable by keyboard. */
 const scrollable = (name: string) => ({ tabIndex: 0, role: 'region', 'aria-label': name }) as const;
 
 export function Table<Row>(props: TableProps<Row>) {
-  const { rows, columns, empty } = props;
+  const { rows, columns, empty, pages, states } = props;
   const { query } = location.value;
   const text = query.get('q') ?? '';
-  const found = sorted(searched(rows, columns, text), columns, query.get('sort') ?? '');
-  if (rows.length === 0) return <>{empty}</>;
+  const found = pages ? rows : sorted(searched(rows, columns, text), columns, query.get('sort') ?? '');
+  const state = (states && query.get('state')) ?? '';
+  const isWhole = text === '' && state === '' && pages?.isFirst !== false;
+  if (rows.length === 0 && isWhole) return <>{empty}</>;
+  const all = pages?.total ?? rows.length;
   return (
     <>
-      {rows.length >= searchFrom || text !== '' ? (
-        <Search text={text} shown={found.length} all={rows.length} />
+      {all >= searchFrom || !isWhole ? (
+        <Search text={text} shown={found.length} all={all} state={state} states={states} />
       ) : null}
-      {found.length === 0 ? (
-        <Empty title={`Nothing contains “${text}”`}>
-          <button type="button" class="button" onClick={() => setQuery({ q: '' })}>
-            Clear the search
-          </button>
-        </Empty>
-      ) : (
-        <Rows {...props} rows={found} />
-      )}
+      {found.length === 0 ? <NothingFound text={text} state={state} /> : <Rows {...props} rows={found} />}
+      {pages ? <Pager {...pages} caption={props.caption} /> : null}
     </>
   );
 }
 
-function Search({
-  text,
-  shown,
-  all,
-}: {
+function NothingFound({ text, state }: { readonly text: string; readonly state: string }) {
+  const filters = [text === '' ? '' : `contains “${text}”`, state === '' ? '' : `is ${state}`];
+  const what = filters.filter(Boolean).join(' and ');
+  return (
+    <Empty title={what === '' ? 'Nothing is on this page any more' : `Nothing ${what}`}>
+      <button type="button" class="button" onClick={() => setQuery({ q: '', state: '', after: '' })}>
+        {what === '' ? 'First page' : 'Clear the search'}
+      </button>
+    </Empty>
+  );
+}
+
+/** Links, so that the browser's own buttons go back and forth. */
+function Pager({ caption, isFirst, next }: PageState & { readonly caption: string }) {
+  if (isFirst && next === undefined) return null;
+  const { path, query } = location.value;
+  const to = (after: string | undefined): string =>
+    withQuery(path, { ...Object.fromEntries(query), after: after ?? '' });
+  return (
+    <nav class="pager" aria-label={`Pages of ${caption}`}>
+      {isFirst ? null : (
+        <a class="button" href={to(undefined)}>
+          First page
+        </a>
+      )}
+      {next === undefined ? (
+        <span class="muted">This is the last page.</span>
+      ) : (
+        <a class="button" href={to(next)}>
+          Next page
+        </a>
+      )}
+    </nav>
+  );
+}
+
+interface SearchProps {
   readonly text: string;
   readonly shown: number;
   readonly all: number;
-}) {
+  readonly state: string;
+  readonly states: readonly string[] | undefined;
+}
+
+function Search({ text, shown, all, state, states }: SearchProps) {
   return (
     <div class="search">
       <input
@@ -75,8 +116,22 @@ function Search({
         aria-label="Search this table"
         placeholder="Search"
         value={text}
-        onInput={({ currentTarget }) => setQuery({ q: currentTarget.value })}
+        onInput={({ currentTarget }) => setQuery({ q: currentTarget.value, after: '' })}
       />
+      {states ? (
+        <select
+          aria-label="State"
+          value={state}
+          onChange={({ currentTarget }) => setQuery({ state: currentTarget.value, after: '' })}
+        >
+          <option value="">any state</option>
+          {states.map((one) => (
+            <option key={one} value={one}>
+              {one}
+            </option>
+          ))}
+        </select>
+      ) : null}
       <span class="muted" role="status">
         {shown === all ? count(all) : `${count(shown)} of ${count(all)}`}
       </span>
@@ -84,9 +139,11 @@ function Search({
   );
 }
 
-function Rows<Row>({ caption, rows, columns, keyOf }: TableProps<Row>) {
+function Rows<Row>({ caption, rows, columns, keyOf, pages }: TableProps<Row>) {
   const [first, setFirst] = useState(0);
   const box = useRef<HTMLDivElement>(null);
+  const body = useRef<HTMLTableSectionElement>(null);
+  const rowHeight = useRowHeight(body);
   const isWindowed = rows.length > windowFrom;
   const start = isWindowed ? Math.max(0, Math.min(first, rows.length - 1) - rowsAround) : 0;
   const shown = isWindowed ? rows.slice(start, start + 3 * rowsAround) : rows;
@@ -102,19 +159,19 @@ function Rows<Row>({ caption, rows, columns, keyOf }: TableProps<Row>) {
       onScroll={isWindowed ? onScroll : undefined}
       {...scrollable(caption)}
     >
-      <table aria-rowcount={rows.length}>
+      <table aria-rowcount={(pages?.total ?? rows.length) + 1}>
         <caption class="visually-hidden">{caption}</caption>
         <thead>
           <tr>
             {columns.map((column) => (
-              <Heading key={column.name} column={column} />
+              <Heading key={column.name} column={column} pages={pages} />
             ))}
           </tr>
         </thead>
-        <tbody>
+        <tbody ref={body}>
           {start > 0 ? <Spacer height={start * rowHeight} width={columns.length} /> : null}
-          {shown.map((row) => (
-            <tr key={keyOf(row)}>
+          {shown.map((row, index) => (
+            <tr key={keyOf(row)} aria-rowindex={isWindowed ? start + index + 2 : undefined}>
               {columns.map((column) => (
                 <td
                   key={column.name}
@@ -133,6 +190,19 @@ function Rows<Row>({ caption, rows, columns, keyOf }: TableProps<Row>) {
   );
 }
 
+/** The height of the rows that are drawn: it depends on fonts, zoom and what is in them. */
+function useRowHeight(body: { readonly current: HTMLTableSectionElement | null }): number {
+  const [height, setHeight] = useState(rowHeightGuess);
+  useLayoutEffect(() => {
+    const drawn = [...(body.current?.rows ?? [])].filter(({ ariaRowIndex }) => ariaRowIndex !== null);
+    const [top, bottom] = [drawn[0]?.getBoundingClientRect(), drawn.at(-1)?.getBoundingClientRect()];
+    if (!top || !bottom) return;
+    const measured = (bottom.bottom - top.top) / drawn.length;
+    if (measured > 0 && Math.abs(measured - height) > 0.5) setHeight(measured);
+  });
+  return height;
+}
+
 function cellClass<Row>({ isNumber, isTitle, isAction }: TableColumn<Row>): string {
   return [isNumber && 'number', isTitle && 'title', isAction && 'action'].filter(Boolean).join(' ');
 }
@@ -145,17 +215,23 @@ function Spacer({ height, width }: { readonly height: number; readonly width: nu
   );
 }
 
-function Heading<Row>({ column }: { readonly column: TableColumn<Row> }) {
-  const { name, value, isNumber } = column;
-  if (!value)
+interface HeadingProps<Row> {
+  readonly column: TableColumn<Row>;
+  readonly pages: PageState | undefined;
+}
+
+function Heading<Row>({ column, pages }: HeadingProps<Row>) {
+  const { name, isNumber } = column;
+  const sortedBy = pages ? column.field : column.value && name;
+  if (sortedBy === undefined)
     return (
       <th scope="col" class={isNumber ? 'number' : ''}>
         {column.isAction ? <span class="visually-hidden">{name}</span> : name}
       </th>
     );
-  const sort = location.value.query.get('sort') ?? '';
-  const isUp = sort === name;
-  const isDown = sort === `-${name}`;
+  const sort = pages?.sort ?? location.value.query.get('sort') ?? '';
+  const isUp = sort === sortedBy;
+  const isDown = sort === `-${sortedBy}`;
   return (
     <th
       scope="col"
@@ -165,7 +241,9 @@ function Heading<Row>({ column }: { readonly column: TableColumn<Row> }) {
       <button
         type="button"
         class="sort"
-        onClick={() => setQuery({ sort: isUp ? `-${name}` : isDown ? '' : name })}
+        onClick={() =>
+          setQuery({ sort: isUp ? `-${sortedBy}` : isDown && !pages ? '' : sortedBy, after: '' })
+        }
       >
         {name}
         <span aria-hidden="true">{isUp ? ' ↑' : isDown ? ' ↓' : ''}</span>

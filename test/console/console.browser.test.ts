@@ -141,6 +141,25 @@ describe('signing in and out', () => {
     });
   });
 
+  test('a link does not take the place of a session without a click', async () => {
+    const linkOf = async (): Promise<string> => {
+      const headers = { authorization: `Bearer ${dev.ready.operatorToken}` };
+      const answer = await fetch(`${dev.ready.admin}/admin/v1/console/links`, { method: 'POST', headers });
+      return ((await answer.json()) as { url: string }).url;
+    };
+    await withPage({}, async (page, watched) => {
+      await asMember(page, 'ben');
+      await page.goto(await linkOf());
+      await page.getByText('This browser is signed in as ben').waitFor();
+      await watched.expectAccessible('a link before a session');
+      await button(page, 'Stay ben').click();
+      await heading(page, 'API keys').waitFor();
+      await page.goto(await linkOf());
+      await button(page, 'Sign in by the link').click();
+      await heading(page, 'Fleet').waitFor();
+    });
+  });
+
   test('a member sees the pages and the data of their organisation alone', async () => {
     await withPage({ allowed: /status of 40[13]/ }, async (page) => {
       await asMember(page, 'ben');

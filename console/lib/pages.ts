@@ -1,0 +1,84 @@
+/** Lists that the control plane searches, sorts and gives page after page; what is asked for stands in the address. */
+import { useRef } from 'preact/hooks';
+import { withQuery } from './api.ts';
+import { shellWord } from './format.ts';
+import { type ReadOptions, useRead } from './read.ts';
+import { location } from './router.ts';
+import { moment } from './travel.ts';
+
+const rowsPerPage = 500;
+
+interface Page<Row> {
+  readonly items: readonly Row[];
+  readonly next?: string | undefined;
+  readonly total?: number | undefined;
+}
+
+/** What a table shows of a list that is longer than itself. */
+export interface PageState {
+  readonly sort: string;
+  /** Rows of all pages that are found. */
+  readonly total: number;
+  readonly isFirst: boolean;
+  readonly next: string | undefined;
+}
+
+type PageFilter = Readonly<Record<string, string | undefined>>;
+
+interface PageQuery {
+  readonly text: string | undefined;
+  readonly state: string | undefined;
+  readonly sort: string;
+  readonly after: string | undefined;
+  readonly limit: number;
+}
+
+/** The parameters of the page that the address asks for. */
+export function pageQuery(sort: string): PageQuery {
+  const { query } = location.value;
+  return {
+    text: query.get('q') ?? undefined,
+    state: query.get('state') ?? undefined,
+    sort: query.get('sort') ?? sort,
+    after: query.get('after') ?? undefined,
+    limit: rowsPerPage,
+  };
+}
+
+/** One page. While another page or search of the same list is read, the last one stays. */
+export function usePage<Row, Answer extends Page<Row>>(
+  path: string | undefined,
+  filter: PageFilter,
+  sort: string,
+  options: ReadOptions = {},
+) {
+  const query = pageQuery(sort);
+  const wanted = path === undefined ? undefined : withQuery(path, { ...filter, ...query });
+  const { data, failure, refresh } = useRead<Answer>(wanted, options);
+  const list = JSON.stringify([path, filter, moment()]);
+  const last = useRef<{ readonly list: string; readonly data: Answer } | undefined>(undefined);
+  if (data) last.current = { list, data };
+  const shown = data ?? (last.current?.list === list ? last.current.data : undefined);
+  const pages: PageState = {
+    sort: query.sort,
+    total: shown?.total ?? shown?.items.length ?? 0,
+    isFirst: query.after === undefined,
+    next: shown?.next,
+  };
+  return { data: shown, failure, refresh, pages };
+}
+
+/** The same search and order for the command line. */
+export function pageOptions(): string {
+  const { query } = location.value;
+  const text = query.get('q') ?? '';
+  const sort = query.get('sort') ?? '';
+  const state = query.get('state') ?? '';
+  const cursor = query.get('after') ?? '';
+  return [
+    text === '' ? '' : ` --text ${shellWord(text)}`,
+    state === '' ? '' : ` --state ${shellWord(state)}`,
+    sort === '' ? '' : ` --sort=${shellWord(sort)}`,
+    cursor === '' ? '' : ` --limit ${rowsPerPage} --after ${shellWord(cursor)}`,
+  ].join('');
+}
