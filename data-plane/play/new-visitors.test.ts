@@ -43,15 +43,56 @@ test('a call whose clock was read in the hour before does not begin the counts a
   expect((await visitors.admit(network, undefined, nowMs)).kind).toBe('work');
 });
 
-test('a network whose solutions are wrong is refused for the rest of the hour', async () => {
-  const { visitors, challenge } = await afterThree();
-  const solution = { counter: 1, derivedKey: '00'.repeat(32), time: 1 };
-  for (let n = 0; n < 60; n++)
-    expect((await visitors.admit(network, { challenge, solution }, nowMs)).kind).toBe('work');
+const wrong = { counter: 1, derivedKey: '00'.repeat(32), time: 1 };
+
+test('a network whose solutions of its own challenges are wrong is refused for the rest of the hour', async () => {
+  const { visitors, challenge: first } = await afterThree();
+  let challenge: Payload['challenge'] = first;
+  for (let n = 0; n < 60; n++) {
+    const asked = await visitors.admit(network, { challenge, solution: wrong }, nowMs);
+    if (asked.kind !== 'work') throw new Error(asked.kind);
+    challenge = asked.challenge;
+  }
   expect(await visitors.admit(network, undefined, nowMs)).toEqual({
     kind: 'refused',
     retryAfterSeconds: 50 * 60,
   });
   expect((await visitors.admit('n-2', undefined, nowMs)).kind).toBe('allowed');
   expect((await visitors.admit(network, undefined, nowMs + 50 * 60_000)).kind).toBe('allowed');
+});
+
+test('solutions of challenges that no gateway made, and of one again, use up nothing', async () => {
+  const { visitors, challenge } = await afterThree();
+  const forged = { ...challenge, parameters: { ...challenge.parameters, nonce: 'ab'.repeat(16) } };
+  const sent = [forged, ...Array.from({ length: 100 }, () => challenge), { ...challenge, signature: '' }];
+  for (const of of sent)
+    expect((await visitors.admit(network, { challenge: of, solution: wrong }, nowMs)).kind).toBe('work');
+  for (let n = 0; n < 100; n++) await visitors.admit(network, { challenge: forged, solution: wrong }, nowMs);
+  const asked = await visitors.admit(network, undefined, nowMs);
+  if (asked.kind !== 'work') throw new Error(asked.kind);
+  const solution = await solveChallenge({ challenge: asked.challenge, deriveKey });
+  if (solution === null) throw new Error('not solved');
+  const payload = { challenge: asked.challenge, solution };
+  expect((await visitors.admit(network, payload, nowMs)).kind).toBe('allowed');
+});
+
+test('beyond 100 000 networks in an hour, those that come new work, and none is refused for the others', async () => {
+  const visitors = new NewVisitors('token-a');
+  for (let n = 0; n < 100_000; n++) await visitors.admit(`n-${n}`, undefined, nowMs);
+  for (let n = 0; n < 200; n++) expect((await visitors.admit('n-late', undefined, nowMs)).kind).toBe('work');
+  const asked = await visitors.admit('n-late', undefined, nowMs);
+  if (asked.kind !== 'work') throw new Error(asked.kind);
+  const { challenge } = asked;
+  const solution = await solveChallenge({ challenge, deriveKey });
+  if (solution === null) throw new Error('not solved');
+  const kinds = [];
+  for (const of of [wrong, solution]) {
+    const next = await visitors.admit('n-late', undefined, nowMs);
+    if (next.kind !== 'work') throw new Error(next.kind);
+    const payload = of === wrong ? { challenge: next.challenge, solution: of } : { challenge, solution: of };
+    kinds.push((await visitors.admit('n-late', payload, nowMs)).kind);
+  }
+  kinds.push((await visitors.admit('n-late', { challenge, solution }, nowMs)).kind);
+  expect(kinds).toEqual(['work', 'allowed', 'work']);
+  expect((await visitors.admit('n-1', undefined, nowMs)).kind).toBe('allowed');
 });

@@ -13,8 +13,10 @@ export const newPerHourMax = 30;
 /** Wrong solutions of a network in an hour that are checked: each costs a derivation. */
 const checkedPerHourMax = 60;
 const hourMs = 3600_000;
-/** Networks remembered in an hour; beyond, new ones count as one. */
+/** Networks counted in an hour; beyond, each new visitor of a further one costs work, and nothing else is counted of it. */
 const networksMax = 100_000;
+/** Challenges remembered as answered; beyond, the oldest is forgotten, and its solution may count once more. */
+const answeredMax = 100_000;
 const challengeSeconds = 300;
 /** PBKDF2 iterations of one try; some 256 tries are needed: a second or two on a phone. */
 const cost = 2_000;
@@ -32,7 +34,8 @@ export type NewVisitor =
 export class NewVisitors {
   readonly #secret: string;
   readonly #networks = new Map<string, HourOfNetwork>();
-  readonly #usedSolutions = new Map<string, number>();
+  /** Challenges that were answered, rightly or not, by their nonce: until when they are valid. */
+  readonly #answered = new Map<string, number>();
   #hour = 0;
 
   constructor(gatewayToken: string) {
@@ -44,29 +47,33 @@ export class NewVisitors {
   /** Decides on a new visitor, and counts one that is allowed. */
   async admit(network: string, solution: Payload | undefined, nowMs: number): Promise<NewVisitor> {
     const counts = this.#countsOf(network, nowMs);
-    if (counts.made >= newPerHourMax || counts.checked >= checkedPerHourMax)
+    if (isUsedUp(counts))
       return {
         kind: 'refused',
         retryAfterSeconds: Math.ceil(((this.#hour + 1) * hourMs - nowMs) / 1000),
       };
-    if (counts.made >= freePerHour && !(await this.#isSolved(network, solution, counts, nowMs)))
+    const isFree = counts !== undefined && counts.made < freePerHour;
+    if (!isFree && !(await this.#isSolved(network, solution, counts, nowMs)))
       return { kind: 'work', challenge: await this.#challenge(network, nowMs) };
+    if (counts === undefined) return { kind: 'allowed' };
     // Others may have begun while the solution was checked.
     if (counts.made >= newPerHourMax) return this.admit(network, undefined, nowMs);
     counts.made++;
     return { kind: 'allowed' };
   }
 
-  #countsOf(network: string, nowMs: number): HourOfNetwork {
+  /** Undefined of a network beyond those that are counted. */
+  #countsOf(network: string, nowMs: number): HourOfNetwork | undefined {
     const hour = Math.floor(nowMs / hourMs);
     // Never back: a clock that was read earlier would begin an hour again.
     if (hour > this.#hour) {
       this.#hour = hour;
       this.#networks.clear();
     }
-    const name = this.#networks.size < networksMax ? network : 'others';
-    const counts = this.#networks.get(network) ?? this.#networks.get(name) ?? { made: 0, checked: 0 };
-    if (counts.made === 0 && counts.checked === 0) this.#networks.set(name, counts);
+    const known = this.#networks.get(network);
+    if (known !== undefined || this.#networks.size >= networksMax) return known;
+    const counts = { made: 0, checked: 0 };
+    this.#networks.set(network, counts);
     return counts;
   }
 
@@ -84,33 +91,43 @@ export class NewVisitors {
   async #isSolved(
     network: string,
     payload: Payload | undefined,
-    counts: HourOfNetwork,
+    counts: HourOfNetwork | undefined,
     nowMs: number,
   ): Promise<boolean> {
     if (payload === undefined) return false;
     const { challenge, solution } = payload;
     const { nonce, data, cost: claimed, algorithm } = challenge.parameters;
     if (data?.['network'] !== network || claimed !== cost || algorithm !== 'PBKDF2/SHA-256') return false;
-    this.#forgetSolutions(nowMs);
-    if (this.#usedSolutions.has(nonce)) return false;
-    counts.checked++;
     const { verified } = await verifySolution({
       challenge,
       solution,
-      deriveKey,
+      // Called once the signature is found valid, so that nobody can use up the checks of a network without its challenges.
+      deriveKey: async (...input) =>
+        this.#mayCheck(nonce, counts, nowMs) ? deriveKey(...input) : { derivedKey: new Uint8Array() },
       hmacSignatureSecret: this.#secret,
     });
-    if (!verified || this.#usedSolutions.has(nonce)) return false;
-    counts.checked--;
-    this.#usedSolutions.set(nonce, nowMs + challengeSeconds * 1000);
+    if (verified && counts !== undefined) counts.checked--;
+    return verified;
+  }
+
+  /** Counts a check; one of each challenge. */
+  #mayCheck(nonce: string, counts: HourOfNetwork | undefined, nowMs: number): boolean {
+    this.#forgetAnswered(nowMs);
+    if (this.#answered.has(nonce) || isUsedUp(counts)) return false;
+    this.#answered.set(nonce, nowMs + challengeSeconds * 1000);
+    if (counts !== undefined) counts.checked++;
     return true;
   }
 
-  /** In the order in which they end. */
-  #forgetSolutions(nowMs: number): void {
-    for (const [nonce, endsMs] of this.#usedSolutions) {
-      if (endsMs > nowMs) return;
-      this.#usedSolutions.delete(nonce);
+  /** In the order in which they were answered. */
+  #forgetAnswered(nowMs: number): void {
+    for (const [nonce, endsMs] of this.#answered) {
+      if (endsMs > nowMs && this.#answered.size < answeredMax) return;
+      this.#answered.delete(nonce);
     }
   }
+}
+
+function isUsedUp(counts: HourOfNetwork | undefined): boolean {
+  return counts !== undefined && (counts.made >= newPerHourMax || counts.checked >= checkedPerHourMax);
 }

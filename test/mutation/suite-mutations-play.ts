@@ -24,11 +24,54 @@ export const playMutations: readonly SuiteMutation[] = [
     'data-plane/play/new-visitors.ts',
     ['data-plane/play/new-visitors.test.ts'],
     [
-      ['three cost nothing', 'counts.made >= freePerHour', 'counts.made > freePerHour'],
-      ['a solution counts once', 'this.#usedSolutions.set(nonce, nowMs + challengeSeconds * 1000);', ''],
+      ['three cost nothing', 'counts.made < freePerHour', 'counts.made <= freePerHour'],
+      ['a solution counts once', 'this.#answered.set(nonce, nowMs + challengeSeconds * 1000);', ''],
+      ['a challenge is checked once', 'this.#answered.has(nonce) || ', ''],
+      [
+        'further networks work',
+        'const isFree = counts !== undefined && counts.made < freePerHour;',
+        'const isFree = counts === undefined || counts.made < freePerHour;',
+      ],
       ['a solution is of its network', "data?.['network'] !== network || ", ''],
       ['wrong solutions are few', ' || counts.checked >= checkedPerHourMax', ''],
       ['each hour begins at nothing', '      this.#networks.clear();\n', ''],
+    ],
+  ),
+  ...of(
+    'data-plane/usage/worker-messages.ts',
+    ['data-plane/usage/outbox.test.ts'],
+    [
+      [
+        'a turn counts in the periods of its admission',
+        'row.admittedMs ?? Date.parse(row.at)',
+        'Date.parse(row.at)',
+      ],
+      ['a stopped answer is no turn', 'unfinished ? 0 : 1', '1'],
+    ],
+  ),
+  ...of(
+    'data-plane/usage/outbox-ledger.ts',
+    ['data-plane/usage/outbox.test.ts'],
+    [
+      [
+        'networks do not push out visitors',
+        "return key.startsWith(networkPrefix) ? 'network' : 'visitor';",
+        "return 'visitor';",
+      ],
+      ['each day what ended is removed', '    if (dayOf(nowMs) > this.#day) this.#removeEnded(nowMs);\n', ''],
+    ],
+  ),
+  ...of(
+    'data-plane/request/handle.ts',
+    ['test/play/period.test.ts'],
+    [
+      ['a visitor is of the moment when the body is there', ' || entry?.visitorAt !== undefined', ''],
+      [
+        'a visitor is of the moment of its admission',
+        'visitorAt(entry, nowMs)',
+        'visitorAt(entry, acceptedMs)',
+      ],
+      ['what a visitor stops counts', 'isVisitor ? outcome.spent : undefined', 'undefined'],
     ],
   ),
   ...of(

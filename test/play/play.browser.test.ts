@@ -123,7 +123,7 @@ function post(path: string, body: unknown, sent: Sent): Promise<Answered> {
   });
 }
 
-const turn = { model: 'echo-small', messages: [{ role: 'user', content: 'hello there' }] };
+const turn = { model: 'echo-small', stream: true, messages: [{ role: 'user', content: 'hello there' }] };
 const chat = (sent: Sent): Promise<Answered> => post('/api/chat', turn, sent);
 const errorOf = ({ json }: Answered) => json['error'] as { type: string; message: string; path: string };
 const turnsOf = ({ json }: Answered) => json['turns'] as { left: number; limit: number };
@@ -287,11 +287,17 @@ test('Limits 4: turns count over all gateways, and only a cookie that this fleet
 test('a network with many new visitors works for more, each solution once', async () => {
   const address = planted.working;
   for (let n = 0; n < 3; n++) await visitorFrom(address);
-  const { json, cookie } = await post('/api/visitor', {}, { address });
-  expect(cookie).toBeUndefined();
-  const challenge = json['work'] as Parameters<typeof solveChallenge>[0]['challenge'];
+  const asked = async () => {
+    const { json, cookie } = await post('/api/visitor', {}, { address });
+    expect(cookie).toBeUndefined();
+    return json['work'] as Parameters<typeof solveChallenge>[0]['challenge'];
+  };
+  const challenge = await asked();
   const solution = { challenge, solution: await solveChallenge({ challenge, deriveKey }) };
-  const wrong = { ...solution, solution: { ...solution.solution, derivedKey: '00'.repeat(32) } };
+  const wrong = {
+    challenge: await asked(),
+    solution: { ...solution.solution, derivedKey: '00'.repeat(32) },
+  };
   const answers = [];
   for (const [of, from] of [
     [wrong, address],
