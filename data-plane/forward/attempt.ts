@@ -51,10 +51,10 @@ export interface AttemptFailure {
 
 export type AttemptResult =
   | { readonly kind: 'completed'; readonly usage: Usage }
-  | { readonly kind: 'client-gone' }
+  | { readonly kind: 'client-gone'; readonly spent?: Usage }
   | { readonly kind: 'unreached'; readonly failure: AttemptFailure }
   | { readonly kind: 'failed'; readonly failure: AttemptFailure }
-  | { readonly kind: 'aborted-after-start'; readonly failure: AttemptFailure };
+  | { readonly kind: 'aborted-after-start'; readonly failure: AttemptFailure; readonly spent?: Usage };
 
 /** Converts the events of a node's stream into frames for the client: ChatStream or MessagesStream. */
 export interface SurfaceStream {
@@ -194,10 +194,11 @@ export class Attempt implements CallReader, ClientListener {
   }
 
   onGone(): void {
+    const wasSent = this.#state !== 'connecting';
     const kind = this.#step('gone');
     if (kind === 'ignored') return;
     this.#abandon();
-    this.#resolve({ kind });
+    this.#resolve(wasSent ? { kind, ...this.#spent() } : { kind });
   }
 
   onBlocked(): void {
@@ -275,7 +276,7 @@ export class Attempt implements CallReader, ClientListener {
       const kind = this.#step(arrived ? 'delivered' : 'gone');
       if (kind === 'ignored') return;
       this.#release();
-      this.#resolve(kind === 'completed' ? { kind, usage } : { kind });
+      this.#resolve(kind === 'completed' ? { kind, usage } : { kind, ...this.#spent() });
     });
   }
 
@@ -284,8 +285,13 @@ export class Attempt implements CallReader, ClientListener {
     const kind = this.#step('failure');
     if (kind === 'ignored') return;
     this.#abandon();
-    this.#resolve({ kind, failure });
+    this.#resolve(kind === 'aborted-after-start' ? { kind, failure, ...this.#spent() } : { kind, failure });
     if (kind === 'aborted-after-start') this.#client.destroy();
+  }
+
+  /** What the node has read and written for a stream so far. */
+  #spent(): { readonly spent?: Usage } {
+    return this.#stream === undefined ? {} : { spent: this.#stream.usage };
   }
 
   /** A wrong content type means a broken node; an error may be the request's own fault. */

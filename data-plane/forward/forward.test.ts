@@ -540,6 +540,7 @@ test('Events: a client that leaves in mid-stream ends the node’s request at on
       node: 'n1',
       by: 'client',
       reason: 'the client left',
+      spent: { promptTokens: 4, completionTokens: expect.any(Number), estimated: true },
     });
     await until(() => node.stats().abortedByClient === i, 300);
   }

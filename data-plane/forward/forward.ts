@@ -91,6 +91,8 @@ export type ForwardOutcome =
       readonly by: 'client' | 'node' | 'deadline';
       /** For the log; holds nothing that node or client wrote. */
       readonly reason: string;
+      /** Of a stream: what the node had read and written until then. */
+      readonly spent?: Usage;
     };
 
 /** Looking for a node that takes connections ends after this, however many candidates are left. */
@@ -216,10 +218,10 @@ function outcomeOf(
       };
     }
     case 'client-gone':
-      return { kind: 'ended-early', node, by: 'client', reason: 'the client left' };
+      return { kind: 'ended-early', node, by: 'client', reason: 'the client left', ...spentOf(result) };
     case 'aborted-after-start': {
       const { timedOut, reason } = result.failure;
-      return { kind: 'ended-early', node, by: timedOut ? 'deadline' : 'node', reason };
+      return { kind: 'ended-early', node, by: timedOut ? 'deadline' : 'node', reason, ...spentOf(result) };
     }
     case 'failed':
       throw (
@@ -232,6 +234,10 @@ function outcomeOf(
     default:
       return result satisfies never;
   }
+}
+
+function spentOf({ spent }: { readonly spent?: Usage }): { readonly spent?: Usage } {
+  return spent === undefined ? {} : { spent };
 }
 
 /** A node's own error of context is a property of the request, so it is no failure of the node. */

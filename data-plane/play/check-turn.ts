@@ -18,9 +18,21 @@ const turnSchema = z.strictObject({
   stream_options: z.strictObject({ include_usage: z.boolean() }).optional(),
 });
 
+/** What a node has written of an answer that is not streamed is not known before its end, so a visitor could stop it uncounted. */
+const streamedSchema = turnSchema.extend({ stream: z.literal(true) });
+
 /** Throws what the page itself never sends. */
 export function checkTurn(body: ChunkBuffer): void {
-  if (turnSchema.safeParse(parsed(body)).success) return;
+  check(turnSchema, body);
+}
+
+/** The same, of a visitor. */
+export function checkVisitorsTurn(body: ChunkBuffer): void {
+  check(streamedSchema, body);
+}
+
+function check(schema: z.ZodType, body: ChunkBuffer): void {
+  if (schema.safeParse(parsed(body)).success) return;
   throw new Refusal(
     'UnsupportedShapeError',
     `The playground takes at most ${messagesMax} messages of text, and the parameters of its page.`,

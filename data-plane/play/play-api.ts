@@ -14,9 +14,9 @@ import { isJson, isOwnCall, portAsked } from '../../shared/runtime/browser-rules
 import { mintRequestId } from '../core/request-id.ts';
 import { readBody } from '../request/body.ts';
 import type { Gateway } from '../request/gateway.ts';
-import { type Entry, handle } from '../request/handle.ts';
+import { type Entry, handle, type Visitor } from '../request/handle.ts';
 import { discardRest, pathOf, sendJson, sendRefusal } from '../request/http.ts';
-import { bodyBytesMax, checkTurn } from './check-turn.ts';
+import { bodyBytesMax, checkTurn, checkVisitorsTurn } from './check-turn.ts';
 import { clientAddress } from './network.ts';
 import { NewVisitors, newPerHourMax } from './new-visitors.ts';
 import { cookieDays, Visitors } from './visitors.ts';
@@ -33,11 +33,6 @@ export interface PlayApiOptions {
 const shared: Target = { kind: 'shared' };
 const turnPath = /^\/api\/(?:stacks\/([a-z0-9-]{1,63})\/)?(chat|messages)$/;
 const operations = { chat: '/v1/chat/completions', messages: '/v1/messages' } as const;
-
-interface Known {
-  readonly id: string;
-  readonly network: string;
-}
 
 export class PlayApi {
   readonly #options: PlayApiOptions;
@@ -74,15 +69,13 @@ export class PlayApi {
     [, stack, operation]: RegExpExecArray,
   ): Promise<void> {
     const hasKey = request.headers.authorization !== undefined;
-    const visitor = hasKey ? undefined : this.#known(request);
-    if (!hasKey && (visitor === undefined || stack !== undefined || operation !== 'chat'))
-      throw unauthorized('no visitor');
+    if (!hasKey && (stack !== undefined || operation !== 'chat')) throw unauthorized('no visitor');
     const entry: Entry = {
       target: stack === undefined ? shared : { kind: 'stack', stack },
       path: operations[operation as keyof typeof operations],
-      visitor,
+      visitorAt: hasKey ? undefined : (nowMs) => this.#known(request, nowMs),
       bodyBytesMax,
-      checkBody: checkTurn,
+      checkBody: hasKey ? checkTurn : checkVisitorsTurn,
     };
     await handle(this.#options.gateway, request, response, undefined, entry);
   }
@@ -92,9 +85,9 @@ export class PlayApi {
     const solution = await this.#solutionIn(request);
     // After the body, whose end the client decides.
     const nowMs = this.#options.gateway.now();
-    const known = this.#known(request);
-    const network = this.#networkOf(request);
-    if (known !== undefined) return this.#sendState(response, known);
+    const known = this.#known(request, nowMs);
+    if (known !== undefined) return this.#sendState(response, known, nowMs);
+    const network = this.#networkOf(request, nowMs);
     const admitted = await this.#newVisitors.admit(network, solution, nowMs);
     if (admitted.kind === 'refused') throw tooManyVisitors(admitted.retryAfterSeconds);
     if (admitted.kind === 'work')
@@ -102,13 +95,13 @@ export class PlayApi {
     const { cookie, id } = this.#visitors.mint(nowMs);
     const attributes = `Path=/; Secure; HttpOnly; SameSite=Lax; Max-Age=${cookieDays * 24 * 3600}`;
     response.setHeader('set-cookie', `${this.#cookieName(request)}=${cookie}; ${attributes}`);
-    return this.#sendState(response, { id: this.#visitors.subject(id, nowMs), network });
+    return this.#sendState(response, { id: this.#visitors.subject(id, nowMs), network }, nowMs);
   }
 
-  async #sendState(response: ServerResponse, { id, network }: Known): Promise<void> {
+  /** `nowMs`: the moment of whose month and day both subjects are. */
+  async #sendState(response: ServerResponse, { id, network }: Visitor, nowMs: number): Promise<void> {
     const { gateway, consoleUrl } = this.#options;
     const { lookup, meter } = gateway;
-    const nowMs = gateway.now();
     const tier = lookup.anonymousTier();
     const totals = lookup.visitorTotals();
     if (tier === undefined || totals === undefined)
@@ -169,21 +162,20 @@ export class PlayApi {
     }
   }
 
-  /** The visitor of a request's cookie. */
-  #known(request: IncomingMessage): Known | undefined {
-    const nowMs = this.#options.gateway.now();
+  /** The visitor of a request's cookie at a moment. */
+  #known(request: IncomingMessage, nowMs: number): Visitor | undefined {
     const name = `${this.#cookieName(request)}=`;
     const found = (request.headers.cookie ?? '').split(';').find((part) => part.trim().startsWith(name));
     const id = found && this.#visitors.open(found.trim().slice(name.length), nowMs);
     if (id === undefined) return undefined;
-    return { id: this.#visitors.subject(id, nowMs), network: this.#networkOf(request) };
+    return { id: this.#visitors.subject(id, nowMs), network: this.#networkOf(request, nowMs) };
   }
 
-  #networkOf({ socket, headers }: IncomingMessage): string {
+  #networkOf({ socket, headers }: IncomingMessage, nowMs: number): string {
     const forwarded = headers['x-forwarded-for'];
     const text = Array.isArray(forwarded) ? forwarded.join(',') : forwarded;
     const address = clientAddress(socket.remoteAddress, text, this.#options.proxies);
-    return this.#visitors.network(address, this.#options.gateway.now());
+    return this.#visitors.network(address, nowMs);
   }
 
   #cookieName({ headers }: IncomingMessage): string {

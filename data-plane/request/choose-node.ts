@@ -1,4 +1,6 @@
 /** Which of the candidates of a request is asked: by the prefixes of its prompt, or the less busy of two random ones. */
+
+import { sharerOf } from '../../shared/decision/authenticate.ts';
 import type { Decision, RequestFacts } from '../../shared/decision/decide.ts';
 import { Refusal } from '../../shared/decision/refusal.ts';
 import { type AnyChat, type AnyEmbeddings, prefixesOfChat } from '../shape/outline.ts';
@@ -27,11 +29,13 @@ export function nodeChooser(
  */
 class ChatAffinity implements AffinityRequest {
   readonly tenant: string;
+  readonly sharer: string;
   readonly group: string;
   readonly #chat: AnyChat;
 
   constructor(tenant: string, group: string, chat: AnyChat) {
     this.tenant = tenant;
+    this.sharer = sharerOf(tenant);
     this.group = group;
     this.#chat = chat;
   }

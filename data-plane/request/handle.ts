@@ -5,7 +5,7 @@
  */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { type Admitted, type AdmittedInference, admit } from '../../shared/decision/admission.ts';
-import { subjectOf } from '../../shared/decision/authenticate.ts';
+import { sharerOf, subjectOf, unauthorized } from '../../shared/decision/authenticate.ts';
 import type { Decision, RequestFacts } from '../../shared/decision/decide.ts';
 import { cannotTakeNow, Refusal } from '../../shared/decision/refusal.ts';
 import { type Capacity, type Target, targetNotServing, unavailable } from '../../shared/decision/route.ts';
@@ -34,13 +34,19 @@ import { answerTokens, type Measured, measure, reserveOrWait } from './reserve.t
 import { SeenCounters } from './seen-counters.ts';
 import { type ShapedBody, shapeBody } from './shape-body.ts';
 
+/** Subjects by which a visitor and its network are counted in the periods of one moment. */
+export interface Visitor {
+  readonly id: string;
+  readonly network: string;
+}
+
 /** How a request came in, where it did not come to the API itself. */
 export interface Entry {
   readonly target: Target;
   /** The operation's path, in place of the request's own. */
   readonly path: string;
-  /** Without a key. */
-  readonly visitor?: { readonly id: string; readonly network: string } | undefined;
+  /** Of a request without a key: the subjects of its visitor at a moment; undefined where it is none. */
+  readonly visitorAt?: ((nowMs: number) => Visitor | undefined) | undefined;
   readonly bodyBytesMax: number;
   /** Throws the refusal of a body that may not come this way. */
   readonly checkBody: (body: ChunkBuffer) => void;
@@ -82,15 +88,16 @@ async function pass(
   const head = {
     host: request.headers.host,
     fixed: entry?.target ?? fixed,
-    visitor: entry?.visitor?.id,
-    network: entry?.visitor?.network,
     method: request.method ?? '',
     path: entry?.path ?? record.path,
     authorization: request.headers.authorization,
     xApiKey: oneHeader(request, 'x-api-key'),
   };
-  const admitAt = (nowMs: number): Admitted =>
-    admit(gateway.lookup, gateway.hosts, head, { fenced: gateway.fenced(), nowMs }, record);
+  const admitAt = (nowMs: number): Admitted => {
+    const visitor = visitorAt(entry, nowMs);
+    const asked = visitor === undefined ? head : { ...head, visitor: visitor.id, network: visitor.network };
+    return admit(gateway.lookup, gateway.hosts, asked, { fenced: gateway.fenced(), nowMs }, record);
+  };
   const acceptedMs = gateway.now();
   const admitted = admitAt(acceptedMs);
   record.at.accepted = performance.now();
@@ -100,7 +107,7 @@ async function pass(
   }
   const { operation } = admitted;
   refuseEncoded(request);
-  const owner = subjectOf(admitted.caller);
+  const owner = sharerOf(subjectOf(admitted.caller));
   const body = await readBody(request, gateway.bodies.of(owner), () => askForBody(request, response), {
     bytesMax: entry?.bodyBytesMax,
   });
@@ -114,12 +121,21 @@ async function pass(
     const nowMs = gateway.now();
     // The larger of two clocks: one may be set back, and the other stops while the machine sleeps.
     const ageMs = Math.max(nowMs - acceptedMs, performance.now() - record.at.accepted);
-    // A body may take minutes, and its key may be revoked or expire meanwhile.
-    const latest = ageMs > acceptedMsMax ? admitAt(nowMs) : admitted;
+    // A body may take minutes: meanwhile its key may be revoked or expire, and a visitor's month or day may end.
+    const isOld = ageMs > acceptedMsMax || entry?.visitorAt !== undefined;
+    const latest = isOld ? admitAt(nowMs) : admitted;
     if (latest.kind === 'inference') await serve(gateway, record, latest, shapedBody);
   } finally {
     shapedBody.release();
   }
+}
+
+/** Throws where there must be a visitor and is none. */
+function visitorAt(entry: Entry | undefined, nowMs: number): Visitor | undefined {
+  if (entry?.visitorAt === undefined) return undefined;
+  const visitor = entry.visitorAt(nowMs);
+  if (visitor === undefined) throw unauthorized('no visitor');
+  return visitor;
 }
 
 function checkOrRelease(body: Body, entry: Entry | undefined): void {
@@ -197,7 +213,8 @@ async function serve(
 function loadUsage({ meter, now }: Gateway, { caller, target }: RequestFacts): true | Promise<boolean> {
   // Only the pool draws on an allowance.
   if (target.kind === 'stack') return true;
-  return meter.loadTotal(caller.kind === 'key' ? caller.owner : caller, now());
+  if (caller.kind === 'key') return meter.loadTotal(caller.owner, now());
+  return meter.loadTotal(caller, caller.admittedMs ?? now());
 }
 
 interface PlacedRequest {
@@ -237,7 +254,7 @@ async function send(
       cacheSalt,
       traceparent: record.trace?.traceparent,
       bodyWorker: gateway.bodyWorker,
-      owner: decision.subject,
+      owner: sharerOf(decision.subject),
       onAnswer: release,
       onNodeFailure: facts.target.kind === 'stack' ? targetNotServing : unavailable,
     });
@@ -272,19 +289,25 @@ function billed(
   };
 }
 
-/** Usage is recorded only of what was completed (Events). */
+/**
+ * Usage is recorded only of what was completed (Events). What a node had done for a visitor who stopped it counts in what all
+ * visitors may use, and is no usage.
+ */
 function meter(
   gateway: Gateway,
   { caller, target, model, capacity, requestId, monthlyTokens, tokensPerDay, times }: BillableRequest,
   outcome: ForwardOutcome,
 ): void {
-  if (outcome.kind !== 'completed') return;
-  const { promptTokens: prompt, completionTokens, estimated } = outcome.usage;
-  gateway.meter.recordCompleted({
-    owner:
-      caller.kind === 'key'
-        ? { organisation: caller.owner.organisation, anchor: caller.owner.anchor }
-        : { visitor: caller.visitor, network: caller.network },
+  const isVisitor = caller.kind === 'anonymous';
+  const used = outcome.kind === 'completed' ? outcome.usage : isVisitor ? outcome.spent : undefined;
+  if (used === undefined) return;
+  const { promptTokens: prompt, completionTokens, estimated } = used;
+  gateway.meter.record({
+    owner: isVisitor
+      ? { visitor: caller.visitor, network: caller.network }
+      : { organisation: caller.owner.organisation, anchor: caller.owner.anchor },
+    ...(isVisitor && { admittedMs: caller.admittedMs }),
+    ...(outcome.kind !== 'completed' && { unfinished: true }),
     draw: capacity,
     model,
     ...(target.kind === 'stack' && { stack: target.stack }),

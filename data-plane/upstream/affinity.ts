@@ -18,7 +18,10 @@ import { PrefixTable } from './prefix-table.ts';
 export type ChosenBy = 'seen' | 'home' | 'spill';
 
 export interface AffinityRequest {
+  /** Whose prompts have keys of their own. */
   readonly tenant: string;
+  /** Who has a share of the table: the tenant, unless many share one. */
+  readonly sharer?: string;
   /** Names the model and the place: the requests that the candidates are for. */
   readonly group: string;
   /** Hashes of the prompt's prefixes, from short to long; none where there is no prompt to share. */
@@ -50,7 +53,7 @@ interface Group {
 }
 
 interface KeyedPrefixes {
-  readonly tenant: string;
+  readonly sharer: string;
   readonly prefixes: readonly number[];
   readonly seed: number;
 }
@@ -101,16 +104,16 @@ export class Affinity {
     const prefixes = open.length > 1 ? request.prefixes : [];
     const last = prefixes[prefixes.length - 1];
     if (last === undefined) return this.#load.choose(open);
-    const { tenant } = request;
+    const { tenant, sharer = tenant } = request;
     const seed = hashOf(hashOf(this.#secret, request.group), tenant);
     const group = this.#groupOf(request.group, open);
-    const levels = this.#levels(open, group, { tenant, prefixes, seed });
+    const levels = this.#levels(open, group, { sharer, prefixes, seed });
     const taking = this.#taking(open, group, levels[levels.length - 1]?.key ?? 0);
-    const seen = this.#seenAt(taking, { tenant, prefixes: prefixes.slice(levels.length), seed });
+    const seen = this.#seenAt(taking, { sharer, prefixes: prefixes.slice(levels.length), seed });
     const chosen = seen ?? homeAt(taking, levels);
     const homes = levels[levels.length - 1]?.homes ?? [];
     this.chosen[seen ? 'seen' : homes.includes(chosen) ? 'home' : 'spill'] += 1;
-    const entry = this.#table.use(tenant, combine(last, seed));
+    const entry = this.#table.use(sharer, combine(last, seed));
     entry.node = chosen.node;
     entry.placedMs = this.#now();
     return chosen;
@@ -135,14 +138,14 @@ export class Affinity {
   #levels<Of extends Candidate>(
     open: readonly Of[],
     group: Group,
-    { tenant, prefixes, seed }: KeyedPrefixes,
+    { sharer, prefixes, seed }: KeyedPrefixes,
   ): Level<Of>[] {
     const mean = meanOf(open, group);
     const levels: Level<Of>[] = [];
     let homes = open;
     for (const prefix of prefixes) {
       const key = combine(prefix, seed);
-      const entry = this.#table.use(tenant, key);
+      const entry = this.#table.use(sharer, key);
       entry.weight = entry.weight * fade ** (group.requests - entry.sequence) + 1;
       entry.sequence = group.requests;
       const share = (entry.weight * (1 - fade)) / (1 - fade ** group.requests);
@@ -156,11 +159,11 @@ export class Affinity {
   /** The node that got the longest of the prefixes lately. */
   #seenAt<Of extends Candidate>(
     among: readonly Of[],
-    { tenant, prefixes, seed }: KeyedPrefixes,
+    { sharer, prefixes, seed }: KeyedPrefixes,
   ): Of | undefined {
     const sinceMs = this.#now() - seenMs;
     for (let at = prefixes.length - 1; at >= 0; at -= 1) {
-      const entry = this.#table.get(tenant, combine(prefixes[at] ?? 0, seed));
+      const entry = this.#table.get(sharer, combine(prefixes[at] ?? 0, seed));
       if (entry?.node === undefined || entry.placedMs < sinceMs) continue;
       return among.find(({ node }) => node === entry.node);
     }

@@ -12,7 +12,7 @@ import { runs } from '../../test/support/budget.ts';
 import { MemoryLog, MemoryTopic } from '../../test/support/memory-log.ts';
 import { until, within } from '../../test/support/until.ts';
 import { CounterExchange } from './counter-exchange.ts';
-import { type CompletedRequest, Meter, type MeterOptions } from './meter.ts';
+import { Meter, type MeteredRequest, type MeterOptions } from './meter.ts';
 import { openMeter } from './open-meter.ts';
 import { type Outbox, openOutbox } from './outbox.ts';
 import { UsageWorker } from './usage-worker.ts';
@@ -33,7 +33,7 @@ afterEach(async () => {
   rmSync(folder, { recursive: true });
 });
 
-function completed(more: Partial<CompletedRequest> = {}): CompletedRequest {
+function completed(more: Partial<MeteredRequest> = {}): MeteredRequest {
   return {
     owner: acme,
     atMs,
@@ -114,11 +114,11 @@ function flush({ meter, outbox }: Gateway): void {
 }
 test('Limits 4: a completed request counts at once, and once, before and after it is on the disk', () => {
   const own = gateway('g1');
-  own.meter.recordCompleted(completed());
+  own.meter.record(completed());
   expect(own.meter.poolTokens('acme', period)).toBe(7);
   flush(own);
   expect(own.meter.poolTokens('acme', period)).toBe(7);
-  own.meter.recordCompleted(completed({ promptTokens: 10 }));
+  own.meter.record(completed({ promptTokens: 10 }));
   expect(own.meter.poolTokens('acme', period)).toBe(21);
   own.meter.sendRows();
   expect(own.meter.poolTokens('acme', period)).toBe(21);
@@ -132,7 +132,7 @@ test('Limits 4: a completed request counts at once, and once, before and after i
 test('what version 0.1 had counted of all gateways holds until their counters reach it', () => {
   const own = gateway('g1', { earlier: new Map([[`acme ${period}`, 50]]) });
   expect(own.meter.poolTokens('acme', period)).toBe(50);
-  own.meter.recordCompleted(completed());
+  own.meter.record(completed());
   flush(own);
   expect(own.meter.poolTokens('acme', period)).toBe(57);
   readOthers(own, 40);
@@ -143,29 +143,29 @@ test('what version 0.1 had counted of all gateways holds until their counters re
 
 test('Limits 4: only the pool draws on the allowance, and each period has its own', () => {
   const { meter } = gateway('g1');
-  meter.recordCompleted(completed({ draw: 'stack', stack: 'stk-a-b-c' }));
-  meter.recordCompleted(completed({ draw: 'own' }));
-  meter.recordCompleted(completed({ owner: { organisation: 'other', anchor: '2025-01-10' } }));
+  meter.record(completed({ draw: 'stack', stack: 'stk-a-b-c' }));
+  meter.record(completed({ draw: 'own' }));
+  meter.record(completed({ owner: { organisation: 'other', anchor: '2025-01-10' } }));
   expect(meter.poolTokens('acme', period)).toBe(0);
-  meter.recordCompleted(completed({ atMs: Date.parse('2026-12-10T00:00:00Z') }));
-  meter.recordCompleted(completed({ atMs: Date.parse('2026-12-09T23:59:59Z'), promptTokens: 0 }));
+  meter.record(completed({ atMs: Date.parse('2026-12-10T00:00:00Z') }));
+  meter.record(completed({ atMs: Date.parse('2026-12-09T23:59:59Z'), promptTokens: 0 }));
   expect(meter.poolTokens('acme', period)).toBe(4);
   expect(meter.poolTokensAt('acme', '2025-01-10', Date.parse('2026-12-15T00:00:00Z'))).toBe(7);
 });
 
 test('Limits 4: another anchor later moves no row that was recorded before', () => {
   const own = gateway('g1');
-  own.meter.recordCompleted(completed());
+  own.meter.record(completed());
   flush(own);
-  own.meter.recordCompleted(completed({ owner: { organisation: 'acme', anchor: '2026-11-20' } }));
+  own.meter.record(completed({ owner: { organisation: 'acme', anchor: '2026-11-20' } }));
   expect(own.meter.poolTokens('acme', period)).toBe(7);
   expect(own.meter.poolTokens('acme', '2026-11-20')).toBe(7);
 });
 
 test('Limits 4: turns of an anonymous visitor count by visitor, not by organisation', () => {
   const own = gateway('g1');
-  own.meter.recordCompleted(completed({ owner: { visitor: 'v1' } }));
-  own.meter.recordCompleted(completed({ owner: { visitor: 'v1' } }));
+  own.meter.record(completed({ owner: { visitor: 'v1' } }));
+  own.meter.record(completed({ owner: { visitor: 'v1' } }));
   const turns = () => ['v1', 'v2'].map((visitor) => own.meter.freeTurns(visitor, atMs));
   expect(turns()).toEqual([2, 0]);
   flush(own);
@@ -177,7 +177,7 @@ test('Limits 4: turns of an anonymous visitor count by visitor, not by organisat
 
 test('Limits 4: an adjustment by hand counts, and never makes the usage negative', () => {
   const { meter } = gateway('g1', { adjustmentOf: (_, of) => (of === period ? -5 : 100) });
-  meter.recordCompleted(completed());
+  meter.record(completed());
   expect(meter.poolTokens('acme', period)).toBe(2);
   expect(meter.poolTokens('acme', '2026-12-10')).toBe(100);
   expect(meter.poolTokens('other', period)).toBe(0);
@@ -185,10 +185,10 @@ test('Limits 4: an adjustment by hand counts, and never makes the usage negative
 
 test('Limits 4: after a restart, what the folder counted still counts', () => {
   const before = gateway('g1');
-  before.meter.recordCompleted(completed());
-  before.meter.recordCompleted(completed({ owner: { visitor: 'v1' } }));
+  before.meter.record(completed());
+  before.meter.record(completed({ owner: { visitor: 'v1' } }));
   flush(before);
-  before.meter.recordCompleted(completed({ promptTokens: 20 }));
+  before.meter.record(completed({ promptTokens: 20 }));
   before.meter.sendRows();
   const { replica } = before.outbox.ledger;
   before.outbox.close();
@@ -200,14 +200,14 @@ test('Limits 4: after a restart, what the folder counted still counts', () => {
 
 test('a count that is too large for a row is clamped', () => {
   const { meter } = gateway('g1');
-  meter.recordCompleted(completed({ promptTokens: Number.MAX_SAFE_INTEGER, completionTokens: 0 }));
+  meter.record(completed({ promptTokens: Number.MAX_SAFE_INTEGER, completionTokens: 0 }));
   expect(meter.poolTokens('acme', period)).toBe(1_000_000_000);
 });
 
 test('a row that the outbox drops does not count', () => {
   const own = gateway('g1');
   own.outbox.close();
-  own.meter.recordCompleted(completed());
+  own.meter.record(completed());
   own.meter.sendRows();
   expect(own.meter.poolTokens('acme', period)).toBe(0);
 });
@@ -215,8 +215,8 @@ test('a row that the outbox drops does not count', () => {
 test('Limits 4: near the end, a completed request acts on the allowance of every gateway within a second', async () => {
   const topic = new MemoryTopic();
   const [one, two] = [await exchanging('g1', topic), await exchanging('g2', topic)];
-  one.meter.recordCompleted(completed({ monthlyTokens: 100 }));
-  two.meter.recordCompleted(completed({ promptTokens: 10, monthlyTokens: 100 }));
+  one.meter.record(completed({ monthlyTokens: 100 }));
+  two.meter.record(completed({ promptTokens: 10, monthlyTokens: 100 }));
   expect(one.meter.poolTokens('acme', period)).toBe(7);
   await until(() => [one, two].every(({ meter }) => meter.poolTokens('acme', period) === 21), 1000);
 });
@@ -225,8 +225,8 @@ test('far from the end, counters are gathered, and a process that ends publishes
   const topic = new MemoryTopic();
   const [one, two] = [await exchanging('g1', topic), await exchanging('g2', topic)];
   const before = topic.end;
-  one.meter.recordCompleted(completed({ monthlyTokens: 1_000_000 }));
-  one.meter.recordCompleted(completed({ owner: { organisation: 'free', anchor: '2025-01-10' } }));
+  one.meter.record(completed({ monthlyTokens: 1_000_000 }));
+  one.meter.record(completed({ owner: { organisation: 'free', anchor: '2025-01-10' } }));
   flush(one);
   await new Promise((resolve) => setImmediate(resolve));
   expect(topic.end).toBe(before);
@@ -237,20 +237,20 @@ test('far from the end, counters are gathered, and a process that ends publishes
 test('two gateways with copies of one folder count on under ids of their own, and nobody is counted twice', async () => {
   const topic = new MemoryTopic();
   const first = gateway('g1');
-  first.meter.recordCompleted(completed());
+  first.meter.record(completed());
   flush(first);
   first.outbox.close();
   cpSync(join(folder, 'g1'), join(folder, 'g2'), { recursive: true });
   const [one, two] = [await exchanging('g1', topic), await exchanging('g2', topic)];
   await until(() => one.outbox.ledger.replica !== two.outbox.ledger.replica, 2000);
-  one.meter.recordCompleted(completed({ monthlyTokens: 100 }));
-  two.meter.recordCompleted(completed({ monthlyTokens: 100 }));
+  one.meter.record(completed({ monthlyTokens: 100 }));
+  two.meter.record(completed({ monthlyTokens: 100 }));
   await until(() => [one, two].every(({ meter }) => meter.poolTokens('acme', period) === 21), 1000);
 });
 
 test('rows that the log lost after it acknowledged them are shipped again when a control plane names them', () => {
   const own = gateway('g1');
-  for (let count = 0; count < 3; count++) own.meter.recordCompleted(completed());
+  for (let count = 0; count < 3; count++) own.meter.record(completed());
   flush(own);
   own.outbox.markShipped(own.outbox.nextShipment()!);
   expect(own.outbox.nextShipment()).toBeUndefined();
@@ -274,7 +274,7 @@ test('a meter over the embedded log keeps its totals over a restart', async () =
     },
   };
   const before = await openMeter(options);
-  before.meter.recordCompleted(completed());
+  before.meter.record(completed());
   await before.close();
   rmSync(join(folder, 'gateway', 'counters.db'));
   const after = await openMeter(options);
@@ -329,7 +329,7 @@ test('totals that were not requested are not cached', () => {
 test('rows of requests that complete close together are sent together, and soon', async () => {
   const asked: UsageWorkerRequest[] = [];
   const meter = new Meter({ post: (request) => asked.push(request) });
-  for (const requestId of ['r-0', 'r-1', 'r-2']) meter.recordCompleted(completed({ requestId }));
+  for (const requestId of ['r-0', 'r-1', 'r-2']) meter.record(completed({ requestId }));
   expect(asked).toEqual([]);
   await vi.waitFor(() => expect(asked).toHaveLength(1), { interval: 1 });
   const rows = asked.flatMap((request) => (request.kind === 'rows' ? JSON.parse(request.rows) : []));
@@ -352,7 +352,7 @@ test('the meter is full once the worker has reported it, or rows have waited, fo
   state(0);
   expect(meter.isFull).toBe(false);
   nowMs = 10_000;
-  meter.recordCompleted(completed());
+  meter.record(completed());
   expect(meter.isFull).toBe(false);
   nowMs += 3_001;
   expect(meter.isFull).toBe(false);
@@ -360,7 +360,7 @@ test('the meter is full once the worker has reported it, or rows have waited, fo
   expect(meter.isFull).toBe(true);
   state(1);
   expect(meter.isFull).toBe(false);
-  for (let count = 0; count < 5_000; count++) meter.recordCompleted(completed());
+  for (let count = 0; count < 5_000; count++) meter.record(completed());
   expect(meter.isFull).toBe(true);
   state(5_001);
   expect([meter.isFull, meter.unshippedRows]).toEqual([false, 5_001]);
@@ -372,9 +372,9 @@ test('requests wait while the worker is behind, all for one promise, and pass on
   const state = (durable: number, isFull = false) =>
     meter.onEvent({ kind: 'state', received: durable, durable, unshipped: durable, isFull, ...noRecords });
   expect(meter.keepsUp()).toBe(true);
-  for (let count = 0; count < 999; count++) meter.recordCompleted(completed());
+  for (let count = 0; count < 999; count++) meter.record(completed());
   expect(meter.keepsUp()).toBe(true);
-  meter.recordCompleted(completed());
+  meter.record(completed());
   const byRows = meter.keepsUp();
   expect(byRows).toBeInstanceOf(Promise);
   expect(meter.keepsUp()).toBe(byRows);
@@ -412,7 +412,7 @@ test('a wait for a worker that never keeps up ends, and then the meter is full',
 test('a disk that keeps accepting rows is not late, however long rows wait in total', () => {
   let nowMs = 0;
   const meter = new Meter({ post: () => undefined, monotonicMs: () => nowMs });
-  for (let count = 0; count < 5; count++) meter.recordCompleted(completed());
+  for (let count = 0; count < 5; count++) meter.record(completed());
   for (let durable = 1; durable < 5; durable++) {
     nowMs += 600;
     meter.onEvent({ kind: 'state', received: 5, durable, unshipped: 5, isFull: false, ...noRecords });
@@ -427,7 +427,7 @@ test('after an event-loop stall the meter reads the worker state before it repor
   let nowMs = 0;
   const meter = new Meter({ post: () => undefined, monotonicMs: () => nowMs });
   for (let stall = 1; stall <= 3; stall++) {
-    meter.recordCompleted(completed());
+    meter.record(completed());
     nowMs += 5_000;
     // A request that came meanwhile is answered before the message that came meanwhile is read.
     expect(meter.isFull).toBe(false);
@@ -469,7 +469,7 @@ test('Limits 4: however late the messages of the worker arrive, a request counts
       let expected = meter.poolTokens('acme', period);
       const steppers: Record<Step, () => void> = {
         record: () => {
-          meter.recordCompleted(completed());
+          meter.record(completed());
           expected += 7;
         },
         flush: () => {

@@ -7,7 +7,7 @@
  */
 import { type Draw, type UsageRow, usageTokensMax } from '../../schemas/usage.ts';
 import { periodOf } from '../../shared/usage/period.ts';
-import type { NewUsage } from './outbox.ts';
+import type { RecordedUsage } from './outbox.ts';
 import {
   type Account,
   type AccountLimit,
@@ -38,7 +38,7 @@ export type UsageOwner =
   | { readonly organisation: string; readonly anchor: string }
   | { readonly visitor: string; readonly network?: string | undefined };
 
-export interface CompletedRequest {
+export interface MeteredRequest {
   readonly owner: UsageOwner;
   /** When it completed, ms since 1970. */
   readonly atMs: number;
@@ -57,6 +57,10 @@ export interface CompletedRequest {
   readonly durationMs?: number;
   /** Tokens that all visitors together may use in a day; null or left out: without limit. */
   readonly tokensPerDay?: number | null;
+  /** Of a visitor: the moment of whose periods its subjects are; `atMs` where it is left out. */
+  readonly admittedMs?: number | undefined;
+  /** Of a visitor: the answer did not end, so that it is no turn and leaves no row, but its tokens count. */
+  readonly unfinished?: true;
 }
 
 interface CatchUp {
@@ -88,7 +92,7 @@ export class Meter {
   readonly #totals = new Map<string, number>();
   /** Callers that wait for a requested total, by account; an empty set where all have timed out. */
   readonly #waiters = new Map<string, Set<() => void>>();
-  #outgoing: NewUsage[] = [];
+  #outgoing: RecordedUsage[] = [];
   /** What the accounts of the outgoing rows may use, adjustments included. */
   readonly #limits = new Map<string, AccountLimit>();
   #sendTimer: NodeJS.Timeout | undefined;
@@ -147,10 +151,10 @@ export class Meter {
     return this.#worker.unshipped + this.#recorded - this.#worker.received;
   }
 
-  /** Records a request whose answer was delivered whole. Returns at once, never throws. */
-  recordCompleted(request: CompletedRequest): void {
+  /** Records a request whose answer was delivered whole, or a visitor's that was not. Returns at once, never throws. */
+  record(request: MeteredRequest): void {
     const { owner, atMs, draw, model, stack, estimated, requestId } = request;
-    const row: NewUsage = {
+    const row: RecordedUsage = {
       at: new Date(atMs).toISOString(),
       ...stampOf(owner, atMs),
       draw,
@@ -159,14 +163,14 @@ export class Meter {
       completionTokens: Math.min(request.completionTokens, usageTokensMax),
       ...(stack === undefined ? {} : { stack }),
       ...factsOf(request),
-      ...('visitor' in owner && owner.network !== undefined && { network: owner.network }),
+      ...('visitor' in owner && visitFactsOf(owner, request)),
       ...(estimated === undefined ? {} : { estimated }),
       requestId,
     };
     if (this.#recorded === this.#worker.durable) this.#waitingSinceMs = this.#monotonicMs();
     this.#recorded++;
     for (const amount of amountsOf(row)) this.#count(amount, 1);
-    if (draw === 'pool') this.#setLimits(owner, atMs, request);
+    if (draw === 'pool') this.#setLimits(owner, request.admittedMs ?? atMs, request);
     if (this.#outgoing.push(row) === 1) this.#sendTimer = setTimeout(() => this.sendRows(), groupMs);
   }
 
@@ -307,7 +311,7 @@ export class Meter {
   #setLimits(
     owner: UsageOwner,
     atMs: number,
-    { monthlyTokens = null, tokensPerDay = null }: CompletedRequest,
+    { monthlyTokens = null, tokensPerDay = null }: MeteredRequest,
   ): void {
     if ('organisation' in owner) {
       this.#setLimit(owner, atMs, monthlyTokens);
@@ -360,8 +364,19 @@ function stampOf(owner: UsageOwner, atMs: number): Pick<UsageRow, 'organisation'
   return { organisation: owner.organisation, period: periodOf(owner.anchor, atMs).start };
 }
 
+function visitFactsOf(
+  { network }: Extract<UsageOwner, { visitor: string }>,
+  { admittedMs, unfinished }: MeteredRequest,
+): Pick<RecordedUsage, 'network' | 'admittedMs' | 'unfinished'> {
+  return {
+    ...(network !== undefined && { network }),
+    ...(admittedMs !== undefined && { admittedMs }),
+    ...(unfinished && { unfinished }),
+  };
+}
+
 /** What a row shows of a request in addition to its tokens. */
-function factsOf(request: CompletedRequest): Pick<UsageRow, 'key' | 'ttftMs' | 'durationMs'> {
+function factsOf(request: MeteredRequest): Pick<UsageRow, 'key' | 'ttftMs' | 'durationMs'> {
   const { key, ttftMs, durationMs } = request;
   return {
     ...(key === undefined ? {} : { key }),

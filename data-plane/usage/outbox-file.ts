@@ -53,9 +53,10 @@ export interface Incarnation {
   /** Number of the last row in the file; 0 before the first. */
   lastN: number;
 }
-export interface NewRow {
-  readonly n: number;
-  readonly body: string;
+/** A row, or what counts without one. */
+export interface QueuedUsage {
+  readonly n?: number;
+  readonly body?: string;
   /** What it adds to the counters. */
   readonly entries: readonly CounterEntry[];
 }
@@ -158,7 +159,7 @@ export class OutboxFile {
    */
   write(
     incarnation: Incarnation,
-    rows: readonly NewRow[],
+    rows: readonly QueuedUsage[],
     shipped: readonly Shipped[],
     retention: Retention,
     nowMs: number,
@@ -167,16 +168,16 @@ export class OutboxFile {
     const removed = this.#try(() =>
       this.#db
         .transaction(() => {
-          for (const { n, body } of rows) this.#insert.run(incarnation.ordinal, n, body);
+          for (const { n, body } of rows) if (n !== undefined) this.#insert.run(incarnation.ordinal, n, body);
           this.ledger.write(entries, nowMs);
           for (const { incarnation: of, uptoN, atMs } of shipped) this.#ship.run(of.ordinal, uptoN, atMs);
           return this.#trim(retention);
         })
         .immediate(),
     );
-    incarnation.lastN = rows.at(-1)?.n ?? incarnation.lastN;
+    incarnation.lastN = rows.findLast(({ n }) => n !== undefined)?.n ?? incarnation.lastN;
     for (const { ordinal, upto_n } of removed) this.#forget(ordinal, upto_n);
-    this.ledger.hold(entries);
+    this.ledger.hold(entries, nowMs);
     return entries;
   }
 
@@ -257,7 +258,7 @@ export class OutboxFile {
 }
 
 /** What rows add to the counters, one entry a subject and period. */
-function sumOf(rows: readonly NewRow[]): CounterEntry[] {
+function sumOf(rows: readonly QueuedUsage[]): CounterEntry[] {
   const sums = new Map<string, CounterEntry>();
   for (const { entries } of rows)
     for (const [subject, period, tokens, turns] of entries) {

@@ -25,10 +25,14 @@ CREATE TABLE counter (
 ) STRICT, WITHOUT ROWID;
 `;
 
-/** The latest visitors that are kept; older ones begin again at zero. */
-const visitorsMax = 10_000;
-/** So many more are kept until the next removal. */
-const visitorsSlack = 1000;
+/** The latest visitors, and the latest networks, that are kept; older ones begin again at zero. */
+const latestMax = 10_000;
+/** So many more of each are kept until the next removal. */
+const latestSlack = 1000;
+const networkPrefix = `${visitorPrefix}n-`;
+const kinds = ['visitor', 'network'] as const;
+type Kind = (typeof kinds)[number];
+const dayMs = 24 * 3600_000;
 
 interface CounterRow {
   readonly replica: string;
@@ -44,7 +48,9 @@ export class OutboxLedger implements CounterLedger {
   readonly #add: Statement;
   readonly #sums = new Map<string, { tokens: number; turns: number }>();
   readonly #processes = new Set<string>();
-  #visitors = 0;
+  readonly #held: Record<Kind, number> = { visitor: 0, network: 0 };
+  /** The UTC day on which ended entries were last removed, in days since 1970. */
+  #day: number;
 
   /** The tables exist. */
   constructor(db: Database, nowMs: number) {
@@ -52,6 +58,7 @@ export class OutboxLedger implements CounterLedger {
     const latest = 'SELECT id FROM replica ORDER BY ordinal DESC LIMIT 1';
     this.replica = prepare<{ id: string }>(db, latest).get()?.id ?? this.#newReplica();
     this.#removeEnded(nowMs);
+    this.#day = dayOf(nowMs);
     for (const { id } of prepare<{ id: string }>(db, 'SELECT id FROM process').all()) this.#processes.add(id);
     for (const row of this.#rows('replica = ?')) this.#hold(row, row.tokens, row.turns);
     this.#add = db.prepare(`INSERT INTO counter VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET
@@ -67,15 +74,17 @@ export class OutboxLedger implements CounterLedger {
   write(entries: readonly CounterEntry[], nowMs: number): void {
     for (const [subject, period, tokens, turns] of entries)
       this.#add.run(this.replica, subject, period, tokens, turns, nowMs);
-    if (this.#visitors > visitorsMax + visitorsSlack) this.#removeVisitors();
+    for (const kind of kinds) if (this.#held[kind] > latestMax + latestSlack) this.#removeOldest(kind);
+    if (dayOf(nowMs) > this.#day) this.#removeEnded(nowMs);
   }
 
-  hold(entries: readonly CounterEntry[]): void {
+  hold(entries: readonly CounterEntry[], nowMs: number): void {
     for (const [subject, period, tokens, turns] of entries) this.#hold({ subject, period }, tokens, turns);
-    if (this.#visitors <= visitorsMax + visitorsSlack) return;
-    const oldest = [...this.#sums.keys()].filter((key) => key.startsWith(visitorPrefix));
-    for (const key of oldest.slice(0, oldest.length - visitorsMax)) this.#sums.delete(key);
-    this.#visitors = visitorsMax;
+    for (const kind of kinds) if (this.#held[kind] > latestMax + latestSlack) this.#dropOldest(kind);
+    if (dayOf(nowMs) <= this.#day) return;
+    this.#day = dayOf(nowMs);
+    for (const key of this.#sums.keys())
+      if (entriesEndMs(key.slice(key.indexOf(' ') + 1)) <= nowMs) this.#drop(key);
   }
 
   get(key: string): Sum | undefined {
@@ -106,7 +115,7 @@ export class OutboxLedger implements CounterLedger {
   renew(): void {
     this.replica = this.#newReplica();
     this.#sums.clear();
-    this.#visitors = 0;
+    for (const kind of kinds) this.#held[kind] = 0;
   }
 
   #newReplica(): string {
@@ -120,21 +129,33 @@ export class OutboxLedger implements CounterLedger {
     return prepare<CounterRow>(this.#db, sql).all(this.replica);
   }
 
-  /** The latest visitor is the last one of the map. */
+  /** The latest visitor and the latest network are the last ones of the map. */
   #hold({ subject, period }: Pick<CounterRow, 'subject' | 'period'>, tokens: number, turns: number): void {
     const key = counterKey(subject, period);
     const sum = this.#sums.get(key);
-    const isVisitor = subject.startsWith(visitorPrefix);
-    if (isVisitor && sum === undefined) this.#visitors++;
-    if (isVisitor) this.#sums.delete(key);
+    const kind = kindOf(key);
+    if (kind !== undefined && sum === undefined) this.#held[kind]++;
+    if (kind !== undefined) this.#sums.delete(key);
     this.#sums.set(key, { tokens: (sum?.tokens ?? 0) + tokens, turns: (sum?.turns ?? 0) + turns });
   }
 
-  #removeVisitors(): void {
+  #drop(key: string): void {
+    const kind = kindOf(key);
+    if (this.#sums.delete(key) && kind !== undefined) this.#held[kind]--;
+  }
+
+  #dropOldest(kind: Kind): void {
+    const all = [...this.#sums.keys()].filter((key) => kindOf(key) === kind);
+    for (const key of all.slice(0, all.length - latestMax)) this.#drop(key);
+  }
+
+  #removeOldest(kind: Kind): void {
+    const not = kind === 'network' ? '' : 'NOT';
     this.#db
       .prepare(
         `DELETE FROM counter WHERE replica = ? AND (subject, period) IN (SELECT subject, period FROM counter
-         WHERE replica = ? AND subject LIKE '${visitorPrefix}%' ORDER BY at_ms DESC LIMIT -1 OFFSET ${visitorsMax})`,
+         WHERE replica = ? AND subject LIKE '${visitorPrefix}%' AND subject ${not} LIKE '${networkPrefix}%'
+         ORDER BY at_ms DESC LIMIT -1 OFFSET ${latestMax})`,
       )
       .run(this.replica, this.replica);
   }
@@ -144,4 +165,14 @@ export class OutboxLedger implements CounterLedger {
     for (const { period } of periods)
       if (entriesEndMs(period) <= nowMs) this.#db.prepare('DELETE FROM counter WHERE period = ?').run(period);
   }
+}
+
+/** Visitors and networks have one prefix, because both count in turns. */
+function kindOf(key: string): Kind | undefined {
+  if (!key.startsWith(visitorPrefix)) return undefined;
+  return key.startsWith(networkPrefix) ? 'network' : 'visitor';
+}
+
+function dayOf(nowMs: number): number {
+  return Math.floor(nowMs / dayMs);
 }

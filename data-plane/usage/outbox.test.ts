@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { openDatabase } from '../../shared/runtime/sqlite.ts';
-import { type NewUsage, type Outbox, type OutboxOptions, openOutbox, type Shipment } from './outbox.ts';
+import { type Outbox, type OutboxOptions, openOutbox, type RecordedUsage, type Shipment } from './outbox.ts';
 
 let folder: string;
 let path: string;
@@ -33,7 +33,7 @@ function outbox(options: Partial<OutboxOptions> = {}): Outbox {
   open.push(opened);
   return opened;
 }
-function usage(more: Partial<NewUsage> = {}): NewUsage {
+function usage(more: Partial<RecordedUsage> = {}): RecordedUsage {
   return {
     at: '2026-11-21T10:00:00.000Z',
     organisation: 'acme',
@@ -334,6 +334,71 @@ test('the folder keeps its latest 10 000 visitors, and entries until 33 days aft
   expect(visitors.length).toBeLessThanOrEqual(11_500);
   clockMs = Date.UTC(2026, 11, 4, 0, 0, 1);
   expect([...outbox().ledger.entries()].map(([subject]) => subject)).toEqual(['visitors:all']);
+});
+
+test('a folder full of networks keeps its visitors, and a folder full of visitors its networks', () => {
+  const box = outbox({ queueRowsMax: 20_000 });
+  const few = Array.from({ length: 100 }, (_, n) => n);
+  const many = Array.from({ length: 11_500 }, (_, n) => n);
+  const turns = (pairs: readonly (readonly [visitor: string, network: string])[]): void => {
+    for (const [visitor, network] of pairs)
+      box.record(usage({ organisation: null, period: null, visitor, network }));
+    box.flush();
+    clockMs++;
+  };
+  const kept = (box: Outbox, prefix: string): number =>
+    [...box.ledger.entries()].filter(([subject]) => subject.startsWith(`visitor:${prefix}`)).length;
+  turns(few.map((n) => [`v-few-${n}`, 'n-busy']));
+  turns(many.map((n) => ['v-busy', `n-many-${n}`]));
+  expect([kept(box, 'v-few'), kept(box, 'n-')]).toEqual([100, 10_000]);
+  turns(few.map((n) => ['v-busy', `n-few-${n}`]));
+  turns(many.map((n) => [`v-many-${n}`, 'n-busy']));
+  turns([['v-busy', 'n-busy']]);
+  expect([kept(box, 'n-few'), kept(box, 'v-')]).toEqual([100, 10_001]);
+  box.close();
+  const after = outbox();
+  expect(kept(after, 'n-few')).toBe(100);
+});
+
+test('what has ended is removed with the first row of a new day, without a restart', () => {
+  const box = outbox();
+  const turn = (at: string, network: string) =>
+    box.record(usage({ at, organisation: null, period: null, visitor: 'v-1', network }));
+  turn('2026-11-21T10:00:00.000Z', 'n-1');
+  box.flush();
+  clockMs = Date.UTC(2026, 11, 24, 0, 0, 1);
+  turn('2026-12-24T00:00:01.000Z', 'n-2');
+  box.flush();
+  const kept = [
+    ['visitor:n-2', '2026-12-24', 7, 1],
+    ['visitor:v-1', '2026-12', 7, 1],
+    ['visitors:all', '2026-12-24', 7, 1],
+  ];
+  expect([...box.ledger.entries()].sort()).toEqual(kept);
+  const db = openDatabase(path, { durability: 'normal', readOnly: true });
+  expect(db.prepare('SELECT subject, period FROM counter ORDER BY subject').raw().all()).toEqual(
+    kept.map((entry) => entry.slice(0, 2)),
+  );
+  db.close();
+});
+
+test('what a visitor stopped counts its tokens in the periods of its admission, and is neither a turn nor a row', () => {
+  clockMs = Date.UTC(2026, 11, 1, 0, 0, 5);
+  const first = outbox();
+  const visit = { at: '2026-12-01T00:00:05.000Z', organisation: null, period: null, visitor: 'v-1' };
+  const turn = { ...visit, network: 'n-1', admittedMs: Date.UTC(2026, 10, 30, 23, 59) };
+  first.record(usage({ ...turn, unfinished: true }));
+  first.record(usage(turn));
+  first.record(usage({ ...turn, unfinished: true }));
+  first.close();
+  const box = outbox();
+  expect([...box.ledger.entries()].sort()).toEqual([
+    ['visitor:n-1', '2026-11-30', 21, 1],
+    ['visitor:v-1', '2026-11', 21, 1],
+    ['visitors:all', '2026-11-30', 21, 1],
+  ]);
+  expect([...shipAll(box).values()]).toEqual([[1]]);
+  expect(errors).toEqual([]);
 });
 
 test('a damaged outbox is quarantined and reported, and recording continues in a new one', () => {

@@ -11,14 +11,14 @@ import { type Draw, type UsageRow, usageRecordRowsMax, usageRowSchema } from '..
 import { nothing, type Sum } from '../../shared/limits/counters.ts';
 import {
   type Incarnation,
-  type NewRow,
   type OutboxFile,
   openOutboxFile,
   type PendingSum,
+  type QueuedUsage,
   type Shipped,
 } from './outbox-file.ts';
 import type { OutboxLedger } from './outbox-ledger.ts';
-import { entriesOf } from './worker-messages.ts';
+import { entriesOf, type VisitFacts } from './worker-messages.ts';
 
 const rowsMaxDefault = 5_000_000;
 /** Rows that may wait in memory while the disk cannot be written. */
@@ -43,7 +43,8 @@ export interface OutboxOptions {
 }
 
 /** A row without the fields that the outbox adds. */
-export type NewUsage = Omit<UsageRow, 'v' | 'incarnation' | 'n'> & { readonly draw: Draw };
+type NewUsage = Omit<UsageRow, 'v' | 'incarnation' | 'n'> & { readonly draw: Draw };
+export type RecordedUsage = NewUsage & VisitFacts;
 
 /** Rows of one incarnation, in order, that make one record of the log. */
 export interface Shipment {
@@ -71,7 +72,7 @@ export class Outbox {
   readonly #options: OutboxOptions;
   readonly #own: Incarnation;
   #nextN = 1;
-  #queue: NewRow[] = [];
+  #queue: QueuedUsage[] = [];
   #shipped: Shipped[] = [];
   #timer: NodeJS.Timeout | undefined;
   /** Rows that arrive in one turn of the event loop share a transaction. */
@@ -110,7 +111,7 @@ export class Outbox {
   }
 
   /** Queues a row and returns at once; it is on the disk within 10 ms. False where the row was dropped. Never throws. */
-  record(usage: NewUsage): boolean {
+  record({ admittedMs, unfinished, ...usage }: RecordedUsage): boolean {
     const { queueRowsMax = queueRowsMaxDefault } = this.#options;
     if (this.#closed || this.#queue.length >= queueRowsMax) return this.#drop('the outbox is full or closed');
     const n = this.#nextN;
@@ -118,8 +119,10 @@ export class Outbox {
     const row = usageRowSchema.safeParse({ v: 1, incarnation: this.#own.id, n, replica, ...usage });
     if (!row.success)
       return this.#drop(`a row of usage is invalid at ${row.error.issues[0]?.path.join('.')}`);
-    this.#nextN++;
-    this.#queue.push({ n, body: JSON.stringify(row.data), entries: entriesOf(row.data) });
+    const entries = entriesOf({ ...row.data, admittedMs, ...(unfinished && { unfinished }) });
+    if (unfinished) this.#queue.push({ entries });
+    else this.#queue.push({ n, body: JSON.stringify(row.data), entries });
+    if (!unfinished) this.#nextN++;
     // While writes fail, the retry has its own time.
     if (this.#retryMs === 0) this.#turn ??= setImmediate(() => this.flush());
     return true;

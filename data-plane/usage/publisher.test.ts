@@ -8,7 +8,7 @@ import { openEmbeddedLog } from '../../shared/log/embedded/embedded-log.ts';
 import { type AppendFault, MemoryLog, MemoryTopic } from '../../test/support/memory-log.ts';
 import { TurnCounter } from '../../test/support/turns.ts';
 import { within } from '../../test/support/until.ts';
-import { type NewUsage, type Outbox, openOutbox } from './outbox.ts';
+import { type Outbox, openOutbox, type RecordedUsage } from './outbox.ts';
 import { Publisher } from './publisher.ts';
 
 let folder: string;
@@ -25,7 +25,7 @@ afterEach(async () => {
   rmSync(folder, { recursive: true });
 });
 
-const usage: NewUsage = {
+const usage: RecordedUsage = {
   at: '2026-11-21T10:00:00.000Z',
   organisation: 'acme',
   period: '2026-11-01',

@@ -7,7 +7,7 @@
 import type { UsageGapEntry } from '../../schemas/limits.ts';
 import type { CounterFeedCounts } from '../../shared/limits/counter-feed.ts';
 import type { Sum } from '../../shared/limits/counters.ts';
-import type { NewUsage, Outbox } from './outbox.ts';
+import type { Outbox, RecordedUsage } from './outbox.ts';
 import {
   type Account,
   type AccountLimit,
@@ -60,7 +60,7 @@ export class UsageWorker {
   onRequest(request: Exclude<UsageWorkerRequest, { readonly kind: 'close' }>): void {
     if (request.kind === 'forget') this.#asked.clear();
     else if (request.kind === 'rows')
-      this.#record(JSON.parse(request.rows) as readonly NewUsage[], request.limits);
+      this.#record(JSON.parse(request.rows) as readonly RecordedUsage[], request.limits);
     else {
       this.#asked.set(accountKey(request.account), request.account);
       this.#postTotals([], [request.account]);
@@ -82,7 +82,7 @@ export class UsageWorker {
     for (const [incarnation, next] of gaps) this.#reship(incarnation, next);
   }
 
-  #record(rows: readonly NewUsage[], limits: readonly AccountLimit[]): void {
+  #record(rows: readonly RecordedUsage[], limits: readonly AccountLimit[]): void {
     const settled: Amount[] = [];
     const moved = new Map<string, Account>();
     for (const row of rows) {

@@ -24,7 +24,7 @@ export type AccountLimit = readonly [key: string, limit: number | null];
 
 /** From the main thread to the worker. */
 export type UsageWorkerRequest =
-  /** `rows`: an array of NewUsage as JSON, which costs half of what a copy of the objects does. */
+  /** `rows`: an array of RecordedUsage as JSON, which costs half of what a copy of the objects does. */
   | { readonly kind: 'rows'; readonly rows: string; readonly limits: readonly AccountLimit[] }
   /** Requests the total of an account; answered by `totals`. */
   | { readonly kind: 'total'; readonly account: Account }
@@ -83,7 +83,15 @@ export function accountOfVisitors(atMs: number): Account {
   return { subject: visitorsSubject, period: new Date(atMs).toISOString().slice(0, 10) };
 }
 
-type CountedUsage = Omit<UsageRow, 'v' | 'incarnation' | 'n'>;
+type CountedUsage = Omit<UsageRow, 'v' | 'incarnation' | 'n'> & VisitFacts;
+
+/** What the counters need to know of a visitor's request in addition to its row. */
+export interface VisitFacts {
+  /** The moment whose periods it counts in, ms since 1970: that of its completion where it is left out. */
+  readonly admittedMs?: number | undefined;
+  /** The answer did not end: it is no turn and no row, and its tokens count. */
+  readonly unfinished?: true;
+}
 
 /** Counted as visitors are, in turns, but by the UTC day. */
 export function accountOfNetwork(network: string, atMs: number): Account {
@@ -92,18 +100,19 @@ export function accountOfNetwork(network: string, atMs: number): Account {
 
 /** What a row adds to the counters: nothing unless the pool served the request. */
 export function entriesOf(row: CountedUsage): CounterEntry[] {
-  const { draw, visitor, network, organisation, period } = row;
+  const { draw, visitor, network, organisation, period, unfinished } = row;
   const tokens = row.promptTokens + row.completionTokens;
   if (draw !== 'pool') return [];
   if (organisation !== null && period !== null) return [[organisation, period, tokens, 1]];
   if (visitor === undefined) return [];
-  const atMs = Date.parse(row.at);
+  const atMs = row.admittedMs ?? Date.parse(row.at);
   const accounts = [
     accountOfVisitor(visitor, atMs),
     ...(network === undefined ? [] : [accountOfNetwork(network, atMs)]),
     accountOfVisitors(atMs),
   ];
-  return accounts.map(({ subject, period: of }): CounterEntry => [subject, of, tokens, 1]);
+  const turns = unfinished ? 0 : 1;
+  return accounts.map(({ subject, period: of }): CounterEntry => [subject, of, tokens, turns]);
 }
 
 /** The amounts by which a row uses up allowances. */

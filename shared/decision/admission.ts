@@ -146,7 +146,8 @@ function identify(
   { fenced, nowMs }: Pick<Conditions, 'fenced' | 'nowMs'>,
   trace: Trace | undefined,
 ): Caller {
-  if (head.visitor !== undefined) return { kind: 'anonymous', visitor: head.visitor, network: head.network };
+  if (head.visitor !== undefined)
+    return { kind: 'anonymous', visitor: head.visitor, network: head.network, admittedMs: nowMs };
   if (!needsKey(target, operation)) return { kind: 'nobody' };
   if (!fenced) {
     trace?.add('fresh', 'ok');

@@ -2,6 +2,7 @@
  * Whose request is it? A key resolves to one organisation, or the request is refused with bytes that do not reveal why
  * (Authentication 8). The checksum is checked before any look-up (Authentication 3).
  */
+import { visitorsSubject } from '../../schemas/limits.ts';
 import { hashKey, parseKey } from '../ids/api-key.ts';
 import type { KeyOwner, Lookup } from '../snapshot/lookup.ts';
 import { Refusal } from './refusal.ts';
@@ -16,6 +17,8 @@ export type Caller =
       readonly visitor: string;
       /** Keyed hash of the visitor's network and the day; undefined where it is not counted. */
       readonly network?: string | undefined;
+      /** The moment of whose month and day both are, ms since 1970; the decision's own where it is undefined. */
+      readonly admittedMs?: number | undefined;
     }
   | { readonly kind: 'nobody' };
 
@@ -25,9 +28,17 @@ export type Client = Exclude<Caller, { readonly kind: 'nobody' }>;
 /** Begins the subject of a visitor; no id of an organisation contains a colon. */
 export const visitorPrefix = 'visitor:';
 
-/** The organisation or visitor that is limited, charged for memory, and scheduled. */
+/** The organisation or visitor that is limited. */
 export function subjectOf(client: Client): string {
   return client.kind === 'key' ? client.owner.organisation : `${visitorPrefix}${client.visitor}`;
+}
+
+/**
+ * Who has a share of memory, of the workers' turns and of the evidence about nodes, by subject: an organisation, or all visitors
+ * together, because anybody can be many visitors.
+ */
+export function sharerOf(subject: string): string {
+  return subject.startsWith(visitorPrefix) ? visitorsSubject : subject;
 }
 
 export interface Credentials {

@@ -57,8 +57,8 @@ export interface Decision {
 export interface Counters extends RateCounters {
   /** Tokens that completed pool requests took of this period's allowance. */
   poolTokens(organisation: string, anchor: string, nowMs: number): number;
-  /** Completed turns of a visitor. */
-  freeTurns(visitor: string, nowMs: number): number;
+  /** Completed turns of a visitor in the month of a moment, of which the subject is. */
+  freeTurns(visitor: string, atMs: number): number;
 }
 
 export interface LimitFacts {
@@ -241,8 +241,10 @@ function usesPool(
 }
 
 function allowanceOf(facts: RequestFacts, counters: Counters, nowMs: number): LimitFacts['allowance'] {
-  if (facts.caller.kind === 'anonymous')
-    return { kind: 'turns', used: counters.freeTurns(facts.caller.visitor, nowMs) };
+  if (facts.caller.kind === 'anonymous') {
+    const { visitor, admittedMs = nowMs } = facts.caller;
+    return { kind: 'turns', used: counters.freeTurns(visitor, admittedMs) };
+  }
   const { organisation, anchor } = facts.caller.owner;
   return { kind: 'tokens', used: counters.poolTokens(organisation, anchor, nowMs) };
 }

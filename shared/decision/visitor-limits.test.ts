@@ -1,6 +1,8 @@
 import { afterAll, expect, test } from 'vitest';
 import { known, recordsOf } from '../../test/support/commits.ts';
+import { createLookup } from '../snapshot/lookup.ts';
 import { memorySnapshot } from '../snapshot/open-snapshot.ts';
+import { type Counters, decide, type RequestFacts } from './decide.ts';
 import { decideOn, factsOf, type Question } from './question.ts';
 import { countersOf } from './replay.ts';
 
@@ -97,6 +99,27 @@ test.each<[string, Counted, object]>([
 
 test('a visitor without a network is limited by the own turns alone', () => {
   expect(asked({ networkTurns: 1000 }, null)).toMatchObject(passed);
+});
+
+test('all that a visitor used is counted at the moment of its admission', () => {
+  const [admittedMs, nowMs] = [Date.UTC(2026, 10, 30, 23, 59, 59), Date.UTC(2026, 11, 1)];
+  const moments: number[] = [];
+  const used = (_subject: string, atMs: number): number => moments.push(atMs) - moments.length;
+  const counters: Counters = {
+    window: () => ({ used: 0, endsAtMs: nowMs }),
+    inFlight: () => 0,
+    poolTokens: () => 0,
+    freeTurns: used,
+    networkTurns: used,
+    visitorTokens: (atMs) => used('', atMs),
+  };
+  const caller = { kind: 'anonymous', visitor: 'v-1', network: 'n-1', admittedMs } as const;
+  const facts: RequestFacts = {
+    ...{ target: { kind: 'shared' }, caller, model: 'echo', surface: 'openai' },
+    ...{ promptTokens: 1, maxTokens: 1 },
+  };
+  decide(createLookup(snapshot.db), counters, facts, nowMs);
+  expect(moments).toEqual([admittedMs, admittedMs, admittedMs]);
 });
 
 test('recorded counters give each subject its own numbers', () => {

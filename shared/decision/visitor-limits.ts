@@ -22,10 +22,10 @@ export interface RateCounters {
   window(subject: string, nowMs: number, limit: number | null): RateWindow;
   /** Sum of the weights of the requests in flight, and what other gateways hold for theirs, as it counts for a further weight. */
   inFlight(subject: string, limit: number | null, weight: number): number;
-  /** Turns that the visitors of a network completed on the day that its hash is of. */
-  networkTurns(network: string, nowMs: number): number;
-  /** Tokens that all visitors together used today. */
-  visitorTokens(nowMs: number): number;
+  /** Turns that the visitors of a network completed on the day of a moment, of which its hash is. */
+  networkTurns(network: string, atMs: number): number;
+  /** Tokens that all visitors together used on the day of a moment. */
+  visitorTokens(atMs: number): number;
 }
 
 export interface VisitorFacts {
@@ -48,15 +48,16 @@ const unlimited: VisitorTotals = {
 export function visitorFacts(
   lookup: Lookup,
   counters: RateCounters,
-  { network }: Extract<Client, { readonly kind: 'anonymous' }>,
+  { network, admittedMs }: Extract<Client, { readonly kind: 'anonymous' }>,
   { freeTurns }: TierLimits,
   nowMs: number,
 ): VisitorFacts {
   const total = lookup.visitorTotals() ?? unlimited;
+  const atMs = admittedMs ?? nowMs;
   return {
-    networkTurns: network === undefined ? null : counters.networkTurns(network, nowMs),
+    networkTurns: network === undefined ? null : counters.networkTurns(network, atMs),
     networkTurnsMax: freeTurns === null ? null : freeTurns * total.networkFactor,
-    tokens: total.tokensPerDay === null ? 0 : counters.visitorTokens(nowMs),
+    tokens: total.tokensPerDay === null ? 0 : counters.visitorTokens(atMs),
     total,
   };
 }

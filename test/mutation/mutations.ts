@@ -202,10 +202,10 @@ const decide: readonly Change[] = [
     'false && lookup',
   ],
   ['allowance: tokens are counted', 'used: counters.poolTokens(organisation, anchor, nowMs)', 'used: 0'],
-  ['allowance: free turns are counted', 'used: counters.freeTurns(facts.caller.visitor, nowMs)', 'used: 0'],
+  ['allowance: free turns are counted', 'used: counters.freeTurns(visitor, admittedMs)', 'used: 0'],
   [
     'allowance: visitors have turns, not tokens',
-    "{ kind: 'turns', used: counters.freeTurns(facts.caller.visitor, nowMs) }",
+    "{ kind: 'turns', used: counters.freeTurns(visitor, admittedMs) }",
     "{ kind: 'tokens', used: 0 }",
   ],
   [

@@ -208,8 +208,8 @@ export const attemptMutations: readonly SuiteMutation[] = [
     ['an attempt releases the memory of its answer', '    this.#whole?.release();\n', ''],
     [
       'a stream is ended by the client too',
-      '    this.#abandon();\n    this.#resolve({ kind });',
-      '    this.#resolve({ kind });',
+      '    this.#abandon();\n    this.#resolve(wasSent ?',
+      '    this.#resolve(wasSent ?',
     ],
     ['what a client took is released', '      this.#release();\n      this.#resolve', '      this.#resolve'],
     ['a node is resumed when the client reads', '    this.#call.resume();\n', ''],

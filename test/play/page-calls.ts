@@ -16,22 +16,39 @@ interface Caller {
   readonly headers?: Readonly<Record<string, string>>;
 }
 
-/** Resolves with the head of the answer. The name of the cookie has the port of its listener. */
-function openCall(url: URL, body: unknown, from: Caller): Promise<IncomingMessage> {
+/**
+ * Resolves with the head of the answer. The name of the cookie has the port of its listener. `beforeBody`: the gateway has
+ * accepted the head and waits for the body, which follows.
+ */
+export function openCall(
+  url: URL,
+  body: unknown,
+  from: Caller,
+  beforeBody?: () => void,
+): Promise<IncomingMessage> {
   const headers: Record<string, string> = {
     ...{ 'content-type': 'application/json', origin: url.origin, 'x-forwarded-for': from.address },
     ...(from.cookie !== undefined && { cookie: `__Host-headgate-visitor-${url.port}=${from.cookie}` }),
     ...(from.host !== undefined && { host: from.host }),
+    ...(beforeBody !== undefined && { expect: '100-continue' }),
     ...from.headers,
   };
   return new Promise((resolve, reject) => {
     const call = request(url, { method: 'POST', headers }, resolve);
     call.on('error', reject);
-    call.end(JSON.stringify(body));
+    const send = (): void => {
+      call.end(JSON.stringify(body));
+    };
+    if (beforeBody === undefined) return send();
+    call.on('continue', () => {
+      beforeBody();
+      send();
+    });
+    call.flushHeaders();
   });
 }
 
-async function wholeAnswer(response: IncomingMessage): Promise<Answered> {
+export async function wholeAnswer(response: IncomingMessage): Promise<Answered> {
   const chunks: Buffer[] = [];
   for await (const chunk of response) chunks.push(chunk as Buffer);
   const text = Buffer.concat(chunks).toString('utf8');

@@ -3,7 +3,8 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { takeClock } from '../support/clock.ts';
 import { startFleet, type TestFleet } from '../support/fleet.ts';
 import { specFleet } from '../support/spec-fleet.ts';
-import { type Answered, errorOf, post, turnsOf } from './page-calls.ts';
+import { until } from '../support/until.ts';
+import { type Answered, errorOf, openCall, post, turnsOf, wholeAnswer } from './page-calls.ts';
 
 const clock = takeClock();
 const hourMs = 3600_000;
@@ -22,7 +23,7 @@ afterAll(async () => {
 
 const call = (path: string, body: object, address: string, cookie?: string): Promise<Answered> =>
   post(new URL(path, fleet.gateways[0]?.play), body, { address, cookie });
-const turn = { model: 'echo-small', messages: [{ role: 'user', content: 'hello' }] };
+const turn = { model: 'echo-small', stream: true, messages: [{ role: 'user', content: 'hello' }] };
 const chat = (address: string, cookie: string): Promise<Answered> => call('/api/chat', turn, address, cookie);
 const left = async (address: string, cookie: string): Promise<number> =>
   turnsOf(await call('/api/visitor', {}, address, cookie)).left;
@@ -33,12 +34,24 @@ async function visitorFrom(address: string): Promise<string> {
   return cookie ?? '';
 }
 
-/** To the first moments of the next UTC day or month. */
-function leap(to: 'day' | 'month'): void {
+/** The way to the first moments of the next UTC day or month, ms. */
+function msTo(to: 'day' | 'month'): number {
   const now = new Date(clock.now());
   const [year, month] = [now.getUTCFullYear(), now.getUTCMonth()];
   const target = to === 'month' ? Date.UTC(year, month + 1) : Date.UTC(year, month, now.getUTCDate() + 1);
-  clock.advanceMs(target + 1000 - clock.now());
+  return target + 1000 - clock.now();
+}
+const leap = (to: 'day' | 'month'): void => clock.advanceMs(msTo(to));
+
+/** Tokens of the pool's node come at this distance, or at once. */
+async function slow(betweenTokensMs: number | undefined): Promise<void> {
+  const fault = { kind: 'latency', firstTokenMs: 1, betweenTokensMs };
+  const response = await fetch(new URL('/sim/behaviour', fleet.nodes['pool-1'].url), {
+    method: 'PUT',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify({ rules: betweenTokensMs === undefined ? [] : [{ fault }] }),
+  });
+  expect(response.status).toBeLessThan(300);
 }
 
 test('Limits 4, Errors 7: with the month a visitor has the turns again, with the day a network', async () => {
@@ -89,4 +102,77 @@ test('a cookie ends after 35 days', async () => {
   expect((await chat(address, cookie)).status).toBe(200);
   clock.advanceMs(24 * hourMs);
   expect((await chat(address, cookie)).status).toBe(401);
+});
+
+test('Limits 4: a body that is held until the next day or month counts in that one', async () => {
+  const address = '203.0.113.10';
+  for (const to of ['day', 'month'] as const) {
+    const cookie = await visitorFrom(address);
+    const url = new URL('/api/chat', fleet.gateways[0]?.play);
+    // The body comes a moment later, and midnight is in between.
+    clock.advanceMs(msTo(to) - 1300);
+    const held = await openCall(url, turn, { address, cookie }, () => clock.advanceMs(400));
+    expect((await wholeAnswer(held)).status).toBe(200);
+    const another = await visitorFrom(address);
+    expect([to, await left(address, cookie)]).toEqual([to, 1]);
+    for (const of of [cookie, another]) expect((await chat(address, of)).status).toBe(200);
+    // Three of the four that the network has: all in the one day.
+    expect([to, await left(address, another)]).toEqual([to, 1]);
+    expect((await chat(address, another)).status).toBe(200);
+    expect((await chat(address, await visitorFrom(address))).status).toBe(409);
+    leap('day');
+  }
+});
+
+test('Limits 4: an answer that ends in the next month counts in the one in which it began', async () => {
+  const address = '203.0.113.11';
+  const cookie = await visitorFrom(address);
+  const url = new URL('/api/chat', fleet.gateways[0]?.play);
+  await slow(300);
+  const begun = await openCall(url, turn, { address, cookie });
+  const leapMs = msTo('month');
+  clock.advanceMs(leapMs);
+  expect((await wholeAnswer(begun)).status).toBe(200);
+  await slow(undefined);
+  expect(await left(address, cookie)).toBe(2);
+  clock.advanceMs(-leapMs);
+  expect(await left(address, cookie)).toBe(1);
+  const another = await visitorFrom(address);
+  for (const of of [cookie, another, another]) expect((await chat(address, of)).status).toBe(200);
+  expect(errorOf(await chat(address, await visitorFrom(address))).message).toContain(
+    'for your network today',
+  );
+  clock.advanceMs(leapMs);
+});
+
+test('Events: what a visitor stops is no turn and no usage, but its tokens count in those of all visitors', async () => {
+  leap('month');
+  const address = '203.0.113.12';
+  const cookie = await visitorFrom(address);
+  const anonymous = { freeTurns: 2, networkFactor: 2, models: ['echo-small'] };
+  await fleet.admin.call('PUT', '/anonymous', { ...anonymous, total: { tokensPerDay: 100 } });
+  await fleet.settle();
+  await slow(10_000);
+  const long = { ...turn, messages: [{ role: 'user', content: 'word '.repeat(100) }] };
+  const url = new URL('/api/chat', fleet.gateways[0]?.play);
+  const begun = await openCall(url, long, { address, cookie });
+  expect(begun.statusCode).toBe(200);
+  begun.on('error', () => undefined).destroy();
+  const metrics = new URL('/metrics', fleet.gateways[0]?.metrics);
+  const aborted = /^headgate_requests_total\{[^}]*outcome="aborted"[^}]*\} [1-9]/m;
+  await until(async () => aborted.test(await (await fetch(metrics)).text()));
+  await slow(undefined);
+  const refused = await chat(address, cookie);
+  expect([refused.status, errorOf(refused).message]).toEqual([
+    409,
+    'The tokens of the anonymous tier are used up for today, by all visitors together. Sign in to continue.',
+  ]);
+  await fleet.admin.call('PUT', '/anonymous', anonymous);
+  await fleet.settle();
+  expect(await left(address, cookie)).toBe(2);
+  expect((await chat(address, cookie)).status).toBe(200);
+  expect(await left(address, cookie)).toBe(1);
+  const month = async () => (await fleet.admin.call('GET', '/usage/visitors')).visitors.month;
+  await until(async () => (await month()).requests === 1);
+  expect((await month()).totalTokens).toBeLessThan(100);
 });
