@@ -1,6 +1,8 @@
 /** Limits of the whole fleet over two and four gateways on Kafka, which is also away for a while. */
-import { afterAll, beforeAll, test } from 'vitest';
+import { afterAll, beforeAll, expect, test } from 'vitest';
 import { type Kafka, startKafka } from '../kafka/broker.ts';
+import { post, turnsOf } from '../play/page-calls.ts';
+import { type GatewayProcess, model } from '../support/process-fleet.ts';
 import { until } from '../support/until.ts';
 import {
   coldBurst,
@@ -41,4 +43,27 @@ test('Limits 1: four gateways on Kafka carry a limit once, have a share each whi
   await sustained(fleet, steady);
   const log = { leave: () => kafka.freeze(1), come: () => kafka.thaw(1) };
   await withoutLog(fleet, { away, back }, log);
+});
+
+test('a visitor is answered, and counted, while Kafka is frozen', async () => {
+  await fleet.allowVisitors();
+  const gateway = await fleet.gateway('playground', ['--play-port', '0', '--trusted-proxies', '127.0.0.1']);
+  const { play } = gateway.ready as GatewayProcess['ready'] & { readonly play: string };
+  const from = { address: '203.0.113.1' };
+  const visitor = (cookie?: string) => post(new URL('/api/visitor', play), {}, { ...from, cookie });
+  await until(async () => (await visitor()).status === 200);
+  kafka.freeze(1);
+  try {
+    await until(async () => (await fleet.metric(gateway, 'headgate_limit_feed_age_seconds')) > 2.1);
+    expect((await fetch(play)).status).toBe(200);
+    const address = '203.0.113.2';
+    const { cookie } = await post(new URL('/api/visitor', play), {}, { address });
+    const turn = { model, stream: true, max_tokens: 2, messages: [{ role: 'user', content: 'hello' }] };
+    const answer = await post(new URL('/api/chat', play), turn, { address, cookie });
+    expect([answer.status, answer.text]).toEqual([200, expect.stringContaining('data: [DONE]')]);
+    const counted = await post(new URL('/api/visitor', play), {}, { address, cookie });
+    expect(turnsOf(counted)).toEqual({ left: 9, limit: 10 });
+  } finally {
+    kafka.thaw(1);
+  }
 });

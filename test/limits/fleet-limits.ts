@@ -74,8 +74,12 @@ export class LimitedFleet extends ProcessFleet {
     return this.#admin.call('GET', `/organisations/${organisation}/limits`);
   }
 
-  gateway(name: string): Promise<GatewayProcess> {
-    return this.serve<GatewayProcess['ready']>('gateway', name);
+  gateway(name: string, more: readonly string[] = []): Promise<GatewayProcess> {
+    return this.serve<GatewayProcess['ready']>('gateway', name, more);
+  }
+
+  async allowVisitors(): Promise<void> {
+    await this.#admin?.call('PUT', '/anonymous', { freeTurns: 10, models: [model] });
   }
 
   async knows({ ready }: GatewayProcess, organisation: string): Promise<boolean> {
