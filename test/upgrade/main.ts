@@ -1,7 +1,7 @@
 /**
- * A rolling upgrade of a running fleet under load, and the way back (`npm run upgrade-test`): two control planes and two
- * gateways of 0.1.0, replaced one after the other on their data folders. No request may fail, no gateway may diverge, no usage
- * may be lost. Exits 1 where a claim is wrong; the last line is one JSON object.
+ * A rolling upgrade of a running fleet under load, and the way back (`npm run upgrade-test`): two
+ * control planes and two gateways of 0.1.0, replaced one after the other on their data folders. No request may fail, no gateway
+ * may diverge or be reported so, no usage may be lost. Exits 1 where a claim is wrong; the last line is one JSON object.
  */
 import { mkdtempSync, readdirSync, renameSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -11,6 +11,7 @@ import { type SimNode, startSimNode } from '../../dev/simulator/sim-node.ts';
 import { openDatabase } from '../../shared/runtime/sqlite.ts';
 import { type Started, startProcess } from '../support/processes.ts';
 import { until } from '../support/until.ts';
+import { Digests } from './digests.ts';
 import { Load } from './load.ts';
 
 const oldBinary = process.argv[2] ?? '';
@@ -24,13 +25,63 @@ const env = {
 type Kind = 'control-plane' | 'gateway';
 type Process = Started<{ readonly admin: string; readonly api: string; readonly metrics: string }>;
 
+/** More commits than there are between two checkpoints, so that each version writes one that the other reads. */
+const checkpoint = { commits: 1008 };
 const running = new Map<string, Process>();
 const load = new Load();
+const digests = new Digests(
+  token,
+  () => ofKind('control-plane'),
+  () => ofKind('gateway'),
+);
 const wrong: string[] = [];
 
 function check(holds: boolean, claim: string): void {
   console.log(`${holds ? 'ok   ' : 'WRONG'} ${claim}`);
   if (!holds) wrong.push(claim);
+}
+
+function ofKind(kind: Kind): Process[] {
+  const prefix = kind === 'gateway' ? 'gw-' : 'cp-';
+  return [...running].filter(([name]) => name.startsWith(prefix)).map(([, process]) => process);
+}
+
+/** The digests of one phase: nobody reports another one, and those of equal builds at equal positions are equal. */
+async function digestsAgree(
+  when: string,
+  plane: string,
+  { comparable = true, commits = 8 }: { readonly comparable?: boolean; readonly commits?: number } = {},
+): Promise<void> {
+  await commitMany(plane, commits);
+  if (comparable) await digests.compare().catch(() => undefined);
+  await noneFailed(when, plane);
+  const { polls, compared, found } = digests.take();
+  check(
+    found.length === 0 && polls > 0 && (!comparable || compared > 0),
+    `${when}: no divergence in ${polls} looks at every process, ${compared} digests compared ${found.slice(0, 3).join(' · ')}`,
+  );
+}
+
+let failedBefore = 0;
+/** Whatever it fails with, and what the log says of the node by then. */
+async function noneFailed(when: string, plane: string): Promise<void> {
+  const failed = load.failures.length - failedBefore;
+  failedBefore = load.failures.length;
+  check(
+    failed === 0,
+    `${when}: no request failed ${failed > 0 ? `(${failed}: ${load.failures.at(-1)})` : ''}`,
+  );
+  if (failed === 0) return;
+  const { items } = await admin(plane).call('GET', '/nodes');
+  console.log(`      ${JSON.stringify(items)}`);
+}
+
+async function commitMany(plane: string, commits: number): Promise<void> {
+  const keysAtOnce = 4;
+  for (let n = 0; n < commits; n += keysAtOnce)
+    await Promise.all(
+      Array.from({ length: keysAtOnce }, (_, more) => admin(plane).createKey('acme', `k-${n + more}`)),
+    );
 }
 
 async function start(kind: Kind, name: string, version: 'old' | 'new'): Promise<void> {
@@ -47,6 +98,7 @@ async function start(kind: Kind, name: string, version: 'old' | 'new'): Promise<
 /** As a rollout does it: SIGTERM, its end, the other version on the same folder, ready. */
 async function replace(kind: Kind, name: string, version: 'old' | 'new', between = () => {}): Promise<void> {
   const before = running.get(name);
+  running.delete(name);
   await before?.end('SIGTERM');
   check(before?.child.exitCode === 0, `${name} ended cleanly`);
   load.remove(name);
@@ -111,39 +163,47 @@ function usageOfFormat1(name: string): void {
   db.close();
 }
 
+/** What 0.1.0 refuses; docs/operate.md, Back to 0.1.0. */
+const gatewayFiles = /^(?:outbox|counters|state)\.db/;
+
 async function run(): Promise<void> {
   const node = await startSimNode({ models: ['echo-small'], tokensPerSecond: 0 });
   try {
     await fleetOf(node);
     for (const name of ['gw-1', 'gw-2']) await until(() => load.isReady(name), 60_000);
     load.start();
+    digests.start();
     await until(() => load.completed > 200, 60_000);
     await usageAgrees('0.1.0');
-    for (const name of ['gw-1', 'gw-2']) await replace('gateway', name, 'new');
+    await digestsAgree('0.1.0', 'cp-1');
+    await replace('gateway', 'gw-1', 'new');
+    await digestsAgree('one gateway upgraded', 'cp-1', checkpoint);
+    await replace('gateway', 'gw-2', 'new');
     await usageAgrees('gateways upgraded');
-    for (const name of ['cp-1', 'cp-2']) await replace('control-plane', name, 'new');
+    // No gateway has the fold of a control plane.
+    await digestsAgree('gateways upgraded', 'cp-1', { comparable: false });
+    await replace('control-plane', 'cp-1', 'new');
+    await digestsAgree('one control plane upgraded', 'cp-2', checkpoint);
+    await replace('control-plane', 'cp-2', 'new');
     await statesAre('all upgraded', 'SYNCED SYNCED');
-    const { digests } = await admin('cp-1').call('GET', '/status');
-    const other = await admin('cp-2').call('GET', '/status');
-    check(
-      JSON.stringify(digests) === JSON.stringify(other.digests),
-      'both control planes have the same rows',
-    );
-    const later = await admin('cp-2').createKey('acme', 'later');
-    check(later.value !== '', 'commands are accepted');
+    await digestsAgree('all upgraded', 'cp-2', checkpoint);
     await usageAgrees('all upgraded');
-    for (const name of ['gw-1', 'gw-2'])
-      await replace('gateway', name, 'old', setAside(name, /^(?:outbox|counters|state)\.db/));
+    await replace('gateway', 'gw-1', 'old', setAside('gw-1', gatewayFiles));
+    await digestsAgree('one gateway back on 0.1.0', 'cp-1', checkpoint);
+    await replace('gateway', 'gw-2', 'old', setAside('gw-2', gatewayFiles));
     await usageAgrees('gateways back on 0.1.0');
-    for (const name of ['cp-1', 'cp-2'])
-      await replace('control-plane', name, 'old', () => {
-        setAside(name, /^state\.db/)();
-        usageOfFormat1(name);
-      });
+    const back = (name: string) => () => {
+      setAside(name, /^state\.db/)();
+      usageOfFormat1(name);
+    };
+    await replace('control-plane', 'cp-1', 'old', back('cp-1'));
+    await digestsAgree('one control plane back on 0.1.0', 'cp-1', checkpoint);
+    await replace('control-plane', 'cp-2', 'old', back('cp-2'));
     await usageAgrees('all back on 0.1.0');
+    await digestsAgree('all back on 0.1.0', 'cp-2');
     check(load.failures.length === 0, `no request of ${load.completed + load.failures.length} failed`);
   } finally {
-    await load.stop();
+    await Promise.all([load.stop(), digests.stop()]);
     await Promise.all([...running.values()].map((one) => one.end('SIGKILL')));
     await node.close();
     rmSync(dir, { recursive: true, force: true });
