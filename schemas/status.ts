@@ -38,6 +38,8 @@ export const statusSchema = z.object({
   halted: z.string().max(500).optional(),
   /** Of a gateway that keeps its decisions: address of its metrics listener, where they can be asked for. */
   metrics: z.string().max(300).optional(),
+  /** Of a gateway with TLS: when the certificate of its listeners ends. */
+  certificateEnds: z.string().max(40).optional(),
   /** Of a control plane: fingerprint of the key with which it signs. */
   signer: z.string().max(64).optional(),
   /** Of a control plane: the nodes whose agents report to it. */

@@ -1,5 +1,5 @@
 /** `headgate doctor`: what is wrong, with a code, the object and the next step. Quiet when all is well. */
-import type { Command } from 'commander';
+import { type Command, InvalidArgumentError } from 'commander';
 import type { AdminResponse } from '../../schemas/admin.ts';
 import { type DoctorGroup, doctorGroups } from '../../shared/doctor/check.ts';
 import { type CheckResult, diagnose, summarise } from '../../shared/doctor/diagnose.ts';
@@ -7,7 +7,7 @@ import { Exit, usageError } from '../terminal/errors.ts';
 import type { Io } from '../terminal/io.ts';
 import type { Session } from '../terminal/session.ts';
 import { groups as helpGroups, verb } from '../terminal/verbs.ts';
-import { machineFacts } from './machine-facts.ts';
+import { type MachineAsked, machineFacts } from './machine-facts.ts';
 import { type ProbeOptions, probeStacks } from './stack-probe.ts';
 
 interface DoctorOptions extends ProbeOptions {
@@ -17,6 +17,18 @@ interface DoctorOptions extends ProbeOptions {
   readonly strict?: boolean;
   readonly verbose?: boolean;
   readonly data?: string;
+  readonly ports?: readonly number[];
+}
+
+/** Of a gateway and of a control plane: the API, the admin API, and the health of both. */
+const defaultPorts: readonly number[] = [8080, 8081, 9464];
+const portsMax = 100;
+
+function ports(text: string): number[] {
+  const list = text.split(',').map(Number);
+  if (list.length > portsMax || list.some((port) => !Number.isInteger(port) || port < 1 || port > 65_535))
+    throw new InvalidArgumentError('It must be ports, separated by commas.');
+  return list;
 }
 
 const signs: Readonly<Record<CheckResult['level'], string>> = { ok: '✓', warn: '‼', fail: '⨉' };
@@ -33,6 +45,7 @@ export function registerDoctor(program: Command, io: Io): void {
     .option('--pre', 'only what can be checked before an installation')
     .option('--strict', 'exit 1 at warnings too')
     .option('--data <folder>', 'the data folder of the process on this machine')
+    .option('--ports <list>', 'ports that must be free, with --pre; 8080,8081,9464 by default', ports)
     .option('--probe <url>', 'ask this gateway for a foreign stack and for one that is not there')
     .option('--key-file <file>', 'key for the probe')
     .option('--stack <id>', 'stack of another organisation, for the probe')
@@ -54,10 +67,15 @@ function groupsOf({ only, skip, pre }: DoctorOptions): readonly DoctorGroup[] {
   return doctorGroups.filter((group) => wanted.includes(group) && !skipped.includes(group));
 }
 
+/** Where processes run already, their ports are taken by them. */
+function machineAsked({ data, pre = false, ports: wanted = defaultPorts }: DoctorOptions): MachineAsked {
+  return { data, ports: pre ? wanted : [] };
+}
+
 async function check(session: Session, options: DoctorOptions): Promise<void> {
   const groups = groupsOf(options);
   const local = groups.includes('machine')
-    ? diagnose({ machine: await machineFacts(session, options.data) }, ['machine']).checks
+    ? diagnose({ machine: await machineFacts(session, machineAsked(options)) }, ['machine']).checks
     : [];
   const probe = groups.includes('gateways') ? await probeStacks(session, options) : undefined;
   const probed = diagnose({ probe }, ['gateways']).checks;

@@ -1,8 +1,11 @@
 /** What `doctor` checks of this machine. */
-import { accessSync, constants, existsSync, readFileSync, statSync } from 'node:fs';
+import { existsSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { statfs } from 'node:fs/promises';
-import { resolve } from 'node:path';
+import { createServer } from 'node:net';
+import { join, resolve } from 'node:path';
 import type { DoctorFacts } from '../../shared/doctor/facts.ts';
+import { errorCode } from '../../shared/runtime/error-code.ts';
+import { loopback } from '../../shared/runtime/listener.ts';
 import { settingOf } from '../../shared/runtime/settings.ts';
 import { openDatabase } from '../../shared/runtime/sqlite.ts';
 import type { Session } from '../terminal/session.ts';
@@ -11,9 +14,16 @@ import { readContext } from '../terminal/settings.ts';
 /** Variables that name a file with a secret. */
 const secretFiles = ['HEADGATE_SIGNING_KEY', 'HEADGATE_CONTEXT'] as const;
 
+export interface MachineAsked {
+  /** The folder of a process's data. */
+  readonly data: string | undefined;
+  /** Those that must be free. */
+  readonly ports: readonly number[];
+}
+
 export async function machineFacts(
   session: Session,
-  data?: string,
+  { data, ports }: MachineAsked,
 ): Promise<NonNullable<DoctorFacts['machine']>> {
   const { io, globals } = session;
   const folder = data === undefined ? readContext(io).dataDir : resolve(io.cwd, data);
@@ -32,8 +42,18 @@ export async function machineFacts(
     ...(openFilesMax !== undefined && { openFilesMax }),
     ...(disk && { diskFreeBytes: disk.bavail * disk.bsize }),
     readableSecrets: secrets.filter(isReadableByOthers),
+    takenPorts: (await Promise.all(ports.map(taken))).flat(),
     unwritable: folder !== undefined && existsSync(folder) && !isWritable(folder) ? [folder] : [],
   };
+}
+
+/** The port, if something on this machine listens on it. One that may not be opened is no fault of another process. */
+function taken(port: number): Promise<number[]> {
+  return new Promise((resolve) => {
+    const server = createServer();
+    server.once('error', (error) => resolve(errorCode(error) === 'EADDRINUSE' ? [port] : []));
+    server.listen(port, loopback, () => server.close(() => resolve([])));
+  });
 }
 
 function sqliteFault(): string | undefined {
@@ -59,9 +79,12 @@ function isReadableByOthers(path: string): boolean {
   return ((statSync(path, { throwIfNoEntry: false })?.mode ?? 0) & 0o077) !== 0;
 }
 
+/** By writing: a file system may be read-only, or take no files, whatever the mode of the folder says. */
 function isWritable(folder: string): boolean {
+  const path = join(folder, `.headgate-doctor-${process.pid}`);
   try {
-    accessSync(folder, constants.W_OK);
+    writeFileSync(path, '', { flag: 'wx', mode: 0o600 });
+    rmSync(path);
     return true;
   } catch {
     return false;

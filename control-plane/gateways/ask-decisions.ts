@@ -3,7 +3,7 @@ import { type DecisionRecord, decisionRecordSchema } from '../../schemas/decisio
 import type { StatusBoard } from '../../shared/status/status-board.ts';
 
 export interface DecisionSources {
-  readonly board: StatusBoard;
+  readonly board: Pick<StatusBoard, 'gateways'>;
   /** The newest first. */
   readonly tokens: readonly string[];
 }

@@ -9,6 +9,7 @@ import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import type { RowOf } from '../../shared/snapshot/tables.ts';
 import type { Seen, StatusBoard } from '../../shared/status/status-board.ts';
 import { maySign } from '../command-log/log-signing.ts';
+import { askDecision } from '../gateways/ask-decisions.ts';
 import type { DoctorRows } from '../history/doctor-rows.ts';
 import { findPool, listStacks } from '../state/capacity.ts';
 import { findAnonymous, listModels, listTiers } from '../state/catalog.ts';
@@ -103,8 +104,34 @@ function gatewayFacts({ snapshot, board }: ReplicaView): NonNullable<DoctorFacts
       sameLog: report.log === log || report.log === null,
       processes: conflicts.get(report.name) ?? 1,
       fault: report.halted,
+      daysLeft: daysUntil(report.certificateEnds),
     };
   });
+}
+
+function daysUntil(moment: string | undefined): number | undefined {
+  const days = (Date.parse(moment ?? '') - Date.now()) / 86_400_000;
+  return Number.isFinite(days) ? days : undefined;
+}
+
+const gatewaysAskedMax = 100;
+/** No request has this id, so a gateway that can be asked has no decision of it. */
+const noRequest = `req_${'0'.repeat(32)}`;
+
+/** Those that report, keep decisions and answer no question for one. */
+async function muteGateways({
+  board,
+  gatewayToken,
+  previousGatewayToken,
+}: AdminContext): Promise<Set<string>> {
+  const asked = board
+    .gateways()
+    .filter(({ seenMs }) => performance.now() - seenMs < reportedSeconds * 1000)
+    .filter(({ report: { metrics, stopped } }) => metrics !== undefined && stopped !== true)
+    .slice(0, gatewaysAskedMax);
+  const tokens = [gatewayToken, ...(previousGatewayToken === undefined ? [] : [previousGatewayToken])];
+  const { unanswered } = await askDecision({ board: { gateways: () => asked }, tokens }, noRequest);
+  return new Set(unanswered);
 }
 
 /** All groups but the machine of the caller. */
@@ -123,10 +150,13 @@ export async function collectFacts(context: AdminContext, caller: string): Promi
   const rows = hasHistory
     ? await past.ask('doctorRows', [0, nowMs], caller).catch(() => undefined)
     : undefined;
-  const log = known.log && { ...known.log, history, diskFreeBytes: disk && disk.bavail * disk.bsize };
+  const mute = await muteGateways(context);
+  const brokers = await context.log.inspect?.().catch(() => undefined);
+  const diskFreeBytes = disk && disk.bavail * disk.bsize;
   return {
     ...known,
-    log,
+    log: known.log && { ...known.log, history, diskFreeBytes, brokers },
+    gateways: known.gateways?.map((gateway) => ({ ...gateway, isMute: mute.has(gateway.name) })),
     nodes: nodeFacts(context, rows?.healthChanges),
     models: modelFacts(context, rows, nowMs),
     limits: limitFacts(context),

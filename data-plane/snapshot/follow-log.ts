@@ -62,6 +62,8 @@ export interface GatewayState {
 interface Addresses {
   /** Of the metrics listener, where decisions can be asked for. */
   metrics?: string;
+  /** When the certificate ends, which may be renewed. */
+  certificateEnds?: () => string;
 }
 
 /** How long a start waits for the fold to reach the end that the log had then. */
@@ -171,7 +173,7 @@ function reportOf(
   supervisor: SnapshotSupervisor,
   { name, whenStale }: FollowSettings,
   folder: FolderStart,
-  { metrics }: Addresses,
+  { metrics, certificateEnds }: Addresses,
 ): ReportBody {
   const { snapshot, replicator, fault } = supervisor;
   const age = replicator.freshness.ageSeconds();
@@ -189,6 +191,7 @@ function reportOf(
     freshSeconds: Number.isFinite(age) ? age : null,
     stalePolicy: whenStale,
     ...(metrics !== undefined && { metrics }),
+    ...(certificateEnds !== undefined && { certificateEnds: certificateEnds() }),
     ...(reason !== undefined && { halted: reason, diverged: fault?.state === 'quarantined' }),
   };
 }

@@ -66,6 +66,23 @@ export function wrongClocks(processes: readonly Clock[]): Finding[] {
   );
 }
 
+const certificateWarnDays = 21;
+
+/** A finding for each listener or process whose certificate ends soon. */
+export function endingCertificates(
+  owners: readonly { readonly name: string; readonly daysLeft?: number | undefined }[],
+): Finding[] {
+  return owners.flatMap(({ name, daysLeft = Number.POSITIVE_INFINITY }): Finding[] => {
+    if (daysLeft >= certificateWarnDays) return [];
+    const text =
+      daysLeft < 0
+        ? 'its certificate has expired'
+        : `its certificate expires in ${Math.floor(daysLeft)} days`;
+    const next = 'renew the certificate and send SIGHUP';
+    return [{ level: daysLeft < 0 ? 'fail' : 'warn', object: name, text, next }];
+  });
+}
+
 /** A finding for each item that the condition selects. */
 export function each<Item>(
   items: readonly Item[],

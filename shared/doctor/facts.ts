@@ -12,6 +12,17 @@ interface MachineFacts {
   readonly readableSecrets?: readonly string[];
   /** Folders that a process is to write to and cannot. */
   readonly unwritable?: readonly string[];
+  /** Ports that a process is to listen on, and another one has. */
+  readonly takenPorts?: readonly number[];
+}
+
+interface BrokerFacts {
+  /** Topics that are not set as they must be, each with the command that fixes it. */
+  readonly faults: readonly { readonly topic: string; readonly text: string; readonly next: string }[];
+  /** Of the partition with the fewest; left out where no topic is made yet. */
+  readonly replicas?: number;
+  /** Release of the oldest broker, such as 3.9; 0: older than 2.1. */
+  readonly oldestBroker?: number;
 }
 
 interface LogFacts {
@@ -26,6 +37,8 @@ interface LogFacts {
   /** Rows of the state differ from its digest. */
   readonly divergedAt?: number | undefined;
   readonly diskFreeBytes?: number | undefined;
+  /** Of a log on Kafka. */
+  readonly brokers?: BrokerFacts | undefined;
   readonly history?:
     | { readonly position: number; readonly bytes: number; readonly fault?: string | undefined }
     | undefined;
@@ -59,6 +72,10 @@ interface GatewayFacts {
   readonly sameLog: boolean;
   readonly processes: number;
   readonly fault?: string | undefined;
+  /** Of the certificate of its listeners; left out where there is no TLS. */
+  readonly daysLeft?: number | undefined;
+  /** It keeps decisions, and answers no question for one. */
+  readonly isMute?: boolean | undefined;
 }
 
 interface NodeFacts {

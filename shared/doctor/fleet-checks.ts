@@ -1,5 +1,5 @@
 /** Checks of gateways and nodes. */
-import { type DoctorCheck, each, type Finding, of, wrongClocks } from './check.ts';
+import { type DoctorCheck, each, endingCertificates, type Finding, of, wrongClocks } from './check.ts';
 
 /** A gateway that fences accepts no key once its proof is 45 s old. */
 const freshWarnSeconds = 20;
@@ -158,6 +158,25 @@ export const gatewayChecks: readonly DoctorCheck[] = [
     code: 'HG4011',
     well: 'clocks of gateways agree with that of this replica',
     find: of('gateways', wrongClocks),
+  },
+  {
+    code: 'HG4012',
+    well: 'certificates of gateways are valid for weeks',
+    find: of('gateways', endingCertificates),
+  },
+  {
+    code: 'HG4013',
+    well: 'gateways can be asked for their decisions',
+    find: of('gateways', (gateways) =>
+      each(
+        gateways,
+        ({ isMute = false }) => isMute,
+        'warn',
+        ({ name }) => name,
+        () => 'its metrics listener cannot be reached from this replica: explain does not find its requests',
+        () => 'give it a --metrics-bind that control planes reach, and the same gateway token',
+      ),
+    ),
   },
 ];
 

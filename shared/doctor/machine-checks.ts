@@ -1,5 +1,5 @@
 /** Checks of the machine, the log and the control planes. */
-import { type DoctorCheck, each, of, when, wrongClocks } from './check.ts';
+import { type DoctorCheck, each, type Finding, of, when, wrongClocks } from './check.ts';
 
 const gigabyte = 1024 ** 3;
 const diskFail = gigabyte;
@@ -91,6 +91,21 @@ export const machineChecks: readonly DoctorCheck[] = [
         'install Node 24',
       );
     }),
+  },
+  {
+    code: 'HG1008',
+    well: 'ports are free',
+    find: of('machine', ({ takenPorts = [] }) =>
+      each(
+        takenPorts,
+        () => true,
+        'warn',
+        (port) => String(port),
+        () => 'another process listens on this port',
+        () =>
+          'end that process, or give another port with --port, --metrics-port, --console-port or --play-port',
+      ),
+    ),
   },
 ];
 
@@ -202,8 +217,43 @@ export const logChecks: readonly DoctorCheck[] = [
       ),
     ),
   },
+  {
+    code: 'HG2009',
+    well: 'the topics have the settings that they need',
+    find: of('log', ({ brokers }) =>
+      (brokers?.faults ?? []).map(
+        ({ topic, text, next }): Finding => ({ level: 'fail', object: topic, text, next }),
+      ),
+    ),
+  },
+  {
+    code: 'HG2010',
+    well: 'the brokers are of a supported release',
+    find: of('log', ({ brokers: { oldestBroker: release = brokerReleaseMin } = {} }) =>
+      when(
+        release < brokerReleaseMin,
+        'warn',
+        `a broker speaks as Kafka ${release === 0 ? 'before 2.1' : release.toFixed(1)} does, which is no longer maintained`,
+        `upgrade the brokers to Kafka ${brokerReleaseMin} or newer`,
+      ),
+    ),
+  },
+  {
+    code: 'HG2011',
+    well: 'the log is on several brokers',
+    find: of('log', ({ brokers: { replicas = 2 } = {} }) =>
+      when(
+        replicas < 2,
+        'warn',
+        'a topic is on one broker alone: with that broker the log is lost',
+        'run three brokers, then give the topics three replicas: see docs/kafka.md',
+      ),
+    ),
+  },
 ];
 
+/** Releases before it get no more corrections of the project. */
+const brokerReleaseMin = 3.9;
 const silentWarnSeconds = 10;
 
 export const controlPlaneChecks: readonly DoctorCheck[] = [

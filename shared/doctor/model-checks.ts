@@ -1,5 +1,5 @@
 /** Checks of models, tiers, organisations and keys, of limits, and of listeners. */
-import { type DoctorCheck, each, type Finding, of } from './check.ts';
+import { type DoctorCheck, each, endingCertificates, type Finding, of } from './check.ts';
 import type { DoctorFacts } from './facts.ts';
 
 const keyWarnDays = 7;
@@ -205,23 +205,11 @@ export const limitChecks: readonly DoctorCheck[] = [
   },
 ];
 
-const certificateWarnDays = 21;
-
 export const consoleChecks: readonly DoctorCheck[] = [
   {
     code: 'HG8001',
     well: 'certificates are valid for weeks',
-    find: of('listeners', (listeners) =>
-      listeners.flatMap(({ name, daysLeft = Number.POSITIVE_INFINITY }): Finding[] => {
-        if (daysLeft >= certificateWarnDays) return [];
-        const text =
-          daysLeft < 0
-            ? 'its certificate has expired'
-            : `its certificate expires in ${Math.floor(daysLeft)} days`;
-        const next = 'renew the certificate and send SIGHUP';
-        return [{ level: daysLeft < 0 ? 'fail' : 'warn', object: name, text, next }];
-      }),
-    ),
+    find: of('listeners', endingCertificates),
   },
   {
     code: 'HG8002',

@@ -1,7 +1,9 @@
 /** The checks of `doctor`, each made to find a fault that is really there: in the machine, the log, processes, or the state. */
-import { spawn } from 'node:child_process';
+import { execFileSync, spawn } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
-import { mkdirSync, writeFileSync } from 'node:fs';
+import { once } from 'node:events';
+import { cpSync, mkdirSync, readdirSync, symlinkSync, writeFileSync } from 'node:fs';
+import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { DevAdmin } from '../../dev/dev-admin.ts';
@@ -9,9 +11,11 @@ import { type SimNode, startSimNode } from '../../dev/simulator/sim-node.ts';
 import { controlTopic } from '../../schemas/commit.ts';
 import type { StoredEvent } from '../../schemas/events.ts';
 import { type StatusReport, statusTopic } from '../../schemas/status.ts';
+import { usageTopic } from '../../schemas/usage.ts';
 import { composeCommit } from '../../shared/log/core/chain.ts';
 import { openLog } from '../../shared/log/open-log.ts';
 import { openDatabase } from '../../shared/runtime/sqlite.ts';
+import { tableNames } from '../../shared/snapshot/tables.ts';
 import { StatusMac } from '../../shared/status/status-mac.ts';
 import { headOf } from '../support/log-head.ts';
 import {
@@ -28,6 +32,7 @@ import { type CliRun, runCli } from '../support/run-cli.ts';
 import { until } from '../support/until.ts';
 
 const waitMs = 90_000;
+const planted = new URL('../support/planted-machine.mjs', import.meta.url).href;
 const fleet = new ProcessFleet({ timeoutMs: 60_000 });
 let node: SimNode;
 let plane: Plane;
@@ -263,12 +268,19 @@ describe('what other processes report is at fault:', () => {
 });
 
 describe('the machine is at fault:', () => {
-  /** The command itself, under a limit of the shell. */
-  const pre = (limit: string, ...more: string[]): Promise<Check[]> =>
+  interface PreOptions {
+    /** A limit of the shell. */
+    readonly limit?: string;
+    readonly env?: Readonly<Record<string, string>>;
+    readonly program?: string;
+  }
+  const own = { HEADGATE_ADMIN: '', HEADGATE_TOKEN: '' };
+  /** The command itself. */
+  const pre = ({ limit = '', env = {}, program = binary }: PreOptions, ...more: string[]): Promise<Check[]> =>
     new Promise((resolve, reject) => {
       const line = `${limit} exec "$0" "$@"`;
-      const argv = ['-c', line, process.execPath, binary, 'doctor', '--pre', '-o', 'json', ...more];
-      const child = spawn('sh', argv, { env: { ...process.env, HEADGATE_ADMIN: '', HEADGATE_TOKEN: '' } });
+      const argv = ['-c', line, process.execPath, program, 'doctor', '--pre', '-o', 'json', ...more];
+      const child = spawn('sh', argv, { env: { ...process.env, ...own, ...env } });
       let out = '';
       child.stdout.on('data', (chunk: Buffer) => {
         out += chunk.toString();
@@ -277,19 +289,132 @@ describe('the machine is at fault:', () => {
       child.on('close', () => resolve(checksIn(out)));
     });
 
-  test('HG1003, HG1004 and HG1005: no room on the disk, few open files, a secret that others can read', async () => {
+  const levelsIn = (checks: readonly Check[]) =>
+    Object.fromEntries(checks.map(({ code, level }) => [code, level]));
+
+  test('HG1003 to HG1006: no room on the disk, few open files, a secret that others can read, no new files', async () => {
     const token = join(fleet.dir, 'token');
     writeFileSync(token, 'a-token-of-this-test', { mode: 0o644 });
-    const checks = await pre('ulimit -n 1024;', '--data', '/proc', '--token-file', token);
-    const levels = Object.fromEntries(checks.map(({ code, level }) => [code, level]));
-    expect(levels).toMatchObject({
+    const checks = await pre({ limit: 'ulimit -n 1024;' }, '--data', '/proc', '--token-file', token);
+    expect(levelsIn(checks)).toMatchObject({
       HG1001: 'ok',
       HG1002: 'ok',
       HG1003: 'fail',
       HG1004: 'warn',
       HG1005: 'fail',
+      HG1006: 'fail',
     });
     expect(checks.find(({ code }) => code === 'HG1005')?.next).toBe(`chmod 600 ${token}`);
+  });
+
+  test('HG1008, a port that another process has', async () => {
+    const server = createServer();
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+    const { port } = server.address() as AddressInfo;
+    const checks = await pre({}, '--ports', String(port));
+    expect(checks.find(({ code }) => code === 'HG1008')).toMatchObject({
+      level: 'warn',
+      object: String(port),
+    });
+    server.close();
+    await once(server, 'close');
+    expect(levelsIn(await pre({}, '--ports', String(port)))).toMatchObject({ HG1008: 'ok' });
+  });
+
+  // This machine has one Node and one time: the process is given others.
+  test('HG1001 and HG1007, a Node that is too old, and one that is maintained no longer', async () => {
+    const NODE_OPTIONS = `--import=${planted}`;
+    const old = await pre({ env: { NODE_OPTIONS, HEADGATE_TEST_NODE: '18.20.8' } });
+    expect(levelsIn(old)).toMatchObject({ HG1001: 'fail', HG1007: 'ok' });
+    const later = { HEADGATE_TEST_NODE: '20.18.1', HEADGATE_TEST_NOW: '2030-01-01T00:00:00Z' };
+    expect(levelsIn(await pre({ env: { NODE_OPTIONS, ...later } }))).toMatchObject({
+      HG1001: 'ok',
+      HG1007: 'warn',
+    });
+  });
+
+  test('HG1002, an installation without its native module', async () => {
+    const root = join(import.meta.dirname, '../..');
+    const copy = join(fleet.dir, 'installed');
+    for (const part of readdirSync(join(root, 'dist')).filter((name) => !['bench', 'test'].includes(name)))
+      cpSync(join(root, 'dist', part), join(copy, 'dist', part), { recursive: true });
+    symlinkSync(join(root, 'package.json'), join(copy, 'package.json'));
+    mkdirSync(join(copy, 'node_modules'));
+    for (const name of readdirSync(join(root, 'node_modules')))
+      if (!name.startsWith('better-sqlite3'))
+        symlinkSync(join(root, 'node_modules', name), join(copy, 'node_modules', name));
+    const checks = await pre({ program: join(copy, 'dist/cli/headgate.js') });
+    expect(levelsIn(checks)).toMatchObject({ HG1001: 'ok', HG1002: 'fail' });
+  });
+});
+
+describe('nodes are at fault:', () => {
+  const stack = 'stk-load-me-1';
+  test('HG5003 and HG5004: a node whose agent never came; then its engine cannot load what is installed', async () => {
+    await admin.call('PUT', '/models/echo-large', { family: 'echo', weight: 1 });
+    await admin.call('POST', '/stacks', { organisation: 'acme', id: stack });
+    await admin.call('PUT', `/stacks/${stack}/models/echo-large`);
+    const engine = await fleet.simNode('engine', '--models', 'echo-small', '--dialect', 'llamacpp');
+    const { url } = engine.ready;
+    const place = { kind: 'stack', id: stack };
+    await admin.call('POST', '/nodes', { id: 'loader', place, url, dialect: 'llamacpp', agent: true });
+    expect(await findings()).toContain('HG5003 fail loader');
+    const { value } = await admin.createNodeToken('loader');
+    const argv = ['node-agent', '--node', 'loader', '--engine', url, '--control-plane', plane.ready.admin];
+    await fleet.start('agent', [...argv, '--metrics-port', '0', '--load-models', 'all'], {
+      HEADGATE_NODE_TOKEN: value,
+    });
+    await found('HG5004 fail loader');
+    expect(await findings()).not.toContain('HG5003 fail loader');
+  });
+
+  // Three falls within seconds are none: a node that is up again must last. So these are records of a replica before it.
+  test('HG5002, a node that went up and down', async () => {
+    const owner = 'cp-before';
+    const health = (up: boolean): StoredEvent => {
+      const data = { id: 'flapping', owner, generation: 1, up, models: ['echo-small'] };
+      return { type: 'node.health_changed', v: 1, critical: false, data };
+    };
+    const place = { kind: 'pool' };
+    await admin.call('POST', '/nodes', {
+      id: 'flapping',
+      place,
+      url: node.url,
+      dialect: 'vllm',
+      agent: true,
+    });
+    const joined = { id: 'flapping', owner, generation: 1 };
+    await append([{ type: 'node.joined', v: 1, critical: false, data: joined }]);
+    for (let n = 0; n < 8; n++) await append([health(n % 2 === 0)]);
+    await found('HG5002 warn flapping');
+    await admin.call('DELETE', '/nodes/flapping');
+    await gone('HG5002 warn flapping');
+  });
+});
+
+describe('listeners are at fault:', () => {
+  test('HG8001, HG4012, HG4013 and HG2008: a certificate that ends, one that is not trusted, a full disk', async () => {
+    const [cert, key] = [join(fleet.dir, 'ends.pem'), join(fleet.dir, 'ends.key')];
+    const subject = ['-subj', '/CN=127.0.0.1', '-addext', 'subjectAltName=IP:127.0.0.1'];
+    const made = ['req', '-x509', '-newkey', 'ed25519', '-nodes', '-days', '5', ...subject];
+    execFileSync('openssl', [...made, '-keyout', key, '-out', cert], { stdio: 'ignore' });
+    const tls = ['--tls-cert', cert, '--tls-key', key];
+    // Every disk has half a gigabyte left, as this process reads it.
+    const disk = { NODE_OPTIONS: `--import=${planted}`, HEADGATE_TEST_DISK: String(2 ** 29) };
+    const [secure, proxy] = [
+      await fleet.serve<Plane['ready']>('control-plane', 'cp-tls', tls, disk),
+      await fleet.serve('gateway', 'gw-tls', tls),
+    ];
+    await found('HG4012 warn gw-tls');
+    await found('HG4013 warn gw-tls');
+    const env = { HEADGATE_ADMIN: secure.ready.admin, NODE_EXTRA_CA_CERTS: cert };
+    const run = await fleet.cli(['doctor', '--only', 'log,console', '-o', 'json'], env);
+    const levels = checksIn(run.stdout).map(({ code, level, object = '' }) =>
+      `${code} ${level} ${object}`.trim(),
+    );
+    expect(levels, run.stderr).toEqual(expect.arrayContaining(['HG8001 warn admin', 'HG2008 fail']));
+    await proxy.end('SIGTERM');
+    await secure.end('SIGTERM');
   });
 });
 
@@ -308,9 +433,18 @@ describe('the log or a file of a control plane is at fault:', () => {
       usage.prepare('DELETE FROM request WHERE id IN (SELECT id FROM request LIMIT 1)').run().changes,
     ).toBe(1);
     usage.close();
-    plane = await startPlane('cp');
+    // A name that is not known to be of this machine alone, though it is.
+    plane = await fleet.serve<Plane['ready']>('control-plane', 'cp', ['--bind', '::ffff:127.0.0.1']);
     admin = fleet.admin(plane);
     await found('HG7001 fail acme');
+    expect(await findings()).toContain('HG8002 warn admin');
+  });
+
+  test('HG7003, a row of usage of a later version', async () => {
+    const log = await openLog(fleet.logUrl, { topic: usageTopic, partition: 0 });
+    await log.append(Buffer.from(JSON.stringify([{ v: 99, incarnation: randomUUID(), n: 1 }])));
+    await log.close();
+    await found('HG7003 fail unread');
   });
 
   test('HG2004, a topic that something else writes to', async () => {
@@ -318,6 +452,13 @@ describe('the log or a file of a control plane is at fault:', () => {
     for (let count = 0; count < 1100; count++) await log.append(Buffer.from(`not a commit ${count}`));
     await log.close();
     await found('HG2004 warn');
+  });
+
+  test('HG2006, a checkpoint of rows that are others than these', async () => {
+    const { foldVersion } = (await admin.get('/status')) as { foldVersion: number };
+    const digests = Object.fromEntries(tableNames.map((name) => [name, 'f'.repeat(32)]));
+    await append([{ type: 'checkpoint', v: 1, critical: false, data: { foldVersion, digests } }]);
+    await found('HG2006 fail');
   });
 
   test('HG2002 and HG4006, an event of a later version', async () => {

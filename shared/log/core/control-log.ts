@@ -33,6 +33,23 @@ export interface TailOptions {
   readonly bytesMax?: number;
 }
 
+/** A topic that is not set as it must be. */
+export interface TopicFault {
+  readonly topic: string;
+  readonly text: string;
+  /** The command that fixes it. */
+  readonly next: string;
+}
+
+/** What brokers report of themselves and of the topics of the service. */
+export interface LogInspection {
+  readonly faults: readonly TopicFault[];
+  /** Of the partition with the fewest; left out where no topic is made yet. */
+  readonly replicas?: number;
+  /** Release of the oldest one, as far as its protocol shows it, such as 3.9; 0: older than 2.1. */
+  readonly oldestBroker?: number;
+}
+
 export interface ControlLog {
   /**
    * Whether several brokers hold the log, as of the last `end`. An end then proves little to a process that is cut off from
@@ -45,6 +62,8 @@ export interface ControlLog {
   tail(options: TailOptions): AsyncIterable<LogBatch>;
   /** The offset after the last record, requested now: every append acknowledged before this call is below it. Throws LogUnavailable or LogReplaced. */
   end(): Promise<number>;
+  /** Asks the brokers now. Throws LogUnavailable. Absent: there are none. */
+  inspect?(): Promise<LogInspection>;
   /** Releases everything within a few seconds at most. Idempotent. */
   close(): Promise<void>;
 }

@@ -30,6 +30,7 @@ const requestTimeoutMs = 5000;
 /** How long the leader waits for its replicas; below `requestTimeoutMs`, so that its response arrives in time. */
 const replicasTimeoutMs = 4000;
 const metadataApiKey = 3;
+const fetchApiKey = 1;
 const topicResource = 2;
 
 interface Logger {
@@ -166,6 +167,11 @@ class KafkajsConnection implements KafkaConnection {
 
   get versions(): object | null {
     return this.#broker.versions;
+  }
+
+  get fetchVersionMax(): number | undefined {
+    return (this.versions as Readonly<Record<number, { readonly maxVersion: number }>> | null)?.[fetchApiKey]
+      ?.maxVersion;
   }
 
   get isOpen(): boolean {

@@ -71,6 +71,8 @@ export interface NewTopic {
 /** Every request rejects with KafkaFault. */
 export interface KafkaConnection {
   readonly isOpen: boolean;
+  /** The largest version of a fetch that the broker knows, which shows its release. */
+  readonly fetchVersionMax: number | undefined;
   metadata(topic: string): Promise<TopicMetadata>;
   /** Offset of the first record kept (`start`), or the offset after the last record readers may see (`end`). */
   offset(target: TopicPartition, which: 'start' | 'end'): Promise<number>;

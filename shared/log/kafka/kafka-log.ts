@@ -3,12 +3,13 @@
  * at once when it is closed, also where no broker responds.
  */
 import { setMaxListeners } from 'node:events';
-import type { LogBatch, TailOptions, TimedLog } from '../core/control-log.ts';
+import type { LogBatch, LogInspection, TailOptions, TimedLog } from '../core/control-log.ts';
 import { KafkaAppender } from './appender.ts';
 import { dialWith } from './client.ts';
 import { clusterOf, type KafkaCluster } from './cluster.ts';
+import { inspectBrokers } from './inspect.ts';
 import { KafkaPartition, mayOpenUnreached } from './partition.ts';
-import { closedError } from './retry.ts';
+import { closedError, retryUntilDeadline } from './retry.ts';
 import type { KafkaSettings } from './settings.ts';
 import { tailPartition } from './tail.ts';
 import { planOf } from './topics.ts';
@@ -121,6 +122,19 @@ export class KafkaLog implements TimedLog {
   async offsetAt(atMs: number): Promise<number> {
     if (this.#closing.signal.aborted) throw closedError(this.#partition.name);
     return await this.#request(() => this.#partition.offsetAt(atMs), this.#settings.endTimeoutMs);
+  }
+
+  async inspect(): Promise<LogInspection> {
+    if (this.#closing.signal.aborted) throw closedError(this.#partition.name);
+    const { endTimeoutMs: timeoutMs } = this.#settings;
+    return await retryUntilDeadline(() => inspectBrokers(this.#cluster), {
+      operation: 'a look at the topics on Kafka',
+      timeoutMs,
+      signal: this.#closing.signal,
+      abandonAtDeadline: true,
+      giveUpEarly: () => this.#cluster.isUnreachable,
+      onFault: () => undefined,
+    });
   }
 
   /** A process that starts without Kafka requests several ends, and waits for the first of them only. */

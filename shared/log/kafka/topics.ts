@@ -29,7 +29,8 @@ export interface TopicPlan {
 }
 
 const dayMs = 24 * 3600 * 1000;
-const plans: readonly TopicPlan[] = [
+/** Of all topics of the service. */
+export const topicPlans: readonly TopicPlan[] = [
   { topic: controlTopic, partitions: 1, retentionMs: -1, stampedByBroker: false },
   {
     topic: usageTopic,
@@ -49,7 +50,7 @@ const plans: readonly TopicPlan[] = [
 
 /** The plan of a topic; one without a plan has one partition, kept for `keepSeconds`. */
 export function planOf(topic: string, keepSeconds?: number): TopicPlan {
-  const plan = plans.find((candidate) => candidate.topic === topic);
+  const plan = topicPlans.find((candidate) => candidate.topic === topic);
   const retentionMs = keepSeconds === undefined ? -1 : keepSeconds * 1000;
   return plan ?? { topic, partitions: 1, retentionMs, stampedByBroker: false };
 }

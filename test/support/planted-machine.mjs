@@ -1,0 +1,32 @@
+// Loaded into a process with --import: stands in for machines that a test cannot have. HEADGATE_TEST_NODE is the version of
+// Node, HEADGATE_TEST_NOW the time of its start, HEADGATE_TEST_DISK the bytes that are free on every disk,
+// HEADGATE_TEST_FETCH the largest version of a fetch that brokers name.
+import promises from 'node:fs/promises';
+import { createRequire, syncBuiltinESMExports } from 'node:module';
+
+const { HEADGATE_TEST_NODE: node, HEADGATE_TEST_NOW: now } = process.env;
+const { HEADGATE_TEST_DISK: disk, HEADGATE_TEST_FETCH: fetchVersion } = process.env;
+
+if (node !== undefined) Object.defineProperty(process, 'versions', { value: { ...process.versions, node } });
+
+if (now !== undefined) {
+  const aheadMs = Date.parse(now) - Date.now();
+  const present = Date.now.bind(Date);
+  Date.now = () => present() + aheadMs;
+}
+
+if (disk !== undefined) {
+  const { statfs } = promises;
+  promises.statfs = async (...args) => ({ ...(await statfs(...args)), bsize: 1, bavail: Number(disk) });
+  syncBuiltinESMExports();
+}
+
+if (fetchVersion !== undefined) {
+  const Broker = createRequire(import.meta.url)('kafkajs/src/broker/index.js');
+  const { connect } = Broker.prototype;
+  Broker.prototype.connect = async function (...args) {
+    await connect.apply(this, args);
+    const known = this.versions?.[1];
+    if (known) known.maxVersion = Math.min(known.maxVersion, Number(fetchVersion));
+  };
+}
