@@ -83,7 +83,7 @@ try {
     const at = anywhere();
     const asked = imagined(
       explainRequestSchema.parse({ organisation: `org-${n}`, model: 'echo-small' }),
-      0,
+      { windowUsed: 0, inFlight: 0, poolTokens: 0, freeTurns: 0 },
       0,
     );
     const diffMs = performance.now();

@@ -148,6 +148,8 @@ async function serve(
   });
   closers.add(() => health.close());
   if (journal !== undefined) state.addresses.metrics = reachable(health.url);
+  const { certificate } = settings;
+  if (certificate !== undefined) state.addresses.certificateEnds = () => certificate.validUntil;
   const listeners = await listen(settings, gateway, connections);
   closers.add(() => {
     for (const { listener } of listeners) listener.destroy();
@@ -272,15 +274,14 @@ async function compose(
     fenced: () => state.fenced(),
     now: Date.now,
     trace: traces === undefined ? passTrace : traces.begin,
-    begin: () => {
-      openRequests++;
-    },
+    begin: () => void openRequests++,
     observe: (record) => {
       openRequests--;
       telemetry.observe(record);
       journal?.add(record);
       traces?.end(record);
     },
+    observeEarly: (refused) => journal?.addEarly(refused),
   };
   return { gateway, telemetry, inFlight: () => openRequests };
 }
@@ -297,7 +298,8 @@ async function listen(
   connections: Connections,
 ): Promise<Opened[]> {
   const handler = handle.bind(undefined, gateway);
-  const base = { host: settings.bind, handler, certificate: settings.certificate, connections };
+  const onRefusal = gateway.observeEarly;
+  const base = { host: settings.bind, handler, certificate: settings.certificate, connections, onRefusal };
   const opened: Opened[] = [];
   try {
     opened.push({

@@ -6,6 +6,12 @@ const position = z.int().min(0);
 const moment = z.string();
 const count = z.int().min(0);
 
+const undoCommand = {
+  method: z.enum(['POST', 'PUT', 'PATCH', 'DELETE']),
+  path: z.string(),
+  body: z.looseObject({}).optional(),
+};
+
 const listedEventSchema = z.object({
   position,
   /** Within its commit. */
@@ -53,9 +59,10 @@ export const historyResponses = {
   'GET /events/:position/undo': z.object({
     /** The commit that it takes back. */
     of: position,
-    method: z.enum(['POST', 'PUT', 'PATCH', 'DELETE']),
-    path: z.string(),
-    body: z.looseObject({}).optional(),
+    /** The first of `commands`. */
+    ...undoCommand,
+    /** In the order in which they are to be sent: one for each event, or for what several set. */
+    commands: z.array(z.object(undoCommand)),
     position,
   }),
   'GET /changes': z.object({

@@ -1,7 +1,7 @@
 /** `headgate explain`: why a request is served or refused, which event made it so, and what would change it. */
 import { type Command, Option } from 'commander';
 import type { Resource } from '../../admin-client/answers.ts';
-import { type ExplainedStep, type Explanation, explanationSchema } from '../../schemas/explanations.ts';
+import { explanationSchema } from '../../schemas/explanations.ts';
 import { CliError, Exit, usageError } from '../terminal/errors.ts';
 import type { Io } from '../terminal/io.ts';
 import { limit } from '../terminal/options.ts';
@@ -9,6 +9,7 @@ import { column, type View } from '../terminal/render.ts';
 import type { Session } from '../terminal/session.ts';
 import { readInput } from '../terminal/settings.ts';
 import { groups, verb } from '../terminal/verbs.ts';
+import { explanationLines } from './explain-lines.ts';
 
 interface Options {
   readonly key?: string;
@@ -53,7 +54,11 @@ async function run(session: Session, options: Options): Promise<void> {
   const body = await question(session, options);
   const api = await session.api();
   const explanation = explanationSchema.parse(await api.query('/explain', body));
-  await session.out.lines(lines(explanation, options), explanation, explanation.verdict.type ?? 'served');
+  await session.out.lines(
+    explanationLines({ explanation, request: options.request, columns: session.out.columns }),
+    explanation,
+    explanation.verdict.type ?? 'served',
+  );
   const { verdict, diff } = explanation;
   if (diff !== undefined) {
     if (diff.steps.length > 0) throw new Exit(1);
@@ -103,74 +108,4 @@ function parsedLine(text: string): unknown {
       cause: error,
     });
   }
-}
-
-const signs = { ok: '✓', refused: '⨉', skipped: '–', assumed: '~' } as const;
-const textWidthMax = 56;
-
-function lines(explanation: Explanation, { request }: Options): string[] {
-  const { steps, decisive, before, would, same, assumptions, diff } = explanation;
-  const width = Math.min(textWidthMax, Math.max(0, ...steps.map(({ text }) => text.length)));
-  return [
-    ...verdictLines(explanation, request),
-    '',
-    ...steps.map((step) => stepLine(step, width, step.step === decisive)),
-    '',
-    ...(before === undefined ? [] : [`before  at ${before.position} the answer was ${answerText(before)}`]),
-    ...(would.length === 0 ? [] : [`would   be served with: ${would.join('  · or: ')}`]),
-    ...(same === undefined ? [] : [`proof   this build decides ${same ? 'the same ✓' : 'otherwise ⨉'}`]),
-    ...assumptions.map((text, at) => `${at === 0 ? 'assumed ' : '        '}${text}`),
-    ...diffLines(diff),
-  ];
-}
-
-function verdictLines(
-  { verdict, at, gateway, time, cause }: Explanation,
-  request: string | undefined,
-): string[] {
-  const { served, message } = verdict;
-  const where = [
-    ...(gateway === undefined ? [] : [gateway]),
-    ...(time === undefined ? [] : [time]),
-    `position ${at}`,
-    ...(cause === undefined ? [] : [`cause ${cause}`]),
-    ...(request?.startsWith('req_') ? [request] : []),
-  ];
-  return [
-    `${served ? 'served  ' : 'refused '} ${answerText(verdict)}   ${where.join(' · ')}`,
-    ...(message === undefined ? [] : [`         "${message}"`]),
-  ];
-}
-
-function answerText({
-  status,
-  type,
-}: {
-  readonly status: number;
-  readonly type?: string | undefined;
-}): string {
-  return type === undefined ? String(status) : `${status} ${type}`;
-}
-
-function stepLine(
-  { step, result, text, because }: ExplainedStep,
-  width: number,
-  isDecisive: boolean,
-): string {
-  const event =
-    because === undefined
-      ? ''
-      : `  ${[because.type, because.position, because.by, because.why && `"${because.why}"`].filter(Boolean).join(' ')}`;
-  const mark = isDecisive && because !== undefined ? '  ◀ decided it' : '';
-  return `  ${signs[result]} ${step.padEnd(12)} ${event === '' ? text : text.padEnd(width)}${event}${mark}`;
-}
-
-function diffLines(diff: Explanation['diff']): string[] {
-  if (diff === undefined) return [];
-  const { from, to, steps, events } = diff;
-  if (steps.length === 0) return [`diff    nothing differs between ${from} and ${to}`];
-  return [
-    `diff    between ${from} and ${to} differ: ${steps.join(', ')}`,
-    ...events.map(({ type, position: at, by = '' }) => `        ${type} ${at} ${by}`),
-  ];
 }

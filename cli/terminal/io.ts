@@ -9,7 +9,7 @@ import { environment } from '../../shared/runtime/settings.ts';
 
 export interface Io {
   /** Data, and nothing else. */
-  readonly stdout: Writable & { readonly isTTY?: boolean };
+  readonly stdout: Writable & { readonly isTTY?: boolean; readonly columns?: number };
   /** Progress, hints, warnings and errors. */
   readonly stderr: Writable & { readonly isTTY?: boolean };
   readonly stdin: Readable & { readonly isTTY?: boolean };

@@ -19,6 +19,15 @@ export interface Column {
 }
 export type Severity = 'good' | 'warn' | 'bad' | undefined;
 
+/** Part of a line: without colour the text alone is printed. */
+export type Part = string | { readonly text: string; readonly style: Style | undefined };
+export type Line = string | readonly Part[];
+type Style = NonNullable<Severity> | 'faint' | 'strong';
+
+const formatOf = { good: 'green', warn: 'yellow', bad: 'red', faint: 'dim', strong: 'bold' } as const;
+/** Narrower ones are treated as if they had these. */
+const columnsMin = 40;
+
 /** How a kind of resource is printed. */
 export interface View {
   readonly columns: readonly Column[];
@@ -71,11 +80,18 @@ export class Renderer {
     return this.#out(lines.join(''));
   }
 
+  /** Of the terminal; undefined where it is none. */
+  get columns(): number | undefined {
+    const { isTTY, columns = 80 } = this.#io.stdout;
+    return isTTY === true ? Math.max(columnsMin, columns) : undefined;
+  }
+
   /** Prints `lines` in place of a table; other formats print the document. */
-  async lines(lines: readonly string[], document: Resource, name: unknown): Promise<void> {
+  async lines(lines: readonly Line[], document: Resource, name: unknown): Promise<void> {
     if (this.format === 'name') return this.#out(`${cellText(name)}\n`);
     if (this.format !== 'table') return this.document(document);
-    return this.#out(lines.map((line) => `${printable(line)}\n`).join(''));
+    const texts = lines.map((line) => (typeof line === 'string' ? [line] : line));
+    return this.#out(texts.map((parts) => `${parts.map((part) => this.#part(part)).join('')}\n`).join(''));
   }
 
   /** One document in the chosen machine-readable format; JSON if the format is `table`. */
@@ -108,11 +124,14 @@ export class Renderer {
     return [line(headings, (text) => text), ...body].map((text) => `${text}\n`).join('');
   }
 
-  #paint(text: string, severity: Severity): string {
-    if (!this.#colour || !severity) return text;
-    const colour = ({ good: 'green', warn: 'yellow', bad: 'red' } as const)[severity];
+  #part(part: Part): string {
+    return typeof part === 'string' ? printable(part) : this.#paint(printable(part.text), part.style);
+  }
+
+  #paint(text: string, style: Style | undefined): string {
+    if (!this.#colour || !style) return text;
     // The constructor has checked the stream that is written to.
-    return styleText(colour, text, { validateStream: false });
+    return styleText(formatOf[style], text, { validateStream: false });
   }
 }
 

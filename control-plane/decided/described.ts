@@ -70,26 +70,30 @@ function ladder(question: Question, { trace, verdict }: Decided, record: Decisio
   const body = bodySteps.filter((step) => !visitorSteps.has(step) || found.has(step));
   const names = isListing ? [...headSteps, 'listing' as const] : [...headSteps, ...body, ...route];
   const cut = record === undefined ? undefined : cutAt(record);
-  const steps = names.map(
-    (name): Step => found.get(name) ?? { step: name, result: 'skipped', facts: {}, reads: [] },
-  );
+  const steps = names.map((name): Step => found.get(name) ?? skipped(name));
   const shape = steps.findIndex(({ step }) => step === 'shape');
   if (shape !== -1 && found.has('plan'))
     steps[shape] = { step: 'shape', result: record === undefined ? 'assumed' : 'ok', facts: {}, reads: [] };
   if (cut === undefined || record === undefined) return steps;
   const refused: Step = { step: cut, result: 'refused', facts: { reason: record.reason ?? null }, reads: [] };
   if (cut === 'answer') return [...steps, refused];
+  // Nothing of a request that was not read is known, so none of the rules was asked.
+  if (cut === 'http') return [refused, ...steps.map(({ step }) => skipped(step))];
   const at = steps.findIndex(({ step }) => step === cut);
   return steps.map((step, index) => {
     if (index < at) return step;
-    return index === at ? refused : { step: step.step, result: 'skipped', facts: {}, reads: [] };
+    return index === at ? refused : skipped(step.step);
   });
+}
+
+function skipped(step: StepName): Step {
+  return { step, result: 'skipped', facts: {}, reads: [] };
 }
 
 /** The step of an answer that rules alone do not give. */
 function cutAt({ stage, served }: DecisionRecord): StepName | undefined {
   if (served || stage === 'admission') return undefined;
-  if (stage === 'answer' || stage === 'usage') return stage;
+  if (stage === 'answer' || stage === 'usage' || stage === 'http') return stage;
   return 'shape';
 }
 

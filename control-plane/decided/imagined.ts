@@ -2,6 +2,7 @@
 import type { AdminResponse } from '../../schemas/admin.ts';
 import { type ExplainRequest, explainRequestSchema } from '../../schemas/explanations.ts';
 import { factsOf, type Question } from '../../shared/decision/question.ts';
+import type { CounterFacts } from '../../shared/decision/replay.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import { createLookup } from '../../shared/snapshot/lookup.ts';
 import { periodOf } from '../../shared/usage/period.ts';
@@ -40,8 +41,8 @@ function notFound(message: string): CommandError {
   return new CommandError('NotFound', message);
 }
 
-/** `poolTokens`: what the organisation has used in its period. */
-export function imagined(ask: ExplainRequest, poolTokens: number, nowMs: number): Question {
+/** `counters`: what it would find counted. */
+export function imagined(ask: ExplainRequest, counters: CounterFacts, nowMs: number): Question {
   const { host, path, model, promptTokens, maxTokens, key, organisation = '', visitor } = ask;
   const credential = key === undefined ? { organisation } : { keyId: key, header: 'authorization' as const };
   const facts = factsOf({
@@ -50,7 +51,6 @@ export function imagined(ask: ExplainRequest, poolTokens: number, nowMs: number)
     host: host === 'shared' ? 'shared' : 'stack',
     stack: host === 'shared' ? undefined : host,
   });
-  const counters = { windowUsed: 0, inFlight: 0, poolTokens, freeTurns: 0 };
   return { facts, counters, fenced: false, outboxFull: false, nowMs };
 }
 
@@ -58,14 +58,14 @@ export function imagined(ask: ExplainRequest, poolTokens: number, nowMs: number)
 export function matrixOn(
   db: Database,
   organisation: string,
-  poolTokens: number,
+  counters: CounterFacts,
   nowMs: number,
 ): AdminResponse<'GET /explain/matrix'>['items'] {
   const hosts = ['shared', ...listStacks(db, organisation).map(({ id }) => id)];
   return listModels(db).flatMap(({ id: model }) =>
     hosts.map((host) => {
       const ask = explainRequestSchema.parse({ organisation, model, host });
-      const { served, status, type } = answerOn(db, imagined(ask, poolTokens, nowMs));
+      const { served, status, type } = answerOn(db, imagined(ask, counters, nowMs));
       return { model, host, served, status, ...(type !== undefined && { type }) };
     }),
   );

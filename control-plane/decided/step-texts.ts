@@ -24,7 +24,17 @@ const limitText = (value: unknown): string => (value === null ? 'no limit' : `of
 const tierMark = ({ facts }: Step): StepMark[] =>
   typeof facts['tier'] === 'string' ? [{ table: 'tier', id: facts['tier'] }] : [];
 
+/** Why there was no request for the rules to judge; another reason is shown as it is. */
+const unreadTexts: Readonly<Record<string, string>> = {
+  'bad http': 'it is not well-formed HTTP',
+  'large headers': 'its headers are too large',
+  'no visitor': 'it has no cookie of a visitor',
+  NotFoundError: 'the playground has no such call',
+  'new visitors': 'its network has had too many new visitors in this hour',
+};
+
 const descriptions: Readonly<Record<StepName, Describe>> = {
+  http: ({ facts: { reason } }) => plain(unreadTexts[String(reason)] ?? String(reason ?? 'it was not read')),
   host: ({ facts, result }) => {
     if (result === 'refused') return plain('no host of this service');
     return plain(facts['kind'] === 'stack' ? `the host of ${String(facts['stack'])}` : 'the shared host');
@@ -100,10 +110,13 @@ const descriptions: Readonly<Record<StepName, Describe>> = {
   'own nodes': nodesText,
   pool: ({ result }, _db, model) =>
     plain(result === 'ok' ? 'installed' : 'not installed', { table: 'pool_model', id: model }),
-  tier: ({ reads, result }) => {
+  tier: ({ reads, result }, _db, model) => {
     const tier = reads.find(({ table }) => table === 'tier')?.id;
     const text = `${tier ?? 'the plan'} ${result === 'ok' ? 'includes it' : 'does not include it'}`;
-    return plain(text, ...(tier === undefined ? [] : [{ table: 'tier', id: tier } as const]));
+    if (tier === undefined) return plain(text);
+    // A change of its models alone is none of the tier's own row.
+    const models = [model, '*'].map((id): StepMark => ({ table: 'tier_model', id: `${tier}/${id}` }));
+    return plain(text, { table: 'tier', id: tier }, ...models);
   },
   nodes: nodesText,
   listing: ({ result }) =>

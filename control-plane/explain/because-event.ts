@@ -17,6 +17,7 @@ const typesOf: Readonly<Record<string, RegExp>> = {
 };
 const typesByTable: Readonly<Record<string, RegExp>> = {
   tier: /^(?:tier|anonymous)\./,
+  tier_model: /^(?:tier|anonymous)\./,
   organisation: /^organisation\./,
   api_key: /^key\./,
   stack: /^stack\./,
@@ -49,6 +50,7 @@ function isAbout(data: unknown, table: string, id: string): boolean {
   if (typeof data !== 'object' || data === null) return false;
   const fields = data as Readonly<Record<string, unknown>>;
   if (table === 'pool_model') return fields['model'] === id && fields['stack'] === undefined;
+  if (table === 'tier_model') return isAbout(data, 'tier', id.slice(0, id.indexOf('/')));
   if (table === 'stack_model') return `${String(fields['stack'])}/${String(fields['model'])}` === id;
   return fields['id'] === id || (id === 'anonymous' && fields['freeTurns'] !== undefined);
 }

@@ -27,6 +27,8 @@ export interface ToExplain {
   readonly record?: DecisionRecord | undefined;
   /** The question is about a past moment. */
   readonly isPast: boolean;
+  /** Of a request that was not made: how old the counters are; left out where gateways' use is not known. */
+  readonly countedSecondsAgo?: number | undefined;
 }
 
 export async function explain(explainer: Explainer, asked: ToExplain): Promise<Explanation> {
@@ -110,14 +112,18 @@ async function answerBefore(
   return past.ask('answerBefore', [at - 1, question, { at, now, candidates }], caller);
 }
 
-function assumptionsOf({ facts }: Question, { record, isPast }: ToExplain): string[] {
+function assumptionsOf({ facts }: Question, { record, isPast, countedSecondsAgo }: ToExplain): string[] {
+  if (record?.stage === 'http')
+    return ['it was refused before it was read: nothing else of it is known, and no rule was asked'];
   if (record !== undefined)
     return record.model === undefined && record.stage === 'admission' && record.operation !== 'models'
       ? ['the model asked for is a name that nothing here has, so it was not kept']
       : [];
   return [
     'the body is well-formed',
-    'no other request is in flight, and none came in this minute',
+    countedSecondsAgo === undefined
+      ? 'no other request is in flight, and none came in this minute'
+      : `requests of the minute and in flight: as gateways published them, the oldest ${countedSecondsAgo.toFixed(1)} s ago`,
     ...(facts.visitor === undefined ? [] : ['the visitor has free turns left']),
     ...(isPast ? ['the tokens of the period are those that it has now'] : []),
     'the gateway is fresh and can record usage',

@@ -7,11 +7,11 @@ type TierEvent =
   | { readonly type: 'tier.set'; readonly data: EventData<'tier.set'> }
   | { readonly type: 'anonymous.set'; readonly data: EventData<'anonymous.set'> };
 
-/** `without`: limits that it no longer has; `model`: one more that it includes. */
+/** `changed`: limits that are others, or none any more; `model`: one more that it includes. */
 export function exactTierEvent(
   db: Database,
   id: string,
-  without: object,
+  changed: object,
   model: string | undefined,
 ): TierEvent | undefined {
   const withModel = (models: '*' | readonly string[]): '*' | string[] =>
@@ -19,9 +19,9 @@ export function exactTierEvent(
   if (id === 'anonymous') {
     const found = findAnonymous(db);
     return (
-      found && { type: 'anonymous.set', data: { ...found, ...without, models: withModel(found.models) } }
+      found && { type: 'anonymous.set', data: { ...found, ...changed, models: withModel(found.models) } }
     );
   }
   const found = findTier(db, id);
-  return found && { type: 'tier.set', data: { ...found, ...without, models: withModel(found.models) } };
+  return found && { type: 'tier.set', data: { ...found, ...changed, models: withModel(found.models) } };
 }

@@ -157,8 +157,10 @@ function* planChanges(
   if (organisation !== undefined) yield* otherPlans(db, organisation);
   const tier = visitor === undefined ? organisation?.tier : 'anonymous';
   if (!tier) return;
-  for (const { step } of refused)
-    yield* tierChanges(db, tier, step, step === 'allowance' && visitor !== undefined, model);
+  for (const { step, facts } of refused) {
+    if (visitor !== undefined) yield* moreTurns(db, step, Number(facts['used']));
+    if (visitor === undefined || step !== 'allowance') yield* tierChanges(db, tier, step, model);
+  }
 }
 
 function* otherPlans(db: Database, { id, name, anchor, tier, suspended }: Organisation): Iterable<Change> {
@@ -173,16 +175,22 @@ function* otherPlans(db: Database, { id, name, anchor, tier, suspended }: Organi
       );
 }
 
+/** Turns of visitors have no end to be taken away: the least number that leaves one more. */
+function* moreTurns(db: Database, step: string, used: number): Iterable<Change> {
+  const before = findAnonymous(db)?.freeTurns ?? 0;
+  const turns = { flag: '--free-turns', field: 'freeTurns', value: used + 1 };
+  const factor = { flag: '--network-factor', field: 'networkFactor', value: Math.floor(used / before) + 1 };
+  const more = step === 'allowance' ? turns : step === 'network allowance' ? factor : undefined;
+  if (more === undefined || !Number.isSafeInteger(more.value)) return;
+  const event = exactTierEvent(db, 'anonymous', { [more.field]: more.value }, undefined);
+  if (event !== undefined)
+    yield { command: `headgate tier set anonymous ${more.flag} ${more.value}`, events: [event] };
+}
+
 /** The tier without the limit that refuses, or with the model. */
-function* tierChanges(
-  db: Database,
-  tier: string,
-  step: string,
-  isTurns: boolean,
-  model: string,
-): Iterable<Change> {
+function* tierChanges(db: Database, tier: string, step: string, model: string): Iterable<Change> {
   const set = `headgate tier set ${word(tier)}`;
-  const [flag, field] = isTurns ? [] : (limitFlags[step] ?? []);
+  const [flag, field] = limitFlags[step] ?? [];
   if (flag !== undefined && field !== undefined) {
     const event = exactTierEvent(db, tier, { [field]: undefined }, undefined);
     if (event !== undefined) yield { command: `${set} ${flag} none`, events: [event] };

@@ -4,6 +4,7 @@ import type { RowChange } from '../../schemas/admin-history.ts';
 import type { DecisionRecord } from '../../schemas/decisions.ts';
 import type { ExplainRequest } from '../../schemas/explanations.ts';
 import type { Question } from '../../shared/decision/question.ts';
+import type { CounterFacts } from '../../shared/decision/replay.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import type { TableName } from '../../shared/snapshot/tables.ts';
@@ -46,7 +47,7 @@ export interface PastRead {
   readonly isList: boolean;
 }
 
-type MatrixAsked = readonly [organisation: string, poolTokens: number, nowMs: number];
+type MatrixAsked = readonly [organisation: string, counters: CounterFacts, nowMs: number];
 
 export type ShownCommit = AdminResponse<'GET /events/:position'>;
 
@@ -70,7 +71,7 @@ export interface HistoryQueries {
   /** Rows that differ between two commits, of any order. At most `max`; one more says that there are more. */
   changes(head: number, from: number, to: number, max: number): RowChange[];
   /** The inverse of commit `of`. Throws CommandError Conflict where there is none. */
-  undo(head: number, of: number): UndoCommand;
+  undo(head: number, of: number): UndoCommand[];
   timeline(
     head: number,
     fromMs: number,
@@ -182,7 +183,7 @@ export class HistoryReader implements HistoryQueries {
     return readDoctorRows(this.#snapshot.db, nowMs);
   }
 
-  undo(head: number, of: number): UndoCommand {
+  undo(head: number, of: number): UndoCommand[] {
     const { events } = this.#commit(of);
     const states = { before: this.#at(of - 1), after: this.#at(of), now: this.#at(head) };
     return undoOf(JSON.parse(events), states, of);

@@ -1,4 +1,4 @@
-/** The command that takes a commit back: for one event with an inverse, and only where nothing has changed since. */
+/** The commands that take a commit back: where each of its events has an inverse, and nothing that it set has changed since. */
 import { type KnownEvent, readEvent, type StoredEvent } from '../../schemas/events.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import { CommandError } from '../core/command-error.ts';
@@ -38,24 +38,36 @@ const reasons: Readonly<Record<string, string>> = {
   'node.health_changed': noReport,
 };
 
-/** Throws CommandError Conflict, with the reason, where there is no inverse. */
-export function undoOf(events: readonly StoredEvent[], states: UndoStates, position: number): UndoCommand {
+/** In the order in which they are to be sent. Throws CommandError Conflict, with the reason, where an event has no inverse. */
+export function undoOf(events: readonly StoredEvent[], states: UndoStates, position: number): UndoCommand[] {
   const refuse = (reason: string): never => {
     throw new CommandError('Conflict', `commit ${position} has no inverse: ${reason}`, {
       next: `headgate export --at ${Math.max(1, position - 1)} shows the fleet before it, which can be applied`,
     });
   };
-  const [stored] = events;
-  if (stored === undefined || events.length !== 1) return refuse(`it has ${events.length} events`);
+  if (events.length === 0) return refuse('it has no events');
+  const commands = new Map<string, UndoCommand>();
+  // The last one first: what an event made may be what a later one is about.
+  for (const stored of events.toReversed()) {
+    const of = (reason: string): string => (events.length === 1 ? reason : `${stored.type}: ${reason}`);
+    const command = inverseCommand(stored, states);
+    if (typeof command === 'string') return refuse(of(command));
+    // Two events of one subject have one inverse: what was before both.
+    commands.set(JSON.stringify(command), command);
+  }
+  return [...commands.values()];
+}
+
+/** A text: why there is none. */
+function inverseCommand(stored: StoredEvent, { before, after, now }: UndoStates): UndoCommand | string {
   const read = readEvent(stored);
-  if (read.outcome !== 'known') return refuse('this build does not know its event');
+  if (read.outcome !== 'known') return 'this build does not know its event';
   const inverse = inverseOf(read.event);
-  if (inverse === undefined) return refuse(reasons[stored.type] ?? `${stored.type} cannot be taken back`);
-  const command = inverse.command(states.before);
-  if (typeof command === 'string') return refuse(command);
-  const [then, now] = [inverse.subject(states.after), inverse.subject(states.now)];
-  if (JSON.stringify(then) !== JSON.stringify(now)) return refuse('what it set has changed since');
-  return command;
+  if (inverse === undefined) return reasons[stored.type] ?? `${stored.type} cannot be taken back`;
+  const command = inverse.command(before);
+  if (typeof command === 'string') return command;
+  const isSame = JSON.stringify(inverse.subject(after)) === JSON.stringify(inverse.subject(now));
+  return isSame ? command : 'what it set has changed since';
 }
 
 function inverseOf(event: KnownEvent): Inverse | undefined {

@@ -10,12 +10,13 @@ import { questionOf } from '../../shared/decision/question.ts';
 import { authorise, readingRoles } from '../commands/authorise.ts';
 import { CommandError } from '../core/command-error.ts';
 import { describeDecision } from '../decided/described.ts';
-import { type Asker, askerOn, imagined, matrixOn } from '../decided/imagined.ts';
+import { askerOn, imagined, matrixOn } from '../decided/imagined.ts';
 import { eventsBetween } from '../explain/events-between.ts';
 import { differingSteps, type Explainer, explain, type ToExplain } from '../explain/explanation.ts';
 import { askDecision, type DecisionSources, decisionLines } from '../gateways/ask-decisions.ts';
 import { findKey } from '../state/tenants.ts';
 import { type AdminContext, actorOf, callerOf, parseQuery } from './context.ts';
+import { type FoundCounters, pastCounters, presentCounters } from './live-counters.ts';
 
 const matrixQuerySchema = z.object({
   organisation: idSchema,
@@ -59,11 +60,10 @@ function noRecord(): CommandError {
 
 type Moment = ExplainRequest['at'];
 
-/** What an organisation has used of its allowance, as gateways count it. */
-function poolTokens({ counters }: AdminContext, asker: Asker | undefined): number {
-  if (asker === undefined) return 0;
-  const { organisation, period, adjustment } = asker;
-  return Math.max(0, counters.used(organisation, period).tokens + adjustment);
+/** Two moments are compared by the same counters, of which the past has its tokens only. */
+function countersOf(context: AdminContext, ask: ExplainRequest, nowMs: number): FoundCounters {
+  const asker = askerOn(context.snapshot.db, ask, nowMs);
+  return ask.diff === undefined ? presentCounters(context, asker, nowMs) : pastCounters(context, asker);
 }
 
 /** The question and the decision on it, on the present state or, at a past position, by the clock of that moment. */
@@ -79,14 +79,14 @@ async function decisionAt(
   const asked = at ?? (record?.position === 0 ? undefined : record?.position);
   if (asked === undefined) {
     const nowMs = Date.now();
-    const question = record
-      ? questionOf(record)
-      : imagined(ask, poolTokens(context, askerOn(snapshot.db, ask, nowMs)), nowMs);
-    return { question, record, decision: describeDecision(snapshot, question, record), isPast: false };
+    const found = record ? undefined : countersOf(context, ask, nowMs);
+    const question = found ? imagined(ask, found.counters, nowMs) : questionOf(record as DecisionRecord);
+    const decision = describeDecision(snapshot, question, record);
+    return { question, record, decision, isPast: false, countedSecondsAgo: found?.ageSeconds };
   }
   const { seq, nowMs } = await past.moment(String(asked), caller);
   const asker = record ? undefined : await past.ask('asker', [seq, ask, nowMs], caller);
-  const question = record ? questionOf(record) : imagined(ask, poolTokens(context, asker), nowMs);
+  const question = record ? questionOf(record) : imagined(ask, pastCounters(context, asker).counters, nowMs);
   const decision = await past.ask('described', [seq, question, record], caller);
   return { question, record, decision, isPast: true };
 }
@@ -128,13 +128,13 @@ async function matrix(
   const ask = { organisation };
   if (at === undefined) {
     const nowMs = Date.now();
-    const used = poolTokens(context, askerOn(snapshot.db, ask, nowMs));
-    return { items: matrixOn(snapshot.db, organisation, used, nowMs), position: snapshot.seq };
+    const { counters } = presentCounters(context, askerOn(snapshot.db, ask, nowMs), nowMs);
+    return { items: matrixOn(snapshot.db, organisation, counters, nowMs), position: snapshot.seq };
   }
   const caller = callerOf(request);
   const { seq, nowMs } = await past.moment(at, caller);
-  const used = poolTokens(context, await past.ask('asker', [seq, ask, nowMs], caller));
-  const items = await past.ask('matrix', [seq, organisation, used, nowMs], caller);
+  const { counters } = pastCounters(context, await past.ask('asker', [seq, ask, nowMs], caller));
+  const items = await past.ask('matrix', [seq, organisation, counters, nowMs], caller);
   return { items, position: seq };
 }
 

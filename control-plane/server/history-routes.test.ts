@@ -129,6 +129,33 @@ test.each(inverses)(
   },
 );
 
+test('a commit of several events is taken back by a command for each, the last one first', async () => {
+  const before = await done('GET', '/status');
+  const stack = 'stk-undo-all-1';
+  const fleet = {
+    version: 1,
+    models: [{ id: 'undone-8b', family: 'Undone', weight: 1 }],
+    tiers: [{ id: 'Undone', models: ['undone-8b'] }],
+    organisations: [
+      { id: 'newt', name: 'Newt', tier: 'Undone', stacks: [{ id: stack, models: ['undone-8b'] }] },
+    ],
+  };
+  const { position } = await done('POST', '/fleet/apply', { fleet });
+  const { commands, ...first } = await done('GET', `/events/${position}/undo`);
+  const lines = (commands as Json[]).map(({ method, path }) => `${method} ${path}`);
+  expect(lines).toEqual([
+    `DELETE /stacks/${stack}/models/undone-8b`,
+    `DELETE /stacks/${stack}`,
+    'DELETE /organisations/newt',
+    'DELETE /tiers/Undone',
+    'DELETE /models/undone-8b',
+  ]);
+  expect(first).toMatchObject({ of: position, method: 'DELETE', path: `/stacks/${stack}/models/undone-8b` });
+  for (const { method, path, body } of commands as Json[]) await done(String(method), String(path), body);
+  const after = await done('GET', `/changes?from=${before['position']}`);
+  expect((after['items'] as Json[]).filter(({ table }) => table !== 'node')).toEqual([]);
+});
+
 test('what has no inverse, or has changed since, is refused by name', async () => {
   const { id } = await done('POST', '/keys', { organisation: 'acme', name: 'gone', expires: 'never' });
   const { position } = await done('POST', `/keys/${id}/revoke`);

@@ -3,6 +3,7 @@ import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { z } from 'zod';
 import type { AdminResponse } from '../../schemas/admin.ts';
 import { CommandError } from '../core/command-error.ts';
+import type { UndoCommand } from '../history/undo.ts';
 import { type AdminContext, callerOf, parseQuery } from './context.ts';
 
 const positionParams = z.object({ position: z.coerce.number().int().min(1) });
@@ -81,8 +82,9 @@ export function registerHistoryRoutes(app: FastifyInstance, context: AdminContex
     handler: async (request): Promise<AdminResponse<'GET /events/:position/undo'>> => {
       const of = positionOf(context, request);
       const position = context.snapshot.seq;
-      const command = await context.past.ask('undo', [position, of], callerOf(request));
-      return { of, ...command, position };
+      const commands = await context.past.ask('undo', [position, of], callerOf(request));
+      const [first] = commands as [UndoCommand];
+      return { of, ...first, commands, position };
     },
   });
   app.route({

@@ -4,7 +4,7 @@
  * of a model that the state knows.
  */
 import type { DecisionRecord } from '../../schemas/decisions.ts';
-import type { Milestones, RequestRecord } from '../request/gateway.ts';
+import type { EarlyRefusal, Milestones, RequestRecord } from '../request/gateway.ts';
 
 export type CompactCell = string | number | null;
 export type CompactDecision = readonly CompactCell[];
@@ -60,6 +60,27 @@ export function compact(record: RequestRecord, moment: DecisionMoment): CompactD
   addMilestones(cells, record.at, record.startMs);
   addVisitors(cells, record);
   return cells;
+}
+
+/** Of a refusal before there was a request, its answer is known and little else. */
+export function compactEarly(
+  { requestId, refusal, target }: EarlyRefusal,
+  { nowMs, position }: DecisionMoment,
+): CompactDecision {
+  const known: { readonly [Name in (typeof names)[number]]?: CompactCell } = {
+    ...{ v: version, req: requestId.slice('req_'.length), at: nowMs, position },
+    host: hosts.indexOf(target?.kind ?? 'unknown'),
+    stack: target?.kind === 'stack' ? target.stack : null,
+    operation: operations.indexOf('unknown'),
+    ...{ key: refusal.keyId ?? null, header: 0, carried: 0, promptTokens: 0, counted: 0 },
+    ...{ windowUsed: 0, inFlight: 0, poolTokens: 0, freeTurns: 0 },
+    ...{ status: refusal.status, type: refusal.type, stage: stages.indexOf('http') },
+    reason: refusal.reason.slice(0, reasonCharactersMax),
+    message: refusal.message.slice(0, messageCharactersMax),
+    retryAfterSeconds: refusal.retryAfterSeconds ?? null,
+    end: 0,
+  };
+  return names.slice(0, names.indexOf('end') + 1).map((name) => known[name] ?? null);
 }
 
 function addVisitors(cells: CompactCell[], { seen }: RequestRecord): void {
@@ -118,7 +139,9 @@ function addAnswer(cells: CompactCell[], record: RequestRecord): void {
 }
 
 function faultOf({ refusal, caller }: RequestRecord): number | null {
-  if (refusal?.type !== 'Unauthorized' || caller !== undefined || refusal.keyId !== undefined) return null;
+  if (refusal?.type !== 'Unauthorized' || caller !== undefined) return null;
+  // One of two keys is known, and neither is what the refusal is for.
+  if (refusal.keyId !== undefined && refusal.reason !== 'two different keys') return null;
   const index = faults.indexOf(refusal.reason);
   return index === -1 ? 0 : index;
 }

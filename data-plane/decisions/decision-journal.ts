@@ -4,8 +4,8 @@
  */
 import { MessageChannel, type MessagePort, Worker } from 'node:worker_threads';
 import type { DecisionRecord } from '../../schemas/decisions.ts';
-import type { RequestRecord } from '../request/gateway.ts';
-import { type CompactDecision, compact, type DecisionMoment, expand } from './compact.ts';
+import type { EarlyRefusal, RequestRecord } from '../request/gateway.ts';
+import { type CompactDecision, compact, compactEarly, type DecisionMoment, expand } from './compact.ts';
 import { groupOf } from './decision-file.ts';
 import { type JournalEvent, type JournalRequest, serveJournal } from './journal-thread.ts';
 
@@ -73,14 +73,28 @@ export class DecisionJournal {
   add(record: RequestRecord): void {
     const isPlain = record.refusal === undefined && record.outcome?.kind !== 'ended-early';
     if (isPlain && this.#options.oneIn > 1 && this.#completed++ % this.#options.oneIn !== 0) return;
-    if (this.#isEnded || this.#sent - this.#settled >= unwrittenMax) {
-      this.#dropped++;
-      return;
-    }
+    if (this.#hasRoom()) this.#push(compact(record, this.#moment()));
+  }
+
+  /** Keeps a refusal that was answered before there was a request. Never throws. */
+  addEarly(refused: EarlyRefusal): void {
+    if (this.#hasRoom()) this.#push(compactEarly(refused, this.#moment()));
+  }
+
+  #moment(): DecisionMoment {
     const { moment } = this.#options;
-    const size = this.#group.push(
-      compact(record, { nowMs: Date.now(), position: moment.position(), isKnown: moment.isKnown }),
-    );
+    return { nowMs: Date.now(), position: moment.position(), isKnown: moment.isKnown };
+  }
+
+  /** Counts what is dropped where there is none. */
+  #hasRoom(): boolean {
+    if (!this.#isEnded && this.#sent - this.#settled < unwrittenMax) return true;
+    this.#dropped++;
+    return false;
+  }
+
+  #push(decision: CompactDecision): void {
+    const size = this.#group.push(decision);
     if (size === 1) this.#timer = setTimeout(() => this.#send(), groupMs).unref();
     else if (size >= groupMax) this.#send();
   }

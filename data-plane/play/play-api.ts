@@ -189,7 +189,10 @@ export class PlayApi {
         : new Refusal('InternalError', 'The service failed to handle this request.');
     if (!(error instanceof Refusal) && !response.destroyed && request.complete)
       this.#options.gateway.logger.error({ err: error }, 'a call of the playground failed');
-    sendRefusal(response, ids(), refusal, path);
+    const answer = ids();
+    const { requestId } = answer;
+    this.#options.gateway.observeEarly({ requestId, refusal, target: shared });
+    sendRefusal(response, answer, refusal, path);
     discardRest(request);
   }
 }

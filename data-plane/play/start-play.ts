@@ -56,6 +56,7 @@ export function startPlay(settings: PlaySettings, parts: PlayParts): Promise<Lis
   };
   return startListener({
     ...{ host: bind, port: settings.port, handler, certificate, connections },
+    onRefusal: (refused) => gateway.observeEarly(refused),
     name: 'play',
     flag: '--play-port',
   });

@@ -22,6 +22,13 @@ import type { LocalCounters } from './counters.ts';
 import type { AnswerIds } from './http.ts';
 import type { SeenCounters } from './seen-counters.ts';
 
+/** A refusal that was answered before there was a request to handle: nothing is known of it but what is here. */
+export interface EarlyRefusal {
+  readonly requestId: string;
+  readonly refusal: Refusal;
+  readonly target?: Target | undefined;
+}
+
 export interface Gateway {
   readonly hosts: HostNames;
   readonly lookup: Lookup;
@@ -49,6 +56,8 @@ export interface Gateway {
   begin(): void;
   /** Called at the end of each request, for metrics and the access log. */
   observe(record: RequestRecord): void;
+  /** For the decision journal alone. */
+  observeEarly(refused: EarlyRefusal): void;
 }
 
 /** When a phase was done, monotonic ms. */

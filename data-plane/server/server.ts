@@ -12,6 +12,7 @@ import { createHttpServer, endWith, headerBytesMax } from '../../shared/runtime/
 import { type ListenAddress, listenError, urlOf } from '../../shared/runtime/listener.ts';
 import type { Certificate } from '../../shared/runtime/tls.ts';
 import { mintRequestId } from '../core/request-id.ts';
+import type { EarlyRefusal } from '../request/gateway.ts';
 
 /** Handles one request to its end; never rejects. `fixed` is set on a stack's own port, where the Host header is not read. */
 export type Handler = (
@@ -22,6 +23,8 @@ export type Handler = (
 
 export interface ApiListenerOptions extends ListenAddress {
   readonly handler: Handler;
+  /** Called for what the parser refuses, before there is a request to handle. */
+  readonly onRefusal: (refused: EarlyRefusal) => void;
   /** The one stack that this port serves. */
   readonly fixed?: Target;
   readonly certificate?: Certificate | undefined;
@@ -67,7 +70,11 @@ export async function startListener(options: ApiListenerOptions): Promise<Listen
 }
 
 function createListener(options: ApiListenerOptions): Server | TlsServer {
-  const { handler, fixed, certificate, connections, name } = options;
+  const { handler, fixed, certificate, connections, name, onRefusal } = options;
+  const refuse = (error: ParserError, socket: Socket): void => {
+    const refusal = refuseGarbage(error, socket);
+    if (refusal !== undefined) onRefusal({ ...refusal, target: fixed });
+  };
   const listener = (request: IncomingMessage, response: ServerResponse): void => {
     owe(request, response);
     handler(request, response, fixed).catch(() => response.destroy());
@@ -79,8 +86,8 @@ function createListener(options: ApiListenerOptions): Server | TlsServer {
     { name, connections, certificate, ...timeouts, requireHostHeader: false, handlesContinue: true },
     listener,
   );
-  server.on('clientError', refuseGarbage);
-  server.on('connect', (_request: IncomingMessage, socket: Socket) => refuseGarbage(badRequest(), socket));
+  server.on('clientError', refuse);
+  server.on('connect', (_request: IncomingMessage, socket: Socket) => refuse(badRequest(), socket));
   // Without a listener for it an `Upgrade` header is ignored, as HTTP allows (RFC 9110, 7.8).
   return server;
 }
@@ -136,37 +143,45 @@ function isFree(socket: OwingSocket): boolean {
 
 /**
  * Answers what the parser could not read, by the one envelope, and closes; its path cannot be known. Requests that came
- * whole before it are answered first, and then nothing more.
+ * whole before it are answered first, and then nothing more. Returns what was answered.
  */
-function refuseGarbage(error: ParserError, socket: Socket): void {
+function refuseGarbage(error: ParserError, socket: Socket): EarlyRefusal | undefined {
   if (error.code === 'ECONNRESET' || !socket.writable) {
     socket.destroy();
-    return;
+    return undefined;
   }
   if (!isFree(socket)) {
     const last = lastOfWhole(socket);
     if (last === undefined) socket.destroy();
     else if (last.listenerCount('close', endOnClose) === 0) last.once('close', endOnClose);
-    return;
+    return undefined;
   }
   const refusal =
     error.code === 'HPE_HEADER_OVERFLOW'
-      ? new Refusal('PayloadTooLargeError', `The request's headers are larger than ${headerBytesMax} bytes.`)
+      ? new Refusal(
+          'PayloadTooLargeError',
+          `The request's headers are larger than ${headerBytesMax} bytes.`,
+          {
+            reason: 'large headers',
+          },
+        )
       : badRequest();
-  endWith(socket, rawAnswer(refusal));
+  const refused = { requestId: mintRequestId(), refusal };
+  endWith(socket, rawAnswer(refused));
+  return refused;
 }
 
 function endOnClose(this: ServerResponse): void {
   this.req.socket.destroySoon();
 }
 
-function rawAnswer(refusal: Refusal): string {
+function rawAnswer({ requestId, refusal }: EarlyRefusal): string {
   const body = JSON.stringify(refusal.envelope('/'));
   return [
     `HTTP/1.1 ${refusal.status} ${STATUS_CODES[refusal.status]}`,
     'content-type: application/json',
     `content-length: ${Buffer.byteLength(body)}`,
-    `x-request-id: ${mintRequestId()}`,
+    `x-request-id: ${requestId}`,
     'x-should-retry: false',
     'connection: close',
     '',

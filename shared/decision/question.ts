@@ -79,7 +79,8 @@ export function factsOf(asked: Asked): AdmissionFacts {
 export function questionOf(record: DecisionRecord): Question {
   const { key, header = 'authorization', fault = 'missing', carried = false } = record;
   const { operation, host, stack, model, visitor, promptTokens, promptTokensLeast, maxTokens } = record;
-  const credential: RecordedCredential = key === undefined ? { fault, carried } : { keyId: key, header };
+  const isOneKey = key !== undefined && fault !== 'two different keys';
+  const credential: RecordedCredential = isOneKey ? { keyId: key, header } : { fault, carried };
   return {
     facts: factsOf({
       ...{ operation, host, stack, model, visitor, promptTokens, promptTokensLeast, maxTokens },

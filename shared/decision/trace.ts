@@ -6,6 +6,7 @@ import { Refusal } from './refusal.ts';
 
 /** In the order in which they are decided. */
 export type StepName =
+  | 'http'
   | 'host'
   | 'fresh'
   | 'key'

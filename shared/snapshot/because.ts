@@ -22,11 +22,13 @@ const versionsMax = 200;
 export function setAt(db: Database, table: TableName, key: string, mark = 'set_at'): SetAt | undefined {
   const spec: TableSpec = tableSpecs[table];
   const columns = spec.marks && Object.hasOwn(spec.marks, mark) ? spec.marks[mark] : undefined;
-  if (columns === undefined) return undefined;
+  const isPast = hasVersions(db);
+  // Every row has versions, and only some have marks.
+  if (columns === undefined && !(isPast && mark === 'set_at')) return undefined;
   const parts = spec.key.length === 1 ? [key] : splitOnce(key);
   const where = spec.key.map((column) => `${column} = ?`).join(' AND ');
-  return hasVersions(db)
-    ? setAtVersion(db, table, { where, parts, columns })
+  return isPast
+    ? setAtVersion(db, table, { where, parts, columns: columns ?? [] })
     : setAtMark(db, table, { where, parts, mark, key });
 }
 

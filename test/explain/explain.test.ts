@@ -10,6 +10,7 @@ import { type Answer, call, chat, chatBody } from '../support/api.ts';
 import { operatorToken, startFleet, type TestFleet } from '../support/fleet.ts';
 import { type CliRun, runCli } from '../support/run-cli.ts';
 import { specFleet, stackHost, stacks } from '../support/spec-fleet.ts';
+import { until } from '../support/until.ts';
 
 let fleet: TestFleet;
 let port: number;
@@ -242,6 +243,11 @@ describe('what is served, or refused for its own sake, is explained:', () => {
       () => chat({ port, key: keyOf('cedar'), model: 'echo-small', more: { stream: true } }),
       'nodes',
     ],
+    [
+      'headers that are too large',
+      () => chat({ port, key: keyOf('acme'), model: 'echo-small', headers: { a: 'a'.repeat(20_000) } }),
+      'http',
+    ],
     ['a public listing', () => call({ port, method: 'GET', path: '/v1/models' }), 'listing'],
     [
       'embeddings',
@@ -316,7 +322,66 @@ describe('what is served, or refused for its own sake, is explained:', () => {
     });
     expect(answer.status).toBe(200);
     expectSame(answer, await explainRequest(answer));
+    const twoKeys = await call({
+      ...{ port, host: stackHost('otter'), method: 'POST', path: '/v1/messages', key: 'hg_1' },
+      headers: { ...anthropic, 'x-api-key': keyOf('acme') },
+      body: { ...body, max_tokens: 3 },
+    });
+    expect(twoKeys.status).toBe(401);
+    expectSame(twoKeys, await explainRequest(twoKeys));
   });
+});
+
+test('a change of the models of a tier alone is the event of its step', async () => {
+  const { tier, key } = await newcomer({});
+  const { position } = await fleet.admin.call('PUT', `/tiers/${tier}`, {
+    rank: 10 + made,
+    models: ['echo-idle'],
+  });
+  await fleet.settle();
+  const { found } = await explainRequest(await chat({ port, key, model: 'echo-small' }));
+  expect(found.steps.find(({ step }) => step === 'tier')?.because).toMatchObject({
+    type: 'tier.set',
+    position,
+  });
+});
+
+test('a request that was not made finds the requests of the minute', async () => {
+  const { id, key } = await newcomer({ requestsPerMinute: 1 });
+  const ask = async () => {
+    await chat({ port, key, model: 'echo-small' });
+    const run = await cli('explain', '--org', id, '--model', 'echo-small', '-o', 'json');
+    return explanationSchema.parse(JSON.parse(run.out));
+  };
+  await until(async () => (await ask()).verdict.type === 'InferenceRateLimitedError', 60_000);
+  const { assumptions, steps } = await ask();
+  expect(assumptions.join()).toContain('as gateways published them');
+  expect(steps.find(({ step }) => step === 'requests')?.text).toBe('1 in this minute, of 1');
+});
+
+test('on a terminal the page keeps to its width and paints what decides; elsewhere a step is one line', async () => {
+  const { key } = await newcomer({ models: ['echo-idle'] });
+  const id = (await chat({ port, key, model: 'echo-small' })).fields['x-request-id'] ?? '';
+  const page = (options: object): Promise<CliRun> =>
+    runCli(['explain', '--request', id], {
+      env: { HEADGATE_ADMIN: fleet.controlPlane.admin, HEADGATE_TOKEN: operatorToken },
+      ...options,
+    });
+  const esc = String.fromCharCode(27);
+  const unpainted = (text: string): string => text.replaceAll(new RegExp(`${esc}\\[\\d+m`, 'g'), '');
+  const [wide, narrow] = [await page({}), await page({ stdoutIsTerminal: true, columns: 80 })];
+  expect(wide.out).not.toContain(esc);
+  const decisive = wide.out.split('\n').filter((line) => line.includes('◀'));
+  expect(decisive).toHaveLength(1);
+  expect(decisive[0]).toMatch(/^ {2}⨉ tier .* does not include it +tier\.set \d+ operator {2}◀ decided it$/);
+  expect(narrow.out).toContain(`${esc}[31m⨉${esc}[39m`);
+  // Nothing was asked after the refusal: its sign is faint, as that of a step that was skipped.
+  expect(narrow.out).toContain(`${esc}[2m`);
+  for (const line of unpainted(narrow.out).split('\n'))
+    if (!line.trim().startsWith('headgate ')) expect([...line].length, line).toBeLessThanOrEqual(80);
+  const words = (text: string) => new Set(unpainted(text).split(/\s+/));
+  for (const word of words(narrow.out))
+    if (!['with', 'one', 'of:', '·'].includes(word)) expect(words(wide.out)).toContain(word);
 });
 
 test('a line of the journal is explained from stdin, and a person sees the own organisation only', async () => {
@@ -363,6 +428,7 @@ test('a line of the journal is explained from stdin, and a person sees the own o
     run.out
       .replaceAll(stacks.otter, 'X')
       .replaceAll(stacks.missing, 'X')
+      .replace(/[\d.]+ s ago/, '')
       .replace(/"at": \d+/, '');
   expect(text(own)).toBe(text(missing));
 });

@@ -24,6 +24,7 @@ const nodes = {} as Record<DemoNodeId, SimNode>;
 let admin: DevAdmin;
 let plane: Plane;
 let port: number;
+let playPort: number;
 const keys: Record<string, string> = {};
 const fault = (): string => join(fleet.dir, 'fault');
 const faulty = new URL('../support/fault-on-file.mjs', import.meta.url).href;
@@ -36,13 +37,14 @@ beforeAll(async () => {
   const urls = Object.fromEntries(Object.entries(nodes).map(([id, { url }]) => [id, url]));
   await admin.apply(specFleet(urls as Record<DemoNodeId, string>));
   await admin.call('PUT', `/stacks/${stacks.heron}/surface`, { surface: 'anthropic' });
-  const gateway = await fleet.serve<GatewayProcess['ready']>(
+  const gateway = await fleet.serve<GatewayProcess['ready'] & { readonly play: string }>(
     'gateway',
     'gateway',
-    ['--stack-domain', 'stacks.test'],
+    ['--stack-domain', 'stacks.test', '--play-port', '0'],
     { NODE_OPTIONS: `--import=${faulty}`, HEADGATE_TEST_FAULT: fault() },
   );
   port = Number(new URL(gateway.ready.api).port);
+  playPort = Number(new URL(gateway.ready.play).port);
   for (const id of ['acme', 'birch', 'cedar']) keys[id] = (await admin.createKey(id, 'test')).value;
   await until(async () => (await admin.nodes()).every(({ up }) => up), 60_000);
   await settle();
@@ -288,6 +290,7 @@ describe('what the state refuses is explained by its event, and the first comman
 });
 
 describe('what is refused for its own sake is explained by its step:', () => {
+  const noModel = { method: 'GET', path: '/v1/models/none' };
   const huge = { 'content-type': 'application/json', 'content-length': String(33 * 1024 * 1024) };
   const refusals: readonly (readonly [
     RefusalType,
@@ -303,6 +306,25 @@ describe('what is refused for its own sake is explained by its step:', () => {
     ['UnsupportedShapeError', 'a bad body', served, 'shape', () => ({ body: '{"model":' })],
     ['UnsupportedShapeError', 'messages', [sharedMessages], 'surface', () => ({})],
     ['PayloadTooLargeError', 'a large body', served, 'shape', () => ({ headers: huge, body: null })],
+    ['PayloadTooLargeError', 'large headers', served, 'http', () => ({ headers: { a: 'a'.repeat(20_000) } })],
+    ['UnsupportedShapeError', 'bad HTTP', served, 'http', () => ({ method: 'GET?' })],
+    ['UnsupportedShapeError', 'an odd Expect', served, 'http', () => ({ headers: { expect: 'a-miracle' } })],
+    [
+      'UnsupportedShapeError',
+      'an encoded body',
+      served,
+      'shape',
+      () => ({ headers: { 'content-encoding': 'br' } }),
+    ],
+    [
+      'Unauthorized',
+      'two keys',
+      [stackMessages],
+      'key',
+      () => ({ key: 'hg_1', headers: { 'x-api-key': keys['birch'] ?? '' } }),
+    ],
+    ['DedicatedOnlyModelError', 'no such model in the list', [chat], 'listing', () => noModel],
+    ['TargetNotServingError', 'no such model in the list', stackWays, 'listing', () => noModel],
     [
       'DedicatedOnlyModelError',
       'a model nobody knows',
@@ -334,7 +356,7 @@ describe('what is refused for its own sake is explained by its step:', () => {
     const { steps, would } = await explained(answer);
     const first = steps.find(({ result, step: name }) => result === 'refused' && name !== 'own nodes');
     expect(first?.step).toBe(step);
-    if (type !== 'DedicatedOnlyModelError') expect(would).toEqual([]);
+    if (type !== 'DedicatedOnlyModelError' || step === 'listing') expect(would).toEqual([]);
   });
 
   test.each(served)('a node that fails, %s', async (wayName) => {
@@ -401,6 +423,183 @@ describe('what is served is explained:', () => {
     const pooled = await ask({ ...ways[chat], organisation: 'acme' }, embed);
     expect(pooled.status, pooled.content).toBe(200);
     await explained(pooled);
+  });
+});
+
+describe('what a visitor of the playground asks is explained by the x-request-id of the answer:', () => {
+  const chatPath = '/api/chat';
+  interface Played {
+    readonly cookie?: string | undefined;
+    readonly key?: string;
+    readonly path?: string;
+    readonly body?: unknown;
+    readonly headers?: Readonly<Record<string, string>>;
+  }
+  const play = ({ cookie, key, path = chatPath, body = chatBody('echo-small'), headers }: Played) => {
+    const host = `127.0.0.1:${playPort}`;
+    return call({
+      ...{ port: playPort, host, method: 'POST', path, body, ...(key !== undefined && { key }) },
+      headers: {
+        ...{ origin: `http://${host}`, 'content-type': 'application/json' },
+        ...(cookie !== undefined && { cookie: `__Host-headgate-visitor-${playPort}=${cookie}` }),
+        ...headers,
+      },
+    });
+  };
+  async function newVisitor(): Promise<string> {
+    const { status, fields, content } = await play({ path: '/api/visitor', body: {} });
+    expect(status, content).toBe(200);
+    return /=([^;]+)/.exec(fields['set-cookie'] ?? '')?.[1] ?? '';
+  }
+  const anonymous = { freeTurns: 10, models: ['echo-small'] };
+  const limited = (more: object) => positionOf(admin.call('PUT', '/anonymous', { ...anonymous, ...more }));
+  let visitor: string;
+  let other: string;
+  beforeAll(async () => {
+    [visitor, other] = [await newVisitor(), await newVisitor()];
+  });
+
+  const answered: readonly (readonly [string, () => Played])[] = [
+    ['a turn', () => ({ cookie: visitor })],
+    ['a streamed turn', () => ({ cookie: visitor, body: chatBody('echo-small', { stream: true }) })],
+    ['a turn with a key', () => ({ key: keys['cedar'] ?? '' })],
+    [
+      'a turn at a stack',
+      () => ({
+        key: keys['acme'] ?? '',
+        path: `/api/stacks/${stacks.otter}/chat`,
+        body: chatBody('echo-large'),
+      }),
+    ],
+  ];
+  test.each(answered)('%s', async (_name, asked) => {
+    const answer = await play(asked());
+    expect(answer.status, answer.content).toBe(200);
+    const { steps } = await explained(answer);
+    expect(steps.find(({ step }) => step === 'nodes')).toMatchObject({ result: 'ok' });
+  });
+
+  const itself: readonly (readonly [RefusalType, string, string, () => Played])[] = [
+    ['Unauthorized', 'no cookie', 'http', () => ({})],
+    ['Unauthorized', 'a cookie of nobody', 'http', () => ({ cookie: 'none' })],
+    [
+      'Unauthorized',
+      'a visitor at a stack',
+      'http',
+      () => ({ cookie: visitor, path: `/api/stacks/${stacks.otter}/chat` }),
+    ],
+    ['Unauthorized', 'an unknown key', 'key', () => ({ key: 'hg_0' })],
+    [
+      'Unauthorized',
+      'what an unknown key may use',
+      'http',
+      () => ({ key: 'hg_0', path: '/api/key', body: {} }),
+    ],
+    ['NotFoundError', 'no such call', 'http', () => ({ path: '/api/none' })],
+    ['UnsupportedShapeError', 'no turn of the page', 'shape', () => ({ cookie: visitor, body: {} })],
+    [
+      'PayloadTooLargeError',
+      'a long turn',
+      'shape',
+      () => ({ cookie: visitor, body: chatBody('echo-small', { system: 'a'.repeat(20_000) }) }),
+    ],
+    ['PayloadTooLargeError', 'large headers', 'http', () => ({ headers: { a: 'a'.repeat(20_000) } })],
+    [
+      'DedicatedOnlyModelError',
+      'a model that nobody knows',
+      'pool',
+      () => ({ cookie: visitor, body: chatBody('none') }),
+    ],
+  ];
+  test.each(itself)('%s, %s', async (type, _name, step, asked) => {
+    const answer = await play(asked());
+    refused(answer, type);
+    const { steps, would, assumptions } = await explained(answer);
+    expect(steps.find(({ result, step: name }) => result === 'refused' && name !== 'own nodes')?.step).toBe(
+      step,
+    );
+    if (step !== 'http') return;
+    expect(would).toEqual([]);
+    expect(assumptions.join()).toContain('refused before it was read');
+  });
+
+  type Limited = readonly [RefusalType, step: string, limits: object, who: () => string];
+  const byLimit: readonly Limited[] = [
+    ['ContextWindowExceededError', 'context', { contextTokens: 4 }, () => visitor],
+    ['InferenceUpsellError', 'allowance', { freeTurns: 1 }, () => visitor],
+    ['InferenceUpsellError', 'network allowance', { freeTurns: 1, networkFactor: 1 }, () => other],
+    ['InferenceUpsellError', 'visitor tokens', { total: { tokensPerDay: 1 } }, () => visitor],
+    ['InferenceRateLimitedError', 'requests', { requestsPerMinute: 0 }, () => visitor],
+    ['InferenceRateLimitedError', 'visitor requests', { total: { requestsPerMinute: 0 } }, () => visitor],
+    ['InferenceConcurrencyLimitedError', 'concurrency', { concurrency: 0 }, () => visitor],
+    ['InferenceConcurrencyLimitedError', 'visitor concurrency', { total: { concurrency: 0 } }, () => visitor],
+    ['ModelNotInPlanError', 'tier', { models: ['echo-idle'] }, () => visitor],
+  ];
+  test.each(byLimit)('%s, by %s, and the first command turns it', async (type, step, limits, who) => {
+    const position = await limited(limits);
+    const ask = () => play({ cookie: who(), body: chatBody('echo-small', { max_tokens: 50 }) });
+    const answer = await ask();
+    refused(answer, type);
+    const found = await explained(answer);
+    expect(found.decisive).toBe(step);
+    const because = found.steps.find((one) => one.step === step)?.because;
+    expect(because).toMatchObject({ type: 'anonymous.set', position });
+    const [first = ''] = found.would;
+    const run = await cli(...first.split(' ').slice(1), '--yes');
+    expect(run.err + run.out, first).not.toContain('error[');
+    await settle();
+    const again = await ask();
+    expect(again.status, `${first}: ${again.content}`).toBe(200);
+    await explained(again);
+    await limited({});
+  });
+});
+
+describe('a request that was not made finds what is in use now:', () => {
+  const what = ['explain', '--org', 'birch', '--model', 'echo-small', '-o', 'json'];
+  const asked = async (): Promise<Explanation> =>
+    explanationSchema.parse(JSON.parse((await cli(...what)).out));
+  const limitedTo = (limits: object) => limit({ ...ways[chat], organisation: 'birch' }, limits);
+
+  test('requests of the minute, and how old the reports are', async () => {
+    await limitedTo({ requestsPerMinute: 1 });
+    const send = () => ask({ ...ways[chat], organisation: 'birch' });
+    let found: Explanation | undefined;
+    await until(async () => {
+      // Again in the next minute, where one has begun meanwhile.
+      await send();
+      found = await asked();
+      return !found.verdict.served;
+    }, 60_000);
+    expect(found?.verdict).toMatchObject({ status: 429, type: 'InferenceRateLimitedError' });
+    expect(found?.steps.find(({ step }) => step === 'requests')).toMatchObject({
+      result: 'refused',
+      text: '1 in this minute, of 1',
+    });
+    expect(found?.assumptions.join()).toMatch(/as gateways published them, the oldest \d+\.\d s ago/);
+    expect(found?.would.length).toBeGreaterThan(0);
+  });
+
+  test('requests in flight, until they end', async () => {
+    await limitedTo({ concurrency: 1 });
+    const sim = nodes['pool-1'];
+    sim.setBehaviour(parseBehaviour({ rules: [{ fault: { kind: 'stall' } }] }));
+    const client = new AbortController();
+    const inFlight = fetch(`http://127.0.0.1:${port}/v1/chat/completions`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${keys['birch']}`, 'content-type': 'application/json' },
+      body: JSON.stringify(chatBody('echo-small')),
+      signal: client.signal,
+    }).catch(() => undefined);
+    await until(async () => (await asked()).verdict.type === 'InferenceConcurrencyLimitedError', 60_000);
+    const { items } = JSON.parse((await cli('explain', '--org', 'birch', '--list', '-o', 'json')).out) as {
+      items: { model: string; host: string; status: number }[];
+    };
+    expect(items.find(({ model, host }) => model === 'echo-small' && host === 'shared')?.status).toBe(429);
+    sim.setBehaviour(parseBehaviour({}));
+    client.abort();
+    await inFlight;
+    await until(async () => (await asked()).verdict.served, 60_000);
   });
 });
 

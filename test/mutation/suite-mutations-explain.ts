@@ -99,6 +99,57 @@ export const explainMutations: readonly SuiteMutation[] = [
       'an allowance that is used up',
     ],
   ]),
+  ...of('shared/decision/question.ts', explained, [
+    ['of two keys none is the key', "fault !== 'two different keys'", 'fault.length > 0', 'a switched stack'],
+  ]),
+  ...of('data-plane/decisions/compact.ts', explained, [
+    [
+      'what was refused before it was read is explained by no rule',
+      "stage: stages.indexOf('http')",
+      "stage: stages.indexOf('shape')",
+      'headers that are too large',
+    ],
+    [
+      'of two keys the record says so',
+      "if (refusal.keyId !== undefined && refusal.reason !== 'two different keys') return null;",
+      'if (refusal.keyId !== undefined) return null;',
+      'a switched stack',
+    ],
+  ]),
+  ...of('control-plane/server/live-counters.ts', explained, [
+    [
+      'a request that was not made finds the requests of the minute',
+      '...(own ?? nothing),',
+      '...nothing,',
+      'a request that was not made',
+    ],
+  ]),
+  ...of('control-plane/decided/step-texts.ts', explained, [
+    [
+      'the models of a tier are part of it',
+      "{ table: 'tier', id: tier }, ...models)",
+      "{ table: 'tier', id: tier })",
+      'a change of the models',
+    ],
+  ]),
+  ...of(
+    'control-plane/history/undo.ts',
+    ['control-plane/server/history-routes.test.ts'],
+    [
+      [
+        'the last event is taken back first',
+        'of events.toReversed()',
+        'of events',
+        'a commit of several events',
+      ],
+      [
+        'what has changed since is not taken back',
+        "return isSame ? command : 'what it set has changed since';",
+        'return command;',
+        'has changed since',
+      ],
+    ],
+  ),
   ...of('control-plane/explain/because-event.ts', explained, [
     [
       'the event of the aspect is named',

@@ -13,6 +13,8 @@ export interface CliOptions {
   /** What stdin holds where it is no terminal. */
   readonly stdin?: string;
   readonly stdoutIsTerminal?: boolean;
+  /** Of the terminal. */
+  readonly columns?: number;
   readonly extras?: (program: Command) => void;
   readonly signal?: AbortSignal;
   /** Called with each piece that is written to stdout; the next one waits for the promise that it returns. */
@@ -49,7 +51,10 @@ export function testIo(options: CliOptions): { io: Io; written(): { out: string;
   input.end(typed ?? stdin);
   const terminal = { isTTY: typed !== undefined };
   const io: Io = {
-    stdout: Object.assign(stdout, { isTTY: options.stdoutIsTerminal ?? typed !== undefined }),
+    stdout: Object.assign(stdout, {
+      isTTY: options.stdoutIsTerminal ?? typed !== undefined,
+      ...(options.columns !== undefined && { columns: options.columns }),
+    }),
     stderr: Object.assign(stderr, terminal),
     stdin: Object.assign(input, terminal),
     env,

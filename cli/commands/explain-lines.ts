@@ -1,0 +1,171 @@
+/**
+ * An explanation as a page of text: the verdict, the ladder, and what was, would be and is assumed. On a terminal it keeps
+ * to the terminal's width; elsewhere each step is one line, for searches.
+ */
+import type { ExplainedStep, Explanation } from '../../schemas/explanations.ts';
+import type { Line, Part } from '../terminal/render.ts';
+
+const signs = { ok: '✓', refused: '⨉', skipped: '–', assumed: '~' } as const;
+const styles = { ok: 'good', refused: 'bad', skipped: 'faint', assumed: 'warn' } as const;
+const textWidthMax = 56;
+const signWidth = 3;
+const nameWidthMin = 12;
+/** Before the text of what is below the ladder. */
+const indent = 8;
+const marker = '◀ decided it';
+
+export interface Page {
+  readonly explanation: Explanation;
+  /** As it was asked for. */
+  readonly request: string | undefined;
+  /** Of the terminal; undefined: lines are as long as they are. */
+  readonly columns: number | undefined;
+}
+
+export function explanationLines(page: Page): Line[] {
+  const { explanation, columns } = page;
+  const { steps, before, would, same, assumptions, diff } = explanation;
+  const labelled = (label: string, texts: readonly string[]): Line[] =>
+    texts.flatMap((text, at) => wrapped(at === 0 ? label.padEnd(indent) : ' '.repeat(indent), text, columns));
+  return [
+    ...verdictLines(page),
+    '',
+    ...ladder(explanation, columns),
+    '',
+    ...labelled('before', before ? [`at ${before.position} the answer was ${answerText(before)}`] : []),
+    ...labelled('would', wouldTexts(would, columns)),
+    ...labelled(
+      'proof',
+      same === undefined ? [] : [`this build decides ${same ? 'the same ✓' : 'otherwise ⨉'}`],
+    ),
+    ...labelled('assumed', assumptions),
+    ...(steps.length === 0 || diff === undefined ? [] : labelled('diff', diffTexts(diff))),
+  ];
+}
+
+function verdictLines({ explanation, request, columns }: Page): Line[] {
+  const { verdict, at, gateway, time, cause } = explanation;
+  const { served, message } = verdict;
+  const where = [
+    ...(gateway === undefined ? [] : [gateway]),
+    ...(time === undefined ? [] : [time]),
+    `position ${at}`,
+    ...(cause === undefined ? [] : [`cause ${cause}`]),
+    ...(request?.startsWith('req_') ? [request] : []),
+  ].join(' · ');
+  const answer: Part = {
+    text: `${served ? 'served  ' : 'refused '} ${answerText(verdict)}`,
+    style: served ? 'good' : 'bad',
+  };
+  const fits = columns === undefined || answer.text.length + 3 + where.length <= columns;
+  return [
+    ...(fits ? [[answer, `   ${where}`]] : [[answer], ...wrapped(' '.repeat(9), where, columns)]),
+    ...(message === undefined ? [] : wrapped(' '.repeat(9), `"${message}"`, columns)),
+  ];
+}
+
+function answerText({
+  status,
+  type,
+}: {
+  readonly status: number;
+  readonly type?: string | undefined;
+}): string {
+  return type === undefined ? String(status) : `${status} ${type}`;
+}
+
+/** Complete: what comes after the refusal is faint, because it was decided without having been asked. */
+function ladder({ steps, decisive }: Explanation, columns: number | undefined): Line[] {
+  const width = Math.min(textWidthMax, Math.max(0, ...steps.map(({ text }) => text.length)));
+  const nameWidth = Math.max(nameWidthMin, ...steps.map(({ step }) => step.length));
+  const refusal = refusalIn(steps);
+  return steps.flatMap((step, at) =>
+    stepLines(step, {
+      nameWidth,
+      width,
+      columns,
+      isDecisive: step.step === decisive,
+      isAfter: refusal !== -1 && at > refusal,
+    }),
+  );
+}
+
+/** Own nodes that do not serve refuse nothing: the pool is asked next. */
+function refusalIn(steps: readonly ExplainedStep[]): number {
+  return steps.findIndex(({ result, step }) => result === 'refused' && step !== 'own nodes');
+}
+
+interface StepPlace {
+  readonly nameWidth: number;
+  readonly width: number;
+  readonly columns: number | undefined;
+  readonly isDecisive: boolean;
+  readonly isAfter: boolean;
+}
+
+function stepLines(
+  step: ExplainedStep,
+  { nameWidth, width, columns, isDecisive, isAfter }: StepPlace,
+): Line[] {
+  const { result, text, because } = step;
+  const style = isAfter ? 'faint' : undefined;
+  const lead: Part[] = ['  ', { text: signs[result], style: style ?? styles[result] }];
+  const name = ` ${step.step.padEnd(nameWidth)} `;
+  const stepIndent = signWidth + name.length;
+  const event = because && eventText(because);
+  const mark: Part[] = isDecisive ? ['  ', { text: marker, style: 'strong' }] : [];
+  const paint = (plain: string): Part => ({ text: plain, style });
+  const tailLength = (event === undefined ? 0 : 2 + event.length) + (isDecisive ? 2 + marker.length : 0);
+  const hasTail = tailLength > 0;
+  const body = hasTail ? text.padEnd(width) : text;
+  if (columns === undefined || stepIndent + body.length + tailLength <= columns)
+    return [[...lead, paint(`${name}${body}${event === undefined ? '' : `  ${event}`}`), ...mark]];
+  const [first = '', ...rest] = broken(text, columns - stepIndent);
+  const below =
+    event === undefined ? [] : broken(event, columns - stepIndent - (isDecisive ? 2 + marker.length : 0));
+  const lines: Part[][] = [
+    [...lead, paint(`${name}${first}`)],
+    ...[...rest, ...below].map((part) => [paint(`${' '.repeat(stepIndent)}${part}`)]),
+  ];
+  lines.at(-1)?.push(...mark);
+  return lines;
+}
+
+function eventText({ type, position, by, why }: NonNullable<ExplainedStep['because']>): string {
+  return [type, position, by, why && `"${why}"`].filter(Boolean).join(' ');
+}
+
+/** On a terminal that is narrow, a command a line, to be copied. */
+function wouldTexts(would: readonly string[], columns: number | undefined): string[] {
+  if (would.length === 0) return [];
+  const line = `be served with: ${would.join('  · or: ')}`;
+  if (columns === undefined || indent + line.length <= columns) return [line];
+  return ['be served with one of:', ...would.map((command) => `  ${command}`)];
+}
+
+function diffTexts({ from, to, steps, events }: NonNullable<Explanation['diff']>): string[] {
+  if (steps.length === 0) return [`nothing differs between ${from} and ${to}`];
+  return [
+    `between ${from} and ${to} differ: ${steps.join(', ')}`,
+    ...events.map(({ type, position, by = '' }) => `${type} ${position} ${by}`),
+  ];
+}
+
+/** Below each other with the same indent; a command is never cut. */
+function wrapped(lead: string, text: string, columns: number | undefined): Line[] {
+  const isCommand = text.trimStart().startsWith('headgate ');
+  const parts = columns === undefined || isCommand ? [text] : broken(text, columns - lead.length);
+  return parts.map((part, at) => `${at === 0 ? lead : ' '.repeat(lead.length)}${part}`);
+}
+
+/** At spaces, where there are any. */
+function broken(text: string, widthMax: number): string[] {
+  const lines: string[] = [];
+  for (const word of text.split(' ')) {
+    const last = lines.at(-1);
+    if (last !== undefined && last.length + 1 + word.length <= widthMax)
+      lines[lines.length - 1] = `${last} ${word}`;
+    else lines.push(word);
+  }
+  return lines;
+}
