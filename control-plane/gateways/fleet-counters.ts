@@ -68,6 +68,7 @@ export class FleetCounters {
     copy.loadInto(this.#state, this.#now());
     this.feed = new CounterFeed({
       ...{ topic, copy, logger, state: this.#state },
+      now: () => this.#now(),
       read: (record, nowMs) => this.#state.apply(record, nowMs).dropped,
       onRestart: () => {
         this.#rowsAtMs = 0;

@@ -3,11 +3,32 @@
  * has an HMAC-SHA256 under the gateway token, in the header that carries the signature of a control log record. The token is
  * shared, so its holder can write under any name.
  */
-import { createHmac, timingSafeEqual } from 'node:crypto';
+import { createHash, hash, timingSafeEqual } from 'node:crypto';
+
+/** Of SHA-256: a block of its input, and its result. */
+const blockBytes = 64;
+const hashBytes = 32;
+
+/** A key of HMAC (RFC 2104), ready for the hash of a value: two hashes in one call each cost half of what `createHmac` does. */
+interface Key {
+  /** The inner pad and the domain. */
+  readonly inner: Buffer;
+  /** The outer pad; the inner hash is written behind it. */
+  readonly outer: Buffer;
+}
+
+function keyOf(token: string, domain: string): Key {
+  const bytes = Buffer.from(token);
+  const short = bytes.length > blockBytes ? createHash('sha256').update(bytes).digest() : bytes;
+  const padded = (pad: number) => Buffer.alloc(blockBytes).map((_, index) => (short[index] ?? 0) ^ pad);
+  return {
+    inner: Buffer.concat([padded(0x36), Buffer.from(domain)]),
+    outer: Buffer.concat([padded(0x5c), Buffer.alloc(hashBytes)]),
+  };
+}
 
 export class RecordMac {
-  readonly #domain: string;
-  readonly #tokens: readonly string[];
+  readonly #keys: readonly [Key, ...Key[]];
 
   /**
    * The first token signs; all are accepted, so that tokens can be rotated. None may be empty.
@@ -15,23 +36,25 @@ export class RecordMac {
    */
   constructor(topic: string, ...tokens: readonly [string, ...string[]]) {
     if (tokens.includes('')) throw new Error('a gateway token is empty');
-    this.#domain = `${topic}\n`;
-    this.#tokens = tokens;
+    const [first, ...others] = tokens;
+    const domain = `${topic}\n`;
+    this.#keys = [keyOf(first, domain), ...others.map((token) => keyOf(token, domain))];
   }
 
   of(value: Uint8Array): Buffer {
-    return this.#mac(this.#tokens[0] ?? '', value);
+    return mac(this.#keys[0], value);
   }
 
   /** Compares in constant time. */
   accepts(value: Uint8Array, given: Uint8Array): boolean {
-    return this.#tokens.some((token) => {
-      const wanted = this.#mac(token, value);
+    return this.#keys.some((key) => {
+      const wanted = mac(key, value);
       return given.length === wanted.length && timingSafeEqual(given, wanted);
     });
   }
+}
 
-  #mac(token: string, value: Uint8Array): Buffer {
-    return createHmac('sha256', token).update(this.#domain).update(value).digest();
-  }
+function mac({ inner, outer }: Key, value: Uint8Array): Buffer {
+  hash('sha256', Buffer.concat([inner, value]), 'buffer').copy(outer, blockBytes);
+  return hash('sha256', outer, 'buffer');
 }

@@ -1,0 +1,228 @@
+/** What a control plane does with the counters of the gateways, over a log in memory and a real fold of usage rows. */
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Registry } from 'prom-client';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { type CounterRecord, countersTopic, readCounterRecord, rowsReplica } from '../../schemas/limits.ts';
+import { openCounterCopy } from '../../shared/limits/counter-copy.ts';
+import { measureCounterFeed } from '../../shared/limits/counter-feed.ts';
+import { LimitTopic } from '../../shared/log/limit-topic.ts';
+import { openUsageStore, type UsageStore } from '../../shared/usage/usage-store.ts';
+import { MemoryLog, MemoryTopic } from '../../test/support/memory-log.ts';
+import { until } from '../../test/support/until.ts';
+import { FleetCounters } from './fleet-counters.ts';
+
+const hourMs = 3600_000;
+const period = `${new Date().toISOString().slice(0, 8)}01`;
+const warnings: unknown[] = [];
+const logger = {
+  warn: (fields: object) => void warnings.push(fields),
+  error: () => undefined,
+  fatal: () => undefined,
+};
+
+let folder: string;
+let memory: MemoryTopic;
+let usage: UsageStore;
+let nowMs: number;
+let closing: (() => Promise<void>)[];
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'headgate-counters-'));
+  memory = new MemoryTopic();
+  usage = openUsageStore(':memory:', { keepRows: true });
+  nowMs = Date.now();
+  closing = [];
+  warnings.length = 0;
+});
+afterEach(async () => {
+  for (const close of closing) await close();
+  usage.close();
+  rmSync(folder, { recursive: true });
+});
+
+function topic(): LimitTopic {
+  const open = async () => new MemoryLog(memory);
+  return new LimitTopic({ topic: countersTopic, open, tokens: ['token-of-sixteen-bytes'] });
+}
+
+/** A control plane; the same name has the same data folder. */
+function plane(name = 'plane') {
+  const copy = openCounterCopy(join(folder, name, 'counters.db'));
+  const options = { process: `process-of-${name}`, topic: topic(), copy, usage, logger, now: () => nowMs };
+  const counters = new FleetCounters(options);
+  counters.start();
+  let isStopped = false;
+  const stop = async (): Promise<void> => {
+    if (!isStopped) await counters.stop();
+    isStopped = true;
+  };
+  closing.push(stop);
+  return { counters, stop };
+}
+
+/** What a gateway publishes, and all that is on the topic. */
+function gateway() {
+  const own = topic();
+  closing.push(() => own.close());
+  const publish = (record: Partial<CounterRecord>): Promise<number> =>
+    own.append(
+      Buffer.from(
+        JSON.stringify({
+          ...{ v: 1, replica: 'replica-1', process: 'process-1', name: 'edge', at: nowMs, entries: [] },
+          ...record,
+        }),
+      ),
+    );
+  const published = (replica: string): CounterRecord[] =>
+    memory.read(0, 1000, 1e9).flatMap(({ value }) => {
+      const record = readCounterRecord(value);
+      return record?.replica === replica ? [record] : [];
+    });
+  return { publish, published };
+}
+
+const incarnations = [
+  '6a3b7a08-0f0e-4b6e-9c1b-6f8f5d3b0001',
+  '6a3b7a08-0f0e-4b6e-9c1b-6f8f5d3b0002',
+] as const;
+
+/** A usage row as gateways ship it; those of 0.1 name no replica. */
+function row(n: number, tokens: number, replica?: string) {
+  const ids = { v: 1, incarnation: incarnations[replica === undefined ? 0 : 1], n };
+  const what = { organisation: 'acme', period, draw: 'pool', model: 'echo-small', requestId: `r-${n}` };
+  const counts = {
+    promptTokens: tokens,
+    completionTokens: 0,
+    ...(replica !== undefined && { replica: incarnations[1] }),
+  };
+  return { ...ids, at: new Date(nowMs).toISOString(), ...what, ...counts };
+}
+
+let offset = 0;
+function fold({ counters }: { readonly counters: FleetCounters }, ...rows: object[]): void {
+  const value = Buffer.from(JSON.stringify(rows));
+  counters.onApplied(usage.apply(0, [{ offset: offset++, value, signature: null }]));
+}
+
+beforeEach(() => {
+  offset = 0;
+});
+
+test('what gateways of 0.1 complete reaches the new ones by a control plane, once, however many there are', async () => {
+  const [one, other] = [plane('one'), plane('other')];
+  const { publish, published } = gateway();
+  await publish({ entries: [['acme', period, 100, 1]] });
+  fold(one, row(1, 30), row(2, 40));
+  // The same rows, folded by the other control plane.
+  other.counters.onApplied({
+    ...{ consumed: 1, gaps: [] },
+    rows: [row(1, 30), row(2, 40)] as never,
+  });
+  await until(() => published(rowsReplica).length >= 2);
+  for (const { counters } of [one, other]) {
+    await until(() => counters.used('acme', period).tokens === 170);
+    expect(counters.used('acme', period)).toMatchObject({ tokens: 170, turns: 3 });
+  }
+  // A row that names its replica is counted by its gateway.
+  fold(one, row(1, 100, 'replica-1'));
+  expect(one.counters.used('acme', period).tokens).toBe(170);
+});
+
+test('what a silent gateway counted is published again each hour, because the topic keeps a day, by one of the control planes', async () => {
+  const [one, other] = [plane('one'), plane('other')];
+  const { publish, published } = gateway();
+  await publish({ entries: [['acme', period, 100, 1]] });
+  for (const { counters } of [one, other]) await until(() => counters.used('acme', period).tokens === 100);
+  one.counters.sweep();
+  nowMs += 1.9 * hourMs;
+  one.counters.sweep();
+  expect(published('replica-1')).toHaveLength(1);
+  nowMs += 0.2 * hourMs;
+  one.counters.sweep();
+  await until(() => published('replica-1').length === 2);
+  expect(published('replica-1')[1]).toMatchObject({
+    process: 'process-1',
+    entries: [['acme', period, 100, 1]],
+  });
+  await until(() => other.counters.feed.position === memory.end);
+  other.counters.sweep();
+  await other.stop();
+  expect(published('replica-1')).toHaveLength(2);
+  expect(other.counters.used('acme', period).tokens).toBe(100);
+});
+
+test('where counters and rows differ at rest a control plane says by how much, and only then', async () => {
+  const only = plane();
+  const { publish } = gateway();
+  await publish({
+    entries: [
+      ['acme', period, 100, 1],
+      ['visitors:all', period, 5, 1],
+    ],
+  });
+  await until(() => only.counters.used('acme', period).tokens === 100);
+  fold(only, row(1, 60, 'replica-1'));
+  for (let sweep = 0; sweep < 3; sweep++) only.counters.sweep();
+  // Rows take their time: nothing is said until neither side changed for a while.
+  expect(only.counters.differenceTokens).toBe(0);
+  only.counters.sweep();
+  expect(only.counters.differenceTokens).toBe(40);
+  expect(warnings).toContainEqual({ differenceTokens: 40 });
+  fold(only, row(2, 40, 'replica-1'));
+  for (let sweep = 0; sweep < 5; sweep++) only.counters.sweep();
+  expect(only.counters.differenceTokens).toBe(0);
+});
+
+test('rows that the usage log lost are asked for on the topic', async () => {
+  const only = plane();
+  const { published } = gateway();
+  fold(only, row(1, 10, 'replica-1'), row(3, 10, 'replica-1'));
+  await until(() => published(rowsReplica).some(({ gaps }) => gaps !== undefined));
+  expect(published(rowsReplica).flatMap(({ gaps = [] }) => gaps)).toContainEqual([incarnations[1], 2]);
+});
+
+test('records that are foreign, cut, forged, huge or out of bounds change nothing and are counted', async () => {
+  const { counters } = plane();
+  const { publish } = gateway();
+  const registry = new Registry();
+  measureCounterFeed(registry, () => counters.feed.counts);
+  await publish({ entries: [['acme', period, 100, 1]] });
+  const value = Buffer.from(
+    JSON.stringify({ v: 1, replica: 'replica-2', process: 'process-2', at: 1, entries: [] }),
+  );
+  memory.add(value);
+  memory.add(value, Buffer.alloc(32, 7));
+  memory.add(Buffer.alloc(200 * 1024));
+  const own = topic();
+  closing.push(() => own.close());
+  await own.append(value.subarray(0, 20));
+  // With the token of the gateways: one entry of a period that is over, one of a period to come.
+  await publish({
+    entries: [
+      ['acme', '2020-01-01', 9, 9],
+      ['acme', '2090-01-01', 9, 9],
+    ],
+  });
+  await until(() => counters.feed.position === memory.end);
+  expect(counters.feed.counts.rejected).toBe(6);
+  expect(await registry.metrics()).toContain('headgate_counters_rejected_total 6');
+  expect(counters.used('acme', period)).toMatchObject({ tokens: 100, turns: 1 });
+  expect(counters.valuesOf('acme', period)).toHaveLength(1);
+});
+
+test('a control plane continues from its copy, and a topic that was replaced changes no sum', async () => {
+  const before = plane();
+  const { publish } = gateway();
+  await publish({ entries: [['acme', period, 100, 1]] });
+  await until(() => before.counters.used('acme', period).tokens === 100);
+  await before.stop();
+  memory.replace();
+  const after = plane();
+  expect(after.counters.used('acme', period)).toMatchObject({ tokens: 100, turns: 1 });
+  await publish({ entries: [['acme', period, 90, 1]] }).catch(() => undefined);
+  await until(async () => (await publish({ entries: [['acme', period, 120, 2]] }).catch(() => -1)) >= 0);
+  await until(() => after.counters.used('acme', period).tokens === 120);
+  const text = [...after.counters.lines()].join('');
+  expect(text).toContain(JSON.stringify([['acme', period, 120, 2]]));
+});
