@@ -13,6 +13,35 @@ function hold(log: ClaimLog, claimant: Claimant, weight: number): void {
   log.pass(400);
 }
 
+/** Requests of one gateway that wait, and are admitted in the turn after the log granted their room. */
+class Queue {
+  readonly #log: ClaimLog;
+  readonly #claimant: Claimant;
+  #released: Limit[] = [];
+
+  constructor(log: ClaimLog, claimant: Claimant) {
+    this.#log = log;
+    this.#claimant = claimant;
+  }
+
+  wait(limit: Limit): void {
+    const { nowMs } = this.#log;
+    this.#claimant.wait(limit, 1, nowMs + 10_000, nowMs, (again) => {
+      if (again) this.#released.push(limit);
+    });
+  }
+
+  /** What is published between two ticks, and what comes of it. */
+  urgent(): void {
+    this.#log.urgent(this.#claimant);
+    const { nowMs } = this.#log;
+    for (const limit of this.#released.splice(0)) {
+      if (this.#claimant.admits(limit, 1, nowMs)) this.#claimant.add(limit, 1, nowMs);
+      else this.wait(limit);
+    }
+  }
+}
+
 const usedIn = (reader: Claimant, limit: Limit): number =>
   [...(reader.fold.row(limit)?.cells.values() ?? [])].reduce((sum, { used }) => sum + used, 0);
 
@@ -218,4 +247,78 @@ test('what is held is repeated each thirty seconds, for readers that begin later
   const before = log.records.length;
   log.pass(31_000);
   expect(log.records.slice(before).filter(({ entries }) => entries.length > 0)).toHaveLength(1);
+});
+
+test('where more was held than a limit has, requests that wait do not keep the rest from being used', () => {
+  const log = new ClaimLog();
+  const [one, other] = log.openAll(2) as [Claimant, Claimant];
+  for (const each of [one, other]) hold(log, each, 5);
+  log.pass(2000);
+  // The tier was made narrower while both use all that they hold; then they end, and as many wait on both.
+  const narrow = { ...inFlight, limit: 6 };
+  for (const each of [one, other]) {
+    each.remove(inFlight, 5, log.nowMs);
+  }
+  const queues = [one, other].map((each) => new Queue(log, each));
+  for (const queue of queues) for (let n = 0; n < 5; n++) queue.wait(narrow);
+  for (let n = 0; n < 20; n++) {
+    log.pass(200);
+    for (const queue of queues) queue.urgent();
+  }
+  expect(one.used(narrow) + other.used(narrow)).toBe(6);
+});
+
+test('who got less than it asked for asks again once another gave room up', () => {
+  const log = new ClaimLog();
+  const [one, other] = log.openAll(2) as [Claimant, Claimant];
+  hold(log, one, 6);
+  log.pass(2000);
+  one.remove(inFlight, 4, log.nowMs);
+  const queue = new Queue(log, other);
+  for (let n = 0; n < 8; n++) queue.wait(inFlight);
+  queue.urgent();
+  expect(other.used(inFlight)).toBe(4);
+  log.urgent(one);
+  queue.urgent();
+  expect(other.used(inFlight)).toBe(8);
+});
+
+test('beyond what it uses a gateway claims a quarter of the rest at most, so that others find room without it', () => {
+  const log = new ClaimLog();
+  const [one] = log.openAll(2) as [Claimant, Claimant];
+  log.take(one, minute, 1);
+  log.pass(600);
+  for (let n = 0; n < 7; n++) {
+    log.take(one, minute, 60);
+    log.pass(600);
+  }
+  const used = one.used(minute);
+  expect(used).toBeGreaterThan(10);
+  expect(one.fold.claimOf(one.process, minute)).toBeGreaterThan(used);
+  expect(one.fold.claimOf(one.process, minute)).toBeLessThanOrEqual(used + (60 - used) / 4);
+});
+
+test('a gateway that is alone publishes what it admitted at each tick: of a kill that is what nobody knows', () => {
+  const log = new ClaimLog();
+  const [alone] = log.openAll(1) as [Claimant];
+  for (let n = 1; n <= 4; n++) {
+    log.take(alone, minute, 5);
+    log.pass(200);
+    expect(usedIn(alone, minute)).toBe(5 * n);
+  }
+});
+
+test('a gateway that was alone holds all room for as long as it may admit without the log', () => {
+  const log = new ClaimLog();
+  const [alone] = log.openAll(1) as [Claimant];
+  log.set(alone, 'cut off');
+  const other = log.open();
+  log.pass(400);
+  expect(other.isCutOff(log.nowMs)).toBe(false);
+  while (!alone.isCutOff(log.nowMs)) {
+    expect(log.take(other, minute, 1)).toBe(0);
+    log.pass(200);
+  }
+  log.pass(3000);
+  expect(log.take(other, minute, 1)).toBe(1);
 });

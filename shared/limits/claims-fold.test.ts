@@ -137,3 +137,12 @@ test('past minutes are forgotten, and a process that ended after ten minutes', (
   expect([...log.fold.rows()]).toEqual([]);
   expect(log.fold.hasEnded('a')).toBe(false);
 });
+
+test('a process that ended lacks nothing, so nobody gives room up for it', () => {
+  const log = new Log();
+  log.append('a', { used: 8, claim: 8 });
+  log.append('b', { claim: 9 });
+  expect(log.fold.row({ subject: 'acme', window: minute })?.short).toBe(1);
+  log.append('a', undefined, { ended: [['b', log.offset]] });
+  expect(log.fold.row({ subject: 'acme', window: minute })?.short).toBe(0);
+});

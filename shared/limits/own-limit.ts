@@ -97,7 +97,7 @@ export class OwnLimit {
     const ageMs = nowMs - atMs;
     if (this.#cannotWait(row, own, { wanted, isUnread, ageMs })) return 'now';
     if (isUnread) return ageMs >= repeatMs ? 'at the tick' : 'no';
-    if (wanted > claim || this.used > (own?.claim ?? 0)) return 'at the tick';
+    if (wanted > claim) return 'at the tick';
     const isChanged = this.used !== this.#last.used || wanted < claim;
     if (isChanged && (ageMs >= changedMs || state.isAlone || isTight(row, own))) return 'at the tick';
     return wanted + claim > 0 && ageMs >= heldMs ? 'at the tick' : 'no';

@@ -19,9 +19,19 @@ export const claimsMutations: readonly SuiteMutation[] = [
     ['a process keeps what it holds', 'Math.max(held, room)', 'room'],
     ['no more is granted than is left', 'Math.min(asked, Math.max(held, room))', 'asked'],
     ['what was used counts', 'Math.max(used, Math.min', 'Math.max(0, Math.min'],
+    ['who ended lacks nothing', '{ ...cell, asked: cell.claim }', 'cell'],
     ['nothing came between who takes all room', 'lastOfOthers <= alone && ', ''],
     ['no process that has ended takes all room', ' && !this.hasEnded(process)', ''],
     ['a later record is no silence', 'known.ended || known.offset > seen', 'known.ended'],
+  ]),
+  ...of('shared/limits/own-limit.ts', rules, [
+    ['a quarter of the rest is claimed beyond what is used', 'Math.floor(rest / 4)', 'rest'],
+    [
+      'what was not read back is published again',
+      "return ageMs >= repeatMs ? 'at the tick' : 'no';",
+      "return 'no';",
+    ],
+    ['what is held is repeated', "ageMs >= heldMs ? 'at the tick' : 'no'", "ageMs >= heldMs ? 'no' : 'no'"],
   ]),
   ...of('shared/limits/claimant.ts', simulation, [
     ['a gateway that is cut off has a share', 'Math.floor(limit.limit / this.#live)', 'limit.limit'],
