@@ -187,6 +187,7 @@ function Download({ rows, name }: { readonly rows: readonly DayUsage[]; readonly
 
 const colours = ['#6366f1', '#0d9488', '#d97706', '#db2777', '#0284c7', '#65a30d'];
 const chartHeight = 220;
+const daySeconds = 86_400;
 
 /** Tokens a day, a line for each model. */
 function Chart({ rows }: { readonly rows: readonly DayUsage[] }) {
@@ -211,7 +212,11 @@ function Chart({ rows }: { readonly rows: readonly DayUsage[] }) {
       {
         width: element.clientWidth,
         height: chartHeight,
-        scales: { x: { time: true } },
+        // One day alone has no width of its own, and would be drawn on an axis of years.
+        scales: {
+          x: { time: true, range: (_chart, first, last) => [first - daySeconds, last + daySeconds] },
+        },
+        legend: { live: false },
         axes: [axis, { ...axis, size: 64, values: (_chart, values) => values.map((value) => count(value)) }],
         series: [
           {},

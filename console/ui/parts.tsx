@@ -81,7 +81,7 @@ export function Copy({ text, label, icon = 'copy', isIcon, class: className, tit
 export function Id({ id }: { readonly id: string }) {
   return (
     <span class="id">
-      <code>{id}</code>
+      <code title={id}>{id}</code>
       <Copy text={id} label={`Copy ${id}`} isIcon />
     </span>
   );

@@ -285,6 +285,47 @@ test('the numbers of the page are those of the API, of the file that it saves an
   });
 });
 
+test('a list of more than a page: windowed, searched whole, and read on by links that the browser goes back on', async () => {
+  const { version, ...state } = await dev.admin<{
+    version: number;
+    organisations: { id: string; members?: object[] }[];
+  }>('GET', '/fleet');
+  const added = Array.from({ length: 620 }, (_, n) => ({ person: `q-${1000 + n}`, role: 'viewer' }));
+  const organisations = state.organisations.map((one) =>
+    one.id === 'cedar' ? { ...one, members: [...(one.members ?? []), ...added] } : one,
+  );
+  await dev.admin('POST', '/fleet/apply', { fleet: { version, ...state, organisations } });
+  await withPage({}, async (page, watched) => {
+    await asOperator(page);
+    await page.goto('/orgs/cedar');
+    await page.getByText(/^500 of 62\d$/).waitFor();
+    const rows = page.getByRole('region', { name: 'Members' }).locator('tbody tr[aria-rowindex]');
+    expect(await rows.count()).toBeLessThan(120);
+    // The last row of the page is where the end of the scrolled box is.
+    const isAtEnd = (): Promise<boolean> =>
+      page.evaluate<boolean>(`(() => {
+        const box = document.querySelector('[role=region][aria-label=Members]');
+        box.scrollTop = box.scrollHeight;
+        const last = [...box.querySelectorAll('tbody tr[aria-rowindex]')].at(-1);
+        const gap = box.getBoundingClientRect().bottom - last.getBoundingClientRect().bottom;
+        return last.getAttribute('aria-rowindex') === '501' && Math.abs(gap) < 40;
+      })()`);
+    await until(isAtEnd);
+    await watched.expectAccessible('a windowed list');
+    await page.getByRole('link', { name: 'Next page' }).click();
+    await page.getByText('This is the last page.').waitFor();
+    await page.getByRole('row', { name: /q-1619/ }).waitFor();
+    expect(page.url()).toContain('after=');
+    await page.goBack();
+    await page.getByText(/^500 of 62\d$/).waitFor();
+    await page.getByLabel('Search this table').fill('q-1619');
+    await page.getByRole('row', { name: /q-1619/ }).waitFor();
+    expect(await rows.count()).toBe(0);
+    expect(await page.getByRole('row', { name: /q-/ }).count()).toBe(1);
+    expect(page.url()).toContain('q=q-1619');
+  });
+});
+
 describe('every page', () => {
   const pages = [
     ['/fleet', 'Fleet'],
@@ -307,7 +348,9 @@ describe('every page', () => {
   ] as const;
   test.each([
     [360, 'dark'],
+    [360, 'light'],
     [1440, 'light'],
+    [1440, 'dark'],
   ] as const)(
     'at %i pixels, %s: nothing against accessibility, nothing too wide, no errors',
     async (width, scheme) => {
