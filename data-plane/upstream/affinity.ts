@@ -5,7 +5,8 @@
  * the key alone, so that all gateways agree without speaking and a node that is lost moves only what was its own. A prefix
  * that draws more than a node's share of the load (a system prompt that all have) has as many homes as its load needs, and
  * the next longer prefix chooses among them. Prefixes behind the deciding one are kept in a table: a conversation that was
- * sent elsewhere because its home was full stays there. No node takes more than 1.25 times the mean of the candidates.
+ * sent elsewhere because its home was full stays there. A node above 1.35 times the mean of the candidates takes none that is
+ * new to it, and one above 1.5 times the mean none at all.
  * The load is that of this gateway's own requests.
  * Keys are keyed by a secret that gateways share and by the tenant, so no tenant can aim at the node of another.
  */
@@ -52,6 +53,11 @@ interface Group {
   atMs: number;
 }
 
+/** Requests in flight, averaged over time: by node, and the mean of all candidates. */
+interface Load extends Pick<Group, 'loads'> {
+  readonly mean: number;
+}
+
 interface KeyedPrefixes {
   readonly sharer: string;
   readonly prefixes: readonly number[];
@@ -64,8 +70,10 @@ interface Level<Of> {
   readonly homes: readonly Of[];
 }
 
-/** Above the mean, a node refuses more and more of the prefixes: all of them at 1.25 times the mean. */
-const loadBand = 0.25;
+/** Above the mean, a node refuses more and more of the prefixes: all of them at 1.35 times the mean. */
+const loadBand = 0.35;
+/** What it has seen lately it takes up to this times the mean: to move costs the node that it moves to the whole prompt. */
+const loadSeenMost = 1.5;
 /** Never more than this times the mean at one moment. */
 const loadFactorMost = 3;
 /** A node takes so many on average, and at one moment, whatever the mean: an engine works on several at once. */
@@ -108,8 +116,11 @@ export class Affinity {
     const seed = hashOf(hashOf(this.#secret, request.group), tenant);
     const group = this.#groupOf(request.group, open);
     const levels = this.#levels(open, group, { sharer, prefixes, seed });
-    const taking = this.#taking(open, group, levels[levels.length - 1]?.key ?? 0);
-    const seen = this.#seenAt(taking, { sharer, prefixes: prefixes.slice(levels.length), seed });
+    const below = this.#below(open);
+    const known: Load = { loads: group.loads, mean: meanOf(open, group) };
+    const taking = takingOf(below, known, levels[levels.length - 1]?.key ?? 0);
+    const rest = { sharer, prefixes: prefixes.slice(levels.length), seed };
+    const seen = this.#seenAt(keepingOf(below, known), rest);
     const chosen = seen ?? homeAt(taking, levels);
     const homes = levels[levels.length - 1]?.homes ?? [];
     this.chosen[seen ? 'seen' : homes.includes(chosen) ? 'home' : 'spill'] += 1;
@@ -119,19 +130,10 @@ export class Affinity {
     return chosen;
   }
 
-  /**
-   * The nodes that take one more. Which prefixes a node above the mean refuses follows from their keys, so gateways that
-   * see about the same load agree on that, too; a bound that is one for all would send each prefix here and there.
-   */
-  #taking<Of extends Candidate>(open: readonly Of[], group: Group, key: number): readonly Of[] {
-    const mean = meanOf(open, group);
+  /** The nodes that have room at this moment. */
+  #below<Of extends Candidate>(open: readonly Of[]): readonly Of[] {
     const mostNow = Math.max(loadAlwaysNow, (loadFactorMost * inFlightAt(open, this.#load)) / open.length);
-    const below = open.filter(({ node }) => this.#load.inFlight(node) < mostNow);
-    const taking = below.filter((candidate) => {
-      const most = mean * (1 + (loadBand * scoreOf(candidate, key)) / scoreMax);
-      return (group.loads.get(candidate.node) ?? 0) <= Math.max(loadAlways, most);
-    });
-    return taking.length > 0 ? taking : below;
+    return open.filter(({ node }) => this.#load.inFlight(node) < mostNow);
   }
 
   /** The homes of one prefix after the other, each among those of the one before, until there is one home. */
@@ -200,6 +202,28 @@ export class Affinity {
   }
 }
 
+/**
+ * The nodes that take one more. Which prefixes a node above the mean refuses follows from their keys, so gateways that
+ * see about the same load agree on that, too; a bound that is one for all would send each prefix here and there.
+ */
+function takingOf<Of extends Candidate>(
+  below: readonly Of[],
+  { loads, mean }: Load,
+  key: number,
+): readonly Of[] {
+  const taking = below.filter((candidate) => {
+    const most = mean * (1 + (loadBand * scoreOf(candidate, key)) / scoreMax);
+    return (loads.get(candidate.node) ?? 0) <= Math.max(loadAlways, most);
+  });
+  return taking.length > 0 ? taking : below;
+}
+
+/** The nodes that take what they have seen. */
+function keepingOf<Of extends Candidate>(below: readonly Of[], { loads, mean }: Load): readonly Of[] {
+  const most = Math.max(loadAlways, loadSeenMost * mean);
+  return below.filter(({ node }) => (loads.get(node) ?? 0) <= most);
+}
+
 /** Requests in flight at a node, on average over time and nodes. */
 function meanOf(open: readonly Candidate[], { loads }: Group): number {
   let sum = 0;
@@ -213,10 +237,10 @@ function inFlightAt(candidates: readonly Candidate[], load: NodeLoad): number {
   return sum;
 }
 
-/** Nodes that a prefix with so many requests in flight needs: a power of two, so that gateways agree where their figures differ a little. */
+/** Nodes that a prefix with so many requests in flight needs: a power of four, so that gateways agree where their figures differ. */
 function homesNeeded(inFlight: number, mean: number): number {
   const parts = inFlight / (loadPerHome * Math.max(mean, loadAlways));
-  return parts <= 1 ? 1 : 2 ** Math.ceil(Math.log2(parts));
+  return parts <= 1 ? 1 : 4 ** Math.ceil(Math.log2(parts) / 2);
 }
 
 /** The first in the order that the key gives to all nodes. */
