@@ -53,12 +53,11 @@ export class NewVisitors {
         retryAfterSeconds: Math.ceil(((this.#hour + 1) * hourMs - nowMs) / 1000),
       };
     const isFree = counts !== undefined && counts.made < freePerHour;
-    if (!isFree && !(await this.#isSolved(network, solution, counts, nowMs)))
-      return { kind: 'work', challenge: await this.#challenge(network, nowMs) };
-    if (counts === undefined) return { kind: 'allowed' };
+    const isSolved = isFree || (await this.#isSolved(network, solution, counts, nowMs));
     // Others may have begun while the solution was checked.
-    if (counts.made >= newPerHourMax) return this.admit(network, undefined, nowMs);
-    counts.made++;
+    if (counts !== undefined && counts.made >= newPerHourMax) return this.admit(network, undefined, nowMs);
+    if (!isSolved) return { kind: 'work', challenge: await this.#challenge(network, nowMs) };
+    if (counts !== undefined) counts.made++;
     return { kind: 'allowed' };
   }
 

@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
+import { sharerOf } from '../../shared/decision/authenticate.ts';
 import { routeTo } from '../../test/support/forward-server.ts';
 import { Affinity, type AffinityRequest } from './affinity.ts';
 import { NodeLoad } from './load.ts';
@@ -152,6 +153,19 @@ test('where there is no prompt to share, the less busy of two nodes is chosen', 
   const { affinity, load } = gateway();
   load.begin('node-0');
   expect(affinity.choose(nodes(2), ask([]))?.node).toBe('node-1');
+});
+
+test('all visitors together have one share of the table, and homes of their own', () => {
+  const table = new PrefixTable(100);
+  const { affinity } = gateway('shared', table);
+  const chosen = new Set<string>();
+  for (let at = 0; at < 40; at += 1) affinity.choose(eight, ask([at + 1]));
+  for (let at = 0; at < 1000; at += 1) {
+    const [tenant, sharer] = [`visitor:v-${at}`, sharerOf(`visitor:v-${at}`)];
+    chosen.add(affinity.choose(eight, { ...ask([7, 8], tenant), sharer })?.node ?? '');
+  }
+  expect([table.sizeOf('acme'), table.size, chosen.size]).toEqual([40, 100, 8]);
+  expect(sharerOf('acme')).toBe('acme');
 });
 
 test('the table is bounded, and no tenant takes the entries of others', () => {

@@ -276,10 +276,14 @@ test('Limits 4: turns count over all gateways, and only a cookie that this fleet
 
   const changed = cookie.slice(0, 20) + (cookie[20] === 'A' ? 'B' : 'A') + cookie.slice(21);
   const foreign = 'rGf0m3Zb0bqkX6hN4l1bq7d1m8b2y0sVtQnM5b3h2bJrP9cQe0fU7aV1wXk2yZ3n';
-  for (const forged of [changed, cookie.slice(1), foreign, '', '%00', 'x'.repeat(3000)]) {
-    const answer = await chat({ address, cookie: forged });
-    expect([forged.slice(0, 8), answer.status]).toEqual([forged.slice(0, 8), 401]);
-  }
+  for (const forged of [changed, cookie.slice(1), foreign, '', '%00', 'x'.repeat(3000)])
+    for (const gateway of [0, 1]) {
+      const answer = await chat({ address, cookie: forged, gateway });
+      expect([forged.slice(0, 8), answer.status]).toEqual([forged.slice(0, 8), 401]);
+    }
+  // A copy of a cookie is the same visitor everywhere, whose turns are used up.
+  for (const gateway of [0, 1])
+    expect((await chat({ address: planted.second, cookie, gateway })).status).toBe(409);
   const renewed = await post('/api/visitor', {}, { address, cookie: cookie.slice(1) });
   expect([renewed.cookie === undefined, turnsOf(renewed)]).toEqual([false, { left: 2, limit: 2 }]);
 });
