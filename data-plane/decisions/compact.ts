@@ -20,7 +20,7 @@ const faults: readonly string[] = ['missing', 'malformed', 'unknown', 'two diffe
 /** Decided by rules alone, though the request was in the hands of a later part. */
 const ruled = new Set(['fenced', 'outbox full']);
 /** Cannot be decided by the state: the request must be read, or usage is not known. */
-const unread = new Set(['bad http']);
+const unread = new Set(['bad http', 'no visitor']);
 
 export interface DecisionMoment {
   /** Wall clock, ms since 1970. */

@@ -428,6 +428,7 @@ describe('what is served is explained:', () => {
 
 describe('what a visitor of the playground asks is explained by the x-request-id of the answer:', () => {
   const chatPath = '/api/chat';
+  const turn = (model: string, more: object = {}) => chatBody(model, { stream: true, ...more });
   interface Played {
     readonly cookie?: string | undefined;
     readonly key?: string;
@@ -435,7 +436,7 @@ describe('what a visitor of the playground asks is explained by the x-request-id
     readonly body?: unknown;
     readonly headers?: Readonly<Record<string, string>>;
   }
-  const play = ({ cookie, key, path = chatPath, body = chatBody('echo-small'), headers }: Played) => {
+  const play = ({ cookie, key, path = chatPath, body = turn('echo-small'), headers }: Played) => {
     const host = `127.0.0.1:${playPort}`;
     return call({
       ...{ port: playPort, host, method: 'POST', path, body, ...(key !== undefined && { key }) },
@@ -461,7 +462,6 @@ describe('what a visitor of the playground asks is explained by the x-request-id
 
   const answered: readonly (readonly [string, () => Played])[] = [
     ['a turn', () => ({ cookie: visitor })],
-    ['a streamed turn', () => ({ cookie: visitor, body: chatBody('echo-small', { stream: true }) })],
     ['a turn with a key', () => ({ key: keys['cedar'] ?? '' })],
     [
       'a turn at a stack',
@@ -496,6 +496,12 @@ describe('what a visitor of the playground asks is explained by the x-request-id
       () => ({ key: 'hg_0', path: '/api/key', body: {} }),
     ],
     ['NotFoundError', 'no such call', 'http', () => ({ path: '/api/none' })],
+    [
+      'UnsupportedShapeError',
+      'a turn that is not streamed',
+      'shape',
+      () => ({ cookie: visitor, body: chatBody('echo-small') }),
+    ],
     ['UnsupportedShapeError', 'no turn of the page', 'shape', () => ({ cookie: visitor, body: {} })],
     [
       'PayloadTooLargeError',
@@ -508,7 +514,7 @@ describe('what a visitor of the playground asks is explained by the x-request-id
       'DedicatedOnlyModelError',
       'a model that nobody knows',
       'pool',
-      () => ({ cookie: visitor, body: chatBody('none') }),
+      () => ({ cookie: visitor, body: turn('none') }),
     ],
   ];
   test.each(itself)('%s, %s', async (type, _name, step, asked) => {
@@ -537,7 +543,7 @@ describe('what a visitor of the playground asks is explained by the x-request-id
   ];
   test.each(byLimit)('%s, by %s, and the first command turns it', async (type, step, limits, who) => {
     const position = await limited(limits);
-    const ask = () => play({ cookie: who(), body: chatBody('echo-small', { max_tokens: 50 }) });
+    const ask = () => play({ cookie: who(), body: turn('echo-small', { max_tokens: 50 }) });
     const answer = await ask();
     refused(answer, type);
     const found = await explained(answer);
