@@ -27,7 +27,13 @@ export function UsagePage() {
         <OrganisationChoice isRequired />
       </PageHeader>
       {failure ? <Failure failure={failure} onRetry={refresh} /> : null}
-      {data ? <UsageBody key={data.organisation} totals={data} /> : failure ? null : <Loading />}
+      {organisation === undefined ? (
+        <Empty title="There are no organisations yet, so nothing was used">{null}</Empty>
+      ) : data ? (
+        <UsageBody key={data.organisation} totals={data} />
+      ) : failure ? null : (
+        <Loading />
+      )}
     </>
   );
 }
