@@ -121,7 +121,7 @@ test('many requests with clients that leave and nodes that fail leave nothing be
       check(plan, seen[at] as Answer, server.endedByTest.get(String(at)));
     const kinds = [...server.endedByTest.values()].map(({ kind }) => kind);
     for (const kind of ['completed', 'refused', 'ended-early'] as const) {
-      expect(kinds.filter((one) => one === kind).length).toBeGreaterThan(requests / 20);
+      expect(kinds.filter((one) => one === kind).length).toBeGreaterThan(requests / 40);
     }
     await until(() => server.pools.ticker.size === 0 && nodes.every((node) => node.stats().inFlight === 0));
     expect(server.pools.answerBytes.usedBytes).toBe(0);
