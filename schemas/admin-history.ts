@@ -59,8 +59,8 @@ export const historyResponses = {
   'GET /events/:position/undo': z.object({
     /** The commit that it takes back. */
     of: position,
-    /** The first of `commands`. */
-    ...undoCommand,
+    /** Of the command, where `commands` has one only. */
+    ...z.object(undoCommand).partial().shape,
     /** In the order in which they are to be sent: one for each event, or for what several set. */
     commands: z.array(z.object(undoCommand)),
     position,

@@ -1,6 +1,7 @@
 /** `diff --from --to` and `undo`: two moments compared, and a commit taken back. */
+import type { AdminClient } from '../../admin-client/admin-client.ts';
 import { type Resource, resourcesIn } from '../../admin-client/answers.ts';
-import { Exit } from '../terminal/errors.ts';
+import { CliError, Exit, toCliError } from '../terminal/errors.ts';
 import { position } from '../terminal/options.ts';
 import type { Session } from '../terminal/session.ts';
 import { cellText, printableJson } from '../terminal/text.ts';
@@ -22,7 +23,7 @@ export async function undo(session: Session, _options: unknown, text: string): P
   const of = position(text);
   const api = await session.api();
   const inverse = await api.get(`/events/${of}/undo`);
-  const commands = resourcesIn(inverse, 'commands');
+  const commands = commandsOf(inverse);
   if (!session.globals.yes && !session.globals.dryRun) {
     const commit = await api.get(`/events/${of}`);
     const types = resourcesIn(commit, 'events').map(({ type }) => cellText(type));
@@ -32,28 +33,60 @@ export async function undo(session: Session, _options: unknown, text: string): P
       ...changeLines(resourcesIn(commit, 'changes').map(reversed)),
     ];
     await session.out.lines(lines, inverse, of);
+    if (commands.some(removesOwner))
+      session.note('DELETE of an organisation or a stack removes what was added to it since, too');
     session.note(`nothing was changed; run it: headgate undo ${of} --yes`);
     return;
   }
-  const done = session.globals.dryRun ? 'would be taken back' : 'taken back';
-  let answer: Resource = {};
-  for (const [index, command] of commands.entries())
-    try {
-      answer = (await api.write(
-        command['method'] as 'POST',
-        String(command['path']),
-        command['body'],
-      )) as Resource;
-    } catch (error) {
-      if (index > 0)
-        session.note(`of ${commands.length} commands the first ${index} were run; the next one failed`);
-      throw error;
-    }
+  const isDry = session.globals.dryRun === true;
+  // What the others act on is not there before the first one was run.
+  const answer = await runAll(api, isDry ? commands.slice(0, 1) : commands);
   await session.out.lines(
-    [`commit ${of} ${done}:`, ...commands.map((each) => `  ${commandLine(each)}`)],
+    [
+      `commit ${of} ${isDry ? 'would be taken back' : 'taken back'}:`,
+      ...commands.map((each) => `  ${commandLine(each)}`),
+    ],
     answer,
     of,
   );
+  if (isDry && commands.length > 1)
+    session.note(
+      `only the first of ${commands.length} commands was tried; the others can be tried once it was run`,
+    );
+}
+
+/** In their order; a control plane of an earlier release answers with one, without a list. */
+function commandsOf(inverse: Resource): Resource[] {
+  const commands = resourcesIn(inverse, 'commands');
+  return commands.length === 0 ? [inverse] : commands;
+}
+
+const removesOwner = ({ method, path }: Resource): boolean =>
+  method === 'DELETE' && /^\/(?:organisations|stacks)\/[^/]+$/.test(String(path));
+
+/** The answer to the last one. A failure after the first names those that are left. */
+async function runAll(api: AdminClient, commands: readonly Resource[]): Promise<Resource> {
+  let answer: Resource = {};
+  for (const [index, { method, path, body }] of commands.entries())
+    try {
+      answer = (await api.write(method as 'POST', String(path), body, { follows: index > 0 })) as Resource;
+    } catch (error) {
+      if (index === 0) throw error;
+      const { message, type, exitCode, why, next } = toCliError(error);
+      const left = commands.slice(index).map((each) => `  ${commandLine(each)}`);
+      throw new CliError(message, {
+        type,
+        exitCode,
+        why: [
+          ...why,
+          `${index} of ${commands.length} commands were run; left, in this order, below ${api.settings.admin}/admin/v1:`,
+          ...left,
+        ],
+        ...(next !== undefined && { next }),
+        cause: error,
+      });
+    }
+  return answer;
 }
 
 function commandLine({ method, path, body }: Resource): string {

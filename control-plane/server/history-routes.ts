@@ -3,7 +3,6 @@ import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { z } from 'zod';
 import type { AdminResponse } from '../../schemas/admin.ts';
 import { CommandError } from '../core/command-error.ts';
-import type { UndoCommand } from '../history/undo.ts';
 import { type AdminContext, callerOf, parseQuery } from './context.ts';
 
 const positionParams = z.object({ position: z.coerce.number().int().min(1) });
@@ -83,8 +82,9 @@ export function registerHistoryRoutes(app: FastifyInstance, context: AdminContex
       const of = positionOf(context, request);
       const position = context.snapshot.seq;
       const commands = await context.past.ask('undo', [position, of], callerOf(request));
-      const [first] = commands as [UndoCommand];
-      return { of, ...first, commands, position };
+      // An earlier CLI knows no list: of several commands it must not run one and say that all is done.
+      const [only] = commands.length === 1 ? commands : [];
+      return { of, ...only, commands, position };
     },
   });
   app.route({
