@@ -45,7 +45,7 @@ export function registerDoctor(program: Command, io: Io): void {
     .option('--pre', 'only what can be checked before an installation')
     .option('--strict', 'exit 1 at warnings too')
     .option('--data <folder>', 'the data folder of the process on this machine')
-    .option('--ports <list>', 'ports that must be free, with --pre; 8080,8081,9464 by default', ports)
+    .option('--ports <list>', 'ports that must be free; with --pre 8080,8081,9464 by default', ports)
     .option('--probe <url>', 'ask this gateway for a foreign stack and for one that is not there')
     .option('--key-file <file>', 'key for the probe')
     .option('--stack <id>', 'stack of another organisation, for the probe')
@@ -67,9 +67,9 @@ function groupsOf({ only, skip, pre }: DoctorOptions): readonly DoctorGroup[] {
   return doctorGroups.filter((group) => wanted.includes(group) && !skipped.includes(group));
 }
 
-/** Where processes run already, their ports are taken by them. */
-function machineAsked({ data, pre = false, ports: wanted = defaultPorts }: DoctorOptions): MachineAsked {
-  return { data, ports: pre ? wanted : [] };
+/** Where processes run already, their ports are taken by them: only those that are named are tried. */
+function machineAsked({ data, pre = false, ports: wanted }: DoctorOptions): MachineAsked {
+  return { data, ports: wanted ?? (pre ? defaultPorts : undefined) };
 }
 
 async function check(session: Session, options: DoctorOptions): Promise<void> {

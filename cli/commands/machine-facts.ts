@@ -17,8 +17,8 @@ const secretFiles = ['HEADGATE_SIGNING_KEY', 'HEADGATE_CONTEXT'] as const;
 export interface MachineAsked {
   /** The folder of a process's data. */
   readonly data: string | undefined;
-  /** Those that must be free. */
-  readonly ports: readonly number[];
+  /** Those that must be free; undefined: none is tried. */
+  readonly ports: readonly number[] | undefined;
 }
 
 export async function machineFacts(
@@ -42,17 +42,28 @@ export async function machineFacts(
     ...(openFilesMax !== undefined && { openFilesMax }),
     ...(disk && { diskFreeBytes: disk.bavail * disk.bsize }),
     readableSecrets: secrets.filter(isReadableByOthers),
-    takenPorts: (await Promise.all(ports.map(taken))).flat(),
+    ...(ports && { takenPorts: await takenOf(ports) }),
     unwritable: folder !== undefined && existsSync(folder) && !isWritable(folder) ? [folder] : [],
   };
 }
 
-/** The port, if something on this machine listens on it. One that may not be opened is no fault of another process. */
-function taken(port: number): Promise<number[]> {
+const allAddresses = '0.0.0.0';
+
+/** Those on which something on this machine listens. Each is tried once: two tries would find each other. */
+async function takenOf(ports: readonly number[]): Promise<number[]> {
+  const unique = [...new Set(ports)];
+  const found = await Promise.all(
+    unique.map(async (port) => (await isTaken(port, loopback)) || (await isTaken(port, allAddresses))),
+  );
+  return unique.filter((_, index) => found[index]);
+}
+
+/** One that may not be opened is no fault of another process. */
+function isTaken(port: number, host: string): Promise<boolean> {
   return new Promise((resolve) => {
     const server = createServer();
-    server.once('error', (error) => resolve(errorCode(error) === 'EADDRINUSE' ? [port] : []));
-    server.listen(port, loopback, () => server.close(() => resolve([])));
+    server.once('error', (error) => resolve(errorCode(error) === 'EADDRINUSE'));
+    server.listen(port, host, () => server.close(() => resolve(false)));
   });
 }
 

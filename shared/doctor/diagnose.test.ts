@@ -11,7 +11,7 @@ const now = Date.parse('2026-11-22T08:00:00Z');
 /** A fleet in which all is well. */
 const well: Known = {
   now,
-  machine: { node: '24.1.0', openFilesMax: 65_536, diskFreeBytes: 50 * gigabyte },
+  machine: { node: '24.1.0', openFilesMax: 65_536, diskFreeBytes: 50 * gigabyte, takenPorts: [] },
   log: {
     reachable: true,
     position: 5000,
@@ -20,6 +20,7 @@ const well: Known = {
     isSigned: true,
     diskFreeBytes: 50 * gigabyte,
     history: { position: 5000, bytes: 1 },
+    brokers: { faults: [], oldestBroker: 4.1, replicas: 3 },
   },
   controlPlanes: ['cp-1', 'cp-2'].map((name) => ({
     name,
@@ -185,6 +186,18 @@ test('facts that are not known are not checked', () => {
   expect(new Set(diagnose({ machine: well.machine }).checks.map(({ group }) => group))).toEqual(
     new Set(['machine']),
   );
+});
+
+test('brokers and ports that nobody looked at are not said to be well', () => {
+  const brokerCodes = ['HG2009', 'HG2010', 'HG2011'];
+  const unchecked = (facts: DoctorFacts): string[] => {
+    const checked = new Set(diagnose(facts).checks.map(({ code }) => code));
+    return ['HG1008', ...brokerCodes].filter((code) => !checked.has(code));
+  };
+  expect(unchecked(well)).toEqual([]);
+  expect(unchecked(machine({ takenPorts: undefined }))).toEqual(['HG1008']);
+  expect(unchecked(log({ brokers: undefined }))).toEqual(brokerCodes);
+  expect(unchecked(log({ brokers: { faults: [] } }))).toEqual(['HG2010', 'HG2011']);
 });
 
 test('each check is made to fail, and has a page under its code; each page has a check', () => {

@@ -12,7 +12,7 @@ interface MachineFacts {
   readonly readableSecrets?: readonly string[];
   /** Folders that a process is to write to and cannot. */
   readonly unwritable?: readonly string[];
-  /** Ports that a process is to listen on, and another one has. */
+  /** Ports that a process is to listen on, and another one has; left out where none was tried. */
   readonly takenPorts?: readonly number[];
 }
 

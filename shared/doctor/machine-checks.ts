@@ -95,9 +95,10 @@ export const machineChecks: readonly DoctorCheck[] = [
   {
     code: 'HG1008',
     well: 'ports are free',
-    find: of('machine', ({ takenPorts = [] }) =>
+    find: ({ machine }) =>
+      machine?.takenPorts &&
       each(
-        takenPorts,
+        machine.takenPorts,
         () => true,
         'warn',
         (port) => String(port),
@@ -105,7 +106,6 @@ export const machineChecks: readonly DoctorCheck[] = [
         () =>
           'end that process, or give another port with --port, --metrics-port, --console-port or --play-port',
       ),
-    ),
   },
 ];
 
@@ -220,35 +220,38 @@ export const logChecks: readonly DoctorCheck[] = [
   {
     code: 'HG2009',
     well: 'the topics have the settings that they need',
-    find: of('log', ({ brokers }) =>
-      (brokers?.faults ?? []).map(
+    find: ({ log }) =>
+      log?.brokers?.faults.map(
         ({ topic, text, next }): Finding => ({ level: 'fail', object: topic, text, next }),
       ),
-    ),
   },
   {
     code: 'HG2010',
     well: 'the brokers are of a supported release',
-    find: of('log', ({ brokers: { oldestBroker: release = brokerReleaseMin } = {} }) =>
-      when(
+    find: ({ log }) => {
+      const release = log?.brokers?.oldestBroker;
+      if (release === undefined) return undefined;
+      return when(
         release < brokerReleaseMin,
         'warn',
         `a broker speaks as Kafka ${release === 0 ? 'before 2.1' : release.toFixed(1)} does, which is no longer maintained`,
         `upgrade the brokers to Kafka ${brokerReleaseMin} or newer`,
-      ),
-    ),
+      );
+    },
   },
   {
     code: 'HG2011',
     well: 'the log is on several brokers',
-    find: of('log', ({ brokers: { replicas = 2 } = {} }) =>
-      when(
+    find: ({ log }) => {
+      const replicas = log?.brokers?.replicas;
+      if (replicas === undefined) return undefined;
+      return when(
         replicas < 2,
         'warn',
         'a topic is on one broker alone: with that broker the log is lost',
         'run three brokers, then give the topics three replicas: see docs/kafka.md',
-      ),
-    ),
+      );
+    },
   },
 ];
 

@@ -1,0 +1,31 @@
+/** Ports that `doctor` tries on this machine. */
+import { once } from 'node:events';
+import { type AddressInfo, createServer } from 'node:net';
+import { expect, test } from 'vitest';
+import { runCli } from '../test/support/run-cli.ts';
+
+/** Findings about ports, and their objects; empty where none was tried. */
+async function ports(...argv: string[]): Promise<string[]> {
+  const { out } = await runCli(['doctor', ...argv, '-o', 'json']);
+  const { checks } = JSON.parse(out) as { checks: { code: string; level: string; object?: string }[] };
+  return checks
+    .filter(({ code }) => code === 'HG1008')
+    .map(({ level, object = '' }) => `${level} ${object}`.trim());
+}
+
+test('a port on another address than the loopback of processes is taken; one given twice is tried once', async () => {
+  const server = createServer();
+  server.listen(0, '127.0.0.2');
+  await once(server, 'listening');
+  const port = String((server.address() as AddressInfo).port);
+  expect(await ports('--pre', '--ports', `${port},${port}`)).toEqual([`warn ${port}`]);
+  // Ports that are named are tried where processes run, too.
+  expect(await ports('--only', 'machine', '--ports', port)).toEqual([`warn ${port}`]);
+  server.close();
+  await once(server, 'close');
+  expect(await ports('--pre', '--ports', `${port},${port}`)).toEqual(['ok']);
+});
+
+test('without --pre no port is tried that was not named, and none is said to be free', async () => {
+  expect(await ports('--only', 'machine')).toEqual([]);
+});
