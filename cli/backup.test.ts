@@ -403,6 +403,18 @@ test('a manifest with a right checksum that names another log or other signers i
   }
 });
 
+test('a manifest with a right checksum that names a file of the data twice is refused', async () => {
+  await done(backup);
+  const path = join(folder, 'copy', 'manifest.json');
+  const { manifest } = JSON.parse(readFileSync(path, 'utf8')) as { manifest: { data: { name: string }[] } };
+  const forged = { ...manifest, data: [...manifest.data, ...manifest.data.slice(0, 1)] };
+  expect(forged.data.length).toBeGreaterThan(1);
+  const sha256 = createHash('sha256').update(JSON.stringify(forged)).digest('hex');
+  writeFileSync(path, `${JSON.stringify({ manifest: forged, sha256 }, null, 2)}\n`);
+  await refused('backup verify copy', 1, 'the backup is damaged: manifest.json');
+  await refused(restore, 1, 'the backup is damaged: manifest.json');
+});
+
 test('a restore names the signers of the log, and refuses those that --trust-signer does not name', async () => {
   await done(backup);
   await refused(`${restore} --dry-run`, 0, 'its log is not signed');

@@ -34,7 +34,10 @@ const manifestSchema = z.strictObject({
   /** Records of the control log, in order. */
   segments: z.array(fileSchema.extend({ from: z.int().min(1), to: z.int().min(1) })).max(1_000_000),
   /** Copies of databases of a control plane's data folder. */
-  data: z.array(fileSchema.extend({ name: z.enum(['usage.db', 'gateways.db']) })).max(10),
+  data: z
+    .array(fileSchema.extend({ name: z.enum(['usage.db', 'gateways.db']) }))
+    .max(10)
+    .refine((files) => new Set(files.map(({ name }) => name)).size === files.length),
 });
 
 export type Manifest = z.infer<typeof manifestSchema>;
