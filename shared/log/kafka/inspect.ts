@@ -42,7 +42,8 @@ export async function inspectBrokers(cluster: KafkaCluster): Promise<LogInspecti
 
 function faultOf(error: unknown): { readonly text: string; readonly next: string } {
   if (!(error instanceof TopicMisconfigured)) throw error;
-  const [text = '', next = ''] = error.message.split(/; (?:fix|allow) it: /);
+  // A condition of the command stays with it.
+  const [text = '', next = ''] = error.message.split(/; (?:(?:fix|allow) it: |(?=if it is empty, ))/);
   return { text, next };
 }
 
