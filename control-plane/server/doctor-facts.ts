@@ -115,8 +115,8 @@ function daysUntil(moment: string | undefined): number | undefined {
 }
 
 const gatewaysAskedMax = 100;
-/** No request has this id, so a gateway that can be asked has no decision of it. */
-const noRequest = `req_${'0'.repeat(32)}`;
+/** No id: a gateway that can be asked answers without a search. */
+const noRequest = 'none';
 
 /** Those that report, keep decisions and answer no question for one. */
 async function muteGateways({

@@ -1,7 +1,9 @@
+import { randomBytes } from 'node:crypto';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
+import { openDatabase } from '../../shared/runtime/sqlite.ts';
 import type { CompactDecision } from './compact.ts';
 import { DecisionFile, groupOf } from './decision-file.ts';
 
@@ -77,5 +79,38 @@ test('an id is not found across two others', () => {
   );
   expect(file.find(`req_${one.slice(16)}${two.slice(0, 16)}`)).toBeUndefined();
   expect(file.find(`req_${two}`)).toEqual([1, two, startMs]);
+  file.close();
+});
+
+test('a group that is damaged costs its own decisions, and none of the others', () => {
+  const path = join(folder, 'decisions.db');
+  const file = new DecisionFile(path);
+  for (let n = 0; n < 3; n++) file.write(groupOf([decision(n, startMs)]), startMs);
+  openDatabase(path, { durability: 'normal' })
+    .exec("UPDATE decisions SET cells = x'00ff' WHERE id = 2")
+    .close();
+  expect(file.page(0, 0, 10).map(({ cells }) => JSON.parse(cells))).toEqual([
+    decision(0, startMs),
+    decision(2, startMs),
+  ]);
+  expect(file.find(`req_${decision(1, 0)[1]}`)).toBeUndefined();
+  expect(file.find(`req_${decision(2, 0)[1]}`)).toEqual(decision(2, startMs));
+  file.close();
+});
+
+test('the file keeps its bound where its oldest groups are small and new ones large', () => {
+  const bytesMax = 512 * 1024;
+  const file = new DecisionFile(join(folder, 'decisions.db'), { ageMsMax: 1e9, bytesMax });
+  for (let n = 0; n < 2500; n++) file.write(groupOf([decision(n, startMs)]), startMs);
+  const random = (): CompactDecision => [
+    1,
+    randomBytes(16).toString('hex'),
+    startMs,
+    randomBytes(100).toString('hex'),
+  ];
+  for (let n = 0; n < 20; n++) {
+    file.write(groupOf(Array.from({ length: 400 }, random)), startMs);
+    expect(file.bytes()).toBeLessThan(bytesMax + 128 * 1024);
+  }
   file.close();
 });

@@ -63,8 +63,9 @@ const ringBoundsDefault: RingBounds = { ageMsMax: 24 * 3600 * 1000, bytesMax: 25
 /** A decision has less than a kilobyte of text, and a group some hundreds. */
 const textBytesMax = 8 * 1024 * 1024;
 
-/** Groups deleted at once, where the file is at its bound. */
+/** Groups deleted at once, where the file is at its bound, and how often in one write. */
 const groupsTrimmedAtOnce = 20;
+const trimStepsMax = 50;
 
 /** Takes the ids out of the lists, where they would cost twice their bytes. */
 export function groupOf(decisions: readonly CompactDecision[]): DecisionGroup {
@@ -86,7 +87,7 @@ export class DecisionFile {
   readonly #bounds: RingBounds;
   readonly #insert: Statement;
   readonly #insertIds: Statement;
-  readonly #ids: Statement<[], IdsRow>;
+  readonly #with: Statement<[Buffer], IdsRow>;
   readonly #group: Statement<[number], GroupRow>;
   readonly #next: Statement<[number, number], GroupRow>;
   readonly #oldest: Statement<[], { id: number; last_at: number }>;
@@ -98,7 +99,7 @@ export class DecisionFile {
     this.#bounds = bounds;
     this.#insert = db.prepare('INSERT INTO decisions (count, last_at, cells) VALUES (?, ?, ?)');
     this.#insertIds = db.prepare('INSERT INTO decision_ids (id, req) VALUES (?, ?)');
-    this.#ids = prepare(db, 'SELECT id, req FROM decision_ids ORDER BY id DESC');
+    this.#with = prepare(db, 'SELECT id, req FROM decision_ids WHERE instr(req, ?) > 0 ORDER BY id DESC');
     this.#group = prepare(
       db,
       'SELECT id, req, cells FROM decisions JOIN decision_ids USING (id) WHERE id = ?',
@@ -130,15 +131,15 @@ export class DecisionFile {
     }
   }
 
-  /** Reads all ids, the latest first. */
+  /** SQLite searches all ids, the latest first. */
   find(req: string): CompactDecision | undefined {
     const wanted = Buffer.from(req.slice('req_'.length), 'hex');
     if (wanted.length !== idBytes) return undefined;
-    for (const { id, req: ids } of this.#ids.iterate()) {
+    for (const { id, req: ids } of this.#with.iterate(wanted)) {
       const at = indexIn(ids, wanted);
       if (at === -1) continue;
       const group = this.#group.get(id);
-      return group && decisionsOf(group)[at];
+      return group && readableOf(group)[at];
     }
     return undefined;
   }
@@ -150,7 +151,7 @@ export class DecisionFile {
       const group = this.#next.get(from, sinceMs);
       if (group === undefined) break;
       from = group.id;
-      for (const cells of decisionsOf(group))
+      for (const cells of readableOf(group))
         if (Number(cells[timeCell]) >= sinceMs) found.push({ id: from, cells: JSON.stringify(cells) });
     }
     return found;
@@ -170,14 +171,20 @@ export class DecisionFile {
     this.#db.close();
   }
 
-  /** A few groups with each write, from the oldest on: an index on the age would cost more. */
+  #removeBefore(id: number): void {
+    for (const statement of this.#trim) statement.run(id);
+  }
+
+  /** Some groups with each write, from the oldest on: an index on the age would cost more. */
   #removeOld(keptFromMs: number): void {
     const oldest = this.#oldest.get();
     if (oldest === undefined) return;
     let before = oldest.id;
     if (oldest.last_at < keptFromMs) before = this.#next.get(0, keptFromMs)?.id ?? before;
-    if (this.bytes() > this.#bounds.bytesMax) before = Math.max(before, oldest.id + groupsTrimmedAtOnce);
-    if (before > oldest.id) for (const statement of this.#trim) statement.run(before);
+    if (before > oldest.id) this.#removeBefore(before);
+    // The oldest groups may be small and the new ones large.
+    for (let steps = 0; this.bytes() > this.#bounds.bytesMax && steps < trimStepsMax; steps++)
+      this.#removeBefore((this.#oldest.get()?.id ?? 0) + groupsTrimmedAtOnce);
   }
 }
 
@@ -195,6 +202,15 @@ function indexIn(ids: Buffer, wanted: Buffer): number {
   let at = ids.indexOf(wanted);
   while (at % idBytes > 0) at = ids.indexOf(wanted, at + 1);
   return at === -1 ? -1 : at / idBytes;
+}
+
+/** A group that is damaged costs its own decisions, and none of the others. */
+function readableOf(group: GroupRow): CompactDecision[] {
+  try {
+    return decisionsOf(group);
+  } catch {
+    return [];
+  }
 }
 
 function decisionsOf({ req, cells }: GroupRow): CompactDecision[] {

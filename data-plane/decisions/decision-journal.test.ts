@@ -10,7 +10,7 @@ import { mintRequestId } from '../core/request-id.ts';
 import type { RequestRecord } from '../request/gateway.ts';
 import { compact } from './compact.ts';
 import { DecisionFile, groupOf } from './decision-file.ts';
-import { DecisionJournal } from './decision-journal.ts';
+import { DecisionJournal, JournalSilent } from './decision-journal.ts';
 
 let dir: string;
 let path: string;
@@ -104,7 +104,7 @@ test('a file that is damaged while it is open costs what could not be written, a
     const one = requestOf();
     journal.add(one);
     await settled(journal, ++sent);
-    return (await journal.find(one.ids.requestId)) !== undefined;
+    return (await journal.find(one.ids.requestId).catch(() => undefined)) !== undefined;
   });
   const { written, dropped } = journal.state;
   expect(written + dropped).toBe(sent);
@@ -138,4 +138,16 @@ test('the ring holds a day and its bytes, the newest of them', () => {
   expect(file.count()).toBeGreaterThan(1000);
   expect(file.count()).toBeLessThan(30_000);
   file.close();
+});
+
+test('at once it searches for four; more are refused, and later ones answered', async () => {
+  const journal = journalOf();
+  const one = requestOf();
+  journal.add(one);
+  const asked = Array.from({ length: 10 }, () => journal.find(one.ids.requestId));
+  const answers = await Promise.allSettled(asked);
+  expect(answers.filter(({ status }) => status === 'fulfilled')).toHaveLength(4);
+  for (const answer of answers)
+    if (answer.status === 'rejected') expect(answer.reason).toBeInstanceOf(JournalSilent);
+  expect(await journal.find(one.ids.requestId)).toMatchObject({ req: one.ids.requestId });
 });

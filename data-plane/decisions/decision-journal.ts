@@ -18,8 +18,13 @@ const answerTimeoutMs = 5_000;
 const closeTimeoutMs = 2_000;
 /** By default a thread takes as much memory for young objects as the process. */
 const threadYoungMegabytes = 4;
-/** Questions that wait for the thread. */
-const asksMax = 100;
+/** Questions that the thread has: more would keep it from writing. */
+const asksMax = 4;
+
+/** The journal did not answer: its thread is busy or has ended, or its file cannot be read. */
+export class JournalSilent extends Error {
+  override readonly name = 'JournalSilent';
+}
 
 export interface DecisionJournalOptions {
   readonly path: string;
@@ -36,7 +41,7 @@ export class DecisionJournal {
   readonly #options: DecisionJournalOptions;
   /** Undefined where the system grants no thread. */
   readonly #port: MessagePort | Worker | undefined;
-  readonly #asks = new Map<number, (rows: Row[]) => void>();
+  readonly #asks = new Map<number, (rows: Row[] | undefined) => void>();
   #group: CompactDecision[] = [];
   #timer: NodeJS.Timeout | undefined;
   #completed = 0;
@@ -99,19 +104,20 @@ export class DecisionJournal {
     else if (size >= groupMax) this.#send();
   }
 
+  /** Throws JournalSilent. */
   async find(req: string): Promise<DecisionRecord | undefined> {
     this.#send();
-    const [row] = await this.#ask((ask) => ({ kind: 'find', ask, req }));
+    const [row] = await this.#ask((ask) => ({ kind: 'find', ...ask, req }));
     return row && expand(JSON.parse(row.cells) as CompactDecision, this.#options.gateway);
   }
 
-  /** Oldest first, page by page. */
+  /** Oldest first, page by page. Throws JournalSilent. */
   async *since(sinceMs: number): AsyncIterable<readonly DecisionRecord[]> {
     this.#send();
     let after = 0;
     for (;;) {
       const from = after;
-      const rows = await this.#ask((ask) => ({ kind: 'page', ask, after: from, sinceMs }));
+      const rows = await this.#ask((ask) => ({ kind: 'page', ...ask, after: from, sinceMs }));
       const last = rows.at(-1);
       if (last === undefined) return;
       yield rows.map(({ cells }) => expand(JSON.parse(cells) as CompactDecision, this.#options.gateway));
@@ -143,19 +149,27 @@ export class DecisionJournal {
     this.#group = [];
   }
 
-  #ask(request: (ask: number) => JournalRequest): Promise<Row[]> {
-    if (this.#isEnded || this.#asks.size >= asksMax) return Promise.resolve([]);
+  /** Counts until the thread answers, however long that takes: a question that nobody waits for keeps it busy all the same. */
+  #ask(request: (ask: { readonly ask: number; readonly untilMs: number }) => JournalRequest): Promise<Row[]> {
+    if (this.#isEnded || this.#asks.size >= asksMax)
+      return Promise.reject(new JournalSilent('the decision journal is busy or has ended'));
     const ask = this.#asked++;
-    return new Promise((resolve) => {
-      const settle = (rows: Row[]): void => {
+    return new Promise((resolve, reject) => {
+      const silent = (): void => reject(new JournalSilent('the decision journal did not answer'));
+      const late = setTimeout(silent, answerTimeoutMs);
+      this.#asks.set(ask, (rows) => {
         clearTimeout(late);
-        this.#asks.delete(ask);
-        resolve(rows);
-      };
-      const late = setTimeout(() => settle([]), answerTimeoutMs);
-      this.#asks.set(ask, settle);
-      this.#post(request(ask));
+        if (rows === undefined) silent();
+        else resolve(rows);
+      });
+      this.#post(request({ ask, untilMs: Date.now() + answerTimeoutMs }));
     });
+  }
+
+  #answer(ask: number, rows: string | undefined): void {
+    const settle = this.#asks.get(ask);
+    this.#asks.delete(ask);
+    settle?.(rows === undefined ? undefined : (JSON.parse(rows) as Row[]));
   }
 
   #post(request: JournalRequest): void {
@@ -164,7 +178,7 @@ export class DecisionJournal {
 
   #onEvent(event: JournalEvent): void {
     if (event.kind === 'closed') this.#closed?.();
-    else if (event.kind === 'answer') this.#asks.get(event.ask)?.(JSON.parse(event.rows) as Row[]);
+    else if (event.kind === 'answer') this.#answer(event.ask, event.rows);
     else {
       this.#settled += event.written + event.dropped;
       this.#written += event.written;

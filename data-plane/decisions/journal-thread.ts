@@ -5,15 +5,21 @@ import { DecisionFile, type DecisionGroup } from './decision-file.ts';
 export type JournalRequest =
   /** As texts, which cost half of what a copy of the lists does. */
   | ({ readonly kind: 'decisions' } & DecisionGroup)
-  | { readonly kind: 'find'; readonly ask: number; readonly req: string }
-  | { readonly kind: 'page'; readonly ask: number; readonly after: number; readonly sinceMs: number }
+  | ({ readonly kind: 'find'; readonly req: string } & Ask)
+  | ({ readonly kind: 'page'; readonly after: number; readonly sinceMs: number } & Ask)
   | { readonly kind: 'close' };
+
+interface Ask {
+  readonly ask: number;
+  /** Nobody waits for the answer any more, ms since 1970. */
+  readonly untilMs: number;
+}
 
 export type JournalEvent =
   /** `written`: decisions of one message that are in the file; `dropped`: that could not be written. */
   | { readonly kind: 'state'; readonly written: number; readonly dropped: number; readonly bytes: number }
-  /** A JSON list of ids and compact decisions; one or none for `find`. */
-  | { readonly kind: 'answer'; readonly ask: number; readonly rows: string }
+  /** A JSON list of ids and compact decisions; one or none for `find`. Undefined where the file cannot be read. */
+  | { readonly kind: 'answer'; readonly ask: number; readonly rows: string | undefined }
   | { readonly kind: 'closed' };
 
 export interface JournalThreadOptions {
@@ -38,14 +44,17 @@ export function serveJournal(port: MessagePort, { path }: JournalThreadOptions):
       file = undefined;
     }
   };
-  const answer = (request: Exclude<JournalRequest, { kind: 'decisions' | 'close' }>): object[] => {
+  const answer = (
+    request: Exclude<JournalRequest, { kind: 'decisions' | 'close' }>,
+  ): object[] | undefined => {
+    if (Date.now() > request.untilMs) return undefined;
     try {
       if (request.kind === 'page') return open().page(request.after, request.sinceMs, rowsPerPage);
       const cells = open().find(request.req);
       return cells === undefined ? [] : [{ id: 0, cells: JSON.stringify(cells) }];
     } catch {
       reopen();
-      return [];
+      return undefined;
     }
   };
   port.on('message', (request: JournalRequest) => {

@@ -8,7 +8,7 @@ import { pipeline } from 'node:stream/promises';
 import { Gauge, type Registry } from 'prom-client';
 import { requestIdSchema } from '../../schemas/decisions.ts';
 import { isSameSecret } from '../../shared/runtime/secrets.ts';
-import type { DecisionJournal } from './decision-journal.ts';
+import { type DecisionJournal, JournalSilent } from './decision-journal.ts';
 
 const sinceMsDefault = 3600 * 1000;
 const json = { 'content-type': 'application/json; charset=utf-8' };
@@ -36,9 +36,16 @@ function refuse(response: ServerResponse, status: number, message: string): void
 }
 
 async function sendOne(journal: DecisionJournal, id: string, response: ServerResponse): Promise<void> {
-  const record = requestIdSchema.safeParse(id).success ? await journal.find(id) : undefined;
-  if (record === undefined) refuse(response, 404, 'no decision of this request is kept here');
+  if (!requestIdSchema.safeParse(id).success) return refuse(response, 404, 'this is no id of a request');
+  const record = await journal.find(id).catch(silent);
+  if (record === 'silent') refuse(response, 503, 'the decision journal does not answer; try again');
+  else if (record === undefined) refuse(response, 404, 'no decision of this request is kept here');
   else response.writeHead(200, json).end(`${JSON.stringify(record)}\n`);
+}
+
+function silent(error: unknown): 'silent' {
+  if (error instanceof JournalSilent) return 'silent';
+  throw error;
 }
 
 async function sendSince(
@@ -50,7 +57,8 @@ async function sendSince(
   const sinceMs = asked === null ? Date.now() - sinceMsDefault : Number(asked);
   if (!Number.isFinite(sinceMs)) return refuse(response, 400, 'since must be in ms since 1970');
   response.writeHead(200, { 'content-type': 'application/x-ndjson' });
-  await pipeline(Readable.from(lines(journal, sinceMs)), response);
+  // What breaks off is seen as such: the answer has no end then.
+  await pipeline(Readable.from(lines(journal, sinceMs)), response).catch(silent);
 }
 
 async function* lines(journal: DecisionJournal, sinceMs: number): AsyncIterable<string> {
