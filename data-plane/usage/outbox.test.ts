@@ -382,7 +382,7 @@ test('what has ended is removed with the first row of a new day, without a resta
   db.close();
 });
 
-test('what a visitor stopped counts its tokens in the periods of its admission, and is neither a turn nor a row', () => {
+test('what a visitor stopped counts in the periods of its admission, as a turn of its network alone, and is no row', () => {
   clockMs = Date.UTC(2026, 11, 1, 0, 0, 5);
   const first = outbox();
   const visit = { at: '2026-12-01T00:00:05.000Z', organisation: null, period: null, visitor: 'v-1' };
@@ -390,12 +390,13 @@ test('what a visitor stopped counts its tokens in the periods of its admission, 
   first.record(usage({ ...turn, unfinished: true }));
   first.record(usage(turn));
   first.record(usage({ ...turn, unfinished: true }));
+  first.record(usage({ ...turn, visitor: 'v-2', unfinished: true }));
   first.close();
   const box = outbox();
   expect([...box.ledger.entries()].sort()).toEqual([
-    ['visitor:n-1', '2026-11-30', 21, 1],
-    ['visitor:v-1', '2026-11', 21, 1],
-    ['visitors:all', '2026-11-30', 21, 1],
+    ['visitor:n-1', '2026-11-30', 28, 4],
+    ['visitor:v-1', '2026-11', 7, 1],
+    ['visitors:all', '2026-11-30', 28, 1],
   ]);
   expect([...shipAll(box).values()]).toEqual([[1]]);
   expect(errors).toEqual([]);

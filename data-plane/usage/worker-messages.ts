@@ -89,7 +89,7 @@ type CountedUsage = Omit<UsageRow, 'v' | 'incarnation' | 'n'> & VisitFacts;
 export interface VisitFacts {
   /** The moment whose periods it counts in, ms since 1970: that of its completion where it is left out. */
   readonly admittedMs?: number | undefined;
-  /** The answer did not end: it is no turn and no row, and its tokens count. */
+  /** The answer did not end: it is no row and no turn of the visitor, but one of the network, and its tokens count. */
   readonly unfinished?: true;
 }
 
@@ -106,13 +106,18 @@ export function entriesOf(row: CountedUsage): CounterEntry[] {
   if (organisation !== null && period !== null) return [[organisation, period, tokens, 1]];
   if (visitor === undefined) return [];
   const atMs = row.admittedMs ?? Date.parse(row.at);
-  const accounts = [
-    accountOfVisitor(visitor, atMs),
-    ...(network === undefined ? [] : [accountOfNetwork(network, atMs)]),
-    accountOfVisitors(atMs),
+  const entry = (account: Account, turns: number): CounterEntry => [
+    account.subject,
+    account.period,
+    tokens,
+    turns,
   ];
-  const turns = unfinished ? 0 : 1;
-  return accounts.map(({ subject, period: of }): CounterEntry => [subject, of, tokens, turns]);
+  return [
+    // None without a turn, because it would push others out of the latest visitors.
+    ...(unfinished ? [] : [entry(accountOfVisitor(visitor, atMs), 1)]),
+    ...(network === undefined ? [] : [entry(accountOfNetwork(network, atMs), 1)]),
+    entry(accountOfVisitors(atMs), unfinished ? 0 : 1),
+  ];
 }
 
 /** The amounts by which a row uses up allowances. */

@@ -47,6 +47,7 @@ export const playMutations: readonly SuiteMutation[] = [
         'Date.parse(row.at)',
       ],
       ['a stopped answer is no turn', 'unfinished ? 0 : 1', '1'],
+      ['a stopped answer is no entry of its visitor', 'unfinished ? [] : ', ''],
     ],
   ),
   ...of(

@@ -146,7 +146,7 @@ test('Limits 4: an answer that ends in the next month counts in the one in which
   clock.advanceMs(leapMs);
 });
 
-test('Events: what a visitor stops is no turn and no usage, but its tokens count in those of all visitors', async () => {
+test('Events: what a visitor stops is no usage and no turn but of its network, and its tokens count in those of all visitors', async () => {
   leap('month');
   const address = '203.0.113.12';
   const cookie = await visitorFrom(address);
@@ -176,4 +176,10 @@ test('Events: what a visitor stops is no turn and no usage, but its tokens count
   const month = async () => (await fleet.admin.call('GET', '/usage/visitors')).visitors.month;
   await until(async () => (await month()).requests === 1);
   expect((await month()).totalTokens).toBeLessThan(100);
+  // Two of the four that the network has.
+  const another = await visitorFrom(address);
+  expect((await chat(address, another)).status).toBe(200);
+  expect([await left(address, cookie), await left(address, another)]).toEqual([1, 1]);
+  expect((await chat(address, another)).status).toBe(200);
+  expect(await left(address, cookie)).toBe(0);
 });
