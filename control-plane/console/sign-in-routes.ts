@@ -78,10 +78,11 @@ async function identify(
     return { person: body.demo };
   }
   if ('operatorToken' in body) {
+    // Before the limit, so that wrong tokens of others keep no operator out.
+    if (isSameSecret(body.operatorToken, context.operatorToken)) return {};
     const address = peerOf(request.raw.socket.remoteAddress);
     if (!attempts.allows(address))
       throw new CommandError('Busy', 'too many wrong tokens', { next: 'wait a minute' });
-    if (isSameSecret(body.operatorToken, context.operatorToken)) return {};
     attempts.add(address);
     throw new CommandError('Unauthorized', 'this is not the operator token', {
       next: 'it is in HEADGATE_OPERATOR_TOKEN, or in the data folder of `headgate dev`',
