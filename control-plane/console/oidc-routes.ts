@@ -2,6 +2,8 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { z } from 'zod';
 import { portAsked } from '../../shared/runtime/browser-rules.ts';
+import { peerOf } from '../../shared/runtime/connections.ts';
+import { RateLimitedLine } from '../../shared/runtime/rate-limited-line.ts';
 import { CommandError } from '../core/command-error.ts';
 import { parseQuery } from '../server/context.ts';
 import { type Oidc, transactionSeconds } from './oidc.ts';
@@ -38,22 +40,26 @@ export function registerOidcStart(api: FastifyInstance, options: OidcRoutesOptio
 export function registerOidcCallback(app: FastifyInstance, options: OidcRoutesOptions): void {
   const calls = new ProviderCalls(transactionSeconds);
   const { context, provider } = options;
+  const failures = new Failures(context.logger);
+  app.addHook('onClose', async () => failures.close());
   app.get(path, { config: { access: 'public' } }, async (request, reply) => {
     reply.header('cache-control', 'no-store');
     const sealed = cookieOf(request, cookieName(request, options)) ?? '';
-    setCookie(request, reply, options, '', 0);
     const query = request.url.split('?', 2)[1] ?? '';
+    const address = peerOf(request.raw.socket.remoteAddress);
     const state = begunState(provider, sealed, query);
-    const begun = state === undefined ? 'used' : calls.begin(state);
+    const begun = state === undefined ? 'used' : calls.begin(state, address);
+    // The cookie stays, so that the same address of the provider's answer can be loaded again.
     if (begun !== 'begun')
       return reply.redirect(`/sign-in?failed=${begun === 'busy' ? 'busy' : 'expired'}`, 303);
+    setCookie(request, reply, options, '', 0);
     try {
       options.guard.set(request, reply, options.sessions.begin(await identified(options, sealed, query)));
       return reply.redirect('/', 303);
     } catch (error) {
-      return reply.redirect(`/sign-in?failed=${failureOf(error, context)}`, 303);
+      return reply.redirect(`/sign-in?failed=${failures.add(error)}`, 303);
     } finally {
-      calls.end();
+      calls.end(address);
     }
   });
 }
@@ -81,11 +87,30 @@ function begunState(provider: Oidc, sealed: string, query: string): string | und
   return provider.isBegun(sealed, state) ? state : undefined;
 }
 
-function failureOf(error: unknown, { logger }: SignInOptions['context']): 'invitation' | 'provider' {
-  const { name, message } = error instanceof Error ? error : new Error('unknown');
-  // Not the whole error: its cause may hold what the provider answered.
-  logger.warn({ name, reason: message }, 'a sign-in by the identity provider failed');
-  return error instanceof CommandError && error.type !== 'LogUnavailable' ? 'invitation' : 'provider';
+/** At most one line a minute, because anybody can cause failures and fill the disk. */
+class Failures {
+  readonly #line: RateLimitedLine;
+  /** Of the last one. */
+  #fields: { readonly name: string; readonly reason: string } | undefined;
+
+  constructor(logger: SignInOptions['context']['logger']) {
+    this.#line = new RateLimitedLine((failures) =>
+      logger.warn({ failures, ...this.#fields }, 'a sign-in by the identity provider failed'),
+    );
+  }
+
+  add(error: unknown): 'invitation' | 'provider' {
+    const { name, message } = error instanceof Error ? error : new Error('unknown');
+    // Not the whole error: its cause may hold what the provider answered.
+    this.#fields = { name, reason: message };
+    const kind = error instanceof CommandError && error.type !== 'LogUnavailable' ? 'invitation' : 'provider';
+    this.#line.add(kind);
+    return kind;
+  }
+
+  close(): void {
+    this.#line.close();
+  }
 }
 
 function cookieName({ headers }: FastifyRequest, { isTls }: OidcRoutesOptions): string {

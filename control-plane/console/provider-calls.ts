@@ -1,9 +1,11 @@
 /**
- * Which answers of browsers are taken to the identity provider. Counted for each sign-in that was begun, not for an address:
- * behind a proxy all people have one. And counted before the call, so that many at once are no more than one after the other.
+ * Which answers of browsers are taken to the identity provider. Uses are counted for each sign-in that was begun, not for an
+ * address: behind a proxy all people have one. And counted before the call, so that many at once are no more than one after
+ * the other. One address has half of the calls that run at once, so that it cannot keep all others out.
  */
 const usesMax = 3;
 const runningMax = 20;
+const runningPerAddressMax = runningMax / 2;
 const rememberedMax = 10_000;
 
 interface Uses {
@@ -14,25 +16,32 @@ interface Uses {
 export class ProviderCalls {
   readonly #rememberMs: number;
   readonly #uses = new Map<string, Uses>();
+  /** Calls that run, by address. */
+  readonly #runningOf = new Map<string, number>();
   #running = 0;
 
   constructor(rememberSeconds: number) {
     this.#rememberMs = rememberSeconds * 1000;
   }
 
-  /** Whether one more call may run for this sign-in; who gets `begun` calls `end`. */
-  begin(state: string): 'begun' | 'used' | 'busy' {
+  /** Whether one more call may run for this sign-in; who gets `begun` calls `end` with the same address. */
+  begin(state: string, address: string): 'begun' | 'used' | 'busy' {
     const nowMs = performance.now();
     const uses = this.#usesOf(state, nowMs);
     if (uses.count >= usesMax) return 'used';
-    if (this.#running >= runningMax) return 'busy';
+    const running = this.#runningOf.get(address) ?? 0;
+    if (this.#running >= runningMax || running >= runningPerAddressMax) return 'busy';
     uses.count++;
     this.#running++;
+    this.#runningOf.set(address, running + 1);
     return 'begun';
   }
 
-  end(): void {
+  end(address: string): void {
     this.#running--;
+    const running = (this.#runningOf.get(address) ?? 1) - 1;
+    if (running === 0) this.#runningOf.delete(address);
+    else this.#runningOf.set(address, running);
   }
 
   #usesOf(state: string, nowMs: number): Uses {
