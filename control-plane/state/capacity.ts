@@ -94,7 +94,8 @@ export const nodeListing: Listing<RowOf<'node'>, NodeResource> = {
     state: 'state',
     place: 'place',
     dialect: 'dialect',
-    loaded: 'loaded',
+    // The beginning, because a cursor has the value whole.
+    loaded: 'substr(loaded, 1, 200)',
     changedAt: 'coalesce(changed_at, 0)',
     owner: "coalesce(owner, '')",
   },

@@ -138,6 +138,37 @@ test('a key of several columns continues in the middle of the first', () => {
   expect(new Set([...first.items, ...second.items].map((item) => JSON.stringify(item))).size).toBe(60);
 });
 
+test('nodes with many names continue by their names, after a cursor that the API takes', () => {
+  const many = new TestState();
+  const ids = Array.from({ length: 7 }, (_, n) => `many-${n}`);
+  for (const [n, id] of ids.entries()) {
+    const mark = ['"', '\u{1f600}', '\\'][n % 3] ?? '';
+    const models = Array.from(
+      { length: 1000 },
+      (_, index) => mark.repeat(90) + (index % 3 === 0 ? n : index),
+    );
+    many.given([
+      known('node.registered', {
+        ...{ id, url: 'http://127.0.0.1:1', dialect: 'vllm', agent: true },
+        place: { kind: 'pool' },
+      }),
+      known('node.joined', { id, owner: 'replica-1', generation: 1 }),
+      known('node.health_changed', { id, owner: 'replica-1', generation: 1, up: true, models }),
+    ]);
+  }
+  for (const sort of ['loaded', '-loaded']) {
+    const found: string[] = [];
+    let after: string | undefined;
+    do {
+      const page = listPage(many.db, nodeListing, { nowMs: 0, limit: 1, sort, after });
+      found.push(...page.items.map(({ id }) => id));
+      after = page.next;
+      expect((after ?? '').length).toBeLessThan(2000);
+    } while (after !== undefined);
+    expect(found.toSorted()).toEqual(ids);
+  }
+});
+
 test('a page of nodes names a node by its state as by its id', () => {
   state.given([
     known('node.registered', {
