@@ -12,7 +12,7 @@ import { Refusal } from '../../shared/decision/refusal.ts';
 import type { Target } from '../../shared/decision/route.ts';
 import { isJson, isOwnCall, portAsked } from '../../shared/runtime/browser-rules.ts';
 import { mintRequestId } from '../core/request-id.ts';
-import { readBody } from '../request/body.ts';
+import { ClientGone, readBody } from '../request/body.ts';
 import type { Gateway } from '../request/gateway.ts';
 import { type Entry, handle, type Visitor } from '../request/handle.ts';
 import { discardRest, pathOf, sendJson, sendRefusal } from '../request/http.ts';
@@ -183,6 +183,10 @@ export class PlayApi {
   }
 
   #refuse(request: IncomingMessage, response: ServerResponse, error: unknown, path: string): void {
+    if (error instanceof ClientGone) {
+      response.destroy();
+      return;
+    }
     const refusal =
       error instanceof Refusal
         ? error
