@@ -1,10 +1,18 @@
+import { IncomingMessage, ServerResponse } from 'node:http';
+import { Socket } from 'node:net';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
+import { visitorsSubject } from '../../schemas/limits.ts';
+import { createLookup } from '../../shared/snapshot/lookup.ts';
+import { known } from '../../test/support/commits.ts';
 import { routeTo } from '../../test/support/forward-server.ts';
+import { TestState } from '../../test/support/state.ts';
 import { shapeChat, shapeEmbeddings } from '../shape/openai.ts';
 import type { CountWatch } from '../upstream/count-tokens.ts';
 import { NodeLoad } from '../upstream/load.ts';
-import { answerTokens, countAtOne, needsExactCount, smallerOf } from './reserve.ts';
+import { LocalCounters } from './counters.ts';
+import type { Gateway } from './gateway.ts';
+import { answerTokens, countAtOne, needsExactCount, reserveOrWait, smallerOf } from './reserve.ts';
 
 const chat = shapeChat(
   Buffer.from(JSON.stringify({ model: 'echo-small', messages: [{ role: 'user', content: 'a'.repeat(30) }] })),
@@ -146,4 +154,30 @@ test.each([
   [null, null, null],
 ])('of %s and %s the smaller limit is %s', (a, b, smaller) => {
   expect(smallerOf(a, b)).toBe(smaller);
+});
+
+test('Limits 1: cancelled requests of visitors are as many as all visitors have in a minute, not as one has', async () => {
+  const limits = { contextTokens: 100, models: '*' as const, freeTurns: 100 };
+  const total = { requestsPerMinute: 3 };
+  const { db } = new TestState().given([known('anonymous.set', { ...limits, requestsPerMinute: 1, total })]);
+  db.exec('CREATE TABLE position (seq INTEGER NOT NULL)');
+  const none = () => 0;
+  const counters = new LocalCounters({
+    ...{ poolTokensAt: none, freeTurns: none, networkTurns: none, visitorTokens: none },
+  });
+  const gateway = {
+    ...{ lookup: createLookup(db), counters, meter: { isFull: false } },
+    ...{ fenced: () => false, now: none },
+  } as unknown as Gateway;
+  const response = new ServerResponse(new IncomingMessage(new Socket()));
+  for (let n = 0; n < 4; n++) {
+    const facts = {
+      ...{ caller: { kind: 'anonymous' as const, visitor: `v-${n}` }, target: { kind: 'shared' as const } },
+      ...{ model: 'echo-small', surface: 'openai' as const, promptTokens: 1, maxTokens: 1 },
+    };
+    const { decision, lease } = await reserveOrWait(gateway, facts, response);
+    lease.cancel(decision.tier.requestsPerMinute);
+    expect(counters.window(`visitor:v-${n}`, 0).used).toBe(0);
+    expect(counters.window(visitorsSubject, 0).used).toBe(Math.max(0, n - 2));
+  }
 });

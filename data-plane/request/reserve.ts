@@ -15,7 +15,7 @@ import {
 } from '../../shared/decision/decide.ts';
 import { cannotTakeNow, Refusal } from '../../shared/decision/refusal.ts';
 import type { Placement } from '../../shared/decision/route.ts';
-import type { Route } from '../../shared/snapshot/lookup.ts';
+import type { Route, VisitorTotals } from '../../shared/snapshot/lookup.ts';
 import type { AnyChat, AnyEmbeddings } from '../shape/outline.ts';
 import type { Shaped } from '../shape/shape-operation.ts';
 import type { NodeChooser } from '../upstream/affinity.ts';
@@ -38,11 +38,14 @@ function reserve(gateway: Gateway, facts: RequestFacts, counters: Counters): Res
   const { subject, weight, tier, total } = decision;
   const lease = gateway.counters.reserve(subject, weight, nowMs, tier);
   if (total === undefined) return { decision, lease };
-  return { decision, lease: both(lease, gateway.counters.reserve(visitorsSubject, weight, nowMs, total)) };
+  return {
+    decision,
+    lease: both(lease, gateway.counters.reserve(visitorsSubject, weight, nowMs, total), total),
+  };
 }
 
 /** A visitor's own lease, and that of all visitors together. */
-function both(own: Lease, all: Lease): Lease {
+function both(own: Lease, all: Lease, { requestsPerMinute }: VisitorTotals): Lease {
   return {
     release: () => {
       own.release();
@@ -50,7 +53,8 @@ function both(own: Lease, all: Lease): Lease {
     },
     cancel: (perMinute) => {
       own.cancel(perMinute);
-      all.cancel(perMinute);
+      // Each has the limit of its own subject.
+      all.cancel(requestsPerMinute);
     },
   };
 }
