@@ -35,8 +35,7 @@ export function FleetPage() {
 }
 
 function summary({ nodes, organisations, stacks }: FleetReads): string {
-  const up = nodes.filter(({ up: isUp, drained }) => isUp && !drained).length;
-  return `${up} of ${plural(nodes.length, 'node')} serve, for ${plural(organisations.length, 'organisation')} and ${plural(stacks.length, 'stack')}.`;
+  return `${nodes.filter(serves).length} of ${plural(nodes.length, 'node')} serve, for ${plural(organisations.length, 'organisation')} and ${plural(stacks.length, 'stack')}.`;
 }
 
 function FleetBody({ state }: { readonly state: FleetReads }) {
@@ -151,7 +150,12 @@ function Group({ title, href, nodes, isOwn }: GroupProps) {
         </h3>
       )}
       {nodes.length === 0 ? <p class="muted">No node.</p> : null}
-      {nodes.map((node) => (
+      {nodes.length > tilesMax ? (
+        <p class="muted">
+          {nodes.filter(serves).length} of {nodes.length} nodes serve. <a href="/nodes">All nodes</a>
+        </p>
+      ) : null}
+      {tilesOf(nodes).map((node) => (
         <article key={node.id} class={node.drained ? 'tile idle' : node.up ? 'tile good' : 'tile bad'}>
           <div class="tile-head">
             <strong>{node.id}</strong>
@@ -162,6 +166,19 @@ function Group({ title, href, nodes, isOwn }: GroupProps) {
       ))}
     </div>
   );
+}
+
+/** Above so many tiles nobody sees the one that matters. */
+const tilesMax = 24;
+
+function serves({ up, drained }: LiveNodeResource): boolean {
+  return up && !drained;
+}
+
+/** Of many nodes only those that do not serve. */
+function tilesOf(nodes: readonly LiveNodeResource[]): readonly LiveNodeResource[] {
+  if (nodes.length <= tilesMax) return nodes;
+  return nodes.filter((node) => !serves(node)).slice(0, tilesMax);
 }
 
 const steps = [
