@@ -1,7 +1,8 @@
 /**
  * Paying callers while visitors attack the playground of two gateways: 10 000 attempts at a new cookie from 1 000 loopback
  * addresses, and with each cookie a turn that is stopped, at the bound of a body, or plain. The attack is a process of its own
- * at the lowest priority, so that its cost is not taken for the gateways'. Linux, where all of 127.0.0.0/8 can be sent from.
+ * at the lowest priority, so that its cost is not taken for the gateways'; the same attack on two servers that do nothing comes first, as
+ * the reference. Linux, where all of 127.0.0.0/8 can be sent from.
  */
 import { spawn } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
@@ -96,14 +97,25 @@ async function paid(name: string, forSeconds: number, work: Promise<unknown> = P
   return row;
 }
 
-async function attack(): Promise<Readonly<Record<string, number>>> {
-  const file = new URL('./support/attack-visitors.js', import.meta.url).pathname;
-  const plays = gateways.map(({ play }) => play);
+const scriptOf = (name: string): string => new URL(`./support/${name}.js`, import.meta.url).pathname;
+
+async function attack(plays: readonly string[]): Promise<Readonly<Record<string, number>>> {
+  const file = scriptOf('attack-visitors');
   const child = spawn(process.execPath, [file, ...plays], { stdio: ['ignore', 'pipe', 'inherit'] });
   if (child.pid !== undefined) setPriority(child.pid, constants.priority.PRIORITY_LOW);
   let text = '';
   for await (const chunk of child.stdout) text += chunk;
   return JSON.parse(text);
+}
+
+async function barePlayground(): Promise<{ readonly url: string; readonly stop: () => void }> {
+  const child = spawn(process.execPath, [scriptOf('bare-playground')], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  const port = await new Promise<string>((resolve) =>
+    child.stdout.once('data', (chunk: Buffer) => resolve(String(chunk))),
+  );
+  return { url: `http://127.0.0.1:${port}`, stop: () => child.kill('SIGKILL') };
 }
 
 async function visitorTokens(): Promise<{ readonly used: number; readonly limit: number | null }> {
@@ -114,7 +126,14 @@ async function visitorTokens(): Promise<{ readonly used: number; readonly limit:
 
 await paid('warm-up', seconds / 3);
 const calm = await paid('calm', seconds);
-const attacking = attack();
+// The same attack on processes that do nothing: what it costs paying callers is the machine's part.
+const bare = await Promise.all(gateways.map(barePlayground));
+const referenceAttack = attack(bare.map(({ url }) => url));
+const reference = await paid('reference', seconds, referenceAttack);
+await referenceAttack;
+for (const { stop } of bare) stop();
+await paid('calm again', seconds);
+const attacking = attack(gateways.map(({ play }) => play));
 const attacked = await paid('under attack', seconds, attacking);
 const after = await paid('afterwards', seconds);
 const outcomes = await attacking;
@@ -123,4 +142,4 @@ clearInterval(sampler);
 for (const connection of idle.flat()) connection.close();
 await dev.end();
 rmSync(dir, { recursive: true, force: true });
-console.log(JSON.stringify({ calm, attacked, after, outcomes, tokens, memory }));
+console.log(JSON.stringify({ calm, reference, attacked, after, outcomes, tokens, memory }));
