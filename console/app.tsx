@@ -4,7 +4,7 @@ import { call } from './lib/api.ts';
 import { startLive, stopLive } from './lib/live.ts';
 import { forgetAnswers } from './lib/read.ts';
 import { go, location } from './lib/router.ts';
-import { me, type Person } from './lib/session.ts';
+import { hasRole, me, type Person } from './lib/session.ts';
 import { SignIn } from './pages/sign-in.tsx';
 import { pageOf } from './pages.tsx';
 import { Frame } from './ui/frame.tsx';
@@ -22,7 +22,7 @@ export function App() {
   }, []);
   const person = me.value;
   useEffect(() => {
-    if (person) startLive();
+    if (hasRole()) startLive();
     else {
       stopLive();
       forgetAnswers();

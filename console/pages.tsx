@@ -14,7 +14,7 @@ import { OrganisationsPage } from './pages/organisations.tsx';
 import { StackPage } from './pages/stack.tsx';
 import { StacksPage } from './pages/stacks.tsx';
 import type { NavigationEntry } from './ui/frame.tsx';
-import { Empty, Loading } from './ui/parts.tsx';
+import { Empty, Loading, PageHeader } from './ui/parts.tsx';
 
 /** A page whose code is loaded when it is first shown. */
 function lazyPage(load: () => Promise<ComponentType>): ComponentType {
@@ -149,20 +149,26 @@ export function pageOf(person: Person): {
 
 function NotFound() {
   return (
-    <Empty title="There is no such page">
-      <p>
-        It may be for operators alone, or the address is mistyped. <a href="/">Back to the start</a>
-      </p>
-    </Empty>
+    <>
+      <PageHeader title="Not found" />
+      <Empty title="There is no such page">
+        <p>
+          It may be for operators alone, or the address is mistyped. <a href="/">Back to the start</a>
+        </p>
+      </Empty>
+    </>
   );
 }
 
 function NoMember({ person }: { readonly person: Person }) {
   return (
-    <Empty title="You are not a member of any organisation">
-      <p>
-        Ask an owner of yours to add you under this id: <code>{person.person}</code>
-      </p>
-    </Empty>
+    <>
+      <PageHeader title="No organisation" />
+      <Empty title="You are not a member of any organisation">
+        <p>
+          Ask an owner of yours to add you under this id: <code>{person.person}</code>
+        </p>
+      </Empty>
+    </>
   );
 }

@@ -25,6 +25,12 @@ export function may(command: string, organisation?: string): boolean {
   );
 }
 
+/** False of somebody who is signed in and a member of nothing: no data is for them. */
+export function hasRole(): boolean {
+  const person = me.value;
+  return !!person && (person.operator || person.organisations.length > 0);
+}
+
 export function isOperator(): boolean {
   return me.value?.operator === true;
 }

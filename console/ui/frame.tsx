@@ -8,7 +8,7 @@ import { count, plural, seconds } from '../lib/format.ts';
 import { connection, logReachable, position } from '../lib/live.ts';
 import { useRead } from '../lib/read.ts';
 import { location } from '../lib/router.ts';
-import { isOperator, me, signedOut } from '../lib/session.ts';
+import { hasRole, isOperator, me, signedOut } from '../lib/session.ts';
 import { moment } from '../lib/travel.ts';
 import { Dialog, useWork } from './dialog.tsx';
 import { Icon, type IconName } from './icons.tsx';
@@ -119,6 +119,7 @@ function Strip() {
 }
 
 function Following() {
+  if (!hasRole()) return null;
   if (connection.value === 'interrupted') return <State tone="bad">connection lost, it is tried again</State>;
   if (connection.value === 'connecting') return <State tone="idle">connecting</State>;
   if (!logReachable.value) return <State tone="warn">the log cannot be reached: no changes now</State>;

@@ -90,8 +90,8 @@ export function Id({ id }: { readonly id: string }) {
 export interface HeaderProps {
   readonly title: string;
   readonly lead?: ComponentChildren;
-  /** The command that shows the same. */
-  readonly cli: string;
+  /** The command that shows the same, where there is one. */
+  readonly cli?: string;
   readonly children?: ComponentChildren;
 }
 
@@ -107,7 +107,7 @@ export function PageHeader({ title, lead, cli, children }: HeaderProps) {
         {lead === undefined ? null : <p class="lead">{lead}</p>}
       </div>
       <div class="actions">
-        <Copy text={cli} label="Copy as CLI" icon="terminal" />
+        {cli === undefined ? null : <Copy text={cli} label="Copy as CLI" icon="terminal" />}
         {children}
       </div>
     </header>

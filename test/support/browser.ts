@@ -20,6 +20,8 @@ export interface View {
   readonly scheme?: 'light' | 'dark';
   /** Console errors that are expected, such as the browser's own line for a status of 401. */
   readonly allowed?: RegExp;
+  /** Another origin that the page is sent to; what its own pages do is no fault of the project's. */
+  readonly partner?: string;
 }
 
 export class WatchedPage {
@@ -27,22 +29,30 @@ export class WatchedPage {
   readonly context: BrowserContext;
   readonly #faults: string[] = [];
 
-  constructor(context: BrowserContext, page: Page, origin: string, allowed: RegExp) {
+  constructor(
+    context: BrowserContext,
+    page: Page,
+    { origin, allowed, partner }: { origin: string; allowed: RegExp; partner: string | undefined },
+  ) {
     this.context = context;
     this.page = page;
+    const isElsewhere = (): boolean => partner !== undefined && page.url().startsWith(partner);
     page.on('console', (message) => {
+      if (isElsewhere()) return;
       const text = message.text();
       if (['error', 'warning'].includes(message.type()) && !allowed.test(text)) this.#faults.push(text);
     });
     page.on('pageerror', (error) => this.#faults.push(`thrown: ${error.message}`));
     page.on('request', (request) => {
       const url = new URL(request.url());
-      if (url.protocol.startsWith('http') && url.origin !== origin) this.#faults.push(`foreign: ${url.href}`);
+      if (isElsewhere() || url.origin === partner) return;
+      if (!url.protocol.startsWith('http') || url.origin === origin) return;
+      this.#faults.push(`foreign: ${url.href}`);
     });
   }
 
   static async open(browser: Browser, origin: string, view: View = {}): Promise<WatchedPage> {
-    const { width = 1440, scheme = 'light', allowed = /status of 401/ } = view;
+    const { width = 1440, scheme = 'light', allowed = /status of 401/, partner } = view;
     const context = await browser.newContext({
       baseURL: origin,
       viewport: { width, height: 900 },
@@ -51,7 +61,7 @@ export class WatchedPage {
       permissions: ['clipboard-read', 'clipboard-write'],
     });
     context.setDefaultTimeout(scaledMs(15_000));
-    return new WatchedPage(context, await context.newPage(), origin, allowed);
+    return new WatchedPage(context, await context.newPage(), { origin, allowed, partner });
   }
 
   /** Nothing went wrong so far. */
