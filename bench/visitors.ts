@@ -99,9 +99,11 @@ async function paid(name: string, forSeconds: number, work: Promise<unknown> = P
 
 const scriptOf = (name: string): string => new URL(`./support/${name}.js`, import.meta.url).pathname;
 
-async function attack(plays: readonly string[]): Promise<Readonly<Record<string, number>>> {
+async function attack(plays: readonly string[], net = 1): Promise<Readonly<Record<string, number>>> {
   const file = scriptOf('attack-visitors');
-  const child = spawn(process.execPath, [file, ...plays], { stdio: ['ignore', 'pipe', 'inherit'] });
+  const child = spawn(process.execPath, [file, String(net), ...plays], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
   if (child.pid !== undefined) setPriority(child.pid, constants.priority.PRIORITY_LOW);
   let text = '';
   for await (const chunk of child.stdout) text += chunk;
@@ -137,9 +139,18 @@ const attacking = attack(gateways.map(({ play }) => play));
 const attacked = await paid('under attack', seconds, attacking);
 const after = await paid('afterwards', seconds);
 const outcomes = await attacking;
+// From other networks, once the code that the first one ran is compiled.
+const repeated = await paid(
+  'attacked again',
+  seconds,
+  attack(
+    gateways.map(({ play }) => play),
+    2,
+  ),
+);
 const tokens = await visitorTokens();
 clearInterval(sampler);
 for (const connection of idle.flat()) connection.close();
 await dev.end();
 rmSync(dir, { recursive: true, force: true });
-console.log(JSON.stringify({ calm, reference, attacked, after, outcomes, tokens, memory }));
+console.log(JSON.stringify({ calm, reference, attacked, repeated, after, outcomes, tokens, memory }));

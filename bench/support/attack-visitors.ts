@@ -1,5 +1,5 @@
 /**
- * Attacks playgrounds as many visitors: `node attack-visitors.js URL…` prints how its calls ended. From each address ten
+ * Attacks playgrounds as many visitors: `node attack-visitors.js NET URL…` prints how its calls ended; it sends from 127.NET.0.0/16. From each address ten
  * attempts at a new cookie; each cookie then asks for a turn of one of three kinds.
  */
 import { request } from 'node:http';
@@ -7,7 +7,7 @@ import { request } from 'node:http';
 const addresses = 1000;
 const attemptsOfAddress = 10;
 const attackers = 50;
-const plays = process.argv.slice(2);
+const [net = '1', ...plays] = process.argv.slice(2);
 
 interface Answer {
   /** 0: none. */
@@ -61,7 +61,7 @@ const note = (what: string): void => {
 };
 
 async function attackFrom(n: number): Promise<void> {
-  const localAddress = `127.1.${n >> 8}.${n & 255}`;
+  const localAddress = `127.${net}.${n >> 8}.${n & 255}`;
   const play = plays[n % plays.length];
   for (let attempt = 0; attempt < attemptsOfAddress; attempt++) {
     const begun = await send(new URL('/api/visitor', play), { localAddress, body: '{}' });
