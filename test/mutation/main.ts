@@ -1,7 +1,8 @@
 /**
  * `npm run mutation [-- TEXT] [--sample N] [--seed S]`: breaks one rule of a source at a time and runs the tests that must
- * notice it. TEXT keeps only mutations whose module or rule contains it, `--sample` a random choice of them. Prints each
- * survivor, then one line of figures; exits 1 where a mutation survives or where the tests fail without any.
+ * notice it. TEXT keeps only mutations whose module or rule contains it, `--sample` a random choice of them, and
+ * `--unbroken` breaks nothing: it shows that their tests pass. Prints each survivor, then one line of figures; exits 1
+ * where a mutation survives or where the tests fail without any.
  */
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
@@ -9,7 +10,7 @@ import { suiteMutations } from './suite-mutations.ts';
 import { namePattern, type SuiteMutation, SuiteRunner } from './suite-runner.ts';
 
 const { values, positionals } = parseArgs({
-  options: { sample: { type: 'string' }, seed: { type: 'string' } },
+  options: { sample: { type: 'string' }, seed: { type: 'string' }, unbroken: { type: 'boolean' } },
   allowPositionals: true,
 });
 const seed = Number(values.seed ?? Date.now() % 1_000_000);
@@ -35,12 +36,13 @@ function sampleOf<Value>(all: readonly Value[], size: number, start: number): Va
     .map(({ value }) => value);
 }
 
-/** Without a mutation each of the files passes, so what fails later fails because of the mutation. */
-async function runWithout(test: string): Promise<void> {
-  const names = mutations.filter(({ tests }) => tests.includes(test)).map(({ only }) => only);
-  const { passed, failed, errors } = await runner.run([test], undefined, namePattern(names));
+/** Without a mutation each choice of tests passes, run as for its mutation, so what fails later fails because of it. */
+async function runWithout({ tests, only }: Pick<SuiteMutation, 'tests' | 'only'>): Promise<void> {
+  const { passed, failed, errors } = await runner.run(tests, undefined, namePattern([only]));
   if (passed === 0 || failed.length + errors.length > 0)
-    faults.push(`without a mutation, ${test}: ${passed} passed; ${[...failed, ...errors].join('; ')}`);
+    faults.push(
+      `without a mutation, ${tests.join(', ')}: ${passed} passed; ${[...failed, ...errors].join('; ')}`,
+    );
 }
 
 async function runWith(mutation: SuiteMutation): Promise<void> {
@@ -54,8 +56,9 @@ async function runWith(mutation: SuiteMutation): Promise<void> {
   faults.push(`${join(mutation.module)}: ${mutation.rule}: ${why}`);
 }
 
-for (const test of new Set(mutations.flatMap(({ tests }) => tests))) await runWithout(test);
-for (const mutation of mutations) {
+const choices = new Map(mutations.map(({ tests, only }) => [JSON.stringify([tests, only]), { tests, only }]));
+for (const choice of choices.values()) await runWithout(choice);
+for (const mutation of values.unbroken ? [] : mutations) {
   await runWith(mutation);
   if (process.stdout.isTTY) process.stdout.write(`\r${mutation.module}: ${mutation.rule}\x1b[K`);
 }

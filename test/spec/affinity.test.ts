@@ -105,6 +105,7 @@ test('what one organisation has asked makes nothing faster for another one', asy
   const prompt = opening('the same');
   await ask(prompt);
   expect((await ask(prompt)).cached).toBeGreaterThan(100);
+  await ask(prompt, { model: 'spread' });
   for (let i = 0; i < 8; i += 1) {
     const { cached } = await ask([...prompt.slice(0, 1), { role: 'user', content: `${i}` }], {
       organisation: 'birch',
