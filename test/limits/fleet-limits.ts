@@ -105,7 +105,8 @@ export class LimitedFleet extends ProcessFleet {
       headers: this.#headers(organisation),
       body: JSON.stringify({
         ...{ model: to, stream, max_tokens: tokens },
-        messages: [{ role: 'user', content: 'hello there, how are you today' }],
+        // The node says so many words, whatever else a request allows.
+        messages: [{ role: 'user', content: `say ${tokens} words` }],
       }),
       ...(signal && { signal }),
     });
