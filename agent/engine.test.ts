@@ -2,6 +2,7 @@
 // Method: simulated engines of each kind.
 import { afterEach, expect, test } from 'vitest';
 import { type SimNode, startSimNode } from '../dev/simulator/sim-node.ts';
+import { stall } from '../test/support/stall.ts';
 import { until } from '../test/support/until.ts';
 import { EngineWatch, type EngineWatchOptions } from './engine.ts';
 
@@ -82,6 +83,22 @@ test('an engine without a response is down once it was silent for several polls'
   await until(() => !engine.view.up);
   expect(polls() - before).toBeGreaterThan(1);
   expect(engine.view.reason).toBe('no answer in time');
+});
+
+test('answers that this process had no time to read do not make an engine down', async () => {
+  const node = await simNode({ models: ['echo-small'] });
+  let changes = 0;
+  const engine = await watch(node.url, () => changes++, { pollMs: 100, silenceMsMax: 1000 });
+  await until(() => engine.view.up);
+  changes = 0;
+  const polls = (): number => node.stats().requestsByPath['/health'] ?? 0;
+  for (let stalls = 0; stalls < 2; stalls++) {
+    const before = polls();
+    stall(1500);
+    await until(() => polls() > before + 2);
+  }
+  expect(engine.view.up).toBe(true);
+  expect(changes).toBe(0);
 });
 
 test('an engine that reports that it is unhealthy is down at once', async () => {

@@ -48,7 +48,8 @@ interface PollResult {
   readonly dialect: Dialect;
   readonly probed: Probed;
   readonly inFlight: number | undefined;
-  readonly sentMs: number;
+  /** Number of the poll. */
+  readonly poll: number;
 }
 
 const nothing = { models: [], windows: {}, imageModels: [] } as const;
@@ -58,6 +59,7 @@ const inFlightRetryMs = 30_000;
 export class EngineWatch implements Engine {
   readonly #options: EngineWatchOptions;
   readonly #silenceMsMax: number;
+  readonly #pollMs: number;
   readonly #stopped = new AbortController();
   #onChange: () => void = () => undefined;
   #view: EngineView = { up: false, reason: 'no inference server has answered', ...nothing };
@@ -65,13 +67,17 @@ export class EngineWatch implements Engine {
   #timer: NodeJS.Timeout | undefined;
   #pendingPolls = 0;
   #detecting = false;
-  #lastResponseMs = Number.NEGATIVE_INFINITY;
+  /** Counted, because a stall of this process is one poll, and what it answered meanwhile is read after it. */
+  #polls = 0;
+  /** The latest poll that was answered. */
+  #answeredPoll = -1;
   #inFlightNotBeforeMs = 0;
   #loader: ModelLoader | undefined;
 
   constructor(options: EngineWatchOptions) {
     this.#options = options;
     this.#silenceMsMax = options.silenceMsMax ?? heartbeatIntervalMs * heartbeatsMissedMax;
+    this.#pollMs = options.pollMs ?? heartbeatIntervalMs;
   }
 
   get view(): EngineView {
@@ -86,7 +92,7 @@ export class EngineWatch implements Engine {
     this.#onChange = onChange;
     await this.#detect();
     if (this.#stopped.signal.aborted) return;
-    this.#timer = setInterval(() => this.#tick(), this.#options.pollMs ?? heartbeatIntervalMs);
+    this.#timer = setInterval(() => this.#tick(), this.#pollMs);
   }
 
   async stop(): Promise<void> {
@@ -95,14 +101,15 @@ export class EngineWatch implements Engine {
   }
 
   #tick(): void {
-    const nowMs = performance.now();
-    if (this.#view.up && nowMs - this.#lastResponseMs > this.#silenceMsMax) this.#down('no answer in time');
+    this.#polls++;
+    const silentMs = (this.#polls - this.#answeredPoll) * this.#pollMs;
+    if (this.#view.up && silentMs >= this.#silenceMsMax) this.#down('no answer in time');
     const { dialect } = this.#view;
     if (dialect === undefined) {
       if (!this.#detecting) this.#detect().catch(() => undefined);
     } else if (this.#pendingPolls < heartbeatsMissedMax) {
       // Polls overlap: a slow response does not delay the next poll.
-      this.#poll(dialect, nowMs).catch(() => undefined);
+      this.#poll(dialect).catch(() => undefined);
     }
   }
 
@@ -115,34 +122,35 @@ export class EngineWatch implements Engine {
     this.#view = { ...this.#view, dialect };
     this.#inFlightNotBeforeMs = 0;
     this.#loader = modelLoader(dialect, this.#options);
-    await this.#poll(dialect, performance.now());
+    await this.#poll(dialect);
   }
 
-  async #poll(dialect: Dialect, sentMs: number): Promise<void> {
+  async #poll(dialect: Dialect): Promise<void> {
+    const poll = this.#polls;
     this.#pendingPolls++;
     try {
       const [probed, inFlight] = await Promise.all([
         probe({ ...this.#options, dialect }, this.#imageModels, this.#silenceMsMax),
-        this.#pollInFlight(dialect, sentMs),
+        this.#pollInFlight(dialect, performance.now()),
       ]);
       // The response to a later poll may have arrived first.
-      if (!this.#stopped.signal.aborted && sentMs > this.#lastResponseMs)
-        this.#apply({ dialect, probed, inFlight, sentMs });
+      if (!this.#stopped.signal.aborted && poll > this.#answeredPoll)
+        this.#apply({ dialect, probed, inFlight, poll });
     } finally {
       this.#pendingPolls--;
     }
   }
 
-  #apply({ dialect, probed, inFlight, sentMs }: PollResult): void {
+  #apply({ dialect, probed, inFlight, poll }: PollResult): void {
     if (probed.up) {
-      this.#lastResponseMs = sentMs;
+      this.#answeredPoll = poll;
       const models = [...new Set(probed.models)].slice(0, modelsPerNodeMax);
       const { windows } = probed;
       const imageModels = [...new Set(probed.imageModels)];
       const busy = inFlight !== undefined && { inFlight };
       this.#replace({ up: true, dialect, models, windows, imageModels, ...busy });
     } else if (!probed.silent) {
-      this.#lastResponseMs = sentMs;
+      this.#answeredPoll = poll;
       this.#down(probed.reason);
     }
   }

@@ -7,6 +7,7 @@ import { afterEach, expect, test } from 'vitest';
 import { type WebSocket, WebSocketServer } from 'ws';
 import { type Beat, nodeConnectPath } from '../schemas/node-messages.ts';
 import { sleep, systemClock } from '../shared/runtime/retry.ts';
+import { stall } from '../test/support/stall.ts';
 import { until } from '../test/support/until.ts';
 import { ControlPlaneLink } from './link.ts';
 import { readUpgradeError } from './upgrade-error.ts';
@@ -137,6 +138,16 @@ test('a replica that answers no ping is abandoned', async () => {
   const before = well.sockets.length;
   await until(() => well.sockets.length > before);
   expect(silent.sockets).toHaveLength(1);
+});
+
+test('a replica whose answers this process had no time to read is not abandoned', async () => {
+  const only = await replica();
+  const agent = link([only]);
+  await until(() => only.frames.length >= 3);
+  stall(1000);
+  const before = only.frames.length;
+  await until(() => only.frames.length > before + 4);
+  expect(agent.connects).toBe(1);
 });
 
 test('an agent that leaves announces that, and waits until it is released', async () => {

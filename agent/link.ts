@@ -198,7 +198,8 @@ class Heartbeat {
   readonly #intervalMs: number;
   readonly #send: () => void;
   #timer: NodeJS.Timeout | undefined;
-  #answeredMs = 0;
+  /** Pings since the last answer. */
+  #unanswered = 0;
   #silent = false;
 
   constructor(socket: WebSocket, intervalMs: number, send: () => void) {
@@ -206,7 +207,7 @@ class Heartbeat {
     this.#intervalMs = intervalMs;
     this.#send = send;
     socket.on('pong', () => {
-      this.#answeredMs = performance.now();
+      this.#unanswered = 0;
     });
   }
 
@@ -216,7 +217,6 @@ class Heartbeat {
   }
 
   start(): void {
-    this.#answeredMs = performance.now();
     this.#timer = setInterval(() => this.#tick(), this.#intervalMs);
     this.#send();
   }
@@ -226,12 +226,14 @@ class Heartbeat {
   }
 
   #tick(): void {
-    if (performance.now() - this.#answeredMs > this.#intervalMs * (heartbeatsMissedMax + 0.5)) {
+    // Counted, because a stall of this process is one tick, and answers that came meanwhile are read after it.
+    if (this.#unanswered >= heartbeatsMissedMax) {
       this.#silent = true;
       this.#socket.terminate();
       return;
     }
     this.#send();
+    this.#unanswered++;
     this.#socket.ping();
   }
 }

@@ -11,6 +11,7 @@ import {
   closeCodes,
   parseFrame,
 } from '../../schemas/node-messages.ts';
+import { Ticker, type Timed } from '../../shared/runtime/ticker.ts';
 import { RateLimit } from './rate-limit.ts';
 
 /** The part of a WebSocket that a connection needs. */
@@ -54,13 +55,17 @@ const framesSize = { burst: 20, perSecond: 5 };
 const bufferedBytesMax = 2 * 1024 * 1024;
 /** Between the close frame and the end of the socket. */
 const closeGraceMs = 1000;
+/** Of the silence of all agents. */
+const ticker = new Ticker(250);
 
-export class AgentConnection {
+export class AgentConnection implements Timed {
+  index = -1;
   readonly admission: Admission;
   readonly #socket: AgentSocket;
   readonly #handlers: ConnectionHandlers;
   readonly #frames = new RateLimit(framesSize);
-  readonly #silence: NodeJS.Timeout;
+  readonly #silenceMsMax: number;
+  #silentAtMs: number;
   #hasHello = false;
   #ended = false;
 
@@ -68,11 +73,17 @@ export class AgentConnection {
     this.admission = admission;
     this.#socket = socket;
     this.#handlers = handlers;
-    this.#silence = setTimeout(() => this.#fail('silent', 'no beat in time'), silenceMsMax);
+    this.#silenceMsMax = silenceMsMax;
+    ticker.add(this);
+    this.#silentAtMs = ticker.nowMs + silenceMsMax;
     socket.on('message', (data, isBinary) => this.#onFrame(data, isBinary));
     socket.on('ping', () => this.#count());
     socket.on('error', () => undefined);
     socket.on('close', () => this.#end('lost'));
+  }
+
+  tick(nowMs: number): void {
+    if (nowMs >= this.#silentAtMs) this.#fail('silent', 'no beat in time');
   }
 
   /** Sends unless the connection has ended; ends it where the agent does not read. */
@@ -96,7 +107,7 @@ export class AgentConnection {
     if (fault !== undefined) {
       this.#fail('protocol', fault);
     } else if (message?.type === 'beat') {
-      this.#silence.refresh();
+      this.#silentAtMs = ticker.nowMs + this.#silenceMsMax;
       this.#handlers.onHeartbeat(message);
     } else if (message?.type === 'leaving') {
       this.#handlers.onLeaving();
@@ -127,7 +138,7 @@ export class AgentConnection {
   #end(cause: EndCause): void {
     if (this.#ended) return;
     this.#ended = true;
-    clearTimeout(this.#silence);
+    ticker.delete(this);
     this.#handlers.onEnd(cause);
   }
 

@@ -1,17 +1,22 @@
 /**
  * Which replicas are dead? Judged by when their status reports arrived here, not by their content: a replica that reported
  * its end is dead at once, one that never reported is dead once this replica has followed the status topic for a while.
+ * Reports that this process could not read because it did not run prove nothing about others.
  * A replica that reports that its fold stopped cannot write to the log, so for its nodes it counts as silent.
  */
 import type { Seen, StatusBoard } from '../../shared/status/status-board.ts';
 
 /** An owner that was silent for longer may lose its nodes. */
 const silentSeconds = 5;
+/** Two checks so far apart mean that this process was suspended or starved; it checks twice a second. */
+const starvedMs = 1500;
 
 export class ReplicaLiveness {
   readonly #self: string;
   readonly #board: StatusBoard;
-  readonly #startedMs = performance.now();
+  /** Since when this process has run without a stall. */
+  #resumedMs = performance.now();
+  #checkedMs = this.#resumedMs;
   /** Since when each replica reports that its fold stopped, monotonic ms. */
   readonly #haltedSinceMs = new Map<string, number>();
 
@@ -28,6 +33,8 @@ export class ReplicaLiveness {
   /** `isDead` for a scan: reads the board once. */
   check(): (owner: string | null) => boolean {
     const nowMs = performance.now();
+    if (nowMs - this.#checkedMs > starvedMs) this.#resumedMs = nowMs;
+    this.#checkedMs = nowMs;
     const replicas = this.#board.controlPlanes();
     const names = new Set(replicas.map(({ report }) => report.name));
     for (const name of this.#haltedSinceMs.keys()) if (!names.has(name)) this.#haltedSinceMs.delete(name);
@@ -35,7 +42,7 @@ export class ReplicaLiveness {
     return (owner) => {
       if (owner === null) return true;
       if (owner === this.#self) return false;
-      return (nowMs - (lastAlive.get(owner) ?? this.#startedMs)) / 1000 > silentSeconds;
+      return (nowMs - Math.max(lastAlive.get(owner) ?? 0, this.#resumedMs)) / 1000 > silentSeconds;
     };
   }
 

@@ -4,12 +4,12 @@ import { createServer } from 'node:http';
 import { type AddressInfo, connect, type Socket } from 'node:net';
 import { afterEach, expect, test, vi } from 'vitest';
 import { Refusal } from '../../shared/decision/refusal.ts';
+import { Ticker } from '../../shared/runtime/ticker.ts';
 import { call, chat, chatBody, expectRefusal } from '../../test/support/api.ts';
 import { startFleet } from '../../test/support/fleet.ts';
 import { specFleet } from '../../test/support/spec-fleet.ts';
 import { BodyWorker } from '../body-worker/body-worker.ts';
 import { BodyBudget } from '../core/byte-budget.ts';
-import { Ticker } from '../core/ticker.ts';
 import { type BodyPace, readBody } from './body.ts';
 import { shapeBody } from './shape-body.ts';
 

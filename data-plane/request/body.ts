@@ -5,8 +5,8 @@
 import type { IncomingMessage } from 'node:http';
 import { Refusal } from '../../shared/decision/refusal.ts';
 import { ChunkBuffer } from '../../shared/runtime/chunk-buffer.ts';
+import { Ticker, type Timed } from '../../shared/runtime/ticker.ts';
 import type { MemoryBudget } from '../core/byte-budget.ts';
-import { Ticker, type Timed } from '../core/ticker.ts';
 import { Turns } from './http.ts';
 
 const bodyBytesMax = 32 * 1024 * 1024;
@@ -165,7 +165,7 @@ class Lateness implements Timed {
     if (this.index >= 0) return;
     this.#pace.ticker.add(this);
     // The first span is judged by nothing.
-    this.#judgedMs = performance.now() + this.#pace.ms;
+    this.#judgedMs = this.#pace.ticker.nowMs + this.#pace.ms;
   }
 
   end(): void {

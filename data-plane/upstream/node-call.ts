@@ -6,7 +6,7 @@
  */
 import type { IncomingHttpHeaders } from 'node:http';
 import { type Dispatcher, errors } from 'undici';
-import type { Ticker, Timed } from '../core/ticker.ts';
+import type { Ticker, Timed } from '../../shared/runtime/ticker.ts';
 import type { NodePools } from './node-pools.ts';
 
 /** `unreached`: no byte of the request was sent. `timeout`: a wait ran out. `lost`: the rest. */
@@ -97,8 +97,8 @@ export class NodeCall implements Dispatcher.DispatchHandler, Timed {
       headers.push('authorization', `Bearer ${value}`);
     }
     if (traceparent !== undefined) headers.push('traceparent', traceparent);
-    this.#connectByMs = performance.now() + pools.connectMs;
     this.#ticker.add(this);
+    this.#connectByMs = this.#ticker.nowMs + pools.connectMs;
     if (typeof body !== 'string') headers.push('content-length', String(body.length));
     const sent = typeof body === 'string' ? body : new BodyPieces(body);
     pool.dispatch({ method: 'POST', path: pathPrefix + path, headers, body: sent as string }, this);
@@ -106,7 +106,7 @@ export class NodeCall implements Dispatcher.DispatchHandler, Timed {
 
   /** From now on; replaces the wait before. `awaited` completes the sentence "the node did not send …". */
   setDeadline(ms: number, awaited: string): void {
-    this.#deadlineMs = performance.now() + ms;
+    this.#deadlineMs = this.#ticker.nowMs + ms;
     this.#awaited = awaited;
   }
 

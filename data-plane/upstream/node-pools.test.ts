@@ -2,8 +2,9 @@ import { once } from 'node:events';
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { afterEach, expect, test } from 'vitest';
+import { Ticker } from '../../shared/runtime/ticker.ts';
+import { stall } from '../../test/support/stall.ts';
 import { until } from '../../test/support/until.ts';
-import { Ticker } from '../core/ticker.ts';
 import { type CallReader, NodeCall, type NodeRequest } from './node-call.ts';
 import { NodePools } from './node-pools.ts';
 
@@ -177,6 +178,32 @@ test('an error of the gateway within a call is not taken for a failure of the no
   expect(received).toBeInstanceOf(TypeError);
   expect(opened.ticker.size).toBe(0);
   await opened.close();
+});
+
+test('a connection that this gateway had no time to read is no failure of the node', async () => {
+  const url = await node((_request, response) => response.end('{}'));
+  const opened = pools({ connectMs: 500 });
+  const { end } = call(opened, url);
+  stall(1000);
+  expect(await end).toBe('end');
+  await opened.close();
+});
+
+test('the clock counts little of a stall, and all other time', async () => {
+  const ticker = new Ticker(10);
+  const waiting = { index: -1, tick: () => undefined };
+  ticker.add(waiting);
+  const beforeMs = ticker.nowMs;
+  await until(() => ticker.nowMs - beforeMs >= 300);
+  const stalledMs = ticker.nowMs;
+  stall(1000);
+  expect(ticker.nowMs - stalledMs).toBeLessThan(300);
+  ticker.delete(waiting);
+  const stoppedMs = ticker.nowMs;
+  expect(stoppedMs).toBeGreaterThanOrEqual(stalledMs);
+  ticker.add(waiting);
+  expect(ticker.nowMs).toBeGreaterThanOrEqual(stoppedMs);
+  ticker.delete(waiting);
 });
 
 test('the clock ticks only while something waits', async () => {

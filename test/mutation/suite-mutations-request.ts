@@ -116,7 +116,7 @@ export const requestMutations: readonly SuiteMutation[] = [
       ],
       [
         'the first span is judged by nothing',
-        'this.#judgedMs = performance.now() + this.#pace.ms;',
+        'this.#judgedMs = this.#pace.ticker.nowMs + this.#pace.ms;',
         'this.#bytesWanted = 1e9; this.#judgedMs = 0;',
         'comes too slowly',
       ],

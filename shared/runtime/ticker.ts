@@ -1,20 +1,27 @@
 /**
- * One coarse clock for every wait on a node, instead of a timer for each event of each stream.
- * A wait therefore ends up to one tick late. The timer runs only while something waits, and never keeps a process alive.
+ * One coarse clock for many waits, instead of a timer for each of them; on a node, for example, or on the frames of an agent.
+ * It counts the time in which this process ran: after a stall, what arrived meanwhile is read before a wait can end. A wait
+ * therefore ends up to one tick late. The timer runs only while something waits, and never keeps a process alive.
  */
 
 export interface Timed {
   /** Its index among those that wait, maintained by the ticker; -1 before and after. */
   index: number;
-  /** `nowMs` is monotonic, as of performance.now(). */
+  /** `nowMs` is that of the ticker. */
   tick(nowMs: number): void;
 }
+
+/** A tick that is later was late because this process did not run. */
+const lateMsMax = 250;
 
 export class Ticker {
   readonly #tickMs: number;
   /** Without order. A Set keeps resizing its hash table, which inflates the old space. */
   readonly #waiting: Timed[] = [];
   #timer: NodeJS.Timeout | undefined;
+  /** Up to the last tick. */
+  #countedMs = 0;
+  #tickedMs = 0;
 
   constructor(tickMs: number) {
     this.#tickMs = tickMs;
@@ -25,11 +32,19 @@ export class Ticker {
     return this.#waiting.length;
   }
 
+  /** Monotonic; without stalls of this process, and without the time in which nothing waited. */
+  get nowMs(): number {
+    if (this.#timer === undefined) return this.#countedMs;
+    return this.#countedMs + Math.min(performance.now() - this.#tickedMs, this.#tickMs + lateMsMax);
+  }
+
   /** Again is harmless. */
   add(timed: Timed): void {
     if (timed.index >= 0) return;
     timed.index = this.#waiting.push(timed) - 1;
-    this.#timer ??= setInterval(() => this.#tick(), this.#tickMs).unref();
+    if (this.#timer !== undefined) return;
+    this.#tickedMs = performance.now();
+    this.#timer = setInterval(() => this.#tick(), this.#tickMs).unref();
   }
 
   /** The last one takes its place. Again is harmless. */
@@ -42,13 +57,16 @@ export class Ticker {
     }
     timed.index = -1;
     if (this.#waiting.length > 0 || this.#timer === undefined) return;
+    this.#countedMs = this.nowMs;
     clearInterval(this.#timer);
     this.#timer = undefined;
   }
 
   /** From the end, because one that is removed here is replaced by one that was called already. */
   #tick(): void {
-    const nowMs = performance.now();
+    const nowMs = this.nowMs;
+    this.#countedMs = nowMs;
+    this.#tickedMs = performance.now();
     for (let index = this.#waiting.length - 1; index >= 0; index--) this.#waiting[index]?.tick(nowMs);
   }
 }
