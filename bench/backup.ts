@@ -91,7 +91,7 @@ try {
   const verify = run('backup', 'verify', join(dir, 'copy'));
   const restore = run(
     ...['backup', 'restore', join(dir, 'copy'), '--log', `sqlite:${join(dir, 'new')}`],
-    ...['--data', join(dir, 'new-cp'), '--yes'],
+    ...['--data', join(dir, 'new-cp'), '--allow-unsigned', '--yes'],
   );
   const figures = {
     ...{ keys, rows, firstSeconds: first, nextSeconds: next, verifySeconds: verify, restoreSeconds: restore },

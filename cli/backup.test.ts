@@ -37,7 +37,7 @@ beforeEach(async () => {
   folder = mkdtempSync(join(root, 'case-'));
   writer = new ChainWriter({ log: 'log-of-the-test' });
   rank = 0;
-  restore = `backup restore copy --log sqlite:${folder}/new --data new-cp --yes`;
+  restore = `backup restore copy --log sqlite:${folder}/new --data new-cp --allow-unsigned --yes`;
   await append(writer.open(), ...tiers(5));
   addUsage(3);
 });
@@ -415,9 +415,10 @@ test('a manifest with a right checksum that names a file of the data twice is re
   await refused(restore, 1, 'the backup is damaged: manifest.json');
 });
 
-test('a restore names the signers of the log, and refuses those that --trust-signer does not name', async () => {
+test('a restore names the signers of the log, and writes nothing where nobody has compared them', async () => {
   await done(backup);
   await refused(`${restore} --dry-run`, 0, 'its log is not signed');
+  await refused(restore.replace(' --allow-unsigned', ''), 6, 'nobody compares the signers');
   await refused(`${restore} --trust-signer ${'a'.repeat(64)}`, 6, 'it is not signed');
 
   const [own, foreign] = ['own', 'foreign'].map((name) => {
@@ -433,6 +434,7 @@ test('a restore names the signers of the log, and refuses those that --trust-sig
   const signed = restore.replace('copy', 'signed');
   const fingerprint = fingerprintOf(own.publicKey);
   await refused(`${signed} --dry-run`, 0, `signed by ${fingerprint}`);
+  await refused(signed, 6, 'nobody compares the signers');
   await refused(`${signed} --trust-signer ${fingerprintOf(foreign.publicKey)}`, 6, 'is refused');
   await refused(`${signed} --trust-signer nothing`, 2, 'no file can be read at nothing');
   expect(existsSync(join(folder, 'new-cp'))).toBe(false);

@@ -27,11 +27,12 @@ const progressEveryMs = 2000;
 
 export interface BackupRestoreOptions extends BackupOptions {
   readonly trustSigner?: readonly string[];
+  readonly allowUnsigned?: boolean;
 }
 
 export async function restoreBackup(
   session: Session,
-  { log: url, data, trustSigner = [] }: BackupRestoreOptions,
+  { log: url, data, trustSigner = [], allowUnsigned = false }: BackupRestoreOptions,
   folder: string,
 ): Promise<void> {
   if (url === undefined || data === undefined)
@@ -48,7 +49,7 @@ export async function restoreBackup(
   session.note(
     `commands after position ${log.position} are lost: a key that was revoked after it is valid again`,
   );
-  await checkSigners(session, dir, manifest, trustSigner);
+  await checkSigners(session, dir, manifest, { pins: trustSigner, allowUnsigned });
   await confirmDestructive(session, log.id, `write log ${log.id} again`);
   const { dryRun = false } = session.globals;
   if (!dryRun) {
@@ -96,36 +97,55 @@ function checkEmpty(dataDir: string, shown: string): void {
   });
 }
 
+interface Trust {
+  readonly pins: readonly string[];
+  readonly allowUnsigned: boolean;
+}
+
 /**
  * Checksums show damage, not who wrote the backup: only signatures of the log do. Throws a CliError where the first commit
- * was not signed by one of `pins`; without any it says whose signatures are believed.
+ * was not signed by one of `pins`. Without any, a person has to compare the signers: with --yes nobody would.
  */
 async function checkSigners(
   session: Session,
   dir: string,
-  { segments, log }: Manifest,
-  pins: readonly string[],
+  manifest: Manifest,
+  { pins, allowUnsigned }: Trust,
 ): Promise<void> {
-  const signers = log.signers.map(fingerprintOf);
-  const [first] = segments;
-  if (pins.length > 0 && first !== undefined) {
-    try {
-      const trusted = new TrustedSigners(pins);
-      for await (const records of readSegment(dir, first)) {
-        trusted.checkBeginning(records);
-        break;
-      }
-    } catch (error) {
-      if (error instanceof SigningKeyUnusable) throw usageError(error.message);
-      if (!(error instanceof LogReplaced)) throw error;
-      throw new CliError(error.message, { type: 'Untrusted', exitCode: 6, cause: error });
-    }
-  }
+  const signers = manifest.log.signers.map(fingerprintOf);
+  if (pins.length > 0) await checkBeginning(dir, manifest, pins);
   session.note(
     signers.length === 0
       ? 'its log is not signed: nothing proves that the backup was not changed'
       : `signed by ${signers.join(', ')}${pins.length > 0 ? '' : '; compare them with those that you keep elsewhere, or name them with --trust-signer'}`,
   );
+  const { yes, dryRun } = session.globals;
+  if (!yes || dryRun || pins.length > 0 || (signers.length === 0 && allowUnsigned)) return;
+  throw new CliError('with --yes nobody compares the signers of the backup', {
+    type: 'Untrusted',
+    exitCode: 6,
+    why: 'who can write to the backup can put another log there, signed by another key or by none',
+    next:
+      signers.length === 0
+        ? 'if your log is not signed, add --allow-unsigned'
+        : 'add --trust-signer with the key of yours that signed the first commit of the log',
+  });
+}
+
+async function checkBeginning(dir: string, { segments }: Manifest, pins: readonly string[]): Promise<void> {
+  const [first] = segments;
+  try {
+    const trusted = new TrustedSigners(pins);
+    if (first === undefined) return;
+    for await (const records of readSegment(dir, first)) {
+      trusted.checkBeginning(records);
+      break;
+    }
+  } catch (error) {
+    if (error instanceof SigningKeyUnusable) throw usageError(error.message);
+    if (!(error instanceof LogReplaced)) throw error;
+    throw new CliError(error.message, { type: 'Untrusted', exitCode: 6, cause: error });
+  }
 }
 
 async function writeLog(session: Session, url: string, dir: string, manifest: Manifest): Promise<void> {

@@ -58,7 +58,7 @@ function addUsage(folder: string, requests: number): void {
 }
 
 const backup = 'backup copy --data cp';
-const restore = 'backup restore copy --log sqlite:new --data new-cp --yes';
+const restore = 'backup restore copy --log sqlite:new --data new-cp --allow-unsigned --yes';
 
 function cli(folder: string, line: string): Promise<CliRun> {
   const env = { HEADGATE_LOG: `sqlite:${join(folder, 'log')}` };

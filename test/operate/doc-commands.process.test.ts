@@ -63,8 +63,13 @@ beforeAll(async () => {
   writeFileSync(join(bin, 'headgate'), `#!/bin/sh\nexec "${process.execPath}" "${binary}" "$@"\n`);
   chmodSync(join(bin, 'headgate'), 0o755);
   env = { ...(process.env as Record<string, string>), ...fleet.env, PATH: `${bin}:${process.env['PATH']}` };
-  expect((await bash(`openssl genpkey -algorithm ed25519 -out ${fleet.dir}/first.pem`)).code).toBe(0);
-  const signing = { HEADGATE_SIGNING_KEY: join(fleet.dir, 'first.pem') };
+  const firstKey = join(fleet.dir, 'first');
+  for (const command of [
+    `openssl genpkey -algorithm ed25519 -out ${firstKey}.pem`,
+    `openssl pkey -in ${firstKey}.pem -pubout -out ${firstKey}.pub`,
+  ])
+    expect((await bash(command)).code).toBe(0);
+  const signing = { HEADGATE_SIGNING_KEY: `${firstKey}.pem` };
   plane = await fleet.serve('control-plane', 'cp', [], signing);
   const node = await fleet.simNode('node');
   const admin = fleet.admin(plane);
@@ -91,6 +96,8 @@ beforeAll(async () => {
     '/backup/headgate': join(fleet.dir, 'copy'),
     '/var/lib/headgate/cp-1': join(fleet.dir, 'cp'),
     '--log URL --data FOLDER': `--log sqlite:${join(fleet.dir, 'new')} --data ${join(fleet.dir, 'new-cp')}`,
+    // The page's own key joins a log that another began.
+    '--trust-signer signing.pub': `--trust-signer ${firstKey}.pub`,
     '2026-11-22T08:00:00Z': new Date().toISOString(),
     '10m': '1s',
     '--from 18000': '--from 2',
