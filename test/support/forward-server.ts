@@ -31,7 +31,7 @@ export type Ended =
   | { readonly kind: 'fault'; readonly error: unknown };
 
 export interface ForwardServerOptions {
-  readonly candidates: readonly Route[];
+  readonly candidates: readonly Route[] | ((request: Forwarded) => readonly Route[]);
   readonly settings?: Partial<ForwardSettings>;
   readonly connectMs?: number;
   readonly stallMs?: number;
@@ -79,7 +79,7 @@ function shape(path: string, bytes: Buffer, type: string | undefined): Forwarded
 
 /** A request is of the tenant that its `x-tenant` header names. */
 export async function startForwardServer(options: ForwardServerOptions): Promise<ForwardServer> {
-  const { credential = () => undefined, connectMs, stallMs } = options;
+  const { candidates, credential = () => undefined, connectMs, stallMs } = options;
   const pools = new NodePools({ credential, tickMs: 10, ...(connectMs === undefined ? {} : { connectMs }) });
   const load = new NodeLoad(options.random === undefined ? {} : { random: options.random });
   const settings = { ...defaultForwardSettings, ...options.settings };
@@ -107,7 +107,7 @@ export async function startForwardServer(options: ForwardServerOptions): Promise
       record(
         await forward({
           request: shaped,
-          candidates: options.candidates,
+          candidates: typeof candidates === 'function' ? candidates(shaped) : candidates,
           tier: 'Starter',
           maxTokensFor: () => options.maxTokens ?? 1000,
           client: new ClientResponse(response, {
