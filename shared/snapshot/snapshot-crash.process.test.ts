@@ -1,6 +1,7 @@
 /**
  * Position and rows change in one transaction: a process killed before any statement of a fold leaves the state of some
- * prefix of the log, and folding on from its position gives what an undisturbed process has. Every statement is tried.
+ * prefix of the log, and folding on from its position gives what an undisturbed process has. Every statement is tried on a
+ * copy of the files, and some by a kill.
  */
 
 import { spawn } from 'node:child_process';
@@ -8,25 +9,23 @@ import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
-import { expect, test } from 'vitest';
-import { scaledMs } from '../../test/support/budget.ts';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { runs, scaledMs } from '../../test/support/budget.ts';
 import { crashHistory, recordsPerApply } from '../../test/support/crash-fold.ts';
 import { memorySnapshot, openOrRebuild } from './open-snapshot.ts';
 import type { Snapshot } from './snapshot.ts';
 import { verify } from './verify.ts';
 
 const program = resolve('dist/test/support/crash-fold.js');
-/** Children at one time. */
-const lanes = 2;
-
 interface End {
   readonly signal: string | null;
   readonly code: number | null;
   readonly output: string;
 }
 
-async function foldAndDie(path: string, n: number): Promise<End> {
-  const child = spawn(process.execPath, [program, path, String(n)], { stdio: ['ignore', 'pipe', 'inherit'] });
+/** Before which statement it is killed, or `copy`. */
+async function fold(path: string, what: string): Promise<End> {
+  const child = spawn(process.execPath, [program, path, what], { stdio: ['ignore', 'pipe', 'inherit'] });
   let output = '';
   child.stdout.on('data', (chunk: Buffer) => {
     output += chunk.toString();
@@ -68,34 +67,36 @@ function recover(path: string, n: number): number {
   }
 }
 
-test('a kill before any statement of a fold loses and repeats nothing', {
+const folder = mkdtempSync(join(tmpdir(), 'headgate-crash-'));
+afterAll(() => rmSync(folder, { recursive: true }));
+
+/** Where each copy of the files continued, by the statement that was next. */
+const continuedAt = new Map<number, number>();
+let statements = 0;
+
+beforeAll(async () => {
+  const path = join(folder, 'copied');
+  const { code, output } = await fold(path, 'copy');
+  expect(code).toBe(0);
+  statements = Number(output);
+  for (let n = 1; n <= statements; n++) continuedAt.set(n, recover(`${path}.${n}`, n));
+}, scaledMs(300_000));
+
+test('what is in the files before any statement of a fold loses and repeats nothing', () => {
+  expect(continuedAt.size).toBeGreaterThan(300);
+  // They met every piece of the history, or there was nothing to lose.
+  const all = [...continuedAt.values(), whole.nextOffset];
+  expect(new Set(all)).toEqual(new Set(undisturbed.keys()));
+});
+
+test('a process that is killed before a statement leaves what was in its files', {
   timeout: scaledMs(900_000),
 }, async () => {
-  const folder = mkdtempSync(join(tmpdir(), 'headgate-crash-'));
-  const startedAt = new Map<number, number>();
-  let next = 1;
-  let statements = Number.POSITIVE_INFINITY;
-  const lane = async (): Promise<void> => {
-    while (next <= statements) {
-      const n = next++;
-      const path = join(folder, `${n}.db`);
-      const { signal, code, output } = await foldAndDie(path, n);
-      if (signal === null) {
-        expect(code).toBe(0);
-        expect(n).toBeGreaterThan(Number(output));
-        statements = Number(output);
-      } else expect(signal).toBe('SIGKILL');
-      startedAt.set(n, recover(path, n));
-      for (const suffix of ['', '-wal', '-shm', '.aside']) rmSync(path + suffix, { force: true });
-    }
-  };
-  try {
-    await Promise.all(Array.from({ length: lanes }, lane));
-  } finally {
-    rmSync(folder, { recursive: true });
+  // Each statement would cost the start of a process.
+  const every = Math.max(1, Math.floor(statements / runs({ fast: 10, full: 40 })));
+  for (let n = 1; n <= statements; n += every) {
+    const path = join(folder, `killed-${n}`);
+    expect(await fold(path, String(n))).toMatchObject({ signal: 'SIGKILL' });
+    expect(recover(path, n), `killed before statement ${n}`).toBe(continuedAt.get(n));
   }
-  console.log(`killed before each of ${statements} statements of ${whole.seq} commits`);
-  expect(startedAt.size).toBeGreaterThanOrEqual(statements);
-  // Kills met every piece of the history, or there was nothing to lose.
-  expect(new Set(startedAt.values())).toEqual(new Set(undisturbed.keys()));
 });

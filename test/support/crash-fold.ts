@@ -1,8 +1,10 @@
 /**
- * A program that folds a fixed history into a snapshot and kills itself before its n-th writing statement, counted from
- * the first one that makes the file. It ends in good order, and says how many statements there were, where n is larger.
- * Arguments: path of the snapshot, n.
+ * A program that folds a fixed history into a snapshot, and before its n-th writing statement, counted from the first one
+ * that makes the file, kills itself; or copies the files before each, which is what a kill would leave. It ends in good order,
+ * and says how many statements there were, where it is not killed. Arguments: path of the snapshot, n or `copy`.
  */
+import { execFileSync } from 'node:child_process';
+import { existsSync } from 'node:fs';
 import type { LogRecord } from '../../shared/log/core/control-log.ts';
 import { type Database, openDatabase } from '../../shared/runtime/sqlite.ts';
 import { openOrRebuild } from '../../shared/snapshot/open-snapshot.ts';
@@ -30,13 +32,16 @@ function foldInPieces(path: string, records: readonly LogRecord[]): void {
 
 type Run = (this: unknown, ...parameters: unknown[]) => unknown;
 
-/** Counts every statement that may write, those within one `exec` too, and ends the process before the n-th. */
-function killBefore(n: number): () => number {
+/** A process of its own, because closing a file here would release the locks that SQLite has on it. */
+function copyTo(path: string, n: number): void {
+  for (const suffix of ['', '-wal', '-shm'])
+    if (existsSync(path + suffix)) execFileSync('cp', [path + suffix, `${path}.${n}${suffix}`]);
+}
+
+/** Counts every statement that may write, those within one `exec` too, and acts before each. */
+function beforeEach(act: (n: number) => void): () => number {
   let count = 0;
-  const step = (): void => {
-    count++;
-    if (count === n) process.kill(process.pid, 'SIGKILL');
-  };
+  const step = (): void => act(++count);
   const database = openDatabase(':memory:', { durability: 'normal' });
   const statement = Object.getPrototypeOf(database.prepare('SELECT 1')) as { run: Run };
   const { run } = statement;
@@ -56,9 +61,12 @@ function killBefore(n: number): () => number {
   return () => count;
 }
 
-const [, program, path, n] = process.argv;
+const [, program, path, what] = process.argv;
 if (path !== undefined && program?.endsWith('crash-fold.js')) {
-  const counted = killBefore(Number(n));
+  const counted = beforeEach((n) => {
+    if (what === 'copy') copyTo(path, n);
+    else if (n === Number(what)) process.kill(process.pid, 'SIGKILL');
+  });
   foldInPieces(path, crashHistory());
   process.stdout.write(`${counted()}\n`);
 }
