@@ -16,6 +16,8 @@ export const commandErrorKinds = {
   /** Allowed, but only with `force`. */
   GuardRefused: { status: 409, code: 'FAILED_PRECONDITION' },
   CommandTooLarge: { status: 413, code: 'OUT_OF_RANGE' },
+  /** Of one caller; `retry-after` says when there is room again. */
+  TooManyRequests: { status: 429, code: 'RESOURCE_EXHAUSTED' },
   /** One at a time, and another is in progress. */
   Busy: { status: 503, code: 'UNAVAILABLE' },
   OutcomeUnknown: { status: 503, code: 'UNAVAILABLE' },

@@ -7,14 +7,15 @@ import { type DecisionRecord, requestIdSchema } from '../../schemas/decisions.ts
 import { type ExplainRequest, type Explanation, explainRequestSchema } from '../../schemas/explanations.ts';
 import { idSchema } from '../../schemas/names.ts';
 import { questionOf } from '../../shared/decision/question.ts';
-import { authorise, readingRoles } from '../commands/authorise.ts';
+import { type Actor, authorise, readingRoles } from '../commands/authorise.ts';
 import { CommandError } from '../core/command-error.ts';
 import { describeDecision } from '../decided/described.ts';
 import { askerOn, imagined, matrixOn } from '../decided/imagined.ts';
 import { eventsBetween } from '../explain/events-between.ts';
 import { differingSteps, type Explainer, explain, type ToExplain } from '../explain/explanation.ts';
 import { askDecision, type DecisionSources, decisionLines } from '../gateways/ask-decisions.ts';
-import { findKey } from '../state/tenants.ts';
+import { PersonTurns } from '../gateways/person-turns.ts';
+import { findKey, listMemberships } from '../state/tenants.ts';
 import { type AdminContext, actorOf, callerOf, parseQuery } from './context.ts';
 import { type FoundCounters, pastCounters, presentCounters } from './live-counters.ts';
 
@@ -34,26 +35,45 @@ function sourcesOf({ board, gatewayToken, previousGatewayToken: previous }: Admi
   return { board, tokens: [gatewayToken, ...(previous === undefined ? [] : [previous])] };
 }
 
-/** The organisation whose members may ask; undefined: operators only. */
-function organisationOf(
+/** Of what no key has asked operators alone may read. */
+function organisationOfKey({ snapshot }: AdminContext, key: string | undefined): string | undefined {
+  return key === undefined ? undefined : findKey(snapshot.db, key, Date.now())?.organisation;
+}
+
+/** The record that is to be explained; undefined: a request that was not made. For who may ask. */
+async function recordOf(
   context: AdminContext,
+  turns: PersonTurns,
+  actor: Actor,
   ask: ExplainRequest,
-  record?: DecisionRecord,
-): string | undefined {
+): Promise<DecisionRecord | undefined> {
+  const { request, record, key, organisation } = ask;
+  if (request !== undefined) return (await recordedDecision(context, turns, actor, request)).decision;
+  const own = (): string | undefined =>
+    record === undefined && key === undefined ? organisation : organisationOfKey(context, record?.key ?? key);
+  authorise(context.snapshot.db, actor, readingRoles, own);
+  return record;
+}
+
+/** The decision of a request, for who may read it. Gateways are asked in the turn of a person who is a member somewhere. */
+async function recordedDecision(
+  context: AdminContext,
+  turns: PersonTurns,
+  actor: Actor,
+  request: string,
+): Promise<AdminResponse<'GET /decisions/:request'>> {
   const { db } = context.snapshot;
-  const key = record?.key ?? ask.key;
-  if (key !== undefined) return findKey(db, key, Date.now())?.organisation;
-  return record === undefined ? ask.organisation : undefined;
+  const { person, within } = actor;
+  authorise(db, actor, readingRoles, () => within ?? listMemberships(db, person ?? '')[0]?.organisation);
+  const { decision, unanswered } = await turns.run(person, () => askDecision(sourcesOf(context), request));
+  authorise(db, actor, readingRoles, () => organisationOfKey(context, decision?.key));
+  if (decision === undefined) throw noRecord(unanswered);
+  return { decision, unanswered };
 }
 
-async function recordOf(context: AdminContext, ask: ExplainRequest): Promise<DecisionRecord | undefined> {
-  if (ask.request === undefined) return ask.record;
-  const { decision } = await askDecision(sourcesOf(context), ask.request);
-  return decision;
-}
-
-function noRecord(): CommandError {
-  return new CommandError('NotFound', 'no gateway has a decision of this request', {
+function noRecord(unanswered: readonly string[]): CommandError {
+  const silent = unanswered.length === 0 ? '' : `; without an answer from ${unanswered.join(', ')}`;
+  return new CommandError('NotFound', `no gateway has a decision of this request${silent}`, {
     next: 'they keep a day, unless they run with --decisions off; headgate gateway list',
   });
 }
@@ -101,12 +121,14 @@ async function explained(
   return explain(explainer, await decisionAt(context, explainer, ask, record, at));
 }
 
-async function answer(context: AdminContext, request: FastifyRequest): Promise<Explanation> {
+async function answer(
+  context: AdminContext,
+  turns: PersonTurns,
+  request: FastifyRequest,
+): Promise<Explanation> {
   const ask = parseQuery(explainRequestSchema, request.body);
   const actor = actorOf(request);
-  const record = await recordOf(context, ask);
-  authorise(context.snapshot.db, actor, readingRoles, () => organisationOf(context, ask, record));
-  if (ask.request !== undefined && record === undefined) throw noRecord();
+  const record = await recordOf(context, turns, actor, ask);
   const { log, snapshot, past } = context;
   const isOperator = actor.person === undefined;
   const explainer: Explainer = { log, snapshot, past, isOperator, caller: callerOf(request) };
@@ -149,13 +171,14 @@ async function* exported(
 
 export function registerExplainRoutes(app: FastifyInstance, context: AdminContext): void {
   const config = { access: readingRoles };
+  const turns = new PersonTurns();
   app.route({
     method: 'POST',
     url: '/explain',
     config,
     schema: { summary: 'Explain a decision, made or imagined', body: explainRequestSchema },
     validatorCompiler: () => (data: unknown) => ({ value: data }),
-    handler: (request) => answer(context, request),
+    handler: (request) => answer(context, turns, request),
   });
   app.get(
     '/explain/matrix',
@@ -165,12 +188,9 @@ export function registerExplainRoutes(app: FastifyInstance, context: AdminContex
   app.get(
     '/decisions/:request',
     { config, schema: { summary: 'The recorded decision of a request' } },
-    async (request): Promise<AdminResponse<'GET /decisions/:request'>> => {
+    (request): Promise<AdminResponse<'GET /decisions/:request'>> => {
       const params = parseQuery(decisionParamsSchema, request.params);
-      const { decision, unanswered } = await askDecision(sourcesOf(context), params.request);
-      authorise(context.snapshot.db, actorOf(request), readingRoles, () => decision?.organisation);
-      if (decision === undefined) throw noRecord();
-      return { decision, unanswered };
+      return recordedDecision(context, turns, actorOf(request), params.request);
     },
   );
   app.get(

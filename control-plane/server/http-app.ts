@@ -9,7 +9,7 @@ import type { Connections, ListenerName } from '../../shared/runtime/connections
 import { createHttpServer, endWith, headerBytesMax } from '../../shared/runtime/http-server.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
 import type { Certificate } from '../../shared/runtime/tls.ts';
-import { CommandError } from '../core/command-error.ts';
+import { CommandError, type CommandErrorType } from '../core/command-error.ts';
 import { asFollowError } from '../core/follow-error.ts';
 
 const bodyBytesMax = 8 * 1024 * 1024;
@@ -93,6 +93,8 @@ function refuseUnreadable(error: NodeJS.ErrnoException, socket: Socket): void {
   endWith(socket, `${lines.join('\r\n')}\r\n\r\n${body}`);
 }
 
+const retryAfterSecondsOf: { readonly [Type in CommandErrorType]?: number } = { Busy: 5, TooManyRequests: 1 };
+
 export function answerError(
   error: unknown,
   request: FastifyRequest,
@@ -102,7 +104,8 @@ export function answerError(
   const path = request.url.split('?', 1)[0] ?? '/';
   const refusal = asCommandError(error);
   if (refusal.type === 'InternalError') logger.error({ err: error, path }, 'command failed');
-  if (refusal.type === 'Busy') reply.header('retry-after', '5');
+  const retryAfterSeconds = retryAfterSecondsOf[refusal.type];
+  if (retryAfterSeconds !== undefined) reply.header('retry-after', String(retryAfterSeconds));
   return reply.code(refusal.status).send(refusal.envelope(path));
 }
 

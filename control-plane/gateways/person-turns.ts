@@ -1,0 +1,35 @@
+/**
+ * Turns of persons whose work falls on gateways: one at a time each, and few together, so that operators and other persons
+ * are answered whatever one of them asks. Operators have no turns.
+ */
+import { CommandError } from '../core/command-error.ts';
+import { CallerQueue } from '../state/caller-queue.ts';
+
+/** Of different persons; less than the questions that a gateway takes at a time. */
+const concurrencyMax = 2;
+const waitersMax = 128;
+const waitMs = 15_000;
+
+export class PersonTurns {
+  readonly #asking = new Set<string>();
+  readonly #queue = new CallerQueue({
+    ...{ concurrencyMax, waitersMax, waitersPerCallerMax: 1, waitMs },
+    what: 'questions about recorded decisions',
+  });
+
+  /** Rejects with CommandError: TooManyRequests while the person has a turn, Busy where others have theirs for too long. */
+  async run<Answer>(person: string | undefined, work: () => Promise<Answer>): Promise<Answer> {
+    if (person === undefined) return work();
+    if (this.#asking.has(person))
+      throw new CommandError('TooManyRequests', 'a question of yours is being answered', {
+        next: 'ask for one request at a time',
+      });
+    this.#asking.add(person);
+    try {
+      const release = await this.#queue.acquire(person, new AbortController().signal);
+      return await work().finally(release);
+    } finally {
+      this.#asking.delete(person);
+    }
+  }
+}

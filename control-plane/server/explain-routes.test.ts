@@ -1,0 +1,109 @@
+/** Questions about recorded decisions: each person has one at a time, and no person keeps others from asking. */
+import { createServer, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { statusTopic } from '../../schemas/status.ts';
+import { openLog } from '../../shared/log/open-log.ts';
+import { StatusMac } from '../../shared/status/status-mac.ts';
+import { startControlPlaneAlone, type TestControlPlane } from '../../test/support/control-plane.ts';
+import { operatorToken } from '../../test/support/fleet.ts';
+import { publish, reportOf } from '../../test/support/status-reports.ts';
+import { until } from '../../test/support/until.ts';
+
+const request = `req_${'0'.repeat(32)}`;
+/** Questions that the gateway has and has not answered. */
+const held: ServerResponse[] = [];
+let asked = 0;
+const gateway = createServer((_request, response) => {
+  asked++;
+  held.push(response);
+});
+let plane: TestControlPlane;
+beforeAll(async () => {
+  await new Promise<void>((resolve) => gateway.listen(0, '127.0.0.1', resolve));
+  plane = await startControlPlaneAlone();
+  const people = ['vic', 'vera', 'vlad'];
+  await plane.admin.apply({
+    ...{ version: 1, models: [], tiers: [{ id: 'Pro', models: '*' }] },
+    ...{ anonymous: { freeTurns: 1, models: [] }, pool: { models: [], nodes: [] } },
+    organisations: [
+      {
+        id: 'acme',
+        name: 'Acme',
+        tier: 'Pro',
+        members: people.map((person) => ({ person, role: 'viewer' })),
+      },
+    ],
+  });
+  const log = await openLog(`sqlite:${join(plane.dir, 'log')}`, { topic: statusTopic });
+  const { log: id } = await plane.admin.call('GET', '/status');
+  const metrics = `http://127.0.0.1:${(gateway.address() as AddressInfo).port}`;
+  await publish(log, reportOf({ log: String(id), metrics }), new StatusMac(operatorToken));
+  await log.close();
+  await until(async () => {
+    const { items } = await plane.admin.call('GET', '/gateways');
+    return (items as object[]).length === 1;
+  });
+});
+afterAll(async () => {
+  release();
+  await plane.close();
+  await new Promise((resolve) => gateway.close(resolve));
+});
+
+function release(): void {
+  for (const response of held.splice(0)) response.writeHead(404).end();
+}
+
+async function ask(route: 'explain' | 'decision', person?: string): Promise<Response> {
+  const headers = {
+    authorization: `Bearer ${operatorToken}`,
+    'content-type': 'application/json',
+    ...(person !== undefined && { 'x-headgate-as': person }),
+  };
+  const base = `${plane.url}/admin/v1`;
+  if (route === 'decision') return fetch(`${base}/decisions/${request}`, { headers });
+  return fetch(`${base}/explain`, { method: 'POST', headers, body: JSON.stringify({ request }) });
+}
+
+test.each(['explain', 'decision'] as const)('%s: a second question of a person is refused', async (route) => {
+  const from = asked;
+  const first = ask(route, 'vic');
+  await until(() => asked === from + 1);
+  for (const again of ['explain', 'decision'] as const) {
+    const refused = await ask(again, 'vic');
+    expect([refused.status, refused.headers.get('retry-after')]).toEqual([429, '1']);
+    expect(await refused.json()).toMatchObject({
+      error: { type: 'TooManyRequests', code: 'RESOURCE_EXHAUSTED' },
+    });
+  }
+  release();
+  // Not there, or of others: the same.
+  expect((await first).status).toBe(403);
+  const next = ask(route, 'vic');
+  await until(() => asked === from + 2);
+  release();
+  expect((await next).status).toBe(403);
+});
+
+test('few persons ask at a time, others wait for them, and the operator does not', async () => {
+  const from = asked;
+  const persons = [ask('explain', 'vic'), ask('decision', 'vera')];
+  await until(() => asked === from + 2);
+  const waiting = ask('explain', 'vlad');
+  const operators = [ask('explain'), ask('decision'), ask('explain')];
+  await until(() => asked === from + 5);
+  release();
+  for (const answer of await Promise.all(persons)) expect(answer.status).toBe(403);
+  for (const answer of await Promise.all(operators)) expect(answer.status).toBe(404);
+  await until(() => asked === from + 6);
+  release();
+  expect((await waiting).status).toBe(403);
+});
+
+test('who is no member asks no gateway', async () => {
+  const from = asked;
+  for (const route of ['explain', 'decision'] as const) expect((await ask(route, 'nobody')).status).toBe(403);
+  expect(asked).toBe(from);
+});
