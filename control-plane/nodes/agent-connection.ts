@@ -11,8 +11,8 @@ import {
   closeCodes,
   parseFrame,
 } from '../../schemas/node-messages.ts';
+import { RateLimit } from '../../shared/runtime/rate-limit.ts';
 import { Ticker, type Timed } from '../../shared/runtime/ticker.ts';
-import { RateLimit } from './rate-limit.ts';
 
 /** The part of a WebSocket that a connection needs. */
 export interface AgentSocket {

@@ -3,9 +3,9 @@
  * replica do something, however its agent behaves.
  */
 import type { Beat } from '../../schemas/node-messages.ts';
+import { RateLimit } from '../../shared/runtime/rate-limit.ts';
 import { type Damped, observe, resumeDamping } from './damping.ts';
 import { type Health, lastReportedUp, type NodeRow } from './node-reporter.ts';
-import { RateLimit } from './rate-limit.ts';
 
 export class NodeLimits {
   /** Upgrades of sockets. */

@@ -4,13 +4,14 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import type { DecisionRecord } from '../../schemas/decisions.ts';
+import { Refusal } from '../../shared/decision/refusal.ts';
 import { openDatabase } from '../../shared/runtime/sqlite.ts';
 import { until } from '../../test/support/until.ts';
 import { mintRequestId } from '../core/request-id.ts';
 import type { RequestRecord } from '../request/gateway.ts';
 import { compact } from './compact.ts';
 import { DecisionFile, groupOf } from './decision-file.ts';
-import { DecisionJournal, JournalSilent } from './decision-journal.ts';
+import { DecisionJournal, type DecisionJournalOptions, JournalSilent } from './decision-journal.ts';
 
 let dir: string;
 let path: string;
@@ -26,8 +27,9 @@ afterEach(async () => {
 
 const moment = { isKnown: () => true, position: () => 7 };
 
-function journalOf(oneIn = 1): DecisionJournal {
-  const journal = new DecisionJournal({ path, gateway: 'gw-1', oneIn, moment, onEnd: () => undefined });
+function journalOf(oneIn = 1, more: Partial<DecisionJournalOptions> = {}): DecisionJournal {
+  const onEnd = (): void => undefined;
+  const journal = new DecisionJournal({ path, gateway: 'gw-1', oneIn, moment, onEnd, ...more });
   open.push(journal);
   return journal;
 }
@@ -65,6 +67,22 @@ test('of completed requests one in N is kept, of refused ones and those that end
   const ids = await idsIn(journal);
   expect(ids).toHaveLength(18);
   for (const { ids: own } of [...refused, early]) expect(ids).toContain(own.requestId);
+});
+
+test('of refusals of unknown callers so many a second are kept, and all of those that a key is known of', async () => {
+  const journal = journalOf(10, { ofUnknownCallers: { burst: 5, perSecond: 0 } });
+  const early = () => ({ requestId: mintRequestId(), refusal: new Refusal('NotFoundError', 'none') });
+  const ofKey = { ...refusal, reason: 'revoked', keyId: 'key-1' };
+  const known = [{ refusal: ofKey }, { refusal, caller: { kind: 'anonymous', visitor: 'v' } }].map(requestOf);
+  for (let n = 0; n < 4; n++) {
+    journal.addEarly(early());
+    journal.add(requestOf({ refusal }));
+  }
+  for (const one of known) journal.add(one);
+  await settled(journal, 10);
+  expect(journal.state).toMatchObject({ written: 7, dropped: 3 });
+  const ids = await idsIn(journal);
+  for (const { ids: own } of known) expect(ids).toContain(own.requestId);
 });
 
 const spoiled: [string, () => void][] = [

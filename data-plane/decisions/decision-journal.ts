@@ -4,6 +4,7 @@
  */
 import { MessageChannel, type MessagePort, Worker } from 'node:worker_threads';
 import type { DecisionRecord } from '../../schemas/decisions.ts';
+import { RateLimit, type RateLimitSize } from '../../shared/runtime/rate-limit.ts';
 import type { EarlyRefusal, RequestRecord } from '../request/gateway.ts';
 import { type CompactDecision, compact, compactEarly, type DecisionMoment, expand } from './compact.ts';
 import { groupOf } from './decision-file.ts';
@@ -21,6 +22,9 @@ const threadYoungMegabytes = 4;
 /** Questions that the thread has: more would keep it from writing. */
 const asksMax = 4;
 
+/** Refusals of callers without a key that is known, and of no visitor: in a day they fill less than the file may hold. */
+const ofUnknownCallersDefault: RateLimitSize = { burst: 10_000, perSecond: 10 };
+
 /** The journal did not answer: its thread is busy or has ended, or its file cannot be read. */
 export class JournalSilent extends Error {
   override readonly name = 'JournalSilent';
@@ -30,8 +34,9 @@ export interface DecisionJournalOptions {
   readonly path: string;
   /** The name in each record. */
   readonly gateway: string;
-  /** Of completed requests one in so many is kept; of all others each. */
+  /** Of completed requests one in so many is kept; of all others each, but of refused unknown callers so many a second. */
   readonly oneIn: number;
+  readonly ofUnknownCallers?: RateLimitSize;
   readonly moment: Pick<DecisionMoment, 'isKnown'> & { position(): number };
   /** Called once where the thread cannot be started or ends by itself: later decisions are dropped. */
   readonly onEnd: (reason: unknown) => void;
@@ -42,6 +47,7 @@ export class DecisionJournal {
   /** Undefined where the system grants no thread. */
   readonly #port: MessagePort | Worker | undefined;
   readonly #asks = new Map<number, (rows: Row[] | undefined) => void>();
+  readonly #ofUnknownCallers: RateLimit;
   #group: CompactDecision[] = [];
   #timer: NodeJS.Timeout | undefined;
   #completed = 0;
@@ -56,6 +62,7 @@ export class DecisionJournal {
 
   constructor(options: DecisionJournalOptions) {
     this.#options = options;
+    this.#ofUnknownCallers = new RateLimit(options.ofUnknownCallers ?? ofUnknownCallersDefault);
     const end = (reason: unknown): void => {
       if (!this.#isEnded && this.#closed === undefined) options.onEnd(reason);
       this.#isEnded = true;
@@ -78,12 +85,13 @@ export class DecisionJournal {
   add(record: RequestRecord): void {
     const isPlain = record.refusal === undefined && record.outcome?.kind !== 'ended-early';
     if (isPlain && this.#options.oneIn > 1 && this.#completed++ % this.#options.oneIn !== 0) return;
+    if (isOfUnknownCaller(record) && !this.#hasRoomForUnknownCaller()) return;
     if (this.#hasRoom()) this.#push(compact(record, this.#moment()));
   }
 
   /** Keeps a refusal that was answered before there was a request. Never throws. */
   addEarly(refused: EarlyRefusal): void {
-    if (this.#hasRoom()) this.#push(compactEarly(refused, this.#moment()));
+    if (this.#hasRoomForUnknownCaller() && this.#hasRoom()) this.#push(compactEarly(refused, this.#moment()));
   }
 
   #moment(): DecisionMoment {
@@ -94,6 +102,13 @@ export class DecisionJournal {
   /** Counts what is dropped where there is none. */
   #hasRoom(): boolean {
     if (!this.#isEnded && this.#sent - this.#settled < unwrittenMax) return true;
+    this.#dropped++;
+    return false;
+  }
+
+  /** Without a key anybody can be refused as often as the network carries, which must not push out what others ask about. */
+  #hasRoomForUnknownCaller(): boolean {
+    if (this.#ofUnknownCallers.tryAcquire()) return true;
     this.#dropped++;
     return false;
   }
@@ -186,6 +201,11 @@ export class DecisionJournal {
       if (event.written > 0) this.#bytes = event.bytes;
     }
   }
+}
+
+/** Refused before a key or a visitor was known. */
+function isOfUnknownCaller({ caller, refusal }: RequestRecord): boolean {
+  return refusal !== undefined && caller === undefined && refusal.keyId === undefined;
 }
 
 interface Row {
