@@ -73,12 +73,11 @@ export class AdminClient {
     return this.#answer({ method: 'GET', path, query: { ...query, at: this.#options.at }, timeoutMs });
   }
 
-  /** Sends a command. One that follows another of the same run is sent at whatever position that one left. */
+  /** Sends a command. */
   async write<M extends WriteMethod, Path extends string>(
     method: M,
     path: Path,
     body?: unknown,
-    { follows = false }: { readonly follows?: boolean } = {},
   ): Promise<AnswerOf<M, Path>> {
     const { at, ifAt, why, force, dryRun } = this.#options;
     if (at !== undefined)
@@ -89,7 +88,7 @@ export class AdminClient {
       });
     const headers = {
       'idempotency-key': randomUUID(),
-      ...(ifAt !== undefined && !follows && { 'if-match': `"${ifAt}"` }),
+      ...(ifAt !== undefined && { 'if-match': `"${ifAt}"` }),
     };
     const query = { why, force: force ? 'true' : undefined, dryRun: dryRun ? 'true' : undefined };
     return this.#answer({ method, path, query, body, headers });

@@ -1,4 +1,4 @@
-/** `undo` of a commit of several events: each command in its turn, and what is left where one fails. */
+/** `undo` of a commit of several events: one command of the control plane, which carries out all of them or none. */
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
 import {
   type AdminServer,
@@ -22,13 +22,13 @@ beforeAll(async () => {
 afterAll(() => server.close());
 beforeEach(() => answerWith({ commands }));
 
-/** Answers to the inverse, and to the command with a path. */
-function answerWith(inverse: object, answers: Readonly<Record<string, TestAnswer>> = {}): void {
+/** Answers to the inverse, and to the command. */
+function answerWith(inverse: object, answer: TestAnswer = { body: { position: 10 } }): void {
   server.seen.length = 0;
-  server.answer = ({ path }) => {
-    if (path === '/events/7/undo') return { body: { of: 7, ...inverse, position: 9 } };
+  server.answer = ({ method, path }) => {
+    if (method === 'GET' && path === '/events/7/undo') return { body: { of: 7, ...inverse, position: 9 } };
     if (path === '/events/7') return { body: { position: 7, by: 'ana', events: [], changes: [] } };
-    return answers[path] ?? { body: { position: 10 } };
+    return answer;
   };
 }
 
@@ -39,37 +39,25 @@ function undo(...more: string[]): Promise<CliRun> {
 
 const sent = () => server.seen.filter(({ method }) => method !== 'GET');
 
-test('--if-at holds for the first command, which moves the position for the others', async () => {
-  const run = await undo('--yes', '--if-at', '9');
+test('all of them are one command, for which --if-at and --dry-run hold', async () => {
+  const run = await undo('--yes', '--if-at', '9', '--why', 'mistake');
   expect(run).toMatchObject({ code: 0, err: '' });
   expect(run.out).toBe(`commit 7 taken back:\n${lines.map((line) => `  ${line}\n`).join('')}`);
-  expect(sent().map(({ path, headers }) => [path, headers['if-match']])).toEqual([
-    ['/tiers/Pro', '"9"'],
-    ['/stacks/stk-a-b-1', undefined],
-    ['/organisations/newt', undefined],
-  ]);
+  expect(sent()).toMatchObject([{ method: 'POST', path: '/events/7/undo', query: { why: 'mistake' } }]);
+  expect(sent()[0]?.headers['if-match']).toBe('"9"');
+  answerWith({ commands });
+  const dry = await undo('--dry-run');
+  expect(dry).toMatchObject({ code: 0, err: '' });
+  expect(dry.out).toContain('commit 7 would be taken back:\n');
+  expect(sent()).toMatchObject([{ method: 'POST', path: '/events/7/undo', query: { dryRun: 'true' } }]);
 });
 
-test('--dry-run tries the first command only, and a note says so', async () => {
-  const run = await undo('--dry-run');
-  expect(run.code).toBe(0);
-  expect(run.out).toContain('commit 7 would be taken back:\n');
-  expect(run.err).toContain('only the first of 3 commands was tried');
-  expect(sent().map(({ path, query }) => [path, query])).toEqual([['/tiers/Pro', { dryRun: 'true' }]]);
-  answerWith({ commands }, { '/tiers/Pro': errorAnswer(409, 'Conflict') });
-  const refused = await undo('--dry-run');
-  expect(refused.code).toBe(6);
-  expect(refused.err).not.toContain('were run');
-});
-
-test('where one fails half-way, the commands that are left are printed, with --quiet too', async () => {
-  answerWith({ commands }, { '/stacks/stk-a-b-1': errorAnswer(409, 'GuardRefused') });
+test('a refusal is of all of them', async () => {
+  answerWith({ commands }, errorAnswer(409, 'GuardRefused'));
   const run = await undo('--yes', '--quiet');
   expect(run).toMatchObject({ code: 6, out: '' });
   expect(run.err).toContain('error[GuardRefused]');
-  const left = run.err.split('left, in this order')[1] ?? '';
-  expect(lines.filter((line) => left.includes(line))).toEqual(lines.slice(1));
-  expect(sent()).toHaveLength(2);
+  expect(sent()).toHaveLength(1);
 });
 
 test('the preview says that what was added to an organisation or a stack goes too', async () => {

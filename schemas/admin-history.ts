@@ -6,11 +6,15 @@ const position = z.int().min(0);
 const moment = z.string();
 const count = z.int().min(0);
 
-const undoCommand = {
+/** Of the inverse of a commit. */
+const undoCommandShape = {
   method: z.enum(['POST', 'PUT', 'PATCH', 'DELETE']),
   path: z.string(),
   body: z.looseObject({}).optional(),
 };
+
+/** A commit that was taken back, and by which commands; none in the answer to a repeat. */
+export const undoneShape = { of: position, commands: z.array(z.object(undoCommandShape)) };
 
 const listedEventSchema = z.object({
   position,
@@ -45,6 +49,8 @@ export const historyResponses = {
     nextFrom: position.optional(),
     /** The same from the newest end: the next `to`. */
     nextTo: position.optional(),
+    /** From here on they are searched: what was before is in the log alone. In the last page, where the history was cut. */
+    historyFrom: position.optional(),
   }),
   'GET /events/:position': z.object({
     position,
@@ -60,9 +66,9 @@ export const historyResponses = {
     /** The commit that it takes back. */
     of: position,
     /** Of the command, where `commands` has one only. */
-    ...z.object(undoCommand).partial().shape,
-    /** In the order in which they are to be sent: one for each event, or for what several set. */
-    commands: z.array(z.object(undoCommand)),
+    ...z.object(undoCommandShape).partial().shape,
+    /** In the order in which they are carried out: one for each event, or for what several set. */
+    commands: z.array(z.object(undoCommandShape)),
     position,
   }),
   'GET /changes': z.object({

@@ -5,7 +5,7 @@
  */
 import { z } from 'zod';
 import { activityResponses } from './admin-activity.ts';
-import { historyResponses } from './admin-history.ts';
+import { historyResponses, undoneShape } from './admin-history.ts';
 import { signInResponses } from './admin-sign-in.ts';
 import { decisionRecordSchema } from './decisions.ts';
 import { explainMatrixSchema, explanationSchema, gatewayDecisionSchema } from './explanations.ts';
@@ -316,6 +316,7 @@ export const adminResponses = {
   'GET /fleet': fleetSchema,
   'POST /fleet/diff': z.object({ changes: z.array(fleetChangeSchema), position }),
   'POST /fleet/apply': z.object({ changes: z.array(fleetChangeSchema), ...commandOutcomeShape }),
+  'POST /events/:position/undo': z.object({ ...undoneShape, ...commandOutcomeShape }),
   'GET /signers': listOf(logSignerSchema),
   'POST /signers': written(z.object({ fingerprint: z.string(), publicKey: z.string(), ...signersAfter })),
   'DELETE /signers/:fingerprint': written(z.object({ fingerprint: z.string(), ...signersAfter })),

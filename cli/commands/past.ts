@@ -1,7 +1,7 @@
 /** `diff --from --to` and `undo`: two moments compared, and a commit taken back. */
 import type { AdminClient } from '../../admin-client/admin-client.ts';
 import { type Resource, resourcesIn } from '../../admin-client/answers.ts';
-import { CliError, Exit, toCliError } from '../terminal/errors.ts';
+import { Exit } from '../terminal/errors.ts';
 import { position } from '../terminal/options.ts';
 import type { Session } from '../terminal/session.ts';
 import { cellText, printableJson } from '../terminal/text.ts';
@@ -38,21 +38,17 @@ export async function undo(session: Session, _options: unknown, text: string): P
     session.note(`nothing was changed; run it: headgate undo ${of} --yes`);
     return;
   }
-  const isDry = session.globals.dryRun === true;
-  // What the others act on is not there before the first one was run.
-  const answer = await runAll(api, isDry ? commands.slice(0, 1) : commands);
-  await session.out.lines(
-    [
-      `commit ${of} ${isDry ? 'would be taken back' : 'taken back'}:`,
-      ...commands.map((each) => `  ${commandLine(each)}`),
-    ],
-    answer,
-    of,
-  );
-  if (isDry && commands.length > 1)
-    session.note(
-      `only the first of ${commands.length} commands was tried; the others can be tried once it was run`,
-    );
+  const answer = await takeBack(api, of, inverse);
+  const would = session.globals.dryRun ? 'would be taken back' : 'taken back';
+  const lines = commands.map((each) => `  ${commandLine(each)}`);
+  await session.out.lines([`commit ${of} ${would}:`, ...lines], answer, of);
+}
+
+/** One command of the control plane; one of an earlier release has none, and gives what is to be sent in its place. */
+async function takeBack(api: AdminClient, of: number, inverse: Resource): Promise<Resource> {
+  if (Array.isArray(inverse['commands'])) return api.write('POST', `/events/${of}/undo`);
+  const { method, path, body } = inverse;
+  return (await api.write(method as 'POST', String(path), body)) as Resource;
 }
 
 /** In their order; a control plane of an earlier release answers with one, without a list. */
@@ -63,31 +59,6 @@ function commandsOf(inverse: Resource): Resource[] {
 
 const removesOwner = ({ method, path }: Resource): boolean =>
   method === 'DELETE' && /^\/(?:organisations|stacks)\/[^/]+$/.test(String(path));
-
-/** The answer to the last one. A failure after the first names those that are left. */
-async function runAll(api: AdminClient, commands: readonly Resource[]): Promise<Resource> {
-  let answer: Resource = {};
-  for (const [index, { method, path, body }] of commands.entries())
-    try {
-      answer = (await api.write(method as 'POST', String(path), body, { follows: index > 0 })) as Resource;
-    } catch (error) {
-      if (index === 0) throw error;
-      const { message, type, exitCode, why, next } = toCliError(error);
-      const left = commands.slice(index).map((each) => `  ${commandLine(each)}`);
-      throw new CliError(message, {
-        type,
-        exitCode,
-        why: [
-          ...why,
-          `${index} of ${commands.length} commands were run; left, in this order, below ${api.settings.admin}/admin/v1:`,
-          ...left,
-        ],
-        ...(next !== undefined && { next }),
-        cause: error,
-      });
-    }
-  return answer;
-}
 
 function commandLine({ method, path, body }: Resource): string {
   return `${cellText(method)} ${cellText(path)}${body === undefined ? '' : ` ${printableJson(body)}`}`;

@@ -14,7 +14,7 @@ import { type AdminContext, actorOf, commandQuerySchema, parseQuery, viaOf } fro
 const idempotencyKeySchema = z.string().regex(/^[A-Za-z0-9._-]{8,64}$/);
 
 /** From the header; without one a repeat cannot be recognised. */
-function commandIdOf(request: FastifyRequest): string {
+export function commandIdOf(request: FastifyRequest): string {
   const header = request.headers['idempotency-key'];
   if (header === undefined) return randomUUID();
   const parsed = idempotencyKeySchema.safeParse(header);
@@ -44,7 +44,8 @@ const statusFields: Readonly<Record<CommandResult['status'], object>> = {
   repeated: { repeated: true, next: repeatedNext },
 };
 
-async function run(
+/** Writes the command of a request, and makes the answer. */
+export async function runCommand(
   context: AdminContext,
   definition: CommandDefinition,
   request: FastifyRequest,
@@ -81,7 +82,7 @@ export function registerCommandRoutes(app: FastifyInstance, context: AdminContex
       },
       // Parsed once, in parseInput, whose refusals name every fault.
       validatorCompiler: () => (data: unknown) => ({ value: data }),
-      handler: (request) => run(context, definition, request),
+      handler: (request) => runCommand(context, definition, request),
     });
   }
   const diff = {

@@ -8,10 +8,19 @@ beforeAll(async () => {
 });
 afterAll(() => fleet.close());
 
-async function call(method: string, path: string, body?: unknown): Promise<{ status: number; body: Json }> {
+async function call(
+  method: string,
+  path: string,
+  body?: unknown,
+  headers: Readonly<Record<string, string>> = {},
+): Promise<{ status: number; body: Json }> {
   const response = await fetch(`${fleet.controlPlane.admin}/admin/v1${path}`, {
     method,
-    headers: { authorization: `Bearer ${operatorToken}`, 'content-type': 'application/json' },
+    headers: {
+      authorization: `Bearer ${operatorToken}`,
+      ...(body !== undefined && { 'content-type': 'application/json' }),
+      ...headers,
+    },
     ...(body !== undefined && { body: JSON.stringify(body) }),
   });
   return { status: response.status, body: (await response.json()) as Json };
@@ -129,7 +138,7 @@ test.each(inverses)(
   },
 );
 
-test('a commit of several events is taken back by a command for each, the last one first', async () => {
+test('a commit of several events is taken back by one commit: a command for each, the last one first', async () => {
   const before = await done('GET', '/status');
   const stack = 'stk-undo-all-1';
   const fleet = {
@@ -152,9 +161,41 @@ test('a commit of several events is taken back by a command for each, the last o
   ]);
   // A client that knows no list gets no command at all.
   expect(others).toEqual({ of: position, position });
-  for (const { method, path, body } of commands as Json[]) await done(String(method), String(path), body);
+  const undo = `/events/${position}/undo`;
+  const dry = await done('POST', `${undo}?dryRun=true`);
+  expect(dry).toMatchObject({ of: position, commands, dryRun: true });
+  const moved = await call('POST', undo, undefined, { 'if-match': `"${Number(position) - 1}"` });
+  expect(moved).toMatchObject({ status: 409, body: { error: { type: 'PositionMoved' } } });
+  expect(await done('GET', `/stacks/${stack}`)).toMatchObject({ id: stack });
+  const { position: ifAt } = await done('GET', '/status');
+  const once = { 'idempotency-key': 'undo-of-newt', 'if-match': `"${ifAt}"` };
+  const first = await call('POST', undo, undefined, once);
+  expect(first).toMatchObject({ status: 200, body: { of: position, commands } });
+  const { position: undone } = first.body;
+  const { events } = await done('GET', `/events/${undone}`);
+  expect((events as Json[]).map(({ type }) => type)).toEqual([
+    ...['stack.model_uninstalled', 'stack.removed', 'organisation.removed', 'tier.removed', 'model.removed'],
+  ]);
   const after = await done('GET', `/changes?from=${before['position']}`);
   expect((after['items'] as Json[]).filter(({ table }) => table !== 'node')).toEqual([]);
+  // A client whose connection broke repeats it, though there is nothing to take back any more.
+  const again = await call('POST', undo, undefined, once);
+  expect(again).toMatchObject({ status: 200, body: { of: position, repeated: true, position: undone } });
+});
+
+test('where one command of an inverse is refused, none is carried out', async () => {
+  const models = [{ id: 'undone-9b', family: 'Undone', weight: 1 }];
+  const tiers = [{ id: 'Undone-9', models: ['undone-9b'] }];
+  const organisations = [{ id: 'olm', name: 'Olm', tier: 'Undone-9' }];
+  const fleet = { version: 1, models, tiers, organisations };
+  const { position } = await done('POST', '/fleet/apply', { fleet });
+  // Its own organisation can be removed; its tier has another one by now.
+  const later = await done('POST', '/organisations', { id: 'elm', name: 'Elm', tier: 'Undone-9' });
+  const refused = await call('POST', `/events/${position}/undo`);
+  expect(refused.status).toBe(409);
+  expect(messageOf(refused)).toContain('Undone-9');
+  expect(await done('GET', '/organisations/olm')).toMatchObject({ tier: 'Undone-9' });
+  expect(types(await done('GET', `/events?from=${later['position']}`))).toEqual(['organisation.set']);
 });
 
 test('what has no inverse, or has changed since, is refused by name', async () => {

@@ -3,9 +3,10 @@ import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { z } from 'zod';
 import type { AdminResponse } from '../../schemas/admin.ts';
 import { CommandError } from '../core/command-error.ts';
-import { type AdminContext, callerOf, parseQuery } from './context.ts';
+import { InverseOutdated, undoDefinition, undoParamsSchema } from '../history/undo-command.ts';
+import { commandIdOf, runCommand } from './command-routes.ts';
+import { type AdminContext, callerOf, commandQuerySchema, parseQuery } from './context.ts';
 
-const positionParams = z.object({ position: z.coerce.number().int().min(1) });
 const moment = z.string().min(1).max(40);
 const changesQuery = z.object({ from: moment, to: moment.optional() });
 const changesMax = 10_000;
@@ -17,7 +18,7 @@ const timelineQuery = z.object({
 
 /** Throws NotFound for a commit that does not exist yet. */
 function positionOf({ snapshot }: AdminContext, request: FastifyRequest): number {
-  const { position } = parseQuery(positionParams, request.params);
+  const { position } = parseQuery(undoParamsSchema, request.params);
   if (position <= snapshot.seq) return position;
   throw new CommandError('NotFound', `there is no position ${position}; the log is at ${snapshot.seq}`);
 }
@@ -60,9 +61,31 @@ async function timeline(
   };
 }
 
+/** Found again, on a state that others have changed meanwhile. */
+const undoAttemptsMax = 12;
+
+/** Takes a commit back. A repeat is answered by its record: its inverse is not there to be found any more. */
+async function undo(context: AdminContext, request: FastifyRequest): Promise<object> {
+  const of = positionOf(context, request);
+  const { snapshot, past } = context;
+  for (let attempt = 1; attempt <= undoAttemptsMax; attempt++) {
+    const { seq } = snapshot;
+    const isRepeat = snapshot.journal.commandOf(commandIdOf(request)) !== undefined;
+    const inverse = isRepeat ? [] : await past.ask('undo', [seq, of], callerOf(request));
+    try {
+      return await runCommand(context, undoDefinition(snapshot, seq, inverse), request);
+    } catch (error) {
+      if (!(error instanceof InverseOutdated)) throw error;
+    }
+  }
+  throw new CommandError('Conflict', `others changed the state ${undoAttemptsMax} times meanwhile`, {
+    next: 'repeat the command',
+  });
+}
+
 export function registerHistoryRoutes(app: FastifyInstance, context: AdminContext): void {
   const config = { access: 'operator' } as const;
-  const one = { params: positionParams };
+  const one = { params: undoParamsSchema };
   const validatorCompiler = () => (data: unknown) => ({ value: data });
   app.route({
     method: 'GET',
@@ -86,6 +109,19 @@ export function registerHistoryRoutes(app: FastifyInstance, context: AdminContex
       const [only] = commands.length === 1 ? commands : [];
       return { of, ...only, commands, position };
     },
+  });
+  app.route({
+    method: 'POST',
+    url: '/events/:position/undo',
+    config,
+    schema: {
+      summary: 'Take a commit back, in one commit',
+      operationId: 'commit.undo',
+      ...one,
+      querystring: commandQuerySchema,
+    },
+    validatorCompiler,
+    handler: (request) => undo(context, request),
   });
   app.route({
     method: 'GET',

@@ -12,6 +12,7 @@ const furtherCommands: readonly { readonly name: string; readonly roles: 'operat
   { name: 'member.link', roles: managingRoles },
   { name: 'member.invite', roles: managingRoles },
   { name: 'gateway.forget', roles: 'operator' },
+  { name: 'commit.undo', roles: 'operator' },
 ];
 
 function commandsOf(role: Role | 'operator'): string[] {

@@ -148,6 +148,7 @@ async function callFleet(): Promise<void> {
   const { position: made } = await call('PUT', '/organisations/elm/members/ulf', { role: 'viewer' });
   await call('GET', `/events/${made}`);
   await call('GET', `/events/${made}/undo`);
+  await call('POST', `/events/${made}/undo`);
   await call('GET', '/changes?from=2');
   await call('GET', '/timeline?from=1h&buckets=3');
   await call('GET', '/doctor?skip=console');

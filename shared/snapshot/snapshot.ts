@@ -158,6 +158,26 @@ export class Snapshot {
     );
   }
 
+  /**
+   * The events of one commit that are worked out step by step, each step on the state with those before it. Nothing of them
+   * stays. `eventsOf` may throw.
+   */
+  previewSteps<Item>(
+    items: Iterable<Item>,
+    context: EventContext,
+    eventsOf: (item: Item) => readonly KnownEvent[],
+  ): KnownEvent[] {
+    return this.preview([], context, () => {
+      const all: KnownEvent[] = [];
+      for (const item of items) {
+        const events = eventsOf(item);
+        for (const event of events) applyEvent(this.#tables, event, context);
+        all.push(...events);
+      }
+      return all;
+    });
+  }
+
   /** One digest a table, 32 hex digits each. */
   digests(): Record<TableName, string> {
     return Object.fromEntries(tableNames.map((name) => [name, hex128(this.#tables[name].sum)])) as Record<

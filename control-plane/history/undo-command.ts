@@ -1,0 +1,75 @@
+/**
+ * A commit taken back by one commit: the commands of its inverse, decided one after the other, each on the state that those
+ * before it leave, and written together or not at all.
+ */
+import { z } from 'zod';
+import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
+import { actorName } from '../commands/authorise.ts';
+import { type CommandDefinition, defineCommand, parseInput, planCommand } from '../commands/definition.ts';
+import { commands } from '../commands/registry.ts';
+import type { UndoCommand } from './undo.ts';
+
+export const undoParamsSchema = z.object({ position: z.coerce.number().int().min(1) });
+
+/** What the inverse was found on is not the state any more: find it again. */
+export class InverseOutdated extends Error {
+  override readonly name = 'InverseOutdated';
+}
+
+/** `seq`: the state on which the inverse was found. */
+export function undoDefinition(
+  snapshot: Snapshot,
+  seq: number,
+  inverse: readonly UndoCommand[],
+): CommandDefinition {
+  return defineCommand({
+    name: 'commit.undo',
+    method: 'POST',
+    path: '/events/:position/undo',
+    summary: 'Take a commit back, in one commit',
+    params: undoParamsSchema,
+    body: undefined,
+    roles: 'operator',
+    decide: (db, _input, context) => {
+      if (snapshot.seq !== seq) throw new InverseOutdated();
+      const { nowMs: atMs, actor } = context;
+      const events = snapshot.previewSteps(
+        inverse,
+        { seq: seq + 1, atMs, by: actorName(actor) },
+        (command) => {
+          const { definition, params } = definitionOf(command);
+          const input = parseInput(definition, { params, body: command.body });
+          return planCommand(definition, db, input, context).events;
+        },
+      );
+      return { events, extra: { commands: inverse } };
+    },
+    show: (_db, { params: { position: of } }) => ({ of, commands: [] }),
+  });
+}
+
+/** The command of the API with this method and path. */
+function definitionOf({ method, path }: UndoCommand): {
+  readonly definition: CommandDefinition;
+  readonly params: Readonly<Record<string, string>>;
+} {
+  for (const definition of commands) {
+    const params = definition.method === method ? paramsIn(definition.path, path) : undefined;
+    if (params !== undefined) return { definition, params };
+  }
+  throw new Error(`no command is ${method} ${path}`);
+}
+
+/** The `:name` parts of a pattern; undefined where the path is another one. */
+function paramsIn(pattern: string, path: string): Record<string, string> | undefined {
+  const given = path.split('/');
+  const wanted = pattern.split('/');
+  if (given.length !== wanted.length) return undefined;
+  const params: Record<string, string> = {};
+  for (const [index, part] of wanted.entries()) {
+    const value = given[index] ?? '';
+    if (part.startsWith(':')) params[part.slice(1)] = decodeURIComponent(value);
+    else if (part !== value) return undefined;
+  }
+  return params;
+}
