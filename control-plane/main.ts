@@ -79,6 +79,8 @@ export interface ControlPlaneSettings {
   readonly console?: ConsoleSettings | undefined;
   /** Of every listener. */
   readonly certificate?: Certificate | undefined;
+  /** Of history.db, above which its oldest past is cut. */
+  readonly historyBytesMax?: number | undefined;
   /** The defaults where they are left out. */
   readonly nodeIntervals?: Partial<NodeIntervals> | undefined;
   readonly logger: Logger;
@@ -338,6 +340,7 @@ function startHistory(settings: ControlPlaneSettings, snapshot: Snapshot, closer
   const { logUrl, logger } = settings;
   const history = openHistoryThread({
     path: join(settings.dataDir, 'history.db'),
+    bytesMax: settings.historyBytesMax,
     logUrl,
     logger,
     openLog: () => openLog(logUrl, { topic: controlTopic }),

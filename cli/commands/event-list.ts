@@ -48,8 +48,7 @@ export async function allEvents(
     const answer = await api.get('/events', { ...query, ...(left < pageMax && { limit: left }) }, 120_000);
     items.push(...resourcesIn(answer, 'items'));
     const next = nextPage(query, answer);
-    if (next === undefined || items.length >= limit)
-      return { items: items.slice(0, limit), position: answer['position'] };
+    if (next === undefined || items.length >= limit) return { ...answer, items: items.slice(0, limit) };
     query = next;
   }
 }

@@ -14,6 +14,14 @@ import { changeLines } from './change-lines.ts';
 import { allEvents, type EventQuery, eventView } from './event-list.ts';
 import type { TailCommandOptions } from './tail.ts';
 
+async function listEvents(session: Session, options: EventQuery): Promise<void> {
+  const found = await allEvents(await session.api(), options);
+  await session.out.list(found, eventView);
+  const { historyFrom } = found;
+  if (historyFrom !== undefined)
+    session.note(`searched from position ${cellText(historyFrom)} on; what was before is in the log alone`);
+}
+
 export function registerEvents(program: Command, io: Io): void {
   const events = noun(program, io, 'events', 'the control log', 'past', 'headgate events tail');
   events
@@ -29,9 +37,7 @@ export function registerEvents(program: Command, io: Io): void {
     .option('--actor <name>', 'only commits of this author')
     .option('--text <text>', 'only events with this text in their data, author, reason or command')
     .option('--limit <n>', 'maximum number of events', count)
-    .action<EventQuery>(async (session, options) =>
-      session.out.list(await allEvents(await session.api(), options), eventView),
-    );
+    .action<EventQuery>(listEvents);
   events
     .verb('show <position>', 'show one commit, and what it did to each row', 'headgate events show 18240')
     .action(showCommit);

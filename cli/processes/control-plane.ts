@@ -1,6 +1,6 @@
 /** `headgate control-plane`: one of any number of equal replicas. */
 import { readFileSync } from 'node:fs';
-import type { Command } from 'commander';
+import { type Command, InvalidArgumentError } from 'commander';
 import { nodeCredentials } from '../../shared/runtime/node-credentials.ts';
 import { requiredSecret } from '../../shared/runtime/secrets.ts';
 import { settingOf } from '../../shared/runtime/settings.ts';
@@ -20,6 +20,7 @@ import {
 import { runProcess } from './run-process.ts';
 
 interface Options extends ReplicaOptions {
+  readonly historyGigabytes: number;
   readonly allowUnsigned?: boolean;
   readonly consolePort?: number;
   readonly consoleHost: readonly string[];
@@ -30,6 +31,12 @@ interface Options extends ReplicaOptions {
   readonly oidcClientId?: string;
   readonly oidcClientSecretFile?: string;
   readonly oidcOperatorGroup?: string;
+}
+
+function parseGigabytes(text: string): number {
+  const count = Number(text);
+  if (!(count > 0 && count <= 1e6)) throw new InvalidArgumentError('It must be a number above 0.');
+  return count;
 }
 
 export function controlPlaneCommand(program: Command): void {
@@ -51,6 +58,9 @@ export function controlPlaneCommand(program: Command): void {
     option('--oidc-client-id <id>', 'the console as the identity provider knows it'),
     option('--oidc-client-secret-file <file>', 'file with the secret of that client'),
     option('--oidc-operator-group <name>', 'who has it in the claim groups is an operator'),
+    option('--history-gigabytes <n>', 'size of history.db above which its oldest past is cut')
+      .argParser(parseGigabytes)
+      .default(8),
     'metricsBind',
     'metricsPort',
     'drainDelay',
@@ -87,6 +97,7 @@ async function run(options: Options): Promise<void> {
       allowUnsigned: isOn(allowUnsigned, options.allowUnsigned),
       trustedSigners: options.trustSigner,
       nodeCredentials: nodeCredentials(options.nodeCredentials),
+      historyBytesMax: options.historyGigabytes * 1024 ** 3,
       drainDelaySeconds: options.drainDelay,
       drainTimeoutSeconds: options.drainTimeout,
       console: consoleOf(options),

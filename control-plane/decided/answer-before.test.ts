@@ -17,6 +17,7 @@ test('the answer before is found wherever the last change is, with few reads', (
         let reads = 0;
         const found = answerBefore(
           { at, now: refused, candidates: isGuessed ? [changedAt - 1] : [] },
+          1,
           (seq) => {
             reads++;
             return seq < changedAt ? served : refused;
@@ -30,7 +31,7 @@ test('the answer before is found wherever the last change is, with few reads', (
 });
 
 test('an answer that came and went is found between it and now', () => {
-  const found = answerBefore({ at: 100, now: served, candidates: [45] }, (seq) =>
+  const found = answerBefore({ at: 100, now: served, candidates: [45] }, 1, (seq) =>
     seq >= 40 && seq < 60 ? refused : served,
   );
   expect(found).toMatchObject({ status: 503 });
@@ -38,6 +39,18 @@ test('an answer that came and went is found between it and now', () => {
 });
 
 test('an answer that was never another one has none before it', () => {
-  expect(answerBefore({ at: 500, now: served, candidates: [7] }, () => served)).toBeUndefined();
-  expect(answerBefore({ at: 1, now: served, candidates: [] }, () => refused)).toBeUndefined();
+  expect(answerBefore({ at: 500, now: served, candidates: [7] }, 1, () => served)).toBeUndefined();
+  expect(answerBefore({ at: 1, now: served, candidates: [] }, 1, () => refused)).toBeUndefined();
+});
+
+test('of a past that was cut nothing before its begin is read, and the begin itself is', () => {
+  const read: number[] = [];
+  const changed = (at: number) => (seq: number) => {
+    read.push(seq);
+    return seq < at ? refused : served;
+  };
+  const asked = { at: 5000, now: served, candidates: [120, 40] };
+  expect(answerBefore(asked, 1000, changed(1001))).toMatchObject({ position: 1000, status: 503 });
+  expect(answerBefore(asked, 1000, changed(900))).toBeUndefined();
+  expect(Math.min(...read)).toBe(1000);
 });

@@ -15,16 +15,18 @@ export interface AnswerBefore {
 
 const candidatesMax = 3;
 
-/** `answerAt` reads one past state; some fifty are read at most, whatever the length of the log. */
+/** `answerAt` reads one past state, from `begin` on; some fifty are read at most, whatever the length of the log. */
 export function answerBefore(
   { at, now, candidates }: AnswerBefore,
+  begin: number,
   answerAt: (seq: number) => ExplainedVerdict,
 ): EarlierAnswer | undefined {
   const isOther = (seq: number): boolean => {
     const { status, type } = answerAt(seq);
     return status !== now.status || type !== now.type;
   };
-  let low = [...candidates.slice(0, candidatesMax), ...backwards(at)].find((seq) => seq < at && isOther(seq));
+  const tried = [...candidates.slice(0, candidatesMax), ...backwards(at), begin];
+  let low = tried.find((seq) => seq >= begin && seq < at && isOther(seq));
   if (low === undefined) return undefined;
   for (let high = at; high - low > 1; ) {
     const middle: number = Math.floor((low + high) / 2);
@@ -35,8 +37,7 @@ export function answerBefore(
   return { position: low, served, status, ...(type !== undefined && { type }) };
 }
 
-/** Ever further back, and the first commit at last. */
+/** Ever further back. */
 function* backwards(at: number): Iterable<number> {
   for (let step = 1; step < at; step *= 2) yield at - step;
-  if (at > 1) yield 1;
 }

@@ -23,6 +23,8 @@ export interface FoundEvents {
   readonly items: ListedEvent[];
   /** The commit to continue from, in the order asked for; undefined at the end. */
   readonly next?: number;
+  /** Where the past was cut: there may be events before, which are in the log alone. */
+  readonly begin?: number;
 }
 
 /** Commits that one answer reads at most; a rare text continues with the next page. */

@@ -6,10 +6,11 @@ import { CommandError } from '../core/command-error.ts';
 import { History } from './history.ts';
 import type { FromThread, ThreadData, ToThread } from './thread-messages.ts';
 
-const { path, logUrl } = workerData as ThreadData;
+const { path, logUrl, bytesMax } = workerData as ThreadData;
 const send = (message: FromThread): void => parentPort?.postMessage(message);
 const history = new History({
   path,
+  bytesMax,
   openLog: () => openLog(logUrl, { topic: controlTopic }),
   note: (message, because) => send({ note: message, because }),
 });

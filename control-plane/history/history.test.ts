@@ -9,9 +9,13 @@ import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import { tableNames, tableSpecs } from '../../shared/snapshot/tables.ts';
 import { firstMomentMs, fleetHistory, known, recordsOf } from '../../test/support/commits.ts';
 import { MemoryLog, MemoryTopic } from '../../test/support/memory-log.ts';
+import { until } from '../../test/support/until.ts';
+import type { EventSearch } from './event-search.ts';
 import { History } from './history.ts';
+import { openHistory } from './history-file.ts';
 import { PastStates } from './past.ts';
 import { PastDatabases } from './past-databases.ts';
+import { trimHistory } from './trim.ts';
 
 let dir: string;
 let path: string;
@@ -34,7 +38,7 @@ interface Opened {
   rowsAt(seq: number): Database;
 }
 
-function open(records: readonly LogRecord[]): Opened {
+function open(records: readonly LogRecord[], bytesMax?: number): Opened {
   const topic = new MemoryTopic();
   for (const { value } of records) topic.add(value);
   const present = memorySnapshot();
@@ -42,6 +46,7 @@ function open(records: readonly LogRecord[]): Opened {
   const notes: string[] = [];
   const history = new History({
     path,
+    bytesMax,
     openLog: async () => new MemoryLog(topic),
     note: (message, because) => notes.push(`${message}: ${because}`),
   });
@@ -130,6 +135,55 @@ test.each(spoil)('a file with %s is discarded and made again', async (what, comm
     await new Promise((resolve) => setTimeout(resolve, 20));
   }
   expect(again.notes.join()).toContain('history.db is made again from the log');
+});
+
+test('a history that is too large is cut at its old end, and what is left is whole', async () => {
+  const records = recordsOf(fleetHistory(19, 4200));
+  const bytesMax = 2 * 1024 * 1024;
+  const cutting = open(records, bytesMax);
+  await until(async () => {
+    const refused = await cutting.past.ask('show', [2]).catch((error: Error) => error.message);
+    return String(refused).includes('the history of this control plane begins at position');
+  });
+  await cutting.past.ask('past', [records.length]);
+  await cutting.stop();
+  expect(cutting.notes).toEqual([]);
+  const { snapshot } = openHistory(path, null);
+  for (const _ of trimHistory(snapshot.db, bytesMax));
+  const value = (sql: string) => Number(snapshot.db.prepare(sql).pluck().get());
+  const first = value('SELECT min(seq) FROM span');
+  expect(first).toBeGreaterThan(1);
+  expect(value('SELECT min(seq) FROM subject')).toBe(first);
+  const pages = (name: string) => Number(snapshot.db.pragma(name, { simple: true }));
+  expect((pages('page_count') - pages('freelist_count')) * pages('page_size')).toBeLessThan(bytesMax);
+  snapshot.close();
+
+  const { past, rowsAt, notes } = open(records);
+  await until(async () => (await past.ask('facts', [records.length])).verifiedTo === records.length);
+  const folded = memorySnapshot();
+  folded.apply(records.slice(0, first));
+  for (let seq = first; seq <= records.length; seq += 250) {
+    folded.apply(records.slice(folded.seq, seq));
+    expect(await past.digestsAt(seq)).toEqual(folded.digests());
+    expect(rowsOf(rowsAt(seq))).toEqual(rowsOf(folded.db));
+  }
+  const [end, before] = [records.length, first - 1];
+  for (const asked of [
+    past.ask('show', [before]),
+    past.ask('digests', [before]),
+    past.ask('changes', [end, before, end, 10]),
+    past.ask('undo', [end, before]),
+    past.ask('positionAt', [end, firstMomentMs + 1000 * before]),
+    past.moment(String(before)),
+  ])
+    await expect(asked).rejects.toThrow(`the history of this control plane begins at position ${first}`);
+  expect((await past.ask('show', [first])).position).toBe(first);
+  const search: EventSearch = {
+    ...{ from: 1, to: end, order: 'asc', limit: 5, isExact: true },
+    subjects: {},
+  };
+  const found = await past.ask('events', [end, search]);
+  expect([found.begin, found.items[0]?.position, notes]).toEqual([first, first, []]);
 });
 
 test('a file that is no database is discarded', async () => {

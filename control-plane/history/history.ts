@@ -11,9 +11,12 @@ import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import { CommandError } from '../core/command-error.ts';
 import { HistorySpoiled, historyBytes, openHistory, removeHistory, verifyHistory } from './history-file.ts';
 import { type HistoryQueries, HistoryReader } from './queries.ts';
+import { trimHistory } from './trim.ts';
 
 export interface HistorySettings {
   readonly path: string;
+  /** Above which the past is cut at its old end. */
+  readonly bytesMax?: number | undefined;
   openLog(): Promise<ControlLog>;
   /** For the log of the process. */
   note(message: string, because: string): void;
@@ -28,11 +31,13 @@ export interface HistoryAccess {
   stop(): Promise<void>;
 }
 
+const bytesMaxDefault = 8 * 1024 ** 3;
 const waitMs = 10_000;
 const reopenMs = 1000;
 const verifyEveryMs = 3_600_000;
-/** Pause after a span, as a multiple of its duration. */
-const verifyPauseFactor = 4;
+const trimEveryMs = 1000;
+/** Pause after a step of work in the background, as a multiple of its duration. */
+const pauseFactor = 4;
 
 interface Opened {
   readonly snapshot: Snapshot;
@@ -148,6 +153,7 @@ export class History implements HistoryAccess {
     replicator.start();
     this.#opened = { snapshot, replicator, reader, fail };
     this.#verify(snapshot, ended.signal).catch(fail);
+    this.#trim(snapshot, ended.signal).catch(fail);
     try {
       await failed;
     } finally {
@@ -161,13 +167,18 @@ export class History implements HistoryAccess {
   /** Again each hour, a span at a time. */
   async #verify(snapshot: Snapshot, signal: AbortSignal): Promise<void> {
     while (!signal.aborted) {
-      const steps = verifyHistory(snapshot);
-      for (let beganMs = performance.now(); !steps.next().done; beganMs = performance.now()) {
-        await sleep(verifyPauseFactor * (performance.now() - beganMs), signal);
-        if (signal.aborted) return;
-      }
+      await inSteps(verifyHistory(snapshot), signal);
+      if (signal.aborted) return;
       this.#verifiedTo = snapshot.seq;
       await sleep(verifyEveryMs, signal);
+    }
+  }
+
+  async #trim({ db }: Snapshot, signal: AbortSignal): Promise<void> {
+    const { bytesMax = bytesMaxDefault } = this.#settings;
+    while (!signal.aborted) {
+      await inSteps(trimHistory(db, bytesMax), signal);
+      await sleep(trimEveryMs, signal);
     }
   }
 
@@ -177,6 +188,14 @@ export class History implements HistoryAccess {
       verifiedTo: this.#verifiedTo,
       bytes: historyBytes(this.#settings.path),
     };
+  }
+}
+
+/** Work of which each step leaves time for reads and for the fold. */
+async function inSteps(steps: Generator<void>, signal: AbortSignal): Promise<void> {
+  for (let beganMs = performance.now(); !signal.aborted; beganMs = performance.now()) {
+    if (steps.next().done) return;
+    await sleep(pauseFactor * (performance.now() - beganMs), signal);
   }
 }
 

@@ -17,11 +17,12 @@ const restartMs = 1000;
 const heapMegabytes = 512;
 
 export function openHistoryThread(settings: HistoryThreadSettings): HistoryAccess {
-  const { path, logger, openLog } = settings;
+  const { path, bytesMax, logger, openLog } = settings;
   // Node runs no TypeScript on a thread: from the sources it runs on this one.
   if (!import.meta.url.endsWith('.ts')) return new HistoryThread(settings);
   return new History({
     path,
+    bytesMax,
     openLog,
     note: (message, because) => logger.warn({ because }, message),
   });
@@ -67,8 +68,8 @@ class HistoryThread implements HistoryAccess {
   }
 
   #start(): Worker {
-    const { path, logUrl, logger } = this.#settings;
-    const data: ThreadData = { path, logUrl };
+    const { path, logUrl, bytesMax, logger } = this.#settings;
+    const data: ThreadData = { path, logUrl, bytesMax };
     const thread = new Worker(new URL('./history-thread.js', import.meta.url), {
       workerData: data,
       resourceLimits: { maxOldGenerationSizeMb: heapMegabytes },

@@ -21,6 +21,7 @@ import { type ReadQuery, stateReads } from './reads.ts';
 import { VersionReader } from './row-changes.ts';
 import { shownChanges } from './shown-changes.ts';
 import { timeline } from './timeline.ts';
+import { beginOf } from './trim.ts';
 import { type UndoCommand, undoOf } from './undo.ts';
 
 export interface HistoryFacts {
@@ -86,12 +87,14 @@ export class HistoryReader implements HistoryQueries {
   readonly #snapshot: Snapshot;
   readonly #versions: VersionReader;
   readonly #databases: PastDatabases;
+  readonly #begin: () => number;
 
   constructor(snapshot: Snapshot, facts: () => HistoryFacts) {
     this.#snapshot = snapshot;
     this.facts = facts;
     this.#versions = new VersionReader(snapshot.db);
     this.#databases = new PastDatabases(snapshot.path);
+    this.#begin = () => beginOf(snapshot.db);
   }
 
   close(): void {
@@ -103,7 +106,9 @@ export class HistoryReader implements HistoryQueries {
       .prepare('SELECT seq FROM history_commit WHERE clock_ms <= ? ORDER BY clock_ms DESC, seq DESC LIMIT 1')
       .pluck()
       .get(timeMs);
-    return Number(found ?? 0);
+    const seq = Number(found ?? 0);
+    if (seq > 0) this.#needKept(seq);
+    return seq;
   }
 
   past(seq: number): PastFacts {
@@ -122,6 +127,7 @@ export class HistoryReader implements HistoryQueries {
   }
 
   digests(seq: number): Readonly<Record<TableName, string>> {
+    this.#needKept(seq);
     return this.#versions.digestsAt(seq);
   }
 
@@ -152,14 +158,17 @@ export class HistoryReader implements HistoryQueries {
   }
 
   answerBefore(_last: number, question: Question, asked: AnswerBefore): EarlierAnswer | undefined {
-    return answerBefore(asked, (seq) => answerOn(this.#at(seq), question));
+    return answerBefore(asked, this.#begin(), (seq) => answerOn(this.#at(seq), question));
   }
 
   events(_head: number, search: EventSearch): FoundEvents {
-    return searchEvents(this.#snapshot.db, search);
+    const begin = this.#begin();
+    const found = searchEvents(this.#snapshot.db, { ...search, from: Math.max(search.from, begin) });
+    return { ...found, ...(search.from < begin && { begin }) };
   }
 
   show(seq: number): ShownCommit {
+    this.#needKept(seq);
     const commit = this.#commit(seq);
     const { at, author, why, command } = commit;
     return {
@@ -174,6 +183,7 @@ export class HistoryReader implements HistoryQueries {
   }
 
   changes(_head: number, from: number, to: number, max: number): RowChange[] {
+    this.#needKept(Math.min(from, to));
     if (from <= to) return shownChanges(this.#versions.between(from, to, max));
     const back = this.#versions.between(to, from, max);
     return shownChanges(back.map((change) => ({ ...change, before: change.after, after: change.before })));
@@ -193,7 +203,17 @@ export class HistoryReader implements HistoryQueries {
     return timeline(this.#snapshot.db, fromMs, toMs, buckets);
   }
 
+  /** Throws CommandError NotFound for a past that was cut. The state before the first commit is empty. */
+  #needKept(seq: number): void {
+    const begin = this.#begin();
+    if (seq >= begin || begin === 1) return;
+    throw new CommandError('NotFound', `the history of this control plane begins at position ${begin}`, {
+      next: 'let it keep more (--history-gigabytes), and delete its history.db: it is made again from the log',
+    });
+  }
+
   #at(seq: number): Database {
+    this.#needKept(seq);
     return this.#databases.at(this.#snapshot.log, seq);
   }
 
@@ -201,6 +221,7 @@ export class HistoryReader implements HistoryQueries {
     const commit = this.#snapshot.db
       .prepare<[number], HistoryCommit>('SELECT * FROM history_commit WHERE seq = ?')
       .get(seq);
+    if (!commit) this.#needKept(seq);
     if (!commit) throw new CommandError('NotFound', `there is no position ${seq}`);
     return commit;
   }

@@ -5,6 +5,7 @@ import type { HistoryQueries } from './queries.ts';
 export interface ThreadData {
   readonly path: string;
   readonly logUrl: string;
+  readonly bytesMax?: number | undefined;
 }
 
 export type ToThread =

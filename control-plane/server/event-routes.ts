@@ -90,7 +90,7 @@ async function search(
 ): Promise<AdminResponse<'GET /events'>> {
   const { from, order, type, organisation, key, stack, node, actor, text } = query;
   const position = context.snapshot.seq;
-  const { items, next } = await context.past.ask(
+  const { items, next, begin } = await context.past.ask(
     'events',
     [
       position,
@@ -106,7 +106,8 @@ async function search(
     ],
     caller,
   );
-  if (next === undefined) return { items, position };
+  const cut = begin === undefined || next !== undefined ? {} : { historyFrom: begin };
+  if (next === undefined) return { items, position, ...cut };
   return { items, position, ...(order === 'asc' ? { nextFrom: next } : { nextTo: next }) };
 }
 

@@ -174,6 +174,81 @@ export const explainMutations: readonly SuiteMutation[] = [
     ['a limit is taken from its tier', '{ [field]: undefined }', '{}', turned],
     ['a key is replaced', "if (step === 'key') yield* newKey", "if (step === 'host') yield* newKey", turned],
   ]),
+  ...of(
+    'control-plane/server/history-routes.ts',
+    ['control-plane/server/history-routes.test.ts'],
+    [
+      [
+        'a repeat is answered though there is nothing to take back any more',
+        'isRepeat ? [] : await',
+        'await',
+        'a commit of several events',
+      ],
+    ],
+  ),
+  ...of(
+    'control-plane/history/undo-command.ts',
+    ['control-plane/server/history-routes.test.ts'],
+    [
+      [
+        'each command is decided on the state that those before it leave',
+        'return { events, extra: { commands: inverse } };',
+        'return { events: events.slice(0, 1), extra: { commands: inverse } };',
+        'a commit of several events',
+      ],
+    ],
+  ),
+  ...of(
+    'control-plane/gateways/person-turns.ts',
+    ['control-plane/server/explain-routes.test.ts'],
+    [
+      ['a person has one question at a time', 'this.#asking.add(person);', ''],
+      ['few persons ask at a time', 'const concurrencyMax = 2;', 'const concurrencyMax = 20;'],
+      ['operators have no turns', 'if (person === undefined) return work();', "person ??= 'operator';"],
+    ],
+  ),
+  ...of(
+    'control-plane/server/explain-routes.ts',
+    ['control-plane/server/explain-routes.test.ts'],
+    [
+      [
+        'who is no member asks no gateway',
+        "authorise(db, actor, readingRoles, () => within ?? listMemberships(db, person ?? '')[0]?.organisation);",
+        '',
+      ],
+    ],
+  ),
+  ...of(
+    'data-plane/decisions/decision-journal.ts',
+    ['data-plane/decisions/decision-journal.test.ts'],
+    [
+      [
+        'of refused unknown callers so many a second are kept',
+        'if (isOfUnknownCaller(record) && !this.#hasRoomForUnknownCaller()) return;',
+        '',
+        'refusals of unknown callers',
+      ],
+      [
+        'of early refusals so many a second are kept',
+        'if (this.#hasRoomForUnknownCaller() && this.#hasRoom())',
+        'if (this.#hasRoom())',
+        'refusals of unknown callers',
+      ],
+    ],
+  ),
+  ...of('control-plane/history/trim.ts', history, [
+    ['what is valid at the begin is kept', 'AND end_seq < ?`', 'AND ? > 0`', 'cut at its old end'],
+    ['who may sign is kept', ' AND signers IS NULL', '', 'cut at its old end'],
+    ['subjects are cut too', 'yield* trimSubjects(db, beginOf(db));', '', 'cut at its old end'],
+  ]),
+  ...of('control-plane/history/queries.ts', history, [
+    [
+      'a past that was cut is refused',
+      'if (seq >= begin || begin === 1) return;',
+      'if (seq >= 0) return;',
+      'cut at its old end',
+    ],
+  ]),
   ...of('control-plane/history/tables.ts', history, [
     ['a version ends', 'WHERE v.end_seq > $', 'WHERE 0 < $'],
     ['a version of a key ends', 'AND end_seq > $', 'AND 0 < $'],

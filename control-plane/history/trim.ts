@@ -1,0 +1,113 @@
+/**
+ * Keeps `history.db` within its bytes: whole spans are cut from its old end, each with the versions that had ended by its end.
+ * What is left is what a history that began there would have, so it verifies, and states from there on are whole.
+ */
+import type { Database, Statement } from '../../shared/runtime/sqlite.ts';
+import type { SqlValue } from '../../shared/runtime/table-columns.ts';
+import { type TableName, tableNames, tableSpecs } from '../../shared/snapshot/tables.ts';
+
+/** Once it is too large, so much of its bytes is kept: each cut ends with a walk through all subjects. */
+const keptShare = 7 / 8;
+const subjectsPerStep = 20_000;
+
+/** The first position whose state can be read. */
+export function beginOf(db: Database): number {
+  return Math.max(1, Number(db.prepare('SELECT min(seq) FROM span').pluck().get() ?? 0));
+}
+
+/** Of the pages in use. */
+function usedBytes(db: Database): number {
+  const value = (name: string): number => Number(db.pragma(name, { simple: true }));
+  return (value('page_count') - value('freelist_count')) * value('page_size');
+}
+
+/** One step cuts one span, or reads some subjects. The last span stays. */
+export function* trimHistory(db: Database, bytesMax: number): Generator<void> {
+  if (usedBytes(db) <= bytesMax) return;
+  const spans = new SpanCutter(db);
+  while (usedBytes(db) > bytesMax * keptShare && spans.cutFirst()) yield;
+  yield* trimSubjects(db, beginOf(db));
+}
+
+class SpanCutter {
+  readonly #db: Database;
+  readonly #spans: Statement<[], { readonly seq: number }>;
+  readonly #changed: Statement<[number, number], { readonly tbl: TableName; readonly key: string }>;
+  readonly #versions: Readonly<Record<TableName, Statement>>;
+  readonly #keys: Readonly<Record<TableName, Statement>>;
+  readonly #rest: readonly Statement<[number]>[];
+
+  constructor(db: Database) {
+    this.#db = db;
+    this.#spans = db.prepare('SELECT seq FROM span ORDER BY seq LIMIT 2');
+    this.#changed = db.prepare('SELECT DISTINCT tbl, key FROM row_change WHERE seq >= ? AND seq < ?');
+    const ofEach = (sql: (name: TableName, where: string) => string) =>
+      Object.fromEntries(
+        tableNames.map((name) => {
+          const where = tableSpecs[name].key.map((column) => `${column} = ?`).join(' AND ');
+          return [name, db.prepare(sql(name, where))];
+        }),
+      ) as Record<TableName, Statement>;
+    this.#versions = ofEach((name, where) => `DELETE FROM past_${name} WHERE ${where} AND end_seq < ?`);
+    this.#keys = ofEach(
+      (name, where) =>
+        `DELETE FROM key_${name} WHERE ${where} AND NOT EXISTS (SELECT 1 FROM past_${name} WHERE ${where})`,
+    );
+    // Who may sign is found at its last change, however long ago.
+    this.#rest = [
+      db.prepare('DELETE FROM history_commit WHERE seq < ? AND signers IS NULL'),
+      db.prepare('DELETE FROM row_change WHERE seq < ?'),
+      db.prepare('DELETE FROM span WHERE seq < ?'),
+    ];
+  }
+
+  /** False where there is one span only. What the last commit of it changed stays, so that it can be shown. */
+  cutFirst(): boolean {
+    const [first, next] = this.#spans.all();
+    if (first === undefined || next === undefined) return false;
+    this.#db.exec('BEGIN IMMEDIATE');
+    try {
+      for (const { tbl, key: text } of this.#changed.all(first.seq, next.seq)) {
+        const key = JSON.parse(text) as SqlValue[];
+        this.#versions[tbl].run(...key, next.seq);
+        this.#keys[tbl].run(...key, ...key);
+      }
+      for (const statement of this.#rest) statement.run(next.seq);
+      this.#db.exec('COMMIT');
+      return true;
+    } catch (error) {
+      if (this.#db.inTransaction) this.#db.exec('ROLLBACK');
+      throw error;
+    }
+  }
+}
+
+/** What commits before the first one were about; they are by subject, so all of them are walked through. */
+function* trimSubjects(db: Database, begin: number): Generator<void> {
+  const after = '(kind, id, seq, idx) > (?, ?, ?, ?)';
+  const last = db.prepare<unknown[], Subject>(
+    `SELECT kind, id, seq, idx FROM subject WHERE ${after} ORDER BY kind, id, seq, idx LIMIT 1 OFFSET ${subjectsPerStep}`,
+  );
+  const remove = db.prepare(
+    `DELETE FROM subject WHERE seq < ? AND ${after} AND (kind, id, seq, idx) <= (?, ?, ?, ?)`,
+  );
+  const removeRest = db.prepare(`DELETE FROM subject WHERE seq < ? AND ${after}`);
+  for (let from: SqlValue[] = ['', '', 0, 0]; ; ) {
+    const end = last.get(...from);
+    if (end === undefined) {
+      removeRest.run(begin, ...from);
+      return;
+    }
+    const to = [end.kind, end.id, end.seq, end.idx];
+    remove.run(begin, ...from, ...to);
+    from = to;
+    yield;
+  }
+}
+
+interface Subject {
+  readonly kind: string;
+  readonly id: string;
+  readonly seq: number;
+  readonly idx: number;
+}
