@@ -86,7 +86,7 @@ export function questionOf(record: DecisionRecord): Question {
       ...{ operation, host, stack, model, visitor, promptTokens, promptTokensLeast, maxTokens },
       // Which network it was is not recorded, only what it had used.
       network: record.counters.networkTurns === undefined ? undefined : 'n-recorded',
-      credential: record.fenced && key === undefined ? { fault, carried: true } : credential,
+      credential,
     }),
     counters: record.counters,
     fenced: record.fenced ?? false,

@@ -4,7 +4,8 @@
  * log that made it so, and its first command turns the answer when it is run.
  */
 import { spawnSync } from 'node:child_process';
-import { cpSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { cpSync, existsSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { connect } from 'node:net';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { type DemoNodeId, demoNodes } from '../../dev/demo-fleet.ts';
@@ -15,6 +16,7 @@ import { type Explanation, explanationSchema } from '../../schemas/explanations.
 import { type RefusalType, refusalKinds } from '../../schemas/refusals.ts';
 import { type Answer, call, chatBody } from '../support/api.ts';
 import { type GatewayProcess, operatorToken, type Plane, ProcessFleet } from '../support/process-fleet.ts';
+import { requestText } from '../support/raw-http.ts';
 import { type CliRun, runCli } from '../support/run-cli.ts';
 import { specFleet, stackHost, stacks } from '../support/spec-fleet.ts';
 import { until } from '../support/until.ts';
@@ -26,7 +28,18 @@ let plane: Plane;
 let port: number;
 let playPort: number;
 const keys: Record<string, string> = {};
-const fault = (): string => join(fleet.dir, 'fault');
+const fault = (kind = ''): string => join(fleet.dir, `fault${kind}`);
+/** While something fails in the gateway: test/support/fault-on-file.mjs. */
+async function during<Result>(kind: '.clock' | '.usage', work: () => Promise<Result>): Promise<Result> {
+  writeFileSync(fault(kind), '');
+  try {
+    if (kind === '.usage') await until(() => existsSync(fault('.usage.stalled')), 60_000);
+    return await work();
+  } finally {
+    rmSync(fault(kind));
+    await until(() => !existsSync(fault('.usage.stalled')), 60_000);
+  }
+}
 const faulty = new URL('../support/fault-on-file.mjs', import.meta.url).href;
 
 beforeAll(async () => {
@@ -118,7 +131,32 @@ function ask(way: Way, { key = keys[way.organisation], more, body, headers, ...p
   });
 }
 
-async function explained(answer: Answer): Promise<Explanation> {
+/** Begins a stream, and leaves once some of it has come. Gives its request id. */
+async function leftStream(way: Way): Promise<string> {
+  const isMessages = way.path === '/v1/messages';
+  const body = chatBody(way.model, { stream: true, ...(isMessages && { max_tokens: 9 }) });
+  const headers = {
+    authorization: `Bearer ${keys[way.organisation]}`,
+    ...(isMessages && { 'anthropic-version': '2023-06-01' }),
+  };
+  const text = requestText({
+    method: 'POST',
+    host: way.host,
+    path: way.path,
+    headers,
+    body: JSON.stringify(body),
+  });
+  const socket = connect(port, '127.0.0.1', () => socket.write(text));
+  let received = '';
+  socket.on('data', (chunk) => {
+    received += chunk.toString('latin1');
+  });
+  await until(() => received.includes('data: '), 60_000);
+  socket.destroy();
+  return /^x-request-id: *(\S+)/im.exec(received)?.[1] ?? '';
+}
+
+async function explained(answer: Pick<Answer, 'status' | 'fields' | 'content'>): Promise<Explanation> {
   const run = await cli('explain', '--request', answer.fields['x-request-id'] ?? '', '-o', 'json');
   if (run.out === '') throw new Error(run.err);
   const found = explanationSchema.parse(JSON.parse(run.out));
@@ -386,6 +424,87 @@ describe('what is refused for its own sake is explained by its step:', () => {
   });
 });
 
+describe('what the gateway cannot do is explained by its step:', () => {
+  const refusedStep = ({ steps }: Explanation): string | undefined =>
+    steps.find(({ result, step }) => result === 'refused' && step !== 'own nodes')?.step;
+  const isServed = (way: Way): Promise<unknown> => until(async () => (await ask(way)).status === 200, 60_000);
+
+  test.each(served)('a state that is too old, %s', async (wayName) => {
+    const way: Way = ways[wayName];
+    const answers = await during(
+      '.clock',
+      async () => [await ask(way), await ask(way, { key: '' })] as const,
+    );
+    for (const [answer, type] of [
+      [answers[0], 'InferenceUnavailableError'],
+      [answers[1], 'Unauthorized'],
+    ] as const) {
+      refused(answer, type);
+      const found = await explained(answer);
+      expect([refusedStep(found), found.would]).toEqual(['fresh', []]);
+    }
+    await isServed(way);
+  });
+
+  test('usage that cannot be kept, at each host', async () => {
+    for (const way of served) await isServed(ways[way]);
+    const answers = await during('.usage', async () => {
+      // Its row waits for the thread, and after some time the next requests are refused.
+      expect((await ask(ways[chat])).status).toBe(200);
+      await until(async () => (await ask(ways[chat])).status !== 200, 60_000);
+      return Promise.all(served.map((way) => ask(ways[way])));
+    });
+    for (const answer of answers) {
+      refused(answer, 'InferenceUnavailableError');
+      const found = await explained(answer);
+      expect([refusedStep(found), found.would]).toEqual(['usage', []]);
+    }
+    for (const way of served) await isServed(ways[way]);
+  });
+
+  test('usage that is not known', async () => {
+    const organisation = 'unknown-so-far';
+    await admin.call('POST', '/organisations', { id: organisation, name: organisation, tier: 'Starter' });
+    const { value: key } = await admin.createKey(organisation, 'test');
+    await settle();
+    const way = ways[chat];
+    const answer = await during('.usage', () => ask(way, { key }));
+    refused(answer, 'InferenceUnavailableError');
+    const found = await explained(answer);
+    expect([refusedStep(found), found.would]).toEqual(['usage', []]);
+    await until(async () => (await ask(way, { key })).status === 200, 60_000);
+  });
+});
+
+describe('a stream that ends early was served, and its record says who ended it:', () => {
+  const ended = async (id: string, outcome: string): Promise<void> => {
+    const path = `/decisions/${id}`;
+    await until(async () => (await admin.call('GET', path).catch(() => undefined)) !== undefined, 60_000);
+    expect((await admin.call('GET', path))['decision']).toMatchObject({ served: true, outcome });
+    await explained({ status: 200, fields: { 'x-request-id': id }, content: '' });
+  };
+  /** Whatever API the gateway speaks to the node. */
+  const streaming = async <Result>(way: Way, fault: object, work: () => Promise<Result>): Promise<Result> => {
+    const paths = ['/v1/chat/completions', '/v1/messages'];
+    const rules = paths.map((path) => ({ match: { path }, fault: { ...fault, afterEvents: 3 } }));
+    nodes[way.sim].setBehaviour(parseBehaviour({ rules }));
+    return work().finally(() => nodes[way.sim].setBehaviour(parseBehaviour({})));
+  };
+
+  test.each(served)('the client, %s', async (wayName) => {
+    const way: Way = ways[wayName];
+    const id = await streaming(way, { kind: 'stall-after' }, () => leftStream(way));
+    await ended(id, 'ended by client');
+  });
+
+  test.each(served)('the node, %s', async (wayName) => {
+    const way: Way = ways[wayName];
+    const answer = await streaming(way, { kind: 'cut' }, () => ask(way, { more: { stream: true } }));
+    expect(answer.status, answer.content).toBe(200);
+    await ended(answer.fields['x-request-id'] ?? '', 'ended by node');
+  });
+});
+
 describe('what is served is explained:', () => {
   const list = { method: 'GET', path: '/v1/models' };
   const embed = { path: '/v1/embeddings', body: { model: 'echo-embed', input: 'a' } };
@@ -477,6 +596,28 @@ describe('what a visitor of the playground asks is explained by the x-request-id
     expect(answer.status, answer.content).toBe(200);
     const { steps } = await explained(answer);
     expect(steps.find(({ step }) => step === 'nodes')).toMatchObject({ result: 'ok' });
+  });
+
+  const failing: readonly (readonly [string, step: string, (cookie: string) => Promise<Answer>])[] = [
+    [
+      'a node that fails',
+      'answer',
+      async (cookie) => {
+        const sim = nodes['pool-1'];
+        sim.setBehaviour(parseBehaviour({ rules: [{ fault: { kind: 'refuse' } }] }));
+        return play({ cookie }).finally(() => sim.setBehaviour(parseBehaviour({})));
+      },
+    ],
+    ['usage that is not known', 'usage', (cookie) => during('.usage', () => play({ cookie }))],
+  ];
+  test.each(failing)('%s', async (_name, step, asked) => {
+    const cookie = await newVisitor();
+    const answer = await asked(cookie);
+    refused(answer, 'InferenceUnavailableError');
+    const { steps, would } = await explained(answer);
+    expect(steps.findLast(({ result }) => result === 'refused')?.step).toBe(step);
+    expect(would).toEqual([]);
+    await until(async () => (await play({ cookie })).status === 200, 60_000);
   });
 
   const itself: readonly (readonly [RefusalType, string, string, () => Played])[] = [

@@ -2,7 +2,7 @@
 import { execFileSync, spawn } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
-import { cpSync, mkdirSync, readdirSync, symlinkSync, writeFileSync } from 'node:fs';
+import { cpSync, mkdirSync, readdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
@@ -33,6 +33,7 @@ import { until } from '../support/until.ts';
 
 const waitMs = 90_000;
 const planted = new URL('../support/planted-machine.mjs', import.meta.url).href;
+const faulty = new URL('../support/fault-on-file.mjs', import.meta.url).href;
 const fleet = new ProcessFleet({ timeoutMs: 60_000 });
 let node: SimNode;
 let plane: Plane;
@@ -393,14 +394,18 @@ describe('nodes are at fault:', () => {
 });
 
 describe('listeners are at fault:', () => {
-  test('HG8001, HG4012, HG4013 and HG2008: a certificate that ends, one that is not trusted, a full disk', async () => {
+  test('HG8001, HG4012, HG4013, HG2008 and HG2003: certificates, a full disk, a clock that runs away', async () => {
     const [cert, key] = [join(fleet.dir, 'ends.pem'), join(fleet.dir, 'ends.key')];
     const subject = ['-subj', '/CN=127.0.0.1', '-addext', 'subjectAltName=IP:127.0.0.1'];
     const made = ['req', '-x509', '-newkey', 'ed25519', '-nodes', '-days', '5', ...subject];
     execFileSync('openssl', [...made, '-keyout', key, '-out', cert], { stdio: 'ignore' });
     const tls = ['--tls-cert', cert, '--tls-key', key];
     // Every disk has half a gigabyte left, as this process reads it.
-    const disk = { NODE_OPTIONS: `--import=${planted}`, HEADGATE_TEST_DISK: String(2 ** 29) };
+    const disk = {
+      NODE_OPTIONS: `--import=${planted} --import=${faulty}`,
+      HEADGATE_TEST_DISK: String(2 ** 29),
+      HEADGATE_TEST_FAULT: join(fleet.dir, 'fault'),
+    };
     const [secure, proxy] = [
       await fleet.serve<Plane['ready']>('control-plane', 'cp-tls', tls, disk),
       await fleet.serve('gateway', 'gw-tls', tls),
@@ -413,6 +418,13 @@ describe('listeners are at fault:', () => {
       `${code} ${level} ${object}`.trim(),
     );
     expect(levels, run.stderr).toEqual(expect.arrayContaining(['HG8001 warn admin', 'HG2008 fail']));
+    // Each proof is an hour old by the time that it is asked for.
+    writeFileSync(join(fleet.dir, 'fault.clock'), '');
+    const stale = await fleet.cli(['doctor', '--only', 'log', '-o', 'json'], env);
+    expect(checksIn(stale.stdout), stale.stderr).toContainEqual(
+      expect.objectContaining({ code: 'HG2003', level: 'warn' }),
+    );
+    rmSync(join(fleet.dir, 'fault.clock'));
     await proxy.end('SIGTERM');
     await secure.end('SIGTERM');
   });
