@@ -12,8 +12,8 @@ export interface SetAt {
   readonly removed: boolean;
 }
 
-/** Versions looked at for the last change of an aspect. */
-const versionsMax = 200;
+/** Versions looked at for the last change of an aspect; few are, unless a row changes often and this aspect of it never. */
+const versionsMax = 20_000;
 
 /**
  * When the row was last set, or removed; undefined where nothing is known of it. `mark` is one of the table's marks,
@@ -62,17 +62,22 @@ function setAtVersion(
   const at = prepare<number, []>(db, 'SELECT seq FROM position').pluck().get() ?? 0;
   const versions = prepare<Version, SqlValue[]>(
     db,
-    `SELECT * FROM main.past_${table} WHERE ${where} AND set_seq <= ? ORDER BY set_seq DESC LIMIT ${versionsMax}`,
-  ).all(...parts, at);
-  let found = versions[0];
-  if (found === undefined) return undefined;
-  if (found.end_seq <= at) return { seq: found.end_seq, removed: true };
-  for (const version of versions.slice(1)) {
-    const isSame = columns.length > 0 && columns.every((column) => version[column] === found?.[column]);
-    if (!isSame || version.end_seq !== found.set_seq) break;
+    `SELECT ${['set_seq', 'end_seq', ...columns].join(', ')} FROM main.past_${table}
+     WHERE ${where} AND set_seq <= ? ORDER BY set_seq DESC LIMIT ${versionsMax}`,
+  );
+  let found: Version | undefined;
+  for (const version of versions.iterate(...parts, at)) {
+    if (found === undefined && version.end_seq <= at) return { seq: version.end_seq, removed: true };
+    if (found !== undefined && !isContinued(version, found, columns)) break;
     found = version;
   }
-  return { seq: found.set_seq, removed: false };
+  return found && { seq: found.set_seq, removed: false };
+}
+
+/** The later version follows at once, and the aspect is the same in both. */
+function isContinued(version: Version, later: Version, columns: readonly string[]): boolean {
+  if (columns.length === 0 || version.end_seq !== later.set_seq) return false;
+  return columns.every((column) => version[column] === later[column]);
 }
 
 /** Ids of stacks have no slash, names of models may. */
