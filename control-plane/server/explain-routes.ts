@@ -15,7 +15,7 @@ import { eventsBetween } from '../explain/events-between.ts';
 import { differingSteps, type Explainer, explain, type ToExplain } from '../explain/explanation.ts';
 import { askDecision, type DecisionSources, decisionLines } from '../gateways/ask-decisions.ts';
 import { PersonTurns } from '../gateways/person-turns.ts';
-import { findKey, listMemberships } from '../state/tenants.ts';
+import { findKey } from '../state/tenants.ts';
 import { type AdminContext, actorOf, callerOf, parseQuery } from './context.ts';
 import { type FoundCounters, pastCounters, presentCounters } from './live-counters.ts';
 
@@ -55,18 +55,17 @@ async function recordOf(
   return record;
 }
 
-/** The decision of a request, for who may read it. Gateways are asked in the turn of a person who is a member somewhere. */
+/** The decision of a request, for who may read it. The route has checked that a person is a member somewhere. */
 async function recordedDecision(
   context: AdminContext,
   turns: PersonTurns,
   actor: Actor,
   request: string,
 ): Promise<AdminResponse<'GET /decisions/:request'>> {
-  const { db } = context.snapshot;
-  const { person, within } = actor;
-  authorise(db, actor, readingRoles, () => within ?? listMemberships(db, person ?? '')[0]?.organisation);
-  const { decision, unanswered } = await turns.run(person, () => askDecision(sourcesOf(context), request));
-  authorise(db, actor, readingRoles, () => organisationOfKey(context, decision?.key));
+  const { decision, unanswered } = await turns.run(actor.person, () =>
+    askDecision(sourcesOf(context), request),
+  );
+  authorise(context.snapshot.db, actor, readingRoles, () => organisationOfKey(context, decision?.key));
   if (decision === undefined) throw noRecord(unanswered);
   return { decision, unanswered };
 }

@@ -208,17 +208,6 @@ export const explainMutations: readonly SuiteMutation[] = [
     ],
   ),
   ...of(
-    'control-plane/server/explain-routes.ts',
-    ['control-plane/server/explain-routes.test.ts'],
-    [
-      [
-        'who is no member asks no gateway',
-        "authorise(db, actor, readingRoles, () => within ?? listMemberships(db, person ?? '')[0]?.organisation);",
-        '',
-      ],
-    ],
-  ),
-  ...of(
     'data-plane/decisions/decision-journal.ts',
     ['data-plane/decisions/decision-journal.test.ts'],
     [
