@@ -3,7 +3,9 @@
 // First the processor time to authenticate, decode and fold the records, in this process; then that of a real idle gateway that
 // reads them at their pace, above its time with peers that have no requests; last, that of a control plane per usage row.
 import { randomUUID } from 'node:crypto';
-import { decodeGauges } from '../schemas/gauges.ts';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
+import { decodeGauges, encodeGauges, inFlightWindow } from '../schemas/gauges.ts';
 import { countersTopic, gaugesTopic, type LimitTopicName, readCounterRecord } from '../schemas/limits.ts';
 import { Claimant } from '../shared/limits/claimant.ts';
 import { CounterState } from '../shared/limits/counters.ts';
@@ -31,6 +33,8 @@ function cpuMicros(since?: NodeJS.CpuUsage): number {
   return user + system;
 }
 
+setFlagsFromString('--expose-gc');
+const collectGarbage = runInNewContext('gc') as () => void;
 const rounded = (value: number): number => Number(value.toFixed(2));
 const bytesOf = (records: readonly Published[]): number =>
   records.reduce((sum, { value }) => sum + value.length + 32, 0);
@@ -76,34 +80,90 @@ function folding({ counters, gauges }: Traffics, { organisations }: Traffic) {
     }
   };
   merge(counters.warm);
-  let offset = 0;
-  let claimant = new Claimant({ name: 'idle', mint: randomUUID, live: peers });
-  const fold = (all: readonly Published[]): void => {
-    for (const { value } of all) {
+  const all = [...gauges.warm, ...gauges.measured];
+  /** `asked`: subjects that the gateway serves. */
+  const fold = (asked: number): void => {
+    const claimant = new Claimant({ name: 'idle', mint: randomUUID, live: peers });
+    for (let n = 0; n < asked; n++)
+      claimant.room({ subject: `organisation-${n}`, window: inFlightWindow, limit: 100 }, 0);
+    for (const [offset, { value }] of all.entries()) {
       const record = decodeGauges(value);
-      if (record !== undefined) claimant.onRecord(record, offset++, 0);
+      if (record !== undefined) claimant.onRecord(record, offset, 0);
     }
   };
+  const authenticated = authenticate(gaugesTopic, gauges.measured);
+  const folded = (asked: number): number =>
+    authenticated + least(() => fold(asked)) * (gauges.measured.length / all.length);
   const micros = {
     counters: authenticate(countersTopic, counters.measured) + least(() => merge(counters.measured)),
-    gauges:
-      authenticate(gaugesTopic, gauges.measured) +
-      least(() => {
-        claimant = new Claimant({ name: 'idle', mint: randomUUID, live: peers });
-        fold(gauges.warm);
-        fold(gauges.measured);
-      }) *
-        (gauges.measured.length / (gauges.warm.length + gauges.measured.length)),
+    gauges: folded(0),
+    gaugesAsked: folded(organisations),
   };
   return {
     organisations,
     countersMicrosPerRequest: rounded(micros.counters / (requestsPerSecond * counterSeconds)),
     gaugesMicrosPerRequest: rounded(micros.gauges / gauges.admitted),
+    gaugesMicrosPerRequestWhereAllAreServed: rounded(micros.gaugesAsked / gauges.admitted),
     countersBytesPerSecond: Math.round(bytesOf(counters.measured) / counterSeconds),
     gaugesBytesPerSecond: Math.round(bytesOf(gauges.measured) / gaugeSeconds),
     recordsPerSecond: Math.round(
       counters.measured.length / counterSeconds + gauges.measured.length / gaugeSeconds,
     ),
+  };
+}
+
+/** Bytes of memory for each subject and replica, of a gateway that has read of all of them. */
+function memory({ organisations }: Traffic) {
+  const bytesOf = (make: () => unknown): number => {
+    collectGarbage();
+    const before = process.memoryUsage();
+    const made = make();
+    collectGarbage();
+    const { heapUsed, external } = process.memoryUsage();
+    // Read until here, so that it is not collected.
+    return made === undefined ? 0 : heapUsed + external - before.heapUsed - before.external;
+  };
+  const nowMs = Date.now();
+  const subjects = Array.from({ length: organisations }, (_, n) => `organisation-${n}`);
+  const counters = bytesOf(() => {
+    const state = new CounterState();
+    for (let replica = 0; replica < peers; replica++)
+      for (let from = 0; from < organisations; from += 500) {
+        const entries = subjects
+          .slice(from, from + 500)
+          .map((subject, n) => [subject, period, 60_000 + n, 1000 + n]);
+        const ids = { replica: `replica-${replica}`, process: `process-${replica}` };
+        const value = Buffer.from(JSON.stringify({ v: 1, ...ids, at: nowMs, entries }));
+        const record = readCounterRecord(value);
+        if (record !== undefined) state.apply(record, nowMs);
+      }
+    // As a gateway does for its copy on disk: until then each value is also remembered as changed.
+    Array.from(state.takeUnsaved());
+    return state;
+  });
+  const gauges = (isAsked: boolean) =>
+    bytesOf(() => {
+      const claimant = new Claimant({ name: 'idle', mint: randomUUID, live: peers });
+      if (isAsked)
+        for (const subject of subjects) claimant.room({ subject, window: inFlightWindow, limit: 100 }, 0);
+      for (let peer = 0; peer < peers; peer++)
+        for (let from = 0, n = 1; from < organisations; from += 500, n++) {
+          const ids = { process: `process-${peer}`, name: `edge-${peer}`, n, ended: [], silent: [] };
+          const entries = subjects
+            .slice(from, from + 500)
+            .map((subject) => ({ subject, window: inFlightWindow, limit: 100, used: 1, claim: 1 }));
+          const record = decodeGauges(encodeGauges({ ...ids, entries }));
+          if (record !== undefined) claimant.onRecord(record, peer, 0);
+        }
+      return claimant;
+    });
+  const each = (bytes: number) => Math.round(bytes / organisations / peers);
+  return {
+    organisations,
+    replicas: peers,
+    countersBytes: each(counters),
+    gaugesBytes: each(gauges(false)),
+    gaugesBytesWhereAllAreServed: each(gauges(true)),
   };
 }
 
@@ -181,10 +241,12 @@ function controlPlane() {
   };
 }
 
+const sizes = [1000, 5000].map((organisations) => ({ peers, organisations, requestsPerSecond }));
+// First, while nothing else is there that might be collected meanwhile.
+const memories = sizes.map(memory);
 const rules: ReturnType<typeof folding>[] = [];
 const gateways: Awaited<ReturnType<typeof idleGateway>>[] = [];
-for (const organisations of [1000, 5000]) {
-  const traffic = { peers, organisations, requestsPerSecond };
+for (const traffic of sizes) {
   const made = records(traffic);
   rules.push(folding(made, traffic));
   gateways.push(await idleGateway(made, traffic));
@@ -192,5 +254,6 @@ for (const organisations of [1000, 5000]) {
 const plane = controlPlane();
 console.table(rules);
 console.table(gateways);
+console.table(memories);
 console.table([plane]);
-console.log(JSON.stringify({ peers, requestsPerSecond, rules, gateways, controlPlane: plane }));
+console.log(JSON.stringify({ peers, requestsPerSecond, rules, gateways, memories, controlPlane: plane }));

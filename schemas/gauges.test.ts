@@ -1,23 +1,69 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { decodeGauges, encodeGauges, type GaugeRecord, gaugeEntriesMax } from './gauges.ts';
+import {
+  decodeGauges,
+  encodeGauges,
+  type GaugeEntry,
+  type GaugeRecord,
+  gaugeBucketOf,
+  gaugeEntriesMax,
+  type ReadGauges,
+} from './gauges.ts';
 
+const entry: GaugeEntry = { subject: 'acme', window: 1_795_364_400_000, limit: 30, used: 2, claim: 5 };
 const record: GaugeRecord = {
-  ...{ v: 1, process: 'p', name: 'edge-1', n: 7, alone: 3, ended: [['q', 2]], silent: [] },
-  entries: [{ subject: 'acme', window: 60_000, limit: 30, used: 2, claim: 5 }],
+  ...{ process: 'p', name: 'edge-1', n: 7, alone: 3, ended: [['q', 2]], silent: [] },
+  entries: [entry, { ...entry, subject: 'visitors:all', window: 0, claim: 1_000_000_000 }],
 };
 
+function entriesOf({ entries }: Pick<ReadGauges, 'entries'>, isWanted = (_: number) => true): GaugeEntry[] {
+  const found: GaugeEntry[] = [];
+  entries.visit(isWanted, (each) => found.push(each));
+  return found;
+}
+
+/** As a writer that keeps no rule writes it. */
+function raw(head: object, entries: readonly GaugeEntry[] = record.entries): Buffer {
+  const packed = encodeGauges({ ...record, entries });
+  const packedHead = packed.readUInt16BE(1);
+  const text = Buffer.from(JSON.stringify(head));
+  const prefix = Buffer.from(packed.subarray(0, 5));
+  prefix.writeUInt16BE(text.length, 1);
+  return Buffer.concat([prefix, text, packed.subarray(5 + packedHead)]);
+}
+
 test('a record is read as it was written', () => {
-  expect(decodeGauges(encodeGauges(record))).toEqual(record);
+  const read = decodeGauges(encodeGauges(record));
+  expect(read).toMatchObject({ ...record, entries: expect.anything() });
+  expect(read && entriesOf(read)).toEqual(record.entries);
 });
 
-test('a record that is cut, has another form, or a member out of bounds is none', () => {
+test('a reader unpacks the entries of the buckets that it wants', () => {
+  const subjects = Array.from({ length: 200 }, (_, index) => `organisation-${index}`);
+  const read = decodeGauges(
+    encodeGauges({ ...record, entries: subjects.map((subject) => ({ ...entry, subject })) }),
+  ) as ReadGauges;
+  const buckets = new Set(subjects.map(gaugeBucketOf));
+  expect(buckets.size).toBeGreaterThan(32);
+  for (const bucket of buckets)
+    expect(entriesOf(read, (each) => each === bucket).map(({ subject }) => subject)).toEqual(
+      subjects.filter((subject) => gaugeBucketOf(subject) === bucket),
+    );
+});
+
+test('of more processes that ended than a record may name it names some', () => {
+  const ended = Array.from({ length: 300 }, (_, n) => [`process-${n}`, n] as const);
+  expect(decodeGauges(encodeGauges({ ...record, ended }))?.ended).toEqual(ended.slice(0, 200));
+});
+
+test('a record that is cut, longer, of another form, or has a member out of bounds is none', () => {
   const value = encodeGauges(record);
   for (let length = 0; length < value.length; length++)
     expect(decodeGauges(value.subarray(0, length))).toBeUndefined();
-  const entry = ['acme', 0, 30, 2, 5];
+  expect(decodeGauges(Buffer.concat([value, Buffer.of(0)]))).toBeUndefined();
+  const head = { process: 'p', name: 'edge-1', n: 7 };
+  expect(decodeGauges(raw(head))).toBeDefined();
   const faults: readonly object[] = [
-    { v: 2 },
     { process: '' },
     { name: 'x'.repeat(201) },
     { n: -1 },
@@ -26,25 +72,31 @@ test('a record that is cut, has another form, or a member out of bounds is none'
     { ended: {} },
     { ended: [['q']] },
     { silent: [['q', -1]] },
-    { entries: null },
-    { entries: Array.from({ length: gaugeEntriesMax + 1 }, () => entry) },
-    { entries: [['acme', 0, 30, 2]] },
-    { entries: [['acme', 0, 30, 2, 5, 6]] },
-    { entries: [[7, 0, 30, 2, 5]] },
-    ...[1, 2, 3, 4].map((index) => ({ entries: [entry.with(index, 2e15)] })).slice(1),
-    { entries: [entry.with(4, -1)] },
-    { entries: [entry.with(3, '2')] },
   ];
-  const whole = { ...(JSON.parse(value.toString()) as object), entries: [entry] };
-  expect(decodeGauges(Buffer.from(JSON.stringify(whole)))).toBeDefined();
   for (const fault of faults)
-    expect(
-      decodeGauges(Buffer.from(JSON.stringify({ ...whole, ...fault }))),
-      JSON.stringify(fault),
-    ).toBeUndefined();
+    expect(decodeGauges(raw({ ...head, ...fault })), JSON.stringify(fault)).toBeUndefined();
+  const entries: readonly (readonly GaugeEntry[])[] = [
+    Array.from({ length: gaugeEntriesMax + 1 }, () => entry),
+    [{ ...entry, subject: '' }],
+    [{ ...entry, subject: 'x'.repeat(201) }],
+    [{ ...entry, subject: 'two words' }],
+    ...(['limit', 'used', 'claim'] as const).map((member) => [{ ...entry, [member]: 1_000_000_001 }]),
+  ];
+  for (const fault of entries) expect(decodeGauges(raw(head, fault))).toBeUndefined();
+  const other = encodeGauges(record);
+  other[0] = 1;
+  expect(decodeGauges(other)).toBeUndefined();
 });
 
 test('no bytes make the reader throw', () => {
   fc.assert(fc.property(fc.uint8Array({ maxLength: 300 }), (bytes) => void decodeGauges(bytes)));
-  fc.assert(fc.property(fc.json(), (text) => void decodeGauges(Buffer.from(text))));
+  const head = fc.json().map((text) => Buffer.from(text));
+  fc.assert(
+    fc.property(head, fc.uint8Array({ maxLength: 60 }), fc.nat(5), (text, rest, count) => {
+      const read = decodeGauges(
+        Buffer.concat([Buffer.of(2, text.length >> 8, text.length & 255, 0, count), text, rest]),
+      );
+      if (read !== undefined) entriesOf(read);
+    }),
+  );
 });

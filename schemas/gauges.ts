@@ -1,6 +1,9 @@
 /**
  * A record of the topic `headgate.gauges`: what one gateway process holds and asks for of the limits that hold over the whole
- * fleet (requests of a minute, weight in flight). JSON; read as hostile input, and as a whole or not at all.
+ * fleet (requests of a minute, weight in flight). Read as hostile input, and as a whole or not at all.
+ *
+ * Each gateway reads the records of all others, so reading must cost little: the entries remain bytes until somebody asks for
+ * their subject. A version byte, the length of the head and the number of entries (16 bits each), the head as JSON, the entries.
  */
 
 /** Entries of one record, at most. */
@@ -9,12 +12,18 @@ export const gaugeEntriesMax = 500;
 const namedMax = 200;
 const textMax = 200;
 const amountMax = 1_000_000_000;
+const version = 2;
+/** Before the head. */
+const prefixBytes = 5;
+/** An entry: the length of its subject, the subject, 48 bits of the window, 32 bits each of limit, used and claim. */
+const numberBytes = 18;
 
 /** What concurrency has in place of the beginning of a minute. */
 export const inFlightWindow = 0;
 
 /** One limit of one subject: an organisation, or all visitors, or a network. */
 export interface GaugeEntry {
+  /** Printable ASCII. */
   readonly subject: string;
   /** Beginning of the minute, ms since 1970; `inFlightWindow` for concurrency. */
   readonly window: number;
@@ -28,8 +37,7 @@ export interface GaugeEntry {
 /** A process, and the offset of the last record of it that the writer has read. */
 export type LastSeen = readonly [process: string, offset: number];
 
-export interface GaugeRecord {
-  readonly v: 1;
+interface GaugeHead {
   readonly process: string;
   /** The gateway's name, for people. */
   readonly name: string;
@@ -41,55 +49,152 @@ export interface GaugeRecord {
   readonly ended: readonly LastSeen[];
   /** Silent for so long that they no longer hold all room. */
   readonly silent: readonly LastSeen[];
+}
+
+/** As it is written. */
+export interface GaugeRecord extends GaugeHead {
   readonly entries: readonly GaugeEntry[];
 }
 
-type EntryList = readonly [subject: string, window: number, limit: number, used: number, claim: number];
+/** As it is read. */
+export interface ReadGauges extends GaugeHead {
+  readonly entries: PackedEntries;
+}
 
-/** Entries are lists, which cost half of what objects do. */
+/** Subjects are distributed over so many buckets: a reader unpacks the entries of those that it needs. */
+export const gaugeBuckets = 64;
+/** The last bytes of a subject decide its bucket; ids differ in them. */
+const bucketBytes = 8;
+
+export function gaugeBucketOf(subject: string): number {
+  let hash = 0;
+  for (let at = Math.max(0, subject.length - bucketBytes); at < subject.length; at++)
+    hash = (hash * 31 + subject.charCodeAt(at)) | 0;
+  return hash & (gaugeBuckets - 1);
+}
+
+function bucketAt(bytes: Buffer, start: number, end: number): number {
+  let hash = 0;
+  for (let at = Math.max(start, end - bucketBytes); at < end; at++) hash = (hash * 31 + (bytes[at] ?? 0)) | 0;
+  return hash & (gaugeBuckets - 1);
+}
+
+function uintAt(bytes: Buffer, from: number, length: number): number {
+  let value = 0;
+  for (let at = from; at < from + length; at++) value = value * 256 + (bytes[at] ?? 0);
+  return value;
+}
+
+/** The entries of a record that was checked, as bytes. */
+export class PackedEntries {
+  readonly #bytes: Buffer;
+
+  constructor(bytes: Buffer) {
+    this.#bytes = bytes;
+  }
+
+  get byteLength(): number {
+    return this.#bytes.length;
+  }
+
+  everyWindow(is: (window: number) => boolean): boolean {
+    const bytes = this.#bytes;
+    for (let at = 0; at < bytes.length; ) {
+      const end = at + 1 + (bytes[at] ?? 0);
+      if (!is(uintAt(bytes, end, 6))) return false;
+      at = end + numberBytes;
+    }
+    return true;
+  }
+
+  /** Visits the entries whose bucket is wanted, in their order. */
+  visit(isWanted: (bucket: number) => boolean, each: (entry: GaugeEntry) => void): void {
+    const bytes = this.#bytes;
+    for (let at = 0; at < bytes.length; ) {
+      const end = at + 1 + (bytes[at] ?? 0);
+      if (isWanted(bucketAt(bytes, at + 1, end)))
+        each({
+          subject: bytes.toString('latin1', at + 1, end),
+          window: uintAt(bytes, end, 6),
+          limit: uintAt(bytes, end + 6, 4),
+          used: uintAt(bytes, end + 10, 4),
+          claim: uintAt(bytes, end + 14, 4),
+        });
+      at = end + numberBytes;
+    }
+  }
+}
+
 export function encodeGauges({ entries, ended, silent, ...rest }: GaugeRecord): Buffer {
-  const lists = entries.map(
-    ({ subject, window, limit, used, claim }): EntryList => [subject, window, limit, used, claim],
-  );
-  return Buffer.from(
+  const head = Buffer.from(
     JSON.stringify({
       ...rest,
-      ...(ended.length > 0 && { ended }),
-      ...(silent.length > 0 && { silent }),
-      entries: lists,
+      // The others are named by a later record.
+      ...(ended.length > 0 && { ended: ended.slice(0, namedMax) }),
+      ...(silent.length > 0 && { silent: silent.slice(0, namedMax) }),
     }),
   );
+  let size = prefixBytes + head.length;
+  for (const { subject } of entries) size += 1 + subject.length + numberBytes;
+  const value = Buffer.allocUnsafe(size);
+  value[0] = version;
+  value.writeUInt16BE(head.length, 1);
+  value.writeUInt16BE(entries.length, 3);
+  let at = head.copy(value, prefixBytes) + prefixBytes;
+  for (const { subject, window, limit, used, claim } of entries) {
+    at = value.writeUInt8(subject.length, at);
+    at += value.write(subject, at, 'latin1');
+    at = value.writeUIntBE(window, at, 6);
+    for (const amount of [limit, used, claim]) at = value.writeUInt32BE(amount, at);
+  }
+  return value;
 }
 
 /** undefined where the record is of another version, cut, or out of bounds. */
-export function decodeGauges(value: Uint8Array): GaugeRecord | undefined {
+export function decodeGauges(value: Uint8Array): ReadGauges | undefined {
+  const bytes = Buffer.from(value.buffer, value.byteOffset, value.byteLength);
+  if (bytes.length < prefixBytes || bytes[0] !== version) return undefined;
+  const headEnd = prefixBytes + bytes.readUInt16BE(1);
+  const count = bytes.readUInt16BE(3);
+  if (headEnd > bytes.length || count > gaugeEntriesMax) return undefined;
+  const head = readHead(bytes.toString('utf8', prefixBytes, headEnd));
+  if (head === undefined || !areEntries(bytes, headEnd, count)) return undefined;
+  return { ...head, entries: new PackedEntries(bytes.subarray(headEnd)) };
+}
+
+function readHead(text: string): GaugeHead | undefined {
   let json: unknown;
   try {
-    json = JSON.parse(Buffer.from(value.buffer, value.byteOffset, value.byteLength).toString());
+    json = JSON.parse(text);
   } catch {
     return undefined;
   }
   if (typeof json !== 'object' || json === null) return undefined;
-  const { v, process, name, n, alone, ended = [], silent = [], entries } = json as Record<string, unknown>;
-  if (v !== 1 || !isText(process) || !isText(name) || !isCount(n)) return undefined;
+  const { process, name, n, alone, ended = [], silent = [] } = json as Record<string, unknown>;
+  if (!isText(process) || !isText(name) || !isCount(n)) return undefined;
   if (alone !== undefined && !isCount(alone)) return undefined;
-  if (!isListOf(ended, namedMax, isLastSeen) || !isListOf(silent, namedMax, isLastSeen)) return undefined;
-  if (!isListOf(entries, gaugeEntriesMax, isEntry)) return undefined;
-  return {
-    ...{ v, process, name, n, ended, silent },
-    ...(alone !== undefined && { alone }),
-    entries: entries.map(([subject, window, limit, used, claim]) => ({
-      subject,
-      window,
-      limit,
-      used,
-      claim,
-    })),
-  };
+  if (!areLastSeen(ended) || !areLastSeen(silent)) return undefined;
+  return { process, name, n, ended, silent, ...(alone !== undefined && { alone }) };
 }
 
-function isListOf<Item>(list: unknown, max: number, is: (item: unknown) => item is Item): list is Item[] {
-  return Array.isArray(list) && list.length <= max && list.every(is);
+/** Are these bytes so many whole entries with members in their bounds? */
+function areEntries(bytes: Buffer, from: number, count: number): boolean {
+  let at = from;
+  for (let n = 0; n < count; n++) {
+    const end = at + 1 + (bytes[at] ?? 0);
+    if (end + numberBytes > bytes.length || !isSubject(bytes, at + 1, end)) return false;
+    for (let field = end + 6; field < end + numberBytes; field += 4)
+      if (uintAt(bytes, field, 4) > amountMax) return false;
+    at = end + numberBytes;
+  }
+  return at === bytes.length;
+}
+
+/** Printable ASCII. */
+function isSubject(bytes: Buffer, from: number, to: number): boolean {
+  if (from === to || to > from + textMax) return false;
+  for (let at = from; at < to; at++) if ((bytes[at] ?? 0) <= 0x20 || (bytes[at] ?? 0) >= 0x7f) return false;
+  return true;
 }
 
 function isText(value: unknown): value is string {
@@ -100,16 +205,10 @@ function isCount(value: unknown): value is number {
   return Number.isSafeInteger(value) && (value as number) >= 0;
 }
 
-function isAmount(value: unknown): value is number {
-  return isCount(value) && value <= amountMax;
+function areLastSeen(list: unknown): list is LastSeen[] {
+  return Array.isArray(list) && list.length <= namedMax && list.every(isLastSeen);
 }
 
-function isLastSeen(item: unknown): item is LastSeen {
+function isLastSeen(item: unknown): boolean {
   return Array.isArray(item) && item.length === 2 && isText(item[0]) && isCount(item[1]);
-}
-
-function isEntry(item: unknown): item is EntryList {
-  if (!Array.isArray(item) || item.length !== 5) return false;
-  // By index: this runs for each entry of each record of the fleet.
-  return isText(item[0]) && isCount(item[1]) && isAmount(item[2]) && isAmount(item[3]) && isAmount(item[4]);
 }

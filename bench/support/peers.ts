@@ -3,7 +3,7 @@
  * time: their requests are spread evenly over the organisations, and a twentieth of these is near the end of its allowance.
  */
 import { randomUUID } from 'node:crypto';
-import { encodeGauges, type GaugeRecord, inFlightWindow } from '../../schemas/gauges.ts';
+import { decodeGauges, encodeGauges, inFlightWindow, type ReadGauges } from '../../schemas/gauges.ts';
 import type { CounterEntry } from '../../schemas/limits.ts';
 import { windowMs } from '../../shared/decision/decide.ts';
 import { Claimant } from '../../shared/limits/claimant.ts';
@@ -119,7 +119,7 @@ export function gaugeRecords(traffic: Traffic, seconds: number) {
     const claimant = new Claimant({ name: `edge-${index}`, mint: randomUUID, live: peers });
     return { claimant, offsetMs: stepMs * (index % (tickMs / stepMs)), read: 0, urgentMs: undefined };
   });
-  const log: { readonly record: GaugeRecord; readonly atMs: number }[] = [];
+  const log: { readonly value: Buffer; readonly record: ReadGauges; readonly atMs: number }[] = [];
   const ending = new Map<number, (() => void)[]>();
   const warmMs = 5000;
   const window = Date.now() - (Date.now() % windowMs);
@@ -145,17 +145,18 @@ export function gaugeRecords(traffic: Traffic, seconds: number) {
     for (const peer of gateways) {
       const { claimant } = peer;
       for (; peer.read < log.length && (log[peer.read]?.atMs ?? 0) + lagMs <= nowMs; peer.read++)
-        claimant.onRecord((log[peer.read] as { record: GaugeRecord }).record, peer.read, nowMs);
+        claimant.onRecord((log[peer.read] as { record: ReadGauges }).record, peer.read, nowMs);
       const isTick = nowMs % tickMs === peer.offsetMs;
       if (claimant.isUrgent) peer.urgentMs ??= nowMs + stepMs;
       if (!isTick && (peer.urgentMs === undefined || peer.urgentMs > nowMs)) continue;
       peer.urgentMs = undefined;
-      for (const record of claimant.records(nowMs, window, !isTick)) log.push({ record, atMs: nowMs });
+      for (const each of claimant.records(nowMs, window, !isTick)) {
+        const value = encodeGauges(each);
+        log.push({ value, record: decodeGauges(value) as ReadGauges, atMs: nowMs });
+      }
     }
   }
-  const published = log.map(({ record, atMs }): Published => {
-    return { atMs: atMs - warmMs, value: encodeGauges(record) };
-  });
+  const published = log.map(({ value, atMs }): Published => ({ atMs: atMs - warmMs, value }));
   return {
     admitted,
     warm: published.filter(({ atMs }) => atMs < 0),

@@ -27,13 +27,13 @@ afterEach(async () => {
   rmSync(folder, { recursive: true });
 });
 
-function topic(): LimitTopic {
+function topic(isCut = () => isAway): LimitTopic {
   return new LimitTopic({
     topic: gaugesTopic,
     open: async () => {
       const log = new MemoryLog(memory);
       const append = log.append.bind(log);
-      log.append = (...args) => (isAway ? Promise.reject(new LogUnavailable('away')) : append(...args));
+      log.append = (...args) => (isCut() ? Promise.reject(new LogUnavailable('away')) : append(...args));
       return log;
     },
     tokens: ['token-of-sixteen-bytes'],
@@ -41,10 +41,10 @@ function topic(): LimitTopic {
 }
 
 /** A gateway on its own data folder. */
-async function gateway(dataDir = mkdtempSync(join(folder, 'gateway-'))) {
+async function gateway(dataDir = mkdtempSync(join(folder, 'gateway-')), isCut = () => isAway) {
   const registry = new Registry();
   const logger = { warn: () => undefined };
-  const exchange = new LimitExchange({ topic: topic(), dataDir, name: 'edge', registry, logger });
+  const exchange = new LimitExchange({ topic: topic(isCut), dataDir, name: 'edge', registry, logger });
   opened.push(exchange);
   exchange.start();
   await exchange.ready(5000);
@@ -100,13 +100,15 @@ test('a wait ends with the client, and where no wait can help there is none', as
 });
 
 test('a start on the same data folder ends its predecessor, whose weight in flight is free at once', async () => {
-  const first = await gateway();
+  let isKilled = false;
+  const first = await gateway(undefined, () => isKilled);
   const second = await gateway();
   for (let n = 0; n < 10; n++) expect(await admit(first.exchange)).toBe(true);
   await until(() => second.exchange.taken(limit, 1) >= 10);
   await until(() => first.exchange.live === 2);
   const file = join(first.dataDir, 'exchange.json');
   await until(async () => (await readFile(file, 'utf8')).includes('"live":2'));
+  isKilled = true;
   // As after kill -9: nothing is said, and the folder is that of the killed process.
   const killed = mkdtempSync(join(folder, 'killed-'));
   writeFileSync(join(killed, 'exchange.json'), await readFile(file));
@@ -125,7 +127,7 @@ test('records that are foreign, malformed or of another time are counted by caus
   const writer = topic();
   opened.push(writer);
   const far = { subject: 'acme', window: Date.now() + 1e7, limit: 10, used: 10, claim: 10 };
-  const foreign = { v: 1 as const, process: 'p', name: 'p', n: 1, ended: [], silent: [] };
+  const foreign = { process: 'p', name: 'p', n: 1, ended: [], silent: [] };
   await writer.append(Buffer.from('[]'));
   await writer.append(encodeGauges({ ...foreign, entries: [far] }));
   memory.add(encodeGauges({ ...foreign, entries: [{ ...far, window: inFlightWindow }] }));

@@ -7,7 +7,8 @@ import { randomUUID } from 'node:crypto';
 import { Counter, Gauge, type Registry } from 'prom-client';
 import { decodeGauges, encodeGauges, type GaugeRecord, inFlightWindow } from '../../schemas/gauges.ts';
 import { gaugesTopic } from '../../schemas/limits.ts';
-import { Claimant, cutOffMs, type Limit } from '../../shared/limits/claimant.ts';
+import { Claimant, cutOffMs } from '../../shared/limits/claimant.ts';
+import type { Limit } from '../../shared/limits/claims-rows.ts';
 import { type LimitBatch, type LimitTopic, limitTopicAt } from '../../shared/log/limit-topic.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
 import { RateLimitedLine } from '../../shared/runtime/rate-limited-line.ts';
@@ -19,6 +20,8 @@ const tickMs = 200;
 const urgentMs = 10;
 /** Pause between two reads of the topic while no request waits for room: what is read together costs little. */
 const restMs = 40;
+/** The same while nothing is used or held here, and other gateways are live. */
+const idleRestMs = 200;
 /** Longer than a minute and the differences of clocks. */
 const readBackMs = 70_000;
 /** Records that the log has not acknowledged yet, at most: a slow log costs records, never memory. */
@@ -170,7 +173,7 @@ export class LimitExchange {
     for (const { offset, value } of records) {
       const record = decodeGauges(value);
       if (record === undefined) this.#ignored.add('malformed');
-      else if (!record.entries.every(({ window }) => isNear(window, wallMs)))
+      else if (!record.entries.everyWindow((window) => isNear(window, wallMs)))
         this.#ignored.add('another time');
       else this.#claimant.onRecord(record, offset, nowMs);
     }
@@ -181,7 +184,8 @@ export class LimitExchange {
   #rest(): Promise<void> | undefined {
     if (this.#claimant.isAwaited || this.#closing.signal.aborted) return undefined;
     return new Promise((resolve) => {
-      const timer = setTimeout(resolve, restMs);
+      const { isIdle, isAlone } = this.#claimant;
+      const timer = setTimeout(resolve, isIdle && !isAlone ? idleRestMs : restMs);
       this.#endRest = () => {
         clearTimeout(timer);
         resolve();

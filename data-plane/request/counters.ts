@@ -8,7 +8,7 @@ import { visitorPrefix } from '../../shared/decision/authenticate.ts';
 import { type Counters, windowMs, windowStartMs } from '../../shared/decision/decide.ts';
 import type { Exhausted } from '../../shared/decision/refusal.ts';
 import type { RateWindow } from '../../shared/decision/visitor-limits.ts';
-import type { Limit } from '../../shared/limits/claimant.ts';
+import type { Limit } from '../../shared/limits/claims-rows.ts';
 import type { TierLimits } from '../../shared/snapshot/lookup.ts';
 
 /** The capacity that a request holds while it is in flight. */

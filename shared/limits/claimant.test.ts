@@ -2,7 +2,8 @@
 import { expect, test } from 'vitest';
 import { inFlightWindow } from '../../schemas/gauges.ts';
 import { ClaimLog } from '../../test/support/claim-log.ts';
-import type { Claimant, Limit } from './claimant.ts';
+import type { Claimant } from './claimant.ts';
+import type { Limit } from './claims-rows.ts';
 
 const minute: Limit = { subject: 'acme', window: 60_000, limit: 60 };
 const inFlight: Limit = { subject: 'acme', window: inFlightWindow, limit: 10 };
@@ -34,6 +35,11 @@ class Queue {
   /** What is published between two ticks, and what comes of it. */
   urgent(): void {
     this.#log.urgent(this.#claimant);
+    this.admit();
+  }
+
+  /** Those that were released are decided again. */
+  admit(): void {
     const { nowMs } = this.#log;
     for (const limit of this.#released.splice(0)) {
       if (this.#claimant.admits(limit, 1, nowMs)) this.#claimant.add(limit, 1, nowMs);
@@ -201,10 +207,13 @@ test('a gateway that was alone publishes all that it used at once when another c
   const log = new ClaimLog();
   const [alone] = log.openAll(1) as [Claimant];
   log.take(alone, minute, 20);
+  // On its way, and more is admitted meanwhile.
+  expect(alone.records(log.nowMs, log.nowMs)).toHaveLength(1);
+  log.take(alone, minute, 5);
   const other = log.open();
   log.append(other.records(log.nowMs, log.nowMs));
   const [record] = alone.isUrgent ? alone.records(log.nowMs, log.nowMs, true) : [];
-  expect(record).toMatchObject({ entries: [{ subject: 'acme', window: 60_000, used: 20 }] });
+  expect(record).toMatchObject({ entries: [{ subject: 'acme', window: 60_000, used: 25 }] });
   expect(record).not.toHaveProperty('alone');
   // From the record on, before it is read back.
   expect(alone.isAlone).toBe(false);
@@ -251,36 +260,35 @@ test('what is held is repeated each thirty seconds, for readers that begin later
 
 test('where more was held than a limit has, requests that wait do not keep the rest from being used', () => {
   const log = new ClaimLog();
-  const [one, other] = log.openAll(2) as [Claimant, Claimant];
-  for (const each of [one, other]) hold(log, each, 5);
+  const all = log.openAll(2);
+  for (const each of all) hold(log, each, 5);
   log.pass(2000);
   // The tier was made narrower while both use all that they hold; then they end, and as many wait on both.
   const narrow = { ...inFlight, limit: 6 };
-  for (const each of [one, other]) {
-    each.remove(inFlight, 5, log.nowMs);
-  }
-  const queues = [one, other].map((each) => new Queue(log, each));
+  for (const each of all) each.remove(inFlight, 5, log.nowMs);
+  const queues = all.map((each) => new Queue(log, each));
   for (const queue of queues) for (let n = 0; n < 5; n++) queue.wait(narrow);
-  for (let n = 0; n < 20; n++) {
-    log.pass(200);
-    for (const queue of queues) queue.urgent();
-  }
-  expect(one.used(narrow) + other.used(narrow)).toBe(6);
+  for (let n = 0; n < 20; n++, log.nowMs += 200)
+    for (const each of all) {
+      log.append(each.records(log.nowMs, log.nowMs));
+      for (const queue of queues) queue.admit();
+    }
+  expect(all.reduce((sum, each) => sum + each.used(narrow), 0)).toBe(6);
 });
 
 test('who got less than it asked for asks again once another gave room up', () => {
   const log = new ClaimLog();
   const [one, other] = log.openAll(2) as [Claimant, Claimant];
-  hold(log, one, 6);
+  hold(log, one, 10);
   log.pass(2000);
-  one.remove(inFlight, 4, log.nowMs);
   const queue = new Queue(log, other);
-  for (let n = 0; n < 8; n++) queue.wait(inFlight);
+  for (let n = 0; n < 4; n++) queue.wait(inFlight);
   queue.urgent();
-  expect(other.used(inFlight)).toBe(4);
+  expect(other.used(inFlight)).toBe(0);
+  one.remove(inFlight, 4, log.nowMs);
   log.urgent(one);
   queue.urgent();
-  expect(other.used(inFlight)).toBe(8);
+  expect(other.used(inFlight)).toBe(4);
 });
 
 test('beyond what it uses a gateway claims a quarter of the rest at most, so that others find room without it', () => {
@@ -311,14 +319,75 @@ test('a gateway that is alone publishes what it admitted at each tick: of a kill
 test('a gateway that was alone holds all room for as long as it may admit without the log', () => {
   const log = new ClaimLog();
   const [alone] = log.openAll(1) as [Claimant];
+  log.take(alone, minute, 1);
+  log.pass(200);
   log.set(alone, 'cut off');
   const other = log.open();
-  log.pass(400);
+  log.pass(200);
   expect(other.isCutOff(log.nowMs)).toBe(false);
   while (!alone.isCutOff(log.nowMs)) {
     expect(log.take(other, minute, 1)).toBe(0);
+    // Requests wait, so that it publishes all the time.
+    const limit = { ...minute, subject: `organisation-${log.nowMs}` };
+    other.wait(limit, 1, log.nowMs + 9000, log.nowMs, () => undefined);
+    log.urgent(other);
     log.pass(200);
   }
   log.pass(3000);
   expect(log.take(other, minute, 1)).toBe(1);
+});
+
+test('what is new to a gateway, or has become less, is gathered into few records', () => {
+  const log = new ClaimLog();
+  const [one, other] = log.openAll(2) as [Claimant, Claimant];
+  const before = log.records.length;
+  for (let n = 0; n < 25; n++) {
+    expect(log.take(one, { ...minute, subject: `organisation-${n}` }, 1)).toBe(1);
+    log.pass(200);
+  }
+  log.pass(1000);
+  const records = log.records.slice(before).filter(({ process }) => process === one.process);
+  expect(records.length).toBeLessThanOrEqual(16);
+  for (let n = 0; n < 25; n++)
+    expect(usedIn(other, { ...minute, subject: `organisation-${n}` }), `organisation ${n}`).toBe(1);
+});
+
+test('what is in flight counts under the next id', () => {
+  const log = new ClaimLog();
+  const [one, other] = log.openAll(2) as [Claimant, Claimant];
+  hold(log, one, 4);
+  const before = one.process;
+  log.set(one, 'cut off');
+  log.pass(9000);
+  expect(one.process).not.toBe(before);
+  expect(one.used(inFlight)).toBe(4);
+  log.set(one, 'live');
+  log.pass(1000);
+  expect(other.fold.claimOf(before, inFlight)).toBe(0);
+  expect(usedIn(other, inFlight)).toBe(4);
+});
+
+test('a start ends what its predecessor on the data folder had in flight', () => {
+  const log = new ClaimLog();
+  const [one, other] = log.openAll(2) as [Claimant, Claimant];
+  hold(log, one, 4);
+  expect(usedIn(other, inFlight)).toBe(4);
+  log.kill(one);
+  log.open(one.process);
+  log.pass(200);
+  expect(usedIn(other, inFlight)).toBe(0);
+});
+
+test('of many claims that were sent and not read back the smallest holds', () => {
+  const log = new ClaimLog();
+  const [one] = log.openAll(2) as [Claimant, Claimant];
+  hold(log, one, 8);
+  log.pass(2000);
+  log.set(one, 'cut off');
+  for (let n = 0; n < 6; n++) one.remove(inFlight, 1, log.nowMs);
+  log.pass(400);
+  for (let n = 0; n < 6; n++) one.wait(inFlight, 1, log.nowMs + 9000, log.nowMs, () => undefined);
+  log.pass(4000);
+  expect(one.isCutOff(log.nowMs)).toBe(true);
+  expect(one.room(inFlight, log.nowMs), 'its share').toBe(5);
 });

@@ -8,13 +8,17 @@ import {
   gaugeEntriesMax,
   inFlightWindow,
   type LastSeen,
+  type ReadGauges,
 } from '../../schemas/gauges.ts';
-import { ClaimsFold, type LimitName } from './claims-fold.ts';
-import { OwnLimit } from './own-limit.ts';
+import { ClaimsFold } from './claims-fold.ts';
+import type { Limit, LimitName } from './claims-rows.ts';
+import { keyOf, OwnLimit } from './own-limit.ts';
 import { RoomQueue, type Waiter } from './room-queue.ts';
 
 /** A process publishes at least so often. */
 const quietMsMax = 1000;
+/** What has changed waits so long for other changes, because a record costs its readers more than an entry does. */
+const gatherMs = 400;
 /** Without an own record read back for so long, a gateway is cut off and admits its share. */
 export const cutOffMs = 2000;
 /** A record that the log has not given back for so long makes the log silent; usual are some 30 ms. */
@@ -32,17 +36,6 @@ const pauseMs = 1000;
 const resumeMs = 500;
 /** A minute's limit is kept after its end for gateways whose clocks are behind. */
 const windowKeptMs = 63_000;
-
-export interface Limit {
-  readonly subject: string;
-  /** Beginning of the minute, ms since 1970, or `inFlightWindow`. */
-  readonly window: number;
-  readonly limit: number;
-}
-
-function keyOf({ subject, window }: LimitName): string {
-  return `${window} ${subject}`;
-}
 
 export interface ClaimantOptions {
   readonly name: string;
@@ -93,6 +86,11 @@ export class Claimant {
   /** Live gateways when an own record was last read back. */
   get live(): number {
     return this.#live;
+  }
+
+  /** Nothing is used, held or asked for here. */
+  get isIdle(): boolean {
+    return this.#own.size === 0;
   }
 
   /** Does a request wait for room? */
@@ -232,11 +230,12 @@ export class Claimant {
   }
 
   /** Folds a record of the log. False where it changes nothing. */
-  onRecord(record: GaugeRecord, offset: number, nowMs: number): boolean {
-    const applied = this.#fold.apply(record, offset, nowMs);
-    if (applied && record.process === this.#process) this.#readBack(record.n, nowMs);
-    else if (applied) this.#onOther(record, nowMs);
-    return applied;
+  onRecord(record: ReadGauges, offset: number, nowMs: number): boolean {
+    const folded = this.#fold.apply(record, offset, nowMs);
+    if (folded === undefined) return false;
+    if (record.process === this.#process) this.#readBack(record.n, nowMs);
+    else this.#onOther(folded, nowMs);
+    return true;
   }
 
   /** The log was replaced, or lost its end: all gateways begin again, and what is used here is published again. */
@@ -257,7 +256,7 @@ export class Claimant {
     this.#settle(nowMs);
   }
 
-  #onOther({ entries }: GaugeRecord, nowMs: number): void {
+  #onOther(entries: readonly GaugeEntry[], nowMs: number): void {
     if (this.#fold.hasEnded(this.#process)) this.#renew();
     // Another process is live: what was used without a claim is published at once.
     if (this.isAlone) this.#isUrgent = true;
@@ -287,23 +286,28 @@ export class Claimant {
     this.#tickMs = nowMs;
     if (this.#readN > 0 && nowMs - this.#readSentMs > renewMs) this.#renew();
     const yields = this.isAlone && this.#fold.live > 1;
-    const isDue = (own: OwnLimit) => {
-      const due = this.#dueOf(own, nowMs);
-      return due === 'now' || (due === 'at the tick' && !urgent) || (yields && own.used > 0);
-    };
-    const due: OwnLimit[] = [];
-    for (const own of this.#own.values()) {
-      if (isDue(own)) due.push(own);
-      else if (this.#isOver(own, wallMs)) this.#own.delete(own.key);
-    }
-    const isQuiet = due.length === 0 && !yields && !this.#mayBeAlone(nowMs);
-    if (isQuiet && nowMs - this.#sentAtMs < quietMsMax) return [];
+    const { due, isQuiet } = this.#due(nowMs, wallMs, urgent, yields);
+    const isTime = nowMs - this.#sentAtMs >= (due.length > 0 && !urgent ? gatherMs : quietMsMax);
+    if (isQuiet && !yields && !isTime && !this.#mayBeAlone(nowMs)) return [];
     const records: GaugeRecord[] = [];
     for (let from = 0; from === 0 || from < due.length; from += gaugeEntriesMax) {
       const isLast = from + gaugeEntriesMax >= due.length;
       records.push(this.#record(due.slice(from, from + gaugeEntriesMax), nowMs, yields && isLast));
     }
     return records;
+  }
+
+  /** What the next record has, and whether nothing of it is a reason to send one. */
+  #due(nowMs: number, wallMs: number, urgent: boolean, yields: boolean) {
+    const due: OwnLimit[] = [];
+    let isQuiet = true;
+    for (const own of this.#own.values()) {
+      const when = this.#dueOf(own, nowMs);
+      if (when === 'now' || (when === 'at the tick' && !urgent)) isQuiet = false;
+      if (when !== 'no' || (yields && own.used > 0)) due.push(own);
+      else if (this.#isOver(own, wallMs)) this.#own.delete(own.key);
+    }
+    return { due, isQuiet };
   }
 
   #record(due: readonly OwnLimit[], nowMs: number, yields: boolean): GaugeRecord {
@@ -319,7 +323,7 @@ export class Claimant {
       return own.entry(n, own.wanted(row, row?.cells.get(this.#process), state, nowMs), nowMs);
     });
     return {
-      ...{ v: 1, process: this.#process, name: this.#options.name, n, entries },
+      ...{ process: this.#process, name: this.#options.name, n, entries },
       ...(takesAll && { alone: Math.max(0, this.#fold.offset) }),
       ended: [...this.#ended, ...this.#silentFor(endedMs, false)],
       silent: this.#silentFor(silentMs, true),
@@ -391,7 +395,7 @@ export class Claimant {
     const key = keyOf(limit);
     let own = this.#own.get(key);
     if (own === undefined) {
-      own = new OwnLimit(key, limit);
+      own = new OwnLimit(limit);
       this.#own.set(key, own);
     }
     own.limit = limit.limit;

@@ -1,6 +1,7 @@
 /** The fold of claims, rule by rule: what each reader of the log grants, in its order. */
 import { expect, test } from 'vitest';
 import { type GaugeRecord, inFlightWindow } from '../../schemas/gauges.ts';
+import { readGauges } from '../../test/support/read-gauges.ts';
 import { ClaimsFold } from './claims-fold.ts';
 
 const minute = 60_000;
@@ -23,8 +24,8 @@ class Log {
     this.#numbers.set(process, n);
     const entries =
       claim === undefined ? [] : [{ subject: 'acme', window: this.#window, limit: 10, used: 0, ...claim }];
-    const record = { v: 1, process, name: process, n, ended: [], silent: [], entries, ...more } as const;
-    this.fold.apply(record, ++this.#offset, this.nowMs);
+    const record = { process, name: process, n, ended: [], silent: [], entries, ...more };
+    this.fold.apply(readGauges(record), ++this.#offset, this.nowMs);
     return this.claimOf(process);
   }
 
@@ -134,7 +135,7 @@ test('past minutes are forgotten, and a process that ended after ten minutes', (
   expect(log.claimOf('a')).toBe(4);
   log.fold.sweep(700_000, minute + 140_000);
   expect(log.claimOf('a')).toBe(0);
-  expect([...log.fold.rows()]).toEqual([]);
+  expect(log.fold.size).toBe(0);
   expect(log.fold.hasEnded('a')).toBe(false);
 });
 

@@ -3,12 +3,10 @@
  * Pure: times are passed in, monotonic ms.
  */
 import type { GaugeEntry } from '../../schemas/gauges.ts';
-import type { Cell, LimitRow } from './claims-fold.ts';
+import type { Cell, LimitName, LimitRow } from './claims-rows.ts';
 
 /** An entry that was not read back is published again after this. */
 const repeatMs = 200;
-/** What is used is published at least so often where it changes. */
-const changedMs = 1000;
 /** What is held is repeated for readers that begin later. */
 const heldMs = 30_000;
 /** Room beyond what is used is asked for what was admitted within such a time. */
@@ -24,7 +22,12 @@ export interface OwnState {
   readonly isAlone: boolean;
 }
 
-export type Due = 'no' | 'at the tick' | 'now';
+export function keyOf({ subject, window }: LimitName): string {
+  return `${window} ${subject}`;
+}
+
+/** `with the next`: within 0.4 s, together with all else that has changed. */
+export type Due = 'no' | 'with the next' | 'at the tick' | 'now';
 
 export class OwnLimit {
   readonly key: string;
@@ -40,8 +43,8 @@ export class OwnLimit {
   #outstanding: { n: number; claim: number }[] = [];
   #last = { n: 0, used: 0, claim: 0, atMs: Number.NEGATIVE_INFINITY };
 
-  constructor(key: string, { subject, window, limit }: Pick<GaugeEntry, 'subject' | 'window' | 'limit'>) {
-    this.key = key;
+  constructor({ subject, window, limit }: Pick<GaugeEntry, 'subject' | 'window' | 'limit'>) {
+    this.key = keyOf({ subject, window });
     this.subject = subject;
     this.window = window;
     this.limit = limit;
@@ -97,10 +100,9 @@ export class OwnLimit {
     const ageMs = nowMs - atMs;
     if (this.#cannotWait(row, own, { wanted, isUnread, ageMs })) return 'now';
     if (isUnread) return ageMs >= repeatMs ? 'at the tick' : 'no';
-    if (wanted > claim) return 'at the tick';
-    const isChanged = this.used !== this.#last.used || wanted < claim;
-    if (isChanged && (ageMs >= changedMs || state.isAlone || isTight(row, own))) return 'at the tick';
-    return wanted + claim > 0 && ageMs >= heldMs ? 'at the tick' : 'no';
+    const isChanged = this.used !== this.#last.used || wanted !== claim;
+    if (isChanged) return state.isAlone ? 'at the tick' : 'with the next';
+    return wanted + claim > 0 && ageMs >= heldMs ? 'with the next' : 'no';
   }
 
   /** Does a request wait here for room, or one elsewhere for what is held here? */
@@ -113,8 +115,7 @@ export class OwnLimit {
     // Room may have been given up since the claim was cut.
     if (this.waiting > 0 && (wanted > claim || (!isUnread && canGrow(row, own, this.limit)))) return true;
     // Who lacks room decides by what the others use now.
-    if (isContended(row, own)) return wanted < claim || (claim > 0 && ageMs >= repeatMs);
-    return wanted < claim && row !== undefined && row.claimed > this.limit;
+    return isContended(row, own) && (wanted < claim || (claim > 0 && ageMs >= repeatMs));
   }
 
   /** The entry of the record with this number, which is now sent. */
@@ -140,12 +141,6 @@ export class OwnLimit {
 function isContended(row: LimitRow | undefined, own: Cell | undefined): boolean {
   if (row === undefined) return false;
   return row.short > Number(own !== undefined && own.asked > own.claim);
-}
-
-/** Is little left, or did this process ask for more than it got, so that others wait for what changes here? */
-function isTight(row: LimitRow | undefined, own: Cell | undefined): boolean {
-  if (row === undefined) return false;
-  return 4 * row.claimed >= 3 * row.limit || (own !== undefined && own.asked > own.claim);
 }
 
 function canGrow(row: LimitRow | undefined, own: Cell | undefined, limit: number): boolean {

@@ -2,8 +2,10 @@
  * Gateways over one log, in simulated time, with the rules that the product runs. Every fault is drawn from the seed. Minutes
  * are 8 s long, and gateways read 18 s back.
  */
-import { type GaugeRecord, inFlightWindow } from '../../schemas/gauges.ts';
-import { Claimant, type Limit } from '../../shared/limits/claimant.ts';
+import { type GaugeRecord, inFlightWindow, type ReadGauges } from '../../schemas/gauges.ts';
+import { Claimant } from '../../shared/limits/claimant.ts';
+import type { Limit } from '../../shared/limits/claims-rows.ts';
+import { readGauges } from '../support/read-gauges.ts';
 import { Agenda, Dice } from './agenda.ts';
 import { Bound, type BoundGateway, type Outcome, type Stream } from './claims-bound.ts';
 import { type Fault, minuteMs, type Plan, planFaults, planLoad, planSticky, runMs } from './claims-plan.ts';
@@ -11,6 +13,8 @@ import { type Fault, minuteMs, type Plan, planFaults, planLoad, planSticky, runM
 const historyMs = 18_000;
 const tickMs = 200;
 const waitMs = 500;
+/** A gateway that holds nothing reads at this pace. */
+const idleRestMs = 200;
 
 interface Gateway extends BoundGateway {
   readonly id: number;
@@ -40,7 +44,7 @@ export class Simulation {
   readonly #dice: Dice;
   readonly #agenda = new Agenda();
   readonly #gateways: Gateway[] = [];
-  readonly #log: { readonly record: GaugeRecord; readonly atMs: number }[] = [];
+  readonly #log: { readonly record: GaugeRecord; readonly read: ReadGauges; readonly atMs: number }[] = [];
   readonly #limit: number;
   readonly #lagMs: number;
   readonly #bound: Bound;
@@ -185,6 +189,7 @@ export class Simulation {
     let delayMs = dice.between(0.3, 1) * this.#lagMs;
     if (areFaulty && dice.chance(0.03)) return;
     if (areFaulty && dice.chance(0.02)) delayMs += dice.between(100, 12_000);
+    const read = readGauges(record);
     const append = (): void => {
       const away = Math.max(gateway.awayUntilMs, this.#logAwayUntilMs);
       if (away > this.#nowMs) {
@@ -192,11 +197,13 @@ export class Simulation {
         if (dice.chance(0.5)) this.#at(away + dice.between(0, 300), append);
         return;
       }
-      this.#log.push({ record, atMs: this.#nowMs });
+      this.#log.push({ record, read, atMs: this.#nowMs });
       const upTo = this.#log.length;
       for (const reader of this.#gateways) {
         if (!reader.up) continue;
-        this.#at(this.#nowMs + dice.between(0.3, 1) * this.#lagMs, () =>
+        const { isIdle, isAlone } = reader.claimant;
+        const restMs = isIdle && !isAlone ? dice.between(0, idleRestMs) : 0;
+        this.#at(this.#nowMs + dice.between(0.3, 1) * this.#lagMs + restMs, () =>
           this.#whenReadable(reader, () => this.#read(reader, upTo)),
         );
       }
@@ -209,8 +216,8 @@ export class Simulation {
     const { claimant } = gateway;
     const before = claimant.process;
     for (; gateway.next < upTo; gateway.next++) {
-      const { record } = this.#log[gateway.next] as { record: GaugeRecord };
-      claimant.onRecord(record, gateway.next, this.#nowMs);
+      const { read } = this.#log[gateway.next] as { read: ReadGauges };
+      claimant.onRecord(read, gateway.next, this.#nowMs);
     }
     if (claimant.process !== before) this.#renewed(gateway);
     gateway.live = claimant.live;

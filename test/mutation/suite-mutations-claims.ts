@@ -1,37 +1,123 @@
 /** Mutations of the rules of claims: the tests of each rule, or the simulation of gateways, must notice the loss of each. */
 import { mutationsOf as of, type SuiteMutation } from './suite-runner.ts';
 
-const simulation = ['test/limits/claims.test.ts'];
 const fold = ['shared/limits/claims-fold.test.ts'];
+const rows = ['shared/limits/claims-rows.test.ts'];
 const rules = ['shared/limits/claimant.test.ts'];
+const waits = ['shared/limits/waits.test.ts'];
+const simulation = ['test/limits/claims.test.ts'];
 
 export const claimsMutations: readonly SuiteMutation[] = [
   ...of('shared/limits/claims-fold.ts', simulation, [
     ['a record that is doubled or late is skipped', '(known.ended || n <= known.n)', '(known.ended)'],
   ]),
   ...of('shared/limits/claims-fold.ts', fold, [
+    ['a process that has ended does not return', '(known.ended || n <= known.n)', '(n <= known.n)'],
+    ['nothing came between who takes all room', 'lastOfOthers <= alone && ', ''],
+    ['no process that has ended takes all room', ' && !this.hasEnded(process)', ''],
+    ['a later record is no silence', 'known.ended || known.offset > seen', 'known.ended'],
+    ['a later record keeps all room', ' && (this.#processes.get(id)?.offset ?? 0) <= seen', ''],
+    [
+      'a record without it gives all room up',
+      'if (alone === undefined && this.#alone === process) this.#alone = undefined;',
+      '',
+    ],
+    [
+      'all room ends with its process',
+      'if (this.#alone === process) this.#alone = undefined;\n    this.#rows',
+      'this.#rows',
+    ],
+    ['all room blocks the others', 'this.#alone !== undefined && this.#alone !== process', 'false'],
+  ]),
+  ...of('shared/limits/claims-rows.ts', fold, [
     [
       'the claims of a minute outlive their process',
       'if (row.window === inFlightWindow)',
       'if (row.window >= inFlightWindow)',
     ],
-    ['a process that has ended does not return', '(known.ended || n <= known.n)', '(n <= known.n)'],
+    [
+      'weight in flight ends with it',
+      'if (row.window === inFlightWindow)',
+      'if (row.window < inFlightWindow)',
+    ],
     ['a process keeps what it holds', 'Math.max(held, room)', 'room'],
     ['no more is granted than is left', 'Math.min(asked, Math.max(held, room))', 'asked'],
     ['what was used counts', 'Math.max(used, Math.min', 'Math.max(0, Math.min'],
     ['who ended lacks nothing', '{ ...cell, asked: cell.claim }', 'cell'],
-    ['nothing came between who takes all room', 'lastOfOthers <= alone && ', ''],
-    ['no process that has ended takes all room', ' && !this.hasEnded(process)', ''],
-    ['a later record is no silence', 'known.ended || known.offset > seen', 'known.ended'],
+    ['while one holds all room no other is granted any', 'isBlocked ? 0 : limit', 'limit'],
+  ]),
+  ...of('shared/limits/claims-rows.ts', rows, [
+    [
+      'what is kept is folded with what ended meanwhile',
+      "if ('ended' in past) this.#end(past.ended, past.atMs, isWanted);",
+      "if ('ended' in past) continue;",
+    ],
+    [
+      'what nobody asks for is not folded',
+      'this.#foldEntries(record, this.#isFolded)',
+      'this.#foldEntries(record, () => true)',
+    ],
+    [
+      'what was forgotten is folded again',
+      'if (this.#asked[bucket] === 0) this.#folded[bucket] = 0;',
+      'this.#asked[bucket] = 1;',
+    ],
+    ['where there is too much to keep nothing is lost', 'this.#foldPast(this.#isNotFolded);', ''],
+    [
+      'what is not kept stays folded',
+      'this.#past !== undefined && bucket < gaugeBuckets',
+      'bucket < gaugeBuckets',
+    ],
+  ]),
+  ...of('shared/limits/claims-past.ts', rows, [
+    ['what is old is not kept', 'if (past.atMs - oldestMs > keptMs + lotMs)', 'if (oldestMs < 0)'],
+    ['as much is kept as a start reads', 'const keptMs = 80_000', 'const keptMs = 50_000'],
   ]),
   ...of('shared/limits/own-limit.ts', rules, [
+    ['above the limit a claim is cut', 'if (excess > 0 && !isAlone)', 'if (excess > 1e9 && !isAlone)'],
+    ['who got less asks again', '(!isUnread && canGrow(row, own, this.limit))', 'false'],
     ['a quarter of the rest is claimed beyond what is used', 'Math.floor(rest / 4)', 'rest'],
+    [
+      'what was admitted lately is claimed ahead',
+      'Math.min(this.#recent.weight + this.#recent.before, Math.floor(rest / 4))',
+      '0',
+    ],
+    [
+      'who is alone publishes at each tick',
+      "state.isAlone ? 'at the tick'",
+      "state.isAlone ? 'with the next'",
+    ],
+    [
+      'what is new goes with the next record',
+      "state.isAlone ? 'at the tick' : 'with the next'",
+      "state.isAlone ? 'at the tick' : 'at the tick'",
+    ],
     [
       'what was not read back is published again',
       "return ageMs >= repeatMs ? 'at the tick' : 'no';",
       "return 'no';",
     ],
-    ['what is held is repeated', "ageMs >= heldMs ? 'at the tick' : 'no'", "ageMs >= heldMs ? 'no' : 'no'"],
+    [
+      'where another lacks room nothing is claimed ahead',
+      'if (isAlone || isContended(row, own)) return needed;',
+      'if (isAlone) return needed;',
+    ],
+    [
+      'where another lacks room, what is free is given up at once',
+      'return isContended(row, own) && (wanted',
+      'return row === undefined && (wanted',
+    ],
+    [
+      'what waits is asked for at once',
+      'if (this.waiting > 0 && (wanted > claim',
+      'if (this.waiting > 1e9 && (wanted > claim',
+    ],
+    ['what is held is repeated', "ageMs >= heldMs ? 'with the next' : 'no'", "ageMs >= heldMs ? 'no' : 'no'"],
+    [
+      'of many outstanding claims the smallest is kept',
+      '[{ n, claim: Math.min(...claims) }]',
+      '[{ n, claim: Math.max(...claims) }]',
+    ],
   ]),
   ...of('shared/limits/claimant.ts', simulation, [
     ['a gateway that is cut off has a share', 'Math.floor(limit.limit / this.#live)', 'limit.limit'],
@@ -43,19 +129,112 @@ export const claimsMutations: readonly SuiteMutation[] = [
       'const waiter = this.#waiters.add(own, weight, untilMs, done);',
       'const waiter = untilMs < 0 ? this.#waiters.add(own, weight, untilMs, done) : undefined;',
     ],
+    [
+      'a smaller claim holds from when it is sent',
+      'const granted = Math.min(claim, smallest);',
+      'const granted = claim;',
+    ],
   ]),
   ...of('shared/limits/claimant.ts', rules, [
     ['what ends above the limit is not replaced', 'granted + Math.min(0, left)', 'granted'],
+    ['without the log a gateway is cut off', 'return this.feedAgeMs(nowMs) > cutOffMs;', 'return false;'],
+    [
+      'what was granted in flight counts for eight seconds',
+      'this.feedAgeMs(nowMs) > renewMs;\n      return',
+      'this.feedAgeMs(nowMs) > 1e9;\n      return',
+    ],
+    [
+      'a first request goes ahead where enough is left for all',
+      'return weight * this.#live <= limit.limit - claimed;',
+      'return true;',
+    ],
+    ['a first request goes ahead', 'return weight * this.#live <= limit.limit - claimed;', 'return false;'],
+    [
+      'none goes ahead while another holds all room',
+      ' || this.#fold.alone !== undefined) return false;',
+      ') return false;',
+    ],
+    ['who was alone holds all room until it is cut off', 'const silentMs = 2500', 'const silentMs = 500'],
+    [
+      'another id is taken before others end it',
+      'if (this.#readN > 0 && nowMs - this.#readSentMs > renewMs) this.#renew();',
+      '',
+    ],
+    [
+      'another id is taken after others ended it',
+      'if (this.#fold.hasEnded(this.#process)) this.#renew();',
+      '',
+    ],
     [
       'what was not published counts under the next id',
       'own.renew(Math.min(own.used, claimed))',
       'own.renew(own.used)',
+    ],
+    ['what was published counts once', 'own.renew(Math.min(own.used, claimed))', 'own.renew(0)'],
+    [
+      'what is in flight goes with the next id',
+      'own.window === inFlightWindow ? 0 : this.#fold',
+      'own.window < inFlightWindow ? 0 : this.#fold',
     ],
     [
       'silence is proven by the log',
       'if (this.#readSentMs - foldedMs >= ms',
       'if (this.#tickMs - foldedMs >= ms',
     ],
+    ['who is silent loses all room', 'silent: this.#silentFor(silentMs, true)', 'silent: []'],
+    [
+      'who is silent ends',
+      'ended: [...this.#ended, ...this.#silentFor(endedMs, false)]',
+      'ended: [...this.#ended]',
+    ],
+    [
+      'a start ends its predecessor',
+      'if (options.predecessor !== undefined)',
+      "if (options.predecessor === '')",
+    ],
+    [
+      'a clean stop ends the process',
+      'ended: [...rest.ended, [this.#process, Number.MAX_SAFE_INTEGER]],',
+      '',
+    ],
+    [
+      'who gave all room up is not alone before that is read',
+      'this.#fold.alone === this.#process && this.#yieldedN <= this.#readN',
+      'this.#fold.alone === this.#process',
+    ],
+    [
+      'all room is given up when another is live',
+      'this.isAlone && this.#fold.live > 1',
+      'this.isAlone && this.#fold.live < 1',
+    ],
     ['who was alone publishes at once what it used', ' || (yields && own.used > 0)', ''],
+    [
+      'who is the only one takes all room',
+      'this.#fold.live === 1 && this.#readN > 0',
+      'this.#fold.live === 0 && this.#readN > 0',
+    ],
+    [
+      'nobody takes all room while others are live',
+      'this.#fold.live === 1 && this.#readN > 0',
+      'this.#readN > 0',
+    ],
+    ['who was alone does so at once', 'if (this.isAlone) this.#isUrgent = true;', ''],
+  ]),
+  ...of('shared/limits/claimant.ts', waits, [
+    ['what cannot fit is refused', "? 'never' : 'waits'", "? 'waits' : 'waits'"],
+    [
+      'after a pause the log is read first',
+      '(this.isCutOff(nowMs) && !this.#hasResumed(nowMs)) ||',
+      'this.isCutOff(nowMs) ||',
+    ],
+    ['what was in flight a while ago may have ended', 'nowMs - cell.atMs <= certainMs', 'true'],
+  ]),
+  ...of('shared/limits/room-queue.ts', waits, [
+    [
+      'who is released counts before those behind it',
+      "if (result === 'fits') ahead.set(own, before + weight);",
+      '',
+    ],
+    ['of one limit few enough wait', 'if (count >= waitersMax) return undefined;', ''],
   ]),
 ];

@@ -1,6 +1,8 @@
 /** Claimants over one log without delays, in time that a test lets pass; each may be cut off, suspended or killed. */
 import type { GaugeRecord } from '../../schemas/gauges.ts';
-import { Claimant, type Limit } from '../../shared/limits/claimant.ts';
+import { Claimant } from '../../shared/limits/claimant.ts';
+import type { Limit } from '../../shared/limits/claims-rows.ts';
+import { readGauges } from './read-gauges.ts';
 
 const tickMs = 200;
 let minted = 0;
@@ -90,6 +92,10 @@ export class ClaimLog {
 
   #read(member: Member): void {
     for (; member.read < this.records.length; member.read++)
-      member.claimant.onRecord(this.records[member.read] as GaugeRecord, member.read + 1, this.nowMs);
+      member.claimant.onRecord(
+        readGauges(this.records[member.read] as GaugeRecord),
+        member.read + 1,
+        this.nowMs,
+      );
   }
 }

@@ -127,6 +127,22 @@ async function usageAgrees(when: string): Promise<void> {
   load.resume();
 }
 
+/** What gateways of either version completed counts against the allowance, once; a gateway of 0.1 has no counters of its own. */
+async function limitsAgree(when: string): Promise<void> {
+  await load.pause();
+  for (const plane of ['cp-1', 'cp-2']) {
+    const completed = Number((await admin(plane).call('GET', '/usage?organisation=acme'))['totalTokens']);
+    const used = async () => (await admin(plane).call('GET', '/organisations/acme/limits')).tokens.used;
+    await until(async () => (await used()) === completed, 60_000).catch(() => undefined);
+    const found = await used();
+    check(
+      found === completed && found > 0,
+      `${when}: ${plane} counts ${found} of ${completed} completed tokens`,
+    );
+  }
+  load.resume();
+}
+
 async function statesAre(when: string, expected: string): Promise<void> {
   const states = async () =>
     (await admin('cp-1').call('GET', '/gateways')).items.map(({ state }) => state).join(' ');
@@ -188,7 +204,10 @@ async function run(): Promise<void> {
     await statesAre('all upgraded', 'SYNCED SYNCED');
     await digestsAgree('all upgraded', 'cp-2', checkpoint);
     await usageAgrees('all upgraded');
+    await limitsAgree('all upgraded');
     await replace('gateway', 'gw-1', 'old', setAside('gw-1', gatewayFiles));
+    await usageAgrees('one gateway back on 0.1.0');
+    await limitsAgree('one gateway back on 0.1.0');
     await digestsAgree('one gateway back on 0.1.0', 'cp-1', checkpoint);
     await replace('gateway', 'gw-2', 'old', setAside('gw-2', gatewayFiles));
     await usageAgrees('gateways back on 0.1.0');

@@ -1,0 +1,83 @@
+/** Requests that wait for room: which wait, which are released, and which are refused. Over a log without delays. */
+import { expect, test } from 'vitest';
+import { inFlightWindow } from '../../schemas/gauges.ts';
+import { ClaimLog } from '../../test/support/claim-log.ts';
+import type { Claimant } from './claimant.ts';
+import type { Limit } from './claims-rows.ts';
+
+const minute: Limit = { subject: 'acme', window: 60_000, limit: 10 };
+const inFlight: Limit = { subject: 'acme', window: inFlightWindow, limit: 10 };
+
+/** As admitted one after the other, with all waits, and known to all. */
+function hold(log: ClaimLog, claimant: Claimant, limit: Limit, weight: number): void {
+  for (let n = 0; n < weight; n++) claimant.add(limit, 1, log.nowMs);
+  log.pass(2000);
+}
+
+/** Has so many requests wait; what became of them, in their order. */
+function wait(log: ClaimLog, claimant: Claimant, limit: Limit, count: number): boolean[] {
+  const ends: boolean[] = [];
+  for (let n = 0; n < count; n++)
+    claimant.wait(limit, 1, log.nowMs + 10_000, log.nowMs, (again) => ends.push(again));
+  return ends;
+}
+
+test('no more requests are released than find room', () => {
+  const log = new ClaimLog();
+  const [one, other] = log.openAll(2) as [Claimant, Claimant];
+  hold(log, one, inFlight, 8);
+  const ends = wait(log, other, inFlight, 4);
+  log.urgent(other);
+  expect(ends).toEqual([true, true]);
+});
+
+test('a request that waits is refused once the others have used what was left', () => {
+  const log = new ClaimLog();
+  const [one, other] = log.openAll(2) as [Claimant, Claimant];
+  hold(log, one, minute, 8);
+  const ends = wait(log, other, minute, 2);
+  for (let n = 0; n < 2; n++) one.add(minute, 1, log.nowMs);
+  log.append(one.records(log.nowMs, log.nowMs));
+  expect(ends).toEqual([false, false]);
+});
+
+test('what another gateway had in flight a while ago may have ended, and a request waits for it', () => {
+  const log = new ClaimLog();
+  const [one, other] = log.openAll(2) as [Claimant, Claimant];
+  for (let n = 0; n < 10; n++) one.add(inFlight, 1, log.nowMs);
+  while (other.fold.claimOf(one.process, inFlight) < 10) log.pass(200);
+  const wait = () => other.wait(inFlight, 1, log.nowMs + 500, log.nowMs, () => undefined);
+  expect(wait()).toBeUndefined();
+  log.pass(400);
+  expect(wait()).toBeDefined();
+});
+
+test('after a pause of its process a gateway reads the log before it refuses; one without the log does not wait', () => {
+  const log = new ClaimLog();
+  const [one] = log.openAll(2) as [Claimant, Claimant];
+  hold(log, one, inFlight, 5);
+  log.set(one, 'suspended');
+  log.pass(3000);
+  expect(one.isCutOff(log.nowMs)).toBe(true);
+  expect(one.admits(inFlight, 1, log.nowMs), 'its share is used').toBe(false);
+  const ends = wait(log, one, inFlight, 1);
+  log.set(one, 'live');
+  log.pass(200);
+  expect(ends).toEqual([true]);
+  log.set(one, 'cut off');
+  log.pass(3000);
+  expect(one.wait(inFlight, 1, log.nowMs + 500, log.nowMs, () => undefined)).toBeUndefined();
+});
+
+test('at most 500 requests wait for one limit', () => {
+  const log = new ClaimLog();
+  const [one] = log.openAll(2) as [Claimant, Claimant];
+  const wide = { ...inFlight, limit: 1000 };
+  const wait = () => one.wait(wide, 1, log.nowMs + 500, log.nowMs, () => undefined);
+  const waiters = Array.from({ length: 500 }, wait);
+  expect(waiters).not.toContain(undefined);
+  expect(wait()).toBeUndefined();
+  for (const waiter of waiters.slice(0, 1)) if (waiter !== undefined) one.cancel(waiter);
+  expect(wait()).toBeDefined();
+  expect(wait()).toBeUndefined();
+});

@@ -1,0 +1,8 @@
+/** A record of gauges as each of its readers has it. */
+import { decodeGauges, encodeGauges, type GaugeRecord, type ReadGauges } from '../../schemas/gauges.ts';
+
+export function readGauges(record: GaugeRecord): ReadGauges {
+  const read = decodeGauges(encodeGauges(record));
+  if (read === undefined) throw new Error(`no reader takes ${JSON.stringify(record)}`);
+  return read;
+}
