@@ -11,7 +11,8 @@ export const gaugeEntriesMax = 500;
 /** Other processes that one record names, at most. */
 const namedMax = 200;
 const textMax = 200;
-const amountMax = 1_000_000_000;
+/** Of a limit, of what is used and of a claim; a tier may have any limit, and more than this is none. */
+const amountMax = 0xffff_ffff;
 const version = 2;
 /** Before the head. */
 const prefixBytes = 5;
@@ -125,10 +126,12 @@ export class PackedEntries {
   }
 }
 
-export function encodeGauges({ entries, ended, silent, ...rest }: GaugeRecord): Buffer {
+/** What is out of the reader's bounds is cut to them: a gateway whose records nobody reads would be cut off. */
+export function encodeGauges({ name, entries, ended, silent, ...rest }: GaugeRecord): Buffer {
   const head = Buffer.from(
     JSON.stringify({
       ...rest,
+      name: name.slice(0, textMax),
       // The others are named by a later record.
       ...(ended.length > 0 && { ended: ended.slice(0, namedMax) }),
       ...(silent.length > 0 && { silent: silent.slice(0, namedMax) }),
@@ -145,7 +148,7 @@ export function encodeGauges({ entries, ended, silent, ...rest }: GaugeRecord): 
     at = value.writeUInt8(subject.length, at);
     at += value.write(subject, at, 'latin1');
     at = value.writeUIntBE(window, at, 6);
-    for (const amount of [limit, used, claim]) at = value.writeUInt32BE(amount, at);
+    for (const amount of [limit, used, claim]) at = value.writeUInt32BE(Math.min(amount, amountMax), at);
   }
   return value;
 }
@@ -177,14 +180,12 @@ function readHead(text: string): GaugeHead | undefined {
   return { process, name, n, ended, silent, ...(alone !== undefined && { alone }) };
 }
 
-/** Are these bytes so many whole entries with members in their bounds? */
+/** Are these bytes so many whole entries? */
 function areEntries(bytes: Buffer, from: number, count: number): boolean {
   let at = from;
   for (let n = 0; n < count; n++) {
     const end = at + 1 + (bytes[at] ?? 0);
     if (end + numberBytes > bytes.length || !isSubject(bytes, at + 1, end)) return false;
-    for (let field = end + 6; field < end + numberBytes; field += 4)
-      if (uintAt(bytes, field, 4) > amountMax) return false;
     at = end + numberBytes;
   }
   return at === bytes.length;

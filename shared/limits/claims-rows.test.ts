@@ -59,7 +59,7 @@ test('what is asked for late, or again after it was forgotten, is what a reader 
   );
 });
 
-test('what somebody asks for goes on to be folded, and nothing of other subjects is', () => {
+test('what somebody asks for continues to be folded, and nothing of other subjects is', () => {
   const fold = new ClaimsFold();
   const record = (n: number, used: number) =>
     readGauges({

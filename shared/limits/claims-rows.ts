@@ -74,7 +74,7 @@ export class ClaimsRows {
     return this.#windows.get(window)?.get(subject);
   }
 
-  /** Whoever asks for many subjects asks for more: what is left is folded in one pass. */
+  /** A process that asks for many subjects asks for more: what is left is folded in one pass. */
   get #isBusy(): boolean {
     return this.#folded.reduce((sum, each) => sum + each, 0) >= gaugeBuckets / 8;
   }
