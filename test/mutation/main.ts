@@ -2,7 +2,8 @@
  * `npm run mutation [-- TEXT] [--sample N] [--seed S]`: breaks one rule of a source at a time and runs the tests that must
  * notice it. TEXT keeps only mutations whose module or rule contains it, `--sample` a random choice of them, and
  * `--unbroken` breaks nothing: it shows that their tests pass. Prints each survivor, then one line of figures; exits 1
- * where a mutation survives or where the tests fail without any.
+ * where a mutation survives or where the tests fail without any. A sample is part of a suite that runs whole files itself, so
+ * only tests that are chosen by their names are shown to pass.
  */
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
@@ -57,7 +58,8 @@ async function runWith(mutation: SuiteMutation): Promise<void> {
 }
 
 const choices = new Map(mutations.map(({ tests, only }) => [JSON.stringify([tests, only]), { tests, only }]));
-for (const choice of choices.values()) await runWithout(choice);
+const isOfSuite = values.sample !== undefined && !values.unbroken;
+for (const choice of choices.values()) if (!isOfSuite || choice.only !== undefined) await runWithout(choice);
 for (const mutation of values.unbroken ? [] : mutations) {
   await runWith(mutation);
   if (process.stdout.isTTY) process.stdout.write(`\r${mutation.module}: ${mutation.rule}\x1b[K`);
