@@ -3,6 +3,18 @@ import { mutationsOf as of, type SuiteMutation } from './suite-runner.ts';
 
 export const upstreamMutations: readonly SuiteMutation[] = [
   ...of(
+    'shared/runtime/ticker.ts',
+    ['data-plane/upstream/node-pools.test.ts'],
+    [
+      [
+        'a stall of this process is no wait on others',
+        'this.#tickMs + lateMsMax);',
+        'Number.POSITIVE_INFINITY);',
+        'had no time to read',
+      ],
+    ],
+  ),
+  ...of(
     'data-plane/upstream/affinity.ts',
     ['data-plane/upstream/affinity.test.ts'],
     [
