@@ -1,4 +1,5 @@
 import { defineConfig } from 'vitest/config';
+import { BaseSequencer, type TestSpecification } from 'vitest/node';
 import { scaledMs } from './test/support/budget.ts';
 
 const shared = {
@@ -7,11 +8,30 @@ const shared = {
   hookTimeout: scaledMs(60_000),
 };
 
+/** Files of more than a minute: where one of them were the last, nothing would run next to it. */
+const longest = [
+  'test/mutation/suite-mutations.process.test.ts',
+  'shared/snapshot/snapshot-crash.process.test.ts',
+  'test/fuzz/fuzz.process.test.ts',
+  'test/chaos/cut-off.kafka.test.ts',
+  'test/chaos/chaos.kafka.test.ts',
+];
+
+class LongestFirst extends BaseSequencer {
+  override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
+    const isLong = ({ moduleId }: TestSpecification): boolean =>
+      longest.some((path) => moduleId.endsWith(path));
+    const sorted = await super.sort(files);
+    return [...sorted.filter(isLong), ...sorted.filter((file) => !isLong(file))];
+  }
+}
+
 /** Tests that start processes. */
 const setupFiles = ['test/support/leaks.ts'];
 
 export default defineConfig({
   test: {
+    sequence: { sequencer: LongestFirst },
     coverage: {
       include: ['{schemas,shared,control-plane,data-plane,agent,dev,cli}/**/*.ts'],
       exclude: ['**/*.test.ts'],
@@ -88,7 +108,7 @@ export default defineConfig({
           globalSetup: 'test/kafka/shared-broker.ts',
           include: ['**/*.kafka.test.ts'],
           testTimeout: scaledMs(180_000),
-          fileParallelism: false,
+          maxWorkers: 2,
           sequence: { groupOrder: 2 },
         },
       },

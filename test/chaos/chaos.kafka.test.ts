@@ -3,7 +3,6 @@
 import { expect, test } from 'vitest';
 import { forgottenMsMax } from '../soak/kills.ts';
 import { brokerKills } from './broker-kills.ts';
-import { cutOff } from './cut-off.ts';
 import { outage } from './outage.ts';
 import { racing } from './racing.ts';
 import { usage } from './usage.ts';
@@ -44,12 +43,6 @@ test('Events: usage over Kafka is billed once and folded alike, whatever is kill
 
 test('without a control plane nothing changes for callers, and without Kafka a gateway keeps serving and recovers', async () => {
   const figures = await outage({ planeDownMs: 1000, kafkaDownMs: 3000, coldStart: false, backSecondsMax });
-  log(figures);
-  expect(figures.faults).toEqual([]);
-});
-
-test('Limits: a revoked key is refused by every gateway within 60 s, cut off, started without the log or frozen', async () => {
-  const figures = await cutOff({ how: 'silent', restartEveryMs: 20_000, frozenMs: 47_000, backSecondsMax });
   log(figures);
   expect(figures.faults).toEqual([]);
 });

@@ -79,6 +79,19 @@ export async function startKafka(options: KafkaOptions = {}): Promise<Kafka> {
   return await launch(options, existsSync(archive) ? [`-XX:SharedArchiveFile=${archive}`] : []);
 }
 
+/** Returns once every thread of it is stopped; on a busy machine it may still answer for a while after the signal. */
+function freeze(broker: ChildProcess | undefined): void {
+  if (broker?.kill('SIGSTOP') !== true) return;
+  const threads = `/proc/${broker.pid}/task`;
+  if (!existsSync(threads)) return;
+  const isStopped = (thread: string): boolean =>
+    readFileSync(join(threads, thread, 'stat'), 'utf8')
+      .split(') ')
+      .at(-1)
+      ?.startsWith('T') === true;
+  while (!readdirSync(threads).every(isStopped));
+}
+
 async function launch(options: KafkaOptions, flags: readonly string[]): Promise<Kafka> {
   const { nodes = 1, properties = [], formatWords = [], settings = {}, wire = () => [] } = options;
   const doorCount = options.doors ?? 0;
@@ -148,7 +161,7 @@ async function launch(options: KafkaOptions, flags: readonly string[]): Promise<
       start(node);
       await ready(node);
     },
-    freeze: (node) => void processes.get(node)?.kill('SIGSTOP'),
+    freeze: (node) => freeze(processes.get(node)),
     thaw: (node) => void processes.get(node)?.kill('SIGCONT'),
     stop,
   };

@@ -1,24 +1,25 @@
 /** The limit topics on a real broker: the contract, and the settings with which they are created and refused. */
 import { type Admin, Kafka as KafkajsClient, logLevel } from 'kafkajs';
-import { afterAll, beforeAll, expect, inject, test } from 'vitest';
+import { afterAll, beforeAll, expect, test } from 'vitest';
 import { countersTopic, gaugesTopic } from '../../schemas/limits.ts';
 import { openKafkaLog } from '../../shared/log/kafka/kafka-log.ts';
 import { limitTopicAt } from '../../shared/log/limit-topic.ts';
 import { limitTopicContract } from '../contract/limit-topic.ts';
 import { until } from '../support/until.ts';
+import { type Kafka, startKafka } from './broker.ts';
 
-const { brokers, url } = inject('kafka');
 const tokens = ['gateway-token-of-the-tests'] as const;
+let kafka: Kafka;
 let admin: Admin;
 let topics = 0;
 beforeAll(async () => {
-  admin = new KafkajsClient({ brokers: [...brokers], logLevel: logLevel.NOTHING }).admin();
+  kafka = await startKafka();
+  admin = new KafkajsClient({ brokers: [...kafka.brokers], logLevel: logLevel.NOTHING }).admin();
   await admin.connect();
 });
 afterAll(async () => {
-  await remove(gaugesTopic);
-  await remove(countersTopic);
-  await admin.disconnect();
+  await admin?.disconnect();
+  await kafka?.stop();
 });
 
 async function remove(topic: string): Promise<void> {
@@ -39,7 +40,7 @@ async function settingsOf(topic: string): Promise<Map<string, string>> {
 limitTopicContract('the Kafka log', async () => {
   const topic = `limits-${topics++}`;
   const open = () =>
-    openKafkaLog(brokers, {}, { topic, partition: 0, keepSeconds: 3600, allowTrimmed: true });
+    openKafkaLog(kafka.brokers, {}, { topic, partition: 0, keepSeconds: 3600, allowTrimmed: true });
   return {
     open,
     replace: async () => {
@@ -55,8 +56,7 @@ test.each([
   [gaugesTopic, 3600],
   [countersTopic, 24 * 3600],
 ] as const)('%s is created with short segments and deletes what is old', async (topic, keepSeconds) => {
-  await remove(topic);
-  const client = limitTopicAt(url, { topic, tokens });
+  const client = limitTopicAt(kafka.url, { topic, tokens });
   await client.append(Buffer.from('first'));
   const settings = await settingsOf(topic);
   expect(settings.get('cleanup.policy')).toBe('delete');
@@ -71,7 +71,7 @@ test('a topic with other settings is refused by name with the next step', async 
   const entries = { 'cleanup.policy': 'compact', 'segment.ms': '86400000', 'retention.ms': '86400000' };
   const configEntries = Object.entries(entries).map(([name, value]) => ({ name, value }));
   await admin.createTopics({ topics: [{ topic: countersTopic, configEntries }], waitForLeaders: true });
-  const client = limitTopicAt(url, { topic: countersTopic, tokens });
+  const client = limitTopicAt(kafka.url, { topic: countersTopic, tokens });
   await expect(client.append(Buffer.from('x'))).rejects.toThrow(
     /topic headgate\.counters is set to cleanup\.policy=compact, .*segment\.ms=86400000.*; fix it: kafka-configs\.sh .*segment\.ms=600000/,
   );

@@ -3,37 +3,29 @@
  * a topic that was deleted and made again, or lost its first records.
  */
 import { type Admin, Kafka as KafkajsClient, logLevel } from 'kafkajs';
-import { afterAll, afterEach, beforeAll, expect, inject, test } from 'vitest';
+import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
 import { type ControlLog, LogReplaced, LogTruncated } from '../../shared/log/core/control-log.ts';
 import { TopicMisconfigured } from '../../shared/log/kafka/errors.ts';
 import { openLog } from '../../shared/log/open-log.ts';
 import { promptly, readRecords } from '../contract/control-log.ts';
-import { until } from '../support/until.ts';
+import { type Kafka, startKafka } from './broker.ts';
 
-const kafka = inject('kafka');
+let kafka: Kafka;
 let admin: Admin;
 const opened: ControlLog[] = [];
 beforeAll(async () => {
+  kafka = await startKafka();
   const client = new KafkajsClient({ brokers: [...kafka.brokers], logLevel: logLevel.NOTHING });
   admin = client.admin();
   await admin.connect();
-  await deleteServiceTopics();
 });
 afterAll(async () => {
-  await deleteServiceTopics();
   await admin?.disconnect();
+  await kafka?.stop();
 });
 afterEach(async () => {
   for (const log of opened.splice(0)) await log.close();
 });
-
-/** They have fixed names, so that other files on this broker may have made them. */
-async function deleteServiceTopics(): Promise<void> {
-  const ofService = async () => (await admin.listTopics()).filter((topic) => topic.startsWith('headgate.'));
-  const topics = await ofService();
-  if (topics.length > 0) await admin.deleteTopics({ topics });
-  await until(async () => (await ofService()).length === 0);
-}
 
 async function open(topic: string, options: Parameters<typeof openLog>[2] & { partition?: number } = {}) {
   const { partition = 0, ...rest } = options;

@@ -1,12 +1,17 @@
 /** Limits 4: an allowance over two gateways on Kafka. */
-import { afterAll, beforeAll, inject, test } from 'vitest';
+import { afterAll, beforeAll, test } from 'vitest';
+import { type Kafka, startKafka } from '../kafka/broker.ts';
 import { AllowanceFleet, allowanceRunsOut } from './allowance.ts';
 
-const { url } = inject('kafka');
+let kafka: Kafka;
 let fleet: AllowanceFleet;
 beforeAll(async () => {
-  fleet = await AllowanceFleet.startOn(url);
+  kafka = await startKafka();
+  fleet = await AllowanceFleet.startOn(kafka.url);
 });
-afterAll(() => fleet?.close());
+afterAll(async () => {
+  await fleet?.close();
+  await kafka?.stop();
+});
 
 test('an allowance runs out on both gateways at once, and all sums agree', () => allowanceRunsOut(fleet));

@@ -1,18 +1,19 @@
 import { type Admin, Kafka as KafkajsClient, logLevel } from 'kafkajs';
-import { afterAll, beforeAll, inject, test } from 'vitest';
+import { afterAll, beforeAll, test } from 'vitest';
+import { type Kafka, startKafka } from '../kafka/broker.ts';
 import { until } from '../support/until.ts';
 import { losesEverything } from './lost-fleet.ts';
 
-const kafka = inject('kafka');
+let kafka: Kafka;
 let admin: Admin;
 beforeAll(async () => {
+  kafka = await startKafka();
   admin = new KafkajsClient({ brokers: [...kafka.brokers], logLevel: logLevel.NOTHING }).admin();
   await admin.connect();
-  await deleteTopics();
 });
 afterAll(async () => {
-  await deleteTopics();
-  await admin.disconnect();
+  await admin?.disconnect();
+  await kafka?.stop();
 });
 
 async function deleteTopics(): Promise<void> {
