@@ -180,6 +180,8 @@ export const eventTypes = {
       kind: z.enum(['session', 'link', 'person']),
       /** SHA-256 of the id of the session or the link; the name of the person. */
       subject: z.string().min(1).max(64),
+      /** In whose name many can end: the person, or the organisation whose links they came by. Absent: an operator's link, or of an earlier version. */
+      holder: z.string().min(1).max(64).optional(),
       /** After this moment it would not be accepted anyway. */
       until: momentSchema,
     },

@@ -4,6 +4,7 @@
  */
 import { createHash, randomBytes, randomUUID } from 'node:crypto';
 import { z } from 'zod';
+import type { EventData } from '../../schemas/events.ts';
 import { personSchema } from '../../schemas/shapes.ts';
 import { Sealer } from '../../shared/runtime/sealed-text.ts';
 import type { CommandWriter } from '../command-log/command-writer.ts';
@@ -121,9 +122,10 @@ export class Sessions {
   async #end(session: ConsoleSession, everywhere: boolean): Promise<void> {
     const until = new Date(everywhere ? this.#now() + lengthMs : session.endsMs).toISOString();
     const [subject = actorName(session)] = everywhereSubjects(session);
+    const holder = session.within === undefined ? actorName(session) : holderOf(session.within);
     const data = everywhere
-      ? ({ kind: 'person', subject, until } as const)
-      : ({ kind: 'session', subject: digestOf(session.id), until } as const);
+      ? ({ kind: 'person', subject, until, ...(holder !== subject && { holder }) } as const)
+      : ({ kind: 'session', subject: digestOf(session.id), holder, until } as const);
     await this.#options.ended.ready();
     await this.#write(actorName(session), () =>
       this.counts(session) ? [{ type: 'session.ended', data }] : [],
@@ -134,13 +136,14 @@ export class Sessions {
    * Uses up a sign-in link. Of several uses at once, on any replicas, the log lets one through. `check` throws where the link
    * does not hold in the state at the head of the log.
    */
-  async useLink({ id, endsMs, person }: Ticket, check: () => void): Promise<void> {
+  async useLink({ id, endsMs, person, within }: Ticket, check: () => void): Promise<void> {
     const { ended } = this.#options;
-    const subject = digestOf(id);
-    const data = { kind: 'link', subject, until: new Date(endsMs).toISOString() } as const;
+    const data = linkEnded(id, endsMs, within);
+    const { subject } = data;
     await ended.ready();
     await this.#write(actorName({ person }), () => {
       check();
+      checkRoom(ended, data);
       if (ended.hasEnded('link', subject, endsMs))
         throw new CommandError('Unauthorized', 'this sign-in link was used before', {
           next: 'ask for another; the operator runs `headgate console open`',
@@ -163,14 +166,16 @@ export class Sessions {
     const invitation = links.openInvitation(text);
     if (!invitation) throw new CommandError('Unauthorized', 'this invitation is not valid any more');
     const { organisation, role, by, id, endsMs } = invitation;
-    const subject = digestOf(id);
-    const used = { kind: 'link', subject, until: new Date(endsMs).toISOString() } as const;
+    // Of an operator's invitations there are as many as the operator likes.
+    const used = linkEnded(id, endsMs, by === undefined ? undefined : organisation);
+    const { subject } = used;
     const joined = { type: 'member.set', data: { organisation, person, role } } as const;
     await ended.ready();
     await this.#write(actorName({ person: by }), () => {
       if (findMember(db, organisation, person) !== undefined) return [];
       if (ended.hasEnded('link', subject, endsMs))
         throw new CommandError('Unauthorized', 'this invitation was used before');
+      checkRoom(ended, used);
       const exists = findOrganisation(db, organisation) !== undefined;
       if (!exists) throw new CommandError('NotFound', 'the organisation of this invitation is gone');
       authorise(db, { person: by }, managingRoles, () => organisation);
@@ -192,10 +197,33 @@ export function actorOfSession({ person, operator, within }: ConsoleSession): Ac
   return { person, operator, within };
 }
 
-/** What ends a session with all of its person, the narrowest first. A link's owner may act for the person within one organisation only. */
+/**
+ * What ends a session with all of its person, the narrowest first. A link's owner may act for the person within one
+ * organisation only; all sessions of that organisation's links end where too many of them did.
+ */
 function everywhereSubjects(session: ConsoleSession): string[] {
   const person = actorName(session);
-  return session.within === undefined ? [person] : [digestOf(`${session.within} ${person}`), person];
+  const { within } = session;
+  return within === undefined ? [person] : [digestOf(`${within} ${person}`), holderOf(within), person];
+}
+
+/** Who makes members and their links is an owner or admin of the organisation, so all of these count as its own. No person has such an id. */
+function holderOf(organisation: string): string {
+  return `links:${createHash('sha256').update(organisation).digest('base64url')}`;
+}
+
+function linkEnded(id: string, endsMs: number, organisation: string | undefined) {
+  const until = new Date(endsMs).toISOString();
+  const holder = organisation === undefined ? undefined : holderOf(organisation);
+  return { kind: 'link', subject: digestOf(id), ...(holder && { holder }), until } as const;
+}
+
+/** Throws CommandError Busy. */
+function checkRoom(ended: EndedSessions, { holder }: EventData<'session.ended'>): void {
+  if (holder !== undefined && ended.hasTooManyLinks(holder))
+    throw new CommandError('Busy', 'too many links of this organisation were used lately', {
+      next: 'sign in another way, or when the used links have expired',
+    });
 }
 
 /** In the log stands the digest of an id, from which nobody can make the id. */

@@ -8,7 +8,7 @@ import { type EventData, toStored } from '../../schemas/events.ts';
 import { known } from '../../test/support/commits.ts';
 import { quiet } from '../../test/support/fleet.ts';
 import { MemoryLog, MemoryTopic } from '../../test/support/memory-log.ts';
-import { EndedSessions } from './ended-sessions.ts';
+import { EndedSessions, endedPerHolderMax } from './ended-sessions.ts';
 
 const dir = mkdtempSync(join(tmpdir(), 'headgate-ended-'));
 const opened: EndedSessions[] = [];
@@ -20,8 +20,8 @@ afterEach(() => {
 const head = { log: 'test-log', seq: 1, hash: 'h', signers: [] };
 
 /** Reads nothing of the log: all of it is in its file, or arrives. */
-async function open(endedMax?: number): Promise<EndedSessions> {
-  const snapshot = { log: null, seq: 0, head, nextOffset: 1 } as unknown as ConstructorParameters<
+async function open(endedMax?: number, at: object = { log: null, seq: 0 }): Promise<EndedSessions> {
+  const snapshot = { ...at, head, nextOffset: 1 } as unknown as ConstructorParameters<
     typeof EndedSessions
   >[0]['snapshot'];
   const log = new MemoryLog(new MemoryTopic());
@@ -37,11 +37,15 @@ const inHours = (hours: number): number => Date.now() + hours * hoursMs;
 const subject = (n: number): string => `${n}`.padStart(64, '0');
 
 function commitOf(...ends: readonly EventData<'session.ended'>[]): Commit {
+  return commitAt(5, ...ends);
+}
+
+function commitAt(seq: number, ...ends: readonly EventData<'session.ended'>[]): Commit {
   const events = ends.map((data) => toStored(known('session.ended', data)));
   return {
     v: 1,
     log: 'test-log',
-    seq: 5,
+    seq,
     prev: '',
     id: 'c',
     at: '',
@@ -69,6 +73,49 @@ test('what had to be forgotten is refused, with all that ends no later', async (
     expect([n, ended.hasEnded('session', subject(n), inHours(1 + n / 100) - 1000)]).toEqual([n, true]);
   expect(ended.hasEnded('session', subject(900), inHours(0.9))).toBe(true);
   expect(ended.hasEnded('session', subject(900), inHours(7))).toBe(false);
+});
+
+test('who signs in and out without end fills no list, and ends no sessions but their own', async () => {
+  const ended = await open(2 * endedPerHolderMax);
+  const mine = { ...end('session', 1_000_000, 8), holder: 'ben' };
+  ended.onCommits([commitAt(3, mine)]);
+  for (let n = 0; n < 5000; n++)
+    ended.onCommits([commitAt(10 + n, { ...end('session', n, 8), holder: 'mallory' })]);
+  // Nothing of others was forgotten, so nothing of others is refused: neither a session that began long ago nor any that ends soon.
+  expect(ended.hasEnded('session', subject(2_000_000), inHours(0.1))).toBe(false);
+  expect(ended.hasEnded('session', subject(1_000_000), inHours(8))).toBe(true);
+  expect([ended.hasPersonEnded('ben', 0), ended.hasPersonEnded('operator', 0)]).toEqual([false, false]);
+  // Each of the own that ended is over: by its id, or by where it began, just before its end.
+  const alive = [...Array(5000).keys()].filter(
+    (n) => !ended.hasEnded('session', subject(n), inHours(8)) && !ended.hasPersonEnded('mallory', 9 + n),
+  );
+  expect(alive).toEqual([]);
+  // What began after the oldest of the ends that are kept goes on.
+  expect(ended.hasPersonEnded('mallory', 10 + 5000 - endedPerHolderMax)).toBe(false);
+});
+
+test('the links of one organisation have a bound of their own, which ends no sessions', async () => {
+  const ended = await open(2 * endedPerHolderMax);
+  for (let n = 0; n < endedPerHolderMax; n++) {
+    expect(ended.hasTooManyLinks('links:acme')).toBe(false);
+    ended.onCommits([commitAt(10 + n, { ...end('link', n, 8), holder: 'links:acme' })]);
+  }
+  expect(ended.hasTooManyLinks('links:acme')).toBe(true);
+  expect([ended.hasTooManyLinks('links:birch'), ended.hasPersonEnded('links:acme', 0)]).toEqual([
+    false,
+    false,
+  ]);
+});
+
+test('a replica that starts again holds the same against the same holder', async () => {
+  const before = await open();
+  for (let n = 0; n < endedPerHolderMax; n++)
+    before.onCommits([commitAt(10 + n, { ...end('session', n, 8), holder: 'mallory' })]);
+  before.close();
+  const after = await open(undefined, { log: 'test-log', seq: 1 });
+  expect(after.hasPersonEnded('mallory', 0)).toBe(false);
+  after.onCommits([commitAt(9000, { ...end('session', 9000, 8), holder: 'mallory' })]);
+  expect([after.hasPersonEnded('mallory', 9), after.hasPersonEnded('mallory', 10)]).toEqual([true, false]);
 });
 
 test('a burst of ends is one write of the file, and all of them are in it after a stop', async () => {

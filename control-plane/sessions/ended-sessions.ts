@@ -15,16 +15,25 @@ import { CommitReader, ReadMarks } from '../state/commits.ts';
 
 /**
  * Beyond it those that end first are forgotten: what ends no later than one of them is then refused, because it may be one of
- * them. Each took a signed-in person.
+ * them.
  */
 const endedMaxDefault = 100_000;
+/**
+ * Of one holder, so that nobody fills the list by signing in and out. Beyond it the holder's sessions that began before the
+ * oldest of these ends are over, all of them; and no further link is accepted.
+ */
+export const endedPerHolderMax = 250;
 /** So much less is kept then, so that not each further one costs a search. */
 const keptShare = 0.9;
 const sweepMs = 60_000;
 /** Between two stores of the file, which hold all. What is not stored yet is in the log. */
 const storeMs = 5000;
 
-const entrySchema = z.object({ position: z.int().min(0), untilMs: z.number() });
+const entrySchema = z.object({
+  position: z.int().min(0),
+  untilMs: z.number(),
+  holder: z.string().optional(),
+});
 const fileSchema = z.object({
   v: z.literal(1),
   head: z.object({
@@ -53,6 +62,8 @@ export class EndedSessions {
   readonly #options: EndedSessionsOptions;
   readonly #endedMax: number;
   readonly #ended = new Map<string, Entry>();
+  /** Keys of the entries of each holder: of links, and of all else. */
+  readonly #held = { link: new Map<string, Set<string>>(), session: new Map<string, Set<string>>() };
   #forgottenMs = { link: 0, session: 0 };
   #sweptMs = 0;
   #storing: NodeJS.Timeout | undefined;
@@ -77,7 +88,7 @@ export class EndedSessions {
 
   /** For each batch that is folded. */
   readonly onCommits = (commits: readonly Commit[]): void => {
-    if (!this.#add(commits) || !this.#isComplete) return;
+    if (!this.#take(commits) || !this.#isComplete) return;
     this.#storing ??= setTimeout(() => this.#store(), storeMs).unref();
   };
 
@@ -96,13 +107,19 @@ export class EndedSessions {
     return (this.#ended.get(`person ${person}`)?.position ?? 0) > position;
   }
 
+  /** Whether so many links of this holder were used lately that no further one is accepted. */
+  hasTooManyLinks(holder: string): boolean {
+    this.#sweep();
+    return (this.#held.link.get(holder)?.size ?? 0) >= endedPerHolderMax;
+  }
+
   async #readPast(): Promise<void> {
     const { snapshot, log } = this.#options;
     const marks = new ReadMarks();
     const mark = this.#load();
     if (mark) marks.add(mark);
     const reader = new CommitReader(log, snapshot.log, { marks, from: (mark?.head.seq ?? 0) + 1 });
-    for await (const batch of reader.upTo(snapshot.seq)) this.#add(batch.map(({ commit }) => commit));
+    for await (const batch of reader.upTo(snapshot.seq)) this.#take(batch.map(({ commit }) => commit));
     this.#isComplete = true;
     this.#store();
   }
@@ -113,7 +130,7 @@ export class EndedSessions {
     try {
       const { head, offset, ended, forgottenMs } = fileSchema.parse(JSON.parse(readFileSync(path, 'utf8')));
       if (head.log !== snapshot.log || head.seq > snapshot.seq) return undefined;
-      for (const [key, entry] of Object.entries(ended)) this.#ended.set(key, entry);
+      for (const [key, entry] of Object.entries(ended)) this.#set(key, entry);
       this.#forgottenMs = forgottenMs;
       return { head, offset };
     } catch {
@@ -141,7 +158,7 @@ export class EndedSessions {
   }
 
   /** Returns whether any of the commits ended something. */
-  #add(commits: readonly Commit[]): boolean {
+  #take(commits: readonly Commit[]): boolean {
     let added = false;
     for (const { seq, events } of commits)
       for (const event of events) {
@@ -154,26 +171,67 @@ export class EndedSessions {
     return added;
   }
 
-  #end({ kind, subject, until }: EventData<'session.ended'>, position: number): void {
+  #end({ kind, subject, until, holder }: EventData<'session.ended'>, position: number): void {
     this.#sweep();
-    const key = `${kind} ${subject}`;
-    // The past is read while commits arrive.
-    const last = Math.max(position, this.#ended.get(key)?.position ?? 0);
-    this.#ended.set(key, { position: last, untilMs: Date.parse(until) });
+    this.#add(`${kind} ${subject}`, { position, untilMs: Date.parse(until), holder });
+    if (kind !== 'link' && holder !== undefined) this.#join(holder);
     if (this.#ended.size > this.#endedMax) this.#forget();
+  }
+
+  /** The last one counts: the past is read while commits arrive. */
+  #add(key: string, { position, untilMs, holder }: Entry): void {
+    const before = this.#ended.get(key);
+    this.#set(key, {
+      position: Math.max(position, before?.position ?? 0),
+      untilMs: Math.max(untilMs, before?.untilMs ?? 0),
+      holder,
+    });
+  }
+
+  #set(key: string, entry: Entry): void {
+    this.#delete(key);
+    this.#ended.set(key, entry);
+    if (entry.holder === undefined) return;
+    const held = this.#heldOf(key);
+    const keys = held.get(entry.holder) ?? new Set<string>();
+    held.set(entry.holder, keys.add(key));
+  }
+
+  #delete(key: string): void {
+    const { holder } = this.#ended.get(key) ?? {};
+    this.#ended.delete(key);
+    if (holder === undefined) return;
+    const held = this.#heldOf(key);
+    held.get(holder)?.delete(key);
+    if (held.get(holder)?.size === 0) held.delete(holder);
+  }
+
+  #heldOf(key: string): Map<string, Set<string>> {
+    return key.startsWith('link ') ? this.#held.link : this.#held.session;
+  }
+
+  /** Where a holder has too many ends, the oldest becomes one of all the holder's sessions that began before it. */
+  #join(holder: string): void {
+    const keys = this.#held.session.get(holder);
+    if (keys === undefined || keys.size <= endedPerHolderMax) return;
+    const positionOf = (key: string): number => this.#ended.get(key)?.position ?? 0;
+    const oldest = [...keys].reduce((first, key) => (positionOf(key) < positionOf(first) ? key : first));
+    const entry = this.#ended.get(oldest);
+    this.#delete(oldest);
+    if (entry) this.#add(`person ${holder}`, { ...entry, holder: undefined });
   }
 
   #sweep(): void {
     const nowMs = Date.now();
     if (nowMs - this.#sweptMs < sweepMs) return;
     this.#sweptMs = nowMs;
-    for (const [key, { untilMs }] of this.#ended) if (untilMs < nowMs) this.#ended.delete(key);
+    for (const [key, { untilMs }] of this.#ended) if (untilMs < nowMs) this.#delete(key);
   }
 
   #forget(): void {
     const first = [...this.#ended].sort(([, a], [, b]) => a.untilMs - b.untilMs);
     for (const [key, { untilMs }] of first.slice(0, first.length - Math.floor(this.#endedMax * keptShare))) {
-      this.#ended.delete(key);
+      this.#delete(key);
       // The end of all sessions of a person is forgotten as that of a session.
       const kind = key.startsWith('link ') ? 'link' : 'session';
       this.#forgottenMs[kind] = Math.max(this.#forgottenMs[kind], untilMs);
