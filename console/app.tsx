@@ -14,12 +14,14 @@ async function findOut(): Promise<void> {
   me.value = await call<Person>('GET', '/me').catch(() => null);
 }
 
+/** Before anything is drawn, so that the answer is on its way meanwhile. */
+export function begin(): void {
+  // A link that signs in decides who it is.
+  if (location.value.path !== '/sign-in') void findOut();
+  else me.value = null;
+}
+
 export function App() {
-  useEffect(() => {
-    // A link that signs in decides who it is.
-    if (location.value.path !== '/sign-in') void findOut();
-    else me.value = null;
-  }, []);
   const person = me.value;
   useEffect(() => {
     if (hasRole()) startLive();

@@ -6,9 +6,10 @@ import './styles/parts.css';
 import './styles/frame.css';
 import './styles/pages.css';
 import './styles/narrow.css';
-import { App } from './app.tsx';
+import { App, begin } from './app.tsx';
 import { startRouter } from './lib/router.ts';
 
 startRouter();
+begin();
 const root = document.getElementById('app');
 if (root) render(<App />, root);

@@ -1,25 +1,31 @@
 /** Numbers, times and words for people. */
 
-const numbers = new Intl.NumberFormat('en-GB');
-const dates = new Intl.DateTimeFormat('en-GB', { day: 'numeric', month: 'short', year: 'numeric' });
-const moments = new Intl.DateTimeFormat('en-GB', {
-  day: 'numeric',
-  month: 'short',
-  hour: '2-digit',
-  minute: '2-digit',
-  second: '2-digit',
-});
+/** Made when it is first needed: a browser takes many milliseconds to begin with formats, and most pages need none. */
+let formats: { readonly dates: Intl.DateTimeFormat; readonly moments: Intl.DateTimeFormat } | undefined;
 
+function formatsOf() {
+  const onDay = { day: 'numeric', month: 'short' } as const;
+  const atTime = { hour: '2-digit', minute: '2-digit', second: '2-digit' } as const;
+  formats ??= {
+    dates: new Intl.DateTimeFormat('en-GB', { ...onDay, year: 'numeric' }),
+    moments: new Intl.DateTimeFormat('en-GB', { ...onDay, ...atTime }),
+  };
+  return formats;
+}
+
+/** `18,240`; at most three decimals. */
 export function count(value: number): string {
-  return numbers.format(value);
+  const [whole = '', decimals] = String(Math.round(value * 1000) / 1000).split('.');
+  const grouped = whole.replace(/\B(?=(?:\d{3})+$)/g, ',');
+  return decimals === undefined ? grouped : `${grouped}.${decimals}`;
 }
 
 export function day(text: string | null | undefined): string {
-  return text ? dates.format(new Date(text)) : '–';
+  return text ? formatsOf().dates.format(new Date(text)) : '–';
 }
 
 export function moment(text: string | null | undefined): string {
-  return text ? moments.format(new Date(text)) : '–';
+  return text ? formatsOf().moments.format(new Date(text)) : '–';
 }
 
 /** `1.2 s`, `4 min`, `3 h`, `2 days`. */
@@ -37,6 +43,13 @@ export function ago(text: string, nowMs = Date.now()): string {
 
 export function plural(value: number, one: string, many = `${one}s`): string {
   return `${count(value)} ${value === 1 ? one : many}`;
+}
+
+/** The first names, and how many more there are. */
+export function nameSome(names: readonly string[]): string {
+  return names.length <= 3
+    ? names.join(', ')
+    : `${names.slice(0, 3).join(', ')} and ${count(names.length - 3)} more`;
 }
 
 /** A word as a shell reads it. */
@@ -94,7 +107,9 @@ export function subjectOf(type: string, data: unknown): string {
     ? ['person']
     : type.startsWith('key.')
       ? ['name', 'id']
-      : ['id', 'stack', 'model', 'node', 'organisation', 'log'];
+      : type === 'node.token_created'
+        ? ['node']
+        : ['id', 'stack', 'model', 'node', 'organisation', 'log'];
   for (const field of order) if (typeof fields[field] === 'string') return fields[field];
   return '';
 }

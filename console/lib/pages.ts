@@ -21,6 +21,8 @@ export interface PageState {
   readonly total: number;
   readonly isFirst: boolean;
   readonly next: string | undefined;
+  /** The rows are those of before: what is asked for now is being read. */
+  readonly isOld: boolean;
 }
 
 type PageFilter = Readonly<Record<string, string | undefined>>;
@@ -45,7 +47,7 @@ export function pageQuery(sort: string): PageQuery {
   };
 }
 
-/** One page. While another page or search of the same list is read, the last one stays. */
+/** One page. While another page, search or moment of the same list is read, the last one stays, and is marked as old. */
 export function usePage<Row, Answer extends Page<Row>>(
   path: string | undefined,
   filter: PageFilter,
@@ -55,15 +57,21 @@ export function usePage<Row, Answer extends Page<Row>>(
   const query = pageQuery(sort);
   const wanted = path === undefined ? undefined : withQuery(path, { ...filter, ...query });
   const { data, failure, refresh } = useRead<Answer>(wanted, options);
-  const list = JSON.stringify([path, filter, moment()]);
-  const last = useRef<{ readonly list: string; readonly data: Answer } | undefined>(undefined);
-  if (data) last.current = { list, data };
-  const shown = data ?? (last.current?.list === list ? last.current.data : undefined);
+  const list = JSON.stringify([path, filter]);
+  const at = moment();
+  const last = useRef<
+    { readonly list: string; readonly at: string | undefined; readonly data: Answer } | undefined
+  >(undefined);
+  if (data) last.current = { list, at, data };
+  const before = last.current?.list === list ? last.current : undefined;
+  // Where a moment cannot be read, the rows of another would be taken for its own.
+  const shown = data ?? (failure && before?.at !== at ? undefined : before?.data);
   const pages: PageState = {
     sort: query.sort,
     total: shown?.total ?? shown?.items.length ?? 0,
     isFirst: query.after === undefined,
     next: shown?.next,
+    isOld: data === undefined && failure === undefined,
   };
   return { data: shown, failure, refresh, pages };
 }

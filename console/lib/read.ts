@@ -1,5 +1,5 @@
 /** Reads for components: shown at once from the last answer, read again with each change of the state. */
-import { useEffect, useRef, useState } from 'preact/hooks';
+import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { ApiFailure, call } from './api.ts';
 import { changes } from './live.ts';
 import { minPosition } from './session.ts';
@@ -16,6 +16,10 @@ interface Read<T> {
 export interface ReadOptions {
   /** Also reads again after this time; for what changes without a commit. */
   readonly everyMs?: number;
+  /** The answer never changes: a list up to a position. */
+  readonly isFixed?: boolean;
+  /** Of now, also where the page shows the past. */
+  readonly isOfNow?: boolean;
 }
 
 /** Answers of this page load, by path. Values that are shown once are answers to writes, and never here. */
@@ -26,11 +30,13 @@ const answersMax = 60;
 const pastAnswersMax = 10;
 /** Several commits in a row cause one read. */
 const settleMs = 250;
+const retryMs = 3000;
 /** Where the log never pauses, a tab reads for a third of the time at most. */
 const restsPerRead = 2;
 
-export function useRead<T>(wanted: string | undefined, { everyMs }: ReadOptions = {}): Read<T> {
-  const path = wanted === undefined ? undefined : atMoment(wanted);
+export function useRead<T>(wanted: string | undefined, options: ReadOptions = {}): Read<T> {
+  const { everyMs, isFixed = false, isOfNow = false } = options;
+  const path = wanted === undefined || isOfNow ? wanted : atMoment(wanted);
   // The past does not change.
   const isPast = path !== wanted;
   const [, redraw] = useState(0);
@@ -39,14 +45,18 @@ export function useRead<T>(wanted: string | undefined, { everyMs }: ReadOptions 
   const change = changes.value;
   const pending = useRef<ReturnType<typeof setTimeout> | undefined>(undefined);
   const tookMs = useRef(0);
-  useEffect(() => {
+  // Not after the next paint, as another effect: nobody sees anything before the answer is there.
+  useLayoutEffect(() => {
     if (path === undefined) return undefined;
     const ended = new AbortController();
     failure.current = undefined;
+    let retry: ReturnType<typeof setTimeout> | undefined;
     again.current = (isBackground) => {
+      clearTimeout(retry);
       const beganMs = performance.now();
       load(path, { isBackground, isPast, signal: ended.signal }).then(
         () => {
+          if (ended.signal.aborted) return;
           tookMs.current = performance.now() - beganMs;
           failure.current = undefined;
           redraw((count) => count + 1);
@@ -55,6 +65,9 @@ export function useRead<T>(wanted: string | undefined, { everyMs }: ReadOptions 
           if (ended.signal.aborted) return;
           failure.current = error instanceof ApiFailure ? error : new ApiFailure(0, 'Failed', String(error));
           redraw((count) => count + 1);
+          // Nobody is there, or what was asked for is still being made.
+          if ([0, 503].includes(failure.current.status))
+            retry = setTimeout(() => again.current(true), retryMs);
         },
       );
     };
@@ -64,10 +77,12 @@ export function useRead<T>(wanted: string | undefined, { everyMs }: ReadOptions 
     return () => {
       ended.abort();
       clearInterval(timer);
+      clearTimeout(retry);
     };
   }, [path, everyMs]);
   useEffect(() => {
-    if (change === 0 || isPast) return;
+    // What never changes is read again only where it could not be read.
+    if (change === 0 || ((isPast || isFixed) && failure.current === undefined)) return;
     // A timer that runs is kept, so that pages are read again while commits never pause.
     pending.current ??= setTimeout(
       () => {
@@ -93,15 +108,50 @@ interface LoadOptions {
   readonly signal: AbortSignal;
 }
 
-async function load(path: string, { isBackground, isPast, signal }: LoadOptions): Promise<void> {
+interface UnderWay {
+  readonly answer: Promise<void>;
+  /** `changes` when it began: what is read after a change shares nothing with what was asked before it. */
+  readonly change: number;
+  readers: number;
+  abort(): void;
+}
+/** By path: parts of a page that need the same share one read. */
+const underWay = new Map<string, UnderWay>();
+
+function load(path: string, options: LoadOptions): Promise<void> {
   const min = minPosition.value;
   const joined = min === 0 ? path : `${path}${path.includes('?') ? '&' : '?'}min=${min}`;
-  const answer = await call('GET', joined, { isBackground, signal });
-  const known = isPast ? pastAnswers : answers;
+  const before = underWay.get(joined);
+  const read = before?.change === changes.value ? before : begin(path, joined, options);
+  read.readers++;
+  options.signal.addEventListener('abort', () => {
+    if (--read.readers === 0) read.abort();
+  });
+  return read.answer;
+}
+
+function begin(path: string, joined: string, { isBackground, isPast }: LoadOptions): UnderWay {
+  const ended = new AbortController();
+  const end = (): void => {
+    if (underWay.get(joined) === read) underWay.delete(joined);
+  };
+  const answer = call('GET', joined, { isBackground, signal: ended.signal })
+    .then((found) => keep(isPast ? pastAnswers : answers, isPast ? pastAnswersMax : answersMax, path, found))
+    .finally(end);
+  const abort = (): void => {
+    end();
+    ended.abort();
+  };
+  const read: UnderWay = { answer, change: changes.value, readers: 0, abort };
+  underWay.set(joined, read);
+  return read;
+}
+
+function keep(known: Map<string, unknown>, max: number, path: string, answer: unknown): void {
   known.delete(path);
   known.set(path, answer);
   const [oldest] = known.keys();
-  if (known.size > (isPast ? pastAnswersMax : answersMax) && oldest !== undefined) known.delete(oldest);
+  if (known.size > max && oldest !== undefined) known.delete(oldest);
 }
 
 /** Nothing of one person may be shown to the next. */

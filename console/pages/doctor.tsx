@@ -44,18 +44,56 @@ function Findings({ checks }: { readonly checks: readonly Check[] }) {
     );
   return (
     <ul class="findings" aria-label="Findings">
-      {found.map((check) => (
+      {alike(found).map(([check, ...others]) => (
         <li key={`${check.code} ${check.object ?? ''} ${check.text}`} class={`notice ${tones[check.level]}`}>
-          <p>
-            <State tone={tones[check.level]}>{check.level === 'fail' ? 'failure' : 'warning'}</State>{' '}
-            {check.object === undefined ? null : <strong>{check.object}</strong>} {check.text}
-          </p>
-          {check.next === undefined ? null : <p>{check.next}</p>}
-          <p>
-            <Badge>{check.group}</Badge> <code>{check.code}</code>
-          </p>
+          <Finding check={check} />
+          {others.length === 0 ? null : (
+            <details>
+              <summary>{plural(others.length, 'more finding')} of this kind</summary>
+              <ul>
+                {others.map((other) => (
+                  <li key={`${other.object ?? ''} ${other.text}`}>
+                    {other.object === undefined ? null : <strong>{other.object}</strong>} {other.text}
+                  </li>
+                ))}
+              </ul>
+            </details>
+          )}
         </li>
       ))}
     </ul>
+  );
+}
+
+function Finding({ check: { level, object, text, next, group, code } }: { readonly check: Check }) {
+  return (
+    <>
+      <p>
+        <State tone={tones[level]}>{level === 'fail' ? 'failure' : 'warning'}</State>{' '}
+        {object === undefined ? null : <strong>{object}</strong>} {text}
+      </p>
+      {next === undefined ? null : <p>{next}</p>}
+      <p>
+        <Badge>{group}</Badge> <code>{code}</code>
+      </p>
+    </>
+  );
+}
+
+/** Up to so many findings of one kind are shown one by one; of more, the first with the others folded away. */
+const shownAloneMax = 3;
+
+type Alike = readonly [Check, ...Check[]];
+
+function alike(found: readonly Check[]): Alike[] {
+  const kinds = new Map<string, [Check, ...Check[]]>();
+  for (const check of found) {
+    const kind = `${check.level} ${check.code}`;
+    const others = kinds.get(kind);
+    if (others) others.push(check);
+    else kinds.set(kind, [check]);
+  }
+  return [...kinds.values()].flatMap((checks): Alike[] =>
+    checks.length > shownAloneMax ? [checks] : checks.map((check) => [check]),
   );
 }

@@ -1,5 +1,5 @@
 /** The log as people read it: newest first, followed live, each event with its data. */
-import { useEffect, useState } from 'preact/hooks';
+import { useEffect, useRef, useState } from 'preact/hooks';
 import type { AdminResponse } from '../../schemas/admin.ts';
 import type { ListedEvent } from '../../schemas/admin-history.ts';
 import { withQuery } from '../lib/api.ts';
@@ -14,7 +14,9 @@ import { Fields } from '../ui/time-bar.tsx';
 
 /** Events that are read at once, and that are kept in the page. */
 const eventsPerPage = 200;
-const keptMax = 2000;
+const keptMax = 500;
+/** Events that arrive within this time are drawn together. */
+const gatherMs = 100;
 /** Parameters of the address that the control plane filters by, over the whole log. */
 const filters = ['type', 'organisation', 'key', 'stack', 'node', 'actor'] as const;
 
@@ -27,7 +29,8 @@ function useWanted() {
   const before = Number(query.get('before') ?? '') || undefined;
   const named = Object.fromEntries(filters.map((name) => [name, query.get(name) ?? '']));
   const filter = { ...named, text: query.get('q') ?? '' } as Filter;
-  return { filter, before, last: before ?? head, setHead };
+  const readUpTo = (to: number): void => setHead((read) => Math.max(read, to));
+  return { filter, before, last: before ?? head, readUpTo };
 }
 
 /** For what arrives live; the control plane has filtered the rest. */
@@ -42,14 +45,22 @@ function matches({ type, by, data }: ListedEvent, filter: Filter): boolean {
 }
 
 export function EventsPage() {
-  const { filter, before, last, setHead } = useWanted();
+  const { filter, before, last, readUpTo } = useWanted();
   const { text, ...named } = filter;
   const query = { ...named, text, to: last, order: 'desc', limit: eventsPerPage };
   const { data, failure, refresh } = useRead<AdminResponse<'GET /events'>>(
     last === 0 ? undefined : withQuery('/events', query),
+    { isFixed: true },
   );
-  const live = useTail(before === undefined, last, setHead).filter((event) => matches(event, filter));
-  const found = [...live, ...(data?.items ?? [])];
+  const live = useTail(before === undefined, last, readUpTo).filter((event) => matches(event, filter));
+  const list = JSON.stringify([filter, before]);
+  const shown = useRef<{ readonly list: string; readonly events: readonly ListedEvent[] } | undefined>(
+    undefined,
+  );
+  // While the list is read again, the last one stays.
+  const earlier = data?.items ?? (shown.current?.list === list ? shown.current.events : []);
+  const found = [...live, ...earlier];
+  if (data) shown.current = { list, events: found };
   const options = Object.entries(filter).map(([name, value]) =>
     value === '' ? '' : ` --${name === 'organisation' ? 'org' : name} ${shellWord(value)}`,
   );
@@ -72,7 +83,7 @@ export function EventsPage() {
       </PageHeader>
       <Filters filter={filter} shown={found.length} />
       {failure ? <Failure failure={failure} onRetry={refresh} /> : null}
-      {data || live.length > 0 ? <EventList events={found} /> : failure ? null : <Loading />}
+      {data || found.length > 0 ? <EventList events={found} /> : failure ? null : <Loading />}
       {data?.nextTo !== undefined && data.nextTo > 0 ? (
         <p class="more">
           <button type="button" class="button" onClick={() => setQuery({ before: String(data.nextTo) })}>
@@ -84,24 +95,44 @@ export function EventsPage() {
   );
 }
 
-/** Events that arrived after the page was opened, newest first. */
+/**
+ * Events that arrived after those of a position, newest first. Where they are too many to keep, the list is read up to the
+ * last one instead, so that none is left out.
+ */
 function useTail(
   isLive: boolean,
   after: number,
   readUpTo: (position: number) => void,
 ): readonly ListedEvent[] {
   const [events, setEvents] = useState<readonly ListedEvent[]>([]);
+  const isNew = ({ position: seq }: ListedEvent): boolean => seq > after;
+  const kept = events.filter(isNew);
   useEffect(() => {
-    setEvents([]);
     if (!isLive) return undefined;
-    return onEvents((arrived) => {
-      // Too many for a message: the list is read up to there instead.
-      if (arrived === undefined) return readUpTo(Math.max(after, position.value));
-      const wanted = arrived.filter(({ position: seq }) => seq > after);
-      if (wanted.length > 0) setEvents((before) => [...wanted.toReversed(), ...before].slice(0, keptMax));
+    setEvents([]);
+    readUpTo(position.value);
+    let gathered: ListedEvent[] = [];
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const show = (): void => {
+      const arrived = gathered.toReversed();
+      gathered = [];
+      timer = undefined;
+      setEvents((before) => [...arrived, ...before].slice(0, keptMax + arrived.length));
+    };
+    const stop = onEvents((arrived) => {
+      if (arrived === undefined) return readUpTo(position.value);
+      gathered.push(...arrived);
+      timer ??= setTimeout(show, gatherMs);
     });
-  }, [isLive, after]);
-  return events;
+    return () => {
+      stop();
+      clearTimeout(timer);
+    };
+  }, [isLive]);
+  useEffect(() => {
+    if (kept.length > keptMax) readUpTo(kept[0]?.position ?? 0);
+  }, [kept.length]);
+  return kept;
 }
 
 interface FiltersProps {

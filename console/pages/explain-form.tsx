@@ -149,7 +149,7 @@ function RequestField({ asked }: { readonly asked: Asked }) {
       pattern="req_[0-9a-f]{32}"
       spellcheck={false}
       defaultValue={asked.request ?? ''}
-      placeholder="req_…, the x-request-id of the answer"
+      placeholder="req_… of the answer"
       title="req_ and 32 hexadecimal digits, from the header x-request-id of the answer"
     />
   );

@@ -1,12 +1,13 @@
 /** The fleet as a map: a column for the pool and for each organisation, a tile for each node, and what is missing. */
 import type { ComponentChildren } from 'preact';
+import { useRef } from 'preact/hooks';
 import type { AdminResponse, LiveNodeResource } from '../../schemas/admin.ts';
 import { explainLink } from '../lib/explain.ts';
-import { plural } from '../lib/format.ts';
+import { nameSome, plural } from '../lib/format.ts';
 import { type FleetReads, holes } from '../lib/holes.ts';
 import { useRead } from '../lib/read.ts';
 import { Empty, Failure, Loading, PageHeader, State } from '../ui/parts.tsx';
-import { NodeState } from './node-state.tsx';
+import { Installs, NodeState } from './node-state.tsx';
 
 export function FleetPage() {
   const pool = useRead<AdminResponse<'GET /pool'>>('/pool');
@@ -25,11 +26,21 @@ export function FleetPage() {
           organisations: organisations.data.items,
         }
       : undefined;
+  const last = useRef<FleetReads | undefined>(undefined);
+  if (state) last.current = state;
+  // While another moment is read, the last one stays, marked as old.
+  const shown = state ?? (failure ? undefined : last.current);
   return (
     <>
-      <PageHeader title="Fleet" lead={state ? summary(state) : undefined} cli="headgate status" />
+      <PageHeader title="Fleet" lead={shown ? summary(shown) : undefined} cli="headgate status" />
       {failure ? <Failure failure={failure} onRetry={nodes.refresh} /> : null}
-      {state ? <FleetBody state={state} /> : failure ? null : <Loading />}
+      {shown ? (
+        <div class="fleet" aria-busy={state === undefined}>
+          <FleetBody state={shown} />
+        </div>
+      ) : failure ? null : (
+        <Loading />
+      )}
     </>
   );
 }
@@ -76,19 +87,26 @@ function FleetBody({ state }: { readonly state: FleetReads }) {
   );
 }
 
-function nameSome(names: readonly string[]): string {
-  return names.length <= 3
-    ? names.join(', ')
-    : `${names.slice(0, 3).join(', ')} and ${names.length - 3} more`;
-}
-
 function FleetMap({ state: { pool, stacks, nodes, organisations } }: { readonly state: FleetReads }) {
+  const ofPool = nodes.filter(({ place }) => place.kind === 'pool');
+  const withCapacity = organisations.filter(
+    ({ id }) =>
+      stacks.some(({ organisation }) => organisation === id) ||
+      nodes.some(({ place }) => place.kind === 'organisation' && place.id === id),
+  );
+  const others = organisations.length - withCapacity.length;
   return (
     <div class="map">
-      <Column title="Pool" subtitle={plural(pool.models.length, 'model')}>
-        <Group nodes={nodes.filter(({ place }) => place.kind === 'pool')} />
+      <Column title="Pool" subtitle={plural(pool.models.length, 'model')} isWide={ofPool.length > tilesMax}>
+        <Group nodes={ofPool} />
+        {others === 0 ? null : (
+          <p class="muted">
+            <a href="/orgs">{plural(others, 'organisation')}</a> {others === 1 ? 'has' : 'have'} the pool
+            alone.
+          </p>
+        )}
       </Column>
-      {organisations.map(({ id, name, tier }) => (
+      {withCapacity.map(({ id, name, tier }) => (
         <Column key={id} title={name} href={`/orgs/${encodeURIComponent(id)}`} subtitle={tier ?? 'no plan'}>
           {stacks
             .filter(({ organisation }) => organisation === id)
@@ -114,12 +132,14 @@ interface ColumnProps {
   readonly title: string;
   readonly subtitle: string;
   readonly href?: string;
+  /** Over the whole width: it has more tiles than a column. */
+  readonly isWide?: boolean;
   readonly children: ComponentChildren;
 }
 
-function Column({ title, subtitle, href, children }: ColumnProps) {
+function Column({ title, subtitle, href, isWide = false, children }: ColumnProps) {
   return (
-    <section class="map-column" aria-label={title}>
+    <section class={isWide ? 'map-column wide' : 'map-column'} aria-label={title}>
       <h2>
         {href === undefined ? title : <a href={href}>{title}</a>} <small>{subtitle}</small>
       </h2>
@@ -151,7 +171,7 @@ function Group({ title, href, nodes, isOwn }: GroupProps) {
       )}
       {nodes.length === 0 ? <p class="muted">No node.</p> : null}
       {nodes.length > tilesMax ? (
-        <p class="muted">
+        <p class="muted across">
           {nodes.filter(serves).length} of {nodes.length} nodes serve. <a href="/nodes">All nodes</a>
         </p>
       ) : null}
@@ -162,6 +182,7 @@ function Group({ title, href, nodes, isOwn }: GroupProps) {
             <NodeState node={node} />
           </div>
           <p>{node.loaded.length === 0 ? 'nothing is loaded' : node.loaded.join(', ')}</p>
+          <Installs node={node} />
         </article>
       ))}
     </div>
@@ -186,7 +207,10 @@ const steps = [
     'Register a node',
     'headgate node register pool-1 --url http://127.0.0.1:8000 --dialect vllm --place pool',
   ],
-  ['Create an organisation and a key', 'headgate key create --org acme --name first --expires 90d'],
+  [
+    'Create an organisation and a key',
+    'headgate org create acme --name Acme --tier TIER && headgate key create --org acme --name first --expires 90d',
+  ],
   ['Send a request', "curl GATEWAY/v1/chat/completions -H 'Authorization: Bearer KEY' …"],
 ] as const;
 

@@ -60,8 +60,8 @@ function NewestCommits({ name }: { readonly name: string }) {
   return (
     <section class="card">
       <h2>Newest commits here</h2>
-      {failure ? <Failure failure={failure} /> : null}
-      <ul class="rows" aria-label="Confirmations">
+      {failure ? <Failure failure={failure} /> : data ? null : <Loading />}
+      <ul class="rows aligned" aria-label="Confirmations">
         {(data?.items ?? []).map(({ position, index, type, by, data: of, at }) => (
           <li key={`${position}.${index}`}>
             <a href={`/events?before=${position}`}>

@@ -1,4 +1,5 @@
 /** API keys: the page of members. A value is shown once, when it is made, and never again. */
+import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import type { AdminResponse, ApiKey } from '../../schemas/admin.ts';
 import { withQuery } from '../lib/api.ts';
@@ -8,7 +9,7 @@ import { useRead } from '../lib/read.ts';
 import { organisationInScope } from '../lib/scope.ts';
 import { isOperator, may } from '../lib/session.ts';
 import { moment } from '../lib/travel.ts';
-import { OrganisationChoice } from '../ui/organisation-choice.tsx';
+import { OrganisationChoice, useOrganisations } from '../ui/organisation-choice.tsx';
 import { Empty, Failure, Id, Loading, PageHeader, State } from '../ui/parts.tsx';
 import { Table, type TableColumn } from '../ui/table.tsx';
 import { CreateKey } from './key-create.tsx';
@@ -33,7 +34,8 @@ export function KeysPage() {
   const usedBy = new Map(uses?.items.map((use) => [use.key, use]));
   const [isCreating, setCreating] = useState(false);
   const [revoking, setRevoking] = useState<ApiKey | undefined>();
-  const mayCreate = may('key.create', organisation);
+  const hasOrganisations = useOrganisations().length > 0;
+  const mayCreate = may('key.create', organisation) && hasOrganisations;
   const create = (
     <button type="button" class="button primary" onClick={() => setCreating(true)}>
       Create key
@@ -62,16 +64,7 @@ export function KeysPage() {
           states={['active', 'expired', 'revoked']}
           columns={columnsOf(setRevoking, usedBy)}
           keyOf={({ id }) => id}
-          empty={
-            <Empty title="There are no keys yet">
-              <p>A key is what a program sends to use the models of its organisation.</p>
-              {mayCreate ? (
-                create
-              ) : (
-                <p>Ask an owner, admin, approver or member of the organisation to make one.</p>
-              )}
-            </Empty>
-          }
+          empty={<NoKeys create={mayCreate ? create : undefined} hasOrganisations={hasOrganisations} />}
         />
       ) : failure ? null : (
         <Loading />
@@ -81,6 +74,29 @@ export function KeysPage() {
         <RevokeKey subject={revoking} use={usedBy.get(revoking.id)} onClose={() => setRevoking(undefined)} />
       ) : null}
     </>
+  );
+}
+
+function NoKeys({
+  create,
+  hasOrganisations,
+}: {
+  /** Absent: who looks may make none. */
+  readonly create: ComponentChildren;
+  readonly hasOrganisations: boolean;
+}) {
+  return (
+    <Empty title="There are no keys yet">
+      <p>A key is what a program sends to use the models of its organisation.</p>
+      {create ??
+        (hasOrganisations ? (
+          <p>Ask an owner, admin, approver or member of the organisation to make one.</p>
+        ) : (
+          <p>
+            It takes an organisation: <code>headgate org create acme --name Acme --tier TIER</code>
+          </p>
+        ))}
+    </Empty>
   );
 }
 

@@ -12,6 +12,8 @@ import { Table, type TableColumn } from '../ui/table.tsx';
 
 const everyMs = 2000;
 
+const visitorsPath = '/limits/visitors';
+
 export function LimitsPage() {
   const organisation = organisationInScope();
   const isVisitors = isOperator() && location.value.query.get('visitors') !== null;
@@ -26,7 +28,7 @@ export function LimitsPage() {
         <OrganisationChoice />
       </PageHeader>
       {isVisitors ? (
-        <OneSubject path="/limits/visitors" title="All visitors together" />
+        <OneSubject path={visitorsPath} title="All visitors together" />
       ) : organisation === undefined ? (
         <AllLimits />
       ) : (
@@ -54,7 +56,13 @@ function AllLimits() {
         rows={data.items}
         columns={columns}
         keyOf={({ organisation }) => organisation ?? ''}
-        empty={<Empty title="There are no organisations">{null}</Empty>}
+        empty={
+          <Empty title="There are no organisations yet">
+            <p>
+              <code>headgate org create acme --name Acme --tier TIER</code> makes the first.
+            </p>
+          </Empty>
+        }
       />
     </>
   );
@@ -95,6 +103,15 @@ const columns: readonly TableColumn<LimitUse>[] = [
 
 function OneSubject({ path, title }: { readonly path: string; readonly title: string }) {
   const { data, failure, refresh } = useRead<LimitUse>(path, { everyMs });
+  // A fleet without them is as it should be.
+  if (failure?.status === 404 && path === visitorsPath)
+    return (
+      <Empty title="Visitors are not served">
+        <p>
+          <code>headgate tier set anonymous</code> serves them.
+        </p>
+      </Empty>
+    );
   if (!data) return failure ? <Failure failure={failure} onRetry={refresh} /> : <Loading />;
   return (
     <div class="columns">

@@ -8,7 +8,7 @@ import { may } from '../lib/session.ts';
 import { Confirm } from '../ui/dialog.tsx';
 import { Badge, Empty, Failure, Loading, PageHeader } from '../ui/parts.tsx';
 import { Table, type TableColumn } from '../ui/table.tsx';
-import { NodeState } from './node-state.tsx';
+import { Installs, NodeState } from './node-state.tsx';
 
 export function NodesPage() {
   const { data, failure, refresh, pages } = usePage<LiveNodeResource, AdminResponse<'GET /nodes'>>(
@@ -94,7 +94,12 @@ function columnsOf(onDrain: (node: LiveNodeResource) => void): readonly TableCol
     {
       name: 'Loaded',
       field: 'loaded',
-      cell: ({ loaded }) => (loaded.length === 0 ? <span class="muted">nothing</span> : loaded.join(', ')),
+      cell: (node) => (
+        <>
+          {node.loaded.length === 0 ? <span class="muted">nothing</span> : node.loaded.join(', ')}
+          <Installs node={node} />
+        </>
+      ),
     },
     {
       name: 'Since',

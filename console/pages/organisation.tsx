@@ -3,7 +3,7 @@ import { useState } from 'preact/hooks';
 import type { AdminResponse, LimitUse, Member, Organisation, UsageTotals } from '../../schemas/admin.ts';
 import { call, withQuery } from '../lib/api.ts';
 import { explainLink } from '../lib/explain.ts';
-import { ago, count, day, plural, shellWord, subjectOf, verbOf } from '../lib/format.ts';
+import { ago, count, day, nameSome, plural, shellWord, subjectOf, verbOf } from '../lib/format.ts';
 import { usePage } from '../lib/pages.ts';
 import { useRead } from '../lib/read.ts';
 import { isOperator, may } from '../lib/session.ts';
@@ -155,7 +155,7 @@ function Refusals({ organisation }: { readonly organisation: string }) {
       </ul>
       {partial ? <p class="muted">There were more requests than are read at once.</p> : null}
       {unanswered.length === 0 ? null : (
-        <p class="muted">These gateways did not answer: {unanswered.join(', ')}</p>
+        <p class="muted">These gateways did not answer: {nameSome(unanswered)}</p>
       )}
     </section>
   );

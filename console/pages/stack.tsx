@@ -9,7 +9,7 @@ import { location, setQuery } from '../lib/router.ts';
 import { isOperator } from '../lib/session.ts';
 import { Copy, Empty, Facts, Failure, Id, Loading, PageHeader, State } from '../ui/parts.tsx';
 import { CredentialsSettings } from './credentials-settings.tsx';
-import { NodeState } from './node-state.tsx';
+import { InstallState, NodeState } from './node-state.tsx';
 
 export function StackPage({ id }: { readonly id: string }) {
   const { data, failure, refresh } = useRead<Stack>(`/stacks/${encodeURIComponent(id)}`);
@@ -71,7 +71,7 @@ function Tabs({ chosen }: { readonly chosen: string }) {
 
 function Overview({ stack, url }: { readonly stack: Stack; readonly url: string }) {
   const all = useRead<AdminResponse<'GET /nodes'>>(isOperator() ? '/nodes' : undefined, {
-    everyMs: 5000,
+    everyMs: 2000,
   }).data;
   const nodes = all?.items.filter(({ place }) => place.kind === 'stack' && place.id === stack.id);
   return (
@@ -111,7 +111,10 @@ function Overview({ stack, url }: { readonly stack: Stack; readonly url: string 
             {stack.models.map((model) => (
               <li key={model}>
                 <strong>{model}</strong>
-                <ModelState stack={stack} model={model} nodes={nodes} />
+                <span class="states">
+                  <ModelState stack={stack} model={model} nodes={nodes} />
+                  <ModelInstalls model={model} nodes={nodes ?? []} />
+                </span>
               </li>
             ))}
           </ul>
@@ -169,4 +172,23 @@ function ModelState({
       </a>
     );
   return <State tone="good">served by {plural(serving.length, 'node')}</State>;
+}
+
+/** The nodes that are loading it now, or could not. */
+function ModelInstalls({
+  model,
+  nodes,
+}: {
+  readonly model: string;
+  readonly nodes: readonly LiveNodeResource[];
+}) {
+  return (
+    <>
+      {nodes.flatMap(({ id, installs = [], models }) =>
+        installs
+          .filter((install) => install.model === (models?.[model] ?? model))
+          .map((install) => <InstallState key={id} install={install} about={id} />),
+      )}
+    </>
+  );
 }

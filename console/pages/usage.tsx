@@ -218,9 +218,9 @@ function Chart({ rows }: { readonly rows: readonly DayUsage[] }) {
       {
         width: element.clientWidth,
         height: chartHeight,
-        // One day alone has no width of its own, and would be drawn on an axis of years.
+        // Not by what the chart makes of it: one day alone it draws on an axis of years.
         scales: {
-          x: { time: true, range: (_chart, first, last) => [first - daySeconds, last + daySeconds] },
+          x: { time: true, range: [momentOf(days[0]) - daySeconds, momentOf(days.at(-1)) + daySeconds] },
         },
         legend: { live: false },
         axes: [axis, { ...axis, size: 64, values: (_chart, values) => values.map((value) => count(value)) }],
@@ -234,10 +234,7 @@ function Chart({ rows }: { readonly rows: readonly DayUsage[] }) {
           })),
         ],
       },
-      [
-        days.map((date) => Date.parse(date) / 1000),
-        ...models.map((model) => days.map((date) => tokens.get(`${date} ${model}`) ?? 0)),
-      ],
+      [days.map(momentOf), ...models.map((model) => days.map((date) => tokens.get(`${date} ${model}`) ?? 0))],
       element,
     );
     const observer = new ResizeObserver(() =>
@@ -258,4 +255,9 @@ function Chart({ rows }: { readonly rows: readonly DayUsage[] }) {
       <div ref={box} aria-hidden="true" />
     </figure>
   );
+}
+
+/** Seconds since 1970. */
+function momentOf(date: string | undefined): number {
+  return Date.parse(date ?? '') / 1000;
 }

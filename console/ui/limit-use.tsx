@@ -16,8 +16,10 @@ export function Used({ name, used, limit }: UsedProps) {
   return (
     <span class="used">
       <span>
-        {used === null ? '–' : count(used)}
-        <span class="muted">{limit === null ? ', no limit' : ` of ${count(limit)}`}</span>
+        {used === null ? (limit === null ? '' : '–') : count(used)}
+        <span class="muted">
+          {limit !== null ? ` of ${count(limit)}` : used === null ? 'no limit' : ', no limit'}
+        </span>
       </span>
       {share === undefined ? null : (
         <meter

@@ -8,15 +8,16 @@ import { isOperator, me } from '../lib/session.ts';
 /** `isRequired`: there is no page for all together. */
 export function OrganisationChoice({ isRequired = false }: { readonly isRequired?: boolean }) {
   const organisations = useOrganisations();
-  if (!isOperator() && organisations.length < 2) return null;
+  const inScope = organisationInScope() ?? '';
+  if (organisations.length < (isOperator() ? 1 : 2)) return null;
+  // One of the past may be gone.
+  const isGone = inScope !== '' && !organisations.some(({ id }) => id === inScope);
   return (
     <label class="choice">
       <span>Organisation</span>
-      <select
-        value={organisationInScope() ?? ''}
-        onChange={({ currentTarget }) => setQuery({ org: currentTarget.value })}
-      >
+      <select value={inScope} onChange={({ currentTarget }) => setQuery({ org: currentTarget.value })}>
         {isOperator() && !isRequired ? <option value="">All</option> : null}
+        {isGone ? <option value={inScope}>{inScope}</option> : null}
         {organisations.map(({ id, name }) => (
           <option key={id} value={id}>
             {name}
@@ -29,6 +30,8 @@ export function OrganisationChoice({ isRequired = false }: { readonly isRequired
 
 /** All for the operator, their own for a member. */
 export function useOrganisations(): readonly { readonly id: string; readonly name: string }[] {
-  const { data } = useRead<AdminResponse<'GET /organisations'>>(isOperator() ? '/organisations' : undefined);
+  const { data } = useRead<AdminResponse<'GET /organisations'>>(isOperator() ? '/organisations' : undefined, {
+    isOfNow: true,
+  });
   return data?.items ?? me.value?.organisations ?? [];
 }

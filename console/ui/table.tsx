@@ -155,6 +155,7 @@ function Rows<Row>({ caption, rows, columns, keyOf, pages }: TableProps<Row>) {
   return (
     <div
       class={isWindowed ? 'table windowed' : 'table'}
+      aria-busy={pages?.isOld}
       ref={box}
       onScroll={isWindowed ? onScroll : undefined}
       {...scrollable(caption)}

@@ -1,5 +1,5 @@
 /** Chooses the moment that a page shows. In the past nothing can be changed, so every write is away until `Live`. */
-import { useEffect, useState } from 'preact/hooks';
+import { useEffect, useRef, useState } from 'preact/hooks';
 import type { AdminResponse } from '../../schemas/admin.ts';
 import { withQuery } from '../lib/api.ts';
 import { count } from '../lib/format.ts';
@@ -10,8 +10,8 @@ import { moment, travelTo } from '../lib/travel.ts';
 import { Dialog } from './dialog.tsx';
 import { Empty, Failure, Loading, State } from './parts.tsx';
 
-/** Between a move of the slider and the read that it causes. */
-const settleMs = 60;
+/** While the slider is dragged, the page travels at once and then again after so long, so that reads do not pile up. */
+const restMs = 100;
 
 export function TimeBar() {
   const at = moment();
@@ -51,14 +51,23 @@ export function TimeBar() {
 function PositionSlider({ at, head }: { readonly at: string | undefined; readonly head: number }) {
   const place = at !== undefined && /^\d+$/.test(at) ? Number(at) : head;
   const [dragged, setDragged] = useState<number | undefined>();
-  useEffect(() => {
-    if (dragged === undefined) return undefined;
-    const timer = setTimeout(() => {
-      travelTo(dragged >= head ? undefined : String(dragged));
-      setDragged(undefined);
-    }, settleMs);
-    return () => clearTimeout(timer);
-  }, [dragged]);
+  const timer = useRef<ReturnType<typeof setTimeout> | undefined>(undefined);
+  const travelledMs = useRef(Number.NEGATIVE_INFINITY);
+  useEffect(() => () => clearTimeout(timer.current), []);
+  const travel = (to: number): void => {
+    travelledMs.current = performance.now();
+    travelTo(to >= head ? undefined : String(to));
+    setDragged(undefined);
+  };
+  const onInput = (to: number): void => {
+    clearTimeout(timer.current);
+    const waitMs = travelledMs.current + restMs - performance.now();
+    if (waitMs <= 0) travel(to);
+    else {
+      setDragged(to);
+      timer.current = setTimeout(() => travel(to), waitMs);
+    }
+  };
   return (
     <input
       type="range"
@@ -66,7 +75,7 @@ function PositionSlider({ at, head }: { readonly at: string | undefined; readonl
       min={1}
       max={head}
       value={dragged ?? place}
-      onInput={({ currentTarget }) => setDragged(Number(currentTarget.value))}
+      onInput={({ currentTarget }) => onInput(Number(currentTarget.value))}
     />
   );
 }

@@ -17,7 +17,7 @@ import { registerLiveStream } from './live-stream.ts';
 import { Oidc, type OidcSettings } from './oidc.ts';
 import { registerOidcCallback, registerOidcStart } from './oidc-routes.ts';
 import { SessionGuard } from './session-guard.ts';
-import { Sessions } from './sessions.ts';
+import { type ConsoleSession, Sessions } from './sessions.ts';
 import { registerSignInRoutes } from './sign-in-routes.ts';
 
 export interface ConsoleOptions {
@@ -38,6 +38,16 @@ export interface ConsoleOptions {
 /** Where the pages are; all are drawn by one document. */
 const pagePaths =
   /^\/(?:$|(?:fleet|gateways|nodes|stacks|orgs|keys|usage|limits|events|explain|doctor|sign-in)(?:\/[^/]{1,300})?\/?$)/;
+
+/**
+ * What every page of a person reads first: the browser asks for it while it loads the program of the pages. Nothing where
+ * nobody is signed in, because each answer would be a refusal.
+ */
+function preloadsOf(session: ConsoleSession | undefined): Record<string, string> {
+  if (!session) return {};
+  const paths = session.kind === 'operator' ? ['/api/me', '/api/gateways'] : ['/api/me'];
+  return { link: paths.map((path) => `<${path}>; rel=preload; as=fetch; crossorigin`).join(', ') };
+}
 
 export async function createConsoleApp(
   context: AdminContext,
@@ -84,7 +94,7 @@ export async function createConsoleApp(
     { prefix: '/api' },
   );
   if (provider) registerOidcCallback(app, { ...ways, provider, publicUrl: options.publicUrl, isTls });
-  app.setNotFoundHandler((request, reply) => {
+  app.setNotFoundHandler(async (request, reply) => {
     const path = request.url.split('?', 1)[0] ?? '/';
     if (path.startsWith('/api/') || (request.method !== 'GET' && request.method !== 'HEAD'))
       return answerError(
@@ -98,8 +108,13 @@ export async function createConsoleApp(
         .code(503)
         .type('text/plain; charset=utf-8')
         .send('the pages were not built: npm run build\n');
-    const file = files.find(pagePaths.test(path) ? '/index.html' : path, request.headers);
+    const isPage = pagePaths.test(path);
+    // Never "not modified": the browser would go by the preloads that came with what it has.
+    const file = isPage
+      ? files.find('/index.html', { ...request.headers, 'if-none-match': undefined })
+      : files.find(path, request.headers);
     if (!file) return reply.code(404).type('text/plain; charset=utf-8').send('not found\n');
+    if (isPage && !path.startsWith('/sign-in')) reply.headers(preloadsOf(await guard.peek(request)));
     return reply.code(file.status).headers(file.headers).send(file.body);
   });
   return app;

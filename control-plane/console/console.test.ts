@@ -7,6 +7,7 @@ import { startControlPlaneAlone, type TestControlPlane } from '../../test/suppor
 import { operatorToken, quiet } from '../../test/support/fleet.ts';
 import { until } from '../../test/support/until.ts';
 import { startControlPlane } from '../main.ts';
+import { endedPerHolderMax } from '../sessions/ended-sessions.ts';
 
 const fleet: Fleet = {
   version: 1,
@@ -296,6 +297,23 @@ describe('the session', () => {
     expect((await plane.admin.get('/status', {})).position).toBe(before + 1);
   });
 
+  test('who signs in and out without end loses older sessions of their own, and nobody else any', async () => {
+    await plane.admin.call('PUT', '/organisations/acme/members/mal', { role: 'viewer' });
+    const [first, other] = [await as('mal'), await as('olga')];
+    const signOut = async (): Promise<void> => {
+      const cookie = await as('mal');
+      expect((await call({ method: 'DELETE', path: '/api/session', cookie, body: {} })).status).toBe(200);
+    };
+    for (let n = 0; n < endedPerHolderMax; n += 10) await Promise.all(Array.from({ length: 10 }, signOut));
+    expect((await me(first)).status).toBe(200);
+    const second = await as('mal');
+    await signOut();
+    const statuses = await Promise.all(
+      [first, second, other].map(async (cookie) => (await me(cookie)).status),
+    );
+    expect(statuses).toEqual([401, 200, 200]);
+  });
+
   test('who is no member any more is out at the next request', async () => {
     await plane.admin.call('PUT', '/organisations/acme/members/leo', { role: 'member' });
     const cookie = await as('leo');
@@ -318,6 +336,25 @@ describe('the session', () => {
     const { items } = await plane.admin.call('GET', `/events?from=${position}&to=${position}`);
     expect(items[0]).toMatchObject({ by: 'olga', via: 'console', type: 'key.created' });
   });
+});
+
+test('a page names what it reads first, to who is signed in and to nobody else', async () => {
+  const linkOf = async (path: string, cookie?: string) =>
+    (await call({ path, cookie, headers: { 'sec-fetch-site': 'none' } })).headers['link'];
+  const operator = await asOperator();
+  const preload = (path: string): string => `<${path}>; rel=preload; as=fetch; crossorigin`;
+  expect(await linkOf('/gateways', operator)).toBe(`${preload('/api/me')}, ${preload('/api/gateways')}`);
+  expect(await linkOf('/keys', await as('mia'))).toBe(preload('/api/me'));
+  for (const [path, cookie] of [
+    ['/gateways'],
+    ['/keys', `${operator.slice(0, -8)}AAAAAAAA`],
+    ['/sign-in', operator],
+  ] as const)
+    expect([path, await linkOf(path, cookie)]).toEqual([path, undefined]);
+  // A browser that has the page asks whether it changed; the answer must not leave the preloads of before in force.
+  const etag = (await call({ path: '/gateways', cookie: operator })).headers['etag'];
+  const again = await call({ path: '/gateways', headers: { 'if-none-match': String(etag) } });
+  expect([again.status, again.headers['link']]).toEqual([200, undefined]);
 });
 
 describe('names', () => {

@@ -19,6 +19,8 @@ const bufferedBytesMax = 1024 * 1024;
 const eventsPerMessageMax = 200;
 /** Shorter than what proxies allow a silent connection; the session is asked again each time. */
 const pulseMs = 15_000;
+/** How soon a page learns that the log is away, or back. */
+const lookMs = 1000;
 
 export function registerLiveStream(api: FastifyInstance, context: AdminContext, sessions: Sessions): void {
   let open = 0;
@@ -52,18 +54,22 @@ function follow(
     response.write(`event: ${event}\ndata: ${JSON.stringify(data)}\n\n`);
     if (response.writableLength > bufferedBytesMax) response.destroy();
   };
+  const { replicator } = context;
+  let pulsed = { atMs: 0, logReachable: true };
   const pulse = (): void => {
-    const { replicator } = context;
+    pulsed = { atMs: performance.now(), logReachable: replicator.reachable };
     if (!sessions.counts(session)) {
       send('ended', {});
       response.end();
-    } else send('pulse', { position: context.snapshot.seq, logReachable: replicator.reachable });
+    } else send('pulse', { position: context.snapshot.seq, logReachable: pulsed.logReachable });
   };
   const stop = context.onCommits((commits) => {
     if (commits.some(({ events }) => events.some(({ type }) => type === 'session.ended'))) pulse();
     if (!response.writableEnded) send('commits', messageOf(commits, isOperator));
   });
-  const timer = setInterval(pulse, pulseMs);
+  const timer = setInterval(() => {
+    if (replicator.reachable !== pulsed.logReachable || performance.now() - pulsed.atMs >= pulseMs) pulse();
+  }, lookMs);
   response.write('retry: 1000\n\n');
   pulse();
   response.once('close', () => {

@@ -12,11 +12,17 @@ const types: Readonly<Record<string, string>> = {
   svg: 'image/svg+xml',
 };
 
+/** By what a file is: a page; one whose name holds a digest of its content; the icon, which browsers ask for again at each move of a page. */
+const cacheControl = {
+  page: 'no-cache',
+  named: 'public, max-age=31536000, immutable',
+  other: 'public, max-age=3600',
+} as const;
+
 interface StaticFile {
   readonly type: string;
   readonly etag: string;
-  /** Its name holds a digest of its content. */
-  readonly isImmutable: boolean;
+  readonly lifetime: keyof typeof cacheControl;
   readonly bodies: Readonly<Record<'identity' | 'gzip' | 'br', Buffer | undefined>>;
 }
 
@@ -61,7 +67,7 @@ export class StaticFiles {
     const common = {
       etag: file.etag,
       vary: 'accept-encoding',
-      'cache-control': file.isImmutable ? 'public, max-age=31536000, immutable' : 'no-cache',
+      'cache-control': cacheControl[file.lifetime],
     };
     if (headers['if-none-match'] === file.etag) return { status: 304, headers: common, body: undefined };
     const accepted = String(headers['accept-encoding'] ?? '');
@@ -84,7 +90,7 @@ function fileOf(path: string, type: string): StaticFile {
   return {
     type,
     etag: `"${digest}"`,
-    isImmutable: /-[\w-]{8,}\.\w+$/.test(path),
+    lifetime: /-[\w-]{8,}\.\w+$/.test(path) ? 'named' : path.endsWith('.html') ? 'page' : 'other',
     bodies: { identity, gzip: optional(`${path}.gz`), br: optional(`${path}.br`) },
   };
 }
