@@ -1,0 +1,171 @@
+/** What serves, and what does not: many nodes on the page of the fleet, and a model that a node is loading. */
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { NodeAgent } from '../../agent/agent.ts';
+import type { Engine } from '../../agent/engine.ts';
+import type { ModelLoader } from '../../agent/model-loader.ts';
+import { launchBrowser, WatchedPage } from '../support/browser.ts';
+import { button, heading } from '../support/console-fleet.ts';
+import { quiet } from '../support/fleet.ts';
+import { operatorToken, ProcessFleet } from '../support/process-fleet.ts';
+import type { Started } from '../support/processes.ts';
+
+type ConsolePlane = Started<{ readonly admin: string; readonly console: string }>;
+type Admin = ReturnType<ProcessFleet['admin']>;
+
+const stack = 'stk-amber-otter-9k2f';
+const poolNodes = Array.from({ length: 26 }, (_, n) => `pool-${n}`);
+let fleet: ProcessFleet;
+let plane: ConsolePlane;
+let admin: Admin;
+let browser: Awaited<ReturnType<typeof launchBrowser>>;
+const agents: NodeAgent[] = [];
+
+beforeAll(async () => {
+  fleet = new ProcessFleet();
+  plane = await fleet.serve('control-plane', 'cp-1', ['--console-port', '0']);
+  admin = fleet.admin(plane);
+  await admin.apply({
+    version: 1,
+    models: ['echo-small', 'echo-large'].map((id) => ({ id, family: 'echo', weight: 1 })),
+    tiers: [{ id: 'Platinum', models: '*' }],
+    pool: {
+      models: ['echo-small'],
+      nodes: poolNodes.map((id) => ({ id, url: 'http://127.0.0.1:9', dialect: 'vllm', agent: true })),
+    },
+    organisations: [
+      {
+        ...{ id: 'acme', name: 'Acme', tier: 'Platinum' },
+        members: [{ person: 'duo', role: 'member' }],
+        stacks: [
+          {
+            ...{ id: stack, surface: 'openai', models: ['echo-large'] },
+            nodes: [{ id: 'own-1', url: 'http://127.0.0.1:9', dialect: 'ollama', agent: true }],
+          },
+        ],
+      },
+      { id: 'birch', name: 'Birch', tier: 'Platinum', members: [{ person: 'duo', role: 'viewer' }] },
+      { id: 'cedar', name: 'Cedar', tier: 'Platinum' },
+    ],
+  });
+  browser = await launchBrowser();
+});
+afterAll(async () => {
+  await Promise.all(agents.map((agent) => agent.stop()));
+  await browser?.close();
+  await fleet?.close();
+});
+
+/** An engine that serves these models; what the loader adds to the list is served from then on. */
+function engineOf(models: readonly string[], loader?: ModelLoader): Engine {
+  return {
+    loader,
+    get view() {
+      return { up: true, dialect: loader ? 'ollama' : 'vllm', models, windows: {}, imageModels: [] } as const;
+    },
+    start: async () => undefined,
+    stop: async () => undefined,
+  };
+}
+
+async function startAgent(node: string, engine: Engine): Promise<void> {
+  const { value: token } = await admin.createNodeToken(node);
+  const controlPlanes = [plane.ready.admin];
+  const agent = new NodeAgent({ controlPlanes, node, token, engine, loadsModels: true, logger: quiet });
+  agents.push(agent);
+  await agent.start();
+}
+
+async function openPage(url?: string): Promise<WatchedPage> {
+  const watched = await WatchedPage.open(browser, plane.ready.console);
+  const { page } = watched;
+  await page.goto(url ?? '/sign-in');
+  if (url !== undefined) return watched;
+  await page.getByLabel('Operator token').fill(operatorToken);
+  await button(page, 'Sign in').click();
+  await heading(page, 'Fleet').waitFor();
+  return watched;
+}
+
+test('a model that a node is loading: how far it is on the pages of stack, nodes and fleet, then that it is served', async () => {
+  const models: string[] = [];
+  let report: (percent: number) => void = () => undefined;
+  let finish: () => void = () => undefined;
+  const loader: ModelLoader = {
+    load: (model, onPercent) => {
+      report = onPercent;
+      return new Promise((resolve) => {
+        finish = () => {
+          models.push(model);
+          resolve();
+        };
+      });
+    },
+    unload: async () => undefined,
+  };
+  await startAgent('own-1', engineOf(models, loader));
+  const watched = await openPage();
+  const { page } = watched;
+  await page.goto(`/stacks/${stack}`);
+  await page.getByText('loaded nowhere: requests get 503').waitFor();
+  await page.getByText('own-1: loading').waitFor();
+  report(40);
+  await page.getByText('own-1: loading, 40 %').waitFor();
+  await watched.expectAccessible('a model that is loading');
+  await page.getByRole('link', { name: 'Nodes', exact: true }).click();
+  await page.getByRole('row', { name: /own-1.*echo-large: loading, 40 %/ }).waitFor();
+  await page.getByRole('link', { name: 'Fleet', exact: true }).click();
+  await page.getByText('echo-large: loading, 40 %').waitFor();
+  await page.goto(`/stacks/${stack}`);
+  report(90);
+  await page.getByText('own-1: loading, 90 %').waitFor();
+  finish();
+  await page.getByText('served by 1 node').waitFor();
+  expect(await page.getByText('loading').count()).toBe(0);
+  watched.expectClean();
+  await watched.close();
+});
+
+test('of more nodes than anybody can look through, the page of the fleet shows those that do not serve', async () => {
+  const [down = '', ...up] = poolNodes;
+  await Promise.all(up.map((node) => startAgent(node, engineOf(['echo-small']))));
+  const watched = await openPage();
+  const { page } = watched;
+  const pool = page.getByRole('region', { name: 'Pool' });
+  await pool.getByText(`${up.length} of ${poolNodes.length} nodes serve`).waitFor();
+  const tiles = pool.getByRole('article');
+  expect(await tiles.locator('strong').allTextContents()).toEqual([down]);
+  const [drained = ''] = up;
+  await admin.call('POST', `/nodes/${drained}/drain`, {});
+  await tiles.nth(1).waitFor();
+  expect(
+    (await tiles.allTextContents()).map((text) => /^(pool-\d+).*(down|drained)/.exec(text)?.slice(1)),
+  ).toEqual([
+    [down, 'down'],
+    [drained, 'drained'],
+  ]);
+  await pool.getByText(`${up.length - 1} of ${poolNodes.length} nodes serve`).waitFor();
+  await admin.call('POST', `/nodes/${drained}/undrain`, {});
+  await tiles.nth(1).waitFor({ state: 'detached' });
+  watched.expectClean();
+  await watched.close();
+});
+
+test('the choice of organisations has those that the person may see', async () => {
+  const choices = async (watched: WatchedPage): Promise<string[]> => {
+    const choice = watched.page.getByRole('combobox', { name: 'Organisation' });
+    await choice.waitFor();
+    return choice.getByRole('option').allTextContents();
+  };
+  const { url } = await admin.call('POST', '/organisations/acme/members/duo/link', {});
+  const member = await openPage(url);
+  await heading(member.page, 'API keys').waitFor();
+  expect(await choices(member)).toEqual(['Acme', 'Birch']);
+  const operator = await openPage();
+  await operator.page.goto('/keys');
+  await operator.page.getByRole('option', { name: 'Cedar' }).waitFor({ state: 'attached' });
+  expect(await choices(operator)).toEqual(['All', 'Acme', 'Birch', 'Cedar']);
+  for (const watched of [member, operator]) {
+    watched.expectClean();
+    await watched.close();
+  }
+});
