@@ -20,7 +20,7 @@ const appendedAtOnce = 2000;
 const reporter = 'control-2';
 const owner = { owner: reporter, generation: 1 };
 /** Commands that run together while a tab follows, and the people whose roles they change. */
-const commandsAtOnce = 20;
+const commandsAtOnce = 50;
 const people = 500;
 
 type Events = Parameters<ChainWriter['add']>[0];
@@ -123,17 +123,21 @@ export class LargeFleet {
   }
 
   /**
-   * So many further commits by commands, some at a time; returns the last position. Not appended to the log from here: the
+   * So many further commits by commands, some at a time, or as many as there is time for. Not appended to the log from here: the
    * control plane writes checkpoints in between, and then nothing follows a chain that has none of them.
    */
-  async command(count: number): Promise<number> {
-    let last = 0;
-    for (let done = 0; done < count; done += commandsAtOnce) {
-      const some = Math.min(commandsAtOnce, count - done);
-      const positions = await Promise.all(Array.from({ length: some }, (_, n) => this.#setMember(done + n)));
-      last = Math.max(last, ...positions);
-    }
-    return last;
+  async command(count: number, msMax: number): Promise<{ readonly done: number; readonly head: number }> {
+    const untilMs = performance.now() + msMax;
+    let begun = 0;
+    let head = 0;
+    const work = async (): Promise<void> => {
+      while (begun < count && performance.now() < untilMs) {
+        const position = await this.#setMember(begun++);
+        head = Math.max(head, position);
+      }
+    };
+    await Promise.all(Array.from({ length: commandsAtOnce }, work));
+    return { done: begun, head };
   }
 
   /** A change each time. */

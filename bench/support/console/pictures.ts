@@ -29,12 +29,12 @@ const common = [
   ],
   ...['/events', '/explain', '/doctor'],
 ];
-const ofOrganisation = (id: string): string[] => [
+const ofOrganisation = (id: string, at: number): string[] => [
   ...[`/orgs/${id}`, `/keys?org=${id}`, `/usage?org=${id}`, `/limits?org=${id}`, `/explain?org=${id}`],
-  ...[`/explain?org=${id}&model=echo-small`, `/keys?org=${id}&at=30`],
+  ...[`/explain?org=${id}&model=echo-small`, `/keys?org=${id}&at=${at}`],
 ];
 export const emptyPaths = [...common, '/usage'];
-export const largePaths = [...common, '/gateways/edge-1', ...ofOrganisation('org-1')];
+export const largePaths = [...common, '/gateways/edge-1', ...ofOrganisation('org-1', 5000)];
 
 interface Dev {
   readonly operatorToken: string;
@@ -61,7 +61,7 @@ export async function demoFleet(): Promise<SeenFleet> {
   const ofStacks = stacks.flatMap(({ id }) => [`/stacks/${id}`, `/stacks/${id}?tab=credentials`]).slice(0, 4);
   return {
     ...{ console: pages.url, operatorToken, open: [gateways[0]?.play ?? ''] },
-    paths: [...common, `/gateways/${gateways[0]?.name}`, ...ofStacks, ...ofOrganisation('acme')],
+    paths: [...common, `/gateways/${gateways[0]?.name}`, ...ofStacks, ...ofOrganisation('acme', 12)],
     close: async () => {
       await dev.end();
       rmSync(dir, { recursive: true, force: true });
@@ -90,7 +90,7 @@ export async function pageUntil(page: Page, expression: string): Promise<void> {
 /** Until nothing on the page is loading any more. */
 export async function settled(page: Page): Promise<void> {
   await page.locator('h1').first().waitFor();
-  await pageUntil(page, `document.querySelector('.loading') === null`);
+  await pageUntil(page, `document.querySelector('.loading, [aria-busy=true]') === null`);
 }
 
 /** One picture of each page in the folder; and the pages that are wider than their window. */
