@@ -90,7 +90,7 @@ test('who signs in and out without end fills no list, and ends no sessions but t
     (n) => !ended.hasEnded('session', subject(n), inHours(8)) && !ended.hasPersonEnded('mallory', 9 + n),
   );
   expect(alive).toEqual([]);
-  // What began after the oldest of the ends that are kept goes on.
+  // What began after the oldest of the ends that are kept continues.
   expect(ended.hasPersonEnded('mallory', 10 + 5000 - endedPerHolderMax)).toBe(false);
 });
 
