@@ -5,7 +5,8 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { openDatabase } from '../../shared/runtime/sqlite.ts';
 import type { CompactDecision } from './compact.ts';
-import { DecisionFile, groupOf } from './decision-file.ts';
+import { DecisionFile } from './decision-file.ts';
+import { groupOf } from './decision-group.ts';
 
 let folder: string;
 

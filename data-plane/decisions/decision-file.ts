@@ -17,6 +17,7 @@ import {
   type Statement,
 } from '../../shared/runtime/sqlite.ts';
 import type { CompactCell, CompactDecision } from './compact.ts';
+import { type DecisionGroup, idBytes, idCell, timeCell } from './decision-group.ts';
 
 const format = {
   version: 2,
@@ -34,23 +35,9 @@ CREATE TABLE decision_ids (
 `,
 };
 
-/** Decisions that are written together. */
-export interface DecisionGroup {
-  readonly count: number;
-  /** Of the latest one, ms since 1970. */
-  readonly lastMs: number;
-  /** 32 hexadecimal digits each. */
-  readonly ids: string;
-  /** JSON list of them, with 0 for their ids. */
-  readonly cells: string;
-}
-
-const idBytes = 16;
-/** Place of the id in the list of a decision, and of its time. */
-const [idCell, timeCell] = [1, 2];
 /** The fastest: the text repeats itself so much that the best would save a fifth more for three times the time. */
 const deflateLevel = 1;
-/** Shorter texts are kept as they are: to begin a compression costs more than these bytes, characters. */
+/** Shorter texts are kept as they are: to begin a compression costs more than these bytes. */
 const deflatedFrom = 2048;
 
 export interface RingBounds {
@@ -66,21 +53,6 @@ const textBytesMax = 8 * 1024 * 1024;
 /** Groups deleted at once, where the file is at its bound, and how often in one write. */
 const groupsTrimmedAtOnce = 20;
 const trimStepsMax = 50;
-
-/** Takes the ids out of the lists, where they would cost twice their bytes. */
-export function groupOf(decisions: readonly CompactDecision[]): DecisionGroup {
-  let ids = '';
-  let lastMs = 0;
-  const lists: CompactCell[][] = [];
-  for (const decision of decisions) {
-    const cells = decision.slice();
-    ids += String(cells[idCell]);
-    cells[idCell] = 0;
-    lastMs = Math.max(lastMs, Number(cells[timeCell]));
-    lists.push(cells);
-  }
-  return { count: decisions.length, lastMs, ids, cells: JSON.stringify(lists) };
-}
 
 export class DecisionFile {
   readonly #db: Database;
@@ -117,12 +89,15 @@ export class DecisionFile {
 
   /** In one transaction; throws what the driver throws, with nothing written. */
   write(group: DecisionGroup, nowMs: number): void {
-    const { count, lastMs, ids, cells } = group;
-    const packed = cells.length < deflatedFrom ? cells : deflateRawSync(cells, { level: deflateLevel });
+    const { count, lastMs, ids, text } = group;
+    const packed =
+      text.length < deflatedFrom
+        ? Buffer.from(text.buffer).toString()
+        : deflateRawSync(text, { level: deflateLevel });
     this.#db.exec('BEGIN IMMEDIATE');
     try {
       const { lastInsertRowid } = this.#insert.run(count, lastMs, packed);
-      this.#insertIds.run(lastInsertRowid, Buffer.from(ids, 'hex'));
+      this.#insertIds.run(lastInsertRowid, ids);
       this.#removeOld(nowMs - this.#bounds.ageMsMax);
       this.#db.exec('COMMIT');
     } catch (error) {

@@ -10,7 +10,8 @@ import { until } from '../../test/support/until.ts';
 import { mintRequestId } from '../core/request-id.ts';
 import type { RequestRecord } from '../request/gateway.ts';
 import { compact } from './compact.ts';
-import { DecisionFile, groupOf } from './decision-file.ts';
+import { DecisionFile } from './decision-file.ts';
+import { groupOf } from './decision-group.ts';
 import { DecisionJournal, type DecisionJournalOptions, JournalSilent } from './decision-journal.ts';
 
 let dir: string;

@@ -7,7 +7,7 @@ import type { DecisionRecord } from '../../schemas/decisions.ts';
 import { RateLimit, type RateLimitSize } from '../../shared/runtime/rate-limit.ts';
 import type { EarlyRefusal, RequestRecord } from '../request/gateway.ts';
 import { type CompactDecision, compact, compactEarly, type DecisionMoment, expand } from './compact.ts';
-import { groupOf } from './decision-file.ts';
+import { DecisionGroupBuffer } from './decision-group.ts';
 import { type JournalEvent, type JournalRequest, serveJournal } from './journal-thread.ts';
 
 /** Decisions are sent in groups of so many, or after so long. */
@@ -48,7 +48,7 @@ export class DecisionJournal {
   readonly #port: MessagePort | Worker | undefined;
   readonly #asks = new Map<number, (rows: Row[] | undefined) => void>();
   readonly #ofUnknownCallers: RateLimit;
-  #group: CompactDecision[] = [];
+  readonly #group = new DecisionGroupBuffer(groupMax);
   #timer: NodeJS.Timeout | undefined;
   #completed = 0;
   #sent = 0;
@@ -114,9 +114,12 @@ export class DecisionJournal {
   }
 
   #push(decision: CompactDecision): void {
-    const size = this.#group.push(decision);
-    if (size === 1) this.#timer = setTimeout(() => this.#send(), groupMs).unref();
-    else if (size >= groupMax) this.#send();
+    if (!this.#group.add(decision)) {
+      this.#send();
+      this.#group.add(decision);
+    }
+    if (this.#group.count === 1) this.#timer = setTimeout(() => this.#send(), groupMs).unref();
+    else if (this.#group.count >= groupMax) this.#send();
   }
 
   /** Throws JournalSilent. */
@@ -157,11 +160,11 @@ export class DecisionJournal {
 
   #send(): void {
     clearTimeout(this.#timer);
-    const { length: count } = this.#group;
+    const { count } = this.#group;
     if (count === 0) return;
     this.#sent += count;
-    this.#post({ kind: 'decisions', ...groupOf(this.#group) });
-    this.#group = [];
+    const group = this.#group.take();
+    this.#post({ kind: 'decisions', ...group }, [group.ids.buffer, group.text.buffer]);
   }
 
   /** Counts until the thread answers, however long that takes: a question that nobody waits for keeps it busy all the same. */
@@ -187,8 +190,8 @@ export class DecisionJournal {
     settle?.(rows === undefined ? undefined : (JSON.parse(rows) as Row[]));
   }
 
-  #post(request: JournalRequest): void {
-    if (!this.#isEnded) this.#port?.postMessage(request);
+  #post(request: JournalRequest, moved: readonly ArrayBuffer[] = []): void {
+    if (!this.#isEnded) this.#port?.postMessage(request, moved);
   }
 
   #onEvent(event: JournalEvent): void {

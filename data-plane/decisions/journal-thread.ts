@@ -1,9 +1,9 @@
 /** The thread of the decision journal: writes what the main thread sends, and answers what is asked of it. */
 import type { MessagePort } from 'node:worker_threads';
-import { DecisionFile, type DecisionGroup } from './decision-file.ts';
+import { DecisionFile } from './decision-file.ts';
+import type { DecisionGroup } from './decision-group.ts';
 
 export type JournalRequest =
-  /** As texts, which cost half of what a copy of the lists does. */
   | ({ readonly kind: 'decisions' } & DecisionGroup)
   | ({ readonly kind: 'find'; readonly req: string } & Ask)
   | ({ readonly kind: 'page'; readonly after: number; readonly sinceMs: number } & Ask)

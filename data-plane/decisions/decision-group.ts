@@ -1,0 +1,75 @@
+/**
+ * Decisions that are written together, as text from the moment that they are added: kept as lists, each would hold some
+ * thirty objects alive until the group is sent, and the garbage collector would copy all of them twice.
+ */
+import type { CompactDecision } from './compact.ts';
+
+export interface DecisionGroup {
+  readonly count: number;
+  /** Of the latest one, ms since 1970. */
+  readonly lastMs: number;
+  /** 16 bytes each. */
+  readonly ids: Uint8Array<ArrayBuffer>;
+  /** JSON list of them in UTF-8, with 0 for their ids: as hexadecimal digits they cost twice their bytes. */
+  readonly text: Uint8Array<ArrayBuffer>;
+}
+
+export const idBytes = 16;
+/** Place of the id in the list of a decision, and of its time. */
+export const [idCell, timeCell] = [1, 2] as const;
+const textBytesMax = 256 * 1024;
+/** A character of a string may take so many bytes. */
+const bytesPerCharacter = 3;
+
+export class DecisionGroupBuffer {
+  readonly #ids: Buffer;
+  readonly #text = Buffer.allocUnsafeSlow(textBytesMax);
+  #count = 0;
+  #lastMs = 0;
+  #length = 0;
+
+  constructor(decisionsMax: number) {
+    this.#ids = Buffer.allocUnsafeSlow(decisionsMax * idBytes);
+  }
+
+  get count(): number {
+    return this.#count;
+  }
+
+  /** False where it has no room for it. */
+  add(decision: CompactDecision): boolean {
+    const id = String(decision[idCell]);
+    const text = JSON.stringify(decision).replace(`"${id}"`, '0');
+    const isFull = (this.#count + 1) * idBytes > this.#ids.length;
+    if (isFull || this.#length + bytesPerCharacter * text.length + 2 > textBytesMax) return false;
+    this.#ids.write(id, this.#count * idBytes, 'hex');
+    this.#length += this.#text.write(this.#count === 0 ? '[' : ',', this.#length);
+    this.#length += this.#text.write(text, this.#length);
+    this.#lastMs = Math.max(this.#lastMs, Number(decision[timeCell]));
+    this.#count++;
+    return true;
+  }
+
+  /** What was added, in memory of its own; the buffer is empty afterwards. */
+  take(): DecisionGroup {
+    this.#length += this.#text.write(this.#count === 0 ? '[]' : ']', this.#length);
+    const group = {
+      count: this.#count,
+      lastMs: this.#lastMs,
+      ids: new Uint8Array(this.#ids.subarray(0, this.#count * idBytes)),
+      text: new Uint8Array(this.#text.subarray(0, this.#length)),
+    };
+    this.#count = 0;
+    this.#lastMs = 0;
+    this.#length = 0;
+    return group;
+  }
+}
+
+/** All of them, which must fit. */
+export function groupOf(decisions: readonly CompactDecision[]): DecisionGroup {
+  const buffer = new DecisionGroupBuffer(decisions.length);
+  for (const decision of decisions)
+    if (!buffer.add(decision)) throw new RangeError('so many decisions are no group');
+  return buffer.take();
+}
