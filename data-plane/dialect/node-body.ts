@@ -149,12 +149,11 @@ function nodeMessage(message: ChatMessage, table: DialectTable): object {
   const { reasoning, reasoning_content, refusal, content: text, ...rest } = message;
   const content = withRefusal(text, refusal);
   const thoughts = reasoning_content ?? reasoning;
-  return {
-    ...rest,
-    // An answer without text comes back with null, which no engine needs to see.
-    ...(content === undefined && rest.tool_calls !== undefined ? {} : { content: content ?? '' }),
-    ...(thoughts === undefined ? {} : { [table.reasoningField]: thoughts }),
-  };
+  const carried: Record<string, unknown> = rest;
+  // An answer without text comes back with null, which no engine needs to see.
+  if (content !== undefined || rest.tool_calls === undefined) carried['content'] = content ?? '';
+  if (thoughts !== undefined) carried[table.reasoningField] = thoughts;
+  return carried;
 }
 
 type AssistantContent = Extract<ChatMessage, { readonly role: 'assistant' }>['content'];

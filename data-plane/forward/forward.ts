@@ -79,12 +79,8 @@ export interface ForwardOptions {
   readonly onNodeFailure: (reason: string) => Refusal;
 }
 
-export interface CompletedUsage extends Usage {
-  readonly totalTokens: number;
-}
-
 export type ForwardOutcome =
-  | { readonly kind: 'completed'; readonly node: string; readonly usage: CompletedUsage }
+  | { readonly kind: 'completed'; readonly node: string; readonly usage: Usage }
   | {
       readonly kind: 'ended-early';
       readonly node: string;
@@ -115,15 +111,15 @@ async function search(options: ForwardOptions): Promise<ForwardOutcome> {
   for (;;) {
     const route = options.choose(remaining);
     if (route === undefined || performance.now() > searchUntilMs) break;
-    remaining = remaining.filter((candidate) => candidate !== route);
-    const body = await nodeBody(options, route);
-    if (body instanceof Refusal) {
-      incompatible = body;
-      continue;
+    const rendered = nodeBody(options, route);
+    const body = rendered instanceof Promise ? await rendered : rendered;
+    if (body instanceof Refusal) incompatible = body;
+    else {
+      const result = await attempt(options, route, body);
+      if (result.kind !== 'unreached') return outcomeOf(result, route, options);
+      unreached = result.failure.reason;
     }
-    const result = await attempt(options, route, body);
-    if (result.kind !== 'unreached') return outcomeOf(result, route, options);
-    unreached = result.failure.reason;
+    remaining = remaining.filter((candidate) => candidate !== route);
   }
   // A node that might have carried the request may be back soon, so that comes before what others cannot carry.
   if (unreached === undefined && incompatible !== undefined) throw incompatible;
@@ -131,19 +127,26 @@ async function search(options: ForwardOptions): Promise<ForwardOutcome> {
 }
 
 /** The body for the node, or the refusal of a field that its dialect cannot carry. */
-async function nodeBody(
+function nodeBody(
   { request, maxTokensFor, cacheSalt }: ForwardOptions,
   route: Route,
-): Promise<NodeRequest['body'] | Refusal> {
+): NodeBodyOrRefusal | Promise<NodeBodyOrRefusal> {
   const asked = request.kind === 'messages' ? request.chat : request;
   const maxTokens = asked.kind === 'chat' ? maxTokensFor(route) : 1;
   try {
     const { served: servedName, takesImages: seesImages } = route;
-    return await renderBody(asked, route.dialect, { servedName, maxTokens, seesImages, cacheSalt });
+    const body = renderBody(asked, route.dialect, { servedName, maxTokens, seesImages, cacheSalt });
+    return typeof body === 'string' ? body : body.catch(unsupported);
   } catch (error) {
-    if (error instanceof Refusal && error.type === 'UnsupportedShapeError') return error;
-    throw error;
+    return unsupported(error);
   }
+}
+
+type NodeBodyOrRefusal = NodeRequest['body'] | Refusal;
+
+function unsupported(error: unknown): Refusal {
+  if (error instanceof Refusal && error.type === 'UnsupportedShapeError') return error;
+  throw error;
 }
 
 async function attempt(
@@ -209,14 +212,8 @@ function outcomeOf(
 ): ForwardOutcome {
   const { node } = route;
   switch (result.kind) {
-    case 'completed': {
-      const { usage } = result;
-      return {
-        kind: 'completed',
-        node,
-        usage: { ...usage, totalTokens: usage.promptTokens + usage.completionTokens },
-      };
-    }
+    case 'completed':
+      return { kind: 'completed', node, usage: result.usage };
     case 'client-gone':
       return { kind: 'ended-early', node, by: 'client', reason: 'the client left', ...spentOf(result) };
     case 'aborted-after-start': {

@@ -196,9 +196,11 @@ test.each([
     void (async () => {
       const body = await readBody(request, budget.of('one'));
       seen.push(body.bytes.length > length);
-      await shapeBody(bodyWorker, { operation: { kind: 'chat' }, body, owner: 'one', response }).catch(
-        (error: unknown) => seen.push(error instanceof Refusal),
-      );
+      try {
+        await shapeBody(bodyWorker, { operation: { kind: 'chat' }, body, owner: 'one', response });
+      } catch (error) {
+        seen.push(error instanceof Refusal);
+      }
       seen.push(budget.usedBytes, bodyWorker.retainedTexts);
       response.end();
     })();

@@ -122,9 +122,7 @@ export class LocalCounters implements Counters {
     const release = (): boolean => {
       if (!isHeld) return false;
       isHeld = false;
-      const rest = this.inFlight(subject) - weight;
-      if (rest > 0) this.#inFlight.set(subject, rest);
-      else this.#inFlight.delete(subject);
+      this.#inFlight.set(subject, Math.max(this.inFlight(subject) - weight, 0));
       held?.release();
       return true;
     };
@@ -171,12 +169,16 @@ export class LocalCounters implements Counters {
     return sum - this.inFlight(visitorsSubject);
   }
 
-  /** Past minutes are forgotten, so that the map is bounded by who called within two of them. */
+  /**
+   * Past minutes are forgotten, and who has nothing in flight, so that the maps are bounded by who called within two minutes.
+   * Not with each request: a map that loses and gets an entry again and again is reallocated as often.
+   */
   #sweep(nowMs: number): void {
     if (nowMs - this.#sweptMs < windowMs) return;
     this.#sweptMs = nowMs;
     for (const [subject, { startMs }] of this.#minutes)
       if (startMs + windowMs <= nowMs) this.#minutes.delete(subject);
+    for (const [subject, weight] of this.#inFlight) if (weight === 0) this.#inFlight.delete(subject);
   }
 }
 

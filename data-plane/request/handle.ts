@@ -18,7 +18,7 @@ import { leastTokensOf } from '../shape/outline.ts';
 import type { NodeChooser } from '../upstream/affinity.ts';
 import { type Body, ClientGone, readBody } from './body.ts';
 import { nodeChooser } from './choose-node.ts';
-import type { Gateway, RequestRecord } from './gateway.ts';
+import { type Gateway, RequestRecord } from './gateway.ts';
 import {
   answerHeaders,
   askForBody,
@@ -63,7 +63,7 @@ export async function handle(
   const path = pathOf(request.url);
   const ids = { requestId: mintRequestId(), anthropicPath: path.startsWith('/v1/messages') };
   const trace = gateway.trace(request.headers['traceparent']);
-  const record: RequestRecord = { request, response, ids, path, startMs: performance.now(), at: {}, trace };
+  const record = new RequestRecord(response, ids, path, trace);
   gateway.begin();
   try {
     await pass(gateway, record, fixed, entry);
@@ -113,7 +113,8 @@ async function pass(
   });
   checkOrRelease(body, entry);
   record.at.read = performance.now();
-  const shapedBody = await shapeBody(gateway.bodyWorker, { operation, body, owner, response });
+  const shaping = shapeBody(gateway.bodyWorker, { operation, body, owner, response });
+  const shapedBody = shaping instanceof Promise ? await shaping : shaping;
   record.at.shaped = performance.now();
   try {
     const keepsUp = gateway.meter.keepsUp();
@@ -180,15 +181,13 @@ async function serve(
   const { placement } = decision;
   const choose = nodeChooser(gateway, facts, decision, inner);
   try {
-    const measured =
-      placement instanceof Refusal
-        ? undefined
-        : await measure(gateway, reservation, shaped, placement, choose, record);
-    record.decision = decision;
-    record.at.decided = performance.now();
-    record.position = gateway.lookup.position();
-    if (placement instanceof Refusal) throw placement;
-    if (measured === undefined) return;
+    if (placement instanceof Refusal) {
+      noteDecision(gateway, record, decision);
+      throw placement;
+    }
+    const measuring = measure(gateway, reservation, shaped, placement, choose, record);
+    const measured = measuring instanceof Promise ? await measuring : measuring;
+    noteDecision(gateway, record, decision);
     if (forwarded === undefined)
       return sendJson(record.response, record.ids, 200, JSON.stringify(countTokensBody(measured.tokens)));
     const outcome = await send(gateway, record, {
@@ -202,11 +201,17 @@ async function serve(
       release,
     });
     record.outcome = outcome;
-    const billable = { ...{ caller, target, model }, ...billed(record, decision, placement.capacity) };
-    meter(gateway, billable, outcome);
+    const billed = { tier: decision.tier, total: decision.total, capacity: placement.capacity };
+    meter(gateway, record, facts, billed, outcome);
   } finally {
     lease.release();
   }
+}
+
+function noteDecision(gateway: Gateway, record: RequestRecord, decision: Decision): void {
+  record.decision = decision;
+  record.at.decided = performance.now();
+  record.position = gateway.lookup.position();
 }
 
 /** The caller's usage must be known before the decision; only its first request in a while waits for it. */
@@ -264,60 +269,41 @@ async function send(
   }
 }
 
-interface BillableRequest extends Pick<RequestFacts, 'caller' | 'target' | 'model'> {
-  readonly capacity: Capacity;
-  readonly requestId: string;
-  readonly monthlyTokens: number | null;
-  readonly tokensPerDay: number | null;
-  readonly times: { readonly ttftMs?: number; readonly durationMs: number };
-}
-
-/** Times are from the arrival of the request to the first byte of its answer and to its end. */
-function billed(
-  { ids, startMs, at }: RequestRecord,
-  { tier, total }: Decision,
-  capacity: Capacity,
-): Omit<BillableRequest, 'caller' | 'target' | 'model'> {
-  const durationMs = performance.now() - startMs;
-  const times = at.begun === undefined ? { durationMs } : { ttftMs: at.begun - startMs, durationMs };
-  return {
-    capacity,
-    requestId: ids.requestId,
-    monthlyTokens: tier.monthlyTokens,
-    tokensPerDay: total?.tokensPerDay ?? null,
-    times,
-  };
-}
+type BilledDecision = Pick<Decision, 'tier' | 'total'> & { readonly capacity: Capacity };
 
 /**
  * Usage is recorded only of what was completed (Events). What a node had done for a visitor who stopped it counts in what all
- * visitors may use, and is no usage.
+ * visitors may use, and is no usage. Times are from the arrival of the request to the first byte of its answer and to its end.
  */
 function meter(
   gateway: Gateway,
-  { caller, target, model, capacity, requestId, monthlyTokens, tokensPerDay, times }: BillableRequest,
+  { ids, startMs, at }: RequestRecord,
+  { caller, target, model }: RequestFacts,
+  { tier, total, capacity }: BilledDecision,
   outcome: ForwardOutcome,
 ): void {
   const isVisitor = caller.kind === 'anonymous';
-  const used = outcome.kind === 'completed' ? outcome.usage : isVisitor ? outcome.spent : undefined;
+  const isCompleted = outcome.kind === 'completed';
+  const used = isCompleted ? outcome.usage : isVisitor ? outcome.spent : undefined;
   if (used === undefined) return;
-  const { promptTokens: prompt, completionTokens, estimated } = used;
   gateway.meter.record({
     owner: isVisitor
       ? { visitor: caller.visitor, network: caller.network }
       : { organisation: caller.owner.organisation, anchor: caller.owner.anchor },
-    ...(isVisitor && { admittedMs: caller.admittedMs }),
-    ...(outcome.kind !== 'completed' && { unfinished: true }),
+    admittedMs: isVisitor ? caller.admittedMs : undefined,
+    unfinished: isCompleted ? undefined : true,
     draw: capacity,
     model,
-    ...(target.kind === 'stack' && { stack: target.stack }),
-    promptTokens: prompt,
-    completionTokens,
-    ...(estimated && { estimated }),
-    requestId,
-    ...{ monthlyTokens, tokensPerDay },
-    ...(caller.kind === 'key' && { key: caller.owner.keyId }),
-    ...times,
+    stack: target.kind === 'stack' ? target.stack : undefined,
+    promptTokens: used.promptTokens,
+    completionTokens: used.completionTokens,
+    estimated: used.estimated,
+    requestId: ids.requestId,
+    monthlyTokens: tier.monthlyTokens,
+    tokensPerDay: total?.tokensPerDay ?? null,
+    key: isVisitor ? undefined : caller.owner.keyId,
+    ttftMs: at.begun === undefined ? undefined : at.begun - startMs,
+    durationMs: performance.now() - startMs,
     atMs: gateway.now(),
   });
 }

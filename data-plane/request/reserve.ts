@@ -15,7 +15,7 @@ import {
 } from '../../shared/decision/decide.ts';
 import { cannotTakeNow, Refusal } from '../../shared/decision/refusal.ts';
 import type { Placement } from '../../shared/decision/route.ts';
-import type { Route, VisitorTotals } from '../../shared/snapshot/lookup.ts';
+import type { Route, TierLimits, VisitorTotals } from '../../shared/snapshot/lookup.ts';
 import type { AnyChat, AnyEmbeddings } from '../shape/outline.ts';
 import type { Shaped } from '../shape/shape-operation.ts';
 import type { NodeChooser } from '../upstream/affinity.ts';
@@ -123,31 +123,60 @@ export interface Measured {
   readonly budgetFor: (route: Route) => TokenBudget;
 }
 
-/** Has a node count the prompt where the bounds do not decide. Throws where it does not fit, and cancels the reservation. */
-export async function measure(
+/**
+ * Has a node count the prompt where the bounds do not decide; at once where they do. Throws where it does not fit, and
+ * cancels the reservation.
+ */
+export function measure(
   gateway: Gateway,
-  { decision, lease }: Reservation,
-  { inner, maxTokens, forwarded }: Shaped,
-  { candidates: all }: Placement,
+  reservation: Reservation,
+  shaped: Shaped,
+  placement: Placement,
   choose: NodeChooser,
-  record: { promptCounted?: number } = {},
-): Promise<Measured> {
-  const { tier } = decision;
-  const budgetWith =
-    (promptBound: number, promptEstimate: number) =>
-    (route: Route): TokenBudget => ({
-      asked: maxTokens,
-      // A requested number was checked against the tier already; without one, the tier bounds the answer.
-      windowTokens:
-        maxTokens === undefined ? smallerOf(tier.contextTokens, route.windowTokens) : route.windowTokens,
-      promptBound,
-      promptEstimate,
-    });
-  const bounds = budgetWith(inner.promptBytes, inner.likelyTokens);
+  record: { promptCounted?: number | undefined } = {},
+): Measured | Promise<Measured> {
+  const { decision } = reservation;
+  const { inner, maxTokens, forwarded } = shaped;
+  const { candidates } = placement;
+  const bounds = budgetWith(decision.tier, maxTokens, inner.promptBytes, inner.likelyTokens);
   // Engines refuse a request whose prompt and maxTokens exceed the window, and an estimate may be too low.
   const mustCount =
-    decision.uncounted || forwarded === undefined || all.some((route) => needsExactCount(bounds(route)));
-  if (!mustCount) return { tokens: inner.likelyTokens, candidates: all, budgetFor: bounds };
+    decision.uncounted ||
+    forwarded === undefined ||
+    candidates.some((route) => needsExactCount(bounds(route)));
+  if (!mustCount) return { tokens: inner.likelyTokens, candidates, budgetFor: bounds };
+  return countedBy(gateway, reservation, { shaped, candidates, bounds }, choose, record);
+}
+
+/** What an answer from a node may have, where its prompt has so many tokens. */
+function budgetWith(
+  { contextTokens }: TierLimits,
+  maxTokens: number | undefined,
+  promptBound: number,
+  promptEstimate: number,
+): Measured['budgetFor'] {
+  return ({ windowTokens }) => ({
+    asked: maxTokens,
+    // A requested number was checked against the tier already; without one, the tier bounds the answer.
+    windowTokens: maxTokens === undefined ? smallerOf(contextTokens, windowTokens) : windowTokens,
+    promptBound,
+    promptEstimate,
+  });
+}
+
+interface Uncounted {
+  readonly shaped: Shaped;
+  readonly candidates: readonly Route[];
+  readonly bounds: Measured['budgetFor'];
+}
+
+async function countedBy(
+  gateway: Gateway,
+  { decision: { tier }, lease }: Reservation,
+  { shaped: { inner, maxTokens }, candidates: all, bounds }: Uncounted,
+  choose: NodeChooser,
+  record: { promptCounted?: number | undefined },
+): Promise<Measured> {
   const { tokens, candidates } = await countAtOne(gateway, all, inner, choose);
   if (tokens !== undefined) record.promptCounted = tokens;
   if (gateway.fenced()) throw cannotTakeNow('fenced');
@@ -158,7 +187,7 @@ export async function measure(
     lease.cancel(tier.requestsPerMinute);
     throw refusal;
   }
-  return { tokens, candidates, budgetFor: budgetWith(tokens, tokens) };
+  return { tokens, candidates, budgetFor: budgetWith(tier, maxTokens, tokens, tokens) };
 }
 
 /** Sent where neither request, tier nor node limits the answer. */

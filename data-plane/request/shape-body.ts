@@ -35,17 +35,25 @@ export interface ShapedBody {
   release(): void;
 }
 
-/** Throws UnsupportedShapeError naming the JSON path, InferenceUnavailableError, or ClientGone. Releases the body itself. */
-export async function shapeBody(bodyWorker: BodyWorker, task: BodyToShape): Promise<ShapedBody> {
+/**
+ * At once where the text is shaped here. Throws UnsupportedShapeError naming the JSON path, InferenceUnavailableError, or
+ * ClientGone. Releases the body itself.
+ */
+export function shapeBody(bodyWorker: BodyWorker, task: BodyToShape): ShapedBody | Promise<ShapedBody> {
+  let shaped: Shaped | undefined;
   try {
-    const shaped = shapeInline(task);
-    if (shaped === undefined) return await shapeOnWorker(bodyWorker, task);
-    task.body.release();
-    return { shaped, release: () => undefined };
+    shaped = shapeInline(task);
   } catch (error) {
     task.body.release();
     throw error;
   }
+  if (shaped === undefined) return shapeOnWorker(bodyWorker, task);
+  task.body.release();
+  return { shaped, release: nothingRetained };
+}
+
+function nothingRetained(): void {
+  // The worker has no text of this request.
 }
 
 /** Undefined where it would block the event loop for too long. */
@@ -60,7 +68,18 @@ function shapeInline({ operation, body, response }: BodyToShape): Shaped | undef
 }
 
 async function shapeOnWorker(bodyWorker: BodyWorker, task: BodyToShape): Promise<ShapedBody> {
-  const { operation, body, owner, response } = task;
+  try {
+    return await retainOnWorker(bodyWorker, task);
+  } catch (error) {
+    task.body.release();
+    throw error;
+  }
+}
+
+async function retainOnWorker(
+  bodyWorker: BodyWorker,
+  { operation, body, owner, response }: BodyToShape,
+): Promise<ShapedBody> {
   const headers = headersOf(response);
   const left = new AbortController();
   const onClose = (): void => left.abort(new ClientGone('the client left before its answer'));

@@ -135,7 +135,7 @@ function chatOf(prompt: PromptFields, sampling: Sampling): ChatRequest {
     stream: sampling.stream === true,
     includeUsage: false,
     ...(sampling.stream === true ? { usageAtStart: true as const } : {}),
-    ...(maxTokens === undefined ? {} : { maxTokens }),
+    maxTokens,
     choices: 1,
     needs: Object.keys(needPaths) as ChatNeed[],
     needPaths,

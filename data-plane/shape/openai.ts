@@ -55,7 +55,7 @@ export interface ChatRequest extends PromptSize {
   /** The client wants usage at the end of its stream. */
   readonly includeUsage: boolean;
   /** Tokens of the answer at most, where the client limits them; at least 1. */
-  readonly maxTokens?: number;
+  readonly maxTokens: number | undefined;
   /** Answers wanted (`n`). */
   readonly choices: number;
   readonly needs: readonly ChatNeed[];
@@ -99,11 +99,12 @@ export function shapeChat(raw: Buffer | JsonText, contentType: string | undefine
   const body = carriedFields(fields);
   const maxTokens = Math.min(fields.max_tokens ?? Infinity, fields.max_completion_tokens ?? Infinity);
   const { promptBytes, likelyTokens, textBytes } = chatPromptSize(body);
-  const request: ChatRequest = {
+  return {
     kind: 'chat',
     model: fields.model,
     stream: fields.stream === true,
     includeUsage: fields.stream_options?.include_usage === true,
+    maxTokens: maxTokens === Infinity ? undefined : maxTokens,
     choices: fields.n ?? 1,
     needs: needsOf(fields),
     body,
@@ -112,7 +113,6 @@ export function shapeChat(raw: Buffer | JsonText, contentType: string | undefine
     textBytes,
     ...(fields.prompt_cache_key === undefined ? {} : { cacheKey: fields.prompt_cache_key }),
   };
-  return maxTokens === Infinity ? request : { ...request, maxTokens };
 }
 
 function chatFieldsOf(value: Record<string, unknown>): ChatFields {

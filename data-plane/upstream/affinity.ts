@@ -177,13 +177,23 @@ export class Affinity {
     const nowMs = this.#now();
     if (group === undefined) {
       group = { requests: 0, loads: new Map(), atMs: nowMs };
-      const [oldest] = this.#groups.keys();
-      if (this.#groups.size >= groupsMax && oldest !== undefined) this.#groups.delete(oldest);
-    } else this.#groups.delete(name);
-    this.#groups.set(name, group);
+      if (this.#groups.size >= groupsMax) this.#forgetIdlest();
+      this.#groups.set(name, group);
+    }
     group.requests += 1;
     this.#average(group, open, nowMs);
     return group;
+  }
+
+  #forgetIdlest(): void {
+    let idlest: string | undefined;
+    let atMs = Number.POSITIVE_INFINITY;
+    for (const [name, group] of this.#groups) {
+      if (group.atMs >= atMs) continue;
+      idlest = name;
+      atMs = group.atMs;
+    }
+    if (idlest !== undefined) this.#groups.delete(idlest);
   }
 
   #average(group: Group, open: readonly Candidate[], nowMs: number): void {

@@ -40,11 +40,14 @@ interface NodeState {
 const brokenInARowMax = 3;
 const ejectionFirstMs = 1000;
 const ejectionMaxMs = 30_000;
+/** Idle nodes are kept up to so many: a map that loses and gets an entry with each request is reallocated again and again. */
+const idleNodesMax = 1000;
 
 export class NodeLoad {
   readonly #nodes = new Map<string, NodeState>();
   readonly #now: () => number;
   readonly #random: () => number;
+  #nodesMax = idleNodesMax;
 
   constructor({ now = () => performance.now(), random = Math.random }: NodeLoadOptions = {}) {
     this.#now = now;
@@ -89,6 +92,7 @@ export class NodeLoad {
   begin(node: string): void {
     let state = this.#nodes.get(node);
     if (state === undefined) {
+      if (this.#nodes.size >= this.#nodesMax) this.#forgetIdle();
       state = { inFlight: 0, broken: 0, suspectOwners: [], ejections: 0, ejectedUntilMs: 0 };
       this.#nodes.set(node, state);
     }
@@ -101,8 +105,8 @@ export class NodeLoad {
     if (state === undefined) return;
     state.inFlight -= 1;
     if (outcome === 'answered') {
+      if (state.broken > 0) state.suspectOwners = [];
       state.broken = 0;
-      state.suspectOwners = [];
       state.ejections = 0;
       state.ejectedUntilMs = 0;
     } else if (outcome === 'broken' || (outcome === 'suspect' && isNewSuspect(state, owner))) {
@@ -111,8 +115,14 @@ export class NodeLoad {
     } else if (outcome === 'unreached') {
       this.#eject(state);
     }
-    // Nothing is remembered of a node that is idle and well, so the map is bounded by those that are not.
-    if (state.inFlight === 0 && state.broken === 0 && state.ejections === 0) this.#nodes.delete(node);
+  }
+
+  /** Nothing has to be remembered of a node that is idle and well, so the map is bounded by those that are not. */
+  #forgetIdle(): void {
+    for (const [node, { inFlight, broken, ejections }] of this.#nodes)
+      if (inFlight === 0 && broken === 0 && ejections === 0) this.#nodes.delete(node);
+    // So that many nodes in use are not walked each time.
+    this.#nodesMax = Math.max(idleNodesMax, 2 * this.#nodes.size);
   }
 
   #eject(state: NodeState): void {

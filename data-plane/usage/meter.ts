@@ -46,21 +46,21 @@ export interface MeteredRequest {
   readonly model: string;
   readonly promptTokens: number;
   readonly completionTokens: number;
-  readonly stack?: string;
-  readonly estimated?: true;
+  readonly stack?: string | undefined;
+  readonly estimated?: true | undefined;
   readonly requestId: string;
   /** Tokens that the owner may use in the period; null or left out: without limit. */
   readonly monthlyTokens?: number | null;
   /** Id of the key. */
-  readonly key?: string;
-  readonly ttftMs?: number;
+  readonly key?: string | undefined;
+  readonly ttftMs?: number | undefined;
   readonly durationMs?: number;
   /** Tokens that all visitors together may use in a day; null or left out: without limit. */
   readonly tokensPerDay?: number | null;
   /** Of a visitor: the moment of whose periods its subjects are; `atMs` where it is left out. */
   readonly admittedMs?: number | undefined;
   /** Of a visitor: the answer did not end, so that it is no turn and leaves no row, but its tokens count. */
-  readonly unfinished?: true;
+  readonly unfinished?: true | undefined;
 }
 
 interface CatchUp {
@@ -368,19 +368,21 @@ function visitFactsOf(
   { network }: Extract<UsageOwner, { visitor: string }>,
   { admittedMs, unfinished }: MeteredRequest,
 ): Pick<RecordedUsage, 'network' | 'admittedMs' | 'unfinished'> {
-  return {
-    ...(network !== undefined && { network }),
-    ...(admittedMs !== undefined && { admittedMs }),
-    ...(unfinished && { unfinished }),
-  };
+  const facts: Writable<Pick<RecordedUsage, 'network' | 'admittedMs' | 'unfinished'>> = {};
+  if (network !== undefined) facts.network = network;
+  if (admittedMs !== undefined) facts.admittedMs = admittedMs;
+  if (unfinished) facts.unfinished = unfinished;
+  return facts;
 }
+
+type Writable<Of> = { -readonly [Name in keyof Of]: Of[Name] };
 
 /** What a row shows of a request in addition to its tokens. */
 function factsOf(request: MeteredRequest): Pick<UsageRow, 'key' | 'ttftMs' | 'durationMs'> {
   const { key, ttftMs, durationMs } = request;
-  return {
-    ...(key === undefined ? {} : { key }),
-    ...(ttftMs === undefined ? {} : { ttftMs: Math.max(Math.round(ttftMs), 0) }),
-    ...(durationMs === undefined ? {} : { durationMs: Math.max(Math.round(durationMs), 0) }),
-  };
+  const facts: Writable<Pick<UsageRow, 'key' | 'ttftMs' | 'durationMs'>> = {};
+  if (key !== undefined) facts.key = key;
+  if (ttftMs !== undefined) facts.ttftMs = Math.max(Math.round(ttftMs), 0);
+  if (durationMs !== undefined) facts.durationMs = Math.max(Math.round(durationMs), 0);
+  return facts;
 }

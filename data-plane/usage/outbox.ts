@@ -119,7 +119,7 @@ export class Outbox {
     const row = usageRowSchema.safeParse({ v: 1, incarnation: this.#own.id, n, replica, ...usage });
     if (!row.success)
       return this.#drop(`a row of usage is invalid at ${row.error.issues[0]?.path.join('.')}`);
-    const entries = entriesOf({ ...row.data, admittedMs, ...(unfinished && { unfinished }) });
+    const entries = entriesOf(row.data, { admittedMs, unfinished });
     if (unfinished) this.#queue.push({ entries });
     else this.#queue.push({ n, body: JSON.stringify(row.data), entries });
     if (!unfinished) this.#nextN++;

@@ -90,7 +90,7 @@ export interface VisitFacts {
   /** The moment whose periods it counts in, ms since 1970: that of its completion where it is left out. */
   readonly admittedMs?: number | undefined;
   /** The answer did not end: it is no row and no turn of the visitor, but one of the network, and its tokens count. */
-  readonly unfinished?: true;
+  readonly unfinished?: true | undefined;
 }
 
 /** Counted as visitors are, in turns, but by the UTC day. */
@@ -99,13 +99,16 @@ export function accountOfNetwork(network: string, atMs: number): Account {
 }
 
 /** What a row adds to the counters: nothing unless the pool served the request. */
-export function entriesOf(row: CountedUsage): CounterEntry[] {
-  const { draw, visitor, network, organisation, period, unfinished } = row;
+export function entriesOf(
+  row: Omit<CountedUsage, keyof VisitFacts>,
+  { admittedMs, unfinished }: VisitFacts,
+): CounterEntry[] {
+  const { draw, visitor, network, organisation, period } = row;
   const tokens = row.promptTokens + row.completionTokens;
   if (draw !== 'pool') return [];
   if (organisation !== null && period !== null) return [[organisation, period, tokens, 1]];
   if (visitor === undefined) return [];
-  const atMs = row.admittedMs ?? Date.parse(row.at);
+  const atMs = admittedMs ?? Date.parse(row.at);
   const entry = (account: Account, turns: number): CounterEntry => [
     account.subject,
     account.period,
@@ -122,7 +125,7 @@ export function entriesOf(row: CountedUsage): CounterEntry[] {
 
 /** The amounts by which a row uses up allowances. */
 export function amountsOf(row: CountedUsage): Amount[] {
-  return entriesOf(row).map(([subject, period, tokens, turns]) => [
+  return entriesOf(row, row).map(([subject, period, tokens, turns]) => [
     { subject, period },
     amountIn(subject, { tokens, turns }),
   ]);

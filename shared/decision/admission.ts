@@ -92,9 +92,9 @@ export interface RequestHead extends Credentials {
 
 /** Filled in step by step, so that logs and metrics have the known parts of a refused request. */
 export interface AdmissionProgress {
-  target?: Target;
-  operation?: Operation;
-  caller?: Caller;
+  target?: Target | undefined;
+  operation?: Operation | undefined;
+  caller?: Caller | undefined;
 }
 
 export type Admitted =

@@ -26,8 +26,8 @@ export const attemptMutations: readonly SuiteMutation[] = [
     ],
     [
       'a candidate that carries the request is found',
-      '      incompatible = body;\n      continue;',
-      '      throw body;',
+      'if (body instanceof Refusal) incompatible = body;',
+      'if (body instanceof Refusal) throw body;',
       'whose dialect carries the request is found',
     ],
     [

@@ -68,7 +68,11 @@ export const dialectMutations: readonly SuiteMutation[] = [
       ['penalties are refused where they have no effect', 'table.takesPenalties ? []', 'true ? []'],
       ['a penalty of 0 loses nothing', '(request.body[name] ?? 0) !== 0', 'request.body[name] !== undefined'],
       ['developer is system', "if (message.role === 'developer') return { ...message, role: 'system' };", ''],
-      ['thoughts go by the name of the engine', '[table.reasoningField]: thoughts', 'reasoning: thoughts'],
+      [
+        'thoughts go by the name of the engine',
+        'carried[table.reasoningField] = thoughts',
+        "carried['reasoning'] = thoughts",
+      ],
       ['a refusal is sent as text', '\\n\\n$', '$'],
       [
         'only the named tool is sent where no name is',

@@ -96,8 +96,8 @@ export const handleMutations: readonly SuiteMutation[] = [
   ...of('data-plane/request/reserve.ts', asAdmission, [
     [
       'a prompt that may not fit is counted',
-      'decision.uncounted || forwarded',
-      'forwarded',
+      '    decision.uncounted ||\n',
+      '',
       'however little of an answer',
     ],
     [
@@ -171,28 +171,28 @@ export const handleMutations: readonly SuiteMutation[] = [
     ],
     [
       'what was completed is recorded',
-      '    meter(gateway, billable, outcome);\n',
+      '    meter(gateway, record, facts, billed, outcome);\n',
       '',
       'a completed stream is recorded once',
     ],
     [
       'usage has the tokens of the prompt',
-      'promptTokens: prompt,\n    completionTokens,',
-      'promptTokens: 0 * prompt,\n    completionTokens,',
+      'promptTokens: used.promptTokens',
+      'promptTokens: 0 * used.promptTokens',
       'a completed stream is recorded once',
     ],
     [
       'usage has the tokens of the answer',
-      '    completionTokens,\n',
-      '    completionTokens: 0 * completionTokens,\n',
+      'completionTokens: used.completionTokens',
+      'completionTokens: 0 * used.completionTokens',
       'a completed stream is recorded once',
     ],
   ]),
   ...of('data-plane/request/handle.ts', asAdmission, [
     [
       'a refusal of routing is thrown',
-      'if (placement instanceof Refusal) throw placement;',
-      'if (placement instanceof Refusal) return;',
+      '      throw placement;',
+      '      return;',
       'Errors 5, Errors 6, Errors 10: with 0',
     ],
   ]),

@@ -43,7 +43,7 @@ export const playMutations: readonly SuiteMutation[] = [
     [
       [
         'a turn counts in the periods of its admission',
-        'row.admittedMs ?? Date.parse(row.at)',
+        'admittedMs ?? Date.parse(row.at)',
         'Date.parse(row.at)',
       ],
       ['a stopped answer is no turn', 'unfinished ? 0 : 1', '1'],

@@ -122,8 +122,8 @@ export const upstreamMutations: readonly SuiteMutation[] = [
       ['several in a row eject', 'state.broken >= brokenInARowMax', 'state.broken > brokenInARowMax'],
       [
         'an answer ends the row',
-        "if (outcome === 'answered') {\n      state.broken = 0;",
-        "if (outcome === 'answered') {",
+        '      state.broken = 0;\n      state.ejections = 0;',
+        '      state.ejections = 0;',
       ],
       [
         'a suspect answer counts once for its tenant',
@@ -135,11 +135,7 @@ export const upstreamMutations: readonly SuiteMutation[] = [
         "outcome === 'broken' || (outcome === 'suspect' && isNewSuspect(state, owner))",
         "outcome === 'broken'",
       ],
-      [
-        'an answer ends the row of suspects',
-        '      state.broken = 0;\n      state.suspectOwners = [];\n      state.ejections = 0;',
-        '      state.broken = 0;\n      state.ejections = 0;',
-      ],
+      ['an answer ends the row of suspects', '      if (state.broken > 0) state.suspectOwners = [];\n', ''],
       [
         'an ejection ends the row of suspects',
         '    state.broken = 0;\n    state.suspectOwners = [];\n  }',

@@ -1,0 +1,82 @@
+/**
+ * What a request leaves behind in the memory of a gateway: nothing. Objects that outlive their request are copied, then moved to
+ * the old space, where only a full collection finds them; that is what long tails and a large process come of. The class of
+ * fault is invisible in code: an object literal that begins with a spread and adds a field, a closure that is assigned to a
+ * property, a map that loses its last entry with each request (docs/performance.md).
+ */
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import {
+  type GatewayProcess,
+  model,
+  organisation,
+  type Plane,
+  ProcessFleet,
+  smallFleet,
+} from '../support/process-fleet.ts';
+
+const fleet = new ProcessFleet({ env: { NODE_OPTIONS: '--max-semi-space-size=4' } });
+let gateway: GatewayProcess;
+let key: string;
+
+beforeAll(async () => {
+  const [plane, node] = await Promise.all([
+    fleet.serve<Plane['ready']>('control-plane', 'cp-1'),
+    fleet.simNode('node-1', '--models', model, '--tokens-per-second', '0'),
+  ]);
+  await fleet.admin(plane).apply(smallFleet(node.ready.url));
+  key = (await fleet.admin(plane).createKey(organisation, 'k')).value;
+  gateway = await fleet.serve('gateway', 'gw-1');
+});
+afterAll(() => fleet.close());
+
+const talk = [
+  { role: 'system', content: 'Be brief.' },
+  { role: 'user', content: 'A story. '.repeat(40) },
+  { role: 'assistant', content: 'Once.' },
+  { role: 'user', content: 'And then?' },
+];
+const asks: readonly (readonly [path: string, body: object])[] = [
+  ['/chat/completions', { model, max_tokens: 16, messages: talk }],
+  ['/chat/completions', { model, max_tokens: 16, messages: talk, stream: true }],
+];
+
+async function ask(n: number): Promise<void> {
+  const [path, body] = asks[n % asks.length] as (typeof asks)[0];
+  const response = await fetch(`${gateway.ready.api}${path}`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
+    body: JSON.stringify(body),
+  });
+  await response.arrayBuffer();
+  expect(response.status).toBe(200);
+}
+
+const roundRequests = 320;
+
+async function round(): Promise<void> {
+  for (let n = 0; n < roundRequests; n += 8)
+    await Promise.all(Array.from({ length: 8 }, (_, at) => ask(n + at)));
+}
+
+/** Bytes of the main thread's old space. */
+async function oldBytes(): Promise<number> {
+  const text = await (await fetch(`${gateway.ready.metrics}/metrics`)).text();
+  const value = /^nodejs_heap_space_size_used_bytes\{space="old".*\} (\S+)$/m.exec(text)?.[1];
+  expect(value).toBeDefined();
+  return Number(value);
+}
+
+test('a request leaves less than 800 bytes to the next full collection', async () => {
+  // Until the compiler has done its work, code and feedback grow.
+  for (let n = 0; n < 4; n++) await round();
+  const growth: number[] = [];
+  let before = await oldBytes();
+  for (let n = 0; n < 7; n++) {
+    await round();
+    const after = await oldBytes();
+    growth.push((after - before) / roundRequests);
+    before = after;
+  }
+  // A full collection in between makes one of them negative.
+  expect(growth.sort((a, b) => a - b)[3]).toBeLessThan(800);
+});
