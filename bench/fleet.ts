@@ -113,11 +113,14 @@ function folding({ counters, gauges }: Traffics, { organisations }: Traffic) {
 }
 
 /** Bytes of memory for each subject and replica, of a gateway that has read of all of them. */
-function memory({ organisations }: Traffic) {
-  const bytesOf = (make: () => unknown): number => {
+async function memory({ organisations }: Traffic) {
+  const bytesOf = async (make: () => unknown): Promise<number> => {
+    // In a turn of its own, so that nothing of what was measured before is still referred to.
+    await sleep(1);
     collectGarbage();
     const before = process.memoryUsage();
     const made = make();
+    await sleep(1);
     collectGarbage();
     const { heapUsed, external } = process.memoryUsage();
     // Read until here, so that it is not collected.
@@ -125,7 +128,7 @@ function memory({ organisations }: Traffic) {
   };
   const nowMs = Date.now();
   const subjects = Array.from({ length: organisations }, (_, n) => `organisation-${n}`);
-  const counters = bytesOf(() => {
+  const counters = await bytesOf(() => {
     const state = new CounterState();
     for (let replica = 0; replica < peers; replica++)
       for (let from = 0; from < organisations; from += 500) {
@@ -162,8 +165,8 @@ function memory({ organisations }: Traffic) {
     organisations,
     replicas: peers,
     countersBytes: each(counters),
-    gaugesBytes: each(gauges(false)),
-    gaugesBytesWhereAllAreServed: each(gauges(true)),
+    gaugesBytes: each(await gauges(false)),
+    gaugesBytesWhereAllAreServed: each(await gauges(true)),
   };
 }
 
@@ -243,7 +246,8 @@ function controlPlane() {
 
 const sizes = [1000, 5000].map((organisations) => ({ peers, organisations, requestsPerSecond }));
 // First, while nothing else is there that might be collected meanwhile.
-const memories = sizes.map(memory);
+const memories: Awaited<ReturnType<typeof memory>>[] = [];
+for (const traffic of sizes) memories.push(await memory(traffic));
 const rules: ReturnType<typeof folding>[] = [];
 const gateways: Awaited<ReturnType<typeof idleGateway>>[] = [];
 for (const traffic of sizes) {
