@@ -15,7 +15,7 @@ import {
 } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { gunzipSync } from 'node:zlib';
+import { gunzipSync, gzipSync } from 'node:zlib';
 import { afterAll, beforeEach, expect, test } from 'vitest';
 import { GatewaysFile } from '../control-plane/gateways/gateways-file.ts';
 import { type CounterEntry, countersTopic } from '../schemas/limits.ts';
@@ -437,6 +437,29 @@ test('a restore names the signers of the log, and writes nothing where nobody ha
   await refused(signed, 6, 'nobody compares the signers');
   await refused(`${signed} --trust-signer ${fingerprintOf(foreign.publicKey)}`, 6, 'is refused');
   await refused(`${signed} --trust-signer nothing`, 2, 'no file can be read at nothing');
+  // Junk before the first commit, more than is read at once, hides nothing.
+  const path = join(folder, 'signed', 'manifest.json');
+  const whole = readFileSync(path);
+  const { manifest } = JSON.parse(whole.toString()) as { manifest: { segments: { file: string }[] } };
+  const [segment] = manifest.segments;
+  const file = join(folder, 'signed', segment?.file ?? '');
+  const commits = readFileSync(file);
+  const junk = `${JSON.stringify({ offset: 1, value: Buffer.from('junk').toString('base64') })}\n`.repeat(
+    500,
+  );
+  const bytes = gzipSync(Buffer.concat([Buffer.from(junk), gunzipSync(commits)]));
+  writeFileSync(file, bytes);
+  const changed = {
+    ...segment,
+    bytes: bytes.length,
+    sha256: createHash('sha256').update(bytes).digest('hex'),
+  };
+  const forged = { ...manifest, segments: [changed] };
+  const sha256 = createHash('sha256').update(JSON.stringify(forged)).digest('hex');
+  writeFileSync(path, `${JSON.stringify({ manifest: forged, sha256 }, null, 2)}\n`);
+  await refused(`${signed} --trust-signer ${fingerprintOf(foreign.publicKey)}`, 6, 'is refused');
+  writeFileSync(file, commits);
+  writeFileSync(path, whole);
   expect(existsSync(join(folder, 'new-cp'))).toBe(false);
   const pins = `--trust-signer ${fingerprintOf(foreign.publicKey)} --trust-signer ${fingerprint}`;
   expect(await done(`${signed} ${pins}`)).toMatchObject({ log: 'signed-log', position: 3 });

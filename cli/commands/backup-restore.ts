@@ -133,14 +133,11 @@ async function checkSigners(
 }
 
 async function checkBeginning(dir: string, { segments }: Manifest, pins: readonly string[]): Promise<void> {
-  const [first] = segments;
   try {
     const trusted = new TrustedSigners(pins);
-    if (first === undefined) return;
-    for await (const records of readSegment(dir, first)) {
-      trusted.checkBeginning(records);
-      break;
-    }
+    // Any number of records that count for nothing may come first.
+    for (const segment of segments)
+      for await (const records of readSegment(dir, segment)) if (trusted.checkBeginning(records)) return;
   } catch (error) {
     if (error instanceof SigningKeyUnusable) throw usageError(error.message);
     if (!(error instanceof LogReplaced)) throw error;

@@ -51,7 +51,7 @@ export const operateMutations: readonly SuiteMutation[] = [
     ['a data folder that is not empty is refused', 'if (found === undefined) return;\n', 'return;\n'],
     ['an interrupted restore is repeated', '(?:lock|gateways)', 'lock'],
     ['a whole restore is not repeated', 'const own = names.includes(', 'const own = !names.includes('],
-    ['only named signers are believed', 'trusted.checkBeginning(records);', ''],
+    ['only named signers are believed', 'trusted.checkBeginning(records)', 'true'],
     [
       'the usage topic is read from its beginning',
       'store.restart(partition);',

@@ -20,16 +20,19 @@ export class TrustedSigners {
     return this.#fingerprints.has(fingerprintOf(publicKey));
   }
 
-  /** Throws LogReplaced where the first record that can begin a log has no signature of a pinned signer. */
-  checkBeginning(records: readonly LogRecord[]): void {
+  /**
+   * False where no record can begin a log. Throws LogReplaced where the first that can has no signature of a pinned signer.
+   */
+  checkBeginning(records: readonly LogRecord[]): boolean {
     for (const record of records) {
       const judgement = judge(emptyHead(), record);
       if (!('accepted' in judgement)) continue;
       const { log, signers } = judgement.head;
       const trusted = signers.filter((signer) => this.has(signer));
       if (!verify(trusted, record.value, record.signature)) throw untrusted(log, signers);
-      return;
+      return true;
     }
+    return false;
   }
 }
 
