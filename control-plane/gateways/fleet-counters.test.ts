@@ -1,5 +1,5 @@
 /** What a control plane does with the counters of the gateways, over a log in memory and a real fold of usage rows. */
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Registry } from 'prom-client';
@@ -9,6 +9,7 @@ import { openCounterCopy } from '../../shared/limits/counter-copy.ts';
 import { measureCounterFeed } from '../../shared/limits/counter-feed.ts';
 import { LimitTopic } from '../../shared/log/limit-topic.ts';
 import { openUsageStore, type UsageStore } from '../../shared/usage/usage-store.ts';
+import { foldAsEarlier, makeEarlierUsage } from '../../test/support/earlier-folder.ts';
 import { MemoryLog, MemoryTopic } from '../../test/support/memory-log.ts';
 import { until } from '../../test/support/until.ts';
 import { FleetCounters } from './fleet-counters.ts';
@@ -115,10 +116,7 @@ test('what gateways of 0.1 complete reaches the new ones by a control plane, onc
   await publish({ entries: [['acme', period, 100, 1]] });
   fold(one, row(1, 30), row(2, 40));
   // The same rows, folded by the other control plane.
-  other.counters.onApplied({
-    ...{ consumed: 1, gaps: [] },
-    rows: [row(1, 30), row(2, 40)] as never,
-  });
+  other.counters.onApplied({ gaps: [], unnamedChanged: true });
   await until(() => published(rowsReplica).length >= 2);
   for (const { counters } of [one, other]) {
     await until(() => counters.used('acme', period).tokens === 170);
@@ -127,6 +125,27 @@ test('what gateways of 0.1 complete reaches the new ones by a control plane, onc
   // A row that names its replica is counted by its gateway.
   fold(one, row(1, 100, 'replica-1'));
   expect(one.counters.used('acme', period).tokens).toBe(170);
+});
+
+test('what a new gateway completed before the control plane was upgraded from 0.1 is published by its gateway alone', async () => {
+  const rows = [row(1, 30), row(1, 500, 'replica-1')];
+  const data = join(folder, 'plane');
+  mkdirSync(data);
+  makeEarlierUsage({ folder: data, organisation: 'other', period });
+  foldAsEarlier(data, rows, 2);
+  usage.close();
+  usage = openUsageStore(join(data, 'usage.db'), { keepRows: true });
+  const one = plane();
+  const { publish, published } = gateway();
+  await publish({ entries: [['acme', period, 500, 1]] });
+  // What is published before the log was read is not too much.
+  await until(() => published(rowsReplica).length >= 1);
+  expect(published(rowsReplica).flatMap(({ entries }) => entries)).toEqual([['other', period, 300, 9]]);
+  await until(() => one.counters.used('acme', period).tokens === 500);
+  fold(one, ...rows);
+  await until(() => one.counters.used('acme', period).tokens >= 530);
+  expect(one.counters.used('acme', period)).toMatchObject({ tokens: 530, turns: 2 });
+  expect(usage.poolTokens('acme', period)).toBe(530);
 });
 
 test('what a silent gateway counted is published again each hour, because the topic keeps a day, by one of the control planes', async () => {

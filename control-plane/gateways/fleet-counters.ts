@@ -91,9 +91,9 @@ export class FleetCounters {
   }
 
   /** Call it with each application of usage rows. */
-  onApplied({ rows, gaps }: AppliedUsage): void {
+  onApplied({ gaps, unnamedChanged }: Pick<AppliedUsage, 'gaps' | 'unnamedChanged'>): void {
     this.#gaps.push(...gaps.map(({ incarnation, next }) => [incarnation, next] as const));
-    if (rows.some(({ draw, replica }) => draw === 'pool' && replica === undefined)) this.#addUnnamed();
+    if (unnamedChanged) this.#addUnnamed();
   }
 
   /** What all gateways counted. */

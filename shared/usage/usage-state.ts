@@ -41,6 +41,8 @@ class FreshMark implements Mark {
 export class UsageState implements FoldState {
   /** Rows added to the totals, in the order of their application. */
   readonly applied: UsageRow[] = [];
+  /** Whether totals of rows that name no replica have changed. */
+  unnamedChanged = false;
   readonly #sql: UsageStatements;
   readonly #keepRows: boolean;
   readonly #marks = new Map<string, Mark>();
@@ -53,10 +55,17 @@ export class UsageState implements FoldState {
   >();
   /** Rows parked, by incarnation. Shared with the store, which reads it again after a failed transaction. */
   readonly #parkedCounts: Map<string, number>;
+  /** Incarnations with totals of which it is not known whether they name a replica. Shared in the same way. */
+  readonly #unresolved: Set<string>;
 
-  constructor(sql: UsageStatements, parkedCounts: Map<string, number>, keepRows: boolean) {
+  constructor(
+    sql: UsageStatements,
+    { parkedCounts, unresolved }: { parkedCounts: Map<string, number>; unresolved: Set<string> },
+    keepRows: boolean,
+  ) {
     this.#sql = sql;
     this.#parkedCounts = parkedCounts;
+    this.#unresolved = unresolved;
     this.#keepRows = keepRows;
   }
 
@@ -94,6 +103,14 @@ export class UsageState implements FoldState {
     return { count, lowest: count > 0 ? (this.#sql.parkedLowest.get(incarnation)?.n ?? null) : null };
   }
 
+  /** Each row of an incarnation names a replica, or none does: any one shows it of those that version 0.1 folded. */
+  resolve({ row }: ReadUsageRow): void {
+    if (row === undefined || !this.#unresolved.delete(row.incarnation)) return;
+    if (row.replica === undefined) this.unnamedChanged = true;
+    else this.#sql.nameUnresolved.run(row.incarnation);
+    this.#sql.removeUnresolved.run(row.incarnation);
+  }
+
   count(row: UsageRow): void {
     this.applied.push(row);
     const { organisation, period, visitor } = row;
@@ -126,7 +143,9 @@ export class UsageState implements FoldState {
     sum.completionTokens += row.completionTokens;
     sum.requests++;
     this.#sums.set(key, sum);
-    if (row.replica !== undefined && row.draw === 'pool') this.#addNamed(row);
+    if (row.draw !== 'pool') return;
+    if (row.replica === undefined) this.unnamedChanged = true;
+    else this.#addNamed(row);
   }
 
   #addNamed({ organisation, period, promptTokens, completionTokens }: Sum['row']): void {

@@ -59,6 +59,8 @@ export interface AppliedUsage {
   readonly rows: readonly UsageRow[];
   /** Gaps that these records opened and did not close. */
   readonly gaps: readonly UsageGap[];
+  /** Whether `unnamedTotals` has other sums now. */
+  readonly unnamedChanged: boolean;
 }
 
 export interface KeptRequest {
@@ -121,6 +123,7 @@ export class UsageStore {
   readonly #options: UsageStoreOptions;
   readonly #positions = new Map<number, Position>();
   #parkedCounts = new Map<string, number>();
+  #unresolved = new Set<string>();
   /** Tokens by organisation and period, read at first need. */
   readonly #poolCache = new Map<string, number>();
 
@@ -131,7 +134,7 @@ export class UsageStore {
     this.#sql = prepareUsage(db);
     for (const row of this.#sql.positions.iterate())
       this.#positions.set(row.partition, { nextOffset: row.next_offset, trimmed: row.trimmed === 1 });
-    this.#readParkedCounts();
+    this.#readShared();
   }
 
   /** Offset at which reading a partition continues. */
@@ -159,7 +162,8 @@ export class UsageStore {
   apply(partition: number, records: readonly LogRecord[], budgetMs = Number.POSITIVE_INFINITY): AppliedUsage {
     const until = performance.now() + budgetMs;
     const counts = { ...this.counts };
-    const state = new UsageState(this.#sql, this.#parkedCounts, this.#options.keepRows ?? false);
+    const shared = { parkedCounts: this.#parkedCounts, unresolved: this.#unresolved };
+    const state = new UsageState(this.#sql, shared, this.#options.keepRows ?? false);
     const gapped = new Set<string>();
     let position = this.#positions.get(partition) ?? beginning;
     let consumed = 0;
@@ -177,7 +181,8 @@ export class UsageStore {
     Object.assign(this.counts, counts);
     this.#positions.set(partition, position);
     for (const { organisation, period } of state.applied) this.#poolCache.delete(`${organisation} ${period}`);
-    return { consumed, rows: state.applied, gaps: this.#gaps(gapped) };
+    const { applied: rows, unnamedChanged } = state;
+    return { consumed, rows, gaps: this.#gaps(gapped), unnamedChanged };
   }
 
   /** Reads a partition from its beginning again: rows that are folded already are recognised as repeats. */
@@ -223,9 +228,14 @@ export class UsageStore {
     return this.#sql.poolTotals.all();
   }
 
-  /** Those of rows that name no replica: of gateways of version 0.1. */
+  /**
+   * Those of rows that name no replica: of gateways of version 0.1. Without those of which that is not known yet: counters of
+   * gateways may have them, and what is published once cannot be taken back.
+   */
   unnamedTotals(): PoolTotal[] {
-    const named = new Map(this.#sql.named.all().map((row) => [`${row.organisation} ${row.period}`, row]));
+    const named = new Map(
+      this.#sql.namedOrUnresolved.all().map((row) => [`${row.organisation} ${row.period}`, row]),
+    );
     return this.poolTotals()
       .map((total) => {
         const { tokens = 0, requests = 0 } = named.get(`${total.organisation} ${total.period}`) ?? {};
@@ -243,6 +253,8 @@ export class UsageStore {
   ): void {
     this.#transaction(() => {
       this.#sql.removeNamed.run();
+      this.#sql.removeAllUnresolved.run();
+      this.#unresolved.clear();
       for (const { organisation, period, ...total } of this.poolTotals()) {
         const { tokens, requests } = counted(organisation, period);
         this.#sql.addNamed.run(
@@ -285,8 +297,10 @@ export class UsageStore {
     const { rows, junk } = readUsageRecord(record.value);
     into.counts.junk += junk;
     const options = { trimmedStart, parkedMax: this.#options.parkedMax ?? parkedMaxDefault };
-    for (const row of rows)
+    for (const row of rows) {
+      into.state.resolve(row);
       if (foldRow(into.state, row, options, into.counts) === 'parked') into.gapped.add(row.incarnation);
+    }
   }
 
   #gaps(gapped: ReadonlySet<string>): UsageGap[] {
@@ -299,12 +313,13 @@ export class UsageStore {
     try {
       this.#db.transaction(change).immediate();
     } catch (error) {
-      this.#readParkedCounts();
+      this.#readShared();
       throw mapSqliteError(error, this.#path);
     }
   }
 
-  #readParkedCounts(): void {
+  #readShared(): void {
+    this.#unresolved = new Set(this.#sql.unresolved.all().map(({ incarnation }) => incarnation));
     this.#parkedCounts = new Map();
     for (const { incarnation, count } of this.#sql.parkedCounts.iterate())
       this.#parkedCounts.set(incarnation, count);

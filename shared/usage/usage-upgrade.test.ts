@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { earlierIncarnation, makeEarlierUsage } from '../../test/support/earlier-folder.ts';
+import { earlierIncarnation, foldAsEarlier, makeEarlierUsage } from '../../test/support/earlier-folder.ts';
 import { openDatabase } from '../runtime/sqlite.ts';
 import { openUsageStore } from './usage-store.ts';
 
@@ -54,6 +54,64 @@ test('what 0.1 had folded is kept, counts as rows without a replica, and folds o
   expect(ofPeriod(store.unnamedTotals())).toEqual([
     { organisation: 'acme', period, tokens: 307, requests: 10 },
   ]);
+  store.close();
+  rmSync(folder, { recursive: true });
+});
+
+test('rows of new gateways that 0.1 folded count as named once the log shows it, and until then as neither', () => {
+  const folder = mkdtempSync(join(tmpdir(), 'headgate-usage-upgrade-'));
+  const path = join(folder, 'usage.db');
+  makeEarlierUsage({ folder, period });
+  const [ofNew, lost] = ['bbbbbbbb-0000-4000-8000-000000000000', 'cccccccc-0000-4000-8000-000000000000'];
+  const shipped = (incarnation: string, n: number, promptTokens: number, replica?: string) => ({
+    ...{ v: 1, incarnation, n, at: '2026-11-21T10:00:00.000Z', organisation: 'acme', period, draw: 'pool' },
+    ...{ model: 'echo-small', promptTokens, completionTokens: 0, requestId: `r-${n}` },
+    ...(replica !== undefined && { replica }),
+  });
+  const rows = [
+    shipped(earlierIncarnation, 2, 10),
+    shipped(ofNew, 1, 500, ofNew),
+    shipped(ofNew, 2, 600, ofNew),
+    shipped(lost, 1, 7000),
+  ];
+  foldAsEarlier(folder, rows, 4);
+  const records = rows.map((row, offset) => ({
+    offset,
+    value: Buffer.from(JSON.stringify([row])),
+    signature: null,
+  }));
+  const [first, second, third] = records;
+  if (!(first && second && third)) throw new Error('no records');
+  const of = (totals: readonly { period: string; tokens: number; requests: number }[]) =>
+    totals.filter((total) => total.period === period).map(({ tokens, requests }) => [tokens, requests]);
+  const next = Buffer.from(JSON.stringify([shipped(ofNew, 3, 1, ofNew)]));
+  const [all, unknown, known] = [[[8410, 13]], [[300, 9]], [[310, 10]]];
+  const steps: [string, (store: ReturnType<typeof openUsageStore>) => boolean | undefined, number[][]][] = [
+    ['upgraded', () => undefined, unknown],
+    ['a row of 0.1', (store) => store.apply(0, [first]).unnamedChanged, known],
+    ['a row of a new gateway', (store) => store.apply(0, [second]).unnamedChanged, known],
+    ['the next one of it', (store) => store.apply(0, [third]).unnamedChanged, known],
+    [
+      'a new row of it',
+      (store) => store.apply(0, [{ ...third, offset: 3, value: next }]).unnamedChanged,
+      known,
+    ],
+  ];
+  const changed: unknown[] = [];
+  for (const [step, change, unnamed] of steps) {
+    // Opened for each step: what is known is in the file.
+    const store = openUsageStore(path, { keepRows: true });
+    if (step === 'upgraded') expect(store.nextOffset(0)).toBe(0);
+    if (step !== 'a new row of it') expect(of(store.poolTotals()), step).toEqual(all);
+    changed.push(change(store));
+    expect(of(store.unnamedTotals()), step).toEqual(unnamed);
+    expect(store.counts.differing, step).toBe(0);
+    store.close();
+  }
+  expect(changed).toEqual([undefined, true, false, false, false]);
+  const store = openUsageStore(path, { keepRows: true });
+  expect(of(store.poolTotals())).toEqual([[8411, 14]]);
+  expect(store.rowsOf('acme', period)).toBe(5);
   store.close();
   rmSync(folder, { recursive: true });
 });

@@ -2,6 +2,7 @@
 import { mutationsOf as of, type SuiteMutation } from './suite-runner.ts';
 
 const backupTests = ['cli/backup.test.ts'];
+const upgradeTests = ['shared/usage/usage-upgrade.test.ts'];
 
 export const operateMutations: readonly SuiteMutation[] = [
   ...of('cli/commands/backup-create.ts', backupTests, [
@@ -58,6 +59,21 @@ export const operateMutations: readonly SuiteMutation[] = [
       'store.nextOffset(partition);',
     ],
     ['totals stand for counters that are lost', 'store.nameTotals(counted);', ''],
+  ]),
+  ...of('shared/usage/usage-state.ts', upgradeTests, [
+    [
+      'rows of new gateways that 0.1 folded are named',
+      'else this.#sql.nameUnresolved.run(row.incarnation);',
+      '',
+    ],
+    ['rows that 0.1 folded are resolved once', 'this.#sql.removeUnresolved.run(row.incarnation);', ''],
+  ]),
+  ...of('shared/usage/usage-tables.ts', upgradeTests, [
+    [
+      'an upgrade from 0.1 reads the usage log from its beginning',
+      'UPDATE position SET next_offset = 0, trimmed = 0 WHERE EXISTS (SELECT 1 FROM unresolved);',
+      '',
+    ],
   ]),
   ...of('cli/commands/restore-counters.ts', backupTests, [
     [

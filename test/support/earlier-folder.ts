@@ -92,3 +92,33 @@ INSERT INTO total VALUES ('${organisation}', '${period}', 'own', 'echo-small', 1
 INSERT INTO total VALUES ('${organisation}', '2020-01-01', 'pool', 'echo-small', 1, 2, 9);`);
   usage.close();
 }
+
+/** A row of the pool as a gateway ships it: one of 0.1 names no replica. */
+export interface ShippedRow {
+  readonly incarnation: string;
+  readonly n: number;
+  readonly organisation: string;
+  readonly period: string;
+  readonly promptTokens: number;
+  readonly replica?: string;
+}
+
+/** As a control plane of 0.1 folds rows, whose readers drop members that they do not know, from one partition. */
+export function foldAsEarlier(folder: string, rows: readonly ShippedRow[], nextOffset: number): void {
+  const usage = openDatabase(join(folder, 'usage.db'), { durability: 'normal' });
+  for (const { replica: _, ...kept } of rows) {
+    const { incarnation, n, organisation, period, promptTokens } = kept;
+    usage.prepare('INSERT OR REPLACE INTO incarnation VALUES (?, ?, NULL)').run(incarnation, n);
+    usage
+      .prepare('INSERT INTO request (organisation, period, body) VALUES (?, ?, ?)')
+      .run(organisation, period, JSON.stringify(kept));
+    usage
+      .prepare(
+        `INSERT INTO total VALUES (?, ?, 'pool', 'echo-small', ?, 0, 1) ON CONFLICT DO UPDATE SET
+           prompt_tokens = prompt_tokens + excluded.prompt_tokens, requests = requests + 1`,
+      )
+      .run(organisation, period, promptTokens);
+  }
+  usage.prepare('INSERT OR REPLACE INTO position VALUES (0, ?, 0)').run(nextOffset);
+  usage.close();
+}
