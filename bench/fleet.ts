@@ -81,29 +81,21 @@ function folding({ counters, gauges }: Traffics, { organisations }: Traffic) {
   };
   merge(counters.warm);
   const all = [...gauges.warm, ...gauges.measured];
-  /** `asked`: subjects that the gateway serves. */
-  const fold = (asked: number): void => {
+  const fold = (): void => {
     const claimant = new Claimant({ name: 'idle', mint: randomUUID, live: peers });
-    for (let n = 0; n < asked; n++)
-      claimant.room({ subject: `organisation-${n}`, window: inFlightWindow, limit: 100 }, 0);
     for (const [offset, { value }] of all.entries()) {
       const record = decodeGauges(value);
       if (record !== undefined) claimant.onRecord(record, offset, 0);
     }
   };
-  const authenticated = authenticate(gaugesTopic, gauges.measured);
-  const folded = (asked: number): number =>
-    authenticated + least(() => fold(asked)) * (gauges.measured.length / all.length);
   const micros = {
     counters: authenticate(countersTopic, counters.measured) + least(() => merge(counters.measured)),
-    gauges: folded(0),
-    gaugesAsked: folded(organisations),
+    gauges: authenticate(gaugesTopic, gauges.measured) + least(fold) * (gauges.measured.length / all.length),
   };
   return {
     organisations,
     countersMicrosPerRequest: rounded(micros.counters / (requestsPerSecond * counterSeconds)),
     gaugesMicrosPerRequest: rounded(micros.gauges / gauges.admitted),
-    gaugesMicrosPerRequestWhereAllAreServed: rounded(micros.gaugesAsked / gauges.admitted),
     countersBytesPerSecond: Math.round(bytesOf(counters.measured) / counterSeconds),
     gaugesBytesPerSecond: Math.round(bytesOf(gauges.measured) / gaugeSeconds),
     recordsPerSecond: Math.round(
@@ -144,29 +136,25 @@ async function memory({ organisations }: Traffic) {
     Array.from(state.takeUnsaved());
     return state;
   });
-  const gauges = (isAsked: boolean) =>
-    bytesOf(() => {
-      const claimant = new Claimant({ name: 'idle', mint: randomUUID, live: peers });
-      if (isAsked)
-        for (const subject of subjects) claimant.room({ subject, window: inFlightWindow, limit: 100 }, 0);
-      for (let peer = 0; peer < peers; peer++)
-        for (let from = 0, n = 1; from < organisations; from += 500, n++) {
-          const ids = { process: `process-${peer}`, name: `edge-${peer}`, n, ended: [], silent: [] };
-          const entries = subjects
-            .slice(from, from + 500)
-            .map((subject) => ({ subject, window: inFlightWindow, limit: 100, used: 1, claim: 1 }));
-          const record = decodeGauges(encodeGauges({ ...ids, entries }));
-          if (record !== undefined) claimant.onRecord(record, peer, 0);
-        }
-      return claimant;
-    });
+  const gauges = await bytesOf(() => {
+    const claimant = new Claimant({ name: 'idle', mint: randomUUID, live: peers });
+    for (let peer = 0; peer < peers; peer++)
+      for (let from = 0, n = 1; from < organisations; from += 500, n++) {
+        const ids = { process: `process-${peer}`, name: `edge-${peer}`, n, ended: [], silent: [] };
+        const entries = subjects
+          .slice(from, from + 500)
+          .map((subject) => ({ subject, window: inFlightWindow, limit: 100, used: 1, claim: 1 }));
+        const record = decodeGauges(encodeGauges({ ...ids, entries }));
+        if (record !== undefined) claimant.onRecord(record, peer, 0);
+      }
+    return claimant;
+  });
   const each = (bytes: number) => Math.round(bytes / organisations / peers);
   return {
     organisations,
     replicas: peers,
     countersBytes: each(counters),
-    gaugesBytes: each(await gauges(false)),
-    gaugesBytesWhereAllAreServed: each(await gauges(true)),
+    gaugesBytes: each(gauges),
   };
 }
 

@@ -5,7 +5,6 @@ import {
   encodeGauges,
   type GaugeEntry,
   type GaugeRecord,
-  gaugeBucketOf,
   gaugeEntriesMax,
   type ReadGauges,
 } from './gauges.ts';
@@ -16,9 +15,9 @@ const record: GaugeRecord = {
   entries: [entry, { ...entry, subject: 'visitors:all', window: 0, claim: 2 ** 32 - 1 }],
 };
 
-function entriesOf({ entries }: Pick<ReadGauges, 'entries'>, isWanted = (_: number) => true): GaugeEntry[] {
+function entriesOf({ entries }: Pick<ReadGauges, 'entries'>): GaugeEntry[] {
   const found: GaugeEntry[] = [];
-  entries.visit(isWanted, (each) => found.push(each));
+  entries.visit((each) => found.push(each));
   return found;
 }
 
@@ -38,18 +37,20 @@ test('a record is read as it was written', () => {
   expect(read && entriesOf(read)).toEqual(record.entries);
 });
 
-test('a reader unpacks the entries of the buckets that it wants', () => {
-  const subjects = Array.from({ length: 200 }, (_, index) => `organisation-${index}`);
-  const read = decodeGauges(
-    encodeGauges({ ...record, entries: subjects.map((subject) => ({ ...entry, subject })) }),
-  ) as ReadGauges;
-  const buckets = new Set(subjects.map(gaugeBucketOf));
-  expect(buckets.size).toBeGreaterThan(32);
-  for (const bucket of buckets)
-    expect(entriesOf(read, (each) => each === bucket).map(({ subject }) => subject)).toEqual(
-      subjects.filter((subject) => gaugeBucketOf(subject) === bucket),
-    );
+test('a record that names all that it may is read, whatever their ids and the name', () => {
+  const most = (start: string): [string, number][] =>
+    Array.from({ length: 200 }, (_, n) => [`${start}${n}`.padEnd(64, '"'), Number.MAX_SAFE_INTEGER]);
+  const full = { ...record, name: '\u0001'.repeat(200), ended: most('e'), silent: most('s') };
+  expect(decodeGauges(encodeGauges(full))).toMatchObject({ ended: full.ended, silent: full.silent });
 });
+
+test.each(['', 'a b', 'é', '\u0001', 'x'.repeat(65)])(
+  'a record of a process with the id %j is none',
+  (id) => {
+    expect(decodeGauges(encodeGauges({ ...record, process: id }))).toBeUndefined();
+    expect(decodeGauges(encodeGauges({ ...record, ended: [[id, 1]] }))).toBeUndefined();
+  },
+);
 
 test('of more processes that ended than a record may name it names some', () => {
   const ended = Array.from({ length: 300 }, (_, n) => [`process-${n}`, n] as const);

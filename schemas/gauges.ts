@@ -2,8 +2,7 @@
  * A record of the topic `headgate.gauges`: what one gateway process holds and asks for of the limits that hold over the whole
  * fleet (requests of a minute, weight in flight). Read as hostile input, and as a whole or not at all.
  *
- * Each gateway reads the records of all others, so reading must cost little: the entries remain bytes until somebody asks for
- * their subject. A version byte, the length of the head and the number of entries (16 bits each), the head as JSON, the entries.
+ * Each gateway reads the records of all others, so reading must cost little. A version byte, the length of the head and the number of entries (16 bits each), the head as JSON, the entries.
  */
 
 /** Entries of one record, at most. */
@@ -11,6 +10,8 @@ export const gaugeEntriesMax = 500;
 /** Other processes that one record names, at most. */
 const namedMax = 200;
 const textMax = 200;
+/** Ids of processes are made by them; so short, 400 of them and a name fit into a head whatever they are. */
+const idPattern = /^[\x21-\x7e]{1,64}$/;
 /** Of a limit, of what is used and of a claim; a tier may have any limit, and more than this is none. */
 const amountMax = 0xffff_ffff;
 const version = 2;
@@ -62,24 +63,6 @@ export interface ReadGauges extends GaugeHead {
   readonly entries: PackedEntries;
 }
 
-/** Subjects are distributed over so many buckets: a reader unpacks the entries of those that it needs. */
-export const gaugeBuckets = 64;
-/** The last bytes of a subject decide its bucket; ids differ in them. */
-const bucketBytes = 8;
-
-export function gaugeBucketOf(subject: string): number {
-  let hash = 0;
-  for (let at = Math.max(0, subject.length - bucketBytes); at < subject.length; at++)
-    hash = (hash * 31 + subject.charCodeAt(at)) | 0;
-  return hash & (gaugeBuckets - 1);
-}
-
-function bucketAt(bytes: Buffer, start: number, end: number): number {
-  let hash = 0;
-  for (let at = Math.max(start, end - bucketBytes); at < end; at++) hash = (hash * 31 + (bytes[at] ?? 0)) | 0;
-  return hash & (gaugeBuckets - 1);
-}
-
 function uintAt(bytes: Buffer, from: number, length: number): number {
   let value = 0;
   for (let at = from; at < from + length; at++) value = value * 256 + (bytes[at] ?? 0);
@@ -108,19 +91,18 @@ export class PackedEntries {
     return true;
   }
 
-  /** Visits the entries whose bucket is wanted, in their order. */
-  visit(isWanted: (bucket: number) => boolean, each: (entry: GaugeEntry) => void): void {
+  /** Visits the entries in their order. */
+  visit(each: (entry: GaugeEntry) => void): void {
     const bytes = this.#bytes;
     for (let at = 0; at < bytes.length; ) {
       const end = at + 1 + (bytes[at] ?? 0);
-      if (isWanted(bucketAt(bytes, at + 1, end)))
-        each({
-          subject: bytes.toString('latin1', at + 1, end),
-          window: uintAt(bytes, end, 6),
-          limit: uintAt(bytes, end + 6, 4),
-          used: uintAt(bytes, end + 10, 4),
-          claim: uintAt(bytes, end + 14, 4),
-        });
+      each({
+        subject: bytes.toString('latin1', at + 1, end),
+        window: uintAt(bytes, end, 6),
+        limit: uintAt(bytes, end + 6, 4),
+        used: uintAt(bytes, end + 10, 4),
+        claim: uintAt(bytes, end + 14, 4),
+      });
       at = end + numberBytes;
     }
   }
@@ -174,7 +156,7 @@ function readHead(text: string): GaugeHead | undefined {
   }
   if (typeof json !== 'object' || json === null) return undefined;
   const { process, name, n, alone, ended = [], silent = [] } = json as Record<string, unknown>;
-  if (!isText(process) || !isText(name) || !isCount(n)) return undefined;
+  if (!isId(process) || !isText(name) || !isCount(n)) return undefined;
   if (alone !== undefined && !isCount(alone)) return undefined;
   if (!areLastSeen(ended) || !areLastSeen(silent)) return undefined;
   return { process, name, n, ended, silent, ...(alone !== undefined && { alone }) };
@@ -202,6 +184,10 @@ function isText(value: unknown): value is string {
   return typeof value === 'string' && value.length > 0 && value.length <= textMax;
 }
 
+function isId(value: unknown): value is string {
+  return typeof value === 'string' && idPattern.test(value);
+}
+
 function isCount(value: unknown): value is number {
   return Number.isSafeInteger(value) && (value as number) >= 0;
 }
@@ -211,5 +197,5 @@ function areLastSeen(list: unknown): list is LastSeen[] {
 }
 
 function isLastSeen(item: unknown): boolean {
-  return Array.isArray(item) && item.length === 2 && isText(item[0]) && isCount(item[1]);
+  return Array.isArray(item) && item.length === 2 && isId(item[0]) && isCount(item[1]);
 }

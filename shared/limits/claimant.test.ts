@@ -1,6 +1,6 @@
 /** What a gateway admits, claims and publishes, rule by rule, over a log without delays. */
 import { expect, test } from 'vitest';
-import { inFlightWindow } from '../../schemas/gauges.ts';
+import { decodeGauges, encodeGauges, gaugeEntriesMax, inFlightWindow } from '../../schemas/gauges.ts';
 import { ClaimLog } from '../../test/support/claim-log.ts';
 import type { Claimant } from './claimant.ts';
 import type { Limit } from './claims-rows.ts';
@@ -390,4 +390,12 @@ test('of many claims that were sent and not read back the smallest holds', () =>
   log.pass(4000);
   expect(one.isCutOff(log.nowMs)).toBe(true);
   expect(one.room(inFlight, log.nowMs), 'its share').toBe(5);
+});
+
+test('the last record of a gateway with more minutes than a record may have is one that is read', () => {
+  const log = new ClaimLog();
+  const [first] = log.openAll(1) as [Claimant];
+  for (let n = 0; n < gaugeEntriesMax + 1; n++) log.take(first, { ...minute, subject: `org-${n}` }, 1);
+  const last = decodeGauges(encodeGauges(first.goodbye(log.nowMs)));
+  expect(last?.ended).toEqual([[last?.process, Number.MAX_SAFE_INTEGER]]);
 });

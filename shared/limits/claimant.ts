@@ -344,9 +344,9 @@ export class Claimant {
     );
     return {
       ...rest,
-      ended: [...rest.ended, [this.#process, Number.MAX_SAFE_INTEGER]],
-      // What it claims of a minute outlives it, and nobody would use it.
-      entries: entries.map((entry) => ({ ...entry, claim: entry.used })),
+      ended: [[this.#process, Number.MAX_SAFE_INTEGER], ...rest.ended],
+      // What it claims of a minute outlives it, and nobody would use it. Of more than a record may have, the rest ends with its minute.
+      entries: entries.slice(0, gaugeEntriesMax).map((entry) => ({ ...entry, claim: entry.used })),
     };
   }
 

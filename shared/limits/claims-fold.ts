@@ -3,7 +3,6 @@
  * holds, and gets more only where the others leave room. Nobody waits for a leader. Pure: times are passed in.
  */
 import type { GaugeEntry, LastSeen, ReadGauges } from '../../schemas/gauges.ts';
-import type { ClaimsPast } from './claims-past.ts';
 import { ClaimsRows, type LimitName, type LimitRow } from './claims-rows.ts';
 
 interface ProcessState {
@@ -28,11 +27,7 @@ export class ClaimsFold {
   /** The process that holds all room. */
   #alone: string | undefined;
 
-  readonly #rows: ClaimsRows;
-
-  constructor(past?: ClaimsPast) {
-    this.#rows = new ClaimsRows(past);
-  }
+  readonly #rows = new ClaimsRows();
 
   /** The offset of the last record that was folded. */
   get offset(): number {
@@ -53,7 +48,7 @@ export class ClaimsFold {
     return this.#rows.row(limit);
   }
 
-  /** Limits that are folded now. */
+  /** Limits that are known. */
   get size(): number {
     return this.#rows.size;
   }
@@ -110,7 +105,7 @@ export class ClaimsFold {
     return true;
   }
 
-  /** Forgets what is over, what nobody asks for, and processes that ended long ago. */
+  /** Forgets what is over, and processes that ended long ago. */
   sweep(nowMs: number, wallMs: number): void {
     this.#rows.sweep(wallMs);
     for (const [id, { ended, foldedMs }] of this.#processes)

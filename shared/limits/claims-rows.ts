@@ -1,11 +1,5 @@
-/**
- * What is claimed of each limit, folded from the entries of records in the order of the log.
- *
- * A gateway serves few of the subjects of which it reads. So entries are kept as bytes, for as long as a gateway that starts
- * would read back, and are folded once somebody asks for a subject of their bucket. Pure: times are passed in.
- */
-import { type GaugeEntry, gaugeBucketOf, gaugeBuckets, inFlightWindow } from '../../schemas/gauges.ts';
-import { ClaimsPast, type PastEntries } from './claims-past.ts';
+/** What is claimed of each limit, folded from the entries of records in the order of the log. Pure: times are passed in. */
+import { type GaugeEntry, inFlightWindow, type PackedEntries } from '../../schemas/gauges.ts';
 
 /** What one process holds of one limit. */
 export interface Cell {
@@ -45,85 +39,32 @@ export interface Limit {
   readonly limit: number;
 }
 
+export interface EntriesOfProcess {
+  readonly process: string;
+  readonly entries: PackedEntries;
+  /** Another process holds all room. */
+  readonly isBlocked: boolean;
+  /** When they were read, monotonic ms. */
+  readonly atMs: number;
+}
+
 export class ClaimsRows {
   /** By window, then by subject: no key is composed for each entry of each record. */
   readonly #windows = new Map<number, Map<string, LimitRow>>();
   #size = 0;
-  /** Buckets whose entries are folded as they come. */
-  readonly #folded = new Uint8Array(gaugeBuckets);
-  readonly #isFolded = (bucket: number) => this.#folded[bucket] === 1;
-  readonly #isNotFolded = (bucket: number) => this.#folded[bucket] === 0;
-  /** Buckets that somebody asked for since the last sweep. */
-  readonly #asked = new Uint8Array(gaugeBuckets);
-  /** undefined once there was too much to keep: from then on everything is folded as it comes. */
-  #past: ClaimsPast | undefined;
 
-  constructor(past = new ClaimsPast()) {
-    this.#past = past;
-  }
-
-  /** Limits that are folded now. */
   get size(): number {
     return this.#size;
   }
 
   row({ subject, window }: LimitName): LimitRow | undefined {
-    const bucket = gaugeBucketOf(subject);
-    this.#asked[bucket] = 1;
-    if (!this.#isFolded(bucket)) this.#foldPast(this.#isBusy ? this.#isNotFolded : (each) => each === bucket);
     return this.#windows.get(window)?.get(subject);
   }
 
-  /** A process that asks for many subjects asks for more: what is left is folded in one pass. */
-  get #isBusy(): boolean {
-    return this.#folded.reduce((sum, each) => sum + each, 0) >= gaugeBuckets / 8;
-  }
-
-  /** Returns the entries of which somebody has asked. */
-  fold(record: PastEntries): readonly GaugeEntry[] {
-    const folded = this.#foldEntries(record, this.#isFolded);
-    if (this.#past?.keep(record) === false) {
-      this.#foldPast(this.#isNotFolded);
-      this.#past = undefined;
-    }
-    return folded;
-  }
-
-  /** A process ended: what it admitted in a minute was admitted, what it held in flight is over. */
-  end(process: string, atMs: number): void {
-    this.#end(process, atMs, this.#isFolded);
-    this.#past?.keep({ ended: process, atMs });
-  }
-
-  /** Forgets past minutes, and what nobody has asked for since the last call. */
-  sweep(wallMs: number): void {
-    // What is not kept as bytes could not be folded again.
-    for (let bucket = 0; this.#past !== undefined && bucket < gaugeBuckets; bucket++)
-      if (this.#asked[bucket] === 0) this.#folded[bucket] = 0;
-    this.#asked.fill(0);
-    for (const row of this.#rows()) {
-      const isKept = this.#isFolded(gaugeBucketOf(row.subject)) && !isOver(row, wallMs);
-      if (!isKept && this.#windows.get(row.window)?.delete(row.subject)) this.#size--;
-    }
-    for (const [window, rows] of this.#windows) if (rows.size === 0) this.#windows.delete(window);
-  }
-
-  /** Folds what is kept of these buckets, and from now on what comes. */
-  #foldPast(isWanted: (bucket: number) => boolean): void {
-    for (const past of this.#past ?? []) {
-      if ('ended' in past) this.#end(past.ended, past.atMs, isWanted);
-      else this.#foldEntries(past, isWanted);
-    }
-    const wanted = Array.from({ length: gaugeBuckets }, (_, bucket) => bucket).filter(isWanted);
-    for (const bucket of wanted) this.#folded[bucket] = 1;
-  }
-
-  #foldEntries(
-    { process, entries, isBlocked, atMs }: PastEntries,
-    isWanted: (bucket: number) => boolean,
-  ): readonly GaugeEntry[] {
+  /** Returns the entries. */
+  fold({ process, entries, isBlocked, atMs }: EntriesOfProcess): readonly GaugeEntry[] {
     const folded: GaugeEntry[] = [];
-    entries.visit(isWanted, (entry) => {
+    entries.visit((entry) => {
       const { subject, window, limit, used, claim: asked } = entry;
       folded.push(entry);
       const row = this.#rowOf(subject, window, limit);
@@ -138,13 +79,21 @@ export class ClaimsRows {
     return folded;
   }
 
-  #end(process: string, atMs: number, isWanted: (bucket: number) => boolean): void {
+  /** A process ended: what it admitted in a minute was admitted, what it held in flight is over. */
+  end(process: string, atMs: number): void {
     for (const row of this.#rows()) {
       const cell = row.cells.get(process);
-      if (cell === undefined || !isWanted(gaugeBucketOf(row.subject))) continue;
+      if (cell === undefined) continue;
       if (row.window === inFlightWindow) set(row, process, cell, { used: 0, asked: 0, claim: 0, atMs });
       else set(row, process, cell, { ...cell, asked: cell.claim });
     }
+  }
+
+  /** Forgets past minutes, and what nobody holds. */
+  sweep(wallMs: number): void {
+    for (const row of this.#rows())
+      if (isOver(row, wallMs) && this.#windows.get(row.window)?.delete(row.subject)) this.#size--;
+    for (const [window, rows] of this.#windows) if (rows.size === 0) this.#windows.delete(window);
   }
 
   *#rows(): Generator<LimitRow> {

@@ -2,7 +2,6 @@
 import { mutationsOf as of, type SuiteMutation } from './suite-runner.ts';
 
 const fold = ['shared/limits/claims-fold.test.ts'];
-const rows = ['shared/limits/claims-rows.test.ts'];
 const rules = ['shared/limits/claimant.test.ts'];
 const waits = ['shared/limits/waits.test.ts'];
 const simulation = ['test/limits/claims.test.ts'];
@@ -45,33 +44,6 @@ export const claimsMutations: readonly SuiteMutation[] = [
     ['what was used counts', 'Math.max(used, Math.min', 'Math.max(0, Math.min'],
     ['who ended lacks nothing', '{ ...cell, asked: cell.claim }', 'cell'],
     ['while one holds all room no other is granted any', 'isBlocked ? 0 : limit', 'limit'],
-  ]),
-  ...of('shared/limits/claims-rows.ts', rows, [
-    [
-      'what is kept is folded with what ended meanwhile',
-      "if ('ended' in past) this.#end(past.ended, past.atMs, isWanted);",
-      "if ('ended' in past) continue;",
-    ],
-    [
-      'what nobody asks for is not folded',
-      'this.#foldEntries(record, this.#isFolded)',
-      'this.#foldEntries(record, () => true)',
-    ],
-    [
-      'what was forgotten is folded again',
-      'if (this.#asked[bucket] === 0) this.#folded[bucket] = 0;',
-      'this.#asked[bucket] = 1;',
-    ],
-    ['where there is too much to keep nothing is lost', 'this.#foldPast(this.#isNotFolded);', ''],
-    [
-      'what is not kept stays folded',
-      'this.#past !== undefined && bucket < gaugeBuckets',
-      'bucket < gaugeBuckets',
-    ],
-  ]),
-  ...of('shared/limits/claims-past.ts', rows, [
-    ['what is old is not kept', 'if (past.atMs - oldestMs > keptMs + lotMs)', 'if (oldestMs < 0)'],
-    ['as much is kept as a start reads', 'const keptMs = 80_000', 'const keptMs = 50_000'],
   ]),
   ...of('shared/limits/own-limit.ts', rules, [
     ['above the limit a claim is cut', 'if (excess > 0 && !isAlone)', 'if (excess > 1e9 && !isAlone)'],
@@ -194,8 +166,8 @@ export const claimsMutations: readonly SuiteMutation[] = [
     ],
     [
       'a clean stop ends the process',
-      'ended: [...rest.ended, [this.#process, Number.MAX_SAFE_INTEGER]],',
-      '',
+      '[[this.#process, Number.MAX_SAFE_INTEGER], ...rest.ended]',
+      'rest.ended',
     ],
     [
       'who gave all room up is not alone before that is read',
