@@ -37,8 +37,8 @@ CREATE TABLE decision_ids (
 
 /** The fastest: the text repeats itself so much that the best would save a fifth more for three times the time. */
 const deflateLevel = 1;
-/** Shorter texts are kept as they are: to begin a compression costs more than these bytes. */
-const deflatedFrom = 2048;
+/** Shorter texts, of a decision or two, are kept as they are: to begin a compression costs more than these bytes. */
+const deflatedFrom = 512;
 
 export interface RingBounds {
   readonly ageMsMax: number;

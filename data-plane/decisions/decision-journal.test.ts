@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import type { DecisionRecord } from '../../schemas/decisions.ts';
-import { Refusal } from '../../shared/decision/refusal.ts';
+import { cannotTakeNow, Refusal } from '../../shared/decision/refusal.ts';
 import { openDatabase } from '../../shared/runtime/sqlite.ts';
 import { until } from '../../test/support/until.ts';
 import { mintRequestId } from '../core/request-id.ts';
@@ -70,8 +70,14 @@ test('of completed requests one in N is kept, of refused ones and those that end
   for (const { ids: own } of [...refused, early]) expect(ids).toContain(own.requestId);
 });
 
+const limits = {
+  unknown: { burst: 5, perSecond: 0 },
+  visitor: { burst: 4, perSecond: 0 },
+  fenced: { burst: 3, perSecond: 0 },
+};
+
 test('of refusals of unknown callers so many a second are kept, and all of those that a key is known of', async () => {
-  const journal = journalOf(10, { ofUnknownCallers: { burst: 5, perSecond: 0 } });
+  const journal = journalOf(10, { limits });
   const early = () => ({ requestId: mintRequestId(), refusal: new Refusal('NotFoundError', 'none') });
   const ofKey = { ...refusal, reason: 'revoked', keyId: 'key-1' };
   const known = [{ refusal: ofKey }, { refusal, caller: { kind: 'anonymous', visitor: 'v' } }].map(requestOf);
@@ -85,6 +91,56 @@ test('of refusals of unknown callers so many a second are kept, and all of those
   const ids = await idsIn(journal);
   for (const { ids: own } of known) expect(ids).toContain(own.requestId);
 });
+
+const notListed = new Refusal('DedicatedOnlyModelError', 'none', { reason: 'not listed' });
+const nobody = { kind: 'nobody' };
+const visitor = { kind: 'anonymous', visitor: 'v' };
+test.each([
+  ['listings that nobody asked for', { caller: nobody }, 5],
+  ['refused listings of nobody', { caller: nobody, refusal: notListed }, 5],
+  ['refusals of visitors', { caller: visitor, operation: { kind: 'chat' }, refusal: notListed }, 4],
+  ['listings of visitors', { caller: visitor }, 4],
+  ['credentials that a fenced gateway refused', { refusal: cannotTakeNow('fenced') }, 3],
+  ['what a fenced gateway refused without a credential', { refusal: { ...refusal, reason: 'fenced' } }, 5],
+])('of %s so many a second are kept, with a limit of their own', async (_what, more, kept) => {
+  const journal = journalOf(1, { limits });
+  const asked = Array.from({ length: 20 }, () => requestOf(more));
+  for (const one of asked) journal.add(one);
+  for (let n = 0; n < 20; n++) {
+    journal.add(requestOf({ refusal }));
+    journal.add(requestOf({ refusal, caller: visitor }));
+    journal.add(requestOf({ refusal: cannotTakeNow('fenced') }));
+    journal.add(requestOf({ caller: { kind: 'key', owner: { organisation: 'o', keyId: 'k' } } }));
+    journal.add(requestOf({ caller: visitor, operation: { kind: 'chat' } }));
+  }
+  const ids = new Set(await idsIn(journal));
+  expect(asked.filter(({ ids: { requestId } }) => ids.has(requestId))).toHaveLength(kept);
+  expect(ids.size).toBe(5 + 4 + 3 + 2 * 20);
+});
+
+test.each([2, 3, 5, 7, 8])(
+  'a day of limited kinds, %i decisions in each group, is less than the file may hold',
+  (count) => {
+    const file = new DecisionFile(path);
+    const kinds = [
+      { refusal: cannotTakeNow('fenced') },
+      { refusal: notListed, caller: nobody, operation: { kind: 'model' } },
+      { refusal: notListed, caller: visitor, operation: { kind: 'chat' }, model: 'a-model-of-the-state' },
+    ];
+    const decisionOf = (n: number) => {
+      const one = requestOf({ ...kinds[n % 3], startMs: performance.now() - Math.random() * 1000 });
+      return compact(one, { ...moment, position: 7, nowMs: 1_700_000_000_000 + n * 67 });
+    };
+    const groups = 300;
+    for (let n = 0; n < groups; n++)
+      file.write(
+        groupOf(Array.from({ length: count }, (_, at) => decisionOf(n * count + at))),
+        Date.now() - 1e12,
+      );
+    expect((file.bytes() / groups) * 2 * 24 * 3600).toBeLessThan(256 * 1024 * 1024);
+    file.close();
+  },
+);
 
 const spoiled: [string, () => void][] = [
   [

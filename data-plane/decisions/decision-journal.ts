@@ -22,21 +22,35 @@ const threadYoungMegabytes = 4;
 /** Questions that the thread has: more would keep it from writing. */
 const asksMax = 4;
 
-/** Refusals of callers without a key that is known, and of no visitor: in a day they fill less than the file may hold. */
-const ofUnknownCallersDefault: RateLimitSize = { burst: 10_000, perSecond: 10 };
+/**
+ * What costs its caller neither a key nor a turn is kept so often, because anybody can cause as many as the network carries. All
+ * three kinds together fill less in a day than the file may hold.
+ */
+const limitsDefault: DecisionLimits = {
+  unknown: { burst: 10_000, perSecond: 5 },
+  visitor: { burst: 10_000, perSecond: 5 },
+  fenced: { burst: 100_000, perSecond: 5 },
+};
 
 /** The journal did not answer: its thread is busy or has ended, or its file cannot be read. */
 export class JournalSilent extends Error {
   override readonly name = 'JournalSilent';
 }
 
+/**
+ * `visitor`: of a visitor. `fenced`: of a credential that a fenced gateway did not check, so perhaps of a customer. `unknown`: of
+ * all others without a key.
+ */
+type LimitedKind = 'unknown' | 'visitor' | 'fenced';
+type DecisionLimits = Readonly<Record<LimitedKind, RateLimitSize>>;
+
 export interface DecisionJournalOptions {
   readonly path: string;
   /** The name in each record. */
   readonly gateway: string;
-  /** Of completed requests one in so many is kept; of all others each, but of refused unknown callers so many a second. */
+  /** Of completed requests one in so many is kept; of all others each, but of limited kinds so many a second. */
   readonly oneIn: number;
-  readonly ofUnknownCallers?: RateLimitSize;
+  readonly limits?: DecisionLimits;
   readonly moment: Pick<DecisionMoment, 'isKnown'> & { position(): number };
   /** Called once where the thread cannot be started or ends by itself: later decisions are dropped. */
   readonly onEnd: (reason: unknown) => void;
@@ -47,7 +61,7 @@ export class DecisionJournal {
   /** Undefined where the system grants no thread. */
   readonly #port: MessagePort | Worker | undefined;
   readonly #asks = new Map<number, (rows: Row[] | undefined) => void>();
-  readonly #ofUnknownCallers: RateLimit;
+  readonly #limits: Readonly<Record<LimitedKind, RateLimit>>;
   readonly #group = new DecisionGroupBuffer(groupMax);
   #timer: NodeJS.Timeout | undefined;
   #completed = 0;
@@ -62,7 +76,12 @@ export class DecisionJournal {
 
   constructor(options: DecisionJournalOptions) {
     this.#options = options;
-    this.#ofUnknownCallers = new RateLimit(options.ofUnknownCallers ?? ofUnknownCallersDefault);
+    const { unknown, visitor, fenced } = options.limits ?? limitsDefault;
+    this.#limits = {
+      unknown: new RateLimit(unknown),
+      visitor: new RateLimit(visitor),
+      fenced: new RateLimit(fenced),
+    };
     const end = (reason: unknown): void => {
       if (!this.#isEnded && this.#closed === undefined) options.onEnd(reason);
       this.#isEnded = true;
@@ -85,13 +104,14 @@ export class DecisionJournal {
   add(record: RequestRecord): void {
     const isPlain = record.refusal === undefined && record.outcome?.kind !== 'ended-early';
     if (isPlain && this.#options.oneIn > 1 && this.#completed++ % this.#options.oneIn !== 0) return;
-    if (isOfUnknownCaller(record) && !this.#hasRoomForUnknownCaller()) return;
+    const limitedKind = limitedKindOf(record);
+    if (limitedKind !== undefined && !this.#hasRoomFor(limitedKind)) return;
     if (this.#hasRoom()) this.#push(compact(record, this.#moment()));
   }
 
   /** Keeps a refusal that was answered before there was a request. Never throws. */
   addEarly(refused: EarlyRefusal): void {
-    if (this.#hasRoomForUnknownCaller() && this.#hasRoom()) this.#push(compactEarly(refused, this.#moment()));
+    if (this.#hasRoomFor('unknown') && this.#hasRoom()) this.#push(compactEarly(refused, this.#moment()));
   }
 
   #moment(): DecisionMoment {
@@ -106,9 +126,9 @@ export class DecisionJournal {
     return false;
   }
 
-  /** Without a key anybody can be refused as often as the network carries, which must not push out what others ask about. */
-  #hasRoomForUnknownCaller(): boolean {
-    if (this.#ofUnknownCallers.tryAcquire()) return true;
+  /** Counts what is dropped where there is none, so that unknown callers do not push out what others ask about. */
+  #hasRoomFor(kind: LimitedKind): boolean {
+    if (this.#limits[kind].tryAcquire()) return true;
     this.#dropped++;
     return false;
   }
@@ -206,9 +226,15 @@ export class DecisionJournal {
   }
 }
 
-/** Refused before a key or a visitor was known. */
-function isOfUnknownCaller({ caller, refusal }: RequestRecord): boolean {
-  return refusal !== undefined && caller === undefined && refusal.keyId === undefined;
+/** Undefined where a key is known, or a visitor's request used a turn. */
+function limitedKindOf({ caller, refusal, operation }: RequestRecord): LimitedKind | undefined {
+  if (caller?.kind === 'key' || refusal?.keyId !== undefined) return undefined;
+  if (caller?.kind === 'anonymous') {
+    const isListing = operation?.kind === 'models' || operation?.kind === 'model';
+    return refusal !== undefined || isListing ? 'visitor' : undefined;
+  }
+  // A fenced gateway refuses what carries no credential with 401, and all credentials alike with 503.
+  return refusal?.reason === 'fenced' && refusal.status === 503 ? 'fenced' : 'unknown';
 }
 
 interface Row {

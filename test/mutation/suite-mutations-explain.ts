@@ -213,15 +213,27 @@ export const explainMutations: readonly SuiteMutation[] = [
     [
       [
         'of refused unknown callers so many a second are kept',
-        'if (isOfUnknownCaller(record) && !this.#hasRoomForUnknownCaller()) return;',
+        'if (limitedKind !== undefined && !this.#hasRoomFor(limitedKind)) return;',
         '',
         'refusals of unknown callers',
       ],
       [
         'of early refusals so many a second are kept',
-        'if (this.#hasRoomForUnknownCaller() && this.#hasRoom())',
+        "if (this.#hasRoomFor('unknown') && this.#hasRoom())",
         'if (this.#hasRoom())',
         'refusals of unknown callers',
+      ],
+      [
+        'listings without a key are of unknown callers',
+        "caller?.kind === 'key' ||",
+        "caller?.kind === 'key' || caller?.kind === 'nobody' ||",
+        'listings that nobody asked for',
+      ],
+      [
+        'what a fenced gateway refuses has a limit of its own',
+        "? 'fenced' : 'unknown'",
+        "? 'unknown' : 'unknown'",
+        'credentials that a fenced gateway refused',
       ],
     ],
   ),
