@@ -86,8 +86,7 @@ async function gateway(upstream: string, name: string): Promise<{ port: number; 
     dir,
     name: `gw-${name}`,
     args: ['gateway', ...common, '--data', join(dir, name, 'gw'), '--drain-delay', '0'],
-    // As `headgate dev` and the image run it.
-    env: { ...env, NODE_OPTIONS: '--max-semi-space-size=32' },
+    env,
   });
   ended.push(() => started.end('SIGKILL'));
   return { port: Number(new URL(started.ready.api).port), pid: started.ready.pid, key: value };

@@ -27,7 +27,6 @@ const receiver = createServer((request, response) => {
 await new Promise<void>((resolve) => receiver.listen(0, '127.0.0.1', resolve));
 const endpoint = `http://127.0.0.1:${(receiver.address() as AddressInfo).port}`;
 
-const nodeOptions = '--max-semi-space-size=32';
 const queue = { OTEL_BSP_MAX_QUEUE_SIZE: '20000' };
 const exporting = { OTEL_EXPORTER_OTLP_ENDPOINT: endpoint, ...queue };
 const tenth = { OTEL_TRACES_SAMPLER: 'parentbased_traceidratio', OTEL_TRACES_SAMPLER_ARG: '0.1' };
@@ -67,7 +66,7 @@ async function costOf({ pid, target }: OneCore, forSeconds: number): Promise<num
 
 const running: OneCore[] = [];
 try {
-  for (const { env } of variants) running.push(await startOnOneCore(nodeOptions, env));
+  for (const { env } of variants) running.push(await startOnOneCore('', env));
   for (const one of running) await costOf(one, warmUpSeconds);
   const costs: number[][] = variants.map(() => []);
   for (let round = 0; round < rounds; round++)

@@ -75,8 +75,6 @@ export async function startChild(plan: GatewayPlan, common: GatewayCommon): Prom
   const child = fork(process.argv[1] ?? '', ['gateway', ...flags], {
     env,
     stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
-    // Requests produce much short-lived garbage; a larger young generation halves the time of collecting it.
-    execArgv: [...process.execArgv, '--max-semi-space-size=32'],
     // Only this process handles Ctrl-C and drains its gateways; a second signal would end them at once.
     detached: true,
   });
