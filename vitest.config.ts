@@ -13,8 +13,6 @@ const longest = [
   'test/mutation/suite-mutations.process.test.ts',
   'shared/snapshot/snapshot-crash.process.test.ts',
   'test/fuzz/fuzz.process.test.ts',
-  'test/chaos/cut-off.kafka.test.ts',
-  'test/chaos/chaos.kafka.test.ts',
 ];
 
 class LongestFirst extends BaseSequencer {
@@ -108,7 +106,7 @@ export default defineConfig({
           globalSetup: 'test/kafka/shared-broker.ts',
           include: ['**/*.kafka.test.ts'],
           testTimeout: scaledMs(180_000),
-          maxWorkers: 2,
+          fileParallelism: false,
           sequence: { groupOrder: 2 },
         },
       },

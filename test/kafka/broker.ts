@@ -25,6 +25,7 @@ import { promisify } from 'node:util';
 import { dialWith } from '../../shared/log/kafka/client.ts';
 import type { KafkaSettings } from '../../shared/log/kafka/settings.ts';
 import { Door } from './door.ts';
+import { freeze } from './freeze.ts';
 
 const version = '4.3.1';
 const log4j = '2.25.4';
@@ -77,19 +78,6 @@ export interface Kafka {
 export async function startKafka(options: KafkaOptions = {}): Promise<Kafka> {
   await provideJars();
   return await launch(options, existsSync(archive) ? [`-XX:SharedArchiveFile=${archive}`] : []);
-}
-
-/** Returns once every thread of it is stopped; on a busy machine it may still answer for a while after the signal. */
-function freeze(broker: ChildProcess | undefined): void {
-  if (broker?.kill('SIGSTOP') !== true) return;
-  const threads = `/proc/${broker.pid}/task`;
-  if (!existsSync(threads)) return;
-  const isStopped = (thread: string): boolean =>
-    readFileSync(join(threads, thread, 'stat'), 'utf8')
-      .split(') ')
-      .at(-1)
-      ?.startsWith('T') === true;
-  while (!readdirSync(threads).every(isStopped));
 }
 
 async function launch(options: KafkaOptions, flags: readonly string[]): Promise<Kafka> {

@@ -1,6 +1,6 @@
 /**
  * One broker for the Kafka tests of a run that leave it alone: those on topics of their own, and one fleet, because the
- * topics of the service have fixed names and files run at the same time. All others start their own.
+ * topics of the service have fixed names. All others start their own.
  */
 import type { TestProject } from 'vitest/node';
 import { startKafka } from './broker.ts';

@@ -2,13 +2,14 @@
  * A real browser for tests of pages, with the policy of the pages in force. A test fails on any error that the page writes
  * or throws, on a report of the policy, and on a request to another origin.
  */
-import { readFileSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { type Browser, type BrowserContext, chromium, type Page } from 'playwright-core';
 import { expect } from 'vitest';
 import { scaledMs } from './budget.ts';
 
 const executablePath = '/usr/bin/chromium';
+export const isBrowserInstalled = existsSync(executablePath);
 const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 
 export function launchBrowser(): Promise<Browser> {

@@ -1,0 +1,25 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
+import { expect, test } from 'vitest';
+import { freeze } from './freeze.ts';
+
+const start = () => spawn('sleep', ['60'], { stdio: 'ignore' });
+
+test.skipIf(process.platform !== 'linux')('a process is stopped once freeze returns', async () => {
+  const child = start();
+  const exited = once(child, 'exit');
+  freeze(child);
+  expect(readFileSync(`/proc/${child.pid}/stat`, 'utf8')).toContain(') T ');
+  child.kill('SIGKILL');
+  await exited;
+});
+
+test('a process that has ended, and whose end is not read yet, is not waited for', async () => {
+  const child = start();
+  const exited = once(child, 'exit');
+  child.kill('SIGKILL');
+  freeze(child);
+  await exited;
+  freeze(child);
+});
