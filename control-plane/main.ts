@@ -35,6 +35,7 @@ import { type ConsoleSettings, startConsole } from './console/start-console.ts';
 import { openFleetGauges } from './gateways/fleet-gauges.ts';
 import { openFleetCounters } from './gateways/open-counters.ts';
 import { type OpenedFleet, openFleet } from './gateways/open-fleet.ts';
+import { PersonTurns } from './gateways/person-turns.ts';
 import { openHistoryThread } from './history/open-history.ts';
 import { PastStates } from './history/past.ts';
 import type { AgentSessions } from './nodes/agent-sessions.ts';
@@ -83,6 +84,8 @@ export interface ControlPlaneSettings {
   readonly historyBytesMax?: number | undefined;
   /** The defaults where they are left out. */
   readonly nodeIntervals?: Partial<NodeIntervals> | undefined;
+  /** See AdminContext. */
+  readonly askTimeoutMs?: number | undefined;
   readonly logger: Logger;
 }
 
@@ -305,6 +308,8 @@ async function listen(
     usage: usage.reader,
     counters,
     gauges,
+    turns: new PersonTurns(),
+    askTimeoutMs: settings.askTimeoutMs,
     usageCounts: usage.counts,
     listener: () => ({
       name: 'admin',

@@ -191,6 +191,7 @@ function Difference({
 function Recorded({ request }: { readonly request: string }) {
   const { data } = useRead<AdminResponse<'GET /decisions/:request'>>(
     `/decisions/${encodeURIComponent(request)}`,
+    { isFixed: true },
   );
   if (!data) return null;
   const { decision, unanswered } = data;

@@ -6,6 +6,8 @@ export interface DecisionSources {
   readonly board: Pick<StatusBoard, 'gateways'>;
   /** The newest first. */
   readonly tokens: readonly string[];
+  /** For one decision. */
+  readonly timeoutMs?: number | undefined;
 }
 
 interface Source {
@@ -13,7 +15,7 @@ interface Source {
   readonly url: string | undefined;
 }
 
-const askTimeoutMs = 3_000;
+const timeoutMsDefault = 3_000;
 /** Between two pieces of an export. */
 const idleTimeoutMs = 30_000;
 const lineCharactersMax = 16 * 1024;
@@ -30,11 +32,12 @@ export async function askDecision(
   sources: DecisionSources,
   request: string,
 ): Promise<{ readonly decision?: DecisionRecord; readonly unanswered: string[] }> {
+  const { timeoutMs = timeoutMsDefault } = sources;
   const unanswered: string[] = [];
   const found = await Promise.all(
     sourcesOf(sources, undefined).map(async ({ name, url }) => {
       try {
-        const response = await ask(sources, url, `/decisions/${request}`, AbortSignal.timeout(askTimeoutMs));
+        const response = await ask(sources, url, `/decisions/${request}`, AbortSignal.timeout(timeoutMs));
         if (response.status === 404) return undefined;
         if (!response.ok) throw new Error(`HTTP ${response.status}`);
         return decisionRecordSchema.parse(await response.json());

@@ -2,6 +2,7 @@
  * Turns of persons whose work falls on gateways: one at a time each, and few together, so that operators and other persons
  * are answered whatever one of them asks. Operators have no turns.
  */
+import type { Actor } from '../commands/authorise.ts';
 import { CommandError } from '../core/command-error.ts';
 import { CallerQueue } from '../state/caller-queue.ts';
 
@@ -18,18 +19,20 @@ export class PersonTurns {
   });
 
   /** Rejects with CommandError: TooManyRequests while the person has a turn, Busy where others have theirs for too long. */
-  async run<Answer>(person: string | undefined, work: () => Promise<Answer>): Promise<Answer> {
+  async run<Answer>({ person, within }: Actor, work: () => Promise<Answer>): Promise<Answer> {
     if (person === undefined) return work();
-    if (this.#asking.has(person))
+    // Who signs in by a link of an organisation may be anybody, so they take no turn of the person elsewhere.
+    const caller = `${within ?? ''} ${person}`;
+    if (this.#asking.has(caller))
       throw new CommandError('TooManyRequests', 'a question of yours is being answered', {
         next: 'ask for one request at a time',
       });
-    this.#asking.add(person);
+    this.#asking.add(caller);
     try {
-      const release = await this.#queue.acquire(person, new AbortController().signal);
+      const release = await this.#queue.acquire(caller, new AbortController().signal);
       return await work().finally(release);
     } finally {
-      this.#asking.delete(person);
+      this.#asking.delete(caller);
     }
   }
 }

@@ -17,6 +17,7 @@ import { CommandError } from '../core/command-error.ts';
 import type { FleetCounters } from '../gateways/fleet-counters.ts';
 import type { FleetGauges } from '../gateways/fleet-gauges.ts';
 import type { FleetMemory } from '../gateways/fleet-memory.ts';
+import type { PersonTurns } from '../gateways/person-turns.ts';
 import type { PastStates, StateFacts } from '../history/past.ts';
 import type { AgentSessions } from '../nodes/agent-sessions.ts';
 import type { LiveNodes } from '../nodes/live-nodes.ts';
@@ -38,6 +39,10 @@ export interface AdminContext {
   readonly usage: UsageReader;
   readonly counters: FleetCounters;
   readonly gauges: Pick<FleetGauges, 'uses' | 'gateways'>;
+  /** Of all listeners of this process. */
+  readonly turns: PersonTurns;
+  /** For how long a gateway is waited for that is asked for a decision; absent: 3 s. */
+  readonly askTimeoutMs?: number | undefined;
   /** Rows of usage by result, since the start. */
   readonly usageCounts: Readonly<Record<'differing' | 'lost' | 'unread', number>>;
   /** The listener of the admin API. */

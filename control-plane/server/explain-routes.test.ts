@@ -1,11 +1,12 @@
 /** Questions about recorded decisions: each person has one at a time, and no person keeps others from asking. */
-import { createServer, type ServerResponse } from 'node:http';
+import { createServer, request as httpRequest, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { statusTopic } from '../../schemas/status.ts';
 import { openLog } from '../../shared/log/open-log.ts';
 import { StatusMac } from '../../shared/status/status-mac.ts';
+import { scaledMs } from '../../test/support/budget.ts';
 import { startControlPlaneAlone, type TestControlPlane } from '../../test/support/control-plane.ts';
 import { operatorToken } from '../../test/support/fleet.ts';
 import { publish, reportOf } from '../../test/support/status-reports.ts';
@@ -22,7 +23,9 @@ const gateway = createServer((_request, response) => {
 let plane: TestControlPlane;
 beforeAll(async () => {
   await new Promise<void>((resolve) => gateway.listen(0, '127.0.0.1', resolve));
-  plane = await startControlPlaneAlone();
+  // The held questions end when they are answered, however slow the machine.
+  const console = { bind: '127.0.0.1', port: 0, hosts: [], demo: true };
+  plane = await startControlPlaneAlone({ console, askTimeoutMs: scaledMs(60_000) });
   const people = ['vic', 'vera', 'vlad'];
   await plane.admin.apply({
     ...{ version: 1, models: [], tiers: [{ id: 'Pro', models: '*' }] },
@@ -33,6 +36,13 @@ beforeAll(async () => {
         name: 'Acme',
         tier: 'Pro',
         members: people.map((person) => ({ person, role: 'viewer' })),
+      },
+      {
+        ...{ id: 'birch', name: 'Birch', tier: 'Pro' },
+        members: [
+          { person: 'olga', role: 'owner' },
+          { person: 'vic', role: 'viewer' },
+        ],
       },
     ],
   });
@@ -100,6 +110,59 @@ test('few persons ask at a time, others wait for them, and the operator does not
   await until(() => asked === from + 6);
   release();
   expect((await waiting).status).toBe(403);
+});
+
+/** A call of the console; not `fetch`, which lets nobody choose Sec-Fetch-Site. */
+function inConsole(
+  method: string,
+  path: string,
+  { cookie, body }: { readonly cookie?: string; readonly body?: object } = {},
+): Promise<{ readonly status: number | undefined; readonly cookie: string; readonly text: string }> {
+  const headers = { 'sec-fetch-site': 'same-origin', 'content-type': 'application/json' };
+  return new Promise((resolve, reject) => {
+    const url = new URL(path, plane.console);
+    const sent = httpRequest(
+      url,
+      { method, headers: { ...headers, ...(cookie !== undefined && { cookie }) } },
+      (response) => {
+        let text = '';
+        response.setEncoding('utf8').on('data', (piece: string) => {
+          text += piece;
+        });
+        const own = String(response.headers['set-cookie']).split(';', 1)[0] ?? '';
+        response.on('end', () => resolve({ status: response.statusCode, cookie: own, text }));
+      },
+    );
+    sent.on('error', reject).end(body && JSON.stringify(body));
+  });
+}
+
+const signIn = async (body: object): Promise<string> =>
+  (await inConsole('POST', '/api/session', { body })).cookie;
+
+test('a person has one question on all listeners', async () => {
+  const from = asked;
+  const first = ask('decision', 'vic');
+  await until(() => asked === from + 1);
+  const cookie = await signIn({ demo: 'vic' });
+  expect((await inConsole('GET', `/api/decisions/${request}`, { cookie })).status).toBe(429);
+  release();
+  expect((await first).status).toBe(403);
+});
+
+test('who signed in as a person by the link of another organisation keeps the person from no question', async () => {
+  const from = asked;
+  const path = '/api/organisations/birch/members/vic/link';
+  const { text } = await inConsole('POST', path, { cookie: await signIn({ demo: 'olga' }), body: {} });
+  const link = String(JSON.parse(text).url).split('#')[1] ?? '';
+  const cookie = await signIn({ link });
+  const other = inConsole('GET', `/api/decisions/${request}`, { cookie });
+  await until(() => asked === from + 1);
+  const own = ask('decision', 'vic');
+  await until(() => asked === from + 2);
+  expect((await inConsole('GET', `/api/decisions/${request}`, { cookie })).status).toBe(429);
+  release();
+  expect([(await other).status, (await own).status]).toEqual([403, 403]);
 });
 
 test('who is no member asks no gateway', async () => {

@@ -14,7 +14,6 @@ import { askerOn, imagined, matrixOn } from '../decided/imagined.ts';
 import { eventsBetween } from '../explain/events-between.ts';
 import { differingSteps, type Explainer, explain, type ToExplain } from '../explain/explanation.ts';
 import { askDecision, type DecisionSources, decisionLines } from '../gateways/ask-decisions.ts';
-import { PersonTurns } from '../gateways/person-turns.ts';
 import { findKey } from '../state/tenants.ts';
 import { type AdminContext, actorOf, callerOf, parseQuery } from './context.ts';
 import { type FoundCounters, pastCounters, presentCounters } from './live-counters.ts';
@@ -31,8 +30,9 @@ const decisionsQuerySchema = z.object({
 });
 const sinceMsDefault = 3600 * 1000;
 
-function sourcesOf({ board, gatewayToken, previousGatewayToken: previous }: AdminContext): DecisionSources {
-  return { board, tokens: [gatewayToken, ...(previous === undefined ? [] : [previous])] };
+function sourcesOf(context: AdminContext): DecisionSources {
+  const { board, gatewayToken, previousGatewayToken: previous, askTimeoutMs: timeoutMs } = context;
+  return { board, tokens: [gatewayToken, ...(previous === undefined ? [] : [previous])], timeoutMs };
 }
 
 /** Of what no key has asked operators alone may read. */
@@ -43,12 +43,11 @@ function organisationOfKey({ snapshot }: AdminContext, key: string | undefined):
 /** The record that is to be explained; undefined: a request that was not made. For who may ask. */
 async function recordOf(
   context: AdminContext,
-  turns: PersonTurns,
   actor: Actor,
   ask: ExplainRequest,
 ): Promise<DecisionRecord | undefined> {
   const { request, record, key, organisation } = ask;
-  if (request !== undefined) return (await recordedDecision(context, turns, actor, request)).decision;
+  if (request !== undefined) return (await recordedDecision(context, actor, request)).decision;
   const own = (): string | undefined =>
     record === undefined && key === undefined ? organisation : organisationOfKey(context, record?.key ?? key);
   authorise(context.snapshot.db, actor, readingRoles, own);
@@ -58,11 +57,10 @@ async function recordOf(
 /** The decision of a request, for who may read it. The route has checked that a person is a member somewhere. */
 async function recordedDecision(
   context: AdminContext,
-  turns: PersonTurns,
   actor: Actor,
   request: string,
 ): Promise<AdminResponse<'GET /decisions/:request'>> {
-  const { decision, unanswered } = await turns.run(actor.person, () =>
+  const { decision, unanswered } = await context.turns.run(actor, () =>
     askDecision(sourcesOf(context), request),
   );
   authorise(context.snapshot.db, actor, readingRoles, () => organisationOfKey(context, decision?.key));
@@ -120,14 +118,10 @@ async function explained(
   return explain(explainer, await decisionAt(context, explainer, ask, record, at));
 }
 
-async function answer(
-  context: AdminContext,
-  turns: PersonTurns,
-  request: FastifyRequest,
-): Promise<Explanation> {
+async function answer(context: AdminContext, request: FastifyRequest): Promise<Explanation> {
   const ask = parseQuery(explainRequestSchema, request.body);
   const actor = actorOf(request);
-  const record = await recordOf(context, turns, actor, ask);
+  const record = await recordOf(context, actor, ask);
   const { log, snapshot, past } = context;
   const isOperator = actor.person === undefined;
   const explainer: Explainer = { log, snapshot, past, isOperator, caller: callerOf(request) };
@@ -170,14 +164,13 @@ async function* exported(
 
 export function registerExplainRoutes(app: FastifyInstance, context: AdminContext): void {
   const config = { access: readingRoles };
-  const turns = new PersonTurns();
   app.route({
     method: 'POST',
     url: '/explain',
     config,
     schema: { summary: 'Explain a decision, made or imagined', body: explainRequestSchema },
     validatorCompiler: () => (data: unknown) => ({ value: data }),
-    handler: (request) => answer(context, turns, request),
+    handler: (request) => answer(context, request),
   });
   app.get(
     '/explain/matrix',
@@ -189,7 +182,7 @@ export function registerExplainRoutes(app: FastifyInstance, context: AdminContex
     { config, schema: { summary: 'The recorded decision of a request' } },
     (request): Promise<AdminResponse<'GET /decisions/:request'>> => {
       const params = parseQuery(decisionParamsSchema, request.params);
-      return recordedDecision(context, turns, actorOf(request), params.request);
+      return recordedDecision(context, actorOf(request), params.request);
     },
   );
   app.get(
