@@ -22,7 +22,7 @@ export class PersonTurns {
   async run<Answer>({ person, within }: Actor, work: () => Promise<Answer>): Promise<Answer> {
     if (person === undefined) return work();
     // Who signs in by a link of an organisation may be anybody, so they take no turn of the person elsewhere.
-    const caller = `${within ?? ''} ${person}`;
+    const caller = [within, person].join(' ');
     if (this.#asking.has(caller))
       throw new CommandError('TooManyRequests', 'a question of yours is being answered', {
         next: 'ask for one request at a time',

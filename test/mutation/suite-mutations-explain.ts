@@ -202,7 +202,12 @@ export const explainMutations: readonly SuiteMutation[] = [
     'control-plane/gateways/person-turns.ts',
     ['control-plane/server/explain-routes.test.ts'],
     [
-      ['a person has one question at a time', 'this.#asking.add(person);', ''],
+      ['a person has one question at a time', 'this.#asking.add(caller);', ''],
+      [
+        'who signed in by the link of an organisation takes no turn elsewhere',
+        "[within, person].join(' ')",
+        'person',
+      ],
       ['few persons ask at a time', 'const concurrencyMax = 2;', 'const concurrencyMax = 20;'],
       ['operators have no turns', 'if (person === undefined) return work();', "person ??= 'operator';"],
     ],
