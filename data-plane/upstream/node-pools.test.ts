@@ -1,6 +1,7 @@
 import { once } from 'node:events';
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { Worker } from 'node:worker_threads';
 import { afterEach, expect, test } from 'vitest';
 import { Ticker } from '../../shared/runtime/ticker.ts';
 import { stall } from '../../test/support/stall.ts';
@@ -187,6 +188,43 @@ test('a connection that this gateway had no time to read is no failure of the no
   stall(1000);
   expect(await end).toBe('end');
   await opened.close();
+});
+
+test('an answer that arrives while this gateway stalls is read before its wait can end', async () => {
+  // On a thread of its own, where it answers during the stall.
+  const server = new Worker(
+    `const { parentPort } = require('node:worker_threads');
+     let answer;
+     const server = require('node:http').createServer((request, response) => {
+       answer = () => response.end('{}');
+       parentPort.postMessage('asked');
+     });
+     parentPort.on('message', () => answer());
+     server.listen(0, '127.0.0.1', () => parentPort.postMessage(server.address().port));`,
+    { eval: true },
+  );
+  const [port] = await once(server, 'message');
+  const opened = pools({ tickMs: 250 });
+  const { call: made, end } = call(opened, `http://127.0.0.1:${port}`);
+  await once(server, 'message');
+  const beganMs = opened.ticker.nowMs;
+  made.setDeadline(900, 'its answer');
+  const stalls = {
+    index: -1,
+    tick: (nowMs: number) => {
+      if (nowMs - beganMs < 450) return;
+      opened.ticker.delete(stalls);
+      // Timers come next, before sockets are read.
+      setImmediate(() => {
+        server.postMessage('answer');
+        stall(2000);
+      });
+    },
+  };
+  opened.ticker.add(stalls);
+  expect(await end).toBe('end');
+  await opened.close();
+  await server.terminate();
 });
 
 test('the clock counts little of a stall, and all other time', async () => {

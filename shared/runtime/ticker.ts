@@ -1,7 +1,7 @@
 /**
  * One coarse clock for many waits, instead of a timer for each of them; on a node, for example, or on the frames of an agent.
- * It counts the time in which this process ran: after a stall, what arrived meanwhile is read before a wait can end. A wait
- * therefore ends up to one tick late. The timer runs only while something waits, and never keeps a process alive.
+ * It counts the time in which this process ran, and asks the waits only after sockets were read: what arrived during a stall
+ * comes before a wait can end. A wait therefore ends up to one tick late. The timer runs only while something waits, and never keeps a process alive.
  */
 
 export interface Timed {
@@ -62,11 +62,16 @@ export class Ticker {
     this.#timer = undefined;
   }
 
-  /** From the end, because one that is removed here is replaced by one that was called already. */
+  /** After a stall outside of timers, timers run before sockets are read; what setImmediate calls runs after that. */
   #tick(): void {
     const nowMs = this.nowMs;
     this.#countedMs = nowMs;
     this.#tickedMs = performance.now();
+    setImmediate(() => this.#askAll(nowMs));
+  }
+
+  /** From the end, because one that is removed here is replaced by one that was called already. */
+  #askAll(nowMs: number): void {
     for (let index = this.#waiting.length - 1; index >= 0; index--) this.#waiting[index]?.tick(nowMs);
   }
 }

@@ -12,6 +12,12 @@ export const upstreamMutations: readonly SuiteMutation[] = [
         'Number.POSITIVE_INFINITY);',
         'had no time to read',
       ],
+      [
+        'sockets are read before a wait ends',
+        'setImmediate(() => this.#askAll(nowMs));',
+        'this.#askAll(nowMs);',
+        'arrives while this gateway stalls',
+      ],
     ],
   ),
   ...of(
