@@ -21,8 +21,9 @@ interface Dev {
   readonly pids: Readonly<Record<string, number>>;
 }
 
-const paidEveryMs = 25;
+const paidPerSecond = 200;
 const sampleEveryMs = 5000;
+const faultsShown = 10;
 const seconds = Number(process.env['BENCH_SECONDS'] ?? 30);
 
 const dir = mkdtempSync(join(tmpdir(), 'headgate-visitors-'));
@@ -49,16 +50,29 @@ const targets = gateways.map(({ api }) => {
   };
 });
 const idle = targets.map((): Connection[] => []);
+let closedIdle = 0;
 
-async function paidRequest(n: number): Promise<{ readonly status: number; readonly microseconds: number }> {
+/** A connection that the gateway closed while it was idle is no failure. */
+function connectionTo(index: number, port: number): Connection {
+  let connection = idle[index]?.pop();
+  while (connection?.isClosed) {
+    closedIdle++;
+    connection = idle[index]?.pop();
+  }
+  return connection ?? new Connection(port);
+}
+
+async function paidRequest(n: number) {
   const index = n % targets.length;
   const target = targets[index] as (typeof targets)[number];
-  const connection = idle[index]?.pop() ?? new Connection(target.port);
+  const connection = connectionTo(index, target.port);
   const beganMs = performance.now();
   const status = await connection.send(target.bytes);
+  const ms = performance.now() - beganMs;
   if (status === 0) connection.close();
   else idle[index]?.push(connection);
-  return { status, microseconds: (performance.now() - beganMs) * 1000 };
+  const fault = status === 0 ? connection.fault : `status ${status}`;
+  return { status, ms, fault: `${fault}, after ${Math.round(ms)} ms` };
 }
 
 const memory: string[] = [];
@@ -67,31 +81,34 @@ const sampler = setInterval(
   sampleEveryMs,
 );
 
-/** Forty paid requests a second, until the work has ended and for so long at least. */
-async function paid(name: string, forSeconds: number, work: Promise<unknown> = Promise.resolve()) {
+/** So many paid requests a second, for so long, or while the work lasts. */
+async function paid(name: string, during: number | Promise<unknown>) {
   const started: ReturnType<typeof paidRequest>[] = [];
   const cpuBefore = gatewayPids.map(cpuMicroseconds);
   const beganMs = performance.now();
   let isWorking = true;
-  void work.then(() => {
+  void (typeof during === 'number' ? pause(during * 1000) : during).then(() => {
     isWorking = false;
   });
-  while (isWorking || performance.now() < beganMs + forSeconds * 1000) {
-    started.push(paidRequest(started.length));
-    await pause(paidEveryMs);
+  while (isWorking) {
+    // A late turn of this process holds no request back.
+    const due = ((performance.now() - beganMs) / 1000) * paidPerSecond;
+    while (started.length < due) started.push(paidRequest(started.length));
+    await pause(1);
   }
-  const answers = await Promise.all(started);
   const elapsedMs = performance.now() - beganMs;
-  const good = answers.filter(({ status }) => status === 200);
-  const times = Float64Array.from(good.map(({ microseconds }) => microseconds)).sort();
-  const ms = (p: number): number => Math.round(percentile(times, p) / 100) / 10;
   const cores = gatewayPids.map(
     (pid, index) => (cpuMicroseconds(pid) - (cpuBefore[index] ?? 0)) / 1000 / elapsedMs,
   );
+  const answers = await Promise.all(started);
+  const faults = answers.filter(({ status }) => status !== 200).map(({ fault }) => fault);
+  const times = Float64Array.from(answers.map(({ ms }) => ms)).sort();
+  const ms = (p: number): number => Math.round(percentile(times, p) * 10) / 10;
   const row = {
-    ...{ requests: answers.length, refused: answers.length - good.length },
-    ...{ p50: ms(50), p99: ms(99), most: ms(100) },
+    ...{ seconds: Math.round(elapsedMs / 100) / 10, requests: answers.length, failed: faults.length },
+    ...{ p50: ms(50), p90: ms(90), p99: ms(99), p999: ms(99.9), most: ms(100) },
     cores: cores.map((share) => Math.round(share * 100) / 100),
+    ...(faults.length > 0 && { faults: faults.slice(0, faultsShown) }),
   };
   console.log(name.padEnd(14), JSON.stringify(row));
   return row;
@@ -126,31 +143,25 @@ async function visitorTokens(): Promise<{ readonly used: number; readonly limit:
   return ((await use.json()) as { tokens: { used: number; limit: number | null } }).tokens;
 }
 
+const plays = gateways.map(({ play }) => play);
 await paid('warm-up', seconds / 3);
 const calm = await paid('calm', seconds);
 // The same attack on processes that do nothing: what it costs paying callers is the machine's part.
 const bare = await Promise.all(gateways.map(barePlayground));
-const referenceAttack = attack(bare.map(({ url }) => url));
-const reference = await paid('reference', seconds, referenceAttack);
-await referenceAttack;
+const reference = await paid('reference', attack(bare.map(({ url }) => url)));
 for (const { stop } of bare) stop();
 await paid('calm again', seconds);
-const attacking = attack(gateways.map(({ play }) => play));
-const attacked = await paid('under attack', seconds, attacking);
+const attacking = attack(plays);
+const attacked = await paid('under attack', attacking);
 const after = await paid('afterwards', seconds);
-const outcomes = await attacking;
 // From other networks, once the code that the first one ran is compiled.
-const repeated = await paid(
-  'attacked again',
-  seconds,
-  attack(
-    gateways.map(({ play }) => play),
-    2,
-  ),
-);
+const repeated = await paid('attacked again', attack(plays, 2));
+const outcomes = await attacking;
 const tokens = await visitorTokens();
 clearInterval(sampler);
 for (const connection of idle.flat()) connection.close();
 await dev.end();
 rmSync(dir, { recursive: true, force: true });
-console.log(JSON.stringify({ calm, reference, attacked, repeated, after, outcomes, tokens, memory }));
+console.log(
+  JSON.stringify({ calm, reference, attacked, after, repeated, outcomes, closedIdle, tokens, memory }),
+);

@@ -28,17 +28,36 @@ export class Connection {
   readonly #socket: Socket;
   #text = '';
   #done: ((status: number) => void) | undefined;
+  #sent = 0;
+  #readBefore = 0;
+  #error = 'closed';
 
   constructor(port: number) {
     this.#socket = connect(port, '127.0.0.1');
     this.#socket.setNoDelay(true);
     this.#socket.setEncoding('latin1');
     this.#socket.on('data', (chunk: string) => this.#take(chunk));
-    this.#socket.on('error', () => this.#finish(0));
+    this.#socket.on('error', (error: NodeJS.ErrnoException) => {
+      this.#error = error.code ?? error.message;
+      this.#finish(0);
+    });
     this.#socket.on('close', () => this.#finish(0));
   }
 
+  /** Has it ended since its last request? A server closes connections that are idle. */
+  get isClosed(): boolean {
+    return this.#socket.destroyed || this.#socket.readableEnded;
+  }
+
+  /** What the last request met that was not answered. */
+  get fault(): string {
+    const read = this.#socket.bytesRead - this.#readBefore;
+    return `${this.#error}, request ${this.#sent} of its connection, ${read} bytes of an answer`;
+  }
+
   send(bytes: Buffer): Promise<number> {
+    this.#sent++;
+    this.#readBefore = this.#socket.bytesRead;
     return new Promise((resolve) => {
       this.#done = resolve;
       if (this.#socket.destroyed) this.#finish(0);
