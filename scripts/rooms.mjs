@@ -153,7 +153,7 @@ const drivers = [
   [/^kafkajs/, /^shared\/log\/kafka\/client\.ts/],
   [/^(?:@?preact|uplot)/, /^console\//],
   [/^@opentelemetry/, /^data-plane\/tracing\//],
-  [/^altcha-lib/, /^(?:data-plane\/play|console\/play)\//],
+  [/^altcha-lib/, /^console\/play\//],
   [/^openid-client/, /^control-plane\/console\//],
   [/^@?fastify/, /^control-plane\/(server|console)\//],
 ];

@@ -1,8 +1,8 @@
 /** Who may begin as a new visitor: some for nothing, some for work, and no more. */
 import { solveChallenge } from 'altcha-lib';
 import { deriveKey } from 'altcha-lib/algorithms/pbkdf2';
-import type { Payload } from 'altcha-lib/types';
 import { expect, test } from 'vitest';
+import { type Solved, solutionSchema } from './challenges.ts';
 import { NewVisitors } from './new-visitors.ts';
 
 /** Challenges end by the clock of the machine, so these never do. */
@@ -10,22 +10,32 @@ const nowMs = Date.UTC(2100, 0, 1, 12, 10);
 const network = 'n-1';
 
 /** Visitors of a network that has begun those that cost nothing, and the work for a fourth. */
-async function afterThree(): Promise<{ visitors: NewVisitors; challenge: Payload['challenge'] }> {
+async function afterThree(): Promise<{ visitors: NewVisitors; challenge: Solved['challenge'] }> {
   const visitors = new NewVisitors('token-a');
   for (let n = 0; n < 3; n++)
     expect(await visitors.admit(network, undefined, nowMs)).toEqual({ kind: 'allowed' });
-  const asked = await visitors.admit(network, undefined, nowMs);
+  return { visitors, challenge: await challengeFor(visitors, network) };
+}
+
+async function challengeFor(visitors: NewVisitors, from: string): Promise<Solved['challenge']> {
+  const asked = await visitors.admit(from, undefined, nowMs);
   if (asked.kind !== 'work') throw new Error(asked.kind);
-  return { visitors, challenge: asked.challenge };
+  return asked.challenge;
+}
+
+async function solvedFor(visitors: NewVisitors, from: string): Promise<Solved> {
+  const challenge = await challengeFor(visitors, from);
+  const solution = await solveChallenge({ challenge, deriveKey });
+  if (solution === null) throw new Error('not solved');
+  return { challenge, solution };
 }
 
 test('the fourth new visitor of a network costs work, which counts once, for this network, and with this token', async () => {
-  const { visitors, challenge } = await afterThree();
-  const solution = await solveChallenge({ challenge, deriveKey });
-  if (solution === null) throw new Error('not solved');
-  const payload = { challenge, solution };
-  const kindOf = async (of: NewVisitors, from: string, sent: Payload): Promise<string> =>
-    (await of.admit(from, sent, nowMs)).kind;
+  const { visitors } = await afterThree();
+  const payload = await solvedFor(visitors, network);
+  const { challenge } = payload;
+  const kindOf = async (of: NewVisitors, from: string, sent: unknown): Promise<string> =>
+    (await of.admit(from, solutionSchema.safeParse(sent).data, nowMs)).kind;
   for (let n = 0; n < 3; n++) await visitors.admit('n-2', undefined, nowMs);
   expect(await kindOf(visitors, 'n-2', payload)).toBe('work');
   const foreign = new NewVisitors('token-b');
@@ -35,6 +45,30 @@ test('the fourth new visitor of a network costs work, which counts once, for thi
   expect(await kindOf(visitors, network, cheap)).toBe('work');
   expect(await kindOf(visitors, network, payload)).toBe('allowed');
   expect(await kindOf(visitors, network, payload)).toBe('work');
+});
+
+test('a solution has the key that its counter gives, and the key has the prefix', async () => {
+  const { visitors } = await afterThree();
+  const guessed = await solvedFor(visitors, network);
+  const keyless = { ...guessed, solution: { ...guessed.solution, derivedKey: `00${'ab'.repeat(31)}` } };
+  expect((await visitors.admit(network, keyless, nowMs)).kind).toBe('work');
+  let [challenge, derivedKey] = [await challengeFor(visitors, network), '00'];
+  while (derivedKey.startsWith('00')) {
+    challenge = await challengeFor(visitors, network);
+    const { nonce, salt } = challenge.parameters;
+    const password = Buffer.from(`${nonce}00000000`, 'hex');
+    const derived = await deriveKey(challenge.parameters, Buffer.from(salt, 'hex'), password);
+    derivedKey = Buffer.from(derived.derivedKey).toString('hex');
+  }
+  const effortless = { challenge, solution: { counter: 0, derivedKey } };
+  expect((await visitors.admit(network, effortless, nowMs)).kind).toBe('work');
+});
+
+test('a challenge ends after five minutes', async () => {
+  const { visitors } = await afterThree();
+  const solved = await solvedFor(visitors, network);
+  expect((await visitors.admit(network, solved, nowMs + 301_000)).kind).toBe('work');
+  expect((await visitors.admit(network, solved, nowMs + 300_000)).kind).toBe('allowed');
 });
 
 test('a call whose clock was read in the hour before does not begin the counts again', async () => {
@@ -47,7 +81,7 @@ const wrong = { counter: 1, derivedKey: '00'.repeat(32), time: 1 };
 
 test('a network whose solutions of its own challenges are wrong is refused for the rest of the hour', async () => {
   const { visitors, challenge: first } = await afterThree();
-  let challenge: Payload['challenge'] = first;
+  let challenge: Solved['challenge'] = first;
   for (let n = 0; n < 60; n++) {
     const asked = await visitors.admit(network, { challenge, solution: wrong }, nowMs);
     if (asked.kind !== 'work') throw new Error(asked.kind);
@@ -64,35 +98,54 @@ test('a network whose solutions of its own challenges are wrong is refused for t
 test('solutions of challenges that no gateway made, and of one again, use up nothing', async () => {
   const { visitors, challenge } = await afterThree();
   const forged = { ...challenge, parameters: { ...challenge.parameters, nonce: 'ab'.repeat(16) } };
-  const sent = [forged, ...Array.from({ length: 100 }, () => challenge), { ...challenge, signature: '' }];
+  const sent = [
+    forged,
+    ...Array.from({ length: 100 }, () => challenge),
+    { ...challenge, signature: '00'.repeat(32) },
+  ];
   for (const of of sent)
     expect((await visitors.admit(network, { challenge: of, solution: wrong }, nowMs)).kind).toBe('work');
   for (let n = 0; n < 100; n++) await visitors.admit(network, { challenge: forged, solution: wrong }, nowMs);
-  const asked = await visitors.admit(network, undefined, nowMs);
-  if (asked.kind !== 'work') throw new Error(asked.kind);
-  const solution = await solveChallenge({ challenge: asked.challenge, deriveKey });
-  if (solution === null) throw new Error('not solved');
-  const payload = { challenge: asked.challenge, solution };
-  expect((await visitors.admit(network, payload, nowMs)).kind).toBe('allowed');
+  expect((await visitors.admit(network, await solvedFor(visitors, network), nowMs)).kind).toBe('allowed');
 });
 
 test('beyond 100 000 networks in an hour, those that come new work, and none is refused for the others', async () => {
   const visitors = new NewVisitors('token-a');
   for (let n = 0; n < 100_000; n++) await visitors.admit(`n-${n}`, undefined, nowMs);
   for (let n = 0; n < 200; n++) expect((await visitors.admit('n-late', undefined, nowMs)).kind).toBe('work');
-  const asked = await visitors.admit('n-late', undefined, nowMs);
-  if (asked.kind !== 'work') throw new Error(asked.kind);
-  const { challenge } = asked;
-  const solution = await solveChallenge({ challenge, deriveKey });
-  if (solution === null) throw new Error('not solved');
+  const solved = await solvedFor(visitors, 'n-late');
+  const failed = { challenge: await challengeFor(visitors, 'n-late'), solution: wrong };
   const kinds = [];
-  for (const of of [wrong, solution]) {
-    const next = await visitors.admit('n-late', undefined, nowMs);
-    if (next.kind !== 'work') throw new Error(next.kind);
-    const payload = of === wrong ? { challenge: next.challenge, solution: of } : { challenge, solution: of };
-    kinds.push((await visitors.admit('n-late', payload, nowMs)).kind);
-  }
-  kinds.push((await visitors.admit('n-late', { challenge, solution }, nowMs)).kind);
+  for (const sent of [failed, solved, solved]) kinds.push((await visitors.admit('n-late', sent, nowMs)).kind);
   expect(kinds).toEqual(['work', 'allowed', 'work']);
   expect((await visitors.admit('n-1', undefined, nowMs)).kind).toBe('allowed');
+});
+
+test('of networks that are counted 100 solutions are checked in a second, and 20 of all others; one that came too early counts later', async () => {
+  let monotonicMs = 0;
+  const visitors = new NewVisitors('token-a', () => monotonicMs);
+  const outcomes = async (from: (n: number) => string, count: number): Promise<string[]> => {
+    const kinds: string[] = [];
+    for (let n = 0; n < count; n++) {
+      const sent = { challenge: await challengeFor(visitors, from(n)), solution: wrong };
+      kinds.push((await visitors.admit(from(n), sent, nowMs)).kind);
+    }
+    return kinds;
+  };
+  const work = (count: number): string[] => Array.from({ length: count }, () => 'work');
+  for (let n = 0; n < 99_999; n++) await visitors.admit(`n-${n}`, undefined, nowMs);
+  for (const n of [0, 0, 1, 1, 2, 2]) await visitors.admit(`n-${n}`, undefined, nowMs);
+  // The last one that is counted, and the first that is not.
+  for (let n = 0; n < 3; n++) await visitors.admit('n-last', undefined, nowMs);
+  const [early, late] = [await solvedFor(visitors, 'n-last'), await solvedFor(visitors, 'n-late')];
+  expect(await outcomes((n) => `n-${n % 3}`, 100)).toEqual(work(100));
+  expect(await visitors.admit('n-last', early, nowMs)).toEqual({ kind: 'busy', retryAfterSeconds: 1 });
+  expect(await outcomes((n) => `n-late-${n}`, 20)).toEqual(work(20));
+  expect((await visitors.admit('n-late', late, nowMs)).kind).toBe('busy');
+  monotonicMs += 10;
+  expect((await visitors.admit('n-last', early, nowMs)).kind).toBe('allowed');
+  expect((await visitors.admit('n-late', late, nowMs)).kind).toBe('busy');
+  monotonicMs += 40;
+  expect((await visitors.admit('n-late', late, nowMs)).kind).toBe('allowed');
+  expect((await visitors.admit('n-late', late, nowMs)).kind).toBe('work');
 });

@@ -2,10 +2,8 @@
  * How many visitors may begin on a network: a few for nothing, then for a proof of work, and an end. It slows down who clears
  * cookies; what all visitors together may use is limited apart from it. Counted by each gateway alone.
  */
-import { hkdfSync } from 'node:crypto';
-import { createChallenge, verifySolution } from 'altcha-lib';
-import { deriveKey } from 'altcha-lib/algorithms/pbkdf2';
-import type { Challenge, Payload } from 'altcha-lib/types';
+import { RateLimit } from '../../shared/runtime/rate-limit.ts';
+import { type Challenge, Challenges, challengeSeconds, isSolved, type Solved } from './challenges.ts';
 
 /** New visitors of a network in an hour: so many without work, and so many at all. */
 const freePerHour = 3;
@@ -15,11 +13,11 @@ const checkedPerHourMax = 60;
 const hourMs = 3600_000;
 /** Networks counted in an hour; beyond, each new visitor of a further one costs work, and nothing else is counted of it. */
 const networksMax = 100_000;
-/** Challenges remembered as answered; beyond, the oldest is forgotten, and its solution may count once more. */
+/** Solutions checked in a second, of all networks that are counted and of all others: each takes up to a millisecond of a processor. */
+const checksPerSecond = 100;
+const othersChecksPerSecond = 20;
+/** Challenges remembered as answered: more than are checked in their time, unless a clock was set back. */
 const answeredMax = 100_000;
-const challengeSeconds = 300;
-/** PBKDF2 iterations of one try; some 256 tries are needed: a second or two on a phone. */
-const cost = 2_000;
 
 interface HourOfNetwork {
   made: number;
@@ -29,34 +27,45 @@ interface HourOfNetwork {
 export type NewVisitor =
   | { readonly kind: 'allowed' }
   | { readonly kind: 'work'; readonly challenge: Challenge }
-  | { readonly kind: 'refused'; readonly retryAfterSeconds: number };
+  | { readonly kind: 'refused'; readonly retryAfterSeconds: number }
+  /** As many solutions as are checked in a second were; this one still counts afterwards. */
+  | { readonly kind: 'busy'; readonly retryAfterSeconds: number };
 
 export class NewVisitors {
-  readonly #secret: string;
+  readonly #challenges: Challenges;
   readonly #networks = new Map<string, HourOfNetwork>();
   /** Challenges that were answered, rightly or not, by their nonce: until when they are valid. */
   readonly #answered = new Map<string, number>();
+  readonly #checks: RateLimit;
+  readonly #othersChecks: RateLimit;
+  readonly #monotonicMs: () => number;
+  /** One check at a time: they are to leave processors to requests. */
+  #checking: Promise<unknown> = Promise.resolve();
   #hour = 0;
 
-  constructor(gatewayToken: string) {
-    this.#secret = Buffer.from(hkdfSync('sha256', gatewayToken, '', 'headgate visitor work v1', 32)).toString(
-      'base64url',
-    );
+  constructor(gatewayToken: string, monotonicMs = () => performance.now()) {
+    const limit = (perSecond: number) => new RateLimit({ perSecond, burst: perSecond }, monotonicMs());
+    this.#challenges = new Challenges(gatewayToken);
+    this.#monotonicMs = monotonicMs;
+    this.#checks = limit(checksPerSecond);
+    this.#othersChecks = limit(othersChecksPerSecond);
   }
 
   /** Decides on a new visitor, and counts one that is allowed. */
-  async admit(network: string, solution: Payload | undefined, nowMs: number): Promise<NewVisitor> {
+  async admit(network: string, solved: Solved | undefined, nowMs: number): Promise<NewVisitor> {
     const counts = this.#countsOf(network, nowMs);
     if (isUsedUp(counts))
       return {
         kind: 'refused',
         retryAfterSeconds: Math.ceil(((this.#hour + 1) * hourMs - nowMs) / 1000),
       };
-    const isFree = counts !== undefined && counts.made < freePerHour;
-    const isSolved = isFree || (await this.#isSolved(network, solution, counts, nowMs));
-    // Others may have begun while the solution was checked.
-    if (counts !== undefined && counts.made >= newPerHourMax) return this.admit(network, undefined, nowMs);
-    if (!isSolved) return { kind: 'work', challenge: await this.#challenge(network, nowMs) };
+    if (counts === undefined || counts.made >= freePerHour) {
+      const checked = await this.#check(network, solved, counts, nowMs);
+      if (checked === 'busy') return { kind: 'busy', retryAfterSeconds: 1 };
+      // Others may have begun while the solution was checked.
+      if (counts !== undefined && counts.made >= newPerHourMax) return this.admit(network, undefined, nowMs);
+      if (checked === 'wrong') return { kind: 'work', challenge: this.#challenges.create(network, nowMs) };
+    }
     if (counts !== undefined) counts.made++;
     return { kind: 'allowed' };
   }
@@ -76,46 +85,27 @@ export class NewVisitors {
     return counts;
   }
 
-  #challenge(network: string, nowMs: number): Promise<Challenge> {
-    return createChallenge({
-      algorithm: 'PBKDF2/SHA-256',
-      cost,
-      deriveKey,
-      data: { network },
-      expiresAt: Math.floor(nowMs / 1000) + challengeSeconds,
-      hmacSignatureSecret: this.#secret,
-    });
-  }
-
-  async #isSolved(
+  /** Checks a solution once, of a challenge of its network that a gateway made. */
+  async #check(
     network: string,
-    payload: Payload | undefined,
+    solved: Solved | undefined,
     counts: HourOfNetwork | undefined,
     nowMs: number,
-  ): Promise<boolean> {
-    if (payload === undefined) return false;
-    const { challenge, solution } = payload;
-    const { nonce, data, cost: claimed, algorithm } = challenge.parameters;
-    if (data?.['network'] !== network || claimed !== cost || algorithm !== 'PBKDF2/SHA-256') return false;
-    const { verified } = await verifySolution({
-      challenge,
-      solution,
-      // Called once the signature is found valid, so that nobody can use up the checks of a network without its challenges.
-      deriveKey: async (...input) =>
-        this.#mayCheck(nonce, counts, nowMs) ? deriveKey(...input) : { derivedKey: new Uint8Array() },
-      hmacSignatureSecret: this.#secret,
-    });
-    if (verified && counts !== undefined) counts.checked--;
-    return verified;
-  }
-
-  /** Counts a check; one of each challenge. */
-  #mayCheck(nonce: string, counts: HourOfNetwork | undefined, nowMs: number): boolean {
+  ): Promise<'right' | 'wrong' | 'busy'> {
+    if (solved === undefined || !this.#challenges.isValid(solved.challenge, network, nowMs)) return 'wrong';
+    const { nonce } = solved.challenge.parameters;
     this.#forgetAnswered(nowMs);
-    if (this.#answered.has(nonce) || isUsedUp(counts)) return false;
+    if (this.#answered.has(nonce)) return 'wrong';
+    const limit = counts === undefined ? this.#othersChecks : this.#checks;
+    if (!limit.tryAcquire(this.#monotonicMs())) return 'busy';
     this.#answered.set(nonce, nowMs + challengeSeconds * 1000);
     if (counts !== undefined) counts.checked++;
-    return true;
+    const check = this.#checking.then(() => isSolved(solved));
+    // One that fails must not end those after it.
+    this.#checking = check.catch(() => undefined);
+    const isRight = await check;
+    if (isRight && counts !== undefined) counts.checked--;
+    return isRight ? 'right' : 'wrong';
   }
 
   /** In the order in which they were answered. */

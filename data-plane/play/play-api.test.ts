@@ -1,12 +1,23 @@
 /** Calls of the page over real HTTP, where the client does not wait for the answer. */
+import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { createServer } from 'node:http';
-import { type AddressInfo, connect } from 'node:net';
-import { expect, test } from 'vitest';
+import { type AddressInfo, connect, type Socket } from 'node:net';
+import { solveChallenge } from 'altcha-lib';
+import { deriveKey } from 'altcha-lib/algorithms/pbkdf2';
+import { afterAll, expect, test, vi } from 'vitest';
+import { mintKey } from '../../shared/ids/api-key.ts';
+import { createLookup } from '../../shared/snapshot/lookup.ts';
+import { memorySnapshot } from '../../shared/snapshot/open-snapshot.ts';
+import { type Answered, errorOf, post } from '../../test/play/page-calls.ts';
+import { known, recordsOf, sha256 } from '../../test/support/commits.ts';
+import { until } from '../../test/support/until.ts';
 import { BodyBudget } from '../core/byte-budget.ts';
-import type { EarlyRefusal, Gateway } from '../request/gateway.ts';
+import type { EarlyRefusal, Gateway, RequestRecord } from '../request/gateway.ts';
+import { Challenges } from './challenges.ts';
 import { proxyList } from './network.ts';
 import { PlayApi } from './play-api.ts';
+import { Visitors } from './visitors.ts';
 
 test('a client that leaves before its body is whole was refused nothing', async () => {
   const refused: EarlyRefusal[] = [];
@@ -33,5 +44,115 @@ test('a client that leaves before its body is whole was refused nothing', async 
     expect(refused).toEqual([]);
   } finally {
     server.close();
+  }
+});
+
+async function serving(gateway: Gateway): Promise<{ readonly port: number; readonly close: () => void }> {
+  const options = { gateway, gatewayToken: 'token-a', proxies: proxyList(['127.0.0.1']), isTls: false };
+  const api = new PlayApi({ ...options, consoleUrl: undefined });
+  const server = createServer((request, response) => void api.handle(request, response));
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  return { port: (server.address() as AddressInfo).port, close: () => server.close() };
+}
+
+const snapshot = memorySnapshot();
+afterAll(() => snapshot.db.close());
+const key = mintKey(randomBytes);
+snapshot.apply(
+  recordsOf([
+    [
+      known('model.set', { id: 'echo', family: 'echo', added: '2026-01-01T00:00:00Z', weight: 1 }),
+      known('pool.model_installed', { model: 'echo' }),
+      known('anonymous.set', { freeTurns: 2, models: ['echo'] }),
+      known('organisation.set', { id: 'acme', name: 'acme', tier: null, anchor: '2026-01-01' }),
+      known('key.created', {
+        ...{ id: 'key-1', organisation: 'acme', name: 'one', hash: sha256(key) },
+        ...{ expires: 'never', expiresAt: null },
+      }),
+    ],
+  ]),
+);
+
+test('the bodies of all visitors have the memory of one organisation, and none of that of others', async () => {
+  const bodies = new BodyBudget(1024 * 1024, 20_000);
+  const ended: string[] = [];
+  const gateway = {
+    ...{ bodies, lookup: createLookup(snapshot.db), fenced: () => false, now: Date.now },
+    hosts: { shared: new Set(['127.0.0.1']), stackDomain: 'stacks.test' },
+    trace: () => undefined,
+    begin: () => undefined,
+    observe: ({ refusal }: RequestRecord) => ended.push(refusal?.reason ?? 'left'),
+  } as unknown as Gateway;
+  const { port, close } = await serving(gateway);
+  const visitors = new Visitors('token-a');
+  const cookies = [1, 2].map(() => visitors.mint(Date.now()).cookie);
+  const name = `__Host-headgate-visitor-${port}`;
+  const callers = [...cookies.map((cookie) => `cookie: ${name}=${cookie}`), `authorization: Bearer ${key}`];
+  const clients: Socket[] = [];
+  // All but the last byte of a body, so that it is held.
+  const hold = (caller: string | undefined): void => {
+    const head = ['content-type: application/json', 'sec-fetch-site: same-origin', 'content-length: 12000'];
+    const client = connect(port, '127.0.0.1').on('error', () => undefined);
+    clients.push(client);
+    client.write(
+      `POST /api/chat HTTP/1.1\r\nhost: 127.0.0.1:${port}\r\n${caller}\r\n${head.join('\r\n')}\r\n\r\n`,
+    );
+    client.write('x'.repeat(11_999));
+  };
+  try {
+    hold(callers[0]);
+    await until(() => bodies.usedBytes >= 11_999);
+    hold(callers[1]);
+    await until(() => ended.length > 0);
+    hold(callers[2]);
+    await until(() => bodies.usedBytes >= 2 * 11_999 || ended.length > 1);
+    expect(ended).toEqual(['body budget of the organisation']);
+  } finally {
+    for (const client of clients) client.destroy();
+    await until(() => ended.length === 3);
+    close();
+  }
+  expect(ended.slice(1)).toEqual(['left', 'left']);
+  expect(bodies.usedBytes).toBe(0);
+});
+
+test('a solution beyond those of a second is answered with 429 and Retry-After, and counts when it is sent again', async () => {
+  let monotonicMs = performance.now();
+  const clock = vi.spyOn(performance, 'now').mockImplementation(() => monotonicMs);
+  const meter = { loadTotal: () => true, freeTurns: () => 0, networkTurns: () => 0 };
+  const gateway = {
+    ...{ bodies: new BodyBudget(), lookup: createLookup(snapshot.db), now: Date.now, meter },
+    observeEarly: () => undefined,
+  } as unknown as Gateway;
+  const { port, close } = await serving(gateway);
+  const call = (address: string, body: object): Promise<Answered> =>
+    post(new URL(`http://127.0.0.1:${port}/api/visitor`), body, { address });
+  const [visitors, challenges] = [new Visitors('token-a'), new Challenges('token-a')];
+  const challengeFor = (address: string) =>
+    challenges.create(visitors.network(address, Date.now()), Date.now());
+  try {
+    for (const [address, wrongs] of [
+      ['203.0.113.1', 59],
+      ['203.0.113.2', 41],
+    ] as const) {
+      for (let n = 0; n < 3; n++) expect((await call(address, {})).cookie).toBeDefined();
+      for (let n = 0; n < wrongs; n++) {
+        const solution = { counter: 1, derivedKey: '00'.repeat(32) };
+        const answer = await call(address, { solution: { challenge: challengeFor(address), solution } });
+        expect([answer.status, typeof answer.json['work']]).toEqual([200, 'object']);
+      }
+    }
+    const challenge = challengeFor('203.0.113.2');
+    const solution = { challenge, solution: await solveChallenge({ challenge, deriveKey }) };
+    const early = await call('203.0.113.2', { solution });
+    expect([early.status, early.retryAfter, errorOf(early).type]).toEqual([
+      ...[429, '1', 'InferenceRateLimitedError'],
+    ]);
+    monotonicMs += 1000;
+    expect((await call('203.0.113.2', { solution })).cookie).toBeDefined();
+  } finally {
+    clock.mockRestore();
+    close();
   }
 });

@@ -4,7 +4,6 @@
  */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { BlockList } from 'node:net';
-import type { Payload } from 'altcha-lib/types';
 import { z } from 'zod';
 import { admit } from '../../shared/decision/admission.ts';
 import { unauthorized } from '../../shared/decision/authenticate.ts';
@@ -16,6 +15,7 @@ import { ClientGone, readBody } from '../request/body.ts';
 import type { Gateway } from '../request/gateway.ts';
 import { type Entry, handle, type Visitor } from '../request/handle.ts';
 import { discardRest, pathOf, sendJson, sendRefusal } from '../request/http.ts';
+import { type Solved, solutionSchema } from './challenges.ts';
 import { bodyBytesMax, checkTurn, checkVisitorsTurn } from './check-turn.ts';
 import { clientAddress } from './network.ts';
 import { NewVisitors, newPerHourMax } from './new-visitors.ts';
@@ -82,14 +82,15 @@ export class PlayApi {
 
   /** The visitor of the cookie, or a new one: for a proof of work, or not at all, where a network has too many. */
   async #visitor(request: IncomingMessage, response: ServerResponse): Promise<void> {
-    const solution = await this.#solutionIn(request);
+    const solved = await this.#solutionIn(request);
     // After the body, whose end the client decides.
     const nowMs = this.#options.gateway.now();
     const known = this.#known(request, nowMs);
     if (known !== undefined) return this.#sendState(response, known, nowMs);
     const network = this.#networkOf(request, nowMs);
-    const admitted = await this.#newVisitors.admit(network, solution, nowMs);
+    const admitted = await this.#newVisitors.admit(network, solved, nowMs);
     if (admitted.kind === 'refused') throw tooManyVisitors(admitted.retryAfterSeconds);
+    if (admitted.kind === 'busy') throw tooManySolutions(admitted.retryAfterSeconds);
     if (admitted.kind === 'work')
       return sendJson(response, ids(), 200, JSON.stringify({ work: admitted.challenge }));
     const { cookie, id } = this.#visitors.mint(nowMs);
@@ -150,11 +151,11 @@ export class PlayApi {
     discardRest(request);
   }
 
-  async #solutionIn(request: IncomingMessage): Promise<Payload | undefined> {
+  async #solutionIn(request: IncomingMessage): Promise<Solved | undefined> {
     const memory = this.#options.gateway.bodies.of('playground');
     const body = await readBody(request, memory, undefined, { bytesMax: 4096 });
     try {
-      return solutionSchema.safeParse(JSON.parse(body.bytes.whole().toString('utf8'))).data?.solution;
+      return callSchema.safeParse(JSON.parse(body.bytes.whole().toString('utf8'))).data?.solution;
     } catch {
       return undefined;
     } finally {
@@ -201,20 +202,7 @@ export class PlayApi {
   }
 }
 
-const text = z.string().max(256);
-const solutionSchema = z.object({
-  solution: z.object({
-    challenge: z.object({
-      parameters: z.object({
-        ...{ algorithm: text, nonce: text, salt: text, keyPrefix: text },
-        ...{ cost: z.int(), keyLength: z.int(), expiresAt: z.int() },
-        data: z.object({ network: text }),
-      }),
-      signature: text,
-    }),
-    solution: z.object({ counter: z.int().min(0), derivedKey: text, time: z.number() }),
-  }),
-});
+const callSchema = z.object({ solution: solutionSchema });
 
 function ids() {
   return { requestId: mintRequestId(), anthropicPath: false };
@@ -225,5 +213,13 @@ function tooManyVisitors(retryAfterSeconds: number): Refusal {
     'InferenceRateLimitedError',
     `The anonymous tier carries ${newPerHourMax} new visitors an hour of one network. Sign in, or try again in ${retryAfterSeconds} seconds.`,
     { retryAfterSeconds, reason: 'new visitors' },
+  );
+}
+
+function tooManySolutions(retryAfterSeconds: number): Refusal {
+  return new Refusal(
+    'InferenceRateLimitedError',
+    `The anonymous tier carries no more proofs of work of new visitors in this second. Sign in, or try again in ${retryAfterSeconds} second.`,
+    { retryAfterSeconds, reason: 'solutions' },
   );
 }

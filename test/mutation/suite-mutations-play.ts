@@ -24,17 +24,43 @@ export const playMutations: readonly SuiteMutation[] = [
     'data-plane/play/new-visitors.ts',
     ['data-plane/play/new-visitors.test.ts'],
     [
-      ['three cost nothing', 'counts.made < freePerHour', 'counts.made <= freePerHour'],
+      ['three cost nothing', 'counts.made >= freePerHour', 'counts.made > freePerHour'],
       ['a solution counts once', 'this.#answered.set(nonce, nowMs + challengeSeconds * 1000);', ''],
-      ['a challenge is checked once', 'this.#answered.has(nonce) || ', ''],
       [
         'further networks work',
-        'const isFree = counts !== undefined && counts.made < freePerHour;',
-        'const isFree = counts === undefined || counts.made < freePerHour;',
+        'counts === undefined || counts.made >=',
+        'counts !== undefined && counts.made >=',
       ],
-      ['a solution is of its network', "data?.['network'] !== network || ", ''],
+      [
+        'the checks of a second end',
+        "if (!limit.tryAcquire(this.#monotonicMs())) return 'busy';",
+        'limit.tryAcquire(this.#monotonicMs());',
+      ],
+      [
+        'further networks have few checks',
+        'counts === undefined ? this.#othersChecks : this.#checks',
+        'this.#checks',
+      ],
       ['wrong solutions are few', ' || counts.checked >= checkedPerHourMax', ''],
       ['each hour begins at nothing', '      this.#networks.clear();\n', ''],
+    ],
+  ),
+  ...of(
+    'data-plane/play/challenges.ts',
+    ['data-plane/play/new-visitors.test.ts'],
+    [
+      ['a solution is of its network', 'parameters.data.network !== network || ', ''],
+      ['a challenge ends', 'parameters.expiresAt * 1000 < nowMs', 'false'],
+      [
+        'challenges are of one token',
+        "return timingSafeEqual(this.#sign(parameters), Buffer.from(signature, 'hex'));",
+        'return signature.length > 0;',
+      ],
+      [
+        'a solution is the derived key',
+        " && timingSafeEqual(key, Buffer.from(solution.derivedKey, 'hex'))",
+        '',
+      ],
     ],
   ),
   ...of(
@@ -73,6 +99,18 @@ export const playMutations: readonly SuiteMutation[] = [
         'visitorAt(entry, acceptedMs)',
       ],
       ['what a visitor stops counts', 'isVisitor ? outcome.spent : undefined', 'undefined'],
+    ],
+  ),
+  ...of(
+    'data-plane/request/handle.ts',
+    ['data-plane/play/play-api.test.ts', 'test/play/shares.test.ts'],
+    [
+      [
+        'visitors have the memory of one organisation',
+        'sharerOf(subjectOf(admitted.caller))',
+        'subjectOf(admitted.caller)',
+      ],
+      ['visitors are one in the evidence', 'owner: sharerOf(decision.subject)', 'owner: decision.subject'],
     ],
   ),
   ...of(
