@@ -13,6 +13,7 @@ beforeAll(async () => {
   const anonymous = { freeTurns: 2, networkFactor: 2, models: ['echo-small'] };
   fleet = await startFleet({
     fleet: (urls) => ({ ...specFleet(urls), anonymous }),
+    gateways: 2,
     gateway: { whenStale: 'serve', play: { port: 0, hosts: [], trustedProxies: ['127.0.0.1'] } },
   });
 });
@@ -21,8 +22,15 @@ afterAll(async () => {
   clock.restore();
 });
 
+interface Call {
+  readonly address: string;
+  readonly cookie?: string | undefined;
+  readonly gateway?: number;
+}
+const callTo = (path: string, body: object, { gateway = 0, ...from }: Call): Promise<Answered> =>
+  post(new URL(path, fleet.gateways[gateway]?.play), body, from);
 const call = (path: string, body: object, address: string, cookie?: string): Promise<Answered> =>
-  post(new URL(path, fleet.gateways[0]?.play), body, { address, cookie });
+  callTo(path, body, { address, cookie });
 const turn = { model: 'echo-small', stream: true, messages: [{ role: 'user', content: 'hello' }] };
 const chat = (address: string, cookie: string): Promise<Answered> => call('/api/chat', turn, address, cookie);
 const left = async (address: string, cookie: string): Promise<number> =>
@@ -95,13 +103,22 @@ test('the fourth new visitor of a network works; in the next hour three are free
   await visitorFrom(address);
 });
 
-test('a cookie ends after 35 days', async () => {
+test('a cookie ends after 35 days, on every gateway: who has an old one is a new visitor', async () => {
   const address = '203.0.113.9';
   const cookie = await visitorFrom(address);
+  const statuses = async (): Promise<number[]> => {
+    const turns = [0, 1].map((gateway) => callTo('/api/chat', turn, { address, cookie, gateway }));
+    return (await Promise.all(turns)).map(({ status }) => status);
+  };
   clock.advanceMs(34 * 24 * hourMs);
-  expect((await chat(address, cookie)).status).toBe(200);
+  expect(await statuses()).toEqual([200, 200]);
   clock.advanceMs(24 * hourMs);
-  expect((await chat(address, cookie)).status).toBe(401);
+  expect(await statuses()).toEqual([401, 401]);
+  for (const gateway of [0, 1]) {
+    const renewed = await callTo('/api/visitor', {}, { address, cookie, gateway });
+    expect([renewed.cookie === undefined, turnsOf(renewed)]).toEqual([false, { left: 2, limit: 2 }]);
+    expect((await callTo('/api/chat', turn, { address, cookie: renewed.cookie, gateway })).status).toBe(200);
+  }
 });
 
 test('Limits 4: a body that is held until the next day or month counts in that one', async () => {
