@@ -19,18 +19,18 @@ let fleet: LimitedFleet;
 beforeAll(async () => {
   kafka = await startKafka();
   fleet = new LimitedFleet({ logUrl: kafka.url, timeoutMs: 60_000 });
+  await fleet.begin(2, [...burst, ...sticky, ...four, ...steady, ...back, away, 'slots']);
 }, 120_000);
 afterAll(async () => {
   await fleet?.close();
   await kafka?.stop();
 });
 
+const [burst, sticky] = [minutes('burst'), minutes('sticky')];
 const [four, steady, back] = [minutes('four'), minutes('steady'), minutes('back')];
 const away = 'away';
 
 test('Limits 1, Limits 2: two gateways on Kafka carry a limit once: cold burst, sticky client, slow streams, weights', async () => {
-  const [burst, sticky] = [minutes('burst'), minutes('sticky')];
-  await fleet.begin(2, [...burst, ...sticky, ...four, ...steady, ...back, away, 'slots']);
   await coldBurst(fleet, burst);
   await stickyClient(fleet, sticky);
   await slowStreams(fleet, 'slots');

@@ -79,7 +79,8 @@ export class LimitedFleet extends ProcessFleet {
   }
 
   async allowVisitors(): Promise<void> {
-    await this.#admin?.call('PUT', '/anonymous', { freeTurns: 10, models: [model] });
+    if (this.#admin === undefined) throw new Error('the fleet has not begun');
+    await this.#admin.call('PUT', '/anonymous', { freeTurns: 10, models: [model] });
   }
 
   async knows({ ready }: GatewayProcess, organisation: string): Promise<boolean> {
