@@ -114,7 +114,9 @@ export async function createConsoleApp(
       ? files.find('/index.html', { ...request.headers, 'if-none-match': undefined })
       : files.find(path, request.headers);
     if (!file) return reply.code(404).type('text/plain; charset=utf-8').send('not found\n');
-    if (isPage && !path.startsWith('/sign-in')) reply.headers(preloadsOf(await guard.peek(request)));
+    // A page waits for no log: without its preloads it is only slower.
+    if (isPage && !path.startsWith('/sign-in') && options.ended.isReady())
+      reply.headers(preloadsOf(await guard.peek(request)));
     return reply.code(file.status).headers(file.headers).send(file.body);
   });
   return app;

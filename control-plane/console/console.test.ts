@@ -314,6 +314,26 @@ describe('the session', () => {
     expect(statuses).toEqual([401, 200, 200]);
   });
 
+  test('however many links of an organisation were used, the next one signs in, once', async () => {
+    await plane.admin.call('PUT', '/organisations/birch/members/lia', { role: 'viewer' });
+    const owner = await as('ben');
+    const linkOf = async (seconds: number): Promise<object> => {
+      const path = '/api/organisations/birch/members/lia/link';
+      const { text } = await call({ method: 'POST', path, cookie: owner, body: { seconds } });
+      return { link: String(JSON.parse(text).url).split('#')[1] ?? '' };
+    };
+    const use = async (link: object): Promise<number> =>
+      (await call({ method: 'POST', path: '/api/session', body: link })).status;
+    for (let n = 0; n < endedPerHolderMax; n += 10)
+      await Promise.all(
+        Array.from({ length: 10 }, async () => expect(await use(await linkOf(90_000))).toBe(200)),
+      );
+    const [sooner, short, later] = [await linkOf(3000), await linkOf(3600), await linkOf(7200)];
+    const statuses = [];
+    for (const link of [short, short, sooner, later, later]) statuses.push(await use(link));
+    expect(statuses).toEqual([200, 401, 401, 200, 401]);
+  });
+
   test('who is no member any more is out at the next request', async () => {
     await plane.admin.call('PUT', '/organisations/acme/members/leo', { role: 'member' });
     const cookie = await as('leo');

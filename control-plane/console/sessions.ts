@@ -4,7 +4,6 @@
  */
 import { createHash, randomBytes, randomUUID } from 'node:crypto';
 import { z } from 'zod';
-import type { EventData } from '../../schemas/events.ts';
 import { personSchema } from '../../schemas/shapes.ts';
 import { Sealer } from '../../shared/runtime/sealed-text.ts';
 import type { CommandWriter } from '../command-log/command-writer.ts';
@@ -139,12 +138,11 @@ export class Sessions {
   async useLink({ id, endsMs, person, within }: Ticket, check: () => void): Promise<void> {
     const { ended } = this.#options;
     const data = linkEnded(id, endsMs, within);
-    const { subject } = data;
+    const { subject, holder } = data;
     await ended.ready();
     await this.#write(actorName({ person }), () => {
       check();
-      checkRoom(ended, data);
-      if (ended.hasEnded('link', subject, endsMs))
+      if (ended.wasUsed(subject, endsMs, holder))
         throw new CommandError('Unauthorized', 'this sign-in link was used before', {
           next: 'ask for another; the operator runs `headgate console open`',
         });
@@ -168,14 +166,13 @@ export class Sessions {
     const { organisation, role, by, id, endsMs } = invitation;
     // Of an operator's invitations there are as many as the operator likes.
     const used = linkEnded(id, endsMs, by === undefined ? undefined : organisation);
-    const { subject } = used;
+    const { subject, holder } = used;
     const joined = { type: 'member.set', data: { organisation, person, role } } as const;
     await ended.ready();
     await this.#write(actorName({ person: by }), () => {
       if (findMember(db, organisation, person) !== undefined) return [];
-      if (ended.hasEnded('link', subject, endsMs))
+      if (ended.wasUsed(subject, endsMs, holder))
         throw new CommandError('Unauthorized', 'this invitation was used before');
-      checkRoom(ended, used);
       const exists = findOrganisation(db, organisation) !== undefined;
       if (!exists) throw new CommandError('NotFound', 'the organisation of this invitation is gone');
       authorise(db, { person: by }, managingRoles, () => organisation);
@@ -216,14 +213,6 @@ function linkEnded(id: string, endsMs: number, organisation: string | undefined)
   const until = new Date(endsMs).toISOString();
   const holder = organisation === undefined ? undefined : holderOf(organisation);
   return { kind: 'link', subject: digestOf(id), ...(holder && { holder }), until } as const;
-}
-
-/** Throws CommandError Busy. */
-function checkRoom(ended: EndedSessions, { holder }: EventData<'session.ended'>): void {
-  if (holder !== undefined && ended.hasTooManyLinks(holder))
-    throw new CommandError('Busy', 'too many links of this organisation were used lately', {
-      next: 'sign in another way, or when the used links have expired',
-    });
 }
 
 /** In the log stands the digest of an id, from which nobody can make the id. */

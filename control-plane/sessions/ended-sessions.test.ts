@@ -27,7 +27,9 @@ async function open(endedMax?: number, at: object = { log: null, seq: 0 }): Prom
   const log = new MemoryLog(new MemoryTopic());
   const path = join(dir, 'sessions.json');
   const ended = new EndedSessions({ path, snapshot, log, logger: quiet, ...(endedMax && { endedMax }) });
+  expect(ended.isReady()).toBe(false);
   await ended.ready();
+  expect(ended.isReady()).toBe(true);
   opened.push(ended);
   return ended;
 }
@@ -94,17 +96,29 @@ test('who signs in and out without end fills no list, and ends no sessions but t
   expect(ended.hasPersonEnded('mallory', 10 + 5000 - endedPerHolderMax)).toBe(false);
 });
 
-test('the links of one organisation have a bound of their own, which ends no sessions', async () => {
-  const ended = await open(2 * endedPerHolderMax);
-  for (let n = 0; n < endedPerHolderMax; n++) {
-    expect(ended.hasTooManyLinks('links:acme')).toBe(false);
-    ended.onCommits([commitAt(10 + n, { ...end('link', n, 8), holder: 'links:acme' })]);
+test('the uses of one organisation’s links that end first are forgotten, and so are refused', async () => {
+  const endedMs = Date.now() + 8 * hoursMs;
+  const used = (n: number) =>
+    ({
+      kind: 'link',
+      subject: subject(n),
+      until: new Date(endedMs + n).toISOString(),
+      holder: 'links:acme',
+    }) as const;
+  const before = await open();
+  for (let n = 0; n < endedPerHolderMax + 10; n++) before.onCommits([commitAt(10 + n, used(n))]);
+  before.close();
+  // The same after a start.
+  for (const ended of [before, await open(undefined, { log: 'test-log', seq: 1 })]) {
+    for (let n = 0; n < endedPerHolderMax + 10; n++)
+      expect([n, ended.wasUsed(subject(n), endedMs + n, 'links:acme')]).toEqual([n, true]);
+    // Those that nobody used hold where they end later than what was forgotten, and those of others in any case.
+    expect(ended.wasUsed(subject(900), endedMs + 9, 'links:acme')).toBe(true);
+    expect(ended.wasUsed(subject(900), endedMs + 10, 'links:acme')).toBe(false);
+    expect(ended.wasUsed(subject(900), endedMs, 'links:birch')).toBe(false);
+    expect(ended.wasUsed(subject(900), endedMs, undefined)).toBe(false);
+    expect(ended.hasPersonEnded('links:acme', 0)).toBe(false);
   }
-  expect(ended.hasTooManyLinks('links:acme')).toBe(true);
-  expect([ended.hasTooManyLinks('links:birch'), ended.hasPersonEnded('links:acme', 0)]).toEqual([
-    false,
-    false,
-  ]);
 });
 
 test('a replica that starts again holds the same against the same holder', async () => {

@@ -20,7 +20,7 @@ import { CommitReader, ReadMarks } from '../state/commits.ts';
 const endedMaxDefault = 100_000;
 /**
  * Of one holder, so that nobody fills the list by signing in and out. Beyond it the holder's sessions that began before the
- * oldest of these ends are over, all of them; and no further link is accepted.
+ * oldest of these ends are over, all of them; and of the holder's links those that end first are forgotten, as above.
  */
 export const endedPerHolderMax = 250;
 /** So much less is kept then, so that not each further one costs a search. */
@@ -47,6 +47,8 @@ const fileSchema = z.object({
   ended: z.record(z.string(), entrySchema),
   /** What ends up to here may have been forgotten. */
   forgottenMs: z.object({ link: z.number(), session: z.number() }).default({ link: 0, session: 0 }),
+  /** The same of the links of one holder. */
+  forgottenLinksMs: z.record(z.string(), z.number()).default({}),
 });
 type Entry = z.infer<typeof entrySchema>;
 
@@ -65,6 +67,8 @@ export class EndedSessions {
   /** Keys of the entries of each holder: of links, and of all else. */
   readonly #held = { link: new Map<string, Set<string>>(), session: new Map<string, Set<string>>() };
   #forgottenMs = { link: 0, session: 0 };
+  /** By holder, who are no more than the organisations; until it is past. */
+  readonly #forgottenLinksMs = new Map<string, number>();
   #sweptMs = 0;
   #storing: NodeJS.Timeout | undefined;
   readonly #ready: Promise<void>;
@@ -97,20 +101,25 @@ export class EndedSessions {
     if (this.#storing !== undefined) this.#store();
   }
 
+  /** Until then `hasEnded` does not know of all that ended. */
+  isReady(): boolean {
+    return this.#isComplete;
+  }
+
   /** `endsMs`: when it ends in any case. */
   hasEnded(kind: 'session' | 'link', subject: string, endsMs: number): boolean {
     return endsMs <= this.#forgottenMs[kind] || this.#ended.has(`${kind} ${subject}`);
   }
 
+  /** Whether a link was used; `holder`: where it has one. */
+  wasUsed(subject: string, endsMs: number, holder: string | undefined): boolean {
+    const forgottenMs = holder === undefined ? 0 : (this.#forgottenLinksMs.get(holder) ?? 0);
+    return endsMs <= forgottenMs || this.hasEnded('link', subject, endsMs);
+  }
+
   /** Whether a session of this person that began at a position was ended with all of the person's sessions. */
   hasPersonEnded(person: string, position: number): boolean {
     return (this.#ended.get(`person ${person}`)?.position ?? 0) > position;
-  }
-
-  /** Whether so many links of this holder were used lately that no further one is accepted. */
-  hasTooManyLinks(holder: string): boolean {
-    this.#sweep();
-    return (this.#held.link.get(holder)?.size ?? 0) >= endedPerHolderMax;
   }
 
   async #readPast(): Promise<void> {
@@ -128,10 +137,12 @@ export class EndedSessions {
   #load(): { readonly head: Head; readonly offset: number } | undefined {
     const { path, snapshot } = this.#options;
     try {
-      const { head, offset, ended, forgottenMs } = fileSchema.parse(JSON.parse(readFileSync(path, 'utf8')));
+      const { head, offset, ended, ...forgotten } = fileSchema.parse(JSON.parse(readFileSync(path, 'utf8')));
       if (head.log !== snapshot.log || head.seq > snapshot.seq) return undefined;
       for (const [key, entry] of Object.entries(ended)) this.#set(key, entry);
-      this.#forgottenMs = forgottenMs;
+      this.#forgottenMs = forgotten.forgottenMs;
+      for (const [holder, ms] of Object.entries(forgotten.forgottenLinksMs))
+        this.#forgottenLinksMs.set(holder, ms);
       return { head, offset };
     } catch {
       return undefined;
@@ -151,6 +162,7 @@ export class EndedSessions {
         offset: snapshot.nextOffset,
         ended,
         forgottenMs,
+        forgottenLinksMs: Object.fromEntries(this.#forgottenLinksMs),
       });
     } catch (error) {
       logger.warn({ err: error }, 'the ends of sessions were not stored; the next start reads the log again');
@@ -174,7 +186,7 @@ export class EndedSessions {
   #end({ kind, subject, until, holder }: EventData<'session.ended'>, position: number): void {
     this.#sweep();
     this.#add(`${kind} ${subject}`, { position, untilMs: Date.parse(until), holder });
-    if (kind !== 'link' && holder !== undefined) this.#join(holder);
+    if (holder !== undefined) kind === 'link' ? this.#forgetLink(holder) : this.#join(holder);
     if (this.#ended.size > this.#endedMax) this.#forget();
   }
 
@@ -221,11 +233,23 @@ export class EndedSessions {
     if (entry) this.#add(`person ${holder}`, { ...entry, holder: undefined });
   }
 
+  /** Where a holder used too many links, the use of the one that ends first is forgotten. */
+  #forgetLink(holder: string): void {
+    const keys = this.#held.link.get(holder);
+    if (keys === undefined || keys.size <= endedPerHolderMax) return;
+    const endOf = (key: string): number => this.#ended.get(key)?.untilMs ?? 0;
+    const first = [...keys].reduce((least, key) => (endOf(key) < endOf(least) ? key : least));
+    const forgottenMs = Math.max(this.#forgottenLinksMs.get(holder) ?? 0, endOf(first));
+    this.#forgottenLinksMs.set(holder, forgottenMs);
+    this.#delete(first);
+  }
+
   #sweep(): void {
     const nowMs = Date.now();
     if (nowMs - this.#sweptMs < sweepMs) return;
     this.#sweptMs = nowMs;
     for (const [key, { untilMs }] of this.#ended) if (untilMs < nowMs) this.#delete(key);
+    for (const [holder, ms] of this.#forgottenLinksMs) if (ms < nowMs) this.#forgottenLinksMs.delete(holder);
   }
 
   #forget(): void {
