@@ -433,7 +433,8 @@ test('a restore names the signers of the log, and writes nothing where nobody ha
   await done(backup.replace('copy', 'signed'));
   const signed = restore.replace('copy', 'signed');
   const fingerprint = fingerprintOf(own.publicKey);
-  await refused(`${signed} --dry-run`, 0, `signed by ${fingerprint}`);
+  await refused(`${signed.replace(' --yes', '')} --dry-run`, 0, `signed by ${fingerprint}`);
+  await refused(`${signed} --dry-run`, 6, 'nobody compares the signers');
   await refused(signed, 6, 'nobody compares the signers');
   await refused(`${signed} --trust-signer ${fingerprintOf(foreign.publicKey)}`, 6, 'is refused');
   await refused(`${signed} --trust-signer nothing`, 2, 'no file can be read at nothing');
@@ -463,4 +464,20 @@ test('a restore names the signers of the log, and writes nothing where nobody ha
   expect(existsSync(join(folder, 'new-cp'))).toBe(false);
   const pins = `--trust-signer ${fingerprintOf(foreign.publicKey)} --trust-signer ${fingerprint}`;
   expect(await done(`${signed} ${pins}`)).toMatchObject({ log: 'signed-log', position: 3 });
+});
+
+test('a log that was begun unsigned and signed later is restored with --allow-unsigned alone', async () => {
+  const { privateKey } = generateKeyPairSync('ed25519');
+  const file = join(folder, 'own.pem');
+  writeFileSync(file, privateKey.export({ type: 'pkcs8', format: 'pem' }));
+  const own = loadSigner(file);
+  const added = [writer.add([known('log.signers_set', { signers: [own.publicKey] })]), ...tiers(1)];
+  await append(...added.map((record) => ({ ...record, signature: own.sign(record.value) })));
+  await done(backup);
+  const fingerprint = fingerprintOf(own.publicKey);
+  await refused(`${restore} --trust-signer ${fingerprint}`, 6, 'is refused');
+  for (const dryRun of ['', ' --dry-run'])
+    await refused(restore.replace(' --allow-unsigned', dryRun), 6, 'begun unsigned, add --allow-unsigned');
+  await refused(`${restore} --dry-run`, 0, `begun unsigned, and is signed by ${fingerprint} now`);
+  expect(await done(restore)).toMatchObject({ log: 'log-of-the-test', position: 8 });
 });

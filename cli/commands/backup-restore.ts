@@ -6,7 +6,7 @@ import { existsSync, readdirSync, rmSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { controlTopic } from '../../schemas/commit.ts';
 import { usagePartitions } from '../../schemas/usage.ts';
-import { emptyHead, type Head, judgeBatch, recordHash } from '../../shared/log/core/chain.ts';
+import { emptyHead, type Head, judge, judgeBatch, recordHash } from '../../shared/log/core/chain.ts';
 import { type ControlLog, type LogRecord, LogReplaced } from '../../shared/log/core/control-log.ts';
 import { fingerprintOf, SigningKeyUnusable } from '../../shared/log/core/signing.ts';
 import { TrustedSigners } from '../../shared/log/core/trust.ts';
@@ -114,21 +114,20 @@ async function checkSigners(
 ): Promise<void> {
   const signers = manifest.log.signers.map(fingerprintOf);
   if (pins.length > 0) await checkBeginning(dir, manifest, pins);
+  const isUnsigned = await beganUnsigned(dir, manifest);
   session.note(
-    signers.length === 0
-      ? 'its log is not signed: nothing proves that the backup was not changed'
+    isUnsigned
+      ? `its log ${signers.length === 0 ? 'is not signed' : `was begun unsigned, and is signed by ${signers.join(', ')} now`}: nothing proves that the backup was not changed`
       : `signed by ${signers.join(', ')}${pins.length > 0 ? '' : '; compare them with those that you keep elsewhere, or name them with --trust-signer'}`,
   );
-  const { yes, dryRun } = session.globals;
-  if (!yes || dryRun || pins.length > 0 || (signers.length === 0 && allowUnsigned)) return;
+  if (session.globals.yes !== true || pins.length > 0 || (isUnsigned && allowUnsigned)) return;
   throw new CliError('with --yes nobody compares the signers of the backup', {
     type: 'Untrusted',
     exitCode: 6,
     why: 'who can write to the backup can put another log there, signed by another key or by none',
-    next:
-      signers.length === 0
-        ? 'if your log is not signed, add --allow-unsigned'
-        : 'add --trust-signer with the key of yours that signed the first commit of the log',
+    next: isUnsigned
+      ? 'if your log was begun unsigned, add --allow-unsigned'
+      : 'add --trust-signer with the key of yours that signed the first commit of the log',
   });
 }
 
@@ -143,6 +142,15 @@ async function checkBeginning(dir: string, { segments }: Manifest, pins: readonl
     if (!(error instanceof LogReplaced)) throw error;
     throw new CliError(error.message, { type: 'Untrusted', exitCode: 6, cause: error });
   }
+}
+
+/** By its first commit, whatever key signed the later ones: who can write to the backup can begin another log that they have signed. */
+async function beganUnsigned(dir: string, manifest: Manifest): Promise<boolean> {
+  for await (const record of recordsOf(dir, manifest)) {
+    const judgement = judge(emptyHead(), record);
+    if ('accepted' in judgement) return judgement.head.signers.length === 0;
+  }
+  return true;
 }
 
 async function writeLog(session: Session, url: string, dir: string, manifest: Manifest): Promise<void> {

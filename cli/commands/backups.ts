@@ -29,13 +29,13 @@ export function registerBackups(program: Command, io: Io): void {
   });
   verb(backup.command, io, 'restore <folder>', 'write the log and the usage again, after all was lost', [
     'headgate backup restore /backup/headgate --log sqlite:./data/log --data ./data/cp-1 --dry-run',
-    'headgate backup restore /backup/headgate --log kafka://broker:9092 --data ./data/cp-1 --trust-signer signing.pub --yes',
+    'headgate backup restore /backup/headgate --log kafka://broker:9092 --data ./data/cp-1 --trust-signer first-signer.pub --yes',
   ])
     .repeated(
       '--trust-signer <key>',
       'fingerprint, public key or PEM file; one of these must have signed the first commit; may be repeated',
     )
-    .option('--allow-unsigned', 'restore a log that is not signed, also with --yes')
+    .option('--allow-unsigned', 'restore a log that was begun unsigned, also with --yes')
     .action<BackupRestoreOptions>(async (session, options, folder) => {
       const { restoreBackup } = await import('./backup-restore.ts');
       await restoreBackup(session, options, folder);

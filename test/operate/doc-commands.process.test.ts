@@ -63,7 +63,8 @@ beforeAll(async () => {
   writeFileSync(join(bin, 'headgate'), `#!/bin/sh\nexec "${process.execPath}" "${binary}" "$@"\n`);
   chmodSync(join(bin, 'headgate'), 0o755);
   env = { ...(process.env as Record<string, string>), ...fleet.env, PATH: `${bin}:${process.env['PATH']}` };
-  const firstKey = join(fleet.dir, 'first');
+  // As in the page on backups.
+  const firstKey = join(work, 'first-signer');
   for (const command of [
     `openssl genpkey -algorithm ed25519 -out ${firstKey}.pem`,
     `openssl pkey -in ${firstKey}.pem -pubout -out ${firstKey}.pub`,
@@ -96,8 +97,6 @@ beforeAll(async () => {
     '/backup/headgate': join(fleet.dir, 'copy'),
     '/var/lib/headgate/cp-1': join(fleet.dir, 'cp'),
     '--log URL --data FOLDER': `--log sqlite:${join(fleet.dir, 'new')} --data ${join(fleet.dir, 'new-cp')}`,
-    // The page's own key joins a log that another began.
-    '--trust-signer signing.pub': `--trust-signer ${firstKey}.pub`,
     '2026-11-22T08:00:00Z': new Date().toISOString(),
     '10m': '1s',
     '--from 18000': '--from 2',
