@@ -189,7 +189,7 @@ test('Limits 4, Errors 7: a visitor talks, stops, uses up the turns, and a new c
     expect(await page.getByRole('link', { name: 'Sign in' }).getAttribute('href')).toBe(
       `${dev.ready.console.url}/sign-in`,
     );
-    expect(await page.getByLabel('Message', { exact: true }).inputValue()).toBe('one more');
+    await expect.poll(() => page.getByLabel('Message', { exact: true }).inputValue()).toBe('one more');
     expect(await answers(page).count()).toBe(3);
     await watched.expectAccessible('used up');
 
