@@ -96,6 +96,7 @@ export class Attempt implements CallReader, ClientListener {
   #state: AttemptState = 'connecting';
   #status = 0;
   #errorBody: ByteCollector | undefined;
+  /** By the clock of the ticker, as the wait itself. */
   #wholeByMs = Number.POSITIVE_INFINITY;
 
   constructor(options: AttemptOptions) {
@@ -139,12 +140,12 @@ export class Attempt implements CallReader, ClientListener {
   }
 
   onHead(status: number, contentType: string): void {
-    const { bounds, memory, onAnswer } = this.#options;
+    const { bounds, memory, onAnswer, pools } = this.#options;
     this.#status = status;
     onAnswer?.();
     if (status === 200 && this.#whole !== undefined && isJsonType(contentType)) {
       this.#step('answer-head');
-      this.#wholeByMs = performance.now() + bounds.wholeAnswerMs;
+      this.#wholeByMs = pools.ticker.nowMs + bounds.wholeAnswerMs;
       this.#expectMore();
     } else if (status === 200 && this.#stream !== undefined && isEventStreamType(contentType)) {
       // The deadline for the first event is kept.
@@ -227,9 +228,9 @@ export class Attempt implements CallReader, ClientListener {
 
   /** The next piece, but no later than the whole: a node that sends a byte now and then has a deadline too. */
   #expectMore(): void {
-    const remainingMs = this.#wholeByMs - performance.now();
-    const { betweenBytesMs } = this.#options.bounds;
-    this.#call.setDeadline(Math.min(betweenBytesMs, remainingMs), 'the rest of its answer');
+    const { bounds, pools } = this.#options;
+    const remainingMs = this.#wholeByMs - pools.ticker.nowMs;
+    this.#call.setDeadline(Math.min(bounds.betweenBytesMs, remainingMs), 'the rest of its answer');
   }
 
   #rebuild(): void {

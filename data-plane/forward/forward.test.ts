@@ -12,6 +12,7 @@ import {
   routeTo,
   startForwardServer,
 } from '../../test/support/forward-server.ts';
+import { stall } from '../../test/support/stall.ts';
 import { until, within } from '../../test/support/until.ts';
 
 const open: { close(): Promise<void> }[] = [];
@@ -327,6 +328,47 @@ test('a node that stops within a whole answer is waited for as long as between t
   expect(await server.next()).toMatchObject({
     reason: 'the node did not send the rest of its answer in time',
   });
+});
+
+test('a stall of this gateway takes nothing of the time for a whole answer', async () => {
+  const ticks = async (count: number) => {
+    let left = count;
+    const waiting = { index: -1, tick: () => void left-- };
+    server.pools.ticker.add(waiting);
+    await until(() => left <= 0);
+    server.pools.ticker.delete(waiting);
+  };
+  const message = { role: 'assistant', content: 'x' };
+  const answer = JSON.stringify({ choices: [{ index: 0, message, finish_reason: 'stop' }] });
+  const node = await handMade(async (_request, response) => {
+    response.writeHead(200, { 'content-type': 'application/json' });
+    response.write(answer.slice(0, 5));
+    await ticks(5);
+    stall(2500);
+    response.write(answer.slice(5, 10));
+    await ticks(5);
+    response.end(answer.slice(10));
+  });
+  const settings = { wholeAnswerMs: 2000, betweenBytesMs: 60_000 };
+  const server = await gateway({ candidates: [routeTo(node.url)], settings });
+  expect((await post(server.url + chatPath, chat).answer).status).toBe(200);
+});
+
+test('a stall of this gateway takes nothing of the time to search for a node', async () => {
+  const node = await sim();
+  let stalls = 0;
+  const credential = () => {
+    stalls += 1;
+    stall(6500);
+    return undefined;
+  };
+  const candidates = [
+    routeTo('http://127.0.0.1:1', { credential: 'GPU' }),
+    routeTo(node.url, { node: 'n2' }),
+  ];
+  const server = await gateway({ candidates, credential, random: () => 0 });
+  expect((await post(server.url + chatPath, chat).answer).status).toBe(200);
+  expect(stalls).toBe(1);
 });
 
 test.each([

@@ -91,7 +91,7 @@ export type ForwardOutcome =
       readonly spent?: Usage;
     };
 
-/** Looking for a node that takes connections ends after this, however many candidates are left. */
+/** Looking for a node that takes connections ends after this, by the clock of their waits, however many candidates are left. */
 const searchMs = 6000;
 
 /** Throws a Refusal where nothing of an answer went out. */
@@ -104,13 +104,14 @@ export async function forward(options: ForwardOptions): Promise<ForwardOutcome> 
 }
 
 async function search(options: ForwardOptions): Promise<ForwardOutcome> {
-  const searchUntilMs = performance.now() + searchMs;
+  const { ticker } = options.pools;
+  const searchUntilMs = ticker.nowMs + searchMs;
   let remaining = options.candidates;
   let incompatible: Refusal | undefined;
   let unreached: string | undefined;
   for (;;) {
     const route = options.choose(remaining);
-    if (route === undefined || performance.now() > searchUntilMs) break;
+    if (route === undefined || ticker.nowMs > searchUntilMs) break;
     const rendered = nodeBody(options, route);
     const body = rendered instanceof Promise ? await rendered : rendered;
     if (body instanceof Refusal) incompatible = body;

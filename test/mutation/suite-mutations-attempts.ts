@@ -199,8 +199,8 @@ export const attemptMutations: readonly SuiteMutation[] = [
     ],
     [
       'the whole is not waited for without end',
-      'Math.min(betweenBytesMs, remainingMs)',
-      'betweenBytesMs',
+      'Math.min(bounds.betweenBytesMs, remainingMs)',
+      'bounds.betweenBytesMs',
       'sends its body byte by byte has not',
     ],
   ]),
