@@ -69,11 +69,16 @@ function hasOneOwner({ organisation, visitor, period, draw }: Owned): boolean {
 }
 
 export const usageRowSchema = z.strictObject(shape).refine(hasOneOwner, 'must have one owner');
+/** A line of the export: the row, and what its key is called, as of the export. */
+export const usageLineSchema = z
+  .strictObject({ ...shape, keyName: z.string().optional() })
+  .refine(hasOneOwner, 'must have one owner');
 const readerSchema = z.object(shape).refine(hasOneOwner);
 const envelopeSchema = z.object({ v: z.int().min(1), ...envelope });
 
 export type Draw = z.infer<typeof drawSchema>;
 export type UsageRow = z.infer<typeof usageRowSchema>;
+export type UsageLine = z.infer<typeof usageLineSchema>;
 
 /** A row as it was read. */
 export interface ReadUsageRow {

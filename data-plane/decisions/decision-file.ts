@@ -212,7 +212,7 @@ function openRing(path: string): Database {
 }
 
 function opened(path: string): Database {
-  const db = openDatabase(path, { durability: 'process' });
+  const db = openDatabase(path, { durability: 'process', cacheKilobytes: 1000 });
   try {
     createTables(db, path, format);
     db.prepare('SELECT cells, req FROM decisions JOIN decision_ids USING (id) LIMIT 1').get();

@@ -18,6 +18,7 @@ export const idBytes = 16;
 /** Place of the id in the list of a decision, and of its time. */
 export const [idCell, timeCell] = [1, 2] as const;
 const textBytesMax = 256 * 1024;
+const [opening, comma] = [0x5b, 0x2c];
 /** A character of a string may take so many bytes. */
 const bytesPerCharacter = 3;
 
@@ -38,12 +39,13 @@ export class DecisionGroupBuffer {
 
   /** False where it has no room for it. */
   add(decision: CompactDecision): boolean {
-    const id = String(decision[idCell]);
-    const text = JSON.stringify(decision).replace(`"${id}"`, '0');
+    const cells = decision.slice();
+    cells[idCell] = 0;
+    const text = JSON.stringify(cells);
     const isFull = (this.#count + 1) * idBytes > this.#ids.length;
     if (isFull || this.#length + bytesPerCharacter * text.length + 2 > textBytesMax) return false;
-    this.#ids.write(id, this.#count * idBytes, 'hex');
-    this.#length += this.#text.write(this.#count === 0 ? '[' : ',', this.#length);
+    this.#ids.write(String(decision[idCell]), this.#count * idBytes, 'hex');
+    this.#text[this.#length++] = this.#count === 0 ? opening : comma;
     this.#length += this.#text.write(text, this.#length);
     this.#lastMs = Math.max(this.#lastMs, Number(decision[timeCell]));
     this.#count++;

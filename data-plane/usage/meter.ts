@@ -7,7 +7,7 @@
  */
 import { type Draw, type UsageRow, usageTokensMax } from '../../schemas/usage.ts';
 import { periodOf } from '../../shared/usage/period.ts';
-import type { RecordedUsage } from './outbox.ts';
+import type { RecordedUsage } from './rows.ts';
 import {
   type Account,
   type AccountLimit,
@@ -68,11 +68,11 @@ interface CatchUp {
   readonly resolve: () => void;
 }
 
-/** Rows recorded within this time are sent together, ms: with a timer's lateness a row is on the disk within 10. */
+/** Rows recorded within this time are sent together, ms: with a timer's lateness a row is with the worker within 10. */
 const groupMs = 7;
 /** From so many rows not on the disk, or once it has accepted none for so long, new requests wait for the worker. */
 const behindRows = 1_000;
-const behindMs = 250;
+const behindMs = 350;
 /** Rows not on the disk yet above which requests are refused; requests in flight can still be recorded. */
 const waitingRowsMax = 5_000;
 /** Requests are refused once the disk has accepted no row for longer, ms. */
@@ -92,8 +92,10 @@ export class Meter {
   readonly #totals = new Map<string, number>();
   /** Callers that wait for a requested total, by account; an empty set where all have timed out. */
   readonly #waiters = new Map<string, Set<() => void>>();
-  #outgoing: RecordedUsage[] = [];
-  /** What the accounts of the outgoing rows may use, adjustments included. */
+  /** Rows for the worker, as the text of a group. */
+  #outgoing = '';
+  #outgoingRows = 0;
+  /** What the accounts of the outgoing rows may use, adjustments included, and what the rows use of it. */
   readonly #limits = new Map<string, AccountLimit>();
   #sendTimer: NodeJS.Timeout | undefined;
   #recorded = 0;
@@ -171,7 +173,8 @@ export class Meter {
     this.#recorded++;
     for (const amount of amountsOf(row)) this.#count(amount, 1);
     if (draw === 'pool') this.#setLimits(owner, request.admittedMs ?? atMs, request);
-    if (this.#outgoing.push(row) === 1) this.#sendTimer = setTimeout(() => this.sendRows(), groupMs);
+    this.#outgoing += `${JSON.stringify(row)},\n`;
+    if (++this.#outgoingRows === 1) this.#sendTimer = setTimeout(() => this.sendRows(), groupMs);
   }
 
   /** After an event-loop stall the worker's state may still be queued, so `stateGraceMs` passes before the disk is late. */
@@ -211,10 +214,12 @@ export class Meter {
   /** Sends the rows recorded so far to the worker. */
   sendRows(): void {
     clearTimeout(this.#sendTimer);
-    if (this.#outgoing.length === 0) return;
+    if (this.#outgoingRows === 0) return;
     const limits = [...this.#limits.values()];
-    this.#options.post({ kind: 'rows', rows: JSON.stringify(this.#outgoing), limits });
-    this.#outgoing = [];
+    const group = { rows: this.#outgoing, count: this.#outgoingRows };
+    this.#options.post({ kind: 'rows', group, limits });
+    this.#outgoing = '';
+    this.#outgoingRows = 0;
     this.#limits.clear();
   }
 
@@ -308,29 +313,22 @@ export class Meter {
     return waiters;
   }
 
+  /** So that use is published early where little is left. */
   #setLimits(
     owner: UsageOwner,
     atMs: number,
-    { monthlyTokens = null, tokensPerDay = null }: MeteredRequest,
+    { monthlyTokens, tokensPerDay, ...used }: MeteredRequest,
   ): void {
-    if ('organisation' in owner) {
-      this.#setLimit(owner, atMs, monthlyTokens);
-      return;
-    }
-    const key = accountKey(accountOfVisitors(atMs));
-    this.#limits.set(key, [key, tokensPerDay]);
+    const account = 'visitor' in owner ? accountOfVisitors(atMs) : accountOf(owner, atMs);
+    const key = accountKey(account);
+    const limit = 'visitor' in owner ? tokensPerDay : this.#limitOf(account, monthlyTokens);
+    const [, , before] = this.#limits.get(key) ?? [key, null, 0];
+    this.#limits.set(key, [key, limit ?? null, before + used.promptTokens + used.completionTokens]);
   }
 
-  /** So that use is published early where little is left. */
-  #setLimit(
-    owner: { organisation: string; anchor: string },
-    atMs: number,
-    monthlyTokens: number | null,
-  ): void {
-    const key = accountKey(accountOf(owner, atMs));
-    const { start } = periodOf(owner.anchor, atMs);
-    const adjustment = this.#options.adjustmentOf?.(owner.organisation, start) ?? 0;
-    this.#limits.set(key, [key, monthlyTokens === null ? null : monthlyTokens - adjustment]);
+  #limitOf({ subject, period }: Account, monthlyTokens: number | null | undefined): number | null {
+    if (monthlyTokens == null) return null;
+    return monthlyTokens - (this.#options.adjustmentOf?.(subject, period) ?? 0);
   }
 
   #used(account: Account): number {

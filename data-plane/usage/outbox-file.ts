@@ -3,16 +3,17 @@
  * Primary data: each transaction is on the disk when it returns. Numbers of an incarnation have no gaps, so its first,
  * last and last shipped number describe its rows without counting them.
  */
+import { randomUUID } from 'node:crypto';
 import { existsSync, mkdirSync, renameSync } from 'node:fs';
 import { dirname } from 'node:path';
 import type { CounterEntry } from '../../schemas/limits.ts';
-import { counterKey } from '../../shared/limits/counters.ts';
 import {
   createTables,
   type Database,
   DatabaseCorrupt,
   mapSqliteError,
   openDatabase,
+  prepare,
   type Statement,
 } from '../../shared/runtime/sqlite.ts';
 import { ledgerSql, OutboxLedger } from './outbox-ledger.ts';
@@ -42,6 +43,15 @@ CREATE TABLE shipment (
 /** Version 1, of Headgate 0.1, had no counters. */
 const format = { version: 2, sql: rowsSql + ledgerSql, upgrades: { 1: ledgerSql } };
 
+/** Not part of the format: earlier builds, which have no spool, may open the file. One row. */
+const spoolSql = `
+CREATE TABLE IF NOT EXISTS spool (
+  id TEXT NOT NULL,              -- names this database in the spool
+  taken INTEGER NOT NULL,        -- number of the last group whose rows are here
+  incarnation TEXT NOT NULL,     -- of the process that wrote it
+  next_n INTEGER NOT NULL        -- what the next row of that incarnation is numbered
+) STRICT;`;
+
 /** Rows of one process start. */
 export interface Incarnation {
   readonly ordinal: number;
@@ -53,12 +63,26 @@ export interface Incarnation {
   /** Number of the last row in the file; 0 before the first. */
   lastN: number;
 }
-/** A row, or what counts without one. */
 export interface QueuedUsage {
-  readonly n?: number;
-  readonly body?: string;
-  /** What it adds to the counters. */
+  readonly incarnation: Incarnation;
+  readonly n: number;
+  readonly body: string;
+}
+/** What one transaction writes. */
+export interface Batch {
+  readonly rows: readonly QueuedUsage[];
+  /** What the rows add to the counters, one entry a subject and period. */
   readonly entries: readonly CounterEntry[];
+  readonly shipped: readonly Shipped[];
+  /** Number of the last group of the spool whose rows these are, or were before. */
+  readonly groupsTaken: number;
+  /** Where the rows of this process continue. */
+  readonly numbering: Numbering;
+}
+/** An incarnation, by its id, and the number of its next row. */
+export interface Numbering {
+  readonly id: string;
+  readonly nextN: number;
 }
 export interface Shipped {
   readonly incarnation: Incarnation;
@@ -104,17 +128,24 @@ export class OutboxFile {
   readonly incarnations: Incarnation[];
   /** What this folder completed itself. */
   readonly ledger: OutboxLedger;
+  /** Names this file in the spool. */
+  readonly spoolId: string;
+  /** Number of the last group of the spool whose rows are in this file. */
+  groupsTaken: number;
+  /** Of the process that wrote last. */
+  readonly numbering: Numbering;
   readonly #path: string;
   readonly #db: Database;
   readonly #insert: Statement;
   readonly #read: Statement<[number, number, number], string>;
   readonly #ship: Statement;
+  readonly #take: Statement<[number, string, number]>;
   readonly #oldest: Statement<[number], ShipmentRow>;
   readonly #sums: Statement<[number, number], PendingSum>;
 
   constructor(path: string, nowMs: number) {
     this.#path = path;
-    this.#db = openDatabase(path, { durability: 'full' });
+    this.#db = openDatabase(path, { durability: 'full', cacheKilobytes: 4000 });
     try {
       this.#migrate();
       this.#insert = this.#db.prepare('INSERT INTO row VALUES (?, ?, ?)');
@@ -124,9 +155,14 @@ export class OutboxFile {
         )
         .pluck();
       this.#ship = this.#db.prepare('INSERT INTO shipment (ordinal, upto_n, at_ms) VALUES (?, ?, ?)');
+      this.#take = this.#db.prepare('UPDATE spool SET taken = ?, incarnation = ?, next_n = ?');
       this.#oldest = this.#db.prepare<[number], ShipmentRow>('SELECT * FROM shipment ORDER BY id LIMIT ?');
       this.#sums = this.#db.prepare<[number, number], PendingSum>(sumsSql);
       this.incarnations = this.#readIncarnations();
+      const spool = this.#readSpool();
+      this.spoolId = spool.id;
+      this.groupsTaken = spool.taken;
+      this.numbering = { id: spool.incarnation, nextN: spool.next_n };
       this.ledger = new OutboxLedger(this.#db, nowMs);
     } catch (error) {
       this.#db.close();
@@ -146,39 +182,36 @@ export class OutboxFile {
   startIncarnation(id: string): Incarnation {
     return this.#try(() => {
       this.ledger.startProcess(id);
-      const { lastInsertRowid } = this.#db.prepare('INSERT INTO incarnation (id) VALUES (?)').run(id);
-      const incarnation = { ordinal: Number(lastInsertRowid), id, firstN: 1, shippedN: 0, lastN: 0 };
-      this.incarnations.push(incarnation);
-      return incarnation;
+      return this.#add(id, 1);
     });
   }
 
+  /** One of an earlier process that has rows left, from such a number on. */
+  continueIncarnation({ id, nextN }: Numbering): Incarnation {
+    return this.incarnations.find((each) => each.id === id) ?? this.#try(() => this.#add(id, nextN));
+  }
+
   /**
-   * Writes new rows of an incarnation with what they add to the counters, and acknowledgements, and removes rows by
-   * `retention`, in one transaction that is on the disk on return.
+   * Writes new rows with what they add to the counters, and acknowledgements, and removes rows by `retention`, in one
+   * transaction that is on the disk on return.
    */
-  write(
-    incarnation: Incarnation,
-    rows: readonly QueuedUsage[],
-    shipped: readonly Shipped[],
-    retention: Retention,
-    nowMs: number,
-  ): readonly CounterEntry[] {
-    const entries = sumOf(rows);
+  write(batch: Batch, retention: Retention, nowMs: number): void {
+    const { rows, entries, shipped, groupsTaken, numbering } = batch;
     const removed = this.#try(() =>
       this.#db
         .transaction(() => {
-          for (const { n, body } of rows) if (n !== undefined) this.#insert.run(incarnation.ordinal, n, body);
+          for (const { incarnation, n, body } of rows) this.#insert.run(incarnation.ordinal, n, body);
           this.ledger.write(entries, nowMs);
+          this.#take.run(groupsTaken, numbering.id, numbering.nextN);
           for (const { incarnation: of, uptoN, atMs } of shipped) this.#ship.run(of.ordinal, uptoN, atMs);
           return this.#trim(retention);
         })
         .immediate(),
     );
-    incarnation.lastN = rows.findLast(({ n }) => n !== undefined)?.n ?? incarnation.lastN;
+    this.groupsTaken = groupsTaken;
+    for (const { incarnation, n } of rows) incarnation.lastN = n;
     for (const { ordinal, upto_n } of removed) this.#forget(ordinal, upto_n);
     this.ledger.hold(entries, nowMs);
-    return entries;
   }
 
   /** Bodies of the rows behind number `n`, in order. */
@@ -238,9 +271,25 @@ export class OutboxFile {
 
   #migrate(): void {
     createTables(this.#db, this.#path, format);
+    this.#db.exec(spoolSql);
     // Incarnations without rows need no entry.
     this.#db.exec('DELETE FROM incarnation WHERE ordinal NOT IN (SELECT ordinal FROM row)');
     this.#db.exec('DELETE FROM shipment WHERE ordinal NOT IN (SELECT ordinal FROM incarnation)');
+  }
+
+  #add(id: string, nextN: number): Incarnation {
+    const { lastInsertRowid } = this.#db.prepare('INSERT INTO incarnation (id) VALUES (?)').run(id);
+    const ordinal = Number(lastInsertRowid);
+    const incarnation = { ordinal, id, firstN: nextN, shippedN: nextN - 1, lastN: nextN - 1 };
+    this.incarnations.push(incarnation);
+    return incarnation;
+  }
+
+  #readSpool(): SpoolRow {
+    this.#db
+      .prepare("INSERT INTO spool SELECT ?, 0, '', 1 WHERE NOT EXISTS (SELECT * FROM spool)")
+      .run(randomUUID());
+    return prepare<SpoolRow>(this.#db, 'SELECT * FROM spool').get() as SpoolRow;
   }
 
   #readIncarnations(): Incarnation[] {
@@ -257,19 +306,13 @@ export class OutboxFile {
   }
 }
 
-/** What rows add to the counters, one entry a subject and period. */
-function sumOf(rows: readonly QueuedUsage[]): CounterEntry[] {
-  const sums = new Map<string, CounterEntry>();
-  for (const { entries } of rows)
-    for (const [subject, period, tokens, turns] of entries) {
-      const key = counterKey(subject, period);
-      const [, , moreTokens = 0, moreTurns = 0] = sums.get(key) ?? [];
-      sums.set(key, [subject, period, tokens + moreTokens, turns + moreTurns]);
-    }
-  return [...sums.values()];
-}
-
 type IncarnationRow = Omit<Incarnation, 'shippedN'> & { readonly shippedN: number | null };
+interface SpoolRow {
+  readonly id: string;
+  readonly taken: number;
+  readonly incarnation: string;
+  readonly next_n: number;
+}
 interface ShipmentRow {
   readonly id: number;
   readonly ordinal: number;

@@ -4,7 +4,9 @@ import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { openDatabase } from '../../shared/runtime/sqlite.ts';
-import { type Outbox, type OutboxOptions, openOutbox, type RecordedUsage, type Shipment } from './outbox.ts';
+import { usageGroup, usageRow } from '../../test/support/usage-rows.ts';
+import { type Outbox, type OutboxOptions, openOutbox, type Shipment } from './outbox.ts';
+import type { RecordedUsage } from './rows.ts';
 
 let folder: string;
 let path: string;
@@ -33,18 +35,9 @@ function outbox(options: Partial<OutboxOptions> = {}): Outbox {
   open.push(opened);
   return opened;
 }
-function usage(more: Partial<RecordedUsage> = {}): RecordedUsage {
-  return {
-    at: '2026-11-21T10:00:00.000Z',
-    organisation: 'acme',
-    period: '2026-11-01',
-    draw: 'pool',
-    model: 'echo-small',
-    promptTokens: 3,
-    completionTokens: 4,
-    requestId: 'r-1',
-    ...more,
-  };
+/** As a group of its own. */
+function record(box: Outbox, row: RecordedUsage): void {
+  box.append(usageGroup(row));
 }
 function numbers(shipment: Shipment | undefined): number[] {
   return (shipment?.bodies ?? []).map((body) => JSON.parse(body).n);
@@ -74,10 +67,10 @@ function sabotage(): () => void {
   };
 }
 
-test('a row is in the file within one short wait, with its number and incarnation', async () => {
+test('a row is in the database within one short wait, with its number and incarnation', async () => {
   const box = outbox();
   const durable = new Promise<void>((resolve) => box.setOnDurable(resolve));
-  expect(box.record(usage())).toBe(true);
+  record(box, usageRow());
   expect(box.nextShipment()).toBeUndefined();
   expect(box.unshipped).toBe(1);
   await durable;
@@ -86,7 +79,7 @@ test('a row is in the file within one short wait, with its number and incarnatio
     incarnation: box.incarnation,
     n: 1,
     replica: box.ledger.replica,
-    ...usage(),
+    ...usageRow(),
   });
 });
 
@@ -99,19 +92,18 @@ test('rows recorded together share one transaction', async () => {
       resolve();
     }),
   );
-  for (let count = 0; count < 750; count++) box.record(usage());
+  for (let count = 0; count < 450; count++) record(box, usageRow());
   await durable;
   expect(transactions).toBe(1);
-  expect(box.nextShipment()!.bodies).toHaveLength(500);
-  expect(shipAll(box).get(box.incarnation)).toEqual(Array.from({ length: 750 }, (_, index) => index + 1));
+  expect(shipAll(box).get(box.incarnation)).toEqual(Array.from({ length: 450 }, (_, index) => index + 1));
   expect(box.unshipped).toBe(0);
 });
 
 test('an invalid row is refused and reported, uses no number, and its values are not in the error', () => {
   const box = outbox();
-  expect(box.record(usage({ model: 'secret prompt text' }))).toBe(false);
-  expect(box.record(usage({ promptTokens: Number.NaN }))).toBe(false);
-  expect(box.record(usage())).toBe(true);
+  record(box, usageRow({ model: 'secret prompt text' }));
+  record(box, usageRow({ promptTokens: Number.NaN }));
+  record(box, usageRow());
   box.flush();
   expect(numbers(box.nextShipment())).toEqual([1]);
   expect(box.dropped).toBe(2);
@@ -120,11 +112,11 @@ test('an invalid row is refused and reported, uses no number, and its values are
 
 test('each start has its own incarnation, and older rows ship first, under theirs', () => {
   const first = outbox();
-  first.record(usage());
-  first.record(usage());
+  record(first, usageRow());
+  record(first, usageRow());
   first.close();
   const second = outbox();
-  second.record(usage());
+  record(second, usageRow());
   second.flush();
   expect(second.incarnation).not.toBe(first.incarnation);
   expect([...shipAll(second)]).toEqual([
@@ -135,18 +127,18 @@ test('each start has its own incarnation, and older rows ship first, under their
 
 test('a deleted outbox begins a new incarnation at 1', () => {
   const first = outbox();
-  first.record(usage());
+  record(first, usageRow());
   first.close();
   rmSync(path);
   const second = outbox();
-  second.record(usage());
+  record(second, usageRow());
   second.flush();
   expect([...shipAll(second)]).toEqual([[second.incarnation, [1]]]);
 });
 
 test('shipped rows stay shipped after a restart, and are shipped again where that was not written', () => {
   const first = outbox();
-  for (let count = 0; count < 3; count++) first.record(usage());
+  for (let count = 0; count < 3; count++) record(first, usageRow());
   first.flush();
   const shipment = first.nextShipment()!;
   first.markShipped({ ...shipment, bodies: shipment.bodies.slice(0, 2) });
@@ -158,7 +150,7 @@ test('shipped rows stay shipped after a restart, and are shipped again where tha
 
 test('an acknowledgement of another part of the rows changes nothing', () => {
   const box = outbox();
-  for (let count = 0; count < 3; count++) box.record(usage());
+  for (let count = 0; count < 3; count++) record(box, usageRow());
   box.flush();
   const shipment = box.nextShipment()!;
   box.markShipped({ ...shipment, firstN: 2 });
@@ -170,19 +162,19 @@ test('an acknowledgement of another part of the rows changes nothing', () => {
 
 test('rows are kept for a day after the log acknowledged them, then removed with past incarnations', () => {
   const first = outbox();
-  first.record(usage());
+  record(first, usageRow());
   first.close();
   const box = outbox();
-  box.record(usage());
+  record(box, usageRow());
   box.flush();
   shipAll(box);
   box.flush();
   clockMs += 24 * 3600 * 1000;
-  box.record(usage());
+  record(box, usageRow());
   box.flush();
   expect(rowsInFile()).toBe(3);
   clockMs += 1;
-  box.record(usage());
+  record(box, usageRow());
   box.flush();
   expect(rowsInFile()).toBe(2);
   expect(box.incarnations()).toEqual([box.incarnation]);
@@ -192,7 +184,7 @@ test('rows are kept for a day after the log acknowledged them, then removed with
 test('shipped rows are removed for new ones where the file holds too many', () => {
   const box = outbox({ rowsMax: 150 });
   for (let round = 0; round < 6; round++) {
-    for (let count = 0; count < 100; count++) box.record(usage());
+    for (let count = 0; count < 100; count++) record(box, usageRow());
     box.flush();
     shipAll(box);
     box.flush();
@@ -204,10 +196,10 @@ test('shipped rows are removed for new ones where the file holds too many', () =
 
 test('the outbox is full while it holds as many unshipped rows as it may', () => {
   const box = outbox({ rowsMax: 3 });
-  box.record(usage());
-  box.record(usage());
+  record(box, usageRow());
+  record(box, usageRow());
   expect(box.isFull).toBe(false);
-  box.record(usage());
+  record(box, usageRow());
   expect(box.isFull).toBe(true);
   box.flush();
   expect(box.isFull).toBe(true);
@@ -218,19 +210,19 @@ test('the outbox is full while it holds as many unshipped rows as it may', () =>
 test('a disk that cannot be written fails no request: rows wait, it is full until they are written, numbers have no gap', async () => {
   const box = outbox({ queueRowsMax: 3 });
   const repair = sabotage();
-  expect(box.record(usage())).toBe(true);
+  record(box, usageRow());
   expect(box.flush()).toBe(false);
   expect([box.isFull, box.failures, errors]).toEqual([true, 1, ['no room']]);
-  box.record(usage());
-  box.record(usage());
-  expect(box.record(usage())).toBe(false);
+  record(box, usageRow());
+  record(box, usageRow());
+  record(box, usageRow());
   expect(box.dropped).toBe(1);
   expect(box.nextShipment()).toBeUndefined();
   const durable = new Promise<void>((resolve) => box.setOnDurable(resolve));
   repair();
   await durable;
   expect(box.isFull).toBe(false);
-  box.record(usage());
+  record(box, usageRow());
   box.flush();
   expect(shipAll(box).get(box.incarnation)).toEqual([1, 2, 3, 4]);
 });
@@ -238,7 +230,7 @@ test('a disk that cannot be written fails no request: rows wait, it is full unti
 test('a failed write is retried without a further row', async () => {
   const box = outbox();
   const repair = sabotage();
-  box.record(usage());
+  record(box, usageRow());
   expect(box.flush()).toBe(false);
   const durable = new Promise<void>((resolve) => box.setOnDurable(resolve));
   repair();
@@ -248,12 +240,12 @@ test('a failed write is retried without a further row', async () => {
 
 test('rows no longer in the file cannot be shipped again, and do not count as unshipped', () => {
   const box = outbox();
-  box.record(usage());
+  record(box, usageRow());
   box.flush();
   shipAll(box);
   box.flush();
   clockMs += 25 * 3600 * 1000;
-  box.record(usage());
+  record(box, usageRow());
   box.flush();
   expect(rowsInFile()).toBe(1);
   expect(box.reship(box.incarnation, 1)).toBe(false);
@@ -265,7 +257,7 @@ test('rows no longer in the file cannot be shipped again, and do not count as un
 
 test('rows to be shipped again are shipped again after a restart, too', () => {
   const box = outbox();
-  for (let count = 0; count < 5; count++) box.record(usage());
+  for (let count = 0; count < 5; count++) record(box, usageRow());
   box.flush();
   shipAll(box);
   box.reship(box.incarnation, 4);
@@ -275,7 +267,7 @@ test('rows to be shipped again are shipped again after a restart, too', () => {
 
 test('rows that the log lost are shipped again while they are in the file', () => {
   const box = outbox();
-  for (let count = 0; count < 5; count++) box.record(usage());
+  for (let count = 0; count < 5; count++) record(box, usageRow());
   box.flush();
   shipAll(box);
   expect(box.reship(box.incarnation, 6)).toBe(false);
@@ -290,13 +282,15 @@ test('rows that the log lost are shipped again while they are in the file', () =
 
 test('what rows add to the counters changes with them, and is the same after a restart', () => {
   const first = outbox();
-  for (let count = 0; count < 3; count++) first.record(usage());
-  first.record(usage({ draw: 'own' }));
+  for (let count = 0; count < 3; count++) record(first, usageRow());
+  record(first, usageRow({ draw: 'own' }));
   expect(first.ledger.get('acme 2026-11-01')).toBeUndefined();
-  expect(first.queued('acme', '2026-11-01')).toEqual({ tokens: 21, turns: 3 });
+  const taken: unknown[] = [];
+  first.setOnTaken((entries) => taken.push(...entries, first.queued('acme', '2026-11-01')));
   first.flush();
+  expect(taken).toEqual([['acme', '2026-11-01', 21, 3], { tokens: 21, turns: 3 }]);
   expect(first.queued('acme', '2026-11-01')).toEqual({ tokens: 0, turns: 0 });
-  first.record(usage({ organisation: null, period: null, visitor: 'v1' }));
+  record(first, usageRow({ organisation: null, period: null, visitor: 'v1' }));
   first.close();
   const box = outbox();
   expect([...box.ledger.entries()].sort()).toEqual([
@@ -310,11 +304,11 @@ test('what rows add to the counters changes with them, and is the same after a r
 
 test('a new replica id begins at zero, and what was counted before is kept under the old one', () => {
   const first = outbox();
-  first.record(usage());
+  record(first, usageRow());
   first.flush();
   const old = first.ledger.replica;
   first.ledger.renew();
-  first.record(usage());
+  record(first, usageRow());
   first.close();
   const { ledger } = outbox();
   expect(ledger.replica).not.toBe(old);
@@ -325,9 +319,9 @@ test('a new replica id begins at zero, and what was counted before is kept under
 test('the folder keeps its latest 10 000 visitors, and entries until 33 days after their period began', () => {
   const box = outbox({ queueRowsMax: 20_000 });
   for (let n = 0; n < 11_500; n++)
-    box.record(usage({ organisation: null, period: null, visitor: `v${n % 11_400}` }));
+    record(box, usageRow({ organisation: null, period: null, visitor: `v${n % 11_400}` }));
   box.flush();
-  box.record(usage());
+  record(box, usageRow());
   box.close();
   const keys = [...outbox().ledger.entries()].map(([subject]) => subject);
   const visitors = keys.filter((subject) => subject.startsWith('visitor:'));
@@ -341,8 +335,10 @@ test('a folder full of networks keeps its visitors, and a folder full of visitor
   const few = Array.from({ length: 100 }, (_, n) => n);
   const many = Array.from({ length: 11_500 }, (_, n) => n);
   const turns = (pairs: readonly (readonly [visitor: string, network: string])[]): void => {
-    for (const [visitor, network] of pairs)
-      box.record(usage({ organisation: null, period: null, visitor, network }));
+    const rows = pairs.map(([visitor, network]) =>
+      usageRow({ organisation: null, period: null, visitor, network }),
+    );
+    box.append(usageGroup(...rows));
     box.flush();
     clockMs++;
   };
@@ -363,7 +359,7 @@ test('a folder full of networks keeps its visitors, and a folder full of visitor
 test('what has ended is removed with the first row of a new day, without a restart', () => {
   const box = outbox();
   const turn = (at: string, network: string) =>
-    box.record(usage({ at, organisation: null, period: null, visitor: 'v-1', network }));
+    record(box, usageRow({ at, organisation: null, period: null, visitor: 'v-1', network }));
   turn('2026-11-21T10:00:00.000Z', 'n-1');
   box.flush();
   clockMs = Date.UTC(2026, 11, 24, 0, 0, 1);
@@ -387,10 +383,10 @@ test('what a visitor stopped counts in the periods of its admission, as a turn o
   const first = outbox();
   const visit = { at: '2026-12-01T00:00:05.000Z', organisation: null, period: null, visitor: 'v-1' };
   const turn = { ...visit, network: 'n-1', admittedMs: Date.UTC(2026, 10, 30, 23, 59) };
-  first.record(usage({ ...turn, unfinished: true }));
-  first.record(usage(turn));
-  first.record(usage({ ...turn, unfinished: true }));
-  first.record(usage({ ...turn, visitor: 'v-2', unfinished: true }));
+  record(first, usageRow({ ...turn, unfinished: true }));
+  record(first, usageRow(turn));
+  record(first, usageRow({ ...turn, unfinished: true }));
+  record(first, usageRow({ ...turn, visitor: 'v-2', unfinished: true }));
   first.close();
   const box = outbox();
   expect([...box.ledger.entries()].sort()).toEqual([
@@ -407,14 +403,16 @@ test('a damaged outbox is quarantined and reported, and recording continues in a
   const box = outbox();
   expect(errors).toEqual([expect.stringContaining(`${path}.damaged-${clockMs}`)]);
   expect(readdirSync(folder)).toContain(`outbox.db.damaged-${clockMs}`);
-  expect(box.record(usage())).toBe(true);
+  record(box, usageRow());
   expect(box.flush()).toBe(true);
+  expect(numbers(box.nextShipment())).toEqual([1]);
 });
 
 test('a closed outbox drops rows', () => {
   const box = outbox();
   box.close();
-  expect(box.record(usage())).toBe(false);
+  record(box, usageRow());
+  expect(box.dropped).toBe(1);
 });
 
 type Step = 'record' | 'flush' | 'ship' | 'restart' | 'day' | 'again';
@@ -448,7 +446,8 @@ test('whatever happens in whatever order, each recorded row is shipped, and numb
       };
       const take: Record<Step, () => void> = {
         record: () => {
-          if (box.record(usage())) recorded++;
+          record(box, usageRow());
+          recorded++;
         },
         flush: () => box.flush(),
         ship: () => ship(box.nextShipment()),

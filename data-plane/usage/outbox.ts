@@ -1,14 +1,14 @@
 /**
- * The transactional outbox of usage rows: rows are queued for a turn of the event loop, written in groups, and kept in
- * `outbox.db` for a day after the usage log has acknowledged them. Each process start is an incarnation with an id of its
- * own; its rows are numbered without gaps, and rows of earlier incarnations are shipped under their own ids.
- * `kill -9` loses at most the rows of the last 10 ms. A failed write is reported and retried; it never fails a request
- * that was already served.
+ * The transactional outbox of usage rows: groups of rows are kept in the spool at once, written to `outbox.db` together ten
+ * times a second, and kept there for a day after the usage log has acknowledged them. Each process start is an incarnation
+ * with an id of its own; its rows are numbered without gaps, and rows of earlier incarnations are shipped under their own ids.
+ * `kill -9` loses no group that arrived, and a power cut those of the last tenth of a second. A failed write is reported and
+ * retried; it never fails a request that was already served.
  */
 import { randomUUID } from 'node:crypto';
 import type { CounterEntry } from '../../schemas/limits.ts';
-import { type Draw, type UsageRow, usageRecordRowsMax, usageRowSchema } from '../../schemas/usage.ts';
-import { nothing, type Sum } from '../../shared/limits/counters.ts';
+import { usageRecordRowsMax, usageRowSchema } from '../../schemas/usage.ts';
+import type { Sum } from '../../shared/limits/counters.ts';
 import {
   type Incarnation,
   type OutboxFile,
@@ -18,11 +18,17 @@ import {
   type Shipped,
 } from './outbox-file.ts';
 import type { OutboxLedger } from './outbox-ledger.ts';
-import { entriesOf, type VisitFacts } from './worker-messages.ts';
+import { OutboxSpool, type SpooledGroup, spoolPathOf, type UsageGroup } from './outbox-spool.ts';
+import { entriesOfPlainRow } from './plain-row.ts';
+import { parsedRow, rowsIn, Sums } from './rows.ts';
+import { entriesOf } from './worker-messages.ts';
 
 const rowsMaxDefault = 5_000_000;
 /** Rows that may wait in memory while the disk cannot be written. */
 const queueRowsMaxDefault = 10_000;
+/** Groups that arrive within this time of the first one, or until there are so many rows, share a transaction. */
+const gatherMs = 100;
+const gatherRowsMax = 500;
 /** An acknowledgement is written with the next rows, or after this: losing it costs only a repeated shipment. */
 const acknowledgedMs = 200;
 const retryMsMin = 50;
@@ -42,10 +48,6 @@ export interface OutboxOptions {
   readonly onError?: (error: Error) => void;
 }
 
-/** A row without the fields that the outbox adds. */
-type NewUsage = Omit<UsageRow, 'v' | 'incarnation' | 'n'> & { readonly draw: Draw };
-export type RecordedUsage = NewUsage & VisitFacts;
-
 /** Rows of one incarnation, in order, that make one record of the log. */
 export interface Shipment {
   readonly incarnation: Incarnation;
@@ -63,30 +65,50 @@ export function openOutbox(options: OutboxOptions): Outbox {
   return new Outbox(file, options);
 }
 
+/** Numbers the rows of an incarnation. */
+interface Numberer {
+  readonly incarnation: Incarnation;
+  nextN: number;
+}
+
 export class Outbox {
   /** Rows that could not be recorded: their usage is lost. */
   dropped = 0;
   /** Writes that failed. */
   failures = 0;
+  /** Rows that are not in the database yet. */
+  unwritten = 0;
   readonly #file: OutboxFile;
   readonly #options: OutboxOptions;
-  readonly #own: Incarnation;
-  #nextN = 1;
+  readonly #own: Numberer;
+  readonly #spool: OutboxSpool;
+  /** Groups that are not parsed yet. */
+  #held: UsageGroup[] = [];
+  /** Number of the last group. */
+  #group: number;
+  /** Rows that are neither in the spool nor in the database yet. */
+  #unkept = 0;
   #queue: QueuedUsage[] = [];
+  /** What the queue, and rows that use no number, add to the counters. */
+  #sums = new Sums();
   #shipped: Shipped[] = [];
   #timer: NodeJS.Timeout | undefined;
-  /** Rows that arrive in one turn of the event loop share a transaction. */
-  #turn: NodeJS.Immediate | undefined;
+  #gathering: NodeJS.Timeout | undefined;
   #retryMs = 0;
   #closed = false;
   #onDurable: () => void = () => undefined;
   #onWritten: () => void = () => undefined;
   #onCounted: (entries: readonly CounterEntry[]) => void = () => undefined;
+  #onTaken: (entries: readonly CounterEntry[]) => void = () => undefined;
 
   constructor(file: OutboxFile, options: OutboxOptions) {
     this.#file = file;
     this.#options = options;
-    this.#own = file.startIncarnation(randomUUID());
+    this.#group = file.groupsTaken;
+    this.#spool = new OutboxSpool(spoolPathOf(options.path), file.spoolId);
+    this.#takeGroups(this.#readSpool());
+    this.#own = { incarnation: file.startIncarnation(randomUUID()), nextN: 1 };
+    if (this.#group === file.groupsTaken || this.#write()) this.#try(() => this.#spool.empty());
   }
 
   /** What this folder completed itself, as far as it is on the disk. */
@@ -95,46 +117,47 @@ export class Outbox {
   }
   /** Id of this process start. */
   get incarnation(): string {
-    return this.#own.id;
+    return this.#own.incarnation.id;
   }
   /** Rows not yet known to be on the log. */
   get unshipped(): number {
-    return this.#file.unshipped + this.#queue.length;
-  }
-  /** Rows that are not on the disk yet. */
-  get unwritten(): number {
-    return this.#queue.length;
+    return this.#file.unshipped + this.unwritten;
   }
   /** True where no further usage can be recorded safely: requests must be refused until it can. */
   get isFull(): boolean {
     return this.#retryMs > 0 || this.unshipped >= (this.#options.rowsMax ?? rowsMaxDefault);
   }
 
-  /** Queues a row and returns at once; it is on the disk within 10 ms. False where the row was dropped. Never throws. */
-  record({ admittedMs, unfinished, ...usage }: RecordedUsage): boolean {
+  /**
+   * Keeps a group in the spool and returns; it is in the database within a tenth of a second, an urgent one on return. Where
+   * the outbox is full or closed it is dropped. Never throws.
+   */
+  append(group: UsageGroup, isUrgent = false): void {
     const { queueRowsMax = queueRowsMaxDefault } = this.#options;
-    if (this.#closed || this.#queue.length >= queueRowsMax) return this.#drop('the outbox is full or closed');
-    const n = this.#nextN;
-    const { replica } = this.#file.ledger;
-    const row = usageRowSchema.safeParse({ v: 1, incarnation: this.#own.id, n, replica, ...usage });
-    if (!row.success)
-      return this.#drop(`a row of usage is invalid at ${row.error.issues[0]?.path.join('.')}`);
-    const entries = entriesOf(row.data, { admittedMs, unfinished });
-    if (unfinished) this.#queue.push({ entries });
-    else this.#queue.push({ n, body: JSON.stringify(row.data), entries });
-    if (!unfinished) this.#nextN++;
+    if (this.#closed || this.unwritten >= queueRowsMax) {
+      this.#dropGroup(group);
+      return;
+    }
+    this.#held.push(group);
+    this.unwritten += group.count;
+    this.#group++;
+    const named = { ...group, incarnation: this.incarnation, number: this.#group };
+    const isKept = this.#try(() => this.#spool.append(named)) ?? false;
+    if (!isKept) this.#unkept += group.count;
     // While writes fail, the retry has its own time.
-    if (this.#retryMs === 0) this.#turn ??= setImmediate(() => this.flush());
-    return true;
+    if (this.#retryMs > 0) return;
+    if (!isKept || isUrgent || this.unwritten >= gatherRowsMax) this.flush();
+    else this.#gathering ??= setTimeout(() => this.flush(), gatherMs);
   }
 
-  /** Writes the queue. False where the write failed; it is retried later. */
+  /** Writes what has arrived. False where the write failed; it is retried later. */
   flush(): boolean {
     clearTimeout(this.#timer);
-    clearImmediate(this.#turn);
+    clearTimeout(this.#gathering);
     this.#timer = undefined;
-    this.#turn = undefined;
-    if (this.#queue.length === 0 && this.#shipped.length === 0) return true;
+    this.#gathering = undefined;
+    if (this.#group === this.#file.groupsTaken && this.#shipped.length === 0) return true;
+    this.#takeHeld();
     const isWritten = this.#write();
     this.#onWritten();
     return isWritten;
@@ -155,13 +178,14 @@ export class Outbox {
     this.#onCounted = listener;
   }
 
-  /** What the rows that are not on the disk yet add to an account. */
+  /** Calls `listener` with what rows add to the counters once it is in `ledger` or `queued`, or was dropped. One listener. */
+  setOnTaken(listener: (entries: readonly CounterEntry[]) => void): void {
+    this.#onTaken = listener;
+  }
+
+  /** What rows that were taken, and are not in the database yet, add to an account. */
   queued(subject: string, period: string): Sum {
-    let sum = nothing;
-    for (const { entries } of this.#queue)
-      for (const [of, at, tokens, turns] of entries)
-        if (of === subject && at === period) sum = { tokens: sum.tokens + tokens, turns: sum.turns + turns };
-    return sum;
+    return this.#sums.get(subject, period);
   }
 
   /** The oldest rows on the disk that are not on the log yet; undefined where there are none. */
@@ -206,30 +230,127 @@ export class Outbox {
     return this.#file.incarnations.map(({ id }) => id);
   }
 
-  /** Writes the queue and closes the file. Later rows are dropped. */
+  /** Writes the queue and closes the files. Later rows are dropped; those that could not be written are in the spool. */
   close(): void {
     if (this.#closed) return;
-    if (!this.flush()) this.dropped += this.#queue.length;
+    this.flush();
     this.#closed = true;
     clearTimeout(this.#timer);
+    if (this.#unkept > 0) {
+      this.dropped += this.#unkept;
+      this.#report(new Error(`${this.#unkept} rows of usage could be written to no file and are lost`));
+    }
+    this.#spool.close();
     this.#file.close();
+  }
+
+  /**
+   * What the process before this one left. A spool that cannot be read is moved away, because numbers of its groups would be
+   * given again; where that fails too, there is no start.
+   */
+  #readSpool(): readonly SpooledGroup[] {
+    const nowMs = this.#now();
+    try {
+      const { groups, keptAs } = this.#spool.read(nowMs);
+      if (keptAs !== undefined)
+        this.#report(new Error(`parts of the spool of usage cannot be read and are not billed: ${keptAs}`));
+      return groups;
+    } catch (error) {
+      const kept = this.#spool.moveAway(nowMs);
+      const reason = error instanceof Error ? error.message : String(error);
+      this.#report(new Error(`the spool of usage cannot be read and is not billed: ${kept}: ${reason}`));
+      return [];
+    }
+  }
+
+  /**
+   * Under the incarnation and with the numbers that the process before this one would have given: a copy of the folder, or the
+   * folder itself if it is brought back, gives the same, and the usage log takes a repeated row for one.
+   */
+  #takeGroups(groups: readonly SpooledGroup[]): void {
+    const taken = new Sums();
+    let numberer: Numberer | undefined;
+    for (const group of groups) {
+      if (group.number <= this.#group) continue;
+      if (group.incarnation !== numberer?.incarnation.id) numberer = this.#continue(group.incarnation);
+      this.#take(group, numberer, taken);
+      this.#group = group.number;
+      this.unwritten += group.count;
+    }
+  }
+
+  #continue(id: string): Numberer {
+    const { numbering } = this.#file;
+    // A process whose groups are all in the spool has written nothing.
+    const nextN = id === numbering.id ? numbering.nextN : 1;
+    return { incarnation: this.#file.continueIncarnation({ id, nextN }), nextN };
+  }
+
+  #takeHeld(): void {
+    if (this.#held.length === 0) return;
+    const taken = new Sums();
+    for (const group of this.#held) this.#take(group, this.#own, taken);
+    this.#held = [];
+    this.#onTaken(taken.all());
+  }
+
+  /** Queues the rows of a group; those that are invalid are dropped. `taken` gets what they all add. */
+  #take(group: UsageGroup, numberer: Numberer, taken: Sums): void {
+    const { incarnation } = numberer;
+    const { replica } = this.#file.ledger;
+    const head = `{"v":1,"incarnation":"${incarnation.id}","replica":"${replica}","n":`;
+    for (const text of rowsIn(group)) {
+      const entries = entriesOfPlainRow(text);
+      if (entries === undefined) this.#try(() => this.#takeParsed(text, numberer, taken));
+      else {
+        taken.add(entries);
+        this.#sums.add(entries);
+        const n = numberer.nextN++;
+        this.#queue.push({ incarnation, n, body: `${head}${n},${text.slice(1)}` });
+      }
+    }
+  }
+
+  #takeParsed(text: string, numberer: Numberer, taken: Sums): void {
+    const parsed = parsedRow(text);
+    if (parsed === undefined) {
+      this.#drop('a row of usage is not JSON');
+      return;
+    }
+    const { admittedMs, unfinished, ...usage } = parsed;
+    const { incarnation, nextN: n } = numberer;
+    const envelope = { v: 1, incarnation: incarnation.id, replica: this.#file.ledger.replica, n };
+    const row = usageRowSchema.safeParse({ ...envelope, ...usage });
+    const entries = entriesOf(usage, { admittedMs, unfinished });
+    taken.add(entries);
+    if (!row.success) this.#drop(`a row of usage is invalid at ${row.error.issues[0]?.path.join('.')}`);
+    else this.#sums.add(entries);
+    if (!row.success || unfinished) return;
+    this.#queue.push({ incarnation, n, body: JSON.stringify(row.data) });
+    numberer.nextN++;
   }
 
   #write(): boolean {
     const { retentionMs = retentionMsDefault, rowsMax = rowsMaxDefault } = this.#options;
     const hadRows = this.#queue.length > 0;
-    let counted: readonly CounterEntry[];
+    const entries = this.#sums.all();
     try {
       const retention = { sinceMs: this.#now() - retentionMs, rowsMax };
-      counted = this.#file.write(this.#own, this.#queue, this.#shipped, retention, this.#now());
+      const numbering = { id: this.incarnation, nextN: this.#own.nextN };
+      const [rows, shipped, groupsTaken] = [this.#queue, this.#shipped, this.#group];
+      this.#file.write({ rows, entries, shipped, groupsTaken, numbering }, retention, this.#now());
     } catch (error) {
       this.#onWriteFailed(error);
       return false;
     }
     this.#queue = [];
+    this.#sums = new Sums();
+    this.unwritten = 0;
+    this.#unkept = 0;
     this.#shipped = [];
     this.#retryMs = 0;
-    if (counted.length > 0) this.#onCounted(counted);
+    this.#try(() => this.#spool.empty());
+    if (entries.length > 0) this.#onCounted(entries);
     if (hadRows) this.#onDurable();
     return true;
   }
@@ -245,10 +366,29 @@ export class Outbox {
     this.#report(error);
   }
 
-  #drop(reason: string): false {
+  #drop(reason: string): void {
     this.dropped++;
     this.#report(new Error(reason));
-    return false;
+  }
+
+  #dropGroup(group: UsageGroup): void {
+    const taken = new Sums();
+    for (const text of rowsIn(group)) {
+      const row = parsedRow(text);
+      if (row !== undefined) taken.add(entriesOf(row, row));
+    }
+    this.dropped += group.count;
+    this.#report(new Error('the outbox is full or closed'));
+    this.#onTaken(taken.all());
+  }
+
+  #try<Result>(operation: () => Result): Result | undefined {
+    try {
+      return operation();
+    } catch (error) {
+      this.#report(error);
+      return undefined;
+    }
   }
 
   #report(error: unknown): void {

@@ -8,7 +8,8 @@ import { openEmbeddedLog } from '../../shared/log/embedded/embedded-log.ts';
 import { type AppendFault, MemoryLog, MemoryTopic } from '../../test/support/memory-log.ts';
 import { TurnCounter } from '../../test/support/turns.ts';
 import { within } from '../../test/support/until.ts';
-import { type Outbox, openOutbox, type RecordedUsage } from './outbox.ts';
+import { usageGroup, usageRow } from '../../test/support/usage-rows.ts';
+import { type Outbox, openOutbox } from './outbox.ts';
 import { Publisher } from './publisher.ts';
 
 let folder: string;
@@ -25,18 +26,8 @@ afterEach(async () => {
   rmSync(folder, { recursive: true });
 });
 
-const usage: RecordedUsage = {
-  at: '2026-11-21T10:00:00.000Z',
-  organisation: 'acme',
-  period: '2026-11-01',
-  draw: 'pool',
-  model: 'echo-small',
-  promptTokens: 3,
-  completionTokens: 4,
-  requestId: 'r-1',
-};
 function record(count: number): void {
-  for (let index = 0; index < count; index++) outbox.record(usage);
+  for (let index = 0; index < count; index++) outbox.append(usageGroup(usageRow()));
 }
 
 interface Published {

@@ -8,8 +8,8 @@ import type { ControlLog } from '../../shared/log/core/control-log.ts';
 import { Backoff, sleep } from '../../shared/runtime/retry.ts';
 import type { Outbox, Shipment } from './outbox.ts';
 
-/** Rows that arrive within this time of the first one share its record. */
-const lingerMs = 100;
+/** While rows keep coming, one record in this time. */
+const recordEveryMs = 100;
 const retryMsMin = 50;
 const retryMsMax = 5_000;
 
@@ -63,14 +63,16 @@ export class Publisher {
 
   async #run(): Promise<void> {
     const backoff = new Backoff({ minMs: retryMsMin, maxMs: retryMsMax });
+    let shippedMs = Number.NEGATIVE_INFINITY;
     while (!this.#stop.signal.aborted) {
       try {
         const shipment = this.#options.outbox.nextShipment();
         if (!shipment) {
           await this.#idle();
-          await sleep(lingerMs, this.#stop.signal);
+          await sleep(Math.max(shippedMs + recordEveryMs - performance.now(), 0), this.#stop.signal);
         } else {
           await this.#ship(shipment);
+          shippedMs = performance.now();
           backoff.reset();
           this.#setReachable(true);
         }

@@ -4,17 +4,17 @@
  * A row is settled in the message that has a total with it, so a consumer that processes messages in order counts every row
  * exactly once.
  */
-import type { UsageGapEntry } from '../../schemas/limits.ts';
+import type { CounterEntry, UsageGapEntry } from '../../schemas/limits.ts';
 import type { CounterFeedCounts } from '../../shared/limits/counter-feed.ts';
 import type { Sum } from '../../shared/limits/counters.ts';
-import type { Outbox, RecordedUsage } from './outbox.ts';
+import type { Outbox } from './outbox.ts';
+import type { UsageGroup } from './outbox-spool.ts';
 import {
   type Account,
   type AccountLimit,
   type Amount,
   accountKey,
   amountIn,
-  amountsOf,
   type UsageWorkerEvent,
   type UsageWorkerRequest,
 } from './worker-messages.ts';
@@ -28,8 +28,8 @@ export interface UsageWorkerParts {
   readonly others: (key: string) => Sum;
   /** Tokens that version 0.1 had counted of all gateways before this build took over the folder, by account. */
   readonly earlier: ReadonlyMap<string, number>;
-  /** What accounts may use, for the times of publication. */
-  readonly onLimits: (limits: readonly AccountLimit[]) => void;
+  /** What accounts may use, for the times of publication. True where the rows that come with them are to be published now. */
+  readonly onLimits: (limits: readonly AccountLimit[]) => boolean;
   readonly counts: Readonly<CounterFeedCounts>;
   readonly post: (event: UsageWorkerEvent) => void;
 }
@@ -48,6 +48,7 @@ export class UsageWorker {
   constructor(options: UsageWorkerParts) {
     this.#options = options;
     this.#ownIncarnations = new Set(options.outbox.incarnations());
+    options.outbox.setOnTaken((entries) => this.#settle(entries));
     options.outbox.setOnWritten(() => this.#postState());
   }
 
@@ -59,8 +60,7 @@ export class UsageWorker {
 
   onRequest(request: Exclude<UsageWorkerRequest, { readonly kind: 'close' }>): void {
     if (request.kind === 'forget') this.#asked.clear();
-    else if (request.kind === 'rows')
-      this.#record(JSON.parse(request.rows) as readonly RecordedUsage[], request.limits);
+    else if (request.kind === 'rows') this.#record(request.group, request.limits);
     else {
       this.#asked.set(accountKey(request.account), request.account);
       this.#postTotals([], [request.account]);
@@ -82,19 +82,23 @@ export class UsageWorker {
     for (const [incarnation, next] of gaps) this.#reship(incarnation, next);
   }
 
-  #record(rows: readonly RecordedUsage[], limits: readonly AccountLimit[]): void {
-    const settled: Amount[] = [];
-    const moved = new Map<string, Account>();
-    for (const row of rows) {
-      this.#options.outbox.record(row);
-      for (const amount of amountsOf(row)) {
-        settled.push(amount);
-        moved.set(accountKey(amount[0]), amount[0]);
-      }
-    }
-    this.#received += rows.length;
-    this.#options.onLimits(limits);
-    if (settled.length > 0) this.#postTotals(settled, moved.values());
+  #record(group: UsageGroup, limits: readonly AccountLimit[]): void {
+    this.#received += group.count;
+    this.#options.outbox.append(group, this.#options.onLimits(limits));
+  }
+
+  #settle(entries: readonly CounterEntry[]): void {
+    if (entries.length === 0) return;
+    const settled = entries.map(
+      ([subject, period, tokens, turns]): Amount => [
+        { subject, period },
+        amountIn(subject, { tokens, turns }),
+      ],
+    );
+    this.#postTotals(
+      settled,
+      settled.map(([account]) => account),
+    );
   }
 
   #postState(): void {

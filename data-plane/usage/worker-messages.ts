@@ -6,6 +6,7 @@ import { type CounterEntry, visitorPrefix, visitorsSubject } from '../../schemas
 import type { UsageRow } from '../../schemas/usage.ts';
 import { counterKey, type Sum } from '../../shared/limits/counters.ts';
 import type { FaultFields } from '../../shared/runtime/fault.ts';
+import type { UsageGroup } from './outbox-spool.ts';
 
 /**
  * What allowances are counted for, by the subject and period of its counters: an organisation in one period (by its first
@@ -19,13 +20,13 @@ export interface Account {
 /** Tokens of the pool, or turns of a visitor. */
 export type Amount = readonly [account: Account, amount: number];
 
-/** What an account may use in its period; null: without limit. */
-export type AccountLimit = readonly [key: string, limit: number | null];
+/** What an account may use in its period (null: without limit), and the tokens of it that come with this. */
+export type AccountLimit = readonly [key: string, limit: number | null, tokens: number];
 
 /** From the main thread to the worker. */
 export type UsageWorkerRequest =
-  /** `rows`: an array of RecordedUsage as JSON, which costs half of what a copy of the objects does. */
-  | { readonly kind: 'rows'; readonly rows: string; readonly limits: readonly AccountLimit[] }
+  /** Text costs half of what a copy of the objects does, and is what the spool keeps. */
+  | { readonly kind: 'rows'; readonly group: UsageGroup; readonly limits: readonly AccountLimit[] }
   /** Requests the total of an account; answered by `totals`. */
   | { readonly kind: 'total'; readonly account: Account }
   /** No totals are cached any more: only those requested from here on are sent. */

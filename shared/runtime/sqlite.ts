@@ -30,6 +30,8 @@ export interface OpenOptions {
   readonly readOnly?: boolean;
   /** How long a statement may block on another process's lock, ms. 0 where an event loop must never wait. */
   readonly busyTimeoutMs?: number;
+  /** Pages that the connection keeps in memory, KB. The driver keeps 16 000, of which a queue reads few again. */
+  readonly cacheKilobytes?: number;
 }
 
 /** The native part of the driver is missing or was built for another Node. */
@@ -71,6 +73,7 @@ export function openDatabase(path: string, options: OpenOptions): Database {
       if (!options.readOnly && path !== ':memory:') db.pragma('journal_mode = WAL');
       db.pragma(`synchronous = ${synchronous[options.durability]}`);
       db.pragma('temp_store = MEMORY');
+      if (options.cacheKilobytes !== undefined) db.pragma(`cache_size = -${options.cacheKilobytes}`);
       return db;
     } catch (error) {
       db.close();

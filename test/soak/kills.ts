@@ -7,6 +7,7 @@
 import { readdirSync, readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { openOutboxFile } from '../../data-plane/usage/outbox-file.ts';
+import { OutboxSpool, spoolPathOf } from '../../data-plane/usage/outbox-spool.ts';
 import type { UsageRow } from '../../schemas/usage.ts';
 import { until } from '../support/until.ts';
 import { type Settled, settle } from './accounts.ts';
@@ -48,6 +49,8 @@ export interface KillsFigures {
  * process, slow writes to the disk and a busy client add to that.
  */
 export const forgottenMsMax = 50;
+/** While a transaction waits for the disk no group is written; a gateway refuses once that has taken three seconds. */
+export const stalledMsMax = 3000 + forgottenMsMax;
 const sampleMs = 10;
 const organisations = ['narrow', 'wide'] as const;
 /** Under load before the kill, ms: at least where nothing else is said, and how much more at most. */
@@ -189,9 +192,12 @@ function waitedSoFarMs(pid: number): number {
 function deleteOutbox(folder: string): Set<string> {
   const { file } = openOutboxFile(join(folder, 'outbox.db'), 0);
   const bodies = file.incarnations.flatMap((each) => file.read(each, each.shippedN, each.lastN));
+  const spool = new OutboxSpool(spoolPathOf(join(folder, 'outbox.db')), file.spoolId);
+  const waiting = spool.read(0).groups.flatMap(({ rows }) => rows.split(',\n').filter(Boolean));
+  spool.close();
   file.close();
   for (const suffix of ['', '-wal', '-shm']) rmSync(join(folder, `outbox.db${suffix}`), { force: true });
-  return new Set(bodies.map((body) => (JSON.parse(body) as UsageRow).requestId));
+  return new Set([...bodies, ...waiting].map((body) => (JSON.parse(body) as UsageRow).requestId));
 }
 
 /** The totals as each fold of the usage log has them, once it has all rows. */
