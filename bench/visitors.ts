@@ -2,7 +2,7 @@
  * Paying callers while visitors attack the playground of two gateways: 10 000 attempts at a new cookie from 1 000 loopback
  * addresses, and with each cookie a turn that is stopped, at the bound of a body, or plain. The attack is a process of its own
  * at the lowest priority, so that its cost is not taken for the gateways'; the same attack on two servers that do nothing comes first, as
- * the reference. Linux, where all of 127.0.0.0/8 can be sent from.
+ * the reference, and at last one from more connections at once than the gateways let wait. Linux, where all of 127.0.0.0/8 can be sent from.
  */
 import { spawn } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
@@ -24,13 +24,14 @@ interface Dev {
 const paidPerSecond = 200;
 const sampleEveryMs = 5000;
 const faultsShown = 10;
+const floodAtOnce = 1500;
 const seconds = Number(process.env['BENCH_SECONDS'] ?? 30);
 
 const dir = mkdtempSync(join(tmpdir(), 'headgate-visitors-'));
 const dev = await startProcess<Dev>({
   ...{ dir, name: 'dev', timeoutMs: 60_000 },
   args: ['dev', '--data', join(dir, 'data'), '--port', '0', '--admin-port', '0', '--metrics-port', '0'],
-  env: { HEADGATE_CONTEXT: join(dir, 'context.json'), HEADGATE_GATEWAY_TOKEN: '' },
+  env: { HEADGATE_CONTEXT: join(dir, 'context.json'), HEADGATE_GATEWAY_TOKEN: undefined },
 });
 const { gateways, organisations, pids } = dev.ready;
 const gatewayPids = Object.entries(pids)
@@ -116,9 +117,13 @@ async function paid(name: string, during: number | Promise<unknown>) {
 
 const scriptOf = (name: string): string => new URL(`./support/${name}.js`, import.meta.url).pathname;
 
-async function attack(plays: readonly string[], net = 1): Promise<Readonly<Record<string, number>>> {
+async function attack(
+  plays: readonly string[],
+  net = 1,
+  atOnce = 50,
+): Promise<Readonly<Record<string, number>>> {
   const file = scriptOf('attack-visitors');
-  const child = spawn(process.execPath, [file, String(net), ...plays], {
+  const child = spawn(process.execPath, [file, String(net), String(atOnce), ...plays], {
     stdio: ['ignore', 'pipe', 'inherit'],
   });
   if (child.pid !== undefined) setPriority(child.pid, constants.priority.PRIORITY_LOW);
@@ -148,20 +153,22 @@ await paid('warm-up', seconds / 3);
 const calm = await paid('calm', seconds);
 // The same attack on processes that do nothing: what it costs paying callers is the machine's part.
 const bare = await Promise.all(gateways.map(barePlayground));
-const reference = await paid('reference', attack(bare.map(({ url }) => url)));
+const bareAttack = attack(bare.map(({ url }) => url));
+const reference = await paid('reference', bareAttack);
 for (const { stop } of bare) stop();
 await paid('calm again', seconds);
 const attacking = attack(plays);
 const attacked = await paid('under attack', attacking);
 const after = await paid('afterwards', seconds);
-// From other networks, once the code that the first one ran is compiled.
-const repeated = await paid('attacked again', attack(plays, 2));
-const outcomes = await attacking;
+// From other networks, and more connections at once than the gateways let wait.
+const flooding = attack(plays, 2, floodAtOnce);
+const flooded = await paid('flooded', flooding);
+const outcomes = { attacked: await attacking, reference: await bareAttack, flooded: await flooding };
 const tokens = await visitorTokens();
 clearInterval(sampler);
 for (const connection of idle.flat()) connection.close();
 await dev.end();
 rmSync(dir, { recursive: true, force: true });
 console.log(
-  JSON.stringify({ calm, reference, attacked, after, repeated, outcomes, closedIdle, tokens, memory }),
+  JSON.stringify({ calm, reference, attacked, after, flooded, outcomes, closedIdle, tokens, memory }),
 );

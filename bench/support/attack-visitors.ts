@@ -1,13 +1,13 @@
 /**
- * Attacks playgrounds as many visitors: `node attack-visitors.js NET URL…` prints how its calls ended; it sends from 127.NET.0.0/16. From each address ten
+ * Attacks playgrounds as many visitors: `node attack-visitors.js NET AT-ONCE URL…` prints how its calls ended; it sends from
+ * 127.NET.0.0/16, so many at once. From each address ten
  * attempts at a new cookie; each cookie then asks for a turn of one of three kinds.
  */
 import { request } from 'node:http';
 
 const addresses = 1000;
 const attemptsOfAddress = 10;
-const attackers = 50;
-const [net = '1', ...plays] = process.argv.slice(2);
+const [net = '1', attackers = '50', ...plays] = process.argv.slice(2);
 
 interface Answer {
   /** 0: none. */
@@ -85,6 +85,6 @@ let next = 0;
 const attacker = async (): Promise<void> => {
   while (next < addresses) await attackFrom(next++);
 };
-await Promise.all(Array.from({ length: attackers }, attacker));
+await Promise.all(Array.from({ length: Number(attackers) }, attacker));
 outcomes['seconds'] = Math.round((performance.now() - beganMs) / 100) / 10;
 process.stdout.write(JSON.stringify(outcomes));

@@ -18,14 +18,20 @@ export interface KeyState {
   }[];
 }
 
+/** Tries of a call that is refused for some seconds, and how long each may wait. */
+const triesMax = 5;
+const waitSecondsMax = 5;
+
 export class CallError extends Error {
   readonly type: string;
   readonly requestId: string | undefined;
+  readonly retryAfterSeconds: number | undefined;
 
-  constructor(message: string, type: string, requestId?: string) {
+  constructor(message: string, type: string, requestId?: string, retryAfterSeconds?: number) {
     super(message);
     this.type = type;
     this.requestId = requestId;
+    this.retryAfterSeconds = retryAfterSeconds;
   }
 }
 
@@ -43,16 +49,29 @@ export async function call(
   const envelope = (await response.json().catch(() => undefined)) as ErrorEnvelope | undefined;
   const { message = `The service answered with status ${response.status}.`, type = '' } =
     envelope?.error ?? {};
-  throw new CallError(message, type, requestId);
+  const after = Number(response.headers.get('retry-after') ?? Number.NaN);
+  throw new CallError(message, type, requestId, Number.isNaN(after) ? undefined : after);
 }
 
 /** Who this visitor is; a network with many new visitors is asked for a proof of work first. */
 export async function visitorState(): Promise<VisitorState> {
-  const answer = await (await call('/api/visitor', {})).json();
+  const answer = await (await callUntilTaken({})).json();
   if (answer.work === undefined) return answer;
   const { solve } = await import('./work.ts');
   const solution = await solve(answer.work);
-  return (await call('/api/visitor', { solution })).json();
+  return (await callUntilTaken({ solution })).json();
+}
+
+/** While many ask, a gateway has room a moment later. */
+async function callUntilTaken(body: unknown, triesLeft = triesMax): Promise<Response> {
+  try {
+    return await call('/api/visitor', body);
+  } catch (error) {
+    const seconds = error instanceof CallError ? error.retryAfterSeconds : undefined;
+    if (seconds === undefined || seconds > waitSecondsMax || triesLeft <= 1) throw error;
+    await new Promise((resolve) => setTimeout(resolve, seconds * 1000));
+    return callUntilTaken(body, triesLeft - 1);
+  }
 }
 
 export async function keyState(key: string): Promise<KeyState> {

@@ -2,6 +2,7 @@
  * The network of a client, for counting: an IPv4 address, or the 64 bits that an IPv6 customer has at least. Addresses in
  * which an IPv4 address is embedded count as that one. A text of it goes into a keyed hash, and nowhere else.
  */
+import type { IncomingMessage } from 'node:http';
 import { type BlockList, BlockList as BlockListClass, isIP, isIPv4 } from 'node:net';
 
 /** Forwarded addresses read at most; a longer header is no proxy's. */
@@ -20,6 +21,13 @@ export function proxyList(ranges: readonly string[]): BlockList {
     list.addSubnet(address, prefix, family);
   }
   return list;
+}
+
+/** The address of a request's client. */
+export function addressOf({ socket, headers }: IncomingMessage, proxies: BlockList): string {
+  const forwarded = headers['x-forwarded-for'];
+  const text = Array.isArray(forwarded) ? forwarded.join(',') : forwarded;
+  return clientAddress(socket.remoteAddress, text, proxies);
 }
 
 /** The client's address: the last one in the chain that is no trusted proxy. */
@@ -42,6 +50,11 @@ function hopAddress(text: string): string {
   const hop = text.trim();
   const bracketed = /^\[([^\]]+)\](?::\d+)?$/.exec(hop)?.[1];
   return unmapped(bracketed ?? (/^[\d.]+:\d+$/.test(hop) ? hop.slice(0, hop.indexOf(':')) : hop));
+}
+
+/** Is a peer one of the proxies? */
+export function isProxy(peer: string | undefined, proxies: BlockList): boolean {
+  return isIn(proxies, unmapped(peer ?? ''));
 }
 
 function isIn(proxies: BlockList, address: string): boolean {

@@ -2,28 +2,38 @@
 import { solveChallenge } from 'altcha-lib';
 import { deriveKey } from 'altcha-lib/algorithms/pbkdf2';
 import { expect, test } from 'vitest';
-import { type Solved, solutionSchema } from './challenges.ts';
-import { NewVisitors } from './new-visitors.ts';
+import { Challenges, type Solved, solutionSchema } from './challenges.ts';
+import { NewVisitors, type VisitorOrigin } from './new-visitors.ts';
 
 /** Challenges end by the clock of the machine, so these never do. */
 const nowMs = Date.UTC(2100, 0, 1, 12, 10);
-const network = 'n-1';
+const network = at('n-1');
+
+function at(name: string, address = '192.0.2.1'): VisitorOrigin {
+  return { network: name, address };
+}
+
+/** A clock on which no two checks are in one second. */
+function slowClock(): () => number {
+  let ms = 0;
+  return () => (ms += 1000);
+}
 
 /** Visitors of a network that has begun those that cost nothing, and the work for a fourth. */
 async function afterThree(): Promise<{ visitors: NewVisitors; challenge: Solved['challenge'] }> {
-  const visitors = new NewVisitors('token-a');
+  const visitors = new NewVisitors('token-a', slowClock());
   for (let n = 0; n < 3; n++)
     expect(await visitors.admit(network, undefined, nowMs)).toEqual({ kind: 'allowed' });
   return { visitors, challenge: await challengeFor(visitors, network) };
 }
 
-async function challengeFor(visitors: NewVisitors, from: string): Promise<Solved['challenge']> {
+async function challengeFor(visitors: NewVisitors, from: VisitorOrigin): Promise<Solved['challenge']> {
   const asked = await visitors.admit(from, undefined, nowMs);
   if (asked.kind !== 'work') throw new Error(asked.kind);
   return asked.challenge;
 }
 
-async function solvedFor(visitors: NewVisitors, from: string): Promise<Solved> {
+async function solvedFor(visitors: NewVisitors, from: VisitorOrigin): Promise<Solved> {
   const challenge = await challengeFor(visitors, from);
   const solution = await solveChallenge({ challenge, deriveKey });
   if (solution === null) throw new Error('not solved');
@@ -34,10 +44,10 @@ test('the fourth new visitor of a network costs work, which counts once, for thi
   const { visitors } = await afterThree();
   const payload = await solvedFor(visitors, network);
   const { challenge } = payload;
-  const kindOf = async (of: NewVisitors, from: string, sent: unknown): Promise<string> =>
+  const kindOf = async (of: NewVisitors, from: VisitorOrigin, sent: unknown): Promise<string> =>
     (await of.admit(from, solutionSchema.safeParse(sent).data, nowMs)).kind;
-  for (let n = 0; n < 3; n++) await visitors.admit('n-2', undefined, nowMs);
-  expect(await kindOf(visitors, 'n-2', payload)).toBe('work');
+  for (let n = 0; n < 3; n++) await visitors.admit(at('n-2'), undefined, nowMs);
+  expect(await kindOf(visitors, at('n-2'), payload)).toBe('work');
   const foreign = new NewVisitors('token-b');
   for (let n = 0; n < 3; n++) await foreign.admit(network, undefined, nowMs);
   expect(await kindOf(foreign, network, payload)).toBe('work');
@@ -73,7 +83,7 @@ test('a challenge ends after five minutes', async () => {
 
 test('a call whose clock was read in the hour before does not begin the counts again', async () => {
   const { visitors } = await afterThree();
-  expect((await visitors.admit('n-2', undefined, nowMs - 3600_000)).kind).toBe('allowed');
+  expect((await visitors.admit(at('n-2'), undefined, nowMs - 3600_000)).kind).toBe('allowed');
   expect((await visitors.admit(network, undefined, nowMs)).kind).toBe('work');
 });
 
@@ -91,7 +101,7 @@ test('a network whose solutions of its own challenges are wrong is refused for t
     kind: 'refused',
     retryAfterSeconds: 50 * 60,
   });
-  expect((await visitors.admit('n-2', undefined, nowMs)).kind).toBe('allowed');
+  expect((await visitors.admit(at('n-2'), undefined, nowMs)).kind).toBe('allowed');
   expect((await visitors.admit(network, undefined, nowMs + 50 * 60_000)).kind).toBe('allowed');
 });
 
@@ -111,41 +121,80 @@ test('solutions of challenges that no gateway made, and of one again, use up not
 
 test('beyond 100 000 networks in an hour, those that come new work, and none is refused for the others', async () => {
   const visitors = new NewVisitors('token-a');
-  for (let n = 0; n < 100_000; n++) await visitors.admit(`n-${n}`, undefined, nowMs);
-  for (let n = 0; n < 200; n++) expect((await visitors.admit('n-late', undefined, nowMs)).kind).toBe('work');
-  const solved = await solvedFor(visitors, 'n-late');
-  const failed = { challenge: await challengeFor(visitors, 'n-late'), solution: wrong };
+  for (let n = 0; n < 100_000; n++) await visitors.admit(at(`n-${n}`), undefined, nowMs);
+  for (let n = 0; n < 200; n++)
+    expect((await visitors.admit(at('n-late'), undefined, nowMs)).kind).toBe('work');
+  const solved = await solvedFor(visitors, at('n-late'));
+  const failed = { challenge: await challengeFor(visitors, at('n-late')), solution: wrong };
   const kinds = [];
-  for (const sent of [failed, solved, solved]) kinds.push((await visitors.admit('n-late', sent, nowMs)).kind);
+  for (const sent of [failed, solved, solved])
+    kinds.push((await visitors.admit(at('n-late'), sent, nowMs)).kind);
   expect(kinds).toEqual(['work', 'allowed', 'work']);
-  expect((await visitors.admit('n-1', undefined, nowMs)).kind).toBe('allowed');
+  expect((await visitors.admit(at('n-1'), undefined, nowMs)).kind).toBe('allowed');
 });
 
+/** Wrong solutions of challenges of an origin, one after another: what each was answered with. */
+async function wrongOnes(
+  visitors: NewVisitors,
+  from: (n: number) => VisitorOrigin,
+  count: number,
+): Promise<string[]> {
+  const challenges = new Challenges('token-a');
+  const kinds: string[] = [];
+  for (let n = 0; n < count; n++) {
+    const sent = { challenge: challenges.create(from(n).network, nowMs), solution: wrong };
+    kinds.push((await visitors.admit(from(n), sent, nowMs)).kind);
+  }
+  return kinds;
+}
+
+/** Visitors whose second never ends, and of these networks those that cost nothing. */
+async function inOneSecond(...networks: readonly VisitorOrigin[]): Promise<NewVisitors> {
+  const visitors = new NewVisitors('token-a', () => 5000);
+  for (const of of networks) for (let n = 0; n < 3; n++) await visitors.admit(of, undefined, nowMs);
+  return visitors;
+}
+
+const times = (count: number, kind: string): string[] => Array.from({ length: count }, () => kind);
+
 test('of networks that are counted 100 solutions are checked in a second, and 20 of all others; one that came too early counts later', async () => {
-  let monotonicMs = 0;
+  let monotonicMs = 5000;
   const visitors = new NewVisitors('token-a', () => monotonicMs);
-  const outcomes = async (from: (n: number) => string, count: number): Promise<string[]> => {
-    const kinds: string[] = [];
-    for (let n = 0; n < count; n++) {
-      const sent = { challenge: await challengeFor(visitors, from(n)), solution: wrong };
-      kinds.push((await visitors.admit(from(n), sent, nowMs)).kind);
-    }
-    return kinds;
-  };
-  const work = (count: number): string[] => Array.from({ length: count }, () => 'work');
-  for (let n = 0; n < 99_999; n++) await visitors.admit(`n-${n}`, undefined, nowMs);
-  for (const n of [0, 0, 1, 1, 2, 2]) await visitors.admit(`n-${n}`, undefined, nowMs);
+  const counted = (n: number) => at(`n-${n}`, `10.0.0.${n}`);
+  const other = (n: number) => at(`n-late-${n}`, `10.0.1.${n}`);
+  for (let n = 0; n < 100; n++)
+    for (let visitor = 0; visitor < 3; visitor++) await visitors.admit(counted(n), undefined, nowMs);
+  for (let n = 100; n < 99_999; n++) await visitors.admit(at(`n-${n}`), undefined, nowMs);
   // The last one that is counted, and the first that is not.
-  for (let n = 0; n < 3; n++) await visitors.admit('n-last', undefined, nowMs);
-  const [early, late] = [await solvedFor(visitors, 'n-last'), await solvedFor(visitors, 'n-late')];
-  expect(await outcomes((n) => `n-${n % 3}`, 100)).toEqual(work(100));
-  expect(await visitors.admit('n-last', early, nowMs)).toEqual({ kind: 'busy', retryAfterSeconds: 1 });
-  expect(await outcomes((n) => `n-late-${n}`, 20)).toEqual(work(20));
-  expect((await visitors.admit('n-late', late, nowMs)).kind).toBe('busy');
-  monotonicMs += 10;
-  expect((await visitors.admit('n-last', early, nowMs)).kind).toBe('allowed');
-  expect((await visitors.admit('n-late', late, nowMs)).kind).toBe('busy');
-  monotonicMs += 40;
-  expect((await visitors.admit('n-late', late, nowMs)).kind).toBe('allowed');
-  expect((await visitors.admit('n-late', late, nowMs)).kind).toBe('work');
+  const [last, late] = [at('n-last', '192.0.2.1'), at('n-late', '192.0.2.2')];
+  for (let n = 0; n < 3; n++) await visitors.admit(last, undefined, nowMs);
+  const [early, lateOne] = [await solvedFor(visitors, last), await solvedFor(visitors, late)];
+  expect(await wrongOnes(visitors, counted, 100)).toEqual(times(100, 'work'));
+  expect(await visitors.admit(last, early, nowMs)).toEqual({ kind: 'busy', retryAfterSeconds: 1 });
+  expect(await wrongOnes(visitors, other, 20)).toEqual(times(20, 'work'));
+  expect((await visitors.admit(late, lateOne, nowMs)).kind).toBe('busy');
+  monotonicMs += 1000;
+  expect((await visitors.admit(last, early, nowMs)).kind).toBe('allowed');
+  expect((await visitors.admit(late, lateOne, nowMs)).kind).toBe('allowed');
+  expect((await visitors.admit(late, lateOne, nowMs)).kind).toBe('work');
+});
+
+test('one network has a fourth of the checks of a second, of whichever of its 65 536 IPv6 networks they are', async () => {
+  const customers = Array.from({ length: 40 }, (_, n) => at(`n-${n}`, `2001:db8:1:${n.toString(16)}::1`));
+  const visitors = await inOneSecond(network, ...customers);
+  const from = (n: number) => customers[n] ?? network;
+  expect(await wrongOnes(visitors, from, 40)).toEqual([...times(25, 'work'), ...times(15, 'busy')]);
+  expect((await visitors.admit(network, await solvedFor(visitors, network), nowMs)).kind).toBe('allowed');
+});
+
+test('ten networks that send all they can leave checks for another one', async () => {
+  const flood = Array.from({ length: 10 }, (_, n) => at(`n-flood-${n}`, `198.51.100.${n}`));
+  for (const from of [
+    (n: number) => flood[n % 10] ?? network,
+    (n: number) => flood[Math.floor(n / 60)] ?? network,
+  ]) {
+    const visitors = await inOneSecond(network, ...flood);
+    expect(await wrongOnes(visitors, from, 600)).toContain('busy');
+    expect((await visitors.admit(network, await solvedFor(visitors, network), nowMs)).kind).toBe('allowed');
+  }
 });

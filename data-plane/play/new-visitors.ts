@@ -2,7 +2,7 @@
  * How many visitors may begin on a network: a few for nothing, then for a proof of work, and an end. It slows down who clears
  * cookies; what all visitors together may use is limited apart from it. Counted by each gateway alone.
  */
-import { RateLimit } from '../../shared/runtime/rate-limit.ts';
+import { CallBudget } from './call-budget.ts';
 import { type Challenge, Challenges, challengeSeconds, isSolved, type Solved } from './challenges.ts';
 
 /** New visitors of a network in an hour: so many without work, and so many at all. */
@@ -13,11 +13,21 @@ const checkedPerHourMax = 60;
 const hourMs = 3600_000;
 /** Networks counted in an hour; beyond, each new visitor of a further one costs work, and nothing else is counted of it. */
 const networksMax = 100_000;
-/** Solutions checked in a second, of all networks that are counted and of all others: each takes up to a millisecond of a processor. */
+/**
+ * Solutions checked in a second, of all networks that are counted and of all others: each takes up to a millisecond of a
+ * processor. Of each, a network has its share alone, so those of a few leave checks for others.
+ */
 const checksPerSecond = 100;
 const othersChecksPerSecond = 20;
 /** Challenges remembered as answered: more than are checked in their time, unless a clock was set back. */
 const answeredMax = 100_000;
+
+/** Where a new visitor comes from. */
+export interface VisitorOrigin {
+  /** Its network as a subject. */
+  readonly network: string;
+  readonly address: string;
+}
 
 interface HourOfNetwork {
   made: number;
@@ -28,7 +38,7 @@ export type NewVisitor =
   | { readonly kind: 'allowed' }
   | { readonly kind: 'work'; readonly challenge: Challenge }
   | { readonly kind: 'refused'; readonly retryAfterSeconds: number }
-  /** As many solutions as are checked in a second were; this one still counts afterwards. */
+  /** As many solutions as are checked in a second, or its network's share of them, were; this one still counts afterwards. */
   | { readonly kind: 'busy'; readonly retryAfterSeconds: number };
 
 export class NewVisitors {
@@ -36,23 +46,21 @@ export class NewVisitors {
   readonly #networks = new Map<string, HourOfNetwork>();
   /** Challenges that were answered, rightly or not, by their nonce: until when they are valid. */
   readonly #answered = new Map<string, number>();
-  readonly #checks: RateLimit;
-  readonly #othersChecks: RateLimit;
+  readonly #checks = new CallBudget(checksPerSecond);
+  readonly #othersChecks = new CallBudget(othersChecksPerSecond);
   readonly #monotonicMs: () => number;
   /** One check at a time: they are to leave processors to requests. */
   #checking: Promise<unknown> = Promise.resolve();
   #hour = 0;
 
   constructor(gatewayToken: string, monotonicMs = () => performance.now()) {
-    const limit = (perSecond: number) => new RateLimit({ perSecond, burst: perSecond }, monotonicMs());
     this.#challenges = new Challenges(gatewayToken);
     this.#monotonicMs = monotonicMs;
-    this.#checks = limit(checksPerSecond);
-    this.#othersChecks = limit(othersChecksPerSecond);
   }
 
   /** Decides on a new visitor, and counts one that is allowed. */
-  async admit(network: string, solved: Solved | undefined, nowMs: number): Promise<NewVisitor> {
+  async admit(from: VisitorOrigin, solved: Solved | undefined, nowMs: number): Promise<NewVisitor> {
+    const { network } = from;
     const counts = this.#countsOf(network, nowMs);
     if (isUsedUp(counts))
       return {
@@ -60,10 +68,10 @@ export class NewVisitors {
         retryAfterSeconds: Math.ceil(((this.#hour + 1) * hourMs - nowMs) / 1000),
       };
     if (counts === undefined || counts.made >= freePerHour) {
-      const checked = await this.#check(network, solved, counts, nowMs);
+      const checked = await this.#check(from, solved, counts, nowMs);
       if (checked === 'busy') return { kind: 'busy', retryAfterSeconds: 1 };
       // Others may have begun while the solution was checked.
-      if (counts !== undefined && counts.made >= newPerHourMax) return this.admit(network, undefined, nowMs);
+      if (counts !== undefined && counts.made >= newPerHourMax) return this.admit(from, undefined, nowMs);
       if (checked === 'wrong') return { kind: 'work', challenge: this.#challenges.create(network, nowMs) };
     }
     if (counts !== undefined) counts.made++;
@@ -87,7 +95,7 @@ export class NewVisitors {
 
   /** Checks a solution once, of a challenge of its network that a gateway made. */
   async #check(
-    network: string,
+    { network, address }: VisitorOrigin,
     solved: Solved | undefined,
     counts: HourOfNetwork | undefined,
     nowMs: number,
@@ -96,8 +104,8 @@ export class NewVisitors {
     const { nonce } = solved.challenge.parameters;
     this.#forgetAnswered(nowMs);
     if (this.#answered.has(nonce)) return 'wrong';
-    const limit = counts === undefined ? this.#othersChecks : this.#checks;
-    if (!limit.tryAcquire(this.#monotonicMs())) return 'busy';
+    const budget = counts === undefined ? this.#othersChecks : this.#checks;
+    if (!budget.tryAcquire(address, this.#monotonicMs())) return 'busy';
     this.#answered.set(nonce, nowMs + challengeSeconds * 1000);
     if (counts !== undefined) counts.checked++;
     const check = this.#checking.then(() => isSolved(solved));

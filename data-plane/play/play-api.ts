@@ -17,7 +17,7 @@ import { type Entry, handle, type Visitor } from '../request/handle.ts';
 import { discardRest, pathOf, sendJson, sendRefusal } from '../request/http.ts';
 import { type Solved, solutionSchema } from './challenges.ts';
 import { bodyBytesMax, checkTurn, checkVisitorsTurn } from './check-turn.ts';
-import { clientAddress } from './network.ts';
+import { addressOf } from './network.ts';
 import { NewVisitors, newPerHourMax } from './new-visitors.ts';
 import { cookieDays, Visitors } from './visitors.ts';
 
@@ -87,8 +87,9 @@ export class PlayApi {
     const nowMs = this.#options.gateway.now();
     const known = this.#known(request, nowMs);
     if (known !== undefined) return this.#sendState(response, known, nowMs);
-    const network = this.#networkOf(request, nowMs);
-    const admitted = await this.#newVisitors.admit(network, solved, nowMs);
+    const address = addressOf(request, this.#options.proxies);
+    const network = this.#visitors.network(address, nowMs);
+    const admitted = await this.#newVisitors.admit({ network, address }, solved, nowMs);
     if (admitted.kind === 'refused') throw tooManyVisitors(admitted.retryAfterSeconds);
     if (admitted.kind === 'busy') throw tooManySolutions(admitted.retryAfterSeconds);
     if (admitted.kind === 'work')
@@ -172,11 +173,8 @@ export class PlayApi {
     return { id: this.#visitors.subject(id, nowMs), network: this.#networkOf(request, nowMs) };
   }
 
-  #networkOf({ socket, headers }: IncomingMessage, nowMs: number): string {
-    const forwarded = headers['x-forwarded-for'];
-    const text = Array.isArray(forwarded) ? forwarded.join(',') : forwarded;
-    const address = clientAddress(socket.remoteAddress, text, this.#options.proxies);
-    return this.#visitors.network(address, nowMs);
+  #networkOf(request: IncomingMessage, nowMs: number): string {
+    return this.#visitors.network(addressOf(request, this.#options.proxies), nowMs);
   }
 
   #cookieName({ headers }: IncomingMessage): string {

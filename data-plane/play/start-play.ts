@@ -3,14 +3,19 @@
  * there is nothing behind it where the fleet serves no visitors.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { Socket } from 'node:net';
+import { carriesKey } from '../../shared/decision/authenticate.ts';
+import { Refusal } from '../../shared/decision/refusal.ts';
 import { isOwnHost, securityHeaders } from '../../shared/runtime/browser-rules.ts';
 import type { Connections } from '../../shared/runtime/connections.ts';
 import { builtFolder, StaticFiles } from '../../shared/runtime/static-files.ts';
 import type { Certificate } from '../../shared/runtime/tls.ts';
+import { mintRequestId } from '../core/request-id.ts';
 import type { Gateway } from '../request/gateway.ts';
-import { discardRest, pathOf } from '../request/http.ts';
+import { discardRest, pathOf, sendRefusal } from '../request/http.ts';
 import { type Listener, startListener } from '../server/server.ts';
-import { proxyList } from './network.ts';
+import { CallBudget } from './call-budget.ts';
+import { addressOf, isProxy, proxyList } from './network.ts';
 import { PlayApi } from './play-api.ts';
 
 export interface PlaySettings {
@@ -31,16 +36,27 @@ interface PlayParts {
   readonly connections: Connections;
 }
 
+/** A client waits so long before it tries again. */
+const busySeconds = 2;
+
+/** Calls in a second: without a key, with one, and for everything else, of which a page load needs several. */
+const perSecond = { visitors: 400, keys: 400, files: 1600 };
+
 export function startPlay(settings: PlaySettings, parts: PlayParts): Promise<Listener> {
   const { gateway, gatewayToken, bind, certificate, connections } = parts;
   const files = new StaticFiles(builtFolder('play'));
+  const proxies = proxyList(settings.trustedProxies);
+  const hasRoom = callLimit(gateway, proxies, connections);
   const api = new PlayApi({
     ...{ gateway, gatewayToken, isTls: certificate !== undefined },
-    proxies: proxyList(settings.trustedProxies),
+    proxies,
     consoleUrl: settings.consoleUrl?.replace(/\/+$/, ''),
   });
   const handler = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
     for (const [name, value] of Object.entries(securityHeaders)) response.setHeader(name, value);
+    const path = pathOf(request.url);
+    // Before anything that costs more.
+    if (!hasRoom(request, response, path)) return;
     if (!isOwnHost(request.headers.host, settings.hosts))
       return sendText(
         request,
@@ -50,16 +66,58 @@ export function startPlay(settings: PlaySettings, parts: PlayParts): Promise<Lis
       );
     if (gateway.lookup.anonymousTier() === undefined)
       return sendText(request, response, 404, 'visitors are not served here');
-    const path = pathOf(request.url);
     if (path.startsWith('/api/')) return api.handle(request, response);
     return sendFile(files, path, request, response);
   };
   return startListener({
     ...{ host: bind, port: settings.port, handler, certificate, connections },
     onRefusal: (refused) => gateway.observeEarly(refused),
+    pace: { isExempt: (address) => isProxy(address, proxies), refusal: busy },
     name: 'play',
     flag: '--play-port',
   });
+}
+
+/** Is there room for a request? Otherwise it is refused, and its connection ends. */
+function callLimit(
+  gateway: Gateway,
+  proxies: ReturnType<typeof proxyList>,
+  connections: Connections,
+): (request: IncomingMessage, response: ServerResponse, path: string) => boolean {
+  const budgets = {
+    visitors: new CallBudget(perSecond.visitors),
+    keys: new CallBudget(perSecond.keys),
+    files: new CallBudget(perSecond.files),
+  };
+  // Only a good key counts as one, so nobody without a key uses up what callers with one may.
+  const kindOf = (path: string, authorization: string | undefined): keyof typeof budgets => {
+    if (!path.startsWith('/api/')) return 'files';
+    if (path === '/api/visitor' || authorization === undefined) return 'visitors';
+    return carriesKey(gateway.lookup, authorization, gateway.now()) ? 'keys' : 'visitors';
+  };
+  const ended = new WeakSet<Socket>();
+  return (request, response, path) => {
+    const { socket, headers } = request;
+    // What was sent ahead of its refusal is not read.
+    if (ended.has(socket)) return false;
+    const address = addressOf(request, proxies);
+    const budget = budgets[kindOf(path, headers.authorization)];
+    if (budget.tryAcquire(address, performance.now())) return true;
+    ended.add(socket);
+    connections.refuseCall('play');
+    response.setHeader('connection', 'close');
+    sendRefusal(response, { requestId: mintRequestId(), anthropicPath: false }, busy(), path);
+    discardRest(request);
+    return false;
+  };
+}
+
+function busy(): Refusal {
+  return new Refusal(
+    'InferenceRateLimitedError',
+    `The playground takes no more calls in this second. Try again in ${busySeconds} seconds.`,
+    { retryAfterSeconds: busySeconds, reason: 'playground is busy' },
+  );
 }
 
 function sendFile(

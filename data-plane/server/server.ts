@@ -8,7 +8,8 @@ import type { AddressInfo, Socket } from 'node:net';
 import { Refusal } from '../../shared/decision/refusal.ts';
 import type { Target } from '../../shared/decision/route.ts';
 import type { Connections, ListenerName } from '../../shared/runtime/connections.ts';
-import { createHttpServer, endWith, headerBytesMax } from '../../shared/runtime/http-server.ts';
+import { endWith } from '../../shared/runtime/end-with.ts';
+import { createHttpServer, headerBytesMax } from '../../shared/runtime/http-server.ts';
 import { type ListenAddress, listenError, urlOf } from '../../shared/runtime/listener.ts';
 import type { Certificate } from '../../shared/runtime/tls.ts';
 import { mintRequestId } from '../core/request-id.ts';
@@ -29,6 +30,11 @@ export interface ApiListenerOptions extends ListenAddress {
   readonly fixed?: Target;
   readonly certificate?: Certificate | undefined;
   readonly connections: Connections;
+  /** Connections start at a bounded rate, but for those from such addresses. */
+  readonly pace?: {
+    readonly isExempt: (address: string | undefined) => boolean;
+    readonly refusal: () => Refusal;
+  };
   readonly name: ListenerName;
   /** Names the flag in the error of a taken port. */
   readonly flag: string;
@@ -70,7 +76,7 @@ export async function startListener(options: ApiListenerOptions): Promise<Listen
 }
 
 function createListener(options: ApiListenerOptions): Server | TlsServer {
-  const { handler, fixed, certificate, connections, name, onRefusal } = options;
+  const { handler, fixed, certificate, connections, name, onRefusal, pace } = options;
   const refuse = (error: ParserError, socket: Socket): void => {
     const refusal = refuseGarbage(error, socket);
     if (refusal !== undefined) onRefusal({ ...refusal, target: fixed });
@@ -83,7 +89,13 @@ function createListener(options: ApiListenerOptions): Server | TlsServer {
   const server = createHttpServer(
     // A missing Host header is refused by the handler, in the one envelope; a body is asked for when it is read, after
     // the key was checked.
-    { name, connections, certificate, ...timeouts, requireHostHeader: false, handlesContinue: true },
+    {
+      ...{ name, connections, certificate, ...timeouts, requireHostHeader: false, handlesContinue: true },
+      pace: pace && {
+        isExempt: pace.isExempt,
+        answer: () => rawAnswer({ requestId: mintRequestId(), refusal: pace.refusal() }),
+      },
+    },
     listener,
   );
   server.on('clientError', refuse);
@@ -182,7 +194,9 @@ function rawAnswer({ requestId, refusal }: EarlyRefusal): string {
     'content-type: application/json',
     `content-length: ${Buffer.byteLength(body)}`,
     `x-request-id: ${requestId}`,
-    'x-should-retry: false',
+    ...(refusal.retryAfterSeconds === undefined
+      ? ['x-should-retry: false']
+      : [`retry-after: ${refusal.retryAfterSeconds}`]),
     'connection: close',
     '',
     body,

@@ -6,6 +6,8 @@
 import type { Server, Socket } from 'node:net';
 import { Server as TlsServer } from 'node:tls';
 import { Counter, Gauge, type Registry } from 'prom-client';
+import { endWith } from './end-with.ts';
+import { type Pace, paceConnections } from './paced-connections.ts';
 import { RateLimitedLine } from './rate-limited-line.ts';
 
 export interface ConnectionLimits {
@@ -14,6 +16,9 @@ export interface ConnectionLimits {
   /** Of one listener from one address; an IPv6 network of 64 bits counts as one. */
   readonly perAddress: number;
 }
+
+/** The `reason` label of the metric. */
+type RefusalReason = 'listener' | 'address' | 'rate' | 'calls';
 
 /** The `listener` label of the metrics. */
 export type ListenerName = 'api' | 'stack' | 'admin' | 'console' | 'play' | 'node' | 'metrics';
@@ -33,6 +38,8 @@ export const connectionsMaxDefault = 10_000;
 const metricsLimits = connectionLimits({ max: 100 });
 /** Idle time before the first TCP keep-alive probe, with which the kernel detects dead peers. */
 const keepAliveMs = 60_000;
+/** Refused connections that still read their answer; further ones are closed at once. */
+const readingMax = 256;
 /** At most one log line for refused connections in this time, because anybody can cause them and fill the disk. */
 const logIntervalMs = 1000;
 
@@ -53,11 +60,10 @@ export class Connections {
 
   constructor({ registry, logger, limits }: ConnectionsOptions) {
     this.#limits = connectionLimits(limits);
-    this.#refusals = new RateLimitedLine(
-      (refused) =>
-        logger?.warn({ refused, address: this.#refusedAddress }, 'connections refused: too many are open'),
-      logIntervalMs,
-    );
+    this.#refusals = new RateLimitedLine((refused) => {
+      logger?.warn({ refused, address: this.#refusedAddress }, 'connections refused: too many');
+      this.#refusedAddress = undefined;
+    }, logIntervalMs);
     this.#refused = new Counter({
       name: 'headgate_connections_refused_total',
       help: 'connections closed at once because the listener, or one address, had its most',
@@ -72,12 +78,13 @@ export class Connections {
     });
   }
 
-  /** Limits the connections of a server. Call it before the server listens. */
-  guard(server: Server, listener: ListenerName): void {
+  /** Limits the connections of a server, and with a pace how many of them start. Call it before the server listens. */
+  guard(server: Server, listener: ListenerName, pace?: Pace): void {
     const { max, perAddress } = listener === 'metrics' ? metricsLimits : this.#limits;
     const open = this.#open.labels({ listener });
     open.inc(0);
     for (const reason of ['listener', 'address']) this.#refused.inc({ listener, reason }, 0);
+    if (pace !== undefined) this.#pace(server, listener, pace);
     const peers = new Map<string, number>();
     server.maxConnections = max;
     server.on('drop', (data) => this.#refuse(listener, 'listener', data?.remoteAddress));
@@ -101,9 +108,31 @@ export class Connections {
     if (server instanceof TlsServer) server.on('secureConnection', destroyOnError);
   }
 
-  #refuse(listener: ListenerName, reason: 'listener' | 'address', address: string | undefined): void {
+  /** Counts a connection that is ended for the number of calls of a client. */
+  refuseCall(listener: ListenerName): void {
+    this.#refuse(listener, 'calls', undefined);
+  }
+
+  #pace(server: Server, listener: ListenerName, { isExempt, answer, monotonicMs }: Pace): void {
+    for (const reason of ['rate', 'calls']) this.#refused.inc({ listener, reason }, 0);
+    let reading = 0;
+    const refuse = (socket: Socket): void => {
+      this.#refuse(listener, 'rate', socket.remoteAddress);
+      if (server instanceof TlsServer || reading >= readingMax) {
+        socket.destroy();
+        return;
+      }
+      reading++;
+      socket.once('close', () => reading--);
+      endWith(socket, answer());
+    };
+    paceConnections(server, { peerOf: (address) => peerOf(address, 3), isExempt, monotonicMs, refuse });
+  }
+
+  #refuse(listener: ListenerName, reason: RefusalReason, address: string | undefined): void {
     this.#refused.inc({ listener, reason });
-    this.#refusedAddress = address;
+    // The addresses of visitors are in no log.
+    if (listener !== 'play') this.#refusedAddress = address;
     this.#refusals.add(`${listener} ${reason}`);
   }
 }
@@ -112,8 +141,8 @@ function destroyOnError(socket: Socket): void {
   socket.on('error', () => socket.destroy());
 }
 
-/** The key that connections are counted by: an IPv4 address, or the /64 of an IPv6 address, because one host owns that. */
-export function peerOf(address = ''): string {
+/** The key that connections are counted by: an IPv4 address, or the /64 of an IPv6 address (16 bits a group), because one host owns that. */
+export function peerOf(address = '', ipv6Groups = 4): string {
   if (!address.includes(':')) return address;
   const mapped = /^::ffff:(\d+\.\d+\.\d+\.\d+)$/i.exec(address)?.[1];
   if (mapped !== undefined) return mapped;
@@ -122,5 +151,5 @@ export function peerOf(address = ''): string {
   const tail = right === undefined ? [] : groups(right);
   const head = groups(left);
   const zeros = Math.max(0, 8 - head.length - tail.length);
-  return [...head, ...Array<string>(zeros).fill('0'), ...tail].slice(0, 4).join(':');
+  return [...head, ...Array<string>(zeros).fill('0'), ...tail].slice(0, ipv6Groups).join(':');
 }

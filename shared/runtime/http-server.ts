@@ -4,8 +4,8 @@
  */
 import { createServer, type RequestListener, type Server } from 'node:http';
 import { createServer as createTlsServer, type Server as TlsServer } from 'node:https';
-import type { Socket } from 'node:net';
 import type { Connections, ListenerName } from './connections.ts';
+import type { Pace } from './paced-connections.ts';
 import { boundPipelining } from './pipelining.ts';
 import type { Certificate } from './tls.ts';
 
@@ -23,6 +23,8 @@ export interface HttpServerOptions {
   readonly keepAliveTimeoutMs?: number;
   /** Node refuses requests without a Host header. Defaults to true. */
   readonly requireHostHeader?: boolean;
+  /** Connections start at a bounded rate. */
+  readonly pace?: Pace | undefined;
   /** The handler answers `Expect` itself. Otherwise Node sends 100, or 417 to an expectation that it does not know. */
   readonly handlesContinue?: boolean;
 }
@@ -53,17 +55,6 @@ export function createHttpServer(options: HttpServerOptions, handle: RequestList
   // Beyond this number Node silently drops headers, a second Host too. 0 means no limit: headerBytesMax bounds them.
   server.maxHeadersCount = 0;
   certificate?.renewOn(server);
-  connections.guard(server, name);
+  connections.guard(server, name, options.pace);
   return server;
-}
-
-/** A client has this long to read a refusal after which its connection ends. */
-const lingerMs = 5000;
-
-/** Sends the last bytes of a connection. Nobody reads the socket after a CONNECT, so its end has to be brought about. */
-export function endWith(socket: Socket, bytes: string): void {
-  socket.end(bytes);
-  socket.resume();
-  const timer = setTimeout(() => socket.destroy(), lingerMs);
-  socket.once('close', () => clearTimeout(timer));
 }

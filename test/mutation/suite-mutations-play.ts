@@ -33,16 +33,67 @@ export const playMutations: readonly SuiteMutation[] = [
       ],
       [
         'the checks of a second end',
-        "if (!limit.tryAcquire(this.#monotonicMs())) return 'busy';",
-        'limit.tryAcquire(this.#monotonicMs());',
+        "if (!budget.tryAcquire(address, this.#monotonicMs())) return 'busy';",
+        'budget.tryAcquire(address, this.#monotonicMs());',
       ],
       [
         'further networks have few checks',
         'counts === undefined ? this.#othersChecks : this.#checks',
         'this.#checks',
       ],
+      [
+        'networks leave checks for others',
+        'tryAcquire(address, this.#monotonicMs())',
+        "tryAcquire('10.0.0.' + (this.#answered.size % 200), this.#monotonicMs())",
+      ],
       ['wrong solutions are few', ' || counts.checked >= checkedPerHourMax', ''],
       ['each hour begins at nothing', '      this.#networks.clear();\n', ''],
+    ],
+  ),
+  ...of(
+    'data-plane/play/call-budget.ts',
+    ['data-plane/play/call-budget.test.ts'],
+    [
+      [
+        'the calls of a second end',
+        'if (ofNetwork >= (this.#perSecond - this.#calls) * shareOfRoom) return false;',
+        '',
+      ],
+      ['networks leave calls for others', ' * shareOfRoom) return', ') return'],
+      ['what is left is shared, not all', '(this.#perSecond - this.#calls)', 'this.#perSecond'],
+      ['IPv6 networks have 48 bits', ".split(':', 3).join(':')", ''],
+      ['each second of calls begins at nothing', '      this.#networks.clear();\n', ''],
+    ],
+  ),
+  ...of(
+    'shared/runtime/paced-connections.ts',
+    ['shared/runtime/paced-connections.test.ts'],
+    [
+      ['connections have a pace', '!socket.destroyed && !limit.tryAcquire(monotonicMs())', 'false'],
+      [
+        'addresses take turns',
+        'this.#queues.delete(who);\n    if (queue.length > 0) ',
+        'if (queue.length === 0) this.#queues.delete(who);\n    else ',
+      ],
+      ['an address leaves room for others', ' * shareOfRoom', ''],
+      ['in a full room an address has one', 'count === 0 ? waiting.popOfMost() : undefined', 'undefined'],
+      ['what waits is not read', '  Object.assign(server, { pauseOnConnect: true });\n', ''],
+      ['a proxy is not paced', 'if (paced.isExempt(socket.remoteAddress)) return start(socket);', ''],
+    ],
+  ),
+  ...of(
+    'data-plane/play/start-play.ts',
+    ['test/play/flood.test.ts'],
+    [
+      ['calls are bounded', '!hasRoom(request, response, path)', 'false'],
+      [
+        'files are bounded',
+        '!hasRoom(request, response, path)',
+        "path.startsWith('/api/') && !hasRoom(request, response, path)",
+      ],
+      ['a new visitor has no key', "path === '/api/visitor' || ", ''],
+      ['only a good key counts as one', 'carriesKey(gateway.lookup, authorization, gateway.now())', 'true'],
+      ['what was sent ahead of a refusal is not read', 'if (ended.has(socket)) return false;', ''],
     ],
   ),
   ...of(

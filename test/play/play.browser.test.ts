@@ -45,7 +45,7 @@ beforeAll(async () => {
   const ports = ['--port', '0', '--admin-port', '0', '--metrics-port', '0', '--trusted-proxies', '127.0.0.1'];
   const env = {
     HEADGATE_CONTEXT: join(dir, 'context.json'),
-    HEADGATE_GATEWAY_TOKEN: '',
+    HEADGATE_GATEWAY_TOKEN: undefined,
     HEADGATE_LOG_LEVEL: 'info',
   };
   const args = ['dev', '--data', join(dir, 'data'), ...ports];

@@ -1,0 +1,37 @@
+/** How many calls of the playground are handled in a second. */
+import { expect, test } from 'vitest';
+import { CallBudget } from './call-budget.ts';
+
+const admitted = (budget: CallBudget, address: (n: number) => string, count: number, nowMs: number): number =>
+  Array.from({ length: count }, (_, n) => budget.tryAcquire(address(n), nowMs)).filter(Boolean).length;
+
+test('a network alone has a fourth of the calls of a second', () => {
+  const budget = new CallBudget(400);
+  expect(admitted(budget, () => '192.0.2.1', 1000, 5000)).toBe(100);
+  expect(admitted(budget, () => '192.0.2.1', 1, 5999)).toBe(0);
+  expect(admitted(budget, () => '192.0.2.1', 1, 6000)).toBe(1);
+});
+
+test('ten networks that take all they get leave calls for others, whether one after another or at once', () => {
+  for (const address of [
+    (n: number) => `192.0.2.${n % 10}`,
+    (n: number) => `192.0.2.${Math.floor(n / 1000)}`,
+  ]) {
+    const budget = new CallBudget(400);
+    admitted(budget, address, 10_000, 5000);
+    expect(admitted(budget, () => '198.51.100.1', 5, 5000)).toBe(5);
+  }
+});
+
+test('networks of one call each have all of a second, and no more', () => {
+  const budget = new CallBudget(400);
+  const address = (n: number): string => `10.0.${n >> 8}.${n & 255}`;
+  expect(admitted(budget, address, 1000, 5000)).toBe(400);
+  expect(admitted(budget, address, 1000, 6000)).toBe(400);
+});
+
+test('IPv6 addresses of the same 48 bits are one network', () => {
+  const budget = new CallBudget(400);
+  expect(admitted(budget, (n) => `2001:db8:1:${n.toString(16)}::1`, 1000, 5000)).toBe(100);
+  expect(admitted(budget, () => '2001:db8:2::1', 5, 5000)).toBe(5);
+});

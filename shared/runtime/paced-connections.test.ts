@@ -1,0 +1,194 @@
+/** The pace of connections over real sockets: how many start, in which order, and what happens to those without room. */
+import { once } from 'node:events';
+import type { AddressInfo, Socket } from 'node:net';
+import { Registry } from 'prom-client';
+import { afterEach, expect, test } from 'vitest';
+import { RawPeer } from '../../test/support/raw-peer.ts';
+import { until } from '../../test/support/until.ts';
+import { Connections } from './connections.ts';
+import { createHttpServer } from './http-server.ts';
+import { Certificate } from './tls.ts';
+
+const fixture = (name: string): string =>
+  new URL(`../../test/fixtures/tls/${name}`, import.meta.url).pathname;
+const certificate = new Certificate({ cert: fixture('first.pem'), key: fixture('first.key') });
+const closers: (() => void)[] = [];
+afterEach(() => {
+  for (const close of closers.splice(0)) close();
+});
+
+const exempt = '127.9.9.9';
+const get = 'GET / HTTP/1.1\r\nHost: a\r\n\r\n';
+
+interface Line {
+  readonly refused: Readonly<Record<string, number>>;
+  readonly address: string;
+}
+
+interface Paced {
+  /** The clock of the pace; it is moved by hand. */
+  nowMs: number;
+  /** Addresses in the order in which their requests were handled. */
+  readonly handled: string[];
+  /** As the server has them. */
+  readonly sockets: Socket[];
+  open(from: string): Promise<RawPeer>;
+  refused(): Promise<number>;
+  readonly connections: Connections;
+  /** Fields of the lines of the log. */
+  readonly logged: Line[];
+}
+
+async function paced(tls = false): Promise<Paced> {
+  const registry = new Registry();
+  const handled: string[] = [];
+  const sockets: Socket[] = [];
+  const clock = { nowMs: 0 };
+  const logged: Line[] = [];
+  const connections = new Connections({
+    registry,
+    logger: { warn: (fields) => logged.push(fields as Line) },
+  });
+  const server = createHttpServer(
+    {
+      ...{ name: 'play', headersTimeoutMs: 10_000, requestTimeoutMs: 10_000 },
+      connections,
+      certificate: tls ? certificate : undefined,
+      pace: {
+        isExempt: (address) => address === exempt,
+        answer: () => 'HTTP/1.1 429 Later\r\n\r\n',
+        monotonicMs: () => clock.nowMs,
+      },
+    },
+    (request, response) => {
+      handled.push(request.socket.remoteAddress ?? '');
+      response.end('ok');
+    },
+  );
+  server.on('connection', (socket: Socket) => sockets.push(socket));
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  closers.push(() => {
+    server.close();
+    for (const socket of sockets) socket.destroy();
+  });
+  return Object.assign(clock, {
+    ...{ handled, sockets, connections, logged },
+    open: async (from: string) => {
+      const peer = await RawPeer.open({ host: '127.0.0.1', port, tls }, { from });
+      closers.push(() => peer.close());
+      return peer;
+    },
+    refused: async (): Promise<number> => {
+      const { values } = (await registry.getSingleMetric('headgate_connections_refused_total')?.get()) ?? {};
+      return values?.find(({ labels }) => Object(labels).reason === 'rate')?.value ?? Number.NaN;
+    },
+  });
+}
+
+/** So many connections of an address, each with a request. */
+async function flood(server: Paced, from: string, count: number): Promise<RawPeer[]> {
+  const before = server.sockets.length;
+  const peers = await Promise.all(Array.from({ length: count }, () => server.open(from)));
+  await until(() => server.sockets.length - before === count);
+  for (const peer of peers) await peer.send(get).catch(() => undefined);
+  return peers;
+}
+
+test('of a flood 16 start at once, then 100 a second, and what waits is not read', async () => {
+  const server = await paced();
+  await flood(server, '127.0.1.1', 100);
+  const handled = (count: number) => until(() => server.handled.length === count);
+  await handled(16);
+  expect(server.sockets.filter(({ bytesRead }) => bytesRead === 0)).toHaveLength(84);
+  server.nowMs += 50;
+  await handled(21);
+  // Never more at once than at first, however long nothing came.
+  server.nowMs += 60_000;
+  await handled(37);
+  await server.open(exempt);
+  expect(server.handled).toHaveLength(37);
+  expect(await server.refused()).toBe(0);
+});
+
+test('addresses take turns: one that comes late is next, however many of another wait', async () => {
+  const server = await paced();
+  await flood(server, '127.0.1.1', 110);
+  const others = ['127.0.1.2', '127.0.1.3'];
+  for (const other of others) await flood(server, other, 2);
+  server.nowMs += 60;
+  await until(() => server.handled.length === 22);
+  const turns = ['127.0.1.1', ...others].flatMap((address) => [address, address]);
+  expect(server.handled.slice(-6).sort()).toEqual(turns);
+});
+
+test('an address has at most a fourth of the room, and the next one of what is left; what finds none reads why', async () => {
+  const server = await paced();
+  const peers = await flood(server, '127.0.1.1', 200);
+  // 16 started, and 103 is the first number above a fourth of what it leaves of 512.
+  expect(await server.refused()).toBe(200 - 16 - 103);
+  await until(() => peers.some((peer) => peer.text.includes('429 Later')));
+  await flood(server, '127.0.1.2', 100);
+  expect(await server.refused()).toBe(200 - 16 - 103 + 100 - 82);
+  const few = await Promise.all(Array.from({ length: 60 }, (_, n) => server.open(`127.0.2.${n + 1}`)));
+  expect(await server.refused()).toBe(200 - 16 - 103 + 100 - 82);
+  expect(few).toHaveLength(60);
+});
+
+test('in a full room an address that has nothing waiting replaces one of the address that has most', async () => {
+  const server = await paced();
+  // 16 start, then 4 wait.
+  await flood(server, '127.0.1.1', 20);
+  const single = await Promise.all(
+    Array.from({ length: 508 }, (_, n) => server.open(`127.1.${n >> 7}.${n & 127}`)),
+  );
+  await until(() => server.sockets.length === 528);
+  expect(await server.refused()).toBe(0);
+  const late = await flood(server, '127.2.0.1', 1);
+  await until(async () => (await server.refused()) === 1);
+  await flood(server, '127.2.0.1', 1);
+  await until(async () => (await server.refused()) === 2);
+  expect([...late, ...single].filter((peer) => peer.text.includes('429 Later'))).toEqual([]);
+  // Three of the first address are left, of which two can be replaced.
+  for (const n of [2, 3, 4]) await flood(server, `127.2.0.${n}`, 1);
+  await until(async () => (await server.refused()) === 5);
+  expect([...late, ...single].filter((peer) => peer.text.includes('429 Later'))).toEqual([]);
+});
+
+test('how many are refused is in the log, and no address of a visitor', async () => {
+  const server = await paced();
+  const refused = (cause: string): number =>
+    server.logged.reduce((sum, { refused }) => sum + (refused[cause] ?? 0), 0);
+  await flood(server, '127.0.1.1', 130);
+  await until(() => refused('play rate') === 11);
+  server.connections.refuseCall('play');
+  await until(() => refused('play calls') === 1);
+  expect(new Set(server.logged.map(({ address }) => address))).toEqual(new Set([undefined]));
+});
+
+test('an exempt address is not paced', async () => {
+  const server = await paced();
+  await flood(server, '127.0.1.1', 30);
+  for (const peer of await flood(server, exempt, 40)) expect(await peer.received(/200 OK/)).toBe(true);
+  expect(server.handled.filter((address) => address === '127.0.1.1')).toHaveLength(16);
+});
+
+test('over TLS the handshake waits as well, and what finds no room is closed', async () => {
+  const server = await paced(true);
+  const opened = await Promise.all(Array.from({ length: 16 }, () => server.open('127.0.1.1')));
+  const waits = server.open('127.0.1.1');
+  await until(() => server.sockets.length === 17);
+  for (const peer of opened) {
+    await peer.send(get);
+    expect(await peer.received(/200 OK/)).toBe(true);
+  }
+  expect(server.sockets.at(-1)?.bytesRead).toBe(0);
+  server.nowMs += 10;
+  const started = await waits;
+  await started.send(get);
+  expect(await started.received(/200 OK/)).toBe(true);
+  const many = Array.from({ length: 110 }, () => server.open('127.0.1.1').catch(() => 'closed'));
+  await until(async () => (await server.refused()) === 7);
+  expect(await Promise.race(many)).toBe('closed');
+});

@@ -1,0 +1,121 @@
+/**
+ * Starts the connections of a listener at a bounded rate, because anybody can open any number, and each costs a handshake, a parser
+ * and a request. One that waits is not read. Addresses take turns, and one that has many waiting leaves room for others.
+ */
+import type { Server, Socket } from 'node:net';
+import { RateLimit } from './rate-limit.ts';
+
+export interface Pace {
+  /** May it start at once, and uncounted? */
+  readonly isExempt: (address: string | undefined) => boolean;
+  /** What a client reads whose connection found no room; over TLS it reads nothing. */
+  readonly answer: () => string;
+  readonly monotonicMs?: (() => number) | undefined;
+}
+
+const rate = { perSecond: 100, burst: 16 };
+/** Connections that wait. */
+const waitingMax = 512;
+/** An address may have this part of the room that is left, so some is left for any number that have few. */
+const shareOfRoom = 1 / 4;
+/** Between two looks while connections wait. */
+const lookMs = 10;
+
+interface Paced extends Omit<Pace, 'answer'> {
+  readonly peerOf: (address: string | undefined) => string;
+  /** Ends a connection for which there is no room, or no longer. */
+  readonly refuse: (socket: Socket) => void;
+}
+
+/** Call it before the server listens, and before it has other listeners of `connection` than its own. */
+export function paceConnections(server: Server, paced: Paced): void {
+  const { monotonicMs = () => performance.now() } = paced;
+  const limit = new RateLimit(rate, monotonicMs());
+  const own = server.listeners('connection') as ((socket: Socket) => void)[];
+  const start = (socket: Socket): void => {
+    for (const listener of own) listener.call(server, socket);
+    socket.resume();
+  };
+  const waiting = new Rounds<Socket>();
+  let isLooking = false;
+  const lookSoon = (): void => {
+    if (isLooking || waiting.size === 0) return;
+    isLooking = true;
+    setTimeout(look, lookMs).unref();
+  };
+  const look = (): void => {
+    isLooking = false;
+    while (waiting.size > 0) {
+      const socket = waiting.first();
+      if (!socket.destroyed && !limit.tryAcquire(monotonicMs())) break;
+      waiting.shift();
+      if (!socket.destroyed) start(socket);
+    }
+    lookSoon();
+  };
+  server.removeAllListeners('connection');
+  // `net.createServer` has an option for it, which those of HTTP do not pass on.
+  Object.assign(server, { pauseOnConnect: true });
+  server.on('connection', (socket: Socket) => {
+    if (paced.isExempt(socket.remoteAddress)) return start(socket);
+    if (waiting.size === 0 && limit.tryAcquire(monotonicMs())) return start(socket);
+    const peer = paced.peerOf(socket.remoteAddress);
+    if (!makeRoom(waiting, peer, paced.refuse)) return paced.refuse(socket);
+    waiting.add(peer, socket);
+    lookSoon();
+  });
+}
+
+/** May one more of a peer wait? In a full room one that has nothing waiting replaces the newest of the peer that has most. */
+function makeRoom(waiting: Rounds<Socket>, peer: string, refuse: Paced['refuse']): boolean {
+  const count = waiting.countOf(peer);
+  if (count < (waitingMax - waiting.size) * shareOfRoom) return true;
+  const replaced = count === 0 ? waiting.popOfMost() : undefined;
+  if (replaced === undefined) return false;
+  if (!replaced.destroyed) refuse(replaced);
+  return true;
+}
+
+/** What waits, by who brought it: one of each in turn. */
+class Rounds<Item> {
+  readonly #queues = new Map<string, Item[]>();
+  #size = 0;
+
+  get size(): number {
+    return this.#size;
+  }
+
+  countOf(who: string): number {
+    return this.#queues.get(who)?.length ?? 0;
+  }
+
+  add(who: string, item: Item): void {
+    const queue = this.#queues.get(who);
+    if (queue === undefined) this.#queues.set(who, [item]);
+    else queue.push(item);
+    this.#size++;
+  }
+
+  /** What `shift` would give. Must not be empty, here and below. */
+  first(): Item {
+    const [queue = []] = this.#queues.values();
+    return queue[0] as Item;
+  }
+
+  shift(): void {
+    const [[who, queue] = ['', []]] = this.#queues;
+    queue.shift();
+    this.#size--;
+    this.#queues.delete(who);
+    if (queue.length > 0) this.#queues.set(who, queue);
+  }
+
+  /** Removes the newest item of the longest queue; none where nobody has several. */
+  popOfMost(): Item | undefined {
+    let most: Item[] = [];
+    for (const queue of this.#queues.values()) if (queue.length > most.length) most = queue;
+    if (most.length < 2) return undefined;
+    this.#size--;
+    return most.pop();
+  }
+}
