@@ -19,11 +19,21 @@ import {
   type Plane,
   ProcessFleet,
 } from '../test/support/process-fleet.ts';
-import { cpuMicroseconds } from './support/cpu.ts';
-import { counterRecords, gaugeRecords, type Published, period, type Traffic } from './support/peers.ts';
+import { threadMicroseconds } from './support/cpu.ts';
+import {
+  counterRecords,
+  countersOfRound,
+  gaugeRecords,
+  gaugesOfRound,
+  type Published,
+  period,
+  type Traffic,
+} from './support/peers.ts';
 
 const peers = Number(process.env['BENCH_PEERS'] ?? 50);
 const requestsPerSecond = Number(process.env['BENCH_REQUESTS_PER_SECOND'] ?? 1000);
+/** Of an idle gateway, each with and without the traffic of the others. */
+const rounds = Number(process.env['BENCH_ROUNDS'] ?? 3);
 const counterSeconds = 60;
 const gaugeSeconds = 10;
 const rows = 100_000;
@@ -158,15 +168,16 @@ async function memory({ organisations }: Traffic) {
   };
 }
 
-/** Publishes the records at their pace; those of counters of the first seconds only. */
-async function publish(logUrl: string, { counters, gauges }: Traffics): Promise<void> {
+/** Publishes the records at their pace. */
+async function publish(
+  logUrl: string,
+  { counters, gauges }: Record<'counters' | 'gauges', readonly Published[]>,
+): Promise<void> {
   const topicOf = (topic: LimitTopicName) => limitTopicAt(logUrl, { topic, tokens: [gatewayToken] });
   const topics = [topicOf(countersTopic), topicOf(gaugesTopic)] as const;
   const all = [
-    ...counters.measured
-      .filter(({ atMs }) => atMs < gaugeSeconds * 1000)
-      .map((each) => [each, topics[0]] as const),
-    ...gauges.measured.map((each) => [each, topics[1]] as const),
+    ...counters.map((each) => [each, topics[0]] as const),
+    ...gauges.map((each) => [each, topics[1]] as const),
   ].sort(([one], [other]) => one.atMs - other.atMs);
   const startMs = performance.now();
   const pending: Promise<unknown>[] = [];
@@ -187,20 +198,36 @@ async function idleGateway(busy: Traffics, { organisations }: Traffic) {
     await fleet.serve<Plane['ready']>('control-plane', 'plane');
     const { ready } = await fleet.serve<GatewayProcess['ready']>('gateway', 'idle');
     const quiet = records({ peers, organisations, requestsPerSecond: 0 });
-    const spent = async (traffics: Traffics): Promise<number> => {
-      const before = cpuMicroseconds(ready.pid);
-      await publish(fleet.logUrl, traffics);
-      return cpuMicroseconds(ready.pid) - before;
+    let round = 0;
+    const spent = async ({ counters, gauges }: Traffics): Promise<number> => {
+      round++;
+      const published = {
+        counters: countersOfRound(
+          counters.measured.filter(({ atMs }) => atMs < gaugeSeconds * 1000),
+          round,
+        ),
+        gauges: gaugesOfRound(gauges.measured, round),
+      };
+      const before = threadMicroseconds(ready.pid);
+      await publish(fleet.logUrl, published);
+      return threadMicroseconds(ready.pid) - before;
     };
     // The first seconds of a process cost more than the later ones.
     await spent(quiet);
     await spent(busy);
-    const [idle, working] = [await spent(quiet), await spent(busy)];
+    const pairs: (readonly [number, number])[] = [];
+    for (let round = 0; round < rounds; round++) pairs.push([await spent(quiet), await spent(busy)]);
+    const perRequest = (micros: number) => rounded(micros / (requestsPerSecond * gaugeSeconds));
+    const differences = pairs.map(([idle, working]) => perRequest(working - idle)).sort((a, b) => a - b);
+    const percentOfACore = (all: readonly number[]) =>
+      rounded(all.reduce((sum, micros) => sum + micros, 0) / rounds / gaugeSeconds / 1e4);
     return {
       organisations,
-      idlePercentOfACore: rounded(idle / gaugeSeconds / 1e4),
-      busyPercentOfACore: rounded(working / gaugeSeconds / 1e4),
-      microsPerRequest: rounded((working - idle) / (requestsPerSecond * gaugeSeconds)),
+      idlePercentOfACore: percentOfACore(pairs.map(([idle]) => idle)),
+      busyPercentOfACore: percentOfACore(pairs.map(([, working]) => working)),
+      microsPerRequest: differences[Math.floor(rounds / 2)],
+      least: differences[0],
+      most: differences.at(-1),
     };
   } finally {
     await fleet.close();

@@ -27,17 +27,20 @@ function sourcesOf({ board }: DecisionSources, name: string | undefined): Source
     .map(({ report }) => ({ name: report.name, url: report.metrics }));
 }
 
-/** The decision of a request, from the one gateway that made it; the others do not have it. */
+/** The decision of a request, from the one gateway that made it; the others do not have it. Ends early with the signal. */
 export async function askDecision(
   sources: DecisionSources,
   request: string,
+  client?: AbortSignal,
 ): Promise<{ readonly decision?: DecisionRecord; readonly unanswered: string[] }> {
   const { timeoutMs = timeoutMsDefault } = sources;
+  const deadline = AbortSignal.timeout(timeoutMs);
+  const signal = client ? AbortSignal.any([client, deadline]) : deadline;
   const unanswered: string[] = [];
   const found = await Promise.all(
     sourcesOf(sources, undefined).map(async ({ name, url }) => {
       try {
-        const response = await ask(sources, url, `/decisions/${request}`, AbortSignal.timeout(timeoutMs));
+        const response = await ask(sources, url, `/decisions/${request}`, signal);
         if (response.status === 404) return undefined;
         if (!response.ok) throw new Error(`HTTP ${response.status}`);
         return decisionRecordSchema.parse(await response.json());

@@ -55,6 +55,7 @@ test('requests of a minute outlive their gateway, and weight in flight ends with
   // A repetition changes nothing, and what is no record is passed over.
   await append(record('a1', 1, { entries: [entry(minute, 9)] }));
   await append(Buffer.from('{"v":1}'));
+  await append(record('d1', 1, { entries: [entry(minute + 86_400_000, 5)] }));
   await append(record('c1', 1, {}));
   await until(() => gauges.gateways().size === 3);
   expect(gauges.uses('acme', minute)).toEqual([
@@ -66,6 +67,7 @@ test('requests of a minute outlive their gateway, and weight in flight ends with
     { name: 'edge-b', used: 2 },
   ]);
   expect(gauges.uses('other', minute)).toEqual([]);
+  expect(gauges.uses('acme', minute + 86_400_000)).toEqual([]);
 
   await append(record('a2', 1, { ended: [['a1', Number.MAX_SAFE_INTEGER]] }));
   await until(() => gauges.uses('acme', inFlightWindow)?.length === 1);

@@ -5,6 +5,7 @@
 import { decodeGauges, inFlightWindow } from '../../schemas/gauges.ts';
 import { gaugesTopic } from '../../schemas/limits.ts';
 import { ClaimsFold } from '../../shared/limits/claims-fold.ts';
+import { isOfNow } from '../../shared/limits/claims-rows.ts';
 import { type LimitBatch, type LimitTopic, limitTopicAt } from '../../shared/log/limit-topic.ts';
 import type { LineLogger } from '../../shared/runtime/logger.ts';
 import { sleep } from '../../shared/runtime/retry.ts';
@@ -99,9 +100,10 @@ export class FleetGauges {
 
   #onBatch({ records }: LimitBatch): void {
     const nowMs = this.#now();
+    const wallMs = Date.now();
     for (const { offset, value } of records) {
       const record = decodeGauges(value);
-      if (record !== undefined) this.#fold.apply(record, offset, nowMs);
+      if (record !== undefined && isOfNow(record, wallMs)) this.#fold.apply(record, offset, nowMs);
     }
   }
 

@@ -18,8 +18,15 @@ export class PersonTurns {
     what: 'questions about recorded decisions',
   });
 
-  /** Rejects with CommandError: TooManyRequests while the person has a turn, Busy where others have theirs for too long. */
-  async run<Answer>({ person, within }: Actor, work: () => Promise<Answer>): Promise<Answer> {
+  /**
+   * Rejects with CommandError: TooManyRequests while the person has a turn, Busy where others have theirs for too long; and with
+   * the reason of the signal, which ends a wait for the turn. The turn ends with the work.
+   */
+  async run<Answer>(
+    { person, within }: Actor,
+    client: AbortSignal,
+    work: () => Promise<Answer>,
+  ): Promise<Answer> {
     if (person === undefined) return work();
     // Who signs in by a link of an organisation may be anybody, so they take no turn of the person elsewhere.
     const caller = [within, person].join(' ');
@@ -29,7 +36,7 @@ export class PersonTurns {
       });
     this.#asking.add(caller);
     try {
-      const release = await this.#queue.acquire(caller, new AbortController().signal);
+      const release = await this.#queue.acquire(caller, client);
       return await work().finally(release);
     } finally {
       this.#asking.delete(caller);

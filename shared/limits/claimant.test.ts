@@ -11,7 +11,7 @@ const inFlight: Limit = { subject: 'acme', window: inFlightWindow, limit: 10 };
 /** As admitted one after the other, with all waits. */
 function hold(log: ClaimLog, claimant: Claimant, weight: number): void {
   for (let n = 0; n < weight; n++) claimant.add(inFlight, 1, log.nowMs);
-  log.pass(400);
+  log.pass(1200);
 }
 
 /** Requests of one gateway that wait, and are admitted in the turn after the log granted their room. */
@@ -58,7 +58,7 @@ test.each(['on its data folder', 'without its data folder'])(
     const [first] = log.openAll(1) as [Claimant];
     expect(first.isAlone).toBe(true);
     expect(log.take(first, minute, 10)).toBe(10);
-    log.pass(400);
+    log.pass(1200);
     log.leave(first);
     const second = log.open(how === 'on its data folder' ? first.process : undefined);
     expect(second.fold.alone).toBeUndefined();
@@ -117,7 +117,7 @@ test('where more is held than a limit has, what ends is not replaced until that 
   const log = new ClaimLog();
   const [one, other] = log.openAll(2) as [Claimant, Claimant];
   for (const each of [one, other]) hold(log, each, 5);
-  log.pass(2000);
+  log.pass(8000);
   expect(one.fold.row(inFlight)?.claimed).toBe(10);
   // The tier was made narrower.
   const narrow = { ...inFlight, limit: 6 };
@@ -163,7 +163,7 @@ test('under another id a gateway publishes what the log did not know of its minu
   const log = new ClaimLog();
   const [one] = log.openAll(1) as [Claimant];
   log.take(one, minute, 5);
-  log.pass(400);
+  log.pass(1200);
   expect(usedIn(one, minute)).toBe(5);
   log.set(one, 'cut off');
   log.take(one, minute, 3);
@@ -191,7 +191,7 @@ test('a gateway that is killed gives up all room within seconds, and what it hel
   const [alone] = log.openAll(1) as [Claimant];
   log.take(alone, inFlight, 4);
   log.take(alone, minute, 7);
-  log.pass(400);
+  log.pass(1200);
   log.kill(alone);
   const other = log.open();
   log.pass(5000);
@@ -226,7 +226,7 @@ test('what was not read back is published again', () => {
   log.set(one, 'cut off');
   log.pass(200);
   log.set(one, 'live');
-  log.pass(400);
+  log.pass(1200);
   expect(usedIn(one, minute)).toBe(1);
 });
 
@@ -252,7 +252,8 @@ test('what is held is repeated each thirty seconds, for readers that begin later
   const log = new ClaimLog();
   const [one] = log.openAll(2) as [Claimant, Claimant];
   log.take(one, inFlight, 1);
-  log.pass(3000);
+  // What it claimed ahead is given up before.
+  log.pass(8000);
   const before = log.records.length;
   log.pass(31_000);
   expect(log.records.slice(before).filter(({ entries }) => entries.length > 0)).toHaveLength(1);
@@ -306,6 +307,25 @@ test('beyond what it uses a gateway claims a quarter of the rest at most, so tha
   expect(one.fold.claimOf(one.process, minute)).toBeLessThanOrEqual(used + (60 - used) / 4);
 });
 
+test('where another gateway lacks room, all that was claimed ahead is given up with one record', () => {
+  const log = new ClaimLog();
+  const [one, other] = log.openAll(2) as [Claimant, Claimant];
+  for (let n = 0; n < 7; n++) {
+    log.take(one, minute, 60);
+    log.pass(600);
+  }
+  const used = one.used(minute);
+  expect(one.fold.claimOf(one.process, minute)).toBeGreaterThanOrEqual(used + 4);
+  const queue = new Queue(log, other);
+  for (let n = 0; n < 60 - used; n++) queue.wait(minute);
+  queue.urgent();
+  expect(other.used(minute)).toBeLessThan(60 - used);
+  expect(log.urgent(one)).toHaveLength(1);
+  expect(one.fold.claimOf(one.process, minute)).toBe(used);
+  queue.urgent();
+  expect(other.used(minute)).toBe(60 - used);
+});
+
 test('a gateway that is alone publishes what it admitted at each tick: of a kill that is what nobody knows', () => {
   const log = new ClaimLog();
   const [alone] = log.openAll(1) as [Claimant];
@@ -352,6 +372,21 @@ test('what is new to a gateway, or has become less, is gathered into few records
     expect(usedIn(other, { ...minute, subject: `organisation-${n}` }), `organisation ${n}`).toBe(1);
 });
 
+test('a gateway with as many requests each moment claims ahead of them, and none waits', () => {
+  const log = new ClaimLog();
+  const [one] = log.openAll(2) as [Claimant, Claimant];
+  const wide = { ...minute, limit: 6000 };
+  // As admitted with waits, until the claim is ahead.
+  for (let n = 0; n < 20; n++) {
+    one.add(wide, 5, log.nowMs);
+    log.pass(200);
+  }
+  for (let n = 0; n < 50; n++) {
+    expect(log.take(one, wide, 5), `after ${n * 200} ms`).toBe(5);
+    log.pass(200);
+  }
+});
+
 test('what is in flight counts under the next id', () => {
   const log = new ClaimLog();
   const [one, other] = log.openAll(2) as [Claimant, Claimant];
@@ -385,7 +420,7 @@ test('of many claims that were sent and not read back the smallest holds', () =>
   log.pass(2000);
   log.set(one, 'cut off');
   for (let n = 0; n < 6; n++) one.remove(inFlight, 1, log.nowMs);
-  log.pass(400);
+  log.pass(1200);
   for (let n = 0; n < 6; n++) one.wait(inFlight, 1, log.nowMs + 9000, log.nowMs, () => undefined);
   log.pass(4000);
   expect(one.isCutOff(log.nowMs)).toBe(true);

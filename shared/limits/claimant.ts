@@ -8,17 +8,14 @@ import {
   gaugeEntriesMax,
   inFlightWindow,
   type LastSeen,
-  type ReadGauges,
 } from '../../schemas/gauges.ts';
 import { ClaimsFold } from './claims-fold.ts';
 import type { Limit, LimitName } from './claims-rows.ts';
 import { keyOf, OwnLimit } from './own-limit.ts';
 import { RoomQueue, type Waiter } from './room-queue.ts';
 
-/** A process publishes at least so often. */
+/** A process publishes at least so often, and then all that has changed: a record costs its readers more than an entry does. */
 const quietMsMax = 1000;
-/** What has changed waits so long for other changes, because a record costs its readers more than an entry does. */
-const gatherMs = 400;
 /** Without an own record read back for so long, a gateway is cut off and admits its share. */
 export const cutOffMs = 2000;
 /** A record that the log has not given back for so long makes the log silent; usual are some 30 ms. */
@@ -230,11 +227,10 @@ export class Claimant {
   }
 
   /** Folds a record of the log. False where it changes nothing. */
-  onRecord(record: ReadGauges, offset: number, nowMs: number): boolean {
-    const folded = this.#fold.apply(record, offset, nowMs);
-    if (folded === undefined) return false;
+  onRecord(record: GaugeRecord, offset: number, nowMs: number): boolean {
+    if (!this.#fold.apply(record, offset, nowMs)) return false;
     if (record.process === this.#process) this.#readBack(record.n, nowMs);
-    else this.#onOther(folded, nowMs);
+    else this.#onOther(record.entries, nowMs);
     return true;
   }
 
@@ -287,7 +283,7 @@ export class Claimant {
     if (this.#readN > 0 && nowMs - this.#readSentMs > renewMs) this.#renew();
     const yields = this.isAlone && this.#fold.live > 1;
     const { due, isQuiet } = this.#due(nowMs, wallMs, urgent, yields);
-    const isTime = nowMs - this.#sentAtMs >= (due.length > 0 && !urgent ? gatherMs : quietMsMax);
+    const isTime = nowMs - this.#sentAtMs >= quietMsMax;
     if (isQuiet && !yields && !isTime && !this.#mayBeAlone(nowMs)) return [];
     const records: GaugeRecord[] = [];
     for (let from = 0; from === 0 || from < due.length; from += gaugeEntriesMax) {

@@ -147,3 +147,18 @@ test('a process that ended lacks nothing, so nobody gives room up for it', () =>
   log.append('a', undefined, { ended: [['b', log.offset]] });
   expect(log.fold.row({ subject: 'acme', window: minute })?.short).toBe(0);
 });
+
+test('what a process gave up of what is in flight is forgotten, and its limit once nobody holds any of it', () => {
+  const log = new Log(inFlightWindow);
+  log.append('a', { claim: 3 });
+  log.append('b', { claim: 2 });
+  log.append('b', { claim: 0 });
+  log.fold.sweep(0, 0);
+  const row = log.fold.row({ subject: 'acme', window: inFlightWindow });
+  expect([...(row?.cells.keys() ?? [])]).toEqual(['a']);
+  expect(log.append('b', { claim: 9 })).toBe(7);
+  log.append('a', { claim: 0 });
+  log.append('b', { claim: 0 });
+  log.fold.sweep(0, 0);
+  expect(log.fold.size).toBe(0);
+});

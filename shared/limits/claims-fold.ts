@@ -2,7 +2,7 @@
  * The claims of all gateways, folded in the order of the log, so that every reader grants the same: a process keeps what it
  * holds, and gets more only where the others leave room. Nobody waits for a leader. Pure: times are passed in.
  */
-import type { GaugeEntry, LastSeen, ReadGauges } from '../../schemas/gauges.ts';
+import type { GaugeRecord, LastSeen } from '../../schemas/gauges.ts';
 import { ClaimsRows, type LimitName, type LimitRow } from './claims-rows.ts';
 
 interface ProcessState {
@@ -16,7 +16,6 @@ interface ProcessState {
 
 /** Those that ended are remembered for so long, because a record of theirs may still arrive. */
 const endedKeptMs = 600_000;
-const none: readonly GaugeEntry[] = [];
 
 export class ClaimsFold {
   readonly #processes = new Map<string, ProcessState>();
@@ -75,21 +74,21 @@ export class ClaimsFold {
       if (id !== process && !state.ended) yield { ...state, process: id };
   }
 
-  /** Returns the entries that were folded; undefined where the record is a repetition, or of a process that has ended. */
-  apply(record: ReadGauges, offset: number, nowMs: number): readonly GaugeEntry[] | undefined {
+  /** False where the record is a repetition, or of a process that has ended. */
+  apply(record: GaugeRecord, offset: number, nowMs: number): boolean {
     const { process } = record;
     const lastOfOthers = process === this.#last.process ? this.#lastOther : this.#last.offset;
     if (process !== this.#last.process) this.#lastOther = this.#last.offset;
     this.#last = { process, offset };
-    if (!this.#isNew(record, offset, nowMs)) return undefined;
+    if (!this.#isNew(record, offset, nowMs)) return false;
     for (const each of record.ended) this.#end(each, nowMs);
     this.#setAlone(record, lastOfOthers);
-    if (record.entries.byteLength === 0) return none;
     const isBlocked = this.#alone !== undefined && this.#alone !== process;
-    return this.#rows.fold({ process, entries: record.entries, isBlocked, atMs: nowMs });
+    this.#rows.fold({ process, entries: record.entries, isBlocked, atMs: nowMs });
+    return true;
   }
 
-  #setAlone({ process, silent, alone }: ReadGauges, lastOfOthers: number): void {
+  #setAlone({ process, silent, alone }: GaugeRecord, lastOfOthers: number): void {
     for (const [id, seen] of silent)
       if (this.#alone === id && (this.#processes.get(id)?.offset ?? 0) <= seen) this.#alone = undefined;
     if (alone === undefined && this.#alone === process) this.#alone = undefined;
@@ -97,7 +96,7 @@ export class ClaimsFold {
     if (alone !== undefined && lastOfOthers <= alone && !this.hasEnded(process)) this.#alone ??= process;
   }
 
-  #isNew({ process, name, n }: ReadGauges, offset: number, foldedMs: number): boolean {
+  #isNew({ process, name, n }: GaugeRecord, offset: number, foldedMs: number): boolean {
     const known = this.#processes.get(process);
     if (known !== undefined && (known.ended || n <= known.n)) return false;
     if (known === undefined) this.#live++;
@@ -124,6 +123,6 @@ export class ClaimsFold {
     Object.assign(known, { ended: true, foldedMs: nowMs });
     this.#live--;
     if (this.#alone === process) this.#alone = undefined;
-    this.#rows.end(process, nowMs);
+    this.#rows.end(process);
   }
 }

@@ -1,5 +1,5 @@
 /** What is claimed of each limit, folded from the entries of records in the order of the log. Pure: times are passed in. */
-import { type GaugeEntry, inFlightWindow, type PackedEntries } from '../../schemas/gauges.ts';
+import { type GaugeEntry, type GaugeRecord, inFlightWindow } from '../../schemas/gauges.ts';
 
 /** What one process holds of one limit. */
 export interface Cell {
@@ -26,8 +26,17 @@ export interface LimitRow {
 
 /** A minute's claims are kept for so long after it began, on this machine's clock. */
 const windowKeptMs = 130_000;
+/** A minute further away is that of no gateway whose clock is right. */
+const windowDistanceMs = 200_000;
 /** Limits at most, so that no writer can fill the memory. */
 const rowsMax = 200_000;
+
+/** Whether no minute of a record is long over or far ahead: what is would only take memory. */
+export function isOfNow({ entries }: GaugeRecord, wallMs: number): boolean {
+  return entries.every(
+    ({ window }) => window === inFlightWindow || Math.abs(window - wallMs) <= windowDistanceMs,
+  );
+}
 
 /** What names a limit: its subject, and the beginning of the minute or `inFlightWindow`. */
 export type LimitName = Pick<GaugeEntry, 'subject' | 'window'>;
@@ -41,7 +50,7 @@ export interface Limit {
 
 export interface EntriesOfProcess {
   readonly process: string;
-  readonly entries: PackedEntries;
+  readonly entries: readonly GaugeEntry[];
   /** Another process holds all room. */
   readonly isBlocked: boolean;
   /** When they were read, monotonic ms. */
@@ -61,38 +70,36 @@ export class ClaimsRows {
     return this.#windows.get(window)?.get(subject);
   }
 
-  /** Returns the entries. */
-  fold({ process, entries, isBlocked, atMs }: EntriesOfProcess): readonly GaugeEntry[] {
-    const folded: GaugeEntry[] = [];
-    entries.visit((entry) => {
-      const { subject, window, limit, used, claim: asked } = entry;
-      folded.push(entry);
+  fold({ process, entries, isBlocked, atMs }: EntriesOfProcess): void {
+    for (const { subject, window, limit, used, claim: asked } of entries) {
       const row = this.#rowOf(subject, window, limit);
-      if (row === undefined) return;
+      if (row === undefined) continue;
       row.limit = limit;
-      const cell = row.cells.get(process);
-      const held = cell?.claim ?? 0;
+      const cell = cellOf(row, process);
+      const held = cell.claim;
       const room = isBlocked ? 0 : limit - (row.claimed - held);
-      const claim = Math.max(used, Math.min(asked, Math.max(held, room)));
-      set(row, process, cell, { used, asked, claim, atMs });
-    });
-    return folded;
+      set(row, cell, used, asked, Math.max(used, Math.min(asked, Math.max(held, room))));
+      cell.atMs = atMs;
+    }
   }
 
   /** A process ended: what it admitted in a minute was admitted, what it held in flight is over. */
-  end(process: string, atMs: number): void {
+  end(process: string): void {
     for (const row of this.#rows()) {
       const cell = row.cells.get(process);
       if (cell === undefined) continue;
-      if (row.window === inFlightWindow) set(row, process, cell, { used: 0, asked: 0, claim: 0, atMs });
-      else set(row, process, cell, { ...cell, asked: cell.claim });
+      if (row.window === inFlightWindow) {
+        set(row, cell, 0, 0, 0);
+        row.cells.delete(process);
+      } else set(row, cell, cell.used, cell.claim, cell.claim);
     }
   }
 
   /** Forgets past minutes, and what nobody holds. */
   sweep(wallMs: number): void {
     for (const row of this.#rows())
-      if (isOver(row, wallMs) && this.#windows.get(row.window)?.delete(row.subject)) this.#size--;
+      if (!isOver(row, wallMs)) forgetIdle(row);
+      else if (this.#windows.get(row.window)?.delete(row.subject)) this.#size--;
     for (const [window, rows] of this.#windows) if (rows.size === 0) this.#windows.delete(window);
   }
 
@@ -120,17 +127,26 @@ function isOver({ window, claimed, short }: LimitRow, wallMs: number): boolean {
   return window === inFlightWindow ? claimed + short === 0 : window + windowKeptMs < wallMs;
 }
 
-/** `cell`: what the process has there now, which is changed in place. */
-function set(row: LimitRow, process: string, cell: Cell | undefined, next: Cell): void {
-  const wasShort = cell !== undefined && cell.asked > cell.claim;
-  row.claimed += next.claim - (cell?.claim ?? 0);
-  row.short += Number(next.asked > next.claim) - Number(wasShort);
-  if (next.claim + next.asked === 0) row.cells.delete(process);
-  else if (cell === undefined) row.cells.set(process, next);
-  else {
-    cell.used = next.used;
-    cell.asked = next.asked;
-    cell.claim = next.claim;
-    cell.atMs = next.atMs;
+/** Of weight in flight; what there is of a minute ends with it. */
+function forgetIdle({ window, cells }: LimitRow): void {
+  if (window !== inFlightWindow) return;
+  for (const [process, { asked, claim }] of cells) if (asked + claim === 0) cells.delete(process);
+}
+
+/** What holds nothing any more remains until the next sweep: it is likely to be used again before. */
+function cellOf(row: LimitRow, process: string): Cell {
+  let cell = row.cells.get(process);
+  if (cell === undefined) {
+    cell = { used: 0, asked: 0, claim: 0, atMs: 0 };
+    row.cells.set(process, cell);
   }
+  return cell;
+}
+
+function set(row: LimitRow, cell: Cell, used: number, asked: number, claim: number): void {
+  row.claimed += claim - cell.claim;
+  row.short += Number(asked > claim) - Number(cell.asked > cell.claim);
+  cell.used = used;
+  cell.asked = asked;
+  cell.claim = claim;
 }

@@ -13,7 +13,7 @@ import type { CounterState } from './counters.ts';
 /** How often what was read is written to the copy: rarely, because each value costs a row, and a start reads the rest again. */
 const saveEveryMs = 600_000;
 /** Pause between two reads of the topic: what is read together costs little. */
-const restMs = 100;
+const restMs = 300;
 
 export interface CounterFeedOptions {
   readonly topic: LimitTopic;

@@ -230,7 +230,7 @@ export function conflictOf(
 
 /** The latest that an entry is published after it changed, ms. */
 const publishMsMax = 60_000;
-/** Near the end of an allowance, ms. */
+/** The same near the end of an allowance, after it was counted, ms. */
 const urgentMs = 200;
 /** What an entry may hold back near the end: this part of what is left, divided by the live gateways. */
 const urgentPart = 64;
@@ -267,7 +267,7 @@ export class PublishPlan {
       const ageMs = nowMs - waiting.sinceMs;
       // All others go with it: a record costs each reader more than an entry does.
       if (ageMs >= publishMsMax || ageMs < 0) return this.takeAll();
-      if (this.#isUrgent(key, waiting, live, used)) due.push(key);
+      if (this.isUrgent(key, 0, this.#limits.get(key), live, used)) due.push(key);
     }
     for (const key of due) this.#unpublished.delete(key);
     return due;
@@ -280,12 +280,19 @@ export class PublishPlan {
     return all;
   }
 
-  #isUrgent(key: string, { tokens }: Unpublished, live: number, used: (key: string) => number): boolean {
+  /** Whether what is unpublished of a key is due at once, with so many tokens more. */
+  isUrgent(
+    key: string,
+    moreTokens: number,
+    limit: number | null | undefined,
+    live: number,
+    used: (key: string) => number,
+  ): boolean {
     // Of the few turns of a visitor each one counts.
     if (key.startsWith(visitorPrefix)) return true;
-    const limit = this.#limits.get(key);
-    if (limit === undefined) return false;
+    if (limit == null) return false;
     const left = Math.max(limit - used(key), 0);
+    const tokens = (this.#unpublished.get(key)?.tokens ?? 0) + moreTokens;
     return tokens >= left / urgentPart / Math.max(live, 1);
   }
 

@@ -45,6 +45,7 @@ export interface ReadCounters {
 export class GatewayCounters {
   readonly #options: GatewayCountersOptions;
   readonly #plan = new PublishPlan();
+  readonly #usedTokens = (key: string): number => this.used(key).tokens;
 
   constructor(options: GatewayCountersOptions, nowMs: number) {
     this.#options = options;
@@ -76,11 +77,21 @@ export class GatewayCounters {
     this.#plan.grown(key, tokens, nowMs, limit);
   }
 
+  /** Whether one of these keys is due at once where it grows by so many tokens. `limit` as in PublishPlan. */
+  isUrgent(
+    uses: readonly (readonly [key: string, limit: number | null, tokens: number])[],
+    nowMs: number,
+  ): boolean {
+    const live = this.#options.live(nowMs);
+    return uses.some(([key, limit, tokens]) =>
+      this.#plan.isUrgent(key, tokens, limit, live, this.#usedTokens),
+    );
+  }
+
   /** The records that are to be published now. */
   due(nowMs: number): CounterRecord[] {
     if (this.#plan.size === 0) return [];
-    const used = (key: string) => this.used(key).tokens;
-    return this.#records(this.#plan.take(nowMs, this.#options.live(nowMs), used), nowMs);
+    return this.#records(this.#plan.take(nowMs, this.#options.live(nowMs), this.#usedTokens), nowMs);
   }
 
   /** The records of what was not published yet. */

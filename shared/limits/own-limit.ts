@@ -9,6 +9,8 @@ import type { Cell, LimitName, LimitRow } from './claims-rows.ts';
 const repeatMs = 200;
 /** What is held is repeated for readers that begin later. */
 const heldMs = 30_000;
+/** What is claimed and no longer wanted is given up after this, and at once where another process lacks it. */
+const givenUpMs = 5000;
 /** Room beyond what is used is asked for what was admitted within such a time. */
 const recentMs = 1000;
 /** Outstanding records whose claims are kept apart; of more, only the smallest claim is kept. */
@@ -26,7 +28,7 @@ export function keyOf({ subject, window }: LimitName): string {
   return `${window} ${subject}`;
 }
 
-/** `with the next`: within 0.4 s, together with all else that has changed. */
+/** `with the next`: within a second, together with all else that has changed. */
 export type Due = 'no' | 'with the next' | 'at the tick' | 'now';
 
 export class OwnLimit {
@@ -100,9 +102,16 @@ export class OwnLimit {
     const ageMs = nowMs - atMs;
     if (this.#cannotWait(row, own, { wanted, isUnread, ageMs })) return 'now';
     if (isUnread) return ageMs >= repeatMs ? 'at the tick' : 'no';
-    const isChanged = this.used !== this.#last.used || wanted !== claim;
-    if (isChanged) return state.isAlone ? 'at the tick' : 'with the next';
+    const isChanged =
+      this.used !== this.#last.used || wanted > claim || (wanted < claim && ageMs >= givenUpMs);
+    if (isChanged) return state.isAlone || this.#isRunningOut() ? 'at the tick' : 'with the next';
     return wanted + claim > 0 && ageMs >= heldMs ? 'with the next' : 'no';
+  }
+
+  /** Is half of what was claimed ahead used? Requests would soon have to wait; a single one says nothing. */
+  #isRunningOut(): boolean {
+    const grown = this.used - this.#last.used;
+    return grown > 1 && 2 * grown >= this.#last.claim - this.#last.used;
   }
 
   /** Does a request wait here for room, or one elsewhere for what is held here? */

@@ -48,7 +48,7 @@ test('what another gateway had in flight a while ago may have ended, and a reque
   while (other.fold.claimOf(one.process, inFlight) < 10) log.pass(200);
   const wait = () => other.wait(inFlight, 1, log.nowMs + 500, log.nowMs, () => undefined);
   expect(wait()).toBeUndefined();
-  log.pass(400);
+  log.pass(1200);
   expect(wait()).toBeDefined();
 });
 
@@ -56,6 +56,7 @@ test('after a pause of its process a gateway reads the log before it refuses; on
   const log = new ClaimLog();
   const [one] = log.openAll(2) as [Claimant, Claimant];
   hold(log, one, inFlight, 5);
+  log.pass(8000);
   log.set(one, 'suspended');
   log.pass(3000);
   expect(one.isCutOff(log.nowMs)).toBe(true);

@@ -1,7 +1,7 @@
-/** Limits 4: an allowance over two gateways on Kafka. */
+/** Limits 4: an allowance over two and four gateways on Kafka. */
 import { afterAll, beforeAll, test } from 'vitest';
 import { type Kafka, startKafka } from '../kafka/broker.ts';
-import { AllowanceFleet, allowanceRunsOut } from './allowance.ts';
+import { AllowanceFleet, allowanceRunsOut, fourShareTheRest } from './allowance.ts';
 
 let kafka: Kafka;
 let fleet: AllowanceFleet;
@@ -15,3 +15,5 @@ afterAll(async () => {
 });
 
 test('an allowance runs out on both gateways at once, and all sums agree', () => allowanceRunsOut(fleet));
+
+test('an allowance runs out on four gateways at once, two of which came late', () => fourShareTheRest(fleet));

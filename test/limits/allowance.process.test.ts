@@ -1,4 +1,4 @@
-/** Limits 4: an allowance over two gateways on the embedded log. */
+/** Limits 4: an allowance over two and four gateways on the embedded log. */
 import { afterAll, beforeAll, test } from 'vitest';
 import {
   AllowanceFleet,
@@ -6,6 +6,7 @@ import {
   earlierFolderIsTakenOver,
   foldersAreBroughtBack,
   foldersAreLostAndCopied,
+  fourShareTheRest,
 } from './allowance.ts';
 
 let fleet: AllowanceFleet;
@@ -20,6 +21,8 @@ test('data folders that are lost or copied count nobody twice', () => foldersAre
 
 test('an older state of a data folder that is brought back counts nobody twice', () =>
   foldersAreBroughtBack(fleet));
+
+test('an allowance runs out on four gateways at once, two of which came late', () => fourShareTheRest(fleet));
 
 test('a data folder of 0.1.0 is taken over: what it knew counts on, and what it had not shipped is billed', () =>
   earlierFolderIsTakenOver(fleet));

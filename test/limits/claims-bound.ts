@@ -20,9 +20,11 @@ export interface Outcome {
   /** Most above the stated bound. */
   beyond: number;
   beyondAtMs: number;
-  /** The longest time in which a gateway that reads the log refused all of several requests falsely. */
+  /** The longest time in which a gateway that reads the log refused falsely all that it was asked for, each second at least. */
   starvedMs: number;
   starvedAtMs: number;
+  /** The same of gateways that are asked at any pace. */
+  starvedRareMs: number;
 }
 
 export interface Stream {
@@ -36,6 +38,9 @@ export interface BoundGateway {
   readonly streams: Set<Stream>;
   /** The first false refusal since something was admitted, refused rightly or interrupted. */
   starvedSinceMs: number | undefined;
+  /** The same, however rarely it is asked. */
+  starvedRareSinceMs: number | undefined;
+  refusedMs: number;
 }
 
 interface Logged {
@@ -49,6 +54,8 @@ const replacedMs = 500;
 const grantedMs = 8000;
 /** A gateway that was alone and is silent for so long does not hold all room any more. */
 const silentMs = 2500;
+/** Who is asked more rarely may meet moments in which the last reports left no room, and is not starved. */
+const askedMs = 1000;
 /** From here on a gateway without an own record is not starved, but cut off or about to be. */
 const connectedMs = 1500;
 
@@ -76,6 +83,7 @@ export class Bound {
     this.outcome = {
       ...{ limit, gateways: 0, admitted: 0, refused: 0, refusedFalsely: 0, waits: 0, waitedMs: 0 },
       ...{ waitedMsMax: 0, over: 0, beyond: 0, beyondAtMs: 0, starvedMs: 0, starvedAtMs: 0 },
+      starvedRareMs: 0,
     };
   }
 
@@ -90,8 +98,15 @@ export class Bound {
     const taken = window === inFlightWindow ? this.#inFlight : (this.#admitted.get(window) ?? 0);
     const isFalse = taken + wanted <= this.#limit;
     if (isFalse) this.outcome.refusedFalsely++;
-    if (!isFalse || gateway.claimant.feedAgeMs(nowMs) > connectedMs) gateway.starvedSinceMs = undefined;
-    else gateway.starvedSinceMs ??= nowMs;
+    if (nowMs - gateway.refusedMs > askedMs) gateway.starvedSinceMs = undefined;
+    gateway.refusedMs = nowMs;
+    if (!isFalse || gateway.claimant.feedAgeMs(nowMs) > connectedMs) this.notStarved(gateway);
+    else {
+      gateway.starvedSinceMs ??= nowMs;
+      gateway.starvedRareSinceMs ??= nowMs;
+    }
+    const rareMs = nowMs - (gateway.starvedRareSinceMs ?? nowMs);
+    this.outcome.starvedRareMs = Math.max(this.outcome.starvedRareMs, rareMs);
     const starvedMs = nowMs - (gateway.starvedSinceMs ?? nowMs);
     if (starvedMs <= this.outcome.starvedMs) return;
     this.outcome.starvedMs = starvedMs;
@@ -100,7 +115,7 @@ export class Bound {
 
   admitRate(gateway: BoundGateway, window: number, exempt: Stream['exempt'], nowMs: number): void {
     const { claimant } = gateway;
-    gateway.starvedSinceMs = undefined;
+    this.notStarved(gateway);
     const count = (this.#admitted.get(window) ?? 0) + 1;
     this.#admitted.set(window, count);
     if (exempt === 'first') this.#allow(window, `${claimant.process} first`, 1);
@@ -116,7 +131,7 @@ export class Bound {
   }
 
   admitStream(gateway: BoundGateway, stream: Stream, nowMs: number): void {
-    gateway.starvedSinceMs = undefined;
+    this.notStarved(gateway);
     gateway.streams.add(stream);
     this.#inFlight += stream.weight;
     let exempt = 0;
@@ -149,9 +164,15 @@ export class Bound {
     }
   }
 
+  /** It was admitted, refused rightly, interrupted or cut off. */
+  notStarved(gateway: BoundGateway): void {
+    gateway.starvedSinceMs = undefined;
+    gateway.starvedRareSinceMs = undefined;
+  }
+
   ended(gateway: BoundGateway): void {
     this.#over.add(gateway.claimant.process);
-    gateway.starvedSinceMs = undefined;
+    this.notStarved(gateway);
     for (const { weight } of gateway.streams) this.#inFlight -= weight;
     gateway.streams.clear();
   }

@@ -2,7 +2,7 @@
  * Gateways over one log, in simulated time, with the rules that the product runs. Every fault is drawn from the seed. Minutes
  * are 8 s long, and gateways read 18 s back.
  */
-import { type GaugeRecord, inFlightWindow, type ReadGauges } from '../../schemas/gauges.ts';
+import { type GaugeRecord, inFlightWindow } from '../../schemas/gauges.ts';
 import { Claimant } from '../../shared/limits/claimant.ts';
 import type { Limit } from '../../shared/limits/claims-rows.ts';
 import { readGauges } from '../support/read-gauges.ts';
@@ -44,7 +44,7 @@ export class Simulation {
   readonly #dice: Dice;
   readonly #agenda = new Agenda();
   readonly #gateways: Gateway[] = [];
-  readonly #log: { readonly record: GaugeRecord; readonly read: ReadGauges; readonly atMs: number }[] = [];
+  readonly #log: { readonly record: GaugeRecord; readonly read: GaugeRecord; readonly atMs: number }[] = [];
   readonly #limit: number;
   readonly #lagMs: number;
   readonly #bound: Bound;
@@ -110,6 +110,8 @@ export class Simulation {
       ...{ life: 0, up: false, joinedMs: 0, pausedUntilMs: 0, awayUntilMs: 0, next: 0 },
       ...{ isUrgentPlanned: false, streams: new Set(), live: 1, predecessor: undefined },
       starvedSinceMs: undefined,
+      starvedRareSinceMs: undefined,
+      refusedMs: 0,
     });
   }
 
@@ -216,7 +218,7 @@ export class Simulation {
     const { claimant } = gateway;
     const before = claimant.process;
     for (; gateway.next < upTo; gateway.next++) {
-      const { read } = this.#log[gateway.next] as { read: ReadGauges };
+      const { read } = this.#log[gateway.next] as { read: GaugeRecord };
       claimant.onRecord(read, gateway.next, this.#nowMs);
     }
     if (claimant.process !== before) this.#renewed(gateway);
@@ -323,7 +325,7 @@ export class Simulation {
   #strike(gateway: Gateway, fault: Fault): void {
     const dice = this.#dice;
     if (!gateway.up) return;
-    gateway.starvedSinceMs = undefined;
+    this.#bound.notStarved(gateway);
     if (fault === 'pause') {
       gateway.pausedUntilMs =
         this.#nowMs + dice.pick([300, 1900, 2600, 6000, 11_000]) * dice.between(0.8, 1.2);

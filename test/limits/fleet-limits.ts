@@ -12,8 +12,11 @@ import { windowMs, windowStartMs } from '../../shared/decision/decide.ts';
 import { type GatewayProcess, model, type Plane, ProcessFleet } from '../support/process-fleet.ts';
 import { until } from '../support/until.ts';
 
-export const minuteLimit = 30;
-export const slots = 6;
+const minuteLimit = 30;
+const slots = 6;
+const minutes = 24;
+/** Organisations of the tier Slots, of which one at a time uses its own. */
+const slotted = ['slots-0', 'slots-1'];
 /** A gateway whose feed is so old may have been cut off, and then admits its share. */
 const cutOffSeconds = 1;
 
@@ -31,9 +34,11 @@ export class LimitedFleet extends ProcessFleet {
   #node = '';
   #admin: DevAdmin | undefined;
   readonly #keys = new Map<string, string>();
+  /** Organisations of the tier Minute whose minute no case has used. */
+  readonly #unused = Array.from({ length: minutes }, (_, index) => `minute-${index}`);
 
-  /** Organisations named here have the tier Minute, those that begin with `slots` the tier Slots. */
-  async begin(gateways: number, organisations: readonly string[]): Promise<void> {
+  async begin(gateways: number): Promise<void> {
+    const organisations = [...this.#unused, ...slotted];
     const plane = await this.serve<Plane['ready']>('control-plane', 'plane');
     const node = await this.simNode('node', '--models', `${model},heavy`, '--tokens-per-second', '20');
     this.#node = node.ready.url;
@@ -55,17 +60,29 @@ export class LimitedFleet extends ProcessFleet {
       },
       organisations: organisations.map((id) => ({
         ...{ id, name: id },
-        tier: id.startsWith('slots') ? 'Slots' : 'Minute',
+        tier: slotted.includes(id) ? 'Slots' : 'Minute',
       })),
     });
     for (const id of organisations) this.#keys.set(id, (await admin.createKey(id, 'k')).value);
-    this.gateways.push(
-      ...(await Promise.all(
-        Array.from({ length: gateways }, (_, index) => this.gateway(`gateway-${index}`)),
-      )),
-    );
-    // Every gateway has folded the keys, and knows of the others.
-    await Promise.all(this.gateways.map((each) => until(() => this.knows(each, organisations.at(-1) ?? ''))));
+    await this.grow(gateways);
+  }
+
+  /** Starts gateways until there are so many. */
+  async grow(gateways: number): Promise<void> {
+    const names = Array.from({ length: gateways }, (_, index) => `gateway-${index}`);
+    const more = names.slice(this.gateways.length).map((name) => this.gateway(name));
+    this.gateways.push(...(await Promise.all(more)));
+    // Every gateway has folded the keys.
+    await Promise.all(this.gateways.map((each) => until(() => this.knows(each, slotted.at(-1) ?? ''))));
+  }
+
+  /** An organisation that no case has used, of whose minute at least so much is left: of those that have most, so that a test seldom waits. */
+  async freshMinute(ms: number): Promise<string> {
+    const left = (id: string) => windowStartMs(id, Date.now()) + windowMs - Date.now();
+    const id = this.#unused.sort((a, b) => left(a) - left(b)).pop();
+    if (id === undefined) throw new Error('every minute is used');
+    if (left(id) < ms) await until(() => left(id) > ms, 90_000);
+    return id;
   }
 
   /** What `headgate limits show` says. */
@@ -183,21 +200,6 @@ interface AskOptions {
   readonly signal?: AbortSignal;
 }
 
-/** Waits for the next minute of the organisation where less than `ms` of the present one is left. */
-async function withinOneMinute(organisation: string, ms: number): Promise<void> {
-  const left = () => windowStartMs(organisation, Date.now()) + windowMs - Date.now();
-  if (left() < ms) await until(() => left() > ms, 90_000);
-}
-
-/** An organisation whose minute has at least so much left, of those given; so a test seldom waits. */
-function longest(organisations: readonly string[]): string {
-  const left = (id: string) => windowStartMs(id, Date.now()) + windowMs - Date.now();
-  return [...organisations].sort((a, b) => left(b) - left(a))[0] ?? '';
-}
-
-export const minutes = (name: string): string[] =>
-  Array.from({ length: 12 }, (_, index) => `${name}-${index}`);
-
 /** `limits show` has what is used, over the fleet and by gateway. */
 async function shows(
   fleet: LimitedFleet,
@@ -221,9 +223,8 @@ async function shows(
 }
 
 /** Limits 1 over all gateways: a burst in a fresh minute, and three times the limit after it. */
-export async function coldBurst(fleet: LimitedFleet, organisations: readonly string[]): Promise<void> {
-  const organisation = longest(organisations);
-  await withinOneMinute(organisation, 12_000);
+async function coldBurst(fleet: LimitedFleet): Promise<void> {
+  const organisation = await fleet.freshMinute(12_000);
   const before = (await fleet.seen()).requests;
   const all: Answers[] = [];
   const exempt = await fleet.exempt(minuteLimit, async () => {
@@ -247,14 +248,13 @@ export async function coldBurst(fleet: LimitedFleet, organisations: readonly str
  * Limits 1 over all gateways: three times the limit, evenly over some seconds of one minute. What was refused before the
  * limit was reached is returned.
  */
-export async function sustained(fleet: LimitedFleet, organisations: readonly string[]): Promise<number> {
-  const organisation = longest(organisations);
-  await withinOneMinute(organisation, 20_000);
+async function sustained(fleet: LimitedFleet): Promise<number> {
+  const organisation = await fleet.freshMinute(20_000);
   const before = (await fleet.seen()).requests;
   const total = { admitted: 0, early: 0 };
   const others: number[] = [];
   const one = async (index: number): Promise<void> => {
-    await pause(index * 60);
+    await pause(index * 40);
     const gateway = fleet.gateways[index % fleet.gateways.length] as GatewayProcess;
     const { admitted, limited, other } = await fleet.burst([gateway], organisation, 1);
     total.admitted += admitted;
@@ -271,41 +271,55 @@ export async function sustained(fleet: LimitedFleet, organisations: readonly str
   return total.early;
 }
 
+interface LogSwitch {
+  readonly leave: () => void;
+  readonly come: () => void;
+}
+
 /** Without the log each gateway has its share; the limit of the fleet holds again once the log is back. */
-export async function withoutLog(
-  fleet: LimitedFleet,
-  { away, back }: { readonly away: string; readonly back: readonly string[] },
-  log: { readonly leave: () => void; readonly come: () => void },
-): Promise<void> {
+async function withoutLog(fleet: LimitedFleet, log: LogSwitch): Promise<void> {
   const share = minuteLimit / fleet.gateways.length;
   const ages = () =>
     Promise.all(fleet.gateways.map((each) => fleet.metric(each, 'headgate_limit_feed_age_seconds')));
   log.leave();
-  await until(async () => (await ages()).every((age) => age > 2.1));
-  for (const gateway of fleet.gateways) {
-    const { admitted, other } = await fleet.burst([gateway], away, minuteLimit);
-    expect(other).toEqual([]);
-    // A minute may end in between, so that the share counts again.
-    expect(admitted % Math.floor(share)).toBe(0);
-    expect(admitted).toBeLessThanOrEqual(2 * share);
-    expect(admitted).toBeGreaterThan(0);
+  try {
+    await until(async () => (await ages()).every((age) => age > 2.1));
+    const away = await fleet.freshMinute(12_000);
+    for (const gateway of fleet.gateways) {
+      const { admitted, other } = await fleet.burst([gateway], away, minuteLimit);
+      expect(other).toEqual([]);
+      // A minute may end in between, so that the share counts again.
+      expect(admitted % Math.floor(share)).toBe(0);
+      expect(admitted).toBeLessThanOrEqual(2 * share);
+      expect(admitted).toBeGreaterThan(0);
+    }
+  } finally {
+    log.come();
   }
-  log.come();
   await until(async () => (await ages()).every((age) => age < 1), 60_000);
-  await coldBurst(fleet, back);
+  await coldBurst(fleet);
 }
 
 /** A client that stays on one gateway gets the whole limit, and no gateway admits a request beyond it. */
-export async function stickyClient(fleet: LimitedFleet, organisations: readonly string[]): Promise<void> {
-  const organisation = longest(organisations);
-  await withinOneMinute(organisation, 12_000);
+async function stickyClient(fleet: LimitedFleet): Promise<void> {
+  const organisation = await fleet.freshMinute(20_000);
   const [one] = fleet.gateways;
   if (one === undefined) throw new Error('no gateway');
-  const answers = await fleet.burst([one], organisation, minuteLimit);
-  expect(answers).toMatchObject({ admitted: minuteLimit, limited: 0, other: [] });
-  const others = await fleet.burst(fleet.gateways, organisation, minuteLimit);
+  let admitted = 0;
+  const others: Answers[] = [];
+  const exempt = await fleet.exempt(minuteLimit, async () => {
+    // On a busy machine a claim may come back after the wait of a request.
+    await until(async () => {
+      const answers = await fleet.burst([one], organisation, minuteLimit);
+      expect(answers.other).toEqual([]);
+      admitted += answers.admitted;
+      return admitted >= minuteLimit;
+    });
+    others.push(await fleet.burst(fleet.gateways, organisation, minuteLimit));
+  });
+  expect(admitted).toBe(minuteLimit);
   // Each other gateway may not know of the last requests yet when it admits its first one.
-  expect(others.admitted).toBeLessThanOrEqual(fleet.gateways.length - 1);
+  for (const answers of others) expect(answers.admitted).toBeLessThanOrEqual(exempt - 1);
 }
 
 /** Streams of one organisation that stay open until they are left, over all gateways in turn. */
@@ -342,32 +356,74 @@ class OpenStreams {
   }
 }
 
-export function openStreams(fleet: LimitedFleet, organisation: string): OpenStreams {
-  return new OpenStreams(fleet, organisation);
+/** Runs the work with streams that end with it, also where it fails. */
+async function withStreams(
+  fleet: LimitedFleet,
+  organisation: string,
+  work: (streams: OpenStreams) => Promise<void>,
+): Promise<void> {
+  const streams = new OpenStreams(fleet, organisation);
+  await work(streams).finally(() => streams.leave());
+}
+
+/** Opens streams until there are so many: on a busy machine a claim may come back after the wait of a request. */
+async function untilOpen(streams: OpenStreams, count: number, begin: () => Promise<unknown>): Promise<void> {
+  await until(async () => {
+    if (streams.open < count) await begin();
+    return streams.open >= count;
+  });
 }
 
 /** Limits 2 over all gateways: slow streams, weights, and the places of those that ended. */
-export async function slowStreams(fleet: LimitedFleet, organisation: string): Promise<void> {
-  const light = openStreams(fleet, organisation);
-  const statuses = new Set<number>();
-  const exempt = await fleet.exempt(slots, async () => {
-    for (let index = 0; index < 3 * slots; index++) statuses.add(await light.begin(index));
+async function slowStreams(fleet: LimitedFleet, organisation: string): Promise<void> {
+  await withStreams(fleet, organisation, async (light) => {
+    const statuses = new Set<number>();
+    let index = 0;
+    const begin = async (): Promise<void> => {
+      statuses.add(await light.begin(index++));
+    };
+    const exempt = await fleet.exempt(slots, async () => {
+      await untilOpen(light, slots, begin);
+      for (let more = 0; more < 2 * slots; more++) await begin();
+    });
+    expect(statuses).toEqual(new Set([200, 429]));
+    // The bound: one request for each gateway.
+    expect(light.open).toBeLessThanOrEqual(slots + exempt);
+    expect((await fleet.seen()).inFlight).toBe(light.open);
+    await shows(fleet, organisation, { inFlight: light.open });
+    expect(await light.begin(0, 'heavy'), 'a heavy request finds no room').toBe(429);
   });
-  expect(statuses).toEqual(new Set([200, 429]));
-  expect(light.open).toBeGreaterThanOrEqual(slots);
-  // The bound: one request for each gateway.
-  expect(light.open).toBeLessThanOrEqual(slots + exempt);
-  expect((await fleet.seen()).inFlight).toBe(light.open);
-  await shows(fleet, organisation, { inFlight: light.open });
-  expect(await light.begin(0, 'heavy'), 'a heavy request finds no room').toBe(429);
-  await light.leave();
-  const heavy = openStreams(fleet, organisation);
-  let index = 0;
-  await until(async () => {
-    await heavy.begin(index++, 'heavy');
-    return heavy.open >= slots / 3;
+  await withStreams(fleet, organisation, async (heavy) => {
+    let index = 0;
+    await untilOpen(heavy, slots / 3, () => heavy.begin(index++, 'heavy'));
+    expect(await heavy.begin(0, 'heavy')).toBe(429);
+    expect(await heavy.begin(1, 'heavy')).toBe(429);
   });
-  expect(await heavy.begin(0, 'heavy')).toBe(429);
-  expect(await heavy.begin(1, 'heavy')).toBe(429);
-  await heavy.leave();
+}
+
+/** The places of a gateway that is killed are free once it is back, or was silent for ten seconds; then the limits hold again. */
+async function killedAndBack(fleet: LimitedFleet, organisation: string): Promise<void> {
+  const [first] = fleet.gateways;
+  if (first === undefined) throw new Error('no gateway');
+  await withStreams(fleet, organisation, async (streams) => {
+    await untilOpen(streams, slots, () => streams.begin(0));
+    await first.end('SIGKILL');
+    await until(async () => (await fleet.seen()).inFlight === 0);
+    fleet.gateways[0] = await fleet.gateway('gateway-0');
+    await until(async () => (await streams.begin(1)) === 200);
+  });
+  await coldBurst(fleet);
+}
+
+/** Each case of the limits, one after the other, on the gateways that there are. */
+export async function everyCase(fleet: LimitedFleet, log: LogSwitch): Promise<void> {
+  await coldBurst(fleet);
+  await stickyClient(fleet);
+  const early = await sustained(fleet);
+  console.log(
+    JSON.stringify({ gateways: fleet.gateways.length, sent: 3 * minuteLimit, refusedBeforeTheLimit: early }),
+  );
+  await slowStreams(fleet, 'slots-0');
+  await killedAndBack(fleet, 'slots-1');
+  await withoutLog(fleet, log);
 }

@@ -7,6 +7,18 @@ const waits = ['shared/limits/waits.test.ts'];
 const simulation = ['test/limits/claims.test.ts'];
 
 export const claimsMutations: readonly SuiteMutation[] = [
+  ...of(
+    'schemas/gauges.ts',
+    ['schemas/gauges.test.ts'],
+    [
+      [
+        'a remembered subject has the same bytes',
+        'known !== undefined && isSame(known, bytes, from, to)',
+        'known?.length === to - from',
+      ],
+      ['a subject is printable', 'byte <= 0x20 || byte >= 0x7f', 'byte <= 0x20 || byte >= 0xff'],
+    ],
+  ),
   ...of('shared/limits/claims-fold.ts', simulation, [
     ['a record that is doubled or late is skipped', '(known.ended || n <= known.n)', '(known.ended)'],
   ]),
@@ -42,7 +54,11 @@ export const claimsMutations: readonly SuiteMutation[] = [
     ['a process keeps what it holds', 'Math.max(held, room)', 'room'],
     ['no more is granted than is left', 'Math.min(asked, Math.max(held, room))', 'asked'],
     ['what was used counts', 'Math.max(used, Math.min', 'Math.max(0, Math.min'],
-    ['who ended lacks nothing', '{ ...cell, asked: cell.claim }', 'cell'],
+    [
+      'who ended lacks nothing',
+      'set(row, cell, cell.used, cell.claim, cell.claim)',
+      'set(row, cell, cell.used, cell.asked, cell.claim)',
+    ],
     ['while one holds all room no other is granted any', 'isBlocked ? 0 : limit', 'limit'],
   ]),
   ...of('shared/limits/own-limit.ts', rules, [
@@ -54,16 +70,18 @@ export const claimsMutations: readonly SuiteMutation[] = [
       'Math.min(this.#recent.weight + this.#recent.before, Math.floor(rest / 4))',
       '0',
     ],
-    [
-      'who is alone publishes at each tick',
-      "state.isAlone ? 'at the tick'",
-      "state.isAlone ? 'with the next'",
-    ],
+    ['who is alone publishes at each tick', 'return state.isAlone || this', 'return this'],
     [
       'what is new goes with the next record',
-      "state.isAlone ? 'at the tick' : 'with the next'",
-      "state.isAlone ? 'at the tick' : 'at the tick'",
+      "this.#isRunningOut() ? 'at the tick' : 'with the next'",
+      "this.#isRunningOut() ? 'at the tick' : 'at the tick'",
     ],
+    [
+      'who runs out of what it claimed ahead says so at the tick',
+      'return grown > 1 && 2',
+      'return grown > 1e9 && 2',
+    ],
+    ['what is no longer wanted is given up', 'wanted < claim && ageMs', 'wanted < -1 && ageMs'],
     [
       'what was not read back is published again',
       "return ageMs >= repeatMs ? 'at the tick' : 'no';",

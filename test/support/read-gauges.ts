@@ -1,7 +1,7 @@
 /** A record of gauges as each of its readers has it. */
-import { decodeGauges, encodeGauges, type GaugeRecord, type ReadGauges } from '../../schemas/gauges.ts';
+import { decodeGauges, encodeGauges, type GaugeRecord } from '../../schemas/gauges.ts';
 
-export function readGauges(record: GaugeRecord): ReadGauges {
+export function readGauges(record: GaugeRecord): GaugeRecord {
   const read = decodeGauges(encodeGauges(record));
   if (read === undefined) throw new Error(`no reader takes ${JSON.stringify(record)}`);
   return read;
