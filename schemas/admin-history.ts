@@ -51,6 +51,8 @@ export const historyResponses = {
     nextTo: position.optional(),
     /** From here on they are searched: what was before is in the log alone. In the last page, where the history was cut. */
     historyFrom: position.optional(),
+    /** What helps then. */
+    historyNext: z.string().optional(),
   }),
   'GET /events/:position': z.object({
     position,
@@ -93,6 +95,10 @@ export const historyResponses = {
         commits: z.record(z.string(), count),
       }),
     ),
+    /** From here on they are counted, where the history was cut and more of it was asked for. */
+    historyFrom: position.optional(),
+    /** What helps then. */
+    historyNext: z.string().optional(),
     position,
   }),
   'GET /doctor': z.object({

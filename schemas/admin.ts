@@ -12,7 +12,7 @@ import { explainMatrixSchema, explanationSchema, gatewayDecisionSchema } from '.
 import { fleetSchema } from './fleet.ts';
 import { dialectSchema, expiryChoiceSchema, roleSchema, surfaceSchema } from './names.ts';
 import { liveNodeSchema } from './node-messages.ts';
-import { usageRowSchema } from './usage.ts';
+import { usageLineSchema } from './usage.ts';
 
 const id = z.string();
 const position = z.int().min(0);
@@ -368,7 +368,7 @@ export const adminResponses = {
 export const adminStreams = {
   'GET /log': { mediaType: 'application/x-ndjson', line: logRecordLineSchema },
   'GET /decisions': { mediaType: 'application/x-ndjson', line: decisionRecordSchema },
-  'GET /usage/export': { mediaType: 'application/x-ndjson', line: usageRowSchema },
+  'GET /usage/export': { mediaType: 'application/x-ndjson', line: usageLineSchema },
   'GET /counters': { mediaType: 'application/x-ndjson', line: undefined },
   'GET /snapshot': { mediaType: 'application/vnd.sqlite3', line: undefined },
 } as const satisfies Record<string, { mediaType: string; line: z.ZodType | undefined }>;

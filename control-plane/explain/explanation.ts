@@ -6,7 +6,7 @@ import type { ControlLog } from '../../shared/log/core/control-log.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import type { EarlierAnswer } from '../decided/answer-before.ts';
 import type { DescribedDecision, DescribedStep } from '../decided/described.ts';
-import type { PastStates } from '../history/past.ts';
+import type { PastReader, PastStates } from '../history/past.ts';
 import { becauseOf } from './because-event.ts';
 import { wouldTurn } from './would.ts';
 
@@ -17,8 +17,7 @@ export interface Explainer {
   readonly past: PastStates;
   /** Members see no names of what belongs to others. */
   readonly isOperator: boolean;
-  /** In whose turn the past is read. */
-  readonly caller: string;
+  readonly reader: PastReader;
 }
 
 export interface ToExplain {
@@ -102,14 +101,14 @@ function withoutActor({ position, type, at }: Because): Because {
 
 /** Of an answer that rules alone gave: the past has no gauges and no nodes that fail. */
 async function answerBefore(
-  { past, caller }: Explainer,
+  { past, reader }: Explainer,
   { question, decision: { seq: at, verdict: now }, record }: ToExplain,
   newest: readonly DescribedStep[],
 ): Promise<EarlierAnswer | undefined> {
   if (!isRuled(record) || at <= 1) return undefined;
   const seqs = newest.flatMap(({ seqs: own }) => own.map(({ seq }) => seq - 1));
   const candidates = [...new Set(seqs)].filter((seq) => seq > 0 && seq < at).sort((a, b) => b - a);
-  return past.ask('answerBefore', [at - 1, question, { at, now, candidates }], caller);
+  return past.ask('answerBefore', [at - 1, question, { at, now, candidates }], reader);
 }
 
 function assumptionsOf({ facts }: Question, { record, isPast, countedSecondsAgo }: ToExplain): string[] {

@@ -20,9 +20,9 @@ import { PastDatabases } from './past-databases.ts';
 import { type ReadQuery, stateReads } from './reads.ts';
 import { VersionReader } from './row-changes.ts';
 import { shownChanges } from './shown-changes.ts';
-import { timeline } from './timeline.ts';
-import { beginOf } from './trim.ts';
-import { type UndoCommand, undoOf } from './undo.ts';
+import { type Timeline, type TimelineQuestion, timeline } from './timeline.ts';
+import { beginOf, keepMore } from './trim.ts';
+import { type CommitInverse, inverseOfCommit } from './undo.ts';
 
 export interface HistoryFacts {
   readonly position: number;
@@ -71,14 +71,10 @@ export interface HistoryQueries {
   show(seq: number): ShownCommit;
   /** Rows that differ between two commits, of any order. At most `max`; one more says that there are more. */
   changes(head: number, from: number, to: number, max: number): RowChange[];
-  /** The inverse of commit `of`. Throws CommandError Conflict where there is none. */
-  undo(head: number, of: number): UndoCommand[];
-  timeline(
-    head: number,
-    fromMs: number,
-    toMs: number,
-    buckets: number,
-  ): AdminResponse<'GET /timeline'>['buckets'];
+  /** The inverse of the commit. Throws CommandError Conflict where there is none. */
+  inverse(seq: number): CommitInverse;
+  /** Throws CommandError InvalidCommand where it ends before it begins, NotFound where all of it was cut. */
+  timeline(head: number, asked: TimelineQuestion): Timeline;
 }
 
 /** Reads one history, on the thread that folds it. */
@@ -193,23 +189,27 @@ export class HistoryReader implements HistoryQueries {
     return readDoctorRows(this.#snapshot.db, nowMs);
   }
 
-  undo(head: number, of: number): UndoCommand[] {
-    const { events } = this.#commit(of);
-    const states = { before: this.#at(of - 1), after: this.#at(of), now: this.#at(head) };
-    return undoOf(JSON.parse(events), states, of);
+  inverse(seq: number): CommitInverse {
+    const { events } = this.#commit(seq);
+    return inverseOfCommit(JSON.parse(events), { before: this.#at(seq - 1), after: this.#at(seq) }, seq);
   }
 
-  timeline(_head: number, fromMs: number, toMs: number, buckets: number) {
-    return timeline(this.#snapshot.db, fromMs, toMs, buckets);
+  timeline(_head: number, { from, toMs, buckets }: TimelineQuestion): Timeline {
+    const begin = this.#begin();
+    const isTime = 'timeMs' in from;
+    const fromMs = isTime ? from.timeMs : this.past(Math.max(from.position, begin)).atMs;
+    const isCut = begin > 1 && (isTime ? fromMs < this.past(begin).atMs : from.position < begin);
+    if (toMs < fromMs && isCut) throw isBefore(begin);
+    if (toMs < fromMs) throw new CommandError('InvalidCommand', 'to is before from');
+    const found = timeline(this.#snapshot.db, { fromMs, toMs, count: buckets, begin });
+    return { fromMs, buckets: found, ...(isCut && { begin }) };
   }
 
   /** Throws CommandError NotFound for a past that was cut. The state before the first commit is empty. */
   #needKept(seq: number): void {
     const begin = this.#begin();
     if (seq >= begin || begin === 1) return;
-    throw new CommandError('NotFound', `the history of this control plane begins at position ${begin}`, {
-      next: 'let it keep more (--history-gigabytes), and delete its history.db: it is made again from the log',
-    });
+    throw isBefore(begin);
   }
 
   #at(seq: number): Database {
@@ -225,6 +225,12 @@ export class HistoryReader implements HistoryQueries {
     if (!commit) throw new CommandError('NotFound', `there is no position ${seq}`);
     return commit;
   }
+}
+
+function isBefore(begin: number): CommandError {
+  return new CommandError('NotFound', `the history of this control plane begins at position ${begin}`, {
+    next: keepMore,
+  });
 }
 
 /** Of one commit: an organisation may go with all its keys. */

@@ -1,11 +1,28 @@
 /** How many commits of which kind were written when. */
 import type { AdminResponse } from '../../schemas/admin.ts';
+import type { NamedMoment } from '../../schemas/moments.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 
 type TimelineBucket = AdminResponse<'GET /timeline'>['buckets'][number];
 
-/** Buckets of equal length between two times, the last one inclusive. */
-export function timeline(db: Database, fromMs: number, toMs: number, count: number): TimelineBucket[] {
+export interface TimelineQuestion {
+  readonly from: NamedMoment;
+  readonly toMs: number;
+  readonly buckets: number;
+}
+
+export interface Timeline {
+  readonly fromMs: number;
+  readonly buckets: TimelineBucket[];
+  /** Where the past was cut, and more of it was asked for. */
+  readonly begin?: number;
+}
+
+/** Buckets of equal length between two times, the last one inclusive. Of a cut past some commits are still there. */
+export function timeline(
+  db: Database,
+  { fromMs, toMs, count, begin }: Readonly<Record<'fromMs' | 'toMs' | 'count' | 'begin', number>>,
+): TimelineBucket[] {
   const lengthMs = Math.max(1, Math.ceil((toMs - fromMs + 1) / count));
   const moment = (ms: number): string => new Date(ms).toISOString();
   const buckets = Array.from(
@@ -17,11 +34,11 @@ export function timeline(db: Database, fromMs: number, toMs: number, count: numb
     }),
   );
   const rows = db
-    .prepare<[number, number, number, number], Row>(
+    .prepare<[number, number, number, number, number], Row>(
       `SELECT CAST((clock_ms - ?) / ? AS INTEGER) AS bucket, kind, count(*) AS commits, min(seq) AS first, max(seq) AS last
-       FROM history_commit WHERE clock_ms BETWEEN ? AND ? GROUP BY 1, 2`,
+       FROM history_commit WHERE clock_ms BETWEEN ? AND ? AND seq >= ? GROUP BY 1, 2`,
     )
-    .all(fromMs, lengthMs, fromMs, toMs);
+    .all(fromMs, lengthMs, fromMs, toMs, begin);
   for (const { bucket, kind, commits, first, last } of rows) {
     const into = buckets[bucket];
     if (!into) continue;

@@ -10,6 +10,10 @@ import { type TableName, tableNames, tableSpecs } from '../../shared/snapshot/ta
 const keptShare = 7 / 8;
 const subjectsPerStep = 20_000;
 
+/** What helps where the past that is asked for was cut. */
+export const keepMore =
+  'let it keep more (--history-gigabytes), and delete its history.db: it is made again from the log';
+
 /** The first position whose state can be read. */
 export function beginOf(db: Database): number {
   return Math.max(1, Number(db.prepare('SELECT min(seq) FROM span').pluck().get() ?? 0));

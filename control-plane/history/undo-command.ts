@@ -7,21 +7,12 @@ import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import { actorName } from '../commands/authorise.ts';
 import { type CommandDefinition, defineCommand, parseInput, planCommand } from '../commands/definition.ts';
 import { commands } from '../commands/registry.ts';
-import type { UndoCommand } from './undo.ts';
+import { type CommitInverse, checkUnchanged, type UndoCommand } from './undo.ts';
 
 export const undoParamsSchema = z.object({ position: z.coerce.number().int().min(1) });
 
-/** What the inverse was found on is not the state any more: find it again. */
-export class InverseOutdated extends Error {
-  override readonly name = 'InverseOutdated';
-}
-
-/** `seq`: the state on which the inverse was found. */
-export function undoDefinition(
-  snapshot: Snapshot,
-  seq: number,
-  inverse: readonly UndoCommand[],
-): CommandDefinition {
+/** Decided like any command on the state at the head, in one turn, so nothing is written between its decision and the append. */
+export function undoDefinition(snapshot: Snapshot, inverse: CommitInverse): CommandDefinition {
   return defineCommand({
     name: 'commit.undo',
     method: 'POST',
@@ -30,19 +21,19 @@ export function undoDefinition(
     params: undoParamsSchema,
     body: undefined,
     roles: 'operator',
-    decide: (db, _input, context) => {
-      if (snapshot.seq !== seq) throw new InverseOutdated();
+    decide: (db, { params: { position } }, context) => {
+      checkUnchanged(inverse, db, position);
       const { nowMs: atMs, actor } = context;
       const events = snapshot.previewSteps(
-        inverse,
-        { seq: seq + 1, atMs, by: actorName(actor) },
+        inverse.commands,
+        { seq: snapshot.seq + 1, atMs, by: actorName(actor) },
         (command) => {
           const { definition, params } = definitionOf(command);
           const input = parseInput(definition, { params, body: command.body });
           return planCommand(definition, db, input, context).events;
         },
       );
-      return { events, extra: { commands: inverse } };
+      return { events, extra: { commands: inverse.commands } };
     },
     show: (_db, { params: { position: of } }) => ({ of, commands: [] }),
   });

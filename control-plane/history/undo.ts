@@ -12,11 +12,15 @@ export interface UndoCommand {
   readonly body?: Record<string, unknown>;
 }
 
-/** States around the commit, and now. */
-export interface UndoStates {
-  readonly before: Database;
-  readonly after: Database;
-  readonly now: Database;
+/**
+ * The inverse of a commit, for as long as what the commit set is as the commit left it. It depends on the past alone, so it is
+ * found once, and the present is only compared with it. Plain data, which crosses threads.
+ */
+export interface CommitInverse {
+  /** In the order in which they are to be sent. */
+  readonly commands: readonly UndoCommand[];
+  /** What each event was about, right after the commit; JSON. */
+  readonly subjects: readonly { readonly event: StoredEvent; readonly was: string | undefined }[];
 }
 
 interface Inverse {
@@ -38,36 +42,51 @@ const reasons: Readonly<Record<string, string>> = {
   'node.health_changed': noReport,
 };
 
-/** In the order in which they are to be sent. Throws CommandError Conflict, with the reason, where an event has no inverse. */
-export function undoOf(events: readonly StoredEvent[], states: UndoStates, position: number): UndoCommand[] {
-  const refuse = (reason: string): never => {
-    throw new CommandError('Conflict', `commit ${position} has no inverse: ${reason}`, {
-      next: `headgate export --at ${Math.max(1, position - 1)} shows the fleet before it, which can be applied`,
-    });
-  };
-  if (events.length === 0) return refuse('it has no events');
+/** Of the states around the commit. Throws CommandError Conflict, with the reason, where an event has no inverse. */
+export function inverseOfCommit(
+  events: readonly StoredEvent[],
+  states: { readonly before: Database; readonly after: Database },
+  position: number,
+): CommitInverse {
+  if (events.length === 0) throw noInverse(position, 'it has no events');
   const commands = new Map<string, UndoCommand>();
+  const subjects: CommitInverse['subjects'][number][] = [];
   // The last one first: what an event made may be what a later one is about.
-  for (const stored of events.toReversed()) {
-    const of = (reason: string): string => (events.length === 1 ? reason : `${stored.type}: ${reason}`);
-    const command = inverseCommand(stored, states);
-    if (typeof command === 'string') return refuse(of(command));
+  for (const event of events.toReversed()) {
+    const refused = (reason: string) => noInverse(position, reason, events.length > 1 ? event : undefined);
+    const inverse = inverseOrReason(event);
+    if (typeof inverse === 'string') throw refused(inverse);
+    const command = inverse.command(states.before);
+    if (typeof command === 'string') throw refused(command);
+    subjects.push({ event, was: JSON.stringify(inverse.subject(states.after)) });
     // Two events of one subject have one inverse: what was before both.
     commands.set(JSON.stringify(command), command);
   }
-  return [...commands.values()];
+  return { commands: [...commands.values()], subjects };
+}
+
+/** Throws CommandError Conflict where what the commit set has changed since. */
+export function checkUnchanged({ subjects }: CommitInverse, now: Database, position: number): void {
+  for (const { event, was } of subjects) {
+    const inverse = inverseOrReason(event);
+    if (typeof inverse !== 'string' && JSON.stringify(inverse.subject(now)) === was) continue;
+    throw noInverse(position, 'what it set has changed since', subjects.length > 1 ? event : undefined);
+  }
+}
+
+/** `of`: the event that it is about, where the commit has several. */
+function noInverse(position: number, reason: string, of?: StoredEvent): CommandError {
+  const why = of === undefined ? reason : `${of.type}: ${reason}`;
+  return new CommandError('Conflict', `commit ${position} has no inverse: ${why}`, {
+    next: `headgate export --at ${Math.max(1, position - 1)} shows the fleet before it, which can be applied`,
+  });
 }
 
 /** A text: why there is none. */
-function inverseCommand(stored: StoredEvent, { before, after, now }: UndoStates): UndoCommand | string {
+function inverseOrReason(stored: StoredEvent): Inverse | string {
   const read = readEvent(stored);
   if (read.outcome !== 'known') return 'this build does not know its event';
-  const inverse = inverseOf(read.event);
-  if (inverse === undefined) return reasons[stored.type] ?? `${stored.type} cannot be taken back`;
-  const command = inverse.command(before);
-  if (typeof command === 'string') return command;
-  const isSame = JSON.stringify(inverse.subject(after)) === JSON.stringify(inverse.subject(now));
-  return isSame ? command : 'what it set has changed since';
+  return inverseOf(read.event) ?? reasons[stored.type] ?? `${stored.type} cannot be taken back`;
 }
 
 function inverseOf(event: KnownEvent): Inverse | undefined {

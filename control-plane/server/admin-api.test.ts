@@ -140,8 +140,9 @@ test('events are listed from the first commit on, with the id of what was made',
   expect(JSON.stringify(items)).not.toContain('hg_');
 });
 
-test('what was completed is exported one request a line, without its text', async () => {
-  const { value } = await fleet.key('birch');
+test('what was completed is exported one request a line, with the name of its key and without its text', async () => {
+  const { id, value } = await fleet.key('birch');
+  const { name: keyName } = (await admin('GET', `/keys/${id}`)).body;
   await fleet.settle();
   const prompt = 'text that must stay private';
   await chat({
@@ -157,7 +158,9 @@ test('what was completed is exported one request a line, without its text', asyn
   };
   await expect.poll(exported, { timeout: 5000 }).not.toBe('');
   const text = await exported();
-  expect(JSON.parse(text)).toMatchObject({ organisation: 'birch', model: 'echo-small', draw: 'pool' });
+  expect(JSON.parse(text)).toMatchObject({
+    ...{ organisation: 'birch', model: 'echo-small', draw: 'pool', key: id, keyName },
+  });
   expect(adminStreams['GET /usage/export'].line.parse(JSON.parse(text))).toEqual(JSON.parse(text));
   expect(text).not.toContain('private');
 });

@@ -1,5 +1,5 @@
 /** What the routes of the admin API work with, and how a request's common parts are read. */
-import type { FastifyRequest } from 'fastify';
+import type { FastifyReply, FastifyRequest } from 'fastify';
 import { z } from 'zod';
 import type { Commit, Via } from '../../schemas/commit.ts';
 import { idSchema } from '../../schemas/names.ts';
@@ -18,7 +18,7 @@ import type { FleetCounters } from '../gateways/fleet-counters.ts';
 import type { FleetGauges } from '../gateways/fleet-gauges.ts';
 import type { FleetMemory } from '../gateways/fleet-memory.ts';
 import type { PersonTurns } from '../gateways/person-turns.ts';
-import type { PastStates, StateFacts } from '../history/past.ts';
+import type { PastReader, PastStates, StateFacts } from '../history/past.ts';
 import type { AgentSessions } from '../nodes/agent-sessions.ts';
 import type { LiveNodes } from '../nodes/live-nodes.ts';
 import type { SignInLinks } from '../sessions/sign-in-links.ts';
@@ -119,9 +119,18 @@ export function actorOf(request: FastifyRequest): Actor {
   return { person: parsed.data };
 }
 
-/** In whose turn a request for the past is served. */
-export function callerOf(request: FastifyRequest): string {
-  return actorOf(request).person ?? 'operator';
+/** Aborts where the client leaves before its answer, so that nobody waits for work that nobody reads. */
+export function clientSignal(reply: FastifyReply): AbortSignal {
+  const client = new AbortController();
+  const leave = (): void => client.abort(new CommandError('Busy', 'the client has left'));
+  if (reply.raw.destroyed) leave();
+  else reply.raw.once('close', leave);
+  return client.signal;
+}
+
+/** Who reads the past by a request, until its client leaves. */
+export function pastReaderOf(request: FastifyRequest, reply: FastifyReply): PastReader {
+  return { caller: actorOf(request).person ?? 'operator', client: clientSignal(reply) };
 }
 
 /** Waits until this commit is folded. */
@@ -136,12 +145,12 @@ export async function foldedUpTo({ replicator }: AdminContext, min: number | und
 export async function stateFor(
   context: AdminContext,
   { at, min }: z.infer<typeof readQuerySchema>,
-  caller?: string,
+  reader: PastReader,
 ): Promise<StateFacts> {
   await foldedUpTo(context, min);
   if (at === undefined) return context.snapshot;
-  const { seq } = await context.past.moment(at, caller);
-  return context.past.at(seq, caller);
+  const { seq } = await context.past.moment(at, reader);
+  return context.past.at(seq, reader);
 }
 
 /** Throws InvalidCommand with every fault. */

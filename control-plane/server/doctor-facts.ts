@@ -11,6 +11,7 @@ import type { Seen, StatusBoard } from '../../shared/status/status-board.ts';
 import { maySign } from '../command-log/log-signing.ts';
 import { askDecision } from '../gateways/ask-decisions.ts';
 import type { DoctorRows } from '../history/doctor-rows.ts';
+import type { PastReader } from '../history/past.ts';
 import { findPool, listStacks } from '../state/capacity.ts';
 import { findAnonymous, listModels, listTiers } from '../state/catalog.ts';
 import { all } from '../state/statements.ts';
@@ -135,12 +136,12 @@ async function muteGateways({
 }
 
 /** All groups but the machine of the caller. */
-export async function collectFacts(context: AdminContext, caller: string): Promise<DoctorFacts> {
+export async function collectFacts(context: AdminContext, reader: PastReader): Promise<DoctorFacts> {
   const { past, dataDir, listener } = context;
   const nowMs = Date.now();
   const known = processFacts(context);
   const disk = await statfs(dataDir).catch(() => undefined);
-  const history = await past.ask('facts', [0], caller).catch((error: unknown) => ({
+  const history = await past.ask('facts', [0], reader).catch((error: unknown) => ({
     position: 0,
     bytes: 0,
     fault: error instanceof Error ? error.message : String(error),
@@ -148,7 +149,7 @@ export async function collectFacts(context: AdminContext, caller: string): Promi
   // A history that cannot be read would be waited for twice.
   const hasHistory = !('fault' in history);
   const rows = hasHistory
-    ? await past.ask('doctorRows', [0, nowMs], caller).catch(() => undefined)
+    ? await past.ask('doctorRows', [0, nowMs], reader).catch(() => undefined)
     : undefined;
   const mute = await muteGateways(context);
   const brokers = await context.log.inspect?.().catch(() => undefined);

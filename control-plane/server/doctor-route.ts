@@ -5,7 +5,7 @@ import type { AdminResponse } from '../../schemas/admin.ts';
 import { type DoctorGroup, doctorGroups } from '../../shared/doctor/check.ts';
 import { diagnose } from '../../shared/doctor/diagnose.ts';
 import { CommandError } from '../core/command-error.ts';
-import { type AdminContext, callerOf, parseQuery } from './context.ts';
+import { type AdminContext, parseQuery, pastReaderOf } from './context.ts';
 import { collectFacts } from './doctor-facts.ts';
 
 const querySchema = z.object({ only: z.string().max(200).optional(), skip: z.string().max(200).optional() });
@@ -30,11 +30,14 @@ export function registerDoctorRoute(app: FastifyInstance, context: AdminContext)
     config: { access: 'operator' },
     schema: { summary: 'What the checks of doctor find', querystring: querySchema },
     validatorCompiler: () => (data: unknown) => ({ value: data }),
-    handler: async (request): Promise<AdminResponse<'GET /doctor'>> => {
+    handler: async (request, reply): Promise<AdminResponse<'GET /doctor'>> => {
       const { only, skip } = parseQuery(querySchema, request.query);
       const skipped = groupsIn(skip) ?? [];
       const groups = (groupsIn(only) ?? doctorGroups).filter((group) => !skipped.includes(group));
-      const { checks, ...counts } = diagnose(await collectFacts(context, callerOf(request)), groups);
+      const { checks, ...counts } = diagnose(
+        await collectFacts(context, pastReaderOf(request, reply)),
+        groups,
+      );
       return { checks: [...checks], ...counts, position: context.snapshot.seq };
     },
   });

@@ -8,8 +8,10 @@ import type { ListedEvent } from '../../schemas/admin-history.ts';
 import type { Commit } from '../../schemas/commit.ts';
 import { CommandError } from '../core/command-error.ts';
 import { asFollowError } from '../core/follow-error.ts';
+import type { PastReader } from '../history/past.ts';
 import { type AcceptedRecord, CommitReader, ReadMarks } from '../state/commits.ts';
-import { type AdminContext, callerOf, parseQuery } from './context.ts';
+import { type AdminContext, parseQuery, pastReaderOf } from './context.ts';
+import { historyCut } from './history-routes.ts';
 import { endWhenSilent } from './silent-sockets.ts';
 
 const subject = z.string().min(1).max(200).optional();
@@ -86,7 +88,7 @@ const filters = ['organisation', 'key', 'stack', 'node', 'actor', 'text'] as con
 async function search(
   context: AdminContext,
   query: EventQuery,
-  caller: string,
+  reader: PastReader,
 ): Promise<AdminResponse<'GET /events'>> {
   const { from, order, type, organisation, key, stack, node, actor, text } = query;
   const position = context.snapshot.seq;
@@ -104,9 +106,9 @@ async function search(
         text,
       },
     ],
-    caller,
+    reader,
   );
-  const cut = begin === undefined || next !== undefined ? {} : { historyFrom: begin };
+  const cut = next === undefined ? historyCut(begin) : {};
   if (next === undefined) return { items, position, ...cut };
   return { items, position, ...(order === 'asc' ? { nextFrom: next } : { nextTo: next }) };
 }
@@ -182,13 +184,13 @@ export function registerEventRoutes(app: FastifyInstance, context: AdminContext)
   app.get(
     '/events',
     { config: { ...config, past: true }, schema: { summary: 'List events' } },
-    async (request) => {
+    async (request, reply) => {
       const query = parseQuery(querySchema, request.query);
-      const caller = callerOf(request);
-      const end = query.at === undefined ? undefined : (await context.past.moment(query.at, caller)).seq;
+      const reader = pastReaderOf(request, reply);
+      const end = query.at === undefined ? undefined : (await context.past.moment(query.at, reader)).seq;
       const bounded = { ...query, ...(end !== undefined && { to: Math.min(end, query.to ?? end) }) };
       const isSearch = query.order === 'desc' || filters.some((filter) => query[filter] !== undefined);
-      return isSearch ? search(context, bounded, caller) : list(context, bounded, marks);
+      return isSearch ? search(context, bounded, reader) : list(context, bounded, marks);
     },
   );
   app.get(

@@ -66,15 +66,19 @@ function release(): void {
   for (const response of held.splice(0)) response.writeHead(404).end();
 }
 
-async function ask(route: 'explain' | 'decision', person?: string): Promise<Response> {
+async function ask(
+  route: 'explain' | 'decision',
+  person?: string,
+  signal: AbortSignal | null = null,
+): Promise<Response> {
   const headers = {
     authorization: `Bearer ${operatorToken}`,
     'content-type': 'application/json',
     ...(person !== undefined && { 'x-headgate-as': person }),
   };
   const base = `${plane.url}/admin/v1`;
-  if (route === 'decision') return fetch(`${base}/decisions/${request}`, { headers });
-  return fetch(`${base}/explain`, { method: 'POST', headers, body: JSON.stringify({ request }) });
+  if (route === 'decision') return fetch(`${base}/decisions/${request}`, { headers, signal });
+  return fetch(`${base}/explain`, { method: 'POST', headers, body: JSON.stringify({ request }), signal });
 }
 
 test.each(['explain', 'decision'] as const)('%s: a second question of a person is refused', async (route) => {
@@ -111,6 +115,30 @@ test('few persons ask at a time, others wait for them, and the operator does not
   release();
   expect((await waiting).status).toBe(403);
 });
+
+/** Asks until no question of this person is being answered. */
+async function askAgain(route: 'explain' | 'decision', person: string): Promise<Response> {
+  for (;;) {
+    const response = await ask(route, person);
+    if (response.status !== 429) return response;
+  }
+}
+
+test.each(['explain', 'decision'] as const)(
+  '%s: who leaves gives the turn back, though no gateway has answered',
+  async (route) => {
+    const from = asked;
+    const client = new AbortController();
+    const left = ask(route, 'vic', client.signal);
+    await until(() => asked === from + 1);
+    client.abort();
+    await expect(left).rejects.toThrow();
+    const again = askAgain(route, 'vic');
+    await until(() => asked === from + 2);
+    release();
+    expect((await again).status).toBe(403);
+  },
+);
 
 /** A call of the console; not `fetch`, which lets nobody choose Sec-Fetch-Site. */
 function inConsole(

@@ -1,6 +1,6 @@
 /** Routes of explanations and recorded decisions. A member asks about the own organisation only. */
 import { Readable } from 'node:stream';
-import type { FastifyInstance, FastifyRequest } from 'fastify';
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { z } from 'zod';
 import type { AdminResponse } from '../../schemas/admin.ts';
 import { type DecisionRecord, requestIdSchema } from '../../schemas/decisions.ts';
@@ -15,7 +15,7 @@ import { eventsBetween } from '../explain/events-between.ts';
 import { differingSteps, type Explainer, explain, type ToExplain } from '../explain/explanation.ts';
 import { askDecision, type DecisionSources, decisionLines } from '../gateways/ask-decisions.ts';
 import { findKey } from '../state/tenants.ts';
-import { type AdminContext, actorOf, callerOf, parseQuery } from './context.ts';
+import { type AdminContext, actorOf, clientSignal, parseQuery, pastReaderOf } from './context.ts';
 import { type FoundCounters, pastCounters, presentCounters } from './live-counters.ts';
 
 const matrixQuerySchema = z.object({
@@ -45,9 +45,10 @@ async function recordOf(
   context: AdminContext,
   actor: Actor,
   ask: ExplainRequest,
+  client: AbortSignal,
 ): Promise<DecisionRecord | undefined> {
   const { request, record, key, organisation } = ask;
-  if (request !== undefined) return (await recordedDecision(context, actor, request)).decision;
+  if (request !== undefined) return (await recordedDecision(context, actor, request, client)).decision;
   const own = (): string | undefined =>
     record === undefined && key === undefined ? organisation : organisationOfKey(context, record?.key ?? key);
   authorise(context.snapshot.db, actor, readingRoles, own);
@@ -59,9 +60,10 @@ async function recordedDecision(
   context: AdminContext,
   actor: Actor,
   request: string,
+  client: AbortSignal,
 ): Promise<AdminResponse<'GET /decisions/:request'>> {
-  const { decision, unanswered } = await context.turns.run(actor, () =>
-    askDecision(sourcesOf(context), request),
+  const { decision, unanswered } = await context.turns.run(actor, client, () =>
+    askDecision(sourcesOf(context), request, client),
   );
   authorise(context.snapshot.db, actor, readingRoles, () => organisationOfKey(context, decision?.key));
   if (decision === undefined) throw noRecord(unanswered);
@@ -92,7 +94,7 @@ async function decisionAt(
   at: Moment,
 ): Promise<ToExplain> {
   const { snapshot, past } = context;
-  const { caller } = explainer;
+  const { reader } = explainer;
   const asked = at ?? (record?.position === 0 ? undefined : record?.position);
   if (asked === undefined) {
     const nowMs = Date.now();
@@ -101,10 +103,10 @@ async function decisionAt(
     const decision = describeDecision(snapshot, question, record);
     return { question, record, decision, isPast: false, countedSecondsAgo: found?.ageSeconds };
   }
-  const { seq, nowMs } = await past.moment(String(asked), caller);
-  const asker = record ? undefined : await past.ask('asker', [seq, ask, nowMs], caller);
+  const { seq, nowMs } = await past.moment(String(asked), reader);
+  const asker = record ? undefined : await past.ask('asker', [seq, ask, nowMs], reader);
   const question = record ? questionOf(record) : imagined(ask, pastCounters(context, asker).counters, nowMs);
-  const decision = await past.ask('described', [seq, question, record], caller);
+  const decision = await past.ask('described', [seq, question, record], reader);
   return { question, record, decision, isPast: true };
 }
 
@@ -118,13 +120,18 @@ async function explained(
   return explain(explainer, await decisionAt(context, explainer, ask, record, at));
 }
 
-async function answer(context: AdminContext, request: FastifyRequest): Promise<Explanation> {
+async function answer(
+  context: AdminContext,
+  request: FastifyRequest,
+  reply: FastifyReply,
+): Promise<Explanation> {
   const ask = parseQuery(explainRequestSchema, request.body);
   const actor = actorOf(request);
-  const record = await recordOf(context, actor, ask);
+  const reader = pastReaderOf(request, reply);
+  const record = await recordOf(context, actor, ask, reader.client);
   const { log, snapshot, past } = context;
   const isOperator = actor.person === undefined;
-  const explainer: Explainer = { log, snapshot, past, isOperator, caller: callerOf(request) };
+  const explainer: Explainer = { log, snapshot, past, isOperator, reader };
   const now = await explained(context, explainer, ask, record, ask.at);
   if (ask.diff === undefined) return now;
   const other = await explained(context, explainer, ask, record, ask.diff);
@@ -136,6 +143,7 @@ async function answer(context: AdminContext, request: FastifyRequest): Promise<E
 async function matrix(
   context: AdminContext,
   request: FastifyRequest,
+  reply: FastifyReply,
 ): Promise<AdminResponse<'GET /explain/matrix'>> {
   const { organisation, at } = parseQuery(matrixQuerySchema, request.query);
   authorise(context.snapshot.db, actorOf(request), readingRoles, () => organisation);
@@ -146,10 +154,10 @@ async function matrix(
     const { counters } = presentCounters(context, askerOn(snapshot.db, ask, nowMs), nowMs);
     return { items: matrixOn(snapshot.db, organisation, counters, nowMs), position: snapshot.seq };
   }
-  const caller = callerOf(request);
-  const { seq, nowMs } = await past.moment(at, caller);
-  const { counters } = pastCounters(context, await past.ask('asker', [seq, ask, nowMs], caller));
-  const items = await past.ask('matrix', [seq, organisation, counters, nowMs], caller);
+  const reader = pastReaderOf(request, reply);
+  const { seq, nowMs } = await past.moment(at, reader);
+  const { counters } = pastCounters(context, await past.ask('asker', [seq, ask, nowMs], reader));
+  const items = await past.ask('matrix', [seq, organisation, counters, nowMs], reader);
   return { items, position: seq };
 }
 
@@ -170,19 +178,19 @@ export function registerExplainRoutes(app: FastifyInstance, context: AdminContex
     config,
     schema: { summary: 'Explain a decision, made or imagined', body: explainRequestSchema },
     validatorCompiler: () => (data: unknown) => ({ value: data }),
-    handler: (request) => answer(context, request),
+    handler: (request, reply) => answer(context, request, reply),
   });
   app.get(
     '/explain/matrix',
     { config, schema: { summary: 'Each model at each host of an organisation' } },
-    (request) => matrix(context, request),
+    (request, reply) => matrix(context, request, reply),
   );
   app.get(
     '/decisions/:request',
     { config, schema: { summary: 'The recorded decision of a request' } },
-    (request): Promise<AdminResponse<'GET /decisions/:request'>> => {
+    (request, reply): Promise<AdminResponse<'GET /decisions/:request'>> => {
       const params = parseQuery(decisionParamsSchema, request.params);
-      return recordedDecision(context, actorOf(request), params.request);
+      return recordedDecision(context, actorOf(request), params.request, clientSignal(reply));
     },
   );
   app.get(

@@ -10,9 +10,9 @@ import { CommandError } from '../core/command-error.ts';
 import { confirmations } from '../gateways/confirmations.ts';
 import {
   type AdminContext,
-  callerOf,
   commandQuerySchema,
   parseQuery,
+  pastReaderOf,
   readQuerySchema,
   stateFor,
 } from './context.ts';
@@ -71,11 +71,11 @@ export function registerFleetRoutes(app: FastifyInstance, context: AdminContext)
   app.get(
     '/status',
     { config: { ...config, past: true }, schema: { summary: 'This replica and the log' } },
-    async (request): Promise<ReplicaStatus> => {
+    async (request, reply): Promise<ReplicaStatus> => {
       const query = parseQuery(readQuerySchema, request.query);
-      const caller = callerOf(request);
-      const state = await stateFor(context, query, caller);
-      const digests = await context.past.digestsAt(state.seq, caller);
+      const reader = pastReaderOf(request, reply);
+      const state = await stateFor(context, query, reader);
+      const digests = await context.past.digestsAt(state.seq, reader);
       return {
         log: state.log,
         position: state.seq,

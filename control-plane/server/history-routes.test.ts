@@ -1,5 +1,8 @@
+import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { openDatabase } from '../../shared/runtime/sqlite.ts';
 import { operatorToken, startFleet, type TestFleet } from '../../test/support/fleet.ts';
+import { until } from '../../test/support/until.ts';
 
 type Json = Record<string, unknown>;
 let fleet: TestFleet;
@@ -208,4 +211,44 @@ test('what has no inverse, or has changed since, is refused by name', async () =
   await done('PUT', '/tiers/Twice', { models: '*', concurrency: 4 });
   expect(messageOf(await call('GET', `/events/${first['position']}/undo`))).toContain('has changed since');
   expect((await call('GET', '/events/999999/undo')).status).toBe(404);
+});
+
+test('a commit is taken back while others commit all the time', async () => {
+  const { position } = await done('PATCH', '/organisations/acme', { name: 'Acme & Sons' });
+  let isOver = false;
+  let commits = 0;
+  const member = async (tier: string): Promise<void> => {
+    while (!isOver) await done('PUT', `/tiers/${tier}`, { models: '*', concurrency: ++commits });
+  };
+  // So many that the next commit is always waiting.
+  const members = Array.from({ length: 20 }, (_, index) => member(`Busy-${index}`));
+  await until(() => commits > 40);
+  const undone = await call('POST', `/events/${position}/undo`).finally(() => {
+    isOver = true;
+  });
+  await Promise.all(members);
+  expect([undone.status, undone.body]).toMatchObject([200, { of: position }]);
+  expect(Number(undone.body['position'])).toBeGreaterThan(Number(position) + 20);
+  expect(await done('GET', '/organisations/acme')).not.toMatchObject({ name: 'Acme & Sons' });
+});
+
+// Last: it cuts the history of the fleet.
+test('a repeated undo is answered though the history was cut since', async () => {
+  const { position } = await done('PATCH', '/organisations/acme', { name: 'Acme Cut' });
+  const undo = `/events/${position}/undo`;
+  const once = { 'idempotency-key': 'undo-before-the-cut' };
+  const first = await call('POST', undo, undefined, once);
+  expect(first.status).toBe(200);
+  const { position: undone } = first.body;
+  // Until the history has it.
+  await done('GET', `/events/${undone}`);
+  const history = openDatabase(join(fleet.dir, 'control-plane', 'history.db'), { durability: 'normal' });
+  // As after a cut, which leaves the last span alone.
+  history.prepare('UPDATE span SET seq = ?').run(undone);
+  history.close();
+  expect(await call('POST', undo)).toMatchObject({ status: 404, body: { error: { type: 'NotFound' } } });
+  const again = await call('POST', undo, undefined, once);
+  expect(again).toMatchObject({ status: 200, body: { of: position, repeated: true, position: undone } });
+  const other = await call('POST', `/events/${undone}/undo`, undefined, once);
+  expect(other).toMatchObject({ status: 409, body: { error: { type: 'Conflict' } } });
 });

@@ -1,11 +1,14 @@
 /** Routes of the past: one commit, two moments compared, commits over time, and the inverse of a commit. */
-import type { FastifyInstance, FastifyRequest } from 'fastify';
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { z } from 'zod';
 import type { AdminResponse } from '../../schemas/admin.ts';
 import { CommandError } from '../core/command-error.ts';
-import { InverseOutdated, undoDefinition, undoParamsSchema } from '../history/undo-command.ts';
+import { namedMoment } from '../history/past.ts';
+import { keepMore } from '../history/trim.ts';
+import { checkUnchanged } from '../history/undo.ts';
+import { undoDefinition, undoParamsSchema } from '../history/undo-command.ts';
 import { commandIdOf, runCommand } from './command-routes.ts';
-import { type AdminContext, callerOf, commandQuerySchema, parseQuery } from './context.ts';
+import { type AdminContext, commandQuerySchema, parseQuery, pastReaderOf } from './context.ts';
 
 const moment = z.string().min(1).max(40);
 const changesQuery = z.object({ from: moment, to: moment.optional() });
@@ -26,13 +29,14 @@ function positionOf({ snapshot }: AdminContext, request: FastifyRequest): number
 async function changes(
   context: AdminContext,
   request: FastifyRequest,
+  reply: FastifyReply,
 ): Promise<AdminResponse<'GET /changes'>> {
   const { from, to } = parseQuery(changesQuery, request.query);
-  const caller = callerOf(request);
+  const reader = pastReaderOf(request, reply);
   const position = context.snapshot.seq;
-  const begin = (await context.past.moment(from, caller)).seq;
-  const end = to === undefined ? position : (await context.past.moment(to, caller)).seq;
-  const items = await context.past.ask('changes', [Math.max(begin, end), begin, end, changesMax + 1], caller);
+  const begin = (await context.past.moment(from, reader)).seq;
+  const end = to === undefined ? position : (await context.past.moment(to, reader)).seq;
+  const items = await context.past.ask('changes', [Math.max(begin, end), begin, end, changesMax + 1], reader);
   const shown = items.slice(0, changesMax);
   return {
     from: begin,
@@ -43,44 +47,39 @@ async function changes(
   };
 }
 
+/** For answers that show a part of what was asked for. */
+export function historyCut(begin: number | undefined) {
+  return begin === undefined ? {} : { historyFrom: begin, historyNext: keepMore };
+}
+
 async function timeline(
   context: AdminContext,
   request: FastifyRequest,
+  reply: FastifyReply,
 ): Promise<AdminResponse<'GET /timeline'>> {
   const { from, to, buckets } = parseQuery(timelineQuery, request.query);
-  const caller = callerOf(request);
+  const reader = pastReaderOf(request, reply);
   const { seq } = context.snapshot;
-  const fromMs = await context.past.timeOf(from ?? '1', caller);
-  const toMs = to === undefined ? Date.now() : await context.past.timeOf(to, caller);
-  if (toMs < fromMs) throw new CommandError('InvalidCommand', 'to is before from');
+  const toMs = to === undefined ? Date.now() : await context.past.timeOf(to, reader);
+  const asked = { from: namedMoment(from ?? '1'), toMs, buckets };
+  const found = await context.past.ask('timeline', [seq, asked], reader);
   return {
-    from: new Date(fromMs).toISOString(),
+    from: new Date(found.fromMs).toISOString(),
     to: new Date(toMs).toISOString(),
-    buckets: await context.past.ask('timeline', [seq, fromMs, toMs, buckets], caller),
+    buckets: found.buckets,
+    ...historyCut(found.begin),
     position: seq,
   };
 }
 
-/** Found again, on a state that others have changed meanwhile. */
-const undoAttemptsMax = 12;
-
-/** Takes a commit back. A repeat is answered by its record: its inverse is not there to be found any more. */
-async function undo(context: AdminContext, request: FastifyRequest): Promise<object> {
+/** Takes a commit back. A repeat does not ask the history, which may be busy or cut by then. */
+async function undo(context: AdminContext, request: FastifyRequest, reply: FastifyReply): Promise<object> {
   const of = positionOf(context, request);
-  const { snapshot, past } = context;
-  for (let attempt = 1; attempt <= undoAttemptsMax; attempt++) {
-    const { seq } = snapshot;
-    const isRepeat = snapshot.journal.commandOf(commandIdOf(request)) !== undefined;
-    const inverse = isRepeat ? [] : await past.ask('undo', [seq, of], callerOf(request));
-    try {
-      return await runCommand(context, undoDefinition(snapshot, seq, inverse), request);
-    } catch (error) {
-      if (!(error instanceof InverseOutdated)) throw error;
-    }
-  }
-  throw new CommandError('Conflict', `others changed the state ${undoAttemptsMax} times meanwhile`, {
-    next: 'repeat the command',
-  });
+  const isRepeat = context.snapshot.journal.commandOf(commandIdOf(request)) !== undefined;
+  const inverse = isRepeat
+    ? { commands: [], subjects: [] }
+    : await context.past.ask('inverse', [of], pastReaderOf(request, reply));
+  return runCommand(context, undoDefinition(context.snapshot, inverse), request);
 }
 
 export function registerHistoryRoutes(app: FastifyInstance, context: AdminContext): void {
@@ -93,7 +92,8 @@ export function registerHistoryRoutes(app: FastifyInstance, context: AdminContex
     config,
     schema: { summary: 'One commit, and what it did to each row', ...one },
     validatorCompiler,
-    handler: async (request) => context.past.ask('show', [positionOf(context, request)], callerOf(request)),
+    handler: async (request, reply) =>
+      context.past.ask('show', [positionOf(context, request)], pastReaderOf(request, reply)),
   });
   app.route({
     method: 'GET',
@@ -101,10 +101,12 @@ export function registerHistoryRoutes(app: FastifyInstance, context: AdminContex
     config,
     schema: { summary: 'The command that takes a commit back', ...one },
     validatorCompiler,
-    handler: async (request): Promise<AdminResponse<'GET /events/:position/undo'>> => {
+    handler: async (request, reply): Promise<AdminResponse<'GET /events/:position/undo'>> => {
       const of = positionOf(context, request);
-      const position = context.snapshot.seq;
-      const commands = await context.past.ask('undo', [position, of], callerOf(request));
+      const inverse = await context.past.ask('inverse', [of], pastReaderOf(request, reply));
+      const { db, seq: position } = context.snapshot;
+      checkUnchanged(inverse, db, of);
+      const commands = [...inverse.commands];
       // An earlier CLI knows no list: of several commands it must not run one and say that all is done.
       const [only] = commands.length === 1 ? commands : [];
       return { of, ...only, commands, position };
@@ -121,7 +123,7 @@ export function registerHistoryRoutes(app: FastifyInstance, context: AdminContex
       querystring: commandQuerySchema,
     },
     validatorCompiler,
-    handler: (request) => undo(context, request),
+    handler: (request, reply) => undo(context, request, reply),
   });
   app.route({
     method: 'GET',
@@ -129,7 +131,7 @@ export function registerHistoryRoutes(app: FastifyInstance, context: AdminContex
     config,
     schema: { summary: 'Rows that differ between two moments', querystring: changesQuery },
     validatorCompiler,
-    handler: (request) => changes(context, request),
+    handler: (request, reply) => changes(context, request, reply),
   });
   app.route({
     method: 'GET',
@@ -137,6 +139,6 @@ export function registerHistoryRoutes(app: FastifyInstance, context: AdminContex
     config,
     schema: { summary: 'Commits over time, by kind', querystring: timelineQuery },
     validatorCompiler,
-    handler: (request) => timeline(context, request),
+    handler: (request, reply) => timeline(context, request, reply),
   });
 }

@@ -6,7 +6,8 @@ import { type IncomingMessage, type Server, type ServerResponse, STATUS_CODES } 
 import type { Socket } from 'node:net';
 import Fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify';
 import type { Connections, ListenerName } from '../../shared/runtime/connections.ts';
-import { createHttpServer, endWith, headerBytesMax } from '../../shared/runtime/http-server.ts';
+import { endWith } from '../../shared/runtime/end-with.ts';
+import { createHttpServer, headerBytesMax } from '../../shared/runtime/http-server.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
 import type { Certificate } from '../../shared/runtime/tls.ts';
 import { CommandError, type CommandErrorType } from '../core/command-error.ts';

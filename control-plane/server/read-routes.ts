@@ -8,10 +8,10 @@ import { ListPage } from '../state/list-page.ts';
 import {
   type AdminContext,
   actorOf,
-  callerOf,
   foldedUpTo,
   pageQuerySchema,
   parseQuery,
+  pastReaderOf,
   readQuerySchema,
 } from './context.ts';
 
@@ -56,9 +56,9 @@ async function answer(
     if (found instanceof ListPage) return { ...found, position: seq };
     return Array.isArray(found) ? { items: found, position: seq } : found;
   }
-  const caller = callerOf(request);
-  const { seq, nowMs } = await context.past.moment(at, caller);
-  const read = await context.past.ask('read', [seq, route.path, params, { ...asked, nowMs }], caller);
+  const reader = pastReaderOf(request, reply);
+  const { seq, nowMs } = await context.past.moment(at, reader);
+  const read = await context.past.ask('read', [seq, route.path, params, { ...asked, nowMs }], reader);
   authorised(() => read.organisation);
   if (read.found === undefined) throw notFound(route);
   reply.type('application/json; charset=utf-8').serializer((text: unknown) => String(text));

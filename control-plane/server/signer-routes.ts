@@ -3,7 +3,7 @@ import type { FastifyInstance } from 'fastify';
 import type { AdminResponse, ReplicaStatus } from '../../schemas/admin.ts';
 import { fingerprintOf } from '../../shared/log/core/signing.ts';
 import { signingView } from '../command-log/log-signing.ts';
-import { type AdminContext, callerOf, parseQuery, readQuerySchema, stateFor } from './context.ts';
+import { type AdminContext, parseQuery, pastReaderOf, readQuerySchema, stateFor } from './context.ts';
 
 /** The part of the status document about signatures. */
 export function signingStatus(
@@ -20,9 +20,9 @@ export function registerSignerRoutes(app: FastifyInstance, context: AdminContext
   app.get(
     '/signers',
     { config: { access: 'operator', past: true }, schema: { summary: 'List the signers of the log' } },
-    async (request): Promise<AdminResponse<'GET /signers'>> => {
+    async (request, reply): Promise<AdminResponse<'GET /signers'>> => {
       const query = parseQuery(readQuerySchema, request.query);
-      const state = await stateFor(context, query, callerOf(request));
+      const state = await stateFor(context, query, pastReaderOf(request, reply));
       const { replicas } = signingView(context);
       const items = state.head.signers.map((publicKey) => {
         const fingerprint = fingerprintOf(publicKey);

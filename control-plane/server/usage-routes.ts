@@ -5,12 +5,13 @@ import { z } from 'zod';
 import type { AdminResponse, UsageTotals } from '../../schemas/admin.ts';
 import { visitorsSubject } from '../../schemas/limits.ts';
 import { daySchema, idSchema } from '../../schemas/names.ts';
+import type { UsageLine, UsageRow } from '../../schemas/usage.ts';
 import { periodOf } from '../../shared/usage/period.ts';
 import { authorise, readingRoles } from '../commands/authorise.ts';
 import { CommandError } from '../core/command-error.ts';
 import { findTier } from '../state/catalog.ts';
 import { listPage } from '../state/list-page.ts';
-import { findAdjustment, findOrganisation, keyListing } from '../state/tenants.ts';
+import { findAdjustment, findKey, findOrganisation, keyListing } from '../state/tenants.ts';
 import { type AdminContext, actorOf, pageQuerySchema, parseQuery } from './context.ts';
 import { keyActivityOf } from './key-activity.ts';
 
@@ -77,6 +78,18 @@ async function* lines(
       yield* linesOf(context, query, { organisation, period });
 }
 
+/** Ids of keys alone say nothing to people. Each name is looked up once a slice. */
+function linesWithNames({ snapshot }: AdminContext, slice: readonly { readonly row: UsageRow }[]): string {
+  const nowMs = Date.now();
+  const ids = new Set(slice.flatMap(({ row: { key } }) => key ?? []));
+  const names = new Map([...ids].map((id) => [id, findKey(snapshot.db, id, nowMs)?.name]));
+  const lineOf = (row: UsageRow): UsageLine => {
+    const keyName = names.get(row.key ?? '');
+    return keyName === undefined ? row : { ...row, keyName };
+  };
+  return slice.map(({ row }) => `${JSON.stringify(lineOf(row))}\n`).join('');
+}
+
 /** Reads in slices, so that a long export never blocks the event loop, and no faster than the client reads. */
 async function* linesOf(
   context: AdminContext,
@@ -89,7 +102,7 @@ async function* linesOf(
       const day = row.at.slice(0, 10);
       return (query.from === undefined || day >= query.from) && (query.to === undefined || day < query.to);
     });
-    if (wanted.length > 0) yield wanted.map(({ row }) => `${JSON.stringify(row)}\n`).join('');
+    if (wanted.length > 0) yield linesWithNames(context, wanted);
     if (read.length < rowsPerRead) return;
     afterId = read.at(-1)?.id ?? afterId;
     await new Promise((resolve) => setImmediate(resolve));

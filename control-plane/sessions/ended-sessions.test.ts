@@ -1,5 +1,5 @@
 /** What ended stays ended: also where there is no room to remember it, and without a write of the disk for each end. */
-import { mkdtempSync, rmSync, statSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, expect, test } from 'vitest';
@@ -119,6 +119,22 @@ test('the uses of one organisation’s links that end first are forgotten, and s
     expect(ended.wasUsed(subject(900), endedMs, undefined)).toBe(false);
     expect(ended.hasPersonEnded('links:acme', 0)).toBe(false);
   }
+});
+
+test('what was forgotten of the links of one holder is kept of no more holders than have a share of the list', async () => {
+  const ended = await open(2 * endedPerHolderMax);
+  const endedMs = Date.now() + 8 * hoursMs;
+  for (let at = 0; at < 8; at++)
+    for (let n = 0; n <= endedPerHolderMax; n++) {
+      const until = new Date(endedMs + at * 1000 + n).toISOString();
+      const used = { kind: 'link', subject: subject(1000 * at + n), until, holder: `links:${at}` } as const;
+      ended.onCommits([commitAt(10 + n, used)]);
+    }
+  ended.close();
+  const { forgottenLinksMs } = JSON.parse(readFileSync(join(dir, 'sessions.json'), 'utf8'));
+  expect(Object.keys(forgottenLinksMs).length).toBeLessThanOrEqual(2);
+  for (let at = 0; at < 8; at++)
+    expect(ended.wasUsed(subject(1000 * at), endedMs + at * 1000, `links:${at}`)).toBe(true);
 });
 
 test('a replica that starts again holds the same against the same holder', async () => {

@@ -67,7 +67,7 @@ export class EndedSessions {
   /** Keys of the entries of each holder: of links, and of all else. */
   readonly #held = { link: new Map<string, Set<string>>(), session: new Map<string, Set<string>>() };
   #forgottenMs = { link: 0, session: 0 };
-  /** By holder, who are no more than the organisations; until it is past. */
+  /** By holder, until it is past or forgotten of all: each of them has a full share of the list, so they are few. */
   readonly #forgottenLinksMs = new Map<string, number>();
   #sweptMs = 0;
   #storing: NodeJS.Timeout | undefined;
@@ -261,6 +261,7 @@ export class EndedSessions {
       this.#forgottenMs[kind] = Math.max(this.#forgottenMs[kind], untilMs);
     }
     const { link, session } = this.#forgottenMs;
+    for (const [holder, ms] of this.#forgottenLinksMs) if (ms <= link) this.#forgottenLinksMs.delete(holder);
     this.#options.logger.warn(
       { link, session },
       'too many sessions and links ended; some must be begun again',

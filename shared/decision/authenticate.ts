@@ -122,6 +122,11 @@ function presented({ authorization, xApiKey, recorded }: Credentials): readonly 
   return recorded.fault === 'missing' ? [undefined, undefined] : [recorded, undefined];
 }
 
+/** Is the key of an `Authorization` header good, whatever it may be used for? */
+export function carriesKey(lookup: Lookup, authorization: string, nowMs: number): boolean {
+  return !('reason' in acceptKey(lookup, bearerKey(authorization), nowMs));
+}
+
 /** Identifies the caller. Throws Unauthorized, one answer for every cause; with a trace, only where no caller is known. */
 export function authenticate(
   lookup: Lookup,

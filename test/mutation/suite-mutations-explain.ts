@@ -144,8 +144,8 @@ export const explainMutations: readonly SuiteMutation[] = [
       ],
       [
         'what has changed since is not taken back',
-        "return isSame ? command : 'what it set has changed since';",
-        'return command;',
+        'JSON.stringify(inverse.subject(now)) === was',
+        'was !== null',
         'has changed since',
       ],
     ],
@@ -179,10 +179,22 @@ export const explainMutations: readonly SuiteMutation[] = [
     ['control-plane/server/history-routes.test.ts'],
     [
       [
-        'a repeat is answered though there is nothing to take back any more',
-        'isRepeat ? [] : await',
-        'await',
-        'a commit of several events',
+        'a repeated undo does not ask the history',
+        'const inverse = isRepeat',
+        "const inverse = request.url === ''",
+        'the history was cut since',
+      ],
+    ],
+  ),
+  ...of(
+    'control-plane/gateways/ask-decisions.ts',
+    ['control-plane/server/explain-routes.test.ts'],
+    [
+      [
+        'who leaves gives the turn back before the gateways answer',
+        'client ? AbortSignal.any([client, deadline]) : deadline',
+        'deadline',
+        'who leaves gives the turn back',
       ],
     ],
   ),
@@ -192,15 +204,15 @@ export const explainMutations: readonly SuiteMutation[] = [
     [
       [
         'each command is decided on the state that those before it leave',
-        'return { events, extra: { commands: inverse } };',
-        'return { events: events.slice(0, 1), extra: { commands: inverse } };',
+        'return { events, extra: { commands: inverse.commands } };',
+        'return { events: events.slice(0, 1), extra: { commands: inverse.commands } };',
         'a commit of several events',
       ],
     ],
   ),
   ...of(
     'control-plane/gateways/person-turns.ts',
-    ['control-plane/server/explain-routes.test.ts'],
+    ['control-plane/server/explain-routes.test.ts', 'control-plane/gateways/person-turns.test.ts'],
     [
       ['a person has one question at a time', 'this.#asking.add(caller);', ''],
       [
@@ -209,6 +221,12 @@ export const explainMutations: readonly SuiteMutation[] = [
         'person',
       ],
       ['few persons ask at a time', 'const concurrencyMax = 2;', 'const concurrencyMax = 20;'],
+      [
+        'who leaves while others ask waits no longer',
+        'acquire(caller, client)',
+        'acquire(caller, new AbortController().signal)',
+        'waits no longer',
+      ],
       ['operators have no turns', 'if (person === undefined) return work();', "person ??= 'operator';"],
     ],
   ),
