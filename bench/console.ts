@@ -1,7 +1,8 @@
 /**
  * The console in Chromium before a large fleet: until 50 gateways are painted, from a move of the time bar until the past is
- * painted, and the memory of a tab after as many events as an hour of tail has. `--shots FOLDER` takes pictures of each page
- * instead: of the large fleet, with `--of demo` of the demo fleet, with `--of empty` of a fleet that has nothing.
+ * painted, and the memory of a tab after as many events as an hour of tail has; with `--only tail --minutes N` at a steady rate
+ * for that long. `--shots FOLDER` takes pictures of each page instead: of the large fleet, with `--of demo` of the demo fleet,
+ * with `--of empty` of a fleet that has nothing.
  */
 import { parseArgs } from 'node:util';
 import { type Browser, type BrowserContext, chromium, type Page } from 'playwright-core';
@@ -24,6 +25,7 @@ const { values } = parseArgs({
     shots: { type: 'string' },
     of: { type: 'string', default: 'large' },
     only: { type: 'string' },
+    minutes: { type: 'string' },
   },
 });
 /** `--only paint`, `travel` or `tail`. */
@@ -33,6 +35,9 @@ const samples = Number(values.samples);
 const paintMsMax = 30_000;
 /** Events are written for so long at most: a machine that is slower has fewer of them. */
 const commandsMsMax = 45_000;
+/** Of a tail of `--minutes`. */
+const eventsPerSecond = 8;
+const sampleEveryMinutes = 5;
 const viewport = { width: 1440, height: 900 };
 
 function percentile(times: readonly number[], share: number): number {
@@ -94,34 +99,64 @@ async function travelled(page: Page, path: string, head: number): Promise<number
   return times;
 }
 
-async function heapBytes(page: Page): Promise<number> {
+/** What the tab holds after a collection; the nodes with those that are in no document. */
+async function held(page: Page) {
   const session = await page.context().newCDPSession(page);
   await session.send('HeapProfiler.enable');
   await session.send('HeapProfiler.collectGarbage');
   const { usedSize } = await session.send('Runtime.getHeapUsage');
+  const { nodes, jsEventListeners: listeners } = await session.send('Memory.getDOMCounters');
   await session.detach();
-  return usedSize;
+  return { heapMegabytes: megabytes(usedSize), nodes, listeners };
 }
 
 const spread = (times: readonly number[]) => ({ p50: percentile(times, 0.5), p95: percentile(times, 0.95) });
 const megabytes = (bytes: number): number => Math.round(bytes / 1e5) / 10;
 
-async function tailed(page: Page, fleet: LargeFleet) {
+async function tailBegun(page: Page): Promise<void> {
   await page.goto('/events');
   await page.getByRole('list', { name: 'Events' }).waitFor();
   await pageUntil(page, `document.querySelectorAll('ol.events > li').length === 200`);
-  const before = await heapBytes(page);
-  const beganMs = performance.now();
-  const { done, head } = await fleet.command(Number(values.events), commandsMsMax);
+}
+
+async function tailReached(page: Page, position: number): Promise<void> {
   // A checkpoint may be above it.
   const first = `document.querySelector('ol.events .event-position').textContent.replaceAll(',', '')`;
-  await pageUntil(page, `Number(${first}) >= ${head}`);
+  await pageUntil(page, `Number(${first}) >= ${position}`);
+}
+
+async function tailed(page: Page, fleet: LargeFleet) {
+  await tailBegun(page);
+  const before = await held(page);
+  const beganMs = performance.now();
+  const { done, head } = await fleet.command(Number(values.events), commandsMsMax);
+  await tailReached(page, head);
   const seconds = Math.round((performance.now() - beganMs) / 1000);
-  const after = await heapBytes(page);
-  return {
-    heapMegabytes: { before: megabytes(before), after: megabytes(after) },
-    tail: { events: done, seconds, head },
-  };
+  return { before, after: await held(page), tail: { events: done, seconds, head } };
+}
+
+/** A tail at a steady rate, and what the tab holds every few minutes. */
+async function followed(page: Page, fleet: LargeFleet, minutes: number) {
+  await tailBegun(page);
+  const table: Record<string, object> = { 'minute 0': await held(page) };
+  const beganMs = performance.now();
+  let events = 0;
+  for (let second = 1; second <= minutes * 60; second++) {
+    const { done, head } = await fleet.command(eventsPerSecond, commandsMsMax);
+    events += done;
+    if (second % (sampleEveryMinutes * 60) === 0) {
+      // A session that nobody uses for an hour ends.
+      if (!(await page.evaluate<boolean>(`fetch('/api/me').then(({ ok }) => ok)`)))
+        throw new Error('signed out');
+      await tailReached(page, head);
+      const rows = await page.locator('ol.events > li').count();
+      table[`minute ${second / 60}`] = { ...(await held(page)), rows, events };
+      console.log(`minute ${second / 60}: ${JSON.stringify(table[`minute ${second / 60}`])}`);
+    }
+    const restMs = beganMs + second * 1000 - performance.now();
+    await new Promise((resolve) => setTimeout(resolve, restMs));
+  }
+  return table;
 }
 
 /** One line for each phase, so that a slow one shows. */
@@ -148,7 +183,9 @@ async function measure(browser: Browser, fleet: LargeFleet): Promise<object> {
       figures[`travelMs ${path}`] = spread(
         await phase(`time bar on ${path}`, () => travelled(page, path, fleet.head)),
       );
-  if (isWanted('tail')) Object.assign(figures, await phase('tail', () => tailed(page, fleet)));
+  const tail = (): Promise<object> =>
+    values.minutes === undefined ? tailed(page, fleet) : followed(page, fleet, Number(values.minutes));
+  if (isWanted('tail')) Object.assign(figures, await phase('tail', tail));
   return figures;
 }
 

@@ -1,8 +1,9 @@
 /** Sign-in page or frame, by who is signed in. */
+import { render } from 'preact';
 import { useEffect } from 'preact/hooks';
 import { call } from './lib/api.ts';
 import { startLive, stopLive } from './lib/live.ts';
-import { forgetAnswers } from './lib/read.ts';
+import { drawWith, forgetAnswers } from './lib/read.ts';
 import { go, location } from './lib/router.ts';
 import { hasRole, me, type Person } from './lib/session.ts';
 import { SignIn } from './pages/sign-in.tsx';
@@ -14,14 +15,24 @@ async function findOut(): Promise<void> {
   me.value = await call<Person>('GET', '/me').catch(() => null);
 }
 
-/** Before anything is drawn, so that the answer is on its way meanwhile. */
-export function begin(): void {
-  // A link that signs in decides who it is.
-  if (location.value.path !== '/sign-in') void findOut();
-  else me.value = null;
+/** Answers to what the page reads first, which came with it, once: without them it asks. */
+function answersOfDocument(): { readonly '/me'?: Person } {
+  const block = document.getElementById('answers');
+  block?.remove();
+  return JSON.parse(block?.textContent ?? '{}');
 }
 
-export function App() {
+/** Draws the page that the address names. */
+export function begin(root: HTMLElement): void {
+  const found = answersOfDocument();
+  // A link that signs in decides who it is.
+  if (location.value.path === '/sign-in') me.value = null;
+  else if (found['/me']) me.value = found['/me'];
+  else void findOut();
+  drawWith(found, () => render(<App />, root));
+}
+
+function App() {
   const person = me.value;
   useEffect(() => {
     if (hasRole()) startLive();

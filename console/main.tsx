@@ -1,15 +1,13 @@
 /** The console: finds out who is signed in, then draws the page that the address names. */
-import { render } from 'preact';
 import './styles/base.css';
 import './styles/controls.css';
 import './styles/parts.css';
 import './styles/frame.css';
 import './styles/pages.css';
 import './styles/narrow.css';
-import { App, begin } from './app.tsx';
+import { begin } from './app.tsx';
 import { startRouter } from './lib/router.ts';
 
 startRouter();
-begin();
 const root = document.getElementById('app');
-if (root) render(<App />, root);
+if (root) begin(root);

@@ -1,13 +1,17 @@
 /** Numbers, times and words for people. */
 
 /** Made when it is first needed: a browser takes many milliseconds to begin with formats, and most pages need none. */
-let formats: { readonly dates: Intl.DateTimeFormat; readonly moments: Intl.DateTimeFormat } | undefined;
+let formats:
+  | Readonly<Record<'dates' | 'calendarDays' | 'shortDays' | 'moments', Intl.DateTimeFormat>>
+  | undefined;
 
 function formatsOf() {
   const onDay = { day: 'numeric', month: 'short' } as const;
   const atTime = { hour: '2-digit', minute: '2-digit', second: '2-digit' } as const;
   formats ??= {
     dates: new Intl.DateTimeFormat('en-GB', { ...onDay, year: 'numeric' }),
+    calendarDays: new Intl.DateTimeFormat('en-GB', { ...onDay, year: 'numeric', timeZone: 'UTC' }),
+    shortDays: new Intl.DateTimeFormat('en-GB', { ...onDay, timeZone: 'UTC' }),
     moments: new Intl.DateTimeFormat('en-GB', { ...onDay, ...atTime }),
   };
   return formats;
@@ -20,8 +24,16 @@ export function count(value: number): string {
   return decimals === undefined ? grouped : `${grouped}.${decimals}`;
 }
 
+/** Of an instant the day here; a day of the calendar (`2026-11-23`) is the same everywhere. */
 export function day(text: string | null | undefined): string {
-  return text ? formatsOf().dates.format(new Date(text)) : '–';
+  if (!text) return '–';
+  const { dates, calendarDays } = formatsOf();
+  return (text.length === '2026-11-23'.length ? calendarDays : dates).format(new Date(text));
+}
+
+/** `23 Nov`, of the seconds at which a day of the calendar begins. */
+export function shortDay(seconds: number): string {
+  return formatsOf().shortDays.format(new Date(seconds * 1000));
 }
 
 export function moment(text: string | null | undefined): string {

@@ -4,7 +4,8 @@
  */
 import { signal } from '@preact/signals';
 import type { ListedEvent } from '../../schemas/admin-history.ts';
-import { minPosition, signedOut } from './session.ts';
+import { call } from './api.ts';
+import { minPosition } from './session.ts';
 
 export type Connection = 'connecting' | 'live' | 'interrupted';
 
@@ -35,7 +36,7 @@ interface Message {
 
 function take(message: Message): void {
   if (message.kind === 'ended') {
-    signedOut();
+    checkSession();
     return;
   }
   if (message.kind === 'interrupted') {
@@ -51,6 +52,14 @@ function take(message: Message): void {
   if (moved || healed) changes.value++;
 }
 
+/**
+ * The stream knows the session as it was when it began: with use since then it counts on, and the browser follows again by
+ * itself. Where it has ended, this call signs out.
+ */
+function checkSession(): void {
+  call('GET', '/me', { isBackground: true }).catch(() => undefined);
+}
+
 let stop: (() => void) | undefined;
 
 /** Follows until `stopLive`; a second call changes nothing. */
@@ -58,10 +67,10 @@ export function startLive(): void {
   if (stop) return;
   const shared = 'BroadcastChannel' in window ? new BroadcastChannel('headgate-live') : undefined;
   const ended = new AbortController();
-  let source: EventSource | undefined;
+  let leave: (() => void) | undefined;
   if (shared) shared.onmessage = ({ data }: MessageEvent<Message>) => take(data);
   const lead = (): void => {
-    source = follow((message) => {
+    leave = follow((message) => {
       take(message);
       shared?.postMessage(message);
     });
@@ -76,7 +85,7 @@ export function startLive(): void {
   } else lead();
   stop = () => {
     ended.abort();
-    source?.close();
+    leave?.();
     shared?.close();
   };
 }
@@ -88,12 +97,29 @@ export function stopLive(): void {
   minPosition.value = 0;
 }
 
-function follow(send: (message: Message) => void): EventSource {
-  const source = new EventSource('/api/stream');
-  for (const kind of ['commits', 'pulse', 'ended'] as const)
-    source.addEventListener(kind, ({ data }: MessageEvent<string>) =>
-      send({ ...(JSON.parse(data) as object), kind }),
-    );
-  source.onerror = () => send({ kind: 'interrupted' });
-  return source;
+const followAgainMs = 3000;
+
+/** Returns how to stop. */
+function follow(send: (message: Message) => void): () => void {
+  let again: ReturnType<typeof setTimeout> | undefined;
+  let source: EventSource;
+  const open = (): void => {
+    source = new EventSource('/api/stream');
+    for (const kind of ['commits', 'pulse', 'ended'] as const)
+      source.addEventListener(kind, ({ data }: MessageEvent<string>) =>
+        send({ ...(JSON.parse(data) as object), kind }),
+      );
+    source.onerror = () => {
+      send({ kind: 'interrupted' });
+      // The browser tries again by itself unless the answer was no stream: of a proxy, say, or that nobody is signed in.
+      if (source.readyState !== EventSource.CLOSED) return;
+      checkSession();
+      again = setTimeout(open, followAgainMs);
+    };
+  };
+  open();
+  return () => {
+    clearTimeout(again);
+    source.close();
+  };
 }

@@ -23,6 +23,8 @@ export interface PageState {
   readonly next: string | undefined;
   /** The rows are those of before: what is asked for now is being read. */
   readonly isOld: boolean;
+  /** They are of another moment, so none of them may be shown. */
+  readonly isOfOtherMoment: boolean;
 }
 
 type PageFilter = Readonly<Record<string, string | undefined>>;
@@ -47,7 +49,7 @@ export function pageQuery(sort: string): PageQuery {
   };
 }
 
-/** One page. While another page, search or moment of the same list is read, the last one stays, and is marked as old. */
+/** One page. While another page, search or moment of the same list is read, the last one keeps its place, marked as old. */
 export function usePage<Row, Answer extends Page<Row>>(
   path: string | undefined,
   filter: PageFilter,
@@ -72,6 +74,7 @@ export function usePage<Row, Answer extends Page<Row>>(
     isFirst: query.after === undefined,
     next: shown?.next,
     isOld: data === undefined && failure === undefined,
+    isOfOtherMoment: data === undefined && before?.at !== at,
   };
   return { data: shown, failure, refresh, pages };
 }

@@ -1,4 +1,5 @@
 /** Reads for components: shown at once from the last answer, read again with each change of the state. */
+import { signal } from '@preact/signals';
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { ApiFailure, call } from './api.ts';
 import { changes } from './live.ts';
@@ -24,7 +25,7 @@ export interface ReadOptions {
 
 /** Answers of this page load, by path. Values that are shown once are answers to writes, and never here. */
 const answers = new Map<string, unknown>();
-/** Those of the past apart: a dragged time bar asks for many, each as large as its page. */
+/** Those that never change apart: a dragged time bar asks for many, each as large as its page. */
 const pastAnswers = new Map<string, unknown>();
 const answersMax = 60;
 const pastAnswersMax = 10;
@@ -37,8 +38,8 @@ const restsPerRead = 2;
 export function useRead<T>(wanted: string | undefined, options: ReadOptions = {}): Read<T> {
   const { everyMs, isFixed = false, isOfNow = false } = options;
   const path = wanted === undefined || isOfNow ? wanted : atMoment(wanted);
-  // The past does not change.
-  const isPast = path !== wanted;
+  // Neither the past nor what is fixed changes; and a page that follows the log asks for many lists, each read once.
+  const isPast = isFixed || path !== wanted;
   const [, redraw] = useState(0);
   const failure = useRef<ApiFailure | undefined>(undefined);
   const again = useRef<(isBackground: boolean) => void>(() => undefined);
@@ -71,7 +72,7 @@ export function useRead<T>(wanted: string | undefined, options: ReadOptions = {}
         },
       );
     };
-    again.current(false);
+    if (!justAnswered.has(path)) again.current(false);
     const timer =
       everyMs === undefined || isPast ? undefined : setInterval(() => poll(again.current), everyMs);
     return () => {
@@ -82,7 +83,7 @@ export function useRead<T>(wanted: string | undefined, options: ReadOptions = {}
   }, [path, everyMs]);
   useEffect(() => {
     // What never changes is read again only where it could not be read.
-    if (change === 0 || ((isPast || isFixed) && failure.current === undefined)) return;
+    if (change === 0 || (isPast && failure.current === undefined)) return;
     // A timer that runs is kept, so that pages are read again while commits never pause.
     pending.current ??= setTimeout(
       () => {
@@ -117,6 +118,18 @@ interface UnderWay {
 }
 /** By path: parts of a page that need the same share one read. */
 const underWay = new Map<string, UnderWay>();
+/** How many reads of a moment of the past, or of what is fixed, are under way. */
+export const readsOfPast = signal(0);
+
+/** Counts a read of the past that is no GET. */
+export async function countedOfPast<Answer>(answer: Promise<Answer>): Promise<Answer> {
+  readsOfPast.value++;
+  try {
+    return await answer;
+  } finally {
+    readsOfPast.value--;
+  }
+}
 
 function load(path: string, options: LoadOptions): Promise<void> {
   const min = minPosition.value;
@@ -124,16 +137,22 @@ function load(path: string, options: LoadOptions): Promise<void> {
   const before = underWay.get(joined);
   const read = before?.change === changes.value ? before : begin(path, joined, options);
   read.readers++;
-  options.signal.addEventListener('abort', () => {
+  const leave = (): void => {
     if (--read.readers === 0) read.abort();
-  });
-  return read.answer;
+  };
+  options.signal.addEventListener('abort', leave);
+  // A page reads with one signal for as long as it is open.
+  return read.answer.finally(() => options.signal.removeEventListener('abort', leave));
 }
 
 function begin(path: string, joined: string, { isBackground, isPast }: LoadOptions): UnderWay {
   const ended = new AbortController();
+  if (isPast) readsOfPast.value++;
+  let isUnderWay = true;
   const end = (): void => {
     if (underWay.get(joined) === read) underWay.delete(joined);
+    if (isPast && isUnderWay) readsOfPast.value--;
+    isUnderWay = false;
   };
   const answer = call('GET', joined, { isBackground, signal: ended.signal })
     .then((found) => keep(isPast ? pastAnswers : answers, isPast ? pastAnswersMax : answersMax, path, found))
@@ -152,6 +171,19 @@ function keep(known: Map<string, unknown>, max: number, path: string, answer: un
   known.set(path, answer);
   const [oldest] = known.keys();
   if (known.size > max && oldest !== undefined) known.delete(oldest);
+}
+
+/** Those that came with the page, until it is drawn: what reads them first does not ask again. */
+const justAnswered = new Set<string>();
+
+/** Draws with answers that are here already. */
+export function drawWith(found: Readonly<Record<string, unknown>>, draw: () => void): void {
+  for (const [path, answer] of Object.entries(found)) {
+    answers.set(path, answer);
+    justAnswered.add(path);
+  }
+  draw();
+  justAnswered.clear();
 }
 
 /** Nothing of one person may be shown to the next. */

@@ -8,8 +8,7 @@ export interface Location {
   readonly query: URLSearchParams;
 }
 
-function present(): Location {
-  const { pathname, search } = window.location;
+function locationOf({ pathname, search }: Pick<URL, 'pathname' | 'search'>): Location {
   const parts = pathname.split('/').filter(Boolean).map(decoded);
   return { path: pathname, parts, query: new URLSearchParams(search) };
 }
@@ -22,13 +21,17 @@ function decoded(part: string): string {
   }
 }
 
-export const location = signal<Location>(present());
+export const location = signal<Location>(locationOf(window.location));
 
 export function go(url: string, options: { readonly replace?: boolean } = {}): void {
-  if (options.replace) history.replaceState(null, '', url);
-  else history.pushState(null, '', url);
+  try {
+    if (options.replace) history.replaceState(null, '', url);
+    else history.pushState(null, '', url);
+  } catch {
+    // Browsers take only so many addresses in ten seconds: the page goes where it was sent, and the next address is right again.
+  }
   const before = location.value.path;
-  location.value = present();
+  location.value = locationOf(new URL(url, window.location.href));
   if (location.value.path !== before) window.scrollTo(0, 0);
 }
 
@@ -45,7 +48,7 @@ export function setQuery(changes: Readonly<Record<string, string>>): void {
 
 export function startRouter(): void {
   window.addEventListener('popstate', () => {
-    location.value = present();
+    location.value = locationOf(window.location);
   });
   document.addEventListener('click', (event) => {
     if (event.defaultPrevented || event.button !== 0) return;

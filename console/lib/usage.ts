@@ -1,5 +1,5 @@
 /** Rows of usage, added up by day, model and key: what the chart, the table and the file show. */
-import type { UsageRow } from '../../schemas/usage.ts';
+import type { UsageLine } from '../../schemas/usage.ts';
 import { ApiFailure, answerOf, withQuery } from './api.ts';
 
 export interface DayUsage {
@@ -7,6 +7,8 @@ export interface DayUsage {
   readonly model: string;
   /** Id of the key; empty where a gateway of an older version counted it. */
   readonly key: string;
+  /** Empty where the control plane does not know the key. */
+  readonly keyName: string;
   requests: number;
   promptTokens: number;
   completionTokens: number;
@@ -40,7 +42,7 @@ export async function readUsage(
     if (done) break;
     const lines = (rest + value).split('\n');
     rest = lines.pop() ?? '';
-    for (const line of lines) add(sums, JSON.parse(line) as UsageRow);
+    for (const line of lines) add(sums, JSON.parse(line) as UsageLine);
     rows += lines.length;
     if (rows > rowsMax) {
       await reader.cancel();
@@ -52,17 +54,19 @@ export async function readUsage(
       );
     }
   }
-  return [...sums.values()].sort((a, b) =>
-    [a.day, a.model, a.key].join(' ').localeCompare([b.day, b.model, b.key].join(' ')),
-  );
+  return [...sums.values()].sort((a, b) => placeOf(a).localeCompare(placeOf(b)));
 }
 
-function add(sums: Map<string, DayUsage>, row: UsageRow): void {
-  const { at, model, key = '', promptTokens, completionTokens, ttftMs } = row;
+function placeOf({ day, model, keyName, key }: DayUsage): string {
+  return [day, model, keyName, key].join(' ');
+}
+
+function add(sums: Map<string, DayUsage>, row: UsageLine): void {
+  const { at, model, key = '', keyName = '', promptTokens, completionTokens, ttftMs } = row;
   const day = at.slice(0, 10);
   const name = `${day} ${model} ${key}`;
   const sum = sums.get(name) ?? {
-    ...{ day, model, key, requests: 0, promptTokens: 0, completionTokens: 0 },
+    ...{ day, model, key, keyName, requests: 0, promptTokens: 0, completionTokens: 0 },
     firstTokenMs: [],
   };
   sum.requests++;
@@ -80,16 +84,26 @@ function cell(value: string | number): string {
 }
 
 const heads =
-  'day,model,key,requests,prompt_tokens,completion_tokens,total_tokens,first_token_p50_ms,first_token_p95_ms';
+  'day,model,key_name,key,requests,prompt_tokens,completion_tokens,total_tokens,first_token_p50_ms,first_token_p95_ms';
 
 export function toCsv(rows: readonly DayUsage[]): string {
-  const lines = rows.map(({ day, model, key, requests, promptTokens, completionTokens, firstTokenMs }) =>
-    [
-      ...[day, model, key, requests, promptTokens, completionTokens, promptTokens + completionTokens],
-      ...[quantile(firstTokenMs, 0.5) ?? '', quantile(firstTokenMs, 0.95) ?? ''],
-    ]
-      .map(cell)
-      .join(','),
+  const lines = rows.map(
+    ({ day, model, key, keyName, requests, promptTokens, completionTokens, firstTokenMs }) =>
+      [
+        ...[
+          day,
+          model,
+          keyName,
+          key,
+          requests,
+          promptTokens,
+          completionTokens,
+          promptTokens + completionTokens,
+        ],
+        ...[quantile(firstTokenMs, 0.5) ?? '', quantile(firstTokenMs, 0.95) ?? ''],
+      ]
+        .map(cell)
+        .join(','),
   );
   return [heads, ...lines, ''].join('\r\n');
 }

@@ -117,11 +117,13 @@ function useTail(
       const arrived = gathered.toReversed();
       gathered = [];
       timer = undefined;
-      setEvents((before) => [...arrived, ...before].slice(0, keptMax + arrived.length));
+      const [newest] = arrived;
+      if (newest && arrived.length > keptMax) readUpTo(newest.position);
+      else setEvents((before) => [...arrived, ...before].slice(0, keptMax + arrived.length));
     };
     const stop = onEvents((arrived) => {
       if (arrived === undefined) return readUpTo(position.value);
-      gathered.push(...arrived);
+      gathered = [...gathered, ...arrived].slice(-keptMax - 1);
       timer ??= setTimeout(show, gatherMs);
     });
     return () => {

@@ -15,7 +15,9 @@ export interface MatrixProps {
 
 export function Matrix({ organisation, at }: MatrixProps) {
   const path = withQuery('/explain/matrix', { organisation, at });
-  const { data, failure, refresh } = useRead<AdminResponse<'GET /explain/matrix'>>(path);
+  const { data, failure, refresh } = useRead<AdminResponse<'GET /explain/matrix'>>(path, {
+    isFixed: at !== undefined,
+  });
   if (!data) return failure ? <Failure failure={failure} onRetry={refresh} /> : <Loading />;
   const models = [...new Set(data.items.map(({ model }) => model))];
   const hosts = [...new Set(data.items.map(({ host }) => host))];

@@ -3,6 +3,7 @@ import { useEffect, useState } from 'preact/hooks';
 import { ApiFailure, call } from '../lib/api.ts';
 import { type Asked, askedIn, commandOf, type Explanation, isComplete, questionOf } from '../lib/explain.ts';
 import { changes } from '../lib/live.ts';
+import { countedOfPast } from '../lib/read.ts';
 import { location } from '../lib/router.ts';
 import { organisationInScope } from '../lib/scope.ts';
 import { isOperator } from '../lib/session.ts';
@@ -39,6 +40,8 @@ function useAsked(): Asked {
 }
 
 interface Found {
+  /** What was asked. */
+  readonly question?: string;
   readonly explanation?: Explanation;
   readonly failure?: ApiFailure;
 }
@@ -50,17 +53,23 @@ function Explained({ asked }: { readonly asked: Asked }) {
   const version = asked.at === undefined && asked.request === undefined ? changes.value : 0;
   useEffect(() => {
     const ended = new AbortController();
-    call<Explanation>('POST', '/explain', { body: JSON.parse(question), signal: ended.signal }).then(
-      (explanation) => setFound({ explanation }),
+    const answer = call<Explanation>('POST', '/explain', {
+      body: JSON.parse(question),
+      signal: ended.signal,
+    });
+    (asked.at === undefined ? answer : countedOfPast(answer)).then(
+      (explanation) => setFound({ question, explanation }),
       (error: unknown) => {
         if (!ended.signal.aborted)
           setFound({
+            question,
             failure: error instanceof ApiFailure ? error : new ApiFailure(0, 'Failed', String(error)),
           });
       },
     );
     return () => ended.abort();
   }, [question, version]);
+  if (found.question !== question) return <Loading />;
   if (found.failure) return <Failure failure={found.failure} />;
   return found.explanation ? <Answer explanation={found.explanation} asked={asked} /> : <Loading />;
 }

@@ -28,14 +28,14 @@ export function FleetPage() {
       : undefined;
   const last = useRef<FleetReads | undefined>(undefined);
   if (state) last.current = state;
-  // While another moment is read, the last one stays, marked as old.
+  // While another moment is read, the last one keeps its place, and nothing of it is shown.
   const shown = state ?? (failure ? undefined : last.current);
   return (
     <>
-      <PageHeader title="Fleet" lead={shown ? summary(shown) : undefined} cli="headgate status" />
+      <PageHeader title="Fleet" lead={state ? summary(state) : undefined} cli="headgate status" />
       {failure ? <Failure failure={failure} onRetry={nodes.refresh} /> : null}
       {shown ? (
-        <div class="fleet" aria-busy={state === undefined}>
+        <div class={state ? 'fleet' : 'fleet unread'} aria-busy={state === undefined}>
           <FleetBody state={shown} />
         </div>
       ) : failure ? null : (

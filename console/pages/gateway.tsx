@@ -1,5 +1,5 @@
 /** One gateway: what it reports, and when it had the newest commits in force. */
-import type { AdminResponse, Confirmations, GatewayStatus } from '../../schemas/admin.ts';
+import type { AdminResponse, GatewayStatus } from '../../schemas/admin.ts';
 import { ago, count, seconds, shellWord, subjectOf, verbOf } from '../lib/format.ts';
 import { useRead } from '../lib/read.ts';
 import { Badge, Facts, Failure, Loading, PageHeader, State } from '../ui/parts.tsx';
@@ -21,7 +21,7 @@ export function GatewayPage({ id: name }: { readonly id: string }) {
       {data ? (
         <div class="columns">
           <About gateway={data} />
-          <NewestCommits name={name} />
+          <NewestCommits gateway={data} />
         </div>
       ) : failure ? null : (
         <Loading />
@@ -54,7 +54,8 @@ function About({ gateway }: { readonly gateway: GatewayStatus }) {
   );
 }
 
-function NewestCommits({ name }: { readonly name: string }) {
+/** By its own reports, which the page reads all the time: a gateway answers by all that it has applied. */
+function NewestCommits({ gateway: { applied, halted, log } }: { readonly gateway: GatewayStatus }) {
   const path = `/events?order=desc&limit=${commitsShown}`;
   const { data, failure } = useRead<AdminResponse<'GET /events'>>(path);
   return (
@@ -67,20 +68,14 @@ function NewestCommits({ name }: { readonly name: string }) {
             <a href={`/events?before=${position}`}>
               {count(position)}: {by} {verbOf(type)} {subjectOf(type, of)}, {ago(at)}
             </a>
-            <Confirmed name={name} position={position} />
+            {position <= applied && halted === undefined && log === undefined ? (
+              <State tone="good">in force</State>
+            ) : (
+              <State tone="warn">not applied yet</State>
+            )}
           </li>
         ))}
       </ul>
     </section>
-  );
-}
-
-function Confirmed({ name, position }: { readonly name: string; readonly position: number }) {
-  const path = `/confirmations/${position}?timeoutSeconds=0`;
-  const { data } = useRead<Confirmations>(path, { everyMs: 5000 });
-  const own = data?.gateways.find((gateway) => gateway.name === name);
-  if (!own) return null;
-  return (
-    <State tone={own.confirmed ? 'good' : 'warn'}>{own.confirmed ? 'in force' : 'not confirmed yet'}</State>
   );
 }

@@ -31,7 +31,7 @@ export function KeysPage() {
       : undefined,
     { everyMs: 10_000 },
   ).data;
-  const usedBy = new Map(uses?.items.map((use) => [use.key, use]));
+  const usedBy = uses && new Map(uses.items.map((use) => [use.key, use]));
   const [isCreating, setCreating] = useState(false);
   const [revoking, setRevoking] = useState<ApiKey | undefined>();
   const hasOrganisations = useOrganisations().length > 0;
@@ -46,7 +46,7 @@ export function KeysPage() {
       <PageHeader
         title="API keys"
         lead={
-          data
+          data && !pages.isOfOtherMoment
             ? `${howMany(data.items, pages)}. The values are kept nowhere; only who made them has them.`
             : undefined
         }
@@ -71,7 +71,7 @@ export function KeysPage() {
       )}
       {isCreating ? <CreateKey onClose={() => setCreating(false)} /> : null}
       {revoking ? (
-        <RevokeKey subject={revoking} use={usedBy.get(revoking.id)} onClose={() => setRevoking(undefined)} />
+        <RevokeKey subject={revoking} use={usedBy?.get(revoking.id)} onClose={() => setRevoking(undefined)} />
       ) : null}
     </>
   );
@@ -110,7 +110,8 @@ type KeyUse = AdminResponse<'GET /usage/keys'>['items'][number];
 
 function columnsOf(
   onRevoke: (key: ApiKey) => void,
-  usedBy: ReadonlyMap<string, KeyUse>,
+  /** Undefined: not known yet, or of the past. */
+  usedBy: ReadonlyMap<string, KeyUse> | undefined,
 ): readonly TableColumn<ApiKey>[] {
   const owner: TableColumn<ApiKey> = {
     name: 'Organisation',
@@ -135,12 +136,12 @@ function columnsOf(
     { name: 'By', field: 'createdBy', cell: ({ createdBy }) => createdBy },
     {
       name: 'Last used',
-      cell: ({ id }) => <LastUse use={usedBy.get(id)} />,
+      cell: ({ id }) => (usedBy ? <LastUse use={usedBy.get(id)} /> : '–'),
     },
     {
       name: 'Requests, 24 h',
       isNumber: true,
-      cell: ({ id }) => count(usedBy.get(id)?.requestsOfDay ?? 0),
+      cell: ({ id }) => (usedBy ? count(usedBy.get(id)?.requestsOfDay ?? 0) : '–'),
     },
     {
       name: 'Actions',

@@ -7,7 +7,7 @@ import { organisationInScope } from '../lib/scope.ts';
 import { isOperator } from '../lib/session.ts';
 import { LimitFacts, refill, Used } from '../ui/limit-use.tsx';
 import { OrganisationChoice } from '../ui/organisation-choice.tsx';
-import { Empty, Failure, Loading, PageHeader } from '../ui/parts.tsx';
+import { Empty, Failure, Loading, NoOrganisations, PageHeader } from '../ui/parts.tsx';
 import { Table, type TableColumn } from '../ui/table.tsx';
 
 const everyMs = 2000;
@@ -56,13 +56,7 @@ function AllLimits() {
         rows={data.items}
         columns={columns}
         keyOf={({ organisation }) => organisation ?? ''}
-        empty={
-          <Empty title="There are no organisations yet">
-            <p>
-              <code>headgate org create acme --name Acme --tier TIER</code> makes the first.
-            </p>
-          </Empty>
-        }
+        empty={<NoOrganisations />}
       />
     </>
   );

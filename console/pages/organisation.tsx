@@ -164,7 +164,7 @@ function Refusals({ organisation }: { readonly organisation: string }) {
 /** The newest events about it. */
 function History({ organisation }: { readonly organisation: string }) {
   const path = withQuery('/events', { organisation, order: 'desc', limit: 8, at: moment() });
-  const { data } = useRead<AdminResponse<'GET /events'>>(path);
+  const { data } = useRead<AdminResponse<'GET /events'>>(path, { isFixed: moment() !== undefined });
   if (!data) return null;
   return (
     <section class="card">

@@ -2,7 +2,7 @@
 import type { AdminResponse, Organisation } from '../../schemas/admin.ts';
 import { pageOptions, usePage } from '../lib/pages.ts';
 import { isOperator, me } from '../lib/session.ts';
-import { Badge, Empty, Failure, Loading, PageHeader, State } from '../ui/parts.tsx';
+import { Badge, Failure, Loading, NoOrganisations, PageHeader, State } from '../ui/parts.tsx';
 import { Table, type TableColumn } from '../ui/table.tsx';
 
 interface Row {
@@ -36,13 +36,7 @@ export function OrganisationsPage() {
           {...(isOperator() && { pages })}
           columns={isOperator() ? operatorColumns : memberColumns}
           keyOf={({ id }) => id}
-          empty={
-            <Empty title="There are no organisations yet">
-              <p>
-                <code>headgate org create acme --name Acme --tier TIER</code> makes the first.
-              </p>
-            </Empty>
-          }
+          empty={<NoOrganisations />}
         />
       ) : failure ? null : (
         <Loading />

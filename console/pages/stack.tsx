@@ -2,11 +2,13 @@
 import type { ComponentChildren } from 'preact';
 import type { AdminResponse, LiveNodeResource, Stack } from '../../schemas/admin.ts';
 import { type Addresses, stackUrl } from '../lib/addresses.ts';
+import { withQuery } from '../lib/api.ts';
 import { explainLink } from '../lib/explain.ts';
 import { plural } from '../lib/format.ts';
 import { useRead } from '../lib/read.ts';
 import { location, setQuery } from '../lib/router.ts';
 import { isOperator } from '../lib/session.ts';
+import { moment } from '../lib/travel.ts';
 import { Copy, Empty, Facts, Failure, Id, Loading, PageHeader, State } from '../ui/parts.tsx';
 import { CredentialsSettings } from './credentials-settings.tsx';
 import { InstallState, NodeState } from './node-state.tsx';
@@ -74,6 +76,11 @@ function Overview({ stack, url }: { readonly stack: Stack; readonly url: string 
     everyMs: 2000,
   }).data;
   const nodes = all?.items.filter(({ place }) => place.kind === 'stack' && place.id === stack.id);
+  const matrix = withQuery('/explain/matrix', { organisation: stack.organisation, at: moment() });
+  const answers = useRead<AdminResponse<'GET /explain/matrix'>>(isOperator() ? undefined : matrix, {
+    everyMs: 5000,
+    isFixed: moment() !== undefined,
+  }).data;
   return (
     <div class="columns">
       <section class="card">
@@ -112,7 +119,7 @@ function Overview({ stack, url }: { readonly stack: Stack; readonly url: string 
               <li key={model}>
                 <strong>{model}</strong>
                 <span class="states">
-                  <ModelState stack={stack} model={model} nodes={nodes} />
+                  <ModelState stack={stack} model={model} nodes={nodes} answers={answers} />
                   <ModelInstalls model={model} nodes={nodes ?? []} />
                 </span>
               </li>
@@ -151,23 +158,37 @@ function NodeList({
   );
 }
 
-/** Members do not see nodes, so for them a model is installed and no more. */
+/** By the nodes, which only operators see; for members by what a request would get. */
 function ModelState({
   stack,
   model,
   nodes,
+  answers,
 }: {
   readonly stack: Stack;
   readonly model: string;
   readonly nodes: readonly LiveNodeResource[] | undefined;
+  readonly answers: AdminResponse<'GET /explain/matrix'> | undefined;
 }) {
-  if (!nodes) return <State tone="info">installed</State>;
+  const explained = explainLink({ org: stack.organisation, model, host: stack.id });
+  if (!nodes) {
+    const answer = answers?.items.find((item) => item.host === stack.id && item.model === model);
+    if (!answer) return <State tone="info">installed</State>;
+    if (answer.served) return <State tone="good">served</State>;
+    return (
+      <a href={explained}>
+        <State tone="bad">
+          requests get {answer.status} {answer.type}
+        </State>
+      </a>
+    );
+  }
   const serving = nodes.filter(
     ({ up, drained, loaded, models }) => up && !drained && loaded.includes(models?.[model] ?? model),
   );
   if (serving.length === 0)
     return (
-      <a href={explainLink({ org: stack.organisation, model, host: stack.id })}>
+      <a href={explained}>
         <State tone="bad">loaded nowhere: requests get 503</State>
       </a>
     );

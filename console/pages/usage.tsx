@@ -4,12 +4,12 @@ import UPlot from 'uplot';
 import 'uplot/dist/uPlot.min.css';
 import type { UsageTotals } from '../../schemas/admin.ts';
 import { ApiFailure, withQuery } from '../lib/api.ts';
-import { count, day, plural, shellWord } from '../lib/format.ts';
+import { count, day, plural, shellWord, shortDay } from '../lib/format.ts';
 import { useRead } from '../lib/read.ts';
 import { organisationInScope } from '../lib/scope.ts';
 import { type DayUsage, quantile, readUsage, toCsv } from '../lib/usage.ts';
 import { OrganisationChoice, useOrganisations } from '../ui/organisation-choice.tsx';
-import { Empty, Failure, Loading, PageHeader } from '../ui/parts.tsx';
+import { Empty, Failure, Id, Loading, PageHeader } from '../ui/parts.tsx';
 import { Table, type TableColumn } from '../ui/table.tsx';
 
 export function UsagePage() {
@@ -136,7 +136,12 @@ function useDays({ organisation, period, requests }: UsageTotals) {
 const columns: readonly TableColumn<DayUsage>[] = [
   { name: 'Day', isTitle: true, value: (row) => row.day, cell: (row) => day(row.day) },
   { name: 'Model', value: ({ model }) => model, cell: ({ model }) => model },
-  { name: 'Key', value: ({ key }) => key, cell: ({ key }) => (key === '' ? '–' : <code>{key}</code>) },
+  {
+    name: 'Key',
+    value: ({ keyName }) => keyName,
+    cell: ({ keyName }) => (keyName === '' ? '–' : <strong>{keyName}</strong>),
+  },
+  { name: 'Id', value: ({ key }) => key, cell: ({ key }) => (key === '' ? '–' : <Id id={key} />) },
   {
     name: 'Requests',
     isNumber: true,
@@ -218,12 +223,22 @@ function Chart({ rows }: { readonly rows: readonly DayUsage[] }) {
       {
         width: element.clientWidth,
         height: chartHeight,
+        // Days are those of the log, wherever the browser is.
+        tzDate: (seconds) => UPlot.tzDate(new Date(seconds * 1000), 'Etc/UTC'),
         // Not by what the chart makes of it: one day alone it draws on an axis of years.
         scales: {
           x: { time: true, range: [momentOf(days[0]) - daySeconds, momentOf(days.at(-1)) + daySeconds] },
+          y: { range: (_chart, _min, max) => [0, Math.max(1, max * 1.1)] },
         },
         legend: { live: false },
-        axes: [axis, { ...axis, size: 64, values: (_chart, values) => values.map((value) => count(value)) }],
+        axes: [
+          {
+            ...axis,
+            incrs: [1, 7, 30, 365].map((count) => count * daySeconds),
+            values: (_chart, values) => values.map(shortDay),
+          },
+          { ...axis, size: 64, values: (_chart, values) => values.map((value) => count(value)) },
+        ],
         series: [
           {},
           ...models.map((label, index) => ({

@@ -150,6 +150,16 @@ export function Empty({ title, children }: EmptyProps) {
   );
 }
 
+export function NoOrganisations() {
+  return (
+    <Empty title="There are no organisations yet">
+      <p>
+        <code>headgate org create acme --name Acme --tier TIER</code> makes the first.
+      </p>
+    </Empty>
+  );
+}
+
 export function Loading() {
   return (
     <div class="loading" role="status">

@@ -56,7 +56,12 @@ export function Table<Row>(props: TableProps<Row>) {
   return (
     <>
       {all >= searchFrom || !isWhole ? (
-        <Search text={text} shown={found.length} all={all} state={state} states={states} />
+        <Search
+          text={text}
+          found={pages?.isOfOtherMoment ? undefined : foundOf(found.length, all)}
+          state={state}
+          states={states}
+        />
       ) : null}
       {found.length === 0 ? <NothingFound text={text} state={state} /> : <Rows {...props} rows={found} />}
       {pages ? <Pager {...pages} caption={props.caption} /> : null}
@@ -100,15 +105,19 @@ function Pager({ caption, isFirst, next }: PageState & { readonly caption: strin
   );
 }
 
+function foundOf(shown: number, all: number): string {
+  return shown === all ? count(all) : `${count(shown)} of ${count(all)}`;
+}
+
 interface SearchProps {
   readonly text: string;
-  readonly shown: number;
-  readonly all: number;
+  /** Undefined: it is not known yet. */
+  readonly found: string | undefined;
   readonly state: string;
   readonly states: readonly string[] | undefined;
 }
 
-function Search({ text, shown, all, state, states }: SearchProps) {
+function Search({ text, found, state, states }: SearchProps) {
   return (
     <div class="search">
       <input
@@ -133,7 +142,7 @@ function Search({ text, shown, all, state, states }: SearchProps) {
         </select>
       ) : null}
       <span class="muted" role="status">
-        {shown === all ? count(all) : `${count(shown)} of ${count(all)}`}
+        {found}
       </span>
     </div>
   );
@@ -143,9 +152,9 @@ function Rows<Row>({ caption, rows, columns, keyOf, pages }: TableProps<Row>) {
   const [first, setFirst] = useState(0);
   const box = useRef<HTMLDivElement>(null);
   const body = useRef<HTMLTableSectionElement>(null);
-  const rowHeight = useRowHeight(body);
   const isWindowed = rows.length > windowFrom;
   const start = isWindowed ? Math.max(0, Math.min(first, rows.length - 1) - rowsAround) : 0;
+  const rowHeight = useRowHeight(body, rows, start);
   const shown = isWindowed ? rows.slice(start, start + 3 * rowsAround) : rows;
   const onScroll = (): void => {
     const next = Math.floor((box.current?.scrollTop ?? 0) / rowHeight);
@@ -154,7 +163,7 @@ function Rows<Row>({ caption, rows, columns, keyOf, pages }: TableProps<Row>) {
   const below = (rows.length - start - shown.length) * rowHeight;
   return (
     <div
-      class={isWindowed ? 'table windowed' : 'table'}
+      class={['table', isWindowed && 'windowed', pages?.isOfOtherMoment && 'blank'].filter(Boolean).join(' ')}
       aria-busy={pages?.isOld}
       ref={box}
       onScroll={isWindowed ? onScroll : undefined}
@@ -169,7 +178,11 @@ function Rows<Row>({ caption, rows, columns, keyOf, pages }: TableProps<Row>) {
             ))}
           </tr>
         </thead>
-        <tbody ref={body}>
+        <tbody
+          ref={body}
+          aria-hidden={pages?.isOfOtherMoment}
+          onClickCapture={pages?.isOfOtherMoment ? ignored : undefined}
+        >
           {start > 0 ? <Spacer height={start * rowHeight} width={columns.length} /> : null}
           {shown.map((row, index) => (
             <tr key={keyOf(row)} aria-rowindex={isWindowed ? start + index + 2 : undefined}>
@@ -191,8 +204,18 @@ function Rows<Row>({ caption, rows, columns, keyOf, pages }: TableProps<Row>) {
   );
 }
 
-/** The height of the rows that are drawn: it depends on fonts, zoom and what is in them. */
-function useRowHeight(body: { readonly current: HTMLTableSectionElement | null }): number {
+/** Rows that nobody sees are still there for clicks and the keyboard. */
+function ignored(event: Event): void {
+  event.preventDefault();
+  event.stopPropagation();
+}
+
+/** The height of the rows that are drawn, measured when they change. */
+function useRowHeight(
+  body: { readonly current: HTMLTableSectionElement | null },
+  rows: readonly unknown[],
+  start: number,
+): number {
   const [height, setHeight] = useState(rowHeightGuess);
   useLayoutEffect(() => {
     const drawn = [...(body.current?.rows ?? [])].filter(({ ariaRowIndex }) => ariaRowIndex !== null);
@@ -200,7 +223,8 @@ function useRowHeight(body: { readonly current: HTMLTableSectionElement | null }
     if (!top || !bottom) return;
     const measured = (bottom.bottom - top.top) / drawn.length;
     if (measured > 0 && Math.abs(measured - height) > 0.5) setHeight(measured);
-  });
+    // Not at each drawing: to measure makes the browser lay all of it out before anything else is done.
+  }, [rows, start]);
   return height;
 }
 

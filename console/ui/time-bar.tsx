@@ -1,17 +1,17 @@
 /** Chooses the moment that a page shows. In the past nothing can be changed, so every write is away until `Live`. */
-import { useEffect, useRef, useState } from 'preact/hooks';
+import { useLayoutEffect, useRef, useState } from 'preact/hooks';
 import type { AdminResponse } from '../../schemas/admin.ts';
 import { withQuery } from '../lib/api.ts';
 import { count } from '../lib/format.ts';
 import { position } from '../lib/live.ts';
-import { useRead } from '../lib/read.ts';
+import { readsOfPast, useRead } from '../lib/read.ts';
 import { isOperator, me } from '../lib/session.ts';
 import { moment, travelTo } from '../lib/travel.ts';
 import { Dialog } from './dialog.tsx';
 import { Empty, Failure, Loading, State } from './parts.tsx';
 
-/** While the slider is dragged, the page travels at once and then again after so long, so that reads do not pile up. */
-const restMs = 100;
+/** While the slider is dragged, the page travels on once the last moment was read, but not before and not after so long. */
+const restMs = { least: 50, most: 100 };
 
 export function TimeBar() {
   const at = moment();
@@ -51,23 +51,23 @@ export function TimeBar() {
 function PositionSlider({ at, head }: { readonly at: string | undefined; readonly head: number }) {
   const place = at !== undefined && /^\d+$/.test(at) ? Number(at) : head;
   const [dragged, setDragged] = useState<number | undefined>();
-  const timer = useRef<ReturnType<typeof setTimeout> | undefined>(undefined);
   const travelledMs = useRef(Number.NEGATIVE_INFINITY);
-  useEffect(() => () => clearTimeout(timer.current), []);
-  const travel = (to: number): void => {
-    travelledMs.current = performance.now();
-    travelTo(to >= head ? undefined : String(to));
-    setDragged(undefined);
-  };
-  const onInput = (to: number): void => {
-    clearTimeout(timer.current);
-    const waitMs = travelledMs.current + restMs - performance.now();
-    if (waitMs <= 0) travel(to);
-    else {
-      setDragged(to);
-      timer.current = setTimeout(() => travel(to), waitMs);
+  const isReading = readsOfPast.value > 0;
+  useLayoutEffect(() => {
+    if (dragged === undefined) return undefined;
+    const travel = (): void => {
+      travelledMs.current = performance.now();
+      travelTo(dragged >= head ? undefined : String(dragged));
+      setDragged(undefined);
+    };
+    const waitMs = travelledMs.current + (isReading ? restMs.most : restMs.least) - performance.now();
+    if (waitMs <= 0) {
+      travel();
+      return undefined;
     }
-  };
+    const timer = setTimeout(travel, waitMs);
+    return () => clearTimeout(timer);
+  }, [dragged, isReading]);
   return (
     <input
       type="range"
@@ -75,7 +75,7 @@ function PositionSlider({ at, head }: { readonly at: string | undefined; readonl
       min={1}
       max={head}
       value={dragged ?? place}
-      onInput={({ currentTarget }) => onInput(Number(currentTarget.value))}
+      onInput={({ currentTarget }) => setDragged(Number(currentTarget.value))}
     />
   );
 }
@@ -89,20 +89,28 @@ function Ticks({ head }: { readonly head: number }) {
   const { data } = useRead<AdminResponse<'GET /timeline'>>(path);
   if (!data || head < 2) return null;
   const most = Math.max(1, ...data.buckets.map(total));
+  const { historyFrom, historyNext } = data;
   return (
-    <svg class="ticks" viewBox="0 0 1000 12" preserveAspectRatio="none" aria-hidden="true">
-      {data.buckets.map((bucket) =>
-        bucket.first === undefined ? null : (
-          <rect
-            key={bucket.from}
-            class={bucket.commits['key'] === undefined ? 'tick' : 'tick keys'}
-            x={(1000 * (bucket.first - 1)) / (head - 1)}
-            width={Math.max(2, (1000 * ((bucket.last ?? bucket.first) - bucket.first)) / (head - 1))}
-            height={Math.max(3, (12 * total(bucket)) / most)}
-          />
-        ),
+    <>
+      <svg class="ticks" viewBox="0 0 1000 12" preserveAspectRatio="none" aria-hidden="true">
+        {data.buckets.map((bucket) =>
+          bucket.first === undefined ? null : (
+            <rect
+              key={bucket.from}
+              class={bucket.commits['key'] === undefined ? 'tick' : 'tick keys'}
+              x={(1000 * (bucket.first - 1)) / (head - 1)}
+              width={Math.max(2, (1000 * ((bucket.last ?? bucket.first) - bucket.first)) / (head - 1))}
+              height={Math.max(3, (12 * total(bucket)) / most)}
+            />
+          ),
+        )}
+      </svg>
+      {historyFrom === undefined ? null : (
+        <small class="muted" title={historyNext}>
+          History begins at position {count(historyFrom)}
+        </small>
       )}
-    </svg>
+    </>
   );
 }
 

@@ -2,9 +2,10 @@
  * The console's listener: the built pages, and under /api the routes of the admin API with the rights of the person signed
  * in. An origin of its own, apart from tenants’ hosts and from the admin API, which continues to take bearer tokens alone.
  */
-import type { FastifyInstance } from 'fastify';
+import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { isOwnHost, securityHeaders } from '../../shared/runtime/browser-rules.ts';
-import { builtFolder, StaticFiles } from '../../shared/runtime/static-files.ts';
+import type { Logger } from '../../shared/runtime/logger.ts';
+import { builtFolder, type StaticAnswer, StaticFiles } from '../../shared/runtime/static-files.ts';
 import { readingRoles } from '../commands/authorise.ts';
 import { CommandError } from '../core/command-error.ts';
 import { registerSharedRoutes } from '../server/app.ts';
@@ -16,8 +17,8 @@ import { foreignCall } from './browser-rules.ts';
 import { registerLiveStream } from './live-stream.ts';
 import { Oidc, type OidcSettings } from './oidc.ts';
 import { registerOidcCallback, registerOidcStart } from './oidc-routes.ts';
-import { SessionGuard } from './session-guard.ts';
-import { type ConsoleSession, Sessions } from './sessions.ts';
+import { backgroundHeader, SessionGuard } from './session-guard.ts';
+import { Sessions } from './sessions.ts';
 import { registerSignInRoutes } from './sign-in-routes.ts';
 
 export interface ConsoleOptions {
@@ -35,18 +36,56 @@ export interface ConsoleOptions {
   readonly publicUrl?: string | undefined;
 }
 
+const readMethods: readonly string[] = ['GET', 'HEAD'];
 /** Where the pages are; all are drawn by one document. */
 const pagePaths =
   /^\/(?:$|(?:fleet|gateways|nodes|stacks|orgs|keys|usage|limits|events|explain|doctor|sign-in)(?:\/[^/]{1,300})?\/?$)/;
 
+interface FirstAnswers {
+  readonly byPath: object;
+  /** Renews the session. */
+  readonly cookie: string | undefined;
+}
+
 /**
- * What every page of a person reads first: the browser asks for it while it loads the program of the pages. Nothing where
- * nobody is signed in, because each answer would be a refusal.
+ * What every page of a person reads first, by path, so that it is drawn at once. By the API's own routes, with the cookie of
+ * the page: nobody gets here what they would be refused there, and who is not signed in gets nothing. A person asked for the
+ * page, so the session is renewed as by a call of theirs.
  */
-function preloadsOf(session: ConsoleSession | undefined): Record<string, string> {
-  if (!session) return {};
-  const paths = session.kind === 'operator' ? ['/api/me', '/api/gateways'] : ['/api/me'];
-  return { link: paths.map((path) => `<${path}>; rel=preload; as=fetch; crossorigin`).join(', ') };
+async function firstAnswers(
+  app: FastifyInstance,
+  { headers }: FastifyRequest,
+): Promise<FirstAnswers | undefined> {
+  if (headers.cookie === undefined) return undefined;
+  const ofPage = ['host', 'cookie', 'sec-fetch-site'].filter((name) => headers[name] !== undefined);
+  const own = Object.fromEntries(ofPage.map((name) => [name, headers[name]]));
+  const me = await app.inject({ url: '/api/me', headers: own });
+  if (me.statusCode !== 200) return undefined;
+  const { operator } = me.json();
+  const gateways =
+    operator && (await app.inject({ url: '/api/gateways', headers: { ...own, [backgroundHeader]: '1' } }));
+  const cookie = me.headers['set-cookie'];
+  return {
+    byPath: {
+      '/me': me.json(),
+      ...(gateways?.statusCode === 200 && { '/gateways': gateways.json() }),
+    },
+    cookie: Array.isArray(cookie) ? cookie[0] : cookie,
+  };
+}
+
+/** The document with the answers in a block that no browser runs; kept by no cache. */
+function documentWith({ byPath, cookie }: FirstAnswers, document: string): StaticAnswer {
+  const block = `<script type="application/json" id="answers">${JSON.stringify(byPath).replaceAll('<', '\\u003c')}</script>`;
+  return {
+    status: 200,
+    headers: {
+      'content-type': 'text/html; charset=utf-8',
+      'cache-control': 'no-store',
+      ...(cookie !== undefined && { 'set-cookie': cookie }),
+    },
+    body: Buffer.from(document.replace('</body>', () => `${block}</body>`)),
+  };
 }
 
 export async function createConsoleApp(
@@ -56,7 +95,6 @@ export async function createConsoleApp(
 ): Promise<FastifyInstance> {
   const { logger } = context;
   const app = createHttpApp({ ...listener, name: 'console', logger });
-  const files = new StaticFiles(builtFolder('console'));
   const sessions = new Sessions({
     operatorToken: context.operatorToken,
     ended: options.ended,
@@ -94,9 +132,17 @@ export async function createConsoleApp(
     { prefix: '/api' },
   );
   if (provider) registerOidcCallback(app, { ...ways, provider, publicUrl: options.publicUrl, isTls });
+  servePages(app, logger, options.ended);
+  return app;
+}
+
+/** Whatever no route answers: the pages, and the files that they consist of. */
+function servePages(app: FastifyInstance, logger: Logger, ended: EndedSessions): void {
+  const files = new StaticFiles(builtFolder('console'));
+  const document = String(files.find('/index.html', {})?.body ?? '');
   app.setNotFoundHandler(async (request, reply) => {
     const path = request.url.split('?', 1)[0] ?? '/';
-    if (path.startsWith('/api/') || (request.method !== 'GET' && request.method !== 'HEAD'))
+    if (path.startsWith('/api/') || !readMethods.includes(request.method))
       return answerError(
         new CommandError('NotFound', 'no such route in the console'),
         request,
@@ -109,15 +155,13 @@ export async function createConsoleApp(
         .type('text/plain; charset=utf-8')
         .send('the pages were not built: npm run build\n');
     const isPage = pagePaths.test(path);
-    // Never "not modified": the browser would go by the preloads that came with what it has.
-    const file = isPage
-      ? files.find('/index.html', { ...request.headers, 'if-none-match': undefined })
-      : files.find(path, request.headers);
+    // A page waits for no log: without the answers it is only slower.
+    const hasAnswers = isPage && !path.startsWith('/sign-in') && ended.isReady();
+    const answers = hasAnswers && (await firstAnswers(app, request));
+    const file = answers
+      ? documentWith(answers, document)
+      : files.find(isPage ? '/index.html' : path, request.headers);
     if (!file) return reply.code(404).type('text/plain; charset=utf-8').send('not found\n');
-    // A page waits for no log: without its preloads it is only slower.
-    if (isPage && !path.startsWith('/sign-in') && options.ended.isReady())
-      reply.headers(preloadsOf(await guard.peek(request)));
     return reply.code(file.status).headers(file.headers).send(file.body);
   });
-  return app;
 }

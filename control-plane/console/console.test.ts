@@ -2,12 +2,15 @@
 import { request as httpRequest } from 'node:http';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { z } from 'zod';
 import type { Fleet } from '../../schemas/fleet.ts';
+import { Sealer } from '../../shared/runtime/sealed-text.ts';
 import { startControlPlaneAlone, type TestControlPlane } from '../../test/support/control-plane.ts';
 import { operatorToken, quiet } from '../../test/support/fleet.ts';
 import { until } from '../../test/support/until.ts';
 import { startControlPlane } from '../main.ts';
 import { endedPerHolderMax } from '../sessions/ended-sessions.ts';
+import { backgroundHeader } from './session-guard.ts';
 
 const fleet: Fleet = {
   version: 1,
@@ -358,23 +361,83 @@ describe('the session', () => {
   });
 });
 
-test('a page names what it reads first, to who is signed in and to nobody else', async () => {
-  const linkOf = async (path: string, cookie?: string) =>
-    (await call({ path, cookie, headers: { 'sec-fetch-site': 'none' } })).headers['link'];
-  const operator = await asOperator();
-  const preload = (path: string): string => `<${path}>; rel=preload; as=fetch; crossorigin`;
-  expect(await linkOf('/gateways', operator)).toBe(`${preload('/api/me')}, ${preload('/api/gateways')}`);
-  expect(await linkOf('/keys', await as('mia'))).toBe(preload('/api/me'));
-  for (const [path, cookie] of [
-    ['/gateways'],
-    ['/keys', `${operator.slice(0, -8)}AAAAAAAA`],
-    ['/sign-in', operator],
-  ] as const)
-    expect([path, await linkOf(path, cookie)]).toEqual([path, undefined]);
-  // A browser that has the page asks whether it changed; the answer must not leave the preloads of before in force.
-  const etag = (await call({ path: '/gateways', cookie: operator })).headers['etag'];
-  const again = await call({ path: '/gateways', headers: { 'if-none-match': String(etag) } });
-  expect([again.status, again.headers['link']]).toEqual([200, undefined]);
+describe('a page brings the answers to what it reads first', () => {
+  const page = (path: string, cookie?: string, site = 'none') =>
+    call({ path, cookie, headers: { 'sec-fetch-site': site } });
+  const block = /<script type="application\/json" id="answers">(.*?)<\/script>/s;
+  interface Brought {
+    readonly '/me': { readonly organisations: readonly { readonly id: string; readonly name: string }[] };
+    readonly '/gateways'?: { readonly items: readonly unknown[] };
+  }
+  const answersIn = ({ text }: Answer): Brought | undefined => {
+    const found = block.exec(text)?.[1];
+    return found === undefined ? undefined : JSON.parse(found);
+  };
+
+  test('to who is signed in, by their rights', async () => {
+    const [operator, member] = [await asOperator(), await as('mia')];
+    const ofOperator = answersIn(await page('/gateways', operator));
+    expect(Object.keys(ofOperator ?? {})).toEqual(['/me', '/gateways']);
+    expect(ofOperator?.['/gateways']?.items).toEqual([]);
+    const ofMember = answersIn(await page('/gateways', member));
+    expect(Object.keys(ofMember ?? {})).toEqual(['/me']);
+    expect(ofMember?.['/me']).toEqual({
+      ...JSON.parse((await me(member)).text),
+      position: expect.any(Number),
+    });
+  });
+
+  test('to nobody else, and not where the page of another origin asks', async () => {
+    const operator = await asOperator();
+    for (const [path, cookie, site] of [
+      ['/gateways', undefined, 'none'],
+      ['/keys', `${operator.slice(0, -8)}AAAAAAAA`, 'none'],
+      ['/sign-in', operator, 'none'],
+      ['/gateways', operator, 'same-site'],
+      ['/gateways', operator, 'cross-site'],
+    ] as const) {
+      const found = await page(path, cookie, site);
+      expect([path, site, found.status, answersIn(found)]).toEqual([path, site, 200, undefined]);
+    }
+  });
+
+  test('kept by no cache, which keeps the page of nobody in its place', async () => {
+    const operator = await asOperator();
+    const { etag } = (await page('/gateways')).headers;
+    const found = await call({
+      path: '/gateways',
+      cookie: operator,
+      headers: { 'if-none-match': String(etag) },
+    });
+    expect([found.status, found.headers['cache-control'], found.headers['etag']]).toEqual([
+      200,
+      'no-store',
+      undefined,
+    ]);
+    const after = await call({ path: '/gateways', headers: { 'if-none-match': String(etag) } });
+    expect([after.status, after.text]).toEqual([304, '']);
+  });
+
+  test('and renews a session, which a call of the page in the background does not', async () => {
+    const [name = '', value = ''] = (await as('mia')).split('=');
+    const sealer = new Sealer(operatorToken, 'console session');
+    const session = z.looseObject({ sealedMs: z.number() });
+    const sealed = sealer.open(value, session);
+    const old = `${name}=${sealer.seal({ ...sealed, sealedMs: Date.now() - 6 * 60_000 })}`;
+    const background = await call({ path: '/api/me', cookie: old, headers: { [backgroundHeader]: '1' } });
+    expect([background.status, background.headers['set-cookie']]).toEqual([200, undefined]);
+    const renewed = cookieOf(await page('/gateways', old));
+    expect(sealer.open(renewed.split('=')[1] ?? '', session)?.sealedMs).toBeGreaterThan(Date.now() - 60_000);
+  });
+
+  test('whatever a name holds, it ends neither the block nor the script', async () => {
+    const name = '</script><script>alert(1)</script><!-- $&';
+    await plane.admin.call('PATCH', '/organisations/acme', { name });
+    const found = await page('/keys', await as('mia'));
+    expect(found.text).not.toContain('alert(1)</script>');
+    expect(answersIn(found)?.['/me'].organisations.find(({ id }) => id === 'acme')?.name).toBe(name);
+    await plane.admin.call('PATCH', '/organisations/acme', { name: 'Acme' });
+  });
 });
 
 describe('names', () => {

@@ -16,7 +16,7 @@ export function sessionOf(request: FastifyRequest): ConsoleSession {
 }
 
 /** A poll of an open page is no sign of a person: it carries this header and renews nothing. */
-const backgroundHeader = 'x-headgate-background';
+export const backgroundHeader = 'x-headgate-background';
 
 export class SessionGuard {
   readonly #sessions: Sessions;

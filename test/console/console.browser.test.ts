@@ -166,8 +166,14 @@ describe('signing in and out', () => {
       const pages = await page.getByRole('navigation', { name: 'Pages' }).getByRole('link').allTextContents();
       expect(pages).toEqual(['Stacks', 'Organisations', 'API keys', 'Usage', 'Limits', 'Explain']);
       await page.getByRole('link', { name: 'Stacks', exact: true }).click();
-      await page.getByRole('link', { name: 'stk-quiet-heron-4m7q' }).waitFor();
+      await page.getByRole('link', { name: 'stk-quiet-heron-4m7q' }).click();
       expect(await page.getByText(stack).count()).toBe(0);
+      // What requests get there, though nodes are for operators.
+      await page
+        .getByRole('tabpanel')
+        .getByText(/served$/)
+        .first()
+        .waitFor();
       await page.goto(`/stacks/${stack}`);
       await page.getByText('may not do this, or it is not there').waitFor();
       await page.goto('/gateways');
@@ -222,6 +228,24 @@ test('the log appears as it grows, with who, what and by which way', async () =>
   });
 });
 
+test('a page that stays open keeps nothing of the reads that are done', async () => {
+  await withPage({}, async (page) => {
+    await page.addInitScript(`{
+      globalThis.held = 0;
+      const { addEventListener, removeEventListener } = AbortSignal.prototype;
+      AbortSignal.prototype.addEventListener = function (...args) { held++; return addEventListener.apply(this, args); };
+      AbortSignal.prototype.removeEventListener = function (...args) { held--; return removeEventListener.apply(this, args); };
+    }`);
+    await asOperator(page);
+    await page.goto('/gateways');
+    await page.getByRole('row', { name: /gateway-1/ }).waitFor();
+    const held = (): Promise<number> => page.evaluate<number>('held');
+    const before = await held();
+    for (let read = 0; read < 3; read++) await page.waitForResponse(/\/api\/gateways/);
+    await until(async () => (await held()) <= before);
+  });
+});
+
 test('the past: a page shows any position, changes nothing there, compares it with now, and returns', async () => {
   await withPage({}, async (page, watched) => {
     await asOperator(page);
@@ -230,12 +254,35 @@ test('the past: a page shows any position, changes nothing there, compares it wi
     const before = Number(await page.getByLabel('Position', { exact: true }).inputValue());
     await createKey(page, 'of later');
     await page.getByRole('row', { name: /of later/ }).waitFor();
+    let release = (): void => undefined;
+    const held = new Promise<void>((resolve) => {
+      release = resolve;
+    });
+    await page.route(/\/api\/keys\?.*at=/, async (route) => {
+      await held;
+      await route.continue();
+    });
     await page.getByLabel('Position or time').fill(String(before));
     await page.keyboard.press('Enter');
     await page.getByText(/As of position/).waitFor();
+    // Until the past is there, nothing of the present is shown as if it were the past.
+    await page.locator('.table.blank').waitFor();
+    const opacity = `getComputedStyle(document.querySelector('.table.blank tbody')).opacity`;
+    expect(await page.evaluate<string>(opacity)).toBe('0');
+    expect(await page.getByRole('row', { name: /of later/ }).count()).toBe(0);
+    await page.getByText('of later').waitFor({ state: 'hidden' });
+    expect(await page.getByText(/active keys?\./).count()).toBe(0);
+    // Nor can it be used.
+    const clicked = `{
+      let clicks = 0;
+      document.addEventListener('click', () => clicks++, { once: true });
+      for (const one of document.querySelectorAll('.table.blank tbody :is(a, button)')) one.click();
+      clicks;
+    }`;
+    expect(await page.evaluate<number>(clicked)).toBe(0);
+    release();
     await page.getByRole('row', { name: /made by headgate dev/ }).waitFor();
     expect(page.url()).toContain(`at=${before}`);
-    // Until the past is there, the page shows what it had.
     await page.getByText('of later').waitFor({ state: 'detached' });
     expect(await page.getByRole('button', { name: /^(?:Create key|Revoke )/ }).count()).toBe(0);
     await button(page, 'Compare with now').click();
@@ -259,15 +306,19 @@ test('the numbers of the page are those of the API, of the file that it saves an
     };
   await until(async () => (await usage()).requests === 3);
   const { totalTokens } = await usage();
+  const keys = await dev.admin<{ items: { id: string }[] }>('GET', '/keys?organisation=cedar');
+  const id = keys.items[0]?.id ?? '';
   const env = { HEADGATE_ADMIN: dev.ready.admin, HEADGATE_TOKEN: dev.ready.operatorToken };
   const shown = await runCli(['usage', 'show', '--org', 'cedar'], { env });
   expect(shown.code).toBe(0);
   expect(shown.out).toMatch(new RegExp(`^echo-small +3 +\\d+ +\\d+ +${totalTokens}$`, 'm'));
   expect(shown.out).toMatch(new RegExp(`^total +3 .*\\b${totalTokens}$`, 'm'));
-  await withPage({}, async (page) => {
+  // West of Greenwich a day of the log begins on the day before.
+  await withPage({ timezone: 'America/Los_Angeles' }, async (page) => {
     await asOperator(page);
     await page.goto('/usage?org=cedar');
-    await page.getByRole('row', { name: new RegExp(`echo-small.*3.*${totalTokens}`) }).waitFor();
+    const named = new RegExp(`echo-small made by headgate dev ${id}.*3.*${totalTokens}`);
+    await page.getByRole('row', { name: named }).waitFor();
     expect(await page.locator('.figure').allTextContents()).toEqual([
       `Tokens this period${totalTokens}`,
       'Requests this period3',
@@ -278,11 +329,15 @@ test('the numbers of the page are those of the API, of the file that it saves an
     const [saved] = await Promise.all([page.waitForEvent('download'), button(page, 'Download CSV').click()]);
     const chunks: Buffer[] = [];
     for await (const chunk of await saved.createReadStream()) chunks.push(chunk as Buffer);
-    expect(Buffer.concat(chunks).toString()).toMatch(
+    const file = Buffer.concat(chunks).toString();
+    expect(file).toMatch(
       new RegExp(
-        `^day,model,key,.*\\r\\n\\d{4}-\\d\\d-\\d\\d,echo-small,[\\w-]+,3,\\d+,\\d+,${totalTokens},\\d+,\\d+\\r\\n$`,
+        `^day,model,key_name,key,.*\\r\\n\\d{4}-\\d\\d-\\d\\d,echo-small,made by headgate dev,${id},3,\\d+,\\d+,${totalTokens},\\d+,\\d+\\r\\n$`,
       ),
     );
+    const [date = ''] = /\d{4}-\d\d-\d\d/.exec(file) ?? [];
+    const words = new Date(date).toUTCString().slice(5, 16).replace(/^0/, '');
+    expect(await page.getByRole('row', { name: named }).textContent()).toContain(words);
   });
 });
 
@@ -372,4 +427,102 @@ describe('every page', () => {
       });
     },
   );
+});
+
+test('a drag of the time bar ends where the hand rests, also where a moment is slow, and on an address that is refused', async () => {
+  await withPage({}, async (page) => {
+    await asOperator(page);
+    await page.addInitScript(
+      'globalThis.fails = false; const { replaceState } = History.prototype; History.prototype.replaceState = function (...args) { if (fails) throw new DOMException("too many", "SecurityError"); return replaceState.apply(this, args); };',
+    );
+    await page.goto('/keys');
+    await button(page, 'Create key').waitFor();
+    const isHeld = { value: true };
+    const held: (() => void)[] = [];
+    await page.route(/\/api\/keys\?.*at=/, async (route) => {
+      if (isHeld.value) await new Promise<void>((resolve) => held.push(resolve));
+      await route.continue().catch(() => undefined);
+    });
+    const drag = (...positions: number[]): Promise<unknown> =>
+      page.evaluate(`{
+        const slider = document.querySelector('.time-bar input[type=range]');
+        for (const to of ${JSON.stringify(positions)}) {
+          slider.value = to;
+          slider.dispatchEvent(new Event('input', { bubbles: true }));
+        }
+      }`);
+    await drag(12);
+    await until(() => held.length > 0);
+    await drag(11, 9, 10);
+    await page.waitForURL(/at=10$/);
+    isHeld.value = false;
+    for (const release of held) release();
+    await page.locator('.table:not(.blank)').waitFor();
+    await page.getByText('As of position 10').waitFor();
+    await page.evaluate('fails = true');
+    await drag(12);
+    await page.getByText('As of position 12').waitFor();
+  });
+});
+
+test('of more events than a page keeps that come at once, it reads the newest instead', async () => {
+  await withPage({}, async (page) => {
+    await asOperator(page);
+    // What arrives is shown once it is released, as by a browser that has no time.
+    await page.addInitScript(`{
+      const { setTimeout: later } = globalThis;
+      globalThis.waiting = [];
+      globalThis.setTimeout = (work, ms, ...rest) => ms === 100 ? waiting.push(work) : later(work, ms, ...rest);
+    }`);
+    await page.goto('/events');
+    const events = page.getByRole('list', { name: 'Events' });
+    await events.waitFor();
+    const headers = {
+      authorization: `Bearer ${dev.ready.operatorToken}`,
+      'content-type': 'application/json',
+    };
+    let head = 0;
+    for (let commit = 0; commit < 6; commit++) {
+      const models = Array.from({ length: 100 }, (_, n) => ({
+        ...{ id: `burst-${commit}-${n}`, family: 'burst', weight: 1 },
+      }));
+      const body = JSON.stringify({ fleet: { version: 1, models } });
+      const applied = await fetch(`${dev.ready.admin}/admin/v1/fleet/apply`, {
+        method: 'POST',
+        headers,
+        body,
+      });
+      ({ position: head } = (await applied.json()) as { position: number });
+    }
+    await page.getByText(`log at ${head}`).waitFor();
+    await page.evaluate('for (const work of waiting.splice(0)) work()');
+    await events.getByText('burst-5-99').first().waitFor();
+    expect(await events.getByRole('listitem').count()).toBeLessThanOrEqual(300);
+  });
+});
+
+test('a session that was used since its page began to follow continues; one that has ended signs out', async () => {
+  const allowed = /status of (401|502)/;
+  await withPage({ allowed }, async (page) => {
+    await asOperator(page);
+    const ended = { contentType: 'text/event-stream', body: 'retry: 10\nevent: ended\ndata: {}\n\n' };
+    let asked = 0;
+    let release = (): void => undefined;
+    const held = new Promise<void>((resolve) => {
+      release = resolve;
+    });
+    await page.route('**/api/stream', async (route) => {
+      asked++;
+      if (asked === 1) return route.fulfill({ status: 502, body: 'from a proxy' });
+      if (asked > 2) await held;
+      return route.fulfill(ended);
+    });
+    await page.goto('/events');
+    await until(() => asked === 3);
+    expect(page.url()).toMatch(/events$/);
+    await page.getByRole('list', { name: 'Events' }).waitFor();
+    await page.context().clearCookies();
+    release();
+    await page.getByLabel('Operator token').waitFor();
+  });
 });

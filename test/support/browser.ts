@@ -19,6 +19,8 @@ export function launchBrowser(): Promise<Browser> {
 export interface View {
   readonly width?: number;
   readonly scheme?: 'light' | 'dark';
+  /** Where the browser is, for example `America/Los_Angeles`. */
+  readonly timezone?: string;
   /** Console errors that are expected, such as the browser's own line for a status of 401. */
   readonly allowed?: RegExp;
   /** Another origin that the page is sent to; what its own pages do is no fault of the project's. */
@@ -53,11 +55,12 @@ export class WatchedPage {
   }
 
   static async open(browser: Browser, origin: string, view: View = {}): Promise<WatchedPage> {
-    const { width = 1440, scheme = 'light', allowed = /status of 401/, partner } = view;
+    const { width = 1440, scheme = 'light', timezone, allowed = /status of 401/, partner } = view;
     const context = await browser.newContext({
       baseURL: origin,
       viewport: { width, height: 900 },
       colorScheme: scheme,
+      ...(timezone !== undefined && { timezoneId: timezone }),
       reducedMotion: 'reduce',
       permissions: ['clipboard-read', 'clipboard-write'],
     });

@@ -33,7 +33,7 @@ export class ConsoleFleet {
   static async start(): Promise<ConsoleFleet> {
     const dir = mkdtempSync(join(tmpdir(), 'headgate-console-'));
     const ports = ['--port', '0', '--admin-port', '0', '--metrics-port', '0'];
-    const env = { HEADGATE_CONTEXT: join(dir, 'context.json'), HEADGATE_GATEWAY_TOKEN: '' };
+    const env = { HEADGATE_CONTEXT: join(dir, 'context.json'), HEADGATE_GATEWAY_TOKEN: undefined };
     const args = ['dev', '--data', join(dir, 'data'), ...ports];
     const dev = await startProcess<Dev>({ dir, name: 'dev', args, env, timeoutMs: 60_000 });
     return new ConsoleFleet(dir, dev, await launchBrowser());

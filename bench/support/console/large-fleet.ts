@@ -73,6 +73,7 @@ export class LargeFleet {
   readonly operatorToken = operatorToken;
   #timer: NodeJS.Timeout | undefined;
   #reports = 0;
+  #commands = 0;
 
   private constructor(
     dir: string,
@@ -132,7 +133,8 @@ export class LargeFleet {
     let head = 0;
     const work = async (): Promise<void> => {
       while (begun < count && performance.now() < untilMs) {
-        const position = await this.#setMember(begun++);
+        begun++;
+        const position = await this.#setMember(this.#commands++);
         head = Math.max(head, position);
       }
     };

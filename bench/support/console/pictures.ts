@@ -48,7 +48,7 @@ interface Dev {
 export async function demoFleet(): Promise<SeenFleet> {
   const dir = mkdtempSync(join(tmpdir(), 'headgate-bench-demo-'));
   const ports = ['--port', '0', '--admin-port', '0', '--metrics-port', '0'];
-  const env = { HEADGATE_CONTEXT: join(dir, 'context.json'), HEADGATE_GATEWAY_TOKEN: '' };
+  const env = { HEADGATE_CONTEXT: join(dir, 'context.json'), HEADGATE_GATEWAY_TOKEN: undefined };
   const args = ['dev', '--data', join(dir, 'data'), ...ports];
   const dev = await startProcess<Dev>({ dir, name: 'dev', args, env, timeoutMs: 60_000 });
   const { console: pages, operatorToken, gateways, stacks, organisations } = dev.ready;
