@@ -469,6 +469,13 @@ test('events list follows pages until it is complete, and --limit ends it', asyn
   expect((await cli(['events', 'list', '--limit', '3', '-o', 'name'])).out).toBe('1\n2\n3\n');
 });
 
+test('events list says where a history that was cut begins, and what helps', async () => {
+  const cut = { historyFrom: 4000, historyNext: 'let it keep more (--history-gigabytes)' };
+  server.answer = () => ({ body: { items: [], position: 4200, ...cut } });
+  const { code, err } = await cli(['events', 'list', '--newest']);
+  expect([code, err]).toEqual([0, expect.stringMatching(/from position 4000 on.*--history-gigabytes/)]);
+});
+
 test('usage export passes the lines on as they are', async () => {
   server.answer = () => ({ bytes: Buffer.from('{"n":1}\n{"n":2}\n') });
   const run = await cli(['usage', 'export', '--org', 'acme', '--from', '2026-11-01', '--to', '2026-12-01']);

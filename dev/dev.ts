@@ -16,8 +16,8 @@ import {
 } from '../cli/processes/options.ts';
 import type { Logger } from '../shared/runtime/logger.ts';
 import { nodeCredentials } from '../shared/runtime/node-credentials.ts';
-import { persistentToken, secretOf } from '../shared/runtime/secrets.ts';
-import { logLevel, settingOf } from '../shared/runtime/settings.ts';
+import { persistentToken, protectedSettingOf, secretOf } from '../shared/runtime/secrets.ts';
+import { logLevel } from '../shared/runtime/settings.ts';
 import type { RunningChild } from './dev-gateways.ts';
 
 interface Options extends ListenerOptions {
@@ -124,7 +124,7 @@ async function run(options: Options): Promise<void> {
       operatorToken,
       gatewayToken,
       previousGatewayToken: previousGatewayToken(operatorToken),
-      signingKeyFile: settingOf('HEADGATE_SIGNING_KEY'),
+      signingKeyFile: protectedSettingOf('HEADGATE_SIGNING_KEY'),
       allowUnsigned: isOn(allowUnsigned, options.allowUnsigned),
       trustedSigners: options.trustSigner,
       nodeCredentials: nodeCredentials(options.nodeCredentials),

@@ -17,9 +17,10 @@ import type { TailCommandOptions } from './tail.ts';
 async function listEvents(session: Session, options: EventQuery): Promise<void> {
   const found = await allEvents(await session.api(), options);
   await session.out.list(found, eventView);
-  const { historyFrom } = found;
-  if (historyFrom !== undefined)
-    session.note(`searched from position ${cellText(historyFrom)} on; what was before is in the log alone`);
+  const { historyFrom, historyNext: next } = found;
+  if (historyFrom === undefined) return;
+  const where = `searched from position ${cellText(historyFrom)} on; what was before is in the log alone`;
+  session.note(next === undefined ? where : `${where}; to search it, ${cellText(next)}`);
 }
 
 export function registerEvents(program: Command, io: Io): void {

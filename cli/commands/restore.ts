@@ -6,7 +6,7 @@
  */
 import { resolve } from 'node:path';
 import { fingerprintOf, loadSigner, type Signer } from '../../shared/log/core/signing.ts';
-import { settingOf } from '../../shared/runtime/settings.ts';
+import { protectedSettingOf, SecretUnusable } from '../../shared/runtime/secrets.ts';
 import { confirmDestructive } from '../terminal/confirm.ts';
 import { CliError, usageError } from '../terminal/errors.ts';
 import type { Session } from '../terminal/session.ts';
@@ -63,7 +63,7 @@ export async function restore(session: Session, options: RestoreOptions, file: s
 
 /** Only a signer of the old log may create the successor of a signed log; an unsigned log may become signed. */
 function signerOf(session: Session, signers: readonly string[]): Signer | undefined {
-  const path = settingOf('HEADGATE_SIGNING_KEY', session.io.env);
+  const path = signingKeyPath(session);
   const signer = path ? loadSigner(resolve(session.io.cwd, path)) : undefined;
   if (signers.length === 0 || (signer && signers.includes(signer.publicKey))) return signer;
   throw new CliError(
@@ -74,6 +74,15 @@ function signerOf(session: Session, signers: readonly string[]): Signer | undefi
       next: 'set HEADGATE_SIGNING_KEY to the PEM file of a signer',
     },
   );
+}
+
+function signingKeyPath({ io: { env } }: Session): string | undefined {
+  try {
+    return protectedSettingOf('HEADGATE_SIGNING_KEY', env);
+  } catch (error) {
+    if (error instanceof SecretUnusable) throw usageError(error.message);
+    throw error;
+  }
 }
 
 function showPlan(

@@ -2,8 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { type Command, InvalidArgumentError } from 'commander';
 import { nodeCredentials } from '../../shared/runtime/node-credentials.ts';
-import { requiredSecret } from '../../shared/runtime/secrets.ts';
-import { settingOf } from '../../shared/runtime/settings.ts';
+import { protectedSettingOf, requiredSecret } from '../../shared/runtime/secrets.ts';
 import { usageError } from '../terminal/errors.ts';
 import {
   addOptions,
@@ -15,6 +14,7 @@ import {
   parsePort,
   portOption,
   previousGatewayToken,
+  protectedOption,
   type ReplicaOptions,
 } from './options.ts';
 import { runProcess } from './run-process.ts';
@@ -54,10 +54,10 @@ export function controlPlaneCommand(program: Command): void {
     'consoleUrl',
     option('--api-url <url>', 'address of the shared host as clients reach it, for the console'),
     option('--stack-domain <domain>', 'domain of the stacks’ hosts, for the console'),
-    option('--oidc-issuer <url>', 'identity provider by which people sign in to the console'),
-    option('--oidc-client-id <id>', 'the console as the identity provider knows it'),
-    option('--oidc-client-secret-file <file>', 'file with the secret of that client'),
-    option('--oidc-operator-group <name>', 'who has it in the claim groups is an operator'),
+    protectedOption('--oidc-issuer <url>', 'identity provider by which people sign in to the console'),
+    protectedOption('--oidc-client-id <id>', 'the console as the identity provider knows it'),
+    protectedOption('--oidc-client-secret-file <file>', 'file with the secret of that client'),
+    protectedOption('--oidc-operator-group <name>', 'who has it in the claim groups is an operator'),
     option('--history-gigabytes <n>', 'size of history.db above which its oldest past is cut')
       .argParser(parseGigabytes)
       .default(8),
@@ -93,7 +93,7 @@ async function run(options: Options): Promise<void> {
       operatorToken,
       gatewayToken,
       previousGatewayToken: previousGatewayToken(operatorToken),
-      signingKeyFile: settingOf('HEADGATE_SIGNING_KEY'),
+      signingKeyFile: protectedSettingOf('HEADGATE_SIGNING_KEY'),
       allowUnsigned: isOn(allowUnsigned, options.allowUnsigned),
       trustedSigners: options.trustSigner,
       nodeCredentials: nodeCredentials(options.nodeCredentials),

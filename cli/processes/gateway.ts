@@ -1,4 +1,6 @@
 /** `headgate gateway`: one of any number of stateless gateways. */
+import { availableParallelism } from 'node:os';
+import { setFlagsFromString } from 'node:v8';
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import { nodeCredentials } from '../../shared/runtime/node-credentials.ts';
 import { requiredSecret, SecretUnusable, secretOf } from '../../shared/runtime/secrets.ts';
@@ -126,6 +128,8 @@ function operatorTokenHere(): string | undefined {
 }
 
 async function run(options: Options): Promise<void> {
+  // On one core, helper threads of the collector only take turns with the thread that waits for them.
+  if (availableParallelism() === 1) setFlagsFromString('--no-parallel-scavenge');
   const gatewayToken = distinctGatewayToken(operatorTokenHere(), requiredSecret('HEADGATE_GATEWAY_TOKEN'));
   const { startGateway } = await import('../../data-plane/main.ts');
   const { defaultForwardSettings } = await import('../../data-plane/forward/forward.ts');

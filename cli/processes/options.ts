@@ -16,6 +16,16 @@ export function option(flags: string, description: string): Option {
   return environment[variable]?.trim() === '' ? made : made.env(variable);
 }
 
+/** The same for what protects: the file of a secret or key, who is trusted, or how people sign in. A blank value is refused. */
+export function protectedOption(flags: string, description: string): Option {
+  return new Option(flags, description).env(variableOf(flags)).argParser(notBlank);
+}
+
+function notBlank(text: string): string {
+  if (text.trim() !== '') return text;
+  throw new InvalidArgumentError('It is empty: give it a value, or unset it.');
+}
+
 /** A flag without a value. Its variable counts if it is `true` or `1`: see isOn. */
 function flag(flags: string, description: string): Option {
   return new Option(flags, `${description} (env: ${variableOf(flags)}=true)`);
@@ -63,6 +73,10 @@ export function parseList(value: string, before: readonly string[] = []): string
   return [...before, ...value.split(',')];
 }
 
+function parseTrusted(value: string, before: readonly string[] = []): string[] {
+  return parseList(notBlank(value), before);
+}
+
 export function portOption(flags: string, description: string, port: number): Option {
   return option(flags, description).argParser(parsePort).default(port);
 }
@@ -101,13 +115,13 @@ const common = {
       300,
     ),
   nodeCredentials: () =>
-    option('--node-credentials <folder>', 'folder with one file for each node credential'),
+    protectedOption('--node-credentials <folder>', 'folder with one file for each node credential'),
   trustSigner: () =>
-    option(
+    protectedOption(
       '--trust-signer <key>',
       'fingerprint, public key or PEM file; one of these must have signed the first record of the log; may be repeated',
     )
-      .argParser(parseList)
+      .argParser(parseTrusted)
       .default([]),
   allowUnsigned: () => flag(allowUnsigned, 'use an unsigned log although HEADGATE_SIGNING_KEY is set'),
   insecureSnapshots: () => flag(insecureSnapshots, 'allow snapshots over plain HTTP from other machines'),
@@ -126,17 +140,17 @@ const common = {
       .argParser(parseList)
       .default([]),
   trustedProxies: () =>
-    option(
+    protectedOption(
       '--trusted-proxies <cidr>',
       'proxies whose X-Forwarded-For names the networks of visitors; may be repeated',
     )
-      .argParser(parseList)
+      .argParser(parseTrusted)
       .default([]),
   consoleUrl: () =>
     option('--console-url <url>', 'address of the console as browsers reach it, for sign-in links'),
   tlsCert: () =>
-    option('--tls-cert <file>', 'certificate chain of every listener, PEM; read again on SIGHUP'),
-  tlsKey: () => option('--tls-key <file>', 'private key of the certificate, PEM'),
+    protectedOption('--tls-cert <file>', 'certificate chain of every listener, PEM; read again on SIGHUP'),
+  tlsKey: () => protectedOption('--tls-key <file>', 'private key of the certificate, PEM'),
   readyFile: () => option('--ready-file <path>', 'JSON file to write once the process is ready'),
 } satisfies Record<string, () => Option>;
 

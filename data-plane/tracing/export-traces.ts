@@ -10,7 +10,7 @@ import { version } from '../../shared/runtime/version.ts';
 import { beginTrace, type RequestTrace, type SpanIds } from '../core/trace-context.ts';
 import type { RequestRecord } from '../request/gateway.ts';
 import { type PlannedSpan, spansOf } from './request-spans.ts';
-import { traceSettingsFrom } from './trace-settings.ts';
+import { blankEndpointIn, traceSettingsFrom } from './trace-settings.ts';
 import { type WatchOptions, watched } from './watched-exporter.ts';
 
 const closeTimeoutMs = 2000;
@@ -36,6 +36,9 @@ export async function openTraceExport(
   env: Environment = environment,
 ): Promise<TraceExport | undefined> {
   const found = traceSettingsFrom(env);
+  const variable = blankEndpointIn(env);
+  if (found === undefined && variable !== undefined)
+    options.logger.warn({ variable }, 'no traces are sent: the address of their receiver is empty');
   if (found === undefined) return undefined;
   const { ratio, followsClient, queue } = found;
   const [api, sdk, resources, { OTLPTraceExporter }] = await Promise.all([

@@ -1,4 +1,7 @@
+import { Registry } from 'prom-client';
 import { expect, test } from 'vitest';
+import { Closers } from '../../shared/runtime/closers.ts';
+import { openTraceExport } from './export-traces.ts';
 import { traceSettingsFrom } from './trace-settings.ts';
 
 const endpoint = { OTEL_EXPORTER_OTLP_ENDPOINT: 'http://collector:4318' };
@@ -10,6 +13,32 @@ test.each([
   ['no exporter', { ...endpoint, OTEL_TRACES_EXPORTER: 'none' }],
 ])('with %s there are no traces', (_, env) => {
   expect(traceSettingsFrom(env)).toBeUndefined();
+});
+
+test.each([
+  ['no endpoint', {}, []],
+  ['a blank one', { OTEL_EXPORTER_OTLP_ENDPOINT: '' }, ['OTEL_EXPORTER_OTLP_ENDPOINT']],
+  ['a blank one, switched off', { OTEL_EXPORTER_OTLP_ENDPOINT: '', OTEL_SDK_DISABLED: 'true' }, []],
+  [
+    'a blank one of traces',
+    { OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: ' ' },
+    ['OTEL_EXPORTER_OTLP_TRACES_ENDPOINT'],
+  ],
+])('with %s a gateway sends no traces, and logs a variable that is blank', async (_, env, logged) => {
+  const lines: unknown[] = [];
+  const log = (fields: object, text: string): unknown => lines.push({ ...fields, text });
+  const options = {
+    ...{
+      name: 'gateway-1',
+      isKnown: () => true,
+      closers: new Closers({ error: log }),
+      registry: new Registry(),
+    },
+    logger: { warn: log, error: log, fatal: log },
+  };
+  expect(await openTraceExport(options, env)).toBeUndefined();
+  const text = 'no traces are sent: the address of their receiver is empty';
+  expect(lines).toEqual(logged.map((variable) => ({ variable, text })));
 });
 
 test('without further variables every request is recorded, but those whose client says no', () => {

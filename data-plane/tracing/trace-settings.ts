@@ -23,15 +23,22 @@ class TraceSettingInvalid extends Error {
   override readonly name = 'TraceSettingInvalid';
 }
 
+const endpointVariables = ['OTEL_EXPORTER_OTLP_TRACES_ENDPOINT', 'OTEL_EXPORTER_OTLP_ENDPOINT'];
+
+/** The variable of an endpoint that is blank: OpenTelemetry takes that as unset, though somebody may expect traces. */
+export function blankEndpointIn(env: Environment): string | undefined {
+  return isOff(env) ? undefined : endpointVariables.find((variable) => env[variable]?.trim() === '');
+}
+
+function isOff(env: Environment): boolean {
+  const isDisabled = settingOf('OTEL_SDK_DISABLED', env)?.toLowerCase() === 'true';
+  return isDisabled || settingOf('OTEL_TRACES_EXPORTER', env) === 'none';
+}
+
 /** Undefined where no endpoint is set, or traces are off. Throws TraceSettingInvalid. */
 export function traceSettingsFrom(env: Environment): TraceSettings | undefined {
-  const endpoints = ['OTEL_EXPORTER_OTLP_TRACES_ENDPOINT', 'OTEL_EXPORTER_OTLP_ENDPOINT'].filter(
-    (variable) => settingOf(variable, env) !== undefined,
-  );
-  const isOff =
-    settingOf('OTEL_SDK_DISABLED', env)?.toLowerCase() === 'true' ||
-    settingOf('OTEL_TRACES_EXPORTER', env) === 'none';
-  if (endpoints.length === 0 || isOff) return undefined;
+  const endpoints = endpointVariables.filter((variable) => settingOf(variable, env) !== undefined);
+  if (endpoints.length === 0 || isOff(env)) return undefined;
   for (const variable of endpoints) checkUrl(variable, env);
   for (const variable of ofExporter('PROTOCOL'))
     if (settingOf(variable, env) === 'grpc')

@@ -15,7 +15,7 @@ export const logEvents: readonly (readonly [code: string, text: string])[] = [
   ['agents.refused', 'agents refused'],
   ['bodies.thread_ended', 'the thread of large bodies ended; the next one starts another'],
   ['command.internal_error', 'command failed'],
-  ['connections.refused', 'connections refused: too many are open'],
+  ['connections.refused', 'connections refused: too many'],
   ['control_log.reachability', 'control log'],
   ['control_plane.started', 'control plane serves'],
   ['counters.copy_unwritable', 'the copy of the counters could not be written'],
@@ -99,6 +99,7 @@ export const logEvents: readonly (readonly [code: string, text: string])[] = [
   ['tls.no_certificate', 'there is no certificate to read again'],
   ['tls.reload_failed', 'the certificate before stays in use'],
   ['tls.reloaded', 'certificate read again'],
+  ['traces.no_receiver', 'no traces are sent: the address of their receiver is empty'],
   ['traces.reachability', 'receiver of traces'],
   ['usage.damaged', 'usage.db is damaged; no more usage is folded'],
   [

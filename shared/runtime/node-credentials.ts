@@ -4,17 +4,23 @@
  */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { type Environment, environment, settingOf } from './settings.ts';
+import { protectedSettingOf } from './secrets.ts';
+import { type Environment, environment } from './settings.ts';
+
+const prefix = 'HEADGATE_NODE_CREDENTIAL_';
 
 export type CredentialSource = (name: string) => string | undefined;
 
+/** Throws SecretUnusable where one of the environment is blank. */
 export function nodeCredentials(
   folder: string | undefined,
   from: Environment = environment,
 ): CredentialSource {
+  for (const variable of Object.keys(from))
+    if (variable.startsWith(prefix)) protectedSettingOf(variable, from);
   return (name) => {
     if (!/^[A-Za-z0-9_]{1,64}$/.test(name)) return undefined;
-    const fromEnvironment = settingOf(`HEADGATE_NODE_CREDENTIAL_${name.toUpperCase()}`, from);
+    const fromEnvironment = protectedSettingOf(prefix + name.toUpperCase(), from);
     const value = fromEnvironment ?? (folder === undefined ? undefined : textOf(join(folder, name)));
     // Only what one header line can contain; the engine limits its length.
     return value !== undefined && /^[\x20-\x7e]+$/.test(value) ? value : undefined;

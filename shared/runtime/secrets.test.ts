@@ -9,7 +9,7 @@ import {
 } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, describe, expect, test, vi } from 'vitest';
+import { afterAll, describe, expect, test } from 'vitest';
 import { kafkaSettingsFrom } from '../log/kafka/settings.ts';
 import { nodeCredentials } from './node-credentials.ts';
 import { writeFileAtomically, writeJsonAtomically } from './ready-file.ts';
@@ -17,6 +17,7 @@ import {
   foreignSecretOf,
   isSameSecret,
   persistentToken,
+  protectedSettingOf,
   requiredSecret,
   secretOf,
   tokenLengthMin,
@@ -42,31 +43,31 @@ const tooWeak = [
   'words with spaces in them',
 ];
 
+const kafkaNames = [
+  ...['TLS', 'TLS_CA', 'TLS_CERT', 'TLS_KEY', 'SASL_MECHANISM', 'SASL_USERNAME', 'SASL_PASSWORD'],
+].map((name) => `HEADGATE_KAFKA_${name}`);
+
 describe.each(blanks)('a variable that is %s', (_name, value) => {
   const environment = { SECRET: value };
-  test('is no secret and no setting', () => {
-    expect(secretOf('SECRET', environment)).toBeUndefined();
+  const isRefused = value !== undefined;
+  test.each([protectedSettingOf, secretOf, foreignSecretOf])('is no secret and no key (%#)', (read) => {
     expect(settingOf('SECRET', environment)).toBeUndefined();
-    expect(foreignSecretOf('SECRET', environment)).toBeUndefined();
-    expect(() => requiredSecret('SECRET', environment)).toThrow(/SECRET/);
+    if (isRefused) {
+      expect(() => read('SECRET', environment)).toThrow('SECRET is empty; set SECRET');
+    } else expect(read('SECRET', environment)).toBeUndefined();
+    expect(() => requiredSecret('SECRET', environment)).toThrow(/set SECRET/);
   });
-  test('gives Kafka and nodes no credentials', () => {
-    const names = [
-      'TLS',
-      'TLS_CA',
-      'TLS_CERT',
-      'TLS_KEY',
-      'SASL_MECHANISM',
-      'SASL_USERNAME',
-      'SASL_PASSWORD',
-    ];
-    const all = Object.fromEntries(names.map((name) => [`HEADGATE_KAFKA_${name}`, value]));
-    expect(kafkaSettingsFrom(all)).toEqual({});
-    if (value !== undefined) vi.stubEnv('HEADGATE_NODE_CREDENTIAL_GPU', value);
-    expect(nodeCredentials(undefined)('gpu')).toBeUndefined();
+  test.each(kafkaNames)('opens no connection to Kafka (%s)', (name) => {
+    if (isRefused) expect(() => kafkaSettingsFrom({ [name]: value })).toThrow(`${name} is empty`);
+    else expect(kafkaSettingsFrom({ [name]: value })).toEqual({});
+  });
+  test('gives nodes no credentials', () => {
+    const variable = 'HEADGATE_NODE_CREDENTIAL_GPU';
+    if (isRefused)
+      expect(() => nodeCredentials(undefined, { [variable]: value })).toThrow(`${variable} is empty`);
+    else expect(nodeCredentials(undefined, { [variable]: value })('gpu')).toBeUndefined();
     if (value !== undefined) writeFileSync(join(dir, 'gpu'), value);
-    expect(nodeCredentials(dir)('gpu')).toBeUndefined();
-    vi.unstubAllEnvs();
+    expect(nodeCredentials(dir, {})('gpu')).toBeUndefined();
   });
 });
 
@@ -162,6 +163,7 @@ describe('a secret in a file', () => {
     ['is too long', 'secret-text'.repeat(1000), {}, /token of SECRET_FILE has more than 4096 bytes/],
     ['is one byte too long', `${'s'.repeat(4096)}x`, {}, /has more than 4096 bytes/],
     ['is there in addition to the variable', token, { SECRET: token }, /SECRET and SECRET_FILE are both set/],
+    ['is there in addition to a blank variable', token, { SECRET: ' ' }, /SECRET is empty; set SECRET/],
     ['is missing', token, { SECRET_FILE: join(dir, 'none') }, /cannot read the file .*none of SECRET_FILE/],
     ['is a folder', token, { SECRET_FILE: dir }, /cannot read the file/],
   ])('is refused where it %s, without its text', (_, text, more, message) => {

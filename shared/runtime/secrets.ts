@@ -1,5 +1,5 @@
 /**
- * Reads all secrets by the same rules: an empty or blank variable is unset, NAME_FILE names a file that has the value of NAME,
+ * Reads all secrets by the same rules: an empty or blank variable is refused, NAME_FILE names a file that has the value of NAME,
  * and a Headgate token has at least 16 printable characters. Errors name the variable or the file, never the value.
  */
 import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
@@ -17,13 +17,22 @@ export class SecretUnusable extends Error {
 }
 
 /**
+ * A setting that is a secret, or says where a key is or who is trusted; undefined where the variable is unset. Throws
+ * SecretUnusable where it is blank: who sets it expects that it protects, and without it a process would go unprotected.
+ */
+export function protectedSettingOf(variable: string, from: Environment = environment): string | undefined {
+  if (from[variable]?.trim() !== '') return settingOf(variable, from);
+  throw new SecretUnusable(`${variable} is empty; set ${variable} to its value, or unset it`);
+}
+
+/**
  * The text of the file that NAME_FILE names, as systemd and orchestrators hand secrets over; undefined where that is unset.
  * Throws SecretUnusable where NAME is set too, because one of them would be ignored.
  */
 function fileOf(variable: string, from: Environment): string | undefined {
-  const path = settingOf(`${variable}_FILE`, from);
+  const path = protectedSettingOf(`${variable}_FILE`, from);
   if (path === undefined) return undefined;
-  if (settingOf(variable, from) !== undefined)
+  if (protectedSettingOf(variable, from) !== undefined)
     throw new SecretUnusable(`${variable} and ${variable}_FILE are both set; unset one of them`);
   const text = beginningOf(path, variable).replace(/\r?\n$/, '');
   if (text.trim() === '')
@@ -54,9 +63,9 @@ function beginningOf(path: string, variable: string): string {
   }
 }
 
-/** A token of Headgate; undefined where the variable is unset, empty or blank. Throws SecretUnusable. */
+/** A token of Headgate; undefined where the variable is unset. Throws SecretUnusable. */
 export function secretOf(variable: string, from: Environment = environment): string | undefined {
-  const value = fileOf(variable, from)?.trim() ?? settingOf(variable, from);
+  const value = fileOf(variable, from)?.trim() ?? protectedSettingOf(variable, from);
   if (value === undefined || isToken(value)) return value;
   throw new SecretUnusable(
     `${variable} must have at least ${tokenLengthMin} printable characters without spaces; set it to a longer random text`,
@@ -74,8 +83,8 @@ export function requiredSecret(variable: string, from: Environment = environment
 
 /** A secret that another system issues: verbatim, of any length, on one line. Throws SecretUnusable. */
 export function foreignSecretOf(variable: string, from: Environment = environment): string | undefined {
-  const value = fileOf(variable, from) ?? from[variable];
-  if (value === undefined || value.trim() === '') return undefined;
+  const value = fileOf(variable, from) ?? (protectedSettingOf(variable, from) && from[variable]);
+  if (value === undefined) return undefined;
   if (/^\P{Cc}+$/u.test(value)) return value;
   throw new SecretUnusable(`${variable} must be one line without control characters`);
 }

@@ -17,7 +17,7 @@ beforeAll(async () => {
   const ports = ['--port', '0', '--admin-port', '0', '--metrics-port', '0', '--no-demo', '--gateways', '1'];
   const args = ['dev', '--data', join(dir, 'data'), '--node-credentials', dir, ...ports];
   const env = {
-    HEADGATE_GATEWAY_TOKEN: '',
+    HEADGATE_GATEWAY_TOKEN: undefined,
     HEADGATE_OPERATOR_TOKEN: 'operator-token-of-the-test',
     HEADGATE_TOKEN: 'operator-token-of-the-test',
   };

@@ -21,7 +21,7 @@ let unsigned: Plane;
 
 beforeAll(async () => {
   kafka = await startKafka();
-  fleet = new ProcessFleet({ logUrl: kafka.url, env: { HEADGATE_SIGNING_KEY: '' } });
+  fleet = new ProcessFleet({ logUrl: kafka.url, env: { HEADGATE_SIGNING_KEY: undefined } });
   brokers = new KafkajsClient({ brokers: [...kafka.brokers], logLevel: logLevel.NOTHING }).admin();
   await brokers.connect();
   const [key, publicKey] = [join(fleet.dir, 'key.pem'), join(fleet.dir, 'key.pub')];

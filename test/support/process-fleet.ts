@@ -18,7 +18,7 @@ export type GatewayProcess = Started<{
   readonly metrics: string;
   readonly pid: number;
 }>;
-type Env = Readonly<Record<string, string>>;
+type Env = Readonly<Record<string, string | undefined>>;
 
 export interface ProcessFleetOptions {
   /** An embedded log in the fleet's folder where none is given. */

@@ -24,7 +24,8 @@ export interface StartOptions {
   readonly dir: string;
   readonly name: string;
   readonly args: readonly string[];
-  readonly env?: Readonly<Record<string, string>>;
+  /** A variable that is undefined is unset. */
+  readonly env?: Readonly<Record<string, string | undefined>>;
   readonly timeoutMs?: number;
   /** Another build's command. */
   readonly binary?: string;

@@ -27,7 +27,7 @@ export interface KeyFile {
 
 export class SignedFleet extends ProcessFleet {
   constructor() {
-    super({ env: { HEADGATE_SIGNING_KEY: '' } });
+    super({ env: { HEADGATE_SIGNING_KEY: undefined } });
   }
 
   /** A key made as docs/operate.md makes one. */

@@ -15,7 +15,6 @@ const content = '-----BEGIN CERTIFICATE-----\n';
 
 test.each<[string, Record<string, string>, object]>([
   ['nothing', {}, {}],
-  ['empty texts', { TLS: '', TLS_CA: '', SASL_MECHANISM: '' }, {}],
   ['TLS with the authorities of the machine', { TLS: 'system' }, { tls: {} }],
   ['an authority of its own', { TLS_CA: pem }, { tls: { ca: content } }],
   ['a client certificate', { TLS_CERT: pem, TLS_KEY: pem }, { tls: { cert: content, key: content } }],

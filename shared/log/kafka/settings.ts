@@ -3,8 +3,8 @@
  * refused before anything is opened; no error text contains a value.
  */
 import { readFileSync } from 'node:fs';
-import { foreignSecretOf, SecretUnusable } from '../../runtime/secrets.ts';
-import { type Environment, settingOf } from '../../runtime/settings.ts';
+import { foreignSecretOf, protectedSettingOf, SecretUnusable } from '../../runtime/secrets.ts';
+import type { Environment } from '../../runtime/settings.ts';
 
 export interface KafkaTls {
   readonly ca?: string;
@@ -42,7 +42,7 @@ export function kafkaSettingsFrom(environment: Environment): KafkaSettings {
 }
 
 function tlsFrom(environment: Environment): KafkaTls | undefined {
-  const system = settingOf(`${prefix}TLS`, environment);
+  const system = read(protectedSettingOf, 'TLS', environment);
   if (system && system !== 'system') throw new KafkaSettingsInvalid(`${prefix}TLS is either system or unset`);
   const ca = pemFile(environment, 'TLS_CA');
   const cert = pemFile(environment, 'TLS_CERT');
@@ -54,7 +54,7 @@ function tlsFrom(environment: Environment): KafkaTls | undefined {
 }
 
 function pemFile(environment: Environment, name: string): string | undefined {
-  const path = settingOf(prefix + name, environment);
+  const path = read(protectedSettingOf, name, environment);
   if (!path) return undefined;
   let pem: string;
   try {
@@ -68,7 +68,7 @@ function pemFile(environment: Environment, name: string): string | undefined {
 
 function saslFrom(environment: Environment): KafkaSasl | undefined {
   const [mechanism, username, password] = ['SASL_MECHANISM', 'SASL_USERNAME', 'SASL_PASSWORD'].map((name) =>
-    foreignSecret(prefix + name, environment),
+    read(foreignSecretOf, name, environment),
   );
   if (!mechanism && !username && !password) return undefined;
   if (!mechanism || !username || !password)
@@ -80,9 +80,9 @@ function saslFrom(environment: Environment): KafkaSasl | undefined {
   return { mechanism: known, username, password };
 }
 
-function foreignSecret(variable: string, environment: Environment): string | undefined {
+function read(settingOf: typeof foreignSecretOf, name: string, environment: Environment): string | undefined {
   try {
-    return foreignSecretOf(variable, environment);
+    return settingOf(prefix + name, environment);
   } catch (error) {
     if (error instanceof SecretUnusable) throw new KafkaSettingsInvalid(error.message, { cause: error });
     throw error;
