@@ -2,7 +2,8 @@
  * Runs existing test files against sources with one text replaced, in one long-lived Vitest, so that a mutation costs
  * the time of its tests and not of a start. The replacement is made while a source is loaded; no file is written.
  */
-import { readFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createVitest, type Vitest } from 'vitest/node';
 
@@ -43,20 +44,38 @@ export interface SuiteOutcome {
 
 export class SuiteRunner {
   readonly #root: string;
+  /** Temporary files of the tests: a broken rule may keep a test from removing its own. */
+  readonly #folder: string;
   readonly #vitest: Vitest;
   readonly #active: { mutation: SuiteMutation | undefined };
 
-  private constructor(root: string, vitest: Vitest, active: { mutation: SuiteMutation | undefined }) {
+  private constructor(
+    root: string,
+    folder: string,
+    vitest: Vitest,
+    active: { mutation: SuiteMutation | undefined },
+  ) {
     this.#root = root;
+    this.#folder = folder;
     this.#vitest = vitest;
     this.#active = active;
   }
 
   static async start(root: string): Promise<SuiteRunner> {
     const active: { mutation: SuiteMutation | undefined } = { mutation: undefined };
+    const folder = mkdtempSync(join(tmpdir(), 'headgate-mutation-'));
     const vitest = await createVitest(
       'test',
-      { config: false, root, watch: false, reporters: [{}], maxWorkers: 1, testTimeout: 30_000, bail: 1 },
+      {
+        config: false,
+        root,
+        watch: false,
+        reporters: [{}],
+        maxWorkers: 1,
+        testTimeout: 30_000,
+        bail: 1,
+        env: { TMPDIR: folder },
+      },
       {
         plugins: [
           {
@@ -72,7 +91,7 @@ export class SuiteRunner {
       },
     );
     await vitest.standalone();
-    return new SuiteRunner(root, vitest, active);
+    return new SuiteRunner(root, folder, vitest, active);
   }
 
   /** Runs test files, up to the first that fails, with a mutation or with none. */
@@ -113,6 +132,7 @@ export class SuiteRunner {
 
   async close(): Promise<void> {
     await this.#vitest.close();
+    rmSync(this.#folder, { recursive: true, force: true });
   }
 }
 
