@@ -3,8 +3,8 @@
  * time: their requests are spread evenly over the organisations, and a twentieth of these is near the end of its allowance.
  */
 import { randomUUID } from 'node:crypto';
-import { decodeGauges, encodeGauges, inFlightWindow, type ReadGauges } from '../../schemas/gauges.ts';
-import type { CounterEntry } from '../../schemas/limits.ts';
+import { decodeGauges, encodeGauges, type GaugeRecord, inFlightWindow } from '../../schemas/gauges.ts';
+import type { CounterEntry, CounterRecord } from '../../schemas/limits.ts';
 import { windowMs } from '../../shared/decision/decide.ts';
 import { Claimant } from '../../shared/limits/claimant.ts';
 import { CounterState, counterKey, type Sum } from '../../shared/limits/counters.ts';
@@ -23,6 +23,9 @@ export interface Published {
   readonly value: Buffer;
 }
 
+/** A gateway publishes as the same process and replica in all of a bench. */
+const idsOf = Array.from({ length: 1000 }, () => randomUUID());
+
 export const period = `${new Date().toISOString().slice(0, 8)}01`;
 const stepMs = 10;
 const tickMs = 200;
@@ -33,8 +36,12 @@ const tokensPerRequest = 60;
 const nearEndPart = 20;
 
 class Ledger implements CounterLedger {
-  readonly replica = randomUUID();
+  readonly replica: string;
   readonly #sums = new Map<string, { tokens: number; turns: number }>();
+
+  constructor(replica: string) {
+    this.replica = replica;
+  }
 
   get(key: string): Sum | undefined {
     return this.#sums.get(key);
@@ -74,11 +81,12 @@ export function counterRecords(traffic: Traffic, seconds: number) {
   const { peers, requestsPerSecond } = traffic;
   const startMs = Date.now() - 130_000;
   const gateways = Array.from({ length: peers }, (_, index) => {
-    const ledger = new Ledger();
+    const id = idsOf[index] ?? randomUUID();
+    const ledger = new Ledger(id);
     const state = new CounterState();
     const live = () => peers;
     const counters = new GatewayCounters(
-      { ledger, state, process: randomUUID(), name: `edge-${index}`, live },
+      { ledger, state, process: id, name: `edge-${index}`, live },
       startMs,
     );
     return { ledger, counters };
@@ -116,10 +124,11 @@ interface Peer {
 export function gaugeRecords(traffic: Traffic, seconds: number) {
   const { peers, requestsPerSecond } = traffic;
   const gateways = Array.from({ length: peers }, (_, index): Peer => {
-    const claimant = new Claimant({ name: `edge-${index}`, mint: randomUUID, live: peers });
+    const mint = () => idsOf[index] ?? randomUUID();
+    const claimant = new Claimant({ name: `edge-${index}`, mint, live: peers });
     return { claimant, offsetMs: stepMs * (index % (tickMs / stepMs)), read: 0, urgentMs: undefined };
   });
-  const log: { readonly value: Buffer; readonly record: ReadGauges; readonly atMs: number }[] = [];
+  const log: { readonly value: Buffer; readonly record: GaugeRecord; readonly atMs: number }[] = [];
   const ending = new Map<number, (() => void)[]>();
   const warmMs = 5000;
   const window = Date.now() - (Date.now() % windowMs);
@@ -145,14 +154,14 @@ export function gaugeRecords(traffic: Traffic, seconds: number) {
     for (const peer of gateways) {
       const { claimant } = peer;
       for (; peer.read < log.length && (log[peer.read]?.atMs ?? 0) + lagMs <= nowMs; peer.read++)
-        claimant.onRecord((log[peer.read] as { record: ReadGauges }).record, peer.read, nowMs);
+        claimant.onRecord((log[peer.read] as { record: GaugeRecord }).record, peer.read, nowMs);
       const isTick = nowMs % tickMs === peer.offsetMs;
       if (claimant.isUrgent) peer.urgentMs ??= nowMs + stepMs;
       if (!isTick && (peer.urgentMs === undefined || peer.urgentMs > nowMs)) continue;
       peer.urgentMs = undefined;
       for (const each of claimant.records(nowMs, window, !isTick)) {
         const value = encodeGauges(each);
-        log.push({ value, record: decodeGauges(value) as ReadGauges, atMs: nowMs });
+        log.push({ value, record: decodeGauges(value) as GaugeRecord, atMs: nowMs });
       }
     }
   }
@@ -162,4 +171,34 @@ export function gaugeRecords(traffic: Traffic, seconds: number) {
     warm: published.filter(({ atMs }) => atMs < 0),
     measured: published.filter(({ atMs }) => atMs >= 0),
   };
+}
+
+const numbersOfRound = 1_000_000;
+
+/** Records that were published before, as they are in a later round: a reader skips those whose numbers it has read. */
+export function gaugesOfRound(records: readonly Published[], round: number): Published[] {
+  const minute = Date.now() - (Date.now() % windowMs);
+  return records.map(({ atMs, value }) => {
+    const record = decodeGauges(value) as GaugeRecord;
+    const entries = record.entries.map((entry) => ({
+      ...entry,
+      window: entry.window === inFlightWindow ? inFlightWindow : minute,
+    }));
+    return { atMs, value: encodeGauges({ ...record, n: record.n + round * numbersOfRound, entries }) };
+  });
+}
+
+export function countersOfRound(records: readonly Published[], round: number): Published[] {
+  return records.map(({ atMs, value }) => {
+    const record = JSON.parse(value.toString()) as CounterRecord;
+    const entries = record.entries.map(
+      ([subject, of, tokens, turns]): CounterEntry => [
+        subject,
+        of,
+        tokens + round * numbersOfRound,
+        turns + round * numbersOfRound,
+      ],
+    );
+    return { atMs, value: Buffer.from(JSON.stringify({ ...record, entries })) };
+  });
 }

@@ -5,10 +5,10 @@
  */
 import { randomUUID } from 'node:crypto';
 import { Counter, Gauge, type Registry } from 'prom-client';
-import { decodeGauges, encodeGauges, type GaugeRecord, inFlightWindow } from '../../schemas/gauges.ts';
+import { decodeGauges, encodeGauges, type GaugeRecord } from '../../schemas/gauges.ts';
 import { gaugesTopic } from '../../schemas/limits.ts';
 import { Claimant, cutOffMs } from '../../shared/limits/claimant.ts';
-import type { Limit } from '../../shared/limits/claims-rows.ts';
+import { isOfNow, type Limit } from '../../shared/limits/claims-rows.ts';
 import { type LimitBatch, type LimitTopic, limitTopicAt } from '../../shared/log/limit-topic.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
 import { RateLimitedLine } from '../../shared/runtime/rate-limited-line.ts';
@@ -27,8 +27,6 @@ const readBackMs = 70_000;
 /** Records that the log has not acknowledged yet, at most: a slow log costs records, never memory. */
 const appendingMax = 4;
 const goodbyeTimeoutMs = 1000;
-/** A minute further away is that of no gateway whose clock is right. */
-const windowDistanceMs = 200_000;
 
 export interface LimitExchangeOptions {
   readonly topic: LimitTopic;
@@ -173,8 +171,7 @@ export class LimitExchange {
     for (const { offset, value } of records) {
       const record = decodeGauges(value);
       if (record === undefined) this.#ignored.add('malformed');
-      else if (!record.entries.everyWindow((window) => isNear(window, wallMs)))
-        this.#ignored.add('another time');
+      else if (!isOfNow(record, wallMs)) this.#ignored.add('another time');
       else this.#claimant.onRecord(record, offset, nowMs);
     }
     this.#file.keep({ process: this.#claimant.process, live: this.#claimant.live });
@@ -254,11 +251,6 @@ export class LimitExchange {
       },
     });
   }
-}
-
-/** Records of a time that is long over, or far ahead, would only take memory. */
-function isNear(window: number, wallMs: number): boolean {
-  return window === inFlightWindow || Math.abs(window - wallMs) <= windowDistanceMs;
 }
 
 export interface OpenExchangeOptions extends Omit<LimitExchangeOptions, 'topic'> {

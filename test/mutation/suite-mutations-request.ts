@@ -152,7 +152,7 @@ export const requestMutations: readonly SuiteMutation[] = [
       ],
       [
         'the refusal is true of whose memory ran out',
-        'isShareSpent ? shareSpent() :',
+        'this.#isShareSpent ? shareSpent() :',
         '',
         'never take more than a share',
       ],

@@ -48,9 +48,69 @@ const countersMutations: readonly SuiteMutation[] = [
     [['counters change with their rows', '          this.ledger.write(entries, nowMs);\n', '']],
   ),
   ...of(
+    'data-plane/usage/outbox-file.ts',
+    ['data-plane/usage/outbox-spool.test.ts'],
+    [
+      [
+        'a group is taken with its rows',
+        '          this.#take.run(groupsTaken, numbering.id, numbering.nextN);\n',
+        '',
+        'nothing counts twice',
+      ],
+    ],
+  ),
+  ...of(
+    'data-plane/usage/outbox-spool.ts',
+    ['data-plane/usage/outbox-spool.test.ts'],
+    [
+      ['the spool of another database is not billed', 'id !== databaseId || ', '', 'a deleted database'],
+      ['a damaged group is not billed', ' !== Number(checksum)', ' === -1', 'other tokens'],
+      [
+        'a removed spool is made again',
+        'fstatSync(this.#file).nlink === 0',
+        'false',
+        'removed while it is used',
+      ],
+    ],
+  ),
+  ...of(
+    'data-plane/usage/outbox.ts',
+    ['data-plane/usage/outbox-spool.test.ts'],
+    [
+      ['a group is taken once', 'if (group.number <= this.#group) continue;', '', 'nothing counts twice'],
+      [
+        'a copy gives the same numbers',
+        'id === numbering.id ? numbering.nextN : 1',
+        '1',
+        'two copies of a folder',
+      ],
+      ['an urgent group does not wait', '!isKept || isUrgent || ', '!isKept || ', 'an urgent group'],
+      [
+        'what is not in the spool does not wait',
+        '!isKept || isUrgent || ',
+        'isUrgent || ',
+        'cannot be written',
+      ],
+      ['rows of a full record do not wait', 'this.unwritten >= gatherRowsMax', 'false', 'an urgent group'],
+    ],
+  ),
+  ...of(
     'data-plane/usage/usage-worker.ts',
     ['data-plane/usage/meter.test.ts'],
     [['what 0.1 had counted holds', 'earlier.get(key) ?? 0', '0']],
+  ),
+  ...of(
+    'data-plane/usage/counter-exchange.ts',
+    ['data-plane/usage/meter.test.ts'],
+    [
+      [
+        'near the end rows do not wait',
+        'isOfVisitor || ',
+        'isOfVisitor && ',
+        'near the end, and for visitors',
+      ],
+      ['the rows of visitors do not wait', 'isOfVisitor || ', '', 'near the end, and for visitors'],
+    ],
   ),
 ];
 
@@ -74,18 +134,28 @@ export const threadsMutations: readonly SuiteMutation[] = [
       ],
       [
         'rows that wait are bounded',
-        ' || this.#queue.length >= queueRowsMax',
+        ' || this.unwritten >= queueRowsMax',
         '',
         'cannot be written fails no request',
       ],
-      ['a closed outbox drops rows', 'if (this.#closed || this.#queue', 'if (this.#queue', 'a closed outbox'],
+      [
+        'a closed outbox drops rows',
+        'if (this.#closed || this.unwritten',
+        'if (this.unwritten',
+        'a closed outbox',
+      ],
       [
         'an invalid row uses no number',
-        'const n = this.#nextN;',
-        'const n = this.#nextN++;',
+        'const { incarnation, nextN: n } = numberer;',
+        'const { incarnation } = numberer;\n    const n = numberer.nextN++;',
         'an invalid row',
       ],
-      ['an invalid row is refused', 'if (!row.success)', 'if (row === undefined)', 'an invalid row'],
+      [
+        'an invalid row is refused',
+        'if (!row.success) this.#drop',
+        'if (row === undefined) this.#drop',
+        'an invalid row',
+      ],
       [
         'an acknowledgement of other rows changes nothing',
         'if (this.#closed || incarnation.shippedN !== firstN - 1) return;',

@@ -10,7 +10,7 @@ export const upstreamMutations: readonly SuiteMutation[] = [
         'a stall of this process is no wait on others',
         'this.#tickMs + lateMsMax);',
         'Number.POSITIVE_INFINITY);',
-        'had no time to read',
+        'counts little of a stall',
       ],
       [
         'sockets are read before a wait ends',
