@@ -3,7 +3,7 @@
  * reads what others published. Nothing waits for it: without the topic a gateway counts on with what it knows.
  */
 import type { CounterEntry, CounterRecord, UsageGapEntry } from '../../schemas/limits.ts';
-import { rowsReplica, visitorsSubject } from '../../schemas/limits.ts';
+import { rowsReplica } from '../../schemas/limits.ts';
 import type { CounterCopy } from '../../shared/limits/counter-copy.ts';
 import { CounterFeed } from '../../shared/limits/counter-feed.ts';
 import { type CounterState, counterKey, publishEveryMs } from '../../shared/limits/counters.ts';
@@ -37,8 +37,6 @@ export class CounterExchange {
   readonly #options: CounterExchangeOptions;
   readonly #counters: GatewayCounters;
   readonly #limits = new Map<string, number | null>();
-  /** Tokens of limited accounts that are not counted yet. */
-  readonly #held = new Map<string, number>();
   #timer: NodeJS.Timeout | undefined;
   #everythingAtMs = 0;
   #publishing: Promise<void> | undefined;
@@ -76,19 +74,14 @@ export class CounterExchange {
     return this.#hasCaughtUp;
   }
 
-  /** True where one of these uses is to be published at once. */
-  onLimits(limits: readonly AccountLimit[]): boolean {
-    const uses: AccountLimit[] = [];
-    for (const [key, limit, tokens] of limits) {
-      this.#limits.set(key, limit);
-      if (limit === null) continue;
-      const held = (this.#held.get(key) ?? 0) + tokens;
-      this.#held.set(key, held);
-      uses.push([key, limit, held]);
-    }
-    // A visitor has a few turns alone: each is on other gateways before the next, so its group does not wait for others.
-    const isOfVisitor = limits.some(([key]) => key.startsWith(visitorsSubject));
-    return isOfVisitor || (uses.length > 0 && this.#counters.isUrgent(uses, Date.now()));
+  /** Gateways that are live, this one included. */
+  get live(): number {
+    return this.#live(Date.now());
+  }
+
+  /** What the accounts of rows that come next may use, for the times of publication. */
+  onLimits(limits: readonly AccountLimit[]): void {
+    for (const [key, limit] of limits) this.#limits.set(key, limit);
   }
 
   /** Publishes the rest, for at most a second. */
@@ -115,7 +108,6 @@ export class CounterExchange {
       this.#counters.grown(key, tokens, nowMs, this.#limits.get(key));
     }
     this.#limits.clear();
-    this.#held.clear();
     this.#tick();
   }
 

@@ -1,4 +1,5 @@
-import { cpSync, mkdtempSync, rmSync } from 'node:fs';
+import { randomUUID } from 'node:crypto';
+import { cpSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import fc from 'fast-check';
@@ -15,6 +16,7 @@ import { CounterExchange } from './counter-exchange.ts';
 import { Meter, type MeteredRequest, type MeterOptions } from './meter.ts';
 import { openMeter } from './open-meter.ts';
 import { type Outbox, openOutbox } from './outbox.ts';
+import { SpoolWriter, type SpoolWriterOptions } from './spool-writer.ts';
 import { UsageWorker } from './usage-worker.ts';
 import type { AccountLimit, UsageWorkerEvent, UsageWorkerRequest } from './worker-messages.ts';
 
@@ -50,36 +52,57 @@ interface Gateway {
   readonly outbox: Outbox;
   readonly worker: UsageWorker;
   readonly meter: Meter;
+  readonly spool: SpoolWriter;
   /** What other gateways counted. */
   readonly others: CounterState;
 }
 interface GatewayOptions extends Partial<MeterOptions> {
   readonly earlier?: ReadonlyMap<string, number>;
-  readonly onLimits?: (limits: readonly AccountLimit[]) => boolean;
+  readonly onLimits?: (limits: readonly AccountLimit[]) => void;
+  readonly live?: () => number;
 }
 const counts = { published: 0, rejected: 0 };
-const noRecords = { countersPublished: 0, countersRejected: 0 };
+const noRecords = { taken: 0, live: 1, countersPublished: 0, countersRejected: 0 };
+/** A spool in the folder of the test. */
+function spoolFor(start: Partial<SpoolWriterOptions> = {}): SpoolWriter {
+  const ids = { databaseId: randomUUID(), incarnation: randomUUID() };
+  const outboxPath = join(folder, 'outbox.db');
+  const onError = (error: Error): void => {
+    throw error;
+  };
+  const spool = new SpoolWriter({ ...ids, outboxPath, number: 0, taken: 0, onError, ...start });
+  closers.push(() => spool.close());
+  return spool;
+}
+/** A meter whose worker does nothing. */
+function meterAlone({ spool = spoolFor(), ...more }: Partial<MeterOptions> = {}): Meter {
+  return new Meter({ post: () => undefined, spool, ...more });
+}
 /** A gateway with its own files; messages arrive at once. */
 function gateway(
   name: string,
-  { earlier = new Map(), onLimits = () => false, ...more }: GatewayOptions = {},
+  { earlier = new Map(), onLimits = () => undefined, live = () => 1, ...more }: GatewayOptions = {},
 ): Gateway {
   const outbox = openOutbox({ path: join(folder, name, 'outbox.db') });
   closers.push(() => outbox.close());
   const others = new CounterState();
   let meter: Meter | undefined;
+  let spool: SpoolWriter | undefined;
   const worker: UsageWorker = new UsageWorker({
-    ...{ outbox, earlier, counts, onLimits, others: (key: string) => others.sum(key) },
+    ...{ outbox, earlier, counts, onLimits, live, others: (key: string) => others.sum(key) },
     post: (event) => {
-      if (event.kind === 'opened') meter = new Meter({ post: (request) => send(worker, request), ...more });
-      else if (event.kind === 'state' || event.kind === 'totals') meter?.onEvent(event);
+      if (event.kind === 'opened') {
+        spool = spoolFor(event.spool);
+        meter = new Meter({ post: (request) => send(worker, request), spool, ...more });
+      } else if (event.kind === 'state' || event.kind === 'totals') meter?.onEvent(event);
     },
   });
   worker.open();
   const opened = meter as unknown as Meter;
+  const itsSpool = spool as unknown as SpoolWriter;
   for (const owner of [acme, { organisation: 'acme', anchor: '2026-11-20' }, { visitor: 'v1' }])
     for (const month of [0, 1]) void opened.loadTotal(owner, atMs + month * 28 * 24 * 3600 * 1000);
-  return { outbox, worker, meter: opened, others };
+  return { outbox, worker, meter: opened, spool: itsSpool, others };
 }
 function send(worker: UsageWorker, request: UsageWorkerRequest): void {
   if (request.kind !== 'close') worker.onRequest(structuredClone(request));
@@ -94,17 +117,22 @@ function readOthers({ others, worker }: Gateway, tokens: number): void {
 const tokens = ['gateway-token-of-the-tests'] as const;
 /** A gateway with a thread's parts of its own that exchanges counters. */
 async function exchanging(name: string, topic: MemoryTopic): Promise<Gateway> {
-  const made = gateway(name, { onLimits: (limits) => exchange.onLimits(limits) });
+  let exchange: CounterExchange | undefined;
+  const made = gateway(name, {
+    onLimits: (limits) => exchange?.onLimits(limits),
+    live: () => exchange?.live ?? 1,
+  });
   const { outbox, worker, others: state } = made;
-  const exchange: CounterExchange = new CounterExchange({
+  exchange = new CounterExchange({
     ...{ outbox, state, name, logger: pino({ level: 'silent' }) },
     copy: openCounterCopy(join(folder, name, 'counters.db')),
     topic: new LimitTopic({ topic: countersTopic, tokens, open: async () => new MemoryLog(topic) }),
     onChanged: (keys) => worker.onChanged(keys),
     onGaps: (gaps) => worker.onGaps(gaps),
   });
-  closers.push(() => exchange.stop());
-  await exchange.start();
+  const opened = exchange;
+  closers.push(() => opened.stop());
+  await opened.start();
   return made;
 }
 /** Writes the recorded rows to the disk. */
@@ -221,18 +249,20 @@ test('Limits 4: near the end, a completed request acts on the allowance of every
   await until(() => [one, two].every(({ meter }) => meter.poolTokens('acme', period) === 21), 1000);
 });
 
-test('near the end, and for visitors, rows do not wait for those of a tenth of a second; others do', async () => {
+test('near the end, and for visitors, a group is in the database at once; others share a transaction', async () => {
   const own = await exchanging('g1', new MemoryTopic());
-  const unwritten = (more: Partial<MeteredRequest>): number => {
-    own.outbox.flush();
-    own.meter.record(completed(more));
+  const inDatabase = async (more: Partial<MeteredRequest>): Promise<number> => {
     own.meter.sendRows();
-    return own.outbox.unwritten;
+    await own.spool.idle();
+    const [before, kept] = [own.outbox.unshipped, own.spool.keptRows];
+    own.meter.record(completed(more));
+    await until(() => own.spool.keptRows > kept);
+    return own.outbox.unshipped - before;
   };
-  expect(unwritten({ monthlyTokens: 1_000_000 })).toBe(1);
-  expect(unwritten({ monthlyTokens: null })).toBe(1);
-  expect(unwritten({ monthlyTokens: 400 })).toBe(0);
-  expect(unwritten({ owner: { visitor: 'v1' } })).toBe(0);
+  expect(await inDatabase({ monthlyTokens: 1_000_000 })).toBe(0);
+  expect(await inDatabase({ monthlyTokens: null })).toBe(0);
+  expect(await inDatabase({ monthlyTokens: 400 })).toBe(1);
+  expect(await inDatabase({ owner: { visitor: 'v1' } })).toBe(1);
 });
 
 test('far from the end, counters are gathered, and a process that ends publishes the rest', async () => {
@@ -244,7 +274,7 @@ test('far from the end, counters are gathered, and a process that ends publishes
   flush(one);
   await new Promise((resolve) => setImmediate(resolve));
   expect(topic.end).toBe(before);
-  for (const close of closers.splice(1, 1)) await close();
+  for (const close of closers.splice(2, 1)) await close();
   await until(() => two.meter.poolTokens('acme', period) === 7, 1000);
 });
 
@@ -300,9 +330,7 @@ test('a meter over the embedded log keeps its totals over a restart', async () =
 
 test('the total of an account is requested once, and then cached', async () => {
   const asked: UsageWorkerRequest[] = [];
-  const meter = new Meter({
-    post: (request) => asked.push(request),
-  });
+  const meter = meterAlone({ post: (request) => asked.push(request) });
   const known = [meter.loadTotal(acme, atMs), meter.loadTotal(acme, atMs)];
   expect(asked).toEqual([{ kind: 'total', account: { subject: 'acme', period } }]);
   meter.onEvent({ kind: 'totals', settled: [], totals: [[{ subject: 'acme', period }, 20]] });
@@ -312,13 +340,13 @@ test('the total of an account is requested once, and then cached', async () => {
 });
 
 test('a wait for a total that the worker does not send ends', async () => {
-  const meter = new Meter({ post: () => undefined, totalTimeoutMs: 20 });
+  const meter = meterAlone({ totalTimeoutMs: 20 });
   expect(await within(5000, Promise.resolve(meter.loadTotal(acme, atMs)))).toBe(false);
 });
 
 test('a late total resolves the waits that are still open and is cached for later ones', async () => {
   const asked: UsageWorkerRequest[] = [];
-  const meter = new Meter({ post: (request) => asked.push(request), totalTimeoutMs: 100 });
+  const meter = meterAlone({ post: (request) => asked.push(request), totalTimeoutMs: 100 });
   const total = () =>
     meter.onEvent({ kind: 'totals', settled: [], totals: [[{ subject: 'acme', period }, 20]] });
   const first = meter.loadTotal(acme, atMs);
@@ -335,14 +363,14 @@ test('a late total resolves the waits that are still open and is cached for late
 });
 
 test('totals that were not requested are not cached', () => {
-  const meter = new Meter({ post: () => undefined });
+  const meter = meterAlone();
   meter.onEvent({ kind: 'totals', settled: [], totals: [[{ subject: 'acme', period }, 20]] });
   expect(meter.poolTokens('acme', period)).toBe(0);
 });
 
 test('rows of requests that complete close together are sent together, and soon', async () => {
   const asked: UsageWorkerRequest[] = [];
-  const meter = new Meter({ post: (request) => asked.push(request) });
+  const meter = meterAlone({ post: (request) => asked.push(request) });
   for (const requestId of ['r-0', 'r-1', 'r-2']) meter.record(completed({ requestId }));
   expect(asked).toEqual([]);
   await vi.waitFor(() => expect(asked).toHaveLength(1), { interval: 1 });
@@ -353,9 +381,35 @@ test('rows of requests that complete close together are sent together, and soon'
   expect(meter.unshippedRows).toBe(3);
 });
 
+test('rows that fill a record are sent at once', async () => {
+  const asked: UsageWorkerRequest[] = [];
+  const spool = spoolFor();
+  const meter = meterAlone({ spool, post: (request) => asked.push(request) });
+  for (let count = 0; count < 500; count++) meter.record(completed());
+  await new Promise<void>((resolve) => spool.setOnWritten(resolve));
+  expect(asked).toMatchObject([{ kind: 'rows', group: { count: 500 } }]);
+});
+
+test('rows of a spool that cannot be written are sent at once, also those that came before it was known', async () => {
+  const asked: UsageWorkerRequest[] = [];
+  mkdirSync(join(folder, 'outbox.spool'));
+  const errors: string[] = [];
+  const spool = spoolFor({ onError: ({ message }) => errors.push(message) });
+  const meter = meterAlone({ spool, post: (request) => asked.push(request) });
+  const sent = (): number[] => asked.map((request) => (request.kind === 'rows' ? request.group.number : 0));
+  meter.record(completed());
+  await until(() => errors.length === 1);
+  expect(errors[0]).toContain('EISDIR');
+  await spool.idle();
+  expect(sent()).toEqual([1]);
+  meter.record(completed());
+  await until(() => sent().length === 2);
+  expect([sent(), spool.failedRows]).toEqual([[1, 2], 2]);
+});
+
 test('the meter is full once the worker has reported it, or rows have waited, for three seconds, or too many wait', () => {
   let nowMs = 0;
-  const meter = new Meter({ post: () => undefined, monotonicMs: () => nowMs });
+  const meter = meterAlone({ monotonicMs: () => nowMs });
   const state = (durable: number, isFull = false) =>
     meter.onEvent({ kind: 'state', received: durable, durable, unshipped: durable, isFull, ...noRecords });
   expect(meter.isFull).toBe(false);
@@ -382,11 +436,10 @@ test('the meter is full once the worker has reported it, or rows have waited, fo
   expect([meter.isFull, meter.unshippedRows]).toEqual([false, 5_001]);
 });
 
-test('requests wait while the worker is behind, all for one promise, and pass once it keeps up', async () => {
+test('requests wait while the spool is behind, all for one promise, and pass once it keeps up', async () => {
   let nowMs = 0;
-  const meter = new Meter({ post: () => undefined, monotonicMs: () => nowMs });
-  const state = (durable: number, isFull = false) =>
-    meter.onEvent({ kind: 'state', received: durable, durable, unshipped: durable, isFull, ...noRecords });
+  const spool = spoolFor();
+  const meter = meterAlone({ spool, monotonicMs: () => nowMs });
   expect(meter.keepsUp()).toBe(true);
   for (let count = 0; count < 999; count++) meter.record(completed());
   expect(meter.keepsUp()).toBe(true);
@@ -394,26 +447,53 @@ test('requests wait while the worker is behind, all for one promise, and pass on
   const byRows = meter.keepsUp();
   expect(byRows).toBeInstanceOf(Promise);
   expect(meter.keepsUp()).toBe(byRows);
-  state(1);
   await byRows;
+  expect(spool.keptRows).toBe(1_000);
   expect(meter.keepsUp()).toBe(true);
+  meter.record(completed());
   nowMs = 351;
   const byTime = meter.keepsUp();
   expect(byTime).toBeInstanceOf(Promise);
-  state(1_000);
+  await byTime;
+  expect([spool.keptRows, meter.keepsUp()]).toEqual([1_001, true]);
+});
+
+test('requests wait while the database is behind, though the spool has all rows', async () => {
+  let nowMs = 0;
+  const spool = spoolFor();
+  const meter = meterAlone({ spool, monotonicMs: () => nowMs });
+  const state = (durable: number, isFull = false) =>
+    meter.onEvent({ kind: 'state', received: durable, durable, unshipped: durable, isFull, ...noRecords });
+  const record = async (rows: number): Promise<void> => {
+    for (let count = 0; count < rows; count++) meter.record(completed());
+    meter.sendRows();
+    await spool.idle();
+  };
+  await record(3_999);
+  expect(meter.keepsUp()).toBe(true);
+  await record(1);
+  const byRows = meter.keepsUp();
+  expect(byRows).toBeInstanceOf(Promise);
+  state(1);
+  await byRows;
+  expect(meter.keepsUp()).toBe(true);
+  nowMs = 2_001;
+  const byTime = meter.keepsUp();
+  expect(byTime).toBeInstanceOf(Promise);
+  state(4_000);
   await byTime;
   expect(meter.keepsUp()).toBe(true);
-  state(1_000, true);
+  state(4_000, true);
   const byDisk = meter.keepsUp();
   expect(byDisk).toBeInstanceOf(Promise);
-  state(1_000);
+  state(4_000);
   await byDisk;
 });
 
 test('a wait for a worker that never keeps up ends, and then the meter is full', async () => {
   vi.useFakeTimers();
   try {
-    const meter = new Meter({ post: () => undefined });
+    const meter = meterAlone();
     meter.onEvent({ kind: 'state', received: 0, durable: 0, unshipped: 0, isFull: true, ...noRecords });
     const wait = meter.keepsUp();
     vi.advanceTimersByTime(3_200);
@@ -427,7 +507,7 @@ test('a wait for a worker that never keeps up ends, and then the meter is full',
 
 test('a disk that keeps accepting rows is not late, however long rows wait in total', () => {
   let nowMs = 0;
-  const meter = new Meter({ post: () => undefined, monotonicMs: () => nowMs });
+  const meter = meterAlone({ monotonicMs: () => nowMs });
   for (let count = 0; count < 5; count++) meter.record(completed());
   for (let durable = 1; durable < 5; durable++) {
     nowMs += 600;
@@ -441,7 +521,7 @@ test('a disk that keeps accepting rows is not late, however long rows wait in to
 
 test('after an event-loop stall the meter reads the worker state before it reports that it is full', () => {
   let nowMs = 0;
-  const meter = new Meter({ post: () => undefined, monotonicMs: () => nowMs });
+  const meter = meterAlone({ monotonicMs: () => nowMs });
   for (let stall = 1; stall <= 3; stall++) {
     meter.record(completed());
     nowMs += 5_000;
@@ -470,12 +550,12 @@ test('Limits 4: however late the messages of the worker arrive, a request counts
       const others = new CounterState();
       const events: UsageWorkerEvent[] = [];
       const worker: UsageWorker = new UsageWorker({
-        ...{ outbox, counts, earlier: new Map(), onLimits: () => false },
+        ...{ outbox, counts, earlier: new Map(), onLimits: () => undefined, live: () => 1 },
         others: (key) => others.sum(key),
         post: (event) => events.push(event),
       });
       worker.open();
-      const meter = new Meter({ post: (request) => send(worker, request) });
+      const meter = meterAlone({ post: (request) => send(worker, request) });
       void meter.loadTotal(acme, atMs);
       const onEvent = (): void => {
         const event = events.shift();

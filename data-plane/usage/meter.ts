@@ -1,16 +1,18 @@
 /**
  * Records the usage of completed requests and counts it against allowances: at once on this gateway, on all others once
- * they have read its counters. Rows are sent to the usage worker in groups of a few milliseconds. A row counts as
- * pending from its recording until the worker reports that the totals include it, so it is always counted exactly once.
- * Nothing here blocks on a disk: while the worker is behind, new requests wait for it, and only a disk that fails for
- * `waitingMsMax` refuses them.
+ * they have read its counters. A row counts as pending from its recording until the worker reports that the totals include
+ * it, so it is always counted exactly once. Nothing here blocks on a disk: while the spool or the worker is behind, new
+ * requests wait, and only a disk that fails for `waitingMsMax` refuses them.
  */
 import { type Draw, type UsageRow, usageTokensMax } from '../../schemas/usage.ts';
+import { isNearEnd } from '../../shared/limits/counters.ts';
 import { periodOf } from '../../shared/usage/period.ts';
+import { Backlog } from './backlog.ts';
 import type { RecordedUsage } from './rows.ts';
+import type { SpoolWriter } from './spool-writer.ts';
+import { UsageSender } from './usage-sender.ts';
 import {
   type Account,
-  type AccountLimit,
   type Amount,
   accountKey,
   accountOfNetwork,
@@ -25,6 +27,8 @@ import {
 export interface MeterOptions {
   /** Sends to the usage worker. */
   readonly post: (request: UsageWorkerRequest) => void;
+  /** Of the outbox that the worker opened. */
+  readonly spool: SpoolWriter;
   /** Tokens added to a period by hand; negative gives allowance back. */
   readonly adjustmentOf?: (organisation: string, period: string) => number;
   /** Monotonic, ms. */
@@ -63,55 +67,27 @@ export interface MeteredRequest {
   readonly unfinished?: true | undefined;
 }
 
-interface CatchUp {
-  readonly promise: Promise<void>;
-  readonly resolve: () => void;
-}
-
-/** Rows recorded within this time are sent together, ms: with a timer's lateness a row is with the worker within 10. */
-const groupMs = 7;
-/** From so many rows not on the disk, or once it has accepted none for so long, new requests wait for the worker. */
-const behindRows = 1_000;
-const behindMs = 350;
-/** Rows not on the disk yet above which requests are refused; requests in flight can still be recorded. */
-const waitingRowsMax = 5_000;
-/** Requests are refused once the disk has accepted no row for longer, ms. */
-const waitingMsMax = 3_000;
-/** How long after that the worker's state may still arrive, ms. */
-const stateGraceMs = 100;
 /** Accounts whose totals are cached; beyond that the cache is cleared and totals are requested again. */
 const totalsMax = 100_000;
 const totalTimeoutMsDefault = 2_000;
 
 export class Meter {
   readonly #options: MeterOptions;
-  readonly #monotonicMs: () => number;
   /** Own amounts that the totals do not include yet, by account. */
   readonly #pending = new Map<string, number>();
   /** Totals of all gateways, by account, as far as they were requested. */
   readonly #totals = new Map<string, number>();
   /** Callers that wait for a requested total, by account; an empty set where all have timed out. */
   readonly #waiters = new Map<string, Set<() => void>>();
-  /** Rows for the worker, as the text of a group. */
-  #outgoing = '';
-  #outgoingRows = 0;
-  /** What the accounts of the outgoing rows may use, adjustments included, and what the rows use of it. */
-  readonly #limits = new Map<string, AccountLimit>();
-  #sendTimer: NodeJS.Timeout | undefined;
-  #recorded = 0;
-  /** When the oldest unwritten row was recorded, or when rows last became durable. */
-  #waitingSinceMs = 0;
-  /** The wait that was found too long, and when that was first seen. */
-  #late: { readonly sinceMs: number; readonly seenMs: number } | undefined;
-  /** Since when the worker reports that it can keep no more rows. */
-  #workerFullSinceMs = Number.POSITIVE_INFINITY;
-  /** New requests wait for this while the worker is behind. */
-  #caughtUp: CatchUp | undefined;
+  readonly #backlog: Backlog;
+  readonly #sender: UsageSender;
   /** The worker's last state. */
   #worker: Extract<UsageWorkerEvent, { kind: 'state' }> = {
     kind: 'state',
     received: 0,
     durable: 0,
+    taken: 0,
+    live: 1,
     unshipped: 0,
     isFull: false,
     countersPublished: 0,
@@ -120,22 +96,23 @@ export class Meter {
 
   constructor(options: MeterOptions) {
     this.#options = options;
-    this.#monotonicMs = options.monotonicMs ?? (() => performance.now());
+    const { post, spool, monotonicMs = () => performance.now() } = options;
+    this.#backlog = new Backlog(monotonicMs);
+    this.#sender = new UsageSender(post, spool);
+    spool.setOnWritten(() => {
+      this.#backlog.onKept(spool.keptRows);
+      this.#sender.onSpooled();
+    });
   }
 
   /** True where no further usage can be recorded safely: the gateway refuses with 503 until it can. */
   get isFull(): boolean {
-    const waiting = this.#recorded - this.#worker.durable;
-    if (waiting >= waitingRowsMax) return true;
-    if (this.#monotonicMs() - this.#workerFullSinceMs > waitingMsMax) return true;
-    return waiting > 0 && this.#isLate();
+    return this.#backlog.isFull;
   }
 
-  /** True while the worker keeps up; else resolves once it does, or once `isFull` decides: back-pressure before refusals. */
+  /** As of the backlog: true, or resolves once requests may continue. */
   keepsUp(): true | Promise<void> {
-    if (!this.#isBehind() || this.isFull) return true;
-    this.#caughtUp ??= this.#waitForWorker();
-    return this.#caughtUp.promise;
+    return this.#backlog.keepsUp();
   }
 
   /** Tokens that all visitors together used on the day of a moment. */
@@ -150,7 +127,7 @@ export class Meter {
 
   /** Rows not yet known to be on the usage log. */
   get unshippedRows(): number {
-    return this.#worker.unshipped + this.#recorded - this.#worker.received;
+    return this.#worker.unshipped + this.#backlog.recorded - this.#worker.received;
   }
 
   /** Records a request whose answer was delivered whole, or a visitor's that was not. Returns at once, never throws. */
@@ -169,58 +146,15 @@ export class Meter {
       ...(estimated === undefined ? {} : { estimated }),
       requestId,
     };
-    if (this.#recorded === this.#worker.durable) this.#waitingSinceMs = this.#monotonicMs();
-    this.#recorded++;
+    this.#backlog.add();
     for (const amount of amountsOf(row)) this.#count(amount, 1);
-    if (draw === 'pool') this.#setLimits(owner, request.admittedMs ?? atMs, request);
-    this.#outgoing += `${JSON.stringify(row)},\n`;
-    if (++this.#outgoingRows === 1) this.#sendTimer = setTimeout(() => this.sendRows(), groupMs);
-  }
-
-  /** After an event-loop stall the worker's state may still be queued, so `stateGraceMs` passes before the disk is late. */
-  #isLate(): boolean {
-    const nowMs = this.#monotonicMs();
-    const sinceMs = this.#waitingSinceMs;
-    if (nowMs - sinceMs <= waitingMsMax) return false;
-    if (this.#late?.sinceMs !== sinceMs) this.#late = { sinceMs, seenMs: nowMs };
-    return nowMs - this.#late.seenMs > stateGraceMs;
-  }
-
-  #isBehind(): boolean {
-    const waiting = this.#recorded - this.#worker.durable;
-    if (waiting === 0) return this.#worker.isFull;
-    return waiting >= behindRows || this.#monotonicMs() - this.#waitingSinceMs > behindMs;
-  }
-
-  /** One promise for all requests that wait; it ends a little after `isFull` must have been decided. */
-  #waitForWorker(): CatchUp {
-    let resolve = (): void => undefined;
-    const promise = new Promise<void>((done) => {
-      const late = setTimeout(() => this.#release(), waitingMsMax + 2 * stateGraceMs);
-      resolve = () => {
-        clearTimeout(late);
-        done();
-      };
-    });
-    return { promise, resolve };
-  }
-
-  #release(): void {
-    const waiting = this.#caughtUp;
-    this.#caughtUp = undefined;
-    waiting?.resolve();
+    const isUrgent = draw === 'pool' && this.#isUrgent(owner, request.admittedMs ?? atMs, request);
+    this.#sender.add(JSON.stringify(row), isUrgent);
   }
 
   /** Sends the rows recorded so far to the worker. */
   sendRows(): void {
-    clearTimeout(this.#sendTimer);
-    if (this.#outgoingRows === 0) return;
-    const limits = [...this.#limits.values()];
-    const group = { rows: this.#outgoing, count: this.#outgoingRows };
-    this.#options.post({ kind: 'rows', group, limits });
-    this.#outgoing = '';
-    this.#outgoingRows = 0;
-    this.#limits.clear();
+    this.#sender.sendAll();
   }
 
   /** True where the owner's total is cached; else resolves true once it has arrived, or false after a timeout. */
@@ -261,11 +195,9 @@ export class Meter {
   /** Must be called with the worker's messages in their order. */
   onEvent(event: Extract<UsageWorkerEvent, { kind: 'state' | 'totals' }>): void {
     if (event.kind === 'state') {
-      if (event.durable > this.#worker.durable) this.#waitingSinceMs = this.#monotonicMs();
-      if (!event.isFull) this.#workerFullSinceMs = Number.POSITIVE_INFINITY;
-      else if (!this.#worker.isFull) this.#workerFullSinceMs = this.#monotonicMs();
       this.#worker = event;
-      if (this.#caughtUp !== undefined && !this.#isBehind()) this.#release();
+      this.#sender.onTaken(event.taken);
+      this.#backlog.onState(event);
       return;
     }
     for (const amount of event.settled) this.#count(amount, -1);
@@ -313,17 +245,25 @@ export class Meter {
     return waiters;
   }
 
-  /** So that use is published early where little is left. */
-  #setLimits(
+  /**
+   * Notes what the account may use. True where its use is to be published at once: a visitor has a few turns alone, so each is
+   * on other gateways before the next; others near the end, where half of what may be held back may be here.
+   */
+  #isUrgent(
     owner: UsageOwner,
     atMs: number,
     { monthlyTokens, tokensPerDay, ...used }: MeteredRequest,
-  ): void {
-    const account = 'visitor' in owner ? accountOfVisitors(atMs) : accountOf(owner, atMs);
-    const key = accountKey(account);
-    const limit = 'visitor' in owner ? tokensPerDay : this.#limitOf(account, monthlyTokens);
-    const [, , before] = this.#limits.get(key) ?? [key, null, 0];
-    this.#limits.set(key, [key, limit ?? null, before + used.promptTokens + used.completionTokens]);
+  ): boolean {
+    const isVisitor = 'visitor' in owner;
+    const account = isVisitor ? accountOfVisitors(atMs) : accountOf(owner, atMs);
+    const limit = (isVisitor ? tokensPerDay : this.#limitOf(account, monthlyTokens)) ?? null;
+    const unsent = this.#sender.useLimit(
+      accountKey(account),
+      limit,
+      used.promptTokens + used.completionTokens,
+    );
+    if (isVisitor || limit === null) return isVisitor;
+    return isNearEnd(2 * unsent, Math.max(limit - this.#used(account), 0), this.#worker.live);
   }
 
   #limitOf({ subject, period }: Account, monthlyTokens: number | null | undefined): number | null {

@@ -2,11 +2,13 @@
  * Starts the gateway's metering: the meter on this thread, the usage worker with its files and logs on a thread of its
  * own. A gateway without that worker cannot bill, so an unexpected end of the worker is reported and must end the process.
  */
+import { setTimeout as delay } from 'node:timers/promises';
 import { MessageChannel, type MessagePort, Worker } from 'node:worker_threads';
 import { type FaultFields, faultFields } from '../../shared/runtime/fault.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
 import { Meter } from './meter.ts';
 import { serveUsageWorker, type UsageWorkerOptions } from './open-usage-worker.ts';
+import { SpoolWriter } from './spool-writer.ts';
 import type { UsageWorkerEvent, UsageWorkerRequest } from './worker-messages.ts';
 
 /** More than the two seconds for which the worker ships the remaining rows. */
@@ -48,6 +50,7 @@ export async function openMeter(options: OpenMeterOptions): Promise<OpenedMeter>
   const adjustmentOf = lookup.usageAdjustment.bind(lookup);
   let isClosing = false;
   let meter: Meter | undefined;
+  let spool: SpoolWriter | undefined;
   const ended = endOf(worker);
   const opened = new Promise<Meter>((resolve, reject) => {
     worker.on('message', (event: UsageWorkerEvent) => {
@@ -56,7 +59,9 @@ export async function openMeter(options: OpenMeterOptions): Promise<OpenedMeter>
       else if (event.kind === 'failed') reject(Object.assign(new Error(event.message), { name: event.name }));
       else if (event.kind === 'opened') {
         const post = (request: UsageWorkerRequest) => worker.postMessage(request);
-        meter = new Meter({ post, adjustmentOf });
+        const onError = (err: Error) => logger.error({ err }, 'usage could not be written');
+        spool = new SpoolWriter({ ...event.spool, onError });
+        meter = new Meter({ post, adjustmentOf, spool });
         resolve(meter);
       }
     });
@@ -70,6 +75,10 @@ export async function openMeter(options: OpenMeterOptions): Promise<OpenedMeter>
     meter?.sendRows();
     const fault = await closeWorker(worker, ended, closeTimeoutMs);
     if (fault !== undefined) logger.error({ unshippedRows: meter?.unshippedRows, reason: fault }, closeText);
+    // A disk that hangs holds up no end of the process.
+    await Promise.race([spool?.close(), delay(closeTimeoutMs, undefined, { ref: false })]);
+    const lostRows = spool?.failedRows ?? 0;
+    if (lostRows > 0) logger.error({ lostRows }, 'rows of usage could be written to no file and are lost');
   };
   try {
     return { meter: await opened, close };

@@ -84,6 +84,7 @@ async function openUsageWorker(
     others: (key) => state.sum(key),
     earlier,
     onLimits: (limits) => exchange.onLimits(limits),
+    live: () => exchange.live,
     counts: exchange.feed.counts,
     post,
   });

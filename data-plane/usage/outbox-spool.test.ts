@@ -11,17 +11,18 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import fc from 'fast-check';
-import { afterEach, beforeEach, expect, test } from 'vitest';
+import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { openDatabase } from '../../shared/runtime/sqlite.ts';
 import { runs } from '../../test/support/budget.ts';
-import { until } from '../../test/support/until.ts';
-import { usageGroup, usageRow } from '../../test/support/usage-rows.ts';
+import { usageRow, usageText } from '../../test/support/usage-rows.ts';
 import { type Outbox, type OutboxOptions, openOutbox } from './outbox.ts';
+import { spoolPathsOf, type UsageGroup } from './outbox-spool.ts';
 import type { RecordedUsage } from './rows.ts';
+import { SpoolWriter } from './spool-writer.ts';
 
 let folder: string;
 const errors: string[] = [];
-const open: Outbox[] = [];
+const open: Box[] = [];
 const path = (): string => join(folder, 'outbox.db');
 const spool = (): string => join(folder, 'outbox.spool');
 
@@ -29,18 +30,40 @@ beforeEach(() => {
   folder = mkdtempSync(join(tmpdir(), 'headgate-spool-'));
   errors.length = 0;
 });
-afterEach(() => {
-  for (const each of open.splice(0)) each.close();
+afterEach(async () => {
+  for (const each of open.splice(0)) await close(each);
   rmSync(folder, { recursive: true });
 });
 
-function outbox(options: Partial<OutboxOptions> = {}): Outbox {
-  const opened = openOutbox({ path: path(), onError: ({ message }) => errors.push(message), ...options });
-  open.push(opened);
-  return opened;
+/** An outbox with the spool of its process; the outbox gets the groups with `flush`. */
+interface Box {
+  readonly outbox: Outbox;
+  readonly spool: SpoolWriter;
+  readonly unsent: UsageGroup[];
 }
-function append(box: Outbox, ...rows: readonly RecordedUsage[]): void {
-  box.append(usageGroup(...rows));
+function openBox(options: Partial<OutboxOptions> = {}): Box {
+  const onError = ({ message }: Error): void => {
+    errors.push(message);
+  };
+  const outbox = openOutbox({ path: path(), onError, ...options });
+  const box = { outbox, spool: new SpoolWriter({ ...outbox.spoolStart, onError }), unsent: [] };
+  open.push(box);
+  return box;
+}
+async function append({ spool: writer, unsent }: Box, ...rows: readonly RecordedUsage[]): Promise<void> {
+  const text = usageText(...rows);
+  unsent.push({ number: writer.append(text, rows.length), rows: text, count: rows.length });
+  await writer.idle();
+}
+function flush({ outbox, spool: writer, unsent }: Box): void {
+  for (const group of unsent.splice(0)) outbox.append(group);
+  outbox.flush();
+  writer.taken(outbox.groupsTaken);
+}
+async function close(box: Box): Promise<void> {
+  flush(box);
+  box.outbox.close();
+  await box.spool.close();
 }
 /** The requests in the database, by incarnation. */
 function written(): string[] {
@@ -50,102 +73,105 @@ function written(): string[] {
   return ids as string[];
 }
 /** What a process would leave that ends now: its files as they are. What it does afterwards is lost. */
-function crashed(box: Outbox): void {
+async function crashed(box: Box): Promise<void> {
   const files = new Map(readdirSync(folder).map((name) => [name, readFileSync(join(folder, name))]));
   open.splice(open.indexOf(box), 1);
-  box.close();
+  await close(box);
   for (const name of readdirSync(folder)) rmSync(join(folder, name));
   for (const [name, bytes] of files) writeFileSync(join(folder, name), bytes);
 }
 
-test('rows that arrived, and are not in the database, are there after a crash, once, with what they count', () => {
-  const first = outbox();
-  append(first, usageRow({ requestId: 'a' }), usageRow({ requestId: 'b' }));
-  append(first, usageRow({ requestId: 'c' }));
+test('rows that arrived, and are not in the database, are there after a crash, once, with what they count', async () => {
+  const first = openBox();
+  await append(first, usageRow({ requestId: 'a' }), usageRow({ requestId: 'b' }));
+  await append(first, usageRow({ requestId: 'c' }));
   expect(written()).toEqual([]);
-  crashed(first);
-  const second = outbox();
+  await crashed(first);
+  const second = openBox();
   expect(written()).toEqual(['a', 'b', 'c']);
   expect(statSync(spool()).size).toBe(0);
-  expect(second.ledger.get('acme 2026-11-01')).toEqual({ tokens: 21, turns: 3 });
-  expect(second.nextShipment()).toMatchObject({ incarnation: { id: first.incarnation }, firstN: 1 });
-  expect(second.unshipped).toBe(3);
-  crashed(second);
-  outbox();
+  expect(second.outbox.ledger.get('acme 2026-11-01')).toEqual({ tokens: 21, turns: 3 });
+  expect(second.outbox.nextShipment()).toMatchObject({
+    incarnation: { id: first.outbox.incarnation },
+    firstN: 1,
+  });
+  expect(second.outbox.unshipped).toBe(3);
+  await crashed(second);
+  openBox();
   expect(written()).toEqual(['a', 'b', 'c']);
   expect(errors).toEqual([]);
 });
 
-test('after a crash between the commit and the emptied spool nothing counts twice, rows without a number neither', () => {
+test('after a crash between the commit and the emptied spool nothing counts twice, rows without a number neither', async () => {
   const visit = { organisation: null, period: null, visitor: 'v-1', network: 'n-1' };
-  const first = outbox();
-  append(
+  const first = openBox();
+  await append(
     first,
     usageRow({ requestId: 'a' }),
     usageRow({ requestId: 'stopped', ...visit, unfinished: true }),
     usageRow({ requestId: 'b', ...visit }),
   );
-  const before = readFileSync(spool());
-  first.flush();
-  expect(statSync(spool()).size).toBe(0);
-  writeFileSync(spool(), before);
-  append(first, usageRow({ requestId: 'c' }));
-  crashed(first);
-  const second = outbox();
+  flush(first);
+  expect(statSync(spool()).size).toBeGreaterThan(0);
+  await append(first, usageRow({ requestId: 'c' }));
+  await crashed(first);
+  const second = openBox();
   expect(written()).toEqual(['a', 'b', 'c']);
-  expect(second.ledger.get('visitor:n-1 2026-11-21')).toEqual({ tokens: 14, turns: 2 });
-  expect(second.ledger.get('visitors:all 2026-11-21')).toEqual({ tokens: 14, turns: 1 });
-  expect(second.ledger.get('acme 2026-11-01')).toEqual({ tokens: 14, turns: 2 });
+  expect(second.outbox.ledger.get('visitor:n-1 2026-11-21')).toEqual({ tokens: 14, turns: 2 });
+  expect(second.outbox.ledger.get('visitors:all 2026-11-21')).toEqual({ tokens: 14, turns: 1 });
+  expect(second.outbox.ledger.get('acme 2026-11-01')).toEqual({ tokens: 14, turns: 2 });
   expect(errors).toEqual([]);
 });
 
-test('a database that stays locked loses nothing: what waited is in the spool after a crash', () => {
-  const first = outbox();
-  append(first, usageRow({ requestId: 'a' }));
-  first.flush();
+test('a database that stays locked loses nothing: what waited is in the spool after a crash', async () => {
+  const first = openBox();
+  await append(first, usageRow({ requestId: 'a' }));
+  flush(first);
   const db = openDatabase(path(), { durability: 'normal' });
   db.exec(`CREATE TRIGGER sabotage BEFORE INSERT ON row BEGIN SELECT raise(ABORT, 'no room'); END`);
-  append(first, usageRow({ requestId: 'b' }));
-  expect(first.flush()).toBe(false);
-  append(first, usageRow({ requestId: 'c' }));
-  expect(first.queued('acme', '2026-11-01')).toEqual({ tokens: 7, turns: 1 });
+  await append(first, usageRow({ requestId: 'b' }));
+  flush(first);
+  expect(first.outbox.isFull).toBe(true);
+  await append(first, usageRow({ requestId: 'c' }));
+  expect(first.spool.keptRows).toBe(3);
+  expect(first.outbox.queued('acme', '2026-11-01')).toEqual({ tokens: 7, turns: 1 });
   db.exec('DROP TRIGGER sabotage');
   db.close();
-  crashed(first);
-  const second = outbox();
+  await crashed(first);
+  const second = openBox();
   expect(written()).toEqual(['a', 'b', 'c']);
-  expect(second.ledger.get('acme 2026-11-01')).toEqual({ tokens: 21, turns: 3 });
+  expect(second.outbox.ledger.get('acme 2026-11-01')).toEqual({ tokens: 21, turns: 3 });
 });
 
 test('a start with a database that cannot be written keeps the spool, and its rows are written later, once', async () => {
-  const first = outbox();
-  append(first, usageRow({ requestId: 'a' }));
+  const first = openBox();
+  await append(first, usageRow({ requestId: 'a' }));
   const left = readFileSync(spool());
-  first.close();
+  await close(first);
   const db = openDatabase(path(), { durability: 'normal' });
   db.exec(`DELETE FROM row; UPDATE spool SET taken = 0;
     CREATE TRIGGER sabotage BEFORE INSERT ON row BEGIN SELECT raise(ABORT, 'no room'); END`);
   writeFileSync(spool(), left);
-  const second = outbox();
-  append(second, usageRow({ requestId: 'b' }));
-  expect([second.isFull, second.unwritten, errors]).toEqual([true, 2, ['no room']]);
-  const durable = new Promise<void>((resolve) => second.setOnDurable(resolve));
+  const second = openBox();
+  await append(second, usageRow({ requestId: 'b' }));
+  expect([second.outbox.isFull, second.outbox.unwritten, errors]).toEqual([true, 1, ['no room']]);
+  const durable = new Promise<void>((resolve) => second.outbox.setOnDurable(resolve));
   db.exec('DROP TRIGGER sabotage');
   db.close();
   await durable;
-  crashed(second);
-  outbox();
+  await crashed(second);
+  openBox();
   expect(written()).toEqual(['a', 'b']);
 });
 
-test('the spool of a deleted database is not billed: nobody knows what was', () => {
-  const first = outbox();
-  append(first, usageRow({ requestId: 'a' }));
+test('the spool of a deleted database is not billed: nobody knows what was', async () => {
+  const first = openBox();
+  await append(first, usageRow({ requestId: 'a' }));
   const left = readFileSync(spool());
-  first.close();
+  await close(first);
   for (const name of readdirSync(folder)) rmSync(join(folder, name));
   writeFileSync(spool(), left);
-  outbox();
+  openBox();
   expect(written()).toEqual([]);
   const [kept = ''] = readdirSync(folder).filter((name) => name.startsWith('outbox.spool.damaged-'));
   expect(readFileSync(join(folder, kept))).toEqual(left);
@@ -160,165 +186,216 @@ test.each<[damage: string, change: (whole: Buffer) => Buffer, kept: string[]]>([
   ['another text', () => Buffer.from('{"v":1}\n[]\n\n\u0000'), []],
   ['a group twice', (whole) => Buffer.concat([whole, whole]), ['a', 'b', 'c', 'd']],
   ['other tokens', (whole) => Buffer.from(whole.toString().replace('Tokens":3', 'Tokens":9')), ['c', 'd']],
-])('of a spool with %s, whole groups are billed once, and the start continues', (damage, change, kept) => {
-  const first = outbox();
-  append(first, usageRow({ requestId: 'a' }), usageRow({ requestId: 'b' }));
-  append(first, usageRow({ requestId: 'c' }), usageRow({ requestId: 'd' }));
-  writeFileSync(spool(), change(readFileSync(spool())));
-  crashed(first);
-  const second = outbox();
-  expect(written()).toEqual(kept);
-  const isWhole = damage === 'a group twice';
-  expect(errors).toHaveLength(isWhole ? 0 : 1);
-  expect(readdirSync(folder).filter((name) => name.includes('damaged'))).toHaveLength(isWhole ? 0 : 1);
-  append(second, usageRow({ requestId: 'later' }));
-  crashed(second);
-  outbox();
-  expect(written()).toEqual([...kept, 'later']);
-});
+])(
+  'of a spool with %s, whole groups are billed once, and the start continues',
+  async (damage, change, kept) => {
+    const first = openBox();
+    await append(first, usageRow({ requestId: 'a' }), usageRow({ requestId: 'b' }));
+    await append(first, usageRow({ requestId: 'c' }), usageRow({ requestId: 'd' }));
+    writeFileSync(spool(), change(readFileSync(spool())));
+    await crashed(first);
+    const second = openBox();
+    expect(written()).toEqual(kept);
+    const isWhole = damage === 'a group twice';
+    expect(errors).toHaveLength(isWhole ? 0 : 1);
+    expect(readdirSync(folder).filter((name) => name.includes('damaged'))).toHaveLength(isWhole ? 0 : 1);
+    await append(second, usageRow({ requestId: 'later' }));
+    await crashed(second);
+    openBox();
+    expect(written()).toEqual([...kept, 'later']);
+  },
+);
 
-test('a spool that cannot be written is reported once a second, and each group is in the database at once', () => {
-  const box = outbox();
-  append(box, usageRow({ requestId: 'first' }));
+test('a spool that cannot be written is reported once a second; its rows are lost only where the database has none', async () => {
+  const box = openBox();
+  await append(box, usageRow({ requestId: 'first' }));
   rmSync(spool());
-  box.flush();
+  flush(box);
   mkdirSync(spool());
-  append(box, usageRow({ requestId: 'a' }));
-  append(box, usageRow({ requestId: 'b' }));
-  expect(written()).toEqual(['first', 'a', 'b']);
+  await append(box, usageRow({ requestId: 'a' }));
+  await append(box, usageRow({ requestId: 'b' }), usageRow({ requestId: 'c' }));
+  expect([box.spool.isFailing, box.spool.failedRows, box.spool.keptRows]).toEqual([true, 3, 1]);
   expect(errors).toEqual([expect.stringContaining('EISDIR')]);
+  flush(box);
+  expect([box.spool.isFailing, box.spool.failedRows]).toEqual([false, 0]);
+  expect(written()).toEqual(['first', 'a', 'b', 'c']);
 });
 
 test.each<[what: string, make: () => void]>([
   ['is a folder', () => mkdirSync(spool())],
   ['is too large', () => writeFileSync(spool(), Buffer.alloc(17 * 1024 * 1024, 'x'))],
-])('a spool that %s is moved away and reported, and does not take later rows with it', (_what, make) => {
-  const first = outbox();
-  append(first, usageRow({ requestId: 'a' }));
-  crashed(first);
-  rmSync(spool());
-  make();
-  const second = outbox();
-  expect(errors).toEqual([expect.stringContaining('cannot be read and is not billed')]);
-  const [kept = ''] = readdirSync(folder).filter((name) => name.includes('damaged'));
-  expect(errors[0]).toContain(kept);
-  rmSync(join(folder, kept), { recursive: true });
-  append(second, usageRow({ requestId: 'b' }));
-  crashed(second);
-  outbox();
-  expect(written()).toEqual(['b']);
-});
+])(
+  'a spool that %s is moved away and reported, and does not take later rows with it',
+  async (_what, make) => {
+    const first = openBox();
+    await append(first, usageRow({ requestId: 'a' }));
+    await crashed(first);
+    rmSync(spool());
+    make();
+    const second = openBox();
+    expect(errors).toEqual([expect.stringContaining('cannot be read and is not billed')]);
+    const [kept = ''] = readdirSync(folder).filter((name) => name.includes('damaged'));
+    expect(errors[0]).toContain(kept);
+    rmSync(join(folder, kept), { recursive: true });
+    await append(second, usageRow({ requestId: 'b' }));
+    await crashed(second);
+    openBox();
+    expect(written()).toEqual(['b']);
+  },
+);
 
-test('two copies of a folder give the rows of its spool the same numbers', () => {
-  const first = outbox();
-  append(first, usageRow({ requestId: 'a' }));
-  first.flush();
-  append(first, usageRow({ requestId: 'b' }), usageRow({ requestId: 'c' }));
+test('two copies of a folder give the rows of its spool the same numbers', async () => {
+  const first = openBox();
+  await append(first, usageRow({ requestId: 'a' }));
+  flush(first);
+  await append(first, usageRow({ requestId: 'b' }), usageRow({ requestId: 'c' }));
   const files = readdirSync(folder).map((name) => [name, readFileSync(join(folder, name))] as const);
-  first.flush();
-  const shipment = first.nextShipment();
+  flush(first);
+  const shipment = first.outbox.nextShipment();
   expect(shipment?.bodies).toHaveLength(3);
-  first.close();
+  await close(first);
   open.splice(open.indexOf(first), 1);
   for (const name of readdirSync(folder)) rmSync(join(folder, name));
   for (const [name, bytes] of files) writeFileSync(join(folder, name), bytes);
-  const copy = outbox();
-  expect(copy.nextShipment()).toMatchObject({ firstN: 1, bodies: shipment?.bodies });
-  append(copy, usageRow({ requestId: 'd' }));
-  crashed(copy);
-  outbox();
+  const copy = openBox();
+  expect(copy.outbox.nextShipment()).toMatchObject({ firstN: 1, bodies: shipment?.bodies });
+  await append(copy, usageRow({ requestId: 'd' }));
+  await crashed(copy);
+  openBox();
   expect(written()).toEqual(['a', 'b', 'c', 'd']);
   expect(errors).toEqual([]);
 });
 
-test('rows that no file takes are counted and reported at the end', () => {
-  const box = outbox();
-  append(box, usageRow({ requestId: 'first' }));
+test('a spool that is removed while it is used is made again with the next transaction', async () => {
+  const box = openBox();
+  await append(box, usageRow({ requestId: 'a' }));
   rmSync(spool());
-  box.flush();
-  mkdirSync(spool());
-  const db = openDatabase(path(), { durability: 'normal' });
-  db.exec(`CREATE TRIGGER sabotage BEFORE INSERT ON row BEGIN SELECT raise(ABORT, 'no room'); END`);
-  append(box, usageRow({ requestId: 'a' }), usageRow({ requestId: 'b' }));
-  box.close();
-  db.close();
-  expect(box.dropped).toBe(2);
-  expect(errors.at(-1)).toContain('2 rows of usage could be written to no file');
-});
-
-test('a spool that is removed while it is used is made again with the next transaction', () => {
-  const box = outbox();
-  append(box, usageRow({ requestId: 'a' }));
-  rmSync(spool());
-  box.flush();
-  expect(existsSync(spool())).toBe(false);
-  append(box, usageRow({ requestId: 'b' }));
-  crashed(box);
-  outbox();
+  flush(box);
+  await append(box, usageRow({ requestId: 'b' }));
+  expect(existsSync(spool())).toBe(true);
+  await crashed(box);
+  openBox();
   expect(written()).toEqual(['a', 'b']);
 });
 
-test('an outbox that is closed leaves an empty spool', () => {
-  const box = outbox();
-  append(box, usageRow({ requestId: 'a' }));
-  box.close();
+test('an outbox that is closed leaves an empty spool', async () => {
+  const box = openBox();
+  await append(box, usageRow({ requestId: 'a' }));
+  await close(box);
   expect(statSync(spool()).size).toBe(0);
 });
 
-test('an urgent group, and one that fills a record, is in the database on return, others soon', async () => {
-  const box = outbox();
-  box.append(usageGroup(usageRow({ requestId: 'a' })), true);
-  expect(written()).toEqual(['a']);
-  append(box, usageRow({ requestId: 'b' }));
-  expect(written()).toEqual(['a']);
-  append(box, ...Array.from({ length: 499 }, (_, index) => usageRow({ requestId: `r-${index}` })));
-  expect(written()).toHaveLength(501);
-  append(box, usageRow({ requestId: 'c' }));
-  await until(() => written().length === 502);
+test('two files take turns, and neither grows with the rows of a process, while the database takes them', async () => {
+  const box = openBox();
+  const sizes = (): number[] =>
+    spoolPathsOf(path()).map((each) => (existsSync(each) ? statSync(each).size : 0));
+  const rows = Array.from({ length: 400 }, (_, index) => usageRow({ requestId: `r-${index}` }));
+  for (let round = 0; round < 12; round++) {
+    await append(box, ...rows);
+    // The group of this round is in a file until the next.
+    if (round % 2 === 0) flush(box);
+  }
+  expect(Math.max(...sizes())).toBeLessThan(512 * 1024);
+  expect(Math.min(...sizes())).toBeGreaterThan(0);
+  await crashed(box);
+  openBox();
+  expect(written()).toHaveLength(12 * 400);
+});
+
+test('a file whose groups the database has not taken is not emptied, whatever its size', async () => {
+  const box = openBox();
+  const rows = Array.from({ length: 400 }, (_, index) => usageRow({ requestId: `r-${index}` }));
+  for (let round = 0; round < 12; round++) await append(box, ...rows);
+  await crashed(box);
+  openBox();
+  expect(written()).toHaveLength(12 * 400);
+});
+
+test('groups that arrive while one is being written are written together, in their order', async () => {
+  const box = openBox();
+  const texts = ['a', 'b', 'c', 'd'].map((requestId) => usageText(usageRow({ requestId })));
+  for (const rows of texts) box.unsent.push({ number: box.spool.append(rows, 1), rows, count: 1 });
+  let writes = 0;
+  box.spool.setOnWritten(() => {
+    writes++;
+  });
+  await box.spool.idle();
+  expect([writes, box.spool.keptRows]).toEqual([2, 4]);
+  await crashed(box);
+  openBox();
+  expect(written()).toEqual(['a', 'b', 'c', 'd']);
+});
+
+test('after a failed write no row counts as kept until the database has those that failed', async () => {
+  vi.useFakeTimers({ toFake: ['performance'] });
+  try {
+    const box = openBox();
+    mkdirSync(spool());
+    await append(box, usageRow({ requestId: 'a' }));
+    rmSync(spool(), { recursive: true });
+    await append(box, usageRow({ requestId: 'b' }));
+    expect([box.spool.keptRows, box.spool.failedRows]).toEqual([0, 2]);
+    vi.advanceTimersByTime(1_000);
+    await append(box, usageRow({ requestId: 'c' }));
+    expect([box.spool.keptRows, box.spool.failedRows]).toEqual([0, 2]);
+    flush(box);
+    await append(box, usageRow({ requestId: 'd' }));
+    expect([box.spool.keptRows, box.spool.failedRows, written()]).toEqual([4, 0, ['a', 'b', 'c']]);
+  } finally {
+    vi.useRealTimers();
+  }
+});
+
+test('after its end a spool takes nothing, and says so', async () => {
+  const box = openBox();
+  await append(box, usageRow({ requestId: 'a' }));
+  await close(box);
+  box.spool.append(usageText(usageRow({ requestId: 'late' })), 1);
+  expect(box.spool.failedRows).toBe(1);
 });
 
 type Step = 'append' | 'visit' | 'flush' | 'crash' | 'restore' | 'ship';
 
-test('wherever it crashes, and whatever old spool comes back, each row is in the database once', () => {
+test('wherever it crashes, and whatever old spool comes back, each row is in the database once', async () => {
   const step = fc.constantFrom<Step>('append', 'append', 'visit', 'flush', 'crash', 'restore', 'ship');
-  fc.assert(
-    fc.property(fc.array(step, { maxLength: 30 }), (steps) => {
+  await fc.assert(
+    fc.asyncProperty(fc.array(step, { maxLength: 30 }), async (steps) => {
       for (const name of readdirSync(folder)) rmSync(join(folder, name));
-      let box = outbox();
+      let box = openBox();
       let [rows, stopped] = [0, 0];
       let old: Buffer | undefined;
-      const take: Record<Step, () => void> = {
-        append: () => {
-          append(box, usageRow({ requestId: `r-${++rows}` }), usageRow({ requestId: `r-${++rows}` }));
+      const take: Record<Step, () => void | Promise<void>> = {
+        append: async () => {
+          await append(box, usageRow({ requestId: `r-${++rows}` }), usageRow({ requestId: `r-${++rows}` }));
           old = readFileSync(spool());
         },
-        visit: () => {
+        visit: async () => {
           const visitor = { organisation: null, period: null, visitor: 'v', unfinished: true } as const;
-          append(box, usageRow({ requestId: `s-${++stopped}`, ...visitor }));
+          await append(box, usageRow({ requestId: `s-${++stopped}`, ...visitor }));
         },
-        flush: () => box.flush(),
+        flush: () => flush(box),
         ship: () => {
-          const next = box.nextShipment();
-          if (next) box.markShipped(next);
+          const next = box.outbox.nextShipment();
+          if (next) box.outbox.markShipped(next);
         },
-        crash: () => {
-          crashed(box);
-          box = outbox();
+        crash: async () => {
+          await crashed(box);
+          box = openBox();
         },
-        restore: () => {
-          box.flush();
-          crashed(box);
+        restore: async () => {
+          flush(box);
+          await crashed(box);
           if (old) writeFileSync(spool(), old);
-          box = outbox();
+          box = openBox();
         },
       };
-      for (const each of steps) take[each]();
-      box.flush();
+      for (const each of steps) await take[each]();
+      flush(box);
       expect(written().sort()).toEqual(Array.from({ length: rows }, (_, index) => `r-${index + 1}`).sort());
-      expect(box.ledger.get('acme 2026-11-01')?.turns ?? 0).toBe(rows);
-      expect(box.ledger.get('visitors:all 2026-11-21')?.tokens ?? 0).toBe(7 * stopped);
+      expect(box.outbox.ledger.get('acme 2026-11-01')?.turns ?? 0).toBe(rows);
+      expect(box.outbox.ledger.get('visitors:all 2026-11-21')?.tokens ?? 0).toBe(7 * stopped);
       expect(errors).toEqual([]);
-      for (const each of open.splice(0)) each.close();
+      for (const each of open.splice(0)) await close(each);
     }),
     { numRuns: runs({ fast: 6, full: 60 }) },
   );

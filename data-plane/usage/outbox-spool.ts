@@ -1,126 +1,101 @@
 /**
- * The spool of the outbox, `outbox.spool`: the groups of rows that arrived and are not in `outbox.db` yet. A group is written
- * without waiting for the disk, so the end of the process loses none of it, and the file is emptied once the database has it.
- * Groups have numbers, and the database keeps that of the last one which it took, so a group counts once whatever was emptied.
+ * The spool of the outbox, `outbox.spool` and `outbox-2.spool`: the groups of rows that may not be in `outbox.db` yet. The
+ * thread of requests writes them (spool-writer.ts) without waiting for the disk, so the end of the process loses none of them.
+ * Groups have numbers, and the database keeps that of the last one which it took, so a group counts once whatever is in
+ * the files.
  */
-import { closeSync, fstatSync, ftruncateSync, openSync, readFileSync, renameSync, writeSync } from 'node:fs';
+import { copyFileSync, existsSync, readFileSync, renameSync, statSync, truncateSync } from 'node:fs';
 import { crc32 } from 'node:zlib';
 
-/** The most that the file may have, bytes: above what the queue of the outbox may hold. */
-const bytesMax = 16 * 1024 * 1024;
-/** After a write that failed, the next attempt, ms. */
-const retryMs = 1_000;
+/** The most that one file may have, bytes: above what may wait for the database. */
+export const spoolBytesMax = 16 * 1024 * 1024;
 
 /** A group of rows: each row is JSON, with a comma and a newline behind it. */
 export interface UsageGroup {
+  /** Groups of a folder are numbered in the order of their rows; where one has the rows of several, the last number. */
+  readonly number: number;
   readonly rows: string;
   readonly count: number;
 }
 export interface SpooledGroup extends UsageGroup {
-  readonly number: number;
   /** Id of the process start that it arrived in. */
   readonly incarnation: string;
 }
 interface ReadSpool {
+  /** In the order of their numbers. */
   readonly groups: readonly SpooledGroup[];
-  /** Where the file goes once it is emptied, if parts of it are no whole group, or one of another database. */
-  readonly keptAs: string | undefined;
+  /** What could not be read, and where it is kept for people. */
+  readonly faults: readonly Error[];
 }
 
-/** The spool of an outbox, by the path of its database. */
-export function spoolPathOf(outboxPath: string): string {
-  return `${outboxPath.replace(/\.db$/, '')}.spool`;
+/** The files of an outbox, by the path of its database. */
+export function spoolPathsOf(outboxPath: string): readonly [string, string] {
+  const base = outboxPath.replace(/\.db$/, '');
+  return [`${base}.spool`, `${base}-2.spool`];
 }
 
-export class OutboxSpool {
-  readonly #path: string;
-  readonly #databaseId: string;
-  #file: number | undefined;
-  #bytes = 0;
-  #retryAtMs = Number.NEGATIVE_INFINITY;
-  /** The file has parts that could not be read: it is renamed instead of emptied. */
-  #keptAs: string | undefined;
+/** A group as it is written: `databaseId` names the database that it belongs to. */
+export function spoolText(databaseId: string, { incarnation, number, count, rows }: SpooledGroup): string {
+  const checked = `${databaseId} ${incarnation} ${number} ${count}\n${rows}`;
+  // The first newline ends what an earlier write may have left incomplete.
+  return `\n${magic} ${crc32(checked)} ${checked}`;
+}
 
-  constructor(path: string, databaseId: string) {
-    this.#path = path;
-    this.#databaseId = databaseId;
-  }
-
-  /** False where the file is not to be written for now. Throws where it cannot be written: the next attempt is in a second. */
-  append({ incarnation, number, rows, count }: SpooledGroup): boolean {
-    if (performance.now() < this.#retryAtMs) return false;
+/**
+ * The groups of a database. A file with parts that cannot be read is copied for people; one that cannot be read at all is
+ * moved away, because numbers of its groups would be given again. Throws where that fails too.
+ */
+export function readSpool(outboxPath: string, databaseId: string, nowMs: number): ReadSpool {
+  const groups: SpooledGroup[] = [];
+  const faults: Error[] = [];
+  for (const path of spoolPathsOf(outboxPath)) {
+    if (!existsSync(path)) continue;
+    const kept = `${path}.damaged-${nowMs}`;
     try {
-      this.#file ??= this.#open();
-      const checked = `${this.#databaseId} ${incarnation} ${number} ${count}\n${rows}`;
-      // The first newline ends what an earlier write may have left incomplete.
-      const text = Buffer.from(`\n${magic} ${crc32(checked)} ${checked}`);
-      if (this.#bytes + text.length > bytesMax) throw new Error(`${this.#path} has its largest size`);
-      const written = writeSync(this.#file, text);
-      this.#bytes += written;
-      if (written < text.length) throw new Error(`${this.#path} cannot be written; free some disk space`);
-      return true;
+      const read = groupsIn(path, databaseId);
+      groups.push(...read.groups);
+      if (read.isWhole) continue;
+      keep(path, kept);
+      faults.push(new Error(`parts of the spool of usage cannot be read and are not billed: ${kept}`));
     } catch (error) {
-      this.#retryAtMs = performance.now() + retryMs;
-      throw error;
+      renameSync(path, kept);
+      const reason = error instanceof Error ? error.message : String(error);
+      faults.push(new Error(`the spool of usage cannot be read and is not billed: ${kept}: ${reason}`));
     }
   }
+  return { groups: groups.sort((a, b) => a.number - b.number), faults };
+}
 
-  /** The database has all groups. Throws where the file cannot be emptied, which only costs its space. */
-  empty(): void {
-    if (this.#file === undefined || this.#bytes === 0) return;
-    // Opened again where somebody removed it.
-    if (fstatSync(this.#file).nlink === 0) this.close();
-    else if (this.#keptAs !== undefined) this.#moveTo(this.#keptAs);
-    else ftruncateSync(this.#file, 0);
-    this.#bytes = 0;
+/** The database has all groups of the files. Throws where they cannot be emptied, which only costs their space. */
+export function emptySpool(outboxPath: string): void {
+  for (const path of spoolPathsOf(outboxPath)) if (existsSync(path)) truncateSync(path);
+}
+
+/** A copy, so that the whole groups stay where they are; a disk without room gets the file under the other name. */
+function keep(path: string, kept: string): void {
+  try {
+    copyFileSync(path, kept);
+  } catch {
+    renameSync(path, kept);
   }
+}
 
-  /** The groups of this database in the file, in their order. Throws where it cannot be read: move it away then. */
-  read(nowMs: number): ReadSpool {
-    this.#file ??= this.#open();
-    if (this.#bytes > bytesMax) throw new Error(`${this.#path} has ${this.#bytes} bytes and is not read`);
-    const lines = readFileSync(this.#path, 'utf8').split('\n');
-    const groups: SpooledGroup[] = [];
-    for (let at = 0; at < lines.length; at++) {
-      if (lines[at] === '') continue;
-      const group = groupAt(lines, at, this.#databaseId);
-      if (group === undefined) this.#keptAs = this.#damagedPath(nowMs);
-      else {
-        groups.push(group);
-        at += group.count;
-      }
+function groupsIn(path: string, databaseId: string): { groups: readonly SpooledGroup[]; isWhole: boolean } {
+  const { size } = statSync(path);
+  if (size > spoolBytesMax) throw new Error(`${path} has ${size} bytes and is not read`);
+  const lines = readFileSync(path, 'utf8').split('\n');
+  const groups: SpooledGroup[] = [];
+  let isWhole = true;
+  for (let at = 0; at < lines.length; at++) {
+    if (lines[at] === '') continue;
+    const group = groupAt(lines, at, databaseId);
+    if (group === undefined) isWhole = false;
+    else {
+      groups.push(group);
+      at += group.count;
     }
-    return { groups, keptAs: this.#keptAs };
   }
-
-  /** Keeps the file for people; a new one takes its place. Returns its path, and throws where it cannot be renamed. */
-  moveAway(nowMs: number): string {
-    const path = this.#damagedPath(nowMs);
-    this.#moveTo(path);
-    return path;
-  }
-
-  close(): void {
-    if (this.#file !== undefined) closeSync(this.#file);
-    this.#file = undefined;
-    this.#bytes = 0;
-  }
-
-  #damagedPath(nowMs: number): string {
-    return `${this.#path}.damaged-${nowMs}`;
-  }
-
-  #moveTo(path: string): void {
-    this.close();
-    renameSync(this.#path, path);
-    this.#keptAs = undefined;
-  }
-
-  #open(): number {
-    const file = openSync(this.#path, 'a', 0o600);
-    this.#bytes = fstatSync(file).size;
-    return file;
-  }
+  return { groups, isWhole };
 }
 
 const magic = 'headgate-spool-1';

@@ -1,9 +1,9 @@
 /**
- * The transactional outbox of usage rows: groups of rows are kept in the spool at once, written to `outbox.db` together ten
- * times a second, and kept there for a day after the usage log has acknowledged them. Each process start is an incarnation
- * with an id of its own; its rows are numbered without gaps, and rows of earlier incarnations are shipped under their own ids.
- * `kill -9` loses no group that arrived, and a power cut those of the last tenth of a second. A failed write is reported and
- * retried; it never fails a request that was already served.
+ * The transactional outbox of usage rows: rows that arrive together are written to `outbox.db` together, and kept there for a
+ * day after the usage log has acknowledged them. Each process start is an incarnation with an id of its own; its rows are
+ * numbered without gaps, and rows of earlier incarnations are shipped under their own ids. What a process that ended had
+ * in its spool (outbox-spool.ts), and not here, is written at the next start. A failed write is reported and retried; it never
+ * fails a request that was already served.
  */
 import { randomUUID } from 'node:crypto';
 import type { CounterEntry } from '../../schemas/limits.ts';
@@ -18,17 +18,15 @@ import {
   type Shipped,
 } from './outbox-file.ts';
 import type { OutboxLedger } from './outbox-ledger.ts';
-import { OutboxSpool, type SpooledGroup, spoolPathOf, type UsageGroup } from './outbox-spool.ts';
+import { emptySpool, readSpool, type SpooledGroup, type UsageGroup } from './outbox-spool.ts';
 import { entriesOfPlainRow } from './plain-row.ts';
 import { parsedRow, rowsIn, Sums } from './rows.ts';
+import type { SpoolStart } from './spool-writer.ts';
 import { entriesOf } from './worker-messages.ts';
 
 const rowsMaxDefault = 5_000_000;
 /** Rows that may wait in memory while the disk cannot be written. */
 const queueRowsMaxDefault = 10_000;
-/** Groups that arrive within this time of the first one, or until there are so many rows, share a transaction. */
-const gatherMs = 100;
-const gatherRowsMax = 500;
 /** An acknowledgement is written with the next rows, or after this: losing it costs only a repeated shipment. */
 const acknowledgedMs = 200;
 const retryMsMin = 50;
@@ -81,19 +79,15 @@ export class Outbox {
   readonly #file: OutboxFile;
   readonly #options: OutboxOptions;
   readonly #own: Numberer;
-  readonly #spool: OutboxSpool;
   /** Groups that are not parsed yet. */
   #held: UsageGroup[] = [];
   /** Number of the last group. */
   #group: number;
-  /** Rows that are neither in the spool nor in the database yet. */
-  #unkept = 0;
   #queue: QueuedUsage[] = [];
   /** What the queue, and rows that use no number, add to the counters. */
   #sums = new Sums();
   #shipped: Shipped[] = [];
   #timer: NodeJS.Timeout | undefined;
-  #gathering: NodeJS.Timeout | undefined;
   #retryMs = 0;
   #closed = false;
   #onDurable: () => void = () => undefined;
@@ -105,10 +99,11 @@ export class Outbox {
     this.#file = file;
     this.#options = options;
     this.#group = file.groupsTaken;
-    this.#spool = new OutboxSpool(spoolPathOf(options.path), file.spoolId);
-    this.#takeGroups(this.#readSpool());
+    const { groups, faults } = readSpool(options.path, file.spoolId, this.#now());
+    for (const fault of faults) this.#report(fault);
+    this.#takeGroups(groups);
     this.#own = { incarnation: file.startIncarnation(randomUUID()), nextN: 1 };
-    if (this.#group === file.groupsTaken || this.#write()) this.#try(() => this.#spool.empty());
+    if (this.#group === file.groupsTaken || this.#write()) this.#try(() => emptySpool(options.path));
   }
 
   /** What this folder completed itself, as far as it is on the disk. */
@@ -119,6 +114,16 @@ export class Outbox {
   get incarnation(): string {
     return this.#own.incarnation.id;
   }
+  /** Where the spool of this process begins. */
+  get spoolStart(): SpoolStart {
+    const { path: outboxPath } = this.#options;
+    const [databaseId, number, taken] = [this.#file.spoolId, this.#group, this.groupsTaken];
+    return { outboxPath, databaseId, incarnation: this.incarnation, number, taken };
+  }
+  /** Number of the last group that is in the database. */
+  get groupsTaken(): number {
+    return this.#file.groupsTaken;
+  }
   /** Rows not yet known to be on the log. */
   get unshipped(): number {
     return this.#file.unshipped + this.unwritten;
@@ -128,11 +133,8 @@ export class Outbox {
     return this.#retryMs > 0 || this.unshipped >= (this.#options.rowsMax ?? rowsMaxDefault);
   }
 
-  /**
-   * Keeps a group in the spool and returns; it is in the database within a tenth of a second, an urgent one on return. Where
-   * the outbox is full or closed it is dropped. Never throws.
-   */
-  append(group: UsageGroup, isUrgent = false): void {
+  /** Writes a group. Where the disk refuses it is retried; where the outbox is full or closed it is dropped. Never throws. */
+  append(group: UsageGroup): void {
     const { queueRowsMax = queueRowsMaxDefault } = this.#options;
     if (this.#closed || this.unwritten >= queueRowsMax) {
       this.#dropGroup(group);
@@ -140,22 +142,15 @@ export class Outbox {
     }
     this.#held.push(group);
     this.unwritten += group.count;
-    this.#group++;
-    const named = { ...group, incarnation: this.incarnation, number: this.#group };
-    const isKept = this.#try(() => this.#spool.append(named)) ?? false;
-    if (!isKept) this.#unkept += group.count;
+    this.#group = group.number;
     // While writes fail, the retry has its own time.
-    if (this.#retryMs > 0) return;
-    if (!isKept || isUrgent || this.unwritten >= gatherRowsMax) this.flush();
-    else this.#gathering ??= setTimeout(() => this.flush(), gatherMs);
+    if (this.#retryMs === 0) this.flush();
   }
 
   /** Writes what has arrived. False where the write failed; it is retried later. */
   flush(): boolean {
     clearTimeout(this.#timer);
-    clearTimeout(this.#gathering);
     this.#timer = undefined;
-    this.#gathering = undefined;
     if (this.#group === this.#file.groupsTaken && this.#shipped.length === 0) return true;
     this.#takeHeld();
     const isWritten = this.#write();
@@ -230,37 +225,13 @@ export class Outbox {
     return this.#file.incarnations.map(({ id }) => id);
   }
 
-  /** Writes the queue and closes the files. Later rows are dropped; those that could not be written are in the spool. */
+  /** Writes the queue and closes the file. Later rows are dropped. */
   close(): void {
     if (this.#closed) return;
     this.flush();
     this.#closed = true;
     clearTimeout(this.#timer);
-    if (this.#unkept > 0) {
-      this.dropped += this.#unkept;
-      this.#report(new Error(`${this.#unkept} rows of usage could be written to no file and are lost`));
-    }
-    this.#spool.close();
     this.#file.close();
-  }
-
-  /**
-   * What the process before this one left. A spool that cannot be read is moved away, because numbers of its groups would be
-   * given again; where that fails too, there is no start.
-   */
-  #readSpool(): readonly SpooledGroup[] {
-    const nowMs = this.#now();
-    try {
-      const { groups, keptAs } = this.#spool.read(nowMs);
-      if (keptAs !== undefined)
-        this.#report(new Error(`parts of the spool of usage cannot be read and are not billed: ${keptAs}`));
-      return groups;
-    } catch (error) {
-      const kept = this.#spool.moveAway(nowMs);
-      const reason = error instanceof Error ? error.message : String(error);
-      this.#report(new Error(`the spool of usage cannot be read and is not billed: ${kept}: ${reason}`));
-      return [];
-    }
   }
 
   /**
@@ -346,10 +317,8 @@ export class Outbox {
     this.#queue = [];
     this.#sums = new Sums();
     this.unwritten = 0;
-    this.#unkept = 0;
     this.#shipped = [];
     this.#retryMs = 0;
-    this.#try(() => this.#spool.empty());
     if (entries.length > 0) this.#onCounted(entries);
     if (hadRows) this.#onDurable();
     return true;

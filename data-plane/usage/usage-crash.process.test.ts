@@ -31,17 +31,25 @@ function built(path: string): string {
 }
 
 /**
- * The outbox and the publisher of a gateway without the gateway. Before it appends a group it prints `recorded N`, and after
- * that `kept N`, each in one write, so that a line is complete before the kill.
+ * The spool, the outbox and the publisher of a gateway without the gateway. Before it appends a group it prints `recorded N`,
+ * and once that is written `kept N`, each in one write, so that a line is complete before the kill.
  */
 const program = `
 import { writeSync } from 'node:fs';
 import { openLog } from ${built('shared/log/open-log.js')};
 import { openOutbox } from ${built('data-plane/usage/outbox.js')};
 import { Publisher } from ${built('data-plane/usage/publisher.js')};
+import { SpoolWriter } from ${built('data-plane/usage/spool-writer.js')};
 const [folder, seed] = process.argv.slice(1);
 const onError = (error) => { if (!error.message.includes('spool')) throw error; };
 const outbox = openOutbox({ path: folder + '/outbox.db', onError });
+const spool = new SpoolWriter({ ...outbox.spoolStart, onError });
+spool.setOnWritten(() => writeSync(1, 'kept ' + spool.keptRows + '\\n'));
+const unsent = [];
+const flush = () => {
+  for (const group of unsent.splice(0)) outbox.append(group);
+  spool.taken(outbox.groupsTaken);
+};
 const open = (partition) => openLog('sqlite:' + folder + '/log', { topic: 'headgate.usage', partition });
 const publisher = new Publisher({ outbox, partitions: 1, open });
 publisher.start();
@@ -54,11 +62,11 @@ setInterval(() => {
     for (let row = 0; row < count; row++)
       rows += JSON.stringify({ ...usage, requestId: seed + '-' + ++recorded }) + ',\\n';
     writeSync(1, 'recorded ' + recorded + '\\n');
-    outbox.append({ rows, count });
-    writeSync(1, 'kept ' + recorded + '\\n');
+    unsent.push({ number: spool.append(rows, count), rows, count });
   }
-  if (seed % 2 === 0) outbox.flush();
+  if (seed % 2 === 0) flush();
 }, 1);
+setInterval(flush, 100);
 `;
 
 interface Life {

@@ -1,5 +1,5 @@
 /**
- * The usage worker: writes rows to the outbox, and reports what all gateways together have counted for an account. It runs on
+ * The usage worker: writes rows to the outbox's database, and reports what all gateways together have counted for an account. It runs on
  * a thread of its own, so that no disk flush and no record of another gateway delays a request.
  * A row is settled in the message that has a total with it, so a consumer that processes messages in order counts every row
  * exactly once.
@@ -28,8 +28,10 @@ export interface UsageWorkerParts {
   readonly others: (key: string) => Sum;
   /** Tokens that version 0.1 had counted of all gateways before this build took over the folder, by account. */
   readonly earlier: ReadonlyMap<string, number>;
-  /** What accounts may use, for the times of publication. True where the rows that come with them are to be published now. */
-  readonly onLimits: (limits: readonly AccountLimit[]) => boolean;
+  /** What accounts may use, for the times of publication. */
+  readonly onLimits: (limits: readonly AccountLimit[]) => void;
+  /** Gateways that are live, this one included. */
+  readonly live: () => number;
   readonly counts: Readonly<CounterFeedCounts>;
   readonly post: (event: UsageWorkerEvent) => void;
 }
@@ -54,7 +56,7 @@ export class UsageWorker {
 
   open(): void {
     this.#isOpen = true;
-    this.#options.post({ kind: 'opened' });
+    this.#options.post({ kind: 'opened', spool: this.#options.outbox.spoolStart });
     this.#postState();
   }
 
@@ -84,7 +86,8 @@ export class UsageWorker {
 
   #record(group: UsageGroup, limits: readonly AccountLimit[]): void {
     this.#received += group.count;
-    this.#options.outbox.append(group, this.#options.onLimits(limits));
+    this.#options.onLimits(limits);
+    this.#options.outbox.append(group);
   }
 
   #settle(entries: readonly CounterEntry[]): void {
@@ -102,7 +105,7 @@ export class UsageWorker {
   }
 
   #postState(): void {
-    const { outbox, post, counts } = this.#options;
+    const { outbox, post, counts, live } = this.#options;
     if (!this.#isOpen) return;
     if (outbox.unwritten === 0) this.#durable = this.#received;
     const { unshipped, isFull } = outbox;
@@ -110,6 +113,8 @@ export class UsageWorker {
       kind: 'state',
       received: this.#received,
       durable: this.#durable,
+      taken: outbox.groupsTaken,
+      live: live(),
       unshipped,
       isFull,
       countersPublished: counts.published,

@@ -7,6 +7,7 @@ import type { UsageRow } from '../../schemas/usage.ts';
 import { counterKey, type Sum } from '../../shared/limits/counters.ts';
 import type { FaultFields } from '../../shared/runtime/fault.ts';
 import type { UsageGroup } from './outbox-spool.ts';
+import type { SpoolStart } from './spool-writer.ts';
 
 /**
  * What allowances are counted for, by the subject and period of its counters: an organisation in one period (by its first
@@ -20,12 +21,12 @@ export interface Account {
 /** Tokens of the pool, or turns of a visitor. */
 export type Amount = readonly [account: Account, amount: number];
 
-/** What an account may use in its period (null: without limit), and the tokens of it that come with this. */
-export type AccountLimit = readonly [key: string, limit: number | null, tokens: number];
+/** What an account may use in its period (null: without limit). */
+export type AccountLimit = readonly [key: string, limit: number | null];
 
 /** From the main thread to the worker. */
 export type UsageWorkerRequest =
-  /** Text costs half of what a copy of the objects does, and is what the spool keeps. */
+  /** Several groups of the spool in one, as text, which costs half of what a copy of the objects does. */
   | { readonly kind: 'rows'; readonly group: UsageGroup; readonly limits: readonly AccountLimit[] }
   /** Requests the total of an account; answered by `totals`. */
   | { readonly kind: 'total'; readonly account: Account }
@@ -37,7 +38,7 @@ export type UsageWorkerRequest =
 /** From the worker to the main thread. */
 export type UsageWorkerEvent =
   /** Once, before all others but `log`. */
-  | { readonly kind: 'opened' }
+  | { readonly kind: 'opened'; readonly spool: SpoolStart }
   /** Instead of `opened`: the error that prevented it. */
   | { readonly kind: 'failed'; readonly name: string; readonly message: string }
   | UsageWorkerState
@@ -59,6 +60,10 @@ export interface UsageWorkerState {
   readonly received: number;
   /** Of those, how many are on the disk or were dropped. */
   readonly durable: number;
+  /** Number of the last group of the spool whose rows the database has. */
+  readonly taken: number;
+  /** Gateways that are live, this one included. */
+  readonly live: number;
   /** Rows not yet known to be on the usage log. */
   readonly unshipped: number;
   /** No further usage can be kept safely. */

@@ -235,6 +235,11 @@ const urgentMs = 200;
 /** What an entry may hold back near the end: this part of what is left, divided by the live gateways. */
 const urgentPart = 64;
 
+/** Whether so many tokens that other gateways do not know are too many to hold back, with `left` of an allowance. */
+export function isNearEnd(tokens: number, left: number, live: number): boolean {
+  return tokens >= left / urgentPart / Math.max(live, 1);
+}
+
 interface Unpublished {
   readonly sinceMs: number;
   tokens: number;
@@ -267,7 +272,7 @@ export class PublishPlan {
       const ageMs = nowMs - waiting.sinceMs;
       // All others go with it: a record costs each reader more than an entry does.
       if (ageMs >= publishMsMax || ageMs < 0) return this.takeAll();
-      if (this.isUrgent(key, 0, this.#limits.get(key), live, used)) due.push(key);
+      if (this.#isUrgent(key, waiting.tokens, live, used)) due.push(key);
     }
     for (const key of due) this.#unpublished.delete(key);
     return due;
@@ -280,20 +285,11 @@ export class PublishPlan {
     return all;
   }
 
-  /** Whether what is unpublished of a key is due at once, with so many tokens more. */
-  isUrgent(
-    key: string,
-    moreTokens: number,
-    limit: number | null | undefined,
-    live: number,
-    used: (key: string) => number,
-  ): boolean {
+  #isUrgent(key: string, tokens: number, live: number, used: (key: string) => number): boolean {
     // Of the few turns of a visitor each one counts.
     if (key.startsWith(visitorPrefix)) return true;
-    if (limit == null) return false;
-    const left = Math.max(limit - used(key), 0);
-    const tokens = (this.#unpublished.get(key)?.tokens ?? 0) + moreTokens;
-    return tokens >= left / urgentPart / Math.max(live, 1);
+    const limit = this.#limits.get(key);
+    return limit !== undefined && isNearEnd(tokens, Math.max(limit - used(key), 0), live);
   }
 
   /** Limits of ended periods are forgotten. */

@@ -77,17 +77,6 @@ export class GatewayCounters {
     this.#plan.grown(key, tokens, nowMs, limit);
   }
 
-  /** Whether one of these keys is due at once where it grows by so many tokens. `limit` as in PublishPlan. */
-  isUrgent(
-    uses: readonly (readonly [key: string, limit: number | null, tokens: number])[],
-    nowMs: number,
-  ): boolean {
-    const live = this.#options.live(nowMs);
-    return uses.some(([key, limit, tokens]) =>
-      this.#plan.isUrgent(key, tokens, limit, live, this.#usedTokens),
-    );
-  }
-
   /** The records that are to be published now. */
   due(nowMs: number): CounterRecord[] {
     if (this.#plan.size === 0) return [];

@@ -110,6 +110,7 @@ export const logEvents: readonly (readonly [code: string, text: string])[] = [
   ['usage.publisher_reachability', 'usage publisher'],
   ['usage.rows_missing', 'usage rows are missing; later rows of the incarnation are parked'],
   ['usage.rows_wrong', 'usage rows differ from the rows they repeat, or are not counted'],
+  ['usage.lost', 'rows of usage could be written to no file and are lost'],
   ['usage.unwritable', 'usage could not be written'],
   ['usage.visitors_not_removed', 'old visitors could not be removed'],
   ['usage.worker_ended', 'usage can no longer be kept: this gateway ends'],

@@ -1,7 +1,7 @@
 // Goal: over a real Kafka no promise breaks while brokers, gateways and control planes die, freeze or are cut off.
 // Method: the scenarios of `npm run chaos` in their short form, with the built service. SEED repeats the random choices.
 import { expect, test } from 'vitest';
-import { stalledMsMax } from '../soak/kills.ts';
+import { forgottenMsMax } from '../soak/kills.ts';
 import { brokerKills } from './broker-kills.ts';
 import { outage } from './outage.ts';
 import { racing } from './racing.ts';
@@ -38,7 +38,7 @@ test('Events: usage over Kafka is billed once and folded alike, whatever is kill
   expect(figures.faults).toEqual([]);
   expect(figures.settled.rows).toBeGreaterThan(20);
   expect(figures.meddled).toBeGreaterThan(0);
-  expect(figures.missingOwnAgesMs[0] ?? 0).toBeLessThan(stalledMsMax);
+  expect(figures.missingOwnAgesMs[0] ?? 0).toBeLessThan(4 * forgottenMsMax);
 });
 
 test('without a control plane nothing changes for callers, and without Kafka a gateway keeps serving and recovers', async () => {

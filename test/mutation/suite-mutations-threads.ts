@@ -65,11 +65,36 @@ const countersMutations: readonly SuiteMutation[] = [
     [
       ['the spool of another database is not billed', 'id !== databaseId || ', '', 'a deleted database'],
       ['a damaged group is not billed', ' !== Number(checksum)', ' === -1', 'other tokens'],
+    ],
+  ),
+  ...of(
+    'data-plane/usage/spool-writer.ts',
+    ['data-plane/usage/outbox-spool.test.ts'],
+    [
       [
         'a removed spool is made again',
-        'fstatSync(this.#file).nlink === 0',
+        '(await file.handle.stat()).nlink === 0',
         'false',
         'removed while it is used',
+      ],
+      [
+        'a file is emptied only once the database has its groups',
+        ' || other.last > this.#taken',
+        '',
+        'has not taken is not emptied',
+      ],
+      ['the files take turns', 'file.bytes < turnBytes || ', 'file.bytes > 0 || ', 'two files take turns'],
+      [
+        'a group that could not be written is not kept',
+        '!this.isFailing && last',
+        'last',
+        'after a failed write no row',
+      ],
+      [
+        'an end empties what is taken',
+        'if (file.last <= this.#taken) await',
+        'if (file.last < 0) await',
+        'empty spool',
       ],
     ],
   ),
@@ -84,14 +109,6 @@ const countersMutations: readonly SuiteMutation[] = [
         '1',
         'two copies of a folder',
       ],
-      ['an urgent group does not wait', '!isKept || isUrgent || ', '!isKept || ', 'an urgent group'],
-      [
-        'what is not in the spool does not wait',
-        '!isKept || isUrgent || ',
-        'isUrgent || ',
-        'cannot be written',
-      ],
-      ['rows of a full record do not wait', 'this.unwritten >= gatherRowsMax', 'false', 'an urgent group'],
     ],
   ),
   ...of(
@@ -100,16 +117,29 @@ const countersMutations: readonly SuiteMutation[] = [
     [['what 0.1 had counted holds', 'earlier.get(key) ?? 0', '0']],
   ),
   ...of(
-    'data-plane/usage/counter-exchange.ts',
+    'data-plane/usage/usage-sender.ts',
     ['data-plane/usage/meter.test.ts'],
     [
       [
         'near the end rows do not wait',
-        'isOfVisitor || ',
-        'isOfVisitor && ',
-        'near the end, and for visitors',
+        'this.#isUrgent || this.#unsentCount',
+        'this.#unsentCount',
+        'near the end, and for',
       ],
-      ['the rows of visitors do not wait', 'isOfVisitor || ', '', 'near the end, and for visitors'],
+      [
+        'other rows wait for each other',
+        'this.#isUrgent || this.#unsentCount >= gatherRowsMax',
+        'this.#unsentCount > 0',
+        'near the end, and for',
+      ],
+      ['what is not in the spool does not wait', ' || this.#spool.isFailing', '', 'cannot be written'],
+      [
+        'a spool that fails later sends what it had',
+        'if (this.#spool.isFailing) this.keep();',
+        '',
+        'cannot be written',
+      ],
+      ['rows of a full record do not wait', 'this.#unsentCount >= gatherRowsMax', 'false', 'fill a record'],
     ],
   ),
 ];

@@ -195,28 +195,60 @@ const plainChat = of(
   ],
 );
 
-const meter = of(
-  'data-plane/usage/meter.ts',
+const backlog = of(
+  'data-plane/usage/backlog.ts',
   ['data-plane/usage/meter.test.ts'],
   [
-    ['a row counts at once', '    for (const amount of amountsOf(row)) this.#count(amount, 1);\n', ''],
-    ['a settled row counts once', 'this.#count(amount, -1)', 'this.#count(amount, 1)'],
     [
-      'use near the end is published early',
-      '    const limits = [...this.#limits.values()];',
-      '    const limits: AccountLimit[] = [];',
+      'a row that is on the disk is no longer waited for',
+      'if (durable > this.#durable) this.#waitingSinceMs = nowMs;',
+      '',
     ],
-    ['an adjustment counts', 'this.#options.adjustmentOf?.(organisation, period) ?? 0', '0'],
-    ['an adjustment gives no more than was used', 'Math.max(used + (', 'Math.max(used, used + ('],
     ['rows that wait are bounded', 'waiting >= waitingRowsMax', 'false'],
     ['a full outbox refuses', 'this.#monotonicMs() - this.#workerFullSinceMs > waitingMsMax', 'false'],
-    ['rows that wait hold requests back', 'return waiting >= behindRows || ', 'return '],
+    ['rows in no file hold requests back', 'unkept >= unkeptRows || ', '', 'the spool is behind'],
+    [
+      'a spool that is late holds requests back',
+      'if (unkept > 0 && nowMs - ',
+      'if (unkept < 0 && nowMs - ',
+      'the spool is behind',
+    ],
+    [
+      'rows out of the database hold requests back',
+      ' || waiting >= unwrittenRows',
+      '',
+      'the database is behind',
+    ],
+    [
+      'a database that is late holds requests back',
+      'return nowMs - this.#waitingSinceMs > unwrittenMs',
+      'return false',
+      'the database is behind',
+    ],
     [
       'a wait for the worker ends',
       'const late = setTimeout(() => this.#release(), ',
       'const late = setTimeout(() => undefined, ',
     ],
     ['a slow disk refuses', 'return waiting > 0 && this.#isLate();', 'return false;'],
+  ],
+);
+
+const meter = of(
+  'data-plane/usage/meter.ts',
+  ['data-plane/usage/meter.test.ts'],
+  [
+    ['a row counts at once', '    for (const amount of amountsOf(row)) this.#count(amount, 1);\n', ''],
+    ['a settled row counts once', 'this.#count(amount, -1)', 'this.#count(amount, 1)'],
+    ['the rows of visitors do not wait', 'return isVisitor;', 'return false;', 'near the end, and for'],
+    [
+      'use near the end does not wait',
+      'return isNearEnd(2 * unsent,',
+      'return isNearEnd(-1,',
+      'near the end, and for',
+    ],
+    ['an adjustment counts', 'this.#options.adjustmentOf?.(organisation, period) ?? 0', '0'],
+    ['an adjustment gives no more than was used', 'Math.max(used + (', 'Math.max(used, used + ('],
     [
       'a total that comes answers those who wait',
       '    for (const resolve of waiters ?? []) resolve();\n',
@@ -228,11 +260,6 @@ const meter = of(
       'visitors have an account of their own',
       'const own = [accountOfVisitor(visitor, atMs),',
       "const own = [accountOfVisitor('v', atMs),",
-    ],
-    [
-      'a row that is on the disk is no longer waited for',
-      'if (event.durable > this.#worker.durable) this.#waitingSinceMs = this.#monotonicMs();',
-      '',
     ],
   ],
 );
@@ -258,6 +285,7 @@ export const suiteMutations: readonly SuiteMutation[] = [
   ...messagesStreams,
   ...rebuilding,
   ...plainChat,
+  ...backlog,
   ...meter,
   ...counters,
   ...claimsMutations,

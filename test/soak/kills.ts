@@ -7,7 +7,7 @@
 import { readdirSync, readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { openOutboxFile } from '../../data-plane/usage/outbox-file.ts';
-import { OutboxSpool, spoolPathOf } from '../../data-plane/usage/outbox-spool.ts';
+import { readSpool } from '../../data-plane/usage/outbox-spool.ts';
 import type { UsageRow } from '../../schemas/usage.ts';
 import { until } from '../support/until.ts';
 import { type Settled, settle } from './accounts.ts';
@@ -49,8 +49,6 @@ export interface KillsFigures {
  * process, slow writes to the disk and a busy client add to that.
  */
 export const forgottenMsMax = 50;
-/** While a transaction waits for the disk no group is written; a gateway refuses once that has taken three seconds. */
-export const stalledMsMax = 3000 + forgottenMsMax;
 const sampleMs = 10;
 const organisations = ['narrow', 'wide'] as const;
 /** Under load before the kill, ms: at least where nothing else is said, and how much more at most. */
@@ -179,12 +177,12 @@ async function liveAndDie(
   return { seen, killedMs, waits };
 }
 
-/** A row passes two threads, that of requests and that of usage, and each waits for a processor by itself, ms. */
+/** A row passes two threads, that of requests and one that writes files, and each waits for a processor by itself, ms. */
 function waitedSoFarMs(pid: number): number {
   const of = (thread: string): number =>
     Number(readFileSync(`/proc/${pid}/task/${thread}/schedstat`, 'utf8').split(' ')[1]) / 1e6;
   const others = readdirSync(`/proc/${pid}/task`).filter((thread) => thread !== String(pid));
-  // Of the others that of usage works most; where it is not, this excuses less.
+  // Which of the others wrote is not known: the one that waited longest.
   return of(String(pid)) + Math.max(0, ...others.map(of));
 }
 
@@ -192,9 +190,10 @@ function waitedSoFarMs(pid: number): number {
 function deleteOutbox(folder: string): Set<string> {
   const { file } = openOutboxFile(join(folder, 'outbox.db'), 0);
   const bodies = file.incarnations.flatMap((each) => file.read(each, each.shippedN, each.lastN));
-  const spool = new OutboxSpool(spoolPathOf(join(folder, 'outbox.db')), file.spoolId);
-  const waiting = spool.read(0).groups.flatMap(({ rows }) => rows.split(',\n').filter(Boolean));
-  spool.close();
+  const { groups } = readSpool(join(folder, 'outbox.db'), file.spoolId, 0);
+  const waiting = groups
+    .filter(({ number }) => number > file.groupsTaken)
+    .flatMap(({ rows }) => rows.split(',\n').filter(Boolean));
   file.close();
   for (const suffix of ['', '-wal', '-shm']) rmSync(join(folder, `outbox.db${suffix}`), { force: true });
   return new Set([...bodies, ...waiting].map((body) => (JSON.parse(body) as UsageRow).requestId));

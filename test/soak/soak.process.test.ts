@@ -4,7 +4,7 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { drain } from './drain.ts';
 import { clientCount, SoakFleet } from './fleet.ts';
-import { forgottenMsMax, kills, stalledMsMax } from './kills.ts';
+import { forgottenMsMax, kills } from './kills.ts';
 import { mixedLoad } from './mixed-load.ts';
 
 const seed = Number(process.env['SEED'] ?? Date.now() % 1_000_000);
@@ -42,7 +42,7 @@ test('Events: a gateway killed eight times under load bills no more than was fin
   expect(settled.rows).toBeGreaterThan(Math.max(8, settled.clients / 2));
   // Longest first. A flush that waits for a busy disk delays a few rows for longer; rows that are kept back delay all.
   expect(missingOwnAgesMs[Math.floor(missingOwnAgesMs.length / 2)] ?? 0).toBeLessThan(forgottenMsMax);
-  expect(missingOwnAgesMs[0] ?? 0).toBeLessThan(stalledMsMax);
+  expect(missingOwnAgesMs[0] ?? 0).toBeLessThan(4 * forgottenMsMax);
   expect(totals[1]).toEqual(totals[0]);
   expect(totals[2]).toEqual(totals[0]);
   for (const [id, { totalTokens }] of Object.entries(totals[0] ?? {}))

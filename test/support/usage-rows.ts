@@ -17,6 +17,13 @@ export function usageRow({ requestId = 'r-1', ...more }: Partial<RecordedUsage> 
   };
 }
 
+export function usageText(...rows: readonly RecordedUsage[]): string {
+  return rows.map((row) => `${JSON.stringify(row)},\n`).join('');
+}
+
+let groups = 0;
+
+/** Groups are numbered in the order in which they are made. */
 export function usageGroup(...rows: readonly RecordedUsage[]): UsageGroup {
-  return { rows: rows.map((row) => `${JSON.stringify(row)},\n`).join(''), count: rows.length };
+  return { number: ++groups, rows: usageText(...rows), count: rows.length };
 }

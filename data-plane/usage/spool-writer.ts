@@ -1,0 +1,202 @@
+/**
+ * Writes the spool of the outbox, on the thread of requests and without ever waiting for the disk: one write at a time is
+ * under way, and what arrives meanwhile is written with the next. So a transaction of the usage worker that waits for the disk
+ * holds no group back. Two files take turns: one is emptied once the database has all its groups.
+ */
+import { existsSync } from 'node:fs';
+import { type FileHandle, open } from 'node:fs/promises';
+import { type SpooledGroup, spoolBytesMax, spoolPathsOf, spoolText } from './outbox-spool.ts';
+
+/** From this size on the other file is written, bytes. */
+const turnBytes = 256 * 1024;
+/** After a write that failed, the next attempt, ms. */
+const retryMs = 1_000;
+
+/** Where the groups of a process begin. */
+export interface SpoolStart {
+  readonly outboxPath: string;
+  readonly databaseId: string;
+  readonly incarnation: string;
+  /** Number of the last group that is in the files or in the database. */
+  readonly number: number;
+  /** Number of the last group that the database has. */
+  readonly taken: number;
+}
+
+export interface SpoolWriterOptions extends SpoolStart {
+  readonly onError: (error: Error) => void;
+}
+
+interface SpoolFile {
+  readonly path: string;
+  handle: FileHandle | undefined;
+  bytes: number;
+  /** Number of the last group in it. */
+  last: number;
+  /** Somebody may have removed it since it was looked for. */
+  isUnsure: boolean;
+}
+
+interface Waiting extends SpooledGroup {
+  /** Rows of this process with this group. */
+  readonly rowsUpTo: number;
+}
+
+export class SpoolWriter {
+  /** Rows of this process in the spool, without a gap: all before them are there or in the database. */
+  keptRows = 0;
+  readonly #options: SpoolWriterOptions;
+  readonly #files: readonly [SpoolFile, SpoolFile];
+  #turn: 0 | 1 = 0;
+  #number: number;
+  #rows = 0;
+  #taken: number;
+  #waiting: Waiting[] = [];
+  /** Groups that could not be written, and are not known to be in the database. */
+  #failed: Waiting[] = [];
+  #retryAtMs = Number.NEGATIVE_INFINITY;
+  #writing: Promise<void> | undefined;
+  #isClosed = false;
+  #onWritten: () => void = () => undefined;
+
+  constructor(options: SpoolWriterOptions) {
+    this.#options = options;
+    this.#number = options.number;
+    this.#taken = options.taken;
+    const [first, second] = spoolPathsOf(options.outboxPath).map((path) => ({
+      ...{ path, handle: undefined, bytes: 0, last: options.number, isUnsure: false },
+    })) as [SpoolFile, SpoolFile];
+    this.#files = [first, second];
+  }
+
+  /** True while groups go to the database alone, because the files cannot be written. */
+  get isFailing(): boolean {
+    return this.#failed.length > 0;
+  }
+
+  /** Rows of groups that are in no file, and not known to be in the database. */
+  get failedRows(): number {
+    return this.#failed.reduce((sum, { count }) => sum + count, 0);
+  }
+
+  /** Begins to write a group, and returns its number. Never throws. */
+  append(rows: string, count: number): number {
+    const number = ++this.#number;
+    this.#rows += count;
+    const group = {
+      ...{ number, rows, count, incarnation: this.#options.incarnation },
+      rowsUpTo: this.#rows,
+    };
+    if (this.#isClosed || performance.now() < this.#retryAtMs) this.#failed.push(group);
+    else {
+      this.#waiting.push(group);
+      this.#writing ??= this.#write();
+    }
+    return number;
+  }
+
+  /** The database has all groups up to this number. */
+  taken(number: number): void {
+    this.#taken = Math.max(this.#taken, number);
+    for (const file of this.#files) file.isUnsure = true;
+    const at = this.#failed.findIndex((group) => group.number > this.#taken);
+    this.#failed.splice(0, at === -1 ? this.#failed.length : at);
+  }
+
+  /** Calls `listener` after each write, also one that failed. One listener. */
+  setOnWritten(listener: () => void): void {
+    this.#onWritten = listener;
+  }
+
+  /** Resolves once nothing is being written. */
+  async idle(): Promise<void> {
+    await this.#writing;
+  }
+
+  /** Ends what is being written, and empties the files whose groups the database has. Later groups fail. Never rejects. */
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    await this.#writing;
+    for (const file of this.#files) {
+      try {
+        await this.#closeFile(file);
+      } catch (error) {
+        this.#report(error);
+      }
+      file.handle = undefined;
+    }
+  }
+
+  async #closeFile(file: SpoolFile): Promise<void> {
+    // That of an earlier process, which this one did not need.
+    if (file.handle === undefined && !existsSync(file.path)) return;
+    const handle = await this.#handleOf(file);
+    if (file.last <= this.#taken) await this.#empty(file);
+    await handle.close();
+  }
+
+  async #write(): Promise<void> {
+    while (this.#waiting.length > 0) {
+      const groups = this.#waiting;
+      this.#waiting = [];
+      try {
+        await this.#append(groups);
+        const last = groups.at(-1);
+        if (!this.isFailing && last !== undefined) this.keptRows = last.rowsUpTo;
+      } catch (error) {
+        this.#retryAtMs = performance.now() + retryMs;
+        this.#failed.push(...groups, ...this.#waiting);
+        this.#waiting = [];
+        this.taken(this.#taken);
+        this.#report(error);
+      }
+      this.#onWritten();
+    }
+    this.#writing = undefined;
+  }
+
+  async #append(groups: readonly SpooledGroup[]): Promise<void> {
+    const { databaseId } = this.#options;
+    const bytes = Buffer.from(groups.map((group) => spoolText(databaseId, group)).join(''));
+    const file = await this.#next();
+    const handle = await this.#handleOf(file);
+    if (file.bytes + bytes.length > spoolBytesMax) throw new Error(`${file.path} has its largest size`);
+    file.last = groups.at(-1)?.number ?? file.last;
+    const { bytesWritten } = await handle.write(bytes);
+    file.bytes += bytesWritten;
+    if (bytesWritten < bytes.length) throw new Error(`${file.path} cannot be written; free some disk space`);
+  }
+
+  /** The file for the next write: the other one where this has its size and the database has all groups of that. */
+  async #next(): Promise<SpoolFile> {
+    const file = this.#files[this.#turn];
+    const other = this.#files[this.#turn === 0 ? 1 : 0];
+    if (file.bytes < turnBytes || other.last > this.#taken) return file;
+    await this.#handleOf(other);
+    await this.#empty(other);
+    this.#turn = this.#turn === 0 ? 1 : 0;
+    return other;
+  }
+
+  async #handleOf(file: SpoolFile): Promise<FileHandle> {
+    if (file.handle !== undefined && file.isUnsure && (await file.handle.stat()).nlink === 0) {
+      await file.handle.close();
+      file.handle = undefined;
+    }
+    file.isUnsure = false;
+    if (file.handle === undefined) {
+      file.handle = await open(file.path, 'a', 0o600);
+      file.bytes = (await file.handle.stat()).size;
+    }
+    return file.handle;
+  }
+
+  async #empty(file: SpoolFile): Promise<void> {
+    if (file.bytes > 0) await file.handle?.truncate(0);
+    file.bytes = 0;
+  }
+
+  #report(error: unknown): void {
+    this.#options.onError(error instanceof Error ? error : new Error(String(error)));
+  }
+}
