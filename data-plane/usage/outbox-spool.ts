@@ -34,11 +34,11 @@ export function spoolPathsOf(outboxPath: string): readonly [string, string] {
   return [`${base}.spool`, `${base}-2.spool`];
 }
 
-/** A group as it is written: `databaseId` names the database that it belongs to. */
-export function spoolText(databaseId: string, { incarnation, number, count, rows }: SpooledGroup): string {
-  const checked = `${databaseId} ${incarnation} ${number} ${count}\n${rows}`;
+/** What is written before the rows of a group: `databaseId` names the database that it belongs to. */
+export function spoolHead(databaseId: string, { incarnation, number, count, rows }: SpooledGroup): string {
+  const named = `${databaseId} ${incarnation} ${number} ${count}\n`;
   // The first newline ends what an earlier write may have left incomplete.
-  return `\n${magic} ${crc32(checked)} ${checked}`;
+  return `\n${magic} ${crc32(rows, crc32(named))} ${named}`;
 }
 
 /**

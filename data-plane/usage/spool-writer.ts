@@ -5,10 +5,12 @@
  */
 import { existsSync } from 'node:fs';
 import { type FileHandle, open } from 'node:fs/promises';
-import { type SpooledGroup, spoolBytesMax, spoolPathsOf, spoolText } from './outbox-spool.ts';
+import { type SpooledGroup, spoolBytesMax, spoolHead, spoolPathsOf } from './outbox-spool.ts';
 
 /** From this size on the other file is written, bytes. */
 const turnBytes = 256 * 1024;
+/** A buffer that is used again for nearly every write: a new one for each costs memory until it is collected. */
+const bufferBytes = 64 * 1024;
 /** After a write that failed, the next attempt, ms. */
 const retryMs = 1_000;
 
@@ -47,6 +49,8 @@ export class SpoolWriter {
   keptRows = 0;
   readonly #options: SpoolWriterOptions;
   readonly #files: readonly [SpoolFile, SpoolFile];
+  /** What is being written, unless it is longer. */
+  readonly #bytes = Buffer.allocUnsafeSlow(bufferBytes);
   #turn: 0 | 1 = 0;
   #number: number;
   #rows = 0;
@@ -157,14 +161,17 @@ export class SpoolWriter {
 
   async #append(groups: readonly SpooledGroup[]): Promise<void> {
     const { databaseId } = this.#options;
-    const bytes = Buffer.from(groups.map((group) => spoolText(databaseId, group)).join(''));
+    const texts = groups.flatMap((group) => [spoolHead(databaseId, group), group.rows]);
+    const length = texts.reduce((sum, text) => sum + Buffer.byteLength(text), 0);
+    const bytes = length > this.#bytes.length ? Buffer.allocUnsafeSlow(length) : this.#bytes;
+    texts.reduce((at, text) => at + bytes.write(text, at), 0);
     const file = await this.#next();
     const handle = await this.#handleOf(file);
-    if (file.bytes + bytes.length > spoolBytesMax) throw new Error(`${file.path} has its largest size`);
+    if (file.bytes + length > spoolBytesMax) throw new Error(`${file.path} has its largest size`);
     file.last = groups.at(-1)?.number ?? file.last;
-    const { bytesWritten } = await handle.write(bytes);
+    const { bytesWritten } = await handle.write(bytes, 0, length);
     file.bytes += bytesWritten;
-    if (bytesWritten < bytes.length) throw new Error(`${file.path} cannot be written; free some disk space`);
+    if (bytesWritten < length) throw new Error(`${file.path} cannot be written; free some disk space`);
   }
 
   /** The file for the next write: the other one where this has its size and the database has all groups of that. */
