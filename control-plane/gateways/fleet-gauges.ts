@@ -13,7 +13,7 @@ import type { FleetSettings } from './open-fleet.ts';
 
 /** Longer than a minute and the differences of clocks. */
 const readBackMs = 70_000;
-const sweepEveryMs = 10_000;
+const sweepEveryMs = 1_000;
 /** Pause between two reads of the topic: what is read together costs little. */
 const restMs = 100;
 /** Gateways publish at least each second; what one that is silent for longer held in flight is over. */

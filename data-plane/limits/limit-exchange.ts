@@ -27,6 +27,8 @@ const readBackMs = 70_000;
 /** Records that the log has not acknowledged yet, at most: a slow log costs records, never memory. */
 const appendingMax = 4;
 const goodbyeTimeoutMs = 1000;
+/** What is claimed no more is looked for so often, a part each time, ms. */
+const sweepEveryMs = 1_000;
 
 export interface LimitExchangeOptions {
   readonly topic: LimitTopic;
@@ -202,7 +204,7 @@ export class LimitExchange {
     if (this.#appending >= appendingMax) return;
     const nowMs = performance.now();
     for (const record of this.#claimant.records(nowMs, Date.now(), urgent)) void this.#append(record);
-    if (nowMs - this.#sweptMs < readBackMs) return;
+    if (nowMs - this.#sweptMs < sweepEveryMs) return;
     this.#sweptMs = nowMs;
     this.#claimant.fold.sweep(nowMs, Date.now());
   }

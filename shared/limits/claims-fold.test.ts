@@ -3,6 +3,7 @@ import { expect, test } from 'vitest';
 import { type GaugeRecord, inFlightWindow } from '../../schemas/gauges.ts';
 import { readGauges } from '../../test/support/read-gauges.ts';
 import { ClaimsFold } from './claims-fold.ts';
+import { ClaimsRows } from './claims-rows.ts';
 
 const minute = 60_000;
 
@@ -161,4 +162,36 @@ test('what a process gave up of what is in flight is forgotten, and its limit on
   log.append('b', { claim: 0 });
   log.fold.sweep(0, 0);
   expect(log.fold.size).toBe(0);
+});
+
+test('a sweep looks at a bounded part of what is in flight, and some of them at all of it', () => {
+  const rows = new ClaimsRows();
+  const subjects = Array.from({ length: 1_000 }, (_, index) => `organisation-${index}`);
+  for (let process = 0; process < 20; process++)
+    for (const held of [1, 0]) {
+      const entries = subjects.map((subject) => ({
+        ...{ subject, window: inFlightWindow, limit: 100, used: 0 },
+        claim: process === 0 ? 1 : held,
+      }));
+      rows.fold({ process: `p-${process}`, entries, isBlocked: false, atMs: 0 });
+    }
+  const cells = (): number =>
+    subjects.reduce(
+      (sum, subject) => sum + (rows.row({ subject, window: inFlightWindow })?.cells.size ?? 0),
+      0,
+    );
+  expect(cells()).toBe(20_000);
+  const looks: number[] = [];
+  while (cells() > 1_000 && looks.length < 100) looks.push(rows.sweep(0));
+  expect(looks).toHaveLength(5);
+  expect(Math.max(...looks)).toBeLessThan(5_021);
+  for (const subject of subjects)
+    rows.fold({
+      process: 'p-0',
+      entries: [{ subject, window: inFlightWindow, limit: 100, used: 0, claim: 0 }],
+      isBlocked: false,
+      atMs: 0,
+    });
+  while (rows.size > 0 && looks.length < 100) looks.push(rows.sweep(0));
+  expect(rows.size).toBe(0);
 });

@@ -104,11 +104,11 @@ export class ClaimsFold {
     return true;
   }
 
-  /** Forgets what is over, and processes that ended long ago. */
-  sweep(nowMs: number, wallMs: number): void {
-    this.#rows.sweep(wallMs);
+  /** Forgets what is over, a part with each call, and processes that ended long ago. Returns as the sweep of the rows. */
+  sweep(nowMs: number, wallMs: number): number {
     for (const [id, { ended, foldedMs }] of this.#processes)
       if (ended && foldedMs + endedKeptMs < nowMs) this.#processes.delete(id);
+    return this.#rows.sweep(wallMs);
   }
 
   #end([process, seen]: LastSeen, nowMs: number): void {

@@ -30,6 +30,8 @@ const windowKeptMs = 130_000;
 const windowDistanceMs = 200_000;
 /** Limits at most, so that no writer can fill the memory. */
 const rowsMax = 200_000;
+/** Limits and cells that one sweep looks at, and the cells of one limit more. */
+const sweptAtOnce = 5_000;
 
 /** Whether no minute of a record is long over or far ahead: what is would only take memory. */
 export function isOfNow({ entries }: GaugeRecord, wallMs: number): boolean {
@@ -61,6 +63,8 @@ export class ClaimsRows {
   /** By window, then by subject: no key is composed for each entry of each record. */
   readonly #windows = new Map<number, Map<string, LimitRow>>();
   #size = 0;
+  /** Where the next sweep continues. */
+  #sweeping: MapIterator<LimitRow> | undefined;
 
   get size(): number {
     return this.#size;
@@ -95,12 +99,34 @@ export class ClaimsRows {
     }
   }
 
-  /** Forgets past minutes, and what nobody holds. */
-  sweep(wallMs: number): void {
-    for (const row of this.#rows())
-      if (!isOver(row, wallMs)) forgetIdle(row);
-      else if (this.#windows.get(row.window)?.delete(row.subject)) this.#size--;
-    for (const [window, rows] of this.#windows) if (rows.size === 0) this.#windows.delete(window);
+  /**
+   * Forgets past minutes, and what nobody holds of weight in flight. Of that each call looks at a part, which bounds its turn of
+   * the event loop. Returns how many limits and cells it looked at.
+   */
+  sweep(wallMs: number): number {
+    for (const [window, rows] of this.#windows)
+      if (window !== inFlightWindow && window + windowKeptMs < wallMs) {
+        this.#windows.delete(window);
+        this.#size -= rows.size;
+      }
+    let seen = 0;
+    while (seen < sweptAtOnce) {
+      this.#sweeping ??= this.#windows.get(inFlightWindow)?.values();
+      const row = this.#sweeping?.next().value;
+      if (row === undefined) {
+        this.#sweeping = undefined;
+        break;
+      }
+      seen += 1 + row.cells.size;
+      this.#forgetIdle(row);
+    }
+    return seen;
+  }
+
+  #forgetIdle({ subject, window, claimed, short, cells }: LimitRow): void {
+    if (claimed + short > 0) {
+      for (const [process, { asked, claim }] of cells) if (asked + claim === 0) cells.delete(process);
+    } else if (this.#windows.get(window)?.delete(subject)) this.#size--;
   }
 
   *#rows(): Generator<LimitRow> {
@@ -123,17 +149,7 @@ export class ClaimsRows {
   }
 }
 
-function isOver({ window, claimed, short }: LimitRow, wallMs: number): boolean {
-  return window === inFlightWindow ? claimed + short === 0 : window + windowKeptMs < wallMs;
-}
-
-/** Of weight in flight; what there is of a minute ends with it. */
-function forgetIdle({ window, cells }: LimitRow): void {
-  if (window !== inFlightWindow) return;
-  for (const [process, { asked, claim }] of cells) if (asked + claim === 0) cells.delete(process);
-}
-
-/** What holds nothing any more remains until the next sweep: it is likely to be used again before. */
+/** What holds nothing any more remains until a sweep comes to it: it is likely to be used again before. */
 function cellOf(row: LimitRow, process: string): Cell {
   let cell = row.cells.get(process);
   if (cell === undefined) {
