@@ -9,7 +9,7 @@ import { useRead } from '../lib/read.ts';
 import { organisationInScope } from '../lib/scope.ts';
 import { isOperator, may } from '../lib/session.ts';
 import { moment } from '../lib/travel.ts';
-import { OrganisationChoice, useOrganisations } from '../ui/organisation-choice.tsx';
+import { OrganisationChoice, organisationName, useOrganisations } from '../ui/organisation-choice.tsx';
 import { Empty, Failure, Id, Loading, PageHeader, State } from '../ui/parts.tsx';
 import { Table, type TableColumn } from '../ui/table.tsx';
 import { CreateKey } from './key-create.tsx';
@@ -116,7 +116,11 @@ function columnsOf(
   const owner: TableColumn<ApiKey> = {
     name: 'Organisation',
     field: 'organisation',
-    cell: ({ organisation }) => <a href={`/orgs/${encodeURIComponent(organisation)}`}>{organisation}</a>,
+    cell: ({ organisation }) => (
+      <a href={`/orgs/${encodeURIComponent(organisation)}`} title={organisation}>
+        {organisationName(organisation)}
+      </a>
+    ),
   };
   return [
     { name: 'Name', isTitle: true, field: 'name', cell: ({ name }) => <strong>{name}</strong> },

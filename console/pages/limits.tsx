@@ -6,7 +6,7 @@ import { location } from '../lib/router.ts';
 import { organisationInScope } from '../lib/scope.ts';
 import { isOperator } from '../lib/session.ts';
 import { LimitFacts, refill, Used } from '../ui/limit-use.tsx';
-import { OrganisationChoice } from '../ui/organisation-choice.tsx';
+import { OrganisationChoice, organisationName } from '../ui/organisation-choice.tsx';
 import { Empty, Failure, Loading, NoOrganisations, PageHeader } from '../ui/parts.tsx';
 import { Table, type TableColumn } from '../ui/table.tsx';
 
@@ -35,7 +35,7 @@ export function LimitsPage() {
         <OneSubject
           key={organisation}
           path={`/organisations/${encodeURIComponent(organisation)}/limits`}
-          title={organisation}
+          title={organisationName(organisation)}
         />
       )}
     </>
@@ -69,10 +69,10 @@ const columns: readonly TableColumn<LimitUse>[] = [
   {
     name: 'Organisation',
     isTitle: true,
-    value: ({ organisation }) => organisation ?? '',
+    value: ({ organisation }) => organisationName(organisation ?? ''),
     cell: ({ organisation }) => (
-      <a href={`/limits?org=${encodeURIComponent(organisation ?? '')}`}>
-        <strong>{organisation}</strong>
+      <a href={`/limits?org=${encodeURIComponent(organisation ?? '')}`} title={organisation ?? ''}>
+        <strong>{organisationName(organisation ?? '')}</strong>
       </a>
     ),
   },

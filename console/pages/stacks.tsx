@@ -4,7 +4,7 @@ import { plural, shellWord } from '../lib/format.ts';
 import { pageOptions, usePage } from '../lib/pages.ts';
 import { organisationInScope } from '../lib/scope.ts';
 import { isOperator } from '../lib/session.ts';
-import { OrganisationChoice } from '../ui/organisation-choice.tsx';
+import { OrganisationChoice, organisationName } from '../ui/organisation-choice.tsx';
 import { Badge, Empty, Failure, Loading, PageHeader } from '../ui/parts.tsx';
 import { Table, type TableColumn } from '../ui/table.tsx';
 
@@ -52,7 +52,11 @@ function columns(): readonly TableColumn<Stack>[] {
   const owner: TableColumn<Stack> = {
     name: 'Organisation',
     field: 'organisation',
-    cell: ({ organisation }) => <a href={`/orgs/${encodeURIComponent(organisation)}`}>{organisation}</a>,
+    cell: ({ organisation }) => (
+      <a href={`/orgs/${encodeURIComponent(organisation)}`} title={organisation}>
+        {organisationName(organisation)}
+      </a>
+    ),
   };
   return [
     {

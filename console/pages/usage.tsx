@@ -9,7 +9,7 @@ import { useRead } from '../lib/read.ts';
 import { organisationInScope } from '../lib/scope.ts';
 import { type DayUsage, quantile, readUsage, toCsv } from '../lib/usage.ts';
 import { OrganisationChoice, useOrganisations } from '../ui/organisation-choice.tsx';
-import { Empty, Failure, Id, Loading, PageHeader } from '../ui/parts.tsx';
+import { Empty, Failure, Id, Loading, NoOrganisations, PageHeader } from '../ui/parts.tsx';
 import { Table, type TableColumn } from '../ui/table.tsx';
 
 export function UsagePage() {
@@ -28,7 +28,7 @@ export function UsagePage() {
       </PageHeader>
       {failure ? <Failure failure={failure} onRetry={refresh} /> : null}
       {organisation === undefined ? (
-        <Empty title="There are no organisations yet, so nothing was used">{null}</Empty>
+        <NoOrganisations />
       ) : data ? (
         <UsageBody key={data.organisation} totals={data} />
       ) : failure ? null : (

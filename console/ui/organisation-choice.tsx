@@ -1,4 +1,6 @@
 /** Chooses the organisation of a page; it stands in the address. Nothing where there is no choice. */
+import { computed, signal } from '@preact/signals';
+import { useEffect } from 'preact/hooks';
 import type { AdminResponse } from '../../schemas/admin.ts';
 import { useRead } from '../lib/read.ts';
 import { setQuery } from '../lib/router.ts';
@@ -33,5 +35,19 @@ export function useOrganisations(): readonly { readonly id: string; readonly nam
   const { data } = useRead<AdminResponse<'GET /organisations'>>(isOperator() ? '/organisations' : undefined, {
     isOfNow: true,
   });
+  useEffect(() => {
+    if (data !== undefined) known.value = data.items;
+  }, [data]);
   return data?.items ?? me.value?.organisations ?? [];
+}
+
+/** Those of the last list that was read. */
+const known = signal<readonly { readonly id: string; readonly name: string }[]>([]);
+const names = computed(
+  () => new Map([...(me.value?.organisations ?? []), ...known.value].map(({ id, name }) => [id, name])),
+);
+
+/** The name of an organisation; its id while the name is not known. */
+export function organisationName(id: string): string {
+  return names.value.get(id) ?? id;
 }

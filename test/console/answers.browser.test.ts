@@ -124,9 +124,15 @@ test('limits: those of the API, the nearest first, and the same on the page of t
     await fleet.asOperator(page);
     await page.getByRole('link', { name: 'Limits', exact: true }).click();
     const rows = page.getByRole('table', { name: 'Limits' }).getByRole('row');
-    await rows.nth(1).getByText('cedar').waitFor();
-    await rows.nth(1).getByRole('link', { name: 'cedar' }).click();
+    // Names come before ids, also where the API has ids alone.
+    await rows.nth(1).getByText('Cedar', { exact: true }).waitFor();
+    await rows.nth(1).getByRole('link', { name: 'Cedar', exact: true }).click();
+    await page.getByRole('heading', { name: 'Cedar', exact: true }).waitFor();
     await page.getByText('900,000 of 1,000,000').waitFor();
+    await page.goto('/keys');
+    await page.getByRole('cell', { name: 'Birch', exact: true }).first().waitFor();
+    await page.goto('/stacks');
+    await page.getByRole('cell', { name: 'Birch', exact: true }).first().waitFor();
     await page.goto('/orgs/cedar');
     await page.getByRole('heading', { name: 'Limits now' }).waitFor();
     await page.getByText('900,000 of 1,000,000').waitFor();
