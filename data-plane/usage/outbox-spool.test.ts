@@ -1,9 +1,14 @@
+import { execFileSync } from 'node:child_process';
 import {
+  closeSync,
+  constants,
   existsSync,
   mkdirSync,
   mkdtempSync,
+  openSync,
   readdirSync,
   readFileSync,
+  readSync,
   rmSync,
   statSync,
   writeFileSync,
@@ -223,6 +228,7 @@ test('a spool that cannot be written is reported once a second; its rows are los
 
 test.each<[what: string, make: () => void]>([
   ['is a folder', () => mkdirSync(spool())],
+  ['is a pipe', () => execFileSync('mkfifo', [spool()])],
   ['is too large', () => writeFileSync(spool(), Buffer.alloc(17 * 1024 * 1024, 'x'))],
 ])(
   'a spool that %s is moved away and reported, and does not take later rows with it',
@@ -324,6 +330,24 @@ test('groups that arrive while one is being written are written together, in the
   await crashed(box);
   openBox();
   expect(written()).toEqual(['a', 'b', 'c', 'd']);
+});
+
+test('while a write hangs, groups that the database takes do not gather', async () => {
+  const box = openBox();
+  // To open a pipe waits for its reader.
+  execFileSync('mkfifo', [spool()]);
+  for (const requestId of ['a', 'b', 'c']) {
+    const rows = usageText(usageRow({ requestId }));
+    box.unsent.push({ number: box.spool.append(rows, 1), rows, count: 1 });
+  }
+  flush(box);
+  const reader = openSync(spool(), constants.O_RDONLY | constants.O_NONBLOCK);
+  await box.spool.idle();
+  const written = Buffer.alloc(10_000);
+  const text = written.toString('utf8', 0, readSync(reader, written));
+  closeSync(reader);
+  rmSync(spool());
+  expect(text.match(/"requestId":"."/g)).toEqual(['"requestId":"a"']);
 });
 
 test('after a failed write no row counts as kept until the database has those that failed', async () => {

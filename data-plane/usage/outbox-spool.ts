@@ -81,7 +81,10 @@ function keep(path: string, kept: string): void {
 }
 
 function groupsIn(path: string, databaseId: string): { groups: readonly SpooledGroup[]; isWhole: boolean } {
-  const { size } = statSync(path);
+  const found = statSync(path);
+  // To read a pipe would wait for whoever writes to it.
+  if (!found.isFile()) throw new Error(`${path} is no file`);
+  const { size } = found;
   if (size > spoolBytesMax) throw new Error(`${path} has ${size} bytes and is not read`);
   const lines = readFileSync(path, 'utf8').split('\n');
   const groups: SpooledGroup[] = [];

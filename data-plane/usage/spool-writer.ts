@@ -103,8 +103,9 @@ export class SpoolWriter {
   taken(number: number): void {
     this.#taken = Math.max(this.#taken, number);
     for (const file of this.#files) file.isUnsure = true;
-    const at = this.#failed.findIndex((group) => group.number > this.#taken);
-    this.#failed.splice(0, at === -1 ? this.#failed.length : at);
+    this.#failed = this.#failed.filter((group) => group.number > this.#taken);
+    // While a write hangs, what the database takes without it must not gather here.
+    this.#waiting = this.#waiting.filter((group) => group.number > this.#taken);
   }
 
   /** Calls `listener` after each write, also one that failed. One listener. */

@@ -83,6 +83,12 @@ const countersMutations: readonly SuiteMutation[] = [
         '',
         'has not taken is not emptied',
       ],
+      [
+        'what the database took does not gather',
+        'this.#waiting = this.#waiting.filter((group) => group.number > this.#taken);',
+        '',
+        'while a write hangs',
+      ],
       ['the files take turns', 'file.bytes < turnBytes || ', 'file.bytes > 0 || ', 'two files take turns'],
       [
         'a group that could not be written is not kept',
