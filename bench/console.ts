@@ -194,10 +194,11 @@ async function pictured(fleet: SeenFleet, browser: Browser, folder: string): Pro
     console.log(`too wide or not there: ${fault}`);
 }
 
+// First, because a machine without a browser would leave a fleet behind.
+const browser = await chromium.launch({ executablePath: '/usr/bin/chromium', args: ['--no-sandbox'] });
 const beganMs = performance.now();
 const large = values.of === 'demo' ? undefined : await LargeFleet.start(values.of === 'empty');
 console.log(`the fleet is there after ${Math.round((performance.now() - beganMs) / 1000)} s`);
-const browser = await chromium.launch({ executablePath: '/usr/bin/chromium', args: ['--no-sandbox'] });
 try {
   if (values.shots !== undefined) {
     const fleet = large
