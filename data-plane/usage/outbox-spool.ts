@@ -82,7 +82,7 @@ function keep(path: string, kept: string): void {
 
 function groupsIn(path: string, databaseId: string): { groups: readonly SpooledGroup[]; isWhole: boolean } {
   const found = statSync(path);
-  // To read a pipe would wait for whoever writes to it.
+  // To read a pipe would wait for a writer of it.
   if (!found.isFile()) throw new Error(`${path} is no file`);
   const { size } = found;
   if (size > spoolBytesMax) throw new Error(`${path} has ${size} bytes and is not read`);
