@@ -111,7 +111,11 @@ export class Backlog {
   #wait(): CatchUp {
     let resolve = (): void => undefined;
     const promise = new Promise<void>((done) => {
-      const late = setTimeout(() => this.#release(), waitingMsMax + 2 * stateGraceMs);
+      let late = setTimeout(() => {
+        // The first look, from which the grace time counts.
+        this.#isLate();
+        late = setTimeout(() => this.#release(), 2 * stateGraceMs);
+      }, waitingMsMax);
       resolve = () => {
         clearTimeout(late);
         done();

@@ -375,7 +375,9 @@ test('rows of requests that complete close together are sent together, and soon'
   expect(asked).toEqual([]);
   await vi.waitFor(() => expect(asked).toHaveLength(1), { interval: 1 });
   const rows = asked.flatMap((request) =>
-    request.kind === 'rows' ? JSON.parse(`[${request.group.rows.slice(0, -2)}]`) : [],
+    request.kind === 'rows'
+      ? JSON.parse(`[${new TextDecoder().decode(request.group.rows).slice(0, -2)}]`)
+      : [],
   );
   expect(rows.map(({ requestId }: { requestId: string }) => requestId)).toEqual(['r-0', 'r-1', 'r-2']);
   expect(meter.unshippedRows).toBe(3);
@@ -404,7 +406,7 @@ test('rows of a spool that cannot be written are sent at once, also those that c
   expect(sent()).toEqual([1]);
   meter.record(completed());
   await until(() => sent().length === 2);
-  expect([sent(), spool.failedRows]).toEqual([[1, 2], 2]);
+  expect([sent(), spool.unkeptRows]).toEqual([[1, 2], 2]);
 });
 
 test('the meter is full once the worker has reported it, or rows have waited, for three seconds, or too many wait', () => {
@@ -500,6 +502,22 @@ test('a wait for a worker that never keeps up ends, and then the meter is full',
     await wait;
     expect(meter.isFull).toBe(true);
     expect(meter.keepsUp()).toBe(true);
+  } finally {
+    vi.useRealTimers();
+  }
+});
+
+test('a wait for a database that accepts nothing ends with a refusal, though nobody else asks', async () => {
+  vi.useFakeTimers();
+  try {
+    const meter = meterAlone();
+    meter.record(completed());
+    vi.advanceTimersByTime(2_001);
+    const wait = meter.keepsUp();
+    expect(wait).toBeInstanceOf(Promise);
+    vi.advanceTimersByTime(3_200);
+    await wait;
+    expect(meter.isFull).toBe(true);
   } finally {
     vi.useRealTimers();
   }

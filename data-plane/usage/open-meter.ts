@@ -75,9 +75,8 @@ export async function openMeter(options: OpenMeterOptions): Promise<OpenedMeter>
     meter?.sendRows();
     const fault = await closeWorker(worker, ended, closeTimeoutMs);
     if (fault !== undefined) logger.error({ unshippedRows: meter?.unshippedRows, reason: fault }, closeText);
-    // A disk that hangs holds up no end of the process.
     await Promise.race([spool?.close(), delay(closeTimeoutMs, undefined, { ref: false })]);
-    const lostRows = spool?.failedRows ?? 0;
+    const lostRows = spool?.unkeptRows ?? 0;
     if (lostRows > 0) logger.error({ lostRows }, 'rows of usage could be written to no file and are lost');
   };
   try {
@@ -107,7 +106,9 @@ async function closeWorker(
     worker.postMessage({ kind: 'close' });
   });
   clearTimeout(timer);
-  if (fault !== undefined && 'terminate' in worker) await worker.terminate();
+  // It ends once its call into the file system does.
+  if (fault !== undefined && 'terminate' in worker)
+    await Promise.race([worker.terminate(), delay(withinMs, undefined, { ref: false })]);
   return fault;
 }
 

@@ -4,6 +4,7 @@
  * Groups have numbers, and the database keeps that of the last one which it took, so a group counts once whatever is in
  * the files.
  */
+import { createHash } from 'node:crypto';
 import { copyFileSync, existsSync, readFileSync, renameSync, statSync, truncateSync } from 'node:fs';
 import { crc32 } from 'node:zlib';
 
@@ -26,6 +27,8 @@ interface ReadSpool {
   readonly groups: readonly SpooledGroup[];
   /** What could not be read, and where it is kept for people. */
   readonly faults: readonly Error[];
+  /** Files with parts that could not be read, and where each is kept once the database has its groups. */
+  readonly damaged: ReadonlyMap<string, string>;
 }
 
 /** The files of an outbox, by the path of its database. */
@@ -42,20 +45,21 @@ export function spoolHead(databaseId: string, { incarnation, number, count, rows
 }
 
 /**
- * The groups of a database. A file with parts that cannot be read is copied for people; one that cannot be read at all is
- * moved away, because numbers of its groups would be given again. Throws where that fails too.
+ * The groups of a database. Nothing of a file that can be read is changed; one that cannot be read is moved away, because
+ * numbers of its groups would be given again. Throws where that fails too.
  */
 export function readSpool(outboxPath: string, databaseId: string, nowMs: number): ReadSpool {
   const groups: SpooledGroup[] = [];
   const faults: Error[] = [];
+  const damaged = new Map<string, string>();
   for (const path of spoolPathsOf(outboxPath)) {
     if (!existsSync(path)) continue;
-    const kept = `${path}.damaged-${nowMs}`;
+    const kept = keptPath(path, nowMs);
     try {
       const read = groupsIn(path, databaseId);
       groups.push(...read.groups);
       if (read.isWhole) continue;
-      keep(path, kept);
+      damaged.set(path, kept);
       faults.push(new Error(`parts of the spool of usage cannot be read and are not billed: ${kept}`));
     } catch (error) {
       renameSync(path, kept);
@@ -63,21 +67,47 @@ export function readSpool(outboxPath: string, databaseId: string, nowMs: number)
       faults.push(new Error(`the spool of usage cannot be read and is not billed: ${kept}: ${reason}`));
     }
   }
-  return { groups: groups.sort((a, b) => a.number - b.number), faults };
+  return { groups: groups.sort((a, b) => a.number - b.number), faults, damaged };
 }
 
-/** The database has all groups of the files. Throws where they cannot be emptied, which only costs their space. */
-export function emptySpool(outboxPath: string): void {
-  for (const path of spoolPathsOf(outboxPath)) if (existsSync(path)) truncateSync(path);
+/** All files, and where each is kept for people. */
+export function allKept(outboxPath: string, nowMs: number): ReadonlyMap<string, string> {
+  const paths = spoolPathsOf(outboxPath).filter((path) => existsSync(path));
+  return new Map(paths.map((path) => [path, keptPath(path, nowMs)]));
 }
 
-/** A copy, so that the whole groups stay where they are; a disk without room gets the file under the other name. */
-function keep(path: string, kept: string): void {
-  try {
-    copyFileSync(path, kept);
-  } catch {
-    renameSync(path, kept);
+function keptPath(path: string, nowMs: number): string {
+  return `${path}.damaged-${nowMs}`;
+}
+
+/** An id of a process start that is always the same for a text. */
+export function derivedId(text: string): string {
+  const hex = createHash('sha256').update(text).digest('hex');
+  return [
+    hex.slice(0, 8),
+    hex.slice(8, 12),
+    `8${hex.slice(13, 16)}`,
+    `8${hex.slice(17, 20)}`,
+    hex.slice(20, 32),
+  ].join('-');
+}
+
+/**
+ * The database has the groups of the files: they are emptied, those of `kept` moved to their other names. Throws where
+ * a file cannot be changed, which only costs its space.
+ */
+export function emptySpool(outboxPath: string, kept: ReadonlyMap<string, string>): void {
+  for (const path of spoolPathsOf(outboxPath)) {
+    const other = kept.get(path);
+    if (!existsSync(path)) continue;
+    if (other === undefined) truncateSync(path);
+    else renameSync(path, other);
   }
+}
+
+/** The database could not be written: the files stay as they are, and those of `kept` are copied. Throws without room. */
+export function copySpool(kept: ReadonlyMap<string, string>): void {
+  for (const [path, other] of kept) copyFileSync(path, other);
 }
 
 function groupsIn(path: string, databaseId: string): { groups: readonly SpooledGroup[]; isWhole: boolean } {

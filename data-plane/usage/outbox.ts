@@ -18,7 +18,15 @@ import {
   type Shipped,
 } from './outbox-file.ts';
 import type { OutboxLedger } from './outbox-ledger.ts';
-import { emptySpool, readSpool, type SpooledGroup, type UsageGroup } from './outbox-spool.ts';
+import {
+  allKept,
+  copySpool,
+  derivedId,
+  emptySpool,
+  readSpool,
+  type SpooledGroup,
+  type UsageGroup,
+} from './outbox-spool.ts';
 import { entriesOfPlainRow } from './plain-row.ts';
 import { parsedRow, rowsIn, Sums } from './rows.ts';
 import type { SpoolStart } from './spool-writer.ts';
@@ -99,11 +107,19 @@ export class Outbox {
     this.#file = file;
     this.#options = options;
     this.#group = file.groupsTaken;
-    const { groups, faults } = readSpool(options.path, file.spoolId, this.#now());
+    const { groups, faults, damaged } = readSpool(options.path, file.spoolId, this.#now());
     for (const fault of faults) this.#report(fault);
-    this.#takeGroups(groups);
+    let kept = damaged;
+    if (!this.#takeGroups(groups, damaged.size > 0)) {
+      kept = allKept(options.path, this.#now());
+      const names = [...kept.values()].join(', ');
+      this.#report(
+        new Error(`parts of the spool of usage are not of this database and not billed: ${names}`),
+      );
+    }
     this.#own = { incarnation: file.startIncarnation(randomUUID()), nextN: 1 };
-    if (this.#group === file.groupsTaken || this.#write()) this.#try(() => emptySpool(options.path));
+    const isWritten = this.#group === file.groupsTaken || this.#write();
+    this.#try(() => (isWritten ? emptySpool(options.path, kept) : copySpool(kept)));
   }
 
   /** What this folder completed itself, as far as it is on the disk. */
@@ -236,24 +252,32 @@ export class Outbox {
 
   /**
    * Under the incarnation and with the numbers that the process before this one would have given: a copy of the folder, or the
-   * folder itself if it is brought back, gives the same, and the usage log takes a repeated row for one.
+   * folder itself if it is brought back, gives the same, and the usage log takes a repeated row for one. False where groups
+   * are missing before one, though no file is damaged: the database is an older one, its numbers would be given to other rows, and
+   * most rows behind were billed, so none of them is taken.
    */
-  #takeGroups(groups: readonly SpooledGroup[]): void {
+  #takeGroups(groups: readonly SpooledGroup[], isDamaged: boolean): boolean {
     const taken = new Sums();
     let numberer: Numberer | undefined;
     for (const group of groups) {
       if (group.number <= this.#group) continue;
+      if (group.number > this.#group + 1 && !isDamaged) return false;
       if (group.incarnation !== numberer?.incarnation.id) numberer = this.#continue(group.incarnation);
       this.#take(group, numberer, taken);
       this.#group = group.number;
       this.unwritten += group.count;
     }
+    return true;
   }
 
-  #continue(id: string): Numberer {
-    const { numbering } = this.#file;
+  #continue(process: string): Numberer {
+    const { numbering, incarnations } = this.#file;
+    const isLast = process === numbering.id;
+    // A spool that was away while another process wrote: its rows get an id of their own, the same in each copy of the folder.
+    const isBehind = !isLast && incarnations.some(({ id }) => id === process);
+    const id = isBehind ? derivedId(`${process} ${this.#group}`) : process;
     // A process whose groups are all in the spool has written nothing.
-    const nextN = id === numbering.id ? numbering.nextN : 1;
+    const nextN = isLast ? numbering.nextN : 1;
     return { incarnation: this.#file.continueIncarnation({ id, nextN }), nextN };
   }
 

@@ -3,14 +3,15 @@
  * under way, and what arrives meanwhile is written with the next. So a transaction of the usage worker that waits for the disk
  * holds no group back. Two files take turns: one is emptied once the database has all its groups.
  */
-import { existsSync } from 'node:fs';
-import { type FileHandle, open } from 'node:fs/promises';
+import { type FileHandle, open, stat } from 'node:fs/promises';
 import { type SpooledGroup, spoolBytesMax, spoolHead, spoolPathsOf } from './outbox-spool.ts';
 
 /** From this size on the other file is written, bytes. */
 const turnBytes = 256 * 1024;
 /** A buffer that is used again for nearly every write: a new one for each costs memory until it is collected. */
 const bufferBytes = 64 * 1024;
+/** A write that takes longer counts as one that fails, until it ends, ms. */
+const lateMs = 50;
 /** After a write that failed, the next attempt, ms. */
 const retryMs = 1_000;
 
@@ -58,6 +59,8 @@ export class SpoolWriter {
   #waiting: Waiting[] = [];
   /** Groups that could not be written, and are not known to be in the database. */
   #failed: Waiting[] = [];
+  #inWrite: readonly Waiting[] = [];
+  #writingSinceMs = Number.POSITIVE_INFINITY;
   #retryAtMs = Number.NEGATIVE_INFINITY;
   #writing: Promise<void> | undefined;
   #isClosed = false;
@@ -73,14 +76,15 @@ export class SpoolWriter {
     this.#files = [first, second];
   }
 
-  /** True while groups go to the database alone, because the files cannot be written. */
+  /** True while groups are to reach the database at once, because the files cannot be written, or not in time. */
   get isFailing(): boolean {
-    return this.#failed.length > 0;
+    return this.#failed.length > 0 || performance.now() - this.#writingSinceMs > lateMs;
   }
 
-  /** Rows of groups that are in no file, and not known to be in the database. */
-  get failedRows(): number {
-    return this.#failed.reduce((sum, { count }) => sum + count, 0);
+  /** Rows of groups that are known to be neither in a file nor in the database. */
+  get unkeptRows(): number {
+    const unkept = [...this.#failed, ...this.#inWrite, ...this.#waiting];
+    return unkept.reduce((sum, { count, number }) => sum + (number > this.#taken ? count : 0), 0);
   }
 
   /** Begins to write a group, and returns its number. Never throws. */
@@ -134,7 +138,7 @@ export class SpoolWriter {
 
   async #closeFile(file: SpoolFile): Promise<void> {
     // That of an earlier process, which this one did not need.
-    if (file.handle === undefined && !existsSync(file.path)) return;
+    if (file.handle === undefined && !(await stat(file.path).catch(() => undefined))) return;
     const handle = await this.#handleOf(file);
     if (file.last <= this.#taken) await this.#empty(file);
     await handle.close();
@@ -143,21 +147,34 @@ export class SpoolWriter {
   async #write(): Promise<void> {
     while (this.#waiting.length > 0) {
       const groups = this.#waiting;
+      this.#inWrite = groups;
       this.#waiting = [];
+      this.#writingSinceMs = performance.now();
       try {
         await this.#append(groups);
         const last = groups.at(-1);
-        if (!this.isFailing && last !== undefined) this.keptRows = last.rowsUpTo;
+        if (this.#failed.length === 0 && last !== undefined) this.keptRows = last.rowsUpTo;
       } catch (error) {
         this.#retryAtMs = performance.now() + retryMs;
         this.#failed.push(...groups, ...this.#waiting);
         this.#waiting = [];
         this.taken(this.#taken);
+        this.#letGo();
         this.#report(error);
       }
+      this.#inWrite = [];
+      this.#writingSinceMs = Number.POSITIVE_INFINITY;
       this.#onWritten();
     }
     this.#writing = undefined;
+  }
+
+  /** The next attempt opens the files again: a handle may be what is wrong. */
+  #letGo(): void {
+    for (const file of this.#files) {
+      void file.handle?.close().catch(() => undefined);
+      file.handle = undefined;
+    }
   }
 
   async #append(groups: readonly SpooledGroup[]): Promise<void> {
@@ -187,7 +204,7 @@ export class SpoolWriter {
   }
 
   async #handleOf(file: SpoolFile): Promise<FileHandle> {
-    if (file.handle !== undefined && file.isUnsure && (await file.handle.stat()).nlink === 0) {
+    if (file.handle !== undefined && file.isUnsure && !(await isAt(file.path, file.handle))) {
       await file.handle.close();
       file.handle = undefined;
     }
@@ -207,4 +224,10 @@ export class SpoolWriter {
   #report(error: unknown): void {
     this.#options.onError(error instanceof Error ? error : new Error(String(error)));
   }
+}
+
+/** False where somebody removed or renamed the file. */
+async function isAt(path: string, handle: FileHandle): Promise<boolean> {
+  const [found, own] = await Promise.all([stat(path).catch(() => undefined), handle.stat()]);
+  return found?.ino === own.ino && found.dev === own.dev;
 }

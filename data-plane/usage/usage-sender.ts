@@ -11,6 +11,8 @@ const groupMs = 7;
 /** Groups within this time of the first one, or until there are so many rows, share a message and a transaction. */
 const gatherMs = 100;
 const gatherRowsMax = 500;
+/** What is not sent yet is kept as bytes outside of the heap: as text it would outlive its requests, and be copied. */
+const unsentBytesMin = 256 * 1024;
 
 export class UsageSender {
   readonly #post: (request: UsageWorkerRequest) => void;
@@ -19,7 +21,8 @@ export class UsageSender {
   #rows = '';
   #count = 0;
   /** Groups that were not sent yet. */
-  #unsent = '';
+  #unsent = Buffer.allocUnsafeSlow(unsentBytesMin);
+  #unsentBytes = 0;
   #unsentCount = 0;
   #number = 0;
   #isUrgent = false;
@@ -50,16 +53,24 @@ export class UsageSender {
   /** Begins to write the rows so far to the spool. */
   keep(): void {
     clearTimeout(this.#groupTimer);
-    if (this.#count > 0) {
-      this.#number = this.#spool.append(this.#rows, this.#count);
-      this.#unsent += this.#rows;
-      this.#unsentCount += this.#count;
-      this.#rows = '';
-      this.#count = 0;
-    }
+    const isUrgent = this.#isUrgent;
+    if (this.#count > 0) this.#group();
     if (this.#unsentCount === 0) return;
-    if (this.#isUrgent || this.#unsentCount >= gatherRowsMax || this.#spool.isFailing) this.#send();
+    if (isUrgent || this.#unsentCount >= gatherRowsMax || this.#spool.isFailing) this.#send();
     else this.#sendTimer ??= setTimeout(() => this.sendAll(), gatherMs);
+  }
+
+  #group(): void {
+    const [rows, count] = [this.#rows, this.#count];
+    this.#rows = '';
+    this.#count = 0;
+    const number = this.#spool.append(rows, count);
+    const length = Buffer.byteLength(rows);
+    if (this.#unsentBytes + length > this.#unsent.length) this.#send();
+    if (length > this.#unsent.length) this.#unsent = Buffer.allocUnsafeSlow(length);
+    this.#unsentBytes += this.#unsent.write(rows, this.#unsentBytes);
+    this.#unsentCount += count;
+    this.#number = number;
   }
 
   /** Sends all rows so far to the worker. */
@@ -82,10 +93,12 @@ export class UsageSender {
     clearTimeout(this.#sendTimer);
     this.#sendTimer = undefined;
     if (this.#unsentCount === 0) return;
-    const group = { number: this.#number, rows: this.#unsent, count: this.#unsentCount };
+    // A copy, because a message has the whole buffer of a view.
+    const rows = new Uint8Array(this.#unsent.subarray(0, this.#unsentBytes));
+    const group = { number: this.#number, rows, count: this.#unsentCount };
     const limits = Array.from(this.#limits, ([key, { limit }]): AccountLimit => [key, limit]);
     this.#post({ kind: 'rows', group, limits });
-    this.#unsent = '';
+    this.#unsentBytes = 0;
     this.#unsentCount = 0;
     this.#isUrgent = false;
     this.#limits.clear();

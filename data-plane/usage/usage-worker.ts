@@ -8,7 +8,6 @@ import type { CounterEntry, UsageGapEntry } from '../../schemas/limits.ts';
 import type { CounterFeedCounts } from '../../shared/limits/counter-feed.ts';
 import type { Sum } from '../../shared/limits/counters.ts';
 import type { Outbox } from './outbox.ts';
-import type { UsageGroup } from './outbox-spool.ts';
 import {
   type Account,
   type AccountLimit,
@@ -62,7 +61,7 @@ export class UsageWorker {
 
   onRequest(request: Exclude<UsageWorkerRequest, { readonly kind: 'close' }>): void {
     if (request.kind === 'forget') this.#asked.clear();
-    else if (request.kind === 'rows') this.#record(request.group, request.limits);
+    else if (request.kind === 'rows') this.#record(request);
     else {
       this.#asked.set(accountKey(request.account), request.account);
       this.#postTotals([], [request.account]);
@@ -84,10 +83,10 @@ export class UsageWorker {
     for (const [incarnation, next] of gaps) this.#reship(incarnation, next);
   }
 
-  #record(group: UsageGroup, limits: readonly AccountLimit[]): void {
+  #record({ group, limits }: Extract<UsageWorkerRequest, { kind: 'rows' }>): void {
     this.#received += group.count;
     this.#options.onLimits(limits);
-    this.#options.outbox.append(group);
+    this.#options.outbox.append({ ...group, rows: new TextDecoder().decode(group.rows) });
   }
 
   #settle(entries: readonly CounterEntry[]): void {

@@ -26,8 +26,12 @@ export type AccountLimit = readonly [key: string, limit: number | null];
 
 /** From the main thread to the worker. */
 export type UsageWorkerRequest =
-  /** Several groups of the spool in one, as text, which costs half of what a copy of the objects does. */
-  | { readonly kind: 'rows'; readonly group: UsageGroup; readonly limits: readonly AccountLimit[] }
+  /** Several groups of the spool in one; `rows` are those of a UsageGroup, as UTF-8. */
+  | {
+      readonly kind: 'rows';
+      readonly group: Omit<UsageGroup, 'rows'> & { readonly rows: Uint8Array };
+      readonly limits: readonly AccountLimit[];
+    }
   /** Requests the total of an account; answered by `totals`. */
   | { readonly kind: 'total'; readonly account: Account }
   /** No totals are cached any more: only those requested from here on are sent. */

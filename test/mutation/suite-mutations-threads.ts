@@ -73,7 +73,7 @@ const countersMutations: readonly SuiteMutation[] = [
     [
       [
         'a removed spool is made again',
-        '(await file.handle.stat()).nlink === 0',
+        '!(await isAt(file.path, file.handle))',
         'false',
         'removed while it is used',
       ],
@@ -84,15 +84,21 @@ const countersMutations: readonly SuiteMutation[] = [
         'has not taken is not emptied',
       ],
       [
+        'a write that hangs counts as failing',
+        'performance.now() - this.#writingSinceMs > lateMs',
+        'false',
+        'a write that hangs',
+      ],
+      [
         'what the database took does not gather',
         'this.#waiting = this.#waiting.filter((group) => group.number > this.#taken);',
         '',
-        'while a write hangs',
+        'a write that hangs',
       ],
       ['the files take turns', 'file.bytes < turnBytes || ', 'file.bytes > 0 || ', 'two files take turns'],
       [
         'a group that could not be written is not kept',
-        '!this.isFailing && last',
+        'this.#failed.length === 0 && last',
         'last',
         'after a failed write no row',
       ],
@@ -108,13 +114,26 @@ const countersMutations: readonly SuiteMutation[] = [
     'data-plane/usage/outbox.ts',
     ['data-plane/usage/outbox-spool.test.ts'],
     [
-      ['a group is taken once', 'if (group.number <= this.#group) continue;', '', 'nothing counts twice'],
       [
-        'a copy gives the same numbers',
-        'id === numbering.id ? numbering.nextN : 1',
-        '1',
-        'two copies of a folder',
+        'an older database takes no later groups',
+        'if (group.number > this.#group + 1 && !isDamaged) return false;',
+        '',
+        'in an older state',
       ],
+      [
+        'a spool that was away gets other numbers',
+        'const isBehind = !isLast && ',
+        'const isBehind = isLast && ',
+        'that was away',
+      ],
+      [
+        'a damaged spool stays until its groups are written',
+        '(isWritten ? emptySpool',
+        '(kept ? emptySpool',
+        'stays where it is',
+      ],
+      ['a group is taken once', 'if (group.number <= this.#group) continue;', '', 'nothing counts twice'],
+      ['a copy gives the same numbers', 'isLast ? numbering.nextN : 1', '1', 'two copies of a folder'],
     ],
   ),
   ...of(
@@ -128,13 +147,13 @@ const countersMutations: readonly SuiteMutation[] = [
     [
       [
         'near the end rows do not wait',
-        'this.#isUrgent || this.#unsentCount',
+        'isUrgent || this.#unsentCount',
         'this.#unsentCount',
         'near the end, and for',
       ],
       [
         'other rows wait for each other',
-        'this.#isUrgent || this.#unsentCount >= gatherRowsMax',
+        'isUrgent || this.#unsentCount >= gatherRowsMax',
         'this.#unsentCount > 0',
         'near the end, and for',
       ],

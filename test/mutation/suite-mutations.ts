@@ -199,6 +199,7 @@ const backlog = of(
   'data-plane/usage/backlog.ts',
   ['data-plane/usage/meter.test.ts'],
   [
+    ['a wait that ends has decided', '        this.#isLate();\n', '', 'though nobody else asks'],
     [
       'a row that is on the disk is no longer waited for',
       'if (durable > this.#durable) this.#waitingSinceMs = nowMs;',
@@ -227,8 +228,8 @@ const backlog = of(
     ],
     [
       'a wait for the worker ends',
-      'const late = setTimeout(() => this.#release(), ',
-      'const late = setTimeout(() => undefined, ',
+      'late = setTimeout(() => this.#release(), ',
+      'late = setTimeout(() => undefined, ',
     ],
     ['a slow disk refuses', 'return waiting > 0 && this.#isLate();', 'return false;'],
   ],
