@@ -112,6 +112,8 @@ export const historyResponses = {
         next: z.string().optional(),
         /** What to read about it. */
         page: z.string().optional(),
+        /** How many findings it stands for, where that is more than one. */
+        findings: count.optional(),
       }),
     ),
     ok: count,

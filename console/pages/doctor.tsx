@@ -49,7 +49,7 @@ function Findings({ checks }: { readonly checks: readonly Check[] }) {
           <Finding check={check} />
           {others.length === 0 ? null : (
             <details>
-              <summary>{plural(others.length, 'more finding')} of this kind</summary>
+              <summary>{plural(findingsIn(others), 'more finding')} of this kind</summary>
               <ul>
                 {others.map((other) => (
                   <li key={`${other.object ?? ''} ${other.text}`}>
@@ -63,6 +63,10 @@ function Findings({ checks }: { readonly checks: readonly Check[] }) {
       ))}
     </ul>
   );
+}
+
+function findingsIn(checks: readonly Check[]): number {
+  return checks.reduce((sum, { findings = 1 }) => sum + findings, 0);
 }
 
 function Finding({ check: { level, object, text, next, group, code } }: { readonly check: Check }) {

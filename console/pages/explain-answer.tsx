@@ -3,7 +3,7 @@ import type { AdminResponse } from '../../schemas/admin.ts';
 import type { Because, ExplainedStep } from '../../schemas/explanations.ts';
 import { withQuery } from '../lib/api.ts';
 import { type Asked, type Explanation, explainLink } from '../lib/explain.ts';
-import { count, moment } from '../lib/format.ts';
+import { count, moment, nameSome } from '../lib/format.ts';
 import { useRead } from '../lib/read.ts';
 import { isOperator } from '../lib/session.ts';
 import { Badge, Copy, Facts, State, type Tone } from '../ui/parts.tsx';
@@ -223,7 +223,7 @@ function Recorded({ request }: { readonly request: string }) {
         ]}
       />
       {unanswered.length === 0 ? null : (
-        <p class="muted">These gateways did not answer: {unanswered.join(', ')}</p>
+        <p class="muted">These gateways did not answer: {nameSome(unanswered)}</p>
       )}
       <details>
         <summary>The whole record</summary>

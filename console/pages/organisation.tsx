@@ -142,7 +142,9 @@ function Refusals({ organisation }: { readonly organisation: string }) {
   return (
     <section class="card">
       <h2>Refused in the last hour</h2>
-      {refusals.length === 0 ? <p class="muted">No request of a known key was refused.</p> : null}
+      {refusals.length === 0 && unanswered.length === 0 ? (
+        <p class="muted">No request of a known key was refused.</p>
+      ) : null}
       <ul class="rows" aria-label="Refusals">
         {refusals.map(({ status, type, requests, lastRequest }) => (
           <li key={`${status} ${type}`}>

@@ -43,9 +43,12 @@ export function useOrganisations(): readonly { readonly id: string; readonly nam
 
 /** Those of the last list that was read. */
 const known = signal<readonly { readonly id: string; readonly name: string }[]>([]);
-const names = computed(
-  () => new Map([...(me.value?.organisations ?? []), ...known.value].map(({ id, name }) => [id, name])),
-);
+const names = computed(() => {
+  const own = me.value?.organisations ?? [];
+  // A member sees the names of their own alone, also where an operator used the page before.
+  const all = isOperator() ? [...own, ...known.value] : own;
+  return new Map(all.map(({ id, name }) => [id, name]));
+});
 
 /** The name of an organisation; its id while the name is not known. */
 export function organisationName(id: string): string {

@@ -27,7 +27,7 @@ export interface OpenMeterOptions extends UsageWorkerOptions {
 
 export interface OpenedMeter {
   readonly meter: Meter;
-  /** Ships the remaining rows for at most two seconds and closes the files. Bounded in time even if the worker hangs. */
+  /** Ships the remaining rows for at most two seconds and closes the files. Resolves in time even if worker or disk hang. */
   close(): Promise<void>;
 }
 

@@ -1,7 +1,7 @@
 /**
  * Brings rows of usage from the meter to the files: each few milliseconds to the spool, so that the end of the process loses
  * next to none, and ten times a second to the usage worker, which writes them to the database. Each message wakes that
- * thread, so rows are gathered; near the end of an allowance, and where the spool cannot be written, they are sent at once.
+ * thread, so rows are gathered; near the end of an allowance, and where the spool is not written (in time), they are sent at once.
  */
 import type { SpoolWriter } from './spool-writer.ts';
 import type { AccountLimit, UsageWorkerRequest } from './worker-messages.ts';

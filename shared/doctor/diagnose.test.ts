@@ -217,8 +217,9 @@ test('each check is made to fail, and has a page under its code; each page has a
 
 test('of many findings of one check the first fifty are shown, and the rest is counted', () => {
   const many = Array.from({ length: 60 }, (_, n) => ({ ...well.nodes[0], id: `n-${n}`, owner: 'cp-9' }));
-  const { checks } = diagnose({ ...well, nodes: many as Known['nodes'] }, ['nodes']);
+  const { checks, warn, fail } = diagnose({ ...well, nodes: many as Known['nodes'] }, ['nodes']);
   const own = checks.filter(({ code }) => code === 'HG5003');
   expect(own).toHaveLength(51);
-  expect(own.at(-1)).toMatchObject({ object: 'others', text: '10 more of this kind' });
+  expect(own.at(-1)).toMatchObject({ object: 'others', text: '10 more of this kind', findings: 10 });
+  expect(warn + fail).toBe(60);
 });

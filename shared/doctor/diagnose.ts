@@ -26,6 +26,8 @@ export interface CheckResult {
   readonly next?: string;
   /** What to read about it. */
   readonly page?: string;
+  /** How many findings it stands for, where that is more than one. */
+  readonly findings?: number;
 }
 
 export interface Diagnosis {
@@ -52,7 +54,7 @@ export function diagnose(facts: DoctorFacts, groups: readonly DoctorGroup[] = do
 
 export function summarise(checks: readonly CheckResult[]): Diagnosis {
   const count = (level: CheckResult['level']): number =>
-    checks.filter((check) => check.level === level).length;
+    checks.reduce((sum, check) => sum + (check.level === level ? (check.findings ?? 1) : 0), 0);
   return { checks, ok: count('ok'), warn: count('warn'), fail: count('fail') };
 }
 
@@ -64,6 +66,7 @@ function resultsOf(group: DoctorGroup, { code, well, find }: DoctorCheck, facts:
   const shown = found.slice(0, findingsMax).map((finding) => ({ code, group, ...finding, page }));
   const [first] = found;
   if (found.length <= findingsMax || first === undefined) return shown;
-  const rest = { ...first, object: 'others', text: `${found.length - findingsMax} more of this kind` };
+  const findings = found.length - findingsMax;
+  const rest = { ...first, object: 'others', text: `${findings} more of this kind`, findings };
   return [...shown, { code, group, ...rest, page }];
 }
