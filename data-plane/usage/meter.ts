@@ -2,7 +2,7 @@
  * Records the usage of completed requests and counts it against allowances: at once on this gateway, on all others once
  * they have read its counters. A row counts as pending from its recording until the worker reports that the totals include
  * it, so it is always counted exactly once. Nothing here blocks on a disk: while the spool or the worker is behind, new
- * requests wait, and only a disk that fails for `waitingMsMax` refuses them.
+ * requests wait, and only a disk that fails for seconds refuses them (backlog.ts).
  */
 import { type Draw, type UsageRow, usageTokensMax } from '../../schemas/usage.ts';
 import { isNearEnd } from '../../shared/limits/counters.ts';

@@ -58,7 +58,9 @@ export async function openMeter(options: OpenMeterOptions): Promise<OpenedMeter>
       else if (event.kind === 'state' || event.kind === 'totals') meter?.onEvent(event);
       else if (event.kind === 'failed') reject(Object.assign(new Error(event.message), { name: event.name }));
       else if (event.kind === 'opened') {
-        const post = (request: UsageWorkerRequest) => worker.postMessage(request);
+        const post = (request: UsageWorkerRequest) =>
+          // Nobody else has the buffer of its rows, so it is not copied once more.
+          worker.postMessage(request, request.kind === 'rows' ? [request.group.rows.buffer] : []);
         const onError = (err: Error) => logger.error({ err }, 'usage could not be written');
         spool = new SpoolWriter({ ...event.spool, onError });
         meter = new Meter({ post, adjustmentOf, spool });

@@ -29,7 +29,7 @@ export type UsageWorkerRequest =
   /** Several groups of the spool in one; `rows` are those of a UsageGroup, as UTF-8. */
   | {
       readonly kind: 'rows';
-      readonly group: Omit<UsageGroup, 'rows'> & { readonly rows: Uint8Array };
+      readonly group: Omit<UsageGroup, 'rows'> & { readonly rows: Uint8Array<ArrayBuffer> };
       readonly limits: readonly AccountLimit[];
     }
   /** Requests the total of an account; answered by `totals`. */
