@@ -1,20 +1,9 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
+import { usageRow } from '../test/support/usage-rows.ts';
 import { readUsageRecord, readUsageRow, usagePartitionOf, usageRowSchema } from './usage.ts';
 
-const row = {
-  v: 1,
-  incarnation: '0f8fad5b-d9cb-469f-a165-70867728950e',
-  n: 1,
-  at: '2026-11-21T10:00:00.000Z',
-  organisation: 'acme',
-  period: '2026-11-01',
-  draw: 'pool',
-  model: 'echo-small',
-  promptTokens: 3,
-  completionTokens: 4,
-  requestId: 'r-1',
-};
+const row = { v: 1, incarnation: '0f8fad5b-d9cb-469f-a165-70867728950e', n: 1, ...usageRow() };
 const { organisation: _, period: __, ...ownerless } = row;
 
 test.each<[claim: string, value: object, written: boolean, read: boolean]>([
