@@ -92,6 +92,30 @@ test('a streamed answer is rebuilt, ends with its terminator, and its usage is t
   });
 });
 
+test('an engine that closes after each stream gets the next request on another connection', async () => {
+  const reply = {
+    choices: [{ index: 0, message: { role: 'assistant', content: 'a' }, finish_reason: 'stop' }],
+  };
+  const usage = { prompt_tokens: 1, completion_tokens: 1, total_tokens: 2 };
+  const chunk = { choices: [{ index: 0, delta: { content: 'a' }, finish_reason: 'stop' }], usage };
+  const used = new WeakSet<object>();
+  const { url } = await handMade((req, res) => {
+    // As one that has begun to close: what comes over the connection after a stream is lost.
+    if (used.has(req.socket)) req.socket.destroy();
+    else if (req.headers.accept === 'text/event-stream') {
+      used.add(req.socket);
+      res.writeHead(200, { 'content-type': 'text/event-stream' });
+      res.end(`data: ${JSON.stringify(chunk)}\n\ndata: [DONE]\n\n`);
+    } else
+      res.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify({ ...reply, usage }));
+  });
+  const server = await gateway({ candidates: [routeTo(url, { dialect: 'llamacpp' })] });
+  for (const body of [chat, streamed, chat, streamed, streamed, chat]) {
+    expect((await post(server.url + chatPath, body).answer).status).toBe(200);
+    expect(await server.next()).toMatchObject({ kind: 'completed' });
+  }
+});
+
 test('an answer that is not streamed is rebuilt and counted', async () => {
   const node = await sim();
   const server = await gateway({ candidates: [routeTo(node.url)] });

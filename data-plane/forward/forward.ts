@@ -7,6 +7,7 @@
  */
 
 import { Refusal } from '../../shared/decision/refusal.ts';
+import { dialects } from '../../shared/engines/dialects.ts';
 import { contextErrorOf } from '../../shared/engines/node-answers.ts';
 import type { Route } from '../../shared/snapshot/lookup.ts';
 import { chatContext } from '../answer/chat-parts.ts';
@@ -167,7 +168,8 @@ async function attempt(
     const memory = pools.answerBytes.of(options.owner);
     const answer = answerOf(options, memory);
     const one = new Attempt({ client, pools, memory, bounds: settings, body: answer, onSent, onAnswer });
-    const result = await one.run({ url, path, body, accept, credential, traceparent });
+    const isLastOnConnection = isStream && dialects[route.dialect].closesAfterStream;
+    const result = await one.run({ url, path, body, accept, credential, traceparent, isLastOnConnection });
     outcome = nodeOutcomeOf(result);
     return result;
   } finally {

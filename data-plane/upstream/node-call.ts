@@ -44,6 +44,8 @@ export interface NodeRequest {
   /** Name of the node's credential; null where it wants none. */
   readonly credential: string | null;
   readonly traceparent?: string | undefined;
+  /** The node closes the connection after its answer, so no other request may follow on it. */
+  readonly isLastOnConnection?: boolean;
 }
 
 const interimAnswersMax = 8;
@@ -85,7 +87,7 @@ export class NodeCall implements Dispatcher.DispatchHandler, Timed {
 
   /** Sends the request. The wait for its answer has to be set before; connecting has a shorter one of its own. */
   start(pools: NodePools, request: NodeRequest): void {
-    const { url, path, body, accept, credential, traceparent } = request;
+    const { url, path, body, accept, credential, traceparent, isLastOnConnection } = request;
     const { pool, pathPrefix } = pools.upstream(url);
     const headers = ['content-type', 'application/json', 'accept', accept];
     if (credential !== null) {
@@ -101,7 +103,8 @@ export class NodeCall implements Dispatcher.DispatchHandler, Timed {
     this.#connectByMs = this.#ticker.nowMs + pools.connectMs;
     if (typeof body !== 'string') headers.push('content-length', String(body.length));
     const sent = typeof body === 'string' ? body : new BodyPieces(body);
-    pool.dispatch({ method: 'POST', path: pathPrefix + path, headers, body: sent as string }, this);
+    const reset = isLastOnConnection === true;
+    pool.dispatch({ method: 'POST', path: pathPrefix + path, headers, body: sent as string, reset }, this);
   }
 
   /** From now on; replaces the wait before. `awaited` completes the sentence "the node did not send …". */

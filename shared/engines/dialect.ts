@@ -29,6 +29,8 @@ export interface DialectTable {
   /** POST returns the capabilities of one model; undefined where the engine has no such route. */
   readonly modelPath: string | undefined;
   readonly tokenCounter: TokenCounter | undefined;
+  /** Closes the connection after each stream without saying so in its head: a next request on it could be lost. */
+  readonly closesAfterStream: boolean;
   /** Texts of an error that mean: too long. A group, where there is one, is the window in tokens. */
   readonly contextErrors: readonly RegExp[];
   /** Texts of an error that mean: this model lacks the capability named by the key. */

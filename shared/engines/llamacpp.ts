@@ -15,6 +15,7 @@ export const llamacpp: DialectTable = {
     fields: ['model', 'messages', 'tools', 'tool_choice', 'response_format', 'reasoning_effort'],
     answer: 'input_tokens',
   },
+  closesAfterStream: true,
   contextErrors: [
     /exceeds the available context size \((\d+)/,
     /is too large to process/,

@@ -11,6 +11,7 @@ export const ollama: DialectTable = {
   healthPath: '/api/version',
   modelPath: '/api/show',
   tokenCounter: undefined,
+  closesAfterStream: false,
   contextErrors: [/exceeds the context length/],
   inabilities: { schema: /invalid JSON schema in format/, thinking: /does not support thinking/ },
   takesMaxCompletionTokens: false,

@@ -10,6 +10,7 @@ export const sglang: DialectTable = {
   healthPath: '/health',
   modelPath: undefined,
   tokenCounter: { path: '/tokenize', fields: ['model', 'messages', 'tools'], answer: 'count' },
+  closesAfterStream: false,
   contextErrors: [
     /longer than the model's context length \((\d+)/,
     /maximum context length of (\d+)/,

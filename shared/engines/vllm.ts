@@ -15,6 +15,7 @@ export const vllm: DialectTable = {
     fields: ['model', 'messages', 'tools', 'continue_final_message', 'add_generation_prompt'],
     answer: 'count',
   },
+  closesAfterStream: false,
   contextErrors: [/maximum context length is (\d+)/, /max_model_len ?= ?(\d+)/],
   inabilities: {
     images: /is not a multimodal model/,

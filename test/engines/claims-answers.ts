@@ -3,6 +3,7 @@ import type { ChatCompletionChunk } from 'openai/resources/chat/completions';
 import { expect } from 'vitest';
 import { dialects } from '../../shared/engines/dialects.ts';
 import { call } from '../support/api.ts';
+import { endpointOf, RawPeer } from '../support/raw-peer.ts';
 import { type Bench, refusalFrom, turn } from './bench.ts';
 import type { Claim } from './claims.ts';
 
@@ -158,4 +159,26 @@ const allowed: Claim = {
   },
 };
 
-export const answerClaims: readonly Claim[] = [found, whole, streamed, bounded, tooLong, allowed];
+const keptOpen: Claim = {
+  name: 'answers again on the connection of a stream, or closes it as its table says',
+  run: async (bench) => {
+    const { engine, running } = bench;
+    const peer = await RawPeer.open(endpointOf(running.url));
+    const ask = (stream: boolean): Promise<void> => {
+      const body = JSON.stringify({ ...turn(bench, { max_tokens: 4 }), stream });
+      const head = `content-type: application/json\r\ncontent-length: ${Buffer.byteLength(body)}`;
+      return peer.send(`POST /v1/chat/completions HTTP/1.1\r\nhost: engine\r\n${head}\r\n\r\n${body}`);
+    };
+    try {
+      await ask(true);
+      expect(await peer.received(/^HTTP\/1\.1 200 [^]*\r\n0\r\n\r\n$/)).toBe(true);
+      if (dialects[engine.dialect].closesAfterStream) return await peer.ended;
+      await ask(false);
+      expect(await peer.received(/\r\n0\r\n\r\nHTTP\/1\.1 200 /)).toBe(true);
+    } finally {
+      peer.close();
+    }
+  },
+};
+
+export const answerClaims: readonly Claim[] = [found, whole, streamed, keptOpen, bounded, tooLong, allowed];
