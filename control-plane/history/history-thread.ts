@@ -15,6 +15,8 @@ const history = new History({
   note: (message, because) => send({ note: message, because }),
 });
 
+const askers = new Map<number, AbortController>();
+
 parentPort?.on('message', (message: ToThread) => {
   if ('stop' in message) {
     history.stop().then(
@@ -23,11 +25,20 @@ parentPort?.on('message', (message: ToThread) => {
     );
     return;
   }
+  if ('cancel' in message) {
+    askers.get(message.cancel)?.abort();
+    return;
+  }
   const { id, name, args } = message;
-  history.ask(name, ...(args as [number, never])).then(
-    (answer: unknown) => send({ id, answer }),
-    (error: unknown) => send({ id, error: plain(error) }),
-  );
+  const asker = new AbortController();
+  askers.set(id, asker);
+  history
+    .ask(name, args as [number, never], asker.signal)
+    .then(
+      (answer: unknown) => send({ id, answer }),
+      (error: unknown) => send({ id, error: plain(error) }),
+    )
+    .finally(() => askers.delete(id));
 });
 
 /** An error loses its class on its way. */

@@ -24,9 +24,11 @@ export interface HistorySettings {
 
 /** How a question reaches the history, on this thread or another. */
 export interface HistoryAccess {
+  /** Waits until the history has the position that is the first argument. Rejects with the reason of `client`, too, and waits no longer. */
   ask<Name extends keyof HistoryQueries>(
     name: Name,
-    ...args: Parameters<HistoryQueries[Name]>
+    args: Parameters<HistoryQueries[Name]>,
+    client: AbortSignal,
   ): Promise<ReturnType<HistoryQueries[Name]>>;
   stop(): Promise<void>;
 }
@@ -66,9 +68,10 @@ export class History implements HistoryAccess {
 
   async ask<Name extends keyof HistoryQueries>(
     name: Name,
-    ...args: Parameters<HistoryQueries[Name]>
+    args: Parameters<HistoryQueries[Name]>,
+    client: AbortSignal,
   ): Promise<ReturnType<HistoryQueries[Name]>> {
-    const { reader, fail } = await this.#ready(Number(args[0]));
+    const { reader, fail } = await this.#ready(Number(args[0]), client);
     try {
       const query = reader[name] as (...given: readonly unknown[]) => ReturnType<HistoryQueries[Name]>;
       return query.apply(reader, args);
@@ -80,16 +83,19 @@ export class History implements HistoryAccess {
     }
   }
 
-  /** Resolves once the history has the position. Rejects with CommandError Busy. */
-  async #ready(seq: number): Promise<Opened> {
+  /** Resolves once the history has the position. Rejects with CommandError Busy, or the reason of `client`. */
+  async #ready(seq: number, client: AbortSignal): Promise<Opened> {
     const until = performance.now() + waitMs;
-    while (this.#opened === undefined && performance.now() < until && !this.#stop.signal.aborted)
+    while (this.#opened === undefined && performance.now() < until && !this.#stop.signal.aborted) {
+      client.throwIfAborted();
       await sleep(20, this.#stop.signal);
+    }
     const opened = this.#opened;
     if (opened === undefined) throw busy('the history is being opened');
     const reached = await opened.replicator
-      .reached(seq, Math.max(0, until - performance.now()))
+      .reached(seq, Math.max(0, until - performance.now()), client)
       .catch(() => false);
+    client.throwIfAborted();
     if (!reached) throw busy(`the history is being made: it has ${opened.snapshot.seq} of ${seq} commits`);
     return opened;
   }

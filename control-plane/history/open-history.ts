@@ -47,14 +47,26 @@ class HistoryThread implements HistoryAccess {
     this.#ended = ended(this.#thread);
   }
 
-  ask<Name extends keyof HistoryQueries>(
+  async ask<Name extends keyof HistoryQueries>(
     name: Name,
-    ...args: Parameters<HistoryQueries[Name]>
+    args: Parameters<HistoryQueries[Name]>,
+    client: AbortSignal,
   ): Promise<ReturnType<HistoryQueries[Name]>> {
+    client.throwIfAborted();
     const id = ++this.#asked;
-    const answer = new Promise<unknown>((resolve, reject) => this.#waiting.set(id, { resolve, reject }));
-    this.#send({ id, name, args });
-    return answer as Promise<ReturnType<HistoryQueries[Name]>>;
+    const cancel = (): void => {
+      this.#waiting.get(id)?.reject(client.reason);
+      this.#waiting.delete(id);
+      this.#send({ cancel: id });
+    };
+    client.addEventListener('abort', cancel);
+    try {
+      const answer = new Promise<unknown>((resolve, reject) => this.#waiting.set(id, { resolve, reject }));
+      this.#send({ id, name, args });
+      return (await answer) as ReturnType<HistoryQueries[Name]>;
+    } finally {
+      client.removeEventListener('abort', cancel);
+    }
   }
 
   async stop(): Promise<void> {

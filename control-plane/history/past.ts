@@ -108,7 +108,7 @@ export class PastStates {
   ): Promise<ReturnType<HistoryQueries[Name]>> {
     const release = await this.#queue.acquire(reader.caller, reader.client);
     try {
-      return await this.#history.ask(name, ...args);
+      return await this.#history.ask(name, args, reader.client);
     } finally {
       release();
     }

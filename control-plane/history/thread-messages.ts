@@ -10,6 +10,8 @@ export interface ThreadData {
 
 export type ToThread =
   | { readonly stop: true }
+  /** Nobody waits for this answer any more. */
+  | { readonly cancel: number }
   | { readonly id: number; readonly name: keyof HistoryQueries; readonly args: readonly unknown[] };
 
 export type FromThread =

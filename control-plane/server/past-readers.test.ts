@@ -18,7 +18,16 @@ afterEach(async () => {
 /** As many as one caller may have. */
 const waiters = 64;
 
-test('who leaves while others read the past waits no longer, and may ask again at once', async () => {
+interface Readers {
+  /** Lets the history have the last commit. */
+  complete(): void;
+  /** How many asked, and how many of them left. */
+  readonly counts: { asked: number; left: number };
+  /** Asks for a position, by default the last, which the history does not have yet. */
+  ask(person: string, signal?: AbortSignal, seq?: number): Promise<number>;
+}
+
+async function readers(): Promise<Readers> {
   const dir = mkdtempSync(join(tmpdir(), 'headgate-past-readers-'));
   const records = recordsOf(fleetHistory(7, 20));
   const present = memorySnapshot();
@@ -32,13 +41,13 @@ test('who leaves while others read the past waits no longer, and may ask again a
     note: () => undefined,
   });
   const past = new PastStates({ present, history });
-  let asked = 0;
-  let left = 0;
+  const counts = { asked: 0, left: 0 };
   const app = Fastify({ forceCloseConnections: true });
-  app.get('/', (request, reply) => {
-    asked++;
-    return past.ask('past', [present.seq], pastReaderOf(request, reply)).catch((error: Error) => {
-      if (error.message === 'the client has left') left++;
+  app.get('/:seq', (request, reply) => {
+    counts.asked++;
+    const { seq } = request.params as { seq: string };
+    return past.ask('past', [Number(seq)], pastReaderOf(request, reply)).catch((error: Error) => {
+      if (error.message === 'the client has left') counts.left++;
       throw error;
     });
   });
@@ -48,21 +57,44 @@ test('who leaves while others read the past waits no longer, and may ask again a
     () => rmSync(dir, { recursive: true }),
   );
   const url = await app.listen({ host: '127.0.0.1', port: 0 });
-  const ask = async (person: string, signal?: AbortSignal): Promise<number> => {
-    const answer = await fetch(url, { headers: { 'x-headgate-as': person }, signal: signal ?? null });
-    await answer.arrayBuffer();
-    return answer.status;
+  return {
+    counts,
+    complete: () => topic.add(records.at(-1)?.value ?? Buffer.alloc(0)),
+    ask: async (person, signal, seq = present.seq) => {
+      const headers = { 'x-headgate-as': person };
+      const answer = await fetch(`${url}/${seq}`, { headers, signal: signal ?? null });
+      await answer.arrayBuffer();
+      return answer.status;
+    },
   };
+}
+
+test('who leaves while others read the past waits no longer, and may ask again at once', async () => {
+  const { ask, counts, complete } = await readers();
   const others = [ask('vic'), ask('vera')];
-  await until(() => asked === others.length);
+  await until(() => counts.asked === others.length);
   const client = new AbortController();
   const waiting = Array.from({ length: waiters }, () => ask('vlad', client.signal).catch(() => 'left'));
-  await until(() => asked === others.length + waiters);
+  await until(() => counts.asked === others.length + waiters);
   client.abort();
   await Promise.all(waiting);
-  await until(() => left === waiters);
+  await until(() => counts.left === waiters);
   const again = ask('vlad');
-  await until(() => asked === others.length + waiters + 1);
-  topic.add(records.at(-1)?.value ?? Buffer.alloc(0));
+  await until(() => counts.asked === others.length + waiters + 1);
+  complete();
   expect(await Promise.all([...others, again])).toEqual([200, 200, 200]);
+});
+
+test('who leaves while their own question waits gives its turn to the next', async () => {
+  const { ask, counts } = await readers();
+  const clients = [new AbortController(), new AbortController()];
+  const waiting = clients.map(({ signal }, person) => ask(`waits-${person}`, signal).catch(() => 'left'));
+  await until(() => counts.asked === clients.length);
+  const next = ask('next', undefined, 1);
+  await until(() => counts.asked === clients.length + 1);
+  clients[0]?.abort();
+  expect(await next).toBe(200);
+  clients[1]?.abort();
+  expect(await Promise.all(waiting)).toEqual(['left', 'left']);
+  await until(() => counts.left === clients.length);
 });

@@ -30,16 +30,20 @@ export class Waiters {
     });
   }
 
-  /** Resolves at the next change, or after `timeoutMs`. */
-  next(timeoutMs: number): Promise<void> {
+  /** Resolves at the next change, after `timeoutMs`, or when `signal` aborts. */
+  next(timeoutMs: number, signal?: AbortSignal): Promise<void> {
+    // A signal that has already aborted calls no listener.
+    if (signal?.aborted) return Promise.resolve();
     return new Promise((resolve) => {
       const done = () => {
         clearTimeout(timer);
         this.#waiting.delete(done);
+        signal?.removeEventListener('abort', done);
         resolve();
       };
       const timer = setTimeout(done, Math.max(timeoutMs, 0));
       this.#waiting.add(done);
+      signal?.addEventListener('abort', done);
     });
   }
 

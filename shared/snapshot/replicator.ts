@@ -100,16 +100,17 @@ export class Replicator {
   }
 
   /**
-   * Resolves true once `seq` is folded, false at the deadline. Rejects on a fault and once stopped, because a `false` that
-   * comes at once makes a busy loop of every loop that waits here.
+   * Resolves true once `seq` is folded, false at the deadline. Rejects on a fault, once stopped, and with the reason of
+   * `client`, because a `false` that comes at once makes a busy loop of every loop that waits here.
    */
-  async reached(seq: number, timeoutMs: number): Promise<boolean> {
+  async reached(seq: number, timeoutMs: number, client?: AbortSignal): Promise<boolean> {
     const until = performance.now() + timeoutMs;
     while (this.#options.snapshot.seq < seq) {
       this.#checkRunning();
+      client?.throwIfAborted();
       const left = until - performance.now();
       if (left <= 0) return false;
-      await this.#waiters.next(left);
+      await this.#waiters.next(left, client);
     }
     return true;
   }

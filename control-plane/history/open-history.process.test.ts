@@ -1,0 +1,52 @@
+// Goal: a question to the history whose client has left occupies nothing, on the thread that serves in production.
+// Method: the built thread on a real log that lacks the position asked for, so that the question waits.
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, expect, test } from 'vitest';
+import { controlTopic } from '../../schemas/commit.ts';
+import { openLog } from '../../shared/log/open-log.ts';
+import { createLogger } from '../../shared/runtime/logger.ts';
+import { fleetHistory, recordsOf } from '../../test/support/commits.ts';
+
+/** A thread runs built code alone. */
+const built = new URL('../../dist/control-plane/history/open-history.js', import.meta.url).pathname;
+const { openHistoryThread } = (await import(built)) as typeof import('./open-history.ts');
+
+const closing: (() => unknown)[] = [];
+afterEach(async () => {
+  for (const close of closing.splice(0)) await close();
+});
+
+test('a question of a client that leaves ends at once; the same one asked again is answered once the commit is there', async () => {
+  const dir = mkdtempSync(join(tmpdir(), 'headgate-open-history-'));
+  const records = recordsOf(fleetHistory(7, 20));
+  const logUrl = `sqlite:${join(dir, 'log')}`;
+  const log = await openLog(logUrl, { topic: controlTopic });
+  for (const { value } of records.slice(0, -1)) await log.append(value);
+  const openSame = () => openLog(logUrl, { topic: controlTopic });
+  const history = openHistoryThread({
+    path: join(dir, 'history.db'),
+    logUrl,
+    logger: createLogger('test', 'silent'),
+    openLog: openSame,
+  });
+  closing.push(
+    () => history.stop(),
+    () => log.close(),
+    () => rmSync(dir, { recursive: true }),
+  );
+  const last = records.length;
+  const stays = new AbortController();
+  expect((await history.ask('past', [last - 1], stays.signal)).atMs).toBeGreaterThan(0);
+
+  const client = new AbortController();
+  const waiting = history.ask('past', [last], client.signal);
+  client.abort(new Error('the client has left'));
+  await expect(waiting).rejects.toThrow('the client has left');
+  await expect(history.ask('past', [1], client.signal)).rejects.toThrow('the client has left');
+
+  const again = history.ask('past', [last], stays.signal);
+  await log.append(records.at(-1)?.value ?? Buffer.alloc(0));
+  expect((await again).atMs).toBeGreaterThan(0);
+});
