@@ -69,8 +69,13 @@ export function shellWord(text: string): string {
   return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
 }
 
-/** `key.created` as `created a key`. */
-export function verbOf(type: string): string {
+/** `key.created` as `created the key`; where the event has a result, with it. */
+export function verbOf(type: string, data: unknown): string {
+  const fields = fieldsOf(data);
+  if (type === 'node.health_changed')
+    return fields['up'] === true ? 'took into service the node' : 'took out of service the node';
+  if (type === 'organisation.suspended')
+    return fields['suspended'] === false ? 'resumed the organisation' : 'suspended the organisation';
   return verbs[type] ?? type.replace(/[._]/g, ' ');
 }
 
@@ -83,7 +88,6 @@ const verbs: Readonly<Record<string, string>> = {
   'model.set': 'put into the catalog the model',
   'model.removed': 'removed from the catalog the model',
   'organisation.set': 'set the organisation',
-  'organisation.suspended': 'suspended or resumed the organisation',
   'organisation.removed': 'removed the organisation',
   'member.set': 'gave a role to',
   'member.removed': 'removed the member',
@@ -103,7 +107,6 @@ const verbs: Readonly<Record<string, string>> = {
   'node.token_created': 'created a token of the node',
   'node.token_revoked': 'revoked the node token',
   'node.joined': 'took over the node',
-  'node.health_changed': 'reported the health of',
   'usage.adjusted': 'adjusted the usage of',
   'session.ended': 'ended',
   checkpoint: 'wrote a checkpoint',
@@ -112,7 +115,7 @@ const verbs: Readonly<Record<string, string>> = {
 
 /** What an event is about, by the first of its fields that names something. */
 export function subjectOf(type: string, data: unknown): string {
-  const fields = (typeof data === 'object' && data !== null ? data : {}) as Record<string, unknown>;
+  const fields = fieldsOf(data);
   if (type === 'session.ended')
     return fields['kind'] === 'link' ? 'a sign-in link' : `a ${String(fields['kind'])}`;
   const order = type.startsWith('member.')
@@ -124,4 +127,8 @@ export function subjectOf(type: string, data: unknown): string {
         : ['id', 'stack', 'model', 'node', 'organisation', 'log'];
   for (const field of order) if (typeof fields[field] === 'string') return fields[field];
   return '';
+}
+
+function fieldsOf(data: unknown): Readonly<Record<string, unknown>> {
+  return (typeof data === 'object' && data !== null ? data : {}) as Readonly<Record<string, unknown>>;
 }

@@ -201,7 +201,7 @@ function EventList({ events }: { readonly events: readonly ListedEvent[] }) {
               <span class="event-line">
                 <span class="event-position">{count(event.position)}</span>
                 <span>
-                  <strong>{event.by}</strong> {verbOf(event.type)}{' '}
+                  <strong>{event.by}</strong> {verbOf(event.type, event.data)}{' '}
                   <strong>{subjectOf(event.type, event.data)}</strong>
                   {event.why === undefined ? null : <span class="muted">: {event.why}</span>}
                 </span>

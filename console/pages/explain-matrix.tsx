@@ -3,6 +3,7 @@ import type { AdminResponse } from '../../schemas/admin.ts';
 import { withQuery } from '../lib/api.ts';
 import { explainLink } from '../lib/explain.ts';
 import { useRead } from '../lib/read.ts';
+import { organisationName } from '../ui/organisation-choice.tsx';
 import { Empty, Failure, Loading, State } from '../ui/parts.tsx';
 import { Table, type TableColumn } from '../ui/table.tsx';
 
@@ -34,7 +35,9 @@ export function Matrix({ organisation, at }: MatrixProps) {
   ];
   return (
     <section aria-label="All models">
-      <p class="muted">What a request with a good key of {organisation} gets, for each model and host.</p>
+      <p class="muted">
+        What a request with any good key of {organisationName(organisation)} gets, for each model and host.
+      </p>
       <Table
         caption="Models and hosts"
         rows={models}

@@ -66,7 +66,7 @@ function NewestCommits({ gateway: { applied, halted, log } }: { readonly gateway
         {(data?.items ?? []).map(({ position, index, type, by, data: of, at }) => (
           <li key={`${position}.${index}`}>
             <a href={`/events?before=${position}`}>
-              {count(position)}: {by} {verbOf(type)} {subjectOf(type, of)}, {ago(at)}
+              {count(position)}: {by} {verbOf(type, of)} {subjectOf(type, of)}, {ago(at)}
             </a>
             {position <= applied && halted === undefined && log === undefined ? (
               <State tone="good">in force</State>

@@ -178,7 +178,7 @@ function History({ organisation }: { readonly organisation: string }) {
         {data.items.map(({ position, index, by, type, data: of, at }) => (
           <li key={`${position}.${index}`}>
             <a href={withQuery('/events', { before: position })}>
-              {by} {verbOf(type)} {subjectOf(type, of)}
+              {by} {verbOf(type, of)} {subjectOf(type, of)}
             </a>
             <time dateTime={at}>{ago(at)}</time>
           </li>

@@ -130,14 +130,22 @@ export function describeStep(step: Step, db: Database, model: string): StepText 
   return descriptions[step.step](step, db, model);
 }
 
-function keyText({ facts, result }: Step): StepText {
+function keyText({ facts, result }: Step, db: Database): StepText {
   const { keyId, organisation, state } = facts;
-  if (result === 'assumed') return plain(`any good key of ${String(organisation)}`);
+  const owner = nameOf(db, 'organisation', String(organisation));
+  if (result === 'assumed') return plain(`any good key of ${owner}`);
   if (typeof keyId !== 'string') return plain('no key that is known');
+  const key = nameOf(db, 'api_key', keyId);
   const { expiresAtMs } = facts;
   const end = typeof expiresAtMs === 'number' ? `, expires ${new Date(expiresAtMs).toISOString()}` : '';
-  const text = result === 'ok' ? `${keyId} of ${String(organisation)}${end}` : `${keyId} is ${String(state)}`;
+  const text = result === 'ok' ? `${key} of ${owner}${end}` : `${key} is ${String(state)}`;
   return plain(text, { table: 'api_key', id: keyId });
+}
+
+/** Its name, and its id where that is another; the id alone where the row is gone. */
+function nameOf(db: Database, table: 'organisation' | 'api_key', id: string): string {
+  const row = db.prepare(`SELECT name FROM ${table} WHERE id = ?`).get(id) as { name: string } | undefined;
+  return row === undefined || row.name === id ? id : `${row.name} (${id})`;
 }
 
 function planText({ facts, reads, result }: Step): StepText {

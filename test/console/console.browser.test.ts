@@ -225,6 +225,21 @@ test('the log appears as it grows, with who, what and by which way', async () =>
     const first = events.getByRole('listitem').first();
     await first.getByText('seen live').first().waitFor();
     expect(await first.textContent()).toMatch(/operator created the key seen live.*api/);
+    for (const [suspended, verb] of [
+      [true, 'suspended'],
+      [false, 'resumed'],
+    ]) {
+      const change = JSON.stringify({ suspended });
+      await fetch(`${dev.ready.admin}/admin/v1/organisations/birch`, {
+        method: 'PATCH',
+        headers,
+        body: change,
+      });
+      await events.getByText(`${verb} the organisation`).first().waitFor();
+    }
+    await page.goto('/events?type=node.health_changed');
+    const health = await events.getByRole('listitem').first().textContent();
+    expect(health).toMatch(/took (into|out of) service the node [a-z]/);
   });
 });
 

@@ -359,6 +359,20 @@ test('a request that was not made finds the requests of the minute', async () =>
   expect(steps.find(({ step }) => step === 'requests')?.text).toBe('1 in this minute, of 1');
 });
 
+test('the step of the key names the key and its organisation, as they are called', async () => {
+  const { tier } = await newcomer({});
+  const id = `named-${made}`;
+  await fleet.admin.call('POST', '/organisations', { id, name: 'Acme Works', tier });
+  const { id: keyId, value } = await fleet.admin.createKey(id, 'nightly batch');
+  await fleet.settle();
+  const { found } = await explainRequest(await chat({ port, key: value, model: 'echo-small' }));
+  const text = found.steps.find(({ step }) => step === 'key')?.text;
+  expect(text).toContain(`nightly batch (${keyId}) of Acme Works (${id})`);
+  const assumed = await cli('explain', '--org', id, '--model', 'echo-small', '-o', 'json');
+  const { steps } = explanationSchema.parse(JSON.parse(assumed.out));
+  expect(steps.find(({ step }) => step === 'key')?.text).toBe(`any good key of Acme Works (${id})`);
+});
+
 test('on a terminal the page keeps to its width and paints what decides; elsewhere a step is one line', async () => {
   const { key } = await newcomer({ models: ['echo-idle'] });
   const id = (await chat({ port, key, model: 'echo-small' })).fields['x-request-id'] ?? '';
