@@ -24,7 +24,7 @@ export function UsagePage() {
         lead="What was completed. Requests that were refused or broken off are not counted."
         cli={`headgate usage show --org ${shellWord(organisation ?? 'ORG')}`}
       >
-        <OrganisationChoice isRequired />
+        <OrganisationChoice shown={organisation} />
       </PageHeader>
       {failure ? <Failure failure={failure} onRetry={refresh} /> : null}
       {organisation === undefined ? (

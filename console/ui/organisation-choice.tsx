@@ -7,10 +7,14 @@ import { setQuery } from '../lib/router.ts';
 import { organisationInScope } from '../lib/scope.ts';
 import { isOperator, me } from '../lib/session.ts';
 
-/** `isRequired`: there is no page for all together. */
-export function OrganisationChoice({ isRequired = false }: { readonly isRequired?: boolean }) {
+export interface OrganisationChoiceProps {
+  /** Where there is no page for all together: the one that is shown while the address names none. */
+  readonly shown?: string | undefined;
+}
+
+export function OrganisationChoice({ shown }: OrganisationChoiceProps) {
   const organisations = useOrganisations();
-  const inScope = organisationInScope() ?? '';
+  const inScope = organisationInScope() ?? shown ?? '';
   if (organisations.length < (isOperator() ? 1 : 2)) return null;
   // One of the past may be gone.
   const isGone = inScope !== '' && !organisations.some(({ id }) => id === inScope);
@@ -18,7 +22,7 @@ export function OrganisationChoice({ isRequired = false }: { readonly isRequired
     <label class="choice">
       <span>Organisation</span>
       <select value={inScope} onChange={({ currentTarget }) => setQuery({ org: currentTarget.value })}>
-        {isOperator() && !isRequired ? <option value="">All</option> : null}
+        {isOperator() && shown === undefined ? <option value="">All</option> : null}
         {isGone ? <option value={inScope}>{inScope}</option> : null}
         {organisations.map(({ id, name }) => (
           <option key={id} value={id}>

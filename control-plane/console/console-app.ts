@@ -2,7 +2,7 @@
  * The console's listener: the built pages, and under /api the routes of the admin API with the rights of the person signed
  * in. An origin of its own, apart from tenants’ hosts and from the admin API, which continues to take bearer tokens alone.
  */
-import type { FastifyInstance, FastifyRequest } from 'fastify';
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { isOwnHost, securityHeaders } from '../../shared/runtime/browser-rules.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
 import { builtFolder, type StaticAnswer, StaticFiles } from '../../shared/runtime/static-files.ts';
@@ -161,7 +161,14 @@ function servePages(app: FastifyInstance, logger: Logger, ended: EndedSessions):
     const file = answers
       ? documentWith(answers, document)
       : files.find(isPage ? '/index.html' : path, request.headers);
-    if (!file) return reply.code(404).type('text/plain; charset=utf-8').send('not found\n');
-    return reply.code(file.status).headers(file.headers).send(file.body);
+    if (file) return reply.code(file.status).headers(file.headers).send(file.body);
+    return sendMistyped(files, request, reply);
   });
+}
+
+/** A person gets a page with the way back; what loads a file gets a line. */
+function sendMistyped(files: StaticFiles, request: FastifyRequest, reply: FastifyReply): FastifyReply {
+  const page = request.headers.accept?.includes('text/html') ? files.find('/index.html', {}) : undefined;
+  if (page) return reply.code(404).headers(page.headers).send(page.body);
+  return reply.code(404).type('text/plain; charset=utf-8').send('not found\n');
 }

@@ -506,6 +506,14 @@ describe('calls of other pages', () => {
   });
 });
 
+test('a mistyped address is a page for a person, and a line for what loads a file', async () => {
+  const page = await call({ path: '/organisations/acme', headers: { accept: 'text/html,*/*;q=0.8' } });
+  expect([page.status, page.headers['content-type']]).toEqual([404, 'text/html; charset=utf-8']);
+  expect(page.headers['content-security-policy']).toMatch(/^default-src 'none'; /);
+  const file = await call({ path: '/nowhere.js', headers: { accept: '*/*' } });
+  expect([file.status, file.headers['content-type']]).toEqual([404, 'text/plain; charset=utf-8']);
+});
+
 test('neither the operator token nor a node’s is a way to the console’s API', async () => {
   const headers = { authorization: `Bearer ${operatorToken}`, 'sec-fetch-site': 'same-origin' };
   expect((await call({ path: '/api/me', headers })).status).toBe(401);

@@ -331,7 +331,13 @@ test('the numbers of the page are those of the API, of the file that it saves an
   // West of Greenwich a day of the log begins on the day before.
   await withPage({ timezone: 'America/Los_Angeles' }, async (page) => {
     await asOperator(page);
-    await page.goto('/usage?org=cedar');
+    await page.goto('/usage');
+    await page.getByText('Allowance').waitFor();
+    const chosen = page.getByRole('combobox');
+    // Without an organisation in the address the page is about the first, and says so.
+    expect(await chosen.inputValue()).toBe('acme');
+    await chosen.selectOption('cedar');
+    await page.waitForURL(/org=cedar/);
     const named = new RegExp(`echo-small made by headgate dev ${id}.*3.*${totalTokens}`);
     await page.getByRole('row', { name: named }).waitFor();
     expect(await page.locator('.figure').allTextContents()).toEqual([
