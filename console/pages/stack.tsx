@@ -9,6 +9,7 @@ import { useRead } from '../lib/read.ts';
 import { location, setQuery } from '../lib/router.ts';
 import { isOperator } from '../lib/session.ts';
 import { moment } from '../lib/travel.ts';
+import { useOrganisationName } from '../ui/organisation-choice.tsx';
 import { Copy, Empty, Facts, Failure, Id, Loading, PageHeader, State } from '../ui/parts.tsx';
 import { CredentialsSettings } from './credentials-settings.tsx';
 import { InstallState, NodeState } from './node-state.tsx';
@@ -72,6 +73,7 @@ function Tabs({ chosen }: { readonly chosen: string }) {
 }
 
 function Overview({ stack, url }: { readonly stack: Stack; readonly url: string }) {
+  const owner = useOrganisationName(stack.organisation);
   const all = useRead<AdminResponse<'GET /nodes'>>(isOperator() ? '/nodes' : undefined, {
     everyMs: 2000,
   }).data;
@@ -98,7 +100,7 @@ function Overview({ stack, url }: { readonly stack: Stack; readonly url: string 
             [
               'Organisation',
               <a key="org" href={`/orgs/${encodeURIComponent(stack.organisation)}`}>
-                {stack.organisation}
+                {owner}
               </a>,
             ],
             ['Surface', stack.surface === 'openai' ? 'OpenAI-style' : 'Anthropic-style'],

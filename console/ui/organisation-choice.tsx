@@ -58,3 +58,9 @@ const names = computed(() => {
 export function organisationName(id: string): string {
   return names.value.get(id) ?? id;
 }
+
+/** The same on a page without the list, which it reads. */
+export function useOrganisationName(id: string): string {
+  useOrganisations();
+  return organisationName(id);
+}
