@@ -6,7 +6,8 @@ import { explainLink } from '../lib/explain.ts';
 import { nameSome, plural } from '../lib/format.ts';
 import { type FleetReads, holes } from '../lib/holes.ts';
 import { useRead } from '../lib/read.ts';
-import { Empty, Failure, Loading, PageHeader, State } from '../ui/parts.tsx';
+import { Failure, Loading, PageHeader, State } from '../ui/parts.tsx';
+import { FirstRun } from './first-run.tsx';
 import { Installs, NodeState } from './node-state.tsx';
 
 export function FleetPage() {
@@ -200,38 +201,4 @@ function serves({ up, drained }: LiveNodeResource): boolean {
 function tilesOf(nodes: readonly LiveNodeResource[]): readonly LiveNodeResource[] {
   if (nodes.length <= tilesMax) return nodes;
   return nodes.filter((node) => !serves(node)).slice(0, tilesMax);
-}
-
-const steps = [
-  [
-    'Register a node',
-    'headgate node register pool-1 --url http://127.0.0.1:8000 --dialect vllm --place pool',
-  ],
-  [
-    'Create an organisation and a key',
-    'headgate org create acme --name Acme --tier TIER && headgate key create --org acme --name first --expires 90d',
-  ],
-  ['Send a request', "curl GATEWAY/v1/chat/completions -H 'Authorization: Bearer KEY' …"],
-] as const;
-
-/** The steps tick as the events of each arrive. */
-function FirstRun({ state: { nodes, organisations } }: { readonly state: FleetReads }) {
-  const keys = useRead<AdminResponse<'GET /keys'>>(
-    organisations.length > 0 ? '/keys?limit=1' : undefined,
-  ).data;
-  const uses = useRead<AdminResponse<'GET /usage/keys'>>('/usage/keys', { everyMs: 3000 }).data;
-  const done = [nodes.length > 0, (keys?.items.length ?? 0) > 0, (uses?.items.length ?? 0) > 0];
-  return (
-    <Empty title="Three steps to the first answer">
-      <ol class="steps">
-        {steps.map(([title, command], index) => (
-          <li key={title}>
-            <strong>{title}</strong>
-            <State tone={done[index] ? 'good' : 'idle'}>{done[index] ? 'done' : 'to do'}</State>
-            <code>{command}</code>
-          </li>
-        ))}
-      </ol>
-    </Empty>
-  );
 }

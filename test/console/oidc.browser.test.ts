@@ -52,7 +52,7 @@ test('an operator signs in by the identity provider, signs out, and who is no me
   };
   try {
     const olga = await signIn('olga');
-    await olga.page.getByText('Three steps to the first answer').waitFor();
+    await olga.page.getByText('Four steps to the first answer').waitFor();
     expect(new URL(olga.page.url()).search).toBe('');
     await button(olga.page, 'Sign out').click();
     await button(olga.page, 'This browser').click();

@@ -36,14 +36,14 @@ test('the control plane is killed and back: the page says it, and follows on wit
     await page.goto('/sign-in');
     await page.getByLabel('Operator token').fill(operatorToken);
     await button(page, 'Sign in').click();
-    // A fleet that has nothing yet: the three steps.
-    await page.getByText('Three steps to the first answer').waitFor();
+    // A fleet that has nothing yet: the four steps.
+    await page.getByText('Four steps to the first answer').waitFor();
     expect(
       await page
         .getByRole('listitem')
         .getByText(/to do$/)
         .count(),
-    ).toBe(3);
+    ).toBe(4);
     await watched.expectAccessible('first run');
     const status = page.getByRole('status', { name: 'State of the fleet' });
     await status.getByText(/live$/).waitFor();

@@ -1,0 +1,70 @@
+/** What a fleet that has nothing yet needs, as commands that can be run one after another as they stand. */
+import type { AdminResponse } from '../../schemas/admin.ts';
+import type { Addresses } from '../lib/addresses.ts';
+import { shellWord } from '../lib/format.ts';
+import type { FleetReads } from '../lib/holes.ts';
+import { useRead } from '../lib/read.ts';
+import { Copy, Empty, State } from '../ui/parts.tsx';
+
+/** As long as none is known. */
+const anyModel = 'MODEL';
+const anyGateway = 'http://127.0.0.1:8080/v1';
+
+/** A model that a node has loaded, else one that is installed. */
+function modelOf({ nodes, pool, stacks }: FleetReads): string {
+  const installed = [...pool.models, ...stacks.flatMap(({ models }) => models)];
+  return installed[0] ?? nodes.flatMap(({ loaded }) => loaded)[0] ?? anyModel;
+}
+
+function commandsFor(state: FleetReads, gateway: string): readonly (readonly [string, string])[] {
+  const model = modelOf(state);
+  const id = shellWord(model);
+  const body = shellWord(JSON.stringify({ model, messages: [{ role: 'user', content: 'hello' }] }));
+  return [
+    [
+      'Register a node',
+      'headgate node register pool-1 --url http://127.0.0.1:8000 --dialect vllm --place pool',
+    ],
+    ['Offer its model', `headgate model set ${id} --family ${id} && headgate pool install ${id}`],
+    [
+      'Create a plan, an organisation and a key',
+      "headgate tier set Starter --models '*' && headgate org create acme --name Acme --tier Starter && headgate key create --org acme --name first --expires 90d",
+    ],
+    [
+      'Send a request',
+      `curl ${gateway}/chat/completions -H 'Authorization: Bearer KEY' -H 'Content-Type: application/json' -d ${body}`,
+    ],
+  ];
+}
+
+/** The steps tick as the events of each arrive. */
+export function FirstRun({ state }: { readonly state: FleetReads }) {
+  const { nodes, pool, stacks, organisations } = state;
+  const keys = useRead<AdminResponse<'GET /keys'>>(
+    organisations.length > 0 ? '/keys?limit=1' : undefined,
+  ).data;
+  const uses = useRead<AdminResponse<'GET /usage/keys'>>('/usage/keys', { everyMs: 3000 }).data;
+  const { shared = anyGateway } = useRead<Addresses>('/addresses').data ?? {};
+  const done = [
+    nodes.length > 0,
+    pool.models.length > 0 || stacks.some(({ models }) => models.length > 0),
+    (keys?.items.length ?? 0) > 0,
+    (uses?.items.length ?? 0) > 0,
+  ];
+  return (
+    <Empty title="Four steps to the first answer">
+      <ol class="steps">
+        {commandsFor(state, shared).map(([title, command], index) => (
+          <li key={title}>
+            <strong>{title}</strong>
+            <State tone={done[index] ? 'good' : 'idle'}>{done[index] ? 'done' : 'to do'}</State>
+            <span class="id">
+              <code>{command}</code>
+              <Copy text={command} label={`Copy: ${title}`} isIcon />
+            </span>
+          </li>
+        ))}
+      </ol>
+    </Empty>
+  );
+}

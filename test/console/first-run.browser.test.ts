@@ -1,0 +1,68 @@
+/** A fleet that has nothing: the commands that the console shows, run one after another as they stand, lead to an answer. */
+import { execFile } from 'node:child_process';
+import { chmodSync, mkdirSync, writeFileSync } from 'node:fs';
+import { delimiter, join } from 'node:path';
+import { promisify } from 'node:util';
+import { test } from 'vitest';
+import { launchBrowser, WatchedPage } from '../support/browser.ts';
+import { button } from '../support/console-fleet.ts';
+import { operatorToken, type Plane, ProcessFleet } from '../support/process-fleet.ts';
+import { binary } from '../support/processes.ts';
+import { until } from '../support/until.ts';
+
+const run = promisify(execFile);
+
+test('the four steps of an empty fleet tick one after another, and the last one is answered', async () => {
+  const fleet = new ProcessFleet();
+  const browser = await launchBrowser();
+  let watched: WatchedPage | undefined;
+  try {
+    const plane: Plane = await fleet.serve('control-plane', 'plane', ['--console-port', '0']);
+    const gateway = await fleet.serve<{ api: string }>('gateway', 'gateway-1');
+    // A name with a slash, as models of vLLM have.
+    const node = await fleet.simNode('node', '--models', 'acme/my-model');
+    const ready = plane.ready as unknown as { readonly console: string };
+    watched = await WatchedPage.open(browser, ready.console, { allowed: /status of 401/ });
+    const { page } = watched;
+    await page.goto('/sign-in');
+    await page.getByLabel('Operator token').fill(operatorToken);
+    await button(page, 'Sign in').click();
+    const steps = page.getByRole('listitem').filter({ has: page.locator('code') });
+    await until(async () => (await steps.count()) === 4);
+
+    const bin = join(fleet.dir, 'bin');
+    mkdirSync(bin);
+    writeFileSync(join(bin, 'headgate'), `#!/bin/sh\nexec '${process.execPath}' '${binary}' "$@"\n`);
+    chmodSync(join(bin, 'headgate'), 0o755);
+    const env = {
+      ...process.env,
+      PATH: `${bin}${delimiter}${process.env['PATH']}`,
+      HEADGATE_ADMIN: plane.ready.admin,
+      HEADGATE_TOKEN: operatorToken,
+    };
+    const command = async (step: number): Promise<string> =>
+      (await steps.nth(step).locator('code').textContent()) ?? '';
+    const shell = async (text: string): Promise<string> =>
+      (await run('/bin/bash', ['-c', text], { env })).stdout.trim();
+    const isDone = (step: number): Promise<void> => steps.nth(step).getByText(/done$/).waitFor();
+
+    await shell((await command(0)).replace('http://127.0.0.1:8000', node.ready.url));
+    await isDone(0);
+    // The model that the node was found to have is in the command.
+    await until(async () => (await command(1)).includes('acme/my-model'));
+    await shell(await command(1));
+    await isDone(1);
+    const third = await command(2);
+    const fourth = (await command(3))
+      .replace('http://127.0.0.1:8080/v1', gateway.ready.api)
+      .replace('curl', 'curl -s');
+    const key = (await shell(third)).split('\n').at(-1) ?? '';
+    await until(async () => (await shell(fourth.replace('KEY', key))).includes('"finish_reason":"stop"'));
+    await page.getByText('Every installed model is loaded on a node that serves.').waitFor();
+    watched.expectClean();
+  } finally {
+    await watched?.close();
+    await browser.close();
+    await fleet.close();
+  }
+});
