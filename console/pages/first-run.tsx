@@ -9,11 +9,14 @@ import { Copy, Empty, State } from '../ui/parts.tsx';
 /** As long as none is known. */
 const anyModel = 'MODEL';
 const anyGateway = 'http://127.0.0.1:8080/v1';
+/** A node may report any text; one that a command would take for an option is not for people to copy. */
+const modelPattern = /^[A-Za-z0-9][A-Za-z0-9._:/-]*$/;
 
-/** A model that a node has loaded, else one that is installed. */
+/** A model that is installed, else one that a node has loaded. */
 function modelOf({ nodes, pool, stacks }: FleetReads): string {
   const installed = [...pool.models, ...stacks.flatMap(({ models }) => models)];
-  return installed[0] ?? nodes.flatMap(({ loaded }) => loaded)[0] ?? anyModel;
+  const loaded = nodes.flatMap((node) => node.loaded);
+  return [...installed, ...loaded].find((model) => modelPattern.test(model)) ?? anyModel;
 }
 
 function commandsFor(state: FleetReads, gateway: string): readonly (readonly [string, string])[] {
