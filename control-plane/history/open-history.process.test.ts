@@ -1,21 +1,50 @@
 // Goal: a question to the history whose client has left occupies nothing, on the thread that serves in production.
 // Method: the built thread on a real log that lacks the position asked for, so that the question waits.
+import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { Worker } from 'node:worker_threads';
 import { afterEach, expect, test } from 'vitest';
 import { controlTopic } from '../../schemas/commit.ts';
 import { openLog } from '../../shared/log/open-log.ts';
 import { createLogger } from '../../shared/runtime/logger.ts';
 import { fleetHistory, recordsOf } from '../../test/support/commits.ts';
+import type { FromThread, ThreadData, ToThread } from './thread-messages.ts';
 
 /** A thread runs built code alone. */
-const built = new URL('../../dist/control-plane/history/open-history.js', import.meta.url).pathname;
-const { openHistoryThread } = (await import(built)) as typeof import('./open-history.ts');
+const builtFile = (name: string): string =>
+  new URL(`../../dist/control-plane/history/${name}`, import.meta.url).pathname;
+const { openHistoryThread } = (await import(
+  builtFile('open-history.js')
+)) as typeof import('./open-history.ts');
 
 const closing: (() => unknown)[] = [];
 afterEach(async () => {
   for (const close of closing.splice(0)) await close();
+});
+
+test('the thread ends a question that is cancelled, and not only its owner', async () => {
+  const dir = mkdtempSync(join(tmpdir(), 'headgate-history-thread-'));
+  const records = recordsOf(fleetHistory(7, 20));
+  const logUrl = `sqlite:${join(dir, 'log')}`;
+  const log = await openLog(logUrl, { topic: controlTopic });
+  for (const { value } of records) await log.append(value);
+  const data: ThreadData = { path: join(dir, 'history.db'), logUrl };
+  const thread = new Worker(builtFile('history-thread.js'), { workerData: data });
+  const ended = once(thread, 'exit');
+  const send = (message: ToThread): void => thread.postMessage(message);
+  closing.push(
+    () => send({ stop: true }),
+    () => ended,
+    () => log.close(),
+    () => rmSync(dir, { recursive: true }),
+  );
+  send({ id: 1, name: 'past', args: [records.length + 1] });
+  send({ cancel: 1 });
+  // The end of the wait itself would be the error Busy.
+  const [answer] = (await once(thread, 'message')) as [FromThread];
+  expect(answer).toMatchObject({ id: 1, error: { message: 'This operation was aborted' } });
 });
 
 test('a question of a client that leaves ends at once; the same one asked again is answered once the commit is there', async () => {
