@@ -6,6 +6,7 @@ import { explainLink } from '../lib/explain.ts';
 import { nameSome, plural } from '../lib/format.ts';
 import { type FleetReads, holes } from '../lib/holes.ts';
 import { useRead } from '../lib/read.ts';
+import { moment } from '../lib/travel.ts';
 import { Failure, Loading, PageHeader, State } from '../ui/parts.tsx';
 import { FirstRun } from './first-run.tsx';
 import { Installs, NodeState } from './node-state.tsx';
@@ -50,9 +51,20 @@ function summary({ nodes, organisations, stacks }: FleetReads): string {
   return `${nodes.filter(serves).length} of ${plural(nodes.length, 'node')} serve, for ${plural(organisations.length, 'organisation')} and ${plural(stacks.length, 'stack')}.`;
 }
 
+/** Where the steps of an empty fleet were begun on this page, they stay above the map: the last one comes after it has appeared. */
 function FleetBody({ state }: { readonly state: FleetReads }) {
-  const isFirstRun = state.nodes.length === 0 || state.organisations.length === 0;
-  if (isFirstRun) return <FirstRun state={state} />;
+  const isEmpty = state.nodes.length === 0 || state.organisations.length === 0;
+  const wasEmpty = useRef(false);
+  if (isEmpty && moment() === undefined) wasEmpty.current = true;
+  return (
+    <>
+      {isEmpty || wasEmpty.current ? <FirstRun state={state} /> : null}
+      {isEmpty ? null : <Filled state={state} />}
+    </>
+  );
+}
+
+function Filled({ state }: { readonly state: FleetReads }) {
   const missing = holes(state);
   return (
     <>

@@ -59,8 +59,10 @@ export function organisationName(id: string): string {
   return names.value.get(id) ?? id;
 }
 
-/** The same on a page without the list, which it reads. */
+/** The same on a page without the list: only this one is read, because of many organisations the list is long. */
 export function useOrganisationName(id: string): string {
-  useOrganisations();
-  return organisationName(id);
+  const name = organisationName(id);
+  const path = isOperator() && name === id ? `/organisations/${encodeURIComponent(id)}` : undefined;
+  const { data } = useRead<AdminResponse<'GET /organisations/:id'>>(path, { isOfNow: true });
+  return data?.name ?? name;
 }

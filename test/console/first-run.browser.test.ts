@@ -5,6 +5,7 @@ import { delimiter, join } from 'node:path';
 import { promisify } from 'node:util';
 import { test } from 'vitest';
 import { launchBrowser, WatchedPage } from '../support/browser.ts';
+import { scaledMs } from '../support/budget.ts';
 import { button } from '../support/console-fleet.ts';
 import { operatorToken, type Plane, ProcessFleet } from '../support/process-fleet.ts';
 import { binary } from '../support/processes.ts';
@@ -44,7 +45,11 @@ test('the four steps of an empty fleet tick one after another, and the last one 
       (await steps.nth(step).locator('code').textContent()) ?? '';
     const shell = async (text: string): Promise<string> =>
       (await run('/bin/bash', ['-c', text], { env })).stdout.trim();
-    const isDone = (step: number): Promise<void> => steps.nth(step).getByText(/done$/).waitFor();
+    const isDone = (step: number): Promise<void> =>
+      steps
+        .nth(step)
+        .getByText(/done$/)
+        .waitFor({ timeout: scaledMs(40_000) });
 
     await shell((await command(0)).replace('http://127.0.0.1:8000', node.ready.url));
     await isDone(0);
@@ -52,12 +57,14 @@ test('the four steps of an empty fleet tick one after another, and the last one 
     await until(async () => (await command(1)).includes('acme/my-model'));
     await shell(await command(1));
     await isDone(1);
-    const third = await command(2);
-    const fourth = (await command(3))
+    const key = (await shell(await command(2))).split('\n').at(-1) ?? '';
+    await isDone(2);
+    const request = (await command(3))
+      .replace('KEY', key)
       .replace('http://127.0.0.1:8080/v1', gateway.ready.api)
       .replace('curl', 'curl -s');
-    const key = (await shell(third)).split('\n').at(-1) ?? '';
-    await until(async () => (await shell(fourth.replace('KEY', key))).includes('"finish_reason":"stop"'));
+    await until(async () => (await shell(request)).includes('"finish_reason":"stop"'));
+    await isDone(3);
     await page.getByText('Every installed model is loaded on a node that serves.').waitFor();
     watched.expectClean();
   } finally {
