@@ -11,6 +11,7 @@ import { checkpointAuthor, replicaAuthor } from '../schemas/shapes.ts';
 import type { ControlLog } from '../shared/log/core/control-log.ts';
 import { loadSigner, type Signer } from '../shared/log/core/signing.ts';
 import { type TrustedSigners, trustedSigners } from '../shared/log/core/trust.ts';
+import { observeTopics } from '../shared/log/observe-topics.ts';
 import { openLog } from '../shared/log/open-log.ts';
 import { Closers } from '../shared/runtime/closers.ts';
 import { type ConnectionLimits, Connections } from '../shared/runtime/connections.ts';
@@ -34,14 +35,14 @@ import { checkSigner, signingView } from './command-log/log-signing.ts';
 import { type ConsoleSettings, startConsole } from './console/start-console.ts';
 import { openFleetGauges } from './gateways/fleet-gauges.ts';
 import { openFleetCounters } from './gateways/open-counters.ts';
-import { type OpenedFleet, openFleet } from './gateways/open-fleet.ts';
-import { PersonTurns } from './gateways/person-turns.ts';
+import { countedTokens, type OpenedFleet, openFleet } from './gateways/open-fleet.ts';
 import { openHistoryThread } from './history/open-history.ts';
 import { PastStates } from './history/past.ts';
 import type { AgentSessions } from './nodes/agent-sessions.ts';
 import type { NodeIntervals } from './nodes/intervals.ts';
 import { startNodeWatch } from './nodes/node-watch.ts';
 import { createAdminApp } from './server/app.ts';
+import { callerBounds } from './server/caller-bounds.ts';
 import type { AdminContext } from './server/context.ts';
 import { Drain } from './server/drain.ts';
 import { startHealth } from './server/health.ts';
@@ -68,6 +69,8 @@ export interface ControlPlaneSettings {
   readonly signingKeyFile?: string | undefined;
   /** Start even if a key is given and the log is not signed. */
   readonly allowUnsigned?: boolean | undefined;
+  /** Usage rows of gateways that do not sign count. */
+  readonly acceptUnsignedUsage?: boolean | undefined;
   /** Fingerprints, public keys or PEM files: one of them must have created the log. None: any log is accepted. */
   readonly trustedSigners?: readonly string[] | undefined;
   /** Folder with one file for each node credential. */
@@ -233,6 +236,7 @@ async function serve(
   const drain = new Drain();
   const { registry } = state.metrics;
   observeResources(registry, settings);
+  closers.add(observeTopics({ log, registry, logger }));
   const connections = new Connections({ registry, logger, limits: settings.connections });
   const { app, console } = await listen(
     settings,
@@ -245,9 +249,7 @@ async function serve(
   closers.add(() => nodes.agents.stop());
   const health = await startHealth({
     replica: name,
-    snapshot,
-    board,
-    replicator,
+    ...{ log, snapshot, board, replicator },
     signer,
     agents: nodes.agents,
     metrics: state.metrics,
@@ -268,6 +270,15 @@ async function serve(
   };
 }
 
+/** What `doctor` checks of the admin API's listener. */
+function adminListener({ bind, certificate }: ControlPlaneSettings): ReturnType<AdminContext['listener']> {
+  return {
+    name: 'admin',
+    isLoopback: /^(?:127\.|::1$|localhost$)/.test(bind),
+    daysLeft: certificate && (Date.parse(certificate.validUntil) - Date.now()) / 86_400_000,
+  };
+}
+
 async function listen(
   settings: ControlPlaneSettings,
   log: ControlLog,
@@ -278,10 +289,9 @@ async function listen(
   const { logger, operatorToken, gatewayToken, previousGatewayToken, certificate } = settings;
   const { snapshot, replicator, writer, fleetMemory, metrics, signer } = state;
   const usage = await openUsage({
-    logUrl: settings.logUrl,
-    dataDir: settings.dataDir,
-    keepRows: true,
-    logger,
+    ...{ logUrl: settings.logUrl, dataDir: settings.dataDir, logger, keepRows: true },
+    tokens: countedTokens(settings),
+    acceptUnsigned: settings.acceptUnsignedUsage ?? false,
     onApplied: (applied) => counters.onApplied(applied),
   });
   closers.add(() => usage.close());
@@ -308,14 +318,11 @@ async function listen(
     usage: usage.reader,
     counters,
     gauges,
-    turns: new PersonTurns(),
+    ...callerBounds(logger),
     askTimeoutMs: settings.askTimeoutMs,
     usageCounts: usage.counts,
-    listener: () => ({
-      name: 'admin',
-      isLoopback: /^(?:127\.|::1$|localhost$)/.test(settings.bind),
-      daysLeft: certificate && (Date.parse(certificate.validUntil) - Date.now()) / 86_400_000,
-    }),
+    acceptsUnsignedUsage: settings.acceptUnsignedUsage,
+    listener: () => adminListener(settings),
     dataDir: settings.dataDir,
     operatorToken,
     gatewayToken,

@@ -9,7 +9,9 @@ import type { StalePolicy } from '../schemas/status.ts';
 import type { HostNames } from '../shared/decision/admission.ts';
 import { measureCounterFeed } from '../shared/limits/counter-feed.ts';
 import { trustedSigners } from '../shared/log/core/trust.ts';
+import { observeTopics } from '../shared/log/observe-topics.ts';
 import { openLog } from '../shared/log/open-log.ts';
+import { BodyBudget } from '../shared/runtime/byte-budget.ts';
 import { Closers } from '../shared/runtime/closers.ts';
 import { type ConnectionLimits, Connections, type ListenerName } from '../shared/runtime/connections.ts';
 import { lockDataFolder } from '../shared/runtime/data-folder.ts';
@@ -23,7 +25,6 @@ import { sleep } from '../shared/runtime/retry.ts';
 import type { Certificate } from '../shared/runtime/tls.ts';
 import { FoldMetrics } from '../shared/snapshot/fold-metrics.ts';
 import { BodyWorker } from './body-worker/body-worker.ts';
-import { BodyBudget } from './core/byte-budget.ts';
 import { CacheSalts } from './core/cache-salt.ts';
 import { passTrace } from './core/trace-context.ts';
 import { DecisionJournal } from './decisions/decision-journal.ts';
@@ -115,6 +116,7 @@ export async function startGateway(settings: GatewaySettings): Promise<RunningGa
     const state = await followLog({ ...settings, trusted, metrics }, log, closers);
     metrics.watch(() => state);
     observeResources(metrics.registry, settings);
+    closers.add(observeTopics({ log, registry: metrics.registry, logger: settings.logger }));
     return await serve(settings, state, metrics, closers);
   } catch (error) {
     await closers.close();
@@ -132,6 +134,7 @@ async function serve(
   const { registry } = metrics;
   const journal = openJournal(settings, state, registry, closers);
   const { gateway, telemetry, inFlight } = await compose(settings, state, { registry, journal }, closers);
+  state.addresses.overstatingNodes = () => telemetry.clampedUsage.recent();
   const draining = { value: false };
   const connections = new Connections({ registry, logger, limits: settings.connections });
   const health = await startHealthServer({
@@ -140,7 +143,7 @@ async function serve(
     ...{ certificate: settings.certificate, connections },
     checks: () => [...state.checks(), usageCheck(gateway.meter.isFull), drainCheck(draining.value)],
     metrics: registry,
-    route: decisionRoute(journal, settings.gatewayToken),
+    route: decisionRoute(journal, { token: settings.gatewayToken, incarnation: state.incarnation }),
     beforeScrape: () => {
       metrics.update();
       telemetry.update();
@@ -252,7 +255,7 @@ async function compose(
     inFlightUnits: () => counters.inFlightUnits(),
     openStreams: () => streams.open,
     outboxRows: () => usage.meter.unshippedRows,
-    affinityChoices: () => affinity.chosen,
+    ...{ affinityChoices: () => affinity.chosen, logger },
   });
   const traces = await openTraceExport({ name: settings.name, isKnown, closers, registry, logger });
   let openRequests = 0;

@@ -37,6 +37,8 @@ export interface CommandErrorOptions {
   /** What to do about it. */
   readonly next?: string;
   readonly details?: readonly CommandErrorDetail[];
+  /** Where it is known; otherwise the type says. */
+  readonly retryAfterSeconds?: number;
   readonly cause?: unknown;
 }
 
@@ -45,12 +47,14 @@ export class CommandError extends Error {
   readonly type: CommandErrorType;
   readonly next: string | undefined;
   readonly details: readonly CommandErrorDetail[] | undefined;
+  readonly retryAfterSeconds: number | undefined;
 
   constructor(type: CommandErrorType, message: string, options: CommandErrorOptions = {}) {
     super(message, options.cause === undefined ? undefined : { cause: options.cause });
     this.type = type;
     this.next = options.next;
     this.details = options.details;
+    this.retryAfterSeconds = options.retryAfterSeconds;
   }
 
   get status(): number {

@@ -12,6 +12,8 @@ import { type AdminContext, actorOf, parseQuery } from './context.ts';
 const spanMs = 3600_000;
 /** A reading serves every page that asks meanwhile. */
 const keptMs = 10_000;
+/** For each gateway: the next reading waits for this one. */
+const readMsMax = 30_000;
 /** Of one reading; a busier fleet is read in part, and the answer says so. */
 const linesMax = 100_000;
 const pieceMs = 20;
@@ -58,11 +60,10 @@ function add(all: Map<string, Activity>, record: DecisionRecord): void {
   own.callers.set(name, { stack, surface, key, requests });
 }
 
-async function read({ board, gatewayToken, previousGatewayToken }: AdminContext): Promise<Reading> {
-  const tokens = [gatewayToken, ...(previousGatewayToken === undefined ? [] : [previousGatewayToken])];
+async function read(context: AdminContext): Promise<Reading> {
   const sinceMs = Date.now() - spanMs;
   const of = new Map<string, Activity>();
-  const pieces = decisionLines({ board, tokens }, sinceMs, undefined);
+  const pieces = decisionLines(context, sinceMs, undefined, readMsMax);
   let count = 0;
   for (;;) {
     const { done, value } = await pieces.next();

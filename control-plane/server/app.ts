@@ -10,6 +10,7 @@ import { nodeFrameBytesMax } from '../../schemas/node-messages.ts';
 import { CommandError } from '../core/command-error.ts';
 import { accessDocument, guardRoutes, securitySchemes } from './access.ts';
 import { registerActivityRoute } from './activity-route.ts';
+import { boundOpenCalls } from './bound-calls.ts';
 import { registerCommandRoutes } from './command-routes.ts';
 import type { AdminContext } from './context.ts';
 import { registerCountersRoute } from './counters-route.ts';
@@ -18,7 +19,7 @@ import { registerEventRoutes, registerEventStream } from './event-routes.ts';
 import { registerExplainRoutes } from './explain-routes.ts';
 import { registerFleetRoutes } from './fleet-routes.ts';
 import { registerHistoryRoutes } from './history-routes.ts';
-import { answerError, createHttpApp, type HttpListener, hostFault } from './http-app.ts';
+import { answerError, createHttpApp, type HttpListener } from './http-app.ts';
 import { registerLimitRoutes } from './limit-routes.ts';
 import { registerLinkRoutes } from './link-routes.ts';
 import { registerMeRoute } from './me-route.ts';
@@ -47,7 +48,10 @@ export async function createAdminApp(
   context: AdminContext,
   listener: AdminListener,
 ): Promise<FastifyInstance> {
-  const app = createHttpApp({ ...listener, name: 'admin', logger: context.logger });
+  const app = createHttpApp({
+    ...listener,
+    ...{ name: 'admin', logger: context.logger, bodies: context.bodies },
+  });
   await app.register(swagger, {
     openapi: {
       openapi: '3.1.0',
@@ -62,7 +66,7 @@ export async function createAdminApp(
   await app.register(websocket, { options: { maxPayload: nodeFrameBytesMax } });
   guardRoutes(app, context);
   declareResponses(app, adminPrefix);
-  app.addHook('onRequest', (request, _reply, done) => done(upgradeFault(request) ?? hostFault(request)));
+  app.addHook('onRequest', (request, _reply, done) => done(upgradeFault(request)));
   app.setNotFoundHandler((request, reply) =>
     answerError(
       new CommandError('NotFound', 'no such route in the admin API'),
@@ -97,6 +101,7 @@ function registerRoutes(routes: FastifyInstance, context: AdminContext): void {
 
 /** The routes that the console has, too: what a request may do depends on its caller alone. */
 export function registerSharedRoutes(routes: FastifyInstance, context: AdminContext): void {
+  boundOpenCalls(routes, context);
   registerMeRoute(routes, context);
   registerCommandRoutes(routes, context);
   registerReadRoutes(routes, context);

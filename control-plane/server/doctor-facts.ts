@@ -1,6 +1,11 @@
 /** Collects what `doctor` checks, as far as this replica knows it. */
 import { statfs } from 'node:fs/promises';
+import { countersTopic, gaugesTopic } from '../../schemas/limits.ts';
+import { statusTopic } from '../../schemas/status.ts';
+import { usageTopic } from '../../schemas/usage.ts';
 import type { DoctorFacts } from '../../shared/doctor/facts.ts';
+import type { ControlLog, TopicReading } from '../../shared/log/core/control-log.ts';
+import type { RefusedRecords } from '../../shared/log/core/record-mac.ts';
 import { fingerprintOf, type Signer } from '../../shared/log/core/signing.ts';
 import { foldVersion } from '../../shared/snapshot/fold.ts';
 import type { Replicator } from '../../shared/snapshot/replicator.ts';
@@ -20,6 +25,7 @@ import type { AdminContext } from './context.ts';
 
 interface ReplicaView {
   readonly replica: string;
+  readonly log: Pick<ControlLog, 'readings'>;
   readonly snapshot: Snapshot;
   readonly replicator: Replicator;
   readonly signer: Signer | undefined;
@@ -38,7 +44,7 @@ export function processFacts(view: ReplicaView): DoctorFacts {
   };
 }
 
-function logFacts({ snapshot, replicator }: ReplicaView): NonNullable<DoctorFacts['log']> {
+function logFacts({ snapshot, replicator, log, board }: ReplicaView): NonNullable<DoctorFacts['log']> {
   const age = replicator.freshness.ageSeconds();
   return {
     reachable: replicator.reachable,
@@ -48,7 +54,18 @@ function logFacts({ snapshot, replicator }: ReplicaView): NonNullable<DoctorFact
     skipped: snapshot.skipped,
     isSigned: snapshot.head.signers.length > 0,
     divergedAt: snapshot.divergedAt ?? undefined,
+    topics: topicFacts(log.readings?.() ?? [], board.fault),
+    hasReports: board.fault === undefined,
   };
+}
+
+/** A log without brokers knows of the status topic by its board alone. */
+function topicFacts(readings: readonly TopicReading[], statusFault: string | undefined): TopicReading[] {
+  const isKnown = readings.some(({ topic, failing }) => topic === statusTopic && failing !== undefined);
+  if (statusFault === undefined || isKnown) return [...readings];
+  const others = readings.filter(({ topic }) => topic !== statusTopic);
+  const failing = { seconds: 0, reason: statusFault, isReached: false };
+  return [...others, { topic: statusTopic, skipped: 0, failing }];
 }
 
 function controlPlaneFacts(view: ReplicaView): NonNullable<DoctorFacts['controlPlanes']> {
@@ -120,18 +137,14 @@ const gatewaysAskedMax = 100;
 const noRequest = 'none';
 
 /** Those that report, keep decisions and answer no question for one. */
-async function muteGateways({
-  board,
-  gatewayToken,
-  previousGatewayToken,
-}: AdminContext): Promise<Set<string>> {
-  const asked = board
+async function muteGateways(context: AdminContext): Promise<Set<string>> {
+  const asked = context.board
     .gateways()
     .filter(({ seenMs }) => performance.now() - seenMs < reportedSeconds * 1000)
     .filter(({ report: { metrics, stopped } }) => metrics !== undefined && stopped !== true)
     .slice(0, gatewaysAskedMax);
-  const tokens = [gatewayToken, ...(previousGatewayToken === undefined ? [] : [previousGatewayToken])];
-  const { unanswered } = await askDecision({ board: { gateways: () => asked }, tokens }, noRequest);
+  const sources = { ...context, askTimeoutMs: undefined, board: { gateways: () => asked } };
+  const { unanswered } = await askDecision(sources, noRequest);
   return new Set(unanswered);
 }
 
@@ -156,7 +169,7 @@ export async function collectFacts(context: AdminContext, reader: PastReader): P
   const diskFreeBytes = disk && disk.bavail * disk.bsize;
   return {
     ...known,
-    log: known.log && { ...known.log, history, diskFreeBytes, brokers },
+    log: known.log && { ...known.log, history, diskFreeBytes, brokers, refused: refusedRecords(context) },
     gateways: known.gateways?.map((gateway) => ({ ...gateway, isMute: mute.has(gateway.name) })),
     nodes: nodeFacts(context, rows?.healthChanges),
     models: modelFacts(context, rows, nowMs),
@@ -207,18 +220,21 @@ function installsOf({ snapshot: { db } }: AdminContext): { place: string; model:
 }
 
 function nodeFacts(
-  { snapshot: { db }, live }: AdminContext,
+  { snapshot: { db }, live, board }: AdminContext,
   changes: Readonly<Record<string, number>> | undefined,
 ): DoctorFacts['nodes'] {
+  const gateways = board.gateways().map(({ report }) => report);
   return all<RowOf<'node'>>(db, 'SELECT * FROM node ORDER BY id').map((row) => {
     const { id, place, up, drained, reason, owner } = row;
-    const { installs = [] } = live.with({ id, owner: owner ?? undefined });
+    const { installs = [], withheld } = live.with({ id, owner: owner ?? undefined });
     return {
       id,
       place,
       up: up === 1,
       drained: drained === 1,
       reason: reason ?? undefined,
+      withheld,
+      overstatedTo: gateways.flatMap(({ name, overstating }) => (overstating?.includes(id) ? [name] : [])),
       owner: owner ?? undefined,
       models: [...servedModels({ loaded: row.loaded, models: row.models }).keys()],
       failedLoads: installs
@@ -229,10 +245,22 @@ function nodeFacts(
   });
 }
 
+function refusedRecords({ board, gauges, counters, usage }: AdminContext) {
+  const topics: [string, RefusedRecords | undefined][] = [
+    [statusTopic, board.refused],
+    [gaugesTopic, gauges.refused],
+    [countersTopic, counters.refused],
+    ...usage.refused.map((records): [string, RefusedRecords] => [usageTopic, records]),
+  ];
+  return topics.flatMap(([topic, records]) => (records === undefined ? [] : [{ topic, ...records }]));
+}
+
 /** Organisations whose totals of the latest period are compared with their rows, at most. */
 const comparedMax = 200;
 
-function limitFacts({ snapshot: { db }, usage, usageCounts }: AdminContext): DoctorFacts['limits'] {
+function limitFacts(context: AdminContext): DoctorFacts['limits'] {
+  const { snapshot, usage, usageCounts, acceptsUnsignedUsage, counters } = context;
+  const { db } = snapshot;
   const differing = listOrganisations(db, comparedMax).flatMap(({ id: organisation }) =>
     usage
       .periods(organisation)
@@ -243,11 +271,15 @@ function limitFacts({ snapshot: { db }, usage, usageCounts }: AdminContext): Doc
         return counted === rows ? [] : [{ organisation, period, counted, rows }];
       }),
   );
-  const { differing: changed, lost, unread } = usageCounts;
+  const { differing: changed, lost, unread, junk } = usageCounts;
   const unlimitedTiers = listTiers(db)
     .filter((tier) =>
       [tier.requestsPerMinute, tier.concurrency, tier.monthlyTokens].every((limit) => limit === undefined),
     )
     .map(({ id }) => id);
-  return { differing, unlimitedTiers, usageFaults: { differing: changed, lost, unread } };
+  return {
+    ...{ differing, unlimitedTiers, acceptsUnsigned: acceptsUnsignedUsage === true },
+    usageFaults: { differing: changed, lost, unread, junk },
+    counterDifferences: counters.differences,
+  };
 }

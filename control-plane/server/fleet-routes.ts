@@ -7,9 +7,10 @@ import { digestOfTables } from '../../shared/snapshot/tables.ts';
 import type { Seen } from '../../shared/status/status-board.ts';
 import { readingRoles } from '../commands/authorise.ts';
 import { CommandError } from '../core/command-error.ts';
-import { confirmations } from '../gateways/confirmations.ts';
+import { Confirming } from '../gateways/confirmations.ts';
 import {
   type AdminContext,
+  clientSignal,
   commandQuerySchema,
   parseQuery,
   pastReaderOf,
@@ -67,6 +68,7 @@ function knownAs({ board }: AdminContext, name: string): number {
 
 export function registerFleetRoutes(app: FastifyInstance, context: AdminContext): void {
   const { snapshot } = context;
+  const confirming = new Confirming(context);
   const config = { access: 'operator' } as const;
   app.get(
     '/status',
@@ -122,14 +124,14 @@ export function registerFleetRoutes(app: FastifyInstance, context: AdminContext)
   // Open to members: a person who may revoke a key may watch the revocation take effect; it contains no names of tenants.
   app.get(
     '/confirmations/:position',
-    { config: { access: readingRoles }, schema: { summary: 'Wait until gateways have a position in force' } },
-    (request) => {
+    {
+      config: { access: readingRoles, opens: 'wait' },
+      schema: { summary: 'Wait until gateways have a position in force' },
+    },
+    (request, reply) => {
       const { position } = parseQuery(positionParamsSchema, request.params);
-      return confirmations(
-        context,
-        position,
-        parseQuery(confirmationQuerySchema, request.query).timeoutSeconds,
-      );
+      const { timeoutSeconds } = parseQuery(confirmationQuerySchema, request.query);
+      return confirming.wait(position, timeoutSeconds, clientSignal(reply));
     },
   );
 }

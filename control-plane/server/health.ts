@@ -1,6 +1,7 @@
 /** Health, readiness and metrics of a control-plane replica. */
 import { Gauge } from 'prom-client';
 import { diagnose } from '../../shared/doctor/diagnose.ts';
+import type { ControlLog } from '../../shared/log/core/control-log.ts';
 import type { Signer } from '../../shared/log/core/signing.ts';
 import type { Connections } from '../../shared/runtime/connections.ts';
 import { type Check, type HealthServer, startHealthServer } from '../../shared/runtime/health-server.ts';
@@ -13,7 +14,7 @@ import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import type { StatusBoard } from '../../shared/status/status-board.ts';
 import { maySign } from '../command-log/log-signing.ts';
 import type { AgentSessions } from '../nodes/agent-sessions.ts';
-import type { NodeRow } from '../nodes/node-reporter.ts';
+import type { NodeRow } from '../nodes/node-health.ts';
 import { processFacts } from './doctor-facts.ts';
 import type { Drain } from './drain.ts';
 import { observeFleet } from './fleet-metrics.ts';
@@ -21,6 +22,7 @@ import { observeFleet } from './fleet-metrics.ts';
 interface Replica {
   /** Its name. */
   readonly replica: string;
+  readonly log: Pick<ControlLog, 'readings'>;
   readonly snapshot: Snapshot;
   readonly replicator: Replicator;
   readonly agents: AgentSessions;

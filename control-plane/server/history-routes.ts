@@ -83,7 +83,7 @@ async function undo(context: AdminContext, request: FastifyRequest, reply: Fasti
 }
 
 export function registerHistoryRoutes(app: FastifyInstance, context: AdminContext): void {
-  const config = { access: 'operator' } as const;
+  const config = { access: 'operator', opens: 'question' } as const;
   const one = { params: undoParamsSchema };
   const validatorCompiler = () => (data: unknown) => ({ value: data });
   app.route({
@@ -115,7 +115,7 @@ export function registerHistoryRoutes(app: FastifyInstance, context: AdminContex
   app.route({
     method: 'POST',
     url: '/events/:position/undo',
-    config,
+    config: { ...config, body: 'tiny' },
     schema: {
       summary: 'Take a commit back, in one commit',
       operationId: 'commit.undo',

@@ -9,14 +9,18 @@ import type { Connections, ListenerName } from '../../shared/runtime/connections
 import { endWith } from '../../shared/runtime/end-with.ts';
 import { createHttpServer, headerBytesMax } from '../../shared/runtime/http-server.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
+import { ClientGone } from '../../shared/runtime/request-body.ts';
 import type { Certificate } from '../../shared/runtime/tls.ts';
+import type { BodyBudgets } from '../core/body-limits.ts';
 import { CommandError, type CommandErrorType } from '../core/command-error.ts';
 import { asFollowError } from '../core/follow-error.ts';
+import { readBodies } from './request-bodies.ts';
 
-const bodyBytesMax = 8 * 1024 * 1024;
 /** A client must have sent its headers, and its whole request, within these. */
 const headersTimeoutMs = 30_000;
 const requestTimeoutMs = 120_000;
+/** In one turn of the event loop: a list of a large fleet takes some 10 ms. */
+const handledMax = 8;
 const keepAliveTimeoutMs = 75_000;
 
 export interface HttpListener {
@@ -25,15 +29,16 @@ export interface HttpListener {
   /** Over TLS where there is one. */
   readonly certificate?: Certificate | undefined;
   readonly logger: Logger;
+  readonly bodies: BodyBudgets;
 }
 
-export function createHttpApp({ logger, ...listener }: HttpListener): FastifyInstance {
+export function createHttpApp({ logger, bodies, ...listener }: HttpListener): FastifyInstance {
   const timeouts = { headersTimeoutMs, requestTimeoutMs, keepAliveTimeoutMs };
   const app = Fastify({
     logger: false,
     serverFactory: (handle) => {
-      const options = { ...listener, ...timeouts, requireHostHeader: false } as const;
-      return createHttpServer(options, handle).on('checkExpectation', refuseExpectation) as Server;
+      const options = { ...listener, ...timeouts, handlesContinue: true, badHttp: refuseHead, handledMax };
+      return createHttpServer(options, handle) as Server;
     },
     clientErrorHandler: refuseUnreadable,
     frameworkErrors: (error, request, reply) => {
@@ -41,43 +46,30 @@ export function createHttpApp({ logger, ...listener }: HttpListener): FastifyIns
       reply.raw.once('finish', () => request.raw.socket.destroySoon());
       answerError(error, request as FastifyRequest, reply as FastifyReply, logger);
     },
-    bodyLimit: bodyBytesMax,
     forceCloseConnections: true,
     routerOptions: { maxParamLength: 400 },
   }) as unknown as FastifyInstance;
-  app.removeContentTypeParser('application/json');
-  // Commands without a body may still name its type, as most clients do.
-  app.addContentTypeParser('application/json', { parseAs: 'string' }, (_request, text, done) => {
-    try {
-      done(null, text === '' ? undefined : JSON.parse(String(text)));
-    } catch {
-      done(new CommandError('InvalidCommand', 'the body is not JSON'));
-    }
-  });
+  readBodies(app, bodies);
   app.setErrorHandler((error, request, reply) => answerError(error, request, reply, logger));
   return app;
 }
 
-/** HTTP/1.1 wants the header (RFC 9112, 3.2); Node's own refusal has no envelope. */
-export function hostFault({ headers, raw }: FastifyRequest): CommandError | undefined {
-  if (headers.host !== undefined || raw.httpVersion === '1.0') return undefined;
-  return new CommandError('InvalidCommand', 'the request has no Host header');
-}
+/** Their last request was refused for its head: what the parser finds in it, too, is not answered again. */
+const refused = new WeakSet<Socket>();
 
-/** Node's own 417 has no envelope. The client sends its body after an answer, so none is awaited. */
-function refuseExpectation(request: IncomingMessage, response: ServerResponse): void {
-  const refusal = new CommandError('InvalidCommand', 'no expectation but 100-continue is met');
-  response.writeHead(refusal.status, {
-    'content-type': 'application/json; charset=utf-8',
-    connection: 'close',
-  });
-  response.end(JSON.stringify(refusal.envelope(request.url?.split('?', 1)[0] ?? '/')));
+/** Of a head that can be read in two ways, before Fastify reads it. */
+function refuseHead({ socket }: IncomingMessage, response: ServerResponse, fault: string): void {
+  refused.add(socket);
+  const message = `${fault.charAt(0).toLowerCase()}${fault.slice(1, -1)}`;
+  const refusal = new CommandError('InvalidCommand', message);
+  response.writeHead(refusal.status, { 'content-type': 'application/json; charset=utf-8' });
+  response.end(JSON.stringify(refusal.envelope('/')));
 }
 
 /** Answers what the parser refuses, and closes; the path of such a request cannot be known. */
 function refuseUnreadable(error: NodeJS.ErrnoException, socket: Socket): void {
-  if (error.code === 'ECONNRESET' || !socket.writable) {
-    socket.destroy();
+  if (error.code === 'ECONNRESET' || !socket.writable || refused.has(socket)) {
+    socket.destroySoon();
     return;
   }
   const refusal =
@@ -102,10 +94,14 @@ export function answerError(
   reply: FastifyReply,
   logger: Logger,
 ): FastifyReply {
+  if (error instanceof ClientGone) {
+    request.raw.destroy();
+    return reply.hijack();
+  }
   const path = request.url.split('?', 1)[0] ?? '/';
   const refusal = asCommandError(error);
   if (refusal.type === 'InternalError') logger.error({ err: error, path }, 'command failed');
-  const retryAfterSeconds = retryAfterSecondsOf[refusal.type];
+  const retryAfterSeconds = refusal.retryAfterSeconds ?? retryAfterSecondsOf[refusal.type];
   if (retryAfterSeconds !== undefined) reply.header('retry-after', String(retryAfterSeconds));
   return reply.code(refusal.status).send(refusal.envelope(path));
 }
@@ -115,8 +111,6 @@ function asCommandError(error: unknown): CommandError {
   const followError = asFollowError(error);
   if (followError) return followError;
   const status = error instanceof Error && 'statusCode' in error ? Number(error.statusCode) : 500;
-  if (status === 413)
-    return new CommandError('CommandTooLarge', `the body is larger than ${bodyBytesMax} bytes`);
   if (status >= 400 && status < 500)
     return new CommandError('InvalidCommand', 'the request cannot be read: send JSON');
   return new CommandError('InternalError', 'internal error; see the log of the control plane');

@@ -2,6 +2,8 @@
 // without a secret. Method: one control plane over an embedded log, and sockets that send what no real agent would send.
 
 import { mkdtempSync, rmSync } from 'node:fs';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Writable } from 'node:stream';
@@ -38,10 +40,12 @@ beforeAll(async () => {
     metricsPort: 0,
     operatorToken,
     gatewayToken: operatorToken,
-    nodeIntervals: { agentSilenceMsMax: 1000 },
+    nodeIntervals: { agentSilenceMsMax: 1000, scanMs: 20, probeMs: 20 },
     logger: pino({ level: 'trace' }, lines),
   });
   admin = new DevAdmin(controlPlane.admin, operatorToken);
+  const models = ['m', ...Array.from({ length: 15 }, (_, n) => `m-${n}`)];
+  await admin.apply({ version: 1, models: models.map((id) => ({ id, family: 'm', weight: 1 })) });
 });
 afterAll(async () => {
   await controlPlane.close();
@@ -204,6 +208,101 @@ test('an agent that changes its models with each heartbeat writes few commits', 
   const reports = items.filter(({ type, data }) => type === 'node.health_changed' && idOf(data) === id);
   expect(reports.length).toBeGreaterThanOrEqual(2);
   expect(reports.length).toBeLessThanOrEqual(6);
+  socket.close();
+});
+
+interface Invented {
+  readonly place: 'pool' | 'organisation';
+  readonly models: (turn: number) => string[];
+  /** Of the events after the first report. */
+  readonly bytesMax: number;
+}
+const long = (text: string): string => `${text}-${'\u00e9\u0001"'.repeat(60)}`.slice(0, 190);
+const names = (count: number, turn: number | string): string[] =>
+  Array.from({ length: count }, (_, n) => long(`${turn}-${n}`));
+test.each<[string, Invented]>([
+  ['invented names', { place: 'pool', models: (turn) => names(300, turn), bytesMax: 0 }],
+  ['the same names, more or fewer', { place: 'pool', models: (turn) => names(turn * 30, 0), bytesMax: 0 }],
+  [
+    'names at an organisation',
+    { place: 'organisation', models: (turn) => names(300, turn), bytesMax: 300_000 },
+  ],
+  ['names of the catalog', { place: 'pool', models: (turn) => [`m-${turn}`, 'm'], bytesMax: 4_000 }],
+])('an agent that reports %s in each heartbeat does not fill the log', async (what, { models, ...of }) => {
+  const id = `fat-${what.replaceAll(/[^a-z]/g, '')}`;
+  if (of.place === 'organisation') await admin.call('POST', '/organisations', { id, name: id });
+  const place = of.place === 'pool' ? { kind: 'pool' } : { kind: 'organisation', id };
+  const at = { id, place, url: 'http://127.0.0.1:9', dialect: 'vllm', agent: true };
+  await admin.call('POST', '/nodes', at);
+  const { value: token } = await admin.createNodeToken(id);
+  const { socket } = await open(token);
+  socket.send(hello(id));
+  const count = 12;
+  let before = 0;
+  for (let turn = 0; turn < count; turn++) {
+    const windows = Object.fromEntries(models(turn).map((name, n) => [name, 1000 + turn + n]));
+    socket.send(heartbeat({ models: models(turn), windows, inFlight: turn + 1 }));
+    await until(async () => (await listed(id)).inFlight === turn + 1);
+    if (turn > 0) continue;
+    await until(async () => (await listed(id)).up);
+    before = await admin.position();
+  }
+  const { items } = await admin.call('GET', `/events?from=${before + 1}`);
+  const own = items.filter(({ data }) => idOf(data) === id);
+  expect(JSON.stringify(own.map(({ data }) => data)).length - 2).toBeLessThanOrEqual(of.bytesMax);
+  if (of.bytesMax === 0) expect((await listed(id)).loaded).toContain(models(count - 1).sort()[0]);
+  if (of.place === 'organisation') {
+    await until(() => logged.includes('what is more is withheld'));
+    const { checks } = await admin.call('GET', '/doctor');
+    expect(checks).toContainEqual(expect.objectContaining({ code: 'HG5006', object: id }));
+  }
+  socket.close();
+});
+
+test('an engine that names other models at each probe does not fill the log', async () => {
+  let probes = 0;
+  const engine = createServer(({ url }, response) => {
+    if (url === '/v1/models') probes++;
+    const data = names(300, probes).map((name) => ({ id: name, object: 'model', max_model_len: probes + 1 }));
+    response.setHeader('content-type', 'application/json');
+    response.end(JSON.stringify({ object: 'list', data }));
+  });
+  await new Promise<void>((resolve) => engine.listen(0, '127.0.0.1', resolve));
+  const url = `http://127.0.0.1:${(engine.address() as AddressInfo).port}`;
+  const before = await admin.position();
+  const at = { id: 'fat-engine', place: { kind: 'pool' }, url, dialect: 'vllm' };
+  await admin.call('POST', '/nodes', at);
+  await until(() => probes > 12);
+  const { items } = await admin.call('GET', `/events?from=${before + 1}`);
+  const reports = items.filter(({ type, data }) => type === 'node.health_changed' && idOf(data) === at.id);
+  expect(reports.map(({ data }) => (data as { models?: object }).models)).toEqual([[]]);
+  expect((await listed(at.id)).loaded).toHaveLength(20);
+  await admin.call('DELETE', `/nodes/${at.id}`);
+  engine.closeAllConnections();
+  await new Promise((resolve) => engine.close(resolve));
+});
+
+test('a model that comes to the catalog after its node has loaded it is served then', async () => {
+  const { id, token } = await node('early');
+  const { socket } = await open(token);
+  socket.send(hello(id));
+  const model = 'later-model';
+  socket.send(heartbeat({ models: [model] }));
+  await until(async () => (await listed(id)).up);
+  const reported = async (): Promise<boolean> => {
+    const { items } = await admin.call('GET', '/events?from=1');
+    return items.some(
+      ({ type, data }) =>
+        type === 'node.health_changed' && idOf(data) === id && JSON.stringify(data).includes(model),
+    );
+  };
+  expect(await reported()).toBe(false);
+  expect(await listed(id)).toMatchObject({ loaded: [model] });
+  await admin.apply({ version: 1, models: [{ id: model, family: 'm', weight: 1 }] });
+  await until(async () => {
+    socket.send(heartbeat({ models: [model] }));
+    return await reported();
+  });
   socket.close();
 });
 

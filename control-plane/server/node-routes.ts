@@ -46,14 +46,16 @@ export function registerNodeRoutes(app: FastifyInstance, context: AdminContext):
   );
 }
 
-function admissionOf(request: FastifyRequest, { agents }: AdminContext): Admission | CommandError {
+function admissionOf(request: FastifyRequest, { agents, attempts }: AdminContext): Admission | CommandError {
   if (request.headers.origin !== undefined) return new CommandError('Forbidden', 'no Origin is served here');
   const token = /^bearer +(\S{1,200})$/i.exec(request.headers.authorization ?? '')?.[1];
   const admission = token === undefined ? undefined : agents.admit(token);
-  if (!admission)
-    return new CommandError('Unauthorized', 'the node token is missing or not valid', {
+  if (!admission) {
+    const wrong = new CommandError('Unauthorized', 'the node token is missing or not valid', {
       next: 'headgate node token create NODE',
     });
+    return token === undefined ? wrong : attempts.refuse(request, wrong);
+  }
   if (!request.ws) return new CommandError('InvalidCommand', 'only a WebSocket is served here');
   const obstacle = agents.obstacle(admission);
   return obstacle === undefined ? admission : obstacles[obstacle]();

@@ -97,7 +97,8 @@ async function callCatalog(): Promise<void> {
   await call('PUT', '/models/elm-7b', { family: 'Elm' });
   await call('PUT', '/tiers/Elm', { models: ['elm-7b'], concurrency: 2, monthlyTokens: 5 });
   await call('PUT', '/anonymous', { freeTurns: 1, models: '*', requestsPerMinute: 3 });
-  for (const path of ['/models', '/models/elm-7b', '/tiers', '/tiers/Elm', '/anonymous'])
+  await call('PUT', '/bounds', { activeKeysPerOrganisation: 9000 });
+  for (const path of ['/models', '/models/elm-7b', '/tiers', '/tiers/Elm', '/anonymous', '/bounds'])
     await call('GET', path);
   await call('PATCH', '/organisations/elm', { tier: 'Elm' });
 }

@@ -10,3 +10,16 @@ test('a server with a route that does not declare who may call it does not start
   app.get('/declared', { config: { access: 'operator' } }, () => 'x');
   expect(() => app.get('/undeclared', () => 'x')).toThrow(/GET \/undeclared does not declare/);
 });
+
+test('a server with a route whose body has no limit, or a large one for everybody, does not start', () => {
+  const app = Fastify();
+  guardRoutes(app, {} as AdminContext);
+  app.post('/declared', { config: { access: 'operator', body: 'fleet' } }, () => 'x');
+  for (const method of ['POST', 'PUT', 'PATCH'] as const)
+    expect(() =>
+      app.route({ method, url: '/large', config: { access: 'operator' }, handler: () => 'x' }),
+    ).toThrow(/does not declare how large/);
+  expect(() => app.post('/open', { config: { access: 'public', body: 'small' } }, () => 'x')).toThrow(
+    /is public/,
+  );
+});

@@ -9,7 +9,7 @@ import type { AdminContext } from './context.ts';
 import { registerUsageRoutes } from './usage-routes.ts';
 
 const incarnation = '0f8fad5b-d9cb-469f-a165-70867728950e';
-const store = openUsageStore(':memory:', { keepRows: true });
+const store = openUsageStore(':memory:', { keepRows: true, acceptUnsigned: true });
 let rowsRead = 0;
 const usage = {
   totals: store.totals.bind(store),

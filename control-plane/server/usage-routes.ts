@@ -143,7 +143,7 @@ export function registerUsageRoutes(app: FastifyInstance, context: AdminContext)
   );
   app.get(
     '/usage/export',
-    { config, schema: { summary: 'Completed requests, one a line' } },
+    { config: { ...config, opens: 'export' }, schema: { summary: 'Completed requests, one a line' } },
     (request, reply) => {
       const query = parseQuery(exportQuerySchema, request.query);
       authorise(

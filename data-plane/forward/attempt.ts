@@ -4,11 +4,11 @@
  */
 
 import { Refusal } from '../../shared/decision/refusal.ts';
+import type { MemoryBudget } from '../../shared/runtime/byte-budget.ts';
 import type { StreamState } from '../answer/node-stream.ts';
 import { SseReader } from '../answer/sse-reader.ts';
 import type { Usage } from '../answer/usage.ts';
 import { parseError } from '../core/answer-json.ts';
-import type { MemoryBudget } from '../core/byte-budget.ts';
 import { NodeFailure, type NodeFailureKind } from '../core/node-failure.ts';
 import { ByteCollector, isEventStreamType, isJsonType } from '../upstream/byte-collector.ts';
 import type { NodeOutcome } from '../upstream/load.ts';

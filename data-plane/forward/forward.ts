@@ -9,6 +9,7 @@
 import { Refusal } from '../../shared/decision/refusal.ts';
 import { dialects } from '../../shared/engines/dialects.ts';
 import { contextErrorOf } from '../../shared/engines/node-answers.ts';
+import type { MemoryBudget } from '../../shared/runtime/byte-budget.ts';
 import type { Route } from '../../shared/snapshot/lookup.ts';
 import { chatContext } from '../answer/chat-parts.ts';
 import { ChatStream } from '../answer/chat-stream.ts';
@@ -17,7 +18,6 @@ import { MessagesStream } from '../answer/messages-stream.ts';
 import { rebuildContextOf } from '../answer/rebuild.ts';
 import type { Usage } from '../answer/usage.ts';
 import type { BodyWorker } from '../body-worker/body-worker.ts';
-import type { MemoryBudget } from '../core/byte-budget.ts';
 import { renderBody } from '../dialect/node-body.ts';
 import { inabilityRefusal, rejectionRefusal } from '../dialect/node-errors.ts';
 import type { AnyChat, AnyEmbeddings, AnyMessages } from '../shape/outline.ts';
@@ -166,7 +166,7 @@ async function attempt(
   load.begin(node);
   try {
     const memory = pools.answerBytes.of(options.owner);
-    const answer = answerOf(options, memory);
+    const answer = answerOf(options, route, memory);
     const one = new Attempt({ client, pools, memory, bounds: settings, body: answer, onSent, onAnswer });
     const isLastOnConnection = isStream && dialects[route.dialect].closesAfterStream;
     const result = await one.run({ url, path, body, accept, credential, traceparent, isLastOnConnection });
@@ -179,17 +179,20 @@ async function attempt(
 
 /** Converts the node's answer for the client. */
 function answerOf(
-  { request, ids, bodyWorker, owner, settings }: ForwardOptions,
+  { request, ids, bodyWorker, owner, settings, maxTokensFor }: ForwardOptions,
+  route: Route,
   memory: MemoryBudget,
 ): SurfaceStream | WholeAnswer {
   const { unique, createdSeconds } = ids;
+  const maxTokens = request.kind === 'embeddings' ? 0 : maxTokensFor(route);
+  const node = { maxTokens, windowTokens: route.windowTokens };
   if (request.kind === 'embeddings' || !request.stream) {
-    const rebuildContext = rebuildContextOf(request, unique, createdSeconds);
+    const rebuildContext = rebuildContextOf(request, unique, createdSeconds, node);
     return new WholeAnswer({ rebuildContext, bodyWorker, owner, memory, bytesMax: settings.answerBytesMax });
   }
   return request.kind === 'chat'
-    ? new ChatStream(chatContext(request, unique, createdSeconds))
-    : new MessagesStream(messagesContext(request, unique, createdSeconds));
+    ? new ChatStream(chatContext(request, unique, createdSeconds, node))
+    : new MessagesStream(messagesContext(request, unique, createdSeconds, node));
 }
 
 function nodeOutcomeOf(result: AttemptResult): NodeOutcome {

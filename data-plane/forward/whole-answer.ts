@@ -4,11 +4,12 @@
  */
 
 import type { Refusal } from '../../shared/decision/refusal.ts';
+import type { MemoryBudget } from '../../shared/runtime/byte-budget.ts';
 import { type RebuildContext, rebuild } from '../answer/rebuild.ts';
 import type { Usage } from '../answer/usage.ts';
 import type { BodyWorker } from '../body-worker/body-worker.ts';
 import { mayBeSmall, parseSmallAnswer } from '../core/answer-json.ts';
-import type { MemoryBudget } from '../core/byte-budget.ts';
+import { memoryRefusal } from '../core/memory-refusal.ts';
 import { NodeFailure } from '../core/node-failure.ts';
 import { ByteCollector } from '../upstream/byte-collector.ts';
 
@@ -45,7 +46,7 @@ export class WholeAnswer {
     if (this.#bytes.add(piece)) return undefined;
     return this.#bytes.isTooLarge
       ? new NodeFailure('too_large', 'the answer of the node is too large')
-      : this.#options.memory.refusal();
+      : memoryRefusal(this.#options.memory.shortage);
   }
 
   /** Small answers are rebuilt at once. Throws, or rejects with, NodeFailure or Refusal. */

@@ -4,13 +4,14 @@ import { createServer } from 'node:http';
 import { type AddressInfo, connect, type Socket } from 'node:net';
 import { afterEach, expect, test, vi } from 'vitest';
 import { Refusal } from '../../shared/decision/refusal.ts';
+import { BodyBudget } from '../../shared/runtime/byte-budget.ts';
+import type { BodyPace } from '../../shared/runtime/request-body.ts';
 import { Ticker } from '../../shared/runtime/ticker.ts';
 import { call, chat, chatBody, expectRefusal } from '../../test/support/api.ts';
 import { startFleet } from '../../test/support/fleet.ts';
 import { specFleet } from '../../test/support/spec-fleet.ts';
 import { BodyWorker } from '../body-worker/body-worker.ts';
-import { BodyBudget } from '../core/byte-budget.ts';
-import { type BodyPace, readBody } from './body.ts';
+import { readBody } from './body.ts';
 import { shapeBody } from './shape-body.ts';
 
 const MiB = 1024 * 1024;
@@ -125,7 +126,7 @@ test('all owners together have no more than the budget of all, and get it back',
   expect(budget.usedBytes).toBe(0);
 });
 
-test('a body that comes too slowly is cut off, and one that keeps the pace is not', async () => {
+test('a body that comes too slowly or not at all is cut off, and one that keeps the pace is not', async () => {
   const budget = new BodyBudget();
   const { port, next } = await reading(budget, { bytes: 100, ms: 200, ticker: new Ticker(40) });
   const slow = await post(port, 'Content-Length: 10000');
@@ -136,6 +137,8 @@ test('a body that comes too slowly is cut off, and one that keeps the pace is no
   expect(refusal).toMatchObject({ type: 'InferenceUnavailableError', reason: 'slow body' });
   expect(budget.usedBytes).toBe(0);
   clearInterval(drip);
+  await post(port, 'Content-Length: 100');
+  expect((await next()).refusal).toMatchObject({ reason: 'slow body' });
 
   const steady = await post(port, 'Content-Length: 5000');
   let left = 50;

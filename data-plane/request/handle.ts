@@ -10,20 +10,20 @@ import type { Decision, RequestFacts } from '../../shared/decision/decide.ts';
 import { cannotTakeNow, Refusal } from '../../shared/decision/refusal.ts';
 import { type Capacity, type Target, targetNotServing, unavailable } from '../../shared/decision/route.ts';
 import type { ChunkBuffer } from '../../shared/runtime/chunk-buffer.ts';
+import { type Body, ClientGone, discardRest } from '../../shared/runtime/request-body.ts';
 import { mintRequestId, mintUnique } from '../core/request-id.ts';
 import { ClientResponse } from '../forward/client-response.ts';
 import { type Forwarded, type ForwardOutcome, forward } from '../forward/forward.ts';
 import { countTokensBody } from '../shape/anthropic.ts';
 import { leastTokensOf } from '../shape/outline.ts';
 import type { NodeChooser } from '../upstream/affinity.ts';
-import { type Body, ClientGone, readBody } from './body.ts';
+import { readBody } from './body.ts';
 import { nodeChooser } from './choose-node.ts';
 import { type Gateway, RequestRecord } from './gateway.ts';
 import {
   answerHeaders,
   askForBody,
-  checkHttp,
-  discardRest,
+  badHttp,
   oneHeader,
   pathOf,
   refuseEncoded,
@@ -84,7 +84,8 @@ async function pass(
   entry: Entry | undefined,
 ): Promise<void> {
   const { request, response } = record;
-  checkHttp(request);
+  const bad = badHttp(request);
+  if (bad !== undefined) throw bad;
   const head = {
     host: request.headers.host,
     fixed: entry?.target ?? fixed,

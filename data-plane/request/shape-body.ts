@@ -5,6 +5,7 @@
 import type { ServerResponse } from 'node:http';
 import type { Dialect } from '../../schemas/names.ts';
 import type { Operation } from '../../shared/decision/admission.ts';
+import { type Body, ClientGone } from '../../shared/runtime/request-body.ts';
 import type { BodyWorker, JobOptions } from '../body-worker/body-worker.ts';
 import { withText } from '../body-worker/request-outline.ts';
 import type { WorkerHandle } from '../body-worker/start-worker.ts';
@@ -12,7 +13,6 @@ import { readJsonText } from '../core/json-text.ts';
 import { refuseOtherThanJson } from '../shape/openai.ts';
 import type { CountRequest, NodeTarget, WorkerText } from '../shape/outline.ts';
 import { type Shaped, type ShapeHeaders, shapeOperation } from '../shape/shape-operation.ts';
-import { type Body, ClientGone } from './body.ts';
 import { oneHeader } from './http.ts';
 
 /** Inline shaping blocks the event loop for some 20 ms at most. */

@@ -87,10 +87,9 @@ function createListener(options: ApiListenerOptions): Server | TlsServer {
   };
   const timeouts = { headersTimeoutMs, requestTimeoutMs, keepAliveTimeoutMs };
   const server = createHttpServer(
-    // A missing Host header is refused by the handler, in the one envelope; a body is asked for when it is read, after
-    // the key was checked.
+    // The handler refuses a bad head in the one envelope, and asks for a body once it has checked the key.
     {
-      ...{ name, connections, certificate, ...timeouts, requireHostHeader: false, handlesContinue: true },
+      ...{ name, connections, certificate, ...timeouts, badHttp: 'handler', handlesContinue: true },
       pace: pace && {
         isExempt: pace.isExempt,
         answer: () => rawAnswer({ requestId: mintRequestId(), refusal: pace.refusal() }),

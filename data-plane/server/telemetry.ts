@@ -5,9 +5,10 @@
 import { Counter, Gauge, type Registry } from 'prom-client';
 import type { Refusal } from '../../shared/decision/refusal.ts';
 import { Distribution, type Observations } from '../../shared/runtime/distribution.ts';
-import type { AccessLog } from '../../shared/runtime/logger.ts';
+import type { AccessLog, Logger } from '../../shared/runtime/logger.ts';
 import type { RequestRecord } from '../request/gateway.ts';
 import { type AffinityChoices, AffinityMetrics } from './affinity-metrics.ts';
+import { ClampedUsage } from './clamped-usage.ts';
 import { PhaseMetrics } from './phase-metrics.ts';
 
 const durationBuckets = [
@@ -26,6 +27,7 @@ export interface TelemetrySources {
   inFlightUnits(): number;
   openStreams(): number;
   outboxRows(): number;
+  readonly logger: Pick<Logger, 'warn'>;
   /** Choices of a node since the start. */
   affinityChoices(): AffinityChoices;
 }
@@ -41,6 +43,7 @@ interface Series {
 }
 
 export class Telemetry {
+  readonly clampedUsage: ClampedUsage;
   readonly #accessLog: AccessLog;
   readonly #sources: TelemetrySources;
   readonly #series = new Map<string, Series>();
@@ -59,6 +62,7 @@ export class Telemetry {
     const registers = [registry];
     this.#accessLog = accessLog;
     this.#sources = sources;
+    this.clampedUsage = new ClampedUsage(registry, sources.logger);
     const series = this.#series;
     new Counter({
       name: 'headgate_requests_total',
@@ -135,6 +139,7 @@ export class Telemetry {
       series.inputTokens.observe(outcome.usage.promptTokens);
       series.outputTokens.observe(outcome.usage.completionTokens);
       this.#affinity.observe(model, outcome.usage);
+      this.clampedUsage.observe(outcome);
     }
     if (record.stream && record.at.begun !== undefined)
       series.firstTokens.observe((record.at.begun - record.startMs) / 1000);

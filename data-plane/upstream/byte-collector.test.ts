@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { BodyBudget } from '../core/byte-budget.ts';
+import { BodyBudget } from '../../shared/runtime/byte-budget.ts';
 import { ByteCollector, isJsonType } from './byte-collector.ts';
 
 test('a body is charged while it is held, also once it was handed over, and given back once', () => {

@@ -2,8 +2,9 @@
  * Gathers a body of a node that is wanted whole, within a bound of its own and the memory that it is charged to.
  * Its creator releases it, on every path.
  */
+
+import type { MemoryBudget } from '../../shared/runtime/byte-budget.ts';
 import { ChunkBuffer } from '../../shared/runtime/chunk-buffer.ts';
-import type { MemoryBudget } from '../core/byte-budget.ts';
 
 export class ByteCollector {
   readonly #memory: MemoryBudget;

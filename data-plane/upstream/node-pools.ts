@@ -5,8 +5,8 @@
  * Nodes are untrusted: the head of an answer and the bytes of all answers held at once are bounded here.
  */
 import { Pool } from 'undici';
+import { BodyBudget } from '../../shared/runtime/byte-budget.ts';
 import { Ticker } from '../../shared/runtime/ticker.ts';
-import { BodyBudget } from '../core/byte-budget.ts';
 import { nodeConnector } from './node-connector.ts';
 
 export interface NodePoolsOptions {

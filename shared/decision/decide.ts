@@ -57,7 +57,7 @@ export interface Decision {
 export interface Counters extends RateCounters {
   /** Tokens that completed pool requests took of this period's allowance. */
   poolTokens(organisation: string, anchor: string, nowMs: number): number;
-  /** Completed turns of a visitor in the month of a moment, of which the subject is. */
+  /** Turns of a visitor in the month of a moment, of which the subject is: completed, and in flight. */
   freeTurns(visitor: string, atMs: number): number;
 }
 

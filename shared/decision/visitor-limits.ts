@@ -22,7 +22,7 @@ export interface RateCounters {
   window(subject: string, nowMs: number, limit: number | null): RateWindow;
   /** Sum of the weights of the requests in flight, and what other gateways hold for theirs, as it counts for a further weight. */
   inFlight(subject: string, limit: number | null, weight: number): number;
-  /** Turns that the visitors of a network completed or stopped on the day of a moment, of which its hash is. */
+  /** Turns that the visitors of a network completed or stopped on the day of a moment, of which its hash is, or have in flight. */
   networkTurns(network: string, atMs: number): number;
   /** Tokens that all visitors together used on the day of a moment. */
   visitorTokens(atMs: number): number;

@@ -13,7 +13,7 @@ test('Routing rule 5: in random fleets a visitor reaches no stack and no node of
   let placed = 0;
   for (let seed = 1; seed <= runs({ fast: 40, full: 300 }); seed++) {
     const snapshot = memorySnapshot();
-    snapshot.apply(recordsOf(fleetHistory(seed, 60)));
+    snapshot.apply(recordsOf(fleetHistory(seed, 150)));
     const { db } = snapshot;
     const lookup = createLookup(db);
     const all = (sql: string): string[] => db.prepare<[], string>(sql).pluck().all();

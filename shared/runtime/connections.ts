@@ -3,6 +3,7 @@
  * its whole life, because Node removes its own from a socket that it detaches (CONNECT, Upgrade), and an error event
  * without a handler ends the process.
  */
+import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Server, Socket } from 'node:net';
 import { Server as TlsServer } from 'node:tls';
 import { Counter, Gauge, type Registry } from 'prom-client';
@@ -21,7 +22,8 @@ export interface ConnectionLimits {
 type RefusalReason = 'listener' | 'address' | 'rate' | 'calls';
 
 /** The `listener` label of the metrics. */
-export type ListenerName = 'api' | 'stack' | 'admin' | 'console' | 'play' | 'node' | 'metrics';
+export const listenerKinds = ['api', 'stack', 'admin', 'console', 'play', 'node', 'metrics'] as const;
+export type ListenerName = (typeof listenerKinds)[number];
 
 interface WarningLog {
   warn(fields: object, text: string): void;
@@ -34,7 +36,7 @@ export interface ConnectionsOptions {
 }
 
 export const connectionsMaxDefault = 10_000;
-/** Only a few load balancers and scrapers use it. */
+/** Only a few load balancers and scrapers use it, so a connection without a request leaves for a new one. */
 const metricsLimits = connectionLimits({ max: 100 });
 /** Idle time before the first TCP keep-alive probe, with which the kernel detects dead peers. */
 const keepAliveMs = 60_000;
@@ -66,7 +68,7 @@ export class Connections {
     }, logIntervalMs);
     this.#refused = new Counter({
       name: 'headgate_connections_refused_total',
-      help: 'connections closed at once because the listener, or one address, had its most',
+      help: 'connections closed because the listener, or one address, had its most',
       labelNames: ['listener', 'reason'],
       registers: [registry],
     });
@@ -81,12 +83,15 @@ export class Connections {
   /** Limits the connections of a server, and with a pace how many of them start. Call it before the server listens. */
   guard(server: Server, listener: ListenerName, pace?: Pace): void {
     const { max, perAddress } = listener === 'metrics' ? metricsLimits : this.#limits;
+    const idle = listener === 'metrics' ? new IdleSockets(server) : undefined;
     const open = this.#open.labels({ listener });
     open.inc(0);
     for (const reason of ['listener', 'address']) this.#refused.inc({ listener, reason }, 0);
     if (pace !== undefined) this.#pace(server, listener, pace);
     const peers = new Map<string, number>();
-    server.maxConnections = max;
+    // With room for new ones, which are there before idle ones have left.
+    server.maxConnections = idle === undefined ? max : 2 * max;
+    let sockets = 0;
     server.on('drop', (data) => this.#refuse(listener, 'listener', data?.remoteAddress));
     server.on('connection', (socket: Socket) => {
       destroyOnError(socket);
@@ -95,15 +100,19 @@ export class Connections {
       const count = (peers.get(peer) ?? 0) + 1;
       peers.set(peer, count);
       open.inc();
+      sockets++;
       socket.once('close', () => {
         open.dec();
+        sockets--;
         const left = (peers.get(peer) ?? 1) - 1;
         if (left === 0) peers.delete(peer);
         else peers.set(peer, left);
       });
-      if (count <= perAddress) return;
-      this.#refuse(listener, 'address', socket.remoteAddress);
-      socket.destroy();
+      idle?.add(socket);
+      const reason = count > perAddress ? 'address' : sockets > max ? 'listener' : undefined;
+      if (reason === undefined) return;
+      this.#refuse(listener, reason, socket.remoteAddress);
+      (idle?.oldest(reason === 'address' ? peer : undefined) ?? socket).destroy();
     });
     if (server instanceof TlsServer) server.on('secureConnection', destroyOnError);
   }
@@ -135,6 +144,41 @@ export class Connections {
     if (listener !== 'play') this.#refusedAddress = address;
     this.#refusals.add(`${listener} ${reason}`);
   }
+}
+
+/** The connections of a server that have no request, those first that have none for longest. */
+class IdleSockets {
+  /** By the address and port of the peer, which a TLS socket has in common with the TCP socket below it. */
+  readonly #idle = new Map<string, Socket>();
+
+  constructor(server: Server) {
+    server.prependListener('request', ({ socket }: IncomingMessage, response: ServerResponse) => {
+      const key = keyOf(socket);
+      const idle = this.#idle.get(key);
+      if (idle === undefined) return;
+      this.#idle.delete(key);
+      response.once('close', () => {
+        if (!idle.destroyed) this.#idle.set(key, idle);
+      });
+    });
+  }
+
+  add(socket: Socket): void {
+    const key = keyOf(socket);
+    this.#idle.set(key, socket);
+    socket.once('close', () => this.#idle.delete(key));
+  }
+
+  /** Of one peer, or of all. The newest among them is the one that asks for room. */
+  oldest(peer: string | undefined): Socket | undefined {
+    for (const socket of this.#idle.values())
+      if (!socket.destroyed && (peer === undefined || peerOf(socket.remoteAddress) === peer)) return socket;
+    return undefined;
+  }
+}
+
+function keyOf({ remoteAddress, remotePort }: Socket): string {
+  return `${remoteAddress} ${remotePort}`;
 }
 
 function destroyOnError(socket: Socket): void {

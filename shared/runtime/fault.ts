@@ -5,6 +5,7 @@
  */
 import { writeSync } from 'node:fs';
 import type { LineLogger } from './logger.ts';
+import { withoutSettings } from './settings.ts';
 
 export interface FaultFields {
   readonly type: string;
@@ -27,7 +28,9 @@ export function faultFields(thrown: unknown): FaultFields {
   return {
     type: thrown.name,
     ...(code !== undefined && { code }),
-    ...(hasSafeMessage(thrown, code) && { message: thrown.message.slice(0, messageLengthMax) }),
+    ...(hasSafeMessage(thrown, code) && {
+      message: withoutSettings(thrown.message).slice(0, messageLengthMax),
+    }),
     at: framesOf(thrown),
   };
 }

@@ -6,8 +6,9 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { Registry } from 'prom-client';
+import { printable } from '../../schemas/printable.ts';
 import type { Connections } from './connections.ts';
-import { createHttpServer } from './http-server.ts';
+import { createHttpServer, refuseAsText } from './http-server.ts';
 import { type ListenAddress, listenError, urlOf } from './listener.ts';
 import type { Certificate } from './tls.ts';
 
@@ -42,7 +43,7 @@ export async function startHealthServer(options: HealthOptions): Promise<HealthS
   const { certificate, connections } = options;
   const limits = { headersTimeoutMs: requestTimeoutMs, requestTimeoutMs };
   const server = createHttpServer(
-    { name: 'metrics', connections, certificate, ...limits },
+    { name: 'metrics', connections, certificate, ...limits, badHttp: refuseAsText },
     (request, response) => {
       response.on('error', () => response.destroy());
       answer(request, response, options).catch(() => {
@@ -88,7 +89,8 @@ async function answer(
     response.writeHead(ready ? 200 : 503, text).end(`${body}${ready ? 'ok' : 'not ready'}\n`);
   } else if (path === '/metrics') {
     options.beforeScrape?.();
-    const body = await options.metrics.metrics();
+    // What others name is in the values of labels, where the format has a backslash twice.
+    const body = printable(await options.metrics.metrics(), '\n', '\\\\');
     response.writeHead(200, { 'content-type': options.metrics.contentType }).end(body);
   } else if (!(await options.route?.(request, response))) {
     response.writeHead(404, text).end('not found; try /livez, /readyz?verbose or /metrics\n');

@@ -2,15 +2,26 @@
  * Creates the HTTP server of every listener, so that all have the same limits: timeouts of the TLS handshake, the headers
  * and the request, header size, number of connections and of requests sent ahead on one. Also reloads renewed certificates.
  */
-import { createServer, type RequestListener, type Server } from 'node:http';
+import {
+  createServer,
+  type IncomingMessage,
+  type RequestListener,
+  type Server,
+  type ServerResponse,
+} from 'node:http';
 import { createServer as createTlsServer, type Server as TlsServer } from 'node:https';
 import type { Connections, ListenerName } from './connections.ts';
+import { boundTurns } from './handled-turns.ts';
+import { httpFault } from './http-fault.ts';
 import type { Pace } from './paced-connections.ts';
 import { boundPipelining } from './pipelining.ts';
+import { discardRest } from './request-body.ts';
 import type { Certificate } from './tls.ts';
 
 /** Largest header block, bytes: prompts belong in bodies. */
 export const headerBytesMax = 16 * 1024;
+
+type BadHttp = (request: IncomingMessage, response: ServerResponse, fault: string) => void;
 
 export interface HttpServerOptions {
   readonly name: ListenerName;
@@ -21,17 +32,23 @@ export interface HttpServerOptions {
   /** Timeout of the whole request, body included. */
   readonly requestTimeoutMs: number;
   readonly keepAliveTimeoutMs?: number;
-  /** Node refuses requests without a Host header. Defaults to true. */
-  readonly requireHostHeader?: boolean;
+  /**
+   * Answers a request whose head could be read in two ways, with the fault as a sentence. `handler`: it is asked for the fault
+   * itself (`http-fault.ts`).
+   */
+  readonly badHttp: BadHttp | 'handler';
+  /** Requests that are handled in one turn of the event loop. */
+  readonly handledMax?: number;
   /** Connections start at a bounded rate. */
   readonly pace?: Pace | undefined;
-  /** The handler answers `Expect` itself. Otherwise Node sends 100, or 417 to an expectation that it does not know. */
+  /** The handler asks for a body that waits for `100 Continue`. Otherwise Node does, at once. */
   readonly handlesContinue?: boolean;
 }
 
 /** How often Node checks the timeouts, ms. */
 const timeoutCheckMs = 5000;
 const keepAliveTimeoutMsDefault = 5000;
+const handledMaxDefault = 256;
 /** Buffer of unread body bytes. Set here, because the default differs between Node versions. */
 const highWaterMarkBytes = 16 * 1024;
 
@@ -44,17 +61,37 @@ export function createHttpServer(options: HttpServerOptions, handle: RequestList
     connectionsCheckingInterval: timeoutCheckMs,
     keepAliveTimeout: options.keepAliveTimeoutMs ?? keepAliveTimeoutMsDefault,
     highWaterMark: highWaterMarkBytes,
-    requireHostHeader: options.requireHostHeader ?? true,
+    // Its own refusal has no envelope; the check of the head makes it.
+    requireHostHeader: false,
   };
-  const bounded = boundPipelining(handle);
+  const bounded = boundPipelining(
+    boundTurns(checked(handle, options.badHttp), options.handledMax ?? handledMaxDefault),
+  );
   const server = certificate
     ? createTlsServer({ ...settings, handshakeTimeout: headersTimeoutMs, ...certificate.tls }, bounded)
     : createServer(settings, bounded);
-  if (options.handlesContinue)
-    for (const event of ['checkContinue', 'checkExpectation']) server.on(event, bounded);
+  // An unknown expectation is a fault of the head; Node's own 417 has no envelope.
+  server.on('checkExpectation', bounded);
+  if (options.handlesContinue) server.on('checkContinue', bounded);
   // Beyond this number Node silently drops headers, a second Host too. 0 means no limit: headerBytesMax bounds them.
   server.maxHeadersCount = 0;
   certificate?.renewOn(server);
   connections.guard(server, name, options.pace);
   return server;
+}
+
+/** For listeners without an envelope. */
+export function refuseAsText(_request: IncomingMessage, response: ServerResponse, fault: string): void {
+  response.on('error', () => response.destroy());
+  response.writeHead(400, { 'content-type': 'text/plain; charset=utf-8' }).end(`${fault}\n`);
+}
+
+function checked(handle: RequestListener, badHttp: BadHttp | 'handler'): RequestListener {
+  if (badHttp === 'handler') return handle;
+  return (request, response) => {
+    const fault = httpFault(request);
+    if (fault === undefined) return handle(request, response);
+    badHttp(request, response, fault);
+    discardRest(request);
+  };
 }

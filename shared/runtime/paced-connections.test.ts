@@ -51,7 +51,7 @@ async function paced(tls = false): Promise<Paced> {
   });
   const server = createHttpServer(
     {
-      ...{ name: 'play', headersTimeoutMs: 10_000, requestTimeoutMs: 10_000 },
+      ...{ name: 'play', badHttp: 'handler', headersTimeoutMs: 10_000, requestTimeoutMs: 10_000 },
       connections,
       certificate: tls ? certificate : undefined,
       pace: {

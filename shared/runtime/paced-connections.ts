@@ -4,6 +4,7 @@
  */
 import type { Server, Socket } from 'node:net';
 import { RateLimit } from './rate-limit.ts';
+import { Rounds } from './rounds.ts';
 
 export interface Pace {
   /** May it start at once, and uncounted? */
@@ -36,7 +37,7 @@ export function paceConnections(server: Server, paced: Paced): void {
     for (const listener of own) listener.call(server, socket);
     socket.resume();
   };
-  const waiting = new Rounds<Socket>();
+  const waiting = new Rounds<string, Socket>();
   let isLooking = false;
   const lookSoon = (): void => {
     if (isLooking || waiting.size === 0) return;
@@ -67,55 +68,11 @@ export function paceConnections(server: Server, paced: Paced): void {
 }
 
 /** May one more of a peer wait? In a full room one that has nothing waiting replaces the newest of the peer that has most. */
-function makeRoom(waiting: Rounds<Socket>, peer: string, refuse: Paced['refuse']): boolean {
+function makeRoom(waiting: Rounds<string, Socket>, peer: string, refuse: Paced['refuse']): boolean {
   const count = waiting.countOf(peer);
   if (count < (waitingMax - waiting.size) * shareOfRoom) return true;
   const replaced = count === 0 ? waiting.popOfMost() : undefined;
   if (replaced === undefined) return false;
   if (!replaced.destroyed) refuse(replaced);
   return true;
-}
-
-/** What waits, by who brought it: one of each in turn. */
-class Rounds<Item> {
-  readonly #queues = new Map<string, Item[]>();
-  #size = 0;
-
-  get size(): number {
-    return this.#size;
-  }
-
-  countOf(who: string): number {
-    return this.#queues.get(who)?.length ?? 0;
-  }
-
-  add(who: string, item: Item): void {
-    const queue = this.#queues.get(who);
-    if (queue === undefined) this.#queues.set(who, [item]);
-    else queue.push(item);
-    this.#size++;
-  }
-
-  /** What `shift` would give. Must not be empty, here and below. */
-  first(): Item {
-    const [queue = []] = this.#queues.values();
-    return queue[0] as Item;
-  }
-
-  shift(): void {
-    const [[who, queue] = ['', []]] = this.#queues;
-    queue.shift();
-    this.#size--;
-    this.#queues.delete(who);
-    if (queue.length > 0) this.#queues.set(who, queue);
-  }
-
-  /** Removes the newest item of the longest queue; none where nobody has several. */
-  popOfMost(): Item | undefined {
-    let most: Item[] = [];
-    for (const queue of this.#queues.values()) if (queue.length > most.length) most = queue;
-    if (most.length < 2) return undefined;
-    this.#size--;
-    return most.pop();
-  }
 }

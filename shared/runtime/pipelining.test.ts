@@ -23,7 +23,14 @@ async function listening(isAnswered: boolean): Promise<Listening> {
   const handled: ServerResponse[] = [];
   const connections = new Connections({ registry: new Registry() });
   const server = createHttpServer(
-    { name: 'api', connections, headersTimeoutMs: 10_000, requestTimeoutMs: 10_000, handlesContinue: true },
+    {
+      name: 'api',
+      badHttp: 'handler',
+      connections,
+      headersTimeoutMs: 10_000,
+      requestTimeoutMs: 10_000,
+      handlesContinue: true,
+    },
     (_request, response) => {
       handled.push(response);
       if (isAnswered) response.end('ok');

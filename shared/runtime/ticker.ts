@@ -56,10 +56,6 @@ export class Ticker {
       last.index = timed.index;
     }
     timed.index = -1;
-    if (this.#waiting.length > 0 || this.#timer === undefined) return;
-    this.#countedMs = this.nowMs;
-    clearInterval(this.#timer);
-    this.#timer = undefined;
   }
 
   /** After a stall outside of timers, timers run before sockets are read; what setImmediate calls runs after that. */
@@ -67,6 +63,12 @@ export class Ticker {
     const nowMs = this.nowMs;
     this.#countedMs = nowMs;
     this.#tickedMs = performance.now();
+    // Here and not when the last one leaves: a wait of most requests is short, and a timer for each would cost more than it.
+    if (this.#waiting.length === 0) {
+      clearInterval(this.#timer);
+      this.#timer = undefined;
+      return;
+    }
     setImmediate(() => this.#askAll(nowMs));
   }
 

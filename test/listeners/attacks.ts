@@ -44,6 +44,33 @@ export const targets: readonly (readonly [name: string, target: string])[] = [
   ['an id that never decodes', '/v1/models/%'],
 ];
 
+const ownHost = 'Host: 127.0.0.1';
+const chunks = 'Transfer-Encoding:';
+
+/** Heads without their end that two readers can understand differently, or that name a host twice. */
+export const badHeads: readonly (readonly [name: string, head: string])[] = [
+  ['two hosts', `GET / HTTP/1.1\r\n${ownHost}\r\nHost: evil`],
+  ['the same host twice', `GET / HTTP/1.1\r\n${ownHost}\r\n${ownHost}`],
+  ['two hosts, spelt differently', `GET / HTTP/1.1\r\n${ownHost}\r\nhOST: evil`],
+  ['no host', 'GET / HTTP/1.1\r\nA: b'],
+  ['the absolute form', `GET http://evil/ HTTP/1.1\r\n${ownHost}`],
+  ['the absolute form of the own host', `GET http://127.0.0.1/livez HTTP/1.1\r\n${ownHost}`],
+  ['the absolute form with a user', `GET http://127.0.0.1@evil/ HTTP/1.1\r\n${ownHost}`],
+  ['a host that never ends', `GET http://[::1 HTTP/1.1\r\n${ownHost}`],
+  ['an asterisk', `OPTIONS * HTTP/1.1\r\n${ownHost}`],
+  ['a coding that nobody knows', `POST / HTTP/1.1\r\n${ownHost}\r\n${chunks} xchunked`],
+  ['a coding twice', `POST / HTTP/1.1\r\n${ownHost}\r\n${chunks} chunked, chunked`],
+  ['a coding before the last', `POST / HTTP/1.1\r\n${ownHost}\r\n${chunks} gzip, chunked`],
+  ['chunks of an old version', `POST / HTTP/1.0\r\n${ownHost}\r\n${chunks} chunked`],
+  ['a length and chunks', `POST / HTTP/1.1\r\n${ownHost}\r\nContent-Length: 5\r\n${chunks} chunked`],
+  ['two lengths', `POST / HTTP/1.1\r\n${ownHost}\r\nContent-Length: 5\r\nContent-Length: 6`],
+  [
+    'an expectation that nobody knows',
+    `POST / HTTP/1.1\r\n${ownHost}\r\nExpect: 200-ok\r\nContent-Length: 0`,
+  ],
+  ['a version of its own', `GET / HTTP/1.2\r\n${ownHost}`],
+];
+
 export interface Stage {
   readonly name: string;
   /** Sent to the listener as it is, before a TLS handshake. */

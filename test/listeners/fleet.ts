@@ -1,8 +1,10 @@
 /**
- * Every process with every listener it can have, plain and over TLS, over one embedded log: two control planes, two
- * gateways with a stack's port each, two simulated nodes, two agents.
+ * Every process with every listener it can have, plain and over TLS, over one embedded log: two control planes with a console, two
+ * gateways with a stack's port and a playground each, two simulated nodes, two agents.
  */
+import { join } from 'node:path';
 import type { DevAdmin } from '../../dev/dev-admin.ts';
+import type { ListenerName } from '../../shared/runtime/connections.ts';
 import { model, operatorToken, type Plane, ProcessFleet, statusWith } from '../support/process-fleet.ts';
 import type { Started } from '../support/processes.ts';
 import { type Endpoint, endpointOf } from '../support/raw-peer.ts';
@@ -10,35 +12,36 @@ import { until } from '../support/until.ts';
 
 const fixture = (name: string): string => new URL(`../fixtures/tls/${name}`, import.meta.url).pathname;
 const tlsFlags = ['--tls-cert', fixture('first.pem'), '--tls-key', fixture('first.key')];
+const meter = new URL('../support/turn-meter.mjs', import.meta.url).href;
 const stack = 'stk-amber-otter-9k2f';
 
 interface Ready {
   readonly url?: string;
   readonly api?: string;
   readonly admin?: string;
+  readonly console?: string;
+  readonly play?: string;
   readonly metrics: string;
   readonly stacks?: readonly { readonly url: string }[];
 }
 
-/** In the metrics of its process. */
-export type ListenerKind = 'api' | 'stack' | 'admin' | 'node' | 'metrics';
-
 export interface Listener {
-  readonly kind: ListenerKind;
+  /** In the metrics of its process. */
+  readonly kind: ListenerName;
   readonly endpoint: Endpoint;
-  readonly process: Started<Ready>;
+  readonly process: Started<Ready> & { readonly turns?: string };
   readonly health: Endpoint;
   /** What an accepted request carries. */
   readonly bearer: string;
 }
 
 const places = ['', ' over TLS'] as const;
-const listenersOf = {
-  'control plane': ['admin', 'metrics'],
-  gateway: ['api', 'stack', 'metrics'],
+export const listenersOf = {
+  'control plane': ['admin', 'console', 'metrics'],
+  gateway: ['api', 'stack', 'play', 'metrics'],
   node: ['node', 'metrics'],
   agent: ['metrics'],
-} as const;
+} as const satisfies Readonly<Record<string, readonly ListenerName[]>>;
 
 export const listenerNames = places.flatMap((place) =>
   Object.entries(listenersOf).flatMap(([process, kinds]) =>
@@ -48,12 +51,32 @@ export const listenerNames = places.flatMap((place) =>
 
 export class ListenerFleet extends ProcessFleet {
   readonly listeners = new Map<string, Listener>();
+  readonly #isMetered: boolean;
+
+  /** Metered: without TLS, with little heap, and each process measures its turns. */
+  constructor({ isMetered = false } = {}) {
+    super();
+    this.#isMetered = isMetered;
+  }
+
+  override async start<Ready>(
+    name: string,
+    args: readonly string[],
+    env: Readonly<Record<string, string | undefined>> = {},
+  ): Promise<Started<Ready> & { readonly turns?: string }> {
+    if (!this.#isMetered) return super.start(name, args, env);
+    const turns = join(this.dir, `${name}.turns`);
+    const metered = { NODE_OPTIONS: `--import=${meter}`, HEADGATE_TEST_TURNS: turns };
+    return Object.assign(await super.start<Ready>(name, args, { ...env, ...metered }), { turns });
+  }
 
   async open(): Promise<void> {
-    const tlsOf = [[], tlsFlags];
+    const tlsOf = this.#isMetered ? [[]] : [[], tlsFlags];
     const planes: Plane[] = [];
     for (const [at, tls] of tlsOf.entries())
-      planes.push(await this.serve<Plane['ready']>('control-plane', `plane-${at}`, tls));
+      planes.push(
+        await this.serve<Plane['ready']>('control-plane', `plane-${at}`, ['--console-port', '0', ...tls]),
+      );
     const nodes = await Promise.all(
       tlsOf.map((tls, at) =>
         this.start<Ready>(`node-${at}`, ['sim-node', '--port', '0', '--models', model, ...tls]),
@@ -62,12 +85,12 @@ export class ListenerFleet extends ProcessFleet {
     const [plane] = planes;
     if (plane === undefined) throw new Error('there is no control plane');
     const admin = this.admin(plane);
-    const [first = '', second = ''] = nodes.map(({ ready }) => ready.url ?? ready.metrics);
+    const [first = '', second = first] = nodes.map(({ ready }) => ready.url ?? ready.metrics);
     await admin.apply(fleetOf(first, second));
     const key = (await admin.createKey('acme', 'k')).value;
     const gateways = await Promise.all(
       tlsOf.map((tls, at) =>
-        this.serve<Ready>('gateway', `gw-${at}`, ['--stack-port', `${stack}=0`, ...tls]),
+        this.serve<Ready>('gateway', `gw-${at}`, ['--stack-port', `${stack}=0`, '--play-port', '0', ...tls]),
       ),
     );
     const agents: Started<Ready>[] = [];
@@ -102,11 +125,13 @@ export class ListenerFleet extends ProcessFleet {
   }
 }
 
-function urlOf(ready: Ready, kind: ListenerKind): string {
+function urlOf(ready: Ready, kind: ListenerName): string {
   const url = {
     api: ready.api,
     stack: ready.stacks?.[0]?.url,
     admin: ready.admin,
+    console: ready.console,
+    play: ready.play,
     node: ready.url ?? ready.metrics,
     metrics: ready.metrics,
   }[kind];
@@ -120,6 +145,7 @@ function fleetOf(first: string, second: string): Parameters<DevAdmin['apply']>[0
     version: 1,
     models: [{ id: model, family: 'echo', weight: 1 }],
     tiers: [{ id: 'Wide', models: '*' }],
+    anonymous: { freeTurns: 1000, models: [model] },
     pool: {
       models: [model],
       nodes: [node('pool-0', first), node('pool-1', first), node('pool-2', second, false)],

@@ -4,8 +4,9 @@
  */
 import { existsSync, readdirSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
+import { listenerKinds } from '../../shared/runtime/connections.ts';
 import { exchange, RawPeer, statusesIn } from '../support/raw-peer.ts';
-import { stages, targets } from './attacks.ts';
+import { badHeads, stages, targets } from './attacks.ts';
 import { type Listener, ListenerFleet, listenerNames } from './fleet.ts';
 
 const fleet = new ListenerFleet();
@@ -39,7 +40,20 @@ function descriptors({ process }: Listener): number {
 /** A few connections that keep themselves: balancing probes, agents, scrapes. */
 const slack = 6;
 
+test('every listener of the product is attacked here', () => {
+  expect(new Set([...fleet.listeners.values()].map(({ kind }) => kind))).toEqual(new Set(listenerKinds));
+});
+
 describe.each(listenerNames)('%s', (name) => {
+  test('refuses a head that can be read in two ways', async () => {
+    const listener = fleet.listener(name);
+    for (const [what, head] of badHeads) {
+      const answer = await exchange(listener.endpoint, `${head}\r\nConnection: close\r\n\r\n`);
+      expect(statusesIn(answer), `${what}: ${answer.slice(0, 300)}`).toEqual([400]);
+    }
+    await expectAlive(listener, 'heads that can be read in two ways');
+  });
+
   test('answers every request target, whatever it is, and lives on', async () => {
     const listener = fleet.listener(name);
     for (const [what, target] of targets)

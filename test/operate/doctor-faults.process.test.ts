@@ -13,6 +13,7 @@ import type { StoredEvent } from '../../schemas/events.ts';
 import { type StatusReport, statusTopic } from '../../schemas/status.ts';
 import { usageTopic } from '../../schemas/usage.ts';
 import { composeCommit } from '../../shared/log/core/chain.ts';
+import { RecordMac } from '../../shared/log/core/record-mac.ts';
 import { openLog } from '../../shared/log/open-log.ts';
 import { openDatabase } from '../../shared/runtime/sqlite.ts';
 import { tableNames } from '../../shared/snapshot/tables.ts';
@@ -454,7 +455,8 @@ describe('the log or a file of a control plane is at fault:', () => {
 
   test('HG7003, a row of usage of a later version', async () => {
     const log = await openLog(fleet.logUrl, { topic: usageTopic, partition: 0 });
-    await log.append(Buffer.from(JSON.stringify([{ v: 99, incarnation: randomUUID(), n: 1 }])));
+    const row = Buffer.from(JSON.stringify([{ v: 99, incarnation: randomUUID(), n: 1 }]));
+    await log.append(row, new RecordMac(usageTopic, gatewayToken).of(row));
     await log.close();
     await found('HG7003 fail unread');
   });

@@ -5,7 +5,6 @@
 import { type Agent, type ClientRequest, createServer, request as httpRequest } from 'node:http';
 import type { AddressInfo, Socket } from 'node:net';
 import { BodyWorker } from '../../data-plane/body-worker/body-worker.ts';
-import { BodyBudget } from '../../data-plane/core/byte-budget.ts';
 import { ClientResponse } from '../../data-plane/forward/client-response.ts';
 import {
   defaultForwardSettings,
@@ -23,6 +22,7 @@ import { NodePools } from '../../data-plane/upstream/node-pools.ts';
 import type { Dialect } from '../../schemas/names.ts';
 import { Refusal } from '../../shared/decision/refusal.ts';
 import { unavailable } from '../../shared/decision/route.ts';
+import { BodyBudget } from '../../shared/runtime/byte-budget.ts';
 import type { Route } from '../../shared/snapshot/lookup.ts';
 
 export type Ended =

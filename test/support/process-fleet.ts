@@ -87,12 +87,12 @@ export class ProcessFleet {
   }
 
   /** Runs `headgate …` to its end, as the operator. */
-  cli(args: readonly string[], env: Env = {}): Promise<CliRun> {
+  cli(args: readonly string[], env: Env = {}, timeoutMs = 180_000): Promise<CliRun> {
     const own = { HEADGATE_TOKEN: operatorToken, HEADGATE_LOG_LEVEL: 'fatal', NO_COLOR: '1' };
     const options = {
       cwd: this.dir,
       env: { ...process.env, ...this.env, ...own, ...env },
-      timeout: 180_000,
+      timeout: timeoutMs,
     };
     return new Promise((resolve) => {
       execFile(process.execPath, [binary, ...args], options, (error, stdout, stderr) =>
@@ -107,6 +107,21 @@ export class ProcessFleet {
     await Promise.all(this.#running.map((one) => one.end(signal)));
     rmSync(this.dir, { recursive: true, force: true });
   }
+}
+
+/** The cookie of a session in a console, by a link that a call of the admin API makes. */
+export async function consoleCookie(
+  admin: DevAdmin,
+  { console: base, path }: { readonly console: string; readonly path: string },
+): Promise<string> {
+  const { url } = (await admin.call('POST', path, {})) as { readonly url: string };
+  const response = await fetch(`${base}/api/session`, {
+    method: 'POST',
+    headers: { origin: base, 'content-type': 'application/json' },
+    body: JSON.stringify({ link: url.split('#')[1] }),
+  });
+  await response.text();
+  return response.headers.get('set-cookie')?.split(';')[0] ?? '';
 }
 
 export const organisation = 'acme';

@@ -1,25 +1,28 @@
 /**
- * Bounds the memory of buffered bodies, in total and for each organisation. The share of an organisation keeps one tenant
- * with many connections from exhausting the memory of all others.
+ * Bounds the memory of buffered bodies, in total and for each caller. The share of a caller keeps one with many connections
+ * from exhausting the memory of all others.
  */
-import { Refusal } from '../../shared/decision/refusal.ts';
 
 const allBytesMax = 512 * 1024 * 1024;
-/** An organisation may use one share of the total. */
+/** A caller may use one share of the total. */
 const shares = 8;
 /** Owners are kept at zero up to so many: a map that loses and gets an entry with each request is reallocated again and again. */
 const idleOwnersMax = 1000;
+
+/** What there is too little of: memory for all bodies, or of the caller's share. */
+export type MemoryShortage = 'memory' | 'share';
 
 /** Each reservation must be released. */
 export interface MemoryBudget {
   /** False where the budget is exceeded; then nothing is reserved. */
   reserve(bytes: number): boolean;
   release(bytes: number): void;
-  /** The error for the client, after the last `reserve` returned false. */
-  refusal(): Refusal;
+  /** Why the last `reserve` returned false. */
+  readonly shortage: MemoryShortage;
 }
 
 export class BodyBudget implements MemoryBudget {
+  readonly shortage = 'memory';
   readonly #bytesMax: number;
   readonly #shareBytesMax: number;
   readonly #usedByOwner = new Map<string, number>();
@@ -36,7 +39,7 @@ export class BodyBudget implements MemoryBudget {
     return this.#usedBytes;
   }
 
-  /** The budget of one organisation or visitor. */
+  /** The budget of one caller. */
   of(owner: string): MemoryBudget {
     return new OwnBudget(this, owner);
   }
@@ -72,40 +75,29 @@ export class BodyBudget implements MemoryBudget {
   release(bytes: number): void {
     this.#usedBytes -= bytes;
   }
-
-  refusal(): Refusal {
-    const message = 'The service holds too many bodies of requests and answers now. Try again.';
-    return new Refusal('InferenceUnavailableError', message, { reason: 'body budget' });
-  }
 }
 
 class OwnBudget implements MemoryBudget {
   readonly #all: BodyBudget;
   readonly #owner: string;
-  #isShareSpent = false;
+  #shortage: MemoryShortage = 'memory';
 
   constructor(all: BodyBudget, owner: string) {
     this.#all = all;
     this.#owner = owner;
   }
 
+  get shortage(): MemoryShortage {
+    return this.#shortage;
+  }
+
   reserve(bytes: number): boolean {
     const result = this.#all.reserveFor(this.#owner, bytes);
-    this.#isShareSpent = result === 'spent';
+    this.#shortage = result === 'spent' ? 'share' : 'memory';
     return result === 'reserved';
   }
 
   release(bytes: number): void {
     this.#all.releaseFor(this.#owner, bytes);
   }
-
-  refusal(): Refusal {
-    return this.#isShareSpent ? shareSpent() : this.#all.refusal();
-  }
-}
-
-function shareSpent(): Refusal {
-  const message =
-    'The bodies of your organisation’s requests take all the memory that one organisation may have at a time. Try again once one of them is done.';
-  return new Refusal('InferenceUnavailableError', message, { reason: 'body budget of the organisation' });
 }

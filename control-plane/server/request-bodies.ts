@@ -1,0 +1,103 @@
+/**
+ * Bodies of requests to this replica: read with the limit that their route declares, into memory of which each caller has a
+ * share, and parsed.
+ */
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import type { MemoryBudget } from '../../shared/runtime/byte-budget.ts';
+import { peerOf } from '../../shared/runtime/connections.ts';
+import { scanJson } from '../../shared/runtime/json-scan.ts';
+import { type BodyFault, discardRest, readWhole } from '../../shared/runtime/request-body.ts';
+import { type BodyBudgets, type BodyLimit, bodyLimits } from '../core/body-limits.ts';
+import { CommandError } from '../core/command-error.ts';
+import { actorOf } from './context.ts';
+
+/** Of a caller; before anybody is known, of an address. */
+function memoryOf(request: FastifyRequest, bodies: BodyBudgets): MemoryBudget {
+  if (request.routeOptions.config.access === 'public')
+    return bodies.unknown.of(peerOf(request.raw.socket.remoteAddress));
+  const { person, within } = actorOf(request);
+  return bodies.callers.of(person === undefined ? 'operator' : [within, person].join(' '));
+}
+
+/** Has an app read bodies, JSON alone, in place of its own readers. */
+export function readBodies(app: FastifyInstance, bodies: BodyBudgets): void {
+  app.removeAllContentTypeParsers();
+  app.addContentTypeParser('application/json', (request: FastifyRequest) => readJson(request, bodies));
+  // Hooks before these may refuse the request; only then may its body be asked for.
+  app.addHook('preParsing', (request, reply, payload, done) => {
+    askForBody(request, reply);
+    done(null, payload);
+  });
+  app.addHook('onSend', (request, reply, payload, done) => {
+    if (request.raw.complete === false) {
+      // Fastify would close the connection, which resets it before the client has read the answer.
+      reply.removeHeader('connection');
+      discardRest(request.raw);
+    }
+    done(null, payload);
+  });
+}
+
+function limitOf({ routeOptions: { config } }: FastifyRequest): BodyLimit {
+  return bodyLimits[config.body ?? 'tiny'];
+}
+
+function askForBody(request: FastifyRequest, { raw }: FastifyReply): void {
+  const { expect, 'content-length': length } = request.headers;
+  const isWanted = !request.is404 && !(Number(length) > limitOf(request).bytes);
+  if (expect !== undefined && request.raw.httpVersion === '1.1' && isWanted) raw.writeContinue();
+}
+
+/** A command without a body may still name its type, as most clients do. */
+async function readJson(request: FastifyRequest, bodies: BodyBudgets): Promise<unknown> {
+  if (request.is404) return undefined;
+  const { bytes: bytesMax, json } = limitOf(request);
+  const refusal = (fault: BodyFault): CommandError => bodyRefusal(fault, bytesMax);
+  const body = await readWhole(request.raw, { bytesMax, memory: memoryOf(request, bodies), refusal });
+  const text = body.bytes.whole().toString('utf8');
+  body.release();
+  if (text === '') return undefined;
+  const { exceeded } = scanJson(text, json);
+  if (exceeded !== undefined) throw new CommandError('CommandTooLarge', excess[exceeded](json[exceeded]));
+  const parsed = tryParse(text);
+  if (parsed === undefined) throw new CommandError('InvalidCommand', 'the body is not JSON');
+  return parsed.value;
+}
+
+/** Undefined where the text is not JSON. The parser's own message quotes the text, so it goes no further. */
+function tryParse(text: string): { readonly value: unknown } | undefined {
+  try {
+    return { value: JSON.parse(text) };
+  } catch {
+    return undefined;
+  }
+}
+
+const excess = {
+  depth: (max: number) => `the body is nested deeper than ${max}`,
+  names: (max: number) => `the body has more than ${max} names`,
+  values: (max: number) => `the body has more than ${max} values`,
+} as const;
+
+function bodyRefusal(fault: BodyFault, bytesMax: number): CommandError {
+  switch (fault) {
+    case 'large':
+      return new CommandError('CommandTooLarge', `the body is larger than ${bytesMax} bytes`);
+    case 'slow':
+      return new CommandError('Busy', 'the body came slower than 8 KiB a second, so it was not waited for', {
+        next: 'try again',
+      });
+    case 'share':
+      return new CommandError(
+        'TooManyRequests',
+        'your requests take all the memory for bodies that one caller may have at a time',
+        { next: 'try again once one of them is done' },
+      );
+    case 'memory':
+      return new CommandError('Busy', 'this replica holds too many bodies of requests now', {
+        next: 'try again',
+      });
+    default:
+      return fault satisfies never;
+  }
+}

@@ -1,0 +1,26 @@
+/** HTTP that could be read in two ways is refused before anything else, by every listener (RFC 9112, 3.2). */
+import type { IncomingMessage } from 'node:http';
+
+/** What is wrong with the head of a request, as a sentence; undefined where nothing is. */
+export function httpFault(request: IncomingMessage): string | undefined {
+  if (!request.url?.startsWith('/')) return 'The request target must be a path.';
+  const { rawHeaders } = request;
+  let hosts = 0;
+  for (let i = 0; i < rawHeaders.length; i += 2) if (isHost(rawHeaders[i] as string)) hosts++;
+  if (hosts > 1) return 'The request has more than one Host header.';
+  const version = request.httpVersion;
+  if (version !== '1.1' && version !== '1.0') return 'This version of HTTP is not spoken here.';
+  if (version === '1.1' && hosts === 0) return 'The request has no Host header.';
+  // RFC 9112 (6.1) has 501 for a coding that is not understood; the registry of refusals has no such kind, so it is 400.
+  const coding = request.headers['transfer-encoding'];
+  if (coding !== undefined && (coding.trim().toLowerCase() !== 'chunked' || version === '1.0'))
+    return 'The Transfer-Encoding header names a coding that is not understood: only "chunked" is.';
+  const expect = request.headers.expect;
+  if (expect !== undefined && expect.toLowerCase() !== '100-continue')
+    return 'The Expect header asks for what is not offered.';
+  return undefined;
+}
+
+function isHost(name: string): boolean {
+  return name.length === 4 && name.toLowerCase() === 'host';
+}

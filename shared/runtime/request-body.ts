@@ -1,0 +1,196 @@
+/**
+ * Reads a request's body whole, within bounds: its size, the memory that bodies may take, the client's pace, and how many
+ * pieces one turn of the event loop reads. Nothing of it is logged or kept beyond its request.
+ */
+import type { IncomingMessage } from 'node:http';
+import type { MemoryBudget, MemoryShortage } from './byte-budget.ts';
+import { ChunkBuffer } from './chunk-buffer.ts';
+import { Ticker, type Timed } from './ticker.ts';
+
+/** The slowest that a body may come: this many bytes in each such span of time but the first. */
+export interface BodyPace {
+  readonly bytes: number;
+  readonly ms: number;
+  /** Judges it. */
+  readonly ticker: Ticker;
+}
+/** 8 KiB a second. Most bodies come with their head, and are never waited for here. */
+const slowestPace: BodyPace = { bytes: 80 * 1024, ms: 10_000, ticker: new Ticker(1000) };
+
+/** Pieces of a body read before other connections get their turn. */
+const piecesInTurnMax = 512;
+/** How long the rest of a refused request's body may take, and how large it may be. */
+const restMsMax = 10_000;
+const restBytesMax = 64 * 1024 * 1024;
+
+/** The client left before its body was whole; there is no one to answer. */
+export class ClientGone extends Error {
+  override readonly name = 'ClientGone';
+}
+
+/** Why a body is not read to its end. */
+export type BodyFault = 'large' | 'slow' | MemoryShortage;
+
+export interface BodyBounds {
+  readonly bytesMax: number;
+  readonly memory: MemoryBudget;
+  /** The error that the fault is for the client of this listener. */
+  readonly refusal: (fault: BodyFault) => Error;
+  /** Called once, unless the body is refused by its declared length alone. */
+  readonly onWanted?: (() => void) | undefined;
+  readonly pace?: BodyPace | undefined;
+}
+
+export interface Body {
+  readonly bytes: ChunkBuffer;
+  /** Releases the memory. Idempotent. */
+  release(): void;
+}
+
+/** Rejects with the refusal of a fault, or with ClientGone. */
+export function readWhole(request: IncomingMessage, bounds: BodyBounds): Promise<Body> {
+  const declared = declaredLength(request);
+  const isTooLarge = declared > bounds.bytesMax && declared !== Number.POSITIVE_INFINITY;
+  if (isTooLarge) return Promise.reject(bounds.refusal('large'));
+  bounds.onWanted?.();
+  return new Promise((resolve, reject) => {
+    const body = new IncomingBody(request, bounds, declared, resolve, reject);
+    // The listeners stay: the request lives no longer than its response, and a lost connection closes it without an error.
+    request.on('data', (piece: Buffer) => body.onPiece(piece));
+    request.on('end', () => body.onEnd());
+    request.on('close', () => body.onClose());
+  });
+}
+
+/** Infinite where the body comes in chunks. */
+function declaredLength({ headers }: IncomingMessage): number {
+  return Number(headers['content-length'] ?? Number.POSITIVE_INFINITY);
+}
+
+/** Reads and drops what is left of a refused request's body, so that the client gets to read the refusal; bounded. */
+export function discardRest(request: IncomingMessage): void {
+  if (request.complete) return;
+  let bytes = 0;
+  request.on('error', () => undefined);
+  const turns = new Turns();
+  request.on('data', (chunk: Buffer) => {
+    turns.count(request);
+    bytes += chunk.length;
+    if (bytes > restBytesMax) request.destroy();
+  });
+  const late = setTimeout(() => request.destroy(), restMsMax).unref();
+  request.on('close', () => clearTimeout(late));
+  request.resume();
+}
+
+/**
+ * Lets other connections have their turn after so many pieces of a body. The parser has cut all that was read from the socket into
+ * pieces by then, and they are taken as they come: while they waited, those of one byte would hold a hundred times the memory
+ * of what was sent.
+ */
+class Turns {
+  #pieces = 0;
+
+  /** Called for each piece. */
+  count({ socket }: IncomingMessage): void {
+    this.#pieces += 1;
+    if (this.#pieces < piecesInTurnMax) return;
+    this.#pieces = 0;
+    socket.pause();
+    setImmediate(() => socket.resume());
+  }
+}
+
+/** Its pace is watched from its head on, so that one of which nothing comes is not waited for either. */
+class IncomingBody implements Body, Timed {
+  readonly bytes: ChunkBuffer;
+  /** Among those that the ticker asks. */
+  index = -1;
+  readonly #request: IncomingMessage;
+  readonly #bounds: BodyBounds;
+  readonly #pace: BodyPace;
+  readonly #resolve: (body: Body) => void;
+  readonly #reject: (error: Error) => void;
+  readonly #turns = new Turns();
+  #held = 0;
+  #settled = false;
+  /** When the present span ends, and what must have come by then. The first span is judged by nothing. */
+  #judgedMs: number;
+  #bytesWanted = 0;
+  #isWarned = false;
+
+  constructor(
+    request: IncomingMessage,
+    bounds: BodyBounds,
+    declared: number,
+    resolve: (body: Body) => void,
+    reject: (error: Error) => void,
+  ) {
+    const { memory, bytesMax, pace = slowestPace } = bounds;
+    this.#request = request;
+    this.#bounds = bounds;
+    this.#pace = pace;
+    this.#resolve = resolve;
+    this.#reject = reject;
+    this.bytes = new ChunkBuffer({
+      reserve: (more) => memory.reserve(more),
+      bytesMax: Math.min(declared, bytesMax),
+    });
+    pace.ticker.add(this);
+    this.#judgedMs = pace.ticker.nowMs + pace.ms;
+  }
+
+  readonly release = (): void => {
+    this.#bounds.memory.release(this.#held);
+    this.#held = 0;
+  };
+
+  onPiece(piece: Buffer): void {
+    this.#turns.count(this.#request);
+    if (this.#settled) return;
+    const { bytesMax, memory } = this.#bounds;
+    if (this.bytes.length + piece.length > bytesMax) this.#refuse('large');
+    else if (!this.bytes.add(piece)) this.#refuse(memory.shortage);
+  }
+
+  onEnd(): void {
+    if (this.#settled) return;
+    this.#settle();
+    this.#held = this.bytes.allocatedBytes;
+    this.#resolve(this);
+  }
+
+  onClose(): void {
+    if (!this.#settled) this.#fail(new ClientGone('the client left before its body was whole'));
+  }
+
+  tick(nowMs: number): void {
+    if (nowMs < this.#judgedMs) return;
+    if (this.bytes.length < this.#bytesWanted) {
+      // After a stall of this process, what arrived meanwhile is read after this tick.
+      if (this.#isWarned) this.#refuse('slow');
+      this.#isWarned = true;
+      return;
+    }
+    this.#isWarned = false;
+    this.#bytesWanted = this.bytes.length + this.#pace.bytes;
+    this.#judgedMs = nowMs + this.#pace.ms;
+  }
+
+  #refuse(fault: BodyFault): void {
+    this.#fail(this.#bounds.refusal(fault));
+  }
+
+  #fail(error: Error): void {
+    if (this.#settled) return;
+    this.#settle();
+    this.#bounds.memory.release(this.bytes.allocatedBytes);
+    this.bytes.clear();
+    this.#reject(error);
+  }
+
+  #settle(): void {
+    this.#settled = true;
+    this.#pace.ticker.delete(this);
+  }
+}

@@ -1,0 +1,235 @@
+/**
+ * Every listener of every process against bodies that anybody may send: what they hold is bounded, one that drips is not
+ * waited for, none takes a turn of the event loop for long, and another caller is answered meanwhile.
+ * Turns are measured in processor time. A simulated node parses what it is sent as an engine does, so its turns are its own.
+ */
+import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
+import type { ListenerName } from '../../shared/runtime/connections.ts';
+import { RawPeer, statusesIn } from '../support/raw-peer.ts';
+import { shapes } from './bodies.ts';
+import { type Listener, ListenerFleet, listenersOf } from './fleet.ts';
+
+const MiB = 1024 * 1024;
+const turnMsMax = 50;
+/** Other processes share the core's caches, so the best of some rounds counts. */
+const roundsMax = 4;
+/** A gateway gives an organisation 64 MiB, and starts a thread with a heap of its own for a large body. */
+const heldMiBMax = ({ kind }: Listener): number => (kind === 'api' || kind === 'stack' ? 300 : 150);
+
+const fleet = new ListenerFleet({ isMetered: true });
+const figures: string[] = [];
+beforeAll(() => fleet.open(), 120_000);
+afterAll(async () => {
+  console.log(figures.join('\n'));
+  await fleet.close();
+});
+
+interface Way {
+  /** Reads a body before it answers. */
+  readonly path: string;
+  readonly headers?: (listener: Listener) => readonly string[];
+  /** A body is refused with an error envelope. */
+  readonly hasEnvelope?: true;
+  /** What somebody else asks meanwhile. */
+  readonly other: string;
+}
+
+const bearer = ({ bearer: token }: Listener): string[] => [`Authorization: Bearer ${token}`];
+const ofPage = ({ endpoint }: Listener): string[] => [`Origin: http://127.0.0.1:${endpoint.port}`];
+const chat: Way = {
+  ...{ path: '/v1/chat/completions', headers: bearer, other: '/v1/models' },
+  hasEnvelope: true,
+};
+
+/** One for each listener, so that a new one does not compile without. */
+const ways: Readonly<Record<ListenerName, Way>> = {
+  api: chat,
+  stack: chat,
+  admin: {
+    ...{ path: '/admin/v1/organisations', headers: bearer, other: '/admin/v1/openapi.json' },
+    hasEnvelope: true,
+  },
+  console: { path: '/api/session', headers: ofPage, hasEnvelope: true, other: '/api/sign-in' },
+  play: { path: '/api/visitor', headers: ofPage, other: '/' },
+  node: { path: '/v1/chat/completions', other: '/v1/models' },
+  metrics: { path: '/livez', other: '/livez' },
+};
+const names = Object.entries(listenersOf).flatMap(([process, kinds]) =>
+  kinds.map((kind) => `${process}: ${kind}`),
+);
+
+/** A head whose body is to come, of one length or in chunks. */
+function head(
+  listener: Listener,
+  length: number | undefined,
+  target = `POST ${ways[listener.kind].path}`,
+): string {
+  const own = ways[listener.kind].headers?.(listener) ?? [];
+  const size = length === undefined ? 'Transfer-Encoding: chunked' : `Content-Length: ${length}`;
+  const lines = [`Host: 127.0.0.1:${listener.endpoint.port}`, ...own, 'Content-Type: application/json', size];
+  return [`${target} HTTP/1.1`, ...lines, '', ''].join('\r\n');
+}
+
+async function expectOtherServed(listener: Listener): Promise<void> {
+  const { other, headers } = ways[listener.kind];
+  const peer = await RawPeer.open(listener.endpoint, { from: '127.0.0.2' });
+  const own = [`Host: 127.0.0.1:${listener.endpoint.port}`, ...(headers?.(listener) ?? [])];
+  await peer.send([`GET ${other} HTTP/1.1`, ...own, 'Connection: close', '', ''].join('\r\n'));
+  await peer.received(/\r\n\r\n/);
+  expect(statusesIn(peer.text)).toEqual([200]);
+  peer.close();
+}
+
+function memoryMiB({ process }: Listener, field: 'VmRSS' | 'VmHWM'): number {
+  const status = readFileSync(`/proc/${process.child.pid}/status`, 'utf8');
+  return Number(new RegExp(`${field}:\\s+(\\d+) kB`).exec(status)?.[1]) / 1024;
+}
+
+/** The most that was resident while it ran, more than before, MiB. */
+async function grownMiB(listener: Listener, run: () => Promise<void>): Promise<number> {
+  writeFileSync(`/proc/${listener.process.child.pid}/clear_refs`, '5');
+  const before = memoryMiB(listener, 'VmRSS');
+  await run();
+  return memoryMiB(listener, 'VmHWM') - before;
+}
+
+/** The longest turn since this was last asked, ms. */
+async function longestTurnMs({ process: { child, turns = '' } }: Listener): Promise<number> {
+  rmSync(turns, { force: true });
+  child.kill('SIGUSR2');
+  await vi.waitUntil(() => existsSync(turns), { timeout: 60_000, interval: 5 });
+  return Number(readFileSync(turns, 'utf8'));
+}
+
+/** Sends a whole body and gives the answer. */
+async function answerTo(listener: Listener, body: string, target?: string): Promise<string> {
+  const peer = await RawPeer.open(listener.endpoint);
+  await peer.send(head(listener, body.length, target) + body);
+  await peer.received(/\r\n\r\n./);
+  peer.close();
+  return peer.text;
+}
+
+async function bestTurnMs(listener: Listener, run: () => Promise<string>, bound: number): Promise<number> {
+  let best = Number.POSITIVE_INFINITY;
+  for (let round = 0; round < roundsMax && best >= bound; round++) {
+    await longestTurnMs(listener);
+    const answer = await run();
+    expect(statusesIn(answer)[0], answer.slice(0, 300)).toBeGreaterThanOrEqual(200);
+    best = Math.min(best, await longestTurnMs(listener));
+  }
+  return best;
+}
+
+describe.each(names)('%s', (name) => {
+  const listenerOf = (): Listener => fleet.listener(name);
+
+  test('bodies that are not whole hold bounded memory, and others are served', async () => {
+    const listener = listenerOf();
+    const peers: RawPeer[] = [];
+    const grown = await grownMiB(listener, async () => {
+      for (let n = 0; n < 32; n++) {
+        const peer = await RawPeer.open(listener.endpoint);
+        peers.push(peer);
+        await peer.send(head(listener, 8 * MiB));
+        // A refusal comes before the rest, which is then read to be dropped.
+        await peer.send(Buffer.alloc(8 * MiB - 1, ' '));
+      }
+      await expectOtherServed(listener);
+    });
+    figures.push(`${name}: 32 bodies short of 8 MiB: ${grown.toFixed(0)} MiB more`);
+    for (const peer of peers) peer.close();
+    if (listener.kind !== 'node') expect(grown).toBeLessThan(heldMiBMax(listener));
+  });
+
+  test('a body of one-byte chunks holds memory for its bytes, and others are served', async () => {
+    const listener = listenerOf();
+    const block = Buffer.from('1\r\n \r\n'.repeat(20_000));
+    const grown = await grownMiB(listener, async () => {
+      const peer = await RawPeer.open(listener.endpoint);
+      await peer.send(head(listener, undefined));
+      for (let n = 0; n < 40; n++) await peer.send(block);
+      await peer.send('0\r\n\r\n');
+      await expectOtherServed(listener);
+      // All of it was read where the body is answered, and a client that was refused before may be cut off.
+      await peer.received(/\r\n\r\n/);
+      peer.close();
+    });
+    figures.push(`${name}: 800 000 one-byte chunks: ${grown.toFixed(0)} MiB more`);
+    expect(grown).toBeLessThan(heldMiBMax(listener));
+  });
+
+  test('a body beyond the limit is refused in the envelope, by its length and by its chunks', async () => {
+    const listener = listenerOf();
+    if (ways[listener.kind].hasEnvelope === undefined) return;
+    const bytes = 33 * MiB;
+    const peer = await RawPeer.open(listener.endpoint);
+    await peer.send(head(listener, bytes));
+    await peer.received(/\r\n\r\n\{.*\}/);
+    const chunked = await RawPeer.open(listener.endpoint);
+    await chunked.send(`${head(listener, undefined)}${bytes.toString(16)}\r\n`);
+    for (let sent = 0; sent < bytes && !/\}/.test(chunked.text); sent += MiB)
+      await chunked.send(Buffer.alloc(MiB, ' '));
+    await chunked.received(/\r\n\r\n\{.*\}/);
+    for (const { text } of [peer, chunked]) {
+      expect(statusesIn(text), text).toEqual([413]);
+      expect(JSON.parse(/\{.*\}/.exec(text)?.[0] ?? '')).toMatchObject({ error: { status: 413 } });
+    }
+    for (const one of [peer, chunked]) one.close();
+  });
+
+  test.each(Object.entries(shapes))('no body holds the event loop: %s', async (shape, make) => {
+    const listener = listenerOf();
+    if (listener.kind === 'node') return;
+    for (const bytes of [4 * 1024, 64 * 1024, 8 * MiB]) {
+      const body = make(bytes);
+      const longest = await bestTurnMs(listener, () => answerTo(listener, body), turnMsMax);
+      figures.push(`${name}: ${shape}, ${bytes} bytes: ${longest.toFixed(1)} ms`);
+      expect(longest, `${bytes} bytes`).toBeLessThan(turnMsMax);
+    }
+  });
+});
+
+test('a body that drips, and one of which nothing comes, is answered or cut, on every listener', async () => {
+  const drips: NodeJS.Timeout[] = [];
+  const cut = names.flatMap((name) =>
+    [true, false].map(async (isDripping) => {
+      const listener = fleet.listener(name);
+      const peer = await RawPeer.open(listener.endpoint);
+      await peer.send(head(listener, 1000));
+      if (isDripping) drips.push(setInterval(() => void peer.send(' '), 500));
+      await vi.waitUntil(() => peer.isClosed || peer.text !== '', { timeout: 60_000, interval: 50 });
+      const [status] = statusesIn(peer.text);
+      peer.close();
+      return `${name} ${status}`;
+    }),
+  );
+  const answers = await Promise.all(cut);
+  for (const drip of drips) clearInterval(drip);
+  expect(answers).toEqual(
+    names.flatMap((name) => {
+      const { kind } = fleet.listener(name);
+      const status = kind === 'metrics' ? 200 : kind === 'node' ? 413 : 503;
+      return [`${name} ${status}`, `${name} ${status}`];
+    }),
+  );
+});
+
+// What only the operator may send. What a valid one costs in checks and the comparison is in body-limits.ts.
+test.each(Object.entries(shapes))(
+  'the largest body that a replica takes holds its event loop for less than half a second: %s',
+  async (shape, make) => {
+    const listener = fleet.listener('control plane: admin');
+    for (const [target, bound] of [
+      ['PUT /admin/v1/tiers/Wide', turnMsMax],
+      ['POST /admin/v1/fleet/diff', 500],
+    ] as const)
+      for (const bytes of [160 * 1024, MiB, 3 * MiB, 8 * MiB]) {
+        const body = make(bytes);
+        const longest = await bestTurnMs(listener, () => answerTo(listener, body, target), bound);
+        figures.push(`${target}: ${shape}, ${bytes} bytes: ${longest.toFixed(1)} ms`);
+        expect(longest, `${target}: ${bytes} bytes`).toBeLessThan(bound);
+      }
+  },
+);
