@@ -9,9 +9,10 @@ import { historyResponses, undoneShape } from './admin-history.ts';
 import { signInResponses } from './admin-sign-in.ts';
 import { decisionRecordSchema } from './decisions.ts';
 import { explainMatrixSchema, explanationSchema, gatewayDecisionSchema } from './explanations.ts';
-import { fleetSchema } from './fleet.ts';
+import { fleetKinds, fleetSchema } from './fleet.ts';
 import { dialectSchema, expiryChoiceSchema, roleSchema, surfaceSchema } from './names.ts';
 import { liveNodeSchema } from './node-messages.ts';
+import { boundsSchema } from './shapes.ts';
 import { usageLineSchema } from './usage.ts';
 
 const id = z.string();
@@ -123,7 +124,7 @@ const logSignerSchema = z.object({
 });
 const fleetChangeSchema = z.object({
   action: z.enum(['create', 'change', 'remove']),
-  kind: z.enum(['model', 'tier', 'anonymous', 'organisation', 'member', 'stack', 'install', 'node']),
+  kind: z.enum(fleetKinds),
   /** `<organisation>/<person>` of a member, `pool/<model>` or `<stack>/<model>` of an install. */
   id: z.string(),
   /** Names of the fields that change. */
@@ -334,6 +335,8 @@ export const adminResponses = {
   'DELETE /tiers/:id': removed,
   'GET /anonymous': anonymousSchema,
   'PUT /anonymous': written(anonymousSchema),
+  'GET /bounds': boundsSchema,
+  'PUT /bounds': written(boundsSchema),
   'GET /models': pageOf(modelSchema),
   'GET /models/:id': modelSchema,
   'PUT /models/:id': written(modelSchema),

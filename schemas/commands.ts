@@ -3,7 +3,7 @@
  * Shapes only; whether what they name exists is decided against the state.
  */
 import { z } from 'zod';
-import { fleetSchema } from './fleet.ts';
+import { declaredFleetSchema } from './fleet.ts';
 import {
   daySchema,
   expiryChoiceSchema,
@@ -18,6 +18,7 @@ import {
 } from './names.ts';
 import {
   affinitySchema,
+  boundsShape,
   limitSchema,
   limitsShape,
   modelSelectionSchema,
@@ -90,6 +91,7 @@ export const bodySchemas = {
     models: modelSelectionSchema,
   }),
   setAnonymous: z.strictObject(visitorsShape),
+  setBounds: z.strictObject(boundsShape),
   setModel: z.strictObject({
     family: nameSchema,
     weight: weightSchema.optional(),
@@ -106,7 +108,7 @@ export const bodySchemas = {
   setSurface: z.strictObject({ surface: surfaceSchema }),
   registerNode: z.strictObject({ ...nodeShape, place: strictPlaceSchema }),
   applyFleet: z.strictObject({
-    fleet: fleetSchema,
+    fleet: declaredFleetSchema,
     /** Remove what the file does not have. Keys are never in a file and go only with their organisation. */
     prune: z.boolean().optional(),
   }),

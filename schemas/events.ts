@@ -13,12 +13,12 @@ import {
   idSchema,
   modelIdSchema,
   momentSchema,
-  nameSchema,
   nodeUrlSchema,
   placeSchema,
   roleSchema,
   sha256HexSchema,
   stackIdSchema,
+  storedNameSchema,
   surfaceSchema,
   tierIdSchema,
 } from './names.ts';
@@ -31,6 +31,7 @@ const limits = {
   concurrency: limit.optional(),
   contextTokens: limit.optional(),
 };
+const bound = z.int().min(1).max(Number.MAX_SAFE_INTEGER).optional();
 const byId = { id: idSchema };
 /** Ed25519 public keys, SPKI DER in base64. */
 const signers = z.array(z.string().max(200)).max(16);
@@ -91,7 +92,7 @@ export const eventTypes = {
   }),
   'model.set': event({
     id: modelIdSchema,
-    family: nameSchema,
+    family: storedNameSchema,
     added: momentSchema,
     /** What one request counts against the concurrency allowance. */
     weight: z.int().min(1).max(1000),
@@ -101,7 +102,7 @@ export const eventTypes = {
   'model.removed': event({ id: modelIdSchema }),
   'organisation.set': event({
     ...byId,
-    name: nameSchema,
+    name: storedNameSchema,
     /** null: no inference entitlement. */
     tier: tierIdSchema.nullable(),
     /** First day of a billing period; later periods begin on the same day of the month. */
@@ -114,7 +115,7 @@ export const eventTypes = {
   'key.created': event({
     ...byId,
     organisation: idSchema,
-    name: nameSchema,
+    name: storedNameSchema,
     /** SHA-256 of the key's text. */
     hash: sha256HexSchema,
     expires: expiryChoiceSchema,
@@ -145,10 +146,10 @@ export const eventTypes = {
   'node.removed': event(byId),
   'node.token_created': event({ ...byId, node: idSchema, hash: sha256HexSchema }),
   'node.token_revoked': event(byId),
-  'node.joined': event({ ...byId, owner: nameSchema, generation: z.int().min(1) }),
+  'node.joined': event({ ...byId, owner: storedNameSchema, generation: z.int().min(1) }),
   'node.health_changed': event({
     ...byId,
-    owner: nameSchema,
+    owner: storedNameSchema,
     generation: z.int().min(1),
     up: z.boolean(),
     /** Names as the engine reports them. */
@@ -157,7 +158,7 @@ export const eventTypes = {
     windows: z.record(z.string().min(1).max(200), z.int().min(1)).optional(),
     /** Those of the models that are known to take images; none where it is left out. */
     imageModels: z.array(z.string().min(1).max(200)).max(1000).optional(),
-    reason: nameSchema.optional(),
+    reason: storedNameSchema.optional(),
   }),
   'usage.adjusted': event({
     organisation: idSchema,
@@ -187,6 +188,22 @@ export const eventTypes = {
     },
     false,
   ),
+  /**
+   * What members may do, all of it; what is left out is as control planes have it by default. Not critical: what does not
+   * know it need not stop, because control planes alone enforce it.
+   */
+  'bounds.set': {
+    ...event(
+      {
+        activeKeysPerOrganisation: bound,
+        keysPerOrganisation: bound,
+        commandsPerPersonPerMinute: bound,
+        commandsPerOrganisationPerMinute: bound,
+      },
+      false,
+    ),
+    foldVersion: 5,
+  },
   no_op: event(noFields, false),
 } as const;
 

@@ -32,7 +32,11 @@ export const explainRequestSchema = z
     ({ key, organisation, visitor, request, record }) =>
       [key, organisation, visitor, request, record].filter((one) => one !== undefined).length === 1,
     { message: 'give one of key, organisation, visitor, request and record' },
-  );
+  )
+  .refine(({ record }) => record?.key === undefined || record.visitor === undefined, {
+    message: 'a record names a key or a visitor, not both',
+    path: ['record'],
+  });
 export type ExplainRequest = z.output<typeof explainRequestSchema>;
 
 const position = z.int().min(0);
@@ -100,6 +104,8 @@ export type ExplainedVerdict = z.infer<typeof verdictSchema>;
 
 export const explainMatrixSchema = z.object({
   items: z.array(z.object({ model: z.string(), host: z.string(), ...answer })),
+  /** There are further models: `after` of the next page. */
+  next: z.string().optional(),
   position,
 });
 

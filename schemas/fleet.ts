@@ -6,16 +6,19 @@
 import { z } from 'zod';
 import {
   daySchema,
+  hasHidden,
+  hiddenText,
   idSchema,
   modelIdSchema,
   momentSchema,
-  nameSchema,
   roleSchema,
   stackIdSchema,
+  storedNameSchema,
   surfaceSchema,
 } from './names.ts';
 import {
   affinitySchema,
+  boundsShape,
   limitSchema,
   limitsShape,
   modelSelectionSchema,
@@ -32,7 +35,7 @@ const nodesSchema = z.array(fleetNodeSchema).max(10_000).optional();
 
 const fleetModelSchema = z.strictObject({
   id: modelIdSchema,
-  family: nameSchema,
+  family: storedNameSchema,
   /** What one request counts against the concurrency allowance. Left out: as it is, or 1. */
   weight: weightSchema.optional(),
   /** Left out: as it is, or prefix. */
@@ -58,7 +61,7 @@ const fleetStackSchema = z.strictObject({
 
 const fleetOrganisationSchema = z.strictObject({
   id: idSchema,
-  name: nameSchema,
+  name: storedNameSchema,
   /** null: no inference entitlement. Left out: as it is, or null. */
   tier: tierNameSchema.nullable().optional(),
   /** First day of a billing period. Left out: as it is, or the day on which it was first applied. */
@@ -72,6 +75,12 @@ const fleetOrganisationSchema = z.strictObject({
   stacks: z.array(fleetStackSchema).max(1000).optional(),
 });
 
+/** What a fleet consists of, for lists of changes. */
+export const fleetKinds = [
+  ...(['model', 'tier', 'anonymous', 'bounds', 'organisation'] as const),
+  ...(['member', 'stack', 'install', 'node'] as const),
+] as const;
+
 /** The fleet document, as its file and the admin API carry it. */
 export const fleetSchema = z
   .strictObject({
@@ -80,6 +89,8 @@ export const fleetSchema = z
     /** Lowest first; the last is the top tier. */
     tiers: z.array(fleetTierSchema).max(100).optional(),
     anonymous: z.strictObject(visitorsShape).optional(),
+    /** What members may do; the defaults where a part is left out. */
+    bounds: z.strictObject(boundsShape).optional(),
     pool: z.strictObject({ models: installsSchema, nodes: nodesSchema }).optional(),
     organisations: z.array(fleetOrganisationSchema).max(10_000).optional(),
   })
@@ -92,6 +103,15 @@ export const fleetSchema = z
     // Also where a part has the wrong shape, so that one run shows every fault.
     { when: () => true },
   );
+
+/** The same as a person declares it: names that were stored before may be in an answer, and not in a command. */
+export const declaredFleetSchema = fleetSchema.superRefine(({ models = [], organisations = [] }, context) => {
+  const refuse = (path: (string | number)[], name: string) => {
+    if (hasHidden(name)) context.addIssue({ code: 'custom', path, message: hiddenText });
+  };
+  for (const [index, { family }] of models.entries()) refuse(['models', index, 'family'], family);
+  for (const [index, { name }] of organisations.entries()) refuse(['organisations', index, 'name'], name);
+});
 
 export type Fleet = z.infer<typeof fleetSchema>;
 export type FleetNode = z.infer<typeof fleetNodeSchema>;

@@ -21,12 +21,38 @@ export const modelIdSchema = z
   .regex(/^[A-Za-z0-9._:/-]+$/, 'must be letters, digits and . _ : / -')
   .max(200);
 
-/** Free text for people. Control characters would let one line pretend to be two; half surrogates have no UTF-8. */
-export const nameSchema = z
+/**
+ * Free text for people, as events have it. Control characters would let one line pretend to be two; half surrogates have no
+ * UTF-8.
+ */
+export const storedNameSchema = z
   .string()
   .min(1)
   .max(200)
   .regex(/^[^\p{Cc}\p{Cs}]*$/u, 'must not contain control characters');
+
+/** Scripts whose letters are joined, or kept apart, by U+200D and U+200C. */
+const joined = ['Arabic', 'Bengali', 'Devanagari', 'Gujarati', 'Gurmukhi', 'Kannada', 'Khmer', 'Malayalam']
+  .concat(['Mongolian', 'Oriya', 'Sinhala', 'Syriac', 'Tamil', 'Telugu'])
+  .map((script) => `\\p{Script=${script}}`)
+  .join('');
+/** Line separators and what is not seen: directions, spaces of no width, joiners, fillers, tags. */
+const hidden = /[\u2028\u2029\p{Default_Ignorable_Code_Point}]/u;
+/** A joiner between letters of such scripts or parts of an emoji, and the style of an emoji. */
+const needed = new RegExp(
+  `(?<=[${joined}])[\\u200c\\u200d](?=[${joined}])|(?<=[\\p{Emoji}\\ufe0f])\\u200d(?=\\p{Emoji})|(?<=\\p{Emoji})[\\ufe0e\\ufe0f]`,
+  'gu',
+);
+
+/** Whether two names may look the same, or a name changes the order of what stands around it. */
+export function hasHidden(name: string): boolean {
+  return hidden.test(name.replace(needed, ''));
+}
+
+export const hiddenText = 'must not contain invisible characters or marks of text direction';
+
+/** The same as a person gives it. */
+export const nameSchema = storedNameSchema.refine((name) => !hasHidden(name), hiddenText);
 
 /** `stk-<word>-<word>-<suffix>`, the first DNS label of the stack's host (Resources, Stack). */
 export const stackIdSchema = z

@@ -76,3 +76,25 @@ export const nodeShape = {
   /** true: an agent reports its health; false or left out: it is probed. */
   agent: z.boolean().optional(),
 };
+
+const boundSchema = z.int().min(1).max(1_000_000).optional();
+/** What members may do on a fleet; what is left out is as in `boundDefaults`. */
+export const boundsShape = {
+  /** Of an organisation, neither revoked nor expired. */
+  activeKeysPerOrganisation: boundSchema,
+  /** Of an organisation, with those that are revoked or expired, which the log keeps. */
+  keysPerOrganisation: boundSchema,
+  /** That a person gives, on each replica. */
+  commandsPerPersonPerMinute: boundSchema,
+  /** That the members of an organisation give in it, on each replica. */
+  commandsPerOrganisationPerMinute: boundSchema,
+};
+/** As they hold. */
+export const boundsSchema = z.object(boundsShape).required();
+export const boundDefaults = {
+  activeKeysPerOrganisation: 10_000,
+  keysPerOrganisation: 100_000,
+  commandsPerPersonPerMinute: 120,
+  commandsPerOrganisationPerMinute: 600,
+} as const satisfies Bounds;
+export type Bounds = Readonly<z.infer<typeof boundsSchema>>;

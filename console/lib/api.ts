@@ -1,4 +1,5 @@
 /** Calls of the console's API: JSON, with the cookie of the session, which no script can read. */
+import { printable } from '../../schemas/printable.ts';
 import { minPosition, signedOut } from './session.ts';
 
 export class ApiFailure extends Error {
@@ -30,7 +31,7 @@ interface Refusal {
 /** Sends one call. Rejects with ApiFailure. */
 export async function call<T>(method: string, path: string, options: CallOptions = {}): Promise<T> {
   const answer = await answerOf(method, path, options);
-  const document = (await answer.json().catch(() => undefined)) as (T & Refusal) | undefined;
+  const document = documentOf<T & Refusal>(await answer.text().catch(() => ''));
   if (answer.ok && document !== undefined) {
     notePosition(method, document);
     return document;
@@ -42,6 +43,17 @@ export async function call<T>(method: string, path: string, options: CallOptions
   } = document?.error ?? {};
   if (answer.status === 401 && path !== '/session') signedOut();
   throw new ApiFailure(answer.status, type, message, next);
+}
+
+/** JSON text of the API; undefined where it is none. Its texts are made visible here, so that no page has to. */
+export function documentOf<T>(text: string): T | undefined {
+  try {
+    return JSON.parse(text, (_name, value: unknown) =>
+      typeof value === 'string' ? printable(value, '\n\t') : value,
+    ) as T;
+  } catch {
+    return undefined;
+  }
 }
 
 /** A response to read as a stream. Rejects with ApiFailure. */

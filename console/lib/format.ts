@@ -85,6 +85,7 @@ const verbs: Readonly<Record<string, string>> = {
   'tier.set': 'set the tier',
   'tier.removed': 'removed the tier',
   'anonymous.set': 'set the limits of visitors',
+  'bounds.set': 'set the bounds of members',
   'model.set': 'put into the catalog the model',
   'model.removed': 'removed from the catalog the model',
   'organisation.set': 'set the organisation',

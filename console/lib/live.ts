@@ -4,7 +4,7 @@
  */
 import { signal } from '@preact/signals';
 import type { ListedEvent } from '../../schemas/admin-history.ts';
-import { call } from './api.ts';
+import { call, documentOf } from './api.ts';
 import { minPosition } from './session.ts';
 
 export type Connection = 'connecting' | 'live' | 'interrupted';
@@ -107,7 +107,7 @@ function follow(send: (message: Message) => void): () => void {
     source = new EventSource('/api/stream');
     for (const kind of ['commits', 'pulse', 'ended'] as const)
       source.addEventListener(kind, ({ data }: MessageEvent<string>) =>
-        send({ ...(JSON.parse(data) as object), kind }),
+        send({ ...documentOf<object>(data), kind } as Message),
       );
     source.onerror = () => {
       send({ kind: 'interrupted' });

@@ -1,4 +1,5 @@
-/** Each model of the catalog at the shared host and at each stack of an organisation: served, or what refuses it. */
+/** Each model that an organisation has, at the shared host and at each of its stacks: served, or what refuses it. */
+import { useState } from 'preact/hooks';
 import type { AdminResponse } from '../../schemas/admin.ts';
 import { withQuery } from '../lib/api.ts';
 import { explainLink } from '../lib/explain.ts';
@@ -15,7 +16,8 @@ export interface MatrixProps {
 }
 
 export function Matrix({ organisation, at }: MatrixProps) {
-  const path = withQuery('/explain/matrix', { organisation, at });
+  const [after, setAfter] = useState<string>();
+  const path = withQuery('/explain/matrix', { organisation, at, after });
   const { data, failure, refresh } = useRead<AdminResponse<'GET /explain/matrix'>>(path, {
     isFixed: at !== undefined,
   });
@@ -43,8 +45,28 @@ export function Matrix({ organisation, at }: MatrixProps) {
         rows={models}
         columns={columns}
         keyOf={(model) => model}
-        empty={<Empty title="The catalog has no model">{null}</Empty>}
+        empty={<Empty title="Its tier, its stacks and its nodes have no model">{null}</Empty>}
       />
+      {(after !== undefined || data.next !== undefined) && (
+        <p class="actions">
+          <button
+            type="button"
+            class="button"
+            disabled={after === undefined}
+            onClick={() => setAfter(undefined)}
+          >
+            First models
+          </button>
+          <button
+            type="button"
+            class="button"
+            disabled={data.next === undefined}
+            onClick={() => setAfter(data.next)}
+          >
+            Next models
+          </button>
+        </p>
+      )}
     </section>
   );
 }

@@ -25,7 +25,7 @@ export function ExplainPage() {
       {isComplete(asked) ? (
         <Explained asked={asked} />
       ) : asked.org !== undefined ? (
-        <Matrix organisation={asked.org} at={asked.at} />
+        <Matrix key={asked.org} organisation={asked.org} at={asked.at} />
       ) : null}
     </>
   );

@@ -78,7 +78,11 @@ function Overview({ stack, url }: { readonly stack: Stack; readonly url: string 
     everyMs: 2000,
   }).data;
   const nodes = all?.items.filter(({ place }) => place.kind === 'stack' && place.id === stack.id);
-  const matrix = withQuery('/explain/matrix', { organisation: stack.organisation, at: moment() });
+  const matrix = withQuery('/explain/matrix', {
+    organisation: stack.organisation,
+    host: stack.id,
+    at: moment(),
+  });
   const answers = useRead<AdminResponse<'GET /explain/matrix'>>(isOperator() ? undefined : matrix, {
     everyMs: 5000,
     isFixed: moment() !== undefined,

@@ -1,6 +1,6 @@
 /**
- * Writes commands to the log: fold to the head → authorise → plan → preview → append → wait until the own fold accepts a
- * record at that position. The chain turns the log's order into compare-and-append, so any number of replicas may run
+ * Writes commands to the log: authorise → wait for the turn → fold to the head → authorise → plan → preview → append → wait
+ * until the own fold accepts a record at that position. The chain turns the log's order into compare-and-append, so any number of replicas may run
  * this at once without a leader or a lock. A command is answered only when its outcome is known: done, refused, or
  * OutcomeUnknown where the log cannot be read in time, and then a repeat with the same id decides.
  */
@@ -21,11 +21,15 @@ import {
   type CommandDefinition,
   type CommandInput,
   commandAnswer,
+  parseInput,
   planCommand,
   type SigningView,
 } from '../commands/definition.ts';
 import { CommandError } from '../core/command-error.ts';
 import { asFollowError } from '../core/follow-error.ts';
+import type { QueueCaller } from '../state/caller-queue.ts';
+import { findBounds } from '../state/catalog.ts';
+import { CommandShares, commandCaller, sessionCaller, theReplica } from './command-shares.ts';
 import { checkMaySign } from './log-signing.ts';
 import { checkReaders, type LogReader } from './rolling-upgrade.ts';
 
@@ -33,8 +37,6 @@ import { checkReaders, type LogReader } from './rolling-upgrade.ts';
 const attemptsMax = 12;
 /** How long a command may wait for the log, in all its attempts. */
 const timeoutMs = 10_000;
-/** Commands that may wait on this replica. */
-const queueMax = 1000;
 
 /** Of one command, in addition to its definition and input. */
 export interface CommandRequest {
@@ -86,23 +88,48 @@ export interface CommandWriterOptions {
 
 export class CommandWriter {
   readonly #options: CommandWriterOptions;
-  #last: Promise<unknown> = Promise.resolve();
-  #waiting = 0;
+  readonly #shares = new CommandShares();
+  #catchingUp: Promise<void> = Promise.resolve();
+  #nextCatchUp: Promise<void> | undefined;
 
   constructor(options: CommandWriterOptions) {
     this.#options = options;
   }
 
   /** Runs one command of the admin API. Rejects with CommandError. */
-  run(definition: CommandDefinition, input: CommandInput, request: CommandRequest): Promise<CommandResult> {
+  run(
+    definition: CommandDefinition,
+    raw: { readonly params?: unknown; readonly body?: unknown },
+    request: CommandRequest,
+  ): Promise<CommandResult> {
+    return this.#asCommand(request.id, async () => {
+      const { db } = this.#options.snapshot;
+      const { actor } = request;
+      this.#shares.countPerson(actor, findBounds(db));
+      const input = parseInput(definition, raw);
+      const authorise = (): void => authoriseCommand(definition, db, input, actor);
+      await this.#checkBeforeTurn(authorise);
+      const organisation = actor.person === undefined ? undefined : definition.organisationOf?.(db, input);
+      if (organisation !== undefined) this.#shares.countOrganisation(organisation, findBounds(db));
+      const command = this.#bind(definition, input, request, authorise);
+      return this.#inTurn(commandCaller(actor, organisation), command);
+    });
+  }
+
+  #bind(
+    definition: CommandDefinition,
+    input: CommandInput,
+    request: CommandRequest,
+    authorise: () => void,
+  ): BoundCommand {
     const { snapshot, signing, now = Date.now } = this.#options;
     const { db } = snapshot;
     const { actor, force, dryRun } = request;
-    return this.#enqueue({
+    return {
       ...request,
       hash: commandHash(definition.name, input.params, input.body),
       by: actorName(actor),
-      authorise: () => authoriseCommand(definition, db, input, actor),
+      authorise,
       plan: (nowMs) => {
         const context: CommandContext = {
           nowMs,
@@ -116,31 +143,72 @@ export class CommandWriter {
         return { events: plan.events, answer: () => commandAnswer(definition, db, input, plan, context) };
       },
       repeated: (subject) => definition.show(db, input, subject ?? undefined, now()),
-    });
+    };
   }
 
   /** Writes events of this replica itself, worked out from the state at the head. Rejects with CommandError. */
-  async write(id: string, by: string, events: () => readonly KnownEvent[], via?: Via): Promise<void> {
-    const answer = (): object => ({});
-    const plan = () => ({ events: events(), answer });
-    await this.#enqueue({ id, hash: id, by, via, plan, repeated: answer });
+  write(id: string, by: string, events: () => readonly KnownEvent[], via?: Via): Promise<void> {
+    return this.#asCommand(id, () => this.#write(theReplica, { id, by, via }, events));
   }
 
-  /** One command at a time on this replica, in order. */
-  async #enqueue(command: BoundCommand): Promise<CommandResult> {
-    if (this.#waiting >= queueMax)
-      throw new CommandError('LogUnavailable', 'too many commands are waiting', {
-        next: 'try again in a moment',
-      });
-    this.#waiting++;
-    const run = this.#last.then(() => this.#attempts(command));
-    this.#last = run.catch(() => undefined);
+  /** Writes what begins or ends a session. What `events` refuses is refused before it waits, and takes no share. */
+  writeOfSession(
+    actor: Actor,
+    { id, by }: { readonly id: string; readonly by: string },
+    events: () => readonly KnownEvent[],
+  ): Promise<void> {
+    return this.#asCommand(id, async () => {
+      await this.#checkBeforeTurn(events);
+      await this.#write(sessionCaller(actor, id), { id, by, via: 'console' }, events);
+    });
+  }
+
+  async #write(
+    caller: QueueCaller,
+    command: Pick<BoundCommand, 'id' | 'by' | 'via'>,
+    events: () => readonly KnownEvent[],
+  ): Promise<void> {
+    const answer = (): object => ({});
+    const plan = () => ({ events: events(), answer });
+    await this.#inTurn(caller, { ...command, hash: command.id, plan, repeated: answer });
+  }
+
+  async #asCommand<Result>(id: string, work: () => Promise<Result>): Promise<Result> {
     try {
-      return await run;
+      return await work();
     } catch (error) {
-      throw asCommandError(error, command.id);
+      throw asCommandError(error, id);
+    }
+  }
+
+  /** What is refused waits in no queue. Where this replica may be behind the log, the head decides. */
+  async #checkBeforeTurn(check: () => void): Promise<void> {
+    try {
+      check();
+    } catch {
+      await this.#caughtUp();
+      check();
+    }
+  }
+
+  /** The state at the end of the log, or a later one; calls at once share one. */
+  #caughtUp(): Promise<void> {
+    this.#nextCatchUp ??= this.#catchingUp.then(() => {
+      this.#nextCatchUp = undefined;
+      const work = this.#options.replicator.caughtUp(timeoutMs);
+      this.#catchingUp = work.catch(() => undefined);
+      return work;
+    });
+    return this.#nextCatchUp;
+  }
+
+  /** One command at a time on this replica; callers alternate. */
+  async #inTurn(caller: QueueCaller, command: BoundCommand): Promise<CommandResult> {
+    const end = await this.#shares.turn(caller);
+    try {
+      return await this.#attempts(command);
     } finally {
-      this.#waiting--;
+      end();
     }
   }
 

@@ -9,6 +9,7 @@ import { pathText } from '../../schemas/fleet.ts';
 import type { Role } from '../../schemas/names.ts';
 import type { RandomSource } from '../../shared/ids/api-key.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
+import type { BodyKind } from '../core/body-limits.ts';
 import { CommandError } from '../core/command-error.ts';
 import { type Actor, authorise } from './authorise.ts';
 import { checkCardinality } from './limits.ts';
@@ -64,6 +65,8 @@ export interface CommandDefinition<Params = unknown, Body = unknown> {
   readonly summary: string;
   readonly params: z.ZodType<Params>;
   readonly body: z.ZodType<Body> | undefined;
+  /** How large the body may be; small where it is left out. */
+  readonly bodyKind?: BodyKind;
   /** Who may call it in addition to operators: nobody, or members of the organisation concerned with one of these roles. */
   readonly roles: 'operator' | readonly Role[];
   /** The organisation concerned, or undefined where what is named does not exist. Needed where members may. */

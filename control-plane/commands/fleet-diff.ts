@@ -10,7 +10,7 @@ import { anonymousTierName } from '../../schemas/shapes.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import { CommandError } from '../core/command-error.ts';
 import { findNode, findPool, findStack } from '../state/capacity.ts';
-import { findAnonymous, findModel, listTiers } from '../state/catalog.ts';
+import { findAnonymous, findBoundsSet, findModel, listTiers } from '../state/catalog.ts';
 import { findMember, findOrganisation } from '../state/tenants.ts';
 import { FleetPlan } from './fleet-plan.ts';
 import { pruneFleet } from './fleet-prune.ts';
@@ -32,6 +32,7 @@ export function diffFleet(db: Database, fleet: Fleet, options: FleetOptions): Fl
   planModels(db, fleet, plan, options.nowMs);
   planTiers(db, fleet, plan, options.prune ?? false);
   planAnonymous(db, fleet, plan);
+  planBounds(db, fleet, plan);
   for (const organisation of fleet.organisations ?? []) {
     planOrganisation(db, organisation, plan, options.nowMs);
   }
@@ -76,6 +77,11 @@ function planAnonymous(db: Database, { anonymous }: Fleet, plan: FleetPlan): voi
   if (!anonymous) return;
   const after = visitorLimits(anonymous);
   plan.put('anonymous', anonymousTierName, findAnonymous(db), after, { type: 'anonymous.set', data: after });
+}
+
+function planBounds(db: Database, { bounds }: Fleet, plan: FleetPlan): void {
+  if (!bounds) return;
+  plan.put('bounds', 'fleet', findBoundsSet(db), bounds, { type: 'bounds.set', data: bounds });
 }
 
 function planPool(db: Database, { pool }: Fleet, plan: FleetPlan): void {

@@ -8,7 +8,7 @@ import { bodySchemas, pathSchemas } from '../../schemas/commands.ts';
 import type { Fleet, FleetNode, FleetOrganisation, FleetStack } from '../../schemas/fleet.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import { findPool, listNodes, listStacks } from '../state/capacity.ts';
-import { findAnonymous, listModels, listTiers } from '../state/catalog.ts';
+import { findAnonymous, findBoundsSet, listModels, listTiers } from '../state/catalog.ts';
 import { listMembers, listOrganisations } from '../state/tenants.ts';
 import { defineCommand } from './definition.ts';
 import { diffFleet } from './fleet-diff.ts';
@@ -21,6 +21,7 @@ export const applyFleet = defineCommand({
   summary: 'Change the fleet to match a fleet file; removes nothing unless `prune` is set',
   params: pathSchemas.none,
   body: bodySchemas.applyFleet,
+  bodyKind: 'fleet',
   roles: 'operator',
   decide: (db, { body: { fleet, prune } }, { nowMs }) => {
     const { events, changes } = diffFleet(db, fleet, { prune, nowMs });
@@ -32,11 +33,13 @@ export const applyFleet = defineCommand({
 export function exportFleet(db: Database): Fleet {
   const nodes = grouped(listNodes(db), placeOf);
   const anonymous = findAnonymous(db);
+  const bounds = findBoundsSet(db);
   return {
     version: 1,
     models: listModels(db),
     tiers: listTiers(db).map(({ rank: _order, models, ...tier }) => ({ ...tier, models: selection(models) })),
     ...(anonymous && { anonymous: { ...anonymous, models: selection(anonymous.models) } }),
+    ...(bounds && { bounds }),
     pool: { models: [...findPool(db).models], nodes: exportNodes(nodes.get('pool')) },
     organisations: exportOrganisations(db, nodes),
   };

@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
 import type { KnownEvent } from '../../schemas/events.ts';
+import { boundDefaults } from '../../schemas/shapes.ts';
 import { smallFleet, TestState, testNowMs } from '../../test/support/state.ts';
 import { cardinalityLimits, checkCardinality } from './limits.ts';
 
@@ -74,7 +75,9 @@ test('nodes that move out of what is removed are not counted as removed', () => 
   expect(state.db.prepare(`SELECT count(*) AS n FROM node WHERE place = 'pool'`).get()).toEqual({ n: 20 });
 });
 
-test.each<[limit: keyof typeof cardinalityLimits, fill: string, event: KnownEvent]>([
+const limits = { ...cardinalityLimits, ...boundDefaults };
+
+test.each<[limit: keyof typeof limits, fill: string, event: KnownEvent]>([
   [
     'organisations',
     `INSERT INTO organisation (id, suspended) SELECT 'o-' || n, 0 FROM n`,
@@ -83,6 +86,11 @@ test.each<[limit: keyof typeof cardinalityLimits, fill: string, event: KnownEven
   [
     'activeKeysPerOrganisation',
     `INSERT INTO api_key (id, organisation) SELECT 'k-' || n, 'acme' FROM n`,
+    keys('acme', 1)[0]!,
+  ],
+  [
+    'keysPerOrganisation',
+    `INSERT INTO api_key (id, organisation, revoked_at) SELECT 'k-' || n, 'acme', 1 FROM n`,
     keys('acme', 1)[0]!,
   ],
   [
@@ -123,7 +131,7 @@ test.each<[limit: keyof typeof cardinalityLimits, fill: string, event: KnownEven
   const series = `WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < ?)`;
   // In an INSERT, WITH comes before SELECT.
   const sql = fill.replace('SELECT', `${series} SELECT`);
-  state.db.prepare(sql).run(cardinalityLimits[limit] - 1);
+  state.db.prepare(sql).run(limits[limit] - 1);
   checkCardinality(state.db, [event], testNowMs);
   state.given([event]);
   const another = JSON.parse(
@@ -142,6 +150,17 @@ test('several additions of one command are counted together', () => {
   }));
   expect(() => checkCardinality(state.db, stacks, testNowMs)).toThrow(/stacksPerOrganisation/);
   checkCardinality(state.db, stacks.slice(1), testNowMs);
+});
+
+test('the bounds of the fleet hold instead of the defaults', () => {
+  const state = new TestState().given(smallFleet);
+  state.when('bounds.set', { body: { activeKeysPerOrganisation: 3, keysPerOrganisation: 4 } });
+  checkCardinality(state.db, keys('acme', 2), testNowMs);
+  expect(() => checkCardinality(state.db, keys('acme', 3), testNowMs)).toThrow(/most 3 of activeKeys/);
+  state.when('bounds.set', { body: { keysPerOrganisation: 3 } });
+  expect(() => checkCardinality(state.db, keys('acme', 3), testNowMs)).toThrow(/most 3 of keysPer/);
+  state.when('bounds.set', { body: {} });
+  checkCardinality(state.db, keys('acme', 100), testNowMs);
 });
 
 test('revoked and expired keys leave room for new ones of their organisation', () => {

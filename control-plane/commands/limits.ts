@@ -6,13 +6,12 @@ import type { KnownEvent } from '../../schemas/events.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import type { SqlValue } from '../../shared/runtime/table-columns.ts';
 import { CommandError } from '../core/command-error.ts';
+import { findBounds } from '../state/catalog.ts';
 import { count, first } from '../state/statements.ts';
 
 export const cardinalityLimits = {
   organisations: 10_000,
   keys: 1_000_000,
-  /** Neither revoked nor expired. */
-  activeKeysPerOrganisation: 10_000,
   membersPerOrganisation: 10_000,
   nodes: 10_000,
   stacks: 50_000,
@@ -24,7 +23,7 @@ export const cardinalityLimits = {
 
 /** One bound against which an added resource counts. */
 interface Bound {
-  readonly name: keyof typeof cardinalityLimits;
+  readonly name: keyof typeof cardinalityLimits | 'activeKeysPerOrganisation' | 'keysPerOrganisation';
   /** Whose bound it is, where each organisation or node has its own. */
   readonly of: string;
   readonly sql: string;
@@ -75,6 +74,11 @@ function boundsOf(db: Database, event: KnownEvent, nowMs: number): Bound[] {
       return [
         bound('keys', 'SELECT count(*) FROM api_key'),
         bound('activeKeysPerOrganisation', sql, data.organisation, nowMs),
+        bound(
+          'keysPerOrganisation',
+          'SELECT count(*) FROM api_key WHERE organisation = ?',
+          data.organisation,
+        ),
       ];
     }
     case 'node.token_created': {
@@ -96,8 +100,9 @@ export function checkCardinality(db: Database, events: readonly KnownEvent[], no
       added.set(id, { bound: each, more: (before?.more ?? 0) + 1 });
     }
   }
+  const limits = { ...cardinalityLimits, ...findBounds(db) };
   for (const { bound: each, more } of added.values()) {
-    const max = cardinalityLimits[each.name];
+    const max = limits[each.name];
     const there = count(db, each.sql, ...each.values);
     if (there + more > max)
       throw new CommandError(

@@ -22,6 +22,7 @@ const registerNode = defineCommand({
   summary: 'Register an inference server at the pool, a stack or an organisation',
   params: pathSchemas.none,
   body: bodySchemas.registerNode,
+  bodyKind: 'list',
   roles: 'operator',
   decide: (db, { body }) => {
     needFree(findNode(db, body.id), 'node', body.id);

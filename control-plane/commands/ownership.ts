@@ -7,7 +7,7 @@ import type { Role } from '../../schemas/names.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import { CommandError } from '../core/command-error.ts';
 import { findMember, listMembers } from '../state/tenants.ts';
-import type { Actor } from './authorise.ts';
+import { type Actor, roleIn } from './authorise.ts';
 
 interface OwnershipChange {
   readonly organisation: string;
@@ -27,7 +27,7 @@ function changesOf(events: readonly KnownEvent[]): OwnershipChange[] {
 export function checkOwners(db: Database, actor: Actor, events: readonly KnownEvent[], force = false): void {
   const changes = changesOf(events);
   if (changes.length === 0) return;
-  if (actor.person !== undefined) checkActor(db, actor.person, changes);
+  if (actor.person !== undefined) checkActor(db, actor, changes);
   const removed = new Set(
     events.flatMap(({ type, data }) => (type === 'organisation.removed' ? data.id : [])),
   );
@@ -44,12 +44,12 @@ export function checkOwners(db: Database, actor: Actor, events: readonly KnownEv
   }
 }
 
-function checkActor(db: Database, person: string, changes: readonly OwnershipChange[]): void {
+function checkActor(db: Database, actor: Actor, changes: readonly OwnershipChange[]): void {
   for (const change of changes) {
     const touchesOwner =
       change.role === 'owner' || findMember(db, change.organisation, change.person)?.role === 'owner';
-    if (touchesOwner && findMember(db, change.organisation, person)?.role !== 'owner')
-      throw new CommandError('Forbidden', `${person} may not make, change or remove an owner`, {
+    if (touchesOwner && roleIn(db, actor, change.organisation) !== 'owner')
+      throw new CommandError('Forbidden', `${actor.person} may not make, change or remove an owner`, {
         next: 'it takes the role owner in the organisation concerned',
       });
   }

@@ -6,7 +6,7 @@ import { bodySchemas, pathSchemas } from '../../schemas/commands.ts';
 import type { KnownEvent } from '../../schemas/events.ts';
 import type { Fleet } from '../../schemas/fleet.ts';
 import { CommandError } from '../core/command-error.ts';
-import { findAnonymous, findTier, listTiers } from '../state/catalog.ts';
+import { findAnonymous, findBounds, findBoundsSet, findTier, listTiers } from '../state/catalog.ts';
 import { organisationsOnTier } from '../state/tenants.ts';
 import { defineCommand } from './definition.ts';
 import { needModels, needTier, needUnused, sameData } from './preconditions.ts';
@@ -31,6 +31,7 @@ const setTier = defineCommand({
   summary: 'Set the limits and models of a tier; limits left out are unlimited',
   params: pathSchemas.tier,
   body: bodySchemas.setTier,
+  bodyKind: 'list',
   roles: 'operator',
   decide: (db, { params: { id }, body }) => {
     const tiers = listTiers(db);
@@ -85,6 +86,7 @@ const setAnonymous = defineCommand({
   summary: 'Set the limits and models of visitors who have not signed in',
   params: pathSchemas.none,
   body: bodySchemas.setAnonymous,
+  bodyKind: 'list',
   roles: 'operator',
   decide: (db, { body }) => {
     needModels(db, body.models);
@@ -95,4 +97,19 @@ const setAnonymous = defineCommand({
   show: (db) => findAnonymous(db) ?? {},
 });
 
-export const tierCommands = [setTier, removeTier, setAnonymous];
+const setBounds = defineCommand({
+  name: 'bounds.set',
+  method: 'PUT',
+  path: '/bounds',
+  summary: 'Set what members may do; bounds left out have their defaults',
+  params: pathSchemas.none,
+  body: bodySchemas.setBounds,
+  roles: 'operator',
+  decide: (db, { body }) => {
+    if (sameData(findBoundsSet(db), body)) return { events: [] };
+    return { events: [{ type: 'bounds.set', data: body }] };
+  },
+  show: findBounds,
+});
+
+export const tierCommands = [setTier, removeTier, setAnonymous, setBounds];

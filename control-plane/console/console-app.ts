@@ -6,13 +6,14 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { isOwnHost, securityHeaders } from '../../shared/runtime/browser-rules.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
 import { builtFolder, type StaticAnswer, StaticFiles } from '../../shared/runtime/static-files.ts';
-import { readingRoles } from '../commands/authorise.ts';
+import { type Actor, readingRoles, roleIn } from '../commands/authorise.ts';
 import { CommandError } from '../core/command-error.ts';
 import { registerSharedRoutes } from '../server/app.ts';
-import type { AdminContext } from '../server/context.ts';
+import { type AdminContext, actorOf } from '../server/context.ts';
 import { answerError, createHttpApp, type HttpListener } from '../server/http-app.ts';
 import type { EndedSessions } from '../sessions/ended-sessions.ts';
 import type { SignInLinks } from '../sessions/sign-in-links.ts';
+import { findStack } from '../state/capacity.ts';
 import { foreignCall } from './browser-rules.ts';
 import { registerLiveStream } from './live-stream.ts';
 import { Oidc, type OidcSettings } from './oidc.ts';
@@ -20,6 +21,13 @@ import { registerOidcCallback, registerOidcStart } from './oidc-routes.ts';
 import { backgroundHeader, SessionGuard } from './session-guard.ts';
 import { Sessions } from './sessions.ts';
 import { registerSignInRoutes } from './sign-in-routes.ts';
+
+/** Addresses of gateways as clients reach them, for settings that the pages show; what is not known is left out. */
+export interface ServiceAddresses {
+  readonly shared?: string | undefined;
+  readonly stackDomain?: string | undefined;
+  readonly stacks?: Readonly<Record<string, string>> | undefined;
+}
 
 export interface ConsoleOptions {
   /** Names by which it may be asked for, in addition to loopback. */
@@ -29,7 +37,7 @@ export interface ConsoleOptions {
   readonly links: SignInLinks;
   readonly ended: EndedSessions;
   /** Of the gateways, as clients reach them. */
-  readonly addresses: () => object;
+  readonly addresses: () => ServiceAddresses;
   /** Absent: nobody signs in by an identity provider. */
   readonly oidc?: OidcSettings | undefined;
   /** The address that browsers use, where it is not the listener's. */
@@ -94,7 +102,7 @@ export async function createConsoleApp(
   options: ConsoleOptions,
 ): Promise<FastifyInstance> {
   const { logger } = context;
-  const app = createHttpApp({ ...listener, name: 'console', logger });
+  const app = createHttpApp({ ...listener, name: 'console', logger, bodies: context.bodies });
   const sessions = new Sessions({
     operatorToken: context.operatorToken,
     ended: options.ended,
@@ -126,7 +134,9 @@ export async function createConsoleApp(
       registerSignInRoutes(api, ways);
       if (provider) registerOidcStart(api, { ...ways, provider, publicUrl: options.publicUrl, isTls });
       registerLiveStream(api, context, sessions);
-      api.get('/addresses', { config: { access: readingRoles } }, () => options.addresses());
+      api.get('/addresses', { config: { access: readingRoles } }, (request) =>
+        shownAddresses(options.addresses(), context, actorOf(request)),
+      );
       done();
     },
     { prefix: '/api' },
@@ -134,6 +144,23 @@ export async function createConsoleApp(
   if (provider) registerOidcCallback(app, { ...ways, provider, publicUrl: options.publicUrl, isTls });
   servePages(app, logger, options.ended);
   return app;
+}
+
+/** Of stacks those that the actor may read: an address names its stack. */
+function shownAddresses(
+  { stacks, ...common }: ServiceAddresses,
+  { snapshot: { db } }: AdminContext,
+  actor: Actor,
+): ServiceAddresses {
+  const isShown = (id: string): boolean => {
+    const organisation = findStack(db, id)?.organisation;
+    const mayRead = organisation !== undefined && roleIn(db, actor, organisation) !== undefined;
+    return actor.person === undefined || mayRead;
+  };
+  return {
+    ...common,
+    ...(stacks && { stacks: Object.fromEntries(Object.entries(stacks).filter(([id]) => isShown(id))) }),
+  };
 }
 
 /** Whatever no route answers: the pages, and the files that they consist of. */

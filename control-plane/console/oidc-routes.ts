@@ -27,7 +27,7 @@ export interface OidcRoutesOptions extends SignInOptions {
 /** Below `/api`: the page asks where to go. */
 export function registerOidcStart(api: FastifyInstance, options: OidcRoutesOptions): void {
   const { provider, publicUrl, isTls } = options;
-  api.post('/oidc', { config: { access: 'public' } }, async (request, reply) => {
+  api.post('/oidc', { config: { access: 'public', body: 'tiny' } }, async (request, reply) => {
     const { invitation } = parseQuery(beginSchema, request.body ?? {});
     const base = publicUrl ?? `${isTls ? 'https' : 'http'}://${request.headers.host ?? ''}`;
     const { url, sealed } = await provider.begin(base, invitation);

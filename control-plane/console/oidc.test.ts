@@ -1,8 +1,10 @@
 /** Sign-in by a real identity provider: who comes in, by which invitation, and what does not count as an answer. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { z } from 'zod';
+import { Sealer } from '../../shared/runtime/sealed-text.ts';
 import { startControlPlaneAlone, type TestControlPlane } from '../../test/support/control-plane.ts';
 import { operatorToken } from '../../test/support/fleet.ts';
-import { IdentityProvider } from '../../test/support/identity-provider.ts';
+import { IdentityProvider, strangeKey } from '../../test/support/identity-provider.ts';
 import { until } from '../../test/support/until.ts';
 
 let provider: IdentityProvider;
@@ -200,6 +202,37 @@ describe('what is no answer', () => {
     stolen.searchParams.set('state', new URL(mine.url).searchParams.get('state') ?? '');
     const { to, session } = await comeBack(stolen.href, mine.cookie);
     expect([to, session]).toEqual(['/sign-in?failed=provider', undefined]);
+  });
+});
+
+describe('the signature of the ID token', () => {
+  test('of a key that the provider does not publish is no sign-in, and neither is one where it publishes none', async () => {
+    const { keys } = (await (await fetch(`${provider.issuer}/jwks`)).json()) as { keys: { kid: string }[] };
+    for (const published of [[strangeKey()], [strangeKey(keys[0]?.kid)], []]) {
+      provider.published = published;
+      const refused = await signIn('olga');
+      expect([refused.to, refused.session]).toEqual(['/sign-in?failed=provider', undefined]);
+    }
+    provider.published = undefined;
+    expect((await signIn('olga')).session).toBeDefined();
+  });
+
+  test('of a new key of the provider signs in at once', async () => {
+    expect((await signIn('sam')).session).toBeDefined();
+    provider.rotateKey();
+    expect((await signIn('sam')).session).toBeDefined();
+  });
+});
+
+describe('what an operator of the provider has', () => {
+  test('lasts an hour, whatever they do, so that one whose group was taken away is none any longer', async () => {
+    const [name = '', value = ''] = ((await signIn('olga')).session ?? '').split('=');
+    const sealer = new Sealer(operatorToken, 'console session');
+    const session = z.looseObject({ endsMs: z.number() });
+    const sealed = sealer.open(value, session);
+    expect((sealed?.endsMs ?? 0) - Date.now()).toBeLessThanOrEqual(3600_000);
+    const over = `${name}=${sealer.seal({ ...sealed, endsMs: Date.now() - 1 })}`;
+    expect((await me(over)).operator).toBeUndefined();
   });
 });
 

@@ -103,7 +103,7 @@ export class Oidc {
     if (!transaction || transaction.endsMs <= Date.now()) throw new Error('no sign-in was begun');
     const client = await import('openid-client');
     const answer = new URL(`${transaction.redirect}?${query}`);
-    const tokens = await client.authorizationCodeGrant(await this.#discover(), answer, {
+    const tokens = await client.authorizationCodeGrant(await this.#withNewKeys(), answer, {
       pkceCodeVerifier: transaction.verifier,
       expectedState: transaction.state,
       expectedNonce: transaction.nonce,
@@ -132,6 +132,20 @@ export class Oidc {
       });
     });
     return this.#configuration;
+  }
+
+  /** Checks signatures, by keys that are read for this sign-in: a provider may have new ones at any time. */
+  async #withNewKeys(): Promise<Configuration> {
+    const { allowInsecureRequests, Configuration, enableNonRepudiationChecks } = await import(
+      'openid-client'
+    );
+    const { issuer, clientId, clientSecret } = this.#settings;
+    const known = await this.#discover();
+    const configuration = new Configuration(known.serverMetadata(), clientId, clientSecret);
+    configuration.timeout = providerTimeoutSeconds;
+    if (issuer.startsWith('http:')) allowInsecureRequests(configuration);
+    enableNonRepudiationChecks(configuration);
+    return configuration;
   }
 
   async #read(): Promise<Configuration> {

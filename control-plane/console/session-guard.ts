@@ -2,7 +2,7 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { portAsked } from '../../shared/runtime/browser-rules.ts';
 import { CommandError } from '../core/command-error.ts';
-import { checkAccess } from '../server/access.ts';
+import { checkAccess, checkDeclared } from '../server/access.ts';
 import { type AdminContext, setCaller } from '../server/context.ts';
 import { actorOfSession, type ConsoleSession, type Sessions } from './sessions.ts';
 
@@ -29,16 +29,13 @@ export class SessionGuard {
 
   /** Every route of the API needs a session, unless its access is `public`. */
   guard(api: FastifyInstance, context: AdminContext): void {
-    api.addHook('onRoute', ({ method, url, config }) => {
-      if (config?.access === undefined)
-        throw new Error(`the route ${String(method)} ${url} does not declare who may call it`);
-    });
+    api.addHook('onRoute', checkDeclared);
     api.addHook('onRequest', async (request, reply) => {
       const { access = 'operator' } = request.routeOptions.config;
       if (access === 'public') return;
       const session = await this.#identify(request, reply);
       const actor = actorOfSession(session);
-      setCaller(request, { actor, via: 'console' });
+      setCaller(request, { actor, via: 'console', session: session.id });
       // Everybody who is signed in may ask who they are, so that the page can say that they are no member of anything.
       if (request.routeOptions.url !== '/api/me' && request.routeOptions.url !== '/api/session')
         checkAccess(context.snapshot.db, actor, access);

@@ -1,21 +1,27 @@
 /**
  * Sessions of the console. All of a session is sealed in one cookie, so every replica knows it and none keeps it; what ends
- * one early is an event of the log. Roles are not in it: they are asked of the state at every request.
+ * one early is an event of the log. Roles are not in it: they are asked of the state at every request, and a link's session has none
+ * that its link could not have given.
  */
-import { createHash, randomBytes, randomUUID } from 'node:crypto';
+import { randomBytes, randomUUID } from 'node:crypto';
 import { z } from 'zod';
+import type { KnownEvent } from '../../schemas/events.ts';
+import { roleSchema } from '../../schemas/names.ts';
 import { personSchema } from '../../schemas/shapes.ts';
 import { Sealer } from '../../shared/runtime/sealed-text.ts';
+import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import type { CommandWriter } from '../command-log/command-writer.ts';
-import { type Actor, actorName, authorise, managingRoles } from '../commands/authorise.ts';
+import { type Actor, actorName, authorise, managingRoles, membershipsOf } from '../commands/authorise.ts';
 import { checkOwners } from '../commands/ownership.ts';
 import { CommandError } from '../core/command-error.ts';
 import type { AdminContext } from '../server/context.ts';
 import type { EndedSessions } from '../sessions/ended-sessions.ts';
 import type { SignInLinks, Ticket } from '../sessions/sign-in-links.ts';
+import { digestOf, linksOf, memberOf, sessionMsMax } from '../sessions/subjects.ts';
 import { findMember, findOrganisation } from '../state/tenants.ts';
 
-const lengthMs = 8 * 3600_000;
+/** Of rights that a provider gave and may have taken away: who still has them is signed in again by it. */
+const providerRightsMs = 3600_000;
 const idleMs = 3600_000;
 /** A cookie is sealed again, with a later idle end, at most this often. */
 const resealMs = 5 * 60_000;
@@ -30,6 +36,8 @@ const sessionSchema = z
     /** Which of several operators, where the identity provider says so; absent for the holder of the token. */
     operator: personSchema.optional(),
     within: z.string().optional(),
+    /** As in the link's ticket. */
+    exceptRoles: z.array(roleSchema).optional(),
     /** For the page alone; the log has no names of people. */
     name: z.string().max(200).optional(),
     /** Position of the state when it began, so that no clocks of two replicas are compared. */
@@ -47,14 +55,15 @@ export interface Identity {
   readonly person?: string | undefined;
   readonly operator?: string | undefined;
   readonly within?: string | undefined;
+  readonly exceptRoles?: Ticket['exceptRoles'] | undefined;
   readonly name?: string | undefined;
 }
 
 export interface SessionsOptions {
   readonly operatorToken: string;
   readonly ended: EndedSessions;
-  readonly writer: Pick<CommandWriter, 'write'>;
-  readonly state: () => { readonly log: string | null; readonly seq: number };
+  readonly state: () => Pick<Snapshot, 'log' | 'seq' | 'db'>;
+  readonly writer: Pick<CommandWriter, 'writeOfSession'>;
   /** Wall clock, ms since 1970. */
   readonly now?: () => number;
 }
@@ -69,13 +78,14 @@ export class Sessions {
     this.#sealer = new Sealer(options.operatorToken, 'console session');
   }
 
-  begin({ person, operator, within, name }: Identity): ConsoleSession {
+  begin({ person, operator, ...further }: Identity): ConsoleSession {
     const nowMs = this.#now();
     const { log, seq: position } = this.#options.state();
     const id = randomBytes(32).toString('base64url');
     const kind = person === undefined ? 'operator' : 'member';
+    const lengthMs = operator === undefined ? sessionMsMax : providerRightsMs;
     const times = { endsMs: nowMs + lengthMs, sealedMs: nowMs };
-    return { v: 1, log: log ?? '', id, kind, person, operator, within, name, position, ...times };
+    return { v: 1, log: log ?? '', id, kind, person, operator, ...further, position, ...times };
   }
 
   seal(session: ConsoleSession): string {
@@ -97,7 +107,10 @@ export class Sessions {
     if (session.log !== (state().log ?? '') || session.endsMs <= nowMs) return false;
     if (session.sealedMs + idleMs <= nowMs || ended.hasEnded('session', digestOf(session.id), session.endsMs))
       return false;
-    return !everywhereSubjects(session).some((subject) => ended.hasPersonEnded(subject, session.position));
+    if (everywhereSubjects(session).some((subject) => ended.hasPersonEnded(subject, session.position)))
+      return false;
+    // What made the link lawful must hold as long as its session.
+    return session.within === undefined || membershipsOf(state().db, actorOfSession(session)).length > 0;
   }
 
   needsSealing({ sealedMs }: ConsoleSession): boolean {
@@ -119,14 +132,14 @@ export class Sessions {
   }
 
   async #end(session: ConsoleSession, everywhere: boolean): Promise<void> {
-    const until = new Date(everywhere ? this.#now() + lengthMs : session.endsMs).toISOString();
+    const until = new Date(everywhere ? this.#now() + sessionMsMax : session.endsMs).toISOString();
     const [subject = actorName(session)] = everywhereSubjects(session);
-    const holder = session.within === undefined ? actorName(session) : holderOf(session.within);
+    const holder = session.within === undefined ? actorName(session) : linksOf(session.within);
     const data = everywhere
       ? ({ kind: 'person', subject, until, ...(holder !== subject && { holder }) } as const)
       : ({ kind: 'session', subject: digestOf(session.id), holder, until } as const);
     await this.#options.ended.ready();
-    await this.#write(actorName(session), () =>
+    await this.#write(session, actorName(session), () =>
       this.counts(session) ? [{ type: 'session.ended', data }] : [],
     );
   }
@@ -140,7 +153,7 @@ export class Sessions {
     const data = linkEnded(id, endsMs, within);
     const { subject, holder } = data;
     await ended.ready();
-    await this.#write(actorName({ person }), () => {
+    await this.#write({ person, within }, actorName({ person }), () => {
       check();
       if (ended.wasUsed(subject, endsMs, holder))
         throw new CommandError('Unauthorized', 'this sign-in link was used before', {
@@ -169,7 +182,7 @@ export class Sessions {
     const { subject, holder } = used;
     const joined = { type: 'member.set', data: { organisation, person, role } } as const;
     await ended.ready();
-    await this.#write(actorName({ person: by }), () => {
+    await this.#write({ person, within: organisation }, actorName({ person: by }), () => {
       if (findMember(db, organisation, person) !== undefined) return [];
       if (ended.wasUsed(subject, endsMs, holder))
         throw new CommandError('Unauthorized', 'this invitation was used before');
@@ -181,8 +194,9 @@ export class Sessions {
     });
   }
 
-  async #write(by: string, events: Parameters<CommandWriter['write']>[2]): Promise<void> {
-    await this.#options.writer.write(randomUUID(), by, events, 'console');
+  /** In the share of who signs in or out, whatever name the commit has. */
+  async #write(of: Actor, by: string, events: () => readonly KnownEvent[]): Promise<void> {
+    await this.#options.writer.writeOfSession(of, { id: randomUUID(), by }, events);
   }
 
   #now(): number {
@@ -190,8 +204,9 @@ export class Sessions {
   }
 }
 
-export function actorOfSession({ person, operator, within }: ConsoleSession): Actor {
-  return { person, operator, within };
+/** A session of an earlier build does not say what its link covers: any but an owner's rights. */
+export function actorOfSession({ person, operator, within, exceptRoles }: ConsoleSession): Actor {
+  return { person, operator, within, exceptRoles: exceptRoles ?? (within === undefined ? [] : ['owner']) };
 }
 
 /**
@@ -201,21 +216,11 @@ export function actorOfSession({ person, operator, within }: ConsoleSession): Ac
 function everywhereSubjects(session: ConsoleSession): string[] {
   const person = actorName(session);
   const { within } = session;
-  return within === undefined ? [person] : [digestOf(`${within} ${person}`), holderOf(within), person];
-}
-
-/** Who makes members and their links is an owner or admin of the organisation, so all of these count as its own. No person has such an id. */
-function holderOf(organisation: string): string {
-  return `links:${createHash('sha256').update(organisation).digest('base64url')}`;
+  return within === undefined ? [person] : [memberOf(within, person), linksOf(within), person];
 }
 
 function linkEnded(id: string, endsMs: number, organisation: string | undefined) {
   const until = new Date(endsMs).toISOString();
-  const holder = organisation === undefined ? undefined : holderOf(organisation);
+  const holder = organisation === undefined ? undefined : linksOf(organisation);
   return { kind: 'link', subject: digestOf(id), ...(holder && { holder }), until } as const;
-}
-
-/** In the log stands the digest of an id, from which nobody can make the id. */
-function digestOf(id: string): string {
-  return createHash('sha256').update(id).digest('hex');
 }

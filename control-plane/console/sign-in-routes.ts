@@ -2,13 +2,12 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { z } from 'zod';
 import { personSchema } from '../../schemas/shapes.ts';
-import { peerOf } from '../../shared/runtime/connections.ts';
 import { isSameSecret } from '../../shared/runtime/secrets.ts';
 import { CommandError } from '../core/command-error.ts';
+import { AttemptLimit } from '../server/attempt-limit.ts';
 import { type AdminContext, parseQuery } from '../server/context.ts';
 import type { SignInLinks, Ticket } from '../sessions/sign-in-links.ts';
 import { findMember, listMembers, listMemberships } from '../state/tenants.ts';
-import { AttemptLimit } from './attempt-limit.ts';
 import { type SessionGuard, sessionOf } from './session-guard.ts';
 import type { ConsoleSession, Identity, Sessions } from './sessions.ts';
 
@@ -37,7 +36,11 @@ export interface SignInOptions {
 
 export function registerSignInRoutes(api: FastifyInstance, options: SignInOptions): void {
   const { context, sessions, guard, demo, oidc } = options;
-  const attempts = new AttemptLimit(attemptsPerAddress, attemptsOfAll);
+  const attempts = new AttemptLimit({
+    perAddress: attemptsPerAddress,
+    all: attemptsOfAll,
+    logger: context.logger,
+  });
   api.get('/sign-in', { config: { access: 'public' } }, async (request) => ({
     operatorToken: true,
     oidc,
@@ -50,7 +53,7 @@ export function registerSignInRoutes(api: FastifyInstance, options: SignInOption
         }))
       : [],
   }));
-  api.post('/session', { config: { access: 'public' } }, async (request, reply) => {
+  api.post('/session', { config: { access: 'public', body: 'tiny' } }, async (request, reply) => {
     const identity = await identify(request, options, attempts);
     const session = sessions.begin(identity);
     guard.set(request, reply, session);
@@ -80,13 +83,10 @@ async function identify(
   if ('operatorToken' in body) {
     // Before the limit, so that wrong tokens of others keep no operator out.
     if (isSameSecret(body.operatorToken, context.operatorToken)) return {};
-    const address = peerOf(request.raw.socket.remoteAddress);
-    if (!attempts.allows(address))
-      throw new CommandError('Busy', 'too many wrong tokens', { next: 'wait a minute' });
-    attempts.add(address);
-    throw new CommandError('Unauthorized', 'this is not the operator token', {
+    const wrong = new CommandError('Unauthorized', 'this is not the operator token', {
       next: 'it is in HEADGATE_OPERATOR_TOKEN, or in the data folder of `headgate dev`',
     });
+    throw attempts.refuse(request, wrong);
   }
   const ticket = links.open(body.link);
   if (!ticket)
@@ -94,7 +94,8 @@ async function identify(
       next: 'ask for another; the operator runs `headgate console open`',
     });
   await sessions.useLink(ticket, () => checkTicket(ticket, context));
-  return { person: ticket.person, within: ticket.within };
+  const { person, within, exceptRoles } = ticket;
+  return { person, within, exceptRoles };
 }
 
 /** What made the link lawful must still hold when it is used. */

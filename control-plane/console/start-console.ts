@@ -7,15 +7,8 @@ import { listenError, urlOf } from '../../shared/runtime/listener.ts';
 import type { Certificate } from '../../shared/runtime/tls.ts';
 import type { AdminContext } from '../server/context.ts';
 import { EndedSessions } from '../sessions/ended-sessions.ts';
-import { createConsoleApp } from './console-app.ts';
+import { createConsoleApp, type ServiceAddresses } from './console-app.ts';
 import type { OidcSettings } from './oidc.ts';
-
-/** Addresses of gateways as clients reach them, for settings that the pages show; what is not known is left out. */
-export interface ServiceAddresses {
-  readonly shared?: string | undefined;
-  readonly stackDomain?: string | undefined;
-  readonly stacks?: Readonly<Record<string, string>> | undefined;
-}
 
 export interface ConsoleSettings {
   readonly bind: string;

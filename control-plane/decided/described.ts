@@ -4,11 +4,12 @@
  */
 import type { DecisionRecord } from '../../schemas/decisions.ts';
 import type { ExplainedVerdict } from '../../schemas/explanations.ts';
-import { type Decided, decideOn, type Question } from '../../shared/decision/question.ts';
+import { type Decided, decideOn, decideWith, type Question } from '../../shared/decision/question.ts';
 import { differenceFrom } from '../../shared/decision/recorded-difference.ts';
 import type { Step, StepFacts, StepName, StepResult } from '../../shared/decision/trace.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import { setAt } from '../../shared/snapshot/because.ts';
+import type { Lookup } from '../../shared/snapshot/lookup.ts';
 import { describeStep, type StepMark } from './step-texts.ts';
 
 export interface DescribedStep {
@@ -106,6 +107,11 @@ function verdictOf({ verdict }: Decided): ExplainedVerdict {
 /** The answer on this state, without its steps. */
 export function answerOn(db: Database, question: Question): ExplainedVerdict {
   return verdictOf(decideOn(db, question));
+}
+
+/** The same, for many questions on one state. */
+export function answerWith(lookup: Lookup, question: Question): ExplainedVerdict {
+  return verdictOf(decideWith(lookup, question));
 }
 
 function recordedVerdict({ served, status, type, message }: DecisionRecord): ExplainedVerdict {

@@ -1,16 +1,12 @@
 /** A request that might be made: who asks, by the state, and what it would be judged by. */
-import type { AdminResponse } from '../../schemas/admin.ts';
-import { type ExplainRequest, explainRequestSchema } from '../../schemas/explanations.ts';
+import type { ExplainRequest } from '../../schemas/explanations.ts';
 import { factsOf, type Question } from '../../shared/decision/question.ts';
 import type { CounterFacts } from '../../shared/decision/replay.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import { createLookup } from '../../shared/snapshot/lookup.ts';
 import { periodOf } from '../../shared/usage/period.ts';
 import { CommandError } from '../core/command-error.ts';
-import { listStacks } from '../state/capacity.ts';
-import { listModels } from '../state/catalog.ts';
 import { findKey, findOrganisation } from '../state/tenants.ts';
-import { answerOn } from './described.ts';
 
 /** The organisation that asks, and the period that its tokens are counted in. */
 export interface Asker {
@@ -52,21 +48,4 @@ export function imagined(ask: ExplainRequest, counters: CounterFacts, nowMs: num
     stack: host === 'shared' ? undefined : host,
   });
   return { facts, counters, fenced: false, outboxFull: false, nowMs };
-}
-
-/** The answer to each model at each host of an organisation. */
-export function matrixOn(
-  db: Database,
-  organisation: string,
-  counters: CounterFacts,
-  nowMs: number,
-): AdminResponse<'GET /explain/matrix'>['items'] {
-  const hosts = ['shared', ...listStacks(db, organisation).map(({ id }) => id)];
-  return listModels(db).flatMap(({ id: model }) =>
-    hosts.map((host) => {
-      const ask = explainRequestSchema.parse({ organisation, model, host });
-      const { served, status, type } = answerOn(db, imagined(ask, counters, nowMs));
-      return { model, host, served, status, ...(type !== undefined && { type }) };
-    }),
-  );
 }

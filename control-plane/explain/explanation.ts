@@ -34,8 +34,7 @@ export async function explain(explainer: Explainer, asked: ToExplain): Promise<E
   const { isOperator } = explainer;
   const { question, decision, record } = asked;
   const { verdict, steps } = decision;
-  // Before anything is awaited: the present state moves on.
-  const would = wouldBeServed(explainer, asked);
+  const would = await wouldBeServed(explainer, asked);
   const newest = steps
     .filter(({ decides, seqs }) => decides && seqs.length > 0)
     .sort((a, b) => (b.seqs[0]?.seq ?? 0) - (a.seqs[0]?.seq ?? 0));
@@ -68,13 +67,13 @@ function isRuled(record: DecisionRecord | undefined): boolean {
   return record === undefined || record.stage === 'admission';
 }
 
-function wouldBeServed(
+async function wouldBeServed(
   { snapshot, isOperator }: Explainer,
   { question, decision, record }: ToExplain,
-): string[] {
+): Promise<string[]> {
   if (decision.verdict.served || !isRuled(record)) return [];
   const now = { ...question, nowMs: Date.now() };
-  const would = wouldTurn(snapshot, now, decideOn(snapshot.db, now));
+  const would = await wouldTurn(snapshot, now, decideOn(snapshot.db, now));
   return would.filter((command) => isOperator || /^headgate (?:key|stack) /.test(command));
 }
 

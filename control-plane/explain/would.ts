@@ -55,13 +55,19 @@ const totalFlags: Readonly<Record<string, readonly [flag: string, field: string]
   'visitor concurrency': ['--total-concurrency', 'concurrency'],
 };
 
-export function wouldTurn(snapshot: Snapshot, question: Question, { trace }: Decided): string[] {
+/** Each change is tried on the state of that moment, in a turn of the event loop of its own. */
+export async function wouldTurn(
+  snapshot: Snapshot,
+  question: Question,
+  { trace }: Decided,
+): Promise<string[]> {
   const found: string[] = [];
   let tries = 0;
   for (const change of changesFor(snapshot, question, trace.steps)) {
     if (found.length >= shownMax || tries >= triesMax) break;
     if (found.includes(change.command) || found.filter(sameKind(change)).length >= ofKindMax) continue;
     tries++;
+    await new Promise((resolve) => setImmediate(resolve));
     if (turns(snapshot, change, question)) found.push(change.command);
   }
   return found;

@@ -3,8 +3,13 @@
  * another log is removed, and is made again from the log.
  */
 import { existsSync, rmSync, statSync } from 'node:fs';
-import { type Database, mapSqliteError, openDatabase } from '../../shared/runtime/sqlite.ts';
-import { createSchema } from '../../shared/snapshot/open-snapshot.ts';
+import {
+  type Database,
+  mapSqliteError,
+  openDatabase,
+  refuseForeignSchema,
+} from '../../shared/runtime/sqlite.ts';
+import { createSchema, stateSql } from '../../shared/snapshot/open-snapshot.ts';
 import { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import { tableNames } from '../../shared/snapshot/tables.ts';
 import { chainCommit, type HistoryCommit } from './commit-chain.ts';
@@ -76,26 +81,7 @@ function openExistingHistory(path: string, log: string | null): Snapshot {
 function refuseForeignHistory(db: Database, path: string): void {
   if (Number(db.pragma('user_version', { simple: true })) !== historyFormat())
     throw new HistorySpoiled(`${path} was written by another build`);
-  ownSchema ??= schemaOfNew();
-  if (schemaText(db) !== ownSchema) throw new HistorySpoiled(`by its schema ${path} is no history`);
-}
-
-let ownSchema: string | undefined;
-
-function schemaOfNew(): string {
-  const db = openDatabase(':memory:', { durability: 'process' });
-  try {
-    createSchema(db);
-    db.exec(historySql());
-    return schemaText(db);
-  } finally {
-    db.close();
-  }
-}
-
-function schemaText(db: Database): string {
-  const rows = db.prepare('SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY 1, 2').all();
-  return JSON.stringify(rows);
+  refuseForeignSchema(db, path, `${stateSql()} ${historySql()}`);
 }
 
 /** Throws HistorySpoiled where the commits after the last span are not those that were written. */

@@ -11,7 +11,8 @@ import type { TableName } from '../../shared/snapshot/tables.ts';
 import { CommandError } from '../core/command-error.ts';
 import { type AnswerBefore, answerBefore, type EarlierAnswer } from '../decided/answer-before.ts';
 import { answerOn, type DescribedDecision, describeDecision } from '../decided/described.ts';
-import { type Asker, askerOn, matrixOn } from '../decided/imagined.ts';
+import { type Asker, askerOn } from '../decided/imagined.ts';
+import { type MatrixPage, type MatrixQuestion, matrixSteps } from '../decided/matrix.ts';
 import { ListPage } from '../state/list-page.ts';
 import type { HistoryCommit } from './commit-chain.ts';
 import { type DoctorRows, readDoctorRows } from './doctor-rows.ts';
@@ -48,7 +49,7 @@ export interface PastRead {
   readonly isList: boolean;
 }
 
-type MatrixAsked = readonly [organisation: string, counters: CounterFacts, nowMs: number];
+type MatrixAsked = readonly [question: MatrixQuestion, counters: CounterFacts, nowMs: number];
 
 export type ShownCommit = AdminResponse<'GET /events/:position'>;
 
@@ -65,7 +66,7 @@ export interface HistoryQueries {
   described(seq: number, question: Question, record?: DecisionRecord): DescribedDecision;
   /** Throws CommandError NotFound. */
   asker(seq: number, ask: Pick<ExplainRequest, 'key' | 'organisation'>, nowMs: number): Asker | undefined;
-  matrix(seq: number, ...asked: MatrixAsked): AdminResponse<'GET /explain/matrix'>['items'];
+  matrix(seq: number, ...asked: MatrixAsked): MatrixPage;
   answerBefore(last: number, question: Question, asked: AnswerBefore): EarlierAnswer | undefined;
   events(head: number, search: EventSearch): FoundEvents;
   show(seq: number): ShownCommit;
@@ -149,8 +150,12 @@ export class HistoryReader implements HistoryQueries {
     return askerOn(this.#at(seq), ask, nowMs);
   }
 
-  matrix(seq: number, ...asked: MatrixAsked): AdminResponse<'GET /explain/matrix'>['items'] {
-    return matrixOn(this.#at(seq), ...asked);
+  matrix(seq: number, ...asked: MatrixAsked): MatrixPage {
+    const steps = matrixSteps(this.#at(seq), ...asked);
+    for (;;) {
+      const { done, value } = steps.next();
+      if (done) return value;
+    }
   }
 
   answerBefore(_last: number, question: Question, asked: AnswerBefore): EarlierAnswer | undefined {

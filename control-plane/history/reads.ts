@@ -13,7 +13,7 @@ import {
   nodeListing,
   stackListing,
 } from '../state/capacity.ts';
-import { findAnonymous, findModel, findTier, listTiers, modelListing } from '../state/catalog.ts';
+import { findAnonymous, findBounds, findModel, findTier, listTiers, modelListing } from '../state/catalog.ts';
 import { type ListPage, listPage, type PageQuery } from '../state/list-page.ts';
 import {
   findKey,
@@ -77,6 +77,7 @@ export const stateReads: readonly StateRead[] = [
     read: (db, p) => findTier(db, id(p)),
   },
   { path: '/anonymous', summary: 'Limits of visitors', read: (db) => findAnonymous(db) },
+  { path: '/bounds', summary: 'What members may do', read: findBounds },
   {
     path: '/models',
     summary: 'List the catalog',

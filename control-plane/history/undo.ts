@@ -3,7 +3,7 @@ import { type KnownEvent, readEvent, type StoredEvent } from '../../schemas/even
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import { CommandError } from '../core/command-error.ts';
 import { findNode, findPool, findStack, findToken } from '../state/capacity.ts';
-import { findAnonymous, findModel, findTier } from '../state/catalog.ts';
+import { findAnonymous, findBoundsSet, findModel, findTier } from '../state/catalog.ts';
 import { findKey, findMember, findOrganisation } from '../state/tenants.ts';
 
 export interface UndoCommand {
@@ -238,6 +238,11 @@ function inverseOfCatalog({ type, data }: KnownEvent): Inverse | undefined {
             ? { method: 'PUT', path: '/anonymous', body: { ...body } }
             : 'visitors had no limits before, and cannot have none again';
         },
+      };
+    case 'bounds.set':
+      return {
+        subject: findBoundsSet,
+        command: (before) => ({ method: 'PUT', path: '/bounds', body: { ...findBoundsSet(before) } }),
       };
     default:
       return undefined;

@@ -2,13 +2,13 @@
  * Access control of the admin API. Every route declares its access in its config; a server with an undeclared route fails
  * to start. Authentication and the role check run before anything else of a request is parsed.
  */
-import type { FastifyInstance, FastifyRequest } from 'fastify';
+import type { FastifyInstance, FastifyRequest, RouteOptions } from 'fastify';
 import type { Role } from '../../schemas/names.ts';
 import { isSameSecret } from '../../shared/runtime/secrets.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
-import { type Actor, authorise } from '../commands/authorise.ts';
+import { type Actor, authorise, membershipsOf } from '../commands/authorise.ts';
+import type { BodyKind } from '../core/body-limits.ts';
 import { CommandError } from '../core/command-error.ts';
-import { hasRoleSomewhere } from '../state/tenants.ts';
 import { type AdminContext, actorOf } from './context.ts';
 
 /**
@@ -21,6 +21,8 @@ export type Access = 'public' | 'node' | 'gateway' | 'operator' | readonly Role[
 declare module 'fastify' {
   interface FastifyContextConfig {
     access?: Access;
+    /** How large the body may be. */
+    body?: BodyKind;
     /** Whether `at` names a moment of the past; every other route refuses it. */
     past?: boolean;
   }
@@ -28,11 +30,21 @@ declare module 'fastify' {
 
 /** Call it before the first route is added. */
 export function guardRoutes(app: FastifyInstance, context: AdminContext): void {
-  app.addHook('onRoute', ({ method, url, config }) => {
-    if (config?.access === undefined)
-      throw new Error(`the route ${String(method)} ${url} does not declare who may call it`);
-  });
+  app.addHook('onRoute', checkDeclared);
   app.addHook('onRequest', (request, _reply, done) => done(refusal(request, context) ?? noPast(request)));
+}
+
+const methodsWithBody: readonly string[] = ['POST', 'PUT', 'PATCH'];
+
+/** Throws unless a route declares who may call it and, where it has a body, how large that may be. */
+export function checkDeclared({ method, url, config }: RouteOptions): void {
+  const name = `the route ${String(method)} ${url}`;
+  if (config?.access === undefined) throw new Error(`${name} does not declare who may call it`);
+  const { access, body } = config;
+  if (body === undefined && [method].flat().some((each) => methodsWithBody.includes(each)))
+    throw new Error(`${name} does not declare how large its body may be`);
+  if (access === 'public' && body !== undefined && body !== 'tiny')
+    throw new Error(`${name} is public, and declares a body that is not tiny`);
 }
 
 /** The access of a route in the OpenAPI document. */
@@ -69,10 +81,14 @@ function refusal(request: FastifyRequest, context: AdminContext): CommandError |
   // An unknown path requires the operator, so that 404 shows others nothing about the routes.
   const { access = 'operator' } = request.routeOptions.config;
   if (access === 'public' || access === 'node') return undefined;
-  if (!isOperator(request, context) && !(access === 'gateway' && isGatewayToken(tokenOf(request), context)))
-    return new CommandError('Unauthorized', 'the operator token is missing or not valid', {
+  const token = tokenOf(request);
+  const isGateway = isGatewayToken(token, context);
+  if (!isOperator(request, context) && !(access === 'gateway' && isGateway)) {
+    const wrong = new CommandError('Unauthorized', 'the operator token is missing or not valid', {
       next: 'set HEADGATE_TOKEN, or run in the folder of a service started with `npm start`',
     });
+    return token === undefined || isGateway ? wrong : context.attempts.refuse(request, wrong);
+  }
   try {
     checkAccess(context.snapshot.db, actorOf(request), access);
     return undefined;
@@ -102,7 +118,7 @@ function isGatewayToken(
 export function checkAccess(db: Database, actor: Actor, access: Access): void {
   if (actor.person === undefined) return;
   if (typeof access === 'string') authorise(db, actor, 'operator', () => undefined);
-  else if (!hasRoleSomewhere(db, actor.person, access))
+  else if (!membershipsOf(db, actor).some(({ role }) => access.includes(role)))
     throw new CommandError('Forbidden', `${actor.person} may not do this, or it is not there`, {
       next: `it takes one of the roles ${access.join(', ')} in the organisation concerned`,
     });

@@ -5,7 +5,7 @@ import { z } from 'zod';
 import { bodySchemas } from '../../schemas/commands.ts';
 import { nameSchema } from '../../schemas/names.ts';
 import type { CommandResult } from '../command-log/command-writer.ts';
-import { type CommandDefinition, parseInput } from '../commands/definition.ts';
+import type { CommandDefinition } from '../commands/definition.ts';
 import { diffFleet } from '../commands/fleet-diff.ts';
 import { commands } from '../commands/registry.ts';
 import { CommandError } from '../core/command-error.ts';
@@ -53,11 +53,10 @@ export async function runCommand(
   const query = parseQuery(commandQuerySchema, request.query);
   if (query.why !== undefined && !nameSchema.safeParse(query.why).success)
     throw new CommandError('InvalidCommand', 'why must be 1 to 200 characters without control characters');
-  const actor = actorOf(request);
-  const input = parseInput(definition, { params: request.params, body: request.body ?? undefined });
-  const { answer, status, position } = await context.writer.run(definition, input, {
+  const raw = { params: request.params, body: request.body ?? undefined };
+  const { answer, status, position } = await context.writer.run(definition, raw, {
     id: commandIdOf(request),
-    actor,
+    actor: actorOf(request),
     why: query.why,
     via: viaOf(request),
     ifAt: ifAtOf(request),
@@ -72,7 +71,7 @@ export function registerCommandRoutes(app: FastifyInstance, context: AdminContex
     app.route({
       method: definition.method,
       url: definition.path,
-      config: { access: definition.roles },
+      config: { access: definition.roles, body: definition.bodyKind ?? (definition.body ? 'small' : 'tiny') },
       schema: {
         summary: definition.summary,
         operationId: definition.name,
@@ -80,13 +79,13 @@ export function registerCommandRoutes(app: FastifyInstance, context: AdminContex
         querystring: commandQuerySchema,
         ...(definition.body && { body: definition.body }),
       },
-      // Parsed once, in parseInput, whose refusals name every fault.
+      // Parsed once, by parseInput, whose refusals name every fault.
       validatorCompiler: () => (data: unknown) => ({ value: data }),
       handler: (request) => runCommand(context, definition, request),
     });
   }
   const diff = {
-    config: { access: 'operator' },
+    config: { access: 'operator', body: 'fleet' },
     schema: { summary: 'What applying this fleet would change' },
   } as const;
   app.post('/fleet/diff', diff, (request) => {

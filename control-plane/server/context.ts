@@ -12,7 +12,8 @@ import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import type { StatusBoard } from '../../shared/status/status-board.ts';
 import type { UsageReader } from '../../shared/usage/usage-store.ts';
 import type { CommandWriter } from '../command-log/command-writer.ts';
-import type { Actor } from '../commands/authorise.ts';
+import { type Actor, callerName } from '../commands/authorise.ts';
+import type { BodyBudgets } from '../core/body-limits.ts';
 import { CommandError } from '../core/command-error.ts';
 import type { FleetCounters } from '../gateways/fleet-counters.ts';
 import type { FleetGauges } from '../gateways/fleet-gauges.ts';
@@ -22,6 +23,8 @@ import type { PastReader, PastStates, StateFacts } from '../history/past.ts';
 import type { AgentSessions } from '../nodes/agent-sessions.ts';
 import type { LiveNodes } from '../nodes/live-nodes.ts';
 import type { SignInLinks } from '../sessions/sign-in-links.ts';
+import type { OpenCalls } from '../state/open-calls.ts';
+import type { AttemptLimit } from './attempt-limit.ts';
 import type { Drain } from './drain.ts';
 
 export interface AdminContext {
@@ -38,13 +41,20 @@ export interface AdminContext {
   readonly live: LiveNodes;
   readonly usage: UsageReader;
   readonly counters: FleetCounters;
-  readonly gauges: Pick<FleetGauges, 'uses' | 'gateways'>;
+  readonly gauges: Pick<FleetGauges, 'uses' | 'gateways' | 'refused'>;
   /** Of all listeners of this process. */
   readonly turns: PersonTurns;
+  readonly bodies: BodyBudgets;
+  /** The same. */
+  readonly openCalls: OpenCalls;
+  /** Of the tokens of the admin API and of nodes. */
+  readonly attempts: AttemptLimit;
   /** For how long a gateway is waited for that is asked for a decision; absent: 3 s. */
   readonly askTimeoutMs?: number | undefined;
   /** Rows of usage by result, since the start. */
-  readonly usageCounts: Readonly<Record<'differing' | 'lost' | 'unread', number>>;
+  readonly usageCounts: Readonly<Record<'differing' | 'lost' | 'unread' | 'junk', number>>;
+  /** Usage without a MAC counts. */
+  readonly acceptsUnsignedUsage?: boolean | undefined;
   /** The listener of the admin API. */
   listener(): { readonly name: string; readonly isLoopback: boolean; readonly daysLeft?: number | undefined };
   /** The folder of this process alone. */
@@ -65,6 +75,8 @@ export interface AdminContext {
 export interface RequestCaller {
   readonly actor: Actor;
   readonly via: Via;
+  /** Of the console. */
+  readonly session?: string;
 }
 
 const callers = new WeakMap<FastifyRequest, RequestCaller>();
@@ -110,8 +122,15 @@ const waitForMinMs = 10_000;
 
 /** Who acts: the operator, or a member in whose name the operator's token is used. */
 export function actorOf(request: FastifyRequest): Actor {
-  const caller = callers.get(request);
-  if (caller) return caller.actor;
+  return callerOf(request).actor;
+}
+
+/** The same, and by which session. */
+export function callerOf(request: FastifyRequest): Pick<RequestCaller, 'actor' | 'session'> {
+  return callers.get(request) ?? { actor: actorNamed(request) };
+}
+
+function actorNamed(request: FastifyRequest): Actor {
   const person = request.headers['x-headgate-as'];
   if (person === undefined) return {};
   const parsed = personSchema.safeParse(person);
@@ -130,7 +149,7 @@ export function clientSignal(reply: FastifyReply): AbortSignal {
 
 /** Who reads the past by a request, until its client leaves. */
 export function pastReaderOf(request: FastifyRequest, reply: FastifyReply): PastReader {
-  return { caller: actorOf(request).person ?? 'operator', client: clientSignal(reply) };
+  return { caller: callerName(actorOf(request)), client: clientSignal(reply) };
 }
 
 /** Waits until this commit is folded. */

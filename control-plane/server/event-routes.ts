@@ -195,7 +195,7 @@ export function registerEventRoutes(app: FastifyInstance, context: AdminContext)
   );
   app.get(
     '/log',
-    { config, schema: { summary: 'Export the accepted records of the log' } },
+    { config: { ...config, opens: 'export' }, schema: { summary: 'Export the accepted records of the log' } },
     (request, reply) => {
       const { from } = parseQuery(querySchema, request.query);
       return reply.type('application/x-ndjson').send(Readable.from(exportLines(context, from)));
@@ -209,7 +209,7 @@ export function registerEventStream(app: FastifyInstance, context: AdminContext)
     '/events/stream',
     {
       websocket: true,
-      config: { access: 'operator' },
+      config: { access: 'operator', opens: 'tail' },
       schema: { hide: true },
       preValidation: (request, _reply, done) => {
         // A browser page of another site must not read the log with somebody's cookies or network position.

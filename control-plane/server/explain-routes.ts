@@ -5,21 +5,26 @@ import { z } from 'zod';
 import type { AdminResponse } from '../../schemas/admin.ts';
 import { type DecisionRecord, requestIdSchema } from '../../schemas/decisions.ts';
 import { type ExplainRequest, type Explanation, explainRequestSchema } from '../../schemas/explanations.ts';
-import { idSchema } from '../../schemas/names.ts';
+import { idSchema, modelIdSchema, stackIdSchema } from '../../schemas/names.ts';
 import { questionOf } from '../../shared/decision/question.ts';
-import { type Actor, authorise, readingRoles } from '../commands/authorise.ts';
+import { type Actor, authorise, callerName, readingRoles } from '../commands/authorise.ts';
 import { CommandError } from '../core/command-error.ts';
 import { describeDecision } from '../decided/described.ts';
-import { askerOn, imagined, matrixOn } from '../decided/imagined.ts';
+import { askerOn, imagined } from '../decided/imagined.ts';
+import { matrixSteps } from '../decided/matrix.ts';
 import { eventsBetween } from '../explain/events-between.ts';
 import { differingSteps, type Explainer, explain, type ToExplain } from '../explain/explanation.ts';
 import { askDecision, type DecisionSources, decisionLines } from '../gateways/ask-decisions.ts';
+import { CallerQueue } from '../state/caller-queue.ts';
 import { findKey } from '../state/tenants.ts';
 import { type AdminContext, actorOf, clientSignal, parseQuery, pastReaderOf } from './context.ts';
 import { type FoundCounters, pastCounters, presentCounters } from './live-counters.ts';
 
 const matrixQuerySchema = z.object({
   organisation: idSchema,
+  host: z.union([z.literal('shared'), stackIdSchema]).optional(),
+  /** `next` of the page before. */
+  after: modelIdSchema.optional(),
   at: z.string().min(1).max(40).optional(),
 });
 const decisionParamsSchema = z.object({ request: requestIdSchema });
@@ -29,11 +34,7 @@ const decisionsQuerySchema = z.object({
   gateway: z.string().min(1).max(200).optional(),
 });
 const sinceMsDefault = 3600 * 1000;
-
-function sourcesOf(context: AdminContext): DecisionSources {
-  const { board, gatewayToken, previousGatewayToken: previous, askTimeoutMs: timeoutMs } = context;
-  return { board, tokens: [gatewayToken, ...(previous === undefined ? [] : [previous])], timeoutMs };
-}
+const sliceMs = 10;
 
 /** Of what no key has asked operators alone may read. */
 function organisationOfKey({ snapshot }: AdminContext, key: string | undefined): string | undefined {
@@ -63,7 +64,7 @@ async function recordedDecision(
   client: AbortSignal,
 ): Promise<AdminResponse<'GET /decisions/:request'>> {
   const { decision, unanswered } = await context.turns.run(actor, client, () =>
-    askDecision(sourcesOf(context), request, client),
+    askDecision(context, request, client),
   );
   authorise(context.snapshot.db, actor, readingRoles, () => organisationOfKey(context, decision?.key));
   if (decision === undefined) throw noRecord(unanswered);
@@ -144,21 +145,40 @@ async function matrix(
   context: AdminContext,
   request: FastifyRequest,
   reply: FastifyReply,
+  turns: CallerQueue,
 ): Promise<AdminResponse<'GET /explain/matrix'>> {
-  const { organisation, at } = parseQuery(matrixQuerySchema, request.query);
-  authorise(context.snapshot.db, actorOf(request), readingRoles, () => organisation);
+  const { at, ...asked } = parseQuery(matrixQuerySchema, request.query);
+  const { organisation } = asked;
+  const actor = actorOf(request);
+  authorise(context.snapshot.db, actor, readingRoles, () => organisation);
   const { snapshot, past } = context;
-  const ask = { organisation };
   if (at === undefined) {
-    const nowMs = Date.now();
-    const { counters } = presentCounters(context, askerOn(snapshot.db, ask, nowMs), nowMs);
-    return { items: matrixOn(snapshot.db, organisation, counters, nowMs), position: snapshot.seq };
+    const release = await turns.acquire(callerName(actor), clientSignal(reply));
+    try {
+      const nowMs = Date.now();
+      const { seq: position } = snapshot;
+      const { counters } = presentCounters(context, askerOn(snapshot.db, asked, nowMs), nowMs);
+      return { ...(await inSlices(matrixSteps(snapshot.db, asked, counters, nowMs))), position };
+    } finally {
+      release();
+    }
   }
   const reader = pastReaderOf(request, reply);
   const { seq, nowMs } = await past.moment(at, reader);
-  const { counters } = pastCounters(context, await past.ask('asker', [seq, ask, nowMs], reader));
-  const items = await past.ask('matrix', [seq, organisation, counters, nowMs], reader);
-  return { items, position: seq };
+  const { counters } = pastCounters(context, await past.ask('asker', [seq, { organisation }, nowMs], reader));
+  return { ...(await past.ask('matrix', [seq, asked, counters, nowMs], reader)), position: seq };
+}
+
+/** Gives other work a turn now and then. */
+async function inSlices<Result>(steps: Generator<void, Result>): Promise<Result> {
+  let turnMs = performance.now();
+  for (;;) {
+    const { done, value } = steps.next();
+    if (done) return value;
+    if (performance.now() - turnMs < sliceMs) continue;
+    await new Promise((resolve) => setImmediate(resolve));
+    turnMs = performance.now();
+  }
 }
 
 async function* exported(
@@ -171,11 +191,15 @@ async function* exported(
 }
 
 export function registerExplainRoutes(app: FastifyInstance, context: AdminContext): void {
-  const config = { access: readingRoles };
+  const config = { access: readingRoles, opens: 'question' } as const;
+  const matrixTurns = new CallerQueue({
+    ...{ concurrencyMax: 1, waitersMax: 128, waitersPerCallerMax: 64, waitMs: 15_000 },
+    what: 'questions about all models',
+  });
   app.route({
     method: 'POST',
     url: '/explain',
-    config,
+    config: { ...config, body: 'small' },
     schema: { summary: 'Explain a decision, made or imagined', body: explainRequestSchema },
     validatorCompiler: () => (data: unknown) => ({ value: data }),
     handler: (request, reply) => answer(context, request, reply),
@@ -183,7 +207,7 @@ export function registerExplainRoutes(app: FastifyInstance, context: AdminContex
   app.get(
     '/explain/matrix',
     { config, schema: { summary: 'Each model at each host of an organisation' } },
-    (request, reply) => matrix(context, request, reply),
+    (request, reply) => matrix(context, request, reply, matrixTurns),
   );
   app.get(
     '/decisions/:request',
@@ -195,13 +219,16 @@ export function registerExplainRoutes(app: FastifyInstance, context: AdminContex
   );
   app.get(
     '/decisions',
-    { config: { access: 'operator' }, schema: { summary: 'Recorded decisions of all gateways, one a line' } },
+    {
+      config: { access: 'operator', opens: 'export' },
+      schema: { summary: 'Recorded decisions of all gateways, one a line' },
+    },
     (request, reply) => {
       const { since = Date.now() - sinceMsDefault, gateway } = parseQuery(
         decisionsQuerySchema,
         request.query,
       );
-      const lines = exported(sourcesOf(context), since, gateway);
+      const lines = exported(context, since, gateway);
       return reply.type('application/x-ndjson').send(Readable.from(lines));
     },
   );

@@ -2,7 +2,7 @@
 import type { FastifyInstance } from 'fastify';
 import type { AdminResponse } from '../../schemas/admin.ts';
 import { bodySchemas, pathSchemas } from '../../schemas/commands.ts';
-import { authorise, managingRoles } from '../commands/authorise.ts';
+import { authorise, managingRoles, roleIn } from '../commands/authorise.ts';
 import { CommandError } from '../core/command-error.ts';
 import type { SignInLinks } from '../sessions/sign-in-links.ts';
 import { findMember, findOrganisation } from '../state/tenants.ts';
@@ -21,14 +21,17 @@ function linksOf({ links }: AdminContext): SignInLinks {
 export function registerLinkRoutes(app: FastifyInstance, context: AdminContext): void {
   app.post(
     '/console/links',
-    { config: { access: 'operator' }, schema: { summary: 'A link that signs in the operator, once' } },
+    {
+      config: { access: 'operator', body: 'tiny' },
+      schema: { summary: 'A link that signs in the operator, once' },
+    },
     (): AdminResponse<'POST /console/links'> =>
       linksOf(context).make({ exceptRoles: [], seconds: operatorLinkSeconds }),
   );
   app.post(
     '/organisations/:id/members/:person/link',
     {
-      config: { access: managingRoles },
+      config: { access: managingRoles, body: 'small' },
       schema: {
         summary: 'A link that signs in a member, once',
         params: pathSchemas.member,
@@ -44,8 +47,7 @@ export function registerLinkRoutes(app: FastifyInstance, context: AdminContext):
       authorise(db, actor, managingRoles, () => id);
       const member = findMember(db, id, person);
       if (!member) throw new CommandError('NotFound', `${person} is not a member of ${id}`);
-      const maker = actor.person === undefined ? undefined : findMember(db, id, actor.person);
-      const exceptRoles = maker?.role === 'admin' ? (['owner'] as const) : [];
+      const exceptRoles = roleIn(db, actor, id) === 'admin' ? (['owner'] as const) : [];
       if (exceptRoles.some((role) => role === member.role))
         throw new CommandError('Forbidden', 'only an owner or the operator makes links for an owner');
       const within = actor.person === undefined ? undefined : id;
@@ -55,7 +57,7 @@ export function registerLinkRoutes(app: FastifyInstance, context: AdminContext):
   app.post(
     '/organisations/:id/invitations',
     {
-      config: { access: managingRoles },
+      config: { access: managingRoles, body: 'small' },
       schema: {
         summary: 'A link that makes who signs in by it a member, once',
         params: pathSchemas.id,
@@ -68,11 +70,12 @@ export function registerLinkRoutes(app: FastifyInstance, context: AdminContext):
       const body = parseQuery(bodySchemas.invitation, request.body ?? {});
       const { role, seconds = linkSecondsDefault } = body;
       const { db } = context.snapshot;
-      const { person: by } = actorOf(request);
-      authorise(db, actorOf(request), managingRoles, () => organisation);
+      const actor = actorOf(request);
+      const { person: by } = actor;
+      authorise(db, actor, managingRoles, () => organisation);
       if (!findOrganisation(db, organisation))
         throw new CommandError('NotFound', `there is no organisation ${organisation}`);
-      if (role === 'owner' && by !== undefined && findMember(db, organisation, by)?.role !== 'owner')
+      if (role === 'owner' && by !== undefined && roleIn(db, actor, organisation) !== 'owner')
         throw new CommandError('Forbidden', 'only an owner or the operator invites an owner');
       return linksOf(context).invite({ organisation, role, by, seconds });
     },

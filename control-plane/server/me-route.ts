@@ -2,9 +2,9 @@
 import type { FastifyInstance } from 'fastify';
 import type { AdminResponse } from '../../schemas/admin.ts';
 import type { Role } from '../../schemas/names.ts';
-import { actorName, managingRoles, readingRoles } from '../commands/authorise.ts';
+import { actorName, managingRoles, membershipsOf, readingRoles } from '../commands/authorise.ts';
 import { commands } from '../commands/registry.ts';
-import { findOrganisation, listMemberships } from '../state/tenants.ts';
+import { findOrganisation } from '../state/tenants.ts';
 import { type AdminContext, actorOf } from './context.ts';
 
 /** Commands of routes outside the registry. */
@@ -29,19 +29,17 @@ export function registerMeRoute(app: FastifyInstance, { snapshot }: AdminContext
     { config, schema: { summary: 'Who calls, and which commands they may give' } },
     (request): AdminResponse<'GET /me'> => {
       const caller = actorOf(request);
-      const { person, within } = caller;
+      const { person } = caller;
       const actor = actorName(caller);
       const { db, seq: position } = snapshot;
       if (person === undefined)
         return { operator: true, actor, organisations: [], commands: commandsOf('operator'), position };
-      const organisations = listMemberships(db, person)
-        .filter(({ organisation }) => within === undefined || organisation === within)
-        .map(({ organisation, role }) => ({
-          id: organisation,
-          name: findOrganisation(db, organisation)?.name ?? organisation,
-          role,
-          commands: commandsOf(role),
-        }));
+      const organisations = membershipsOf(db, caller).map(({ organisation, role }) => ({
+        id: organisation,
+        name: findOrganisation(db, organisation)?.name ?? organisation,
+        role,
+        commands: commandsOf(role),
+      }));
       return { operator: false, person, actor, organisations, commands: [], position };
     },
   );

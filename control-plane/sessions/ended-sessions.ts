@@ -2,16 +2,17 @@
  * Which sessions and sign-in links are over, from the events of the log. Not a table of the state, because nothing but
  * consoles needs it. A file remembers what was read, so that a start reads only what is new; a new replica reads the log once.
  */
-import { readFileSync } from 'node:fs';
 import { z } from 'zod';
 import type { Commit } from '../../schemas/commit.ts';
-import { type EventData, readEvent } from '../../schemas/events.ts';
+import { type EventData, type EventTypeName, readEvent, type StoredEvent } from '../../schemas/events.ts';
 import type { Head } from '../../shared/log/core/chain.ts';
 import type { ControlLog } from '../../shared/log/core/control-log.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
+import { textOfNamed } from '../../shared/runtime/named-file.ts';
 import { writeJsonAtomically } from '../../shared/runtime/ready-file.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import { CommitReader, ReadMarks } from '../state/commits.ts';
+import { linksOf, memberOf, sessionMsMax } from './subjects.ts';
 
 /**
  * Beyond it those that end first are forgotten: what ends no later than one of them is then refused, because it may be one of
@@ -34,6 +35,7 @@ const entrySchema = z.object({
   untilMs: z.number(),
   holder: z.string().optional(),
 });
+const fileBytesMax = 256 * 1024 * 1024;
 const fileSchema = z.object({
   v: z.literal(1),
   head: z.object({
@@ -51,6 +53,36 @@ const fileSchema = z.object({
   forgottenLinksMs: z.record(z.string(), z.number()).default({}),
 });
 type Entry = z.infer<typeof entrySchema>;
+
+interface End extends Pick<EventData<'session.ended'>, 'kind' | 'subject' | 'holder'> {
+  readonly untilMs: number;
+}
+
+/** Events that end sessions: a link's session ends with the membership, also where the person joins again. */
+const endingTypes: ReadonlySet<string> = new Set<EventTypeName>([
+  'session.ended',
+  'member.removed',
+  'organisation.removed',
+]);
+
+/** `at`: of the commit, from when on no session of before lives longer. Undefined: it ends none that still lives. */
+function endOf(event: StoredEvent, at: string): End | undefined {
+  const read = readEvent(event);
+  if (read.outcome !== 'known') return undefined;
+  const { type, data } = read.event;
+  if (type === 'session.ended') return { ...data, untilMs: Date.parse(data.until) };
+  const untilMs = Date.parse(at) + sessionMsMax;
+  if (!(untilMs > Date.now())) return undefined;
+  if (type === 'organisation.removed') return { kind: 'person', subject: linksOf(data.id), untilMs };
+  if (type !== 'member.removed') return undefined;
+  const { organisation, person } = data;
+  return {
+    kind: 'person',
+    subject: memberOf(organisation, person),
+    holder: linksOf(organisation),
+    untilMs,
+  };
+}
 
 export interface EndedSessionsOptions {
   readonly path: string;
@@ -137,7 +169,9 @@ export class EndedSessions {
   #load(): { readonly head: Head; readonly offset: number } | undefined {
     const { path, snapshot } = this.#options;
     try {
-      const { head, offset, ended, ...forgotten } = fileSchema.parse(JSON.parse(readFileSync(path, 'utf8')));
+      const { head, offset, ended, ...forgotten } = fileSchema.parse(
+        JSON.parse(textOfNamed(path, fileBytesMax)),
+      );
       if (head.log !== snapshot.log || head.seq > snapshot.seq) return undefined;
       for (const [key, entry] of Object.entries(ended)) this.#set(key, entry);
       this.#forgottenMs = forgotten.forgottenMs;
@@ -172,20 +206,19 @@ export class EndedSessions {
   /** Returns whether any of the commits ended something. */
   #take(commits: readonly Commit[]): boolean {
     let added = false;
-    for (const { seq, events } of commits)
+    for (const { seq, at, events } of commits)
       for (const event of events) {
-        if (event.type !== 'session.ended') continue;
-        const read = readEvent(event);
-        if (read.outcome !== 'known') continue;
-        this.#end(read.event.data as EventData<'session.ended'>, seq);
+        const end = endingTypes.has(event.type) ? endOf(event, at) : undefined;
+        if (end === undefined) continue;
+        this.#end(end, seq);
         added = true;
       }
     return added;
   }
 
-  #end({ kind, subject, until, holder }: EventData<'session.ended'>, position: number): void {
+  #end({ kind, subject, untilMs, holder }: End, position: number): void {
     this.#sweep();
-    this.#add(`${kind} ${subject}`, { position, untilMs: Date.parse(until), holder });
+    this.#add(`${kind} ${subject}`, { position, untilMs, holder });
     if (holder !== undefined) kind === 'link' ? this.#forgetLink(holder) : this.#join(holder);
     if (this.#ended.size > this.#endedMax) this.#forget();
   }

@@ -1,8 +1,9 @@
 /**
- * Reads of models, tiers and the visitors' limits, as the admin API shows it.
+ * Reads of models, tiers, the visitors' limits and the bounds of members, as the admin API shows it.
  * Reads only; a list is complete unless a limit is given.
  */
 import type { Anonymous, Model, Tier } from '../../schemas/admin.ts';
+import { type Bounds, boundDefaults } from '../../schemas/shapes.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import type { RowOf } from '../../shared/snapshot/tables.ts';
 import type { Listing } from './list-page.ts';
@@ -27,6 +28,10 @@ function toModel(row: RowOf<'model'>): Model {
 
 export function listModels(db: Database): Model[] {
   return all<RowOf<'model'>>(db, 'SELECT * FROM model ORDER BY id').map(toModel);
+}
+
+export function modelIds(db: Database): string[] {
+  return all<{ id: string }>(db, 'SELECT id FROM model ORDER BY id').map(({ id }) => id);
 }
 
 export const modelListing: Listing<RowOf<'model'>, Model> = {
@@ -89,6 +94,25 @@ export function findAnonymous(db: Database): Anonymous | undefined {
     models: tierModels(db, row.id),
     ...(Object.keys(total).length > 0 && { total }),
   };
+}
+
+/** As the fleet sets them; undefined where it does not. */
+export function findBoundsSet(db: Database): Partial<Bounds> | undefined {
+  const row = first<RowOf<'bounds'>>(db, 'SELECT * FROM bounds');
+  return (
+    row &&
+    present({
+      activeKeysPerOrganisation: row.active_keys_per_organisation,
+      keysPerOrganisation: row.keys_per_organisation,
+      commandsPerPersonPerMinute: row.commands_per_person_per_minute,
+      commandsPerOrganisationPerMinute: row.commands_per_organisation_per_minute,
+    })
+  );
+}
+
+/** As they hold. */
+export function findBounds(db: Database): Bounds {
+  return { ...boundDefaults, ...findBoundsSet(db) };
 }
 
 /** Everything that refers to a model. */

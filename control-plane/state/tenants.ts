@@ -3,7 +3,6 @@
  * A key's state is computed on read: its expiry is compared with the time that the caller passes.
  */
 import type { ApiKey, Member, Organisation } from '../../schemas/admin.ts';
-import type { Role } from '../../schemas/names.ts';
 import type { Database } from '../../shared/runtime/sqlite.ts';
 import type { RowOf } from '../../shared/snapshot/tables.ts';
 import type { Listing } from './list-page.ts';
@@ -77,12 +76,6 @@ export function findMember(db: Database, organisation: string, person: string): 
 /** What one person is a member of, by organisation. */
 export function listMemberships(db: Database, person: string): Member[] {
   return all(db, 'SELECT * FROM member WHERE person = ? ORDER BY organisation', person);
-}
-
-/** Whether a person has one of these roles in any organisation. */
-export function hasRoleSomewhere(db: Database, person: string, roles: readonly Role[]): boolean {
-  const found = all<{ role: Role }>(db, 'SELECT DISTINCT role FROM member WHERE person = ?', person);
-  return found.some(({ role }) => roles.includes(role));
 }
 
 function toKey(row: KeyRow, nowMs: number): ApiKey {

@@ -8,11 +8,12 @@ import { carriesKey } from '../../shared/decision/authenticate.ts';
 import { Refusal } from '../../shared/decision/refusal.ts';
 import { isOwnHost, securityHeaders } from '../../shared/runtime/browser-rules.ts';
 import type { Connections } from '../../shared/runtime/connections.ts';
+import { discardRest } from '../../shared/runtime/request-body.ts';
 import { builtFolder, StaticFiles } from '../../shared/runtime/static-files.ts';
 import type { Certificate } from '../../shared/runtime/tls.ts';
 import { mintRequestId } from '../core/request-id.ts';
 import type { Gateway } from '../request/gateway.ts';
-import { discardRest, pathOf, sendRefusal } from '../request/http.ts';
+import { badHttp, pathOf, sendRefusal } from '../request/http.ts';
 import { type Listener, startListener } from '../server/server.ts';
 import { CallBudget } from './call-budget.ts';
 import { addressOf, isProxy, proxyList } from './network.ts';
@@ -57,6 +58,11 @@ export function startPlay(settings: PlaySettings, parts: PlayParts): Promise<Lis
     const path = pathOf(request.url);
     // Before anything that costs more.
     if (!hasRoom(request, response, path)) return;
+    const bad = badHttp(request);
+    if (bad !== undefined) {
+      const requestId = refuse(request, response, bad, path);
+      return gateway.observeEarly({ requestId, refusal: bad, target: { kind: 'shared' } });
+    }
     if (!isOwnHost(request.headers.host, settings.hosts))
       return sendText(
         request,
@@ -106,10 +112,17 @@ function callLimit(
     ended.add(socket);
     connections.refuseCall('play');
     response.setHeader('connection', 'close');
-    sendRefusal(response, { requestId: mintRequestId(), anthropicPath: false }, busy(), path);
-    discardRest(request);
+    refuse(request, response, busy(), path);
     return false;
   };
+}
+
+/** Returns the request's id. */
+function refuse(request: IncomingMessage, response: ServerResponse, refusal: Refusal, path: string): string {
+  const requestId = mintRequestId();
+  sendRefusal(response, { requestId, anthropicPath: false }, refusal, path);
+  discardRest(request);
+  return requestId;
 }
 
 function busy(): Refusal {

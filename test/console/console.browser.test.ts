@@ -353,7 +353,7 @@ test('the numbers of the page are those of the API, of the file that it saves an
     const file = Buffer.concat(chunks).toString();
     expect(file).toMatch(
       new RegExp(
-        `^day,model,key_name,key,.*\\r\\n\\d{4}-\\d\\d-\\d\\d,echo-small,made by headgate dev,${id},3,\\d+,\\d+,${totalTokens},\\d+,\\d+\\r\\n$`,
+        `^day,model,key_name,key,.*\\r\\n"\\d{4}-\\d\\d-\\d\\d","echo-small","made by headgate dev","${id}",3,\\d+,\\d+,${totalTokens},\\d+,\\d+\\r\\n$`,
       ),
     );
     const [date = ''] = /\d{4}-\d\d-\d\d/.exec(file) ?? [];

@@ -453,7 +453,15 @@ test('the matrix of an organisation agrees with the explanation of each of its c
   const { items } = JSON.parse(run.out) as {
     items: { model: string; host: string; status: number; served: boolean }[];
   };
-  expect(items.length).toBeGreaterThanOrEqual(16);
+  // What its tier, its stacks and its own nodes have, at each host, and nothing of others.
+  const { tier } = await fleet.admin.call('GET', '/organisations/birch');
+  const { models } = await fleet.admin.call('GET', `/tiers/${tier}`);
+  const own = await fleet.admin.call('GET', '/stacks?organisation=birch');
+  const installed = (own['items'] as { models: string[] }[]).flatMap((stack) => stack.models);
+  const hosts = new Set(items.map(({ host }) => host)).size;
+  const shown = new Set(items.map(({ model }) => model));
+  expect([...shown]).toEqual(expect.arrayContaining([...(models as string[]), ...installed]));
+  expect([hosts, items.length]).toEqual([1 + (own['items'] as object[]).length, hosts * shown.size]);
   for (const { model, host, status, served } of items.slice(0, 6)) {
     const one = await cli('explain', '--org', 'birch', '--model', model, '--host', host, '-o', 'json');
     expect(JSON.parse(one.out).verdict).toMatchObject({ status, served });

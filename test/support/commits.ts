@@ -248,6 +248,10 @@ const randomData: { readonly [Name in EventTypeName]: (random: Random) => EventD
     subject: `s-${random()}`,
     until: '2026-01-01T00:00:00.000Z',
   }),
+  'bounds.set': (random) => ({
+    activeKeysPerOrganisation: upTo(random, 100),
+    ...(random() < 0.5 && { commandsPerPersonPerMinute: upTo(random, 100) }),
+  }),
   no_op: () => ({}),
 };
 

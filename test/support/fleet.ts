@@ -34,6 +34,7 @@ export interface TestFleetOptions {
   readonly fleet?: (urls: Readonly<Record<DemoNodeId, string>>) => Fleet;
   readonly gateways?: number;
   readonly gateway?: Partial<GatewaySettings>;
+  readonly controlPlane?: Partial<ControlPlaneSettings>;
   readonly nodeIntervals?: ControlPlaneSettings['nodeIntervals'];
   readonly tokensPerSecond?: number;
   readonly recordBodies?: boolean;
@@ -75,6 +76,7 @@ export async function startFleet(options: TestFleetOptions = {}): Promise<TestFl
     // New nodes are found at once; what a test does to one is seen at the pace of production unless it says otherwise.
     nodeIntervals: { scanMs: 20, ...options.nodeIntervals },
     logger: quiet,
+    ...options.controlPlane,
   });
   const admin = new DevAdmin(controlPlane.admin, operatorToken);
   const urls = Object.fromEntries(Object.entries(nodes).map(([id, node]) => [id, node.url])) as Record<

@@ -1,4 +1,5 @@
 /** A real identity provider in this process, with accounts that need no password, and a browser's way through its pages. */
+import { generateKeyPairSync, randomUUID } from 'node:crypto';
 import { createServer, type RequestListener, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 
@@ -29,6 +30,9 @@ export class IdentityProvider {
   readonly client = client;
   readonly #server: Server;
   #tokenRequests = 0;
+  #signing = newKey();
+  /** What it says its keys are, instead of the one that it signs with. */
+  published: readonly object[] | undefined;
 
   private constructor(server: Server, issuer: string) {
     this.#server = server;
@@ -50,13 +54,32 @@ export class IdentityProvider {
   ): Promise<IdentityProvider> {
     const library = (await import('oidc-provider' as string)) as Library;
     let handler: RequestListener | undefined;
+    let handled: object | undefined;
     const server = createServer((request, response) => {
-      handler ??= new library.default(issuer, configurationOf(redirects(), groups)).callback();
-      handler(request, response);
+      if (request.url === '/jwks' && provider.published !== undefined) {
+        response.setHeader('content-type', 'application/json');
+        response.end(JSON.stringify({ keys: provider.published }));
+        return;
+      }
+      if (handled !== provider.#signing) {
+        handled = provider.#signing;
+        const keys = { jwks: { keys: [handled] } };
+        handler = new library.default(issuer, {
+          ...configurationOf(redirects(), groups),
+          ...keys,
+        }).callback();
+      }
+      handler?.(request, response);
     });
     await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
     const issuer = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-    return new IdentityProvider(server, issuer);
+    const provider = new IdentityProvider(server, issuer);
+    return provider;
+  }
+
+  /** From now on it signs with another key, which it publishes. */
+  rotateKey(): void {
+    this.#signing = newKey();
   }
 
   /** Signs an account in on the provider's pages; resolves with the address that it sends the browser back to. */
@@ -92,6 +115,18 @@ export class IdentityProvider {
     this.#server.closeAllConnections();
     await new Promise((resolve) => this.#server.close(resolve));
   }
+}
+
+/** A private key for RS256. */
+function newKey(): object {
+  const { privateKey } = generateKeyPairSync('rsa', { modulusLength: 2048 });
+  return { ...privateKey.export({ format: 'jwk' }), kid: randomUUID(), use: 'sig', alg: 'RS256' };
+}
+
+/** A public key that nobody signs with, under the id of another where it is given. */
+export function strangeKey(kid: string = randomUUID()): object {
+  const { publicKey } = generateKeyPairSync('rsa', { modulusLength: 2048 });
+  return { ...publicKey.export({ format: 'jwk' }), kid, use: 'sig', alg: 'RS256' };
 }
 
 function configurationOf(

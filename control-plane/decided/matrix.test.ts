@@ -1,0 +1,68 @@
+/** The matrix of a large organisation: pages of what it has, in steps of which none is long. */
+import { beforeAll, expect, test } from 'vitest';
+import type { KnownEvent } from '../../schemas/events.ts';
+import { memorySnapshot } from '../../shared/snapshot/open-snapshot.ts';
+import { known, recordsOf } from '../../test/support/commits.ts';
+import { type MatrixPage, type MatrixQuestion, matrixSteps } from './matrix.ts';
+
+const counters = { windowUsed: 0, inFlight: 0, poolTokens: 0, freeTurns: 0 };
+const modelCount = 2000;
+const idOf = (n: number): string => `m-${String(n).padStart(4, '0')}`;
+const stacks = Array.from({ length: 10 }, (_, n) => `stk-amber-otter-${String(n).padStart(4, '0')}`);
+const snapshot = memorySnapshot();
+const testNowMs = Date.UTC(2026, 10, 21);
+beforeAll(() => {
+  const organisation = (id: string, tier: string): KnownEvent[] => [
+    known('organisation.set', { id, name: id, tier, anchor: '2026-01-01' }),
+  ];
+  const events = [
+    ...Array.from({ length: modelCount }, (_, n) =>
+      known('model.set', { id: idOf(n), family: 'f', added: '2026-01-01T00:00:00.000Z', weight: 1 }),
+    ),
+    known('tier.set', { id: 'All', rank: 1, models: '*' }),
+    known('tier.set', { id: 'Some', rank: 2, models: [idOf(3)] }),
+    ...organisation('acme', 'All'),
+    ...organisation('birch', 'Some'),
+    ...stacks.map((id) => known('stack.created', { id, organisation: 'acme', surface: 'openai' })),
+    known('stack.created', { id: 'stk-amber-otter-zzzz', organisation: 'birch', surface: 'openai' }),
+    known('stack.model_installed', { stack: 'stk-amber-otter-zzzz', model: idOf(7) }),
+  ];
+  const commits = Array.from({ length: Math.ceil(events.length / 200) }, (_, n) =>
+    events.slice(n * 200, (n + 1) * 200),
+  );
+  snapshot.apply(recordsOf(commits));
+});
+
+function page(question: MatrixQuestion): MatrixPage & { readonly steps: number } {
+  const found = matrixSteps(snapshot.db, question, counters, testNowMs);
+  for (let steps = 0; ; steps++) {
+    const { done, value } = found.next();
+    if (done) return { ...value, steps };
+  }
+}
+
+test('pages have each model at each host once, at most 1 000 answers, each a step of its own', () => {
+  const cells = new Set<string>();
+  let after: string | undefined;
+  let pages = 0;
+  do {
+    const { items, next, steps } = page({ organisation: 'acme', after });
+    expect(items.length).toBeLessThanOrEqual(1000);
+    expect(steps).toBe(items.length);
+    for (const { model, host } of items) cells.add(`${host} ${model}`);
+    after = next;
+    pages++;
+  } while (after !== undefined);
+  expect([cells.size, pages]).toEqual([modelCount * (1 + stacks.length), 23]);
+});
+
+test('what neither the tier nor a stack has is not in it, and one host can be asked for alone', () => {
+  const { items, next } = page({ organisation: 'birch' });
+  expect(items.map(({ model, host }) => `${model} ${host}`)).toEqual(
+    [idOf(3), idOf(7)].flatMap((id) => [`${id} shared`, `${id} stk-amber-otter-zzzz`]),
+  );
+  expect(next).toBeUndefined();
+  const one = page({ organisation: 'acme', host: stacks[4] });
+  expect(new Set(one.items.map(({ host }) => host))).toEqual(new Set([stacks[4]]));
+  expect([one.items.length, one.next]).toEqual([1000, idOf(999)]);
+});

@@ -1,0 +1,72 @@
+/** The answer to each model at each host of an organisation, a page of models at a time. */
+import type { AdminResponse } from '../../schemas/admin.ts';
+import { explainRequestSchema } from '../../schemas/explanations.ts';
+import type { CounterFacts } from '../../shared/decision/replay.ts';
+import type { Database } from '../../shared/runtime/sqlite.ts';
+import { createLookup } from '../../shared/snapshot/lookup.ts';
+import { listStacks } from '../state/capacity.ts';
+import { findTier, modelIds } from '../state/catalog.ts';
+import { findOrganisation } from '../state/tenants.ts';
+import { answerWith } from './described.ts';
+import { imagined } from './imagined.ts';
+
+export interface MatrixQuestion {
+  readonly organisation: string;
+  /** `shared`, or a stack; absent: all. */
+  readonly host?: string | undefined;
+  /** The last model of the page before. */
+  readonly after?: string | undefined;
+}
+
+type Matrix = AdminResponse<'GET /explain/matrix'>;
+type Cell = Matrix['items'][number];
+export type MatrixPage = Pick<Matrix, 'items' | 'next'>;
+
+/** Answers of a page; of a model all hosts are on one page. */
+const cellsMax = 1000;
+
+/** What the tier, a stack or an own node of the organisation has, by id. */
+function modelsOf(db: Database, id: string): string[] {
+  const tier = findOrganisation(db, id)?.tier ?? null;
+  const planned = tier === null ? [] : (findTier(db, tier)?.models ?? []);
+  if (planned === '*') return modelIds(db).sort();
+  const installed = listStacks(db, id).flatMap(({ models }) => models);
+  const own = createLookup(db).listing(`organisation:${id}`);
+  return [...new Set([...planned, ...installed, ...own.map((model) => model.id)])].sort();
+}
+
+interface Plan {
+  readonly cells: readonly Pick<Cell, 'model' | 'host'>[];
+  readonly next: string | undefined;
+}
+
+function planOf(db: Database, { organisation, host, after = '' }: MatrixQuestion): Plan {
+  const all = ['shared', ...listStacks(db, organisation).map(({ id }) => id)];
+  const hosts = all.filter((each) => host === undefined || each === host);
+  const models = modelsOf(db, organisation).filter((model) => model > after);
+  const shown = models.slice(0, Math.max(1, Math.floor(cellsMax / Math.max(1, hosts.length))));
+  return {
+    cells: shown.flatMap((model) => hosts.map((each) => ({ model, host: each }))),
+    next: shown.length < models.length ? shown.at(-1) : undefined,
+  };
+}
+
+/** A step for each answer, so that its caller can give other work a turn. */
+export function* matrixSteps(
+  db: Database,
+  question: MatrixQuestion,
+  counters: CounterFacts,
+  nowMs: number,
+): Generator<void, MatrixPage> {
+  const { organisation } = question;
+  const { cells, next } = planOf(db, question);
+  const lookup = createLookup(db);
+  const items: Cell[] = [];
+  for (const { model, host } of cells) {
+    const ask = explainRequestSchema.parse({ organisation, model, host });
+    const { served, status, type } = answerWith(lookup, imagined(ask, counters, nowMs));
+    items.push({ model, host, served, status, ...(type !== undefined && { type }) });
+    yield;
+  }
+  return { items, ...(next !== undefined && { next }) };
+}

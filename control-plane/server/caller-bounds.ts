@@ -1,0 +1,21 @@
+/** What bounds each caller of this replica, one of each for all of its listeners. */
+import type { Logger } from '../../shared/runtime/logger.ts';
+import { BodyBudgets } from '../core/body-limits.ts';
+import { PersonTurns } from '../gateways/person-turns.ts';
+import { OpenCalls } from '../state/open-calls.ts';
+import { AttemptLimit } from './attempt-limit.ts';
+import type { AdminContext } from './context.ts';
+
+/** Programs call the admin API, and some try on with a token that was replaced. */
+const wrongTokensPerMinute = { perAddress: 120, all: 1000 };
+
+export function callerBounds(
+  logger: Logger,
+): Pick<AdminContext, 'turns' | 'bodies' | 'openCalls' | 'attempts'> {
+  return {
+    turns: new PersonTurns(),
+    bodies: new BodyBudgets(),
+    openCalls: new OpenCalls(),
+    attempts: new AttemptLimit({ ...wrongTokensPerMinute, logger }),
+  };
+}

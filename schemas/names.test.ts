@@ -1,0 +1,59 @@
+/** Names as people give them, as the log has them, and as they leave for terminals, pages and files. */
+import { expect, test } from 'vitest';
+import { toCsv } from '../console/lib/csv.ts';
+import { bodySchemas } from './commands.ts';
+import { readEvent } from './events.ts';
+import { declaredFleetSchema, fleetSchema } from './fleet.ts';
+import { nameSchema } from './names.ts';
+import { printable } from './printable.ts';
+
+const hidden = [
+  ...['\u202e', '\u202a', '\u2066', '\u2069', '\u200e', '\u200f', '\u061c'],
+  ...['\u200b', '\u2060', '\ufeff', '\u00ad', '\u034f', '\u3164', '\u{e0041}', '\u2028'],
+];
+const spoofs = [...hidden.map((mark) => `a${mark}b`), 'ad\u200dmin', 'ad\u200cmin', '\u200dx', 'x\ufe0f'];
+
+test.each(spoofs)('%j is no name that a person may give, and folds where the log has it', (name) => {
+  expect(nameSchema.safeParse(name).success).toBe(false);
+  const key = { organisation: 'acme', name, expires: 'never' };
+  expect(bodySchemas.createKey.safeParse(key).success).toBe(false);
+  const fleet = { version: 1, organisations: [{ id: 'acme', name }] };
+  expect(declaredFleetSchema.safeParse(fleet).success).toBe(false);
+  expect(fleetSchema.safeParse(fleet).success).toBe(true);
+  const data = { id: 'acme', name, tier: null, anchor: '2026-11-01' };
+  expect(readEvent({ type: 'organisation.set', v: 1, critical: true, data }).outcome).toBe('known');
+});
+
+test.each([
+  'Büro Zürich',
+  'می\u200cخواهم',
+  'क्\u200dष',
+  '東京 支店',
+  'שלום',
+  '👩\u200d💻 team',
+  '❤\ufe0f',
+  '🏳\ufe0f\u200d🌈',
+])('%j is a name', (name) => {
+  expect(nameSchema.safeParse(name).success).toBe(true);
+});
+
+test.each([...hidden, '\u001b', '\u009b', '\u0000'])('%j is seen where a text leaves', (mark) => {
+  expect(printable(`a${mark}b`)).toMatch(/^a(?:\\u[0-9a-f]{4})+b$/);
+  expect(printable('👩\u200d💻 می\u200cخواهم')).toBe('👩\u200d💻 می\u200cخواهم');
+});
+
+const formulas = ['=HYPERLINK(1)', '+1', '-1', '@SUM(1)', '\uff1d1', ' =1', '\u00a0=1', '"=1', "'=1"];
+const starts = ['', 'x;', 'x,', 'x|', 'x;;', 'x; '];
+
+test.each(starts.flatMap((start) => formulas.map((formula) => start + formula)))(
+  'the key name %j is a formula in no cell of the file, whatever the list separator',
+  (keyName) => {
+    const sums = { requests: 1, promptTokens: 1, completionTokens: 1, firstTokenMs: [] };
+    const [, line = ''] = toCsv([{ day: '2026-11-01', model: 'm', key: 'k', keyName, ...sums }]).split(
+      '\r\n',
+    );
+    for (const separator of [',', ';', '|', '\t'])
+      for (const cell of line.split(separator)) expect(cell).not.toMatch(/^[\s'"]*(?<!')[=+\-@\uff1d]/);
+    expect(line.replaceAll('""', '')).toMatch(/^"2026-11-01","m","[^"]*","k",1,1,1,2,,$/);
+  },
+);
