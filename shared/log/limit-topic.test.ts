@@ -128,3 +128,28 @@ test('a reader that rests takes in one read what arrived meanwhile, and one that
   await ended;
   await topic.close();
 });
+
+test('an append does not hide that the topic cannot be read', async () => {
+  const unread = Object.assign(new MemoryLog(new MemoryTopic()), {
+    // biome-ignore lint/correctness/useYield: it fails before the first batch
+    tail: async function* (): AsyncGenerator<never> {
+      throw new LogUnavailable('no right to read');
+    },
+  });
+  const changes: (string | boolean)[] = [];
+  const topic = new LimitTopic({
+    topic: gaugesTopic,
+    open: async () => unread,
+    tokens: ['token-of-sixteen-bytes'],
+    onReachabilityChange: (reachable, error) => changes.push(error?.message ?? reachable),
+  });
+  const ending = new AbortController();
+  const ended = topic.follow({ from: 0, signal: ending.signal, onBatch: () => undefined });
+  await until(() => changes.length === 1);
+  for (let n = 0; n < 3; n++) await topic.append(Buffer.from('a'));
+  expect(changes).toEqual(['no right to read']);
+  expect(topic.reachable).toBe(false);
+  ending.abort();
+  await ended;
+  await topic.close();
+});

@@ -15,7 +15,7 @@ import {
   LogUnavailable,
   type TimedLog,
 } from './core/control-log.ts';
-import { RecordMac } from './core/record-mac.ts';
+import { addRefused, macRefusalOf, RecordMac, type RefusedRecords } from './core/record-mac.ts';
 import { openLog } from './open-log.ts';
 
 const retryMsMin = 20;
@@ -26,6 +26,8 @@ const behindRecords = 200;
 export interface LimitRecord {
   readonly offset: number;
   readonly value: Buffer;
+  /** As of LogRecord. */
+  readonly atMs?: number;
 }
 
 export interface LimitBatch {
@@ -61,6 +63,7 @@ export interface LimitTopicOptions {
 
 export class LimitTopic {
   readonly name: LimitTopicName;
+  refused: RefusedRecords | undefined;
   readonly #options: LimitTopicOptions;
   readonly #mac: RecordMac;
   readonly #closing = new AbortController();
@@ -68,7 +71,8 @@ export class LimitTopic {
   #wasOpen = false;
   /** How often the open log was found replaced. */
   #replacements = 0;
-  #reachable = true;
+  /** Of the last call, and of the last attempt to read. */
+  readonly #failing = new Set<'calls' | 'reading'>();
 
   constructor(options: LimitTopicOptions) {
     this.name = options.topic;
@@ -77,9 +81,9 @@ export class LimitTopic {
     setMaxListeners(0, this.#closing.signal);
   }
 
-  /** False from a failed call on until one succeeds. */
+  /** False from a failed call on until one succeeds, and while the topic cannot be read, whatever is appended. */
   get reachable(): boolean {
-    return this.#reachable;
+    return this.#failing.size === 0;
   }
 
   /** Appends a record once, and never repeats it. Rejects with LogUnavailable or AppendUnknown, and where it is too large. */
@@ -110,8 +114,8 @@ export class LimitTopic {
       try {
         const log = await opened;
         if (typeof next !== 'number') next = await log.offsetAt(next.atMs);
-        for await (const batch of log.tail({ from: next, signal: ending })) {
-          this.#setReachable(true);
+        const onRead = () => this.#succeeded('reading');
+        for await (const batch of log.tail({ from: next, signal: ending, onRead })) {
           backoff.reset();
           next = batch.nextOffset;
           onBatch(this.#accepted(batch));
@@ -119,7 +123,7 @@ export class LimitTopic {
         }
       } catch (error) {
         if (ending.aborted) return;
-        await this.#onFault(error, opened);
+        await this.#onFault('reading', error, opened);
         if (error instanceof LogTruncated) this.#replacements++;
       }
       await backoff.pause(ending);
@@ -132,10 +136,12 @@ export class LimitTopic {
   }
 
   #accepted({ records, nextOffset }: LogBatch): LimitBatch {
-    const accepted = records.filter(
-      ({ value, signature }) =>
-        signature !== null && value.length <= limitRecordBytesMax && this.#mac.accepts(value, signature),
-    );
+    const accepted = records.filter((record) => {
+      const counts =
+        record.value.length <= limitRecordBytesMax && macRefusalOf(record, this.#mac) === undefined;
+      if (!counts) this.refused = addRefused(this.refused, record.offset);
+      return counts;
+    });
     return { records: accepted, rejected: records.length - accepted.length, nextOffset };
   }
 
@@ -143,10 +149,10 @@ export class LimitTopic {
     const opened = this.#opened();
     try {
       const result = await call(await opened);
-      this.#setReachable(true);
+      this.#succeeded('calls');
       return result;
     } catch (error) {
-      await this.#onFault(error, opened);
+      await this.#onFault('calls', error, opened);
       throw error instanceof LogReplaced ? new LogUnavailable(error.message, { cause: error }) : error;
     }
   }
@@ -169,19 +175,22 @@ export class LimitTopic {
   }
 
   /** Rethrows what is no fault of the log. */
-  async #onFault(error: unknown, opened: Promise<TimedLog>): Promise<void> {
+  async #onFault(what: 'calls' | 'reading', error: unknown, opened: Promise<TimedLog>): Promise<void> {
     if (!isLogFault(error)) throw error;
-    if (!this.#closing.signal.aborted) this.#setReachable(false, error);
+    if (!this.#closing.signal.aborted) this.#failed(what, error);
     if (!(error instanceof LogReplaced) || this.#log !== opened) return;
     this.#log = undefined;
     this.#replacements++;
     await (await opened).close();
   }
 
-  #setReachable(reachable: boolean, error?: Error): void {
-    if (reachable === this.#reachable) return;
-    this.#reachable = reachable;
-    this.#options.onReachabilityChange?.(reachable, error);
+  #succeeded(what: 'calls' | 'reading'): void {
+    if (this.#failing.delete(what) && this.reachable) this.#options.onReachabilityChange?.(true);
+  }
+
+  #failed(what: 'calls' | 'reading', error: Error): void {
+    if (this.reachable) this.#options.onReachabilityChange?.(false, error);
+    this.#failing.add(what);
   }
 }
 

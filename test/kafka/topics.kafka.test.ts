@@ -84,6 +84,8 @@ test.each<[string, Record<string, string>, string]>([
     { 'unclean.leader.election.enable': 'true' },
     'unclean.leader.election.enable=false',
   ],
+  ['is recompressed by its brokers', { 'compression.type': 'zstd' }, 'compression.type=producer'],
+  ['holds batches of 100 MB', { 'max.message.bytes': '104857600' }, 'max.message.bytes=1048588'],
   ['holds no commit of 900 KB', { 'max.message.bytes': '500000' }, 'max.message.bytes=1048588'],
 ])('a topic that %s is refused with the command that fixes it', async (what, settings, fix) => {
   const topic = `misset-${what.replaceAll(' ', '-')}`;

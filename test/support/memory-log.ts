@@ -58,8 +58,9 @@ export class MemoryTopic {
   /** Adds a record as if some client had appended it. Returns its offset. */
   add(value: Uint8Array, signature: Uint8Array | null = null): number {
     const offset = this.#records.length;
-    this.#records.push(copy(offset, value, signature));
-    this.#timesMs.push(this.#now());
+    const atMs = this.#now();
+    this.#records.push({ ...copy(offset, value, signature), atMs });
+    this.#timesMs.push(atMs);
     this.waiters.wake();
     return offset;
   }
@@ -161,6 +162,7 @@ export class MemoryLog implements TimedLog {
       if (next > this.#topic.end)
         throw new LogTruncated(`the log ends at offset ${this.#topic.end}, before ${next}`);
       const records = this.#topic.read(next, recordsMax, bytesMax);
+      options.onRead?.();
       if (records.length === 0) {
         await this.#topic.waiters.changedSince(seen, signal);
         continue;

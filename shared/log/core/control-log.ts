@@ -14,6 +14,8 @@ export interface LogRecord {
   readonly value: Buffer;
   /** Ed25519 signature over `value`, where the writer signs; stored with the record. */
   readonly signature: Buffer | null;
+  /** When it was appended, ms since 1970: by the clock of the broker, or of the machine of an embedded log. */
+  readonly atMs?: number;
 }
 
 export interface LogBatch {
@@ -31,6 +33,8 @@ export interface TailOptions {
   readonly recordsMax?: number;
   /** Bytes of values in one batch at most, but always at least one record. */
   readonly bytesMax?: number;
+  /** Called each time that the log was read, also where it has no new record. */
+  readonly onRead?: () => void;
 }
 
 /** A topic that is not set as it must be. */
@@ -50,6 +54,23 @@ export interface LogInspection {
   readonly oldestBroker?: number;
 }
 
+/** Why no reader decodes a batch of records. */
+export type UnreadableCause = 'compressed' | 'old_format' | 'too_large' | 'too_many_records' | 'malformed';
+
+/** How this process reads a topic. */
+export interface TopicReading {
+  readonly topic: string;
+  /** Batches of records that no reader decodes, since the start. */
+  readonly skipped: number;
+  readonly lastSkipped?: {
+    readonly partition: number;
+    readonly offset: number;
+    readonly cause: UnreadableCause;
+  };
+  /** It cannot be read; `isReached`: although the brokers answer. */
+  readonly failing?: { readonly seconds: number; readonly reason: string; readonly isReached: boolean };
+}
+
 export interface ControlLog {
   /**
    * Whether several brokers hold the log, as of the last `end`. An end then proves little to a process that is cut off from
@@ -64,6 +85,8 @@ export interface ControlLog {
   end(): Promise<number>;
   /** Asks the brokers now. Throws LogUnavailable. Absent: there are none. */
   inspect?(): Promise<LogInspection>;
+  /** Of all topics at this address. Absent: there are no brokers. */
+  readings?(): readonly TopicReading[];
   /** Releases everything within a few seconds at most. Idempotent. */
   close(): Promise<void>;
 }
@@ -84,6 +107,9 @@ export interface TopicAddress {
 export class LogUnavailable extends Error {
   override readonly name = 'LogUnavailable';
 }
+
+/** The log answers, and cannot be read: a retry succeeds only once the cause is removed. */
+export class LogUnreadable extends LogUnavailable {}
 
 /** An append was sent and got no response: it may be in the log, now or later. */
 export class AppendUnknown extends Error {

@@ -4,6 +4,7 @@
  * shared, so its holder can write under any name.
  */
 import { createHash, hash, timingSafeEqual } from 'node:crypto';
+import type { LogRecord } from './control-log.ts';
 
 /** Of SHA-256: a block of its input, and its result. */
 const blockBytes = 64;
@@ -27,6 +28,9 @@ function keyOf(token: string, domain: string): Key {
   };
 }
 
+/** Why a record does not count. */
+export type MacRefusal = 'unsigned' | 'wrong_mac';
+
 export class RecordMac {
   readonly #keys: readonly [Key, ...Key[]];
 
@@ -45,13 +49,39 @@ export class RecordMac {
     return mac(this.#keys[0], value);
   }
 
-  /** Compares in constant time. */
   accepts(value: Uint8Array, given: Uint8Array): boolean {
-    return this.#keys.some((key) => {
+    return this.signerOf(value, given) !== undefined;
+  }
+
+  /** Which of the tokens made this MAC, counted from 0. Compares in constant time. */
+  signerOf(value: Uint8Array, given: Uint8Array): number | undefined {
+    const index = this.#keys.findIndex((key) => {
       const wanted = mac(key, value);
       return given.length === wanted.length && timingSafeEqual(given, wanted);
     });
+    return index === -1 ? undefined : index;
   }
+}
+
+/** Undefined where the record has a MAC of one of the tokens; without a token none has. */
+export function macRefusalOf(
+  { value, signature }: Pick<LogRecord, 'value' | 'signature'>,
+  recordMac: RecordMac | undefined,
+): MacRefusal | undefined {
+  if (signature === null || signature.length === 0) return 'unsigned';
+  return recordMac?.accepts(value, signature) ? undefined : 'wrong_mac';
+}
+
+/** Records of a topic that do not count because of their MAC, since the start, with the first and the last offset. */
+export interface RefusedRecords {
+  readonly count: number;
+  readonly first: number;
+  readonly last: number;
+}
+
+/** With one more. */
+export function addRefused(before: RefusedRecords | undefined, offset: number): RefusedRecords {
+  return { count: (before?.count ?? 0) + 1, first: before?.first ?? offset, last: offset };
 }
 
 function mac({ inner, outer }: Key, value: Uint8Array): Buffer {

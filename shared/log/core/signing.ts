@@ -11,7 +11,8 @@ import {
   sign,
   verify as verifyOne,
 } from 'node:crypto';
-import { readFileSync } from 'node:fs';
+import { errorCode } from '../../runtime/error-code.ts';
+import { NoRegularFile, textOfNamed } from '../../runtime/named-file.ts';
 
 /** Length of every Ed25519 signature. */
 export const signatureBytes = 64;
@@ -30,12 +31,19 @@ export class SigningKeyUnusable extends Error {
 
 const howToMake = 'make one with: openssl genpkey -algorithm ed25519 -out FILE';
 
-/** Reads an unencrypted Ed25519 private key from a PEM file (HEADGATE_SIGNING_KEY). Throws SigningKeyUnusable. */
-export function loadSigner(path: string): Signer {
-  const key = parsePrivateKey(readPem(path), path);
+/** What a value is taken for that is a secret itself: no error quotes it. */
+const isPem = (text: string): boolean => /-----BEGIN|[\r\n]/.test(text);
+
+/**
+ * Reads an unencrypted Ed25519 private key (HEADGATE_SIGNING_KEY): the path of a PEM file, or the PEM itself. Throws
+ * SigningKeyUnusable.
+ */
+export function loadSigner(value: string): Signer {
+  const named = isPem(value) ? 'in HEADGATE_SIGNING_KEY' : value;
+  const key = parsePrivateKey(isPem(value) ? value : readPem(value), named);
   if (key.asymmetricKeyType !== 'ed25519')
     throw new SigningKeyUnusable(
-      `the signing key ${path} is of type ${key.asymmetricKeyType}, not ed25519; ${howToMake}`,
+      `the signing key ${named} is of type ${key.asymmetricKeyType}, not ed25519; ${howToMake}`,
     );
   const publicKey = createPublicKey(key).export({ type: 'spki', format: 'der' }).toString('base64');
   return { publicKey, sign: (raw) => sign(null, raw, key) };
@@ -43,9 +51,9 @@ export function loadSigner(path: string): Signer {
 
 function readPem(path: string): string {
   try {
-    return readFileSync(path, 'utf8');
+    return textOfNamed(path);
   } catch (error) {
-    const code = error instanceof Error && 'code' in error ? error.code : 'unreadable';
+    const code = errorCode(error) ?? (error instanceof NoRegularFile ? error.message : 'unreadable');
     const next = code === 'ENOENT' ? howToMake : 'check the path and its permissions';
     throw new SigningKeyUnusable(`cannot read the signing key ${path} (${code}); ${next}`, { cause: error });
   }

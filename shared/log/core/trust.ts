@@ -3,7 +3,7 @@
  * anybody with write access to an empty topic could start a log there, with their own signers or unsigned. The pin applies
  * to the first record only, because each later change of the signers is signed by the previous ones.
  */
-import { readFileSync } from 'node:fs';
+import { textOfNamed } from '../../runtime/named-file.ts';
 import { emptyHead, judge } from './chain.ts';
 import { type LogRecord, LogReplaced } from './control-log.ts';
 import { fingerprintOf, publicKeyIn, SigningKeyUnusable, verify } from './signing.ts';
@@ -60,7 +60,7 @@ function fingerprintIn(pin: string): string {
   if (/^[A-Za-z0-9+/]{59}=$/.test(pin)) return fingerprintOf(publicKeyIn(pin, 'a value of --trust-signer'));
   let pem: string;
   try {
-    pem = readFileSync(pin, 'utf8');
+    pem = textOfNamed(pin);
   } catch (error) {
     throw new SigningKeyUnusable(
       '--trust-signer takes a fingerprint, a public key in base64 or the path of its PEM file; no file can be read at ' +

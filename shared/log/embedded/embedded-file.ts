@@ -53,7 +53,9 @@ function prepare(db: Database): Statements {
   return {
     insert: db.prepare('INSERT INTO record (offset, at_ms, value, signature) VALUES (?, ?, ?, ?)'),
     end: db.prepare('SELECT coalesce(max(offset) + 1, 0) FROM record').pluck(),
-    read: db.prepare('SELECT offset, value, signature FROM record WHERE offset >= ? ORDER BY offset LIMIT ?'),
+    read: db.prepare(
+      'SELECT offset, value, signature, at_ms AS atMs FROM record WHERE offset >= ? ORDER BY offset LIMIT ?',
+    ),
     keptFrom: db.prepare('SELECT offset FROM record WHERE at_ms >= ? ORDER BY offset LIMIT 1').pluck(),
     start: db.prepare('SELECT coalesce(min(offset), 0) FROM record').pluck(),
     timeOf: db.prepare('SELECT at_ms FROM record WHERE offset = ?').pluck(),

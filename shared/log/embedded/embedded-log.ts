@@ -60,7 +60,7 @@ const defaults = {
   lockDeadlineMs: 10_000,
   pollMs: 100,
   trimEverySeconds: 10,
-  now: Date.now,
+  now: () => Date.now(),
 };
 
 type Settings = EmbeddedLogOptions & typeof defaults;
@@ -132,6 +132,7 @@ export class EmbeddedLog implements TimedLog {
     while (!ended()) {
       const seen = this.#waiters.changes;
       const records = await untilUnlocked(read, this.#path, this.#settings.lockDeadlineMs);
+      options.onRead?.();
       const last = records.at(-1);
       if (!last) {
         this.#watch.start();

@@ -7,10 +7,8 @@ import { AppendUnknown, LogUnavailable } from '../core/control-log.ts';
 import type { KafkaConnection, NewMessage } from './connection.ts';
 import { KafkaFault, outcomeOf } from './errors.ts';
 import type { KafkaPartition } from './partition.ts';
+import { signatureHeader } from './record-batches.ts';
 import { closedError, retryBackoff, unavailable } from './retry.ts';
-
-/** The header that carries a record's Ed25519 signature. */
-export const signatureHeader = 'headgate-signature';
 
 /** A batch of records must be smaller than the topic's largest message, 1 MiB. */
 const groupRecordsMax = 500;

@@ -23,6 +23,10 @@ test.each([
   ['network/requestQueue/index.js', 'b55986089c14f8f7'],
   ['protocol/requests/index.js', 'fd26a30565d7f0c1'],
   ['protocol/requests/metadata/index.js', '9db984ef0bbcd73a'],
+  ['protocol/requests/fetch/index.js', 'b0961e16fca52023'],
+  ['protocol/requests/fetch/v7/request.js', '8100e605a5ae1727'],
+  ['protocol/requests/fetch/v11/request.js', 'e652bb05ffab315d'],
+  ['protocol/error.js', '8911e3226a8aebdd'],
   ['errors.js', 'bb3e50177a7b73f4'],
 ])('kafkajs/src/%s is unchanged', (path, digest) => {
   const source = readFileSync(require.resolve(`kafkajs/src/${path}`));

@@ -21,6 +21,7 @@ import type {
   TopicPartition,
 } from './connection.ts';
 import { KafkaFault } from './errors.ts';
+import { decodeFetchResponse, fetchVersions } from './fetch-response.ts';
 import type { KafkaSettings } from './settings.ts';
 
 /** Connecting, shaking hands and authenticating. */
@@ -81,7 +82,6 @@ interface Broker {
   connect(): Promise<void>;
   lookupRequest(apiKey: number, definition: unknown): (parameters: object) => { response: object };
   listOffsets(request: object): Promise<{ responses: readonly Partitions<{ offset: string }>[] }>;
-  fetch(request: object): Promise<{ responses: readonly Partitions<FetchedPartition>[] }>;
   produce(request: object): Promise<{ topics: readonly Partitions<{ baseOffset: string }>[] }>;
   createTopics(request: object): Promise<unknown>;
   describeConfigs(
@@ -111,7 +111,14 @@ const BrokerClass: new (options: BrokerOptions) => Broker = require('kafkajs/src
 const ConnectionPoolClass: new (
   options: ConnectionPoolOptions,
 ) => ConnectionPool = require('kafkajs/src/network/connectionPool.js');
-const protocol: { requests: { Metadata: unknown } } = require('kafkajs/src/protocol/requests/index.js');
+const protocol: {
+  requests: {
+    Metadata: unknown;
+    Fetch: { protocol(options: { version: number }): (parameters: object) => { response: object } };
+  };
+} = require('kafkajs/src/protocol/requests/index.js');
+const { createErrorFromCode }: { createErrorFromCode: (code: number) => Error } =
+  require('kafkajs/src/protocol/error.js');
 
 /** Returns a function that connects with these settings. */
 export function dialWith(settings: KafkaSettings): Dial {
@@ -232,8 +239,15 @@ class KafkajsConnection implements KafkaConnection {
       isolationLevel: 0,
       topics: [{ topic, partitions: [{ partition, fetchOffset: String(offset), maxBytes: bytesMax }] }],
     };
-    const { responses } = await this.#bounded(() => this.#broker.fetch(request), requestTimeoutMs + waitMs);
-    return onlyOne(responses[0]?.partitions);
+    const version = Math.min(this.fetchVersionMax ?? fetchVersions.max, fetchVersions.max);
+    if (version < fetchVersions.min) throw new KafkaFault('UNSUPPORTED_VERSION', { kind: 'unsent' });
+    const encoded = protocol.requests.Fetch.protocol({ version })(request);
+    const response = {
+      decode: async (bytes: Buffer) => decodeFetchResponse(bytes, version),
+      parse: refuseError,
+    };
+    const send = () => this.#pool.send({ ...encoded, response }) as Promise<FetchedPartition>;
+    return await this.#bounded(send, requestTimeoutMs + waitMs);
   }
 
   async produce({ topic, partition }: TopicPartition, messages: readonly NewMessage[]): Promise<number> {
@@ -312,6 +326,14 @@ interface MetadataResponse {
     readonly topicErrorCode: number;
     readonly partitionMetadata: TopicMetadata['partitions'];
   }[];
+}
+
+/** kafkajs recognises an error of the broker by what this throws. */
+async function refuseError<Response extends { readonly errorCode: number }>(
+  response: Response,
+): Promise<Response> {
+  if (response.errorCode !== 0) throw createErrorFromCode(response.errorCode);
+  return response;
 }
 
 /** kafkajs sets this timer again each millisecond while a connection is open, also with nothing pending. */

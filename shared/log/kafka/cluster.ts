@@ -7,6 +7,7 @@
 import type { Dial, KafkaConnection, TopicMetadata, TopicPartition } from './connection.ts';
 import { KafkaFault } from './errors.ts';
 import type { KafkaSettings } from './settings.ts';
+import { TopicReadings } from './topic-readings.ts';
 
 /** Metadata is requested again after this long, also without an error. */
 const metadataAgeMsMax = 10_000;
@@ -56,6 +57,8 @@ function parseAddress(broker: string): Address {
 export class KafkaCluster {
   /** Checks of topics, pending or passed, by topic plan. */
   readonly checkedTopics = new Map<string, Promise<void>>();
+  /** Of all logs of this process on these brokers. */
+  readonly readings = new TopicReadings();
   readonly #seeds: readonly Address[];
   readonly #dial: Dial;
   readonly #onUnused: () => void;

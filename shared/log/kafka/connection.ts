@@ -26,21 +26,13 @@ export interface TopicMetadata {
   readonly errorCode: number;
 }
 
-export interface FetchedMessage {
-  readonly offset: string;
-  /** ms since 1970. */
-  readonly timestamp: string;
-  readonly value: Buffer | null;
-  readonly headers?: Readonly<Record<string, Buffer | string | readonly (Buffer | string)[] | undefined>>;
-  readonly isControlRecord?: boolean;
-}
-
 export interface FetchedPartition {
   /** Offset after the last record that readers may see. */
-  readonly highWatermark: string;
+  readonly highWatermark: number;
   /** Offset of the first record that is kept. */
-  readonly lastStartOffset: string;
-  readonly messages: readonly FetchedMessage[];
+  readonly startOffset: number;
+  /** Record batches as Kafka stores them; the last one may be cut off. */
+  readonly recordSet: Buffer;
 }
 
 export interface TopicPartition {

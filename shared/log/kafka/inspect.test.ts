@@ -1,12 +1,14 @@
-/** What `doctor` reports of a topic: the fault and the command that fixes it apart. */
+/** What `doctor` reports of a topic: all that is wrong with it, each with what to do, what loses records first. */
 import { expect, test } from 'vitest';
 import { controlTopic } from '../../../schemas/commit.ts';
 import { KafkaCluster } from './cluster.ts';
 import type { KafkaConnection, TopicMetadata } from './connection.ts';
 import { inspectBrokers } from './inspect.ts';
 
-/** One broker whose control log has so many partitions; the other topics are not made yet. */
-function clusterWith(partitions: number): KafkaCluster {
+/** One broker whose control log is so; the other topics are not made yet. */
+function clusterWith({ partitions = 1, start = 0, end = 0, settings = {} }): KafkaCluster {
+  const good = { 'cleanup.policy': 'delete', 'retention.ms': '-1', 'retention.bytes': '-1' };
+  const more = { 'unclean.leader.election.enable': 'false', 'max.message.bytes': '1048588' };
   const connection = {
     isOpen: true,
     metadata: (topic: string): Promise<TopicMetadata> =>
@@ -19,6 +21,11 @@ function clusterWith(partitions: number): KafkaCluster {
           replicas: [1],
         })),
       }),
+    offset: (_: unknown, which: 'start' | 'end') => Promise.resolve(which === 'start' ? start : end),
+    topicSettings: () =>
+      Promise.resolve(
+        new Map(Object.entries({ ...good, ...more, 'compression.type': 'producer', ...settings })),
+      ),
   } as unknown as KafkaConnection;
   return new KafkaCluster(
     [{ host: 'broker', port: 1 }],
@@ -26,13 +33,32 @@ function clusterWith(partitions: number): KafkaCluster {
     () => undefined,
   );
 }
+const faultsOf = async (topic: Parameters<typeof clusterWith>[0]) =>
+  (await inspectBrokers(clusterWith(topic))).faults.map(({ text, next }) => `${text} → ${next}`);
 
-test('a topic with too many partitions has its command as the next step, with the condition of it', async () => {
-  const { faults } = await inspectBrokers(clusterWith(3));
-  expect(faults).toHaveLength(1);
-  expect(faults[0]).toMatchObject({
-    topic: controlTopic,
-    text: 'topic headgate.control has 3 partitions and needs 1, and none can be removed',
-    next: expect.stringMatching(/^if it is empty, delete it and create it again: kafka-topics\.sh /),
-  });
+test('a topic that is set well has no fault', async () => {
+  expect(await faultsOf({})).toEqual([]);
+});
+
+test('all that is wrong with a topic is listed, what loses records first', async () => {
+  const settings = {
+    'retention.ms': '3600000',
+    'compression.type': 'zstd',
+    'max.message.bytes': '104857600',
+  };
+  expect(await faultsOf({ partitions: 3, start: 7, end: 9, settings })).toEqual([
+    expect.stringMatching(/begins at offset 7, .*→ make a new log from the last state/),
+    expect.stringMatching(
+      /is set to retention\.ms=3600000, compression\.type=zstd, max\.message\.bytes=104857600 → kafka-configs\.sh .* retention\.ms=-1,compression\.type=producer,max\.message\.bytes=1048588$/,
+    ),
+    expect.stringMatching(
+      /has 3 partitions and needs 1, and none can be removed → it has records, so do not delete it before headgate backup/,
+    ),
+  ]);
+});
+
+test('an empty topic of too many partitions may be deleted', async () => {
+  expect(await faultsOf({ partitions: 3 })).toEqual([
+    expect.stringMatching(/none can be removed → delete it and create it again: kafka-topics\.sh /),
+  ]);
 });

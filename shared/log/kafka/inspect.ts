@@ -2,8 +2,7 @@
 import type { LogInspection, TopicFault } from '../core/control-log.ts';
 import type { KafkaCluster } from './cluster.ts';
 import type { KafkaConnection } from './connection.ts';
-import { TopicMisconfigured } from './errors.ts';
-import { checkTopic, topicPlans } from './topics.ts';
+import { type TopicPlan, topicFaults, topicPlans } from './topics.ts';
 
 /** The largest version of a fetch that releases know, the newest first: brokers name no release. */
 const releases: readonly (readonly [fetchVersion: number, release: number])[] = [
@@ -28,8 +27,10 @@ export async function inspectBrokers(cluster: KafkaCluster): Promise<LogInspecti
     for (const broker of metadata.brokers) brokers.set(`${broker.host}:${broker.port}`, broker);
     if (metadata.errorCode !== 0 || metadata.partitions.length === 0) continue;
     for (const partition of metadata.partitions) replicas = Math.min(replicas, partition.replicas.length);
-    const fault = await checkTopic(connection, plan, metadata).catch(faultOf);
-    if (fault !== undefined) faults.push({ topic: plan.topic, ...fault });
+    const { topic } = plan;
+    faults.push(...(await removalFault(cluster, plan)));
+    for (const { text, next } of await topicFaults(connection, plan, metadata))
+      faults.push({ topic, text, next });
   }
   const found = await Promise.all([...brokers.values()].map((broker) => releaseOf(cluster, broker)));
   const known = found.filter((release) => release !== undefined);
@@ -40,11 +41,16 @@ export async function inspectBrokers(cluster: KafkaCluster): Promise<LogInspecti
   };
 }
 
-function faultOf(error: unknown): { readonly text: string; readonly next: string } {
-  if (!(error instanceof TopicMisconfigured)) throw error;
-  // A condition of the command stays with it.
-  const [text = '', next = ''] = error.message.split(/; (?:(?:fix|allow) it: |(?=if it is empty, ))/);
-  return { text, next };
+/** Records that were removed are missed by a process that starts, long after. */
+async function removalFault(cluster: KafkaCluster, { topic, retentionMs }: TopicPlan): Promise<TopicFault[]> {
+  if (retentionMs !== -1) return [];
+  const target = { topic, partition: 0 };
+  const leader = await cluster.connectionTo(await cluster.leader(target));
+  const start = await leader.offset(target, 'start');
+  const text = `records of topic ${topic} were deleted: it begins at offset ${start}, so no new process can read it`;
+  const next =
+    'make a new log from the last state: see "The log is unreachable, lost or truncated" in docs/operate.md';
+  return start > 0 ? [{ topic, text, next }] : [];
 }
 
 /** undefined of a broker that is away now. */

@@ -3,7 +3,7 @@
  * at once when it is closed, also where no broker responds.
  */
 import { setMaxListeners } from 'node:events';
-import type { LogBatch, LogInspection, TailOptions, TimedLog } from '../core/control-log.ts';
+import type { LogBatch, LogInspection, TailOptions, TimedLog, TopicReading } from '../core/control-log.ts';
 import { KafkaAppender } from './appender.ts';
 import { dialWith } from './client.ts';
 import { clusterOf, type KafkaCluster } from './cluster.ts';
@@ -108,6 +108,9 @@ export class KafkaLog implements TimedLog {
     const { allowTrimmed, tailTimeoutMs: timeoutMs } = this.#settings;
     try {
       yield* tailPartition(this.#partition, { ...options, signal: ending.signal, allowTrimmed, timeoutMs });
+    } catch (error) {
+      this.#cluster.readings.failed(this.#partition.target, error);
+      throw error;
     } finally {
       this.#tails.delete(ending);
       options.signal?.removeEventListener('abort', end);
@@ -135,6 +138,10 @@ export class KafkaLog implements TimedLog {
       giveUpEarly: () => this.#cluster.isUnreachable,
       onFault: () => undefined,
     });
+  }
+
+  readings(): readonly TopicReading[] {
+    return this.#cluster.readings.all();
   }
 
   /** A process that starts without Kafka requests several ends, and waits for the first of them only. */

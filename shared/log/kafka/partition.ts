@@ -1,14 +1,14 @@
 /**
  * One partition, shared by its readers and its appender: checks that its topic exists with the right settings, and that it
  * still is the log that was opened. A topic that was deleted and re-created has the same name and offsets, without any
- * error; so the first record is hashed and compared after every reconnect and every fault, and the end may never decrease.
+ * error; so the batch of the first record is compared after every reconnect and every fault, and the end may never decrease.
  */
-import { createHash } from 'node:crypto';
 import { sleep } from '../../runtime/retry.ts';
 import { LogReplaced, LogUnavailable } from '../core/control-log.ts';
 import type { KafkaCluster, Leader } from './cluster.ts';
-import type { FetchedMessage, KafkaConnection, TopicPartition } from './connection.ts';
+import type { KafkaConnection, TopicPartition } from './connection.ts';
 import { isPermanent, KafkaFault, TopicMisconfigured } from './errors.ts';
+import { batchesOf } from './record-batches.ts';
 import { type RetryPolicy, retryUntilDeadline } from './retry.ts';
 import { checkTopic, createTopic, type TopicPlan } from './topics.ts';
 
@@ -23,7 +23,8 @@ export interface Range {
 /** The first record that was kept at the last check. */
 interface FirstRecord {
   readonly offset: number;
-  readonly hash: string;
+  /** Of its batch. */
+  readonly identity: string;
 }
 
 export class KafkaPartition {
@@ -179,15 +180,16 @@ export class KafkaPartition {
   }
 
   async #compareFirst(connection: KafkaConnection, start: number): Promise<void> {
-    const { messages } = await connection.fetch({ ...this.target, offset: start, waitMs: 0, bytesMax: 1 });
-    const message = messages.find(({ offset }) => Number(offset) >= start);
+    const { recordSet } = await connection.fetch({ ...this.target, offset: start, waitMs: 0, bytesMax: 1 });
+    const [batch] = batchesOf(recordSet);
     // Deleted meanwhile, or not visible yet: the caller retries.
-    if (!message) throw new KafkaFault('OFFSET_OUT_OF_RANGE', { kind: 'answered' });
-    const found = { offset: Number(message.offset), hash: hashOf(message) };
+    if (!batch || batch.nextOffset <= start)
+      throw new KafkaFault('OFFSET_OUT_OF_RANGE', { kind: 'answered' });
+    const found = { offset: Math.max(batch.firstOffset, start), identity: batch.identity };
     const before = this.#first;
     if (
       before &&
-      (found.offset < before.offset || (found.offset === before.offset && found.hash !== before.hash))
+      (found.offset < before.offset || (found.offset === before.offset && found.identity !== before.identity))
     )
       throw this.#replaced('begins with another record than before');
     this.#first = found;
@@ -207,14 +209,6 @@ export class KafkaPartition {
     this.cluster.checkedTopics.clear();
     return new LogReplaced(`${this.name} on Kafka ${how}`);
   }
-}
-
-/** Includes the time of the record, which differs between two logs that begin with the same bytes. */
-function hashOf({ timestamp, value }: FetchedMessage): string {
-  return createHash('sha256')
-    .update(`${timestamp}\n`)
-    .update(value ?? '')
-    .digest('hex');
 }
 
 /** Whether a log that could not be opened may be used later: the brokers cannot be reached, but nothing is misconfigured. */

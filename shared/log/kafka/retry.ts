@@ -3,7 +3,7 @@
  * time and a random pause, and stops at once when its log is closed.
  */
 import { Backoff, type Clock, sleep, systemClock } from '../../runtime/retry.ts';
-import { LogUnavailable } from '../core/control-log.ts';
+import { LogUnavailable, LogUnreadable } from '../core/control-log.ts';
 import { isPermanent, KafkaFault } from './errors.ts';
 
 export interface RetryPolicy {
@@ -70,5 +70,6 @@ export function closedError(operation: string): LogUnavailable {
 }
 
 export function unavailable(operation: string, fault: KafkaFault): LogUnavailable {
-  return new LogUnavailable(`${operation}: ${fault.message}`, { cause: fault });
+  const Unavailable = fault.kind === 'answered' ? LogUnreadable : LogUnavailable;
+  return new Unavailable(`${operation}: ${fault.message}`, { cause: fault });
 }

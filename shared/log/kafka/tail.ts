@@ -8,18 +8,18 @@ import {
   type LogBatch,
   type LogRecord,
   LogTruncated,
-  LogUnavailable,
+  LogUnreadable,
   type TailOptions,
 } from '../core/control-log.ts';
-import { signatureHeader } from './appender.ts';
 import type { Leader } from './cluster.ts';
-import type { FetchedMessage, FetchedPartition, KafkaConnection } from './connection.ts';
+import type { FetchedPartition, KafkaConnection } from './connection.ts';
 import { KafkaFault } from './errors.ts';
 import type { KafkaPartition } from './partition.ts';
+import { batchesOf, type RecordBatch } from './record-batches.ts';
 
 const recordsMaxDefault = 500;
 const bytesMaxDefault = 1024 * 1024;
-/** A whole response is decoded in one turn of the event loop. */
+/** Of one response, unless its first batch is larger. */
 const fetchBytesMax = 1024 * 1024;
 const fetchWaitMs = 2000;
 /** After a longer pause between two fetches the log is checked again. */
@@ -42,11 +42,13 @@ export async function* tailPartition(
 ): AsyncGenerator<LogBatch> {
   const { recordsMax = recordsMaxDefault, bytesMax = bytesMaxDefault, signal } = options;
   const reader = new Reader(partition, options);
+  const onSkipped = (batch: RecordBatch) => partition.cluster.readings.skipped(partition.target, batch);
   try {
     while (!signal.aborted) {
       const fetched = await untilAborted(reader.fetch(), signal);
       if (!fetched || signal.aborted) return;
-      for (const batch of batchesOf(fetched, reader.next, recordsMax, bytesMax)) {
+      const before = reader.next;
+      for (const batch of deliveries(fetched, reader.next, recordsMax, bytesMax, onSkipped)) {
         reader.next = batch.nextOffset;
         partition.recordRead(batch.nextOffset);
         yield batch;
@@ -54,6 +56,7 @@ export async function* tailPartition(
         // A long catch-up must leave the event loop its turns.
         await nextTurn();
       }
+      reader.watchProgress(before, fetched);
     }
   } catch (error) {
     if (!signal.aborted) throw error;
@@ -102,10 +105,11 @@ class Reader {
       bytesMax: fetchBytesMax,
     });
     this.#fetchedMs = performance.now();
+    this.#partition.cluster.readings.succeeded(this.#partition.target);
+    this.#options.onRead?.();
     // Fetching below the start is an error of its own; this is a deletion during the fetch.
-    if (Number(fetched.lastStartOffset) > this.next && fetched.messages.length === 0)
+    if (fetched.startOffset > this.next && fetched.recordSet.length === 0)
       throw new KafkaFault('OFFSET_OUT_OF_RANGE', { kind: 'answered' });
-    this.#watchProgress(fetched);
     return fetched;
   }
 
@@ -129,12 +133,12 @@ class Reader {
     return connection;
   }
 
-  /** Only compaction leaves batches without records, and the check of the topic excludes that. */
-  #watchProgress({ messages, highWatermark }: FetchedPartition): void {
-    const stuck = messages.length === 0 && Number(highWatermark) > this.next;
+  /** The broker returns its first batch whole, however large it is, so each response with records has the next one. */
+  watchProgress(before: number, { highWatermark }: FetchedPartition): void {
+    const stuck = this.next === before && highWatermark > this.next;
     this.#emptyResponses = stuck ? this.#emptyResponses + 1 : 0;
     if (this.#emptyResponses < emptyResponsesMax) return;
-    throw new LogUnavailable(`${this.#partition.name} on Kafka returns no record at offset ${this.next}`);
+    throw new LogUnreadable(`${this.#partition.name} on Kafka returns no record at offset ${this.next}`);
   }
 
   #truncated(how: string): LogTruncated {
@@ -176,21 +180,21 @@ function untilAborted<Value>(promise: Promise<Value>, signal: AbortSignal): Prom
   });
 }
 
-/** Splits a response into batches of bounded size. Markers of transactions are skipped, and still advance the offset. */
-function* batchesOf(
-  { messages }: FetchedPartition,
+/** Splits a response into deliveries of bounded size, each decoded when it is asked for. */
+function* deliveries(
+  { recordSet }: FetchedPartition,
   from: number,
   recordsMax: number,
   bytesMax: number,
+  onSkipped: (batch: RecordBatch) => void,
 ): Generator<LogBatch> {
   let records: LogRecord[] = [];
   let bytes = 0;
   let nextOffset = from;
-  for (const message of messages) {
-    const offset = Number(message.offset);
-    if (offset < from) continue;
-    if (message.isControlRecord !== true) {
-      const record = recordOf(message);
+  for (const batch of batchesOf(recordSet)) {
+    if (batch.unreadable !== undefined) onSkipped(batch);
+    for (const record of batch.records) {
+      if (record.offset < from) continue;
       const full = records.length >= recordsMax || bytes + record.value.length > bytesMax;
       if (full && records.length > 0) {
         yield { records, nextOffset };
@@ -198,15 +202,9 @@ function* batchesOf(
       }
       records.push(record);
       bytes += record.value.length;
+      nextOffset = record.offset + 1;
     }
-    nextOffset = offset + 1;
+    nextOffset = Math.max(nextOffset, batch.nextOffset);
   }
   if (nextOffset > from) yield { records, nextOffset };
-}
-
-function recordOf({ offset, value, headers }: FetchedMessage): LogRecord {
-  const header = headers?.[signatureHeader];
-  // Several signatures count as none.
-  const signature = Buffer.isBuffer(header) ? header : null;
-  return { offset: Number(offset), value: value ?? Buffer.alloc(0), signature };
 }

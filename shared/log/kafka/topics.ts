@@ -57,8 +57,18 @@ export function planOf(topic: string, keepSeconds?: number): TopicPlan {
 
 /** The largest commit, with Kafka's framing. */
 const recordBytesMin = 1_000_000;
+/** A reader holds the whole batch that it skips because it is too large. */
+const recordBytesMax = 10 * 1024 * 1024;
 
-/** A setting, its value on a new topic, and which values are accepted. */
+/** What is wrong with a topic, and what to do. */
+interface Fault {
+  readonly text: string;
+  readonly next: string;
+  /** Words before `next` in an error. */
+  readonly lead?: string;
+}
+
+/** A setting, its value on a new topic, and which values are accepted. Those that lose records come first. */
 interface Rule {
   readonly name: string;
   readonly wanted: string;
@@ -74,7 +84,17 @@ function rulesFor(plan: TopicPlan, replicas: number): Rule[] {
     { name: 'retention.ms', wanted: String(retentionMs), accepts: keeps },
     exactly('retention.bytes', '-1'),
     exactly('unclean.leader.election.enable', 'false'),
-    { name: 'max.message.bytes', wanted: '1048588', accepts: (value) => Number(value) >= recordBytesMin },
+    // Readers skip what a broker compressed.
+    {
+      name: 'compression.type',
+      wanted: 'producer',
+      accepts: (value) => value === 'producer' || value === 'uncompressed',
+    },
+    {
+      name: 'max.message.bytes',
+      wanted: '1048588',
+      accepts: (value) => Number(value) >= recordBytesMin && Number(value) <= recordBytesMax,
+    },
     ...(plan.stampedByBroker ? [exactly('message.timestamp.type', 'LogAppendTime')] : []),
     ...segmentRules(plan),
     ...(replicas >= 3
@@ -115,53 +135,118 @@ export async function createTopic(
   }
 }
 
-/** Checks an existing topic. Rejects with TopicMisconfigured where its settings differ, and with KafkaFault. */
+/** Checks an existing topic. Rejects with TopicMisconfigured, which has all that is wrong, and with KafkaFault. */
 export async function checkTopic(
   connection: KafkaConnection,
   plan: TopicPlan,
   metadata: TopicMetadata,
 ): Promise<void> {
-  const replicas = Math.min(...metadata.partitions.map((partition) => partition.replicas.length));
-  const fault = partitionsFault(plan, metadata, replicas) ?? replicasFault(plan, metadata, replicas);
-  if (fault) throw new TopicMisconfigured(fault);
-  const settings = await settingsOf(connection, plan);
-  const wrong = rulesFor(plan, replicas).filter(({ name, accepts }) => !accepts(settings.get(name) ?? ''));
-  if (wrong.length === 0) return;
-  const found = wrong.map(({ name }) => `${name}=${settings.get(name) ?? ''}`).join(', ');
-  const wanted = wrong.map(({ name, wanted }) => `${name}=${wanted}`).join(',');
+  const faults = await topicFaults(connection, plan, metadata);
+  if (faults.length === 0) return;
   throw new TopicMisconfigured(
-    `topic ${plan.topic} is set to ${found}; fix it: kafka-configs.sh --bootstrap-server BROKERS ` +
-      `--alter --entity-type topics --entity-name ${plan.topic} --add-config ${wanted}`,
+    faults.map(({ text, next, lead = 'fix it: ' }) => `${text}; ${lead}${next}`).join('; and '),
   );
 }
 
-async function settingsOf(
+/** All that is wrong with an existing topic, what loses records first. Rejects with KafkaFault. */
+export async function topicFaults(
   connection: KafkaConnection,
   plan: TopicPlan,
-): Promise<ReadonlyMap<string, string>> {
+  metadata: TopicMetadata,
+): Promise<Fault[]> {
+  const replicas = Math.min(...metadata.partitions.map((partition) => partition.replicas.length));
+  const faults = [
+    await settingsFault(connection, plan, replicas),
+    replicasFault(plan, metadata, replicas),
+    await partitionsFault(connection, plan, metadata, replicas),
+  ];
+  return faults.filter((fault) => fault !== undefined);
+}
+
+async function settingsFault(
+  connection: KafkaConnection,
+  plan: TopicPlan,
+  replicas: number,
+): Promise<Fault | undefined> {
+  const { topic } = plan;
+  const settings = await settingsOf(connection, topic);
+  if (settings === undefined)
+    return {
+      text: `the settings of topic ${topic} may not be read`,
+      next:
+        'kafka-acls.sh --bootstrap-server BROKERS --add --allow-principal User:NAME ' +
+        `--operation DescribeConfigs --topic ${topic}`,
+      lead: 'allow it: ',
+    };
+  const wrong = rulesFor(plan, replicas).filter(({ name, accepts }) => !accepts(settings.get(name) ?? ''));
+  if (wrong.length === 0) return undefined;
+  const found = wrong.map(({ name }) => `${name}=${settings.get(name) ?? ''}`).join(', ');
+  const wanted = wrong.map(({ name, wanted }) => `${name}=${wanted}`).join(',');
+  return {
+    text: `topic ${topic} is set to ${found}`,
+    next:
+      'kafka-configs.sh --bootstrap-server BROKERS --alter --entity-type topics ' +
+      `--entity-name ${topic} --add-config ${wanted}`,
+  };
+}
+
+/** undefined: this process has no right to. */
+async function settingsOf(
+  connection: KafkaConnection,
+  topic: string,
+): Promise<ReadonlyMap<string, string> | undefined> {
   try {
-    return await connection.topicSettings(plan.topic);
+    return await connection.topicSettings(topic);
   } catch (error) {
     if (!(error instanceof KafkaFault) || error.type !== 'TOPIC_AUTHORIZATION_FAILED') throw error;
-    throw new TopicMisconfigured(
-      `the settings of topic ${plan.topic} may not be read; allow it: kafka-acls.sh --bootstrap-server BROKERS ` +
-        `--add --allow-principal User:NAME --operation DescribeConfigs --topic ${plan.topic}`,
-      { cause: error },
-    );
+    return undefined;
   }
 }
 
-function partitionsFault(plan: TopicPlan, metadata: TopicMetadata, replicas: number): string | undefined {
+async function partitionsFault(
+  connection: KafkaConnection,
+  plan: TopicPlan,
+  metadata: TopicMetadata,
+  replicas: number,
+): Promise<Fault | undefined> {
   const { topic, partitions } = plan;
   const count = metadata.partitions.length;
   if (count === partitions) return undefined;
-  const found = `topic ${topic} has ${count} partitions and needs ${partitions}`;
+  const text = `topic ${topic} has ${count} partitions and needs ${partitions}`;
   if (count < partitions)
-    return `${found}; fix it: kafka-topics.sh --bootstrap-server BROKERS --alter --topic ${topic} --partitions ${partitions}`;
-  return `${found}, and none can be removed; if it is empty, delete it and create it again: ${createCommand(plan, replicas)}`;
+    return {
+      text,
+      next: `kafka-topics.sh --bootstrap-server BROKERS --alter --topic ${topic} --partitions ${partitions}`,
+    };
+  const again = `delete it and create it again: ${createCommand(plan, replicas)}`;
+  const mayBeDeleted = publishedAgain.includes(topic) || (await isEmpty(connection, topic, metadata));
+  const next = mayBeDeleted
+    ? again
+    : `it has records, so do not delete it before headgate backup FOLDER has saved them (docs/operate.md); then ${again}`;
+  return { text: `${text}, and none can be removed`, next, lead: '' };
 }
 
-function replicasFault({ topic }: TopicPlan, metadata: TopicMetadata, replicas: number): string | undefined {
+/** Processes publish their records again. */
+const publishedAgain: readonly string[] = [statusTopic, gaugesTopic, countersTopic];
+
+/** False also where it is not known. */
+async function isEmpty(
+  connection: KafkaConnection,
+  topic: string,
+  { partitions }: TopicMetadata,
+): Promise<boolean> {
+  try {
+    const ends = partitions.map(({ partitionId: partition }) =>
+      connection.offset({ topic, partition }, 'end'),
+    );
+    return (await Promise.all(ends)).every((end) => end === 0);
+  } catch (error) {
+    if (error instanceof KafkaFault) return false;
+    throw error;
+  }
+}
+
+function replicasFault({ topic }: TopicPlan, metadata: TopicMetadata, replicas: number): Fault | undefined {
   if (replicas >= replicasFor(metadata.brokers.length)) return undefined;
   const nodes = metadata.brokers.map(({ nodeId }) => nodeId).slice(0, 3);
   const partitions = metadata.partitions.map(({ partitionId, replicas: now }) => ({
@@ -169,11 +254,12 @@ function replicasFault({ topic }: TopicPlan, metadata: TopicMetadata, replicas: 
     partition: partitionId,
     replicas: [...now, ...nodes.filter((node) => !now.includes(node))].slice(0, 3),
   }));
-  return (
-    `topic ${topic} has ${replicas} replicas on ${metadata.brokers.length} brokers; fix it: write ` +
-    `'${JSON.stringify({ version: 1, partitions })}' into plan.json, then ` +
-    'kafka-reassign-partitions.sh --bootstrap-server BROKERS --reassignment-json-file plan.json --execute'
-  );
+  return {
+    text: `topic ${topic} has ${replicas} replicas on ${metadata.brokers.length} brokers`,
+    next:
+      `write '${JSON.stringify({ version: 1, partitions })}' into plan.json, then ` +
+      'kafka-reassign-partitions.sh --bootstrap-server BROKERS --reassignment-json-file plan.json --execute',
+  };
 }
 
 function createCommand(plan: TopicPlan, replicas: number): string {

@@ -1,0 +1,52 @@
+/** Metrics and log lines of how a process reads the topics: once a topic cannot be read, can again, or a batch was skipped. */
+import { Gauge, type Registry } from 'prom-client';
+import type { ControlLog, TopicReading } from './core/control-log.ts';
+
+const intervalMs = 1000;
+
+interface Observed {
+  readonly log: Pick<ControlLog, 'readings'>;
+  readonly registry: Registry;
+  readonly logger: { warn(fields: object, text: string): void };
+}
+
+/** Observes all topics at the address of `log` until the function it returns is called. */
+export function observeTopics({ log, registry, logger }: Observed): () => void {
+  const readings = (): readonly TopicReading[] => log.readings?.() ?? [];
+  const gauge = (name: string, help: string, value: (reading: TopicReading) => number): Gauge =>
+    new Gauge({
+      name,
+      help,
+      labelNames: ['topic'],
+      registers: [registry],
+      collect() {
+        this.reset();
+        for (const reading of readings()) this.set({ topic: reading.topic }, value(reading));
+      },
+    });
+  gauge('headgate_topic_readable', '1 while the topic can be read (with Kafka only)', ({ failing }) =>
+    Number(failing === undefined),
+  );
+  gauge(
+    'headgate_topic_skipped_batches',
+    'batches of records skipped since the start because they are compressed, too large or broken (with Kafka only)',
+    ({ skipped }) => skipped,
+  );
+  const before = new Map<string, TopicReading>();
+  const look = () => {
+    for (const reading of readings()) {
+      const { topic, failing, skipped, lastSkipped } = reading;
+      const last = before.get(topic);
+      before.set(topic, reading);
+      if ((failing === undefined) !== (last?.failing === undefined))
+        logger.warn({ topic, reachable: failing === undefined, ...failing }, 'reading a topic');
+      if (skipped !== (last?.skipped ?? 0))
+        logger.warn(
+          { topic, skipped, ...lastSkipped },
+          'batches of records were skipped: they are compressed, too large or broken',
+        );
+    }
+  };
+  const timer = setInterval(look, intervalMs).unref();
+  return () => clearInterval(timer);
+}

@@ -1,0 +1,81 @@
+/** Writes record batches to a partition byte by byte, and reads them so, without a client that would refuse or decode them. */
+import { connect } from 'node:net';
+import { dialWith } from '../../shared/log/kafka/client.ts';
+import { unstored } from '../support/record-batches.ts';
+
+const nothing = -1;
+
+/** Resolves with the first offset. Rejects with Kafka's error code. The batch's own first offset must be 0. */
+export async function produceBatch(
+  broker: string,
+  topic: string,
+  batch: Buffer,
+  partition = 0,
+): Promise<number> {
+  const head = Buffer.alloc(27 + topic.length + 12);
+  let at = 0;
+  const int16 = (value: number) => {
+    at = head.writeInt16BE(value, at);
+  };
+  const int32 = (value: number) => {
+    at = head.writeInt32BE(value, at);
+  };
+  int16(0); // Produce,
+  int16(7); // in this version,
+  int32(1); // the first request
+  int16(nothing); // of no named client
+  int16(nothing); // without a transaction,
+  int16(-1); // acknowledged by all replicas
+  int32(20_000); // within this time.
+  int32(1);
+  int16(topic.length);
+  at += head.write(topic, at);
+  int32(1);
+  int32(partition);
+  int32(batch.length);
+  const size = Buffer.alloc(4);
+  size.writeInt32BE(at + batch.length);
+  const response = await exchange(broker, Buffer.concat([size, head.subarray(0, at), batch]));
+  const partitionAt = 8 + 4 + 2 + topic.length + 4;
+  const errorCode = response.readInt16BE(partitionAt + 4);
+  if (errorCode !== 0) throw new Error(`Kafka refuses the batch with error ${errorCode}`);
+  return Number(response.readBigInt64BE(partitionAt + 6));
+}
+
+function exchange(broker: string, request: Buffer): Promise<Buffer> {
+  const [host = '', port = ''] = broker.split(':');
+  const socket = connect({ host, port: Number(port) });
+  return new Promise((resolve, reject) => {
+    let received = Buffer.alloc(0);
+    socket.on('data', (chunk) => {
+      received = Buffer.concat([received, chunk]);
+      if (received.length < 4 || received.length < 4 + received.readInt32BE(0)) return;
+      socket.destroy();
+      resolve(received);
+    });
+    socket.once('error', reject);
+    socket.once('close', () => reject(new Error('Kafka closed the connection')));
+    socket.write(request);
+  });
+}
+
+/** All batches of a partition as they are stored, to be written again. */
+export async function storedBatches(broker: string, topic: string, partition = 0): Promise<Buffer[]> {
+  const [host = '', port = ''] = broker.split(':');
+  const connection = await dialWith({})({ host, port: Number(port) });
+  try {
+    const target = { topic, partition };
+    const end = await connection.offset(target, 'end');
+    const found: Buffer[] = [];
+    for (let offset = await connection.offset(target, 'start'); offset < end; ) {
+      const { recordSet } = await connection.fetch({ ...target, offset, waitMs: 0, bytesMax: 1 });
+      const batch = recordSet.subarray(0, 12 + recordSet.readInt32BE(8));
+      offset = Number(batch.readBigInt64BE(0)) + batch.readInt32BE(23) + 1;
+      // A marker of a transaction is written by brokers alone.
+      if ((batch.readInt16BE(21) & 0x20) === 0) found.push(unstored(batch));
+    }
+    return found;
+  } finally {
+    connection.destroy();
+  }
+}
