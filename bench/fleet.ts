@@ -7,6 +7,7 @@ import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { decodeGauges, encodeGauges, inFlightWindow } from '../schemas/gauges.ts';
 import { countersTopic, gaugesTopic, type LimitTopicName, readCounterRecord } from '../schemas/limits.ts';
+import { usageTopic } from '../schemas/usage.ts';
 import { Claimant } from '../shared/limits/claimant.ts';
 import { CounterState } from '../shared/limits/counters.ts';
 import { RecordMac } from '../shared/log/core/record-mac.ts';
@@ -235,7 +236,8 @@ async function idleGateway(busy: Traffics, { organisations }: Traffic) {
 }
 
 function controlPlane() {
-  const store = openUsageStore(':memory:', { keepRows: true });
+  const mac = new RecordMac(usageTopic, 'gateway-token-of-the-bench');
+  const store = openUsageStore(':memory:', { keepRows: true, mac });
   const incarnation = randomUUID();
   const at = new Date().toISOString();
   const batches = Array.from({ length: rows / 100 }, (_, record) => {
@@ -245,7 +247,8 @@ function controlPlane() {
       const counts = { promptTokens: 20, completionTokens: 40, requestId: `r-${n}`, replica: incarnation };
       return { v: 1, incarnation, n, at, ...owner, ...counts };
     });
-    return { offset: record, value: Buffer.from(JSON.stringify(body)), signature: null };
+    const value = Buffer.from(JSON.stringify(body));
+    return { offset: record, value, signature: mac.of(value) };
   });
   const bytes = batches.reduce((sum, { value }) => sum + value.length, 0);
   const before = process.cpuUsage();

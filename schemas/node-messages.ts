@@ -4,7 +4,7 @@
  * that holds the whole present, so that a lost frame costs nothing. Strict both ways: anything else ends the session.
  */
 import { z } from 'zod';
-import { dialectSchema, idSchema, nameSchema } from './names.ts';
+import { dialectSchema, idSchema, storedNameSchema } from './names.ts';
 
 export const nodeProtocol = 1;
 export const nodeConnectPath = '/nodes/v1/connect';
@@ -16,6 +16,7 @@ export const heartbeatsMissedMax = 3;
 export const nodeFrameBytesMax = 512 * 1024;
 export const modelsPerNodeMax = 1000;
 export const installsPerNodeMax = 100;
+export const unlistedMax = 20;
 
 /** A model as its engine names it. */
 const servedNameSchema = z.string().min(1).max(200);
@@ -27,7 +28,7 @@ const installSchema = z.strictObject({
   /** Of a load that reports its progress. */
   percent: z.int().min(0).max(100).optional(),
   /** Why it failed; holds nothing that is secret. */
-  reason: nameSchema.optional(),
+  reason: storedNameSchema.optional(),
 });
 
 /** What is known of a node now and stands in no log. */
@@ -38,6 +39,10 @@ export const liveNodeSchema = z.object({
   installs: z.array(installSchema).max(installsPerNodeMax).optional(),
   /** So many installs are left out. */
   installsOmitted: z.int().min(1).optional(),
+  /** What it has loaded and the catalog does not know: some of it. */
+  unlisted: z.array(servedNameSchema).max(unlistedMax).optional(),
+  /** Reports of it were kept out of the log within the last hour, because they were too many or too large. */
+  withheld: z.boolean().optional(),
 });
 
 export const agentMessageSchema = z.discriminatedUnion('type', [
@@ -46,7 +51,7 @@ export const agentMessageSchema = z.discriminatedUnion('type', [
     type: z.literal('beat'),
     up: z.boolean(),
     /** Why it is down. */
-    reason: nameSchema.optional(),
+    reason: storedNameSchema.optional(),
     /** Which engine was found; left out until one has answered. */
     dialect: dialectSchema.optional(),
     models: z.array(servedNameSchema).max(modelsPerNodeMax),

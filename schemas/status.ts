@@ -3,6 +3,7 @@
  * prove to be. The reader judges; a process never says of itself that it is well.
  */
 import { z } from 'zod';
+import { nameSchema } from './names.ts';
 import { liveNodeSchema } from './node-messages.ts';
 
 /** The topic of all status reports. */
@@ -12,7 +13,6 @@ export const statusTopic = 'headgate.status';
 export const statusBytesMax = 200_000;
 
 const incarnationSchema = z.string().regex(/^[A-Za-z0-9-]{8,64}$/);
-const nameSchema = z.string().min(1).max(200);
 
 export const statusSchema = z.object({
   v: z.literal(1),
@@ -40,6 +40,8 @@ export const statusSchema = z.object({
   metrics: z.string().max(300).optional(),
   /** Of a gateway with TLS: when the certificate of its listeners ends. */
   certificateEnds: z.string().max(40).optional(),
+  /** Of a gateway: nodes that reported more tokens than a request can use, within the last hour. */
+  overstating: z.array(z.string().max(64)).max(50).optional(),
   /** Of a control plane: fingerprint of the key with which it signs. */
   signer: z.string().max(64).optional(),
   /** Of a control plane: the nodes whose agents report to it. */
@@ -52,6 +54,9 @@ export const statusSchema = z.object({
   stopped: z.boolean().optional(),
 });
 
+/** As a process of an earlier build may have named itself: one that is forgotten for its name would not be waited for. */
+export const rememberedStatusSchema = statusSchema.extend({ name: z.string().min(1).max(200) });
+
 /**
  * What a control plane remembers of gateways that are silent, published again so that the topic never forgets them, and
  * which gateways an operator forgot, up to their report `n`.
@@ -60,7 +65,7 @@ const fleetMemorySchema = z.object({
   v: z.literal(1),
   name: nameSchema,
   kind: z.literal('memory'),
-  gateways: z.array(statusSchema).max(10_000),
+  gateways: z.array(rememberedStatusSchema).max(10_000),
   forgotten: z.array(z.object({ incarnation: incarnationSchema, n: z.int().min(1) })).max(10_000),
 });
 

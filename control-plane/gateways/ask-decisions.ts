@@ -1,30 +1,42 @@
-/** Asks the gateways for what they decided, at the addresses of their reports and with the token that both sides have. */
+/**
+ * Asks the gateways for what they decided, at the addresses of their reports. Anybody with an accepted token can report any
+ * address, so no secret is sent there: questions and answers are signed with the token that signed the report.
+ */
 import { type DecisionRecord, decisionRecordSchema } from '../../schemas/decisions.ts';
+import { askSigned, questionScheme, type SignedQuestion } from '../../shared/status/signed-question.ts';
 import type { StatusBoard } from '../../shared/status/status-board.ts';
 
 export interface DecisionSources {
   readonly board: Pick<StatusBoard, 'gateways'>;
-  /** The newest first. */
-  readonly tokens: readonly string[];
+  readonly gatewayToken: string;
+  readonly previousGatewayToken?: string | undefined;
   /** For one decision. */
-  readonly timeoutMs?: number | undefined;
+  readonly askTimeoutMs?: number | undefined;
 }
 
 interface Source {
   readonly name: string;
+  readonly incarnation: string;
   readonly url: string | undefined;
+  /** Of the one that signed the report; undefined where that is not known. */
+  readonly token: string | undefined;
 }
 
 const timeoutMsDefault = 3_000;
-/** Between two pieces of an export. */
+/** Between two pieces of an export, and for the whole of one gateway's. */
 const idleTimeoutMs = 30_000;
-const lineCharactersMax = 16 * 1024;
+const wholeTimeoutMs = 3_600_000;
 
-function sourcesOf({ board }: DecisionSources, name: string | undefined): Source[] {
-  return board
+function sourcesOf(sources: DecisionSources, name: string | undefined): Source[] {
+  // In the order in which the board counts them.
+  const tokens = [sources.gatewayToken, sources.previousGatewayToken];
+  return sources.board
     .gateways()
     .filter(({ report }) => report.stopped !== true && (name === undefined || report.name === name))
-    .map(({ report }) => ({ name: report.name, url: report.metrics }));
+    .map(({ report: { name, incarnation, metrics: url }, signedBy = -1 }) => ({
+      ...{ name, incarnation, url },
+      token: tokens[signedBy],
+    }));
 }
 
 /** The decision of a request, from the one gateway that made it; the others do not have it. Ends early with the signal. */
@@ -33,21 +45,19 @@ export async function askDecision(
   request: string,
   client?: AbortSignal,
 ): Promise<{ readonly decision?: DecisionRecord; readonly unanswered: string[] }> {
-  const { timeoutMs = timeoutMsDefault } = sources;
+  const { askTimeoutMs: timeoutMs = timeoutMsDefault } = sources;
   const deadline = AbortSignal.timeout(timeoutMs);
   const signal = client ? AbortSignal.any([client, deadline]) : deadline;
   const unanswered: string[] = [];
   const found = await Promise.all(
-    sourcesOf(sources, undefined).map(async ({ name, url }) => {
+    sourcesOf(sources, undefined).map(async (source) => {
       try {
-        const response = await ask(sources, url, `/decisions/${request}`, signal);
-        if (response.status === 404) return undefined;
-        if (!response.ok) throw new Error(`HTTP ${response.status}`);
-        return decisionRecordSchema.parse(await response.json());
+        for await (const lines of ask(source, `/decisions/${request}`, signal))
+          return decisionRecordSchema.parse(JSON.parse(lines));
       } catch {
-        unanswered.push(name);
-        return undefined;
+        unanswered.push(source.name);
       }
+      return undefined;
     }),
   );
   const decision = found.find((each) => each !== undefined);
@@ -59,11 +69,12 @@ export async function* decisionLines(
   sources: DecisionSources,
   sinceMs: number,
   gateway: string | undefined,
+  timeoutMs = wholeTimeoutMs,
 ): AsyncGenerator<string, string[]> {
   const unanswered: string[] = [];
   for (const source of sourcesOf(sources, gateway)) {
     try {
-      yield* linesFrom(sources, source, sinceMs);
+      yield* linesFrom(source, sinceMs, AbortSignal.timeout(timeoutMs));
     } catch {
       unanswered.push(source.name);
     }
@@ -72,42 +83,53 @@ export async function* decisionLines(
 }
 
 /** Whole lines of one gateway. Throws where it does not answer to the end. */
-async function* linesFrom(sources: DecisionSources, { url }: Source, sinceMs: number): AsyncIterable<string> {
+async function* linesFrom(source: Source, sinceMs: number, deadline: AbortSignal): AsyncIterable<string> {
   const idle = new AbortController();
   const timer = setTimeout(() => idle.abort(), idleTimeoutMs);
   try {
-    const response = await ask(sources, url, `/decisions?since=${Math.floor(sinceMs)}`, idle.signal);
-    if (!response.ok) throw new Error(`HTTP ${response.status}`);
-    let rest = '';
-    const decoder = new TextDecoder();
-    for await (const piece of (response.body ?? []) as AsyncIterable<Uint8Array>) {
+    const signal = AbortSignal.any([idle.signal, deadline]);
+    for await (const lines of ask(source, `/decisions?since=${Math.floor(sinceMs)}`, signal)) {
       timer.refresh();
-      const lines = (rest + decoder.decode(piece, { stream: true })).split('\n');
-      rest = lines.pop() ?? '';
-      if (rest.length > lineCharactersMax) throw new Error('a line is too long');
-      if (lines.length > 0) yield `${lines.join('\n')}\n`;
+      yield lines;
     }
-    if (rest !== '') throw new Error('the answer ended within a line');
   } finally {
     clearTimeout(timer);
   }
 }
 
-async function ask(
-  { tokens }: DecisionSources,
-  url: string | undefined,
-  path: string,
-  signal: AbortSignal,
-): Promise<Response> {
-  if (url === undefined) throw new Error('it does not report where its decisions are');
-  let response: Response | undefined;
-  for (const token of tokens) {
-    const headers = { authorization: `Bearer ${token}` };
-    // The token is for this address alone.
-    response = await fetch(`${url}${path}`, { headers, signal, redirect: 'error' });
-    if (response.status !== 401) return response;
+/** The answer, as far as it proves itself. */
+async function* ask(source: Source, path: string, signal: AbortSignal): AsyncGenerator<string, void> {
+  const { token, incarnation, url } = source;
+  if (token === undefined) throw new Error('it has not reported by itself since this replica started');
+  const address = `${listenerOf(url)}${path}`;
+  const { answer, authorization } = await challenged(address, signal, (challenge) =>
+    askSigned(token, { incarnation, path, challenge }),
+  );
+  const response = await fetch(address, { headers: { authorization }, signal, redirect: 'error' });
+  if (response.ok && response.body) yield* answer(response.body as AsyncIterable<Uint8Array>);
+  else {
     await response.body?.cancel();
+    throw new Error(`HTTP ${response.status}`);
   }
-  if (response === undefined) throw new Error('there is no token');
-  return response;
+}
+
+async function challenged(
+  address: string,
+  signal: AbortSignal,
+  sign: (challenge: string) => SignedQuestion,
+): Promise<SignedQuestion> {
+  const response = await fetch(address, { signal, redirect: 'error' });
+  await response.body?.cancel();
+  const [scheme, challenge = ''] = (response.headers.get('www-authenticate') ?? '').split(' challenge=', 2);
+  if (scheme !== questionScheme) throw new Error('it gives out no challenge');
+  return sign(challenge);
+}
+
+/** Host and port of a listener, and nothing that would lead elsewhere. */
+function listenerOf(url: string | undefined): string {
+  if (url === undefined) throw new Error('it does not report where its decisions are');
+  const { protocol, origin, href } = new URL(url);
+  if (!/^https?:$/.test(protocol) || href !== `${origin}/`)
+    throw new Error('this is no address of a listener');
+  return origin;
 }

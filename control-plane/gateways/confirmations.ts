@@ -1,5 +1,9 @@
-/** Waits until every gateway has applied a position, and reports when each did (design 4: Revocation confirmed). */
+/**
+ * Waits until every gateway has applied a position, and reports when each did (design 4: Revocation confirmed). All who wait
+ * share one request for the end of the reports.
+ */
 import type { Confirmations, GatewayConfirmation } from '../../schemas/admin.ts';
+import { sleep } from '../../shared/runtime/retry.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import type { StatusBoard } from '../../shared/status/status-board.ts';
 
@@ -8,39 +12,76 @@ const readMsMin = 1000;
 /** Polls, because the time alone confirms a silent gateway, without an event. */
 const pollMs = 500;
 
-export interface Confirming {
-  readonly board: StatusBoard;
-  readonly snapshot: Pick<Snapshot, 'log'>;
-}
+/** One read of the reports may take so long before it is begun again. */
+const readMsMax = 5000;
+/** Between the beginnings of two reads, however many wait. */
+const readGapMs = 100;
 
-export async function confirmations(
-  { board, snapshot }: Confirming,
-  position: number,
-  timeoutSeconds: number,
-): Promise<Confirmations> {
-  const startMs = performance.now();
-  const untilMs = startMs + timeoutSeconds * 1000;
-  const leftMs = (): number => untilMs - performance.now();
-  const confirmedMs = new Map<string, number>();
-  // A gateway publishes a report before it serves, so a gateway that this read does not find accepts no key yet.
-  let isRead = await board.readToEnd(Math.max(leftMs(), readMsMin));
-  let readMs = performance.now();
-  for (;;) {
-    const gateways = board.gateways().map((seen): GatewayConfirmation => {
-      const { name, incarnation } = seen.report;
-      const confirmed = board.confirms(seen, position, snapshot.log);
-      if (!confirmed) confirmedMs.delete(incarnation);
-      else if (!confirmedMs.has(incarnation)) confirmedMs.set(incarnation, performance.now());
-      const atMs = confirmedMs.get(incarnation) ?? performance.now();
-      return { name, incarnation, confirmed, seconds: Math.round(atMs - startMs) / 1000 };
+export class Confirming {
+  readonly #board: StatusBoard;
+  readonly #snapshot: Pick<Snapshot, 'log'>;
+  /** Has begun, with the pause before the next one. */
+  #running: Promise<unknown> = Promise.resolve();
+  #next: Promise<boolean> | undefined;
+
+  constructor({
+    board,
+    snapshot,
+  }: { readonly board: StatusBoard; readonly snapshot: Pick<Snapshot, 'log'> }) {
+    this.#board = board;
+    this.#snapshot = snapshot;
+  }
+
+  /** Rejects with the reason of `client`, who does not wait any more. */
+  async wait(position: number, timeoutSeconds: number, client: AbortSignal): Promise<Confirmations> {
+    const board = this.#board;
+    const startMs = performance.now();
+    const untilMs = startMs + timeoutSeconds * 1000;
+    const leftMs = (): number => untilMs - performance.now();
+    const confirmedMs = new Map<string, number>();
+    // A gateway publishes a report before it serves, so a gateway that this read does not find accepts no key yet.
+    let isRead = await this.#readToEnd(Math.max(leftMs(), readMsMin), client);
+    let readMs = performance.now();
+    for (;;) {
+      client.throwIfAborted();
+      const gateways = board.gateways().map((seen): GatewayConfirmation => {
+        const { name, incarnation } = seen.report;
+        const confirmed = board.confirms(seen, position, this.#snapshot.log);
+        if (!confirmed) confirmedMs.delete(incarnation);
+        else if (!confirmedMs.has(incarnation)) confirmedMs.set(incarnation, performance.now());
+        const atMs = confirmedMs.get(incarnation) ?? performance.now();
+        return { name, incarnation, confirmed, seconds: Math.round(atMs - startMs) / 1000 };
+      });
+      const reason = reasonAgainst(board, isRead);
+      const complete = reason === undefined && gateways.every(({ confirmed }) => confirmed);
+      if (complete || leftMs() <= 0) return { complete, gateways, ...(reason !== undefined && { reason }) };
+      await board.changed(Math.min(pollMs, Math.max(leftMs(), 1)));
+      if (performance.now() - readMs < pollMs && isRead) continue;
+      isRead = (await this.#readToEnd(Math.max(leftMs(), 1), client)) || isRead;
+      readMs = performance.now();
+    }
+  }
+
+  /** True once the reports were read to an end that was asked for after this call; false after `timeoutMs`, or without a client. */
+  async #readToEnd(timeoutMs: number, client: AbortSignal): Promise<boolean> {
+    const done = new AbortController();
+    const late = sleep(timeoutMs, AbortSignal.any([client, done.signal])).then(() => false);
+    try {
+      return await Promise.race([this.#sharedRead(), late]);
+    } finally {
+      done.abort();
+    }
+  }
+
+  /** The next read, for all who wait: the one that runs may have asked for the end before one of them came. */
+  #sharedRead(): Promise<boolean> {
+    this.#next ??= this.#running.then(() => {
+      this.#next = undefined;
+      const reading = this.#board.readToEnd(readMsMax);
+      this.#running = Promise.all([reading, sleep(readGapMs)]);
+      return reading;
     });
-    const reason = reasonAgainst(board, isRead);
-    const complete = reason === undefined && gateways.every(({ confirmed }) => confirmed);
-    if (complete || leftMs() <= 0) return { complete, gateways, ...(reason !== undefined && { reason }) };
-    await board.changed(Math.min(pollMs, Math.max(leftMs(), 1)));
-    if (performance.now() - readMs < pollMs && isRead) continue;
-    isRead = (await board.readToEnd(Math.max(leftMs(), 1))) || isRead;
-    readMs = performance.now();
+    return this.#next;
   }
 }
 

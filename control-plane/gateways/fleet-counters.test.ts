@@ -31,7 +31,7 @@ let closing: (() => Promise<void>)[];
 beforeEach(() => {
   folder = mkdtempSync(join(tmpdir(), 'headgate-counters-'));
   memory = new MemoryTopic();
-  usage = openUsageStore(':memory:', { keepRows: true });
+  usage = openUsageStore(':memory:', { keepRows: true, acceptUnsigned: true });
   nowMs = Date.now();
   closing = [];
   warnings.length = 0;
@@ -134,7 +134,7 @@ test('what a new gateway completed before the control plane was upgraded from 0.
   makeEarlierUsage({ folder: data, organisation: 'other', period });
   foldAsEarlier(data, rows, 2);
   usage.close();
-  usage = openUsageStore(join(data, 'usage.db'), { keepRows: true });
+  usage = openUsageStore(join(data, 'usage.db'), { keepRows: true, acceptUnsigned: true });
   const one = plane();
   const { publish, published } = gateway();
   await publish({ entries: [['acme', period, 500, 1]] });

@@ -19,6 +19,7 @@ import {
   type ReplicaFacts,
   type Sum,
 } from '../../shared/limits/counters.ts';
+import type { RefusedRecords } from '../../shared/log/core/record-mac.ts';
 import type { LimitTopic } from '../../shared/log/limit-topic.ts';
 import type { LineLogger } from '../../shared/runtime/logger.ts';
 import type { AppliedUsage, UsageReader } from '../../shared/usage/usage-store.ts';
@@ -43,6 +44,14 @@ export interface FleetCountersOptions {
   readonly now?: () => number;
 }
 
+/** Tokens of the pool in one period. */
+export interface CounterDifference {
+  readonly organisation: string;
+  readonly period: string;
+  readonly counters: number;
+  readonly rows: number;
+}
+
 interface Compared {
   readonly counters: number;
   readonly rows: number;
@@ -50,8 +59,8 @@ interface Compared {
 }
 
 export class FleetCounters {
-  /** Tokens by which sums of counters and of usage rows differ at rest, over all organisations. */
-  differenceTokens = 0;
+  /** Where the counters of the gateways and the usage rows differ at rest. */
+  differences: readonly CounterDifference[] = [];
   readonly feed: CounterFeed;
   readonly #state = new CounterState();
   readonly #options: FleetCountersOptions;
@@ -90,10 +99,19 @@ export class FleetCounters {
     await this.feed.stop();
   }
 
+  /** Over all organisations. */
+  get differenceTokens(): number {
+    return this.differences.reduce((sum, { counters, rows }) => sum + Math.abs(counters - rows), 0);
+  }
+
   /** Call it with each application of usage rows. */
   onApplied({ gaps, unnamedChanged }: Pick<AppliedUsage, 'gaps' | 'unnamedChanged'>): void {
     this.#gaps.push(...gaps.map(({ incarnation, next }) => [incarnation, next] as const));
     if (unnamedChanged) this.#addUnnamed();
+  }
+
+  get refused(): RefusedRecords | undefined {
+    return this.#options.topic.refused;
   }
 
   /** What all gateways counted. */
@@ -189,7 +207,7 @@ export class FleetCounters {
 
   #compare(): void {
     const nowMs = this.#now();
-    let difference = 0;
+    const differences: CounterDifference[] = [];
     const rows = new Map(
       this.#options.usage
         .poolTotals()
@@ -203,15 +221,19 @@ export class FleetCounters {
       const isStill = before?.counters === now.counters && before.rows === now.rows;
       const sweeps = isStill ? before.sweeps + 1 : 0;
       this.#compared.set(key, { ...now, sweeps });
-      if (!isCounted(key.slice(key.indexOf(' ') + 1), nowMs)) this.#compared.delete(key);
-      else if (sweeps >= stillSweeps) difference += Math.abs(now.counters - now.rows);
+      const [organisation = '', period = ''] = key.split(' ');
+      if (!isCounted(period, nowMs)) this.#compared.delete(key);
+      else if (sweeps >= stillSweeps && now.counters !== now.rows)
+        differences.push({ organisation, period, ...now });
     }
-    if (difference !== this.differenceTokens && difference > 0)
+    const before = this.differenceTokens;
+    this.differences = differences;
+    const { differenceTokens } = this;
+    if (differenceTokens !== before && differenceTokens > 0)
       this.#options.logger.warn(
-        { differenceTokens: difference },
+        { differenceTokens },
         'the counters of the gateways and the usage rows differ; after a data folder was lost they do until the end of the period',
       );
-    this.differenceTokens = difference;
   }
 
   #now(): number {

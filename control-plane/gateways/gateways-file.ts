@@ -3,15 +3,18 @@
  * status topic. Primary data: a gateway that is silent for over a day may be stored nowhere else.
  */
 import { existsSync } from 'node:fs';
-import { type StatusReport, statusSchema } from '../../schemas/status.ts';
-import { type Database, DatabaseCorrupt, mapSqliteError, openDatabase } from '../../shared/runtime/sqlite.ts';
+import { rememberedStatusSchema, type StatusReport } from '../../schemas/status.ts';
+import {
+  type Database,
+  DatabaseCorrupt,
+  mapSqliteError,
+  openDatabase,
+  refuseForeignSchema,
+} from '../../shared/runtime/sqlite.ts';
 import { quarantineFile } from '../../shared/snapshot/open-snapshot.ts';
+import { gatewaysSql } from '../../shared/status/gateways-tables.ts';
 
 const tombstonesMax = 20_000;
-const sql = `
-  CREATE TABLE IF NOT EXISTS gateway (incarnation TEXT PRIMARY KEY, report TEXT NOT NULL);
-  CREATE TABLE IF NOT EXISTS ended (at INTEGER PRIMARY KEY, incarnation TEXT NOT NULL UNIQUE, n INTEGER NOT NULL);
-`;
 
 /** The last report of a gateway, or its tombstone: the number of the report with which it ended. */
 export type PersistedGateway = StatusReport | { readonly incarnation: string; readonly endedAt: number };
@@ -43,7 +46,7 @@ export class GatewaysFile {
       .all();
     const rows = this.#db.prepare<[], { report: string }>('SELECT report FROM gateway').all();
     const reports = rows.flatMap(({ report }) => {
-      const parsed = statusSchema.safeParse(JSON.parse(report));
+      const parsed = rememberedStatusSchema.safeParse(JSON.parse(report));
       return parsed.success ? [parsed.data] : [];
     });
     return { ended, reports };
@@ -79,7 +82,8 @@ export class GatewaysFile {
 function open(path: string): Database {
   const db = openDatabase(path, { durability: 'full' });
   try {
-    db.exec(sql);
+    db.exec(gatewaysSql);
+    refuseForeignSchema(db, path, gatewaysSql);
     return db;
   } catch (error) {
     db.close();

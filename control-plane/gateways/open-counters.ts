@@ -8,17 +8,18 @@ import { measureCounterFeed } from '../../shared/limits/counter-feed.ts';
 import { limitTopicAt } from '../../shared/log/limit-topic.ts';
 import type { UsageReader } from '../../shared/usage/usage-store.ts';
 import { FleetCounters } from './fleet-counters.ts';
-import type { FleetSettings } from './open-fleet.ts';
+import { countedTokens, type FleetSettings } from './open-fleet.ts';
 
 /** Throws the errors of shared/runtime/sqlite.ts. */
 export function openFleetCounters(
-  { logUrl, dataDir, gatewayToken, previousGatewayToken: previous, logger }: FleetSettings,
+  settings: FleetSettings,
   usage: UsageReader,
   registry: Registry,
 ): FleetCounters {
+  const { logUrl, dataDir, logger } = settings;
   const topic = limitTopicAt(logUrl, {
     topic: countersTopic,
-    tokens: [gatewayToken, ...(previous === undefined ? [] : [previous])],
+    tokens: countedTokens(settings),
     onReachabilityChange: (reachable, error) =>
       logger.warn({ reachable, reason: error?.message }, 'counters topic'),
   });

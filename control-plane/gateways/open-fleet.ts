@@ -26,10 +26,18 @@ export interface OpenedFleet {
   readonly fleetMemory: FleetMemory;
 }
 
+/** Tokens of which a MAC counts: the present one, which signs, and the former one during a rotation. */
+export function countedTokens({
+  gatewayToken,
+  previousGatewayToken: previous,
+}: Pick<FleetSettings, 'gatewayToken' | 'previousGatewayToken'>): [string, ...string[]] {
+  return previous === undefined ? [gatewayToken] : [gatewayToken, previous];
+}
+
 /** Opens and starts both. Rejects with the errors of opening a log and of shared/runtime/sqlite.ts. */
 export async function openFleet(settings: FleetSettings, closers: Closers): Promise<OpenedFleet> {
-  const { logUrl, dataDir, name, gatewayToken, previousGatewayToken: previous, logger } = settings;
-  const mac = new StatusMac(gatewayToken, ...(previous === undefined ? [] : [previous]));
+  const { logUrl, dataDir, name, logger } = settings;
+  const mac = new StatusMac(...countedTokens(settings));
   const statusLog = await openStatusLog(logUrl);
   closers.add(() => statusLog.close());
   const file = new GatewaysFile(join(dataDir, 'gateways.db'), (error) =>

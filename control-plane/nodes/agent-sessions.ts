@@ -6,13 +6,15 @@
  */
 import { type Beat, closeCodes, type LiveNode } from '../../schemas/node-messages.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
+import type { RateLimitedLine } from '../../shared/runtime/rate-limited-line.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import { Admissions } from './admissions.ts';
 import { type Admission, AgentConnection, type AgentSocket, type EndCause } from './agent-connection.ts';
 import { Installs } from './installs.ts';
-import { type HeldHeartbeat, heldOf, type NodesReport, reportOf } from './live-report.ts';
-import { down, healthOf, NodeLimits } from './node-limits.ts';
-import type { Health, NodeReporter } from './node-reporter.ts';
+import { type HeldHeartbeat, heldOf, liveOf, type NodesReport, reportOf } from './live-report.ts';
+import { down, type Health, healthOf } from './node-health.ts';
+import { NodeLimits } from './node-limits.ts';
+import type { NodeReporter } from './node-reporter.ts';
 import { OrphanedNodes } from './orphaned-nodes.ts';
 import type { ReplicaLiveness } from './replica-liveness.ts';
 import { nextState, type SessionEffect, type SessionEvent, type SessionState } from './session-state.ts';
@@ -25,6 +27,8 @@ export interface AgentSessionsOptions {
   readonly canReport: () => boolean;
   /** An agent that sends no heartbeat for so long is disconnected. */
   readonly silenceMsMax: number;
+  /** Counts, by node, the reports that the log did not take. */
+  readonly withheld: RateLimitedLine;
   readonly logger: Logger;
 }
 
@@ -192,8 +196,10 @@ export class AgentSessions {
     const { reporter } = this.#options;
     const row = reporter.node(session.node);
     if (!row) return;
-    const observed = healthOf(heartbeat, row);
-    const damped = this.#limitsOf(session.node).observe(row, observed.up);
+    const { health: observed, unlisted } = reporter.partForLog(row, healthOf(heartbeat, row));
+    const limits = this.#limitsOf(session.node);
+    session.held = { ...session.held, ...liveOf(unlisted, limits) };
+    const damped = limits.observe(row, observed.up);
     const health = !observed.up || damped.reportedUp === true ? observed : undefined;
     const { owner } = row;
     if (owner === null) this.#dispatch(session, 'heartbeat-unowned', { owner, health });
@@ -218,16 +224,24 @@ export class AgentSessions {
     const { reporter, liveness } = this.#options;
     const { node } = session;
     // Two agents with one token would move their node between two replicas without end.
-    if (liveness.isDead(owner) || this.#limitsOf(node).takeovers.tryAcquire())
-      this.#track(session, health ? reporter.claimAndReport(node, health) : reporter.claim(node));
-    else session.connection.dismiss(closeCodes.goingAway, 'this node changes its replica too often');
+    if (liveness.isDead(owner) || this.#limitsOf(node).takeovers.tryAcquire()) {
+      const isAdmitted = health !== undefined && this.#admits(node, health);
+      this.#track(session, isAdmitted ? reporter.claimAndReport(node, health) : reporter.claim(node));
+    } else session.connection.dismiss(closeCodes.goingAway, 'this node changes its replica too often');
   }
 
   #report(session: AgentSession, health: Health | undefined): void {
     const { node } = session;
-    if (!health || (health.up && !this.#limitsOf(node).reports.tryAcquire()))
-      this.#dispatch(session, 'report-failed');
+    const isTooOften = health?.up === true && !this.#limitsOf(node).reports.tryAcquire();
+    if (!health || isTooOften || !this.#admits(node, health)) this.#dispatch(session, 'report-failed');
     else this.#track(session, this.#options.reporter.reportHealth(node, health));
+  }
+
+  #admits(id: string, health: Health): boolean {
+    const row = this.#options.reporter.node(id);
+    const isAdmitted = row !== undefined && this.#limitsOf(id).admits(health, row);
+    if (!isAdmitted) this.#options.withheld.add(id);
+    return isAdmitted;
   }
 
   #track(session: AgentSession, report: Promise<unknown>): void {

@@ -5,21 +5,33 @@
 import type { LiveNode } from '../../schemas/node-messages.ts';
 import type { StatusBoard } from '../../shared/status/status-board.ts';
 import type { AgentSessions } from './agent-sessions.ts';
+import type { NodeProber } from './node-prober.ts';
+
+interface ReadNode {
+  readonly id: string;
+  readonly owner?: string | undefined;
+  readonly up?: boolean;
+  readonly loaded?: string[];
+}
 
 export class LiveNodes {
   readonly #agents: AgentSessions;
+  readonly #prober: Pick<NodeProber, 'live'>;
   readonly #board: StatusBoard;
 
-  constructor(agents: AgentSessions, board: StatusBoard) {
+  constructor(agents: AgentSessions, prober: Pick<NodeProber, 'live'>, board: StatusBoard) {
     this.#agents = agents;
+    this.#prober = prober;
     this.#board = board;
   }
 
-  /** A node as the state has it, with what is known of it now. */
-  with<Node extends { readonly id: string; readonly owner?: string | undefined }>(
-    node: Node,
-  ): Node & Partial<LiveNode> {
-    return { ...node, ...(this.#agents.live(node.id) ?? this.#elsewhere(node)) };
+  /** A node as the state has it, with what is known of it now; what it loaded that the log does not name too. */
+  with<Node extends ReadNode>(node: Node): Node & Partial<LiveNode> {
+    const { id, up, loaded } = node;
+    const live = this.#agents.live(id) ?? this.#prober.live(id) ?? this.#elsewhere(node);
+    const { unlisted, ...shown } = live ?? {};
+    const isShown = unlisted !== undefined && up === true && loaded !== undefined;
+    return { ...node, ...shown, ...(isShown && { loaded: [...new Set([...loaded, ...unlisted])].sort() }) };
   }
 
   #elsewhere({

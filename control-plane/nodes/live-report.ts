@@ -11,11 +11,19 @@ const nodesReportedMax = 2000;
 /** For all nodes in one status record, which must fit in a Kafka message. */
 const reportBytesMax = 150_000;
 
-export type HeldHeartbeat = Pick<LiveNode, 'inFlight' | 'installs' | 'installsOmitted'>;
+export type HeldHeartbeat = Omit<LiveNode, 'beatSeconds'>;
 
 /** The part of a heartbeat that stays in memory until the next. */
 export function heldOf({ inFlight, installs = [] }: Beat): HeldHeartbeat {
   return { ...(inFlight !== undefined && { inFlight }), ...truncate(installs, installsHeldMax, 0) };
+}
+
+/** What is known of a node beyond the log, with an agent or without. */
+export function liveOf(
+  unlisted: readonly string[],
+  { hasWithheld }: { readonly hasWithheld: boolean },
+): Pick<LiveNode, 'unlisted' | 'withheld'> {
+  return { ...(unlisted.length > 0 && { unlisted: [...unlisted] }), ...(hasWithheld && { withheld: true }) };
 }
 
 function truncate(
@@ -35,7 +43,7 @@ export interface NodesReport {
   readonly nodesOmitted?: number;
 }
 
-/** First every attached node, then installs in the space that is left. */
+/** First every attached node, then installs and unlisted models in the space that is left. */
 export function reportOf(live: ReadonlyMap<string, LiveNode>): NodesReport {
   const nodes: Record<string, LiveNode> = {};
   let bytes = 0;
@@ -50,8 +58,9 @@ export function reportOf(live: ReadonlyMap<string, LiveNode>): NodesReport {
   }
   for (const [id, node] of live) {
     const bare = nodes[id];
-    if (bare === undefined || node.installs === undefined) continue;
-    const full = withInstalls(node, installsReportedMax);
+    if (bare === undefined) continue;
+    const { unlisted } = node;
+    const full = { ...withInstalls(node, installsReportedMax), ...(unlisted && { unlisted }) };
     const more = sizeOf(id, full) - sizeOf(id, bare);
     if (bytes + more > reportBytesMax) continue;
     nodes[id] = full;
@@ -61,7 +70,10 @@ export function reportOf(live: ReadonlyMap<string, LiveNode>): NodesReport {
   return { nodes, ...(omitted > 0 && { nodesOmitted: omitted }) };
 }
 
-function withInstalls({ installs = [], installsOmitted = 0, ...rest }: LiveNode, max: number): LiveNode {
+function withInstalls(
+  { installs = [], installsOmitted = 0, unlisted: _, ...rest }: LiveNode,
+  max: number,
+): LiveNode {
   return { ...rest, ...truncate(installs, max, installsOmitted) };
 }
 

@@ -1,43 +1,63 @@
 /**
- * Limits of one node that has an agent, beyond any one session: how far its up is damped, and how often it may make the
- * replica do something, however its agent behaves.
+ * What one node can cause to be written into the log, whatever its agent sends and its engine answers: names that somebody set up,
+ * in reports of bounded size, so many and so many bytes a day. A report that is withheld is compared again at the next heartbeat
+ * or probe, so a model that comes to the catalog later is served then.
  */
-import type { Beat } from '../../schemas/node-messages.ts';
 import { RateLimit } from '../../shared/runtime/rate-limit.ts';
 import { type Damped, observe, resumeDamping } from './damping.ts';
-import { type Health, lastReportedUp, type NodeRow } from './node-reporter.ts';
+import { type Health, lastReportedUp, type NodeRow } from './node-health.ts';
+
+const daySeconds = 86_400;
+/** All that the log takes of one node, for agents and probed engines alike. Bytes are those of JSON. */
+export const nodeLogLimits = {
+  /** Names, windows and images of one report; names beyond it are left out. */
+  reportBytesMax: 128 * 1024,
+  /** Reports that it is up, or serves other models. */
+  reports: { burst: 5, perSecond: 1 / 10 },
+  /** Of these reports, and of those that it is down, which are never withheld. */
+  reportBytes: { burst: 256 * 1024, perSecond: (2 * 1024 * 1024) / daySeconds },
+  /** Claims of the node from a replica that is alive; each is some 300 bytes. */
+  takeovers: { burst: 3, perSecond: 1 / 15 },
+} as const;
+/** Of a report without names, in its commit. */
+const frameBytes = 500;
+const withheldMs = 3_600_000;
 
 export class NodeLimits {
   /** Upgrades of sockets. */
   readonly attaches = new RateLimit({ burst: 5, perSecond: 0.5 });
-  /** Claims of the node from a replica that is alive. */
-  readonly takeovers = new RateLimit({ burst: 3, perSecond: 1 / 15 });
-  /** Reports that it is up, or serves other models. */
-  readonly reports = new RateLimit({ burst: 5, perSecond: 1 / 10 });
+  readonly takeovers = new RateLimit(nodeLogLimits.takeovers);
+  /** Of what an agent reports; an engine is probed every two seconds. */
+  readonly reports = new RateLimit(nodeLogLimits.reports);
+  readonly #bytes = new RateLimit(nodeLogLimits.reportBytes);
   #damped: Damped | undefined;
+  #withheldMs = Number.NEGATIVE_INFINITY;
 
   /** Records one observation; `reportedUp` of the result is what the log should have. */
   observe(row: NodeRow, up: boolean): Damped {
     this.#damped = observe(this.#damped ?? resumeDamping(lastReportedUp(row)), up, performance.now());
     return this.#damped;
   }
+
+  /** Have these bytes a place in the log now? Then they are counted. */
+  admits(health: Health, row: NodeRow): boolean {
+    if (!health.up) {
+      // An organisation's node keeps its models in the log.
+      this.#bytes.charge(frameBytes + Buffer.byteLength(row.loaded));
+      return true;
+    }
+    const nowMs = performance.now();
+    if (this.#bytes.tryAcquire(nowMs, frameBytes + sizeOf(health))) return true;
+    this.#withheldMs = nowMs;
+    return false;
+  }
+
+  /** Was a report too large for what is left of the day, in the last hour? */
+  get hasWithheld(): boolean {
+    return performance.now() - this.#withheldMs < withheldMs;
+  }
 }
 
-/** The health in a heartbeat. A node is down where its engine is not the registered one: requests would use the wrong dialect. */
-export function healthOf(heartbeat: Beat, row: NodeRow): Health {
-  const { up, dialect, models, windows = {}, imageModels = [], reason } = heartbeat;
-  if (!up) return down(reason);
-  if (dialect !== undefined && dialect !== row.dialect)
-    return down(`the engine is ${dialect}, the node is registered as ${row.dialect}`);
-  const served = new Set(models);
-  return {
-    up,
-    models,
-    windows: Object.fromEntries(Object.entries(windows).filter(([name]) => served.has(name))),
-    imageModels: imageModels.filter((name) => served.has(name)),
-  };
-}
-
-export function down(reason: string | undefined): Health {
-  return { up: false, models: [], windows: {}, imageModels: [], reason };
+function sizeOf({ models, windows, imageModels }: Health): number {
+  return Buffer.byteLength(JSON.stringify([models, windows, imageModels]));
 }

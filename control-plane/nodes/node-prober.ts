@@ -7,11 +7,14 @@ import type { Dialect } from '../../schemas/names.ts';
 import { ImageModels } from '../../shared/engines/image-models.ts';
 import { type Probed, probe } from '../../shared/engines/probe.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
+import type { RateLimitedLine } from '../../shared/runtime/rate-limited-line.ts';
 import { sleep } from '../../shared/runtime/retry.ts';
 import { type Damped, observe, resumeDamping } from './damping.ts';
 import type { NodeIntervals } from './intervals.ts';
-import { down } from './node-limits.ts';
-import { lastReportedUp, type NodeReporter, type NodeRow } from './node-reporter.ts';
+import { liveOf } from './live-report.ts';
+import { down, lastReportedUp, type NodeRow } from './node-health.ts';
+import { NodeLimits } from './node-limits.ts';
+import type { NodeReporter } from './node-reporter.ts';
 import type { ReplicaLiveness } from './replica-liveness.ts';
 
 const missesUntilDown = 3;
@@ -23,6 +26,8 @@ export interface ProberOptions {
   readonly isHalted: () => boolean;
   /** The node's own credential by its name; undefined where this replica does not have it. */
   readonly credential: (name: string) => string | undefined;
+  /** Counts, by node, the reports that the log did not take. */
+  readonly withheld: RateLimitedLine;
   readonly logger: Logger;
   readonly intervals: NodeIntervals;
 }
@@ -31,6 +36,8 @@ export class NodeProber {
   readonly #options: ProberOptions;
   readonly #stop = new AbortController();
   readonly #probed = new Map<string, Promise<void>>();
+  readonly #limits = new Map<string, NodeLimits>();
+  readonly #live = new Map<string, ReturnType<typeof liveOf>>();
   #scanning: Promise<void> | undefined;
 
   constructor(options: ProberOptions) {
@@ -41,6 +48,11 @@ export class NodeProber {
 
   start(): void {
     this.#scanning = this.#scan();
+  }
+
+  /** Of a node that this replica probes, beyond the log. */
+  live(id: string): ReturnType<typeof liveOf> | undefined {
+    return this.#live.get(id);
   }
 
   async stop(): Promise<void> {
@@ -54,10 +66,16 @@ export class NodeProber {
     const { reporter, liveness, isHalted, intervals } = this.#options;
     while (!signal.aborted && !isHalted()) {
       const isDead = liveness.check();
-      for (const node of reporter.nodes('probed')) {
+      const nodes = reporter.nodes('probed');
+      const known = new Set(nodes.map(({ id }) => id));
+      for (const id of this.#limits.keys()) if (!known.has(id)) this.#limits.delete(id);
+      for (const node of nodes) {
         const { id } = node;
         if (this.#probed.has(id) || !(node.owner === reporter.owner || isDead(node.owner))) continue;
-        const probing = this.#probeOwned(id).finally(() => this.#probed.delete(id));
+        const probing = this.#probeOwned(id).finally(() => {
+          this.#probed.delete(id);
+          this.#live.delete(id);
+        });
         this.#probed.set(id, probing);
       }
       await sleep(intervals.scanMs, signal);
@@ -82,7 +100,7 @@ export class NodeProber {
         damped ??= resumeDamping(lastReportedUp(node), dampSecondsMin);
         if (answer.up || misses >= missesUntilDown) {
           damped = observe(damped, answer.up, performance.now(), dampSecondsMin);
-          await this.#report(id, answer, damped);
+          await this.#report(node, answer, damped);
         }
         await sleep(probeMs, signal);
       }
@@ -95,11 +113,16 @@ export class NodeProber {
     }
   }
 
-  async #report(id: string, answer: Probed, damped: Damped): Promise<void> {
-    const { reporter } = this.#options;
-    if (answer.up && damped.reportedUp !== true) return;
-    const health = answer.up ? answer : down(answer.reason);
-    if (reporter.differs(id, health)) await reporter.reportHealth(id, health);
+  async #report(node: NodeRow, answer: Probed, damped: Damped): Promise<void> {
+    const { reporter, withheld } = this.#options;
+    const { id } = node;
+    const { health, unlisted } = reporter.partForLog(node, answer.up ? answer : down(answer.reason));
+    const limits = this.#limits.get(id) ?? new NodeLimits();
+    this.#limits.set(id, limits);
+    this.#live.set(id, liveOf(unlisted, limits));
+    if ((answer.up && damped.reportedUp !== true) || !reporter.differs(id, health)) return;
+    if (limits.admits(health, node)) await reporter.reportHealth(id, health);
+    else withheld.add(id);
   }
 
   #target(node: NodeRow): { url: string; dialect: Dialect; credential: string | undefined } {

@@ -9,20 +9,10 @@ import type { KnownEvent } from '../../schemas/events.ts';
 import { replicaAuthor } from '../../schemas/shapes.ts';
 import type { Statement } from '../../shared/runtime/sqlite.ts';
 import { parseColumn } from '../../shared/runtime/table-columns.ts';
-import { textOfNames } from '../../shared/snapshot/fold-capacity.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
-import type { RowOf } from '../../shared/snapshot/tables.ts';
 import type { CommandWriter } from '../command-log/command-writer.ts';
-
-export type NodeRow = RowOf<'node'>;
-
-export interface Health {
-  readonly up: boolean;
-  readonly models: readonly string[];
-  readonly windows: Readonly<Record<string, number>>;
-  readonly imageModels: readonly string[];
-  readonly reason?: string | undefined;
-}
+import { differs, type Health, isForLog, type NodeRow, partForLog } from './node-health.ts';
+import { nodeLogLimits } from './node-limits.ts';
 
 /** What the log should have of one node. */
 interface PendingReport {
@@ -41,6 +31,9 @@ export class NodeReporter {
   readonly #writer: CommandWriter;
   readonly #byId: Statement<[string], NodeRow>;
   readonly #all: Statement<[number], NodeRow>;
+  readonly #catalog: Statement<[], { readonly id: string }>;
+  /** Ids of the catalog; undefined until they are asked for after a change. */
+  #models: ReadonlySet<string> | undefined;
   #pending = new Map<string, PendingReport>();
   #next: Promise<void> | undefined;
   #running: Promise<void> = Promise.resolve();
@@ -50,6 +43,7 @@ export class NodeReporter {
     this.#writer = writer;
     this.#byId = snapshot.db.prepare<[string], NodeRow>('SELECT * FROM node WHERE id = ?');
     this.#all = snapshot.db.prepare<[number], NodeRow>('SELECT * FROM node WHERE agent = ?');
+    this.#catalog = snapshot.db.prepare<[], { readonly id: string }>('SELECT id FROM model');
   }
 
   node(id: string): NodeRow | undefined {
@@ -76,10 +70,26 @@ export class NodeReporter {
     return this.#enqueue(id, { claim: false, health });
   }
 
+  /** After commits that may change the catalog. */
+  catalogMoved(): void {
+    this.#models = undefined;
+  }
+
+  /** The part of an observed health that is for the log, and names of the rest. */
+  partForLog(node: NodeRow, health: Health): ReturnType<typeof partForLog> {
+    return partForLog(health, this.#isForLog(node), nodeLogLimits.reportBytesMax);
+  }
+
   /** Does the log have another health? */
   differs(id: string, health: Health): boolean {
     const node = this.node(id);
-    return node !== undefined && differs(node, health);
+    return node !== undefined && differs(node, health, this.#isForLog(node));
+  }
+
+  #isForLog(node: NodeRow): (name: string) => boolean {
+    this.#models ??= new Set(this.#catalog.all().map(({ id }) => id));
+    const models = this.#models;
+    return isForLog(node, (name) => models.has(name));
   }
 
   /** The last health counts; a claim is not revoked by a report after it. */
@@ -128,7 +138,7 @@ export class NodeReporter {
     const claimed: KnownEvent[] = mine
       ? []
       : [{ type: 'node.joined', data: { id, owner: this.owner, generation } }];
-    if (health === undefined || !differs(node, health)) return claimed;
+    if (health === undefined || !differs(node, health, this.#isForLog(node))) return claimed;
     const { up, models, windows, imageModels, reason } = health;
     const images = imageModels.length > 0 && { imageModels: [...imageModels] };
     const data = { id, owner: this.owner, generation, up, models: [...models], windows, ...images };
@@ -149,19 +159,4 @@ function sliceEnd(reports: readonly (readonly [string, PendingReport])[], from: 
     to++;
   }
   return to;
-}
-
-/** The last reported health of a node; undefined before the first report. */
-export function lastReportedUp(node: NodeRow): boolean | undefined {
-  return node.changed_at === null ? undefined : node.up === 1;
-}
-
-function differs(node: NodeRow, health: Health): boolean {
-  if ((node.up === 1) !== health.up) return true;
-  if (!health.up) return node.changed_at === null;
-  return (
-    node.loaded !== textOfNames(health.models) ||
-    node.windows !== JSON.stringify(health.windows) ||
-    node.image_models !== textOfNames(health.imageModels)
-  );
 }

@@ -5,6 +5,7 @@
 import type { Commit } from '../../schemas/commit.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
 import type { CredentialSource } from '../../shared/runtime/node-credentials.ts';
+import { RateLimitedLine } from '../../shared/runtime/rate-limited-line.ts';
 import type { Replicator } from '../../shared/snapshot/replicator.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import type { StatusBoard } from '../../shared/status/status-board.ts';
@@ -40,6 +41,7 @@ export interface NodeWatch {
 /** A replica that could not publish its status for longer is cut off; others may claim its nodes by then. */
 const cutOffMs = 6000;
 /** Events that may change which agents are admitted, or what is installed. */
+const concernsCatalog = /^model\./;
 const concernsAgents = /^(?:node\.(?!health_changed)|stack\.|pool\.|organisation\.removed)/;
 
 export function startNodeWatch(options: NodeWatchOptions): NodeWatch {
@@ -48,22 +50,30 @@ export function startNodeWatch(options: NodeWatchOptions): NodeWatch {
   const reporter = new NodeReporter(name, snapshot, writer);
   const liveness = new ReplicaLiveness(name, board);
   const isHalted = (): boolean => replicator.fault !== undefined;
-  const prober = new NodeProber({ reporter, liveness, isHalted, credential, logger, intervals });
+  const withheld = new RateLimitedLine((nodes) =>
+    logger.warn({ nodes }, 'nodes reported more than the log takes of one; what is more is withheld'),
+  );
+  const prober = new NodeProber({ reporter, liveness, isHalted, credential, withheld, logger, intervals });
   // Where the fold stopped, heartbeats cannot be compared with the log.
   const canReport = (): boolean => publisher.acknowledgedWithin(cutOffMs) && !isHalted();
   const silenceMsMax = intervals.agentSilenceMsMax;
-  const agents = new AgentSessions({ reporter, liveness, snapshot, canReport, silenceMsMax, logger });
+  const agents = new AgentSessions({
+    ...{ reporter, liveness, snapshot, canReport, silenceMsMax, withheld, logger },
+  });
   prober.start();
   agents.start();
   return {
     agents,
-    live: new LiveNodes(agents, board),
+    live: new LiveNodes(agents, prober, board),
     onCommits: (commits) => {
+      if (commits.some(({ events }) => events.some(({ type }) => concernsCatalog.test(type))))
+        reporter.catalogMoved();
       if (commits.some(({ events }) => events.some(({ type }) => concernsAgents.test(type))))
         agents.stateMoved();
     },
     stop: async () => {
       await Promise.all([prober.stop(), agents.stop()]);
+      withheld.close();
     },
   };
 }

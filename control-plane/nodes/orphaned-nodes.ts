@@ -4,7 +4,8 @@
  */
 import type { Logger } from '../../shared/runtime/logger.ts';
 import { sleep } from '../../shared/runtime/retry.ts';
-import type { NodeReporter, NodeRow } from './node-reporter.ts';
+import type { NodeRow } from './node-health.ts';
+import type { NodeReporter } from './node-reporter.ts';
 import type { ReplicaLiveness } from './replica-liveness.ts';
 
 export interface OrphanedNodesOptions {

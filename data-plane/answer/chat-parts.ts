@@ -7,6 +7,7 @@
 import { NodeFailure } from '../core/node-failure.ts';
 import { member, text } from '../core/untrusted.ts';
 import type { AnyChat } from '../shape/outline.ts';
+import { type AnsweringNode, chatUsageBounds, type UsageBounds } from './usage.ts';
 
 /** What an answer needs to know of its request, in addition to the node's output. */
 export interface ChatContext {
@@ -25,9 +26,15 @@ export interface ChatContext {
   readonly firstToolCallOnly: boolean;
   /** UTF-8 bytes of the prompt's texts, for an estimate of usage. */
   readonly promptTextBytes: number;
+  readonly most: UsageBounds;
 }
 
-export function chatContext(request: AnyChat, unique: string, created: number): ChatContext {
+export function chatContext(
+  request: AnyChat,
+  unique: string,
+  created: number,
+  node: AnsweringNode,
+): ChatContext {
   return {
     unique,
     created,
@@ -38,6 +45,7 @@ export function chatContext(request: AnyChat, unique: string, created: number): 
     tools: request.needs.includes('tools'),
     firstToolCallOnly: request.needs.includes('single_tool_call'),
     promptTextBytes: request.textBytes,
+    most: chatUsageBounds(request, node),
   };
 }
 

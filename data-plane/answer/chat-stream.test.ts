@@ -16,6 +16,7 @@ const context: ChatContext = {
   tools: false,
   firstToolCallOnly: false,
   promptTextBytes: 40,
+  most: { promptTokens: 600, completionTokens: 50 },
 };
 
 const captured = (name: string) =>

@@ -6,7 +6,7 @@ import { member } from '../core/untrusted.ts';
 import type { MessagesRequest } from '../shape/anthropic.ts';
 import type { AnyMessages } from '../shape/outline.ts';
 import { type ChatContext, chatContext, type FinishReason } from './chat-parts.ts';
-import type { Usage } from './usage.ts';
+import type { AnsweringNode, Usage } from './usage.ts';
 
 /** What an answer needs to know of its request, in addition to the node's output. */
 export interface MessagesContext extends ChatContext {
@@ -15,9 +15,14 @@ export interface MessagesContext extends ChatContext {
 }
 
 /** `created`: Unix seconds; a message does not show it. */
-export function messagesContext(request: AnyMessages, unique: string, created: number): MessagesContext {
+export function messagesContext(
+  request: AnyMessages,
+  unique: string,
+  created: number,
+  node: AnsweringNode,
+): MessagesContext {
   return {
-    ...chatContext(request.chat, unique, created),
+    ...chatContext(request.chat, unique, created, node),
     firstToolCallOnly: request.trimToFirstCall,
     thinkingDisplay: request.thinkingDisplay,
     stopSequences: request.stopSequences,
@@ -73,7 +78,7 @@ const nothingUsed: Usage = { promptTokens: 0, completionTokens: 0 };
 
 /** Usage as the end of a stream shows it. The prompt is split in two parts, whose sum is recorded. */
 export function deltaUsage({ promptTokens, completionTokens, cachedTokens, reasoningTokens }: Usage): object {
-  const cached = Math.min(cachedTokens ?? 0, promptTokens);
+  const cached = cachedTokens ?? 0;
   return {
     input_tokens: promptTokens - cached,
     cache_read_input_tokens: cached,

@@ -17,7 +17,7 @@ const contextOf = (fields: object = {}): MessagesContext => {
     version: undefined,
     beta: undefined,
   });
-  return messagesContext(request, '0123456789abcdef', 1_800_000_000);
+  return messagesContext(request, '0123456789abcdef', 1_800_000_000, { maxTokens: 50, windowTokens: null });
 };
 const tools = [{ name: 'set_unit', input_schema: { type: 'object' } }];
 

@@ -20,7 +20,7 @@ import {
   toolCallId,
 } from './chat-parts.ts';
 import { type ToolCallDelta, ToolCallDeltas } from './tool-call-deltas.ts';
-import { estimateUsage, readUsage, type Usage } from './usage.ts';
+import { estimateUsage, outputBytes, readUsage, type Usage } from './usage.ts';
 
 /** What one chunk adds to one choice. */
 export interface ChoiceDelta {
@@ -71,7 +71,8 @@ export class NodeStream {
 
   /** The last usage that the node reported, or an estimate from what has come so far. */
   get usage(): Usage {
-    return this.#usage ?? estimateUsage(this.#context.promptTextBytes, this.#completionBytes);
+    const { promptTextBytes, most } = this.#context;
+    return this.#usage ?? estimateUsage(promptTextBytes, this.#completionBytes, most);
   }
 
   /** Takes the data of one event. Never throws; check `state`. */
@@ -113,7 +114,7 @@ export class NodeStream {
     if (!Array.isArray(choices)) throw malformed('a chunk has no choices');
     // This is how Ollama ends when its runner is gone.
     if (member(chunk, 'model') === '') throw new NodeFailure('cut', 'the stream ended with an empty chunk');
-    this.#usage = readUsage(member(chunk, 'usage')) ?? this.#usage;
+    this.#usage = readUsage(member(chunk, 'usage'), this.#context.most) ?? this.#usage;
     const deltas: ChoiceDelta[] = [];
     for (const choice of choices) {
       const delta = this.#readChoice(choice);
@@ -141,7 +142,7 @@ export class NodeStream {
     const logprobs = this.#context.logprobs
       ? (rebuildLogprobs(member(choice, 'logprobs')) ?? undefined)
       : undefined;
-    this.#count(content, reasoning, refusal, toolCalls);
+    this.#completionBytes += outputBytes({ content, reasoning, refusal, toolCalls });
 
     const isEmpty = (content ?? reasoning ?? refusal ?? toolCalls ?? logprobs) === undefined;
     if (progress.finish !== undefined) {
@@ -159,17 +160,5 @@ export class NodeStream {
       firstOnly: this.#context.firstToolCallOnly,
       idOf: (call, given) => toolCallId(this.#context, choice, call, given),
     });
-  }
-
-  #count(
-    content: string | undefined,
-    reasoning: string | undefined,
-    refusal: string | undefined,
-    calls: readonly ToolCallDelta[] | undefined,
-  ): void {
-    if (content !== undefined) this.#completionBytes += Buffer.byteLength(content);
-    if (reasoning !== undefined) this.#completionBytes += Buffer.byteLength(reasoning);
-    if (refusal !== undefined) this.#completionBytes += Buffer.byteLength(refusal);
-    for (const call of calls ?? []) this.#completionBytes += Buffer.byteLength(call.arguments);
   }
 }

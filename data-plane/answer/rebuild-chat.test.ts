@@ -6,6 +6,7 @@ import { NodeFailure } from '../core/node-failure.ts';
 import { shapeChat } from '../shape/openai.ts';
 import { type ChatContext, chatContext, toolCallsMax } from './chat-parts.ts';
 import { rebuildChat } from './rebuild-chat.ts';
+import { chatUsageBounds } from './usage.ts';
 
 const request = (fields: object) =>
   shapeChat(
@@ -13,8 +14,9 @@ const request = (fields: object) =>
     'application/json',
   );
 const tools = [{ type: 'function', function: { name: 'set_unit' } }];
+const node = { maxTokens: 50, windowTokens: null };
 const contextOf = (fields: object): ChatContext =>
-  chatContext(request(fields), '0123456789abcdefghij', 1_800_000_000);
+  chatContext(request(fields), '0123456789abcdefghij', 1_800_000_000, node);
 const context = contextOf({});
 
 const captured = (name: string): unknown =>
@@ -235,4 +237,15 @@ test('an answer has only so many calls of tools', () => {
     );
   expect(messageOf(rebuilt(toolCallsMax).body).tool_calls).toHaveLength(toolCallsMax);
   expect(() => rebuilt(toolCallsMax + 1)).toThrow(NodeFailure);
+});
+
+test('the bounds of usage hold for no honest answer about an image, and for tools as templates indent them', () => {
+  const image = { type: 'image_url', image_url: { url: 'data:image/png;base64,aGk=' } };
+  const messages = [{ role: 'user', content: [image, { type: 'text', text: 'what is it?' }] }];
+  const bounds = (fields: object, windowTokens: number | null) =>
+    chatUsageBounds(request(fields), { maxTokens: 7, windowTokens });
+  expect(bounds({ messages, n: 3 }, 100_000)).toEqual({ promptTokens: 100_000, completionTokens: 21 });
+  expect(bounds({ messages }, null).promptTokens).toBeGreaterThan(65_536);
+  const indented = Buffer.byteLength(JSON.stringify(tools, null, 4));
+  expect(bounds({ tools }, 8_000).promptTokens).toBeGreaterThan(indented);
 });

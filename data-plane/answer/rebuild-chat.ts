@@ -17,11 +17,17 @@ import {
   toolCallsMax,
   tooManyCalls,
 } from './chat-parts.ts';
-import { estimateUsage, readUsage, type Usage, usageBody } from './usage.ts';
+import { estimateUsage, type Output, outputBytes, readUsage, type Usage, usageBody } from './usage.ts';
 
 export interface RebuiltChat {
   readonly body: object;
   readonly usage: Usage;
+}
+
+interface ToolCall {
+  readonly id: string;
+  readonly type: 'function';
+  readonly function: { readonly name: string; readonly arguments: string };
 }
 
 /** How the templates of models open a tool call in plain text. */
@@ -34,16 +40,19 @@ export function rebuildChat(answer: unknown, context: ChatContext): RebuiltChat 
   if (!Array.isArray(choices) || choices.length !== context.choices)
     throw malformed('its choices are not those asked for');
   const rebuilt: object[] = [];
+  let bytes = 0;
   for (const choice of choices) {
     const index = integer(member(choice, 'index'));
     if (index === undefined || index >= context.choices || rebuilt[index] !== undefined) {
       throw malformed('a choice has no index of its own');
     }
-    rebuilt[index] = rebuildChoice(choice, index, context);
+    const { body, output } = rebuildChoice(choice, index, context);
+    rebuilt[index] = body;
+    bytes += outputBytes(output);
   }
   const usage =
-    readUsage(member(answer, 'usage')) ??
-    estimateUsage(context.promptTextBytes, Buffer.byteLength(JSON.stringify(rebuilt)));
+    readUsage(member(answer, 'usage'), context.most) ??
+    estimateUsage(context.promptTextBytes, bytes, context.most);
   return {
     body: {
       id: completionId(context),
@@ -57,25 +66,33 @@ export function rebuildChat(answer: unknown, context: ChatContext): RebuiltChat 
   };
 }
 
-function rebuildChoice(choice: unknown, index: number, context: ChatContext): object {
+function rebuildChoice(
+  choice: unknown,
+  index: number,
+  context: ChatContext,
+): { readonly body: object; readonly output: Output } {
   const message = member(choice, 'message');
   if (typeof message !== 'object' || message === null) throw malformed('a choice has no message');
   const finish = finishReason(member(choice, 'finish_reason'));
   const reasoning = reasoningOf(message);
   const calls = rebuildToolCalls(member(message, 'tool_calls'), index, context);
-  const content = optionalText(member(message, 'content')) ?? null;
-  return {
+  const given = optionalText(member(message, 'content')) ?? null;
+  const content = finish === 'length' && context.tools ? withoutCutCall(given) : given;
+  const refusal = optionalText(member(message, 'refusal')) ?? null;
+  const body = {
     index,
     message: {
       role: 'assistant',
-      content: finish === 'length' && context.tools ? withoutCutCall(content) : content,
-      refusal: optionalText(member(message, 'refusal')) ?? null,
+      content,
+      refusal,
       ...(calls === undefined ? {} : { tool_calls: calls }),
       ...(reasoning === undefined || reasoning === '' ? {} : { reasoning_content: reasoning }),
     },
     logprobs: context.logprobs ? rebuildLogprobs(member(choice, 'logprobs')) : null,
     finish_reason: finish,
   };
+  const toolCalls = calls?.map((call) => call.function);
+  return { body, output: { content, reasoning, refusal, toolCalls } };
 }
 
 /** A tool call that the limit of tokens cut is left as raw markup of the template; a stream does not show it either. */
@@ -85,7 +102,7 @@ function withoutCutCall(content: string | null): string | null {
   return start === 0 ? null : content.slice(0, start);
 }
 
-function rebuildToolCalls(calls: unknown, choice: number, context: ChatContext): object[] | undefined {
+function rebuildToolCalls(calls: unknown, choice: number, context: ChatContext): ToolCall[] | undefined {
   if (!Array.isArray(calls) || calls.length === 0) return undefined;
   if (calls.length > toolCallsMax) throw tooManyCalls();
   const kept = context.firstToolCallOnly ? calls.slice(0, 1) : calls;

@@ -95,3 +95,13 @@ test.each([
 ])('answers to several inputs must fit together: %s', (_, given) => {
   expect(() => rebuildEmbeddings(given, { ...context, inputs: 2 })).toThrow(NodeFailure);
 });
+
+test.each([1e4, 1e9, 1e15])('usage of %d tokens for eight bytes is no more than they can be', (tokens) => {
+  const given = {
+    ...answer([1]),
+    usage: { prompt_tokens: tokens, total_tokens: tokens, completion_tokens: 0 },
+  };
+  const { body, usage } = rebuildEmbeddings(given, context);
+  expect(usage).toEqual({ promptTokens: 40, completionTokens: 0, clamped: true });
+  expect(body).toMatchObject({ usage: { prompt_tokens: 40, total_tokens: 40 } });
+});

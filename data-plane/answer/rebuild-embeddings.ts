@@ -38,7 +38,12 @@ export function rebuildEmbeddings(answer: unknown, context: EmbeddingsContext): 
   if (vectors.some((vector) => vector.length !== dimensions)) {
     throw malformed('an embedding does not have the dimensions asked for');
   }
-  const usage = readUsage(member(answer, 'usage')) ?? estimateUsage(context.textBytes, 0);
+  const { textBytes, inputs } = context;
+  const most = {
+    promptTokens: textBytes + tokensPerInput * inputs,
+    completionTokens: Number.POSITIVE_INFINITY,
+  };
+  const usage = readUsage(member(answer, 'usage'), most) ?? estimateUsage(textBytes, 0, most);
   const data = vectors.map((vector, index) => ({
     object: 'embedding',
     index,
@@ -57,6 +62,8 @@ export function rebuildEmbeddings(answer: unknown, context: EmbeddingsContext): 
 }
 
 const bytesPerNumber = 4;
+/** What a model adds to each input, at most. */
+const tokensPerInput = 32;
 
 function readVector(value: unknown): readonly number[] {
   const vector = typeof value === 'string' ? fromBase64(value) : value;

@@ -9,7 +9,7 @@ import { type MessagesContext, messagesContext } from './message-parts.ts';
 import { rebuildChat } from './rebuild-chat.ts';
 import { type EmbeddingsContext, rebuildEmbeddings } from './rebuild-embeddings.ts';
 import { rebuildMessages } from './rebuild-messages.ts';
-import type { Usage } from './usage.ts';
+import type { AnsweringNode, Usage } from './usage.ts';
 
 export type RebuildContext =
   | { readonly kind: 'chat'; readonly context: ChatContext }
@@ -26,12 +26,13 @@ export function rebuildContextOf(
   request: AnyChat | AnyEmbeddings | AnyMessages,
   unique: string,
   createdSeconds: number,
+  node: AnsweringNode,
 ): RebuildContext {
   switch (request.kind) {
     case 'chat':
-      return { kind: 'chat', context: chatContext(request, unique, createdSeconds) };
+      return { kind: 'chat', context: chatContext(request, unique, createdSeconds, node) };
     case 'messages':
-      return { kind: 'messages', context: messagesContext(request, unique, createdSeconds) };
+      return { kind: 'messages', context: messagesContext(request, unique, createdSeconds, node) };
     case 'embeddings': {
       const { model, inputs, encoding, dimensions, textBytes } = request;
       const context = { model, inputs, encoding, textBytes };

@@ -50,6 +50,7 @@ const first = { model: 'asked', max_tokens: 1000, tools, messages: [question] };
 const usage = { prompt_tokens: 9, completion_tokens: 4 };
 
 /** The field of the thoughts, as the engine calls it. */
+const node = { maxTokens: 50, windowTokens: null };
 const thoughtsIn = (dialect: Dialect): string =>
   dialect === 'vllm' || dialect === 'ollama' ? 'reasoning' : 'reasoning_content';
 
@@ -70,7 +71,7 @@ function wholeAnswer({ reasoning, content, calls }: Turn, dialect: Dialect): Fie
     choices: [{ index: 0, message, finish_reason: calls.length > 0 ? 'tool_calls' : 'stop' }],
     usage,
   };
-  const { body } = rebuildMessages(answer, messagesContext(shaped(first), 'abc123', 0));
+  const { body } = rebuildMessages(answer, messagesContext(shaped(first), 'abc123', 0, node));
   // As it goes over the wire.
   return (JSON.parse(JSON.stringify(body)) as { content: Fields[] }).content;
 }
@@ -84,7 +85,7 @@ function pieces(text: string, size: number): string[] {
 }
 
 function streamedAnswer({ reasoning, content, calls }: Turn, dialect: Dialect, size: number): Fields[] {
-  const stream = new MessagesStream(messagesContext(shaped({ ...first, stream: true }), 'abc123', 0));
+  const stream = new MessagesStream(messagesContext(shaped({ ...first, stream: true }), 'abc123', 0, node));
   const deltas: object[] = [
     { role: 'assistant', content: '' },
     ...pieces(reasoning ?? '', size).map((text) => ({ [thoughtsIn(dialect)]: text })),

@@ -3,6 +3,7 @@
  * Engines put them at different places; what is read here is checked, because it is what gets billed.
  */
 import { integer, member } from '../core/untrusted.ts';
+import type { AnyChat } from '../shape/outline.ts';
 
 export interface Usage {
   readonly promptTokens: number;
@@ -13,16 +14,44 @@ export interface Usage {
   readonly reasoningTokens?: number;
   /** The node reported nothing: the numbers come from bytes. */
   readonly estimated?: true;
+  /** The node reported more than the request could use: the bounds are the numbers. */
+  readonly clamped?: true;
+}
+
+/** The most that one request can use, whatever its node reports. */
+export type UsageBounds = Readonly<Pick<Usage, 'promptTokens' | 'completionTokens'>>;
+
+/** The node that answers, as far as it bounds that. */
+export interface AnsweringNode {
+  /** As sent to it, for each choice. */
+  readonly maxTokens: number;
+  /** Null where it is unknown. */
+  readonly windowTokens: number | null;
+}
+
+/** What an image may be in tokens depends on the model; where no window says it, so many times what one usually is. */
+const imageFactor = 16;
+
+/** An honest engine is within them: `promptBytes` has what a template adds, and tools twice. */
+export function chatUsageBounds(
+  { promptBytes, needs, choices }: Pick<AnyChat, 'promptBytes' | 'needs' | 'choices'>,
+  { maxTokens, windowTokens }: AnsweringNode,
+): UsageBounds {
+  const ofImages = windowTokens ?? promptBytes * imageFactor;
+  const promptTokens = needs.includes('images') ? Math.max(ofImages, promptBytes) : promptBytes;
+  return { promptTokens, completionTokens: maxTokens * choices };
 }
 
 /** Bytes of text to one token, for an estimate. */
 const bytesPerToken = 4;
 
-/** The usage of a node's answer or chunk; undefined where there is none that makes sense. */
-export function readUsage(value: unknown): Usage | undefined {
-  const promptTokens = integer(member(value, 'prompt_tokens'));
-  if (promptTokens === undefined) return undefined;
-  const completionTokens = integer(member(value, 'completion_tokens')) ?? 0;
+/** The usage of a node's answer or chunk, within the bounds; undefined where there is none that makes sense. */
+export function readUsage(value: unknown, most: UsageBounds): Usage | undefined {
+  const reportedPrompt = integer(member(value, 'prompt_tokens'));
+  if (reportedPrompt === undefined) return undefined;
+  const reportedCompletion = integer(member(value, 'completion_tokens')) ?? 0;
+  const promptTokens = Math.min(reportedPrompt, most.promptTokens);
+  const completionTokens = Math.min(reportedCompletion, most.completionTokens);
   const cachedTokens = integer(member(member(value, 'prompt_tokens_details'), 'cached_tokens'));
   const reasoningTokens =
     integer(member(member(value, 'completion_tokens_details'), 'reasoning_tokens')) ??
@@ -30,17 +59,38 @@ export function readUsage(value: unknown): Usage | undefined {
   return {
     promptTokens,
     completionTokens,
-    ...(cachedTokens === undefined ? {} : { cachedTokens }),
-    ...(reasoningTokens === undefined ? {} : { reasoningTokens }),
+    ...(cachedTokens === undefined ? {} : { cachedTokens: Math.min(cachedTokens, promptTokens) }),
+    ...(reasoningTokens === undefined
+      ? {}
+      : { reasoningTokens: Math.min(reasoningTokens, completionTokens) }),
+    ...(promptTokens < reportedPrompt || completionTokens < reportedCompletion ? { clamped: true } : {}),
   };
 }
 
-export function estimateUsage(promptBytes: number, completionBytes: number): Usage {
+export function estimateUsage(promptBytes: number, completionBytes: number, most: UsageBounds): Usage {
   return {
-    promptTokens: Math.ceil(promptBytes / bytesPerToken),
-    completionTokens: Math.ceil(completionBytes / bytesPerToken),
+    promptTokens: Math.min(Math.ceil(promptBytes / bytesPerToken), most.promptTokens),
+    completionTokens: Math.min(Math.ceil(completionBytes / bytesPerToken), most.completionTokens),
     estimated: true,
   };
+}
+
+/** What a model wrote, whole or a part of it. */
+export interface Output {
+  readonly content?: string | null | undefined;
+  readonly reasoning?: string | undefined;
+  readonly refusal?: string | null | undefined;
+  readonly toolCalls?: readonly { readonly arguments: string }[] | undefined;
+}
+
+/** UTF-8 bytes, for an estimate; of an answer as of all parts of its stream. */
+export function outputBytes({ content, reasoning, refusal, toolCalls }: Output): number {
+  let bytes = 0;
+  if (content) bytes += Buffer.byteLength(content);
+  if (reasoning) bytes += Buffer.byteLength(reasoning);
+  if (refusal) bytes += Buffer.byteLength(refusal);
+  if (toolCalls) for (const call of toolCalls) bytes += Buffer.byteLength(call.arguments);
+  return bytes;
 }
 
 /** Usage as a chat completion shows it. */

@@ -1,32 +1,41 @@
 /**
- * The decision journal on the gateway's metrics listener, for holders of the gateway token: `/decisions/REQ` is one record,
- * `/decisions?since=` all since then as JSON lines (ms since 1970; an hour where it is left out).
+ * The decision journal on the gateway's metrics listener: `/decisions/REQ` is one record, `/decisions?since=` all since then as
+ * JSON lines (ms since 1970; an hour where it is left out). Control planes sign what they ask (shared/status/signed-question.ts);
+ * the gateway token itself is accepted of people on this machine, and of control planes of builds before that.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { Gauge, type Registry } from 'prom-client';
-import { requestIdSchema } from '../../schemas/decisions.ts';
+import { type DecisionRecord, requestIdSchema } from '../../schemas/decisions.ts';
 import { isSameSecret } from '../../shared/runtime/secrets.ts';
+import { questionScheme, type SealAnswer, SignedQuestions } from '../../shared/status/signed-question.ts';
 import { type DecisionJournal, JournalSilent } from './decision-journal.ts';
 
 const sinceMsDefault = 3600 * 1000;
 const json = { 'content-type': 'application/json; charset=utf-8' };
+const jsonLines = { 'content-type': 'application/x-ndjson' };
 
 /** Answers a request for decisions; false where it is for something else. */
 export function decisionRoute(
   journal: DecisionJournal | undefined,
-  token: string,
+  { token, incarnation }: { readonly token: string; readonly incarnation: string },
 ): (request: IncomingMessage, response: ServerResponse) => Promise<boolean> {
+  const questions = new SignedQuestions(token, incarnation);
   return async (request, response) => {
-    const [path = '', query = ''] = (request.url ?? '').split('?', 2);
+    const { url = '', headers } = request;
+    const [path = '', query = ''] = url.split('?', 2);
     if (path !== '/decisions' && !path.startsWith('/decisions/')) return false;
-    const given = /^bearer +(\S+)$/i.exec(request.headers.authorization ?? '')?.[1];
-    if (!isSameSecret(given, token)) refuse(response, 401, 'the gateway token is missing or not valid');
-    else if (journal === undefined)
+    const { authorization = '' } = headers;
+    const seal = questions.accept(url, authorization);
+    const given = /^bearer +(\S+)$/i.exec(authorization)?.[1];
+    if (seal === undefined && !isSameSecret(given, token)) {
+      response.setHeader('www-authenticate', `${questionScheme} challenge=${questions.challenge()}`);
+      refuse(response, 401, 'neither a question signed with the gateway token, nor the token itself');
+    } else if (journal === undefined)
       refuse(response, 404, 'this gateway keeps no decisions (--decisions off)');
-    else if (path === '/decisions') await sendSince(journal, new URLSearchParams(query), response);
-    else await sendOne(journal, path.slice('/decisions/'.length), response);
+    else if (path === '/decisions') await sendSince(journal, new URLSearchParams(query), response, seal);
+    else await sendOne(journal, path.slice('/decisions/'.length), response, seal);
     return true;
   };
 }
@@ -35,11 +44,18 @@ function refuse(response: ServerResponse, status: number, message: string): void
   response.writeHead(status, json).end(`${JSON.stringify({ error: { message } })}\n`);
 }
 
-async function sendOne(journal: DecisionJournal, id: string, response: ServerResponse): Promise<void> {
-  if (!requestIdSchema.safeParse(id).success) return refuse(response, 404, 'this is no id of a request');
-  const record = await journal.find(id).catch(silent);
+async function sendOne(
+  journal: DecisionJournal,
+  id: string,
+  response: ServerResponse,
+  seal: SealAnswer | undefined,
+): Promise<void> {
+  const isId = requestIdSchema.safeParse(id).success;
+  const record = isId ? await journal.find(id).catch(silent) : undefined;
   if (record === 'silent') refuse(response, 503, 'the decision journal does not answer; try again');
-  else if (record === undefined) refuse(response, 404, 'no decision of this request is kept here');
+  else if (seal) await send(response, seal(linesOf([record === undefined ? [] : [record]])));
+  else if (record === undefined)
+    refuse(response, 404, isId ? 'no decision of this request is kept here' : 'this is no id of a request');
   else response.writeHead(200, json).end(`${JSON.stringify(record)}\n`);
 }
 
@@ -52,18 +68,29 @@ async function sendSince(
   journal: DecisionJournal,
   query: URLSearchParams,
   response: ServerResponse,
+  seal: SealAnswer | undefined,
 ): Promise<void> {
   const asked = query.get('since');
   const sinceMs = asked === null ? Date.now() - sinceMsDefault : Number(asked);
   if (!Number.isFinite(sinceMs)) return refuse(response, 400, 'since must be in ms since 1970');
-  response.writeHead(200, { 'content-type': 'application/x-ndjson' });
-  // What breaks off is seen as such: the answer has no end then.
-  await pipeline(Readable.from(lines(journal, sinceMs)), response).catch(silent);
+  const pages = linesOf(journal.since(sinceMs));
+  await send(response, seal ? seal(pages) : joined(pages));
 }
 
-async function* lines(journal: DecisionJournal, sinceMs: number): AsyncIterable<string> {
-  for await (const page of journal.since(sinceMs))
-    yield page.map((record) => `${JSON.stringify(record)}\n`).join('');
+async function send(response: ServerResponse, pieces: AsyncIterable<string>): Promise<void> {
+  response.writeHead(200, jsonLines);
+  // What breaks off is seen as such: the answer has no end then.
+  await pipeline(Readable.from(pieces), response).catch(silent);
+}
+
+async function* linesOf(
+  pages: AsyncIterable<readonly DecisionRecord[]> | Iterable<readonly DecisionRecord[]>,
+): AsyncIterable<readonly string[]> {
+  for await (const page of pages) yield page.map((record) => `${JSON.stringify(record)}\n`);
+}
+
+async function* joined(pages: AsyncIterable<readonly string[]>): AsyncIterable<string> {
+  for await (const lines of pages) yield lines.join('');
 }
 
 export function countDecisions(registry: Registry, journal: DecisionJournal): void {

@@ -56,6 +56,19 @@ test.each([
   await left;
 });
 
+test('an answer that drips is left for the next control plane', async () => {
+  const dripping = await plane((response) => {
+    response.write('{"position":7}\n');
+    const timer = setInterval(() => response.write('x'), 5);
+    response.once('close', () => clearInterval(timer));
+  });
+  const state = new CounterState();
+  const asked = { token: 'a-token-of-the-tests', state, timeoutMs: 200 };
+  expect(await fetchCounters({ ...asked, controlPlanes: [dripping] })).toBeUndefined();
+  const whole = await plane((response) => response.end('{"position":9}\n'));
+  expect(await fetchCounters({ ...asked, timeoutMs: 30_000, controlPlanes: [whole] })).toBe(9);
+});
+
 test('an answer that breaks off gives no position', async () => {
   const url = await plane((response) => {
     response.writeHead(200, { 'content-length': 1000 });

@@ -7,13 +7,18 @@ import { StringDecoder } from 'node:string_decoder';
 import { limitRecordBytesMax, readCounterRecord } from '../../schemas/limits.ts';
 import type { CounterState } from '../../shared/limits/counters.ts';
 
-const timeoutMs = 10_000;
+/** Until the head of an answer, and between two of its pieces. */
+const silentMsMax = 10_000;
+/** Of the whole answer: then the next control plane is asked, and at last the topic is read. */
+const fetchMsMax = 60_000;
 const bytesMax = 512 * 1024 * 1024;
 
 export interface FetchCountersOptions {
   readonly controlPlanes: readonly string[];
   readonly token: string;
   readonly state: CounterState;
+  /** Of one control plane. */
+  readonly timeoutMs?: number;
 }
 
 /** The position up to which the state now has all records; undefined where no control plane answered. */
@@ -25,13 +30,17 @@ export async function fetchCounters(options: FetchCountersOptions): Promise<numb
   return undefined;
 }
 
-async function fetchFrom(base: string, { token, state }: FetchCountersOptions): Promise<number | undefined> {
+async function fetchFrom(
+  base: string,
+  { token, state, timeoutMs = fetchMsMax }: FetchCountersOptions,
+): Promise<number | undefined> {
   // Loaded on use: most starts need it not, and it is a third of what this thread holds.
   const { request } = await import('undici');
   const { statusCode, body } = await request(`${base}/admin/v1/counters`, {
     headers: { authorization: `Bearer ${token}` },
-    headersTimeout: timeoutMs,
-    bodyTimeout: timeoutMs,
+    headersTimeout: silentMsMax,
+    bodyTimeout: silentMsMax,
+    signal: AbortSignal.timeout(timeoutMs),
   });
   if (statusCode !== 200) {
     await body.dump();

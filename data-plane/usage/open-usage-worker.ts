@@ -7,8 +7,10 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import type { MessagePort } from 'node:worker_threads';
 import { countersTopic } from '../../schemas/limits.ts';
+import { usageTopic } from '../../schemas/usage.ts';
 import { openCounterCopy } from '../../shared/limits/counter-copy.ts';
 import { CounterState } from '../../shared/limits/counters.ts';
+import { RecordMac } from '../../shared/log/core/record-mac.ts';
 import { limitTopicAt } from '../../shared/log/limit-topic.ts';
 import type { LineLogger } from '../../shared/runtime/logger.ts';
 import { usageLogAt } from '../../shared/usage/usage-log.ts';
@@ -91,6 +93,7 @@ async function openUsageWorker(
   const publisher = new Publisher({
     outbox,
     ...address,
+    mac: new RecordMac(usageTopic, options.gatewayToken),
     onReachabilityChange: (reachable, error) =>
       logger.warn({ reachable, reason: error?.message }, 'usage publisher'),
   });

@@ -40,10 +40,7 @@ CREATE TABLE shipment (
 ) STRICT;
 `;
 
-/** Version 1, of Headgate 0.1, had no counters. */
-const format = { version: 2, sql: rowsSql + ledgerSql, upgrades: { 1: ledgerSql } };
-
-/** Not part of the format: earlier builds, which have no spool, may open the file. One row. */
+/** One row. */
 const spoolSql = `
 CREATE TABLE IF NOT EXISTS spool (
   id TEXT NOT NULL,              -- names this database in the spool
@@ -51,6 +48,9 @@ CREATE TABLE IF NOT EXISTS spool (
   incarnation TEXT NOT NULL,     -- of the process that wrote it
   next_n INTEGER NOT NULL        -- what the next row of that incarnation is numbered
 ) STRICT;`;
+
+/** Version 1, of Headgate 0.1, had no counters. */
+const format = { version: 2, sql: rowsSql + ledgerSql, upgrades: { 1: ledgerSql }, added: spoolSql };
 
 /** Rows of one process start. */
 export interface Incarnation {
@@ -271,7 +271,6 @@ export class OutboxFile {
 
   #migrate(): void {
     createTables(this.#db, this.#path, format);
-    this.#db.exec(spoolSql);
     // Incarnations without rows need no entry.
     this.#db.exec('DELETE FROM incarnation WHERE ordinal NOT IN (SELECT ordinal FROM row)');
     this.#db.exec('DELETE FROM shipment WHERE ordinal NOT IN (SELECT ordinal FROM incarnation)');

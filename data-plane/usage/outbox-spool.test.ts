@@ -71,15 +71,17 @@ async function close(box: Box): Promise<void> {
   box.outbox.close();
   await box.spool.close();
 }
-/** Makes each insert fail until the returned function is called. */
+/** Makes each insert fail until the returned function is called: the places of the next rows are taken. */
 function sabotage(): () => void {
   const db = openDatabase(path(), { durability: 'normal' });
-  db.exec(`CREATE TRIGGER sabotage BEFORE INSERT ON row BEGIN SELECT raise(ABORT, 'no room'); END`);
+  const taken = `WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 9)`;
+  db.exec(`${taken} INSERT INTO row SELECT o.i, n.i, 'taken' FROM n o, n WHERE true ON CONFLICT DO NOTHING`);
   return () => {
-    db.exec('DROP TRIGGER sabotage');
+    db.exec(`DELETE FROM row WHERE body = 'taken'`);
     db.close();
   };
 }
+const noRoom = 'UNIQUE constraint failed: row.ordinal, row.n';
 /** The requests in the database, by incarnation. */
 function written(): string[] {
   const db = openDatabase(path(), { durability: 'normal', readOnly: true });
@@ -162,14 +164,14 @@ test('a start with a database that cannot be written keeps the spool, and its ro
   const left = readFileSync(spool());
   await close(first);
   const db = openDatabase(path(), { durability: 'normal' });
-  db.exec(`DELETE FROM row; UPDATE spool SET taken = 0;
-    CREATE TRIGGER sabotage BEFORE INSERT ON row BEGIN SELECT raise(ABORT, 'no room'); END`);
+  db.exec('DELETE FROM row; DELETE FROM incarnation; UPDATE spool SET taken = 0');
+  const repair = sabotage();
   writeFileSync(spool(), left);
   const second = openBox();
   await append(second, usageRow({ requestId: 'b' }));
-  expect([second.outbox.isFull, second.outbox.unwritten, errors]).toEqual([true, 1, ['no room']]);
+  expect([second.outbox.isFull, second.outbox.unwritten, errors]).toEqual([true, 1, [noRoom]]);
   const durable = new Promise<void>((resolve) => second.outbox.setOnDurable(resolve));
-  db.exec('DROP TRIGGER sabotage');
+  repair();
   db.close();
   await durable;
   await crashed(second);

@@ -2,8 +2,9 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { usagePartitionOf } from '../../schemas/usage.ts';
+import { usagePartitionOf, usageTopic } from '../../schemas/usage.ts';
 import type { ControlLog } from '../../shared/log/core/control-log.ts';
+import { RecordMac } from '../../shared/log/core/record-mac.ts';
 import { openEmbeddedLog } from '../../shared/log/embedded/embedded-log.ts';
 import { type AppendFault, MemoryLog, MemoryTopic } from '../../test/support/memory-log.ts';
 import { TurnCounter } from '../../test/support/turns.ts';
@@ -12,6 +13,7 @@ import { usageGroup, usageRow } from '../../test/support/usage-rows.ts';
 import { type Outbox, openOutbox } from './outbox.ts';
 import { Publisher } from './publisher.ts';
 
+const mac = new RecordMac(usageTopic, 'gateway-token-of-the-tests');
 let folder: string;
 let outbox: Outbox;
 const running: Publisher[] = [];
@@ -46,7 +48,7 @@ function start(
   open: (partition: number) => Promise<ControlLog>,
   onReachabilityChange = (_: boolean) => {},
 ): Publisher {
-  const publisher = new Publisher({ outbox, partitions: 12, open, onReachabilityChange });
+  const publisher = new Publisher({ outbox, mac, partitions: 12, open, onReachabilityChange });
   running.push(publisher);
   publisher.start();
   return publisher;

@@ -5,6 +5,7 @@
  */
 import { usagePartitionOf } from '../../schemas/usage.ts';
 import type { ControlLog } from '../../shared/log/core/control-log.ts';
+import type { RecordMac } from '../../shared/log/core/record-mac.ts';
 import { Backoff, sleep } from '../../shared/runtime/retry.ts';
 import type { Outbox, Shipment } from './outbox.ts';
 
@@ -16,6 +17,8 @@ const retryMsMax = 5_000;
 export interface UsagePublisherOptions {
   readonly outbox: Outbox;
   readonly partitions: number;
+  /** Of the gateway token of this process, also for rows of earlier ones. */
+  readonly mac: RecordMac;
   /** Opens one partition of the usage log. */
   readonly open: (partition: number) => Promise<ControlLog>;
   /** Called when appends begin to fail, and again when they succeed. */
@@ -85,12 +88,13 @@ export class Publisher {
   }
 
   async #ship(shipment: Shipment): Promise<void> {
-    const { outbox, partitions, open } = this.#options;
+    const { outbox, partitions, open, mac } = this.#options;
     const partition = usagePartitionOf(shipment.incarnation.id, partitions);
     try {
       const log = this.#logs.get(partition) ?? (await open(partition));
       this.#logs.set(partition, log);
-      await log.append(Buffer.from(`[${shipment.bodies.join(',')}]`));
+      const record = Buffer.from(`[${shipment.bodies.join(',')}]`);
+      await log.append(record, mac.of(record));
     } catch (error) {
       // A log that failed is reopened: it may have been replaced.
       await this.#logs.get(partition)?.close();

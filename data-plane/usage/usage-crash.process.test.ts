@@ -6,6 +6,7 @@ import { join, resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { readUsageRecord, usageTopic } from '../../schemas/usage.ts';
+import { RecordMac } from '../../shared/log/core/record-mac.ts';
 import { openLog } from '../../shared/log/open-log.ts';
 import { openDatabase } from '../../shared/runtime/sqlite.ts';
 import { UsageReplicator } from '../../shared/usage/usage-replicator.ts';
@@ -14,6 +15,8 @@ import { openOutbox } from './outbox.ts';
 import { Publisher } from './publisher.ts';
 
 const period = '2026-11-01';
+const token = 'gateway-token-of-the-tests';
+const mac = new RecordMac(usageTopic, token);
 let folder: string;
 const children = new Set<ChildProcess>();
 
@@ -37,6 +40,7 @@ function built(path: string): string {
 const program = `
 import { writeSync } from 'node:fs';
 import { openLog } from ${built('shared/log/open-log.js')};
+import { RecordMac } from ${built('shared/log/core/record-mac.js')};
 import { openOutbox } from ${built('data-plane/usage/outbox.js')};
 import { Publisher } from ${built('data-plane/usage/publisher.js')};
 import { SpoolWriter } from ${built('data-plane/usage/spool-writer.js')};
@@ -51,7 +55,8 @@ const flush = () => {
   spool.taken(outbox.groupsTaken);
 };
 const open = (partition) => openLog('sqlite:' + folder + '/log', { topic: 'headgate.usage', partition });
-const publisher = new Publisher({ outbox, partitions: 1, open });
+const mac = new RecordMac('headgate.usage', '${token}');
+const publisher = new Publisher({ outbox, mac, partitions: 1, open });
 publisher.start();
 writeSync(1, 'incarnation ' + outbox.incarnation + '\\n');
 let recorded = 0;
@@ -115,7 +120,7 @@ const open = (partition: number) =>
 /** A start without load, which ships what the killed ones left behind. */
 async function shipRest(): Promise<void> {
   const outbox = openOutbox({ path: join(folder, 'outbox.db') });
-  const publisher = new Publisher({ outbox, partitions: 1, open });
+  const publisher = new Publisher({ outbox, mac, partitions: 1, open });
   publisher.start();
   await publisher.stop(30_000);
   expect(outbox.unshipped).toBe(0);
@@ -124,7 +129,7 @@ async function shipRest(): Promise<void> {
 
 /** Folds the log from nothing. */
 async function rebuild(name: string): Promise<{ totals: PeriodUsage; counts: object; parked: number }> {
-  const store = openUsageStore(join(folder, name));
+  const store = openUsageStore(join(folder, name), { mac });
   const replicator = new UsageReplicator({ store, partitions: 1, open });
   replicator.start();
   expect(await replicator.caughtUp(30_000)).toBe(true);
@@ -210,8 +215,10 @@ test('Events: a fold that is killed at any moment continues to the same totals',
   const folder2 = join(folder, 'usage.db');
   const folding = `
 import { openLog } from ${built('shared/log/open-log.js')};
+import { RecordMac } from ${built('shared/log/core/record-mac.js')};
 import { openUsageStore } from ${built('shared/usage/usage-store.js')};
-const store = openUsageStore(process.argv[1]);
+const mac = new RecordMac('headgate.usage', '${token}');
+const store = openUsageStore(process.argv[1], { mac });
 const log = await openLog(process.argv[2], { topic: 'headgate.usage' });
 for await (const batch of log.tail({ from: store.nextOffset(0), recordsMax: 1 })) {
   store.apply(0, batch.records);

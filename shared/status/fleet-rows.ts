@@ -12,6 +12,11 @@ export interface Seen {
   readonly seenMs: number;
   /** Not live: from the file of this replica, from the memory of another replica, or from before the start. */
   readonly isRemembered: boolean;
+  /**
+   * Which token the record had that the process itself wrote, as StatusMac counts them. Undefined for what another process or a
+   * file says of it: a newer token must not vouch for what an older one wrote.
+   */
+  readonly signedBy?: number | undefined;
 }
 
 export interface FleetRow extends Seen {
@@ -61,7 +66,7 @@ export class FleetRows {
   }
 
   /** Adds or updates a row. False where the incarnation has ended with this report or a later one. */
-  upsert(report: StatusReport, arrival: Arrival): boolean {
+  upsert(report: StatusReport, arrival: Arrival, signedBy?: number): boolean {
     const nowMs = performance.now();
     const { incarnation, n } = report;
     const ended = this.#tombstones.get(incarnation);
@@ -78,7 +83,10 @@ export class FleetRows {
     }
     if (before === undefined && !this.#admits(report, ended !== undefined)) return true;
     const isRemembered = arrival !== 'live';
-    this.#rows.set(incarnation, { report, seenMs: nowMs, isRemembered, publishedMs, isForgotten: false });
+    this.#rows.set(incarnation, {
+      ...{ report, seenMs: nowMs, isRemembered, signedBy, publishedMs },
+      isForgotten: false,
+    });
     if (before === undefined || before.isForgotten) this.changed.add(incarnation);
     return true;
   }

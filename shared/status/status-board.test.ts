@@ -46,6 +46,7 @@ test.each<[string, () => [Buffer, Buffer | null], string]>([
   ['with the MAC of another record', () => [bytes(reportOf()), testMac.of(bytes(reportOf()))], 'wrong_mac'],
   ['of a build before this one, as it writes it', () => [bytes(versionOne), null], 'unsigned'],
   ['of a build before this one, with a MAC', () => withMac(versionOne), 'unreadable'],
+  ['with a terminal escape in its name', () => withMac(reportOf({ name: '\u001b[2J' })), 'unreadable'],
   ['that is no report', () => withMac([1, 2]), 'unreadable'],
   ['that is not JSON', () => [Buffer.from('{'), testMac.of(Buffer.from('{'))], 'unreadable'],
 ])('a record %s is ignored and counted', async (_what, make, cause) => {

@@ -4,6 +4,7 @@
  */
 import { type FleetMemoryRecord, type StatusReport, statusRecordSchema } from '../../schemas/status.ts';
 import { type ControlLog, type LogRecord, LogUnavailable } from '../log/core/control-log.ts';
+import { addRefused, type RefusedRecords } from '../log/core/record-mac.ts';
 import { RateLimitedLine } from '../runtime/rate-limited-line.ts';
 import { Backoff, sleep } from '../runtime/retry.ts';
 import { Waiters } from '../runtime/waiters.ts';
@@ -45,6 +46,7 @@ export class StatusBoard {
   readonly rows = new FleetRows();
   /** Records that did not count, by cause. */
   readonly ignored: RateLimitedLine;
+  refused: RefusedRecords | undefined;
   readonly #options: BoardOptions;
   readonly #stop = new AbortController();
   readonly #digests = new Map<number, string>();
@@ -58,6 +60,8 @@ export class StatusBoard {
   /** The topic was read up to its end at this moment; undefined until it was read to its end once. */
   #currentMs: number | undefined;
   #fault: string | undefined;
+  /** Why the topic cannot be read. */
+  #readFault: string | undefined;
 
   constructor(options: BoardOptions) {
     this.#options = options;
@@ -94,9 +98,9 @@ export class StatusBoard {
     return this.#currentMs !== undefined;
   }
 
-  /** Why the last request for the end of the topic failed. */
+  /** Why the topic cannot be read, or why the last request for its end failed. */
   get fault(): string | undefined {
-    return this.#fault;
+    return this.#readFault ?? this.#fault;
   }
 
   /** The last report of each gateway that confirmations wait for, by name; two of one name are two. */
@@ -206,16 +210,19 @@ export class StatusBoard {
 
   async #run(): Promise<void> {
     const { log } = this.#options;
+    const { signal } = this.#stop;
+    const onRead = () => this.#setReadFault(undefined);
     const backoff = new Backoff({ minMs: 50, maxMs: 2000 });
     while (!this.#stop.signal.aborted) {
       try {
-        for await (const batch of log.tail({ from: this.#from, signal: this.#stop.signal })) {
+        for await (const batch of log.tail({ from: this.#from, signal, onRead })) {
           for (const record of batch.records) this.#apply(record);
           this.#from = batch.nextOffset;
           backoff.reset();
           this.#waiters.wake();
         }
       } catch (error) {
+        this.#setReadFault(error instanceof Error ? error.message : String(error));
         // A replaced or truncated topic is read from its beginning: a known report changes nothing.
         if (!(error instanceof LogUnavailable)) {
           this.#from = 0;
@@ -226,22 +233,31 @@ export class StatusBoard {
     }
   }
 
+  #setReadFault(reason: string | undefined): void {
+    const changed = (reason === undefined) !== (this.#readFault === undefined);
+    this.#readFault = reason;
+    if (changed) this.#options.logger.warn({ reachable: reason === undefined, reason }, 'status topic');
+  }
+
   async #becomeComplete(): Promise<void> {
     while (!this.#stop.signal.aborted && !(await this.readToEnd(10_000))) await sleep(100, this.#stop.signal);
   }
 
   #apply(record: LogRecord): void {
-    const { read, ignored } = this.#read(record);
+    const { read, signedBy, ignored } = this.#read(record);
     if (ignored !== undefined) this.ignored.add(ignored);
     else if (read.kind === 'memory') this.#applyMemory(read);
-    else this.rows.upsert(read, this.isComplete ? 'live' : 'earlier');
+    else this.rows.upsert(read, this.isComplete ? 'live' : 'earlier', signedBy);
   }
 
-  #read({ value, signature }: LogRecord): ReadRecord {
-    if (signature === null || signature.length === 0) return { ignored: 'unsigned' };
-    if (!this.#options.mac.accepts(value, signature)) return { ignored: 'wrong_mac' };
+  #read({ offset, value, signature }: LogRecord): ReadRecord {
+    const signedBy = signature === null ? undefined : this.#options.mac.signerOf(value, signature);
+    if (signedBy === undefined) {
+      this.refused = addRefused(this.refused, offset);
+      return { ignored: signature === null || signature.length === 0 ? 'unsigned' : 'wrong_mac' };
+    }
     const { data } = statusRecordSchema.safeParse(parseJson(value));
-    return data === undefined ? { ignored: 'unreadable' } : { read: data };
+    return data === undefined ? { ignored: 'unreadable' } : { read: data, signedBy };
   }
 
   #applyMemory({ gateways, forgotten }: FleetMemoryRecord): void {
@@ -254,8 +270,12 @@ export class StatusBoard {
 }
 
 type ReadRecord =
-  | { readonly read: StatusReport | FleetMemoryRecord; readonly ignored?: never }
-  | { readonly read?: never; readonly ignored: 'unsigned' | 'wrong_mac' | 'unreadable' };
+  | { readonly read: StatusReport | FleetMemoryRecord; readonly signedBy: number; readonly ignored?: never }
+  | {
+      readonly read?: never;
+      readonly signedBy?: never;
+      readonly ignored: 'unsigned' | 'wrong_mac' | 'unreadable';
+    };
 
 function order(a: string, b: string): number {
   return a < b ? -1 : Number(a > b);

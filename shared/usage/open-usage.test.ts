@@ -4,10 +4,15 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Registry } from 'prom-client';
 import { afterEach, beforeEach, expect, test } from 'vitest';
+import { usageTopic } from '../../schemas/usage.ts';
+import { RecordMac } from '../log/core/record-mac.ts';
 import { openUsage } from './open-usage.ts';
 import { usageLogAt } from './usage-log.ts';
 import { countUsageRows } from './usage-metrics.ts';
 
+const token = 'gateway-token-of-the-tests';
+const mac = new RecordMac(usageTopic, token);
+const nobody = (value: Buffer) => new RecordMac(usageTopic, 'another-gateway-token').of(value);
 let dir: string;
 beforeEach(() => {
   dir = mkdtempSync(join(tmpdir(), 'headgate-usage-'));
@@ -23,25 +28,30 @@ function row(n: number, promptTokens: number, v = 1): Buffer {
   );
 }
 
-test.each([
+test.each<[what: string, outcome: string, records: Buffer[], macOf?: (value: Buffer) => Buffer | null]>([
   ['a repeat that differs', 'differing', [row(1, 5), row(1, 6)]],
   ['a row of a version that is not known', 'unread', [row(1, 5, 99)]],
   ['what is no row', 'junk', [Buffer.from('no row')]],
-])('design 7: %s alarms: a log line and a metric', async (_what, outcome, records) => {
-  const logUrl = `sqlite:${join(dir, 'log')}`;
-  const log = await usageLogAt(logUrl).open(0);
-  for (const record of records) await log.append(record);
-  const lines: { fields: object; text: string }[] = [];
-  const write = (fields: object, text: string) => lines.push({ fields, text });
-  const logger = { warn: () => undefined, error: write, fatal: write };
-  const usage = await openUsage({ logUrl, dataDir: dir, keepRows: true, logger });
-  const registry = new Registry();
-  countUsageRows(registry, usage.counts);
-  expect(await usage.replicator.caughtUp(10_000)).toBe(true);
-  expect(lines).toEqual([
-    { fields: { rows: { [outcome]: 1 } }, text: expect.stringMatching(/differ .* or are not counted/) },
-  ]);
-  expect(await registry.metrics()).toContain(`headgate_usage_rows_total{outcome="${outcome}"} 1\n`);
-  await usage.close();
-  await log.close();
-});
+  ['a record without a MAC', 'unsigned', [row(1, 5)], () => null],
+  ['a record with the MAC of another token', 'wrong_mac', [row(1, 5)], nobody],
+])(
+  'design 7: %s alarms: a log line and a metric',
+  async (_what, outcome, records, macOf = mac.of.bind(mac)) => {
+    const logUrl = `sqlite:${join(dir, 'log')}`;
+    const log = await usageLogAt(logUrl).open(0);
+    for (const record of records) await log.append(record, macOf(record));
+    const lines: { fields: object; text: string }[] = [];
+    const write = (fields: object, text: string) => lines.push({ fields, text });
+    const logger = { warn: () => undefined, error: write, fatal: write };
+    const usage = await openUsage({ logUrl, dataDir: dir, tokens: [token], keepRows: true, logger });
+    const registry = new Registry();
+    countUsageRows(registry, usage.counts);
+    expect(await usage.replicator.caughtUp(10_000)).toBe(true);
+    expect(lines).toEqual([
+      { fields: { rows: { [outcome]: 1 } }, text: expect.stringMatching(/differ .* or are not counted/) },
+    ]);
+    expect(await registry.metrics()).toContain(`headgate_usage_rows_total{outcome="${outcome}"} 1\n`);
+    await usage.close();
+    await log.close();
+  },
+);

@@ -3,7 +3,8 @@
  * The log need not be reachable at the opening: the fold continues from the position in the file.
  */
 import { join } from 'node:path';
-import { usageKeepSeconds } from '../../schemas/usage.ts';
+import { usageKeepSeconds, usageTopic } from '../../schemas/usage.ts';
+import { RecordMac } from '../log/core/record-mac.ts';
 import type { LineLogger } from '../runtime/logger.ts';
 import { RateLimitedLine } from '../runtime/rate-limited-line.ts';
 import type { FoldCounts } from './usage-fold.ts';
@@ -19,8 +20,8 @@ import {
 
 /** How often visitors are removed whose last turn is older than the log's retention; a returning one starts from zero. */
 const removeVisitorsIntervalMs = 10 * 60_000;
-/** Results that are always errors: two writers of one incarnation, or usage that is not billed. */
-const alarming = ['differing', 'lost', 'unread', 'junk'] as const;
+/** Results that are always errors: two writers of one incarnation, usage that is not billed, or records of nobody known. */
+const alarming = ['differing', 'lost', 'unread', 'junk', 'unsigned', 'wrong_mac'] as const;
 
 interface FollowOptions {
   readonly store: UsageStore;
@@ -87,10 +88,12 @@ export function openUsageStoreIn(dataDir: string, options: UsageStoreOptions): U
   return openUsageStore(join(dataDir, 'usage.db'), options);
 }
 
-export interface OpenUsageOptions extends UsageStoreOptions {
+export interface OpenUsageOptions extends Omit<UsageStoreOptions, 'mac'> {
   readonly logUrl: string;
   /** The folder of `usage.db`. */
   readonly dataDir: string;
+  /** The first is the present one; records of the others count too, during a rotation. */
+  readonly tokens: readonly [string, ...string[]];
   readonly logger: LineLogger;
   /** Called in the turn of the event loop in which the store applied the rows. */
   readonly onApplied?: (applied: AppliedUsage) => void;
@@ -105,8 +108,8 @@ export interface OpenedUsage {
 
 /** Opens the totals for reading and begins to tail. Rejects with the errors of shared/runtime/sqlite.ts, and LogUrlInvalid. */
 export async function openUsage(options: OpenUsageOptions): Promise<OpenedUsage> {
-  const { logger, logUrl, dataDir, onApplied, ...storeOptions } = options;
-  const store = openUsageStoreIn(dataDir, storeOptions);
+  const { logger, logUrl, dataDir, tokens, onApplied, ...storeOptions } = options;
+  const store = openUsageStoreIn(dataDir, { ...storeOptions, mac: new RecordMac(usageTopic, ...tokens) });
   try {
     return { reader: store, ...followUsage({ store, logUrl, logger, ...(onApplied && { onApplied }) }) };
   } catch (error) {

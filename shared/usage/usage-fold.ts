@@ -3,14 +3,17 @@
  * Each incarnation's rows count once and in the order of their numbers, however often and in whatever order they come:
  * the next one is applied, an earlier one is a repeat, a later one is parked until the rows before it have arrived.
  */
-import type { ReadUsageRow, UsageRow } from '../../schemas/usage.ts';
+import { type ReadUsageRow, type UsageRow, usageRecordRowsMax } from '../../schemas/usage.ts';
 
 /** The last row of an incarnation that was applied. */
 export interface Mark {
   readonly n: number;
-  /** SHA-256 of its text, hex; null where the row itself never arrived. */
-  readonly hash: string | null;
+  /** Of the row with this number; undefined where it never arrived, or is not among the last `comparedRows`. */
+  hashAt(n: number): string | undefined;
 }
+
+/** Rows of each incarnation whose hashes are kept, those of the largest record: a repeat of one must be equal to it. */
+export const comparedRows = usageRecordRowsMax;
 
 /** What the fold reads and changes; one transaction of the store. */
 export interface FoldState {
@@ -32,7 +35,7 @@ export interface FoldCounts {
   applied: number;
   /** Rows that were applied or parked before. */
   repeated: number;
-  /** Repeats that differ from the row they repeat: an alarm, two writers share an incarnation. */
+  /** Repeats that differ from the row that they repeat: an alarm, two writers share an incarnation, and rows of one are not counted. */
   differing: number;
   /** Rows that arrived before earlier rows of their incarnation: an alarm. */
   parked: number;
@@ -42,6 +45,9 @@ export interface FoldCounts {
   unread: number;
   /** Records that are not usage rows. */
   junk: number;
+  /** Records without a MAC, or with none of the gateway token: an alarm, nothing in them is counted. */
+  unsigned: number;
+  wrong_mac: number;
 }
 
 export interface FoldOptions {
@@ -61,7 +67,8 @@ export function foldRow(
   const mark = state.mark(incarnation);
   const next = mark ? mark.n + 1 : firstOf(state, row, options);
   if (n < next) {
-    if (mark && n === mark.n && mark.hash !== null && mark.hash !== state.hash(row.text)) counts.differing++;
+    const applied = mark?.hashAt(n);
+    if (applied !== undefined && applied !== state.hash(row.text)) counts.differing++;
     else counts.repeated++;
     return 'repeated';
   }

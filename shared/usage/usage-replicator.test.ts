@@ -32,7 +32,7 @@ function record(...numbers: number[]): Buffer {
   );
 }
 function newStore(): UsageStore {
-  const store = openUsageStore(':memory:');
+  const store = openUsageStore(':memory:', { acceptUnsigned: true });
   closers.push(() => store.close());
   return store;
 }

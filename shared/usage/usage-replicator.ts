@@ -123,6 +123,7 @@ export class UsageReplicator {
     this.#logs.set(partition, log);
     const { signal } = this.#stop;
     const end = await log.end();
+    store.begin(partition, end);
     if (end <= store.nextOffset(partition)) this.#setReachable(partition);
     for await (const batch of log.tail({ from: store.nextOffset(partition), signal })) {
       await this.#fold(partition, batch);

@@ -5,7 +5,7 @@
 import { hash as digest } from 'node:crypto';
 import { visitorsSubject } from '../../schemas/limits.ts';
 import { type ReadUsageRow, readUsageRow, type UsageRow } from '../../schemas/usage.ts';
-import type { FoldState, Mark } from './usage-fold.ts';
+import { comparedRows, type FoldState, type Mark } from './usage-fold.ts';
 import type { UsageStatements } from './usage-tables.ts';
 
 interface Sum {
@@ -19,22 +19,45 @@ interface Turns {
   lastAtMs: number;
 }
 
+/** Hexadecimal digits of a hash: enough for an alarm, and few, because all of an incarnation are written with each of its records. */
+const hashDigits = 8;
+
 function hashOf(text: string): string {
-  return digest('sha256', text, 'hex');
+  return digest('sha256', text, 'hex').slice(0, hashDigits);
 }
 
-/** Hashed on demand: of all rows of a transaction only the last one's hash is stored. */
-class FreshMark implements Mark {
-  readonly n: number;
-  readonly #text: string;
+/** The last rows of an incarnation: their hashes as they are stored, and those of rows that this transaction adds. */
+class RowHashes implements Mark {
+  n: number;
+  readonly #stored: string;
+  readonly #added: string[] = [];
+  isChanged: boolean;
 
-  constructor(n: number, text: string) {
+  /** `stored`: what `toStore` gave; undefined where rows before the next one never arrived. */
+  constructor(n: number, stored: string | null | undefined) {
     this.n = n;
-    this.#text = text;
+    this.#stored = stored ?? '';
+    this.isChanged = stored === undefined;
   }
 
-  get hash(): string {
-    return hashOf(this.#text);
+  hashAt(n: number): string | undefined {
+    const behind = this.n - n;
+    if (behind < this.#added.length) return this.#added[this.#added.length - 1 - behind];
+    const end = this.#stored.length - (behind - this.#added.length) * hashDigits;
+    return end < hashDigits ? undefined : this.#stored.slice(end - hashDigits, end);
+  }
+
+  /** Of the row that comes next. */
+  add(text: string): void {
+    this.n++;
+    this.isChanged = true;
+    this.#added.push(hashOf(text));
+  }
+
+  /** Null where there is none, as after rows that never arrived. */
+  toStore(): string | null {
+    const all = this.#stored + this.#added.join('');
+    return all === '' ? null : all.slice(-comparedRows * hashDigits);
   }
 }
 
@@ -45,7 +68,7 @@ export class UsageState implements FoldState {
   unnamedChanged = false;
   readonly #sql: UsageStatements;
   readonly #keepRows: boolean;
-  readonly #marks = new Map<string, Mark>();
+  readonly #marks = new Map<string, RowHashes>();
   readonly #sums = new Map<string, Sum>();
   readonly #turns = new Map<string, Turns>();
   /** Of pool rows that name a replica. */
@@ -69,12 +92,23 @@ export class UsageState implements FoldState {
     this.#keepRows = keepRows;
   }
 
-  mark(incarnation: string): Mark | undefined {
-    return this.#marks.get(incarnation) ?? this.#sql.mark.get(incarnation);
+  mark(incarnation: string): RowHashes | undefined {
+    const open = this.#marks.get(incarnation);
+    if (open !== undefined) return open;
+    const stored = this.#sql.mark.get(incarnation);
+    if (stored === undefined) return undefined;
+    const mark = new RowHashes(stored.n, stored.hash);
+    this.#marks.set(incarnation, mark);
+    return mark;
   }
 
   setMark(incarnation: string, n: number, text: string | null): void {
-    this.#marks.set(incarnation, text === null ? { n, hash: null } : new FreshMark(n, text));
+    let mark = this.mark(incarnation);
+    if (mark?.n !== n - 1 || text === null) {
+      mark = new RowHashes(text === null ? n : n - 1, undefined);
+      this.#marks.set(incarnation, mark);
+    }
+    if (text !== null) mark.add(text);
   }
 
   hash(text: string): string {
@@ -125,7 +159,8 @@ export class UsageState implements FoldState {
 
   /** Writes the collected changes, in the caller's transaction with the position. */
   write(): void {
-    for (const [incarnation, { n, hash }] of this.#marks) this.#sql.setMark.run(incarnation, n, hash);
+    for (const [incarnation, mark] of this.#marks)
+      if (mark.isChanged) this.#sql.setMark.run(incarnation, mark.n, mark.toStore());
     for (const { row, promptTokens, completionTokens, requests } of this.#sums.values()) {
       const { organisation, period, draw, model } = row;
       this.#sql.addTotal.run(organisation, period, draw, model, promptTokens, completionTokens, requests);

@@ -3,9 +3,13 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterEach, expect, test } from 'vitest';
+import { statusTopic } from '../../schemas/status.ts';
+import { usageTopic } from '../../schemas/usage.ts';
 import { cpuMsOf } from '../../test/support/cpu.ts';
 import type { LogRecord } from '../log/core/control-log.ts';
+import { RecordMac } from '../log/core/record-mac.ts';
 import { openDatabase } from '../runtime/sqlite.ts';
+import { comparedRows } from './usage-fold.ts';
 import { openUsageStore, type UsageStore, type UsageStoreOptions } from './usage-store.ts';
 
 const a = '0f8fad5b-d9cb-469f-a165-70867728950e';
@@ -15,7 +19,7 @@ const period = '2026-11-01';
 const open: UsageStore[] = [];
 const folders: string[] = [];
 function store(options: UsageStoreOptions = {}, path = ':memory:'): UsageStore {
-  const opened = openUsageStore(path, options);
+  const opened = openUsageStore(path, { acceptUnsigned: true, ...options });
   open.push(opened);
   return opened;
 }
@@ -140,6 +144,122 @@ test('a repeated row counts once, and one that differs from the last is an alarm
   usage.apply(0, records(3, [row(a, 2, { promptTokens: 99 })]));
   expect(usage.counts).toMatchObject({ applied: 2, repeated: 3, differing: 1 });
   expect(usage.poolTokens('acme', period)).toBe(2 + 3);
+});
+
+test('a repeat that differs is an alarm as long as the hash of its row is kept, also after a restart', () => {
+  const path = join(folder(), 'usage.db');
+  const forged = (n: number): object => row(a, n, { organisation: 'nobody' });
+  const rowsFrom = (n: number, count: number, of: (n: number) => object) =>
+    Array.from({ length: count }, (_, index) => of(n + index));
+  const before = store({}, path);
+  // The numbers of the rows that come next are taken by somebody else.
+  before.apply(0, records(0, [row(a, 1)], rowsFrom(2, 500, forged)));
+  before.apply(
+    0,
+    records(
+      2,
+      rowsFrom(2, 10, (n) => row(a, n)),
+    ),
+  );
+  expect(before.counts).toMatchObject({ applied: 501, differing: 10, repeated: 0 });
+  const after = store({}, path);
+  after.apply(
+    0,
+    records(
+      3,
+      rowsFrom(12, 10, (n) => row(a, n)),
+      [row(a, 1)],
+      rowsFrom(2, 500, forged),
+    ),
+  );
+  expect(after.counts).toMatchObject({ applied: 0, differing: 10, repeated: 501 });
+  const kept = comparedRows;
+  after.apply(
+    0,
+    records(
+      6,
+      rowsFrom(502, kept, (n) => row(a, n)),
+    ),
+  );
+  after.apply(0, records(7, [forged(501), forged(502), forged(501 + kept)]));
+  expect(after.counts).toMatchObject({ applied: kept, differing: 12, repeated: 502 });
+});
+
+/** Signed as `mac` signs it; not at all without. */
+function signed(mac: RecordMac | undefined, record: LogRecord): LogRecord {
+  return mac === undefined ? record : { ...record, signature: mac.of(record.value) };
+}
+const mac = new RecordMac(usageTopic, 'present-gateway-token');
+
+test.each<[claim: string, forge: (record: LogRecord) => LogRecord, outcome: 'unsigned' | 'wrong_mac']>([
+  ['no MAC', (record) => record, 'unsigned'],
+  ['an empty MAC', (record) => ({ ...record, signature: Buffer.alloc(0) }), 'unsigned'],
+  ['a MAC of another token', (record) => signed(new RecordMac(usageTopic, 'another'), record), 'wrong_mac'],
+  [
+    'a MAC of another topic',
+    (record) => signed(new RecordMac(statusTopic, 'present-gateway-token'), record),
+    'wrong_mac',
+  ],
+  [
+    'half of its MAC',
+    (record) => ({ ...record, signature: mac.of(record.value).subarray(0, 16) }),
+    'wrong_mac',
+  ],
+  [
+    'the MAC of another incarnation',
+    (record) => ({ ...record, signature: mac.of(Buffer.from(record.value.toString().replace(a, b))) }),
+    'wrong_mac',
+  ],
+  [
+    'the MAC of another number',
+    (record) => ({
+      ...record,
+      signature: mac.of(Buffer.from(record.value.toString().replace('"n":1', '"n":2'))),
+    }),
+    'wrong_mac',
+  ],
+])('a record with %s does not count, and is noted with its offset', (_claim, forge, outcome) => {
+  const [good, next] = records(0, [row(a, 1)], [row(a, 1, { promptTokens: 7 })]);
+  const usage = store({ acceptUnsigned: false, mac });
+  usage.apply(0, [forge(good!), signed(mac, next!)]);
+  expect(usage.counts).toMatchObject({ applied: 1, [outcome]: 1, junk: 0, differing: 0 });
+  expect(usage.poolTokens('acme', period)).toBe(8);
+  expect(usage.refused).toEqual([{ count: 1, first: 0, last: 0 }]);
+});
+
+test('records of a former token count while it is known; without any token none counts', () => {
+  const [record] = records(0, [row(a, 1)]);
+  const former = new RecordMac(usageTopic, 'former-gateway-token');
+  const both = new RecordMac(usageTopic, 'present-gateway-token', 'former-gateway-token');
+  for (const [known, applied] of [
+    [mac, 0],
+    [both, 1],
+  ] as const) {
+    const usage = store({ acceptUnsigned: false, mac: known });
+    usage.apply(0, [signed(former, record!)]);
+    expect(usage.counts.applied).toBe(applied);
+  }
+  const none = store({ acceptUnsigned: false });
+  none.apply(0, [record!, { ...signed(former, record!), offset: 1 }]);
+  expect(none.counts).toMatchObject({ applied: 0, unsigned: 1, wrong_mac: 1 });
+});
+
+test('what was refused is read again at the next start, and counts once its writer is accepted', () => {
+  const path = join(folder(), 'usage.db');
+  const rows = records(0, [row(a, 1)], [row(a, 2)], [row(a, 3)], [row(b, 1)]);
+  const log = rows.map((record, index) => signed(index === 1 || index === 3 ? undefined : mac, record));
+  const read = (more: UsageStoreOptions) => {
+    const usage = store({ acceptUnsigned: false, mac, ...more }, path);
+    usage.begin(0, log.length);
+    const from = usage.nextOffset(0);
+    if (from < log.length) usage.apply(0, log.slice(from));
+    return [from, usage.poolTokens('acme', period), usage.parkedRows];
+  };
+  expect(read({})).toEqual([0, 2, 1]);
+  // The second row is still refused, so that the third one waits.
+  expect(read({})).toEqual([1, 2, 1]);
+  expect(read({ acceptUnsigned: true })).toEqual([1, 2 + 3 + 4 + 2, 0]);
+  expect(read({})).toEqual([4, 2 + 3 + 4 + 2, 0]);
 });
 
 test('rows behind a gap are parked and reported, and count once the missing ones arrive', () => {

@@ -7,6 +7,7 @@ import { existsSync, mkdirSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { readUsageRecord, type UsageRow } from '../../schemas/usage.ts';
 import type { LogRecord } from '../log/core/control-log.ts';
+import type { RefusedRecords } from '../log/core/record-mac.ts';
 import {
   createTables,
   type Database,
@@ -18,6 +19,14 @@ import {
 import { parseColumn } from '../runtime/table-columns.ts';
 import { quarantineFile } from '../snapshot/open-snapshot.ts';
 import { type FoldCounts, foldRow } from './usage-fold.ts';
+import {
+  after,
+  beginning,
+  begun,
+  type PartitionState,
+  type UsageAuthenticity,
+  UsagePartitions,
+} from './usage-partitions.ts';
 import { UsageState } from './usage-state.ts';
 import { type PoolTotal, prepareUsage, type UsageStatements, usageFormat } from './usage-tables.ts';
 
@@ -26,7 +35,7 @@ const parkedMaxDefault = 10_000;
 const poolCacheMax = 10_000;
 const visitorsRemovedAtOnceMax = 1_000;
 
-export interface UsageStoreOptions {
+export interface UsageStoreOptions extends UsageAuthenticity {
   /** Stores every row for export, in addition to the totals. */
   readonly keepRows?: boolean;
   /** A damaged file, or one of another format, is quarantined and rebuilt from the log. Not for a control plane. */
@@ -76,12 +85,6 @@ export interface RequestQuery {
   readonly limit: number;
 }
 
-interface Position {
-  readonly nextOffset: number;
-  readonly trimmed: boolean;
-}
-const beginning: Position = { nextOffset: 0, trimmed: false };
-
 /** Opens `path` (or `:memory:`), or creates it. Throws the errors of shared/runtime/sqlite.ts, and an Error on a file of another format. */
 export function openUsageStore(path: string, options: UsageStoreOptions = {}): UsageStore {
   if (path !== ':memory:') mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
@@ -116,12 +119,15 @@ export class UsageStore {
     lost: 0,
     unread: 0,
     junk: 0,
+    unsigned: 0,
+    wrong_mac: 0,
   };
   readonly #db: Database;
   readonly #path: string;
   readonly #sql: UsageStatements;
   readonly #options: UsageStoreOptions;
-  readonly #positions = new Map<number, Position>();
+  readonly #begun = new Set<number>();
+  readonly #partitions: UsagePartitions;
   #parkedCounts = new Map<string, number>();
   #unresolved = new Set<string>();
   /** Tokens by organisation and period, read at first need. */
@@ -132,14 +138,25 @@ export class UsageStore {
     this.#path = path;
     this.#options = options;
     this.#sql = prepareUsage(db);
-    for (const row of this.#sql.positions.iterate())
-      this.#positions.set(row.partition, { nextOffset: row.next_offset, trimmed: row.trimmed === 1 });
+    this.#partitions = new UsagePartitions(this.#sql, options);
     this.#readShared();
+  }
+
+  /** Records without a valid MAC, by partition. */
+  get refused(): readonly RefusedRecords[] {
+    return this.#partitions.refused;
+  }
+
+  /** Must be called before records of a partition are folded, with the end of its log; what comes after the first call changes nothing. */
+  begin(partition: number, end: number): void {
+    if (this.#begun.has(partition)) return;
+    this.#begun.add(partition);
+    this.#setPartition(partition, begun(this.#partitions.get(partition), end));
   }
 
   /** Offset at which reading a partition continues. */
   nextOffset(partition: number): number {
-    return (this.#positions.get(partition) ?? beginning).nextOffset;
+    return this.#partitions.get(partition).nextOffset;
   }
 
   /** Number of the last row of an incarnation that was applied; 0 before the first. */
@@ -165,21 +182,27 @@ export class UsageStore {
     const shared = { parkedCounts: this.#parkedCounts, unresolved: this.#unresolved };
     const state = new UsageState(this.#sql, shared, this.#options.keepRows ?? false);
     const gapped = new Set<string>();
-    let position = this.#positions.get(partition) ?? beginning;
+    const refused: number[] = [];
+    let at = this.#partitions.get(partition);
     let consumed = 0;
     this.#transaction(() => {
       for (const record of records) {
-        const trimmed = position.trimmed || record.offset > position.nextOffset;
-        position = { trimmed, nextOffset: record.offset + 1 };
-        this.#fold(record, trimmed, { state, counts, gapped });
+        const refusal = this.#partitions.refusalOf(at, record);
+        at = after(at, record, refusal);
+        if (refusal === undefined) this.#fold(record, at.trimmed, { state, counts, gapped });
+        else {
+          counts[refusal]++;
+          refused.push(record.offset);
+        }
         consumed++;
         if (performance.now() > until) break;
       }
       state.write();
-      this.#sql.setPosition.run(partition, position.nextOffset, position.trimmed ? 1 : 0);
+      this.#partitions.write(partition, at);
     });
+    this.#partitions.noteRefused(partition, refused);
     Object.assign(this.counts, counts);
-    this.#positions.set(partition, position);
+    this.#partitions.set(partition, at);
     for (const { organisation, period } of state.applied) this.#poolCache.delete(`${organisation} ${period}`);
     const { applied: rows, unnamedChanged } = state;
     return { consumed, rows, gaps: this.#gaps(gapped), unnamedChanged };
@@ -187,8 +210,7 @@ export class UsageStore {
 
   /** Reads a partition from its beginning again: rows that are folded already are recognised as repeats. */
   restart(partition: number): void {
-    this.#transaction(() => this.#sql.setPosition.run(partition, 0, 0));
-    this.#positions.set(partition, beginning);
+    this.#setPartition(partition, beginning);
   }
 
   /** Over all draws. */
@@ -293,6 +315,11 @@ export class UsageStore {
     this.#db.close();
   }
 
+  #setPartition(partition: number, state: PartitionState): void {
+    this.#transaction(() => this.#partitions.write(partition, state));
+    this.#partitions.set(partition, state);
+  }
+
   #fold(record: LogRecord, trimmedStart: boolean, into: FoldInto): void {
     const { rows, junk } = readUsageRecord(record.value);
     into.counts.junk += junk;
@@ -329,7 +356,7 @@ export class UsageStore {
 /** Queries on the totals. */
 export type UsageReader = Pick<
   UsageStore,
-  'totals' | 'periods' | 'requests' | 'poolTokens' | 'poolTotals' | 'unnamedTotals' | 'rowsOf'
+  'totals' | 'periods' | 'requests' | 'poolTokens' | 'poolTotals' | 'unnamedTotals' | 'rowsOf' | 'refused'
 >;
 
 interface FoldInto {

@@ -3,7 +3,7 @@
  * `request` is filled only where every request is kept for export.
  */
 import { visitorsSubject } from '../../schemas/limits.ts';
-import type { UsageRow } from '../../schemas/usage.ts';
+import { type UsageRow, usagePartitions } from '../../schemas/usage.ts';
 import { type Database, prepare as prepareTyped, type Statement } from '../runtime/sqlite.ts';
 import {
   columnsSql,
@@ -23,7 +23,13 @@ const columns = {
   incarnation: {
     id: text(),
     n: integer(), // number of the last row applied
-    hash: orNull(text()), // SHA-256 of that row, hex; NULL where it was given up
+    hash: orNull(text()), // of the last rows up to that one, 8 hexadecimal digits of the SHA-256 of each; NULL where it was given up
+  },
+  // Which records without a MAC of the gateway token count, and from where on they did not.
+  authenticity: {
+    partition: integer(),
+    unsigned_until: orNull(integer()), // those before this offset count; NULL: before the end of the log at the next start
+    refused_from: orNull(integer()), // the first that did not count; NULL: none
   },
   parked: { incarnation: text(), n: integer(), body: text() /* the row as JSON, of any version */ },
   total: {
@@ -74,6 +80,17 @@ CREATE TABLE unresolved (
 ) STRICT, WITHOUT ROWID;
 `;
 
+const authenticitySql = `
+CREATE TABLE authenticity (${columnsSql(columns.authenticity)}, PRIMARY KEY (partition)) STRICT;
+`;
+
+/** Gateways of earlier builds sign no rows: what they wrote before the upgrade counts as it would have without it. */
+const fromUnsignedSql = `
+${authenticitySql}
+INSERT INTO authenticity SELECT value, NULL, NULL FROM json_each('${JSON.stringify(Array.from({ length: usagePartitions }, (_, partition) => partition))}');
+UPDATE incarnation SET hash = substr(hash, 1, 8);
+`;
+
 /** An upsert and no GROUP BY, which would sort all rows in memory. */
 const fromVersion1Sql = `
 ${namedSql} ${unresolvedSql}
@@ -84,10 +101,14 @@ INSERT INTO unresolved
 UPDATE position SET next_offset = 0, trimmed = 0 WHERE EXISTS (SELECT 1 FROM unresolved);
 `;
 
-/** Version 1 is of Headgate 0.1; version 2 was in no release. */
+/** Version 1 is of Headgate 0.1; versions 2 and 3 were in no release. */
 export const usageFormat = {
-  version: 3,
-  upgrades: { 1: fromVersion1Sql, 2: unresolvedSql },
+  version: 4,
+  upgrades: {
+    1: fromVersion1Sql + fromUnsignedSql,
+    2: unresolvedSql + fromUnsignedSql,
+    3: fromUnsignedSql,
+  },
   sql: `
 CREATE TABLE position (${columnsSql(columns.position)}, PRIMARY KEY (partition)) STRICT;
 CREATE TABLE incarnation (${columnsSql(columns.incarnation)}, PRIMARY KEY (id)) STRICT, WITHOUT ROWID;
@@ -95,7 +116,7 @@ CREATE TABLE parked (${columnsSql(columns.parked)}, PRIMARY KEY (incarnation, n)
 CREATE TABLE total (
   ${columnsSql(columns.total)}, PRIMARY KEY (organisation, period, draw, model)
 ) STRICT, WITHOUT ROWID;
-${namedSql} ${unresolvedSql}
+${namedSql} ${unresolvedSql} ${authenticitySql}
 CREATE TABLE visitor (${columnsSql(columns.visitor)}, PRIMARY KEY (id)) STRICT, WITHOUT ROWID;
 CREATE INDEX visitor_by_last ON visitor (last_at);
 CREATE TABLE request (${columnsSql(columns.request)}, PRIMARY KEY (id)) STRICT;
@@ -135,6 +156,10 @@ export function prepareUsage(db: Database) {
   return {
     positions: prepare<[], RowOf<'position'>>('SELECT * FROM position'),
     setPosition: prepare<[number, number, number]>('INSERT OR REPLACE INTO position VALUES (?, ?, ?)'),
+    authenticity: prepare<[], RowOf<'authenticity'>>('SELECT * FROM authenticity'),
+    setAuthenticity: prepare<[number, number | null, number | null]>(
+      'INSERT OR REPLACE INTO authenticity VALUES (?, ?, ?)',
+    ),
     mark: prepare<[string], Pick<RowOf<'incarnation'>, 'n' | 'hash'>>(
       'SELECT n, hash FROM incarnation WHERE id = ?',
     ),

@@ -32,7 +32,7 @@ test('what 0.1 had folded is kept, counts as rows without a replica, and folds o
   before.exec('INSERT INTO position VALUES (0, 7, 0)');
   before.close();
   for (const start of ['upgraded', 'opened again']) {
-    const store = openUsageStore(path, { keepRows: true });
+    const store = openUsageStore(path, { keepRows: true, acceptUnsigned: true });
     expect(store.nextOffset(0), start).toBe(7);
     expect(store.highWater(earlierIncarnation), start).toBe(1);
     expect(store.poolTotals(), start).toContainEqual({
@@ -44,7 +44,7 @@ test('what 0.1 had folded is kept, counts as rows without a replica, and folds o
     expect(store.unnamedTotals(), start).toEqual(store.poolTotals());
     store.close();
   }
-  const store = openUsageStore(path, { keepRows: true });
+  const store = openUsageStore(path, { keepRows: true, acceptUnsigned: true });
   // The same row once more, one of a gateway of 0.1, and one of a gateway that names its replica.
   store.apply(0, [record(7, 1), record(8, 2), record(9, 3, { replica: earlierIncarnation })]);
   expect(store.nextOffset(0)).toBe(10);
@@ -100,7 +100,7 @@ test('rows of new gateways that 0.1 folded count as named once the log shows it,
   const changed: unknown[] = [];
   for (const [step, change, unnamed] of steps) {
     // Opened for each step: what is known is in the file.
-    const store = openUsageStore(path, { keepRows: true });
+    const store = openUsageStore(path, { keepRows: true, acceptUnsigned: true });
     if (step === 'upgraded') expect(store.nextOffset(0)).toBe(0);
     if (step !== 'a new row of it') expect(of(store.poolTotals()), step).toEqual(all);
     changed.push(change(store));
@@ -109,9 +109,43 @@ test('rows of new gateways that 0.1 folded count as named once the log shows it,
     store.close();
   }
   expect(changed).toEqual([undefined, true, false, false, false]);
-  const store = openUsageStore(path, { keepRows: true });
+  const store = openUsageStore(path, { keepRows: true, acceptUnsigned: true });
   expect(of(store.poolTotals())).toEqual([[8411, 14]]);
   expect(store.rowsOf('acme', period)).toBe(5);
   store.close();
+  rmSync(folder, { recursive: true });
+});
+
+test('gateways that do not sign are upgraded first: what they wrote before the control plane was counts, and nothing after it', () => {
+  const folder = mkdtempSync(join(tmpdir(), 'headgate-usage-upgrade-'));
+  const path = join(folder, 'usage.db');
+  // A file of the format before records had a MAC, with one row folded.
+  const before = openUsageStore(path, { acceptUnsigned: true });
+  before.apply(0, [record(0, 1)]);
+  before.close();
+  const db = openDatabase(path, { durability: 'normal' });
+  db.exec(
+    "DROP TABLE authenticity; UPDATE incarnation SET hash = hash || 'ffffffffffffffffffffffffffffffffffffffffffffffffffffffff'",
+  );
+  db.pragma('user_version = 3');
+  db.close();
+  const unsigned = [record(0, 1), record(1, 2), record(2, 3), record(3, 4)];
+  const fold = () => {
+    const store = openUsageStore(path);
+    // Two records that were not folded yet are in the log.
+    store.begin(0, 3);
+    store.apply(0, unsigned.slice(store.nextOffset(0)));
+    const found = [store.highWater(earlierIncarnation), store.counts.unsigned, store.nextOffset(0)];
+    store.close();
+    return found;
+  };
+  expect(fold()).toEqual([3, 1, 4]);
+  // Neither at the next start, whatever was appended meanwhile.
+  expect(fold()).toEqual([3, 1, 4]);
+  const repeated = openUsageStore(path, { acceptUnsigned: true });
+  repeated.restart(0);
+  repeated.apply(0, [record(0, 1), record(1, 3, { promptTokens: 99 })]);
+  expect(repeated.counts).toMatchObject({ repeated: 1, differing: 1 });
+  repeated.close();
   rmSync(folder, { recursive: true });
 });

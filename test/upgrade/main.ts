@@ -84,11 +84,16 @@ async function commitMany(plane: string, commits: number): Promise<void> {
     );
 }
 
-async function start(kind: Kind, name: string, version: 'old' | 'new'): Promise<void> {
+async function start(
+  kind: Kind,
+  name: string,
+  version: 'old' | 'new',
+  flags: readonly string[] = [],
+): Promise<void> {
   const data = ['--data', join(dir, name), '--name', name, '--port', '0', '--metrics-port', '0'];
   const drain = kind === 'gateway' ? ['--drain-delay', '1', '--drain-timeout', '20'] : [];
   const started: Process = await startProcess({
-    ...{ dir, name, args: [kind, ...data, ...drain], env },
+    ...{ dir, name, args: [kind, ...data, ...drain, ...flags], env },
     ...(version === 'old' && { binary: oldBinary }),
   });
   running.set(name, started);
@@ -96,14 +101,20 @@ async function start(kind: Kind, name: string, version: 'old' | 'new'): Promise<
 }
 
 /** As a rollout does it: SIGTERM, its end, the other version on the same folder, ready. */
-async function replace(kind: Kind, name: string, version: 'old' | 'new', between = () => {}): Promise<void> {
+async function replace(
+  kind: Kind,
+  name: string,
+  version: 'old' | 'new',
+  between = () => {},
+  flags: readonly string[] = [],
+): Promise<void> {
   const before = running.get(name);
   running.delete(name);
   await before?.end('SIGTERM');
   check(before?.child.exitCode === 0, `${name} ended cleanly`);
   load.remove(name);
   between();
-  await start(kind, name, version);
+  await start(kind, name, version, flags);
   if (kind === 'gateway') await until(() => load.isReady(name), 120_000);
   console.log(`      ${name} runs the ${version} version`);
 }
@@ -172,10 +183,11 @@ function setAside(name: string, files: RegExp): () => void {
   };
 }
 
-/** docs/operate.md, Back to 0.1.0: the format that it reads has two tables less. */
+/** docs/operate.md, Back to 0.1.0: the format that it reads has three tables less. */
 function usageOfFormat1(name: string): void {
   const db = openDatabase(join(dir, name, 'usage.db'), { durability: 'full' });
-  db.exec('BEGIN; DROP TABLE named; DROP TABLE unresolved; PRAGMA user_version = 1; COMMIT');
+  db.exec(`BEGIN; DROP TABLE named; DROP TABLE unresolved; DROP TABLE authenticity;
+    UPDATE incarnation SET hash = NULL; PRAGMA user_version = 1; COMMIT`);
   db.close();
 }
 
@@ -206,6 +218,9 @@ async function run(): Promise<void> {
     await usageAgrees('all upgraded');
     await limitsAgree('all upgraded');
     await replace('gateway', 'gw-1', 'old', setAside('gw-1', gatewayFiles));
+    // It signs no usage: what was refused until the control planes accept that is counted then.
+    for (const name of ['cp-1', 'cp-2'])
+      await replace('control-plane', name, 'new', undefined, ['--accept-unsigned-usage']);
     await usageAgrees('one gateway back on 0.1.0');
     await limitsAgree('one gateway back on 0.1.0');
     await digestsAgree('one gateway back on 0.1.0', 'cp-1', checkpoint);

@@ -1,0 +1,97 @@
+/** The health of a node: as it was observed, the part of it that is for the log, and whether the log has that already. */
+import { type Beat, type LiveNode, unlistedMax } from '../../schemas/node-messages.ts';
+import { parseColumn } from '../../shared/runtime/table-columns.ts';
+import { textOfNames } from '../../shared/snapshot/fold-capacity.ts';
+import type { RowOf } from '../../shared/snapshot/tables.ts';
+
+export type NodeRow = RowOf<'node'>;
+
+export interface Health {
+  readonly up: boolean;
+  readonly models: readonly string[];
+  readonly windows: Readonly<Record<string, number>>;
+  readonly imageModels: readonly string[];
+  readonly reason?: string | undefined;
+}
+
+/** The last reported health of a node; undefined before the first report. */
+export function lastReportedUp(node: NodeRow): boolean | undefined {
+  return node.changed_at === null ? undefined : node.up === 1;
+}
+
+/** A name is for the log where a request can come to it: by the catalog, by the node's own names, or at an organisation by itself. */
+export function isForLog(row: NodeRow, isCatalogued: (model: string) => boolean): (name: string) => boolean {
+  if (row.place.startsWith('organisation:')) return () => true;
+  const declared = new Set(row.models === null ? [] : Object.values(parseColumn(row.models)));
+  return (name) => declared.has(name) || isCatalogued(name);
+}
+
+/** The part of an observed health that is for the log; and of the rest, some for people. */
+export function partForLog(
+  health: Health,
+  isKnown: (name: string) => boolean,
+  bytesMax: number,
+): { readonly health: Health; readonly unlisted: NonNullable<LiveNode['unlisted']> } {
+  const unlisted: string[] = [];
+  const windows: Record<string, number> = {};
+  const images = new Set(health.imageModels);
+  const kept: string[] = [];
+  let bytes = 0;
+  // Sorted, so that what is left out does not change with the order.
+  for (const name of [...new Set(health.models)].sort()) {
+    const window = Object.hasOwn(health.windows, name) ? health.windows[name] : undefined;
+    // With its quotes, its window and its place among the images.
+    const size = 3 * (Buffer.byteLength(JSON.stringify(name)) + 1) + 20;
+    if (!isKnown(name)) {
+      if (unlisted.length < unlistedMax) unlisted.push(name);
+    } else if (bytes + size <= bytesMax) {
+      bytes += size;
+      kept.push(name);
+      if (window !== undefined) windows[name] = window;
+    }
+  }
+  const imageModels = kept.filter((name) => images.has(name));
+  return { health: { ...health, models: kept, windows, imageModels }, unlisted };
+}
+
+/** The health in a heartbeat. A node is down where its engine is not the registered one: requests would use the wrong dialect. */
+export function healthOf(heartbeat: Beat, row: NodeRow): Health {
+  const { up, dialect, models, windows = {}, imageModels = [], reason } = heartbeat;
+  if (!up) return down(reason);
+  if (dialect !== undefined && dialect !== row.dialect)
+    return down(`the engine is ${dialect}, the node is registered as ${row.dialect}`);
+  const served = new Set(models);
+  return {
+    up,
+    models,
+    windows: Object.fromEntries(Object.entries(windows).filter(([name]) => served.has(name))),
+    imageModels: imageModels.filter((name) => served.has(name)),
+  };
+}
+
+export function down(reason: string | undefined): Health {
+  return { up: false, models: [], windows: {}, imageModels: [], reason };
+}
+
+/** Names in the log that are not for it, of an earlier build or since the catalog lost them, are no difference. */
+export function differs(node: NodeRow, health: Health, isKnown: (name: string) => boolean): boolean {
+  if ((node.up === 1) !== health.up) return true;
+  if (!health.up) return node.changed_at === null;
+  const isSameText =
+    node.loaded === textOfNames(health.models) &&
+    node.windows === JSON.stringify(health.windows) &&
+    node.image_models === textOfNames(health.imageModels);
+  if (isSameText) return false;
+  const names = (text: RowOf<'node'>['loaded']): string => textOfNames(parseColumn(text).filter(isKnown));
+  const windowsOf = (windows: Health['windows']): string =>
+    JSON.stringify(
+      Object.entries(windows)
+        .filter(([name]) => isKnown(name))
+        .sort(),
+    );
+  return (
+    names(node.loaded) !== textOfNames(health.models) ||
+    names(node.image_models) !== textOfNames(health.imageModels) ||
+    windowsOf(parseColumn(node.windows)) !== windowsOf(health.windows)
+  );
+}

@@ -1,0 +1,208 @@
+/**
+ * Goal: control planes ask gateways for decisions at addresses that anybody with an accepted token can report. No secret goes there,
+ * nobody else can ask, and nothing but what the asked gateway answered counts.
+ */
+import { randomUUID } from 'node:crypto';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { createServer, type IncomingMessage, type RequestListener, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
+import { askDecision, decisionLines } from '../../control-plane/gateways/ask-decisions.ts';
+import { mintRequestId } from '../../data-plane/core/request-id.ts';
+import { DecisionJournal } from '../../data-plane/decisions/decision-journal.ts';
+import { decisionRoute } from '../../data-plane/decisions/serve-decisions.ts';
+import type { RequestRecord } from '../../data-plane/request/gateway.ts';
+import type { ControlLog } from '../../shared/log/core/control-log.ts';
+import { questionScheme } from '../../shared/status/signed-question.ts';
+import type { StatusBoard } from '../../shared/status/status-board.ts';
+import { StatusMac } from '../../shared/status/status-mac.ts';
+import { boardOn, publish, reportOf, topic } from '../support/status-reports.ts';
+import { until } from '../support/until.ts';
+
+const [newToken, oldToken] = ['the-new-gateway-token', 'the-old-gateway-token'];
+const dir = mkdtempSync(join(tmpdir(), 'headgate-asked-'));
+const moment = { isKnown: () => true, position: () => 7 };
+const request = mintRequestId();
+const kept = 250;
+let journal: DecisionJournal;
+const closers: (() => unknown)[] = [];
+/** Of every listener but the gateways themselves. */
+let seen: IncomingMessage[];
+let log: ControlLog;
+let board: StatusBoard;
+
+beforeAll(async () => {
+  const options = { gateway: 'gw-1', oneIn: 1, moment, onEnd: () => undefined };
+  journal = new DecisionJournal({ path: join(dir, 'decisions.db'), ...options });
+  for (let n = 0; n < kept; n++)
+    journal.add({
+      ...{ request: { headers: {} }, response: { statusCode: 200 }, at: {}, startMs: performance.now() },
+      ...{ operation: { kind: 'models' }, target: { kind: 'shared' } },
+      ids: { requestId: n === 0 ? request : mintRequestId() },
+    } as unknown as RequestRecord);
+  await until(() => journal.state.written === kept);
+});
+afterAll(async () => {
+  await journal.close();
+  rmSync(dir, { recursive: true });
+});
+beforeEach(async () => {
+  seen = [];
+  log = topic();
+  board = await boardOn(log, new StatusMac(newToken, oldToken));
+  closers.push(() => board.stop());
+});
+afterEach(async () => {
+  for (const close of closers.splice(0)) await close();
+});
+
+async function listen(listener: RequestListener): Promise<string> {
+  const server = createServer(listener);
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  closers.push(() => {
+    server.closeAllConnections();
+    return new Promise((resolve) => server.close(resolve));
+  });
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+}
+
+/** A listener of somebody else. */
+const foreign = (answer: (request: IncomingMessage, response: ServerResponse) => void): Promise<string> =>
+  listen((request, response) => {
+    seen.push(request);
+    answer(request, response);
+  });
+
+function gateway(token: string, incarnation: string): Promise<string> {
+  const route = decisionRoute(journal, { token, incarnation });
+  return listen((request, response) => void route(request, response));
+}
+
+/** Passes on what it is asked, as somebody on the way could, and changes the answers. */
+const relay = (to: string, change = (text: string) => text): Promise<string> =>
+  foreign((request, response) => void passOn(to, request, response, change));
+
+async function passOn(
+  to: string,
+  { url = '', headers: { authorization } }: IncomingMessage,
+  response: ServerResponse,
+  change: (text: string) => string,
+): Promise<void> {
+  const answer = await fetch(`${to}${url}`, { headers: authorization ? { authorization } : {} });
+  const challenge = answer.headers.get('www-authenticate');
+  response.writeHead(answer.status, challenge ? { 'www-authenticate': challenge } : {});
+  response.end(answer.ok ? change(await answer.text()) : '');
+}
+
+async function reported(metrics: string, token: string, more: object = {}): Promise<void> {
+  await publish(log, reportOf({ metrics, ...more }), new StatusMac(token));
+  await board.readToEnd(5000);
+}
+
+const sources = () => ({ board, gatewayToken: newToken, previousGatewayToken: oldToken });
+
+async function linesOf(): Promise<{ lines: number; unanswered: readonly string[] }> {
+  const pieces = decisionLines(sources(), 0, undefined);
+  let lines = 0;
+  for (;;) {
+    const { done, value } = await pieces.next();
+    if (done) return { lines, unanswered: value };
+    lines += value.split('\n').length - 1;
+  }
+}
+
+async function isUnanswered(): Promise<void> {
+  expect(await askDecision(sources(), request)).toEqual({ unanswered: ['edge-1'] });
+  expect(await linesOf()).toEqual({ lines: 0, unanswered: ['edge-1'] });
+}
+
+function isWithoutSecret(): void {
+  expect(seen).not.toEqual([]);
+  for (const { method, url, headers } of seen) {
+    expect([method, url]).toEqual(['GET', expect.stringMatching(/^\/decisions(\?since=0|\/req_\w+)$/)]);
+    expect(JSON.stringify(headers)).not.toMatch(/bearer|-gateway-token/i);
+  }
+}
+
+test.each([newToken, oldToken])('while the token changes over, a gateway with %s is asked', async (token) => {
+  const incarnation = randomUUID();
+  await reported(await gateway(token, incarnation), token, { incarnation });
+  const { decision, unanswered } = await askDecision(sources(), request);
+  expect([decision?.req, unanswered]).toEqual([request, []]);
+  expect(await askDecision(sources(), mintRequestId())).toEqual({ unanswered: [] });
+  expect(await linesOf()).toEqual({ lines: kept, unanswered: [] });
+});
+
+const challenge = { 'www-authenticate': `${questionScheme} challenge=${'c'.repeat(40)}` };
+test.each<[string, (to: string) => RequestListener]>([
+  ['answers nothing', () => (_request, response) => response.writeHead(404).end()],
+  ['gives out a challenge', () => (_request, response) => response.writeHead(401, challenge).end()],
+  ['claims to have it', () => (_request, response) => response.writeHead(200, challenge).end('{}\nend x\n')],
+  ['leads elsewhere', (to) => (_request, response) => response.writeHead(307, { location: to }).end()],
+])('an address of the old token that %s gets no secret, and is no answer', async (_name, answer) => {
+  const elsewhere = await foreign((_request, response) => response.end());
+  await reported(await foreign(answer(`${elsewhere}/elsewhere`)), oldToken);
+  await isUnanswered();
+  isWithoutSecret();
+});
+
+test('who has the old token cannot have a question signed for a gateway with the new one', async () => {
+  const incarnation = randomUUID();
+  const address = await gateway(newToken, incarnation);
+  await reported(address, newToken, { incarnation });
+  await reported(await relay(address), oldToken, { incarnation, n: 2 });
+  await isUnanswered();
+  await reported(await relay(address), newToken, { n: 3, incarnation: randomUUID(), name: 'edge-2' });
+  expect((await askDecision(sources(), request)).unanswered).toEqual(['edge-1', 'edge-2']);
+  isWithoutSecret();
+});
+
+test('a report that another process repeats vouches for no address', async () => {
+  const metrics = await foreign((_request, response) => response.writeHead(401, challenge).end());
+  const memory = { v: 1, name: 'plane-1', kind: 'memory', gateways: [reportOf({ metrics })], forgotten: [] };
+  await publish(log, memory, new StatusMac(newToken));
+  await board.readToEnd(5000);
+  await isUnanswered();
+  expect(seen).toEqual([]);
+});
+
+test.each(['/admin', '/?x=', '#x', '@x'])('an address with %s is no listener', async (more) => {
+  const to = await foreign((_request, response) => response.writeHead(401, challenge).end());
+  await reported(more === '@x' ? to.replace('//', '//user:x@') : `${to}${more}`, newToken);
+  await isUnanswered();
+  expect(seen).toEqual([]);
+});
+
+test('a question is good once, for its path and for its gateway', async () => {
+  const incarnation = randomUUID();
+  const address = await gateway(newToken, incarnation);
+  await reported(await relay(address), newToken, { incarnation });
+  expect((await askDecision(sources(), request)).decision?.req).toBe(request);
+  const [, signed] = seen.map(({ headers }) => headers.authorization ?? '');
+  const other = await gateway(newToken, randomUUID());
+  const status = async (url: string, authorization: string): Promise<number> => {
+    const answer = await fetch(url, { headers: { authorization } });
+    await answer.text();
+    return answer.status;
+  };
+  for (const url of [`${address}/decisions/${request}`, `${address}/decisions?since=0`, `${other}/decisions`])
+    expect(await status(url, signed ?? '')).toBe(401);
+  expect(await status(`${address}/decisions/${request}`, `Bearer ${newToken}`)).toBe(200);
+});
+
+let first: string | undefined;
+test.each<[string, (text: string) => string]>([
+  ['changed', (text) => text.replace('"status":200', '"status":201')],
+  ['cut', (text) => text.replace(/end \S+\n$/, '')],
+  ['without its MAC', (text) => text.replace(/^(?:mac|end) .*\n/gm, '')],
+  ['one line without end', (text) => `${'x'.repeat(40_000)}${text}`],
+  ['from another question', (text) => (first ??= text)],
+])('an answer that is %s on its way does not count', async (name, change) => {
+  const incarnation = randomUUID();
+  await reported(await relay(await gateway(newToken, incarnation), change), newToken, { incarnation });
+  if (name === 'from another question') await askDecision(sources(), request);
+  expect((await linesOf()).unanswered).toEqual(['edge-1']);
+  if (name !== 'cut') expect(await askDecision(sources(), request)).toEqual({ unanswered: ['edge-1'] });
+});

@@ -1,0 +1,236 @@
+/**
+ * Who may write to the topics and has neither the gateway token nor the signing key changes nothing: over every topic and every
+ * way to forge, with the embedded log's files as the hostile writer has them. Nothing is counted, and `doctor` names the topic.
+ */
+import { randomUUID } from 'node:crypto';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { type SimNode, startSimNode } from '../../dev/simulator/sim-node.ts';
+import { encodeGauges, inFlightWindow } from '../../schemas/gauges.ts';
+import { countersTopic, gaugesTopic } from '../../schemas/limits.ts';
+import { statusTopic } from '../../schemas/status.ts';
+import { usageTopic } from '../../schemas/usage.ts';
+import { RecordMac } from '../../shared/log/core/record-mac.ts';
+import { openLog } from '../../shared/log/open-log.ts';
+import {
+  type GatewayProcess,
+  gatewayToken,
+  model,
+  type Plane,
+  smallFleet,
+  statusWith,
+} from '../support/process-fleet.ts';
+import { SignedFleet } from '../support/signed-fleet.ts';
+import { reportOf } from '../support/status-reports.ts';
+import { until } from '../support/until.ts';
+
+const fleet = new SignedFleet();
+const key = fleet.key('own');
+let node: SimNode;
+let plane: Plane;
+let gateway: GatewayProcess;
+let apiKey: string;
+let period: string;
+
+/** Of the tier: what a forged record uses up fits in, so that it would be seen, and requests are published at once. */
+const tokensMax = 1500;
+const forgedTokens = 500;
+const requests = 3;
+
+beforeAll(async () => {
+  node = await startSimNode({ models: [model], tokensPerSecond: 0 });
+  plane = await fleet.controlPlane('cp', key);
+  const admin = fleet.admin(plane);
+  const tiers = [{ id: 'Wide', models: '*' as const, monthlyTokens: tokensMax, concurrency: 1000 }];
+  await admin.apply({ ...smallFleet(node.url), tiers });
+  apiKey = (await admin.createKey('acme', 'k')).value;
+  gateway = await fleet.gateway('gw');
+  await until(async () => (await statusWith(gateway.ready.api, apiKey)) === 200, 60_000);
+  for (let n = 1; n < requests; n++) expect(await statusWith(gateway.ready.api, apiKey)).toBe(200);
+  await until(async () => (await usage())['requests'] === requests && (await used()) > 0, 60_000);
+  period = String((await usage())['period']);
+}, 180_000);
+afterAll(async () => {
+  await fleet.close();
+  await node.close();
+});
+
+const usage = async () =>
+  (await fleet.admin(plane).call('GET', '/usage?organisation=acme')) as Record<string, unknown>;
+const limits = () => fleet.admin(plane).call('GET', '/organisations/acme/limits');
+const used = async (): Promise<number> => (await limits()).tokens.used;
+
+/** Everything that a forged record would change. */
+async function answers(): Promise<object> {
+  const { items } = await fleet.admin(plane).call('GET', '/gateways');
+  const { tokens, concurrency } = await limits();
+  const { requests: completed, totalTokens, models } = await usage();
+  const { position } = await fleet.admin(plane).call('GET', '/status');
+  const rows = (await (await exported()).text()).split('\n').length;
+  const gateways = items.map(({ name }) => name);
+  return {
+    completed,
+    totalTokens,
+    models,
+    rows,
+    used: tokens.used,
+    inFlight: concurrency.inFlight,
+    gateways,
+    position,
+  };
+}
+const exported = () =>
+  fetch(`${plane.ready.admin}/admin/v1/usage/export?organisation=acme`, {
+    headers: { authorization: 'Bearer process-fleet-operator-token' },
+  });
+
+const at = new Date().toISOString();
+/** Each of them counts with a MAC of the gateway token; the rows name no replica, as those of 0.1 gateways. */
+const forged: Readonly<Record<string, () => Buffer>> = {
+  [usageTopic]: () => {
+    const what = {
+      organisation: 'acme',
+      period,
+      draw: 'pool',
+      model,
+      promptTokens: forgedTokens,
+      completionTokens: 0,
+    };
+    return json([{ v: 1, incarnation: randomUUID(), n: 1, at, ...what, requestId: 'forged' }]);
+  },
+  [countersTopic]: () => {
+    const entries = [['acme', period, forgedTokens, 1]];
+    return json({
+      v: 1,
+      replica: randomUUID(),
+      process: randomUUID(),
+      name: 'gw-evil',
+      at: Date.now(),
+      entries,
+    });
+  },
+  [gaugesTopic]: () => {
+    const held = { subject: 'acme', window: inFlightWindow, limit: 1000, used: 100, claim: 100 };
+    const process = randomUUID();
+    return encodeGauges({ process, name: 'gw-evil', n: 1, ended: [], silent: [], entries: [held] });
+  },
+  [statusTopic]: () => json(reportOf({ name: 'gw-evil', log: null })),
+};
+const topics = Object.keys(forged);
+const json = (value: object): Buffer => Buffer.from(JSON.stringify(value));
+const macOf = (topic: string, value: Buffer, token = gatewayToken): Buffer =>
+  new RecordMac(topic, token).of(value);
+
+/** The MACs that somebody without the token can have. */
+function forgedMacs(topic: string, value: Buffer): (Buffer | null)[] {
+  const changed = Buffer.from(value);
+  changed[changed.length - 2] = (changed[changed.length - 2] ?? 0) ^ 1;
+  const others = topics.filter((other) => other !== topic);
+  return [
+    null,
+    Buffer.alloc(0),
+    macOf(topic, value, 'token-of-somebody-else'),
+    macOf(topic, changed),
+    macOf(topic, value).subarray(0, 16),
+    ...others.map((other) => macOf(other, value)),
+  ];
+}
+
+async function append(topic: string, records: readonly (readonly [Buffer, Buffer | null])[]): Promise<void> {
+  const log = await openLog(fleet.logUrl, { topic }, { allowTrimmed: true });
+  for (const [value, mac] of records) await log.append(value, mac);
+  await log.close();
+}
+
+interface Check {
+  readonly code: string;
+  readonly level: string;
+  readonly object?: string;
+  readonly text: string;
+}
+async function findings(): Promise<Check[]> {
+  const { stdout } = await fleet.cli(['doctor', '--skip', 'machine', '-o', 'json'], {
+    HEADGATE_ADMIN: plane.ready.admin,
+  });
+  return (JSON.parse(stdout) as { checks: Check[] }).checks.filter(({ level }) => level !== 'ok');
+}
+
+test('a record without a valid MAC counts nowhere, on no topic, and doctor names the topic', async () => {
+  const before = await answers();
+  for (const topic of topics)
+    await append(
+      topic,
+      forgedMacs(topic, Buffer.alloc(9)).map((_, kind): [Buffer, Buffer | null] => {
+        const value = forged[topic]?.() ?? Buffer.alloc(0);
+        return [value, forgedMacs(topic, value)[kind] ?? null];
+      }),
+    );
+  // On the control log what counts is a signature.
+  await fleet.forgeKey('acme');
+  await fleet.forgeKey('acme', fleet.key('another').signer);
+  let refused: Check[] = [];
+  await until(async () => {
+    refused = (await findings()).filter(({ code }) => code === 'HG2016');
+    return refused.length === topics.length;
+  }, 60_000);
+  for (const topic of topics)
+    expect(refused.find(({ object }) => object === topic)?.text).toMatch(
+      /^8 records have no valid MAC .* offsets \d+ to \d+$/,
+    );
+  expect(await answers()).toEqual(before);
+  expect(await statusWith(gateway.ready.api, apiKey)).toBe(200);
+}, 180_000);
+
+test('the numbers of a gateway are taken by nobody: what it completes afterwards counts', async () => {
+  const rows = (await (await exported()).text()).trim().split('\n');
+  const { incarnation, n } = JSON.parse(rows.at(-1) ?? '') as { incarnation: string; n: number };
+  const next = Array.from({ length: 500 }, (_, index) => ({
+    ...{ v: 1, incarnation, n: n + 1 + index, at, organisation: 'nobody', period, draw: 'pool', model },
+    ...{ promptTokens: 0, completionTokens: 0, requestId: `r-${index}`, replica: randomUUID() },
+  }));
+  await append(usageTopic, [[json(next), null]]);
+  const before = Number((await usage())['requests']);
+  expect(await statusWith(gateway.ready.api, apiKey)).toBe(200);
+  await until(async () => Number((await usage())['requests']) > before, 60_000);
+}, 180_000);
+
+test('a record that is written again with its MAC counts once', async () => {
+  const before = await answers();
+  for (const topic of topics) {
+    const log = await openLog(fleet.logUrl, { topic }, { allowTrimmed: true });
+    const mac = new RecordMac(topic, gatewayToken);
+    const end = await log.end();
+    const genuine: [Buffer, Buffer | null][] = [];
+    for await (const { records, nextOffset } of log.tail({ from: 0 })) {
+      for (const { value, signature } of records)
+        if (signature !== null && mac.accepts(value, signature)) genuine.push([value, signature]);
+      if (nextOffset >= end) break;
+    }
+    await log.close();
+    expect(genuine.length, topic).toBeGreaterThan(0);
+    await append(topic, genuine.slice(0, 50));
+  }
+  // Behind them on each topic.
+  await until(async () => {
+    const metrics = await (await fetch(`${plane.ready.metrics}/metrics`)).text();
+    return Number(/headgate_usage_rows_total\{outcome="repeated"\} (\d+)/.exec(metrics)?.[1]) > 0;
+  }, 60_000);
+  expect(await answers()).toEqual(before);
+  const faults = (await findings()).map(({ code, object }) => `${code} ${object}`);
+  expect(faults).not.toContain('HG7003 differing');
+}, 180_000);
+
+test('the same records count with the MAC of the gateway token', async () => {
+  const before = await used();
+  for (const topic of topics) {
+    const value = forged[topic]?.() ?? Buffer.alloc(0);
+    await append(topic, [[value, macOf(topic, value)]]);
+  }
+  await until(async () => ((await limits()).concurrency.inFlight ?? 0) >= 100, 30_000);
+  await until(async () => Number((await usage())['totalTokens']) >= forgedTokens, 30_000);
+  // By the counters, and by the rows that name no replica.
+  await until(async () => (await used()) >= before + 2 * forgedTokens, 30_000);
+  await until(async () => {
+    const { items } = await fleet.admin(plane).call('GET', '/gateways');
+    return items.some(({ name }) => name === 'gw-evil');
+  }, 30_000);
+}, 180_000);

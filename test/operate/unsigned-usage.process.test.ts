@@ -1,0 +1,107 @@
+/**
+ * Usage that a control plane refused is not lost, through real processes: that of a gateway with a token that it did not have,
+ * and that of gateways which do not sign, once `--accept-unsigned-usage` is set.
+ */
+import { randomUUID } from 'node:crypto';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { type SimNode, startSimNode } from '../../dev/simulator/sim-node.ts';
+import { usageTopic } from '../../schemas/usage.ts';
+import { openLog } from '../../shared/log/open-log.ts';
+import {
+  type GatewayProcess,
+  model,
+  type Plane,
+  ProcessFleet,
+  smallFleet,
+  statusWith,
+} from '../support/process-fleet.ts';
+import { until } from '../support/until.ts';
+
+const waitMs = 60_000;
+const fleet = new ProcessFleet({ timeoutMs: 60_000 });
+const nextToken = 'next-token-of-the-gateways';
+let node: SimNode;
+let plane: Plane;
+let gateway: GatewayProcess;
+let key: string;
+
+async function serve(flags: readonly string[] = [], env: Record<string, string> = {}): Promise<void> {
+  await plane?.end('SIGTERM');
+  plane = await fleet.serve<Plane['ready']>('control-plane', 'cp', flags, env);
+}
+
+beforeAll(async () => {
+  node = await startSimNode({ models: [model], tokensPerSecond: 0 });
+  await serve();
+  await fleet.admin(plane).apply(smallFleet(node.url));
+  key = (await fleet.admin(plane).createKey('acme', 'k')).value;
+}, 180_000);
+afterAll(async () => {
+  await fleet.close();
+  await node.close();
+});
+
+const requests = async (): Promise<number> =>
+  Number((await fleet.admin(plane).call('GET', '/usage?organisation=acme'))['requests']);
+
+async function outcome(name: string): Promise<number> {
+  const metrics = await (await fetch(`${plane.ready.metrics}/metrics`)).text();
+  return Number(new RegExp(`headgate_usage_rows_total\\{outcome="${name}"\\} (\\d+)`).exec(metrics)?.[1]);
+}
+
+async function findings(): Promise<string[]> {
+  const env = { HEADGATE_ADMIN: plane.ready.admin };
+  const { stdout } = await fleet.cli(['doctor', '--skip', 'machine', '-o', 'json'], env);
+  const { checks } = JSON.parse(stdout) as { checks: { code: string; level: string }[] };
+  return checks.filter(({ level }) => level !== 'ok').map(({ code }) => code);
+}
+
+test('usage of a gateway with another token counts after a start with that token, and once', async () => {
+  gateway = await fleet.serve('gateway', 'gw', [], { HEADGATE_GATEWAY_TOKEN: nextToken });
+  await until(async () => (await statusWith(gateway.ready.api, key)) === 200, waitMs);
+  await until(async () => (await outcome('wrong_mac')) > 0, waitMs);
+  expect(await requests()).toBe(0);
+  for (const more of [
+    { HEADGATE_GATEWAY_TOKEN_PREVIOUS: nextToken },
+    { HEADGATE_GATEWAY_TOKEN: nextToken },
+  ]) {
+    await serve([], more);
+    await until(async () => (await requests()) === 1, waitMs);
+  }
+  // What waits in the outbox of a gateway is signed with the token that it has when it publishes it.
+  await gateway.end('SIGTERM');
+  gateway = await fleet.serve('gateway', 'gw');
+  await serve([], { HEADGATE_GATEWAY_TOKEN_PREVIOUS: nextToken });
+  expect(await statusWith(gateway.ready.api, key)).toBe(200);
+  await until(async () => (await requests()) === 2, waitMs);
+  expect(await outcome('wrong_mac')).toBe(0);
+}, 300_000);
+
+test('usage without a MAC counts while that is accepted, also what was refused before, and once', async () => {
+  const period = String((await fleet.admin(plane).call('GET', '/usage?organisation=acme'))['period']);
+  const incarnation = randomUUID();
+  const append = async (n: number): Promise<void> => {
+    const log = await openLog(fleet.logUrl, { topic: usageTopic, partition: 0 }, { allowTrimmed: true });
+    const what = { organisation: 'acme', period, draw: 'pool', model, promptTokens: 1, completionTokens: 1 };
+    const row = { v: 1, incarnation, n, at: new Date().toISOString(), ...what, requestId: `r-${n}` };
+    await log.append(Buffer.from(JSON.stringify([row])));
+    await log.close();
+  };
+  const before = await requests();
+  const previous = { HEADGATE_GATEWAY_TOKEN_PREVIOUS: nextToken };
+  await append(1);
+  await until(async () => (await outcome('unsigned')) === 1, waitMs);
+  await serve([], { ...previous, HEADGATE_ACCEPT_UNSIGNED_USAGE: 'false' });
+  await until(async () => (await outcome('unsigned')) === 1, waitMs);
+  expect(await findings()).toContain('HG2016');
+  expect(await requests()).toBe(before);
+  await serve(['--accept-unsigned-usage'], previous);
+  await append(2);
+  await until(async () => (await requests()) === before + 2, waitMs);
+  expect(await findings()).toContain('HG7004');
+  await serve([], previous);
+  await append(3);
+  await until(async () => (await outcome('unsigned')) === 1, waitMs);
+  expect(await requests()).toBe(before + 2);
+  expect(await outcome('differing')).toBe(0);
+}, 300_000);
