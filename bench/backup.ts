@@ -45,7 +45,7 @@ async function addKeys(from: number, count: number): Promise<void> {
 }
 
 function addUsage(): void {
-  const store = openUsageStore(join(dir, 'cp', 'usage.db'), { keepRows: true });
+  const store = openUsageStore(join(dir, 'cp', 'usage.db'), { keepRows: true, acceptUnsigned: true });
   const incarnation = '0191b2c3-0000-4000-8000-000000000001';
   const base = { v: 1, incarnation, at: '2026-11-01T00:00:00.000Z', replica: incarnation, draw: 'pool' };
   for (let n = 0; n < rows; n += 500) {

@@ -23,8 +23,10 @@ import type { LogRecord } from '../shared/log/core/control-log.ts';
 import { RecordMac } from '../shared/log/core/record-mac.ts';
 import { fingerprintOf, loadSigner, type Signer } from '../shared/log/core/signing.ts';
 import { openLog } from '../shared/log/open-log.ts';
+import { openDatabase } from '../shared/runtime/sqlite.ts';
 import { openUsageStore } from '../shared/usage/usage-store.ts';
 import { ChainWriter, known } from '../test/support/commits.ts';
+import { otherThanFiles } from '../test/support/other-than-files.ts';
 import { type CliRun, runCli } from '../test/support/run-cli.ts';
 
 const root = mkdtempSync(join(tmpdir(), 'headgate-backup-'));
@@ -61,7 +63,7 @@ const incarnation = '0191b2c3-0000-4000-8000-000000000001';
 const replica = '0191b2c3-0000-4000-8000-000000000002';
 
 function addUsage(requests: number): void {
-  const store = openUsageStore(join(folder, 'cp', 'usage.db'), { keepRows: true });
+  const store = openUsageStore(join(folder, 'cp', 'usage.db'), { keepRows: true, acceptUnsigned: true });
   const from = store.highWater(incarnation);
   const rows = Array.from({ length: requests }, (_, index) => ({
     ...{ v: 1, incarnation, n: from + index + 1, at: `${period}T00:00:00.000Z`, replica, requestId: 'r' },
@@ -480,4 +482,62 @@ test('a log that was begun unsigned and signed later is restored with --allow-un
     await refused(restore.replace(' --allow-unsigned', dryRun), 6, 'begun unsigned, add --allow-unsigned');
   await refused(`${restore} --dry-run`, 0, `begun unsigned, and is signed by ${fingerprint} now`);
   expect(await done(restore)).toMatchObject({ log: 'log-of-the-test', position: 8 });
+});
+
+/** Writes the manifest again with the facts of the files as they are, as anybody may who can write to the backup. */
+function forgeManifest(file: string): void {
+  const path = join(folder, 'copy', 'manifest.json');
+  const { manifest } = JSON.parse(readFileSync(path, 'utf8')) as { manifest: { data: { file: string }[] } };
+  const bytes = readFileSync(join(folder, 'copy', file));
+  const facts = { bytes: bytes.length, sha256: createHash('sha256').update(bytes).digest('hex') };
+  const data = manifest.data.map((copy) => (copy.file === file ? { ...copy, ...facts } : copy));
+  const forged = { ...manifest, data };
+  const sha256 = createHash('sha256').update(JSON.stringify(forged)).digest('hex');
+  writeFileSync(path, `${JSON.stringify({ manifest: forged, sha256 }, null, 2)}\n`);
+}
+
+const erases = (table: string, column: string): string =>
+  `CREATE TRIGGER t AFTER INSERT ON ${table} BEGIN DELETE FROM ${table} WHERE ${column} = 'acme'; END`;
+
+test.each([
+  ['usage-000001.db', erases('total', 'organisation')],
+  ['usage-000001.db', 'DROP TABLE visitor; CREATE VIEW visitor AS SELECT 1 AS id, 2 AS turns, 3 AS last_at'],
+  ['usage-000001.db', 'CREATE TABLE other (a)'],
+  ['usage-000001.db', 'CREATE VIRTUAL TABLE other USING fts5(a)'],
+  ['usage-000001.db', 'CREATE INDEX other ON total (requests)'],
+  ['usage-000001.db', 'ALTER TABLE total ADD COLUMN more TEXT AS (organisation) VIRTUAL'],
+  ['gateways-000001.db', erases('gateway', 'incarnation')],
+  ['gateways-000001.db', "ALTER TABLE gateway ADD COLUMN more TEXT DEFAULT 'x'"],
+])(
+  'a backup whose %s has more in its schema is refused, and so is the file at a start: %s',
+  async (file, sql) => {
+    new GatewaysFile(join(folder, 'cp', 'gateways.db'), () => undefined).close();
+    await done(backup);
+    const db = openDatabase(join(folder, 'copy', file), { durability: 'normal' });
+    db.exec(sql);
+    db.close();
+    forgeManifest(file);
+    await refused('backup verify copy', 1, `the backup is damaged: ${file}`);
+    await refused(restore, 1, 'the schema of');
+    expect(existsSync(join(folder, 'new-cp'))).toBe(false);
+    const path = join(folder, 'copy', file);
+    if (file.startsWith('usage')) expect(() => openUsageStore(path)).toThrow('the schema of');
+    const faults: Error[] = [];
+    if (file.startsWith('gateways')) {
+      new GatewaysFile(path, (error) => faults.push(error)).close();
+      expect(faults[0]?.message).toContain('the schema of');
+    }
+  },
+);
+
+test.each(otherThanFiles)('a backup in which %s stands for a file is refused at once', async (_what, put) => {
+  for (const file of ['usage-000001.db', 'log-000001.jsonl.gz', 'manifest.json']) {
+    rmSync(join(folder, 'copy'), { recursive: true, force: true });
+    await done(backup);
+    const path = join(folder, 'copy', file);
+    rmSync(path);
+    put(path);
+    for (const line of ['backup verify copy', restore])
+      await refused(line, 1, `the backup is damaged: ${file}`);
+  }
 });

@@ -10,6 +10,8 @@ import { main } from './run.ts';
 
 // Every file written may contain keys, tokens or tenant data: only its owner may read it.
 process.umask(0o077);
+// Without a listener this signal opens the debugger, to which every process of the machine could then give code to run.
+process.on('SIGUSR1', () => undefined);
 // Until a process has its own logger.
 endOnUncaught(faultsToStderr);
 

@@ -2,7 +2,8 @@
  * The keys and node tokens of `headgate dev`. The admin API returns their values only once, so they are stored in the
  * data folder, readable only by its owner. A revoked one is replaced at the next start.
  */
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync } from 'node:fs';
+import { textOfNamed } from '../shared/runtime/named-file.ts';
 import { writeJsonAtomically } from '../shared/runtime/ready-file.ts';
 import type { DevAdmin, DevSecret } from './dev-admin.ts';
 
@@ -39,7 +40,7 @@ async function reuseOrCreate(
   { isActive, make }: Source,
 ): Promise<Record<string, string>> {
   const stored: Record<string, DevSecret> = existsSync(path)
-    ? (JSON.parse(readFileSync(path, 'utf8')) as Record<string, DevSecret>)
+    ? (JSON.parse(textOfNamed(path)) as Record<string, DevSecret>)
     : {};
   const now: Record<string, DevSecret> = {};
   for (const owner of owners) {

@@ -3,17 +3,19 @@
  * A segment has the form of `headgate events export`, compressed: `zcat log-*.jsonl.gz` gives the exported log.
  */
 import { createHash } from 'node:crypto';
-import { createReadStream, createWriteStream } from 'node:fs';
-import { open, rename, rm, stat } from 'node:fs/promises';
+import { createWriteStream, lstatSync, type ReadStream } from 'node:fs';
+import { open, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Readable, Transform } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { createGunzip, createGzip } from 'node:zlib';
 import type { LogRecord } from '../../shared/log/core/control-log.ts';
-import { errorCode } from '../../shared/runtime/error-code.ts';
-import { mapSqliteError, openDatabase } from '../../shared/runtime/sqlite.ts';
+import { NoRegularFile, streamNamed } from '../../shared/runtime/named-file.ts';
+import { mapSqliteError, openDatabase, refuseForeignSchema } from '../../shared/runtime/sqlite.ts';
+import { gatewaysSql } from '../../shared/status/gateways-tables.ts';
+import { usageFormat } from '../../shared/usage/usage-tables.ts';
 import { CliError } from '../terminal/errors.ts';
-import { type BackupFile, damaged } from './backup-manifest.ts';
+import { type BackupFile, type DataFile, damaged } from './backup-manifest.ts';
 import { linesOf, recordOf } from './exported-log.ts';
 
 export const partSuffix = '.part';
@@ -51,7 +53,7 @@ export async function* readSegment(
   dir: string,
   { file, from }: { readonly file: string; readonly from: number },
 ): AsyncIterable<readonly LogRecord[]> {
-  const source = createReadStream(join(dir, file));
+  const source = fileOfBackup(dir, file);
   const plain = createGunzip();
   source.once('error', (error) => plain.destroy(error));
   source.pipe(plain);
@@ -87,28 +89,40 @@ export async function copyDatabase(from: string, dir: string, file: string): Pro
     db.close();
   }
   await finish(dir, file);
-  return { file, ...(await factsOf(join(dir, file))) };
+  return { file, bytes: lstatSync(join(dir, file)).size, sha256: await sha256Of(dir, file) };
 }
 
 /** Throws a CliError where the file is missing or differs from what was written. */
 export async function checkFile(dir: string, { file, bytes, sha256 }: BackupFile): Promise<void> {
-  const found = await factsOf(join(dir, file)).catch((error: unknown) => {
+  const found = lstatSync(join(dir, file), { throwIfNoEntry: false })?.size;
+  if (found === undefined) throw damaged(file, 'the file is missing');
+  // Before it is read: a file may claim any size without having it.
+  if (found !== bytes) throw damaged(file, `it has ${found} bytes instead of ${bytes}`);
+  const sum = await sha256Of(dir, file).catch((error: unknown) => {
     throw damaged(
       file,
-      errorCode(error) === 'ENOENT' ? 'the file is missing' : `it cannot be read: ${String(error)}`,
+      error instanceof NoRegularFile ? error.message : `it cannot be read: ${String(error)}`,
     );
   });
-  if (found.bytes !== bytes) throw damaged(file, `it has ${found.bytes} bytes instead of ${bytes}`);
-  if (found.sha256 !== sha256) throw damaged(file, 'its SHA-256 is not that of the manifest');
+  if (sum !== sha256) throw damaged(file, 'its SHA-256 is not that of the manifest');
 }
 
-/** A copied database whose pages contradict each other. */
-export function checkDatabase(path: string, file: string): void {
+/** By the format that the file has: one of an earlier version is compared once it was upgraded, at the first start. */
+const schemas: Readonly<Record<DataFile['name'], (format: unknown) => string | undefined>> = {
+  'usage.db': (format) => (format === usageFormat.version ? usageFormat.sql : undefined),
+  'gateways.db': () => gatewaysSql,
+};
+
+/** A copied database whose pages contradict each other, or that has other tables than Headgate makes. */
+export function checkDatabase(dir: string, { file, name }: DataFile): void {
+  const path = join(dir, file);
   try {
     const db = openDatabase(path, { durability: 'normal', readOnly: true });
     try {
       const found = db.pragma('quick_check(1)', { simple: true });
       if (found !== 'ok') throw damaged(file, String(found));
+      const sql = schemas[name](db.pragma('user_version', { simple: true }));
+      if (sql !== undefined) refuseForeignSchema(db, path, sql);
     } finally {
       db.close();
     }
@@ -118,10 +132,15 @@ export function checkDatabase(path: string, file: string): void {
   }
 }
 
-async function factsOf(path: string): Promise<Omit<BackupFile, 'file'>> {
+/** The folder of a backup may hold anything that others put there: what is no regular file is damage. */
+function fileOfBackup(dir: string, file: string): ReadStream {
+  return streamNamed(join(dir, file), { refuseLinks: true });
+}
+
+async function sha256Of(dir: string, file: string): Promise<string> {
   const hash = createHash('sha256');
-  for await (const chunk of createReadStream(path, { highWaterMark: 1024 * 1024 })) hash.update(chunk);
-  return { bytes: (await stat(path)).size, sha256: hash.digest('hex') };
+  for await (const chunk of fileOfBackup(dir, file)) hash.update(chunk);
+  return hash.digest('hex');
 }
 
 async function finish(dir: string, file: string): Promise<void> {
@@ -141,7 +160,10 @@ export async function syncFolder(dir: string): Promise<void> {
 
 /** A new file with the bytes of another, for its owner only, whatever the mode of that one. */
 export async function copyToNew(from: string, to: string): Promise<void> {
-  await pipeline(createReadStream(from), createWriteStream(to, { flags: 'wx', mode: 0o600 }));
+  await pipeline(
+    streamNamed(from, { refuseLinks: true }),
+    createWriteStream(to, { flags: 'wx', mode: 0o600 }),
+  );
 }
 
 /** Gives a file that is complete its name. */

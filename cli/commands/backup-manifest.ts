@@ -3,14 +3,15 @@
  * after all files are on the disk, so that an interrupted backup leaves the former one whole.
  */
 import { createHash } from 'node:crypto';
-import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
 import { errorCode } from '../../shared/runtime/error-code.ts';
+import { NoRegularFile, readNamed } from '../../shared/runtime/named-file.ts';
 import { writeFileAtomically } from '../../shared/runtime/ready-file.ts';
 import { CliError } from '../terminal/errors.ts';
 
 const manifestName = 'manifest.json';
+const bytesMax = 256 * 1024 * 1024;
 /** Of its own folder: no path may leave it. */
 const fileName = z.string().regex(/^[a-z0-9][a-z0-9.-]{0,80}$/);
 const sha256 = z.string().regex(/^[0-9a-f]{64}$/);
@@ -42,15 +43,16 @@ const manifestSchema = z.strictObject({
 
 export type Manifest = z.infer<typeof manifestSchema>;
 export type BackupFile = z.infer<typeof fileSchema>;
+export type DataFile = Manifest['data'][number];
 
 /** Undefined where the folder holds no backup. Throws a CliError where the manifest is damaged or of a later version. */
 export function readManifest(dir: string): Manifest | undefined {
   let text: string;
   try {
-    text = readFileSync(join(dir, manifestName), 'utf8');
+    text = readNamed(join(dir, manifestName), bytesMax, { refuseLinks: true }).toString('utf8');
   } catch (error) {
     if (errorCode(error) === 'ENOENT') return undefined;
-    throw error;
+    throw error instanceof NoRegularFile ? damaged(manifestName, error.message) : error;
   }
   const manifest = parse(text);
   // Written in one way only, so that every changed byte is noticed.

@@ -2,7 +2,7 @@
  * `headgate backup verify DIR`: every file against its checksum, the commits folded from the first to the last, and the
  * pages of the databases.
  */
-import { join, resolve } from 'node:path';
+import { resolve } from 'node:path';
 import { memorySnapshot } from '../../shared/snapshot/open-snapshot.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import { interrupted } from '../terminal/errors.ts';
@@ -57,7 +57,7 @@ export async function checkBackup(session: Session, dir: string): Promise<Verifi
         'manifest.json',
         `its segments end at position ${seq} instead of ${manifest.log.position}`,
       );
-    for (const { file } of manifest.data) checkDatabase(join(dir, file), file);
+    for (const copy of manifest.data) checkDatabase(dir, copy);
     return { manifest, digest: snapshot.digest(), bytes: files.reduce((sum, { bytes }) => sum + bytes, 0) };
   } finally {
     snapshot.close();

@@ -77,10 +77,14 @@ const matrixView: View = {
 
 async function list(session: Session, { org }: Options): Promise<void> {
   if (org === undefined) throw usageError('--list needs --org', 'headgate explain --help');
-  await session.out.list(
-    await (await session.api()).get('/explain/matrix', { organisation: org }),
-    matrixView,
-  );
+  const api = await session.api();
+  const items: Resource[] = [];
+  for (let after: string | undefined; ; ) {
+    const page = await api.get('/explain/matrix', { organisation: org, after });
+    items.push(...(page['items'] as Resource[]));
+    if (typeof page['next'] !== 'string') return session.out.list({ ...page, items }, matrixView);
+    after = page['next'];
+  }
 }
 
 async function question(session: Session, options: Options): Promise<Resource> {

@@ -2,9 +2,9 @@
  * Reads an exported log: one record per line, `{"offset","value":BASE64,"signature"?:BASE64}`. The file is untrusted.
  * The order of the lines is the order of the log; `offset` is only the position in the original log.
  */
-import { createReadStream } from 'node:fs';
 import type { LogRecord } from '../../shared/log/core/control-log.ts';
 import { errorCode } from '../../shared/runtime/error-code.ts';
+import { streamNamed } from '../../shared/runtime/named-file.ts';
 import { CliError } from '../terminal/errors.ts';
 
 /** More than the largest commit in base64. */
@@ -28,7 +28,7 @@ export async function* exportedRecords(path: string, batchMax: number): AsyncIte
 /** The lines of a file, of bounded length. */
 export async function* lines(path: string): AsyncIterable<string> {
   try {
-    yield* linesOf(createReadStream(path, { highWaterMark: 256 * 1024 }));
+    yield* linesOf(streamNamed(path));
   } catch (error) {
     throw new CliError(`${path} cannot be read`, {
       type: 'InvalidFile',

@@ -4,6 +4,7 @@ import { statfs } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { join, resolve } from 'node:path';
 import type { DoctorFacts } from '../../shared/doctor/facts.ts';
+import { dataFiles, isOvergrown } from '../../shared/runtime/data-files.ts';
 import { errorCode } from '../../shared/runtime/error-code.ts';
 import { loopback } from '../../shared/runtime/listener.ts';
 import { settingOf } from '../../shared/runtime/settings.ts';
@@ -32,7 +33,7 @@ export async function machineFacts(
   );
   const named = secretFiles.map((name) => settingOf(name, io.env));
   const secrets = [...named, globals.tokenFile]
-    .filter((path): path is string => path !== undefined && path !== '-')
+    .filter((path): path is string => path !== undefined && path !== '-' && !path.includes('\n'))
     .map((path) => resolve(io.cwd, path));
   const fault = sqliteFault();
   const openFilesMax = openFiles();
@@ -41,6 +42,7 @@ export async function machineFacts(
     ...(fault !== undefined && { sqliteFault: fault }),
     ...(openFilesMax !== undefined && { openFilesMax }),
     ...(disk && { diskFreeBytes: disk.bavail * disk.bsize }),
+    ...(folder !== undefined && existsSync(folder) && { overgrown: dataFiles(folder).filter(isOvergrown) }),
     readableSecrets: secrets.filter(isReadableByOthers),
     ...(ports && { takenPorts: await takenOf(ports) }),
     unwritable: folder !== undefined && existsSync(folder) && !isWritable(folder) ? [folder] : [],

@@ -1,5 +1,6 @@
 /** Opens the source of a restore: a state file (which may be in use), or an exported log, which is folded first. */
-import { open } from 'node:fs/promises';
+import { closeSync, readSync } from 'node:fs';
+import { openNamed } from '../../shared/runtime/named-file.ts';
 import { memorySnapshot, openExisting } from '../../shared/snapshot/open-snapshot.ts';
 import type { Snapshot } from '../../shared/snapshot/snapshot.ts';
 import { type TableName, tableNames } from '../../shared/snapshot/tables.ts';
@@ -19,7 +20,7 @@ const batchRecords = 500;
 
 /** Throws a CliError with exit 2 if the file is neither, or is damaged. */
 export async function openRestoreSource(path: string): Promise<RestoreSource> {
-  const snapshot = (await isSqlite(path)) ? openState(path) : await foldExport(path);
+  const snapshot = isSqlite(path) ? openState(path) : await foldExport(path);
   return {
     snapshot,
     counts: () => tableNames.filter((table) => table !== 'routes').map((table) => count(snapshot, table)),
@@ -28,14 +29,15 @@ export async function openRestoreSource(path: string): Promise<RestoreSource> {
   };
 }
 
-async function isSqlite(path: string): Promise<boolean> {
+function isSqlite(path: string): boolean {
   try {
-    const file = await open(path, 'r');
+    const descriptor = openNamed(path);
     try {
-      const { buffer } = await file.read(Buffer.alloc(sqliteMagic.length), 0, sqliteMagic.length, 0);
-      return buffer.toString('latin1') === sqliteMagic;
+      const first = Buffer.alloc(sqliteMagic.length);
+      readSync(descriptor, first);
+      return first.toString('latin1') === sqliteMagic;
     } finally {
-      await file.close();
+      closeSync(descriptor);
     }
   } catch (error) {
     throw unusable(path, error);

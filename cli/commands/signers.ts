@@ -1,8 +1,8 @@
 /** `headgate signer`: the keys whose signatures are accepted on the log. */
-import { readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 import type { Command } from 'commander';
 import { fingerprintOf, publicKeyIn } from '../../shared/log/core/signing.ts';
+import { textOfNamed } from '../../shared/runtime/named-file.ts';
 import { confirmDestructive } from '../terminal/confirm.ts';
 import { CliError } from '../terminal/errors.ts';
 import type { Io } from '../terminal/io.ts';
@@ -53,7 +53,7 @@ export function registerSigners(program: Command, io: Io): void {
 /** A public key from a PEM file, in the form used in the log. Throws a CliError with exit 2. */
 export function readPublicKey(session: Session, file: string): string {
   try {
-    return publicKeyIn(readFileSync(resolve(session.io.cwd, file), 'utf8'), file);
+    return publicKeyIn(textOfNamed(resolve(session.io.cwd, file)), file);
   } catch (error) {
     throw new CliError(error instanceof Error ? error.message : String(error), {
       type: 'InvalidFile',

@@ -1,10 +1,11 @@
 /** `headgate control-plane`: one of any number of equal replicas. */
-import { readFileSync } from 'node:fs';
 import { type Command, InvalidArgumentError } from 'commander';
+import { textOfNamed } from '../../shared/runtime/named-file.ts';
 import { nodeCredentials } from '../../shared/runtime/node-credentials.ts';
 import { protectedSettingOf, requiredSecret } from '../../shared/runtime/secrets.ts';
 import { usageError } from '../terminal/errors.ts';
 import {
+  acceptUnsignedUsage,
   addOptions,
   allowUnsigned,
   connectionLimitsOf,
@@ -22,6 +23,7 @@ import { runProcess } from './run-process.ts';
 interface Options extends ReplicaOptions {
   readonly historyGigabytes: number;
   readonly allowUnsigned?: boolean;
+  readonly acceptUnsignedUsage?: boolean;
   readonly consolePort?: number;
   readonly consoleHost: readonly string[];
   readonly consoleUrl?: string;
@@ -70,6 +72,7 @@ export function controlPlaneCommand(program: Command): void {
     'nodeCredentials',
     'trustSigner',
     'allowUnsigned',
+    'acceptUnsignedUsage',
     'tlsCert',
     'tlsKey',
     'readyFile',
@@ -95,6 +98,7 @@ async function run(options: Options): Promise<void> {
       previousGatewayToken: previousGatewayToken(operatorToken),
       signingKeyFile: protectedSettingOf('HEADGATE_SIGNING_KEY'),
       allowUnsigned: isOn(allowUnsigned, options.allowUnsigned),
+      acceptUnsignedUsage: isOn(acceptUnsignedUsage, options.acceptUnsignedUsage),
       trustedSigners: options.trustSigner,
       nodeCredentials: nodeCredentials(options.nodeCredentials),
       historyBytesMax: options.historyGigabytes * 1024 ** 3,
@@ -133,7 +137,7 @@ function oidcOf({ oidcIssuer: issuer, oidcClientId: clientId, ...rest }: Options
 }
 
 function secretIn(file: string): string {
-  const secret = readFileSync(file, 'utf8').trim();
+  const secret = textOfNamed(file).trim();
   if (secret === '') throw usageError(`${file} is empty`, 'it holds the secret of the client alone');
   return secret;
 }

@@ -1,6 +1,7 @@
 /** The options that several processes share, in one table. Each has its HEADGATE_* variable. */
 import { hostname } from 'node:os';
 import { type Command, InvalidArgumentError, Option } from 'commander';
+import { nameSchema } from '../../schemas/names.ts';
 import { type ConnectionLimits, connectionsMaxDefault } from '../../shared/runtime/connections.ts';
 import { loopback } from '../../shared/runtime/listener.ts';
 import { secretOf } from '../../shared/runtime/secrets.ts';
@@ -61,6 +62,11 @@ function parseAmount(text: string): number {
   return amount;
 }
 
+function parseName(text: string): string {
+  if (nameSchema.safeParse(text).success) return text;
+  throw new InvalidArgumentError('It must have 1 to 200 characters, and no control characters.');
+}
+
 function parseSeconds(text: string): number {
   const seconds = Number(/^(\d+(?:\.\d+)?)s?$/.exec(text)?.[1] ?? Number.NaN);
   if (!(seconds >= 0 && seconds <= 86_400))
@@ -86,13 +92,17 @@ export function secondsOption(flags: string, description: string, seconds: numbe
 }
 
 export const allowUnsigned = '--allow-unsigned';
+export const acceptUnsignedUsage = '--accept-unsigned-usage';
 export const insecureSnapshots = '--insecure-snapshots';
 
 /** Built on use, because an option reads its variable when it is built. */
 const common = {
   log: () => option('--log <url>', 'control log: sqlite:FOLDER or kafka://host:port,…').makeOptionMandatory(),
   data: () => option('--data <folder>', 'data folder; not shared with another process').makeOptionMandatory(),
-  name: () => option('--name <name>', 'name of this process, unique in the fleet').default(hostname()),
+  name: () =>
+    option('--name <name>', 'name of this process, unique in the fleet')
+      .argParser(parseName)
+      .default(hostname()),
   bind: () => option('--bind <address>', 'address to listen on').default('127.0.0.1'),
   metricsBind: () =>
     option('--metrics-bind <address>', 'address of the health and metrics listener').default(loopback),
@@ -124,6 +134,11 @@ const common = {
       .argParser(parseTrusted)
       .default([]),
   allowUnsigned: () => flag(allowUnsigned, 'use an unsigned log although HEADGATE_SIGNING_KEY is set'),
+  acceptUnsignedUsage: () =>
+    flag(
+      acceptUnsignedUsage,
+      'count usage without a MAC of the gateway token, of gateways that do not sign it',
+    ),
   insecureSnapshots: () => flag(insecureSnapshots, 'allow snapshots over plain HTTP from other machines'),
   consoleHost: () =>
     option(

@@ -1,7 +1,7 @@
 /** `headgate sim-node`: a deterministic inference server for demos, tests and load. */
-import { readFileSync } from 'node:fs';
 import { dirname } from 'node:path';
 import type { Command } from 'commander';
+import { textOfNamed } from '../../shared/runtime/named-file.ts';
 import {
   addOptions,
   connectionLimitsOf,
@@ -70,7 +70,7 @@ async function run(options: Options): Promise<void> {
       certificate,
       connections,
       ...(options.behaviour !== undefined && {
-        behaviour: parseBehaviour(readFileSync(options.behaviour, 'utf8'), dirname(options.behaviour)),
+        behaviour: parseBehaviour(textOfNamed(options.behaviour), dirname(options.behaviour)),
       }),
     });
     const health = await startSimHealth(node, {

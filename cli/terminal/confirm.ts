@@ -3,9 +3,9 @@
  * Without a terminal --yes is required, because a prompt would wait without end.
  */
 import { createInterface } from 'node:readline/promises';
+import { printable } from '../../schemas/printable.ts';
 import { CliError, interrupted, usageError } from './errors.ts';
 import type { Session } from './session.ts';
-import { printable } from './text.ts';
 
 /**
  * `what` completes "type NAME to …", for example "delete the organisation acme". Returns after confirmation, with

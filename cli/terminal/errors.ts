@@ -3,7 +3,8 @@
  * of exit codes. No error text repeats a key, a token or a password.
  */
 import { AdminError } from '../../admin-client/admin-error.ts';
-import { printable } from './text.ts';
+import { printable } from '../../schemas/printable.ts';
+import { withoutSettings } from '../../shared/runtime/settings.ts';
 
 export const exitCodes = {
   0: 'done, or nothing to change',
@@ -128,7 +129,7 @@ export function errorText(error: CliError): string {
     ...(error.next ? [`  next  ${error.next}`] : []),
     `  more  headgate help exit-codes (this is ${error.exitCode})`,
   ];
-  return `${lines.map((line) => withoutSecrets(printable(line))).join('\n')}\n`;
+  return `${lines.map((line) => withoutSecrets(printable(withoutSettings(line)))).join('\n')}\n`;
 }
 
 /** Redacts keys and tokens that were pasted in the wrong place. */

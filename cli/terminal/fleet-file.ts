@@ -4,7 +4,7 @@
  */
 import { type Document, isAlias, isMap, isScalar, isSeq, LineCounter, type Node, parseDocument } from 'yaml';
 import type { z } from 'zod';
-import { type Fleet, fleetSchema, pathText } from '../../schemas/fleet.ts';
+import { declaredFleetSchema, type Fleet, pathText } from '../../schemas/fleet.ts';
 
 /** Bytes of a fleet file. */
 export const fleetFileBytesMax = 4 * 1024 * 1024;
@@ -42,7 +42,7 @@ export function parseFleet(text: string, file: string): ParsedFleet {
     if (document.errors.length > 0) {
       return { faults: inOrder(document.errors.map(({ pos, message }) => at(pos[0], message))) };
     }
-    const parsed = fleetSchema.safeParse(document.toJS({ maxAliasCount: aliasesMax }));
+    const parsed = declaredFleetSchema.safeParse(document.toJS({ maxAliasCount: aliasesMax }));
     if (parsed.success) return { fleet: parsed.data };
     const faults = parsed.error.issues.flatMap((issue) => faultsOf(document, issue));
     return { faults: inOrder(faults.map(({ offset, message }) => at(offset, message))) };

@@ -5,8 +5,9 @@
 import { styleText } from 'node:util';
 import type { Resource } from '../../admin-client/answers.ts';
 import { resourcesIn } from '../../admin-client/answers.ts';
+import { printable } from '../../schemas/printable.ts';
 import { type Io, writeAll } from './io.ts';
-import { cellText, printable, printableJson } from './text.ts';
+import { cellText, printableJson } from './text.ts';
 
 export const formats = ['table', 'json', 'jsonl', 'yaml', 'name'] as const;
 export type Format = (typeof formats)[number];

@@ -4,11 +4,11 @@
  */
 import type { Command } from 'commander';
 import { AdminClient } from '../../admin-client/admin-client.ts';
+import { printable } from '../../schemas/printable.ts';
 import { toCliError, usageError } from './errors.ts';
 import type { Io } from './io.ts';
 import { type Format, Renderer } from './render.ts';
 import { resolveSettings } from './settings.ts';
-import { printable } from './text.ts';
 
 /** The options that every command takes. */
 export interface Globals {

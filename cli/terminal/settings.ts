@@ -3,11 +3,12 @@
  * `headgate dev` writes. A context's token is sent only to that context's control plane, and the address of a
  * discovered context receives no token but its own.
  */
-import { closeSync, constants, existsSync, fstatSync, openSync, readFileSync, statSync } from 'node:fs';
+import { closeSync, constants, existsSync, fstatSync, openSync, readFileSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import type { AdminSettings } from '../../admin-client/admin-client.ts';
 import { ChunkBuffer } from '../../shared/runtime/chunk-buffer.ts';
 import { errorCode } from '../../shared/runtime/error-code.ts';
+import { textOfNamed } from '../../shared/runtime/named-file.ts';
 import { isToken, tokenLengthMin } from '../../shared/runtime/secrets.ts';
 import { settingOf } from '../../shared/runtime/settings.ts';
 import { CliError, usageError } from './errors.ts';
@@ -186,9 +187,7 @@ async function tokenOfFile(io: Io, file: string | undefined): Promise<string | u
 export async function readInput(io: Io, file: string, bytesMax = 8 * 1024 * 1024): Promise<string> {
   try {
     if (file !== '-') {
-      const path = resolve(io.cwd, file);
-      if (statSync(path).size > bytesMax) throw new Error(`it is larger than ${bytesMax} bytes`);
-      return readFileSync(path, 'utf8');
+      return textOfNamed(resolve(io.cwd, file), bytesMax);
     }
     const bytes = new ChunkBuffer({ bytesMax });
     for await (const chunk of io.stdin) {

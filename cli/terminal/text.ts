@@ -1,26 +1,10 @@
-/**
- * Makes text safe for terminals. Names and reasons are untrusted: a control character or a bidirectional override could
- * repaint the screen or forge a line, so both are always escaped.
- */
+/** Text for terminals and tables. */
+import { printable } from '../../schemas/printable.ts';
 
-/** Control characters, bidirectional overrides, line separators and lone surrogates. */
-const unsafe = /[\p{Cc}\p{Cs}\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff]/gu;
-
-/** The same text with unsafe characters as `\u001b`. */
-export function printable(text: string): string {
-  return text.replace(unsafe, escaped);
-}
-
-/** JSON text with printable strings: JSON itself does not escape 0x7f to 0x9f and bidirectional overrides. */
+/** JSON text with printable strings: JSON itself does not escape 0x7f to 0x9f and marks of text direction. */
 export function printableJson(value: unknown, indent?: number): string {
   // A raw line feed is indentation; inside strings JSON has escaped it.
-  return JSON.stringify(value, null, indent).replace(unsafe, (character) =>
-    character === '\n' ? character : escaped(character),
-  );
-}
-
-function escaped(character: string): string {
-  return `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`;
+  return printable(JSON.stringify(value, null, indent), '\n');
 }
 
 /** A value as one table cell: `-` if there is none. */

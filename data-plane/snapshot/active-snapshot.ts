@@ -37,7 +37,7 @@ export class ActiveSnapshot {
   constructor(snapshot: Snapshot, log: ControlLog, options: ActiveSnapshotOptions, freshness?: Freshness) {
     this.snapshot = snapshot;
     this.#options = options;
-    this.#reader = new SnapshotReader(snapshot.path);
+    this.#reader = new SnapshotReader(snapshot);
     this.#cached = cachedLookup({ ...createLookup(this.#reader.db), position: () => snapshot.seq });
     this.lookup = this.#cached;
     this.#replicator = this.#replicate(log, freshness);

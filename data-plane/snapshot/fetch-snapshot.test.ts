@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
-import { mkdtempSync, rmSync } from 'node:fs';
-import { createServer } from 'node:http';
+import { mkdtempSync, readdirSync, rmSync, statfsSync } from 'node:fs';
+import { createServer, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -73,7 +73,7 @@ test('a control plane that is busy is asked again after the time it names', asyn
   const server = createServer((_request, response) => {
     // Busy more often than a control plane that fails is asked.
     if (++asked <= 3) response.writeHead(503, { 'retry-after': `${asked}` }).end('{}');
-    else response.writeHead(200, { 'x-headgate-sha256': sha256 }).end(bytes);
+    else response.writeHead(200, { 'x-headgate-sha256': sha256, 'content-length': bytes.length }).end(bytes);
   });
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   const controlPlanes = [`http://127.0.0.1:${(server.address() as AddressInfo).port}`];
@@ -95,7 +95,10 @@ test.each([
   db.close();
   const server = createServer((_request, response) =>
     response
-      .writeHead(200, { 'x-headgate-sha256': createHash('sha256').update(bytes).digest('hex') })
+      .writeHead(200, {
+        'x-headgate-sha256': createHash('sha256').update(bytes).digest('hex'),
+        'content-length': bytes.length,
+      })
       .end(bytes),
   );
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
@@ -103,6 +106,70 @@ test.each([
   expect(await fetchSnapshot({ ...options('changed.db'), controlPlanes })).toBe(false);
   server.close();
 });
+
+type Answer = (response: ServerResponse) => void;
+
+/** A control plane that answers each request for a snapshot in such a way. */
+async function hostile(answer: Answer): Promise<{ readonly url: string; asked(): number; close(): void }> {
+  let asked = 0;
+  const server = createServer((_request, response) => {
+    asked++;
+    answer(response);
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const close = () => {
+    server.closeAllConnections();
+    server.close();
+  };
+  return {
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    asked: () => asked,
+    close,
+  };
+}
+
+/** Sends such a piece again and again for as long as it is read. */
+const endlessly = (piece: Buffer, everyMs: number, head: Record<string, string>): Answer => {
+  return (response) => {
+    response.writeHead(200, head);
+    const timer = setInterval(() => response.write(piece), everyMs);
+    response.once('close', () => clearInterval(timer));
+  };
+};
+
+test.each<[string, Answer]>([
+  ['drips one', endlessly(Buffer.alloc(1), 5, { 'content-length': '100000000' })],
+  ['states no size of one without end', endlessly(Buffer.alloc(65_536), 1, {})],
+  [
+    'states one that is larger than the disk',
+    endlessly(Buffer.alloc(1), 5, { 'content-length': '9000000000000000' }),
+  ],
+  [
+    'states one that is larger than half of the free disk',
+    (response) => {
+      const { bavail, bsize } = statfsSync(dir);
+      endlessly(Buffer.alloc(1), 5, { 'content-length': `${Math.floor(bavail * bsize * 0.6)}` })(response);
+    },
+  ],
+])(
+  'a control plane that %s is left for the next one, for good, and leaves no file',
+  async (_what, answer) => {
+    const source = await hostile(answer);
+    const asked = { ...options('after-hostile.db'), paceFromMs: 20 };
+    expect(await fetchSnapshot({ ...asked, controlPlanes: [source.url] })).toBe(false);
+    expect(source.asked()).toBe(1);
+    expect(readdirSync(dir).filter((name) => name.includes('after-hostile'))).toEqual([]);
+    expect(
+      await fetchSnapshot({
+        ...options('after-hostile.db'),
+        controlPlanes: [source.url, fleet.controlPlane.admin],
+        paceFromMs: 20,
+      }),
+    ).toBe(true);
+    rmSync(join(dir, 'after-hostile.db'));
+    source.close();
+  },
+);
 
 /** What the fleet's log holds before this offset. */
 async function copyOf(end: number): Promise<MemoryLog> {

@@ -5,8 +5,9 @@
  * That its rows are what the log holds cannot be seen before the next checkpoint: it is asked for only where the connection
  * itself is authenticated (https) or does not leave this machine.
  */
-import { createHash } from 'node:crypto';
+import { createHash, type Hash } from 'node:crypto';
 import { createWriteStream, mkdirSync, renameSync, rmSync } from 'node:fs';
+import { statfs } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { Transform } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
@@ -30,6 +31,8 @@ export interface FetchOptions {
   readonly logId: string | undefined;
   readonly logger: Logger;
   readonly silentMsMax?: number;
+  /** From here on a source must have sent at the least pace. */
+  readonly paceFromMs?: number;
   /** Over this time the attempts of a fleet are spread. */
   readonly spreadMs?: number;
   readonly clock?: Clock;
@@ -39,6 +42,14 @@ const bytesMax = 64 * 1024 ** 3;
 const headersTimeoutMs = 60_000;
 /** Between two chunks of a snapshot: a control plane that falls silent must not hold up a start for minutes. */
 const silentMsMaxDefault = 30_000;
+/** A slower control plane, or one that sends for longer, gives way to the next, and then to the log. */
+const bytesPerMsMin = 64;
+const paceFromMsDefault = 30_000;
+const fetchMsMax = 900_000;
+/** The rest is for the log's fold and for what the gateway itself writes. */
+const shareOfFreeDisk = 1 / 2;
+const refusalBytesMax = 16 * 1024;
+const refusalMsMax = 5000;
 const attemptsPerControlPlane = 2;
 /** A control plane sends few snapshots at a time; how long to retry while others are before this one. */
 const busyMsMax = 120_000;
@@ -68,29 +79,39 @@ export async function fetchSnapshot(options: FetchOptions): Promise<boolean> {
   const { spreadMs = snapshotIntervals.downloadSpreadMs } = options;
   if (token === undefined) return false;
   mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
+  const unfit = new Set<string>();
   for (let attempt = 0; attempt < attemptsPerControlPlane; attempt++) {
-    for (const base of [...controlPlanes].sort(() => Math.random() - 0.5)) {
-      if (await fetchFrom(base, token, options)) return true;
+    for (const base of controlPlanes.filter((each) => !unfit.has(each)).sort(() => Math.random() - 0.5)) {
+      const outcome = await fetchFrom(base, token, options);
+      if (outcome === 'fetched') return true;
+      if (outcome === 'unfit') unfit.add(base);
       await clock.sleep(clock.random() * spreadMs);
     }
   }
   return false;
 }
 
-async function fetchFrom(base: string, token: string, options: FetchOptions): Promise<boolean> {
+/** What asking this control plane once more would not change. */
+class SourceUnfit extends Error {
+  override readonly name = 'SourceUnfit';
+}
+
+type Outcome = 'fetched' | 'failed' | 'unfit';
+
+async function fetchFrom(base: string, token: string, options: FetchOptions): Promise<Outcome> {
   const { path, logger } = options;
   const part = `${path}.part`;
   try {
     await download(base, token, part, options);
     await check(part, options);
     renameSync(part, path);
-    return true;
+    return 'fetched';
   } catch (error) {
     logger.warn(
       { from: base, reason: error instanceof Error ? error.message : String(error) },
       'no snapshot',
     );
-    return false;
+    return error instanceof SourceUnfit ? 'unfit' : 'failed';
   } finally {
     for (const suffix of ['', '-wal', '-shm']) rmSync(part + suffix, { force: true });
   }
@@ -108,29 +129,61 @@ async function askUntilFree(
       headers: { authorization: `Bearer ${token}` },
       headersTimeout: headersTimeoutMs,
       bodyTimeout: silentMsMax,
+      signal: AbortSignal.timeout(fetchMsMax),
     });
     const seconds = Number(answer.headers['retry-after']);
     if (answer.statusCode !== 503 || !(seconds >= 1) || clock.now() > until) return answer;
-    await answer.body.dump();
+    await readRefusal(answer);
     await clock.sleep(Math.min(seconds, retryAfterSecondsMax) * 1000 * (0.5 + clock.random()));
   }
+}
+
+/** Its text is of no use, but a connection that is read to its end is used again. */
+function readRefusal({ body }: Dispatcher.ResponseData): Promise<void> {
+  return body.dump({ limit: refusalBytesMax, signal: AbortSignal.timeout(refusalMsMax) });
+}
+
+/** The size that the control plane states: more is never read. Throws SourceUnfit where it is too large for this disk. */
+async function statedBytes({ headers }: Dispatcher.ResponseData, folder: string): Promise<number> {
+  const stated = Number(headers['content-length']);
+  if (!Number.isSafeInteger(stated))
+    throw new SourceUnfit('the control plane states no size of the snapshot');
+  const { bavail, bsize } = await statfs(folder);
+  const room = Math.min(bytesMax, Math.floor(bavail * bsize * shareOfFreeDisk));
+  if (stated > room)
+    throw new SourceUnfit(`a snapshot of ${stated} bytes is too large; half of the free disk is ${room}`);
+  return stated;
+}
+
+/** Passes what comes on and counts it. Ends with SourceUnfit where it is slow or more than stated. */
+function measured(hash: Hash, stated: number, paceFromMs: number): Transform {
+  const startMs = performance.now();
+  let bytes = 0;
+  return new Transform({
+    transform: (chunk: Buffer, _encoding, done) => {
+      bytes += chunk.length;
+      hash.update(chunk);
+      const slowMs = performance.now() - startMs - paceFromMs;
+      if (bytes > stated) done(new SourceUnfit('the snapshot is larger than stated'));
+      else if (bytes < slowMs * bytesPerMsMin) done(new SourceUnfit('the snapshot comes too slowly'));
+      else done(null, chunk);
+    },
+  });
 }
 
 async function download(base: string, token: string, part: string, options: FetchOptions): Promise<void> {
   const answer = await askUntilFree(base, token, options);
   if (answer.statusCode !== 200) {
-    await answer.body.dump();
+    await readRefusal(answer);
     throw new Error(`the control plane answered ${answer.statusCode}`);
   }
   const hash = createHash('sha256');
-  let bytes = 0;
-  const measure = new Transform({
-    transform: (chunk: Buffer, _encoding, done) => {
-      bytes += chunk.length;
-      hash.update(chunk);
-      done(bytes > bytesMax ? new Error('the snapshot is too large') : null, chunk);
-    },
+  const { paceFromMs = paceFromMsDefault } = options;
+  const stated = await statedBytes(answer, dirname(part)).catch((error: unknown) => {
+    answer.body.on('error', () => undefined).destroy();
+    throw error;
   });
+  const measure = measured(hash, stated, paceFromMs);
   const file = createWriteStream(part, { mode: 0o600 });
   try {
     await pipeline(answer.body, measure, file);

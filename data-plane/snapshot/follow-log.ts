@@ -57,6 +57,8 @@ export interface GatewayState {
   checks(): Check[];
   /** Part of each report, once they are known. */
   readonly addresses: Addresses;
+  /** Of this process, in its reports. */
+  readonly incarnation: string;
 }
 
 interface Addresses {
@@ -64,6 +66,8 @@ interface Addresses {
   metrics?: string;
   /** When the certificate ends, which may be renewed. */
   certificateEnds?: () => string;
+  /** Nodes that reported more tokens than a request can use. */
+  overstatingNodes?: () => string[];
 }
 
 /** How long a start waits for the fold to reach the end that the log had then. */
@@ -123,6 +127,7 @@ export async function followLog(
     },
     checks: () => checks(supervisor, whenStale),
     addresses,
+    incarnation: publisher.incarnation,
   };
 }
 
@@ -173,11 +178,12 @@ function reportOf(
   supervisor: SnapshotSupervisor,
   { name, whenStale }: FollowSettings,
   folder: FolderStart,
-  { metrics, certificateEnds }: Addresses,
+  { metrics, certificateEnds, overstatingNodes }: Addresses,
 ): ReportBody {
   const { snapshot, replicator, fault } = supervisor;
   const age = replicator.freshness.ageSeconds();
   const reason = fault?.reason.slice(0, 500);
+  const overstating = overstatingNodes?.() ?? [];
   return {
     v: 1,
     name,
@@ -192,6 +198,7 @@ function reportOf(
     stalePolicy: whenStale,
     ...(metrics !== undefined && { metrics }),
     ...(certificateEnds !== undefined && { certificateEnds: certificateEnds() }),
+    ...(overstating.length > 0 && { overstating }),
     ...(reason !== undefined && { halted: reason, diverged: fault?.state === 'quarantined' }),
   };
 }

@@ -33,7 +33,7 @@ beforeAll(async () => {
   await fleet.admin.call('POST', `/keys/${id}/revoke`, {});
   served = Number((await status()).position);
   olderCopy = createServer((_, response) => {
-    response.writeHead(200, { 'x-headgate-sha256': sha256 }).end(bytes);
+    response.writeHead(200, { 'x-headgate-sha256': sha256, 'content-length': bytes.length }).end(bytes);
   });
   await new Promise<void>((resolve) => olderCopy.listen(0, '127.0.0.1', resolve));
 });

@@ -2,25 +2,30 @@
  * Reads the body of a request, bounded.
  */
 import type { IncomingMessage } from 'node:http';
-import { ChunkBuffer } from '../../shared/runtime/chunk-buffer.ts';
+import { BodyBudget } from '../../shared/runtime/byte-budget.ts';
+import { type BodyFault, ClientGone, discardRest, readWhole } from '../../shared/runtime/request-body.ts';
 
-/** Calls back with the whole body, or undefined when it is larger than `bytesMax`. Never calls back for a client that left. */
+const memory = new BodyBudget();
+
+/** Calls back with the whole body, or undefined when it is larger than `bytesMax` or comes too slowly. Never calls back for a client that left. */
 export function readBody(
   request: IncomingMessage,
   bytesMax: number,
   done: (body: Buffer | undefined) => void,
 ): void {
-  const bytes = new ChunkBuffer({ bytesMax });
-  let isTooLarge = false;
-  request.on('data', (chunk: Buffer) => {
-    if (isTooLarge || bytes.add(chunk)) return;
-    isTooLarge = true;
-    bytes.clear();
-    done(undefined);
-  });
-  request.on('end', () => {
-    if (!isTooLarge) done(bytes.whole());
-  });
+  const refusal = (fault: BodyFault): Error => new Error(fault);
+  readWhole(request, { bytesMax, memory, refusal }).then(
+    ({ bytes, release }) => {
+      const whole = bytes.whole();
+      release();
+      done(whole);
+    },
+    (error: unknown) => {
+      if (error instanceof ClientGone) return;
+      done(undefined);
+      discardRest(request);
+    },
+  );
 }
 
 /** The JSON value of a body, or undefined where it is none. */

@@ -7,7 +7,7 @@ import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import type { Server as TlsServer } from 'node:https';
 import type { Socket } from 'node:net';
 import type { Connections } from '../../shared/runtime/connections.ts';
-import { createHttpServer } from '../../shared/runtime/http-server.ts';
+import { createHttpServer, refuseAsText } from '../../shared/runtime/http-server.ts';
 import type { Certificate } from '../../shared/runtime/tls.ts';
 import { type Behaviour, BehaviourInvalid, type Fault, parseBehaviour, RuleBook } from './behaviour.ts';
 import { jsonOf, readBody } from './body.ts';
@@ -76,7 +76,7 @@ export class SimServer {
       dialect === 'ollama' ? {} : { server: dialect === 'llamacpp' ? 'llama.cpp' : 'uvicorn' };
     const { certificate, connections } = options;
     this.#server = createHttpServer(
-      { name: 'node', certificate, connections, ...timeouts },
+      { name: 'node', certificate, connections, ...timeouts, badHttp: refuseAsText },
       (request, response) => guarded(response, () => this.#handle(request, response)),
     );
     this.#server.on('connection', (socket: Socket) => {

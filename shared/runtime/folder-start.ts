@@ -3,9 +3,9 @@
  * of the folder, so a higher start number proves that every earlier process of the folder has ended.
  */
 import { randomUUID } from 'node:crypto';
-import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
+import { textOfNamed } from './named-file.ts';
 import { writeJsonAtomically } from './ready-file.ts';
 
 const folderStartSchema = z.object({ id: z.string().min(1).max(64), start: z.int().min(1) });
@@ -23,7 +23,7 @@ export function countStart(dataDir: string): FolderStart {
 /** A missing or unreadable file gives the folder a new id, because nothing proves which earlier processes ended. */
 function read(path: string): FolderStart | undefined {
   try {
-    return folderStartSchema.parse(JSON.parse(readFileSync(path, 'utf8')));
+    return folderStartSchema.parse(JSON.parse(textOfNamed(path)));
   } catch {
     return undefined;
   }

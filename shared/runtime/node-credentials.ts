@@ -2,8 +2,8 @@
  * Nodes' own credentials, by name: from `HEADGATE_NODE_CREDENTIAL_<NAME>`, or from a file of that name in a folder.
  * They are stored neither in the log nor in the fleet file, and each use reads them again, so a change takes effect at once.
  */
-import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { textOfNamed } from './named-file.ts';
 import { protectedSettingOf } from './secrets.ts';
 import { type Environment, environment } from './settings.ts';
 
@@ -29,7 +29,7 @@ export function nodeCredentials(
 
 function textOf(path: string): string | undefined {
   try {
-    return readFileSync(path, 'utf8').trim();
+    return textOfNamed(path).trim();
   } catch {
     return undefined;
   }

@@ -3,7 +3,8 @@
  * and a Headgate token has at least 16 printable characters. Errors name the variable or the file, never the value.
  */
 import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
-import { closeSync, existsSync, openSync, readFileSync, readSync } from 'node:fs';
+import { closeSync, existsSync, openSync, readSync } from 'node:fs';
+import { textOfNamed } from './named-file.ts';
 import { writeFileAtomically } from './ready-file.ts';
 import { type Environment, environment, settingOf } from './settings.ts';
 
@@ -110,7 +111,7 @@ export function persistentToken(path: string, prefix: string): string {
     writeFileAtomically(path, `${token}\n`);
     return token;
   }
-  const token = readFileSync(path, 'utf8').trim();
+  const token = textOfNamed(path).trim();
   if (isToken(token)) return token;
   throw new SecretUnusable(
     `the token file ${path} is empty or damaged; delete it, and the next start makes another`,

@@ -13,3 +13,23 @@ export function settingOf(variable: string, from: Environment = environment): st
 export function logLevel(fallback = 'info'): string {
   return settingOf('HEADGATE_LOG_LEVEL') ?? fallback;
 }
+
+/** Variables whose value is a secret, or names the file of one. */
+const secretVariable = /^HEADGATE_(?:.*_)?(?:TOKEN|KEY|SECRET|PASSWORD|CREDENTIAL|CERT|CA)(?:_|$)/;
+/** A shorter value protects nothing, and is part of other words. */
+const secretLengthMin = 6;
+const isPath = (value: string): boolean => /^(?:~|\.{0,2})\/\S+$|^[\w./-]+\.\w{1,8}$/.test(value);
+
+/**
+ * A text for people without the values of such variables, whichever of them was set to what: a token where a path is to be
+ * would otherwise be in the error that names the path. What has the form of a path is shown.
+ */
+export function withoutSettings(text: string, from: Environment = environment): string {
+  let shown = text;
+  for (const [variable, set] of Object.entries(from)) {
+    const value = set?.trim() ?? '';
+    if (secretVariable.test(variable) && value.length >= secretLengthMin && !isPath(value))
+      shown = shown.replaceAll(value, `(the value of ${variable})`);
+  }
+  return shown.replace(/-----BEGIN [\s\S]*?(?:-----END [^-]*-----|$)/g, '(a PEM block)');
+}

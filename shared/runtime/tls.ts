@@ -3,9 +3,9 @@
  * cannot be used ends a start with an error that names the files; at a renewal it changes nothing but the log.
  */
 import { X509Certificate } from 'node:crypto';
-import { readFileSync } from 'node:fs';
 import { createSecureContext, Server } from 'node:tls';
 import type { Logger } from './logger.ts';
+import { readNamed } from './named-file.ts';
 
 /** Paths of PEM files. */
 export interface TlsFiles {
@@ -79,9 +79,11 @@ function readTls({ cert, key }: TlsFiles): Tls {
   return tls;
 }
 
+const pemBytesMax = 1024 * 1024;
+
 function readPem(path: string, what: string): Buffer {
   try {
-    return readFileSync(path);
+    return readNamed(path, pemBytesMax);
   } catch (error) {
     const reason = error instanceof Error && 'code' in error ? error.code : String(error);
     throw new Error(`cannot read the TLS ${what} ${path}: ${reason}`, { cause: error });

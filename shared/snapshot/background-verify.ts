@@ -6,7 +6,8 @@
  */
 
 import { sleep } from '../runtime/retry.ts';
-import { type Database, openDatabase } from '../runtime/sqlite.ts';
+import { type Database, openDatabase, walBytes, walBytesMax } from '../runtime/sqlite.ts';
+import type { Snapshot } from './snapshot.ts';
 import { type TableName, tableNames } from './tables.ts';
 import { verifyTable } from './verify.ts';
 
@@ -16,18 +17,12 @@ const rowsPerSlice = 50;
 const pauseFactor = 9;
 /** Pause after a pass, as a multiple of its duration. */
 const passPauseFactor = 3;
-/** An open read transaction keeps the write-ahead log from being truncated: a slower table is left for the next pass. */
-const commitsMeanwhileMax = 2000;
-
-export interface Verified {
-  readonly path: string;
-  /** Last commit folded. */
-  readonly seq: number;
-}
+/** An open read transaction keeps the write-ahead log from being shortened: a slower table is left for the next pass. */
+const walBytesMeanwhileMax = walBytesMax / 2;
 
 /** Resolves with the tables that differ as soon as some do, or with none once `signal` aborts. Rejects where pages are damaged. */
 export async function verifyContinuously(
-  snapshot: Verified,
+  snapshot: Pick<Snapshot, 'path'>,
   signal: AbortSignal,
   passPauseMsMin = 3000,
 ): Promise<readonly TableName[]> {
@@ -51,14 +46,13 @@ export async function verifyContinuously(
 async function isWhole(
   db: Database,
   table: TableName,
-  snapshot: Verified,
+  snapshot: Pick<Snapshot, 'path'>,
   signal: AbortSignal,
 ): Promise<boolean> {
-  const seqMax = snapshot.seq + commitsMeanwhileMax;
   db.exec('BEGIN');
   try {
     const steps = verifyTable(db, table, rowsPerSlice);
-    while (!signal.aborted && snapshot.seq <= seqMax) {
+    while (!signal.aborted && walBytes(snapshot.path) <= walBytesMeanwhileMax) {
       const begunMs = performance.now();
       const step = steps.next();
       if (step.done) return step.value.isWhole;

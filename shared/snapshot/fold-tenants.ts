@@ -27,6 +27,7 @@ export const tenantHandlers: Pick<
   | 'tier.set'
   | 'tier.removed'
   | 'anonymous.set'
+  | 'bounds.set'
   | 'model.set'
   | 'model.removed'
   | 'organisation.set'
@@ -78,6 +79,16 @@ export const tenantHandlers: Pick<
       total_tokens_per_day: data.total?.tokensPerDay ?? null,
     });
     setTierModels(tables, anonymousTier, data.models);
+    return undefined;
+  },
+  'bounds.set': (tables, data) => {
+    tables.bounds.put({
+      id: 'fleet',
+      active_keys_per_organisation: data.activeKeysPerOrganisation ?? null,
+      keys_per_organisation: data.keysPerOrganisation ?? null,
+      commands_per_person_per_minute: data.commandsPerPersonPerMinute ?? null,
+      commands_per_organisation_per_minute: data.commandsPerOrganisationPerMinute ?? null,
+    });
     return undefined;
   },
   'model.set': (tables, data) => {

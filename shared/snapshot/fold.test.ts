@@ -229,6 +229,22 @@ const tenantCases: Case[] = [
     },
   },
   {
+    name: 'bounds.set replaces all bounds, and what it leaves out is the default',
+    given: [known('bounds.set', { keysPerOrganisation: 7 })],
+    when: known('bounds.set', { activeKeysPerOrganisation: 5, commandsPerPersonPerMinute: 9 }),
+    leaves: {
+      bounds: [
+        {
+          id: 'fleet',
+          active_keys_per_organisation: 5,
+          keys_per_organisation: null,
+          commands_per_person_per_minute: 9,
+          commands_per_organisation_per_minute: null,
+        },
+      ],
+    },
+  },
+  {
     name: 'anonymous.set has limits of networks and of all visitors together',
     when: known('anonymous.set', {
       freeTurns: 1,

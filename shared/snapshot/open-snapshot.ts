@@ -12,6 +12,7 @@ import {
   mapSqliteError,
   NativeModuleMissing,
   openDatabase,
+  refuseForeignSchema,
 } from '../runtime/sqlite.ts';
 import { foldVersion } from './fold.ts';
 import { journalSql } from './journal.ts';
@@ -29,9 +30,14 @@ export interface OpenedSnapshot {
 /** A short write-ahead log, 4 KB a page: moving it into the file holds the event loop as long as it is long. */
 const walPages = 400;
 
+/** All tables of a snapshot. */
+export function stateSql(): string {
+  return `${schemaSql()} ${positionSql} ${journalSql}`;
+}
+
 /** Makes the tables of an empty snapshot. */
 export function createSchema(db: Database): void {
-  db.exec(`BEGIN; ${schemaSql()} ${positionSql} ${journalSql} COMMIT`);
+  db.exec(`BEGIN; ${stateSql()} COMMIT`);
 }
 
 /** An empty snapshot in memory, for dry runs, time travel and tests. */
@@ -52,13 +58,13 @@ export function openExisting(path: string, options: { readonly readOnly: boolean
   let db: Database | undefined;
   try {
     db = openDatabase(path, { durability, readOnly: options.readOnly });
-    refuseCode(db, path);
     const version = readFoldVersion(db, path);
     if (version !== foldVersion)
       throw new OtherFoldVersion(
         `${path} was folded by version ${version} of the fold, this build has version ${foldVersion}`,
       );
-    refuseForeignSchema(db, path);
+    // Digests do not cover what is in no table of this build.
+    refuseForeignSchema(db, path, stateSql());
     return tuned(db, path);
   } catch (error) {
     db?.close();
@@ -103,41 +109,6 @@ function asCorruption(error: unknown, path: string): unknown {
   const ours = mapSqliteError(error, path);
   if (ours instanceof DatabaseCorrupt || notTheFilesFault.some((kind) => ours instanceof kind)) return ours;
   return new DatabaseCorrupt(`${path} is not a whole snapshot`, { cause: error });
-}
-
-/** Views and triggers run the code of whichever party wrote the file, at the first statement that touches them. */
-function refuseCode(db: Database, path: string): void {
-  const found = db
-    .prepare(
-      `SELECT count(*) FROM sqlite_master WHERE type NOT IN ('table', 'index') OR sql LIKE '%VIRTUAL%'`,
-    )
-    .pluck()
-    .get();
-  if (found !== 0) throw new DatabaseCorrupt(`${path} has a schema with views, triggers or virtual tables`);
-}
-
-/** Exactly the tables and indexes that this build makes: digests do not cover any other. */
-function refuseForeignSchema(db: Database, path: string): void {
-  ownSchema ??= inMemorySchema();
-  if (schemaText(db) !== ownSchema)
-    throw new DatabaseCorrupt(`by its schema ${path} is not a whole snapshot`);
-}
-
-let ownSchema: string | undefined;
-
-function inMemorySchema(): string {
-  const { db } = memorySnapshot();
-  try {
-    return schemaText(db);
-  } finally {
-    db.close();
-  }
-}
-
-function schemaText(db: Database): string {
-  return JSON.stringify(
-    db.prepare('SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY 1, 2').all(),
-  );
 }
 
 /** Asked before anything else: the tables of another version may have other columns. */

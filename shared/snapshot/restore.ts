@@ -83,6 +83,7 @@ function plainEvents(db: Database): KnownEvent[] {
       .map(({ id }) => known('organisation.suspended', { id, suspended: true })),
     ...rows(db, 'member').map((row) => known('member.set', { ...row })),
     ...rows(db, 'pool_model').map((row) => known('pool.model_installed', { ...row })),
+    ...rows(db, 'bounds').map(boundsEvent),
     ...rows(db, 'usage_adjustment').map((row) => known('usage.adjusted', { ...row })),
   ];
 }
@@ -109,6 +110,16 @@ function visitorsEvent(row: RowOf<'tier'>, selection: object): KnownEvent {
   });
   const totals = Object.keys(total).length > 0 && { total };
   return known('anonymous.set', { ...selection, freeTurns: row.free_turns, ...factor, ...totals });
+}
+
+function boundsEvent(row: RowOf<'bounds'>): KnownEvent {
+  const bounds = present({
+    activeKeysPerOrganisation: row.active_keys_per_organisation,
+    keysPerOrganisation: row.keys_per_organisation,
+    commandsPerPersonPerMinute: row.commands_per_person_per_minute,
+    commandsPerOrganisationPerMinute: row.commands_per_organisation_per_minute,
+  });
+  return known('bounds.set', bounds);
 }
 
 function nodeEvents(db: Database): KnownEvent[] {

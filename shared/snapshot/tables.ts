@@ -168,6 +168,17 @@ export const tableSpecs = {
     columns: { organisation: text<OrganisationId>(), period: text() /* first day */, tokens: integer() },
     key: ['organisation', 'period'],
   },
+  /** One row: what members may do, where the fleet says it. */
+  bounds: {
+    columns: {
+      id: text(), // always `fleet`
+      active_keys_per_organisation: orNull(integer()), // NULL: the default of the control plane, here and below
+      keys_per_organisation: orNull(integer()),
+      commands_per_person_per_minute: orNull(integer()),
+      commands_per_organisation_per_minute: orNull(integer()),
+    },
+    key: ['id'],
+  },
   /** Derived: who serves a model for a place now, with all that a request needs to know of the node. */
   routes: {
     columns: {

@@ -45,7 +45,7 @@ async function addCommits(folder: string, count: number): Promise<void> {
 }
 
 function addUsage(folder: string, requests: number): void {
-  const store = openUsageStore(join(folder, 'cp', 'usage.db'));
+  const store = openUsageStore(join(folder, 'cp', 'usage.db'), { acceptUnsigned: true });
   const incarnation = '0191b2c3-0000-4000-8000-000000000001';
   const from = store.highWater(incarnation);
   const rows = Array.from({ length: requests }, (_, index) => ({

@@ -1,6 +1,15 @@
 // Goal: no secret that is unset, empty, blank or too short opens anything; a start with one that is too short is refused.
 import { spawnSync } from 'node:child_process';
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { generateKeyPairSync, randomBytes } from 'node:crypto';
+import {
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  readlinkSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, expect, test } from 'vitest';
@@ -205,4 +214,98 @@ test.each(['', '\n', 'short\n'])('dev refuses a token file that holds %j, with t
   writeFileSync(join(dir, 'dev', 'operator-token'), text);
   const stderr = refusal(dev(dir), { HEADGATE_CONTEXT: join(dir, 'context.json') });
   expect(stderr).toMatch(/dev\/operator-token .*delete it/s);
+});
+
+const sim = (): string[] => ['sim-node', ...free];
+const processes = { ...commands, 'sim-node': sim };
+const given = {
+  HEADGATE_OPERATOR_TOKEN: token,
+  HEADGATE_GATEWAY_TOKEN: gatewayToken,
+  HEADGATE_NODE_TOKEN: 'a-good-node-token-001',
+};
+
+/** Inodes of the TCP sockets on which a process listens, by the system. */
+function listeningPorts(pid: number): number[] {
+  const own = new Set(
+    readdirSync(`/proc/${pid}/fd`).flatMap((descriptor) => {
+      try {
+        return /^socket:\[(\d+)\]$/.exec(readlinkSync(`/proc/${pid}/fd/${descriptor}`))?.[1] ?? [];
+      } catch {
+        return [];
+      }
+    }),
+  );
+  const lines = readFileSync(`/proc/${pid}/net/tcp`, 'utf8').trim().split('\n').slice(1);
+  return lines
+    .map((line) => line.trim().split(/\s+/))
+    .filter((cells) => cells[3] === '0A' && own.has(cells[9] ?? ''))
+    .map((cells) => Number.parseInt(cells[1]?.split(':')[1] ?? '', 16))
+    .sort((a, b) => a - b);
+}
+
+test.each(Object.keys(processes) as (keyof typeof processes)[])(
+  '%s opens no debugger at SIGUSR1, and continues',
+  async (kind) => {
+    const dir = folder();
+    const env = { ...given, HEADGATE_CONTEXT: join(dir, 'context.json') };
+    // A gateway needs a log to begin with.
+    const first =
+      kind === 'gateway' ? await startProcess({ dir, name: 'cp', args: plane(dir), env }) : undefined;
+    const started = await startProcess<object>({ dir, name: kind, args: processes[kind](dir), env });
+    try {
+      const pid = started.child.pid ?? 0;
+      const before = listeningPorts(pid);
+      for (let times = 0; times < 3; times++) started.child.kill('SIGUSR1');
+      // A thread of Node opens the debugger: it says so on stderr first.
+      await new Promise((resolve) => setTimeout(resolve, 500));
+      expect(started.stderr()).not.toContain('Debugger');
+      expect(listeningPorts(pid)).toEqual(before);
+      expect(started.child.exitCode).toBeNull();
+    } finally {
+      await started.end('SIGKILL');
+      await first?.end('SIGKILL');
+    }
+  },
+);
+
+const secretPem = generateKeyPairSync('rsa', { modulusLength: 2048 })
+  .privateKey.export({ type: 'pkcs8', format: 'pem' })
+  .toString();
+const randomText = randomBytes(24).toString('base64url');
+/** Wrong in each of these variables, and never to be repeated. */
+const wrongForms = [secretPem, randomText, `two\n${randomText}`, `-----BEGIN ${randomText}`];
+const secretVariables: readonly (readonly [keyof typeof processes, string])[] = [
+  ['control-plane', 'HEADGATE_SIGNING_KEY'],
+  ['control-plane', 'HEADGATE_TLS_KEY'],
+  ['control-plane', 'HEADGATE_OPERATOR_TOKEN_FILE'],
+  ['control-plane', 'HEADGATE_GATEWAY_TOKEN_FILE'],
+  ['gateway', 'HEADGATE_GATEWAY_TOKEN_FILE'],
+  ['gateway', 'HEADGATE_TLS_KEY'],
+  ['node-agent', 'HEADGATE_NODE_TOKEN_FILE'],
+  ['sim-node', 'HEADGATE_TLS_KEY'],
+  ['dev', 'HEADGATE_SIGNING_KEY'],
+];
+
+test.each(secretVariables)('%s repeats nothing of a wrong %s', (kind, variable) => {
+  for (const value of wrongForms) {
+    const dir = folder();
+    const named = variable.replace(/_FILE$/, '');
+    const own = variable === named ? {} : { [named]: undefined };
+    const tls = variable === 'HEADGATE_TLS_KEY' ? { HEADGATE_TLS_CERT: '/etc/hostname' } : {};
+    const env = { ...given, ...own, ...tls, HEADGATE_CONTEXT: join(dir, 'context.json'), [variable]: value };
+    const stderr = refusal(processes[kind](dir), env);
+    for (const line of value
+      .split('\n')
+      .filter((each) => each.length > 10 && !/^-----(?:BEGIN|END) \w+ \w+-----$/.test(each)))
+      expect(stderr).not.toContain(line);
+    expect(stderr).toMatch(/error\[/);
+  }
+});
+
+test('a control plane signs with a key that is in the variable itself', async () => {
+  const dir = folder();
+  const pem = generateKeyPairSync('ed25519').privateKey.export({ type: 'pkcs8', format: 'pem' }).toString();
+  const env = { ...given, HEADGATE_SIGNING_KEY: pem };
+  const started = await startProcess({ dir, name: 'cp', args: plane(dir), env });
+  await started.end('SIGKILL');
 });

@@ -1,0 +1,47 @@
+/** Every file that a command line names may be anything: each command ends by itself, with an error that names the file. */
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, expect, test } from 'vitest';
+import { otherThanFiles } from '../test/support/other-than-files.ts';
+import { runCli } from '../test/support/run-cli.ts';
+
+const folder = mkdtempSync(join(tmpdir(), 'headgate-named-'));
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+const env = {
+  HEADGATE_LOG: `sqlite:${folder}/log`,
+  HEADGATE_ADMIN: 'http://127.0.0.1:9',
+  HEADGATE_TOKEN: 'a-token-of-the-tests-1',
+};
+const lines = [
+  'apply -f FILE --yes',
+  'diff -f FILE',
+  'replay FILE',
+  'replay decide --requests FILE',
+  'snapshot inspect FILE',
+  'snapshot restore FILE --new-log --yes',
+  'snapshot restore /nonexistent --new-log --signer FILE --yes',
+  'signer add FILE',
+  'org list --token-file FILE',
+  'backup verify FILE',
+  'backup restore FILE --log sqlite:new --data new --yes',
+];
+
+test.each(lines.flatMap((line) => otherThanFiles.map(([what, put]) => [line, what, put] as const)))(
+  '`%s` with %s in the place of the file ends with an error',
+  async (line, _what, put) => {
+    const file = join(mkdtempSync(join(folder, 'case-')), 'named');
+    put(file);
+    const { code, out, err } = await runCli(line.replace('FILE', file).split(' '), { cwd: folder, env });
+    expect([out, err]).toEqual(['', expect.stringMatching(/^error\[|named:1:1 /)]);
+    expect([1, 2, 3, 4, 6, 7]).toContain(code);
+  },
+);
+
+test.each(otherThanFiles)('%s in the place of the context file ends with an error', async (_what, put) => {
+  const file = join(mkdtempSync(join(folder, 'case-')), 'context.json');
+  put(file);
+  const { code, err } = await runCli(['status'], { cwd: folder, env: { HEADGATE_CONTEXT: file } });
+  expect([code, err]).toEqual([2, expect.stringContaining(file)]);
+});

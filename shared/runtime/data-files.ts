@@ -1,0 +1,55 @@
+/** The files of a data folder, and what each may grow to while its process runs. The gauge and `doctor` read this table. */
+import { readdirSync, statSync } from 'node:fs';
+import { join } from 'node:path';
+import { walBytesMax } from './sqlite.ts';
+
+interface FileKind {
+  readonly name: RegExp;
+  /** Undefined where it has what is to be kept: then it grows with what it keeps, and with nothing else. */
+  readonly bytesMax?: number;
+  /** What holds the bound, or what the file keeps. */
+  readonly by: string;
+}
+
+const megabyte = 1024 * 1024;
+
+export const fileKinds: readonly FileKind[] = [
+  { name: /\.db-wal$/, bytesMax: 2 * walBytesMax, by: 'shortenWal, and SQLite after each commit' },
+  { name: /\.db-shm$/, bytesMax: megabyte, by: 'the length of the write-ahead log' },
+  { name: /^lock\.db$/, bytesMax: megabyte, by: 'one row' },
+  { name: /^outbox(?:-2)?\.spool$/, bytesMax: 17 * megabyte, by: 'SpoolWriter: it is emptied, or refuses' },
+  { name: /^decisions\.db$/, bytesMax: 320 * megabyte, by: 'DecisionFile: a ring' },
+  { name: /^starts\.json$/, bytesMax: megabyte, by: 'two members' },
+  { name: /^exchange\.json$/, bytesMax: 64 * megabyte, by: 'claims of present periods' },
+  {
+    name: /^sessions\.json$/,
+    bytesMax: 256 * megabyte,
+    by: 'EndedSessions: sessions that could still be valid',
+  },
+  { name: /^counters\.db$/, by: 'counters of periods that are not over' },
+  { name: /^outbox\.db$/, by: 'rows of a day, and those that the usage log has not acknowledged' },
+  { name: /^history\.db$/, by: 'every version of every row, up to --history-gigabytes' },
+  { name: /^gateways\.db$/, by: 'gateways, and 20 000 that ended' },
+  { name: /^usage\.db$/, by: 'every completed request' },
+  { name: /^state\.db$/, by: 'the present state, and the latest 100 000 commands' },
+];
+
+export interface FoundFile {
+  readonly name: string;
+  readonly bytes: number;
+  readonly bytesMax?: number;
+}
+
+/** Those of the table; a file that ends meanwhile is left out. */
+export function dataFiles(folder: string): FoundFile[] {
+  return readdirSync(folder).flatMap((name) => {
+    const kind = fileKinds.find((each) => each.name.test(name));
+    const stats = kind && statSync(join(folder, name), { throwIfNoEntry: false });
+    if (!stats?.isFile()) return [];
+    return [{ name, bytes: stats.size, ...(kind?.bytesMax !== undefined && { bytesMax: kind.bytesMax }) }];
+  });
+}
+
+export function isOvergrown({ bytes, bytesMax }: FoundFile): boolean {
+  return bytesMax !== undefined && bytes > bytesMax;
+}

@@ -1,0 +1,42 @@
+/** A connection that is always inside a read transaction, and a file next to it that a verification reads: no log grows. */
+import { mkdtempSync, rmSync, statSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, expect, test } from 'vitest';
+import { fleetHistory, recordsOf } from '../../test/support/commits.ts';
+import { walBytesMax } from '../runtime/sqlite.ts';
+import { verifyContinuously } from './background-verify.ts';
+import { openOrRebuild } from './open-snapshot.ts';
+import { SnapshotReader } from './reader.ts';
+
+const folder = mkdtempSync(join(tmpdir(), 'headgate-reader-'));
+afterAll(() => rmSync(folder, { recursive: true }));
+
+const commits = 3000;
+const records = recordsOf(fleetHistory(7, commits));
+const turn = () => new Promise((resolve) => setImmediate(resolve));
+
+test('the write-ahead log of a snapshot with a reader that never leaves stays short, however many commits', async () => {
+  const { snapshot } = openOrRebuild(join(folder, 'state.db'));
+  const reader = new SnapshotReader(snapshot);
+  const closing = new AbortController();
+  const verified = verifyContinuously(snapshot, closing.signal, 1);
+  const bytes: number[] = [];
+  let longestMs = 0;
+  for (const record of records) {
+    snapshot.apply([record]);
+    const before = process.cpuUsage();
+    reader.refresh();
+    const { user, system } = process.cpuUsage(before);
+    longestMs = Math.max(longestMs, (user + system) / 1000);
+    bytes.push(statSync(`${snapshot.path}-wal`).size);
+    await turn();
+  }
+  expect(reader.db.prepare('SELECT seq FROM position').pluck().get()).toBe(snapshot.seq);
+  closing.abort();
+  expect(await verified).toEqual([]);
+  reader.close();
+  snapshot.close();
+  expect(Math.max(...bytes)).toBeLessThan(walBytesMax);
+  expect(longestMs).toBeLessThan(50);
+});

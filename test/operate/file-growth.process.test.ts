@@ -1,0 +1,71 @@
+/** Nothing that a process writes grows without a bound while it runs: real processes, ten thousand commits, and every file. */
+import { existsSync, readdirSync, statSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, expect, test } from 'vitest';
+import { openLog } from '../../shared/log/open-log.ts';
+import { dataFiles, fileKinds, isOvergrown } from '../../shared/runtime/data-files.ts';
+import { walBytesMax } from '../../shared/runtime/sqlite.ts';
+import { fleetHistory, recordsOf } from '../support/commits.ts';
+import { type GatewayProcess, type Plane, ProcessFleet } from '../support/process-fleet.ts';
+
+const fleet = new ProcessFleet();
+afterAll(() => fleet.close());
+
+const commits = 10_000;
+const recordsAtOnce = 100;
+/** Of the control log, with its signatures and indexes. */
+const logBytesPerCommit = 4096;
+
+async function numberAt(url: string, text: RegExp): Promise<number> {
+  const page = await (await fetch(url)).text();
+  return Number(text.exec(page)?.[1] ?? Number.NaN);
+}
+
+test('after ten thousand commits every file is within its bound, and was all the time', {
+  timeout: 300_000,
+}, async () => {
+  const records = recordsOf(fleetHistory(11, commits));
+  const log = await openLog(fleet.logUrl, { topic: 'headgate.control' });
+  const append = (from: number, to: number) =>
+    Promise.all(records.slice(from, to).map(({ value, signature }) => log.append(value, signature)));
+  await append(0, recordsAtOnce);
+  await fleet.serve<Plane['ready']>('control-plane', 'plane');
+  const gateway = await fleet.serve<GatewayProcess['ready']>('gateway', 'gateway');
+  const folders = ['plane', 'gateway'].map((name) => join(fleet.dir, name));
+  const overgrown = new Set<string>();
+  let longestWal = 0;
+  const look = () => {
+    for (const folder of folders)
+      for (const file of dataFiles(folder)) {
+        if (isOvergrown(file)) overgrown.add(file.name);
+        if (file.name === 'state.db-wal') longestWal = Math.max(longestWal, file.bytes);
+      }
+  };
+  for (let from = recordsAtOnce; from < records.length; from += recordsAtOnce) {
+    await append(from, from + recordsAtOnce);
+    look();
+  }
+  const folded = () => numberAt(`${gateway.ready.metrics}/readyz?verbose`, /at (\d+), digest/);
+  // The control plane may have written some of its own after them.
+  await expect.poll(folded, { timeout: 120_000, interval: 200 }).toBeGreaterThanOrEqual(records.length);
+  look();
+  await log.close();
+  expect([...overgrown]).toEqual([]);
+  expect(longestWal).toBeLessThan(walBytesMax);
+  const known = (name: string) => fileKinds.some((kind) => kind.name.test(name));
+  for (const folder of folders)
+    expect(
+      readdirSync(folder).filter((name) => statSync(join(folder, name)).isFile() && !known(name)),
+    ).toEqual([]);
+  // What is folded meanwhile lengthens it between the two looks.
+  const walBytes = () => statSync(join(fleet.dir, 'gateway', 'state.db-wal')).size;
+  const gauge = () =>
+    numberAt(`${gateway.ready.metrics}/metrics`, /headgate_file_bytes\{file="state.db-wal"\} (\d+)/);
+  await expect.poll(async () => (await gauge()) === walBytes(), { timeout: 30_000 }).toBe(true);
+  for (const name of readdirSync(fleet.logFolder).filter((each) => each.endsWith('-wal')))
+    expect(statSync(join(fleet.logFolder, name)).size, name).toBeLessThan(2 * walBytesMax);
+  expect(statSync(join(fleet.logFolder, 'headgate.control.db')).size).toBeLessThan(
+    records.length * logBytesPerCommit,
+  );
+  expect(existsSync(join(fleet.dir, 'plane', 'history.db'))).toBe(true);
+});
