@@ -2,10 +2,24 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { decodeGauges, encodeGauges, type GaugeEntry, type GaugeRecord, gaugeEntriesMax } from './gauges.ts';
 
-const entry: GaugeEntry = { subject: 'acme', window: 1_795_364_400_000, limit: 30, used: 2, claim: 5 };
+const amounts = { limit: 30, used: 2, claim: 5, yields: false };
+const entry: GaugeEntry = { subject: 'acme', window: 1_795_364_400_000, ...amounts };
 const record: GaugeRecord = {
-  ...{ process: 'p', name: 'edge-1', n: 7, alone: 3, ended: [['q', 2]], silent: [] },
-  entries: [entry, { ...entry, subject: 'visitors:all', window: 0, claim: 2 ** 32 - 1 }],
+  ...{
+    process: 'p',
+    name: 'edge-1',
+    n: 7,
+    at: 1_795_364_400_123,
+    from: 1_795_364_405_123,
+    alone: 3,
+    ended: [['q', 2]],
+    silent: [],
+  },
+  entries: [
+    { ...entry, yields: true },
+    { ...entry, subject: 'visitors:all', window: 0, claim: 2 ** 32 - 1, yields: true },
+    entry,
+  ],
 };
 
 /** As a writer that keeps no rule writes it. */

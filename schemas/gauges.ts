@@ -17,8 +17,10 @@ const amountMax = 0xffff_ffff;
 const version = 2;
 /** Before the head. */
 const prefixBytes = 5;
-/** An entry: the length of its subject, the subject, 48 bits of the window, 32 bits each of limit, used and claim. */
+/** An entry: the length of its subject, the subject, a bit for `yields`, 47 bits of the window, 32 bits each of limit, used and claim. */
 const numberBytes = 18;
+/** Of the upper 16 bits of the window. */
+const yieldsBit = 0x8000;
 
 /** What concurrency has in place of the beginning of a minute. */
 export const inFlightWindow = 0;
@@ -34,6 +36,8 @@ export interface GaugeEntry {
   readonly used: number;
   /** What it wants to hold, `used` included. */
   readonly claim: number;
+  /** The process has given up its standing share of this limit, because another lacks room. */
+  readonly yields?: boolean;
 }
 
 /** A process, and the offset of the last record of it that the writer has read. */
@@ -45,6 +49,10 @@ interface GaugeHead {
   readonly name: string;
   /** Grows with each record of the process. */
   readonly n: number;
+  /** The writer's clock, ms since 1970. Processes of an older version write none, and then nobody has a standing share. */
+  readonly at?: number;
+  /** Minutes that begin from here on, ms since 1970, count the process as a member. */
+  readonly from?: number;
   /** The process takes all room: no other is live, and this is the offset of the last record that it has read. */
   readonly alone?: number;
   /** Silent for so long that what they held in flight no longer counts. */
@@ -75,10 +83,10 @@ export function encodeGauges({ name, entries, ended, silent, ...rest }: GaugeRec
   value.writeUInt16BE(head.length, 1);
   value.writeUInt16BE(entries.length, 3);
   let at = head.copy(value, prefixBytes) + prefixBytes;
-  for (const { subject, window, limit, used, claim } of entries) {
+  for (const { subject, window, limit, used, claim, yields } of entries) {
     at = value.writeUInt8(subject.length, at);
     at += value.write(subject, at, 'latin1');
-    at = value.writeUIntBE(window, at, 6);
+    at = value.writeUIntBE(window + (yields === true ? yieldsBit * 2 ** 32 : 0), at, 6);
     for (const amount of [limit, used, claim]) at = value.writeUInt32BE(Math.min(amount, amountMax), at);
   }
   return value;
@@ -104,11 +112,16 @@ function readHead(text: string): GaugeHead | undefined {
     return undefined;
   }
   if (typeof json !== 'object' || json === null) return undefined;
-  const { process, name, n, alone, ended = [], silent = [] } = json as Record<string, unknown>;
+  const { process, name, n, at, from, alone, ended = [], silent = [] } = json as Record<string, unknown>;
   if (!isId(process) || !isText(name) || !isCount(n)) return undefined;
-  if (alone !== undefined && !isCount(alone)) return undefined;
+  if (!isOptionalCount(alone) || !isOptionalCount(at) || !isOptionalCount(from)) return undefined;
   if (!areLastSeen(ended) || !areLastSeen(silent)) return undefined;
-  return { process, name, n, ended, silent, ...(alone !== undefined && { alone }) };
+  return {
+    ...{ process, name, n, ended, silent },
+    ...(at !== undefined && { at }),
+    ...(from !== undefined && { from }),
+    ...(alone !== undefined && { alone }),
+  };
 }
 
 /** undefined unless the bytes are so many whole entries. */
@@ -119,12 +132,14 @@ function readEntries(bytes: Buffer, from: number, count: number): GaugeEntry[] |
     const end = at + 1 + (bytes[at] ?? 0);
     const subject = end + numberBytes > bytes.length ? undefined : subjectAt(bytes, at + 1, end);
     if (subject === undefined) return undefined;
+    const high = uint16At(bytes, end);
     entries.push({
       subject,
-      window: uint16At(bytes, end) * 2 ** 32 + uint32At(bytes, end + 2),
+      window: (high & ~yieldsBit) * 2 ** 32 + uint32At(bytes, end + 2),
       limit: uint32At(bytes, end + 6),
       used: uint32At(bytes, end + 10),
       claim: uint32At(bytes, end + 14),
+      yields: (high & yieldsBit) !== 0,
     });
     at = end + numberBytes;
   }
@@ -176,6 +191,10 @@ function isId(value: unknown): value is string {
 
 function isCount(value: unknown): value is number {
   return Number.isSafeInteger(value) && (value as number) >= 0;
+}
+
+function isOptionalCount(value: unknown): value is number | undefined {
+  return value === undefined || isCount(value);
 }
 
 function areLastSeen(list: unknown): list is LastSeen[] {

@@ -5,11 +5,11 @@
 import { decodeGauges, inFlightWindow } from '../../schemas/gauges.ts';
 import { gaugesTopic } from '../../schemas/limits.ts';
 import { ClaimsFold } from '../../shared/limits/claims-fold.ts';
-import { isOfNow } from '../../shared/limits/claims-rows.ts';
+import type { RefusedRecords } from '../../shared/log/core/record-mac.ts';
 import { type LimitBatch, type LimitTopic, limitTopicAt } from '../../shared/log/limit-topic.ts';
 import type { LineLogger } from '../../shared/runtime/logger.ts';
 import { sleep } from '../../shared/runtime/retry.ts';
-import type { FleetSettings } from './open-fleet.ts';
+import { countedTokens, type FleetSettings } from './open-fleet.ts';
 
 /** Longer than a minute and the differences of clocks. */
 const readBackMs = 70_000;
@@ -67,6 +67,10 @@ export class FleetGauges {
     await this.#options.topic.close();
   }
 
+  get refused(): RefusedRecords | undefined {
+    return this.#options.topic.refused;
+  }
+
   /** By process; undefined while the topic cannot be read. `window`: the beginning of the minute, or `inFlightWindow`. */
   uses(subject: string, window: number): GaugeUse[] | undefined {
     if (!this.#options.topic.reachable) return undefined;
@@ -100,10 +104,9 @@ export class FleetGauges {
 
   #onBatch({ records }: LimitBatch): void {
     const nowMs = this.#now();
-    const wallMs = Date.now();
-    for (const { offset, value } of records) {
+    for (const { offset, value, atMs } of records) {
       const record = decodeGauges(value);
-      if (record !== undefined && isOfNow(record, wallMs)) this.#fold.apply(record, offset, nowMs);
+      if (record !== undefined) this.#fold.apply(record, offset, nowMs, atMs);
     }
   }
 
@@ -112,15 +115,11 @@ export class FleetGauges {
   }
 }
 
-export function openFleetGauges({
-  logUrl,
-  gatewayToken,
-  previousGatewayToken: previous,
-  logger,
-}: FleetSettings): FleetGauges {
+export function openFleetGauges(settings: FleetSettings): FleetGauges {
+  const { logUrl, logger } = settings;
   const topic = limitTopicAt(logUrl, {
     topic: gaugesTopic,
-    tokens: [gatewayToken, ...(previous === undefined ? [] : [previous])],
+    tokens: countedTokens(settings),
     onReachabilityChange: (reachable, error) =>
       logger.warn({ reachable, reason: error?.message }, 'limits of the fleet'),
   });

@@ -2,11 +2,12 @@
  * What a gateway keeps of the exchange of limits over a restart: its process id, whose claims in flight end with the next
  * start, and how many gateways were live, which decides its share where the log cannot be read.
  */
-import { readFileSync } from 'node:fs';
 import { rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { z } from 'zod';
+import { textOfNamed } from '../../shared/runtime/named-file.ts';
 
+const fileBytesMax = 64 * 1024 * 1024;
 const stateSchema = z.object({ process: z.string().min(1).max(64), live: z.int().min(1).max(100_000) });
 export type ExchangeState = z.infer<typeof stateSchema>;
 
@@ -41,7 +42,7 @@ export class ExchangeFile {
 
   #read(): ExchangeState | undefined {
     try {
-      return stateSchema.parse(JSON.parse(readFileSync(this.#path, 'utf8')));
+      return stateSchema.parse(JSON.parse(textOfNamed(this.#path, fileBytesMax)));
     } catch {
       return undefined;
     }

@@ -7,8 +7,9 @@ import { randomUUID } from 'node:crypto';
 import { Counter, Gauge, type Registry } from 'prom-client';
 import { decodeGauges, encodeGauges, type GaugeRecord } from '../../schemas/gauges.ts';
 import { gaugesTopic } from '../../schemas/limits.ts';
-import { Claimant, cutOffMs } from '../../shared/limits/claimant.ts';
-import { isOfNow, type Limit } from '../../shared/limits/claims-rows.ts';
+import { Claimant } from '../../shared/limits/claimant.ts';
+import type { Limit } from '../../shared/limits/claims-rows.ts';
+import { cutOffMs } from '../../shared/limits/standing-share.ts';
 import { type LimitBatch, type LimitTopic, limitTopicAt } from '../../shared/log/limit-topic.ts';
 import type { Logger } from '../../shared/runtime/logger.ts';
 import { RateLimitedLine } from '../../shared/runtime/rate-limited-line.ts';
@@ -16,6 +17,10 @@ import { sleep } from '../../shared/runtime/retry.ts';
 import { ExchangeFile } from './exchange-file.ts';
 
 const tickMs = 200;
+/** With a clock further off than this, a gateway labels minutes by the log's time. */
+const clockOffMs = 30_000;
+/** Records whose sending is remembered: more are not read back while the log is away. */
+const sentMax = 1000;
 /** How long requests that wait, and room that others lack, are gathered into one record. */
 const urgentMs = 10;
 /** Pause between two reads of the topic while no request waits for room: what is read together costs little. */
@@ -51,6 +56,9 @@ export class LimitExchange {
   #appending = 0;
   #waits = 0;
   #sweptMs = 0;
+  #clockAheadMs = 0;
+  /** When each record that was not read back yet was sent, by this process's clock, ms since 1970. */
+  readonly #sentWallMs = new Map<string, number>();
 
   constructor(options: LimitExchangeOptions) {
     this.#options = options;
@@ -168,16 +176,40 @@ export class LimitExchange {
   }
 
   #onBatch({ records, rejected }: LimitBatch): void {
-    const [nowMs, wallMs] = [performance.now(), Date.now()];
+    const nowMs = performance.now();
     if (rejected > 0) this.#ignored.add('not authentic', rejected);
-    for (const { offset, value } of records) {
+    for (const { offset, value, atMs } of records) {
       const record = decodeGauges(value);
       if (record === undefined) this.#ignored.add('malformed');
-      else if (!isOfNow(record, wallMs)) this.#ignored.add('another time');
-      else this.#claimant.onRecord(record, offset, nowMs);
+      else if (
+        this.#claimant.onRecord(record, offset, nowMs, atMs) &&
+        record.process === this.#claimant.process
+      )
+        this.#compareClocks(record, atMs);
     }
     this.#file.keep({ process: this.#claimant.process, live: this.#claimant.live });
     this.#planUrgent();
+  }
+
+  /** The log gave an own record that time. By the clock as it was when the record was sent: it may have been set since. */
+  #compareClocks({ process, n }: GaugeRecord, loggedMs: number | undefined): void {
+    const sentMs = this.#sentWallMs.get(`${process} ${n}`);
+    for (const key of this.#sentWallMs.keys()) {
+      this.#sentWallMs.delete(key);
+      if (key === `${process} ${n}`) break;
+    }
+    if (loggedMs === undefined || sentMs === undefined) return;
+    const aheadMs = Math.round(loggedMs - sentMs);
+    this.#clockAheadMs = Math.abs(aheadMs) > clockOffMs ? aheadMs : 0;
+  }
+
+  /** How far the log's clock is ahead of this process's; 0 where they agree well enough to label minutes. */
+  get clockAheadMs(): number {
+    return this.#clockAheadMs;
+  }
+
+  #wallMs(): number {
+    return Date.now() + this.#clockAheadMs;
   }
 
   #rest(): Promise<void> | undefined {
@@ -203,10 +235,14 @@ export class LimitExchange {
   #publish(urgent: boolean): void {
     if (this.#appending >= appendingMax) return;
     const nowMs = performance.now();
-    for (const record of this.#claimant.records(nowMs, Date.now(), urgent)) void this.#append(record);
+    for (const record of this.#claimant.records(nowMs, this.#wallMs(), urgent)) {
+      this.#sentWallMs.set(`${record.process} ${record.n}`, Date.now());
+      void this.#append(record);
+    }
+    if (this.#sentWallMs.size > sentMax) this.#sentWallMs.clear();
     if (nowMs - this.#sweptMs < sweepEveryMs) return;
     this.#sweptMs = nowMs;
-    this.#claimant.fold.sweep(nowMs, Date.now());
+    this.#claimant.fold.sweep(nowMs, this.#wallMs());
   }
 
   async #append(record: GaugeRecord): Promise<void> {
@@ -225,6 +261,15 @@ export class LimitExchange {
     const ageSeconds = () => Math.min(this.#claimant.feedAgeMs(performance.now()) / 1000, 1e9);
     const waits = () => this.#waits;
     const totals = () => this.#ignored.totals;
+    const clockSeconds = () => this.#clockAheadMs / 1000;
+    new Gauge({
+      name: 'headgate_limit_clock_ahead_seconds',
+      help: 'how far the clock of the log is ahead of this gateway, where they differ by more than 30 s; minutes are then those of the log',
+      registers,
+      collect() {
+        this.set(clockSeconds());
+      },
+    });
     new Gauge({
       name: 'headgate_limit_feed_age_seconds',
       help: 'since when this gateway has read no own record on the topic of gauges; above 2 s it admits its share only',

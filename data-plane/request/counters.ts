@@ -31,6 +31,8 @@ export interface UsageView {
 
 /** What the gateways exchange of the limits of the whole fleet. */
 export interface FleetLimits {
+  /** How far the clock by which minutes are labelled is ahead of this process's, ms. */
+  readonly clockAheadMs: number;
   /** What counts against the limit where a request of this weight comes. */
   taken(limit: Limit, weight: number): number;
   add(limit: Limit, weight: number): void;
@@ -57,6 +59,8 @@ export class LocalCounters implements Counters {
   readonly #usage: UsageView;
   readonly #minutes = new Map<string, Minute>();
   readonly #inFlight = new Map<string, number>();
+  /** Turns that may still be completed, by visitor and by network. */
+  readonly #turns = new Map<string, number>();
   #sweptMs = 0;
 
   readonly #fleet: FleetLimits | undefined;
@@ -67,12 +71,20 @@ export class LocalCounters implements Counters {
   }
 
   window(subject: string, nowMs: number, limit: number | null = null): RateWindow {
-    const startMs = windowStartMs(subject, nowMs);
-    const endsAtMs = startMs + windowMs;
+    const startMs = this.#minuteOf(subject, nowMs);
+    const endsAtMs = startMs + windowMs - this.#clockAheadMs;
     if (limit !== null && this.#fleet !== undefined && isFleetWide(subject))
       return { used: this.#fleet.taken({ subject, window: startMs, limit }, 1), endsAtMs };
     const minute = this.#minutes.get(subject);
     return { used: minute?.startMs === startMs ? minute.used : 0, endsAtMs };
+  }
+
+  get #clockAheadMs(): number {
+    return this.#fleet?.clockAheadMs ?? 0;
+  }
+
+  #minuteOf(subject: string, nowMs: number): number {
+    return windowStartMs(subject, nowMs + this.#clockAheadMs);
   }
 
   inFlight(subject: string, limit: number | null = null, weight = 1): number {
@@ -89,7 +101,7 @@ export class LocalCounters implements Counters {
     signal: AbortSignal,
   ): Promise<boolean> | undefined {
     if (!isFleetWide(subject)) return undefined;
-    const window = kind === 'rate' ? windowStartMs(subject, nowMs) : inFlightWindow;
+    const window = kind === 'rate' ? this.#minuteOf(subject, nowMs) : inFlightWindow;
     return this.#fleet?.waitForRoom({ subject, window, limit }, weight, untilMs, signal);
   }
 
@@ -98,11 +110,11 @@ export class LocalCounters implements Counters {
   }
 
   freeTurns(visitor: string, nowMs: number): number {
-    return this.#usage.freeTurns(visitor, nowMs);
+    return this.#usage.freeTurns(visitor, nowMs) + (this.#turns.get(visitor) ?? 0);
   }
 
   networkTurns(network: string, nowMs: number): number {
-    return this.#usage.networkTurns(network, nowMs);
+    return this.#usage.networkTurns(network, nowMs) + (this.#turns.get(network) ?? 0);
   }
 
   visitorTokens(nowMs: number): number {
@@ -111,7 +123,7 @@ export class LocalCounters implements Counters {
 
   /** Counts an admitted request against its minute and holds its weight until the lease is released. */
   reserve(subject: string, weight: number, nowMs: number, limits: Limits = unlimited): Lease {
-    const startMs = windowStartMs(subject, nowMs);
+    const startMs = this.#minuteOf(subject, nowMs);
     const minute = this.#minutes.get(subject);
     if (minute?.startMs === startMs) minute.used++;
     else this.#minutes.set(subject, { startMs, used: 1, cancelled: 0 });
@@ -132,6 +144,25 @@ export class LocalCounters implements Counters {
         if (release() && this.#uncount(subject, startMs, perMinute ?? Number.POSITIVE_INFINITY))
           held?.uncount();
       },
+    };
+  }
+
+  /** Counts a turn of a visitor, and of its network, until it is over: by then it is completed, or was none. */
+  reserveTurn({
+    visitor,
+    network,
+  }: {
+    readonly visitor: string;
+    readonly network?: string | undefined;
+  }): () => void {
+    const names = network === undefined ? [visitor] : [visitor, network];
+    for (const name of names) this.#turns.set(name, (this.#turns.get(name) ?? 0) + 1);
+    return () => {
+      for (const name of names.splice(0)) {
+        const left = (this.#turns.get(name) ?? 1) - 1;
+        if (left > 0) this.#turns.set(name, left);
+        else this.#turns.delete(name);
+      }
     };
   }
 

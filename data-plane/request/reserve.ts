@@ -15,13 +15,13 @@ import {
 } from '../../shared/decision/decide.ts';
 import { cannotTakeNow, Refusal } from '../../shared/decision/refusal.ts';
 import type { Placement } from '../../shared/decision/route.ts';
+import { ClientGone } from '../../shared/runtime/request-body.ts';
 import type { Route, TierLimits, VisitorTotals } from '../../shared/snapshot/lookup.ts';
 import type { AnyChat, AnyEmbeddings } from '../shape/outline.ts';
 import type { Shaped } from '../shape/shape-operation.ts';
 import type { NodeChooser } from '../upstream/affinity.ts';
 import type { PromptCounter } from '../upstream/count-tokens.ts';
 import type { NodeLoad } from '../upstream/load.ts';
-import { ClientGone } from './body.ts';
 import type { Lease } from './counters.ts';
 import type { Gateway } from './gateway.ts';
 
@@ -37,21 +37,21 @@ function reserve(gateway: Gateway, facts: RequestFacts, counters: Counters): Res
   const decision = judge(gateway.lookup, counters, facts, conditions);
   const { subject, weight, tier, total } = decision;
   const lease = gateway.counters.reserve(subject, weight, nowMs, tier);
-  if (total === undefined) return { decision, lease };
-  return {
-    decision,
-    lease: both(lease, gateway.counters.reserve(visitorsSubject, weight, nowMs, total), total),
-  };
+  if (total === undefined || facts.caller.kind !== 'anonymous') return { decision, lease };
+  const all = gateway.counters.reserve(visitorsSubject, weight, nowMs, total);
+  return { decision, lease: ofVisitor(lease, all, gateway.counters.reserveTurn(facts.caller), total) };
 }
 
-/** A visitor's own lease, and that of all visitors together. */
-function both(own: Lease, all: Lease, { requestsPerMinute }: VisitorTotals): Lease {
+/** A visitor's own lease, that of all visitors together, and the turn. */
+function ofVisitor(own: Lease, all: Lease, endTurn: () => void, { requestsPerMinute }: VisitorTotals): Lease {
   return {
     release: () => {
       own.release();
       all.release();
+      endTurn();
     },
     cancel: (perMinute) => {
+      endTurn();
       own.cancel(perMinute);
       // Each has the limit of its own subject.
       all.cancel(requestsPerMinute);
@@ -60,7 +60,7 @@ function both(own: Lease, all: Lease, { requestsPerMinute }: VisitorTotals): Lea
 }
 
 /** How long a request waits until the log has granted room that other gateways hold. */
-const roomTimeoutMs = 500;
+const roomTimeoutMs = 2000;
 
 /** Reserves at once; a request that finds no room waits where the other gateways may give up some. */
 export function reserveOrWait(

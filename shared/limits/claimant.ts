@@ -10,14 +10,14 @@ import {
   type LastSeen,
 } from '../../schemas/gauges.ts';
 import { ClaimsFold } from './claims-fold.ts';
-import type { Limit, LimitName } from './claims-rows.ts';
-import { keyOf, OwnLimit } from './own-limit.ts';
+import type { Limit, LimitRow } from './claims-rows.ts';
+import { Farewells } from './farewells.ts';
+import { keyOf, OwnLimit, type OwnState } from './own-limit.ts';
 import { RoomQueue, type Waiter } from './room-queue.ts';
+import { cutOffMs, StandingShare } from './standing-share.ts';
 
 /** A process publishes at least so often, and then all that has changed: a record costs its readers more than an entry does. */
 const quietMsMax = 1000;
-/** Without an own record read back for so long, a gateway is cut off and admits its share. */
-export const cutOffMs = 2000;
 /** A record that the log has not given back for so long makes the log silent; usual are some 30 ms. */
 const unansweredMs = 400;
 /** Longer than `cutOffMs`: a process that is silent for so long does not admit against all room any more. */
@@ -26,13 +26,9 @@ const silentMs = 2500;
 const endedMs = 10_000;
 /** An own silence after which the process takes another id, before others end it. */
 const renewMs = 8000;
-/** How long a record about weight in flight says what is in flight. */
-const certainMs = 250;
 /** After a pause of the process, it reads the log before it counts as cut off. */
 const pauseMs = 1000;
 const resumeMs = 500;
-/** A minute's limit is kept after its end for gateways whose clocks are behind. */
-const windowKeptMs = 63_000;
 
 export interface ClaimantOptions {
   readonly name: string;
@@ -56,18 +52,24 @@ export class Claimant {
   #readSentMs = Number.NEGATIVE_INFINITY;
   readonly #sentMs = new Map<number, number>();
   #sentAtMs = Number.NEGATIVE_INFINITY;
+  #share: StandingShare;
   /** The last record that gave all room up. */
   #yieldedN = 0;
   #live: number;
-  /** Own ids of before, until the log knows that they ended. */
+  /** The process that had this data folder before, until the log knows that it ended. */
   #ended: LastSeen[] = [];
+  /** Of own ids of before. */
+  readonly #farewells = new Farewells();
   #isUrgent = false;
   #tickMs = Number.NEGATIVE_INFINITY;
+  /** Of the wall clock before the monotonic one, ms. */
+  #wallAheadMs = 0;
   #resumedMs = Number.NEGATIVE_INFINITY;
 
   constructor(options: ClaimantOptions) {
     this.#options = options;
     this.#process = options.mint();
+    this.#share = new StandingShare(this.#fold, this.#process);
     this.#live = Math.max(1, options.live);
     if (options.predecessor !== undefined) this.#ended = [[options.predecessor, Number.MAX_SAFE_INTEGER]];
   }
@@ -139,9 +141,10 @@ export class Claimant {
   /** What this process may use in all of the limit now. */
   room(limit: Limit, nowMs: number): number {
     const row = this.#fold.row(limit);
+    const own = this.#own.get(keyOf(limit));
     const claim = row?.cells.get(this.#process)?.claim ?? 0;
     const isAlone = this.isAlone;
-    const smallest = isAlone ? claim : (this.#own.get(keyOf(limit))?.smallestSent() ?? claim);
+    const smallest = isAlone ? claim : (own?.smallestSent() ?? claim);
     const granted = Math.min(claim, smallest);
     if (this.isCutOff(nowMs)) {
       const share = Math.max(1, Math.floor(limit.limit / this.#live));
@@ -149,10 +152,10 @@ export class Claimant {
       const mayHaveEnded = limit.window === inFlightWindow && this.feedAgeMs(nowMs) > renewMs;
       return mayHaveEnded ? share : Math.max(granted, share);
     }
-    const left = limit.limit - (row?.claimed ?? 0);
-    if (isAlone) return Math.max(granted, left + claim);
+    if (isAlone) return Math.max(granted, this.#share.left(limit, row));
     // Where more is held than the limit has, after a fault, what ends is not replaced until that is over.
-    return granted + Math.min(0, left);
+    const excess = Math.min(0, limit.limit - (row?.claimed ?? 0));
+    return Math.max(granted + excess, this.#share.level(limit, row, own, nowMs));
   }
 
   admits(limit: Limit, weight: number, nowMs: number): boolean {
@@ -160,9 +163,10 @@ export class Claimant {
     return used + weight <= this.room(limit, nowMs) || (used === 0 && this.#isFirst(limit, weight, nowMs));
   }
 
-  /** The first request of a process goes ahead of its claim, where as much is left for every gateway. */
+  /** Where there are no standing shares, the first request of a process goes ahead of its claim, where as much is left for every gateway. */
   #isFirst(limit: Limit, weight: number, nowMs: number): boolean {
     if (this.isCutOff(nowMs) || this.#fold.alone !== undefined) return false;
+    if (this.#fold.rows.shareOf(limit.window, limit.limit) > 0) return false;
     const claimed = this.#fold.row(limit)?.claimed ?? 0;
     return weight * this.#live <= limit.limit - claimed;
   }
@@ -184,12 +188,8 @@ export class Claimant {
    * undefined where waiting cannot help.
    */
   wait(limit: Limit, weight: number, untilMs: number, nowMs: number, done: (again: boolean) => void) {
-    if (
-      (this.isCutOff(nowMs) && !this.#hasResumed(nowMs)) ||
-      this.isAlone ||
-      !this.#mayFit(limit, weight, nowMs)
-    )
-      return undefined;
+    if (this.isCutOff(nowMs) && !this.#hasResumed(nowMs)) return undefined;
+    if (this.isAlone || !this.#mayFit(limit, weight, nowMs)) return undefined;
     const own = this.#ownOf(limit);
     const waiter = this.#waiters.add(own, weight, untilMs, done);
     if (waiter !== undefined) this.#isUrgent = true;
@@ -214,21 +214,12 @@ export class Claimant {
   #mayFit(limit: Limit, weight: number, nowMs: number): boolean {
     const own = this.#own.get(keyOf(limit));
     const needed = (own?.used ?? 0) + (own?.waiting ?? 0) + weight;
-    return needed <= limit.limit - this.#usedByOthers(limit, nowMs);
+    return needed <= limit.limit - this.#fold.usedByOthers(this.#process, limit, nowMs);
   }
 
-  /** What others use for certain: a weight in flight may have ended since its record. */
-  #usedByOthers(limit: LimitName, nowMs: number): number {
-    let used = 0;
-    for (const [process, cell] of this.#fold.row(limit)?.cells ?? [])
-      if (process !== this.#process && (limit.window !== inFlightWindow || nowMs - cell.atMs <= certainMs))
-        used += cell.used;
-    return used;
-  }
-
-  /** Folds a record of the log. False where it changes nothing. */
-  onRecord(record: GaugeRecord, offset: number, nowMs: number): boolean {
-    if (!this.#fold.apply(record, offset, nowMs)) return false;
+  /** Folds a record of the log, which was logged at a time since 1970, where that is known. False where it changes nothing. */
+  onRecord(record: GaugeRecord, offset: number, nowMs: number, loggedMs?: number): boolean {
+    if (!this.#fold.apply(record, offset, nowMs, loggedMs)) return false;
     if (record.process === this.#process) this.#readBack(record.n, nowMs);
     else this.#onOther(record.entries, nowMs);
     return true;
@@ -237,11 +228,14 @@ export class Claimant {
   /** The log was replaced, or lost its end: all gateways begin again, and what is used here is published again. */
   restart(): void {
     this.#fold = new ClaimsFold();
+    // It knows nothing of this process: all that was used counts under the next id.
+    this.#share = new StandingShare(this.#fold, this.#process);
     this.#renew();
   }
 
   #readBack(n: number, nowMs: number): void {
     this.#readN = n;
+    this.#share.readBack(n, nowMs, nowMs + this.#wallAheadMs);
     const sentMs = this.#sentMs.get(n);
     if (sentMs !== undefined) this.#readSentMs = sentMs;
     for (const each of this.#sentMs.keys()) if (each <= n) this.#sentMs.delete(each);
@@ -256,10 +250,9 @@ export class Claimant {
     if (this.#fold.hasEnded(this.#process)) this.#renew();
     // Another process is live: what was used without a claim is published at once.
     if (this.isAlone) this.#isUrgent = true;
-    if (this.#own.size === 0) return;
     let isAwaited = false;
     for (const entry of entries) {
-      const own = this.#own.get(keyOf(entry));
+      const own = this.#own.get(keyOf(entry)) ?? this.#lacking(entry);
       if (own === undefined) continue;
       if (own.waiting > 0) isAwaited = true;
       if (this.#dueOf(own, nowMs) === 'now') this.#isUrgent = true;
@@ -267,11 +260,19 @@ export class Claimant {
     if (isAwaited) this.#settle(nowMs);
   }
 
+  /** A limit that another process lacks room of gets an entry, so that the standing share in it is given up. */
+  #lacking(entry: GaugeEntry): OwnLimit | undefined {
+    const row = this.#fold.row(entry);
+    if (row === undefined || row.short === 0 || this.#share.of(entry, row) === 0) return undefined;
+    return this.#ownOf(entry);
+  }
+
   /** Releases the requests that fit now, and those that cannot fit any more. */
   #settle(nowMs: number): void {
     this.#waiters.settle((own, ahead, weight) => {
       if (own.used + ahead + weight <= this.room(own, nowMs)) return 'fits';
-      return own.used + weight > own.limit - this.#usedByOthers(own, nowMs) ? 'never' : 'waits';
+      const left = own.limit - this.#fold.usedByOthers(this.#process, own, nowMs);
+      return own.used + weight > left ? 'never' : 'waits';
     });
   }
 
@@ -280,12 +281,13 @@ export class Claimant {
     this.#isUrgent = false;
     if (nowMs - this.#tickMs > pauseMs) this.#resumedMs = nowMs;
     this.#tickMs = nowMs;
+    this.#wallAheadMs = wallMs - nowMs;
     if (this.#readN > 0 && nowMs - this.#readSentMs > renewMs) this.#renew();
     const yields = this.isAlone && this.#fold.live > 1;
     const { due, isQuiet } = this.#due(nowMs, wallMs, urgent, yields);
     const isTime = nowMs - this.#sentAtMs >= quietMsMax;
     if (isQuiet && !yields && !isTime && !this.#mayBeAlone(nowMs)) return [];
-    const records: GaugeRecord[] = [];
+    const records = this.#farewells.repeat(this.#fold);
     for (let from = 0; from === 0 || from < due.length; from += gaugeEntriesMax) {
       const isLast = from + gaugeEntriesMax >= due.length;
       records.push(this.#record(due.slice(from, from + gaugeEntriesMax), nowMs, yields && isLast));
@@ -301,43 +303,42 @@ export class Claimant {
       const when = this.#dueOf(own, nowMs);
       if (when === 'now' || (when === 'at the tick' && !urgent)) isQuiet = false;
       if (when !== 'no' || (yields && own.used > 0)) due.push(own);
-      else if (this.#isOver(own, wallMs)) this.#own.delete(own.key);
+      else if (own.isOver(this.#readN, wallMs)) this.#own.delete(own.key);
     }
     return { due, isQuiet };
   }
 
   #record(due: readonly OwnLimit[], nowMs: number, yields: boolean): GaugeRecord {
     const n = ++this.#n;
+    const atMs = nowMs + this.#wallAheadMs;
+    this.#share.announce(n, atMs);
     const wasAlone = this.isAlone;
     const takesAll = !yields && (wasAlone || this.#mayBeAlone(nowMs));
     if (yields) this.#yieldedN = n;
     this.#sentMs.set(n, nowMs);
     this.#sentAtMs = nowMs;
-    const state = { readN: this.#readN, isAlone: takesAll };
     const entries = due.map((own): GaugeEntry => {
       const row = this.#fold.row(own);
-      return own.entry(n, own.wanted(row, row?.cells.get(this.#process), state, nowMs), nowMs);
+      const state = this.#stateOf(own, row, takesAll);
+      const wanted = own.wanted(row, row?.cells.get(this.#process), state, nowMs);
+      return own.entry(n, wanted, own.yields(state, nowMs), nowMs);
     });
     return {
       ...{ process: this.#process, name: this.#options.name, n, entries },
+      ...{ at: Math.max(0, Math.round(atMs)), from: this.#share.from },
       ...(takesAll && { alone: Math.max(0, this.#fold.offset) }),
-      ended: [...this.#ended, ...this.#silentFor(endedMs, false)],
-      silent: this.#silentFor(silentMs, true),
+      ended: [...this.#ended, ...this.#fold.silentBefore(this.#readSentMs - endedMs, this.#process)],
+      silent: this.#fold
+        .silentBefore(this.#readSentMs - silentMs, this.#process)
+        .filter(([process]) => process === this.#fold.alone),
     };
   }
 
   /** The last record of a process that stops cleanly. What it used of a minute counts further. */
   goodbye(nowMs: number): GaugeRecord {
     // It gives all room up, if it held it.
-    const {
-      alone: _,
-      entries,
-      ...rest
-    } = this.#record(
-      [...this.#own.values()].filter(({ window }) => window !== inFlightWindow),
-      nowMs,
-      false,
-    );
+    const minutes = [...this.#own.values()].filter(({ window }) => window !== inFlightWindow);
+    const { alone: _, entries, ...rest } = this.#record(minutes, nowMs, false);
     return {
       ...rest,
       ended: [[this.#process, Number.MAX_SAFE_INTEGER], ...rest.ended],
@@ -352,39 +353,42 @@ export class Claimant {
     );
   }
 
-  /** Processes without a record between one folded so long before an own record and that record. */
-  #silentFor(ms: number, onlyAlone: boolean): LastSeen[] {
-    const silent: LastSeen[] = [];
-    for (const { process, offset, foldedMs } of this.#fold.others(this.#process))
-      if (this.#readSentMs - foldedMs >= ms && (!onlyAlone || process === this.#fold.alone))
-        silent.push([process, offset]);
-    return silent;
-  }
-
-  /** Takes another id: what the last one held in flight is counted under this one, what it used of a minute stays there. */
+  /**
+   * Takes another id. What the last one held in flight is counted under this one; what it used of a minute stays there, as far
+   * as the others leave room to it, and its last record gives the rest up.
+   */
   #renew(): void {
+    const entries: GaugeEntry[] = [];
     for (const own of this.#own.values()) {
-      const claimed = own.window === inFlightWindow ? 0 : this.#fold.claimOf(this.#process, own);
-      own.renew(Math.min(own.used, claimed));
+      const { subject, window, limit } = own;
+      const used = window === inFlightWindow ? 0 : Math.min(own.used, this.#share.reserved(own));
+      own.renew(used);
+      if (used > 0) entries.push({ subject, window, limit, used, claim: used });
     }
-    this.#ended.push(this.#fold.lastSeen(this.#process));
+    const at = Math.max(0, Math.round(this.#tickMs + this.#wallAheadMs));
+    this.#farewells.add({ process: this.#process, name: this.#options.name, n: this.#n, at }, entries);
     this.#process = this.#options.mint();
     this.#n = 0;
     this.#readN = 0;
+    this.#share = new StandingShare(this.#fold, this.#process);
     this.#yieldedN = 0;
     this.#readSentMs = Number.NEGATIVE_INFINITY;
     this.#sentMs.clear();
   }
 
-  #dueOf(own: OwnLimit, nowMs: number) {
-    const row = this.#fold.row(own);
-    const state = { readN: this.#readN, isAlone: this.isAlone && this.#fold.live === 1 };
-    return own.due(row, row?.cells.get(this.#process), state, nowMs);
+  #stateOf(own: OwnLimit, row: LimitRow | undefined, isAlone: boolean): OwnState {
+    return {
+      ...{ readN: this.#readN, isAlone },
+      left: this.#share.left(own, row),
+      share: this.#share.of(own, row),
+      isContended: row !== undefined && this.#fold.rows.lacksElsewhere(row, this.#process),
+    };
   }
 
-  #isOver(own: OwnLimit, wallMs: number): boolean {
-    if (own.waiting > 0) return false;
-    return own.window === inFlightWindow ? own.isIdle(this.#readN) : own.window + windowKeptMs < wallMs;
+  #dueOf(own: OwnLimit, nowMs: number) {
+    const row = this.#fold.row(own);
+    const state = this.#stateOf(own, row, this.isAlone && this.#fold.live === 1);
+    return own.due(row, row?.cells.get(this.#process), state, nowMs);
   }
 
   #ownOf(limit: Limit): OwnLimit {

@@ -165,7 +165,7 @@ test('what a process gave up of what is in flight is forgotten, and its limit on
 });
 
 test('a sweep looks at a bounded part of what is in flight, and some of them at all of it', () => {
-  const rows = new ClaimsRows();
+  const rows = new ClaimsRows({ epoch: 0, count: () => 0, has: () => false });
   const subjects = Array.from({ length: 1_000 }, (_, index) => `organisation-${index}`);
   for (let process = 0; process < 20; process++)
     for (const held of [1, 0]) {
@@ -173,7 +173,7 @@ test('a sweep looks at a bounded part of what is in flight, and some of them at 
         ...{ subject, window: inFlightWindow, limit: 100, used: 0 },
         claim: process === 0 ? 1 : held,
       }));
-      rows.fold({ process: `p-${process}`, entries, isBlocked: false, atMs: 0 });
+      rows.fold({ process: `p-${process}`, entries, isBlocked: false, atMs: 0, loggedMs: 0 });
     }
   const cells = (): number =>
     subjects.reduce(
@@ -191,6 +191,7 @@ test('a sweep looks at a bounded part of what is in flight, and some of them at 
       entries: [{ subject, window: inFlightWindow, limit: 100, used: 0, claim: 0 }],
       isBlocked: false,
       atMs: 0,
+      loggedMs: 0,
     });
   while (rows.size > 0 && looks.length < 100) looks.push(rows.sweep(0));
   expect(rows.size).toBe(0);

@@ -2,8 +2,8 @@
  * The claims of all gateways, folded in the order of the log, so that every reader grants the same: a process keeps what it
  * holds, and gets more only where the others leave room. Nobody waits for a leader. Pure: times are passed in.
  */
-import type { GaugeRecord, LastSeen } from '../../schemas/gauges.ts';
-import { ClaimsRows, type LimitName, type LimitRow } from './claims-rows.ts';
+import { type GaugeRecord, gaugeEntriesMax, inFlightWindow, type LastSeen } from '../../schemas/gauges.ts';
+import { ClaimsRows, type LimitName, type LimitRow, type Members } from './claims-rows.ts';
 
 interface ProcessState {
   name: string;
@@ -12,12 +12,23 @@ interface ProcessState {
   /** When its last record was folded here, monotonic ms. */
   foldedMs: number;
   ended: boolean;
+  /** It says when its records are written, so it knows of standing shares. */
+  knowsShares: boolean;
+  /** Minutes in which it is a member begin from here on, and until there, ms since 1970. */
+  from: number;
+  until: number;
 }
 
+/** How long a record about weight in flight says what is in flight. */
+const certainMs = 250;
 /** Those that ended are remembered for so long, because a record of theirs may still arrive. */
 const endedKeptMs = 600_000;
+/** A process that another one replaced on its data folder may have used its share until then, by a clock that is ahead. */
+const replacedMs = 1000;
+/** One that was silent had been cut off for longer than this when others ended it, and has used no share since. */
+const cutOffBeforeMs = 5000;
 
-export class ClaimsFold {
+export class ClaimsFold implements Members {
   readonly #processes = new Map<string, ProcessState>();
   /** The last record, and the last one of any other process. */
   #last = { process: '', offset: -1 };
@@ -26,7 +37,11 @@ export class ClaimsFold {
   /** The process that holds all room. */
   #alone: string | undefined;
 
-  readonly #rows = new ClaimsRows();
+  /** Processes of an older version that are live: with them nobody has a standing share. */
+  #older = 0;
+  #epoch = 0;
+
+  readonly #rows = new ClaimsRows(this);
 
   /** The offset of the last record that was folded. */
   get offset(): number {
@@ -45,6 +60,34 @@ export class ClaimsFold {
 
   row(limit: LimitName): LimitRow | undefined {
     return this.#rows.row(limit);
+  }
+
+  get rows(): ClaimsRows {
+    return this.#rows;
+  }
+
+  get epoch(): number {
+    return this.#epoch;
+  }
+
+  /** Processes that have a standing share of limits in flight, or of this minute. */
+  count(window: number): number {
+    if (this.#older > 0) return 0;
+    if (window === inFlightWindow) return this.#live;
+    let count = 0;
+    for (const state of this.#processes.values()) count += Number(isOfMinute(state, window));
+    return count;
+  }
+
+  has(process: string, window: number): boolean {
+    const state = this.#processes.get(process);
+    if (state === undefined || this.#older > 0) return false;
+    return window === inFlightWindow ? !state.ended : isOfMinute(state, window);
+  }
+
+  /** Minutes that begin from here on have the process as a member, as far as the log is read. */
+  memberFrom(process: string): number {
+    return this.#processes.get(process)?.from ?? Number.POSITIVE_INFINITY;
   }
 
   /** Limits that are known. */
@@ -74,17 +117,34 @@ export class ClaimsFold {
       if (id !== process && !state.ended) yield { ...state, process: id };
   }
 
-  /** False where the record is a repetition, or of a process that has ended. */
-  apply(record: GaugeRecord, offset: number, nowMs: number): boolean {
+  /** Processes other than this one whose last record was folded no later than that, monotonic ms. */
+  silentBefore(foldedMs: number, process: string): LastSeen[] {
+    const silent: LastSeen[] = [];
+    for (const other of this.others(process))
+      if (other.foldedMs <= foldedMs) silent.push([other.process, other.offset]);
+    return silent;
+  }
+
+  /** What others use for certain: a weight in flight may have ended since its record. */
+  usedByOthers(process: string, limit: LimitName, nowMs: number): number {
+    let used = 0;
+    for (const [other, cell] of this.row(limit)?.cells ?? [])
+      if (other !== process && (limit.window !== inFlightWindow || nowMs - cell.atMs <= certainMs))
+        used += cell.used;
+    return used;
+  }
+
+  /** False where the record is a repetition, or of a process that has ended. `loggedMs`: the time that the log gave it. */
+  apply(record: GaugeRecord, offset: number, nowMs: number, loggedMs?: number): boolean {
     const { process } = record;
     const lastOfOthers = process === this.#last.process ? this.#lastOther : this.#last.offset;
     if (process !== this.#last.process) this.#lastOther = this.#last.offset;
     this.#last = { process, offset };
     if (!this.#isNew(record, offset, nowMs)) return false;
-    for (const each of record.ended) this.#end(each, nowMs);
+    for (const each of record.ended) this.#end(each, record, nowMs);
     this.#setAlone(record, lastOfOthers);
     const isBlocked = this.#alone !== undefined && this.#alone !== process;
-    this.#rows.fold({ process, entries: record.entries, isBlocked, atMs: nowMs });
+    this.#rows.fold({ process, entries: record.entries, isBlocked, atMs: nowMs, loggedMs });
     return true;
   }
 
@@ -96,11 +156,19 @@ export class ClaimsFold {
     if (alone !== undefined && lastOfOthers <= alone && !this.hasEnded(process)) this.#alone ??= process;
   }
 
-  #isNew({ process, name, n }: GaugeRecord, offset: number, foldedMs: number): boolean {
+  #isNew(
+    { process, name, n, at, from = Number.POSITIVE_INFINITY }: GaugeRecord,
+    offset: number,
+    foldedMs: number,
+  ): boolean {
     const known = this.#processes.get(process);
     if (known !== undefined && (known.ended || n <= known.n)) return false;
+    const knowsShares = at !== undefined;
+    if (known?.knowsShares !== knowsShares || known.from !== from) this.#epoch++;
     if (known === undefined) this.#live++;
-    this.#processes.set(process, { name, n, offset, foldedMs, ended: false });
+    this.#older += Number(!knowsShares) - Number(known?.knowsShares === false);
+    const until = Number.POSITIVE_INFINITY;
+    this.#processes.set(process, { name, n, offset, foldedMs, knowsShares, from, until, ended: false });
     return true;
   }
 
@@ -111,18 +179,30 @@ export class ClaimsFold {
     return this.#rows.sweep(wallMs);
   }
 
-  #end([process, seen]: LastSeen, nowMs: number): void {
+  #end([process, seen]: LastSeen, by: GaugeRecord, nowMs: number): void {
     const known = this.#processes.get(process);
     // A later record is in the log: it was not silent.
     if (known !== undefined && (known.ended || known.offset > seen)) return;
+    // A clean stop has said all that it used, unless that was more than a record may have.
+    const isWhole = process === by.process && by.entries.length < gaugeEntriesMax;
+    const wasSilent = seen < Number.MAX_SAFE_INTEGER;
+    const until = isWhole
+      ? Number.NEGATIVE_INFINITY
+      : (by.at ?? 0) + (wasSilent ? -cutOffBeforeMs : replacedMs);
     if (known === undefined) {
-      const state = { name: '', n: 0, offset: 0, foldedMs: nowMs, ended: true };
-      this.#processes.set(process, state);
+      const never = { from: Number.POSITIVE_INFINITY, knowsShares: true, until };
+      this.#processes.set(process, { name: '', n: 0, offset: 0, foldedMs: nowMs, ended: true, ...never });
       return;
     }
-    Object.assign(known, { ended: true, foldedMs: nowMs });
+    Object.assign(known, { ended: true, foldedMs: nowMs, until });
     this.#live--;
+    this.#older -= Number(!known.knowsShares);
+    this.#epoch++;
     if (this.#alone === process) this.#alone = undefined;
     this.#rows.end(process);
   }
+}
+
+function isOfMinute({ from, until }: ProcessState, window: number): boolean {
+  return from <= window && window <= until;
 }

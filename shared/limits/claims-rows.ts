@@ -1,5 +1,5 @@
 /** What is claimed of each limit, folded from the entries of records in the order of the log. Pure: times are passed in. */
-import { type GaugeEntry, type GaugeRecord, inFlightWindow } from '../../schemas/gauges.ts';
+import { type GaugeEntry, inFlightWindow } from '../../schemas/gauges.ts';
 
 /** What one process holds of one limit. */
 export interface Cell {
@@ -7,8 +7,21 @@ export interface Cell {
   /** What it asked for; more than `claim` where there was no room. */
   asked: number;
   claim: number;
+  /** It has given up its standing share. */
+  yields: boolean;
   /** When it was read here, monotonic ms. */
   atMs: number;
+}
+
+/**
+ * Who has a standing share of a limit: room that each member may use without asking, and that the others leave alone.
+ * A function of the log's prefix, so every reader knows the same.
+ */
+export interface Members {
+  /** Another one whenever any answer may have changed. */
+  readonly epoch: number;
+  count(window: number): number;
+  has(process: string, window: number): boolean;
 }
 
 /** One limit of one subject. */
@@ -22,23 +35,23 @@ export interface LimitRow {
   claimed: number;
   /** Processes that asked for more than they got. */
   short: number;
+  /** Of whom the two sums below are. */
+  epoch: number;
+  members: number;
+  /** Sum of the claims of those that reserve no more than their claim. */
+  above: number;
+  /** Members that reserve their standing share, whether they have a cell or not. */
+  below: number;
 }
 
 /** A minute's claims are kept for so long after it began, on this machine's clock. */
 const windowKeptMs = 130_000;
-/** A minute further away is that of no gateway whose clock is right. */
+/** A minute further away from the time of its record would only take memory. */
 const windowDistanceMs = 200_000;
 /** Limits at most, so that no writer can fill the memory. */
 const rowsMax = 200_000;
 /** Limits and cells that one sweep looks at, and the cells of one limit more. */
 const sweptAtOnce = 5_000;
-
-/** Whether no minute of a record is long over or far ahead: what is would only take memory. */
-export function isOfNow({ entries }: GaugeRecord, wallMs: number): boolean {
-  return entries.every(
-    ({ window }) => window === inFlightWindow || Math.abs(window - wallMs) <= windowDistanceMs,
-  );
-}
 
 /** What names a limit: its subject, and the beginning of the minute or `inFlightWindow`. */
 export type LimitName = Pick<GaugeEntry, 'subject' | 'window'>;
@@ -57,46 +70,140 @@ export interface EntriesOfProcess {
   readonly isBlocked: boolean;
   /** When they were read, monotonic ms. */
   readonly atMs: number;
+  /** The time of their record, ms since 1970: that of the log, which all readers share. */
+  readonly loggedMs: number | undefined;
 }
 
+/** A standing share is that part of the limit over all members: the rest is claimed by those that need it. */
+const sharesOfLimit = 2;
+
 export class ClaimsRows {
+  readonly #members: Members;
   /** By window, then by subject: no key is composed for each entry of each record. */
   readonly #windows = new Map<number, Map<string, LimitRow>>();
   #size = 0;
   /** Where the next sweep continues. */
   #sweeping: MapIterator<LimitRow> | undefined;
 
+  constructor(members: Members) {
+    this.#members = members;
+  }
+
   get size(): number {
     return this.#size;
   }
 
   row({ subject, window }: LimitName): LimitRow | undefined {
-    return this.#windows.get(window)?.get(subject);
+    const row = this.#windows.get(window)?.get(subject);
+    if (row !== undefined && row.epoch !== this.#members.epoch) this.#reserve(row);
+    return row;
   }
 
-  fold({ process, entries, isBlocked, atMs }: EntriesOfProcess): void {
-    for (const { subject, window, limit, used, claim: asked } of entries) {
+  /** The standing share of each member of a limit that nobody has a cell of; 0 where it is less than one. */
+  shareOf(window: number, limit: number): number {
+    return shareOf(limit, this.#members.count(window));
+  }
+
+  /** What the others leave of the limit: what is neither claimed nor their standing share. May be below 0. */
+  left(row: LimitRow, process: string): number {
+    const cell = row.cells.get(process);
+    const reserves = this.#reservesShare(row, process, cell);
+    return leftOf(row, row.above - (reserves ? 0 : (cell?.claim ?? 0)), row.below - Number(reserves));
+  }
+
+  /** Does another process lack what it asked for? */
+  lacksElsewhere(row: LimitRow, process: string): boolean {
+    const cell = row.cells.get(process);
+    return row.short > Number(cell !== undefined && this.#isShort(row, process, cell));
+  }
+
+  /** Do all claims and standing shares fit into the limit? */
+  fits(row: LimitRow): boolean {
+    return leftOf(row, row.above, row.below) >= 0;
+  }
+
+  fold({ process, entries, isBlocked, atMs, loggedMs }: EntriesOfProcess): void {
+    for (const { subject, window, limit, used, claim: asked, yields = false } of entries) {
+      if (isFar(window, loggedMs)) continue;
       const row = this.#rowOf(subject, window, limit);
       if (row === undefined) continue;
-      row.limit = limit;
+      if (row.limit !== limit || row.epoch !== this.#members.epoch) {
+        row.limit = limit;
+        this.#reserve(row);
+      }
       const cell = cellOf(row, process);
-      const held = cell.claim;
-      const room = isBlocked ? 0 : limit - (row.claimed - held);
-      set(row, cell, used, asked, Math.max(used, Math.min(asked, Math.max(held, room))));
-      cell.atMs = atMs;
+      const room = isBlocked ? 0 : this.left(row, process);
+      const claim = Math.max(used, Math.min(asked, Math.max(cell.claim, room)));
+      this.#set(row, process, cell, { used, asked, claim, yields, atMs });
     }
   }
 
-  /** A process ended: what it admitted in a minute was admitted, what it held in flight is over. */
+  /** A process ended: what it admitted in a minute was admitted, what it held in flight is over. Those who are members have changed. */
   end(process: string): void {
     for (const row of this.#rows()) {
       const cell = row.cells.get(process);
       if (cell === undefined) continue;
-      if (row.window === inFlightWindow) {
-        set(row, cell, 0, 0, 0);
-        row.cells.delete(process);
-      } else set(row, cell, cell.used, cell.claim, cell.claim);
+      // What is reserved, and who lacks room, is summed again.
+      row.epoch = -1;
+      if (row.window !== inFlightWindow) {
+        cell.asked = cell.claim;
+        continue;
+      }
+      row.claimed -= cell.claim;
+      row.cells.delete(process);
     }
+  }
+
+  #set(row: LimitRow, process: string, cell: Cell, now: Cell): void {
+    const { above, below } = this.#part(row, process, cell);
+    row.claimed += now.claim - cell.claim;
+    row.short -= Number(this.#isShort(row, process, cell));
+    Object.assign(cell, now);
+    const after = this.#part(row, process, cell);
+    row.short += Number(this.#isShort(row, process, cell));
+    row.above += after.above - above;
+    row.below += after.below - below;
+  }
+
+  /** What a cell adds to the two sums of its row. */
+  #part(row: LimitRow, process: string, cell: Cell): { above: number; below: number } {
+    return this.#reservesShare(row, process, cell) ? { above: 0, below: 1 } : { above: cell.claim, below: 0 };
+  }
+
+  #reservesShare(row: LimitRow, process: string, cell: Cell | undefined): boolean {
+    const claim = cell?.claim ?? 0;
+    return (
+      shareOf(row.limit, row.members) > 0 &&
+      cell?.yields !== true &&
+      sharesOfLimit * row.members * claim < row.limit &&
+      this.#members.has(process, row.window)
+    );
+  }
+
+  /** Does it lack what it asked for? What its own standing share covers is not lacking. */
+  #isShort(row: LimitRow, process: string, { asked, claim, yields }: Cell): boolean {
+    if (asked <= claim) return false;
+    const isCovered = asked <= shareOf(row.limit, row.members) && !yields;
+    return !(isCovered && this.#members.has(process, row.window));
+  }
+
+  /** Sums again what is reserved, after the members or the limit changed. */
+  #reserve(row: LimitRow): void {
+    row.epoch = this.#members.epoch;
+    row.members = this.#members.count(row.window);
+    row.above = 0;
+    row.short = 0;
+    let withCell = 0;
+    let below = 0;
+    for (const [process, cell] of row.cells) {
+      const isMember = this.#members.has(process, row.window);
+      withCell += Number(isMember);
+      const part = this.#part(row, process, cell);
+      row.above += part.above;
+      below += part.below;
+      row.short += Number(this.#isShort(row, process, cell));
+    }
+    row.below = shareOf(row.limit, row.members) > 0 ? below + row.members - withCell : 0;
   }
 
   /**
@@ -123,10 +230,9 @@ export class ClaimsRows {
     return seen;
   }
 
-  #forgetIdle({ subject, window, claimed, short, cells }: LimitRow): void {
-    if (claimed + short > 0) {
-      for (const [process, { asked, claim }] of cells) if (asked + claim === 0) cells.delete(process);
-    } else if (this.#windows.get(window)?.delete(subject)) this.#size--;
+  #forgetIdle({ subject, window, cells }: LimitRow): void {
+    for (const [process, cell] of cells) if (isIdle(cell)) cells.delete(process);
+    if (cells.size === 0 && this.#windows.get(window)?.delete(subject)) this.#size--;
   }
 
   *#rows(): Generator<LimitRow> {
@@ -142,7 +248,8 @@ export class ClaimsRows {
       rows = new Map();
       this.#windows.set(window, rows);
     }
-    const row = { subject, window, limit, cells: new Map(), claimed: 0, short: 0 };
+    const sums = { claimed: 0, short: 0, epoch: -1, members: 0, above: 0, below: 0 };
+    const row = { subject, window, limit, cells: new Map(), ...sums };
     rows.set(subject, row);
     this.#size++;
     return row;
@@ -153,16 +260,31 @@ export class ClaimsRows {
 function cellOf(row: LimitRow, process: string): Cell {
   let cell = row.cells.get(process);
   if (cell === undefined) {
-    cell = { used: 0, asked: 0, claim: 0, atMs: 0 };
+    cell = { used: 0, asked: 0, claim: 0, yields: false, atMs: 0 };
     row.cells.set(process, cell);
   }
   return cell;
 }
 
-function set(row: LimitRow, cell: Cell, used: number, asked: number, claim: number): void {
-  row.claimed += claim - cell.claim;
-  row.short += Number(asked > claim) - Number(cell.asked > cell.claim);
-  cell.used = used;
-  cell.asked = asked;
-  cell.claim = claim;
+/** Without a cell a process would reserve its share, so one that yields is kept. */
+function isIdle({ asked, claim, yields }: Cell): boolean {
+  return asked + claim === 0 && !yields;
+}
+
+function isFar(window: number, loggedMs: number | undefined): boolean {
+  return (
+    window !== inFlightWindow && loggedMs !== undefined && Math.abs(window - loggedMs) > windowDistanceMs
+  );
+}
+
+/** Whole requests of a standing share; 0 where it is less than one. */
+function shareOf(limit: number, members: number): number {
+  return members === 0 ? 0 : Math.floor(limit / (sharesOfLimit * members));
+}
+
+/** In whole numbers: a share is a fraction, and what is left is rounded once. */
+function leftOf({ limit, members }: LimitRow, above: number, below: number): number {
+  if (below === 0) return limit - above;
+  const parts = sharesOfLimit * members;
+  return Math.floor((parts * (limit - above) - below * limit) / parts);
 }

@@ -2,7 +2,7 @@
  * One limit of one subject as this process uses it: what it admitted, what waits, and what it last asked the log for.
  * Pure: times are passed in, monotonic ms.
  */
-import type { GaugeEntry } from '../../schemas/gauges.ts';
+import { type GaugeEntry, inFlightWindow } from '../../schemas/gauges.ts';
 import type { Cell, LimitName, LimitRow } from './claims-rows.ts';
 
 /** An entry that was not read back is published again after this. */
@@ -13,6 +13,8 @@ const heldMs = 30_000;
 const givenUpMs = 5000;
 /** Room beyond what is used is asked for what was admitted within such a time. */
 const recentMs = 1000;
+/** A minute's limit is kept after its end for gateways whose clocks are behind. */
+const windowKeptMs = 63_000;
 /** Outstanding records whose claims are kept apart; of more, only the smallest claim is kept. */
 const outstandingMax = 16;
 
@@ -22,6 +24,12 @@ export interface OwnState {
   readonly readN: number;
   /** It holds all room: nothing is claimed beyond what is used. */
   readonly isAlone: boolean;
+  /** What the others leave of the limit, where they have claimed or reserved some; may be below 0. */
+  readonly left: number;
+  /** Its standing share; 0 where it is no member. */
+  readonly share: number;
+  /** Another process lacks what it asked for. */
+  readonly isContended: boolean;
 }
 
 export function keyOf({ subject, window }: LimitName): string {
@@ -30,6 +38,19 @@ export function keyOf({ subject, window }: LimitName): string {
 
 /** `with the next`: within a second, together with all else that has changed. */
 export type Due = 'no' | 'with the next' | 'at the tick' | 'now';
+
+interface Sent {
+  readonly n: number;
+  readonly claim: number;
+  readonly yields: boolean;
+}
+
+type LastSent = Sent & { readonly used: number; readonly atMs: number };
+
+const neverSent: LastSent = {
+  ...{ n: 0, used: 0, claim: 0, yields: false },
+  atMs: Number.NEGATIVE_INFINITY,
+};
 
 export class OwnLimit {
   readonly key: string;
@@ -41,9 +62,13 @@ export class OwnLimit {
   /** Weight of the requests that wait for room. */
   waiting = 0;
   #recent = { sinceMs: Number.NEGATIVE_INFINITY, weight: 0, before: 0 };
+  /** What it may use of its standing share. Where the shares stop fitting into the limit, it does not grow. */
+  level = 0;
+  /** Since when no other process lacks room, as far as it was looked at. */
+  #contendedMs = Number.NEGATIVE_INFINITY;
   /** Claims of records that were not read back yet. */
-  #outstanding: { n: number; claim: number }[] = [];
-  #last = { n: 0, used: 0, claim: 0, atMs: Number.NEGATIVE_INFINITY };
+  #outstanding: Sent[] = [];
+  #last: LastSent = neverSent;
 
   constructor({ subject, window, limit }: Pick<GaugeEntry, 'subject' | 'window' | 'limit'>) {
     this.key = keyOf({ subject, window });
@@ -52,10 +77,17 @@ export class OwnLimit {
     this.limit = limit;
   }
 
-  /** Nothing is held here, and the log knows it. */
-  isIdle(readN: number): boolean {
-    const { n, used, claim } = this.#last;
-    return this.used + this.waiting + used + claim === 0 && n <= readN;
+  /** The minute is over for all gateways, or nothing is held in flight here, and the log knows it. */
+  isOver(readN: number, wallMs: number): boolean {
+    if (this.waiting > 0) return false;
+    if (this.window !== inFlightWindow) return this.window + windowKeptMs < wallMs;
+    const { n, used, claim, yields } = this.#last;
+    return this.used + used + claim === 0 && !yields && n <= readN;
+  }
+
+  /** A record that gives the standing share up was sent and not read back yet. */
+  get isYielding(): boolean {
+    return this.#outstanding.some(({ yields }) => yields);
   }
 
   admitted(weight: number, nowMs: number): void {
@@ -78,34 +110,52 @@ export class OwnLimit {
   /** Under another process id nothing was sent yet, and `counted` of what was used counts under the last one. */
   renew(counted: number): void {
     this.used -= counted;
+    this.level = 0;
     this.#outstanding = [];
-    this.#last = { n: 0, used: 0, claim: 0, atMs: Number.NEGATIVE_INFINITY };
+    this.#last = neverSent;
   }
 
   /** What is used and waits, and a part of the rest for what may come next, unless another process lacks it. */
-  wanted(row: LimitRow | undefined, own: Cell | undefined, { isAlone }: OwnState, nowMs: number): number {
+  wanted(
+    row: LimitRow | undefined,
+    own: Cell | undefined,
+    { isAlone, left, isContended }: OwnState,
+    nowMs: number,
+  ): number {
     const needed = this.used + this.waiting;
     const excess = (row?.claimed ?? 0) - this.limit;
     // More is held than the limit has, after a fault: nothing that ends is replaced until that is over.
     if (excess > 0 && !isAlone) return Math.max(this.used, Math.min(needed, (own?.claim ?? 0) - excess));
-    if (isAlone || isContended(row, own)) return needed;
+    if (isAlone || isContended) return needed;
     this.#turn(nowMs);
-    const others = (row?.claimed ?? 0) - (own?.claim ?? 0);
-    const rest = Math.max(0, this.limit - others - this.used);
+    const rest = Math.max(0, left - this.used);
     return needed + Math.min(this.#recent.weight + this.#recent.before, Math.floor(rest / 4));
   }
 
   due(row: LimitRow | undefined, own: Cell | undefined, state: OwnState, nowMs: number): Due {
     const wanted = this.wanted(row, own, state, nowMs);
-    const { n, claim, atMs } = this.#last;
+    const { n, claim, atMs, yields } = this.#last;
     const isUnread = n > state.readN;
     const ageMs = nowMs - atMs;
-    if (this.#cannotWait(row, own, { wanted, isUnread, ageMs })) return 'now';
+    if (this.#cannotWait(row, own, { wanted, isUnread, ageMs, isContended: state.isContended })) return 'now';
+    const gives = this.yields(state, nowMs);
+    // Who holds something lets others have its share at once.
+    if (gives && !yields) return this.used + claim > 0 ? 'now' : 'at the tick';
     if (isUnread) return ageMs >= repeatMs ? 'at the tick' : 'no';
-    const isChanged =
-      this.used !== this.#last.used || wanted > claim || (wanted < claim && ageMs >= givenUpMs);
+    const isChanged = this.#isChanged(wanted, gives, ageMs);
     if (isChanged) return state.isAlone || this.#isRunningOut() ? 'at the tick' : 'with the next';
-    return wanted + claim > 0 && ageMs >= heldMs ? 'with the next' : 'no';
+    return (wanted + claim > 0 || yields) && ageMs >= heldMs ? 'with the next' : 'no';
+  }
+
+  #isChanged(wanted: number, gives: boolean, ageMs: number): boolean {
+    const { used, claim, yields } = this.#last;
+    return this.used !== used || wanted > claim || (wanted < claim && ageMs >= givenUpMs) || gives !== yields;
+  }
+
+  /** Is the standing share given up? While another process lacks room, and some seconds longer. */
+  yields({ share, isContended }: OwnState, nowMs: number): boolean {
+    if (isContended) this.#contendedMs = nowMs;
+    return share > 0 && nowMs - this.#contendedMs < givenUpMs;
   }
 
   /** Is half of what was claimed ahead used? Requests would soon have to wait; a single one says nothing. */
@@ -118,25 +168,26 @@ export class OwnLimit {
   #cannotWait(
     row: LimitRow | undefined,
     own: Cell | undefined,
-    { wanted, isUnread, ageMs }: { wanted: number; isUnread: boolean; ageMs: number },
+    sent: { wanted: number; isUnread: boolean; ageMs: number; isContended: boolean },
   ): boolean {
+    const { wanted, isUnread, ageMs, isContended } = sent;
     const { claim } = this.#last;
     // Room may have been given up since the claim was cut.
     if (this.waiting > 0 && (wanted > claim || (!isUnread && canGrow(row, own, this.limit)))) return true;
     // Who lacks room decides by what the others use now.
-    return isContended(row, own) && (wanted < claim || (claim > 0 && ageMs >= repeatMs));
+    return isContended && (wanted < claim || (claim > 0 && ageMs >= repeatMs));
   }
 
   /** The entry of the record with this number, which is now sent. */
-  entry(n: number, claim: number, nowMs: number): GaugeEntry {
+  entry(n: number, claim: number, yields: boolean, nowMs: number): GaugeEntry {
     const { subject, window, limit, used } = this;
-    this.#last = { n, used, claim, atMs: nowMs };
-    this.#outstanding.push({ n, claim });
+    this.#last = { n, used, claim, yields, atMs: nowMs };
+    this.#outstanding.push({ n, claim, yields });
     if (this.#outstanding.length > outstandingMax) {
       const claims = this.#outstanding.map((sent) => sent.claim);
-      this.#outstanding = [{ n, claim: Math.min(...claims) }];
+      this.#outstanding = [{ n, claim: Math.min(...claims), yields: this.isYielding }];
     }
-    return { subject, window, limit, used, claim };
+    return { subject, window, limit, used, claim, yields };
   }
 
   #turn(nowMs: number): void {
@@ -144,12 +195,6 @@ export class OwnLimit {
     if (age < recentMs / 2) return;
     this.#recent = { sinceMs: nowMs, weight: 0, before: age < recentMs ? this.#recent.weight : 0 };
   }
-}
-
-/** Does another process lack what it asked for? */
-function isContended(row: LimitRow | undefined, own: Cell | undefined): boolean {
-  if (row === undefined) return false;
-  return row.short > Number(own !== undefined && own.asked > own.claim);
 }
 
 function canGrow(row: LimitRow | undefined, own: Cell | undefined, limit: number): boolean {

@@ -2,7 +2,7 @@
 import type { OwnLimit } from './own-limit.ts';
 
 /** Requests that wait for one limit, at most. */
-const waitersMax = 500;
+const waitersMax = 5000;
 
 export interface Waiter {
   readonly own: OwnLimit;
@@ -42,11 +42,17 @@ export class RoomQueue {
   /** `verdict` is given the weight of the requests for the same limit that are released before this one. */
   settle(verdict: (own: OwnLimit, ahead: number, weight: number) => 'fits' | 'waits' | 'never'): void {
     const ahead = new Map<OwnLimit, number>();
+    /** The least weight for which there is no room yet: thousands may wait for one limit, and are not all asked about. */
+    const blocked = new Map<OwnLimit, number>();
     for (const waiter of [...this.#waiters]) {
       const { own, weight } = waiter;
+      if (weight >= (blocked.get(own) ?? Number.POSITIVE_INFINITY)) continue;
       const before = ahead.get(own) ?? 0;
       const result = verdict(own, before, weight);
-      if (result === 'waits') continue;
+      if (result === 'waits') {
+        blocked.set(own, weight);
+        continue;
+      }
       if (result === 'fits') ahead.set(own, before + weight);
       this.#end(waiter, result === 'fits');
     }

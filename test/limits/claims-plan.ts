@@ -8,7 +8,12 @@ export interface Plan {
   readonly faults: 'none' | 'stops' | 'all';
   /** One client that stays on one gateway and sends the whole limit within 50 ms, without faults. */
   readonly sticky?: boolean;
+  /** The log takes up to a second, and stalls for longer; the gateways' loops are busy for up to a second; limits up to 100 000. */
+  readonly slow?: boolean;
 }
+
+/** Requests of a burst on a slow log: more would only take longer to simulate. */
+const slowBurstMax = 300;
 
 export type Fault = 'crash' | 'leave' | 'pause' | 'away' | 'new folder';
 
@@ -45,10 +50,11 @@ export function planLoad<Gateway>(kind: Plan['kind'], scene: Scene<Gateway>): vo
   const sticky = dice.pick(gateways);
   const style = dice.pick(['sustained', 'bursts', 'sticky', 'mixed'] as const);
   // Requests a second that make three times the limit.
-  const perSecond = (dice.pick([0.5, 1, 3]) * limit) / (kind === 'rate' ? minuteMs / 1000 : holdMs / 1000);
+  const wanted = (dice.pick([0.5, 1, 3]) * limit) / (kind === 'rate' ? minuteMs / 1000 : holdMs / 1000);
+  const perSecond = Math.min(wanted, 200);
   const target = () => (style === 'sticky' ? sticky : dice.pick(gateways));
   if (style !== 'bursts') {
-    const gapMs = 1000 / Math.min(perSecond, 200);
+    const gapMs = 1000 / perSecond;
     for (let atMs = 1500; atMs < runMs; atMs += gapMs * dice.between(0.2, 1.8)) {
       const gateway = target();
       at(atMs, () => send(gateway));
@@ -56,13 +62,23 @@ export function planLoad<Gateway>(kind: Plan['kind'], scene: Scene<Gateway>): vo
   }
   if (style === 'bursts' || style === 'mixed') {
     for (let atMs = dice.between(1500, 4000); atMs < runMs; atMs += dice.between(500, 9000)) {
-      const size = Math.ceil(limit * dice.between(0.3, 3));
+      const size = Math.min(Math.ceil(limit * dice.between(0.3, 3)), slowBurstMax);
       for (let i = 0; i < size; i++) {
         const gateway = target();
         at(atMs + dice.between(0, 60), () => send(gateway));
       }
     }
   }
+}
+
+/** Loops that are busy, as with large bodies. */
+export function planBusy<Gateway>(
+  { dice, gateways, at }: Scene<Gateway>,
+  pause: (gateway: Gateway, ms: number) => void,
+): void {
+  for (const gateway of gateways)
+    for (let atMs = dice.between(500, 3000); atMs < runMs; atMs += dice.between(500, 4000))
+      at(atMs, () => pause(gateway, dice.between(50, 1000)));
 }
 
 export function planFaults<Gateway>(faults: Plan['faults'], scene: Scene<Gateway>): void {

@@ -8,11 +8,22 @@ import type { Limit } from '../../shared/limits/claims-rows.ts';
 import { readGauges } from '../support/read-gauges.ts';
 import { Agenda, Dice } from './agenda.ts';
 import { Bound, type BoundGateway, type Outcome, type Stream } from './claims-bound.ts';
-import { type Fault, minuteMs, type Plan, planFaults, planLoad, planSticky, runMs } from './claims-plan.ts';
+import {
+  type Fault,
+  minuteMs,
+  type Plan,
+  planBusy,
+  planFaults,
+  planLoad,
+  planSticky,
+  runMs,
+} from './claims-plan.ts';
 
-const historyMs = 18_000;
+const historyMs = runMs;
+/** By the clock of the log, ms since 1970. */
+const startsAtMs = 10 * minuteMs;
 const tickMs = 200;
-const waitMs = 500;
+const waitMs = 2000;
 /** A gateway that holds nothing reads at this pace. */
 const idleRestMs = 200;
 
@@ -55,9 +66,10 @@ export class Simulation {
   constructor(plan: Plan) {
     this.#plan = plan;
     this.#dice = new Dice(plan.seed);
-    const limits = plan.kind === 'rate' ? [6, 12, 30, 60, 120] : [4, 8, 16, 48];
+    const usual = plan.kind === 'rate' ? [6, 12, 30, 60, 120] : [4, 8, 16, 48];
+    const limits = plan.slow ? [1, 4, 16, 60, 600, 100_000] : usual;
     this.#limit = plan.sticky ? 60 : this.#dice.pick(limits);
-    this.#lagMs = this.#dice.pick([3, 10, 30]);
+    this.#lagMs = this.#dice.pick(plan.slow ? [100, 300, 700] : [3, 10, 30]);
     this.#bound = new Bound(this.#limit, this.#gateways, this.#log);
   }
 
@@ -67,7 +79,7 @@ export class Simulation {
     const isCalm = faults === 'none';
     // In a part of the fleets one gateway is alone for long, and others join it late and leave early.
     const isSmall = !isCalm && dice.chance(0.4);
-    const count = 2 + dice.below(isSmall ? 2 : 5);
+    const count = this.#plan.slow ? 1 + dice.below(10) : 2 + dice.below(isSmall ? 2 : 5);
     const { outcome } = this.#bound;
     outcome.gateways = count;
     for (let id = 0; id < count; id++) this.#create(id);
@@ -89,6 +101,10 @@ export class Simulation {
     if (sticky) planSticky(scene);
     else planLoad(kind, scene);
     planFaults(faults, scene);
+    if (this.#plan.slow)
+      planBusy(scene, (gateway, ms) => {
+        gateway.pausedUntilMs = Math.max(gateway.pausedUntilMs, this.#nowMs + ms);
+      });
     for (;;) {
       const event = this.#agenda.take();
       if (event === undefined || event.atMs > runMs) return outcome;
@@ -161,7 +177,7 @@ export class Simulation {
   }
 
   #wallMs(gateway: Gateway): number {
-    return this.#nowMs + gateway.offsetMs;
+    return startsAtMs + this.#nowMs + gateway.offsetMs;
   }
 
   #tick(gateway: Gateway): void {
@@ -189,6 +205,7 @@ export class Simulation {
     const dice = this.#dice;
     const areFaulty = this.#plan.faults === 'all';
     let delayMs = dice.between(0.3, 1) * this.#lagMs;
+    if (this.#plan.slow && dice.chance(0.02)) delayMs += dice.between(300, 1500);
     if (areFaulty && dice.chance(0.03)) return;
     if (areFaulty && dice.chance(0.02)) delayMs += dice.between(100, 12_000);
     const read = readGauges(record);
@@ -218,8 +235,8 @@ export class Simulation {
     const { claimant } = gateway;
     const before = claimant.process;
     for (; gateway.next < upTo; gateway.next++) {
-      const { read } = this.#log[gateway.next] as { read: GaugeRecord };
-      claimant.onRecord(read, gateway.next, this.#nowMs);
+      const { read, atMs } = this.#log[gateway.next] as { read: GaugeRecord; atMs: number };
+      claimant.onRecord(read, gateway.next, this.#nowMs, startsAtMs + atMs);
     }
     if (claimant.process !== before) this.#renewed(gateway);
     gateway.live = claimant.live;
@@ -245,7 +262,7 @@ export class Simulation {
     const window =
       this.#plan.kind === 'concurrency'
         ? inFlightWindow
-        : (Math.floor(this.#wallMs(gateway) / minuteMs) + 10) * minuteMs;
+        : Math.floor(this.#wallMs(gateway) / minuteMs) * minuteMs;
     return { subject: 'acme', window, limit: this.#limit };
   }
 

@@ -222,8 +222,11 @@ async function shows(
   });
 }
 
-/** Limits 1 over all gateways: a burst in a fresh minute, and three times the limit after it. */
-async function coldBurst(fleet: LimitedFleet): Promise<void> {
+/**
+ * Limits 1 over all gateways: a burst in a fresh minute, and three times the limit after it. What gateways that died in it, or
+ * took another id, may have used of their standing shares, nobody else uses: `unused` at most, which is half of it at most.
+ */
+async function coldBurst(fleet: LimitedFleet, unused = 0): Promise<void> {
   const organisation = await fleet.freshMinute(12_000);
   const before = (await fleet.seen()).requests;
   const all: Answers[] = [];
@@ -235,7 +238,7 @@ async function coldBurst(fleet: LimitedFleet): Promise<void> {
   const admitted = all.reduce((sum, answers) => sum + answers.admitted, 0);
   // The bound: one request for each gateway.
   expect(admitted).toBeLessThanOrEqual(minuteLimit + exempt);
-  expect(admitted).toBeGreaterThanOrEqual(minuteLimit);
+  expect(admitted).toBeGreaterThanOrEqual(minuteLimit - unused);
   expect((await fleet.seen()).requests - before).toBe(admitted);
   await shows(fleet, organisation, { requests: admitted });
   for (const seconds of all.flatMap(({ retryAfter }) => retryAfter)) {
@@ -297,7 +300,7 @@ async function withoutLog(fleet: LimitedFleet, log: LogSwitch): Promise<void> {
     log.come();
   }
   await until(async () => (await ages()).every((age) => age < 1), 60_000);
-  await coldBurst(fleet);
+  await coldBurst(fleet, minuteLimit / 2);
 }
 
 /** A client that stays on one gateway gets the whole limit, and no gateway admits a request beyond it. */
@@ -412,7 +415,7 @@ async function killedAndBack(fleet: LimitedFleet, organisation: string): Promise
     fleet.gateways[0] = await fleet.gateway('gateway-0');
     await until(async () => (await streams.begin(1)) === 200);
   });
-  await coldBurst(fleet);
+  await coldBurst(fleet, minuteLimit / 2);
 }
 
 /** Each case of the limits, one after the other, on the gateways that there are. */

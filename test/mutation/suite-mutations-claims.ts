@@ -43,23 +43,19 @@ export const claimsMutations: readonly SuiteMutation[] = [
   ...of('shared/limits/claims-rows.ts', fold, [
     [
       'the claims of a minute outlive their process',
-      'if (row.window === inFlightWindow)',
-      'if (row.window >= inFlightWindow)',
+      'if (row.window !== inFlightWindow) {',
+      'if (row.window < inFlightWindow) {',
     ],
     [
       'weight in flight ends with it',
-      'if (row.window === inFlightWindow)',
-      'if (row.window < inFlightWindow)',
+      'if (row.window !== inFlightWindow) {',
+      'if (row.window >= inFlightWindow) {',
     ],
-    ['a process keeps what it holds', 'Math.max(held, room)', 'room'],
-    ['no more is granted than is left', 'Math.min(asked, Math.max(held, room))', 'asked'],
+    ['a process keeps what it holds', 'Math.max(cell.claim, room)', 'room'],
+    ['no more is granted than is left', 'Math.min(asked, Math.max(cell.claim, room))', 'asked'],
     ['what was used counts', 'Math.max(used, Math.min', 'Math.max(0, Math.min'],
-    [
-      'who ended lacks nothing',
-      'set(row, cell, cell.used, cell.claim, cell.claim)',
-      'set(row, cell, cell.used, cell.asked, cell.claim)',
-    ],
-    ['while one holds all room no other is granted any', 'isBlocked ? 0 : limit', 'limit'],
+    ['who ended lacks nothing', 'cell.asked = cell.claim;', ''],
+    ['while one holds all room no other is granted any', 'isBlocked ? 0 : this', 'this'],
   ]),
   ...of('shared/limits/own-limit.ts', rules, [
     ['above the limit a claim is cut', 'if (excess > 0 && !isAlone)', 'if (excess > 1e9 && !isAlone)'],
@@ -89,12 +85,12 @@ export const claimsMutations: readonly SuiteMutation[] = [
     ],
     [
       'where another lacks room nothing is claimed ahead',
-      'if (isAlone || isContended(row, own)) return needed;',
+      'if (isAlone || isContended) return needed;',
       'if (isAlone) return needed;',
     ],
     [
       'where another lacks room, what is free is given up at once',
-      'return isContended(row, own) && (wanted',
+      'return isContended && (wanted',
       'return row === undefined && (wanted',
     ],
     [
@@ -105,9 +101,17 @@ export const claimsMutations: readonly SuiteMutation[] = [
     ['what is held is repeated', "ageMs >= heldMs ? 'with the next' : 'no'", "ageMs >= heldMs ? 'no' : 'no'"],
     [
       'of many outstanding claims the smallest is kept',
-      '[{ n, claim: Math.min(...claims) }]',
-      '[{ n, claim: Math.max(...claims) }]',
+      'claim: Math.min(...claims)',
+      'claim: Math.max(...claims)',
     ],
+  ]),
+  ...of('shared/limits/standing-share.ts', simulation, [
+    ['a share of a minute is used once others know of it', 'this.#isKnown && this.#from <= window', 'true'],
+    ['shares that do not fit do not grow', 'Math.min(own?.level ?? 0, share)', 'share'],
+    ['a share that is being given up is not used', 'own?.isYielding === true', 'false'],
+  ]),
+  ...of('shared/limits/claims-rows.ts', simulation, [
+    ['the shares of others are left alone', 'row.below - Number(reserves)', '0'],
   ]),
   ...of('shared/limits/claimant.ts', simulation, [
     ['a gateway that is cut off has a share', 'Math.floor(limit.limit / this.#live)', 'limit.limit'],
@@ -126,7 +130,7 @@ export const claimsMutations: readonly SuiteMutation[] = [
     ],
   ]),
   ...of('shared/limits/claimant.ts', rules, [
-    ['what ends above the limit is not replaced', 'granted + Math.min(0, left)', 'granted'],
+    ['what ends above the limit is not replaced', 'granted + excess', 'granted'],
     ['without the log a gateway is cut off', 'return this.feedAgeMs(nowMs) > cutOffMs;', 'return false;'],
     [
       'what was granted in flight counts for eight seconds',
@@ -157,26 +161,22 @@ export const claimsMutations: readonly SuiteMutation[] = [
     ],
     [
       'what was not published counts under the next id',
-      'own.renew(Math.min(own.used, claimed))',
-      'own.renew(own.used)',
+      ': Math.min(own.used, this.#share.reserved(own));',
+      ': own.used;',
     ],
-    ['what was published counts once', 'own.renew(Math.min(own.used, claimed))', 'own.renew(0)'],
+    ['what was published counts once', ': Math.min(own.used, this.#share.reserved(own));', ': 0;'],
     [
       'what is in flight goes with the next id',
-      'own.window === inFlightWindow ? 0 : this.#fold',
-      'own.window < inFlightWindow ? 0 : this.#fold',
+      'window === inFlightWindow ? 0 : Math.min',
+      'window < inFlightWindow ? 0 : Math.min',
     ],
     [
       'silence is proven by the log',
-      'if (this.#readSentMs - foldedMs >= ms',
-      'if (this.#tickMs - foldedMs >= ms',
+      'silentBefore(this.#readSentMs - endedMs',
+      'silentBefore(this.#tickMs - endedMs',
     ],
-    ['who is silent loses all room', 'silent: this.#silentFor(silentMs, true)', 'silent: []'],
-    [
-      'who is silent ends',
-      'ended: [...this.#ended, ...this.#silentFor(endedMs, false)]',
-      'ended: [...this.#ended]',
-    ],
+    ['who is silent loses all room', '([process]) => process === this.#fold.alone', '() => false'],
+    ['who is silent ends', '...this.#fold.silentBefore(this.#readSentMs - endedMs, this.#process)', ''],
     [
       'a start ends its predecessor',
       'if (options.predecessor !== undefined)',
@@ -214,9 +214,11 @@ export const claimsMutations: readonly SuiteMutation[] = [
     ['what cannot fit is refused', "? 'never' : 'waits'", "? 'waits' : 'waits'"],
     [
       'after a pause the log is read first',
-      '(this.isCutOff(nowMs) && !this.#hasResumed(nowMs)) ||',
-      'this.isCutOff(nowMs) ||',
+      'if (this.isCutOff(nowMs) && !this.#hasResumed(nowMs)) return',
+      'if (this.isCutOff(nowMs)) return',
     ],
+  ]),
+  ...of('shared/limits/claims-fold.ts', waits, [
     ['what was in flight a while ago may have ended', 'nowMs - cell.atMs <= certainMs', 'true'],
   ]),
   ...of('shared/limits/room-queue.ts', waits, [

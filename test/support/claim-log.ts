@@ -28,10 +28,10 @@ export class ClaimLog {
     return claimant;
   }
 
-  /** So many gateways that know of each other. */
+  /** So many gateways that know of each other, and use their standing shares. */
   openAll(count: number): Claimant[] {
     const all = Array.from({ length: count }, () => this.open());
-    this.pass(2000);
+    this.pass(4000);
     return all;
   }
 

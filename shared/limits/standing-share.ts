@@ -1,0 +1,89 @@
+/**
+ * The standing shares of one process: what it may use of each limit without asking, because the others leave it alone.
+ * It uses a share only where all processes that are not cut off know of it. Pure: `nowMs` is monotonic, `wallMs` since 1970.
+ */
+import { inFlightWindow } from '../../schemas/gauges.ts';
+import type { ClaimsFold } from './claims-fold.ts';
+import type { Limit, LimitRow } from './claims-rows.ts';
+import type { OwnLimit } from './own-limit.ts';
+
+/** Without an own record read back for so long, a process is cut off. */
+export const cutOffMs = 2000;
+/** A process is a member of the minutes that begin so long after its first record. */
+const joinMs = 5000;
+/** So long before that, the record must have come back: others have read it or are cut off by then, and clocks differ by a second. */
+const knownMs = cutOffMs + 1000;
+/** It uses its share of what is in flight so long after its first record came back: those that did not read it are cut off. */
+const matureMs = 3500;
+
+export class StandingShare {
+  readonly #fold: ClaimsFold;
+  readonly #process: string;
+  /** Of the minutes that begin from here on it is a member; what its records say, ms since 1970. */
+  #from = 0;
+  /** The first record that said so; 0: none did yet. */
+  #fromN = 0;
+  /** That record came back early enough. */
+  #isKnown = false;
+  #firstReadMs = Number.POSITIVE_INFINITY;
+
+  constructor(fold: ClaimsFold, process: string) {
+    this.#fold = fold;
+    this.#process = process;
+  }
+
+  get from(): number {
+    return Math.round(this.#from);
+  }
+
+  /** Before a record with this number is made. A moment that others may not have learned in time is replaced by a later one. */
+  announce(n: number, wallMs: number): void {
+    if (this.#isKnown || wallMs <= this.#from - knownMs) return;
+    this.#from = wallMs + joinMs;
+    this.#fromN = n;
+  }
+
+  readBack(n: number, nowMs: number, wallMs: number): void {
+    this.#firstReadMs = Math.min(this.#firstReadMs, nowMs);
+    if (this.#fromN > 0 && n >= this.#fromN && wallMs <= this.#from - knownMs) this.#isKnown = true;
+  }
+
+  /** As the log has it; 0 where the process is no member, or the share is less than one. */
+  of({ window, limit }: Limit, row: LimitRow | undefined): number {
+    if (!this.#fold.has(this.#process, window)) return 0;
+    return this.#fold.rows.shareOf(window, Math.min(limit, row?.limit ?? limit));
+  }
+
+  /** What it may use of its share. Where the shares stop fitting into the limit, that does not grow. */
+  level(limit: Limit, row: LimitRow | undefined, own: OwnLimit | undefined, nowMs: number): number {
+    const level = this.#mayUse(limit, row, own, nowMs) ? this.#fitting(limit, row, own) : 0;
+    if (own !== undefined) own.level = level;
+    return level;
+  }
+
+  /** What the others leave of the limit: neither claimed nor their share. May be below 0. */
+  left({ limit, window }: Limit, row: LimitRow | undefined): number {
+    if (row !== undefined) return this.#fold.rows.left(row, this.#process) + Math.min(0, limit - row.limit);
+    const others = this.#fold.count(window) - Number(this.#fold.has(this.#process, window));
+    return limit - others * this.#fold.rows.shareOf(window, limit);
+  }
+
+  /** What others leave to this process of a minute, also after it has ended. */
+  reserved(limit: Limit): number {
+    const row = this.#fold.row(limit);
+    const cell = row?.cells.get(this.#process);
+    return Math.max(cell?.claim ?? 0, cell?.yields === true ? 0 : this.of(limit, row));
+  }
+
+  #fitting(limit: Limit, row: LimitRow | undefined, own: OwnLimit | undefined): number {
+    const share = this.of(limit, row);
+    return row === undefined || this.#fold.rows.fits(row) ? share : Math.min(own?.level ?? 0, share);
+  }
+
+  #mayUse({ window }: Limit, row: LimitRow | undefined, own: OwnLimit | undefined, nowMs: number): boolean {
+    if (this.#fold.alone !== undefined) return false;
+    if (row?.cells.get(this.#process)?.yields === true || own?.isYielding === true) return false;
+    if (window === inFlightWindow) return nowMs - this.#firstReadMs >= matureMs;
+    return this.#isKnown && this.#from <= window;
+  }
+}
